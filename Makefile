@@ -1,0 +1,79 @@
+# `make help` lists the targets.
+
+GO           ?= go
+BIN          := bin/ocipd
+FUZZTIME     ?= 10s
+TEST_TIMEOUT ?= 5m
+ARGS         ?=
+
+# Built from source by the go command, at this version, once; cached afterwards.
+# It brings staticcheck, revive and gosec with it.
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+VERSION := $(or $(shell git describe --tags --dirty 2>/dev/null),dev)
+COMMIT  := $(or $(shell git rev-parse --short=12 HEAD 2>/dev/null),none)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+SOURCES := $(wildcard cmd internal configs bench)
+
+# Whether the race detector can be linked: it needs a C compiler and its headers.
+HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
+	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
+
+.DEFAULT_GOAL := build
+.PHONY: build run demo test race fuzz bench cover lint fmt clean help
+
+build: ## build the static binary bin/ocipd
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
+
+run: build ## build, then serve in the foreground (ARGS="--config file")
+	./$(BIN) serve $(ARGS)
+
+demo: build ## build, then show the daemon at work, without touching the machine
+	./$(BIN) demo $(ARGS)
+
+test: ## run every test, under the race detector where a C compiler is found
+	@if $(HAVE_CC); then \
+		set -x; CGO_ENABLED=1 $(GO) test -race -count=1 -timeout $(TEST_TIMEOUT) ./...; \
+	else \
+		echo "make test: no C compiler found, so the race detector stays off" >&2; \
+		set -x; CGO_ENABLED=0 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...; \
+	fi
+
+race: ## run every test under the race detector, or fail
+	@$(HAVE_CC) || { echo "make race: the race detector needs a C compiler (gcc)" >&2; exit 1; }
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout $(TEST_TIMEOUT) ./...
+
+fuzz: ## run every fuzz target for FUZZTIME (10s) each
+	@set -eu; found=0; \
+	for pkg in $$($(GO) list ./...); do \
+		list=$$($(GO) test -list '^Fuzz' "$$pkg"); \
+		for target in $$(printf '%s\n' "$$list" | grep '^Fuzz' || true); do \
+			found=$$((found + 1)); \
+			echo "== $$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
+		done; \
+	done; \
+	if [ "$$found" -eq 0 ]; then echo "make fuzz: no fuzz target found" >&2; exit 1; fi; \
+	echo "fuzz targets run: $$found, $(FUZZTIME) each, no fault found"
+
+bench: ## measure the daemon end to end
+	$(GO) run -buildvcs=false ./bench $(ARGS)
+
+cover: ## run every test and print what they cover; profile in cover.out
+	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -covermode=atomic -coverpkg=./... -coverprofile=cover.out ./...
+	@$(GO) tool cover -func=cover.out | tail -n 1
+
+lint: ## check format, go vet and golangci-lint (.golangci.yml)
+	@bad=$$(gofmt -l $(SOURCES)) || exit 1; \
+	if [ -n "$$bad" ]; then echo "make lint: not formatted (make fmt):" >&2; echo "$$bad" >&2; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(GOLANGCI) run ./...
+
+fmt: ## format the source
+	gofmt -w $(SOURCES)
+
+clean: ## remove what was built
+	rm -rf bin cover.out
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -1,0 +1,74 @@
+# Asked for every message between two agents of one tenant, with
+#   input: {action, exchange_type, data_classification, source{instance_id,
+#           user_id, org_unit, tenant_id}, target{...}, round}
+#   data.policy: the configuration's policy.data
+#
+# What it allows is listed in policy.data; all else is denied. Every reason
+# says what an operator would change.
+package ocip.agent_exchange
+
+# The whole answer. All four members are required; constraints may be empty.
+decision := {
+	"allow": count(denials) == 0,
+	"require_approval": false,
+	"reason": reason,
+	"constraints": constraints,
+}
+
+rank := {"public": 0, "internal": 1, "confidential": 2, "restricted": 3}
+
+levels := "public, internal, confidential or restricted"
+
+reason := concat("; ", sort(denials)) if count(denials) > 0
+
+else := sprintf("%s at %s is within policy.data", [input.exchange_type, input.data_classification])
+
+denials contains "agent exchanges need policy.data.enabled: true" if not enabled
+
+denials contains sprintf("exchange type %s needs to be listed in policy.data.allowed_exchange_types", [input.exchange_type]) if {
+	not type_allowed
+}
+
+denials contains sprintf("%s is no classification: want %s", [input.data_classification, levels]) if {
+	not rank[input.data_classification]
+}
+
+denials contains sprintf("policy.data.max_classification_shared needs to be %s", [levels]) if not max_rank
+
+denials contains msg if {
+	rank[input.data_classification] > max_rank
+	msg := sprintf("%s data needs policy.data.max_classification_shared: %s, it is %s", [
+		input.data_classification,
+		input.data_classification,
+		data.policy.max_classification_shared,
+	])
+}
+
+denials contains "policy.data.max_rounds needs to be a whole number from 1, or left out" if not rounds_valid
+
+enabled if data.policy.enabled == true
+
+# Only a list counts: the members of an object or a string are not meant.
+type_allowed if {
+	is_array(data.policy.allowed_exchange_types)
+	input.exchange_type in data.policy.allowed_exchange_types
+}
+
+max_rank := rank[data.policy.max_classification_shared]
+
+rounds_valid if not has_rounds
+
+rounds_valid if max_rounds
+
+has_rounds if "max_rounds" in object.keys(data.policy)
+
+max_rounds := n if {
+	n := data.policy.max_rounds
+	is_number(n)
+	n >= 1
+	n == floor(n)
+}
+
+constraints.max_classification := data.policy.max_classification_shared if max_rank
+
+constraints.max_rounds := max_rounds

@@ -1,0 +1,15 @@
+// Package api is the vocabulary of the kernel protocol: what apps and kernel
+// say to each other, apart from how it travels.
+//
+// It holds each method's parameters and result, the package manifest, the hook
+// names and the error codes. Both ends of the house use it: internal/ipc reads
+// and writes these types on a socket, internal/kernel acts on them. Parameters
+// know which of their fields are wrong (Validate); whoever decodes them must
+// ask before using them.
+//
+// Source: OpenClawOS IPC protocol (seed 003), with the extension methods of
+// docs/PROTOCOL.md.
+package api
+
+// ProtocolVersion is the version of the IPC protocol this kernel speaks.
+const ProtocolVersion = "1.0"

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Code is an error code of the protocol.
+type Code string
+
+// The fourteen codes of the protocol, in its order.
+const (
+	UnknownError      Code = "UNKNOWN_ERROR"
+	InvalidRequest    Code = "INVALID_REQUEST"
+	MethodNotFound    Code = "METHOD_NOT_FOUND"
+	InvalidParams     Code = "INVALID_PARAMS"
+	InternalError     Code = "INTERNAL_ERROR"
+	Unauthorized      Code = "UNAUTHORIZED"
+	Forbidden         Code = "FORBIDDEN"
+	NotFound          Code = "NOT_FOUND"
+	Conflict          Code = "CONFLICT"
+	Timeout           Code = "TIMEOUT"
+	AppNotRegistered  Code = "APP_NOT_REGISTERED"
+	CapabilityDenied  Code = "CAPABILITY_DENIED"
+	HookNotSubscribed Code = "HOOK_NOT_SUBSCRIBED"
+	ConnectionClosed  Code = "CONNECTION_CLOSED"
+)
+
+// Codes lists every code of the protocol.
+func Codes() []Code {
+	return []Code{
+		UnknownError, InvalidRequest, MethodNotFound, InvalidParams, InternalError, Unauthorized, Forbidden,
+		NotFound, Conflict, Timeout, AppNotRegistered, CapabilityDenied, HookNotSubscribed, ConnectionClosed,
+	}
+}
+
+// Error is an error as the protocol answers it.
+type Error struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+	Details any    `json:"details,omitempty"`
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Errorf makes an error with a code.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// AsError returns err in the protocol's form. One that nobody gave a code is
+// UNKNOWN_ERROR, and its text stays inside: it was not written for strangers.
+func AsError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: UnknownError, Message: "the kernel could not answer; its log has the cause"}
+}
+
+// FieldError names one field that is wrong, for details of INVALID_PARAMS.
+type FieldError struct {
+	// Path is the field's place in the parameters, such as
+	// "manifest.capabilities.channels.provides[0]".
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+// Invalid makes INVALID_PARAMS out of the fields that are wrong, or nil where
+// none is.
+func Invalid(fields []FieldError) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	parts := make([]string, len(fields))
+	for i, f := range fields {
+		parts[i] = f.Path + ": " + f.Message
+	}
+	return &Error{Code: InvalidParams, Message: strings.Join(parts, "; "), Details: fields}
+}
+
+// fields collects what is wrong with parameters.
+type fields []FieldError
+
+func (f *fields) add(path, format string, args ...any) {
+	*f = append(*f, FieldError{Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// text demands a string that says something and is not endless.
+func (f *fields) text(path, value string, limit int) {
+	switch {
+	case value == "":
+		f.add(path, "required")
+	case len(value) > limit:
+		f.add(path, "longer than %d bytes", limit)
+	}
+}
+
+// Limits on names, in bytes. They bound what one app can make the kernel keep.
+const (
+	maxName = 256
+	maxList = 256
+)
+
+func (f *fields) names(path string, values []string) {
+	if len(values) > maxList {
+		f.add(path, "more than %d items", maxList)
+		return
+	}
+	for i, v := range values {
+		f.text(fmt.Sprintf("%s[%d]", path, i), v, maxName)
+	}
+}

@@ -1,0 +1,42 @@
+package api
+
+import (
+	"context"
+	"time"
+)
+
+// Peer is the process at the other end of a connection, as the operating
+// system vouches for it.
+type Peer interface {
+	// Credentials returns the process's user, group and process id at the time
+	// it connected.
+	Credentials() (uid, gid uint32, pid int32)
+	// Executable returns the path of the program the process runs. It fails
+	// where the process is gone, so that no other process is taken for it.
+	Executable() (string, error)
+}
+
+// Link is one connection as the kernel sees it: a place to put events. Its
+// methods are safe for concurrent use.
+type Link interface {
+	// Send queues an event and never waits. Taken, where set, is called once
+	// the other end has taken the event out of the socket; it is never called
+	// where the connection ends before. Send reports false where the event was
+	// not queued because the connection is ending.
+	Send(event string, payload []byte, taken func()) bool
+	// Room waits until there is ample room in the queue, so that a long
+	// backlog can be sent without overrunning it. It fails when the
+	// connection ends.
+	Room(ctx context.Context) error
+	// Crowded reports whether the queue is so full that Room would wait.
+	Crowded() bool
+	// Close ends the connection: what was asked is answered and what is queued
+	// is sent, for as long as the limit lasts. It does not wait for that.
+	Close(within time.Duration)
+}
+
+// Stream takes the chunks of a streaming answer. Send waits for room, so a
+// reader that is slow slows its own stream and nothing else.
+type Stream interface {
+	Send(ctx context.Context, chunk any) error
+}

@@ -1,0 +1,497 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Object is a JSON object whose members the kernel passes on without knowing
+// all of them.
+type Object map[string]jsontext.Value
+
+// Empty is a result or parameters without members.
+type Empty struct{}
+
+// OK is the result of methods that only confirm.
+type OK struct {
+	OK bool `json:"ok"`
+}
+
+// RegisterParams registers an app.
+type RegisterParams struct {
+	Manifest *Manifest `json:"manifest"`
+}
+
+// Validate names the fields that are wrong.
+func (p *RegisterParams) Validate() []FieldError {
+	var f fields
+	if p.Manifest == nil {
+		f.add("manifest", "required")
+		return f
+	}
+	p.Manifest.validate(&f)
+	return f
+}
+
+// RegisterResult gives the app its token for all further requests.
+type RegisterResult struct {
+	AppID           string `json:"appId"`
+	Token           string `json:"token"`
+	ProtocolVersion string `json:"protocolVersion"`
+}
+
+// HeartbeatParams keeps an app alive. The status is shown to operators.
+type HeartbeatParams struct {
+	Status jsontext.Value `json:"status,omitzero"`
+}
+
+// MaxStatusBytes bounds the status an app may leave with a heartbeat.
+const MaxStatusBytes = 4096
+
+// Validate names the fields that are wrong.
+func (p *HeartbeatParams) Validate() []FieldError {
+	var f fields
+	if len(p.Status) > 0 {
+		if k := p.Status.Kind(); k != '{' && k != 'n' {
+			f.add("status", "not an object")
+		}
+	}
+	if len(p.Status) > MaxStatusBytes {
+		f.add("status", "longer than %d bytes", MaxStatusBytes)
+	}
+	return f
+}
+
+// HeartbeatResult carries the kernel's clock in Unix milliseconds.
+type HeartbeatResult struct {
+	OK         bool  `json:"ok"`
+	ServerTime int64 `json:"serverTime"`
+}
+
+// ReadyParams says that an app takes traffic from now on.
+type ReadyParams struct {
+	Metadata jsontext.Value `json:"metadata,omitzero"`
+}
+
+// ShutdownParams asks for a graceful end. Timeout is in milliseconds; zero is
+// the daemon's own limit.
+type ShutdownParams struct {
+	Reason  string `json:"reason,omitzero"`
+	Timeout int64  `json:"timeout,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ShutdownParams) Validate() []FieldError {
+	var f fields
+	if len(p.Reason) > 4096 {
+		f.add("reason", "longer than 4096 bytes")
+	}
+	if p.Timeout < 0 || p.Timeout > 3_600_000 {
+		f.add("timeout", "%d ms is not between 0 and 3600000", p.Timeout)
+	}
+	return f
+}
+
+// CapabilityParams registers a capability. Config's members depend on the type.
+type CapabilityParams struct {
+	Type   string `json:"type"`
+	Config Object `json:"config"`
+}
+
+// CapabilityTypes lists the types of the protocol.
+func CapabilityTypes() []string {
+	return []string{"channel", "tool", "hook", "gateway_method", "http_route", "provider"}
+}
+
+// Validate names the fields that are wrong.
+func (p *CapabilityParams) Validate() []FieldError {
+	var f fields
+	keys, known := capabilityIDs(p.Type)
+	switch {
+	case p.Type == "":
+		f.add("type", "required")
+	case !known:
+		f.add("type", "%q is not one of %s", p.Type, strings.Join(CapabilityTypes(), ", "))
+	case p.ID() == "":
+		f.add("config."+keys[0], "required (or config.%s)", strings.Join(keys[1:], ", config."))
+	case len(p.ID()) > maxName:
+		f.add("config."+keys[0], "longer than %d bytes", maxName)
+	}
+	return f
+}
+
+// ID returns the capability's name from its config, empty where it has none.
+func (p *CapabilityParams) ID() string {
+	keys, _ := capabilityIDs(p.Type)
+	for _, key := range keys {
+		if s, ok := Text(p.Config[key]); ok && s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// capabilityIDs lists the members that can name a capability, preferred first.
+func capabilityIDs(kind string) (keys []string, known bool) {
+	switch kind {
+	case "channel":
+		return []string{"channelId", "id"}, true
+	case "tool":
+		return []string{"toolId", "name"}, true
+	case "hook":
+		return []string{"event", "hookName"}, true
+	case "gateway_method":
+		return []string{"methodName", "method"}, true
+	case "http_route":
+		return []string{"route", "path"}, true
+	case "provider":
+		return []string{"providerId", "id"}, true
+	}
+	return nil, false
+}
+
+// CapabilityResult says whether the capability was granted, and why not.
+type CapabilityResult struct {
+	CapabilityID string `json:"capabilityId"`
+	Granted      bool   `json:"granted"`
+	Reason       string `json:"reason,omitzero"`
+}
+
+// UnregisterParams gives a capability back.
+type UnregisterParams struct {
+	CapabilityID string `json:"capabilityId"`
+}
+
+// Validate names the fields that are wrong.
+func (p *UnregisterParams) Validate() []FieldError {
+	var f fields
+	f.text("capabilityId", p.CapabilityID, maxName)
+	return f
+}
+
+// HooksParams names hooks to subscribe to, or to leave.
+type HooksParams struct {
+	Events []string `json:"events"`
+}
+
+// Validate names the fields that are wrong.
+func (p *HooksParams) Validate() []FieldError {
+	var f fields
+	if p.Events == nil {
+		f.add("events", "required")
+	}
+	f.names("events", p.Events)
+	return f
+}
+
+// SubscribeResult lists the events by whether they were granted.
+type SubscribeResult struct {
+	Subscribed []string `json:"subscribed"`
+	Denied     []string `json:"denied"`
+}
+
+// UnsubscribeResult lists the events that were left.
+type UnsubscribeResult struct {
+	Unsubscribed []string `json:"unsubscribed"`
+}
+
+// HookResultParams answers a hook event.
+type HookResultParams struct {
+	EventID string         `json:"eventId"`
+	Result  jsontext.Value `json:"result"`
+}
+
+// Validate names the fields that are wrong.
+func (p *HookResultParams) Validate() []FieldError {
+	var f fields
+	f.text("eventId", p.EventID, maxName)
+	return f
+}
+
+// ConfigGetParams asks for a configuration value; an empty path for all that
+// the app may see.
+type ConfigGetParams struct {
+	Path string `json:"path,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ConfigGetParams) Validate() []FieldError {
+	var f fields
+	if len(p.Path) > 4096 {
+		f.add("path", "longer than 4096 bytes")
+	}
+	return f
+}
+
+// ConfigValue is a configuration value, null where there is none.
+type ConfigValue struct {
+	Value any `json:"value"`
+}
+
+// ConfigWatchParams asks for changes below paths; none for all that the app may
+// see.
+type ConfigWatchParams struct {
+	Paths []string `json:"paths,omitempty"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ConfigWatchParams) Validate() []FieldError {
+	var f fields
+	if len(p.Paths) > maxList {
+		f.add("paths", "more than %d items", maxList)
+	}
+	return f
+}
+
+// ConfigChange is one chunk of config.watch.
+type ConfigChange struct {
+	Path     string `json:"path"`
+	OldValue any    `json:"oldValue"`
+	NewValue any    `json:"newValue"`
+}
+
+// SessionGetParams asks for one session.
+type SessionGetParams struct {
+	Key string `json:"key"`
+}
+
+// Validate names the fields that are wrong.
+func (p *SessionGetParams) Validate() []FieldError {
+	var f fields
+	f.sessionKey("key", p.Key)
+	return f
+}
+
+// MaxSessionKey bounds a session key, in bytes.
+const MaxSessionKey = 512
+
+func (f *fields) sessionKey(path, key string) {
+	f.text(path, key, MaxSessionKey)
+	if channel, rest, ok := strings.Cut(key, ":"); key != "" && (!ok || channel == "" || rest == "") {
+		f.add(path, "%q is not {channelId}:{target} or agent:{agentId}:{rest}", key)
+	}
+}
+
+// SessionEntry is a session as the SDK knows it. Times are Unix milliseconds.
+type SessionEntry struct {
+	Key          string `json:"key"`
+	AgentID      string `json:"agentId,omitzero"`
+	ChannelID    string `json:"channelId,omitzero"`
+	AccountID    string `json:"accountId,omitzero"`
+	CreatedAt    int64  `json:"createdAt"`
+	LastActiveAt int64  `json:"lastActiveAt"`
+	MessageCount int64  `json:"messageCount"`
+}
+
+// SessionResult is a session, or null.
+type SessionResult struct {
+	Session *SessionEntry `json:"session"`
+}
+
+// SessionFilter selects sessions; a member that is absent selects all.
+type SessionFilter struct {
+	AgentID   string `json:"agentId,omitzero"`
+	ChannelID string `json:"channelId,omitzero"`
+	AccountID string `json:"accountId,omitzero"`
+	Active    *bool  `json:"active,omitzero"`
+}
+
+// SessionListParams asks for a page of sessions.
+type SessionListParams struct {
+	Filter SessionFilter `json:"filter,omitzero"`
+	Limit  *int          `json:"limit,omitzero"`
+	Offset int           `json:"offset,omitzero"`
+}
+
+// Bounds of a page.
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+// Validate names the fields that are wrong.
+func (p *SessionListParams) Validate() []FieldError {
+	var f fields
+	if p.Limit != nil {
+		f.between("limit", *p.Limit, 0, MaxPage)
+	}
+	f.between("offset", p.Offset, 0, 1<<40)
+	return f
+}
+
+func (f *fields) between(path string, n, low, high int) {
+	if n < low || n > high {
+		f.add(path, "%d is not between %d and %d", n, low, high)
+	}
+}
+
+// Page returns the page's size.
+func (p *SessionListParams) Page() int {
+	if p.Limit == nil {
+		return DefaultPage
+	}
+	return *p.Limit
+}
+
+// SessionListResult is one page and how many sessions match in all.
+type SessionListResult struct {
+	Sessions []SessionEntry `json:"sessions"`
+	Total    int            `json:"total"`
+}
+
+// DispatchParams sends a message.
+type DispatchParams struct {
+	SessionKey string `json:"sessionKey"`
+	Content    string `json:"content"`
+	Metadata   Object `json:"metadata,omitempty"`
+}
+
+// Validate names the fields that are wrong.
+func (p *DispatchParams) Validate() []FieldError {
+	var f fields
+	f.sessionKey("sessionKey", p.SessionKey)
+	if p.Content == "" {
+		f.add("content", "required")
+	}
+	return f
+}
+
+// OrderKey keeps the messages of one session in the order they were asked for.
+func (p *DispatchParams) OrderKey() string { return p.SessionKey }
+
+// DispatchResult says where a message went.
+type DispatchResult struct {
+	DispatchID string `json:"dispatchId"`
+	// Queued is true where the receiver is not there and the message waits.
+	Queued bool `json:"queued"`
+	// OCIP is set where the counterparty is an agent.
+	OCIP *ExchangeRef `json:"ocip,omitempty"`
+}
+
+// ExchangeRef tells a sender which exchange its message belongs to.
+type ExchangeRef struct {
+	ExchangeID     string `json:"exchangeId"`
+	ConversationID string `json:"conversationId"`
+	Round          int    `json:"round"`
+	MaxRounds      int    `json:"maxRounds"`
+	AuditSeq       uint64 `json:"auditSeq"`
+}
+
+// QueueParams brings a message in for an agent.
+type QueueParams struct {
+	SessionKey string `json:"sessionKey"`
+	Text       string `json:"text"`
+	Metadata   Object `json:"metadata,omitempty"`
+}
+
+// Validate names the fields that are wrong.
+func (p *QueueParams) Validate() []FieldError {
+	var f fields
+	f.sessionKey("sessionKey", p.SessionKey)
+	if p.Text == "" {
+		f.add("text", "required")
+	}
+	return f
+}
+
+// OrderKey keeps the messages of one session in the order they came.
+func (p *QueueParams) OrderKey() string { return p.SessionKey }
+
+// QueueResult says which run the message started.
+type QueueResult struct {
+	RunID  string `json:"runId"`
+	Queued bool   `json:"queued"`
+}
+
+// CompleteParams ends an agent run (extension agent.complete).
+type CompleteParams struct {
+	RunID   string `json:"runId"`
+	Success bool   `json:"success"`
+	Error   string `json:"error,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *CompleteParams) Validate() []FieldError {
+	var f fields
+	f.text("runId", p.RunID, maxName)
+	if len(p.Error) > 4096 {
+		f.add("error", "longer than 4096 bytes")
+	}
+	return f
+}
+
+// CancelParams ends a stream (extension stream.cancel).
+type CancelParams struct {
+	RequestID string `json:"requestId"`
+}
+
+// Validate names the fields that are wrong.
+func (p *CancelParams) Validate() []FieldError {
+	var f fields
+	f.text("requestId", p.RequestID, maxName)
+	return f
+}
+
+// HookEvent is the payload of a hook event.
+type HookEvent struct {
+	EventID  string         `json:"eventId"`
+	HookName string         `json:"hookName"`
+	Data     jsontext.Value `json:"data"`
+	Context  HookContext    `json:"context"`
+}
+
+// HookContext says what a hook event is about. AuditSeq is the record of the
+// decision that let the message through.
+type HookContext struct {
+	AgentID    string `json:"agentId,omitzero"`
+	SessionKey string `json:"sessionKey,omitzero"`
+	ChannelID  string `json:"channelId,omitzero"`
+	AccountID  string `json:"accountId,omitzero"`
+	Timestamp  int64  `json:"timestamp"`
+	AuditSeq   uint64 `json:"auditSeq,omitzero"`
+}
+
+// Message is the data of a message on its way out.
+type Message struct {
+	ChannelID  string `json:"channelId,omitzero"`
+	Target     string `json:"target,omitzero"`
+	Content    string `json:"content"`
+	Metadata   Object `json:"metadata,omitempty"`
+	DispatchID string `json:"dispatchId,omitzero"`
+}
+
+// Inbound is the data of a message that arrives for an agent.
+type Inbound struct {
+	RunID      string `json:"runId"`
+	SessionKey string `json:"sessionKey"`
+	// ReplyTo is the session key that answers the message, where that is not
+	// SessionKey.
+	ReplyTo    string `json:"replyTo,omitzero"`
+	Content    string `json:"content"`
+	Metadata   Object `json:"metadata,omitempty"`
+	DispatchID string `json:"dispatchId,omitzero"`
+}
+
+// Text returns a JSON string's text.
+func Text(v jsontext.Value) (string, bool) {
+	if len(v) < 2 || v.Kind() != '"' {
+		return "", false
+	}
+	s, err := jsontext.AppendUnquote(nil, v)
+	if err != nil {
+		return "", false
+	}
+	return string(s), true
+}
+
+// String returns a string as a JSON value.
+func String(s string) jsontext.Value {
+	quoted, err := jsontext.AppendQuote(nil, s)
+	if err != nil {
+		// AppendQuote replaces what is not UTF-8 and says so; the text stands.
+		return jsontext.Value(fmt.Sprintf("%q", strings.ToValidUTF8(s, "\uFFFD")))
+	}
+	return quoted
+}

@@ -1,0 +1,363 @@
+package archtest
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestHouse holds the whole module against the rules.
+func TestHouse(t *testing.T) {
+	for _, u := range load(t) {
+		for _, fault := range check(u) {
+			t.Error(fault)
+		}
+	}
+}
+
+// TestHouseSeesEveryRoom guards against a walk that finds nothing and passes.
+// It counts the files of each room by itself.
+func TestHouseSeesEveryRoom(t *testing.T) {
+	root, _ := moduleRoot(t)
+	seen := map[string]unit{}
+	for _, u := range load(t) {
+		seen[u.dir] = u
+	}
+	rooms := 0
+	for dir := range house {
+		all, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(dir), "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 0 {
+			continue // not built yet
+		}
+		rooms++
+		u := seen[dir]
+		if got := len(u.files) + len(u.tests); got != len(all) {
+			t.Errorf("%s: the check read %d of %d files", dir, got, len(all))
+		}
+		if len(u.files) == 0 {
+			t.Errorf("%s: nothing but tests", dir)
+		}
+	}
+	if rooms == 0 {
+		t.Error("the check found no room at all")
+	}
+}
+
+// TestTable holds the table against itself: what it allows must exist in it,
+// and the two edges nobody may ever add stay out.
+func TestTable(t *testing.T) {
+	for dir, row := range house {
+		for _, imported := range row.imports {
+			if _, ok := house[imported]; !ok {
+				t.Errorf("%s may import %s, which has no row", dir, imported)
+			}
+		}
+	}
+	for _, f := range fences {
+		for _, dir := range f.rooms {
+			if _, ok := house[dir]; !ok {
+				t.Errorf("the fence around %s names %s, which has no row", f.paths, dir)
+			}
+		}
+	}
+	for _, never := range [][2]string{{"internal/kernel", "internal/ipc"}, {"internal/ipc", "internal/kernel"}} {
+		if slices.Contains(house[never[0]].imports, never[1]) {
+			t.Errorf("%s may import %s: the daemon introduces them", never[0], never[1])
+		}
+	}
+}
+
+// load parses the module's own Go files, folder by folder.
+func load(t *testing.T) []unit {
+	t.Helper()
+	root, module := moduleRoot(t)
+	fset := token.NewFileSet()
+	units := map[string]*unit{}
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if entry.IsDir() {
+			base := entry.Name()
+			if rel != "." && (base == "testdata" || base == "vendor" || base[0] == '.' || base[0] == '_') {
+				return filepath.SkipDir
+			}
+			if path.Dir(rel) == "internal" {
+				units[rel] = &unit{module: module, dir: rel, fset: fset}
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		dir := path.Dir(rel)
+		if units[dir] == nil {
+			units[dir] = &unit{module: module, dir: dir, fset: fset}
+		}
+		return units[dir].add(rel, src)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := make([]unit, 0, len(units))
+	for _, u := range units {
+		list = append(list, *u)
+	}
+	slices.SortFunc(list, func(a, b unit) int { return strings.Compare(a.dir, b.dir) })
+	return list
+}
+
+// add parses one file into the unit.
+func (u *unit) add(name string, src []byte) error {
+	f, err := parser.ParseFile(u.fset, name, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	list := &u.files
+	if strings.HasSuffix(name, "_test.go") {
+		list = &u.tests
+	}
+	*list = append(*list, f)
+	return nil
+}
+
+// moduleRoot finds the folder of go.mod above the test, and the module's path.
+func moduleRoot(t *testing.T) (dir, module string) {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			for line := range strings.Lines(string(mod)) {
+				if rest, ok := strings.CutPrefix(line, "module "); ok {
+					return dir, strings.TrimSpace(rest)
+				}
+			}
+			t.Fatalf("%s/go.mod names no module", dir)
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = parent
+	}
+}
+
+const testModule = "example.com/house"
+
+// TestCheck breaks every rule once, so that the check is known to be able to
+// fail, and keeps some neighbours of each rule, so that it is known to be able
+// to pass.
+func TestCheck(t *testing.T) {
+	// A src without a package clause is put below a good one.
+	tests := []struct {
+		name string
+		dir  string
+		file string // default x.go
+		src  string
+		want []string // a part of each fault, in order
+	}{
+		// Layers.
+		{"allowed edge", "internal/kernel", "", `import "example.com/house/internal/store"`, nil},
+		{"kernel to ipc", "internal/kernel", "", `import "example.com/house/internal/ipc"`, []string{"internal/kernel may not import internal/ipc"}},
+		{"ipc to kernel", "internal/ipc", "", `import "example.com/house/internal/kernel"`, []string{"internal/ipc may not import internal/kernel"}},
+		{"command to ipc", "cmd/ocipd", "", `import "example.com/house/internal/ipc"`, []string{"may not import internal/ipc"}},
+		{"leaf to leaf", "internal/ocip", "", `import _ "example.com/house/internal/audit"`, []string{"may not import internal/audit"}},
+		{"renamed import", "internal/audit", "", `import s "example.com/house/internal/store"`, []string{"may not import internal/store"}},
+		{"a folder below an allowed one", "internal/kernel", "", `import "example.com/house/internal/store/inner"`, []string{"may not import internal/store/inner"}},
+		{"the module's root", "internal/daemon", "", `import "example.com/house"`, []string{"may not import"}},
+		{"a module with the same beginning", "internal/ocip", "", `import "example.com/housekeeping"`, nil},
+		{"dot import", "internal/ocip", "", `import . "strings"`, []string{"dot import"}},
+		{"unknown room", "internal/attic", "", ``, []string{"internal/attic: not in the layer table"}},
+		{"unknown room below a known one", "internal/store/inner", "", ``, []string{"not in the layer table"}},
+		{"unknown room of tests", "internal/attic", "x_test.go", `package attic`, []string{"not in the layer table"}},
+		{"unknown command", "cmd/other", "", ``, []string{"not in the layer table"}},
+
+		// Fences.
+		{"OPA outside", "internal/kernel", "", `import "github.com/open-policy-agent/opa/v1/rego"`, []string{"may not import github.com/open-policy-agent/opa/v1/rego"}},
+		{"OPA inside", "internal/policy", "", `import "github.com/open-policy-agent/opa/v1/rego"`, nil},
+		{"SQL outside", "internal/audit", "", "import (\n\"database/sql\"\n_ \"modernc.org/sqlite\"\n\"zombiezen.com/go/sqlite/sqlitex\"\n)", []string{"database/sql", "modernc.org/sqlite", "sqlitex"}},
+		{"SQL inside", "internal/store", "", `import "zombiezen.com/go/sqlite/sqlitex"`, nil},
+		{"net outside", "internal/kernel", "", "import (\n\"net\"\n\"net/http\"\n)", []string{"may not import net:", "may not import net/http:"}},
+		{"net inside", "internal/ipc", "", `import "net"`, nil},
+		{"a path that only looks like net", "internal/kernel", "", `import "netting"`, nil},
+		{"flags outside", "internal/daemon", "", "import (\n\"flag\"\n\"github.com/spf13/cobra\"\n\"os/signal\"\n)", []string{"flag", "cobra", "os/signal"}},
+		{"flags inside", "cmd/ocipd", "", "import (\n\"github.com/spf13/cobra\"\n\"os/signal\"\n)", nil},
+		{"log", "cmd/ocipd", "", `import "log"`, []string{"may not import log:"}},
+		{"slog", "internal/kernel", "", `import "log/slog"`, nil},
+		{"cgo", "internal/peer", "", `import "C"`, []string{"may not import C"}},
+		{"exit outside", "internal/daemon", "", "import \"os\"\nfunc f() { os.Exit(1) }", []string{"may not use os.Exit"}},
+		{"exit renamed", "internal/daemon", "", "import sys \"os\"\nfunc f() { defer sys.Exit(1) }", []string{"may not use os.Exit"}},
+		{"exit as a value", "internal/daemon", "", "import \"os\"\nfunc f() { g(os.Exit) }", []string{"may not use os.Exit"}},
+		{"exit inside", "cmd/ocipd", "", "import \"os\"\nfunc f() { os.Exit(1) }", nil},
+		{"another Exit", "internal/daemon", "", "func f() { var os door; os.Exit(1) }\ntype door struct{}\nfunc (door) Exit(int) {}", nil},
+
+		// Clock, ids, waiting.
+		{"clock", "internal/kernel", "", "import \"time\"\nfunc f() { time.Now() }", []string{"may not use time.Now"}},
+		{"clock as a value", "internal/store", "", "import \"time\"\nfunc f() { g(time.Now) }", []string{"may not use time.Now"}},
+		{"clock by its reading", "internal/ipc", "", "import \"time\"\nfunc f(t time.Time) { g(time.Since(t)) }", []string{"may not use time.Since"}},
+		{"clock in a literal", "internal/ocip", "", "import \"time\"\nvar x = []any{func() { time.Now() }}", []string{"may not use time.Now"}},
+		{"clock inside", "internal/daemon", "", "import \"time\"\nfunc f() { time.Now() }", nil},
+		{"fresh id", "internal/kernel", "", "import \"github.com/google/uuid\"\nfunc f() { uuid.NewString() }", []string{"may not use github.com/google/uuid.NewString"}},
+		{"derived id", "internal/kernel", "", "import \"github.com/google/uuid\"\nfunc f() { uuid.NewSHA1(uuid.UUID{}, nil) }", nil},
+		{"fresh id inside", "internal/client", "", "import \"github.com/google/uuid\"\nfunc f() { uuid.NewString() }", nil},
+		{"sleep", "internal/daemon", "", "import \"time\"\nfunc f() { time.Sleep(1) }", []string{"time.Sleep"}},
+		{"sleep in a test", "internal/daemon", "x_test.go", "package daemon_test\nimport \"time\"\nfunc f() { time.Sleep(1) }", []string{"x_test.go:3: time.Sleep"}},
+		{"clock in a test", "internal/kernel", "x_test.go", "package kernel\nimport \"time\"\nfunc f() { time.Now() }", nil},
+
+		// Package comments.
+		{"no package comment", "internal/ocip", "", "package ocip", []string{"no package comment"}},
+		{"package comment in other words", "internal/ocip", "", "// This is it.\npackage ocip", []string{`does not begin "Package ocip "`}},
+		{"command comment", "cmd/ocipd", "", "// Command ocipd runs.\npackage main", nil},
+		{"package comment on a command", "cmd/ocipd", "", "// Package main runs.\npackage main", []string{`does not begin "Command "`}},
+
+		// Package-level variables and effects.
+		{"init", "internal/ocip", "", "func init() {}", []string{"init functions"}},
+		{"a method called init", "internal/ocip", "", "type t int\nfunc (t) init() {}", nil},
+		{"constants in all but name", "internal/ocip", "", `import (
+			"embed"
+			"encoding/json"
+			"errors"
+			"fmt"
+			"reflect"
+			"regexp"
+			"strings"
+			"sync"
+		)
+		type level int
+		var (
+			_ fmt.Stringer = level(0)
+			errA  = errors.New("a")
+			errB  = fmt.Errorf("%w", errA)
+			digit = regexp.MustCompile("[0-9]")
+			fold  = strings.NewReplacer("a", "b")
+			raw   = json.RawMessage("{}")
+			bytes = []byte("x")
+			top   = level(3) + 1
+			table = map[string][]int{"a": {1}}
+			point = &struct{ x int }{1}
+			upper = strings.ToUpper
+			count = len(table)
+			kind  = reflect.TypeFor[level]()
+			once  = sync.OnceValue(func() int { return 1 })
+			zero  [32]byte
+		)
+		//go:embed *.rego
+		var files embed.FS
+		var (
+			//go:embed a.txt
+			text string
+		)
+		func f() []int { return table["a"] }
+		func (level) String() string { return "" }`, nil},
+		{"no value", "internal/ocip", "", `var cache map[string]int`, []string{"var cache has no value"}},
+		{"linker's string", "cmd/ocipd", "", `var version string`, nil},
+		{"linker's string elsewhere", "internal/daemon", "", `var version string`, []string{"var version has no value"}},
+		{"made", "internal/ocip", "", `var cache = make(map[string]int)`, []string{"var cache is initialised by a call"}},
+		{"second of two", "internal/ocip", "", `var a, b = 1, compute()`, []string{"var b is initialised by a call"}},
+		{"lock", "internal/ocip", "", "import \"sync\"\nvar mu sync.Mutex", []string{"var mu has no value"}},
+		{"lock with a value", "internal/ocip", "", "import \"sync\"\nvar mu = sync.Mutex{}", []string{"var mu holds a sync.Mutex"}},
+		{"lock inside a struct", "internal/ocip", "", "import \"sync\"\nvar s = struct{ mu sync.RWMutex; n int }{}", []string{"var s holds a sync.RWMutex"}},
+		{"atomic", "internal/ocip", "", "import \"sync/atomic\"\nvar n = new(atomic.Int64)", []string{"var n holds a sync/atomic.Int64"}},
+		{"channel", "internal/ocip", "", `var c = make(chan int)`, []string{"var c holds a channel"}},
+		{"assigned", "internal/ocip", "", "var x = 1\nfunc f() { x = 2 }", []string{"x.go:4: package-level var x is assigned"}},
+		{"added to", "internal/ocip", "", "var x = 1\nfunc f() { x += 2 }", []string{"var x is assigned"}},
+		{"counted", "internal/ocip", "", "var x = 1\nfunc f() { x++ }", []string{"var x is assigned"}},
+		{"by index", "internal/ocip", "", "var m = map[int]int{}\nfunc f() { m[1] = 2 }", []string{"var m is assigned"}},
+		{"by field", "internal/ocip", "", "var s = struct{ a []struct{ b int } }{}\nfunc f() { (s.a[0]).b-- }", []string{"var s is assigned"}},
+		{"through a pointer", "internal/ocip", "", "var p = &struct{ a int }{}\nfunc f() { (*p).a = 1 }", []string{"var p is assigned"}},
+		{"by range", "internal/ocip", "", "var x = 1\nfunc f(l []int) { for _, x = range l {} }", []string{"var x is assigned"}},
+		{"by its address", "internal/ocip", "", "var x = 1\nfunc f() { g(&x) }\nfunc g(*int) {}", []string{"var x is pointed to"}},
+		{"by delete", "internal/ocip", "", "var m = map[int]int{}\nfunc f() { delete(m, 1) }", []string{"var m is changed by delete"}},
+		{"by sorting", "internal/ocip", "", "import \"slices\"\nvar l = []int{2, 1}\nfunc f() { slices.Sort(l) }", []string{"var l is changed by slices.Sort"}},
+		{"in a literal", "internal/ocip", "", "var x = 1\nvar f = func() { x = 2 }", []string{"var x is assigned"}},
+		{"after a call nobody knows", "internal/ocip", "", "import \"os\"\nvar x = 1\nfunc f() { for range os.Things() { switch os.Thing() { case 1: x = os.Thing() } } }", []string{"var x is assigned"}},
+		{"another package's", "internal/ocip", "", "import \"os\"\nfunc f() { os.Args = nil }", []string{"another package's var os.Args is assigned"}},
+		{"a library's knob, in the command", "cmd/ocipd", "", "import \"github.com/spf13/cobra\"\nfunc f() { cobra.EnableCommandSorting = false }", nil},
+		{"a local of the same name", "internal/ocip", "", "var x = 1\nfunc f() { x := x; x = 2; x++; var m map[int]int; m[x] = 1 }", nil},
+		{"a parameter of the same name", "internal/ocip", "", "var x = 1\nfunc f(x int) { x = 2 }", nil},
+		{"a field of the same name", "internal/ocip", "", "var x = 1\ntype t struct{ x int }\nfunc (v *t) f() { v.x = 2 }", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			src := tt.src
+			if !strings.Contains(src, "package ") {
+				src = preamble(tt.dir) + src
+			}
+			file := tt.file
+			if file == "" {
+				file = "x.go"
+			}
+			u := unit{module: testModule, dir: tt.dir, fset: token.NewFileSet()}
+			if err := u.add(file, []byte(src)); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, check(u), tt.want)
+		})
+	}
+}
+
+// TestCheckAcrossFiles changes in one file what another declares.
+func TestCheckAcrossFiles(t *testing.T) {
+	u := unit{module: testModule, dir: "internal/ocip", fset: token.NewFileSet()}
+	for _, file := range []struct{ name, src string }{
+		{"a.go", preamble("internal/ocip") + "var table = []int{1}"},
+		{"b.go", "package ocip\nfunc f() { table[0] = 2 }"},
+		{"c_linux.go", "package ocip\nfunc g() { table[0] = 3 }"},
+		{"c_other.go", "//go:build !linux\n\npackage ocip\nfunc g() { table[0] = 4 }"},
+		{"d.go", "package other"},
+	} {
+		if err := u.add(file.name, []byte(file.src)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(t, check(u), []string{
+		"b.go:2: package-level var table is assigned",
+		"c_linux.go:2: package-level var table is assigned",
+		"c_other.go:4: package-level var table is assigned",
+		"d.go:1: package other shares its folder with package ocip",
+	})
+}
+
+// preamble is a good beginning of a file in dir, two lines long.
+func preamble(dir string) string {
+	if dir == "bench" || strings.HasPrefix(dir, "cmd/") {
+		return "// Command x is a test.\npackage main\n"
+	}
+	name := path.Base(dir)
+	return "// Package " + name + " is a test.\npackage " + name + "\n"
+}
+
+// expect compares faults with the parts wanted of each.
+func expect(t *testing.T, faults, want []string) {
+	t.Helper()
+	if len(faults) != len(want) {
+		t.Fatalf("got %d faults, want %d:\n%s", len(faults), len(want), strings.Join(faults, "\n"))
+	}
+	for i, part := range want {
+		if !strings.Contains(faults[i], part) {
+			t.Errorf("fault %q does not mention %q", faults[i], part)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package archtest
+
+// room is one package folder and what it may do.
+type room struct {
+	// imports are the folders of the house this one may import.
+	imports []string
+	// clock marks a room that may read the clock and draw fresh ids. The
+	// others are handed both.
+	clock bool
+	// process marks a room that owns a process: it sets the knobs of the
+	// libraries it starts, and the linker sets its version strings.
+	process bool
+}
+
+// house is the layer table. A folder with Go code that has no row is a fault.
+var house = map[string]room{
+	"cmd/ocipd": {
+		imports: []string{
+			"internal/daemon", "internal/client", "internal/config", "internal/audit", "internal/store",
+			"internal/policy", "internal/ocip", "internal/api", "configs",
+		},
+		clock: true, process: true,
+	},
+	"internal/daemon": {
+		imports: []string{
+			"internal/ipc", "internal/peer", "internal/kernel", "internal/ocip", "internal/policy", "internal/audit",
+			"internal/store", "internal/config", "internal/client", "internal/api",
+		},
+		clock: true,
+	},
+	"internal/client": {imports: []string{"internal/ipc", "internal/ocip", "internal/api"}, clock: true},
+	"internal/kernel": {imports: []string{"internal/store", "internal/audit", "internal/ocip", "internal/api"}},
+	"internal/ipc":    {imports: []string{"internal/peer", "internal/ocip", "internal/api"}},
+	"internal/store":  {imports: []string{"internal/audit", "internal/ocip"}},
+	"internal/policy": {imports: []string{"internal/ocip", "configs/policies"}},
+	"internal/api":    {imports: []string{"internal/ocip"}},
+
+	"internal/ocip":     {},
+	"internal/audit":    {},
+	"internal/peer":     {},
+	"internal/config":   {},
+	"internal/archtest": {},
+	"configs":           {},
+	"configs/policies":  {},
+
+	"bench": {
+		imports: []string{
+			"internal/client", "internal/ipc", "internal/api", "internal/ocip", "internal/store", "internal/audit",
+			"internal/policy", "internal/config",
+		},
+		clock: true, process: true,
+	},
+}
+
+// fence keeps some imports in a few rooms.
+type fence struct {
+	// paths are import paths; each stands for itself and all below it.
+	paths []string
+	// rooms are the folders that may import them; none means nobody.
+	rooms []string
+	why   string
+}
+
+var fences = []fence{
+	{
+		paths: []string{"github.com/open-policy-agent"},
+		rooms: []string{"internal/policy"},
+		why:   "policy is asked through internal/policy",
+	},
+	{
+		paths: []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
+		rooms: []string{"internal/store"},
+		why:   "the database is reached through internal/store",
+	},
+	{
+		paths: []string{"net"},
+		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "bench"},
+		why:   "sockets stay with the rooms that serve and dial them",
+	},
+	{
+		paths: []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
+		rooms: []string{"cmd/ocipd", "bench"},
+		why:   "flags and signals belong to the command",
+	},
+	{
+		paths: []string{"log"},
+		why:   "log with a *slog.Logger that was handed in",
+	},
+	{
+		paths: []string{"C"},
+		why:   "the binary is static",
+	},
+}
+
+// unfenced are packages below a fenced path that are not meant by it.
+var unfenced = map[string]bool{
+	"log/slog": true,
+}
+
+// clockReads are the functions that read the clock or draw a fresh id, and
+// processEnds those that end the process. Keys are import path and name.
+var (
+	clockReads = map[string]bool{
+		"time.Now":                              true,
+		"time.Since":                            true,
+		"time.Until":                            true,
+		"github.com/google/uuid.New":            true,
+		"github.com/google/uuid.NewString":      true,
+		"github.com/google/uuid.NewRandom":      true,
+		"github.com/google/uuid.NewUUID":        true,
+		"github.com/google/uuid.NewV6":          true,
+		"github.com/google/uuid.NewV7":          true,
+		"github.com/google/uuid.NewDCEGroup":    true,
+		"github.com/google/uuid.NewDCEPerson":   true,
+		"github.com/google/uuid.NewDCESecurity": true,
+	}
+	processEnds = map[string]bool{
+		"os.Exit":      true,
+		"syscall.Exit": true,
+	}
+)
+
+// constantCalls are the calls a package-level variable may be initialised
+// with: what they return is never changed afterwards, or changes unseen.
+var constantCalls = map[string]bool{
+	"errors.New":               true,
+	"fmt.Errorf":               true,
+	"regexp.MustCompile":       true,
+	"regexp.MustCompilePOSIX":  true,
+	"strings.NewReplacer":      true,
+	"encoding/json.RawMessage": true,
+	"reflect.TypeFor":          true,
+	"reflect.TypeOf":           true,
+	"sync.OnceValue":           true,
+	"sync.OnceValues":          true,
+	"text/template.Must":       true,
+	"github.com/go-json-experiment/json/jsontext.Value": true,
+	"github.com/go-json-experiment/json.JoinOptions":    true,
+}
+
+// stateful are import paths whose types hold state by design: a package-level
+// variable that contains one is mutable, however it is written down.
+var stateful = map[string]bool{
+	"sync":        true,
+	"sync/atomic": true,
+}
+
+// changers are functions that change their first argument.
+var changers = map[string]bool{
+	"slices.Sort":           true,
+	"slices.SortFunc":       true,
+	"slices.SortStableFunc": true,
+	"slices.Reverse":        true,
+	"slices.Delete":         true,
+	"slices.DeleteFunc":     true,
+	"slices.Compact":        true,
+	"slices.CompactFunc":    true,
+	"slices.Insert":         true,
+	"slices.Replace":        true,
+	"maps.Copy":             true,
+	"maps.Insert":           true,
+	"maps.DeleteFunc":       true,
+	"sort.Slice":            true,
+	"sort.SliceStable":      true,
+	"sort.Sort":             true,
+	"sort.Stable":           true,
+	"sort.Strings":          true,
+	"sort.Ints":             true,
+}

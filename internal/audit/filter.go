@@ -1,0 +1,76 @@
+package audit
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Filter selects records. An empty member selects all; times are RFC 3339.
+type Filter struct {
+	// Since and Until bound the time, Until exclusive.
+	Since        time.Time `json:"since,omitzero"`
+	Until        time.Time `json:"until,omitzero"`
+	ActionType   string    `json:"actionType,omitzero"`
+	Side         string    `json:"side,omitzero"`
+	Agent        string    `json:"agent,omitzero"`
+	User         string    `json:"user,omitzero"`
+	Tenant       string    `json:"tenant,omitzero"`
+	App          string    `json:"app,omitzero"`
+	Counterparty string    `json:"counterparty,omitzero"`
+	Conversation string    `json:"conversation,omitzero"`
+	Exchange     string    `json:"exchange,omitzero"`
+	Dispatch     string    `json:"dispatch,omitzero"`
+	Session      string    `json:"session,omitzero"`
+	Result       string    `json:"result,omitzero"`
+	Code         string    `json:"code,omitzero"`
+}
+
+// Match reports whether a line is selected. It looks for the filter's values
+// in the bytes first, since most lines do not hold them and need no decoding.
+func (f *Filter) Match(line []byte) bool {
+	wants := f.members(&Entry{})
+	for _, w := range wants {
+		if w.want == "" {
+			continue
+		}
+		quoted, err := json.Marshal(w.want)
+		if err != nil || !bytes.Contains(line, quoted) {
+			return false
+		}
+	}
+	e, err := Parse(line)
+	if err != nil {
+		return false
+	}
+	for _, w := range f.members(&e) {
+		if w.want != "" && w.want != w.have {
+			return false
+		}
+	}
+	return (f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until))
+}
+
+type member struct{ want, have string }
+
+func (f *Filter) members(e *Entry) []member {
+	return []member{
+		{f.ActionType, e.ActionType},
+		{f.Side, e.Side},
+		{f.Agent, e.AgentID},
+		{f.User, e.UserID},
+		{f.Tenant, e.TenantID},
+		{f.App, e.AppID},
+		{f.Counterparty, e.Counterparty.InstanceID},
+		{f.Conversation, e.ConversationID},
+		{f.Exchange, e.ExchangeID},
+		{f.Dispatch, e.DispatchID},
+		{f.Session, e.SessionKey},
+		{f.Result, e.PolicyResult},
+		{f.Code, e.Code},
+	}
+}
+
+// Unbounded reports whether the filter selects every record.
+func (f *Filter) Unbounded() bool { return *f == Filter{} }

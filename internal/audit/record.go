@@ -1,0 +1,139 @@
+// Package audit is the form of the evidence: what a record says, how records
+// are chained, and how a chain is checked.
+//
+// A record becomes a line: one JSON object with its sequence number, the hash
+// of the line before it and its own hash. The line is the record; it is stored
+// and mirrored byte for byte, so whoever checks it never has to encode anything
+// again. This room does no I/O: the caller stores a sealed line durably before
+// anything the record allows may happen, and advances its [Head] only then.
+package audit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Action types a record can have (protocol, Records).
+const (
+	ActionExchange     = "agent_exchange"
+	ActionApproval     = "approval"
+	ActionPolicyChange = "policy_change"
+	ActionConfigChange = "config_change"
+	ActionAppLifecycle = "app_lifecycle"
+	ActionDelivery     = "delivery"
+	ActionSecurity     = "security"
+	ActionCheckpoint   = "checkpoint"
+)
+
+// The two sides of an exchange, each with its own record.
+const (
+	SideSender   = "sender"
+	SideReceiver = "receiver"
+)
+
+// Record is one audit record. Empty fields are left out of the line.
+type Record struct {
+	ID         string `json:"id"`
+	ActionType string `json:"actionType"`
+	// Event says what happened within the action type, such as "registered".
+	Event        string       `json:"event,omitzero"`
+	Side         string       `json:"side,omitzero"`
+	TenantID     string       `json:"tenantId,omitzero"`
+	UserID       string       `json:"userId,omitzero"`
+	AgentID      string       `json:"agentId,omitzero"`
+	AppID        string       `json:"appId,omitzero"`
+	Counterparty Counterparty `json:"counterparty,omitzero"`
+	SessionKey   string       `json:"sessionKey,omitzero"`
+
+	ExchangeID     string `json:"exchangeId,omitzero"`
+	ConversationID string `json:"conversationId,omitzero"`
+	Round          int    `json:"round,omitzero"`
+	MaxRounds      int    `json:"maxRounds,omitzero"`
+	ExchangeType   string `json:"exchangeType,omitzero"`
+	Classification string `json:"classification,omitzero"`
+
+	PolicyApplied  string `json:"policyApplied,omitzero"`
+	PolicyRevision string `json:"policyRevision,omitzero"`
+	PolicyResult   string `json:"policyResult,omitzero"`
+	PolicyReason   string `json:"policyReason,omitzero"`
+	Code           string `json:"code,omitzero"`
+	Outcome        string `json:"outcome,omitzero"`
+
+	DataShared   []Shared    `json:"dataShared,omitempty"`
+	DataWithheld []Withheld  `json:"dataWithheld,omitempty"`
+	Detections   []Detection `json:"detections,omitempty"`
+
+	ContentDigest string         `json:"contentDigest,omitzero"`
+	ContentBytes  int            `json:"contentBytes,omitzero"`
+	Content       string         `json:"content,omitzero"`
+	DispatchID    string         `json:"dispatchId,omitzero"`
+	RunID         string         `json:"runId,omitzero"`
+	ApprovalID    string         `json:"approvalId,omitzero"`
+	Details       map[string]any `json:"details,omitempty"`
+}
+
+// Counterparty is the other end, as far as it is known.
+type Counterparty struct {
+	Kind       string `json:"kind,omitzero"`
+	InstanceID string `json:"instanceId,omitzero"`
+	UserID     string `json:"userId,omitzero"`
+	OrgUnit    string `json:"orgUnit,omitzero"`
+	TenantID   string `json:"tenantId,omitzero"`
+}
+
+// Shared names data that was included in a message (OCIP reference, Data
+// Tracking).
+type Shared struct {
+	Source string   `json:"source"`
+	Fields []string `json:"fields"`
+}
+
+// Withheld names data that was kept back, and why.
+type Withheld struct {
+	Reason      string `json:"reason"`
+	Description string `json:"description"`
+}
+
+// Detection is one thing a detector saw. It never holds the text itself.
+type Detection struct {
+	Rule  string `json:"rule"`
+	Start int    `json:"start"`
+	End   int    `json:"end"`
+	Zone  string `json:"zone,omitzero"`
+}
+
+// Entry is a record with its place in the chain, as read back from a line.
+type Entry struct {
+	Seq  uint64    `json:"seq"`
+	Time time.Time `json:"time"`
+	Record
+	Prev Hash `json:"prev"`
+	Hash Hash `json:"hash"`
+}
+
+// MaxBodyBytes bounds one record, so that a line always fits a reader's
+// buffer.
+const MaxBodyBytes = 1 << 20
+
+// Encode makes the body that [Head.Seal] puts into a line.
+func Encode(r *Record) ([]byte, error) {
+	body, err := json.Marshal(r, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode audit record %s: %w", r.ID, err)
+	}
+	if len(body) > MaxBodyBytes {
+		return nil, fmt.Errorf("cannot encode audit record %s: %d bytes, limit %d", r.ID, len(body), MaxBodyBytes)
+	}
+	return body, nil
+}
+
+// Parse reads a line without checking its hash; [Head.Check] does that.
+func Parse(line []byte) (Entry, error) {
+	var e Entry
+	if err := json.Unmarshal(line, &e); err != nil {
+		return Entry{}, fmt.Errorf("not an audit record: %w", err)
+	}
+	return e, nil
+}

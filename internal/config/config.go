@@ -1,0 +1,329 @@
+// Package config reads what the operator wants: one YAML file, the OCIPD_…
+// environment over it and flags over both, merged onto defaults that serve as
+// they are.
+//
+// [Load] either returns a configuration in which every value was checked, or
+// says all that is wrong with it at once, with file, line and column. Nothing
+// is guessed: an unknown key, a wrong type or a name that leads nowhere is an
+// error, because a misspelt limit is a limit that does not hold.
+//
+// The caller injects the environment and treats a loaded [Config] as read-only:
+// it is shared by every goroutine until a reload swaps in another.
+//
+// Source: protocol, sections 1, 3 and 7.
+package config
+
+import (
+	"maps"
+	"time"
+)
+
+// Config is the daemon's configuration. Durations are written as Go durations
+// (250ms, 5s, 24h) and sizes as bytes.
+type Config struct {
+	// File is the file that was read, empty if the defaults served.
+	File string `yaml:"-"`
+
+	IPC          IPC       `yaml:"ipc"`
+	Agents       []Agent   `yaml:"agents"`
+	DefaultAgent string    `yaml:"default_agent"`
+	Routes       []Route   `yaml:"routes"`
+	Directory    []Contact `yaml:"directory"`
+	Hooks        Hooks     `yaml:"hooks"`
+	Health       Health    `yaml:"health"`
+	OCIP         OCIP      `yaml:"ocip"`
+	Policy       Policy    `yaml:"policy"`
+	Store        Store     `yaml:"store"`
+	Audit        Audit     `yaml:"audit"`
+	Sessions     Sessions  `yaml:"sessions"`
+	// Channels and Apps are served to apps by config.get. They are raw trees
+	// of maps, lists and scalars, with every key as it was written.
+	Channels map[string]any `yaml:"channels"`
+	Apps     map[string]any `yaml:"apps"`
+	Log      Log            `yaml:"log"`
+	// DrainTimeout bounds how long calls under way may take once the daemon
+	// was told to stop. Zero does not wait.
+	DrainTimeout time.Duration `yaml:"drain_timeout"`
+
+	origins map[string]origin
+}
+
+// IPC bounds what one connection may take.
+type IPC struct {
+	// Socket is the path of the app socket, empty for the places [SocketPath]
+	// knows.
+	Socket string `yaml:"socket"`
+	// MaxLineBytes bounds one line in either direction, at least 1024.
+	MaxLineBytes int `yaml:"max_line_bytes"`
+	// AllowUIDs lists the users besides the daemon's own that may connect.
+	AllowUIDs []int `yaml:"allow_uids"`
+	// MaxQueueBytes bounds what waits for one slow reader. It holds at least
+	// one line.
+	MaxQueueBytes int `yaml:"max_queue_bytes"`
+	// MaxInFlight bounds the requests one connection may have running.
+	MaxInFlight int `yaml:"max_in_flight"`
+	// MaxConnections bounds the connections of both sockets together.
+	MaxConnections int `yaml:"max_connections"`
+}
+
+// Agent is a local identity and the app that may speak for it. What a client
+// claims about identity is never believed; this is what counts.
+type Agent struct {
+	// ID is the agentId of session keys: no colon, star or space.
+	ID string `yaml:"id"`
+	// App is the id of the app that speaks for the agent; UID and Exe, when
+	// set, narrow that to one user and one executable.
+	App        string `yaml:"app"`
+	UID        *int   `yaml:"uid,omitempty"`
+	Exe        string `yaml:"exe,omitempty"`
+	InstanceID string `yaml:"instance_id"`
+	UserID     string `yaml:"user_id"`
+	OrgUnit    string `yaml:"org_unit"`
+	TenantID   string `yaml:"tenant_id"`
+	// MaxClassificationShared is the highest level the agent may share,
+	// internal unless set.
+	MaxClassificationShared string `yaml:"max_classification_shared"`
+	// MinClassification is the floor of the caller's claim, public unless set.
+	MinClassification string `yaml:"min_classification"`
+	// SupportedExchangeTypes are all three unless set.
+	SupportedExchangeTypes []string `yaml:"supported_exchange_types"`
+	// MaxRounds is ocip.max_rounds unless set.
+	MaxRounds         int  `yaml:"max_rounds"`
+	CanReceiveQueries bool `yaml:"can_receive_queries"`
+	CanAutoRespond    bool `yaml:"can_auto_respond"`
+}
+
+// Route names the agent that inbound messages of a session are for. Session is
+// a session key, or the beginning of one followed by a star.
+type Route struct {
+	Session string `yaml:"session"`
+	Agent   string `yaml:"agent"`
+}
+
+// Contact is a known counterparty: an agent elsewhere, or a person.
+type Contact struct {
+	// Kind is agent or person, agent unless set. A person needs no identity
+	// but sessions to be known by.
+	Kind       string `yaml:"kind"`
+	InstanceID string `yaml:"instance_id,omitempty"`
+	UserID     string `yaml:"user_id,omitempty"`
+	OrgUnit    string `yaml:"org_unit,omitempty"`
+	TenantID   string `yaml:"tenant_id,omitempty"`
+	// Accepts are the levels the contact accepts, public alone unless set.
+	Accepts []string `yaml:"accepts"`
+	// Sessions are the session keys, or beginnings followed by a star, that
+	// reach the contact. No two contacts share one.
+	Sessions []string `yaml:"sessions"`
+}
+
+// Hooks says how long interceptors are waited for, see [HookTimes].
+type Hooks struct {
+	Wait   time.Duration `yaml:"wait"`
+	Answer time.Duration `yaml:"answer"`
+	// Apps overrides the times for single apps, by app id. Each entry is
+	// complete: what it left out was taken from the common times.
+	Apps map[string]HookTimes `yaml:"apps"`
+}
+
+// HookTimes are the two patiences with an interceptor.
+type HookTimes struct {
+	// Wait is for one that only subscribed; silence then passes.
+	Wait time.Duration `yaml:"wait"`
+	// Answer is for one that declared itself an interceptor; silence then
+	// blocks.
+	Answer time.Duration `yaml:"answer"`
+	// Required makes the app an interceptor without which nothing goes out:
+	// its silence blocks, and so does its absence.
+	Required bool `yaml:"required"`
+}
+
+// For returns the times that hold for an app.
+func (h Hooks) For(app string) HookTimes {
+	if t, ok := h.Apps[app]; ok {
+		return t
+	}
+	return HookTimes{Wait: h.Wait, Answer: h.Answer}
+}
+
+// Health says when a silent app counts as unhealthy.
+type Health struct {
+	UnhealthyAfter time.Duration `yaml:"unhealthy_after"`
+}
+
+// OCIP holds the protocol's defaults and limits.
+type OCIP struct {
+	DefaultClassification string `yaml:"default_classification"`
+	DefaultExchangeType   string `yaml:"default_exchange_type"`
+	MaxRounds             int    `yaml:"max_rounds"`
+	// ExpiresAfter is the life of a new exchange.
+	ExpiresAfter time.Duration `yaml:"expires_after"`
+	// MaxAnnotationBytes bounds the encoded annotation of one message.
+	MaxAnnotationBytes int `yaml:"max_annotation_bytes"`
+	// Disclosure is where the AI disclosure is put into content: suffix,
+	// prefix or none.
+	Disclosure string     `yaml:"disclosure"`
+	Commitment Commitment `yaml:"commitment"`
+}
+
+// Commitment says how commitments are found and what finding one does.
+type Commitment struct {
+	// Match is word or substring.
+	Match string `yaml:"match"`
+	// Enforcement is enforce (hold for a person) or monitor (record only).
+	Enforcement string `yaml:"enforcement"`
+}
+
+// Policy says where the policy comes from and what data it sees.
+type Policy struct {
+	// Path is a directory or file of Rego, empty for the built-in policy.
+	Path  string `yaml:"path"`
+	Watch bool   `yaml:"watch"`
+	// Timeout bounds one evaluation; past it the answer is a denial.
+	Timeout time.Duration `yaml:"timeout"`
+	Data    PolicyData    `yaml:"data"`
+}
+
+// PolicyData is what the policy reads as data.policy: four keys of the built-in
+// policy, and whatever else the operator's own policy wants.
+type PolicyData struct {
+	Enabled                 bool     `yaml:"enabled"`
+	CrossOrg                bool     `yaml:"cross_org"`
+	AllowedExchangeTypes    []string `yaml:"allowed_exchange_types"`
+	MaxClassificationShared string   `yaml:"max_classification_shared"`
+	// Extra holds the further keys, as written.
+	Extra map[string]any `yaml:"*"`
+}
+
+// Map returns the data as one tree, ready to be data.policy.
+func (d PolicyData) Map() map[string]any {
+	m := make(map[string]any, len(d.Extra)+4)
+	maps.Copy(m, d.Extra)
+	types := make([]any, len(d.AllowedExchangeTypes))
+	for i, t := range d.AllowedExchangeTypes {
+		types[i] = t
+	}
+	m["enabled"] = d.Enabled
+	m["cross_org"] = d.CrossOrg
+	m["allowed_exchange_types"] = types
+	m["max_classification_shared"] = d.MaxClassificationShared
+	return m
+}
+
+// MarshalYAML writes the keys side by side, as the file has them.
+func (d PolicyData) MarshalYAML() (any, error) { return d.Map(), nil }
+
+// Store says where state and records are kept.
+type Store struct {
+	// URL is empty for SQLite at [DatabasePath].
+	URL string `yaml:"url"`
+	// CommitTimeout bounds one commit, which no caller can cut short.
+	CommitTimeout time.Duration `yaml:"commit_timeout"`
+}
+
+// Audit says what the records hold and where their mirror is.
+type Audit struct {
+	// Mirror is empty for [MirrorPath].
+	Mirror string `yaml:"mirror"`
+	// Content is digest (keyed digest only) or full.
+	Content string `yaml:"content"`
+}
+
+// Sessions says how long a session counts as active after its last message.
+type Sessions struct {
+	ActiveWindow time.Duration `yaml:"active_window"`
+}
+
+// Log says how much is logged and how it looks.
+type Log struct {
+	// Level is debug, info, warn or error.
+	Level string `yaml:"level"`
+	// Format is json or console.
+	Format string `yaml:"format"`
+}
+
+// Default returns the configuration that serves when nothing is configured.
+func Default() *Config {
+	return &Config{
+		IPC: IPC{
+			MaxLineBytes:   256 << 10,
+			MaxQueueBytes:  4 << 20,
+			MaxInFlight:    256,
+			MaxConnections: 4096,
+		},
+		Hooks:  Hooks{Wait: 250 * time.Millisecond, Answer: 5 * time.Second},
+		Health: Health{UnhealthyAfter: 90 * time.Second},
+		OCIP: OCIP{
+			DefaultClassification: "internal",
+			DefaultExchangeType:   "information_query",
+			MaxRounds:             3,
+			ExpiresAfter:          24 * time.Hour,
+			MaxAnnotationBytes:    4096,
+			Disclosure:            "suffix",
+			Commitment:            Commitment{Match: "word", Enforcement: "enforce"},
+		},
+		Policy: Policy{
+			Watch:   true,
+			Timeout: 100 * time.Millisecond,
+			Data: PolicyData{
+				Enabled:                 true,
+				AllowedExchangeTypes:    exchangeTypes(),
+				MaxClassificationShared: "internal",
+			},
+		},
+		Store:        Store{CommitTimeout: 10 * time.Second},
+		Audit:        Audit{Content: "digest"},
+		Sessions:     Sessions{ActiveWindow: 30 * time.Minute},
+		Log:          Log{Level: "info", Format: "json"},
+		DrainTimeout: 10 * time.Second,
+	}
+}
+
+// defaultAgent is an agent of which the file has said nothing yet.
+func defaultAgent() Agent {
+	return Agent{
+		MaxClassificationShared: "internal",
+		MinClassification:       "public",
+		SupportedExchangeTypes:  exchangeTypes(),
+		CanReceiveQueries:       true,
+		CanAutoRespond:          true,
+	}
+}
+
+// defaultContact accepts the least, so that a forgotten line shares nothing.
+func defaultContact() Contact {
+	return Contact{Kind: "agent", Accepts: []string{"public"}}
+}
+
+// inherit fills what an entry left out and the file said in common. It asks
+// where a value came from and not whether it is zero, so that a written zero
+// stays one and is refused.
+func (c *Config) inherit() {
+	for i := range c.Agents {
+		if c.Source(Path{}.Key("agents").Index(i).Key("max_rounds").String()) == SourceDefault {
+			c.Agents[i].MaxRounds = c.OCIP.MaxRounds
+		}
+	}
+	for app, t := range c.Hooks.Apps {
+		at := Path{}.Key("hooks").Key("apps").Key(app)
+		if c.Source(at.Key("wait").String()) == SourceDefault {
+			t.Wait = c.Hooks.Wait
+		}
+		if c.Source(at.Key("answer").String()) == SourceDefault {
+			t.Answer = c.Hooks.Answer
+		}
+		c.Hooks.Apps[app] = t
+	}
+}
+
+// Visible returns the sections apps may read, as the tree that [Lookup] and
+// [Diff] take: channels and apps. It is not a copy.
+func (c *Config) Visible() map[string]any {
+	tree := map[string]any{"channels": map[string]any{}, "apps": map[string]any{}}
+	if c.Channels != nil {
+		tree["channels"] = c.Channels
+	}
+	if c.Apps != nil {
+		tree["apps"] = c.Apps
+	}
+	return tree
+}

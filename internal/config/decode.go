@@ -1,0 +1,362 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// What a file may hold. The counts are taken after aliases are followed, so
+// that a small file cannot stand for a huge tree.
+const (
+	maxFileBytes = 1 << 20
+	maxDepth     = 64
+	maxValues    = 100_000
+)
+
+// rest is the tag of the field that collects the keys a struct does not name.
+const rest = "*"
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	treeType     = reflect.TypeFor[map[string]any]()
+	yamlLine     = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+)
+
+// decoder writes a YAML document into a [Config] and remembers where each key
+// stood. It is stricter than yaml.v3: a number is no string, and no key comes
+// twice or from nowhere.
+type decoder struct {
+	*problems
+	values int
+	full   bool
+}
+
+// parse reads the one document of a file into c.
+func (p *problems) parse(data []byte, c *Config) {
+	if len(data) > maxFileBytes {
+		p.add(nil, "", "cannot read a configuration of more than %d bytes", maxFileBytes)
+		return
+	}
+	d := &decoder{problems: p}
+	var doc, second yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	err := dec.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return
+	}
+	if err == nil {
+		if err = dec.Decode(&second); err == nil {
+			d.fail(nil, &second, "a second YAML document, want one")
+			return
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		m := yamlLine.FindStringSubmatch(err.Error())
+		if m == nil {
+			m = []string{"", "", err.Error()}
+		}
+		line, _ := strconv.Atoi(m[1])
+		p.report(origin{name: p.file, line: line}, nil, "", "cannot read YAML: "+m[2])
+		return
+	}
+	d.value(nil, doc.Content[0], reflect.ValueOf(c).Elem())
+}
+
+// fail reports a problem at a node.
+func (d *decoder) fail(at Path, n *yaml.Node, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	if len(at) > 0 {
+		message = at.String() + ": " + message
+	}
+	d.report(d.place(n), at, "", message)
+}
+
+func (d *decoder) place(n *yaml.Node) origin { return origin{d.file, n.Line, n.Column} }
+
+// enter counts one value and follows an alias. It is false where the file is
+// too large or too deep, which is reported once.
+func (d *decoder) enter(at Path, n **yaml.Node) bool {
+	d.values++
+	if d.full {
+		return false
+	}
+	if d.values > maxValues || len(at) > maxDepth {
+		d.full = true
+		d.fail(nil, *n, "cannot read more than %d values or %d levels, aliases followed", maxValues, maxDepth)
+		return false
+	}
+	if (*n).Kind == yaml.AliasNode {
+		*n = (*n).Alias
+	}
+	return true
+}
+
+// value writes a node into out, which holds the default. A null says nothing,
+// so the default stays.
+func (d *decoder) value(at Path, n *yaml.Node, out reflect.Value) {
+	if !d.enter(at, &n) || n.ShortTag() == "!!null" {
+		return
+	}
+	if len(at) > 0 {
+		d.origins[at.String()] = d.place(n)
+	}
+	switch {
+	case out.Type() == treeType:
+		if n.Kind != yaml.MappingNode {
+			d.want(at, n, "a mapping")
+			return
+		}
+		if tree, ok := d.raw(at, n).(map[string]any); ok && len(tree) > 0 {
+			out.Set(reflect.ValueOf(tree))
+		}
+	case out.Kind() == reflect.Struct:
+		d.fields(at, n, out)
+	case out.Kind() == reflect.Map:
+		for key, child := range d.pairs(at, n) {
+			item := newItem(out.Type().Elem())
+			d.value(at.Key(key.Value), child, item)
+			if out.IsNil() {
+				out.Set(reflect.MakeMap(out.Type()))
+			}
+			out.SetMapIndex(reflect.ValueOf(key.Value), item)
+		}
+	case out.Kind() == reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			d.want(at, n, "a list")
+			return
+		}
+		out.SetZero()
+		for i, child := range n.Content {
+			item := newItem(out.Type().Elem())
+			d.value(at.Index(i), child, item)
+			out.Set(reflect.Append(out, item))
+		}
+	case out.Kind() == reflect.Pointer:
+		out.Set(reflect.New(out.Type().Elem()))
+		d.scalar(at, n, out.Elem())
+	default:
+		d.scalar(at, n, out)
+	}
+}
+
+// newItem is a list item or map entry before the file said anything about it.
+func newItem(t reflect.Type) reflect.Value {
+	item := reflect.New(t).Elem()
+	switch t {
+	case reflect.TypeFor[Agent]():
+		item.Set(reflect.ValueOf(defaultAgent()))
+	case reflect.TypeFor[Contact]():
+		item.Set(reflect.ValueOf(defaultContact()))
+	}
+	return item
+}
+
+func (d *decoder) fields(at Path, n *yaml.Node, out reflect.Value) {
+	known := map[string]reflect.Value{}
+	var names []string
+	for i := range out.NumField() {
+		if key := keyOf(out.Type().Field(i)); key != "" {
+			known[key] = out.Field(i)
+			names = append(names, key)
+		}
+	}
+	further, open := known[rest]
+	delete(known, rest)
+	names = slices.DeleteFunc(names, func(s string) bool { return s == rest })
+
+	extra := map[string]any{}
+	for k, child := range d.pairs(at, n) {
+		key, below := k.Value, at.Key(k.Value)
+		if field, ok := known[key]; ok {
+			d.value(below, child, field)
+			continue
+		}
+		if open {
+			extra[key] = d.raw(below, child)
+			continue
+		}
+		message := fmt.Sprintf("unknown key %q", clip(key))
+		guess := nearest(key, names, near(key))
+		if guess == "" {
+			message += ", want one of " + strings.Join(names, ", ")
+		}
+		d.report(d.place(k), below, guess, message)
+	}
+	if open && len(extra) > 0 {
+		d.origins[at.String()+"."+rest] = d.place(n)
+		further.Set(reflect.ValueOf(extra))
+	}
+}
+
+// keyOf is the key of a struct field, empty for one that is no key.
+func keyOf(f reflect.StructField) string {
+	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	if key == "-" {
+		return ""
+	}
+	return key
+}
+
+// pairs walks the keys and values of a mapping, and reports keys that are not
+// plain text or come twice.
+func (d *decoder) pairs(at Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(key, value *yaml.Node) bool) {
+		if n.Kind != yaml.MappingNode {
+			d.want(at, n, "a mapping")
+			return
+		}
+		first := make(map[string]int, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content) && !d.full; i += 2 {
+			k := n.Content[i]
+			if k.Kind != yaml.ScalarNode {
+				d.fail(at, k, "a key must be plain text")
+				continue
+			}
+			below := at.Key(k.Value)
+			if k.ShortTag() == "!!merge" {
+				d.fail(below, k, "merge keys are not read: write the keys out")
+				continue
+			}
+			if line, ok := first[k.Value]; ok {
+				d.report(d.place(k), below, "", fmt.Sprintf("duplicate key %q, first at line %d", clip(k.Value), line))
+				continue
+			}
+			first[k.Value] = k.Line
+			if !yield(k, n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// raw turns a node into maps, lists and scalars such as JSON has them.
+func (d *decoder) raw(at Path, n *yaml.Node) any {
+	if !d.enter(at, &n) {
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		tree := map[string]any{}
+		for key, child := range d.pairs(at, n) {
+			tree[key.Value] = d.raw(at.Key(key.Value), child)
+		}
+		return tree
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, child := range n.Content {
+			list[i] = d.raw(at.Index(i), child)
+		}
+		return list
+	}
+	switch tag := n.ShortTag(); tag {
+	case "!!null":
+		return nil
+	case "!!str", "!!timestamp":
+		return n.Value
+	case "!!bool", "!!int", "!!float":
+		var v any
+		if err := n.Decode(&v); err != nil {
+			d.fail(at, n, "cannot read %q as %s", n.Value, tag)
+		}
+		if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+			d.fail(at, n, "%s is no number that JSON can hold", n.Value)
+		}
+		return v
+	default:
+		d.fail(at, n, "cannot read a value tagged %s, want text, a number, true, false or null", tag)
+		return nil
+	}
+}
+
+// scalar reads one value of a known type.
+func (d *decoder) scalar(at Path, n *yaml.Node, out reflect.Value) {
+	want, tag := describeType(out.Type())
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != tag {
+		d.want(at, n, want)
+		return
+	}
+	text := n.Value
+	if tag == "!!int" {
+		var v int64
+		if err := n.Decode(&v); err != nil {
+			d.want(at, n, want)
+			return
+		}
+		text = strconv.FormatInt(v, 10)
+	}
+	if !setText(out, text) {
+		d.want(at, n, want)
+	}
+}
+
+// describeType says in words what a value of a type looks like, and its tag.
+func describeType(t reflect.Type) (want, tag string) {
+	switch {
+	case t == durationType:
+		return "a duration such as 250ms, 5s or 24h", "!!str"
+	case t.Kind() == reflect.Bool:
+		return "true or false", "!!bool"
+	case t.Kind() == reflect.Int:
+		return "a whole number", "!!int"
+	}
+	return "text", "!!str"
+}
+
+// setText reads text into a value of a scalar type, as the file, a variable and
+// a flag have it. It reports whether the text fits.
+func setText(out reflect.Value, text string) bool {
+	switch {
+	case out.Type() == durationType:
+		v, err := time.ParseDuration(text)
+		out.SetInt(int64(v))
+		return err == nil
+	case out.Kind() == reflect.Bool:
+		v, err := strconv.ParseBool(text)
+		out.SetBool(v)
+		return err == nil
+	case out.Kind() == reflect.Int:
+		v, err := strconv.Atoi(text)
+		out.SetInt(int64(v))
+		return err == nil
+	}
+	out.SetString(text)
+	return true
+}
+
+// want reports a node that is not what the key takes.
+func (d *decoder) want(at Path, n *yaml.Node, want string) {
+	got := strconv.Quote(clip(n.Value))
+	hint := ""
+	switch {
+	case n.Kind == yaml.MappingNode:
+		got = "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		got = "a list"
+	case n.ShortTag() != "!!str":
+		got = clip(n.Value)
+		if want == "text" {
+			hint = ": put it in quotes"
+		}
+	}
+	d.fail(at, n, "want %s, got %s%s", want, got, hint)
+}
+
+// clip keeps a long value from filling the terminal.
+func clip(s string) string {
+	if len(s) > 40 {
+		return strings.ToValidUTF8(s[:40], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,180 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxErrors bounds how many problems are listed; a file with more is another
+// kind of file.
+const maxErrors = 50
+
+// Error is one thing wrong with the configuration.
+type Error struct {
+	// File is the file, or the variable or flag that brought the value: Line
+	// is then 0.
+	File string
+	// Line and Column count from 1, 0 where they are not known.
+	Line, Column int
+	// Key is the key as a [Path], empty where the file as a whole is wrong.
+	Key string
+	// Message says what is wrong and what would be right.
+	Message string
+	// Nearest is what was probably meant, empty if nothing comes close.
+	Nearest string
+}
+
+// Error returns one line such as
+//
+//	ocipd.yaml:12:3: unknown key "agnets": did you mean "agents"?
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+		if e.Column > 0 {
+			fmt.Fprintf(&b, ":%d", e.Column)
+		}
+	}
+	if b.Len() > 0 {
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Message)
+	if e.Nearest != "" {
+		fmt.Fprintf(&b, ": did you mean %q?", e.Nearest)
+	}
+	return b.String()
+}
+
+// Errors is everything found wrong, at most 50 problems, in the order of the
+// file.
+type Errors []*Error
+
+// Error returns one line a problem.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives errors.As each [Error].
+func (e Errors) Unwrap() []error {
+	errs := make([]error, len(e))
+	for i, err := range e {
+		errs[i] = err
+	}
+	return errs
+}
+
+// origin is where a value came from.
+type origin struct {
+	name         string
+	line, column int
+}
+
+// problems collects errors and knows where each key came from.
+type problems struct {
+	file    string
+	origins map[string]origin
+	list    Errors
+}
+
+// report adds a problem. A key is reported once: what follows from the first
+// problem with it is noise.
+func (p *problems) report(at origin, key Path, nearest, message string) {
+	text := key.String()
+	known := slices.ContainsFunc(p.list, func(e *Error) bool { return text != "" && e.Key == text })
+	if known || len(p.list) == maxErrors {
+		return
+	}
+	p.list = append(p.list, &Error{
+		File: at.name, Line: at.line, Column: at.column,
+		Key: text, Message: message, Nearest: nearest,
+	})
+}
+
+// add reports a problem of one key, at the key's own place or the nearest place
+// around it.
+func (p *problems) add(key Path, nearest, format string, args ...any) {
+	at := origin{name: p.file}
+	for i := len(key); i > 0; i-- {
+		if o, ok := p.origins[key[:i].String()]; ok {
+			at = o
+			break
+		}
+	}
+	p.report(at, key, nearest, fmt.Sprintf(format, args...))
+}
+
+// bad reports a value that does not do, with the key in front.
+func (p *problems) bad(key Path, format string, args ...any) {
+	p.add(key, "", "%s: %s", key, fmt.Sprintf(format, args...))
+}
+
+// err returns what was found in the order of the file, then variables and
+// flags. It is nil if all is well.
+func (p *problems) err() error {
+	if len(p.list) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(p.list, func(a, b *Error) int {
+		return cmp.Or(
+			cmp.Compare(min(1, b.Line), min(1, a.Line)),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+		)
+	})
+	return p.list
+}
+
+// near is how many letters may differ for a guess to be helpful.
+func near(word string) int { return max(1, len(word)/3) }
+
+// nearest returns the word that differs from s in the fewest letters, empty if
+// none differs in at most limit. A word cut short counts as near.
+func nearest(s string, words []string, limit int) string {
+	if len(s) > 64 {
+		return ""
+	}
+	best := ""
+	for _, w := range words {
+		d := distance(s, w)
+		if len(s) > 2 && strings.HasPrefix(w, s) {
+			d = min(d, 1)
+		}
+		if d <= limit {
+			best, limit = w, d-1
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, remove, replace or swap with their
+// neighbour to turn a into b.
+func distance(a, b string) int {
+	var before []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next := make([]int, len(b)+1)
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, row = row, next
+	}
+	return row[len(b)]
+}

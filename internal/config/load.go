@@ -1,0 +1,277 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/viper"
+)
+
+// envPrefix begins every variable that sets a key: ipc.max_line_bytes is
+// OCIPD_IPC_MAX_LINE_BYTES.
+const envPrefix = "OCIPD_"
+
+// SourceDefault is what [Config.Source] says of a key that nobody set.
+const SourceDefault = "default"
+
+// Options say where the configuration comes from.
+type Options struct {
+	// File is a file that must exist. Empty looks at [FilePath], where no file
+	// is no error.
+	File string
+	// Env is the environment in the form of os.Environ. Nil is an empty one.
+	Env []string
+	// Flags are values by dotted key, which win over all else. A value has the
+	// type of its key, or is text that reads as one. Nil says nothing.
+	Flags map[string]any
+}
+
+// Load reads, merges and checks the configuration. The error is [Errors] with
+// everything found wrong, or says that the file cannot be read. Files over
+// 1 MiB, over 64 levels deep or over 100,000 values are refused.
+func Load(opts Options) (*Config, error) {
+	env := map[string]string{}
+	for _, kv := range opts.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	file, optional := opts.File, false
+	if file == "" {
+		file, optional = FilePath(func(name string) string { return env[name] }), true
+	}
+	data, err := read(file)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		file = ""
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	return merge(file, data, env, opts.Flags)
+}
+
+// Parse reads and checks a document alone, with no environment or flags. The
+// name stands for the file in errors and in Config.File.
+func Parse(name string, data []byte) (*Config, error) {
+	return merge(name, data, nil, nil)
+}
+
+// read returns at most one byte more than a file may have.
+func read(file string) ([]byte, error) {
+	if file == "" {
+		return nil, fs.ErrNotExist
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+}
+
+// merge stacks the layers in viper, lowest first. Everything handed to viper is
+// checked and has its final type; maps whose keys are not ours go in as single
+// opaque values, because viper would lower their case and split them at dots.
+func merge(file string, data []byte, env map[string]string, flags map[string]any) (*Config, error) {
+	p := &problems{file: file, origins: map[string]origin{}}
+	v := viper.New()
+	for key, value := range leaves(Default()) {
+		if !value.IsZero() {
+			v.SetDefault(key, opaque(value))
+		}
+	}
+
+	written := Default()
+	p.parse(data, written)
+	layer := map[string]any{}
+	for key, value := range leaves(written) {
+		if _, ok := p.origins[key]; ok {
+			nest(layer, key, opaque(value))
+		}
+	}
+	if err := v.MergeConfigMap(layer); err != nil {
+		return nil, fmt.Errorf("cannot merge %s: %w", file, err)
+	}
+
+	layer = map[string]any{}
+	for key, value := range p.environment(env) {
+		nest(layer, key, value)
+	}
+	if err := v.MergeConfigMap(layer); err != nil {
+		return nil, fmt.Errorf("cannot merge the environment: %w", err)
+	}
+	for key, value := range p.flags(flags) {
+		v.Set(key, value)
+	}
+
+	c := &Config{}
+	err := v.UnmarshalExact(c, func(dc *mapstructure.DecoderConfig) {
+		dc.TagName = "yaml"
+		dc.WeaklyTypedInput = false
+		dc.DecodeHook = nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot merge the configuration: %w", err)
+	}
+	c.File, c.origins = file, p.origins
+	c.inherit()
+	c.check(p)
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// environment reads the variables that set scalars.
+func (p *problems) environment(env map[string]string) map[string]any {
+	keys := map[string]string{}
+	for _, key := range Keys() {
+		keys[EnvName(key)] = key
+	}
+	names := slices.Sorted(maps.Keys(keys))
+	layer := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !strings.HasPrefix(name, envPrefix) {
+			continue
+		}
+		at := origin{name: name}
+		key, ok := keys[name]
+		if !ok {
+			p.report(at, Path{}.Key(name), nearest(name, names, len(name)),
+				"the variable names no key that holds one value")
+			continue
+		}
+		p.origins[key] = at
+		if value, ok := p.convert(key, env[name]); ok {
+			layer[key] = value
+		}
+	}
+	return layer
+}
+
+// flags checks the values given on the command line.
+func (p *problems) flags(given map[string]any) map[string]any {
+	keys := Keys()
+	layer := map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if given[key] == nil {
+			continue
+		}
+		at := origin{name: "flag " + key}
+		if !slices.Contains(keys, key) {
+			p.report(at, Path{}.Key(key), nearest(key, keys, len(key)),
+				"the flag names no key that holds one value")
+			continue
+		}
+		p.origins[key] = at
+		if value, ok := p.convert(key, given[key]); ok {
+			layer[key] = value
+		}
+	}
+	return layer
+}
+
+// convert gives a value from outside the file the type of its key.
+func (p *problems) convert(key string, value any) (any, bool) {
+	var out reflect.Value
+	for k, leaf := range leaves(Default()) {
+		if k == key {
+			out = reflect.New(leaf.Type()).Elem()
+		}
+	}
+	if reflect.TypeOf(value) == out.Type() {
+		return value, true
+	}
+	if text, ok := value.(string); ok && setText(out, text) {
+		return out.Interface(), true
+	}
+	want, _ := describeType(out.Type())
+	at, _ := CompilePath(key)
+	p.bad(at, "want %s, got %#v", want, value)
+	return nil, false
+}
+
+// leaves walks the keys below which viper need not look: scalars, lists, and
+// maps with keys of the operator's own.
+func leaves(c *Config) func(yield func(string, reflect.Value) bool) {
+	var walk func(prefix string, section reflect.Value, yield func(string, reflect.Value) bool) bool
+	walk = func(prefix string, section reflect.Value, yield func(string, reflect.Value) bool) bool {
+		for i := range section.NumField() {
+			key, field := keyOf(section.Type().Field(i)), section.Field(i)
+			switch {
+			case key == "":
+			case field.Kind() == reflect.Struct:
+				if !walk(prefix+key+".", field, yield) {
+					return false
+				}
+			case !yield(prefix+key, field):
+				return false
+			}
+		}
+		return true
+	}
+	return func(yield func(string, reflect.Value) bool) {
+		walk("", reflect.ValueOf(c).Elem(), yield)
+	}
+}
+
+// opaque hides a map from viper behind a type of its own.
+func opaque(value reflect.Value) any {
+	type tree map[string]any
+	if value.Type() == treeType {
+		return tree(value.Interface().(map[string]any))
+	}
+	return value.Interface()
+}
+
+// nest puts a value at a dotted key.
+func nest(layer map[string]any, key string, value any) {
+	section, below, ok := strings.Cut(key, ".")
+	if !ok {
+		layer[key] = value
+		return
+	}
+	child, _ := layer[section].(map[string]any)
+	if child == nil {
+		child = map[string]any{}
+		layer[section] = child
+	}
+	nest(child, below, value)
+}
+
+// Keys lists every key that holds one value, dotted, in the order of the
+// default file. These are the keys that variables and flags may set.
+func Keys() []string {
+	var keys []string
+	for key, value := range leaves(Default()) {
+		if k := value.Kind(); k != reflect.Slice && k != reflect.Map {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// EnvName is the variable that sets a key, such as OCIPD_LOG_LEVEL.
+func EnvName(key string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// Source says who set a key, given as a [Path]: [SourceDefault], a file with
+// its line ("ocipd.yaml:12"), a variable ("OCIPD_LOG_LEVEL") or a flag
+// ("flag log.level").
+func (c *Config) Source(key string) string {
+	o, ok := c.origins[key]
+	switch {
+	case !ok:
+		return SourceDefault
+	case o.line > 0:
+		return fmt.Sprintf("%s:%d", o.name, o.line)
+	}
+	return o.name
+}

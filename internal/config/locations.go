@@ -1,0 +1,87 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// The functions below decide where things are, from the configuration and an
+// environment that the caller injects (os.Getenv in the daemon). They touch no
+// file. A relative XDG directory is ignored, as its specification asks.
+
+// FilePath is where the configuration is looked for when no file is named:
+// openclawos/ocipd.yaml in $XDG_CONFIG_HOME, else in $HOME/.config. It is empty
+// if neither is set.
+func FilePath(getenv func(string) string) string {
+	return inHome(getenv, "XDG_CONFIG_HOME", ".config", "ocipd.yaml")
+}
+
+// ConfiguredSocket is the app socket that somebody asked for: ipc.socket (which
+// the --socket flag sets), else $OPENCLAWOS_KERNEL_SOCKET. It is empty if nobody
+// did, and a listener passed by systemd then comes before [SocketPath].
+func ConfiguredSocket(c *Config, getenv func(string) string) string {
+	if c.IPC.Socket != "" {
+		return c.IPC.Socket
+	}
+	return getenv("OPENCLAWOS_KERNEL_SOCKET")
+}
+
+// SocketPath is the path of the app socket: the configured one, else
+// openclawos/kernel.sock in $XDG_RUNTIME_DIR, else in /tmp.
+//
+// Source: protocol, section 1.
+func SocketPath(c *Config, getenv func(string) string) string {
+	if path := ConfiguredSocket(c, getenv); path != "" {
+		return path
+	}
+	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "openclawos", "kernel.sock")
+	}
+	return "/tmp/openclawos/kernel.sock"
+}
+
+// OperatorPath is the path of the operator socket, beside the app socket.
+func OperatorPath(kernelPath string) string {
+	return filepath.Join(filepath.Dir(kernelPath), "operator.sock")
+}
+
+// DatabasePath is the file of the embedded database. With store.url empty it is
+// openclawos/ocipd.db in $XDG_STATE_HOME, else in $HOME/.local/state, and empty
+// if neither is set. A store.url that is a path, or one behind "sqlite:" or
+// "file:", is that path; any other URL is no file, and the answer is empty.
+func DatabasePath(c *Config, getenv func(string) string) string {
+	url := c.Store.URL
+	if url == "" {
+		return inHome(getenv, "XDG_STATE_HOME", filepath.Join(".local", "state"), "ocipd.db")
+	}
+	scheme, path, ok := strings.Cut(url, ":")
+	switch {
+	case !ok || strings.Contains(scheme, "/"):
+		return url
+	case scheme == "sqlite" || scheme == "file":
+		path, _, _ = strings.Cut(path, "?")
+		return strings.TrimPrefix(path, "//")
+	}
+	return ""
+}
+
+// MirrorPath is the file of the audit mirror: audit.mirror, else audit.jsonl
+// beside the database. It is empty if neither is known.
+func MirrorPath(c *Config, dbPath string) string {
+	if c.Audit.Mirror != "" || dbPath == "" {
+		return c.Audit.Mirror
+	}
+	return filepath.Join(filepath.Dir(dbPath), "audit.jsonl")
+}
+
+func inHome(getenv func(string) string, variable, below, name string) string {
+	dir := getenv(variable)
+	if !filepath.IsAbs(dir) {
+		home := getenv("HOME")
+		if !filepath.IsAbs(home) {
+			return ""
+		}
+		dir = filepath.Join(home, below)
+	}
+	return filepath.Join(dir, "openclawos", name)
+}

@@ -1,0 +1,246 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// The words of the protocol, levels lowest first.
+func levels() []string { return []string{"public", "internal", "confidential", "restricted"} }
+
+func exchangeTypes() []string {
+	return []string{"information_query", "commitment_request", "meeting_scheduling"}
+}
+
+// maxSocketPath is what the kernel takes as the path of a Unix socket, in bytes
+// without the closing zero.
+const maxSocketPath = 107
+
+// minLineBytes leaves room for the smallest sensible request.
+const minLineBytes = 1024
+
+// Validate checks a configuration that was not loaded. [Load] has already done
+// so. The error is [Errors].
+func (c *Config) Validate() error {
+	p := &problems{}
+	c.check(p)
+	return p.err()
+}
+
+func (c *Config) check(p *problems) {
+	c.checkIPC(p)
+	c.checkAgents(p)
+	c.checkDirectory(p)
+
+	positive := func(key Path, d time.Duration) {
+		if d <= 0 {
+			p.bad(key, "want a duration above zero, got %s", d)
+		}
+	}
+	key := func(names ...string) Path {
+		var at Path
+		for _, name := range names {
+			at = at.Key(name)
+		}
+		return at
+	}
+	positive(key("hooks", "wait"), c.Hooks.Wait)
+	positive(key("hooks", "answer"), c.Hooks.Answer)
+	for app, t := range c.Hooks.Apps {
+		positive(key("hooks", "apps", app, "wait"), t.Wait)
+		positive(key("hooks", "apps", app, "answer"), t.Answer)
+	}
+	positive(key("health", "unhealthy_after"), c.Health.UnhealthyAfter)
+	positive(key("ocip", "expires_after"), c.OCIP.ExpiresAfter)
+	positive(key("policy", "timeout"), c.Policy.Timeout)
+	positive(key("store", "commit_timeout"), c.Store.CommitTimeout)
+	positive(key("sessions", "active_window"), c.Sessions.ActiveWindow)
+	if c.DrainTimeout < 0 {
+		p.bad(key("drain_timeout"), "want a duration of zero or more, got %s", c.DrainTimeout)
+	}
+
+	p.atLeast(key("ocip", "max_rounds"), c.OCIP.MaxRounds, 1)
+	p.atLeast(key("ocip", "max_annotation_bytes"), c.OCIP.MaxAnnotationBytes, 1)
+	if c.OCIP.MaxAnnotationBytes >= c.IPC.MaxLineBytes {
+		p.bad(key("ocip", "max_annotation_bytes"), "want less than ipc.max_line_bytes (%d), got %d",
+			c.IPC.MaxLineBytes, c.OCIP.MaxAnnotationBytes)
+	}
+	p.word(key("ocip", "default_classification"), "level", c.OCIP.DefaultClassification, levels()...)
+	p.word(key("ocip", "default_exchange_type"), "exchange type", c.OCIP.DefaultExchangeType, exchangeTypes()...)
+	p.word(key("ocip", "disclosure"), "place", c.OCIP.Disclosure, "suffix", "prefix", "none")
+	p.word(key("ocip", "commitment", "match"), "match", c.OCIP.Commitment.Match, "word", "substring")
+	p.word(key("ocip", "commitment", "enforcement"), "enforcement", c.OCIP.Commitment.Enforcement, "enforce", "monitor")
+	p.words(key("policy", "data", "allowed_exchange_types"), "exchange type", c.Policy.Data.AllowedExchangeTypes, exchangeTypes())
+	p.word(key("policy", "data", "max_classification_shared"), "level", c.Policy.Data.MaxClassificationShared, levels()...)
+	p.word(key("audit", "content"), "content", c.Audit.Content, "digest", "full")
+	p.word(key("log", "level"), "log level", c.Log.Level, "debug", "info", "warn", "error")
+	p.word(key("log", "format"), "format", c.Log.Format, "json", "console")
+}
+
+func (c *Config) checkIPC(p *problems) {
+	ipc := Path{}.Key("ipc")
+	p.atLeast(ipc.Key("max_line_bytes"), c.IPC.MaxLineBytes, minLineBytes)
+	p.atLeast(ipc.Key("max_queue_bytes"), c.IPC.MaxQueueBytes, 1)
+	if c.IPC.MaxQueueBytes < c.IPC.MaxLineBytes {
+		p.bad(ipc.Key("max_queue_bytes"), "want at least ipc.max_line_bytes (%d), so that one line fits, got %d",
+			c.IPC.MaxLineBytes, c.IPC.MaxQueueBytes)
+	}
+	p.atLeast(ipc.Key("max_in_flight"), c.IPC.MaxInFlight, 1)
+	p.atLeast(ipc.Key("max_connections"), c.IPC.MaxConnections, 1)
+	for i, uid := range c.IPC.AllowUIDs {
+		p.atLeast(ipc.Key("allow_uids").Index(i), uid, 0)
+	}
+	socket := c.IPC.Socket
+	if socket == "" {
+		return
+	}
+	if n := max(len(socket), len(OperatorPath(socket))); n > maxSocketPath {
+		p.bad(ipc.Key("socket"), "want a path that leaves room for operator.sock within %d bytes, got %d", maxSocketPath, n)
+	}
+	if filepath.Clean(socket) == OperatorPath(socket) {
+		p.bad(ipc.Key("socket"), "operator.sock is the name of the operators' own socket, want another")
+	}
+}
+
+func (c *Config) checkAgents(p *problems) {
+	ids, instances := map[string]Path{}, map[string]Path{}
+	for i, a := range c.Agents {
+		at := Path{}.Key("agents").Index(i)
+		p.required(at.Key("id"), a.ID)
+		p.required(at.Key("app"), a.App)
+		p.required(at.Key("instance_id"), a.InstanceID)
+		p.required(at.Key("user_id"), a.UserID)
+		p.required(at.Key("org_unit"), a.OrgUnit)
+		p.required(at.Key("tenant_id"), a.TenantID)
+		p.unique(at.Key("id"), a.ID, ids)
+		p.unique(at.Key("instance_id"), a.InstanceID, instances)
+		if strings.ContainsFunc(a.ID, func(r rune) bool { return strings.ContainsRune(":*", r) || unicode.IsSpace(r) }) {
+			p.bad(at.Key("id"), "want no colon, star or space, because session keys hold the id, got %q", a.ID)
+		}
+		if a.UID != nil {
+			p.atLeast(at.Key("uid"), *a.UID, 0)
+		}
+		if a.Exe != "" && !filepath.IsAbs(a.Exe) {
+			p.bad(at.Key("exe"), "want an absolute path, got %q", a.Exe)
+		}
+		p.word(at.Key("max_classification_shared"), "level", a.MaxClassificationShared, levels()...)
+		p.word(at.Key("min_classification"), "level", a.MinClassification, levels()...)
+		if slices.Index(levels(), a.MinClassification) > slices.Index(levels(), a.MaxClassificationShared) {
+			p.bad(at.Key("min_classification"), "want at most max_classification_shared (%s), or nothing could ever leave, got %s",
+				a.MaxClassificationShared, a.MinClassification)
+		}
+		p.words(at.Key("supported_exchange_types"), "exchange type", a.SupportedExchangeTypes, exchangeTypes())
+		if len(a.SupportedExchangeTypes) == 0 {
+			p.bad(at.Key("supported_exchange_types"), "want at least one, or leave the key out for all")
+		}
+		p.atLeast(at.Key("max_rounds"), a.MaxRounds, 1)
+	}
+
+	names := make([]string, len(c.Agents))
+	for i, a := range c.Agents {
+		names[i] = a.ID
+	}
+	reference := func(at Path, id string) {
+		if slices.Contains(names, id) {
+			return
+		}
+		known := strings.Join(names, ", ")
+		if known == "" {
+			known = "none"
+		}
+		p.add(at, nearest(id, names, near(id)), "%s: no agent has the id %q, there are: %s", at, id, known)
+	}
+	if c.DefaultAgent != "" {
+		reference(Path{}.Key("default_agent"), c.DefaultAgent)
+	}
+	routed := map[string]Path{}
+	for i, r := range c.Routes {
+		at := Path{}.Key("routes").Index(i)
+		p.session(at.Key("session"), r.Session)
+		p.unique(at.Key("session"), r.Session, routed)
+		reference(at.Key("agent"), r.Agent)
+	}
+}
+
+func (c *Config) checkDirectory(p *problems) {
+	instances, sessions := map[string]Path{}, map[string]Path{}
+	for i, a := range c.Agents {
+		instances[a.InstanceID] = Path{}.Key("agents").Index(i).Key("instance_id")
+	}
+	for i, d := range c.Directory {
+		at := Path{}.Key("directory").Index(i)
+		p.word(at.Key("kind"), "kind", d.Kind, "agent", "person")
+		if d.Kind == "agent" {
+			p.required(at.Key("instance_id"), d.InstanceID)
+			p.required(at.Key("user_id"), d.UserID)
+			p.required(at.Key("org_unit"), d.OrgUnit)
+			p.required(at.Key("tenant_id"), d.TenantID)
+		}
+		if d.Kind == "person" && len(d.Sessions) == 0 {
+			p.bad(at.Key("sessions"), "a person is known by sessions alone, want at least one")
+		}
+		p.unique(at.Key("instance_id"), d.InstanceID, instances)
+		p.words(at.Key("accepts"), "level", d.Accepts, levels())
+		if len(d.Accepts) == 0 {
+			p.bad(at.Key("accepts"), "want at least one level, or leave the key out for public")
+		}
+		for j, s := range d.Sessions {
+			p.session(at.Key("sessions").Index(j), s)
+			p.unique(at.Key("sessions").Index(j), s, sessions)
+		}
+	}
+}
+
+func (p *problems) atLeast(key Path, n, least int) {
+	if n < least {
+		p.bad(key, "want at least %d, got %d", least, n)
+	}
+}
+
+func (p *problems) required(key Path, value string) {
+	if strings.TrimSpace(value) == "" {
+		p.bad(key, "is required")
+	}
+}
+
+// unique reports a value that another entry has; none is no value.
+func (p *problems) unique(key Path, value string, taken map[string]Path) {
+	if first, ok := taken[value]; ok && value != "" {
+		p.bad(key, "%q is taken by %s", value, first)
+		return
+	}
+	taken[value] = key
+}
+
+// word reports a value that is none of the words.
+func (p *problems) word(key Path, what, value string, known ...string) {
+	if !slices.Contains(known, value) {
+		p.add(key, nearest(value, known, near(value)), "%s: unknown %s %q, want one of %s",
+			key, what, value, strings.Join(known, ", "))
+	}
+}
+
+// words reports values of a list that are none of the words, or come twice.
+func (p *problems) words(key Path, what string, values, known []string) {
+	for i, value := range values {
+		p.word(key.Index(i), what, value, known...)
+		if slices.Contains(values[:i], value) {
+			p.bad(key.Index(i), "%q is listed twice", value)
+		}
+	}
+}
+
+// session reports what is no session key and no beginning of one with a star.
+func (p *problems) session(key Path, session string) {
+	channel, rest, ok := strings.Cut(session, ":")
+	star := strings.IndexByte(session, '*')
+	switch {
+	case !ok || channel == "" || rest == "":
+		p.bad(key, "want a session key such as telegram:123, agent:bob:* or chat:*, got %q", session)
+	case star >= 0 && star < max(len(session)-1, len(channel)+1):
+		p.bad(key, "want a star at the end only, after the colon, got %q", session)
+	}
+}

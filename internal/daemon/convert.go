@@ -1,0 +1,100 @@
+package daemon
+
+import (
+	"fmt"
+
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// kernelConfig types what the configuration holds as text. The configuration
+// was checked when it was loaded, so an error here is one of the house.
+func kernelConfig(c *config.Config) (kernel.Config, error) {
+	k := kernel.Config{
+		DefaultAgent: c.DefaultAgent,
+		HookWait:     c.Hooks.Wait, HookAnswer: c.Hooks.Answer, HookApps: make(map[string]kernel.HookTimes),
+		UnhealthyAfter: c.Health.UnhealthyAfter, ActiveWindow: c.Sessions.ActiveWindow, DrainTimeout: c.DrainTimeout,
+		MaxRounds: c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
+		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), KeepContent: c.Audit.Content == "full",
+	}
+	for app, t := range c.Hooks.Apps {
+		k.HookApps[app] = kernel.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}
+	}
+	var err error
+	if k.DefaultLevel, err = ocip.ParseLevel(c.OCIP.DefaultClassification); err != nil {
+		return k, fmt.Errorf("cannot use ocip.default_classification: %w", err)
+	}
+	if k.DefaultType, err = ocip.ParseExchangeType(c.OCIP.DefaultExchangeType); err != nil {
+		return k, fmt.Errorf("cannot use ocip.default_exchange_type: %w", err)
+	}
+	for _, r := range c.Routes {
+		k.Routes = append(k.Routes, kernel.Route{Session: r.Session, Agent: r.Agent})
+	}
+	for i := range c.Agents {
+		a, err := kernelAgent(&c.Agents[i])
+		if err != nil {
+			return k, fmt.Errorf("cannot use agent %s: %w", c.Agents[i].ID, err)
+		}
+		k.Agents = append(k.Agents, a)
+	}
+	for i := range c.Directory {
+		e, err := kernelEntry(&c.Directory[i])
+		if err != nil {
+			return k, fmt.Errorf("cannot use directory entry %s: %w", c.Directory[i].InstanceID, err)
+		}
+		k.Directory = append(k.Directory, e)
+	}
+	return k, nil
+}
+
+func kernelAgent(a *config.Agent) (kernel.Agent, error) {
+	k := kernel.Agent{
+		App: a.App, Exe: a.Exe,
+		Agent: ocip.Agent{
+			ID:        a.ID,
+			Identity:  ocip.Identity{InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, TenantID: a.TenantID},
+			MaxRounds: a.MaxRounds, CanReceiveQueries: a.CanReceiveQueries, CanAutoRespond: a.CanAutoRespond,
+		},
+	}
+	if a.UID != nil {
+		uid := uint32(*a.UID)
+		k.UID = &uid
+	}
+	var err error
+	if k.MaxShared, err = ocip.ParseLevel(a.MaxClassificationShared); err != nil {
+		return k, err
+	}
+	if k.Floor, err = ocip.ParseLevel(a.MinClassification); err != nil {
+		return k, err
+	}
+	for _, name := range a.SupportedExchangeTypes {
+		t, err := ocip.ParseExchangeType(name)
+		if err != nil {
+			return k, err
+		}
+		k.Types = append(k.Types, t)
+	}
+	return k, nil
+}
+
+func kernelEntry(c *config.Contact) (kernel.Entry, error) {
+	e := kernel.Entry{
+		Counterparty: ocip.Counterparty{
+			Kind:     ocip.KindAgent,
+			Identity: ocip.Identity{InstanceID: c.InstanceID, UserID: c.UserID, OrgUnit: c.OrgUnit, TenantID: c.TenantID},
+		},
+		Sessions: c.Sessions,
+	}
+	if c.Kind == "person" {
+		e.Kind = ocip.KindUnknown
+	}
+	for _, name := range c.Accepts {
+		l, err := ocip.ParseLevel(name)
+		if err != nil {
+			return e, err
+		}
+		e.Accepts = max(e.Accepts, l)
+	}
+	return e, nil
+}

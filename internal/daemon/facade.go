@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"context"
+	"os"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ipc"
+)
+
+// facade introduces the kernel to the sockets: neither room knows the other.
+type facade struct{ *Daemon }
+
+var _ ipc.Kernel = facade{}
+
+// Connect begins an app's connection.
+func (f facade) Connect(p api.Peer, l api.Link) (ipc.Client, error) {
+	return f.kernel.Connect(p, l), nil
+}
+
+// Admit decides who may use the operator socket. The socket's mode and the
+// check of users have kept others out already.
+func (f facade) Admit(api.Peer) error { return nil }
+
+// Status is the kernel's status with what only the daemon knows.
+func (f facade) Status(ctx context.Context, _ *api.Empty) (api.Status, error) {
+	s, err := f.kernel.Status(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Version, s.PID, s.StartedAt = f.version, os.Getpid(), f.started.UTC()
+	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = f.socket, f.operator, f.cfg.File, f.database, f.mirror
+	s.Connections = f.server.Connections()
+	s.Policy = api.PolicyStatus{Source: f.cfg.Policy.Path, Revision: f.policy.Load().Revision()}
+	if s.Policy.Source == "" {
+		s.Policy.Source = "built-in"
+	}
+	return s, nil
+}
+
+// AuditQuery returns records.
+func (f facade) AuditQuery(ctx context.Context, p *api.AuditQueryParams) (api.AuditQueryResult, error) {
+	return f.kernel.AuditQuery(ctx, p)
+}
+
+// AuditTail follows the log.
+func (f facade) AuditTail(ctx context.Context, p *api.AuditTailParams) (ipc.Feed, error) {
+	return f.kernel.AuditTail(ctx, p)
+}

@@ -1,0 +1,150 @@
+package daemon
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/kernel"
+	"go.uber.org/zap"
+)
+
+// settings serves the app-visible part of the configuration, and tells who
+// watches what changed when the file did. A file that is not valid as a whole
+// changes nothing.
+type settings struct {
+	log *zap.Logger
+
+	mu       sync.Mutex
+	tree     map[string]any
+	watchers map[*watch]struct{}
+}
+
+// watch is one app's wish to hear of changes. What is not fetched yet is kept
+// as the tree that was last told, so a slow reader costs one tree and gets the
+// newest state.
+type watch struct {
+	view  kernel.View
+	paths []config.Path
+	told  map[string]any
+	wake  chan struct{}
+}
+
+func newSettings(cfg *config.Config, log *zap.Logger) *settings {
+	return &settings{log: log, tree: cfg.Visible(), watchers: make(map[*watch]struct{})}
+}
+
+// visible returns what an app may see of a tree: its channels' sections and its
+// own. Other apps' sections can hold their secrets.
+func visible(tree map[string]any, v kernel.View) map[string]any {
+	pick := func(section string, names ...string) map[string]any {
+		all, _ := tree[section].(map[string]any)
+		mine := make(map[string]any)
+		for _, name := range names {
+			if value, ok := all[name]; ok {
+				mine[name] = value
+			}
+		}
+		return mine
+	}
+	return map[string]any{"channels": pick("channels", v.Channels...), "apps": pick("apps", v.App)}
+}
+
+// Get returns the value at a path of what an app may see, nil where there is
+// none.
+func (s *settings) Get(v kernel.View, path string) (any, error) {
+	s.mu.Lock()
+	tree := visible(s.tree, v)
+	s.mu.Unlock()
+	value, _, err := config.Lookup(tree, path)
+	if err != nil {
+		return nil, api.Invalid([]api.FieldError{{Path: "path", Message: err.Error()}})
+	}
+	return value, nil
+}
+
+// Watch delivers changes until the context ends.
+func (s *settings) Watch(ctx context.Context, v kernel.View, paths []string) (<-chan []api.ConfigChange, error) {
+	w := &watch{view: v, wake: make(chan struct{}, 1)}
+	for _, path := range paths {
+		compiled, err := config.CompilePath(path)
+		if err != nil {
+			return nil, api.Invalid([]api.FieldError{{Path: "paths", Message: err.Error()}})
+		}
+		w.paths = append(w.paths, compiled)
+	}
+	s.mu.Lock()
+	w.told = visible(s.tree, v)
+	s.watchers[w] = struct{}{}
+	s.mu.Unlock()
+	changes := make(chan []api.ConfigChange)
+	go func() {
+		defer close(changes)
+		defer s.forget(w)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.wake:
+			}
+			batch := s.news(w)
+			if len(batch) == 0 {
+				continue
+			}
+			select {
+			case changes <- batch:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return changes, nil
+}
+
+func (s *settings) forget(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watchers, w)
+}
+
+// news returns what changed since a watcher was last told.
+func (s *settings) news(w *watch) (batch []api.ConfigChange) {
+	s.mu.Lock()
+	before := w.told
+	w.told = visible(s.tree, w.view)
+	after := w.told
+	s.mu.Unlock()
+	for _, change := range config.Diff(before, after) {
+		if w.concerned(change.Path) {
+			batch = append(batch, api.ConfigChange{Path: change.Path, OldValue: change.Old, NewValue: change.New})
+		}
+	}
+	return batch
+}
+
+func (w *watch) concerned(changed string) bool {
+	at, err := config.CompilePath(changed)
+	return len(w.paths) == 0 || err != nil || slices.ContainsFunc(w.paths, func(p config.Path) bool { return p.Covers(at) })
+}
+
+// reload reads the file again and tells the watchers. What is not visible to
+// apps takes effect at the next start.
+func (s *settings) reload(file string) {
+	cfg, err := config.Load(config.Options{File: file})
+	if err != nil {
+		s.log.Error("the configuration file is not valid: it changes nothing", zap.Error(err))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tree = cfg.Visible()
+	for w := range maps.Keys(s.watchers) {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,455 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"go.uber.org/zap"
+)
+
+// face is the socket a connection came through.
+type face uint8
+
+const (
+	faceApp face = iota
+	faceOperator
+)
+
+// state is how far a connection is through its life. It only moves forward.
+type state uint8
+
+const (
+	// stateOpen: requests are taken.
+	stateOpen state = iota
+	// stateDraining: no more requests; those in flight are answered.
+	stateDraining
+	// stateLagging: the other end did not read; last words, then the end.
+	stateLagging
+	// stateClosed: nothing more is read or written.
+	stateClosed
+)
+
+// conn is one connection. The reader goroutine owns lines; everything else is
+// shared and guarded by mu.
+type conn struct {
+	server *Server
+	face   face
+	socket *net.UnixConn
+	client Client
+	peer   api.Peer
+	out    *outQueue
+	// ctx ends with the connection.
+	ctx    context.Context
+	cancel context.CancelFunc
+	since  time.Time
+
+	mu    sync.Mutex
+	state state
+	// inFlight holds the ids of requests that are not answered, with what
+	// cancels those that are streams.
+	inFlight map[string]context.CancelFunc
+	// orders holds the end of the last request of each order key.
+	orders map[string]chan struct{}
+	// load is what the requests in flight cost; room is told when it sinks.
+	load load
+	room sync.Cond
+	idle sync.WaitGroup
+}
+
+type load struct{ requests, bytes int }
+
+// maxInFlightBytes bounds the parameters that one connection's requests in
+// flight hold, besides the bound on their number.
+const maxInFlightBytes = 4 << 20
+
+// lastWords bounds how long a closing connection waits for its reader.
+const lastWords = time.Second
+
+func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
+	c := &conn{server: s, face: f, socket: socket, peer: peer, since: s.now()}
+	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	c.room.L = &c.mu
+	c.out = newOutQueue(socket, s.limits.QueueBytes, s.now, c.onWriteError, c.onOverflow)
+	return c
+}
+
+// is reports whether the connection is in exactly this state.
+func (c *conn) is(want state) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == want
+}
+
+// reads reports whether lines are still taken. A connection that drains reads
+// on, since what is in flight may need its answers.
+func (c *conn) reads() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state <= stateDraining
+}
+
+// to moves the connection forward. It reports false where it is already there
+// or further.
+func (c *conn) to(next state) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state >= next {
+		return false
+	}
+	c.state = next
+	c.room.Broadcast()
+	return true
+}
+
+// serve reads the connection to its end.
+func (c *conn) serve() {
+	defer c.finish()
+	lines := newLineReader(c.socket, c.server.limits.LineBytes)
+	for c.reads() {
+		line, err := lines.next()
+		switch {
+		case errors.Is(err, errLineTooLong):
+			c.fail(salvageID(line), api.Errorf(api.InvalidRequest,
+				"cannot read the request: line longer than %d bytes", c.server.limits.LineBytes))
+		case err != nil:
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.is(stateOpen) {
+				c.server.log.Debug("connection lost", zap.Error(err))
+			}
+			return
+		default:
+			c.handle(line)
+		}
+		// Answers collect while more requests are already here, and go out in
+		// one write.
+		if !lines.buffered() {
+			c.out.flush()
+		}
+	}
+	c.out.flush()
+}
+
+// finish is the one end of every connection.
+func (c *conn) finish() {
+	c.to(stateDraining)
+	c.cancel()
+	c.idle.Wait()
+	c.out.drain(lastWords)
+	c.to(stateClosed)
+	c.out.close()
+	if err := c.socket.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		c.server.log.Debug("cannot close a connection", zap.Error(err))
+	}
+	if c.client != nil {
+		c.client.Gone()
+	}
+	c.server.forget(c)
+}
+
+// handle takes one line from request to answer, or starts what will answer it.
+func (c *conn) handle(line []byte) {
+	r, err := ParseRequest(line)
+	if err != nil {
+		c.fail(r.ID, err)
+		return
+	}
+	m, known := c.server.table[r.Method]
+	if !known {
+		c.fail(r.ID, api.Errorf(api.MethodNotFound, "unknown method %q; kernel.describe lists the methods", r.Method))
+		return
+	}
+	if m.pace != quick && !c.is(stateOpen) {
+		c.fail(r.ID, api.Errorf(api.ConnectionClosed, "the connection is closing; nothing new is begun on it"))
+		return
+	}
+	if c.pending(r.ID) {
+		c.fail(r.ID, api.Errorf(api.Conflict, "request id %q is still in flight on this connection", r.ID))
+		return
+	}
+	if err := m.admit(c, &r); err != nil {
+		c.fail(r.ID, err)
+		return
+	}
+	params, err := m.decode(r.Params)
+	if err != nil {
+		c.fail(r.ID, err)
+		return
+	}
+	switch m.pace {
+	case quick:
+		c.answer(&r, m, params)
+	case patient:
+		c.begin(&r, m, params, len(line))
+	case streaming:
+		c.stream(&r, m, params, len(line))
+	}
+}
+
+// answer calls a method and queues its answer.
+func (c *conn) answer(r *Request, m *method, params any) {
+	result, err := c.call(r, m, params)
+	if err != nil {
+		c.fail(r.ID, err)
+		return
+	}
+	c.out.response(c.server.newID(), c.server.now().UnixMilli(), r.ID, result, nil)
+}
+
+// call runs a method. A panic in it is one request's INTERNAL_ERROR and leaves
+// every other request alone.
+func (c *conn) call(r *Request, m *method, params any) (result any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.log.Error("a method panicked", zap.String("method", m.name), zap.Any("panic", p), zap.StackSkip("stack", 2))
+			err = api.Errorf(api.InternalError, "%s failed inside the kernel; its log has the cause", m.name)
+		}
+	}()
+	return m.call(c.ctx, c, r, params)
+}
+
+// fail queues an error answer.
+func (c *conn) fail(requestID string, err error) {
+	failure := api.AsError(err)
+	if failure.Code == api.UnknownError || failure.Code == api.InternalError {
+		c.server.log.Error("a request failed inside the kernel", zap.Error(err))
+	}
+	c.out.response(c.server.newID(), c.server.now().UnixMilli(), requestID, nil, failure)
+}
+
+// begin runs a patient method beside the reader. It waits while the connection
+// has too much in flight, so that a client that floods slows itself.
+func (c *conn) begin(r *Request, m *method, params any, cost int) {
+	c.out.flushIf(c.crowded(cost))
+	if !c.enter(r.ID, cost, nil) {
+		return
+	}
+	before, done := c.queueUp(params)
+	request := *r
+	c.idle.Go(func() {
+		if before != nil {
+			<-before
+		}
+		c.answer(&request, m, params)
+		done()
+		c.leave(request.ID, cost)
+		c.out.flush()
+	})
+}
+
+// queueUp puts a request behind the last one with the same order key.
+func (c *conn) queueUp(params any) (before chan struct{}, done func()) {
+	ordered, ok := params.(interface{ OrderKey() string })
+	if !ok {
+		return nil, func() {}
+	}
+	key, mine := ordered.OrderKey(), make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.orders == nil {
+		c.orders = make(map[string]chan struct{})
+	}
+	before = c.orders[key]
+	c.orders[key] = mine
+	return before, func() {
+		close(mine)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.orders[key] == mine {
+			delete(c.orders, key)
+		}
+	}
+}
+
+// stream opens a streaming method and runs it beside the reader.
+func (c *conn) stream(r *Request, m *method, params any, cost int) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	feed, err := m.open(ctx, c, params)
+	if err != nil {
+		cancel()
+		c.fail(r.ID, err)
+		return
+	}
+	if !c.enter(r.ID, cost, cancel) {
+		cancel()
+		return
+	}
+	id := r.ID
+	c.idle.Go(func() {
+		defer cancel()
+		s := &stream{conn: c, requestID: id}
+		if err := feed(ctx, s); err != nil && ctx.Err() == nil {
+			c.fail(id, err)
+		} else {
+			s.end()
+		}
+		c.leave(id, cost)
+		c.out.flush()
+	})
+}
+
+func (c *conn) cancelStream(requestID string) (api.OK, error) {
+	c.mu.Lock()
+	cancel, ok := c.inFlight[requestID]
+	c.mu.Unlock()
+	if !ok || cancel == nil {
+		return api.OK{}, api.Errorf(api.NotFound, "no stream %q on this connection", requestID)
+	}
+	cancel()
+	return api.OK{OK: true}, nil
+}
+
+// stream sends the chunks of one answer.
+type stream struct {
+	conn      *conn
+	requestID string
+}
+
+// Send queues a chunk as soon as there is room.
+func (s *stream) Send(ctx context.Context, chunk any) error {
+	if err := s.conn.out.room(ctx); err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(chunk)
+	if err != nil {
+		return api.Errorf(api.InternalError, "cannot encode a chunk: %v", err)
+	}
+	s.conn.out.chunk(s.conn.server.newID(), s.conn.server.now().UnixMilli(), s.requestID, encoded, false)
+	s.conn.out.flush()
+	return nil
+}
+
+func (s *stream) end() {
+	s.conn.out.chunk(s.conn.server.newID(), s.conn.server.now().UnixMilli(), s.requestID, []byte("null"), true)
+}
+
+// pending reports whether a request with this id is not answered yet.
+func (c *conn) pending(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.inFlight[id]
+	return ok
+}
+
+// crowded reports whether a request of this cost must wait.
+func (c *conn) crowded(cost int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.full(cost)
+}
+
+func (c *conn) full(cost int) bool {
+	return c.load.requests >= c.server.limits.InFlight ||
+		(c.load.requests > 0 && c.load.bytes+cost > maxInFlightBytes)
+}
+
+// enter takes a request into flight, and reports false where the connection
+// ended meanwhile.
+func (c *conn) enter(id string, cost int, cancel context.CancelFunc) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.state == stateOpen && c.full(cost) {
+		c.room.Wait()
+	}
+	if c.state != stateOpen {
+		return false
+	}
+	if c.inFlight == nil {
+		c.inFlight = make(map[string]context.CancelFunc)
+	}
+	c.inFlight[id] = cancel
+	c.load.requests++
+	c.load.bytes += cost
+	return true
+}
+
+func (c *conn) leave(id string, cost int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.inFlight, id)
+	c.load.requests--
+	c.load.bytes -= cost
+	c.room.Signal()
+}
+
+// onWriteError ends a connection whose other end is gone.
+func (c *conn) onWriteError(error) {
+	c.to(stateClosed)
+	c.hangUp()
+}
+
+// onOverflow ends a connection whose other end does not read: what was queued
+// is dropped, and the last words say so.
+func (c *conn) onOverflow() []byte {
+	if !c.to(stateLagging) {
+		return nil
+	}
+	c.server.log.Warn("a connection does not read: closing it", zap.Int("queuedBytes", c.server.limits.QueueBytes))
+	now := c.server.now().UnixMilli()
+	words := appendEvent(nil, c.server.newID(), now, "kernel:lagging",
+		[]byte(`{"reason":"the connection did not read what was sent to it; what was queued is dropped"}`))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.inFlight {
+		words = appendResponse(words, c.server.newID(), now, id, nil,
+			api.Errorf(api.ConnectionClosed, "the connection was closed because it did not read"))
+	}
+	return words
+}
+
+// hangUp wakes the reader, which then finishes the connection.
+func (c *conn) hangUp() {
+	c.cancel()
+	if err := c.socket.CloseRead(); err != nil && !errors.Is(err, net.ErrClosed) {
+		c.server.log.Debug("cannot stop reading a connection", zap.Error(err))
+	}
+}
+
+// Send queues an event (api.Link).
+func (c *conn) Send(event string, payload []byte, taken func()) bool {
+	if !c.out.event(c.server.newID(), c.server.now().UnixMilli(), event, payload, taken) {
+		return false
+	}
+	c.out.flushSoon()
+	return true
+}
+
+// Room waits for room in the queue (api.Link).
+func (c *conn) Room(ctx context.Context) error { return c.out.room(ctx) }
+
+// Crowded reports whether Room would wait (api.Link).
+func (c *conn) Crowded() bool { return c.out.crowded() }
+
+// Close ends the connection gracefully (api.Link).
+func (c *conn) Close(within time.Duration) {
+	if !c.to(stateDraining) {
+		return
+	}
+	go func() {
+		idle := make(chan struct{})
+		go func() { c.idle.Wait(); close(idle) }()
+		limit := time.NewTimer(within)
+		defer limit.Stop()
+		select {
+		case <-idle:
+		case <-limit.C:
+		}
+		c.out.drain(min(lastWords, max(within, lastWords/10)))
+		c.hangUp()
+	}()
+}
+
+// endStreams ends every stream, which would otherwise never be done.
+func (c *conn) endStreams() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cancel := range c.inFlight {
+		if cancel != nil {
+			cancel()
+		}
+	}
+}

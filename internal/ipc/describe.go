@@ -1,0 +1,62 @@
+package ipc
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// describe lists the methods served on a socket, with the schemas of what they
+// take and give, derived from the very types that decode and encode them.
+func (s *Server) describe(f face) (api.Description, error) {
+	d := api.Description{ProtocolVersion: api.ProtocolVersion, Version: s.version}
+	for _, m := range methods() {
+		if !m.served(f) {
+			continue
+		}
+		params, err := schema(m.params)
+		if err != nil {
+			return d, fmt.Errorf("cannot describe the params of %s: %w", m.name, err)
+		}
+		result, err := schema(m.result)
+		if err != nil {
+			return d, fmt.Errorf("cannot describe the result of %s: %w", m.name, err)
+		}
+		d.Methods = append(d.Methods, api.MethodDescription{
+			Name: m.name, Access: string(m.access), Stream: m.pace == streaming, Params: params, Result: result,
+		})
+	}
+	return d, nil
+}
+
+func (m *method) served(f face) bool {
+	return m.access == accessAny || (m.access == accessOperator) == (f == faceOperator)
+}
+
+func schema(t reflect.Type) (*jsonschema.Schema, error) {
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{
+		TypeSchemas: map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[jsontext.Value](): {}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	open(s)
+	return s, nil
+}
+
+// open lets unknown members pass, as the kernel does.
+func open(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if len(s.Properties) > 0 || s.Type == "object" && s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
+		s.AdditionalProperties = nil
+	}
+	for _, p := range s.Properties {
+		open(p)
+	}
+	open(s.Items)
+}

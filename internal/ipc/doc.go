@@ -1,0 +1,14 @@
+// Package ipc carries the kernel protocol over Unix sockets: lines, messages,
+// connections, the method table and who may call what.
+//
+// One JSON object a line goes in each direction. A connection reads its lines
+// in bounded memory, decodes them strictly, checks access in one place and
+// calls the kernel through the interfaces of this package. It never waits for
+// a reader: what a slow one leaves unread is bounded, and then the connection
+// ends.
+//
+// The caller makes a [Server] with the kernel behind it, gives it listeners
+// made by [Listen], and closes it when done.
+//
+// Source: OpenClawOS IPC protocol (seed 003) and docs/PROTOCOL.md.
+package ipc

@@ -1,0 +1,155 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketPath is what a Unix socket's address can hold.
+const maxSocketPath = 107
+
+// Claim is the right to a socket directory. It holds a lock file, so that of
+// two daemons that start at once one gives way.
+type Claim struct {
+	lock  *os.File
+	paths []string
+}
+
+// ClaimSockets takes the sockets at paths, which must be in one directory, for
+// this process. It makes the directory with mode 0700 where there is none, and
+// refuses one that is a symbolic link, belongs to somebody else or can be
+// written by others. A socket that a live daemon answers on is never taken; a
+// dead one is removed.
+func ClaimSockets(paths ...string) (*Claim, error) {
+	dir := filepath.Dir(paths[0])
+	for _, path := range paths {
+		if len(path) > maxSocketPath {
+			return nil, fmt.Errorf("cannot listen on %s: longer than %d bytes, which is all a socket's address can hold", path, maxSocketPath)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the socket directory: %w", err)
+	}
+	if err := checkDir(dir); err != nil {
+		return nil, err
+	}
+	c := &Claim{paths: paths}
+	if err := c.takeLock(paths[0] + ".lock"); err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if err := removeDead(path); err != nil {
+			return nil, errors.Join(err, c.lock.Close())
+		}
+	}
+	return c, nil
+}
+
+// checkDir refuses a directory in which somebody else could put a socket in
+// place of ours.
+func checkDir(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("cannot use the socket directory: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		return fmt.Errorf("cannot use the socket directory %s: it is a symbolic link; remove it or name another with --socket", dir)
+	case !info.IsDir():
+		return fmt.Errorf("cannot use the socket directory %s: it is not a directory", dir)
+	case !ok || stat.Uid != uint32(os.Geteuid()):
+		return fmt.Errorf("cannot use the socket directory %s: it belongs to another user; name another with --socket", dir)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("cannot use the socket directory %s: others can write to it (mode %04o); run chmod 700 on it", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+func (c *Claim) takeLock(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot open the lock file: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder := ""
+		if pid, readErr := os.ReadFile(path); readErr == nil && len(pid) > 0 {
+			holder = " (pid " + strings.TrimSpace(string(pid)) + ")"
+		}
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = fmt.Errorf("cannot start: a daemon%s is already running on %s", holder, c.paths[0])
+		} else {
+			err = fmt.Errorf("cannot lock %s: %w", path, err)
+		}
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Truncate(0); err == nil {
+		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+		if err != nil {
+			return errors.Join(fmt.Errorf("cannot write the lock file: %w", err), f.Close())
+		}
+	}
+	c.lock = f
+	return nil
+}
+
+// probeTime bounds how long a socket is asked whether somebody lives there.
+const probeTime = 2 * time.Second
+
+func removeDead(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot look at %s: %w", path, err)
+	}
+	if info.Mode()&fs.ModeSocket == 0 {
+		return fmt.Errorf("cannot listen on %s: something that is no socket is there; remove it", path)
+	}
+	probe, err := net.DialTimeout("unix", path, probeTime)
+	if err == nil {
+		return errors.Join(fmt.Errorf("cannot start: a daemon is already running on %s", path), probe.Close())
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("cannot start: cannot tell whether a daemon runs on %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("cannot remove a dead socket: %w", err)
+	}
+	return nil
+}
+
+// Listen listens on one of the claimed paths, with mode 0600.
+func (c *Claim) Listen(path string) (*net.UnixListener, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot protect %s: %w", path, err), l.Close())
+	}
+	return l, nil
+}
+
+// Release gives the paths back. The listeners must be closed before. The lock
+// file stays: removing it could part two daemons that both think they hold it.
+func (c *Claim) Release() error {
+	var failures []error
+	for _, path := range c.paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(errors.Join(failures...), c.lock.Close())
+}

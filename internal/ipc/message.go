@@ -1,0 +1,257 @@
+package ipc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// Request is a message from an app (protocol, IPCRequest). Token is what the
+// SDK sends on every request after app.register.
+type Request struct {
+	ID        string         `json:"id"`
+	Type      string         `json:"type"`
+	Timestamp float64        `json:"timestamp"`
+	Method    string         `json:"method"`
+	Params    jsontext.Value `json:"params,omitzero"`
+	Token     string         `json:"token,omitzero"`
+}
+
+// Incoming is any message from the kernel: a response, an event or a chunk of a
+// stream, told apart by Type.
+type Incoming struct {
+	ID        string         `json:"id"`
+	Type      string         `json:"type"`
+	Timestamp int64          `json:"timestamp"`
+	RequestID string         `json:"requestId,omitzero"`
+	Success   bool           `json:"success,omitzero"`
+	Result    jsontext.Value `json:"result,omitzero"`
+	Error     *api.Error     `json:"error,omitempty"`
+	Event     string         `json:"event,omitzero"`
+	Payload   jsontext.Value `json:"payload,omitzero"`
+	Chunk     jsontext.Value `json:"chunk,omitzero"`
+	Done      bool           `json:"done,omitzero"`
+}
+
+// Message types of the protocol.
+const (
+	typeRequest  = "request"
+	typeResponse = "response"
+	typeEvent    = "event"
+	typeStream   = "stream"
+)
+
+const (
+	// MaxDepth bounds how deep a message may nest.
+	MaxDepth = 64
+	// maxID bounds a request id, in bytes.
+	maxID = 256
+)
+
+// ParseRequest reads one line strictly: a single JSON object in UTF-8, no key
+// twice, nothing behind it, nested at most [MaxDepth] deep. Unknown members are
+// ignored. On an error, which is always INVALID_REQUEST, the request holds its
+// id where that could be read.
+func ParseRequest(line []byte) (Request, error) {
+	var r Request
+	if depth(line) > MaxDepth {
+		return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: nested deeper than %d", MaxDepth)
+	}
+	if err := json.Unmarshal(line, &r); err != nil {
+		return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: %s", jsonProblem(err))
+	}
+	switch {
+	case r.ID == "":
+		return r, api.Errorf(api.InvalidRequest, "cannot read the request: id is missing")
+	case len(r.ID) > maxID:
+		return Request{}, api.Errorf(api.InvalidRequest, "cannot read the request: id is longer than %d bytes", maxID)
+	case r.Type == "":
+		return r, api.Errorf(api.InvalidRequest, "cannot read the request: type is missing")
+	case r.Type != typeRequest:
+		return r, api.Errorf(api.InvalidRequest, "cannot take a message of type %q from an app, want %q", r.Type, typeRequest)
+	case r.Method == "":
+		return r, api.Errorf(api.InvalidRequest, "cannot read the request: method is missing")
+	}
+	return r, nil
+}
+
+// depth returns how deep a line nests, without trusting it to be JSON.
+func depth(line []byte) (deepest int) {
+	level, inString := 0, false
+	for i := 0; i < len(line); i++ {
+		switch line[i] {
+		case '"':
+			inString = !inString
+		case '\\':
+			if inString {
+				i++
+			}
+		case '{', '[':
+			if !inString {
+				level++
+				deepest = max(deepest, level)
+			}
+		case '}', ']':
+			if !inString {
+				level--
+			}
+		}
+	}
+	return deepest
+}
+
+// salvageID finds the id of a request that could not be read as a whole, so
+// that its sender can tell which one failed.
+func salvageID(line []byte) string {
+	d := jsontext.NewDecoder(bytes.NewReader(line), jsontext.AllowDuplicateNames(true))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return ""
+	}
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return ""
+		}
+		if name.String() != "id" {
+			if d.SkipValue() != nil {
+				return ""
+			}
+			continue
+		}
+		if d.PeekKind() != '"' {
+			return ""
+		}
+		id, err := d.ReadToken()
+		if err != nil || len(id.String()) > maxID {
+			return ""
+		}
+		return id.String()
+	}
+	return ""
+}
+
+// jsonProblem says what is wrong with a JSON text in words for its sender.
+func jsonProblem(err error) string {
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		return fmt.Sprintf("%v at byte %d", syntax.Err, syntax.ByteOffset)
+	}
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		where := strings.ReplaceAll(strings.TrimPrefix(string(semantic.JSONPointer), "/"), "/", ".")
+		return fmt.Sprintf("%s is a %s where something else belongs", where, kindName(semantic.JSONKind))
+	}
+	return err.Error()
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "boolean"
+	case '"':
+		return "string"
+	case '0':
+		return "number"
+	case '{':
+		return "object"
+	case '[':
+		return "list"
+	}
+	return "value"
+}
+
+// validator is what parameters know of their own fields.
+type validator interface{ Validate() []api.FieldError }
+
+// decodeParams reads a method's parameters. Absent and null parameters are an
+// empty object.
+func decodeParams[P any](raw jsontext.Value) (*P, error) {
+	p := new(P)
+	if len(raw) > 0 && raw.Kind() != 'n' {
+		if err := json.Unmarshal(raw, p); err != nil {
+			path := ""
+			var semantic *json.SemanticError
+			if errors.As(err, &semantic) {
+				path = strings.ReplaceAll(strings.TrimPrefix(string(semantic.JSONPointer), "/"), "/", ".")
+			}
+			problem := jsonProblem(err)
+			return nil, &api.Error{Code: api.InvalidParams, Message: "cannot read params: " + problem,
+				Details: []api.FieldError{{Path: path, Message: problem}}}
+		}
+	}
+	if v, ok := any(p).(validator); ok {
+		if err := api.Invalid(v.Validate()); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// The frames below are written by hand, member by member in the order of the
+// protocol's examples, since they are the hottest path of the daemon. Every
+// string goes through the JSON library's quoting.
+
+func appendHead(b []byte, id, kind string, now int64) []byte {
+	b = append(b, `{"id":"`...)
+	b = append(b, id...)
+	b = append(b, `","type":"`...)
+	b = append(b, kind...)
+	b = append(b, `","timestamp":`...)
+	return strconv.AppendInt(b, now, 10)
+}
+
+func appendResponse(b []byte, id string, now int64, requestID string, result any, failure *api.Error) []byte {
+	b = appendHead(b, id, typeResponse, now)
+	b = append(b, `,"requestId":`...)
+	b = appendText(b, requestID)
+	if failure == nil {
+		encoded, err := json.Marshal(result)
+		if err == nil {
+			b = append(b, `,"success":true,"result":`...)
+			b = append(b, encoded...)
+			return append(b, '}', '\n')
+		}
+		failure = api.Errorf(api.InternalError, "cannot encode the result: %v", err)
+	}
+	encoded, err := json.Marshal(failure)
+	if err != nil {
+		encoded = []byte(`{"code":"INTERNAL_ERROR","message":"cannot encode the error"}`)
+	}
+	b = append(b, `,"success":false,"error":`...)
+	b = append(b, encoded...)
+	return append(b, '}', '\n')
+}
+
+func appendEvent(b []byte, id string, now int64, event string, payload []byte) []byte {
+	b = appendHead(b, id, typeEvent, now)
+	b = append(b, `,"event":`...)
+	b = appendText(b, event)
+	b = append(b, `,"payload":`...)
+	b = append(b, payload...)
+	return append(b, '}', '\n')
+}
+
+func appendChunk(b []byte, id string, now int64, requestID string, chunk []byte, done bool) []byte {
+	b = appendHead(b, id, typeStream, now)
+	b = append(b, `,"requestId":`...)
+	b = appendText(b, requestID)
+	b = append(b, `,"chunk":`...)
+	b = append(b, chunk...)
+	b = append(b, `,"done":`...)
+	b = strconv.AppendBool(b, done)
+	return append(b, '}', '\n')
+}
+
+// appendText quotes a string. What is not UTF-8 in it is replaced.
+func appendText(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
+}

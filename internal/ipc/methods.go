@@ -1,0 +1,174 @@
+package ipc
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// access says who may call a method.
+type access string
+
+const (
+	// accessOpen: any app, registered or not.
+	accessOpen access = "open"
+	// accessApp: an app with its token.
+	accessApp access = "app"
+	// accessOperator: whoever may use the operator socket.
+	accessOperator access = "operator"
+	// accessAny: open on both sockets.
+	accessAny access = "any"
+)
+
+// pace says how a method is run.
+type pace uint8
+
+const (
+	// quick methods touch memory alone and are answered before the next line
+	// is read.
+	quick pace = iota
+	// patient methods may wait, for the disk or another app, and run beside
+	// the reader. Those with the same [api] order key run one after another.
+	patient
+	// streaming methods are opened before the next line is read, and then
+	// answer in chunks until they are cancelled.
+	streaming
+)
+
+// method is one line of the table. call and open get the parameters that
+// decode made.
+type method struct {
+	name   string
+	access access
+	pace   pace
+	decode func(jsontext.Value) (any, error)
+	call   func(context.Context, *conn, *Request, any) (any, error)
+	open   func(context.Context, *conn, any) (Feed, error)
+
+	params, result reflect.Type
+}
+
+// methods is the table of everything that can be called.
+func methods() []method {
+	return []method{
+		registerMethod(),
+		app("app.heartbeat", quick, Client.Heartbeat),
+		app("app.ready", quick, Client.Ready),
+		app("app.shutdown", patient, Client.Shutdown),
+		app("capability.register", quick, Client.RegisterCapability),
+		app("capability.unregister", quick, Client.UnregisterCapability),
+		app("hook.subscribe", quick, Client.Subscribe),
+		app("hook.unsubscribe", quick, Client.Unsubscribe),
+		app("hook.result", quick, Client.HookResult),
+		app("config.get", quick, Client.Config),
+		appStream[api.ConfigChange]("config.watch", Client.WatchConfig),
+		app("session.get", patient, Client.Session),
+		app("session.list", patient, Client.Sessions),
+		app("message.dispatch", patient, Client.Dispatch),
+		app("agent.queue", patient, Client.Queue),
+
+		app("agent.complete", patient, Client.Complete),
+		cancelMethod(),
+		describeMethod(),
+
+		operator("kernel.status", patient, Operator.Status),
+		operator("audit.query", patient, Operator.AuditQuery),
+		operatorStream[jsontext.Value]("audit.tail", Operator.AuditTail),
+	}
+}
+
+// app makes the table's line for a method of [Client].
+func app[P, R any](name string, pace pace, f func(Client, context.Context, *P) (R, error)) method {
+	return method{
+		name: name, access: accessApp, pace: pace,
+		decode: func(raw jsontext.Value) (any, error) { return decodeParams[P](raw) },
+		call: func(ctx context.Context, c *conn, _ *Request, p any) (any, error) {
+			return f(c.client, ctx, p.(*P))
+		},
+		params: reflect.TypeFor[P](), result: reflect.TypeFor[R](),
+	}
+}
+
+func appStream[Chunk, P any](name string, f func(Client, context.Context, *P) (Feed, error)) method {
+	return method{
+		name: name, access: accessApp, pace: streaming,
+		decode: func(raw jsontext.Value) (any, error) { return decodeParams[P](raw) },
+		open: func(ctx context.Context, c *conn, p any) (Feed, error) {
+			return f(c.client, ctx, p.(*P))
+		},
+		params: reflect.TypeFor[P](), result: reflect.TypeFor[Chunk](),
+	}
+}
+
+func operator[P, R any](name string, pace pace, f func(Operator, context.Context, *P) (R, error)) method {
+	return method{
+		name: name, access: accessOperator, pace: pace,
+		decode: func(raw jsontext.Value) (any, error) { return decodeParams[P](raw) },
+		call: func(ctx context.Context, c *conn, _ *Request, p any) (any, error) {
+			return f(c.server.kernel, ctx, p.(*P))
+		},
+		params: reflect.TypeFor[P](), result: reflect.TypeFor[R](),
+	}
+}
+
+func operatorStream[Chunk, P any](name string, f func(Operator, context.Context, *P) (Feed, error)) method {
+	return method{
+		name: name, access: accessOperator, pace: streaming,
+		decode: func(raw jsontext.Value) (any, error) { return decodeParams[P](raw) },
+		open: func(ctx context.Context, c *conn, p any) (Feed, error) {
+			return f(c.server.kernel, ctx, p.(*P))
+		},
+		params: reflect.TypeFor[P](), result: reflect.TypeFor[Chunk](),
+	}
+}
+
+// registerMethod stands apart because it takes the token of an earlier
+// registration where others must prove the present one.
+func registerMethod() method {
+	return method{
+		name: "app.register", access: accessOpen, pace: quick,
+		decode: func(raw jsontext.Value) (any, error) { return decodeParams[api.RegisterParams](raw) },
+		call: func(ctx context.Context, c *conn, r *Request, p any) (any, error) {
+			return c.client.Register(ctx, r.Token, p.(*api.RegisterParams))
+		},
+		params: reflect.TypeFor[api.RegisterParams](), result: reflect.TypeFor[api.RegisterResult](),
+	}
+}
+
+// cancelMethod ends a stream of the same connection, on either socket.
+func cancelMethod() method {
+	return method{
+		name: "stream.cancel", access: accessAny, pace: quick,
+		decode: func(raw jsontext.Value) (any, error) { return decodeParams[api.CancelParams](raw) },
+		call: func(_ context.Context, c *conn, _ *Request, p any) (any, error) {
+			return c.cancelStream(p.(*api.CancelParams).RequestID)
+		},
+		params: reflect.TypeFor[api.CancelParams](), result: reflect.TypeFor[api.OK](),
+	}
+}
+
+func describeMethod() method {
+	return method{
+		name: "kernel.describe", access: accessAny, pace: patient,
+		decode: func(raw jsontext.Value) (any, error) { return decodeParams[api.Empty](raw) },
+		call: func(_ context.Context, c *conn, _ *Request, _ any) (any, error) {
+			return c.server.describe(c.face)
+		},
+		params: reflect.TypeFor[api.Empty](), result: reflect.TypeFor[api.Description](),
+	}
+}
+
+// admit is the one place where access is checked.
+func (m *method) admit(c *conn, r *Request) error {
+	switch {
+	case m.access == accessOperator && c.face != faceOperator:
+		return api.Errorf(api.Forbidden, "cannot call %s here: it is served on the operator socket alone", m.name)
+	case m.access != accessOperator && m.access != accessAny && c.face == faceOperator:
+		return api.Errorf(api.Forbidden, "cannot call %s here: apps are served on the kernel socket", m.name)
+	case m.access == accessApp:
+		return c.client.Authorize(r.Token)
+	}
+	return nil
+}

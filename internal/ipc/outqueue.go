@@ -1,0 +1,363 @@
+package ipc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"golang.org/x/sys/unix"
+)
+
+// outQueue is what waits to be written to one connection. Whoever adds a frame
+// only copies it; one goroutine at a time writes, so that frames keep their
+// order and a slow reader costs its own connection and nothing else.
+type outQueue struct {
+	socket *net.UnixConn
+	limit  int
+	now    func() time.Time
+	// onError is told once that the other end is gone; onOverflow once that it
+	// does not read, and returns the last words.
+	onError    func(error)
+	onOverflow func() []byte
+
+	mu      sync.Mutex
+	waiting []byte
+	spare   []byte
+	writing bool
+	// queued and written count bytes from the connection's beginning.
+	queued, written int64
+	acks            []ack
+	checking        bool
+	// last are the last words; once set, nothing is added.
+	last   []byte
+	ending bool
+	dead   bool
+	// changed is closed when the queue sinks or ends, for whoever waits.
+	changed chan struct{}
+}
+
+// ack is told when the other end has taken everything up to end.
+type ack struct {
+	end   int64
+	taken func()
+}
+
+// ackInterval is how often a connection with deliveries under way is asked
+// whether the other end has taken them.
+const ackInterval = 20 * time.Millisecond
+
+// errEnded means that the connection is over.
+var errEnded = errors.New("the connection has ended")
+
+func newOutQueue(socket *net.UnixConn, limit int, now func() time.Time, onError func(error), onOverflow func() []byte) *outQueue {
+	return &outQueue{socket: socket, limit: limit, now: now, onError: onError, onOverflow: onOverflow}
+}
+
+func (q *outQueue) response(id string, now int64, requestID string, result any, failure *api.Error) {
+	q.add(nil, func(b []byte) []byte { return appendResponse(b, id, now, requestID, result, failure) })
+}
+
+func (q *outQueue) event(id string, now int64, event string, payload []byte, taken func()) bool {
+	return q.add(taken, func(b []byte) []byte { return appendEvent(b, id, now, event, payload) })
+}
+
+func (q *outQueue) chunk(id string, now int64, requestID string, chunk []byte, done bool) {
+	q.add(nil, func(b []byte) []byte { return appendChunk(b, id, now, requestID, chunk, done) })
+}
+
+// add queues a frame. It reports false where the connection is ending, or ends
+// because of it.
+func (q *outQueue) add(taken func(), frame func([]byte) []byte) bool {
+	q.mu.Lock()
+	if q.ending {
+		q.mu.Unlock()
+		return false
+	}
+	before := len(q.waiting)
+	q.waiting = frame(q.waiting)
+	if len(q.waiting) > q.limit && before > 0 {
+		q.overflow()
+		return false
+	}
+	q.queued += int64(len(q.waiting) - before)
+	if taken != nil {
+		q.acks = append(q.acks, ack{end: q.queued, taken: taken})
+	}
+	q.mu.Unlock()
+	return true
+}
+
+// overflow drops what is queued and ends the connection. It is called with the
+// lock and gives it back.
+func (q *outQueue) overflow() {
+	q.ending = true
+	q.waiting, q.acks = nil, nil
+	q.wakeWaiting()
+	q.mu.Unlock()
+	words := q.onOverflow()
+	q.mu.Lock()
+	q.last = words
+	q.mu.Unlock()
+	// A write that is stuck comes back by the deadline and finds the last
+	// words.
+	q.deadline(lastWords)
+	q.flushSoon()
+}
+
+func (q *outQueue) deadline(after time.Duration) {
+	// A deadline on a closed socket is of no use and of no harm.
+	_ = q.socket.SetWriteDeadline(q.now().Add(after))
+}
+
+// flushIf flushes where the condition holds.
+func (q *outQueue) flushIf(condition bool) {
+	if condition {
+		q.flush()
+	}
+}
+
+// flush writes what is queued, unless somebody else is at it.
+func (q *outQueue) flush() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.writing || q.dead || (len(q.waiting) == 0 && q.last == nil) {
+		return
+	}
+	q.writing = true
+	q.write()
+}
+
+// flushSoon is flush for a caller that must not wait for a socket.
+func (q *outQueue) flushSoon() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.writing || q.dead || (len(q.waiting) == 0 && q.last == nil) {
+		return
+	}
+	q.writing = true
+	go func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.write()
+	}()
+}
+
+// write is the one writer. It is called with the lock and gives it up while it
+// writes.
+func (q *outQueue) write() {
+	defer func() {
+		q.writing = false
+		q.wakeWaiting()
+	}()
+	for !q.dead && (len(q.waiting) > 0 || q.last != nil) {
+		if q.last != nil {
+			q.farewell(nil)
+			return
+		}
+		frames := q.waiting
+		q.waiting = q.spare[:0]
+		q.mu.Unlock()
+		n, err := q.socket.Write(frames)
+		q.mu.Lock()
+		q.written += int64(n)
+		if cap(frames) > keepBuffer {
+			frames = nil
+		}
+		q.spare = frames[:0]
+		if err != nil {
+			if q.last != nil {
+				q.farewell(torn(frames, n))
+				return
+			}
+			q.die(err)
+			return
+		}
+		q.wakeWaiting()
+		q.checkSoon()
+	}
+}
+
+// torn returns the rest of a frame that was written half way.
+func torn(frames []byte, n int) []byte {
+	if n == 0 || n >= len(frames) || frames[n-1] == '\n' {
+		return nil
+	}
+	rest := frames[n:]
+	return rest[:bytes.IndexByte(rest, '\n')+1]
+}
+
+// farewell writes the last words behind a whole frame, and ends the writing.
+func (q *outQueue) farewell(rest []byte) {
+	words := append(bytes.Clone(rest), q.last...)
+	q.last = nil
+	q.mu.Unlock()
+	q.deadline(lastWords)
+	_, err := q.socket.Write(words)
+	q.mu.Lock()
+	if err == nil {
+		err = errEnded
+	}
+	q.die(err)
+}
+
+// die ends the queue. It is called with the lock.
+func (q *outQueue) die(err error) {
+	if q.dead {
+		return
+	}
+	q.dead, q.ending = true, true
+	q.waiting, q.spare, q.acks = nil, nil, nil
+	q.wakeWaiting()
+	q.mu.Unlock()
+	q.onError(err)
+	q.mu.Lock()
+}
+
+// close ends the queue without a word.
+func (q *outQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dead, q.ending = true, true
+	q.acks = nil
+	q.wakeWaiting()
+}
+
+// drain writes what is queued and takes no more, for at most this long. It
+// also gives the other end that long to take what it was sent, so that nothing
+// delivered at the last moment has to be delivered again.
+func (q *outQueue) drain(limit time.Duration) {
+	q.deadline(limit)
+	q.flush()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	q.mu.Lock()
+	q.ending = true
+	for !q.dead && (q.writing || len(q.acks) > 0) && ctx.Err() == nil {
+		wait := q.waitChange()
+		q.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+		}
+		q.mu.Lock()
+	}
+	q.mu.Unlock()
+	q.flush()
+}
+
+// ample is the part of the limit up to which streams and backlogs fill the
+// queue. The rest is for what cannot wait.
+func (q *outQueue) ample() int { return q.limit / 2 }
+
+func (q *outQueue) crowded() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) >= q.ample()
+}
+
+// room waits until the queue is no longer crowded.
+func (q *outQueue) room(ctx context.Context) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		if q.ending {
+			return errEnded
+		}
+		if len(q.waiting) < q.ample() {
+			return ctx.Err()
+		}
+		wait := q.waitChange()
+		q.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+		}
+		q.mu.Lock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func (q *outQueue) waitChange() <-chan struct{} {
+	if q.changed == nil {
+		q.changed = make(chan struct{})
+	}
+	return q.changed
+}
+
+func (q *outQueue) wakeWaiting() {
+	if q.changed != nil {
+		close(q.changed)
+		q.changed = nil
+	}
+}
+
+// checkSoon asks a little later whether the other end has taken its events. It
+// is called with the lock.
+func (q *outQueue) checkSoon() {
+	if q.checking || len(q.acks) == 0 || q.dead {
+		return
+	}
+	q.checking = true
+	time.AfterFunc(ackInterval, func() {
+		q.mu.Lock()
+		q.checking = false
+		q.mu.Unlock()
+		q.check()
+	})
+}
+
+// check tells the acks whose events the other end has read. What the kernel
+// still holds for it is counted generously, so an event is never taken for
+// read too early.
+func (q *outQueue) check() {
+	unread, alive := q.unread()
+	q.mu.Lock()
+	n := 0
+	if alive {
+		for n < len(q.acks) && q.acks[n].end <= q.written-unread {
+			n++
+		}
+	}
+	taken := append([]ack(nil), q.acks[:n]...)
+	q.acks = q.acks[:copy(q.acks, q.acks[n:])]
+	if !alive {
+		// Whatever was not taken by now never will be.
+		q.acks = nil
+	}
+	q.checkSoon()
+	if len(q.acks) == 0 {
+		q.wakeWaiting()
+	}
+	q.mu.Unlock()
+	for _, a := range taken {
+		a.taken()
+	}
+}
+
+// unread asks the operating system how much the other end has not read, and
+// whether it is still there. The order matters: a process that dies takes what
+// it had not read with it, and by then it no longer counts as there.
+func (q *outQueue) unread() (n int64, alive bool) {
+	raw, err := q.socket.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Control(func(fd uintptr) {
+		held, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+		if err != nil {
+			return
+		}
+		ends := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		if _, err := unix.Poll(ends, 0); err != nil {
+			return
+		}
+		n, alive = int64(held), ends[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) == 0
+	})
+	return n, alive && err == nil
+}

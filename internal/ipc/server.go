@@ -1,0 +1,234 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/peer"
+	"go.uber.org/zap"
+)
+
+// Limits bound what connections may cost.
+type Limits struct {
+	// LineBytes bounds one line.
+	LineBytes int
+	// QueueBytes bounds what waits for a reader.
+	QueueBytes int
+	// InFlight bounds the requests one connection has running.
+	InFlight int
+	// Connections bounds the connections of both sockets together.
+	Connections int
+}
+
+// Options is what a server is given from outside.
+type Options struct {
+	Kernel Kernel
+	Limits Limits
+	// AllowUID reports whether a user may connect.
+	AllowUID func(uid uint32) bool
+	Now      func() time.Time
+	NewID    func() string
+	Version  string
+	Log      *zap.Logger
+	// Apps and Operators are where each kind of caller connects.
+	Apps, Operators *net.UnixListener
+}
+
+// Server answers on the kernel's sockets.
+type Server struct {
+	kernel   Kernel
+	limits   Limits
+	allowUID func(uint32) bool
+	now      func() time.Time
+	newID    func() string
+	version  string
+	log      *zap.Logger
+	table    map[string]*method
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	apps, operators *net.UnixListener
+
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	closed bool
+}
+
+// NewServer makes a server that does not answer yet.
+func NewServer(o Options) *Server {
+	s := &Server{
+		kernel: o.Kernel, limits: o.Limits, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log,
+		table: make(map[string]*method), conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	for _, m := range methods() {
+		s.table[m.name] = &m
+	}
+	return s
+}
+
+// Serve begins to answer, and goes on until the server is closed.
+func (s *Server) Serve() {
+	s.serve(s.apps, faceApp)
+	s.serve(s.operators, faceOperator)
+}
+
+func (s *Server) serve(l *net.UnixListener, f face) {
+	s.tasks.Go(func() {
+		for {
+			socket, err := l.AcceptUnix()
+			if err != nil {
+				if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
+					return
+				}
+				// Out of descriptors: connections that end make room again.
+				s.log.Error("cannot accept a connection", zap.Error(err))
+				s.pause()
+				continue
+			}
+			s.tasks.Go(func() { s.welcome(socket, f) })
+		}
+	})
+}
+
+// pause keeps a failing accept from spinning.
+func (s *Server) pause() {
+	again := time.NewTimer(100 * time.Millisecond)
+	defer again.Stop()
+	select {
+	case <-again.C:
+	case <-s.ctx.Done():
+	}
+}
+
+// welcome finds out who connects and serves the connection.
+func (s *Server) welcome(socket *net.UnixConn, f face) {
+	who, err := peer.FromConn(socket)
+	if err != nil {
+		s.log.Warn("cannot tell who connects: refused", zap.Error(err))
+		s.turnAway(socket, api.Errorf(api.Forbidden, "the kernel cannot tell who connects"))
+		return
+	}
+	defer func() {
+		if err := who.Close(); err != nil {
+			s.log.Debug("cannot close a peer", zap.Error(err))
+		}
+	}()
+	if !s.allowUID(who.UID) {
+		s.log.Warn("a foreign user connects: refused", zap.Uint32("uid", who.UID), zap.Int32("pid", who.PID))
+		s.turnAway(socket, api.Errorf(api.Forbidden, "user %d may not connect; ipc.allow_uids in the configuration lists who may", who.UID))
+		return
+	}
+	c := newConn(s, f, socket, identity{who})
+	if !s.remember(c) {
+		s.turnAway(socket, api.Errorf(api.ConnectionClosed, "the kernel has its limit of %d connections", s.limits.Connections))
+		return
+	}
+	if f == faceOperator {
+		err = s.kernel.Admit(c.peer)
+	} else {
+		c.client, err = s.kernel.Connect(c.peer, c)
+	}
+	if err != nil {
+		s.turnAway(socket, err)
+		s.forget(c)
+		return
+	}
+	c.serve()
+}
+
+// turnAway says why a connection is not served, if it can be said at once.
+func (s *Server) turnAway(socket *net.UnixConn, reason error) {
+	_ = socket.SetWriteDeadline(s.now().Add(lastWords))
+	_, _ = socket.Write(appendResponse(nil, s.newID(), s.now().UnixMilli(), "", nil, api.AsError(reason)))
+	if err := socket.Close(); err != nil {
+		s.log.Debug("cannot close a connection", zap.Error(err))
+	}
+}
+
+// remember counts a connection in. At the limit, the app connection that has
+// waited longest without registering gives way: it costs nobody anything.
+func (s *Server) remember(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if len(s.conns) >= s.limits.Connections {
+		var oldest *conn
+		for other := range s.conns {
+			if other.face == faceApp && other.client != nil && !other.client.Registered() &&
+				(oldest == nil || other.since.Before(oldest.since)) {
+				oldest = other
+			}
+		}
+		if oldest == nil {
+			return false
+		}
+		delete(s.conns, oldest)
+		oldest.hangUp()
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// Connections returns how many connections there are.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// Close stops listening, lets requests in flight be answered for as long as
+// the limit lasts, and ends every connection.
+func (s *Server) Close(within time.Duration) {
+	s.mu.Lock()
+	s.closed = true
+	for _, l := range []*net.UnixListener{s.apps, s.operators} {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			s.log.Warn("cannot close a listener", zap.Error(err))
+		}
+	}
+	open := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		open = append(open, c)
+	}
+	s.mu.Unlock()
+	for _, c := range open {
+		c.endStreams()
+		c.Close(within)
+	}
+	done := make(chan struct{})
+	go func() { s.tasks.Wait(); close(done) }()
+	limit := time.NewTimer(within + 2*lastWords)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+		s.cancel()
+		for _, c := range open {
+			c.hangUp()
+		}
+		<-done
+	}
+	s.cancel()
+}
+
+// identity is a peer as the kernel sees it.
+type identity struct{ *peer.Peer }
+
+func (i identity) Credentials() (uid, gid uint32, pid int32) { return i.UID, i.GID, i.PID }
+
+func (i identity) Executable() (string, error) { return i.Exe() }

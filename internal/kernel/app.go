@@ -1,0 +1,315 @@
+package kernel
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"go.uber.org/zap"
+)
+
+// app is one registered app. It lives as long as its connection. What is not
+// atomic is guarded by the kernel's registry lock.
+type app struct {
+	manifest *api.Manifest
+	link     api.Link
+	token    string
+	order    uint64
+	uid      uint32
+	pid      int32
+
+	ready        bool
+	leaving      bool
+	capabilities map[string]*capability
+	// hooks holds the subscriptions: by canonical name, the name the app used.
+	hooks  map[api.Hook]string
+	status jsontext.Value
+
+	// lastSeen is in Unix nanoseconds.
+	lastSeen  atomic.Int64
+	unhealthy atomic.Bool
+	watch     *time.Timer
+	gone      chan struct{}
+}
+
+// id returns the app's id.
+func (a *app) id() string { return a.manifest.ID }
+
+// Client is one connection of an app, registered or not.
+type Client struct {
+	kernel *Kernel
+	peer   api.Peer
+	link   api.Link
+	app    atomic.Pointer[app]
+}
+
+// Connect begins a connection.
+func (k *Kernel) Connect(peer api.Peer, link api.Link) *Client {
+	return &Client{kernel: k, peer: peer, link: link}
+}
+
+// Registered reports whether the connection has an app.
+func (c *Client) Registered() bool { return c.app.Load() != nil }
+
+// Authorize checks a request's token and counts as a sign of life.
+func (c *Client) Authorize(token string) error {
+	a := c.app.Load()
+	switch {
+	case a == nil:
+		return api.Errorf(api.AppNotRegistered, "call app.register first")
+	case token == "":
+		return api.Errorf(api.Unauthorized, "the request has no token; send the one app.register returned")
+	case subtle.ConstantTimeCompare([]byte(token), []byte(a.token)) != 1:
+		return api.Errorf(api.Unauthorized, "the token is not the one app.register returned")
+	}
+	a.lastSeen.Store(c.kernel.now().UnixNano())
+	if a.unhealthy.Load() {
+		c.kernel.recovered(a)
+	}
+	return nil
+}
+
+// Register makes the connection an app's. An id that has a live connection is
+// taken over only with that connection's token.
+func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams) (api.RegisterResult, error) {
+	k := c.kernel
+	if c.Registered() {
+		return api.RegisterResult{}, api.Errorf(api.Conflict, "this connection has registered %s already", c.app.Load().id())
+	}
+	if err := k.mayRun(p.Manifest.ID, c.peer); err != nil {
+		return api.RegisterResult{}, err
+	}
+	uid, _, pid := c.peer.Credentials()
+	a := &app{
+		manifest: p.Manifest, link: c.link, token: newToken(), uid: uid, pid: pid,
+		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]string), gone: make(chan struct{}),
+	}
+	a.lastSeen.Store(k.now().UnixNano())
+	if err := k.claimID(a, token); err != nil {
+		return api.RegisterResult{}, err
+	}
+	if _, err := k.record(k.lifecycle(a, "registered", nil)); err != nil {
+		k.remove(a)
+		return api.RegisterResult{}, err
+	}
+	c.app.Store(a)
+	k.mu.Lock()
+	if k.apps[a.id()] == a {
+		a.watch = time.AfterFunc(k.cfg.UnhealthyAfter, func() { k.checkHealth(a) })
+	}
+	k.mu.Unlock()
+	k.log.Info("app registered", zap.String("app", a.id()), zap.String("version", a.manifest.Version), zap.Int32("pid", pid))
+	return api.RegisterResult{AppID: a.id(), Token: a.token, ProtocolVersion: api.ProtocolVersion}, nil
+}
+
+// claimID enters an app under its id, and ends an earlier connection of it
+// where the token shows that both are the same app.
+func (k *Kernel) claimID(a *app, token string) error {
+	for {
+		k.mu.Lock()
+		holder := k.apps[a.id()]
+		if holder == nil {
+			k.order++
+			a.order = k.order
+			k.apps[a.id()] = a
+			k.mu.Unlock()
+			return nil
+		}
+		k.mu.Unlock()
+		if token == "" || subtle.ConstantTimeCompare([]byte(token), []byte(holder.token)) != 1 {
+			return api.Errorf(api.Conflict, "app %s is connected already; send its token to take over", a.id())
+		}
+		k.remove(holder)
+		holder.link.Close(0)
+	}
+}
+
+// mayRun checks the user and the program that an app id is bound to.
+func (k *Kernel) mayRun(id string, peer api.Peer) error {
+	uid, _, _ := peer.Credentials()
+	for _, agent := range k.directory.spokenBy(id) {
+		if agent.UID != nil && *agent.UID != uid {
+			return api.Errorf(api.Forbidden, "app %s speaks for agent %s, which is bound to user %d; this process runs as user %d", id, agent.ID, *agent.UID, uid)
+		}
+		if agent.Exe == "" {
+			continue
+		}
+		exe, err := peer.Executable()
+		if err != nil {
+			k.log.Warn("cannot tell which program connects", zap.String("app", id), zap.Error(err))
+			return api.Errorf(api.Forbidden, "app %s speaks for agent %s, which is bound to a program, and the kernel cannot tell which program this is", id, agent.ID)
+		}
+		if exe != agent.Exe {
+			return api.Errorf(api.Forbidden, "app %s speaks for agent %s, which is bound to %s; this process runs %s", id, agent.ID, agent.Exe, exe)
+		}
+	}
+	return nil
+}
+
+func newToken() string {
+	b := make([]byte, 32)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// Heartbeat keeps an app alive.
+func (c *Client) Heartbeat(_ context.Context, p *api.HeartbeatParams) (api.HeartbeatResult, error) {
+	if len(p.Status) > 0 {
+		a := c.app.Load()
+		c.kernel.mu.Lock()
+		a.status = p.Status.Clone()
+		c.kernel.mu.Unlock()
+	}
+	return api.HeartbeatResult{OK: true, ServerTime: c.kernel.now().UnixMilli()}, nil
+}
+
+// Ready lets traffic flow to the app, beginning with what has waited for it.
+func (c *Client) Ready(context.Context, *api.ReadyParams) (api.OK, error) {
+	a, k := c.app.Load(), c.kernel
+	k.mu.Lock()
+	if a.leaving {
+		k.mu.Unlock()
+		return api.OK{}, api.Errorf(api.Conflict, "app %s is shutting down", a.id())
+	}
+	a.ready = true
+	k.mu.Unlock()
+	k.outbox.resume(k.queuesOf(a))
+	return api.OK{OK: true}, nil
+}
+
+// Shutdown ends an app gracefully: nothing more is delivered to it, what it
+// asked for is answered, and then the connection is closed.
+func (c *Client) Shutdown(_ context.Context, p *api.ShutdownParams) (api.OK, error) {
+	a, k := c.app.Load(), c.kernel
+	k.mu.Lock()
+	a.ready, a.leaving = false, true
+	k.mu.Unlock()
+	if _, err := k.record(k.lifecycle(a, "shutdown", map[string]any{"reason": p.Reason})); err != nil {
+		return api.OK{}, err
+	}
+	limit := k.cfg.DrainTimeout
+	if p.Timeout > 0 {
+		limit = time.Duration(p.Timeout) * time.Millisecond
+	}
+	c.link.Close(limit)
+	return api.OK{OK: true}, nil
+}
+
+// Gone ends the connection's part in the kernel.
+func (c *Client) Gone() {
+	a := c.app.Load()
+	if a == nil || !c.kernel.remove(a) {
+		return
+	}
+	k := c.kernel
+	k.outbox.leave(a)
+	event := "lost"
+	switch {
+	case a.leaving:
+		event = "left"
+	case k.closing.Err() != nil:
+		// The daemon goes, not the app; its own record says so.
+		return
+	}
+	k.log.Info("app "+event, zap.String("app", a.id()))
+	if _, err := k.record(k.lifecycle(a, event, nil)); err != nil {
+		return
+	}
+	k.broadcast("app:"+event, appEvent(a, k.now()), a)
+}
+
+// remove takes an app out of the registry, once.
+func (k *Kernel) remove(a *app) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.apps[a.id()] != a {
+		return false
+	}
+	delete(k.apps, a.id())
+	for channel, owner := range k.channels {
+		if owner == a {
+			delete(k.channels, channel)
+		}
+	}
+	for hook := range a.hooks {
+		k.dropListener(hook, a)
+	}
+	a.ready = false
+	if a.watch != nil {
+		a.watch.Stop()
+	}
+	close(a.gone)
+	return true
+}
+
+// dropListener is called with the registry lock.
+func (k *Kernel) dropListener(hook api.Hook, a *app) {
+	k.hooks[hook] = slices.DeleteFunc(slices.Clone(k.hooks[hook]), func(other *app) bool { return other == a })
+}
+
+// checkHealth runs when an app may have been silent for too long, and sets
+// itself up again for when it next may be.
+func (k *Kernel) checkHealth(a *app) {
+	silent := k.now().Sub(time.Unix(0, a.lastSeen.Load()))
+	next := k.cfg.UnhealthyAfter - silent
+	if next <= 0 {
+		if a.unhealthy.CompareAndSwap(false, true) {
+			k.unhealthy(a, silent)
+		}
+		next = k.cfg.UnhealthyAfter
+	}
+	k.mu.Lock()
+	if k.apps[a.id()] == a {
+		a.watch.Reset(next)
+	}
+	k.mu.Unlock()
+}
+
+func (k *Kernel) unhealthy(a *app, silent time.Duration) {
+	k.log.Warn("app is silent", zap.String("app", a.id()), zap.Duration("for", silent))
+	if _, err := k.record(k.lifecycle(a, "unhealthy", map[string]any{"silentMs": silent.Milliseconds()})); err != nil {
+		return
+	}
+	k.broadcast("app:unhealthy", appEvent(a, k.now()), nil)
+}
+
+// recovered runs when an app that was silent is heard again.
+func (k *Kernel) recovered(a *app) {
+	if !a.unhealthy.CompareAndSwap(true, false) {
+		return
+	}
+	if _, err := k.record(k.lifecycle(a, "healthy", nil)); err != nil {
+		return
+	}
+	k.broadcast("app:healthy", appEvent(a, k.now()), nil)
+}
+
+// appEvent is the payload of the events about an app's life.
+func appEvent(a *app, now time.Time) []byte {
+	payload, err := json.Marshal(struct {
+		AppID      string `json:"appId"`
+		LastSeenAt int64  `json:"lastSeenAt"`
+		Timestamp  int64  `json:"timestamp"`
+	}{a.id(), time.Unix(0, a.lastSeen.Load()).UnixMilli(), now.UnixMilli()})
+	if err != nil {
+		return []byte("{}")
+	}
+	return payload
+}
+
+// lifecycle is the record of an app's coming and going.
+func (k *Kernel) lifecycle(a *app, event string, details map[string]any) *audit.Record {
+	if details == nil {
+		details = make(map[string]any)
+	}
+	details["version"], details["pid"], details["uid"] = a.manifest.Version, a.pid, a.uid
+	return &audit.Record{ID: k.newID(), ActionType: audit.ActionAppLifecycle, Event: event, AppID: a.id(), Details: details}
+}

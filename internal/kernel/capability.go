@@ -1,0 +1,169 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// capability is one thing an app was granted.
+type capability struct {
+	id   string
+	kind string
+	name string
+	// hook and intercept are set for hook capabilities.
+	hook      api.Hook
+	intercept bool
+}
+
+// RegisterCapability grants what the manifest declares and nobody else has.
+// Not granted is an answer, not an error.
+func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) (api.CapabilityResult, error) {
+	a, k := c.app.Load(), c.kernel
+	cp := &capability{id: k.newID(), kind: p.Type, name: p.ID()}
+	refused := func(format string, args ...any) (api.CapabilityResult, error) {
+		return api.CapabilityResult{CapabilityID: cp.id, Reason: fmt.Sprintf(format, args...)}, nil
+	}
+	if cp.kind == "hook" {
+		hook, known := api.ParseHook(cp.name)
+		if !known {
+			return refused("unknown hook %q", cp.name)
+		}
+		cp.hook = hook
+		cp.intercept = string(p.Config["intercept"]) == "true"
+		if cp.intercept && !hook.Interceptable() {
+			return refused("hook %s can only be observed", hook)
+		}
+	}
+	if declared, where := declares(a.manifest, cp); !declared {
+		return refused("the manifest does not declare %s under capabilities.%s", cp.name, where)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(a.capabilities) >= maxCapabilities {
+		return refused("the app has its limit of %d capabilities", maxCapabilities)
+	}
+	if owner := k.ownerOf(cp); owner != nil && owner != a {
+		return refused("%s %s belongs to app %s", cp.kind, cp.name, owner.id())
+	}
+	a.capabilities[cp.id] = cp
+	if cp.kind == "channel" {
+		k.channels[cp.name] = a
+		if a.ready {
+			// The app was ready before it had the channel, so what waits for
+			// the channel can flow now.
+			go k.outbox.resume([]string{channelQueue(cp.name)})
+		}
+	}
+	return api.CapabilityResult{CapabilityID: cp.id, Granted: true}, nil
+}
+
+// maxCapabilities bounds what one app can make the kernel keep.
+const maxCapabilities = 1024
+
+// ownerOf returns the app that has an exclusive capability. It is called with
+// the registry lock.
+func (k *Kernel) ownerOf(cp *capability) *app {
+	switch cp.kind {
+	case "channel":
+		return k.channels[cp.name]
+	case "tool", "gateway_method":
+		for _, a := range k.apps {
+			for _, have := range a.capabilities {
+				if have.kind == cp.kind && have.name == cp.name {
+					return a
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// declares reports whether a manifest declares a capability, and under which
+// member it would have to.
+func declares(m *api.Manifest, cp *capability) (declared bool, where string) {
+	c := &m.Capabilities
+	switch cp.kind {
+	case "channel":
+		return slices.Contains(c.Channels.Provides, cp.name), "channels.provides"
+	case "tool":
+		return slices.Contains(c.Tools.Provides, cp.name), "tools.provides"
+	case "provider":
+		return slices.Contains(c.Providers.Provides, cp.name), "providers.provides"
+	case "gateway_method":
+		return slices.Contains(c.Gateway.Methods, cp.name), "gateway.methods"
+	case "http_route":
+		return slices.Contains(c.Gateway.HTTPRoutes, cp.name), "gateway.httpRoutes"
+	case "hook":
+		if cp.intercept {
+			return listsHook(c.Hooks.Intercepts, cp.hook), "hooks.intercepts"
+		}
+		return listsHook(c.Hooks.Subscribes, cp.hook) || listsHook(c.Hooks.Intercepts, cp.hook), "hooks.subscribes"
+	}
+	return false, cp.kind
+}
+
+// listsHook reports whether a list of a manifest names a hook, by whichever
+// name.
+func listsHook(names []string, hook api.Hook) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		h, known := api.ParseHook(name)
+		return known && h == hook
+	})
+}
+
+// UnregisterCapability gives a capability back.
+func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams) (api.OK, error) {
+	a, k := c.app.Load(), c.kernel
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	cp, ok := a.capabilities[p.CapabilityID]
+	if !ok {
+		return api.OK{}, api.Errorf(api.NotFound, "app %s has no capability %q", a.id(), p.CapabilityID)
+	}
+	delete(a.capabilities, p.CapabilityID)
+	if cp.kind == "channel" && k.channels[cp.name] == a && !a.provides(cp.name) {
+		delete(k.channels, cp.name)
+	}
+	return api.OK{OK: true}, nil
+}
+
+// provides reports whether the app has a channel. It is called with the
+// registry lock.
+func (a *app) provides(channel string) bool {
+	for _, cp := range a.capabilities {
+		if cp.kind == "channel" && cp.name == channel {
+			return true
+		}
+	}
+	return false
+}
+
+// ownsChannel reports whether the app has the channel, or any where the name is
+// empty.
+func (k *Kernel) ownsChannel(a *app, channel string) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if channel != "" {
+		return k.channels[channel] == a
+	}
+	for _, owner := range k.channels {
+		if owner == a {
+			return true
+		}
+	}
+	return false
+}
+
+// mustAnswer reports whether the app registered itself as an interceptor that
+// has to answer. It is called with the registry lock.
+func (a *app) mustAnswer(hook api.Hook) bool {
+	for _, cp := range a.capabilities {
+		if cp.kind == "hook" && cp.hook == hook && cp.intercept {
+			return true
+		}
+	}
+	return false
+}

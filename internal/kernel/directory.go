@@ -1,0 +1,173 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// directory answers who is who, from the configuration alone. Every look-up
+// costs the same however many agents and counterparties there are.
+type directory struct {
+	agents       map[string]*Agent
+	byApp        map[string][]*Agent
+	byInstance   map[string]*ocip.Counterparty
+	sessions     patterns[*ocip.Counterparty]
+	routes       patterns[*Agent]
+	defaultAgent *Agent
+}
+
+func newDirectory(cfg *Config) (*directory, error) {
+	d := &directory{
+		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty),
+	}
+	for i := range cfg.Agents {
+		a := &cfg.Agents[i]
+		d.agents[a.ID] = a
+		d.byApp[a.App] = append(d.byApp[a.App], a)
+		d.byInstance[a.InstanceID] = a.counterparty()
+	}
+	for i := range cfg.Directory {
+		e := &cfg.Directory[i]
+		if e.InstanceID != "" {
+			d.byInstance[e.InstanceID] = &e.Counterparty
+		}
+		for _, key := range e.Sessions {
+			d.sessions.add(key, &e.Counterparty)
+		}
+	}
+	for _, r := range cfg.Routes {
+		a := d.agents[r.Agent]
+		if a == nil {
+			return nil, fmt.Errorf("cannot route %s: there is no agent %q", r.Session, r.Agent)
+		}
+		d.routes.add(r.Session, a)
+	}
+	switch {
+	case cfg.DefaultAgent != "":
+		if d.defaultAgent = d.agents[cfg.DefaultAgent]; d.defaultAgent == nil {
+			return nil, fmt.Errorf("cannot use default_agent %q: there is no such agent", cfg.DefaultAgent)
+		}
+	case len(cfg.Agents) == 1:
+		d.defaultAgent = &cfg.Agents[0]
+	}
+	return d, nil
+}
+
+// counterparty is the agent as others see it.
+func (a *Agent) counterparty() *ocip.Counterparty {
+	return &ocip.Counterparty{Kind: ocip.KindAgent, Identity: a.Identity, Accepts: a.MaxShared}
+}
+
+// spokenBy lists the agents that an app speaks for.
+func (d *directory) spokenBy(app string) []*Agent { return d.byApp[app] }
+
+// sender returns the agent for which an app speaks, which it must name where
+// there are several.
+func (d *directory) sender(app, named string) (*Agent, error) {
+	mine := d.byApp[app]
+	switch {
+	case len(mine) == 0:
+		return nil, api.Errorf(api.Forbidden, "app %s speaks for no agent; bind one with agents[].app in the configuration", app)
+	case named == "" && len(mine) == 1:
+		return mine[0], nil
+	case named == "":
+		return nil, api.Errorf(api.Forbidden, "app %s speaks for several agents; name one in metadata.agentId", app)
+	}
+	if i := slices.IndexFunc(mine, func(a *Agent) bool { return a.ID == named }); i >= 0 {
+		return mine[i], nil
+	}
+	return nil, api.Errorf(api.Forbidden, "app %s does not speak for agent %q", app, named)
+}
+
+// localAgent returns the agent of this daemon that a session key names.
+func (d *directory) localAgent(key string) *Agent {
+	if id, ok := agentOf(key); ok {
+		return d.agents[id]
+	}
+	return nil
+}
+
+// agentOf returns the agent that a key of the form agent:{agentId}:{rest}
+// names.
+func agentOf(key string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(key, "agent:")
+	if !ok {
+		return "", false
+	}
+	id, _, _ = strings.Cut(rest, ":")
+	return id, true
+}
+
+// target splits a session key into its channel and what is behind it.
+func target(key string) (channel, rest string) {
+	channel, rest, _ = strings.Cut(key, ":")
+	return channel, rest
+}
+
+// counterparty returns who is reached by a session, as one agent sees it.
+func (d *directory) counterparty(key string, self *Agent) ocip.Counterparty {
+	if local := d.localAgent(key); local != nil {
+		return *local.counterparty()
+	}
+	entry, ok := d.sessions.find(key)
+	if !ok {
+		return ocip.Counterparty{Kind: ocip.KindUnknown, Accepts: ocip.Public}
+	}
+	cp := *entry
+	if cp.Kind != ocip.KindAgent {
+		// A person is the agent's owner, or as good as a stranger to it.
+		cp.Kind = ocip.KindUnknown
+		if cp.UserID != "" && cp.UserID == self.UserID {
+			cp.Kind = ocip.KindOwner
+		}
+	}
+	return cp
+}
+
+// patterns finds values by exact keys and by the beginnings of keys. A longer
+// beginning wins over a shorter one.
+type patterns[V any] struct {
+	exact    map[string]V
+	prefixes map[string]V
+	// lengths of the prefixes, longest first: as many look-ups as there are
+	// lengths find any of them.
+	lengths []int
+}
+
+func (p *patterns[V]) add(pattern string, value V) {
+	prefix, open := strings.CutSuffix(pattern, "*")
+	if !open {
+		if p.exact == nil {
+			p.exact = make(map[string]V)
+		}
+		p.exact[pattern] = value
+		return
+	}
+	if p.prefixes == nil {
+		p.prefixes = make(map[string]V)
+	}
+	p.prefixes[prefix] = value
+	if !slices.Contains(p.lengths, len(prefix)) {
+		p.lengths = append(p.lengths, len(prefix))
+		slices.SortFunc(p.lengths, func(a, b int) int { return b - a })
+	}
+}
+
+func (p *patterns[V]) find(key string) (value V, ok bool) {
+	if value, ok = p.exact[key]; ok {
+		return value, true
+	}
+	for _, n := range p.lengths {
+		if n > len(key) {
+			continue
+		}
+		if value, ok = p.prefixes[key[:n]]; ok {
+			return value, true
+		}
+	}
+	return value, false
+}

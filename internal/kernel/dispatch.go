@@ -1,0 +1,287 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// outgoing is one message on its way out.
+type outgoing struct {
+	app    *app
+	sender *Agent
+	to     ocip.Counterparty
+	// local is the receiving agent where it lives in this daemon.
+	local *Agent
+
+	key, channel, target string
+	account              string
+	content              string
+	metadata             api.Object
+	hints                hints
+	dispatchID           string
+	changedBy            []string
+}
+
+// about is the context of the hook events about the message.
+func (m *outgoing) about() api.HookContext {
+	return api.HookContext{AgentID: m.sender.ID, SessionKey: m.key, ChannelID: m.channel, AccountID: m.account}
+}
+
+// Dispatch takes a message from an app to its receiver: who speaks to whom,
+// the interceptors, the decision, its record, and only then the delivery.
+func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.DispatchResult, error) {
+	k := c.kernel
+	m, err := k.address(c.app.Load(), p)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	if err := k.passInterceptors(ctx, m); err != nil {
+		return api.DispatchResult{}, err
+	}
+	if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
+		return api.DispatchResult{}, err
+	}
+	return k.send(m)
+}
+
+// address finds out who speaks to whom, from the configuration alone.
+func (k *Kernel) address(a *app, p *api.DispatchParams) (*outgoing, error) {
+	named, _ := api.Text(p.Metadata["agentId"])
+	sender, err := k.directory.sender(a.id(), named)
+	if err != nil {
+		return nil, err
+	}
+	m := &outgoing{
+		app: a, sender: sender, key: p.SessionKey, content: p.Content, metadata: p.Metadata, dispatchID: k.newID(),
+		to: k.directory.counterparty(p.SessionKey, sender), local: k.directory.localAgent(p.SessionKey),
+	}
+	m.channel, m.target = target(p.SessionKey)
+	m.account, _ = api.Text(p.Metadata["accountId"])
+	if m.local == sender {
+		return nil, api.Errorf(api.InvalidParams, "agent %s cannot send to itself; a reply goes to the replyTo of the message", sender.ID)
+	}
+	return m, nil
+}
+
+// passInterceptors lets the interceptors change the message. One that stops it
+// is on record, like any other denial.
+func (k *Kernel) passInterceptors(ctx context.Context, m *outgoing) error {
+	if len(k.cfg.HookApps) == 0 && len(k.listeners(api.MessageSending)) == 0 {
+		return nil
+	}
+	k.mu.RLock()
+	owner := k.channels[m.channel]
+	k.mu.RUnlock()
+	left, err := k.intercept(ctx, api.MessageSending, m, owner)
+	if err != nil {
+		return err
+	}
+	m.content, m.metadata, m.changedBy = left.content, left.metadata, left.changedBy
+	if left.blocked == nil {
+		return nil
+	}
+	v := ocip.Verdict{Result: ocip.Deny, Code: left.blocked.code, Policy: "interceptor:" + left.blocked.by, Reason: left.blocked.reason}
+	receipt, err := k.record(k.sentRecord(m, &v))
+	if err != nil {
+		return err
+	}
+	failure := refused(&v, receipt.Seq)
+	if v.Code == ocip.InterceptorTimeout {
+		failure.Code = api.Timeout
+	}
+	return failure
+}
+
+// send decides, records and releases a message.
+func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
+	// From here on the message is decided, whether or not its sender stays.
+	ctx, now := context.Background(), k.now()
+	change := new(store.Change)
+	exchange := ocip.Exchange{ConversationID: sessionConversation(m), Type: k.typeOf(m), MaxRounds: k.cfg.MaxRounds, ExpiresAt: now.Add(k.cfg.ExpiresAfter)}
+	if m.to.Kind == ocip.KindAgent {
+		unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.to.InstanceID)
+		defer unlock()
+		var err error
+		if exchange, err = k.forOutgoing(ctx, m, now); err != nil {
+			return api.DispatchResult{}, err
+		}
+	}
+	v := ocip.Decide(ctx, ocip.Outgoing{
+		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: exchange, MessageType: m.hints.MessageType, Declared: k.levelOf(m),
+		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), MaxAnnotation: k.cfg.MaxAnnotation,
+	}, k.policy)
+	if !v.Allowed() {
+		return api.DispatchResult{}, k.refuse(m, &v, change)
+	}
+	return k.release(ctx, m, &v, change, now)
+}
+
+func (k *Kernel) typeOf(m *outgoing) ocip.ExchangeType {
+	if m.hints.Type != "" {
+		return m.hints.Type
+	}
+	return k.cfg.DefaultType
+}
+
+func (k *Kernel) levelOf(m *outgoing) ocip.Level {
+	if m.hints.hasLevel {
+		return m.hints.Level
+	}
+	return k.cfg.DefaultLevel
+}
+
+func (m *outgoing) summary() string {
+	if m.hints.Summary != "" {
+		return m.hints.Summary
+	}
+	return ocip.Summarize(m.content)
+}
+
+// conversations is the name space of the conversation ids of sessions in which
+// no rounds are counted: one conversation for an agent and a session.
+func sessionConversation(m *outgoing) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("ocip:"+m.sender.InstanceID+"\x00"+m.key)).String()
+}
+
+// refuse records a denial and says it to the caller.
+func (k *Kernel) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) error {
+	change.Records = append(change.Records, k.sentRecord(m, v))
+	if v.Exchange.ID != "" && v.Exchange.Outcome != ocip.InProgress {
+		change.Exchanges = append(change.Exchanges, v.Exchange)
+	}
+	receipt, err := k.commit(change)
+	if err != nil {
+		return err
+	}
+	k.exchanges.entered(change)
+	return refused(v, receipt.Seq)
+}
+
+// refused is what a caller sees of a verdict that is not an allow.
+func refused(v *ocip.Verdict, seq uint64) *api.Error {
+	details := map[string]any{"code": v.Code, "reason": v.Reason, "result": v.Result, "auditSeq": seq}
+	if v.Exchange.ID != "" {
+		details["exchangeId"], details["conversationId"] = v.Exchange.ID, v.Exchange.ConversationID
+	}
+	for name, value := range v.Details {
+		// What failed inside a policy is for the operator, in the record.
+		if name != "cause" {
+			details[name] = value
+		}
+	}
+	return &api.Error{Code: api.Forbidden, Message: v.Reason, Details: map[string]any{"ocip": details}}
+}
+
+// release stamps an allowed message, commits everything about it at once, and
+// lets the commit deliver it.
+func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, change *store.Change, now time.Time) (api.DispatchResult, error) {
+	k.stamp(m, v)
+	sent := k.sentRecord(m, v)
+	change.Records = append(change.Records, sent)
+	var d *delivery
+	if m.local != nil {
+		arrived, runID, err := k.arriveLocally(ctx, m, v, change, now)
+		if err != nil {
+			return api.DispatchResult{}, err
+		}
+		if !arrived.Allowed() {
+			return api.DispatchResult{}, k.refusedByReceiver(v, arrived, change)
+		}
+		d = k.inbound(m.local, runID, m, v)
+	} else {
+		d = k.outbound(m, v)
+	}
+	if v.Exchange.ID != "" {
+		k.exchanges.enter(change, v.Exchange)
+	}
+	agentID := m.sender.ID
+	if m.local != nil {
+		agentID = m.local.ID
+	}
+	fresh, err := k.sessions.use(ctx, m.key, agentID, m.account, now, change)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	if err := d.enter(change); err != nil {
+		return api.DispatchResult{}, err
+	}
+	result := api.DispatchResult{DispatchID: m.dispatchID}
+	change.Durable = func(r store.Receipt) {
+		result.Queued = !k.outbox.offer(d)
+		k.observe(api.MessageSending, d.Data, d.about(k.now()), m.app)
+	}
+	receipt, err := k.commit(change)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	k.exchanges.entered(change)
+	k.sessions.used(m.key, agentID, fresh, now)
+	if fresh {
+		k.observe(api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
+	}
+	if v.Exchange.ID != "" {
+		result.OCIP = &api.ExchangeRef{
+			ExchangeID: v.Exchange.ID, ConversationID: v.Exchange.ConversationID,
+			Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditSeq: receipt.Seq,
+		}
+	}
+	return result, nil
+}
+
+// stamp puts the envelope and the disclosure on the message. Nothing may
+// change it after this.
+func (k *Kernel) stamp(m *outgoing, v *ocip.Verdict) {
+	metadata := maps.Clone(m.metadata)
+	if metadata == nil {
+		metadata = make(api.Object)
+	}
+	if _, forged := metadata["ocip"]; forged {
+		m.changedBy = append(m.changedBy, "kernel: metadata.ocip replaced")
+	}
+	metadata["ocip"] = v.Annotation
+	delete(metadata, "exchange")
+	if v.Exchange.ID != "" {
+		metadata["exchange"] = fmt.Appendf(nil, `{"id":%s,"type":%q,"outcome":%q,"dataShared":[],"dataWithheld":[]}`,
+			api.String(v.Exchange.ID), v.Exchange.Type, v.Exchange.Outcome)
+	}
+	if v.Envelope.MessageType != ocip.Human {
+		metadata["aiDisclosure"] = api.String(ocip.DisclosureLabel)
+		m.content = ocip.Disclose(m.content, k.cfg.Disclosure)
+	}
+	m.metadata = metadata
+}
+
+// sentRecord is the sender's record of a verdict.
+func (k *Kernel) sentRecord(m *outgoing, v *ocip.Verdict) *audit.Record {
+	r := k.verdictRecord(audit.SideSender, m.sender, v)
+	r.AppID, r.SessionKey, r.DispatchID = m.app.id(), m.key, m.dispatchID
+	r.Counterparty = counterpartyRecord(m.to.Kind, m.to.Identity)
+	if len(m.changedBy) > 0 {
+		r.Details["changedBy"] = m.changedBy
+	}
+	k.content(r, m.content)
+	return r
+}
+
+// outbound is the delivery of a message to the app that owns its channel.
+func (k *Kernel) outbound(m *outgoing, v *ocip.Verdict) *delivery {
+	data, err := json.Marshal(&api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID})
+	return &delivery{
+		Message: store.Message{MessageID: store.MessageID{Queue: channelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
+		body:    body{Hook: api.MessageSending, About: m.about(), Data: data},
+		err:     err,
+	}
+}
+
+func sessionEvent(key, agent string) []byte {
+	return fmt.Appendf(nil, `{"sessionKey":%s,"agentId":%s}`, api.String(key), api.String(agent))
+}

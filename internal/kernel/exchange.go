@@ -1,0 +1,287 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// exchanges finds the exchange a message belongs to. Two messages between the
+// same two agents are decided one after the other, so that no two share a
+// round; all others side by side.
+type exchanges struct {
+	store *store.Store
+	pairs locks
+	// sides and current remember what the store holds. Both are read and
+	// changed under the pair's lock alone.
+	sides   *lru.Cache[sideRef, ocip.Exchange]
+	current *lru.Cache[sessionRef, string]
+}
+
+type sideRef struct{ agent, id string }
+
+type sessionRef struct{ agent, session string }
+
+const rememberedExchanges = 8192
+
+func newExchanges(s *store.Store) (*exchanges, error) {
+	sides, err := lru.New[sideRef, ocip.Exchange](rememberedExchanges)
+	if err != nil {
+		return nil, err
+	}
+	current, err := lru.New[sessionRef, string](rememberedExchanges)
+	if err != nil {
+		return nil, err
+	}
+	return &exchanges{store: s, sides: sides, current: current}, nil
+}
+
+// side returns an agent's side of an exchange, or [store.ErrNotFound].
+func (x *exchanges) side(ctx context.Context, agent, id string) (ocip.Exchange, error) {
+	if e, ok := x.sides.Get(sideRef{agent, id}); ok {
+		return e, nil
+	}
+	e, err := x.store.Exchange(ctx, agent, id)
+	if err == nil {
+		x.sides.Add(sideRef{agent, id}, e)
+	}
+	return e, err
+}
+
+// ofSession returns the exchange a session's next message belongs to, or
+// [store.ErrNotFound].
+func (x *exchanges) ofSession(ctx context.Context, agent, session string) (ocip.Exchange, error) {
+	if id, ok := x.current.Get(sessionRef{agent, session}); ok {
+		return x.side(ctx, agent, id)
+	}
+	e, err := x.store.CurrentExchange(ctx, agent, session)
+	if err == nil {
+		x.current.Add(sessionRef{agent, session}, e.ID)
+		x.sides.Add(sideRef{agent, e.ID}, e)
+	}
+	return e, err
+}
+
+// enter puts an exchange into a change, and the session it is current for.
+func (x *exchanges) enter(c *store.Change, e ocip.Exchange) {
+	c.Exchanges = append(c.Exchanges, e)
+	if id, ok := x.current.Get(sessionRef{e.Agent, e.SessionKey}); !ok || id != e.ID {
+		c.Current = append(c.Current, store.Current{Agent: e.Agent, SessionKey: e.SessionKey, ExchangeID: e.ID})
+	}
+}
+
+// entered remembers what a durable change holds.
+func (x *exchanges) entered(c *store.Change) {
+	for _, e := range c.Exchanges {
+		x.sides.Add(sideRef{e.Agent, e.ID}, e)
+	}
+	for _, current := range c.Current {
+		x.current.Add(sessionRef{current.Agent, current.SessionKey}, current.ExchangeID)
+	}
+}
+
+// hints is what a caller says about the exchange in metadata.exchange. Hints
+// wish; they do not decide.
+type hints struct {
+	ID             string
+	ConversationID string
+	New            bool
+	Type           ocip.ExchangeType
+	Level          ocip.Level
+	hasLevel       bool
+	MaxRounds      int
+	MessageType    ocip.MessageType
+	Summary        string
+}
+
+// maxExchangeID bounds the ids that callers give, in bytes.
+const maxExchangeID = 128
+
+// parseHints reads metadata.exchange. An error names the member that is wrong.
+func parseHints(raw jsontext.Value) (hints, error) {
+	var in struct {
+		ID             string         `json:"id"`
+		ConversationID string         `json:"conversationId"`
+		New            bool           `json:"new"`
+		Type           string         `json:"type"`
+		Classification string         `json:"classification"`
+		MaxRounds      int            `json:"maxRounds"`
+		MessageType    string         `json:"messageType"`
+		Summary        string         `json:"summary"`
+		Data           jsontext.Value `json:"data"`
+	}
+	h := hints{MessageType: ocip.AgentGenerated}
+	if len(raw) == 0 || raw.Kind() == 'n' {
+		return h, nil
+	}
+	wrong := func(member, problem string) (hints, error) {
+		path := "metadata.exchange"
+		if member != "" {
+			path += "." + member
+		}
+		return h, api.Invalid([]api.FieldError{{Path: path, Message: problem}})
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		var semantic *json.SemanticError
+		if errors.As(err, &semantic) && len(semantic.JSONPointer) > 1 {
+			return wrong(string(semantic.JSONPointer[1:]), "has the wrong type")
+		}
+		return wrong("", "not an object")
+	}
+	h.ID, h.ConversationID, h.New, h.Summary = in.ID, in.ConversationID, in.New, ocip.Summarize(in.Summary)
+	if len(h.ID) > maxExchangeID {
+		return wrong("id", "longer than 128 bytes")
+	}
+	if len(h.ConversationID) > maxExchangeID {
+		return wrong("conversationId", "longer than 128 bytes")
+	}
+	if in.MaxRounds < 0 || in.MaxRounds > 1<<20 {
+		return wrong("maxRounds", "not between 1 and 1048576")
+	}
+	h.MaxRounds = in.MaxRounds
+	var err error
+	if in.Type != "" {
+		if h.Type, err = ocip.ParseExchangeType(in.Type); err != nil {
+			return wrong("type", err.Error())
+		}
+	}
+	if in.Classification != "" {
+		if h.Level, err = ocip.ParseLevel(in.Classification); err != nil {
+			return wrong("classification", err.Error())
+		}
+		h.hasLevel = true
+	}
+	switch t := ocip.MessageType(in.MessageType); t {
+	case "", ocip.AgentGenerated:
+	case ocip.AgentAssisted:
+		h.MessageType = t
+	case ocip.Human:
+		return wrong("messageType", "an app cannot vouch that a person wrote the message; want agent-generated or agent-assisted")
+	default:
+		return wrong("messageType", "unknown message type, want agent-generated or agent-assisted")
+	}
+	return h, nil
+}
+
+// forOutgoing returns the exchange that a message from an agent belongs to: the
+// one it names, else the one its session is in, else a new one. It is called
+// under the pair's lock.
+func (k *Kernel) forOutgoing(ctx context.Context, m *outgoing, now time.Time) (ocip.Exchange, error) {
+	agent, h := m.sender.InstanceID, &m.hints
+	var (
+		e   ocip.Exchange
+		err = store.ErrNotFound
+	)
+	switch {
+	case h.ID != "":
+		e, err = k.exchanges.side(ctx, agent, h.ID)
+	case h.ConversationID != "":
+		e, err = k.store.ExchangeByConversation(ctx, agent, h.ConversationID)
+	case !h.New:
+		if e, err = k.exchanges.ofSession(ctx, agent, m.key); err == nil && !continues(&e, m, now) {
+			err = store.ErrNotFound
+		}
+	}
+	switch {
+	case err == nil && e.Counterparty != m.to.InstanceID:
+		return e, api.Errorf(api.Forbidden, "exchange %s is with agent %s, not with %s", e.ID, e.Counterparty, m.to.InstanceID)
+	case err == nil && h.ConversationID != "" && e.ConversationID != h.ConversationID:
+		return e, api.Errorf(api.Conflict, "exchange %s belongs to conversation %s", e.ID, e.ConversationID)
+	case err == nil:
+		return e, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return e, err
+	}
+	return k.open(ctx, m, now)
+}
+
+// continues reports whether a message that names no exchange goes on with the
+// session's last one.
+func continues(e *ocip.Exchange, m *outgoing, now time.Time) bool {
+	return e.Open(now) && e.Counterparty == m.to.InstanceID && (m.hints.Type == "" || m.hints.Type == e.Type)
+}
+
+// open begins an exchange. One that nobody named has its conversation's id.
+func (k *Kernel) open(ctx context.Context, m *outgoing, now time.Time) (ocip.Exchange, error) {
+	e := ocip.Exchange{
+		ID: m.hints.ID, ConversationID: m.hints.ConversationID, Type: k.typeOf(m),
+		Agent: m.sender.InstanceID, Counterparty: m.to.InstanceID, SessionKey: m.key, Outcome: ocip.InProgress,
+		MaxRounds: k.cfg.MaxRounds, OpenedAt: now, UpdatedAt: now, ExpiresAt: now.Add(k.cfg.ExpiresAfter).Truncate(time.Millisecond),
+	}
+	switch {
+	case e.ConversationID == "":
+		e.ConversationID = k.newID()
+		if e.ID == "" {
+			e.ID = e.ConversationID
+		}
+	case e.ID == "":
+		id, err := k.freeID(ctx, e.Agent, e.ConversationID)
+		if err != nil {
+			return e, err
+		}
+		e.ID = id
+	}
+	return e, nil
+}
+
+// freeID returns the first of the wanted ids that is no exchange of the agent
+// yet, or a new one: what somebody else calls an exchange must never meet
+// another one's state.
+func (k *Kernel) freeID(ctx context.Context, agent string, wanted ...string) (string, error) {
+	for _, id := range wanted {
+		switch _, err := k.exchanges.side(ctx, agent, id); {
+		case errors.Is(err, store.ErrNotFound):
+			return id, nil
+		case err != nil:
+			return "", err
+		}
+	}
+	return k.newID(), nil
+}
+
+// locks is a set of locks made as they are needed.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]*keyLock
+}
+
+type keyLock struct {
+	mu    sync.Mutex
+	users int
+}
+
+// lock takes the lock of a pair of agents, in whichever order they are named.
+func (l *locks) lock(a, b string) (unlock func()) {
+	if b < a {
+		a, b = b, a
+	}
+	key := a + "\x00" + b
+	l.mu.Lock()
+	if l.held == nil {
+		l.held = make(map[string]*keyLock)
+	}
+	k := l.held[key]
+	if k == nil {
+		k = new(keyLock)
+		l.held[key] = k
+	}
+	k.users++
+	l.mu.Unlock()
+	k.mu.Lock()
+	return func() {
+		k.mu.Unlock()
+		l.mu.Lock()
+		if k.users--; k.users == 0 {
+			delete(l.held, key)
+		}
+		l.mu.Unlock()
+	}
+}

@@ -1,0 +1,407 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Subscribe grants the hooks that the app's manifest lists.
+func (c *Client) Subscribe(_ context.Context, p *api.HooksParams) (api.SubscribeResult, error) {
+	a, k := c.app.Load(), c.kernel
+	declared := &a.manifest.Capabilities.Hooks
+	result := api.SubscribeResult{Subscribed: []string{}, Denied: []string{}}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range p.Events {
+		hook, known := api.ParseHook(name)
+		if !known || !listsHook(declared.Subscribes, hook) && !listsHook(declared.Intercepts, hook) {
+			result.Denied = append(result.Denied, name)
+			continue
+		}
+		if _, again := a.hooks[hook]; !again && k.apps[a.id()] == a {
+			listeners := append(slices.Clone(k.hooks[hook]), a)
+			slices.SortFunc(listeners, func(x, y *app) int { return int(x.order) - int(y.order) })
+			k.hooks[hook] = listeners
+		}
+		a.hooks[hook] = name
+		result.Subscribed = append(result.Subscribed, name)
+	}
+	return result, nil
+}
+
+// Unsubscribe leaves hooks.
+func (c *Client) Unsubscribe(_ context.Context, p *api.HooksParams) (api.UnsubscribeResult, error) {
+	a, k := c.app.Load(), c.kernel
+	result := api.UnsubscribeResult{Unsubscribed: []string{}}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range p.Events {
+		hook, known := api.ParseHook(name)
+		if _, subscribed := a.hooks[hook]; known && subscribed {
+			delete(a.hooks, hook)
+			k.dropListener(hook, a)
+			result.Unsubscribed = append(result.Unsubscribed, name)
+		}
+	}
+	return result, nil
+}
+
+// HookResult takes an app's answer to an event.
+func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK, error) {
+	a, k := c.app.Load(), c.kernel
+	k.mu.RLock()
+	subscriptions := len(a.hooks) + len(k.queuesHeld(a))
+	k.mu.RUnlock()
+	if subscriptions == 0 {
+		return api.OK{}, api.Errorf(api.HookNotSubscribed, "app %s is subscribed to no hook", a.id())
+	}
+	e, err := k.events.answer(a, p.EventID, p.Result.Clone())
+	if err != nil {
+		return api.OK{}, err
+	}
+	if e.receipt != nil {
+		return api.OK{OK: true}, k.outbox.receipt(a, e.receipt, p.Result)
+	}
+	return api.OK{OK: e.awaited}, nil
+}
+
+// queuesHeld lists the channels of an app. It is called with the registry lock.
+func (k *Kernel) queuesHeld(a *app) (channels []string) {
+	for channel, owner := range k.channels {
+		if owner == a {
+			channels = append(channels, channel)
+		}
+	}
+	return channels
+}
+
+// events remembers which events may still be answered, and for a while those
+// that no longer can be, so that a late answer is told from an unknown one.
+type events struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	byID map[string]*event
+	// ring forgets the oldest event when a new one needs its place.
+	ring []*event
+	next int
+}
+
+// rememberedEvents bounds the events that can be told apart.
+const rememberedEvents = 8192
+
+type event struct {
+	id   string
+	app  *app
+	hook api.Hook
+	// awaited events have somebody waiting for the answer.
+	awaited bool
+	// receipt is the message that was delivered by the event.
+	receipt  *delivery
+	answered bool
+	late     bool
+	answers  chan jsontext.Value
+}
+
+func newEvents(now func() time.Time) *events {
+	return &events{now: now, byID: make(map[string]*event), ring: make([]*event, 0, 64)}
+}
+
+func (r *events) add(e *event) *event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ring) < rememberedEvents {
+		r.ring = append(r.ring, e)
+	} else {
+		delete(r.byID, r.ring[r.next].id)
+		r.ring[r.next] = e
+		r.next = (r.next + 1) % rememberedEvents
+	}
+	r.byID[e.id] = e
+	return e
+}
+
+// answer takes an app's answer, once. An event that was another app's does not
+// exist for this one.
+func (r *events) answer(a *app, id string, result jsontext.Value) (*event, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, known := r.byID[id]
+	switch {
+	case !known || e.app.id() != a.id():
+		return nil, api.Errorf(api.NotFound, "no event %q was sent to app %s", id, a.id())
+	case e.answered:
+		return nil, api.Errorf(api.Conflict, "event %q is answered already", id)
+	case e.late:
+		return nil, api.Errorf(api.Timeout, "event %q was answered too late; the kernel went on without it", id)
+	}
+	e.answered = true
+	if e.awaited {
+		e.answers <- result
+	}
+	return e, nil
+}
+
+// giveUp ends the waiting for an event. It reports false where the answer came
+// in the meantime.
+func (r *events) giveUp(e *event) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.answered {
+		return false
+	}
+	e.late = true
+	return true
+}
+
+// observe tells the apps that only observe a hook. Nobody waits for them.
+func (k *Kernel) observe(hook api.Hook, data []byte, about api.HookContext, but *app) {
+	k.mu.RLock()
+	listeners := k.hooks[hook]
+	k.mu.RUnlock()
+	if len(listeners) == 0 {
+		return
+	}
+	for _, a := range listeners {
+		if a == but {
+			continue
+		}
+		name, intercepts := k.subscription(a, hook)
+		if name == "" || intercepts {
+			continue
+		}
+		e := k.events.add(&event{id: k.newID(), app: a, hook: hook})
+		a.link.Send("hook:"+name, appendHookEvent(nil, e.id, name, data, about), nil)
+	}
+}
+
+// subscription returns the name under which an app listens to a hook, empty
+// where it does not or is not ready, and whether it intercepts it.
+func (k *Kernel) subscription(a *app, hook api.Hook) (name string, intercepts bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	name, subscribed := a.hooks[hook]
+	if !subscribed || !a.ready {
+		return "", false
+	}
+	if !hook.Interceptable() {
+		return name, false
+	}
+	if hook == api.MessageSending && len(k.queuesHeld(a)) > 0 && !a.mustAnswer(hook) {
+		// Whoever owns a channel is sent its messages last, and sees no others
+		// unless it asked to intercept them.
+		return "", false
+	}
+	return name, a.mustAnswer(hook) || listsHook(a.manifest.Capabilities.Hooks.Intercepts, hook)
+}
+
+// Interception is how the interceptors left a message.
+type interception struct {
+	content  string
+	metadata api.Object
+	// blocked is set where it must not go on.
+	blocked *refusal
+	// changedBy lists the interceptors that changed something.
+	changedBy []string
+}
+
+// refusal says who stopped a message and why.
+type refusal struct {
+	code   ocip.Code
+	by     string
+	reason string
+}
+
+// intercept shows a message to the interceptors, one after another, each with
+// the former's output. The owner of the message's channel is not among them:
+// it gets the message last.
+func (k *Kernel) intercept(ctx context.Context, hook api.Hook, m *outgoing, owner *app) (interception, error) {
+	out := interception{content: m.content, metadata: m.metadata}
+	if missing := k.missingInterceptor(); missing != "" {
+		out.blocked = &refusal{ocip.InterceptorBlocked, missing, "interceptor " + missing + " is required and not connected"}
+		return out, nil
+	}
+	for _, a := range k.listeners(hook) {
+		if a == owner {
+			continue
+		}
+		name, intercepts := k.subscription(a, hook)
+		if !intercepts {
+			continue
+		}
+		data, err := json.Marshal(&api.Message{ChannelID: m.channel, Target: m.target, Content: out.content, Metadata: out.metadata, DispatchID: m.dispatchID})
+		if err != nil {
+			return out, err
+		}
+		result, answered, err := k.ask(ctx, a, hook, name, data, m.about())
+		if err != nil {
+			return out, err
+		}
+		if !answered {
+			if k.demands(a, hook) {
+				out.blocked = &refusal{ocip.InterceptorTimeout, a.id(), "interceptor " + a.id() + " did not answer in time"}
+				return out, nil
+			}
+			continue
+		}
+		if out.take(a, m, result); out.blocked != nil {
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+// missingInterceptor names a required interceptor that is not there.
+func (k *Kernel) missingInterceptor() string {
+	for id, times := range k.cfg.HookApps {
+		if !times.Required {
+			continue
+		}
+		k.mu.RLock()
+		a := k.apps[id]
+		present := a != nil && a.ready && a.hooks[api.MessageSending] != ""
+		k.mu.RUnlock()
+		if !present {
+			return id
+		}
+	}
+	return ""
+}
+
+// demands reports whether a message waits for the app's word and is blocked
+// without it.
+func (k *Kernel) demands(a *app, hook api.Hook) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return a.mustAnswer(hook) || k.cfg.HookApps[a.id()].Required
+}
+
+// ask sends an event and waits for its answer: briefly for an app that may
+// stay silent, longer for one that must speak.
+func (k *Kernel) ask(ctx context.Context, a *app, hook api.Hook, name string, data []byte, about api.HookContext) (jsontext.Value, bool, error) {
+	times := k.cfg.HookApps[a.id()]
+	wait := pick(times.Wait, k.cfg.HookWait)
+	if k.demands(a, hook) {
+		wait = pick(times.Answer, k.cfg.HookAnswer)
+	}
+	e := k.events.add(&event{id: k.newID(), app: a, hook: hook, awaited: true, answers: make(chan jsontext.Value, 1)})
+	about.Timestamp = k.now().UnixMilli()
+	a.link.Send("hook:"+name, appendHookEvent(nil, e.id, name, data, about), nil)
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
+	select {
+	case result := <-e.answers:
+		return result, true, nil
+	case <-limit.C:
+	case <-a.gone:
+	case <-ctx.Done():
+		k.events.giveUp(e)
+		return nil, false, api.Errorf(api.ConnectionClosed, "the connection ended before the message was decided")
+	}
+	if !k.events.giveUp(e) {
+		return <-e.answers, true, nil
+	}
+	return nil, false, nil
+}
+
+func pick(own, general time.Duration) time.Duration {
+	if own > 0 {
+		return own
+	}
+	return general
+}
+
+// take applies an interceptor's answer. An object replaces content and
+// metadata; null or a block stops the message; anything else is not an answer
+// that a message may depend on, and stops it too.
+func (i *interception) take(a *app, m *outgoing, result jsontext.Value) {
+	var answer struct {
+		Block     bool           `json:"block"`
+		Reason    string         `json:"reason"`
+		ChannelID *string        `json:"channelId"`
+		Target    *string        `json:"target"`
+		Content   *string        `json:"content"`
+		Metadata  jsontext.Value `json:"metadata"`
+	}
+	block := func(reason string) {
+		i.blocked = &refusal{ocip.InterceptorBlocked, a.id(), reason}
+	}
+	switch {
+	case len(result) == 0 || result.Kind() == 'n':
+		block("interceptor " + a.id() + " blocked the message")
+		return
+	case result.Kind() != '{' || json.Unmarshal(result, &answer) != nil:
+		block("interceptor " + a.id() + " gave an answer that is no message")
+		return
+	case answer.Block:
+		if answer.Reason == "" {
+			answer.Reason = "no reason given"
+		}
+		block("interceptor " + a.id() + " blocked the message: " + answer.Reason)
+		return
+	case answer.ChannelID != nil && *answer.ChannelID != m.channel, answer.Target != nil && *answer.Target != m.target:
+		block("interceptor " + a.id() + " changed the recipient, which no interceptor may")
+		return
+	}
+	changed := false
+	if answer.Content != nil && *answer.Content != i.content {
+		i.content, changed = *answer.Content, true
+	}
+	if len(answer.Metadata) > 0 && answer.Metadata.Kind() == '{' {
+		var metadata api.Object
+		if err := json.Unmarshal(answer.Metadata, &metadata); err == nil && !sameObject(metadata, i.metadata) {
+			i.metadata, changed = metadata, true
+		}
+	}
+	if changed {
+		i.changedBy = append(i.changedBy, a.id())
+	}
+}
+
+func sameObject(x, y api.Object) bool {
+	if len(x) != len(y) {
+		return false
+	}
+	for key, value := range x {
+		if other, ok := y[key]; !ok || !bytes.Equal(value, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// appendHookEvent writes the payload of a hook event in the protocol's order.
+// Data must be JSON already.
+func appendHookEvent(b []byte, eventID, name string, data []byte, about api.HookContext) []byte {
+	b = append(b, `{"eventId":"`...)
+	b = append(b, eventID...)
+	b = append(b, `","hookName":"`...)
+	b = append(b, name...)
+	b = append(b, `","data":`...)
+	b = append(b, data...)
+	b = append(b, `,"context":{`...)
+	for _, member := range [...]struct{ name, value string }{
+		{"agentId", about.AgentID}, {"sessionKey", about.SessionKey}, {"channelId", about.ChannelID}, {"accountId", about.AccountID},
+	} {
+		if member.value != "" {
+			b = append(append(append(b, '"'), member.name...), '"', ':')
+			b = append(append(b, api.String(member.value)...), ',')
+		}
+	}
+	b = append(b, `"timestamp":`...)
+	b = strconv.AppendInt(b, about.Timestamp, 10)
+	if about.AuditSeq > 0 {
+		b = append(b, `,"auditSeq":`...)
+		b = strconv.AppendUint(b, about.AuditSeq, 10)
+	}
+	return append(b, '}', '}')
+}

@@ -1,0 +1,238 @@
+// Package kernel carries one call from its caller to its effect: apps and what
+// they may do, hooks, sessions, who talks to whom, the way of a message, and
+// its delivery.
+//
+// The kernel knows no sockets. It is given a store, a policy, a clock and a
+// source of ids, and is handed connections as [api.Link]s. Its one rule is the
+// house's: a message is decided by internal/ocip, the decision is committed to
+// internal/store, and only the commit's own callback lets anything out.
+package kernel
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// Config is the kernel's part of the configuration, checked and typed.
+type Config struct {
+	Agents       []Agent
+	DefaultAgent string
+	Routes       []Route
+	Directory    []Entry
+
+	// HookWait is how long a plain interceptor is waited for, HookAnswer how
+	// long one that must answer. HookApps overrides both for single apps.
+	HookWait, HookAnswer time.Duration
+	HookApps             map[string]HookTimes
+
+	// UnhealthyAfter is how long an app may be silent.
+	UnhealthyAfter time.Duration
+	// ActiveWindow is how recently an active session was used.
+	ActiveWindow time.Duration
+	// DrainTimeout bounds a graceful end where the app sets no limit.
+	DrainTimeout time.Duration
+
+	DefaultLevel  ocip.Level
+	DefaultType   ocip.ExchangeType
+	MaxRounds     int
+	ExpiresAfter  time.Duration
+	MaxAnnotation int
+	Disclosure    ocip.Disclosure
+	// KeepContent stores message texts in records, not only their digests.
+	KeepContent bool
+}
+
+// Agent is a local agent and the app that speaks for it. UID and Exe, where
+// set, bind the app to a user and a program.
+type Agent struct {
+	ocip.Agent
+	App string
+	UID *uint32
+	Exe string
+}
+
+// Route says which agent inbound messages of a session are for. Session is a
+// key, or the beginning of keys with * behind it.
+type Route struct {
+	Session string
+	Agent   string
+}
+
+// Entry is one counterparty of the directory and the sessions that reach it.
+type Entry struct {
+	ocip.Counterparty
+	Sessions []string
+}
+
+// HookTimes are one app's own limits; zero is the general one. Required makes
+// the app an interceptor that messages wait for even while it is away: without
+// it, nothing goes out.
+type HookTimes struct {
+	Wait, Answer time.Duration
+	Required     bool
+}
+
+// Settings is the part of the configuration that apps may see.
+type Settings interface {
+	// Get returns the value at a path, nil where there is none.
+	Get(view View, path string) (any, error)
+	// Watch delivers changes below any of the paths, all where there are
+	// none, until the context ends.
+	Watch(ctx context.Context, view View, paths []string) (<-chan []api.ConfigChange, error)
+}
+
+// View says what an app may see: its own section and those of its channels.
+type View struct {
+	App      string
+	Channels []string
+}
+
+// Options is what a kernel is given from outside.
+type Options struct {
+	Config   Config
+	Store    *store.Store
+	Policy   ocip.Policy
+	Settings Settings
+	Now      func() time.Time
+	// NewID makes ids that sort by time, so that tables keyed by them grow at
+	// one end.
+	NewID func() string
+	Log   *zap.Logger
+}
+
+// Kernel is the running kernel. Its methods are safe for concurrent use.
+type Kernel struct {
+	cfg      Config
+	store    *store.Store
+	policy   ocip.Policy
+	settings Settings
+	now      func() time.Time
+	newID    func() string
+	log      *zap.Logger
+
+	directory *directory
+	exchanges *exchanges
+	sessions  *sessions
+	outbox    *outbox
+	events    *events
+	digestKey []byte
+
+	// mu guards the registry: who is connected, with what. It is held for
+	// look-ups and changes in memory, never for the disk or an app.
+	mu       sync.RWMutex
+	apps     map[string]*app
+	channels map[string]*app
+	// hooks holds the apps that listen to a hook, in registration order.
+	hooks map[api.Hook][]*app
+	order uint64
+
+	closing context.Context
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+}
+
+// digestKeyName is where the content digest's key is kept.
+const digestKeyName = "content-digest-key"
+
+// New makes a kernel over an open store and takes up what the store holds.
+func New(ctx context.Context, o Options) (*Kernel, error) {
+	k := &Kernel{
+		cfg: o.Config, store: o.Store, policy: o.Policy, settings: o.Settings, now: o.Now, newID: o.NewID, log: o.Log,
+		apps: make(map[string]*app), channels: make(map[string]*app), hooks: make(map[api.Hook][]*app),
+	}
+	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
+	var err error
+	if k.directory, err = newDirectory(&o.Config); err != nil {
+		return nil, err
+	}
+	if k.exchanges, err = newExchanges(o.Store); err != nil {
+		return nil, err
+	}
+	if k.sessions, err = newSessions(o.Store); err != nil {
+		return nil, err
+	}
+	k.events = newEvents(o.Now)
+	if k.digestKey, err = o.Store.Meta(ctx, digestKeyName); errors.Is(err, store.ErrNotFound) {
+		k.digestKey = make([]byte, 32)
+		rand.Read(k.digestKey)
+		_, err = o.Store.Commit(&store.Change{Meta: []store.Meta{{Key: digestKeyName, Value: k.digestKey}}})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot take up the content digest's key: %w", err)
+	}
+	if k.outbox, err = newOutbox(ctx, k); err != nil {
+		return nil, err
+	}
+	k.tasks.Go(k.outbox.sweep)
+	return k, nil
+}
+
+// Stop says that the daemon is ending: connections that end from now on are no
+// loss of an app. It comes before the connections are closed.
+func (k *Kernel) Stop() { k.stop() }
+
+// Close waits for the kernel's own tasks. Connections must be closed before;
+// the store stays open.
+func (k *Kernel) Close() {
+	k.stop()
+	k.tasks.Wait()
+}
+
+// record commits records that come with no other change.
+func (k *Kernel) record(r ...*audit.Record) (store.Receipt, error) {
+	return k.commit(&store.Change{Records: r})
+}
+
+// commit makes a change durable, and turns a failure into what its caller is
+// told: nothing was done, since it could not be recorded.
+func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
+	receipt, err := k.store.Commit(c)
+	if err == nil {
+		return receipt, nil
+	}
+	k.log.Error("cannot record a decision: nothing was released", zap.Error(err))
+	message := "cannot record the decision, so nothing was done"
+	switch {
+	case errors.Is(err, store.ErrFull):
+		message += ": the disk is full"
+	case errors.Is(err, store.ErrLatched):
+		message += ": the audit store failed and is closed until the daemon is restarted"
+	case errors.Is(err, store.ErrClosed):
+		message += ": the daemon is stopping"
+	}
+	return store.Receipt{}, &api.Error{Code: api.InternalError, Message: message,
+		Details: map[string]any{"ocip": map[string]any{"code": ocip.AuditWriteFailed, "reason": message}}}
+}
+
+// broadcast sends an event to every registered app but one.
+func (k *Kernel) broadcast(event string, payload []byte, but *app) {
+	k.mu.RLock()
+	links := make([]api.Link, 0, len(k.apps))
+	for _, a := range k.apps {
+		if a != but {
+			links = append(links, a.link)
+		}
+	}
+	k.mu.RUnlock()
+	for _, link := range links {
+		link.Send(event, payload, nil)
+	}
+}
+
+// listeners returns the apps that listen to a hook, in registration order.
+func (k *Kernel) listeners(hook api.Hook) []*app {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return slices.Clone(k.hooks[hook])
+}

@@ -1,0 +1,128 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// Status returns what the kernel knows of itself. The daemon adds the rest.
+func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
+	s := api.Status{ProtocolVersion: api.ProtocolVersion, Exchanges: make(map[string]int)}
+	counts, err := k.store.ExchangeCounts(ctx)
+	if err != nil {
+		return s, err
+	}
+	for outcome, n := range counts {
+		s.Exchanges[string(outcome)] = n
+	}
+	queues, err := k.store.Queues(ctx)
+	if err != nil {
+		return s, err
+	}
+	for _, q := range queues {
+		s.Queues = append(s.Queues, api.QueueStatus{Name: q.Name, Waiting: q.Count})
+	}
+	head := k.store.Head()
+	s.Audit = api.AuditStatus{Seq: head.Seq, Time: head.Time, Hash: head.Hash.String(), Mirrored: k.store.Mirrored()}
+	if err := k.store.Latched(); err != nil {
+		s.Audit.Fault = err.Error()
+	}
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for _, a := range k.apps {
+		s.Apps = append(s.Apps, appStatus(a))
+	}
+	slices.SortFunc(s.Apps, func(x, y api.AppStatus) int { return cmp.Compare(x.ID, y.ID) })
+	for i := range k.cfg.Agents {
+		agent := &k.cfg.Agents[i]
+		a := k.apps[agent.App]
+		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, App: agent.App, Connected: a != nil && a.ready})
+	}
+	return s, nil
+}
+
+// appStatus is called with the registry lock.
+func appStatus(a *app) api.AppStatus {
+	s := api.AppStatus{
+		ID: a.id(), Version: a.manifest.Version, Type: a.manifest.Type, Health: "healthy", Ready: a.ready, PID: a.pid, UID: a.uid,
+		LastSeenAt: time.Unix(0, a.lastSeen.Load()).UTC(), Status: a.status,
+	}
+	if a.unhealthy.Load() {
+		s.Health = "unhealthy"
+	}
+	for _, cp := range a.capabilities {
+		s.Capabilities = append(s.Capabilities, cp.kind+":"+cp.name)
+	}
+	for _, name := range a.hooks {
+		s.Hooks = append(s.Hooks, name)
+	}
+	slices.Sort(s.Capabilities)
+	slices.Sort(s.Hooks)
+	return s
+}
+
+// AuditQuery returns a page of records, newest first.
+func (k *Kernel) AuditQuery(ctx context.Context, p *api.AuditQueryParams) (api.AuditQueryResult, error) {
+	lines, next, err := k.store.Query(ctx, p.Filter, p.Before, p.Page())
+	if err != nil {
+		return api.AuditQueryResult{}, err
+	}
+	result := api.AuditQueryResult{Records: make([]jsontext.Value, len(lines)), NextBefore: next}
+	for i, line := range lines {
+		result.Records[i] = line
+	}
+	return result, nil
+}
+
+// AuditTail opens a stream of records, oldest first.
+func (k *Kernel) AuditTail(ctx context.Context, p *api.AuditTailParams) (func(context.Context, api.Stream) error, error) {
+	head := k.store.Head().Seq
+	after := head
+	if p.After != nil {
+		after = min(*p.After, head)
+	}
+	var last []jsontext.Value
+	if p.After == nil && p.Last > 0 {
+		lines, _, err := k.store.Query(ctx, p.Filter, head+1, p.Last)
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range slices.Backward(lines) {
+			last = append(last, line)
+		}
+	}
+	return func(ctx context.Context, s api.Stream) error {
+		for _, line := range last {
+			if err := s.Send(ctx, line); err != nil {
+				return err
+			}
+		}
+		for {
+			page, upTo, err := k.store.LinesAfter(ctx, after)
+			if err != nil {
+				return err
+			}
+			for _, line := range page {
+				if p.Filter.Match(line) {
+					if err := s.Send(ctx, jsontext.Value(line)); err != nil {
+						return err
+					}
+				}
+			}
+			switch after = upTo; {
+			case len(page) > 0:
+			case !p.Follow:
+				return nil
+			default:
+				if err := k.store.WaitAfter(ctx, after); err != nil {
+					return err
+				}
+			}
+		}
+	}, nil
+}

@@ -1,0 +1,393 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// delivery is one message on its way from the store to an app.
+type delivery struct {
+	store.Message
+	body
+	// err is why the message could not be encoded; it then never enters a
+	// change.
+	err error
+}
+
+// body is what the store keeps of a delivery.
+type body struct {
+	Hook  api.Hook        `json:"hook"`
+	RunID string          `json:"runId,omitzero"`
+	About api.HookContext `json:"about"`
+	Data  jsontext.Value  `json:"data"`
+}
+
+// enter puts a delivery into the change that decides it.
+func (d *delivery) enter(c *store.Change) error {
+	if d.err == nil {
+		d.Body, d.err = json.Marshal(&d.body)
+	}
+	if d.err != nil {
+		return api.Errorf(api.InternalError, "cannot encode the message: %v", d.err)
+	}
+	c.Outbox = append(c.Outbox, &d.Message)
+	return nil
+}
+
+func (d *delivery) about(now time.Time) api.HookContext {
+	about := d.About
+	about.Timestamp, about.AuditSeq = now.UnixMilli(), d.RecordSeq
+	return about
+}
+
+// channelQueue and agentQueue name the queues of the store's outbox.
+func channelQueue(channel string) string { return "channel:" + channel }
+
+func agentQueue(agent string) string { return "agent:" + agent }
+
+// outbox brings durable messages to the apps they are for, each queue in the
+// order of the decisions. A message stays in the store until its app has taken
+// it out of the socket; what was under way when a connection or the daemon
+// ended is sent again under the same dispatchId.
+type outbox struct {
+	kernel *Kernel
+
+	mu sync.Mutex
+	// lanes holds the queues whose app is connected. A queue without one costs
+	// no memory: its messages are in the store.
+	lanes map[string]*lane
+}
+
+// lane is one queue on its way to one app.
+type lane struct {
+	queue string
+	app   *app
+
+	mu sync.Mutex
+	// sent is the last message handed to the connection, tail the last one
+	// that is durable.
+	sent, tail int64
+	// behind is set while messages must be read back from the store, because
+	// some are waiting there that come before any new one.
+	behind, draining bool
+}
+
+func newOutbox(_ context.Context, k *Kernel) (*outbox, error) {
+	return &outbox{kernel: k, lanes: make(map[string]*lane)}, nil
+}
+
+// queuesOf lists the queues whose messages an app receives.
+func (k *Kernel) queuesOf(a *app) (queues []string) {
+	k.mu.RLock()
+	for _, channel := range k.queuesHeld(a) {
+		queues = append(queues, channelQueue(channel))
+	}
+	k.mu.RUnlock()
+	for _, agent := range k.directory.spokenBy(a.id()) {
+		queues = append(queues, agentQueue(agent.ID))
+	}
+	return queues
+}
+
+// receiverOf returns the app that takes a queue's messages now, or nil.
+func (k *Kernel) receiverOf(queue string) *app {
+	kind, name := target(queue)
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	a := k.channels[name]
+	if kind == "agent" {
+		a = nil
+		if agent := k.directory.agents[name]; agent != nil {
+			a = k.apps[agent.App]
+		}
+	}
+	if a == nil || !a.ready {
+		return nil
+	}
+	return a
+}
+
+// lane returns the queue's way to its present app, nil where it has none. A
+// way that is new begins with what is in the store.
+func (o *outbox) lane(queue string) *lane {
+	a := o.kernel.receiverOf(queue)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.lanes[queue]
+	switch {
+	case a == nil:
+		delete(o.lanes, queue)
+		return nil
+	case l == nil || l.app != a:
+		l = &lane{queue: queue, app: a, behind: true}
+		o.lanes[queue] = l
+	}
+	return l
+}
+
+// leave forgets the ways to an app that is gone.
+func (o *outbox) leave(a *app) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for queue, l := range o.lanes {
+		if l.app == a {
+			delete(o.lanes, queue)
+		}
+	}
+}
+
+// offer sends a message that has just become durable, or leaves it to the
+// lane's drain. It reports whether it was sent, and never waits: it runs in
+// the commit.
+func (o *outbox) offer(d *delivery) bool {
+	l := o.lane(d.Queue)
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail = max(l.tail, d.ID)
+	switch {
+	case d.ID <= l.sent:
+		// The drain was faster: it found the message in the store.
+		return true
+	case l.behind || l.app.link.Crowded() || !o.send(l, d):
+		l.behind = true
+		o.drain(l)
+		return false
+	}
+	return true
+}
+
+// resume lets queues flow whose app has become ready.
+func (o *outbox) resume(queues []string) {
+	for _, queue := range queues {
+		if l := o.lane(queue); l != nil {
+			l.mu.Lock()
+			o.drain(l)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// drain starts reading a lane's messages back from the store. It is called
+// with the lane's lock.
+func (o *outbox) drain(l *lane) {
+	if l.draining {
+		return
+	}
+	l.draining = true
+	o.kernel.tasks.Go(func() {
+		if err := o.catchUp(l); err != nil {
+			o.kernel.log.Error("cannot deliver what is waiting", zap.String("queue", l.queue), zap.Error(err))
+		}
+		l.mu.Lock()
+		l.draining = false
+		l.mu.Unlock()
+	})
+}
+
+// drainPage is how many messages are read from the store at a time.
+const drainPage = 64
+
+// catchUp sends what waits in the store until nothing does, or the app is gone.
+func (o *outbox) catchUp(l *lane) error {
+	k := o.kernel
+	// What an earlier connection has taken must not be sent again.
+	k.store.Flush()
+	for o.current(l) {
+		if err := l.app.link.Room(k.closing); err != nil {
+			// The connection or the daemon is ending; the next one goes on.
+			return nil
+		}
+		page, err := k.store.Messages(k.closing, l.queue, l.sentUpTo(), drainPage)
+		if err != nil {
+			return err
+		}
+		done, err := o.sendPage(l, page)
+		if done || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lane) sentUpTo() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent
+}
+
+func (o *outbox) current(l *lane) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lanes[l.queue] == l && o.kernel.receiverOf(l.queue) == l.app
+}
+
+// sendPage sends one page. It is done when the store holds nothing that was
+// not sent, and then new messages are sent as they come.
+func (o *outbox) sendPage(l *lane, page []*store.Message) (done bool, err error) {
+	now := o.kernel.now()
+	for _, m := range page {
+		if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {
+			if err := o.kernel.expire(m); err != nil {
+				return false, err
+			}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range page {
+		if m.ExpiresAt.IsZero() || now.Before(m.ExpiresAt) {
+			d := &delivery{Message: *m}
+			if err := json.Unmarshal(m.Body, &d.body); err != nil {
+				return false, fmt.Errorf("cannot decode message %s: %w", m.DispatchID, err)
+			}
+			if !o.send(l, d) {
+				return true, nil
+			}
+		}
+		l.sent = m.ID
+	}
+	if len(page) == 0 && l.sent >= l.tail {
+		l.behind = false
+		return true, nil
+	}
+	if len(page) == 0 {
+		// A commit has announced a message that this look did not find: it
+		// was taken out meanwhile.
+		l.sent = l.tail
+	}
+	return false, nil
+}
+
+// send hands a message to the connection. It is called with the lane's lock
+// and never waits.
+func (o *outbox) send(l *lane, d *delivery) bool {
+	k, a := o.kernel, l.app
+	name := string(d.Hook)
+	k.mu.RLock()
+	if alias := a.hooks[d.Hook]; alias != "" {
+		name = alias
+	}
+	k.mu.RUnlock()
+	about := d.about(k.now())
+	e := k.events.add(&event{id: k.newID(), app: a, hook: d.Hook, receipt: d})
+	id := d.MessageID
+	if !a.link.Send("hook:"+name, appendHookEvent(nil, e.id, name, d.Data, about), func() { k.store.Taken(id) }) {
+		return false
+	}
+	l.sent = max(l.sent, d.ID)
+	switch d.Hook {
+	case api.MessageReceived:
+		k.observe(api.MessageReceived, d.Data, about, a)
+		k.observe(api.AgentStarting, runEvent(d), about, nil)
+	case api.MessageSending:
+		k.observe(api.MessageSent, d.Data, about, a)
+	}
+	return true
+}
+
+func runEvent(d *delivery) []byte {
+	return fmt.Appendf(nil, `{"runId":%s,"agentId":%s,"sessionKey":%s}`,
+		api.String(d.RunID), api.String(d.About.AgentID), api.String(d.About.SessionKey))
+}
+
+// receipt records what an app says became of a message it was given.
+func (o *outbox) receipt(a *app, d *delivery, result jsontext.Value) error {
+	var said struct {
+		Delivered bool   `json:"delivered"`
+		Error     string `json:"error"`
+	}
+	if result.Kind() != '{' || json.Unmarshal(result, &said) != nil {
+		return api.Invalid([]api.FieldError{{Path: "result", Message: "not a receipt, want {delivered, error}"}})
+	}
+	r := &audit.Record{
+		ID: o.kernel.newID(), ActionType: audit.ActionDelivery, Event: "delivered", AppID: a.id(), SessionKey: d.About.SessionKey,
+		DispatchID: d.DispatchID, Details: map[string]any{"decidedBy": d.RecordSeq},
+	}
+	if !said.Delivered {
+		r.Event, r.Details["error"] = "failed", said.Error
+	}
+	_, err := o.kernel.commit(&store.Change{Records: []*audit.Record{r}, Taken: []store.MessageID{d.MessageID}})
+	return err
+}
+
+// expire takes a message out that nobody fetched in time, with its record.
+func (k *Kernel) expire(m *store.Message) error {
+	_, err := k.commit(&store.Change{
+		Records: []*audit.Record{{
+			ID: k.newID(), ActionType: audit.ActionDelivery, Event: "expired", Outcome: "expired", DispatchID: m.DispatchID,
+			Details: map[string]any{"decidedBy": m.RecordSeq, "queue": m.Queue, "expiredAt": m.ExpiresAt},
+		}},
+		Taken: []store.MessageID{m.MessageID},
+	})
+	return err
+}
+
+// sweepEvery is how often messages that nobody fetches are looked for.
+const sweepEvery = time.Minute
+
+// sweep takes expired messages out of queues whose app does not come.
+func (o *outbox) sweep() {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-o.kernel.closing.Done():
+			return
+		case <-ticker.C:
+			if err := o.sweepOnce(o.kernel.closing); err != nil && o.kernel.closing.Err() == nil {
+				o.kernel.log.Error("cannot look for expired messages", zap.Error(err))
+			}
+		}
+	}
+}
+
+// sweepOnce looks at the oldest messages of every queue. Messages of a queue
+// expire about in order, so it stops at the first that has time left.
+func (o *outbox) sweepOnce(ctx context.Context) error {
+	queue := ""
+	for {
+		var err error
+		if queue, err = o.kernel.store.NextQueue(ctx, queue); err != nil || queue == "" {
+			return err
+		}
+		if err := o.sweepQueue(ctx, queue); err != nil {
+			return err
+		}
+	}
+}
+
+func (o *outbox) sweepQueue(ctx context.Context, queue string) error {
+	if o.kernel.receiverOf(queue) != nil {
+		// Its drain sees to it.
+		return nil
+	}
+	var after int64
+	for {
+		page, err := o.kernel.store.Messages(ctx, queue, after, drainPage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		now := o.kernel.now()
+		for _, m := range page {
+			if m.ExpiresAt.IsZero() || now.Before(m.ExpiresAt) {
+				return nil
+			}
+			if err := o.kernel.expire(m); err != nil {
+				return err
+			}
+			after = m.ID
+		}
+	}
+}

@@ -1,0 +1,379 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// arriveLocally weighs an allowed message on the side of its receiver, an
+// agent of this daemon, and enters that side's record and state into the
+// sender's change. It is called under the pair's lock.
+func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verdict, change *store.Change, now time.Time) (*ocip.Verdict, string, error) {
+	runID := k.newID()
+	v, err := k.arrive(ctx, &arrival{
+		agent: m.local, from: *m.sender.counterparty(), envelope: sent.Envelope,
+		// The receiver's replies go back the way the message came.
+		key: replyKey(m), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(),
+	}, now)
+	if err != nil {
+		return nil, "", err
+	}
+	r := k.receivedRecord(m.local, *m.sender.counterparty(), v, m.key, m.content)
+	r.AppID, r.DispatchID, r.RunID = m.local.App, m.dispatchID, runID
+	change.Records = append(change.Records, r)
+	if v.Allowed() {
+		k.exchanges.enter(change, v.Exchange)
+		change.Runs = append(change.Runs, store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
+	} else if v.Exchange.Outcome != ocip.InProgress {
+		change.Exchanges = append(change.Exchanges, v.Exchange)
+	}
+	return v, runID, nil
+}
+
+// replyKey is the session key that answers a message between local agents.
+func replyKey(m *outgoing) string {
+	rest := m.target
+	if i := len(m.local.ID) + 1; i < len(rest) {
+		rest = rest[i:]
+	} else {
+		rest = "main"
+	}
+	return "agent:" + m.sender.ID + ":" + rest
+}
+
+// refusedByReceiver records both sides of a message that its receiver, in this
+// daemon, did not take. It goes nowhere, and the sender's exchange ends as the
+// receiver's did.
+func (k *Kernel) refusedByReceiver(sent, arrived *ocip.Verdict, change *store.Change) error {
+	if sent.Exchange.Outcome = arrived.Exchange.Outcome; sent.Exchange.Outcome != ocip.InProgress {
+		change.Exchanges = append(change.Exchanges, sent.Exchange)
+	}
+	receipt, err := k.commit(change)
+	if err != nil {
+		return err
+	}
+	k.exchanges.entered(change)
+	failure := refused(arrived, receipt.Seq)
+	failure.Message = "the receiver refused the message: " + arrived.Reason
+	return failure
+}
+
+// arrival is one annotated message that reaches a local agent.
+type arrival struct {
+	agent *Agent
+	from  ocip.Counterparty
+	// elsewhere is set where the directory knows the envelope's source, but
+	// not at the session it came through.
+	elsewhere    bool
+	envelope     ocip.Envelope
+	key          string
+	exchangeID   string
+	exchangeType ocip.ExchangeType
+	summary      string
+}
+
+// arrive weighs a message on its receiver's side. It is called under the lock
+// of the two agents.
+func (k *Kernel) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.Verdict, error) {
+	e, err := k.store.ExchangeByConversation(ctx, a.agent.InstanceID, a.envelope.ConversationID)
+	if cached, ok := k.exchanges.sides.Get(sideRef{a.agent.InstanceID, e.ID}); err == nil && ok {
+		e = cached
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		id, err := k.freeID(ctx, a.agent.InstanceID, a.exchangeID, a.envelope.ConversationID)
+		if err != nil {
+			return nil, err
+		}
+		e = ocip.Exchange{
+			ID: id, ConversationID: a.envelope.ConversationID, Type: a.exchangeType,
+			Agent: a.agent.InstanceID, Counterparty: a.envelope.SourceAgent.InstanceID, SessionKey: a.key, Outcome: ocip.InProgress,
+			MaxRounds: a.envelope.MaxRounds, OpenedAt: now, UpdatedAt: now, ExpiresAt: a.envelope.ExpiresAt.Time,
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	v := ocip.Receive(ctx, ocip.Incoming{
+		Now: now, Receiver: a.agent.Agent, From: a.from, Elsewhere: a.elsewhere, Envelope: a.envelope, Exchange: e, Summary: a.summary,
+	}, k.policy)
+	return &v, nil
+}
+
+// receivedRecord is the receiver's record of a verdict.
+func (k *Kernel) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Verdict, key, content string) *audit.Record {
+	r := k.verdictRecord(audit.SideReceiver, agent, v)
+	r.SessionKey = key
+	r.Counterparty = counterpartyRecord(from.Kind, from.Identity)
+	k.content(r, content)
+	return r
+}
+
+// inbound is the delivery of a message between agents of this daemon.
+func (k *Kernel) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict) *delivery {
+	data, err := json.Marshal(&api.Inbound{
+		RunID: runID, SessionKey: m.key, ReplyTo: replyKey(m), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,
+	})
+	return &delivery{
+		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
+		body: body{
+			Hook: api.MessageReceived, RunID: runID, Data: data,
+			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: m.channel},
+		},
+		err: err,
+	}
+}
+
+// Queue brings a message in for an agent. With an envelope it goes through the
+// receiver's side of OCIP; without one it is a human message and is delivered
+// as it is (ADR-007).
+func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult, error) {
+	k, a := c.kernel, c.app.Load()
+	if err := k.mayBring(a, p.SessionKey); err != nil {
+		return api.QueueResult{}, err
+	}
+	agent, err := k.receiver(ctx, p.SessionKey)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	in := &incoming{app: a, agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID()}
+	in.account, _ = api.Text(p.Metadata["accountId"])
+	envelope, err := ocip.ParseEnvelope(p.Metadata["ocip"])
+	switch {
+	case errors.Is(err, ocip.ErrNoEnvelope):
+		return k.takeHuman(in, nil)
+	case err != nil:
+		return k.takeMalformed(in, err)
+	}
+	return k.takeEnvelope(in, envelope)
+}
+
+// incoming is one message brought in by an app.
+type incoming struct {
+	app               *app
+	agent             *Agent
+	key, account      string
+	content           string
+	metadata          api.Object
+	runID, dispatchID string
+}
+
+func (in *incoming) about() api.HookContext {
+	channel, _ := target(in.key)
+	return api.HookContext{AgentID: in.agent.ID, SessionKey: in.key, ChannelID: channel, AccountID: in.account}
+}
+
+// mayBring reports whether an app may bring messages in through a session: the
+// owner of its channel, or for an agent's own key the agent's app or any
+// channel's.
+func (k *Kernel) mayBring(a *app, key string) error {
+	channel, _ := target(key)
+	if channel != "agent" {
+		if !k.ownsChannel(a, channel) {
+			return api.Errorf(api.CapabilityDenied, "app %s does not have channel %s; register it with capability.register", a.id(), channel)
+		}
+		return nil
+	}
+	if agent := k.directory.localAgent(key); agent != nil && agent.App == a.id() {
+		return nil
+	}
+	if !k.ownsChannel(a, "") {
+		return api.Errorf(api.CapabilityDenied, "app %s has no channel and does not speak for the agent of %s", a.id(), key)
+	}
+	return nil
+}
+
+// receiver returns the agent that an inbound message is for.
+func (k *Kernel) receiver(ctx context.Context, key string) (*Agent, error) {
+	if id, named := agentOf(key); named {
+		if agent := k.directory.agents[id]; agent != nil {
+			return agent, nil
+		}
+		return nil, api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", id)
+	}
+	id, err := k.sessions.agent(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if agent := k.directory.agents[id]; agent != nil {
+		return agent, nil
+	}
+	if agent, ok := k.directory.routes.find(key); ok {
+		return agent, nil
+	}
+	if k.directory.defaultAgent != nil {
+		return k.directory.defaultAgent, nil
+	}
+	return nil, api.Errorf(api.NotFound, "no agent takes messages of session %s; add a route {session: %q, agent: …} or a default_agent to the configuration", key, key)
+}
+
+// takeHuman delivers a message of a person.
+func (k *Kernel) takeHuman(in *incoming, details map[string]any) (api.QueueResult, error) {
+	r := &audit.Record{
+		ID: k.newID(), ActionType: audit.ActionDelivery, Event: "human_message", Side: audit.SideReceiver,
+		TenantID: in.agent.TenantID, UserID: in.agent.UserID, AgentID: in.agent.InstanceID, AppID: in.app.id(), SessionKey: in.key,
+		PolicyApplied: "none", PolicyResult: string(ocip.Allow), PolicyReason: "no OCIP annotation: a human message",
+		RunID: in.runID, DispatchID: in.dispatchID, Details: details,
+	}
+	k.content(r, in.content)
+	return k.take(in, &store.Change{Records: []*audit.Record{r}}, time.Time{})
+}
+
+// takeMalformed deals with an annotation that is none. A known agent does not
+// send such a thing, so it is refused; from anybody else the message stays a
+// human one, and the agent is told not to trust the annotation.
+func (k *Kernel) takeMalformed(in *incoming, problem error) (api.QueueResult, error) {
+	if from := k.directory.counterparty(in.key, in.agent); from.Kind == ocip.KindAgent {
+		v := ocip.Verdict{Result: ocip.Deny, Code: ocip.MalformedEnvelope, Policy: "envelope", Reason: problem.Error()}
+		r := k.receivedRecord(in.agent, from, &v, in.key, in.content)
+		r.Event, r.AppID, r.RunID = "malformed_envelope", in.app.id(), in.runID
+		receipt, err := k.record(r)
+		if err != nil {
+			return api.QueueResult{}, err
+		}
+		return api.QueueResult{}, refused(&v, receipt.Seq)
+	}
+	in.metadata = maps.Clone(in.metadata)
+	delete(in.metadata, "ocip")
+	in.metadata["ocipUntrusted"] = api.String(problem.Error())
+	return k.takeHuman(in, map[string]any{"malformedEnvelope": problem.Error(), "untrusted": true})
+}
+
+// takeEnvelope weighs an annotated message on the agent's side.
+func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueResult, error) {
+	h, err := parseInboundHints(in.metadata["exchange"], &envelope)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	from := k.directory.counterparty(in.key, in.agent)
+	_, known := k.directory.byInstance[envelope.SourceAgent.InstanceID]
+	unlock := k.exchanges.pairs.lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
+	defer unlock()
+	ctx, now := context.Background(), k.now()
+	v, err := k.arrive(ctx, &arrival{
+		agent: in.agent, from: from, elsewhere: known && from.Kind != ocip.KindAgent, envelope: envelope,
+		key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
+	}, now)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	from.Kind, from.Identity = ocip.KindAgent, envelope.SourceAgent
+	r := k.receivedRecord(in.agent, from, v, in.key, in.content)
+	r.AppID, r.RunID, r.DispatchID = in.app.id(), in.runID, in.dispatchID
+	change := &store.Change{Records: []*audit.Record{r}}
+	if !v.Allowed() {
+		if v.Exchange.Outcome != ocip.InProgress {
+			change.Exchanges = append(change.Exchanges, v.Exchange)
+		}
+		receipt, err := k.commit(change)
+		if err != nil {
+			return api.QueueResult{}, err
+		}
+		k.exchanges.entered(change)
+		return api.QueueResult{}, refused(v, receipt.Seq)
+	}
+	k.exchanges.enter(change, v.Exchange)
+	result, err := k.take(in, change, v.Exchange.ExpiresAt)
+	if err == nil {
+		k.exchanges.entered(change)
+	}
+	return result, err
+}
+
+// parseInboundHints reads what an annotated message says of its exchange. The
+// type is derived from the envelope where it is not given, and an exchange that
+// nobody named has its conversation's id.
+func parseInboundHints(raw []byte, e *ocip.Envelope) (hints, error) {
+	h := hints{ID: e.ConversationID, Type: ocip.InformationQuery}
+	switch {
+	case e.ReplyPolicy == ocip.HumanOnly:
+		h.Type = ocip.MeetingScheduling
+	case e.RequiresCommitment:
+		h.Type = ocip.CommitmentRequest
+	}
+	if len(raw) == 0 {
+		return h, nil
+	}
+	given, err := parseHints(raw)
+	if err != nil {
+		return h, err
+	}
+	if given.ID != "" {
+		h.ID = given.ID
+	}
+	if given.Type != "" {
+		h.Type = given.Type
+	}
+	return h, nil
+}
+
+// take records an inbound message and lets the commit deliver it to its agent.
+func (k *Kernel) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
+	ctx, now := context.Background(), k.now()
+	data, err := json.Marshal(&api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
+	d := &delivery{
+		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
+		body:    body{Hook: api.MessageReceived, RunID: in.runID, Data: data, About: in.about()},
+		err:     err,
+	}
+	if err := d.enter(change); err != nil {
+		return api.QueueResult{}, err
+	}
+	change.Runs = append(change.Runs, store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
+	fresh, err := k.sessions.use(ctx, in.key, in.agent.ID, in.account, now, change)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	change.Durable = func(store.Receipt) { k.outbox.offer(d) }
+	if _, err := k.commit(change); err != nil {
+		return api.QueueResult{}, err
+	}
+	k.sessions.used(in.key, in.agent.ID, fresh, now)
+	if fresh {
+		k.observe(api.SessionStart, sessionEvent(in.key, in.agent.ID), in.about(), nil)
+	}
+	return api.QueueResult{RunID: in.runID, Queued: true}, nil
+}
+
+// Complete ends an agent run.
+func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, error) {
+	k, a := c.kernel, c.app.Load()
+	run, err := k.store.Run(ctx, p.RunID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return api.OK{}, err
+	}
+	agent := k.directory.agents[run.AgentID]
+	if agent == nil || agent.App != a.id() {
+		return api.OK{}, api.Errorf(api.NotFound, "app %s has no run %q", a.id(), p.RunID)
+	}
+	now := k.now()
+	details := map[string]any{"success": p.Success, "durationMs": now.Sub(run.QueuedAt).Milliseconds()}
+	if p.Error != "" {
+		details["error"] = p.Error
+	}
+	_, err = k.commit(&store.Change{
+		EndedRuns: []string{run.ID},
+		Records: []*audit.Record{{
+			ID: k.newID(), ActionType: audit.ActionDelivery, Event: "run_completed", Side: audit.SideReceiver,
+			TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, AppID: a.id(),
+			SessionKey: run.SessionKey, RunID: run.ID, Details: details,
+		}},
+	})
+	if err != nil {
+		return api.OK{}, err
+	}
+	data, err := json.Marshal(map[string]any{"runId": run.ID, "sessionKey": run.SessionKey, "success": p.Success, "error": p.Error}, json.Deterministic(true))
+	if err != nil {
+		k.log.Error("cannot encode an event", zap.Error(err))
+		return api.OK{OK: true}, nil
+	}
+	k.observe(api.AgentCompleted, data, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli()}, nil)
+	return api.OK{OK: true}, nil
+}

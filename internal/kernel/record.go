@@ -1,0 +1,50 @@
+package kernel
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// verdictRecord is one side's record of a verdict. The caller adds what only it
+// knows; Details is never nil.
+func (k *Kernel) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audit.Record {
+	r := &audit.Record{
+		ID: k.newID(), ActionType: audit.ActionExchange, Side: side,
+		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID,
+		Classification: v.Level.String(), PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision,
+		PolicyResult: string(v.Result), PolicyReason: v.Reason, Code: string(v.Code),
+		Details: make(map[string]any),
+	}
+	if v.Exchange.ID != "" {
+		e := &v.Exchange
+		r.ExchangeID, r.ConversationID, r.ExchangeType = e.ID, e.ConversationID, string(e.Type)
+		r.Round, r.MaxRounds, r.Outcome = e.Round, e.MaxRounds, string(e.Outcome)
+	} else if !v.Allowed() {
+		r.Outcome = string(ocip.Denied)
+	}
+	for name, value := range v.Details {
+		r.Details[name] = value
+	}
+	return r
+}
+
+func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
+	return audit.Counterparty{Kind: string(kind), InstanceID: id.InstanceID, UserID: id.UserID, OrgUnit: id.OrgUnit, TenantID: id.TenantID}
+}
+
+// content enters what was said into a record: by its keyed digest, which shows
+// whether two texts are equal and nothing else, unless the operator asked for
+// the text.
+func (k *Kernel) content(r *audit.Record, text string) {
+	mac := hmac.New(sha256.New, k.digestKey)
+	mac.Write([]byte(text))
+	r.ContentDigest = "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+	r.ContentBytes = len(text)
+	if k.cfg.KeepContent {
+		r.Content = text
+	}
+}

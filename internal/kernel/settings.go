@@ -1,0 +1,44 @@
+package kernel
+
+import (
+	"context"
+
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// view says which part of the configuration the client's app may see.
+func (c *Client) view() View {
+	m := c.app.Load().manifest
+	return View{App: m.ID, Channels: m.Capabilities.Channels.Provides}
+}
+
+// Config returns a configuration value.
+func (c *Client) Config(_ context.Context, p *api.ConfigGetParams) (api.ConfigValue, error) {
+	value, err := c.kernel.settings.Get(c.view(), p.Path)
+	return api.ConfigValue{Value: value}, err
+}
+
+// WatchConfig opens a stream of configuration changes.
+func (c *Client) WatchConfig(ctx context.Context, p *api.ConfigWatchParams) (func(context.Context, api.Stream) error, error) {
+	changes, err := c.kernel.settings.Watch(ctx, c.view(), p.Paths)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, s api.Stream) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case batch, ok := <-changes:
+				if !ok {
+					return nil
+				}
+				for _, change := range batch {
+					if err := s.Send(ctx, change); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}, nil
+}

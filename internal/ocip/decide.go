@@ -1,0 +1,284 @@
+package ocip
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Agent is a local agent: its identity and the limits set for it.
+type Agent struct {
+	// ID is the agent's name in session keys.
+	ID string
+	Identity
+	// MaxShared is the highest level the agent may share.
+	MaxShared Level
+	// Floor is the lowest level a message of this agent has.
+	Floor             Level
+	Types             []ExchangeType
+	MaxRounds         int
+	CanReceiveQueries bool
+	CanAutoRespond    bool
+}
+
+// supports reports whether the agent takes part in exchanges of a type. An
+// agent with no list takes part in all.
+func (a Agent) supports(t ExchangeType) bool {
+	if len(a.Types) == 0 {
+		return true
+	}
+	for _, have := range a.Types {
+		if have == t {
+			return true
+		}
+	}
+	return false
+}
+
+// Outgoing is one message that wants to leave, with all that the decision
+// needs to know.
+type Outgoing struct {
+	Now    time.Time
+	Sender Agent
+	To     Counterparty
+	// Exchange is the state before this message.
+	Exchange    Exchange
+	MessageType MessageType
+	// Declared is the level the caller claims for the message.
+	Declared Level
+	// MaxRounds, when above zero, is the caller's wish for a lower limit.
+	MaxRounds int
+	// Summary is the message's line in the transcript.
+	Summary string
+	// MaxAnnotation bounds the annotation in bytes.
+	MaxAnnotation int
+}
+
+// step weighs one rule. A step that denies or escalates sets the verdict's
+// result and ends the deliberation; one that has no objection leaves it.
+type step func(ctx context.Context, m *Outgoing, policy Policy, v *Verdict)
+
+// outgoing lists the rules in the order the protocol fixes. The tenant wall
+// stands first and outside policy, so that no policy can open it.
+var outgoing = [...]step{
+	tenantWall,
+	exchangeState,
+	classification,
+	askPolicy,
+	rounds,
+}
+
+// Decide weighs a message that wants to leave. The first rule that denies or
+// escalates decides. An allowed message's verdict holds the advanced exchange
+// and the envelope to stamp.
+func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
+	v := Verdict{Level: max(m.Declared, m.Sender.Floor), Exchange: m.Exchange}
+	for _, weigh := range outgoing {
+		weigh(ctx, &m, policy, &v)
+		if v.Result != "" {
+			return v
+		}
+	}
+	v.Result = Allow
+	if m.To.Kind == KindAgent {
+		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
+	} else {
+		// Nobody counts rounds with a person, but the envelope must still say
+		// that this is the first message of its conversation.
+		v.Exchange.Round = 1
+		v.Policy, v.Reason = ruleClassification, "classification "+v.Level.String()+" is within the sender's maximum"
+	}
+	v.Exchange.Level = v.Level
+	v.Envelope = stamp(&m, &v)
+	v.Annotation = annotate(v.Envelope)
+	if m.MaxAnnotation > 0 && len(v.Annotation) > m.MaxAnnotation {
+		v.Exchange = m.Exchange
+		v.deny(AnnotationTooLarge, ruleAnnotation, fmt.Sprintf("the annotation has %d bytes, the limit is %d", len(v.Annotation), m.MaxAnnotation))
+	}
+	return v
+}
+
+func tenantWall(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
+	if m.To.Kind == KindAgent && !m.Sender.SameTenant(m.To.Identity) {
+		v.deny(CrossEnterpriseBlocked, ruleTenantWall, wallReason(m.Sender.Identity, m.To.Identity))
+		v.Exchange = v.Exchange.close(m.Now, Denied)
+	}
+}
+
+func wallReason(source, target Identity) string {
+	return fmt.Sprintf("communication between tenant %q and tenant %q is blocked; no policy can allow it",
+		source.TenantID, target.TenantID)
+}
+
+func exchangeState(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
+	if m.To.Kind != KindAgent {
+		return
+	}
+	switch {
+	case v.Exchange.ExpiredAt(m.Now):
+		v.deny(ExchangeExpired, ruleExchange, fmt.Sprintf("exchange %s expired at %s", v.Exchange.ID, v.Exchange.ExpiresAt.UTC().Format(timeLayout)))
+		v.Exchange = v.Exchange.close(m.Now, Expired)
+	case v.Exchange.Outcome != InProgress:
+		v.deny(ExchangeClosed, ruleExchange, fmt.Sprintf("exchange %s is %s", v.Exchange.ID, v.Exchange.Outcome))
+	case !m.Sender.supports(v.Exchange.Type):
+		v.deny(UnsupportedType, ruleExchange, fmt.Sprintf("agent %s does not take part in exchanges of type %s", m.Sender.ID, v.Exchange.Type))
+		v.Exchange = v.Exchange.close(m.Now, Denied)
+	}
+}
+
+func classification(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
+	if v.Level > m.Sender.MaxShared {
+		denyLevel(m, v, m.Sender.MaxShared, ruleClassification,
+			fmt.Sprintf("the maximum agent %s may share is %s", m.Sender.ID, m.Sender.MaxShared))
+	}
+}
+
+func denyLevel(m *Outgoing, v *Verdict, limit Level, rule, because string) {
+	v.deny(ClassificationViolation, rule, fmt.Sprintf("message classified %s; %s", v.Level, because))
+	v.Details = map[string]any{"classification": v.Level.String(), "maximum": limit.String(), "rule": "declared"}
+	v.Exchange = v.Exchange.close(m.Now, Denied)
+}
+
+func askPolicy(ctx context.Context, m *Outgoing, policy Policy, v *Verdict) {
+	if m.To.Kind != KindAgent {
+		return
+	}
+	ask := PolicyInput{
+		ExchangeType: v.Exchange.Type,
+		Level:        v.Level,
+		Source:       m.Sender.Identity,
+		Target:       m.To.Identity,
+		Round:        v.Exchange.Round + 1,
+	}
+	answer := consult(ctx, ask, policy, v)
+	if v.Result == Deny && v.Code == PolicyDenied {
+		v.Exchange = v.Exchange.close(m.Now, Denied)
+	}
+	if v.Result != "" {
+		return
+	}
+	if answer.HasMaxClassification && v.Level > answer.MaxClassification {
+		denyLevel(m, v, answer.MaxClassification, v.Policy, fmt.Sprintf("policy %s allows at most %s", v.Policy, answer.MaxClassification))
+		return
+	}
+	v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, answer.MaxRounds, m.MaxRounds, m.Sender.MaxRounds)
+}
+
+// consult asks agent-exchange and, where the org units differ, cross-org. It
+// returns the narrower of the constraints; the verdict is set only if the
+// message must not go on, its policy fields always.
+func consult(ctx context.Context, ask PolicyInput, policy Policy, v *Verdict) PolicyAnswer {
+	actions := []string{ActionExchange, ActionExchangeCrossOrg}
+	if ask.Source.OrgUnit == ask.Target.OrgUnit {
+		actions = actions[:1]
+	}
+	var (
+		narrowed PolicyAnswer
+		names    []string
+		approval string
+	)
+	for _, action := range actions {
+		ask.Action = action
+		answer, name, revision, err := policy.Evaluate(ctx, ask)
+		v.PolicyRevision = revision
+		if err != nil {
+			// The cause stays out of the reason: it can hold parts of the
+			// policy. The daemon's log has it.
+			v.deny(PolicyUnreachable, orDefault(name, action), "policy could not be evaluated: denied")
+			v.Details = map[string]any{"cause": err.Error()}
+			return PolicyAnswer{}
+		}
+		if !answer.Allow {
+			v.deny(PolicyDenied, name, orDefault(answer.Reason, "denied by policy "+name))
+			return answer
+		}
+		if answer.RequireApproval && approval == "" {
+			approval = orDefault(answer.Reason, "policy "+name+" asks for a person's approval")
+		}
+		if answer.HasMaxClassification && (!narrowed.HasMaxClassification || answer.MaxClassification < narrowed.MaxClassification) {
+			narrowed.HasMaxClassification, narrowed.MaxClassification = true, answer.MaxClassification
+		}
+		narrowed.MaxRounds = lowest(narrowed.MaxRounds, answer.MaxRounds)
+		narrowed.Reason = answer.Reason
+		names = append(names, name)
+	}
+	v.Policy, v.Reason = strings.Join(names, "+"), narrowed.Reason
+	if approval != "" {
+		v.escalate(PolicyRequiresApproval, v.Policy, approval)
+	}
+	return narrowed
+}
+
+// rounds stops an exchange that has used up its rounds. There is no way to
+// extend it: the exchange ends here as escalated.
+func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
+	if m.To.Kind != KindAgent || v.Exchange.Round < v.Exchange.MaxRounds {
+		return
+	}
+	after := v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
+	v.escalate(RoundLimit, ruleRounds,
+		fmt.Sprintf("Exchange reached maximum round limit (%d). Human review required.", after.MaxRounds))
+	v.Details = map[string]any{"escalation": Escalation{
+		ExchangeID:          after.ID,
+		ConversationID:      after.ConversationID,
+		CurrentRound:        after.Round,
+		MaxRounds:           after.MaxRounds,
+		ConversationSummary: after.summary(),
+		Reason:              v.Reason,
+	}}
+	v.Exchange = v.Exchange.close(m.Now, Escalated)
+}
+
+// Escalation is what a person gets to review when an exchange has used up its
+// rounds (OCIP reference, Escalation Payload).
+type Escalation struct {
+	ExchangeID          string `json:"exchangeId"`
+	ConversationID      string `json:"conversationId"`
+	CurrentRound        int    `json:"currentRound"`
+	MaxRounds           int    `json:"maxRounds"`
+	ConversationSummary string `json:"conversationSummary"`
+	Reason              string `json:"reason"`
+}
+
+func (e Exchange) summary() string {
+	lines := make([]string, len(e.Transcript))
+	for i, t := range e.Transcript {
+		lines[i] = fmt.Sprintf("Round %d (%s): %s", t.Round, t.Sender, t.Summary)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func stamp(m *Outgoing, v *Verdict) Envelope {
+	return Envelope{
+		Version:            Version,
+		MessageType:        m.MessageType,
+		SourceAgent:        m.Sender.Identity,
+		Classification:     v.Level,
+		ConversationID:     v.Exchange.ConversationID,
+		ExchangeRound:      v.Exchange.Round,
+		MaxRounds:          v.Exchange.MaxRounds,
+		Capabilities:       Capabilities{CanCommit: false, CanShare: m.Sender.MaxShared.UpTo()},
+		ReplyPolicy:        v.Exchange.Type.ReplyPolicy(),
+		RequiresCommitment: v.Exchange.Type.RequiresCommitment(),
+		ExpiresAt:          Time{v.Exchange.ExpiresAt},
+	}
+}
+
+// lowest returns the smallest of the limits that are set (above zero).
+func lowest(limits ...int) int {
+	low := 0
+	for _, l := range limits {
+		if l > 0 && (low == 0 || l < low) {
+			low = l
+		}
+	}
+	return low
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

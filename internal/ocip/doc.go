@@ -1,0 +1,18 @@
+// Package ocip is the vocabulary of the OpenClaw Interchange Protocol and the
+// pure decision over one message.
+//
+// It holds the words the rest of the house speaks (identities, levels,
+// envelopes, exchanges, verdicts) and two functions that weigh them: [Decide]
+// for a message that wants to leave, [Receive] for one that arrives. Nothing
+// here reads a clock, a file, a socket or a random source: the caller brings
+// the time, the identifiers and the policy's answer, and must record the
+// verdict durably before acting on it.
+//
+// Source: OCIP protocol reference (seed 000) and ADR-007 (seed 001).
+package ocip
+
+// Version is the protocol version every envelope carries.
+const Version = "1.0"
+
+// DefaultMaxRounds bounds an exchange when nothing lower is configured.
+const DefaultMaxRounds = 3

@@ -1,0 +1,251 @@
+package ocip
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Envelope is the annotation every outgoing message carries as metadata.ocip.
+// Its JSON form is the one of the OCIP reference, field by field.
+type Envelope struct {
+	Version            string       `json:"version"`
+	MessageType        MessageType  `json:"message_type"`
+	SourceAgent        Identity     `json:"source_agent"`
+	Classification     Level        `json:"classification"`
+	ConversationID     string       `json:"conversation_id"`
+	ExchangeRound      int          `json:"exchange_round"`
+	MaxRounds          int          `json:"max_rounds"`
+	Capabilities       Capabilities `json:"capabilities"`
+	ReplyPolicy        ReplyPolicy  `json:"reply_policy"`
+	RequiresCommitment bool         `json:"requires_commitment"`
+	ExpiresAt          Time         `json:"expires_at"`
+}
+
+// Capabilities is what the sender may do in an exchange.
+type Capabilities struct {
+	CanCommit bool    `json:"can_commit"`
+	CanShare  []Level `json:"can_share"`
+}
+
+// Time is a moment on the wire: ISO 8601 in UTC with milliseconds.
+type Time struct{ time.Time }
+
+// timeLayout is what the reference's examples show.
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// MarshalText writes the moment in UTC with milliseconds.
+func (t Time) MarshalText() ([]byte, error) {
+	return t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), timeLayout), nil
+}
+
+// UnmarshalText reads any RFC 3339 moment.
+func (t *Time) UnmarshalText(b []byte) error {
+	parsed, err := time.Parse(time.RFC3339, string(b))
+	if err != nil {
+		return fmt.Errorf("%q is not an ISO 8601 time", b)
+	}
+	t.Time = parsed
+	return nil
+}
+
+// annotate encodes an envelope. Its fields are all of kinds that cannot fail to
+// encode, and an identity that is not UTF-8 is replaced rather than refused.
+func annotate(e Envelope) []byte {
+	encoded, err := json.Marshal(e, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("ocip: an envelope cannot fail to encode: " + err.Error())
+	}
+	return encoded
+}
+
+// EnvelopeError says which field of an envelope is wrong. Path is empty where
+// the annotation is no envelope at all.
+type EnvelopeError struct {
+	Path    string
+	Problem string
+}
+
+func (e *EnvelopeError) Error() string {
+	if e.Path == "" {
+		return "malformed envelope: " + e.Problem
+	}
+	return "malformed envelope: " + e.Path + ": " + e.Problem
+}
+
+// ErrNoEnvelope means that there was no annotation, or a null one: the message
+// is a human message (ADR-007).
+var ErrNoEnvelope = errors.New("no envelope")
+
+// maxEnvelopeRounds bounds the counters an envelope from elsewhere may claim,
+// so that no arithmetic on them can wrap.
+const maxEnvelopeRounds = 1 << 20
+
+// ParseEnvelope reads an annotation. It returns [ErrNoEnvelope] where there is
+// none and an [*EnvelopeError] naming the first field that is missing or
+// wrong. Fields it does not know are ignored, so that a newer minor version
+// can be read.
+func ParseEnvelope(annotation []byte) (Envelope, error) {
+	annotation = bytes.TrimSpace(annotation)
+	if len(annotation) == 0 || string(annotation) == "null" {
+		return Envelope{}, ErrNoEnvelope
+	}
+	p := envelopeParser{}
+	root := p.object("", annotation)
+	e := Envelope{
+		Version:     p.text(root, "version"),
+		MessageType: MessageType(p.oneOf(root, "message_type", string(AgentGenerated), string(AgentAssisted), string(Human))),
+	}
+	if p.err == nil && e.Version != Version && !strings.HasPrefix(e.Version, "1.") {
+		p.fail("version", fmt.Sprintf("%q is not supported, want %q", e.Version, Version))
+	}
+	source := p.object("source_agent", p.member(root, "source_agent"))
+	e.SourceAgent = Identity{
+		InstanceID: p.text(source, "source_agent.instance_id"),
+		UserID:     p.text(source, "source_agent.user_id"),
+		OrgUnit:    p.text(source, "source_agent.org_unit"),
+		TenantID:   p.text(source, "source_agent.tenant_id"),
+	}
+	e.Classification = p.level("classification", p.member(root, "classification"))
+	e.ConversationID = p.text(root, "conversation_id")
+	e.ExchangeRound = p.count(root, "exchange_round", 0)
+	e.MaxRounds = p.count(root, "max_rounds", 1)
+	capabilities := p.object("capabilities", p.member(root, "capabilities"))
+	e.Capabilities.CanCommit = p.flag(capabilities, "capabilities.can_commit")
+	for i, raw := range p.list("capabilities.can_share", p.member(capabilities, "capabilities.can_share")) {
+		e.Capabilities.CanShare = append(e.Capabilities.CanShare, p.level("capabilities.can_share["+strconv.Itoa(i)+"]", raw))
+	}
+	e.ReplyPolicy = ReplyPolicy(p.oneOf(root, "reply_policy", string(AgentOK), string(HumanOnly), string(NoReplyNeeded)))
+	e.RequiresCommitment = p.flag(root, "requires_commitment")
+	if at := p.text(root, "expires_at"); p.err == nil {
+		if err := e.ExpiresAt.UnmarshalText([]byte(at)); err != nil {
+			p.fail("expires_at", err.Error())
+		}
+	}
+	if p.err != nil {
+		return Envelope{}, p.err
+	}
+	return e, nil
+}
+
+// envelopeParser reads fields one by one and keeps the first fault, so that
+// the error names the field as the reference lists it.
+type envelopeParser struct{ err error }
+
+func (p *envelopeParser) fail(path, problem string) {
+	if p.err == nil {
+		p.err = &EnvelopeError{Path: path, Problem: problem}
+	}
+}
+
+func (p *envelopeParser) object(path string, raw []byte) map[string]jsontext.Value {
+	if p.err != nil {
+		return nil
+	}
+	var members map[string]jsontext.Value
+	if raw[0] != '{' {
+		p.fail(path, "not an object")
+	} else if err := json.Unmarshal(raw, &members); err != nil {
+		p.fail(path, "not a JSON object: "+err.Error())
+	}
+	return members
+}
+
+// member finds the value at the last part of path.
+func (p *envelopeParser) member(in map[string]jsontext.Value, path string) []byte {
+	if p.err != nil {
+		return nil
+	}
+	raw, ok := in[path[strings.LastIndexByte(path, '.')+1:]]
+	if !ok {
+		p.fail(path, "missing")
+	}
+	return raw
+}
+
+func (p *envelopeParser) text(in map[string]jsontext.Value, path string) string {
+	raw := p.member(in, path)
+	if p.err != nil {
+		return ""
+	}
+	var s string
+	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		p.fail(path, "not a string")
+	} else if s == "" {
+		p.fail(path, "empty")
+	}
+	return s
+}
+
+func (p *envelopeParser) oneOf(in map[string]jsontext.Value, path string, allowed ...string) string {
+	s := p.text(in, path)
+	if p.err != nil {
+		return ""
+	}
+	for _, a := range allowed {
+		if s == a {
+			return s
+		}
+	}
+	p.fail(path, fmt.Sprintf("%q is not one of %s", s, strings.Join(allowed, ", ")))
+	return ""
+}
+
+func (p *envelopeParser) level(path string, raw []byte) Level {
+	if p.err != nil {
+		return Restricted
+	}
+	var l Level
+	if raw[0] != '"' {
+		p.fail(path, "not a string")
+	} else if err := json.Unmarshal(raw, &l); err != nil {
+		p.fail(path, "not one of public, internal, confidential, restricted")
+	}
+	return l
+}
+
+func (p *envelopeParser) count(in map[string]jsontext.Value, path string, least int) int {
+	raw := p.member(in, path)
+	if p.err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(string(raw))
+	if err != nil {
+		p.fail(path, "not a whole number")
+	} else if n < least || n > maxEnvelopeRounds {
+		p.fail(path, fmt.Sprintf("%d is not between %d and %d", n, least, maxEnvelopeRounds))
+	}
+	return n
+}
+
+func (p *envelopeParser) flag(in map[string]jsontext.Value, path string) bool {
+	raw := p.member(in, path)
+	if p.err != nil {
+		return false
+	}
+	switch string(raw) {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	p.fail(path, "not true or false")
+	return false
+}
+
+func (p *envelopeParser) list(path string, raw []byte) []jsontext.Value {
+	if p.err != nil {
+		return nil
+	}
+	var items []jsontext.Value
+	if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
+		p.fail(path, "not a list")
+	}
+	return items
+}

@@ -1,0 +1,155 @@
+package ocip
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ExchangeType says what an exchange is for. It fixes who may reply and
+// whether the responder is asked for a commitment.
+type ExchangeType string
+
+// The three exchange types of the protocol.
+const (
+	InformationQuery  ExchangeType = "information_query"
+	CommitmentRequest ExchangeType = "commitment_request"
+	MeetingScheduling ExchangeType = "meeting_scheduling"
+)
+
+// ParseExchangeType reads an exchange type by its protocol name.
+func ParseExchangeType(s string) (ExchangeType, error) {
+	switch t := ExchangeType(s); t {
+	case InformationQuery, CommitmentRequest, MeetingScheduling:
+		return t, nil
+	}
+	return "", fmt.Errorf("unknown exchange type %q, want one of %s, %s, %s",
+		s, InformationQuery, CommitmentRequest, MeetingScheduling)
+}
+
+// ReplyPolicy returns who may answer an exchange of this type.
+func (t ExchangeType) ReplyPolicy() ReplyPolicy {
+	if t == MeetingScheduling {
+		return HumanOnly
+	}
+	return AgentOK
+}
+
+// RequiresCommitment reports whether the type asks the responder to commit.
+func (t ExchangeType) RequiresCommitment() bool {
+	return t == CommitmentRequest || t == MeetingScheduling
+}
+
+// ReplyPolicy says who may answer a message.
+type ReplyPolicy string
+
+// The three reply policies of the protocol.
+const (
+	AgentOK       ReplyPolicy = "agent-ok"
+	HumanOnly     ReplyPolicy = "human-only"
+	NoReplyNeeded ReplyPolicy = "no-reply-needed"
+)
+
+// MessageType says who wrote a message.
+type MessageType string
+
+// The three message types of the protocol.
+const (
+	AgentGenerated MessageType = "agent-generated"
+	AgentAssisted  MessageType = "agent-assisted"
+	Human          MessageType = "human"
+)
+
+// Outcome is the state of an exchange.
+type Outcome string
+
+// The five outcomes of the protocol. Only InProgress is open.
+const (
+	InProgress Outcome = "in_progress"
+	Resolved   Outcome = "resolved"
+	Escalated  Outcome = "escalated"
+	Denied     Outcome = "denied"
+	Expired    Outcome = "expired"
+)
+
+// Turn is one message of an exchange as its transcript shows it.
+type Turn struct {
+	Round   int    `json:"round"`
+	Sender  string `json:"sender"`
+	Summary string `json:"summary"`
+}
+
+// Exchange is one side's view of an exchange between two agents. Each side
+// keeps its own, also when both live in one daemon.
+type Exchange struct {
+	// ID names the exchange for the agent that holds this side.
+	ID             string
+	ConversationID string
+	Type           ExchangeType
+	// Agent and Counterparty are instance ids.
+	Agent        string
+	Counterparty string
+	SessionKey   string
+	Outcome      Outcome
+	// Round counts the messages of both directions so far.
+	Round int
+	// MaxRounds never grows once the exchange is open.
+	MaxRounds  int
+	Level      Level
+	OpenedAt   time.Time
+	UpdatedAt  time.Time
+	ExpiresAt  time.Time
+	Transcript []Turn
+}
+
+// Open reports whether the exchange still takes messages at the given time.
+func (e Exchange) Open(now time.Time) bool {
+	return e.Outcome == InProgress && !e.ExpiredAt(now)
+}
+
+// ExpiredAt reports whether the exchange's time has run out. An exchange with
+// no end set does not expire.
+func (e Exchange) ExpiredAt(now time.Time) bool {
+	return e.Outcome == Expired || (!e.ExpiresAt.IsZero() && !now.Before(e.ExpiresAt))
+}
+
+// advance returns the exchange after one more message. The transcript is
+// copied, so the earlier state stays as it was for whoever still holds it.
+func (e Exchange) advance(now time.Time, sender, summary string) Exchange {
+	e.Round++
+	e.UpdatedAt = now
+	transcript := make([]Turn, len(e.Transcript), len(e.Transcript)+1)
+	copy(transcript, e.Transcript)
+	e.Transcript = append(transcript, Turn{Round: e.Round, Sender: sender, Summary: summary})
+	return e
+}
+
+// close returns the exchange ended with the given outcome.
+func (e Exchange) close(now time.Time, outcome Outcome) Exchange {
+	e.Outcome = outcome
+	e.UpdatedAt = now
+	return e
+}
+
+// SummaryRunes bounds one line of a transcript.
+const SummaryRunes = 120
+
+// Summarize makes the transcript's line for a message: its first line with
+// text, cut to [SummaryRunes].
+func Summarize(content string) string {
+	for line := range strings.Lines(content) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		runes := 0
+		for i := range line {
+			if runes == SummaryRunes {
+				return line[:i] + "…"
+			}
+			runes++
+		}
+		return line
+	}
+	return ""
+}

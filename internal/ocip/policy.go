@@ -1,0 +1,41 @@
+package ocip
+
+import "context"
+
+// The actions a policy is asked about.
+const (
+	ActionExchange         = "agent_exchange"
+	ActionExchangeCrossOrg = "agent_exchange_cross_org"
+)
+
+// PolicyInput is the question put to the policy. It is comparable, so an
+// answer can be remembered by it.
+type PolicyInput struct {
+	Action       string
+	ExchangeType ExchangeType
+	Level        Level
+	Source       Identity
+	Target       Identity
+	Round        int
+}
+
+// PolicyAnswer is what the policy said. The zero value denies.
+type PolicyAnswer struct {
+	Allow           bool
+	RequireApproval bool
+	Reason          string
+	// MaxClassification, when HasMaxClassification, lowers the level that may
+	// be shared in this exchange.
+	MaxClassification    Level
+	HasMaxClassification bool
+	// MaxRounds, when above zero, lowers the exchange's round limit.
+	MaxRounds int
+}
+
+// Policy answers questions. An error means that no answer could be had and is
+// treated as a denial.
+type Policy interface {
+	// Evaluate answers one question. Name is the policy that answered, and
+	// revision identifies its exact text and data.
+	Evaluate(ctx context.Context, in PolicyInput) (answer PolicyAnswer, name, revision string, err error)
+}

@@ -1,0 +1,80 @@
+package ocip
+
+// Result is the answer to "may this go on", as audit records write it.
+type Result string
+
+// The three results.
+const (
+	Allow           Result = "allow"
+	Deny            Result = "deny"
+	RequireApproval Result = "require_approval"
+)
+
+// Code names why a message was not let through. It is part of the wire
+// protocol: callers read it in details.ocip.code.
+type Code string
+
+// The codes of the verdicts. An allowed message has none.
+const (
+	CrossEnterpriseBlocked  Code = "CROSS_ENTERPRISE_BLOCKED"
+	ExchangeExpired         Code = "EXCHANGE_EXPIRED"
+	ExchangeClosed          Code = "EXCHANGE_CLOSED"
+	ClassificationViolation Code = "CLASSIFICATION_VIOLATION"
+	PolicyDenied            Code = "POLICY_DENIED"
+	PolicyUnreachable       Code = "POLICY_ENGINE_UNREACHABLE"
+	PolicyRequiresApproval  Code = "POLICY_REQUIRES_APPROVAL"
+	RoundLimit              Code = "EXCHANGE_ROUND_LIMIT"
+	UnsupportedType         Code = "EXCHANGE_TYPE_UNSUPPORTED"
+	QueriesRefused          Code = "QUERIES_NOT_RECEIVED"
+	AnnotationTooLarge      Code = "ANNOTATION_TOO_LARGE"
+	MalformedEnvelope       Code = "MALFORMED_ENVELOPE"
+	SourceMismatch          Code = "ENVELOPE_SOURCE_MISMATCH"
+	InterceptorBlocked      Code = "INTERCEPTOR_BLOCKED"
+	InterceptorTimeout      Code = "INTERCEPTOR_TIMEOUT"
+	AuditWriteFailed        Code = "AUDIT_WRITE_FAILED"
+)
+
+// Verdict is the whole outcome of weighing one message. The caller must make
+// Exchange and a record of the verdict durable in one commit before anything
+// the verdict allows may happen.
+type Verdict struct {
+	Result Result
+	Code   Code
+	Reason string
+	// Policy and PolicyRevision name the rule that decided: a Rego policy and
+	// its revision, or a built-in rule such as "tenant-wall".
+	Policy         string
+	PolicyRevision string
+	Level          Level
+	// Exchange is the exchange after this message. It has no ID where the
+	// counterparty is not an agent: such messages count no rounds.
+	Exchange Exchange
+	// Envelope is what the message carries, and Annotation its JSON form. They
+	// are set only when allowed.
+	Envelope   Envelope
+	Annotation []byte
+	// Details adds what the code's payload in the protocol calls for.
+	Details map[string]any
+}
+
+// Allowed reports whether the message may go on.
+func (v *Verdict) Allowed() bool { return v.Result == Allow }
+
+func (v *Verdict) deny(code Code, rule, reason string) {
+	v.Result, v.Code, v.Policy, v.Reason = Deny, code, rule, reason
+}
+
+// escalate sends the decision to a person.
+func (v *Verdict) escalate(code Code, rule, reason string) {
+	v.Result, v.Code, v.Policy, v.Reason = RequireApproval, code, rule, reason
+}
+
+// The built-in rules, as records name them.
+const (
+	ruleTenantWall     = "tenant-wall"
+	ruleExchange       = "exchange-state"
+	ruleClassification = "classification"
+	ruleRounds         = "round-limit"
+	ruleReceiver       = "receiver"
+	ruleAnnotation     = "annotation-size"
+)

@@ -1,0 +1,256 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/openclawos/ocipd/configs/policies"
+)
+
+// Bounds of one policy.
+const (
+	maxFiles     = 256
+	maxFileBytes = 1 << 20
+	maxFaults    = 50
+)
+
+// forbidden are the built-in functions that reach outside the evaluation.
+var forbidden = []string{"http.send", "net.lookup_ip_addr", "opa.runtime"}
+
+// clocked are built-in functions that read the clock though the compiler does
+// not list them as nondeterministic.
+var clocked = []string{"crypto.x509.parse_and_verify_certificates", "crypto.x509.parse_and_verify_certificates_with_options"}
+
+// Fault is one thing wrong with the text of a policy. Line counts from 1; 0 is
+// unknown.
+type Fault struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Message string `json:"message"`
+}
+
+// String returns "file:line: message".
+func (f Fault) String() string {
+	if f.Line == 0 {
+		return f.File + ": " + f.Message
+	}
+	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
+}
+
+// CompileError is everything wrong with the text of a policy, by file and line.
+type CompileError []Fault
+
+// Error lists the faults, one a line, each as "file:line: message".
+func (e CompileError) Error() string {
+	lines := make([]string, len(e))
+	for i, fault := range e {
+		lines[i] = fault.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// file is one Rego file. Its name is relative to the policy's folder, with
+// slashes, and display is how an operator finds it.
+type file struct {
+	name, display string
+	text          []byte
+}
+
+// load reads the files of a policy, sorted by name.
+func load(root string, tests bool) ([]file, error) {
+	var fsys fs.FS = policies.FS()
+	display := func(name string) string { return name }
+	start := "."
+	if root != "" {
+		info, err := os.Stat(root)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read policy.path: %w", err)
+		}
+		if info.IsDir() {
+			fsys = os.DirFS(root)
+			display = func(name string) string { return filepath.Join(root, filepath.FromSlash(name)) }
+		} else {
+			fsys, start = os.DirFS(filepath.Dir(root)), filepath.Base(root)
+			display = func(string) string { return root }
+		}
+	}
+	var files []file
+	err := fs.WalkDir(fsys, start, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name != start && strings.HasPrefix(entry.Name(), ".") {
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if entry.IsDir() || path.Ext(name) != ".rego" || !tests && strings.HasSuffix(name, "_test.rego") {
+			return nil
+		}
+		if len(files) == maxFiles {
+			return fmt.Errorf("more than %d .rego files", maxFiles)
+		}
+		text, err := read(fsys, name)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{name: name, display: display(name), text: text})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read policy.path %s: %w", root, err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("cannot read policy.path %s: no .rego file there", root)
+	}
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}
+
+// read reads one file, which may be a link to one, as mounted configuration is.
+func read(fsys fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	// Opening a pipe would wait for a writer.
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", name)
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxFileBytes {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxFileBytes)
+	}
+	return text, nil
+}
+
+// parse reads files as Rego v1. Modules are keyed by how operators find them.
+func parse(files []file) (map[string]*ast.Module, error) {
+	options := ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities()}
+	modules := make(map[string]*ast.Module, len(files))
+	var faults CompileError
+	for _, f := range files {
+		module, err := ast.ParseModuleWithOpts(f.display, string(f.text), options)
+		if err != nil {
+			faults = append(faults, explain(f.display, err)...)
+			continue
+		}
+		modules[f.display] = module
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return modules, nil
+}
+
+// newCompiler returns a compiler that holds a policy to the rules of the
+// package comment.
+func newCompiler() *ast.Compiler {
+	schemas := ast.NewSchemaSet()
+	schemas.Put(ast.SchemaRootRef, inputSchema())
+	return ast.NewCompiler().
+		WithCapabilities(capabilities()).
+		WithDefaultRegoVersion(ast.RegoV1).
+		WithSchemas(schemas).
+		SetErrorLimit(maxFaults)
+}
+
+// compile parses and compiles the files of a policy.
+func compile(files []file) (*ast.Compiler, error) {
+	modules, err := parse(files)
+	if err != nil {
+		return nil, err
+	}
+	compiler := newCompiler()
+	if compiler.Compile(modules); compiler.Failed() {
+		return nil, explain(files[0].display, compiler.Errors)
+	}
+	return compiler, nil
+}
+
+// capabilities is what a policy may use: everything but what reaches outside.
+func capabilities() *ast.Capabilities {
+	c := ast.CapabilitiesForThisVersion()
+	c.Builtins = slices.DeleteFunc(c.Builtins, func(b *ast.Builtin) bool {
+		return slices.Contains(forbidden, b.Name)
+	})
+	// Empty, unlike nil, is no host at all: for schemas named by URL.
+	c.AllowNet = []string{}
+	return c
+}
+
+// explain turns what the compiler says into faults, sorted by place. A fault
+// without a place is laid to fallback.
+func explain(fallback string, err error) CompileError {
+	var list ast.Errors
+	var single *ast.Error
+	switch {
+	case errors.As(err, &list):
+	case errors.As(err, &single):
+		list = ast.Errors{single}
+	default:
+		return CompileError{{File: fallback, Message: oneLine(err.Error())}}
+	}
+	faults := make(CompileError, 0, len(list))
+	for _, e := range list {
+		fault := Fault{File: fallback, Message: oneLine(e.Message)}
+		if e.Location != nil {
+			fault.Line = e.Location.Row
+			if e.Location.File != "" {
+				fault.File = e.Location.File
+			}
+		}
+		if name, ok := strings.CutPrefix(fault.Message, "undefined function "); ok && slices.Contains(forbidden, name) {
+			fault.Message = name + " is not allowed: a policy must not reach outside what it judges"
+		}
+		if details, ok := e.Details.(*ast.RefErrInvalidDetail); ok && len(details.OneOf) > 0 {
+			fault.Message += fmt.Sprintf(", want one of %v", details.OneOf)
+		}
+		faults = append(faults, fault)
+	}
+	slices.SortFunc(faults, func(a, b Fault) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, strings.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(faults)
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// deterministic reports whether the compiled modules mention no built-in
+// function whose result may differ from call to call. A mention is enough: a
+// function may also be called by way of a "with" clause.
+func deterministic(compiler *ast.Compiler) bool {
+	varying := make(map[string]bool)
+	for _, b := range compiler.Capabilities().Builtins {
+		if b.Nondeterministic || slices.Contains(clocked, b.Name) {
+			varying[b.Name] = true
+		}
+	}
+	found := false
+	for _, module := range compiler.Modules {
+		ast.WalkRefs(module, func(ref ast.Ref) bool {
+			found = found || varying[ref.String()]
+			return found
+		})
+	}
+	return !found
+}

@@ -1,0 +1,397 @@
+// Package policy answers the protocol's policy questions in Rego.
+//
+// Use: [Compile] a [Source] at start-up and again at each reload, keep the
+// result in a [Holder], and ask the Holder. Everything that can be wrong with
+// a policy is found by Compile, which also puts sample questions to it; what
+// is swapped in has answered once.
+//
+// The questions. [ocip.ActionExchange] asks data.ocip.agent_exchange.decision,
+// [ocip.ActionExchangeCrossOrg] asks data.ocip.cross_org.decision. Rego sees
+//
+//	input = {action, exchange_type, data_classification, round,
+//	         source{instance_id, user_id, org_unit, tenant_id}, target{…}}
+//
+// and for the second also source_org_unit and target_org_unit. A reference to
+// any other member of input does not compile. data.policy is [Source].Data. The
+// answer is
+//
+//	{allow, require_approval, reason, constraints{max_classification, max_rounds}}
+//
+// whose four members are required and whose constraints are each optional. An
+// answer of any other shape, with a member unknown or missing or ill-typed, is
+// an error.
+//
+// What a policy may not do: http.send, net.lookup_ip_addr and opa.runtime do
+// not compile and schemas are not fetched, so that a policy cannot carry away
+// what it judges or read the daemon's environment. A built-in function that
+// fails ends the evaluation instead of leaving a rule undefined.
+//
+// The caller's duty: treat an error as a denial, as [ocip.Policy] says, and
+// write name and revision of every answer, errors too, into the record. A
+// policy is trusted like the configuration: its time is bounded, but one
+// built-in call, which may take memory, is not interrupted.
+package policy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Defaults of [Source].
+const (
+	DefaultTimeout   = 100 * time.Millisecond
+	DefaultCacheSize = 1024
+)
+
+// trialTimeout is the least time a sample question is given. The machine is
+// busiest when daemons start, and a refused policy keeps the daemon down, while
+// a late answer denies one message.
+const trialTimeout = time.Second
+
+// maxCachedInput bounds the text of a question whose answer is remembered, in
+// bytes. Parts of it come from other machines.
+const maxCachedInput = 1024
+
+var (
+	// ErrTimeout says that an evaluation was stopped at its deadline.
+	ErrTimeout = errors.New("no answer in time")
+	// ErrNotLoaded says that a [Holder] holds no policy.
+	ErrNotLoaded = errors.New("cannot evaluate policy: none is loaded")
+)
+
+// Source says where a policy comes from.
+type Source struct {
+	// Path is a .rego file, or a folder searched for them. Files named
+	// _test.rego and names that begin with a dot are passed over. Empty is the
+	// built-in policy.
+	Path string
+	// Data is the configuration's policy.data, anything JSON can hold.
+	Data map[string]any
+	// Timeout bounds one evaluation. Zero is [DefaultTimeout].
+	Timeout time.Duration
+	// CacheSize is the number of answers remembered. Zero is
+	// [DefaultCacheSize], below zero remembers none.
+	CacheSize int
+}
+
+// Policy is one compiled policy with its data. It does not change and may be
+// asked from several goroutines. It implements [ocip.Policy].
+type Policy struct {
+	exchange, crossOrg query
+	files              []string
+	digest             string
+	timeout            time.Duration
+	// cache is nil where answers are not a function of the question alone, or
+	// are not to be remembered. Its keys need no revision: it belongs to this
+	// policy and goes with it.
+	cache *lru.Cache[ocip.PolicyInput, ocip.PolicyAnswer]
+}
+
+// query is the entry point of one action.
+type query struct {
+	name     string // of the Rego package, without "data."
+	prepared rego.PreparedEvalQuery
+}
+
+func (q *query) ref() string { return "data." + q.name + ".decision" }
+
+// Compile reads, compiles and tries a policy. It takes some milliseconds, or
+// until a sample question runs out of its time, a second or the timeout if that
+// is longer.
+//
+// Faults in the Rego text are a [CompileError]. A policy is refused, with the
+// query named, if a sample question gets an ill-shaped answer or none in time,
+// or if no sample of an action gets an answer.
+func Compile(ctx context.Context, src Source) (*Policy, error) {
+	files, err := load(src.Path, false)
+	if err != nil {
+		return nil, err
+	}
+	data, canonical, err := canonicalData(src.Data)
+	if err != nil {
+		return nil, err
+	}
+	compiler, err := compile(files)
+	if err != nil {
+		return nil, err
+	}
+
+	p := &Policy{
+		exchange: query{name: "ocip.agent_exchange"},
+		crossOrg: query{name: "ocip.cross_org"},
+		digest:   digest(files, canonical),
+		timeout:  src.Timeout,
+	}
+	if p.timeout <= 0 {
+		p.timeout = DefaultTimeout
+	}
+	for _, f := range files {
+		p.files = append(p.files, f.display)
+	}
+	store := inmem.NewFromObjectWithOpts(map[string]any{"policy": data},
+		inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
+	for _, q := range []*query{&p.exchange, &p.crossOrg} {
+		q.prepared, err = rego.New(
+			rego.Query(q.ref()),
+			rego.Compiler(compiler),
+			rego.Store(store),
+			rego.StrictBuiltinErrors(true),
+		).PrepareForEval(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("cannot prepare policy query %s: %w", q.ref(), err)
+		}
+	}
+	if err := p.try(ctx); err != nil {
+		return nil, err
+	}
+	if size := src.CacheSize; size >= 0 && deterministic(compiler) {
+		if size == 0 {
+			size = DefaultCacheSize
+		}
+		// The only error is a size below one.
+		if p.cache, err = lru.New[ocip.PolicyInput, ocip.PolicyAnswer](size); err != nil {
+			return nil, fmt.Errorf("cannot remember %d policy answers: %w", size, err)
+		}
+	}
+	return p, nil
+}
+
+// Revision identifies the policy's text and data: "sha256:" and the first 12
+// hex digits of the digest. Equal files and data have equal revisions wherever
+// the folder lies.
+func (p *Policy) Revision() string { return p.digest[:len("sha256:")+12] }
+
+// Digest is the whole of what Revision abbreviates.
+func (p *Policy) Digest() string { return p.digest }
+
+// Files lists the Rego files of the policy, sorted. Those of the built-in
+// policy are bare names.
+func (p *Policy) Files() []string { return append([]string(nil), p.files...) }
+
+// Evaluate answers one question, see [ocip.Policy]. The evaluation is bounded
+// by the timeout and by ctx. Name and revision are valid with an error too,
+// but for an action no policy exists for, where the name is empty.
+//
+// Errors are never remembered. They wrap [ErrTimeout] or the error of ctx where
+// those ended the evaluation.
+func (p *Policy) Evaluate(ctx context.Context, in ocip.PolicyInput) (answer ocip.PolicyAnswer, name, revision string, err error) {
+	revision = p.Revision()
+	q, err := p.query(in.Action)
+	if err != nil {
+		return ocip.PolicyAnswer{}, "", revision, err
+	}
+	cached := p.cache != nil && textSize(&in) <= maxCachedInput
+	if cached {
+		if answer, ok := p.cache.Get(in); ok {
+			return answer, q.name, revision, nil
+		}
+	}
+	answer, err = q.evaluate(ctx, in, p.timeout)
+	if err != nil {
+		return ocip.PolicyAnswer{}, q.name, revision, err
+	}
+	if cached {
+		p.cache.Add(in, answer)
+	}
+	return answer, q.name, revision, nil
+}
+
+// query finds the entry point of an action.
+func (p *Policy) query(action string) (*query, error) {
+	switch action {
+	case ocip.ActionExchange:
+		return &p.exchange, nil
+	case ocip.ActionExchangeCrossOrg:
+		return &p.crossOrg, nil
+	}
+	return nil, fmt.Errorf("cannot evaluate policy: no policy for action %q", action)
+}
+
+// evaluate answers one question within the timeout.
+func (q *query) evaluate(ctx context.Context, in ocip.PolicyInput, timeout time.Duration) (ocip.PolicyAnswer, error) {
+	answer, err := q.ask(ctx, in, timeout)
+	if err != nil {
+		return ocip.PolicyAnswer{}, fmt.Errorf("cannot evaluate policy %s: %w", q.name, err)
+	}
+	return answer, nil
+}
+
+func (q *query) ask(ctx context.Context, in ocip.PolicyInput, timeout time.Duration) (ocip.PolicyAnswer, error) {
+	if err := ctx.Err(); err != nil {
+		return ocip.PolicyAnswer{}, err
+	}
+	input, err := inputValue(in)
+	if err != nil {
+		return ocip.PolicyAnswer{}, err
+	}
+	// OPA watches a context with a goroutine an evaluation; two callbacks that
+	// almost never run are cheaper.
+	cancel := topdown.NewCancel()
+	deadline := time.AfterFunc(timeout, cancel.Cancel)
+	defer deadline.Stop()
+	defer context.AfterFunc(ctx, cancel.Cancel)()
+
+	results, err := q.prepared.Eval(ctx, rego.EvalParsedInput(input), rego.EvalExternalCancel(cancel))
+	switch {
+	case topdown.IsCancel(err):
+		if ctx.Err() != nil {
+			return ocip.PolicyAnswer{}, ctx.Err()
+		}
+		return ocip.PolicyAnswer{}, fmt.Errorf("%w (%v)", ErrTimeout, timeout)
+	case err != nil:
+		return ocip.PolicyAnswer{}, err
+	case len(results) == 0:
+		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: it is undefined", q.ref())
+	case len(results) != 1 || len(results[0].Expressions) != 1:
+		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: it has several values", q.ref())
+	}
+	answer, err := decodeAnswer(results[0].Expressions[0].Value)
+	if err != nil {
+		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: %w", q.ref(), err)
+	}
+	return answer, nil
+}
+
+// try puts sample questions. One ill-shaped answer is enough to refuse, as
+// nobody means to give one, and so is one that does not end. That some question
+// has no answer, or fails, may be meant; that all do is not.
+func (p *Policy) try(ctx context.Context) error {
+	for _, q := range []*query{&p.exchange, &p.crossOrg} {
+		in := ocip.PolicyInput{
+			Action:       ocip.ActionExchange,
+			ExchangeType: ocip.InformationQuery,
+			Level:        ocip.Public,
+			Source:       ocip.Identity{InstanceID: "sample-1", UserID: "alice", OrgUnit: "engineering", TenantID: "sample"},
+			Target:       ocip.Identity{InstanceID: "sample-2", UserID: "bob", TenantID: "sample"},
+			Round:        1,
+		}
+		if q == &p.crossOrg {
+			in.Action = ocip.ActionExchangeCrossOrg
+		}
+		answered := false
+		var failed error
+		for _, in.Target.OrgUnit = range []string{"engineering", "marketing"} {
+			_, err := q.evaluate(ctx, in, max(p.timeout, trialTimeout))
+			var shape *shapeError
+			switch {
+			case err == nil:
+				answered = true
+			case ctx.Err() != nil, errors.Is(err, ErrTimeout), errors.As(err, &shape):
+				return fmt.Errorf("cannot use policy, tried on a sample: %w", err)
+			default:
+				failed = err
+			}
+		}
+		if !answered {
+			return fmt.Errorf("cannot use policy, tried on a sample: %w", failed)
+		}
+	}
+	return nil
+}
+
+// inputValue is the question as Rego sees it.
+func inputValue(in ocip.PolicyInput) (ast.Value, error) {
+	level, err := in.Level.MarshalText()
+	if err != nil {
+		return nil, err
+	}
+	members := make([][2]*ast.Term, 0, 8)
+	members = append(members,
+		ast.Item(ast.InternedTerm("action"), ast.StringTerm(in.Action)),
+		ast.Item(ast.InternedTerm("exchange_type"), ast.StringTerm(string(in.ExchangeType))),
+		ast.Item(ast.InternedTerm("data_classification"), ast.StringTerm(string(level))),
+		ast.Item(ast.InternedTerm("source"), identityTerm(&in.Source)),
+		ast.Item(ast.InternedTerm("target"), identityTerm(&in.Target)),
+		ast.Item(ast.InternedTerm("round"), ast.InternedTerm(in.Round)),
+	)
+	if in.Action == ocip.ActionExchangeCrossOrg {
+		members = append(members,
+			ast.Item(ast.InternedTerm("source_org_unit"), ast.StringTerm(in.Source.OrgUnit)),
+			ast.Item(ast.InternedTerm("target_org_unit"), ast.StringTerm(in.Target.OrgUnit)),
+		)
+	}
+	return ast.NewObject(members...), nil
+}
+
+func identityTerm(id *ocip.Identity) *ast.Term {
+	return ast.ObjectTerm(
+		ast.Item(ast.InternedTerm("instance_id"), ast.StringTerm(id.InstanceID)),
+		ast.Item(ast.InternedTerm("user_id"), ast.StringTerm(id.UserID)),
+		ast.Item(ast.InternedTerm("org_unit"), ast.StringTerm(id.OrgUnit)),
+		ast.Item(ast.InternedTerm("tenant_id"), ast.StringTerm(id.TenantID)),
+	)
+}
+
+// inputSchema describes inputValue to the compiler, which then refuses a
+// misspelled member. Undefined at run time, it could turn a denial off.
+func inputSchema() any {
+	text := map[string]any{"type": "string"}
+	identity := map[string]any{"type": "object", "properties": map[string]any{
+		"instance_id": text, "user_id": text, "org_unit": text, "tenant_id": text,
+	}}
+	return map[string]any{"type": "object", "properties": map[string]any{
+		"action": text, "exchange_type": text, "data_classification": text,
+		"source": identity, "target": identity, "round": map[string]any{"type": "integer"},
+		"source_org_unit": text, "target_org_unit": text,
+	}}
+}
+
+func textSize(in *ocip.PolicyInput) int {
+	size := len(in.ExchangeType)
+	for _, id := range []*ocip.Identity{&in.Source, &in.Target} {
+		size += len(id.InstanceID) + len(id.UserID) + len(id.OrgUnit) + len(id.TenantID)
+	}
+	return size
+}
+
+// canonicalData returns data as JSON values and as JSON with sorted members.
+func canonicalData(data map[string]any) (map[string]any, []byte, error) {
+	if data == nil {
+		data = map[string]any{}
+	}
+	canonical, err := json.Marshal(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot use policy.data: %w", err)
+	}
+	// The copy is ours: the caller may go on to change theirs.
+	var own map[string]any
+	dec := json.NewDecoder(bytes.NewReader(canonical))
+	dec.UseNumber()
+	if err := dec.Decode(&own); err != nil {
+		return nil, nil, fmt.Errorf("cannot use policy.data: %w", err)
+	}
+	return own, canonical, nil
+}
+
+// digest covers names and text of the files, in order, and the data. Each part
+// is preceded by its length, so that no two lists of parts look alike.
+func digest(files []file, data []byte) string {
+	h := sha256.New()
+	part := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	for _, f := range files {
+		part([]byte(f.name))
+		part(f.text)
+	}
+	part(data)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Change is what one decision writes. It is durable whole or not at all. The
+// caller must not touch it again after handing it to [Store.Commit].
+type Change struct {
+	// Records are the decision's evidence, in order.
+	Records []*audit.Record
+	// Exchanges are written over what is known of them.
+	Exchanges []ocip.Exchange
+	// Current names the exchange that a session's next message belongs to.
+	Current []Current
+	// Sessions are new sessions.
+	Sessions []Session
+	// Outbox are messages to be delivered.
+	Outbox []*Message
+	// Taken are outbox messages that their receivers have.
+	Taken []MessageID
+	// Runs are new agent runs, EndedRuns the ids of completed ones.
+	Runs      []Run
+	EndedRuns []string
+	// Meta are small named values of the database itself.
+	Meta []Meta
+
+	// Durable, where set, is called after the fsync, in commit order, before
+	// Commit returns. It must not block: every other caller waits for it.
+	Durable func(Receipt)
+}
+
+// Meta is one named value, such as a key made on first start.
+type Meta struct {
+	Key   string
+	Value []byte
+}
+
+// Receipt says where a change went.
+type Receipt struct {
+	// Seq is the sequence number of the change's first record, zero where it
+	// had none.
+	Seq  uint64
+	Time time.Time
+}
+
+// Current binds a session to an exchange, for one agent.
+type Current struct {
+	Agent      string
+	SessionKey string
+	ExchangeID string
+}
+
+// Session is what is known of a session.
+type Session struct {
+	Key          string
+	AgentID      string
+	ChannelID    string
+	AccountID    string
+	CreatedAt    time.Time
+	LastActiveAt time.Time
+	MessageCount int64
+}
+
+// MessageID names a message in the outbox.
+type MessageID struct {
+	Queue string
+	// ID orders the messages of all queues by when they were decided. The
+	// store assigns it.
+	ID int64
+}
+
+// Message is one message on its way to a receiver.
+type Message struct {
+	MessageID
+	// RecordSeq is the record of the decision that let it through. The store
+	// assigns it.
+	RecordSeq  uint64
+	DispatchID string
+	// ExpiresAt ends the waiting; zero never does.
+	ExpiresAt time.Time
+	// Body is the message as its receiver will get it, in the kernel's form.
+	Body []byte
+}
+
+// Run is one agent invocation that has not completed.
+type Run struct {
+	ID         string
+	AgentID    string
+	SessionKey string
+	QueuedAt   time.Time
+}

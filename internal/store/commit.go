@@ -1,0 +1,282 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+)
+
+// commitQueue hands the one writer around. A caller that finds nobody leading
+// leads itself, so a caller alone pays for no switch to another goroutine.
+// Whoever comes while somebody leads waits; when the leader's own batch is
+// durable, the background task leads on until the queue is empty.
+type commitQueue struct {
+	mu      sync.Mutex
+	waiting []*pending
+	leading bool
+	closed  bool
+	// relay wakes the background task to lead.
+	relay chan struct{}
+}
+
+// maxBatch bounds the changes that share a commit, and so how long the first
+// of them waits for the last.
+const maxBatch = 512
+
+type pending struct {
+	*Change
+	// bodies and states are encoded by the caller, so that the one writer does
+	// nothing that many callers can do side by side.
+	bodies  [][]byte
+	states  []string
+	receipt Receipt
+	err     error
+	done    chan struct{}
+}
+
+// Commit makes a change durable. It returns [ErrClosed], [ErrFull],
+// [ErrLatched], [ErrBusy] or the cause, and then nothing of the change was
+// written and Durable was not called.
+//
+// Commit takes no context, so that no caller can cut it short: a decision that
+// is being recorded is recorded. It has its own limit, [Options.Wait], on the
+// time until it is taken up.
+func (s *Store) Commit(c *Change) (Receipt, error) {
+	p := &pending{
+		Change: c,
+		bodies: make([][]byte, len(c.Records)),
+		states: make([]string, len(c.Exchanges)),
+		done:   make(chan struct{}),
+	}
+	for i, r := range c.Records {
+		body, err := audit.Encode(r)
+		if err != nil {
+			return Receipt{}, err
+		}
+		p.bodies[i] = body
+	}
+	for i := range c.Exchanges {
+		state, err := encodeState(&c.Exchanges[i])
+		if err != nil {
+			return Receipt{}, err
+		}
+		p.states[i] = state
+	}
+	lead, err := s.queue.join(p)
+	if err != nil {
+		return Receipt{}, err
+	}
+	s.await(p, lead)
+	return p.receipt, p.err
+}
+
+// await returns when a queued change is durable or has failed.
+func (s *Store) await(p *pending, lead bool) {
+	if lead {
+		s.leadOnce()
+		<-p.done
+		return
+	}
+	limit := time.NewTimer(s.wait)
+	defer limit.Stop()
+	select {
+	case <-p.done:
+	case <-limit.C:
+		if s.queue.leave(p) {
+			p.err = ErrBusy
+			return
+		}
+		// It was taken up in the meantime: only the writer can say how it ends.
+		<-p.done
+	}
+}
+
+// join queues a change and reports whether its caller must lead.
+func (q *commitQueue) join(p *pending) (lead bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false, ErrClosed
+	}
+	return q.add(p), nil
+}
+
+func (q *commitQueue) add(p *pending) (lead bool) {
+	q.waiting = append(q.waiting, p)
+	if q.leading {
+		return false
+	}
+	q.leading = true
+	return true
+}
+
+// leave takes a change back that nobody has taken up.
+func (q *commitQueue) leave(p *pending) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, w := range q.waiting {
+		if w == p {
+			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// take removes the next batch. With nothing left it ends the leadership.
+func (q *commitQueue) take(into []*pending) []*pending {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(len(q.waiting), maxBatch)
+	if n == 0 {
+		q.leading = false
+		return nil
+	}
+	into = append(into[:0], q.waiting[:n]...)
+	rest := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[rest:])
+	q.waiting = q.waiting[:rest]
+	return into
+}
+
+// close refuses further changes and queues the last one. It reports false
+// where the queue was closed before.
+func (q *commitQueue) close(last *pending) (lead, first bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false, false
+	}
+	q.closed = true
+	return q.add(last), true
+}
+
+// leadOnce commits one batch, which holds the caller's own change, and passes
+// the lead on.
+func (s *Store) leadOnce() {
+	if batch := s.queue.take(nil); batch != nil {
+		s.commitBatch(batch)
+	}
+	s.queue.mu.Lock()
+	more := len(s.queue.waiting) > 0
+	s.queue.leading = more
+	s.queue.mu.Unlock()
+	if more {
+		s.queue.relay <- struct{}{}
+	}
+}
+
+// leadUnderLoad is the background task that leads while changes keep coming.
+func (s *Store) leadUnderLoad() {
+	var batch []*pending
+	for {
+		select {
+		case <-s.queue.relay:
+			for batch = s.queue.take(batch); batch != nil; batch = s.queue.take(batch) {
+				s.commitBatch(batch)
+			}
+		case <-s.closing.Done():
+			return
+		}
+	}
+}
+
+// commitBatch writes a batch in one transaction. Where one change cannot be
+// written, the others are tried again alone, so that nobody fails for a
+// stranger's fault.
+func (s *Store) commitBatch(batch []*pending) {
+	err := s.writeBatch(batch)
+	if err != nil && len(batch) > 1 && s.Latched() == nil && !errors.Is(err, ErrFull) {
+		for _, p := range batch {
+			p.err = s.writeBatch([]*pending{p})
+		}
+	} else {
+		for _, p := range batch {
+			p.err = err
+		}
+	}
+	for _, p := range batch {
+		close(p.done)
+	}
+}
+
+// writeBatch commits and then releases: head, effects in order, news, mirror.
+func (s *Store) writeBatch(batch []*pending) error {
+	if s.Latched() != nil {
+		return ErrLatched
+	}
+	before := s.Head()
+	lines, head, err := s.writer.write(batch, before, s.clock())
+	if err != nil {
+		return s.judge(err)
+	}
+	s.head.Store(&head)
+	for _, p := range batch {
+		if p.Durable != nil {
+			p.Durable(p.receipt)
+		}
+	}
+	if head.Seq != before.Seq {
+		s.mirror.offer(before.Seq+1, head.Seq, lines)
+		s.news.tell()
+	}
+	return nil
+}
+
+// judge decides what a failed commit means for the store.
+func (s *Store) judge(err error) error {
+	switch {
+	case isFull(err):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case isIO(err):
+		s.latch(err)
+		return fmt.Errorf("%w: %w", ErrLatched, err)
+	}
+	return err
+}
+
+// news lets readers wait for the next record.
+type news struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func (n *news) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ch != nil {
+		close(n.ch)
+		n.ch = nil
+	}
+}
+
+func (n *news) wait() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ch == nil {
+		n.ch = make(chan struct{})
+	}
+	return n.ch
+}
+
+// WaitAfter returns when there is a record after seq, or with the context's
+// error, or [ErrClosed].
+func (s *Store) WaitAfter(ctx context.Context, seq uint64) error {
+	for {
+		next := s.news.wait()
+		if s.Head().Seq > seq {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closing.Done():
+			return ErrClosed
+		}
+	}
+}

@@ -1,0 +1,382 @@
+// Package store is the one database: what the daemon knows and the evidence of
+// what it decided, in the same file and the same transactions.
+//
+// All writing goes through [Store.Commit]. A commit returns only when its
+// change and its audit records are on disk together (WAL with
+// synchronous=FULL), or with an error when neither is. Many callers share one
+// fsync; a caller alone does not wait for company. What a change allows to
+// happen is run from [Change.Durable], after the fsync and in commit order.
+//
+// The database is the record. The JSONL mirror beside it follows and is caught
+// up from it, so a mirror that lags or is lost costs no evidence.
+//
+// After an input/output error nothing more is accepted until a restart has
+// checked the file: an fsync that failed once says nothing about what is on
+// the disk.
+package store
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"go.uber.org/zap"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// applicationID marks the file as ours ("ocip" in ASCII), so that some other
+// program's database is never taken for it.
+const applicationID = 0x6f636970
+
+// Errors of the store. A caller may act on each of them.
+var (
+	// ErrClosed means that the store is closing or closed.
+	ErrClosed = errors.New("the store is closed")
+	// ErrFull means that the disk is full. Nothing was written; the store goes
+	// on when there is space.
+	ErrFull = errors.New("the disk is full")
+	// ErrLatched means that an input/output error closed the store for writing
+	// until a restart has verified it.
+	ErrLatched = errors.New("the store is closed after an input/output error; restart the daemon to verify it")
+	// ErrBusy means that the change waited too long for its turn.
+	ErrBusy = errors.New("the store did not take the change in time")
+	// ErrNotFound means that there is no such row.
+	ErrNotFound = errors.New("not found")
+)
+
+// Options say where the database is and what the store is given from outside.
+type Options struct {
+	// Path of the database file. Its directory is made with mode 0700.
+	Path string
+	// Mirror is the path of the JSONL mirror.
+	Mirror string
+	// Clock returns the time for records.
+	Clock func() time.Time
+	Log   *zap.Logger
+	// Wait bounds how long a change waits for its turn; zero is 10 s.
+	Wait time.Duration
+}
+
+// Store is an open database. Its methods are safe for concurrent use.
+type Store struct {
+	clock func() time.Time
+	log   *zap.Logger
+	wait  time.Duration
+	path  string
+
+	queue   commitQueue
+	writer  *writer
+	readers chan *sqlite.Conn
+	mirror  *mirror
+	touches touches
+
+	// head is the last durable record. It is replaced by the writer alone.
+	head    atomic.Pointer[audit.Head]
+	news    news
+	latched atomic.Pointer[error]
+
+	closing   context.Context
+	startStop context.CancelFunc
+	tasks     sync.WaitGroup
+}
+
+// readerCount bounds the queries that run side by side.
+const readerCount = 3
+
+// Open opens the database, migrates it, checks the end of its chain and starts
+// the mirror. A store that was latched by an earlier process is verified from
+// its first record to its last, which takes time in proportion.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Wait == 0 {
+		o.Wait = 10 * time.Second
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the store's directory: %w", err)
+	}
+	s := &Store{clock: o.Clock, log: o.Log, wait: o.Wait, path: o.Path, readers: make(chan *sqlite.Conn, readerCount)}
+	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
+	conn, err := openConn(o.Path, true)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (*Store, error) {
+		s.startStop()
+		s.closeReaders()
+		return nil, errors.Join(err, conn.Close())
+	}
+	if err := migrate(conn); err != nil {
+		return fail(err)
+	}
+	for range readerCount {
+		reader, err := openConn(o.Path, false)
+		if err != nil {
+			return fail(err)
+		}
+		s.readers <- reader
+	}
+	head, err := s.takeUp(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	s.head.Store(&head)
+	if s.writer, err = newWriter(s, conn); err != nil {
+		return fail(err)
+	}
+	if s.mirror, err = openMirror(s, o.Mirror); err != nil {
+		return fail(err)
+	}
+	s.tasks.Go(s.mirror.run)
+	s.tasks.Go(s.leadUnderLoad)
+	return s, nil
+}
+
+func openConn(path string, write bool) (*sqlite.Conn, error) {
+	flags := sqlite.OpenReadOnly
+	if write {
+		flags = sqlite.OpenReadWrite | sqlite.OpenCreate
+		// SQLite makes files by the umask; evidence is for its owner alone.
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("cannot open the store: %w", err)
+		}
+		if err := f.Close(); err != nil {
+			return nil, fmt.Errorf("cannot open the store: %w", err)
+		}
+	}
+	conn, err := sqlite.OpenConn(path, flags)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the store %s: %w", path, err)
+	}
+	settings := []string{"PRAGMA busy_timeout=5000", "PRAGMA cache_size=-2048", "PRAGMA temp_store=MEMORY"}
+	if write {
+		settings = append(settings,
+			"PRAGMA journal_mode=WAL",
+			"PRAGMA synchronous=FULL",
+			"PRAGMA wal_autocheckpoint=4000",
+			"PRAGMA journal_size_limit=67108864",
+			"PRAGMA cache_size=-8192",
+			"PRAGMA trusted_schema=OFF")
+	} else {
+		settings = append(settings, "PRAGMA query_only=ON")
+	}
+	for _, pragma := range settings {
+		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot open the store %s: %s: %w", path, pragma, err), conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+// migrate brings the schema to the newest version, each step in its own
+// transaction. A database of a newer daemon, or of another program, is
+// refused and left as it is.
+func migrate(conn *sqlite.Conn) error {
+	steps, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return fmt.Errorf("cannot list migrations: %w", err)
+	}
+	version, err := pragmaInt(conn, "user_version")
+	if err != nil {
+		return err
+	}
+	owner, err := pragmaInt(conn, "application_id")
+	if err != nil {
+		return err
+	}
+	switch {
+	case version > 0 && owner != applicationID, version == 0 && owner != 0 && owner != applicationID:
+		return errors.New("cannot use the store: the file is another program's database")
+	case version > len(steps):
+		return fmt.Errorf("cannot use the store: its schema version %d is newer than this daemon's %d; use the daemon that wrote it", version, len(steps))
+	}
+	for i := version; i < len(steps); i++ {
+		script, err := migrations.ReadFile(steps[i])
+		if err != nil {
+			return fmt.Errorf("cannot read migration %s: %w", steps[i], err)
+		}
+		text := fmt.Sprintf("%s\nPRAGMA application_id=%d;\nPRAGMA user_version=%d;", script, applicationID, i+1)
+		if err := sqlitex.ExecuteScript(conn, text, nil); err != nil {
+			return fmt.Errorf("cannot apply migration %s: %w", steps[i], err)
+		}
+	}
+	return nil
+}
+
+func pragmaInt(conn *sqlite.Conn, name string) (int, error) {
+	var value int
+	err := sqlitex.ExecuteTransient(conn, "PRAGMA "+name, &sqlitex.ExecOptions{
+		ResultFunc: func(stmt *sqlite.Stmt) error {
+			value = stmt.ColumnInt(0)
+			return nil
+		},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the store's %s: %w", name, err)
+	}
+	return value, nil
+}
+
+// tailCheck is how many records at the chain's end are checked at every start.
+const tailCheck = 256
+
+// takeUp finds the end of the chain and checks the records before it: a few of
+// them, or all where the last process left the store latched.
+func (s *Store) takeUp(ctx context.Context) (audit.Head, error) {
+	last, err := s.LastSeq(ctx)
+	if err != nil {
+		return audit.Head{}, err
+	}
+	var from uint64
+	if _, err := os.Stat(s.latchFile()); err == nil {
+		s.log.Warn("the store was closed by an input/output error: verifying every record", zap.Uint64("records", last))
+		if err := s.integrity(ctx); err != nil {
+			return audit.Head{}, err
+		}
+	} else if last > tailCheck {
+		from = last - tailCheck
+	}
+	var head audit.Head
+	if from > 0 {
+		line, err := s.Line(ctx, from)
+		if err != nil {
+			return audit.Head{}, fmt.Errorf("cannot verify the audit log: record %d: %w", from, err)
+		}
+		if head, err = audit.HeadOf(line); err != nil {
+			return audit.Head{}, fmt.Errorf("cannot verify the audit log: record %d: %w", from, err)
+		}
+	}
+	err = s.EachLine(ctx, from, func(_ uint64, line []byte) error {
+		next, err := head.Check(line)
+		head = next
+		return err
+	})
+	if err != nil {
+		return audit.Head{}, fmt.Errorf("cannot start on a damaged audit log: %w", err)
+	}
+	if head.Seq != last {
+		return audit.Head{}, fmt.Errorf("cannot start on a damaged audit log: it ends at record %d, want %d", head.Seq, last)
+	}
+	if err := os.Remove(s.latchFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return audit.Head{}, fmt.Errorf("cannot clear the store's latch: %w", err)
+	}
+	return head, nil
+}
+
+// latchFile marks a store that must be verified before it is used again.
+func (s *Store) latchFile() string { return s.path + ".latched" }
+
+// latch closes the store for writing. The mark on disk is best effort: where
+// the disk is gone, the next start fails by itself.
+func (s *Store) latch(cause error) {
+	if !s.latched.CompareAndSwap(nil, &cause) {
+		return
+	}
+	s.log.Error("the store is closed after an input/output error", zap.Error(cause))
+	if f, err := os.OpenFile(s.latchFile(), os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+		_, err = fmt.Fprintln(f, cause)
+		if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+			s.log.Error("cannot mark the store as latched", zap.Error(err))
+		}
+	}
+}
+
+// Latched returns the error that closed the store for writing, or nil.
+func (s *Store) Latched() error {
+	if cause := s.latched.Load(); cause != nil {
+		return *cause
+	}
+	return nil
+}
+
+// integrity lets SQLite check its own structures.
+func (s *Store) integrity(ctx context.Context) error {
+	return s.scan(ctx, func(conn *sqlite.Conn) error {
+		var problems []string
+		err := sqlitex.ExecuteTransient(conn, "PRAGMA quick_check", &sqlitex.ExecOptions{
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				if text := stmt.ColumnText(0); text != "ok" {
+					problems = append(problems, text)
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("cannot check the store: %w", err)
+		}
+		if len(problems) > 0 {
+			return fmt.Errorf("cannot start on a damaged store: %s", strings.Join(problems, "; "))
+		}
+		return nil
+	})
+}
+
+// Head returns the last durable record's place in the chain.
+func (s *Store) Head() audit.Head { return *s.head.Load() }
+
+// Mirrored returns the sequence number of the last record in the mirror.
+func (s *Store) Mirrored() uint64 { return s.mirror.have.Load() }
+
+// Close writes what is still waiting, brings the mirror up to the last record
+// and closes the database. Changes that come later get [ErrClosed].
+func (s *Store) Close() error {
+	s.touches.rush()
+	last := &pending{Change: &Change{}, done: make(chan struct{})}
+	lead, first := s.queue.close(last)
+	if !first {
+		return nil
+	}
+	// Changes are committed in the order they came, so when the last one is
+	// done nobody waits any more.
+	s.await(last, lead)
+	s.startStop()
+	s.tasks.Wait()
+	s.closeReaders()
+	return errors.Join(last.err, s.writer.close())
+}
+
+func (s *Store) closeReaders() {
+	for {
+		select {
+		case conn := <-s.readers:
+			if err := conn.Close(); err != nil {
+				s.log.Warn("cannot close a reader of the store", zap.Error(err))
+			}
+		default:
+			return
+		}
+	}
+}
+
+// read runs a short query on one of the read connections, which never wait for
+// the writer.
+func (s *Store) read(ctx context.Context, query func(*sqlite.Conn) error) error {
+	select {
+	case conn := <-s.readers:
+		defer func() { s.readers <- conn }()
+		return query(conn)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// scan is [Store.read] for a query that may run long: it ends with the caller.
+func (s *Store) scan(ctx context.Context, query func(*sqlite.Conn) error) error {
+	return s.read(ctx, func(conn *sqlite.Conn) error {
+		conn.SetInterrupt(ctx.Done())
+		defer conn.SetInterrupt(nil)
+		return query(conn)
+	})
+}

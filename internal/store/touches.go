@@ -1,0 +1,124 @@
+package store
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// touches collects what need not be durable before anybody is answered: that a
+// message has reached its receiver, and that a session was used. It rides on
+// the next commit, or on one of its own soon after. A crash before that costs
+// a second delivery of a message, under the same id, and never a message.
+type touches struct {
+	mu       sync.Mutex
+	taken    []MessageID
+	sessions map[string]touch
+	// flying is what the current transaction writes.
+	flyingTaken    []MessageID
+	flyingSessions map[string]touch
+	lastSessions   time.Time
+	rushing        bool
+	armed          bool
+}
+
+type touch struct {
+	at       time.Time
+	messages int64
+}
+
+const (
+	// flushAfter bounds how long a touch waits for a commit to ride on.
+	flushAfter = 200 * time.Millisecond
+	// sessionsEvery bounds how often sessions are written under load.
+	sessionsEvery = time.Second
+)
+
+// Taken notes that the receivers of messages have them. The messages leave the
+// outbox with the next commit.
+func (s *Store) Taken(ids ...MessageID) {
+	s.touches.mu.Lock()
+	s.touches.taken = append(s.touches.taken, ids...)
+	s.touches.arm(s)
+	s.touches.mu.Unlock()
+}
+
+// TouchSession notes that a message went through a session.
+func (s *Store) TouchSession(key string, at time.Time) {
+	s.touches.mu.Lock()
+	if s.touches.sessions == nil {
+		s.touches.sessions = make(map[string]touch)
+	}
+	t := s.touches.sessions[key]
+	s.touches.sessions[key] = touch{at: at, messages: t.messages + 1}
+	s.touches.arm(s)
+	s.touches.mu.Unlock()
+}
+
+// arm makes sure that a commit comes, also when nothing else is going on.
+func (t *touches) arm(s *Store) {
+	if t.armed {
+		return
+	}
+	t.armed = true
+	time.AfterFunc(flushAfter, func() {
+		t.mu.Lock()
+		t.armed = false
+		waiting := len(t.taken) > 0 || len(t.sessions) > 0
+		t.mu.Unlock()
+		if waiting {
+			s.flushTouches()
+		}
+	})
+}
+
+// flushTouches writes every touch now. A failure keeps them for the next
+// commit.
+func (s *Store) flushTouches() {
+	s.touches.rush()
+	// The error is the store's own state, which the next caller is told.
+	_, _ = s.Commit(&Change{})
+}
+
+func (t *touches) rush() {
+	t.mu.Lock()
+	t.rushing = true
+	t.mu.Unlock()
+}
+
+// due moves what is to be written now into flight.
+func (t *touches) due(now time.Time) ([]MessageID, map[string]touch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.flyingTaken, t.taken = t.taken, t.flyingTaken[:0]
+	if t.rushing || now.Sub(t.lastSessions) >= sessionsEvery {
+		t.flyingSessions, t.sessions = t.sessions, nil
+		t.lastSessions, t.rushing = now, false
+	}
+	return t.flyingTaken, t.flyingSessions
+}
+
+// forget drops what has become durable.
+func (t *touches) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.flyingTaken, t.flyingSessions = t.flyingTaken[:0], nil
+}
+
+// restore takes back what a failed transaction did not write.
+func (t *touches) restore() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.taken = append(t.taken, t.flyingTaken...)
+	t.flyingTaken = t.flyingTaken[:0]
+	if len(t.flyingSessions) == 0 {
+		return
+	}
+	flown := t.flyingSessions
+	t.flyingSessions = nil
+	merged := maps.Clone(flown)
+	for key, later := range t.sessions {
+		merged[key] = touch{at: later.at, messages: flown[key].messages + later.messages}
+	}
+	t.sessions = merged
+}

@@ -1,0 +1,305 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"zombiezen.com/go/sqlite"
+)
+
+// writer is the one connection that writes. Whoever leads a commit uses it;
+// nobody else does.
+type writer struct {
+	conn *sqlite.Conn
+
+	begin, commit, rollback         *sqlite.Stmt
+	record, exchange, current       *sqlite.Stmt
+	session, touch, enqueue, remove *sqlite.Stmt
+	run, endRun, meta               *sqlite.Stmt
+
+	nextMessage int64
+	touches     *touches
+	clock       func() time.Time
+}
+
+func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
+	s.queue.relay = make(chan struct{}, 1)
+	w := &writer{conn: conn, touches: &s.touches, clock: s.clock}
+	for _, prepare := range []struct {
+		stmt **sqlite.Stmt
+		text string
+	}{
+		{&w.begin, `BEGIN IMMEDIATE`},
+		{&w.commit, `COMMIT`},
+		{&w.rollback, `ROLLBACK`},
+		{&w.record, `INSERT INTO records (seq, line) VALUES (?, ?)`},
+		{&w.exchange, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
+			VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (agent, id) DO UPDATE SET outcome = excluded.outcome, expires_at = excluded.expires_at, state = excluded.state`},
+		{&w.current, `INSERT INTO current_exchanges (agent, session_key, exchange_id) VALUES (?, ?, ?)
+			ON CONFLICT (agent, session_key) DO UPDATE SET exchange_id = excluded.exchange_id`},
+		{&w.session, `INSERT INTO sessions (key, agent_id, channel_id, account_id, created_at, last_active_at, message_count)
+			VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (key) DO UPDATE SET agent_id = excluded.agent_id, account_id = excluded.account_id`},
+		{&w.touch, `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`},
+		{&w.enqueue, `INSERT INTO outbox (queue, id, record_seq, dispatch_id, expires_at, message) VALUES (?, ?, ?, ?, ?, ?)`},
+		{&w.remove, `DELETE FROM outbox WHERE queue = ? AND id = ?`},
+		{&w.run, `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`},
+		{&w.endRun, `DELETE FROM runs WHERE id = ?`},
+		{&w.meta, `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`},
+	} {
+		stmt, err := conn.Prepare(prepare.text)
+		if err != nil {
+			return nil, fmt.Errorf("cannot prepare the store: %w", err)
+		}
+		*prepare.stmt = stmt
+	}
+	last, err := conn.Prepare(`SELECT coalesce(max(id), 0) FROM outbox`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot prepare the store: %w", err)
+	}
+	if _, err := last.Step(); err != nil {
+		return nil, fmt.Errorf("cannot read the outbox: %w", err)
+	}
+	// An id may be given again once its message has left the outbox for good;
+	// the clock keeps ids rising across restarts all the same, so that a
+	// receiver's own notes never meet one twice.
+	w.nextMessage = max(last.ColumnInt64(0), s.clock().UnixMicro())
+	return w, last.Reset()
+}
+
+func (w *writer) close() error {
+	if err := w.conn.Close(); err != nil {
+		return fmt.Errorf("cannot close the store: %w", err)
+	}
+	return nil
+}
+
+// write makes a batch durable and returns its sealed lines, one after another
+// with newlines, and the chain's new head.
+func (w *writer) write(batch []*pending, head audit.Head, now time.Time) (lines []byte, next audit.Head, err error) {
+	if err := exec(w.begin); err != nil {
+		return nil, head, err
+	}
+	lines, next, err = w.fill(batch, head, now)
+	if err == nil {
+		err = exec(w.commit)
+	}
+	if err != nil {
+		w.touches.restore()
+		// SQLite has rolled back by itself after some errors; asking again is
+		// then an error that says nothing.
+		if !w.conn.AutocommitEnabled() {
+			err = errors.Join(err, exec(w.rollback))
+		}
+		return nil, head, err
+	}
+	w.touches.forget()
+	return lines, next, nil
+}
+
+func (w *writer) fill(batch []*pending, head audit.Head, now time.Time) ([]byte, audit.Head, error) {
+	size := 0
+	for _, p := range batch {
+		for _, body := range p.bodies {
+			size += len(body) + 256
+		}
+	}
+	lines := make([]byte, 0, size)
+	for _, p := range batch {
+		p.receipt = Receipt{}
+		for i, body := range p.bodies {
+			start := len(lines)
+			lines, head = head.Seal(lines, now, body)
+			w.record.BindInt64(1, int64(head.Seq))
+			w.record.BindText(2, string(lines[start:]))
+			if err := exec(w.record); err != nil {
+				return nil, head, fmt.Errorf("cannot write audit record: %w", err)
+			}
+			lines = append(lines, '\n')
+			if i == 0 {
+				p.receipt = Receipt{Seq: head.Seq, Time: head.Time}
+			}
+		}
+		if err := w.apply(p); err != nil {
+			return nil, head, err
+		}
+	}
+	return lines, head, w.applyTouches(now)
+}
+
+// apply writes the state that belongs to the records.
+func (w *writer) apply(p *pending) error {
+	for i := range p.Exchanges {
+		if err := w.putExchange(&p.Exchanges[i], p.states[i]); err != nil {
+			return err
+		}
+	}
+	for _, c := range p.Current {
+		w.current.BindText(1, c.Agent)
+		w.current.BindText(2, c.SessionKey)
+		w.current.BindText(3, c.ExchangeID)
+		if err := exec(w.current); err != nil {
+			return fmt.Errorf("cannot write the current exchange: %w", err)
+		}
+	}
+	for _, s := range p.Sessions {
+		w.session.BindText(1, s.Key)
+		w.session.BindText(2, s.AgentID)
+		w.session.BindText(3, s.ChannelID)
+		w.session.BindText(4, s.AccountID)
+		w.session.BindInt64(5, s.CreatedAt.UnixMilli())
+		w.session.BindInt64(6, s.LastActiveAt.UnixMilli())
+		w.session.BindInt64(7, s.MessageCount)
+		if err := exec(w.session); err != nil {
+			return fmt.Errorf("cannot write the session: %w", err)
+		}
+	}
+	for _, m := range p.Outbox {
+		w.nextMessage++
+		m.ID, m.RecordSeq = w.nextMessage, p.receipt.Seq
+		w.enqueue.BindText(1, m.Queue)
+		w.enqueue.BindInt64(2, m.ID)
+		w.enqueue.BindInt64(3, int64(m.RecordSeq))
+		w.enqueue.BindText(4, m.DispatchID)
+		w.enqueue.BindInt64(5, unixMilli(m.ExpiresAt))
+		w.enqueue.BindText(6, string(m.Body))
+		if err := exec(w.enqueue); err != nil {
+			return fmt.Errorf("cannot write the message: %w", err)
+		}
+	}
+	for _, id := range p.Taken {
+		if err := w.takeOut(id); err != nil {
+			return err
+		}
+	}
+	for _, r := range p.Runs {
+		w.run.BindText(1, r.ID)
+		w.run.BindText(2, r.AgentID)
+		w.run.BindText(3, r.SessionKey)
+		w.run.BindInt64(4, r.QueuedAt.UnixMilli())
+		if err := exec(w.run); err != nil {
+			return fmt.Errorf("cannot write the run: %w", err)
+		}
+	}
+	for _, id := range p.EndedRuns {
+		w.endRun.BindText(1, id)
+		if err := exec(w.endRun); err != nil {
+			return fmt.Errorf("cannot end the run: %w", err)
+		}
+	}
+	for _, m := range p.Meta {
+		w.meta.BindText(1, m.Key)
+		w.meta.BindBytes(2, m.Value)
+		if err := exec(w.meta); err != nil {
+			return fmt.Errorf("cannot write %s: %w", m.Key, err)
+		}
+	}
+	return nil
+}
+
+func (w *writer) putExchange(e *ocip.Exchange, state string) error {
+	w.exchange.BindText(1, e.Agent)
+	w.exchange.BindText(2, e.ID)
+	w.exchange.BindText(3, e.ConversationID)
+	w.exchange.BindText(4, e.Counterparty)
+	w.exchange.BindText(5, string(e.Outcome))
+	w.exchange.BindInt64(6, unixMilli(e.ExpiresAt))
+	w.exchange.BindText(7, state)
+	if err := exec(w.exchange); err != nil {
+		return fmt.Errorf("cannot write the exchange: %w", err)
+	}
+	return nil
+}
+
+// exchangeState is the part of an exchange that no query selects by.
+type exchangeState struct {
+	Type       ocip.ExchangeType `json:"type"`
+	SessionKey string            `json:"sessionKey"`
+	Round      int               `json:"round"`
+	MaxRounds  int               `json:"maxRounds"`
+	Level      ocip.Level        `json:"level"`
+	OpenedAt   int64             `json:"openedAt"`
+	UpdatedAt  int64             `json:"updatedAt"`
+	Transcript []ocip.Turn       `json:"transcript,omitempty"`
+}
+
+func encodeState(e *ocip.Exchange) (string, error) {
+	state, err := json.Marshal(exchangeState{
+		Type: e.Type, SessionKey: e.SessionKey, Round: e.Round, MaxRounds: e.MaxRounds, Level: e.Level,
+		OpenedAt: e.OpenedAt.UnixMilli(), UpdatedAt: e.UpdatedAt.UnixMilli(), Transcript: e.Transcript,
+	})
+	if err != nil {
+		return "", fmt.Errorf("cannot encode exchange %s: %w", e.ID, err)
+	}
+	return string(state), nil
+}
+
+func (w *writer) takeOut(id MessageID) error {
+	w.remove.BindText(1, id.Queue)
+	w.remove.BindInt64(2, id.ID)
+	if err := exec(w.remove); err != nil {
+		return fmt.Errorf("cannot take a message out of the outbox: %w", err)
+	}
+	return nil
+}
+
+// applyTouches writes what came along without a commit of its own.
+func (w *writer) applyTouches(now time.Time) error {
+	taken, sessions := w.touches.due(now)
+	for _, id := range taken {
+		if err := w.takeOut(id); err != nil {
+			return err
+		}
+	}
+	for key, t := range sessions {
+		w.touch.BindInt64(1, t.at.UnixMilli())
+		w.touch.BindInt64(2, t.messages)
+		w.touch.BindText(3, key)
+		if err := exec(w.touch); err != nil {
+			return fmt.Errorf("cannot write the session: %w", err)
+		}
+	}
+	return nil
+}
+
+// exec runs a prepared statement that returns no rows.
+func exec(stmt *sqlite.Stmt) error {
+	_, err := stmt.Step()
+	if resetErr := stmt.Reset(); err == nil {
+		err = resetErr
+	}
+	return err
+}
+
+// unixMilli is zero for the zero time, which means "never" in the tables.
+func unixMilli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func fromMilli(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func isFull(err error) bool {
+	return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull
+}
+
+// isIO reports an error after which the file can no longer be believed.
+func isIO(err error) bool {
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultIOErr, sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultReadOnly, sqlite.ResultCantOpen:
+		return true
+	}
+	return false
+}
