@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -109,11 +110,13 @@ type Client struct {
 	pending map[uint64]receiver
 	// token is the quoted token, nil before there is one.
 	token []byte
-	// waiting are the requests for the next write, spare the buffer of the
-	// last one.
-	waiting, spare []byte
+	// waiting are the requests for the next write.
+	waiting []byte
 	// sunk is closed when waiting sinks; nil while nobody waits for that.
 	sunk chan struct{}
+
+	// spare is the buffer of the last write, for the writer alone.
+	spare []byte
 }
 
 // receiver takes what the daemon sends for one request. The reader alone calls
@@ -138,12 +141,16 @@ func Dial(ctx context.Context, path string, opts ...Option) (*Client, error) {
 	case errors.Is(err, syscall.EINVAL):
 		return nil, fmt.Errorf("cannot reach the daemon at %s: a socket's path has at most 107 bytes", path)
 	}
-	// net names the path once more; the cause is enough.
+	return nil, fmt.Errorf("cannot reach the daemon at %s: %w", path, cause(err))
+}
+
+// cause strips what net says of the addresses, which the message has already.
+func cause(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
-		err = op.Err
+		return op.Err
 	}
-	return nil, fmt.Errorf("cannot reach the daemon at %s: %w", path, err)
+	return err
 }
 
 func newClient(path string, conn net.Conn, opts ...Option) *Client {
@@ -400,7 +407,7 @@ func (c *Client) queue(method string, params []byte, r receiver) uint64 {
 	b = append(b, `","type":"request","timestamp":`...)
 	b = strconv.AppendInt(b, time.Now().UnixMilli(), 10)
 	b = append(b, `,"method":`...)
-	b = append(b, api.String(method)...)
+	b, _ = jsontext.AppendQuote(b, method) // what is not UTF-8 is replaced
 	b = append(b, `,"params":`...)
 	b = append(b, params...)
 	if c.token != nil {
@@ -449,8 +456,8 @@ func (c *Client) write() {
 				break
 			}
 			if _, err := c.conn.Write(lines); err != nil {
-				// The daemon takes no more, but may have said why.
-				c.stop(c.closed("it takes no more requests"))
+				// The daemon takes no more, but may have said why: the reader
+				// ends what is asked for, and what still comes, with that.
 				_ = c.conn.SetReadDeadline(time.Now().Add(lastWords))
 				return
 			}
@@ -470,8 +477,10 @@ func (c *Client) read() {
 		c.stop(refusal)
 	case errors.Is(err, io.EOF):
 		c.stop(c.closed("the daemon ended it"))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.stop(c.closed("it takes no more requests"))
 	default:
-		c.stop(c.closed(err.Error()))
+		c.stop(c.closed(cause(err).Error()))
 	}
 	c.mu.Lock()
 	left := c.pending

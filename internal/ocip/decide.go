@@ -93,8 +93,9 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 	v.Envelope = stamp(&m, &v)
 	v.Annotation = annotate(v.Envelope)
 	if m.MaxAnnotation > 0 && len(v.Annotation) > m.MaxAnnotation {
-		v.Exchange = m.Exchange
-		v.deny(AnnotationTooLarge, ruleAnnotation, fmt.Sprintf("the annotation has %d bytes, the limit is %d", len(v.Annotation), m.MaxAnnotation))
+		size := len(v.Annotation)
+		v.Exchange, v.Envelope, v.Annotation = m.Exchange, Envelope{}, nil
+		v.deny(AnnotationTooLarge, ruleAnnotation, fmt.Sprintf("the annotation has %d bytes, the limit is %d", size, m.MaxAnnotation))
 	}
 	return v
 }
@@ -129,15 +130,15 @@ func exchangeState(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 
 func classification(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if v.Level > m.Sender.MaxShared {
-		denyLevel(m, v, m.Sender.MaxShared, ruleClassification,
+		denyLevel(m.Now, v, m.Sender.MaxShared, ruleClassification,
 			fmt.Sprintf("the maximum agent %s may share is %s", m.Sender.ID, m.Sender.MaxShared))
 	}
 }
 
-func denyLevel(m *Outgoing, v *Verdict, limit Level, rule, because string) {
+func denyLevel(now time.Time, v *Verdict, limit Level, rule, because string) {
 	v.deny(ClassificationViolation, rule, fmt.Sprintf("message classified %s; %s", v.Level, because))
 	v.Details = map[string]any{"classification": v.Level.String(), "maximum": limit.String(), "rule": "declared"}
-	v.Exchange = v.Exchange.close(m.Now, Denied)
+	v.Exchange = v.Exchange.close(now, Denied)
 }
 
 func askPolicy(ctx context.Context, m *Outgoing, policy Policy, v *Verdict) {
@@ -151,47 +152,39 @@ func askPolicy(ctx context.Context, m *Outgoing, policy Policy, v *Verdict) {
 		Target:       m.To.Identity,
 		Round:        v.Exchange.Round + 1,
 	}
-	answer := consult(ctx, ask, policy, v)
-	if v.Result == Deny && v.Code == PolicyDenied {
-		v.Exchange = v.Exchange.close(m.Now, Denied)
-	}
-	if v.Result != "" {
-		return
-	}
-	if answer.HasMaxClassification && v.Level > answer.MaxClassification {
-		denyLevel(m, v, answer.MaxClassification, v.Policy, fmt.Sprintf("policy %s allows at most %s", v.Policy, answer.MaxClassification))
-		return
-	}
+	answer := consult(ctx, m.Now, ask, policy, v)
 	v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, answer.MaxRounds, m.MaxRounds, m.Sender.MaxRounds)
 }
 
 // consult asks agent-exchange and, where the org units differ, cross-org. It
 // returns the narrower of the constraints; the verdict is set only if the
-// message must not go on, its policy fields always.
-func consult(ctx context.Context, ask PolicyInput, policy Policy, v *Verdict) PolicyAnswer {
-	actions := []string{ActionExchange, ActionExchangeCrossOrg}
-	if ask.Source.OrgUnit == ask.Target.OrgUnit {
-		actions = actions[:1]
-	}
+// message must not go on, its policy fields always. What a policy denies, or
+// allows only below the message's level, is not for a person to approve.
+func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy, v *Verdict) PolicyAnswer {
 	var (
 		narrowed PolicyAnswer
-		names    []string
+		names    string
 		approval string
 	)
-	for _, action := range actions {
+	for _, action := range [...]string{ActionExchange, ActionExchangeCrossOrg} {
+		if action == ActionExchangeCrossOrg && ask.Source.OrgUnit == ask.Target.OrgUnit {
+			break
+		}
 		ask.Action = action
 		answer, name, revision, err := policy.Evaluate(ctx, ask)
 		v.PolicyRevision = revision
+		name = orDefault(name, action)
 		if err != nil {
 			// The cause stays out of the reason: it can hold parts of the
 			// policy. The daemon's log has it.
-			v.deny(PolicyUnreachable, orDefault(name, action), "policy could not be evaluated: denied")
+			v.deny(PolicyUnreachable, name, "policy could not be evaluated: denied")
 			v.Details = map[string]any{"cause": err.Error()}
 			return PolicyAnswer{}
 		}
 		if !answer.Allow {
 			v.deny(PolicyDenied, name, orDefault(answer.Reason, "denied by policy "+name))
-			return answer
+			v.Exchange = v.Exchange.close(now, Denied)
+			return PolicyAnswer{}
 		}
 		if answer.RequireApproval && approval == "" {
 			approval = orDefault(answer.Reason, "policy "+name+" asks for a person's approval")
@@ -201,10 +194,16 @@ func consult(ctx context.Context, ask PolicyInput, policy Policy, v *Verdict) Po
 		}
 		narrowed.MaxRounds = lowest(narrowed.MaxRounds, answer.MaxRounds)
 		narrowed.Reason = answer.Reason
-		names = append(names, name)
+		if names != "" {
+			names += "+"
+		}
+		names += name
 	}
-	v.Policy, v.Reason = strings.Join(names, "+"), narrowed.Reason
-	if approval != "" {
+	v.Policy, v.Reason = names, narrowed.Reason
+	switch {
+	case narrowed.HasMaxClassification && ask.Level > narrowed.MaxClassification:
+		denyLevel(now, v, narrowed.MaxClassification, names, fmt.Sprintf("policy %s allows at most %s", names, narrowed.MaxClassification))
+	case approval != "":
 		v.escalate(PolicyRequiresApproval, v.Policy, approval)
 	}
 	return narrowed
@@ -216,7 +215,12 @@ func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.To.Kind != KindAgent || v.Exchange.Round < v.Exchange.MaxRounds {
 		return
 	}
-	after := v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
+	escalateRounds(v, m.Now, v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary))
+}
+
+// escalateRounds hands an exchange to a person, with the message that went one
+// round too far as after shows it.
+func escalateRounds(v *Verdict, now time.Time, after Exchange) {
 	v.escalate(RoundLimit, ruleRounds,
 		fmt.Sprintf("Exchange reached maximum round limit (%d). Human review required.", after.MaxRounds))
 	v.Details = map[string]any{"escalation": Escalation{
@@ -227,7 +231,7 @@ func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		ConversationSummary: after.summary(),
 		Reason:              v.Reason,
 	}}
-	v.Exchange = v.Exchange.close(m.Now, Escalated)
+	v.Exchange = v.Exchange.close(now, Escalated)
 }
 
 // Escalation is what a person gets to review when an exchange has used up its

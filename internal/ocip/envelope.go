@@ -45,11 +45,12 @@ func (t Time) MarshalText() ([]byte, error) {
 	return t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), timeLayout), nil
 }
 
-// UnmarshalText reads any RFC 3339 moment.
+// UnmarshalText reads any RFC 3339 moment whose year has four digits in UTC
+// too, so that it can be written again.
 func (t *Time) UnmarshalText(b []byte) error {
 	parsed, err := time.Parse(time.RFC3339, string(b))
-	if err != nil {
-		return fmt.Errorf("%q is not an ISO 8601 time", b)
+	if year := parsed.UTC().Year(); err != nil || year < 0 || year > 9999 {
+		return fmt.Errorf("%.64q is not an ISO 8601 time", b)
 	}
 	t.Time = parsed
 	return nil
@@ -87,6 +88,14 @@ var ErrNoEnvelope = errors.New("no envelope")
 // so that no arithmetic on them can wrap.
 const maxEnvelopeRounds = 1 << 20
 
+// maxEnvelopeText bounds each text of an envelope from elsewhere, and
+// maxProblem what an error says of one: both go into records, and a record
+// that is too large could not be written at all.
+const (
+	maxEnvelopeText = 1024
+	maxProblem      = 256
+)
+
 // ParseEnvelope reads an annotation. It returns [ErrNoEnvelope] where there is
 // none and an [*EnvelopeError] naming the first field that is missing or
 // wrong. Fields it does not know are ignored, so that a newer minor version
@@ -102,8 +111,8 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 		Version:     p.text(root, "version"),
 		MessageType: MessageType(p.oneOf(root, "message_type", string(AgentGenerated), string(AgentAssisted), string(Human))),
 	}
-	if p.err == nil && e.Version != Version && !strings.HasPrefix(e.Version, "1.") {
-		p.fail("version", fmt.Sprintf("%q is not supported, want %q", e.Version, Version))
+	if p.err == nil && !readable(e.Version) {
+		p.fail("version", fmt.Sprintf("%.64q is not supported, want %q", e.Version, Version))
 	}
 	source := p.object("source_agent", p.member(root, "source_agent"))
 	e.SourceAgent = Identity{
@@ -134,14 +143,28 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 	return e, nil
 }
 
+// readable reports whether a version is 1.0 or a later minor one.
+func readable(version string) bool {
+	minor, ok := strings.CutPrefix(version, "1.")
+	return ok && minor != "" && strings.Trim(minor, "0123456789") == ""
+}
+
 // envelopeParser reads fields one by one and keeps the first fault, so that
 // the error names the field as the reference lists it.
 type envelopeParser struct{ err error }
 
 func (p *envelopeParser) fail(path, problem string) {
 	if p.err == nil {
-		p.err = &EnvelopeError{Path: path, Problem: problem}
+		p.err = &EnvelopeError{Path: path, Problem: clip(problem)}
 	}
+}
+
+// clip bounds a text in bytes, at the end of a character.
+func clip(s string) string {
+	if len(s) <= maxProblem {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxProblem], "") + "…"
 }
 
 func (p *envelopeParser) object(path string, raw []byte) map[string]jsontext.Value {
@@ -175,10 +198,16 @@ func (p *envelopeParser) text(in map[string]jsontext.Value, path string) string 
 		return ""
 	}
 	var s string
-	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+	switch {
+	case raw[0] != '"' || json.Unmarshal(raw, &s) != nil:
 		p.fail(path, "not a string")
-	} else if s == "" {
+	case s == "":
 		p.fail(path, "empty")
+	case len(s) > maxEnvelopeText:
+		p.fail(path, fmt.Sprintf("longer than %d bytes", maxEnvelopeText))
+	case strings.ContainsFunc(s, misleading):
+		// These texts are shown to people who must decide by them.
+		p.fail(path, "holds characters that cannot be shown")
 	}
 	return s
 }
@@ -193,7 +222,7 @@ func (p *envelopeParser) oneOf(in map[string]jsontext.Value, path string, allowe
 			return s
 		}
 	}
-	p.fail(path, fmt.Sprintf("%q is not one of %s", s, strings.Join(allowed, ", ")))
+	p.fail(path, fmt.Sprintf("%.64q is not one of %s", s, strings.Join(allowed, ", ")))
 	return ""
 }
 

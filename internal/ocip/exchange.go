@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // ExchangeType says what an exchange is for. It fixes who may reply and
@@ -124,8 +126,14 @@ func (e Exchange) advance(now time.Time, sender, summary string) Exchange {
 	return e
 }
 
-// close returns the exchange ended with the given outcome.
+// close returns the exchange ended with the given outcome. One that has ended
+// keeps the outcome it has: how it ended is evidence.
 func (e Exchange) close(now time.Time, outcome Outcome) Exchange {
+	switch e.Outcome {
+	case Resolved, Escalated, Denied, Expired:
+		return e
+	case InProgress:
+	}
 	e.Outcome = outcome
 	e.UpdatedAt = now
 	return e
@@ -135,9 +143,18 @@ func (e Exchange) close(now time.Time, outcome Outcome) Exchange {
 const SummaryRunes = 120
 
 // Summarize makes the transcript's line for a message: its first line with
-// text, cut to [SummaryRunes].
+// text, cut to [SummaryRunes]. Characters that could make it look like more
+// than one line, or like another one, become spaces.
 func Summarize(content string) string {
 	for line := range strings.Lines(content) {
+		if strings.ContainsFunc(line, misleading) {
+			line = strings.Map(func(r rune) rune {
+				if misleading(r) {
+					return ' '
+				}
+				return r
+			}, line)
+		}
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
@@ -152,4 +169,17 @@ func Summarize(content string) string {
 		return line
 	}
 	return ""
+}
+
+// misleading reports a character that a person reading a text does not see for
+// what it is: controls, separators of lines, marks that change the direction
+// of writing, and bytes that are no character.
+func misleading(r rune) bool {
+	switch {
+	case r == utf8.RuneError, unicode.IsControl(r):
+		return true
+	case r == '\u2028', r == '\u2029', r == '\u061c', r == '\u200e', r == '\u200f':
+		return true
+	}
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
 }

@@ -34,6 +34,8 @@ var incoming = [...]arrival{
 	expiryInbound,
 	acceptsInbound,
 	askPolicyInbound,
+	replayInbound,
+	roundsInbound,
 }
 
 // Receive weighs a message that arrives. The receiver decides for itself and
@@ -47,34 +49,54 @@ func Receive(ctx context.Context, m Incoming, policy Policy) Verdict {
 		}
 	}
 	v.Result = Allow
-	v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, m.Envelope.MaxRounds)
-	v.Exchange.Round = max(v.Exchange.Round, m.Envelope.ExchangeRound-1)
-	v.Exchange = v.Exchange.advance(m.Now, m.Envelope.SourceAgent.InstanceID, m.Summary)
+	v.Exchange = m.after(v.Exchange)
 	v.Exchange.Level = v.Level
 	return v
+}
+
+// after returns the exchange with the message in it. An envelope can move the
+// round forward, never back.
+func (m *Incoming) after(e Exchange) Exchange {
+	e.Round = max(e.Round, m.Envelope.ExchangeRound-1)
+	return e.advance(m.Now, m.Envelope.SourceAgent.InstanceID, m.Summary)
+}
+
+// closeNew ends an exchange that the message itself would open. One that is
+// under way goes on: a refusal that rests on what an envelope claims must not
+// let its writer end somebody else's exchange.
+func (m *Incoming) closeNew(v *Verdict, outcome Outcome) {
+	if m.Exchange.Round == 0 {
+		v.Exchange = v.Exchange.close(m.Now, outcome)
+	}
 }
 
 func tenantWallInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	if !m.Envelope.SourceAgent.SameTenant(m.Receiver.Identity) {
 		v.deny(CrossEnterpriseBlocked, ruleTenantWall, wallReason(m.Envelope.SourceAgent, m.Receiver.Identity))
-		v.Exchange = v.Exchange.close(m.Now, Denied)
+		m.closeNew(v, Denied)
 	}
 }
 
 // sourceInbound refuses an envelope that names somebody else than the agent
-// the directory has at the session it came through.
+// the directory has at the session it came through, or than the agent that the
+// exchange is with.
 func sourceInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	if m.Elsewhere {
 		v.deny(SourceMismatch, ruleReceiver, fmt.Sprintf(
 			"envelope names agent %s, but the directory does not have that agent at this session", m.Envelope.SourceAgent.InstanceID))
-		v.Exchange = v.Exchange.close(m.Now, Denied)
+		m.closeNew(v, Denied)
 		return
 	}
 	if m.From.Kind == KindAgent && m.From.Identity != m.Envelope.SourceAgent {
 		v.deny(SourceMismatch, ruleReceiver, fmt.Sprintf(
 			"envelope names agent %s of user %s, but the directory has agent %s of user %s at this session",
 			m.Envelope.SourceAgent.InstanceID, m.Envelope.SourceAgent.UserID, m.From.InstanceID, m.From.UserID))
-		v.Exchange = v.Exchange.close(m.Now, Denied)
+		m.closeNew(v, Denied)
+		return
+	}
+	if with := m.Exchange.Counterparty; with != "" && with != m.Envelope.SourceAgent.InstanceID {
+		v.deny(SourceMismatch, ruleReceiver, fmt.Sprintf(
+			"exchange %s is with agent %s, not with %s", m.Exchange.ID, with, m.Envelope.SourceAgent.InstanceID))
 	}
 }
 
@@ -82,15 +104,13 @@ func expiryInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	switch {
 	case !m.Now.Before(m.Envelope.ExpiresAt.Time):
 		v.deny(ExchangeExpired, ruleExchange, "envelope expired at "+m.Envelope.ExpiresAt.UTC().Format(timeLayout))
+		m.closeNew(v, Expired)
 	case v.Exchange.ExpiredAt(m.Now):
 		v.deny(ExchangeExpired, ruleExchange, fmt.Sprintf("exchange %s expired at %s", v.Exchange.ID, v.Exchange.ExpiresAt.UTC().Format(timeLayout)))
+		v.Exchange = v.Exchange.close(m.Now, Expired)
 	case v.Exchange.Outcome != InProgress:
 		v.deny(ExchangeClosed, ruleExchange, fmt.Sprintf("exchange %s is %s", v.Exchange.ID, v.Exchange.Outcome))
-		return
-	default:
-		return
 	}
-	v.Exchange = v.Exchange.close(m.Now, Expired)
 }
 
 func acceptsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
@@ -103,14 +123,27 @@ func acceptsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 // askPolicyInbound asks with source and target as the message travels, so the
 // receiver's policy sees the sender as source.
 func askPolicyInbound(ctx context.Context, m *Incoming, policy Policy, v *Verdict) {
-	consult(ctx, PolicyInput{
+	answer := consult(ctx, m.Now, PolicyInput{
 		ExchangeType: v.Exchange.Type,
 		Level:        v.Level,
 		Source:       m.Envelope.SourceAgent,
 		Target:       m.Receiver.Identity,
 		Round:        m.Envelope.ExchangeRound,
 	}, policy, v)
-	if v.Result == Deny && v.Code == PolicyDenied {
-		v.Exchange = v.Exchange.close(m.Now, Denied)
+	v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, m.Envelope.MaxRounds, answer.MaxRounds, m.Receiver.MaxRounds)
+}
+
+// replayInbound refuses a round that has been.
+func replayInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
+	if known := m.Exchange.Round; known > 0 && m.Envelope.ExchangeRound <= known {
+		v.deny(EnvelopeReplayed, ruleRounds, fmt.Sprintf(
+			"envelope is round %d of exchange %s, which is at round %d already", m.Envelope.ExchangeRound, m.Exchange.ID, known))
+	}
+}
+
+// roundsInbound stops an exchange that its sender has let run too long.
+func roundsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
+	if after := m.after(v.Exchange); after.Round > after.MaxRounds {
+		escalateRounds(v, m.Now, after)
 	}
 }

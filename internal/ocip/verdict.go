@@ -29,6 +29,7 @@ const (
 	AnnotationTooLarge      Code = "ANNOTATION_TOO_LARGE"
 	MalformedEnvelope       Code = "MALFORMED_ENVELOPE"
 	SourceMismatch          Code = "ENVELOPE_SOURCE_MISMATCH"
+	EnvelopeReplayed        Code = "ENVELOPE_REPLAYED"
 	InterceptorBlocked      Code = "INTERCEPTOR_BLOCKED"
 	InterceptorTimeout      Code = "INTERCEPTOR_TIMEOUT"
 	AuditWriteFailed        Code = "AUDIT_WRITE_FAILED"

@@ -1,0 +1,319 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/ipc"
+	"go.uber.org/zap"
+)
+
+// patience bounds every wait of these tests. Nothing waits that long unless it
+// is broken.
+const patience = 20 * time.Second
+
+// acme is a company with two agents in this daemon, colleagues elsewhere, and
+// strangers.
+const acme = `
+agents:
+  - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal, max_rounds: 3}
+  - {id: bob, app: "@acme/bob", instance_id: agent-bob-1, user_id: bob, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
+directory:
+  - {instance_id: agent-dave-1, user_id: dave, org_unit: engineering, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:dave"]}
+  - {instance_id: agent-carol-1, user_id: carol, org_unit: marketing, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:carol"]}
+  - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex-inc, accepts: [public], sessions: ["telegram:eve"]}
+  - {kind: person, user_id: alice, sessions: ["telegram:alice"]}
+routes:
+  - {session: "telegram:*", agent: alice}
+`
+
+// house is a running daemon with a place of its own.
+type house struct {
+	t      testing.TB
+	dir    string
+	daemon *daemon.Daemon
+}
+
+// build starts a daemon over a directory that stays when it is stopped.
+func build(t testing.TB, yaml string) *house {
+	t.Helper()
+	// Sockets have short addresses, so the directory's must be short too.
+	dir, err := os.MkdirTemp("", "ocipd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	h := &house{t: t, dir: dir}
+	h.configure(yaml)
+	h.start()
+	t.Cleanup(h.stop)
+	return h
+}
+
+func (h *house) configure(yaml string) {
+	h.t.Helper()
+	if err := os.WriteFile(h.path("ocipd.yaml"), []byte(yaml), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) path(name string) string { return filepath.Join(h.dir, name) }
+
+func (h *house) start() {
+	h.t.Helper()
+	if err := h.tryStart(); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) tryStart() error {
+	cfg, err := config.Load(config.Options{File: h.path("ocipd.yaml"), Flags: map[string]any{
+		"ipc.socket": h.path("run/kernel.sock"), "store.url": h.path("state/ocipd.db"),
+	}})
+	if err != nil {
+		return err
+	}
+	d, err := daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	if err := d.Start(h.t.Context()); err != nil {
+		return err
+	}
+	h.daemon = d
+	return nil
+}
+
+func (h *house) stop() {
+	h.t.Helper()
+	if h.daemon == nil {
+		return
+	}
+	if err := h.daemon.Stop(); err != nil {
+		h.t.Error(err)
+	}
+	h.daemon = nil
+}
+
+// app is a registered app over the real socket.
+type app struct {
+	*client.Client
+	t  testing.TB
+	id string
+}
+
+// connect dials the socket without registering.
+func (h *house) connect(opts ...client.Option) *app {
+	h.t.Helper()
+	c, err := client.Dial(h.t.Context(), h.path("run/kernel.sock"), opts...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { c.Close() })
+	return &app{Client: c, t: h.t}
+}
+
+func manifest(id string, c api.Capabilities) *api.Manifest {
+	return &api.Manifest{
+		ID: id, Name: id, Version: "1.0.0", Type: "app", Main: "dist/index.js",
+		Protocol: api.ManifestProtocol{Version: "1.0"}, Capabilities: c,
+	}
+}
+
+// register connects and registers.
+func (h *house) register(id string, c api.Capabilities, opts ...client.Option) *app {
+	h.t.Helper()
+	a := h.connect(opts...)
+	a.id = id
+	if _, err := a.Register(h.t.Context(), manifest(id, c)); err != nil {
+		h.t.Fatal(err)
+	}
+	return a
+}
+
+// agent is an app that speaks for an agent, ready.
+func (h *house) agent(id string) *app {
+	h.t.Helper()
+	a := h.register(id, api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_received", "agent_starting", "agent_completed"}}})
+	a.must("app.ready", nil, nil)
+	return a
+}
+
+// channel is an app that owns channels, set up as the SDK does.
+func (h *house) channel(id string, channels ...string) *app {
+	h.t.Helper()
+	a := h.register(id, api.Capabilities{Channels: api.Provides{Provides: channels}, Hooks: api.HookDeclaration{Subscribes: []string{"message_sending"}}})
+	for _, channel := range channels {
+		var granted api.CapabilityResult
+		a.must("capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": channel}}, &granted)
+		if !granted.Granted {
+			h.t.Fatalf("channel %s is not granted: %s", channel, granted.Reason)
+		}
+	}
+	a.must("hook.subscribe", map[string]any{"events": []string{"message_sending"}}, nil)
+	a.must("app.ready", nil, nil)
+	return a
+}
+
+func (a *app) call(method string, params, result any) error {
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	defer cancel()
+	return a.Call(ctx, method, params, result)
+}
+
+// must makes a call that has to succeed.
+func (a *app) must(method string, params, result any) {
+	a.t.Helper()
+	if params == nil {
+		params = map[string]any{}
+	}
+	if err := a.call(method, params, result); err != nil {
+		a.t.Fatalf("%s by %s: %v", method, a.id, err)
+	}
+}
+
+// refuse makes a call that has to fail with a code, and returns the error.
+func (a *app) refuse(code api.Code, method string, params any) *api.Error {
+	a.t.Helper()
+	err := a.call(method, params, nil)
+	var failure *api.Error
+	if !errors.As(err, &failure) || failure.Code != code {
+		a.t.Fatalf("%s by %s: got %v, want %s", method, a.id, err, code)
+	}
+	return failure
+}
+
+// ocipCode returns details.ocip.code of an error.
+func ocipCode(t testing.TB, e *api.Error) string {
+	t.Helper()
+	var details struct {
+		OCIP struct {
+			Code string `json:"code"`
+		} `json:"ocip"`
+	}
+	raw, err := json.Marshal(e.Details)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &details); err != nil {
+		t.Fatal(err)
+	}
+	return details.OCIP.Code
+}
+
+// dispatch sends a message that has to be let through.
+func (a *app) dispatch(session, content string, metadata map[string]any) api.DispatchResult {
+	a.t.Helper()
+	var result api.DispatchResult
+	a.must("message.dispatch", map[string]any{"sessionKey": session, "content": content, "metadata": metadata}, &result)
+	return result
+}
+
+// next returns the next event of a name; others in between are dropped.
+func (a *app) next(event string) ipc.Incoming {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	defer cancel()
+	for {
+		in, err := a.Next(ctx)
+		if err != nil {
+			a.t.Fatalf("%s waits for %s: %v", a.id, event, err)
+		}
+		if in.Event == event {
+			return in
+		}
+	}
+}
+
+// delivered is a hook event about a message, as an app gets it.
+type delivered struct {
+	api.HookEvent
+	Content    string
+	SessionKey string `json:"sessionKey"`
+	ReplyTo    string `json:"replyTo"`
+	RunID      string `json:"runId"`
+	ChannelID  string `json:"channelId"`
+	Target     string `json:"target"`
+	DispatchID string `json:"dispatchId"`
+	Metadata   api.Object
+}
+
+func (a *app) message(event string) delivered {
+	a.t.Helper()
+	in := a.next(event)
+	var d delivered
+	a.decode(in.Payload, &d.HookEvent)
+	a.decode(d.Data, &d)
+	return d
+}
+
+func (a *app) decode(raw []byte, into any) {
+	a.t.Helper()
+	if err := json.Unmarshal(raw, into, json.MatchCaseInsensitiveNames(true)); err != nil {
+		a.t.Fatalf("%s: %v", raw, err)
+	}
+}
+
+// operator calls a method on the operator socket.
+func (h *house) operator(method string, params, result any) {
+	h.t.Helper()
+	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Call(h.t.Context(), method, params, result); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// records returns the newest records that a filter selects, oldest first.
+func (h *house) records(f audit.Filter) []audit.Entry {
+	h.t.Helper()
+	var page api.AuditQueryResult
+	h.operator("audit.query", map[string]any{"filter": f, "limit": 1000}, &page)
+	entries := make([]audit.Entry, len(page.Records))
+	for i, line := range page.Records {
+		e, err := audit.Parse(line)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		entries[len(entries)-1-i] = e
+	}
+	return entries
+}
+
+// verify checks the whole mirror.
+func (h *house) verify() audit.Head {
+	h.t.Helper()
+	f, err := os.Open(h.path("state/audit.jsonl"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer f.Close()
+	var v audit.Verifier
+	if _, err := v.ReadFrom(f); err != nil {
+		h.t.Fatal(err)
+	}
+	return v.Head()
+}
+
+func contains(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q does not contain %q", text, part)
+		}
+	}
+}

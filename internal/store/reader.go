@@ -1,0 +1,236 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// reader is the side of a database that only reads: some connections, and the
+// queries over the evidence. An open [Store] and a [Reader] ask the same ones.
+type reader struct {
+	conns chan *sqlite.Conn
+	count int
+	// closed ends the waiting for a connection.
+	closed chan struct{}
+	// settled, where set, says after each query whether the file is still the
+	// one that was opened.
+	settled func() error
+}
+
+func newReader(capacity int) reader {
+	return reader{conns: make(chan *sqlite.Conn, capacity), closed: make(chan struct{})}
+}
+
+func (r *reader) add(conn *sqlite.Conn) {
+	r.count++
+	r.conns <- conn
+}
+
+// read runs a short query on one of the connections, which never wait for a
+// writer.
+func (r *reader) read(ctx context.Context, query func(*sqlite.Conn) error) error {
+	select {
+	case <-r.closed:
+		return ErrClosed
+	default:
+	}
+	select {
+	case conn := <-r.conns:
+		defer func() { r.conns <- conn }()
+		if err := query(conn); err != nil {
+			return err
+		}
+		if r.settled != nil {
+			return r.settled()
+		}
+		return nil
+	case <-r.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// scan is [reader.read] for a query that may run long: it ends with the caller.
+func (r *reader) scan(ctx context.Context, query func(*sqlite.Conn) error) error {
+	return r.read(ctx, func(conn *sqlite.Conn) error {
+		conn.SetInterrupt(ctx.Done())
+		defer conn.SetInterrupt(nil)
+		err := query(conn)
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	})
+}
+
+// close refuses further queries and closes the connections, each when its
+// query is done.
+func (r *reader) close() error {
+	close(r.closed)
+	var errs []error
+	for range r.count {
+		conn := <-r.conns
+		if err := conn.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("cannot close the store: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Reader reads a database without a daemon, or beside one. It changes nothing
+// and makes no file. Its methods are safe for concurrent use.
+type Reader struct{ reader }
+
+// OpenReader opens a database to read its evidence.
+//
+// Where a write-ahead log stands beside the file, a daemon runs on it or has
+// crashed, and the log is read along. Where none does, the file is whole by
+// itself and is read without a lock; should a daemon start meanwhile, the
+// queries fail rather than show a mixture of old and new.
+func OpenReader(ctx context.Context, path string) (*Reader, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	version, err := versionOf(path)
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 {
+		return nil, fmt.Errorf("cannot open the store %s: no daemon has used it yet", path)
+	}
+	conn, settled, err := openBeside(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{newReader(1)}
+	r.settled = settled
+	r.add(conn)
+	return r, nil
+}
+
+// Close closes the database. Queries that come later get [ErrClosed].
+func (r *Reader) Close() error { return r.close() }
+
+// errNoIndex means that a write-ahead log has lost its index, which cannot be
+// made again without writing a file.
+var errNoIndex = errors.New("its write-ahead log has no -shm file, as after a copy: let a daemon open it once")
+
+// openBeside opens a database for reading in such a way that neither it nor
+// any file beside it is changed or made.
+func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot open the store: %w", err)
+	}
+	opened, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot open the store: %w", err)
+	}
+	log, logErr := os.Stat(path + "-wal")
+	_, indexErr := os.Stat(path + "-shm")
+	mode := "?mode=ro&readonly_shm=1"
+	switch {
+	case logErr == nil && indexErr == nil:
+		// A daemon runs, or has crashed. SQLite's own locks do the rest.
+	case logErr == nil && log.Size() > 0:
+		return nil, nil, fmt.Errorf("cannot open the store %s: %w", path, errNoIndex)
+	default:
+		mode = "?mode=ro&immutable=1"
+		settled = func() error { return sameFile(path, opened) }
+	}
+	conn, err = openConn("file:"+uriEscaper.Replace(path)+mode, sqlite.OpenReadOnly|sqlite.OpenURI, readerSettings)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot open the store %s: %w", path, err)
+	}
+	return conn, settled, nil
+}
+
+// uriEscaper hides the characters that end the path in a URI.
+var uriEscaper = strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23")
+
+// sameFile reports an error where a file that is read without locks is being
+// written after all.
+func sameFile(path string, opened fs.FileInfo) error {
+	now, err := os.Stat(path)
+	if err == nil {
+		_, logErr := os.Stat(path + "-wal")
+		if os.SameFile(now, opened) && now.Size() == opened.Size() && now.ModTime().Equal(opened.ModTime()) && errors.Is(logErr, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return fmt.Errorf("a daemon has opened %s meanwhile: try again", path)
+}
+
+// versionOf returns the schema version of a database file, zero where there is
+// none yet. A file of another program or of a newer daemon is refused, before
+// anything of it or beside it could be changed.
+func versionOf(path string) (int, error) {
+	ours, err := hasOurMark(path)
+	if err != nil {
+		return 0, err
+	}
+	conn, _, err := openBeside(path)
+	if ours && errors.Is(err, errNoIndex) {
+		return 0, err
+	}
+	if err != nil {
+		return 0, err
+	}
+	version, err := identify(conn)
+	return version, errors.Join(err, conn.Close())
+}
+
+// identify returns the schema version of an open database, zero for an empty
+// one, and refuses those that are not for this daemon.
+func identify(conn *sqlite.Conn) (int, error) {
+	version, err := queryInt(conn, "PRAGMA user_version")
+	if err != nil {
+		return 0, err
+	}
+	owner, err := queryInt(conn, "PRAGMA application_id")
+	if err != nil {
+		return 0, err
+	}
+	tables, err := queryInt(conn, "SELECT count(*) FROM sqlite_schema")
+	if err != nil {
+		return 0, err
+	}
+	steps, err := migrationSteps()
+	switch {
+	case err != nil:
+		return 0, err
+	case owner == 0 && version == 0 && tables == 0:
+		return 0, nil
+	case owner != applicationID:
+		return 0, errForeign
+	case version > len(steps):
+		return 0, fmt.Errorf("cannot use the store: its schema version %d is newer than this daemon's %d; use the daemon that wrote it", version, len(steps))
+	}
+	return version, nil
+}
+
+func queryInt(conn *sqlite.Conn, query string) (int, error) {
+	var value int
+	err := sqlitex.ExecuteTransient(conn, query, &sqlitex.ExecOptions{
+		ResultFunc: func(stmt *sqlite.Stmt) error {
+			value = stmt.ColumnInt(0)
+			return nil
+		},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the store: %s: %w", query, err)
+	}
+	return value, nil
+}
+
+var _ = io.EOF
