@@ -1,0 +1,102 @@
+// Command bench measures the daemon beside its floors: a bare server that
+// echoes the same JSON over the same kind of socket, and an append with fsync
+// of the same bytes on the same disk. Both sides of a ratio are measured in
+// turns in one run, so that a noisy machine disturbs them alike.
+//
+// It runs the built binary it is given, as its users do, and prints one row a
+// figure: what was measured, its floor, the ratio and the goal.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	binary := flag.String("ocipd", "bin/ocipd", "the daemon's binary")
+	dir := flag.String("dir", "", "where to measure (default: a temporary directory, removed afterwards)")
+	only := flag.String("only", "", "measure only figures whose name contains this")
+	records := flag.Int("records", 5_000_000, "audit records in the large store")
+	exchanges := flag.Int("exchanges", 1_000_000, "exchanges in the large store")
+	echo := flag.String("echo", "", "serve the echo floor on this socket (used by bench itself)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if *echo != "" {
+		return serveEcho(ctx, *echo)
+	}
+	binaryPath, err := filepath.Abs(*binary)
+	if err != nil {
+		return err
+	}
+	if *dir == "" {
+		if *dir, err = os.MkdirTemp("", "ocipd-bench"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(*dir)
+	}
+	b := &bench{ctx: ctx, binary: binaryPath, dir: *dir, records: *records, exchanges: *exchanges}
+	fmt.Println("each figure beside its floor, measured in turns; lower ratios are better unless the goal says ≥")
+	for _, f := range figures() {
+		if !strings.Contains(f.name, *only) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "measuring %s …\n", f.name)
+		r, err := f.measure(b)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		b.rows = append(b.rows, row{f, r})
+	}
+	return b.print()
+}
+
+// figure is one line of the table.
+type figure struct {
+	name, floor, goal string
+	measure           func(*bench) (result, error)
+}
+
+// result is a measured figure: texts for people, and the ratio to its floor.
+type result struct {
+	ours, floor, ratio string
+	met                bool
+}
+
+type row struct {
+	figure
+	result
+}
+
+type bench struct {
+	ctx                context.Context
+	binary, dir        string
+	records, exchanges int
+	rows               []row
+}
+
+func (b *bench) print() error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "FIGURE\tOURS\tFLOOR\tRATIO\tGOAL\t")
+	for _, r := range b.rows {
+		met := "met"
+		if !r.met {
+			met = "MISSED"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, r.ours, r.result.floor, r.ratio, r.goal, met)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// serveEcho is the floor of a round trip: it decodes each line and encodes it
+// again, with the standard library, and does nothing else.
+func serveEcho(ctx context.Context, socket string) error {
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { l.Close() })
+	fmt.Fprintln(os.Stderr, `{"msg":"ready"}`)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return nil
+		}
+		go func() {
+			defer c.Close()
+			lines := bufio.NewReader(c)
+			for {
+				line, err := lines.ReadBytes('\n')
+				if err != nil {
+					return
+				}
+				var m map[string]any
+				if json.Unmarshal(line, &m) != nil {
+					return
+				}
+				out, err := json.Marshal(m)
+				if err != nil {
+					return
+				}
+				if _, err := c.Write(append(out, '\n')); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+// process is a server in a process of its own.
+type process struct {
+	cmd    *exec.Cmd
+	socket string
+	ready  time.Duration
+}
+
+// launch starts a server and waits for the line that says it is ready.
+func launch(cmd *exec.Cmd, socket string) (*process, error) {
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(stderr)
+	var seen []string
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), `"msg":"ready"`) {
+			p := &process{cmd, socket, time.Since(began)}
+			go io.Copy(io.Discard, stderr)
+			return p, nil
+		}
+		seen = append(seen, lines.Text())
+	}
+	return nil, errors.Join(fmt.Errorf("%s did not become ready: %s", cmd.Path, strings.Join(seen, "; ")), cmd.Wait())
+}
+
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.cmd.Wait()
+}
+
+func (b *bench) echo() (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(b.dir, "echo.sock")
+	_ = os.Remove(socket)
+	return launch(exec.CommandContext(b.ctx, self, "-echo", socket), socket)
+}
+
+// daemon is the built binary over a directory of its own.
+type daemon struct {
+	*process
+	dir  string
+	sink *conn
+}
+
+// start runs the daemon with as many agents, each with its own app and its own
+// colleague at a chat channel.
+func (b *bench) start(name string, agents int) (*daemon, error) {
+	dir := filepath.Join(b.dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	var cfg strings.Builder
+	cfg.WriteString("agents:\n")
+	for i := range agents {
+		fmt.Fprintf(&cfg, "  - {id: a%d, app: \"@bench/a%d\", instance_id: agent-a%d, user_id: u%d, org_unit: engineering, tenant_id: acme}\n", i, i, i, i)
+	}
+	cfg.WriteString("directory:\n")
+	for i := range agents {
+		fmt.Fprintf(&cfg, "  - {instance_id: agent-p%d, user_id: p%d, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"chat:p%d\"]}\n", i, i, i)
+	}
+	file := filepath.Join(dir, "ocipd.yaml")
+	if err := os.WriteFile(file, []byte(cfg.String()), 0o600); err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(dir, "run", "kernel.sock")
+	cmd := exec.CommandContext(b.ctx, b.binary, "serve", "--config", file, "--socket", socket)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir)
+	p, err := launch(cmd, socket)
+	if err != nil {
+		return nil, err
+	}
+	return &daemon{process: p, dir: dir}, nil
+}
+
+func (d *daemon) resident() (kb int, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			return strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
+		}
+	}
+	return 0, errors.New("no VmRSS")
+}
+
+// conn is the measuring end: as little work as can be, the same for the daemon
+// and for its floor.
+type conn struct {
+	socket net.Conn
+	lines  *bufio.Reader
+	token  string
+	n      int
+	buf    []byte
+	peer   string
+}
+
+func dial(socket string) (*conn, error) {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{socket: c, lines: bufio.NewReaderSize(c, 16<<10)}, nil
+}
+
+// call sends one request and reads lines until its answer.
+func (c *conn) call(method, params string) ([]byte, error) {
+	c.n++
+	c.buf = append(c.buf[:0], `{"id":"`...)
+	c.buf = strconv.AppendInt(c.buf, int64(c.n), 10)
+	c.buf = append(c.buf, `","type":"request","timestamp":1707000000000,"method":"`...)
+	c.buf = append(append(append(c.buf, method...), `","params":`...), params...)
+	if c.token != "" {
+		c.buf = append(append(append(c.buf, `,"token":"`...), c.token...), '"')
+	}
+	c.buf = append(c.buf, '}', '\n')
+	if _, err := c.socket.Write(c.buf); err != nil {
+		return nil, err
+	}
+	for {
+		line, err := c.lines.ReadSlice('\n')
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Contains(line, []byte(`"type":"event"`)) {
+			continue
+		}
+		if bytes.Contains(line, []byte(`"success":false`)) {
+			return nil, fmt.Errorf("%s: %s", method, line)
+		}
+		return line, nil
+	}
+}
+
+func (c *conn) heartbeat() error {
+	_, err := c.call("app.heartbeat", `{"status":{"queue":0,"state":"idle"}}`)
+	return err
+}
+
+func (c *conn) register(id, capabilities string) error {
+	line, err := c.call("app.register", fmt.Sprintf(`{"manifest":{"id":%q,"name":"bench","version":"1.0.0","type":"app","main":"x","protocol":{"version":"1.0"},"capabilities":%s}}`, id, capabilities))
+	if err != nil {
+		return err
+	}
+	var m struct {
+		Result struct {
+			Token string `json:"token"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(line, &m); err != nil {
+		return err
+	}
+	c.token = m.Result.Token
+	_, err = c.call("app.ready", "{}")
+	return err
+}
+
+// app connects and registers the app of an agent.
+func (d *daemon) app(i int) (*conn, error) {
+	c, err := dial(d.socket)
+	if err != nil {
+		return nil, err
+	}
+	c.peer = fmt.Sprintf("chat:p%d", i)
+	return c, c.register(fmt.Sprintf("@bench/a%d", i), "{}")
+}
+
+// sender is an app with a receiver for what it sends: one app that owns the
+// channel and reads what it is given.
+func (d *daemon) sender(i int) (*conn, error) {
+	if d.sink == nil {
+		sink, err := dial(d.socket)
+		if err != nil {
+			return nil, err
+		}
+		if err := sink.register("@bench/chat", `{"channels":{"provides":["chat"]},"hooks":{"subscribes":["message_sending"]}}`); err != nil {
+			return nil, err
+		}
+		if _, err := sink.call("capability.register", `{"type":"channel","config":{"channelId":"chat"}}`); err != nil {
+			return nil, err
+		}
+		if _, err := sink.call("hook.subscribe", `{"events":["message_sending"]}`); err != nil {
+			return nil, err
+		}
+		d.sink = sink
+		go io.Copy(io.Discard, sink.lines)
+	}
+	return d.app(i)
+}
+
+// dispatch sends a message of about 400 bytes that opens an exchange.
+func (c *conn) dispatch() error {
+	_, err := c.call("message.dispatch", `{"sessionKey":"`+c.peer+`","content":"The build of milestone 2 is at 75 percent and on track. The last three runs were green, the slow test is fixed, and the numbers of the week are in the usual place. Could you tell me how far the review of the second part is, and whether anything in it needs work from our side before the end of the week? Nothing here is urgent, any answer by tomorrow is fine.","metadata":{"exchange":{"type":"information_query","new":true}}}`)
+	return err
+}
+
+// lastRecord sends one message and returns the line that recorded it, as soon
+// as the mirror has it.
+func (d *daemon) lastRecord(c *conn) ([]byte, error) {
+	if err := c.dispatch(); err != nil {
+		return nil, err
+	}
+	for range 1000 {
+		log, err := os.ReadFile(filepath.Join(d.dir, "openclawos", "audit.jsonl"))
+		if err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(log) {
+			if bytes.Contains(line, []byte(`"actionType":"agent_exchange"`)) && line[len(line)-1] == '\n' {
+				return line, nil
+			}
+		}
+		if err := c.heartbeat(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("the dispatch left no record")
+}
+
+// fill makes a store with as many records and exchanges as the figure asks for,
+// through the store itself.
+func (b *bench) fill(name string) error {
+	dir := filepath.Join(b.dir, name, "openclawos")
+	s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(dir, "ocipd.db"), Mirror: filepath.Join(dir, "audit.jsonl"), Clock: time.Now, Log: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	const batch = 5000
+	now := time.Now()
+	for done := 0; done < b.records; done += batch {
+		change := new(store.Change)
+		for i := range batch {
+			id := uuid.Must(uuid.NewV7()).String()
+			change.Records = append(change.Records, &audit.Record{
+				ID: id, ActionType: audit.ActionExchange, Side: audit.SideSender, TenantID: "acme", UserID: "u0", AgentID: "agent-a0", AppID: "@bench/a0",
+				Counterparty: audit.Counterparty{Kind: "agent", InstanceID: "agent-p0", UserID: "p0", OrgUnit: "engineering", TenantID: "acme"},
+				SessionKey:   "chat:p0", ExchangeID: id, ConversationID: id, Round: 1, MaxRounds: 3, ExchangeType: "information_query", Classification: "internal",
+				PolicyApplied: "ocip.agent_exchange", PolicyRevision: "sha256:0123456789ab", PolicyResult: "allow", PolicyReason: "agent exchange allowed",
+				Outcome: "in_progress", ContentDigest: "hmac-sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", ContentBytes: 400, DispatchID: id,
+			})
+			if (done+i)%(max(1, b.records/max(1, b.exchanges))) == 0 {
+				change.Exchanges = append(change.Exchanges, ocip.Exchange{
+					ID: id, ConversationID: id, Type: ocip.InformationQuery, Agent: "agent-a0", Counterparty: "agent-p0", SessionKey: "chat:p0",
+					Outcome: ocip.InProgress, Round: 1, MaxRounds: 3, OpenedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Hour),
+					Transcript: []ocip.Turn{{Round: 1, Sender: "agent-a0", Summary: "The build of milestone 2 is at 75 percent and on track."}},
+				})
+			}
+		}
+		if _, err := s.Commit(change); err != nil {
+			return errors.Join(err, s.Close())
+		}
+		if done%500_000 == 0 {
+			fmt.Fprintf(os.Stderr, "  filling the large store: %d of %d records\r", done, b.records)
+		}
+	}
+	fmt.Fprintln(os.Stderr)
+	return s.Close()
+}
