@@ -1,7 +1,8 @@
 package api
 
 import (
-	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -474,6 +475,71 @@ type Inbound struct {
 	DispatchID string `json:"dispatchId,omitzero"`
 }
 
+// Append writes the message as JSON, members in the order of their fields and
+// metadata in the order of its keys, so that equal messages are equal bytes.
+func (m Message) Append(b []byte) []byte {
+	b = append(b, '{')
+	b = appendMember(b, "channelId", m.ChannelID)
+	b = appendMember(b, "target", m.Target)
+	b = appendContent(b, m.Content, m.Metadata)
+	b = appendMember(b, "dispatchId", m.DispatchID)
+	return append(b, '}')
+}
+
+// Append writes the message as JSON, as [Message.Append] does.
+func (m Inbound) Append(b []byte) []byte {
+	b = append(b, '{')
+	b = appendMember(b, "runId", m.RunID)
+	b = appendMember(b, "sessionKey", m.SessionKey)
+	b = appendMember(b, "replyTo", m.ReplyTo)
+	b = appendContent(b, m.Content, m.Metadata)
+	b = appendMember(b, "dispatchId", m.DispatchID)
+	return append(b, '}')
+}
+
+// appendMember writes a member that is left out where it is empty.
+func appendMember(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = append(append(append(b, '"'), name...), '"', ':')
+	return appendString(b, value)
+}
+
+func appendContent(b []byte, content string, metadata Object) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = appendString(append(b, `"content":`...), content)
+	if len(metadata) == 0 {
+		return b
+	}
+	b = append(b, `,"metadata":`...)
+	return metadata.Append(b)
+}
+
+// Append writes the object with its keys sorted and its values as they are.
+func (o Object) Append(b []byte) []byte {
+	b = append(b, '{')
+	for i, key := range slices.Sorted(maps.Keys(o)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, key), ':')
+		b = append(b, o[key]...)
+	}
+	return append(b, '}')
+}
+
+// appendString quotes a string. What is not UTF-8 in it is replaced.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
+}
+
 // Text returns a JSON string's text.
 func Text(v jsontext.Value) (string, bool) {
 	if len(v) < 2 || v.Kind() != '"' {
@@ -487,11 +553,4 @@ func Text(v jsontext.Value) (string, bool) {
 }
 
 // String returns a string as a JSON value.
-func String(s string) jsontext.Value {
-	quoted, err := jsontext.AppendQuote(nil, s)
-	if err != nil {
-		// AppendQuote replaces what is not UTF-8 and says so; the text stands.
-		return jsontext.Value(fmt.Sprintf("%q", strings.ToValidUTF8(s, "\uFFFD")))
-	}
-	return quoted
-}
+func String(s string) jsontext.Value { return appendString(nil, s) }

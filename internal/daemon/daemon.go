@@ -17,7 +17,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ipc"
@@ -43,6 +42,7 @@ type Daemon struct {
 	version string
 	log     *zap.Logger
 	started time.Time
+	ids     *ids
 
 	socket, operator string
 	database, mirror string
@@ -60,7 +60,7 @@ type Daemon struct {
 
 // New checks what can be checked without touching anything.
 func New(o Options) (*Daemon, error) {
-	d := &Daemon{cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log}
+	d := &Daemon{cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, ids: newIDs()}
 	d.socket = config.SocketPath(o.Config, o.Getenv)
 	d.operator = config.OperatorPath(d.socket)
 	if d.database = config.DatabasePath(o.Config, o.Getenv); d.database == "" {
@@ -141,7 +141,7 @@ func (d *Daemon) claimSockets(context.Context) error {
 			LineBytes: d.cfg.IPC.MaxLineBytes, QueueBytes: d.cfg.IPC.MaxQueueBytes,
 			InFlight: d.cfg.IPC.MaxInFlight, Connections: d.cfg.IPC.MaxConnections,
 		},
-		AllowUID: d.allows, Now: time.Now, NewID: newID, Version: d.version, Log: d.log.Named("ipc"),
+		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"),
 		Apps: apps, Operators: operators,
 	})
 	return nil
@@ -162,9 +162,6 @@ func closer(l net.Listener) func() error {
 func (d *Daemon) allows(uid uint32) bool {
 	return uid == uint32(os.Geteuid()) || slices.Contains(d.cfg.IPC.AllowUIDs, int(uid))
 }
-
-// newID makes an id that sorts by time.
-func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 func (d *Daemon) loadPolicy(ctx context.Context) error {
 	compiled, err := policy.Compile(ctx, policy.Source{Path: d.cfg.Policy.Path, Data: d.cfg.Policy.Data.Map(), Timeout: d.cfg.Policy.Timeout})
@@ -212,7 +209,7 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 		return err
 	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
-		Config: cfg, Store: d.store, Policy: d.policy, Settings: d.settings, Now: time.Now, NewID: newID, Log: d.log.Named("kernel"),
+		Config: cfg, Store: d.store, Policy: d.policy, Settings: d.settings, Now: time.Now, NewID: d.ids.next, Log: d.log.Named("kernel"),
 	})
 	if err != nil {
 		return err
@@ -233,15 +230,15 @@ func (d *Daemon) recordStart(context.Context) error {
 		source = "built-in"
 	}
 	_, err := d.store.Commit(&store.Change{Records: []*audit.Record{
-		{ID: newID(), ActionType: audit.ActionSecurity, Event: "daemon_started", Details: map[string]any{"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File}},
-		{ID: newID(), ActionType: audit.ActionPolicyChange, Event: "loaded", PolicyRevision: p.Revision(), Details: map[string]any{"digest": p.Digest(), "source": source, "files": p.Files()}},
+		{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "daemon_started", Details: map[string]any{"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File}},
+		{ID: d.ids.next(), ActionType: audit.ActionPolicyChange, Event: "loaded", PolicyRevision: p.Revision(), Details: map[string]any{"digest": p.Digest(), "source": source, "files": p.Files()}},
 	}})
 	if err != nil {
 		return fmt.Errorf("cannot record the start: %w", err)
 	}
 	d.onStop(func() error {
 		_, err := d.store.Commit(&store.Change{Records: []*audit.Record{
-			{ID: newID(), ActionType: audit.ActionSecurity, Event: "daemon_stopped", Details: map[string]any{"pid": os.Getpid()}},
+			{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "daemon_stopped", Details: map[string]any{"pid": os.Getpid()}},
 		}})
 		if err != nil {
 			return fmt.Errorf("cannot record the end: %w", err)

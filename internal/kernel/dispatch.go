@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -274,11 +273,10 @@ func (k *Kernel) sentRecord(m *outgoing, v *ocip.Verdict) *audit.Record {
 
 // outbound is the delivery of a message to the app that owns its channel.
 func (k *Kernel) outbound(m *outgoing, v *ocip.Verdict) *delivery {
-	data, err := json.Marshal(&api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID})
+	data := api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}.Append(nil)
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: channelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		body:    body{Hook: api.MessageSending, About: m.about(), Data: data},
-		err:     err,
 	}
 }
 

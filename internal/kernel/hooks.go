@@ -238,10 +238,7 @@ func (k *Kernel) intercept(ctx context.Context, hook api.Hook, m *outgoing, owne
 		if !intercepts {
 			continue
 		}
-		data, err := json.Marshal(&api.Message{ChannelID: m.channel, Target: m.target, Content: out.content, Metadata: out.metadata, DispatchID: m.dispatchID})
-		if err != nil {
-			return out, err
-		}
+		data := api.Message{ChannelID: m.channel, Target: m.target, Content: out.content, Metadata: out.metadata, DispatchID: m.dispatchID}.Append(nil)
 		result, answered, err := k.ask(ctx, a, hook, name, data, m.about())
 		if err != nil {
 			return out, err

@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,26 +20,35 @@ import (
 type delivery struct {
 	store.Message
 	body
-	// err is why the message could not be encoded; it then never enters a
-	// change.
-	err error
 }
 
-// body is what the store keeps of a delivery.
+// body is what the store keeps of a delivery: two lines, what it is about and
+// the data of its event, which is never decoded again.
 type body struct {
 	Hook  api.Hook        `json:"hook"`
 	RunID string          `json:"runId,omitzero"`
 	About api.HookContext `json:"about"`
-	Data  jsontext.Value  `json:"data"`
+	Data  jsontext.Value  `json:"-"`
+}
+
+func (b *body) encode() ([]byte, error) {
+	head, err := json.Marshal(b)
+	return append(append(head, '\n'), b.Data...), err
+}
+
+func (b *body) decode(text []byte) error {
+	head, data, ok := bytes.Cut(text, []byte("\n"))
+	if !ok {
+		return errors.New("not a delivery")
+	}
+	b.Data = data
+	return json.Unmarshal(head, b)
 }
 
 // enter puts a delivery into the change that decides it.
-func (d *delivery) enter(c *store.Change) error {
-	if d.err == nil {
-		d.Body, d.err = json.Marshal(&d.body)
-	}
-	if d.err != nil {
-		return api.Errorf(api.InternalError, "cannot encode the message: %v", d.err)
+func (d *delivery) enter(c *store.Change) (err error) {
+	if d.Body, err = d.encode(); err != nil {
+		return api.Errorf(api.InternalError, "cannot encode the message: %v", err)
 	}
 	c.Outbox = append(c.Outbox, &d.Message)
 	return nil
@@ -249,7 +260,7 @@ func (o *outbox) sendPage(l *lane, page []*store.Message) (done bool, err error)
 	for _, m := range page {
 		if m.ExpiresAt.IsZero() || now.Before(m.ExpiresAt) {
 			d := &delivery{Message: *m}
-			if err := json.Unmarshal(m.Body, &d.body); err != nil {
+			if err := d.decode(m.Body); err != nil {
 				return false, fmt.Errorf("cannot decode message %s: %w", m.DispatchID, err)
 			}
 			if !o.send(l, d) {

@@ -118,16 +118,15 @@ func (k *Kernel) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Ve
 
 // inbound is the delivery of a message between agents of this daemon.
 func (k *Kernel) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict) *delivery {
-	data, err := json.Marshal(&api.Inbound{
+	data := api.Inbound{
 		RunID: runID, SessionKey: m.key, ReplyTo: replyKey(m), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,
-	})
+	}.Append(nil)
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		body: body{
 			Hook: api.MessageReceived, RunID: runID, Data: data,
 			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: m.channel},
 		},
-		err: err,
 	}
 }
 
@@ -317,11 +316,10 @@ func parseInboundHints(raw []byte, e *ocip.Envelope) (hints, error) {
 // take records an inbound message and lets the commit deliver it to its agent.
 func (k *Kernel) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
 	ctx, now := context.Background(), k.now()
-	data, err := json.Marshal(&api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
+	data := api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}.Append(nil)
 	d := &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
 		body:    body{Hook: api.MessageReceived, RunID: in.runID, Data: data, About: in.about()},
-		err:     err,
 	}
 	if err := d.enter(change); err != nil {
 		return api.QueueResult{}, err
