@@ -217,6 +217,15 @@ func TestChannelOwnerAndObservers(t *testing.T) {
 	if e := observer.next("hook:before_agent_start"); e.Event == "" {
 		t.Error("no event under the alias")
 	}
+	// An app that speaks for an agent hears nothing of other agents' messages.
+	bob := h.agent("@acme/bob")
+	bob.must("hook.subscribe", map[string]any{"events": []string{"message_received"}}, nil)
+	chat := h.channel("@openclawos/sms", "sms")
+	chat.must("agent.queue", map[string]any{"sessionKey": "agent:alice:main", "text": "for alice alone"}, nil)
+	chat.must("agent.queue", map[string]any{"sessionKey": "agent:bob:main", "text": "for bob"}, nil)
+	if m := bob.message("hook:message_received"); m.Content != "for bob" {
+		t.Errorf("bob was shown %q", m.Content)
+	}
 	observer.must("hook.unsubscribe", map[string]any{"events": []string{"message_sent", "message_sent"}}, nil)
 }
 

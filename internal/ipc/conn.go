@@ -57,8 +57,12 @@ type conn struct {
 	// orders holds the end of the last request of each order key.
 	orders map[string]chan struct{}
 	// load is what the requests in flight cost; room is told when it sinks.
-	load load
-	room sync.Cond
+	// Streams are counted apart.
+	load    load
+	streams int
+	room    sync.Cond
+	// idle is added to under mu while the connection is open, so that whoever
+	// has moved it on waits for all there is.
 	idle sync.WaitGroup
 }
 
@@ -68,8 +72,14 @@ type load struct{ requests, bytes int }
 // flight hold, besides the bound on their number.
 const maxInFlightBytes = 4 << 20
 
+// maxStreams bounds the streams of one connection.
+const maxStreams = 64
+
 // lastWords bounds how long a closing connection waits for its reader.
 const lastWords = time.Second
+
+// errClosing answers what a connection that ends does not carry out.
+var errClosing error = &api.Error{Code: api.ConnectionClosed, Message: "the connection is closing; nothing new is begun on it"}
 
 func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	c := &conn{server: s, face: f, socket: socket, peer: peer, since: s.now()}
@@ -164,7 +174,7 @@ func (c *conn) handle(line []byte) {
 		return
 	}
 	if m.pace != quick && !c.is(stateOpen) {
-		c.fail(r.ID, api.Errorf(api.ConnectionClosed, "the connection is closing; nothing new is begun on it"))
+		c.fail(r.ID, errClosing)
 		return
 	}
 	if c.pending(r.ID) {
@@ -186,34 +196,57 @@ func (c *conn) handle(line []byte) {
 	case patient:
 		c.begin(&r, m, params, len(line))
 	case streaming:
-		c.stream(&r, m, params, len(line))
+		c.stream(&r, m, params)
 	}
 }
 
 // answer calls a method and queues its answer.
 func (c *conn) answer(r *Request, m *method, params any) {
 	result, err := c.call(r, m, params)
-	if err != nil {
-		c.fail(r.ID, err)
-		return
-	}
-	c.out.response(c.server.newID(), c.server.now().UnixMilli(), r.ID, result, nil)
+	c.respond(r.ID, result, err)
 }
 
-// call runs a method. A panic in it is one request's INTERNAL_ERROR and leaves
-// every other request alone.
+// respond queues the answer of a method.
+func (c *conn) respond(requestID string, result any, err error) {
+	if err != nil {
+		c.fail(requestID, err)
+		return
+	}
+	c.out.response(c.server.newID(), c.server.now().UnixMilli(), requestID, result, nil)
+}
+
+// call runs a method.
 func (c *conn) call(r *Request, m *method, params any) (result any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.server.log.Error("a method panicked", zap.String("method", m.name), zap.Any("panic", p), zap.StackSkip("stack", 2))
-			err = api.Errorf(api.InternalError, "%s failed inside the kernel; its log has the cause", m.name)
-		}
-	}()
+	defer c.rescue(m, &err)
 	return m.call(c.ctx, c, r, params)
+}
+
+// open opens a stream.
+func (c *conn) open(ctx context.Context, m *method, params any) (feed Feed, err error) {
+	defer c.rescue(m, &err)
+	return m.open(ctx, c, params)
+}
+
+// feed runs a stream to its end.
+func (c *conn) feed(ctx context.Context, m *method, feed Feed, s *stream) (err error) {
+	defer c.rescue(m, &err)
+	return feed(ctx, s)
+}
+
+// rescue is deferred around whatever runs for one request. A panic in it is
+// that request's INTERNAL_ERROR and leaves every other request alone.
+func (c *conn) rescue(m *method, err *error) {
+	if p := recover(); p != nil {
+		c.server.log.Error("a method panicked", zap.String("method", m.name), zap.Any("panic", p), zap.StackSkip("stack", 2))
+		*err = api.Errorf(api.InternalError, "%s failed inside the kernel; its log has the cause", m.name)
+	}
 }
 
 // fail queues an error answer.
 func (c *conn) fail(requestID string, err error) {
+	if c.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errClosing
+	}
 	failure := api.AsError(err)
 	if failure.Code == api.UnknownError || failure.Code == api.InternalError {
 		c.server.log.Error("a request failed inside the kernel", zap.Error(err))
@@ -225,20 +258,25 @@ func (c *conn) fail(requestID string, err error) {
 // has too much in flight, so that a client that floods slows itself.
 func (c *conn) begin(r *Request, m *method, params any, cost int) {
 	c.out.flushIf(c.crowded(cost))
-	if !c.enter(r.ID, cost, nil) {
+	if !c.enter(r.ID, cost) {
+		c.fail(r.ID, errClosing)
 		return
 	}
 	before, done := c.queueUp(params)
 	request := *r
-	c.idle.Go(func() {
+	go func() {
+		defer c.idle.Done()
 		if before != nil {
 			<-before
 		}
-		c.answer(&request, m, params)
-		done()
+		result, err := c.call(&request, m, params)
+		// First this, then the answer: whoever has read it may use the id
+		// again.
 		c.leave(request.ID, cost)
+		c.respond(request.ID, result, err)
+		done()
 		c.out.flush()
-	})
+	}()
 }
 
 // queueUp puts a request behind the last one with the same order key.
@@ -266,30 +304,31 @@ func (c *conn) queueUp(params any) (before chan struct{}, done func()) {
 }
 
 // stream opens a streaming method and runs it beside the reader.
-func (c *conn) stream(r *Request, m *method, params any, cost int) {
+func (c *conn) stream(r *Request, m *method, params any) {
 	ctx, cancel := context.WithCancel(c.ctx)
-	feed, err := m.open(ctx, c, params)
+	feed, err := c.open(ctx, m, params)
+	if err == nil {
+		err = c.enterStream(r.ID, cancel)
+	}
 	if err != nil {
 		cancel()
 		c.fail(r.ID, err)
 		return
 	}
-	if !c.enter(r.ID, cost, cancel) {
-		cancel()
-		return
-	}
 	id := r.ID
-	c.idle.Go(func() {
+	go func() {
+		defer c.idle.Done()
 		defer cancel()
 		s := &stream{conn: c, requestID: id}
-		if err := feed(ctx, s); err != nil && ctx.Err() == nil {
+		err := c.feed(ctx, m, feed, s)
+		c.leaveStream(id)
+		if err != nil && ctx.Err() == nil {
 			c.fail(id, err)
 		} else {
 			s.end()
 		}
-		c.leave(id, cost)
 		c.out.flush()
-	})
+	}()
 }
 
 func (c *conn) cancelStream(requestID string) (api.OK, error) {
@@ -349,7 +388,7 @@ func (c *conn) full(cost int) bool {
 
 // enter takes a request into flight, and reports false where the connection
 // ended meanwhile.
-func (c *conn) enter(id string, cost int, cancel context.CancelFunc) bool {
+func (c *conn) enter(id string, cost int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.state == stateOpen && c.full(cost) {
@@ -358,13 +397,42 @@ func (c *conn) enter(id string, cost int, cancel context.CancelFunc) bool {
 	if c.state != stateOpen {
 		return false
 	}
+	c.fly(id, nil)
+	c.load.requests++
+	c.load.bytes += cost
+	return true
+}
+
+// enterStream takes a stream into flight. Unlike [conn.enter] it never waits:
+// a stream ends when its reader asks for that, and nobody would read it.
+func (c *conn) enterStream(id string, cancel context.CancelFunc) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.state != stateOpen:
+		return errClosing
+	case c.streams >= maxStreams:
+		return api.Errorf(api.Conflict, "the connection has its limit of %d streams; end one with stream.cancel", maxStreams)
+	}
+	c.fly(id, cancel)
+	c.streams++
+	return nil
+}
+
+// fly is called with the lock.
+func (c *conn) fly(id string, cancel context.CancelFunc) {
 	if c.inFlight == nil {
 		c.inFlight = make(map[string]context.CancelFunc)
 	}
 	c.inFlight[id] = cancel
-	c.load.requests++
-	c.load.bytes += cost
-	return true
+	c.idle.Add(1)
+}
+
+func (c *conn) leaveStream(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.inFlight, id)
+	c.streams--
 }
 
 func (c *conn) leave(id string, cost int) {
@@ -429,6 +497,7 @@ func (c *conn) Close(within time.Duration) {
 	if !c.to(stateDraining) {
 		return
 	}
+	c.endStreams()
 	go func() {
 		idle := make(chan struct{})
 		go func() { c.idle.Wait(); close(idle) }()

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -64,7 +65,7 @@ func ParseRequest(line []byte) (Request, error) {
 		return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: nested deeper than %d", MaxDepth)
 	}
 	if err := json.Unmarshal(line, &r); err != nil {
-		return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: %s", jsonProblem(err))
+		return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: %s", jsonProblem(err, "the line"))
 	}
 	switch {
 	case r.ID == "":
@@ -136,18 +137,25 @@ func salvageID(line []byte) string {
 	return ""
 }
 
-// jsonProblem says what is wrong with a JSON text in words for its sender.
-func jsonProblem(err error) string {
+// jsonProblem says what is wrong with a JSON text in words for its sender. Root
+// is what the text as a whole is called.
+func jsonProblem(err error, root string) string {
 	var syntax *jsontext.SyntacticError
 	if errors.As(err, &syntax) {
 		return fmt.Sprintf("%v at byte %d", syntax.Err, syntax.ByteOffset)
 	}
 	var semantic *json.SemanticError
 	if errors.As(err, &semantic) {
-		where := strings.ReplaceAll(strings.TrimPrefix(string(semantic.JSONPointer), "/"), "/", ".")
+		where := cmp.Or(fieldPath(semantic), root)
 		return fmt.Sprintf("%s is a %s where something else belongs", where, kindName(semantic.JSONKind))
 	}
 	return err.Error()
+}
+
+// fieldPath names the field that has the wrong type, empty where it is the text
+// as a whole.
+func fieldPath(e *json.SemanticError) string {
+	return strings.ReplaceAll(strings.TrimPrefix(string(e.JSONPointer), "/"), "/", ".")
 }
 
 func kindName(k jsontext.Kind) string {
@@ -177,12 +185,12 @@ func decodeParams[P any](raw jsontext.Value) (*P, error) {
 	p := new(P)
 	if len(raw) > 0 && raw.Kind() != 'n' {
 		if err := json.Unmarshal(raw, p); err != nil {
-			path := ""
+			path := "params"
 			var semantic *json.SemanticError
 			if errors.As(err, &semantic) {
-				path = strings.ReplaceAll(strings.TrimPrefix(string(semantic.JSONPointer), "/"), "/", ".")
+				path = cmp.Or(fieldPath(semantic), path)
 			}
-			problem := jsonProblem(err)
+			problem := jsonProblem(err, path)
 			return nil, &api.Error{Code: api.InvalidParams, Message: "cannot read params: " + problem,
 				Details: []api.FieldError{{Path: path, Message: problem}}}
 		}
@@ -221,7 +229,8 @@ func appendResponse(b []byte, id string, now int64, requestID string, result any
 		}
 		failure = api.Errorf(api.InternalError, "cannot encode the result: %v", err)
 	}
-	encoded, err := json.Marshal(failure)
+	// A message can name a file, and a file's name need not be UTF-8.
+	encoded, err := json.Marshal(failure, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		encoded = []byte(`{"code":"INTERNAL_ERROR","message":"cannot encode the error"}`)
 	}

@@ -316,11 +316,15 @@ func (q *outQueue) checkSoon() {
 // still holds for it is counted generously, so an event is never taken for
 // read too early.
 func (q *outQueue) check() {
+	// What is written after this look is not in it, however soon it is read.
+	q.mu.Lock()
+	written := q.written
+	q.mu.Unlock()
 	unread, alive := q.unread()
 	q.mu.Lock()
 	n := 0
 	if alive {
-		for n < len(q.acks) && q.acks[n].end <= q.written-unread {
+		for n < len(q.acks) && q.acks[n].end <= written-unread {
 			n++
 		}
 	}

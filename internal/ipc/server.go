@@ -126,6 +126,8 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 		return
 	}
 	c := newConn(s, f, socket, identity{who})
+	// A connection that is turned away must not stay among the server's.
+	defer c.cancel()
 	if !s.remember(c) {
 		s.turnAway(socket, api.Errorf(api.ConnectionClosed, "the kernel has its limit of %d connections", s.limits.Connections))
 		return
@@ -133,7 +135,11 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 	if f == faceOperator {
 		err = s.kernel.Admit(c.peer)
 	} else {
-		c.client, err = s.kernel.Connect(c.peer, c)
+		var client Client
+		client, err = s.kernel.Connect(c.peer, c)
+		s.mu.Lock()
+		c.client = client
+		s.mu.Unlock()
 	}
 	if err != nil {
 		s.turnAway(socket, err)
@@ -207,7 +213,6 @@ func (s *Server) Close(within time.Duration) {
 	}
 	s.mu.Unlock()
 	for _, c := range open {
-		c.endStreams()
 		c.Close(within)
 	}
 	done := make(chan struct{})

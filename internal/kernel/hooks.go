@@ -163,6 +163,20 @@ func (r *events) giveUp(e *event) bool {
 	return true
 }
 
+// concerns reports whether an app that listens may be told of something. An app
+// that speaks for agents hears of its own agents, one that owns channels of its
+// own channels; only an app that is neither observes everything it declared.
+func (k *Kernel) concerns(a *app, about *api.HookContext) bool {
+	mine := k.directory.spokenBy(a.id())
+	if slices.ContainsFunc(mine, func(agent *Agent) bool { return agent.ID == about.AgentID }) {
+		return true
+	}
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	channels := k.queuesHeld(a)
+	return slices.Contains(channels, about.ChannelID) || len(mine) == 0 && len(channels) == 0
+}
+
 // observe tells the apps that only observe a hook. Nobody waits for them.
 func (k *Kernel) observe(hook api.Hook, data []byte, about api.HookContext, but *app) {
 	k.mu.RLock()
@@ -172,7 +186,7 @@ func (k *Kernel) observe(hook api.Hook, data []byte, about api.HookContext, but 
 		return
 	}
 	for _, a := range listeners {
-		if a == but {
+		if a == but || !k.concerns(a, &about) {
 			continue
 		}
 		name, intercepts := k.subscription(a, hook)

@@ -16,17 +16,14 @@ const (
 	DisclosureNone   Disclosure = "none"
 )
 
-// disclosed reports whether the message type must carry the label.
-func (t MessageType) disclosed() bool { return t == AgentGenerated || t == AgentAssisted }
-
 // Disclose puts the label into content once: content that already begins or
 // ends with it on a line of its own is returned as it is.
 func Disclose(content string, where Disclosure) string {
 	if where == DisclosureNone {
 		return content
 	}
-	first, _, _ := strings.Cut(content, "\n")
-	trimmed := strings.TrimRight(content, " \t\r\n")
+	trimmed := strings.TrimSpace(content)
+	first, _, _ := strings.Cut(trimmed, "\n")
 	last := trimmed[strings.LastIndexByte(trimmed, '\n')+1:]
 	if strings.TrimSpace(first) == DisclosureLabel || strings.TrimSpace(last) == DisclosureLabel {
 		return content

@@ -45,6 +45,21 @@ func (t Time) MarshalText() ([]byte, error) {
 	return t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), timeLayout), nil
 }
 
+// MarshalJSON writes what [Time.MarshalText] does. Without it the method of
+// the time inside would be taken, which has another form.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)+2), `"`+timeLayout+`"`), nil
+}
+
+// UnmarshalJSON reads what [Time.UnmarshalText] does.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	var text string
+	if err := json.Unmarshal(b, &text); err != nil {
+		return err
+	}
+	return t.UnmarshalText([]byte(text))
+}
+
 // UnmarshalText reads any RFC 3339 moment whose year has four digits in UTC
 // too, so that it can be written again.
 func (t *Time) UnmarshalText(b []byte) error {

@@ -51,13 +51,16 @@ func (l Level) UpTo() []Level {
 	return all[:l+1]
 }
 
-// MarshalText writes the protocol name.
-func (l Level) MarshalText() ([]byte, error) {
+// AppendText appends the protocol name.
+func (l Level) AppendText(b []byte) ([]byte, error) {
 	if int(l) >= len(levelNames) {
-		return nil, fmt.Errorf("cannot encode classification %d: no such level", uint8(l))
+		return b, fmt.Errorf("cannot encode classification %d: no such level", uint8(l))
 	}
-	return []byte(levelNames[l]), nil
+	return append(b, levelNames[l]...), nil
 }
+
+// MarshalText writes the protocol name.
+func (l Level) MarshalText() ([]byte, error) { return l.AppendText(nil) }
 
 // UnmarshalText reads the protocol name, with the error of [ParseLevel].
 func (l *Level) UnmarshalText(b []byte) error {

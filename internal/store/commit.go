@@ -71,7 +71,10 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 		return Receipt{}, err
 	}
 	s.await(p, lead)
-	return p.receipt, p.err
+	if p.err != nil {
+		return Receipt{}, p.err
+	}
+	return p.receipt, nil
 }
 
 // await returns when a queued change is durable or has failed.

@@ -69,14 +69,21 @@ func (m *mirror) open() error {
 	}
 	var have uint64
 	if line != nil {
-		if have = m.match(line); have == 0 {
-			aside := m.path + ".foreign-" + strconv.FormatInt(m.store.clock().UnixNano(), 10)
-			m.store.log.Error("the audit mirror does not belong to this database: set aside", zap.String("file", aside))
-			if err := errors.Join(f.Close(), os.Rename(m.path, aside)); err != nil {
-				return fmt.Errorf("cannot set the audit mirror aside: %w", err)
-			}
-			return m.open()
+		have = m.match(line)
+	}
+	if size == 0 && have == 0 {
+		// Nothing but a piece of a line: ours only if a record begins so.
+		if line, err = m.torn(f); err != nil {
+			return errors.Join(fmt.Errorf("cannot read the audit mirror: %w", err), f.Close())
 		}
+	}
+	if line != nil && have == 0 {
+		aside := m.path + ".foreign-" + strconv.FormatInt(m.store.clock().UnixNano(), 10)
+		m.store.log.Error("the audit mirror does not belong to this database: set aside", zap.String("file", aside))
+		if err := errors.Join(f.Close(), os.Rename(m.path, aside)); err != nil {
+			return fmt.Errorf("cannot set the audit mirror aside: %w", err)
+		}
+		return m.open()
 	}
 	if err := f.Truncate(size); err != nil {
 		return errors.Join(fmt.Errorf("cannot repair the audit mirror: %w", err), f.Close())
@@ -97,6 +104,23 @@ func (m *mirror) match(line []byte) uint64 {
 		return 0
 	}
 	return head.Seq
+}
+
+// torn returns the content of a file without a whole line, nil where it is the
+// beginning of the first record or nothing at all.
+func (m *mirror) torn(f *os.File) ([]byte, error) {
+	piece, err := io.ReadAll(io.NewSectionReader(f, 0, 2*audit.MaxBodyBytes))
+	if err != nil || len(piece) == 0 {
+		return nil, err
+	}
+	first, err := m.store.Line(context.Background(), 1)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	if bytes.HasPrefix(first, piece) {
+		return nil, nil
+	}
+	return piece, nil
 }
 
 // lastLine returns the last line that has its newline and where it ends. What

@@ -6,155 +6,10 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
-
-// LastSeq returns the number of the last record, zero where there is none.
-func (s *Store) LastSeq(ctx context.Context) (seq uint64, err error) {
-	err = s.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT coalesce(max(seq), 0) FROM records`, &sqlitex.ExecOptions{
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				seq = uint64(stmt.ColumnInt64(0))
-				return nil
-			},
-		})
-	})
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the audit log: %w", err)
-	}
-	return seq, nil
-}
-
-// Line returns one record's line, or [ErrNotFound].
-func (s *Store) Line(ctx context.Context, seq uint64) (line []byte, err error) {
-	err = s.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT line FROM records WHERE seq = ?`, &sqlitex.ExecOptions{
-			Args: []any{int64(seq)},
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				line = []byte(stmt.ColumnText(0))
-				return nil
-			},
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read audit record %d: %w", seq, err)
-	}
-	if line == nil {
-		return nil, ErrNotFound
-	}
-	return line, nil
-}
-
-// linePage is how many lines one query reads, so that no reader holds a
-// snapshot that would keep the write-ahead log from being reused.
-const linePage = 512
-
-// EachLine calls visit for every record after seq, oldest first, up to the
-// last one at the time of its call. The line is valid during the visit only.
-// An error of visit ends the walk and is returned as it is.
-func (s *Store) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
-	for {
-		n := 0
-		var visitErr error
-		err := s.scan(ctx, func(conn *sqlite.Conn) error {
-			return sqlitex.Execute(conn, `SELECT seq, line FROM records WHERE seq > ? ORDER BY seq LIMIT ?`, &sqlitex.ExecOptions{
-				Args: []any{int64(after), linePage},
-				ResultFunc: func(stmt *sqlite.Stmt) error {
-					n++
-					after = uint64(stmt.ColumnInt64(0))
-					visitErr = visit(after, []byte(stmt.ColumnText(1)))
-					return visitErr
-				},
-			})
-		})
-		switch {
-		case visitErr != nil:
-			return visitErr
-		case err != nil:
-			return fmt.Errorf("cannot read the audit log: %w", err)
-		case n < linePage:
-			return nil
-		}
-	}
-}
-
-// Query returns up to limit records before seq that a filter selects, newest
-// first, and where to go on: the number to ask for next, or zero where nothing
-// more can match.
-func (s *Store) Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error) {
-	last := s.Head().Seq
-	if !f.Until.IsZero() {
-		if last, err = s.SeqAt(ctx, f.Until); err != nil {
-			return nil, 0, err
-		}
-	}
-	if before == 0 || before > last {
-		before = last + 1
-	}
-	first := uint64(0)
-	if !f.Since.IsZero() {
-		if first, err = s.SeqAt(ctx, f.Since); err != nil {
-			return nil, 0, err
-		}
-	}
-	for before > first+1 {
-		n := 0
-		err := s.scan(ctx, func(conn *sqlite.Conn) error {
-			return sqlitex.Execute(conn, `SELECT seq, line FROM records WHERE seq < ? AND seq > ? ORDER BY seq DESC LIMIT ?`, &sqlitex.ExecOptions{
-				Args: []any{int64(before), int64(first), linePage},
-				ResultFunc: func(stmt *sqlite.Stmt) error {
-					n++
-					if len(lines) == limit {
-						return nil
-					}
-					before = uint64(stmt.ColumnInt64(0))
-					if line := []byte(stmt.ColumnText(1)); f.Match(line) {
-						lines = append(lines, line)
-					}
-					return nil
-				},
-			})
-		})
-		switch {
-		case err != nil:
-			return nil, 0, fmt.Errorf("cannot read the audit log: %w", err)
-		case len(lines) == limit:
-			if before <= first+1 {
-				before = 0
-			}
-			return lines, before, nil
-		case n < linePage:
-			return lines, 0, nil
-		}
-	}
-	return lines, 0, nil
-}
-
-// SeqAt returns the number of the last record before a moment. Records are
-// ordered by time, so a few look-ups find it however long the log is.
-func (s *Store) SeqAt(ctx context.Context, at time.Time) (uint64, error) {
-	low, high := uint64(0), s.Head().Seq
-	for low < high {
-		middle := low + (high-low+1)/2
-		line, err := s.Line(ctx, middle)
-		if err != nil {
-			return 0, err
-		}
-		head, err := audit.HeadOf(line)
-		if err != nil {
-			return 0, fmt.Errorf("cannot read audit record %d: %w", middle, err)
-		}
-		if head.Time.Before(at) {
-			low = middle
-		} else {
-			high = middle - 1
-		}
-	}
-	return low, nil
-}
 
 const exchangeColumns = `agent, id, conversation_id, counterparty, outcome, expires_at, state`
 
@@ -309,8 +164,8 @@ func (s *Store) FreshSession(ctx context.Context, key string) (Session, error) {
 // Messages returns up to limit messages of a queue after an id, in order.
 func (s *Store) Messages(ctx context.Context, queue string, after int64, limit int) (page []*Message, err error) {
 	err = s.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT id, record_seq, dispatch_id, expires_at, message FROM outbox
-			WHERE queue = ? AND id > ? ORDER BY id LIMIT ?`, &sqlitex.ExecOptions{
+		return sqlitex.Execute(conn, `SELECT id, record_seq, dispatch_id, expires_at, message FROM queues, outbox
+			WHERE name = ?1 AND id > max(?2, no << 40) AND id < (no + 1) << 40 ORDER BY id LIMIT ?3`, &sqlitex.ExecOptions{
 			Args: []any{queue, after, limit},
 			ResultFunc: func(stmt *sqlite.Stmt) error {
 				page = append(page, &Message{
@@ -341,7 +196,7 @@ type Queue struct {
 // Queues lists the receivers for whom something waits.
 func (s *Store) Queues(ctx context.Context) (queues []Queue, err error) {
 	err = s.scan(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT queue, max(id), count(*) FROM outbox GROUP BY queue`, &sqlitex.ExecOptions{
+		return sqlitex.Execute(conn, `SELECT name, max(id), count(*) FROM queues JOIN outbox ON id > no << 40 AND id < (no + 1) << 40 GROUP BY no`, &sqlitex.ExecOptions{
 			ResultFunc: func(stmt *sqlite.Stmt) error {
 				queues = append(queues, Queue{Name: stmt.ColumnText(0), Last: stmt.ColumnInt64(1), Count: stmt.ColumnInt(2)})
 				return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -101,16 +100,16 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	version, err := versionOf(path)
-	if err != nil {
-		return nil, err
-	}
-	if version == 0 {
-		return nil, fmt.Errorf("cannot open the store %s: no daemon has used it yet", path)
-	}
 	conn, settled, err := openBeside(path)
 	if err != nil {
 		return nil, err
+	}
+	version, err := identify(conn)
+	if err == nil && version == 0 {
+		err = errors.New("cannot use the store: the file is an empty database")
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
 	r := &Reader{newReader(1)}
 	r.settled = settled
@@ -163,37 +162,38 @@ var uriEscaper = strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23")
 func sameFile(path string, opened fs.FileInfo) error {
 	now, err := os.Stat(path)
 	if err == nil {
-		_, logErr := os.Stat(path + "-wal")
-		if os.SameFile(now, opened) && now.Size() == opened.Size() && now.ModTime().Equal(opened.ModTime()) && errors.Is(logErr, fs.ErrNotExist) {
+		log, logErr := os.Stat(path + "-wal")
+		quiet := errors.Is(logErr, fs.ErrNotExist) || logErr == nil && log.Size() == 0
+		if quiet && os.SameFile(now, opened) && now.Size() == opened.Size() && now.ModTime().Equal(opened.ModTime()) {
 			return nil
 		}
 	}
 	return fmt.Errorf("a daemon has opened %s meanwhile: try again", path)
 }
 
-// versionOf returns the schema version of a database file, zero where there is
-// none yet. A file of another program or of a newer daemon is refused, before
-// anything of it or beside it could be changed.
-func versionOf(path string) (int, error) {
-	ours, err := hasOurMark(path)
-	if err != nil {
-		return 0, err
-	}
+// refuseForeign looks at a file before it is opened for writing, so that one
+// of another program or of a newer daemon is left exactly as it is.
+func refuseForeign(path string) error {
 	conn, _, err := openBeside(path)
-	if ours && errors.Is(err, errNoIndex) {
-		return 0, err
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoIndex):
+		return nil
+	case err != nil:
+		return err
 	}
-	if err != nil {
-		return 0, err
-	}
-	version, err := identify(conn)
-	return version, errors.Join(err, conn.Close())
+	_, err = identify(conn)
+	return errors.Join(err, conn.Close())
 }
+
+var errForeign = errors.New("cannot use the store: the file is another program's")
 
 // identify returns the schema version of an open database, zero for an empty
 // one, and refuses those that are not for this daemon.
 func identify(conn *sqlite.Conn) (int, error) {
 	version, err := queryInt(conn, "PRAGMA user_version")
+	if sqlite.ErrCode(err) == sqlite.ResultNotADB {
+		return 0, errForeign
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -232,5 +232,3 @@ func queryInt(conn *sqlite.Conn, query string) (int, error) {
 	}
 	return value, nil
 }
-
-var _ = io.EOF

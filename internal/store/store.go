@@ -77,9 +77,9 @@ type Store struct {
 	wait  time.Duration
 	path  string
 
+	reader
 	queue   commitQueue
 	writer  *writer
-	readers chan *sqlite.Conn
 	mirror  *mirror
 	touches touches
 
@@ -106,26 +106,28 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the store's directory: %w", err)
 	}
-	s := &Store{clock: o.Clock, log: o.Log, wait: o.Wait, path: o.Path, readers: make(chan *sqlite.Conn, readerCount)}
-	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
-	conn, err := openConn(o.Path, true)
+	if err := refuseForeign(o.Path); err != nil {
+		return nil, err
+	}
+	conn, err := openWriter(o.Path)
 	if err != nil {
 		return nil, err
 	}
+	s := &Store{clock: o.Clock, log: o.Log, wait: o.Wait, path: o.Path, reader: newReader(readerCount)}
+	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	fail := func(err error) (*Store, error) {
 		s.startStop()
-		s.closeReaders()
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, s.reader.close(), conn.Close())
 	}
 	if err := migrate(conn); err != nil {
 		return fail(err)
 	}
 	for range readerCount {
-		reader, err := openConn(o.Path, false)
+		reading, err := openConn(o.Path, sqlite.OpenReadOnly, readerSettings)
 		if err != nil {
 			return fail(err)
 		}
-		s.readers <- reader
+		s.add(reading)
 	}
 	head, err := s.takeUp(ctx)
 	if err != nil {
@@ -143,38 +145,38 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-func openConn(path string, write bool) (*sqlite.Conn, error) {
-	flags := sqlite.OpenReadOnly
-	if write {
-		flags = sqlite.OpenReadWrite | sqlite.OpenCreate
-		// SQLite makes files by the umask; evidence is for its owner alone.
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("cannot open the store: %w", err)
-		}
-		if err := f.Close(); err != nil {
-			return nil, fmt.Errorf("cannot open the store: %w", err)
-		}
-	}
-	conn, err := sqlite.OpenConn(path, flags)
+// readerSettings bound what a reading connection may do and take.
+var readerSettings = []string{"cache_size=-2048", "query_only=ON"}
+
+// openWriter opens the connection that writes, and makes the file if there is
+// none.
+func openWriter(path string) (*sqlite.Conn, error) {
+	// SQLite makes files by the umask; evidence is for its owner alone.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the store %s: %w", path, err)
+		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
-	settings := []string{"PRAGMA busy_timeout=5000", "PRAGMA cache_size=-2048", "PRAGMA temp_store=MEMORY"}
-	if write {
-		settings = append(settings,
-			"PRAGMA journal_mode=WAL",
-			"PRAGMA synchronous=FULL",
-			"PRAGMA wal_autocheckpoint=4000",
-			"PRAGMA journal_size_limit=67108864",
-			"PRAGMA cache_size=-8192",
-			"PRAGMA trusted_schema=OFF")
-	} else {
-		settings = append(settings, "PRAGMA query_only=ON")
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
-	for _, pragma := range settings {
-		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
-			return nil, errors.Join(fmt.Errorf("cannot open the store %s: %s: %w", path, pragma, err), conn.Close())
+	return openConn(path, sqlite.OpenReadWrite, []string{
+		"journal_mode=WAL",
+		"synchronous=FULL",
+		"wal_autocheckpoint=4000",
+		"journal_size_limit=67108864",
+		"cache_size=-8192",
+		"trusted_schema=OFF",
+	})
+}
+
+func openConn(name string, flags sqlite.OpenFlags, settings []string) (*sqlite.Conn, error) {
+	conn, err := sqlite.OpenConn(name, flags)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the store: %w", err)
+	}
+	for _, setting := range append([]string{"busy_timeout=5000", "temp_store=MEMORY"}, settings...) {
+		if err := sqlitex.ExecuteTransient(conn, "PRAGMA "+setting, nil); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot open the store: PRAGMA %s: %w", setting, err), conn.Close())
 		}
 	}
 	return conn, nil
@@ -184,23 +186,13 @@ func openConn(path string, write bool) (*sqlite.Conn, error) {
 // transaction. A database of a newer daemon, or of another program, is
 // refused and left as it is.
 func migrate(conn *sqlite.Conn) error {
-	steps, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil {
-		return fmt.Errorf("cannot list migrations: %w", err)
-	}
-	version, err := pragmaInt(conn, "user_version")
+	steps, err := migrationSteps()
 	if err != nil {
 		return err
 	}
-	owner, err := pragmaInt(conn, "application_id")
+	version, err := identify(conn)
 	if err != nil {
 		return err
-	}
-	switch {
-	case version > 0 && owner != applicationID, version == 0 && owner != 0 && owner != applicationID:
-		return errors.New("cannot use the store: the file is another program's database")
-	case version > len(steps):
-		return fmt.Errorf("cannot use the store: its schema version %d is newer than this daemon's %d; use the daemon that wrote it", version, len(steps))
 	}
 	for i := version; i < len(steps); i++ {
 		script, err := migrations.ReadFile(steps[i])
@@ -215,18 +207,12 @@ func migrate(conn *sqlite.Conn) error {
 	return nil
 }
 
-func pragmaInt(conn *sqlite.Conn, name string) (int, error) {
-	var value int
-	err := sqlitex.ExecuteTransient(conn, "PRAGMA "+name, &sqlitex.ExecOptions{
-		ResultFunc: func(stmt *sqlite.Stmt) error {
-			value = stmt.ColumnInt(0)
-			return nil
-		},
-	})
+func migrationSteps() ([]string, error) {
+	steps, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
-		return 0, fmt.Errorf("cannot read the store's %s: %w", name, err)
+		return nil, fmt.Errorf("cannot list migrations: %w", err)
 	}
-	return value, nil
+	return steps, nil
 }
 
 // tailCheck is how many records at the chain's end are checked at every start.
@@ -339,44 +325,13 @@ func (s *Store) Close() error {
 		return nil
 	}
 	// Changes are committed in the order they came, so when the last one is
-	// done nobody waits any more.
-	s.await(last, lead)
+	// done nobody waits any more. It waits without a limit: while somebody
+	// still commits, the connection must not be closed.
+	if lead {
+		s.leadOnce()
+	}
+	<-last.done
 	s.startStop()
 	s.tasks.Wait()
-	s.closeReaders()
-	return errors.Join(last.err, s.writer.close())
-}
-
-func (s *Store) closeReaders() {
-	for {
-		select {
-		case conn := <-s.readers:
-			if err := conn.Close(); err != nil {
-				s.log.Warn("cannot close a reader of the store", zap.Error(err))
-			}
-		default:
-			return
-		}
-	}
-}
-
-// read runs a short query on one of the read connections, which never wait for
-// the writer.
-func (s *Store) read(ctx context.Context, query func(*sqlite.Conn) error) error {
-	select {
-	case conn := <-s.readers:
-		defer func() { s.readers <- conn }()
-		return query(conn)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// scan is [Store.read] for a query that may run long: it ends with the caller.
-func (s *Store) scan(ctx context.Context, query func(*sqlite.Conn) error) error {
-	return s.read(ctx, func(conn *sqlite.Conn) error {
-		conn.SetInterrupt(ctx.Done())
-		defer conn.SetInterrupt(nil)
-		return query(conn)
-	})
+	return errors.Join(last.err, s.reader.close(), s.writer.close())
 }

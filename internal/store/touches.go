@@ -11,11 +11,12 @@ import (
 // the next commit, or on one of its own soon after. A crash before that costs
 // a second delivery of a message, under the same id, and never a message.
 type touches struct {
-	mu       sync.Mutex
-	taken    []MessageID
+	mu sync.Mutex
+	// taken holds, by queue, up to which message its receiver has them.
+	taken    map[string]int64
 	sessions map[string]touch
 	// flying is what the current transaction writes.
-	flyingTaken    []MessageID
+	flyingTaken    map[string]int64
 	flyingSessions map[string]touch
 	lastSessions   time.Time
 	rushing        bool
@@ -27,6 +28,15 @@ type touch struct {
 	messages int64
 }
 
+// add counts two touches as one. They may come out of order.
+func (t touch) add(other touch) touch {
+	if t.at.Before(other.at) {
+		t.at = other.at
+	}
+	t.messages += other.messages
+	return t
+}
+
 const (
 	// flushAfter bounds how long a touch waits for a commit to ride on.
 	flushAfter = 200 * time.Millisecond
@@ -34,11 +44,16 @@ const (
 	sessionsEvery = time.Second
 )
 
-// Taken notes that the receivers of messages have them. The messages leave the
-// outbox with the next commit.
+// Taken notes that receivers have messages, and with each all that came before
+// it in its queue. The messages leave the outbox with the next commit.
 func (s *Store) Taken(ids ...MessageID) {
 	s.touches.mu.Lock()
-	s.touches.taken = append(s.touches.taken, ids...)
+	if s.touches.taken == nil {
+		s.touches.taken = make(map[string]int64)
+	}
+	for _, id := range ids {
+		s.touches.taken[id.Queue] = max(s.touches.taken[id.Queue], id.ID)
+	}
 	s.touches.arm(s)
 	s.touches.mu.Unlock()
 }
@@ -49,8 +64,7 @@ func (s *Store) TouchSession(key string, at time.Time) {
 	if s.touches.sessions == nil {
 		s.touches.sessions = make(map[string]touch)
 	}
-	t := s.touches.sessions[key]
-	s.touches.sessions[key] = touch{at: at, messages: t.messages + 1}
+	s.touches.sessions[key] = s.touches.sessions[key].add(touch{at: at, messages: 1})
 	s.touches.arm(s)
 	s.touches.mu.Unlock()
 }
@@ -87,10 +101,10 @@ func (t *touches) rush() {
 }
 
 // due moves what is to be written now into flight.
-func (t *touches) due(now time.Time) ([]MessageID, map[string]touch) {
+func (t *touches) due(now time.Time) (taken map[string]int64, sessions map[string]touch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.flyingTaken, t.taken = t.taken, t.flyingTaken[:0]
+	t.flyingTaken, t.taken = t.taken, t.flyingTaken
 	if t.rushing || now.Sub(t.lastSessions) >= sessionsEvery {
 		t.flyingSessions, t.sessions = t.sessions, nil
 		t.lastSessions, t.rushing = now, false
@@ -102,15 +116,21 @@ func (t *touches) due(now time.Time) ([]MessageID, map[string]touch) {
 func (t *touches) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.flyingTaken, t.flyingSessions = t.flyingTaken[:0], nil
+	clear(t.flyingTaken)
+	t.flyingSessions = nil
 }
 
 // restore takes back what a failed transaction did not write.
 func (t *touches) restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.taken = append(t.taken, t.flyingTaken...)
-	t.flyingTaken = t.flyingTaken[:0]
+	for queue, upTo := range t.flyingTaken {
+		if t.taken == nil {
+			t.taken = make(map[string]int64)
+		}
+		t.taken[queue] = max(t.taken[queue], upTo)
+	}
+	clear(t.flyingTaken)
 	if len(t.flyingSessions) == 0 {
 		return
 	}
@@ -118,7 +138,8 @@ func (t *touches) restore() {
 	t.flyingSessions = nil
 	merged := maps.Clone(flown)
 	for key, later := range t.sessions {
-		merged[key] = touch{at: later.at, messages: flown[key].messages + later.messages}
+		merged[key] = merged[key].add(later)
 	}
-	t.sessions = merged
+	// Whoever asked for them to be written still wants it.
+	t.sessions, t.rushing = merged, true
 }

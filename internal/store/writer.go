@@ -16,19 +16,21 @@ import (
 type writer struct {
 	conn *sqlite.Conn
 
-	begin, commit, rollback         *sqlite.Stmt
-	record, exchange, current       *sqlite.Stmt
-	session, touch, enqueue, remove *sqlite.Stmt
-	run, endRun, meta               *sqlite.Stmt
+	begin, commit, rollback   *sqlite.Stmt
+	record, exchange, current *sqlite.Stmt
+	session, touch            *sqlite.Stmt
+	queue, enqueue, remove    *sqlite.Stmt
+	run, endRun, meta         *sqlite.Stmt
 
 	nextMessage int64
+	queues      map[string]int64
 	touches     *touches
 	clock       func() time.Time
 }
 
 func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 	s.queue.relay = make(chan struct{}, 1)
-	w := &writer{conn: conn, touches: &s.touches, clock: s.clock}
+	w := &writer{conn: conn, queues: make(map[string]int64), touches: &s.touches, clock: s.clock}
 	for _, prepare := range []struct {
 		stmt **sqlite.Stmt
 		text string
@@ -46,8 +48,9 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 			VALUES (?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (key) DO UPDATE SET agent_id = excluded.agent_id, account_id = excluded.account_id`},
 		{&w.touch, `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`},
-		{&w.enqueue, `INSERT INTO outbox (queue, id, record_seq, dispatch_id, expires_at, message) VALUES (?, ?, ?, ?, ?, ?)`},
-		{&w.remove, `DELETE FROM outbox WHERE queue = ? AND id = ?`},
+		{&w.queue, `INSERT INTO queues (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING no`},
+		{&w.enqueue, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, message) VALUES (?, ?, ?, ?, ?)`},
+		{&w.remove, `DELETE FROM outbox WHERE id BETWEEN ? AND ?`},
 		{&w.run, `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`},
 		{&w.endRun, `DELETE FROM runs WHERE id = ?`},
 		{&w.meta, `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`},
@@ -58,17 +61,14 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		}
 		*prepare.stmt = stmt
 	}
-	last, err := conn.Prepare(`SELECT coalesce(max(id), 0) FROM outbox`)
+	last, err := conn.Prepare(fmt.Sprintf(`SELECT coalesce(max(id & %d), 0) FROM outbox`, int64(sequenceMask)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot prepare the store: %w", err)
 	}
 	if _, err := last.Step(); err != nil {
 		return nil, fmt.Errorf("cannot read the outbox: %w", err)
 	}
-	// An id may be given again once its message has left the outbox for good;
-	// the clock keeps ids rising across restarts all the same, so that a
-	// receiver's own notes never meet one twice.
-	w.nextMessage = max(last.ColumnInt64(0), s.clock().UnixMicro())
+	w.nextMessage = last.ColumnInt64(0)
 	return w, last.Reset()
 }
 
@@ -91,6 +91,8 @@ func (w *writer) write(batch []*pending, head audit.Head, now time.Time) (lines 
 	}
 	if err != nil {
 		w.touches.restore()
+		// Queues that were numbered in this transaction are not.
+		clear(w.queues)
 		// SQLite has rolled back by itself after some errors; asking again is
 		// then an error that says nothing.
 		if !w.conn.AutocommitEnabled() {
@@ -160,20 +162,12 @@ func (w *writer) apply(p *pending) error {
 		}
 	}
 	for _, m := range p.Outbox {
-		w.nextMessage++
-		m.ID, m.RecordSeq = w.nextMessage, p.receipt.Seq
-		w.enqueue.BindText(1, m.Queue)
-		w.enqueue.BindInt64(2, m.ID)
-		w.enqueue.BindInt64(3, int64(m.RecordSeq))
-		w.enqueue.BindText(4, m.DispatchID)
-		w.enqueue.BindInt64(5, unixMilli(m.ExpiresAt))
-		w.enqueue.BindText(6, string(m.Body))
-		if err := exec(w.enqueue); err != nil {
-			return fmt.Errorf("cannot write the message: %w", err)
+		if err := w.putMessage(m, p.receipt.Seq); err != nil {
+			return err
 		}
 	}
 	for _, id := range p.Taken {
-		if err := w.takeOut(id); err != nil {
+		if err := w.takeOut(id.ID, id.ID); err != nil {
 			return err
 		}
 	}
@@ -239,9 +233,57 @@ func encodeState(e *ocip.Exchange) (string, error) {
 	return string(state), nil
 }
 
-func (w *writer) takeOut(id MessageID) error {
-	w.remove.BindText(1, id.Queue)
-	w.remove.BindInt64(2, id.ID)
+// A message's id holds its queue's number above sequenceBits.
+const (
+	sequenceBits = 40
+	sequenceMask = 1<<sequenceBits - 1
+)
+
+func (w *writer) putMessage(m *Message, recordSeq uint64) error {
+	no, err := w.queueNo(m.Queue)
+	if err != nil {
+		return err
+	}
+	w.nextMessage++
+	m.ID, m.RecordSeq = no<<sequenceBits|w.nextMessage, recordSeq
+	w.enqueue.BindInt64(1, m.ID)
+	w.enqueue.BindInt64(2, int64(m.RecordSeq))
+	w.enqueue.BindText(3, m.DispatchID)
+	w.enqueue.BindInt64(4, unixMilli(m.ExpiresAt))
+	w.enqueue.BindText(5, string(m.Body))
+	if err := exec(w.enqueue); err != nil {
+		return fmt.Errorf("cannot write the message: %w", err)
+	}
+	return nil
+}
+
+// rememberedQueues bounds the queue numbers kept in memory.
+const rememberedQueues = 4096
+
+// queueNo returns the number of a queue, which it gets on first use.
+func (w *writer) queueNo(name string) (int64, error) {
+	if no, ok := w.queues[name]; ok {
+		return no, nil
+	}
+	w.queue.BindText(1, name)
+	_, err := w.queue.Step()
+	no := w.queue.ColumnInt64(0)
+	if resetErr := w.queue.Reset(); err == nil {
+		err = resetErr
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot number the queue: %w", err)
+	}
+	if len(w.queues) >= rememberedQueues {
+		clear(w.queues)
+	}
+	w.queues[name] = no
+	return no, nil
+}
+
+func (w *writer) takeOut(first, last int64) error {
+	w.remove.BindInt64(1, first)
+	w.remove.BindInt64(2, last)
 	if err := exec(w.remove); err != nil {
 		return fmt.Errorf("cannot take a message out of the outbox: %w", err)
 	}
@@ -251,8 +293,8 @@ func (w *writer) takeOut(id MessageID) error {
 // applyTouches writes what came along without a commit of its own.
 func (w *writer) applyTouches(now time.Time) error {
 	taken, sessions := w.touches.due(now)
-	for _, id := range taken {
-		if err := w.takeOut(id); err != nil {
+	for _, upTo := range taken {
+		if err := w.takeOut(upTo&^sequenceMask, upTo); err != nil {
 			return err
 		}
 	}

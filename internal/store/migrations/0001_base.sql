@@ -45,16 +45,20 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_recent ON sessions (last_active_at DESC, key);
 
 -- Messages that were let through and are not yet known to be with their
--- receiver, in the order they were decided.
+-- receiver. A message's id is its queue's number in the high bits and a rising
+-- number in the low 40, so that one tree holds every queue in its order, whole
+-- rows in its leaves, and needs no index beside it.
+CREATE TABLE queues (
+    no   INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+) STRICT;
 CREATE TABLE outbox (
-    queue       TEXT NOT NULL,
-    id          INTEGER NOT NULL,
+    id          INTEGER PRIMARY KEY,
     record_seq  INTEGER NOT NULL,
     dispatch_id TEXT NOT NULL,
     expires_at  INTEGER NOT NULL,
-    message     TEXT NOT NULL,
-    PRIMARY KEY (queue, id)
-) STRICT, WITHOUT ROWID;
+    message     TEXT NOT NULL
+) STRICT;
 
 CREATE TABLE runs (
     id          TEXT PRIMARY KEY,

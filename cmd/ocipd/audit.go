@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/spf13/cobra"
+)
+
+func newAudit(s *shell) *cobra.Command {
+	c := group(&cobra.Command{Use: "audit", Short: "read and verify the record of what was decided"})
+	c.AddCommand(newAuditTail(s), newAuditQuery(s), newAuditVerify(s))
+	return c
+}
+
+// filterFlags select records.
+type filterFlags struct {
+	filter       audit.Filter
+	since, until string
+}
+
+func (f *filterFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.since, "since", "", "records from this `TIME` on: RFC 3339, a date, a duration back such as 2h or 7d, today, yesterday")
+	flags.StringVar(&f.until, "until", "", "records before this `TIME`")
+	for _, t := range []struct {
+		into        *string
+		name, usage string
+	}{
+		{&f.filter.Agent, "agent", "records of the agent with this instance `ID`"},
+		{&f.filter.User, "user", "records of this user's agents"},
+		{&f.filter.Tenant, "tenant", "records of this tenant's agents"},
+		{&f.filter.App, "app", "records of this app"},
+		{&f.filter.Counterparty, "counterparty", "records with the counterparty of this instance `ID`"},
+		{&f.filter.Conversation, "conversation", "records of the conversation with this `ID`"},
+		{&f.filter.Exchange, "exchange", "records of the exchange with this `ID`"},
+		{&f.filter.Dispatch, "dispatch", "records of the message with this dispatch `ID`"},
+		{&f.filter.Session, "session", "records of the session with this `KEY`"},
+		{&f.filter.Result, "result", "allow, deny or hold"},
+		{&f.filter.Code, "code", "records with this code, such as CLASSIFICATION_VIOLATION"},
+		{&f.filter.Side, "side", "sender or receiver"},
+		{&f.filter.ActionType, "type", "records of this action type, such as agent_exchange or delivery"},
+	} {
+		flags.StringVar(t.into, t.name, "", t.usage)
+	}
+}
+
+// resolve checks what was given and gives the filter.
+func (f *filterFlags) resolve(now time.Time) (audit.Filter, error) {
+	var err error
+	if f.filter.Since, err = moment(f.since, now); err != nil {
+		return audit.Filter{}, usagef("cannot read --since: %v", err)
+	}
+	if f.filter.Until, err = moment(f.until, now); err != nil {
+		return audit.Filter{}, usagef("cannot read --until: %v", err)
+	}
+	if f.filter.Result == resultHold {
+		f.filter.Result = resultApproval
+	}
+	types := []string{
+		audit.ActionExchange, audit.ActionApproval, audit.ActionPolicyChange, audit.ActionConfigChange,
+		audit.ActionAppLifecycle, audit.ActionDelivery, audit.ActionSecurity, audit.ActionCheckpoint,
+	}
+	for _, t := range []struct {
+		name, value string
+		known       []string
+	}{
+		{"result", f.filter.Result, []string{resultAllow, resultDeny, resultApproval}},
+		{"side", f.filter.Side, []string{audit.SideSender, audit.SideReceiver}},
+		{"type", f.filter.ActionType, types},
+	} {
+		if t.value != "" && !slices.Contains(t.known, t.value) {
+			return audit.Filter{}, usagef("cannot filter by --%s %q: want one of %s", t.name, t.value, strings.Join(t.known, ", "))
+		}
+	}
+	return f.filter, nil
+}
+
+// Policy results as records have them, and the word people are shown for the
+// last one.
+const (
+	resultAllow    = "allow"
+	resultDeny     = "deny"
+	resultApproval = "require_approval"
+	resultHold     = "hold"
+)
+
+// moment reads a time given by a person, empty for none.
+func moment(text string, now time.Time) (time.Time, error) {
+	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
+	switch text {
+	case "":
+		return time.Time{}, nil
+	case "now":
+		return now, nil
+	case "today":
+		return midnight, nil
+	case "yesterday":
+		return midnight.AddDate(0, 0, -1), nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n < 1e6 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	for _, layout := range []string{time.DateTime, "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time such as 2026-01-02T15:04:05Z, 2026-01-02, 2h, 7d or today", text)
+}
+
+// recordColumns are a record's fields for people. A narrow screen leaves out
+// what kind of exchange it is, so that the rest can be read.
+func recordColumns(narrow bool) []column {
+	columns := []column{
+		{title: "TIME", least: 14}, {title: "SEQ", least: 4, right: true}, {title: "AGENT", least: 8}, {title: "WITH", least: 10},
+		{title: "WHAT", least: 8}, {title: "LEVEL", least: 5}, {title: "ROUND", least: 5}, {title: "RESULT", least: 6}, {title: "REASON", least: 8},
+	}
+	if narrow {
+		return slices.Delete(columns, whatColumn, whatColumn+1)
+	}
+	return columns
+}
+
+const whatColumn = 4
+
+// narrowScreen is the width below which rows leave something out.
+const narrowScreen = 110
+
+// recordRow shows a record in a row of [recordColumns].
+func recordRow(e *audit.Entry, narrow bool) []cell {
+	round := ""
+	if e.Round > 0 || e.MaxRounds > 0 {
+		round = fmt.Sprintf("%d/%d", e.Round, e.MaxRounds)
+	}
+	row := []cell{
+		{text: e.Time.Local().Format(time.DateTime), colour: dim},
+		{text: strconv.FormatUint(e.Seq, 10)},
+		show(orElse(e.AgentID, orElse(e.AppID, e.UserID))), show(with(e)), show(what(e)),
+		show(e.Classification), show(round), result(e), show(reason(e)),
+	}
+	if !narrow {
+		return row
+	}
+	row[0].text = e.Time.Local().Format("01-02 15:04:05")
+	if last := len(row) - 1; row[last].text == "" && e.ActionType != audit.ActionExchange {
+		row[last] = row[whatColumn]
+	}
+	return slices.Delete(row, whatColumn, whatColumn+1)
+}
+
+// with is the other end, with the way the message went.
+func with(e *audit.Entry) string {
+	c := &e.Counterparty
+	other := orElse(c.InstanceID, orElse(c.UserID, e.SessionKey))
+	switch {
+	case other == "":
+		return ""
+	case e.Side == audit.SideReceiver:
+		return "← " + other
+	case e.Side == audit.SideSender:
+		return "→ " + other
+	}
+	return other
+}
+
+func what(e *audit.Entry) string {
+	if e.ExchangeType != "" && e.ActionType == audit.ActionExchange {
+		return e.ExchangeType
+	}
+	return strings.TrimSpace(e.ActionType + " " + e.Event)
+}
+
+func result(e *audit.Entry) cell {
+	switch e.PolicyResult {
+	case resultAllow:
+		return cell{text: resultAllow, colour: green}
+	case resultDeny:
+		return cell{text: resultDeny, colour: red}
+	case resultApproval:
+		return cell{text: resultHold, colour: yellow}
+	}
+	return show(orElse(e.PolicyResult, e.Outcome))
+}
+
+func reason(e *audit.Entry) string {
+	switch {
+	case e.Code == "":
+		return e.PolicyReason
+	case e.PolicyReason == "":
+		return e.Code
+	}
+	return e.Code + ": " + e.PolicyReason
+}
+
+// recordTable shows many records at once.
+func recordTable(lines [][]byte, width int) (*table, error) {
+	narrow := width < narrowScreen
+	t := &table{columns: recordColumns(narrow)}
+	for _, line := range lines {
+		e, err := audit.Parse(line)
+		if err != nil {
+			return nil, fmt.Errorf("cannot show a record: %w", err)
+		}
+		t.add(recordRow(&e, narrow)...)
+	}
+	return t, nil
+}

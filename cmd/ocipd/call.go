@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/spf13/cobra"
+)
+
+// callApp is the app that calls are made as where no other is named.
+const callApp = "@ocipd/call"
+
+// maxParams bounds what is read from stdin or a file.
+const maxParams = 16 << 20
+
+type callFlags struct {
+	app      string
+	manifest string
+	kernel   bool
+	operator bool
+}
+
+func newCall(s *shell) *cobra.Command {
+	var f callFlags
+	c := &cobra.Command{
+		Use:   "call METHOD [JSON | -]",
+		Short: "make one request and print its answer",
+		Long: "Make one request and print its result as one line of JSON; a streaming method prints one\n" +
+			"line a chunk until it ends or is interrupted. Params are JSON, or - for stdin.\n\n" +
+			"Methods that begin with audit., approval., exchange., policy. or kernel. go to the operator\n" +
+			"socket, all others to the kernel socket; --operator and --kernel say otherwise. On the kernel\n" +
+			"socket an app is registered for the one call (" + callApp + ", or --app), but for app.register\n" +
+			"itself and for kernel.describe. kernel.describe lists the methods of either socket.\n\n" +
+			"An error of the daemon is printed on stderr as JSON.",
+		Example: "  ocipd call kernel.describe\n" +
+			"  ocipd call session.list '{\"limit\":10}'\n" +
+			"  ocipd call --app @acme/alice-runtime message.dispatch - <message.json",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.kernel && f.operator {
+				return usagef("cannot use --kernel and --operator together")
+			}
+			params := ""
+			if len(args) == 2 {
+				params = args[1]
+			}
+			return s.call(cmd.Context(), args[0], params, f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.app, "app", "", "register as the app with this `ID` (default "+callApp+")")
+	flags.StringVar(&f.manifest, "manifest", "", "register with the manifest in this `FILE`, or this JSON; what it leaves out is filled in")
+	flags.BoolVar(&f.kernel, "kernel", false, "use the kernel socket")
+	flags.BoolVar(&f.operator, "operator", false, "use the operator socket")
+	return c
+}
+
+// onOperator decides by a fixed rule which socket serves a method. Some, such
+// as exchange.get, are served on both; whoever calls them as an app says so.
+func onOperator(method string, f callFlags) bool {
+	if f.kernel || f.operator {
+		return f.operator
+	}
+	if f.app != "" || f.manifest != "" {
+		return false
+	}
+	for _, prefix := range []string{"audit.", "approval.", "exchange.", "policy.", "kernel."} {
+		if strings.HasPrefix(method, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *shell) call(ctx context.Context, method, text string, f callFlags) error {
+	params, err := s.params(ctx, text)
+	if err != nil {
+		return err
+	}
+	path, err := s.kernelSocket()
+	if err != nil {
+		return err
+	}
+	operator := onOperator(method, f)
+	if operator {
+		path = config.OperatorPath(path)
+	}
+	c, err := client.Dial(ctx, path, client.WithDropEvents())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if !operator && method != "app.register" && method != "kernel.describe" {
+		if err := s.registerForCall(ctx, c, f); err != nil {
+			return s.refused(err)
+		}
+	}
+	answers, err := c.Stream(ctx, method, params)
+	if err != nil {
+		return s.refused(err)
+	}
+	scr := s.screen()
+	for {
+		answer, err := answers.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return s.refused(err)
+		}
+		if _, err := s.stdout.Write(scr.line(answer)); err != nil {
+			return err
+		}
+	}
+}
+
+// params reads the parameters of a request from the command line or stdin.
+func (s *shell) params(ctx context.Context, text string) (jsontext.Value, error) {
+	if text == "-" {
+		read, err := s.readStdin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		text = string(read)
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return nil, nil
+	}
+	params := jsontext.Value(text)
+	if err := params.Compact(); err != nil {
+		return nil, usagef("cannot read the params: not JSON: %v", err)
+	}
+	return params, nil
+}
+
+// readStdin reads stdin to its end, or fails when the context ends first.
+func (s *shell) readStdin(ctx context.Context) ([]byte, error) {
+	type outcome struct {
+		text []byte
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		text, err := io.ReadAll(io.LimitReader(s.stdin, maxParams))
+		done <- outcome{text, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return nil, fmt.Errorf("cannot read the params from stdin: %w", o.err)
+		}
+		return o.text, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// registerForCall registers the app that the call is made as.
+func (s *shell) registerForCall(ctx context.Context, c *client.Client, f callFlags) error {
+	m := api.Manifest{
+		ID: orElse(f.app, callApp), Name: "ocipd call", Version: "1.0.0", Type: "app", Main: "ocipd",
+		Protocol: api.ManifestProtocol{Version: api.ProtocolVersion},
+	}
+	if f.manifest != "" {
+		text := []byte(f.manifest)
+		if !strings.HasPrefix(strings.TrimSpace(f.manifest), "{") {
+			var err error
+			if text, err = os.ReadFile(f.manifest); err != nil {
+				return fmt.Errorf("cannot read the manifest: %w", err)
+			}
+		}
+		if err := json.Unmarshal(text, &m); err != nil {
+			return usagef("cannot read the manifest: %v", err)
+		}
+		if f.app != "" {
+			m.ID = f.app
+		}
+	}
+	_, err := c.Register(ctx, &m)
+	var taken *api.Error
+	if errors.As(err, &taken) && taken.Code == api.Conflict && m.ID == callApp {
+		// Another call is under way.
+		m.ID = fmt.Sprintf("%s-%d", callApp, os.Getpid())
+		_, err = c.Register(ctx, &m)
+	}
+	return err
+}
+
+// refused prints the daemon's error as it is. An interrupt is how one stops
+// watching, and no failure.
+func (s *shell) refused(err error) error {
+	var e *api.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil
+	case !errors.As(err, &e):
+		return err
+	}
+	encoded, encodeErr := json.Marshal(e, json.Deterministic(true))
+	if encodeErr != nil {
+		return err
+	}
+	fmt.Fprintf(s.stderr, "%s\n", printableJSON(encoded))
+	return errSaid
+}

@@ -1,0 +1,517 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/configs/policies"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/spf13/cobra"
+)
+
+func newDemo(s *shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "see messages decided, delivered and recorded by a daemon of its own",
+		Long: `demo starts a daemon on a private socket in a temporary directory, connects
+apps to it, and tells a short story. After each step it shows what the apps saw
+beside what the log recorded, and at the end it verifies the log. Nothing of it
+stays.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := os.MkdirTemp("", "ocipd-demo-")
+			if err != nil {
+				return err
+			}
+			d := &demo{shell: s, ctx: cmd.Context(), dir: dir, screen: s.screen()}
+			defer d.cleanUp()
+			return d.tell()
+		},
+	}
+}
+
+// The demo's world. Its policy opens marketing and nothing else, so that both
+// ends of a cross-org decision can be seen.
+const (
+	demoConfig = `
+agents:
+  - {id: alice, app: "@demo/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
+  - {id: bob, app: "@demo/bob", instance_id: agent-bob-1, user_id: bob, org_unit: engineering, tenant_id: acme-corp}
+directory:
+  - {instance_id: agent-dave-1, user_id: dave, org_unit: engineering, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:dave"]}
+  - {instance_id: agent-carol-1, user_id: carol, org_unit: marketing, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:carol"]}
+  - {instance_id: agent-frank-1, user_id: frank, org_unit: legal, tenant_id: acme-corp, accepts: [public], sessions: ["telegram:frank"]}
+  - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex-inc, accepts: [public], sessions: ["telegram:eve"]}
+routes:
+  - {session: "telegram:*", agent: alice}
+policy:
+  path: %q
+  data: {open_units: [marketing]}
+`
+	demoPolicy = `package ocip.cross_org
+
+decision := {"allow": allow, "require_approval": false, "reason": reason, "constraints": {}}
+
+default allow := false
+
+allow if input.target_org_unit in data.policy.open_units
+
+reason := sprintf("%s is open to other units", [input.target_org_unit]) if allow
+
+else := sprintf("%s is not in policy.data.open_units", [input.target_org_unit])
+`
+)
+
+// demo is the story's state: a daemon in a process of its own, and the apps.
+type demo struct {
+	*shell
+	ctx    context.Context
+	dir    string
+	screen screen
+
+	daemon               *exec.Cmd
+	operator             *client.Client
+	telegram, alice, bob *client.Client
+	scene                int
+	recorded             uint64
+}
+
+// demoPatience bounds every wait of the demo; nothing waits that long unless
+// something is broken.
+const demoPatience = 15 * time.Second
+
+func (d *demo) cleanUp() {
+	for _, c := range []*client.Client{d.operator, d.telegram, d.alice, d.bob} {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+	if d.daemon != nil {
+		_ = d.daemon.Process.Kill()
+		_ = d.daemon.Wait()
+	}
+	_ = os.RemoveAll(d.dir)
+}
+
+func (d *demo) path(parts ...string) string {
+	return filepath.Join(append([]string{d.dir}, parts...)...)
+}
+
+func (d *demo) tell() error {
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	if err := d.startDaemon(); err != nil {
+		return err
+	}
+	if err := d.connectApps(); err != nil {
+		return err
+	}
+	d.printf("%s\n\n", d.screen.colour.paint(bold, "A daemon of its own, three apps over its Unix socket"))
+	d.printf("alice and bob are agents here, in engineering at acme-corp. Over telegram they reach\n")
+	d.printf("dave (engineering), carol (marketing), frank (legal), and eve of another company.\n")
+	if err := d.skipRecords(); err != nil {
+		return err
+	}
+	for _, scene := range []struct {
+		title string
+		play  func() ([]cell, error)
+	}{
+		{"A question to a colleague of the same unit", d.send("telegram:dave", "What is the status of ticket ENG-1234?", nil)},
+		{"A colleague in marketing, which the policy opens", d.send("telegram:carol", "When does the campaign start?", nil)},
+		{"A colleague in legal, which it does not", d.send("telegram:frank", "Who signed the contract?", nil)},
+		{"Somebody at another company: no policy can allow it", d.send("telegram:eve", "Shall we compare notes?", nil)},
+		{"More than alice's agent may share", d.send("telegram:dave", "The numbers of the quarter", map[string]any{"classification": "confidential", "new": true})},
+		{"A person writes to alice's agent", d.human},
+		{"Two agents of this daemon: both sides decide and log", d.pair},
+		{"Agents that would go on for ever", d.loop},
+		{"The receiver is away, and the daemon is killed meanwhile", d.killed},
+	} {
+		saw, err := scene.play()
+		if err != nil {
+			return fmt.Errorf("cannot show %q: %w", scene.title, err)
+		}
+		if err := d.show(scene.title, saw); err != nil {
+			return err
+		}
+	}
+	return d.verdict()
+}
+
+func (d *demo) printf(format string, args ...any) { fmt.Fprintf(d.stdout, format, args...) }
+
+// prepare writes the demo's configuration and policy.
+func (d *demo) prepare() error {
+	if err := os.Mkdir(d.path("policy"), 0o700); err != nil {
+		return err
+	}
+	builtIn, err := fs.ReadFile(policies.FS(), "agent_exchange.rego")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(d.path("policy", "agent_exchange.rego"), builtIn, 0o600),
+		os.WriteFile(d.path("policy", "cross_org.rego"), []byte(demoPolicy), 0o600),
+		os.WriteFile(d.path("ocipd.yaml"), fmt.Appendf(nil, demoConfig, d.path("policy")), 0o600),
+	)
+}
+
+// startDaemon runs this very program as a daemon and waits until it answers.
+func (d *demo) startDaemon() error {
+	self, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return err
+	}
+	d.daemon = exec.CommandContext(d.ctx, self, "serve", "--config", d.path("ocipd.yaml"), "--socket", d.path("run", "kernel.sock"))
+	d.daemon.Env = append(os.Environ(), "XDG_STATE_HOME="+d.dir)
+	log, err := d.daemon.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := d.daemon.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), `"ready"`) {
+			go func() {
+				for lines.Scan() {
+				}
+			}()
+			d.operator, err = client.Dial(d.ctx, config.OperatorPath(d.path("run", "kernel.sock")))
+			return err
+		}
+	}
+	return errors.Join(errors.New("cannot start the demo's daemon"), d.daemon.Wait())
+}
+
+func (d *demo) connectApps() (err error) {
+	if d.telegram, err = d.connect("@demo/telegram", api.Capabilities{
+		Channels: api.Provides{Provides: []string{"telegram"}}, Hooks: api.HookDeclaration{Subscribes: []string{"message_sending"}},
+	}); err != nil {
+		return err
+	}
+	hooks := api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}}}
+	if d.alice, err = d.connect("@demo/alice", hooks); err != nil {
+		return err
+	}
+	d.bob, err = d.connect("@demo/bob", hooks)
+	return err
+}
+
+// connect goes through the connection flow of the protocol, as an app does.
+func (d *demo) connect(id string, c api.Capabilities) (*client.Client, error) {
+	app, err := client.Dial(d.ctx, d.path("run", "kernel.sock"))
+	if err != nil {
+		return nil, err
+	}
+	_, err = app.Register(d.ctx, &api.Manifest{
+		ID: id, Name: id, Version: "1.0.0", Type: "app", Main: "main.js", Protocol: api.ManifestProtocol{Version: api.ProtocolVersion}, Capabilities: c,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, channel := range c.Channels.Provides {
+		params := map[string]any{"type": "channel", "config": map[string]any{"channelId": channel}}
+		if err := app.Call(d.ctx, "capability.register", params, nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := app.Call(d.ctx, "hook.subscribe", map[string]any{"events": c.Hooks.Subscribes}, nil); err != nil {
+		return nil, err
+	}
+	return app, app.Call(d.ctx, "app.ready", map[string]any{}, nil)
+}
+
+// send is a scene: alice's app dispatches a message, and telegram may get it.
+func (d *demo) send(session, content string, exchange map[string]any) func() ([]cell, error) {
+	return func() ([]cell, error) {
+		result, saw, err := d.dispatch(d.alice, "alice", session, content, exchange)
+		if err != nil || result == nil {
+			return saw, err
+		}
+		got, err := d.receive(d.telegram, "telegram", "hook:message_sending")
+		return append(saw, got...), err
+	}
+}
+
+// dispatch sends a message, and says what its sender saw. A refusal is an
+// answer and no error.
+func (d *demo) dispatch(from *client.Client, name, session, content string, exchange map[string]any) (*api.DispatchResult, []cell, error) {
+	ctx, cancel := context.WithTimeout(d.ctx, demoPatience)
+	defer cancel()
+	saw := []cell{paint(name+" sends to "+session, bold), show("  " + content)}
+	if level, ok := exchange["classification"]; ok {
+		saw = append(saw, show(fmt.Sprintf("  declared %v", level)))
+	}
+	params := map[string]any{"sessionKey": session, "content": content}
+	if exchange != nil {
+		params["metadata"] = map[string]any{"exchange": exchange}
+	}
+	var result api.DispatchResult
+	err := from.Call(ctx, "message.dispatch", params, &result)
+	var refused *api.Error
+	switch {
+	case errors.As(err, &refused):
+		return nil, append(saw, paint("  "+string(refused.Code), red), show("  "+refused.Message)), nil
+	case err != nil:
+		return nil, saw, err
+	case result.Queued:
+		saw = append(saw, paint("  queued: the receiver is away", yellow))
+	default:
+		saw = append(saw, paint("  accepted", green))
+	}
+	return &result, saw, nil
+}
+
+// receive says what an app was sent.
+func (d *demo) receive(app *client.Client, name, event string) ([]cell, error) {
+	in, err := d.next(app, event)
+	if err != nil {
+		return nil, err
+	}
+	var payload api.HookEvent
+	if err := json.Unmarshal(in.Payload, &payload); err != nil {
+		return nil, err
+	}
+	var message api.Inbound
+	if err := json.Unmarshal(payload.Data, &message); err != nil {
+		return nil, err
+	}
+	saw := []cell{paint(name+" receives "+event, bold)}
+	for line := range strings.Lines(message.Content) {
+		if line = strings.TrimSpace(line); line != "" {
+			saw = append(saw, show("  "+line))
+		}
+	}
+	envelope, err := ocip.ParseEnvelope(message.Metadata["ocip"])
+	if errors.Is(err, ocip.ErrNoEnvelope) {
+		return append(saw, paint("  no envelope: a human message", dim)), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(saw,
+		paint(fmt.Sprintf("  ocip: %s, from %s", envelope.MessageType, envelope.SourceAgent.InstanceID), dim),
+		paint(fmt.Sprintf("  %s, round %d of %d, %s", envelope.Classification, envelope.ExchangeRound, envelope.MaxRounds, envelope.ReplyPolicy), dim),
+	), nil
+}
+
+func (d *demo) next(app *client.Client, event string) (ipc.Incoming, error) {
+	ctx, cancel := context.WithTimeout(d.ctx, demoPatience)
+	defer cancel()
+	for {
+		in, err := app.Next(ctx)
+		if err != nil || in.Event == event {
+			return in, err
+		}
+	}
+}
+
+func (d *demo) human() ([]cell, error) {
+	saw := []cell{paint("telegram brings telegram:4711", bold), show("  Can you look into this?")}
+	params := map[string]any{"sessionKey": "telegram:4711", "text": "Can you look into this?"}
+	if err := d.telegram.Call(d.ctx, "agent.queue", params, nil); err != nil {
+		return nil, err
+	}
+	got, err := d.receive(d.alice, "alice", "hook:message_received")
+	return append(saw, got...), err
+}
+
+func (d *demo) pair() ([]cell, error) {
+	_, saw, err := d.dispatch(d.alice, "alice", "agent:bob:main", "How far is the review?", nil)
+	if err != nil {
+		return nil, err
+	}
+	got, err := d.receive(d.bob, "bob", "hook:message_received")
+	return append(saw, got...), err
+}
+
+// loop goes on with the exchange of the scene before, until it is stopped.
+func (d *demo) loop() (saw []cell, err error) {
+	for _, turn := range []struct {
+		from    *client.Client
+		name    string
+		session string
+		to      *client.Client
+		text    string
+	}{
+		{d.bob, "bob", "agent:alice:main", d.alice, "Half way. And yours?"},
+		{d.alice, "alice", "agent:bob:main", d.bob, "Half way too. And yours?"},
+		{d.bob, "bob", "agent:alice:main", d.alice, "Still half way. And yours?"},
+	} {
+		result, said, err := d.dispatch(turn.from, turn.name, turn.session, turn.text, nil)
+		if err != nil {
+			return nil, err
+		}
+		saw = append(saw, said...)
+		if result == nil {
+			return saw, nil
+		}
+		if _, err := d.next(turn.to, "hook:message_received"); err != nil {
+			return nil, err
+		}
+	}
+	return saw, nil
+}
+
+// killed shows that what was accepted is not lost: the daemon dies without a
+// warning while a message waits.
+func (d *demo) killed() ([]cell, error) {
+	if err := d.telegram.Call(d.ctx, "app.shutdown", map[string]any{"reason": "out for a walk"}, nil); err != nil {
+		return nil, err
+	}
+	<-d.telegram.Done()
+	_, saw, err := d.dispatch(d.alice, "alice", "telegram:dave", "Read this when you are back.", map[string]any{"new": true})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.daemon.Process.Kill(); err != nil {
+		return nil, err
+	}
+	_ = d.daemon.Wait()
+	saw = append(saw, paint("kill -9, then a new daemon", red))
+	if err := d.startDaemon(); err != nil {
+		return nil, err
+	}
+	if err := d.connectApps(); err != nil {
+		return nil, err
+	}
+	got, err := d.receive(d.telegram, "telegram", "hook:message_sending")
+	return append(saw, got...), err
+}
+
+// skipRecords notes how far the log is, so that a scene shows its own records.
+func (d *demo) skipRecords() error {
+	_, err := d.newRecords()
+	return err
+}
+
+// newRecords returns the records since it was last called.
+func (d *demo) newRecords() (entries []audit.Entry, err error) {
+	stream, err := d.operator.Stream(d.ctx, "audit.tail", api.AuditTailParams{After: &d.recorded})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		line, err := stream.Next(d.ctx)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return entries, err
+		}
+		e, err := audit.Parse(line)
+		if err != nil {
+			return nil, err
+		}
+		d.recorded = e.Seq
+		entries = append(entries, e)
+	}
+}
+
+// show prints a scene: what the apps saw beside what the log recorded.
+func (d *demo) show(title string, saw []cell) error {
+	entries, err := d.newRecords()
+	if err != nil {
+		return err
+	}
+	d.scene++
+	d.printf("\n%s\n", d.screen.colour.paint(bold, fmt.Sprintf("%d. %s", d.scene, title)))
+	var recorded []cell
+	for i := range entries {
+		recorded = append(recorded, recordCells(&entries[i])...)
+	}
+	room := min(d.screen.width, 110) - 3
+	left := wrap(append([]cell{paint("what the apps saw", dim)}, saw...), room/2)
+	right := wrap(append([]cell{paint("what the log recorded", dim)}, recorded...), room-room/2)
+	bar := d.screen.colour.paint(dim, "│")
+	for i := range max(len(left), len(right)) {
+		var l, r cell
+		if i < len(left) {
+			l = left[i]
+		}
+		if i < len(right) {
+			r = right[i]
+		}
+		gap := strings.Repeat(" ", max(0, room/2-displayWidth(l.text)))
+		d.printf("%s\n", strings.TrimRight(d.screen.colour.paint(l.colour, l.text)+gap+" "+bar+" "+d.screen.colour.paint(r.colour, r.text), " "))
+	}
+	return nil
+}
+
+// recordCells shows one record.
+func recordCells(e *audit.Entry) []cell {
+	if e.ActionType != audit.ActionExchange {
+		return []cell{paint(fmt.Sprintf("#%d %s %s %s", e.Seq, e.ActionType, e.Event, orElse(e.AppID, e.AgentID)), dim)}
+	}
+	out := result(e)
+	cells := []cell{
+		paint(strings.TrimSpace(fmt.Sprintf("#%d %s %s", e.Seq, out.text, e.Code)), out.colour),
+		show("  " + e.Side + ": " + e.AgentID + " " + with(e)),
+	}
+	if e.MaxRounds > 0 {
+		cells = append(cells, show(fmt.Sprintf("  %s, round %d of %d, %s", e.Classification, e.Round, e.MaxRounds, e.Outcome)))
+	}
+	return append(cells, paint("  "+e.PolicyApplied+": "+e.PolicyReason, dim))
+}
+
+// wrap breaks lines at spaces to fit a width, and keeps their indentation.
+func wrap(lines []cell, width int) (wrapped []cell) {
+	for _, line := range lines {
+		indent := line.text[:len(line.text)-len(strings.TrimLeft(line.text, " "))]
+		text := indent
+		for _, word := range strings.Fields(line.text) {
+			switch {
+			case text == indent:
+				text += word
+			case displayWidth(text)+1+displayWidth(word) > width:
+				wrapped = append(wrapped, cell{text: cutTo(text, width), colour: line.colour})
+				text = indent + word
+			default:
+				text += " " + word
+			}
+		}
+		wrapped = append(wrapped, cell{text: cutTo(text, width), colour: line.colour})
+	}
+	return wrapped
+}
+
+// verdict stops the daemon and verifies its log from the first byte.
+func (d *demo) verdict() error {
+	if err := d.daemon.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	if err := d.daemon.Wait(); err != nil {
+		return err
+	}
+	d.daemon = nil
+	log, err := os.Open(d.path("openclawos", "audit.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	var v audit.Verifier
+	if _, err := v.ReadFrom(log); err != nil {
+		return err
+	}
+	head := v.Head()
+	d.printf("\n%s %d records, each holding the hash of the one before; the last is %s\n",
+		d.screen.colour.paint(green, "The log is whole:"), head.Seq, head.Hash.String()[:16])
+	return nil
+}

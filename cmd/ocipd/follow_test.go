@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// until is an output that says when it has been given some texts.
+type until struct {
+	text bytes.Buffer
+	seen map[string]func()
+}
+
+func (u *until) Write(p []byte) (int, error) {
+	u.text.Write(p)
+	for want, seen := range u.seen {
+		if strings.Contains(u.text.String(), want) {
+			seen()
+		}
+	}
+	return len(p), nil
+}
+
+// TestFollow runs a daemon and follows its record: a record shows as soon as it
+// is made, an interrupt ends the following well, and the daemon's end ends it
+// with how to go on.
+func TestFollow(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ocipd") // sockets have short addresses
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	env := []string{"HOME=" + dir}
+	ocipd := func(ctx context.Context, stdout *until, args ...string) (code int, stderr string) {
+		var errs bytes.Buffer
+		code = run(ctx, append([]string{"--socket", filepath.Join(dir, "kernel.sock")}, args...), strings.NewReader(""), stdout, &errs, env)
+		return code, errs.String()
+	}
+	quiet := func() *until { return &until{} }
+
+	serving, stop := context.WithCancel(t.Context())
+	defer stop()
+	var daemon, follower sync.WaitGroup
+	daemon.Go(func() {
+		if code, said := ocipd(serving, quiet(), "serve", "--log-level", "error"); code != exitDone {
+			t.Errorf("serve exits %d: %s", code, said)
+		}
+	})
+	if code, said := ocipd(t.Context(), quiet(), "status", "--wait", "20s"); code != exitDone {
+		t.Fatalf("status exits %d: %s", code, said)
+	}
+
+	following, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	begun := make(chan struct{})
+	once := sync.OnceFunc(func() { close(begun) })
+	follower.Go(func() {
+		out := &until{seen: map[string]func(){"daemon_started": once, "app_lifecycle registered": interrupt}}
+		if code, said := ocipd(following, out, "audit", "tail", "-f"); code != exitDone {
+			t.Errorf("an interrupted tail exits %d: %s", code, said)
+		}
+	})
+	<-begun
+	if code, said := ocipd(t.Context(), quiet(), "call", "session.list"); code != exitDone {
+		t.Errorf("call exits %d: %s", code, said)
+	}
+	follower.Wait()
+
+	again := make(chan struct{})
+	follower.Go(func() {
+		out := &until{seen: map[string]func(){"daemon_started": sync.OnceFunc(func() { close(again) })}}
+		code, said := ocipd(t.Context(), out, "audit", "tail", "-f", "--json")
+		if code != exitFailed || !strings.Contains(said, "--after ") {
+			t.Errorf("a tail that lost its daemon exits %d: %s", code, said)
+		}
+	})
+	<-again
+	stop()
+	daemon.Wait()
+	follower.Wait()
+}

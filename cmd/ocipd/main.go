@@ -1,0 +1,180 @@
+// Command ocipd is the kernel daemon of OpenClawOS: it stands between agents,
+// decides what they may say to each other, and keeps the record of it.
+//
+// `ocipd serve` runs it in the foreground; the other commands talk to a running
+// daemon over its operator socket, or read what it left behind. Each command is
+// one file. This room holds flags, signals, exit codes and how things look on a
+// terminal; everything else is done by the rooms under internal.
+//
+// Exit codes: 0 done, 1 failed, 2 used wrongly, 3 no daemon is running,
+// 4 verification found a fault.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/spf13/cobra"
+)
+
+// The linker sets these in released builds.
+var version, commit string
+
+// Exit codes (protocol, Command line).
+const (
+	exitDone       = 0
+	exitFailed     = 1
+	exitUsage      = 2
+	exitNotRunning = 3
+	exitFault      = 4
+)
+
+func main() {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		fmt.Fprintln(os.Stderr, "ocipd: stopped at once by a second signal")
+		os.Exit(exitFailed)
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+}
+
+// run is the program with everything it takes from its process handed in, and
+// returns its exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
+	s := &shell{stdin: stdin, stdout: stdout, stderr: stderr, env: env}
+	root := newRoot(s)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	var wrong *usageError
+	if !s.ran || errors.As(err, &wrong) {
+		fmt.Fprintf(stderr, "ocipd: %s (see: %s --help)\n", oneLine(err.Error()), cmd.CommandPath())
+		return exitUsage
+	}
+	complain(stderr, err)
+	return exitCode(err)
+}
+
+// exitCode is the one place where errors become exit codes.
+func exitCode(err error) int {
+	var fault *audit.Fault
+	switch {
+	case errors.As(err, &fault):
+		return exitFault
+	case errors.Is(err, client.ErrNotRunning):
+		return exitNotRunning
+	}
+	return exitFailed
+}
+
+// complain says why the program failed: in one line, or one for each problem of
+// a configuration.
+func complain(stderr io.Writer, err error) {
+	var problems config.Errors
+	switch {
+	case errors.Is(err, errSaid):
+	case errors.As(err, &problems):
+		for _, p := range problems {
+			fmt.Fprintln(stderr, oneLine(p.Error()))
+		}
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "ocipd: interrupted")
+	default:
+		fmt.Fprintln(stderr, "ocipd: "+oneLine(err.Error()))
+	}
+}
+
+// oneLine makes a message fit for one line of a terminal.
+func oneLine(message string) string {
+	return printable(strings.ReplaceAll(strings.TrimSpace(message), "\n", "; "))
+}
+
+// errSaid fails a command that has said why already.
+var errSaid = errors.New("said already")
+
+// usageError is a command line that makes no sense.
+type usageError struct{ message string }
+
+func (e *usageError) Error() string { return e.message }
+
+func usagef(format string, args ...any) error {
+	return &usageError{message: fmt.Sprintf(format, args...)}
+}
+
+func newRoot(s *shell) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ocipd",
+		Short:         "the kernel daemon of OpenClawOS",
+		Long:          "ocipd stands between agents, decides what they may say to each other, and keeps the record of it.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	group(root)
+	flags := root.PersistentFlags()
+	flags.StringVar(&s.configFile, "config", "", "read this configuration `FILE` (default $XDG_CONFIG_HOME/openclawos/ocipd.yaml)")
+	flags.StringVar(&s.socket, "socket", "", "`PATH` of the kernel socket; the operator socket is beside it")
+	root.AddCommand(commands(s)...)
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Short = "print the completion script of a shell"
+			group(c)
+		}
+	}
+	s.mark(root)
+	return root
+}
+
+// commands lists the subcommands in the order of the help.
+func commands(s *shell) []*cobra.Command {
+	return []*cobra.Command{
+		newDemo(s),
+		newServe(s),
+		newStatus(s),
+		newCall(s),
+		newAudit(s),
+		newConfig(s),
+		newVersion(s),
+	}
+}
+
+// group makes a command that only holds others: without one of them it is used
+// wrongly.
+func group(c *cobra.Command) *cobra.Command {
+	c.Args = cobra.ArbitraryArgs
+	c.SuggestionsMinimumDistance = 2
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			cmd.SetOut(cmd.ErrOrStderr())
+			if err := cmd.Help(); err != nil {
+				return err
+			}
+			return usagef("a command is missing")
+		}
+		message := fmt.Sprintf("unknown command %q", args[0])
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			message += fmt.Sprintf(": did you mean %q?", near[0])
+		}
+		return usagef("%s", message)
+	}
+	return c
+}

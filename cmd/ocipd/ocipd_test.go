@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"go.uber.org/zap"
+)
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain text":              "plain text",
+		"naïve 日本 🙂":              "naïve 日本 🙂",
+		"a\x1b[31mb":              `a\x1b[31mb`,
+		"line\nline\r\tx":         `line\nline\r\tx`,
+		"abc\u202etxt.exe":        `abc\u202etxt.exe`,
+		"a\u2066b\u2069":          `a\u2066b\u2069`,
+		"zero\u200bwidth\ufeff":   `zero\u200bwidth\ufeff`,
+		"c1\u009b31m":             `c1\u009b31m`,
+		"bad\xff\xfeutf":          `bad\xff\xfeutf`,
+		"tag\U000e0041":           `tag\U000e0041`,
+		"del\x7f":                 `del\x7f`,
+		"para\u2029":              `para\u2029`,
+		"real \ufffd replacement": "real \ufffd replacement",
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("printable(%q) is %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzPrintable(f *testing.F) {
+	for _, seed := range []string{"", "a\x1b[0m", `{"a":"` + "\u202e\U000e0041\u009b" + `"}`, "\xff", `"\u202e"`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		shown := printable(text)
+		if strings.IndexFunc(shown, hidden) >= 0 {
+			t.Errorf("%q shows as %q", text, shown)
+		}
+		value := jsontext.Value(text)
+		if !value.IsValid() || strings.ContainsAny(text, "\n\r\t") {
+			return
+		}
+		line := printableJSON(value)
+		if strings.IndexFunc(string(line), hidden) >= 0 {
+			t.Errorf("%q shows as %q", text, line)
+		}
+		before, after := value.Clone(), line.Clone()
+		if err := errors.Join(before.Canonicalize(), after.Canonicalize()); err != nil {
+			t.Skip() // numbers that have no canonical form
+		}
+		if !bytes.Equal(before, after) {
+			t.Errorf("%s became %s", before, after)
+		}
+	})
+}
+
+func TestTableFits(t *testing.T) {
+	columns := []column{{title: "NAME", least: 6}, {title: "N", least: 3, right: true}, {title: "TEXT", least: 8}}
+	tab := table{columns: columns}
+	tab.add(show("short"), show("7"), show("x"))
+	tab.add(show("a name that goes on and on"), show("12345"), show("日本語のとても長い文章 and\nmore"))
+	tab.add(show("empty end"), show(""), show(""))
+	for width := 1; width < 100; width++ {
+		var out bytes.Buffer
+		if err := tab.write(&out, screen{width: width}); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if len(lines) != 4 {
+			t.Fatalf("width %d gives %d lines", width, len(lines))
+		}
+		for _, line := range lines {
+			if w := displayWidth(line); w > width {
+				t.Errorf("at width %d a line takes %d: %q", width, w, line)
+			}
+			if line != strings.TrimRight(line, " ") {
+				t.Errorf("at width %d a line ends in blanks: %q", width, line)
+			}
+		}
+	}
+	var out bytes.Buffer
+	if err := tab.write(&out, screen{width: 80}); err != nil {
+		t.Fatal(err)
+	}
+	want := "NAME                            N  TEXT\n" +
+		"short                           7  x\n" +
+		"a name that goes on and on  12345  日本語のとても長い文章 and\\nmore\n" +
+		"empty end\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+	out.Reset()
+	if err := tab.write(&out, screen{width: 30}); err != nil {
+		t.Fatal(err)
+	}
+	want = "NAME            N  TEXT\n" +
+		"short           7  x\n" +
+		"a name th…  12345  日本語のと…\n" +
+		"empty end\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+func TestColour(t *testing.T) {
+	c := paint("denied", red)
+	columns := []column{{title: "RESULT"}}
+	for on, want := range map[bool]string{false: "denied\n", true: "\x1b[31mdenied\x1b[0m\n"} {
+		if got := rowLine(columns, []int{6}, []cell{c}, screen{width: 80, colour: palette{on: on}}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestScreenOfAProgram(t *testing.T) {
+	s := &shell{stdout: &bytes.Buffer{}}
+	if scr := s.screen(); scr.terminal || scr.colour.on || scr.width != 80 {
+		t.Errorf("got %+v", scr)
+	}
+	s.env = []string{"COLUMNS=132", "COLUMNS=133"}
+	if scr := s.screen(); scr.width != 133 {
+		t.Errorf("got %+v", scr)
+	}
+}
+
+func TestMoment(t *testing.T) {
+	zone := time.FixedZone("there", 2*3600)
+	now := time.Date(2026, 3, 10, 15, 4, 5, 0, zone)
+	for text, want := range map[string]time.Time{
+		"":                          {},
+		"now":                       now,
+		"today":                     time.Date(2026, 3, 10, 0, 0, 0, 0, zone),
+		"yesterday":                 time.Date(2026, 3, 9, 0, 0, 0, 0, zone),
+		"2h":                        now.Add(-2 * time.Hour),
+		"1h30m":                     now.Add(-90 * time.Minute),
+		"7d":                        now.AddDate(0, 0, -7),
+		"2026-03-01":                time.Date(2026, 3, 1, 0, 0, 0, 0, zone),
+		"2026-03-01 12:30":          time.Date(2026, 3, 1, 12, 30, 0, 0, zone),
+		"2026-03-01 12:30:15":       time.Date(2026, 3, 1, 12, 30, 15, 0, zone),
+		"2026-03-01T12:30:15.5Z":    time.Date(2026, 3, 1, 12, 30, 15, 500_000_000, time.UTC),
+		"2026-03-01T12:30:15+09:00": time.Date(2026, 3, 1, 3, 30, 15, 0, time.UTC),
+	} {
+		if got, err := moment(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q is %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"soon", "-2h", "-1d", "2026-13-01", "d", "12"} {
+		if got, err := moment(text, now); err == nil {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
+func TestAge(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0s", 900 * time.Millisecond: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m1s",
+		2*time.Hour + 3*time.Minute: "2h3m", 49 * time.Hour: "2d1h",
+	} {
+		if got := age(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	for _, test := range []struct {
+		limit, count int
+		want         string
+		dropped      bool
+	}{
+		{0, 3, "", true}, {3, 0, "", false}, {3, 2, "0 1", false}, {3, 3, "0 1 2", false}, {3, 7, "4 5 6", true}, {1, 5, "4", true},
+	} {
+		l := lastLines{limit: test.limit}
+		line := make([]byte, 1)
+		for n := range test.count {
+			line[0] = byte('0' + n)
+			l.add(line)
+		}
+		if got := string(bytes.Join(l.ordered(), []byte(" "))); got != test.want || l.dropped != test.dropped {
+			t.Errorf("the last %d of %d are %q (dropped %t), want %q", test.limit, test.count, got, l.dropped, test.want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		code int
+		said string
+	}{
+		{errors.New("cannot do it"), exitFailed, "ocipd: cannot do it\n"},
+		{errors.New("two\nlines\n"), exitFailed, "ocipd: two; lines\n"},
+		{fmt.Errorf("hostile \x1b[2J: %w", os.ErrNotExist), exitFailed, "ocipd: hostile \\x1b[2J: file does not exist\n"},
+		{fmt.Errorf("cannot reach it: %w", client.ErrNotRunning), exitNotRunning, "ocipd: cannot reach it: is it running? start it with: ocipd serve\n"},
+		{fmt.Errorf("cannot trust it: %w", &audit.Fault{Seq: 3, Problem: "changed"}), exitFault, "ocipd: cannot trust it: audit record 3: changed\n"},
+		{config.Errors{{File: "a.yaml", Line: 1, Message: "one"}, {File: "a.yaml", Line: 2, Message: "two"}}, exitFailed, "a.yaml:1: one\na.yaml:2: two\n"},
+		{context.Canceled, exitFailed, "ocipd: interrupted\n"},
+		{errSaid, exitFailed, ""},
+	} {
+		var out bytes.Buffer
+		complain(&out, test.err)
+		if code := exitCode(test.err); code != test.code || out.String() != test.said {
+			t.Errorf("%v exits %d and says %q", test.err, code, out.String())
+		}
+	}
+}
+
+func TestOnOperator(t *testing.T) {
+	for _, test := range []struct {
+		method string
+		flags  callFlags
+		want   bool
+	}{
+		{"kernel.status", callFlags{}, true},
+		{"audit.query", callFlags{}, true},
+		{"approval.resolve", callFlags{}, true},
+		{"session.list", callFlags{}, false},
+		{"stream.cancel", callFlags{}, false},
+		{"kernel.describe", callFlags{kernel: true}, false},
+		{"stream.cancel", callFlags{operator: true}, true},
+		{"exchange.get", callFlags{app: "@acme/alice"}, false},
+		{"exchange.get", callFlags{manifest: "{}"}, false},
+	} {
+		if got := onOperator(test.method, test.flags); got != test.want {
+			t.Errorf("%s with %+v goes to the operator socket: %t", test.method, test.flags, got)
+		}
+	}
+}
+
+// TestVerifyWaitsForALine has the end of a line arrive while it is waited for.
+func TestVerifyWaitsForALine(t *testing.T) {
+	text := auditLog(t, 3)
+	file := filepath.Join(t.TempDir(), "log.jsonl")
+	if err := os.WriteFile(file, text[:len(text)-20], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var v audit.Verifier
+	asked := 0
+	g := &growing{ctx: t.Context(), file: f, progress: func(bool) {
+		if asked++; asked != 3 {
+			return
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Error(err)
+		}
+	}}
+	if _, err := v.ReadFrom(g); err != nil || v.Head().Seq != 3 {
+		t.Errorf("checked up to %d, %v", v.Head().Seq, err)
+	}
+}
+
+func TestStatusShowsNothingHostile(t *testing.T) {
+	var out bytes.Buffer
+	s := &shell{stdout: &out}
+	err := s.printStatus(&api.Status{
+		Version: "1.0.0", PID: 7, StartedAt: time.Now().Add(-90 * time.Minute), Connections: 2,
+		Apps: []api.AppStatus{{
+			ID: "@acme/app", Version: "1.0.0\x1b[2J", Type: "app", Health: "healthy", Ready: true, PID: 42, LastSeenAt: time.Now(),
+			Capabilities: []string{"channel:telegram\u202e"}, Hooks: []string{"message_sending"},
+		}},
+		Agents: []api.AgentStatus{{ID: "alice", App: "@acme/app", Connected: true}},
+		Queues: []api.QueueStatus{{Name: "agent:bob\n", Waiting: 3}},
+		Audit:  api.AuditStatus{Seq: 10, Mirrored: 8, Hash: strings.Repeat("ab", 32), Time: time.Now(), Fault: "the disk\x07 is gone"},
+		Mirror: "/somewhere/audit.jsonl", Exchanges: map[string]int{"resolved": 1, "in_progress": 2, "denied": 0},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := out.String()
+	for _, want := range []string{
+		"ocipd 1.0.0, pid 7, up 1h30m, 2 connections\n", `1.0.0\x1b`, `telegram`, `agent:bob\n        3`,
+		"(2 records behind)", `the disk\x07 is gone`, "in_progress 2, resolved 1\n", "alice  @acme/app  yes\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	for line := range strings.Lines(got) {
+		if strings.IndexFunc(strings.TrimSuffix(line, "\n"), hidden) >= 0 {
+			t.Errorf("hostile: %q", line)
+		}
+	}
+}
+
+func TestLogger(t *testing.T) {
+	for format, want := range map[string]string{"json": `"msg":"said","n":1`, "console": "WARN\tsaid\t{\"n\": 1}"} {
+		var out bytes.Buffer
+		log := newLogger(config.Log{Level: "warn", Format: format}, &out)
+		log.Info("unsaid")
+		log.Warn("said", zap.Int("n", 1))
+		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "unsaid") {
+			t.Errorf("%s gives %q", format, got)
+		}
+	}
+}

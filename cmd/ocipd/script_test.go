@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"ocipd": main})
+}
+
+// TestScripts runs the commands as a person would. Besides testscript's own,
+// scripts have:
+//
+//	exits CODE ARGS...        run ocipd and want this exit code
+//	records FILE COUNT        write an audit log
+//	edit FILE OLD NEW         replace the first OLD in a file
+func TestScripts(t *testing.T) {
+	found, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(found) < 6 {
+		t.Fatalf("found the scripts %q, %v", found, err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			// Sockets have short addresses, so theirs is no place in the work
+			// directory.
+			dir, err := os.MkdirTemp("", "ocipd")
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { os.RemoveAll(dir) })
+			env.Setenv("SOCKET", filepath.Join(dir, "kernel.sock"))
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+			env.Setenv("XDG_RUNTIME_DIR", dir)
+			env.Setenv("TZ", "UTC")
+			// The race detector would have every command wait a second.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   exits,
+			"records": records,
+			"edit":    edit,
+		},
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: exits CODE ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec("ocipd", args[1:]...)
+	got := 0
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		got = failed.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("ocipd %s exits %d, want %d", strings.Join(args[1:], " "), got, want)
+	}
+}
+
+// record is the record with a number, of which every third is a denial.
+func record(n int) *audit.Record {
+	r := &audit.Record{
+		ID: fmt.Sprintf("r%d", n), ActionType: audit.ActionExchange, Side: audit.SideSender, AgentID: "agent-alice-1",
+		Counterparty: audit.Counterparty{Kind: "agent", InstanceID: "agent-bob-1"}, ExchangeType: "information_query",
+		Classification: "internal", Round: n % 3, MaxRounds: 3, PolicyResult: resultAllow, ExchangeID: fmt.Sprintf("x%d", n/3),
+	}
+	if n%3 == 0 {
+		r.PolicyResult, r.Code, r.PolicyReason = resultDeny, "POLICY_DENIED", "the \x1b[31mreason\u202e is hostile\u009b"
+	}
+	return r
+}
+
+func auditLog(t interface{ Fatal(...any) }, count int) []byte {
+	var text []byte
+	var head audit.Head
+	for n := 1; n <= count; n++ {
+		body, err := audit.Encode(record(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, head = head.Seal(text, time.Date(2026, 3, 1, 12, 0, n, 0, time.UTC), body)
+		text = append(text, '\n')
+	}
+	return text
+}
+
+// fatal makes a script something that a test helper can fail.
+type fatal struct{ *testscript.TestScript }
+
+func (f fatal) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
+
+func records(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: records FILE COUNT")
+	}
+	count, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	file := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(filepath.Dir(file), 0o700))
+	ts.Check(os.WriteFile(file, auditLog(fatal{ts}, count), 0o600))
+}
+
+func edit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: edit FILE OLD NEW")
+	}
+	text := ts.ReadFile(args[0])
+	if !strings.Contains(text, args[1]) {
+		ts.Fatalf("%s does not hold %q", args[0], args[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Replace(text, args[1], args[2], 1)), 0o600))
+}

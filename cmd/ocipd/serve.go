@@ -1,0 +1,87 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+func newServe(s *shell) *cobra.Command {
+	var level, format string
+	var set []string
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "run the daemon in the foreground",
+		Long: "Run the daemon in the foreground until SIGINT or SIGTERM. Requests under way are then\n" +
+			"answered, for as long as drain_timeout says; a second signal stops at once.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			flags, err := keyValues(set)
+			if err != nil {
+				return err
+			}
+			if level != "" {
+				flags["log.level"] = level
+			}
+			if format != "" {
+				flags["log.format"] = format
+			}
+			cfg, err := s.load(flags)
+			if err != nil {
+				return err
+			}
+			log := newLogger(cfg.Log, s.stderr)
+			d, err := daemon.New(daemon.Options{Config: cfg, Getenv: s.getenv, Version: buildVersion(), Log: log})
+			if err != nil {
+				return err
+			}
+			return d.Run(cmd.Context())
+		},
+	}
+	c.Flags().StringVar(&level, "log-level", "", "`LEVEL` of the log: debug, info, warn or error")
+	c.Flags().StringVar(&format, "log-format", "", "`FORMAT` of the log: json or console")
+	setFlag(c, &set)
+	return c
+}
+
+// setFlag adds --set to a command that reads the configuration.
+func setFlag(c *cobra.Command, into *[]string) {
+	c.Flags().StringArrayVar(into, "set", nil, "set a configuration key that holds one value, as `KEY=VALUE`")
+}
+
+// keyValues reads what --set was given.
+func keyValues(set []string) (map[string]any, error) {
+	flags := map[string]any{}
+	for _, kv := range set {
+		key, value, ok := strings.Cut(kv, "=")
+		if !ok || key == "" {
+			return nil, usagef("cannot read --set %q: want KEY=VALUE, such as ocip.max_rounds=5", kv)
+		}
+		flags[key] = value
+	}
+	return flags, nil
+}
+
+// newLogger logs to w as the configuration says.
+func newLogger(l config.Log, w io.Writer) *zap.Logger {
+	level, err := zapcore.ParseLevel(l.Level)
+	if err != nil {
+		level = zapcore.InfoLevel // a loaded configuration has a level
+	}
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.TimeKey = "time"
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder(encoding)
+	if l.Format == "console" {
+		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		encoder = zapcore.NewConsoleEncoder(encoding)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level))
+}

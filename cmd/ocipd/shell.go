@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// shell is what a command is given of the process it runs in, with the flags
+// that every command has.
+type shell struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	// env is the environment in the form of os.Environ.
+	env []string
+
+	configFile string
+	socket     string
+
+	// ran is set when a command begins: what fails before it is wrong usage.
+	ran bool
+}
+
+// mark has every command below c set ran.
+func (s *shell) mark(c *cobra.Command) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			s.ran = true
+			return run(cmd, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		s.mark(sub)
+	}
+}
+
+// getenv is os.Getenv over the shell's environment.
+func (s *shell) getenv(name string) string {
+	value := ""
+	for _, kv := range s.env {
+		if k, v, _ := strings.Cut(kv, "="); k == name {
+			value = v
+		}
+	}
+	return value
+}
+
+// load reads the configuration, with further values by dotted key that were
+// given as flags.
+func (s *shell) load(flags map[string]any) (*config.Config, error) {
+	return s.loadFile(s.configFile, flags)
+}
+
+func (s *shell) loadFile(file string, flags map[string]any) (*config.Config, error) {
+	all := map[string]any{}
+	if s.socket != "" {
+		all["ipc.socket"] = s.socket
+	}
+	for key, value := range flags {
+		all[key] = value
+	}
+	return config.Load(config.Options{File: file, Env: s.env, Flags: all})
+}
+
+// kernelSocket is where apps connect. A broken configuration does not matter
+// where --socket names the place.
+func (s *shell) kernelSocket() (string, error) {
+	if s.socket != "" {
+		return s.socket, nil
+	}
+	cfg, err := s.load(nil)
+	if err != nil {
+		return "", err
+	}
+	return config.SocketPath(cfg, s.getenv), nil
+}
+
+// dialOperator connects to the operator socket.
+func (s *shell) dialOperator(ctx context.Context) (*client.Client, error) {
+	path, err := s.kernelSocket()
+	if err != nil {
+		return nil, err
+	}
+	return client.Dial(ctx, config.OperatorPath(path))
+}
+
+// answerTime bounds how long a command waits for one answer.
+const answerTime = 30 * time.Second
+
+// defaultWidth is how wide tables are where no terminal says otherwise.
+const defaultWidth = 80
+
+// screen is how stdout shows things.
+type screen struct {
+	// terminal is set where a person reads, and not a program.
+	terminal bool
+	width    int
+	colour   palette
+}
+
+func (s *shell) screen() screen {
+	out := screen{width: defaultWidth}
+	if f, ok := s.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		out.terminal = true
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			out.width = w
+		}
+		out.colour.on = s.getenv("NO_COLOR") == "" && s.getenv("TERM") != "dumb"
+	}
+	if w, err := strconv.Atoi(s.getenv("COLUMNS")); err == nil && w > 0 {
+		out.width = w
+	}
+	return out
+}
+
+// line returns a JSON value as one line for stdout: as it is for a program, and
+// for a terminal with escapes in place of what would steer it, which is the
+// same JSON.
+func (s screen) line(value jsontext.Value) []byte {
+	if s.terminal {
+		value = printableJSON(value)
+	}
+	return append(value.Clone(), '\n')
+}
+
+// printJSON writes a value for programs.
+func (s *shell) printJSON(value any) error {
+	encoded, err := json.Marshal(value, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	_, err = s.stdout.Write(s.screen().line(encoded))
+	return err
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/spf13/cobra"
+)
+
+// askAgain is how often a daemon that is not there yet is looked for.
+const askAgain = 25 * time.Millisecond
+
+func newStatus(s *shell) *cobra.Command {
+	var asJSON bool
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "show the running daemon, its apps and what waits",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := s.status(cmd.Context(), wait)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				_, err := s.stdout.Write(s.screen().line(raw))
+				return err
+			}
+			var status api.Status
+			if err := json.Unmarshal(raw, &status); err != nil {
+				return fmt.Errorf("cannot read the daemon's status: %w", err)
+			}
+			return s.printStatus(&status)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().DurationVar(&wait, "wait", 0, "wait this long for a daemon that is starting")
+	return c
+}
+
+// status asks the daemon, and goes on asking for as long as wait where none
+// answers.
+func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value, error) {
+	deadline, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for {
+		raw, err := s.askStatus(ctx)
+		var lost *api.Error
+		starting := errors.Is(err, client.ErrNotRunning) || errors.As(err, &lost) && lost.Code == api.ConnectionClosed
+		if err == nil || !starting {
+			return raw, err
+		}
+		select {
+		case <-again.C:
+		case <-deadline.Done():
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, err
+		}
+		if deadline.Err() != nil && ctx.Err() == nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *shell) askStatus(ctx context.Context) (jsontext.Value, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var raw jsontext.Value
+	if err := c.Call(ctx, "kernel.status", nil, &raw); err != nil {
+		return nil, err
+	}
+	return raw, nil
+}
+
+func (s *shell) printStatus(status *api.Status) error {
+	scr, now := s.screen(), time.Now()
+	w := bufio.NewWriter(s.stdout)
+	p := scr.colour
+
+	fmt.Fprintf(w, "%s %s, pid %d, up %s, %s\n", p.paint(bold, "ocipd"), printable(status.Version), status.PID,
+		age(now.Sub(status.StartedAt)), count(status.Connections, "connection"))
+	facts := table{columns: []column{{}, {least: 1}}}
+	fact := func(name string, value cell) { facts.add(cell{text: "  " + name, colour: dim}, value) }
+	fact("socket", show(status.Socket))
+	fact("operator", show(status.OperatorSocket))
+	fact("config", show(orElse(status.ConfigFile, "no file: the defaults serve")))
+	fact("database", show(status.Database))
+	mirror := show(status.Mirror)
+	if behind := status.Audit.Seq - min(status.Audit.Mirrored, status.Audit.Seq); behind > 0 {
+		mirror = paint(fmt.Sprintf("%s (%s behind)", status.Mirror, count(int(behind), "record")), yellow)
+	}
+	fact("mirror", mirror)
+	fact("policy", show(strings.TrimSpace(status.Policy.Source+" "+status.Policy.Revision)))
+	fact("audit", show(auditHead(&status.Audit)))
+	if status.Audit.Fault != "" {
+		fact("fault", paint(status.Audit.Fault, red))
+	}
+	fact("exchanges", show(orElse(counts(status.Exchanges), "none")))
+	// Paths are for copying, so they are shown whole.
+	if err := facts.write(w, screen{width: 1 << 16, colour: p}); err != nil {
+		return err
+	}
+
+	for _, t := range []*table{appTable(status, now), agentTable(status), queueTable(status)} {
+		if len(t.rows) == 0 {
+			continue
+		}
+		fmt.Fprintln(w)
+		if err := t.write(w, scr); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func auditHead(a *api.AuditStatus) string {
+	if a.Seq == 0 {
+		return "no record yet"
+	}
+	return fmt.Sprintf("record %d of %s, hash %s", a.Seq, a.Time.Local().Format(time.DateTime), cutTo(a.Hash, 17))
+}
+
+// counts lists numbers by name, such as "in_progress 2, resolved 1".
+func counts(of map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if of[name] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", name, of[name]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func appTable(status *api.Status, now time.Time) *table {
+	t := &table{columns: []column{
+		{title: "APP", least: 12}, {title: "VERSION", least: 7}, {title: "TYPE", least: 5}, {title: "HEALTH", least: 9},
+		{title: "READY", least: 5}, {title: "PID", least: 7, right: true}, {title: "SEEN", least: 4, right: true}, {title: "PROVIDES", least: 8},
+	}}
+	for _, a := range status.Apps {
+		health := paint(a.Health, yellow)
+		if a.Health == "healthy" {
+			health.colour = green
+		}
+		t.add(show(a.ID), show(a.Version), show(a.Type), health, show(yesNo(a.Ready)), show(strconv.Itoa(int(a.PID))),
+			show(age(now.Sub(a.LastSeenAt))), show(strings.Join(append(slices.Clone(a.Capabilities), a.Hooks...), " ")))
+	}
+	return t
+}
+
+func agentTable(status *api.Status) *table {
+	t := &table{columns: []column{{title: "AGENT", least: 12}, {title: "APP", least: 12}, {title: "CONNECTED", least: 9}}}
+	for _, a := range status.Agents {
+		connected := paint("no", yellow)
+		if a.Connected {
+			connected = paint("yes", green)
+		}
+		t.add(show(a.ID), show(a.App), connected)
+	}
+	return t
+}
+
+func queueTable(status *api.Status) *table {
+	t := &table{columns: []column{{title: "QUEUE", least: 12}, {title: "WAITING", least: 7, right: true}}}
+	for _, q := range status.Queues {
+		t.add(show(q.Name), show(strconv.Itoa(q.Waiting)))
+	}
+	return t
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// age is a duration in its two largest units.
+func age(d time.Duration) string {
+	switch d = max(0, d.Truncate(time.Second)); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}

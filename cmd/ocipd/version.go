@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/spf13/cobra"
+)
+
+// versionReport is what `ocipd version --json` prints.
+type versionReport struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`
+	Protocol string `json:"protocolVersion"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// buildVersion is the linker's version, or what the go command knows of a build
+// it made by itself.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}
+
+func buildCommit() string {
+	if commit != "" {
+		return commit
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				return setting.Value
+			}
+		}
+	}
+	return "none"
+}
+
+func newVersion(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := versionReport{
+				Version: buildVersion(), Commit: buildCommit(), Protocol: api.ProtocolVersion,
+				Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+			}
+			if asJSON {
+				return s.printJSON(v)
+			}
+			_, err := fmt.Fprintf(s.stdout, "ocipd %s (commit %s, protocol %s, %s, %s)\n", v.Version, v.Commit, v.Protocol, v.Go, v.Platform)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}

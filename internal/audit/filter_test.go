@@ -1,0 +1,109 @@
+package audit
+
+import (
+	"testing"
+	"time"
+)
+
+func TestFilterMatch(t *testing.T) {
+	odd := []string{`says "hi"`, `back\slash`, "line\nbreak", "ünïcode 李", "\u2028", "<b>&amp;</b>", "\x00\x1f", "tab\t", `","agentId":"x`, "😀"}
+	members := []struct {
+		name string
+		set  func(*Filter, string)
+		put  func(*Record, string)
+	}{
+		{"actionType", func(f *Filter, s string) { f.ActionType = s }, func(r *Record, s string) { r.ActionType = s }},
+		{"side", func(f *Filter, s string) { f.Side = s }, func(r *Record, s string) { r.Side = s }},
+		{"agent", func(f *Filter, s string) { f.Agent = s }, func(r *Record, s string) { r.AgentID = s }},
+		{"user", func(f *Filter, s string) { f.User = s }, func(r *Record, s string) { r.UserID = s }},
+		{"tenant", func(f *Filter, s string) { f.Tenant = s }, func(r *Record, s string) { r.TenantID = s }},
+		{"app", func(f *Filter, s string) { f.App = s }, func(r *Record, s string) { r.AppID = s }},
+		{"counterparty", func(f *Filter, s string) { f.Counterparty = s }, func(r *Record, s string) { r.Counterparty.InstanceID = s }},
+		{"conversation", func(f *Filter, s string) { f.Conversation = s }, func(r *Record, s string) { r.ConversationID = s }},
+		{"exchange", func(f *Filter, s string) { f.Exchange = s }, func(r *Record, s string) { r.ExchangeID = s }},
+		{"dispatch", func(f *Filter, s string) { f.Dispatch = s }, func(r *Record, s string) { r.DispatchID = s }},
+		{"session", func(f *Filter, s string) { f.Session = s }, func(r *Record, s string) { r.SessionKey = s }},
+		{"result", func(f *Filter, s string) { f.Result = s }, func(r *Record, s string) { r.PolicyResult = s }},
+		{"code", func(f *Filter, s string) { f.Code = s }, func(r *Record, s string) { r.Code = s }},
+	}
+	for _, m := range members {
+		t.Run(m.name, func(t *testing.T) {
+			for _, value := range append(odd, "plain") {
+				var f Filter
+				m.set(&f, value)
+				if f.Unbounded() {
+					t.Fatal("a filter with a value selects everything")
+				}
+				r := &Record{}
+				m.put(r, value)
+				if !f.Match(line(t, r)) {
+					t.Errorf("%q does not match itself", value)
+				}
+				// The value stands in the line, but as something else.
+				if r := (&Record{Event: value, Details: map[string]any{value: value}}); f.Match(line(t, r)) {
+					t.Errorf("%q matches another member", value)
+				}
+				m.put(r, value+"x")
+				if f.Match(line(t, r)) {
+					t.Errorf("%q matches what only begins so", value)
+				}
+			}
+		})
+	}
+}
+
+func TestFilterTogether(t *testing.T) {
+	l := line(t, &Record{ActionType: ActionExchange, AgentID: "agent-alice-1", PolicyResult: "deny"})
+	tests := []struct {
+		name   string
+		filter Filter
+		want   bool
+	}{
+		{"nothing asked", Filter{}, true},
+		{"all given", Filter{ActionType: ActionExchange, Agent: "agent-alice-1", Result: "deny"}, true},
+		{"one other", Filter{ActionType: ActionExchange, Agent: "agent-alice-1", Result: "allow"}, false},
+		{"not in the record", Filter{User: "alice"}, false},
+		{"not UTF-8", Filter{User: "al\xff"}, false},
+		{"since then", Filter{Since: start}, true},
+		{"since later", Filter{Since: start.Add(1)}, false},
+		{"until then", Filter{Until: start}, false},
+		{"until later", Filter{Until: start.Add(1)}, true},
+		{"in another zone", Filter{Since: start.In(time.FixedZone("", 3600)), Until: start.Add(1).In(time.FixedZone("", -3600))}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.filter.Match(l); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+			if unbounded := tt.filter == (Filter{}); tt.filter.Unbounded() != unbounded {
+				t.Errorf("unbounded is %v", !unbounded)
+			}
+		})
+	}
+	f := Filter{}
+	if f.Match([]byte("no record")) {
+		t.Error("a line that is no record matches")
+	}
+}
+
+func line(t *testing.T, r *Record) []byte {
+	t.Helper()
+	body, err := Encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := Head{}.Seal(nil, start, body)
+	return l
+}
+
+func BenchmarkFilterMiss(b *testing.B) {
+	l := seal(b, 1)[0]
+	f := Filter{Agent: "agent-nobody"}
+	b.SetBytes(int64(len(l)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if f.Match(l) {
+			b.Fatal("matched")
+		}
+	}
+}

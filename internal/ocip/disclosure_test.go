@@ -1,0 +1,65 @@
+package ocip
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDisclose(t *testing.T) {
+	const label = "Sent by user's OpenClaw assistant"
+	tests := []struct {
+		name, content string
+		where         Disclosure
+		want          string
+	}{
+		{"suffix", "Status?", DisclosureSuffix, "Status?\n\n" + label},
+		{"prefix", "Status?", DisclosurePrefix, label + "\n\nStatus?"},
+		{"none", "Status?", DisclosureNone, "Status?"},
+		{"ends with it", "Status?\n\n" + label + "\n", DisclosureSuffix, "Status?\n\n" + label + "\n"},
+		{"ends with it, prefix asked", "Status?\n" + label, DisclosurePrefix, "Status?\n" + label},
+		{"begins with it", label + "\nStatus?", DisclosureSuffix, label + "\nStatus?"},
+		{"is it", label, DisclosureSuffix, label},
+		{"names it in a sentence", "I was " + label, DisclosureSuffix, "I was " + label + "\n\n" + label},
+		{"quotes it", "> " + label, DisclosureSuffix, "> " + label + "\n\n" + label},
+		{"has it in the middle", "a\n" + label + "\nb", DisclosureSuffix, "a\n" + label + "\nb\n\n" + label},
+		{"windows lines", label + "\r\n\r\nStatus?", DisclosureSuffix, label + "\r\n\r\nStatus?"},
+		{"odd blanks behind", "Status?\n" + label + "\n\u00a0", DisclosureSuffix, "Status?\n" + label + "\n\u00a0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Disclose(tt.content, tt.where); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzDisclose wants the label there once, and the content whole.
+func FuzzDisclose(f *testing.F) {
+	for _, s := range []string{"", "a", DisclosureLabel, "a\n" + DisclosureLabel + " \n", DisclosureLabel + "\r\nb", "\u2028" + DisclosureLabel} {
+		f.Add(s, uint8(0))
+		f.Add(s, uint8(1))
+	}
+	f.Fuzz(func(t *testing.T, content string, n uint8) {
+		where := []Disclosure{DisclosureSuffix, DisclosurePrefix, DisclosureNone}[n%3]
+		once := Disclose(content, where)
+		if where == DisclosureNone {
+			if once != content {
+				t.Fatalf("%q became %q", content, once)
+			}
+			return
+		}
+		if !strings.Contains(once, DisclosureLabel) || !strings.Contains(once, content) {
+			t.Fatalf("%q became %q", content, once)
+		}
+		added := strings.Count(once, DisclosureLabel) - strings.Count(content, DisclosureLabel)
+		if added < 0 || added > 1 {
+			t.Fatalf("%q became %q: %d labels more", content, once, added)
+		}
+		for _, again := range []Disclosure{DisclosureSuffix, DisclosurePrefix} {
+			if twice := Disclose(once, again); twice != once {
+				t.Fatalf("%q became %q, then %q", content, once, twice)
+			}
+		}
+	})
+}

@@ -1,0 +1,420 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// whole is a change with something of everything.
+func whole(id, run string) *Change {
+	e := exchange("agent-"+id, id, "conv-"+id)
+	return &Change{
+		Records:   []*audit.Record{{ID: id, ActionType: audit.ActionExchange, DispatchID: id}, {ID: id + "-2", ActionType: audit.ActionDelivery, DispatchID: id}},
+		Exchanges: []ocip.Exchange{e},
+		Current:   []Current{{Agent: e.Agent, SessionKey: e.SessionKey, ExchangeID: e.ID}},
+		Sessions:  []Session{{Key: "s:" + id, AgentID: e.Agent, CreatedAt: e.OpenedAt, LastActiveAt: e.OpenedAt}},
+		Outbox:    []*Message{{MessageID: MessageID{Queue: "q:" + id}, DispatchID: id, Body: []byte(id)}},
+		Runs:      []Run{{ID: run, AgentID: e.Agent, SessionKey: e.SessionKey, QueuedAt: e.OpenedAt}},
+		Meta:      []Meta{{Key: "m:" + id, Value: []byte(id)}},
+	}
+}
+
+// present reports for each part of such a change whether it is there.
+func present(t *testing.T, s *Store, id string) (parts []string) {
+	t.Helper()
+	ctx := t.Context()
+	add := func(part string, err error) {
+		switch {
+		case err == nil:
+			parts = append(parts, part)
+		case !errors.Is(err, ErrNotFound):
+			t.Fatalf("%s: %v", part, err)
+		}
+	}
+	lines, _, err := s.Query(ctx, audit.Filter{Dispatch: id}, 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range lines {
+		parts = append(parts, "record")
+	}
+	_, err = s.Exchange(ctx, "agent-"+id, id)
+	add("exchange", err)
+	_, err = s.CurrentExchange(ctx, "agent-"+id, "telegram:bob")
+	add("current", err)
+	_, err = s.Session(ctx, "s:"+id)
+	add("session", err)
+	if page, err := s.Messages(ctx, "q:"+id, 0, 10); err != nil {
+		t.Fatal(err)
+	} else if len(page) > 0 {
+		parts = append(parts, "message")
+	}
+	_, err = s.Meta(ctx, "m:"+id)
+	add("meta", err)
+	return parts
+}
+
+var everything = []string{"record", "record", "exchange", "current", "session", "message", "meta"}
+
+// TestCommitIsAllOrNothing puts one change that cannot be written among others
+// into one batch: it fails alone, and leaves nothing.
+func TestCommitIsAllOrNothing(t *testing.T) {
+	s := openTest(t)
+	commit(t, s, whole("first", "run-1"))
+	const bad = "bad-4"
+	for _, at := range []int{0, 3, 7} {
+		t.Run(fmt.Sprint("at place ", at), func(t *testing.T) {
+			release := hold(t, s)
+			var mu sync.Mutex
+			var durable []string
+			outcome := make(map[string]error)
+			var group sync.WaitGroup
+			var ids []string
+			for i := range 8 {
+				id, run := fmt.Sprintf("good-%d-%d", at, i), fmt.Sprintf("run-%d-%d", at, i)
+				if i == at {
+					id, run = bad, "run-1"
+				}
+				c := whole(id, run)
+				c.Durable = func(Receipt) {
+					mu.Lock()
+					defer mu.Unlock()
+					durable = append(durable, id)
+				}
+				group.Go(func() {
+					r, err := s.Commit(c)
+					if err != nil && r != (Receipt{}) {
+						t.Errorf("%s failed with receipt %+v", id, r)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					outcome[id] = err
+				})
+				ids = append(ids, id)
+				eventually(t, "it waits", func() bool { return s.waitingChanges() == i+1 })
+			}
+			before := s.Head().Seq
+			release()
+			group.Wait()
+			for _, id := range ids {
+				want := everything
+				if id == bad {
+					want = nil
+				}
+				if (outcome[id] == nil) != (id != bad) {
+					t.Errorf("%s: %v", id, outcome[id])
+				}
+				if got := present(t, s, id); !slices.Equal(got, want) {
+					t.Errorf("%s left %v, want %v", id, got, want)
+				}
+			}
+			// Those that came together go on in the order they came.
+			if want := slices.Delete(slices.Clone(ids), at, at+1); !slices.Equal(durable, want) {
+				t.Errorf("durable in the order %v, want %v", durable, want)
+			}
+			if got := s.Head().Seq; got != before+2*7 {
+				t.Errorf("%d records more, want 14", got-before)
+			}
+			wantSound(t, s)
+		})
+	}
+	if run, err := s.Run(t.Context(), "run-1"); err != nil || run.AgentID != "agent-first" {
+		t.Errorf("the run that was there first: %+v, %v", run, err)
+	}
+	if s.Latched() != nil {
+		t.Errorf("a caller's fault closed the store: %v", s.Latched())
+	}
+}
+
+func TestCommitRefusesWhatCannotBeEncoded(t *testing.T) {
+	s := openTest(t)
+	bad := exchange("agent-1", "x", "y")
+	bad.Transcript[0].Summary = "a\xffb"
+	for name, c := range map[string]*Change{
+		"record":   {Records: []*audit.Record{{ID: "1"}, {ID: "2", Content: "a\xffb"}}},
+		"exchange": {Records: []*audit.Record{{ID: "1"}}, Exchanges: []ocip.Exchange{bad}},
+	} {
+		c.Durable = func(Receipt) { t.Errorf("%s: released", name) }
+		if _, err := s.Commit(c); err == nil {
+			t.Errorf("%s: committed", name)
+		}
+	}
+	if s.Head().Seq != 0 {
+		t.Errorf("%d records", s.Head().Seq)
+	}
+}
+
+// TestCommitsSideBySide commits from many goroutines. Every receipt is the
+// caller's own, whatever company it was in.
+func TestCommitsSideBySide(t *testing.T) {
+	s := openTest(t)
+	const callers, each = 16, 40
+	var mu sync.Mutex
+	owner := make(map[uint64]string)
+	var order []uint64
+	var group sync.WaitGroup
+	for g := range callers {
+		group.Go(func() {
+			var last uint64
+			for i := range each {
+				id := fmt.Sprintf("%d-%d", g, i)
+				c := note(id)
+				c.Records = append(c.Records, note(id + "-more").Records...)
+				var told Receipt
+				c.Durable = func(r Receipt) {
+					told = r
+					// No lock: callbacks run one after another.
+					order = append(order, r.Seq)
+				}
+				r, err := s.Commit(c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if r != told || r.Seq <= last || s.Head().Seq < r.Seq+1 {
+					t.Errorf("%s: receipt %+v, told %+v, after %d", id, r, told, last)
+				}
+				last = r.Seq
+				mu.Lock()
+				if before := owner[r.Seq]; before != "" {
+					t.Errorf("record %d is of %s and of %s", r.Seq, before, id)
+				}
+				owner[r.Seq] = id
+				mu.Unlock()
+				// What was committed can be read at once.
+				line, err := s.Line(context.Background(), r.Seq)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if e, err := audit.Parse(line); err != nil || e.ID != id || !e.Time.Equal(r.Time) {
+					t.Errorf("record %d is %s of %s, want %s of %s: %v", r.Seq, e.ID, e.Time, id, r.Time, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if s.Head().Seq != callers*each*2 || len(owner) != callers*each {
+		t.Errorf("%d records of %d changes", s.Head().Seq, len(owner))
+	}
+	if !slices.IsSorted(order) || len(order) != callers*each {
+		t.Errorf("%d callbacks, in commit order: %v", len(order), slices.IsSorted(order))
+	}
+	wantSound(t, s)
+}
+
+func TestCommitWaitsNoLongerThanItsLimit(t *testing.T) {
+	o := options(t.TempDir())
+	o.Wait = 20 * time.Millisecond
+	s := open(t, o)
+	defer s.Close()
+	release := hold(t, s)
+	late := note("late")
+	late.Durable = func(Receipt) { t.Error("released") }
+	if _, err := s.Commit(late); !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v, want %v", err, ErrBusy)
+	}
+	release()
+	fill(t, s, 1)
+	if s.Head().Seq != 2 {
+		t.Errorf("%d records: the change that was given up was written", s.Head().Seq)
+	}
+}
+
+// TestCloseWaitsForEverything closes while the writer is busy and others wait.
+func TestCloseWaitsForEverything(t *testing.T) {
+	dir := t.TempDir()
+	o := options(dir)
+	s := open(t, o)
+	release := hold(t, s)
+	const company = 20
+	done := make(chan error, company)
+	for i := range company {
+		go func() {
+			_, err := s.Commit(note(fmt.Sprint("waiting-", i)))
+			done <- err
+		}()
+	}
+	eventually(t, "all wait", func() bool { return s.waitingChanges() == company })
+	s.TouchSession("nobody", time.Now())
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	eventually(t, "it closes", func() bool { return s.waitingChanges() == company+1 })
+	if _, err := s.Commit(note("late")); !errors.Is(err, ErrClosed) {
+		t.Errorf("a late change: got %v, want %v", err, ErrClosed)
+	}
+	release()
+	for range company {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+	if _, err := s.Line(context.Background(), 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("read afterwards: got %v, want %v", err, ErrClosed)
+	}
+	if err := s.WaitAfter(context.Background(), 99); !errors.Is(err, ErrClosed) {
+		t.Errorf("waited afterwards: got %v, want %v", err, ErrClosed)
+	}
+	s = open(t, o)
+	defer s.Close()
+	if s.Head().Seq != company+1 {
+		t.Errorf("%d records, want %d", s.Head().Seq, company+1)
+	}
+	wantSound(t, s)
+}
+
+// TestCloseOutlastsASlowCommit keeps the writer busy for longer than a change
+// may wait: the connection must not be closed under it.
+func TestCloseOutlastsASlowCommit(t *testing.T) {
+	o := options(t.TempDir())
+	o.Wait = time.Millisecond
+	s := open(t, o)
+	release := hold(t, s)
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		t.Errorf("closed under a commit: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	release()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCloseWhileOthersRead closes under readers that never stop asking.
+func TestCloseWhileOthersRead(t *testing.T) {
+	s := open(t, options(t.TempDir()))
+	fill(t, s, 5)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for {
+				_, _, err := s.Query(context.Background(), audit.Filter{}, 0, 3)
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	shut(t, s)
+	group.Wait()
+}
+
+func TestWaitAfter(t *testing.T) {
+	s := openTest(t)
+	got := make(chan error, 1)
+	go func() { got <- s.WaitAfter(context.Background(), 1) }()
+	fill(t, s, 1)
+	select {
+	case err := <-got:
+		t.Fatalf("returned before there was a second record: %v", err)
+	default:
+	}
+	fill(t, s, 1)
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	if err := s.WaitAfter(context.Background(), 1); err != nil {
+		t.Errorf("with a record there already: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.WaitAfter(ctx, 99); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
+// TestTouchesRideAlong wants what need not be durable to come with the next
+// commit, or by itself soon after.
+func TestTouchesRideAlong(t *testing.T) {
+	s := openTest(t)
+	at := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
+	c := whole("a", "run-a")
+	c.Sessions[0].Key = "telegram:bob"
+	commit(t, s, c)
+	s.Taken(c.Outbox[0].MessageID)
+	commit(t, s, note("ride"))
+	if page, err := s.Messages(t.Context(), "q:a", 0, 10); err != nil || len(page) != 0 {
+		t.Errorf("%d messages after the next commit: %v", len(page), err)
+	}
+	// Out of order, as goroutines are.
+	s.TouchSession("telegram:bob", at.Add(2*time.Second))
+	s.TouchSession("telegram:bob", at.Add(time.Second))
+	s.TouchSession("never seen", at)
+	got, err := s.FreshSession(t.Context(), "telegram:bob")
+	if err != nil || got.MessageCount != 2 || !got.LastActiveAt.Equal(at.Add(2*time.Second)) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := s.Session(t.Context(), "never seen"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a session nobody opened: %v", err)
+	}
+	// Nothing else goes on, and it is written all the same.
+	s.TouchSession("telegram:bob", at.Add(time.Minute))
+	d := whole("b", "run-b")
+	commit(t, s, d)
+	s.Taken(d.Outbox[0].MessageID)
+	eventually(t, "flushed", func() bool {
+		session, err := s.Session(t.Context(), "telegram:bob")
+		page, pageErr := s.Messages(t.Context(), "q:b", 0, 10)
+		return err == nil && pageErr == nil && session.MessageCount == 3 && len(page) == 0
+	})
+	if s.Head().Seq != 5 {
+		t.Errorf("touches made records: %d", s.Head().Seq)
+	}
+}
+
+// TestTouchesSurviveAFailedCommit rides on a batch that cannot be written.
+// Whoever asked for fresh numbers gets them all the same.
+func TestTouchesSurviveAFailedCommit(t *testing.T) {
+	s := openTest(t)
+	c := whole("a", "run-1")
+	commit(t, s, c)
+	release := hold(t, s)
+	s.TouchSession("s:a", time.Now())
+	s.Taken(c.Outbox[0].MessageID)
+	bad := make(chan error, 1)
+	go func() {
+		_, err := s.Commit(whole("b", "run-1"))
+		bad <- err
+	}()
+	eventually(t, "the bad one waits", func() bool { return s.waitingChanges() == 1 })
+	fresh := make(chan Session, 1)
+	go func() {
+		session, err := s.FreshSession(context.Background(), "s:a")
+		if err != nil {
+			t.Error(err)
+		}
+		fresh <- session
+	}()
+	eventually(t, "both wait", func() bool { return s.waitingChanges() == 2 })
+	release()
+	if err := <-bad; err == nil {
+		t.Error("the bad change was written")
+	}
+	if got := <-fresh; got.MessageCount != 1 {
+		t.Errorf("%d messages counted, want 1", got.MessageCount)
+	}
+	if page, err := s.Messages(t.Context(), "q:a", 0, 10); err != nil || len(page) != 0 {
+		t.Errorf("%d messages left: %v", len(page), err)
+	}
+}

@@ -1,0 +1,226 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// LastSeq returns the number of the last record, zero where there is none.
+func (r *reader) LastSeq(ctx context.Context) (seq uint64, err error) {
+	err = r.read(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, `SELECT coalesce(max(seq), 0) FROM records`, &sqlitex.ExecOptions{
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				seq = uint64(stmt.ColumnInt64(0))
+				return nil
+			},
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the audit log: %w", err)
+	}
+	return seq, nil
+}
+
+// Line returns one record's line, or [ErrNotFound].
+func (r *reader) Line(ctx context.Context, seq uint64) (line []byte, err error) {
+	err = r.read(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, `SELECT line FROM records WHERE seq = ?`, &sqlitex.ExecOptions{
+			Args: []any{int64(min(seq, math.MaxInt64))},
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				line = make([]byte, stmt.ColumnLen(0))
+				stmt.ColumnBytes(0, line)
+				return nil
+			},
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read audit record %d: %w", seq, err)
+	}
+	if line == nil {
+		return nil, ErrNotFound
+	}
+	return line, nil
+}
+
+// A page is what one query reads at most, in records and, but for a last
+// record that is longer, in bytes. Reading in pages, nobody holds a snapshot
+// that would keep the write-ahead log from being reused; and a caller looks at
+// a page when the connection is free again, so one who is slow is in nobody's
+// way.
+const (
+	pageLines = 512
+	pageBytes = 1 << 20
+)
+
+type page struct {
+	seqs []uint64
+	ends []int
+	text []byte
+}
+
+var errPageFull = errors.New("the page is full")
+
+const (
+	oldestFirst = `SELECT seq, line FROM records WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?`
+	newestFirst = `SELECT seq, line FROM records WHERE seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?`
+)
+
+// read fills the page with records between two, both exclusive.
+func (p *page) read(ctx context.Context, r *reader, query string, after, before uint64) error {
+	p.seqs, p.ends, p.text = p.seqs[:0], p.ends[:0], p.text[:0]
+	err := r.scan(ctx, func(conn *sqlite.Conn) error {
+		err := sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
+			Args: []any{int64(min(after, math.MaxInt64)), int64(min(before, math.MaxInt64)), pageLines},
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				start, length := len(p.text), stmt.ColumnLen(1)
+				p.text = slices.Grow(p.text, length)[:start+length]
+				stmt.ColumnBytes(1, p.text[start:])
+				p.seqs, p.ends = append(p.seqs, uint64(stmt.ColumnInt64(0))), append(p.ends, len(p.text))
+				if len(p.text) >= pageBytes {
+					return errPageFull
+				}
+				return nil
+			},
+		})
+		if errors.Is(err, errPageFull) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the audit log: %w", err)
+	}
+	return nil
+}
+
+func (p *page) line(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = p.ends[i-1]
+	}
+	return p.text[start:p.ends[i]:p.ends[i]]
+}
+
+// LinesAfter returns a page of records after seq, oldest first, and the number
+// of the last one, or seq where there is none.
+func (r *reader) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
+	var p page
+	if err := p.read(ctx, r, oldestFirst, seq, math.MaxInt64); err != nil {
+		return nil, seq, err
+	}
+	for i := range p.seqs {
+		lines, seq = append(lines, p.line(i)), p.seqs[i]
+	}
+	return lines, seq, nil
+}
+
+// EachLine calls visit for every record after seq, oldest first, up to the
+// last one at the time of its call. The line is valid during the visit only.
+// An error of visit ends the walk and is returned as it is.
+func (r *reader) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
+	last, err := r.LastSeq(ctx)
+	if err != nil {
+		return err
+	}
+	var p page
+	for after < last {
+		if err := p.read(ctx, r, oldestFirst, after, last+1); err != nil {
+			return err
+		}
+		if len(p.seqs) == 0 {
+			return nil
+		}
+		for i, seq := range p.seqs {
+			if err := visit(seq, p.line(i)); err != nil {
+				return err
+			}
+		}
+		after = p.seqs[len(p.seqs)-1]
+	}
+	return nil
+}
+
+// Query returns up to limit records before seq that a filter selects, newest
+// first, and where to go on: the number to ask for next, or zero where nothing
+// more can match.
+func (r *reader) Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+	if limit < 1 {
+		return nil, 0, nil
+	}
+	last, err := r.LastSeq(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !f.Until.IsZero() {
+		if last, err = r.SeqAt(ctx, f.Until); err != nil {
+			return nil, 0, err
+		}
+	}
+	if before == 0 || before > last {
+		before = last + 1
+	}
+	first := uint64(0)
+	if !f.Since.IsZero() {
+		if first, err = r.SeqAt(ctx, f.Since); err != nil {
+			return nil, 0, err
+		}
+	}
+	var p page
+	for before > first+1 {
+		if err := p.read(ctx, r, newestFirst, first, before); err != nil {
+			return nil, 0, err
+		}
+		if len(p.seqs) == 0 {
+			break
+		}
+		for i := range p.seqs {
+			before = p.seqs[i]
+			if !f.Match(p.line(i)) {
+				continue
+			}
+			if lines = append(lines, bytes.Clone(p.line(i))); len(lines) == limit {
+				if before <= first+1 {
+					before = 0
+				}
+				return lines, before, nil
+			}
+		}
+	}
+	return lines, 0, nil
+}
+
+// SeqAt returns the number of the last record before a moment. Records are
+// ordered by time, so a few look-ups find it however long the log is.
+func (r *reader) SeqAt(ctx context.Context, at time.Time) (uint64, error) {
+	low := uint64(0)
+	high, err := r.LastSeq(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for low < high {
+		middle := low + (high-low+1)/2
+		line, err := r.Line(ctx, middle)
+		if err != nil {
+			return 0, err
+		}
+		head, err := audit.HeadOf(line)
+		if err != nil {
+			return 0, fmt.Errorf("cannot read audit record %d: %w", middle, err)
+		}
+		if head.Time.Before(at) {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low, nil
+}

@@ -1,0 +1,204 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"go.uber.org/zap"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// options are those of a store in dir.
+func options(dir string) Options {
+	return Options{Path: filepath.Join(dir, "ocipd.db"), Mirror: filepath.Join(dir, "audit.jsonl"), Clock: time.Now, Log: zap.NewNop()}
+}
+
+func open(tb testing.TB, o Options) *Store {
+	tb.Helper()
+	s, err := Open(context.Background(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// shut closes a store that is to be opened again.
+func shut(tb testing.TB, s *Store) {
+	tb.Helper()
+	if err := s.Close(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func commit(tb testing.TB, s *Store, c *Change) Receipt {
+	tb.Helper()
+	r, err := s.Commit(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func fill(tb testing.TB, s *Store, n int) {
+	tb.Helper()
+	for i := range n {
+		commit(tb, s, note(fmt.Sprint("note-", i)))
+	}
+}
+
+// note is a change of one record, with an id to know it by.
+func note(id string) *Change {
+	return &Change{Records: []*audit.Record{{ID: id, ActionType: audit.ActionSecurity, DispatchID: id}}}
+}
+
+// steadyClock goes one second forward each time it is asked.
+func steadyClock() func() time.Time {
+	var n atomic.Int64
+	start := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
+	return func() time.Time { return start.Add(time.Duration(n.Add(1)) * time.Second) }
+}
+
+// eventually waits for what another goroutine is about to do.
+func eventually(tb testing.TB, what string, ready func() bool) {
+	tb.Helper()
+	if err := waitFor(ready); err != nil {
+		tb.Fatalf("%s: %v", what, err)
+	}
+}
+
+func waitFor(ready func() bool) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	limit := time.NewTimer(20 * time.Second)
+	defer limit.Stop()
+	for !ready() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			return errors.New("it did not happen in time")
+		}
+	}
+	return nil
+}
+
+// waiting returns how many changes wait for their turn.
+func (s *Store) waitingChanges() int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return len(s.queue.waiting)
+}
+
+// hold blocks the writer in the Durable of a first commit, so that whatever is
+// committed next waits and then goes in one batch.
+func hold(tb testing.TB, s *Store) (release func()) {
+	tb.Helper()
+	entered, gate := make(chan struct{}), make(chan struct{})
+	c := note("hold")
+	c.Durable = func(Receipt) { close(entered); <-gate }
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Commit(c)
+		done <- err
+	}()
+	<-entered
+	return func() {
+		tb.Helper()
+		close(gate)
+		if err := <-done; err != nil {
+			tb.Error(err)
+		}
+	}
+}
+
+// log returns the whole evidence of a database, as a mirror should hold it.
+func log(r *reader) ([]byte, error) {
+	var log []byte
+	err := r.EachLine(context.Background(), 0, func(_ uint64, line []byte) error {
+		log = append(append(log, line...), '\n')
+		return nil
+	})
+	return log, err
+}
+
+// sound checks a store as an auditor would: the chain holds from the first
+// record to the head, and the mirror equals the database byte for byte.
+func sound(s *Store) error {
+	want, err := log(&s.reader)
+	if err != nil {
+		return err
+	}
+	var v audit.Verifier
+	if _, err := v.ReadFrom(bytes.NewReader(want)); err != nil {
+		return err
+	}
+	if v.Head() != s.Head() {
+		return fmt.Errorf("the chain ends at %d, the store at %d", v.Head().Seq, s.Head().Seq)
+	}
+	if err := waitFor(func() bool { return s.Mirrored() == s.Head().Seq }); err != nil {
+		return fmt.Errorf("mirror at %d of %d: %w", s.Mirrored(), s.Head().Seq, err)
+	}
+	got, err := os.ReadFile(s.mirror.path)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("the mirror has %d bytes, the database %d, and they differ", len(got), len(want))
+	}
+	return nil
+}
+
+func wantSound(tb testing.TB, s *Store) {
+	tb.Helper()
+	if err := sound(s); err != nil {
+		tb.Error(err)
+	}
+}
+
+// change runs SQL on a database file behind the store's back.
+func change(tb testing.TB, path, script string) {
+	tb.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := errors.Join(sqlitex.ExecuteScript(conn, script, nil), conn.Close()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// files returns the names and contents of a directory.
+func files(tb testing.TB, dir string) map[string]string {
+	tb.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	found := make(map[string]string)
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		found[e.Name()] = string(content)
+	}
+	return found
+}
+
+func exchange(agent, id, conversation string) ocip.Exchange {
+	at := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
+	return ocip.Exchange{
+		ID: id, ConversationID: conversation, Type: ocip.CommitmentRequest, Agent: agent, Counterparty: "agent-bob-1", SessionKey: "telegram:bob",
+		Outcome: ocip.InProgress, Round: 1, MaxRounds: 3, Level: ocip.Internal, OpenedAt: at, UpdatedAt: at.Add(time.Second), ExpiresAt: at.Add(time.Hour),
+		Transcript: []ocip.Turn{{Round: 1, Sender: agent, Summary: `says "hi" ünïcode`}},
+	}
+}

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+func TestOpenFreshAndAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "yet", "there")
+	s := open(t, options(dir))
+	if s.Head().Seq != 0 {
+		t.Errorf("a fresh store has %d records", s.Head().Seq)
+	}
+	fill(t, s, 3)
+	head := s.Head()
+	shut(t, s)
+	for name := range files(t, dir) {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %s, others can read it", name, info.Mode())
+		}
+	}
+	s = open(t, options(dir))
+	defer s.Close()
+	if s.Head() != head {
+		t.Errorf("opened at %+v, closed at %+v", s.Head(), head)
+	}
+	fill(t, s, 1)
+	wantSound(t, s)
+}
+
+// TestOpenRefuses wants files that are not ours to stay as they are, to the
+// byte, with nothing beside them.
+func TestOpenRefuses(t *testing.T) {
+	tests := []struct {
+		name string
+		make func(t *testing.T, path string)
+		want string
+	}{
+		{"another program's", func(t *testing.T, path string) {
+			change(t, path, "CREATE TABLE t (x); PRAGMA application_id=42; PRAGMA user_version=7;")
+		}, "another program's"},
+		{"another program's, without a version", func(t *testing.T, path string) {
+			change(t, path, "CREATE TABLE t (x); PRAGMA application_id=42;")
+		}, "another program's"},
+		// Most programs set neither number.
+		{"another program's, without any mark", func(t *testing.T, path string) {
+			change(t, path, "CREATE TABLE t (x);")
+		}, "another program's"},
+		{"another program's, with a log", func(t *testing.T, path string) {
+			change(t, path, "PRAGMA journal_mode=WAL; CREATE TABLE t (x);")
+		}, "another program's"},
+		{"our version, not our mark", func(t *testing.T, path string) {
+			change(t, path, "CREATE TABLE records (x); PRAGMA user_version=1;")
+		}, "another program's"},
+		{"prose", func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte(strings.Repeat("Dear diary, ", 500)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "another program's"},
+		{"a newer daemon's", func(t *testing.T, path string) {
+			shut(t, open(t, Options{Path: path, Mirror: filepath.Join(t.TempDir(), "m"), Clock: steadyClock(), Log: zap.NewNop()}))
+			change(t, path, "PRAGMA user_version=99;")
+		}, "99 is newer than this daemon's"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			o := options(dir)
+			tt.make(t, o.Path)
+			before := files(t, dir)
+			if s, err := Open(t.Context(), o); err == nil {
+				t.Fatal("opened", s.Close())
+			} else if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+			if r, err := OpenReader(t.Context(), o.Path); err == nil {
+				t.Error("opened for reading", r.Close())
+			} else if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v for reading, want %s", err, tt.want)
+			}
+			if after := files(t, dir); !maps.Equal(before, after) {
+				t.Errorf("the folder changed: %d files before, %d after", len(before), len(after))
+			}
+		})
+	}
+}
+
+// TestEvidenceIsOnlyAddedTo tries what a bug might.
+func TestEvidenceIsOnlyAddedTo(t *testing.T) {
+	s := openTest(t)
+	fill(t, s, 2)
+	conn, err := sqlite.OpenConn(s.path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, text := range []string{
+		"UPDATE records SET line = 'x' WHERE seq = 1",
+		"UPDATE records SET seq = 9 WHERE seq = 1",
+		"DELETE FROM records WHERE seq = 1",
+		"DELETE FROM records",
+		"INSERT INTO records (seq, line) VALUES (1, 'x')",
+		"INSERT INTO records (seq, line) VALUES (3, NULL)",
+	} {
+		if err := sqlitex.ExecuteTransient(conn, text, nil); err == nil {
+			t.Errorf("%s: done", text)
+		}
+	}
+	wantSound(t, s)
+}
+
+// TestOpenChecksTheEnd damages a log in several places: at its end every start
+// finds it, further back only the one that follows a latch, or a verifier.
+func TestOpenChecksTheEnd(t *testing.T) {
+	const records = tailCheck + 50
+	unlock := "DROP TRIGGER records_no_update; DROP TRIGGER records_no_delete;"
+	tests := []struct {
+		name    string
+		script  string
+		latched bool
+		want    string
+	}{
+		{"nothing", "", false, ""},
+		{"nothing, latched", "", true, ""},
+		{"last one changed", unlock + fmt.Sprintf("UPDATE records SET line = replace(line, 'note-', 'nota-') WHERE seq = %d", records), false, "does not match its hash"},
+		{"one near the end gone", unlock + fmt.Sprintf("DELETE FROM records WHERE seq = %d", records-5), false, "missing"},
+		{"one at the beginning changed", unlock + "UPDATE records SET line = replace(line, 'note-', 'nota-') WHERE seq = 2", false, ""},
+		{"one at the beginning changed, latched", unlock + "UPDATE records SET line = replace(line, 'note-', 'nota-') WHERE seq = 2", true, "record 2: its content"},
+		{"the beginning gone, latched", unlock + "DELETE FROM records WHERE seq < 3", true, "record 1"},
+	}
+	whole := t.TempDir()
+	s := open(t, options(whole))
+	release := hold(t, s)
+	done := make(chan error)
+	for i := range records - 1 {
+		go func() {
+			_, err := s.Commit(note(fmt.Sprint("note-", i)))
+			done <- err
+		}()
+	}
+	eventually(t, "all wait", func() bool { return s.waitingChanges() == records-1 })
+	release()
+	for range records - 1 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	shut(t, s)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			o := options(dir)
+			if tt.script != "" {
+				change(t, o.Path, tt.script)
+			}
+			latch := o.Path + ".latched"
+			if tt.latched {
+				if err := os.WriteFile(latch, []byte("disk I/O error\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			core, logs := observer.New(zap.WarnLevel)
+			o.Log = zap.New(core)
+			s, err := Open(context.Background(), o)
+			if got := logs.FilterMessageSnippet("verifying every record").Len() == 1; got != tt.latched {
+				t.Errorf("verified from the first record: %v, want %v", got, tt.latched)
+			}
+			_, left := os.Stat(latch)
+			if tt.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("got %v, want %s", err, tt.want)
+				}
+				if tt.latched && left != nil {
+					t.Error("the latch of a damaged store is gone")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if left == nil {
+				t.Error("the latch is still there")
+			}
+			fill(t, s, 1)
+		})
+	}
+}
