@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
@@ -22,8 +20,8 @@ func newAuditQuery(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "query",
 		Short: "search the record, newest first",
-		Long: "Search the record, newest first. Where no daemon runs, the mirror file is read instead.\n" +
-			"--json prints each record exactly as it was sealed.",
+		Long: "Search the record, newest first. Where no daemon runs, its database is read, or the\n" +
+			"mirror file where that is all there is. --json prints each record exactly as it was sealed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.resolve(time.Now())
@@ -70,12 +68,17 @@ func (s *shell) printRecords(lines [][]byte, asJSON bool) error {
 	return nil
 }
 
-// query asks the daemon, page by page, or searches the mirror where none runs.
+// query asks the daemon, page by page, or what it left behind where none runs.
 // Next is where to go on, zero where nothing more can match.
 func (s *shell) query(ctx context.Context, filter audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 	c, err := s.dialOperator(ctx)
 	if errors.Is(err, client.ErrNotRunning) {
-		return s.queryOffline(ctx, filter, before, limit, err)
+		left, err := s.openEvidence(ctx, err)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer left.Close()
+		return left.Query(ctx, filter, before, limit)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -96,30 +99,6 @@ func (s *shell) query(ctx context.Context, filter audit.Filter, before uint64, l
 		if next = answer.NextBefore; next == 0 {
 			break
 		}
-	}
-	return lines, next, nil
-}
-
-// queryOffline searches the mirror from its beginning and keeps the last.
-func (s *shell) queryOffline(ctx context.Context, filter audit.Filter, before uint64, limit int, notRunning error) (lines [][]byte, next uint64, err error) {
-	kept := lastLines{limit: limit}
-	err = s.readMirror(ctx, notRunning, func(line jsontext.Value, e *audit.Entry) error {
-		if (before == 0 || e.Seq < before) && filter.Match(line) {
-			kept.add(line)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	lines = kept.ordered()
-	slices.Reverse(lines)
-	if kept.dropped && len(lines) > 0 {
-		head, err := audit.HeadOf(lines[len(lines)-1])
-		if err != nil {
-			return nil, 0, err
-		}
-		next = head.Seq
 	}
 	return lines, next, nil
 }

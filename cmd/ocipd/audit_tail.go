@@ -2,20 +2,17 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/config"
 	"github.com/spf13/cobra"
 )
 
@@ -32,8 +29,8 @@ func newAuditTail(s *shell) *cobra.Command {
 		Use:   "tail",
 		Short: "print the last records, and follow the record",
 		Long: "Print the last records, and with -f each new one as soon as it is durable. Where no daemon\n" +
-			"runs, the mirror file is read instead; then there is nothing to follow. --json prints each\n" +
-			"record exactly as it was sealed.",
+			"runs, its database is read, or the mirror file where that is all there is, and there is nothing\n" +
+			"to follow. --json prints each record exactly as it was sealed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.resolve(time.Now())
@@ -102,24 +99,27 @@ func (s *shell) tail(ctx context.Context, params api.AuditTailParams, asJSON boo
 	}
 }
 
-// tailOffline reads the mirror.
+// tailOffline reads what a daemon left behind.
 func (s *shell) tailOffline(ctx context.Context, params api.AuditTailParams, out *tailPrinter, notRunning error) error {
-	kept := lastLines{limit: params.Last}
-	err := s.readMirror(ctx, notRunning, func(line jsontext.Value, e *audit.Entry) error {
-		if !params.Filter.Match(line) {
-			return nil
-		}
-		if params.After == nil {
-			kept.add(line)
-		} else if e.Seq > *params.After {
-			return out.print(line)
-		}
-		return nil
-	})
+	left, err := s.openEvidence(ctx, notRunning)
 	if err != nil {
+		return err
+	}
+	defer left.Close()
+	if params.After != nil {
+		err := left.EachLine(ctx, *params.After, func(_ uint64, line []byte) error {
+			if !params.Filter.Match(line) {
+				return nil
+			}
+			return out.print(line)
+		})
 		return errors.Join(out.w.Flush(), err)
 	}
-	for _, line := range kept.ordered() {
+	lines, _, err := left.Query(ctx, params.Filter, 0, params.Last)
+	if err != nil {
+		return err
+	}
+	for _, line := range slices.Backward(lines) {
 		if err := out.print(line); err != nil {
 			return err
 		}
@@ -168,72 +168,4 @@ func (p *tailPrinter) print(line jsontext.Value) error {
 	}
 	_, err = p.w.WriteString(rowLine(p.columns, p.widths, recordRow(&e, p.narrow), p.screen))
 	return err
-}
-
-// lastLines keeps the last lines it is given.
-type lastLines struct {
-	limit   int
-	ring    [][]byte
-	next    int
-	dropped bool
-}
-
-func (l *lastLines) add(line []byte) {
-	switch {
-	case l.limit == 0:
-		l.dropped = true
-	case len(l.ring) < l.limit:
-		l.ring = append(l.ring, bytes.Clone(line))
-	default:
-		l.dropped = true
-		l.ring[l.next] = append(l.ring[l.next][:0], line...)
-		l.next = (l.next + 1) % l.limit
-	}
-}
-
-// ordered returns the lines, oldest first.
-func (l *lastLines) ordered() [][]byte {
-	return append(l.ring[l.next:len(l.ring):len(l.ring)], l.ring[:l.next]...)
-}
-
-// readMirror visits every record of the mirror file, oldest first, where no
-// daemon runs to be asked. A last line that was torn by a crash is left out:
-// the database has it, and the next start completes the mirror.
-func (s *shell) readMirror(ctx context.Context, notRunning error, visit func(jsontext.Value, *audit.Entry) error) error {
-	cfg, err := s.load(nil)
-	if err != nil {
-		return err
-	}
-	path := config.MirrorPath(cfg, config.DatabasePath(cfg, s.getenv))
-	if path == "" {
-		return notRunning
-	}
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w (and there is no audit mirror to read at %s)", notRunning, path)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read the audit mirror: %w", err)
-	}
-	defer f.Close()
-	fmt.Fprintf(s.stderr, "no daemon is running: reading %s\n", printable(path))
-	lines := bufio.NewReaderSize(f, 64<<10)
-	for ctx.Err() == nil {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("cannot read the audit mirror: %w", err)
-		}
-		line = line[:len(line)-1]
-		e, err := audit.Parse(line)
-		if err != nil {
-			return fmt.Errorf("cannot read the audit mirror %s: %w; ocipd audit verify says where it is damaged", path, err)
-		}
-		if err := visit(line, &e); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
 }

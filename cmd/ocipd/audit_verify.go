@@ -10,22 +10,30 @@ import (
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/store"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
 func newAuditVerify(s *shell) *cobra.Command {
-	var asJSON bool
+	var asJSON, inDatabase bool
 	c := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "check that no record was changed, removed or added",
 		Long: "Check the chain of an audit file from its first record to its last: by default the mirror of\n" +
-			"this daemon's record, or any copy of one. It needs no daemon and trusts nothing but the file.\n" +
+			"this daemon's record, or any copy of one; with --database the record itself. It needs no\n" +
+			"daemon and trusts nothing but the file.\n" +
 			"Compare head and hash with ones noted elsewhere to see that nothing is missing at the end.\n" +
 			"A fault ends it with exit code 4.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, about := "", ""
+			if inDatabase {
+				if len(args) == 1 {
+					return usagef("cannot check %s with --database: name one of them", args[0])
+				}
+				return s.verifyDatabase(cmd.Context(), asJSON)
+			}
 			if len(args) == 1 {
 				file = args[0]
 			} else {
@@ -38,7 +46,28 @@ func newAuditVerify(s *shell) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVar(&inDatabase, "database", false, "check the records in the database")
 	return c
+}
+
+// verifyDatabase checks the record itself.
+func (s *shell) verifyDatabase(ctx context.Context, asJSON bool) error {
+	cfg, err := s.load(nil)
+	if err != nil {
+		return err
+	}
+	database := config.DatabasePath(cfg, s.getenv)
+	if database == "" {
+		return errors.New("cannot tell where the database is: HOME is not set, and store.url names no file")
+	}
+	reader, err := store.OpenReader(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	var v audit.Verifier
+	err = reader.EachLine(ctx, 0, func(_ uint64, line []byte) error { return v.Add(line) })
+	return s.concludeVerify(database, "", &v, err, asJSON)
 }
 
 // ownMirror is the file to check where none is named, and what to say about it.
@@ -90,6 +119,11 @@ func (s *shell) verify(ctx context.Context, file, about string, asJSON bool) err
 	source := &growing{ctx: ctx, file: f, progress: s.progress(f, &v)}
 	_, err = v.ReadFrom(source)
 	source.progress(true)
+	return s.concludeVerify(file, about, &v, err, asJSON)
+}
+
+// concludeVerify reports how a check ended.
+func (s *shell) concludeVerify(file, about string, v *audit.Verifier, err error, asJSON bool) error {
 	var fault *audit.Fault
 	if err != nil && !errors.As(err, &fault) {
 		return err

@@ -178,7 +178,8 @@ func (d *demo) startDaemon() error {
 		return err
 	}
 	d.daemon = exec.CommandContext(d.ctx, self, "serve", "--config", d.path("ocipd.yaml"), "--socket", d.path("run", "kernel.sock"))
-	d.daemon.Env = append(os.Environ(), "XDG_STATE_HOME="+d.dir)
+	// The story is the same on every machine, whatever is set on this one.
+	d.daemon.Env = []string{"PATH=" + d.getenv("PATH"), "HOME=" + d.dir, "XDG_STATE_HOME=" + d.dir}
 	log, err := d.daemon.StderrPipe()
 	if err != nil {
 		return err

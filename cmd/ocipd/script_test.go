@@ -15,7 +15,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// asProgram makes the test binary be the program.
+const asProgram = "TEST_RUNS_AS_OCIPD"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
 	testscript.Main(m, map[string]func(){"ocipd": main})
 }
 

@@ -1,0 +1,418 @@
+package ipc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// patience bounds every wait of these tests.
+const patience = 20 * time.Second
+
+// moment is how long a test watches for what must not happen.
+const moment = 5 * ackInterval
+
+// pair returns the two ends of a Unix socket.
+func pair(t testing.TB) (ours, theirs *net.UnixConn) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(fd int) *net.UnixConn {
+		f := os.NewFile(uintptr(fd), "pair")
+		defer f.Close()
+		c, err := net.FileConn(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c.(*net.UnixConn)
+	}
+	ours, theirs = end(fds[0]), end(fds[1])
+	if err := theirs.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}
+
+// ended tells how a queue ended.
+type ended struct {
+	errors    chan error
+	overflows atomic.Int32
+}
+
+func newQueue(socket *net.UnixConn, limit int, now func() time.Time) (*outQueue, *ended) {
+	e := &ended{errors: make(chan error, 1)}
+	return newOutQueue(socket, limit, now, func(err error) { e.errors <- err }, func() []byte {
+		e.overflows.Add(1)
+		words := appendEvent(nil, "last", 1, "kernel:lagging", []byte("{}"))
+		return appendResponse(words, "last", 1, "r1", nil, api.Errorf(api.ConnectionClosed, "not read"))
+	}), e
+}
+
+func wait(t *testing.T, done <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal(what)
+	}
+}
+
+// unhappened fails where something happens within a moment.
+func unhappened(t *testing.T, done <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-done:
+		t.Fatal(what)
+	case <-time.After(moment):
+	}
+}
+
+func event(n int) string { return "event" + strconv.Itoa(n) }
+
+// Frames of one caller keep their order, and no two are mixed, however many
+// callers there are and however the writing is begun.
+func TestOutQueueOrder(t *testing.T) {
+	const callers, frames = 8, 300
+	ours, theirs := pair(t)
+	q, _ := newQueue(ours, 1<<30, time.Now)
+	var all sync.WaitGroup
+	for caller := range callers {
+		all.Go(func() {
+			for n := range frames {
+				if !q.event(strconv.Itoa(caller), int64(n), event(n), []byte(`"`+strings.Repeat("x", n)+`"`), nil) {
+					t.Error("an event was not taken")
+				}
+				if n%3 == 0 {
+					q.flush()
+				} else {
+					q.flushSoon()
+				}
+			}
+		})
+	}
+	go func() {
+		all.Wait()
+		q.drain(patience)
+		ours.Close()
+	}()
+	next := make(map[string]int)
+	lines := bufio.NewReader(theirs)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		in := oneLine(t, line)
+		if want := event(next[in.ID]); in.Event != want {
+			t.Fatalf("caller %s: got %s, want %s", in.ID, in.Event, want)
+		}
+		next[in.ID]++
+	}
+	for caller := range callers {
+		if n := next[strconv.Itoa(caller)]; n != frames {
+			t.Errorf("caller %d: %d frames of %d arrived", caller, n, frames)
+		}
+	}
+}
+
+// A reader that comes back too late finds whole frames, then the last words,
+// then the end; also where a frame had gone out half.
+func TestOutQueueOverflow(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		first int
+	}{
+		{"behind whole frames", 10},
+		{"behind a torn frame", 4 << 20},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ours, theirs := pair(t)
+			late := make(chan struct{})
+			var looks atomic.Int32
+			q, end := newQueue(ours, 8<<10, func() time.Time {
+				if looks.Add(1) == 1 {
+					// The write that is stuck is given up at once, so that the
+					// frame stays torn until the reader is back.
+					defer close(late)
+					return time.Now().Add(-lastWords)
+				}
+				return time.Now()
+			})
+			q.event("first", 1, "first", []byte(`"`+strings.Repeat("x", tc.first)+`"`), nil)
+			q.flushSoon()
+			taken := make(chan struct{})
+			for n := 0; q.event("s", 1, event(n), []byte(`"`+strings.Repeat("y", 1000)+`"`), func() { close(taken) }); n++ {
+				// The first stays unread; so much does not fit behind it.
+				if n > 1000 {
+					t.Fatal("the queue takes everything")
+				}
+				if n == 0 && tc.first < 1000 {
+					q.mu.Lock()
+					q.writing = true // nobody writes while the queue fills
+					q.mu.Unlock()
+				}
+			}
+			if tc.first < 1000 {
+				q.mu.Lock()
+				q.writing = false
+				q.mu.Unlock()
+				q.flushSoon()
+			}
+			wait(t, late, "nobody gave up the write")
+			if q.event("s", 1, "later", []byte("{}"), nil) {
+				t.Error("an event was taken after the overflow")
+			}
+			if err := q.room(t.Context()); !errors.Is(err, errEnded) {
+				t.Errorf("room after the overflow: %v", err)
+			}
+			go func() {
+				<-end.errors
+				ours.Close()
+			}()
+			var got []Incoming
+			lines := bufio.NewReader(theirs)
+			for {
+				line, err := lines.ReadBytes('\n')
+				if errors.Is(err, io.EOF) && len(line) == 0 {
+					break
+				}
+				if err != nil {
+					t.Fatalf("%d bytes without an end: %v", len(line), err)
+				}
+				got = append(got, oneLine(t, line))
+			}
+			if n := len(got); n < 3 || got[0].Event != "first" || got[n-2].Event != "kernel:lagging" ||
+				got[n-1].Error == nil || got[n-1].Error.Code != api.ConnectionClosed {
+				t.Fatalf("%d frames arrived: %+v", len(got), got[max(0, len(got)-3):])
+			}
+			if n := end.overflows.Load(); n != 1 {
+				t.Errorf("%d overflows, want 1", n)
+			}
+			unhappened(t, taken, "an event that was dropped counts as taken")
+		})
+	}
+}
+
+// One frame larger than the limit passes where nothing else waits.
+func TestOutQueueTakesOneLargeFrame(t *testing.T) {
+	ours, theirs := pair(t)
+	q, _ := newQueue(ours, 100, time.Now)
+	if !q.event("s", 1, "large", []byte(`"`+strings.Repeat("x", 1<<20)+`"`), nil) {
+		t.Fatal("not taken")
+	}
+	q.flushSoon()
+	line, err := bufio.NewReader(theirs).ReadBytes('\n')
+	if err != nil || oneLine(t, line).Event != "large" {
+		t.Errorf("got %d bytes, %v", len(line), err)
+	}
+}
+
+func TestOutQueueAcksWhatWasRead(t *testing.T) {
+	ours, theirs := pair(t)
+	q, _ := newQueue(ours, 1<<20, time.Now)
+	first, second := make(chan struct{}), make(chan struct{})
+	q.event("s", 1, "first", []byte("{}"), func() { close(first) })
+	q.flush()
+	unhappened(t, first, "an event that nobody has read counts as taken")
+	lines := bufio.NewReader(theirs)
+	if _, err := lines.ReadBytes('\n'); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, first, "an event that was read does not count as taken")
+	q.event("s", 1, "second", []byte("{}"), func() { close(second) })
+	q.flush()
+	unhappened(t, second, "an event that nobody has read counts as taken")
+	if _, err := lines.ReadBytes('\n'); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, second, "an event that was read does not count as taken")
+}
+
+// A process that dies takes what it has not read with it, and then the socket
+// holds nothing unread any more. That is no reading.
+func TestOutQueueDoesNotAckTheDead(t *testing.T) {
+	for range 20 {
+		ours, theirs := pair(t)
+		q, _ := newQueue(ours, 1<<20, time.Now)
+		taken := make(chan struct{})
+		q.event("s", 1, "event", []byte("{}"), func() { close(taken) })
+		q.flush()
+		dead := make(chan struct{})
+		go func() {
+			defer close(dead)
+			theirs.Close()
+		}()
+		for range 50 {
+			q.check()
+		}
+		<-dead
+		q.check()
+		select {
+		case <-taken:
+			t.Fatal("an event that died unread counts as taken")
+		default:
+		}
+		q.mu.Lock()
+		if len(q.acks) != 0 {
+			t.Error("the queue still waits for the dead")
+		}
+		q.mu.Unlock()
+	}
+}
+
+// An event that goes out while the socket is being looked at is not in the
+// look.
+func TestOutQueueAckRace(t *testing.T) {
+	ours, theirs := pair(t)
+	q, _ := newQueue(ours, 1<<20, time.Now)
+	lines := bufio.NewReader(theirs)
+	for n := range 3000 {
+		var read, early atomic.Bool
+		taken := make(chan struct{})
+		var both sync.WaitGroup
+		both.Go(q.check)
+		both.Go(func() {
+			q.event("s", int64(n), "event", []byte("{}"), func() {
+				early.Store(!read.Load())
+				close(taken)
+			})
+			q.flush()
+		})
+		both.Wait()
+		q.check()
+		// What is taken from here on has been read.
+		read.Store(true)
+		if _, err := lines.ReadBytes('\n'); err != nil {
+			t.Fatal(err)
+		}
+		q.check()
+		wait(t, taken, "an event that was read does not count as taken")
+		if early.Load() {
+			t.Fatalf("round %d: an event counts as taken before it was read", n)
+		}
+	}
+}
+
+func TestOutQueueDrain(t *testing.T) {
+	ours, theirs := pair(t)
+	q, _ := newQueue(ours, 1<<20, time.Now)
+	taken := make(chan struct{})
+	q.event("s", 1, "last", []byte("{}"), func() { close(taken) })
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		q.drain(patience)
+	}()
+	unhappened(t, drained, "the queue is drained before the event was read")
+	if q.event("s", 1, "later", []byte("{}"), nil) {
+		t.Error("a draining queue takes an event")
+	}
+	if line, err := bufio.NewReader(theirs).ReadBytes('\n'); err != nil || oneLine(t, line).Event != "last" {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	wait(t, drained, "the queue is not drained after the event was read")
+	wait(t, taken, "the event does not count as taken")
+}
+
+// Draining into a reader that does not read ends with the limit, whether the
+// bytes are stuck in front of the socket or in it.
+func TestOutQueueDrainIsBounded(t *testing.T) {
+	for _, size := range []int{10, 4 << 20} {
+		ours, _ := pair(t)
+		q, _ := newQueue(ours, 1<<20, time.Now)
+		q.event("s", 1, "event", []byte(`"`+strings.Repeat("x", size)+`"`), func() { t.Error("taken") })
+		began := time.Now()
+		q.drain(moment)
+		if took := time.Since(began); took > patience/4 {
+			t.Errorf("%d bytes: draining took %s", size, took)
+		}
+	}
+}
+
+func TestOutQueueRoom(t *testing.T) {
+	const limit = 8 << 10
+	ours, theirs := pair(t)
+	q, _ := newQueue(ours, limit, time.Now)
+	if q.crowded() || q.room(t.Context()) != nil {
+		t.Fatal("an empty queue has no room")
+	}
+	q.event("s", 1, "event", []byte(`"`+strings.Repeat("x", limit/2)+`"`), nil)
+	if !q.crowded() {
+		t.Fatal("half a queue is not crowded")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := make(chan error)
+	go func() { waiting <- q.room(ctx) }()
+	select {
+	case err := <-waiting:
+		t.Fatalf("room in a crowded queue: %v", err)
+	case <-time.After(moment):
+	}
+	cancel()
+	if err := <-waiting; !errors.Is(err, context.Canceled) {
+		t.Errorf("room after its context has ended: %v", err)
+	}
+	go func() { waiting <- q.room(t.Context()) }()
+	go func() { _, _ = io.Copy(io.Discard, theirs) }()
+	q.flush()
+	if err := <-waiting; err != nil {
+		t.Errorf("room after the queue was written: %v", err)
+	}
+	q.event("s", 1, "event", []byte(`"`+strings.Repeat("x", limit/2)+`"`), nil)
+	go func() { waiting <- q.room(t.Context()) }()
+	q.close()
+	if err := <-waiting; !errors.Is(err, errEnded) {
+		t.Errorf("room after the end: %v", err)
+	}
+}
+
+// The other end goes while a write is stuck: the queue ends once, with the
+// cause.
+func TestOutQueueWriteError(t *testing.T) {
+	ours, theirs := pair(t)
+	q, end := newQueue(ours, 1<<20, time.Now)
+	q.event("s", 1, "event", []byte(`"`+strings.Repeat("x", 4<<20)+`"`), func() { t.Error("taken") })
+	q.flushSoon()
+	theirs.Close()
+	select {
+	case err := <-end.errors:
+		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the cause is %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the queue does not end")
+	}
+	if q.event("s", 1, "later", nil, nil) {
+		t.Error("a dead queue takes an event")
+	}
+	q.drain(patience) // comes back at once
+	if n := end.overflows.Load(); n != 0 {
+		t.Errorf("%d overflows", n)
+	}
+}
+
+func ExampleServer_lastWords() {
+	words := appendEvent(nil, "1", 2, "kernel:lagging", []byte(`{"reason":"…"}`))
+	fmt.Print(string(words))
+	// Output:
+	// {"id":"1","type":"event","timestamp":2,"event":"kernel:lagging","payload":{"reason":"…"}}
+}
