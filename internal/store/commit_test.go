@@ -167,7 +167,7 @@ func TestCommitsSideBySide(t *testing.T) {
 			for i := range each {
 				id := fmt.Sprintf("%d-%d", g, i)
 				c := note(id)
-				c.Records = append(c.Records, note(id + "-more").Records...)
+				c.Records = append(c.Records, note(id+"-more").Records...)
 				var told Receipt
 				c.Durable = func(r Receipt) {
 					told = r

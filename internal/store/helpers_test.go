@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func waitFor(ready func() bool) error {
 	return nil
 }
 
-// waiting returns how many changes wait for their turn.
+// waitingChanges returns how many changes wait for their turn.
 func (s *Store) waitingChanges() int {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -171,7 +172,15 @@ func change(tb testing.TB, path, script string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := errors.Join(sqlitex.ExecuteScript(conn, script, nil), conn.Close()); err != nil {
+	for text := range strings.SplitSeq(script, ";") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		if err := sqlitex.ExecuteTransient(conn, text, nil); err != nil {
+			tb.Fatal(text, err)
+		}
+	}
+	if err := conn.Close(); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -191,9 +191,6 @@ var errForeign = errors.New("cannot use the store: the file is another program's
 // one, and refuses those that are not for this daemon.
 func identify(conn *sqlite.Conn) (int, error) {
 	version, err := queryInt(conn, "PRAGMA user_version")
-	if sqlite.ErrCode(err) == sqlite.ResultNotADB {
-		return 0, errForeign
-	}
 	if err != nil {
 		return 0, err
 	}

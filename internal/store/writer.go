@@ -41,7 +41,7 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		{&w.record, `INSERT INTO records (seq, line) VALUES (?, ?)`},
 		{&w.exchange, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
 			VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (agent, id) DO UPDATE SET outcome = excluded.outcome, expires_at = excluded.expires_at, state = excluded.state`},
+			ON CONFLICT (id, agent) DO UPDATE SET outcome = excluded.outcome, expires_at = excluded.expires_at, state = excluded.state`},
 		{&w.current, `INSERT INTO current_exchanges (agent, session_key, exchange_id) VALUES (?, ?, ?)
 			ON CONFLICT (agent, session_key) DO UPDATE SET exchange_id = excluded.exchange_id`},
 		{&w.session, `INSERT INTO sessions (key, agent_id, channel_id, account_id, created_at, last_active_at, message_count)

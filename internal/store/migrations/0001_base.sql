@@ -12,7 +12,9 @@ CREATE TRIGGER records_no_delete BEFORE DELETE ON records
 BEGIN SELECT RAISE(ABORT, 'audit records cannot be deleted'); END;
 
 -- One row for each side of an exchange. An exchange the daemon opened has its
--- conversation's id as its own, so most rows need no second index.
+-- conversation's id as its own, so most rows need no second index. The id comes
+-- first in the key because the daemon's ids rise with time: new rows meet at
+-- one end of the tree, however many agents there are.
 CREATE TABLE exchanges (
     agent           TEXT NOT NULL,
     id              TEXT NOT NULL,
@@ -21,7 +23,7 @@ CREATE TABLE exchanges (
     outcome         TEXT NOT NULL,
     expires_at      INTEGER NOT NULL,
     state           TEXT NOT NULL,
-    PRIMARY KEY (agent, id)
+    PRIMARY KEY (id, agent)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX exchanges_conversation ON exchanges (agent, conversation_id) WHERE conversation_id <> id;
 
