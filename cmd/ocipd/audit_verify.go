@@ -27,7 +27,6 @@ func newAuditVerify(s *shell) *cobra.Command {
 			"A fault ends it with exit code 4.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file, about := "", ""
 			if inDatabase {
 				if len(args) == 1 {
 					return usagef("cannot check %s with --database: name one of them", args[0])
@@ -35,12 +34,11 @@ func newAuditVerify(s *shell) *cobra.Command {
 				return s.verifyDatabase(cmd.Context(), asJSON)
 			}
 			if len(args) == 1 {
-				file = args[0]
-			} else {
-				var err error
-				if file, about, err = s.ownMirror(); err != nil {
-					return err
-				}
+				return s.verify(cmd.Context(), args[0], "", asJSON)
+			}
+			file, about, err := s.ownMirror()
+			if err != nil {
+				return err
 			}
 			return s.verify(cmd.Context(), file, about, asJSON)
 		},

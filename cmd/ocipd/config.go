@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -249,7 +248,7 @@ func writeConfig(file string, text []byte, force bool) (err error) {
 }
 
 func writeAll(f *os.File, text []byte) error {
-	_, err := io.WriteString(f, string(text))
+	_, err := f.Write(text)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("cannot write the configuration: %w", err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,11 +29,7 @@ func (u *until) Write(p []byte) (int, error) {
 // is made, an interrupt ends the following well, and the daemon's end ends it
 // with how to go on.
 func TestFollow(t *testing.T) {
-	dir, err := os.MkdirTemp("", "ocipd") // sockets have short addresses
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := t.TempDir()
 	env := []string{"HOME=" + dir}
 	ocipd := func(ctx context.Context, stdout *until, args ...string) (code int, stderr string) {
 		var errs bytes.Buffer

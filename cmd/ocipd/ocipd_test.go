@@ -203,7 +203,7 @@ func TestExitCodes(t *testing.T) {
 		said string
 	}{
 		{errors.New("cannot do it"), exitFailed, "ocipd: cannot do it\n"},
-		{errors.New("two\nlines\n"), exitFailed, "ocipd: two; lines\n"},
+		{errors.Join(errors.New("two"), errors.New("lines")), exitFailed, "ocipd: two; lines\n"},
 		{fmt.Errorf("hostile \x1b[2J: %w", os.ErrNotExist), exitFailed, "ocipd: hostile \\x1b[2J: file does not exist\n"},
 		{fmt.Errorf("cannot reach it: %w", client.ErrNotRunning), exitNotRunning, "ocipd: cannot reach it: is it running? start it with: ocipd serve\n"},
 		{fmt.Errorf("cannot trust it: %w", &audit.Fault{Seq: 3, Problem: "changed"}), exitFault, "ocipd: cannot trust it: audit record 3: changed\n"},

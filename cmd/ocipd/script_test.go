@@ -40,13 +40,9 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			// Sockets have short addresses, so theirs is no place in the work
-			// directory.
-			dir, err := os.MkdirTemp("", "ocipd")
-			if err != nil {
-				return err
-			}
-			env.Defer(func() { os.RemoveAll(dir) })
+			// Sockets have short addresses, and the work directory is a long
+			// way down.
+			dir := t.TempDir()
 			env.Setenv("SOCKET", filepath.Join(dir, "kernel.sock"))
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
@@ -73,8 +69,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	err = ts.Exec("ocipd", args[1:]...)
 	got := 0
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = failed.ExitCode()
 	} else {
 		ts.Check(err)

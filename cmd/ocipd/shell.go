@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -66,9 +67,7 @@ func (s *shell) loadFile(file string, flags map[string]any) (*config.Config, err
 	if s.socket != "" {
 		all["ipc.socket"] = s.socket
 	}
-	for key, value := range flags {
-		all[key] = value
-	}
+	maps.Copy(all, flags)
 	return config.Load(config.Options{File: file, Env: s.env, Flags: all})
 }
 

@@ -87,13 +87,12 @@ func fit(columns []column, widths []int, room int) {
 // rowLine is one line of a table, at most as wide as the screen. Nothing is
 // left behind the last text.
 func rowLine(columns []column, widths []int, row []cell, s screen) string {
-	last := len(row) - 1
-	for last > 0 && row[last].text == "" {
-		last--
+	for len(row) > 1 && row[len(row)-1].text == "" {
+		row = row[:len(row)-1]
 	}
 	var b strings.Builder
 	left := s.width
-	for i := range last + 1 {
+	for i := range row {
 		if i > 0 {
 			if left <= len(gap) {
 				break
@@ -107,7 +106,7 @@ func rowLine(columns []column, widths []int, row []cell, s screen) string {
 		switch {
 		case columns[i].right:
 			b.WriteString(strings.Repeat(" ", pad) + s.colour.paint(row[i].colour, text))
-		case i == last:
+		case i == len(row)-1:
 			b.WriteString(s.colour.paint(row[i].colour, text))
 		default:
 			b.WriteString(s.colour.paint(row[i].colour, text) + strings.Repeat(" ", pad))
