@@ -19,7 +19,6 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/spf13/cobra"
 )
@@ -282,12 +281,8 @@ func (d *demo) dispatch(from *client.Client, name, session, content string, exch
 
 // receive says what an app was sent.
 func (d *demo) receive(app *client.Client, name, event string) ([]cell, error) {
-	in, err := d.next(app, event)
+	payload, err := d.next(app, event)
 	if err != nil {
-		return nil, err
-	}
-	var payload api.HookEvent
-	if err := json.Unmarshal(in.Payload, &payload); err != nil {
 		return nil, err
 	}
 	var message api.Inbound
@@ -313,13 +308,17 @@ func (d *demo) receive(app *client.Client, name, event string) ([]cell, error) {
 	), nil
 }
 
-func (d *demo) next(app *client.Client, event string) (ipc.Incoming, error) {
+// next waits for an event of an app; others in between are passed over.
+func (d *demo) next(app *client.Client, event string) (payload api.HookEvent, err error) {
 	ctx, cancel := context.WithTimeout(d.ctx, demoPatience)
 	defer cancel()
 	for {
 		in, err := app.Next(ctx)
-		if err != nil || in.Event == event {
-			return in, err
+		if err != nil {
+			return payload, err
+		}
+		if in.Event == event {
+			return payload, json.Unmarshal(in.Payload, &payload)
 		}
 	}
 }

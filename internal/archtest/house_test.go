@@ -17,7 +17,7 @@ var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
 			"internal/daemon", "internal/client", "internal/config", "internal/audit", "internal/store",
-			"internal/policy", "internal/ocip", "internal/api", "configs",
+			"internal/policy", "internal/ocip", "internal/api", "configs", "configs/policies",
 		},
 		clock: true, process: true,
 	},
@@ -33,7 +33,7 @@ var house = map[string]room{
 	"internal/ipc":    {imports: []string{"internal/peer", "internal/ocip", "internal/api"}},
 	"internal/store":  {imports: []string{"internal/audit", "internal/ocip"}},
 	"internal/policy": {imports: []string{"internal/ocip", "configs/policies"}},
-	"internal/api":    {imports: []string{"internal/ocip"}},
+	"internal/api":    {imports: []string{"internal/ocip", "internal/audit"}},
 
 	"internal/ocip":     {},
 	"internal/audit":    {},

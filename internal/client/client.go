@@ -146,8 +146,7 @@ func Dial(ctx context.Context, path string, opts ...Option) (*Client, error) {
 
 // cause strips what net says of the addresses, which the message has already.
 func cause(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}
 	return err

@@ -164,10 +164,6 @@ func (q *outQueue) write() {
 		n, err := q.socket.Write(frames)
 		q.mu.Lock()
 		q.written += int64(n)
-		if cap(frames) > keepBuffer {
-			frames = nil
-		}
-		q.spare = frames[:0]
 		if err != nil {
 			if q.last != nil {
 				q.farewell(torn(frames, n))
@@ -176,6 +172,10 @@ func (q *outQueue) write() {
 			q.die(err)
 			return
 		}
+		if cap(frames) > keepBuffer {
+			frames = nil
+		}
+		q.spare = frames[:0]
 		q.wakeWaiting()
 		q.checkSoon()
 	}

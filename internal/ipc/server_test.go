@@ -1,0 +1,646 @@
+package ipc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"go.uber.org/zap"
+)
+
+// fakeKernel is a kernel of which a test sets what it needs. Everything else
+// panics, which is a test of its own.
+type fakeKernel struct {
+	Operator
+	connect func(api.Peer, api.Link) (Client, error)
+	gone    atomic.Int32
+}
+
+func (k *fakeKernel) Connect(p api.Peer, l api.Link) (Client, error) {
+	if k.connect != nil {
+		return k.connect(p, l)
+	}
+	return &fakeClient{kernel: k, link: l}, nil
+}
+
+func (k *fakeKernel) Admit(api.Peer) error { return nil }
+
+type fakeClient struct {
+	Client
+	kernel     *fakeKernel
+	link       api.Link
+	registered atomic.Bool
+
+	heartbeat func(context.Context) error
+	session   func(context.Context, string) error
+	watch     func(context.Context) (Feed, error)
+}
+
+func (c *fakeClient) Authorize(string) error { return nil }
+func (c *fakeClient) Registered() bool       { return c.registered.Load() }
+func (c *fakeClient) Gone()                  { c.kernel.gone.Add(1) }
+
+func (c *fakeClient) Heartbeat(ctx context.Context, _ *api.HeartbeatParams) (api.HeartbeatResult, error) {
+	if c.heartbeat != nil {
+		return api.HeartbeatResult{}, c.heartbeat(ctx)
+	}
+	return api.HeartbeatResult{OK: true}, nil
+}
+
+func (c *fakeClient) Session(ctx context.Context, p *api.SessionGetParams) (api.SessionResult, error) {
+	if c.session != nil {
+		return api.SessionResult{}, c.session(ctx, p.Key)
+	}
+	return api.SessionResult{}, nil
+}
+
+func (c *fakeClient) Shutdown(context.Context, *api.ShutdownParams) (api.OK, error) {
+	c.link.Close(patience)
+	return api.OK{OK: true}, nil
+}
+
+func (c *fakeClient) WatchConfig(ctx context.Context, _ *api.ConfigWatchParams) (Feed, error) {
+	return c.watch(ctx)
+}
+
+// serve runs a server over a fake kernel, and returns it with its socket.
+func serve(t *testing.T, k *fakeKernel, change ...func(*Options)) (*Server, string) {
+	t.Helper()
+	dir := shortDir(t)
+	path, operator := filepath.Join(dir, "k"), filepath.Join(dir, "o")
+	claim, err := ClaimSockets(path, operator)
+	must(t, err)
+	apps, err := claim.Listen(path)
+	must(t, err)
+	operators, err := claim.Listen(operator)
+	must(t, err)
+	var ids atomic.Int64
+	o := Options{
+		Kernel: k, Limits: Limits{LineBytes: 4096, QueueBytes: 64 << 10, InFlight: 4, Connections: 8},
+		AllowUID: func(uint32) bool { return true }, Now: time.Now, NewID: func() string { return "s" + strconv.FormatInt(ids.Add(1), 10) },
+		Version: "test", Log: zap.NewNop(), Apps: apps, Operators: operators,
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	s := NewServer(o)
+	s.Serve()
+	t.Cleanup(func() {
+		s.Close(0)
+		must(t, claim.Release())
+	})
+	return s, path
+}
+
+// plug is a raw connection to a server.
+type plug struct {
+	t testing.TB
+	*net.UnixConn
+	lines *bufio.Reader
+}
+
+func dial(t testing.TB, path string) *plug {
+	t.Helper()
+	c, err := net.Dial("unix", path)
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	must(t, c.SetDeadline(time.Now().Add(patience)))
+	return &plug{t: t, UnixConn: c.(*net.UnixConn), lines: bufio.NewReader(c)}
+}
+
+func (p *plug) send(id, method, params string) {
+	p.t.Helper()
+	_, err := fmt.Fprintf(p, `{"id":%q,"type":"request","timestamp":1,"method":%q,"params":%s}`+"\n", id, method, params)
+	must(p.t, err)
+}
+
+// next reads one message.
+func (p *plug) next() Incoming {
+	p.t.Helper()
+	line, err := p.lines.ReadBytes('\n')
+	if err != nil {
+		p.t.Fatalf("%q: %v", line, err)
+	}
+	in, ok := p.read(line)
+	if !ok {
+		p.t.Fatalf("%q is no message", line)
+	}
+	return in
+}
+
+func (p *plug) read(line []byte) (in Incoming, ok bool) {
+	t, isTest := p.t.(*testing.T)
+	if !isTest {
+		return in, false
+	}
+	return oneLine(t, line), true
+}
+
+// answers reads the answer to a request, and fails where it is another's.
+func (p *plug) answers(id string, code api.Code) Incoming {
+	p.t.Helper()
+	in := p.next()
+	switch {
+	case in.Type != typeResponse || in.RequestID != id:
+		p.t.Fatalf("got %+v, want the answer to %q", in, id)
+	case in.Success != (code == "") || !in.Success && in.Error.Code != code:
+		p.t.Fatalf("request %q: got %+v (%v), want code %q", id, in, in.Error, code)
+	}
+	return in
+}
+
+// alive checks that the connection still answers.
+func (p *plug) alive() {
+	p.t.Helper()
+	p.send("alive", "app.heartbeat", "{}")
+	p.answers("alive", "")
+}
+
+// ended checks that nothing more comes.
+func (p *plug) ended() {
+	p.t.Helper()
+	if line, err := p.lines.ReadBytes('\n'); len(line) > 0 || err == nil {
+		p.t.Fatalf("got %q, want the end", line)
+	} else if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+		p.t.Fatal("the connection does not end")
+	}
+}
+
+// with connects to a server whose only client the test prepares.
+func with(t *testing.T, prepare func(*fakeClient), change ...func(*Options)) (*plug, *fakeKernel, *Server) {
+	t.Helper()
+	k := &fakeKernel{}
+	k.connect = func(_ api.Peer, l api.Link) (Client, error) {
+		c := &fakeClient{kernel: k, link: l}
+		prepare(c)
+		return c, nil
+	}
+	s, path := serve(t, k, change...)
+	return dial(t, path), k, s
+}
+
+// An error that nobody gave a code is UNKNOWN_ERROR, and its text stays inside.
+func TestUnknownError(t *testing.T) {
+	p, _, _ := with(t, func(c *fakeClient) {
+		c.heartbeat = func(context.Context) error { return errors.New("the password is swordfish") }
+		c.session = func(context.Context, string) error { return fmt.Errorf("deep inside: %w", errors.New("swordfish")) }
+	})
+	for _, method := range []string{"app.heartbeat", "session.get"} {
+		p.send("1", method, `{"key":"a:b"}`)
+		if e := p.answers("1", api.UnknownError).Error; strings.Contains(e.Message, "swordfish") || e.Message == "" {
+			t.Errorf("%s: the message is %q", method, e.Message)
+		}
+	}
+}
+
+// A code survives being wrapped.
+func TestWrappedError(t *testing.T) {
+	p, _, _ := with(t, func(c *fakeClient) {
+		c.heartbeat = func(context.Context) error {
+			return fmt.Errorf("while beating: %w", api.Errorf(api.Timeout, "too late"))
+		}
+	})
+	p.send("1", "app.heartbeat", "{}")
+	if e := p.answers("1", api.Timeout).Error; e.Message != "too late" {
+		t.Errorf("the message is %q", e.Message)
+	}
+}
+
+// A panic is one request's INTERNAL_ERROR, wherever it happens: in a quick
+// method, in one that runs beside the reader, while a stream is opened and
+// while it runs. Everything else goes on.
+func TestPanic(t *testing.T) {
+	var opened atomic.Int32
+	p, k, _ := with(t, func(c *fakeClient) {
+		c.heartbeat = nil
+		c.session = func(context.Context, string) error { panic("session") }
+		c.watch = func(context.Context) (Feed, error) {
+			if opened.Add(1) == 1 {
+				panic("open")
+			}
+			return func(context.Context, api.Stream) error { panic("feed") }, nil
+		}
+	})
+	for i, request := range []struct{ method, params string }{
+		{"app.ready", "{}"}, // the fake has none: a nil pointer
+		{"session.get", `{"key":"a:b"}`},
+		{"config.watch", "{}"},
+		{"config.watch", "{}"},
+	} {
+		id := strconv.Itoa(i)
+		p.send(id, request.method, request.params)
+		if e := p.answers(id, api.InternalError).Error; !strings.Contains(e.Message, request.method) {
+			t.Errorf("%s: the message is %q", request.method, e.Message)
+		}
+		p.alive()
+	}
+	// What panicked is no longer in flight.
+	p.send("1", "session.get", `{"key":"a:b"}`)
+	p.answers("1", api.InternalError)
+	if k.gone.Load() != 0 {
+		t.Error("the connection ended")
+	}
+}
+
+// A request's id is free again as soon as its answer has been read.
+func TestRequestIDIsFreeOnceAnswered(t *testing.T) {
+	p, _, _ := with(t, func(c *fakeClient) {
+		// Events flush the queue from aside, at any moment.
+		go func() {
+			for c.link.Send("tick", []byte("{}"), nil) {
+				if c.link.Room(context.Background()) != nil {
+					return
+				}
+			}
+		}()
+	})
+	for n := range 2000 {
+		p.send("same", "session.get", `{"key":"a:b"}`)
+		for {
+			in := p.next()
+			if in.Type == typeEvent {
+				continue
+			}
+			if !in.Success {
+				t.Fatalf("round %d: %v", n, in.Error)
+			}
+			break
+		}
+	}
+}
+
+func TestDuplicateIDInFlight(t *testing.T) {
+	release := make(chan struct{})
+	p, _, _ := with(t, func(c *fakeClient) {
+		c.session = func(context.Context, string) error { <-release; return nil }
+		c.watch = func(ctx context.Context) (Feed, error) {
+			return func(ctx context.Context, _ api.Stream) error { <-ctx.Done(); return ctx.Err() }, nil
+		}
+	})
+	p.send("1", "session.get", `{"key":"a:b"}`)
+	p.send("1", "app.heartbeat", "{}")
+	p.answers("1", api.Conflict)
+	p.send("2", "config.watch", "{}")
+	p.send("2", "config.watch", "{}")
+	p.answers("2", api.Conflict)
+	p.send("3", "stream.cancel", `{"requestId":"1"}`)
+	p.answers("3", api.NotFound)
+	close(release)
+	p.answers("1", "")
+}
+
+// A client that floods waits for itself; its answers flow meanwhile.
+func TestInFlightIsBounded(t *testing.T) {
+	var running, most atomic.Int32
+	release := make(chan struct{}, 100)
+	p, _, s := with(t, func(c *fakeClient) {
+		c.session = func(context.Context, string) error {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			<-release
+			running.Add(-1)
+			return nil
+		}
+	})
+	for n := range 20 {
+		p.send(strconv.Itoa(n), "session.get", fmt.Sprintf(`{"key":"a:%d"}`, n))
+		release <- struct{}{}
+	}
+	for range 20 {
+		if in := p.next(); !in.Success {
+			t.Fatal(in.Error)
+		}
+	}
+	if n := int(most.Load()); n > s.limits.InFlight {
+		t.Errorf("%d requests ran at once", n)
+	}
+}
+
+// Streams do not fill the place of requests: a connection with all the streams
+// it may have still answers, and can end them.
+func TestStreamsAreBounded(t *testing.T) {
+	p, _, _ := with(t, func(c *fakeClient) {
+		c.watch = func(context.Context) (Feed, error) {
+			return func(ctx context.Context, _ api.Stream) error { <-ctx.Done(); return ctx.Err() }, nil
+		}
+	})
+	for n := range maxStreams {
+		p.send("s"+strconv.Itoa(n), "config.watch", "{}")
+	}
+	p.send("over", "config.watch", "{}")
+	p.answers("over", api.Conflict)
+	p.send("q", "session.get", `{"key":"a:b"}`)
+	p.answers("q", "")
+	p.send("c", "stream.cancel", `{"requestId":"s0"}`)
+	done := false
+	for range 2 { // in either order
+		in := p.next()
+		if in.Type == typeStream {
+			done = in.Done && in.RequestID == "s0" && string(in.Chunk) == "null"
+		}
+	}
+	if !done {
+		t.Error("the stream is not done")
+	}
+	p.send("again", "config.watch", "{}")
+	p.alive()
+}
+
+// A stream that fails says so instead of being done.
+func TestStreamThatFails(t *testing.T) {
+	p, _, _ := with(t, func(c *fakeClient) {
+		c.watch = func(context.Context) (Feed, error) {
+			return func(ctx context.Context, s api.Stream) error {
+				if err := s.Send(ctx, map[string]int{"n": 1}); err != nil {
+					return err
+				}
+				if err := s.Send(ctx, func() {}); api.AsError(err).Code != api.InternalError {
+					t.Errorf("a chunk that is no JSON: %v", err)
+				}
+				return api.Errorf(api.NotFound, "nothing more")
+			}, nil
+		}
+	})
+	p.send("1", "config.watch", "{}")
+	if in := p.next(); in.Type != typeStream || in.Done || string(in.Chunk) != `{"n":1}` {
+		t.Errorf("got %+v", in)
+	}
+	p.answers("1", api.NotFound)
+	p.alive()
+}
+
+// A graceful end answers what was asked, ends the streams and then hangs up,
+// all at once and not by running out of time.
+func TestShutdownEndsStreams(t *testing.T) {
+	p, k, _ := with(t, func(c *fakeClient) {
+		c.watch = func(context.Context) (Feed, error) {
+			return func(ctx context.Context, _ api.Stream) error { <-ctx.Done(); return ctx.Err() }, nil
+		}
+	})
+	began := time.Now()
+	p.send("w", "config.watch", "{}")
+	p.send("s", "app.shutdown", "{}")
+	var done, answered bool
+	for range 2 {
+		in := p.next()
+		done = done || in.Type == typeStream && in.RequestID == "w" && in.Done
+		answered = answered || in.RequestID == "s" && in.Success
+	}
+	if !done || !answered {
+		t.Errorf("done: %v, answered: %v", done, answered)
+	}
+	p.ended()
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("it took %s", took)
+	}
+	for k.gone.Load() == 0 {
+		p.pause()
+	}
+}
+
+// pause lets others run.
+func (p *plug) pause() { <-time.After(time.Millisecond) }
+
+// While a connection drains, nothing new is begun on it, and what waited for
+// its turn is told.
+func TestDrainingConnection(t *testing.T) {
+	release, entered := make(chan struct{}), make(chan struct{}, 10)
+	p, _, s := with(t, func(c *fakeClient) {
+		c.session = func(context.Context, string) error { entered <- struct{}{}; <-release; return nil }
+	})
+	for n := range s.limits.InFlight {
+		p.send(strconv.Itoa(n), "session.get", `{"key":"a:b"}`)
+		<-entered
+	}
+	p.send("waits", "session.get", `{"key":"a:b"}`)
+	p.send("late", "session.get", `{"key":"a:b"}`)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close(patience)
+	}()
+	p.answers("waits", api.ConnectionClosed)
+	p.answers("late", api.ConnectionClosed)
+	p.alive()
+	close(release)
+	for range s.limits.InFlight {
+		if in := p.next(); !in.Success {
+			t.Errorf("%s: %v", in.RequestID, in.Error)
+		}
+	}
+	p.ended()
+	wait(t, closed, "the server does not close")
+}
+
+// Who hangs up while a request runs is no error of the kernel; the request is
+// told by its context, and the kernel once, when all is through.
+func TestClientThatLeavesMidRequest(t *testing.T) {
+	told := make(chan error, 1)
+	p, k, s := with(t, func(c *fakeClient) {
+		c.session = func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			if k := c.kernel.gone.Load(); k != 0 {
+				t.Error("the connection is gone before its request is through")
+			}
+			told <- ctx.Err()
+			return ctx.Err()
+		}
+	})
+	p.send("1", "session.get", `{"key":"a:b"}`)
+	p.alive()
+	// Half closed: the answer can still be read.
+	must(t, p.CloseWrite())
+	p.answers("1", api.ConnectionClosed)
+	p.ended()
+	if err := <-told; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	for s.Connections() > 0 {
+		p.pause()
+	}
+	if n := k.gone.Load(); n != 1 {
+		t.Errorf("the kernel was told %d times", n)
+	}
+}
+
+// Whoever does not read gets whole frames, the last words, and an answer for
+// what was in flight.
+func TestLaggingConnection(t *testing.T) {
+	release, entered := make(chan struct{}), make(chan struct{}, 1)
+	links := make(chan api.Link, 1)
+	p, k, s := with(t, func(c *fakeClient) {
+		c.session = func(context.Context, string) error { entered <- struct{}{}; <-release; return nil }
+		links <- c.link
+	})
+	p.send("r1", "session.get", `{"key":"a:b"}`)
+	<-entered
+	var taken atomic.Int32
+	link := <-links
+	payload := []byte(`"` + strings.Repeat("x", 3000) + `"`)
+	sent := 0
+	for link.Send("e"+strconv.Itoa(sent), payload, func() { taken.Add(1) }) {
+		if sent++; sent > 10_000 {
+			t.Fatal("the queue is unbounded")
+		}
+	}
+	if link.Send("more", payload, nil) || !errors.Is(link.Room(t.Context()), errEnded) {
+		t.Error("a lagging connection takes more")
+	}
+	var words []Incoming
+	for n := 0; ; n++ {
+		in := p.next()
+		if in.Event != "e"+strconv.Itoa(n) {
+			words = append(words, in)
+			break
+		}
+	}
+	words = append(words, p.next())
+	if words[0].Event != "kernel:lagging" || words[1].RequestID != "r1" || words[1].Error == nil || words[1].Error.Code != api.ConnectionClosed {
+		t.Errorf("the last words are %+v", words)
+	}
+	p.ended()
+	close(release)
+	for s.Connections() > 0 {
+		p.pause()
+	}
+	if k.gone.Load() != 1 {
+		t.Error("the kernel was not told")
+	}
+}
+
+func TestForeignUserIsRefused(t *testing.T) {
+	s, path := serve(t, &fakeKernel{}, func(o *Options) { o.AllowUID = func(uint32) bool { return false } })
+	p := dial(t, path)
+	p.answers("", api.Forbidden)
+	p.ended()
+	if s.Connections() != 0 {
+		t.Error("the connection counts")
+	}
+}
+
+func TestKernelThatRefusesAConnection(t *testing.T) {
+	_, path := serve(t, &fakeKernel{connect: func(api.Peer, api.Link) (Client, error) {
+		return nil, api.Errorf(api.Unauthorized, "not you")
+	}})
+	p := dial(t, path)
+	p.answers("", api.Unauthorized)
+	p.ended()
+}
+
+// At the limit the connection that has waited longest without registering
+// gives way. Where all are registered, the new one is told.
+func TestConnectionLimit(t *testing.T) {
+	k := &fakeKernel{}
+	var mu sync.Mutex
+	var clients []*fakeClient
+	k.connect = func(_ api.Peer, l api.Link) (Client, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		c := &fakeClient{kernel: k, link: l}
+		clients = append(clients, c)
+		return c, nil
+	}
+	s, path := serve(t, k)
+	var plugs []*plug
+	for range s.limits.Connections {
+		p := dial(t, path)
+		p.alive()
+		plugs = append(plugs, p)
+	}
+	mu.Lock()
+	clients[0].registered.Store(true)
+	mu.Unlock()
+	// Many more come and go at once.
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			c, err := net.Dial("unix", path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_, _ = c.Write([]byte("{}\n"))
+		})
+	}
+	all.Wait()
+	plugs[0].alive()
+	if _, err := plugs[1].lines.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("the oldest is still there: %v", err)
+	}
+	for s.Connections() > 1 {
+		plugs[0].pause()
+	}
+	for range s.limits.Connections - 1 {
+		dial(t, path).alive()
+	}
+	mu.Lock()
+	for _, c := range clients {
+		c.registered.Store(true)
+	}
+	mu.Unlock()
+	p := dial(t, path)
+	p.answers("", api.ConnectionClosed)
+	p.ended()
+	plugs[0].alive()
+}
+
+// What a connection costs is given back, also where it was turned away.
+func TestConnectionsLeaveNothing(t *testing.T) {
+	_, path := serve(t, &fakeKernel{connect: func(api.Peer, api.Link) (Client, error) {
+		return nil, api.Errorf(api.Unauthorized, "not you")
+	}}, func(o *Options) { o.Limits.Connections = 1 })
+	before := descriptors(t)
+	for range 200 {
+		p := dial(t, path)
+		_, _ = io.Copy(io.Discard, p)
+		p.Close()
+	}
+	if after := descriptors(t); after > before+5 {
+		t.Errorf("%d descriptors are open, %d were", after, before)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	open, err := filepath.Glob("/proc/self/fd/*")
+	must(t, err)
+	return len(open)
+}
+
+// A server that closes ends every connection, also one that does not read and
+// one whose request does not end.
+func TestServerClose(t *testing.T) {
+	entered := make(chan struct{}, 1)
+	p, _, s := with(t, func(c *fakeClient) {
+		c.session = func(ctx context.Context, _ string) error {
+			entered <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	})
+	p.send("1", "session.get", `{"key":"a:b"}`)
+	<-entered
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close(time.Millisecond)
+		s.Close(time.Millisecond)
+	}()
+	wait(t, closed, "the server does not close")
+	if n := s.Connections(); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+}
