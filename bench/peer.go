@@ -112,6 +112,8 @@ type daemon struct {
 	*process
 	dir  string
 	sink *conn
+	// received gets the first message of the sink.
+	received chan []byte
 }
 
 // start runs the daemon with as many agents, each with its own app and its own
@@ -255,8 +257,13 @@ func (d *daemon) sender(i int) (*conn, error) {
 		if _, err := sink.call("hook.subscribe", `{"events":["message_sending"]}`); err != nil {
 			return nil, err
 		}
-		d.sink = sink
-		go io.Copy(io.Discard, sink.lines)
+		d.sink, d.received = sink, make(chan []byte, 1)
+		go func() {
+			if line, err := sink.lines.ReadBytes('\n'); err == nil {
+				d.received <- line
+			}
+			io.Copy(io.Discard, sink.lines)
+		}()
 	}
 	return d.app(i)
 }
@@ -267,12 +274,14 @@ func (c *conn) dispatch() error {
 	return err
 }
 
-// lastRecord sends one message and returns the line that recorded it, as soon
-// as the mirror has it.
-func (d *daemon) lastRecord(c *conn) ([]byte, error) {
+// durableBytes sends one message and returns what had to become durable for
+// it: the line that records it, as soon as the mirror has it, and the message
+// as its receiver was given it.
+func (d *daemon) durableBytes(c *conn) ([]byte, error) {
 	if err := c.dispatch(); err != nil {
 		return nil, err
 	}
+	message := <-d.received
 	for range 1000 {
 		log, err := os.ReadFile(filepath.Join(d.dir, "openclawos", "audit.jsonl"))
 		if err != nil {
@@ -280,7 +289,7 @@ func (d *daemon) lastRecord(c *conn) ([]byte, error) {
 		}
 		for line := range bytes.Lines(log) {
 			if bytes.Contains(line, []byte(`"actionType":"agent_exchange"`)) && line[len(line)-1] == '\n' {
-				return line, nil
+				return append(line, message...), nil
 			}
 		}
 		if err := c.heartbeat(); err != nil {

@@ -113,10 +113,10 @@ func (k *killTest) receive(t *testing.T, ctx context.Context) {
 		return
 	}
 	defer app.Close()
-	if app.Call(ctx, "capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": "chat"}}, nil) != nil ||
-		app.Call(ctx, "app.ready", map[string]any{}, nil) != nil {
-		return
-	}
+	// The daemon may die before it answers these and after it has delivered:
+	// what was read by then was received.
+	_ = app.Call(ctx, "capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": "chat"}}, nil)
+	_ = app.Call(ctx, "app.ready", map[string]any{}, nil)
 	for {
 		in, err := app.Next(ctx)
 		if err != nil {

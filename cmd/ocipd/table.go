@@ -87,12 +87,9 @@ func fit(columns []column, widths []int, room int) {
 // rowLine is one line of a table, at most as wide as the screen. Nothing is
 // left behind the last text.
 func rowLine(columns []column, widths []int, row []cell, s screen) string {
-	for len(row) > 1 && row[len(row)-1].text == "" {
-		row = row[:len(row)-1]
-	}
 	var b strings.Builder
 	left := s.width
-	for i := range row {
+	for i, c := range row {
 		if i > 0 {
 			if left <= len(gap) {
 				break
@@ -100,16 +97,15 @@ func rowLine(columns []column, widths []int, row []cell, s screen) string {
 			b.WriteString(gap)
 			left -= len(gap)
 		}
-		text := cutTo(row[i].text, min(widths[i], left))
-		pad := min(widths[i], left) - displayWidth(text)
-		left -= min(widths[i], left)
-		switch {
-		case columns[i].right:
-			b.WriteString(strings.Repeat(" ", pad) + s.colour.paint(row[i].colour, text))
-		case i == len(row)-1:
-			b.WriteString(s.colour.paint(row[i].colour, text))
-		default:
-			b.WriteString(s.colour.paint(row[i].colour, text) + strings.Repeat(" ", pad))
+		width := min(widths[i], left)
+		left -= width
+		text := cutTo(c.text, width)
+		pad := strings.Repeat(" ", width-displayWidth(text))
+		text = s.colour.paint(c.colour, text)
+		if columns[i].right {
+			b.WriteString(pad + text)
+		} else {
+			b.WriteString(text + pad)
 		}
 	}
 	return strings.TrimRight(b.String(), " ") + "\n"

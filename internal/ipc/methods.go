@@ -26,8 +26,8 @@ const (
 type pace uint8
 
 const (
-	// quick methods touch memory alone and are answered before the next line
-	// is read.
+	// quick methods are answered before the next line is read: they never wait
+	// for another app, and for the disk only to record their own doing.
 	quick pace = iota
 	// patient methods may wait, for the disk or another app, and run beside
 	// the reader. Those with the same [api] order key run one after another.

@@ -257,13 +257,10 @@ func TestPanic(t *testing.T) {
 func TestRequestIDIsFreeOnceAnswered(t *testing.T) {
 	p, _, _ := with(t, func(c *fakeClient) {
 		// Events flush the queue from aside, at any moment.
-		go func() {
-			for c.link.Send("tick", []byte("{}"), nil) {
-				if c.link.Room(context.Background()) != nil {
-					return
-				}
-			}
-		}()
+		c.session = func(context.Context, string) error {
+			go c.link.Send("tick", []byte("{}"), nil)
+			return nil
+		}
 	})
 	for n := range 2000 {
 		p.send("same", "session.get", `{"key":"a:b"}`)
@@ -283,7 +280,14 @@ func TestRequestIDIsFreeOnceAnswered(t *testing.T) {
 func TestDuplicateIDInFlight(t *testing.T) {
 	release := make(chan struct{})
 	p, _, _ := with(t, func(c *fakeClient) {
-		c.session = func(context.Context, string) error { <-release; return nil }
+		c.session = func(ctx context.Context, _ string) error {
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
 		c.watch = func(ctx context.Context) (Feed, error) {
 			return func(ctx context.Context, _ api.Stream) error { <-ctx.Done(); return ctx.Err() }, nil
 		}
@@ -418,7 +422,15 @@ func (p *plug) pause() { <-time.After(time.Millisecond) }
 func TestDrainingConnection(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{}, 10)
 	p, _, s := with(t, func(c *fakeClient) {
-		c.session = func(context.Context, string) error { entered <- struct{}{}; <-release; return nil }
+		c.session = func(ctx context.Context, _ string) error {
+			entered <- struct{}{}
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
 	})
 	for n := range s.limits.InFlight {
 		p.send(strconv.Itoa(n), "session.get", `{"key":"a:b"}`)
@@ -478,10 +490,14 @@ func TestClientThatLeavesMidRequest(t *testing.T) {
 // Whoever does not read gets whole frames, the last words, and an answer for
 // what was in flight.
 func TestLaggingConnection(t *testing.T) {
-	release, entered := make(chan struct{}), make(chan struct{}, 1)
+	entered := make(chan struct{}, 1)
 	links := make(chan api.Link, 1)
 	p, k, s := with(t, func(c *fakeClient) {
-		c.session = func(context.Context, string) error { entered <- struct{}{}; <-release; return nil }
+		c.session = func(ctx context.Context, _ string) error {
+			entered <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
 		links <- c.link
 	})
 	p.send("r1", "session.get", `{"key":"a:b"}`)
@@ -511,7 +527,6 @@ func TestLaggingConnection(t *testing.T) {
 		t.Errorf("the last words are %+v", words)
 	}
 	p.ended()
-	close(release)
 	for s.Connections() > 0 {
 		p.pause()
 	}
@@ -580,7 +595,10 @@ func TestConnectionLimit(t *testing.T) {
 	if _, err := plugs[1].lines.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("the oldest is still there: %v", err)
 	}
-	for s.Connections() > 1 {
+	for _, p := range plugs[1:] {
+		p.Close()
+	}
+	for int(k.gone.Load()) < s.limits.Connections-1+50 || s.Connections() > 1 {
 		plugs[0].pause()
 	}
 	for range s.limits.Connections - 1 {

@@ -84,13 +84,13 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 	if c.Registered() {
 		return api.RegisterResult{}, api.Errorf(api.Conflict, "this connection has registered %s already", c.app.Load().id())
 	}
-	if err := k.mayRun(p.Manifest.ID, c.peer); err != nil {
-		return api.RegisterResult{}, err
-	}
 	uid, _, pid := c.peer.Credentials()
 	a := &app{
 		manifest: p.Manifest, link: c.link, token: newToken(), uid: uid, pid: pid,
 		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]string), gone: make(chan struct{}),
+	}
+	if err := k.mayRun(p.Manifest.ID, c.peer); err != nil {
+		return api.RegisterResult{}, k.onRecord(a, "binding_refused", err, map[string]any{"pid": pid, "uid": uid})
 	}
 	a.lastSeen.Store(k.now().UnixNano())
 	if err := k.claimID(a, token); err != nil {

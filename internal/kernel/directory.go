@@ -128,6 +128,29 @@ func (d *directory) counterparty(key string, self *Agent) ocip.Counterparty {
 	return cp
 }
 
+// source returns who the directory has at the session an envelope came through,
+// and whether it has the envelope's source at other sessions only. An agent's
+// own session says nothing about who writes there; but agents of this daemon
+// reach each other inside it, so an envelope from outside is never theirs.
+func (d *directory) source(key string, self *Agent, e *ocip.Envelope) (from ocip.Counterparty, elsewhere bool) {
+	claimed, known := d.byInstance[e.SourceAgent.InstanceID]
+	if d.localAgent(key) != nil {
+		from = ocip.Counterparty{Kind: ocip.KindUnknown}
+		return from, known && d.isLocal(claimed.InstanceID)
+	}
+	from = d.counterparty(key, self)
+	return from, known && from.Kind != ocip.KindAgent
+}
+
+func (d *directory) isLocal(instance string) bool {
+	for _, a := range d.agents {
+		if a.InstanceID == instance {
+			return true
+		}
+	}
+	return false
+}
+
 // patterns finds values by exact keys and by the beginnings of keys. A longer
 // beginning wins over a shorter one.
 type patterns[V any] struct {

@@ -41,7 +41,7 @@ func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.Dispa
 	k := c.kernel
 	m, err := k.address(c.app.Load(), p)
 	if err != nil {
-		return api.DispatchResult{}, err
+		return api.DispatchResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
 	}
 	if err := k.passInterceptors(ctx, m); err != nil {
 		return api.DispatchResult{}, err
@@ -89,7 +89,9 @@ func (k *Kernel) passInterceptors(ctx context.Context, m *outgoing) error {
 		return nil
 	}
 	v := ocip.Verdict{Result: ocip.Deny, Code: left.blocked.code, Policy: "interceptor:" + left.blocked.by, Reason: left.blocked.reason}
-	receipt, err := k.record(k.sentRecord(m, &v))
+	r := k.sentRecord(m, &v)
+	r.Classification = "" // nobody came to weigh it
+	receipt, err := k.record(r)
 	if err != nil {
 		return err
 	}
@@ -111,7 +113,7 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 		defer unlock()
 		var err error
 		if exchange, err = k.forOutgoing(ctx, m, now); err != nil {
-			return api.DispatchResult{}, err
+			return api.DispatchResult{}, k.onRecord(m.app, "exchange_refused", err, map[string]any{"sessionKey": m.key, "exchangeId": m.hints.ID})
 		}
 	}
 	v := ocip.Decide(ctx, ocip.Outgoing{

@@ -64,12 +64,20 @@ func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK,
 	if subscriptions == 0 {
 		return api.OK{}, api.Errorf(api.HookNotSubscribed, "app %s is subscribed to no hook", a.id())
 	}
+	var said receipt
+	if k.events.delivered(a, p.EventID) {
+		// A receipt that says nothing must not use up the event.
+		var err error
+		if said, err = parseReceipt(p.Result); err != nil {
+			return api.OK{}, err
+		}
+	}
 	e, err := k.events.answer(a, p.EventID, p.Result.Clone())
 	if err != nil {
 		return api.OK{}, err
 	}
 	if e.receipt != nil {
-		return api.OK{OK: true}, k.outbox.receipt(a, e.receipt, p.Result)
+		return api.OK{OK: true}, k.outbox.acknowledge(a, e.receipt, said)
 	}
 	return api.OK{OK: e.awaited}, nil
 }
@@ -128,6 +136,14 @@ func (r *events) add(e *event) *event {
 	}
 	r.byID[e.id] = e
 	return e
+}
+
+// delivered reports whether an event delivered a message to the app.
+func (r *events) delivered(a *app, id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, known := r.byID[id]
+	return known && e.app.id() == a.id() && e.receipt != nil
 }
 
 // answer takes an app's answer, once. An event that was another app's does not
@@ -210,6 +226,9 @@ func (k *Kernel) subscription(a *app, hook api.Hook) (name string, intercepts bo
 	if !hook.Interceptable() {
 		return name, false
 	}
+	if k.cfg.HookApps[a.id()].Required {
+		return name, true
+	}
 	if hook == api.MessageSending && len(k.queuesHeld(a)) > 0 && !a.mustAnswer(hook) {
 		// Whoever owns a channel is sent its messages last, and sees no others
 		// unless it asked to intercept them.
@@ -245,7 +264,8 @@ func (k *Kernel) intercept(ctx context.Context, hook api.Hook, m *outgoing, owne
 		return out, nil
 	}
 	for _, a := range k.listeners(hook) {
-		if a == owner {
+		// Whoever sends has had its say, and could not answer while it waits.
+		if a == owner || a == m.app {
 			continue
 		}
 		name, intercepts := k.subscription(a, hook)
@@ -367,9 +387,13 @@ func (i *interception) take(a *app, m *outgoing, result jsontext.Value) {
 	if answer.Content != nil && *answer.Content != i.content {
 		i.content, changed = *answer.Content, true
 	}
-	if len(answer.Metadata) > 0 && answer.Metadata.Kind() == '{' {
+	if len(answer.Metadata) > 0 && answer.Metadata.Kind() != 'n' {
 		var metadata api.Object
-		if err := json.Unmarshal(answer.Metadata, &metadata); err == nil && !sameObject(metadata, i.metadata) {
+		if err := json.Unmarshal(answer.Metadata, &metadata); err != nil {
+			block("interceptor " + a.id() + " gave metadata that is no object")
+			return
+		}
+		if !sameObject(metadata, i.metadata) {
 			i.metadata, changed = metadata, true
 		}
 	}

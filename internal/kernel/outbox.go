@@ -220,11 +220,12 @@ func (o *outbox) catchUp(l *lane) error {
 			// The connection or the daemon is ending; the next one goes on.
 			return nil
 		}
-		page, err := k.store.Messages(k.closing, l.queue, l.sentUpTo(), drainPage)
+		sent, announced := l.progress()
+		page, err := k.store.Messages(k.closing, l.queue, sent, drainPage)
 		if err != nil {
 			return err
 		}
-		done, err := o.sendPage(l, page)
+		done, err := o.sendPage(l, page, announced)
 		if done || err != nil {
 			return err
 		}
@@ -232,10 +233,11 @@ func (o *outbox) catchUp(l *lane) error {
 	return nil
 }
 
-func (l *lane) sentUpTo() int64 {
+// progress returns how far the lane is, and what it must reach.
+func (l *lane) progress() (sent, tail int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sent
+	return l.sent, l.tail
 }
 
 func (o *outbox) current(l *lane) bool {
@@ -245,8 +247,10 @@ func (o *outbox) current(l *lane) bool {
 }
 
 // sendPage sends one page. It is done when the store holds nothing that was
-// not sent, and then new messages are sent as they come.
-func (o *outbox) sendPage(l *lane, page []*store.Message) (done bool, err error) {
+// not sent, and then new messages are sent as they come. Announced is the last
+// message that was durable before the store was asked: what came since may be
+// missing from the page and must not be passed over.
+func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done bool, err error) {
 	now := o.kernel.now()
 	for _, m := range page {
 		if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {
@@ -269,14 +273,15 @@ func (o *outbox) sendPage(l *lane, page []*store.Message) (done bool, err error)
 		}
 		l.sent = m.ID
 	}
-	if len(page) == 0 && l.sent >= l.tail {
+	if len(page) > 0 {
+		return false, nil
+	}
+	// Nothing is left of what was announced: it was sent, or taken out by a
+	// receipt or its end.
+	l.sent = max(l.sent, announced)
+	if l.sent >= l.tail {
 		l.behind = false
 		return true, nil
-	}
-	if len(page) == 0 {
-		// A commit has announced a message that this look did not find: it
-		// was taken out meanwhile.
-		l.sent = l.tail
 	}
 	return false, nil
 }
@@ -313,15 +318,21 @@ func runEvent(d *delivery) []byte {
 		api.String(d.RunID), api.String(d.About.AgentID), api.String(d.About.SessionKey))
 }
 
-// receipt records what an app says became of a message it was given.
-func (o *outbox) receipt(a *app, d *delivery, result jsontext.Value) error {
-	var said struct {
-		Delivered bool   `json:"delivered"`
-		Error     string `json:"error"`
+// receipt is what an app says became of a message it was given.
+type receipt struct {
+	Delivered bool   `json:"delivered"`
+	Error     string `json:"error"`
+}
+
+func parseReceipt(result jsontext.Value) (r receipt, err error) {
+	if result.Kind() != '{' || json.Unmarshal(result, &r) != nil {
+		return r, api.Invalid([]api.FieldError{{Path: "result", Message: "not a receipt, want {delivered, error}"}})
 	}
-	if result.Kind() != '{' || json.Unmarshal(result, &said) != nil {
-		return api.Invalid([]api.FieldError{{Path: "result", Message: "not a receipt, want {delivered, error}"}})
-	}
+	return r, nil
+}
+
+// acknowledge records a receipt. The message is with its receiver for good.
+func (o *outbox) acknowledge(a *app, d *delivery, said receipt) error {
 	r := &audit.Record{
 		ID: o.kernel.newID(), ActionType: audit.ActionDelivery, Event: "delivered", AppID: a.id(), SessionKey: d.About.SessionKey,
 		DispatchID: d.DispatchID, Details: map[string]any{"decidedBy": d.RecordSeq},

@@ -233,6 +233,7 @@ func (k *Kernel) takeMalformed(in *incoming, problem error) (api.QueueResult, er
 		v := ocip.Verdict{Result: ocip.Deny, Code: ocip.MalformedEnvelope, Policy: "envelope", Reason: problem.Error()}
 		r := k.receivedRecord(in.agent, from, &v, in.key, in.content)
 		r.Event, r.AppID, r.RunID = "malformed_envelope", in.app.id(), in.runID
+		r.Classification = "" // it has none that could be read
 		receipt, err := k.record(r)
 		if err != nil {
 			return api.QueueResult{}, err
@@ -251,13 +252,12 @@ func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueRe
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	from := k.directory.counterparty(in.key, in.agent)
-	_, known := k.directory.byInstance[envelope.SourceAgent.InstanceID]
+	from, elsewhere := k.directory.source(in.key, in.agent, &envelope)
 	unlock := k.exchanges.pairs.lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
 	defer unlock()
 	ctx, now := context.Background(), k.now()
 	v, err := k.arrive(ctx, &arrival{
-		agent: in.agent, from: from, elsewhere: known && from.Kind != ocip.KindAgent, envelope: envelope,
+		agent: in.agent, from: from, elsewhere: elsewhere, envelope: envelope,
 		key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
 	}, now)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -30,6 +31,23 @@ func (k *Kernel) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audi
 		r.Details[name] = value
 	}
 	return r
+}
+
+// onRecord records that an app tried what it may not, and returns the error it
+// is told. What is only malformed is no attempt and no record.
+func (k *Kernel) onRecord(a *app, event string, refusal error, details map[string]any) error {
+	said := api.AsError(refusal)
+	if said.Code != api.Forbidden {
+		return refusal
+	}
+	_, err := k.record(&audit.Record{
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: event, AppID: a.id(),
+		PolicyResult: string(ocip.Deny), PolicyReason: said.Message, Details: details,
+	})
+	if err != nil {
+		return err
+	}
+	return refusal
 }
 
 func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {

@@ -6,10 +6,19 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// view says which part of the configuration the client's app may see.
+// view says which part of the configuration the client's app may see: its own,
+// and that of the channels it declares, unless another app has them.
 func (c *Client) view() View {
-	m := c.app.Load().manifest
-	return View{App: m.ID, Channels: m.Capabilities.Channels.Provides}
+	a := c.app.Load()
+	v := View{App: a.id()}
+	c.kernel.mu.RLock()
+	defer c.kernel.mu.RUnlock()
+	for _, channel := range a.manifest.Capabilities.Channels.Provides {
+		if owner := c.kernel.channels[channel]; owner == nil || owner == a {
+			v.Channels = append(v.Channels, channel)
+		}
+	}
+	return v
 }
 
 // Config returns a configuration value.

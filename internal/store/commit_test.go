@@ -418,3 +418,36 @@ func TestTouchesSurviveAFailedCommit(t *testing.T) {
 		t.Errorf("%d messages left: %v", len(page), err)
 	}
 }
+
+// TestTouchesOfAFailedTransaction drives the touches by hand: a commit that
+// fails at its very end gives back what it took, together with what has come
+// since.
+func TestTouchesOfAFailedTransaction(t *testing.T) {
+	s := openTest(t)
+	at := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
+	touches := &s.touches
+	s.TouchSession("a", at)
+	s.TouchSession("b", at)
+	s.Taken(MessageID{Queue: "q", ID: 7})
+	touches.rush()
+	if taken, sessions := touches.due(at); len(taken) != 1 || len(sessions) != 2 {
+		t.Fatalf("due: %v and %v", taken, sessions)
+	}
+	s.TouchSession("a", at.Add(-time.Second))
+	s.TouchSession("c", at)
+	s.Taken(MessageID{Queue: "q", ID: 5}, MessageID{Queue: "r", ID: 9})
+	touches.restore()
+	taken, sessions := touches.due(at)
+	if len(taken) != 2 || taken["q"] != 7 || taken["r"] != 9 {
+		t.Errorf("due again: %v", taken)
+	}
+	if len(sessions) != 3 || sessions["a"] != (touch{at, 2}) || sessions["b"] != (touch{at, 1}) {
+		t.Errorf("due again: %v", sessions)
+	}
+	touches.forget()
+	touches.rush()
+	if taken, sessions := touches.due(at); len(taken) != 0 || len(sessions) != 0 {
+		t.Errorf("due after it was written: %v and %v", taken, sessions)
+	}
+	touches.restore()
+}

@@ -192,12 +192,16 @@ func childFillsItsDisk(dir string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.Commit(&Change{Sessions: []Session{{Key: "telegram:bob"}}}); err != nil {
+		return err
+	}
 	for round := range 3 {
 		ballast := filepath.Join(dir, "ballast")
 		if err := fillDisk(ballast); err != nil {
 			return err
 		}
 		before := s.Head()
+		s.TouchSession("telegram:bob", time.Now())
 		var full error
 		committed := uint64(0)
 		for i := 0; full == nil; i++ {
@@ -240,6 +244,9 @@ func childFillsItsDisk(dir string) error {
 		}
 		if err := sound(s); err != nil {
 			return err
+		}
+		if used, err := s.FreshSession(context.Background(), "telegram:bob"); err != nil || used.MessageCount != int64(round+1) {
+			return fmt.Errorf("the session counts %d messages of %d: %w", used.MessageCount, round+1, err)
 		}
 	}
 	head := s.Head()

@@ -42,6 +42,20 @@ func TestOpenFreshAndAgain(t *testing.T) {
 	wantSound(t, s)
 }
 
+// TestWriterSettings holds what no kill of a process shows, only a loss of
+// power: that a commit is on the disk.
+func TestWriterSettings(t *testing.T) {
+	s := openTest(t)
+	for query, want := range map[string]int{
+		"PRAGMA synchronous": 2, // FULL
+		"SELECT count(*) FROM pragma_journal_mode WHERE journal_mode = 'wal'": 1,
+	} {
+		if got, err := queryInt(s.writer.conn, query); err != nil || got != want {
+			t.Errorf("%s: got %d, want %d, %v", query, got, want, err)
+		}
+	}
+}
+
 // TestOpenRefuses wants files that are not ours to stay as they are, to the
 // byte, with nothing beside them.
 func TestOpenRefuses(t *testing.T) {

@@ -74,6 +74,9 @@ func TestQuery(t *testing.T) {
 			if got = append(got, lines...); more == 0 {
 				break
 			}
+			if f.User == "" && len(got) == len(want) {
+				t.Fatalf("%+v: after the last record there is more from %d", f, more)
+			}
 			if len(lines) != limit || pages > records {
 				t.Fatalf("%+v: a page of %d, want %d, and more behind it", f, len(lines), limit)
 			}
@@ -85,6 +88,9 @@ func TestQuery(t *testing.T) {
 	}
 	if lines, next, err := s.Query(t.Context(), audit.Filter{}, 0, 0); err != nil || len(lines) != 0 || next != 0 {
 		t.Errorf("a page of nothing: %d lines, next %d, %v", len(lines), next, err)
+	}
+	if lines, next, err := s.Query(t.Context(), audit.Filter{}, 0, records); err != nil || len(lines) != records || next != 0 {
+		t.Errorf("a page of everything: %d lines, next %d, %v", len(lines), next, err)
 	}
 	var walked [][]byte
 	for seq := uint64(0); ; {

@@ -160,12 +160,9 @@ func openWriter(path string) (*sqlite.Conn, error) {
 		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
 	return openConn(path, sqlite.OpenReadWrite, []string{
-		// Rows are about a kilobyte: twice the usual page halves the writes of
-		// a commit, and costs one that is alone next to nothing.
-		"page_size=8192",
 		"journal_mode=WAL",
 		"synchronous=FULL",
-		"wal_autocheckpoint=2000",
+		"wal_autocheckpoint=4000",
 		"journal_size_limit=67108864",
 		"cache_size=-8192",
 		"trusted_schema=OFF",
