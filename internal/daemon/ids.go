@@ -8,17 +8,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// ids makes UUIDs of version 7, which sort by time. Randomness is fetched for
-// many at once, since every message needs several.
-type ids struct {
-	mu     sync.Mutex
-	random *bufio.Reader
+// ids makes UUIDs of version 7, which sort by time. Every message needs
+// several, so randomness is fetched for many at once, and side by side.
+type ids struct{ sources sync.Pool }
+
+func newIDs() *ids {
+	return &ids{sources: sync.Pool{New: func() any { return bufio.NewReaderSize(rand.Reader, 512) }}}
 }
 
-func newIDs() *ids { return &ids{random: bufio.NewReaderSize(rand.Reader, 1024)} }
-
 func (i *ids) next() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return uuid.Must(uuid.NewV7FromReader(i.random)).String()
+	random := i.sources.Get().(*bufio.Reader)
+	defer i.sources.Put(random)
+	return uuid.Must(uuid.NewV7FromReader(random)).String()
 }
