@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"runtime"
@@ -125,12 +126,17 @@ func (d *Daemon) claimSockets(context.Context) error {
 		return err
 	}
 	d.onStop(claim.Release)
-	apps, err := claim.Listen(d.socket)
+	mode := fs.FileMode(0o600)
+	if len(d.cfg.IPC.AllowUIDs) > 0 {
+		// Whoever else may connect must get as far as being asked who it is.
+		mode = 0o666
+	}
+	apps, err := claim.Listen(d.socket, mode)
 	if err != nil {
 		return err
 	}
 	d.onStop(closer(apps))
-	operators, err := claim.Listen(d.operator)
+	operators, err := claim.Listen(d.operator, 0o600)
 	if err != nil {
 		return err
 	}
@@ -157,10 +163,10 @@ func closer(l net.Listener) func() error {
 	}
 }
 
-// allows reports whether a user may connect: the daemon's own, and those the
-// operator lists.
-func (d *Daemon) allows(uid uint32) bool {
-	return uid == uint32(os.Geteuid()) || slices.Contains(d.cfg.IPC.AllowUIDs, int(uid))
+// allows reports whether a user may connect: the daemon's own, and as apps
+// those that the configuration lists.
+func (d *Daemon) allows(uid uint32, operator bool) bool {
+	return uid == uint32(os.Geteuid()) || !operator && slices.Contains(d.cfg.IPC.AllowUIDs, int(uid))
 }
 
 func (d *Daemon) loadPolicy(ctx context.Context) error {

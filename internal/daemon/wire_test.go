@@ -65,6 +65,13 @@ func (h *house) dialWire(socket string) *wire {
 	return &wire{t: h.t, conn: c, lines: bufio.NewReaderSize(c, 64<<10)}
 }
 
+// in lets a subtest fail for itself.
+func (w *wire) in(t testing.TB) (back func()) {
+	before := w.t
+	w.t = t
+	return func() { w.t = before }
+}
+
 // write sends bytes as they are.
 func (w *wire) write(text string) {
 	w.t.Helper()
@@ -444,6 +451,7 @@ func TestWireMalformedLines(t *testing.T) {
 		{"a token that is no text", `{"id":"x1","type":"request","method":"app.heartbeat","token":{}}`, "x1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			defer w.in(t)()
 			w.write(tc.line + "\n")
 			m := w.read()
 			w.failed(m, api.InvalidRequest)
@@ -473,6 +481,7 @@ func TestWireUnusualLines(t *testing.T) {
 		{"escapes", strings.Replace(beat, "app.heartbeat", `app\u002eheartbeat`, 1) + "\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			defer w.in(t)()
 			w.write(tc.lines)
 			if m := w.read(); m.RequestID != "q" || !m.Success {
 				t.Errorf("got %s", m.line)
@@ -636,6 +645,7 @@ func TestWireManifestErrors(t *testing.T) {
 			[]string{"manifest.id", "manifest.name", "manifest.version", "manifest.main", "manifest.protocol.version"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			defer w.in(t)()
 			m := w.deny(api.InvalidParams, "app.register", strings.Replace(good, tc.from, tc.to, 1))
 			var details []api.FieldError
 			if err := json.Unmarshal(m.Error.Details, &details); err != nil {
@@ -699,6 +709,7 @@ func TestWireCapabilities(t *testing.T) {
 		{"hook", `"event":"nonesuch"`, "unknown hook"},
 	} {
 		t.Run(tc.kind+" "+tc.config, func(t *testing.T) {
+			defer w.in(t)()
 			m := w.ask("capability.register", `{"type":"`+tc.kind+`","config":{`+tc.config+`}}`)
 			var result api.CapabilityResult
 			if err := json.Unmarshal(m.Result, &result); err != nil || !m.Success {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode"
 )
 
 // errLineTooLong means that a line went over the limit. The reader has skipped
@@ -70,9 +71,11 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// buffered reports whether there is more to read without waiting.
+// buffered reports whether the next line is here without waiting. Empty lines
+// are none: whoever has sent one waits for an answer like anybody else.
 func (l *lineReader) buffered() bool {
-	return bytes.IndexByte(l.buf[l.start:l.end], '\n') >= 0
+	rest := bytes.TrimLeftFunc(l.buf[l.start:l.end], unicode.IsSpace)
+	return bytes.IndexByte(rest, '\n') >= 0
 }
 
 func (l *lineReader) fill() error {

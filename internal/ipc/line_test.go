@@ -105,6 +105,25 @@ func TestLineReader(t *testing.T) {
 	}
 }
 
+// What is buffered is a line that the next call returns without reading, so
+// that answers are not held back for one that is not there.
+func TestLineReaderBuffered(t *testing.T) {
+	for _, tc := range []struct {
+		rest string
+		want bool
+	}{
+		{"", false}, {"b", false}, {"b\n", true}, {"\n", false}, {"\r\n \n\t\r\n", false}, {"\n\nb", false}, {"\n\r\nb\n", true},
+	} {
+		l := newLineReader(strings.NewReader("a\n"+tc.rest), 100)
+		if _, err := l.next(); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.buffered(); got != tc.want {
+			t.Errorf("behind a line and in front of %q: got %v", tc.rest, got)
+		}
+	}
+}
+
 // A source that gives nothing and no error must not spin.
 func TestLineReaderWithoutProgress(t *testing.T) {
 	if _, err := newLineReader(stuck{}, 100).next(); !errors.Is(err, io.ErrNoProgress) {

@@ -130,13 +130,14 @@ func removeDead(path string) error {
 	return nil
 }
 
-// Listen listens on one of the claimed paths, with mode 0600.
-func (c *Claim) Listen(path string) (*net.UnixListener, error) {
+// Listen listens on one of the claimed paths, with the mode given: 0600, or one
+// that lets other users connect, who are then told apart by their credentials.
+func (c *Claim) Listen(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot protect %s: %w", path, err), l.Close())
 	}
 	return l, nil

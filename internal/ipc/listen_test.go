@@ -138,7 +138,7 @@ func TestListen(t *testing.T) {
 	path := filepath.Join(shortDir(t), "new", "run", "kernel.sock")
 	c, err := ClaimSockets(path)
 	must(t, err)
-	l, err := c.Listen(path)
+	l, err := c.Listen(path, 0o600)
 	must(t, err)
 	info, err := os.Stat(path)
 	must(t, err)
@@ -175,7 +175,7 @@ func TestListenReplacesADeadSocket(t *testing.T) {
 	}
 	c, err := ClaimSockets(path)
 	must(t, err)
-	l, err := c.Listen(path)
+	l, err := c.Listen(path, 0o600)
 	must(t, err)
 	conn, err := net.Dial("unix", path)
 	must(t, err)

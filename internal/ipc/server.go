@@ -28,8 +28,9 @@ type Limits struct {
 type Options struct {
 	Kernel Kernel
 	Limits Limits
-	// AllowUID reports whether a user may connect.
-	AllowUID func(uid uint32) bool
+	// AllowUID reports whether a user may connect, to the operator socket or
+	// to the apps'.
+	AllowUID func(uid uint32, operator bool) bool
 	Now      func() time.Time
 	NewID    func() string
 	Version  string
@@ -42,7 +43,7 @@ type Options struct {
 type Server struct {
 	kernel   Kernel
 	limits   Limits
-	allowUID func(uint32) bool
+	allowUID func(uid uint32, operator bool) bool
 	now      func() time.Time
 	newID    func() string
 	version  string
@@ -120,7 +121,7 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 			s.log.Debug("cannot close a peer", zap.Error(err))
 		}
 	}()
-	if !s.allowUID(who.UID) {
+	if !s.allowUID(who.UID, f == faceOperator) {
 		s.log.Warn("a foreign user connects: refused", zap.Uint32("uid", who.UID), zap.Int32("pid", who.PID))
 		s.turnAway(socket, api.Errorf(api.Forbidden, "user %d may not connect; ipc.allow_uids in the configuration lists who may", who.UID))
 		return

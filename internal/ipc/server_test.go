@@ -81,14 +81,14 @@ func serve(t *testing.T, k *fakeKernel, change ...func(*Options)) (*Server, stri
 	path, operator := filepath.Join(dir, "k"), filepath.Join(dir, "o")
 	claim, err := ClaimSockets(path, operator)
 	must(t, err)
-	apps, err := claim.Listen(path)
+	apps, err := claim.Listen(path, 0o600)
 	must(t, err)
-	operators, err := claim.Listen(operator)
+	operators, err := claim.Listen(operator, 0o600)
 	must(t, err)
 	var ids atomic.Int64
 	o := Options{
 		Kernel: k, Limits: Limits{LineBytes: 4096, QueueBytes: 64 << 10, InFlight: 4, Connections: 8},
-		AllowUID: func(uint32) bool { return true }, Now: time.Now, NewID: func() string { return "s" + strconv.FormatInt(ids.Add(1), 10) },
+		AllowUID: func(uint32, bool) bool { return true }, Now: time.Now, NewID: func() string { return "s" + strconv.FormatInt(ids.Add(1), 10) },
 		Version: "test", Log: zap.NewNop(), Apps: apps, Operators: operators,
 	}
 	for _, f := range change {
@@ -536,7 +536,7 @@ func TestLaggingConnection(t *testing.T) {
 }
 
 func TestForeignUserIsRefused(t *testing.T) {
-	s, path := serve(t, &fakeKernel{}, func(o *Options) { o.AllowUID = func(uint32) bool { return false } })
+	s, path := serve(t, &fakeKernel{}, func(o *Options) { o.AllowUID = func(uint32, bool) bool { return false } })
 	p := dial(t, path)
 	p.answers("", api.Forbidden)
 	p.ended()

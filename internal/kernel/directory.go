@@ -15,6 +15,7 @@ type directory struct {
 	agents       map[string]*Agent
 	byApp        map[string][]*Agent
 	byInstance   map[string]*ocip.Counterparty
+	local        map[string]*Agent
 	sessions     patterns[*ocip.Counterparty]
 	routes       patterns[*Agent]
 	defaultAgent *Agent
@@ -22,13 +23,14 @@ type directory struct {
 
 func newDirectory(cfg *Config) (*directory, error) {
 	d := &directory{
-		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty),
+		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty), local: make(map[string]*Agent),
 	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		d.agents[a.ID] = a
 		d.byApp[a.App] = append(d.byApp[a.App], a)
 		d.byInstance[a.InstanceID] = a.counterparty()
+		d.local[a.InstanceID] = a
 	}
 	for i := range cfg.Directory {
 		e := &cfg.Directory[i]
@@ -133,22 +135,14 @@ func (d *directory) counterparty(key string, self *Agent) ocip.Counterparty {
 // own session says nothing about who writes there; but agents of this daemon
 // reach each other inside it, so an envelope from outside is never theirs.
 func (d *directory) source(key string, self *Agent, e *ocip.Envelope) (from ocip.Counterparty, elsewhere bool) {
-	claimed, known := d.byInstance[e.SourceAgent.InstanceID]
 	if d.localAgent(key) != nil {
 		from = ocip.Counterparty{Kind: ocip.KindUnknown}
-		return from, known && d.isLocal(claimed.InstanceID)
+		_, local := d.local[e.SourceAgent.InstanceID]
+		return from, local
 	}
 	from = d.counterparty(key, self)
+	_, known := d.byInstance[e.SourceAgent.InstanceID]
 	return from, known && from.Kind != ocip.KindAgent
-}
-
-func (d *directory) isLocal(instance string) bool {
-	for _, a := range d.agents {
-		if a.InstanceID == instance {
-			return true
-		}
-	}
-	return false
 }
 
 // patterns finds values by exact keys and by the beginnings of keys. A longer
