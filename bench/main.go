@@ -46,7 +46,7 @@ func run() error {
 		if *dir, err = os.MkdirTemp("", "ocipd-bench"); err != nil {
 			return err
 		}
-		defer os.RemoveAll(*dir)
+		defer func() { _ = os.RemoveAll(*dir) }()
 	}
 	b := &bench{ctx: ctx, binary: binaryPath, dir: *dir, records: *records, exchanges: *exchanges}
 	fmt.Println("each figure beside its floor, measured in turns; lower ratios are better unless the goal says ≥")

@@ -31,12 +31,15 @@ func serveEcho(ctx context.Context, socket string) error {
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { l.Close() })
+	context.AfterFunc(ctx, func() { _ = l.Close() })
 	fmt.Fprintln(os.Stderr, `{"msg":"ready"}`)
 	for {
 		c, err := l.Accept()
-		if err != nil {
+		if ctx.Err() != nil {
 			return nil
+		}
+		if err != nil {
+			return err
 		}
 		go func() {
 			defer c.Close()
@@ -62,6 +65,9 @@ func serveEcho(ctx context.Context, socket string) error {
 	}
 }
 
+// discard reads what nobody looks at, so that its writer never waits.
+func discard(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
+
 // process is a server in a process of its own.
 type process struct {
 	cmd    *exec.Cmd
@@ -84,7 +90,7 @@ func launch(cmd *exec.Cmd, socket string) (*process, error) {
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), `"msg":"ready"`) {
 			p := &process{cmd, socket, time.Since(began)}
-			go io.Copy(io.Discard, stderr)
+			go discard(stderr)
 			return p, nil
 		}
 		seen = append(seen, lines.Text())
@@ -262,7 +268,7 @@ func (d *daemon) sender(i int) (*conn, error) {
 			if line, err := sink.lines.ReadBytes('\n'); err == nil {
 				d.received <- line
 			}
-			io.Copy(io.Discard, sink.lines)
+			discard(sink.lines)
 		}()
 	}
 	return d.app(i)

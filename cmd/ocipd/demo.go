@@ -476,7 +476,7 @@ func wrap(lines []cell, width int) (wrapped []cell) {
 	for _, line := range lines {
 		indent := line.text[:len(line.text)-len(strings.TrimLeft(line.text, " "))]
 		text := indent
-		for _, word := range strings.Fields(line.text) {
+		for word := range strings.FieldsSeq(line.text) {
 			switch {
 			case text == indent:
 				text += word

@@ -107,7 +107,7 @@ func (k *killTest) app(ctx context.Context, id string, c api.Capabilities) (*cli
 }
 
 // receive takes messages for the channel until the connection ends.
-func (k *killTest) receive(t *testing.T, ctx context.Context) {
+func (k *killTest) receive(ctx context.Context, t *testing.T) {
 	app, err := k.app(ctx, "@kill/chat", api.Capabilities{Channels: api.Provides{Provides: []string{"chat"}}})
 	if err != nil {
 		return
@@ -150,7 +150,7 @@ func (k *killTest) round(t *testing.T, after int) {
 	enough := make(chan struct{})
 	var once sync.Once
 	n := 0
-	wg.Go(func() { k.receive(t, ctx) })
+	wg.Go(func() { k.receive(ctx, t) })
 	for i := range senders {
 		wg.Go(func() {
 			app, err := k.app(ctx, fmt.Sprintf("@kill/a%d", i), api.Capabilities{})
@@ -196,7 +196,7 @@ func (k *killTest) settle(t *testing.T) {
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
-		k.receive(t, ctx)
+		k.receive(ctx, t)
 	}()
 	operator, err := client.Dial(ctx, config.OperatorPath(k.socket))
 	if err != nil {

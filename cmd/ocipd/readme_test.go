@@ -51,11 +51,11 @@ func TestReadmeTour(t *testing.T) {
 			// at a time.
 			bin := t.TempDir()
 			for _, name := range []string{"bash", "jq"} {
-				real, err := exec.LookPath(name)
+				found, err := exec.LookPath(name)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := os.Symlink(real, filepath.Join(bin, name)); err != nil {
+				if err := os.Symlink(found, filepath.Join(bin, name)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -52,8 +52,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 // AsError returns err in the protocol's form. One that nobody gave a code is
 // UNKNOWN_ERROR, and its text stays inside: it was not written for strangers.
 func AsError(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Code: UnknownError, Message: "the kernel could not answer; its log has the cause"}

@@ -49,7 +49,7 @@ func (l *lineReader) next() ([]byte, error) {
 				l.skipping = false
 				continue
 			}
-			if len(line) > l.limit {
+			if l.tooLong(line) {
 				return line, errLineTooLong
 			}
 			if line = bytes.TrimSuffix(line, []byte("\r")); len(bytes.TrimSpace(line)) == 0 {
@@ -60,8 +60,7 @@ func (l *lineReader) next() ([]byte, error) {
 		l.searched = l.end - l.start
 		if l.skipping {
 			l.start, l.end, l.searched = 0, 0, 0
-		} else if l.searched > l.limit {
-			line := l.buf[l.start:l.end]
+		} else if line := l.buf[l.start:l.end]; l.tooLong(line) {
 			l.skipping = true
 			return line, errLineTooLong
 		}
@@ -69,6 +68,12 @@ func (l *lineReader) next() ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// tooLong reports whether a line, or the beginning of one, goes over the limit.
+// A carriage return at its end does not count.
+func (l *lineReader) tooLong(line []byte) bool {
+	return len(line) > l.limit && len(bytes.TrimSuffix(line, []byte("\r"))) > l.limit
 }
 
 // buffered reports whether the next line is here without waiting. Empty lines

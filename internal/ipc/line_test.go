@@ -23,7 +23,7 @@ func split(input []byte, limit int) (lines []got) {
 		line, rest, whole := bytes.Cut(input, []byte("\n"))
 		input = rest
 		switch {
-		case len(line) > limit:
+		case len(bytes.TrimSuffix(line, []byte("\r"))) > limit:
 			lines = append(lines, got{string(line), true})
 		case !whole:
 			// A last line without a newline is none.
@@ -90,7 +90,7 @@ func TestLineReader(t *testing.T) {
 		{"both line ends", "a\nb\r\nc\r\r\n"},
 		{"a last line without its end", "a\nb"},
 		{"at the limit", long[1:] + "\n" + long + "\n" + long + "x\n" + "after\n"},
-		{"at the limit with a carriage return", long[1:] + "\r\n" + long + "\r\n" + "after\n"},
+		{"at the limit with a carriage return", long[1:] + "\r\n" + long + "\r\n" + long + "x\r\n" + long + "\r\r\n" + "after\n"},
 		{"far over the limit", strings.Repeat(long, 20) + "\nafter\n"},
 		{"over the limit without an end", strings.Repeat(long, 20)},
 		{"over the limit twice", long + long + "\n" + long + long + "\nafter\n"},

@@ -140,12 +140,10 @@ func salvageID(line []byte) string {
 // jsonProblem says what is wrong with a JSON text in words for its sender. Root
 // is what the text as a whole is called.
 func jsonProblem(err error, root string) string {
-	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return fmt.Sprintf("%v at byte %d", syntax.Err, syntax.ByteOffset)
 	}
-	var semantic *json.SemanticError
-	if errors.As(err, &semantic) {
+	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		where := cmp.Or(fieldPath(semantic), root)
 		return fmt.Sprintf("%s is a %s where something else belongs", where, kindName(semantic.JSONKind))
 	}
@@ -186,8 +184,7 @@ func decodeParams[P any](raw jsontext.Value) (*P, error) {
 	if len(raw) > 0 && raw.Kind() != 'n' {
 		if err := json.Unmarshal(raw, p); err != nil {
 			path := "params"
-			var semantic *json.SemanticError
-			if errors.As(err, &semantic) {
+			if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 				path = cmp.Or(fieldPath(semantic), path)
 			}
 			problem := jsonProblem(err, path)

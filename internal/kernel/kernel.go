@@ -171,9 +171,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot take up the content digest's key: %w", err)
 	}
-	if k.outbox, err = newOutbox(ctx, k); err != nil {
-		return nil, err
-	}
+	k.outbox = newOutbox(k)
 	k.tasks.Go(k.outbox.sweep)
 	return k, nil
 }

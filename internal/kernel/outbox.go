@@ -92,8 +92,8 @@ type lane struct {
 	behind, draining bool
 }
 
-func newOutbox(_ context.Context, k *Kernel) (*outbox, error) {
-	return &outbox{kernel: k, lanes: make(map[string]*lane)}, nil
+func newOutbox(k *Kernel) *outbox {
+	return &outbox{kernel: k, lanes: make(map[string]*lane)}
 }
 
 // queuesOf lists the queues whose messages an app receives.
@@ -216,7 +216,7 @@ func (o *outbox) catchUp(l *lane) error {
 	// What an earlier connection has taken must not be sent again.
 	k.store.Flush()
 	for o.current(l) {
-		if err := l.app.link.Room(k.closing); err != nil {
+		if l.app.link.Room(k.closing) != nil {
 			// The connection or the daemon is ending; the next one goes on.
 			return nil
 		}
@@ -303,12 +303,11 @@ func (o *outbox) send(l *lane, d *delivery) bool {
 		return false
 	}
 	l.sent = max(l.sent, d.ID)
-	switch d.Hook {
-	case api.MessageReceived:
+	if d.Hook == api.MessageSending {
+		k.observe(api.MessageSent, d.Data, about, a)
+	} else {
 		k.observe(api.MessageReceived, d.Data, about, a)
 		k.observe(api.AgentStarting, runEvent(d), about, nil)
-	case api.MessageSending:
-		k.observe(api.MessageSent, d.Data, about, a)
 	}
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -27,9 +28,7 @@ func (k *Kernel) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audi
 	} else if !v.Allowed() {
 		r.Outcome = string(ocip.Denied)
 	}
-	for name, value := range v.Details {
-		r.Details[name] = value
-	}
+	maps.Copy(r.Details, v.Details)
 	return r
 }
 

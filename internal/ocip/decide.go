@@ -3,6 +3,7 @@ package ocip
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,12 +29,7 @@ func (a Agent) supports(t ExchangeType) bool {
 	if len(a.Types) == 0 {
 		return true
 	}
-	for _, have := range a.Types {
-		if have == t {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(a.Types, t)
 }
 
 // Outgoing is one message that wants to leave, with all that the decision

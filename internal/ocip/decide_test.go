@@ -79,7 +79,7 @@ func question() Outgoing {
 
 // TestDecideCodes has one row for each way an outgoing message can end.
 func TestDecideCodes(t *testing.T) {
-	var broken error = errors.New("rego: line 3: secret")
+	broken := errors.New("rego: line 3: secret")
 	tests := []struct {
 		name    string
 		change  func(*Outgoing)

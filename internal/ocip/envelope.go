@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -232,10 +233,8 @@ func (p *envelopeParser) oneOf(in map[string]jsontext.Value, path string, allowe
 	if p.err != nil {
 		return ""
 	}
-	for _, a := range allowed {
-		if s == a {
-			return s
-		}
+	if slices.Contains(allowed, s) {
+		return s
 	}
 	p.fail(path, fmt.Sprintf("%.64q is not one of %s", s, strings.Join(allowed, ", ")))
 	return ""

@@ -300,8 +300,7 @@ func TestTextFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := exchange(t, tt.body)
 			_, err := Compile(t.Context(), Source{Path: dir})
-			var faults CompileError
-			if !errors.As(err, &faults) {
+			if _, ok := errors.AsType[CompileError](err); !ok {
 				t.Fatalf("got %v, want a CompileError", err)
 			}
 			lines := strings.Split(err.Error(), "\n")

@@ -117,7 +117,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	fail := func(err error) (*Store, error) {
 		s.startStop()
-		return nil, errors.Join(err, s.reader.close(), conn.Close())
+		return nil, errors.Join(err, s.close(), conn.Close())
 	}
 	if err := migrate(conn); err != nil {
 		return fail(err)
@@ -337,5 +337,5 @@ func (s *Store) Close() error {
 	<-last.done
 	s.startStop()
 	s.tasks.Wait()
-	return errors.Join(last.err, s.reader.close(), s.writer.close())
+	return errors.Join(last.err, s.close(), s.writer.close())
 }
