@@ -177,12 +177,12 @@ func kindName(k jsontext.Kind) string {
 // validator is what parameters know of their own fields.
 type validator interface{ Validate() []api.FieldError }
 
-// decodeParams reads a method's parameters. Absent and null parameters are an
-// empty object.
+// decodeParams reads a method's parameters, which [ParseRequest] has found to be
+// strict JSON already. Absent and null parameters are an empty object.
 func decodeParams[P any](raw jsontext.Value) (*P, error) {
 	p := new(P)
 	if len(raw) > 0 && raw.Kind() != 'n' {
-		if err := json.Unmarshal(raw, p); err != nil {
+		if err := json.Unmarshal(raw, p, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 			path := "params"
 			if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 				path = cmp.Or(fieldPath(semantic), path)

@@ -10,7 +10,9 @@ package kernel
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -126,7 +128,8 @@ type Kernel struct {
 	sessions  *sessions
 	outbox    *outbox
 	events    *events
-	digestKey []byte
+	// digests holds keyed hashes for the digests of contents.
+	digests sync.Pool
 
 	// mu guards the registry: who is connected, with what. It is held for
 	// look-ups and changes in memory, never for the disk or an app.
@@ -163,14 +166,16 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	k.events = newEvents(o.Now)
-	if k.digestKey, err = o.Store.Meta(ctx, digestKeyName); errors.Is(err, store.ErrNotFound) {
-		k.digestKey = make([]byte, 32)
-		rand.Read(k.digestKey)
-		_, err = o.Store.Commit(&store.Change{Meta: []store.Meta{{Key: digestKeyName, Value: k.digestKey}}})
+	key, err := o.Store.Meta(ctx, digestKeyName)
+	if errors.Is(err, store.ErrNotFound) {
+		key = make([]byte, 32)
+		rand.Read(key)
+		_, err = o.Store.Commit(&store.Change{Meta: []store.Meta{{Key: digestKeyName, Value: key}}})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot take up the content digest's key: %w", err)
 	}
+	k.digests.New = func() any { return hmac.New(sha256.New, key) }
 	k.outbox = newOutbox(k)
 	k.tasks.Go(k.outbox.sweep)
 	return k, nil

@@ -1,9 +1,8 @@
 package kernel
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/hex"
+	"hash"
 	"maps"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -57,9 +56,11 @@ func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 // whether two texts are equal and nothing else, unless the operator asked for
 // the text.
 func (k *Kernel) content(r *audit.Record, text string) {
-	mac := hmac.New(sha256.New, k.digestKey)
+	mac := k.digests.Get().(hash.Hash)
+	mac.Reset()
 	mac.Write([]byte(text))
 	r.ContentDigest = "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+	k.digests.Put(mac)
 	r.ContentBytes = len(text)
 	if k.cfg.KeepContent {
 		r.Content = text

@@ -19,6 +19,12 @@ type commitQueue struct {
 	waiting []*pending
 	leading bool
 	closed  bool
+	// last is the change that closes the store.
+	last *pending
+	// wait bounds how long a change may wait to be taken up; armed is set
+	// while somebody is watched for it.
+	wait  time.Duration
+	armed bool
 	// relay wakes the background task to lead.
 	relay chan struct{}
 }
@@ -36,6 +42,8 @@ type pending struct {
 	receipt Receipt
 	err     error
 	done    chan struct{}
+	// patience counts down while nobody takes the change up.
+	patience int
 }
 
 // Commit makes a change durable. It returns [ErrClosed], [ErrFull],
@@ -81,21 +89,8 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 func (s *Store) await(p *pending, lead bool) {
 	if lead {
 		s.leadOnce()
-		<-p.done
-		return
 	}
-	limit := time.NewTimer(s.wait)
-	defer limit.Stop()
-	select {
-	case <-p.done:
-	case <-limit.C:
-		if s.queue.leave(p) {
-			p.err = ErrBusy
-			return
-		}
-		// It was taken up in the meantime: only the writer can say how it ends.
-		<-p.done
-	}
+	<-p.done
 }
 
 // join queues a change and reports whether its caller must lead.
@@ -109,25 +104,46 @@ func (q *commitQueue) join(p *pending) (lead bool, err error) {
 }
 
 func (q *commitQueue) add(p *pending) (lead bool) {
+	p.patience = watchesPerWait
 	q.waiting = append(q.waiting, p)
 	if q.leading {
+		if !q.armed {
+			q.arm(true)
+		}
 		return false
 	}
 	q.leading = true
 	return true
 }
 
-// leave takes a change back that nobody has taken up.
-func (q *commitQueue) leave(p *pending) bool {
+// watch fails the changes that nobody has taken up for too long. One timer
+// watches them all, and only while somebody waits.
+func (q *commitQueue) watch() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, w := range q.waiting {
-		if w == p {
-			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
-			return true
+	kept := q.waiting[:0]
+	for _, p := range q.waiting {
+		// The last change of a closing store waits as long as it takes.
+		if p.patience--; p.patience < 0 && p != q.last {
+			p.err = ErrBusy
+			close(p.done)
+			continue
 		}
+		kept = append(kept, p)
 	}
-	return false
+	clear(q.waiting[len(kept):])
+	q.waiting = kept
+	q.arm(len(kept) > 0)
+}
+
+// watchesPerWait is how often a waiting change is looked at before it fails.
+const watchesPerWait = 4
+
+// arm is called with the lock.
+func (q *commitQueue) arm(on bool) {
+	if q.armed = on; on {
+		time.AfterFunc(q.wait/watchesPerWait, q.watch)
+	}
 }
 
 // take removes the next batch. With nothing left it ends the leadership.
@@ -154,7 +170,7 @@ func (q *commitQueue) close(last *pending) (lead, first bool) {
 	if q.closed {
 		return false, false
 	}
-	q.closed = true
+	q.closed, q.last = true, last
 	return q.add(last), true
 }
 

@@ -74,7 +74,6 @@ type Options struct {
 type Store struct {
 	clock func() time.Time
 	log   *zap.Logger
-	wait  time.Duration
 	path  string
 
 	reader
@@ -113,7 +112,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{clock: o.Clock, log: o.Log, wait: o.Wait, path: o.Path, reader: newReader(readerCount)}
+	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, reader: newReader(readerCount)}
+	s.queue.wait = o.Wait
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	fail := func(err error) (*Store, error) {
 		s.startStop()

@@ -1,0 +1,132 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The protocol has fourteen codes, and no two are one.
+func TestCodes(t *testing.T) {
+	codes := Codes()
+	slices.Sort(codes)
+	if len(slices.Compact(codes)) != 14 {
+		t.Errorf("codes are %q", codes)
+	}
+}
+
+func TestAsError(t *testing.T) {
+	coded := &Error{Code: NotFound, Message: "no session", Details: 1}
+	for _, tc := range []struct {
+		err  error
+		want Code
+		says string
+	}{
+		{coded, NotFound, "no session"},
+		{fmt.Errorf("while looking: %w", coded), NotFound, "no session"},
+		{errors.Join(errors.New("first"), coded), NotFound, "no session"},
+		{errors.New("/home/operator/secret"), UnknownError, "the kernel could not answer; its log has the cause"},
+	} {
+		if e := AsError(tc.err); e.Code != tc.want || e.Message != tc.says {
+			t.Errorf("%v: got %v", tc.err, e)
+		}
+	}
+	if Invalid(nil) != nil {
+		t.Error("nothing wrong is an error")
+	}
+}
+
+func TestParseHook(t *testing.T) {
+	for name, want := range map[string]Hook{
+		"message_received": MessageReceived, "message_sending": MessageSending, "agent_starting": AgentStarting,
+		"agent_completed": AgentCompleted, "tool_executing": ToolExecuting, "tool_completed": ToolCompleted,
+		"before_agent_start": AgentStarting, "agent_end": AgentCompleted, "before_tool_call": ToolExecuting, "after_tool_call": ToolCompleted,
+		"message_sent": MessageSent, "session_start": SessionStart, "session_end": SessionEnd,
+		"": "", "MESSAGE_SENDING": "", "message_sending ": "", "gateway_start": "",
+	} {
+		if got, known := ParseHook(name); got != want || known != (want != "") {
+			t.Errorf("%q: got %q %v, want %q", name, got, known, want)
+		}
+		if want.Interceptable() != (want == MessageSending || want == ToolExecuting) {
+			t.Errorf("%q interceptable: %v", want, want.Interceptable())
+		}
+	}
+}
+
+// A capability is named by the first member that says something.
+func TestCapabilityID(t *testing.T) {
+	for _, tc := range []struct{ kind, config, want string }{
+		{"channel", `{"channelId":"a","id":"b"}`, "a"},
+		{"channel", `{"channelId":"","id":"b"}`, "b"},
+		{"channel", `{"channelId":7,"id":"b"}`, "b"},
+		{"channel", `{"name":"b"}`, ""},
+		{"tool", `{"name":"\u0061b"}`, "ab"},
+		{"hook", `{"event":"x"}`, "x"},
+		{"cable", `{"id":"b"}`, ""},
+	} {
+		p := CapabilityParams{Type: tc.kind}
+		if err := json.Unmarshal([]byte(tc.config), &p.Config); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.ID(); got != tc.want {
+			t.Errorf("%s %s: got %q, want %q", tc.kind, tc.config, got, tc.want)
+		}
+	}
+}
+
+func TestSessionKeys(t *testing.T) {
+	for key, good := range map[string]bool{
+		"telegram:123": true, "agent:bob:main": true, "irc:direct:bob": true, "a:b": true, "a: ": true,
+		"": false, "telegram": false, ":": false, "a:": false, ":b": false,
+		"a:" + strings.Repeat("x", MaxSessionKey): false,
+	} {
+		if wrong := (&SessionGetParams{Key: key}).Validate(); (len(wrong) == 0) != good {
+			t.Errorf("%q: %v", key, wrong)
+		}
+	}
+}
+
+// FuzzAppend writes messages by hand, and has the JSON library read them: they
+// are one line, and say what they were given.
+func FuzzAppend(f *testing.F) {
+	f.Add("telegram", "123", "Hello!", []byte(`{"a":[1,{"b":null}],"c":"\u2028"}`))
+	f.Add("", "", "", []byte(`{}`))
+	f.Add(`"},{"`, "\n\r\x00", "\xff\u2028", []byte(`{"":1,"\n":2}`))
+	f.Fuzz(func(t *testing.T, channel, target, content string, metadata []byte) {
+		var object Object
+		if bytes.ContainsRune(metadata, '\n') || json.Unmarshal(metadata, &object) != nil {
+			return // it came in on a line
+		}
+		written := Message{ChannelID: channel, Target: target, Content: content, Metadata: object, DispatchID: "d"}.Append(nil)
+		if !jsontext.Value(written).IsValid() || bytes.ContainsRune(written, '\n') {
+			t.Fatalf("%q", written)
+		}
+		var m Message
+		if err := json.Unmarshal(written, &m); err != nil {
+			t.Fatal(err)
+		}
+		valid := func(s string) string { return strings.ToValidUTF8(s, "") }
+		clean := func(s string) string { return strings.ReplaceAll(valid(s), "\ufffd", "") }
+		if clean(m.ChannelID) != clean(channel) || clean(m.Target) != clean(target) || clean(m.Content) != clean(content) || m.DispatchID != "d" {
+			t.Fatalf("%q is read as %+v", written, m)
+		}
+		if len(m.Metadata) != len(object) {
+			t.Fatalf("metadata %q is read as %q", object, m.Metadata)
+		}
+		for key, value := range object {
+			if !bytes.Equal(m.Metadata[key], value) {
+				t.Fatalf("metadata %q is read as %q", object, m.Metadata)
+			}
+		}
+		arrived := Inbound{RunID: "r", SessionKey: target, ReplyTo: channel, Content: content, Metadata: object}.Append(nil)
+		if !jsontext.Value(arrived).IsValid() || bytes.ContainsRune(arrived, '\n') {
+			t.Fatalf("%q", arrived)
+		}
+	})
+}
