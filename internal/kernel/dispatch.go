@@ -107,7 +107,7 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, whether or not its sender stays.
 	ctx, now := context.Background(), k.now()
 	change := new(store.Change)
-	exchange := ocip.Exchange{ConversationID: sessionConversation(m), Type: k.typeOf(m), MaxRounds: k.cfg.MaxRounds, ExpiresAt: now.Add(k.cfg.ExpiresAfter)}
+	var exchange ocip.Exchange
 	if m.to.Kind == ocip.KindAgent {
 		unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.to.InstanceID)
 		defer unlock()
@@ -115,6 +115,8 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 		if exchange, err = k.forOutgoing(ctx, m, now); err != nil {
 			return api.DispatchResult{}, k.onRecord(m.app, "exchange_refused", err, map[string]any{"sessionKey": m.key, "exchangeId": m.hints.ID})
 		}
+	} else {
+		exchange = k.talk(m, now)
 	}
 	v := ocip.Decide(ctx, ocip.Outgoing{
 		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: exchange, MessageType: m.hints.MessageType, Declared: k.levelOf(m),
@@ -147,10 +149,15 @@ func (m *outgoing) summary() string {
 	return ocip.Summarize(m.content)
 }
 
-// conversations is the name space of the conversation ids of sessions in which
-// no rounds are counted: one conversation for an agent and a session.
-func sessionConversation(m *outgoing) string {
-	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("ocip:"+m.sender.InstanceID+"\x00"+m.key)).String()
+// talk stands in for an exchange where the counterparty is no agent: nothing is
+// counted and nothing is kept, and all messages of an agent in a session are one
+// conversation.
+func (k *Kernel) talk(m *outgoing, now time.Time) ocip.Exchange {
+	name := "ocip:" + m.sender.InstanceID + "\x00" + m.key
+	return ocip.Exchange{
+		ConversationID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String(),
+		Type:           k.typeOf(m), MaxRounds: k.cfg.MaxRounds, ExpiresAt: now.Add(k.cfg.ExpiresAfter),
+	}
 }
 
 // refuse records a denial and says it to the caller.
