@@ -42,6 +42,11 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.apps[a.id()] != a {
+		// Another connection has taken the app over; what this one were given
+		// nobody would take back.
+		return refused("app %s has another connection", a.id())
+	}
 	if len(a.capabilities) >= maxCapabilities {
 		return refused("the app has its limit of %d capabilities", maxCapabilities)
 	}

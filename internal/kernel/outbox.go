@@ -201,9 +201,6 @@ func (o *outbox) drain(l *lane) {
 		if err := o.catchUp(l); err != nil {
 			o.kernel.log.Error("cannot deliver what is waiting", zap.String("queue", l.queue), zap.Error(err))
 		}
-		l.mu.Lock()
-		l.draining = false
-		l.mu.Unlock()
 	})
 }
 
@@ -211,8 +208,17 @@ func (o *outbox) drain(l *lane) {
 const drainPage = 64
 
 // catchUp sends what waits in the store until nothing does, or the app is gone.
-func (o *outbox) catchUp(l *lane) error {
-	k := o.kernel
+func (o *outbox) catchUp(l *lane) (err error) {
+	k, done := o.kernel, false
+	defer func() {
+		// Whoever was done has said so already, under the lock that decided
+		// it, and another drain may be under way by now.
+		if !done {
+			l.mu.Lock()
+			l.draining = false
+			l.mu.Unlock()
+		}
+	}()
 	// What an earlier connection has taken must not be sent again.
 	k.store.Flush()
 	for o.current(l) {
@@ -225,8 +231,7 @@ func (o *outbox) catchUp(l *lane) error {
 		if err != nil {
 			return err
 		}
-		done, err := o.sendPage(l, page, announced)
-		if done || err != nil {
+		if done, err = o.sendPage(l, page, announced); done || err != nil {
 			return err
 		}
 	}
@@ -263,11 +268,15 @@ func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done
 	defer l.mu.Unlock()
 	for _, m := range page {
 		if m.ExpiresAt.IsZero() || now.Before(m.ExpiresAt) {
+			if l.app.link.Crowded() {
+				return false, nil
+			}
 			d := &delivery{Message: *m}
 			if err := d.decode(m.Body); err != nil {
 				return false, fmt.Errorf("cannot decode message %s: %w", m.DispatchID, err)
 			}
 			if !o.send(l, d) {
+				l.draining = false
 				return true, nil
 			}
 		}
@@ -280,7 +289,7 @@ func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done
 	// receipt or its end.
 	l.sent = max(l.sent, announced)
 	if l.sent >= l.tail {
-		l.behind = false
+		l.behind, l.draining = false, false
 		return true, nil
 	}
 	return false, nil
