@@ -14,7 +14,7 @@ func figures() []figure {
 		{"heartbeat p50, 1 connection", "JSON echo", "≤ 1.5×", heartbeatLatency},
 		{"heartbeats/s, 64 connections", "JSON echo", "≥ 80 %", heartbeatRate},
 		{"dispatch p50, 1 connection", "append+fsync", "≤ 1.8×", dispatchLatency},
-		{"dispatch/s, 64 connections", "—", "≥ 20000/s", dispatchRate},
+		{"dispatch/s, 64 connections × 4", "—", "≥ 20000/s", dispatchRate},
 		{"start to ready", "—", "≤ 60 ms", startTime},
 		{"resident memory, idle", "—", "≤ 40 MB", idleMemory},
 		{"resident memory, 1000 apps", "—", "≤ 100 MB", crowdMemory},
@@ -27,6 +27,7 @@ const (
 	turnSamples  = 400
 	rateFor      = 2 * time.Second
 	crowd        = 64
+	talks        = 4 // conversations an app has going in the rate of dispatches
 	manyApps     = 1000
 	startSamples = 15
 )
@@ -196,7 +197,7 @@ func dispatchRate(b *bench) (result, error) {
 		if err != nil {
 			return result{}, err
 		}
-		ours = append(ours, s.dispatch)
+		ours = append(ours, s.dispatchTalks)
 	}
 	var rates []float64
 	for turn := range 4 {
@@ -205,7 +206,7 @@ func dispatchRate(b *bench) (result, error) {
 			return result{}, err
 		}
 		if turn > 0 {
-			rates = append(rates, r)
+			rates = append(rates, talks*r)
 		}
 	}
 	r := middle(rates)

@@ -136,7 +136,9 @@ func (b *bench) start(name string, agents int) (*daemon, error) {
 	}
 	cfg.WriteString("directory:\n")
 	for i := range agents {
-		fmt.Fprintf(&cfg, "  - {instance_id: agent-p%d, user_id: p%d, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"chat:p%d\"]}\n", i, i, i)
+		for j := range talks {
+			fmt.Fprintf(&cfg, "  - {instance_id: agent-p%d-%d, user_id: p%d, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"chat:p%d-%d\"]}\n", i, j, i, i, j)
+		}
 	}
 	file := filepath.Join(dir, "ocipd.yaml")
 	if err := os.WriteFile(file, []byte(cfg.String()), 0o600); err != nil {
@@ -186,8 +188,18 @@ func dial(socket string) (*conn, error) {
 
 // call sends one request and reads lines until its answer.
 func (c *conn) call(method, params string) ([]byte, error) {
+	c.buf = c.buf[:0]
+	c.ask(method, params)
+	if _, err := c.socket.Write(c.buf); err != nil {
+		return nil, err
+	}
+	return c.answer(method)
+}
+
+// ask adds a request to what is written next.
+func (c *conn) ask(method, params string) {
 	c.n++
-	c.buf = append(c.buf[:0], `{"id":"`...)
+	c.buf = append(c.buf, `{"id":"`...)
 	c.buf = strconv.AppendInt(c.buf, int64(c.n), 10)
 	c.buf = append(c.buf, `","type":"request","timestamp":1707000000000,"method":"`...)
 	c.buf = append(append(append(c.buf, method...), `","params":`...), params...)
@@ -195,9 +207,10 @@ func (c *conn) call(method, params string) ([]byte, error) {
 		c.buf = append(append(append(c.buf, `,"token":"`...), c.token...), '"')
 	}
 	c.buf = append(c.buf, '}', '\n')
-	if _, err := c.socket.Write(c.buf); err != nil {
-		return nil, err
-	}
+}
+
+// answer reads lines until one is an answer.
+func (c *conn) answer(method string) ([]byte, error) {
 	for {
 		line, err := c.lines.ReadSlice('\n')
 		if err != nil {
@@ -242,7 +255,7 @@ func (d *daemon) app(i int) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.peer = fmt.Sprintf("chat:p%d", i)
+	c.peer = fmt.Sprintf("chat:p%d-", i)
 	return c, c.register(fmt.Sprintf("@bench/a%d", i), "{}")
 }
 
@@ -274,10 +287,33 @@ func (d *daemon) sender(i int) (*conn, error) {
 	return d.app(i)
 }
 
-// dispatch sends a message of about 400 bytes that opens an exchange.
+// message is about 400 bytes of text that opens an exchange with a peer.
+func (c *conn) message(talk int) string {
+	return `{"sessionKey":"` + c.peer + strconv.Itoa(talk) + `","content":"The build of milestone 2 is at 75 percent and on track. The last three runs were green, the slow test is fixed, and the numbers of the week are in the usual place. Could you tell me how far the review of the second part is, and whether anything in it needs work from our side before the end of the week? Nothing here is urgent, any answer by tomorrow is fine.","metadata":{"exchange":{"type":"information_query","new":true}}}`
+}
+
+// dispatch sends one message.
 func (c *conn) dispatch() error {
-	_, err := c.call("message.dispatch", `{"sessionKey":"`+c.peer+`","content":"The build of milestone 2 is at 75 percent and on track. The last three runs were green, the slow test is fixed, and the numbers of the week are in the usual place. Could you tell me how far the review of the second part is, and whether anything in it needs work from our side before the end of the week? Nothing here is urgent, any answer by tomorrow is fine.","metadata":{"exchange":{"type":"information_query","new":true}}}`)
+	_, err := c.call("message.dispatch", c.message(0))
 	return err
+}
+
+// dispatchTalks sends a message in each of the app's conversations, and reads
+// the answers to all.
+func (c *conn) dispatchTalks() error {
+	c.buf = c.buf[:0]
+	for talk := range talks {
+		c.ask("message.dispatch", c.message(talk))
+	}
+	if _, err := c.socket.Write(c.buf); err != nil {
+		return err
+	}
+	for range talks {
+		if _, err := c.answer("message.dispatch"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // durableBytes sends one message and returns what had to become durable for

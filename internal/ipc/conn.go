@@ -264,7 +264,7 @@ func (c *conn) begin(r *Request, m *method, params any, cost int) {
 	}
 	before, done := c.queueUp(params)
 	request := *r
-	go func() {
+	c.server.crew.run(func() {
 		defer c.idle.Done()
 		if before != nil {
 			<-before
@@ -276,7 +276,7 @@ func (c *conn) begin(r *Request, m *method, params any, cost int) {
 		c.respond(request.ID, result, err)
 		done()
 		c.out.flush()
-	}()
+	})
 }
 
 // queueUp puts a request behind the last one with the same order key.

@@ -53,6 +53,7 @@ type Server struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
+	crew   *crew
 
 	apps, operators *net.UnixListener
 
@@ -68,6 +69,7 @@ func NewServer(o Options) *Server {
 		table: make(map[string]*method), conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.crew = newCrew(s.ctx)
 	for _, m := range methods() {
 		s.table[m.name] = &m
 	}
