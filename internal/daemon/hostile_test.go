@@ -135,7 +135,7 @@ func heap() int64 {
 
 // flood writes what a source makes until the end or until the connection ends,
 // and counts how far it came.
-func flood(conn net.Conn, n int, line func(int) string) (written *atomic.Int64, done <-chan struct{}) {
+func flood(conn net.Conn, n int, line func(int) string) (*atomic.Int64, <-chan struct{}) {
 	written, closed := new(atomic.Int64), make(chan struct{})
 	go func() {
 		defer close(closed)
