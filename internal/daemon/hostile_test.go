@@ -516,8 +516,19 @@ func attackIdle(t *testing.T, h *house) {
 		}
 	}
 	survivor.alive()
-	late := h.registered("@acme/late", `{}`)
-	late.alive()
+	// While connections of the flood are still being accepted, a newcomer can
+	// be the one that has waited longest; it gets in by coming again.
+	var err error
+	for range 20 {
+		late := h.connect()
+		if _, err = late.Register(t.Context(), manifest("@acme/late", api.Capabilities{})); err == nil {
+			late.must("app.heartbeat", nil, nil)
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("a newcomer does not get in: %v", err)
+	}
 	var status api.Status
 	h.operator("kernel.status", map[string]any{}, &status)
 	if status.Connections > hostileConns {
