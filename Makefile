@@ -56,7 +56,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10s) each
 	if [ "$$found" -eq 0 ]; then echo "make fuzz: no fuzz target found" >&2; exit 1; fi; \
 	echo "fuzz targets run: $$found, $(FUZZTIME) each, no fault found"
 
-bench: ## measure the daemon end to end
+bench: build ## measure the daemon end to end
 	$(GO) run -buildvcs=false ./bench $(ARGS)
 
 cover: ## run every test and print what they cover; profile in cover.out
