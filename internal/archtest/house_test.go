@@ -25,6 +25,7 @@ var house = map[string]room{
 		imports: []string{
 			"internal/ipc", "internal/peer", "internal/kernel", "internal/ocip", "internal/policy", "internal/audit",
 			"internal/store", "internal/config", "internal/client", "internal/api",
+			"internal/ocip/commitment", "internal/ocip/content",
 		},
 		clock: true,
 	},
@@ -35,13 +36,16 @@ var house = map[string]room{
 	"internal/policy": {imports: []string{"internal/ocip", "configs/policies"}},
 	"internal/api":    {imports: []string{"internal/ocip", "internal/audit"}},
 
-	"internal/ocip":     {},
-	"internal/audit":    {},
-	"internal/peer":     {},
-	"internal/config":   {},
-	"internal/archtest": {},
-	"configs":           {},
-	"configs/policies":  {},
+	"internal/ocip": {imports: []string{"internal/ocip/commitment", "internal/ocip/content"}},
+
+	"internal/ocip/commitment": {},
+	"internal/ocip/content":    {},
+	"internal/audit":           {},
+	"internal/peer":            {},
+	"internal/config":          {},
+	"internal/archtest":        {},
+	"configs":                  {},
+	"configs/policies":         {},
 
 	"bench": {
 		imports: []string{

@@ -102,6 +102,8 @@ type Detection struct {
 	Start int    `json:"start"`
 	End   int    `json:"end"`
 	Zone  string `json:"zone,omitzero"`
+	// Shadow marks what was recorded and had no effect.
+	Shadow bool `json:"shadow,omitzero"`
 }
 
 // Entry is a record with its place in the chain, as read back from a line.

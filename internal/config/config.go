@@ -163,6 +163,7 @@ type OCIP struct {
 	// prefix or none.
 	Disclosure string     `yaml:"disclosure"`
 	Commitment Commitment `yaml:"commitment"`
+	Content    Content    `yaml:"content"`
 }
 
 // Commitment says how commitments are found and what finding one does.
@@ -171,6 +172,22 @@ type Commitment struct {
 	Match string `yaml:"match"`
 	// Enforcement is enforce (hold for a person) or monitor (record only).
 	Enforcement string `yaml:"enforcement"`
+	// Families says for families of cues, by name, whether they enforce, are
+	// only recorded (shadow) or off. The keywords cannot be switched off.
+	Families map[string]string `yaml:"families"`
+}
+
+// Content says what raises a message's level besides the built-in rules.
+type Content struct {
+	Patterns []Pattern `yaml:"patterns"`
+}
+
+// Pattern is an operator's own rule: a regular expression (RE2) whose match
+// raises a message to a level.
+type Pattern struct {
+	Name   string `yaml:"name"`
+	Regexp string `yaml:"regexp"`
+	Level  string `yaml:"level"`
 }
 
 // Policy says where the policy comes from and what data it sees.

@@ -6,6 +6,8 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
+	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 
 // kernelConfig types what the configuration holds as text. The configuration
@@ -28,6 +30,9 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 	if k.DefaultType, err = ocip.ParseExchangeType(c.OCIP.DefaultExchangeType); err != nil {
 		return k, fmt.Errorf("cannot use ocip.default_exchange_type: %w", err)
 	}
+	if k.Rules, err = kernelRules(&c.OCIP); err != nil {
+		return k, err
+	}
 	for _, r := range c.Routes {
 		k.Routes = append(k.Routes, kernel.Route{Session: r.Session, Agent: r.Agent})
 	}
@@ -46,6 +51,26 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		k.Directory = append(k.Directory, e)
 	}
 	return k, nil
+}
+
+func kernelRules(c *config.OCIP) (*ocip.Rules, error) {
+	patterns := make([]content.Pattern, len(c.Content.Patterns))
+	for i, p := range c.Content.Patterns {
+		patterns[i] = content.Pattern{Name: p.Name, Regexp: p.Regexp, Level: p.Level}
+	}
+	families := make(map[string]commitment.Mode, len(c.Commitment.Families))
+	for name, mode := range c.Commitment.Families {
+		families[name] = commitment.Mode(mode)
+	}
+	found, err := content.New(content.Options{Patterns: patterns})
+	if err != nil {
+		return nil, fmt.Errorf("cannot use ocip.content: %w", err)
+	}
+	promises, err := commitment.New(commitment.Options{Match: commitment.Match(c.Commitment.Match), Families: families})
+	if err != nil {
+		return nil, fmt.Errorf("cannot use ocip.commitment: %w", err)
+	}
+	return &ocip.Rules{Content: found, Commitments: promises, Monitor: c.Commitment.Enforcement == "monitor"}, nil
 }
 
 func kernelAgent(a *config.Agent) (kernel.Agent, error) {

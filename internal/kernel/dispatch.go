@@ -6,6 +6,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -121,6 +123,7 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 	v := ocip.Decide(ctx, ocip.Outgoing{
 		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: exchange, MessageType: m.hints.MessageType, Declared: k.levelOf(m),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), MaxAnnotation: k.cfg.MaxAnnotation,
+		Content: m.content, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
 	if !v.Allowed() {
 		return api.DispatchResult{}, k.refuse(m, &v, change)
@@ -258,14 +261,29 @@ func (k *Kernel) stamp(m *outgoing, v *ocip.Verdict) {
 	metadata["ocip"] = v.Annotation
 	delete(metadata, "exchange")
 	if v.Exchange.ID != "" {
-		metadata["exchange"] = fmt.Appendf(nil, `{"id":%s,"type":%q,"outcome":%q,"dataShared":[],"dataWithheld":[]}`,
-			api.String(v.Exchange.ID), v.Exchange.Type, v.Exchange.Outcome)
+		metadata["exchange"] = exchangeOutcome(v)
 	}
 	if v.Envelope.MessageType != ocip.Human {
 		metadata["aiDisclosure"] = api.String(ocip.DisclosureLabel)
 		m.content = ocip.Disclose(m.content, k.cfg.Disclosure)
 	}
 	m.metadata = metadata
+}
+
+// exchangeOutcome is what metadata.exchange becomes: where the exchange stands,
+// and which data goes along and which was kept back.
+func exchangeOutcome(v *ocip.Verdict) jsontext.Value {
+	encoded, err := json.Marshal(struct {
+		ID           string            `json:"id"`
+		Type         ocip.ExchangeType `json:"type"`
+		Outcome      ocip.Outcome      `json:"outcome"`
+		DataShared   []ocip.Shared     `json:"dataShared"`
+		DataWithheld []ocip.Withheld   `json:"dataWithheld"`
+	}{v.Exchange.ID, v.Exchange.Type, v.Exchange.Outcome, v.Shared, v.Withheld}, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("kernel: an exchange's outcome cannot fail to encode: " + err.Error())
+	}
+	return encoded
 }
 
 // sentRecord is the sender's record of a verdict.

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -100,7 +101,11 @@ type hints struct {
 	MaxRounds      int
 	MessageType    ocip.MessageType
 	Summary        string
+	Data           []ocip.DataItem
 }
+
+// maxData bounds the data items of a message.
+const maxData = 64
 
 // maxExchangeID bounds the ids that callers give, in bytes.
 const maxExchangeID = 128
@@ -116,7 +121,12 @@ func parseHints(raw jsontext.Value) (hints, error) {
 		MaxRounds      int            `json:"maxRounds"`
 		MessageType    string         `json:"messageType"`
 		Summary        string         `json:"summary"`
-		Data           jsontext.Value `json:"data"`
+		Data           []struct {
+			Source         string   `json:"source"`
+			Fields         []string `json:"fields"`
+			Classification string   `json:"classification"`
+			Description    string   `json:"description"`
+		} `json:"data"`
 	}
 	h := hints{MessageType: ocip.AgentGenerated}
 	if len(raw) == 0 || raw.Kind() == 'n' {
@@ -158,6 +168,16 @@ func parseHints(raw jsontext.Value) (hints, error) {
 			return wrong("classification", err.Error())
 		}
 		h.hasLevel = true
+	}
+	if len(in.Data) > maxData {
+		return wrong("data", "more than 64 items")
+	}
+	for i, item := range in.Data {
+		level, err := ocip.ParseLevel(item.Classification)
+		if err != nil {
+			return wrong(fmt.Sprintf("data[%d].classification", i), err.Error())
+		}
+		h.Data = append(h.Data, ocip.DataItem{Source: item.Source, Fields: item.Fields, Level: level, Description: item.Description})
 	}
 	switch t := ocip.MessageType(in.MessageType); t {
 	case "", ocip.AgentGenerated:

@@ -51,6 +51,8 @@ type Config struct {
 	ExpiresAfter  time.Duration
 	MaxAnnotation int
 	Disclosure    ocip.Disclosure
+	// Rules are what messages' texts are judged by.
+	Rules *ocip.Rules
 	// KeepContent stores message texts in records, not only their digests.
 	KeepContent bool
 }

@@ -27,6 +27,8 @@ func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verd
 	if err != nil {
 		return nil, "", err
 	}
+	// The receiver's own record says what reached it and what did not.
+	v.Shared, v.Withheld = sent.Shared, sent.Withheld
 	r := k.receivedRecord(m.local, *m.sender.counterparty(), v, m.key, m.content)
 	r.AppID, r.DispatchID, r.RunID = m.local.App, m.dispatchID, runID
 	change.Records = append(change.Records, r)

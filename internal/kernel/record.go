@@ -28,6 +28,15 @@ func (k *Kernel) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audi
 		r.Outcome = string(ocip.Denied)
 	}
 	maps.Copy(r.Details, v.Details)
+	for _, d := range v.Detections {
+		r.Detections = append(r.Detections, audit.Detection{Rule: d.Rule, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})
+	}
+	for _, s := range v.Shared {
+		r.DataShared = append(r.DataShared, audit.Shared(s))
+	}
+	for _, w := range v.Withheld {
+		r.DataWithheld = append(r.DataWithheld, audit.Withheld(w))
+	}
 	return r
 }
 

@@ -45,6 +45,11 @@ type Outgoing struct {
 	Declared Level
 	// MaxRounds, when above zero, is the caller's wish for a lower limit.
 	MaxRounds int
+	// Content is the text to judge, Rules what it is judged by.
+	Content string
+	Rules   *Rules
+	// Data is what the caller says the message includes.
+	Data []DataItem
 	// Summary is the message's line in the transcript.
 	Summary string
 	// MaxAnnotation bounds the annotation in bytes.
@@ -60,8 +65,11 @@ type step func(ctx context.Context, m *Outgoing, policy Policy, v *Verdict)
 var outgoing = [...]step{
 	tenantWall,
 	exchangeState,
+	replyExpected,
+	raise,
 	classification,
 	askPolicy,
+	commitments,
 	rounds,
 }
 
@@ -77,8 +85,10 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 		}
 	}
 	v.Result = Allow
+	v.Shared, v.Withheld = sift(m.Data, v.Level, m.To.Accepts)
 	if m.To.Kind == KindAgent {
 		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
+		v.Exchange.Awaiting = ""
 	} else {
 		// Nobody counts rounds with a person, but the envelope must still say
 		// that this is the first message of its conversation.
@@ -132,8 +142,13 @@ func classification(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 }
 
 func denyLevel(now time.Time, v *Verdict, limit Level, rule, because string) {
-	v.deny(ClassificationViolation, rule, fmt.Sprintf("message classified %s; %s", v.Level, because))
 	v.Details = map[string]any{"classification": v.Level.String(), "maximum": limit.String(), "rule": "declared"}
+	by := ""
+	if d := v.raisedBy; d != nil {
+		by = fmt.Sprintf(" by %s at bytes %d to %d", d.Rule, d.Start, d.End)
+		v.Details["rule"], v.Details["start"], v.Details["end"] = d.Rule, d.Start, d.End
+	}
+	v.deny(ClassificationViolation, rule, fmt.Sprintf("message classified %s%s; %s", v.Level, by, because))
 	v.Exchange = v.Exchange.close(now, Denied)
 }
 

@@ -96,7 +96,10 @@ type Exchange struct {
 	// Round counts the messages of both directions so far.
 	Round int
 	// MaxRounds never grows once the exchange is open.
-	MaxRounds  int
+	MaxRounds int
+	// Awaiting is the reply policy of the last message where the counterparty
+	// sent it, empty where this side did.
+	Awaiting   ReplyPolicy
 	Level      Level
 	OpenedAt   time.Time
 	UpdatedAt  time.Time

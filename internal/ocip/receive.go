@@ -50,6 +50,7 @@ func Receive(ctx context.Context, m Incoming, policy Policy) Verdict {
 	}
 	v.Result = Allow
 	v.Exchange = m.after(v.Exchange)
+	v.Exchange.Awaiting = m.Envelope.ReplyPolicy
 	v.Exchange.Level = v.Level
 	return v
 }

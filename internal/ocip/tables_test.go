@@ -95,6 +95,11 @@ func TestExchangeTypes(t *testing.T) {
 			}
 			m := question()
 			m.Exchange.Type = typ
+			if v := Decide(t.Context(), m, yes); (v.Code == CommitmentRequiresHuman) != tt.commitment {
+				t.Errorf("got %q, want a person asked: %v", v.Code, tt.commitment)
+			}
+			// What is only recorded goes out, and its envelope says what it is.
+			m.Rules = &Rules{Monitor: true}
 			v := Decide(t.Context(), m, yes)
 			if v.Envelope.ReplyPolicy != tt.reply || v.Envelope.RequiresCommitment != tt.commitment {
 				t.Errorf("got %s and %v, want %s and %v", v.Envelope.ReplyPolicy, v.Envelope.RequiresCommitment, tt.reply, tt.commitment)

@@ -30,6 +30,8 @@ const (
 	MalformedEnvelope       Code = "MALFORMED_ENVELOPE"
 	SourceMismatch          Code = "ENVELOPE_SOURCE_MISMATCH"
 	EnvelopeReplayed        Code = "ENVELOPE_REPLAYED"
+	CommitmentRequiresHuman Code = "COMMITMENT_REQUIRES_HUMAN"
+	ReplyNotExpected        Code = "REPLY_NOT_EXPECTED"
 	InterceptorBlocked      Code = "INTERCEPTOR_BLOCKED"
 	InterceptorTimeout      Code = "INTERCEPTOR_TIMEOUT"
 	AuditWriteFailed        Code = "AUDIT_WRITE_FAILED"
@@ -54,8 +56,16 @@ type Verdict struct {
 	// are set only when allowed.
 	Envelope   Envelope
 	Annotation []byte
+	// Detections are what was found in the text.
+	Detections []Detection
+	// Shared and Withheld part the data items of an allowed message.
+	Shared   []Shared
+	Withheld []Withheld
 	// Details adds what the code's payload in the protocol calls for.
 	Details map[string]any
+
+	// raisedBy is the finding that raised the level, if one did.
+	raisedBy *Detection
 }
 
 // Allowed reports whether the message may go on.
@@ -78,4 +88,5 @@ const (
 	ruleRounds         = "round-limit"
 	ruleReceiver       = "receiver"
 	ruleAnnotation     = "annotation-size"
+	ruleCommitment     = "commitment"
 )

@@ -73,6 +73,7 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 		SessionKey:     state.SessionKey,
 		Round:          state.Round,
 		MaxRounds:      state.MaxRounds,
+		Awaiting:       state.Awaiting,
 		Level:          state.Level,
 		OpenedAt:       fromMilli(state.OpenedAt),
 		UpdatedAt:      fromMilli(state.UpdatedAt),

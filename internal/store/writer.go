@@ -216,6 +216,7 @@ type exchangeState struct {
 	SessionKey string            `json:"sessionKey"`
 	Round      int               `json:"round"`
 	MaxRounds  int               `json:"maxRounds"`
+	Awaiting   ocip.ReplyPolicy  `json:"awaiting,omitzero"`
 	Level      ocip.Level        `json:"level"`
 	OpenedAt   int64             `json:"openedAt"`
 	UpdatedAt  int64             `json:"updatedAt"`
@@ -224,7 +225,7 @@ type exchangeState struct {
 
 func encodeState(e *ocip.Exchange) (string, error) {
 	state, err := json.Marshal(exchangeState{
-		Type: e.Type, SessionKey: e.SessionKey, Round: e.Round, MaxRounds: e.MaxRounds, Level: e.Level,
+		Type: e.Type, SessionKey: e.SessionKey, Round: e.Round, MaxRounds: e.MaxRounds, Awaiting: e.Awaiting, Level: e.Level,
 		OpenedAt: e.OpenedAt.UnixMilli(), UpdatedAt: e.UpdatedAt.UnixMilli(), Transcript: e.Transcript,
 	})
 	if err != nil {

@@ -1,0 +1,202 @@
+package daemon_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+func vectors[T any](t *testing.T, file string) T {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v T
+	if err := json.Unmarshal(data, &v, json.MatchCaseInsensitiveNames(true)); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// fresh opens an exchange of its own, declared public.
+func fresh(more map[string]any) map[string]any {
+	exchange := map[string]any{"new": true, "classification": "public"}
+	for key, value := range more {
+		exchange[key] = value
+	}
+	return map[string]any{"exchange": exchange}
+}
+
+// What the content of a message says raises its level, over the real socket:
+// the envelope shows it, and above the sender's maximum nothing leaves.
+func TestContentRaisesTheLevel(t *testing.T) {
+	v := vectors[struct {
+		Cases []struct{ Text, Level, Note string }
+	}](t, "testdata/content-levels.json")
+	if len(v.Cases) == 0 {
+		t.Fatal("no cases")
+	}
+	// One of the texts speaks of a commit; that is another rule's business.
+	h := build(t, acme+"\nocip: {commitment: {enforcement: monitor}}\n")
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	for _, tc := range v.Cases {
+		t.Run(tc.Text[:min(len(tc.Text), 20)], func(t *testing.T) {
+			want, err := ocip.ParseLevel(tc.Level)
+			if err != nil {
+				t.Fatal(err)
+			}
+			params := map[string]any{"sessionKey": "telegram:dave", "content": tc.Text, "metadata": fresh(nil)}
+			if want > ocip.Internal {
+				e := alice.refuse(api.Forbidden, "message.dispatch", params)
+				if code := ocipCode(t, e); code != string(ocip.ClassificationViolation) {
+					t.Errorf("got %s", code)
+				}
+				// Which rule and where, and never the secret.
+				contains(t, e.Message, tc.Level, "at bytes")
+				for secret := range strings.FieldsSeq(tc.Text) {
+					if len(secret) > 12 && strings.Contains(e.Message, secret) {
+						t.Errorf("the answer gives %q away", secret)
+					}
+				}
+				return
+			}
+			alice.must("message.dispatch", params, nil)
+			envelope, err := ocip.ParseEnvelope(telegram.message("hook:message_sending").Metadata["ocip"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if envelope.Classification != want {
+				t.Errorf("stamped %s, want %s", envelope.Classification, want)
+			}
+		})
+	}
+	for _, r := range h.records(audit.Filter{Code: string(ocip.ClassificationViolation)}) {
+		if len(r.Detections) == 0 || r.Detections[0].Rule == "" || r.Detections[0].End <= r.Detections[0].Start {
+			t.Errorf("record %d does not say what was found: %+v", r.Seq, r.Detections)
+		}
+	}
+}
+
+// The thirteen keywords stop a message that no person has agreed to.
+func TestCommitmentsNeedAPerson(t *testing.T) {
+	v := vectors[struct {
+		Cases []struct {
+			Text     string
+			Keywords []string
+		}
+	}](t, "testdata/commitments.json")
+	if len(v.Cases) == 0 {
+		t.Fatal("no cases")
+	}
+	h := build(t, acme)
+	h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	for i, tc := range v.Cases {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			params := map[string]any{"sessionKey": "telegram:dave", "content": tc.Text, "metadata": fresh(nil)}
+			if len(tc.Keywords) == 0 {
+				alice.must("message.dispatch", params, nil)
+				return
+			}
+			e := alice.refuse(api.Forbidden, "message.dispatch", params)
+			raw, err := json.Marshal(e.Details)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var details struct {
+				OCIP struct {
+					Code             string
+					DetectedKeywords []string `json:"detectedKeywords"`
+				} `json:"ocip"`
+			}
+			if err := json.Unmarshal(raw, &details, json.MatchCaseInsensitiveNames(true)); err != nil {
+				t.Fatal(err)
+			}
+			if details.OCIP.Code != string(ocip.CommitmentRequiresHuman) || !slices.Equal(details.OCIP.DetectedKeywords, tc.Keywords) {
+				t.Errorf("%q: got %s %q, want %q", tc.Text, details.OCIP.Code, details.OCIP.DetectedKeywords, tc.Keywords)
+			}
+		})
+	}
+}
+
+// With a person at the other end, a commitment is on record and not stopped.
+func TestCommitmentToAPersonIsRecorded(t *testing.T) {
+	h := build(t, acme)
+	h.channel("@openclawos/telegram", "telegram")
+	sent := h.agent("@acme/alice").dispatch("telegram:4711", "I promise to approve it.", nil)
+	r := h.records(audit.Filter{Dispatch: sent.DispatchID})
+	if len(r) != 1 || len(r[0].Detections) != 2 || r[0].PolicyResult != "allow" {
+		t.Errorf("records are %+v", r)
+	}
+}
+
+// Data above the message's level, or above what the receiver accepts, stays
+// behind; the rest goes, and both sides can tell.
+func TestDataIsWithheld(t *testing.T) {
+	h := build(t, acme)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	sent := alice.dispatch("telegram:dave", "Here is the state.", map[string]any{"exchange": map[string]any{"new": true, "data": []map[string]any{
+		{"source": "jira", "fields": []string{"status"}, "classification": "internal", "description": "ticket states"},
+		{"source": "hr", "fields": []string{"salary"}, "classification": "restricted", "description": "salaries"},
+	}}})
+	var got struct{ DataShared, DataWithheld []map[string]any }
+	m := telegram.message("hook:message_sending")
+	alice.decode(m.Metadata["exchange"], &got)
+	if len(got.DataShared) != 1 || got.DataShared[0]["source"] != "jira" || len(got.DataWithheld) != 1 || got.DataWithheld[0]["description"] != "salaries" {
+		t.Errorf("the receiver got %s", m.Metadata["exchange"])
+	}
+	r := h.records(audit.Filter{Dispatch: sent.DispatchID})
+	if len(r) != 1 || len(r[0].DataShared) != 1 || len(r[0].DataWithheld) != 1 {
+		t.Errorf("records are %+v", r)
+	}
+	e := alice.refuse(api.InvalidParams, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "x", "metadata": fresh(map[string]any{"data": []map[string]any{{"classification": "secret"}}})})
+	contains(t, e.Message, "metadata.exchange.data[0].classification")
+}
+
+// A reply to what only a person may answer, or to what wants no answer, does not
+// leave; nor does any reply of an agent that does not answer by itself.
+func TestReplyPolicies(t *testing.T) {
+	shy := strings.Replace(acme, "agents:\n", "agents:\n  - {id: shy, app: \"@acme/shy\", instance_id: agent-shy-1, user_id: shy, org_unit: engineering, tenant_id: acme-corp, can_auto_respond: false}\n", 1)
+	h := build(t, shy)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	for i, tc := range []struct {
+		policy string
+		code   ocip.Code
+	}{{"agent-ok", ""}, {"human-only", ocip.CommitmentRequiresHuman}, {"no-reply-needed", ocip.ReplyNotExpected}} {
+		t.Run(tc.policy, func(t *testing.T) {
+			conversation := fmt.Sprintf("conv-%d", i)
+			telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:dave", "text": "Are you there?", "metadata": map[string]any{
+				"exchange": map[string]any{"type": "information_query"},
+				"ocip": map[string]any{
+					"version": "1.0", "message_type": "agent-generated", "classification": "internal", "conversation_id": conversation,
+					"source_agent":   map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"},
+					"exchange_round": 1, "max_rounds": 3, "capabilities": map[string]any{"can_commit": false, "can_share": []string{"public", "internal"}},
+					"reply_policy": tc.policy, "requires_commitment": false, "expires_at": "2099-03-14T10:00:00.000Z",
+				},
+			}}, nil)
+			params := map[string]any{"sessionKey": "telegram:dave", "content": "Yes.", "metadata": map[string]any{"exchange": map[string]any{"conversationId": conversation}}}
+			if tc.code == "" {
+				alice.must("message.dispatch", params, nil)
+				return
+			}
+			if code := ocipCode(t, alice.refuse(api.Forbidden, "message.dispatch", params)); code != string(tc.code) {
+				t.Errorf("got %s, want %s", code, tc.code)
+			}
+		})
+	}
+	t.Run("can_auto_respond false", func(t *testing.T) {
+		agent := h.agent("@acme/shy")
+		alice.dispatch("agent:shy:main", "Are you there?", nil)
+		m := agent.message("hook:message_received")
+		e := agent.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": m.ReplyTo, "content": "Yes."})
+		contains(t, e.Message, "does not answer by itself")
+	})
+}

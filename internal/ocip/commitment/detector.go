@@ -1,0 +1,299 @@
+package commitment
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Match says how the thirteen are looked for.
+type Match string
+
+const (
+	// MatchWord finds whole words, inflected and disguised. The empty Match
+	// means it.
+	MatchWord Match = "word"
+	// MatchSubstring does what the reference plugin does: the thirteen anywhere
+	// in the text whatever the case, and nothing else: no inflections that
+	// change the stem, no disguises, no families.
+	MatchSubstring Match = "substring"
+)
+
+// Mode says what a family of cues does.
+type Mode string
+
+const (
+	// Enforce makes a hit require a person. Families not named are enforced.
+	Enforce Mode = "enforce"
+	// Shadow reports hits that require nobody.
+	Shadow Mode = "shadow"
+	// Off does not look.
+	Off Mode = "off"
+)
+
+// RuleKeyword is the rule of the thirteen. They have no mode: every hit, in
+// every zone, requires a person.
+const RuleKeyword = "keyword"
+
+// The families of cues, as rules and as keys of [Options].
+const (
+	// FirstPersonFuture is a sender who says what they will do: "I'll send it
+	// by Friday", "we are going to deliver", "count me in".
+	FirstPersonFuture = "first-person-future"
+	// Acceptance is a yes to what the other side proposed: "works for me",
+	// "deal", "consider it done".
+	Acceptance = "acceptance"
+	// Money is a sum that the sender offers, grants or spends: "we'll pay $500",
+	// "budget of 20k approved".
+	Money = "money"
+	// Prefixed is a keyword made into another word: "rescheduled",
+	// "preapproved".
+	Prefixed = "prefixed"
+)
+
+// Families lists the families of cues.
+func Families() []string { return []string{FirstPersonFuture, Acceptance, Money, Prefixed} }
+
+// Keywords lists the thirteen, sorted.
+func Keywords() []string {
+	names := make([]string, len(keywords))
+	for i, k := range keywords {
+		names[i] = k.name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Options configure a detector. The zero value is the strictest.
+type Options struct {
+	Match Match
+	// Families gives modes to families; one that is not named is enforced. With
+	// MatchSubstring the modes are checked and have no effect.
+	Families map[string]Mode
+}
+
+// Detector finds commitments. Make one with [New]; it is never changed after
+// and serves any number of goroutines.
+type Detector struct {
+	match Match
+	modes map[string]Mode
+	atlas *atlas
+	// words holds the keywords, what must not be taken for one, and the
+	// prefixed family; cues holds the openers of the other families.
+	words, cues trie
+	entries     []entry
+	phrases     []phrase
+	// verbs says what a verb after "I will" is worth, and terms what a word
+	// near a sum is.
+	verbs map[string]verb
+	terms map[string]term
+	money bool
+}
+
+// New makes a detector. It refuses a match, a family or a mode it does not
+// know: a misspelt one would open a hole.
+func New(o Options) (*Detector, error) {
+	d := &Detector{match: o.Match, modes: map[string]Mode{}, atlas: sharedAtlas()}
+	switch o.Match {
+	case "":
+		d.match = MatchWord
+	case MatchWord, MatchSubstring:
+	default:
+		return nil, fmt.Errorf("cannot match commitments by %q, want %s or %s", o.Match, MatchWord, MatchSubstring)
+	}
+	for _, family := range Families() {
+		d.modes[family] = Enforce
+	}
+	for _, family := range slices.Sorted(maps.Keys(o.Families)) {
+		mode := o.Families[family]
+		if _, known := d.modes[family]; !known {
+			return nil, fmt.Errorf("unknown family of commitment cues %q, want one of %s", family, strings.Join(Families(), ", "))
+		}
+		switch mode {
+		case Enforce, Shadow, Off:
+			d.modes[family] = mode
+		default:
+			return nil, fmt.Errorf("unknown mode %q for commitment cues %s, want %s, %s or %s", mode, family, Enforce, Shadow, Off)
+		}
+	}
+	d.learnWords()
+	d.learnCues()
+	return d, nil
+}
+
+// The zones of a text. The body has the empty name.
+const (
+	ZoneBody      = ""
+	ZoneQuote     = "quote"     // lines that begin with >, and what follows "On … wrote:"
+	ZoneCode      = "code"      // between fences or backticks
+	ZoneSignature = "signature" // below a line of two dashes, "Sent from my …"
+)
+
+// Hit is one place in the text that speaks of a commitment.
+type Hit struct {
+	// Rule is RuleKeyword or a family.
+	Rule string `json:"rule"`
+	// Keyword is the one of the thirteen that was found, empty for a cue.
+	Keyword string `json:"keyword,omitzero"`
+	// Start and End are byte offsets into the text that was given, on rune
+	// boundaries, disguises included.
+	Start int    `json:"start"`
+	End   int    `json:"end"`
+	Zone  string `json:"zone,omitzero"`
+	// Shadow marks a hit that requires nobody: its family is shadowed, or it
+	// is a cue outside the body, where it is somebody else's word or no word of
+	// the message. The thirteen are never in the shadow.
+	Shadow bool `json:"shadow,omitzero"`
+}
+
+// Name is what the hit is called in reports: its keyword or its family.
+func (h Hit) Name() string {
+	if h.Keyword != "" {
+		return h.Keyword
+	}
+	return h.Rule
+}
+
+// Detect finds every hit in a text, in the order of the text.
+func (d *Detector) Detect(text string) []Hit {
+	var hits []Hit
+	if d.match == MatchSubstring {
+		hits = substrings(text)
+	} else {
+		hits = d.scan(text)
+	}
+	if len(hits) == 0 {
+		return nil
+	}
+	// A cue can begin before a keyword and be found after it.
+	byPlace := func(a, b Hit) int {
+		if a.Start != b.Start {
+			return a.Start - b.Start
+		}
+		return a.End - b.End
+	}
+	if !slices.IsSortedFunc(hits, byPlace) {
+		slices.SortStableFunc(hits, byPlace)
+	}
+	z := zoner{text: text}
+	for i := range hits {
+		h := &hits[i]
+		h.Zone = z.at(h.Start)
+		if h.Rule != RuleKeyword {
+			h.Shadow = h.Zone != ZoneBody || d.modes[h.Rule] == Shadow
+		}
+	}
+	return hits
+}
+
+// Digest keeps at most n hits for a record: the first of each name, zone and
+// shadow, then the earliest others, in the order of the text. What [Judge]
+// says of the digest and of all hits is the same for n of 64 and above.
+func Digest(hits []Hit, n int) []Hit {
+	if len(hits) <= n {
+		return hits
+	}
+	type kind struct {
+		name, zone string
+		shadow     bool
+	}
+	kept := make([]bool, len(hits))
+	seen := map[kind]bool{}
+	for _, deciding := range [...]bool{true, false} {
+		for i, h := range hits {
+			k := kind{h.Name(), h.Zone, h.Shadow}
+			if len(seen) < n && h.Shadow != deciding && !seen[k] {
+				seen[k], kept[i] = true, true
+			}
+		}
+	}
+	free := n - len(seen)
+	digest := make([]Hit, 0, n)
+	for i, h := range hits {
+		if !kept[i] {
+			if free == 0 {
+				continue
+			}
+			free--
+		}
+		digest = append(digest, h)
+	}
+	return digest
+}
+
+// CommitmentDetectionResult is the result the OCIP reference specifies. The
+// name is the reference's.
+type CommitmentDetectionResult struct {
+	RequiresHuman bool `json:"requiresHuman"`
+	// Reason is absent, not empty, where no person is required.
+	Reason *string `json:"reason"`
+	// DetectedKeywords are sorted, each once; an empty list, never absent.
+	DetectedKeywords []string `json:"detectedKeywords"`
+}
+
+// Judge sums hits up. The reason names keywords and families and quotes
+// nothing of the text, so that it may be shown where the text may not.
+func Judge(hits []Hit) CommitmentDetectionResult {
+	found, cues := []string{}, []string{}
+	for _, h := range hits {
+		switch {
+		case h.Keyword != "":
+			found = insert(found, h.Keyword)
+		case !h.Shadow:
+			cues = insert(cues, h.Rule)
+		}
+	}
+	result := CommitmentDetectionResult{DetectedKeywords: found}
+	var parts []string
+	if len(found) > 0 {
+		parts = append(parts, "commitment keywords: "+strings.Join(found, ", "))
+	}
+	if len(cues) > 0 {
+		parts = append(parts, "commitment cues: "+strings.Join(cues, ", "))
+	}
+	if len(parts) > 0 {
+		reason := strings.Join(parts, "; ")
+		result.RequiresHuman, result.Reason = true, &reason
+	}
+	return result
+}
+
+// insert puts a name into a sorted list unless it is there.
+func insert(sorted []string, name string) []string {
+	at, found := slices.BinarySearch(sorted, name)
+	if found {
+		return sorted
+	}
+	return slices.Insert(sorted, at, name)
+}
+
+// substrings is the reference plugin: text in lower case, each keyword
+// anywhere. One rune outside ASCII has an ASCII letter for its lower case, the
+// Kelvin sign.
+func substrings(text string) []Hit {
+	const kelvin = "\u212a"
+	var hits []Hit
+	for pos := 0; pos < len(text); pos++ {
+	next:
+		for i := range keywords {
+			name := keywords[i].name
+			if text[pos]|0x20 != name[0] {
+				continue
+			}
+			end := pos
+			for j := range len(name) {
+				switch {
+				case end < len(text) && text[end]|0x20 == name[j]:
+					end++
+				case name[j] == 'k' && strings.HasPrefix(text[end:], kelvin):
+					end += len(kelvin)
+				default:
+					continue next
+				}
+			}
+			hits = append(hits, Hit{Rule: RuleKeyword, Keyword: name, Start: pos, End: end})
+		}
+	}
+	return hits
+}

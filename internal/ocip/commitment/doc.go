@@ -1,0 +1,31 @@
+// Package commitment sees, in the text of a message, that its sender binds
+// somebody to something.
+//
+// A [Detector] looks for the thirteen keywords of the OCIP reference, in every
+// inflected form and under the usual disguises (zero-width characters,
+// look-alike letters, markup inside a word, spaced-out letters), and on top of
+// them for families of cues that carry a promise without any keyword: "I'll
+// send it by Friday", "works for me", "we can pay $500". The thirteen cannot
+// be switched off; a family can be, or can be put in the shadow, where it is
+// reported and asks nobody.
+//
+//	d, err := commitment.New(commitment.Options{})
+//	hits := d.Detect(text)
+//	result := commitment.Judge(hits)
+//
+// Detecting is pure: no clock, no file, no state between calls, one Detector
+// for any number of goroutines. It takes time linear in the text, whatever the
+// text: there is no backtracking beyond the length of one word.
+//
+// The caller must detect on the final bytes, after whatever else may change
+// the message; must hold the message if [CommitmentDetectionResult] says that
+// a person is required; and must bound what it records, for a long text can
+// hold thousands of hits (see [Digest]). The flags of the envelope,
+// requires_commitment and human-only, are the caller's to weigh.
+//
+// What is not seen: words run together ("pleaseapprove"), words in other
+// languages, a keyword cut by ordinary spaces into syllables ("com mit"), and
+// text in pictures.
+//
+// Source: OCIP protocol reference (seed 000), Commitment Detection.
+package commitment

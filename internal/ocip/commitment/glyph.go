@@ -1,0 +1,316 @@
+package commitment
+
+import (
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// glyph is what a rune looks like to a reader, as far as words go.
+type glyph uint8
+
+// A glyph is one of these, or a letter (1 for a to 26 for z), or carries a
+// letter under one of the marks below.
+const (
+	other   glyph = 0  // punctuation, symbols, scripts without spaces: a boundary that can stand inside a disguised word
+	blank   glyph = 27 // white space
+	unseen  glyph = 28 // nothing a reader sees: zero-width characters, accents, controls
+	foreign glyph = 29 // a letter of an alphabet like ours that looks like none of ours
+	figure  glyph = 30 // a digit that looks like no letter
+)
+
+const (
+	markDigit    glyph = 0x40 // a digit that can stand for a letter: 0 for o
+	markSign     glyph = 0x80 // punctuation that can stand for a letter: @ for a
+	markLigature glyph = 0xc0 // more than one letter: an index into ligatures
+	marks        glyph = 0xc0
+	letterBits   glyph = 0x1f
+)
+
+func letterOf(b byte) glyph { return glyph(b-'a') + 1 }
+
+func (g glyph) isLetter() bool { return g-1 < 26 }
+
+// wordly reports whether g continues a word: next to it there is no boundary.
+func (g glyph) wordly() bool { return g.isLetter() || g == foreign || g&marks == markLigature }
+
+// ligatures are the runes that are read as several letters. Text copied out of
+// a PDF is full of them: "conﬁrm".
+var ligatures = [...]struct {
+	r       rune
+	letters string
+}{
+	{'ﬀ', "ff"}, {'ﬁ', "fi"}, {'ﬂ', "fl"}, {'ﬃ', "ffi"}, {'ﬄ', "ffl"}, {'ﬅ', "st"}, {'ﬆ', "st"},
+	{'æ', "ae"}, {'Æ', "ae"}, {'œ', "oe"}, {'Œ', "oe"}, {'ꜳ', "aa"}, {'ꝏ', "oo"}, {'Ꝏ', "oo"},
+	{'ǆ', "dz"}, {'ĳ', "ij"}, {'ǉ', "lj"}, {'ǌ', "nj"}, {'ǳ', "dz"}, {'ʪ', "ls"}, {'ʣ', "dz"}, {'ʦ', "ts"},
+}
+
+// lookalikes lists, for each letter, runes of other scripts and of the phonetic
+// alphabets that a reader takes for it. Accented, full-width, circled and
+// mathematical letters are not here: their decomposition tells.
+var lookalikes = [...]struct {
+	letter byte
+	runes  string
+}{
+	{'a', "аАαΑɑᴀ⍺∂ɐᎪꓮɒ"},
+	{'b', "ЬьВвΒβʙᏴɓƀƄƅꓐßᖯ"},
+	{'c', "сСϲϹᴄᏟƈȼ¢©ⲥⲤꓚↄ"},
+	{'d', "ԁԀɗđĐðÐᴅᎠɖꓒꓓ"},
+	{'e', "еЕεΕҽҼєЄэЭɛ℮ᴇᎬɘəǝƏƐꓰ∊"},
+	{'f', "ƒғꞙϜϝꓝẝʄ"},
+	{'g', "ɡցɢǥɠԍᏀꓖƃ"},
+	{'h', "һҺНнΗʜհᎻħĦђћɦꓧ"},
+	{'i', "іІιΙıɪⅰɩɨᎥꓲ׀"},
+	{'j', "јЈʝϳꓙɟ"},
+	{'k', "кКκΚᴋᏦƙĸқꓗ"},
+	{'l', "ӏӀłŁɫƚʟᏞꓡɭⵏ∣│"},
+	{'m', "мМΜᴍᎷɱꓟϻ"},
+	{'n', "пПոηɴΝŋŊɳиИᴎꓠɲ"},
+	{'o', "оОοΟᴏσօՕøØөӨɵꓳ०ⲟ"},
+	{'p', "рРρΡᴘᏢþƿƤꓑⲣ"},
+	{'q', "ԛԚɋ"},
+	{'r', "гГʀᎡɾɼɍяЯᴦꓣɹ"},
+	{'s', "ѕЅꜱՏᏚʂƨƧꓢѕ"},
+	{'t', "тТτΤᴛᎢŧŦƫƭꓔ†"},
+	{'u', "υսᴜʊμՍꓴцЦ"},
+	{'v', "νѵѴᴠᏙʋꓦ∨"},
+	{'w', "ԝԜѡωᴡᏔшШɯꓪ"},
+	{'x', "хХχΧ×ꓫ"},
+	{'y', "уУγΥүҮʏყꓬ"},
+	{'z', "ᴢʐΖᏃƶƵꓜ"},
+}
+
+// leet lists the digits and signs that stand for letters.
+var leet = [...]struct {
+	runes  string
+	letter byte
+	mark   glyph
+}{
+	{"0", 'o', markDigit}, {"1", 'i', markDigit}, {"3", 'e', markDigit}, {"4", 'a', markDigit},
+	{"5", 's', markDigit}, {"7", 't', markDigit}, {"9", 'g', markDigit},
+	{"@", 'a', markSign}, {"$", 's', markSign}, {"!¡|", 'i', markSign}, {"€", 'e', markSign}, {"£", 'l', markSign},
+	{"○◯", 'o', markSign},
+}
+
+// atlas answers what a rune looks like, by table.
+type atlas struct {
+	ascii [utf8.RuneSelf]glyph
+	pages [atlasEnd >> 8]*[256]glyph
+}
+
+// atlasEnd is where the table ends: beyond are ideographs, and the tags, which
+// nobody sees.
+const atlasEnd = 0x20000
+
+// sharedAtlas is drawn once a process: it is the same for every detector.
+var sharedAtlas = sync.OnceValue(func() *atlas {
+	special := make(map[rune]glyph, 512)
+	for _, row := range lookalikes {
+		for _, r := range row.runes {
+			special[r] = letterOf(row.letter)
+		}
+	}
+	for _, row := range leet {
+		for _, r := range row.runes {
+			special[r] = row.mark | letterOf(row.letter)
+		}
+	}
+	for i, row := range ligatures {
+		special[row.r] = markLigature | glyph(i)
+	}
+	a := new(atlas)
+	plain := map[glyph]*[256]glyph{}
+	for page := range a.pages {
+		drawn := new([256]glyph)
+		uniform := true
+		for i := range drawn {
+			drawn[i] = look(rune(page<<8|i), special)
+			uniform = uniform && drawn[i] == drawn[0]
+		}
+		if uniform {
+			// Most of the table is ideographs and gaps: one page serves all.
+			if plain[drawn[0]] == nil {
+				plain[drawn[0]] = drawn
+			}
+			drawn = plain[drawn[0]]
+		}
+		a.pages[page] = drawn
+	}
+	copy(a.ascii[:], a.pages[0][:])
+	return a
+})
+
+// look is what the table is drawn from.
+func look(r rune, special map[rune]glyph) glyph {
+	switch {
+	case r >= 'a' && r <= 'z':
+		return letterOf(byte(r))
+	case r >= 'A' && r <= 'Z':
+		return letterOf(byte(r) + 'a' - 'A')
+	case r >= 0x3400 && r <= 0xa48f, r >= 0xac00 && r <= 0xd7a3, r >= 0x17000 && r <= 0x1bc9f:
+		// Ideographs and syllables: nothing to decompose.
+		return other
+	case r >= 0xd800 && r <= 0xdfff:
+		return unseen
+	case r >= 0x1f1e6 && r <= 0x1f1ff: // the letters flags are made of
+		return glyph(r-0x1f1e6) + 1
+	case r >= 0x1f150 && r <= 0x1f169: // white on black, round
+		return glyph(r-0x1f150) + 1
+	case r >= 0x1f170 && r <= 0x1f189: // white on black, square
+		return glyph(r-0x1f170) + 1
+	case r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0: // fillers, letters by category only
+		return unseen
+	case r == utf8.RuneError:
+		return unseen
+	case r == 0x2800: // Braille with no dot
+		return blank
+	}
+	if g, ok := special[r]; ok {
+		return g
+	}
+	if unicode.IsSpace(r) {
+		return blank
+	}
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Cc, unicode.Variation_Selector) {
+		return unseen
+	}
+	if r >= utf8.RuneSelf {
+		if g, ok := decomposed(r, special); ok {
+			return g
+		}
+	}
+	switch {
+	case unicode.IsDigit(r):
+		return figure
+	case unicode.In(r, unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.Armenian) && unicode.IsLetter(r):
+		return foreign
+	}
+	return other
+}
+
+// decomposed looks at what a rune is made of: the letter under an accent, in a
+// circle, in full width or in a mathematical alphabet; the value of a digit.
+func decomposed(r rune, special map[rune]glyph) (glyph, bool) {
+	found, letters := other, 0
+	for _, part := range norm.NFKD.String(string(r)) {
+		if part == r {
+			break
+		}
+		if g := look(part, special); g != unseen && g != other && g != blank {
+			found = g
+			letters++
+		}
+	}
+	if letters == 1 {
+		return found, true
+	}
+	if unicode.IsDigit(r) {
+		// Digits of every script stand in rows of ten that begin with zero.
+		value := r
+		for value > 0 && unicode.IsDigit(value-1) && r-value < 9 {
+			value--
+		}
+		if r-value < 10 && r < 0x1d7ce {
+			return look('0'+(r-value), special), true
+		}
+	}
+	return other, false
+}
+
+// at reads the glyph at pos: what it looks like, the rune, and how many bytes
+// of the text it takes. A character reference (&#115; or &shy;) is read as the
+// rune it stands for, since many readers are shown it so.
+func (a *atlas) at(text string, pos int) (g glyph, r rune, width int) {
+	c := text[pos]
+	if c < utf8.RuneSelf {
+		if c == '&' {
+			if r, width := reference(text[pos:]); width > 0 {
+				return a.of(r), r, width
+			}
+		}
+		return a.ascii[c], rune(c), 1
+	}
+	r, width = utf8.DecodeRuneInString(text[pos:])
+	return a.of(r), r, width
+}
+
+func (a *atlas) of(r rune) glyph {
+	switch {
+	case r < 0:
+		return other
+	case r < atlasEnd:
+		return a.pages[r>>8][r&0xff]
+	case r >= 0xe0000 && r <= 0xe0fff:
+		return unseen
+	}
+	return other
+}
+
+// maxReference bounds a character reference, its ampersand and semicolon
+// included.
+const maxReference = 18
+
+// reference reads the character reference text begins with, if it does.
+func reference(text string) (rune, int) {
+	end := strings.IndexByte(text[:min(len(text), maxReference)], ';')
+	if end < 3 {
+		return 0, 0
+	}
+	name := text[1:end]
+	if name[0] != '#' {
+		if r := namedReference(name); r != 0 {
+			return r, end + 1
+		}
+		return 0, 0
+	}
+	digits, base := name[1:], rune(10)
+	if digits[0] == 'x' || digits[0] == 'X' {
+		digits, base = digits[1:], 16
+	}
+	if digits == "" {
+		return 0, 0
+	}
+	var r rune
+	for i := range len(digits) {
+		value := rune(-1)
+		switch c := digits[i]; {
+		case c >= '0' && c <= '9':
+			value = rune(c - '0')
+		case base == 16 && c|0x20 >= 'a' && c|0x20 <= 'f':
+			value = rune(c|0x20-'a') + 10
+		}
+		if value < 0 {
+			return 0, 0
+		}
+		if r = r*base + value; r > unicode.MaxRune {
+			return 0, 0
+		}
+	}
+	return r, end + 1
+}
+
+// namedReference knows the names that serve to cut a word or to space it.
+func namedReference(name string) rune {
+	switch name {
+	case "shy":
+		return 0xad
+	case "zwnj", "zwj", "lrm", "rlm", "NoBreak", "ZeroWidthSpace", "NegativeThinSpace":
+		return 0x200b
+	case "nbsp", "ensp", "emsp", "thinsp", "hairsp", "NonBreakingSpace":
+		return ' '
+	case "apos":
+		return '\''
+	case "quot":
+		return '"'
+	case "amp":
+		return '&'
+	case "gt":
+		return '>'
+	case "hyphen", "dash":
+		return '-'
+	}
+	return 0
+}

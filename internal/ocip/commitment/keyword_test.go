@@ -1,0 +1,477 @@
+package commitment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// inflections says, apart from the table of the product, what must be found.
+var inflections = map[string]string{
+	"schedule":  "schedule schedules scheduled scheduling",
+	"meeting":   "meeting meetings",
+	"agree":     "agree agrees agreed agreeing agreement agreements",
+	"approve":   "approve approves approved approving approval approvals",
+	"allocate":  "allocate allocates allocated allocating allocation allocations",
+	"assign":    "assign assigns assigned assigning assignment assignments",
+	"reserve":   "reserve reserves reserved reserving reservation reservations",
+	"commit":    "commit commits committed committing commitment commitments",
+	"confirm":   "confirm confirms confirmed confirming confirmation confirmations",
+	"book":      "book books booked booking bookings",
+	"deadline":  "deadline deadlines",
+	"promise":   "promise promises promised promising",
+	"guarantee": "guarantee guarantees guaranteed guaranteeing",
+}
+
+func TestInflections(t *testing.T) {
+	if len(inflections) != len(keywords) {
+		t.Fatalf("%d keywords in the table, want %d", len(inflections), len(keywords))
+	}
+	d := thirteenOnly(t)
+	frames := []string{
+		"%s", "%s.", "(%s)", "\"%s\"", "it is %s, then", "a/%s/b", "the %s's end", "pre-%s", "%s-related", "x=%s;", "\u201c%s\u201d",
+		"# %s\n", "- [ ] %s", "[%s](https://example.org)", "on 5 %s 6", "line\n%s\nline", "дом %s дом", "会议 %s 会议", "请%s这个", "この%sを", "%s해주세요", "ה%s", "%s!", "%s?", "%s…",
+	}
+	for keyword, forms := range inflections {
+		for form := range strings.FieldsSeq(forms) {
+			for _, cased := range []string{form, strings.ToUpper(form), strings.ToUpper(form[:1]) + form[1:], alternate(form)} {
+				for _, frame := range frames {
+					text := fmt.Sprintf(frame, cased)
+					hits := d.Detect(text)
+					if len(hits) != 1 || hits[0].Keyword != keyword || hits[0].Rule != RuleKeyword {
+						t.Errorf("%q: found %+v, want %s", text, hits, keyword)
+						continue
+					}
+					if got := text[hits[0].Start:hits[0].End]; got != cased && got != cased+"'s" {
+						t.Errorf("%q: the span is %q, want %q", text, got, cased)
+					}
+				}
+			}
+		}
+	}
+}
+
+func alternate(s string) string {
+	b := []byte(s)
+	for i := 0; i < len(b); i += 2 {
+		b[i] -= 'a' - 'A'
+	}
+	return string(b)
+}
+
+// disguise hides a word. It returns what stands for the word in the text.
+type disguise struct {
+	name string
+	as   func(word string) string
+}
+
+// between puts something between the letters of a word.
+func between(sign string) func(string) string {
+	return func(word string) string { return strings.Join(strings.Split(word, ""), sign) }
+}
+
+// inside puts something into the middle of a word.
+func inside(sign string) func(string) string {
+	return func(word string) string { return word[:len(word)/2] + sign + word[len(word)/2:] }
+}
+
+// replaced writes other runes for the letters that have one; pairs are letter
+// and rune.
+func replaced(pairs ...string) func(string) string {
+	r := strings.NewReplacer(pairs...)
+	return r.Replace
+}
+
+func mapped(offset rune) func(string) string {
+	return func(word string) string {
+		return strings.Map(func(r rune) rune { return r - 'a' + offset }, word)
+	}
+}
+
+func disguises() []disguise {
+	list := []disguise{
+		{"full width", mapped('ａ')},
+		{"full width capitals", mapped('Ａ')},
+		{"mathematical bold", mapped('𝐚')},
+		{"mathematical script", mapped('𝓪')},
+		{"fraktur", mapped('𝖆')},
+		{"monospace", mapped('𝚊')},
+		{"circled", mapped('ⓐ')},
+		{"squared", mapped('🄰')},
+		{"white on black", mapped('🅐')},
+		{"white on black, square", mapped('🅰')},
+		{"flags", mapped('🇦')},
+		{"Cyrillic", replaced("a", "а", "c", "с", "e", "е", "i", "і", "o", "о", "p", "р", "s", "ѕ", "d", "ԁ", "h", "һ")},
+		{"Cyrillic capitals", replaced("a", "А", "c", "С", "e", "Е", "i", "І", "o", "О", "p", "Р", "m", "М", "t", "Т", "b", "В", "k", "К", "h", "Н")},
+		{"Greek", replaced("a", "α", "e", "ε", "i", "ι", "o", "ο", "p", "ρ", "v", "ν", "u", "υ", "t", "τ", "k", "κ", "n", "η")},
+		{"Greek capitals", replaced("a", "Α", "e", "Ε", "i", "Ι", "o", "Ο", "p", "Ρ", "m", "Μ", "n", "Ν", "t", "Τ", "b", "Β", "k", "Κ")},
+		{"Armenian", replaced("o", "օ", "h", "հ", "n", "ո", "u", "ս", "g", "ց")},
+		{"Cherokee", replaced("a", "Ꭺ", "b", "Ᏼ", "c", "Ꮯ", "d", "Ꭰ", "e", "Ꭼ", "i", "Ꭵ", "m", "Ꮇ", "s", "Ꮪ", "t", "Ꭲ")},
+		{"Lisu", replaced("a", "ꓮ", "b", "ꓐ", "c", "ꓚ", "d", "ꓓ", "e", "ꓰ", "m", "ꓟ", "n", "ꓠ", "o", "ꓳ", "p", "ꓑ", "r", "ꓣ", "s", "ꓢ")},
+		{"small capitals", replaced("a", "ᴀ", "b", "ʙ", "c", "ᴄ", "d", "ᴅ", "e", "ᴇ", "g", "ɢ", "h", "ʜ", "i", "ɪ", "k", "ᴋ", "l", "ʟ", "m", "ᴍ", "n", "ɴ", "o", "ᴏ", "p", "ᴘ", "r", "ʀ", "s", "ꜱ", "t", "ᴛ", "u", "ᴜ", "v", "ᴠ")},
+		{"accented", replaced("a", "á", "e", "ê", "i", "ï", "o", "õ", "u", "ü", "n", "ñ", "c", "ç", "s", "š")},
+		{"strokes", replaced("b", "ƀ", "d", "đ", "g", "ǥ", "h", "ħ", "i", "ɨ", "k", "ƙ", "l", "ł", "o", "ø", "t", "ŧ")},
+		{"long s", replaced("s", "ſ")},
+		{"capital I for l", replaced("l", "I")},
+		{"l for i", replaced("i", "l")},
+		{"bar for l and i", replaced("l", "|", "i", "|")},
+		{"rn for m", replaced("m", "rn")},
+		{"digits", replaced("o", "0", "i", "1", "l", "1", "e", "3")},
+		{"more digits", replaced("a", "4", "s", "5", "t", "7")},
+		{"signs", replaced("a", "@", "s", "$", "i", "!")},
+		{"character references", func(w string) string {
+			var b strings.Builder
+			for i, r := range w {
+				if i%2 == 0 {
+					fmt.Fprintf(&b, "&#%d;", r)
+				} else {
+					fmt.Fprintf(&b, "&#x%X;", r)
+				}
+			}
+			return b.String()
+		}},
+		{"combining marks", between("\u0336")},
+		{"stacked marks", between("\u0301\u0302\u0303\u0304\u0305\u0306\u0307\u0308")},
+		{"tags", between("\U000e0041\U000e0042")},
+		{"variation selectors", between("\ufe0f\U000e0100")},
+		{"an emoji inside", inside("🙂")},
+		{"a comment inside", inside("<!-- x -->")},
+		{"bold by tag", inside("<b>")},
+		{"tag closed inside", func(w string) string { return "<i>" + inside("</i>")(w) }},
+		{"in bold", func(w string) string { return "**" + w + "**" }},
+		{"half in bold", func(w string) string { return "**" + inside("**")(w) }},
+		{"in italics", func(w string) string { return "_" + w + "_" }},
+		{"struck out", func(w string) string { return "~~" + w + "~~" }},
+		{"as code", func(w string) string { return "`" + w + "`" }},
+		{"broken at the line's end", inside("-\n")},
+		{"broken, indented", inside("-\r\n   ")},
+		{"broken in a quote", inside("-\n> > ")},
+		{"broken by a soft hyphen", inside("\u00ad\n")},
+		{"quoted-printable", inside("=\r\n")},
+	}
+	for name, sign := range map[string]string{
+		"zero-width space": "\u200b", "zero-width non-joiner": "\u200c", "zero-width joiner": "\u200d", "word joiner": "\u2060",
+		"byte order mark": "\ufeff", "soft hyphen": "\u00ad", "grapheme joiner": "\u034f", "Mongolian separator": "\u180e",
+		"left-to-right mark": "\u200e", "override": "\u202e", "isolate": "\u2066", "Hangul filler": "\u3164", "half-width filler": "\uffa0",
+		"replacement": "\ufffd", "NUL": "\x00", "backspace": "\b", "invalid UTF-8": "\xff", "soft hyphen reference": "&shy;",
+		"zero-width reference": "&#8203;", "named zero width": "&zwnj;",
+	} {
+		list = append(list, disguise{name + " between letters", between(sign)}, disguise{name + " inside", inside(sign + sign)})
+	}
+	for _, sign := range []string{" ", ".", "-", "_", "*", "·", "•", "~", "\u00a0", "\u2009", "\t", " - ", " . ", "\u2010", "/", "\n", "’"} {
+		list = append(list, disguise{fmt.Sprintf("letters apart by %q", sign), between(sign)})
+	}
+	for _, sign := range []string{"-", ".", "_", "*", "**", "~~", "`", "\\", "\u2011", "'", "+", "·"} {
+		list = append(list, disguise{fmt.Sprintf("%q inside", sign), inside(sign)})
+	}
+	return list
+}
+
+// TestEvasion tries every keyword in every disguise, with the span that must
+// be given for it.
+func TestEvasion(t *testing.T) {
+	d := thirteenOnly(t)
+	for _, disguise := range disguises() {
+		for _, k := range keywords {
+			hidden := disguise.as(k.name)
+			if strings.HasPrefix(disguise.name, "signs") && strings.Trim(hidden, "@$!") != hidden && len(hidden) < 5 {
+				continue
+			}
+			for _, frame := range []string{"%s", "we do %s it", "ok.\n%s\n\nbye", "é %s ж"} {
+				before, after, _ := strings.Cut(frame, "%s")
+				text := before + hidden + after
+				hits := d.Detect(text)
+				if len(hits) != 1 || hits[0].Keyword != k.name {
+					t.Errorf("%s: %q: found %+v, want %s", disguise.name, text, hits, k.name)
+					continue
+				}
+				// Markup around the word is no part of it.
+				want := strings.Trim(hidden, "*_~`")
+				want = strings.TrimPrefix(want, "<i>")
+				if got := text[hits[0].Start:hits[0].End]; got != want {
+					t.Errorf("%s: %q: the span is %q, want %q", disguise.name, text, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestTwoDisguises(t *testing.T) {
+	d := thirteenOnly(t)
+	for text, want := range map[string]string{
+		"p l e a s e b o o k i t":       "book",
+		"p l e a s e  c o n f i r m":    "confirm",
+		"S.C.H.E.D.U.L.I.N.G":           "schedule",
+		"ｃ\u200bо\u0301ｍｍ1t":            "commit",
+		"c-0-m-m-1-t":                   "commit",
+		"**g**u**a**r**a**n**t**e**e**": "guarantee",
+		"conﬁrm":                        "confirm",
+		"ａｐｐ\u00adｒｏｖａｌ":                "approve",
+		"4gree":                         "agree",
+		"$ch3du|ed":                     "schedule",
+		"c0mm!tted":                     "commit",
+		"b00k":                          "book",
+		"<b>ap</b><i>pro</i>ved":        "approve",
+		"cornrnitrnent":                 "commit",
+		"comitted":                      "commit",
+		"garanteed":                     "guarantee",
+		"сонfirm":                       "",
+		"\u202ebook\u202c":              "book",
+		"re-schedule":                   "schedule",
+		"double-booked":                 "book",
+		"bob@booking.com":               "book",
+		"approve_request":               "approve",
+		"com_mit":                       "commit",
+		"book2":                         "book",
+		"(re)schedule":                  "schedule",
+		"&#99;&#111;&#x6d;mit":          "commit",
+		"ᵃᵖᵖʳᵒᵛᵉ":                       "approve",
+		"s\nc\nh\ne\nd\nu\nl\ne":        "schedule",
+		"d e a d l i n e :":             "deadline",
+		"m\u2003e\u2003e\u2003t\u2003i\u2003n\u2003g": "meeting",
+	} {
+		var got []string
+		for _, h := range d.Detect(text) {
+			got = append(got, h.Keyword)
+		}
+		if want == "" && len(got) > 0 || want != "" && !slices.Equal(got, []string{want}) {
+			t.Errorf("%q: found %v, want %q", text, got, want)
+		}
+	}
+}
+
+// innocent words and phrases, plain: none of the thirteen.
+const innocentText = `facebook|Facebook|FACEBOOK|ebook|e-book|E-books|e‑book|notebook|note-book|bookmark|book­mark|bookmarked|bookmarking|handbook|
+textbook|cookbook|yearbook|workbook|playbook|runbook|logbook|casebook|guidebook|checkbook|chequebook|passbook|scrapbook|sketchbook|
+songbook|storybook|audiobook|MacBook|Chromebook|bankbook|daybook|copybook|phonebook|pocketbook|hymnbook|rulebook|stylebook|sourcebook|
+bookkeeper|bookkeeping|book-keeping|bookshelf|bookshelves|bookcase|bookstore|bookshop|booklet|bookend|bookworm|bookish|bookseller|
+bookmaker|bookie|bookable|booker|bookplate|bookbinder|bookrest|bookstall|
+committee|Committee|COMMITTEE|c o m m i t t e e|C O M M I T T E E|committees|subcommittee|committeewoman|committer|committers|noncommittal|non-committal|uncommitted|commits2x9y|
+disagree|disagrees|disagreed|disagreeing|disagreement|dis-agree|agreeable|agreeably|disagreeable|agrees2k9z|agreeability|
+disapprove|disapproval|unapproved|approver|approvers|approvingly|approvable|
+assignee|assignees|assigner|assignor|assignation|assignable|unassigned|design|designs|designed|designing|designate|consign|resign|reassess|
+allocator|allocators|unallocated|deallocator|allocatable|malloc|
+unreserved|unreservedly|reservist|reservoir|reservoirs|preserve|preserves|preserved|deserve|deserves|observe|conserve|reservable|
+scheduler|schedulers|unscheduled|schedular|
+unconfirmed|confirmatory|conform|confine|confide|firm|infirm|affirm|affirmation|
+guarantor|guarantors|warrantee|guard|guarani|
+compromise|compromised|compromising|unpromising|promisingly|promissory|premise|premises|promiscuous|
+meet|meets|met|greeting|greetings|fleeting|sheeting|meetinghouse|teeming|meetup|
+deadlock|deadbeat|headline|headlines|headliner|deadly|breadline|dateline|lifeline|deadliner|
+degree|degrees|pedigree|filigree|greed|greedy|agrarian|agriculture|agre|gree|
+commission|commissioner|common|comet|omit|emit|commute|commode|communist|submit|summit|vomit|
+approx|approach|apropos|prove|proven|improve|improvement|reprove|proval|
+faceb00k|e\u200bbook|a.Sign(x)|4_signed|4-sign|x.com/mit|a sign|4 greedy|n o t e b o o k|f-a-c-e-b-o-o-k|800k|a b c d|b o o m|boo k|com mit|as sign|dead line|meet ing|book­shelf|
+s c h o o l|1000|0x800c|5c4ed01e|f47ac10b-58cc-4372-a567-0e02b2c3d479|caffè|Straße|книга|расписание|встреча|συμφωνία|会议|約束|บุ๊ก`
+
+func TestInnocents(t *testing.T) {
+	d := detector(t, Options{})
+	words := strings.Split(strings.ReplaceAll(strings.ReplaceAll(innocentText, "\n", ""), `\u200b`, "\u200b"), "|")
+	if len(words) < 150 {
+		t.Fatalf("found %d words, want all of them", len(words))
+	}
+	for _, w := range words {
+		if strings.HasSuffix(w, "2x9y") || strings.HasSuffix(w, "2k9z") {
+			// A digit is a boundary: only an end of digits makes these words.
+			continue
+		}
+		for _, frame := range []string{"%s", "The %s was here.", "(%s)", "%s's", "%s, and\n%s"} {
+			text := strings.ReplaceAll(frame, "%s", w)
+			if hits := d.Detect(text); len(hits) > 0 {
+				t.Errorf("%q: found %+v", text, hits)
+			}
+		}
+	}
+}
+
+// TestFormsAreApart makes sure that no innocent word of the tables is a form,
+// and no form is written twice, once l is taken for i.
+func TestFormsAreApart(t *testing.T) {
+	seen := map[string]string{}
+	note := func(words, whose string) {
+		for w := range strings.FieldsSeq(words) {
+			key := strings.ReplaceAll(w, "l", "i")
+			if before, ok := seen[key]; ok {
+				t.Errorf("%s of %s is already of %s", w, whose, before)
+			}
+			seen[key] = whose
+		}
+	}
+	for _, k := range keywords {
+		note(k.forms, k.name)
+	}
+	note(innocents, "the innocents")
+	note(prefixed, "the prefixed")
+}
+
+func TestPrefixed(t *testing.T) {
+	d := detector(t, Options{})
+	for w := range strings.FieldsSeq(prefixed) {
+		text := "It was " + w + " today."
+		hits := d.Detect(text)
+		if len(hits) != 1 || hits[0].Rule != Prefixed || hits[0].Keyword != "" || text[hits[0].Start:hits[0].End] != w {
+			t.Errorf("%q: found %+v", text, hits)
+		}
+		if hits := thirteenOnly(t).Detect(text); len(hits) > 0 {
+			t.Errorf("%q, families off: found %+v", text, hits)
+		}
+	}
+}
+
+func TestSpans(t *testing.T) {
+	d := thirteenOnly(t)
+	for _, c := range []struct {
+		text string
+		want []string
+	}{
+		{"schedule a meeting", []string{"schedule", "meeting"}},
+		{"日本 approve 日本", []string{"approve"}},
+		{"é\u200bbook\u200b.", nil},
+		{"é \u200bbook\u200b.", []string{"book"}},
+		{"**approve** it", []string{"approve"}},
+		{"a s\u200bchedule\u200bd plan", []string{"s\u200bchedule\u200bd"}},
+		{"ok 𝐛𝐨𝐨𝐤!", []string{"𝐛𝐨𝐨𝐤"}},
+		{"c o m m i t, b o o k", []string{"c o m m i t", "b o o k"}},
+		{"agreed.Booked", []string{"agreed", "Booked"}},
+		{"promise,promise;promise", []string{"promise", "promise", "promise"}},
+		{"book\u0301ed", []string{"book\u0301ed"}},
+		{"re-\nserve it", []string{"re-\nserve"}},
+		{"&#98;ook", []string{"&#98;ook"}},
+	} {
+		var got []string
+		for _, h := range d.Detect(c.text) {
+			got = append(got, c.text[h.Start:h.End])
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%q: spans %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+func TestDisclosureLabelIsSilent(t *testing.T) {
+	const label = "Sent by user's OpenClaw assistant"
+	d := detector(t, Options{})
+	for _, text := range []string{
+		label, label + "\n\nAll quiet.", "All quiet.\n\n" + label, "All quiet, as-\n\n" + label, "> " + label, strings.ToUpper(label),
+		"Sent by user\u2019s OpenClaw assistant", "-- \n" + label, "5\n\n" + label, "We'll\n\n" + label, "a-\n" + label,
+	} {
+		if hits := d.Detect(text); len(hits) > 0 {
+			t.Errorf("%q: found %+v", text, hits)
+		}
+	}
+	text := "Please book it.\n\n" + label
+	if hits := d.Detect(text); len(hits) != 1 || hits[0].Keyword != "book" {
+		t.Errorf("%q: found %+v", text, hits)
+	}
+}
+
+func TestSubstring(t *testing.T) {
+	d := detector(t, Options{Match: MatchSubstring})
+	for text, want := range map[string]string{
+		"The committee met on Facebook.": "book commit",
+		"She DISAGREES.":                 "agree",
+		"rescheduled, unapproved":        "approve schedule",
+		"scheduling":                     "",
+		"approval":                       "",
+		"allocation":                     "",
+		"s\u200bchedule":                 "",
+		"I'll send it by Friday. Works for me. We'll pay $500.": "",
+		"boo\u212a":     "book",
+		"confirmeeting": "confirm meeting",
+		"":              "",
+	} {
+		got := Judge(d.Detect(text)).DetectedKeywords
+		if !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%q: found %v, want %s", text, got, want)
+		}
+	}
+}
+
+func FuzzDetect(f *testing.F) {
+	for _, seed := range []string{
+		"Please schedule it for Thursday.", "s\u200bchedule", "**approve** it, I'll send $500", "b o o k\n> c o m-\nmit `agree` ```\ncode",
+		"On Mon X wrote:\n> deal\n\n-- \nme", "&#99;o&#x6d;mit &shy; <b>re</b>serve", "\xff\xfe\x00book", "we can pay 20k, 10% off. works for me?",
+	} {
+		f.Add(seed, uint(3))
+	}
+	d := detector(f, Options{})
+	substring := detector(f, Options{Match: MatchSubstring})
+	f.Fuzz(func(t *testing.T, text string, nth uint) {
+		hits := d.Detect(text)
+		for i, h := range hits {
+			if h.Start < 0 || h.Start >= h.End || h.End > len(text) {
+				t.Fatalf("%q: span of %+v", text, h)
+			}
+			if !boundary(text, h.Start) || !boundary(text, h.End) {
+				t.Fatalf("%q: span of %+v cuts a rune", text, h)
+			}
+			if i > 0 && h.Start < hits[i-1].Start {
+				t.Fatalf("%q: %+v is out of order", text, h)
+			}
+			if h.Rule == RuleKeyword && (h.Shadow || h.Keyword == "") || h.Rule != RuleKeyword && h.Keyword != "" {
+				t.Fatalf("%q: %+v", text, h)
+			}
+		}
+		if kept := Digest(hits, 64); len(kept) > 64 || !sameResult(Judge(kept), Judge(hits)) {
+			t.Fatalf("%q: the digest of %+v is %+v", text, hits, kept)
+		}
+		lower := strings.ToLower(text)
+		found := Judge(substring.Detect(text)).DetectedKeywords
+		for _, k := range keywords {
+			if strings.Contains(lower, k.name) != slices.Contains(found, k.name) {
+				t.Fatalf("%q: substrings %v, %s: %v", text, found, k.name, !slices.Contains(found, k.name))
+			}
+		}
+		// Zero-width characters change nothing, wherever they are put, but
+		// inside of a character reference.
+		if strings.Contains(text, "&") {
+			return
+		}
+		var b strings.Builder
+		for i, n := 0, uint(0); i < len(text); n++ {
+			_, width := utf8.DecodeRuneInString(text[i:])
+			b.WriteString(text[i : i+width])
+			if nth < 2 || n%nth == 0 {
+				b.WriteString([...]string{"\u200b", "\u200d", "\ufeff", "\u2060"}[n%4])
+			}
+			i += width
+		}
+		veiled := b.String()
+		if before, after := words(hits, text), words(d.Detect(veiled), veiled); !slices.Equal(before, after) {
+			t.Fatalf("%q: found %q, with zero-width characters %q", text, before, after)
+		}
+	})
+}
+
+func boundary(text string, at int) bool {
+	if at == len(text) {
+		return true
+	}
+	// An invalid byte is a rune of its own.
+	for start := max(0, at-utf8.UTFMax+1); start < at; start++ {
+		if utf8.RuneStart(text[start]) {
+			if r, width := utf8.DecodeRuneInString(text[start:]); (r != utf8.RuneError || width > 1) && start+width > at {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func words(hits []Hit, text string) []string {
+	var found []string
+	strip := strings.NewReplacer("\u200b", "", "\u200d", "", "\ufeff", "", "\u2060", "")
+	for _, h := range hits {
+		if h.Rule == RuleKeyword {
+			found = append(found, h.Keyword+" "+strip.Replace(text[h.Start:h.End]))
+		}
+	}
+	return found
+}
+
+func sameResult(a, b CommitmentDetectionResult) bool {
+	return a.RequiresHuman == b.RequiresHuman && slices.Equal(a.DetectedKeywords, b.DetectedKeywords) &&
+		(a.Reason == nil) == (b.Reason == nil) && (a.Reason == nil || *a.Reason == *b.Reason)
+}

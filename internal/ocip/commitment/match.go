@@ -1,0 +1,390 @@
+package commitment
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// trie is a set of words, one step a symbol.
+type trie struct{ nodes []node }
+
+type node struct {
+	next [symbols]uint16
+	// end is where a word ends: its number plus one.
+	end uint16
+}
+
+// The symbols of the tries: the letters, and for the phrases of cues the
+// apostrophe and the gap between words.
+const (
+	symApostrophe = 27
+	symGap        = 28
+	symbols       = 32 // so that the low bits of any glyph are an index
+)
+
+func (t *trie) add(word []glyph, number int) {
+	if t.nodes == nil {
+		t.nodes = make([]node, 1, 1024)
+	}
+	at := uint16(0)
+	for _, g := range word {
+		if t.nodes[at].next[g] == 0 {
+			t.nodes[at].next[g] = uint16(len(t.nodes))
+			t.nodes = append(t.nodes, node{})
+		}
+		at = t.nodes[at].next[g]
+	}
+	if t.nodes[at].end == 0 {
+		t.nodes[at].end = uint16(number + 1)
+	}
+}
+
+// entry is what a word of the keyword trie counts as: a keyword, a family, or
+// neither for an innocent word.
+type entry struct{ keyword, family string }
+
+// upright takes l for i. A capital I, a one, a bar and an l are one shape to a
+// reader, and no two words of the trie differ by them.
+func upright(g glyph) glyph {
+	if g == 'l'-'a'+1 {
+		return 'i' - 'a' + 1
+	}
+	return g
+}
+
+func (d *Detector) learnWords() {
+	learn := func(words string, e entry) {
+		number := len(d.entries)
+		d.entries = append(d.entries, e)
+		for word := range strings.FieldsSeq(words) {
+			spelled := make([]glyph, len(word))
+			for i := range spelled {
+				spelled[i] = upright(letterOf(word[i]))
+			}
+			d.words.add(spelled, number)
+			if e.keyword != "" {
+				d.disguiseM(spelled, 0, number)
+			}
+		}
+	}
+	for _, k := range keywords {
+		learn(k.forms, entry{keyword: k.name})
+	}
+	learn(innocents, entry{})
+	if d.modes[Prefixed] != Off {
+		learn(prefixed, entry{family: Prefixed})
+	}
+}
+
+// disguiseM adds a word with every choice of its m written as rn, which looks
+// the same in most type.
+func (d *Detector) disguiseM(word []glyph, from, number int) {
+	for i := from; i < len(word); i++ {
+		if word[i] != letterOf('m') {
+			continue
+		}
+		written := append(append(append([]glyph{}, word[:i]...), letterOf('r'), letterOf('n')), word[i+1:]...)
+		d.words.add(written, number)
+		d.disguiseM(written, i+2, number)
+	}
+}
+
+// scan goes through the text once and tries, at the beginning of every word,
+// the words of the trie and the openers of the cues.
+func (d *Detector) scan(text string) []Hit {
+	var (
+		hits   []Hit
+		inWord bool // the last glyph that can be seen continues a word
+		inSum  bool // the last glyph was a digit
+		cueEnd int
+	)
+	roots, cueRoots := &d.words.nodes[0].next, &d.cues.nodes[0].next
+	for pos := 0; pos < len(text); {
+		g, width := other, 1
+		if c := text[pos]; c < 0x80 && c != '&' {
+			g = d.atlas.ascii[c]
+		} else {
+			g, _, width = d.atlas.at(text, pos)
+		}
+		if g == unseen {
+			pos += width
+			continue
+		}
+		if !inWord && g != other && g != blank {
+			if c := text[pos]; d.money && !inSum && c >= '0' && c <= '9' && pos >= cueEnd {
+				if start, end, ok := d.sum(text, pos); ok && start >= cueEnd {
+					hits = append(hits, Hit{Rule: Money, Start: start, End: end})
+					cueEnd = end
+				}
+			}
+			if pos >= cueEnd && g.isLetter() && cueRoots[g] != 0 && d.cues.promises(d.atlas, text, pos, false) {
+				if family, end := d.cue(text, pos); end > 0 {
+					hits = append(hits, Hit{Rule: family, Start: pos, End: end})
+					cueEnd = end
+				}
+			}
+			if g&marks == markLigature || roots[upright(g&letterBits)] != 0 && d.words.promises(d.atlas, text, pos, true) {
+				w := walk{d: d, text: text}
+				w.follow(pos, pos, steps{})
+				if w.end > 0 {
+					e := d.entries[w.number]
+					if e.keyword != "" {
+						hits = append(hits, Hit{Rule: RuleKeyword, Keyword: e.keyword, Start: pos, End: w.end})
+					} else if e.family != "" {
+						hits = append(hits, Hit{Rule: e.family, Start: pos, End: w.end})
+					}
+					// Past the whole word, or the parts of an innocent one
+					// would be tried on their own.
+					pos, inWord, inSum = w.end, true, false
+					continue
+				}
+			}
+		}
+		inWord = g.wordly()
+		inSum = g == figure || g&marks == markDigit
+		pos += width
+		if inWord {
+			for pos < len(text) && text[pos] < utf8.RuneSelf && d.atlas.ascii[text[pos]].isLetter() {
+				pos++
+			}
+		}
+	}
+	return hits
+}
+
+// promises looks at the first plain letters of a word, and says no where the
+// trie has nothing for them. Most words of most texts go no further.
+func (t *trie) promises(a *atlas, text string, pos int, fold bool) bool {
+	at := uint16(0)
+	for i := range min(4, len(text)-pos) {
+		c := text[pos+i]
+		if c >= utf8.RuneSelf {
+			return true
+		}
+		g := a.ascii[c]
+		if !g.isLetter() {
+			// A space ends a word of more than one letter.
+			return !fold || c != ' ' || i < 2 || t.nodes[at].end != 0
+		}
+		if fold {
+			g = upright(g)
+		}
+		if at = t.nodes[at].next[g&letterBits]; at == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// walk follows the trie from the beginning of a word and keeps the longest
+// word it can end. It reads the text itself, letter by letter, through
+// whatever stands between them, so that nothing has to be copied and every
+// offset is true.
+type walk struct {
+	d      *Detector
+	text   string
+	end    int // where the longest word ends, 0 for none
+	number uint16
+}
+
+// steps is how the walk came to where it is.
+type steps struct {
+	node    uint16
+	run     uint8 // letters since the last gap
+	plain   uint8 // letters that are letters
+	leet    bool  // some are not
+	soft    bool  // a soft hyphen was seen since the last letter
+	broken  bool  // a part of more than one letter lies behind
+	spaced  bool  // white space was crossed, or the like: single letters only
+	tight   bool  // another gap was crossed
+	crooked bool  // one that was no hyphen
+}
+
+// follow walks on from pos; end is where the last letter ended. It calls
+// itself only where a sign can be a letter or not, and there only if the trie
+// has that letter, so that it is over after a few dozen calls whatever the
+// text.
+func (w *walk) follow(pos, end int, s steps) {
+	for pos < len(w.text) {
+		g, r, width := w.d.atlas.at(w.text, pos)
+		switch {
+		case g == unseen:
+			s.soft = s.soft || r == 0xad
+			pos += width
+			continue
+		case g.isLetter():
+			if !w.step(&s, g, true) {
+				return
+			}
+			pos += width
+			end = pos
+			continue
+		case g == foreign:
+			return
+		case g&marks == markLigature:
+			for _, c := range []byte(ligatures[g&^marks].letters) {
+				if !w.step(&s, letterOf(c), true) {
+					return
+				}
+			}
+			pos += width
+			end = pos
+			continue
+		}
+		// A boundary, unless it is a letter in disguise.
+		w.offer(end, s)
+		if g&marks == markDigit || g&marks == markSign {
+			as := s
+			if w.step(&as, g&letterBits, false) {
+				w.follow(pos+width, pos+width, as)
+			}
+		}
+		if g == figure || g&marks == markDigit || s.run == 0 {
+			return
+		}
+		var ok bool
+		if pos, ok = w.cross(pos, &s); !ok {
+			return
+		}
+	}
+	w.offer(end, s)
+}
+
+// step takes one letter and reports whether the trie has it.
+func (w *walk) step(s *steps, g glyph, plain bool) bool {
+	if s.spaced && s.run > 0 {
+		// After a space only single letters count: "s c h e d u l e", but
+		// never "a sign".
+		return false
+	}
+	next := w.d.words.nodes[s.node].next[upright(g)]
+	if next == 0 {
+		return false
+	}
+	s.node, s.soft = next, false
+	s.run++
+	if plain {
+		s.plain++
+	} else {
+		s.leet = true
+	}
+	return true
+}
+
+// offer takes the word that ends here, if one does and is longer than what was
+// found.
+func (w *walk) offer(end int, s steps) {
+	number := w.d.words.nodes[s.node].end
+	if number == 0 || end <= w.end || s.run == 0 {
+		return
+	}
+	if s.leet && s.plain < 2 {
+		// "a55" is a name.
+		return
+	}
+	switch e := w.d.entries[number-1]; {
+	case e.keyword == "" && e.family == "" && (s.crooked || s.plain <= 6 && s.run == 1 && !s.broken):
+		// An innocent word is let off only as people write it. Letter by letter,
+		// a short one may be the end of another word: "p l e a s e b o o k".
+		return
+	case e.family != "" && s.tight:
+		// "re-schedule" holds the whole word schedule.
+		return
+	}
+	w.end, w.number = end, number-1
+}
+
+// The gaps that a word can be cut by.
+const (
+	maxTight  = 4 // signs in a row, no white space: "com**mit", "s.c.h"
+	maxSpaced = 3 // signs and blanks between single letters
+	maxTag    = 64
+	maxMargin = 12 // what may begin the line that a hyphenated word goes on in
+)
+
+// cross reads the gap at pos and returns where the word would go on.
+func (w *walk) cross(pos int, s *steps) (int, bool) {
+	var (
+		signs, blanks, margin int
+		hyphen                = s.soft // the gap is a single hyphen so far
+		crooked               bool     // it has a sign that is no hyphen
+		newline               bool     // a hyphen and the end of a line
+		path, dot             bool     // it has a slash, a full stop
+	)
+gap:
+	for pos < len(w.text) {
+		g, r, width := w.d.atlas.at(w.text, pos)
+		switch {
+		case g == unseen:
+		case g.wordly() || g&marks == markDigit || g == figure:
+			break gap
+		case newline:
+			if margin++; margin > maxMargin || g != blank && r != '>' && r != '|' {
+				return 0, false
+			}
+		case g == blank:
+			if (r == '\n' || r == '\r') && hyphen {
+				newline = true
+				break
+			}
+			blanks++
+		default:
+			if blanks > 0 {
+				hyphen = false
+			}
+			if r == '<' {
+				if tag := w.tag(pos); tag > 0 {
+					width = tag
+				}
+			}
+			signs++
+			dash := isHyphen(r)
+			hyphen = signs == 1 && blanks == 0 && (dash || r == '=')
+			crooked = crooked || !dash
+			path = path || r == '/'
+			dot = dot || r == '.'
+		}
+		pos += width
+		if !newline && signs+blanks > maxTight {
+			return 0, false
+		}
+	}
+	switch {
+	case newline || blanks == 0:
+		// A path, a call or a label is no word in disguise: ".com/mit",
+		// "a.Sign", "4_signed". Letter by letter it still is one.
+		s.spaced = s.spaced || path || s.plain == 0 || dot && !s.tight && s.run == 1
+		s.tight = true
+		s.crooked = s.crooked || crooked
+		s.broken = s.broken || s.run > 1
+	case signs+blanks <= maxSpaced && s.run == 1 && !s.broken:
+		s.spaced = true
+	default:
+		return 0, false
+	}
+	s.run = 0
+	return pos, true
+}
+
+func isHyphen(r rune) bool {
+	return r == '-' || r == '\u2010' || r == '\u2011' || r == '\ufe63' || r == '\uff0d'
+}
+
+// tag returns the length of the markup tag at pos, 0 if there is none.
+func (w *walk) tag(pos int) int {
+	seen := 0
+	for at := pos + 1; at < len(w.text); {
+		g, r, width := w.d.atlas.at(w.text, at)
+		at += width
+		if r == '>' {
+			return at - pos
+		}
+		if g == unseen {
+			continue
+		}
+		if seen++; seen > maxTag || r == '<' || r == '\n' {
+			return 0
+		}
+	}
+	return 0
+}

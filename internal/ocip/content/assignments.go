@@ -1,0 +1,190 @@
+package content
+
+import "strings"
+
+// assignmentAnchors are the names a secret is given. What stands before them
+// belongs to the name: DB_PASSWORD, clientSecret.
+func assignmentAnchors() []anchor {
+	var all []anchor
+	for _, name := range []string{
+		"password", "passwd", "passwort", "kennwort", "passphrase", "pwd", "secret", "token",
+		"apikey", "api_key", "api-key", "api key", "access_key", "accesskey", "secret_key", "secretkey", "secret-key",
+		"private_key", "privatekey", "auth_key", "authkey", "encryption_key", "signing_key",
+	} {
+		all = append(all, anchor{name, func(s *scan, end int) { s.assignment(end, len(name)) }})
+	}
+	return all
+}
+
+// assignment weighs "name = value" in the ways of configurations, sources and
+// letters. It is the one rule that has no prefix to go by, so the value must
+// look drawn by a machine or made up as a password, and not like code.
+func (s *scan) assignment(end, size int) {
+	at := end
+	if s.is(at, quote) || strings.HasPrefix(s.text[at:], `\"`) {
+		at = s.run(at+1, quote, at+2)
+	}
+	at = s.run(at, space, at+4)
+	operator := at
+	for at < len(s.text) && at-operator < 2 && strings.IndexByte(":=>", s.text[at]) >= 0 {
+		at++
+	}
+	if at == operator || s.text[operator] == '>' || s.text[operator:at] == "::" {
+		return
+	}
+	at = s.run(at, space, at+8)
+	if at < s.weak {
+		return // what is too weak as a whole is no stronger in part
+	}
+
+	const shortest, longest = 8, 256
+	var closing byte
+	escaped := strings.HasPrefix(s.text[at:], `\"`)
+	if escaped {
+		at++
+	}
+	if s.is(at, quote) {
+		closing = s.text[at]
+		at++
+	}
+	stop := at
+	for limit := min(at+longest, len(s.text)); stop < limit; stop++ {
+		c := s.text[stop]
+		if closing != 0 && (c == closing || escaped && c == '\\') || kindOf(c).in(newline) {
+			break
+		}
+		if closing != 0 {
+			continue
+		}
+		if kindOf(c).in(space|quote) || c == ',' || c == ';' || c == '<' || c == '\\' || c >= 0x80 {
+			break
+		}
+		if c == '&' && s.at(s.run(stop+1, word, stop+20)) == '=' {
+			break // of a query
+		}
+		if strings.IndexByte("()[]{}", c) >= 0 {
+			s.weak = stop
+			return // code
+		}
+	}
+	if closing == 0 {
+		for stop > at && (s.is(stop-1, dot) || s.text[stop-1] == '?') {
+			stop--
+		}
+	}
+	value := s.text[at:stop]
+	if len(value) < shortest || strings.ContainsAny(value, " \t") || strings.Contains(value, "://") {
+		return
+	}
+	if value[0] == '/' || value[0] == '.' || value[0] == '~' { // a path
+		return
+	}
+	name := strings.ToLower(s.text[end-size : end])
+	if m := weigh(value); !m.strong(len(value)) && !(name[0] == 'p' && m.memorable()) {
+		s.weak = stop
+		return
+	}
+	if closing == 0 && member(value) || standIn(value) {
+		return
+	}
+	if name == "token" && isUUID(value) {
+		return // these name things more often than they open them
+	}
+	start := end - size
+	for start > 0 && end-start < 40 && s.is(start-1, word|dash) {
+		start--
+	}
+	if harmless(s.text[start:end]) {
+		return
+	}
+	s.add(ruleAssignment, Restricted, at, stop)
+}
+
+// harmless reports whether a name says that what it holds is no secret: it
+// walks through pages, or is handed to everybody.
+func harmless(name string) bool {
+	name = strings.ToLower(name)
+	for _, s := range []string{"page", "next", "csrf", "xsrf", "continu", "sync", "cancel", "idempot", "public", "publish", "cursor"} {
+		if strings.Contains(name, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// strong reports whether a value of that size looks like a secret: of several kinds of
+// characters and well mixed.
+func (m *makeup) strong(size int) bool {
+	if m.distinct < 6 || m.digits == 0 || m.lower+m.upper == 0 {
+		return false
+	}
+	if m.classes() == 3 && (m.turns >= 3 || m.signs > 0) || m.classes() == 2 && m.signs > 0 && m.turns >= 2 {
+		return true
+	}
+	return size >= 16 && m.digits >= 2 && m.turns >= 4
+}
+
+// memorable reports whether a value looks like a password of the common kind:
+// a word and a year, a word with a sign. Only a name that begins with p, as
+// password does and token does not, makes it one.
+func (m *makeup) memorable() bool {
+	return m.distinct >= 6 && m.digits > 0 && (m.classes() == 3 && m.digits >= 2 || m.classes() >= 2 && m.signs > 0)
+}
+
+// member reports whether a value is names joined by dots, as code has them.
+func member(value string) bool {
+	names := strings.Split(value, ".")
+	if len(names) < 2 {
+		return false
+	}
+	for _, n := range names {
+		if n == "" || kindOf(n[0]).in(digit) {
+			return false
+		}
+		for i := range len(n) {
+			if !kindOf(n[i]).in(word) {
+				return false
+			}
+		}
+		if len(n) > 32 {
+			return false
+		}
+	}
+	return true
+}
+
+// standIn reports whether a value stands for another that is not there.
+func standIn(value string) bool {
+	switch value[0] {
+	case '$', '%', '{', '<', '[':
+		// $NAME, ${NAME}, %NAME%, {{ name }}; but "$2b$…" is a hash.
+		if len(value) == 1 || !kindOf(value[1]).in(digit) {
+			return true
+		}
+	}
+	folded := strings.ToLower(value)
+	for _, s := range []string{
+		"xxxx", "****", "....", "${", "$(", "{{", "your", "changeme", "change_me", "change-me", "placeholder",
+		"redacted", "example", "dummy", "env:", "process.env", "os.environ",
+	} {
+		if strings.Contains(folded, s) {
+			return true
+		}
+	}
+	return weigh(value).distinct < 2
+}
+
+func isUUID(value string) bool {
+	if len(value) != 36 {
+		return false
+	}
+	for i := range len(value) {
+		if dashed := i == 8 || i == 13 || i == 18 || i == 23; dashed != (value[i] == '-') {
+			return false
+		}
+		if value[i] != '-' && !kindOf(value[i]).in(hexLower|hexUpper|digit) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,55 @@
+package content
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// filler repeats a text up to n bytes.
+func filler(text string, n int) string {
+	return strings.Repeat(text, n/len(text)+1)[:n]
+}
+
+// BenchmarkDetect shows that no text takes more than its length: within a
+// family the bytes a second are the same at every size.
+func BenchmarkDetect(b *testing.B) {
+	d := detector(b)
+	for _, family := range []struct{ name, text string }{
+		{"english", prose},
+		{"source", source},
+		{"digits", "4111111111111112"},
+		{"digits in groups", "4111 1111 1111 1112 "},
+		{"single digits", "4 "},
+		{"nine digits", "123456789 "},
+		{"AKIA", "AKIA"},
+		{"eyJ", "eyJ"},
+		{"eyJ parts", "eyJh."},
+		{"eyJ whole", "eyJhIjoxfQ.eyJhIjoxfQ.eyJhIjoxfQeyJhIjoxfQ "},
+		{"T3BlbkFJ", "T3BlbkFJ"},
+		{"pem", "-----BEGIN PRIVATE KEY-----\n"},
+		{"pem and material", "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n"},
+		{"base64", "TWFuIGlzIGRpc3Rpbmd1aXNoZWQsIG5vdCBvbmx5IGJ5IGhpcyByZWFzb24s0"},
+		{"iban", "DE89 GB82 FR14 "},
+		{"sk-ant-", "sk-ant-"},
+		{"assignments", "password="},
+		{"urls", "a://b:c"},
+		{"twilio", "twilio"},
+		{"markings", "CONFIDENTIAL "},
+		{"lower markings", "confidential"},
+		{"full width", "\uff23\uff2f\uff2e\uff26"},
+		{"zero width", "A\u200b"},
+		{"cjk", "\u6a5f\u5bc6"},
+	} {
+		for _, kib := range []int{1, 4, 64, 256} {
+			text := filler(family.text, kib<<10)
+			b.Run(fmt.Sprintf("%s/%dKiB", family.name, kib), func(b *testing.B) {
+				b.SetBytes(int64(len(text)))
+				b.ReportAllocs()
+				for b.Loop() {
+					d.Detect(text)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package content
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// The levels of the protocol, lowest first. Public is the level of a text
+// without findings; no rule asks for it.
+const (
+	Public       = "public"
+	Internal     = "internal"
+	Confidential = "confidential"
+	Restricted   = "restricted"
+)
+
+// What an operator may ask for. The limits keep one message from costing more
+// than the rest of the way through the daemon.
+const (
+	MaxPatterns      = 64
+	MaxPatternLength = 1024
+	maxPatternName   = 64
+)
+
+// MaxPerRule limits the findings of one rule in one text. More of them would
+// say nothing new, and would let a sender write records as long as the message.
+// The limit is for each rule, so that a flood of lesser findings cannot push
+// out a graver one.
+const MaxPerRule = 32
+
+// Finding is one place in a text that a rule spoke up about.
+type Finding struct {
+	// Rule names what was found, as in "credential.github-token".
+	Rule string
+	// Level is what the text has to be at least: internal, confidential or
+	// restricted.
+	Level string
+	// Start and End are byte offsets into the text as it was given. They
+	// enclose the secret itself where the rule can tell it from its
+	// surroundings: the value of an assignment, the password of a URL.
+	Start, End int
+}
+
+// Pattern is a rule of the operator's own.
+type Pattern struct {
+	// Name is reported as "operator.NAME".
+	Name string
+	// Regexp is in RE2 syntax. Matches of no length count for nothing.
+	Regexp string
+	// Level is what a match raises the text to.
+	Level string
+}
+
+// Options are what a Detector can be told.
+type Options struct {
+	Patterns []Pattern
+}
+
+// Detector holds the rules, prepared. It never changes once built.
+type Detector struct {
+	trie     *automaton
+	checks   []check
+	patterns []pattern
+}
+
+type pattern struct {
+	rule, level string
+	re          *regexp.Regexp
+}
+
+// New prepares a Detector. Every pattern that cannot be used is named in the
+// error.
+func New(o Options) (*Detector, error) {
+	if len(o.Patterns) > MaxPatterns {
+		return nil, fmt.Errorf("cannot use %d content patterns: at most %d are allowed", len(o.Patterns), MaxPatterns)
+	}
+	d := &Detector{}
+	var faults []error
+	seen := map[string]bool{}
+	for _, p := range o.Patterns {
+		re, err := p.compile()
+		if err == nil && seen[p.Name] {
+			err = errors.New("the name is taken by another pattern")
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("cannot use content pattern %.*q: %w", maxPatternName, p.Name, err))
+			continue
+		}
+		seen[p.Name] = true
+		d.patterns = append(d.patterns, pattern{"operator." + p.Name, p.Level, re})
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	anchors := builtin()
+	words := make([]string, len(anchors))
+	for i, a := range anchors {
+		words[i] = a.text
+		d.checks = append(d.checks, a.check)
+	}
+	d.trie = newAutomaton(words)
+	return d, nil
+}
+
+func (p *Pattern) compile() (*regexp.Regexp, error) {
+	if p.Name == "" || len(p.Name) > maxPatternName {
+		return nil, fmt.Errorf("want a name of 1 to %d letters", maxPatternName)
+	}
+	for i := range len(p.Name) {
+		if !kindOf(p.Name[i]).in(alnum | under | dash | dot) {
+			return nil, errors.New("want a name of letters, digits, '.', '_' and '-'")
+		}
+	}
+	if rank(p.Level) == 0 {
+		return nil, fmt.Errorf("unknown level %q, want one of %s, %s, %s", p.Level, Internal, Confidential, Restricted)
+	}
+	if p.Regexp == "" || len(p.Regexp) > MaxPatternLength {
+		return nil, fmt.Errorf("want an expression of 1 to %d bytes", MaxPatternLength)
+	}
+	re, err := regexp.Compile(p.Regexp)
+	if err != nil {
+		return nil, err
+	}
+	if re.MatchString("") {
+		return nil, errors.New("the expression matches the empty text, and so everything")
+	}
+	return re, nil
+}
+
+// Detect returns what the rules found, sorted by Start.
+func (d *Detector) Detect(text string) []Finding {
+	v := look(text)
+	s := scan{text: v.text, pem: -1, putty: -1}
+	d.trie.each(v.text, func(hit, end int) { d.checks[hit](&s, end) })
+	s.numbers()
+	found := s.settle()
+	v.restore(found)
+	for i := range d.patterns {
+		p := &d.patterns[i]
+		found = p.find(found, &v, text)
+	}
+	slices.SortFunc(found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End), cmp.Compare(a.Rule, b.Rule))
+	})
+	return slices.Compact(found)
+}
+
+// find adds the places p matches: in the text as it was given, and in the text
+// as the other rules see it, for what was hidden.
+func (p *pattern) find(found []Finding, v *view, text string) []Finding {
+	for _, m := range p.re.FindAllStringIndex(text, MaxPerRule) {
+		if m[0] < m[1] {
+			found = append(found, Finding{p.rule, p.level, m[0], m[1]})
+		}
+	}
+	if v.segments == nil {
+		return found
+	}
+	first := len(found)
+	for _, m := range p.re.FindAllStringIndex(v.text, MaxPerRule) {
+		if m[0] < m[1] {
+			found = append(found, Finding{p.rule, p.level, m[0], m[1]})
+		}
+	}
+	v.restore(found[first:])
+	return found
+}
+
+// Highest is the highest level among the findings, and Public where there are
+// none.
+func Highest(found []Finding) string {
+	highest := Public
+	for i := range found {
+		if rank(found[i].Level) > rank(highest) {
+			highest = found[i].Level
+		}
+	}
+	return highest
+}
+
+// rank orders the levels. What is not a level ranks as Public: only rules of
+// this package and checked patterns make findings.
+func rank(level string) int {
+	return slices.Index([]string{Internal, Confidential, Restricted}, level) + 1
+}

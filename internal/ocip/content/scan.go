@@ -1,0 +1,236 @@
+package content
+
+import "strings"
+
+// scan is the state of one pass over one text.
+type scan struct {
+	text  string
+	found []Finding
+	// counts is how many findings each rule has.
+	counts map[string]int
+	// tried is how far each prefix whose token may have any length has read,
+	// so that no stretch is read again from every place inside it.
+	tried map[string]int
+	// pem is the finding whose end line has not come yet, putty where a key
+	// file began whose private part has not come yet, twilio how far the
+	// neighbourhood of that word was read. -1 is none.
+	pem, putty, twilio int
+	// weak is where the last assigned value ended that was no secret.
+	weak int
+	// number is where the digits of a number in groups are put together.
+	number [longestNumber]byte
+}
+
+// check weighs one place. end is where the anchor ends.
+type check func(s *scan, end int)
+
+// anchor is a word, in lower case, that makes a place worth a look.
+type anchor struct {
+	text  string
+	check check
+}
+
+// builtin lists the anchors of all rules of the house.
+func builtin() []anchor {
+	var all []anchor
+	for _, t := range tokens {
+		all = append(all, anchor{strings.ToLower(t.prefix), func(s *scan, end int) { s.token(&t, end-len(t.prefix)) }})
+	}
+	for _, group := range [][]anchor{credentialAnchors(), assignmentAnchors(), markingAnchors()} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// add notes a finding and says at which place, or -1 if the rule has enough.
+func (s *scan) add(rule, level string, start, end int) int {
+	if s.counts[rule] >= MaxPerRule {
+		return -1
+	}
+	if s.counts == nil {
+		s.counts = map[string]int{}
+	}
+	s.counts[rule]++
+	s.found = append(s.found, Finding{rule, level, start, end})
+	return len(s.found) - 1
+}
+
+// settle drops what a rule that knows only the surroundings found where
+// another knows the thing itself.
+func (s *scan) settle() []Finding {
+	vague := func(f *Finding) bool { return f.Rule == ruleAssignment || f.Rule == ruleBearer }
+	kept := s.found[:0:0]
+	for i := range s.found {
+		f := &s.found[i]
+		known := false
+		if vague(f) {
+			for j := range s.found {
+				g := &s.found[j]
+				known = known || !vague(g) && g.Level == f.Level && g.Start < f.End && f.Start < g.End
+			}
+		}
+		if !known {
+			kept = append(kept, *f)
+		}
+	}
+	return kept
+}
+
+// kind is a set of character classes.
+type kind uint16
+
+const (
+	hexLower kind = 1 << iota // a to f
+	lowers                    // g to z
+	hexUpper
+	uppers
+	digit
+	under
+	dash
+	dot
+	slash  // '/' and '+', the rest of base64
+	equals // '=', its padding
+	sign   // what people put into passwords
+	space
+	newline
+	quote
+)
+
+const (
+	lowerCase = hexLower | lowers
+	upperCase = hexUpper | uppers
+	letter    = lowerCase | upperCase
+	alnum     = letter | digit
+	word      = alnum | under
+	base64URL = alnum | under | dash
+	base64Std = alnum | slash
+)
+
+func kindOf(c byte) kind {
+	switch {
+	case 'a' <= c && c <= 'f':
+		return hexLower
+	case 'g' <= c && c <= 'z':
+		return lowers
+	case 'A' <= c && c <= 'F':
+		return hexUpper
+	case 'G' <= c && c <= 'Z':
+		return uppers
+	case '0' <= c && c <= '9':
+		return digit
+	}
+	switch c {
+	case '_':
+		return under
+	case '-':
+		return dash
+	case '.':
+		return dot
+	case '/', '+':
+		return slash
+	case '=':
+		return equals
+	case '!', '@', '#', '$', '%', '^', '&', '*', '?', '~':
+		return sign
+	case ' ', '\t':
+		return space
+	case '\n', '\r':
+		return newline
+	case '"', '\'', '`':
+		return quote
+	}
+	return 0
+}
+
+func (k kind) in(set kind) bool { return k&set != 0 }
+
+// is reports whether there is a byte at i and it is of set.
+func (s *scan) is(i int, set kind) bool {
+	return i >= 0 && i < len(s.text) && kindOf(s.text[i]).in(set)
+}
+
+// run is where the bytes of set that begin at i end, at the latest at limit.
+func (s *scan) run(i int, set kind, limit int) int {
+	limit = min(limit, len(s.text))
+	for i < limit && kindOf(s.text[i]).in(set) {
+		i++
+	}
+	return i
+}
+
+// fresh reports whether something can begin at i that could not stand behind a
+// byte of set. An escape for a blank in a quoted text ends in a letter, and a
+// per cent escape may; neither belongs to what follows it.
+func (s *scan) fresh(i int, set kind) bool {
+	if !s.is(i-1, set) {
+		return true
+	}
+	if i >= 2 && s.text[i-2] == '\\' {
+		c := s.text[i-1]
+		return c == 'n' || c == 'r' || c == 't'
+	}
+	const hex = hexLower | hexUpper | digit
+	return i >= 3 && s.text[i-3] == '%' && s.is(i-2, hex) && s.is(i-1, hex)
+}
+
+// hasFold reports whether want, which is in lower case, stands at i in any
+// case.
+func (s *scan) hasFold(i int, want string) bool {
+	if i < 0 || i+len(want) > len(s.text) {
+		return false
+	}
+	for k := range len(want) {
+		if lower(s.text[i+k]) != want[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// makeup counts what a value is made of.
+type makeup struct {
+	lower, upper, digits, signs int
+	// turns is how often a digit stands beside a letter, distinct how many
+	// different bytes there are.
+	turns, distinct int
+}
+
+func weigh(value string) makeup {
+	var m makeup
+	var seen [256]bool
+	before := kind(0)
+	for i := range len(value) {
+		c := value[i]
+		if !seen[c] {
+			seen[c] = true
+			m.distinct++
+		}
+		k := kindOf(c)
+		switch {
+		case k.in(lowerCase):
+			m.lower++
+		case k.in(upperCase):
+			m.upper++
+		case k.in(digit):
+			m.digits++
+		case k.in(sign):
+			m.signs++
+		}
+		if k.in(digit) && before.in(letter) || k.in(letter) && before.in(digit) {
+			m.turns++
+		}
+		before = k
+	}
+	return m
+}
+
+// classes is how many of small letters, capitals and digits there are.
+func (m *makeup) classes() int {
+	n := 0
+	for _, c := range []int{m.lower, m.upper, m.digits} {
+		if c > 0 {
+			n++
+		}
+	}
+	return n
+}
