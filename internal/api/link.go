@@ -24,6 +24,9 @@ type Link interface {
 	// where the connection ends before. Send reports false where the event was
 	// not queued because the connection is ending.
 	Send(event string, payload []byte, taken func()) bool
+	// Flush has what is queued written, and does not wait for it. What was
+	// sent is written by the next flush at the latest.
+	Flush()
 	// Room waits until there is ample room in the queue, so that a long
 	// backlog can be sent without overrunning it. It fails when the
 	// connection ends.

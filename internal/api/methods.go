@@ -369,6 +369,16 @@ type DispatchResult struct {
 	Queued bool `json:"queued"`
 	// OCIP is set where the counterparty is an agent.
 	OCIP *ExchangeRef `json:"ocip,omitempty"`
+	// Deliver, where set, has the delivered message written to its receiver.
+	Deliver func() `json:"-"`
+}
+
+// Afterwards is called once the answer is written: the sender waits for it, and
+// the receiver for nothing.
+func (r DispatchResult) Afterwards() {
+	if r.Deliver != nil {
+		r.Deliver()
+	}
 }
 
 // ExchangeRef tells a sender which exchange its message belongs to.
@@ -404,6 +414,15 @@ func (p *QueueParams) OrderKey() string { return p.SessionKey }
 type QueueResult struct {
 	RunID  string `json:"runId"`
 	Queued bool   `json:"queued"`
+	// Deliver, where set, has the delivered message written to its agent.
+	Deliver func() `json:"-"`
+}
+
+// Afterwards is what [DispatchResult.Afterwards] is.
+func (r QueueResult) Afterwards() {
+	if r.Deliver != nil {
+		r.Deliver()
+	}
 }
 
 // CompleteParams ends an agent run (extension agent.complete).

@@ -276,6 +276,9 @@ func (c *conn) begin(r *Request, m *method, params any, cost int) {
 		c.respond(request.ID, result, err)
 		done()
 		c.out.flush()
+		if more, ok := result.(interface{ Afterwards() }); ok && err == nil {
+			more.Afterwards()
+		}
 	})
 }
 
@@ -479,12 +482,11 @@ func (c *conn) hangUp() {
 
 // Send queues an event (api.Link).
 func (c *conn) Send(event string, payload []byte, taken func()) bool {
-	if !c.out.event(c.server.newID(), c.server.now().UnixMilli(), event, payload, taken) {
-		return false
-	}
-	c.out.flushSoon()
-	return true
+	return c.out.event(c.server.newID(), c.server.now().UnixMilli(), event, payload, taken)
 }
+
+// Flush has what is queued written (api.Link).
+func (c *conn) Flush() { c.out.flushSoon() }
 
 // Room waits for room in the queue (api.Link).
 func (c *conn) Room(ctx context.Context) error { return c.out.room(ctx) }

@@ -228,7 +228,8 @@ func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, chan
 	result := api.DispatchResult{DispatchID: m.dispatchID}
 	change.Durable = func(r store.Receipt) {
 		k.observe(api.MessageSending, d.Data, d.about(k.now()), m.app)
-		result.Queued = !k.outbox.offer(d)
+		result.Deliver = k.outbox.offer(d)
+		result.Queued = result.Deliver == nil
 	}
 	receipt, err := k.commit(change)
 	if err != nil {

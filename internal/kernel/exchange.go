@@ -113,14 +113,14 @@ const maxExchangeID = 128
 // parseHints reads metadata.exchange. An error names the member that is wrong.
 func parseHints(raw jsontext.Value) (hints, error) {
 	var in struct {
-		ID             string         `json:"id"`
-		ConversationID string         `json:"conversationId"`
-		New            bool           `json:"new"`
-		Type           string         `json:"type"`
-		Classification string         `json:"classification"`
-		MaxRounds      int            `json:"maxRounds"`
-		MessageType    string         `json:"messageType"`
-		Summary        string         `json:"summary"`
+		ID             string `json:"id"`
+		ConversationID string `json:"conversationId"`
+		New            bool   `json:"new"`
+		Type           string `json:"type"`
+		Classification string `json:"classification"`
+		MaxRounds      int    `json:"maxRounds"`
+		MessageType    string `json:"messageType"`
+		Summary        string `json:"summary"`
 		Data           []struct {
 			Source         string   `json:"source"`
 			Fields         []string `json:"fields"`

@@ -210,7 +210,7 @@ func (k *Kernel) observe(hook api.Hook, data []byte, about api.HookContext, but 
 			continue
 		}
 		e := k.events.add(&event{id: k.newID(), app: a, hook: hook})
-		a.link.Send("hook:"+name, appendHookEvent(nil, e.id, name, data, about), nil)
+		tell(a.link, "hook:"+name, appendHookEvent(nil, e.id, name, data, about))
 	}
 }
 
@@ -326,7 +326,7 @@ func (k *Kernel) ask(ctx context.Context, a *app, hook api.Hook, name string, da
 	}
 	e := k.events.add(&event{id: k.newID(), app: a, hook: hook, awaited: true, answers: make(chan jsontext.Value, 1)})
 	about.Timestamp = k.now().UnixMilli()
-	a.link.Send("hook:"+name, appendHookEvent(nil, e.id, name, data, about), nil)
+	tell(a.link, "hook:"+name, appendHookEvent(nil, e.id, name, data, about))
 	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	select {

@@ -231,7 +231,14 @@ func (k *Kernel) broadcast(event string, payload []byte, but *app) {
 	}
 	k.mu.RUnlock()
 	for _, link := range links {
-		link.Send(event, payload, nil)
+		tell(link, event, payload)
+	}
+}
+
+// tell sends an event at once that nobody is told the fate of.
+func tell(link api.Link, event string, payload []byte) {
+	if link.Send(event, payload, nil) {
+		link.Flush()
 	}
 }
 

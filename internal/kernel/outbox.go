@@ -157,12 +157,12 @@ func (o *outbox) leave(a *app) {
 }
 
 // offer sends a message that has just become durable, or leaves it to the
-// lane's drain. It reports whether it was sent, and never waits: it runs in
-// the commit.
-func (o *outbox) offer(d *delivery) bool {
+// lane's drain. It never waits: it runs in the commit. Where the message was
+// sent it returns what has it written, for when its sender has been answered.
+func (o *outbox) offer(d *delivery) (deliver func()) {
 	l := o.lane(d.Queue)
 	if l == nil {
-		return false
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,13 +170,13 @@ func (o *outbox) offer(d *delivery) bool {
 	switch {
 	case d.ID <= l.sent:
 		// The drain was faster: it found the message in the store.
-		return true
+		return l.app.link.Flush
 	case l.behind || l.app.link.Crowded() || !o.send(l, d):
 		l.behind = true
 		o.drain(l)
-		return false
+		return nil
 	}
-	return true
+	return l.app.link.Flush
 }
 
 // resume lets queues flow whose app has become ready.
@@ -231,7 +231,9 @@ func (o *outbox) catchUp(l *lane) (err error) {
 		if err != nil {
 			return err
 		}
-		if done, err = o.sendPage(l, page, announced); done || err != nil {
+		done, err = o.sendPage(l, page, announced)
+		l.app.link.Flush()
+		if done || err != nil {
 			return err
 		}
 	}

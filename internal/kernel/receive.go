@@ -331,7 +331,8 @@ func (k *Kernel) take(in *incoming, change *store.Change, expires time.Time) (ap
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	change.Durable = func(store.Receipt) { k.outbox.offer(d) }
+	result := api.QueueResult{RunID: in.runID, Queued: true}
+	change.Durable = func(store.Receipt) { result.Deliver = k.outbox.offer(d) }
 	if _, err := k.commit(change); err != nil {
 		return api.QueueResult{}, err
 	}
@@ -339,7 +340,7 @@ func (k *Kernel) take(in *incoming, change *store.Change, expires time.Time) (ap
 	if fresh {
 		k.observe(api.SessionStart, sessionEvent(in.key, in.agent.ID), in.about(), nil)
 	}
-	return api.QueueResult{RunID: in.runID, Queued: true}, nil
+	return result, nil
 }
 
 // Complete ends an agent run.
