@@ -136,6 +136,12 @@ func (d *demo) tell() error {
 		{"A colleague in legal, which it does not", d.send("telegram:frank", "Who signed the contract?", nil)},
 		{"Somebody at another company: no policy can allow it", d.send("telegram:eve", "Shall we compare notes?", nil)},
 		{"More than alice's agent may share", d.send("telegram:dave", "The numbers of the quarter", map[string]any{"classification": "confidential", "new": true})},
+		{"A secret in the text, whatever it was declared", d.send("telegram:dave", "Use AKIAIOSFODNN7EXAMPLE for now.", map[string]any{"classification": "public", "new": true})},
+		{"A promise that no person has agreed to", d.send("telegram:dave", "Fine, I c\u200bonfirm the deadline.", map[string]any{"new": true})},
+		{"Data the receiver does not accept stays behind", d.send("telegram:dave", "Here is the state of the ticket.", map[string]any{"new": true, "data": []map[string]any{
+			{"source": "jira", "fields": []string{"status"}, "classification": "internal", "description": "the ticket"},
+			{"source": "hr", "fields": []string{"salary"}, "classification": "restricted", "description": "what its owner earns"},
+		}})},
 		{"A person writes to alice's agent", d.human},
 		{"Two agents of this daemon: both sides decide and log", d.pair},
 		{"Agents that would go on for ever", d.loop},
@@ -467,6 +473,12 @@ func recordCells(e *audit.Entry) []cell {
 	}
 	if e.MaxRounds > 0 {
 		cells = append(cells, show(fmt.Sprintf("  %s, round %d of %d, %s", e.Classification, e.Round, e.MaxRounds, e.Outcome)))
+	}
+	for _, found := range e.Detections {
+		cells = append(cells, paint(fmt.Sprintf("  found %s at %d to %d", found.Rule, found.Start, found.End), yellow))
+	}
+	for _, kept := range e.DataWithheld {
+		cells = append(cells, paint("  withheld "+kept.Description+": "+kept.Reason, yellow))
 	}
 	return append(cells, paint("  "+e.PolicyApplied+": "+e.PolicyReason, dim))
 }

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -29,9 +30,7 @@ func vectors[T any](t *testing.T, file string) T {
 // fresh opens an exchange of its own, declared public.
 func fresh(more map[string]any) map[string]any {
 	exchange := map[string]any{"new": true, "classification": "public"}
-	for key, value := range more {
-		exchange[key] = value
-	}
+	maps.Copy(exchange, more)
 	return map[string]any{"exchange": exchange}
 }
 

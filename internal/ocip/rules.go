@@ -72,7 +72,7 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.To.Kind != KindAgent || m.Rules != nil && m.Rules.Monitor {
 		return
 	}
-	reason := ""
+	var reason string
 	switch t := v.Exchange.Type; {
 	case v.Exchange.Awaiting == HumanOnly:
 		reason = "the message this answers may be answered by a person only"

@@ -283,7 +283,7 @@ func (r *reader) word() (w word) {
 // returns where the cue ends, or 0.
 func (d *Detector) holds(text string, start, end int, condition then) int {
 	r := reader{a: d.atlas, text: text, pos: end}
-	switch condition {
+	switch condition { //nolint:exhaustive // a plain yes has no more to hold than what comes behind the switch
 	case always:
 		return end
 	case aDeed:
@@ -331,7 +331,7 @@ func (d *Detector) deed(r *reader) int {
 			}
 			return 0
 		}
-		switch d.verbs[string(w.letters[:w.n])] {
+		switch d.verbs[string(w.letters[:w.n])] { //nolint:exhaustive // any other word is passed over
 		case deed:
 			return r.pos
 		case state:

@@ -100,7 +100,8 @@ func (d *Detector) scan(text string) []Hit {
 	)
 	roots, cueRoots := &d.words.nodes[0].next, &d.cues.nodes[0].next
 	for pos := 0; pos < len(text); {
-		g, width := other, 1
+		var g glyph
+		width := 1
 		if c := text[pos]; c < 0x80 && c != '&' {
 			g = d.atlas.ascii[c]
 		} else {
@@ -329,9 +330,6 @@ gap:
 			}
 			blanks++
 		default:
-			if blanks > 0 {
-				hyphen = false
-			}
 			if r == '<' {
 				if tag := w.tag(pos); tag > 0 {
 					width = tag

@@ -80,7 +80,7 @@ func (s *scan) assignment(end, size int) {
 		return
 	}
 	name := strings.ToLower(s.text[end-size : end])
-	if m := weigh(value); !m.strong(len(value)) && !(name[0] == 'p' && m.memorable()) {
+	if m := weigh(value); !m.strong(len(value)) && (name[0] != 'p' || !m.memorable()) {
 		s.weak = stop
 		return
 	}
