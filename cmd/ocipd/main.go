@@ -153,6 +153,8 @@ func commands(s *shell) []*cobra.Command {
 		newCall(s),
 		newAudit(s),
 		newConfig(s),
+		newPolicy(s),
+		newMeasure(s),
 		newVersion(s),
 	}
 }

@@ -17,7 +17,7 @@ var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
 			"internal/daemon", "internal/client", "internal/config", "internal/audit", "internal/store",
-			"internal/policy", "internal/ocip", "internal/api", "configs", "configs/policies",
+			"internal/policy", "internal/ocip", "internal/ocip/commitment", "internal/api", "configs", "configs/policies",
 		},
 		clock: true, process: true,
 	},

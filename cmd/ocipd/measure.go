@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
+	"github.com/spf13/cobra"
+)
+
+func newMeasure(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "measure FILE",
+		Short: "measure commitment detection on labelled texts of your own",
+		Long: `Run the configuration's commitment detection over labelled texts, and print how
+many it would hold, how many of those rightly (precision), and how many of the
+commitments it finds (recall). FILE has one text a line, as JSON
+{"text": "…", "commitment": true} or as a label, a tab and the text; - is stdin.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			report, err := s.measure(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return s.printJSON(report)
+			}
+			return s.showMeasure(&report)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	return c
+}
+
+func (s *shell) measure(file string) (report commitment.Report, err error) {
+	cfg, err := s.load(nil)
+	if err != nil {
+		return report, err
+	}
+	families := make(map[string]commitment.Mode)
+	for name, mode := range cfg.OCIP.Commitment.Families {
+		families[name] = commitment.Mode(mode)
+	}
+	detector, err := commitment.New(commitment.Options{Match: commitment.Match(cfg.OCIP.Commitment.Match), Families: families})
+	if err != nil {
+		return report, fmt.Errorf("cannot use ocip.commitment: %w", err)
+	}
+	var in io.Reader = s.stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return report, fmt.Errorf("cannot read the texts: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	examples, err := commitment.ReadExamples(in)
+	if err != nil {
+		return report, fmt.Errorf("cannot read the texts: %w", err)
+	}
+	return detector.Measure(examples), nil
+}
+
+func (s *shell) showMeasure(r *commitment.Report) error {
+	fmt.Fprintf(s.stdout, "%d texts, %d of them commitments; %d would be held (%s)\n", r.Examples, r.Commitments, r.Held, percent(r.HoldRate))
+	fmt.Fprintf(s.stdout, "precision %s   recall %s\n", percent(r.Precision), percent(r.Recall))
+	if len(r.Parts) == 0 {
+		return nil
+	}
+	t := table{columns: []column{{title: "WHAT", least: 8}, {title: "TEXTS", least: 5, right: true}, {title: "RIGHT", least: 5, right: true}, {title: "PRECISION", least: 9, right: true}}}
+	for _, p := range r.Parts {
+		t.add(show(p.Name), show(strconv.Itoa(p.Texts)), show(strconv.Itoa(p.Right)), show(percent(p.Precision)))
+	}
+	return t.write(s.stdout, s.screen())
+}
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + " %" }

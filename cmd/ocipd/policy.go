@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/spf13/cobra"
+)
+
+func newPolicy(s *shell) *cobra.Command {
+	c := group(&cobra.Command{Use: "policy", Short: "check and test Rego policies"})
+	c.AddCommand(newPolicyCheck(s), newPolicyTest(s))
+	return c
+}
+
+// policyPath is the policy to look at: the one named, else the configuration's.
+func (s *shell) policyPath(args []string) (path string, data map[string]any, err error) {
+	cfg, err := s.load(nil)
+	if err != nil {
+		return "", nil, err
+	}
+	if path = cfg.Policy.Path; len(args) == 1 {
+		path = args[0]
+	}
+	return path, cfg.Policy.Data.Map(), nil
+}
+
+func builtIn(path string) string { return orElse(path, "the built-in policy") }
+
+func newPolicyCheck(s *shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [PATH]",
+		Short: "compile a policy and try it, as the daemon would at its start",
+		Long: "Compile a policy, with the configuration's policy.data, and try it on samples.\n" +
+			"Without PATH it is the policy that the configuration names.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, data, err := s.policyPath(args)
+			if err != nil {
+				return err
+			}
+			p, err := policy.Compile(cmd.Context(), policy.Source{Path: path, Data: data})
+			if err != nil {
+				return fmt.Errorf("cannot use %s: %w", builtIn(path), err)
+			}
+			_, err = fmt.Fprintf(s.stdout, "ok: %s, %d files, %s\n", printable(builtIn(path)), len(p.Files()), p.Revision())
+			return err
+		},
+	}
+}
+
+func newPolicyTest(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "test [PATH]",
+		Short: "run a policy's own tests (rules named test_…, in files named …_test.rego)",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := s.policyPath(args)
+			if err != nil {
+				return err
+			}
+			results, err := policy.Test(cmd.Context(), path)
+			if err != nil {
+				return fmt.Errorf("cannot test %s: %w", builtIn(path), err)
+			}
+			return s.reportPolicyTests(path, results, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON line a test")
+	return c
+}
+
+// policyTest is one test as programs read it.
+type policyTest struct {
+	Package string `json:"package"`
+	Name    string `json:"name"`
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Result  string `json:"result"`
+	Detail  string `json:"detail,omitzero"`
+	Output  string `json:"output,omitzero"`
+}
+
+func (s *shell) reportPolicyTests(path string, results []policy.TestResult, asJSON bool) error {
+	scr := s.screen()
+	passed, failed := 0, 0
+	for _, r := range results {
+		outcome, colour := "pass", green
+		switch {
+		case r.Skipped:
+			outcome, colour = "skip", yellow
+		case r.Passed:
+			passed++
+		default:
+			outcome, colour = "FAIL", red
+			failed++
+		}
+		if asJSON {
+			if err := s.printJSON(policyTest{r.Package, r.Name, r.File, r.Line, outcome, r.Detail, r.Output}); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(s.stdout, "%s  %s\n", scr.colour.paint(colour, outcome), printable(fmt.Sprintf("%s.%s (%s:%d)", r.Package, r.Name, r.File, r.Line)))
+		for line := range strings.Lines(r.Detail + "\n" + r.Output) {
+			if line = strings.TrimSpace(line); line != "" {
+				fmt.Fprintln(s.stdout, "      "+printable(line))
+			}
+		}
+	}
+	if !asJSON {
+		fmt.Fprintf(s.stdout, "%d passed, %d failed\n", passed, failed)
+	}
+	switch {
+	case len(results) == 0:
+		return fmt.Errorf("cannot find a test in %s: tests are rules named test_… in files named …_test.rego", builtIn(path))
+	case failed > 0:
+		return errSaid
+	}
+	return nil
+}
