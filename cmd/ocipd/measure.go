@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 
@@ -48,7 +47,7 @@ func (s *shell) measure(file string) (report commitment.Report, err error) {
 	if err != nil {
 		return report, fmt.Errorf("cannot use ocip.commitment: %w", err)
 	}
-	var in io.Reader = s.stdin
+	in := s.stdin
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {

@@ -43,6 +43,21 @@ func (f facade) AuditQuery(ctx context.Context, p *api.AuditQueryParams) (api.Au
 	return f.kernel.AuditQuery(ctx, p)
 }
 
+// ExchangeGet returns an exchange.
+func (f facade) ExchangeGet(ctx context.Context, p *api.ExchangeParams) (api.ExchangeResult, error) {
+	return f.kernel.ExchangeGet(ctx, p)
+}
+
+// ExchangeList returns exchanges.
+func (f facade) ExchangeList(ctx context.Context, p *api.ExchangeListParams) (api.ExchangeResult, error) {
+	return f.kernel.ExchangeList(ctx, p)
+}
+
+// ExchangeResolve ends an exchange.
+func (f facade) ExchangeResolve(ctx context.Context, p *api.ExchangeResolveParams) (api.OK, error) {
+	return f.kernel.ExchangeResolve(ctx, p)
+}
+
 // AuditTail follows the log.
 func (f facade) AuditTail(ctx context.Context, p *api.AuditTailParams) (ipc.Feed, error) {
 	return f.kernel.AuditTail(ctx, p)

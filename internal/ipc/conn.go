@@ -168,7 +168,11 @@ func (c *conn) handle(line []byte) {
 		c.fail(r.ID, err)
 		return
 	}
-	m, known := c.server.table[r.Method]
+	m, known := c.server.table[c.face][r.Method]
+	if !known {
+		// A method of the other socket exists, and says where.
+		m, known = c.server.table[faceOperator-c.face][r.Method]
+	}
 	if !known {
 		c.fail(r.ID, api.Errorf(api.MethodNotFound, "unknown method %q; kernel.describe lists the methods", r.Method))
 		return

@@ -42,6 +42,9 @@ type Client interface {
 	Dispatch(context.Context, *api.DispatchParams) (api.DispatchResult, error)
 	Queue(context.Context, *api.QueueParams) (api.QueueResult, error)
 	Complete(context.Context, *api.CompleteParams) (api.OK, error)
+	Exchange(context.Context, *api.ExchangeParams) (api.ExchangeResult, error)
+	Exchanges(context.Context, *api.ExchangeListParams) (api.ExchangeResult, error)
+	ResolveExchange(context.Context, *api.ExchangeResolveParams) (api.OK, error)
 
 	// WatchConfig opens a stream: it is established when it returns, and
 	// runs until the context ends.
@@ -57,6 +60,9 @@ type Operator interface {
 	Status(context.Context, *api.Empty) (api.Status, error)
 	AuditQuery(context.Context, *api.AuditQueryParams) (api.AuditQueryResult, error)
 	AuditTail(context.Context, *api.AuditTailParams) (Feed, error)
+	ExchangeGet(context.Context, *api.ExchangeParams) (api.ExchangeResult, error)
+	ExchangeList(context.Context, *api.ExchangeListParams) (api.ExchangeResult, error)
+	ExchangeResolve(context.Context, *api.ExchangeResolveParams) (api.OK, error)
 }
 
 // Feed sends the chunks of a stream until it ends or the context does.

@@ -192,12 +192,21 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"session.list":          {good: []string{`{}`, `{"filter":{"agentId":"a","channelId":"c","accountId":"x","active":true},"limit":10,"offset":5}`, `{"filter":null,"limit":0}`}, bad: []string{`{"limit":-1}`, `{"limit":1001}`, `{"offset":-1}`, `{"limit":1.5}`, `{"filter":{"active":"yes"}}`, `{"filter":[]}`}},
 		"message.dispatch":      {good: []string{`{"sessionKey":"telegram:1","content":"hi","metadata":{"a":[1]}}`, `{"sessionKey":"agent:bob:main","content":"hi"}`}, bad: []string{`{}`, `{"sessionKey":"telegram:1"}`, `{"sessionKey":"x","content":"y"}`, `{"sessionKey":"telegram:1","content":"hi","metadata":7}`}},
 		"agent.queue":           {good: []string{`{"sessionKey":"telegram:1","text":"hi"}`}, bad: []string{`{}`, `{"sessionKey":"telegram:1","text":""}`, `{"sessionKey":"telegram:1","text":["x"]}`}},
-		"agent.complete":        {good: []string{`{"runId":"r","success":true}`}, bad: []string{`{}`, `{"runId":"r","success":"yes"}`}},
-		"stream.cancel":         {good: []string{`{"requestId":"r"}`}, bad: []string{`{}`, `{"requestId":[]}`}},
-		"kernel.describe":       {good: []string{`{}`, `{"x":1}`}, bad: []string{`[]`}},
-		"kernel.status":         {good: []string{`{}`}, bad: []string{`[]`}},
-		"audit.query":           {good: []string{`{}`, `{"limit":1}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"before":-1}`, `{"filter":7}`}},
-		"audit.tail":            {good: []string{`{}`, `{"last":10,"follow":true}`}, bad: []string{`{"last":-1}`, `{"after":"x"}`}},
+		"exchange.get": {
+			good: []string{`{"exchangeId":"exch-1"}`}, bad: []string{`{}`, `{"exchangeId":7}`},
+		},
+		"exchange.list": {
+			good: []string{`{}`, `{"agent":"a","outcome":"escalated","limit":5}`}, bad: []string{`{"limit":0}`, `{"limit":"5"}`},
+		},
+		"exchange.resolve": {
+			good: []string{`{"exchangeId":"exch-1","outcome":"resolved","note":"done"}`}, bad: []string{`{}`, `{"exchangeId":"exch-1","outcome":"denied"}`},
+		},
+		"agent.complete":  {good: []string{`{"runId":"r","success":true}`}, bad: []string{`{}`, `{"runId":"r","success":"yes"}`}},
+		"stream.cancel":   {good: []string{`{"requestId":"r"}`}, bad: []string{`{}`, `{"requestId":[]}`}},
+		"kernel.describe": {good: []string{`{}`, `{"x":1}`}, bad: []string{`[]`}},
+		"kernel.status":   {good: []string{`{}`}, bad: []string{`[]`}},
+		"audit.query":     {good: []string{`{}`, `{"limit":1}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"before":-1}`, `{"filter":7}`}},
+		"audit.tail":      {good: []string{`{}`, `{"last":10,"follow":true}`}, bad: []string{`{"last":-1}`, `{"after":"x"}`}},
 	}
 }
 
@@ -221,7 +230,7 @@ func refusedParams(t *testing.T, err error) {
 
 // Every method of the table has samples, so that a new one cannot be forgotten.
 func TestParamsOfEveryMethod(t *testing.T) {
-	samples := sampleParams()
+	samples, used := sampleParams(), make(map[string]bool)
 	for _, m := range methods() {
 		s, ok := samples[m.name]
 		if !ok {
@@ -240,10 +249,12 @@ func TestParamsOfEveryMethod(t *testing.T) {
 			}
 			refusedParams(t, err)
 		}
-		delete(samples, m.name)
+		used[m.name] = true
 	}
 	for name := range samples {
-		t.Errorf("there is no method %s", name)
+		if !used[name] {
+			t.Errorf("there is no method %s", name)
+		}
 	}
 }
 

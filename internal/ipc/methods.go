@@ -50,7 +50,8 @@ type method struct {
 	params, result reflect.Type
 }
 
-// methods is the table of everything that can be called.
+// methods is the table of everything that can be called. A name can stand for
+// one method for apps and another for operators.
 func methods() []method {
 	return []method{
 		registerMethod(),
@@ -70,12 +71,18 @@ func methods() []method {
 		app("agent.queue", patient, Client.Queue),
 
 		app("agent.complete", patient, Client.Complete),
+		app("exchange.get", patient, Client.Exchange),
+		app("exchange.list", patient, Client.Exchanges),
+		app("exchange.resolve", patient, Client.ResolveExchange),
 		cancelMethod(),
 		describeMethod(),
 
 		operator("kernel.status", patient, Operator.Status),
 		operator("audit.query", patient, Operator.AuditQuery),
 		operatorStream[jsontext.Value]("audit.tail", Operator.AuditTail),
+		operator("exchange.get", patient, Operator.ExchangeGet),
+		operator("exchange.list", patient, Operator.ExchangeList),
+		operator("exchange.resolve", patient, Operator.ExchangeResolve),
 	}
 }
 

@@ -48,7 +48,8 @@ type Server struct {
 	newID    func() string
 	version  string
 	log      *zap.Logger
-	table    map[string]*method
+	// table holds the methods by the socket that serves them.
+	table map[face]map[string]*method
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -66,12 +67,16 @@ type Server struct {
 func NewServer(o Options) *Server {
 	s := &Server{
 		kernel: o.Kernel, limits: o.Limits, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log,
-		table: make(map[string]*method), conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
+		table: map[face]map[string]*method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew = newCrew(s.ctx)
 	for _, m := range methods() {
-		s.table[m.name] = &m
+		for f, served := range s.table {
+			if m.served(f) {
+				served[m.name] = &m
+			}
+		}
 	}
 	return s
 }

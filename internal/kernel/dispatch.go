@@ -110,6 +110,7 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 	ctx, now := context.Background(), k.now()
 	change := new(store.Change)
 	var exchange ocip.Exchange
+	var escalated string
 	if m.to.Kind == ocip.KindAgent {
 		unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.to.InstanceID)
 		defer unlock()
@@ -117,13 +118,16 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 		if exchange, err = k.forOutgoing(ctx, m, now); err != nil {
 			return api.DispatchResult{}, k.onRecord(m.app, "exchange_refused", err, map[string]any{"sessionKey": m.key, "exchangeId": m.hints.ID})
 		}
+		if escalated, err = k.exchanges.escalation(ctx, store.PairOf(m.sender.InstanceID, m.to.InstanceID)); err != nil {
+			return api.DispatchResult{}, err
+		}
 	} else {
 		exchange = k.talk(m, now)
 	}
 	v := ocip.Decide(ctx, ocip.Outgoing{
 		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: exchange, MessageType: m.hints.MessageType, Declared: k.levelOf(m),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), MaxAnnotation: k.cfg.MaxAnnotation,
-		Content: m.content, Rules: k.cfg.Rules, Data: m.hints.Data,
+		Escalated: escalated, Content: m.content, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
 	if !v.Allowed() {
 		return api.DispatchResult{}, k.refuse(m, &v, change)
@@ -166,9 +170,7 @@ func (k *Kernel) talk(m *outgoing, now time.Time) ocip.Exchange {
 // refuse records a denial and says it to the caller.
 func (k *Kernel) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) error {
 	change.Records = append(change.Records, k.sentRecord(m, v))
-	if v.Exchange.ID != "" && v.Exchange.Outcome != ocip.InProgress {
-		change.Exchanges = append(change.Exchanges, v.Exchange)
-	}
+	k.exchanges.refuse(change, v, k.now())
 	receipt, err := k.commit(change)
 	if err != nil {
 		return err

@@ -25,6 +25,8 @@ type exchanges struct {
 	// changed under the pair's lock alone.
 	sides   *lru.Cache[sideRef, ocip.Exchange]
 	current *lru.Cache[sessionRef, string]
+	// escalated holds the exchange whose escalation is open, "" for none.
+	escalated *lru.Cache[store.Pair, string]
 }
 
 type sideRef struct{ agent, id string }
@@ -42,7 +44,37 @@ func newExchanges(s *store.Store) (*exchanges, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &exchanges{store: s, sides: sides, current: current}, nil
+	escalated, err := lru.New[store.Pair, string](rememberedExchanges)
+	if err != nil {
+		return nil, err
+	}
+	return &exchanges{store: s, sides: sides, current: current, escalated: escalated}, nil
+}
+
+// escalation returns the exchange whose escalation is open between two agents,
+// "" where there is none. It is called under the pair's lock.
+func (x *exchanges) escalation(ctx context.Context, p store.Pair) (string, error) {
+	if id, ok := x.escalated.Get(p); ok {
+		return id, nil
+	}
+	id, err := x.store.Escalated(ctx, p)
+	if err == nil {
+		x.escalated.Add(p, id)
+	}
+	return id, err
+}
+
+// refuse enters the exchange of a refused message into a change, and what its
+// refusal means for the two agents.
+func (x *exchanges) refuse(c *store.Change, v *ocip.Verdict, now time.Time) {
+	e := &v.Exchange
+	if e.ID == "" || e.Outcome == ocip.InProgress {
+		return
+	}
+	c.Exchanges = append(c.Exchanges, *e)
+	if v.Code == ocip.RoundLimit && e.Outcome == ocip.Escalated {
+		c.Escalations = append(c.Escalations, store.Escalation{Pair: store.PairOf(e.Agent, e.Counterparty), ExchangeID: e.ID, OpenedAt: now})
+	}
 }
 
 // side returns an agent's side of an exchange, or [store.ErrNotFound].
@@ -83,6 +115,14 @@ func (x *exchanges) enter(c *store.Change, e ocip.Exchange) {
 func (x *exchanges) entered(c *store.Change) {
 	for _, e := range c.Exchanges {
 		x.sides.Add(sideRef{e.Agent, e.ID}, e)
+	}
+	for _, e := range c.Escalations {
+		if open, known := x.escalated.Get(e.Pair); !known || open == "" {
+			x.escalated.Add(e.Pair, e.ExchangeID)
+		}
+	}
+	for _, p := range c.Settled {
+		x.escalated.Add(p, "")
 	}
 	for _, current := range c.Current {
 		x.current.Add(sessionRef{current.Agent, current.SessionKey}, current.ExchangeID)

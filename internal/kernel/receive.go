@@ -35,8 +35,8 @@ func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verd
 	if v.Allowed() {
 		k.exchanges.enter(change, v.Exchange)
 		change.Runs = append(change.Runs, store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
-	} else if v.Exchange.Outcome != ocip.InProgress {
-		change.Exchanges = append(change.Exchanges, v.Exchange)
+	} else {
+		k.exchanges.refuse(change, v, now)
 	}
 	return v, runID, nil
 }
@@ -56,9 +56,8 @@ func replyKey(m *outgoing) string {
 // daemon, did not take. It goes nowhere, and the sender's exchange ends as the
 // receiver's did.
 func (k *Kernel) refusedByReceiver(sent, arrived *ocip.Verdict, change *store.Change) error {
-	if sent.Exchange.Outcome = arrived.Exchange.Outcome; sent.Exchange.Outcome != ocip.InProgress {
-		change.Exchanges = append(change.Exchanges, sent.Exchange)
-	}
+	sent.Exchange.Outcome, sent.Code = arrived.Exchange.Outcome, arrived.Code
+	k.exchanges.refuse(change, sent, k.now())
 	receipt, err := k.commit(change)
 	if err != nil {
 		return err
@@ -270,9 +269,7 @@ func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueRe
 	r.AppID, r.RunID, r.DispatchID = in.app.id(), in.runID, in.dispatchID
 	change := &store.Change{Records: []*audit.Record{r}}
 	if !v.Allowed() {
-		if v.Exchange.Outcome != ocip.InProgress {
-			change.Exchanges = append(change.Exchanges, v.Exchange)
-		}
+		k.exchanges.refuse(change, v, now)
 		receipt, err := k.commit(change)
 		if err != nil {
 			return api.QueueResult{}, err

@@ -45,6 +45,9 @@ type Outgoing struct {
 	Declared Level
 	// MaxRounds, when above zero, is the caller's wish for a lower limit.
 	MaxRounds int
+	// Escalated is the exchange between the two agents that has used up its
+	// rounds and that no person has settled, empty where there is none.
+	Escalated string
 	// Content is the text to judge, Rules what it is judged by.
 	Content string
 	Rules   *Rules
@@ -223,7 +226,17 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 // rounds stops an exchange that has used up its rounds. There is no way to
 // extend it: the exchange ends here as escalated.
 func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	if m.To.Kind != KindAgent || v.Exchange.Round < v.Exchange.MaxRounds {
+	if m.To.Kind != KindAgent {
+		return
+	}
+	if m.Escalated != "" && m.Escalated != v.Exchange.ID {
+		// A fresh exchange would begin to count anew.
+		v.escalate(RoundLimit, ruleRounds, fmt.Sprintf(
+			"exchange %s between these agents reached its round limit; until a person has settled it, no other begins or goes on", m.Escalated))
+		v.Details = map[string]any{"escalatedExchange": m.Escalated}
+		return
+	}
+	if v.Exchange.Round < v.Exchange.MaxRounds {
 		return
 	}
 	escalateRounds(v, m.Now, v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary))

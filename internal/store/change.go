@@ -16,6 +16,9 @@ type Change struct {
 	Exchanges []ocip.Exchange
 	// Current names the exchange that a session's next message belongs to.
 	Current []Current
+	// Escalations are opened, Settled are ended.
+	Escalations []Escalation
+	Settled     []Pair
 	// Sessions are new sessions.
 	Sessions []Session
 	// Outbox are messages to be delivered.

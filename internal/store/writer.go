@@ -20,6 +20,7 @@ type writer struct {
 	record, exchange, current *sqlite.Stmt
 	session, touch            *sqlite.Stmt
 	queue, enqueue, remove    *sqlite.Stmt
+	escalate, settle          *sqlite.Stmt
 	run, endRun, meta         *sqlite.Stmt
 
 	nextMessage int64
@@ -53,6 +54,9 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		{&w.remove, `DELETE FROM outbox WHERE id BETWEEN ? AND ?`},
 		{&w.run, `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`},
 		{&w.endRun, `DELETE FROM runs WHERE id = ?`},
+		{&w.escalate, `INSERT INTO escalations (first, second, exchange_id, opened_at) VALUES (?, ?, ?, ?)
+			ON CONFLICT (first, second) DO NOTHING`},
+		{&w.settle, `DELETE FROM escalations WHERE first = ? AND second = ?`},
 		{&w.meta, `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`},
 	} {
 		stmt, err := conn.Prepare(prepare.text)
@@ -149,6 +153,9 @@ func (w *writer) apply(p *pending) error {
 			return fmt.Errorf("cannot write the current exchange: %w", err)
 		}
 	}
+	if err := w.putEscalations(p.Change); err != nil {
+		return err
+	}
 	for _, s := range p.Sessions {
 		w.session.BindText(1, s.Key)
 		w.session.BindText(2, s.AgentID)
@@ -221,6 +228,26 @@ type exchangeState struct {
 	OpenedAt   int64             `json:"openedAt"`
 	UpdatedAt  int64             `json:"updatedAt"`
 	Transcript []ocip.Turn       `json:"transcript,omitempty"`
+}
+
+func (w *writer) putEscalations(c *Change) error {
+	for _, e := range c.Escalations {
+		w.escalate.BindText(1, e.First)
+		w.escalate.BindText(2, e.Second)
+		w.escalate.BindText(3, e.ExchangeID)
+		w.escalate.BindInt64(4, e.OpenedAt.UnixMilli())
+		if err := exec(w.escalate); err != nil {
+			return fmt.Errorf("cannot write the escalation: %w", err)
+		}
+	}
+	for _, p := range c.Settled {
+		w.settle.BindText(1, p.First)
+		w.settle.BindText(2, p.Second)
+		if err := exec(w.settle); err != nil {
+			return fmt.Errorf("cannot end the escalation: %w", err)
+		}
+	}
+	return nil
 }
 
 func encodeState(e *ocip.Exchange) (string, error) {

@@ -1,0 +1,85 @@
+package api
+
+import "github.com/openclawos/ocipd/internal/ocip"
+
+// ExchangeParams names an exchange.
+type ExchangeParams struct {
+	ExchangeID string `json:"exchangeId"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ExchangeParams) Validate() []FieldError {
+	var f fields
+	f.text("exchangeId", p.ExchangeID, maxName)
+	return f
+}
+
+// ExchangeResolveParams ends an exchange. Outcome can only be "resolved".
+type ExchangeResolveParams struct {
+	ExchangeID string `json:"exchangeId"`
+	Outcome    string `json:"outcome"`
+	Note       string `json:"note,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ExchangeResolveParams) Validate() []FieldError {
+	var f fields
+	f.text("exchangeId", p.ExchangeID, maxName)
+	if p.Outcome != string(ocip.Resolved) {
+		f.add("outcome", "%q is not %q", p.Outcome, ocip.Resolved)
+	}
+	if len(p.Note) > 1024 {
+		f.add("note", "longer than 1024 bytes")
+	}
+	return f
+}
+
+// ExchangeListParams asks for a page of exchanges, newest first.
+type ExchangeListParams struct {
+	Agent        string `json:"agent,omitzero"`
+	Counterparty string `json:"counterparty,omitzero"`
+	Outcome      string `json:"outcome,omitzero"`
+	Limit        *int   `json:"limit,omitzero"`
+	Before       string `json:"before,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ExchangeListParams) Validate() []FieldError {
+	var f fields
+	if p.Limit != nil {
+		f.between("limit", *p.Limit, 1, MaxPage)
+	}
+	return f
+}
+
+// Page returns the page's size.
+func (p *ExchangeListParams) Page() int {
+	if p.Limit == nil {
+		return DefaultPage
+	}
+	return *p.Limit
+}
+
+// Exchange is one side of an exchange. Agent and counterparty are instance ids,
+// times Unix milliseconds.
+type Exchange struct {
+	ExchangeID     string      `json:"exchangeId"`
+	ConversationID string      `json:"conversationId"`
+	Type           string      `json:"type"`
+	Agent          string      `json:"agent"`
+	Counterparty   string      `json:"counterparty"`
+	SessionKey     string      `json:"sessionKey"`
+	Outcome        string      `json:"outcome"`
+	CurrentRound   int         `json:"currentRound"`
+	MaxRounds      int         `json:"maxRounds"`
+	Classification string      `json:"classification"`
+	OpenedAt       int64       `json:"openedAt"`
+	UpdatedAt      int64       `json:"updatedAt"`
+	ExpiresAt      int64       `json:"expiresAt"`
+	Transcript     []ocip.Turn `json:"transcript"`
+}
+
+// ExchangeResult is the sides of an exchange that the caller may see.
+type ExchangeResult struct {
+	Exchanges []Exchange `json:"exchanges"`
+}
