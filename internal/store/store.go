@@ -331,10 +331,7 @@ func (s *Store) Close() error {
 	// Changes are committed in the order they came, so when the last one is
 	// done nobody waits any more. It waits without a limit: while somebody
 	// still commits, the connection must not be closed.
-	if lead {
-		s.leadOnce()
-	}
-	<-last.done
+	s.await(last, lead)
 	s.startStop()
 	s.tasks.Wait()
 	return errors.Join(last.err, s.close(), s.writer.close())

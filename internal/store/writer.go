@@ -26,12 +26,11 @@ type writer struct {
 	nextMessage int64
 	queues      map[string]int64
 	touches     *touches
-	clock       func() time.Time
 }
 
 func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 	s.queue.relay = make(chan struct{}, 1)
-	w := &writer{conn: conn, queues: make(map[string]int64), touches: &s.touches, clock: s.clock}
+	w := &writer{conn: conn, queues: make(map[string]int64), touches: &s.touches}
 	for _, prepare := range []struct {
 		stmt **sqlite.Stmt
 		text string
@@ -203,6 +202,26 @@ func (w *writer) apply(p *pending) error {
 	return nil
 }
 
+func (w *writer) putEscalations(c *Change) error {
+	for _, e := range c.Escalations {
+		w.escalate.BindText(1, e.First)
+		w.escalate.BindText(2, e.Second)
+		w.escalate.BindText(3, e.ExchangeID)
+		w.escalate.BindInt64(4, e.OpenedAt.UnixMilli())
+		if err := exec(w.escalate); err != nil {
+			return fmt.Errorf("cannot write the escalation: %w", err)
+		}
+	}
+	for _, p := range c.Settled {
+		w.settle.BindText(1, p.First)
+		w.settle.BindText(2, p.Second)
+		if err := exec(w.settle); err != nil {
+			return fmt.Errorf("cannot end the escalation: %w", err)
+		}
+	}
+	return nil
+}
+
 func (w *writer) putExchange(e *ocip.Exchange, state string) error {
 	w.exchange.BindText(1, e.Agent)
 	w.exchange.BindText(2, e.ID)
@@ -228,26 +247,6 @@ type exchangeState struct {
 	OpenedAt   int64             `json:"openedAt"`
 	UpdatedAt  int64             `json:"updatedAt"`
 	Transcript []ocip.Turn       `json:"transcript,omitempty"`
-}
-
-func (w *writer) putEscalations(c *Change) error {
-	for _, e := range c.Escalations {
-		w.escalate.BindText(1, e.First)
-		w.escalate.BindText(2, e.Second)
-		w.escalate.BindText(3, e.ExchangeID)
-		w.escalate.BindInt64(4, e.OpenedAt.UnixMilli())
-		if err := exec(w.escalate); err != nil {
-			return fmt.Errorf("cannot write the escalation: %w", err)
-		}
-	}
-	for _, p := range c.Settled {
-		w.settle.BindText(1, p.First)
-		w.settle.BindText(2, p.Second)
-		if err := exec(w.settle); err != nil {
-			return fmt.Errorf("cannot end the escalation: %w", err)
-		}
-	}
-	return nil
 }
 
 func encodeState(e *ocip.Exchange) (string, error) {
