@@ -52,6 +52,9 @@ type Record struct {
 	Round          int    `json:"round,omitzero"`
 	MaxRounds      int    `json:"maxRounds,omitzero"`
 	ExchangeType   string `json:"exchangeType,omitzero"`
+	// ChainID names the causal line of the message, and Hops its place there.
+	ChainID        string `json:"chainId,omitzero"`
+	Hops           int    `json:"hops,omitzero"`
 	Classification string `json:"classification,omitzero"`
 
 	PolicyApplied  string `json:"policyApplied,omitzero"`

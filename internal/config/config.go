@@ -46,6 +46,8 @@ type Config struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 
 	origins map[string]origin
+	// opts are where it came from, for [Config.Reload].
+	opts Options
 }
 
 // IPC bounds what one connection may take.
@@ -164,6 +166,24 @@ type OCIP struct {
 	Disclosure string     `yaml:"disclosure"`
 	Commitment Commitment `yaml:"commitment"`
 	Content    Content    `yaml:"content"`
+	Chain      Chain      `yaml:"chain"`
+}
+
+// Chain bounds how far one message may lead to others between agents, see the
+// causal guard of docs/PROTOCOL.md.
+type Chain struct {
+	// Enforcement is enforce, monitor (record only) or off.
+	Enforcement string `yaml:"enforcement"`
+	// MaxHops is how many messages a chain may have, 1 to 64.
+	MaxHops int `yaml:"max_hops"`
+	// MaxRevisits is how often a chain may come back to an agent, other than
+	// by an answer.
+	MaxRevisits int `yaml:"max_revisits"`
+	// MaxAge is how old a chain may grow.
+	MaxAge time.Duration `yaml:"max_age"`
+	// Window is for how long after a message its receiver's next exchanges
+	// count as caused by it.
+	Window time.Duration `yaml:"window"`
 }
 
 // Commitment says how commitments are found and what finding one does.
@@ -277,6 +297,7 @@ func Default() *Config {
 			MaxAnnotationBytes:    4096,
 			Disclosure:            "suffix",
 			Commitment:            Commitment{Match: "word", Enforcement: "enforce"},
+			Chain:                 Chain{Enforcement: "enforce", MaxHops: 24, MaxRevisits: 2, MaxAge: 24 * time.Hour, Window: time.Hour},
 		},
 		Policy: Policy{
 			Watch:   true,

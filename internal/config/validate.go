@@ -19,6 +19,9 @@ func exchangeTypes() []string {
 // without the closing zero.
 const maxSocketPath = 107
 
+// maxChainHops is how many agents a chain can list.
+const maxChainHops = 64
+
 // minLineBytes leaves room for the smallest sensible request.
 const minLineBytes = 1024
 
@@ -55,6 +58,8 @@ func (c *Config) check(p *problems) {
 	}
 	positive(key("health", "unhealthy_after"), c.Health.UnhealthyAfter)
 	positive(key("ocip", "expires_after"), c.OCIP.ExpiresAfter)
+	positive(key("ocip", "chain", "max_age"), c.OCIP.Chain.MaxAge)
+	positive(key("ocip", "chain", "window"), c.OCIP.Chain.Window)
 	positive(key("policy", "timeout"), c.Policy.Timeout)
 	positive(key("store", "commit_timeout"), c.Store.CommitTimeout)
 	positive(key("sessions", "active_window"), c.Sessions.ActiveWindow)
@@ -73,6 +78,11 @@ func (c *Config) check(p *problems) {
 	p.word(key("ocip", "disclosure"), "place", c.OCIP.Disclosure, "suffix", "prefix", "none")
 	p.word(key("ocip", "commitment", "match"), "match", c.OCIP.Commitment.Match, "word", "substring")
 	p.word(key("ocip", "commitment", "enforcement"), "enforcement", c.OCIP.Commitment.Enforcement, "enforce", "monitor")
+	p.word(key("ocip", "chain", "enforcement"), "enforcement", c.OCIP.Chain.Enforcement, "enforce", "monitor", "off")
+	if n := c.OCIP.Chain.MaxHops; n < 1 || n > maxChainHops {
+		p.bad(key("ocip", "chain", "max_hops"), "want 1 to %d, got %d", maxChainHops, n)
+	}
+	p.atLeast(key("ocip", "chain", "max_revisits"), c.OCIP.Chain.MaxRevisits, 1)
 	p.words(key("policy", "data", "allowed_exchange_types"), "exchange type", c.Policy.Data.AllowedExchangeTypes, exchangeTypes())
 	p.word(key("policy", "data", "max_classification_shared"), "level", c.Policy.Data.MaxClassificationShared, levels()...)
 	p.word(key("audit", "content"), "content", c.Audit.Content, "digest", "full")

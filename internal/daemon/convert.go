@@ -18,7 +18,7 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		HookWait:     c.Hooks.Wait, HookAnswer: c.Hooks.Answer, HookApps: make(map[string]kernel.HookTimes),
 		UnhealthyAfter: c.Health.UnhealthyAfter, ActiveWindow: c.Sessions.ActiveWindow, DrainTimeout: c.DrainTimeout,
 		MaxRounds: c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
-		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), KeepContent: c.Audit.Content == "full",
+		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), KeepContent: c.Audit.Content == "full", ChainWindow: c.OCIP.Chain.Window,
 	}
 	for app, t := range c.Hooks.Apps {
 		k.HookApps[app] = kernel.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}
@@ -70,7 +70,16 @@ func kernelRules(c *config.OCIP) (*ocip.Rules, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use ocip.commitment: %w", err)
 	}
-	return &ocip.Rules{Content: found, Commitments: promises, Monitor: c.Commitment.Enforcement == "monitor"}, nil
+	return &ocip.Rules{
+		Content: found, Commitments: promises, Monitor: c.Commitment.Enforcement == "monitor", Chain: chainLimits(&c.Chain),
+	}, nil
+}
+
+func chainLimits(c *config.Chain) ocip.ChainLimits {
+	if c.Enforcement == "off" {
+		return ocip.ChainLimits{}
+	}
+	return ocip.ChainLimits{MaxHops: c.MaxHops, MaxRevisits: c.MaxRevisits, MaxAge: c.MaxAge, Monitor: c.Enforcement == "monitor"}
 }
 
 func kernelAgent(a *config.Agent) (kernel.Agent, error) {

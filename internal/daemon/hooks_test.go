@@ -89,10 +89,10 @@ func TestInterceptorBlocks(t *testing.T) {
 		result any
 		reason string
 	}{
-		{"null", nil, "blocked the message"},
+		{"null", nil, "blocked it"},
 		{"block with reason", map[string]any{"block": true, "reason": "names a customer"}, "names a customer"},
 		{"another recipient", map[string]any{"content": "x", "target": "eve"}, "changed the recipient"},
-		{"not a message", "fine", "no message"},
+		{"not a message", "fine", "no object"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := build(t, acme)

@@ -42,6 +42,7 @@ type Client interface {
 	Dispatch(context.Context, *api.DispatchParams) (api.DispatchResult, error)
 	Queue(context.Context, *api.QueueParams) (api.QueueResult, error)
 	Complete(context.Context, *api.CompleteParams) (api.OK, error)
+	Emit(context.Context, *api.EmitParams) (api.EmitResult, error)
 	Exchange(context.Context, *api.ExchangeParams) (api.ExchangeResult, error)
 	Exchanges(context.Context, *api.ExchangeListParams) (api.ExchangeResult, error)
 	ResolveExchange(context.Context, *api.ExchangeResolveParams) (api.OK, error)

@@ -201,6 +201,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"exchange.resolve": {
 			good: []string{`{"exchangeId":"exch-1","outcome":"resolved","note":"done"}`}, bad: []string{`{}`, `{"exchangeId":"exch-1","outcome":"denied"}`},
 		},
+		"hook.emit":       {good: []string{`{"hookName":"message_sending","data":{"sessionKey":"a:b","content":"x"}}`, `{"hookName":"session_end","data":{},"context":{"agentId":"alice"}}`}, bad: []string{`{}`, `{"hookName":"x"}`, `{"hookName":"x","data":7}`, `{"hookName":"x","data":{},"context":{"sessionKey":"x"}}`, `{"hookName":7,"data":{}}`}},
 		"agent.complete":  {good: []string{`{"runId":"r","success":true}`}, bad: []string{`{}`, `{"runId":"r","success":"yes"}`}},
 		"stream.cancel":   {good: []string{`{"requestId":"r"}`}, bad: []string{`{}`, `{"requestId":[]}`}},
 		"kernel.describe": {good: []string{`{}`, `{"x":1}`}, bad: []string{`[]`}},

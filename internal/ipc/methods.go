@@ -71,6 +71,7 @@ func methods() []method {
 		app("agent.queue", patient, Client.Queue),
 
 		app("agent.complete", patient, Client.Complete),
+		app("hook.emit", patient, Client.Emit),
 		app("exchange.get", patient, Client.Exchange),
 		app("exchange.list", patient, Client.Exchanges),
 		app("exchange.resolve", patient, Client.ResolveExchange),

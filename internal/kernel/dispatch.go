@@ -30,6 +30,8 @@ type outgoing struct {
 	hints                hints
 	dispatchID           string
 	changedBy            []string
+	// carried messages are delivered by their runtime, not by the daemon.
+	carried bool
 }
 
 // about is the context of the hook events about the message.
@@ -40,30 +42,42 @@ func (m *outgoing) about() api.HookContext {
 // Dispatch takes a message from an app to its receiver: who speaks to whom,
 // the interceptors, the decision, its record, and only then the delivery.
 func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.DispatchResult, error) {
+	named, _ := api.Text(p.Metadata["agentId"])
+	_, result, err := c.dispatch(ctx, p, named, false)
+	return result, err
+}
+
+// dispatch takes a message as far as its delivery, or where its runtime carries
+// it to that point. It is sent by the named agent, or the app's only one.
+func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent string, carried bool) (*outgoing, api.DispatchResult, error) {
 	k := c.kernel
-	m, err := k.address(c.app.Load(), p)
+	m, err := k.address(ctx, c.app.Load(), p, agent)
 	if err != nil {
-		return api.DispatchResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
+		return nil, api.DispatchResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
 	}
+	m.carried = carried
 	if err := k.passInterceptors(ctx, m); err != nil {
-		return api.DispatchResult{}, err
+		return nil, api.DispatchResult{}, err
 	}
 	if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
-		return api.DispatchResult{}, err
+		return nil, api.DispatchResult{}, err
 	}
-	return k.send(m)
+	result, err := k.send(m)
+	return m, result, err
 }
 
 // address finds out who speaks to whom, from the configuration alone.
-func (k *Kernel) address(a *app, p *api.DispatchParams) (*outgoing, error) {
-	named, _ := api.Text(p.Metadata["agentId"])
+func (k *Kernel) address(ctx context.Context, a *app, p *api.DispatchParams, named string) (*outgoing, error) {
 	sender, err := k.directory.sender(a.id(), named)
 	if err != nil {
 		return nil, err
 	}
 	m := &outgoing{
 		app: a, sender: sender, key: p.SessionKey, content: p.Content, metadata: p.Metadata, dispatchID: k.newID(),
-		to: k.directory.counterparty(p.SessionKey, sender), local: k.directory.localAgent(p.SessionKey),
+		local: k.directory.localAgent(p.SessionKey),
+	}
+	if m.to, err = k.counterparty(ctx, p.SessionKey, sender); err != nil {
+		return nil, err
 	}
 	m.channel, m.target = target(p.SessionKey)
 	m.account, _ = api.Text(p.Metadata["accountId"])
@@ -82,7 +96,7 @@ func (k *Kernel) passInterceptors(ctx context.Context, m *outgoing) error {
 	k.mu.RLock()
 	owner := k.channels[m.channel]
 	k.mu.RUnlock()
-	left, err := k.intercept(ctx, api.MessageSending, m, owner)
+	left, err := k.intercept(ctx, m, owner)
 	if err != nil {
 		return err
 	}
@@ -109,8 +123,11 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, whether or not its sender stays.
 	ctx, now := context.Background(), k.now()
 	change := new(store.Change)
-	var exchange ocip.Exchange
-	var escalated string
+	var (
+		exchange  ocip.Exchange
+		escalated string
+		cause     ocip.Chain
+	)
 	if m.to.Kind == ocip.KindAgent {
 		unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.to.InstanceID)
 		defer unlock()
@@ -121,13 +138,16 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 		if escalated, err = k.exchanges.escalation(ctx, store.PairOf(m.sender.InstanceID, m.to.InstanceID)); err != nil {
 			return api.DispatchResult{}, err
 		}
+		if cause, err = k.cause(ctx, m, &exchange, now); err != nil {
+			return api.DispatchResult{}, err
+		}
 	} else {
 		exchange = k.talk(m, now)
 	}
 	v := ocip.Decide(ctx, ocip.Outgoing{
 		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: exchange, MessageType: m.hints.MessageType, Declared: k.levelOf(m),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), MaxAnnotation: k.cfg.MaxAnnotation,
-		Escalated: escalated, Content: m.content, Rules: k.cfg.Rules, Data: m.hints.Data,
+		Escalated: escalated, Cause: cause, Content: m.content, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
 	if !v.Allowed() {
 		return api.DispatchResult{}, k.refuse(m, &v, change)
@@ -175,7 +195,7 @@ func (k *Kernel) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) erro
 	if err != nil {
 		return err
 	}
-	k.exchanges.entered(change)
+	k.entered(change)
 	return refused(v, receipt.Seq)
 }
 
@@ -201,7 +221,10 @@ func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, chan
 	sent := k.sentRecord(m, v)
 	change.Records = append(change.Records, sent)
 	var d *delivery
-	if m.local != nil {
+	switch {
+	case m.carried:
+		sent.Details["carried"] = true
+	case m.local != nil:
 		arrived, runID, err := k.arriveLocally(ctx, m, v, change, now)
 		if err != nil {
 			return api.DispatchResult{}, err
@@ -210,7 +233,7 @@ func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, chan
 			return api.DispatchResult{}, k.refusedByReceiver(v, arrived, change)
 		}
 		d = k.inbound(m.local, runID, m, v)
-	} else {
+	default:
 		d = k.outbound(m, v)
 	}
 	if v.Exchange.ID != "" {
@@ -224,20 +247,27 @@ func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, chan
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	if err := d.enter(change); err != nil {
-		return api.DispatchResult{}, err
-	}
 	result := api.DispatchResult{DispatchID: m.dispatchID}
-	change.Durable = func(r store.Receipt) {
-		k.observe(api.MessageSending, d.Data, d.about(k.now()), m.app)
-		result.Deliver = k.outbox.offer(d)
-		result.Queued = result.Deliver == nil
+	if d != nil {
+		if err := d.enter(change); err != nil {
+			return api.DispatchResult{}, err
+		}
+		change.Durable = func(store.Receipt) {
+			k.observe(api.MessageSending, d.Data, d.about(k.now()), m.app)
+			result.Deliver = k.outbox.offer(d)
+			result.Queued = result.Deliver == nil
+		}
 	}
 	receipt, err := k.commit(change)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	k.exchanges.entered(change)
+	k.entered(change)
+	if d == nil {
+		about := m.about()
+		about.Timestamp, about.AuditSeq = now.UnixMilli(), receipt.Seq
+		k.observe(api.MessageSending, m.data(), about, m.app)
+	}
 	k.sessions.used(m.key, agentID, fresh, now)
 	if fresh {
 		k.observe(api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
@@ -258,10 +288,16 @@ func (k *Kernel) stamp(m *outgoing, v *ocip.Verdict) {
 	if metadata == nil {
 		metadata = make(api.Object)
 	}
-	if _, forged := metadata["ocip"]; forged {
-		m.changedBy = append(m.changedBy, "kernel: metadata.ocip replaced")
+	for _, ours := range [...]string{"ocip", "ocipChain"} {
+		if _, forged := metadata[ours]; forged {
+			m.changedBy = append(m.changedBy, "kernel: metadata."+ours+" replaced")
+			delete(metadata, ours)
+		}
 	}
 	metadata["ocip"] = v.Annotation
+	if v.Chain.ID != "" {
+		metadata["ocipChain"] = v.Chain.Annotation()
+	}
 	delete(metadata, "exchange")
 	if v.Exchange.ID != "" {
 		metadata["exchange"] = exchangeOutcome(v)
@@ -301,9 +337,14 @@ func (k *Kernel) sentRecord(m *outgoing, v *ocip.Verdict) *audit.Record {
 	return r
 }
 
+// data is the message as hook events about it show it.
+func (m *outgoing) data() []byte {
+	return api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}.Append(nil)
+}
+
 // outbound is the delivery of a message to the app that owns its channel.
 func (k *Kernel) outbound(m *outgoing, v *ocip.Verdict) *delivery {
-	data := api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}.Append(nil)
+	data := m.data()
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: channelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		body:    body{Hook: api.MessageSending, About: m.about(), Data: data},

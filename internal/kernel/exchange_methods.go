@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -113,19 +112,21 @@ func (k *Kernel) resolveSide(ctx context.Context, seen ocip.Exchange, note strin
 		return k.onRecord(by, "settling_refused", api.Errorf(api.Forbidden, "exchange %s was escalated: a person settles it, on the operator socket", e.ID), map[string]any{"exchangeId": e.ID})
 	case by != nil && e.Outcome != ocip.InProgress:
 		return api.Errorf(api.Conflict, "exchange %s is %s already", e.ID, e.Outcome)
-	case by == nil && escalated == e.ID:
-		change.Settled = append(change.Settled, pair)
+	case by == nil:
+		if escalated == e.ID {
+			change.Settled = append(change.Settled, pair)
+		}
+		// A person has looked: what the agent does next begins a new line.
+		if err := k.chains.hear(ctx, e.Agent, ocip.Chain{}, k.now(), change); err != nil {
+			return err
+		}
 	}
 	if e.Outcome == ocip.InProgress || e.Outcome == ocip.Escalated {
 		e.Outcome, e.UpdatedAt = ocip.Resolved, k.now()
 		change.Exchanges = append(change.Exchanges, e)
 	}
-	r := &audit.Record{
-		ID: k.newID(), ActionType: audit.ActionExchange, Event: "resolved", AgentID: e.Agent, SessionKey: e.SessionKey,
-		Counterparty: audit.Counterparty{InstanceID: e.Counterparty}, ExchangeID: e.ID, ConversationID: e.ConversationID,
-		ExchangeType: string(e.Type), Round: e.Round, MaxRounds: e.MaxRounds, Outcome: string(e.Outcome),
-		Details: map[string]any{"note": note, "settled": len(change.Settled) > 0},
-	}
+	r := k.exchangeRecord(&e, "resolved")
+	r.Details = map[string]any{"note": note, "settled": len(change.Settled) > 0}
 	if by != nil {
 		r.AppID = by.id()
 	} else {
@@ -135,7 +136,7 @@ func (k *Kernel) resolveSide(ctx context.Context, seen ocip.Exchange, note strin
 	if _, err := k.commit(change); err != nil {
 		return err
 	}
-	k.exchanges.entered(change)
+	k.entered(change)
 	return nil
 }
 

@@ -254,41 +254,62 @@ type refusal struct {
 	reason string
 }
 
-// intercept shows a message to the interceptors, one after another, each with
-// the former's output. The owner of the message's channel is not among them:
-// it gets the message last.
-func (k *Kernel) intercept(ctx context.Context, hook api.Hook, m *outgoing, owner *app) (interception, error) {
+// intercept shows a message to the interceptors, each with the former's output.
+// The owner of the message's channel is not among them: it gets the message
+// last.
+func (k *Kernel) intercept(ctx context.Context, m *outgoing, owner *app) (interception, error) {
 	out := interception{content: m.content, metadata: m.metadata}
 	if missing := k.missingInterceptor(); missing != "" {
 		out.blocked = &refusal{ocip.InterceptorBlocked, missing, "interceptor " + missing + " is required and not connected"}
 		return out, nil
 	}
-	for _, a := range k.listeners(hook) {
-		// Whoever sends has had its say, and could not answer while it waits.
-		if a == owner || a == m.app {
+	var err error
+	out.blocked, err = k.askAll(ctx, question{
+		hook: api.MessageSending, about: m.about(), asker: m.app, but: owner,
+		data: func() []byte {
+			return api.Message{ChannelID: m.channel, Target: m.target, Content: out.content, Metadata: out.metadata, DispatchID: m.dispatchID}.Append(nil)
+		},
+		take: func(a *app, result jsontext.Value) *refusal { return out.take(a, m, result) },
+	})
+	return out, err
+}
+
+// question is what interceptors are asked about.
+type question struct {
+	hook  api.Hook
+	about api.HookContext
+	// asker has had its say, and could not answer while it waits; but is left
+	// out too, where it is set.
+	asker, but *app
+	// data is what the next interceptor is shown, take what becomes of its
+	// answer: a refusal ends the asking.
+	data func() []byte
+	take func(*app, jsontext.Value) *refusal
+}
+
+// askAll asks the interceptors of a hook, one after another.
+func (k *Kernel) askAll(ctx context.Context, q question) (*refusal, error) {
+	for _, a := range k.listeners(q.hook) {
+		if a == q.but || a == q.asker {
 			continue
 		}
-		name, intercepts := k.subscription(a, hook)
+		name, intercepts := k.subscription(a, q.hook)
 		if !intercepts {
 			continue
 		}
-		data := api.Message{ChannelID: m.channel, Target: m.target, Content: out.content, Metadata: out.metadata, DispatchID: m.dispatchID}.Append(nil)
-		result, answered, err := k.ask(ctx, a, hook, name, data, m.about())
-		if err != nil {
-			return out, err
-		}
-		if !answered {
-			if k.demands(a, hook) {
-				out.blocked = &refusal{ocip.InterceptorTimeout, a.id(), "interceptor " + a.id() + " did not answer in time"}
-				return out, nil
+		result, answered, err := k.ask(ctx, a, q.hook, name, q.data(), q.about)
+		switch {
+		case err != nil:
+			return nil, err
+		case answered:
+			if blocked := q.take(a, result); blocked != nil {
+				return blocked, nil
 			}
-			continue
-		}
-		if out.take(a, m, result); out.blocked != nil {
-			return out, nil
+		case k.demands(a, q.hook):
+			return &refusal{ocip.InterceptorTimeout, a.id(), "interceptor " + a.id() + " did not answer in time"}, nil
 		}
 	}
-	return out, nil
+	return nil, nil
 }
 
 // missingInterceptor names a required interceptor that is not there.
@@ -354,34 +375,21 @@ func pick(own, general time.Duration) time.Duration {
 // take applies an interceptor's answer. An object replaces content and
 // metadata; null or a block stops the message; anything else is not an answer
 // that a message may depend on, and stops it too.
-func (i *interception) take(a *app, m *outgoing, result jsontext.Value) {
+func (i *interception) take(a *app, m *outgoing, result jsontext.Value) *refusal {
+	if blocked := a.blocks(result); blocked != nil {
+		return blocked
+	}
 	var answer struct {
-		Block     bool           `json:"block"`
-		Reason    string         `json:"reason"`
 		ChannelID *string        `json:"channelId"`
 		Target    *string        `json:"target"`
 		Content   *string        `json:"content"`
 		Metadata  jsontext.Value `json:"metadata"`
 	}
-	block := func(reason string) {
-		i.blocked = &refusal{ocip.InterceptorBlocked, a.id(), reason}
-	}
 	switch {
-	case len(result) == 0 || result.Kind() == 'n':
-		block("interceptor " + a.id() + " blocked the message")
-		return
-	case result.Kind() != '{' || json.Unmarshal(result, &answer) != nil:
-		block("interceptor " + a.id() + " gave an answer that is no message")
-		return
-	case answer.Block:
-		if answer.Reason == "" {
-			answer.Reason = "no reason given"
-		}
-		block("interceptor " + a.id() + " blocked the message: " + answer.Reason)
-		return
+	case json.Unmarshal(result, &answer) != nil:
+		return a.block("gave an answer that is no message")
 	case answer.ChannelID != nil && *answer.ChannelID != m.channel, answer.Target != nil && *answer.Target != m.target:
-		block("interceptor " + a.id() + " changed the recipient, which no interceptor may")
-		return
+		return a.block("changed the recipient, which no interceptor may")
 	}
 	changed := false
 	if answer.Content != nil && *answer.Content != i.content {
@@ -390,8 +398,7 @@ func (i *interception) take(a *app, m *outgoing, result jsontext.Value) {
 	if len(answer.Metadata) > 0 && answer.Metadata.Kind() != 'n' {
 		var metadata api.Object
 		if err := json.Unmarshal(answer.Metadata, &metadata); err != nil {
-			block("interceptor " + a.id() + " gave metadata that is no object")
-			return
+			return a.block("gave metadata that is no object")
 		}
 		if !sameObject(metadata, i.metadata) {
 			i.metadata, changed = metadata, true
@@ -400,6 +407,32 @@ func (i *interception) take(a *app, m *outgoing, result jsontext.Value) {
 	if changed {
 		i.changedBy = append(i.changedBy, a.id())
 	}
+	return nil
+}
+
+// block is the refusal of an interceptor.
+func (a *app) block(how string) *refusal {
+	return &refusal{ocip.InterceptorBlocked, a.id(), "interceptor " + a.id() + " " + how}
+}
+
+// blocks returns the refusal that an interceptor's answer is, nil where it is an
+// object that replaces what was asked about.
+func (a *app) blocks(result jsontext.Value) *refusal {
+	var answer struct {
+		Block  bool   `json:"block"`
+		Reason string `json:"reason"`
+	}
+	switch {
+	case len(result) == 0 || result.Kind() == 'n':
+		return a.block("blocked it")
+	case result.Kind() != '{' || json.Unmarshal(result, &answer) != nil:
+		return a.block("gave an answer that is no object")
+	case !answer.Block:
+		return nil
+	case answer.Reason == "":
+		return a.block("blocked it: no reason given")
+	}
+	return a.block("blocked it: " + answer.Reason)
 }
 
 func sameObject(x, y api.Object) bool {

@@ -51,8 +51,10 @@ type Config struct {
 	ExpiresAfter  time.Duration
 	MaxAnnotation int
 	Disclosure    ocip.Disclosure
-	// Rules are what messages' texts are judged by.
-	Rules *ocip.Rules
+	// Rules are what messages' texts and causal lines are judged by, and
+	// ChainWindow for how long an agent acts on what it heard.
+	Rules       *ocip.Rules
+	ChainWindow time.Duration
 	// KeepContent stores message texts in records, not only their digests.
 	KeepContent bool
 }
@@ -127,6 +129,8 @@ type Kernel struct {
 
 	directory *directory
 	exchanges *exchanges
+	chains    *chains
+	seen      *seen
 	sessions  *sessions
 	outbox    *outbox
 	events    *events
@@ -164,6 +168,12 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if k.exchanges, err = newExchanges(o.Store); err != nil {
 		return nil, err
 	}
+	if k.chains, err = newChains(o.Store, o.Config.ChainWindow); err != nil {
+		return nil, err
+	}
+	if k.seen, err = newSeen(o.Store); err != nil {
+		return nil, err
+	}
 	if k.sessions, err = newSessions(o.Store); err != nil {
 		return nil, err
 	}
@@ -179,7 +189,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	}
 	k.digests.New = func() any { return hmac.New(sha256.New, key) }
 	k.outbox = newOutbox(k)
-	k.tasks.Go(k.outbox.sweep)
+	k.tasks.Go(k.sweep)
 	return k, nil
 }
 
@@ -218,6 +228,13 @@ func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
 	}
 	return store.Receipt{}, &api.Error{Code: api.InternalError, Message: message,
 		Details: map[string]any{"ocip": map[string]any{"code": ocip.AuditWriteFailed, "reason": message}}}
+}
+
+// entered remembers what a durable change holds.
+func (k *Kernel) entered(c *store.Change) {
+	k.exchanges.entered(c)
+	k.chains.entered(c)
+	k.seen.entered(c)
 }
 
 // broadcast sends an event to every registered app but one.

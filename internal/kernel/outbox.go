@@ -366,28 +366,10 @@ func (k *Kernel) expire(m *store.Message) error {
 	return err
 }
 
-// sweepEvery is how often messages that nobody fetches are looked for.
-const sweepEvery = time.Minute
-
-// sweep takes expired messages out of queues whose app does not come.
-func (o *outbox) sweep() {
-	ticker := time.NewTicker(sweepEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-o.kernel.closing.Done():
-			return
-		case <-ticker.C:
-			if err := o.sweepOnce(o.kernel.closing); err != nil && o.kernel.closing.Err() == nil {
-				o.kernel.log.Error("cannot look for expired messages", zap.Error(err))
-			}
-		}
-	}
-}
-
-// sweepOnce looks at the oldest messages of every queue. Messages of a queue
-// expire about in order, so it stops at the first that has time left.
-func (o *outbox) sweepOnce(ctx context.Context) error {
+// sweep takes expired messages out of queues whose app does not come. It looks
+// at the oldest of every queue: they expire about in order, so it stops at the
+// first that has time left.
+func (o *outbox) sweep(ctx context.Context) error {
 	queue := ""
 	for {
 		var err error

@@ -23,6 +23,7 @@ func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verd
 		agent: m.local, from: *m.sender.counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way the message came.
 		key: replyKey(m), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(),
+		chain: sent.Chain, content: m.content, dispatchID: m.dispatchID,
 	}, now)
 	if err != nil {
 		return nil, "", err
@@ -34,6 +35,9 @@ func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verd
 	change.Records = append(change.Records, r)
 	if v.Allowed() {
 		k.exchanges.enter(change, v.Exchange)
+		if err := k.chains.hear(ctx, m.local.InstanceID, v.Chain, now, change); err != nil {
+			return nil, "", err
+		}
 		change.Runs = append(change.Runs, store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
 	} else {
 		k.exchanges.refuse(change, v, now)
@@ -62,7 +66,7 @@ func (k *Kernel) refusedByReceiver(sent, arrived *ocip.Verdict, change *store.Ch
 	if err != nil {
 		return err
 	}
-	k.exchanges.entered(change)
+	k.entered(change)
 	failure := refused(arrived, receipt.Seq)
 	failure.Message = "the receiver refused the message: " + arrived.Reason
 	return failure
@@ -80,6 +84,10 @@ type arrival struct {
 	exchangeID   string
 	exchangeType ocip.ExchangeType
 	summary      string
+	// chain is the causal line as the message carries it.
+	chain      ocip.Chain
+	content    string
+	dispatchID string
 }
 
 // arrive weighs a message on its receiver's side. It is called under the lock
@@ -102,8 +110,13 @@ func (k *Kernel) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.V
 	} else if err != nil {
 		return nil, err
 	}
+	line, err := k.arrived(ctx, a, &e, now)
+	if err != nil {
+		return nil, err
+	}
 	v := ocip.Receive(ctx, ocip.Incoming{
 		Now: now, Receiver: a.agent.Agent, From: a.from, Elsewhere: a.elsewhere, Envelope: a.envelope, Exchange: e, Summary: a.summary,
+		Chain: line, Content: a.content, Rules: k.cfg.Rules,
 	}, k.policy)
 	return &v, nil
 }
@@ -135,22 +148,42 @@ func (k *Kernel) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict) 
 // receiver's side of OCIP; without one it is a human message and is delivered
 // as it is (ADR-007).
 func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult, error) {
+	_, result, err := c.queue(ctx, p, "", false)
+	return result, err
+}
+
+// queue takes a message as far as its delivery, or where its runtime has it
+// already to that point. It is for the named agent, or whom its session says.
+func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, carried bool) (*incoming, api.QueueResult, error) {
 	k, a := c.kernel, c.app.Load()
-	if err := k.mayBring(a, p.SessionKey); err != nil {
-		return api.QueueResult{}, err
-	}
-	agent, err := k.receiver(ctx, p.SessionKey)
+	agent, err := k.receiver(ctx, p.SessionKey, named)
 	if err != nil {
-		return api.QueueResult{}, err
+		return nil, api.QueueResult{}, err
 	}
-	in := &incoming{app: a, agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID()}
+	if !carried || agent.App != a.id() {
+		if err := k.mayBring(a, p.SessionKey); err != nil {
+			return nil, api.QueueResult{}, err
+		}
+	}
+	in := &incoming{
+		app: a, agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried,
+	}
 	in.account, _ = api.Text(p.Metadata["accountId"])
-	envelope, err := ocip.ParseEnvelope(p.Metadata["ocip"])
-	switch {
-	case errors.Is(err, ocip.ErrNoEnvelope):
+	result, err := k.bring(ctx, in)
+	return in, result, err
+}
+
+// bring sorts an inbound message by its annotation.
+func (k *Kernel) bring(ctx context.Context, in *incoming) (api.QueueResult, error) {
+	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
+	if errors.Is(err, ocip.ErrNoEnvelope) {
 		return k.takeHuman(in, nil)
-	case err != nil:
-		return k.takeMalformed(in, err)
+	}
+	if err == nil {
+		in.chain, err = ocip.ParseChain(in.metadata["ocipChain"], k.now())
+	}
+	if err != nil {
+		return k.takeMalformed(ctx, in, err)
 	}
 	return k.takeEnvelope(in, envelope)
 }
@@ -162,7 +195,10 @@ type incoming struct {
 	key, account      string
 	content           string
 	metadata          api.Object
+	chain             ocip.Chain
 	runID, dispatchID string
+	// carried messages are with their runtime already.
+	carried bool
 }
 
 func (in *incoming) about() api.HookContext {
@@ -190,13 +226,20 @@ func (k *Kernel) mayBring(a *app, key string) error {
 	return nil
 }
 
-// receiver returns the agent that an inbound message is for.
-func (k *Kernel) receiver(ctx context.Context, key string) (*Agent, error) {
-	if id, named := agentOf(key); named {
-		if agent := k.directory.agents[id]; agent != nil {
+// receiver returns the agent that an inbound message is for: the one that is
+// named, or whom its session says.
+func (k *Kernel) receiver(ctx context.Context, key, named string) (*Agent, error) {
+	if id, ok := agentOf(key); ok && named != "" && id != named {
+		return nil, api.Errorf(api.InvalidParams, "session %s is of agent %q, not of %q", key, id, named)
+	}
+	if named != "" {
+		if agent := k.directory.agents[named]; agent != nil {
 			return agent, nil
 		}
-		return nil, api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", id)
+		return nil, api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", named)
+	}
+	if id, ok := agentOf(key); ok {
+		return k.receiver(ctx, "", id)
 	}
 	id, err := k.sessions.agent(ctx, key)
 	if err != nil {
@@ -229,8 +272,12 @@ func (k *Kernel) takeHuman(in *incoming, details map[string]any) (api.QueueResul
 // takeMalformed deals with an annotation that is none. A known agent does not
 // send such a thing, so it is refused; from anybody else the message stays a
 // human one, and the agent is told not to trust the annotation.
-func (k *Kernel) takeMalformed(in *incoming, problem error) (api.QueueResult, error) {
-	if from := k.directory.counterparty(in.key, in.agent); from.Kind == ocip.KindAgent {
+func (k *Kernel) takeMalformed(ctx context.Context, in *incoming, problem error) (api.QueueResult, error) {
+	from, err := k.counterparty(ctx, in.key, in.agent)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	if from.Kind == ocip.KindAgent {
 		v := ocip.Verdict{Result: ocip.Deny, Code: ocip.MalformedEnvelope, Policy: "envelope", Reason: problem.Error()}
 		r := k.receivedRecord(in.agent, from, &v, in.key, in.content)
 		r.Event, r.AppID, r.RunID = "malformed_envelope", in.app.id(), in.runID
@@ -243,6 +290,7 @@ func (k *Kernel) takeMalformed(in *incoming, problem error) (api.QueueResult, er
 	}
 	in.metadata = maps.Clone(in.metadata)
 	delete(in.metadata, "ocip")
+	delete(in.metadata, "ocipChain")
 	in.metadata["ocipUntrusted"] = api.String(problem.Error())
 	return k.takeHuman(in, map[string]any{"malformedEnvelope": problem.Error(), "untrusted": true})
 }
@@ -253,36 +301,62 @@ func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueRe
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	from, elsewhere := k.directory.source(in.key, in.agent, &envelope)
 	unlock := k.exchanges.pairs.lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
 	defer unlock()
 	ctx, now := context.Background(), k.now()
+	from, elsewhere := k.directory.source(in.key, in.agent, &envelope)
+	if elsewhere && in.app.id() == in.agent.App {
+		sent, err := k.sent(ctx, &envelope, in.agent)
+		if err != nil {
+			return api.QueueResult{}, err
+		}
+		elsewhere = !sent
+	}
 	v, err := k.arrive(ctx, &arrival{
 		agent: in.agent, from: from, elsewhere: elsewhere, envelope: envelope,
 		key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
+		chain: in.chain, content: in.content, dispatchID: in.dispatchID,
 	}, now)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
+	listed := from.Kind == ocip.KindAgent
 	from.Kind, from.Identity = ocip.KindAgent, envelope.SourceAgent
 	r := k.receivedRecord(in.agent, from, v, in.key, in.content)
 	r.AppID, r.RunID, r.DispatchID = in.app.id(), in.runID, in.dispatchID
 	change := &store.Change{Records: []*audit.Record{r}}
+	if !listed && k.directory.localAgent(in.key) == nil {
+		if err := k.seen.note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
+			return api.QueueResult{}, err
+		}
+	}
 	if !v.Allowed() {
 		k.exchanges.refuse(change, v, now)
 		receipt, err := k.commit(change)
 		if err != nil {
 			return api.QueueResult{}, err
 		}
-		k.exchanges.entered(change)
+		k.entered(change)
 		return api.QueueResult{}, refused(v, receipt.Seq)
 	}
 	k.exchanges.enter(change, v.Exchange)
-	result, err := k.take(in, change, v.Exchange.ExpiresAt)
-	if err == nil {
-		k.exchanges.entered(change)
+	in.chain = v.Chain
+	return k.take(in, change, v.Exchange.ExpiresAt)
+}
+
+// sent reports whether an envelope is one that an agent of this daemon has sent
+// to another: its own side of the exchange knows the round. A runtime that
+// delivers by itself brings such messages to its own agents.
+func (k *Kernel) sent(ctx context.Context, e *ocip.Envelope, to *Agent) (bool, error) {
+	from := k.directory.local[e.SourceAgent.InstanceID]
+	if from == nil || from.Identity != e.SourceAgent {
+		return false, nil
 	}
-	return result, err
+	side, err := k.store.ExchangeByConversation(ctx, from.InstanceID, e.ConversationID)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && side.Counterparty == to.InstanceID && e.ExchangeRound <= side.Round && side.MaxRounds == e.MaxRounds, err
 }
 
 // parseInboundHints reads what an annotated message says of its exchange. The
@@ -312,26 +386,50 @@ func parseInboundHints(raw []byte, e *ocip.Envelope) (hints, error) {
 	return h, nil
 }
 
+// data is the message as hook events about it show it.
+func (in *incoming) data() []byte {
+	return api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}.Append(nil)
+}
+
+// delivery is the message on its way to its agent.
+func (in *incoming) delivery(expires time.Time) *delivery {
+	return &delivery{
+		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
+		body:    body{Hook: api.MessageReceived, RunID: in.runID, Data: in.data(), About: in.about()},
+	}
+}
+
 // take records an inbound message and lets the commit deliver it to its agent.
 func (k *Kernel) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
 	ctx, now := context.Background(), k.now()
-	data := api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}.Append(nil)
-	d := &delivery{
-		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
-		body:    body{Hook: api.MessageReceived, RunID: in.runID, Data: data, About: in.about()},
+	var d *delivery
+	if !in.carried {
+		d = in.delivery(expires)
+		if err := d.enter(change); err != nil {
+			return api.QueueResult{}, err
+		}
+		change.Runs = append(change.Runs, store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	}
-	if err := d.enter(change); err != nil {
+	if err := k.chains.hear(ctx, in.agent.InstanceID, in.chain, now, change); err != nil {
 		return api.QueueResult{}, err
 	}
-	change.Runs = append(change.Runs, store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	fresh, err := k.sessions.use(ctx, in.key, in.agent.ID, in.account, now, change)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
 	result := api.QueueResult{RunID: in.runID, Queued: true}
-	change.Durable = func(store.Receipt) { result.Deliver = k.outbox.offer(d) }
-	if _, err := k.commit(change); err != nil {
+	if d != nil {
+		change.Durable = func(store.Receipt) { result.Deliver = k.outbox.offer(d) }
+	}
+	receipt, err := k.commit(change)
+	if err != nil {
 		return api.QueueResult{}, err
+	}
+	k.entered(change)
+	if d == nil {
+		about := in.about()
+		about.Timestamp, about.AuditSeq = now.UnixMilli(), receipt.Seq
+		k.observe(api.MessageReceived, in.data(), about, in.app)
 	}
 	k.sessions.used(in.key, in.agent.ID, fresh, now)
 	if fresh {

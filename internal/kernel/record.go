@@ -27,6 +27,7 @@ func (k *Kernel) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audi
 	} else if !v.Allowed() {
 		r.Outcome = string(ocip.Denied)
 	}
+	r.ChainID, r.Hops = v.Chain.ID, v.Chain.Hops
 	maps.Copy(r.Details, v.Details)
 	for _, d := range v.Detections {
 		r.Detections = append(r.Detections, audit.Detection{Rule: d.Rule, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})

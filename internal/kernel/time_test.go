@@ -500,3 +500,76 @@ func TestWaitingMessageExpires(t *testing.T) {
 		alice.Gone()
 	})
 }
+
+// An exchange that nobody ends expires: within a minute of its time it has that
+// outcome and a record of it, and only once.
+func TestExchangesExpire(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		alice := w.register("@acme/alice", api.Capabilities{})
+		for range 3 {
+			if _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{
+				SessionKey: "telegram:dave", Content: "hello", Metadata: api.Object{"exchange": jsontext.Value(`{"new":true}`)},
+			}); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		outcomes := func() map[ocip.Outcome]int {
+			counts, err := w.store.ExchangeCounts(w.t.Context())
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return counts
+		}
+		w.pass(24*time.Hour - time.Minute)
+		if got := outcomes(); got[ocip.InProgress] != 3 {
+			t.Errorf("before their time: %v", got)
+		}
+		w.pass(2 * time.Minute)
+		if got := outcomes(); got[ocip.Expired] != 3 {
+			t.Errorf("after their time: %v", got)
+		}
+		w.pass(10 * time.Minute)
+		expired := 0
+		for _, r := range w.records(audit.Filter{ActionType: audit.ActionExchange}) {
+			if r.Event != "expired" {
+				continue
+			}
+			expired++
+			if r.Outcome != "expired" || r.AgentID != "agent-alice-1" || r.TenantID != "acme-corp" || r.Counterparty.InstanceID != "agent-dave-1" || r.Round != 1 {
+				t.Errorf("the record says %+v", r.Record)
+			}
+		}
+		if expired != 3 {
+			t.Errorf("%d records, want 3", expired)
+		}
+	})
+}
+
+// What an agent begins within the window goes on with what it heard, and what
+// it begins later begins a chain.
+func TestChainWindow(t *testing.T) {
+	for _, tc := range []struct {
+		after time.Duration
+		hops  int
+	}{{time.Hour, 2}, {time.Hour + time.Second, 1}} {
+		bubble(t, func(c *kernel.Config) {
+			c.ChainWindow = time.Hour
+			bob := c.Agents[0]
+			bob.App, bob.ID, bob.InstanceID, bob.UserID = "@acme/bob", "bob", "agent-bob-1", "bob"
+			c.Agents = append(c.Agents, bob)
+		}, func(w *world) {
+			alice, bob := w.register("@acme/alice", api.Capabilities{}), w.register("@acme/bob", api.Capabilities{})
+			if _, err := alice.dispatch(w.t.Context(), "agent:bob:main"); err != nil {
+				w.t.Fatal(err)
+			}
+			w.pass(tc.after)
+			if _, err := bob.dispatch(w.t.Context(), "telegram:dave"); err != nil {
+				w.t.Fatal(err)
+			}
+			r := w.records(audit.Filter{Agent: "agent-bob-1", Side: audit.SideSender})
+			if len(r) != 1 || r[0].Hops != tc.hops {
+				t.Errorf("after %s: %d records, the chain has %d hops, want %d", tc.after, len(r), r[0].Hops, tc.hops)
+			}
+		})
+	}
+}

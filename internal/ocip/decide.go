@@ -48,6 +48,8 @@ type Outgoing struct {
 	// Escalated is the exchange between the two agents that has used up its
 	// rounds and that no person has settled, empty where there is none.
 	Escalated string
+	// Cause is the causal line that the message goes on with.
+	Cause Chain
 	// Content is the text to judge, Rules what it is judged by.
 	Content string
 	Rules   *Rules
@@ -74,6 +76,7 @@ var outgoing = [...]step{
 	askPolicy,
 	commitments,
 	rounds,
+	chain,
 }
 
 // Decide weighs a message that wants to leave. The first rule that denies or
@@ -91,7 +94,7 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 	v.Shared, v.Withheld = sift(m.Data, v.Level, m.To.Accepts)
 	if m.To.Kind == KindAgent {
 		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
-		v.Exchange.Awaiting = ""
+		v.Exchange.Awaiting, v.Exchange.Chain = "", v.Chain
 	} else {
 		// Nobody counts rounds with a person, but the envelope must still say
 		// that this is the first message of its conversation.

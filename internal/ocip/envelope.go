@@ -209,7 +209,11 @@ func (p *envelopeParser) member(in map[string]jsontext.Value, path string) []byt
 }
 
 func (p *envelopeParser) text(in map[string]jsontext.Value, path string) string {
-	raw := p.member(in, path)
+	return p.string(path, p.member(in, path))
+}
+
+// string reads a text that people are shown.
+func (p *envelopeParser) string(path string, raw []byte) string {
 	if p.err != nil {
 		return ""
 	}

@@ -99,7 +99,9 @@ type Exchange struct {
 	MaxRounds int
 	// Awaiting is the reply policy of the last message where the counterparty
 	// sent it, empty where this side did.
-	Awaiting   ReplyPolicy
+	Awaiting ReplyPolicy
+	// Chain is the causal line up to the last message, of either side.
+	Chain      Chain
 	Level      Level
 	OpenedAt   time.Time
 	UpdatedAt  time.Time

@@ -21,6 +21,11 @@ type Incoming struct {
 	// begins with round zero.
 	Exchange Exchange
 	Summary  string
+	// Chain is the causal line with this message in it.
+	Chain Chain
+	// Content is the text, Rules what it is judged by.
+	Content string
+	Rules   *Rules
 }
 
 // arrival weighs one rule on the receiver's side, as [step] does on the
@@ -36,6 +41,8 @@ var incoming = [...]arrival{
 	askPolicyInbound,
 	replayInbound,
 	roundsInbound,
+	chainInbound,
+	promisesInbound,
 }
 
 // Receive weighs a message that arrives. The receiver decides for itself and
@@ -50,7 +57,7 @@ func Receive(ctx context.Context, m Incoming, policy Policy) Verdict {
 	}
 	v.Result = Allow
 	v.Exchange = m.after(v.Exchange)
-	v.Exchange.Awaiting = m.Envelope.ReplyPolicy
+	v.Exchange.Awaiting, v.Exchange.Chain = m.Envelope.ReplyPolicy, v.Chain
 	v.Exchange.Level = v.Level
 	return v
 }
@@ -115,10 +122,17 @@ func expiryInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 }
 
 func acceptsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
-	if !m.Receiver.CanReceiveQueries && m.Exchange.Round == 0 {
+	switch {
+	case m.Exchange.Round > 0:
+		return
+	case !m.Receiver.CanReceiveQueries:
 		v.deny(QueriesRefused, ruleReceiver, fmt.Sprintf("agent %s does not receive queries from other agents", m.Receiver.ID))
-		v.Exchange = v.Exchange.close(m.Now, Denied)
+	case !m.Receiver.supports(v.Exchange.Type):
+		v.deny(UnsupportedType, ruleReceiver, fmt.Sprintf("agent %s does not take part in exchanges of type %s", m.Receiver.ID, v.Exchange.Type))
+	default:
+		return
 	}
+	v.Exchange = v.Exchange.close(m.Now, Denied)
 }
 
 // askPolicyInbound asks with source and target as the message travels, so the
@@ -147,4 +161,10 @@ func roundsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	if after := m.after(v.Exchange); after.Round > after.MaxRounds {
 		escalateRounds(v, m.Now, after)
 	}
+}
+
+// promisesInbound records what the sender commits to or asks for. It holds
+// nothing back: the receiver's answer is weighed when it is given.
+func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
+	m.Rules.promises(m.Content, v)
 }

@@ -15,6 +15,27 @@ type Rules struct {
 	Commitments *commitment.Detector
 	// Monitor records commitments and lets them go.
 	Monitor bool
+	// Chain bounds the causal line of messages between agents.
+	Chain ChainLimits
+}
+
+func (r *Rules) chainLimits() ChainLimits {
+	if r == nil {
+		return ChainLimits{}
+	}
+	return r.Chain
+}
+
+// promises looks for commitments in a text and enters what it finds.
+func (r *Rules) promises(text string, v *Verdict) commitment.CommitmentDetectionResult {
+	if r == nil || r.Commitments == nil {
+		return commitment.Judge(nil)
+	}
+	hits := r.Commitments.Detect(text)
+	for _, h := range commitment.Digest(hits, maxDetections) {
+		v.Detections = append(v.Detections, Detection{Rule: "commitment." + h.Name(), Start: h.Start, End: h.End, Zone: h.Zone, Shadow: h.Shadow})
+	}
+	return commitment.Judge(hits)
 }
 
 // Detection is one thing that was found in a text: the rule that found it and
@@ -61,14 +82,7 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 // commitments looks for what no agent may promise by itself: the exchange's own
 // flags, and words in the text. With a person, nothing is held.
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	result := commitment.Judge(nil)
-	if m.Rules != nil && m.Rules.Commitments != nil {
-		hits := m.Rules.Commitments.Detect(m.Content)
-		for _, h := range commitment.Digest(hits, maxDetections) {
-			v.Detections = append(v.Detections, Detection{Rule: "commitment." + h.Name(), Start: h.Start, End: h.End, Zone: h.Zone, Shadow: h.Shadow})
-		}
-		result = commitment.Judge(hits)
-	}
+	result := m.Rules.promises(m.Content, v)
 	if m.To.Kind != KindAgent || m.Rules != nil && m.Rules.Monitor {
 		return
 	}

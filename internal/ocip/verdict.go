@@ -24,6 +24,7 @@ const (
 	PolicyUnreachable       Code = "POLICY_ENGINE_UNREACHABLE"
 	PolicyRequiresApproval  Code = "POLICY_REQUIRES_APPROVAL"
 	RoundLimit              Code = "EXCHANGE_ROUND_LIMIT"
+	ChainLimit              Code = "EXCHANGE_CHAIN_LIMIT"
 	UnsupportedType         Code = "EXCHANGE_TYPE_UNSUPPORTED"
 	QueriesRefused          Code = "QUERIES_NOT_RECEIVED"
 	AnnotationTooLarge      Code = "ANNOTATION_TOO_LARGE"
@@ -56,6 +57,9 @@ type Verdict struct {
 	// are set only when allowed.
 	Envelope   Envelope
 	Annotation []byte
+	// Chain is the causal line with this message in it. It has no ID where the
+	// counterparty is no agent.
+	Chain Chain
 	// Detections are what was found in the text.
 	Detections []Detection
 	// Shared and Withheld part the data items of an allowed message.
@@ -86,6 +90,7 @@ const (
 	ruleExchange       = "exchange-state"
 	ruleClassification = "classification"
 	ruleRounds         = "round-limit"
+	ruleChain          = "causal-chain"
 	ruleReceiver       = "receiver"
 	ruleAnnotation     = "annotation-size"
 	ruleCommitment     = "commitment"

@@ -19,6 +19,9 @@ type Change struct {
 	// Escalations are opened, Settled are ended.
 	Escalations []Escalation
 	Settled     []Pair
+	// Heard is what agents heard last, Seen which agents were seen at sessions.
+	Heard []Heard
+	Seen  []Seen
 	// Sessions are new sessions.
 	Sessions []Session
 	// Outbox are messages to be delivered.

@@ -62,7 +62,7 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 	if err := json.Unmarshal([]byte(stmt.ColumnText(6)), &state); err != nil {
 		return ocip.Exchange{}, fmt.Errorf("cannot decode exchange %s: %w", stmt.ColumnText(1), err)
 	}
-	return ocip.Exchange{
+	e := ocip.Exchange{
 		Agent:          stmt.ColumnText(0),
 		ID:             stmt.ColumnText(1),
 		ConversationID: stmt.ColumnText(2),
@@ -78,7 +78,11 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 		OpenedAt:       fromMilli(state.OpenedAt),
 		UpdatedAt:      fromMilli(state.UpdatedAt),
 		Transcript:     state.Transcript,
-	}, nil
+	}
+	if state.Chain != nil {
+		e.Chain = *state.Chain
+	}
+	return e, nil
 }
 
 // Session returns a session by its key, or [ErrNotFound].

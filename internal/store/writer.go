@@ -20,6 +20,7 @@ type writer struct {
 	record, exchange, current *sqlite.Stmt
 	session, touch            *sqlite.Stmt
 	queue, enqueue, remove    *sqlite.Stmt
+	advance, heard, seen      *sqlite.Stmt
 	escalate, settle          *sqlite.Stmt
 	run, endRun, meta         *sqlite.Stmt
 
@@ -42,6 +43,13 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		{&w.exchange, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
 			VALUES (?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id, agent) DO UPDATE SET outcome = excluded.outcome, expires_at = excluded.expires_at, state = excluded.state`},
+		// An exchange that goes on changes nothing that an index is made of.
+		{&w.advance, `UPDATE exchanges SET state = ? WHERE id = ? AND agent = ? AND outcome = ? AND expires_at = ?`},
+		{&w.heard, `INSERT INTO heard (agent, at, chain) VALUES (?, ?, ?)
+			ON CONFLICT (agent) DO UPDATE SET at = excluded.at, chain = excluded.chain`},
+		{&w.seen, `INSERT INTO seen_agents (session_key, instance_id, user_id, org_unit, tenant_id) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (session_key) DO UPDATE SET instance_id = excluded.instance_id, user_id = excluded.user_id,
+			org_unit = excluded.org_unit, tenant_id = excluded.tenant_id`},
 		{&w.current, `INSERT INTO current_exchanges (agent, session_key, exchange_id) VALUES (?, ?, ?)
 			ON CONFLICT (agent, session_key) DO UPDATE SET exchange_id = excluded.exchange_id`},
 		{&w.session, `INSERT INTO sessions (key, agent_id, channel_id, account_id, created_at, last_active_at, message_count)
@@ -155,6 +163,9 @@ func (w *writer) apply(p *pending) error {
 	if err := w.putEscalations(p.Change); err != nil {
 		return err
 	}
+	if err := w.putAcquaintance(p.Change); err != nil {
+		return err
+	}
 	for _, s := range p.Sessions {
 		w.session.BindText(1, s.Key)
 		w.session.BindText(2, s.AgentID)
@@ -222,7 +233,47 @@ func (w *writer) putEscalations(c *Change) error {
 	return nil
 }
 
+// putAcquaintance writes what agents heard, and of whom.
+func (w *writer) putAcquaintance(c *Change) error {
+	for _, h := range c.Heard {
+		chain, err := encodeChain(h.Chain)
+		if err != nil {
+			return err
+		}
+		w.heard.BindText(1, h.Agent)
+		w.heard.BindInt64(2, h.At.UnixMilli())
+		w.heard.BindText(3, chain)
+		if err := exec(w.heard); err != nil {
+			return fmt.Errorf("cannot write what agent %s heard: %w", h.Agent, err)
+		}
+	}
+	for _, s := range c.Seen {
+		w.seen.BindText(1, s.SessionKey)
+		w.seen.BindText(2, s.InstanceID)
+		w.seen.BindText(3, s.UserID)
+		w.seen.BindText(4, s.OrgUnit)
+		w.seen.BindText(5, s.TenantID)
+		if err := exec(w.seen); err != nil {
+			return fmt.Errorf("cannot write the agent seen at session %s: %w", s.SessionKey, err)
+		}
+	}
+	return nil
+}
+
 func (w *writer) putExchange(e *ocip.Exchange, state string) error {
+	if e.Outcome == ocip.InProgress && e.Round > 1 {
+		w.advance.BindText(1, state)
+		w.advance.BindText(2, e.ID)
+		w.advance.BindText(3, e.Agent)
+		w.advance.BindText(4, string(e.Outcome))
+		w.advance.BindInt64(5, unixMilli(e.ExpiresAt))
+		if err := exec(w.advance); err != nil {
+			return fmt.Errorf("cannot write the exchange: %w", err)
+		}
+		if w.conn.Changes() > 0 {
+			return nil
+		}
+	}
 	w.exchange.BindText(1, e.Agent)
 	w.exchange.BindText(2, e.ID)
 	w.exchange.BindText(3, e.ConversationID)
@@ -243,6 +294,7 @@ type exchangeState struct {
 	Round      int               `json:"round"`
 	MaxRounds  int               `json:"maxRounds"`
 	Awaiting   ocip.ReplyPolicy  `json:"awaiting,omitzero"`
+	Chain      *ocip.Chain       `json:"chain,omitempty"`
 	Level      ocip.Level        `json:"level"`
 	OpenedAt   int64             `json:"openedAt"`
 	UpdatedAt  int64             `json:"updatedAt"`
@@ -250,10 +302,14 @@ type exchangeState struct {
 }
 
 func encodeState(e *ocip.Exchange) (string, error) {
-	state, err := json.Marshal(exchangeState{
+	s := exchangeState{
 		Type: e.Type, SessionKey: e.SessionKey, Round: e.Round, MaxRounds: e.MaxRounds, Awaiting: e.Awaiting, Level: e.Level,
 		OpenedAt: e.OpenedAt.UnixMilli(), UpdatedAt: e.UpdatedAt.UnixMilli(), Transcript: e.Transcript,
-	})
+	}
+	if e.Chain.ID != "" {
+		s.Chain = &e.Chain
+	}
+	state, err := json.Marshal(s)
 	if err != nil {
 		return "", fmt.Errorf("cannot encode exchange %s: %w", e.ID, err)
 	}

@@ -1,0 +1,76 @@
+package api
+
+import "github.com/go-json-experiment/json/jsontext"
+
+// EmitParams raises a hook for a runtime that delivers by itself (extension
+// hook.emit). Data of message_sending and message_received is an
+// [EmittedMessage]; that of the others is passed on as it is.
+type EmitParams struct {
+	HookName string      `json:"hookName"`
+	Data     Object      `json:"data"`
+	Context  HookContext `json:"context,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *EmitParams) Validate() []FieldError {
+	var f fields
+	f.text("hookName", p.HookName, maxName)
+	if p.Data == nil {
+		f.add("data", "required")
+	}
+	for path, value := range map[string]string{"agentId": p.Context.AgentID, "channelId": p.Context.ChannelID, "accountId": p.Context.AccountID} {
+		if len(value) > maxName {
+			f.add("context."+path, "longer than %d bytes", maxName)
+		}
+	}
+	if p.Context.SessionKey != "" {
+		f.sessionKey("context.sessionKey", p.Context.SessionKey)
+	}
+	return f
+}
+
+// OrderKey keeps the messages of one session in the order they were asked for.
+func (p *EmitParams) OrderKey() string {
+	key, _ := Text(p.Data["sessionKey"])
+	return key
+}
+
+// EmitResult says whether what the hook is about may happen, and with what
+// data. OCIP is an [ExchangeRef] where it may and the verdict where it may not.
+type EmitResult struct {
+	Allowed bool           `json:"allowed"`
+	Data    jsontext.Value `json:"data,omitzero"`
+	Reason  string         `json:"reason,omitzero"`
+	OCIP    any            `json:"ocip,omitzero"`
+	// Held is set where a person decides; ApprovalID names what waits.
+	Held       bool   `json:"held,omitzero"`
+	ApprovalID string `json:"approvalId,omitzero"`
+}
+
+// EmittedMessage is the data of a message that a runtime delivers or received
+// by itself.
+type EmittedMessage struct {
+	SessionKey string `json:"sessionKey"`
+	Content    string `json:"content"`
+	Metadata   Object `json:"metadata,omitempty"`
+	DispatchID string `json:"dispatchId,omitzero"`
+}
+
+// Validate names the fields that are wrong, as those of [EmitParams].
+func (m *EmittedMessage) Validate() []FieldError {
+	var f fields
+	f.sessionKey("data.sessionKey", m.SessionKey)
+	if m.Content == "" {
+		f.add("data.content", "required")
+	}
+	return f
+}
+
+// Append writes the message as JSON, as [Message.Append] does.
+func (m EmittedMessage) Append(b []byte) []byte {
+	b = append(b, '{')
+	b = appendMember(b, "sessionKey", m.SessionKey)
+	b = appendContent(b, m.Content, m.Metadata)
+	b = appendMember(b, "dispatchId", m.DispatchID)
+	return append(b, '}')
+}

@@ -1,0 +1,244 @@
+package daemon_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// team is a company of many agents in this daemon.
+func team(names ...string) string {
+	var b strings.Builder
+	b.WriteString("agents:\n")
+	for _, name := range names {
+		fmt.Fprintf(&b, "  - {id: %[1]s, app: \"@acme/%[1]s\", instance_id: agent-%[1]s-1, user_id: %[1]s, org_unit: engineering, tenant_id: acme-corp}\n", name)
+	}
+	return b.String()
+}
+
+// stopped sends a message that the causal guard has to stop, and returns the
+// reason.
+func (a *app) stopped(session string) string {
+	a.t.Helper()
+	e := a.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": session, "content": "Pass it on", "metadata": fresh(nil)})
+	if code := ocipCode(a.t, e); code != string(ocip.ChainLimit) {
+		a.t.Fatalf("%s: got %s: %s", session, code, e.Message)
+	}
+	return e.Message
+}
+
+// Three agents that pass one thing around never use up the rounds of any pair.
+// The chain stops them, also where the daemon was restarted in between, and
+// until a person speaks to one of them.
+func TestChainStopsThreeInACircle(t *testing.T) {
+	h := build(t, team("ann", "ben", "cat"))
+	names := []string{"ann", "ben", "cat"}
+	apps := make(map[string]*app)
+	connect := func() {
+		for _, name := range names {
+			apps[name] = h.agent("@acme/" + name)
+		}
+	}
+	connect()
+	var first string
+	hops := 0
+	for hops < 24 {
+		from, to := names[hops%3], names[(hops+1)%3]
+		var result api.DispatchResult
+		if err := apps[from].call("message.dispatch", map[string]any{"sessionKey": "agent:" + to + ":main", "content": "Pass it on", "metadata": fresh(nil)}, &result); err != nil {
+			break
+		}
+		m := apps[to].message("hook:message_received")
+		var chain ocip.Chain
+		apps[to].decode(m.Metadata["ocipChain"], &chain)
+		if hops++; hops == 1 {
+			first = chain.ID
+		}
+		if chain.ID != first || chain.Hops != hops {
+			t.Fatalf("message %d has chain %+v, want %s", hops, chain, first)
+		}
+		if hops == 5 {
+			h.stop()
+			h.start()
+			connect()
+		}
+	}
+	// ann is revisited by messages 3, 6 and 9; the third time is one too many.
+	if hops != 8 {
+		t.Errorf("stopped after %d messages, want 8", hops)
+	}
+	reason := apps["cat"].stopped("agent:ann:main")
+	contains(t, reason, first, "agent-ann-1 for the 3rd time", "agent-ann-1 → agent-ben-1 → agent-cat-1 → agent-ann-1")
+	denied := h.records(audit.Filter{Result: "require_approval"})
+	if r := denied[len(denied)-1]; r.ChainID != first || r.Hops != 9 || r.Outcome != "escalated" || r.Code != string(ocip.ChainLimit) {
+		t.Errorf("the record says %+v", r.Record)
+	}
+
+	// A person speaks to cat: what cat does now begins a new chain.
+	apps["cat"].must("agent.queue", map[string]any{"sessionKey": "agent:cat:main", "text": "Ask ann about the weather"}, nil)
+	apps["cat"].dispatch("agent:ann:main", "How is the weather?", fresh(nil))
+	var chain ocip.Chain
+	apps["ann"].decode(apps["ann"].message("hook:message_received").Metadata["ocipChain"], &chain)
+	if chain.ID == first || chain.Hops != 1 {
+		t.Errorf("after a person's word the chain is %+v", chain)
+	}
+}
+
+// A person who resolves what a chain has escalated lets the agent begin anew.
+func TestChainResolvedByAPerson(t *testing.T) {
+	h := build(t, team("ann", "ben")+"ocip: {chain: {max_hops: 2}}\n")
+	ann, ben := h.agent("@acme/ann"), h.agent("@acme/ben")
+	ann.dispatch("agent:ben:main", "Hello", nil)
+	ben.dispatch("agent:ann:main", "Hello", nil)
+	e := ann.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "agent:ben:main", "content": "Hello"})
+	contains(t, e.Message, "has come to message 3, the limit is 2")
+	var list api.ExchangeResult
+	h.operator("exchange.list", map[string]any{"outcome": "escalated"}, &list)
+	if len(list.Exchanges) != 1 {
+		t.Fatalf("escalated: %+v", list)
+	}
+	h.operator("exchange.resolve", map[string]any{"exchangeId": list.Exchanges[0].ExchangeID, "outcome": "resolved"}, nil)
+	ann.dispatch("agent:ben:main", "Hello again", nil)
+}
+
+// Two that open a fresh exchange for every message, so that no round counter
+// moves, are stopped as well; one who consults many in turn is not.
+func TestChainOfFreshExchanges(t *testing.T) {
+	h := build(t, team("ann", "ben", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"))
+	ann, ben := h.agent("@acme/ann"), h.agent("@acme/ben")
+	for range 2 {
+		ann.dispatch("agent:ben:main", "ping", fresh(nil))
+		ben.dispatch("agent:ann:main", "pong", fresh(nil))
+	}
+	ann.dispatch("agent:ben:main", "ping", fresh(nil))
+	contains(t, ben.stopped("agent:ann:main"), "agent-ann-1 for the 3rd time")
+
+	ann.must("agent.queue", map[string]any{"sessionKey": "agent:ann:main", "text": "Ask everybody"}, nil)
+	for i := 1; i <= 8; i++ {
+		other := h.agent(fmt.Sprintf("@acme/c%d", i))
+		ann.dispatch(fmt.Sprintf("agent:c%d:main", i), "How far are you?", nil)
+		other.dispatch(other.message("hook:message_received").ReplyTo, "Done", nil)
+		ann.message("hook:message_received")
+	}
+}
+
+// Off and monitor let go; monitor says what it would have stopped.
+func TestChainEnforcement(t *testing.T) {
+	for enforcement, want := range map[string]int{"off": 0, "monitor": 1} {
+		h := build(t, team("ann", "ben")+"ocip: {chain: {max_hops: 1, enforcement: "+enforcement+"}}\n")
+		ann, ben := h.agent("@acme/ann"), h.agent("@acme/ben")
+		ann.dispatch("agent:ben:main", "ping", nil)
+		ben.dispatch("agent:ann:main", "pong", nil)
+		seen := 0
+		for _, r := range h.records(audit.Filter{ActionType: audit.ActionExchange}) {
+			for _, d := range r.Detections {
+				if d.Rule == "chain.hops" && d.Shadow && r.Side == audit.SideSender {
+					seen++
+				}
+			}
+		}
+		if seen != want {
+			t.Errorf("%s: %d shadow detections, want %d", enforcement, seen, want)
+		}
+	}
+}
+
+// foreign is the envelope of an agent of another house.
+func foreign(conversation string, round int, tenant string) map[string]any {
+	return map[string]any{
+		"version": "1.0", "message_type": "agent-generated", "classification": "internal",
+		"source_agent":    map[string]any{"instance_id": "agent-zed-9", "user_id": "zed", "org_unit": "engineering", "tenant_id": tenant},
+		"conversation_id": conversation, "exchange_round": round, "max_rounds": 3,
+		"capabilities": map[string]any{"can_commit": false, "can_share": []string{"public", "internal"}},
+		"reply_policy": "agent-ok", "requires_commitment": false, "expires_at": "2100-01-01T00:00:00.000Z",
+	}
+}
+
+// What another house says of a chain can lengthen it and never shorten it, and
+// one that says nothing is taken to answer what it was sent last.
+func TestChainFromElsewhere(t *testing.T) {
+	h := build(t, acme)
+	telegram := h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	queue := func(conversation string, round int, chain any) error {
+		metadata := map[string]any{"ocip": foreign(conversation, round, "acme-corp")}
+		if chain != nil {
+			metadata["ocipChain"] = chain
+		}
+		return telegram.call("agent.queue", map[string]any{"sessionKey": "telegram:zed", "text": "Hello", "metadata": metadata}, nil)
+	}
+	heard := func() ocip.Chain {
+		t.Helper()
+		alice.message("hook:message_received")
+		var chain ocip.Chain
+		r := h.records(audit.Filter{Side: audit.SideReceiver})
+		chain.ID, chain.Hops = r[len(r)-1].ChainID, r[len(r)-1].Hops
+		return chain
+	}
+	if err := queue("conv-1", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	one := heard()
+	alice.dispatch("telegram:zed", "Hi", nil)
+	// It opens a conversation of its own and says nothing of the chain.
+	if err := queue("conv-2", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if three := heard(); three.ID != one.ID || three.Hops != 3 {
+		t.Errorf("got %+v, want message 3 of %s", three, one.ID)
+	}
+	alice.dispatch("telegram:zed", "Hi", nil)
+	// It claims that its message begins a chain.
+	short := map[string]any{"id": "x", "hops": 1, "path": []string{"agent-zed-9", "agent-alice-1"}, "startedAt": "2026-01-01T00:00:00.000Z"}
+	if err := queue("conv-3", 1, short); err != nil {
+		t.Fatal(err)
+	}
+	if five := heard(); five.ID != one.ID || five.Hops != 5 {
+		t.Errorf("got %+v, want message 5 of %s", five, one.ID)
+	}
+	// It says that the chain is long.
+	err := queue("conv-4", 1, map[string]any{"id": "y", "hops": 25, "path": []string{"agent-zed-9", "agent-alice-1"}, "startedAt": "2026-01-01T00:00:00.000Z"})
+	if e := api.AsError(err); e.Code != api.Forbidden || ocipCode(t, e) != string(ocip.ChainLimit) {
+		t.Errorf("a long chain: %v", err)
+	}
+	err = queue("conv-5", 1, map[string]any{"id": "y", "hops": 0})
+	if e := api.AsError(err); e.Code != api.Forbidden || ocipCode(t, e) != string(ocip.MalformedEnvelope) {
+		t.Errorf("a malformed chain: %v", err)
+	}
+}
+
+// Once an envelope was seen at a session, whoever is there is an agent: rounds
+// are counted, and the tenant wall stands.
+func TestSeenAgents(t *testing.T) {
+	h := build(t, acme)
+	telegram := h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	if got := alice.dispatch("telegram:zed", "Hello", nil); got.OCIP != nil {
+		t.Errorf("a stranger has an exchange: %+v", got.OCIP)
+	}
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:zed", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-1", 1, "acme-corp")}}, nil)
+	h.stop()
+	h.start()
+	telegram, alice = h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	if got := alice.dispatch("telegram:zed", "Hello", nil).OCIP; got == nil || got.ConversationID != "conv-1" || got.Round != 2 {
+		t.Errorf("an agent that was seen: got %+v, want round 2 of conv-1", got)
+	}
+
+	// One of another tenant is refused and seen all the same, for good.
+	wall := func() {
+		t.Helper()
+		e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:group", "content": "Hello"})
+		if code := ocipCode(t, e); code != string(ocip.CrossEnterpriseBlocked) {
+			t.Errorf("got %s", code)
+		}
+	}
+	alice.dispatch("telegram:group", "Hello", nil)
+	telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:group", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-2", 1, "globex-inc")}})
+	wall()
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:group", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-3", 1, "acme-corp")}}, nil)
+	wall()
+}

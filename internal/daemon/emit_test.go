@@ -1,0 +1,164 @@
+package daemon_test
+
+import (
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// emitted is the answer to hook.emit as a runtime reads it.
+type emitted struct {
+	Allowed bool
+	Data    struct {
+		SessionKey, Content, DispatchID string
+		Metadata                        api.Object
+		Params                          map[string]any
+	}
+	Reason string
+	OCIP   struct {
+		Code       string
+		ExchangeID string
+		Round      int
+		AuditSeq   uint64
+	}
+}
+
+func (a *app) emit(hook string, data, about map[string]any) (got emitted) {
+	a.t.Helper()
+	var raw jsontext.Value
+	a.must("hook.emit", map[string]any{"hookName": hook, "data": data, "context": about}, &raw)
+	a.decode(raw, &got)
+	return got
+}
+
+// A runtime that delivers by itself gets the same verdicts as one that
+// dispatches, the stamped message to send, and the same records on both sides.
+func TestEmitMessages(t *testing.T) {
+	h := build(t, acme)
+	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+	say := func(content string, metadata map[string]any) map[string]any {
+		return map[string]any{"sessionKey": "agent:bob:main", "content": content, "metadata": metadata}
+	}
+	sent := alice.emit("message_sending", say("What is the status?", map[string]any{"thread": 7}), nil)
+	if !sent.Allowed || sent.OCIP.Round != 1 || sent.Data.SessionKey != "agent:bob:main" || sent.Data.DispatchID == "" || string(sent.Data.Metadata["thread"]) != "7" {
+		t.Fatalf("got %+v", sent)
+	}
+	contains(t, sent.Data.Content, "What is the status?", ocip.DisclosureLabel)
+	if _, err := ocip.ParseEnvelope(sent.Data.Metadata["ocip"]); err != nil {
+		t.Error(err)
+	}
+
+	// Only bob's own runtime can say that it has come, and only once.
+	received := map[string]any{"sessionKey": "agent:bob:main", "content": sent.Data.Content, "metadata": sent.Data.Metadata}
+	alice.refuse(api.CapabilityDenied, "hook.emit", map[string]any{"hookName": "message_received", "data": received})
+	got := bob.emit("message_received", received, map[string]any{"agentId": "bob"})
+	if !got.Allowed || got.Data.Content != sent.Data.Content {
+		t.Fatalf("got %+v", got)
+	}
+	if again := bob.emit("message_received", received, nil); again.Allowed || again.OCIP.Code != string(ocip.EnvelopeReplayed) {
+		t.Errorf("a replay: %+v", again)
+	}
+	for _, side := range []string{audit.SideSender, audit.SideReceiver} {
+		if r := h.records(audit.Filter{Exchange: sent.OCIP.ExchangeID, Side: side, Result: "allow"}); len(r) != 1 || r[0].Round != 1 {
+			t.Errorf("%s has %d records", side, len(r))
+		}
+	}
+
+	// Nothing was delivered by the daemon: what bob hears next is the reply to
+	// something it was sent.
+	alice.dispatch("agent:bob:other", "By the daemon", fresh(nil))
+	if m := bob.message("hook:message_received"); m.SessionKey != "agent:bob:other" {
+		t.Errorf("the daemon delivered %+v", m)
+	}
+
+	// Every verdict is an answer, not an error.
+	promise := alice.emit("message_sending", say("I promise to do it by Friday", fresh(nil)), nil)
+	if promise.Allowed || promise.OCIP.Code != string(ocip.CommitmentRequiresHuman) || promise.OCIP.AuditSeq == 0 || promise.Data.Content != "" {
+		t.Errorf("a promise: %+v", promise)
+	}
+	secret := alice.emit("message_sending", say("Use ghp_0123456789abcdefghijABCDEFGHIJ456789 for it", fresh(nil)), nil)
+	if secret.Allowed || secret.OCIP.Code != string(ocip.ClassificationViolation) {
+		t.Errorf("a secret: %+v", secret)
+	}
+	wall := alice.emit("message_sending", map[string]any{"sessionKey": "telegram:eve", "content": "Hello"}, nil)
+	if wall.Allowed || wall.OCIP.Code != string(ocip.CrossEnterpriseBlocked) {
+		t.Errorf("another tenant: %+v", wall)
+	}
+	if r := h.records(audit.Filter{Code: string(ocip.CrossEnterpriseBlocked)}); len(r) != 1 || r[0].Seq != wall.OCIP.AuditSeq {
+		t.Errorf("on record: %+v", r)
+	}
+
+	// What is no verdict is an error.
+	alice.refuse(api.InvalidParams, "hook.emit", map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": "agent:bob:main"}})
+	alice.refuse(api.InvalidParams, "hook.emit", map[string]any{"hookName": "gateway_start", "data": map[string]any{}})
+	alice.refuse(api.Forbidden, "hook.emit", map[string]any{"hookName": "message_sending", "data": say("Hi", nil), "context": map[string]any{"agentId": "bob"}})
+	// An envelope of a local agent that was never sent is a forgery.
+	forged := say("Hi", map[string]any{"ocip": foreign("never", 1, "acme-corp")})
+	forged["metadata"].(map[string]any)["ocip"].(map[string]any)["source_agent"] = map[string]any{
+		"instance_id": "agent-alice-1", "user_id": "alice", "org_unit": "engineering", "tenant_id": "acme-corp"}
+	if got := bob.emit("message_received", forged, nil); got.Allowed || got.OCIP.Code != string(ocip.SourceMismatch) {
+		t.Errorf("a forged envelope: %+v", got)
+	}
+}
+
+// A human message that a runtime received by itself is on record and lets the
+// agent begin a new chain.
+func TestEmitHumanMessage(t *testing.T) {
+	h := build(t, acme)
+	alice := h.agent("@acme/alice")
+	if got := alice.emit("message_received", map[string]any{"sessionKey": "signal:me", "content": "Hello"}, map[string]any{"agentId": "alice"}); !got.Allowed {
+		t.Errorf("got %+v", got)
+	}
+	if r := h.records(audit.Filter{Session: "signal:me"}); len(r) != 1 || r[0].Event != "human_message" {
+		t.Errorf("on record: %+v", r)
+	}
+}
+
+// Interceptors decide about tools, one after the other, under either name of the
+// hook; observers are told.
+func TestEmitTools(t *testing.T) {
+	h := build(t, acme)
+	guard := h.register("@acme/guard", api.Capabilities{Hooks: api.HookDeclaration{Intercepts: []string{"before_tool_call"}}})
+	guard.must("hook.subscribe", map[string]any{"events": []string{"before_tool_call"}}, nil)
+	guard.must("app.ready", nil, nil)
+	watcher := h.register("@acme/watcher", api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"tool_executing", "tool_completed", "session_end"}}})
+	watcher.must("hook.subscribe", map[string]any{"events": []string{"tool_executing", "tool_completed", "session_end"}}, nil)
+	watcher.must("app.ready", nil, nil)
+	alice := h.agent("@acme/alice")
+
+	answer := func(result any) {
+		go func() {
+			e := guard.message("hook:before_tool_call")
+			guard.must("hook.result", map[string]any{"eventId": e.EventID, "result": result}, nil)
+		}()
+	}
+	call := map[string]any{"toolName": "shell", "params": map[string]any{"command": "rm -rf /"}}
+	answer(map[string]any{"toolName": "shell", "params": map[string]any{"command": "ls"}})
+	if got := alice.emit("tool_executing", call, nil); !got.Allowed || got.Data.Params["command"] != "ls" {
+		t.Errorf("changed: %+v", got)
+	}
+	if e := watcher.message("hook:tool_executing"); e.Context.AgentID != "alice" || e.Context.AuditSeq == 0 {
+		t.Errorf("the observer is told %+v", e)
+	}
+	answer(map[string]any{"block": true, "reason": "not on my disk"})
+	got := alice.emit("before_tool_call", call, nil)
+	if got.Allowed || got.OCIP.Code != string(ocip.InterceptorBlocked) || got.OCIP.AuditSeq == 0 {
+		t.Errorf("blocked: %+v", got)
+	}
+	contains(t, got.Reason, "@acme/guard", "not on my disk")
+	r := h.records(audit.Filter{ActionType: audit.ActionSecurity, Agent: "agent-alice-1"})
+	if len(r) != 2 || r[0].PolicyResult != "allow" || r[1].PolicyResult != "deny" || r[0].ContentDigest == "" {
+		t.Errorf("on record: %+v", r)
+	}
+	for _, hook := range []string{"tool_completed", "session_end"} {
+		if got := alice.emit(hook, map[string]any{"toolName": "shell"}, map[string]any{"sessionKey": "agent:alice:main"}); !got.Allowed {
+			t.Errorf("%s: %+v", hook, got)
+		}
+		if e := watcher.message("hook:" + hook); e.Context.AgentID != "alice" {
+			t.Errorf("%s is told as %+v", hook, e)
+		}
+	}
+}

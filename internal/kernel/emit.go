@@ -1,0 +1,146 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Emit takes a hook from a runtime that delivers by itself. A message goes the
+// same way as one that the daemon delivers, the delivery alone left out, so
+// that there is one implementation of every rule.
+func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, error) {
+	hook, known := api.ParseHook(p.HookName)
+	if !known {
+		return api.EmitResult{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "there is no such hook"}})
+	}
+	switch hook {
+	case api.MessageSending:
+		return c.emitSending(ctx, p)
+	case api.MessageReceived:
+		return c.emitReceived(ctx, p)
+	}
+	agent, err := c.kernel.directory.sender(c.app.Load().id(), p.Context.AgentID)
+	if err != nil {
+		return api.EmitResult{}, c.kernel.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"hook": hook})
+	}
+	about := p.Context
+	about.AgentID, about.Timestamp, about.AuditSeq = agent.ID, c.kernel.now().UnixMilli(), 0
+	if hook == api.ToolExecuting {
+		return c.kernel.executeTool(ctx, c.app.Load(), agent, p.Data, about)
+	}
+	data := p.Data.Append(nil)
+	c.kernel.observe(hook, data, about, c.app.Load())
+	return api.EmitResult{Allowed: true, Data: data}, nil
+}
+
+// emitted reads the message of a hook. It needs what a message that is
+// dispatched needs.
+func emitted(p *api.EmitParams) (m api.EmittedMessage, err error) {
+	if err := json.Unmarshal(p.Data.Append(nil), &m); err != nil {
+		return m, api.Invalid([]api.FieldError{{Path: "data", Message: "not a message, want {sessionKey, content, metadata}"}})
+	}
+	return m, api.Invalid(m.Validate())
+}
+
+// emitSending decides and records a message that its runtime then delivers.
+func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitResult, error) {
+	given, err := emitted(p)
+	if err != nil {
+		return api.EmitResult{}, err
+	}
+	m, result, err := c.dispatch(ctx, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata}, p.Context.AgentID, true)
+	if err != nil {
+		return notAllowed(err)
+	}
+	return api.EmitResult{
+		Allowed: true, OCIP: result.OCIP,
+		Data: api.EmittedMessage{SessionKey: m.key, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}.Append(nil),
+	}, nil
+}
+
+// emitReceived weighs a message that its runtime has received by itself.
+func (c *Client) emitReceived(ctx context.Context, p *api.EmitParams) (api.EmitResult, error) {
+	given, err := emitted(p)
+	if err != nil {
+		return api.EmitResult{}, err
+	}
+	in, _, err := c.queue(ctx, &api.QueueParams{SessionKey: given.SessionKey, Text: given.Content, Metadata: given.Metadata}, p.Context.AgentID, true)
+	if err != nil {
+		return notAllowed(err)
+	}
+	return api.EmitResult{
+		Allowed: true,
+		Data:    api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}.Append(nil),
+	}, nil
+}
+
+// notAllowed turns a verdict into a result. What is no verdict stays an error,
+// which the runtime must take for a refusal.
+func notAllowed(err error) (api.EmitResult, error) {
+	var refusal *api.Error
+	if !errors.As(err, &refusal) || refusal.Code == api.InternalError {
+		return api.EmitResult{}, err
+	}
+	details, ok := refusal.Details.(map[string]any)
+	if !ok || details["ocip"] == nil {
+		return api.EmitResult{}, err
+	}
+	return api.EmitResult{Reason: refusal.Message, OCIP: details["ocip"]}, nil
+}
+
+// executeTool asks the interceptors whether an agent's tool may run, and with
+// what. The answer is on record, also where it is yes.
+func (k *Kernel) executeTool(ctx context.Context, a *app, agent *Agent, data api.Object, about api.HookContext) (api.EmitResult, error) {
+	var changedBy []string
+	blocked, err := k.askAll(ctx, question{
+		hook: api.ToolExecuting, about: about, asker: a,
+		data: func() []byte { return data.Append(nil) },
+		take: func(by *app, result jsontext.Value) *refusal {
+			if refused := by.blocks(result); refused != nil {
+				return refused
+			}
+			var changed api.Object
+			if err := json.Unmarshal(result, &changed); err != nil {
+				return by.block("gave an answer that is no object")
+			}
+			if !sameObject(changed, data) {
+				data, changedBy = changed, append(changedBy, by.id())
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return api.EmitResult{}, err
+	}
+	tool, _ := api.Text(data["toolName"])
+	r := &audit.Record{
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(api.ToolExecuting), AppID: a.id(),
+		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
+		PolicyApplied: "interceptors", PolicyResult: string(ocip.Allow), PolicyReason: "no interceptor objected",
+		Details: map[string]any{"tool": ocip.Summarize(tool)},
+	}
+	if len(changedBy) > 0 {
+		r.Details["changedBy"] = changedBy
+	}
+	if blocked != nil {
+		r.PolicyApplied, r.PolicyResult, r.PolicyReason, r.Code = "interceptor:"+blocked.by, string(ocip.Deny), blocked.reason, string(blocked.code)
+	}
+	encoded := data.Append(nil)
+	k.content(r, string(encoded))
+	receipt, err := k.record(r)
+	if err != nil {
+		return api.EmitResult{}, err
+	}
+	if blocked != nil {
+		return api.EmitResult{Reason: blocked.reason, OCIP: map[string]any{"code": blocked.code, "reason": blocked.reason, "result": ocip.Deny, "auditSeq": receipt.Seq}}, nil
+	}
+	about.AuditSeq = receipt.Seq
+	k.observe(api.ToolExecuting, encoded, about, a)
+	return api.EmitResult{Allowed: true, Data: encoded}, nil
+}

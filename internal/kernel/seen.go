@@ -1,0 +1,75 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// seen knows which agents envelopes have shown at sessions that the directory
+// does not list as an agent's. From then on all rules hold there, the tenant
+// wall before all.
+type seen struct {
+	store *store.Store
+	// agents holds the agent of a session, none where none was seen.
+	agents *lru.Cache[string, ocip.Identity]
+}
+
+const rememberedSeen = 8192
+
+func newSeen(s *store.Store) (*seen, error) {
+	agents, err := lru.New[string, ocip.Identity](rememberedSeen)
+	return &seen{store: s, agents: agents}, err
+}
+
+// at returns the agent seen at a session, the zero identity where none was.
+func (s *seen) at(ctx context.Context, key string) (ocip.Identity, error) {
+	if id, ok := s.agents.Get(key); ok {
+		return id, nil
+	}
+	id, err := s.store.SeenAt(ctx, key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return id, err
+	}
+	s.agents.Add(key, id)
+	return id, nil
+}
+
+// note enters the source of an envelope into a change. An agent of another
+// tenant, once seen at a session, is not forgotten for one of the own: what is
+// sent there would reach both.
+func (s *seen) note(ctx context.Context, key string, self *Agent, source ocip.Identity, c *store.Change) error {
+	before, err := s.at(ctx, key)
+	if err != nil {
+		return err
+	}
+	if before == source || before.InstanceID != "" && !before.SameTenant(self.Identity) {
+		return nil
+	}
+	c.Seen = append(c.Seen, store.Seen{SessionKey: key, Identity: source})
+	return nil
+}
+
+// entered remembers what a durable change holds.
+func (s *seen) entered(c *store.Change) {
+	for _, one := range c.Seen {
+		s.agents.Add(one.SessionKey, one.Identity)
+	}
+}
+
+// counterparty returns who is reached by a session, as one agent sees it: who
+// the directory says, else the agent that was seen there.
+func (k *Kernel) counterparty(ctx context.Context, key string, self *Agent) (ocip.Counterparty, error) {
+	listed := k.directory.counterparty(key, self)
+	if listed.Kind == ocip.KindAgent {
+		return listed, nil
+	}
+	id, err := k.seen.at(ctx, key)
+	if err != nil || id.InstanceID == "" {
+		return listed, err
+	}
+	return ocip.Counterparty{Kind: ocip.KindAgent, Identity: id, Accepts: ocip.Public}, nil
+}

@@ -1,0 +1,91 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// sweepEvery is how often what has expired is looked for: messages that nobody
+// fetches, and exchanges that nobody ends.
+const sweepEvery = time.Minute
+
+// sweep ends what has expired, until the kernel closes.
+func (k *Kernel) sweep() {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-k.closing.Done():
+			return
+		case <-ticker.C:
+			err := errors.Join(k.outbox.sweep(k.closing), k.sweepExchanges(k.closing))
+			if err != nil && k.closing.Err() == nil {
+				k.log.Error("cannot end what has expired", zap.Error(err))
+			}
+		}
+	}
+}
+
+// sweepPage is how many exchanges are ended side by side, and so how many share
+// a commit.
+const sweepPage = 64
+
+// sweepExchanges ends the exchanges whose time has run out. Each has its record:
+// that it expired is an outcome like any other.
+func (k *Kernel) sweepExchanges(ctx context.Context) error {
+	for {
+		page, err := k.store.Expired(ctx, k.now(), sweepPage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		failures := make([]error, len(page))
+		var ending sync.WaitGroup
+		for i, e := range page {
+			ending.Go(func() { failures[i] = k.expireExchange(ctx, e) })
+		}
+		ending.Wait()
+		if err := errors.Join(failures...); err != nil {
+			return err
+		}
+	}
+}
+
+// expireExchange ends one side of an exchange, unless a message has done so
+// since it was looked up.
+func (k *Kernel) expireExchange(ctx context.Context, found ocip.Exchange) error {
+	unlock := k.exchanges.pairs.lock(found.Agent, found.Counterparty)
+	defer unlock()
+	e, err := k.exchanges.side(ctx, found.Agent, found.ID)
+	if err != nil || e.Outcome != ocip.InProgress {
+		return err
+	}
+	e.Outcome, e.UpdatedAt = ocip.Expired, k.now()
+	r := k.exchangeRecord(&e, "expired")
+	r.Details = map[string]any{"expiresAt": e.ExpiresAt}
+	change := &store.Change{Exchanges: []ocip.Exchange{e}, Records: []*audit.Record{r}}
+	if _, err := k.commit(change); err != nil {
+		return err
+	}
+	k.entered(change)
+	return nil
+}
+
+// exchangeRecord is the record of an exchange that ends without a message.
+func (k *Kernel) exchangeRecord(e *ocip.Exchange, event string) *audit.Record {
+	r := &audit.Record{
+		ID: k.newID(), ActionType: audit.ActionExchange, Event: event, AgentID: e.Agent, SessionKey: e.SessionKey,
+		Counterparty: audit.Counterparty{InstanceID: e.Counterparty}, ExchangeID: e.ID, ConversationID: e.ConversationID,
+		ExchangeType: string(e.Type), Round: e.Round, MaxRounds: e.MaxRounds, Classification: e.Level.String(), Outcome: string(e.Outcome),
+	}
+	if agent := k.directory.local[e.Agent]; agent != nil {
+		r.TenantID, r.UserID = agent.TenantID, agent.UserID
+	}
+	return r
+}

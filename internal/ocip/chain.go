@@ -1,0 +1,184 @@
+package ocip
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Chain is the causal line of a message: which message caused the one that
+// caused it, back to the first. A limit per pair of agents does not see three
+// that pass one thing around; the line they draw grows with every message.
+//
+// It travels beside the envelope as metadata.ocipChain. What another daemon says
+// of it can only make a line longer than this one knows it to be, never shorter.
+type Chain struct {
+	// ID is the dispatch that began the line.
+	ID string `json:"id"`
+	// Hops counts the messages of the line, this one included.
+	Hops int `json:"hops"`
+	// Path lists the agents that were addressed, the one that began first. An
+	// answer goes back to whoever asked and adds nobody. Only the last
+	// [MaxChainPath] are kept.
+	Path []string `json:"path"`
+	// StartedAt is when the line began.
+	StartedAt Time `json:"startedAt"`
+}
+
+// MaxChainPath bounds the agents that a chain lists, and so its limit of hops.
+const MaxChainPath = 64
+
+// BeginChain returns the line of a message that no other caused, before its
+// first hop.
+func BeginChain(id, agent string, now time.Time) Chain {
+	return Chain{ID: id, Path: []string{agent}, StartedAt: Time{now}}
+}
+
+// Extend returns the line with one more message, to an agent or, where the
+// message is an answer, back to it. The path is copied.
+func (c Chain) Extend(to string, answer bool) Chain {
+	c.Hops++
+	if answer {
+		return c
+	}
+	path := c.Path[max(0, len(c.Path)+1-MaxChainPath):]
+	c.Path = append(append(make([]string, 0, len(path)+1), path...), to)
+	return c
+}
+
+// Longer returns the longer of two lines, the first where they are alike.
+func (c Chain) Longer(other Chain) Chain {
+	if other.Hops > c.Hops {
+		return other
+	}
+	return c
+}
+
+// revisits counts how often an agent was addressed again.
+func (c Chain) revisits(agent string) int {
+	n := -1
+	for _, a := range c.Path {
+		if a == agent {
+			n++
+		}
+	}
+	return n
+}
+
+// ChainLimits bound a causal line. A limit of zero is none.
+type ChainLimits struct {
+	MaxHops, MaxRevisits int
+	MaxAge               time.Duration
+	// Monitor records a line that is too long and lets it go on.
+	Monitor bool
+}
+
+// broken says which limit a line exceeds, with its rule, or nothing.
+func (l ChainLimits) broken(c *Chain, now time.Time) (rule, reason string) {
+	if c.ID == "" {
+		return "", ""
+	}
+	line := strings.Join(c.Path, " → ")
+	last := c.Path[len(c.Path)-1]
+	switch {
+	case l.MaxHops > 0 && c.Hops > l.MaxHops:
+		return "chain.hops", fmt.Sprintf("chain %s has come to message %d, the limit is %d: %s", c.ID, c.Hops, l.MaxHops, line)
+	case l.MaxRevisits > 0 && c.revisits(last) > l.MaxRevisits:
+		return "chain.revisits", fmt.Sprintf("chain %s comes back to agent %s for the %s time, the limit is %d: %s",
+			c.ID, last, ordinal(c.revisits(last)), l.MaxRevisits, line)
+	case l.MaxAge > 0 && now.Sub(c.StartedAt.Time) > l.MaxAge:
+		return "chain.age", fmt.Sprintf("chain %s began %s ago, the limit is %s: %s",
+			c.ID, now.Sub(c.StartedAt.Time).Truncate(time.Second), l.MaxAge, line)
+	}
+	return "", ""
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	switch {
+	case n%100 >= 11 && n%100 <= 13:
+	case n%10 == 1:
+		suffix = "st"
+	case n%10 == 2:
+		suffix = "nd"
+	case n%10 == 3:
+		suffix = "rd"
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}
+
+// weigh stops a line that is too long: a person has to look before it goes on.
+func (l ChainLimits) weigh(now time.Time, v *Verdict) {
+	rule, reason := l.broken(&v.Chain, now)
+	switch {
+	case rule == "":
+		return
+	case l.Monitor:
+		v.Detections = append(v.Detections, Detection{Rule: rule, Shadow: true})
+		return
+	}
+	v.escalate(ChainLimit, ruleChain, reason)
+	v.Details = map[string]any{"chain": v.Chain, "rule": rule}
+	v.Exchange = v.Exchange.close(now, Escalated)
+}
+
+// chain weighs the line that the message would draw.
+func chain(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
+	if m.To.Kind != KindAgent {
+		return
+	}
+	v.Chain = m.Cause.Extend(m.To.InstanceID, v.Exchange.Awaiting != "")
+	m.Rules.chainLimits().weigh(m.Now, v)
+}
+
+// chainInbound weighs the line by this side's own limits.
+func chainInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
+	v.Chain = m.Chain
+	m.Rules.chainLimits().weigh(m.Now, v)
+}
+
+// ParseChain reads what travels beside an envelope. It returns the zero Chain
+// where there is none and an [*EnvelopeError] naming the field that is wrong.
+// A line that claims to begin in the future began now.
+func ParseChain(raw []byte, now time.Time) (Chain, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return Chain{}, nil
+	}
+	p := envelopeParser{}
+	root := p.object("ocipChain", raw)
+	c := Chain{ID: p.text(root, "ocipChain.id"), Hops: p.count(root, "ocipChain.hops", 1)}
+	for i, agent := range p.list("ocipChain.path", p.member(root, "ocipChain.path")) {
+		if i == MaxChainPath {
+			p.fail("ocipChain.path", fmt.Sprintf("more than %d agents", MaxChainPath))
+			break
+		}
+		c.Path = append(c.Path, p.string(fmt.Sprintf("ocipChain.path[%d]", i), agent))
+	}
+	if p.err == nil && len(c.Path) == 0 {
+		p.fail("ocipChain.path", "empty")
+	}
+	if at := p.text(root, "ocipChain.startedAt"); p.err == nil {
+		if err := c.StartedAt.UnmarshalText([]byte(at)); err != nil {
+			p.fail("ocipChain.startedAt", err.Error())
+		}
+	}
+	if p.err != nil {
+		return Chain{}, p.err
+	}
+	if c.StartedAt.After(now) {
+		c.StartedAt.Time = now
+	}
+	return c, nil
+}
+
+// Annotation is the line as it travels. Its fields cannot fail to encode.
+func (c Chain) Annotation() []byte {
+	encoded, err := json.Marshal(c)
+	if err != nil {
+		panic("ocip: a chain cannot fail to encode: " + err.Error())
+	}
+	return encoded
+}

@@ -1,0 +1,22 @@
+-- What an agent heard last, and the causal line it came in, so that what the
+-- agent begins next goes on with that line.
+CREATE TABLE heard (
+    agent TEXT PRIMARY KEY,
+    at    INTEGER NOT NULL,
+    chain TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Which agent an envelope has shown to be at a session that the directory does
+-- not list.
+CREATE TABLE seen_agents (
+    session_key TEXT PRIMARY KEY,
+    instance_id TEXT NOT NULL,
+    user_id     TEXT NOT NULL,
+    org_unit    TEXT NOT NULL,
+    tenant_id   TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Open exchanges in the order they expire, for the sweeper; and each agent's,
+-- for whoever lists them. Neither changes while an exchange goes on.
+CREATE INDEX exchanges_expiry ON exchanges (expires_at) WHERE outcome = 'in_progress' AND expires_at > 0;
+CREATE INDEX exchanges_agent ON exchanges (agent, id);
