@@ -37,7 +37,7 @@ stays.`,
 			if err != nil {
 				return err
 			}
-			d := &demo{shell: s, ctx: cmd.Context(), dir: dir, screen: s.screen()}
+			d := &demo{shell: s, ctx: cmd.Context(), dir: dir, screen: s.screen(), received: make(map[string]bool)}
 			defer d.cleanUp()
 			return d.tell()
 		},
@@ -48,9 +48,14 @@ stays.`,
 // ends of a cross-org decision can be seen.
 const (
 	demoConfig = `
+# The story's apps and its person are one process.
+ipc: {apps_may_operate: true}
+ocip: {chain: {max_hops: 3}}
+approvals: {notify: {desktop: false}}
 agents:
   - {id: alice, app: "@demo/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
   - {id: bob, app: "@demo/bob", instance_id: agent-bob-1, user_id: bob, org_unit: engineering, tenant_id: acme-corp}
+  - {id: cleo, app: "@demo/cleo", instance_id: agent-cleo-1, user_id: cleo, org_unit: engineering, tenant_id: acme-corp}
 directory:
   - {instance_id: agent-dave-1, user_id: dave, org_unit: engineering, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:dave"]}
   - {instance_id: agent-carol-1, user_id: carol, org_unit: marketing, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:carol"]}
@@ -83,11 +88,18 @@ type demo struct {
 	dir    string
 	screen screen
 
-	daemon               *exec.Cmd
-	operator             *client.Client
-	telegram, alice, bob *client.Client
-	scene                int
-	recorded             uint64
+	daemon   *exec.Cmd
+	operator *client.Client
+
+	telegram, alice, bob, cleo *client.Client
+
+	scene    int
+	recorded uint64
+	// approval is the message that was held last.
+	approval string
+	// received holds the dispatch ids of what came: after a crash a message can
+	// come again, and an app that sees its id again drops it.
+	received map[string]bool
 }
 
 // demoPatience bounds every wait of the demo; nothing waits that long unless
@@ -95,7 +107,7 @@ type demo struct {
 const demoPatience = 15 * time.Second
 
 func (d *demo) cleanUp() {
-	for _, c := range []*client.Client{d.operator, d.telegram, d.alice, d.bob} {
+	for _, c := range []*client.Client{d.operator, d.telegram, d.alice, d.bob, d.cleo} {
 		if c != nil {
 			_ = c.Close()
 		}
@@ -121,8 +133,8 @@ func (d *demo) tell() error {
 	if err := d.connectApps(); err != nil {
 		return err
 	}
-	d.printf("%s\n\n", d.screen.colour.paint(bold, "A daemon of its own, three apps over its Unix socket"))
-	d.printf("alice and bob are agents here, in engineering at acme-corp. Over telegram they reach\n")
+	d.printf("%s\n\n", d.screen.colour.paint(bold, "A daemon of its own, four apps over its Unix socket"))
+	d.printf("alice, bob and cleo are agents here, in engineering at acme-corp. Over telegram they reach\n")
 	d.printf("dave (engineering), carol (marketing), frank (legal), and eve of another company.\n")
 	if err := d.skipRecords(); err != nil {
 		return err
@@ -137,15 +149,18 @@ func (d *demo) tell() error {
 		{"Somebody at another company: no policy can allow it", d.send("telegram:eve", "Shall we compare notes?", nil)},
 		{"More than alice's agent may share", d.send("telegram:dave", "The numbers of the quarter", map[string]any{"classification": "confidential", "new": true})},
 		{"A secret in the text, whatever it was declared", d.send("telegram:dave", "Use AKIAIOSFODNN7EXAMPLE for now.", map[string]any{"classification": "public", "new": true})},
-		{"A promise that no person has agreed to", d.send("telegram:dave", "Fine, I c\u200bonfirm the deadline.", map[string]any{"new": true})},
 		{"Data the receiver does not accept stays behind", d.send("telegram:dave", "Here is the state of the ticket.", map[string]any{"new": true, "data": []map[string]any{
 			{"source": "jira", "fields": []string{"status"}, "classification": "internal", "description": "the ticket"},
 			{"source": "hr", "fields": []string{"salary"}, "classification": "restricted", "description": "what its owner earns"},
 		}})},
+		{"What dave's agent has said once, it cannot say again", d.replay},
 		{"A person writes to alice's agent", d.human},
 		{"Two agents of this daemon: both sides decide and log", d.pair},
 		{"Agents that would go on for ever", d.loop},
+		{"Three in a circle, no two of which use up their rounds", d.circle},
 		{"The receiver is away, and the daemon is killed meanwhile", d.killed},
+		{"A promise that no person has agreed to", d.send("telegram:dave", "Fine, I c\u200bonfirm the deadline.", map[string]any{"new": true})},
+		{"The daemon is killed; then the person approves", d.approve},
 	} {
 		saw, err := scene.play()
 		if err != nil {
@@ -216,7 +231,10 @@ func (d *demo) connectApps() (err error) {
 	if d.alice, err = d.connect("@demo/alice", hooks); err != nil {
 		return err
 	}
-	d.bob, err = d.connect("@demo/bob", hooks)
+	if d.bob, err = d.connect("@demo/bob", hooks); err != nil {
+		return err
+	}
+	d.cleo, err = d.connect("@demo/cleo", hooks)
 	return err
 }
 
@@ -277,6 +295,9 @@ func (d *demo) dispatch(from *client.Client, name, session, content string, exch
 		return nil, append(saw, paint("  "+string(refused.Code), red), show("  "+refused.Message)), nil
 	case err != nil:
 		return nil, saw, err
+	case result.Held:
+		d.approval = result.ApprovalID
+		return nil, append(saw, paint("  held for a person", yellow), show("  "+result.OCIP.Reason)), nil
 	case result.Queued:
 		saw = append(saw, paint("  queued: the receiver is away", yellow))
 	default:
@@ -287,14 +308,17 @@ func (d *demo) dispatch(from *client.Client, name, session, content string, exch
 
 // receive says what an app was sent.
 func (d *demo) receive(app *client.Client, name, event string) ([]cell, error) {
-	payload, err := d.next(app, event)
-	if err != nil {
-		return nil, err
-	}
 	var message api.Inbound
-	if err := json.Unmarshal(payload.Data, &message); err != nil {
-		return nil, err
+	for message.DispatchID == "" || d.received[message.DispatchID] {
+		payload, err := d.next(app, event)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(payload.Data, &message); err != nil {
+			return nil, err
+		}
 	}
+	d.received[message.DispatchID] = true
 	saw := []cell{paint(name+" receives "+event, bold)}
 	for line := range strings.Lines(message.Content) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -329,6 +353,34 @@ func (d *demo) next(app *client.Client, event string) (payload api.HookEvent, er
 	}
 }
 
+// replay brings what another house has sent, twice.
+func (d *demo) replay() (saw []cell, err error) {
+	envelope := map[string]any{
+		"version": ocip.Version, "message_type": ocip.AgentGenerated, "classification": "internal", "conversation_id": "conv-dave-1",
+		"source_agent":   map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"},
+		"exchange_round": 1, "max_rounds": 3, "capabilities": map[string]any{"can_commit": false, "can_share": []string{"public", "internal"}},
+		"reply_policy": ocip.AgentOK, "requires_commitment": false, "expires_at": "2099-01-01T00:00:00.000Z",
+	}
+	params := map[string]any{"sessionKey": "telegram:dave", "text": "How far is the review?", "metadata": map[string]any{"ocip": envelope}}
+	for range 2 {
+		saw = append(saw, paint("telegram brings telegram:dave", bold), show("  How far is the review? (round 1 of conv-dave-1)"))
+		err := d.telegram.Call(d.ctx, "agent.queue", params, nil)
+		var refused *api.Error
+		switch {
+		case errors.As(err, &refused):
+			saw = append(saw, paint("  "+string(refused.Code), red), show("  "+refused.Message))
+		case err != nil:
+			return nil, err
+		default:
+			saw = append(saw, paint("  accepted", green))
+			if _, err := d.next(d.alice, "hook:message_received"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return saw, nil
+}
+
 func (d *demo) human() ([]cell, error) {
 	saw := []cell{paint("telegram brings telegram:4711", bold), show("  Can you look into this?")}
 	params := map[string]any{"sessionKey": "telegram:4711", "text": "Can you look into this?"}
@@ -348,20 +400,46 @@ func (d *demo) pair() ([]cell, error) {
 	return append(saw, got...), err
 }
 
+// turn is one message of agents that talk to each other.
+type turn struct {
+	from    *client.Client
+	name    string
+	session string
+	to      *client.Client
+	text    string
+}
+
 // loop goes on with the exchange of the scene before, until it is stopped.
-func (d *demo) loop() (saw []cell, err error) {
-	for _, turn := range []struct {
-		from    *client.Client
-		name    string
-		session string
-		to      *client.Client
-		text    string
-	}{
-		{d.bob, "bob", "agent:alice:main", d.alice, "Half way. And yours?"},
-		{d.alice, "alice", "agent:bob:main", d.bob, "Half way too. And yours?"},
-		{d.bob, "bob", "agent:alice:main", d.alice, "Still half way. And yours?"},
-	} {
-		result, said, err := d.dispatch(turn.from, turn.name, turn.session, turn.text, nil)
+func (d *demo) loop() ([]cell, error) {
+	return d.talk(nil,
+		turn{d.bob, "bob", "agent:alice:main", d.alice, "Half way. And yours?"},
+		turn{d.alice, "alice", "agent:bob:main", d.bob, "Half way too. And yours?"},
+		turn{d.bob, "bob", "agent:alice:main", d.alice, "Still half way. And yours?"},
+	)
+}
+
+// circle passes one thing around: every message opens an exchange of its own.
+// A person has settled the loop of the scene before.
+func (d *demo) circle() ([]cell, error) {
+	if err := d.operator.Call(d.ctx, "approval.resolve", api.ApprovalResolveParams{ApprovalID: d.approval, Decision: api.DecideDeny}, nil); err != nil {
+		return nil, err
+	}
+	if err := d.skipRecords(); err != nil {
+		return nil, err
+	}
+	to := func(agent string) string { return "agent:" + agent + ":circle" }
+	return d.talk(map[string]any{"new": true},
+		turn{d.bob, "bob", to("cleo"), d.cleo, "Can you take this?"},
+		turn{d.cleo, "cleo", to("alice"), d.alice, "Can you take this?"},
+		turn{d.alice, "alice", to("bob"), d.bob, "Can you take this?"},
+		turn{d.bob, "bob", to("cleo"), d.cleo, "It was yours. Can you take it?"},
+	)
+}
+
+// talk lets agents speak in turn, until they are stopped.
+func (d *demo) talk(exchange map[string]any, turns ...turn) (saw []cell, err error) {
+	for _, turn := range turns {
+		result, said, err := d.dispatch(turn.from, turn.name, turn.session, turn.text, exchange)
 		if err != nil {
 			return nil, err
 		}
@@ -387,19 +465,57 @@ func (d *demo) killed() ([]cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.daemon.Process.Kill(); err != nil {
+	if err := d.restart(); err != nil {
 		return nil, err
 	}
-	_ = d.daemon.Wait()
 	saw = append(saw, paint("kill -9, then a new daemon", red))
-	if err := d.startDaemon(); err != nil {
-		return nil, err
-	}
 	if err := d.connectApps(); err != nil {
 		return nil, err
 	}
 	got, err := d.receive(d.telegram, "telegram", "hook:message_sending")
 	return append(saw, got...), err
+}
+
+// approve shows that a held message outlives the daemon, and leaves once a person
+// has seen it and said so.
+func (d *demo) approve() (saw []cell, err error) {
+	if err := d.restart(); err != nil {
+		return nil, err
+	}
+	saw = append(saw, paint("kill -9, then a new daemon", red))
+	if err := d.connectApps(); err != nil {
+		return nil, err
+	}
+	var waits api.Approval
+	if err := d.operator.Call(d.ctx, "approval.get", api.ApprovalParams{ApprovalID: d.approval}, &waits); err != nil {
+		return nil, err
+	}
+	saw = append(saw, paint("the person sees what waits", bold),
+		show("  "+waits.AgentID+" → "+waits.Counterparty+": "+waits.Content), show("  "+waits.Reason), show("  "+waits.Digest[:23]+"…"))
+	params := api.ApprovalResolveParams{ApprovalID: d.approval, Decision: api.DecideApprove, Digest: waits.Digest, Note: "agreed with dave"}
+	if err := d.operator.Call(d.ctx, "approval.resolve", params, nil); err != nil {
+		return nil, err
+	}
+	saw = append(saw, paint("the person approves", green))
+	got, err := d.receive(d.telegram, "telegram", "hook:message_sending")
+	if err != nil {
+		return nil, err
+	}
+	saw = append(saw, got...)
+	var again *api.Error
+	if err := d.operator.Call(d.ctx, "approval.resolve", params, nil); !errors.As(err, &again) {
+		return nil, fmt.Errorf("a second approval was taken: %w", err)
+	}
+	return append(saw, paint("a second approval", bold), paint("  "+string(again.Code), red), show("  "+again.Message)), nil
+}
+
+// restart kills the daemon without a warning and starts another.
+func (d *demo) restart() error {
+	if err := d.daemon.Process.Kill(); err != nil {
+		return err
+	}
+	_ = d.daemon.Wait()
+	return d.startDaemon()
 }
 
 // skipRecords notes how far the log is, so that a scene shows its own records.
@@ -463,6 +579,13 @@ func (d *demo) show(title string, saw []cell) error {
 
 // recordCells shows one record.
 func recordCells(e *audit.Entry) []cell {
+	if e.ActionType == audit.ActionApproval {
+		cells := []cell{paint(fmt.Sprintf("#%d %s %s", e.Seq, e.ActionType, e.Event), green)}
+		if by, ok := e.Details["by"].(string); ok {
+			cells = append(cells, show("  by "+by))
+		}
+		return cells
+	}
 	if e.ActionType != audit.ActionExchange {
 		return []cell{paint(fmt.Sprintf("#%d %s %s %s", e.Seq, e.ActionType, e.Event, orElse(e.AppID, e.AgentID)), dim)}
 	}

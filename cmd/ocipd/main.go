@@ -151,6 +151,7 @@ func commands(s *shell) []*cobra.Command {
 		newServe(s),
 		newStatus(s),
 		newCall(s),
+		newExchanges(s),
 		newAudit(s),
 		newConfig(s),
 		newPolicy(s),

@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/spf13/cobra"
 )
 
 func newPolicy(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "policy", Short: "check and test Rego policies"})
-	c.AddCommand(newPolicyCheck(s), newPolicyTest(s))
+	c := group(&cobra.Command{Use: "policy", Short: "check, test and reload Rego policies"})
+	c.AddCommand(newPolicyCheck(s), newPolicyTest(s), newPolicyReload(s))
 	return c
 }
 
@@ -70,6 +74,58 @@ func newPolicyTest(s *shell) *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON line a test")
 	return c
+}
+
+func newPolicyReload(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "reload",
+		Short: "have the running daemon take its policy as it is now",
+		Long: "Have the running daemon read its configuration's policy section and the policy's files\n" +
+			"again, compile the policy, try it on samples, and put it in force. A policy that cannot be\n" +
+			"used is refused with all that is wrong, and the one in force stays. With policy.watch the\n" +
+			"daemon does this by itself when a file changes; \"ocipd policy check\" tells beforehand.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := s.reloadPolicy(cmd.Context())
+			switch {
+			case err != nil && asJSON:
+				return s.refused(err)
+			case err != nil:
+				return err
+			case asJSON:
+				_, err := s.stdout.Write(s.screen().line(raw))
+				return err
+			}
+			var result api.PolicyReloadResult
+			if err := json.Unmarshal(raw, &result); err != nil {
+				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			}
+			said := "nothing has changed, " + result.Revision + " stays in force"
+			if result.Changed {
+				said = count(len(result.Files), "file") + ", " + result.Revision + " is in force"
+			}
+			_, err = fmt.Fprintln(s.stdout, "ok: "+printable(said))
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, a refusal on stderr")
+	return c
+}
+
+func (s *shell) reloadPolicy(ctx context.Context) (jsontext.Value, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var raw jsontext.Value
+	if err := c.Call(ctx, "policy.reload", nil, &raw); err != nil {
+		return nil, err
+	}
+	return raw, nil
 }
 
 // policyTest is one test as programs read it.

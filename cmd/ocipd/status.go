@@ -111,6 +111,10 @@ func (s *shell) printStatus(status *api.Status) error {
 	}
 	fact("mirror", mirror)
 	fact("policy", show(strings.TrimSpace(status.Policy.Source+" "+status.Policy.Revision)))
+	if p := &status.Policy; p.Refusal != "" {
+		fact("refused", paint(p.RefusedAt.Local().Format(time.DateTime)+" "+p.Refusal, red))
+		fact("", show("the policy above stays in force; correct that, try it with: ocipd policy check, then: ocipd policy reload"))
+	}
 	fact("audit", show(auditHead(&status.Audit)))
 	if status.Audit.Fault != "" {
 		fact("fault", paint(status.Audit.Fault, red))

@@ -88,6 +88,25 @@ func cutTo(text string, width int) string {
 	return cells().Truncate(text, width, "…")
 }
 
+// fold breaks a printable text into lines of at most so many cells, between
+// words where that is possible. Blanks at a break are left out, and runs of them
+// become one; a text of nothing else is one empty line.
+func fold(text string, width int) []string {
+	lines := []string{""}
+	for word := range strings.FieldsSeq(text) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			lines = lines[:len(lines)-1]
+		case displayWidth(*last)+1+displayWidth(word) <= width:
+			*last += " " + word
+			continue
+		}
+		lines = append(lines, strings.Split(cells().Wrap(word, max(2, width)), "\n")...)
+	}
+	return lines
+}
+
 // cells measures like terminals do that are not set up for East Asian text,
 // whatever the environment says, so that output does not depend on it.
 func cells() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // Object is a JSON object whose members the kernel passes on without knowing
@@ -367,6 +368,10 @@ type DispatchResult struct {
 	DispatchID string `json:"dispatchId"`
 	// Queued is true where the receiver is not there and the message waits.
 	Queued bool `json:"queued"`
+	// Held is set where a person decides; ApprovalID names what waits. The
+	// message must not be sent again: asking again changes nothing.
+	Held       bool   `json:"held,omitzero"`
+	ApprovalID string `json:"approvalId,omitzero"`
 	// OCIP is set where the counterparty is an agent.
 	OCIP *ExchangeRef `json:"ocip,omitempty"`
 	// Deliver, where set, has the delivered message written to its receiver.
@@ -381,13 +386,22 @@ func (r DispatchResult) Afterwards() {
 	}
 }
 
-// ExchangeRef tells a sender which exchange its message belongs to.
+// ExchangeRef tells a sender which exchange its message belongs to and, where it
+// is held, why.
 type ExchangeRef struct {
 	ExchangeID     string `json:"exchangeId"`
 	ConversationID string `json:"conversationId"`
 	Round          int    `json:"round"`
 	MaxRounds      int    `json:"maxRounds"`
 	AuditSeq       uint64 `json:"auditSeq"`
+
+	Code             ocip.Code        `json:"code,omitzero"`
+	Reason           string           `json:"reason,omitzero"`
+	DetectedKeywords []string         `json:"detectedKeywords,omitzero"`
+	Escalation       *ocip.Escalation `json:"escalation,omitempty"`
+	// EscalatedExchange is the exchange whose round limit stops this one.
+	EscalatedExchange string      `json:"escalatedExchange,omitzero"`
+	Chain             *ocip.Chain `json:"chain,omitempty"`
 }
 
 // QueueParams brings a message in for an agent.

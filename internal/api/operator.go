@@ -59,6 +59,39 @@ type QueueStatus struct {
 type PolicyStatus struct {
 	Source   string `json:"source"`
 	Revision string `json:"revision"`
+	// RefusedAt is when a policy that should have replaced it was refused, and
+	// Refusal why. Both are absent until that happens, and again from the next
+	// policy on that is taken.
+	RefusedAt time.Time `json:"refusedAt,omitzero"`
+	Refusal   string    `json:"refusal,omitzero"`
+}
+
+// PolicyReloadResult is the policy in force after policy.reload (operator).
+type PolicyReloadResult struct {
+	Revision string `json:"revision"`
+	Digest   string `json:"digest"`
+	// Changed is false where what was loaded is what was in force before.
+	Changed bool     `json:"changed"`
+	Files   []string `json:"files"`
+}
+
+// PolicyRefusal is the details of the CONFLICT that policy.reload answers where
+// the policy, or the configuration that names it, cannot be used.
+type PolicyRefusal struct {
+	// Revision is the policy that stays in force.
+	Revision string `json:"revision"`
+	// FaultCount is how many faults there are, and Faults are the first of
+	// them, at most 20.
+	FaultCount int           `json:"faultCount"`
+	Faults     []PolicyFault `json:"faults"`
+}
+
+// PolicyFault is one thing wrong with a policy or its configuration. Line counts
+// from 1; 0 is unknown, or no line's fault.
+type PolicyFault struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Message string `json:"message"`
 }
 
 // AuditStatus is the end of the audit log.

@@ -25,7 +25,7 @@ var house = map[string]room{
 		imports: []string{
 			"internal/ipc", "internal/peer", "internal/kernel", "internal/ocip", "internal/policy", "internal/audit",
 			"internal/store", "internal/config", "internal/client", "internal/api",
-			"internal/ocip/commitment", "internal/ocip/content",
+			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/notify",
 		},
 		clock: true,
 	},
@@ -42,6 +42,8 @@ var house = map[string]room{
 	"internal/ocip/content":    {},
 	"internal/audit":           {},
 	"internal/peer":            {},
+	"internal/notify":          {},
+	"internal/sshsig":          {},
 	"internal/config":          {},
 	"internal/archtest":        {},
 	"configs":                  {},
@@ -78,7 +80,7 @@ var fences = []fence{
 	},
 	{
 		paths: []string{"net"},
-		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "bench"},
+		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/notify", "bench"},
 		why:   "sockets stay with the rooms that serve and dial them",
 	},
 	{

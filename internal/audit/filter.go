@@ -21,7 +21,9 @@ type Filter struct {
 	Counterparty string    `json:"counterparty,omitzero"`
 	Conversation string    `json:"conversation,omitzero"`
 	Exchange     string    `json:"exchange,omitzero"`
+	Chain        string    `json:"chain,omitzero"`
 	Dispatch     string    `json:"dispatch,omitzero"`
+	Approval     string    `json:"approval,omitzero"`
 	Session      string    `json:"session,omitzero"`
 	Result       string    `json:"result,omitzero"`
 	Code         string    `json:"code,omitzero"`
@@ -65,7 +67,9 @@ func (f *Filter) members(e *Entry) []member {
 		{f.Counterparty, e.Counterparty.InstanceID},
 		{f.Conversation, e.ConversationID},
 		{f.Exchange, e.ExchangeID},
+		{f.Chain, e.ChainID},
 		{f.Dispatch, e.DispatchID},
+		{f.Approval, e.ApprovalID},
 		{f.Session, e.SessionKey},
 		{f.Result, e.PolicyResult},
 		{f.Code, e.Code},

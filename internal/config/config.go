@@ -32,6 +32,7 @@ type Config struct {
 	Hooks        Hooks     `yaml:"hooks"`
 	Health       Health    `yaml:"health"`
 	OCIP         OCIP      `yaml:"ocip"`
+	Approvals    Approvals `yaml:"approvals"`
 	Policy       Policy    `yaml:"policy"`
 	Store        Store     `yaml:"store"`
 	Audit        Audit     `yaml:"audit"`
@@ -59,6 +60,9 @@ type IPC struct {
 	MaxLineBytes int `yaml:"max_line_bytes"`
 	// AllowUIDs lists the users besides the daemon's own that may connect.
 	AllowUIDs []int `yaml:"allow_uids"`
+	// AppsMayOperate admits registered apps' processes, and those they start,
+	// to the operator socket. It is for tests that are app and person in one.
+	AppsMayOperate bool `yaml:"apps_may_operate"`
 	// MaxQueueBytes bounds what waits for one slow reader. It holds at least
 	// one line.
 	MaxQueueBytes int `yaml:"max_queue_bytes"`
@@ -210,6 +214,30 @@ type Pattern struct {
 	Level  string `yaml:"level"`
 }
 
+// Approvals says how messages wait for a person, and who that may be.
+type Approvals struct {
+	// MaxOpen is how many messages of one agent may wait.
+	MaxOpen int `yaml:"max_open"`
+	// ExpiresAfter is for how long one waits, at most as long as its exchange.
+	ExpiresAfter time.Duration `yaml:"expires_after"`
+	// Required is how many people must approve, 1 to 10. A policy can ask for
+	// more by constraints.approvers.
+	Required int `yaml:"required"`
+	// AllowedSigners is a file as ssh-keygen(1) has it. Where it is set, every
+	// decision must be signed by one of those it lists.
+	AllowedSigners string `yaml:"allowed_signers"`
+	Notify         Notify `yaml:"notify"`
+}
+
+// Notify says how a person is told that a message waits.
+type Notify struct {
+	// Desktop shows a notification where there is a session bus.
+	Desktop bool `yaml:"desktop"`
+	// Command is a program with its arguments, the program by absolute path,
+	// that is run with the notice on its standard input. Empty runs none.
+	Command []string `yaml:"command"`
+}
+
 // Policy says where the policy comes from and what data it sees.
 type Policy struct {
 	// Path is a directory or file of Rego, empty for the built-in policy.
@@ -299,6 +327,7 @@ func Default() *Config {
 			Commitment:            Commitment{Match: "word", Enforcement: "enforce"},
 			Chain:                 Chain{Enforcement: "enforce", MaxHops: 24, MaxRevisits: 2, MaxAge: 24 * time.Hour, Window: time.Hour},
 		},
+		Approvals: Approvals{MaxOpen: 100, ExpiresAfter: 24 * time.Hour, Required: 1, Notify: Notify{Desktop: true}},
 		Policy: Policy{
 			Watch:   true,
 			Timeout: 100 * time.Millisecond,

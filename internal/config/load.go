@@ -19,6 +19,10 @@ import (
 // OCIPD_IPC_MAX_LINE_BYTES.
 const envPrefix = "OCIPD_"
 
+// noticePrefix begins the variables a notification command is told a notice by.
+// They are no keys, so that such a command may run ocipd.
+const noticePrefix = envPrefix + "NOTICE_"
+
 // SourceDefault is what [Config.Source] says of a key that nobody set.
 const SourceDefault = "default"
 
@@ -53,7 +57,25 @@ func Load(opts Options) (*Config, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot read the configuration: %w", err)
 	}
-	return merge(file, data, env, opts.Flags)
+	c, err := merge(file, data, env, opts.Flags)
+	if err != nil {
+		return nil, err
+	}
+	if file != "" {
+		c.opts = Options{File: file, Env: slices.Clone(opts.Env), Flags: maps.Clone(opts.Flags)}
+	}
+	return c, nil
+}
+
+// Reload reads the configuration again: its file as it is now, under the
+// environment and the flags of the first time, so that what won over the file
+// then wins over it now. c stays as it is, and is returned where no file was
+// read: one that came since is not looked for.
+func (c *Config) Reload() (*Config, error) {
+	if c.File == "" {
+		return c, nil
+	}
+	return Load(c.opts)
 }
 
 // Parse reads and checks a document alone, with no environment or flags. The
@@ -137,7 +159,7 @@ func (p *problems) environment(env map[string]string) map[string]any {
 	names := slices.Sorted(maps.Keys(keys))
 	layer := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if !strings.HasPrefix(name, envPrefix) {
+		if !strings.HasPrefix(name, envPrefix) || strings.HasPrefix(name, noticePrefix) {
 			continue
 		}
 		at := origin{name: name}

@@ -74,7 +74,7 @@ func TestDefaultIsValid(t *testing.T) {
 func TestPrecedence(t *testing.T) {
 	home := t.TempDir()
 	file := write(t, home, ".config/openclawos/ocipd.yaml", "ocip: {max_rounds: 5, expires_after: 1h}\nlog: {level: debug}\n")
-	env := []string{"HOME=" + home, "OCIPD_OCIP_MAX_ROUNDS=6", "OCIPD_IPC_SOCKET=/run/a.sock", "OCIPD_POLICY_WATCH=false", "PATH=/bin"}
+	env := []string{"HOME=" + home, "OCIPD_OCIP_MAX_ROUNDS=6", "OCIPD_IPC_SOCKET=/run/a.sock", "OCIPD_POLICY_WATCH=false", "OCIPD_NOTICE_ID=a-1", "PATH=/bin"}
 	flags := map[string]any{"ipc.socket": "/run/b.sock", "policy.timeout": "1s", "drain_timeout": time.Minute, "log.format": nil}
 
 	c, err := Load(Options{Env: env, Flags: flags})

@@ -22,6 +22,9 @@ const maxSocketPath = 107
 // maxChainHops is how many agents a chain can list.
 const maxChainHops = 64
 
+// maxApprovers bounds how many people may have to approve one message.
+const maxApprovers = 10
+
 // minLineBytes leaves room for the smallest sensible request.
 const minLineBytes = 1024
 
@@ -60,6 +63,14 @@ func (c *Config) check(p *problems) {
 	positive(key("ocip", "expires_after"), c.OCIP.ExpiresAfter)
 	positive(key("ocip", "chain", "max_age"), c.OCIP.Chain.MaxAge)
 	positive(key("ocip", "chain", "window"), c.OCIP.Chain.Window)
+	positive(key("approvals", "expires_after"), c.Approvals.ExpiresAfter)
+	p.atLeast(key("approvals", "max_open"), c.Approvals.MaxOpen, 1)
+	if n := c.Approvals.Required; n < 1 || n > maxApprovers {
+		p.bad(key("approvals", "required"), "want 1 to %d, got %d", maxApprovers, n)
+	}
+	if command := c.Approvals.Notify.Command; len(command) > 0 && !filepath.IsAbs(command[0]) {
+		p.bad(key("approvals", "notify", "command"), "want the program by its absolute path, got %q", command[0])
+	}
 	positive(key("policy", "timeout"), c.Policy.Timeout)
 	positive(key("store", "commit_timeout"), c.Store.CommitTimeout)
 	positive(key("sessions", "active_window"), c.Sessions.ActiveWindow)

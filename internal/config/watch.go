@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -25,12 +28,32 @@ const (
 	retry = time.Second
 	// maxSymlinks is how many links the kernel would follow.
 	maxSymlinks = 40
+	// maxDirectories bounds what one watch takes of the machine.
+	maxDirectories = 1024
+	// maxLooks is how often directories that keep changing are looked at in a
+	// row.
+	maxLooks = 100
 )
 
-// Watcher sees the edits of one file.
+// errRestless means that a tree changed as fast as it was looked at.
+var errRestless = errors.New("its directories do not hold still")
+
+// Watcher sees the edits of one file, or of a folder and all below it.
 type Watcher struct {
-	file   string
+	path string
+	// tree is set where path may be a folder whose content counts.
+	tree bool
+	// state tells contents apart.
+	state func() string
+	// events are those of the directories armed. Each pump takes the events
+	// of one library watcher.
 	events *fsnotify.Watcher
+	armed  []string
+	pumps  sync.WaitGroup
+	// news says that something happened since it was last taken, and moved
+	// that it was more than a write.
+	news   chan struct{}
+	moved  atomic.Bool
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -46,21 +69,43 @@ type Watcher struct {
 // onChange is called from one goroutine, never twice at a time. The watch ends
 // with ctx or [Watcher.Close].
 func Watch(ctx context.Context, file string, onChange func()) (*Watcher, error) {
-	path, err := filepath.Abs(file)
+	return start(ctx, file, nil, onChange)
+}
+
+// WatchTree is [Watch] for a path that is a file or a folder, of which all that
+// is below counts, whatever the depth, but for names that begin with a dot.
+// Symlinks to files are followed wherever they lead; folders that are symlinks
+// are not entered, unless path is one.
+//
+// state reads what is at the path and says in text what it is: equal texts are
+// equal contents. It is called from the goroutine that calls onChange, and once
+// before WatchTree returns. What a folder means, which of its files count and
+// how large they may be, is thus up to the caller. Folders with more than 1024
+// directories to watch are refused, or tried again every second if they grow to
+// that.
+func WatchTree(ctx context.Context, path string, state func() string, onChange func()) (*Watcher, error) {
+	return start(ctx, path, state, onChange)
+}
+
+// start watches a tree where it is given a state, and a file where it is not.
+func start(ctx context.Context, name string, state func() string, onChange func()) (*Watcher, error) {
+	path, err := filepath.Abs(name)
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch %s: %w", file, err)
+		return nil, fmt.Errorf("cannot watch %s: %w", name, err)
 	}
-	events, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, fmt.Errorf("cannot watch %s: %w", file, err)
+	w := &Watcher{
+		path: path, tree: state != nil, state: state,
+		news: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	w := &Watcher{file: path, events: events, done: make(chan struct{})}
+	if state == nil {
+		w.state = func() string { return fingerprint(path) }
+	}
 	if err := w.arm(); err != nil {
-		_ = events.Close()
-		return nil, fmt.Errorf("cannot watch %s: %w", file, err)
+		w.release()
+		return nil, fmt.Errorf("cannot watch %s: %w", name, err)
 	}
 	ctx, w.cancel = context.WithCancel(ctx)
-	go w.run(ctx, fingerprint(path), onChange)
+	go w.run(ctx, w.state(), onChange)
 	return w, nil
 }
 
@@ -71,16 +116,54 @@ func (w *Watcher) Close() {
 	<-w.done
 }
 
+// release ends what takes events, if there is any.
+func (w *Watcher) release() {
+	if w.events != nil {
+		_ = w.events.Close()
+	}
+	w.pumps.Wait()
+}
+
+// pump takes events as they come, because the library may hold its lock while
+// it reports an error, and [Watcher.watch] needs that lock. It ends when the
+// library's watcher is closed.
+func (w *Watcher) pump(of *fsnotify.Watcher) {
+	for events, errs := of.Events, of.Errors; events != nil || errs != nil; {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				events = nil
+				continue
+			}
+			if e.Op&^(fsnotify.Write|fsnotify.Chmod) != 0 {
+				w.moved.Store(true)
+			}
+		case _, ok := <-errs:
+			if !ok {
+				errs = nil
+				continue
+			}
+			// It may stand for events that were lost, so it counts as all of
+			// them.
+			w.moved.Store(true)
+		}
+		select {
+		case w.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
 func (w *Watcher) run(ctx context.Context, last string, onChange func()) {
 	defer close(w.done)
-	defer w.events.Close()
+	defer w.release()
 	defer w.cancel()
 
 	var blind error
 	for w.gather(ctx, blind != nil) {
 		blind = w.arm()
-		// Armed first: what changes after the fingerprint is an event.
-		if now := fingerprint(w.file); now != last {
+		// Armed first: what changes after the state was read is an event.
+		if now := w.state(); now != last {
 			last = now
 			onChange()
 		}
@@ -102,10 +185,7 @@ func (w *Watcher) gather(ctx context.Context, again bool) bool {
 			return ctx.Err() == nil
 		case <-late:
 			return ctx.Err() == nil
-		case <-w.events.Events:
-		case err := <-w.events.Errors:
-			// It may stand for events that were lost, so it counts as one.
-			_ = err
+		case <-w.news:
 		}
 		settled = time.After(quiet)
 		if late == nil {
@@ -115,41 +195,100 @@ func (w *Watcher) gather(ctx context.Context, again bool) bool {
 }
 
 // arm watches exactly the directories that [Watcher.directories] names, and
-// looks again until nothing moved in between.
-func (w *Watcher) arm() error {
-	var armed []string
-	for {
-		want := w.directories()
-		if slices.Equal(want, armed) {
-			break
+// looks again until nothing moved in between. After more than a write all of
+// them are watched anew: the library knows directories by names, and confuses
+// those that were renamed.
+func (w *Watcher) arm() (err error) {
+	moved := w.moved.Swap(false)
+	defer func() {
+		if err != nil {
+			w.moved.Store(true)
 		}
-		armed = want
-		for _, dir := range want {
-			err := w.events.Add(dir)
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				// It went between the look and the watch: look again.
-				armed = nil
-			case err != nil:
-				return err
-			}
+	}()
+	for range maxLooks {
+		want, err := w.directories()
+		if err != nil {
+			return err
+		}
+		if !moved && slices.Equal(want, w.armed) {
+			return nil
+		}
+		err = w.watch(want)
+		// One may have gone between the look and the watch.
+		if moved = errors.Is(err, fs.ErrNotExist); err != nil && !moved {
+			return err
 		}
 	}
-	for _, dir := range w.events.WatchList() {
-		if !slices.Contains(armed, dir) {
-			_ = w.events.Remove(dir)
+	return errRestless
+}
+
+// watch watches these directories in place of those before, which stay watched
+// where it fails.
+func (w *Watcher) watch(dirs []string) error {
+	events, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	w.pumps.Go(func() { w.pump(events) })
+	for _, dir := range dirs {
+		if err := events.Add(dir); err != nil {
+			_ = events.Close()
+			return err
 		}
 	}
+	if w.events != nil {
+		_ = w.events.Close()
+	}
+	w.events, w.armed = events, dirs
 	return nil
 }
 
-// directories lists where something must happen before the path can lead to
-// other content: the directory of each symlink on the way, and that of the
-// file, or the last one that exists.
-func (w *Watcher) directories() []string {
-	var dirs []string
-	at, links := "/", 0
-	steps := strings.Split(w.file, "/")
+// directories lists, sorted, where something must happen before the path can
+// lead to other content: the directories on the way to it, and of a folder
+// those below it and on the way to what its symlinks mean.
+func (w *Watcher) directories() ([]string, error) {
+	dirs := make(map[string]bool)
+	note := func(list []string) {
+		for _, dir := range list {
+			dirs[dir] = true
+		}
+	}
+	list, folder := way(w.path)
+	note(list)
+	if w.tree && folder != "" {
+		// What cannot be looked into cannot be watched either; that it becomes
+		// readable is seen from the directory above.
+		_ = filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+			case len(dirs) > maxDirectories:
+				return fs.SkipAll
+			case name != folder && strings.HasPrefix(entry.Name(), "."):
+				if entry.IsDir() {
+					return fs.SkipDir
+				}
+			case entry.IsDir():
+				dirs[name] = true
+			case entry.Type()&fs.ModeSymlink != 0:
+				list, _ := way(name)
+				note(list)
+			}
+			return nil
+		})
+	}
+	if len(dirs) > maxDirectories {
+		return nil, fmt.Errorf("more than %d directories to watch", maxDirectories)
+	}
+	return slices.Sorted(maps.Keys(dirs)), nil
+}
+
+// way lists the directories in which the path could be led elsewhere: that of
+// each symlink on the way, and that of the file, or the last one that exists.
+// Where the path is a directory, folder is that directory without symlinks, and
+// is listed.
+func way(path string) (dirs []string, folder string) {
+	at, links, arrives := "/", 0, true
+	steps := strings.Split(path, "/")
 	for len(steps) > 0 {
 		step := steps[0]
 		steps = steps[1:]
@@ -160,13 +299,13 @@ func (w *Watcher) directories() []string {
 		info, err := os.Lstat(next)
 		switch {
 		case err != nil:
-			steps = nil
+			steps, arrives = nil, false
 		case info.Mode()&os.ModeSymlink != 0 && links < maxSymlinks:
 			links++
 			dirs = append(dirs, at)
 			target, err := os.Readlink(next)
 			if err != nil {
-				steps = nil
+				target, steps, arrives = "", nil, false
 			}
 			if filepath.IsAbs(target) {
 				at = "/"
@@ -176,12 +315,14 @@ func (w *Watcher) directories() []string {
 		case info.IsDir():
 			at = next
 		default:
-			steps = nil
+			steps, arrives = nil, false
 		}
 	}
 	dirs = append(dirs, at)
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
+	if arrives {
+		folder = at
+	}
+	return dirs, folder
 }
 
 // fingerprint tells contents apart. Two ways of being unreadable are also two.

@@ -24,11 +24,7 @@ func team(names ...string) string {
 // reason.
 func (a *app) stopped(session string) string {
 	a.t.Helper()
-	e := a.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": session, "content": "Pass it on", "metadata": fresh(nil)})
-	if code := ocipCode(a.t, e); code != string(ocip.ChainLimit) {
-		a.t.Fatalf("%s: got %s: %s", session, code, e.Message)
-	}
-	return e.Message
+	return a.held(ocip.ChainLimit, session, "Pass it on", fresh(nil)).OCIP.Reason
 }
 
 // Three agents that pass one thing around never use up the rounds of any pair.
@@ -49,7 +45,8 @@ func TestChainStopsThreeInACircle(t *testing.T) {
 	for hops < 24 {
 		from, to := names[hops%3], names[(hops+1)%3]
 		var result api.DispatchResult
-		if err := apps[from].call("message.dispatch", map[string]any{"sessionKey": "agent:" + to + ":main", "content": "Pass it on", "metadata": fresh(nil)}, &result); err != nil {
+		apps[from].must("message.dispatch", map[string]any{"sessionKey": "agent:" + to + ":main", "content": "Pass it on", "metadata": fresh(nil)}, &result)
+		if result.Held {
 			break
 		}
 		m := apps[to].message("hook:message_received")
@@ -73,7 +70,7 @@ func TestChainStopsThreeInACircle(t *testing.T) {
 	}
 	reason := apps["cat"].stopped("agent:ann:main")
 	contains(t, reason, first, "agent-ann-1 for the 3rd time", "agent-ann-1 → agent-ben-1 → agent-cat-1 → agent-ann-1")
-	denied := h.records(audit.Filter{Result: "require_approval"})
+	denied := h.records(audit.Filter{Result: "require_approval", ActionType: audit.ActionExchange})
 	if r := denied[len(denied)-1]; r.ChainID != first || r.Hops != 9 || r.Outcome != "escalated" || r.Code != string(ocip.ChainLimit) {
 		t.Errorf("the record says %+v", r.Record)
 	}
@@ -94,8 +91,8 @@ func TestChainResolvedByAPerson(t *testing.T) {
 	ann, ben := h.agent("@acme/ann"), h.agent("@acme/ben")
 	ann.dispatch("agent:ben:main", "Hello", nil)
 	ben.dispatch("agent:ann:main", "Hello", nil)
-	e := ann.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "agent:ben:main", "content": "Hello"})
-	contains(t, e.Message, "has come to message 3, the limit is 2")
+	got := ann.held(ocip.ChainLimit, "agent:ben:main", "Hello", nil)
+	contains(t, got.OCIP.Reason, "has come to message 3, the limit is 2")
 	var list api.ExchangeResult
 	h.operator("exchange.list", map[string]any{"outcome": "escalated"}, &list)
 	if len(list.Exchanges) != 1 {

@@ -19,6 +19,7 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		UnhealthyAfter: c.Health.UnhealthyAfter, ActiveWindow: c.Sessions.ActiveWindow, DrainTimeout: c.DrainTimeout,
 		MaxRounds: c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
 		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), KeepContent: c.Audit.Content == "full", ChainWindow: c.OCIP.Chain.Window,
+		MaxHeld: c.Approvals.MaxOpen, HoldFor: c.Approvals.ExpiresAfter, Approvers: c.Approvals.Required, AppsMayOperate: c.IPC.AppsMayOperate,
 	}
 	for app, t := range c.Hooks.Apps {
 		k.HookApps[app] = kernel.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}

@@ -53,6 +53,7 @@ type Daemon struct {
 	kernel   *kernel.Kernel
 	server   *ipc.Server
 	settings *settings
+	reloader *reloader
 
 	// undo holds what ends each step that was started, newest last. A start
 	// that fails and a stop use the same list.
@@ -84,7 +85,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.claimSockets, d.loadPolicy, d.openStore, d.watchSettings, d.startKernel, d.recordStart, d.listen,
+		d.claimSockets, d.loadPolicy, d.openStore, d.startKernel, d.recordStart, d.watchFiles, d.listen,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -170,11 +171,13 @@ func (d *Daemon) allows(uid uint32, operator bool) bool {
 }
 
 func (d *Daemon) loadPolicy(ctx context.Context) error {
-	compiled, err := policy.Compile(ctx, policy.Source{Path: d.cfg.Policy.Path, Data: d.cfg.Policy.Data.Map(), Timeout: d.cfg.Policy.Timeout})
+	compiled, err := policy.Compile(ctx, source(&d.cfg.Policy))
 	if err != nil {
 		return fmt.Errorf("cannot use the policy: %w", err)
 	}
 	d.policy = policy.NewHolder(compiled)
+	d.settings = newSettings(d.cfg)
+	d.reloader = newReloader(ctx, d.cfg, d.policy, d.settings, d.ids.next, d.log.Named("policy"))
 	return nil
 }
 
@@ -186,26 +189,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	d.onStop(d.store.Close)
-	return nil
-}
-
-// watchSettings serves the app-visible part of the configuration, and follows
-// its file where there is one.
-func (d *Daemon) watchSettings(ctx context.Context) error {
-	d.settings = newSettings(d.cfg, d.log.Named("config"))
-	if d.cfg.File == "" {
-		return nil
-	}
-	watcher, err := config.Watch(context.WithoutCancel(ctx), d.cfg.File, func() { d.settings.reload(d.cfg.File) })
-	if err != nil {
-		return err
-	}
-	d.onStop(func() error {
-		watcher.Close()
-		return nil
-	})
-	// An edit between the first reading and the watch would go unseen.
-	d.settings.reload(d.cfg.File)
+	d.reloader.commit = d.store.Commit
 	return nil
 }
 
@@ -214,8 +198,12 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	people, err := d.people()
+	if err != nil {
+		return err
+	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
-		Config: cfg, Store: d.store, Policy: d.policy, Settings: d.settings, Now: time.Now, NewID: d.ids.next, Log: d.log.Named("kernel"),
+		Config: cfg, Store: d.store, Policy: d.policy, Settings: d.settings, Signers: people.signers, Notify: people.notify, Now: time.Now, NewID: d.ids.next, Log: d.log.Named("kernel"),
 	})
 	if err != nil {
 		return err
@@ -230,14 +218,9 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 // recordStart puts on record which daemon decides from here on, and under which
 // policy; its end is on record too, so that a gap shows.
 func (d *Daemon) recordStart(context.Context) error {
-	p := d.policy.Load()
-	source := d.cfg.Policy.Path
-	if source == "" {
-		source = "built-in"
-	}
 	_, err := d.store.Commit(&store.Change{Records: []*audit.Record{
 		{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "daemon_started", Details: map[string]any{"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File}},
-		{ID: d.ids.next(), ActionType: audit.ActionPolicyChange, Event: "loaded", PolicyRevision: p.Revision(), Details: map[string]any{"digest": p.Digest(), "source": source, "files": p.Files()}},
+		d.reloader.loaded(d.policy.Load(), &d.cfg.Policy, asker{by: byStart}),
 	}})
 	if err != nil {
 		return fmt.Errorf("cannot record the start: %w", err)
@@ -252,6 +235,27 @@ func (d *Daemon) recordStart(context.Context) error {
 		return nil
 	})
 	return nil
+}
+
+// watchFiles follows the configuration file, where there is one, and the files
+// of the policy. It comes after the record of the start, so that no other
+// policy is on record before it.
+func (d *Daemon) watchFiles(ctx context.Context) error {
+	d.onStop(func() error {
+		d.reloader.close()
+		return nil
+	})
+	if d.cfg.File != "" {
+		watcher, err := config.Watch(context.WithoutCancel(ctx), d.cfg.File, d.reloader.poke)
+		if err != nil {
+			return err
+		}
+		d.onStop(func() error {
+			watcher.Close()
+			return nil
+		})
+	}
+	return d.reloader.start()
 }
 
 // listen comes last: whoever connected meanwhile has waited in the sockets'

@@ -20,10 +20,7 @@ func TestRoundLimitHoldsAcrossExchanges(t *testing.T) {
 	}
 	limit := func(who *app, session string, exchange map[string]any) {
 		t.Helper()
-		e := who.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": session, "content": "ping", "metadata": map[string]any{"exchange": exchange}})
-		if code := ocipCode(t, e); code != string(ocip.RoundLimit) {
-			t.Errorf("got %s, want %s", code, ocip.RoundLimit)
-		}
+		who.held(ocip.RoundLimit, session, "ping", map[string]any{"exchange": exchange})
 	}
 	limit(alice, "agent:bob:main", nil)
 	limit(alice, "agent:bob:main", map[string]any{"new": true})

@@ -19,8 +19,8 @@ func (f facade) Connect(p api.Peer, l api.Link) (ipc.Client, error) {
 }
 
 // Admit decides who may use the operator socket. The socket's mode and the
-// check of users have kept others out already.
-func (f facade) Admit(api.Peer) error { return nil }
+// check of users have kept others out already; this keeps apps out.
+func (f facade) Admit(p api.Peer) error { return f.kernel.MayOperate(p) }
 
 // Status is the kernel's status with what only the daemon knows.
 func (f facade) Status(ctx context.Context, _ *api.Empty) (api.Status, error) {
@@ -31,11 +31,17 @@ func (f facade) Status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	s.Version, s.PID, s.StartedAt = f.version, os.Getpid(), f.started.UTC()
 	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = f.socket, f.operator, f.cfg.File, f.database, f.mirror
 	s.Connections = f.server.Connections()
-	s.Policy = api.PolicyStatus{Source: f.cfg.Policy.Path, Revision: f.policy.Load().Revision()}
-	if s.Policy.Source == "" {
-		s.Policy.Source = "built-in"
-	}
+	s.Policy = *f.reloader.status.Load()
 	return s, nil
+}
+
+// PolicyReload puts the policy in force as the files have it now. It does not
+// end with its caller.
+func (f facade) PolicyReload(_ context.Context, who api.Peer, _ *api.Empty) (api.PolicyReloadResult, error) {
+	if err := f.kernel.MayOperate(who); err != nil {
+		return api.PolicyReloadResult{}, err
+	}
+	return f.reloader.reload(asker{by: byOperator, peer: who})
 }
 
 // AuditQuery returns records.
@@ -54,8 +60,28 @@ func (f facade) ExchangeList(ctx context.Context, p *api.ExchangeListParams) (ap
 }
 
 // ExchangeResolve ends an exchange.
-func (f facade) ExchangeResolve(ctx context.Context, p *api.ExchangeResolveParams) (api.OK, error) {
-	return f.kernel.ExchangeResolve(ctx, p)
+func (f facade) ExchangeResolve(ctx context.Context, who api.Peer, p *api.ExchangeResolveParams) (api.OK, error) {
+	return f.kernel.ExchangeResolve(ctx, who, p)
+}
+
+// ApprovalGet returns a held message.
+func (f facade) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Approval, error) {
+	return f.kernel.ApprovalGet(ctx, p)
+}
+
+// ApprovalList returns held messages.
+func (f facade) ApprovalList(ctx context.Context, p *api.ApprovalListParams) (api.ApprovalListResult, error) {
+	return f.kernel.ApprovalList(ctx, p)
+}
+
+// ApprovalResolve decides about a held message.
+func (f facade) ApprovalResolve(ctx context.Context, who api.Peer, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
+	return f.kernel.ApprovalResolve(ctx, who, p)
+}
+
+// ApprovalWatch follows the held messages.
+func (f facade) ApprovalWatch(ctx context.Context, p *api.Empty) (ipc.Feed, error) {
+	return f.kernel.ApprovalWatch(ctx, p)
 }
 
 // AuditTail follows the log.

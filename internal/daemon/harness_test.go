@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"go.uber.org/zap"
 )
 
@@ -80,6 +81,8 @@ func (h *house) start() {
 func (h *house) tryStart() error {
 	cfg, err := config.Load(config.Options{File: h.path("ocipd.yaml"), Flags: map[string]any{
 		"ipc.socket": h.path("run/kernel.sock"), "store.url": h.path("state/ocipd.db"),
+		// These tests are apps and operators in one process.
+		"ipc.apps_may_operate": true, "approvals.notify.desktop": false,
 	}})
 	if err != nil {
 		return err
@@ -210,6 +213,16 @@ func ocipCode(t testing.TB, e *api.Error) string {
 		t.Fatal(err)
 	}
 	return details.OCIP.Code
+}
+
+// held sends a message that has to wait for a person, for a reason.
+func (a *app) held(code ocip.Code, session, content string, metadata map[string]any) api.DispatchResult {
+	a.t.Helper()
+	result := a.dispatch(session, content, metadata)
+	if !result.Held || result.Queued || result.ApprovalID == "" || result.OCIP == nil || result.OCIP.Code != code {
+		a.t.Fatalf("%s is not held for %s: %+v %+v", content, code, result, result.OCIP)
+	}
+	return result
 }
 
 // dispatch sends a message that has to be let through.

@@ -89,11 +89,7 @@ func TestMessageRoundLimit(t *testing.T) {
 			t.Fatalf("round %d, want %d", got, round)
 		}
 	}
-	e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "once more"})
-	if code := ocipCode(t, e); code != string(ocip.RoundLimit) {
-		t.Errorf("code is %s", code)
-	}
-	raw, _ := json.Marshal(e.Details)
+	raw, _ := json.Marshal(alice.held(ocip.RoundLimit, "telegram:dave", "once more", nil))
 	contains(t, string(raw), `"currentRound":4`, `"maxRounds":3`, `Round 4 (agent-alice-1): once more`)
 }
 

@@ -105,22 +105,9 @@ func TestCommitmentsNeedAPerson(t *testing.T) {
 				alice.must("message.dispatch", params, nil)
 				return
 			}
-			e := alice.refuse(api.Forbidden, "message.dispatch", params)
-			raw, err := json.Marshal(e.Details)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var details struct {
-				OCIP struct {
-					Code             string
-					DetectedKeywords []string `json:"detectedKeywords"`
-				} `json:"ocip"`
-			}
-			if err := json.Unmarshal(raw, &details, json.MatchCaseInsensitiveNames(true)); err != nil {
-				t.Fatal(err)
-			}
-			if details.OCIP.Code != string(ocip.CommitmentRequiresHuman) || !slices.Equal(details.OCIP.DetectedKeywords, tc.Keywords) {
-				t.Errorf("%q: got %s %q, want %q", tc.Text, details.OCIP.Code, details.OCIP.DetectedKeywords, tc.Keywords)
+			got := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", tc.Text, fresh(nil))
+			if !slices.Equal(got.OCIP.DetectedKeywords, tc.Keywords) {
+				t.Errorf("%q: got %q, want %q", tc.Text, got.OCIP.DetectedKeywords, tc.Keywords)
 			}
 		})
 	}
@@ -186,6 +173,10 @@ func TestReplyPolicies(t *testing.T) {
 				alice.must("message.dispatch", params, nil)
 				return
 			}
+			if tc.code == ocip.CommitmentRequiresHuman {
+				alice.held(tc.code, "telegram:dave", "Yes.", params["metadata"].(map[string]any))
+				return
+			}
 			if code := ocipCode(t, alice.refuse(api.Forbidden, "message.dispatch", params)); code != string(tc.code) {
 				t.Errorf("got %s, want %s", code, tc.code)
 			}
@@ -195,7 +186,7 @@ func TestReplyPolicies(t *testing.T) {
 		agent := h.agent("@acme/shy")
 		alice.dispatch("agent:shy:main", "Are you there?", nil)
 		m := agent.message("hook:message_received")
-		e := agent.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": m.ReplyTo, "content": "Yes."})
-		contains(t, e.Message, "does not answer by itself")
+		got := agent.held(ocip.CommitmentRequiresHuman, m.ReplyTo, "Yes.", nil)
+		contains(t, got.OCIP.Reason, "does not answer by itself")
 	})
 }

@@ -9,15 +9,11 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/kernel"
-	"go.uber.org/zap"
 )
 
 // settings serves the app-visible part of the configuration, and tells who
-// watches what changed when the file did. A file that is not valid as a whole
-// changes nothing.
+// watches what changed when the file did.
 type settings struct {
-	log *zap.Logger
-
 	mu       sync.Mutex
 	tree     map[string]any
 	watchers map[*watch]struct{}
@@ -33,8 +29,8 @@ type watch struct {
 	wake  chan struct{}
 }
 
-func newSettings(cfg *config.Config, log *zap.Logger) *settings {
-	return &settings{log: log, tree: cfg.Visible(), watchers: make(map[*watch]struct{})}
+func newSettings(cfg *config.Config) *settings {
+	return &settings{tree: cfg.Visible(), watchers: make(map[*watch]struct{})}
 }
 
 // visible returns what an app may see of a tree: its channels' sections and its
@@ -130,14 +126,9 @@ func (w *watch) concerned(changed string) bool {
 	return len(w.paths) == 0 || err != nil || slices.ContainsFunc(w.paths, func(p config.Path) bool { return p.Covers(at) })
 }
 
-// reload reads the file again and tells the watchers. What is not visible to
-// apps takes effect at the next start.
-func (s *settings) reload(file string) {
-	cfg, err := config.Load(config.Options{File: file})
-	if err != nil {
-		s.log.Error("the configuration file is not valid: it changes nothing", zap.Error(err))
-		return
-	}
+// take serves another configuration from here on, and tells the watchers. What
+// is not visible to apps is not taken here.
+func (s *settings) take(cfg *config.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tree = cfg.Visible()

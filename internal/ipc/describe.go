@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // describe lists the methods served on a socket, with the schemas of what they
@@ -38,7 +39,10 @@ func (m *method) served(f face) bool {
 
 func schema(t reflect.Type) (*jsonschema.Schema, error) {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{
-		TypeSchemas: map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[jsontext.Value](): {}},
+		TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+			reflect.TypeFor[jsontext.Value](): {},
+			reflect.TypeFor[ocip.Time]():      {Type: "string", Format: "date-time"},
+		},
 	})
 	if err != nil {
 		return nil, err

@@ -46,6 +46,7 @@ type Client interface {
 	Exchange(context.Context, *api.ExchangeParams) (api.ExchangeResult, error)
 	Exchanges(context.Context, *api.ExchangeListParams) (api.ExchangeResult, error)
 	ResolveExchange(context.Context, *api.ExchangeResolveParams) (api.OK, error)
+	Approval(context.Context, *api.ApprovalParams) (api.Approval, error)
 
 	// WatchConfig opens a stream: it is established when it returns, and
 	// runs until the context ends.
@@ -63,7 +64,14 @@ type Operator interface {
 	AuditTail(context.Context, *api.AuditTailParams) (Feed, error)
 	ExchangeGet(context.Context, *api.ExchangeParams) (api.ExchangeResult, error)
 	ExchangeList(context.Context, *api.ExchangeListParams) (api.ExchangeResult, error)
-	ExchangeResolve(context.Context, *api.ExchangeResolveParams) (api.OK, error)
+	ApprovalGet(context.Context, *api.ApprovalParams) (api.Approval, error)
+	ApprovalList(context.Context, *api.ApprovalListParams) (api.ApprovalListResult, error)
+	ApprovalWatch(context.Context, *api.Empty) (Feed, error)
+
+	// What a person decides is decided by somebody: the peer.
+	ExchangeResolve(context.Context, api.Peer, *api.ExchangeResolveParams) (api.OK, error)
+	ApprovalResolve(context.Context, api.Peer, *api.ApprovalResolveParams) (api.ApprovalResolveResult, error)
+	PolicyReload(context.Context, api.Peer, *api.Empty) (api.PolicyReloadResult, error)
 }
 
 // Feed sends the chunks of a stream until it ends or the context does.

@@ -201,12 +201,20 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"exchange.resolve": {
 			good: []string{`{"exchangeId":"exch-1","outcome":"resolved","note":"done"}`}, bad: []string{`{}`, `{"exchangeId":"exch-1","outcome":"denied"}`},
 		},
+		"approval.get":  {good: []string{`{"approvalId":"a"}`}, bad: []string{`{}`, `{"approvalId":7}`}},
+		"approval.list": {good: []string{`{}`, `{"state":"all","agent":"alice","limit":10000,"after":"x"}`}, bad: []string{`{"state":"open"}`, `{"limit":0}`, `{"limit":10001}`}},
+		"approval.resolve": {
+			good: []string{`{"approvalId":"a","decision":"deny"}`, `{"approvalId":"a","decision":"approve","digest":"sha256:0"}`, `{"approvalId":"a","decision":"takeover","digest":"d","content":"mine"}`},
+			bad:  []string{`{}`, `{"approvalId":"a"}`, `{"approvalId":"a","decision":"approve"}`, `{"approvalId":"a","decision":"maybe"}`, `{"approvalId":"a","decision":"deny","content":"x"}`},
+		},
+		"approval.watch":  {good: []string{`{}`}, bad: []string{`[]`}},
 		"hook.emit":       {good: []string{`{"hookName":"message_sending","data":{"sessionKey":"a:b","content":"x"}}`, `{"hookName":"session_end","data":{},"context":{"agentId":"alice"}}`}, bad: []string{`{}`, `{"hookName":"x"}`, `{"hookName":"x","data":7}`, `{"hookName":"x","data":{},"context":{"sessionKey":"x"}}`, `{"hookName":7,"data":{}}`}},
 		"agent.complete":  {good: []string{`{"runId":"r","success":true}`}, bad: []string{`{}`, `{"runId":"r","success":"yes"}`}},
 		"stream.cancel":   {good: []string{`{"requestId":"r"}`}, bad: []string{`{}`, `{"requestId":[]}`}},
 		"kernel.describe": {good: []string{`{}`, `{"x":1}`}, bad: []string{`[]`}},
 		"kernel.status":   {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.query":     {good: []string{`{}`, `{"limit":1}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"before":-1}`, `{"filter":7}`}},
+		"policy.reload":   {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.tail":      {good: []string{`{}`, `{"last":10,"follow":true}`}, bad: []string{`{"last":-1}`, `{"after":"x"}`}},
 	}
 }

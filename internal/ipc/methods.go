@@ -75,6 +75,7 @@ func methods() []method {
 		app("exchange.get", patient, Client.Exchange),
 		app("exchange.list", patient, Client.Exchanges),
 		app("exchange.resolve", patient, Client.ResolveExchange),
+		app("approval.get", patient, Client.Approval),
 		cancelMethod(),
 		describeMethod(),
 
@@ -83,7 +84,12 @@ func methods() []method {
 		operatorStream[jsontext.Value]("audit.tail", Operator.AuditTail),
 		operator("exchange.get", patient, Operator.ExchangeGet),
 		operator("exchange.list", patient, Operator.ExchangeList),
-		operator("exchange.resolve", patient, Operator.ExchangeResolve),
+		decision("exchange.resolve", Operator.ExchangeResolve),
+		operator("approval.get", patient, Operator.ApprovalGet),
+		operator("approval.list", patient, Operator.ApprovalList),
+		decision("approval.resolve", Operator.ApprovalResolve),
+		operatorStream[api.ApprovalNews]("approval.watch", Operator.ApprovalWatch),
+		decision("policy.reload", Operator.PolicyReload),
 	}
 }
 
@@ -119,6 +125,16 @@ func operator[P, R any](name string, pace pace, f func(Operator, context.Context
 		},
 		params: reflect.TypeFor[P](), result: reflect.TypeFor[R](),
 	}
+}
+
+// decision makes the table's line for a method of [Operator] that asks who
+// calls.
+func decision[P, R any](name string, f func(Operator, context.Context, api.Peer, *P) (R, error)) method {
+	m := operator(name, patient, func(Operator, context.Context, *P) (r R, err error) { return r, err })
+	m.call = func(ctx context.Context, c *conn, _ *Request, p any) (any, error) {
+		return f(c.server.kernel, ctx, c.peer, p.(*P))
+	}
+	return m
 }
 
 func operatorStream[Chunk, P any](name string, f func(Operator, context.Context, *P) (Feed, error)) method {

@@ -17,7 +17,9 @@ import (
 
 // outgoing is one message on its way out.
 type outgoing struct {
+	// app is whoever asked, nil where it is not connected any more.
 	app    *app
+	appID  string
 	sender *Agent
 	to     ocip.Counterparty
 	// local is the receiving agent where it lives in this daemon.
@@ -32,6 +34,13 @@ type outgoing struct {
 	changedBy            []string
 	// carried messages are delivered by their runtime, not by the daemon.
 	carried bool
+	// asked is what the app asked for, before any interceptor.
+	asked *api.DispatchParams
+	// approvalID names the hold that the message is released from. Conclude
+	// enters the decision of the person who releases it into the change, once
+	// it is known whether a receiver in this daemon refuses the message.
+	approvalID string
+	conclude   func(refused *ocip.Verdict) error
 }
 
 // about is the context of the hook events about the message.
@@ -73,7 +82,7 @@ func (k *Kernel) address(ctx context.Context, a *app, p *api.DispatchParams, nam
 		return nil, err
 	}
 	m := &outgoing{
-		app: a, sender: sender, key: p.SessionKey, content: p.Content, metadata: p.Metadata, dispatchID: k.newID(),
+		app: a, appID: a.id(), asked: p, sender: sender, key: p.SessionKey, content: p.Content, metadata: p.Metadata, dispatchID: k.newID(),
 		local: k.directory.localAgent(p.SessionKey),
 	}
 	if m.to, err = k.counterparty(ctx, p.SessionKey, sender); err != nil {
@@ -118,41 +127,78 @@ func (k *Kernel) passInterceptors(ctx context.Context, m *outgoing) error {
 	return failure
 }
 
-// send decides, records and releases a message.
+// send decides a message and records the decision. What may go is released, what
+// a person must decide about is held.
 func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, whether or not its sender stays.
 	ctx, now := context.Background(), k.now()
 	change := new(store.Change)
+	if m.to.Kind != ocip.KindAgent {
+		v := k.weigh(ctx, m, &standing{exchange: k.talk(m, now)}, ocip.Nobody, now)
+		if !v.Allowed() {
+			return api.DispatchResult{}, k.refuse(m, &v, change)
+		}
+		return k.release(ctx, m, &v, change, now)
+	}
+	unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.to.InstanceID)
+	defer unlock()
+	if id := k.holds.waiting(m); id != "" {
+		return k.heldAlready(ctx, m, id)
+	}
+	st, err := k.standing(ctx, m, now)
+	if err != nil {
+		return api.DispatchResult{}, k.onRecord(m.app, "exchange_refused", err, map[string]any{"sessionKey": m.key, "exchangeId": m.hints.ID})
+	}
+	v := k.weigh(ctx, m, st, ocip.Nobody, now)
+	switch v.Result {
+	case ocip.Allow:
+		return k.release(ctx, m, &v, change, now)
+	case ocip.RequireApproval:
+		return k.hold(ctx, m, &v, st, change, now)
+	}
+	return api.DispatchResult{}, k.refuse(m, &v, change)
+}
+
+// standing is how things are between two agents when a message is weighed.
+type standing struct {
+	exchange ocip.Exchange
+	// escalated is the exchange whose rounds are used up and that no person has
+	// settled, or "".
+	escalated string
+	cause     ocip.Chain
+}
+
+// standing looks up how things are. It is called under the pair's lock.
+func (k *Kernel) standing(ctx context.Context, m *outgoing, now time.Time) (*standing, error) {
 	var (
-		exchange  ocip.Exchange
-		escalated string
-		cause     ocip.Chain
+		st  standing
+		err error
 	)
-	if m.to.Kind == ocip.KindAgent {
-		unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.to.InstanceID)
-		defer unlock()
-		var err error
-		if exchange, err = k.forOutgoing(ctx, m, now); err != nil {
-			return api.DispatchResult{}, k.onRecord(m.app, "exchange_refused", err, map[string]any{"sessionKey": m.key, "exchangeId": m.hints.ID})
-		}
-		if escalated, err = k.exchanges.escalation(ctx, store.PairOf(m.sender.InstanceID, m.to.InstanceID)); err != nil {
-			return api.DispatchResult{}, err
-		}
-		if cause, err = k.cause(ctx, m, &exchange, now); err != nil {
-			return api.DispatchResult{}, err
-		}
-	} else {
-		exchange = k.talk(m, now)
+	if st.exchange, err = k.forOutgoing(ctx, m, now); err != nil {
+		return nil, err
 	}
-	v := ocip.Decide(ctx, ocip.Outgoing{
-		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: exchange, MessageType: m.hints.MessageType, Declared: k.levelOf(m),
-		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), MaxAnnotation: k.cfg.MaxAnnotation,
-		Escalated: escalated, Cause: cause, Content: m.content, Rules: k.cfg.Rules, Data: m.hints.Data,
+	if st.escalated, err = k.exchanges.escalation(ctx, store.PairOf(m.sender.InstanceID, m.to.InstanceID)); err != nil {
+		return nil, err
+	}
+	st.cause, err = k.cause(ctx, m, &st.exchange, now)
+	return &st, err
+}
+
+// weigh puts a message before the rules.
+func (k *Kernel) weigh(ctx context.Context, m *outgoing, st *standing, person ocip.Person, now time.Time) ocip.Verdict {
+	kind := m.hints.MessageType
+	switch person {
+	case ocip.Approved:
+		kind = ocip.AgentAssisted
+	case ocip.TakenOver:
+		kind = ocip.Human
+	case ocip.Nobody:
+	}
+	return ocip.Decide(ctx, ocip.Outgoing{
+		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: st.exchange, MessageType: kind, Declared: k.levelOf(m),
+		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
+		Escalated: st.escalated, Cause: st.cause, Content: m.content, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
-	if !v.Allowed() {
-		return api.DispatchResult{}, k.refuse(m, &v, change)
-	}
-	return k.release(ctx, m, &v, change, now)
 }
 
 func (k *Kernel) typeOf(m *outgoing) ocip.ExchangeType {
@@ -189,8 +235,14 @@ func (k *Kernel) talk(m *outgoing, now time.Time) ocip.Exchange {
 
 // refuse records a denial and says it to the caller.
 func (k *Kernel) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) error {
-	change.Records = append(change.Records, k.sentRecord(m, v))
 	k.exchanges.refuse(change, v, k.now())
+	return k.refuseOnly(m, v, change)
+}
+
+// refuseOnly is refuse where the change says already what the denial means for
+// the exchange.
+func (k *Kernel) refuseOnly(m *outgoing, v *ocip.Verdict, change *store.Change) error {
+	change.Records = append(change.Records, k.sentRecord(m, v))
 	receipt, err := k.commit(change)
 	if err != nil {
 		return err
@@ -230,7 +282,7 @@ func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, chan
 			return api.DispatchResult{}, err
 		}
 		if !arrived.Allowed() {
-			return api.DispatchResult{}, k.refusedByReceiver(v, arrived, change)
+			return api.DispatchResult{}, k.refusedByReceiver(m, v, arrived, change)
 		}
 		d = k.inbound(m.local, runID, m, v)
 	default:
@@ -252,10 +304,15 @@ func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, chan
 		if err := d.enter(change); err != nil {
 			return api.DispatchResult{}, err
 		}
-		change.Durable = func(store.Receipt) {
+		change.OnDurable(func(store.Receipt) {
 			k.observe(api.MessageSending, d.Data, d.about(k.now()), m.app)
 			result.Deliver = k.outbox.offer(d)
 			result.Queued = result.Deliver == nil
+		})
+	}
+	if m.conclude != nil {
+		if err := m.conclude(nil); err != nil {
+			return api.DispatchResult{}, err
 		}
 	}
 	receipt, err := k.commit(change)
@@ -328,7 +385,7 @@ func exchangeOutcome(v *ocip.Verdict) jsontext.Value {
 // sentRecord is the sender's record of a verdict.
 func (k *Kernel) sentRecord(m *outgoing, v *ocip.Verdict) *audit.Record {
 	r := k.verdictRecord(audit.SideSender, m.sender, v)
-	r.AppID, r.SessionKey, r.DispatchID = m.app.id(), m.key, m.dispatchID
+	r.AppID, r.SessionKey, r.DispatchID, r.ApprovalID = m.appID, m.key, m.dispatchID, m.approvalID
 	r.Counterparty = counterpartyRecord(m.to.Kind, m.to.Identity)
 	if len(m.changedBy) > 0 {
 		r.Details["changedBy"] = m.changedBy

@@ -58,6 +58,9 @@ func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitRe
 	if err != nil {
 		return notAllowed(err)
 	}
+	if result.Held {
+		return api.EmitResult{Held: true, ApprovalID: result.ApprovalID, Reason: result.OCIP.Reason, OCIP: result.OCIP}, nil
+	}
 	return api.EmitResult{
 		Allowed: true, OCIP: result.OCIP,
 		Data: api.EmittedMessage{SessionKey: m.key, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}.Append(nil),

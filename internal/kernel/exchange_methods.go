@@ -55,9 +55,22 @@ func (k *Kernel) ExchangeList(ctx context.Context, p *api.ExchangeListParams) (a
 	return exchangeResult(page), err
 }
 
-// ExchangeResolve lets a person end an exchange, and settles the escalation of
-// its round limit: the two agents may begin anew.
-func (k *Kernel) ExchangeResolve(ctx context.Context, p *api.ExchangeResolveParams) (api.OK, error) {
+// ExchangeResolve lets a person end an exchange, with what is held of it, and
+// settles the escalation of its round limit: the two agents may begin anew.
+func (k *Kernel) ExchangeResolve(ctx context.Context, who api.Peer, p *api.ExchangeResolveParams) (api.OK, error) {
+	if err := k.MayOperate(who); err != nil {
+		return api.OK{}, err
+	}
+	waiting, err := k.store.PendingOf(ctx, p.ExchangeID)
+	if err != nil {
+		return api.OK{}, err
+	}
+	for _, held := range waiting {
+		_, err := k.ApprovalResolve(ctx, who, &api.ApprovalResolveParams{ApprovalID: held.ID, Decision: api.DecideResolve, Note: p.Note})
+		if err != nil && api.AsError(err).Code != api.Conflict {
+			return api.OK{}, err
+		}
+	}
 	return k.resolve(ctx, p, nil, anyAgent)
 }
 

@@ -55,6 +55,13 @@ type Config struct {
 	// ChainWindow for how long an agent acts on what it heard.
 	Rules       *ocip.Rules
 	ChainWindow time.Duration
+	// MaxHeld is how many messages of one agent may wait for a person, HoldFor
+	// for how long, and Approvers how many people must approve one where the
+	// policy does not say.
+	MaxHeld, Approvers int
+	HoldFor            time.Duration
+	// AppsMayOperate admits apps' processes to the operator socket.
+	AppsMayOperate bool
 	// KeepContent stores message texts in records, not only their digests.
 	KeepContent bool
 }
@@ -104,13 +111,33 @@ type View struct {
 	Channels []string
 }
 
+// Signers knows who may decide with a signature.
+type Signers interface {
+	// Verify checks an armored SSH signature over a text and returns the
+	// principal who made it and the fingerprint of the key. Its error is shown
+	// to whoever decides.
+	Verify(armored, text []byte, at time.Time) (principal, fingerprint string, err error)
+}
+
+// Notifier tells people. Its methods must not wait.
+type Notifier interface {
+	// Held is called when a message begins to wait, Decided when it no longer
+	// does.
+	Held(api.ApprovalSummary)
+	Decided(approvalID string)
+}
+
 // Options is what a kernel is given from outside.
 type Options struct {
 	Config   Config
 	Store    *store.Store
 	Policy   ocip.Policy
 	Settings Settings
-	Now      func() time.Time
+	// Signers, where set, is who may sign decisions: each must then be signed.
+	Signers Signers
+	// Notify, where set, is told what waits for a person.
+	Notify Notifier
+	Now    func() time.Time
 	// NewID makes ids that sort by time, so that tables keyed by them grow at
 	// one end.
 	NewID func() string
@@ -123,6 +150,8 @@ type Kernel struct {
 	store    *store.Store
 	policy   ocip.Policy
 	settings Settings
+	signers  Signers
+	notify   Notifier
 	now      func() time.Time
 	newID    func() string
 	log      *zap.Logger
@@ -131,6 +160,7 @@ type Kernel struct {
 	exchanges *exchanges
 	chains    *chains
 	seen      *seen
+	holds     *holds
 	sessions  *sessions
 	outbox    *outbox
 	events    *events
@@ -157,7 +187,8 @@ const digestKeyName = "content-digest-key"
 // New makes a kernel over an open store and takes up what the store holds.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{
-		cfg: o.Config, store: o.Store, policy: o.Policy, settings: o.Settings, now: o.Now, newID: o.NewID, log: o.Log,
+		cfg: o.Config, store: o.Store, policy: o.Policy, settings: o.Settings, signers: o.Signers, notify: o.Notify,
+		now: o.Now, newID: o.NewID, log: o.Log,
 		apps: make(map[string]*app), channels: make(map[string]*app), hooks: make(map[api.Hook][]*app),
 	}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -172,6 +203,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	if k.seen, err = newSeen(o.Store); err != nil {
+		return nil, err
+	}
+	if k.holds, err = newHolds(ctx, o.Store); err != nil {
 		return nil, err
 	}
 	if k.sessions, err = newSessions(o.Store); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"go.uber.org/zap"
 )
 
 // Status returns what the kernel knows of itself. The daemon adds the rest.
@@ -44,6 +45,29 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, App: agent.App, Connected: a != nil && a.ready})
 	}
 	return s, nil
+}
+
+// MayOperate reports whether a process may use the operator socket: none that is
+// a registered app's, or was started by one. It sees only what does not hide;
+// where that is not enough, decisions are signed, or the app runs where the
+// socket is not.
+func (k *Kernel) MayOperate(p api.Peer) error {
+	if k.cfg.AppsMayOperate {
+		return nil
+	}
+	line, err := p.Ancestors()
+	if err != nil {
+		k.log.Warn("cannot tell where an operator comes from: refused", zap.Error(err))
+		return api.Errorf(api.Forbidden, "the kernel cannot tell which process this is, so it cannot tell it from an app")
+	}
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for _, a := range k.apps {
+		if slices.Contains(line, a.pid) {
+			return api.Errorf(api.Forbidden, "this process is app %s or was started by it (process %d); apps do not operate the daemon", a.id(), a.pid)
+		}
+	}
+	return nil
 }
 
 // appStatus is called with the registry lock.

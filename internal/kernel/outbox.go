@@ -25,7 +25,9 @@ type delivery struct {
 // body is what the store keeps of a delivery: two lines, what it is about and
 // the data of its event, which is never decoded again.
 type body struct {
-	Hook  api.Hook        `json:"hook"`
+	Hook api.Hook `json:"hook,omitzero"`
+	// Event, where set, is the name of an event that is no hook.
+	Event string          `json:"event,omitzero"`
 	RunID string          `json:"runId,omitzero"`
 	About api.HookContext `json:"about"`
 	Data  jsontext.Value  `json:"-"`
@@ -64,6 +66,9 @@ func (d *delivery) about(now time.Time) api.HookContext {
 func channelQueue(channel string) string { return "channel:" + channel }
 
 func agentQueue(agent string) string { return "agent:" + agent }
+
+// appQueue holds what an app itself is told, also after it reconnects.
+func appQueue(app string) string { return "app:" + app }
 
 // outbox brings durable messages to the apps they are for, each queue in the
 // order of the decisions. A message stays in the store until its app has taken
@@ -106,7 +111,7 @@ func (k *Kernel) queuesOf(a *app) (queues []string) {
 	for _, agent := range k.directory.spokenBy(a.id()) {
 		queues = append(queues, agentQueue(agent.ID))
 	}
-	return queues
+	return append(queues, appQueue(a.id()))
 }
 
 // receiverOf returns the app that takes a queue's messages now, or nil.
@@ -114,12 +119,16 @@ func (k *Kernel) receiverOf(queue string) *app {
 	kind, name := target(queue)
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	a := k.channels[name]
-	if kind == "agent" {
-		a = nil
+	var a *app
+	switch kind {
+	case "channel":
+		a = k.channels[name]
+	case "agent":
 		if agent := k.directory.agents[name]; agent != nil {
 			a = k.apps[agent.App]
 		}
+	case "app":
+		a = k.apps[name]
 	}
 	if a == nil || !a.ready {
 		return nil
@@ -301,6 +310,14 @@ func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done
 // and never waits.
 func (o *outbox) send(l *lane, d *delivery) bool {
 	k, a := o.kernel, l.app
+	if d.Event != "" {
+		id := d.MessageID
+		if !a.link.Send(d.Event, d.Data, func() { k.store.Taken(id) }) {
+			return false
+		}
+		l.sent = max(l.sent, d.ID)
+		return true
+	}
 	name := string(d.Hook)
 	k.mu.RLock()
 	if alias := a.hooks[d.Hook]; alias != "" {

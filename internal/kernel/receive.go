@@ -23,7 +23,7 @@ func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verd
 		agent: m.local, from: *m.sender.counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way the message came.
 		key: replyKey(m), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(),
-		chain: sent.Chain, content: m.content, dispatchID: m.dispatchID,
+		chain: sent.Chain, content: m.content, dispatchID: m.dispatchID, approved: m.approvalID != "",
 	}, now)
 	if err != nil {
 		return nil, "", err
@@ -31,7 +31,7 @@ func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verd
 	// The receiver's own record says what reached it and what did not.
 	v.Shared, v.Withheld = sent.Shared, sent.Withheld
 	r := k.receivedRecord(m.local, *m.sender.counterparty(), v, m.key, m.content)
-	r.AppID, r.DispatchID, r.RunID = m.local.App, m.dispatchID, runID
+	r.AppID, r.DispatchID, r.RunID, r.ApprovalID = m.local.App, m.dispatchID, runID, m.approvalID
 	change.Records = append(change.Records, r)
 	if v.Allowed() {
 		k.exchanges.enter(change, v.Exchange)
@@ -59,7 +59,12 @@ func replyKey(m *outgoing) string {
 // refusedByReceiver records both sides of a message that its receiver, in this
 // daemon, did not take. It goes nowhere, and the sender's exchange ends as the
 // receiver's did.
-func (k *Kernel) refusedByReceiver(sent, arrived *ocip.Verdict, change *store.Change) error {
+func (k *Kernel) refusedByReceiver(m *outgoing, sent, arrived *ocip.Verdict, change *store.Change) error {
+	if m.conclude != nil {
+		if err := m.conclude(arrived); err != nil {
+			return err
+		}
+	}
 	sent.Exchange.Outcome, sent.Code = arrived.Exchange.Outcome, arrived.Code
 	k.exchanges.refuse(change, sent, k.now())
 	receipt, err := k.commit(change)
@@ -88,6 +93,8 @@ type arrival struct {
 	chain      ocip.Chain
 	content    string
 	dispatchID string
+	// approved messages were let through by a person of this daemon.
+	approved bool
 }
 
 // arrive weighs a message on its receiver's side. It is called under the lock
@@ -116,7 +123,7 @@ func (k *Kernel) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.V
 	}
 	v := ocip.Receive(ctx, ocip.Incoming{
 		Now: now, Receiver: a.agent.Agent, From: a.from, Elsewhere: a.elsewhere, Envelope: a.envelope, Exchange: e, Summary: a.summary,
-		Chain: line, Content: a.content, Rules: k.cfg.Rules,
+		Chain: line, Content: a.content, Rules: k.cfg.Rules, Approved: a.approved,
 	}, k.policy)
 	return &v, nil
 }
@@ -320,6 +327,7 @@ func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueRe
 	if err != nil {
 		return api.QueueResult{}, err
 	}
+	v.Shared, v.Withheld = parseTracked(in.metadata["exchange"])
 	listed := from.Kind == ocip.KindAgent
 	from.Kind, from.Identity = ocip.KindAgent, envelope.SourceAgent
 	r := k.receivedRecord(in.agent, from, v, in.key, in.content)
@@ -380,10 +388,34 @@ func parseInboundHints(raw []byte, e *ocip.Envelope) (hints, error) {
 	if given.ID != "" {
 		h.ID = given.ID
 	}
-	if given.Type != "" {
-		h.Type = given.Type
+	// What stands beside the envelope cannot make less of it.
+	if t := given.Type; t != "" && (t.ReplyPolicy() == ocip.HumanOnly || e.ReplyPolicy != ocip.HumanOnly) && (t.RequiresCommitment() || !e.RequiresCommitment) {
+		h.Type = t
 	}
 	return h, nil
+}
+
+// parseTracked reads what the sender says its message included and kept back.
+// What cannot be read is left out: it is the sender's word, for the record.
+func parseTracked(raw []byte) (shared []ocip.Shared, withheld []ocip.Withheld) {
+	var in struct {
+		Shared   []ocip.Shared   `json:"dataShared"`
+		Withheld []ocip.Withheld `json:"dataWithheld"`
+	}
+	if len(raw) == 0 || json.Unmarshal(raw, &in) != nil {
+		return nil, nil
+	}
+	for _, s := range in.Shared[:min(len(in.Shared), maxData)] {
+		fields := make([]string, 0, len(s.Fields))
+		for _, field := range s.Fields[:min(len(s.Fields), maxData)] {
+			fields = append(fields, ocip.Summarize(field))
+		}
+		shared = append(shared, ocip.Shared{Source: ocip.Summarize(s.Source), Fields: fields})
+	}
+	for _, w := range in.Withheld[:min(len(in.Withheld), maxData)] {
+		withheld = append(withheld, ocip.Withheld{Reason: ocip.Summarize(w.Reason), Description: ocip.Summarize(w.Description)})
+	}
+	return shared, withheld
 }
 
 // data is the message as hook events about it show it.
@@ -419,7 +451,7 @@ func (k *Kernel) take(in *incoming, change *store.Change, expires time.Time) (ap
 	}
 	result := api.QueueResult{RunID: in.runID, Queued: true}
 	if d != nil {
-		change.Durable = func(store.Receipt) { result.Deliver = k.outbox.offer(d) }
+		change.OnDurable(func(store.Receipt) { result.Deliver = k.outbox.offer(d) })
 	}
 	receipt, err := k.commit(change)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // sweepEvery is how often what has expired is looked for: messages that nobody
-// fetches, and exchanges that nobody ends.
+// fetches, held ones that nobody decides about, exchanges that nobody ends.
 const sweepEvery = time.Minute
 
 // sweep ends what has expired, until the kernel closes.
@@ -25,7 +25,7 @@ func (k *Kernel) sweep() {
 		case <-k.closing.Done():
 			return
 		case <-ticker.C:
-			err := errors.Join(k.outbox.sweep(k.closing), k.sweepExchanges(k.closing))
+			err := errors.Join(k.outbox.sweep(k.closing), k.sweepApprovals(k.closing), k.sweepExchanges(k.closing))
 			if err != nil && k.closing.Err() == nil {
 				k.log.Error("cannot end what has expired", zap.Error(err))
 			}

@@ -57,7 +57,7 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 			HookWait: 250 * time.Millisecond, HookAnswer: 5 * time.Second, HookApps: map[string]kernel.HookTimes{},
 			UnhealthyAfter: 90 * time.Second, ActiveWindow: 30 * time.Minute, DrainTimeout: 10 * time.Second,
 			DefaultLevel: ocip.Internal, DefaultType: ocip.InformationQuery, MaxRounds: 3, ExpiresAfter: 24 * time.Hour,
-			MaxAnnotation: 4096, Disclosure: ocip.DisclosureSuffix,
+			MaxAnnotation: 4096, Disclosure: ocip.DisclosureSuffix, MaxHeld: 100, HoldFor: 24 * time.Hour, Approvers: 1,
 		}
 		if change != nil {
 			change(&cfg)
@@ -104,6 +104,7 @@ type somebody struct{}
 
 func (somebody) Credentials() (uid, gid uint32, pid int32) { return 1, 1, 1 }
 func (somebody) Executable() (string, error)               { return "", errors.New("none") }
+func (somebody) Ancestors() ([]int32, error)               { return []int32{1}, nil }
 
 // link keeps the events an app is sent, with their time.
 type link struct {

@@ -57,9 +57,23 @@ type Outgoing struct {
 	Data []DataItem
 	// Summary is the message's line in the transcript.
 	Summary string
+	// Person says what a person has decided about the message, if one has.
+	Person Person
 	// MaxAnnotation bounds the annotation in bytes.
 	MaxAnnotation int
 }
+
+// Person is what a person has decided about a message.
+type Person uint8
+
+// What a person can have decided. An approved message leaves as it is, on the
+// person's word; one that was taken over leaves as the person's own, past the
+// round limit if need be, and ends the exchange as escalated.
+const (
+	Nobody Person = iota
+	Approved
+	TakenOver
+)
 
 // step weighs one rule. A step that denies or escalates sets the verdict's
 // result and ends the deliberation; one that has no objection leaves it.
@@ -94,7 +108,10 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 	v.Shared, v.Withheld = sift(m.Data, v.Level, m.To.Accepts)
 	if m.To.Kind == KindAgent {
 		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
-		v.Exchange.Awaiting, v.Exchange.Chain = "", v.Chain
+		v.Exchange.Awaiting, v.Exchange.AwaitsCommitment, v.Exchange.Chain = "", false, v.Chain
+		if m.Person == TakenOver {
+			v.Exchange.Outcome = Escalated
+		}
 	} else {
 		// Nobody counts rounds with a person, but the envelope must still say
 		// that this is the first message of its conversation.
@@ -169,15 +186,18 @@ func askPolicy(ctx context.Context, m *Outgoing, policy Policy, v *Verdict) {
 		Target:       m.To.Identity,
 		Round:        v.Exchange.Round + 1,
 	}
-	answer := consult(ctx, m.Now, ask, policy, v)
+	answer := consult(ctx, m.Now, ask, policy, m.Person, v)
 	v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, answer.MaxRounds, m.MaxRounds, m.Sender.MaxRounds)
+	if v.Result == RequireApproval {
+		v.Exchange = v.Exchange.close(m.Now, Escalated)
+	}
 }
 
 // consult asks agent-exchange and, where the org units differ, cross-org. It
 // returns the narrower of the constraints; the verdict is set only if the
 // message must not go on, its policy fields always. What a policy denies, or
 // allows only below the message's level, is not for a person to approve.
-func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy, v *Verdict) PolicyAnswer {
+func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy, person Person, v *Verdict) PolicyAnswer {
 	var (
 		narrowed PolicyAnswer
 		names    string
@@ -210,6 +230,7 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 			narrowed.HasMaxClassification, narrowed.MaxClassification = true, answer.MaxClassification
 		}
 		narrowed.MaxRounds = lowest(narrowed.MaxRounds, answer.MaxRounds)
+		v.Approvers = max(v.Approvers, answer.Approvers)
 		narrowed.Reason = answer.Reason
 		if names != "" {
 			names += "+"
@@ -220,7 +241,7 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 	switch {
 	case narrowed.HasMaxClassification && ask.Level > narrowed.MaxClassification:
 		denyLevel(now, v, narrowed.MaxClassification, names, fmt.Sprintf("policy %s allows at most %s", names, narrowed.MaxClassification))
-	case approval != "":
+	case approval != "" && person == Nobody:
 		v.escalate(PolicyRequiresApproval, v.Policy, approval)
 	}
 	return narrowed
@@ -232,14 +253,15 @@ func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.To.Kind != KindAgent {
 		return
 	}
-	if m.Escalated != "" && m.Escalated != v.Exchange.ID {
+	if m.Escalated != "" && m.Escalated != v.Exchange.ID && m.Person != TakenOver {
 		// A fresh exchange would begin to count anew.
 		v.escalate(RoundLimit, ruleRounds, fmt.Sprintf(
 			"exchange %s between these agents reached its round limit; until a person has settled it, no other begins or goes on", m.Escalated))
 		v.Details = map[string]any{"escalatedExchange": m.Escalated}
+		v.Exchange = v.Exchange.close(m.Now, Escalated)
 		return
 	}
-	if v.Exchange.Round < v.Exchange.MaxRounds {
+	if v.Exchange.Round < v.Exchange.MaxRounds || m.Person == TakenOver {
 		return
 	}
 	escalateRounds(v, m.Now, v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary))
@@ -289,7 +311,7 @@ func stamp(m *Outgoing, v *Verdict) Envelope {
 		ConversationID:     v.Exchange.ConversationID,
 		ExchangeRound:      v.Exchange.Round,
 		MaxRounds:          v.Exchange.MaxRounds,
-		Capabilities:       Capabilities{CanCommit: false, CanShare: m.Sender.MaxShared.UpTo()},
+		Capabilities:       Capabilities{CanCommit: m.Person != Nobody, CanShare: m.Sender.MaxShared.UpTo()},
 		ReplyPolicy:        v.Exchange.Type.ReplyPolicy(),
 		RequiresCommitment: v.Exchange.Type.RequiresCommitment(),
 		ExpiresAt:          Time{v.Exchange.ExpiresAt},

@@ -108,7 +108,7 @@ func TestDecideCodes(t *testing.T) {
 		{"policy denies", func(*Outgoing) {}, answers(PolicyAnswer{Reason: "not today"}), Deny, PolicyDenied, "ocip.agent_exchange", Denied, "not today"},
 		{"policy denies without a word", func(*Outgoing) {}, answers(PolicyAnswer{}), Deny, PolicyDenied, "ocip.agent_exchange", Denied, "denied by policy ocip.agent_exchange"},
 		{"policy broken", func(*Outgoing) {}, &scripted{err: broken}, Deny, PolicyUnreachable, ActionExchange, InProgress, "could not be evaluated"},
-		{"policy wants a person", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, RequireApproval: true}), RequireApproval, PolicyRequiresApproval, "ocip.agent_exchange", InProgress, "asks for a person's approval"},
+		{"policy wants a person", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, RequireApproval: true}), RequireApproval, PolicyRequiresApproval, "ocip.agent_exchange", Escalated, "asks for a person's approval"},
 		{"policy wants a person and denies", func(*Outgoing) {}, answers(PolicyAnswer{RequireApproval: true}), Deny, PolicyDenied, "ocip.agent_exchange", Denied, ""},
 		{"policy narrows the level", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, HasMaxClassification: true}), Deny, ClassificationViolation, "ocip.agent_exchange", Denied, "allows at most public"},
 		// A person cannot approve what the same answer forbids.

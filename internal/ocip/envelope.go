@@ -143,6 +143,9 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 	e.MaxRounds = p.count(root, "max_rounds", 1)
 	capabilities := p.object("capabilities", p.member(root, "capabilities"))
 	e.Capabilities.CanCommit = p.flag(capabilities, "capabilities.can_commit")
+	if p.err == nil && e.Capabilities.CanCommit && e.MessageType == AgentGenerated {
+		p.fail("capabilities.can_commit", "true, but an agent commits nobody by itself")
+	}
 	for i, raw := range p.list("capabilities.can_share", p.member(capabilities, "capabilities.can_share")) {
 		e.Capabilities.CanShare = append(e.Capabilities.CanShare, p.level("capabilities.can_share["+strconv.Itoa(i)+"]", raw))
 	}

@@ -100,6 +100,9 @@ type Exchange struct {
 	// Awaiting is the reply policy of the last message where the counterparty
 	// sent it, empty where this side did.
 	Awaiting ReplyPolicy
+	// AwaitsCommitment is set where the last message came from the counterparty
+	// and asks for a commitment, by its envelope or its text.
+	AwaitsCommitment bool
 	// Chain is the causal line up to the last message, of either side.
 	Chain      Chain
 	Level      Level
@@ -148,7 +151,7 @@ func (e Exchange) close(now time.Time, outcome Outcome) Exchange {
 const SummaryRunes = 120
 
 // Summarize makes the transcript's line for a message: its first line with
-// text, cut to [SummaryRunes]. Characters that could make it look like more
+// text, the disclosure aside, cut to [SummaryRunes]. Characters that could make it look like more
 // than one line, or like another one, become spaces.
 func Summarize(content string) string {
 	for line := range strings.Lines(content) {
@@ -161,7 +164,7 @@ func Summarize(content string) string {
 			}, line)
 		}
 		line = strings.TrimSpace(line)
-		if line == "" {
+		if line == "" || line == DisclosureLabel {
 			continue
 		}
 		runes := 0

@@ -30,6 +30,9 @@ type PolicyAnswer struct {
 	HasMaxClassification bool
 	// MaxRounds, when above zero, lowers the exchange's round limit.
 	MaxRounds int
+	// Approvers, when above zero, is how many people must approve what a person
+	// is asked about.
+	Approvers int
 }
 
 // Policy answers questions. An error means that no answer could be had and is

@@ -26,6 +26,9 @@ type Incoming struct {
 	// Content is the text, Rules what it is judged by.
 	Content string
 	Rules   *Rules
+	// Approved is set where a person of this daemon has let the message through
+	// on the sender's side.
+	Approved bool
 }
 
 // arrival weighs one rule on the receiver's side, as [step] does on the
@@ -59,6 +62,9 @@ func Receive(ctx context.Context, m Incoming, policy Policy) Verdict {
 	v.Exchange = m.after(v.Exchange)
 	v.Exchange.Awaiting, v.Exchange.Chain = m.Envelope.ReplyPolicy, v.Chain
 	v.Exchange.Level = v.Level
+	if v.Exchange.Round > v.Exchange.MaxRounds {
+		v.Exchange.Outcome = Escalated
+	}
 	return v
 }
 
@@ -138,13 +144,17 @@ func acceptsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 // askPolicyInbound asks with source and target as the message travels, so the
 // receiver's policy sees the sender as source.
 func askPolicyInbound(ctx context.Context, m *Incoming, policy Policy, v *Verdict) {
+	person := Nobody
+	if m.Approved {
+		person = Approved
+	}
 	answer := consult(ctx, m.Now, PolicyInput{
 		ExchangeType: v.Exchange.Type,
 		Level:        v.Level,
 		Source:       m.Envelope.SourceAgent,
 		Target:       m.Receiver.Identity,
 		Round:        m.Envelope.ExchangeRound,
-	}, policy, v)
+	}, policy, person, v)
 	v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, m.Envelope.MaxRounds, answer.MaxRounds, m.Receiver.MaxRounds)
 }
 
@@ -156,15 +166,18 @@ func replayInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	}
 }
 
-// roundsInbound stops an exchange that its sender has let run too long.
+// roundsInbound stops an exchange that its sender has let run too long. A person
+// who took it over there has the last word.
 func roundsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
-	if after := m.after(v.Exchange); after.Round > after.MaxRounds {
+	if after := m.after(v.Exchange); after.Round > after.MaxRounds && m.Envelope.MessageType != Human {
 		escalateRounds(v, m.Now, after)
 	}
 }
 
-// promisesInbound records what the sender commits to or asks for. It holds
-// nothing back: the receiver's answer is weighed when it is given.
+// promisesInbound looks for what the sender asks the receiver to commit to, in
+// the envelope's flag and the text. It holds nothing back: the agent may read
+// it, and its answer is a person's to give.
 func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
-	m.Rules.promises(m.Content, v)
+	asked := m.Rules.promises(m.Content, v).RequiresHuman
+	v.Exchange.AwaitsCommitment = asked || m.Envelope.RequiresCommitment
 }

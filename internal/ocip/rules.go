@@ -83,13 +83,15 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 // flags, and words in the text. With a person, nothing is held.
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	result := m.Rules.promises(m.Content, v)
-	if m.To.Kind != KindAgent || m.Rules != nil && m.Rules.Monitor {
+	if m.To.Kind != KindAgent || m.Person != Nobody || m.Rules != nil && m.Rules.Monitor {
 		return
 	}
 	var reason string
 	switch t := v.Exchange.Type; {
 	case v.Exchange.Awaiting == HumanOnly:
 		reason = "the message this answers may be answered by a person only"
+	case v.Exchange.AwaitsCommitment:
+		reason = "the message this answers asks for a commitment"
 	case v.Exchange.Awaiting != "" && !m.Sender.CanAutoRespond:
 		reason = fmt.Sprintf("agent %s does not answer by itself", m.Sender.ID)
 	case t.ReplyPolicy() == HumanOnly:

@@ -35,6 +35,7 @@ const (
 	ReplyNotExpected        Code = "REPLY_NOT_EXPECTED"
 	InterceptorBlocked      Code = "INTERCEPTOR_BLOCKED"
 	InterceptorTimeout      Code = "INTERCEPTOR_TIMEOUT"
+	TooManyHeld             Code = "TOO_MANY_HELD"
 	AuditWriteFailed        Code = "AUDIT_WRITE_FAILED"
 )
 
@@ -65,6 +66,9 @@ type Verdict struct {
 	// Shared and Withheld part the data items of an allowed message.
 	Shared   []Shared
 	Withheld []Withheld
+	// Approvers is how many people the policy wants to approve, zero where it
+	// does not say.
+	Approvers int
 	// Details adds what the code's payload in the protocol calls for.
 	Details map[string]any
 
@@ -84,6 +88,16 @@ func (v *Verdict) escalate(code Code, rule, reason string) {
 	v.Result, v.Code, v.Policy, v.Reason = RequireApproval, code, rule, reason
 }
 
+// Crowd turns a message that a person would have to decide about into a denial:
+// as many of its agent's wait already as may. What the rules said of the
+// exchange stands where nothing but a person can open it again.
+func (v *Verdict) Crowd(before Exchange, reason string) {
+	if v.Code != RoundLimit {
+		v.Exchange = before
+	}
+	v.deny(TooManyHeld, ruleHolds, reason)
+}
+
 // The built-in rules, as records name them.
 const (
 	ruleTenantWall     = "tenant-wall"
@@ -94,4 +108,5 @@ const (
 	ruleReceiver       = "receiver"
 	ruleAnnotation     = "annotation-size"
 	ruleCommitment     = "commitment"
+	ruleHolds          = "held-messages"
 )

@@ -49,7 +49,7 @@ func decodeAnswer(value any) (ocip.PolicyAnswer, error) {
 	if !ok {
 		return ocip.PolicyAnswer{}, malformed("constraints is missing")
 	}
-	constraints, err := members("constraints", value, "max_classification", "max_rounds")
+	constraints, err := members("constraints", value, "max_classification", "max_rounds", "approvers")
 	if err != nil {
 		return ocip.PolicyAnswer{}, err
 	}
@@ -69,8 +69,16 @@ func decodeAnswer(value any) (ocip.PolicyAnswer, error) {
 			return ocip.PolicyAnswer{}, malformed("constraints.max_rounds is not a whole number from 1 to %d", math.MaxInt32)
 		}
 	}
+	if value, ok := constraints["approvers"]; ok {
+		if a.Approvers, ok = wholeNumber(value); !ok || a.Approvers < 1 || a.Approvers > maxApprovers {
+			return ocip.PolicyAnswer{}, malformed("constraints.approvers is not a whole number from 1 to %d", maxApprovers)
+		}
+	}
 	return a, nil
 }
+
+// maxApprovers bounds how many people may have to approve one message.
+const maxApprovers = 10
 
 // members checks that value is an object with no members but the known.
 func members(name string, value any, known ...string) (map[string]any, error) {

@@ -3,7 +3,8 @@
 // Use: [Compile] a [Source] at start-up and again at each reload, keep the
 // result in a [Holder], and ask the Holder. Everything that can be wrong with
 // a policy is found by Compile, which also puts sample questions to it; what
-// is swapped in has answered once.
+// is swapped in has answered once. Whoever wants to know first whether there is
+// anything new uses the two halves, [Read] and [Text.Compile].
 //
 // The questions. [ocip.ActionExchange] asks data.ocip.agent_exchange.decision,
 // [ocip.ActionExchangeCrossOrg] asks data.ocip.cross_org.decision. Rego sees
@@ -15,7 +16,7 @@
 // any other member of input does not compile. data.policy is [Source].Data. The
 // answer is
 //
-//	{allow, require_approval, reason, constraints{max_classification, max_rounds}}
+//	{allow, require_approval, reason, constraints{max_classification, max_rounds, approvers}}
 //
 // whose four members are required and whose constraints are each optional. An
 // answer of any other shape, with a member unknown or missing or ill-typed, is
@@ -62,6 +63,9 @@ const (
 // busiest when daemons start, and a refused policy keeps the daemon down, while
 // a late answer denies one message.
 const trialTimeout = time.Second
+
+// maxReadings is how often files that keep changing are read in a row.
+const maxReadings = 10
 
 // maxCachedInput bounds the text of a question whose answer is remembered, in
 // bytes. Parts of it come from other machines.
@@ -110,15 +114,19 @@ type query struct {
 
 func (q *query) ref() string { return "data." + q.name + ".decision" }
 
-// Compile reads, compiles and tries a policy. It takes some milliseconds, or
-// until a sample question runs out of its time, a second or the timeout if that
-// is longer.
-//
-// Faults in the Rego text are a [CompileError]. A policy is refused, with the
-// query named, if a sample question gets an ill-shaped answer or none in time,
-// or if no sample of an action gets an answer.
-func Compile(ctx context.Context, src Source) (*Policy, error) {
-	files, err := load(src.Path, false)
+// Text is a policy as it was read, not compiled yet. It does not change.
+type Text struct {
+	src    Source
+	files  []file
+	data   map[string]any
+	digest string
+}
+
+// Read reads the files of a policy and its data. It reads them until they are
+// the same twice in a row: a folder that is swapped for another meanwhile is
+// read as it was before or after, and never as half of each.
+func Read(src Source) (*Text, error) {
+	files, err := settled(src.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +134,50 @@ func Compile(ctx context.Context, src Source) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiler, err := compile(files)
+	return &Text{src: src, files: files, data: data, digest: digest(files, canonical)}, nil
+}
+
+// settled reads files until two readings agree, in an error too.
+func settled(path string) ([]file, error) {
+	if path == "" {
+		return load(path, false)
+	}
+	last := ""
+	for range maxReadings {
+		files, err := load(path, false)
+		now := digest(files, nil)
+		if err != nil {
+			now = err.Error()
+		}
+		if now == last {
+			return files, err
+		}
+		last = now
+	}
+	return nil, fmt.Errorf("cannot read policy.path %s: it changes while it is read", path)
+}
+
+// Digest identifies the text and the data, see [Policy.Digest].
+func (t *Text) Digest() string { return t.digest }
+
+// Compile reads, compiles and tries a policy, see [Text.Compile].
+func Compile(ctx context.Context, src Source) (*Policy, error) {
+	text, err := Read(src)
+	if err != nil {
+		return nil, err
+	}
+	return text.Compile(ctx)
+}
+
+// Compile compiles and tries a policy. It takes some milliseconds, or until a
+// sample question runs out of its time, a second or the timeout if that is
+// longer.
+//
+// Faults in the Rego text are a [CompileError]. A policy is refused, with the
+// query named, if a sample question gets an ill-shaped answer or none in time,
+// or if no sample of an action gets an answer.
+func (t *Text) Compile(ctx context.Context) (*Policy, error) {
+	compiler, err := compile(t.files)
 	if err != nil {
 		return nil, err
 	}
@@ -134,16 +185,16 @@ func Compile(ctx context.Context, src Source) (*Policy, error) {
 	p := &Policy{
 		exchange: query{name: "ocip.agent_exchange"},
 		crossOrg: query{name: "ocip.cross_org"},
-		digest:   digest(files, canonical),
-		timeout:  src.Timeout,
+		digest:   t.digest,
+		timeout:  t.src.Timeout,
 	}
 	if p.timeout <= 0 {
 		p.timeout = DefaultTimeout
 	}
-	for _, f := range files {
+	for _, f := range t.files {
 		p.files = append(p.files, f.display)
 	}
-	store := inmem.NewFromObjectWithOpts(map[string]any{"policy": data},
+	store := inmem.NewFromObjectWithOpts(map[string]any{"policy": t.data},
 		inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
 	for _, q := range []*query{&p.exchange, &p.crossOrg} {
 		q.prepared, err = rego.New(
@@ -159,7 +210,7 @@ func Compile(ctx context.Context, src Source) (*Policy, error) {
 	if err := p.try(ctx); err != nil {
 		return nil, err
 	}
-	if size := src.CacheSize; size >= 0 && deterministic(compiler) {
+	if size := t.src.CacheSize; size >= 0 && deterministic(compiler) {
 		if size == 0 {
 			size = DefaultCacheSize
 		}

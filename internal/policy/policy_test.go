@@ -490,6 +490,84 @@ func TestRevision(t *testing.T) {
 	}
 }
 
+// What was read is what is compiled, whatever became of the files.
+func TestTextStaysAsItWasRead(t *testing.T) {
+	dir := exchange(t, allowAll)
+	text, err := Read(Source{Path: dir, Data: settings()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "exchange.rego"), []byte("no Rego"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := text.Compile(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Digest() != text.Digest() {
+		t.Errorf("the policy is %s, read was %s", p.Digest(), text.Digest())
+	}
+	again, err := Read(Source{Path: dir, Data: settings()})
+	if err != nil || again.Digest() == text.Digest() {
+		t.Errorf("the edited files read as %+v, %v", again, err)
+	}
+	if _, err := Read(Source{Path: dir, Data: map[string]any{"x": math.NaN()}}); err == nil {
+		t.Error("data that is not JSON was read")
+	}
+}
+
+// A folder that is swapped while it is read is read as it was before or after.
+func TestReadMixesNothing(t *testing.T) {
+	mount := t.TempDir()
+	names := []string{"a.rego", "b.rego", "c.rego"}
+	known := make(map[string]bool)
+	for _, version := range []string{"..1", "..2"} {
+		if err := os.Mkdir(filepath.Join(mount, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if err := os.WriteFile(filepath.Join(mount, version, name), []byte(version), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := Read(Source{Path: filepath.Join(mount, version)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[text.Digest()] = true
+	}
+	turn := func(link, target string) error {
+		if err := os.Symlink(target, link+".new"); err != nil {
+			return err
+		}
+		return os.Rename(link+".new", link)
+	}
+	if err := turn(filepath.Join(mount, "..data"), "..1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := turn(filepath.Join(mount, name), "..data/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 1000 {
+		var swap sync.WaitGroup
+		swap.Go(func() {
+			if err := turn(filepath.Join(mount, "..data"), []string{"..2", "..1"}[n%2]); err != nil {
+				t.Error(err)
+			}
+		})
+		text, err := Read(Source{Path: mount})
+		swap.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !known[text.Digest()] {
+			t.Fatalf("two policies were mixed: %s", text.files)
+		}
+	}
+}
+
 func TestDataIsCopied(t *testing.T) {
 	data := settings()
 	p := mustCompile(t, Source{Data: data, CacheSize: -1})

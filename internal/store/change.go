@@ -22,6 +22,9 @@ type Change struct {
 	// Heard is what agents heard last, Seen which agents were seen at sessions.
 	Heard []Heard
 	Seen  []Seen
+	// Approvals are messages that begin to wait for a person, or that a person
+	// has decided about.
+	Approvals []Approval
 	// Sessions are new sessions.
 	Sessions []Session
 	// Outbox are messages to be delivered.
@@ -37,6 +40,20 @@ type Change struct {
 	// Durable, where set, is called after the fsync, in commit order, before
 	// Commit returns. It must not block: every other caller waits for it.
 	Durable func(Receipt)
+}
+
+// OnDurable adds to what happens when the change is durable, after what is set
+// already. See [Change.Durable].
+func (c *Change) OnDurable(f func(Receipt)) {
+	first := c.Durable
+	if first == nil {
+		c.Durable = f
+		return
+	}
+	c.Durable = func(r Receipt) {
+		first(r)
+		f(r)
+	}
 }
 
 // Meta is one named value, such as a key made on first start.

@@ -74,10 +74,12 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 		Round:          state.Round,
 		MaxRounds:      state.MaxRounds,
 		Awaiting:       state.Awaiting,
-		Level:          state.Level,
-		OpenedAt:       fromMilli(state.OpenedAt),
-		UpdatedAt:      fromMilli(state.UpdatedAt),
-		Transcript:     state.Transcript,
+
+		AwaitsCommitment: state.Commitment,
+		Level:            state.Level,
+		OpenedAt:         fromMilli(state.OpenedAt),
+		UpdatedAt:        fromMilli(state.UpdatedAt),
+		Transcript:       state.Transcript,
 	}
 	if state.Chain != nil {
 		e.Chain = *state.Chain

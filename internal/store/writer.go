@@ -21,6 +21,7 @@ type writer struct {
 	session, touch            *sqlite.Stmt
 	queue, enqueue, remove    *sqlite.Stmt
 	advance, heard, seen      *sqlite.Stmt
+	hold, decide              *sqlite.Stmt
 	escalate, settle          *sqlite.Stmt
 	run, endRun, meta         *sqlite.Stmt
 
@@ -47,6 +48,8 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		{&w.advance, `UPDATE exchanges SET state = ? WHERE id = ? AND agent = ? AND outcome = ? AND expires_at = ?`},
 		{&w.heard, `INSERT INTO heard (agent, at, chain) VALUES (?, ?, ?)
 			ON CONFLICT (agent) DO UPDATE SET at = excluded.at, chain = excluded.chain`},
+		{&w.hold, `INSERT INTO approvals (` + approvalColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.decide, `UPDATE approvals SET state = ?, summary = ?, body = ? WHERE id = ? AND state = 'pending'`},
 		{&w.seen, `INSERT INTO seen_agents (session_key, instance_id, user_id, org_unit, tenant_id) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (session_key) DO UPDATE SET instance_id = excluded.instance_id, user_id = excluded.user_id,
 			org_unit = excluded.org_unit, tenant_id = excluded.tenant_id`},
@@ -164,6 +167,9 @@ func (w *writer) apply(p *pending) error {
 		return err
 	}
 	if err := w.putAcquaintance(p.Change); err != nil {
+		return err
+	}
+	if err := w.putApprovals(p.Change); err != nil {
 		return err
 	}
 	for _, s := range p.Sessions {
@@ -294,6 +300,7 @@ type exchangeState struct {
 	Round      int               `json:"round"`
 	MaxRounds  int               `json:"maxRounds"`
 	Awaiting   ocip.ReplyPolicy  `json:"awaiting,omitzero"`
+	Commitment bool              `json:"awaitsCommitment,omitzero"`
 	Chain      *ocip.Chain       `json:"chain,omitempty"`
 	Level      ocip.Level        `json:"level"`
 	OpenedAt   int64             `json:"openedAt"`
@@ -303,7 +310,7 @@ type exchangeState struct {
 
 func encodeState(e *ocip.Exchange) (string, error) {
 	s := exchangeState{
-		Type: e.Type, SessionKey: e.SessionKey, Round: e.Round, MaxRounds: e.MaxRounds, Awaiting: e.Awaiting, Level: e.Level,
+		Type: e.Type, SessionKey: e.SessionKey, Round: e.Round, MaxRounds: e.MaxRounds, Awaiting: e.Awaiting, Commitment: e.AwaitsCommitment, Level: e.Level,
 		OpenedAt: e.OpenedAt.UnixMilli(), UpdatedAt: e.UpdatedAt.UnixMilli(), Transcript: e.Transcript,
 	}
 	if e.Chain.ID != "" {

@@ -287,7 +287,7 @@ func (d *Detector) holds(text string, start, end int, condition then) int {
 	case always:
 		return end
 	case aDeed:
-		if doubted(text, start) {
+		if d.doubted(text, start) {
 			return 0
 		}
 		return d.deed(&r)
@@ -297,7 +297,7 @@ func (d *Detector) holds(text string, start, end int, condition then) int {
 		}
 		return 0
 	case anObject:
-		if w := r.word(); w.n > 0 && listed(objects, &w) && !asked(text, r.pos) && !doubted(text, start) {
+		if w := r.word(); w.n > 0 && listed(objects, &w) && !asked(text, r.pos) && !d.doubted(text, start) {
 			return r.pos
 		}
 		return 0
@@ -311,7 +311,7 @@ func (d *Detector) holds(text string, start, end int, condition then) int {
 			return 0
 		}
 	}
-	if asked(text, end) || denied(text, start) {
+	if asked(text, end) || d.denied(text, start) {
 		return 0
 	}
 	return end
@@ -450,21 +450,16 @@ func wordByte(c byte) bool {
 }
 
 // denied reports whether the clause before pos turns a yes into a no.
-func denied(text string, pos int) bool {
+func (d *Detector) denied(text string, pos int) bool {
 	return back(text, pos, 8, func(_ int, word string) bool {
-		return oneOf(word, "not", "no", "never", "nothing", "neither", "none", "nor", "cannot", "hardly", "dont", "doesnt", "wont",
-			"if", "whether", "unless", "what", "whatever", "whichever") ||
-			hasSuffixFold(word, "n't") || hasSuffixFold(word, "n\u2019t")
+		return d.isTerm(word, denies) || hasSuffixFold(word, "n't") || hasSuffixFold(word, "n\u2019t")
 	})
 }
 
 // doubted reports whether what stands right before pos makes a condition or a
 // question of "I will".
-func doubted(text string, pos int) bool {
-	return back(text, pos, 1, func(_ int, word string) bool {
-		return oneOf(word, "if", "whether", "unless", "when", "how", "what", "where", "why", "doubt", "wonder", "wondering",
-			"wish", "suppose", "asked", "asks")
-	})
+func (d *Detector) doubted(text string, pos int) bool {
+	return back(text, pos, 1, func(_ int, word string) bool { return d.isTerm(word, doubts) })
 }
 
 func oneOf(word string, list ...string) bool {

@@ -94,6 +94,7 @@ func TestNoCues(t *testing.T) {
 		"It costs $500.", "They paid $500 last year.", "How much is $500 in euros?", "You need to pay $500.", "Please pay $500 by Friday.",
 		"Will you pay $500?", "we can't pay $500", "If we pay $500, what then?", "20k users", "Milestone 2 is at 75 percent", "75% done",
 		"We are 100% sure", "He pays $500 rent", "Revenue was $5 million", "version 1.2.500", "the budget of 20k was refused",
+		"Not 200k cleared", "not 1,200k cleared", "if 1.200.300k released then what",
 		"ill send word", "well deliver", "wed", "were going to send", "",
 		"Sent 5 files", "on it goes", "I count on you", "The ones who count meet here",
 	} {
@@ -188,7 +189,7 @@ func TestDigest(t *testing.T) {
 	d := detector(t, Options{})
 	text := strings.Repeat("book ", 1000) + "\n> " + strings.Repeat("I'll send. ", 500) + "\n\nI'll send. commit"
 	hits := d.Detect(text)
-	if len(hits) != 1502 {
+	if len(hits) != 2*MaxPerKind+2 {
 		t.Fatalf("found %d hits", len(hits))
 	}
 	kept := Digest(hits, 64)
@@ -203,5 +204,46 @@ func TestDigest(t *testing.T) {
 	}
 	if got := Digest(hits[:3], 64); len(got) != 3 {
 		t.Errorf("kept %+v of three", got)
+	}
+}
+
+// TestFlood drowns one commitment of each sort in thousands of others: the
+// first of each sort and zone are reported, in order, and no sort hides another.
+func TestFlood(t *testing.T) {
+	const many = 3 * maxOpen
+	text := strings.Repeat("book ", many) + "we can pay $500. " + strings.Repeat("I'll send it, we can pay $500. book ", many) +
+		"\n> " + strings.Repeat("agree ", many) + "\n\ndeal. commit"
+	hits := detector(t, Options{Families: map[string]Mode{FirstPersonFuture: Shadow}}).Detect(text)
+	if !slices.IsSortedFunc(hits, func(a, b Hit) int { return a.Start - b.Start }) {
+		t.Error("out of order")
+	}
+	count, first, last := map[kind]int{}, map[kind]int{}, map[kind]int{}
+	for _, h := range hits {
+		k := h.kind()
+		if count[k]++; count[k] == 1 {
+			first[k] = h.Start
+		}
+		last[k] = h.Start
+	}
+	for _, want := range []struct {
+		kind        kind
+		count       int
+		first, last int
+	}{
+		{kind{"book", ZoneBody, false}, MaxPerKind, 0, 5 * (MaxPerKind - 1)},
+		{kind{Money, ZoneBody, false}, MaxPerKind, 5 * many, -1},
+		{kind{FirstPersonFuture, ZoneBody, true}, MaxPerKind, 5*many + 17, 5*many + 17 + 36*(MaxPerKind-1)},
+		{kind{"agree", ZoneQuote, false}, MaxPerKind, strings.Index(text, "agree"), strings.Index(text, "agree") + 6*(MaxPerKind-1)},
+		{kind{Acceptance, ZoneBody, false}, 1, strings.Index(text, "deal"), -1},
+		{kind{"commit", ZoneBody, false}, 1, strings.Index(text, "commit"), -1},
+	} {
+		k := want.kind
+		if count[k] != want.count || first[k] != want.first || want.last >= 0 && last[k] != want.last {
+			t.Errorf("%+v: %d from %d to %d, want %d from %d to %d", k, count[k], first[k], last[k], want.count, want.first, want.last)
+		}
+		delete(count, k)
+	}
+	if len(count) > 0 {
+		t.Errorf("besides: %v", count)
 	}
 }

@@ -1,6 +1,7 @@
 package commitment
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -80,14 +81,13 @@ type Detector struct {
 	modes map[string]Mode
 	atlas *atlas
 	// words holds the keywords, what must not be taken for one, and the
-	// prefixed family; cues holds the openers of the other families.
-	words, cues trie
-	entries     []entry
-	phrases     []phrase
-	// verbs says what a verb after "I will" is worth, and terms what a word
-	// near a sum is.
+	// prefixed family; cues holds the openers of the other families; terms
+	// says what a word near a sum is.
+	words, cues, terms trie
+	entries            []entry
+	phrases            []phrase
+	// verbs says what a verb after "I will" is worth.
 	verbs map[string]verb
-	terms map[string]term
 	money bool
 }
 
@@ -155,36 +155,94 @@ func (h Hit) Name() string {
 	return h.Rule
 }
 
-// Detect finds every hit in a text, in the order of the text.
+// MaxPerKind limits the hits of one name in one zone of a text. More of them
+// would say nothing new, and a text can be nothing else.
+const MaxPerKind = 64
+
+// Detect finds the hits in a text, in the order of the text: of each name and
+// zone the first [MaxPerKind].
 func (d *Detector) Detect(text string) []Hit {
-	var hits []Hit
+	g := gathering{d: d, zones: zoner{text: text}}
 	if d.match == MatchSubstring {
-		hits = substrings(text)
+		substrings(text, &g)
 	} else {
-		hits = d.scan(text)
+		d.scan(text, &g)
 	}
-	if len(hits) == 0 {
-		return nil
+	g.settle(len(text))
+	return g.kept
+}
+
+// gathering puts the hits of a scan in order and says where each stands.
+type gathering struct {
+	d     *Detector
+	zones zoner
+	// open are hits that another may yet be found before: a sum begins at the
+	// words that give it away.
+	open []Hit
+	kept []Hit
+	// counts is how many of each kind are kept, nil as long as there cannot be
+	// too many of any.
+	counts map[kind]int
+}
+
+// kind is what the hits of a text are told apart by.
+type kind struct {
+	name, zone string
+	shadow     bool
+}
+
+func (h *Hit) kind() kind { return kind{h.Name(), h.Zone, h.Shadow} }
+
+const (
+	// maxOpen is how many hits are gathered before they are put in order.
+	maxOpen = 256
+	// maxReach is how far before the place where it is found a hit can begin.
+	maxReach = maxSentence + maxCurrency
+)
+
+func (g *gathering) add(h Hit) {
+	if len(g.open) >= maxOpen {
+		g.settle(h.Start - maxReach)
 	}
-	// A cue can begin before a keyword and be found after it.
+	g.open = append(g.open, h)
+}
+
+// settle keeps what begins before an offset that no later hit begins before.
+func (g *gathering) settle(before int) {
 	byPlace := func(a, b Hit) int {
-		if a.Start != b.Start {
-			return a.Start - b.Start
-		}
-		return a.End - b.End
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
 	}
-	if !slices.IsSortedFunc(hits, byPlace) {
-		slices.SortStableFunc(hits, byPlace)
+	if !slices.IsSortedFunc(g.open, byPlace) {
+		slices.SortStableFunc(g.open, byPlace)
 	}
-	z := zoner{text: text}
-	for i := range hits {
-		h := &hits[i]
-		h.Zone = z.at(h.Start)
+	settled := 0
+	for ; settled < len(g.open) && g.open[settled].Start < before; settled++ {
+		h := &g.open[settled]
+		h.Zone = g.zones.at(h.Start)
 		if h.Rule != RuleKeyword {
-			h.Shadow = h.Zone != ZoneBody || d.modes[h.Rule] == Shadow
+			h.Shadow = h.Zone != ZoneBody || g.d.modes[h.Rule] == Shadow
+		}
+		if g.few(h) {
+			g.kept = append(g.kept, *h)
 		}
 	}
-	return hits
+	g.open = g.open[:copy(g.open, g.open[settled:])]
+}
+
+// few counts a hit and reports whether there are not too many of its kind.
+func (g *gathering) few(h *Hit) bool {
+	if len(g.kept) < MaxPerKind {
+		return true
+	}
+	if g.counts == nil {
+		g.counts = map[kind]int{}
+		for i := range g.kept {
+			g.counts[g.kept[i].kind()]++
+		}
+	}
+	k := h.kind()
+	g.counts[k]++
+	return g.counts[k] <= MaxPerKind
 }
 
 // Digest keeps at most n hits for a record: the first of each name, zone and
@@ -194,15 +252,11 @@ func Digest(hits []Hit, n int) []Hit {
 	if len(hits) <= n {
 		return hits
 	}
-	type kind struct {
-		name, zone string
-		shadow     bool
-	}
 	kept := make([]bool, len(hits))
 	seen := map[kind]bool{}
 	for _, deciding := range [...]bool{true, false} {
 		for i, h := range hits {
-			k := kind{h.Name(), h.Zone, h.Shadow}
+			k := h.kind()
 			if len(seen) < n && h.Shadow != deciding && !seen[k] {
 				seen[k], kept[i] = true, true
 			}
@@ -271,9 +325,8 @@ func insert(sorted []string, name string) []string {
 // substrings is the reference plugin: text in lower case, each keyword
 // anywhere. One rune outside ASCII has an ASCII letter for its lower case, the
 // Kelvin sign.
-func substrings(text string) []Hit {
+func substrings(text string, g *gathering) {
 	const kelvin = "\u212a"
-	var hits []Hit
 	for pos := 0; pos < len(text); pos++ {
 	next:
 		for i := range keywords {
@@ -292,8 +345,7 @@ func substrings(text string) []Hit {
 					continue next
 				}
 			}
-			hits = append(hits, Hit{Rule: RuleKeyword, Keyword: name, Start: pos, End: end})
+			g.add(Hit{Rule: RuleKeyword, Keyword: name, Start: pos, End: end})
 		}
 	}
-	return hits
 }

@@ -91,12 +91,12 @@ func (d *Detector) disguiseM(word []glyph, from, number int) {
 
 // scan goes through the text once and tries, at the beginning of every word,
 // the words of the trie and the openers of the cues.
-func (d *Detector) scan(text string) []Hit {
+func (d *Detector) scan(text string, into *gathering) {
 	var (
-		hits   []Hit
 		inWord bool // the last glyph that can be seen continues a word
 		inSum  bool // the last glyph was a digit
 		cueEnd int
+		numEnd int // where the last number that was weighed ends
 	)
 	roots, cueRoots := &d.words.nodes[0].next, &d.cues.nodes[0].next
 	for pos := 0; pos < len(text); {
@@ -112,15 +112,17 @@ func (d *Detector) scan(text string) []Hit {
 			continue
 		}
 		if !inWord && g != other && g != blank {
-			if c := text[pos]; d.money && !inSum && c >= '0' && c <= '9' && pos >= cueEnd {
-				if start, end, ok := d.sum(text, pos); ok && start >= cueEnd {
-					hits = append(hits, Hit{Rule: Money, Start: start, End: end})
+			if c := text[pos]; d.money && !inSum && c >= '0' && c <= '9' && pos >= max(cueEnd, numEnd) {
+				// Weighed as a whole: its parts are no numbers of their own.
+				numEnd = number(text, pos)
+				if start, end, ok := d.sum(text, pos, numEnd); ok && start >= cueEnd {
+					into.add(Hit{Rule: Money, Start: start, End: end})
 					cueEnd = end
 				}
 			}
 			if pos >= cueEnd && g.isLetter() && cueRoots[g] != 0 && d.cues.promises(d.atlas, text, pos, false) {
 				if family, end := d.cue(text, pos); end > 0 {
-					hits = append(hits, Hit{Rule: family, Start: pos, End: end})
+					into.add(Hit{Rule: family, Start: pos, End: end})
 					cueEnd = end
 				}
 			}
@@ -130,9 +132,9 @@ func (d *Detector) scan(text string) []Hit {
 				if w.end > 0 {
 					e := d.entries[w.number]
 					if e.keyword != "" {
-						hits = append(hits, Hit{Rule: RuleKeyword, Keyword: e.keyword, Start: pos, End: w.end})
+						into.add(Hit{Rule: RuleKeyword, Keyword: e.keyword, Start: pos, End: w.end})
 					} else if e.family != "" {
-						hits = append(hits, Hit{Rule: e.family, Start: pos, End: w.end})
+						into.add(Hit{Rule: e.family, Start: pos, End: w.end})
 					}
 					// Past the whole word, or the parts of an innocent one
 					// would be tried on their own.
@@ -150,7 +152,6 @@ func (d *Detector) scan(text string) []Hit {
 			}
 		}
 	}
-	return hits
 }
 
 // promises looks at the first plain letters of a word, and says no where the

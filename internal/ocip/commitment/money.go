@@ -2,6 +2,7 @@ package commitment
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -25,6 +26,10 @@ const (
 	unit
 	// cut takes a share off a price: "10% off".
 	cut
+	// denies turns a yes into a no, doubts an "I will" into a question: words of
+	// the other families.
+	denies
+	doubts
 )
 
 var termLists = [...]struct {
@@ -43,27 +48,96 @@ var termLists = [...]struct {
 	{unit, "k m bn mm million millions billion thousand grand usd eur gbp chf jpy cad aud dollar dollars euro euros pound pounds" +
 		" bucks quid yen cents francs"},
 	{cut, "off discount rebate back"},
+	{denies, "not no never nothing neither none nor cannot hardly dont doesnt wont if whether unless what whatever whichever"},
+	{doubts, "if whether unless when how what where why doubt wonder wondering wish suppose asked asks"},
 }
 
 func (d *Detector) learnTerms() {
-	d.terms = map[string]term{}
+	said := map[string]term{}
 	for _, row := range termLists {
 		for word := range strings.FieldsSeq(row.words) {
-			d.terms[word] |= row.term
+			said[word] |= row.term
 		}
+	}
+	d.terms.nodes = make([]node, 1, 1024)
+	for word, t := range said {
+		letters := make([]glyph, len(word))
+		for i := range letters {
+			letters[i] = letterOf(word[i])
+		}
+		d.terms.add(letters, int(t))
 	}
 }
 
-func (d *Detector) term(w *word) term { return d.terms[string(w.letters[:min(w.n, maxWord)])] }
+// term is what a word says that was read, and termOf what one says as the text
+// has it: in any case, with its apostrophes. A text can be nothing but sums
+// with a dozen words to look at around each, so neither copies anything.
+func (d *Detector) term(w *word) term {
+	at := uint16(0)
+	for _, c := range w.letters[:min(w.n, maxWord)] {
+		if at = d.terms.nodes[at].next[letterOf(c)]; at == 0 {
+			return 0
+		}
+	}
+	return d.termAt(at)
+}
 
-// sum weighs the number that begins at pos: whether it is a sum of money, and
+func (d *Detector) termOf(word string) term {
+	at := uint16(0)
+	for _, r := range word {
+		if r == '\'' || r == '\u2019' {
+			continue
+		}
+		if r < utf8.RuneSelf {
+			r |= 'a' - 'A'
+		} else {
+			r = unicode.ToLower(r)
+		}
+		if r < 'a' || r > 'z' {
+			return 0
+		}
+		if at = d.terms.nodes[at].next[letterOf(byte(r))]; at == 0 {
+			return 0
+		}
+	}
+	return d.termAt(at)
+}
+
+// isTerm reports whether a word says t as it is spelled: an apostrophe makes
+// another word of it.
+func (d *Detector) isTerm(word string, t term) bool {
+	return d.termOf(word)&t != 0 && !strings.ContainsAny(word, "'\u2019")
+}
+
+func (d *Detector) termAt(node uint16) term {
+	if end := d.terms.nodes[node].end; end > 0 {
+		return term(end - 1)
+	}
+	return 0
+}
+
+// number returns where the number that begins at pos ends: "1,200.50".
+func number(text string, pos int) int {
+	for pos < len(text) && (text[pos] >= '0' && text[pos] <= '9' ||
+		(text[pos] == ',' || text[pos] == '.') && pos+1 < len(text) && text[pos+1] >= '0' && text[pos+1] <= '9') {
+		pos++
+	}
+	return pos
+}
+
+// sum weighs the number from pos to past: whether it is a sum of money, and
 // whether the words around it say that the sender parts with it. It returns
 // the stretch from the words that say so to the sum, or from the sum to them.
-func (d *Detector) sum(text string, pos int) (start, end int, ok bool) {
-	start, end, strong := d.amount(text, pos)
-	if asked(text, end) {
-		return 0, 0, false
-	}
+func (d *Detector) sum(text string, pos, past int) (start, end int, ok bool) {
+	from, to, strong := d.amount(text, pos, past)
+	start, end, ok = d.given(text, from, to, strong)
+	// Asked last: most numbers are no sums that anybody gives.
+	return start, end, ok && !asked(text, to)
+}
+
+// given looks for the words that give away the sum from start to end, and
+// returns the stretch from or to them.
+func (d *Detector) given(text string, start, end int, strong bool) (from, to int, ok bool) {
 	if from, ok := d.parted(text, start, strong); ok {
 		return from, end, true
 	}
@@ -82,7 +156,7 @@ func (d *Detector) sum(text string, pos int) (start, end int, ok bool) {
 		case t&against != 0:
 			return 0, 0, false
 		case t&granted != 0:
-			if denied(text, start) {
+			if d.denied(text, start) {
 				return 0, 0, false
 			}
 			return start, r.pos, true
@@ -94,11 +168,14 @@ func (d *Detector) sum(text string, pos int) (start, end int, ok bool) {
 	return 0, 0, false
 }
 
-// amount reads the sum around the number at pos. It is strong if a currency
+// maxCurrency is how far before a number its currency can begin, in bytes.
+const maxCurrency = 8
+
+// amount reads the sum around the number from pos to end. It is strong if a currency
 // or a multiplier makes money of the number, or it is a share of a price.
-func (d *Detector) amount(text string, pos int) (start, end int, strong bool) {
+func (d *Detector) amount(text string, pos, end int) (start, past int, strong bool) {
 	start = pos
-	before := strings.TrimRight(text[max(0, pos-8):pos], " \u00a0")
+	before := strings.TrimRight(text[max(0, pos-maxCurrency):pos], " \u00a0")
 	if r, width := utf8.DecodeLastRuneInString(before); r == '$' || r >= '\u20a0' && r <= '\u20cf' || r == '\u00a3' || r == '\u00a5' {
 		start, strong = strings.LastIndex(text[:pos], before[len(before)-width:]), true
 	} else if len(before) >= 3 {
@@ -106,11 +183,6 @@ func (d *Detector) amount(text string, pos int) (start, end int, strong bool) {
 		if oneOf(code, "usd", "eur", "gbp", "chf") && (len(before) == 3 || !wordByte(before[len(before)-4])) {
 			start, strong = strings.LastIndex(text[:pos], code), true
 		}
-	}
-	end = pos
-	for end < len(text) && (text[end] >= '0' && text[end] <= '9' ||
-		(text[end] == ',' || text[end] == '.') && end+1 < len(text) && text[end+1] >= '0' && text[end+1] <= '9') {
-		end++
 	}
 	if end < len(text) && text[end] == '%' {
 		return start, end + 1, d.share(text, start, end+1)
@@ -136,7 +208,7 @@ func (d *Detector) share(text string, start, end int) bool {
 	if w := r.word(); d.term(&w)&cut != 0 {
 		return true
 	}
-	return back(text, start, 3, func(_ int, s string) bool { return d.terms[plain(s)]&fund != 0 })
+	return back(text, start, 3, func(_ int, s string) bool { return d.termOf(s)&fund != 0 })
 }
 
 // parted looks for the sender and a verb of giving in the clause before a sum.
@@ -146,7 +218,7 @@ func (d *Detector) parted(text string, start int, strong bool) (from int, ok boo
 	nth := 0
 	back(text, start, 9, func(place int, s string) bool {
 		nth++
-		t := d.terms[plain(s)]
+		t := d.termOf(s)
 		switch {
 		case t&against != 0 || hasSuffixFold(s, "n't") || hasSuffixFold(s, "n\u2019t"):
 			stopped = true
@@ -169,7 +241,7 @@ func (d *Detector) parted(text string, start int, strong bool) (from int, ok boo
 func (d *Detector) grantedBefore(text string, start int) (from int, ok bool) {
 	var noun, stopped bool
 	back(text, start, 6, func(place int, s string) bool {
-		switch t := d.terms[plain(s)]; {
+		switch t := d.termOf(s); {
 		case t&(against|theirs) != 0:
 			stopped = true
 		case t&fund != 0:
@@ -180,13 +252,4 @@ func (d *Detector) grantedBefore(text string, start int) (from int, ok bool) {
 		return stopped || ok
 	})
 	return from, ok && !stopped
-}
-
-// plain is a word in lower case without apostrophes.
-func plain(s string) string {
-	s = strings.ToLower(s)
-	if strings.ContainsAny(s, "'\u2019") {
-		s = strings.NewReplacer("'", "", "\u2019", "").Replace(s)
-	}
-	return s
 }

@@ -18,6 +18,10 @@ type zoner struct {
 	// that none is looked for twice.
 	code, codeEnd int
 	missing       uint8
+	// last is where the last lines begin that could be a signature, once they
+	// are counted.
+	last    int
+	counted bool
 }
 
 // at returns the zone of an offset, which must not be below the last one.
@@ -117,16 +121,23 @@ func (z *zoner) marked() bool {
 // with a rule across it.
 const maxSignature = 12
 
+// signs reports whether few enough lines follow for a signature. The last lines
+// are counted once, from the end, however many rules are drawn across a text.
 func (z *zoner) signs() bool {
-	lines := 0
-	for rest := z.text[z.next:]; rest != "" && lines <= maxSignature; {
-		var line string
-		line, rest, _ = strings.Cut(rest, "\n")
-		if strings.TrimSpace(line) != "" {
-			lines++
+	if !z.counted {
+		z.counted, z.last = true, len(z.text)
+		for end, lines := len(z.text), 0; z.last > 0; end = z.last - 1 {
+			start := strings.LastIndexByte(z.text[:end], '\n') + 1
+			if strings.TrimSpace(z.text[start:end]) != "" {
+				lines++
+			}
+			if lines > maxSignature {
+				break
+			}
+			z.last = start
 		}
 	}
-	return lines <= maxSignature
+	return z.next >= z.last
 }
 
 // inline reports whether a place of the line is in a code span: between two

@@ -20,6 +20,9 @@ func assignmentAnchors() []anchor {
 // letters. It is the one rule that has no prefix to go by, so the value must
 // look drawn by a machine or made up as a password, and not like code.
 func (s *scan) assignment(end, size int) {
+	if s.full(ruleAssignment) {
+		return
+	}
 	at := end
 	if s.is(at, quote) || strings.HasPrefix(s.text[at:], `\"`) {
 		at = s.run(at+1, quote, at+2)
@@ -53,7 +56,7 @@ func (s *scan) assignment(end, size int) {
 		if closing != 0 && (c == closing || escaped && c == '\\') || kindOf(c).in(newline) {
 			break
 		}
-		if closing != 0 {
+		if closing != 0 || kindOf(c).in(alnum) {
 			continue
 		}
 		if kindOf(c).in(space|quote) || c == ',' || c == ';' || c == '<' || c == '\\' || c >= 0x80 {
@@ -84,32 +87,24 @@ func (s *scan) assignment(end, size int) {
 		s.weak = stop
 		return
 	}
-	if closing == 0 && member(value) || standIn(value) {
+	// The name is short and the value is not: it is asked first.
+	start := end - size
+	for start > 0 && end-start < 40 && s.is(start-1, word|dash) {
+		start--
+	}
+	if s.harmless.in(s.text[start:end]) || s.standIn(value) || closing == 0 && member(value) {
 		return
 	}
 	if name == "token" && isUUID(value) {
 		return // these name things more often than they open them
 	}
-	start := end - size
-	for start > 0 && end-start < 40 && s.is(start-1, word|dash) {
-		start--
-	}
-	if harmless(s.text[start:end]) {
-		return
-	}
 	s.add(ruleAssignment, Restricted, at, stop)
 }
 
-// harmless reports whether a name says that what it holds is no secret: it
-// walks through pages, or is handed to everybody.
-func harmless(name string) bool {
-	name = strings.ToLower(name)
-	for _, s := range []string{"page", "next", "csrf", "xsrf", "continu", "sync", "cancel", "idempot", "public", "publish", "cursor"} {
-		if strings.Contains(name, s) {
-			return true
-		}
-	}
-	return false
+// harmless are the parts of a name that says that what it holds is no secret:
+// it walks through pages, or is handed to everybody.
+func harmless() []string {
+	return []string{"page", "next", "csrf", "xsrf", "continu", "sync", "cancel", "idempot", "public", "publish", "cursor"}
 }
 
 // strong reports whether a value of that size looks like a secret: of several kinds of
@@ -133,12 +128,9 @@ func (m *makeup) memorable() bool {
 
 // member reports whether a value is names joined by dots, as code has them.
 func member(value string) bool {
-	names := strings.Split(value, ".")
-	if len(names) < 2 {
-		return false
-	}
-	for _, n := range names {
-		if n == "" || kindOf(n[0]).in(digit) {
+	names := 0
+	for n := range strings.SplitSeq(value, ".") {
+		if n == "" || len(n) > 32 || kindOf(n[0]).in(digit) {
 			return false
 		}
 		for i := range len(n) {
@@ -146,15 +138,21 @@ func member(value string) bool {
 				return false
 			}
 		}
-		if len(n) > 32 {
-			return false
-		}
+		names++
 	}
-	return true
+	return names > 1
+}
+
+// standIns are what a value holds that stands for another.
+func standIns() []string {
+	return []string{
+		"xxxx", "****", "....", "${", "$(", "{{", "your", "changeme", "change_me", "change-me", "placeholder",
+		"redacted", "example", "dummy", "env:", "process.env", "os.environ",
+	}
 }
 
 // standIn reports whether a value stands for another that is not there.
-func standIn(value string) bool {
+func (s *scan) standIn(value string) bool {
 	switch value[0] {
 	case '$', '%', '{', '<', '[':
 		// $NAME, ${NAME}, %NAME%, {{ name }}; but "$2b$…" is a hash.
@@ -162,16 +160,7 @@ func standIn(value string) bool {
 			return true
 		}
 	}
-	folded := strings.ToLower(value)
-	for _, s := range []string{
-		"xxxx", "****", "....", "${", "$(", "{{", "your", "changeme", "change_me", "change-me", "placeholder",
-		"redacted", "example", "dummy", "env:", "process.env", "os.environ",
-	} {
-		if strings.Contains(folded, s) {
-			return true
-		}
-	}
-	return weigh(value).distinct < 2
+	return s.standIns.in(value) || weigh(value).distinct < 2
 }
 
 func isUUID(value string) bool {

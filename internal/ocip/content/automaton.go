@@ -118,3 +118,12 @@ func (a *automaton) each(text string, found func(word, end int)) {
 		}
 	}
 }
+
+// in reports whether any of the words is in text.
+func (a *automaton) in(text string) bool {
+	state := 0
+	for i := 0; i < len(text) && state < a.ends; i++ {
+		state = int(a.next[state+int(a.class[text[i]])])
+	}
+	return state >= a.ends
+}

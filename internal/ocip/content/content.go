@@ -63,6 +63,7 @@ type Options struct {
 type Detector struct {
 	trie     *automaton
 	checks   []check
+	lists    lists
 	patterns []pattern
 }
 
@@ -102,6 +103,7 @@ func New(o Options) (*Detector, error) {
 		d.checks = append(d.checks, a.check)
 	}
 	d.trie = newAutomaton(words)
+	d.lists = lists{standIns: newAutomaton(standIns()), harmless: newAutomaton(harmless())}
 	return d, nil
 }
 
@@ -133,7 +135,7 @@ func (p *Pattern) compile() (*regexp.Regexp, error) {
 // Detect returns what the rules found, sorted by Start.
 func (d *Detector) Detect(text string) []Finding {
 	v := look(text)
-	s := scan{text: v.text, pem: -1, putty: -1}
+	s := scan{text: v.text, lists: &d.lists, pem: -1, putty: -1}
 	d.trie.each(v.text, func(hit, end int) { d.checks[hit](&s, end) })
 	s.numbers()
 	found := s.settle()

@@ -198,7 +198,7 @@ func (s *scan) puttyLines(end int) {
 // JSON that names an algorithm.
 func (s *scan) jwt(end int) {
 	start := end - len("eyJ")
-	if s.text[start:end] != "eyJ" || !s.fresh(start, base64URL) {
+	if s.text[start:end] != "eyJ" || !s.fresh(start, base64URL) || s.full(ruleJWT) {
 		return
 	}
 	const longestHeader = 2048
@@ -245,10 +245,16 @@ func (s *scan) openAI(end int) {
 	if s.text[mark:end] != "T3BlbkFJ" {
 		return
 	}
-	start := mark
-	for start > 0 && mark-start < longest && s.is(start-1, base64URL) {
+	// What an earlier mark has read is not read again.
+	start, read := mark, s.mark
+	for start > read.end && s.is(start-1, base64URL) {
 		start--
 	}
+	if start == read.end {
+		start = read.start
+	}
+	s.mark = stretch{start, end}
+	start = max(start, mark-longest)
 	if mark-start < half || !strings.HasPrefix(s.text[start:], "sk-") {
 		return
 	}
@@ -347,7 +353,7 @@ func (s *scan) bearer(end int) {
 	value := s.text[end:stop]
 	m := weigh(value)
 	machine := m.distinct >= 8 && m.digits >= 2 && m.turns >= 1 && m.lower+m.upper >= 2
-	if len(value) >= shortest && machine && !strings.Contains(value, "://") && !standIn(value) {
+	if len(value) >= shortest && machine && !strings.Contains(value, "://") && !s.standIn(value) {
 		s.add(ruleBearer, Restricted, end, stop)
 	}
 }
@@ -365,7 +371,7 @@ func (s *scan) basic(end int) {
 	if err != nil {
 		return
 	}
-	if _, password, ok := strings.Cut(string(raw), ":"); ok && password != "" && !standIn(password) {
+	if _, password, ok := strings.Cut(string(raw), ":"); ok && password != "" && !s.standIn(password) {
 		s.add(ruleBasic, Restricted, end, stop)
 	}
 }
@@ -393,7 +399,7 @@ func (s *scan) url(end int) {
 		return
 	}
 	user, password, ok := strings.Cut(login[:at], ":")
-	if !ok || password == "" || standIn(password) {
+	if !ok || password == "" || s.standIn(password) {
 		return
 	}
 	for i := range len(user) {

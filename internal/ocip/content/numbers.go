@@ -372,11 +372,11 @@ func (s *scan) near(start, end int, words ...string) bool {
 		if i == start {
 			i = end
 		}
-		if s.is(i, space|newline) || s.is(i-1, alnum) {
+		if !s.is(i, letter) || s.is(i-1, alnum) { // they all begin with a letter
 			continue
 		}
 		for _, w := range words {
-			if s.hasFold(i, w) && !s.is(i+len(w), letter) && (i+len(w) <= start || i >= end) {
+			if lower(s.text[i]) == w[0] && s.hasFold(i, w) && !s.is(i+len(w), letter) && (i+len(w) <= start || i >= end) {
 				return true
 			}
 		}

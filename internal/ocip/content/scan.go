@@ -1,11 +1,19 @@
 package content
 
-import "strings"
+import (
+	"math/bits"
+	"strings"
+)
+
+// lists are words that are looked for in a few bytes: those of a value that is
+// none, and those of a name that no secret has.
+type lists struct{ standIns, harmless *automaton }
 
 // scan is the state of one pass over one text.
 type scan struct {
 	text  string
 	found []Finding
+	*lists
 	// counts is how many findings each rule has.
 	counts map[string]int
 	// tried is how far each prefix whose token may have any length has read,
@@ -15,11 +23,17 @@ type scan struct {
 	// file began whose private part has not come yet, twilio how far the
 	// neighbourhood of that word was read. -1 is none.
 	pem, putty, twilio int
+	// mark is how far the last mark of an older OpenAI key has read, from where
+	// its run of letters begins.
+	mark stretch
 	// weak is where the last assigned value ended that was no secret.
 	weak int
 	// number is where the digits of a number in groups are put together.
 	number [longestNumber]byte
 }
+
+// stretch is a part of the text.
+type stretch struct{ start, end int }
 
 // check weighs one place. end is where the anchor ends.
 type check func(s *scan, end int)
@@ -42,9 +56,12 @@ func builtin() []anchor {
 	return all
 }
 
+// full reports whether a rule has enough findings.
+func (s *scan) full(rule string) bool { return s.counts[rule] >= MaxPerRule }
+
 // add notes a finding and says at which place, or -1 if the rule has enough.
 func (s *scan) add(rule, level string, start, end int) int {
-	if s.counts[rule] >= MaxPerRule {
+	if s.full(rule) {
 		return -1
 	}
 	if s.counts == nil {
@@ -106,41 +123,24 @@ const (
 	base64Std = alnum | slash
 )
 
-func kindOf(c byte) kind {
-	switch {
-	case 'a' <= c && c <= 'f':
-		return hexLower
-	case 'g' <= c && c <= 'z':
-		return lowers
-	case 'A' <= c && c <= 'F':
-		return hexUpper
-	case 'G' <= c && c <= 'Z':
-		return uppers
-	case '0' <= c && c <= '9':
-		return digit
-	}
-	switch c {
-	case '_':
-		return under
-	case '-':
-		return dash
-	case '.':
-		return dot
-	case '/', '+':
-		return slash
-	case '=':
-		return equals
-	case '!', '@', '#', '$', '%', '^', '&', '*', '?', '~':
-		return sign
-	case ' ', '\t':
-		return space
-	case '\n', '\r':
-		return newline
-	case '"', '\'', '`':
-		return quote
-	}
-	return 0
+// kinds says of each byte which it is.
+var kinds = [256]kind{
+	'a': hexLower, 'b': hexLower, 'c': hexLower, 'd': hexLower, 'e': hexLower, 'f': hexLower,
+	'g': lowers, 'h': lowers, 'i': lowers, 'j': lowers, 'k': lowers, 'l': lowers, 'm': lowers,
+	'n': lowers, 'o': lowers, 'p': lowers, 'q': lowers, 'r': lowers, 's': lowers, 't': lowers,
+	'u': lowers, 'v': lowers, 'w': lowers, 'x': lowers, 'y': lowers, 'z': lowers,
+	'A': hexUpper, 'B': hexUpper, 'C': hexUpper, 'D': hexUpper, 'E': hexUpper, 'F': hexUpper,
+	'G': uppers, 'H': uppers, 'I': uppers, 'J': uppers, 'K': uppers, 'L': uppers, 'M': uppers,
+	'N': uppers, 'O': uppers, 'P': uppers, 'Q': uppers, 'R': uppers, 'S': uppers, 'T': uppers,
+	'U': uppers, 'V': uppers, 'W': uppers, 'X': uppers, 'Y': uppers, 'Z': uppers,
+	'0': digit, '1': digit, '2': digit, '3': digit, '4': digit,
+	'5': digit, '6': digit, '7': digit, '8': digit, '9': digit,
+	'_': under, '-': dash, '.': dot, '/': slash, '+': slash, '=': equals,
+	'!': sign, '@': sign, '#': sign, '$': sign, '%': sign, '^': sign, '&': sign, '*': sign, '?': sign, '~': sign,
+	' ': space, '\t': space, '\n': newline, '\r': newline, '"': quote, '\'': quote, '`': quote,
 }
+
+func kindOf(c byte) kind { return kinds[c] }
 
 func (k kind) in(set kind) bool { return k&set != 0 }
 
@@ -197,14 +197,11 @@ type makeup struct {
 
 func weigh(value string) makeup {
 	var m makeup
-	var seen [256]bool
+	var seen [4]uint64
 	before := kind(0)
 	for i := range len(value) {
 		c := value[i]
-		if !seen[c] {
-			seen[c] = true
-			m.distinct++
-		}
+		seen[c>>6] |= 1 << (c & 63)
 		k := kindOf(c)
 		switch {
 		case k.in(lowerCase):
@@ -220,6 +217,9 @@ func weigh(value string) makeup {
 			m.turns++
 		}
 		before = k
+	}
+	for _, part := range seen {
+		m.distinct += bits.OnesCount64(part)
 	}
 	return m
 }

@@ -36,6 +36,11 @@ func look(text string) view {
 			v.segments[n-1].original = original
 			return
 		}
+		if n := len(v.segments); n == cap(v.segments) {
+			// Twice as many each time: append would copy a text that hides
+			// something behind every letter five times over.
+			v.segments = slices.Grow(v.segments, max(n, 8))
+		}
 		v.segments = append(v.segments, segment{b.Len(), original})
 	}
 	for i < len(text) {

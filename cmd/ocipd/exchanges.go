@@ -1,0 +1,687 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/spf13/cobra"
+)
+
+func newExchanges(s *shell) *cobra.Command {
+	c := group(&cobra.Command{Use: "exchanges", Short: "see the agents' exchanges, and settle what waits for a person"})
+	c.AddCommand(newExchangesList(s), newExchangesShow(s), newExchangesResolve(s))
+	return c
+}
+
+// side is one side of an exchange, with the JSON that it came as.
+type side struct {
+	api.Exchange
+	raw jsontext.Value
+}
+
+func (x *side) is(outcome ocip.Outcome) bool { return x.Outcome == string(outcome) }
+
+// asker asks the daemon one of the methods that answer with sides.
+type asker func(ctx context.Context, method string, params any) ([]side, error)
+
+func sidesFrom(c *client.Client) asker {
+	return func(ctx context.Context, method string, params any) ([]side, error) {
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		var answer struct {
+			Exchanges []jsontext.Value `json:"exchanges"`
+		}
+		if err := c.Call(ctx, method, params, &answer); err != nil {
+			return nil, err
+		}
+		sides := make([]side, len(answer.Exchanges))
+		for i, raw := range answer.Exchanges {
+			sides[i].raw = raw
+			if err := json.Unmarshal(raw, &sides[i].Exchange); err != nil {
+				return nil, fmt.Errorf("cannot read an exchange of the daemon: %w", err)
+			}
+		}
+		return sides, nil
+	}
+}
+
+func (s *shell) printSides(sides []side) error {
+	scr := s.screen()
+	for i := range sides {
+		if _, err := s.stdout.Write(scr.line(sides[i].raw)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newExchangesList(s *shell) *cobra.Command {
+	var params api.ExchangeListParams
+	var limit int
+	var all, asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "list exchanges, newest first",
+		Long: `List exchanges, newest first. Each agent of this daemon keeps its own side of an
+exchange and has a row of its own. A narrow screen shortens ids, which the other
+commands take as they are shown, and leaves out the type. --json prints each
+side as one line.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case all && cmd.Flags().Changed("limit"):
+				return usagef("cannot use --all and --limit together")
+			case limit < 1:
+				return usagef("cannot read --limit %d: want at least 1", limit)
+			case params.Outcome != "" && !slices.Contains(outcomes(), params.Outcome):
+				return usagef("cannot filter by --outcome %q: want one of %s", params.Outcome, strings.Join(outcomes(), ", "))
+			case all:
+				limit = 0
+			}
+			return s.listExchanges(cmd.Context(), params, limit, asJSON)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&params.Agent, "agent", "", "exchanges of the agent with this instance `ID`")
+	flags.StringVar(&params.Counterparty, "counterparty", "", "exchanges with the counterparty of this instance `ID`")
+	flags.StringVar(&params.Outcome, "outcome", "", "exchanges with this `OUTCOME`: "+strings.Join(outcomes(), ", "))
+	flags.IntVar(&limit, "limit", api.DefaultPage, "print at most `N` sides")
+	flags.BoolVar(&all, "all", false, "print every side")
+	flags.BoolVar(&asJSON, "json", false, "print JSON, one side a line")
+	// It fails for a flag that does not exist, and this one does.
+	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(outcomes(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// outcomes lists the outcomes of the protocol.
+func outcomes() []string {
+	return []string{string(ocip.InProgress), string(ocip.Resolved), string(ocip.Escalated), string(ocip.Denied), string(ocip.Expired)}
+}
+
+func (s *shell) listExchanges(ctx context.Context, params api.ExchangeListParams, limit int, asJSON bool) error {
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	sides, more, err := pages(ctx, sidesFrom(c), params, limit)
+	if err != nil {
+		return fmt.Errorf("cannot list exchanges: %w", err)
+	}
+	if asJSON {
+		return s.printSides(sides)
+	}
+	scr := s.screen()
+	if err := exchangeTable(sides, time.Now(), scr.width < narrowScreen).write(s.stdout, scr); err != nil {
+		return err
+	}
+	switch {
+	case len(sides) > 0:
+	case params.Agent != "" || params.Counterparty != "":
+		fmt.Fprintln(s.stderr, "no exchanges: --agent and --counterparty take instance ids, as the list without them shows")
+	default:
+		fmt.Fprintln(s.stderr, "no exchanges")
+	}
+	if more {
+		fmt.Fprintln(s.stderr, "there are more: --all lists every one")
+	}
+	hintEscalated(s.stderr, sides)
+	return nil
+}
+
+// pages asks for sides page by page until there are limit of them, all for
+// zero. More reports that there were others.
+func pages(ctx context.Context, ask asker, params api.ExchangeListParams, limit int) (sides []side, more bool, err error) {
+	size := api.DefaultPage
+	for {
+		params.Limit = &size
+		page, err := ask(ctx, "exchange.list", params)
+		if err != nil {
+			return nil, false, err
+		}
+		full := len(page) == size
+		if full {
+			// The next page begins behind an id, and other sides of the last one
+			// may be missing here: it is asked for again as a whole.
+			last := page[len(page)-1].ExchangeID
+			whole := slices.IndexFunc(page, func(x side) bool { return x.ExchangeID == last })
+			switch {
+			case whole > 0:
+				page = page[:whole]
+			case size < api.MaxPage:
+				size = api.MaxPage
+				continue
+			}
+			params.Before = page[len(page)-1].ExchangeID
+		}
+		sides = append(sides, page...)
+		switch {
+		case limit > 0 && len(sides) > limit:
+			return sides[:limit], true, nil
+		case !full:
+			return sides, false, nil
+		}
+	}
+}
+
+// leastPrefix is how much of an id names an exchange, in bytes.
+const leastPrefix = 8
+
+// find returns the sides of the exchange that a person named by its id, or by
+// the beginning of its id. One that ends as tables cut ids is a beginning and
+// nothing else, so that no agent can call an exchange by what a table shows of
+// another one.
+func find(ctx context.Context, ask asker, name string) ([]side, error) {
+	prefix, cut := strings.CutSuffix(name, "…")
+	if !cut {
+		sides, err := ask(ctx, "exchange.get", api.ExchangeParams{ExchangeID: name})
+		if refused, ok := errors.AsType[*api.Error](err); !ok || refused.Code != api.NotFound {
+			return sides, err
+		}
+	}
+	unknown := fmt.Errorf("there is no exchange %q; ocipd exchanges list shows which there are", name)
+	if len(prefix) < leastPrefix {
+		return nil, unknown
+	}
+	first, err := nextBelow(ctx, ask, prefix+"\U0010ffff", prefix)
+	if err != nil {
+		return nil, err
+	}
+	if first == "" {
+		return nil, unknown
+	}
+	second, err := nextBelow(ctx, ask, first, prefix)
+	if err != nil {
+		return nil, err
+	}
+	if second != "" {
+		return nil, fmt.Errorf("%q is the beginning of more than one, such as %s and %s", name, first, second)
+	}
+	return ask(ctx, "exchange.get", api.ExchangeParams{ExchangeID: first})
+}
+
+// nextBelow returns the highest id below another that begins with a prefix, ""
+// where there is none. Ids are listed downwards, so those with the prefix come
+// first below its last continuation.
+func nextBelow(ctx context.Context, ask asker, before, prefix string) (string, error) {
+	one := 1
+	next, err := ask(ctx, "exchange.list", api.ExchangeListParams{Before: before, Limit: &one})
+	if err != nil || len(next) == 0 || !strings.HasPrefix(next[0].ExchangeID, prefix) {
+		return "", err
+	}
+	return next[0].ExchangeID, nil
+}
+
+// exchangeTable shows many sides at once. A narrow one leaves out the type, as
+// the table of records does.
+func exchangeTable(sides []side, now time.Time, narrow bool) *table {
+	t := &table{columns: []column{
+		{title: "EXCHANGE", least: distinct(sides)}, {title: "AGENT", least: 8}, {title: "WITH", least: 8}, {title: "TYPE", least: 8},
+		{title: "ROUND", least: 5}, {title: "OUTCOME", least: 11}, {title: "LEVEL", least: 8}, {title: "UPDATED", least: 7, right: true},
+	}}
+	const typeColumn = 3
+	for i := range sides {
+		x := &sides[i]
+		row := []cell{
+			show(x.ExchangeID), show(x.Agent), show(x.Counterparty), show(x.Type), {text: fmt.Sprintf("%d/%d", x.CurrentRound, x.MaxRounds)},
+			paint(x.Outcome, outcomeColour(x.Outcome)), show(x.Classification), {text: age(now.Sub(time.UnixMilli(x.UpdatedAt)))},
+		}
+		if narrow {
+			row = slices.Delete(row, typeColumn, typeColumn+1)
+		}
+		t.add(row...)
+	}
+	if narrow {
+		t.columns = slices.Delete(t.columns, typeColumn, typeColumn+1)
+	}
+	return t
+}
+
+// Bounds on how narrow the column of ids may get.
+const (
+	leastID = leastPrefix + 6
+	mostID  = 22
+)
+
+// distinct is how narrow the column of ids may get, with short ones whole and
+// different ones still looking different, as far as there is room for that.
+func distinct(sides []side) int {
+	least, longest := leastID, 0
+	var above []rune
+	for i := range sides {
+		id := []rune(printable(sides[i].ExchangeID))
+		longest = max(longest, len(id))
+		same := 0
+		for same < min(len(above), len(id)) && above[same] == id[same] {
+			same++
+		}
+		if i > 0 && sides[i-1].ExchangeID != sides[i].ExchangeID {
+			// What is alike, what is not, and the sign for what is left out.
+			least = max(least, same+2)
+		}
+		above = id
+	}
+	if longest <= mostID {
+		return longest
+	}
+	return min(least, mostID)
+}
+
+func outcomeColour(outcome string) colour {
+	switch ocip.Outcome(outcome) {
+	case ocip.Resolved:
+		return green
+	case ocip.Escalated:
+		return yellow
+	case ocip.Denied:
+		return red
+	case ocip.Expired:
+		return dim
+	case ocip.InProgress:
+	}
+	return plain
+}
+
+// hintEscalated says what to do about the exchanges that wait for a person.
+func hintEscalated(w io.Writer, sides []side) {
+	var ids []string
+	for i := range sides {
+		if x := &sides[i]; x.is(ocip.Escalated) && !slices.Contains(ids, x.ExchangeID) {
+			ids = append(ids, x.ExchangeID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return
+	case 1:
+		fmt.Fprintln(w, "1 exchange is escalated and waits for a person. To read and to settle it:")
+	default:
+		fmt.Fprintf(w, "%d exchanges are escalated and wait for a person. To read and to settle one:\n", len(ids))
+	}
+	id := ids[max(0, slices.IndexFunc(ids, plainWord))]
+	fmt.Fprintf(w, "  %s\n  %s\n", showCommand(id), resolveCommand(id))
+}
+
+func showCommand(id string) string { return "ocipd exchanges show " + argument(id) }
+
+func resolveCommand(id string) string {
+	return "ocipd exchanges resolve " + argument(id) + " --note TEXT"
+}
+
+// argument is an id as it is given to a command in a shell, or the word ID where
+// a shell could make something else of it: agents choose ids, and people copy
+// what they are shown.
+func argument(id string) string {
+	switch {
+	case plainWord(id):
+		return id
+	case id == "" || id[0] == '-' || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`'\!`, r) }):
+		return "ID"
+	}
+	return "'" + id + "'"
+}
+
+// plainWord reports whether every shell takes a text as the word it is, and no
+// command takes it for a flag.
+func plainWord(text string) bool {
+	odd := func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("._:@/-", r)
+	}
+	return text != "" && text[0] != '-' && !strings.ContainsFunc(text, odd)
+}
+
+// completeExchange completes the id of an exchange. One that a shell could
+// misread is not offered.
+func (s *shell) completeExchange(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := s.dialOperator(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer c.Close()
+	sides, _, err := pages(cmd.Context(), sidesFrom(c), api.ExchangeListParams{}, api.DefaultPage)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var found []cobra.Completion
+	for i := range sides {
+		x := &sides[i]
+		if i > 0 && x.ExchangeID == sides[i-1].ExchangeID || !plainWord(x.ExchangeID) {
+			continue
+		}
+		found = append(found, cobra.CompletionWithDesc(x.ExchangeID, printable(x.Outcome+", "+x.Agent+" with "+x.Counterparty)))
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+func newExchangesShow(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "show both sides of an exchange, what was said, and why it ended",
+		Long: `Show both sides of an exchange with the first line of each message, and why it
+ended. The beginning of an id will do. --json prints each side as one line.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: s.completeExchange,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			c, err := s.dialOperator(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			sides, err := find(ctx, sidesFrom(c), args[0])
+			if err != nil {
+				return fmt.Errorf("cannot show the exchange: %w", err)
+			}
+			if asJSON {
+				return s.printSides(sides)
+			}
+			causes := make([]*audit.Entry, len(sides))
+			for i := range sides {
+				if causes[i], err = causeOf(ctx, c, &sides[i]); err != nil {
+					return fmt.Errorf("cannot read why the exchange ended: %w", err)
+				}
+			}
+			return writeExchange(s.stdout, s.screen(), time.Now(), sides, causes)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one side a line")
+	return c
+}
+
+// causeWindow is how far from a side's end its record is looked for. Both are of
+// one moment, but for how long the disk took and what was done to the clock.
+const causeWindow = time.Minute
+
+// causeOf asks for the record that ended a side, nil where there is none.
+func causeOf(ctx context.Context, c *client.Client, x *side) (*audit.Entry, error) {
+	if x.is(ocip.InProgress) || x.is(ocip.Expired) {
+		return nil, nil
+	}
+	ended, limit := time.UnixMilli(x.UpdatedAt), api.DefaultPage
+	params := api.AuditQueryParams{Limit: &limit, Filter: audit.Filter{
+		ActionType: audit.ActionExchange, Exchange: x.ExchangeID, Agent: x.Agent, Since: ended.Add(-causeWindow), Until: ended.Add(causeWindow),
+	}}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	var found []audit.Entry
+	for {
+		var page api.AuditQueryResult
+		if err := c.Call(ctx, "audit.query", params, &page); err != nil {
+			return nil, err
+		}
+		for _, record := range page.Records {
+			e, err := audit.Parse(record)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, e)
+		}
+		if params.Before = page.NextBefore; params.Before == 0 {
+			return cause(found, x.Outcome), nil
+		}
+	}
+}
+
+// cause picks the record that brought an exchange to its outcome, nil for none:
+// of its records, newest first, the oldest of the last that have this outcome.
+// Those of messages refused because it had ended are no reason.
+func cause(records []audit.Entry, outcome string) (first *audit.Entry) {
+	for i := range records {
+		e := &records[i]
+		switch {
+		case e.Code == string(ocip.ExchangeClosed):
+		case e.Outcome == outcome:
+			first = e
+		case first != nil:
+			return first
+		}
+	}
+	return first
+}
+
+// because says in words what a record says of an end.
+func because(e *audit.Entry) string {
+	text := reason(e)
+	if note, ok := e.Details["note"].(string); ok && text == "" {
+		by, _ := e.Details["by"].(string)
+		text = strings.TrimSuffix(fmt.Sprintf("%s by %s: %s", e.Event, orElse(by, e.AppID), note), ": ")
+	}
+	return fmt.Sprintf("%s (record %d)", text, e.Seq)
+}
+
+// unsent is the message that an escalation kept back, as its record has it.
+func unsent(e *audit.Entry) string {
+	escalation, _ := e.Details["escalation"].(map[string]any)
+	said, _ := escalation["conversationSummary"].(string)
+	return said[strings.LastIndexByte(said, '\n')+1:]
+}
+
+// writeExchange shows one exchange to a person who may have to settle it.
+// Causes holds for each side the record that ended it, or nil.
+func writeExchange(out io.Writer, scr screen, now time.Time, sides []side, causes []*audit.Entry) error {
+	w := bufio.NewWriter(out)
+	p := scr.colour
+	fmt.Fprintf(w, "%s %s\n", p.paint(bold, "exchange"), printable(sides[0].ExchangeID))
+	for i := range sides {
+		x := &sides[i]
+		fmt.Fprintf(w, "\n%s with %s: %s\n", p.paint(bold, printable(x.Agent)), printable(x.Counterparty), p.paint(outcomeColour(x.Outcome), printable(x.Outcome)))
+		if causes[i] != nil {
+			prose(w, scr, factName(p, "why"), strings.Repeat(" ", factWidth), because(causes[i]))
+		}
+		// These are for copying, so they are shown whole.
+		for _, f := range []struct{ name, value string }{
+			{"type", x.Type},
+			{"level", x.Classification},
+			{"rounds", rounds(x)},
+			{"session", x.SessionKey},
+			{"conversation", x.ConversationID},
+			{"opened", when(x.OpenedAt, now)},
+			{"updated", when(x.UpdatedAt, now)},
+			{"expires", expiry(x, now)},
+		} {
+			fmt.Fprintf(w, "%s%s\n", factName(p, f.name), printable(f.value))
+		}
+		fmt.Fprintln(w)
+		if i > 0 && len(x.Transcript) > 0 && slices.Equal(x.Transcript, sides[i-1].Transcript) {
+			fmt.Fprintf(w, "  the same was said as on the side of %s\n", printable(sides[i-1].Agent))
+		} else {
+			writeTranscript(w, scr, x.Transcript)
+		}
+		if causes[i] != nil {
+			if held := unsent(causes[i]); held != "" {
+				fmt.Fprintln(w, "  "+p.paint(yellow, "kept back"))
+				quote(w, scr, held)
+			}
+		}
+	}
+	writeAdvice(w, scr, sides, causes)
+	return w.Flush()
+}
+
+// factWidth is the width of what stands before a fact.
+const factWidth = 2 + len("conversation") + len(gap)
+
+func factName(p palette, name string) string {
+	return "  " + p.paint(dim, name) + strings.Repeat(" ", factWidth-2-len(name))
+}
+
+// prose writes a text in as many lines as it takes, behind a first and further
+// beginnings of the same width.
+func prose(w io.Writer, scr screen, first, next, text string) {
+	begin := first
+	for _, line := range fold(printable(text), scr.width-displayWidth(next)) {
+		fmt.Fprintln(w, begin+line)
+		begin = next
+	}
+}
+
+// quote writes what an agent said. Each of its lines is marked, so that it
+// cannot pass for one of the program's.
+func quote(w io.Writer, scr screen, text string) {
+	mark := "    " + scr.colour.paint(dim, "│") + " "
+	for _, line := range fold(printable(text), scr.width-len("    | ")) {
+		fmt.Fprintln(w, mark+line)
+	}
+}
+
+func writeTranscript(w io.Writer, scr screen, turns []ocip.Turn) {
+	if len(turns) == 0 {
+		fmt.Fprintln(w, "  nothing was let through")
+	}
+	for _, t := range turns {
+		fmt.Fprintf(w, "  %s  %s\n", scr.colour.paint(dim, fmt.Sprintf("round %d", t.Round)), printable(t.Sender))
+		quote(w, scr, t.Summary)
+	}
+}
+
+// writeAdvice says what waits for a person, and how to go on.
+func writeAdvice(w io.Writer, scr screen, sides []side, causes []*audit.Entry) {
+	id, escalated := sides[0].ExchangeID, false
+	var pairs, stopped [][2]string
+	var behind string
+	for i := range sides {
+		x := &sides[i]
+		pair := [2]string{min(x.Agent, x.Counterparty), max(x.Agent, x.Counterparty)}
+		if !slices.Contains(pairs, pair) {
+			pairs = append(pairs, pair)
+		}
+		if !x.is(ocip.Escalated) {
+			continue
+		}
+		escalated = true
+		if causes[i] == nil || causes[i].Code != string(ocip.RoundLimit) {
+			continue
+		}
+		if other, ok := causes[i].Details["escalatedExchange"].(string); ok {
+			behind = other
+		} else if !slices.Contains(stopped, pair) {
+			stopped = append(stopped, pair)
+		}
+	}
+	say := func(format string, args ...any) { prose(w, scr, "", "", fmt.Sprintf(format, args...)) }
+	fmt.Fprintln(w)
+	if len(pairs) > 1 {
+		say("This id names %d exchanges, of different agents. To resolve it ends all of them.", len(pairs))
+	}
+	for _, pair := range stopped {
+		say("Until a person settles this, nothing goes between %s and %s, in any exchange.", pair[0], pair[1])
+	}
+	if behind != "" {
+		fmt.Fprintf(w, "What stopped this one is another, and waits for a person:\n  %s\n", showCommand(behind))
+	}
+	if escalated {
+		fmt.Fprintf(w, "To settle it:\n  %s\n", resolveCommand(id))
+	}
+	fmt.Fprintf(w, "To see what was decided:\n  ocipd audit query --exchange %s\n", argument(id))
+}
+
+func rounds(x *side) string {
+	text := fmt.Sprintf("%d of %d", x.CurrentRound, x.MaxRounds)
+	if x.CurrentRound >= x.MaxRounds {
+		text += ", used up"
+	}
+	return text
+}
+
+// when is a moment in Unix milliseconds, and how far it is from now.
+func when(milli int64, now time.Time) string {
+	at := time.UnixMilli(milli)
+	text := at.Local().Format(time.DateTime)
+	if at.After(now) {
+		return fmt.Sprintf("%s, in %s", text, age(at.Sub(now)))
+	}
+	return fmt.Sprintf("%s, %s ago", text, age(now.Sub(at)))
+}
+
+func expiry(x *side, now time.Time) string {
+	switch {
+	case x.ExpiresAt <= 0:
+		return "never"
+	case x.is(ocip.InProgress) && x.ExpiresAt <= now.UnixMilli():
+		return when(x.ExpiresAt, now) + ": it takes no more messages"
+	}
+	return when(x.ExpiresAt, now)
+}
+
+func newExchangesResolve(s *shell) *cobra.Command {
+	var note string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "resolve ID",
+		Short: "end an exchange, and settle what was escalated",
+		Long: `End every side of an exchange that is in progress or escalated, and settle its
+escalation: where its rounds were used up, the two agents may begin a new one.
+A side that is denied, expired or resolved stays so. It is recorded, with the
+note. The beginning of an id will do.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: s.completeExchange,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			params := api.ExchangeResolveParams{ExchangeID: args[0], Outcome: string(ocip.Resolved), Note: note}
+			if wrong := params.Validate(); len(wrong) > 0 {
+				return usagef("cannot read the %s: %s", wrong[0].Path, wrong[0].Message)
+			}
+			return s.resolveExchange(cmd.Context(), params, asJSON)
+		},
+	}
+	c.Flags().StringVar(&note, "note", "", "record this `TEXT` with it, up to 1024 bytes")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the sides as JSON, one a line")
+	return c
+}
+
+func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveParams, asJSON bool) error {
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ask := sidesFrom(c)
+	was, err := find(ctx, ask, params.ExchangeID)
+	if err != nil {
+		return fmt.Errorf("cannot resolve the exchange: %w", err)
+	}
+	params.ExchangeID = was[0].ExchangeID
+	answer, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if err := c.Call(answer, "exchange.resolve", params, nil); err != nil {
+		return fmt.Errorf("cannot resolve exchange %s: %w", params.ExchangeID, err)
+	}
+	is, err := ask(ctx, "exchange.get", api.ExchangeParams{ExchangeID: params.ExchangeID})
+	if err != nil {
+		return fmt.Errorf("exchange %s is resolved, but cannot be shown: %w", params.ExchangeID, err)
+	}
+	if asJSON {
+		return s.printSides(is)
+	}
+	fmt.Fprintf(s.stdout, "exchange %s\n", printable(params.ExchangeID))
+	return changes(was, is).write(s.stdout, s.screen())
+}
+
+// changes shows what became of each side.
+func changes(was, is []side) *table {
+	t := &table{columns: []column{{title: "AGENT", least: 8}, {title: "WITH", least: 8}, {title: "WAS", least: 11}, {title: "IS", least: 11}}}
+	for i := range is {
+		x := &is[i]
+		before := ""
+		if at := slices.IndexFunc(was, func(w side) bool { return w.Agent == x.Agent }); at >= 0 {
+			before = was[at].Outcome
+		}
+		t.add(show(x.Agent), show(x.Counterparty), paint(before, outcomeColour(before)), paint(x.Outcome, outcomeColour(x.Outcome)))
+	}
+	return t
+}

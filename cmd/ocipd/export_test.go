@@ -1,0 +1,4 @@
+package main
+
+// AsProgram is [asProgram] for the tests outside this package.
+const AsProgram = asProgram

@@ -1,0 +1,122 @@
+package main_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// protocolPage is docs/PROTOCOL.md.
+func protocolPage(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/PROTOCOL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+// TestVerdictsAreDocumented holds the page's table of verdicts against the
+// program's codes, and against the examples below it: each code has one, and
+// none shows a code that is not in the table.
+func TestVerdictsAreDocumented(t *testing.T) {
+	_, section, found := strings.Cut(protocolPage(t), "\n## Verdicts\n")
+	section, _, ended := strings.Cut(section, "\n## ")
+	if !found || !ended {
+		t.Fatal("the page has no verdicts")
+	}
+	var table []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(section, -1) {
+		table = append(table, row[1])
+	}
+	source, err := os.ReadFile("../../internal/ocip/verdict.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := regexp.MustCompile(`(?m)^\t\w+\s+Code = "([A-Z_]+)"$`).FindAllStringSubmatch(string(source), -1)
+	if len(codes) < 19 || len(table) < 19 {
+		t.Fatalf("found %d codes and %d rows", len(codes), len(table))
+	}
+	for _, code := range codes {
+		if !slices.Contains(table, code[1]) {
+			t.Errorf("%s is not in the table", code[1])
+		}
+	}
+
+	examples := make(map[string]bool)
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "{") {
+			continue
+		}
+		// A refusal is the error of a response; a message that is held is a
+		// result.
+		var example struct {
+			Code    api.Code `json:"code"`
+			Message string   `json:"message"`
+			Held    bool     `json:"held"`
+			OCIP    judgment `json:"ocip"`
+			Details struct {
+				OCIP judgment `json:"ocip"`
+			} `json:"details"`
+		}
+		if err := json.Unmarshal([]byte(line), &example); err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		j := example.Details.OCIP
+		if example.Held {
+			j = example.OCIP
+		} else if !slices.Contains(api.Codes(), example.Code) || !strings.HasSuffix(example.Message, j.Reason) {
+			t.Errorf("no error of the protocol: %s", line)
+		}
+		if j.Reason == "" || !slices.Contains(table, j.Code) {
+			t.Errorf("no verdict of the table: %s", line)
+		}
+		examples[j.Code] = true
+	}
+	for _, code := range table {
+		if !examples[code] {
+			t.Errorf("%s has no example", code)
+		}
+	}
+}
+
+// TestWithheldDataIsDocumented wants the page to show a message as its receiver
+// gets it when some of its data was withheld.
+func TestWithheldDataIsDocumented(t *testing.T) {
+	shown := 0
+	for line := range strings.Lines(protocolPage(t)) {
+		var event struct {
+			Event   string        `json:"event"`
+			Payload api.HookEvent `json:"payload"`
+		}
+		if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &event) != nil || event.Event != "hook:message_sending" {
+			continue
+		}
+		shown++
+		var m api.Message
+		if err := json.Unmarshal(event.Payload.Data, &m); err != nil {
+			t.Fatal(err)
+		}
+		envelope, err := ocip.ParseEnvelope(m.Metadata["ocip"])
+		if err != nil || envelope.SourceAgent.InstanceID == "" {
+			t.Errorf("%s: %v", m.Metadata["ocip"], err)
+		}
+		for _, name := range []string{"dataShared", "dataWithheld"} {
+			var items []jsontext.Value
+			if err := json.Unmarshal(at(t, m.Metadata["exchange"], name), &items); err != nil || len(items) == 0 {
+				t.Errorf("%s has no %s: %v", m.Metadata["exchange"], name, err)
+			}
+		}
+	}
+	if shown == 0 {
+		t.Error("no message with data that was withheld is shown")
+	}
+}

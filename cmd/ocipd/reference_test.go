@@ -1,0 +1,771 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	ocipd "github.com/openclawos/ocipd/cmd/ocipd"
+	"github.com/openclawos/ocipd/configs/policies"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ipc"
+)
+
+// TestReference holds the built program to the OCIP protocol reference, row by
+// row: each table of the reference is a group of subtests here and each of its
+// rows one subtest, named after it. Agents live in daemons of their own, and
+// what one house sends is carried to the other by an app that owns the channel,
+// so every row is seen where it counts: on the wire at the other side, in the
+// answer its sender got, and in the audit records of both houses.
+func TestReference(t *testing.T) {
+	w := newWorld(t)
+	for _, table := range []struct {
+		name string
+		rows func(*testing.T, *world)
+	}{
+		{"Envelope Format", envelopeFormat},
+		{"Exchange Types", exchangeTypes},
+		{"Exchange Outcomes", exchangeOutcomes},
+		{"Enforcement Rules", enforcementRules},
+		{"Classification", classification},
+		{"Loop Prevention", loopPrevention},
+		{"Escalation Payload", escalationPayload},
+		{"Transcript Tracking", transcriptTracking},
+		{"Detection Signals", detectionSignals},
+		{"Keywords", keywords},
+		{"Commitment Enforcement", commitmentEnforcement},
+		{"CommitmentDetectionResult", detectionResult},
+		{"Same Org Unit", sameOrgUnit},
+		{"Cross-Org", crossOrg},
+		{"Cross-Enterprise", crossEnterprise},
+		{"Quick Reference", quickReference},
+		{"Reply Policies", replyPolicies},
+		{"Reply Policy by Exchange Type", replyPolicyByType},
+		{"Sender-Side Logging", senderSideLogging},
+		{"Receiver-Side Logging", receiverSideLogging},
+		{"Data Tracking", dataTracking},
+		{"AI Disclosure", aiDisclosure},
+		{"Message Flow Diagram", messageFlow},
+	} {
+		t.Run(table.name, func(t *testing.T) { table.rows(t, w) })
+	}
+}
+
+// patience bounds every wait of these tests. Nothing waits that long unless it
+// is broken.
+const patience = 20 * time.Second
+
+// world is four daemons and the app that carries messages between them.
+//
+//	a  the sender's house, everything enforced, other org units allowed
+//	b  the receiver's, the same
+//	c  commitments are only recorded, five rounds, the disclosure before the
+//	   text, and a cross-org policy that allows all and says what it was asked
+//	d  other org units are not allowed, and its exchanges end at once
+//
+// A row that needs both sides takes a pair of agents that nobody else uses.
+type world struct {
+	houses map[string]*house
+	ends   map[string]*end
+	// taken counts the pairs in use by kind.
+	taken map[string]int
+}
+
+// house is a daemon in a process of its own.
+type house struct {
+	name, dir string
+	// agents, contacts and routes are the lists of its configuration.
+	agents, contacts, routes strings.Builder
+	log                      daemonLog
+	operator, carrier        *client.Client
+}
+
+// daemonLog is what a daemon says on its standard error.
+type daemonLog struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	ready func()
+}
+
+func (l *daemonLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if bytes.Contains(p, []byte(`"ready"`)) {
+		l.ready()
+	}
+	return l.text.Write(p)
+}
+
+func (l *daemonLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// cast is a kind of pair: where its two agents live and who they are.
+type cast struct {
+	count    int
+	from, to role
+}
+
+// role is where an agent lives and what it is there. Home is the house's name,
+// max the highest level it may share; rounds are the house's where zero.
+type role struct {
+	home, unit, tenant string
+	max                string
+	rounds             int
+}
+
+// The kinds of pairs.
+const (
+	ordinary          = "ordinary"
+	ofTheReference    = "reference"
+	toMarketing       = "marketing"
+	toGlobex          = "globex"
+	toGlobexMarketing = "globex-marketing"
+	ofTwoRounds       = "rounds"
+	monitored         = "monitored"
+	monitoredUnits    = "monitored-marketing"
+	monitoredGlobex   = "monitored-globex"
+	toStrict          = "strict"
+	toStrictMarketing = "strict-marketing"
+	brief             = "brief"
+	sharing           = "sharing-" // and a level
+)
+
+func casts() map[string]cast {
+	eng := func(home string, changes ...func(*role)) role {
+		r := role{home, "engineering", "acme-corp", "internal", 0}
+		for _, change := range changes {
+			change(&r)
+		}
+		return r
+	}
+	marketing := func(r *role) { r.unit = "marketing" }
+	globex := func(r *role) { r.tenant = "globex-inc" }
+	all := map[string]cast{
+		ordinary:          {100, eng("a"), eng("b")},
+		ofTheReference:    {1, eng("a"), eng("b")},
+		toMarketing:       {10, eng("a"), eng("b", marketing)},
+		toGlobex:          {10, eng("a"), eng("b", globex)},
+		toGlobexMarketing: {10, eng("a"), eng("b", globex, marketing)},
+		ofTwoRounds:       {5, eng("a", func(r *role) { r.rounds = 2 }), eng("b")},
+		monitored:         {20, eng("c"), eng("b")},
+		monitoredUnits:    {5, eng("c"), eng("b", marketing)},
+		monitoredGlobex:   {5, eng("c"), eng("b", globex)},
+		toStrict:          {5, eng("a"), eng("d")},
+		toStrictMarketing: {5, eng("a"), eng("d", marketing)},
+		brief:             {5, eng("d"), eng("b")},
+	}
+	for _, level := range levels() {
+		all[sharing+level] = cast{10, eng("a", func(r *role) { r.max = level }), eng("b", func(r *role) { r.max = "restricted" })}
+	}
+	return all
+}
+
+// levels are the reference's, in its order.
+func levels() []string { return []string{"public", "internal", "confidential", "restricted"} }
+
+// end is one agent of a pair, and its app.
+type end struct {
+	*client.Client
+	house *house
+	role
+	id, app, instance, user string
+	// to is the session key that reaches the other agent.
+	to string
+	// keep has the carrier hold what the agent sends, and not hand it over.
+	keep atomic.Bool
+	// carried are the agent's messages, as they came out of its daemon.
+	carried chan crossing
+}
+
+// crossing is one message between the houses: what the app that owns the
+// channel was given, and what the other daemon answered to it.
+type crossing struct {
+	api.Message
+	err    error
+	queued sent
+}
+
+// pair is two agents that know each other.
+type pair struct {
+	w          *world
+	alice, bob *end
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{houses: make(map[string]*house), ends: make(map[string]*end), taken: make(map[string]int)}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		// Sockets have short addresses, so their directory's must be short too.
+		dir, err := os.MkdirTemp("", "ocipd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		w.houses[name] = &house{name: name, dir: dir}
+	}
+	for kind, c := range casts() {
+		for i := range c.count {
+			w.settle(kind, i, c)
+		}
+	}
+	// A machine that is busy with other tests may take long over a policy.
+	const patient = "timeout: 10s"
+	open := "policy: {" + patient + ", data: {cross_org: true, max_classification_shared: restricted}}\n"
+	settings := map[string]string{
+		"a": open,
+		"b": open,
+		"c": fmt.Sprintf("policy: {%s, path: %q, data: {max_classification_shared: restricted}}\n", patient, w.houses["c"].echoPolicy(t)) +
+			"ocip: {max_rounds: 5, disclosure: prefix, commitment: {enforcement: monitor}}\n",
+		"d": "policy: {" + patient + "}\nocip: {expires_after: 50ms}\n",
+	}
+	var starting sync.WaitGroup
+	for name, h := range w.houses {
+		cfg := "agents:\n" + h.agents.String() + "directory:\n" + h.contacts.String() + "routes:\n" + h.routes.String() + settings[name]
+		if err := os.WriteFile(h.path("ocipd.yaml"), []byte(cfg), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		starting.Go(func() { h.start(t) })
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for _, h := range w.houses {
+		h.connect(t)
+		go w.carry(t, h)
+	}
+	return w
+}
+
+// settle gives a pair its names, and both its places in their houses.
+func (w *world) settle(kind string, i int, c cast) {
+	var p [2]*end
+	for j, r := range []role{c.from, c.to} {
+		id := fmt.Sprintf("%s-%d-%s", kind, i, [...]string{"alice", "bob"}[j])
+		p[j] = &end{role: r, house: w.houses[r.home], id: id, app: "@acme/" + id, instance: "agent-" + id, user: id, carried: make(chan crossing, 64)}
+	}
+	if kind == ofTheReference {
+		// The reference's examples call them so.
+		p[0].instance, p[1].instance = "agent-alice", "agent-bob"
+	}
+	p[0].to, p[1].to = "link:"+p[1].id, "link:"+p[0].id
+	for j, e := range p {
+		w.ends[e.id] = e
+		e.house.enter(e, p[1-j])
+	}
+}
+
+// enter writes an agent into the house's configuration, and who it talks to.
+func (h *house) enter(e, other *end) {
+	fmt.Fprintf(&h.agents, "  - {id: %s, app: %q, instance_id: %s, user_id: %s, org_unit: %s, tenant_id: %s, max_classification_shared: %s",
+		e.id, e.app, e.instance, e.user, e.unit, e.tenant, e.max)
+	if e.rounds > 0 {
+		fmt.Fprintf(&h.agents, ", max_rounds: %d", e.rounds)
+	}
+	h.agents.WriteString("}\n")
+	accepts := levels()[:slices.Index(levels(), other.max)+1]
+	fmt.Fprintf(&h.contacts, "  - {instance_id: %s, user_id: %s, org_unit: %s, tenant_id: %s, accepts: [%s], sessions: [%q]}\n",
+		other.instance, other.user, other.unit, other.tenant, strings.Join(accepts, ", "), e.to)
+	fmt.Fprintf(&h.routes, "  - {session: %q, agent: %s}\n", e.to, e.id)
+}
+
+// echoPolicy writes the built-in policy with a cross-org part that allows all,
+// and whose reason says what it was asked.
+func (h *house) echoPolicy(t *testing.T) (dir string) {
+	t.Helper()
+	builtIn, err := policies.FS().Open("agent_exchange.rego")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer builtIn.Close()
+	text, err := io.ReadAll(builtIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const echo = `package ocip.cross_org
+
+decision := {
+	"allow": true,
+	"require_approval": false,
+	"reason": sprintf("%s from %s to %s", [input.action, input.source_org_unit, input.target_org_unit]),
+	"constraints": {},
+}
+`
+	dir = h.path("policy")
+	if err := errors.Join(
+		os.Mkdir(dir, 0o700),
+		os.WriteFile(filepath.Join(dir, "agent_exchange.rego"), text, 0o600),
+		os.WriteFile(filepath.Join(dir, "cross_org.rego"), []byte(echo), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func (h *house) path(name string) string { return filepath.Join(h.dir, name) }
+
+// start runs the program. It returns when the daemon answers; at the test's end
+// the daemon is stopped, and its log of records verified.
+func (h *house) start(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "serve", "--config", h.path("ocipd.yaml"), "--socket", h.path("kernel.sock"))
+	// The race detector would have every daemon wait a second at its end.
+	cmd.Env = append(os.Environ(), ocipd.AsProgram+"=1", "XDG_STATE_HOME="+h.dir, "GORACE=atexit_sleep_ms=0")
+	ready := make(chan struct{})
+	h.log.ready = sync.OnceFunc(func() { close(ready) })
+	cmd.Stderr = &h.log
+	if err := cmd.Start(); err != nil {
+		t.Errorf("house %s: %v", h.name, err)
+		return
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Errorf("house %s: %v", h.name, err)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("house %s ends with %v", h.name, err)
+			}
+		case <-time.After(patience):
+			_ = cmd.Process.Kill()
+			t.Errorf("house %s does not end", h.name)
+		}
+		h.verify(t)
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		t.Errorf("house %s does not start: %v\n%s", h.name, err, &h.log)
+	case <-time.After(patience):
+		t.Errorf("house %s does not start", h.name)
+	}
+}
+
+// verify checks the house's whole log of records.
+func (h *house) verify(t *testing.T) {
+	f, err := os.Open(h.path("openclawos/audit.jsonl"))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer f.Close()
+	var v audit.Verifier
+	if _, err := v.ReadFrom(f); err != nil {
+		t.Errorf("house %s: %v", h.name, err)
+	}
+}
+
+// connect connects the operator, and the app that owns the channel.
+func (h *house) connect(t *testing.T) {
+	t.Helper()
+	operator, err := client.Dial(t.Context(), config.OperatorPath(h.path("kernel.sock")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.operator = operator
+	// A process that is an app's already would not be let in, so the operator
+	// comes first.
+	must(t, operator, "kernel.status", nil, nil)
+	h.carrier = h.register(t, "@acme/carrier", api.Capabilities{Channels: api.Provides{Provides: []string{"link"}}})
+	var granted api.CapabilityResult
+	must(t, h.carrier, "capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": "link"}}, &granted)
+	if !granted.Granted {
+		t.Fatalf("the channel is not granted: %s", granted.Reason)
+	}
+	must(t, h.carrier, "app.ready", nil, nil)
+	t.Cleanup(func() { operator.Close() })
+}
+
+// register connects an app.
+func (h *house) register(t *testing.T, id string, c api.Capabilities) *client.Client {
+	t.Helper()
+	app, err := client.Dial(t.Context(), h.path("kernel.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { app.Close() })
+	if _, err := app.Register(t.Context(), &api.Manifest{
+		ID: id, Name: id, Version: "1.0.0", Type: "app", Main: "dist/index.js", Protocol: api.ManifestProtocol{Version: api.ProtocolVersion}, Capabilities: c,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return app
+}
+
+// ask makes a call in bounded time.
+func ask(ctx context.Context, c *client.Client, method string, params, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return c.Call(ctx, method, params, result)
+}
+
+// must makes a call that has to succeed.
+func must(t *testing.T, c *client.Client, method string, params, result any) {
+	t.Helper()
+	if err := ask(t.Context(), c, method, params, result); err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// carry hands what leaves one house to the house of the agent it is for, under
+// the session key by which that house knows the sender, until the connection
+// ends.
+func (w *world) carry(t *testing.T, h *house) {
+	ctx := context.WithoutCancel(t.Context())
+	for {
+		in, err := h.carrier.Next(ctx)
+		if err != nil {
+			return
+		}
+		if in.Event != "hook:message_sending" {
+			continue
+		}
+		var e api.HookEvent
+		var c crossing
+		if err := errors.Join(json.Unmarshal(in.Payload, &e), json.Unmarshal(e.Data, &c.Message)); err != nil {
+			t.Error(err)
+			return
+		}
+		from, to := w.ends[e.Context.AgentID], w.ends[c.Target]
+		if to != nil && !from.keep.Load() {
+			c.queued, c.err = bring(ctx, to, from, c.Content, c.Metadata)
+		}
+		from.carried <- c
+	}
+}
+
+// bring hands a message to a house as one of the agent from.
+func bring(ctx context.Context, to, from *end, text string, metadata api.Object) (queued sent, err error) {
+	err = ask(ctx, to.house.carrier, "agent.queue", map[string]any{"sessionKey": to.to, "text": text, "metadata": metadata}, &queued)
+	return queued, err
+}
+
+// pair connects two agents that nobody has used yet.
+func (w *world) pair(t *testing.T, kind string) *pair {
+	t.Helper()
+	i := w.taken[kind]
+	w.taken[kind]++
+	p := &pair{w: w, alice: w.ends[fmt.Sprintf("%s-%d-alice", kind, i)], bob: w.ends[fmt.Sprintf("%s-%d-bob", kind, i)]}
+	if p.alice == nil {
+		t.Fatalf("there is no pair %d of kind %s", i, kind)
+	}
+	for _, e := range []*end{p.alice, p.bob} {
+		e.Client = e.house.register(t, e.app, api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}}})
+		must(t, e.Client, "app.ready", nil, nil)
+	}
+	return p
+}
+
+// sent is the answer to a message: where it went, that it waits for a person,
+// or in a refusal's details why it went nowhere.
+type sent struct {
+	DispatchID string   `json:"dispatchId"`
+	RunID      string   `json:"runId"`
+	Queued     bool     `json:"queued"`
+	Held       bool     `json:"held"`
+	ApprovalID string   `json:"approvalId"`
+	OCIP       judgment `json:"ocip"`
+}
+
+type judgment struct {
+	Code             string         `json:"code"`
+	Reason           string         `json:"reason"`
+	Result           string         `json:"result"`
+	ExchangeID       string         `json:"exchangeId"`
+	ConversationID   string         `json:"conversationId"`
+	Round            int            `json:"round"`
+	MaxRounds        int            `json:"maxRounds"`
+	AuditSeq         uint64         `json:"auditSeq"`
+	Classification   string         `json:"classification"`
+	Maximum          string         `json:"maximum"`
+	Rule             string         `json:"rule"`
+	RequiresHuman    *bool          `json:"requiresHuman"`
+	DetectedKeywords jsontext.Value `json:"detectedKeywords"`
+	Escalation       jsontext.Value `json:"escalation"`
+}
+
+// keywords are the keywords that the judgment names.
+func (j *judgment) keywords(t *testing.T) (words []string) {
+	t.Helper()
+	if len(j.DetectedKeywords) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(j.DetectedKeywords, &words); err != nil {
+		t.Errorf("detectedKeywords is %s: %v", j.DetectedKeywords, err)
+	}
+	return words
+}
+
+// dispatch sends a message, with what its sender wishes for the exchange.
+func (e *end) dispatch(t *testing.T, content string, exchange map[string]any) (answer sent, err error) {
+	t.Helper()
+	return e.dispatchTo(t, e.to, content, map[string]any{"exchange": exchange})
+}
+
+func (e *end) dispatchTo(t *testing.T, session, content string, metadata map[string]any) (answer sent, err error) {
+	t.Helper()
+	err = ask(t.Context(), e.Client, "message.dispatch", map[string]any{"sessionKey": session, "content": content, "metadata": metadata}, &answer)
+	return answer, err
+}
+
+// send sends a message that has to leave.
+func (e *end) send(t *testing.T, content string, exchange map[string]any) sent {
+	t.Helper()
+	answer, err := e.dispatch(t, content, exchange)
+	if err != nil || answer.Held {
+		t.Fatalf("%s sends %q: %v, held %t", e.id, content, err, answer.Held)
+	}
+	return answer
+}
+
+// crossed returns the next message of the agent that reached the channel's app.
+func (e *end) crossed(t *testing.T) crossing {
+	t.Helper()
+	select {
+	case c := <-e.carried:
+		return c
+	case <-time.After(patience):
+		t.Fatalf("nothing of %s reaches the channel", e.id)
+	}
+	return crossing{}
+}
+
+// received returns the next message that reached the agent's app.
+func (e *end) received(t *testing.T) api.Inbound {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		var in ipc.Incoming
+		in, err := e.Next(ctx)
+		if err != nil {
+			t.Fatalf("nothing reaches %s: %v", e.id, err)
+		}
+		if in.Event != "hook:message_received" {
+			continue
+		}
+		var event api.HookEvent
+		var m api.Inbound
+		if err := errors.Join(json.Unmarshal(in.Payload, &event), json.Unmarshal(event.Data, &m)); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+}
+
+// passage is one message all the way from one agent to the other.
+type passage struct {
+	answer  sent
+	wire    crossing
+	arrived api.Inbound
+}
+
+// pass sends a message that has to arrive at the other agent, as it left.
+func (p *pair) pass(t *testing.T, from *end, content string, exchange map[string]any) passage {
+	t.Helper()
+	other := p.bob
+	if from == p.bob {
+		other = p.alice
+	}
+	m := passage{answer: from.send(t, content, exchange), wire: from.crossed(t)}
+	if m.wire.err != nil || m.wire.queued.Held {
+		t.Fatalf("%s does not take the message of %s: %v, held %t", other.id, from.id, m.wire.err, m.wire.queued.Held)
+	}
+	m.arrived = other.received(t)
+	if m.wire.DispatchID != m.answer.DispatchID || m.arrived.Content != m.wire.Content || string(m.arrived.Metadata["ocip"]) != string(m.wire.Metadata["ocip"]) {
+		t.Errorf("%s sent %s, and %s got\n%+v", from.id, m.wire.Metadata["ocip"], other.id, m.arrived)
+	}
+	return m
+}
+
+// sentNothing checks that nothing of an agent left its house up to now: what it
+// sends to a person next is the next that the channel sees.
+func (e *end) sentNothing(t *testing.T) {
+	t.Helper()
+	fence, err := e.dispatchTo(t, "link:nobody-"+e.id, "Hello.", map[string]any{"exchange": map[string]any{"classification": "public"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := e.crossed(t); c.DispatchID != fence.DispatchID {
+		t.Errorf("a message of %s left its house: %+v", e.id, c)
+	}
+}
+
+// gotNothing checks that nothing reached an agent up to now.
+func (e *end) gotNothing(t *testing.T) {
+	t.Helper()
+	var fence sent
+	must(t, e.house.carrier, "agent.queue", map[string]any{"sessionKey": "agent:" + e.id + ":fence", "text": "Hello."}, &fence)
+	if m := e.received(t); m.RunID != fence.RunID {
+		t.Errorf("a message reached %s: %+v", e.id, m)
+	}
+}
+
+// stopped checks that nothing went from one agent to the other.
+func (p *pair) stopped(t *testing.T, from, to *end) {
+	t.Helper()
+	from.sentNothing(t)
+	to.gotNothing(t)
+	if r := to.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Agent: to.instance}); len(r) != 0 {
+		t.Errorf("house %s has records of it: %+v", to.house.name, r)
+	}
+}
+
+// refused wants a denial with a code, and returns what it says.
+func refused(t *testing.T, answer sent, err error, code string) judgment {
+	t.Helper()
+	j := refusal(t, err)
+	if answer.Held || j.Code != code || j.Result != "deny" || j.Reason == "" {
+		t.Fatalf("got %+v, %v; want a denial with %s", answer, err, code)
+	}
+	return j
+}
+
+// refusal returns details.ocip of a refusal.
+func refusal(t *testing.T, err error) judgment {
+	t.Helper()
+	failure, ok := errors.AsType[*api.Error](err)
+	if !ok || failure.Code != api.Forbidden {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+	raw, err := json.Marshal(failure.Details)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var details struct {
+		OCIP judgment `json:"ocip"`
+	}
+	if err := json.Unmarshal(raw, &details); err != nil {
+		t.Fatal(err)
+	}
+	return details.OCIP
+}
+
+// wantHuman wants a message that does not go on without a person, and returns
+// what its sender was told. It is refused or held.
+func wantHuman(t *testing.T, answer sent, err error, code string) judgment {
+	t.Helper()
+	j := answer.OCIP
+	if err != nil {
+		j = refusal(t, err)
+		if j.Result != "require_approval" {
+			t.Errorf("the refusal's result is %q: %v", j.Result, err)
+		}
+	} else if !answer.Held || answer.ApprovalID == "" || answer.Queued {
+		t.Fatalf("it goes on without a person: %+v", answer)
+	}
+	if j.Code != code || j.Reason == "" {
+		t.Fatalf("got %+v, %v; want %s", answer, err, code)
+	}
+	return j
+}
+
+// records returns the records that a filter selects, oldest first.
+func (h *house) records(t *testing.T, f audit.Filter) []audit.Entry {
+	t.Helper()
+	var page api.AuditQueryResult
+	must(t, h.operator, "audit.query", map[string]any{"filter": f, "limit": api.MaxPage}, &page)
+	entries := make([]audit.Entry, len(page.Records))
+	for i, line := range page.Records {
+		e, err := audit.Parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries[len(entries)-1-i] = e
+	}
+	return entries
+}
+
+// record returns the agent's last record of an exchange.
+func (e *end) record(t *testing.T, exchange string) audit.Entry {
+	t.Helper()
+	r := e.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Agent: e.instance, Exchange: exchange})
+	if len(r) == 0 {
+		t.Fatalf("house %s has no record of %s in exchange %s", e.house.name, e.id, exchange)
+	}
+	return r[len(r)-1]
+}
+
+// exchange returns the agent's side of an exchange.
+func (e *end) exchange(t *testing.T, id string) api.Exchange {
+	t.Helper()
+	var got api.ExchangeResult
+	must(t, e.Client, "exchange.get", map[string]any{"exchangeId": id}, &got)
+	if len(got.Exchanges) != 1 {
+		t.Fatalf("%s sees %+v", e.id, got)
+	}
+	return got.Exchanges[0]
+}
+
+// fresh opens an exchange of its own.
+func fresh(kind string) map[string]any { return map[string]any{"new": true, "type": kind} }
+
+// at finds a value in JSON by its dotted path.
+func at(t *testing.T, raw jsontext.Value, path string) jsontext.Value {
+	t.Helper()
+	for name := range strings.SplitSeq(path, ".") {
+		var members map[string]jsontext.Value
+		if err := json.Unmarshal(raw, &members); err != nil {
+			t.Fatalf("%s: %v", raw, err)
+		}
+		raw = members[name]
+		if raw == nil {
+			t.Fatalf("there is no %s", path)
+		}
+	}
+	return raw
+}
+
+// alter changes a value in JSON, or removes it where the new one is nil.
+func alter(t *testing.T, raw jsontext.Value, path string, value any) jsontext.Value {
+	t.Helper()
+	var members map[string]any
+	if err := json.Unmarshal(raw, &members); err != nil {
+		t.Fatal(err)
+	}
+	inner, name := members, path
+	for {
+		first, rest, nested := strings.Cut(name, ".")
+		if !nested {
+			break
+		}
+		inner, name = inner[first].(map[string]any), rest
+	}
+	if inner[name] = value; value == nil {
+		delete(inner, name)
+	}
+	changed, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s is %v, want %v", what, got, want)
+	}
+}

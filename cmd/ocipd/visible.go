@@ -1,0 +1,269 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Colours of what a person must not miss.
+const (
+	marked   colour = "1;33"
+	reversed colour = "7"
+)
+
+// maxMarks is how many combining marks in a row a character is shown with. Any
+// script does with fewer; more of them are written over the lines around.
+const maxMarks = 4
+
+// glyph is one character of a foreign text as it is shown: itself, or its name
+// in ‹› where it does not show as itself.
+type glyph struct {
+	text  string
+	width int
+	// at is where the character is in the text, in bytes.
+	at int
+	// named is set where the name stands for the character.
+	named bool
+}
+
+// glyphs shows every character of a line so that no two texts look alike for
+// what does not show: characters that steer the terminal or change the order of
+// others, that take no room, that are blanks of another kind, that pile up, and
+// bytes that are no UTF-8. The quotes that name them are named themselves.
+func glyphs(line string) []glyph {
+	shown, measure := make([]glyph, 0, len(line)), cells()
+	marks := maxMarks // nothing to stand on
+	for at := 0; at < len(line); {
+		r, size := utf8.DecodeRuneInString(line[at:])
+		g := glyph{text: line[at : at+size], width: measure.RuneWidth(r), at: at}
+		switch {
+		case r == utf8.RuneError && size == 1, unseen(r), r == '‹', r == '›':
+			g.named = true
+		case g.width == 0, unicode.In(r, unicode.Mn, unicode.Me):
+			marks++
+			g.named = marks > maxMarks
+		default:
+			marks = 0
+		}
+		if g.named {
+			marks = maxMarks
+			g.text = name(g.text, r)
+			g.width = measure.StringWidth(g.text)
+		}
+		shown = append(shown, g)
+		at += size
+	}
+	return shown
+}
+
+// unseen reports whether a character does not show, or not as what it is. The
+// blank and the wide one of East Asian text are seen as blanks.
+func unseen(r rune) bool {
+	switch r {
+	case ' ', '\u3000':
+		return false
+	case '\u2800': // a letter of Braille with no dots
+		return true
+	}
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// name is what stands for a character that does not show as itself.
+func name(char string, r rune) string {
+	switch {
+	case r == utf8.RuneError && len(char) == 1:
+		return fmt.Sprintf("‹0x%02X›", char[0])
+	case r == '\t':
+		return "‹tab›"
+	}
+	return fmt.Sprintf("‹U+%04X›", r)
+}
+
+// visible shows a foreign text on one line.
+func visible(text string) string {
+	var b strings.Builder
+	for _, g := range glyphs(text) {
+		b.WriteString(g.text)
+	}
+	return b.String()
+}
+
+// beware says what in a text could mislead who reads it.
+func beware(text string) []string {
+	var warnings []string
+	unshown, backwards := 0, false
+	for line := range strings.SplitSeq(text, "\n") {
+		for _, g := range glyphs(line) {
+			if g.named {
+				unshown++
+			}
+		}
+	}
+	for _, r := range text {
+		backwards = backwards || unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko)
+	}
+	if unshown > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s in it would not show as what it is: it stands here as ‹…›", count(unshown, "character")))
+	}
+	if backwards {
+		warnings = append(warnings, "it has letters that are written from right to left: some terminals show such lines in another order")
+	}
+	return warnings
+}
+
+// page is text for a terminal, line by line. What comes from others stands
+// behind a gutter or behind the name of a fact, on every line it takes, so that
+// it cannot pass for what the program says.
+type page struct {
+	screen screen
+	lines  []string
+}
+
+func (p *page) line(parts ...string) { p.lines = append(p.lines, strings.Join(parts, "")) }
+
+func (p *page) paint(c colour, text string) string { return p.screen.colour.paint(c, text) }
+
+// heading begins a section.
+func (p *page) heading(text string) {
+	p.line()
+	p.say("", bold, text)
+}
+
+// say writes words of the program, behind an indent.
+func (p *page) say(indent string, c colour, text string) {
+	for _, line := range fold(text, p.screen.width-len(indent)) {
+		p.line(indent, p.paint(c, line))
+	}
+}
+
+// fact writes a name and its value, which may be foreign.
+func (p *page) fact(name, value string) { p.tinted(name, plain, value) }
+
+// tinted is fact in a colour.
+func (p *page) tinted(name string, c colour, value string) {
+	name = cutTo(visible(name), factWidth-2-len(gap))
+	pad := strings.Repeat(" ", factWidth-2-displayWidth(name))
+	p.hang("  "+p.paint(dim, name)+pad, strings.Repeat(" ", factWidth), c, value)
+}
+
+// hang writes a foreign text on one line, or on more that are set off.
+func (p *page) hang(first, next string, c colour, value string) {
+	for _, line := range breakLine(glyphs(value), p.screen.width-len(next)) {
+		p.line(first, p.paint(c, text(line)))
+		first = next
+	}
+}
+
+// What stands before the lines of a foreign text: before each of them, where
+// one goes on that is too long for the terminal, and where the program points
+// into the one above.
+const (
+	gutter   = "    │ "
+	gutterOn = "    ┊ "
+	gutterAt = "      "
+)
+
+// span is a part of a text, in bytes, with what was found there.
+type span struct {
+	start, end int
+	label      string
+}
+
+// quote writes a foreign text, with its own lines kept, and points at the
+// spans.
+func (p *page) quote(content string, spans ...span) {
+	at := 0
+	for line := range strings.SplitSeq(content, "\n") {
+		first := gutter
+		for _, piece := range breakLine(glyphs(line), p.screen.width-displayWidth(gutter)) {
+			p.quoteLine(first, piece, at, spans)
+			first = gutterOn
+		}
+		at += len(line) + 1
+	}
+}
+
+// quoteLine writes what fits on one line. From is where the line that the
+// glyphs count from begins in the text.
+func (p *page) quoteLine(before string, piece []glyph, from int, spans []span) {
+	var shown, below strings.Builder
+	var labels []string
+	inside := func(g glyph) (found bool) {
+		for _, s := range spans {
+			if from+g.at < s.start || from+g.at >= s.end {
+				continue
+			}
+			found = true
+			if !slices.Contains(labels, s.label) {
+				labels = append(labels, s.label)
+			}
+		}
+		return found
+	}
+	for _, g := range piece {
+		switch {
+		case inside(g):
+			shown.WriteString(p.paint(marked, g.text))
+			below.WriteString(strings.Repeat("^", g.width))
+		case g.named:
+			shown.WriteString(p.paint(red, g.text))
+			below.WriteString(strings.Repeat(" ", g.width))
+		default:
+			shown.WriteString(g.text)
+			below.WriteString(strings.Repeat(" ", g.width))
+		}
+	}
+	p.line(p.paint(dim, before), shown.String())
+	if len(labels) == 0 {
+		return
+	}
+	pointer := strings.TrimRight(below.String(), " ")
+	room := p.screen.width - displayWidth(gutterAt) - len(pointer) - 1
+	p.line(gutterAt, p.paint(yellow, strings.TrimRight(pointer+" "+cutTo(visible(strings.Join(labels, ", ")), room), " ")))
+}
+
+// json writes a JSON value, indented.
+func (p *page) json(value jsontext.Value) {
+	shown := printableJSON(value.Clone())
+	if err := shown.Indent(jsontext.WithIndent("  ")); err != nil {
+		shown = value
+	}
+	p.quote(string(shown))
+}
+
+// breakLine breaks glyphs into lines of at most so many cells, behind a blank
+// where there is one not too far back. Nothing is left out; no glyphs are one
+// empty line.
+func breakLine(shown []glyph, width int) (lines [][]glyph) {
+	width = max(width, len("‹U+10FFFF›"))
+	for {
+		room, fits, blank := width, 0, 0
+		for fits < len(shown) && shown[fits].width <= room {
+			room -= shown[fits].width
+			if fits++; shown[fits-1].text == " " {
+				blank = fits
+			}
+		}
+		if fits == len(shown) {
+			return append(lines, shown)
+		}
+		if blank > fits/2 {
+			fits = blank
+		}
+		lines = append(lines, shown[:fits])
+		shown = shown[fits:]
+	}
+}
+
+func text(shown []glyph) string {
+	var b strings.Builder
+	for _, g := range shown {
+		b.WriteString(g.text)
+	}
+	return b.String()
+}

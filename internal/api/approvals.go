@@ -1,0 +1,264 @@
+package api
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// The states of an approval. All but pending are final.
+const (
+	ApprovalPending   = "pending"
+	ApprovalApproved  = "approved"
+	ApprovalDenied    = "denied"
+	ApprovalTakenOver = "taken_over"
+	ApprovalResolved  = "resolved"
+	ApprovalExpired   = "expired"
+)
+
+// ApprovalStates lists every state, pending first.
+func ApprovalStates() []string {
+	return []string{ApprovalPending, ApprovalApproved, ApprovalDenied, ApprovalTakenOver, ApprovalResolved, ApprovalExpired}
+}
+
+// The decisions a person can take about a held message.
+const (
+	DecideApprove  = "approve"
+	DecideDeny     = "deny"
+	DecideTakeover = "takeover"
+	DecideResolve  = "resolve"
+)
+
+// Decisions lists what a person can decide.
+func Decisions() []string { return []string{DecideApprove, DecideDeny, DecideTakeover, DecideResolve} }
+
+// ApprovalSummary is one line of the list of held messages. Times are Unix
+// milliseconds; agent and counterparty are instance ids.
+type ApprovalSummary struct {
+	ApprovalID string `json:"approvalId"`
+	State      string `json:"state"`
+	// Code and Reason are why the message was held.
+	Code               string            `json:"code"`
+	Reason             string            `json:"reason"`
+	AgentID            string            `json:"agentId"`
+	Agent              string            `json:"agent"`
+	AppID              string            `json:"appId"`
+	UserID             string            `json:"userId"`
+	SessionKey         string            `json:"sessionKey"`
+	Counterparty       string            `json:"counterparty"`
+	CounterpartyUserID string            `json:"counterpartyUserId"`
+	ExchangeID         string            `json:"exchangeId"`
+	ConversationID     string            `json:"conversationId"`
+	Type               ocip.ExchangeType `json:"type"`
+	Round              int               `json:"round"`
+	MaxRounds          int               `json:"maxRounds"`
+	Classification     string            `json:"classification"`
+	// Summary is the message's first line, cut and made safe to show.
+	Summary    string `json:"summary"`
+	DispatchID string `json:"dispatchId"`
+	AskedAt    int64  `json:"askedAt"`
+	ExpiresAt  int64  `json:"expiresAt"`
+	DecidedAt  int64  `json:"decidedAt,omitzero"`
+	// Approvable is false where the message can only be denied, resolved or
+	// taken over; Blocked says why.
+	Approvable bool   `json:"approvable"`
+	Blocked    string `json:"blocked,omitzero"`
+	// Needed is how many people must approve, Given how many have.
+	Needed int `json:"needed"`
+	Given  int `json:"given"`
+}
+
+// Approval is everything a person needs to decide about a held message.
+type Approval struct {
+	ApprovalSummary
+	// Digest names exactly what would be sent, under which policy. A decision
+	// to approve or take over carries it back, and a signature is over it.
+	Digest string `json:"digest"`
+	// ToSign maps each decision that can be signed to the text to sign, in the
+	// namespace of [ApprovalNamespace].
+	ToSign map[string]string `json:"toSign"`
+	// SignatureRequired is set where the daemon demands one.
+	SignatureRequired bool   `json:"signatureRequired"`
+	PolicyApplied     string `json:"policyApplied"`
+	PolicyRevision    string `json:"policyRevision"`
+	// Content is what the agent asked to send, Sending what would leave:
+	// content and metadata, with envelope and disclosure.
+	Content          string            `json:"content"`
+	Sending          jsontext.Value    `json:"sending,omitzero"`
+	DetectedKeywords []string          `json:"detectedKeywords"`
+	Detections       []audit.Detection `json:"detections"`
+	DataShared       []ocip.Shared     `json:"dataShared"`
+	DataWithheld     []ocip.Withheld   `json:"dataWithheld"`
+	Transcript       []ocip.Turn       `json:"transcript"`
+	// Escalation is the payload of a round limit, null otherwise.
+	Escalation *ocip.Escalation `json:"escalation"`
+	Chain      *ocip.Chain      `json:"chain,omitzero"`
+	// EscalatedExchange is the exchange whose round limit holds this one.
+	EscalatedExchange string `json:"escalatedExchange,omitzero"`
+	// Approvals are the approvals given so far, where several are needed.
+	Approvals []ApprovalDecision `json:"approvals"`
+	// Changed lists what is no longer as it was when a person last looked.
+	Changed []ApprovalChange `json:"changed"`
+	// Decision is set once the state is final.
+	Decision *ApprovalDecision `json:"decision"`
+}
+
+// ApprovalDecision is what one person decided. By is the signature's principal
+// or, without one, the user id as "uid:1000"; it is "expiry" where time decided.
+type ApprovalDecision struct {
+	Decision    string `json:"decision"`
+	By          string `json:"by"`
+	UID         uint32 `json:"uid"`
+	Note        string `json:"note,omitzero"`
+	At          int64  `json:"at"`
+	Fingerprint string `json:"fingerprint,omitzero"`
+	// Signature is the armored signature as it was given.
+	Signature string `json:"signature,omitzero"`
+}
+
+// ApprovalChange is one thing that changed under a held message.
+type ApprovalChange struct {
+	Field string `json:"field"`
+	Was   string `json:"was"`
+	Now   string `json:"now"`
+}
+
+// ApprovalNamespace is the namespace of signatures over decisions
+// (ssh-keygen -Y sign -n).
+const ApprovalNamespace = "approval@ocipd"
+
+// SignedText is what a person signs: the decision and the digest it is about.
+func SignedText(approvalID, decision, digest string) string {
+	return "ocipd approval v1\n" + approvalID + "\n" + decision + "\n" + digest + "\n"
+}
+
+// ApprovalParams names an approval.
+type ApprovalParams struct {
+	ApprovalID string `json:"approvalId"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ApprovalParams) Validate() []FieldError {
+	var f fields
+	f.text("approvalId", p.ApprovalID, maxName)
+	return f
+}
+
+// MaxApprovals bounds a page of held messages.
+const MaxApprovals = 10_000
+
+// ApprovalListParams asks for held messages, oldest first. State is one of
+// [ApprovalStates], pending where it is empty, or "all".
+type ApprovalListParams struct {
+	State string `json:"state,omitzero"`
+	Agent string `json:"agent,omitzero"`
+	Limit *int   `json:"limit,omitzero"`
+	// After continues a page: the id of its last approval.
+	After string `json:"after,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ApprovalListParams) Validate() []FieldError {
+	var f fields
+	if p.State != "" && p.State != "all" && !slices.Contains(ApprovalStates(), p.State) {
+		f.add("state", "%q is not one of %v or all", p.State, ApprovalStates())
+	}
+	if p.Limit != nil {
+		f.between("limit", *p.Limit, 1, MaxApprovals)
+	}
+	return f
+}
+
+// Page returns the page's size.
+func (p *ApprovalListParams) Page() int {
+	if p.Limit == nil {
+		return DefaultPage
+	}
+	return *p.Limit
+}
+
+// ApprovalListResult is a page of [ApprovalSummary] and how many match in all.
+type ApprovalListResult struct {
+	Approvals []jsontext.Value `json:"approvals"`
+	Total     int              `json:"total"`
+}
+
+// ApprovalResolveParams decides about a held message (operator socket only).
+// Digest is required to approve and to take over: it is what the person saw.
+type ApprovalResolveParams struct {
+	ApprovalID string `json:"approvalId"`
+	Decision   string `json:"decision"`
+	Digest     string `json:"digest,omitzero"`
+	Note       string `json:"note,omitzero"`
+	// Content is what a person who takes over says instead, the message as it
+	// is where it is empty.
+	Content string `json:"content,omitzero"`
+	// Signature is an armored SSH signature over [SignedText].
+	Signature string `json:"signature,omitzero"`
+}
+
+// Limits of a decision, in bytes.
+const (
+	MaxNote      = 1024
+	maxSignature = 16 << 10
+)
+
+// Validate names the fields that are wrong.
+func (p *ApprovalResolveParams) Validate() []FieldError {
+	var f fields
+	f.text("approvalId", p.ApprovalID, maxName)
+	switch {
+	case !slices.Contains(Decisions(), p.Decision):
+		f.add("decision", "%q is not one of %v", p.Decision, Decisions())
+	case p.Digest == "" && (p.Decision == DecideApprove || p.Decision == DecideTakeover):
+		f.add("digest", "required: the digest of what you saw, from approval.get")
+	}
+	if len(p.Digest) > maxName {
+		f.add("digest", "longer than %d bytes", maxName)
+	}
+	if len(p.Note) > MaxNote {
+		f.add("note", "longer than %d bytes", MaxNote)
+	}
+	if p.Content != "" && p.Decision != DecideTakeover {
+		f.add("content", "only a person who takes over may write")
+	}
+	if len(p.Signature) > maxSignature {
+		f.add("signature", "longer than %d bytes", maxSignature)
+	}
+	return f
+}
+
+// ApprovalOutcome is the payload of the event approval:resolved, to the app
+// that asked. Data is what a runtime that delivers by itself may now send,
+// once.
+type ApprovalOutcome struct {
+	ApprovalID string         `json:"approvalId"`
+	DispatchID string         `json:"dispatchId"`
+	Resolution string         `json:"resolution"`
+	Note       string         `json:"note,omitzero"`
+	Data       jsontext.Value `json:"data,omitzero"`
+	Timestamp  int64          `json:"timestamp"`
+}
+
+// ApprovalEvent is the event's name.
+const ApprovalEvent = "approval:resolved"
+
+// ApprovalNews is one chunk of approval.watch: a held message that is new or has
+// changed. The chunks of those that wait already come first; the last of them
+// is followed by one with Caught set and no approval.
+type ApprovalNews struct {
+	Approval *ApprovalSummary `json:"approval,omitzero"`
+	Caught   bool             `json:"caught,omitzero"`
+}
+
+// ApprovalResolveResult says how a held message stands after a decision. State
+// is pending where more people have to approve.
+type ApprovalResolveResult struct {
+	State      string `json:"state"`
+	DispatchID string `json:"dispatchId"`
+	Needed     int    `json:"needed"`
+	Given      int    `json:"given"`
+	AuditSeq   uint64 `json:"auditSeq"`
+}

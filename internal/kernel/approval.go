@@ -1,0 +1,478 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// The codes of what can come between a person and a decision. They are in
+// details.ocip.code of a CONFLICT.
+const (
+	approvalDecided = "APPROVAL_DECIDED"
+	approvalStale   = "APPROVAL_STALE"
+	approvalBlocked = "APPROVAL_BLOCKED"
+	approvalTwice   = "APPROVAL_TWICE"
+)
+
+// decision is one person's word about one held message, under way.
+type decision struct {
+	*api.ApprovalResolveParams
+	by  api.ApprovalDecision
+	now time.Time
+	h   *held
+	m   *outgoing
+	st  *standing
+	// change is what the decision will write, records first.
+	change *store.Change
+}
+
+// ApprovalResolve takes a person's decision about a held message, at most once.
+func (k *Kernel) ApprovalResolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
+	if err := k.MayOperate(peer); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	unlock := k.holds.one.lock(p.ApprovalID, "")
+	defer unlock()
+	// The person's word counts, whether or not the person stays.
+	ctx = context.WithoutCancel(ctx)
+	h, err := k.approval(ctx, p.ApprovalID)
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	d := &decision{ApprovalResolveParams: p, now: k.now(), h: h, change: new(store.Change)}
+	if err := k.mayDecide(d, peer); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	if d.m, err = k.again(ctx, h); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	unlockPair := k.exchanges.pairs.lock(h.Agent, h.Counterparty)
+	defer unlockPair()
+	if d.st, err = k.standing(ctx, d.m, d.now); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	switch p.Decision {
+	case api.DecideApprove:
+		return k.approve(ctx, d)
+	case api.DecideTakeover:
+		return k.takeOver(ctx, d)
+	}
+	return k.endHeld(ctx, d)
+}
+
+// approval returns a held message that still waits.
+func (k *Kernel) approval(ctx context.Context, id string) (*held, error) {
+	stored, err := k.store.Approval(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, noApproval(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := decodeHeld(stored)
+	switch {
+	case err != nil:
+		return nil, err
+	case stored.State != api.ApprovalPending:
+		return nil, decidedAlready(h)
+	case k.now().UnixMilli() >= h.ExpiresAt:
+		if err := k.expireApproval(ctx, h); err != nil {
+			return nil, err
+		}
+		return nil, decidedAlready(h)
+	}
+	return h, nil
+}
+
+// decidedAlready tells who came too late who was first.
+func decidedAlready(h *held) error {
+	by := h.Decision
+	message := fmt.Sprintf("approval %s is %s already, by %s at %s", h.ApprovalID, h.State, by.By, time.UnixMilli(by.At).UTC().Format(time.RFC3339))
+	return conflict(approvalDecided, message, map[string]any{"state": h.State, "by": by.By, "at": by.At})
+}
+
+func conflict(code, message string, details map[string]any) error {
+	if details == nil {
+		details = make(map[string]any)
+	}
+	details["code"], details["reason"] = code, message
+	return &api.Error{Code: api.Conflict, Message: message, Details: map[string]any{"ocip": details}}
+}
+
+// mayDecide finds out who decides. What was shown is what is decided about, and
+// where signatures are asked for, a word without one counts for nothing. A
+// signature that is no good is on record.
+func (k *Kernel) mayDecide(d *decision, peer api.Peer) error {
+	if d.Digest != "" && d.Digest != d.h.Digest {
+		return k.stale(d.h, "what waits is not what you saw: look again")
+	}
+	uid, _, pid := peer.Credentials()
+	d.by = api.ApprovalDecision{Decision: d.Decision, By: fmt.Sprintf("uid:%d", uid), UID: uid, Note: d.Note, At: d.now.UnixMilli()}
+	if k.signers == nil {
+		return nil
+	}
+	refuse := func(reason string) error {
+		r := k.approvalRecord(d.h, "decision_refused")
+		r.ActionType, r.PolicyResult, r.PolicyReason = audit.ActionSecurity, string(ocip.Deny), reason
+		r.Details = map[string]any{"decision": d.Decision, "uid": uid, "pid": pid}
+		if _, err := k.record(r); err != nil {
+			return err
+		}
+		return api.Errorf(api.Forbidden, "%s", reason)
+	}
+	if d.Signature == "" {
+		return refuse("decisions must be signed here: sign toSign." + d.Decision + " with a key of the allowed signers")
+	}
+	principal, fingerprint, err := k.signers.Verify([]byte(d.Signature), []byte(api.SignedText(d.ApprovalID, d.Decision, d.h.Digest)), d.now)
+	if err != nil {
+		return refuse("the signature is not accepted: " + err.Error())
+	}
+	d.by.By, d.by.Fingerprint, d.by.Signature = principal, fingerprint, d.Signature
+	return nil
+}
+
+func (k *Kernel) stale(h *held, message string) error {
+	return conflict(approvalStale, message, map[string]any{"changed": h.Changed, "digest": h.Digest})
+}
+
+// again is the held message as it was when it was weighed, on its way once more.
+func (k *Kernel) again(ctx context.Context, h *held) (*outgoing, error) {
+	sender := k.directory.agents[h.AgentID]
+	if sender == nil || sender.InstanceID != h.Agent {
+		return nil, api.Errorf(api.Conflict, "agent %s, whose message this is, is no longer configured; deny it, or configure the agent", h.AgentID)
+	}
+	k.mu.RLock()
+	a := k.apps[h.AppID]
+	k.mu.RUnlock()
+	m := &outgoing{
+		app: a, appID: h.AppID, sender: sender, key: h.SessionKey, content: h.Content, metadata: h.Metadata, account: h.Account,
+		dispatchID: h.DispatchID, changedBy: h.Changes, carried: h.Carried, approvalID: h.ApprovalID, local: k.directory.localAgent(h.SessionKey),
+	}
+	m.channel, m.target = target(h.SessionKey)
+	var err error
+	if m.to, err = k.counterparty(ctx, h.SessionKey, sender); err != nil {
+		return nil, err
+	}
+	if m.to.Kind != ocip.KindAgent || m.to.InstanceID != h.Counterparty {
+		return nil, api.Errorf(api.Conflict, "session %s no longer reaches agent %s, for whom the message is; deny it, or configure the agent", h.SessionKey, h.Counterparty)
+	}
+	if m.hints, err = parseHints(h.Metadata["exchange"]); err != nil {
+		return nil, err
+	}
+	m.hints.ID, m.hints.ConversationID, m.hints.New = h.ExchangeID, "", false
+	return m, nil
+}
+
+// approve lets a held message go, if it may still go just as it was shown and
+// enough people have said so.
+func (k *Kernel) approve(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
+	v, err := k.lookAgain(ctx, d)
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	if !v.Allowed() {
+		return api.ApprovalResolveResult{}, conflict(approvalBlocked,
+			"this message cannot be approved: "+d.h.Blocked+"; deny it, resolve the exchange, or take it over", map[string]any{"blocked": d.h.Blocked})
+	}
+	if slices.ContainsFunc(d.h.Approvals, func(a api.ApprovalDecision) bool { return a.By == d.by.By }) {
+		return api.ApprovalResolveResult{}, conflict(approvalTwice,
+			fmt.Sprintf("%s has approved this already; it needs %d people", d.by.By, d.h.Needed), nil)
+	}
+	d.h.Approvals = append(d.h.Approvals, d.by)
+	if d.h.Given = len(d.h.Approvals); d.h.Given < d.h.Needed {
+		return k.keepWaiting(d, "approved_in_part")
+	}
+	return k.releaseHeld(ctx, d, v, api.ApprovalApproved)
+}
+
+// lookAgain weighs a held message once more. Where it would no longer leave as
+// it was shown, nothing is decided: what changed is written down, and a person
+// has to look anew.
+func (k *Kernel) lookAgain(ctx context.Context, d *decision) (*ocip.Verdict, error) {
+	was := *d.h
+	v := k.preview(ctx, d.m, d.h, d.st, d.now)
+	if d.h.Digest == was.Digest {
+		return &v, nil
+	}
+	d.h.Changed = changes(&was, d.h, &v)
+	d.h.Approvals, d.h.Given = nil, 0
+	if _, err := k.keepWaiting(d, "asked_anew"); err != nil {
+		return nil, err
+	}
+	message := "something changed since this was held: look again"
+	if !v.Allowed() {
+		message = "something changed since this was held, and it may not be sent any more: " + v.Reason
+	}
+	return nil, k.stale(d.h, message)
+}
+
+// changes lists what a person saw otherwise.
+func changes(was, now *held, v *ocip.Verdict) (list []api.ApprovalChange) {
+	may := func(h *held) string {
+		if h.Blocked == "" {
+			return "may be sent once approved"
+		}
+		return h.Blocked
+	}
+	for _, f := range []struct{ field, was, now string }{
+		{"policyRevision", was.PolicyRevision, now.PolicyRevision},
+		{"policyApplied", was.PolicyApplied, v.Policy},
+		{"verdict", may(was), may(now)},
+		{"sending", string(timeless(was.Sending)), string(timeless(now.Sending))},
+	} {
+		if f.was != f.now {
+			list = append(list, api.ApprovalChange{Field: f.field, Was: f.was, Now: f.now})
+		}
+	}
+	return list
+}
+
+// keepWaiting writes down what happened to a message that goes on waiting.
+func (k *Kernel) keepWaiting(d *decision, event string) (api.ApprovalResolveResult, error) {
+	stored, err := d.h.encode(api.ApprovalPending)
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	r := k.approvalRecord(d.h, event)
+	r.Details = decisionDetails(&d.by)
+	r.Details["digest"], r.Details["given"], r.Details["needed"] = d.h.Digest, d.h.Given, d.h.Needed
+	if len(d.h.Changed) > 0 {
+		r.Details["changed"] = d.h.Changed
+	}
+	receipt, err := k.commit(&store.Change{Records: []*audit.Record{r}, Approvals: []store.Approval{stored}})
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	k.holds.tell(d.h.ApprovalID)
+	return resolveResult(d.h, receipt.Seq), nil
+}
+
+// takeOver lets a person say it instead: the message leaves as theirs, with
+// their words where they gave any, and the exchange ends as escalated.
+func (k *Kernel) takeOver(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
+	if _, err := k.lookAgain(ctx, d); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	if d.Content != "" {
+		d.m.content = d.Content
+	}
+	v := k.weigh(ctx, d.m, reopened(d.st, d.m, d.now), ocip.TakenOver, d.now)
+	if !v.Allowed() {
+		return api.ApprovalResolveResult{}, conflict(approvalBlocked, "this message cannot leave, whoever sends it: "+v.Reason, map[string]any{"blocked": v.Reason})
+	}
+	if err := k.settle(ctx, d); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	return k.releaseHeld(ctx, d, &v, api.ApprovalTakenOver)
+}
+
+// endHeld denies a held message, or ends its exchange without it.
+func (k *Kernel) endHeld(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
+	state, outcome := api.ApprovalDenied, ocip.Denied
+	if d.Decision == api.DecideResolve {
+		state, outcome = api.ApprovalResolved, ocip.Resolved
+	}
+	if err := k.settle(ctx, d); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	k.endExchange(d, outcome)
+	return k.finish(d, state)
+}
+
+// endExchange gives the exchange of a held message its outcome.
+func (k *Kernel) endExchange(d *decision, outcome ocip.Outcome) {
+	if e := d.st.exchange; e.Outcome == ocip.InProgress || e.Outcome == ocip.Escalated {
+		e.Outcome, e.UpdatedAt = outcome, d.now
+		d.change.Exchanges = append(d.change.Exchanges, e)
+	}
+}
+
+// settle enters that a person has looked: where the exchange's rounds were used
+// up, its two agents may begin anew, and the agent begins a causal line anew.
+func (k *Kernel) settle(ctx context.Context, d *decision) error {
+	if d.st.escalated == d.h.ExchangeID {
+		d.change.Settled = append(d.change.Settled, store.PairOf(d.h.Agent, d.h.Counterparty))
+	}
+	return k.chains.hear(ctx, d.h.Agent, ocip.Chain{}, d.now, d.change)
+}
+
+// releaseHeld sends a held message, in the commit of the decision that lets it
+// go: it is decided and on its way, or neither.
+func (k *Kernel) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict, state string) (api.ApprovalResolveResult, error) {
+	d.m.conclude = func(refused *ocip.Verdict) error {
+		switch {
+		case refused != nil:
+			d.by.Note = ocip.Summarize("the receiver refused the message: " + refused.Reason)
+			return k.conclude(d, api.ApprovalDenied, nil)
+		case d.m.carried:
+			// Its runtime sends it, and is told with what.
+			return k.conclude(d, state, api.EmittedMessage{
+				SessionKey: d.m.key, Content: d.m.content, Metadata: d.m.metadata, DispatchID: d.m.dispatchID,
+			}.Append(nil))
+		}
+		return k.conclude(d, state, nil)
+	}
+	result, err := k.release(ctx, d.m, v, d.change, d.now)
+	if d.h.Decision != nil && (err == nil || api.AsError(err).Code == api.Forbidden) {
+		k.concluded(d.h)
+	}
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	if result.Deliver != nil {
+		result.Deliver()
+	}
+	return resolveResult(d.h, result.OCIP.AuditSeq), nil
+}
+
+// finish writes a decision that sends nothing.
+func (k *Kernel) finish(d *decision, state string) (api.ApprovalResolveResult, error) {
+	if err := k.conclude(d, state, nil); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	receipt, err := k.commit(d.change)
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	k.entered(d.change)
+	k.concluded(d.h)
+	return resolveResult(d.h, receipt.Seq), nil
+}
+
+// outcomeKept is for how long an app is waited for that must be told.
+const outcomeKept = 7 * 24 * time.Hour
+
+// conclude enters a decision into its change: the state, the record, and the
+// event for the app that asked, which waits for it in the outbox.
+func (k *Kernel) conclude(d *decision, state string, data jsontext.Value) error {
+	d.h.Decision, d.h.DecidedAt = &d.by, d.by.At
+	stored, err := d.h.encode(state)
+	if err != nil {
+		return err
+	}
+	d.change.Approvals = append(d.change.Approvals, stored)
+	r := k.approvalRecord(d.h, state)
+	r.Details = decisionDetails(&d.by)
+	r.Details["digest"] = d.h.Digest
+	if len(d.h.Approvals) > 1 {
+		r.Details["approvals"] = d.h.Approvals
+	}
+	// The decision comes before what it lets go.
+	d.change.Records = slices.Insert(d.change.Records, 0, r)
+	event, err := json.Marshal(api.ApprovalOutcome{
+		ApprovalID: d.h.ApprovalID, DispatchID: d.h.DispatchID, Resolution: state, Note: d.by.Note, Data: data, Timestamp: d.now.UnixMilli(),
+	})
+	if err != nil {
+		return fmt.Errorf("cannot encode an event: %w", err)
+	}
+	told := &delivery{
+		Message: store.Message{MessageID: store.MessageID{Queue: appQueue(d.h.AppID)}, DispatchID: d.h.DispatchID, ExpiresAt: d.now.Add(outcomeKept)},
+		body:    body{Event: api.ApprovalEvent, Data: event},
+	}
+	if err := told.enter(d.change); err != nil {
+		return err
+	}
+	d.change.OnDurable(func(store.Receipt) {
+		if flush := k.outbox.offer(told); flush != nil {
+			flush()
+		}
+	})
+	return nil
+}
+
+// concluded is called when a decision is durable.
+func (k *Kernel) concluded(h *held) {
+	k.holds.free(h.Agent, h.Asked)
+	k.holds.tell(h.ApprovalID)
+	if k.notify != nil {
+		k.notify.Decided(h.ApprovalID)
+	}
+}
+
+// expireApproval ends a held message that nobody decided about. Time never
+// approves.
+func (k *Kernel) expireApproval(ctx context.Context, h *held) error {
+	unlock := k.exchanges.pairs.lock(h.Agent, h.Counterparty)
+	defer unlock()
+	d := &decision{h: h, now: k.now(), change: new(store.Change), st: new(standing)}
+	d.by = api.ApprovalDecision{Decision: "expire", By: "expiry", At: d.now.UnixMilli()}
+	var err error
+	if d.st.exchange, err = k.exchanges.side(ctx, h.Agent, h.ExchangeID); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if d.st.exchange.ExpiredAt(d.now) {
+		k.endExchange(d, ocip.Expired)
+	}
+	_, err = k.finish(d, api.ApprovalExpired)
+	return err
+}
+
+// sweepApprovals ends the held messages whose time has run out.
+func (k *Kernel) sweepApprovals(ctx context.Context) error {
+	for {
+		page, err := k.store.ExpiredApprovals(ctx, k.now(), sweepPage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, a := range page {
+			if err := k.sweepApproval(ctx, a.ID); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (k *Kernel) sweepApproval(ctx context.Context, id string) error {
+	unlock := k.holds.one.lock(id, "")
+	defer unlock()
+	// Looking at one that has expired ends it.
+	_, err := k.approval(ctx, id)
+	if api.AsError(err).Code == api.Conflict {
+		return nil
+	}
+	return err
+}
+
+// approvalRecord is a record about a held message.
+func (k *Kernel) approvalRecord(h *held, event string) *audit.Record {
+	r := &audit.Record{
+		ID: k.newID(), ActionType: audit.ActionApproval, Event: event, AppID: h.AppID, AgentID: h.Agent, UserID: h.UserID,
+		Counterparty: audit.Counterparty{Kind: string(ocip.KindAgent), InstanceID: h.Counterparty, UserID: h.CounterpartyUserID},
+		SessionKey:   h.SessionKey, ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, ExchangeType: string(h.Type),
+		Round: h.Round, MaxRounds: h.MaxRounds, Classification: h.Classification, PolicyRevision: h.PolicyRevision,
+		Code: h.Code, DispatchID: h.DispatchID, ApprovalID: h.ApprovalID,
+	}
+	if agent := k.directory.local[h.Agent]; agent != nil {
+		r.TenantID = agent.TenantID
+	}
+	return r
+}
+
+// decisionDetails is a decision as records write it, with the signature, so that
+// the record alone can be checked.
+func decisionDetails(by *api.ApprovalDecision) map[string]any {
+	details := map[string]any{"by": by.By, "decision": by.Decision}
+	for name, value := range map[string]string{"note": by.Note, "fingerprint": by.Fingerprint, "signature": by.Signature} {
+		if value != "" {
+			details[name] = value
+		}
+	}
+	if by.By != "expiry" {
+		details["uid"] = by.UID
+	}
+	return details
+}
+
+func resolveResult(h *held, seq uint64) api.ApprovalResolveResult {
+	return api.ApprovalResolveResult{State: h.State, DispatchID: h.DispatchID, Needed: h.Needed, Given: h.Given, AuditSeq: seq}
+}

@@ -1,0 +1,287 @@
+package kernel
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// holds knows the messages that wait for a person. What they are is in the
+// store; here is only what every message must be compared with.
+type holds struct {
+	// one lets one decision at a time be taken about an approval.
+	one locks
+
+	mu sync.Mutex
+	// asked holds, by agent, what was asked for and waits: the digest of the
+	// request and its approval.
+	asked    map[string]map[string]string
+	watchers map[*approvalWatch]struct{}
+}
+
+func newHolds(ctx context.Context, s *store.Store) (*holds, error) {
+	h := &holds{asked: make(map[string]map[string]string), watchers: make(map[*approvalWatch]struct{})}
+	return h, s.Pending(ctx, func(id, agent, asked string) { h.put(agent, asked, id) })
+}
+
+// put is called with the lock, or before anybody else knows the holds.
+func (h *holds) put(agent, asked, id string) {
+	if h.asked[agent] == nil {
+		h.asked[agent] = make(map[string]string)
+	}
+	h.asked[agent][asked] = id
+}
+
+// waiting returns the approval that the same request waits for already, or "".
+func (h *holds) waiting(m *outgoing) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mine := h.asked[m.sender.InstanceID]
+	if len(mine) == 0 {
+		return ""
+	}
+	return mine[m.request()]
+}
+
+// reserve takes a place for a request, unless its agent has as many waiting as
+// may.
+func (h *holds) reserve(m *outgoing, id string, limit int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.asked[m.sender.InstanceID]) >= limit {
+		return false
+	}
+	h.put(m.sender.InstanceID, m.request(), id)
+	return true
+}
+
+// free gives a place back, when a request is decided or was never recorded.
+func (h *holds) free(agent, asked string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if delete(h.asked[agent], asked); len(h.asked[agent]) == 0 {
+		delete(h.asked, agent)
+	}
+}
+
+// request is the digest of what the app asked for: the same bytes again are the
+// same request.
+func (m *outgoing) request() string {
+	h := sha256.New()
+	for _, part := range [...]string{m.asked.SessionKey, m.asked.Content, string(m.asked.Metadata.Append(nil)), fmt.Sprint(m.carried)} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// held is a message that waits for a person: all that its release needs, and
+// all that the person does.
+type held struct {
+	Asked    string     `json:"asked"`
+	Carried  bool       `json:"carried,omitzero"`
+	Account  string     `json:"account,omitzero"`
+	Metadata api.Object `json:"metadata,omitempty"`
+	// Changes are those of the interceptors.
+	Changes []string `json:"changes,omitempty"`
+	api.Approval
+}
+
+func (h *held) encode(state string) (store.Approval, error) {
+	h.State = state
+	summary, err := json.Marshal(&h.ApprovalSummary)
+	if err != nil {
+		return store.Approval{}, fmt.Errorf("cannot encode a held message: %w", err)
+	}
+	body, err := json.Marshal(h)
+	if err != nil {
+		return store.Approval{}, fmt.Errorf("cannot encode a held message: %w", err)
+	}
+	return store.Approval{
+		ID: h.ApprovalID, Agent: h.Agent, AppID: h.AppID, ExchangeID: h.ExchangeID, Asked: h.Asked, State: state,
+		ExpiresAt: time.UnixMilli(h.ExpiresAt), Summary: summary, Body: body,
+	}, nil
+}
+
+func decodeHeld(a store.Approval) (*held, error) {
+	h := new(held)
+	if err := json.Unmarshal(a.Body, h); err != nil {
+		return nil, fmt.Errorf("cannot decode approval %s: %w", a.ID, err)
+	}
+	return h, nil
+}
+
+// hold stores a message for a person, in the commit of the decision that asks
+// for one. It is called under the pair's lock.
+func (k *Kernel) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
+	id := k.newID()
+	if !k.holds.reserve(m, id, k.cfg.MaxHeld) {
+		if v.Code == ocip.RoundLimit {
+			// There may be no place to ask, but the two are stopped all the same.
+			k.exchanges.refuse(change, v, now)
+		}
+		v.Crowd(st.exchange, fmt.Sprintf(
+			"%d messages of agent %s wait for a person already; decide about them first: ocipd approvals list --agent %s", k.cfg.MaxHeld, m.sender.ID, m.sender.ID))
+		return api.DispatchResult{}, k.refuseOnly(m, v, change)
+	}
+	h := k.newHeld(m, v, id, now)
+	k.preview(ctx, m, h, st, now)
+	m.approvalID = id
+	r := k.sentRecord(m, v)
+	r.Details["digest"], r.Details["expiresAt"] = h.Digest, h.ExpiresAt
+	change.Records = append(change.Records, r)
+	k.exchanges.refuse(change, v, now)
+	stored, err := h.encode(api.ApprovalPending)
+	if err != nil {
+		k.holds.free(h.Agent, h.Asked)
+		return api.DispatchResult{}, err
+	}
+	stored.New = true
+	change.Approvals = append(change.Approvals, stored)
+	receipt, err := k.commit(change)
+	if err != nil {
+		k.holds.free(h.Agent, h.Asked)
+		return api.DispatchResult{}, err
+	}
+	k.entered(change)
+	k.holds.tell(h.ApprovalID)
+	if k.notify != nil {
+		k.notify.Held(h.ApprovalSummary)
+	}
+	return heldResult(h, receipt.Seq), nil
+}
+
+// heldAlready answers a request that waits already. Nothing is asked twice.
+func (k *Kernel) heldAlready(ctx context.Context, m *outgoing, id string) (api.DispatchResult, error) {
+	stored, err := k.store.Approval(ctx, id)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	h, err := decodeHeld(stored)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	receipt, err := k.record(&audit.Record{
+		ID: k.newID(), ActionType: audit.ActionApproval, Event: "asked_again", AppID: m.appID, AgentID: h.Agent, UserID: h.UserID,
+		TenantID: m.sender.TenantID, SessionKey: h.SessionKey, ExchangeID: h.ExchangeID, ConversationID: h.ConversationID,
+		PolicyResult: string(ocip.RequireApproval), Code: h.Code, ApprovalID: id, DispatchID: h.DispatchID,
+	})
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	return heldResult(h, receipt.Seq), nil
+}
+
+// heldResult is what the caller of a held message sees.
+func heldResult(h *held, seq uint64) api.DispatchResult {
+	ref := &api.ExchangeRef{
+		ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, Round: h.Round, MaxRounds: h.MaxRounds, AuditSeq: seq,
+		Code: ocip.Code(h.Code), Reason: h.Reason, DetectedKeywords: h.DetectedKeywords, Escalation: h.Escalation, Chain: h.Chain,
+		EscalatedExchange: h.EscalatedExchange,
+	}
+	return api.DispatchResult{DispatchID: h.DispatchID, Held: true, ApprovalID: h.ApprovalID, OCIP: ref}
+}
+
+// newHeld writes down a message and the verdict that holds it.
+func (k *Kernel) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time) *held {
+	e := &v.Exchange
+	expires := now.Add(k.cfg.HoldFor)
+	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(expires) {
+		expires = e.ExpiresAt
+	}
+	h := &held{
+		Asked: m.request(), Carried: m.carried, Account: m.account, Metadata: m.metadata, Changes: m.changedBy,
+		Approval: api.Approval{
+			ApprovalSummary: api.ApprovalSummary{
+				ApprovalID: id, Code: string(v.Code), Reason: v.Reason, AgentID: m.sender.ID, Agent: m.sender.InstanceID, AppID: m.appID,
+				UserID: m.sender.UserID, SessionKey: m.key, Counterparty: m.to.InstanceID, CounterpartyUserID: m.to.UserID,
+				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
+				Classification: v.Level.String(), Summary: m.summary(), DispatchID: m.dispatchID,
+				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),
+			},
+			SignatureRequired: k.signers != nil, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, Transcript: e.Transcript,
+		},
+	}
+	h.DetectedKeywords, _ = v.Details["detectedKeywords"].([]string)
+	h.EscalatedExchange, _ = v.Details["escalatedExchange"].(string)
+	if escalation, ok := v.Details["escalation"].(ocip.Escalation); ok {
+		h.Escalation = &escalation
+	}
+	if v.Code == ocip.ChainLimit {
+		h.Chain = &v.Chain
+	}
+	for _, d := range v.Detections {
+		h.Detections = append(h.Detections, audit.Detection{Rule: d.Rule, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})
+	}
+	return h
+}
+
+// preview works out what would leave if a person approved the message now, and
+// why it could not if it could not. The digest is over just that.
+func (k *Kernel) preview(ctx context.Context, m *outgoing, h *held, st *standing, now time.Time) ocip.Verdict {
+	v := k.weigh(ctx, m, reopened(st, m, now), ocip.Approved, now)
+	h.Approvable, h.Blocked, h.Sending = v.Allowed(), "", nil
+	h.DataShared, h.DataWithheld = v.Shared, v.Withheld
+	if v.Allowed() {
+		sending := *m
+		sending.changedBy = slices.Clone(m.changedBy)
+		k.stamp(&sending, &v)
+		h.Sending = jsontext.Value(api.EmittedMessage{SessionKey: sending.key, Content: sending.content, Metadata: sending.metadata}.Append(nil))
+	} else {
+		h.Blocked = v.Reason
+	}
+	if v.PolicyRevision != "" {
+		h.PolicyRevision = v.PolicyRevision
+	}
+	h.Digest = h.digest()
+	h.ToSign = make(map[string]string)
+	for _, decision := range api.Decisions() {
+		h.ToSign[decision] = api.SignedText(h.ApprovalID, decision, h.Digest)
+	}
+	return v
+}
+
+// reopened is how things are once a person has looked: the exchange goes on, and
+// the message begins a causal line of its own.
+func reopened(st *standing, m *outgoing, now time.Time) *standing {
+	again := *st
+	if again.exchange.Outcome == ocip.Escalated {
+		again.exchange.Outcome = ocip.InProgress
+	}
+	again.cause = ocip.BeginChain(m.dispatchID, m.sender.InstanceID, now)
+	return &again
+}
+
+// digest names exactly what waits: the message as it was asked for, what would
+// be sent, why it waits and under which policy. When it was weighed is no part
+// of it, so that what has not changed keeps its digest.
+func (h *held) digest() string {
+	sum := sha256.New()
+	for _, part := range [...]string{
+		h.ApprovalID, h.SessionKey, h.Content, string(h.Metadata.Append(nil)), string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked,
+	} {
+		fmt.Fprintf(sum, "%d:%s\n", len(part), part)
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+}
+
+// timeless is what would be sent without when its causal line began, which is
+// when it is sent.
+func timeless(sending jsontext.Value) jsontext.Value {
+	var m api.EmittedMessage
+	if len(sending) == 0 || json.Unmarshal(sending, &m) != nil {
+		return sending
+	}
+	delete(m.Metadata, "ocipChain")
+	return m.Append(nil)
+}

@@ -1,0 +1,75 @@
+package notify
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// tail keeps the end of what is written to it, in bounded memory.
+type tail struct {
+	limit int
+	kept  []byte // at most twice limit
+	total int64
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.total += int64(len(p))
+	written := len(p)
+	p = p[max(0, len(p)-t.limit):]
+	if len(t.kept)+len(p) > 2*t.limit {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.limit:]...)
+	}
+	t.kept = append(t.kept, p...)
+	return written, nil
+}
+
+// text returns the last limit bytes. A word or character cut at their
+// beginning is left out.
+func (t *tail) text() string {
+	kept := t.kept[max(0, len(t.kept)-t.limit):]
+	if int64(len(kept)) == t.total {
+		return string(kept)
+	}
+	for len(kept) > 0 && !utf8.RuneStart(kept[0]) {
+		kept = kept[1:]
+	}
+	return string(bytes.TrimLeftFunc(kept, isWordRune))
+}
+
+// mask returns a program's output as it may be logged: cleaned like a notice,
+// and each word of three characters or more that stands in the notice, whatever
+// its case, replaced by "***".
+func mask(output string, n Notice) string {
+	words := make(map[string]bool)
+	collect := func(text string) {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !isWordRune(r) }) {
+			words[strings.ToLower(word)] = true
+		}
+	}
+	collect(n.Title)
+	collect(n.Body)
+	// As JSON and shells write it, where the n of \n joins the next word.
+	collect(strings.ReplaceAll(n.Body, "\n", " n"))
+	for _, value := range n.Fields {
+		collect(value)
+	}
+	output = clean(output, maxOutput, true)
+	var b strings.Builder
+	for len(output) > 0 {
+		rest := strings.TrimLeftFunc(output, isWordRune)
+		word := output[:len(output)-len(rest)]
+		if utf8.RuneCountInString(word) >= 3 && words[strings.ToLower(word)] {
+			word = "***"
+		}
+		between := strings.TrimLeftFunc(rest, func(r rune) bool { return !isWordRune(r) })
+		b.WriteString(word)
+		b.WriteString(rest[:len(rest)-len(between)])
+		output = between
+	}
+	return b.String()
+}
+
+// isWordRune reports whether a character is part of a word or a number.
+func isWordRune(r rune) bool { return unicode.In(r, unicode.L, unicode.M, unicode.N) }

@@ -1,0 +1,308 @@
+package sshsig
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	format "github.com/hiddeco/sshsig"
+	"golang.org/x/crypto/ssh"
+)
+
+// Why a signature is not accepted. The errors of this package wrap one of them,
+// or several where several lines list the key and each refuses it for a reason
+// of its own.
+var (
+	// ErrMalformed says that the bytes are no SSH signature of the current
+	// version. One by a bare RSA key with SHA-1 is none since version 1.
+	ErrMalformed = errors.New("malformed SSH signature")
+	// ErrAlgorithm says that the key or the algorithm is too weak or unknown.
+	ErrAlgorithm = errors.New("algorithm not accepted")
+	// ErrNamespace says that the signature was made for something else, or that
+	// the key may not sign this.
+	ErrNamespace = errors.New("wrong namespace")
+	// ErrBadSignature says that this key did not sign this text.
+	ErrBadSignature = errors.New("bad signature")
+	// ErrUnknownSigner says that the key is not on the list.
+	ErrUnknownSigner = errors.New("unknown signer")
+	// ErrPrincipal says that the key is on the list under another name.
+	ErrPrincipal = errors.New("not this principal's key")
+	// ErrNotYetValid and ErrExpired say that the key or its certificate may sign
+	// at another time only.
+	ErrNotYetValid = errors.New("not valid yet")
+	ErrExpired     = errors.New("expired")
+	// ErrCertificate says that a certificate does not hold.
+	ErrCertificate = errors.New("certificate not accepted")
+	// ErrNotTouched says that a FIDO key signed without a touch.
+	ErrNotTouched = errors.New("no touch")
+	// ErrNotVerified says that a FIDO key signed without a PIN or biometrics, or
+	// that they are asked of a key that is no FIDO key.
+	ErrNotVerified = errors.New("user not verified")
+)
+
+// refuse wraps kind in the words that explain it.
+func refuse(kind error, words string, args ...any) error {
+	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(words, args...))
+}
+
+// maxArmoredBytes bounds an armored signature. The longest without a
+// certificate, RSA of 16384 bits, takes less than 6 KiB.
+const maxArmoredBytes = 64 << 10
+
+// Signature is a signature that was accepted.
+type Signature struct {
+	// Principal is who signed. VerifyAs: the name that was asked for. Verify: of
+	// a certificate, its first name that the line allows; of a key, the first
+	// name on its line that has no wildcard, or all patterns of the line, as
+	// text, where there is no such name.
+	Principal string
+	// Line is the line of the list that allowed it, from 1.
+	Line int
+	// KeyType is the type of the key that signed, such as "ssh-ed25519", and
+	// Fingerprint its "SHA256:…" as printed by ssh-keygen -l. Of a certificate,
+	// both are of the key in it.
+	KeyType, Fingerprint string
+	// Authority is the fingerprint of the key that signed the certificate, and
+	// CertificateID and Serial are what it wrote there. Without a certificate
+	// they are empty.
+	Authority     string
+	CertificateID string
+	Serial        uint64
+	// Touched and Verified say that a FIDO authenticator was touched, and that
+	// it was given a PIN or biometrics. They are false of other keys, which
+	// cannot tell.
+	Touched, Verified bool
+}
+
+// Verify checks that armored is a signature of message, made for namespace by a
+// key that the list allows at the time at, to the second. It returns who signed
+// as the first line that allows it names them.
+//
+// A line that takes names out of a pattern, and gives none without a wildcard,
+// is passed over: whether it allows the key depends on the name. VerifyAs asks
+// for one.
+//
+// The error wraps one of this package's, such as [ErrUnknownSigner].
+func (s *Signers) Verify(armored, message []byte, namespace string, at time.Time) (Signature, error) {
+	return s.verify("", armored, message, namespace, at)
+}
+
+// VerifyAs is Verify for a signature that has to be principal's, as with
+// `ssh-keygen -Y verify -I`. A key on the list under other names only is
+// refused with [ErrPrincipal].
+func (s *Signers) VerifyAs(principal string, armored, message []byte, namespace string, at time.Time) (Signature, error) {
+	if principal == "" {
+		return Signature{}, fmt.Errorf("cannot accept the SSH signature: %w", refuse(ErrPrincipal, "the principal asked for is empty"))
+	}
+	return s.verify(principal, armored, message, namespace, at)
+}
+
+func (s *Signers) verify(principal string, armored, message []byte, namespace string, at time.Time) (Signature, error) {
+	sig, err := parse(armored)
+	if err != nil {
+		return Signature{}, fmt.Errorf("cannot accept the SSH signature: %w", err)
+	}
+	lines := s.listing(sig.PublicKey)
+	if len(lines) == 0 {
+		err = unknown(sig.PublicKey)
+	} else {
+		err = prove(sig, message, namespace)
+	}
+	if err != nil {
+		return Signature{}, fmt.Errorf("cannot accept the SSH signature: %w", err)
+	}
+	for _, l := range lines {
+		accepted, fault := l.allow(sig, principal, at)
+		if fault == nil {
+			return accepted, nil
+		}
+		fault = fmt.Errorf("line %d of the allowed signers: %w", l.number, fault)
+		if err == nil {
+			err = fault
+		} else {
+			err = fmt.Errorf("%w; %w", err, fault)
+		}
+	}
+	return Signature{}, fmt.Errorf("cannot accept the SSH signature: %w", err)
+}
+
+// listing returns the lines that list a key, or of a certificate its authority.
+func (s *Signers) listing(key ssh.PublicKey) []line {
+	_, cert := plain(key)
+	if cert != nil {
+		key = cert.SignatureKey
+	}
+	blob := key.Marshal()
+	var lines []line
+	for _, l := range s.lines {
+		if l.authority == (cert != nil) && bytes.Equal(l.key.Marshal(), blob) {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+func unknown(key ssh.PublicKey) error {
+	key, cert := plain(key)
+	if cert != nil {
+		return refuse(ErrUnknownSigner, "the certificate of key %s is by %s, and no line lists that as cert-authority; sign with a key on the list, or put the authority on it",
+			describe(key), describe(cert.SignatureKey))
+	}
+	return refuse(ErrUnknownSigner, "no line lists key %s; sign with a key on the list, or put this one on it", describe(key))
+}
+
+// The armor of PROTOCOL.sshsig.
+const (
+	header = "-----BEGIN SSH SIGNATURE-----"
+	footer = "-----END SSH SIGNATURE-----"
+)
+
+// parse reads an armored signature with nothing around it but line breaks at
+// the end. It says nothing yet about who signed, and what.
+func parse(armored []byte) (*format.Signature, error) {
+	if len(armored) > maxArmoredBytes {
+		return nil, refuse(ErrMalformed, "%d bytes, and the limit is %d", len(armored), maxArmoredBytes)
+	}
+	body, begun := strings.CutPrefix(string(armored), header)
+	body, ended := strings.CutSuffix(strings.TrimRight(body, "\r\n"), footer)
+	if !begun || !ended || !strings.HasPrefix(strings.TrimPrefix(body, "\r"), "\n") || !strings.HasSuffix(body, "\n") {
+		return nil, refuse(ErrMalformed, "it has to begin with the line %q and to end with the line %q; pass on all of what ssh-keygen -Y sign wrote", header, footer)
+	}
+	blob, err := base64.StdEncoding.DecodeString(body)
+	if err != nil {
+		return nil, refuse(ErrMalformed, "%v; pass on what ssh-keygen -Y sign wrote unchanged", err)
+	}
+	sig, err := format.ParseSignature(blob)
+	if errors.Is(err, format.ErrUnsupportedHashAlgorithm) {
+		return nil, refuse(ErrAlgorithm, "%v; sign with ssh-keygen -Y sign -O hashalg=sha512", err)
+	}
+	if err != nil {
+		return nil, refuse(ErrMalformed, "%v; make it with ssh-keygen -Y sign of a current OpenSSH", err)
+	}
+	key, _ := plain(sig.PublicKey)
+	if err := accepted(key, sig.Signature); err != nil {
+		return nil, err
+	}
+	return sig, nil
+}
+
+// prove checks that the key of a signature signed message for namespace.
+func prove(sig *format.Signature, message []byte, namespace string) error {
+	if sig.Namespace != namespace || namespace == "" {
+		return refuse(ErrNamespace, "it is for %q and has to be for %[2]q; sign with ssh-keygen -Y sign -n %[2]s", sig.Namespace, namespace)
+	}
+	err := format.Verify(bytes.NewReader(message), sig, mathematical{sig.PublicKey}, sig.HashAlgorithm, namespace)
+	if err != nil {
+		return refuse(ErrBadSignature, "the text or the signature was changed after signing; sign the text as it is now")
+	}
+	return nil
+}
+
+// allow checks that a line, which lists the key or the authority of a proven
+// signature, allows it to principal, or to anyone it names if that is "".
+func (l *line) allow(sig *format.Signature, principal string, at time.Time) (Signature, error) {
+	key, cert := plain(sig.PublicKey)
+	accepted := Signature{
+		Line: l.number, KeyType: key.Type(), Fingerprint: ssh.FingerprintSHA256(key),
+		Touched:  isFIDO(key) && flagsOf(sig.Signature)&flagPresent != 0,
+		Verified: isFIDO(key) && flagsOf(sig.Signature)&flagVerified != 0,
+	}
+	if cert != nil {
+		accepted.Authority, accepted.CertificateID, accepted.Serial = ssh.FingerprintSHA256(cert.SignatureKey), cert.KeyId, cert.Serial
+	}
+	var err error
+	if accepted.Principal, err = l.name(cert, principal); err != nil {
+		return Signature{}, err
+	}
+	if l.namespaces != nil && !l.namespaces.match(sig.Namespace) {
+		return Signature{}, refuse(ErrNamespace, "the key may sign for %s, not for %q; sign with another key, or change namespaces", l.namespaces, sig.Namespace)
+	}
+	now := at.Unix()
+	if !l.after.IsZero() && now < l.after.Unix() {
+		return Signature{}, refuse(ErrNotYetValid, "the key is valid from %s; sign with another key, or change valid-after", l.after.Format(time.RFC3339))
+	}
+	if !l.before.IsZero() && now > l.before.Unix() {
+		return Signature{}, refuse(ErrExpired, "the key was valid until %s; sign with another key, or change valid-before", l.before.Format(time.RFC3339))
+	}
+	if cert != nil {
+		if err := check(cert, accepted.Principal, at); err != nil {
+			return Signature{}, err
+		}
+	}
+	if err := l.present(key, cert, accepted); err != nil {
+		return Signature{}, err
+	}
+	return accepted, nil
+}
+
+// name returns the name under which a line allows a key or a certificate.
+func (l *line) name(cert *ssh.Certificate, principal string) (string, error) {
+	switch {
+	case principal != "" && !l.principals.match(principal):
+		return "", refuse(ErrPrincipal, "it lists the key for %s, not for %q", l.principals, principal)
+	case cert == nil && principal == "":
+		if principal = l.principals.name(); principal == "" {
+			return "", refuse(ErrPrincipal, "it allows the key by name, and no name was asked for; put a name without wildcards on the line")
+		}
+	case cert != nil && principal == "":
+		i := slices.IndexFunc(cert.ValidPrincipals, l.principals.match)
+		if i < 0 {
+			return "", refuse(ErrPrincipal, "it is for %s, and the certificate for %q", l.principals, cert.ValidPrincipals)
+		}
+		principal = cert.ValidPrincipals[i]
+	case cert != nil && !slices.Contains(cert.ValidPrincipals, principal):
+		return "", refuse(ErrPrincipal, "the certificate is for %q, not for %q", cert.ValidPrincipals, principal)
+	}
+	return principal, nil
+}
+
+// Names of PROTOCOL.certkeys.
+const (
+	optionVerifyRequired = "verify-required"   // a critical option
+	extensionNoTouch     = "no-touch-required" // an extension
+)
+
+// check checks a certificate by an authority that is on the list.
+func check(cert *ssh.Certificate, principal string, at time.Time) error {
+	now := at.Unix()
+	switch {
+	case cert.CertType != ssh.UserCert:
+		return refuse(ErrCertificate, "it is a host's; sign with a user's")
+	case now < 0 || uint64(now) < cert.ValidAfter:
+		return refuse(ErrNotYetValid, "the certificate is not valid yet")
+	case uint64(now) >= cert.ValidBefore:
+		return refuse(ErrExpired, "the certificate has expired; get a new one from its authority")
+	}
+	if err := accepted(cert.SignatureKey, cert.Signature); err != nil {
+		return fmt.Errorf("%w: %w", ErrCertificate, err)
+	}
+	checker := ssh.CertChecker{
+		SupportedCriticalOptions: []string{optionVerifyRequired},
+		Clock:                    func() time.Time { return at },
+	}
+	if err := checker.CheckCert(principal, cert); err != nil {
+		return refuse(ErrCertificate, "%v; get another from its authority", err)
+	}
+	return nil
+}
+
+// present checks that a FIDO key was used as its line and its certificate ask.
+func (l *line) present(key ssh.PublicKey, cert *ssh.Certificate, accepted Signature) error {
+	noTouch, verified := l.noTouch, l.verified
+	if cert != nil {
+		_, extended := cert.Extensions[extensionNoTouch]
+		_, critical := cert.CriticalOptions[optionVerifyRequired]
+		noTouch, verified = noTouch && extended, verified || critical
+	}
+	if isFIDO(key) && !accepted.Touched && !noTouch {
+		return refuse(ErrNotTouched, "the authenticator was not touched; sign again and touch it")
+	}
+	if verified && !accepted.Verified {
+		return refuse(ErrNotVerified, "it takes a FIDO key that asks for a PIN or a fingerprint; make one with ssh-keygen -O verify-required")
+	}
+	return nil
+}
