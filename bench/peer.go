@@ -123,8 +123,14 @@ type daemon struct {
 }
 
 // start runs the daemon with as many agents, each with its own app and its own
-// colleague at a chat channel.
+// colleagues at a chat channel.
 func (b *bench) start(name string, agents int) (*daemon, error) {
+	return b.startKnowing(name, agents, 0)
+}
+
+// startKnowing is start for a daemon that knows further contacts, whom nobody
+// writes to.
+func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error) {
 	dir := filepath.Join(b.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -139,6 +145,9 @@ func (b *bench) start(name string, agents int) (*daemon, error) {
 		for j := range talks {
 			fmt.Fprintf(&cfg, "  - {instance_id: agent-p%d-%d, user_id: p%d, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"chat:p%d-%d\"]}\n", i, j, i, i, j)
 		}
+	}
+	for i := range contacts {
+		fmt.Fprintf(&cfg, "  - {instance_id: agent-c%d, user_id: c%d, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"mail:c%d\", \"irc:direct:c%d\"]}\n", i, i, i, i)
 	}
 	file := filepath.Join(dir, "ocipd.yaml")
 	if err := os.WriteFile(file, []byte(cfg.String()), 0o600); err != nil {
@@ -287,9 +296,12 @@ func (d *daemon) sender(i int) (*conn, error) {
 	return d.app(i)
 }
 
-// message is about 400 bytes of text that opens an exchange with a peer.
+// report is 400 bytes of plain text that binds nobody to anything.
+const report = "The build of milestone 2 is at 75 percent and on track. The last three runs were green, the slow test is fixed, and the numbers of the week are in the usual place. Could you tell me how far the review of the second part is, and whether anything in it needs work from our side before the end of the week? Nothing here is urgent, any answer by tomorrow is fine. It can wait for you. Thanks and regards!"
+
+// message opens an exchange with a peer.
 func (c *conn) message(talk int) string {
-	return `{"sessionKey":"` + c.peer + strconv.Itoa(talk) + `","content":"The build of milestone 2 is at 75 percent and on track. The last three runs were green, the slow test is fixed, and the numbers of the week are in the usual place. Could you tell me how far the review of the second part is, and whether anything in it needs work from our side before the end of the week? Nothing here is urgent, any answer by tomorrow is fine.","metadata":{"exchange":{"type":"information_query","new":true}}}`
+	return `{"sessionKey":"` + c.peer + strconv.Itoa(talk) + `","content":"` + report + `","metadata":{"exchange":{"type":"information_query","new":true}}}`
 }
 
 // dispatch sends one message.

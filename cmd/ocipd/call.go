@@ -156,7 +156,7 @@ func (s *shell) readStdin(ctx context.Context) ([]byte, error) {
 	select {
 	case o := <-done:
 		if o.err != nil {
-			return nil, fmt.Errorf("cannot read the params from stdin: %w", o.err)
+			return nil, fmt.Errorf("cannot read stdin: %w", o.err)
 		}
 		return o.text, nil
 	case <-ctx.Done():

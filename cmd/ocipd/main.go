@@ -152,6 +152,7 @@ func commands(s *shell) []*cobra.Command {
 		newStatus(s),
 		newCall(s),
 		newExchanges(s),
+		newApprovals(s),
 		newAudit(s),
 		newConfig(s),
 		newPolicy(s),

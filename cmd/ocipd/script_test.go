@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 //	exits CODE ARGS...        run ocipd and want this exit code
 //	records FILE COUNT        write an audit log
 //	edit FILE OLD NEW         replace the first OLD in a file
+//	capture NAME REGEXP       set NAME to the first group found in stdout
 func TestScripts(t *testing.T) {
 	found, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil || len(found) < 6 {
@@ -57,6 +59,7 @@ func TestScripts(t *testing.T) {
 			"exits":   exits,
 			"records": records,
 			"edit":    edit,
+			"capture": capture,
 		},
 	})
 }
@@ -131,4 +134,17 @@ func edit(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s does not hold %q", args[0], args[1])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Replace(text, args[1], args[2], 1)), 0o600))
+}
+
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: capture NAME REGEXP")
+	}
+	wanted, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	found := wanted.FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) != 2 {
+		ts.Fatalf("stdout does not match %s with one group", args[1])
+	}
+	ts.Setenv(args[0], found[1])
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Colours of what a person must not miss.
@@ -107,8 +105,11 @@ func beware(text string) []string {
 	for _, r := range text {
 		backwards = backwards || unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko)
 	}
-	if unshown > 0 {
-		warnings = append(warnings, fmt.Sprintf("%s in it would not show as what it is: it stands here as ‹…›", count(unshown, "character")))
+	switch {
+	case unshown == 1:
+		warnings = append(warnings, "1 character of it does not show as what it is: it is named in ‹›")
+	case unshown > 1:
+		warnings = append(warnings, fmt.Sprintf("%d characters of it do not show as what they are: they are named in ‹›", unshown))
 	}
 	if backwards {
 		warnings = append(warnings, "it has letters that are written from right to left: some terminals show such lines in another order")
@@ -154,7 +155,7 @@ func (p *page) tinted(name string, c colour, value string) {
 // hang writes a foreign text on one line, or on more that are set off.
 func (p *page) hang(first, next string, c colour, value string) {
 	for _, line := range breakLine(glyphs(value), p.screen.width-len(next)) {
-		p.line(first, p.paint(c, text(line)))
+		p.line(first, p.paint(c, strings.TrimRight(text(line), " ")))
 		first = next
 	}
 }
@@ -205,42 +206,40 @@ func (p *page) quoteLine(before string, piece []glyph, from int, spans []span) {
 		}
 		return found
 	}
+	run, c := "", plain
 	for _, g := range piece {
+		tint, pointer := plain, " "
 		switch {
 		case inside(g):
-			shown.WriteString(p.paint(marked, g.text))
-			below.WriteString(strings.Repeat("^", g.width))
+			tint, pointer = marked, "^"
 		case g.named:
-			shown.WriteString(p.paint(red, g.text))
-			below.WriteString(strings.Repeat(" ", g.width))
-		default:
-			shown.WriteString(g.text)
-			below.WriteString(strings.Repeat(" ", g.width))
+			tint = red
 		}
+		below.WriteString(strings.Repeat(pointer, g.width))
+		if tint != c {
+			shown.WriteString(p.paint(c, run))
+			run, c = "", tint
+		}
+		run += g.text
 	}
+	shown.WriteString(p.paint(c, run))
 	p.line(p.paint(dim, before), shown.String())
-	if len(labels) == 0 {
+	pointer := strings.TrimRight(below.String(), " ")
+	if pointer == "" {
 		return
 	}
-	pointer := strings.TrimRight(below.String(), " ")
 	room := p.screen.width - displayWidth(gutterAt) - len(pointer) - 1
 	p.line(gutterAt, p.paint(yellow, strings.TrimRight(pointer+" "+cutTo(visible(strings.Join(labels, ", ")), room), " ")))
 }
 
-// json writes a JSON value, indented.
-func (p *page) json(value jsontext.Value) {
-	shown := printableJSON(value.Clone())
-	if err := shown.Indent(jsontext.WithIndent("  ")); err != nil {
-		shown = value
-	}
-	p.quote(string(shown))
-}
+// leastLine is the width of the widest glyph: ‹U+10FFFF›.
+const leastLine = 10
 
 // breakLine breaks glyphs into lines of at most so many cells, behind a blank
 // where there is one not too far back. Nothing is left out; no glyphs are one
 // empty line.
 func breakLine(shown []glyph, width int) (lines [][]glyph) {
-	width = max(width, len("‹U+10FFFF›"))
+	width = max(width, leastLine)
 	for {
 		room, fits, blank := width, 0, 0
 		for fits < len(shown) && shown[fits].width <= room {

@@ -14,9 +14,11 @@ func (p *ExchangeParams) Validate() []FieldError {
 	return f
 }
 
-// ExchangeResolveParams ends an exchange. Outcome can only be "resolved".
+// ExchangeResolveParams ends an exchange. Outcome can only be "resolved". Agent,
+// an instance id, is needed where several pairs of agents use the id.
 type ExchangeResolveParams struct {
 	ExchangeID string `json:"exchangeId"`
+	Agent      string `json:"agent,omitzero"`
 	Outcome    string `json:"outcome"`
 	Note       string `json:"note,omitzero"`
 }

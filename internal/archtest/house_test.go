@@ -17,7 +17,7 @@ var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
 			"internal/daemon", "internal/client", "internal/config", "internal/audit", "internal/store",
-			"internal/policy", "internal/ocip", "internal/ocip/commitment", "internal/api", "configs", "configs/policies",
+			"internal/policy", "internal/ocip", "internal/ocip/commitment", "internal/api", "internal/sshsig", "configs", "configs/policies",
 		},
 		clock: true, process: true,
 	},
@@ -40,6 +40,7 @@ var house = map[string]room{
 
 	"internal/ocip/commitment": {},
 	"internal/ocip/content":    {},
+	"internal/ocip/ociptest":   {imports: []string{"internal/ocip", "internal/api"}},
 	"internal/audit":           {},
 	"internal/peer":            {},
 	"internal/notify":          {},
@@ -51,8 +52,8 @@ var house = map[string]room{
 
 	"bench": {
 		imports: []string{
-			"internal/client", "internal/ipc", "internal/api", "internal/ocip", "internal/store", "internal/audit",
-			"internal/policy", "internal/config",
+			"internal/client", "internal/ipc", "internal/api", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content",
+			"internal/store", "internal/audit", "internal/policy", "internal/config",
 		},
 		clock: true, process: true,
 	},

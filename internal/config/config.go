@@ -14,6 +14,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"maps"
 	"time"
 )
@@ -47,8 +48,14 @@ type Config struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 
 	origins map[string]origin
-	// opts are where it came from, for [Config.Reload].
-	opts Options
+	// cut is the directory of a long file, whose keys are not in origins.
+	cut *entries
+	// opts are where it came from, for [Config.Reload], and empty says that
+	// its file holds nothing.
+	opts  Options
+	empty bool
+	// sum tells the file as it was read from what it is now.
+	sum [sha256.Size]byte
 }
 
 // IPC bounds what one connection may take.

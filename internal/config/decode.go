@@ -9,7 +9,6 @@ import (
 	"math"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,8 +16,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What a file may hold. The counts are taken after aliases are followed, so
-// that a small file cannot stand for a huge tree.
+// What a file may hold, but for a directory, see [maxDirectoryValues]. The
+// counts are taken after aliases are followed, so that a small file cannot
+// stand for a huge tree.
 const (
 	maxFileBytes = 1 << 20
 	maxDepth     = 64
@@ -39,17 +39,44 @@ var (
 // twice or from nowhere.
 type decoder struct {
 	*problems
-	values int
-	full   bool
+	// values and listed count what was read, listed below directory.
+	values, listed int
+	full           bool
+	// before is how many lines of the file come before those of the nodes.
+	before int
+	// shapes are the keys of the structs met so far.
+	shapes map[reflect.Type]*shape
+}
+
+// shape is a struct as a mapping: its keys in the order of its fields, which of
+// its fields each is, and which takes all others, -1 for none.
+type shape struct {
+	names []string
+	field map[string]int
+	rest  int
 }
 
 // parse reads the one document of a file into c.
 func (p *problems) parse(data []byte, c *Config) {
-	if len(data) > maxFileBytes {
-		p.add(nil, "", "cannot read a configuration of more than %d bytes", maxFileBytes)
+	if len(data) > maxLongFileBytes {
+		p.add(nil, "", "cannot read a configuration of more than %d bytes", maxLongFileBytes)
 		return
 	}
-	d := &decoder{problems: p}
+	if len(data) <= maxFileBytes {
+		p.document(data, nil, c)
+		return
+	}
+	data, empty, list := cut(p.file, data, pieceBytes)
+	if len(data)-empty > maxFileBytes {
+		p.add(nil, "", "cannot read a configuration of more than %d bytes, entries of a directory not counted that each begin with a hyphen on a line of their own", maxFileBytes)
+		return
+	}
+	p.document(data, list, c)
+}
+
+// document reads a file of which a directory may have been cut out.
+func (p *problems) document(data []byte, list *entries, c *Config) {
+	d := &decoder{problems: p, shapes: map[reflect.Type]*shape{}}
 	var doc, second yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	err := dec.Decode(&doc)
@@ -63,15 +90,23 @@ func (p *problems) parse(data []byte, c *Config) {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		m := yamlLine.FindStringSubmatch(err.Error())
-		if m == nil {
-			m = []string{"", "", err.Error()}
-		}
-		line, _ := strconv.Atoi(m[1])
-		p.report(origin{name: p.file, line: line}, nil, "", "cannot read YAML: "+m[2])
+		p.broken(err, 0)
 		return
 	}
 	d.value(nil, doc.Content[0], reflect.ValueOf(c).Elem())
+	if list != nil {
+		d.read(list, doc.Content[0], c)
+	}
+}
+
+// broken reports what is no YAML, in a text that so many lines come before.
+func (p *problems) broken(err error, before int) {
+	m := yamlLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		m = []string{"", "", err.Error()}
+	}
+	line, _ := strconv.Atoi(m[1])
+	p.report(origin{name: p.file, line: before + line}, nil, "", "cannot read YAML: "+m[2])
 }
 
 // fail reports a problem at a node.
@@ -83,18 +118,21 @@ func (d *decoder) fail(at Path, n *yaml.Node, format string, args ...any) {
 	d.report(d.place(n), at, "", message)
 }
 
-func (d *decoder) place(n *yaml.Node) origin { return origin{d.file, n.Line, n.Column} }
+func (d *decoder) place(n *yaml.Node) origin { return origin{d.file, d.before + n.Line, n.Column} }
 
 // enter counts one value and follows an alias. It is false where the file is
 // too large or too deep, which is reported once.
 func (d *decoder) enter(at Path, n **yaml.Node) bool {
-	d.values++
 	if d.full {
 		return false
 	}
-	if d.values > maxValues || len(at) > maxDepth {
+	count, most := &d.values, maxValues
+	if len(at) > 1 && at[0].key == directoryKey {
+		count, most = &d.listed, maxDirectoryValues
+	}
+	if *count++; *count > most || len(at) > maxDepth {
 		d.full = true
-		d.fail(nil, *n, "cannot read more than %d values or %d levels, aliases followed", maxValues, maxDepth)
+		d.fail(nil, *n, "cannot read more than %d values or %d levels, aliases followed", most, maxDepth)
 		return false
 	}
 	if (*n).Kind == yaml.AliasNode {
@@ -109,7 +147,7 @@ func (d *decoder) value(at Path, n *yaml.Node, out reflect.Value) {
 	if !d.enter(at, &n) || n.ShortTag() == "!!null" {
 		return
 	}
-	if len(at) > 0 {
+	if len(at) > 0 && d.cut == nil {
 		d.origins[at.String()] = d.place(n)
 	}
 	switch {
@@ -126,7 +164,7 @@ func (d *decoder) value(at Path, n *yaml.Node, out reflect.Value) {
 	case out.Kind() == reflect.Map:
 		for key, child := range d.pairs(at, n) {
 			item := newItem(out.Type().Elem())
-			d.value(at.Key(key.Value), child, item)
+			d.value(at.under(key.Value), child, item)
 			if out.IsNil() {
 				out.Set(reflect.MakeMap(out.Type()))
 			}
@@ -138,11 +176,15 @@ func (d *decoder) value(at Path, n *yaml.Node, out reflect.Value) {
 			return
 		}
 		out.SetZero()
-		for i, child := range n.Content {
-			item := newItem(out.Type().Elem())
-			d.value(at.Index(i), child, item)
-			out.Set(reflect.Append(out, item))
+		if len(n.Content) == 0 {
+			return
 		}
+		list := reflect.MakeSlice(out.Type(), len(n.Content), len(n.Content))
+		for i, child := range n.Content {
+			setDefault(list.Index(i))
+			d.value(at.item(i), child, list.Index(i))
+		}
+		out.Set(list)
 	case out.Kind() == reflect.Pointer:
 		out.Set(reflect.New(out.Type().Elem()))
 		d.scalar(at, n, out.Elem())
@@ -151,53 +193,69 @@ func (d *decoder) value(at Path, n *yaml.Node, out reflect.Value) {
 	}
 }
 
-// newItem is a list item or map entry before the file said anything about it.
+// newItem is a map entry before the file said anything about it, and setDefault
+// makes a list item that.
 func newItem(t reflect.Type) reflect.Value {
 	item := reflect.New(t).Elem()
-	switch t {
-	case reflect.TypeFor[Agent]():
-		item.Set(reflect.ValueOf(defaultAgent()))
-	case reflect.TypeFor[Contact]():
-		item.Set(reflect.ValueOf(defaultContact()))
-	}
+	setDefault(item)
 	return item
 }
 
-func (d *decoder) fields(at Path, n *yaml.Node, out reflect.Value) {
-	known := map[string]reflect.Value{}
-	var names []string
-	for i := range out.NumField() {
-		if key := keyOf(out.Type().Field(i)); key != "" {
-			known[key] = out.Field(i)
-			names = append(names, key)
-		}
+func setDefault(item reflect.Value) {
+	switch at := item.Addr().Interface().(type) {
+	case *Agent:
+		*at = defaultAgent()
+	case *Contact:
+		*at = defaultContact()
 	}
-	further, open := known[rest]
-	delete(known, rest)
-	names = slices.DeleteFunc(names, func(s string) bool { return s == rest })
+}
 
-	extra := map[string]any{}
+func (d *decoder) fields(at Path, n *yaml.Node, out reflect.Value) {
+	known := d.shape(out.Type())
+	var extra map[string]any
 	for k, child := range d.pairs(at, n) {
-		key, below := k.Value, at.Key(k.Value)
-		if field, ok := known[key]; ok {
-			d.value(below, child, field)
+		key, below := k.Value, at.under(k.Value)
+		if i, ok := known.field[key]; ok {
+			d.value(below, child, out.Field(i))
 			continue
 		}
-		if open {
+		if known.rest >= 0 {
+			if extra == nil {
+				extra = map[string]any{}
+			}
 			extra[key] = d.raw(below, child)
 			continue
 		}
 		message := fmt.Sprintf("unknown key %q", clip(key))
-		guess := nearest(key, names, near(key))
+		guess := nearest(key, known.names, near(key))
 		if guess == "" {
-			message += ", want one of " + strings.Join(names, ", ")
+			message += ", want one of " + strings.Join(known.names, ", ")
 		}
 		d.report(d.place(k), below, guess, message)
 	}
-	if open && len(extra) > 0 {
+	if len(extra) > 0 {
 		d.origins[at.String()+"."+rest] = d.place(n)
-		further.Set(reflect.ValueOf(extra))
+		out.Field(known.rest).Set(reflect.ValueOf(extra))
 	}
+}
+
+func (d *decoder) shape(t reflect.Type) *shape {
+	known := d.shapes[t]
+	if known == nil {
+		known = &shape{field: map[string]int{}, rest: -1}
+		for i := range t.NumField() {
+			switch key := keyOf(t.Field(i)); key {
+			case "":
+			case rest:
+				known.rest = i
+			default:
+				known.names = append(known.names, key)
+				known.field[key] = i
+			}
+		}
+		d.shapes[t] = known
+	}
+	return known
 }
 
 // keyOf is the key of a struct field, empty for one that is no key.
@@ -224,13 +282,12 @@ func (d *decoder) pairs(at Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node]
 				d.fail(at, k, "a key must be plain text")
 				continue
 			}
-			below := at.Key(k.Value)
 			if k.ShortTag() == "!!merge" {
-				d.fail(below, k, "merge keys are not read: write the keys out")
+				d.fail(at.Key(k.Value), k, "merge keys are not read: write the keys out")
 				continue
 			}
 			if line, ok := first[k.Value]; ok {
-				d.report(d.place(k), below, "", fmt.Sprintf("duplicate key %q, first at line %d", clip(k.Value), line))
+				d.report(d.place(k), at.Key(k.Value), "", fmt.Sprintf("duplicate key %q, first at line %d", clip(k.Value), d.before+line))
 				continue
 			}
 			first[k.Value] = k.Line
@@ -250,13 +307,13 @@ func (d *decoder) raw(at Path, n *yaml.Node) any {
 	case yaml.MappingNode:
 		tree := map[string]any{}
 		for key, child := range d.pairs(at, n) {
-			tree[key.Value] = d.raw(at.Key(key.Value), child)
+			tree[key.Value] = d.raw(at.under(key.Value), child)
 		}
 		return tree
 	case yaml.SequenceNode:
 		list := make([]any, len(n.Content))
 		for i, child := range n.Content {
-			list[i] = d.raw(at.Index(i), child)
+			list[i] = d.raw(at.item(i), child)
 		}
 		return list
 	}

@@ -80,15 +80,22 @@ type origin struct {
 type problems struct {
 	file    string
 	origins map[string]origin
-	list    Errors
+	// cut is the directory of a long file, whose places are not in origins.
+	cut  *entries
+	list Errors
 }
+
+// full reports whether no more problems are listed.
+func (p *problems) full() bool { return len(p.list) == maxErrors }
 
 // report adds a problem. A key is reported once: what follows from the first
 // problem with it is noise.
 func (p *problems) report(at origin, key Path, nearest, message string) {
+	if p.full() {
+		return
+	}
 	text := key.String()
-	known := slices.ContainsFunc(p.list, func(e *Error) bool { return text != "" && e.Key == text })
-	if known || len(p.list) == maxErrors {
+	if slices.ContainsFunc(p.list, func(e *Error) bool { return text != "" && e.Key == text }) {
 		return
 	}
 	p.list = append(p.list, &Error{
@@ -100,9 +107,16 @@ func (p *problems) report(at origin, key Path, nearest, message string) {
 // add reports a problem of one key, at the key's own place or the nearest place
 // around it.
 func (p *problems) add(key Path, nearest, format string, args ...any) {
+	if p.full() {
+		return
+	}
 	at := origin{name: p.file}
 	for i := len(key); i > 0; i-- {
-		if o, ok := p.origins[key[:i].String()]; ok {
+		o, ok := p.origins[key[:i].String()]
+		if !ok {
+			o, ok = p.cut.find(key[:i])
+		}
+		if ok {
 			at = o
 			break
 		}
@@ -112,6 +126,9 @@ func (p *problems) add(key Path, nearest, format string, args ...any) {
 
 // bad reports a value that does not do, with the key in front.
 func (p *problems) bad(key Path, format string, args ...any) {
+	if p.full() {
+		return
+	}
 	p.add(key, "", "%s: %s", key, fmt.Sprintf(format, args...))
 }
 

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -40,7 +42,10 @@ type Options struct {
 
 // Load reads, merges and checks the configuration. The error is [Errors] with
 // everything found wrong, or says that the file cannot be read. Files over
-// 1 MiB, over 64 levels deep or over 100,000 values are refused.
+// 1 MiB, over 64 levels deep or over 100,000 values are refused, but for a
+// directory: it may have 3,000,000 values, and where its entries each begin
+// with a hyphen on a line of their own, the file 64 MiB, of which the entries
+// are not counted against the 1 MiB.
 func Load(opts Options) (*Config, error) {
 	env := map[string]string{}
 	for _, kv := range opts.Env {
@@ -63,19 +68,31 @@ func Load(opts Options) (*Config, error) {
 	}
 	if file != "" {
 		c.opts = Options{File: file, Env: slices.Clone(opts.Env), Flags: maps.Clone(opts.Flags)}
+		c.empty, c.sum = len(bytes.TrimSpace(data)) == 0, sha256.Sum256(data)
 	}
 	return c, nil
 }
 
 // Reload reads the configuration again: its file as it is now, under the
 // environment and the flags of the first time, so that what won over the file
-// then wins over it now. c stays as it is, and is returned where no file was
-// read: one that came since is not looked for.
+// then wins over it now. c stays as it is, and is returned where the file is as
+// it was, and where no file was read: one that came since is not looked for.
+//
+// A file that has become empty is an error. It is how an edit ends that failed
+// on a full disk, and must not stand for the defaults.
 func (c *Config) Reload() (*Config, error) {
 	if c.File == "" {
 		return c, nil
 	}
-	return Load(c.opts)
+	// A long directory takes a second to read, and its size again.
+	if data, err := read(c.File); err == nil && sha256.Sum256(data) == c.sum {
+		return c, nil
+	}
+	again, err := Load(c.opts)
+	if err == nil && again.empty && !c.empty {
+		return nil, fmt.Errorf("cannot read the configuration: %s has become empty", c.File)
+	}
+	return again, err
 }
 
 // Parse reads and checks a document alone, with no environment or flags. The
@@ -94,7 +111,12 @@ func read(file string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	var data bytes.Buffer
+	if info, err := f.Stat(); err == nil && info.Size() <= maxLongFileBytes {
+		data.Grow(int(info.Size()) + bytes.MinRead)
+	}
+	_, err = data.ReadFrom(io.LimitReader(f, maxLongFileBytes+1))
+	return data.Bytes(), err
 }
 
 // merge stacks the layers in viper, lowest first. Everything handed to viper is
@@ -141,7 +163,7 @@ func merge(file string, data []byte, env map[string]string, flags map[string]any
 	if err != nil {
 		return nil, fmt.Errorf("cannot merge the configuration: %w", err)
 	}
-	c.File, c.origins = file, p.origins
+	c.File, c.origins, c.cut = file, p.origins, p.cut
 	c.inherit()
 	c.check(p)
 	if err := p.err(); err != nil {
@@ -289,6 +311,11 @@ func EnvName(key string) string {
 // ("flag log.level").
 func (c *Config) Source(key string) string {
 	o, ok := c.origins[key]
+	if !ok && c.cut != nil {
+		if at, err := CompilePath(key); err == nil {
+			o, ok = c.cut.find(at)
+		}
+	}
 	switch {
 	case !ok:
 		return SourceDefault

@@ -37,6 +37,12 @@ func (p Path) Index(i int) Path {
 	return append(slices.Clip(p), segment{index: i})
 }
 
+// under and item are Key and Index for a path that nobody keeps: the next path
+// below p may be written over it. They spare the reading of a large file a
+// million copies.
+func (p Path) under(key string) Path { return append(p, segment{key: key, index: -1}) }
+func (p Path) item(i int) Path       { return append(p, segment{index: i}) }
+
 // String writes the path so that [CompilePath] reads it back.
 func (p Path) String() string {
 	var b strings.Builder

@@ -25,6 +25,9 @@ const maxChainHops = 64
 // maxApprovers bounds how many people may have to approve one message.
 const maxApprovers = 10
 
+// maxNames bounds the agents that a message lists.
+const maxNames = 20
+
 // minLineBytes leaves room for the smallest sensible request.
 const minLineBytes = 1024
 
@@ -127,7 +130,7 @@ func (c *Config) checkIPC(p *problems) {
 }
 
 func (c *Config) checkAgents(p *problems) {
-	ids, instances := map[string]Path{}, map[string]Path{}
+	ids, instances := map[string]spot{}, map[string]spot{}
 	for i, a := range c.Agents {
 		at := Path{}.Key("agents").Index(i)
 		p.required(at.Key("id"), a.ID)
@@ -136,8 +139,8 @@ func (c *Config) checkAgents(p *problems) {
 		p.required(at.Key("user_id"), a.UserID)
 		p.required(at.Key("org_unit"), a.OrgUnit)
 		p.required(at.Key("tenant_id"), a.TenantID)
-		p.unique(at.Key("id"), a.ID, ids)
-		p.unique(at.Key("instance_id"), a.InstanceID, instances)
+		p.unique(at.Key("id"), a.ID, ids, spot{"agents", "id", i, -1})
+		p.unique(at.Key("instance_id"), a.InstanceID, instances, spot{"agents", "instance_id", i, -1})
 		if strings.ContainsFunc(a.ID, func(r rune) bool { return strings.ContainsRune(":*", r) || unicode.IsSpace(r) }) {
 			p.bad(at.Key("id"), "want no colon, star or space, because session keys hold the id, got %q", a.ID)
 		}
@@ -160,57 +163,63 @@ func (c *Config) checkAgents(p *problems) {
 		p.atLeast(at.Key("max_rounds"), a.MaxRounds, 1)
 	}
 
-	names := make([]string, len(c.Agents))
-	for i, a := range c.Agents {
-		names[i] = a.ID
-	}
 	reference := func(at Path, id string) {
-		if slices.Contains(names, id) {
+		if _, ok := ids[id]; ok && id != "" || p.full() {
 			return
+		}
+		names := make([]string, len(c.Agents))
+		for i, a := range c.Agents {
+			names[i] = a.ID
+		}
+		guess := nearest(id, names, near(id))
+		if len(names) > maxNames {
+			names = append(names[:maxNames], "…")
 		}
 		known := strings.Join(names, ", ")
 		if known == "" {
 			known = "none"
 		}
-		p.add(at, nearest(id, names, near(id)), "%s: no agent has the id %q, there are: %s", at, id, known)
+		p.add(at, guess, "%s: no agent has the id %q, there are: %s", at, id, known)
 	}
 	if c.DefaultAgent != "" {
 		reference(Path{}.Key("default_agent"), c.DefaultAgent)
 	}
-	routed := map[string]Path{}
+	routed := map[string]spot{}
 	for i, r := range c.Routes {
 		at := Path{}.Key("routes").Index(i)
 		p.session(at.Key("session"), r.Session)
-		p.unique(at.Key("session"), r.Session, routed)
+		p.unique(at.Key("session"), r.Session, routed, spot{"routes", "session", i, -1})
 		reference(at.Key("agent"), r.Agent)
 	}
 }
 
 func (c *Config) checkDirectory(p *problems) {
-	instances, sessions := map[string]Path{}, map[string]Path{}
+	instances, sessions := map[string]spot{}, make(map[string]spot, len(c.Directory))
 	for i, a := range c.Agents {
-		instances[a.InstanceID] = Path{}.Key("agents").Index(i).Key("instance_id")
+		instances[a.InstanceID] = spot{"agents", "instance_id", i, -1}
 	}
-	for i, d := range c.Directory {
-		at := Path{}.Key("directory").Index(i)
-		p.word(at.Key("kind"), "kind", d.Kind, "agent", "person")
+	list := append(make(Path, 0, 4), Path{}.Key(directoryKey)...)
+	for i := range c.Directory {
+		d, at := &c.Directory[i], list.item(i)
+		p.word(at.under("kind"), "kind", d.Kind, "agent", "person")
 		if d.Kind == "agent" {
-			p.required(at.Key("instance_id"), d.InstanceID)
-			p.required(at.Key("user_id"), d.UserID)
-			p.required(at.Key("org_unit"), d.OrgUnit)
-			p.required(at.Key("tenant_id"), d.TenantID)
+			p.required(at.under("instance_id"), d.InstanceID)
+			p.required(at.under("user_id"), d.UserID)
+			p.required(at.under("org_unit"), d.OrgUnit)
+			p.required(at.under("tenant_id"), d.TenantID)
 		}
 		if d.Kind == "person" && len(d.Sessions) == 0 {
-			p.bad(at.Key("sessions"), "a person is known by sessions alone, want at least one")
+			p.bad(at.under("sessions"), "a person is known by sessions alone, want at least one")
 		}
-		p.unique(at.Key("instance_id"), d.InstanceID, instances)
-		p.words(at.Key("accepts"), "level", d.Accepts, levels())
+		p.unique(at.under("instance_id"), d.InstanceID, instances, spot{directoryKey, "instance_id", i, -1})
+		p.words(at.under("accepts"), "level", d.Accepts, levels())
 		if len(d.Accepts) == 0 {
-			p.bad(at.Key("accepts"), "want at least one level, or leave the key out for public")
+			p.bad(at.under("accepts"), "want at least one level, or leave the key out for public")
 		}
 		for j, s := range d.Sessions {
-			p.session(at.Key("sessions").Index(j), s)
-			p.unique(at.Key("sessions").Index(j), s, sessions)
+			at := at.under("sessions").item(j)
+			p.session(at, s)
+			p.unique(at, s, sessions, spot{directoryKey, "sessions", i, j})
 		}
 	}
 }
@@ -227,13 +236,31 @@ func (p *problems) required(key Path, value string) {
 	}
 }
 
+// spot is a value of a list of entries: of entry i, its key, and of that the
+// item j, -1 where it is no list.
+type spot struct {
+	list, key string
+	i, j      int
+}
+
+func (s spot) path() Path {
+	at := Path{}.Key(s.list).Index(s.i).Key(s.key)
+	if s.j >= 0 {
+		at = at.Index(s.j)
+	}
+	return at
+}
+
 // unique reports a value that another entry has; none is no value.
-func (p *problems) unique(key Path, value string, taken map[string]Path) {
-	if first, ok := taken[value]; ok && value != "" {
-		p.bad(key, "%q is taken by %s", value, first)
+func (p *problems) unique(key Path, value string, taken map[string]spot, here spot) {
+	if value == "" {
 		return
 	}
-	taken[value] = key
+	if first, ok := taken[value]; ok {
+		p.bad(key, "%q is taken by %s", value, first.path())
+		return
+	}
+	taken[value] = here
 }
 
 // word reports a value that is none of the words.
@@ -247,9 +274,12 @@ func (p *problems) word(key Path, what, value string, known ...string) {
 // words reports values of a list that are none of the words, or come twice.
 func (p *problems) words(key Path, what string, values, known []string) {
 	for i, value := range values {
-		p.word(key.Index(i), what, value, known...)
+		if p.full() {
+			return
+		}
+		p.word(key.item(i), what, value, known...)
 		if slices.Contains(values[:i], value) {
-			p.bad(key.Index(i), "%q is listed twice", value)
+			p.bad(key.item(i), "%q is listed twice", value)
 		}
 	}
 }

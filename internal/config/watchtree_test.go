@@ -248,9 +248,20 @@ func TestReload(t *testing.T) {
 	if _, err = second.Reload(); err == nil || !strings.Contains(err.Error(), file+":2:1: unknown key") {
 		t.Errorf("got %v", err)
 	}
+	write(t, dir, "ocipd.yaml", " \n")
+	if _, err = second.Reload(); err == nil || !strings.Contains(err.Error(), file+" has become empty") {
+		t.Errorf("got %v", err)
+	}
 	must(t, os.Remove(file))
 	if _, err = second.Reload(); err == nil {
 		t.Error("a file that is gone reads as one")
+	}
+
+	// One that was empty from the start may stay so.
+	blank, err := Load(Options{File: write(t, dir, "blank.yaml", "")})
+	must(t, err)
+	if _, err := blank.Reload(); err != nil {
+		t.Error(err)
 	}
 
 	// Where no file was read, one that came since is not looked for.

@@ -44,6 +44,7 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		}
 		k.Agents = append(k.Agents, a)
 	}
+	k.Directory = make([]kernel.Entry, 0, len(c.Directory))
 	for i := range c.Directory {
 		e, err := kernelEntry(&c.Directory[i])
 		if err != nil {

@@ -83,3 +83,54 @@ func TestExchangeMethods(t *testing.T) {
 		t.Errorf("got %s", code)
 	}
 }
+
+// A message that its receiver in this daemon refuses has not been: it takes no
+// round, stands in no transcript, and the sender's record says that it did not
+// leave.
+func TestRefusedByTheReceiverTakesNoRound(t *testing.T) {
+	h := build(t, acme)
+	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+	ref := alice.dispatch("agent:bob:main", "one", nil).OCIP
+	alice.must("exchange.resolve", map[string]any{"exchangeId": ref.ExchangeID, "outcome": "resolved"}, nil)
+	e := bob.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "agent:alice:main", "content": "two", "metadata": map[string]any{"exchange": map[string]any{"id": ref.ExchangeID}}})
+	if code := ocipCode(t, e); code != string(ocip.ExchangeClosed) {
+		t.Errorf("got %s", code)
+	}
+	var got api.ExchangeResult
+	h.operator("exchange.get", map[string]any{"exchangeId": ref.ExchangeID}, &got)
+	for _, side := range got.Exchanges {
+		if side.CurrentRound != 1 || len(side.Transcript) != 1 || side.Outcome != "resolved" {
+			t.Errorf("%s has round %d, %s, %v", side.Agent, side.CurrentRound, side.Outcome, side.Transcript)
+		}
+	}
+	r := h.records(audit.Filter{Agent: "agent-bob-1", Side: audit.SideSender})
+	if len(r) != 1 || r[0].PolicyResult != "deny" || r[0].Code != string(ocip.ExchangeClosed) || r[0].Round != 1 {
+		t.Errorf("the sender's records are %+v", r)
+	}
+}
+
+// Agents choose their ids themselves, so an id that two pairs use does not let a
+// person end the one by naming the other.
+func TestResolveOfAnIDThatTwoPairsUse(t *testing.T) {
+	h := build(t, team("ann", "ben", "cat"))
+	ann, cat := h.agent("@acme/ann"), h.agent("@acme/cat")
+	ticket := map[string]any{"exchange": map[string]any{"id": "ticket-1"}}
+	ann.dispatch("agent:ben:main", "How far is it?", ticket)
+	cat.dispatch("agent:ben:main", "How far is it?", ticket)
+	resolve := map[string]any{"exchangeId": "ticket-1", "outcome": "resolved"}
+	person := h.operates()
+	person.refuse(api.Conflict, "exchange.resolve", resolve)
+	resolve["agent"] = "agent-cat-1"
+	person.must("exchange.resolve", resolve, nil)
+	var got api.ExchangeResult
+	h.operator("exchange.list", map[string]any{}, &got)
+	for _, side := range got.Exchanges {
+		want := "in_progress"
+		if side.Agent == "agent-cat-1" {
+			want = "resolved"
+		}
+		if side.ExchangeID == "ticket-1" && side.Outcome != want {
+			t.Errorf("%s with %s is %s, want %s", side.Agent, side.Counterparty, side.Outcome, want)
+		}
+	}
+}

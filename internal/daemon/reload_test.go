@@ -291,6 +291,13 @@ func TestPolicyFollowsTheConfiguration(t *testing.T) {
 		t.Errorf("with a broken configuration the policy says %q", reason)
 	}
 
+	// An edit that failed half-way does not bring the defaults back.
+	h.edit("")
+	h.refuses("has become empty")
+	if reason := alice.sends("telegram:carol"); reason != "" {
+		t.Errorf("with an empty configuration the policy says %q", reason)
+	}
+
 	// Another path is taken, and followed, in place of the one before.
 	dir := lay(t, t.TempDir(), rego(false, "from a folder"))
 	h.edit(acme + policySection(dir, "data: {cross_org: true}"))

@@ -41,57 +41,68 @@ func (k *Kernel) ApprovalResolve(ctx context.Context, peer api.Peer, p *api.Appr
 	if err := k.MayOperate(peer); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
-	unlock := k.holds.one.lock(p.ApprovalID, "")
-	defer unlock()
 	// The person's word counts, whether or not the person stays.
 	ctx = context.WithoutCancel(ctx)
-	h, err := k.approval(ctx, p.ApprovalID)
+	h, unlock, err := k.approval(ctx, p.ApprovalID)
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
+	defer unlock()
 	d := &decision{ApprovalResolveParams: p, now: k.now(), h: h, change: new(store.Change)}
 	if err := k.mayDecide(d, peer); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
+	if p.Decision == api.DecideDeny || p.Decision == api.DecideResolve {
+		if d.st, err = k.standingOf(ctx, h); err != nil {
+			return api.ApprovalResolveResult{}, err
+		}
+		return k.endHeld(ctx, d)
+	}
 	if d.m, err = k.again(ctx, h); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
-	unlockPair := k.exchanges.pairs.lock(h.Agent, h.Counterparty)
-	defer unlockPair()
 	if d.st, err = k.standing(ctx, d.m, d.now); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
-	switch p.Decision {
-	case api.DecideApprove:
-		return k.approve(ctx, d)
-	case api.DecideTakeover:
+	if p.Decision == api.DecideTakeover {
 		return k.takeOver(ctx, d)
 	}
-	return k.endHeld(ctx, d)
+	return k.approve(ctx, d)
 }
 
-// approval returns a held message that still waits.
-func (k *Kernel) approval(ctx context.Context, id string) (*held, error) {
-	stored, err := k.store.Approval(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, noApproval(id)
+// standingOf is how things are for a held message that is not to be sent: it
+// can be decided about when nobody could send it any more.
+func (k *Kernel) standingOf(ctx context.Context, h *held) (*standing, error) {
+	var (
+		st  standing
+		err error
+	)
+	if st.exchange, err = k.exchanges.side(ctx, h.Agent, h.ExchangeID); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	st.escalated, err = k.exchanges.escalation(ctx, store.PairOf(h.Agent, h.Counterparty))
+	return &st, err
+}
+
+// approval returns a held message that still waits, and takes the lock of its two
+// agents: whatever is decided between them is decided one after the other.
+func (k *Kernel) approval(ctx context.Context, id string) (h *held, unlock func(), err error) {
+	// Whose it is never changes.
+	if h, err = k.lookUp(ctx, id); err != nil {
+		return nil, nil, err
+	}
+	unlock = k.exchanges.pairs.lock(h.Agent, h.Counterparty)
+	if h, err = k.lookUp(ctx, id); err == nil && h.State == api.ApprovalPending && k.now().UnixMilli() >= h.ExpiresAt {
+		err = k.expireApproval(ctx, h)
+	}
+	if err == nil && h.State != api.ApprovalPending {
+		err = decidedAlready(h)
 	}
 	if err != nil {
-		return nil, err
+		unlock()
+		return nil, nil, err
 	}
-	h, err := decodeHeld(stored)
-	switch {
-	case err != nil:
-		return nil, err
-	case stored.State != api.ApprovalPending:
-		return nil, decidedAlready(h)
-	case k.now().UnixMilli() >= h.ExpiresAt:
-		if err := k.expireApproval(ctx, h); err != nil {
-			return nil, err
-		}
-		return nil, decidedAlready(h)
-	}
-	return h, nil
+	return h, unlock, nil
 }
 
 // decidedAlready tells who came too late who was first.
@@ -155,18 +166,21 @@ func (k *Kernel) again(ctx context.Context, h *held) (*outgoing, error) {
 	a := k.apps[h.AppID]
 	k.mu.RUnlock()
 	m := &outgoing{
-		app: a, appID: h.AppID, sender: sender, key: h.SessionKey, content: h.Content, metadata: h.Metadata, account: h.Account,
+		app: a, appID: h.AppID, sender: sender, key: h.SessionKey, content: h.Content, account: h.Account,
 		dispatchID: h.DispatchID, changedBy: h.Changes, carried: h.Carried, approvalID: h.ApprovalID, local: k.directory.localAgent(h.SessionKey),
 	}
 	m.channel, m.target = target(h.SessionKey)
-	var err error
+	err := json.Unmarshal([]byte(h.Metadata), &m.metadata)
+	if err != nil {
+		return nil, fmt.Errorf("cannot decode the metadata of approval %s: %w", h.ApprovalID, err)
+	}
 	if m.to, err = k.counterparty(ctx, h.SessionKey, sender); err != nil {
 		return nil, err
 	}
 	if m.to.Kind != ocip.KindAgent || m.to.InstanceID != h.Counterparty {
 		return nil, api.Errorf(api.Conflict, "session %s no longer reaches agent %s, for whom the message is; deny it, or configure the agent", h.SessionKey, h.Counterparty)
 	}
-	if m.hints, err = parseHints(h.Metadata["exchange"]); err != nil {
+	if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
 		return nil, err
 	}
 	m.hints.ID, m.hints.ConversationID, m.hints.New = h.ExchangeID, "", false
@@ -184,7 +198,17 @@ func (k *Kernel) approve(ctx context.Context, d *decision) (api.ApprovalResolveR
 		return api.ApprovalResolveResult{}, conflict(approvalBlocked,
 			"this message cannot be approved: "+d.h.Blocked+"; deny it, resolve the exchange, or take it over", map[string]any{"blocked": d.h.Blocked})
 	}
-	if slices.ContainsFunc(d.h.Approvals, func(a api.ApprovalDecision) bool { return a.By == d.by.By }) {
+	if k.signers != nil {
+		// Whoever was taken off the list since, or never signed, has no say.
+		text := []byte(api.SignedText(d.h.ApprovalID, api.DecideApprove, d.h.Digest))
+		d.h.Approvals = slices.DeleteFunc(d.h.Approvals, func(a api.ApprovalDecision) bool {
+			_, _, err := k.signers.Verify([]byte(a.Signature), text, time.UnixMilli(a.At))
+			return err != nil
+		})
+	}
+	if slices.ContainsFunc(d.h.Approvals, func(a api.ApprovalDecision) bool {
+		return a.By == d.by.By || a.Fingerprint != "" && a.Fingerprint == d.by.Fingerprint
+	}) {
 		return api.ApprovalResolveResult{}, conflict(approvalTwice,
 			fmt.Sprintf("%s has approved this already; it needs %d people", d.by.By, d.h.Needed), nil)
 	}
@@ -204,7 +228,7 @@ func (k *Kernel) lookAgain(ctx context.Context, d *decision) (*ocip.Verdict, err
 	if d.h.Digest == was.Digest {
 		return &v, nil
 	}
-	d.h.Changed = changes(&was, d.h, &v)
+	d.h.Changed = changes(&was, d.h)
 	d.h.Approvals, d.h.Given = nil, 0
 	if _, err := k.keepWaiting(d, "asked_anew"); err != nil {
 		return nil, err
@@ -217,7 +241,7 @@ func (k *Kernel) lookAgain(ctx context.Context, d *decision) (*ocip.Verdict, err
 }
 
 // changes lists what a person saw otherwise.
-func changes(was, now *held, v *ocip.Verdict) (list []api.ApprovalChange) {
+func changes(was, now *held) (list []api.ApprovalChange) {
 	may := func(h *held) string {
 		if h.Blocked == "" {
 			return "may be sent once approved"
@@ -226,7 +250,6 @@ func changes(was, now *held, v *ocip.Verdict) (list []api.ApprovalChange) {
 	}
 	for _, f := range []struct{ field, was, now string }{
 		{"policyRevision", was.PolicyRevision, now.PolicyRevision},
-		{"policyApplied", was.PolicyApplied, v.Policy},
 		{"verdict", may(was), may(now)},
 		{"sending", string(timeless(was.Sending)), string(timeless(now.Sending))},
 	} {
@@ -264,7 +287,8 @@ func (k *Kernel) takeOver(ctx context.Context, d *decision) (api.ApprovalResolve
 		return api.ApprovalResolveResult{}, err
 	}
 	if d.Content != "" {
-		d.m.content = d.Content
+		// The agent's line for the transcript is about the agent's text.
+		d.m.content, d.m.hints.Summary = d.Content, ""
 	}
 	v := k.weigh(ctx, d.m, reopened(d.st, d.m, d.now), ocip.TakenOver, d.now)
 	if !v.Allowed() {
@@ -286,6 +310,11 @@ func (k *Kernel) endHeld(ctx context.Context, d *decision) (api.ApprovalResolveR
 		return api.ApprovalResolveResult{}, err
 	}
 	k.endExchange(d, outcome)
+	if d.st.escalated == d.h.ExchangeID {
+		if err := k.endOtherSide(ctx, d, outcome); err != nil {
+			return api.ApprovalResolveResult{}, err
+		}
+	}
 	return k.finish(d, state)
 }
 
@@ -295,6 +324,27 @@ func (k *Kernel) endExchange(d *decision, outcome ocip.Outcome) {
 		e.Outcome, e.UpdatedAt = outcome, d.now
 		d.change.Exchanges = append(d.change.Exchanges, e)
 	}
+}
+
+// endOtherSide ends the other agent's side too of an exchange whose rounds are
+// used up, where it is kept here: that agent would go on in it, and be stopped
+// once more.
+func (k *Kernel) endOtherSide(ctx context.Context, d *decision, outcome ocip.Outcome) error {
+	sides, err := k.sidesOf(ctx, &d.st.exchange)
+	if err != nil {
+		return err
+	}
+	for _, e := range sides {
+		if e.Agent == d.h.Agent || e.ConversationID != d.h.ConversationID || e.Outcome != ocip.InProgress && e.Outcome != ocip.Escalated {
+			continue
+		}
+		e.Outcome, e.UpdatedAt = outcome, d.now
+		d.change.Exchanges = append(d.change.Exchanges, e)
+		r := k.exchangeRecord(&e, string(outcome))
+		r.ApprovalID = d.h.ApprovalID
+		d.change.Records = append(d.change.Records, r)
+	}
+	return nil
 }
 
 // settle enters that a person has looked: where the exchange's rounds were used
@@ -312,7 +362,11 @@ func (k *Kernel) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict, 
 	d.m.conclude = func(refused *ocip.Verdict) error {
 		switch {
 		case refused != nil:
-			d.by.Note = ocip.Summarize("the receiver refused the message: " + refused.Reason)
+			why := ocip.Summarize("the receiver refused the message: " + refused.Reason)
+			if d.by.Note != "" {
+				why = d.by.Note + "; " + why
+			}
+			d.by.Note = why
 			return k.conclude(d, api.ApprovalDenied, nil)
 		case d.m.carried:
 			// Its runtime sends it, and is told with what.
@@ -400,14 +454,12 @@ func (k *Kernel) concluded(h *held) {
 }
 
 // expireApproval ends a held message that nobody decided about. Time never
-// approves.
+// approves. It is called under the pair's lock.
 func (k *Kernel) expireApproval(ctx context.Context, h *held) error {
-	unlock := k.exchanges.pairs.lock(h.Agent, h.Counterparty)
-	defer unlock()
-	d := &decision{h: h, now: k.now(), change: new(store.Change), st: new(standing)}
+	d := &decision{h: h, now: k.now(), change: new(store.Change)}
 	d.by = api.ApprovalDecision{Decision: "expire", By: "expiry", At: d.now.UnixMilli()}
 	var err error
-	if d.st.exchange, err = k.exchanges.side(ctx, h.Agent, h.ExchangeID); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if d.st, err = k.standingOf(ctx, h); err != nil {
 		return err
 	}
 	if d.st.exchange.ExpiredAt(d.now) {
@@ -433,10 +485,11 @@ func (k *Kernel) sweepApprovals(ctx context.Context) error {
 }
 
 func (k *Kernel) sweepApproval(ctx context.Context, id string) error {
-	unlock := k.holds.one.lock(id, "")
-	defer unlock()
 	// Looking at one that has expired ends it.
-	_, err := k.approval(ctx, id)
+	_, unlock, err := k.approval(ctx, id)
+	if err == nil {
+		unlock()
+	}
 	if api.AsError(err).Code == api.Conflict {
 		return nil
 	}

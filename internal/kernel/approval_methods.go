@@ -119,11 +119,11 @@ func (h *holds) tell(id string) {
 // ApprovalWatch opens a stream of held messages: those that wait, and then each
 // that is new or changes.
 func (k *Kernel) ApprovalWatch(context.Context, *api.Empty) (func(context.Context, api.Stream) error, error) {
-	w := &approvalWatch{known: make(map[string]bool), wake: make(chan struct{}, 1)}
-	k.holds.mu.Lock()
-	k.holds.watchers[w] = struct{}{}
-	k.holds.mu.Unlock()
 	return func(ctx context.Context, s api.Stream) error {
+		w := &approvalWatch{known: make(map[string]bool), wake: make(chan struct{}, 1)}
+		k.holds.mu.Lock()
+		k.holds.watchers[w] = struct{}{}
+		k.holds.mu.Unlock()
 		defer func() {
 			k.holds.mu.Lock()
 			defer k.holds.mu.Unlock()

@@ -41,6 +41,8 @@ type outgoing struct {
 	// it is known whether a receiver in this daemon refuses the message.
 	approvalID string
 	conclude   func(refused *ocip.Verdict) error
+	// before is the exchange as it was when the message was weighed.
+	before ocip.Exchange
 }
 
 // about is the context of the hook events about the message.
@@ -142,8 +144,8 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 	}
 	unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.to.InstanceID)
 	defer unlock()
-	if id := k.holds.waiting(m); id != "" {
-		return k.heldAlready(ctx, m, id)
+	if result, already, err := k.heldAlready(ctx, m); already || err != nil {
+		return result, err
 	}
 	st, err := k.standing(ctx, m, now)
 	if err != nil {
@@ -186,6 +188,7 @@ func (k *Kernel) standing(ctx context.Context, m *outgoing, now time.Time) (*sta
 
 // weigh puts a message before the rules.
 func (k *Kernel) weigh(ctx context.Context, m *outgoing, st *standing, person ocip.Person, now time.Time) ocip.Verdict {
+	m.before = st.exchange
 	kind := m.hints.MessageType
 	switch person {
 	case ocip.Approved:
@@ -282,7 +285,7 @@ func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, chan
 			return api.DispatchResult{}, err
 		}
 		if !arrived.Allowed() {
-			return api.DispatchResult{}, k.refusedByReceiver(m, v, arrived, change)
+			return api.DispatchResult{}, k.refusedByReceiver(m, sent, v, arrived, change)
 		}
 		d = k.inbound(m.local, runID, m, v)
 	default:

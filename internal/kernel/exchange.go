@@ -187,11 +187,13 @@ func parseHints(raw jsontext.Value) (hints, error) {
 		return wrong("", "not an object")
 	}
 	h.ID, h.ConversationID, h.New, h.Summary = in.ID, in.ConversationID, in.New, ocip.Summarize(in.Summary)
-	if len(h.ID) > maxExchangeID {
-		return wrong("id", "longer than 128 bytes")
-	}
-	if len(h.ConversationID) > maxExchangeID {
-		return wrong("conversationId", "longer than 128 bytes")
+	for _, id := range [...]struct{ member, value string }{{"id", h.ID}, {"conversationId", h.ConversationID}} {
+		switch {
+		case len(id.value) > maxExchangeID:
+			return wrong(id.member, "longer than 128 bytes")
+		case !ocip.Showable(id.value):
+			return wrong(id.member, "holds characters that cannot be shown")
+		}
 	}
 	if in.MaxRounds < 0 || in.MaxRounds > 1<<20 {
 		return wrong("maxRounds", "not between 1 and 1048576")

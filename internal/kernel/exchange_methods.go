@@ -2,7 +2,9 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -32,7 +34,7 @@ func (c *Client) Exchanges(ctx context.Context, p *api.ExchangeListParams) (api.
 
 // ResolveExchange ends an exchange of one of the app's agents.
 func (c *Client) ResolveExchange(ctx context.Context, p *api.ExchangeResolveParams) (api.OK, error) {
-	return c.kernel.resolve(ctx, p, c.app.Load(), c.holds)
+	return c.kernel.resolve(ctx, p, &resolver{app: c.app.Load(), mine: c.holds})
 }
 
 // holds reports whether the client's app speaks for an agent.
@@ -55,23 +57,14 @@ func (k *Kernel) ExchangeList(ctx context.Context, p *api.ExchangeListParams) (a
 	return exchangeResult(page), err
 }
 
-// ExchangeResolve lets a person end an exchange, with what is held of it, and
-// settles the escalation of its round limit: the two agents may begin anew.
+// ExchangeResolve lets a person end an exchange, both its sides and what is held
+// of it, and settles the escalation of its round limit: the two agents may begin
+// anew.
 func (k *Kernel) ExchangeResolve(ctx context.Context, who api.Peer, p *api.ExchangeResolveParams) (api.OK, error) {
 	if err := k.MayOperate(who); err != nil {
 		return api.OK{}, err
 	}
-	waiting, err := k.store.PendingOf(ctx, p.ExchangeID)
-	if err != nil {
-		return api.OK{}, err
-	}
-	for _, held := range waiting {
-		_, err := k.ApprovalResolve(ctx, who, &api.ApprovalResolveParams{ApprovalID: held.ID, Decision: api.DecideResolve, Note: p.Note})
-		if err != nil && api.AsError(err).Code != api.Conflict {
-			return api.OK{}, err
-		}
-	}
-	return k.resolve(ctx, p, nil, anyAgent)
+	return k.resolve(ctx, p, &resolver{person: who, mine: anyAgent})
 }
 
 func (k *Kernel) exchange(ctx context.Context, id string, mine func(agent string) bool) (api.ExchangeResult, error) {
@@ -92,65 +85,150 @@ func (k *Kernel) sides(ctx context.Context, id string, mine func(agent string) b
 	return sides, nil
 }
 
+// resolver is who ends an exchange: an app, for its own agents, or a person.
+type resolver struct {
+	app    *app
+	person api.Peer
+	mine   func(agent string) bool
+}
+
 // resolve ends the open sides of an exchange. An app ends what is in progress;
-// what was escalated is for a person.
-func (k *Kernel) resolve(ctx context.Context, p *api.ExchangeResolveParams, by *app, mine func(agent string) bool) (api.OK, error) {
-	sides, err := k.sides(ctx, p.ExchangeID, mine)
+// what was escalated is for a person. Ids are the agents' own to choose, so one
+// that several pairs of agents use names none of their exchanges.
+func (k *Kernel) resolve(ctx context.Context, p *api.ExchangeResolveParams, by *resolver) (api.OK, error) {
+	sides, err := k.sides(ctx, p.ExchangeID, by.mine)
 	if err != nil {
 		return api.OK{}, err
 	}
-	for _, side := range sides {
-		if err := k.resolveSide(ctx, side, p.Note, by); err != nil {
-			return api.OK{}, err
+	if p.Agent != "" {
+		if sides = slices.DeleteFunc(sides, func(e ocip.Exchange) bool { return e.Agent != p.Agent && e.Counterparty != p.Agent }); len(sides) == 0 {
+			return api.OK{}, api.Errorf(api.NotFound, "agent %s has no exchange %q", p.Agent, p.ExchangeID)
 		}
 	}
-	return api.OK{OK: true}, nil
+	first := sides[0]
+	if slices.ContainsFunc(sides, func(e ocip.Exchange) bool { return !samePair(&e, &first) }) {
+		return api.OK{}, api.Errorf(api.Conflict, "several pairs of agents have an exchange %q; name an agent of the one you mean in agent", p.ExchangeID)
+	}
+	return api.OK{OK: true}, k.resolveSides(context.WithoutCancel(ctx), &first, p.Note, by)
 }
 
-func (k *Kernel) resolveSide(ctx context.Context, seen ocip.Exchange, note string, by *app) error {
-	unlock := k.exchanges.pairs.lock(seen.Agent, seen.Counterparty)
+func samePair(x, y *ocip.Exchange) bool {
+	return store.PairOf(x.Agent, x.Counterparty) == store.PairOf(y.Agent, y.Counterparty)
+}
+
+// resolveSides ends the sides of one exchange that the resolver may end, and for
+// a person what is held of them, in one commit.
+func (k *Kernel) resolveSides(ctx context.Context, of *ocip.Exchange, note string, by *resolver) error {
+	unlock := k.exchanges.pairs.lock(of.Agent, of.Counterparty)
 	defer unlock()
-	// It may have gone on since it was looked up.
-	e, err := k.exchanges.side(ctx, seen.Agent, seen.ID)
+	sides, err := k.sidesOf(ctx, of)
 	if err != nil {
 		return err
 	}
-	pair, change := store.PairOf(e.Agent, e.Counterparty), new(store.Change)
+	pair, change, now := store.PairOf(of.Agent, of.Counterparty), new(store.Change), k.now()
 	escalated, err := k.exchanges.escalation(ctx, pair)
 	if err != nil {
 		return err
 	}
-	switch {
-	case by != nil && e.Outcome == ocip.Escalated:
-		return k.onRecord(by, "settling_refused", api.Errorf(api.Forbidden, "exchange %s was escalated: a person settles it, on the operator socket", e.ID), map[string]any{"exchangeId": e.ID})
-	case by != nil && e.Outcome != ocip.InProgress:
-		return api.Errorf(api.Conflict, "exchange %s is %s already", e.ID, e.Outcome)
-	case by == nil:
-		if escalated == e.ID {
-			change.Settled = append(change.Settled, pair)
+	var ended []*held
+	for _, e := range sides {
+		if !by.mine(e.Agent) {
+			continue
 		}
-		// A person has looked: what the agent does next begins a new line.
-		if err := k.chains.hear(ctx, e.Agent, ocip.Chain{}, k.now(), change); err != nil {
+		if err := k.mayResolve(&e, by); err != nil {
 			return err
 		}
+		if by.app == nil {
+			if escalated == e.ID {
+				change.Settled = append(change.Settled, pair)
+			}
+			// A person has looked: what the agent does next begins a new line.
+			if err := k.chains.hear(ctx, e.Agent, ocip.Chain{}, now, change); err != nil {
+				return err
+			}
+			waiting, err := k.resolveHeld(ctx, &e, note, by, change, now)
+			if err != nil {
+				return err
+			}
+			ended = append(ended, waiting...)
+		}
+		if e.Outcome == ocip.InProgress || e.Outcome == ocip.Escalated {
+			e.Outcome, e.UpdatedAt = ocip.Resolved, now
+			change.Exchanges = append(change.Exchanges, e)
+		}
+		r := k.exchangeRecord(&e, "resolved")
+		r.Details = map[string]any{"note": note, "settled": len(change.Settled) > 0}
+		if by.app != nil {
+			r.AppID = by.app.id()
+		} else {
+			r.Details["by"] = "operator"
+		}
+		change.Records = append(change.Records, r)
 	}
-	if e.Outcome == ocip.InProgress || e.Outcome == ocip.Escalated {
-		e.Outcome, e.UpdatedAt = ocip.Resolved, k.now()
-		change.Exchanges = append(change.Exchanges, e)
-	}
-	r := k.exchangeRecord(&e, "resolved")
-	r.Details = map[string]any{"note": note, "settled": len(change.Settled) > 0}
-	if by != nil {
-		r.AppID = by.id()
-	} else {
-		r.Details["by"] = "operator"
-	}
-	change.Records = append(change.Records, r)
 	if _, err := k.commit(change); err != nil {
 		return err
 	}
 	k.entered(change)
+	for _, h := range ended {
+		k.concluded(h)
+	}
 	return nil
+}
+
+// mayResolve reports whether the resolver may end a side as it is.
+func (k *Kernel) mayResolve(e *ocip.Exchange, by *resolver) error {
+	switch {
+	case by.app == nil, e.Outcome == ocip.InProgress:
+		return nil
+	case e.Outcome == ocip.Escalated:
+		return k.onRecord(by.app, "settling_refused", api.Errorf(api.Forbidden, "exchange %s was escalated: a person settles it, on the operator socket", e.ID), map[string]any{"exchangeId": e.ID})
+	}
+	return api.Errorf(api.Conflict, "exchange %s is %s already", e.ID, e.Outcome)
+}
+
+// resolveHeld enters that what waits of an exchange is resolved with it.
+func (k *Kernel) resolveHeld(ctx context.Context, e *ocip.Exchange, note string, by *resolver, change *store.Change, now time.Time) (ended []*held, err error) {
+	waiting, err := k.store.PendingOf(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, stored := range waiting {
+		if stored.Agent != e.Agent {
+			continue
+		}
+		h, err := decodeHeld(stored)
+		if err != nil {
+			return nil, err
+		}
+		d := &decision{
+			ApprovalResolveParams: &api.ApprovalResolveParams{ApprovalID: h.ApprovalID, Decision: api.DecideResolve, Note: note},
+			h:                     h, now: now, change: change,
+		}
+		if err := k.mayDecide(d, by.person); err != nil {
+			return nil, err
+		}
+		if err := k.conclude(d, api.ApprovalResolved, nil); err != nil {
+			return nil, err
+		}
+		ended = append(ended, h)
+	}
+	return ended, nil
+}
+
+// sidesOf returns the sides of an exchange that are kept here, as they are now.
+// It is called under the pair's lock.
+func (k *Kernel) sidesOf(ctx context.Context, of *ocip.Exchange) (sides []ocip.Exchange, err error) {
+	for _, agent := range [...]string{of.Agent, of.Counterparty} {
+		e, err := k.exchanges.side(ctx, agent, of.ID)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			return nil, err
+		case samePair(&e, of):
+			sides = append(sides, e)
+		}
+	}
+	return sides, nil
 }
 
 func exchangeResult(sides []ocip.Exchange) api.ExchangeResult {

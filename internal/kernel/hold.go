@@ -20,9 +20,6 @@ import (
 // holds knows the messages that wait for a person. What they are is in the
 // store; here is only what every message must be compared with.
 type holds struct {
-	// one lets one decision at a time be taken about an approval.
-	one locks
-
 	mu sync.Mutex
 	// asked holds, by agent, what was asked for and waits: the digest of the
 	// request and its approval.
@@ -75,11 +72,14 @@ func (h *holds) free(agent, asked string) {
 	}
 }
 
-// request is the digest of what the app asked for: the same bytes again are the
-// same request.
+// request is the digest of what the app asked for: the same again is the same
+// request, in whatever order an encoder put the members of its metadata.
 func (m *outgoing) request() string {
+	metadata := jsontext.Value(m.asked.Metadata.Append(nil))
+	// What came in as JSON has a canonical form.
+	_ = metadata.Canonicalize()
 	h := sha256.New()
-	for _, part := range [...]string{m.asked.SessionKey, m.asked.Content, string(m.asked.Metadata.Append(nil)), fmt.Sprint(m.carried)} {
+	for _, part := range [...]string{m.asked.SessionKey, m.asked.Content, string(metadata), fmt.Sprint(m.carried)} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -88,10 +88,11 @@ func (m *outgoing) request() string {
 // held is a message that waits for a person: all that its release needs, and
 // all that the person does.
 type held struct {
-	Asked    string     `json:"asked"`
-	Carried  bool       `json:"carried,omitzero"`
-	Account  string     `json:"account,omitzero"`
-	Metadata api.Object `json:"metadata,omitempty"`
+	Asked   string `json:"asked"`
+	Carried bool   `json:"carried,omitzero"`
+	Account string `json:"account,omitzero"`
+	// Metadata is its text, so that it keeps every byte.
+	Metadata string `json:"metadata"`
 	// Changes are those of the interceptors.
 	Changes []string `json:"changes,omitempty"`
 	api.Approval
@@ -161,15 +162,20 @@ func (k *Kernel) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *sta
 	return heldResult(h, receipt.Seq), nil
 }
 
-// heldAlready answers a request that waits already. Nothing is asked twice.
-func (k *Kernel) heldAlready(ctx context.Context, m *outgoing, id string) (api.DispatchResult, error) {
-	stored, err := k.store.Approval(ctx, id)
-	if err != nil {
-		return api.DispatchResult{}, err
+// heldAlready answers a request that waits already, and reports whether one does:
+// nothing is asked twice. It is called under the pair's lock.
+func (k *Kernel) heldAlready(ctx context.Context, m *outgoing) (result api.DispatchResult, already bool, err error) {
+	id := k.holds.waiting(m)
+	if id == "" {
+		return result, false, nil
 	}
-	h, err := decodeHeld(stored)
+	h, err := k.lookUp(ctx, id)
 	if err != nil {
-		return api.DispatchResult{}, err
+		return result, true, err
+	}
+	if k.now().UnixMilli() >= h.ExpiresAt {
+		// Its time is over; this is a request of its own.
+		return result, false, k.expireApproval(ctx, h)
 	}
 	receipt, err := k.record(&audit.Record{
 		ID: k.newID(), ActionType: audit.ActionApproval, Event: "asked_again", AppID: m.appID, AgentID: h.Agent, UserID: h.UserID,
@@ -177,9 +183,9 @@ func (k *Kernel) heldAlready(ctx context.Context, m *outgoing, id string) (api.D
 		PolicyResult: string(ocip.RequireApproval), Code: h.Code, ApprovalID: id, DispatchID: h.DispatchID,
 	})
 	if err != nil {
-		return api.DispatchResult{}, err
+		return result, true, err
 	}
-	return heldResult(h, receipt.Seq), nil
+	return heldResult(h, receipt.Seq), true, nil
 }
 
 // heldResult is what the caller of a held message sees.
@@ -200,7 +206,7 @@ func (k *Kernel) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time)
 		expires = e.ExpiresAt
 	}
 	h := &held{
-		Asked: m.request(), Carried: m.carried, Account: m.account, Metadata: m.metadata, Changes: m.changedBy,
+		Asked: m.request(), Carried: m.carried, Account: m.account, Metadata: string(m.metadata.Append(nil)), Changes: m.changedBy,
 		Approval: api.Approval{
 			ApprovalSummary: api.ApprovalSummary{
 				ApprovalID: id, Code: string(v.Code), Reason: v.Reason, AgentID: m.sender.ID, Agent: m.sender.InstanceID, AppID: m.appID,
@@ -237,6 +243,7 @@ func (k *Kernel) preview(ctx context.Context, m *outgoing, h *held, st *standing
 		sending.changedBy = slices.Clone(m.changedBy)
 		k.stamp(&sending, &v)
 		h.Sending = jsontext.Value(api.EmittedMessage{SessionKey: sending.key, Content: sending.content, Metadata: sending.metadata}.Append(nil))
+		h.Needed = max(v.Approvers, k.cfg.Approvers, 1)
 	} else {
 		h.Blocked = v.Reason
 	}
@@ -268,7 +275,7 @@ func reopened(st *standing, m *outgoing, now time.Time) *standing {
 func (h *held) digest() string {
 	sum := sha256.New()
 	for _, part := range [...]string{
-		h.ApprovalID, h.SessionKey, h.Content, string(h.Metadata.Append(nil)), string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked,
+		h.ApprovalID, h.SessionKey, h.Content, h.Metadata, string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked,
 	} {
 		fmt.Fprintf(sum, "%d:%s\n", len(part), part)
 	}
@@ -276,12 +283,15 @@ func (h *held) digest() string {
 }
 
 // timeless is what would be sent without when its causal line began, which is
-// when it is sent.
+// when it is sent, in the one form it has whether or not it was stored.
 func timeless(sending jsontext.Value) jsontext.Value {
 	var m api.EmittedMessage
 	if len(sending) == 0 || json.Unmarshal(sending, &m) != nil {
 		return sending
 	}
 	delete(m.Metadata, "ocipChain")
-	return m.Append(nil)
+	sending = m.Append(nil)
+	// What was decoded can be formatted.
+	_ = sending.Format()
+	return sending
 }

@@ -57,15 +57,18 @@ func replyKey(m *outgoing) string {
 }
 
 // refusedByReceiver records both sides of a message that its receiver, in this
-// daemon, did not take. It goes nowhere, and the sender's exchange ends as the
-// receiver's did.
-func (k *Kernel) refusedByReceiver(m *outgoing, sent, arrived *ocip.Verdict, change *store.Change) error {
+// daemon, did not take. It goes nowhere and takes no round, and the sender's
+// exchange ends as the receiver's did.
+func (k *Kernel) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived *ocip.Verdict, change *store.Change) error {
 	if m.conclude != nil {
 		if err := m.conclude(arrived); err != nil {
 			return err
 		}
 	}
+	sent.Exchange = m.before
 	sent.Exchange.Outcome, sent.Code = arrived.Exchange.Outcome, arrived.Code
+	r.PolicyResult, r.Code, r.PolicyReason = string(arrived.Result), string(arrived.Code), "the receiver refused the message: "+arrived.Reason
+	r.Round, r.Outcome = m.before.Round, string(sent.Exchange.Outcome)
 	k.exchanges.refuse(change, sent, k.now())
 	receipt, err := k.commit(change)
 	if err != nil {
@@ -73,7 +76,7 @@ func (k *Kernel) refusedByReceiver(m *outgoing, sent, arrived *ocip.Verdict, cha
 	}
 	k.entered(change)
 	failure := refused(arrived, receipt.Seq)
-	failure.Message = "the receiver refused the message: " + arrived.Reason
+	failure.Message = r.PolicyReason
 	return failure
 }
 

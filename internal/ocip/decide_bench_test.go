@@ -41,7 +41,7 @@ func builtinRules(b *testing.B) *ocip.Rules {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return &ocip.Rules{Content: found, Commitments: promises}
+	return &ocip.Rules{Content: found, Commitments: promises, Chain: ocip.ChainLimits{MaxHops: 24, MaxRevisits: 2, MaxAge: 24 * time.Hour}}
 }
 
 // mail is the first message of an exchange between two agents of one org unit.
@@ -62,6 +62,7 @@ func mail(text string, rules *ocip.Rules) ocip.Outgoing {
 			ID: "exch-001", ConversationID: "conv-789-xyz", Type: ocip.InformationQuery, Agent: "agent-alice-1", Counterparty: "agent-carol-1",
 			SessionKey: "telegram:carol", Outcome: ocip.InProgress, MaxRounds: 3, OpenedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Hour),
 		},
+		Cause:       ocip.BeginChain("0198f0aa-0000-7000-8000-000000000001", "agent-alice-1", now),
 		MessageType: ocip.AgentGenerated, Declared: ocip.Internal, Content: text, Rules: rules, Summary: ocip.Summarize(text), MaxAnnotation: 4096,
 	}
 }

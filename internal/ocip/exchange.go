@@ -179,6 +179,9 @@ func Summarize(content string) string {
 	return ""
 }
 
+// Showable reports whether a text can be shown to a person as it is.
+func Showable(s string) bool { return !strings.ContainsFunc(s, misleading) }
+
 // misleading reports a character that a person reading a text does not see for
 // what it is: controls, separators of lines, marks that change the direction
 // of writing, and bytes that are no character.

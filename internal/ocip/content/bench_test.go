@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // filler repeats a text up to n bytes.
@@ -11,11 +12,10 @@ func filler(text string, n int) string {
 	return strings.Repeat(text, n/len(text)+1)[:n]
 }
 
-// BenchmarkDetect shows that no text takes more than its length: within a
-// family the bytes a second are the same at every size.
-func BenchmarkDetect(b *testing.B) {
-	d := detector(b)
-	for _, family := range []struct{ name, text string }{
+// families are texts of all the sorts that one detector or another looks at
+// twice.
+func families() []struct{ name, text string } {
+	return []struct{ name, text string }{
 		{"english", prose},
 		{"source", source},
 		{"digits", "4111111111111112"},
@@ -45,7 +45,14 @@ func BenchmarkDetect(b *testing.B) {
 		{"full width", "\uff23\uff2f\uff2e\uff26"},
 		{"zero width", "A\u200b"},
 		{"cjk", "\u6a5f\u5bc6"},
-	} {
+	}
+}
+
+// BenchmarkDetect shows that no text takes more than its length: within a
+// family the bytes a second are the same at every size.
+func BenchmarkDetect(b *testing.B) {
+	d := detector(b)
+	for _, family := range families() {
 		for _, kib := range []int{1, 4, 64, 256} {
 			text := filler(family.text, kib<<10)
 			b.Run(fmt.Sprintf("%s/%dKiB", family.name, kib), func(b *testing.B) {
@@ -55,6 +62,21 @@ func BenchmarkDetect(b *testing.B) {
 					d.Detect(text)
 				}
 			})
+		}
+	}
+}
+
+// TestWorstTexts bounds the work on the worst texts by the clock, with much
+// room for a slow machine: what is quadratic in 256 KiB takes minutes.
+func TestWorstTexts(t *testing.T) {
+	const limit = 3 * time.Second
+	d := detector(t)
+	for _, family := range families() {
+		text := filler(family.text, 256<<10)
+		began := time.Now()
+		d.Detect(text)
+		if took := time.Since(began); took > limit {
+			t.Errorf("%s: took %v", family.name, took)
 		}
 	}
 }

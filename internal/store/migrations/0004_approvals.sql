@@ -13,6 +13,6 @@ CREATE TABLE approvals (
 ) STRICT, WITHOUT ROWID;
 -- The same bytes asked again are the same request, as long as it waits.
 CREATE UNIQUE INDEX approvals_asked ON approvals (agent, asked) WHERE state = 'pending';
-CREATE INDEX approvals_state ON approvals (state, id);
+CREATE INDEX approvals_state ON approvals (state, id, agent, summary);
 CREATE INDEX approvals_expiry ON approvals (expires_at) WHERE state = 'pending';
 CREATE INDEX approvals_exchange ON approvals (exchange_id) WHERE state = 'pending';

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// decisionFlags are what a person says along with a decision.
+type decisionFlags struct {
+	note, digest, content string
+	yes, asJSON           bool
+	sign                  bool
+	key, signature        string
+}
+
+// sends reports whether a decision lets something leave, which is then what the
+// person has to have seen.
+func sends(decision string) bool {
+	return decision == api.DecideApprove || decision == api.DecideTakeover
+}
+
+func newDecision(s *shell, decision string) *cobra.Command {
+	var f decisionFlags
+	c := &cobra.Command{
+		Use:               decision + " ID",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: s.completeApproval(api.ApprovalPending),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(decision, s.interactive()); err != nil {
+				return err
+			}
+			return s.decide(cmd.Context(), args[0], decision, f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.note, "note", "", fmt.Sprintf("record this `TEXT` with it, up to %d bytes; the app is told too", api.MaxNote))
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.asJSON, "json", false, "print the outcome as JSON")
+	flags.BoolVar(&f.sign, "sign", false, "sign with the key of ssh-agent, also where the daemon does not ask for it")
+	flags.StringVar(&f.key, "key", "", keyUsage)
+	flags.StringVar(&f.signature, "signature", "", "take the signature in this `FILE`, which ssh-keygen -Y sign made of: ocipd approvals show ID --to-sign "+decision)
+	c.MarkFlagsMutuallyExclusive("signature", "key")
+	c.MarkFlagsMutuallyExclusive("signature", "sign")
+	shown := "It is shown first, and you are asked: what is decided about is what you saw. Where no terminal\n" +
+		"asks, --yes --digest DIGEST says that you saw it. If anything has changed since, nothing is\n" +
+		"decided, and what changed is shown.\n\n"
+	signed := "Where the daemon demands a signature, it is made by ssh-agent, or by the key that --key names."
+	switch decision {
+	case api.DecideApprove:
+		c.Short = "let a held message go, just as it is shown"
+		c.Long = "Let a held message go, just as it is shown. It leaves as assisted by a person.\n\n" + shown + signed
+	case api.DecideTakeover:
+		c.Short = "send a held message as your own, or say something else in its place"
+		c.Long = "Send a held message as your own words, or other words in its place, to the same session. The\n" +
+			"exchange ends as escalated. It is what remains where a message cannot be approved.\n\n" + shown + signed
+		flags.StringVar(&f.content, "content", "", "say this `TEXT` in place of the message, - reads it from stdin")
+	case api.DecideDeny:
+		c.Short = "do not let a held message go"
+		c.Long = "Do not let a held message go. The app that asked is told, and its exchange ends as denied.\n\n" + signed
+	case api.DecideResolve:
+		c.Short = "do not let a held message go, and settle its exchange"
+		c.Long = "Do not let a held message go, and settle its exchange: where its rounds were used up, the two\n" +
+			"agents may begin anew.\n\n" + signed
+	}
+	if sends(decision) {
+		flags.StringVar(&f.digest, "digest", "", "decide only about what has this `DIGEST`, as show prints it")
+	}
+	return c
+}
+
+// check says what of the flags makes no sense.
+func (f *decisionFlags) check(decision string, interactive bool) error {
+	switch {
+	case len(f.note) > api.MaxNote:
+		return usagef("cannot use the --note: it is longer than %d bytes", api.MaxNote)
+	case f.content == "-" && f.signature == "-":
+		return usagef("cannot read both --content and --signature from stdin")
+	case !sends(decision):
+		return nil
+	case f.yes && f.digest == "":
+		return usagef("cannot %s with --yes alone: --digest says what you saw", decision)
+	case f.asJSON && !f.yes:
+		return usagef("cannot %s with --json alone: programs give --yes --digest too", decision)
+	case !f.yes && !interactive:
+		return usagef("cannot %s where no terminal can ask: look at it with show, and give --yes --digest DIGEST", decision)
+	}
+	return nil
+}
+
+// decide takes a person's decision about a held message to the daemon.
+func (s *shell) decide(ctx context.Context, name, decision string, f decisionFlags) error {
+	keys, err := s.openKey(f.key)
+	if err != nil {
+		return err
+	}
+	content, err := s.words(ctx, f.content)
+	if err != nil {
+		return err
+	}
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	a, err := findApproval(ctx, c, name)
+	if err != nil {
+		return fmt.Errorf("cannot %s the held message: %w", decision, err)
+	}
+	if err := s.mayDecide(&a.Approval, decision, f.digest); err != nil {
+		return err
+	}
+	if err := s.confirm(ctx, &a.Approval, decision, content, f.yes || f.asJSON); err != nil {
+		return err
+	}
+	params := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: decision, Note: f.note, Content: content}
+	if params.Signature, err = s.signature(ctx, &a.Approval, decision, keys, f); err != nil {
+		return err
+	}
+	// What sends nothing may be decided about whatever it has become.
+	if sends(decision) || params.Signature != "" {
+		params.Digest = a.Digest
+	}
+	result, err := resolveApproval(ctx, c, params)
+	if err != nil {
+		return s.refusedDecision(err, decision, a.ApprovalID)
+	}
+	if f.asJSON {
+		return s.printJSON(result)
+	}
+	fmt.Fprintln(s.stdout, decidedLine(result))
+	return nil
+}
+
+func resolveApproval(ctx context.Context, c *client.Client, params api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err = c.Call(ctx, "approval.resolve", params, &result)
+	return result, err
+}
+
+// decidedLine says what became of a held message.
+func decidedLine(r api.ApprovalResolveResult) string {
+	switch r.State {
+	case api.ApprovalPending:
+		return fmt.Sprintf("%d of %d approvals are given: the message goes on waiting (record %d)", r.Given, r.Needed, r.AuditSeq)
+	case api.ApprovalApproved:
+		return fmt.Sprintf("approved: the message goes on its way (record %d)", r.AuditSeq)
+	case api.ApprovalTakenOver:
+		return fmt.Sprintf("taken over: it goes on its way as yours, and the exchange has ended (record %d)", r.AuditSeq)
+	case api.ApprovalDenied:
+		return fmt.Sprintf("denied: nothing was sent (record %d)", r.AuditSeq)
+	case api.ApprovalResolved:
+		return fmt.Sprintf("resolved: nothing was sent, and the exchange is settled (record %d)", r.AuditSeq)
+	}
+	return fmt.Sprintf("%s (record %d)", visible(stateWords(r.State)), r.AuditSeq)
+}
+
+// mayDecide says at once what the daemon would say.
+func (s *shell) mayDecide(a *api.Approval, decision, digest string) error {
+	switch {
+	case a.State != api.ApprovalPending && a.Decision != nil:
+		return decidedBefore(a.ApprovalID, decision, a.State, a.Decision.By, a.Decision.At, time.Now())
+	case digest != "" && digest != a.Digest:
+		return s.stale(decision, a.ApprovalID, a.Changed)
+	case decision == api.DecideApprove && !a.Approvable:
+		return fmt.Errorf("cannot approve %s: %s; deny it, resolve it, or take it over", a.ApprovalID, orElse(a.Blocked, "it may not be sent"))
+	}
+	return nil
+}
+
+func decidedBefore(id, decision, state, by string, at int64, now time.Time) error {
+	return fmt.Errorf("cannot %s %s: it is %s already, by %s, %s", decision, id, stateWords(state), by, when(at, now))
+}
+
+// stale shows what changed since a person looked, and fails.
+func (s *shell) stale(decision, id string, changed []api.ApprovalChange) error {
+	p := &page{screen: s.screen()}
+	p.screen.colour.on = p.screen.colour.on && isTerminal(s.stderr)
+	p.changes(changed)
+	for _, line := range p.lines {
+		fmt.Fprintln(s.stderr, line)
+	}
+	return fmt.Errorf("cannot %s %s: it is no longer what you saw; look again: ocipd approvals show %s", decision, id, argument(id))
+}
+
+// obstacle is what the daemon says of a decision that it does not take
+// (details.ocip of a CONFLICT).
+type obstacle struct {
+	Code    string               `json:"code"`
+	Changed []api.ApprovalChange `json:"changed"`
+	State   string               `json:"state"`
+	By      string               `json:"by"`
+	At      int64                `json:"at"`
+}
+
+// What can come between a person and a decision.
+const (
+	approvalStale   = "APPROVAL_STALE"
+	approvalDecided = "APPROVAL_DECIDED"
+)
+
+// obstacleIn returns what stood in the way of a decision, nothing where it is
+// not known.
+func obstacleIn(err error) (o obstacle) {
+	refused, ok := errors.AsType[*api.Error](err)
+	if !ok || refused.Code != api.Conflict {
+		return o
+	}
+	var details struct {
+		OCIP obstacle `json:"ocip"`
+	}
+	if text, err := json.Marshal(refused.Details); err == nil && json.Unmarshal(text, &details) == nil {
+		o = details.OCIP
+	}
+	return o
+}
+
+func (s *shell) refusedDecision(err error, decision, id string) error {
+	switch o := obstacleIn(err); o.Code {
+	case approvalStale:
+		return s.stale(decision, id, o.Changed)
+	case approvalDecided:
+		return decidedBefore(id, decision, o.State, o.By, o.At, time.Now())
+	}
+	return fmt.Errorf("cannot %s %s: %w", decision, id, err)
+}
+
+// words are what a person says in place of a message.
+func (s *shell) words(ctx context.Context, text string) (string, error) {
+	if text != "-" {
+		return text, nil
+	}
+	read, err := s.readStdin(ctx)
+	if err != nil {
+		return "", err
+	}
+	if text = strings.TrimSuffix(string(read), "\n"); text == "" {
+		return "", errors.New("cannot take it over with no words: stdin is empty")
+	}
+	return text, nil
+}
+
+// confirm shows what is decided about and asks, unless that is settled.
+func (s *shell) confirm(ctx context.Context, a *api.Approval, decision, content string, yes bool) error {
+	if yes || !s.interactive() {
+		return nil
+	}
+	scr, now := s.screen(), time.Now()
+	if sends(decision) {
+		if err := writeApproval(s.stdout, scr, a, now); err != nil {
+			return err
+		}
+	} else {
+		t := newHeldTable(likes{&a.ApprovalSummary}, api.ApprovalPending, now)
+		t.rows = []likes{{&a.ApprovalSummary}}
+		for _, line := range t.lines(scr) {
+			fmt.Fprintln(s.stdout, line)
+		}
+	}
+	p := &page{screen: scr}
+	if content != "" {
+		p.instead(content)
+	}
+	p.line()
+	for _, line := range p.lines {
+		fmt.Fprintln(s.stdout, line)
+	}
+	agreed, err := s.ask(ctx, question(a, decision))
+	if err == nil && !agreed {
+		err = errors.New("nothing was decided")
+	}
+	return err
+}
+
+// instead shows what a person says in place of the message.
+func (p *page) instead(content string) {
+	p.heading("What you say in its place")
+	p.quote(content)
+	for _, warning := range beware(content) {
+		p.say("    ", red, warning)
+	}
+}
+
+// question asks for the last word, about what was shown.
+func question(a *api.Approval, decision string) string {
+	switch decision {
+	case api.DecideApprove:
+		return "Approve " + visible(a.Digest) + "?"
+	case api.DecideTakeover:
+		return "Takeover " + visible(a.Digest) + "?"
+	case api.DecideDeny:
+		return "Deny it?"
+	}
+	return "Resolve it?"
+}
+
+// ask reads a yes or a no from the terminal.
+func (s *shell) ask(ctx context.Context, question string) (bool, error) {
+	fmt.Fprintf(s.stdout, "%s [y/N] ", question)
+	answers := make(chan string, 1)
+	go func() {
+		// The end of input is a no.
+		answer, _ := bufio.NewReader(io.LimitReader(s.stdin, 256)).ReadString('\n')
+		answers <- strings.ToLower(strings.TrimSpace(answer))
+	}()
+	select {
+	case answer := <-answers:
+		return answer == "y" || answer == "yes", nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// interactive reports whether a person sits at both ends.
+func (s *shell) interactive() bool {
+	return isTerminal(s.stdin) && isTerminal(s.stdout) && s.getenv("TERM") != "dumb"
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// defaultHeight is how many lines are seen at once where no terminal says
+// otherwise.
+const defaultHeight = 24
+
+// height is how many lines of stdout are seen at once.
+func (s *shell) height() int {
+	if lines, err := strconv.Atoi(s.getenv("LINES")); err == nil && lines > 0 {
+		return lines
+	}
+	if f, ok := s.stdout.(*os.File); ok {
+		if _, height, err := term.GetSize(int(f.Fd())); err == nil && height > 0 {
+			return height
+		}
+	}
+	return defaultHeight
+}

@@ -1,0 +1,426 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/spf13/cobra"
+)
+
+func newApprovalsShow(s *shell) *cobra.Command {
+	var asJSON bool
+	var decision string
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "show all that there is to know about a held message",
+		Long: "Show all that there is to know about a held message: who speaks for whom and to whom, why it\n" +
+			"waits, what was found in it, what would be sent, and under which policy. A character that does\n" +
+			"not show as itself stands there by its name, such as ‹U+202E›. The beginning or the end of an id\n" +
+			"will do.\n\n" +
+			"--to-sign prints the text that a signature over a decision is about, for\n" +
+			"ssh-keygen -Y sign -n " + api.ApprovalNamespace + " -f KEY; approve, deny, resolve and takeover take what it\n" +
+			"makes with --signature.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: s.completeApproval("all"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if decision != "" && !slices.Contains(api.Decisions(), decision) {
+				return usagef("cannot print what to sign for %q: want one of %s", decision, strings.Join(api.Decisions(), ", "))
+			}
+			return s.showApproval(cmd.Context(), args[0], decision, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringVar(&decision, "to-sign", "", "print the text to sign for this `DECISION` and nothing else: "+strings.Join(api.Decisions(), ", "))
+	c.MarkFlagsMutuallyExclusive("json", "to-sign")
+	// It fails for a flag that does not exist, and this one does.
+	_ = c.RegisterFlagCompletionFunc("to-sign", cobra.FixedCompletions(api.Decisions(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (s *shell) showApproval(ctx context.Context, name, decision string, asJSON bool) error {
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	a, err := findApproval(ctx, c, name)
+	if err != nil {
+		return fmt.Errorf("cannot show the held message: %w", err)
+	}
+	switch {
+	case asJSON:
+		_, err = s.stdout.Write(s.screen().line(a.raw))
+	case decision != "":
+		var text string
+		if text, err = textToSign(&a.Approval, decision); err == nil {
+			_, err = io.WriteString(s.stdout, text)
+		}
+	default:
+		err = writeApproval(s.stdout, s.screen(), &a.Approval, time.Now())
+	}
+	return err
+}
+
+// textToSign returns what a signature over a decision is about. It is made of
+// what was shown; a daemon that wants something else signed does not get it.
+func textToSign(a *api.Approval, decision string) (string, error) {
+	text := api.SignedText(a.ApprovalID, decision, a.Digest)
+	if a.ToSign[decision] != text {
+		return "", fmt.Errorf("cannot sign: what the daemon wants signed to %s is not about approval %s and digest %s", decision, a.ApprovalID, a.Digest)
+	}
+	return text, nil
+}
+
+// writeApproval shows a held message to a person who may have to decide.
+func writeApproval(out io.Writer, scr screen, a *api.Approval, now time.Time) error {
+	w := bufio.NewWriter(out)
+	advice := &page{screen: scr}
+	advice.advice(a)
+	for _, line := range append(approvalPage(scr, a, now), advice.lines...) {
+		fmt.Fprintln(w, line)
+	}
+	return w.Flush()
+}
+
+// approvalPage is a held message in lines, without how to decide about it.
+func approvalPage(scr screen, a *api.Approval, now time.Time) []string {
+	p := &page{screen: scr}
+	p.title(a, now)
+	p.outcome(a, now)
+	p.changes(a.Changed)
+	p.message(a)
+	p.sending(a)
+	p.background(a)
+	p.facts(a, now)
+	p.line()
+	// It is for copying, and fits whole on a line of its own.
+	p.hang(p.paint(dim, "digest "), "  ", plain, a.Digest)
+	return p.lines
+}
+
+// title says what matters most: who speaks for whom, to whom, and why that
+// waits.
+func (p *page) title(a *api.Approval, now time.Time) {
+	p.hang("", "    ", bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
+	p.hang("", "    ", bold, acting(a.Agent, a.UserID)+" → "+acting(a.Counterparty, a.CounterpartyUserID))
+	p.tinted("why", yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
+	if a.EscalatedExchange != "" {
+		p.fact("held by", "the round limit of exchange "+a.EscalatedExchange)
+	}
+	if a.State != api.ApprovalPending {
+		return
+	}
+	if !a.Approvable {
+		p.tinted("blocked", red, orElse(a.Blocked, "it cannot be approved as it is"))
+	}
+	p.tinted("expires", urgency(a.ExpiresAt, now), when(a.ExpiresAt, now))
+	needed := count(a.Needed, "person")
+	if a.Needed != 1 {
+		needed = fmt.Sprintf("%d people", a.Needed)
+	}
+	needed = fmt.Sprintf("%d given, by %s needed", a.Given, needed)
+	if a.SignatureRequired {
+		needed += ", each with a signature"
+	}
+	p.fact("approvals", needed)
+}
+
+// acting says for whom an agent speaks.
+func acting(agent, user string) string {
+	if user == "" {
+		return agent
+	}
+	return agent + " for " + user
+}
+
+func (p *page) facts(a *api.Approval, now time.Time) {
+	p.heading("Where it comes from")
+	p.fact("agent", a.AgentID)
+	p.fact("app", a.AppID)
+	p.fact("session", a.SessionKey)
+	p.fact("exchange", a.ExchangeID)
+	p.fact("type", fmt.Sprintf("%s, %d of %d rounds used", a.Type, a.Round, a.MaxRounds))
+	p.fact("conversation", a.ConversationID)
+	p.fact("level", a.Classification)
+	p.fact("asked", when(a.AskedAt, now))
+	p.fact("policy", strings.TrimSuffix(a.PolicyApplied+", revision "+a.PolicyRevision, ", revision "))
+}
+
+// urgent is how long before a message expires that is told in colour.
+const urgent = 10 * time.Minute
+
+func urgency(expires int64, now time.Time) colour {
+	if time.UnixMilli(expires).Sub(now) < urgent {
+		return red
+	}
+	return plain
+}
+
+// outcome says who has decided what.
+func (p *page) outcome(a *api.Approval, now time.Time) {
+	for _, d := range a.Approvals {
+		p.decided("approved", green, &d, now)
+	}
+	if a.Decision != nil {
+		p.decided(stateWords(a.State), stateColour(a.State), a.Decision, now)
+	}
+}
+
+func (p *page) decided(what string, c colour, d *api.ApprovalDecision, now time.Time) {
+	said := fmt.Sprintf("by %s, %s", d.By, when(d.At, now))
+	if d.Fingerprint != "" {
+		said += ", signed with " + d.Fingerprint
+	}
+	p.tinted(what, c, said)
+	if d.Note != "" {
+		p.fact("note", d.Note)
+	}
+}
+
+// changes shows what is no longer as a person saw it: of texts of many lines
+// only those that differ.
+func (p *page) changes(changed []api.ApprovalChange) {
+	if len(changed) == 0 {
+		return
+	}
+	p.heading("What changed since it was last shown")
+	for _, c := range changed {
+		p.hang("  ", "      ", yellow, c.Field)
+		was, now := differing(changeLines(c.Was), changeLines(c.Now))
+		for _, side := range []struct {
+			name  string
+			lines []string
+		}{{"was", was}, {"now", now}} {
+			p.line("    ", p.paint(dim, side.name))
+			if len(side.lines) > 0 {
+				p.quote(strings.Join(side.lines, "\n"))
+			}
+		}
+	}
+}
+
+// changeLines is one side of a change, with JSON laid out so that lines can be
+// compared.
+func changeLines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	if value := jsontext.Value(text); value.Kind() == '{' {
+		if shown := printableJSON(value.Clone()); shown.Indent(jsontext.WithIndent("  ")) == nil {
+			text = string(shown)
+		}
+	}
+	return strings.Split(text, "\n")
+}
+
+// members writes a JSON object with a line for each of its members.
+func (p *page) members(object jsontext.Value) {
+	shown := printableJSON(object.Clone())
+	if err := shown.Format(jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)); err != nil {
+		shown = object
+	}
+	var lines []string
+	in := jsontext.NewDecoder(bytes.NewReader(shown))
+	if _, err := in.ReadToken(); err == nil {
+		for in.PeekKind() == '"' {
+			name, err := in.ReadValue()
+			if err != nil {
+				break
+			}
+			line := string(name)
+			value, err := in.ReadValue()
+			if err != nil {
+				break
+			}
+			lines = append(lines, line+": "+string(value))
+		}
+	}
+	if _, err := in.ReadToken(); err != nil || shown.Kind() != '{' {
+		lines = []string{string(shown)}
+	}
+	p.quote(strings.Join(lines, "\n"))
+}
+
+// differing leaves out what two texts begin and end with alike.
+func differing(was, now []string) (only, instead []string) {
+	for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
+		was, now = was[1:], now[1:]
+	}
+	for len(was) > 0 && len(now) > 0 && was[len(was)-1] == now[len(now)-1] {
+		was, now = was[:len(was)-1], now[:len(now)-1]
+	}
+	return was, now
+}
+
+// message shows what the agent wrote, with what was found in it.
+func (p *page) message(a *api.Approval) {
+	p.heading("What the agent wrote")
+	spans := make([]span, 0, len(a.Detections))
+	for _, d := range a.Detections {
+		spans = append(spans, span{start: d.Start, end: d.End, label: finding(&d)})
+	}
+	p.quote(a.Content, spans...)
+	for _, warning := range beware(a.Content) {
+		p.say("    ", red, warning)
+	}
+	for _, d := range a.Detections {
+		c := yellow
+		if d.Shadow {
+			c = dim
+		}
+		p.tinted("found", c, findingAt(&d))
+	}
+}
+
+// finding names what was found, and where that makes a difference.
+func finding(d *audit.Detection) string {
+	name := strings.TrimPrefix(d.Rule, "commitment.")
+	if d.Zone != "" {
+		name += " (" + d.Zone + ")"
+	}
+	return name
+}
+
+func findingAt(d *audit.Detection) string {
+	text := d.Rule
+	if d.End > d.Start {
+		text += fmt.Sprintf(", bytes %d to %d", d.Start, d.End)
+	}
+	if d.Zone != "" {
+		text += ", in " + d.Zone
+	}
+	if d.Shadow {
+		text += ", only recorded"
+	}
+	return text
+}
+
+// background shows what led to the message.
+func (p *page) background(a *api.Approval) {
+	if len(a.Transcript) > 0 {
+		p.heading("What was said before in this exchange")
+		for _, t := range a.Transcript {
+			p.fact(fmt.Sprintf("round %d", t.Round), t.Sender)
+			p.quote(t.Summary)
+		}
+	}
+	if a.Escalation != nil && a.Escalation.ConversationSummary != "" {
+		p.heading("What the round limit stopped")
+		p.fact("exchange", fmt.Sprintf("%s, round %d of %d", a.Escalation.ExchangeID, a.Escalation.CurrentRound, a.Escalation.MaxRounds))
+		p.quote(a.Escalation.ConversationSummary)
+	}
+	if a.Chain != nil {
+		p.heading("The line of messages that led to it")
+		p.fact("messages", fmt.Sprintf("%d, since %s", a.Chain.Hops, a.Chain.StartedAt.Local().Format(time.DateTime)))
+		p.fact("agents", strings.Join(a.Chain.Path, " → "))
+	}
+}
+
+// sent is what would leave.
+type sent struct {
+	SessionKey string         `json:"sessionKey"`
+	Content    string         `json:"content"`
+	Metadata   jsontext.Value `json:"metadata"`
+}
+
+// sending shows what would leave, and what would not.
+func (p *page) sending(a *api.Approval) {
+	if len(a.Sending) > 0 {
+		p.heading("What would be sent")
+		var s sent
+		if err := json.Unmarshal(a.Sending, &s); err != nil {
+			p.members(a.Sending)
+		} else {
+			p.fact("to", s.SessionKey)
+			p.content(a.Content, s.Content)
+			if len(s.Metadata) > 0 {
+				p.say("  ", plain, "with this metadata")
+				p.members(s.Metadata)
+			}
+		}
+	}
+	p.data(a.DataShared, a.DataWithheld)
+}
+
+// content shows a text that would be sent, next to the one that was shown
+// already.
+func (p *page) content(shown, sending string) {
+	rest, more := strings.CutPrefix(sending, shown)
+	begin, behind := strings.CutSuffix(sending, shown)
+	switch {
+	case sending == shown:
+		p.say("  ", plain, "the message above, as it is")
+	case shown != "" && more:
+		p.say("  ", plain, "the message above, and right behind it")
+		p.quote(rest)
+	case shown != "" && behind:
+		p.say("  ", plain, "the message above, and right before it")
+		p.quote(begin)
+	default:
+		p.say("  ", plain, "this, which is not the message above")
+		p.quote(sending)
+	}
+}
+
+func (p *page) data(shared []ocip.Shared, withheld []ocip.Withheld) {
+	if len(shared)+len(withheld) > 0 {
+		p.heading("What data goes with it")
+	}
+	for _, item := range shared {
+		p.fact("shared", strings.TrimSuffix(item.Source+": "+strings.Join(item.Fields, ", "), ": "))
+	}
+	for _, item := range withheld {
+		p.tinted("withheld", yellow, item.Description+": "+item.Reason)
+	}
+}
+
+// advice says how to decide.
+func (p *page) advice(a *api.Approval) {
+	if a.State != api.ApprovalPending {
+		return
+	}
+	p.line()
+	p.line("To decide:")
+	id := argument(a.ApprovalID)
+	for _, d := range []struct{ decision, does string }{
+		{api.DecideApprove, "send it, just as it is shown here"},
+		{api.DecideDeny, "do not send it"},
+		{api.DecideTakeover, "send it as your own, or with --content your words"},
+		{api.DecideResolve, "do not send it; the exchange is settled"},
+	} {
+		if d.decision == api.DecideApprove && !a.Approvable {
+			continue
+		}
+		command := "  ocipd approvals " + d.decision + " " + id
+		p.line(command)
+		p.say("      ", dim, d.does)
+	}
+}
+
+// stateWords is a state as people say it.
+func stateWords(state string) string { return strings.ReplaceAll(state, "_", " ") }
+
+func stateColour(state string) colour {
+	switch state {
+	case api.ApprovalPending:
+		return yellow
+	case api.ApprovalApproved, api.ApprovalTakenOver:
+		return green
+	case api.ApprovalDenied:
+		return red
+	case api.ApprovalExpired:
+		return dim
+	}
+	return plain
+}

@@ -1,0 +1,845 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// watchApprovals shows what waits for a person as it changes, and takes
+// decisions by keys.
+func (s *shell) watchApprovals(ctx context.Context, key string) error {
+	keys, err := s.openKey(key)
+	if err != nil {
+		return err
+	}
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	f := newFeed(s.dialOperator)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { f.run(ctx, c) })
+	defer tasks.Wait()
+	defer cancel()
+	d := newDesk(ctx, s.screen(), f.next(ctx), &liveOffice{feed: f, keys: keys}, time.Now())
+	_, err = tea.NewProgram(d, tea.WithContext(ctx), tea.WithInput(s.stdin), tea.WithOutput(s.stdout),
+		tea.WithEnvironment(s.env), tea.WithoutSignalHandler()).Run()
+	if errors.Is(err, context.Canceled) {
+		return context.Canceled
+	}
+	return errors.Join(err, d.fatal)
+}
+
+// office is where a desk's decisions are taken.
+type office interface {
+	look(ctx context.Context, id string) (*api.Approval, error)
+	decide(ctx context.Context, a *api.Approval, p api.ApprovalResolveParams) (api.ApprovalResolveResult, error)
+}
+
+// What a desk learns besides keys and news.
+type (
+	tickMsg time.Time
+	// lookedMsg is a held message that was asked for.
+	lookedMsg struct {
+		id string
+		a  *api.Approval
+		// decision is what it was asked for, "" to be read.
+		decision string
+		err      error
+	}
+	// decidedMsg is how a decision went, or several about messages that are
+	// alike.
+	decidedMsg struct {
+		id, decision string
+		done         int
+		result       api.ApprovalResolveResult
+		err          error
+	}
+)
+
+// stage is what a person is about at a desk.
+type stage int
+
+const (
+	// choosing is going through the list, with the chosen message below it.
+	choosing stage = iota
+	// reading is having the chosen message on the whole screen.
+	reading
+	// fetching is waiting for the message that is to be decided about.
+	fetching
+	// writing is saying what stands in place of a message that is taken over.
+	writing
+	// confirming is being asked for the last word.
+	confirming
+	// deciding is waiting for the daemon to take the decision.
+	deciding
+	// noting and filtering are typing one line.
+	noting
+	filtering
+)
+
+// desk is where a person sees what waits and decides: the model of the
+// interactive command. It is used by one goroutine, as bubbletea does.
+type desk struct {
+	ctx    context.Context
+	office office
+	next   tea.Cmd // waits for news
+	screen screen
+	height int
+	now    time.Time
+
+	connected bool
+	// fresh holds what came since the feed began anew, nil once all has come.
+	fresh map[string]bool
+	held  map[string]*api.ApprovalSummary
+	// rows are what is listed, and top is the first of them that is seen.
+	rows    []likes
+	listed  int      // how many messages the rows are
+	waiting []string // how many of which agent, in the order of rows
+	table   *heldTable
+	flat    bool
+	filter  string
+	top     int
+	chosen  string // the id of a message of the chosen row
+
+	stage stage
+	// shown is the message whose page is seen, from line pageTop on.
+	shown   *api.Approval
+	asking  string // the id that was asked for last, to be read
+	page    []string
+	pageTop int
+
+	// decision is what is being decided, about shown.
+	decision string
+	alike    []string // further messages that are alike
+	words    input    // what is said in place of the message
+	typed    input    // the line that is being typed
+	note     string
+
+	said  string
+	tone  colour
+	fatal error
+}
+
+func newDesk(ctx context.Context, scr screen, next tea.Cmd, o office, now time.Time) *desk {
+	return &desk{
+		ctx: ctx, office: o, next: next, screen: scr, height: defaultHeight, now: now,
+		held: make(map[string]*api.ApprovalSummary), fresh: make(map[string]bool), table: &heldTable{tail: shortID},
+	}
+}
+
+// Init begins to wait for news and for time to pass.
+func (d *desk) Init() tea.Cmd { return tea.Batch(d.next, tick()) }
+
+func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tickMsg(t) }) }
+
+// Update takes one message.
+func (d *desk) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	var cmd tea.Cmd
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		d.screen.width, d.height = msg.Width, msg.Height
+		d.table.widths = nil
+		d.turnTo(d.shown)
+	case tickMsg:
+		d.now = time.Time(msg)
+		return d, tick()
+	case newsMsg:
+		cmd = tea.Batch(d.hear(msg), d.next)
+	case lookedMsg:
+		cmd = d.looked(msg)
+	case decidedMsg:
+		cmd = d.decided(msg)
+	case tea.PasteMsg:
+		switch d.stage {
+		case writing:
+			d.words.insert(msg.Content)
+		case noting, filtering:
+			d.typed.insert(msg.Content)
+		}
+	case tea.KeyPressMsg:
+		cmd = d.press(msg)
+	}
+	return d, tea.Batch(cmd, d.follow())
+}
+
+func (d *desk) say(c colour, format string, args ...any) {
+	d.said, d.tone = visible(fmt.Sprintf(format, args...)), c
+}
+
+// hear takes news.
+func (d *desk) hear(news newsMsg) tea.Cmd {
+	var cmd tea.Cmd
+	for _, n := range news {
+		switch n := n.(type) {
+		case newsBegin:
+			if !d.connected && d.fresh == nil {
+				d.say(green, "connected again")
+			}
+			d.connected, d.fresh, d.asking = true, make(map[string]bool), ""
+		case newsHeld:
+			cmd = tea.Batch(cmd, d.change(n.message))
+		case newsCaught:
+			for id := range d.held {
+				if !d.fresh[id] {
+					delete(d.held, id)
+				}
+			}
+			d.fresh = nil
+		case newsLost:
+			d.connected, d.fresh = false, nil
+			d.say(red, "the daemon is gone (%v); looking for it", n.err)
+			if d.stage == fetching || d.stage == confirming {
+				d.stage = choosing
+			}
+		case newsEnd:
+			d.fatal = n.err
+			return tea.Quit
+		}
+	}
+	d.sort()
+	return cmd
+}
+
+// change takes a message that is new, or no longer as it was.
+func (d *desk) change(a *api.ApprovalSummary) tea.Cmd {
+	if a.State == api.ApprovalPending {
+		d.held[a.ApprovalID] = a
+		if d.fresh != nil {
+			d.fresh[a.ApprovalID] = true
+		}
+	} else {
+		delete(d.held, a.ApprovalID)
+	}
+	if d.shown == nil || d.shown.ApprovalID != a.ApprovalID || d.shown.ApprovalSummary == *a {
+		return nil
+	}
+	// What is on the screen is no longer so.
+	switch d.stage {
+	case confirming, writing:
+		d.stage = choosing
+		d.say(yellow, "%s changed under your eyes, and is %s now: look again", d.table.short(a.ApprovalID), stateWords(a.State))
+	case deciding:
+		return nil
+	}
+	d.asking = a.ApprovalID
+	return d.look(a.ApprovalID, "")
+}
+
+// sort works out the rows anew. Who had chosen a message goes on to have it.
+func (d *desk) sort() {
+	messages := make([]*api.ApprovalSummary, 0, len(d.held))
+	wanted := strings.Fields(strings.ToLower(d.filter))
+	for _, a := range d.held {
+		if matches(a, wanted) {
+			messages = append(messages, a)
+		}
+	}
+	slices.SortFunc(messages, func(a, b *api.ApprovalSummary) int {
+		return cmp.Or(cmp.Compare(a.AskedAt, b.AskedAt), strings.Compare(a.ApprovalID, b.ApprovalID))
+	})
+	widths, before := d.table.widths, d.at()
+	d.table = newHeldTable(messages, "", d.now)
+	d.table.widths = widths
+	group := alike
+	if d.flat {
+		group = alone
+	}
+	d.rows, d.listed, d.waiting = inTurn(group(messages)), len(messages), nil
+	for _, part := range byAgent(d.rows) {
+		n := 0
+		for _, row := range part {
+			n += len(row)
+		}
+		d.waiting = append(d.waiting, fmt.Sprintf("%s %d", visible(part[0].oldest().AgentID), n))
+	}
+	if d.at() < 0 {
+		d.choose(before)
+	}
+}
+
+// matches reports whether a message has all of the words somewhere.
+func matches(a *api.ApprovalSummary, words []string) bool {
+	text := strings.ToLower(strings.Join([]string{
+		a.ApprovalID, a.AgentID, a.Agent, a.UserID, a.Counterparty, a.CounterpartyUserID, a.AppID, a.SessionKey, a.Code, why(a.Code), a.Summary,
+	}, "\n"))
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// at is the index of the chosen row, -1 where there is none.
+func (d *desk) at() int { return d.rowOf(d.chosen) }
+
+func (d *desk) rowOf(id string) int {
+	return slices.IndexFunc(d.rows, func(row likes) bool {
+		return slices.ContainsFunc(row, func(a *api.ApprovalSummary) bool { return a.ApprovalID == id })
+	})
+}
+
+// choose goes to a row, or the nearest.
+func (d *desk) choose(at int) {
+	d.chosen = ""
+	if len(d.rows) > 0 {
+		d.chosen = d.rows[max(0, min(at, len(d.rows)-1))].oldest().ApprovalID
+	}
+}
+
+// follow keeps the page that of the chosen row.
+func (d *desk) follow() tea.Cmd {
+	if d.stage != choosing && d.stage != filtering {
+		return nil
+	}
+	row := d.at()
+	if row < 0 {
+		d.asking = ""
+		d.turnTo(nil)
+		return nil
+	}
+	id := d.rows[row].oldest().ApprovalID
+	if id == d.asking || !d.connected {
+		return nil
+	}
+	d.asking = id
+	return d.look(id, "")
+}
+
+func (d *desk) look(id, decision string) tea.Cmd {
+	ctx, office := d.ctx, d.office
+	return func() tea.Msg {
+		a, err := office.look(ctx, id)
+		return lookedMsg{id: id, a: a, decision: decision, err: err}
+	}
+}
+
+// looked takes a message that was asked for, unless something else is wanted by
+// now.
+func (d *desk) looked(msg lookedMsg) tea.Cmd {
+	if msg.decision == "" {
+		if msg.id != d.asking || d.stage == confirming || d.stage == deciding || d.stage == writing {
+			return nil
+		}
+		if msg.err != nil {
+			d.asking = ""
+			d.say(red, "cannot look at it: %v", msg.err)
+			return nil
+		}
+		d.turnTo(msg.a)
+		return nil
+	}
+	if d.stage != fetching || msg.decision != d.decision {
+		return nil
+	}
+	d.stage = choosing
+	switch {
+	case msg.err != nil:
+		d.say(red, "cannot %s it: %v", msg.decision, msg.err)
+		return nil
+	case msg.a.State != api.ApprovalPending:
+		d.turnTo(msg.a)
+		d.say(yellow, "it is %s already", stateWords(msg.a.State))
+		return nil
+	case msg.decision == api.DecideApprove && !msg.a.Approvable:
+		d.turnTo(msg.a)
+		d.say(red, "it cannot be approved: %s", orElse(msg.a.Blocked, "it may not be sent"))
+		return nil
+	}
+	d.asking, d.pageTop = msg.id, 0
+	d.stage = confirming
+	if msg.decision == api.DecideTakeover {
+		d.stage = writing
+		d.words = newInput(msg.a.Content, true, maxWords)
+	}
+	d.turnTo(msg.a)
+	d.said = ""
+	return nil
+}
+
+// turnTo makes a message the one that is seen.
+func (d *desk) turnTo(a *api.Approval) {
+	if a == nil || d.shown == nil || a.ApprovalID != d.shown.ApprovalID {
+		d.pageTop = 0
+	}
+	d.shown, d.page = a, nil
+	if a == nil {
+		return
+	}
+	if d.stage == confirming && d.decision == api.DecideTakeover {
+		p := &page{screen: d.screen}
+		if words := d.instead(); words != "" {
+			p.instead(words)
+		} else {
+			p.heading("You send the message as your own, as it is")
+		}
+		p.line()
+		d.page = p.lines[1:]
+	}
+	d.page = append(d.page, approvalPage(d.screen, a, d.now)...)
+}
+
+// maxWords bounds what is typed in place of a message, in bytes, so that it
+// stays well below the longest line that a daemon reads.
+const maxWords = 64 << 10
+
+// instead is what is said in place of the message, empty where it stays as it is.
+func (d *desk) instead() string {
+	if d.shown == nil || d.words.String() == d.shown.Content {
+		return ""
+	}
+	return d.words.String()
+}
+
+// press takes a key.
+func (d *desk) press(k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "ctrl+c":
+		return tea.Quit
+	case "ctrl+z":
+		return tea.Suspend
+	}
+	switch d.stage {
+	case noting, filtering:
+		d.typing(k)
+	case writing:
+		d.writing(k)
+	case confirming:
+		return d.confirm(k)
+	case fetching:
+		if k.String() == "esc" {
+			d.stage, d.said = choosing, ""
+		}
+	case choosing, reading:
+		return d.command(k)
+	case deciding:
+	}
+	return nil
+}
+
+// command takes a key of the list or of a page.
+func (d *desk) command(k tea.KeyPressMsg) tea.Cmd {
+	if d.scroll(k) {
+		return nil
+	}
+	switch k.String() {
+	case "q":
+		return tea.Quit
+	case "esc", "enter":
+		switch {
+		case d.stage == reading:
+			d.stage = choosing
+		case k.String() == "enter" && d.shown != nil:
+			d.stage = reading
+		case d.filter != "":
+			d.filter = ""
+			d.sort()
+		}
+	case "g":
+		d.flat = !d.flat
+		d.table.widths = nil
+		d.sort()
+	case "/":
+		d.stage, d.typed = filtering, newInput(d.filter, false, api.MaxNote)
+	case "n":
+		d.stage, d.typed = noting, newInput(d.note, false, api.MaxNote)
+	case "a":
+		return d.begin(api.DecideApprove)
+	case "d":
+		return d.begin(api.DecideDeny)
+	case "t":
+		return d.begin(api.DecideTakeover)
+	case "r":
+		return d.begin(api.DecideResolve)
+	}
+	return nil
+}
+
+// scroll takes the keys that move. It reports whether it was one.
+func (d *desk) scroll(k tea.KeyPressMsg) bool {
+	key := k.String()
+	page := max(1, d.pageHeight()-1)
+	switch key {
+	case "pgdown", "space", "ctrl+f":
+		d.pageTop += page
+	case "pgup", "ctrl+b", "shift+space":
+		d.pageTop -= page
+	case "up", "k", "down", "j", "home", "end":
+		far := max(len(d.rows), len(d.page))
+		by := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "home": -far, "end": far}[key]
+		if d.stage == choosing {
+			d.choose(d.at() + by)
+			d.said = ""
+			return true
+		}
+		d.pageTop += by
+	default:
+		return false
+	}
+	d.pageTop = max(0, min(d.pageTop, len(d.page)-d.pageHeight()))
+	return true
+}
+
+// typing takes a key of a line that is typed.
+func (d *desk) typing(k tea.KeyPressMsg) {
+	switch key := k.String(); {
+	case key == "enter" && d.stage == noting:
+		d.note, d.stage = strings.TrimSpace(d.typed.String()), choosing
+	case key == "enter":
+		d.stage = choosing
+	case key == "esc" && d.stage == filtering:
+		d.filter, d.stage = "", choosing
+		d.sort()
+	case key == "esc":
+		d.stage = choosing
+	default:
+		d.typed.key(k)
+		if d.stage == filtering {
+			d.filter = d.typed.String()
+			d.sort()
+		}
+	}
+}
+
+// writing takes a key of the words in place of a message.
+func (d *desk) writing(k tea.KeyPressMsg) {
+	switch k.String() {
+	case "esc":
+		d.stage, d.said = choosing, ""
+	case "ctrl+d", "ctrl+s":
+		if strings.TrimSpace(d.words.String()) == "" {
+			d.say(red, "say something, or leave it with esc")
+			return
+		}
+		d.stage, d.said, d.pageTop = confirming, "", 0
+		d.turnTo(d.shown)
+	default:
+		d.words.key(k)
+	}
+}
+
+// begin fetches the chosen message to decide about it: what is decided about is
+// what the daemon has now, and not what was listed.
+func (d *desk) begin(decision string) tea.Cmd {
+	row := d.at()
+	id := ""
+	switch {
+	case !d.connected:
+		d.say(red, "no daemon: nothing can be decided")
+		return nil
+	case d.stage == reading && d.shown != nil:
+		// It is this page's message, wherever it is listed by now.
+		id = d.shown.ApprovalID
+		row = d.rowOf(id)
+	case row >= 0:
+		id = d.rows[row].oldest().ApprovalID
+	default:
+		d.say(yellow, "nothing is chosen")
+		return nil
+	}
+	d.alike = nil
+	if row >= 0 {
+		for _, like := range d.rows[row] {
+			if like.ApprovalID != id {
+				d.alike = append(d.alike, like.ApprovalID)
+			}
+		}
+	}
+	d.stage, d.decision = fetching, decision
+	d.say(dim, "looking…")
+	return d.look(id, decision)
+}
+
+// confirm takes a key of the last question.
+func (d *desk) confirm(k tea.KeyPressMsg) tea.Cmd {
+	if d.scroll(k) {
+		d.said = ""
+		return nil
+	}
+	all := k.String() == "A" && len(d.alike) > 0 && !sends(d.decision)
+	switch {
+	case k.String() == "esc", k.String() == "n", k.String() == "q":
+		d.stage = choosing
+		d.say(dim, "nothing was decided")
+		d.turnTo(d.shown)
+	case k.String() != "y" && !all:
+	case sends(d.decision) && !d.readToEnd():
+		d.say(yellow, "read to the end first: space goes on")
+	default:
+		d.stage = deciding
+		d.say(dim, "deciding; a key in hardware may want a touch")
+		var others []string
+		if all {
+			others = d.alike
+		}
+		return d.decide(others)
+	}
+	return nil
+}
+
+func (d *desk) readToEnd() bool { return d.pageTop+d.pageHeight() >= len(d.page) }
+
+// decide takes the decision to the office, and the same one about others that
+// are alike.
+func (d *desk) decide(others []string) tea.Cmd {
+	ctx, office, a := d.ctx, d.office, d.shown
+	p := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: d.decision, Digest: a.Digest, Note: d.note}
+	if d.decision == api.DecideTakeover {
+		p.Content = d.instead()
+	}
+	return func() tea.Msg {
+		msg := decidedMsg{id: a.ApprovalID, decision: p.Decision}
+		if msg.result, msg.err = office.decide(ctx, a, p); msg.err == nil {
+			msg.done++
+		}
+		for _, id := range others {
+			if msg.err != nil {
+				break
+			}
+			var other *api.Approval
+			if other, msg.err = office.look(ctx, id); msg.err != nil {
+				break
+			}
+			p.ApprovalID, p.Digest = id, other.Digest
+			if msg.result, msg.err = office.decide(ctx, other, p); msg.err == nil {
+				msg.done++
+			}
+		}
+		return msg
+	}
+}
+
+// decided takes how a decision went.
+func (d *desk) decided(msg decidedMsg) tea.Cmd {
+	d.stage, d.asking = choosing, ""
+	if msg.err == nil {
+		d.note = ""
+		d.say(green, "%s", decidedLine(msg.result))
+		if msg.done > 1 {
+			d.say(green, "%s: %d alike, the last in record %d", stateWords(msg.result.State), msg.done, msg.result.AuditSeq)
+		}
+		return nil
+	}
+	switch o := obstacleIn(msg.err); o.Code {
+	case approvalStale:
+		d.say(yellow, "it is no longer what you saw: what changed is shown; look again")
+	case approvalDecided:
+		d.say(yellow, "%s", decidedBefore(d.table.short(msg.id), msg.decision, o.State, o.By, o.At, d.now))
+	default:
+		d.say(red, "cannot %s it: %v", msg.decision, msg.err)
+	}
+	return nil
+}
+
+// The parts of the screen that are always there: the title above, and below a
+// rule, what is said, and the keys.
+const (
+	titleLines  = 1
+	footerLines = 2
+	ruleLines   = 1
+)
+
+// listHeight is how many rows of the list are seen, none where the page has the
+// screen to itself.
+func (d *desk) listHeight() int {
+	switch d.stage {
+	case choosing, noting, filtering, fetching:
+	default:
+		return 0
+	}
+	return max(1, min(len(d.rows), (d.height-titleLines-footerLines-ruleLines-1)*2/5))
+}
+
+// pageHeight is how many lines of the page are seen.
+func (d *desk) pageHeight() int {
+	left := d.height - titleLines - footerLines - ruleLines
+	if list := d.listHeight(); list > 0 {
+		left -= list + 1
+	}
+	return max(0, left)
+}
+
+// View is what is seen.
+func (d *desk) View() tea.View {
+	p := &page{screen: d.screen}
+	p.line(d.title())
+	if height := d.listHeight(); height > 0 {
+		d.list(p, height)
+	}
+	p.line(d.rule())
+	var cursor *tea.Cursor
+	if d.stage == writing {
+		cursor = d.writePage(p)
+	} else {
+		d.readPage(p)
+	}
+	last := d.status()
+	if d.stage == noting || d.stage == filtering {
+		last, cursor = d.prompt(len(p.lines))
+	}
+	p.line(last)
+	p.line(p.paint(dim, cutTo(d.keys(), d.screen.width)))
+	view := tea.NewView(strings.Join(p.lines, "\n"))
+	view.AltScreen, view.Cursor = true, cursor
+	return view
+}
+
+func (d *desk) title() string {
+	text := "ocipd approvals: "
+	switch {
+	case len(d.held) == 0:
+		text += "nothing waits for a person"
+	case d.filter == "":
+		text += fmt.Sprintf("%d waiting (%s)", len(d.held), strings.Join(d.waiting, ", "))
+	default:
+		text += fmt.Sprintf("%d of %d waiting, those with %s", d.listed, len(d.held), visible(d.filter))
+	}
+	state, c := "live", green
+	if !d.connected {
+		state, c = "no daemon", red
+		if d.fresh != nil {
+			state, c = "connecting", yellow
+		}
+	}
+	room := d.screen.width - len(state) - len(gap)
+	text = cutTo(text, room)
+	pad := strings.Repeat(" ", max(0, room-displayWidth(text)))
+	return d.screen.colour.paint(bold, text) + pad + gap + d.screen.colour.paint(c, state)
+}
+
+// list shows the rows around the chosen one.
+func (d *desk) list(p *page, height int) {
+	at := d.at()
+	if at >= 0 {
+		d.top = max(min(d.top, at), at-height+1)
+	}
+	d.top = max(0, min(d.top, len(d.rows)-height))
+	d.table.rows, d.table.now = d.rows[d.top:min(len(d.rows), d.top+height)], d.now
+	scr := d.screen
+	scr.width = max(1, scr.width-2)
+	lines := d.table.lines(scr)
+	p.line("  ", lines[0])
+	for i, line := range lines[1:] {
+		if d.top+i != at {
+			p.line("  ", line)
+			continue
+		}
+		plain := scr
+		plain.colour.on = false
+		d.table.rows = d.rows[at : at+1]
+		line = d.table.lines(plain)[1]
+		line += strings.Repeat(" ", max(0, scr.width-displayWidth(line)))
+		p.line(p.paint(reversed, "› "+line))
+	}
+	for range height - len(lines) + 1 {
+		p.line()
+	}
+}
+
+// rule parts the list from the page, and says how much of the page is seen.
+func (d *desk) rule() string {
+	text := "──"
+	if below := len(d.page) - d.pageTop - d.pageHeight(); d.stage == writing {
+		text += " your words in its place "
+	} else if below > 0 {
+		text += fmt.Sprintf(" %s below: space scrolls", count(below, "more line"))
+		if d.stage == choosing {
+			text += ", enter reads"
+		}
+		text += " "
+	}
+	text = cutTo(text, d.screen.width)
+	return d.screen.colour.paint(dim, text+strings.Repeat("─", max(0, d.screen.width-displayWidth(text))))
+}
+
+func (d *desk) readPage(p *page) {
+	height := d.pageHeight()
+	top := max(0, min(d.pageTop, len(d.page)-height))
+	for i := range height {
+		if top+i < len(d.page) {
+			p.line(d.page[top+i])
+		} else {
+			p.line()
+		}
+	}
+}
+
+// writePage shows the words that are being written.
+func (d *desk) writePage(p *page) *tea.Cursor {
+	height := d.pageHeight()
+	lines, x, y := d.words.layOut(d.screen.width - displayWidth(gutter))
+	top := max(0, y-height+1)
+	cursor := tea.NewCursor(x+displayWidth(gutter), len(p.lines)+y-top)
+	for i := range height {
+		if top+i < len(lines) {
+			p.line(p.paint(dim, gutter), lines[top+i])
+		} else {
+			p.line()
+		}
+	}
+	return cursor
+}
+
+// prompt is the line that is being typed. The cursor's part of it is seen.
+func (d *desk) prompt(y int) (string, *tea.Cursor) {
+	name := "note: "
+	if d.stage == filtering {
+		name = "filter: "
+	}
+	room := max(12, d.screen.width-len(name)-1)
+	lines, x, at := d.typed.layOut(room)
+	return d.screen.colour.paint(bold, name) + lines[at], tea.NewCursor(len(name)+x, y)
+}
+
+// status is what is said below the page.
+func (d *desk) status() string {
+	text, c := d.said, d.tone
+	switch {
+	case d.stage == confirming && text == "":
+		text, c = question(d.shown, d.decision), bold
+		if n := len(d.alike); n > 0 && !sends(d.decision) {
+			text += fmt.Sprintf(" There are %d more like it.", n)
+		}
+		if sends(d.decision) {
+			// With the digest it fits 80 columns just so.
+			text = strings.TrimSuffix(text, "?")
+		}
+	case text == "" && d.note != "":
+		text, c = "note: "+visible(d.note), dim
+	}
+	return d.screen.colour.paint(c, cutTo(text, d.screen.width))
+}
+
+// keys says which keys do what.
+func (d *desk) keys() string {
+	switch d.stage {
+	case noting, filtering:
+		return "enter keep  esc leave"
+	case writing:
+		return "ctrl+d go on  esc leave"
+	case confirming:
+		if len(d.alike) > 0 && !sends(d.decision) {
+			return fmt.Sprintf("y yes  A yes, and the %d like it  n no  space read on", len(d.alike))
+		}
+		return "y yes  n no  space read on"
+	case fetching:
+		return "esc leave"
+	case deciding:
+		return ""
+	case reading:
+		return "a approve  d deny  t take over  r resolve  space read on  esc back  q quit"
+	case choosing:
+	}
+	return "a approve  d deny  t take over  r resolve  n note  / filter  g group  q quit"
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ocip/ociptest"
+)
+
+// TestKilledRoundsAreLinearizable kills the running daemon under the hands of
+// senders who race each other for rounds. What anybody was told before stays
+// true afterwards, and what nobody was told has happened as a whole or not at
+// all.
+func TestKilledRoundsAreLinearizable(t *testing.T) {
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			l := ociptest.NewLoad(seed)
+			// Sockets have short addresses, so their directory's must be short too.
+			dir, err := os.MkdirTemp("", "ocipd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			if err := os.WriteFile(filepath.Join(dir, "ocipd.yaml"), []byte(l.Config()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			k := &killTest{dir: dir, socket: filepath.Join(dir, "run", "kernel.sock")}
+			for run := range 3 {
+				// Each run dies at another point.
+				k.rounds(t, l, 60+37*run)
+			}
+			k.rounds(t, l, 0)
+			l.History.Check(t, l.Rules())
+		})
+	}
+}
+
+// rounds has everybody work until so many messages are answered and kills the
+// daemon. Without any it only looks at what is left.
+func (k *killTest) rounds(t *testing.T, l *ociptest.Load, messages int) {
+	t.Helper()
+	cmd := k.start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	kill := func() {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait()
+	}
+	lines, err := k.lines(ctx, t, l)
+	if err != nil {
+		kill()
+		t.Fatal(err)
+	}
+	if messages == 0 {
+		err = l.Look(ctx, lines)
+		kill()
+	} else {
+		err = l.Run(ctx, lines, messages, kill)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines connects the agents of a load, who read what they get, and a person.
+func (k *killTest) lines(ctx context.Context, t *testing.T, l *ociptest.Load) (lines ociptest.Lines, err error) {
+	for _, id := range l.Agents() {
+		app, err := k.app(ctx, id, api.Capabilities{})
+		if err != nil {
+			return lines, err
+		}
+		t.Cleanup(func() { app.Close() })
+		go func() {
+			for range app.Events() {
+			}
+		}()
+		if err := app.Call(ctx, "app.ready", map[string]any{}, nil); err != nil {
+			return lines, err
+		}
+		lines.Agents = append(lines.Agents, app)
+	}
+	operator, err := client.Dial(ctx, config.OperatorPath(k.socket))
+	if err != nil {
+		return lines, err
+	}
+	t.Cleanup(func() { operator.Close() })
+	lines.Operator = operator
+	return lines, nil
+}

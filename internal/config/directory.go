@@ -1,0 +1,242 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A directory of a hundred thousand entries is longer than a file may be, and
+// as one tree of YAML nodes it would take twenty times its own size. In a file
+// that is too long, the entries of a directory that is written as a list with
+// hyphens are therefore cut out and read in pieces, one after another; what is
+// left has the bounds of any file.
+//
+// An entry begins where a hyphen stands in the column of the first one's. A file
+// with a text that looks like that, or like the key, is refused, and so is an
+// alias of what another piece holds: what is read is what YAML reads.
+const (
+	maxLongFileBytes   = 64 << 20
+	maxDirectoryValues = 3_000_000
+	maxEntryBytes      = 1 << 20
+	pieceBytes         = 64 << 10
+)
+
+// directoryKey is the key of the list that may be long.
+const directoryKey = "directory"
+
+var errApart = errors.New("yaml: line 1: cannot tell where each entry begins in a file this long: let no text begin a line as they do")
+
+// piece is some entries of the list, as they stand in the file.
+type piece struct {
+	text []byte
+	// before counts the lines of the file before the text, first the entries,
+	// and count those that begin in it.
+	before, first, count int
+}
+
+// entries is a directory that was cut out of its file.
+type entries struct {
+	file string
+	// line is where the key stands, counted from 1, and count how many hyphens
+	// follow.
+	line, count int
+	pieces      []piece
+
+	// The nodes of the piece that was looked at last: places are asked for in
+	// the order of the file.
+	mu     sync.Mutex
+	parsed int
+	node   *yaml.Node
+}
+
+// cut takes the entries of a directory out of a file and leaves empty lines
+// for them, of which it returns the number. A piece ends with the entry that
+// brings it to so many bytes. It returns the file itself where it has no such
+// list.
+func cut(file string, data []byte, size int) (rest []byte, empty int, list *entries) {
+	for _, end := range []string{"\r", "\u0085", "\u2028", "\u2029"} {
+		if bytes.Count(data, []byte(end)) > bytes.Count(data, []byte(end+"\n")) {
+			return data, 0, nil
+		}
+	}
+	begin, line := 0, 0
+	for list == nil {
+		if begin == len(data) {
+			return data, 0, nil
+		}
+		end := begin + firstLine(data[begin:])
+		line++
+		if after, ok := bytes.CutPrefix(data[begin:end], []byte(directoryKey+":")); ok && blank(after) {
+			list = &entries{file: file, line: line, parsed: -1}
+		}
+		begin = end
+	}
+	p, start := piece{before: line}, begin
+	at, column := begin, -1
+	for at < len(data) {
+		end := at + firstLine(data[at:])
+		text := bytes.TrimLeft(data[at:end], " ")
+		indent := end - at - len(text)
+		hyphen := len(text) > 0 && text[0] == '-' && (len(text) == 1 || bytes.IndexByte([]byte(" \t\r\n"), text[1]) >= 0)
+		if hyphen && column < 0 {
+			column = indent
+		}
+		entry := hyphen && indent == column
+		if indent == 0 && !entry && !blank(text) {
+			break // the next key
+		}
+		if entry {
+			if at-start >= size && p.count > 0 {
+				p.text = data[start:at]
+				list.pieces = append(list.pieces, p)
+				list.count += p.count
+				p, start = piece{before: line + empty, first: list.count}, at
+			}
+			p.count++
+		}
+		at, empty = end, empty+1
+	}
+	if list.count += p.count; list.count == 0 {
+		return data, 0, nil
+	}
+	p.text = data[start:at]
+	list.pieces = append(list.pieces, p)
+	return slices.Concat(data[:begin], bytes.Repeat([]byte("\n"), empty), data[at:]), empty, list
+}
+
+// firstLine is how long the first line is, its end included.
+func firstLine(text []byte) int {
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(text)
+}
+
+// blank reports whether nothing but white space and a comment is on a line.
+func blank(line []byte) bool {
+	line = bytes.TrimLeft(line, " \t")
+	return len(line) == 0 || bytes.IndexByte([]byte("\r\n#"), line[0]) >= 0
+}
+
+// parse reads a piece as a list, whose lines count from its own first.
+func (p *piece) parse() (*yaml.Node, error) {
+	var doc, second yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(p.text))
+	if err := dec.Decode(&doc); err != nil {
+		return nil, err
+	}
+	// What stands behind the list is looked at by nobody else.
+	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, cmp.Or(err, errApart)
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.SequenceNode || len(doc.Content[0].Content) != p.count {
+		return nil, errApart
+	}
+	return doc.Content[0], nil
+}
+
+// read writes the entries into c. The nodes of a piece are gone when the next
+// one is read.
+func (d *decoder) read(list *entries, root *yaml.Node, c *Config) {
+	// What was cut out must have been the whole of the key's value.
+	at := Path{}.Key(directoryKey)
+	i := slices.IndexFunc(root.Content, func(n *yaml.Node) bool { return n.Line == list.line && n.Value == directoryKey })
+	if root.Kind != yaml.MappingNode || i < 0 || i%2 > 0 || root.Content[i+1].ShortTag() != "!!null" || root.Content[i+1].Value != "" {
+		d.report(origin{d.file, list.line, 1}, at, "", "directory: cannot tell where the list begins in a file this long: let no text begin a line as its key does")
+		return
+	}
+	if list.count > maxDirectoryValues {
+		d.report(origin{d.file, list.line, 1}, at, "", fmt.Sprintf("directory: cannot read more than %d entries", maxDirectoryValues))
+		return
+	}
+	d.cut = list
+	c.Directory = make([]Contact, 0, list.count)
+	for i := range list.pieces {
+		p := &list.pieces[i]
+		if len(p.text) > maxEntryBytes+pieceBytes {
+			d.report(origin{d.file, p.before + 1, 1}, at, "", fmt.Sprintf("directory: cannot read an entry of more than %d bytes", maxEntryBytes))
+			return
+		}
+		parsed, err := p.parse()
+		if err != nil {
+			d.broken(err, p.before)
+			return
+		}
+		d.before = p.before
+		if i == 0 {
+			d.origins[directoryKey] = d.place(parsed)
+		}
+		for j, n := range parsed.Content {
+			c.Directory = append(c.Directory, defaultContact())
+			d.value(at.item(p.first+j), n, reflect.ValueOf(&c.Directory[p.first+j]).Elem())
+		}
+		if d.full {
+			return
+		}
+	}
+}
+
+// find returns where a key of an entry stands, if the file has it.
+func (list *entries) find(at Path) (origin, bool) {
+	if list == nil || len(at) < 2 || at[0].key != directoryKey || at[1].index < 0 {
+		return origin{}, false
+	}
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	i, exact := slices.BinarySearchFunc(list.pieces, at[1].index, func(p piece, index int) int { return p.first - index })
+	if !exact {
+		i--
+	}
+	p := &list.pieces[i]
+	if list.parsed != i {
+		parsed, err := p.parse()
+		if err != nil {
+			return origin{}, false
+		}
+		list.parsed, list.node = i, parsed
+	}
+	n := child(list.node, segment{index: at[1].index - p.first})
+	if n == nil {
+		return origin{}, false
+	}
+	for _, step := range at[2:] {
+		if n = child(n, step); n == nil {
+			return origin{}, false
+		}
+	}
+	if n.ShortTag() == "!!null" {
+		return origin{}, false
+	}
+	return origin{list.file, p.before + n.Line, n.Column}, true
+}
+
+// child is the value one step below a node, or nil.
+func child(n *yaml.Node, step segment) *yaml.Node {
+	switch {
+	case n.Kind == yaml.SequenceNode && step.index >= 0 && step.index < len(n.Content):
+		return resolved(n.Content[step.index])
+	case n.Kind == yaml.MappingNode && step.index < 0:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == step.key {
+				return resolved(n.Content[i+1])
+			}
+		}
+	}
+	return nil
+}
+
+// resolved follows an alias.
+func resolved(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}

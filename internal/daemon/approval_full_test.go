@@ -1,0 +1,223 @@
+package daemon_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// smallDisk tells the test that it runs in a process of its own, which can have
+// a small disk.
+const smallDisk = "OCIPD_DAEMON_TEST_SMALL_DISK"
+
+// With a full disk nothing is held and nothing is decided by halves: what could
+// not be recorded did not happen, and goes on when there is space again.
+func TestFullDiskWhileHolding(t *testing.T) {
+	if os.Getenv(smallDisk) != "" {
+		onSmallDisk(t)
+		return
+	}
+	if testing.Short() {
+		t.Skip("starts a process")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), smallDisk+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit):
+		t.Skipf("cannot start a process with a disk of its own here: %v", err)
+	case bytes.Contains(out, []byte("--- SKIP: "+t.Name())):
+		t.Skipf("%s", out)
+	case err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
+		t.Errorf("%s (%v)", out, err)
+	}
+}
+
+func onSmallDisk(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ocipd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	h := &house{t: t, dir: dir}
+	if err := os.Mkdir(h.path("state"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", h.path("state"), "tmpfs", 0, "size=4m"); err != nil {
+		t.Skip("cannot mount a small disk:", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(h.path("state"), 0); err != nil {
+			t.Error("cannot unmount the small disk:", err)
+		}
+	})
+	// One message may wait: a place that was not given back would be missed.
+	h.configure(acme + "approvals: {max_open: 1}\n")
+	h.start()
+	t.Cleanup(h.stop)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+
+	const promise = "I promise to do it by Friday"
+	// One member each, so that it is always the same bytes.
+	anew := map[string]any{"exchange": map[string]any{"new": true}}
+	ask := map[string]any{"sessionKey": "telegram:dave", "content": promise, "metadata": anew}
+	recorded := h.fillDisk()
+	for range 3 {
+		unrecorded(t, alice.refuse(api.InternalError, "message.dispatch", ask))
+	}
+	wantWaiting(t, h, 0)
+	if now := h.logEnd(); now != recorded {
+		t.Errorf("records %d to %d were written on a full disk", recorded+1, now)
+	}
+	h.freeDisk()
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, anew)
+	wantWaiting(t, h, 1)
+
+	shown := h.shown(held.ApprovalID)
+	recorded = h.fillDisk()
+	person := h.operates()
+	for _, decision := range api.Decisions() {
+		unrecorded(t, person.refuse(api.InternalError, "approval.resolve",
+			map[string]any{"approvalId": held.ApprovalID, "decision": decision, "digest": shown.Digest}))
+		now := h.shown(held.ApprovalID)
+		if now.State != api.ApprovalPending || now.Digest != shown.Digest || now.Given != 0 || now.Decision != nil {
+			t.Errorf("after %s was refused, the approval is %+v", decision, now)
+		}
+	}
+	// What waits already is known, but that it was asked again cannot be put on
+	// record.
+	unrecorded(t, alice.refuse(api.InternalError, "message.dispatch", ask))
+	if now := h.logEnd(); now != recorded {
+		t.Errorf("records %d to %d were written on a full disk", recorded+1, now)
+	}
+	h.freeDisk()
+	if again := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, anew); again.ApprovalID != held.ApprovalID {
+		t.Errorf("asked again, it waits as %s, want %s", again.ApprovalID, held.ApprovalID)
+	}
+
+	var result api.ApprovalResolveResult
+	person.must("approval.resolve", map[string]any{"approvalId": held.ApprovalID, "decision": api.DecideApprove, "digest": shown.Digest}, &result)
+	if result.State != api.ApprovalApproved || result.DispatchID != held.DispatchID {
+		t.Errorf("got %+v", result)
+	}
+	// What is sent after it marks the end of what could have been sent before.
+	marker := alice.dispatch("telegram:dave", "Hello", fresh(nil)).DispatchID
+	if got := telegram.message("hook:message_sending"); got.DispatchID != held.DispatchID {
+		t.Errorf("%s is delivered first, want the approved message %s", got.DispatchID, held.DispatchID)
+	}
+	if got := telegram.message("hook:message_sending"); got.DispatchID != marker {
+		t.Errorf("%s is delivered next, want %s: nothing goes twice", got.DispatchID, marker)
+	}
+	var outcome api.ApprovalOutcome
+	alice.decode(alice.next(api.ApprovalEvent).Payload, &outcome)
+	if outcome.ApprovalID != held.ApprovalID || outcome.Resolution != api.ApprovalApproved {
+		t.Errorf("alice is told %+v", outcome)
+	}
+	// The decision gave the place back.
+	alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, anew)
+
+	decided := h.records(audit.Filter{ActionType: audit.ActionApproval, Dispatch: held.DispatchID})
+	allowed := h.records(audit.Filter{ActionType: audit.ActionExchange, Dispatch: held.DispatchID, Result: "allow"})
+	if len(decided) != 2 || decided[0].Event != "asked_again" || decided[1].Event != api.ApprovalApproved || len(allowed) != 1 {
+		t.Errorf("the approval's records are %+v, the message's %+v", decided, allowed)
+	}
+	h.stop()
+	h.verify()
+	h.start()
+	wantWaiting(t, h, 1)
+}
+
+// unrecorded wants an error to say that nothing was done for want of a record.
+func unrecorded(t *testing.T, e *api.Error) {
+	t.Helper()
+	if code := ocipCode(t, e); code != string(ocip.AuditWriteFailed) || !strings.Contains(e.Message, "the disk is full") {
+		t.Errorf("got %s: %s", code, e.Message)
+	}
+}
+
+func wantWaiting(t *testing.T, h *house, pending int) {
+	t.Helper()
+	var list api.ApprovalListResult
+	h.operator("approval.list", map[string]any{}, &list)
+	if list.Total != pending || len(list.Approvals) != pending {
+		t.Errorf("%d messages wait, want %d: %s", list.Total, pending, list.Approvals)
+	}
+}
+
+// shown returns all about one held message.
+func (h *house) shown(id string) api.Approval {
+	h.t.Helper()
+	var a api.Approval
+	h.operator("approval.get", map[string]any{"approvalId": id}, &a)
+	return a
+}
+
+// operates connects to the operator socket.
+func (h *house) operates() *app {
+	h.t.Helper()
+	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { c.Close() })
+	return &app{Client: c, t: h.t, id: "a person"}
+}
+
+// logEnd returns the number of the last record.
+func (h *house) logEnd() uint64 {
+	h.t.Helper()
+	var status api.Status
+	h.operator("kernel.status", map[string]any{}, &status)
+	return status.Audit.Seq
+}
+
+// fillDisk takes all space of the small disk and returns the last record that found
+// some.
+func (h *house) fillDisk() uint64 {
+	h.t.Helper()
+	// The mirror has its lines before, so that it takes no more space.
+	var status api.Status
+	for status.Audit.Seq == 0 || status.Audit.Mirrored != status.Audit.Seq {
+		h.operator("kernel.status", map[string]any{}, &status)
+	}
+	f, err := os.Create(h.path("state/ballast"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 4096)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		h.t.Fatal(err)
+	}
+	return status.Audit.Seq
+}
+
+// freeDisk gives the space back.
+func (h *house) freeDisk() {
+	h.t.Helper()
+	if err := os.Remove(h.path("state/ballast")); err != nil {
+		h.t.Fatal(err)
+	}
+}

@@ -1,0 +1,157 @@
+package daemon_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// appPart tells the test that it runs as an app's process, or as what such a
+// process starts, and which part it plays there; appHouse is where the daemon
+// is, and appApproval what is to be decided.
+const (
+	appPart     = "OCIPD_DAEMON_TEST_APP_PART"
+	appHouse    = "OCIPD_DAEMON_TEST_APP_HOUSE"
+	appApproval = "OCIPD_DAEMON_TEST_APP_APPROVAL"
+)
+
+// An app decides nothing on the operator socket either: not from its own process,
+// not from one that it starts, nor one that this starts in turn, and not on a
+// connection that it opened before it was an app.
+func TestAppProcessesDecideNothing(t *testing.T) {
+	if part := os.Getenv(appPart); part != "" {
+		playApp(t, part)
+		return
+	}
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	h := build(t, acme)
+	h.stop()
+	h.strict = true
+	h.start()
+
+	app := exec.CommandContext(t.Context(), self(t), "-test.v", "-test.run=^"+t.Name()+"$")
+	app.Env = append(os.Environ(), appPart+"=app", appHouse+"="+h.dir, "GORACE=atexit_sleep_ms=0")
+	out, err := app.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Fatalf("%s (%v)", out, err)
+	}
+	// All of the attempts were made.
+	for _, part := range []string{"app itself", "early", "child", "grandchild"} {
+		if !strings.Contains(string(out), "refused: "+part+"\n") {
+			t.Errorf("the part of %s was not played: %s", part, out)
+		}
+	}
+
+	// Nothing of it was decided, and a person who is no app decides.
+	var list api.ApprovalListResult
+	h.operator("approval.list", map[string]any{"state": "all"}, &list)
+	if len(list.Approvals) != 1 {
+		t.Fatalf("%d approvals: %s", list.Total, list.Approvals)
+	}
+	var waits api.ApprovalSummary
+	person := h.operates()
+	person.decode(list.Approvals[0], &waits)
+	if waits.State != api.ApprovalPending {
+		t.Errorf("it is %+v", waits)
+	}
+	if r := h.records(audit.Filter{ActionType: audit.ActionApproval}); len(r) != 0 {
+		t.Errorf("on record: %+v", r)
+	}
+	h.decides(api.DecideDeny, waits.ApprovalID)
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// playApp is what happens in the app's process, and in those it starts.
+func playApp(t *testing.T, part string) {
+	h := &house{t: t, dir: os.Getenv(appHouse)}
+	if part != "app" {
+		knock(t, h, part, os.Getenv(appApproval))
+		if part == "child" {
+			t.Log(start(t, h, "grandchild", os.Getenv(appApproval)))
+		}
+		return
+	}
+	// Whoever is no app yet is let in, and is thrown out of nothing later; but
+	// decisions ask again.
+	early := h.operates()
+	early.must("approval.list", map[string]any{}, nil)
+	alice := h.agent("@acme/alice")
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
+	var saw api.Approval
+	alice.must("approval.get", map[string]any{"approvalId": held.ApprovalID}, &saw)
+	for _, what := range api.Decisions() {
+		e := early.refuse(api.Forbidden, "approval.resolve", decision(what, &saw))
+		contains(t, e.Message, "@acme/alice", fmt.Sprintf("process %d", os.Getpid()))
+	}
+	early.refuse(api.Forbidden, "exchange.resolve", map[string]any{"exchangeId": held.OCIP.ExchangeID, "outcome": "resolved"})
+	early.refuse(api.Forbidden, "policy.reload", map[string]any{})
+	t.Log("\nrefused: early\n")
+
+	knock(t, h, "app itself", held.ApprovalID)
+	t.Log(start(t, h, "child", held.ApprovalID))
+	// The app goes on as it was.
+	alice.must("approval.get", map[string]any{"approvalId": held.ApprovalID}, &saw)
+	if saw.State != api.ApprovalPending {
+		t.Errorf("it is %+v", saw)
+	}
+}
+
+// knock tries every method of the operator socket that shows or decides
+// something, each on a connection of its own.
+func knock(t *testing.T, h *house, part, id string) {
+	t.Helper()
+	for method, params := range map[string]map[string]any{
+		"approval.resolve": {"approvalId": id, "decision": api.DecideDeny},
+		"exchange.resolve": {"exchangeId": "any", "outcome": "resolved"},
+		"approval.get":     {"approvalId": id},
+		"approval.list":    {},
+		"audit.query":      {},
+		"kernel.status":    {},
+		"policy.reload":    {},
+	} {
+		c, err := client.Dial(t.Context(), h.path("run/operator.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Call(t.Context(), method, params, nil)
+		c.Close()
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != api.Forbidden && e.Code != api.ConnectionClosed || !strings.Contains(e.Message, "is app @acme/alice or was started by it") {
+			t.Errorf("%s calls %s: %v", part, method, err)
+		}
+	}
+	t.Logf("\nrefused: %s\n", part)
+}
+
+// start plays a part in a process of its own, and returns what it says. Between
+// this process and that one stands a shell.
+func start(t *testing.T, h *house, part, id string) string {
+	t.Helper()
+	// The shell has something to do afterwards, so that it does not become what
+	// it starts.
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `"$0" "$@"; exit $?`, self(t), "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), appPart+"="+part, appHouse+"="+h.dir, appApproval+"="+id)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %s (%v)", part, out, err)
+	}
+	return "\n" + string(out)
+}

@@ -1,0 +1,130 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/ociptest"
+)
+
+// The rounds of exchanges are linearizable: whatever many senders of both sides
+// of several pairs are told, over a daemon that is stopped under their hands and
+// started again, is what they would have been told one after the other.
+func TestRoundsAreLinearizable(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			l := ociptest.NewLoad(seed)
+			h := build(t, l.Config())
+			for range 2 {
+				h.races(l, 120)
+				h.start()
+			}
+			h.races(l, 0)
+			l.History.Check(t, l.Rules())
+		})
+	}
+}
+
+// races has a load at work until so many messages are answered, and stops the
+// daemon. Without any it only looks at what is left.
+func (h *house) races(l *ociptest.Load, messages int) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	defer cancel()
+	var lines ociptest.Lines
+	for _, id := range l.Agents() {
+		a := h.register(id, api.Capabilities{}, client.WithDropEvents())
+		a.must("app.ready", nil, nil)
+		lines.Agents = append(lines.Agents, a)
+	}
+	operator, err := client.Dial(ctx, h.path("run/operator.sock"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer operator.Close()
+	lines.Operator = operator
+	if messages == 0 {
+		err = l.Look(ctx, lines)
+	} else {
+		err = l.Run(ctx, lines, messages, h.stop)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// What the daemon did, told a little wrong, is found to be wrong.
+func TestDoctoredRoundsAreFound(t *testing.T) {
+	l := ociptest.NewLoad(3)
+	h := build(t, l.Config())
+	h.races(l, 60)
+	h.start()
+	h.races(l, 0)
+	type told = []porcupine.Operation
+	in := func(op porcupine.Operation) ociptest.Input { return op.Input.(ociptest.Input) }
+	out := func(op porcupine.Operation) ociptest.Output { return op.Output.(ociptest.Output) }
+	for name, lie := range map[string]func(history told) (told, bool){
+		"two sends share a round": func(history told) (told, bool) {
+			for _, first := range history {
+				for i, second := range history {
+					a, b := out(first), out(second)
+					if in(first).Action == ociptest.Dispatch && in(second).Action == ociptest.Dispatch && a.Code == "" && b.Code == "" &&
+						a.Round > 0 && a.Round+1 == b.Round && a.ExchangeID == b.ExchangeID {
+						b.Round = a.Round
+						history[i].Output = b
+						return history, true
+					}
+				}
+			}
+			return nil, false
+		},
+		"a round runs back over the last restart": func(history told) (told, bool) {
+			for i := len(history) - 1; i >= 0; i-- {
+				seen := out(history[i])
+				if in(history[i]).By != ociptest.Operator || seen.Sides[0].Round < 2 {
+					continue
+				}
+				for side := range seen.Sides {
+					seen.Sides[side].Round--
+				}
+				history[i].Output = seen
+				return history, true
+			}
+			return nil, false
+		},
+		"a send while the escalation is open": func(history told) (told, bool) {
+			// Nobody settles the first escalation, and yet messages are sent.
+			for _, op := range history {
+				if out(op).Code != string(ocip.RoundLimit) || out(op).Escalated != "" {
+					continue
+				}
+				var left told
+				later := false
+				for _, other := range history {
+					if in(other).Action == ociptest.Resolve && in(other).ID == out(op).ExchangeID {
+						continue
+					}
+					left = append(left, other)
+					later = later || in(other).Pair == in(op).Pair && other.Call > op.Return && in(other).Action == ociptest.Dispatch &&
+						out(other).Code == "" && out(other).Round > 0
+				}
+				return left, later
+			}
+			return nil, false
+		},
+	} {
+		history, told := lie(l.History.Operations())
+		if !told {
+			t.Errorf("the load has no place for a lie: %s", name)
+			continue
+		}
+		if got := l.Rules().Judge(history); got != porcupine.Illegal {
+			t.Errorf("%s: the history is %s", name, got)
+		}
+	}
+}
