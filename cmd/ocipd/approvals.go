@@ -411,7 +411,7 @@ func (t *heldTable) lines(scr screen) []string {
 	}
 	t.measure(rows)
 	widths := slices.Clone(t.widths)
-	if widths[timesColumn] <= 1 {
+	if widths[timesColumn] == 0 {
 		columns, widths = slices.Delete(columns, timesColumn, timesColumn+1), slices.Delete(widths, timesColumn, timesColumn+1)
 		for i := range rows {
 			rows[i] = slices.Delete(rows[i], timesColumn, timesColumn+1)
@@ -436,9 +436,12 @@ func (t *heldTable) measure(rows [][]cell) {
 	if t.widths == nil {
 		t.widths = make([]int, len(rows[0]))
 	}
-	for _, row := range rows {
+	for n, row := range rows {
 		for i := range row {
-			t.widths[i] = max(t.widths[i], displayWidth(row[i].text))
+			// A column without any text but its title is left out.
+			if n > 0 || i != timesColumn {
+				t.widths[i] = max(t.widths[i], displayWidth(row[i].text))
+			}
 		}
 	}
 }

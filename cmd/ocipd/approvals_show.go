@@ -105,7 +105,7 @@ func approvalPage(scr screen, a *api.Approval, now time.Time) []string {
 	p.facts(a, now)
 	p.line()
 	// It is for copying, and fits whole on a line of its own.
-	p.hang(p.paint(dim, "digest "), "  ", plain, a.Digest)
+	p.hang(p.paint(dim, "digest "), "       ", plain, a.Digest)
 	return p.lines
 }
 
@@ -178,11 +178,10 @@ func (p *page) outcome(a *api.Approval, now time.Time) {
 }
 
 func (p *page) decided(what string, c colour, d *api.ApprovalDecision, now time.Time) {
-	said := fmt.Sprintf("by %s, %s", d.By, when(d.At, now))
+	p.tinted(what, c, fmt.Sprintf("by %s, %s", d.By, when(d.At, now)))
 	if d.Fingerprint != "" {
-		said += ", signed with " + d.Fingerprint
+		p.fact("signed", "with "+d.Fingerprint)
 	}
-	p.tinted(what, c, said)
 	if d.Note != "" {
 		p.fact("note", d.Note)
 	}
@@ -227,7 +226,7 @@ func changeLines(text string) []string {
 // members writes a JSON object with a line for each of its members.
 func (p *page) members(object jsontext.Value) {
 	shown := printableJSON(object.Clone())
-	if err := shown.Format(jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)); err != nil {
+	if err := shown.Format(jsontext.PreserveRawStrings(true), jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)); err != nil {
 		shown = object
 	}
 	var lines []string

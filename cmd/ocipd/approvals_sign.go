@@ -83,13 +83,13 @@ func (k *keys) sign(ctx context.Context, text string) (string, error) {
 	// The agent's protocol knows no way to stop waiting but this.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
+	signature := ""
 	signer, err := chosen(conn, k.wanted)
-	if err != nil {
-		return "", err
+	if err == nil {
+		signature, err = signed(signer, text)
 	}
-	signature, err := signed(signer, text)
 	if err != nil && ctx.Err() != nil {
-		err = ctx.Err()
+		return "", ctx.Err()
 	}
 	return signature, err
 }

@@ -19,8 +19,8 @@ import (
 // askedAt is when the messages of these tests were held.
 var askedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// heldMessage is the n-th message of an agent.
-func heldMessage(agent string, n int, says string) *api.ApprovalSummary {
+// heldBy is the n-th message of an agent.
+func heldBy(agent string, n int, says string) *api.ApprovalSummary {
 	at := askedAt.Add(time.Duration(n) * time.Second)
 	return &api.ApprovalSummary{
 		ApprovalID: fmt.Sprintf("01a1fd5b-310b-7864-%s-%012x", (agent + "0000")[:4], n), State: api.ApprovalPending,
@@ -46,7 +46,7 @@ func heldInFull(a *api.ApprovalSummary) *api.Approval {
 }
 
 func TestApprovalPage(t *testing.T) {
-	a := heldInFull(heldMessage("alice", 1, "I promise\u202e it.\nYes."))
+	a := heldInFull(heldBy("alice", 1, "I promise\u202e it.\nYes."))
 	a.Sending = jsontext.Value(`{"sessionKey":"agent:bob:main","content":"I promise\u202e it.\nYes.","metadata":{"ocip":{"version":"1.0","x":"\u001b\u202e"},"n":[1,2]}}`)
 	a.Detections = []audit.Detection{
 		{Rule: "commitment.promise", Start: 2, End: 9}, {Rule: "commitment.money", Start: 17, End: 20, Zone: "quote", Shadow: true}, {Rule: "chain.hops", Shadow: true},
@@ -73,8 +73,8 @@ agent-alice-1 for alice → agent-bob-1 for bob
   blocked       the exchange used up its rounds
   expires       %[3]s, in 23h58m
   approvals     1 given, by 2 people needed, each with a signature
-  approved      by carol@acme.com, %[2]s, 1m0s ago, signed with
-                SHA256:abc
+  approved      by carol@acme.com, %[2]s, 1m0s ago
+  signed        with SHA256:abc
   note          fine‹U+000A›by me
 
 What changed since it was last shown
@@ -175,6 +175,9 @@ To decide:
 				t.Fatalf("at width %d a line takes %d: %q", width, w, line)
 			}
 			// Text of others begins no line.
+			if width < 40 {
+				continue
+			}
 			if strings.HasPrefix(line, "approvals 2") || strings.HasPrefix(line, "  approvals") && !strings.HasPrefix(line, "  approvals     1 given") {
 				t.Fatalf("at width %d a line is not the program's: %q", width, line)
 			}
@@ -218,9 +221,9 @@ func TestMembers(t *testing.T) {
 func flood(n int) []*api.ApprovalSummary {
 	all := make([]*api.ApprovalSummary, 0, n+1)
 	for i := range n {
-		all = append(all, heldMessage("mallory", i, fmt.Sprintf("Promise number %d", i)))
+		all = append(all, heldBy("mallory", i, fmt.Sprintf("Promise number %d", i)))
 	}
-	return append(all, heldMessage("bob", n, "I promise"))
+	return append(all, heldBy("bob", n, "I promise"))
 }
 
 // TestNobodyIsHidden has an agent flood the list, and another's only request be
@@ -271,7 +274,7 @@ func TestFair(t *testing.T) {
 		var all []*api.ApprovalSummary
 		for _, agent := range []string{"a", "b", "c"} {
 			for n := range test.of[agent] {
-				all = append(all, heldMessage(agent, n, fmt.Sprintf("message %d", n)))
+				all = append(all, heldBy(agent, n, fmt.Sprintf("message %d", n)))
 			}
 		}
 		rows, more := fair(alike(all), test.room)
@@ -289,7 +292,7 @@ func TestFair(t *testing.T) {
 }
 
 func TestAlike(t *testing.T) {
-	one, two, other, denied := heldMessage("alice", 1, "x"), heldMessage("alice", 2, "x"), heldMessage("alice", 3, "y"), heldMessage("alice", 4, "x")
+	one, two, other, denied := heldBy("alice", 1, "x"), heldBy("alice", 2, "x"), heldBy("alice", 3, "y"), heldBy("alice", 4, "x")
 	denied.State = api.ApprovalDenied
 	rows := alike([]*api.ApprovalSummary{one, two, other, denied})
 	if len(rows) != 3 || len(rows[0]) != 2 || rows[0].oldest() != one || rows[1].oldest() != other || rows[2].oldest() != denied {
@@ -321,7 +324,7 @@ func TestShortIDsTellApart(t *testing.T) {
 }
 
 func TestHeldTableFits(t *testing.T) {
-	all := append(flood(3), heldMessage("alice", 9, "日本語のとても長い文章\x1b[2J and more of it"), heldMessage("mallory", 1, "Promise number 1"))
+	all := append(flood(3), heldBy("alice", 9, "日本語のとても長い文章\x1b[2J and more of it"), heldBy("mallory", 1, "Promise number 1"))
 	all[1].Counterparty, all[2].State = strings.Repeat("long", 20), api.ApprovalTakenOver
 	for _, state := range []string{"", "all"} {
 		at := newHeldTable(all, state, askedAt.Add(23*time.Hour+55*time.Minute))
@@ -364,7 +367,7 @@ func TestShortAge(t *testing.T) {
 
 // TestSignsOnlyWhatIsShown has a daemon that would have something else signed.
 func TestSignsOnlyWhatIsShown(t *testing.T) {
-	a := heldInFull(heldMessage("alice", 1, "x"))
+	a := heldInFull(heldBy("alice", 1, "x"))
 	if text, err := textToSign(a, api.DecideApprove); err != nil || text != "ocipd approval v1\n"+a.ApprovalID+"\napprove\n"+a.Digest+"\n" {
 		t.Errorf("signs %q, %v", text, err)
 	}

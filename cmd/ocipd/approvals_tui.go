@@ -123,6 +123,7 @@ type desk struct {
 	decision string
 	alike    []string // further messages that are alike
 	words    input    // what is said in place of the message
+	wordsFor string   // which message that is, "" for none
 	typed    input    // the line that is being typed
 	note     string
 
@@ -198,10 +199,10 @@ func (d *desk) hear(news newsMsg) tea.Cmd {
 			d.fresh = nil
 		case newsLost:
 			d.connected, d.fresh = false, nil
-			d.say(red, "the daemon is gone (%v); looking for it", n.err)
 			if d.stage == fetching || d.stage == confirming {
-				d.stage = choosing
+				d.back()
 			}
+			d.say(red, "the daemon is gone (%v); looking for it", n.err)
 		case newsEnd:
 			d.fatal = n.err
 			return tea.Quit
@@ -227,7 +228,7 @@ func (d *desk) change(a *api.ApprovalSummary) tea.Cmd {
 	// What is on the screen is no longer so.
 	switch d.stage {
 	case confirming, writing:
-		d.stage = choosing
+		d.back()
 		d.say(yellow, "%s changed under your eyes, and is %s now: look again", d.table.short(a.ApprovalID), stateWords(a.State))
 	case deciding:
 		return nil
@@ -343,7 +344,7 @@ func (d *desk) looked(msg lookedMsg) tea.Cmd {
 	if d.stage != fetching || msg.decision != d.decision {
 		return nil
 	}
-	d.stage = choosing
+	d.back()
 	switch {
 	case msg.err != nil:
 		d.say(red, "cannot %s it: %v", msg.decision, msg.err)
@@ -361,7 +362,9 @@ func (d *desk) looked(msg lookedMsg) tea.Cmd {
 	d.stage = confirming
 	if msg.decision == api.DecideTakeover {
 		d.stage = writing
-		d.words = newInput(msg.a.Content, true, maxWords)
+		if d.wordsFor != msg.id {
+			d.wordsFor, d.words = msg.id, newInput(msg.a.Content, true, maxWords)
+		}
 	}
 	d.turnTo(msg.a)
 	d.said = ""
@@ -394,6 +397,12 @@ func (d *desk) turnTo(a *api.Approval) {
 // stays well below the longest line that a daemon reads.
 const maxWords = 64 << 10
 
+// back goes to the list, with the chosen message below it from its beginning.
+func (d *desk) back() {
+	d.stage, d.said, d.pageTop = choosing, "", 0
+	d.turnTo(d.shown)
+}
+
 // instead is what is said in place of the message, empty where it stays as it is.
 func (d *desk) instead() string {
 	if d.shown == nil || d.words.String() == d.shown.Content {
@@ -419,7 +428,7 @@ func (d *desk) press(k tea.KeyPressMsg) tea.Cmd {
 		return d.confirm(k)
 	case fetching:
 		if k.String() == "esc" {
-			d.stage, d.said = choosing, ""
+			d.back()
 		}
 	case choosing, reading:
 		return d.command(k)
@@ -439,7 +448,7 @@ func (d *desk) command(k tea.KeyPressMsg) tea.Cmd {
 	case "esc", "enter":
 		switch {
 		case d.stage == reading:
-			d.stage = choosing
+			d.back()
 		case k.String() == "enter" && d.shown != nil:
 			d.stage = reading
 		case d.filter != "":
@@ -495,7 +504,7 @@ func (d *desk) scroll(k tea.KeyPressMsg) bool {
 func (d *desk) typing(k tea.KeyPressMsg) {
 	switch key := k.String(); {
 	case key == "enter" && d.stage == noting:
-		d.note, d.stage = strings.TrimSpace(d.typed.String()), choosing
+		d.note, d.stage, d.said = strings.TrimSpace(d.typed.String()), choosing, ""
 	case key == "enter":
 		d.stage = choosing
 	case key == "esc" && d.stage == filtering:
@@ -516,7 +525,8 @@ func (d *desk) typing(k tea.KeyPressMsg) {
 func (d *desk) writing(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "esc":
-		d.stage, d.said = choosing, ""
+		d.wordsFor = ""
+		d.back()
 	case "ctrl+d", "ctrl+s":
 		if strings.TrimSpace(d.words.String()) == "" {
 			d.say(red, "say something, or leave it with esc")
@@ -570,9 +580,8 @@ func (d *desk) confirm(k tea.KeyPressMsg) tea.Cmd {
 	all := k.String() == "A" && len(d.alike) > 0 && !sends(d.decision)
 	switch {
 	case k.String() == "esc", k.String() == "n", k.String() == "q":
-		d.stage = choosing
+		d.back()
 		d.say(dim, "nothing was decided")
-		d.turnTo(d.shown)
 	case k.String() != "y" && !all:
 	case sends(d.decision) && !d.readToEnd():
 		d.say(yellow, "read to the end first: space goes on")
@@ -622,9 +631,10 @@ func (d *desk) decide(others []string) tea.Cmd {
 
 // decided takes how a decision went.
 func (d *desk) decided(msg decidedMsg) tea.Cmd {
-	d.stage, d.asking = choosing, ""
+	d.back()
+	d.asking = ""
 	if msg.err == nil {
-		d.note = ""
+		d.note, d.wordsFor = "", ""
 		d.say(green, "%s", decidedLine(msg.result))
 		if msg.done > 1 {
 			d.say(green, "%s: %d alike, the last in record %d", stateWords(msg.result.State), msg.done, msg.result.AuditSeq)

@@ -120,6 +120,9 @@ func (s *shell) printStatus(status *api.Status) error {
 		fact("fault", paint(status.Audit.Fault, red))
 	}
 	fact("exchanges", show(orElse(counts(status.Exchanges), "none")))
+	if status.Held > 0 {
+		fact("held", paint(count(status.Held, "message")+" for a person; to decide: ocipd approvals", yellow))
+	}
 	// Paths are for copying, so they are shown whole.
 	if err := facts.write(w, screen{width: 1 << 16, colour: p}); err != nil {
 		return err

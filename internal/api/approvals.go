@@ -1,6 +1,8 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -134,6 +136,18 @@ func SignedText(approvalID, decision, digest string) string {
 	return "ocipd approval v1\n" + approvalID + "\n" + decision + "\n" + digest + "\n"
 }
 
+// SignedContent is what a person signs who takes over in words of their own: the
+// text that [SignedText] makes, and a digest of the words.
+func SignedContent(text, content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return text + "content sha256:" + hex.EncodeToString(sum[:]) + "\n"
+}
+
+// SignedSettlement is what a person signs who resolves an exchange.
+func SignedSettlement(exchangeID, agent string) string {
+	return SignedText(exchangeID, DecideResolve, "exchange "+agent)
+}
+
 // ApprovalParams names an approval.
 type ApprovalParams struct {
 	ApprovalID string `json:"approvalId"`
@@ -171,10 +185,11 @@ func (p *ApprovalListParams) Validate() []FieldError {
 	return f
 }
 
-// Page returns the page's size.
+// Page returns the page's size, 1,000 where none is asked for: more than one
+// agent alone can fill.
 func (p *ApprovalListParams) Page() int {
 	if p.Limit == nil {
-		return DefaultPage
+		return MaxPage
 	}
 	return *p.Limit
 }
@@ -195,7 +210,8 @@ type ApprovalResolveParams struct {
 	// Content is what a person who takes over says instead, the message as it
 	// is where it is empty.
 	Content string `json:"content,omitzero"`
-	// Signature is an armored SSH signature over [SignedText].
+	// Signature is an armored SSH signature over [SignedText], with content
+	// over [SignedContent].
 	Signature string `json:"signature,omitzero"`
 }
 

@@ -21,6 +21,9 @@ type ExchangeResolveParams struct {
 	Agent      string `json:"agent,omitzero"`
 	Outcome    string `json:"outcome"`
 	Note       string `json:"note,omitzero"`
+	// Signature is an armored SSH signature over [SignedSettlement], where the
+	// daemon demands signed decisions.
+	Signature string `json:"signature,omitzero"`
 }
 
 // Validate names the fields that are wrong.
@@ -30,8 +33,11 @@ func (p *ExchangeResolveParams) Validate() []FieldError {
 	if p.Outcome != string(ocip.Resolved) {
 		f.add("outcome", "%q is not %q", p.Outcome, ocip.Resolved)
 	}
-	if len(p.Note) > 1024 {
-		f.add("note", "longer than 1024 bytes")
+	if len(p.Note) > MaxNote {
+		f.add("note", "longer than %d bytes", MaxNote)
+	}
+	if len(p.Signature) > maxSignature {
+		f.add("signature", "longer than %d bytes", maxSignature)
 	}
 	return f
 }

@@ -14,8 +14,9 @@ type Peer interface {
 	// Executable returns the path of the program the process runs. It fails
 	// where the process is gone, so that no other process is taken for it.
 	Executable() (string, error)
-	// Ancestors returns the pids of the process, its parent and so on.
-	Ancestors() ([]int32, error)
+	// Ancestors names the process, its parent and so on. A name is never given
+	// to another process.
+	Ancestors() ([]string, error)
 }
 
 // Link is one connection as the kernel sees it: a place to put events. Its

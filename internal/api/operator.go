@@ -23,8 +23,10 @@ type Status struct {
 	Agents          []AgentStatus  `json:"agents"`
 	Queues          []QueueStatus  `json:"queues"`
 	Exchanges       map[string]int `json:"exchanges"`
-	Policy          PolicyStatus   `json:"policy"`
-	Audit           AuditStatus    `json:"audit"`
+	// Held is how many messages wait for a person.
+	Held   int          `json:"held"`
+	Policy PolicyStatus `json:"policy"`
+	Audit  AuditStatus  `json:"audit"`
 }
 
 // AppStatus is one registered app.

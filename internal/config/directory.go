@@ -60,10 +60,13 @@ type entries struct {
 // cut takes the entries of a directory out of a file and leaves empty lines
 // for them, of which it returns the number. A piece ends with the entry that
 // brings it to so many bytes. It returns the file itself where it has no such
-// list.
+// list, or ends lines as YAML may and no editor does.
 func cut(file string, data []byte, size int) (rest []byte, empty int, list *entries) {
-	for _, end := range []string{"\r", "\u0085", "\u2028", "\u2029"} {
-		if bytes.Count(data, []byte(end)) > bytes.Count(data, []byte(end+"\n")) {
+	if bytes.Count(data, []byte("\r")) > bytes.Count(data, []byte("\r\n")) {
+		return data, 0, nil
+	}
+	for _, end := range []string{"\u0085", "\u2028", "\u2029"} {
+		if bytes.Contains(data, []byte(end)) {
 			return data, 0, nil
 		}
 	}

@@ -46,7 +46,7 @@ func TestAppProcessesDecideNothing(t *testing.T) {
 		t.Fatalf("%s (%v)", out, err)
 	}
 	// All of the attempts were made.
-	for _, part := range []string{"app itself", "early", "child", "grandchild"} {
+	for _, part := range []string{"app itself", "early", "child", "grandchild", "app that has left"} {
 		if !strings.Contains(string(out), "refused: "+part+"\n") {
 			t.Errorf("the part of %s was not played: %s", part, out)
 		}
@@ -112,6 +112,10 @@ func playApp(t *testing.T, part string) {
 	if saw.State != api.ApprovalPending {
 		t.Errorf("it is %+v", saw)
 	}
+	// Nor does it become a person by ending its connection.
+	alice.Close()
+	<-alice.Done()
+	knock(t, h, "app that has left", held.ApprovalID)
 }
 
 // knock tries every method of the operator socket that shows or decides

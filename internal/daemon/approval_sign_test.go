@@ -324,3 +324,35 @@ func TestTwoPeopleBecomeSigned(t *testing.T) {
 		}
 	}
 }
+
+// Whoever takes over in words of their own signs the words, and whoever settles
+// an exchange without a held message signs for the exchange.
+func TestSignedWordsAndSettlements(t *testing.T) {
+	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""))
+	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
+	saw := h.shown(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil)).ApprovalID)
+	params := signed(t, "carol", api.DecideTakeover, &saw)
+	params["content"] = "I shall see."
+	person.refuse(api.Forbidden, "approval.resolve", params)
+	text := api.SignedContent(saw.ToSign[api.DecideTakeover], "I shall see.")
+	params["signature"] = signs(t, "carol", text, api.ApprovalNamespace)
+	person.must("approval.resolve", params, nil)
+	if m := telegram.message("hook:message_sending"); m.Content != "I shall see." {
+		t.Errorf("delivered is %q", m.Content)
+	}
+	if r := h.records(audit.Filter{ActionType: audit.ActionApproval, Approval: saw.ApprovalID}); len(r) != 1 || r[0].Details["signedText"] != text {
+		t.Errorf("on record: %+v", r)
+	}
+
+	sent := alice.dispatch("telegram:dave", "How far is it?", fresh(nil)).OCIP
+	resolve := map[string]any{"exchangeId": sent.ExchangeID, "outcome": "resolved"}
+	person.refuse(api.Forbidden, "exchange.resolve", resolve)
+	resolve["signature"] = signs(t, "carol", api.SignedSettlement("another", ""), api.ApprovalNamespace)
+	person.refuse(api.Forbidden, "exchange.resolve", resolve)
+	resolve["signature"] = signs(t, "carol", api.SignedSettlement(sent.ExchangeID, ""), api.ApprovalNamespace)
+	person.must("exchange.resolve", resolve, nil)
+	r := h.records(audit.Filter{Exchange: sent.ExchangeID})
+	if last := r[len(r)-1]; last.Event != "resolved" || last.Details["by"] != "carol@acme-corp" || last.Details["signature"] == "" {
+		t.Errorf("on record: %+v", last.Record)
+	}
+}

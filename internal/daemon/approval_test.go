@@ -106,7 +106,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 		Type: ocip.InformationQuery, MaxRounds: 3, Classification: "public", Summary: promise, DispatchID: held.DispatchID,
 		AskedAt: saw.AskedAt, ExpiresAt: saw.AskedAt + 24*60*60*1000, Approvable: true, Needed: 1,
 	}
-	if saw.ApprovalSummary != want || saw.AskedAt != r[0].Time.UnixMilli() && saw.AskedAt > r[0].Time.UnixMilli() {
+	if saw.ApprovalSummary != want || saw.AskedAt > r[0].Time.UnixMilli() {
 		t.Errorf("shown are\n%+v, want\n%+v", saw.ApprovalSummary, want)
 	}
 	var sending struct {
@@ -208,7 +208,6 @@ func (a *app) emitHeld(data map[string]any) api.EmitResult {
 func TestHoldKeepsTheBytes(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")
-	h.configure(acme)
 	alice := h.registered("@acme/alice", `{}`)
 	metadata := `"n":1.50,"big":12345678901234567890123,"e":1E400,"esc":"\u00e9\/\u003c\ud83d\ude00\u2028","sp":[ 1 ,  2 ] ,"o":{"b":1, "a":{"c":null}}`
 	m := alice.ask("message.dispatch", `{"sessionKey":"telegram:dave","content":"`+promise+` \u00e9\u0000\u2028 <&>","metadata":{`+metadata+`}}`)
@@ -220,11 +219,10 @@ func TestHoldKeepsTheBytes(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	line := telegram.next("hook:message_sending").Payload
-	for _, part := range []string{`"n":1.50`, `"big":12345678901234567890123`, `"e":1E400`, `"o":{"b":1,`} {
+	for _, part := range []string{`"n":1.50`, `"big":12345678901234567890123`, `"e":1E400`, `"o":{"b":1, "a":{"c":null}}`, `"sp":[ 1 ,  2 ]`, `"esc":"\u00e9\/\u003c\ud83d\ude00\u2028"`} {
 		contains(t, string(line), part)
 	}
 	var d delivered
-	alice.t = t
 	if err := json.Unmarshal(line, &d.HookEvent, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Fatal(err)
 	}
@@ -505,6 +503,57 @@ func TestApprovalIsBoundToThePolicy(t *testing.T) {
 	h.enact(rego(false, "no"))
 	person.must("approval.resolve", decision(api.DecideDeny, &saw), nil)
 	alice.concludes(held.ApprovalID, api.ApprovalDenied)
+}
+
+// A policy that was changed and changed back is asked about anew all the same: no
+// digest that was shown before is good again, nor what was signed over it.
+func TestDigestNeverComesBack(t *testing.T) {
+	h := ruled(t, acme, rego(true, "ok"))
+	h.channel("@openclawos/telegram", "telegram")
+	alice, person := h.agent("@acme/alice"), h.operates()
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
+	seen := make(map[string]bool)
+	for i := range 4 {
+		saw := h.shown(held.ApprovalID)
+		if seen[saw.Digest] {
+			t.Fatalf("digest %s came back", saw.Digest)
+		}
+		seen[saw.Digest] = true
+		h.enact(rego(true, []string{"else", "ok"}[i%2]))
+		person.conflict("APPROVAL_STALE", decision(api.DecideApprove, &saw))
+	}
+}
+
+// What a person has approved for a runtime that delivers by itself arrives at a
+// receiver in this daemon, also where the policy wants a person for it.
+func TestApprovedAndCarriedArrives(t *testing.T) {
+	files := rego(true, "a person approves")
+	files["exchange.rego"] = strings.Replace(files["exchange.rego"], `"require_approval": false`, `"require_approval": true`, 1)
+	h := ruled(t, acme, files)
+	alice, bob, person := h.agent("@acme/alice"), h.agent("@acme/bob"), h.operates()
+	asked := alice.emit("message_sending", map[string]any{"sessionKey": "agent:bob:main", "content": "Hello"}, nil)
+	if asked.Allowed || !asked.Held {
+		t.Fatalf("got %+v", asked)
+	}
+	saw := h.shown(asked.ApprovalID)
+	person.must("approval.resolve", decision(api.DecideApprove, &saw), nil)
+	var outcome api.ApprovalOutcome
+	alice.decode(alice.next(api.ApprovalEvent).Payload, &outcome)
+	var send map[string]any
+	alice.decode(outcome.Data, &send)
+	if got := bob.emit("message_received", send, nil); !got.Allowed {
+		t.Errorf("it does not arrive: %+v", got)
+	}
+	// An envelope that says so by itself is not believed.
+	next := alice.emit("message_sending", map[string]any{"sessionKey": "agent:bob:main", "content": "More", "metadata": map[string]any{"exchange": map[string]any{"id": saw.ExchangeID}}}, nil)
+	if next.Allowed || !next.Held {
+		t.Fatalf("got %+v", next)
+	}
+	ocipOf := send["metadata"].(map[string]any)["ocip"].(map[string]any)
+	ocipOf["exchange_round"] = 2
+	if got := bob.emit("message_received", send, nil); got.Allowed {
+		t.Errorf("a forged round arrives: %+v", got)
+	}
 }
 
 // Other things that change what would be sent, or whether it may be, are seen as

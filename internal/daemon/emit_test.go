@@ -11,8 +11,10 @@ import (
 
 // emitted is the answer to hook.emit as a runtime reads it.
 type emitted struct {
-	Allowed bool
-	Data    struct {
+	Allowed    bool
+	Held       bool
+	ApprovalID string
+	Data       struct {
 		SessionKey, Content, DispatchID string
 		Metadata                        api.Object
 		Params                          map[string]any

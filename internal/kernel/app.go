@@ -100,6 +100,7 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 		k.remove(a)
 		return api.RegisterResult{}, err
 	}
+	k.noteProcess(a, c.peer)
 	c.app.Store(a)
 	k.mu.Lock()
 	if k.apps[a.id()] == a {

@@ -120,36 +120,47 @@ func conflict(code, message string, details map[string]any) error {
 	return &api.Error{Code: api.Conflict, Message: message, Details: map[string]any{"ocip": details}}
 }
 
-// mayDecide finds out who decides. What was shown is what is decided about, and
-// where signatures are asked for, a word without one counts for nothing. A
-// signature that is no good is on record.
+// mayDecide finds out who decides. What was shown is what is decided about. A
+// signature that is missing or no good is on record.
 func (k *Kernel) mayDecide(d *decision, peer api.Peer) error {
 	if d.Digest != "" && d.Digest != d.h.Digest {
 		return k.stale(d.h, "what waits is not what you saw: look again")
 	}
+	text := api.SignedText(d.ApprovalID, d.Decision, d.h.Digest)
+	if d.Content != "" {
+		text = api.SignedContent(text, d.Content)
+	}
+	var err error
+	d.by, err = k.decider(peer, d.Decision, d.Note, d.Signature, text, k.approvalRecord(d.h, ""))
+	return err
+}
+
+// decider is who decides something: whoever signed it or, where no signatures
+// are asked for, the user that the system says. Where they are, a word without
+// one counts for nothing; that somebody tried goes on record, in what the record
+// says already of what it is about.
+func (k *Kernel) decider(peer api.Peer, what, note, signature, text string, r *audit.Record) (api.ApprovalDecision, error) {
 	uid, _, pid := peer.Credentials()
-	d.by = api.ApprovalDecision{Decision: d.Decision, By: fmt.Sprintf("uid:%d", uid), UID: uid, Note: d.Note, At: d.now.UnixMilli()}
+	now := k.now()
+	by := api.ApprovalDecision{Decision: what, By: fmt.Sprintf("uid:%d", uid), UID: uid, Note: note, At: now.UnixMilli()}
 	if k.signers == nil {
-		return nil
+		return by, nil
 	}
-	refuse := func(reason string) error {
-		r := k.approvalRecord(d.h, "decision_refused")
-		r.ActionType, r.PolicyResult, r.PolicyReason = audit.ActionSecurity, string(ocip.Deny), reason
-		r.Details = map[string]any{"decision": d.Decision, "uid": uid, "pid": pid}
-		if _, err := k.record(r); err != nil {
-			return err
+	reason := "decisions must be signed here, with a key of the allowed signers"
+	if signature != "" {
+		principal, fingerprint, err := k.signers.Verify([]byte(signature), []byte(text), now)
+		if err == nil {
+			by.By, by.Fingerprint, by.Signature = principal, fingerprint, signature
+			return by, nil
 		}
-		return api.Errorf(api.Forbidden, "%s", reason)
+		reason = "the signature is not accepted: " + err.Error()
 	}
-	if d.Signature == "" {
-		return refuse("decisions must be signed here: sign toSign." + d.Decision + " with a key of the allowed signers")
+	r.ActionType, r.Event, r.PolicyResult, r.PolicyReason = audit.ActionSecurity, "decision_refused", string(ocip.Deny), reason
+	r.Details = map[string]any{"decision": what, "uid": uid, "pid": pid}
+	if _, err := k.record(r); err != nil {
+		return by, err
 	}
-	principal, fingerprint, err := k.signers.Verify([]byte(d.Signature), []byte(api.SignedText(d.ApprovalID, d.Decision, d.h.Digest)), d.now)
-	if err != nil {
-		return refuse("the signature is not accepted: " + err.Error())
-	}
-	d.by.By, d.by.Fingerprint, d.by.Signature = principal, fingerprint, d.Signature
-	return nil
+	return by, api.Errorf(api.Forbidden, "%s", reason)
 }
 
 func (k *Kernel) stale(h *held, message string) error {
@@ -198,17 +209,8 @@ func (k *Kernel) approve(ctx context.Context, d *decision) (api.ApprovalResolveR
 		return api.ApprovalResolveResult{}, conflict(approvalBlocked,
 			"this message cannot be approved: "+d.h.Blocked+"; deny it, resolve the exchange, or take it over", map[string]any{"blocked": d.h.Blocked})
 	}
-	if k.signers != nil {
-		// Whoever was taken off the list since, or never signed, has no say.
-		text := []byte(api.SignedText(d.h.ApprovalID, api.DecideApprove, d.h.Digest))
-		d.h.Approvals = slices.DeleteFunc(d.h.Approvals, func(a api.ApprovalDecision) bool {
-			_, _, err := k.signers.Verify([]byte(a.Signature), text, time.UnixMilli(a.At))
-			return err != nil
-		})
-	}
-	if slices.ContainsFunc(d.h.Approvals, func(a api.ApprovalDecision) bool {
-		return a.By == d.by.By || a.Fingerprint != "" && a.Fingerprint == d.by.Fingerprint
-	}) {
+	k.recount(d.h)
+	if slices.ContainsFunc(d.h.Approvals, d.same) {
 		return api.ApprovalResolveResult{}, conflict(approvalTwice,
 			fmt.Sprintf("%s has approved this already; it needs %d people", d.by.By, d.h.Needed), nil)
 	}
@@ -217,6 +219,25 @@ func (k *Kernel) approve(ctx context.Context, d *decision) (api.ApprovalResolveR
 		return k.keepWaiting(d, "approved_in_part")
 	}
 	return k.releaseHeld(ctx, d, v, api.ApprovalApproved)
+}
+
+// recount drops the approvals that count no longer: of whoever was taken off the
+// list of signers since, or never signed.
+func (k *Kernel) recount(h *held) {
+	if k.signers == nil {
+		return
+	}
+	text := []byte(api.SignedText(h.ApprovalID, api.DecideApprove, h.Digest))
+	h.Approvals = slices.DeleteFunc(h.Approvals, func(a api.ApprovalDecision) bool {
+		_, _, err := k.signers.Verify([]byte(a.Signature), text, time.UnixMilli(a.At))
+		return err != nil
+	})
+	h.Given = len(h.Approvals)
+}
+
+// same reports whether an earlier approval is of the person who decides now.
+func (d *decision) same(a api.ApprovalDecision) bool {
+	return a.By == d.by.By || a.Fingerprint != "" && a.Fingerprint == d.by.Fingerprint
 }
 
 // lookAgain weighs a held message once more. Where it would no longer leave as
@@ -230,6 +251,8 @@ func (k *Kernel) lookAgain(ctx context.Context, d *decision) (*ocip.Verdict, err
 	}
 	d.h.Changed = changes(&was, d.h)
 	d.h.Approvals, d.h.Given = nil, 0
+	d.h.Anew++
+	d.h.name()
 	if _, err := k.keepWaiting(d, "asked_anew"); err != nil {
 		return nil, err
 	}
@@ -285,6 +308,12 @@ func (k *Kernel) keepWaiting(d *decision, event string) (api.ApprovalResolveResu
 func (k *Kernel) takeOver(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
 	if _, err := k.lookAgain(ctx, d); err != nil {
 		return api.ApprovalResolveResult{}, err
+	}
+	k.recount(d.h)
+	others := len(slices.DeleteFunc(slices.Clone(d.h.Approvals), d.same))
+	if others+1 < d.h.Needed {
+		return api.ApprovalResolveResult{}, conflict(approvalBlocked, fmt.Sprintf(
+			"this message needs %d people, whoever it leaves as: let %d approve first, then take it over", d.h.Needed, d.h.Needed-1-others), nil)
 	}
 	if d.Content != "" {
 		// The agent's line for the transcript is about the agent's text.
@@ -418,6 +447,10 @@ func (k *Kernel) conclude(d *decision, state string, data jsontext.Value) error 
 	r := k.approvalRecord(d.h, state)
 	r.Details = decisionDetails(&d.by)
 	r.Details["digest"] = d.h.Digest
+	if d.by.Signature != "" && d.Content != "" {
+		// What was signed can be checked from the record and the words.
+		r.Details["signedText"] = api.SignedContent(api.SignedText(d.ApprovalID, d.Decision, d.h.Digest), d.Content)
+	}
 	if len(d.h.Approvals) > 1 {
 		r.Details["approvals"] = d.h.Approvals
 	}
@@ -456,7 +489,7 @@ func (k *Kernel) concluded(h *held) {
 // expireApproval ends a held message that nobody decided about. Time never
 // approves. It is called under the pair's lock.
 func (k *Kernel) expireApproval(ctx context.Context, h *held) error {
-	d := &decision{h: h, now: k.now(), change: new(store.Change)}
+	d := &decision{ApprovalResolveParams: &api.ApprovalResolveParams{ApprovalID: h.ApprovalID}, h: h, now: k.now(), change: new(store.Change)}
 	d.by = api.ApprovalDecision{Decision: "expire", By: "expiry", At: d.now.UnixMilli()}
 	var err error
 	if d.st, err = k.standingOf(ctx, h); err != nil {

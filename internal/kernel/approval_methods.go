@@ -29,8 +29,14 @@ func (c *Client) Approval(ctx context.Context, p *api.ApprovalParams) (api.Appro
 	if h.AppID != c.app.Load().id() {
 		return api.Approval{}, noApproval(p.ApprovalID)
 	}
-	// What a person signs is not for the one that asked.
+	// What people sign is not for the one that asked.
 	h.ToSign = nil
+	for i := range h.Approvals {
+		h.Approvals[i].Signature = ""
+	}
+	if h.Decision != nil {
+		h.Decision.Signature = ""
+	}
 	return h.Approval, nil
 }
 

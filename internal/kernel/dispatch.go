@@ -157,6 +157,7 @@ func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
 		return k.release(ctx, m, &v, change, now)
 	case ocip.RequireApproval:
 		return k.hold(ctx, m, &v, st, change, now)
+	case ocip.Deny:
 	}
 	return api.DispatchResult{}, k.refuse(m, &v, change)
 }

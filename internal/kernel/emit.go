@@ -19,10 +19,10 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if !known {
 		return api.EmitResult{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "there is no such hook"}})
 	}
-	switch hook {
-	case api.MessageSending:
+	if hook == api.MessageSending {
 		return c.emitSending(ctx, p)
-	case api.MessageReceived:
+	}
+	if hook == api.MessageReceived {
 		return c.emitReceived(ctx, p)
 	}
 	agent, err := c.kernel.directory.sender(c.app.Load().id(), p.Context.AgentID)

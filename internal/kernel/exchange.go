@@ -72,7 +72,8 @@ func (x *exchanges) refuse(c *store.Change, v *ocip.Verdict, now time.Time) {
 		return
 	}
 	c.Exchanges = append(c.Exchanges, *e)
-	if v.Code == ocip.RoundLimit && e.Outcome == ocip.Escalated {
+	// Whatever else the message was held for: its exchange has no round left.
+	if e.Outcome == ocip.Escalated && (v.Code == ocip.RoundLimit || e.Round >= e.MaxRounds) {
 		c.Escalations = append(c.Escalations, store.Escalation{Pair: store.PairOf(e.Agent, e.Counterparty), ExchangeID: e.ID, OpenedAt: now})
 	}
 }

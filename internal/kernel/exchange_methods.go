@@ -3,10 +3,12 @@ package kernel
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -64,7 +66,12 @@ func (k *Kernel) ExchangeResolve(ctx context.Context, who api.Peer, p *api.Excha
 	if err := k.MayOperate(who); err != nil {
 		return api.OK{}, err
 	}
-	return k.resolve(ctx, p, &resolver{person: who, mine: anyAgent})
+	by, err := k.decider(who, api.DecideResolve, p.Note, p.Signature, api.SignedSettlement(p.ExchangeID, p.Agent),
+		&audit.Record{ID: k.newID(), ExchangeID: p.ExchangeID, AgentID: p.Agent})
+	if err != nil {
+		return api.OK{}, err
+	}
+	return k.resolve(ctx, p, &resolver{person: by, mine: anyAgent})
 }
 
 func (k *Kernel) exchange(ctx context.Context, id string, mine func(agent string) bool) (api.ExchangeResult, error) {
@@ -88,7 +95,7 @@ func (k *Kernel) sides(ctx context.Context, id string, mine func(agent string) b
 // resolver is who ends an exchange: an app, for its own agents, or a person.
 type resolver struct {
 	app    *app
-	person api.Peer
+	person api.ApprovalDecision
 	mine   func(agent string) bool
 }
 
@@ -161,7 +168,7 @@ func (k *Kernel) resolveSides(ctx context.Context, of *ocip.Exchange, note strin
 		if by.app != nil {
 			r.AppID = by.app.id()
 		} else {
-			r.Details["by"] = "operator"
+			maps.Copy(r.Details, decisionDetails(&by.person))
 		}
 		change.Records = append(change.Records, r)
 	}
@@ -202,10 +209,7 @@ func (k *Kernel) resolveHeld(ctx context.Context, e *ocip.Exchange, note string,
 		}
 		d := &decision{
 			ApprovalResolveParams: &api.ApprovalResolveParams{ApprovalID: h.ApprovalID, Decision: api.DecideResolve, Note: note},
-			h:                     h, now: now, change: change,
-		}
-		if err := k.mayDecide(d, by.person); err != nil {
-			return nil, err
+			by:                    by.person, h: h, now: now, change: change,
 		}
 		if err := k.conclude(d, api.ApprovalResolved, nil); err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -51,6 +52,16 @@ func (h *holds) waiting(m *outgoing) string {
 	return mine[m.request()]
 }
 
+// count is how many requests wait.
+func (h *holds) count() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, mine := range h.asked {
+		n += len(mine)
+	}
+	return n
+}
+
 // reserve takes a place for a request, unless its agent has as many waiting as
 // may.
 func (h *holds) reserve(m *outgoing, id string, limit int) bool {
@@ -93,6 +104,9 @@ type held struct {
 	Account string `json:"account,omitzero"`
 	// Metadata is its text, so that it keeps every byte.
 	Metadata string `json:"metadata"`
+	// Anew counts how often a person had to be asked anew, so that no digest
+	// that was shown once is ever good again.
+	Anew int `json:"anew,omitzero"`
 	// Changes are those of the interceptors.
 	Changes []string `json:"changes,omitempty"`
 	api.Approval
@@ -250,12 +264,17 @@ func (k *Kernel) preview(ctx context.Context, m *outgoing, h *held, st *standing
 	if v.PolicyRevision != "" {
 		h.PolicyRevision = v.PolicyRevision
 	}
+	h.name()
+	return v
+}
+
+// name gives what waits its digest.
+func (h *held) name() {
 	h.Digest = h.digest()
 	h.ToSign = make(map[string]string)
 	for _, decision := range api.Decisions() {
 		h.ToSign[decision] = api.SignedText(h.ApprovalID, decision, h.Digest)
 	}
-	return v
 }
 
 // reopened is how things are once a person has looked: the exchange goes on, and
@@ -275,7 +294,7 @@ func reopened(st *standing, m *outgoing, now time.Time) *standing {
 func (h *held) digest() string {
 	sum := sha256.New()
 	for _, part := range [...]string{
-		h.ApprovalID, h.SessionKey, h.Content, h.Metadata, string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked,
+		h.ApprovalID, h.SessionKey, h.Content, h.Metadata, string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked, strconv.Itoa(h.Anew),
 	} {
 		fmt.Fprintf(sum, "%d:%s\n", len(part), part)
 	}

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -172,6 +173,8 @@ type Kernel struct {
 	mu       sync.RWMutex
 	apps     map[string]*app
 	channels map[string]*app
+	// appProcesses are the processes that have registered as an app.
+	appProcesses *lru.Cache[string, string]
 	// hooks holds the apps that listen to a hook, in registration order.
 	hooks map[api.Hook][]*app
 	order uint64
@@ -197,6 +200,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	if k.exchanges, err = newExchanges(o.Store); err != nil {
+		return nil, err
+	}
+	if k.appProcesses, err = lru.New[string, string](rememberedProcesses); err != nil {
 		return nil, err
 	}
 	if k.chains, err = newChains(o.Store, o.Config.ChainWindow); err != nil {

@@ -21,6 +21,7 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	for outcome, n := range counts {
 		s.Exchanges[string(outcome)] = n
 	}
+	s.Held = k.holds.count()
 	queues, err := k.store.Queues(ctx)
 	if err != nil {
 		return s, err
@@ -60,14 +61,30 @@ func (k *Kernel) MayOperate(p api.Peer) error {
 		k.log.Warn("cannot tell where an operator comes from: refused", zap.Error(err))
 		return api.Errorf(api.Forbidden, "the kernel cannot tell which process this is, so it cannot tell it from an app")
 	}
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	for _, a := range k.apps {
-		if slices.Contains(line, a.pid) {
-			return api.Errorf(api.Forbidden, "this process is app %s or was started by it (process %d); apps do not operate the daemon", a.id(), a.pid)
+	for _, process := range line {
+		if app, ok := k.appProcesses.Get(process); ok {
+			return api.Errorf(api.Forbidden, "this process is app %s or was started by it (process %s); apps do not operate the daemon", app, process)
 		}
 	}
 	return nil
+}
+
+// rememberedProcesses is how many processes are known to be an app's, also when
+// they have closed their connection.
+const rememberedProcesses = 65536
+
+// noteProcess remembers that a process is an app's. One that cannot be looked at
+// any more operates nothing either.
+func (k *Kernel) noteProcess(a *app, p api.Peer) {
+	if k.cfg.AppsMayOperate {
+		return
+	}
+	line, err := p.Ancestors()
+	if err != nil {
+		k.log.Warn("cannot tell which process an app is", zap.String("app", a.id()), zap.Error(err))
+		return
+	}
+	k.appProcesses.Add(line[0], a.id())
 }
 
 // appStatus is called with the registry lock.

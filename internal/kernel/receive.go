@@ -65,8 +65,9 @@ func (k *Kernel) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived *
 			return err
 		}
 	}
+	limit := sent.Exchange.MaxRounds
 	sent.Exchange = m.before
-	sent.Exchange.Outcome, sent.Code = arrived.Exchange.Outcome, arrived.Code
+	sent.Exchange.MaxRounds, sent.Exchange.Outcome, sent.Code = limit, arrived.Exchange.Outcome, arrived.Code
 	r.PolicyResult, r.Code, r.PolicyReason = string(arrived.Result), string(arrived.Code), "the receiver refused the message: "+arrived.Reason
 	r.Round, r.Outcome = m.before.Round, string(sent.Exchange.Outcome)
 	k.exchanges.refuse(change, sent, k.now())
@@ -207,8 +208,9 @@ type incoming struct {
 	metadata          api.Object
 	chain             ocip.Chain
 	runID, dispatchID string
-	// carried messages are with their runtime already.
-	carried bool
+	// carried messages are with their runtime already, approved ones were let
+	// through by a person of this daemon.
+	carried, approved bool
 }
 
 func (in *incoming) about() api.HookContext {
@@ -316,16 +318,16 @@ func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueRe
 	ctx, now := context.Background(), k.now()
 	from, elsewhere := k.directory.source(in.key, in.agent, &envelope)
 	if elsewhere && in.app.id() == in.agent.App {
-		sent, err := k.sent(ctx, &envelope, in.agent)
+		sent, approved, err := k.sent(ctx, &envelope, in.agent)
 		if err != nil {
 			return api.QueueResult{}, err
 		}
-		elsewhere = !sent
+		elsewhere, in.approved = !sent, approved
 	}
 	v, err := k.arrive(ctx, &arrival{
 		agent: in.agent, from: from, elsewhere: elsewhere, envelope: envelope,
 		key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
-		chain: in.chain, content: in.content, dispatchID: in.dispatchID,
+		chain: in.chain, content: in.content, dispatchID: in.dispatchID, approved: in.approved,
 	}, now)
 	if err != nil {
 		return api.QueueResult{}, err
@@ -356,18 +358,20 @@ func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueRe
 }
 
 // sent reports whether an envelope is one that an agent of this daemon has sent
-// to another: its own side of the exchange knows the round. A runtime that
-// delivers by itself brings such messages to its own agents.
-func (k *Kernel) sent(ctx context.Context, e *ocip.Envelope, to *Agent) (bool, error) {
+// to another: its own side of the exchange knows the round. It also reports
+// whether a person approved it. A runtime that delivers by itself brings such
+// messages to its own agents.
+func (k *Kernel) sent(ctx context.Context, e *ocip.Envelope, to *Agent) (sent, approved bool, err error) {
 	from := k.directory.local[e.SourceAgent.InstanceID]
 	if from == nil || from.Identity != e.SourceAgent {
-		return false, nil
+		return false, false, nil
 	}
 	side, err := k.store.ExchangeByConversation(ctx, from.InstanceID, e.ConversationID)
 	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
+		return false, false, nil
 	}
-	return err == nil && side.Counterparty == to.InstanceID && e.ExchangeRound <= side.Round && side.MaxRounds == e.MaxRounds, err
+	sent = err == nil && side.Counterparty == to.InstanceID && e.ExchangeRound <= side.Round && side.MaxRounds == e.MaxRounds
+	return sent, sent && side.Approved && e.ExchangeRound == side.Round, err
 }
 
 // parseInboundHints reads what an annotated message says of its exchange. The

@@ -81,17 +81,21 @@ func (l ChainLimits) broken(c *Chain, now time.Time) (rule, reason string) {
 	if c.ID == "" {
 		return "", ""
 	}
-	line := strings.Join(c.Path, " → ")
 	last := c.Path[len(c.Path)-1]
+	defer func() {
+		if rule != "" {
+			reason += ": " + strings.Join(c.Path, " → ")
+		}
+	}()
 	switch {
 	case l.MaxHops > 0 && c.Hops > l.MaxHops:
-		return "chain.hops", fmt.Sprintf("chain %s has come to message %d, the limit is %d: %s", c.ID, c.Hops, l.MaxHops, line)
+		return "chain.hops", fmt.Sprintf("chain %s has come to message %d, the limit is %d", c.ID, c.Hops, l.MaxHops)
 	case l.MaxRevisits > 0 && c.revisits(last) > l.MaxRevisits:
-		return "chain.revisits", fmt.Sprintf("chain %s comes back to agent %s for the %s time, the limit is %d: %s",
-			c.ID, last, ordinal(c.revisits(last)), l.MaxRevisits, line)
+		return "chain.revisits", fmt.Sprintf("chain %s comes back to agent %s for the %s time, the limit is %d",
+			c.ID, last, ordinal(c.revisits(last)), l.MaxRevisits)
 	case l.MaxAge > 0 && now.Sub(c.StartedAt.Time) > l.MaxAge:
-		return "chain.age", fmt.Sprintf("chain %s began %s ago, the limit is %s: %s",
-			c.ID, now.Sub(c.StartedAt.Time).Truncate(time.Second), l.MaxAge, line)
+		return "chain.age", fmt.Sprintf("chain %s began %s ago, the limit is %s",
+			c.ID, now.Sub(c.StartedAt.Time).Truncate(time.Second), l.MaxAge)
 	}
 	return "", ""
 }

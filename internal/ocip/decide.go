@@ -109,6 +109,7 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 	if m.To.Kind == KindAgent {
 		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
 		v.Exchange.Awaiting, v.Exchange.AwaitsCommitment, v.Exchange.Chain = "", false, v.Chain
+		v.Exchange.Approved = m.Person != Nobody
 		if m.Person == TakenOver {
 			v.Exchange.Outcome = Escalated
 		}

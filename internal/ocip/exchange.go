@@ -103,6 +103,8 @@ type Exchange struct {
 	// AwaitsCommitment is set where the last message came from the counterparty
 	// and asks for a commitment, by its envelope or its text.
 	AwaitsCommitment bool
+	// Approved is set where this side had the last word, and on a person's word.
+	Approved bool
 	// Chain is the causal line up to the last message, of either side.
 	Chain      Chain
 	Level      Level

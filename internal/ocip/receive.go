@@ -60,7 +60,7 @@ func Receive(ctx context.Context, m Incoming, policy Policy) Verdict {
 	}
 	v.Result = Allow
 	v.Exchange = m.after(v.Exchange)
-	v.Exchange.Awaiting, v.Exchange.Chain = m.Envelope.ReplyPolicy, v.Chain
+	v.Exchange.Awaiting, v.Exchange.Approved, v.Exchange.Chain = m.Envelope.ReplyPolicy, false, v.Chain
 	v.Exchange.Level = v.Level
 	if v.Exchange.Round > v.Exchange.MaxRounds {
 		v.Exchange.Outcome = Escalated

@@ -13,18 +13,19 @@ import (
 // maxAncestors bounds the walk, in case process ids are reused under it.
 const maxAncestors = 256
 
-// Ancestors returns the pids of the process that connected, of the one that
-// started it, and so on up to the first. A process whose parent ended first has
+// Ancestors names the process that connected, the one that started it, and so on
+// up to the first. A name is the pid and the start time in clock ticks since
+// boot, so that a pid that is used again names another process. A process whose parent ended first has
 // another ancestor in its place, usually the first process or a manager of
 // services: the list says where a process comes from only as long as nobody on
 // the way wants to hide it.
 //
 // Errors are [ErrGone], [ErrClosed], or that of the system where a process may
 // not be looked at.
-func (p *Peer) Ancestors() ([]int32, error) {
+func (p *Peer) Ancestors() ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fail := func(err error) ([]int32, error) {
+	fail := func(err error) ([]string, error) {
 		return nil, fmt.Errorf("cannot tell where peer process %d comes from: %w", p.PID, err)
 	}
 	if p.closed {
@@ -33,14 +34,20 @@ func (p *Peer) Ancestors() ([]int32, error) {
 	if !p.alive() || p.PID <= 0 {
 		return fail(ErrGone)
 	}
-	var line []int32
+	var line []string
 	for pid := p.PID; pid > 0 && len(line) < maxAncestors; {
-		line = append(line, pid)
-		parent, err := parentOf(pid)
+		stat, err := os.ReadFile(procPath(pid, "stat"))
 		if err != nil {
 			return fail(err)
 		}
-		pid = parent
+		start, err := parseStartTime(string(stat))
+		if err != nil {
+			return fail(err)
+		}
+		line = append(line, strconv.Itoa(int(pid))+"@"+start)
+		if pid, err = parseParent(string(stat)); err != nil {
+			return fail(err)
+		}
 	}
 	// Asked last: what was read of a reused pid is not about this process.
 	if !p.alive() {
@@ -49,16 +56,7 @@ func (p *Peer) Ancestors() ([]int32, error) {
 	return line, nil
 }
 
-// parentOf reads field 4 of /proc/PID/stat, proc_pid_stat(5).
-func parentOf(pid int32) (int32, error) {
-	stat, err := os.ReadFile(procPath(pid, "stat"))
-	if err != nil {
-		return 0, err
-	}
-	return parseParent(string(stat))
-}
-
-// parseParent finds the fourth field as [parseStartTime] does its own.
+// parseParent reads field 4 of /proc/PID/stat, proc_pid_stat(5), as [parseStartTime] does its own.
 func parseParent(stat string) (int32, error) {
 	end := strings.LastIndexByte(stat, ')')
 	if end < 0 {

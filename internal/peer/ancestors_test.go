@@ -4,6 +4,7 @@ package peer
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -42,7 +43,7 @@ func TestAncestors(t *testing.T) {
 		}
 		defer p.Close()
 		line, err := p.Ancestors()
-		if err != nil || line[0] != p.PID || !slices.Contains(line, int32(cmd.Process.Pid)) || !slices.Contains(line, int32(os.Getpid())) || line[len(line)-1] != 1 {
+		if err != nil || line[0] != name(t, p.PID) || !slices.Contains(line, name(t, int32(cmd.Process.Pid))) || !slices.Contains(line, name(t, int32(os.Getpid()))) || line[len(line)-1] != name(t, 1) {
 			t.Errorf("a grandchild comes from %v, %v", line, err)
 		}
 	}
@@ -62,7 +63,7 @@ func TestAncestors(t *testing.T) {
 		t.Fatal(err)
 	}
 	line, err := p.Ancestors()
-	if err != nil || line[0] != int32(os.Getpid()) || line[1] != int32(os.Getppid()) {
+	if err != nil || line[0] != name(t, int32(os.Getpid())) || line[1] != name(t, int32(os.Getppid())) {
 		t.Errorf("this process comes from %v, %v", line, err)
 	}
 	if err := p.Close(); err != nil {
@@ -71,6 +72,16 @@ func TestAncestors(t *testing.T) {
 	if _, err := p.Ancestors(); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
+}
+
+// name is a process as the list has it.
+func name(t *testing.T, pid int32) string {
+	t.Helper()
+	start, err := startTime(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d@%s", pid, start)
 }
 
 func TestParseParent(t *testing.T) {

@@ -76,6 +76,7 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 		Awaiting:       state.Awaiting,
 
 		AwaitsCommitment: state.Commitment,
+		Approved:         state.Approved,
 		Level:            state.Level,
 		OpenedAt:         fromMilli(state.OpenedAt),
 		UpdatedAt:        fromMilli(state.UpdatedAt),

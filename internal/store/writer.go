@@ -301,6 +301,7 @@ type exchangeState struct {
 	MaxRounds  int               `json:"maxRounds"`
 	Awaiting   ocip.ReplyPolicy  `json:"awaiting,omitzero"`
 	Commitment bool              `json:"awaitsCommitment,omitzero"`
+	Approved   bool              `json:"approved,omitzero"`
 	Chain      *ocip.Chain       `json:"chain,omitempty"`
 	Level      ocip.Level        `json:"level"`
 	OpenedAt   int64             `json:"openedAt"`
@@ -310,7 +311,7 @@ type exchangeState struct {
 
 func encodeState(e *ocip.Exchange) (string, error) {
 	s := exchangeState{
-		Type: e.Type, SessionKey: e.SessionKey, Round: e.Round, MaxRounds: e.MaxRounds, Awaiting: e.Awaiting, Commitment: e.AwaitsCommitment, Level: e.Level,
+		Type: e.Type, SessionKey: e.SessionKey, Round: e.Round, MaxRounds: e.MaxRounds, Awaiting: e.Awaiting, Commitment: e.AwaitsCommitment, Approved: e.Approved, Level: e.Level,
 		OpenedAt: e.OpenedAt.UnixMilli(), UpdatedAt: e.UpdatedAt.UnixMilli(), Transcript: e.Transcript,
 	}
 	if e.Chain.ID != "" {
