@@ -470,8 +470,9 @@ func why(code string) string {
 		return "chain limit"
 	case ocip.PolicyRequiresApproval:
 		return "policy"
+	default:
+		return strings.ReplaceAll(strings.ToLower(code), "_", " ")
 	}
-	return strings.ReplaceAll(strings.ToLower(code), "_", " ")
 }
 
 // found is one held message, with the JSON that it came as.

@@ -126,7 +126,7 @@ func (s *shell) decide(ctx context.Context, name, decision string, f decisionFla
 		return err
 	}
 	params := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: decision, Note: f.note, Content: content}
-	if params.Signature, err = s.signature(ctx, &a.Approval, decision, keys, f); err != nil {
+	if params.Signature, err = s.signature(ctx, &a.Approval, decision, content, keys, f); err != nil {
 		return err
 	}
 	// What sends nothing may be decided about whatever it has become.

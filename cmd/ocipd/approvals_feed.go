@@ -172,7 +172,7 @@ func (o *liveOffice) look(ctx context.Context, id string) (*api.Approval, error)
 
 func (o *liveOffice) decide(ctx context.Context, a *api.Approval, p api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
 	if a.SignatureRequired || o.keys.wanted != "" || o.keys.file != nil {
-		text, err := textToSign(a, p.Decision)
+		text, err := textToSign(a, p.Decision, p.Content)
 		if err != nil {
 			return result, err
 		}

@@ -44,8 +44,8 @@ func (in *input) insert(text string) {
 	in.at += len(fits)
 }
 
-// key takes a key press. It reports false for one that means nothing here.
-func (in *input) key(k tea.KeyPressMsg) bool {
+// key takes a key press.
+func (in *input) key(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "left", "ctrl+b":
 		in.at = max(0, in.at-1)
@@ -79,17 +79,12 @@ func (in *input) key(k tea.KeyPressMsg) bool {
 	case "ctrl+u":
 		in.text, in.at = slices.Delete(in.text, in.start(), in.at), in.start()
 	case "enter":
-		if !in.lines {
-			return false
+		if in.lines {
+			in.insert("\n")
 		}
-		in.insert("\n")
 	default:
-		if k.Text == "" {
-			return false
-		}
 		in.insert(k.Text)
 	}
-	return true
 }
 
 // start and end are where the cursor's line begins and ends.

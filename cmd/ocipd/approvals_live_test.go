@@ -103,6 +103,19 @@ func (p *people) hold(content string) string {
 	return result.ApprovalID
 }
 
+// exchange has alice's app say something that goes, and returns its exchange.
+func (p *people) exchange() string {
+	p.t.Helper()
+	var result api.DispatchResult
+	err := p.app.Call(p.t.Context(), "message.dispatch", map[string]any{
+		"sessionKey": "agent:bob:main", "content": "How are you?", "metadata": map[string]any{"exchange": map[string]any{"new": true}},
+	}, &result)
+	if err != nil || result.OCIP == nil {
+		p.t.Fatalf("it does not go: %+v, %v", result, err)
+	}
+	return result.OCIP.ExchangeID
+}
+
 // run runs the program as a person does who has no terminal.
 func (p *people) run(stdin string, args ...string) (code int, stdout, stderr string) {
 	var out, complaints bytes.Buffer
@@ -219,6 +232,28 @@ func TestSignedDecisions(t *testing.T) {
 	p.serveAgent(carol, dan, eve)
 	p.wants(0, "denied: nothing was sent", "deny", p.hold("I promise it all"), "--key", dansFile+".pub")
 	p.wants(0, "resolved: nothing was sent", "resolve", p.hold("I promise it again"), "--key", ssh.FingerprintSHA256(carols))
+
+	// So are the words that are said in place of a message, which the other one
+	// has approved first; and an exchange is settled with a signature too.
+	id = p.hold("I promise something else")
+	approve[1], approve[4] = id, p.digest(id)
+	takeover := []string{"takeover", id, "--yes", "--digest", approve[4], "--content", "Not now.", "--key", carolsFile}
+	p.wants(1, "this message needs 2 people", takeover...)
+	p.wants(0, "1 of 2 approvals are given", append(approve, "--key", dansFile)...)
+	p.wants(0, "taken over: it goes on its way as yours", takeover...)
+	p.wants(0, "content sha256:", "show", p.hold("I promise the last thing"), "--to-sign", "takeover", "--content", "Not now.")
+	exchange := p.exchange()
+	settle := func(want int, says string, flags ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		args := append([]string{"--socket", p.socket, "exchanges", "resolve", exchange}, flags...)
+		if code := run(t.Context(), args, strings.NewReader(""), &out, &out, p.env); code != want || !strings.Contains(out.String(), says) {
+			t.Errorf("%q exits %d: %s", args, code, out.String())
+		}
+	}
+	settle(1, "decisions must be signed here")
+	settle(1, "cannot sign: ssh-agent has 3 keys", "--sign")
+	settle(0, "resolved", "--key", ssh.FingerprintSHA256(carols))
 
 	// The agent is gone.
 	p.env = append(p.env, "SSH_AUTH_SOCK="+filepath.Join(p.dir, "nowhere"))

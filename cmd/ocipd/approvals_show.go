@@ -20,7 +20,7 @@ import (
 
 func newApprovalsShow(s *shell) *cobra.Command {
 	var asJSON bool
-	var decision string
+	var decision, content string
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "show all that there is to know about a held message",
@@ -37,18 +37,26 @@ func newApprovalsShow(s *shell) *cobra.Command {
 			if decision != "" && !slices.Contains(api.Decisions(), decision) {
 				return usagef("cannot print what to sign for %q: want one of %s", decision, strings.Join(api.Decisions(), ", "))
 			}
-			return s.showApproval(cmd.Context(), args[0], decision, asJSON)
+			if content != "" && decision != api.DecideTakeover {
+				return usagef("cannot use --content without --to-sign %s", api.DecideTakeover)
+			}
+			return s.showApproval(cmd.Context(), args[0], decision, content, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&decision, "to-sign", "", "print the text to sign for this `DECISION` and nothing else: "+strings.Join(api.Decisions(), ", "))
+	c.Flags().StringVar(&content, "content", "", "the `TEXT` that is to be said in place of the message, as takeover is given it; - reads it from stdin")
 	c.MarkFlagsMutuallyExclusive("json", "to-sign")
 	// It fails for a flag that does not exist, and this one does.
 	_ = c.RegisterFlagCompletionFunc("to-sign", cobra.FixedCompletions(api.Decisions(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
-func (s *shell) showApproval(ctx context.Context, name, decision string, asJSON bool) error {
+func (s *shell) showApproval(ctx context.Context, name, decision, content string, asJSON bool) error {
+	content, err := s.words(ctx, content)
+	if err != nil {
+		return err
+	}
 	c, err := s.dialOperator(ctx)
 	if err != nil {
 		return err
@@ -63,7 +71,7 @@ func (s *shell) showApproval(ctx context.Context, name, decision string, asJSON 
 		_, err = s.stdout.Write(s.screen().line(a.raw))
 	case decision != "":
 		var text string
-		if text, err = textToSign(&a.Approval, decision); err == nil {
+		if text, err = textToSign(&a.Approval, decision, content); err == nil {
 			_, err = io.WriteString(s.stdout, text)
 		}
 	default:
@@ -72,11 +80,15 @@ func (s *shell) showApproval(ctx context.Context, name, decision string, asJSON 
 	return err
 }
 
-// textToSign returns what a signature over a decision is about. It is made of
-// what was shown; a daemon that wants something else signed does not get it.
-func textToSign(a *api.Approval, decision string) (string, error) {
+// textToSign returns what a signature over a decision is about, with what is
+// said in place of the message unless that is empty. It is made of what was
+// shown; a daemon that wants something else signed does not get it.
+func textToSign(a *api.Approval, decision, content string) (string, error) {
 	text := api.SignedText(a.ApprovalID, decision, a.Digest)
-	if a.ToSign[decision] != text {
+	switch {
+	case a.ToSign[decision] == text && content != "":
+		return api.SignedContent(text, content), nil
+	case a.ToSign[decision] != text:
 		return "", fmt.Errorf("cannot sign: what the daemon wants signed to %s is not about approval %s and digest %s", decision, a.ApprovalID, a.Digest)
 	}
 	return text, nil

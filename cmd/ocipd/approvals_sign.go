@@ -131,14 +131,14 @@ func chosen(conn io.ReadWriter, wanted string) (ssh.Signer, error) {
 }
 
 // signature is a person's signature over a decision, where one is wanted.
-func (s *shell) signature(ctx context.Context, a *api.Approval, decision string, k *keys, f decisionFlags) (string, error) {
+func (s *shell) signature(ctx context.Context, a *api.Approval, decision, content string, k *keys, f decisionFlags) (string, error) {
 	if f.signature != "" {
 		return s.readSignature(ctx, f.signature)
 	}
 	if !f.sign && f.key == "" && !a.SignatureRequired {
 		return "", nil
 	}
-	text, err := textToSign(a, decision)
+	text, err := textToSign(a, decision, content)
 	if err != nil {
 		return "", err
 	}

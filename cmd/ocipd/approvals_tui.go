@@ -158,20 +158,30 @@ func (d *desk) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case newsMsg:
 		cmd = tea.Batch(d.hear(msg), d.next)
 	case lookedMsg:
-		cmd = d.looked(msg)
+		d.looked(msg)
 	case decidedMsg:
-		cmd = d.decided(msg)
+		d.decided(msg)
 	case tea.PasteMsg:
-		switch d.stage {
-		case writing:
-			d.words.insert(msg.Content)
-		case noting, filtering:
-			d.typed.insert(msg.Content)
-		}
+		d.paste(msg.Content)
 	case tea.KeyPressMsg:
 		cmd = d.press(msg)
 	}
 	return d, tea.Batch(cmd, d.follow())
+}
+
+// paste takes a text that is pasted, which is never the answer to a question.
+func (d *desk) paste(text string) {
+	switch d.stage {
+	case writing:
+		d.words.insert(text)
+	case noting:
+		d.typed.insert(text)
+	case filtering:
+		d.typed.insert(text)
+		d.filter = d.typed.String()
+		d.sort()
+	case choosing, reading, fetching, confirming, deciding:
+	}
 }
 
 func (d *desk) say(c colour, format string, args ...any) {
@@ -232,6 +242,7 @@ func (d *desk) change(a *api.ApprovalSummary) tea.Cmd {
 		d.say(yellow, "%s changed under your eyes, and is %s now: look again", d.table.short(a.ApprovalID), stateWords(a.State))
 	case deciding:
 		return nil
+	case choosing, reading, fetching, noting, filtering:
 	}
 	d.asking = a.ApprovalID
 	return d.look(a.ApprovalID, "")
@@ -328,35 +339,35 @@ func (d *desk) look(id, decision string) tea.Cmd {
 
 // looked takes a message that was asked for, unless something else is wanted by
 // now.
-func (d *desk) looked(msg lookedMsg) tea.Cmd {
+func (d *desk) looked(msg lookedMsg) {
 	if msg.decision == "" {
 		if msg.id != d.asking || d.stage == confirming || d.stage == deciding || d.stage == writing {
-			return nil
+			return
 		}
 		if msg.err != nil {
 			d.asking = ""
 			d.say(red, "cannot look at it: %v", msg.err)
-			return nil
+			return
 		}
 		d.turnTo(msg.a)
-		return nil
+		return
 	}
 	if d.stage != fetching || msg.decision != d.decision {
-		return nil
+		return
 	}
 	d.back()
 	switch {
 	case msg.err != nil:
 		d.say(red, "cannot %s it: %v", msg.decision, msg.err)
-		return nil
+		return
 	case msg.a.State != api.ApprovalPending:
 		d.turnTo(msg.a)
 		d.say(yellow, "it is %s already", stateWords(msg.a.State))
-		return nil
+		return
 	case msg.decision == api.DecideApprove && !msg.a.Approvable:
 		d.turnTo(msg.a)
 		d.say(red, "it cannot be approved: %s", orElse(msg.a.Blocked, "it may not be sent"))
-		return nil
+		return
 	}
 	d.asking, d.pageTop = msg.id, 0
 	d.stage = confirming
@@ -368,7 +379,6 @@ func (d *desk) looked(msg lookedMsg) tea.Cmd {
 	}
 	d.turnTo(msg.a)
 	d.said = ""
-	return nil
 }
 
 // turnTo makes a message the one that is seen.
@@ -543,7 +553,7 @@ func (d *desk) writing(k tea.KeyPressMsg) {
 // what the daemon has now, and not what was listed.
 func (d *desk) begin(decision string) tea.Cmd {
 	row := d.at()
-	id := ""
+	var id string
 	switch {
 	case !d.connected:
 		d.say(red, "no daemon: nothing can be decided")
@@ -630,7 +640,7 @@ func (d *desk) decide(others []string) tea.Cmd {
 }
 
 // decided takes how a decision went.
-func (d *desk) decided(msg decidedMsg) tea.Cmd {
+func (d *desk) decided(msg decidedMsg) {
 	d.back()
 	d.asking = ""
 	if msg.err == nil {
@@ -639,7 +649,7 @@ func (d *desk) decided(msg decidedMsg) tea.Cmd {
 		if msg.done > 1 {
 			d.say(green, "%s: %d alike, the last in record %d", stateWords(msg.result.State), msg.done, msg.result.AuditSeq)
 		}
-		return nil
+		return
 	}
 	switch o := obstacleIn(msg.err); o.Code {
 	case approvalStale:
@@ -649,7 +659,6 @@ func (d *desk) decided(msg decidedMsg) tea.Cmd {
 	default:
 		d.say(red, "cannot %s it: %v", msg.decision, msg.err)
 	}
-	return nil
 }
 
 // The parts of the screen that are always there: the title above, and below a

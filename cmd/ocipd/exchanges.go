@@ -577,7 +577,7 @@ func writeAdvice(w io.Writer, scr screen, sides []side, causes []*audit.Entry) {
 	say := func(format string, args ...any) { prose(w, scr, "", "", fmt.Sprintf(format, args...)) }
 	fmt.Fprintln(w)
 	if len(pairs) > 1 {
-		say("This id names %d exchanges, of different agents. To resolve it ends all of them.", len(pairs))
+		say("This id names %d exchanges, of different agents: to resolve one, name its agent with --agent.", len(pairs))
 	}
 	for _, pair := range stopped {
 		say("Until a person settles this, nothing goes between %s and %s, in any exchange.", pair[0], pair[1])
@@ -620,8 +620,8 @@ func expiry(x *side, now time.Time) string {
 }
 
 func newExchangesResolve(s *shell) *cobra.Command {
-	var note string
-	var asJSON bool
+	var note, agent, key string
+	var asJSON, sign bool
 	c := &cobra.Command{
 		Use:   "resolve ID",
 		Short: "end an exchange, and settle what was escalated",
@@ -632,19 +632,30 @@ note. The beginning of an id will do.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeExchange,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			params := api.ExchangeResolveParams{ExchangeID: args[0], Outcome: string(ocip.Resolved), Note: note}
+			params := api.ExchangeResolveParams{ExchangeID: args[0], Agent: agent, Outcome: string(ocip.Resolved), Note: note}
 			if wrong := params.Validate(); len(wrong) > 0 {
 				return usagef("cannot read the %s: %s", wrong[0].Path, wrong[0].Message)
 			}
-			return s.resolveExchange(cmd.Context(), params, asJSON)
+			var by *keys
+			if sign || key != "" {
+				var err error
+				if by, err = s.openKey(key); err != nil {
+					return err
+				}
+			}
+			return s.resolveExchange(cmd.Context(), params, by, asJSON)
 		},
 	}
 	c.Flags().StringVar(&note, "note", "", "record this `TEXT` with it, up to 1024 bytes")
+	c.Flags().StringVar(&agent, "agent", "", "the exchange of the agent with this instance `ID`, where several pairs of agents use the id")
+	c.Flags().BoolVar(&sign, "sign", false, "sign with the key of ssh-agent, where the daemon demands signed decisions")
+	c.Flags().StringVar(&key, "key", "", keyUsage)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the sides as JSON, one a line")
 	return c
 }
 
-func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveParams, asJSON bool) error {
+// resolveExchange ends an exchange, with a signature where by is not nil.
+func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveParams, by *keys, asJSON bool) error {
 	c, err := s.dialOperator(ctx)
 	if err != nil {
 		return err
@@ -656,6 +667,11 @@ func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveP
 		return fmt.Errorf("cannot resolve the exchange: %w", err)
 	}
 	params.ExchangeID = was[0].ExchangeID
+	if by != nil {
+		if params.Signature, err = by.sign(ctx, api.SignedSettlement(params.ExchangeID, params.Agent)); err != nil {
+			return err
+		}
+	}
 	answer, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	if err := c.Call(answer, "exchange.resolve", params, nil); err != nil {

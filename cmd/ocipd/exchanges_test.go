@@ -331,7 +331,7 @@ To see what was decided:
 	causes[0].PolicyReason = "no\x1b[2J"
 	got := write(screen{width: 80})
 	for _, want := range []string{
-		"This id names 2 exchanges, of different agents. To resolve it ends all of them.\n",
+		"This id names 2 exchanges, of different agents: to resolve one, name its agent\nwith --agent.\n",
 		"nothing was let through\n", ", 3m0s ago: it takes no more messages\n", "rounds        0 of 3\n",
 	} {
 		if !strings.Contains(got, want) {

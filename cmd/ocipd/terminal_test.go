@@ -32,7 +32,8 @@ type terminal struct {
 	colours bool
 	raw     []byte // not understood yet
 	changed chan struct{}
-	ended   bool
+	// over is closed when the program has ended, and all it wrote was read.
+	over chan struct{}
 }
 
 // openTerminal runs a program in a terminal.
@@ -42,7 +43,7 @@ func openTerminal(t *testing.T, width, height int, env []string, name string, ar
 	if err != nil {
 		t.Skipf("without terminals: %v", err)
 	}
-	term := &terminal{t: t, ptmx: ptmx, changed: make(chan struct{}, 1)}
+	term := &terminal{t: t, ptmx: ptmx, changed: make(chan struct{}, 1), over: make(chan struct{})}
 	fd := int(ptmx.Fd())
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
@@ -67,6 +68,7 @@ func openTerminal(t *testing.T, width, height int, env []string, name string, ar
 	t.Cleanup(func() {
 		_ = term.cmd.Process.Kill()
 		_ = term.cmd.Wait()
+		<-term.over
 		ptmx.Close()
 	})
 	return term
@@ -87,13 +89,13 @@ func (term *terminal) resize(width, height int) {
 }
 
 func (term *terminal) read() {
+	defer close(term.over)
 	buf := make([]byte, 4096)
 	for {
 		n, err := term.ptmx.Read(buf)
 		term.mu.Lock()
 		term.raw = append(term.raw, buf[:n]...)
 		term.take()
-		term.ended = err != nil
 		term.mu.Unlock()
 		select {
 		case term.changed <- struct{}{}:
@@ -248,7 +250,8 @@ func (term *terminal) control(given string, final byte) {
 	case 'X':
 		blank(term.y, term.x, term.x+number(0, 1))
 	case 'm':
-		term.colours = term.colours || given != "" && given != "0"
+		// One that begins with a sign is no colour but a mode.
+		term.colours = term.colours || given != "" && given[0] > '0' && given[0] <= '9'
 	case 'h', 'l', 'u', 'p', 'c', 'q', 't', 'n', 'W': // modes and questions
 	default:
 		term.t.Errorf("the terminal got the control sequence %q %c", given, final)
@@ -315,6 +318,22 @@ func (term *terminal) typed(keys string) {
 	}
 }
 
+// wait waits for the program's end, with all that it wrote, and returns its exit
+// code.
+func (term *terminal) wait() int {
+	term.t.Helper()
+	_ = term.cmd.Wait() // the code says it
+	<-term.over
+	return term.cmd.ProcessState.ExitCode()
+}
+
+// coloured reports whether a colour was used.
+func (term *terminal) coloured() bool {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return term.colours
+}
+
 // TestTerminal has a person sit at a real terminal, before a real daemon.
 func TestTerminal(t *testing.T) {
 	p := newPeople(t, nil, `approvals: {notify: {desktop: false}}`)
@@ -351,15 +370,21 @@ func TestTerminal(t *testing.T) {
 	term.resize(60, 16)
 	p.wants(0, "denied", "deny", second)
 	term.want("1 waiting", "› "+endOf(third, 8))
-	term.typed("tNo, \x04")
-	term.want("What you say in its place", "Takeover sha256:")
-	term.typed("n/x\x1b")
-	term.want("a approve")
+	term.typed("t")
+	term.want("your words in its place")
+	term.typed(" Or not.\x04")
+	term.want("What you say in its place", "    │ I promise something new Or not.", "Takeover sha256:")
+	term.typed("n")
+	term.want("nothing was decided")
+	term.typed("/x")
+	term.want("filter: x", "0 of 1 waiting, those with x")
+	term.typed("\x1b")
+	term.want("1 waiting (alice 1)", "a approve")
 	term.typed("q")
-	if err := term.cmd.Wait(); err != nil {
-		t.Fatal(err)
+	if code := term.wait(); code != exitDone {
+		t.Errorf("it exits %d", code)
 	}
-	if !term.colours {
+	if !term.coloured() {
 		t.Error("it has no colours")
 	}
 
@@ -369,25 +394,25 @@ func TestTerminal(t *testing.T) {
 	if err := term.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := term.cmd.Wait(); err == nil || term.cmd.ProcessState.ExitCode() != exitFailed {
-		t.Errorf("it ends with %v", err)
+	if code := term.wait(); code != exitFailed {
+		t.Errorf("it exits %d", code)
 	}
-	if term.colours {
+	if term.coloured() {
 		t.Error("it has colours")
 	}
 
 	// One that cannot be steered gets the list.
 	term = openTerminal(t, 80, 24, append(env, "TERM=dumb"), os.Args[0], program...)
 	term.want("ID        AGENT", "To read one and to decide: ocipd approvals show "+endOf(third, 8))
-	if err := term.cmd.Wait(); err != nil {
-		t.Error(err)
+	if code := term.wait(); code != exitDone {
+		t.Errorf("it exits %d", code)
 	}
 
 	// A daemon that is not there is not waited for.
 	p.end()
 	term = openTerminal(t, 80, 24, env, os.Args[0], program...)
-	term.want("is it running? start it with: ocipd serve")
-	if err := term.cmd.Wait(); err == nil || term.cmd.ProcessState.ExitCode() != exitNotRunning {
-		t.Errorf("it ends with %v", err)
+	term.want("cannot reach the daemon at")
+	if code := term.wait(); code != exitNotRunning {
+		t.Errorf("it exits %d", code)
 	}
 }

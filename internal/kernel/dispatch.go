@@ -373,17 +373,25 @@ func (k *Kernel) stamp(m *outgoing, v *ocip.Verdict) {
 // exchangeOutcome is what metadata.exchange becomes: where the exchange stands,
 // and which data goes along and which was kept back.
 func exchangeOutcome(v *ocip.Verdict) jsontext.Value {
-	encoded, err := json.Marshal(struct {
-		ID           string            `json:"id"`
-		Type         ocip.ExchangeType `json:"type"`
-		Outcome      ocip.Outcome      `json:"outcome"`
-		DataShared   []ocip.Shared     `json:"dataShared"`
-		DataWithheld []ocip.Withheld   `json:"dataWithheld"`
-	}{v.Exchange.ID, v.Exchange.Type, v.Exchange.Outcome, v.Shared, v.Withheld}, jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		panic("kernel: an exchange's outcome cannot fail to encode: " + err.Error())
+	b := make([]byte, 0, 192)
+	b = append(append(b, `{"id":`...), api.String(v.Exchange.ID)...)
+	b = append(append(b, `,"type":`...), api.String(string(v.Exchange.Type))...)
+	b = append(append(b, `,"outcome":`...), api.String(string(v.Exchange.Outcome))...)
+	b = appendList(append(b, `,"dataShared":`...), v.Shared)
+	b = appendList(append(b, `,"dataWithheld":`...), v.Withheld)
+	return append(b, '}')
+}
+
+// appendList writes data items, of which most messages have none.
+func appendList[T any](b []byte, items []T) []byte {
+	if len(items) == 0 {
+		return append(b, '[', ']')
 	}
-	return encoded
+	encoded, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("kernel: data items cannot fail to encode: " + err.Error())
+	}
+	return append(b, encoded...)
 }
 
 // sentRecord is the sender's record of a verdict.

@@ -179,6 +179,9 @@ type Kernel struct {
 	hooks map[api.Hook][]*app
 	order uint64
 
+	// swept is how far the sweep of exchanges has come. It is the sweep's alone.
+	swept store.ExchangeKey
+
 	closing context.Context
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,18 +34,22 @@ func (k *Kernel) sweep() {
 	}
 }
 
-// sweepPage is how many exchanges are ended side by side, and so how many share
-// a commit.
-const sweepPage = 64
+// sweepPage is how many exchanges or held messages are ended side by side, and
+// so how many share a commit; sweepRows how many exchanges are looked at in a
+// minute.
+const (
+	sweepPage = 64
+	sweepRows = 20_000
+)
 
-// sweepExchanges ends the exchanges whose time has run out. Each has its record:
-// that it expired is an outcome like any other.
+// sweepExchanges ends exchanges whose time has run out, a part of them each
+// minute. Each has its record: that it expired is an outcome like any other.
 func (k *Kernel) sweepExchanges(ctx context.Context) error {
-	for {
-		page, err := k.store.Expired(ctx, k.now(), sweepPage)
-		if err != nil || len(page) == 0 {
-			return err
-		}
+	expired, next, err := k.store.Expired(ctx, k.swept, sweepRows, k.now())
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(expired, sweepPage) {
 		failures := make([]error, len(page))
 		var ending sync.WaitGroup
 		for i, e := range page {
@@ -55,6 +60,8 @@ func (k *Kernel) sweepExchanges(ctx context.Context) error {
 			return err
 		}
 	}
+	k.swept = next
+	return nil
 }
 
 // expireExchange ends one side of an exchange, unless a message has done so

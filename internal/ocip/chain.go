@@ -3,10 +3,9 @@ package ocip
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 // Chain is the causal line of a message: which message caused the one that
@@ -178,11 +177,19 @@ func ParseChain(raw []byte, now time.Time) (Chain, error) {
 	return c, nil
 }
 
-// Annotation is the line as it travels. Its fields cannot fail to encode.
+// Annotation is the line as it travels, written as the JSON library would.
 func (c Chain) Annotation() []byte {
-	encoded, err := json.Marshal(c)
-	if err != nil {
-		panic("ocip: a chain cannot fail to encode: " + err.Error())
+	b := make([]byte, 0, 128+40*len(c.Path))
+	b = appendText(append(b, `{"id":`...), c.ID)
+	b = strconv.AppendInt(append(b, `,"hops":`...), int64(c.Hops), 10)
+	b = append(b, `,"path":[`...)
+	for i, agent := range c.Path {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(b, agent)
 	}
-	return encoded
+	b = append(b, `],"startedAt":`...)
+	b = c.StartedAt.UTC().AppendFormat(b, `"`+timeLayout+`"`)
+	return append(b, '}')
 }

@@ -72,14 +72,40 @@ func (t *Time) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// annotate encodes an envelope. Its fields are all of kinds that cannot fail to
-// encode, and an identity that is not UTF-8 is replaced rather than refused.
+// annotate encodes an envelope, as the JSON library would: it is written for
+// every message, and has nothing in it that could fail to encode. What is not
+// UTF-8 in an identity is replaced.
 func annotate(e Envelope) []byte {
-	encoded, err := json.Marshal(e, jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		panic("ocip: an envelope cannot fail to encode: " + err.Error())
+	b := make([]byte, 0, 640)
+	b = appendText(append(b, `{"version":`...), e.Version)
+	b = appendText(append(b, `,"message_type":`...), string(e.MessageType))
+	b = appendText(append(b, `,"source_agent":{"instance_id":`...), e.SourceAgent.InstanceID)
+	b = appendText(append(b, `,"user_id":`...), e.SourceAgent.UserID)
+	b = appendText(append(b, `,"org_unit":`...), e.SourceAgent.OrgUnit)
+	b = appendText(append(b, `,"tenant_id":`...), e.SourceAgent.TenantID)
+	b = appendText(append(b, `},"classification":`...), e.Classification.String())
+	b = appendText(append(b, `,"conversation_id":`...), e.ConversationID)
+	b = strconv.AppendInt(append(b, `,"exchange_round":`...), int64(e.ExchangeRound), 10)
+	b = strconv.AppendInt(append(b, `,"max_rounds":`...), int64(e.MaxRounds), 10)
+	b = strconv.AppendBool(append(b, `,"capabilities":{"can_commit":`...), e.Capabilities.CanCommit)
+	b = append(b, `,"can_share":[`...)
+	for i, level := range e.Capabilities.CanShare {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(b, level.String())
 	}
-	return encoded
+	b = appendText(append(b, `]},"reply_policy":`...), string(e.ReplyPolicy))
+	b = strconv.AppendBool(append(b, `,"requires_commitment":`...), e.RequiresCommitment)
+	b = append(b, `,"expires_at":`...)
+	b = e.ExpiresAt.UTC().AppendFormat(b, `"`+timeLayout+`"`)
+	return append(b, '}')
+}
+
+// appendText quotes a text. What is not UTF-8 in it is replaced.
+func appendText(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
 }
 
 // EnvelopeError says which field of an envelope is wrong. Path is empty where

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // vector is one case of testdata/envelopes.json.
@@ -202,6 +205,25 @@ func BenchmarkParseEnvelope(b *testing.B) {
 	for b.Loop() {
 		if _, err := ParseEnvelope(annotation); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// What is written by hand is what the JSON library writes.
+func TestAnnotationsAsTheLibraryWritesThem(t *testing.T) {
+	at := Time{time.Date(2026, 3, 13, 10, 0, 0, 123456789, time.FixedZone("", 3600))}
+	for _, text := range []string{"alice", "", "\"\\\n\x00", "ä\u2028", "\xff"} {
+		e := Envelope{
+			Version: Version, MessageType: AgentAssisted, SourceAgent: Identity{text, text, text, text}, Classification: Confidential,
+			ConversationID: text, ExchangeRound: 2, MaxRounds: 3, Capabilities: Capabilities{CanCommit: true, CanShare: Confidential.UpTo()},
+			ReplyPolicy: HumanOnly, RequiresCommitment: true, ExpiresAt: at,
+		}
+		c := Chain{ID: text, Hops: 7, Path: []string{"a", text}, StartedAt: at}
+		for want, got := range map[any][]byte{&e: annotate(e), &c: c.Annotation()} {
+			library, err := jsonv2.Marshal(want, jsontext.AllowInvalidUTF8(true))
+			if err != nil || string(library) != string(got) {
+				t.Errorf("got %s, want %s, %v", got, library, err)
+			}
 		}
 	}
 }

@@ -70,26 +70,6 @@ func (s *Store) SeenAt(ctx context.Context, sessionKey string) (id ocip.Identity
 	return id, nil
 }
 
-// Expired returns up to limit open exchange sides that have expired by now, the
-// longest expired first.
-func (s *Store) Expired(ctx context.Context, now time.Time, limit int) (page []ocip.Exchange, err error) {
-	err = s.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT `+exchangeColumns+` FROM exchanges INDEXED BY exchanges_expiry
-			WHERE outcome = 'in_progress' AND expires_at > 0 AND expires_at <= ? ORDER BY expires_at LIMIT ?`, &sqlitex.ExecOptions{
-			Args: []any{now.UnixMilli(), limit},
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				e, err := scanExchange(stmt)
-				page = append(page, e)
-				return err
-			},
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for expired exchanges: %w", err)
-	}
-	return page, nil
-}
-
 // encodeChain is the line as text, empty where there is none.
 func encodeChain(c ocip.Chain) (string, error) {
 	if c.ID == "" {

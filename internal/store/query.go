@@ -62,30 +62,23 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 	if err := json.Unmarshal([]byte(stmt.ColumnText(6)), &state); err != nil {
 		return ocip.Exchange{}, fmt.Errorf("cannot decode exchange %s: %w", stmt.ColumnText(1), err)
 	}
-	e := ocip.Exchange{
-		Agent:          stmt.ColumnText(0),
-		ID:             stmt.ColumnText(1),
-		ConversationID: stmt.ColumnText(2),
-		Counterparty:   stmt.ColumnText(3),
-		Outcome:        ocip.Outcome(stmt.ColumnText(4)),
-		ExpiresAt:      fromMilli(stmt.ColumnInt64(5)),
-		Type:           state.Type,
-		SessionKey:     state.SessionKey,
-		Round:          state.Round,
-		MaxRounds:      state.MaxRounds,
-		Awaiting:       state.Awaiting,
-
-		AwaitsCommitment: state.Commitment,
-		Approved:         state.Approved,
-		Level:            state.Level,
-		OpenedAt:         fromMilli(state.OpenedAt),
-		UpdatedAt:        fromMilli(state.UpdatedAt),
-		Transcript:       state.Transcript,
-	}
-	if state.Chain != nil {
-		e.Chain = *state.Chain
-	}
+	e := state.exchange()
+	e.Agent, e.ID, e.ConversationID = stmt.ColumnText(0), stmt.ColumnText(1), stmt.ColumnText(2)
+	e.Counterparty, e.Outcome, e.ExpiresAt = stmt.ColumnText(3), ocip.Outcome(stmt.ColumnText(4)), fromMilli(stmt.ColumnInt64(5))
 	return e, nil
+}
+
+// exchange is what the state says of an exchange.
+func (s *exchangeState) exchange() ocip.Exchange {
+	e := ocip.Exchange{
+		Type: s.Type, SessionKey: s.SessionKey, Round: s.Round, MaxRounds: s.MaxRounds,
+		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, Approved: s.Approved, Level: s.Level,
+		OpenedAt: fromMilli(s.OpenedAt), UpdatedAt: fromMilli(s.UpdatedAt), Transcript: s.Transcript,
+	}
+	if s.Chain != nil {
+		e.Chain = *s.Chain
+	}
+	return e
 }
 
 // Session returns a session by its key, or [ErrNotFound].

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -492,5 +493,33 @@ func TestRunsAndMeta(t *testing.T) {
 	}
 	if _, err := s.Meta(ctx, "never"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An exchange is written by hand and read by the JSON library: nothing of it is
+// lost, whatever its texts hold.
+func TestExchangeStateIsKept(t *testing.T) {
+	at := time.UnixMilli(1_700_000_000_123).UTC()
+	for _, text := range []string{"a", "", "\"\\\n\x00", "ä\u2028ß"} {
+		for _, e := range []ocip.Exchange{
+			{Type: ocip.InformationQuery, SessionKey: text, Level: ocip.Restricted, OpenedAt: at, UpdatedAt: at},
+			{
+				Type: ocip.MeetingScheduling, SessionKey: text, Round: 2, MaxRounds: 3, Awaiting: ocip.HumanOnly, AwaitsCommitment: true, Approved: true,
+				Chain: ocip.Chain{ID: "c" + text, Hops: 2, Path: []string{text, "b"}, StartedAt: ocip.Time{Time: at}}, Level: ocip.Public,
+				OpenedAt: at, UpdatedAt: at, Transcript: []ocip.Turn{{Round: 1, Sender: text, Summary: text}, {Round: 2, Sender: "b", Summary: "x"}},
+			},
+		} {
+			text, err := encodeState(&e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var state exchangeState
+			if err := json.Unmarshal([]byte(text), &state); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			if got := state.exchange(); !reflect.DeepEqual(got, e) {
+				t.Errorf("got %+v, want %+v", got, e)
+			}
+		}
 	}
 }

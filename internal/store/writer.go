@@ -3,9 +3,10 @@ package store
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"zombiezen.com/go/sqlite"
@@ -309,19 +310,58 @@ type exchangeState struct {
 	Transcript []ocip.Turn       `json:"transcript,omitempty"`
 }
 
+// encodeState writes an [exchangeState], as the JSON library would: it is written
+// for every message.
 func encodeState(e *ocip.Exchange) (string, error) {
-	s := exchangeState{
-		Type: e.Type, SessionKey: e.SessionKey, Round: e.Round, MaxRounds: e.MaxRounds, Awaiting: e.Awaiting, Commitment: e.AwaitsCommitment, Approved: e.Approved, Level: e.Level,
-		OpenedAt: e.OpenedAt.UnixMilli(), UpdatedAt: e.UpdatedAt.UnixMilli(), Transcript: e.Transcript,
+	b := make([]byte, 0, 512)
+	var failure error
+	text := func(name, value string) {
+		b = append(append(append(b, '"'), name...), '"', ':')
+		var err error
+		if b, err = jsontext.AppendQuote(b, value); err != nil {
+			failure = fmt.Errorf("cannot encode exchange %s: %w", e.ID, err)
+		}
+		b = append(b, ',')
+	}
+	number := func(name string, value int64) {
+		b = append(append(append(b, '"'), name...), '"', ':')
+		b = append(strconv.AppendInt(b, value, 10), ',')
+	}
+	b = append(b, '{')
+	text("type", string(e.Type))
+	text("sessionKey", e.SessionKey)
+	number("round", int64(e.Round))
+	number("maxRounds", int64(e.MaxRounds))
+	if e.Awaiting != "" {
+		text("awaiting", string(e.Awaiting))
+	}
+	if e.AwaitsCommitment {
+		b = append(b, `"awaitsCommitment":true,`...)
+	}
+	if e.Approved {
+		b = append(b, `"approved":true,`...)
 	}
 	if e.Chain.ID != "" {
-		s.Chain = &e.Chain
+		b = append(append(append(b, `"chain":`...), e.Chain.Annotation()...), ',')
 	}
-	state, err := json.Marshal(s)
-	if err != nil {
-		return "", fmt.Errorf("cannot encode exchange %s: %w", e.ID, err)
+	text("level", e.Level.String())
+	number("openedAt", e.OpenedAt.UnixMilli())
+	number("updatedAt", e.UpdatedAt.UnixMilli())
+	if len(e.Transcript) > 0 {
+		b = append(b, `"transcript":[`...)
+		for _, turn := range e.Transcript {
+			b = append(b, '{')
+			number("round", int64(turn.Round))
+			text("sender", turn.Sender)
+			text("summary", turn.Summary)
+			b[len(b)-1] = '}'
+			b = append(b, ',')
+		}
+		b[len(b)-1] = ']'
+		b = append(b, ',')
 	}
-	return string(state), nil
+	b[len(b)-1] = '}'
+	return string(b), failure
 }
 
 // A message's id holds its queue's number above sequenceBits.

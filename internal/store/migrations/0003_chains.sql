@@ -15,8 +15,3 @@ CREATE TABLE seen_agents (
     org_unit    TEXT NOT NULL,
     tenant_id   TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-
--- Open exchanges in the order they expire, for the sweeper; and each agent's,
--- for whoever lists them. Neither changes while an exchange goes on.
-CREATE INDEX exchanges_expiry ON exchanges (expires_at) WHERE outcome = 'in_progress' AND expires_at > 0;
-CREATE INDEX exchanges_agent ON exchanges (agent, id);
