@@ -30,7 +30,8 @@ func (u *until) Write(p []byte) (int, error) {
 // with how to go on.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
-	env := []string{"HOME=" + dir}
+	// One process is the daemon, an app and the operator here.
+	env := []string{"HOME=" + dir, "OCIPD_IPC_APPS_MAY_OPERATE=true"}
 	ocipd := func(ctx context.Context, stdout *until, args ...string) (code int, stderr string) {
 		var errs bytes.Buffer
 		code = run(ctx, append([]string{"--socket", filepath.Join(dir, "kernel.sock")}, args...), strings.NewReader(""), stdout, &errs, env)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -198,6 +199,20 @@ func (p *ApprovalListParams) Page() int {
 type ApprovalListResult struct {
 	Approvals []jsontext.Value `json:"approvals"`
 	Total     int              `json:"total"`
+}
+
+// Append writes the result as JSON. A page can have megabytes, all of it JSON
+// already.
+func (r ApprovalListResult) Append(b []byte) []byte {
+	b = append(b, `{"approvals":[`...)
+	for i, approval := range r.Approvals {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, approval...)
+	}
+	b = strconv.AppendInt(append(b, `],"total":`...), int64(r.Total), 10)
+	return append(b, '}')
 }
 
 // ApprovalResolveParams decides about a held message (operator socket only).

@@ -213,10 +213,16 @@ func appendHead(b []byte, id, kind string, now int64) []byte {
 	return strconv.AppendInt(b, now, 10)
 }
 
+// appendResponse writes an answer. A result that knows how to write itself does
+// so: what is stored as JSON is not read again.
 func appendResponse(b []byte, id string, now int64, requestID string, result any, failure *api.Error) []byte {
 	b = appendHead(b, id, typeResponse, now)
 	b = append(b, `,"requestId":`...)
 	b = appendText(b, requestID)
+	if written, ok := result.(interface{ Append([]byte) []byte }); ok && failure == nil {
+		b = append(b, `,"success":true,"result":`...)
+		return append(written.Append(b), '}', '\n')
+	}
 	if failure == nil {
 		encoded, err := json.Marshal(result)
 		if err == nil {

@@ -72,8 +72,7 @@ func (x *exchanges) refuse(c *store.Change, v *ocip.Verdict, now time.Time) {
 		return
 	}
 	c.Exchanges = append(c.Exchanges, *e)
-	// Whatever else the message was held for: its exchange has no round left.
-	if e.Outcome == ocip.Escalated && (v.Code == ocip.RoundLimit || e.Round >= e.MaxRounds) {
+	if v.Exhausted() {
 		c.Escalations = append(c.Escalations, store.Escalation{Pair: store.PairOf(e.Agent, e.Counterparty), ExchangeID: e.ID, OpenedAt: now})
 	}
 }

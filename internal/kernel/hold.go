@@ -141,7 +141,7 @@ func decodeHeld(a store.Approval) (*held, error) {
 func (k *Kernel) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
 	id := k.newID()
 	if !k.holds.reserve(m, id, k.cfg.MaxHeld) {
-		if v.Code == ocip.RoundLimit {
+		if v.Exhausted() {
 			// There may be no place to ask, but the two are stopped all the same.
 			k.exchanges.refuse(change, v, now)
 		}

@@ -88,11 +88,18 @@ func (v *Verdict) escalate(code Code, rule, reason string) {
 	v.Result, v.Code, v.Policy, v.Reason = RequireApproval, code, rule, reason
 }
 
+// Exhausted reports whether a person is asked about a message whose exchange has
+// no round left, whatever else the message is held for: then the two agents
+// begin nothing anew before the person has decided.
+func (v *Verdict) Exhausted() bool {
+	return v.Result == RequireApproval && v.Exchange.Outcome == Escalated && (v.Code == RoundLimit || v.Exchange.Round >= v.Exchange.MaxRounds)
+}
+
 // Crowd turns a message that a person would have to decide about into a denial:
 // as many of its agent's wait already as may. What the rules said of the
 // exchange stands where nothing but a person can open it again.
 func (v *Verdict) Crowd(before Exchange, reason string) {
-	if v.Code != RoundLimit {
+	if !v.Exhausted() {
 		v.Exchange = before
 	}
 	v.deny(TooManyHeld, ruleHolds, reason)
