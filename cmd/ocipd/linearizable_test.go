@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/ocip/ociptest"
+	"github.com/openclawos/ocipd/internal/roundtest"
 )
 
 // TestKilledRoundsAreLinearizable kills the running daemon under the hands of
@@ -21,7 +21,7 @@ import (
 func TestKilledRoundsAreLinearizable(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			l := ociptest.NewLoad(seed)
+			l := roundtest.NewLoad(seed)
 			// Sockets have short addresses, so their directory's must be short too.
 			dir, err := os.MkdirTemp("", "ocipd")
 			if err != nil {
@@ -44,7 +44,7 @@ func TestKilledRoundsAreLinearizable(t *testing.T) {
 
 // rounds has everybody work until so many messages are answered and kills the
 // daemon. Without any it only looks at what is left.
-func (k *killTest) rounds(t *testing.T, l *ociptest.Load, messages int) {
+func (k *killTest) rounds(t *testing.T, l *roundtest.Load, messages int) {
 	t.Helper()
 	cmd := k.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -72,7 +72,7 @@ func (k *killTest) rounds(t *testing.T, l *ociptest.Load, messages int) {
 }
 
 // lines connects the agents of a load, who read what they get, and a person.
-func (k *killTest) lines(ctx context.Context, t *testing.T, l *ociptest.Load) (lines ociptest.Lines, err error) {
+func (k *killTest) lines(ctx context.Context, t *testing.T, l *roundtest.Load) (lines roundtest.Lines, err error) {
 	for _, id := range l.Agents() {
 		app, err := k.app(ctx, id, api.Capabilities{})
 		if err != nil {

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/spf13/cobra"
@@ -87,7 +85,7 @@ func newPolicyReload(s *shell) *cobra.Command {
 			"daemon does this by itself when a file changes; \"ocipd policy check\" tells beforehand.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := s.reloadPolicy(cmd.Context())
+			raw, err := s.askOperator(cmd.Context(), "policy.reload")
 			switch {
 			case err != nil && asJSON:
 				return s.refused(err)
@@ -111,21 +109,6 @@ func newPolicyReload(s *shell) *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, a refusal on stderr")
 	return c
-}
-
-func (s *shell) reloadPolicy(ctx context.Context) (jsontext.Value, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	c, err := s.dialOperator(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	var raw jsontext.Value
-	if err := c.Call(ctx, "policy.reload", nil, &raw); err != nil {
-		return nil, err
-	}
-	return raw, nil
 }
 
 // policyTest is one test as programs read it.

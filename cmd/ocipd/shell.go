@@ -141,3 +141,19 @@ func (s *shell) printJSON(value any) error {
 	_, err = s.stdout.Write(s.screen().line(encoded))
 	return err
 }
+
+// askOperator calls a method of the operator socket that takes no parameters.
+func (s *shell) askOperator(ctx context.Context, method string) (jsontext.Value, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var raw jsontext.Value
+	if err := c.Call(ctx, method, nil, &raw); err != nil {
+		return nil, err
+	}
+	return raw, nil
+}

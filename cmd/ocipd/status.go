@@ -57,7 +57,7 @@ func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value,
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
 	for {
-		raw, err := s.askStatus(ctx)
+		raw, err := s.askOperator(ctx, "kernel.status")
 		var lost *api.Error
 		starting := errors.Is(err, client.ErrNotRunning) || errors.As(err, &lost) && lost.Code == api.ConnectionClosed
 		if err == nil || !starting {
@@ -75,21 +75,6 @@ func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value,
 			return nil, err
 		}
 	}
-}
-
-func (s *shell) askStatus(ctx context.Context) (jsontext.Value, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	c, err := s.dialOperator(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	var raw jsontext.Value
-	if err := c.Call(ctx, "kernel.status", nil, &raw); err != nil {
-		return nil, err
-	}
-	return raw, nil
 }
 
 func (s *shell) printStatus(status *api.Status) error {

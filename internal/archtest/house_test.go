@@ -40,7 +40,7 @@ var house = map[string]room{
 
 	"internal/ocip/commitment": {},
 	"internal/ocip/content":    {},
-	"internal/ocip/ociptest":   {imports: []string{"internal/ocip", "internal/api"}},
+	"internal/roundtest":       {imports: []string{"internal/ocip", "internal/api"}},
 	"internal/audit":           {},
 	"internal/peer":            {},
 	"internal/notify":          {},

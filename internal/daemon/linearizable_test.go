@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/ocip/ociptest"
+	"github.com/openclawos/ocipd/internal/roundtest"
 )
 
 // The rounds of exchanges are linearizable: whatever many senders of both sides
@@ -18,7 +18,7 @@ import (
 func TestRoundsAreLinearizable(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			l := ociptest.NewLoad(seed)
+			l := roundtest.NewLoad(seed)
 			h := build(t, l.Config())
 			for range 2 {
 				h.races(l, 120)
@@ -32,11 +32,11 @@ func TestRoundsAreLinearizable(t *testing.T) {
 
 // races has a load at work until so many messages are answered, and stops the
 // daemon. Without any it only looks at what is left.
-func (h *house) races(l *ociptest.Load, messages int) {
+func (h *house) races(l *roundtest.Load, messages int) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
-	var lines ociptest.Lines
+	var lines roundtest.Lines
 	for _, id := range l.Agents() {
 		a := h.register(id, api.Capabilities{}, client.WithDropEvents())
 		a.must("app.ready", nil, nil)
@@ -60,20 +60,20 @@ func (h *house) races(l *ociptest.Load, messages int) {
 
 // What the daemon did, told a little wrong, is found to be wrong.
 func TestDoctoredRoundsAreFound(t *testing.T) {
-	l := ociptest.NewLoad(3)
+	l := roundtest.NewLoad(3)
 	h := build(t, l.Config())
 	h.races(l, 60)
 	h.start()
 	h.races(l, 0)
 	type told = []porcupine.Operation
-	in := func(op porcupine.Operation) ociptest.Input { return op.Input.(ociptest.Input) }
-	out := func(op porcupine.Operation) ociptest.Output { return op.Output.(ociptest.Output) }
+	in := func(op porcupine.Operation) roundtest.Input { return op.Input.(roundtest.Input) }
+	out := func(op porcupine.Operation) roundtest.Output { return op.Output.(roundtest.Output) }
 	for name, lie := range map[string]func(history told) (told, bool){
 		"two sends share a round": func(history told) (told, bool) {
 			for _, first := range history {
 				for i, second := range history {
 					a, b := out(first), out(second)
-					if in(first).Action == ociptest.Dispatch && in(second).Action == ociptest.Dispatch && a.Code == "" && b.Code == "" &&
+					if in(first).Action == roundtest.Dispatch && in(second).Action == roundtest.Dispatch && a.Code == "" && b.Code == "" &&
 						a.Round > 0 && a.Round+1 == b.Round && a.ExchangeID == b.ExchangeID {
 						b.Round = a.Round
 						history[i].Output = b
@@ -86,7 +86,7 @@ func TestDoctoredRoundsAreFound(t *testing.T) {
 		"a round runs back over the last restart": func(history told) (told, bool) {
 			for i := len(history) - 1; i >= 0; i-- {
 				seen := out(history[i])
-				if in(history[i]).By != ociptest.Operator || seen.Sides[0].Round < 2 {
+				if in(history[i]).By != roundtest.Operator || seen.Sides[0].Round < 2 {
 					continue
 				}
 				for side := range seen.Sides {
@@ -106,11 +106,11 @@ func TestDoctoredRoundsAreFound(t *testing.T) {
 				var left told
 				later := false
 				for _, other := range history {
-					if in(other).Action == ociptest.Resolve && in(other).ID == out(op).ExchangeID {
+					if in(other).Action == roundtest.Resolve && in(other).ID == out(op).ExchangeID {
 						continue
 					}
 					left = append(left, other)
-					later = later || in(other).Pair == in(op).Pair && other.Call > op.Return && in(other).Action == ociptest.Dispatch &&
+					later = later || in(other).Pair == in(op).Pair && other.Call > op.Return && in(other).Action == roundtest.Dispatch &&
 						out(other).Code == "" && out(other).Round > 0
 				}
 				return left, later

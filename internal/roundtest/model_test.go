@@ -1,4 +1,4 @@
-package ociptest
+package roundtest
 
 import (
 	"slices"

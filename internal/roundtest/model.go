@@ -1,4 +1,4 @@
-// Package ociptest checks what a running daemon did with the rounds of OCIP
+// Package roundtest checks what a running daemon did with the rounds of OCIP
 // exchanges: a [Load] has agents race each other, and a person settle what they
 // used up, while the daemon is stopped, killed and started again; a [History]
 // holds every call with its answer; and [Rules] is the sequential model that
@@ -12,7 +12,7 @@
 //
 // The caller starts and ends the daemon with [Load.Config], connects the agents
 // and a person for each run, and asks for [History.Check] in the end.
-package ociptest
+package roundtest
 
 import (
 	"cmp"
