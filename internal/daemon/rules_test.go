@@ -190,3 +190,45 @@ func TestReplyPolicies(t *testing.T) {
 		contains(t, got.OCIP.Reason, "does not answer by itself")
 	})
 }
+
+// The disclosure stands in a message once, whatever happened to it on the way:
+// an interceptor that strips it, an agent that passes a message on, one that
+// answers above what it was sent, a person who approves.
+func TestDisclosureOnce(t *testing.T) {
+	h := build(t, acme)
+	telegram, alice, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@acme/bob")
+	once := func(what, content string) {
+		t.Helper()
+		if n := strings.Count(content, ocip.DisclosureLabel); n != 1 || !strings.HasSuffix(content, ocip.DisclosureLabel) {
+			t.Errorf("%s: %q has the disclosure %d times", what, content, n)
+		}
+	}
+	alice.dispatch("agent:bob:main", "The tests pass.", nil)
+	got := bob.message("hook:message_received")
+	once("sent", got.Content)
+	if label, _ := api.Text(got.Metadata["aiDisclosure"]); label != ocip.DisclosureLabel {
+		t.Errorf("the annotation is %q", label)
+	}
+	bob.dispatch("telegram:dave", got.Content, map[string]any{"ocip": got.Metadata["ocip"], "aiDisclosure": got.Metadata["aiDisclosure"]})
+	once("passed on", telegram.message("hook:message_sending").Content)
+
+	dlp := h.interceptor("@acme/dlp", true)
+	for name, edited := range map[string]string{"stripped": "All tests pass.", "kept": "Edited.\n\n" + ocip.DisclosureLabel} {
+		done := alice.send("telegram:dave", got.Content)
+		dlp.answer(dlp.message("hook:message_sending").EventID, map[string]any{"content": edited, "metadata": map[string]any{"aiDisclosure": ""}})
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		m := telegram.message("hook:message_sending")
+		once(name+" by an interceptor", m.Content)
+		if label, _ := api.Text(m.Metadata["aiDisclosure"]); label != ocip.DisclosureLabel {
+			t.Errorf("%s: the annotation is %q", name, label)
+		}
+	}
+	dlp.Close()
+	<-dlp.Done()
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise it.\n\n"+ocip.DisclosureLabel, fresh(nil))
+	saw := h.shown(held.ApprovalID)
+	h.operates().must("approval.resolve", decision(api.DecideApprove, &saw), nil)
+	once("approved", telegram.message("hook:message_sending").Content)
+}
