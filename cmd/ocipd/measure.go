@@ -57,8 +57,11 @@ func (s *shell) measure(file string) (report commitment.Report, err error) {
 		in = f
 	}
 	examples, err := commitment.ReadExamples(in)
-	if err != nil {
-		return report, fmt.Errorf("cannot read the texts: %w", err)
+	switch {
+	case err != nil:
+		return report, fmt.Errorf("cannot read the texts of %s: %w", file, err)
+	case len(examples) == 0:
+		return report, fmt.Errorf("cannot measure on %s: it has no texts", file)
 	}
 	return detector.Measure(examples), nil
 }

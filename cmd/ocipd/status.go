@@ -160,13 +160,13 @@ func appTable(status *api.Status, now time.Time) *table {
 }
 
 func agentTable(status *api.Status) *table {
-	t := &table{columns: []column{{title: "AGENT", least: 12}, {title: "APP", least: 12}, {title: "CONNECTED", least: 9}}}
+	t := &table{columns: []column{{title: "AGENT", least: 8}, {title: "INSTANCE", least: 12}, {title: "APP", least: 12}, {title: "CONNECTED", least: 9}}}
 	for _, a := range status.Agents {
 		connected := paint("no", yellow)
 		if a.Connected {
 			connected = paint("yes", green)
 		}
-		t.add(show(a.ID), show(a.App), connected)
+		t.add(show(a.ID), show(a.InstanceID), show(a.App), connected)
 	}
 	return t
 }

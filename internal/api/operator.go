@@ -46,9 +46,11 @@ type AppStatus struct {
 
 // AgentStatus is one configured agent.
 type AgentStatus struct {
-	ID        string `json:"id"`
-	App       string `json:"app"`
-	Connected bool   `json:"connected"`
+	ID string `json:"id"`
+	// InstanceID is what filters and records call the agent.
+	InstanceID string `json:"instanceId"`
+	App        string `json:"app"`
+	Connected  bool   `json:"connected"`
 }
 
 // QueueStatus is how much waits for one receiver.

@@ -43,7 +43,7 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	for i := range k.cfg.Agents {
 		agent := &k.cfg.Agents[i]
 		a := k.apps[agent.App]
-		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, App: agent.App, Connected: a != nil && a.ready})
+		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, InstanceID: agent.InstanceID, App: agent.App, Connected: a != nil && a.ready})
 	}
 	return s, nil
 }
