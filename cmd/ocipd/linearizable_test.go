@@ -34,7 +34,7 @@ func TestKilledRoundsAreLinearizable(t *testing.T) {
 			k := &killTest{dir: dir, socket: filepath.Join(dir, "run", "kernel.sock")}
 			for run := range 3 {
 				// Each run dies at another point.
-				k.rounds(t, l, 60+37*run)
+				k.rounds(t, l, 40+25*run)
 			}
 			k.rounds(t, l, 0)
 			l.History.Check(t, l.Rules())

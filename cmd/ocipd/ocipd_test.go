@@ -277,7 +277,7 @@ func TestStatusShowsNothingHostile(t *testing.T) {
 			ID: "@acme/app", Version: "1.0.0\x1b[2J", Type: "app", Health: "healthy", Ready: true, PID: 42, LastSeenAt: time.Now(),
 			Capabilities: []string{"channel:telegram\u202e"}, Hooks: []string{"message_sending"},
 		}},
-		Agents: []api.AgentStatus{{ID: "alice", App: "@acme/app", Connected: true}},
+		Agents: []api.AgentStatus{{ID: "alice", InstanceID: "agent-1\x1b", App: "@acme/app", Connected: true}},
 		Queues: []api.QueueStatus{{Name: "agent:bob\n", Waiting: 3}},
 		Audit:  api.AuditStatus{Seq: 10, Mirrored: 8, Hash: strings.Repeat("ab", 32), Time: time.Now(), Fault: "the disk\x07 is gone"},
 		Policy: api.PolicyStatus{Source: "/etc/policy", Revision: "sha256:0123456789ab", RefusedAt: time.Now(), Refusal: "a.rego:3: \x1b[2J is unsafe"},
@@ -290,7 +290,7 @@ func TestStatusShowsNothingHostile(t *testing.T) {
 	for _, want := range []string{
 		"ocipd 1.0.0, pid 7, up 1h30m, 2 connections\n", `1.0.0\x1b`, `telegram`, `agent:bob\n        3`,
 		"(2 records behind)", `a.rego:3: \x1b[2J is unsafe`, "/etc/policy sha256:0123456789ab\n", "then: ocipd policy reload\n",
-		`the disk\x07 is gone`, "in_progress 2, resolved 1\n", "alice  @acme/app  yes\n",
+		`the disk\x07 is gone`, "in_progress 2, resolved 1\n", `alice  agent-1\x1b  @acme/app  yes`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)

@@ -21,7 +21,7 @@ func TestRoundsAreLinearizable(t *testing.T) {
 			l := roundtest.NewLoad(seed)
 			h := build(t, l.Config())
 			for range 2 {
-				h.races(l, 120)
+				h.races(l, 100)
 				h.start()
 			}
 			h.races(l, 0)

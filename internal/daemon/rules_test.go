@@ -225,8 +225,7 @@ func TestDisclosureOnce(t *testing.T) {
 			t.Errorf("%s: the annotation is %q", name, label)
 		}
 	}
-	dlp.Close()
-	<-dlp.Done()
+	dlp.must("hook.unsubscribe", map[string]any{"events": []string{"message_sending"}}, nil)
 	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise it.\n\n"+ocip.DisclosureLabel, fresh(nil))
 	saw := h.shown(held.ApprovalID)
 	h.operates().must("approval.resolve", decision(api.DecideApprove, &saw), nil)

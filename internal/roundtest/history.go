@@ -93,7 +93,7 @@ func (h *History) String() string {
 }
 
 // checking bounds how long an explanation is looked for.
-const checking = 20 * time.Second
+const checking = time.Minute
 
 // Judge says whether the rules allow a history, or that it cannot tell.
 func (r Rules) Judge(history []porcupine.Operation) porcupine.CheckResult {
