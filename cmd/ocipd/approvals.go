@@ -227,34 +227,28 @@ func alone(all []*api.ApprovalSummary) []likes {
 // reason, first line and state.
 func alike(all []*api.ApprovalSummary) []likes {
 	type kind struct{ agent, to, code, summary, state string }
-	at := make(map[kind]int)
-	var rows []likes
-	for _, a := range all {
-		k := kind{a.Agent, a.Counterparty, a.Code, a.Summary, a.State}
-		row, known := at[k]
-		if !known {
-			row = len(rows)
-			at[k] = row
-			rows = append(rows, nil)
-		}
-		rows[row] = append(rows[row], a)
-	}
-	return rows
+	return groups[likes](all, func(a *api.ApprovalSummary) kind {
+		return kind{a.Agent, a.Counterparty, a.Code, a.Summary, a.State}
+	})
 }
 
 // byAgent parts rows by their agent, in the order of their first.
 func byAgent(rows []likes) [][]likes {
-	at := make(map[string]int)
-	var parts [][]likes
-	for _, row := range rows {
-		agent := row.oldest().Agent
-		part, known := at[agent]
+	return groups[[]likes](rows, func(row likes) string { return row.oldest().Agent })
+}
+
+// groups parts a list by a key, the groups in the order of their first.
+func groups[G ~[]V, V any, K comparable](all []V, key func(V) K) (parts []G) {
+	at := make(map[K]int)
+	for _, one := range all {
+		k := key(one)
+		part, known := at[k]
 		if !known {
 			part = len(parts)
-			at[agent] = part
+			at[k] = part
 			parts = append(parts, nil)
 		}
-		parts[part] = append(parts[part], row)
+		parts[part] = append(parts[part], one)
 	}
 	return parts
 }

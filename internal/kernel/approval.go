@@ -349,8 +349,7 @@ func (k *Kernel) endHeld(ctx context.Context, d *decision) (api.ApprovalResolveR
 
 // endExchange gives the exchange of a held message its outcome.
 func (k *Kernel) endExchange(d *decision, outcome ocip.Outcome) {
-	if e := d.st.exchange; e.Outcome == ocip.InProgress || e.Outcome == ocip.Escalated {
-		e.Outcome, e.UpdatedAt = outcome, d.now
+	if e, open := d.st.exchange.Settle(d.now, outcome); open {
 		d.change.Exchanges = append(d.change.Exchanges, e)
 	}
 }
@@ -364,10 +363,10 @@ func (k *Kernel) endOtherSide(ctx context.Context, d *decision, outcome ocip.Out
 		return err
 	}
 	for _, e := range sides {
-		if e.Agent == d.h.Agent || e.ConversationID != d.h.ConversationID || e.Outcome != ocip.InProgress && e.Outcome != ocip.Escalated {
+		e, open := e.Settle(d.now, outcome)
+		if !open || e.Agent == d.h.Agent || e.ConversationID != d.h.ConversationID {
 			continue
 		}
-		e.Outcome, e.UpdatedAt = outcome, d.now
 		d.change.Exchanges = append(d.change.Exchanges, e)
 		r := k.exchangeRecord(&e, string(outcome))
 		r.ApprovalID = d.h.ApprovalID
@@ -399,9 +398,7 @@ func (k *Kernel) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict, 
 			return k.conclude(d, api.ApprovalDenied, nil)
 		case d.m.carried:
 			// Its runtime sends it, and is told with what.
-			return k.conclude(d, state, api.EmittedMessage{
-				SessionKey: d.m.key, Content: d.m.content, Metadata: d.m.metadata, DispatchID: d.m.dispatchID,
-			}.Append(nil))
+			return k.conclude(d, state, d.m.emitted().Append(nil))
 		}
 		return k.conclude(d, state, nil)
 	}
@@ -509,8 +506,8 @@ func (k *Kernel) sweepApprovals(ctx context.Context) error {
 		if err != nil || len(page) == 0 {
 			return err
 		}
-		for _, a := range page {
-			if err := k.sweepApproval(ctx, a.ID); err != nil {
+		for _, id := range page {
+			if err := k.sweepApproval(ctx, id); err != nil {
 				return err
 			}
 		}

@@ -34,15 +34,15 @@ type outgoing struct {
 	changedBy            []string
 	// carried messages are delivered by their runtime, not by the daemon.
 	carried bool
-	// asked is what the app asked for, before any interceptor.
-	asked *api.DispatchParams
+	// asked is what the app asked for, before any interceptor, and requested
+	// its digest once somebody wanted it.
+	asked     *api.DispatchParams
+	requested string
 	// approvalID names the hold that the message is released from. Conclude
 	// enters the decision of the person who releases it into the change, once
 	// it is known whether a receiver in this daemon refuses the message.
 	approvalID string
 	conclude   func(refused *ocip.Verdict) error
-	// before is the exchange as it was when the message was weighed.
-	before ocip.Exchange
 }
 
 // about is the context of the hook events about the message.
@@ -189,7 +189,6 @@ func (k *Kernel) standing(ctx context.Context, m *outgoing, now time.Time) (*sta
 
 // weigh puts a message before the rules.
 func (k *Kernel) weigh(ctx context.Context, m *outgoing, st *standing, person ocip.Person, now time.Time) ocip.Verdict {
-	m.before = st.exchange
 	kind := m.hints.MessageType
 	switch person {
 	case ocip.Approved:
@@ -409,6 +408,11 @@ func (k *Kernel) sentRecord(m *outgoing, v *ocip.Verdict) *audit.Record {
 // data is the message as hook events about it show it.
 func (m *outgoing) data() []byte {
 	return api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}.Append(nil)
+}
+
+// emitted is the message as a runtime that delivers by itself is given it.
+func (m *outgoing) emitted() api.EmittedMessage {
+	return api.EmittedMessage{SessionKey: m.key, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}
 }
 
 // outbound is the delivery of a message to the app that owns its channel.

@@ -63,7 +63,7 @@ func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitRe
 	}
 	return api.EmitResult{
 		Allowed: true, OCIP: result.OCIP,
-		Data: api.EmittedMessage{SessionKey: m.key, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}.Append(nil),
+		Data: m.emitted().Append(nil),
 	}, nil
 }
 

@@ -159,8 +159,8 @@ func (k *Kernel) resolveSides(ctx context.Context, of *ocip.Exchange, note strin
 			}
 			ended = append(ended, waiting...)
 		}
-		if e.Outcome == ocip.InProgress || e.Outcome == ocip.Escalated {
-			e.Outcome, e.UpdatedAt = ocip.Resolved, now
+		e, open := e.Settle(now, ocip.Resolved)
+		if open {
 			change.Exchanges = append(change.Exchanges, e)
 		}
 		r := k.exchangeRecord(&e, "resolved")

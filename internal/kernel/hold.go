@@ -44,12 +44,16 @@ func (h *holds) put(agent, asked, id string) {
 // waiting returns the approval that the same request waits for already, or "".
 func (h *holds) waiting(m *outgoing) string {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	mine := h.asked[m.sender.InstanceID]
-	if len(mine) == 0 {
+	some := len(h.asked[m.sender.InstanceID]) > 0
+	h.mu.Unlock()
+	if !some {
 		return ""
 	}
-	return mine[m.request()]
+	// The digest of a long message is not for the lock that all agents share.
+	asked := m.request()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.asked[m.sender.InstanceID][asked]
 }
 
 // count is how many requests wait.
@@ -65,12 +69,13 @@ func (h *holds) count() (n int) {
 // reserve takes a place for a request, unless its agent has as many waiting as
 // may.
 func (h *holds) reserve(m *outgoing, id string, limit int) bool {
+	asked := m.request()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.asked[m.sender.InstanceID]) >= limit {
 		return false
 	}
-	h.put(m.sender.InstanceID, m.request(), id)
+	h.put(m.sender.InstanceID, asked, id)
 	return true
 }
 
@@ -86,14 +91,23 @@ func (h *holds) free(agent, asked string) {
 // request is the digest of what the app asked for: the same again is the same
 // request, in whatever order an encoder put the members of its metadata.
 func (m *outgoing) request() string {
+	if m.requested != "" {
+		return m.requested
+	}
 	metadata := jsontext.Value(m.asked.Metadata.Append(nil))
 	// What came in as JSON has a canonical form.
 	_ = metadata.Canonicalize()
+	m.requested = digestOf(m.asked.SessionKey, m.asked.Content, string(metadata), strconv.FormatBool(m.carried))
+	return m.requested
+}
+
+// digestOf is the digest of texts, in their order.
+func digestOf(parts ...string) string {
 	h := sha256.New()
-	for _, part := range [...]string{m.asked.SessionKey, m.asked.Content, string(metadata), fmt.Sprint(m.carried)} {
-		fmt.Fprintf(h, "%d:%s", len(part), part)
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d:%s\n", len(part), part)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
 // held is a message that waits for a person: all that its release needs, and
@@ -145,7 +159,7 @@ func (k *Kernel) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *sta
 			// There may be no place to ask, but the two are stopped all the same.
 			k.exchanges.refuse(change, v, now)
 		}
-		v.Crowd(st.exchange, fmt.Sprintf(
+		v.Crowd(fmt.Sprintf(
 			"%d messages of agent %s wait for a person already; decide about them first: ocipd approvals list --agent %s", k.cfg.MaxHeld, m.sender.ID, m.sender.ID))
 		return api.DispatchResult{}, k.refuseOnly(m, v, change)
 	}
@@ -230,6 +244,7 @@ func (k *Kernel) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time)
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),
 			},
 			SignatureRequired: k.signers != nil, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, Transcript: e.Transcript,
+			Detections: detections(v),
 		},
 	}
 	h.DetectedKeywords, _ = v.Details["detectedKeywords"].([]string)
@@ -239,9 +254,6 @@ func (k *Kernel) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time)
 	}
 	if v.Code == ocip.ChainLimit {
 		h.Chain = &v.Chain
-	}
-	for _, d := range v.Detections {
-		h.Detections = append(h.Detections, audit.Detection{Rule: d.Rule, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})
 	}
 	return h
 }
@@ -256,7 +268,9 @@ func (k *Kernel) preview(ctx context.Context, m *outgoing, h *held, st *standing
 		sending := *m
 		sending.changedBy = slices.Clone(m.changedBy)
 		k.stamp(&sending, &v)
-		h.Sending = jsontext.Value(api.EmittedMessage{SessionKey: sending.key, Content: sending.content, Metadata: sending.metadata}.Append(nil))
+		shown := sending.emitted()
+		shown.DispatchID = "" // the message's own, whatever becomes of it
+		h.Sending = shown.Append(nil)
 		h.Needed = max(v.Approvers, k.cfg.Approvers, 1)
 	} else {
 		h.Blocked = v.Reason
@@ -292,13 +306,7 @@ func reopened(st *standing, m *outgoing, now time.Time) *standing {
 // be sent, why it waits and under which policy. When it was weighed is no part
 // of it, so that what has not changed keeps its digest.
 func (h *held) digest() string {
-	sum := sha256.New()
-	for _, part := range [...]string{
-		h.ApprovalID, h.SessionKey, h.Content, h.Metadata, string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked, strconv.Itoa(h.Anew),
-	} {
-		fmt.Fprintf(sum, "%d:%s\n", len(part), part)
-	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	return digestOf(h.ApprovalID, h.SessionKey, h.Content, h.Metadata, string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked, strconv.Itoa(h.Anew))
 }
 
 // timeless is what would be sent without when its causal line began, which is

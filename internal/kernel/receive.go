@@ -66,10 +66,10 @@ func (k *Kernel) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived *
 		}
 	}
 	limit := sent.Exchange.MaxRounds
-	sent.Exchange = m.before
+	sent.Exchange = sent.Before
 	sent.Exchange.MaxRounds, sent.Exchange.Outcome, sent.Code = limit, arrived.Exchange.Outcome, arrived.Code
 	r.PolicyResult, r.Code, r.PolicyReason = string(arrived.Result), string(arrived.Code), "the receiver refused the message: "+arrived.Reason
-	r.Round, r.Outcome = m.before.Round, string(sent.Exchange.Outcome)
+	r.Round, r.Outcome = sent.Before.Round, string(sent.Exchange.Outcome)
 	k.exchanges.refuse(change, sent, k.now())
 	receipt, err := k.commit(change)
 	if err != nil {

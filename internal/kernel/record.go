@@ -29,9 +29,7 @@ func (k *Kernel) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audi
 	}
 	r.ChainID, r.Hops = v.Chain.ID, v.Chain.Hops
 	maps.Copy(r.Details, v.Details)
-	for _, d := range v.Detections {
-		r.Detections = append(r.Detections, audit.Detection{Rule: d.Rule, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})
-	}
+	r.Detections = detections(v)
 	for _, s := range v.Shared {
 		r.DataShared = append(r.DataShared, audit.Shared(s))
 	}
@@ -39,6 +37,14 @@ func (k *Kernel) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audi
 		r.DataWithheld = append(r.DataWithheld, audit.Withheld(w))
 	}
 	return r
+}
+
+// detections are what was found in a text, as records and people see it.
+func detections(v *ocip.Verdict) (list []audit.Detection) {
+	for _, d := range v.Detections {
+		list = append(list, audit.Detection{Rule: d.Rule, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})
+	}
+	return list
 }
 
 // onRecord records that an app tried what it may not, and returns the error it

@@ -97,7 +97,7 @@ var outgoing = [...]step{
 // escalates decides. An allowed message's verdict holds the advanced exchange
 // and the envelope to stamp.
 func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
-	v := Verdict{Level: max(m.Declared, m.Sender.Floor), Exchange: m.Exchange}
+	v := Verdict{Level: max(m.Declared, m.Sender.Floor), Before: m.Exchange, Exchange: m.Exchange}
 	for _, weigh := range outgoing {
 		weigh(ctx, &m, policy, &v)
 		if v.Result != "" {
@@ -124,7 +124,7 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 	v.Annotation = annotate(v.Envelope)
 	if m.MaxAnnotation > 0 && len(v.Annotation) > m.MaxAnnotation {
 		size := len(v.Annotation)
-		v.Exchange, v.Envelope, v.Annotation = m.Exchange, Envelope{}, nil
+		v.Exchange, v.Envelope, v.Annotation = v.Before, Envelope{}, nil
 		v.deny(AnnotationTooLarge, ruleAnnotation, fmt.Sprintf("the annotation has %d bytes, the limit is %d", size, m.MaxAnnotation))
 	}
 	return v

@@ -149,6 +149,16 @@ func (e Exchange) close(now time.Time, outcome Outcome) Exchange {
 	return e
 }
 
+// Settle returns the exchange ended by a person or by time, and whether it was
+// open for that: also one that was escalated is, since for a person it waits.
+func (e Exchange) Settle(now time.Time, outcome Outcome) (ended Exchange, open bool) {
+	if e.Outcome != InProgress && e.Outcome != Escalated {
+		return e, false
+	}
+	e.Outcome, e.UpdatedAt = outcome, now
+	return e, true
+}
+
 // SummaryRunes bounds one line of a transcript.
 const SummaryRunes = 120
 

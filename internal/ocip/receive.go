@@ -51,7 +51,7 @@ var incoming = [...]arrival{
 // Receive weighs a message that arrives. The receiver decides for itself and
 // trusts the envelope for nothing that its own directory and state can tell.
 func Receive(ctx context.Context, m Incoming, policy Policy) Verdict {
-	v := Verdict{Level: m.Envelope.Classification, Exchange: m.Exchange, Envelope: m.Envelope}
+	v := Verdict{Level: m.Envelope.Classification, Before: m.Exchange, Exchange: m.Exchange, Envelope: m.Envelope}
 	for _, weigh := range incoming {
 		weigh(ctx, &m, policy, &v)
 		if v.Result != "" {

@@ -51,6 +51,8 @@ type Verdict struct {
 	Policy         string
 	PolicyRevision string
 	Level          Level
+	// Before is the exchange as it was when the message was weighed.
+	Before Exchange
 	// Exchange is the exchange after this message. It has no ID where the
 	// counterparty is not an agent: such messages count no rounds.
 	Exchange Exchange
@@ -98,9 +100,9 @@ func (v *Verdict) Exhausted() bool {
 // Crowd turns a message that a person would have to decide about into a denial:
 // as many of its agent's wait already as may. What the rules said of the
 // exchange stands where nothing but a person can open it again.
-func (v *Verdict) Crowd(before Exchange, reason string) {
+func (v *Verdict) Crowd(reason string) {
 	if !v.Exhausted() {
-		v.Exchange = before
+		v.Exchange = v.Before
 	}
 	v.deny(TooManyHeld, ruleHolds, reason)
 }

@@ -62,10 +62,22 @@ func (s *Store) PendingOf(ctx context.Context, exchangeID string) ([]Approval, e
 	return s.approvals(ctx, `WHERE exchange_id = ? AND state = 'pending' ORDER BY id`, exchangeID)
 }
 
-// ExpiredApprovals returns up to limit pending approvals whose time has run out,
-// the longest expired first.
-func (s *Store) ExpiredApprovals(ctx context.Context, now time.Time, limit int) ([]Approval, error) {
-	return s.approvals(ctx, `WHERE state = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?`, now.UnixMilli(), limit)
+// ExpiredApprovals returns the ids of up to limit pending approvals whose time
+// has run out, the longest expired first.
+func (s *Store) ExpiredApprovals(ctx context.Context, now time.Time, limit int) (ids []string, err error) {
+	err = s.read(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, `SELECT id FROM approvals WHERE state = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?`, &sqlitex.ExecOptions{
+			Args: []any{now.UnixMilli(), limit},
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				ids = append(ids, stmt.ColumnText(0))
+				return nil
+			},
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for expired approvals: %w", err)
+	}
+	return ids, nil
 }
 
 func (s *Store) approvals(ctx context.Context, where string, args ...any) (page []Approval, err error) {
