@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -313,19 +313,10 @@ func (r *reloader) refuse(who asker, wanted *config.Policy, digest string, cause
 // record.
 func (r *reloader) unrecorded(cause error) error {
 	r.log.Error("cannot record a policy: the one in force stays", zap.Error(cause))
-	message := "cannot record the policy, so it is not in force"
-	switch {
-	case errors.Is(cause, store.ErrFull):
-		message += ": the disk is full"
-	case errors.Is(cause, store.ErrLatched):
-		message += ": the audit store failed and is closed until the daemon is restarted"
-	case errors.Is(cause, store.ErrClosed):
-		message += ": the daemon is stopping"
-	}
+	told := kernel.NotRecorded("cannot record the policy, so it is not in force", cause)
 	r.refused = ""
-	r.refusedFor(message)
-	return &api.Error{Code: api.InternalError, Message: message,
-		Details: map[string]any{"ocip": map[string]any{"code": ocip.AuditWriteFailed, "reason": message}}}
+	r.refusedFor(told.Message)
+	return told
 }
 
 // faultsOf lists what is wrong, at least one thing. What has no place of its

@@ -260,16 +260,21 @@ func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
 		return receipt, nil
 	}
 	k.log.Error("cannot record a decision: nothing was released", zap.Error(err))
-	message := "cannot record the decision, so nothing was done"
+	return store.Receipt{}, NotRecorded("cannot record the decision, so nothing was done", err)
+}
+
+// NotRecorded is what a caller is told for whom something was not done because it
+// could not be recorded.
+func NotRecorded(message string, cause error) *api.Error {
 	switch {
-	case errors.Is(err, store.ErrFull):
+	case errors.Is(cause, store.ErrFull):
 		message += ": the disk is full"
-	case errors.Is(err, store.ErrLatched):
+	case errors.Is(cause, store.ErrLatched):
 		message += ": the audit store failed and is closed until the daemon is restarted"
-	case errors.Is(err, store.ErrClosed):
+	case errors.Is(cause, store.ErrClosed):
 		message += ": the daemon is stopping"
 	}
-	return store.Receipt{}, &api.Error{Code: api.InternalError, Message: message,
+	return &api.Error{Code: api.InternalError, Message: message,
 		Details: map[string]any{"ocip": map[string]any{"code": ocip.AuditWriteFailed, "reason": message}}}
 }
 
