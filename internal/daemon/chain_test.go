@@ -238,4 +238,15 @@ func TestSeenAgents(t *testing.T) {
 	wall()
 	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:group", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-3", 1, "acme-corp")}}, nil)
 	wall()
+	// A name that was borrowed shows nobody: nothing said here is counted as said
+	// to its owner.
+	borrowed := foreign("conv-4", 1, "acme-corp")
+	borrowed["source_agent"] = map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"}
+	e := telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:thief", "text": "Hello", "metadata": map[string]any{"ocip": borrowed}})
+	if code := ocipCode(t, e); code != string(ocip.SourceMismatch) {
+		t.Errorf("got %s", code)
+	}
+	if got := alice.dispatch("telegram:thief", "Hello", nil); got.OCIP != nil {
+		t.Errorf("a thief has an exchange: %+v", got.OCIP)
+	}
 }

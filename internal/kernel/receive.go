@@ -338,7 +338,9 @@ func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueRe
 	r := k.receivedRecord(in.agent, from, v, in.key, in.content)
 	r.AppID, r.RunID, r.DispatchID = in.app.id(), in.runID, in.dispatchID
 	change := &store.Change{Records: []*audit.Record{r}}
-	if !listed && k.directory.localAgent(in.key) == nil {
+	// A source that belongs elsewhere is not who is here, but a name that was
+	// borrowed: it would have what is said here counted as said to its owner.
+	if !listed && !elsewhere && k.directory.localAgent(in.key) == nil {
 		if err := k.seen.note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
 			return api.QueueResult{}, err
 		}
