@@ -50,6 +50,7 @@ const timeLayout = "2006-01-02T15:04:05.000000Z"
 // The fixed ends of a line. Their exact bytes are part of the format: the
 // verifier cuts a line at them instead of encoding it again.
 const (
+	idMember   = `"id":"`
 	prevMember = `,"prev":"`
 	hashMember = `","hash":"`
 	lineEnd    = `"}`
@@ -85,21 +86,34 @@ func (h Head) Seal(dst []byte, now time.Time, body []byte) ([]byte, Head) {
 
 // Fault says which record breaks a chain and how.
 type Fault struct {
-	// Seq is the number the record should have had.
+	// Seq is the number the record should have had, zero for a fault of no
+	// record.
 	Seq     uint64
 	Problem string
 }
 
 func (f *Fault) Error() string {
+	if f.Seq == 0 {
+		return f.Problem
+	}
 	return fmt.Sprintf("audit record %d: %s", f.Seq, f.Problem)
 }
 
 // Check reads the line that should follow h and returns the head after it. A
 // line that does not fit is a [*Fault]: changed, missing, moved or doubled.
+//
+// It cuts the line at its fixed ends and decodes nothing between them: what a
+// record says is covered by its hash, and whether somebody else wrote it is for
+// a checkpoint to tell.
 func (h Head) Check(line []byte) (Head, error) {
+	next, _, err := h.follow(line)
+	return next, err
+}
+
+func (h Head) follow(line []byte) (Head, place, error) {
 	want := h.Seq + 1
-	fault := func(format string, args ...any) (Head, error) {
-		return h, &Fault{Seq: want, Problem: fmt.Sprintf(format, args...)}
+	fault := func(format string, args ...any) (Head, place, error) {
+		return h, place{}, &Fault{Seq: want, Problem: fmt.Sprintf(format, args...)}
 	}
 	if len(line) < tailLen {
 		return fault("cut short: %d bytes", len(line))
@@ -108,29 +122,113 @@ func (h Head) Check(line []byte) (Head, error) {
 	if !bytes.HasPrefix(tail, []byte(hashMember)) || !bytes.HasSuffix(tail, []byte(lineEnd)) {
 		return fault("does not end in a hash: cut short or changed")
 	}
-	var next Head
-	if err := next.Hash.UnmarshalText(tail[len(hashMember) : len(hashMember)+hashText]); err != nil {
-		return fault("its hash is unreadable: %v", err)
-	}
-	if sum := sha256.Sum256(covered); subtle.ConstantTimeCompare(sum[:], next.Hash[:]) != 1 {
+	next := Head{Hash: sha256.Sum256(covered)}
+	stated := tail[len(hashMember) : len(hashMember)+hashText]
+	if sum := next.Hash.text(); subtle.ConstantTimeCompare(sum[:], stated) != 1 {
+		var other Hash
+		if err := other.UnmarshalText(stated); err != nil {
+			return fault("its hash is unreadable: %v", err)
+		}
 		return fault("its content does not match its hash: changed after it was written")
 	}
-	entry, err := Parse(line)
-	if err != nil {
-		return fault("%v", err)
+	p, ok := placeOf(covered)
+	if !ok {
+		return fault("not an audit record: it does not say its number, its time and the record before it")
 	}
-	next.Seq, next.Time = entry.Seq, entry.Time
+	next.Seq, next.Time = p.seq, p.time
+	before := h.Hash.text()
 	switch {
-	case entry.Seq < want:
-		return fault("record %d stands here again: doubled or moved", entry.Seq)
-	case entry.Seq > want:
-		return fault("record %d stands here: records are missing or moved", entry.Seq)
-	case entry.Prev != h.Hash:
-		return fault("names %s as the record before it, but that one is %s", entry.Prev, h.Hash)
-	case entry.Time.Before(h.Time):
+	case p.seq < want:
+		return fault("record %d stands here again: doubled or moved", p.seq)
+	case p.seq > want:
+		return fault("record %d stands here: records are missing or moved", p.seq)
+	case !bytes.Equal(p.prev, before[:]):
+		return fault("names %s as the record before it, but that one is %s", p.prev, h.Hash)
+	case p.time.Before(h.Time):
 		return fault("is older than the record before it")
 	}
-	return next, nil
+	return next, p, nil
+}
+
+// text is the hash in hexadecimal, without an allocation.
+func (h Hash) text() (b [hashText]byte) {
+	hex.Encode(b[:], h[:])
+	return b
+}
+
+// place is where a line says it stands.
+type place struct {
+	seq  uint64
+	time time.Time
+	// members are what the record itself says, between the time and prev.
+	members []byte
+	prev    []byte
+}
+
+// placeOf reads the fixed ends of what a line's hash covers.
+func placeOf(covered []byte) (p place, ok bool) {
+	const (
+		seqMember  = `{"seq":`
+		timeMember = `,"time":"`
+		timeEnd    = `",`
+	)
+	rest, ok := bytes.CutPrefix(covered, []byte(seqMember))
+	if !ok {
+		return place{}, false
+	}
+	digits := 0
+	for ; digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9'; digits++ {
+		if digits == maxDigits {
+			return place{}, false
+		}
+		p.seq = p.seq*10 + uint64(rest[digits]-'0')
+	}
+	if digits == 0 || rest[0] == '0' {
+		return place{}, false
+	}
+	if rest, ok = bytes.CutPrefix(rest[digits:], []byte(timeMember)); !ok {
+		return place{}, false
+	}
+	if len(rest) < len(timeLayout)+len(timeEnd)+len(prevMember)+hashText {
+		return place{}, false
+	}
+	if p.time, ok = parseTime(rest[:len(timeLayout)]); !ok {
+		return place{}, false
+	}
+	if rest, ok = bytes.CutPrefix(rest[len(timeLayout):], []byte(timeEnd)); !ok {
+		return place{}, false
+	}
+	p.members, p.prev = rest[:len(rest)-hashText], rest[len(rest)-hashText:]
+	p.members, ok = bytes.CutSuffix(p.members, []byte(prevMember))
+	return p, ok && bytes.HasPrefix(p.members, []byte(idMember))
+}
+
+// maxDigits bounds a number, so that it cannot run over.
+const maxDigits = 18
+
+// parseTime reads a time of the fixed layout. [time.Parse] takes it too, at
+// several times the cost.
+func parseTime(b []byte) (time.Time, bool) {
+	var n [7]int
+	field := 0
+	for i, c := range b {
+		switch want := timeLayout[i]; {
+		case want >= '0' && want <= '9':
+			if c < '0' || c > '9' {
+				return time.Time{}, false
+			}
+			n[field] = n[field]*10 + int(c-'0')
+		case c != want:
+			return time.Time{}, false
+		default:
+			field++
+		}
+	}
+	t := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], n[6]*int(time.Microsecond), time.UTC)
+	// A day or an hour that does not exist would be carried over.
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	return t, year == n[0] && int(month) == n[1] && day == n[2] && hour == n[3] && minute == n[4] && second == n[5]
 }
 
 // HeadOf returns the head a line claims, without checking that the line's

@@ -70,7 +70,7 @@ func TestLineFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := seal(t, 2)
-	body, err := Encode(&Record{ID: "018f0000-0000-7000-8000-000000000003", ActionType: ActionCheckpoint})
+	body, err := Encode(&Record{ID: "018f0000-0000-7000-8000-000000000003", ActionType: ActionSecurity})
 	if err != nil {
 		t.Fatal(err)
 	}

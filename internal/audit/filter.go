@@ -2,7 +2,9 @@ package audit
 
 import (
 	"bytes"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 )
@@ -27,7 +29,13 @@ type Filter struct {
 	Session      string    `json:"session,omitzero"`
 	Result       string    `json:"result,omitzero"`
 	Code         string    `json:"code,omitzero"`
+	// Text is looked for inside the reason, whatever the case of either.
+	Text string `json:"text,omitzero"`
 }
+
+// Fold gives a reason, or a text that is looked for in reasons, as they are
+// compared.
+func Fold(text string) string { return strings.ToLower(text) }
 
 // Match reports whether a line is selected. It looks for the filter's values
 // in the bytes first, since most lines do not hold them and need no decoding.
@@ -42,6 +50,9 @@ func (f *Filter) Match(line []byte) bool {
 			return false
 		}
 	}
+	if f.Text != "" && !(bytes.Contains(line, []byte(`"policyReason":"`)) && utf8.ValidString(f.Text)) {
+		return false
+	}
 	e, err := Parse(line)
 	if err != nil {
 		return false
@@ -50,6 +61,9 @@ func (f *Filter) Match(line []byte) bool {
 		if w.want != "" && w.want != w.have {
 			return false
 		}
+	}
+	if f.Text != "" && !strings.Contains(Fold(e.PolicyReason), Fold(f.Text)) {
+		return false
 	}
 	return (f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until))
 }

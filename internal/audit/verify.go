@@ -2,34 +2,283 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
 )
 
-// Verifier checks lines one after another and remembers how far it came. The
-// zero Verifier starts at the beginning of a chain.
+// Events of checkpoint records.
+const (
+	EventSigned  = "signed"
+	EventRotated = "key_rotated"
+	EventRetired = "retired"
+)
+
+const (
+	// CheckpointEvery is after how many records at most a checkpoint follows,
+	// but for those of one change, which stand together.
+	CheckpointEvery = 1024
+	// maxUnsigned is how many records without a checkpoint a verifier that has
+	// a key takes for what a daemon had not signed yet.
+	maxUnsigned = 4 * CheckpointEvery
+)
+
+// keyMember begins the extension line that hands a log over to another key.
+const keyMember = "key "
+
+// HandOver returns the checkpoint with which a log's key names the next one.
+func HandOver(c Checkpoint, next string) Checkpoint {
+	c.Extension = []string{keyMember + next}
+	return c
+}
+
+// Proof is what a verifier is given besides the log. All of it is optional;
+// what is missing is not checked.
+type Proof struct {
+	// Keys are the public keys that may have signed checkpoints. The key that
+	// one of them, in the log, hands over to is known from there on instead.
+	Keys []note.Verifier
+	// Former are public keys that were followed by others. They vouch for what
+	// is held outside and for nothing in the log: a key may be followed by
+	// another because it was stolen.
+	Former []note.Verifier
+	// Held are signed notes of checkpoints that were kept outside the log: in
+	// a file, in a journal, by counterparties. One that does not fit is a
+	// fault, whoever signed it.
+	Held []string
+	// Tombstone stands for the records before the first line.
+	Tombstone *Tombstone
+}
+
+// Report is what a verifier can say of a log that has no fault.
+type Report struct {
+	// Head is the last record.
+	Head Head
+	// Retired is the last record that retention removed.
+	Retired uint64
+	// Origin is the log's name, empty where no checkpoint states it.
+	Origin string
+	// Checkpoints counts the checkpoint records, Held the checkpoints from
+	// outside that fit, and Passed those that lie before the first line.
+	Checkpoints, Held, Passed int
+	// Signed is how many records a known key vouches for; the records after it
+	// are chained, and could have been written by whoever can write the log.
+	Signed uint64
+	// UnsignedSince is the time of the first record after them.
+	UnsignedSince time.Time
+}
+
+// Verifier checks lines one after another and remembers how far it came. It
+// takes constant memory but for what it was given. The zero Verifier starts at
+// the beginning of a chain and knows no keys.
 type Verifier struct {
-	head Head
+	head     Head
+	frontier Frontier
+	leaves   *leafHash
+	report   Report
+
+	// keys are those in force; handed are all that ever were.
+	keys, handed []note.Verifier
+	// held are the checkpoints from outside, smallest first; those before met
+	// have been compared.
+	held []heldCheckpoint
+	met  int
+}
+
+type heldCheckpoint struct {
+	Checkpoint
+	signed string
+}
+
+// NewVerifier returns a verifier that holds a log against what is known of it.
+// An error says what is wrong with the proof itself.
+func NewVerifier(p Proof) (*Verifier, error) {
+	v := &Verifier{keys: slices.Clone(p.Keys), handed: slices.Concat(p.Keys, p.Former)}
+	for _, k := range v.handed {
+		if v.report.Origin != "" && v.report.Origin != k.Name() {
+			return nil, fmt.Errorf("cannot verify with the keys of two logs: %s and %s", v.report.Origin, k.Name())
+		}
+		v.report.Origin = k.Name()
+	}
+	if t := p.Tombstone; t != nil {
+		v.head, v.frontier = t.Head, Frontier{Size: t.Frontier.Size, Hashes: slices.Clone(t.Frontier.Hashes)}
+		v.report.Retired = t.Head.Seq
+		_, err := OpenTombstone(t.Signed, v.keys...)
+		switch {
+		case err == nil:
+			v.report.Signed = t.Head.Seq
+		case !errors.Is(err, ErrUnsigned), len(v.keys) > 0 && t.Origin != v.report.Origin:
+			return nil, fmt.Errorf("cannot believe the tombstone of the first %d records: %w", t.Head.Seq, err)
+		}
+		v.report.Origin = cmp.Or(v.report.Origin, t.Origin)
+	}
+	for _, signed := range p.Held {
+		c, err := OpenCheckpoint(signed)
+		if !errors.Is(err, ErrUnsigned) {
+			return nil, fmt.Errorf("cannot verify against what is held outside the log: %w", err)
+		}
+		v.held = append(v.held, heldCheckpoint{c, signed})
+	}
+	slices.SortStableFunc(v.held, func(a, b heldCheckpoint) int { return cmp.Compare(a.Size, b.Size) })
+	for v.met < len(v.held) && v.held[v.met].Size < v.head.Seq {
+		v.report.Passed++
+		v.met++
+	}
+	return v, v.meet()
 }
 
 // Add checks the next line.
 func (v *Verifier) Add(line []byte) error {
-	next, err := v.head.Check(line)
+	next, p, err := v.head.follow(line)
 	if err != nil {
 		return err
 	}
+	if isCheckpoint(p.members) {
+		if err := v.checkpoint(line, next.Seq); err != nil {
+			return err
+		}
+	}
+	if v.leaves == nil {
+		v.leaves = newLeafHash()
+	}
+	v.frontier.Append(v.leaves.sum(line))
 	v.head = next
+	if v.report.UnsignedSince.IsZero() {
+		v.report.UnsignedSince = next.Time
+	}
+	if v.report.Signed > 0 && len(v.keys) > 0 && next.Seq-v.report.Signed > maxUnsigned {
+		return &Fault{Seq: next.Seq, Problem: fmt.Sprintf("more than %d records stand here without a signed checkpoint: written by somebody who has not the key, or checkpoints were removed", maxUnsigned)}
+	}
+	return v.meet()
+}
+
+// isCheckpoint tells by the fixed beginning of a record whether it is a
+// checkpoint. The id and the action type are first in every record.
+func isCheckpoint(members []byte) bool {
+	const after = `","actionType":"` + ActionCheckpoint + `"`
+	rest := members[len(idMember):]
+	end := bytes.IndexByte(rest, '"')
+	return end >= 0 && bytes.HasPrefix(rest[end:], []byte(after))
+}
+
+// checkpoint checks a record that holds a signed note.
+func (v *Verifier) checkpoint(line []byte, seq uint64) error {
+	fault := func(format string, args ...any) error {
+		return &Fault{Seq: seq, Problem: fmt.Sprintf(format, args...)}
+	}
+	e, err := Parse(line)
+	if err != nil {
+		return fault("%v", err)
+	}
+	signed, _ := e.Details["note"].(string)
+	c, err := OpenCheckpoint(signed, v.keys...)
+	known := err == nil
+	if !known && !errors.Is(err, ErrUnsigned) {
+		return fault("%v", err)
+	}
+	v.report.Origin = cmp.Or(v.report.Origin, c.Origin)
+	v.report.Checkpoints++
+	switch {
+	case c.Origin != v.report.Origin:
+		return fault("its checkpoint is of the log %s, and this one is %s", c.Origin, v.report.Origin)
+	case e.Event == EventRetired && c.Size < seq-1:
+		// It states what stood at the beginning, and is compared where that is
+		// still to be had.
+	case c.Size != seq-1:
+		return fault("its checkpoint is of %d records, and stands after %d", c.Size, seq-1)
+	case c.Root != v.frontier.Root():
+		return fault("the records before it are not those its checkpoint was signed for: the log was rewritten")
+	}
+	if !known {
+		if v.report.Signed > v.report.Retired && len(v.keys) > 0 {
+			return fault("its checkpoint is signed by a key that nothing in the log hands over to")
+		}
+		return nil
+	}
+	if e.Event == EventRetired {
+		return nil
+	}
+	v.report.Signed, v.report.UnsignedSince = c.Size, time.Time{}
+	if e.Event != EventRotated {
+		return nil
+	}
+	if len(c.Extension) != 1 {
+		return fault("it does not name the next key")
+	}
+	text, ok := strings.CutPrefix(c.Extension[0], keyMember)
+	next, err := note.NewVerifier(text)
+	if !ok || err != nil || next.Name() != c.Origin {
+		return fault("the next key it names is not one of this log")
+	}
+	v.keys = []note.Verifier{next}
+	if !slices.ContainsFunc(v.handed, func(k note.Verifier) bool { return k.KeyHash() == next.KeyHash() }) {
+		v.handed = append(v.handed, next)
+	}
 	return nil
+}
+
+// meet compares the checkpoints from outside that are of the records read so
+// far.
+func (v *Verifier) meet() error {
+	for ; v.met < len(v.held) && v.held[v.met].Size == v.head.Seq; v.met++ {
+		c := &v.held[v.met]
+		if c.Origin != v.origin(c) || c.Root != v.frontier.Root() {
+			return v.misfit(c.Size, c, fmt.Sprintf("the first %d records are not those of a checkpoint that is held outside: the log was rewritten", c.Size))
+		}
+		v.report.Held++
+	}
+	return nil
+}
+
+// origin is the log's name, that of the checkpoint where nothing says it.
+func (v *Verifier) origin(c *heldCheckpoint) string { return cmp.Or(v.report.Origin, c.Origin) }
+
+// misfit is the fault that a checkpoint from outside shows, or that it shows
+// nothing.
+func (v *Verifier) misfit(seq uint64, c *heldCheckpoint, problem string) *Fault {
+	if c.Origin != v.origin(c) {
+		problem = fmt.Sprintf("a checkpoint held outside is of the log %s, and this one is %s", c.Origin, v.report.Origin)
+	} else if _, err := OpenCheckpoint(c.signed, v.handed...); err != nil && len(v.handed) > 0 {
+		problem = fmt.Sprintf("the checkpoint of %d records that is held outside does not fit, and proves nothing: %v", c.Size, err)
+	}
+	return &Fault{Seq: seq, Problem: problem}
+}
+
+// Finish returns what can be said of the whole log. Where more is known of it
+// than it holds, that is a [*Fault] of the first record it lacks.
+func (v *Verifier) Finish() (Report, error) {
+	v.report.Head = v.head
+	if v.met < len(v.held) {
+		last := &v.held[len(v.held)-1]
+		return v.report, v.misfit(v.head.Seq+1, last,
+			fmt.Sprintf("the log ends before it, and a checkpoint of %d records is held outside: its tail was cut, or it is an older copy", last.Size))
+	}
+	if len(v.keys) > 0 && v.report.Signed == 0 && v.head.Seq > 0 {
+		return v.report, &Fault{Seq: v.head.Seq + 1, Problem: fmt.Sprintf("no checkpoint in the log is signed by the key of %s: it was written by somebody who has not the key, or the key is another one's", v.report.Origin)}
+	}
+	if v.report.Signed == v.head.Seq {
+		v.report.UnsignedSince = time.Time{}
+	}
+	return v.report, nil
 }
 
 // Head returns the last record that was found good.
 func (v *Verifier) Head() Head { return v.head }
 
+// readBuffer is what is read of a file at once.
+const readBuffer = 1 << 20
+
 // ReadFrom checks every line of r, in constant memory. A last line without its
 // newline is a fault: it was torn or cut.
 func (v *Verifier) ReadFrom(r io.Reader) (int64, error) {
-	buffered := bufio.NewReaderSize(r, 64<<10)
+	buffered := bufio.NewReaderSize(r, readBuffer)
 	var read int64
 	var long []byte
 	for {

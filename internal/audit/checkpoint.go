@@ -1,0 +1,259 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Checkpoint is a signed statement of what a log's first Size records are: a
+// tlog-checkpoint in a signed note (C2SP).
+type Checkpoint struct {
+	// Origin names the log. It is also the name of the key that signs for it.
+	Origin string
+	Size   uint64
+	Root   Hash
+	// Extension are the lines after the root, for a checkpoint that says more.
+	Extension []string
+}
+
+// MaxNoteBytes bounds a signed note.
+const MaxNoteBytes = 16 << 10
+
+// Text returns what is signed.
+func (c *Checkpoint) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%d\n%s\n", c.Origin, c.Size, base64.StdEncoding.EncodeToString(c.Root[:]))
+	for _, line := range c.Extension {
+		b.WriteString(line)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// Sign returns the signed note.
+func (c *Checkpoint) Sign(signers ...note.Signer) (string, error) {
+	signed, err := note.Sign(&note.Note{Text: c.Text()}, signers...)
+	if err != nil {
+		return "", fmt.Errorf("cannot sign the checkpoint of %d records: %w", c.Size, err)
+	}
+	return string(signed), nil
+}
+
+// errCheckpoint says what a text lacks to be a checkpoint.
+func errCheckpoint(format string, args ...any) error {
+	return fmt.Errorf("not a checkpoint: %w", fmt.Errorf(format, args...))
+}
+
+// parseCheckpoint reads the text of a note, strictly: a checkpoint has exactly
+// one form.
+func parseCheckpoint(text string) (Checkpoint, error) {
+	lines := strings.Split(text, "\n")
+	if len(lines) < 4 || lines[len(lines)-1] != "" {
+		return Checkpoint{}, errCheckpoint("it has not three whole lines")
+	}
+	lines = lines[:len(lines)-1]
+	c := Checkpoint{Origin: lines[0]}
+	if c.Origin == "" {
+		return Checkpoint{}, errCheckpoint("it names no log")
+	}
+	size, err := strconv.ParseUint(lines[1], 10, 63)
+	if err != nil || strconv.FormatUint(size, 10) != lines[1] {
+		return Checkpoint{}, errCheckpoint("%.40q is not a number of records", lines[1])
+	}
+	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
+	if err != nil || len(root) != len(c.Root) {
+		return Checkpoint{}, errCheckpoint("%.80q is not a root hash in base64", lines[2])
+	}
+	c.Size = size
+	copy(c.Root[:], root)
+	for _, line := range lines[3:] {
+		if line == "" {
+			return Checkpoint{}, errCheckpoint("it has an empty extension line")
+		}
+		c.Extension = append(c.Extension, line)
+	}
+	return c, nil
+}
+
+// ErrUnsigned means that none of the known keys signed a note.
+var ErrUnsigned = errors.New("not signed by a known key")
+
+// OpenCheckpoint reads a signed note. With keys, one of them must have signed
+// it, else the error is [ErrUnsigned] beside the checkpoint; a known key's
+// signature that is wrong is another error, and the checkpoint is empty.
+func OpenCheckpoint(signed string, keys ...note.Verifier) (Checkpoint, error) {
+	if len(signed) > MaxNoteBytes {
+		return Checkpoint{}, errCheckpoint("longer than %d bytes", MaxNoteBytes)
+	}
+	// The library reads base64 generously; what is kept as evidence has one form.
+	_, signatures, _ := strings.Cut(signed, "\n\n")
+	for line := range strings.Lines(signatures) {
+		text := strings.TrimSuffix(line[strings.LastIndexByte(line, ' ')+1:], "\n")
+		if _, err := base64.StdEncoding.Strict().DecodeString(text); err != nil {
+			return Checkpoint{}, errCheckpoint("its signature is no strict base64")
+		}
+	}
+	opened, err := note.Open([]byte(signed), note.VerifierList(keys...))
+	var unverified *note.UnverifiedNoteError
+	switch {
+	case errors.As(err, &unverified):
+		c, err := parseCheckpoint(unverified.Note.Text)
+		if err != nil {
+			return Checkpoint{}, err
+		}
+		return c, ErrUnsigned
+	case err != nil:
+		return Checkpoint{}, fmt.Errorf("not a checkpoint: %w", err)
+	}
+	c, err := parseCheckpoint(opened.Text)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	// A key speaks for the log of its own name and for no other.
+	for _, s := range opened.Sigs {
+		if s.Name != c.Origin {
+			return Checkpoint{}, errCheckpoint("the key %s signed for the log %s", s.Name, c.Origin)
+		}
+	}
+	return c, nil
+}
+
+// Annotation is the newest checkpoint as it travels beside an envelope, for the
+// other side to keep.
+type Annotation struct {
+	Origin    string `json:"origin"`
+	Size      uint64 `json:"size"`
+	Root      string `json:"root"`
+	Signature string `json:"signature"`
+}
+
+// Annotate cuts a plain checkpoint's signed note down to what cannot be told
+// from the rest of it.
+func Annotate(signed string) (Annotation, error) {
+	c, err := OpenCheckpoint(signed)
+	if !errors.Is(err, ErrUnsigned) {
+		return Annotation{}, fmt.Errorf("cannot shorten the checkpoint: %w", err)
+	}
+	text, signatures, _ := strings.Cut(signed, "\n\n")
+	first, _, _ := strings.Cut(signatures, "\n")
+	signature, found := strings.CutPrefix(first, "— "+c.Origin+" ")
+	if !found || len(c.Extension) > 0 || text+"\n" != c.Text() {
+		return Annotation{}, errors.New("cannot shorten the checkpoint: it says more than a log's name, size and root")
+	}
+	return Annotation{Origin: c.Origin, Size: c.Size, Root: base64.StdEncoding.EncodeToString(c.Root[:]), Signature: signature}, nil
+}
+
+// MaxOriginBytes bounds the name of a log in an annotation.
+const MaxOriginBytes = 128
+
+// Note returns the signed note that was cut down, or an error where the
+// annotation is none of a checkpoint. Nothing is said about the signature.
+func (a *Annotation) Note() (string, error) {
+	if len(a.Origin) > MaxOriginBytes {
+		return "", errCheckpoint("its origin is longer than %d bytes", MaxOriginBytes)
+	}
+	signed := fmt.Sprintf("%s\n%d\n%s\n\n— %s %s\n", a.Origin, a.Size, a.Root, a.Origin, a.Signature)
+	if _, err := OpenCheckpoint(signed); !errors.Is(err, ErrUnsigned) {
+		return "", err
+	}
+	return signed, nil
+}
+
+// Receipt shows that one record is in a log, to somebody who has only that
+// record and the log's public key: a transparency log proof (C2SP tlog-proof).
+type Receipt struct {
+	// Seq is the record's number; the index in the tree is one less.
+	Seq  uint64
+	Path []Hash
+	// Note is the signed checkpoint of a tree that holds the record.
+	Note string
+}
+
+const receiptHeader = "c2sp.org/tlog-proof@v1\n"
+
+// MaxReceiptBytes bounds a receipt.
+const MaxReceiptBytes = MaxNoteBytes + 8<<10
+
+// MarshalText writes the receipt.
+func (r *Receipt) MarshalText() ([]byte, error) {
+	b := append([]byte(receiptHeader), "index "...)
+	b = strconv.AppendUint(b, r.Seq-1, 10)
+	b = append(b, '\n')
+	for _, h := range r.Path {
+		b = base64.StdEncoding.AppendEncode(b, h[:])
+		b = append(b, '\n')
+	}
+	b = append(b, '\n')
+	return append(b, r.Note...), nil
+}
+
+// UnmarshalText reads a receipt. Extra data is read over: a record's receipt
+// has none.
+func (r *Receipt) UnmarshalText(text []byte) error {
+	if len(text) > MaxReceiptBytes {
+		return fmt.Errorf("not a receipt: longer than %d bytes", MaxReceiptBytes)
+	}
+	rest, found := bytes.CutPrefix(text, []byte(receiptHeader))
+	if !found {
+		return errors.New("not a receipt: it does not begin with c2sp.org/tlog-proof@v1")
+	}
+	head, signed, found := bytes.Cut(rest, []byte("\n\n"))
+	if !found {
+		return errors.New("not a receipt: no checkpoint follows the proof")
+	}
+	lines := strings.Split(string(head), "\n")
+	if strings.HasPrefix(lines[0], "extra ") {
+		lines = lines[1:]
+	}
+	if len(lines) == 0 {
+		return errors.New("not a receipt: no index")
+	}
+	number, found := strings.CutPrefix(lines[0], "index ")
+	index, err := strconv.ParseUint(number, 10, 62)
+	if !found || err != nil || strconv.FormatUint(index, 10) != number {
+		return fmt.Errorf("not a receipt: %.40q names no index", lines[0])
+	}
+	got := Receipt{Seq: index + 1, Note: string(signed)}
+	if len(lines)-1 > 64 {
+		return fmt.Errorf("not a receipt: a path of %d hashes", len(lines)-1)
+	}
+	for _, line := range lines[1:] {
+		h, err := base64.StdEncoding.Strict().DecodeString(line)
+		if err != nil || len(h) != len(Hash{}) {
+			return fmt.Errorf("not a receipt: %.80q is not a hash in base64", line)
+		}
+		got.Path = append(got.Path, Hash(h))
+	}
+	if _, err := OpenCheckpoint(got.Note); !errors.Is(err, ErrUnsigned) {
+		return fmt.Errorf("not a receipt: %w", err)
+	}
+	*r = got
+	return nil
+}
+
+// Check returns the checkpoint that a receipt proves a line to be under. One of
+// the keys must have signed it.
+func (r *Receipt) Check(line []byte, keys ...note.Verifier) (Checkpoint, error) {
+	c, err := OpenCheckpoint(r.Note, keys...)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("the receipt of record %d proves nothing: %w", r.Seq, err)
+	}
+	path := make(tlog.RecordProof, len(r.Path))
+	for i, h := range r.Path {
+		path[i] = tlog.Hash(h)
+	}
+	if r.Seq > c.Size {
+		return Checkpoint{}, fmt.Errorf("the receipt of record %d proves nothing: its checkpoint is of %d records", r.Seq, c.Size)
+	}
+	if tlog.CheckRecord(path, int64(c.Size), tlog.Hash(c.Root), int64(r.Seq-1), tlog.Hash(Leaf(line))) != nil {
+		return Checkpoint{}, fmt.Errorf("the receipt of record %d is not of this line: the line, the path or the number was changed", r.Seq)
+	}
+	return c, nil
+}

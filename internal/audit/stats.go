@@ -1,0 +1,219 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Results a decision can have (protocol, Records).
+const (
+	ResultAllow    = "allow"
+	ResultDeny     = "deny"
+	ResultApproval = "require_approval"
+)
+
+// Verdicts are numbers of records by the result of their decision. None are
+// those that decide about no message.
+type Verdicts struct {
+	Allow           int `json:"allow"`
+	Deny            int `json:"deny"`
+	RequireApproval int `json:"requireApproval"`
+	None            int `json:"none"`
+}
+
+// Add counts n records with a result.
+func (v *Verdicts) Add(result string, n int) {
+	switch result {
+	case ResultAllow:
+		v.Allow += n
+	case ResultDeny:
+		v.Deny += n
+	case ResultApproval:
+		v.RequireApproval += n
+	default:
+		v.None += n
+	}
+}
+
+// Total is how many records were counted.
+func (v Verdicts) Total() int { return v.Allow + v.Deny + v.RequireApproval + v.None }
+
+// Stats are the numbers of records within a time.
+type Stats struct {
+	// Since and Until bound the time, Until exclusive, in whole minutes.
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	// Bucket is how long a bucket is, in seconds.
+	Bucket   int      `json:"bucket"`
+	Verdicts Verdicts `json:"verdicts"`
+	// Buckets have no gap, oldest first. They begin at multiples of their
+	// length since 1970, so that the first and the last may be covered in part.
+	Buckets []StatsBucket `json:"buckets"`
+	// Agents are the local agents and Rules what was decided by
+	// (policyApplied), most records first, at most [StatsRows] each; Codes are
+	// the verdicts' codes. The counts are how many there are.
+	Agents     []StatsRow `json:"agents"`
+	AgentCount int        `json:"agentCount"`
+	Rules      []StatsRow `json:"rules"`
+	RuleCount  int        `json:"ruleCount"`
+	Codes      []StatsRow `json:"codes"`
+	CodeCount  int        `json:"codeCount"`
+}
+
+// StatsBucket are the numbers of a stretch of time.
+type StatsBucket struct {
+	Start time.Time `json:"start"`
+	Verdicts
+}
+
+// StatsRow are the numbers of one agent, rule or code.
+type StatsRow struct {
+	Name string `json:"name"`
+	Verdicts
+}
+
+// Limits of [Stats].
+const (
+	// StatsRows bounds each list of agents, rules and codes.
+	StatsRows = 100
+	// StatsBuckets bounds the buckets; they are made longer where there would
+	// be more.
+	StatsBuckets = 1000
+	// statsColumns is how many buckets are chosen for at most where the asker
+	// does not say.
+	statsColumns = 60
+)
+
+// Subject is what numbers are kept by.
+type Subject struct{ Agent, Rule, Code, Result string }
+
+// SubjectOf returns what a record counts for.
+func SubjectOf(r *Record) Subject {
+	return Subject{Agent: r.AgentID, Rule: r.PolicyApplied, Code: r.Code, Result: r.PolicyResult}
+}
+
+// Tally adds up [Stats]. Make one with [NewTally].
+type Tally struct {
+	since, until         time.Time
+	bucket               time.Duration
+	first                time.Time
+	total                Verdicts
+	buckets              []Verdicts
+	agents, rules, codes map[string]*Verdicts
+}
+
+// NewTally begins numbers for a time, which is widened to whole minutes, in
+// buckets of a length, which is rounded up to whole minutes. With zero, a length
+// is chosen.
+func NewTally(since, until time.Time, bucket time.Duration) *Tally {
+	t := &Tally{
+		since: since.UTC().Truncate(time.Minute), until: until.UTC().Truncate(time.Minute),
+		agents: make(map[string]*Verdicts), rules: make(map[string]*Verdicts), codes: make(map[string]*Verdicts),
+	}
+	if t.until.Before(until) {
+		t.until = t.until.Add(time.Minute)
+	}
+	if t.until.Before(t.since) {
+		t.until = t.since
+	}
+	span := t.until.Sub(t.since)
+	if bucket <= 0 {
+		bucket = niceBucket(span)
+	}
+	bucket = max(time.Minute, (bucket + time.Minute - 1).Truncate(time.Minute))
+	for span/bucket >= StatsBuckets-1 {
+		bucket *= 2
+	}
+	t.bucket = bucket
+	t.first = time.Unix(t.since.Unix()-mod(t.since.Unix(), int64(bucket/time.Second)), 0).UTC()
+	if t.since.Before(t.until) {
+		t.buckets = make([]Verdicts, (t.until.Sub(t.first)+bucket-1)/bucket)
+	}
+	return t
+}
+
+// mod is the remainder that is never negative.
+func mod(a, b int64) int64 { return (a%b + b) % b }
+
+// niceBucket chooses a length that people count in.
+func niceBucket(span time.Duration) time.Duration {
+	const day = 24 * time.Hour
+	for _, b := range []time.Duration{
+		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day, 28 * day,
+	} {
+		if span <= statsColumns*b {
+			return b
+		}
+	}
+	return 84 * day
+}
+
+// Since and Until return the time that is counted, in whole minutes.
+func (t *Tally) Since() time.Time { return t.since }
+
+// Until is exclusive.
+func (t *Tally) Until() time.Time { return t.until }
+
+// Holds reports whether a moment is within the time.
+func (t *Tally) Holds(at time.Time) bool { return !at.Before(t.since) && at.Before(t.until) }
+
+// Add counts a record, where it is within the time.
+func (t *Tally) Add(e *Entry) {
+	if t.Holds(e.Time) {
+		t.AddAt(e.Time, e.PolicyResult, 1)
+		t.AddFor(SubjectOf(&e.Record), 1)
+	}
+}
+
+// AddAt counts n records of one moment and result, which must be within the
+// time, for the buckets and the sum alone.
+func (t *Tally) AddAt(at time.Time, result string, n int) {
+	t.total.Add(result, n)
+	t.buckets[at.Sub(t.first)/t.bucket].Add(result, n)
+}
+
+// AddFor counts n records for what they are about alone.
+func (t *Tally) AddFor(s Subject, n int) {
+	add := func(rows map[string]*Verdicts, name string) {
+		if name == "" {
+			return
+		}
+		v := rows[name]
+		if v == nil {
+			v = new(Verdicts)
+			rows[name] = v
+		}
+		v.Add(s.Result, n)
+	}
+	add(t.agents, s.Agent)
+	add(t.rules, s.Rule)
+	add(t.codes, s.Code)
+}
+
+// Stats returns what was counted.
+func (t *Tally) Stats() Stats {
+	s := Stats{
+		Since: t.since, Until: t.until, Bucket: int(t.bucket / time.Second), Verdicts: t.total,
+		Buckets: make([]StatsBucket, len(t.buckets)),
+		Agents:  statsRows(t.agents), AgentCount: len(t.agents),
+		Rules: statsRows(t.rules), RuleCount: len(t.rules),
+		Codes: statsRows(t.codes), CodeCount: len(t.codes),
+	}
+	for i := range t.buckets {
+		s.Buckets[i] = StatsBucket{Start: t.first.Add(time.Duration(i) * t.bucket), Verdicts: t.buckets[i]}
+	}
+	return s
+}
+
+func statsRows(of map[string]*Verdicts) []StatsRow {
+	rows := make([]StatsRow, 0, len(of))
+	for name, v := range of {
+		rows = append(rows, StatsRow{Name: name, Verdicts: *v})
+	}
+	slices.SortFunc(rows, func(a, b StatsRow) int {
+		return cmp.Or(cmp.Compare(b.Total(), a.Total()), cmp.Compare(a.Name, b.Name))
+	})
+	return rows[:min(len(rows), StatsRows)]
+}
