@@ -1,0 +1,233 @@
+package keyring
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// digestFile holds the tenants' digest keys.
+const digestFile = "digest.json"
+
+// digestKeyBytes is the length of a digest key, that of the hash.
+const digestKeyBytes = sha256.Size
+
+// digestScheme begins every digest.
+const digestScheme = "hmac-sha256:"
+
+// keepBuffer bounds the buffer that is kept for the next text.
+const keepBuffer = 64 << 10
+
+// Digests makes keyed digests of texts, with a key for each tenant: equal texts
+// have equal digests inside a tenant, and from outside, or without the key,
+// nothing can be told. With a key destroyed, nobody can any more, not even by
+// guessing the text.
+type Digests struct {
+	dir    string
+	random io.Reader
+	now    func() time.Time
+
+	// change is held while the file is written.
+	change sync.Mutex
+	// tenants is replaced whole, so that making a digest takes no lock.
+	tenants atomic.Pointer[map[string]*digestKey]
+}
+
+// digestKey is one tenant's key in use.
+type digestKey struct {
+	storedKey
+	macs sync.Pool
+}
+
+// storedKey is one tenant's key in the file.
+type storedKey struct {
+	Key    []byte    `json:"key"`
+	MadeAt time.Time `json:"madeAt"`
+}
+
+// storedKeys is the file. The tenant "" is what belongs to none.
+type storedKeys struct {
+	Tenants map[string]storedKey `json:"tenants"`
+}
+
+// OpenDigests takes up the digest keys of a directory.
+func OpenDigests(dir string, random io.Reader, now func() time.Time) (*Digests, error) {
+	d := &Digests{dir: dir, random: random, now: now}
+	if err := prepare(dir, digestFile); err != nil {
+		return nil, err
+	}
+	tenants := make(map[string]*digestKey)
+	text, err := read(dir, digestFile, secretMode)
+	switch {
+	case err == nil:
+		stored, err := parseDigestKeys(text)
+		if err != nil {
+			return nil, fmt.Errorf("cannot use the key file %s: %w; put it back from a backup, or remove it to go on with new keys, with which earlier digests match nothing",
+				filepath.Join(dir, digestFile), err)
+		}
+		for tenant, key := range stored.Tenants {
+			tenants[tenant] = newDigestKey(key)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	d.tenants.Store(&tenants)
+	return d, nil
+}
+
+// parseDigestKeys reads the file strictly. Its errors hold nothing of it.
+func parseDigestKeys(text []byte) (storedKeys, error) {
+	var stored storedKeys
+	if err := json.Unmarshal(text, &stored, json.RejectUnknownMembers(true)); err != nil {
+		return storedKeys{}, errors.New("it holds no digest keys, as JSON")
+	}
+	for _, key := range stored.Tenants {
+		if len(key.Key) != digestKeyBytes {
+			return storedKeys{}, fmt.Errorf("it holds a key of %d bytes, and they have %d", len(key.Key), digestKeyBytes)
+		}
+	}
+	return stored, nil
+}
+
+func newDigestKey(stored storedKey) *digestKey {
+	k := &digestKey{storedKey: stored}
+	k.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, stored.Key)} }
+	return k
+}
+
+// mac is a keyed hash with room for a text.
+type mac struct {
+	hash.Hash
+	buffer []byte
+}
+
+// Digest returns "hmac-sha256:" and 64 hexadecimal digits. The first digest of a
+// tenant makes its key, and fails where that cannot be made durable: a digest
+// whose key a crash takes along would match nothing afterwards.
+func (d *Digests) Digest(tenant, text string) (string, error) {
+	key := (*d.tenants.Load())[tenant]
+	if key == nil {
+		var err error
+		if key, err = d.make(tenant); err != nil {
+			return "", err
+		}
+	}
+	return key.digest(text), nil
+}
+
+func (k *digestKey) digest(text string) string {
+	m := k.macs.Get().(*mac)
+	m.Reset()
+	m.buffer = append(m.buffer[:0], text...)
+	m.Write(m.buffer)
+	m.buffer = m.Sum(m.buffer[:0])
+	var digest [len(digestScheme) + 2*sha256.Size]byte
+	copy(digest[:], digestScheme)
+	hex.Encode(digest[len(digestScheme):], m.buffer)
+	if cap(m.buffer) > keepBuffer {
+		m.buffer = nil
+	}
+	k.macs.Put(m)
+	return string(digest[:])
+}
+
+// make gives a tenant a key.
+func (d *Digests) make(tenant string) (*digestKey, error) {
+	d.change.Lock()
+	defer d.change.Unlock()
+	tenants := *d.tenants.Load()
+	if key := tenants[tenant]; key != nil {
+		return key, nil
+	}
+	stored := storedKey{Key: make([]byte, digestKeyBytes), MadeAt: d.now().UTC()}
+	if _, err := io.ReadFull(d.random, stored.Key); err != nil {
+		return nil, fmt.Errorf("cannot make a digest key: %w", err)
+	}
+	more := maps.Clone(tenants)
+	more[tenant] = newDigestKey(stored)
+	if err := d.write(more); err != nil {
+		return nil, err
+	}
+	d.tenants.Store(&more)
+	return more[tenant], nil
+}
+
+func (d *Digests) write(tenants map[string]*digestKey) error {
+	stored := storedKeys{Tenants: make(map[string]storedKey, len(tenants))}
+	for tenant, key := range tenants {
+		stored.Tenants[tenant] = key.storedKey
+	}
+	text, err := json.Marshal(&stored, json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		return fmt.Errorf("cannot encode the digest keys: %w", err)
+	}
+	return write(d.dir, digestFile, secretMode, append(text, '\n'))
+}
+
+// Tenants returns the tenants that have a key, sorted.
+func (d *Digests) Tenants() []string { return slices.Sorted(maps.Keys(*d.tenants.Load())) }
+
+// Destroy destroys a tenant's key, and reports whether there was one: what was
+// digested with it can no longer be told from anything else, by anybody. The
+// tenant's next digest makes a new key. It may be repeated.
+//
+// The file is replaced by one without the key, and what stood in the old one is
+// overwritten with zeros. That is all a program can do, and no proof: file
+// systems that copy on write and drives that spread their wear may keep the old
+// blocks for a while, and so do backups. Memory is given back, and not wiped.
+func (d *Digests) Destroy(tenant string) (existed bool, err error) {
+	d.change.Lock()
+	defer d.change.Unlock()
+	tenants := *d.tenants.Load()
+	if tenants[tenant] == nil {
+		return false, nil
+	}
+	fewer := maps.Clone(tenants)
+	delete(fewer, tenant)
+	// The old file, which loses its name and not its blocks.
+	old, err := os.OpenFile(filepath.Join(d.dir, digestFile), os.O_WRONLY, 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return true, fmt.Errorf("cannot destroy a digest key: %w", err)
+	}
+	if old != nil {
+		defer old.Close()
+	}
+	if err := d.write(fewer); err != nil {
+		return true, err
+	}
+	d.tenants.Store(&fewer)
+	if old == nil {
+		return true, nil
+	}
+	if err := zero(old); err != nil {
+		return true, fmt.Errorf("cannot overwrite a digest key, which is out of use: %w", err)
+	}
+	return true, nil
+}
+
+// zero overwrites a file.
+func zero(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(make([]byte, info.Size()), 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}

@@ -1,0 +1,339 @@
+package keyring
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// The files of the signing key: the one in force, the one that is to follow it,
+// and the public keys, of which earlier ones have a number behind the name.
+const (
+	signingFile = "checkpoint.key"
+	nextFile    = "checkpoint.key.next"
+	publicFile  = "checkpoint.pub"
+)
+
+// ErrNotInForce means that the log was signed with a key that is not here.
+var ErrNotInForce = errors.New("the key that signs this log is not here")
+
+// Signer is the key that signs a log's checkpoints: Ed25519, in the form of
+// signed notes (C2SP signed-note).
+type Signer struct {
+	dir, name string
+	random    io.Reader
+
+	mu      sync.Mutex
+	current signingKey
+	next    *signingKey
+}
+
+type signingKey struct {
+	// private and public are the encoded keys of golang.org/x/mod/sumdb/note.
+	private, public string
+	signer          note.Signer
+}
+
+// OpenSigner takes up the signing key of a log, or makes it on the first start.
+// The name is the log's, and becomes the key's. A key that was lost is not
+// replaced unasked: where there is a public key without its private one, the
+// error says so.
+func OpenSigner(dir, name string, random io.Reader) (*Signer, error) {
+	s := &Signer{dir: dir, name: name, random: random}
+	if err := prepare(dir, signingFile, nextFile, publicFile); err != nil {
+		return nil, err
+	}
+	current, err := s.load(signingFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		current, err = s.first()
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.current = *current
+	next, err := s.load(nextFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	s.next = next
+	return s, s.publish()
+}
+
+// first makes the key of a log that never had one.
+func (s *Signer) first() (*signingKey, error) {
+	public := filepath.Join(s.dir, publicFile)
+	if _, err := os.Lstat(public); err == nil {
+		return nil, fmt.Errorf("cannot find the signing key %s, though its public key is there: put it back from a backup, or remove %s to go on with another key, which the log will show",
+			filepath.Join(s.dir, signingFile), public)
+	}
+	k, err := s.generate()
+	if err != nil {
+		return nil, err
+	}
+	return k, write(s.dir, signingFile, secretMode, []byte(k.private+"\n"))
+}
+
+func (s *Signer) generate() (*signingKey, error) {
+	private, _, err := note.GenerateKey(s.random, s.name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a signing key for %q: %w", s.name, err)
+	}
+	k, err := s.parse(private)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a signing key for %q: a name has no space and no plus", s.name)
+	}
+	return k, nil
+}
+
+func (s *Signer) load(name string) (*signingKey, error) {
+	text, err := read(s.dir, name, secretMode)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.parse(line(text))
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the key file %s: %w", filepath.Join(s.dir, name), err)
+	}
+	return k, nil
+}
+
+// parse reads an encoded private key, and works out the public one.
+func (s *Signer) parse(private string) (*signingKey, error) {
+	k, err := parseSigningKey(private)
+	if err != nil {
+		return nil, err
+	}
+	if name := k.signer.Name(); name != s.name {
+		return nil, fmt.Errorf("it is the key of the log %s, and this log is %s; every log has its own", name, s.name)
+	}
+	return k, nil
+}
+
+// errNoKey says no word of what was there instead: it may be a key all the same.
+var errNoKey = errors.New("it holds no signing key (PRIVATE+KEY+…, one line)")
+
+func parseSigningKey(private string) (*signingKey, error) {
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		return nil, errNoKey
+	}
+	// The name has no plus, what comes last may have some.
+	parts := strings.SplitN(private, "+", 5)
+	data, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
+	if err != nil || len(data) != 1+ed25519.SeedSize {
+		return nil, errNoKey
+	}
+	seed := ed25519.NewKeyFromSeed(data[1:])
+	public, err := note.NewEd25519VerifierKey(signer.Name(), seed.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, errNoKey
+	}
+	return &signingKey{private: private, public: public, signer: signer}, nil
+}
+
+// publish puts the public key of the key in force beside it.
+func (s *Signer) publish() error {
+	if text, err := read(s.dir, publicFile, publicMode); err == nil && line(text) == s.current.public {
+		return nil
+	}
+	return write(s.dir, publicFile, publicMode, []byte(s.current.public+"\n"))
+}
+
+// Note returns the key in force, to sign with.
+func (s *Signer) Note() note.Signer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current.signer
+}
+
+// Verifier returns the public key in force, as NAME+HASH+KEY: what a verifier
+// needs.
+func (s *Signer) Verifier() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current.public
+}
+
+// Public returns what checks the signatures of the key in force.
+func (s *Signer) Public() (note.Verifier, error) {
+	key, err := note.NewVerifier(s.Verifier())
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the public key of the log: %w", err)
+	}
+	return key, nil
+}
+
+// Next makes the key that is to follow, durably, and returns it with its public
+// key. It is the first of three steps: the caller then commits a record to the
+// log in which the key in force signs the new one, and calls [Signer.Promote]
+// when that is durable. After a crash in between, [Signer.Settle] finds out
+// which of the two the log is signed with. Where there is a next key already,
+// since a rotation did not come to its end, it is that one.
+func (s *Signer) Next() (note.Signer, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		k, err := s.generate()
+		if err != nil {
+			return nil, "", err
+		}
+		if err := write(s.dir, nextFile, secretMode, []byte(k.private+"\n")); err != nil {
+			return nil, "", err
+		}
+		s.next = k
+	}
+	return s.next.signer, s.next.public, nil
+}
+
+// Promote puts the next key in force. The public key before it stays, in a file
+// with a number behind its name; the private one is gone.
+func (s *Signer) Promote() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		return errors.New("cannot rotate the signing key: there is no next one")
+	}
+	for _, step := range s.promotion() {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// promotion lists what has to be done, in order; done again from the start it
+// comes to the same end, wherever it was broken off.
+func (s *Signer) promotion() []func() error {
+	return []func() error{
+		s.keepPublic,
+		func() error { return rename(s.dir, nextFile, signingFile) },
+		func() error {
+			s.current, s.next = *s.next, nil
+			return s.publish()
+		},
+	}
+}
+
+// keepPublic keeps the public key that is about to be followed by another.
+func (s *Signer) keepPublic() error {
+	earlier, err := earlierKeys(s.dir)
+	if err != nil {
+		return err
+	}
+	number := 1
+	if len(earlier) > 0 {
+		last := earlier[len(earlier)-1]
+		if last.Verifier == s.current.public {
+			return nil
+		}
+		number = last.number + 1
+	}
+	return write(s.dir, publicFile+"."+strconv.Itoa(number), publicMode, []byte(s.current.public+"\n"))
+}
+
+// Settle ends a rotation that a crash broke off. The log says which public key
+// is in force, "" where it was never signed: a next key that is in force takes
+// its place, one that is not is removed. Where neither is, the error is
+// [ErrNotInForce].
+func (s *Signer) Settle(inForce string) error {
+	s.mu.Lock()
+	next := s.next
+	s.mu.Unlock()
+	switch {
+	case next != nil && next.public == inForce:
+		return s.Promote()
+	case inForce != "" && inForce != s.Verifier():
+		return fmt.Errorf("cannot go on signing with %s: %w: it is %s; put it back from a backup",
+			filepath.Join(s.dir, signingFile), ErrNotInForce, inForce)
+	case next == nil:
+		return nil
+	}
+	if err := remove(s.dir, nextFile); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = nil
+	return nil
+}
+
+// PublicKey is one public key of a log.
+type PublicKey struct {
+	// Verifier is the key as NAME+HASH+KEY.
+	Verifier string
+	// File is where it stands. It was written at At: since then the key in
+	// force is, and until then an earlier one was.
+	File string
+	At   time.Time
+
+	number int
+}
+
+// PublicKeys returns the public keys in a directory of keys, oldest first; the
+// last is in force. It needs no daemon. Where there is none the error wraps
+// [fs.ErrNotExist].
+func PublicKeys(dir string) ([]PublicKey, error) {
+	keys, err := earlierKeys(dir)
+	if err != nil {
+		return nil, err
+	}
+	current, err := publicKey(dir, publicFile)
+	if err != nil {
+		return nil, err
+	}
+	return append(keys, current), nil
+}
+
+// earlierKeys returns the public keys that were followed by others, oldest
+// first.
+func earlierKeys(dir string) ([]PublicKey, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for public keys: %w", err)
+	}
+	var keys []PublicKey
+	for _, e := range entries {
+		suffix, ok := strings.CutPrefix(e.Name(), publicFile+".")
+		number, err := strconv.Atoi(suffix)
+		if !ok || err != nil || number < 1 || strconv.Itoa(number) != suffix {
+			continue
+		}
+		k, err := publicKey(dir, e.Name())
+		if err != nil {
+			return nil, err
+		}
+		k.number = number
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b PublicKey) int { return a.number - b.number })
+	return keys, nil
+}
+
+func publicKey(dir, name string) (PublicKey, error) {
+	text, err := read(dir, name, publicMode)
+	if err != nil {
+		return PublicKey{}, err
+	}
+	k := PublicKey{Verifier: line(text), File: filepath.Join(dir, name)}
+	if _, err := note.NewVerifier(k.Verifier); err != nil {
+		return PublicKey{}, fmt.Errorf("cannot use %s: it holds no public key", k.File)
+	}
+	info, err := os.Lstat(k.File)
+	if err != nil {
+		return PublicKey{}, fmt.Errorf("cannot use %s: %w", k.File, err)
+	}
+	k.At = info.ModTime()
+	return k, nil
+}

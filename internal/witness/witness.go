@@ -1,0 +1,228 @@
+// Package witness keeps a log's checkpoints outside the log: in a file that may
+// lie on another disk, and in the systemd journal where there is one. A log
+// that was cut, emptied or replaced by an older copy says nothing of it; what
+// is kept here does.
+//
+// The caller hands every checkpoint to [Witness.Keep] and asks [Witness.Newest]
+// at every start whether the log has all that was witnessed of it.
+package witness
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
+	"go.uber.org/zap"
+)
+
+// Entry is one line of a file of checkpoints.
+type Entry struct {
+	// Time is when it was written here.
+	Time time.Time `json:"time"`
+	// Size is the number of records it is of, for people; the note says it too.
+	Size uint64 `json:"size"`
+	// Note is the signed note.
+	Note string `json:"note"`
+}
+
+// Options say where checkpoints are kept and what is given from outside.
+type Options struct {
+	// Path is the file. Its directory is made with mode 0700.
+	Path string
+	// Journal, where set, is told too. [Journal] is the systemd journal.
+	Journal func(e Entry, c *audit.Checkpoint) error
+	Clock   func() time.Time
+	Log     *zap.Logger
+}
+
+// Witness keeps checkpoints.
+type Witness struct {
+	o      Options
+	newest audit.Checkpoint
+}
+
+// maxLine bounds a line of the file.
+const maxLine = 2 * audit.MaxNoteBytes
+
+// Open takes up the file, and reads how far the log has been witnessed. A last
+// line that a crash tore is cut off.
+func Open(o Options) (*Witness, error) {
+	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the directory of the checkpoints: %w", err)
+	}
+	w := &Witness{o: o}
+	f, err := os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the checkpoints: %w", err)
+	}
+	whole, err := read(f, func(_ Entry, c *audit.Checkpoint) error {
+		if c.Size > w.newest.Size {
+			w.newest = *c
+		}
+		return nil
+	})
+	if err == nil {
+		err = f.Truncate(whole)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cannot read the checkpoints in %s: %w", o.Path, err)
+	}
+	return w, nil
+}
+
+// Newest returns the largest checkpoint kept here, the zero one where there is
+// none.
+func (w *Witness) Newest() audit.Checkpoint { return w.newest }
+
+// Keep writes one checkpoint, durably, and tells the journal. One that is not
+// of more records than those before it is left out. Where it fails, the next one
+// says all that this would have said.
+func (w *Witness) Keep(signed string) error {
+	if signed == "" {
+		return nil
+	}
+	if err := w.keep(signed); err != nil {
+		return fmt.Errorf("cannot keep a checkpoint outside the log, in %s: %w", w.o.Path, err)
+	}
+	return nil
+}
+
+func (w *Witness) keep(signed string) error {
+	c, err := audit.OpenCheckpoint(signed)
+	if !errors.Is(err, audit.ErrUnsigned) {
+		return err
+	}
+	if c.Size <= w.newest.Size {
+		return nil
+	}
+	e := Entry{Time: w.o.Clock().UTC(), Size: c.Size, Note: signed}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("cannot encode the checkpoint: %w", err)
+	}
+	// Opened anew each time: it is rare, and a file that was moved away by a
+	// rotation is then made again.
+	f, err := os.OpenFile(w.o.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		if _, err = f.Write(append(line, '\n')); err != nil {
+			// No part of a line stays behind.
+			err = errors.Join(err, f.Truncate(info.Size()))
+		} else {
+			err = f.Sync()
+		}
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	w.newest = c
+	if w.o.Journal != nil {
+		if err := w.o.Journal(e, &c); err != nil {
+			w.o.Log.Warn("cannot tell the journal of a checkpoint", zap.Error(err))
+		}
+	}
+	return nil
+}
+
+// Journal tells the systemd journal of a checkpoint.
+func Journal(e Entry, c *audit.Checkpoint) error {
+	err := journal.Send(fmt.Sprintf("audit log checkpoint: %d records of %s", c.Size, c.Origin), journal.PriNotice, map[string]string{
+		"SYSLOG_IDENTIFIER":     "ocipd",
+		"OCIPD_LOG":             c.Origin,
+		"OCIPD_CHECKPOINT_SIZE": strconv.FormatUint(c.Size, 10),
+		"OCIPD_CHECKPOINT":      e.Note,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write to the journal: %w", err)
+	}
+	return nil
+}
+
+// HasJournal reports whether a systemd journal is there to be told.
+func HasJournal() bool { return journal.Enabled() }
+
+// Read returns the notes in a file of checkpoints.
+func Read(path string) (notes []string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the checkpoints: %w", err)
+	}
+	_, err = read(f, func(e Entry, _ *audit.Checkpoint) error {
+		notes = append(notes, e.Note)
+		return nil
+	})
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cannot read the checkpoints in %s: %w", path, err)
+	}
+	return notes, nil
+}
+
+// read visits every whole line and returns where the last of them ends.
+func read(r io.Reader, visit func(Entry, *audit.Checkpoint) error) (whole int64, err error) {
+	lines := bufio.NewReaderSize(r, maxLine)
+	for number := 1; ; number++ {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, io.EOF) {
+			return whole, nil
+		}
+		if err != nil {
+			return whole, fmt.Errorf("line %d: %w", number, err)
+		}
+		var e Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return whole, fmt.Errorf("line %d is not a checkpoint: %w", number, err)
+		}
+		c, err := audit.OpenCheckpoint(e.Note)
+		if !errors.Is(err, audit.ErrUnsigned) {
+			return whole, fmt.Errorf("line %d: %w", number, err)
+		}
+		if err := visit(e, &c); err != nil {
+			return whole, err
+		}
+		whole += int64(len(line))
+	}
+}
+
+// Missing says that a log does not reach as far as was witnessed of it.
+func Missing(path string, have, witnessed uint64) error {
+	return fmt.Errorf("cannot go on with an audit log of %d records: %s holds a signed checkpoint of %d, so the log was cut or replaced by an older copy; put the newer one back, or, if you restored it knowingly, move that file aside",
+		have, path, witnessed)
+}
+
+// Differs says that a log holds other records than were witnessed.
+func Differs(path string, size uint64) error {
+	return fmt.Errorf("cannot go on with an audit log whose first %d records are not those of the signed checkpoint in %s: it was rewritten or is another log; ocipd audit verify says more", size, path)
+}
+
+// TombstoneFile is the name of the file that stands beside a mirror for the
+// records that were retired.
+const TombstoneFile = "audit-tombstone.note"
+
+// WriteTombstone puts a tombstone's signed note beside a mirror, in place of the
+// one before it.
+func WriteTombstone(dir string, t *audit.Tombstone) (err error) {
+	temp := filepath.Join(dir, TombstoneFile+".tmp")
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil {
+		_, err = f.WriteString(t.Signed)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err == nil {
+		err = os.Rename(temp, filepath.Join(dir, TombstoneFile))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the tombstone: %w", err)
+	}
+	return nil
+}
