@@ -273,7 +273,7 @@ func (v *Verifier) Finish() (Report, error) {
 func (v *Verifier) Head() Head { return v.head }
 
 // readBuffer is what is read of a file at once.
-const readBuffer = 1 << 20
+const readBuffer = 128 << 10
 
 // ReadFrom checks every line of r, in constant memory. A last line without its
 // newline is a fault: it was torn or cut.
