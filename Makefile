@@ -20,7 +20,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run demo test race fuzz bench cover lint fmt clean help
+.PHONY: build run demo test race fuzz bench fault cover lint fmt clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -58,6 +58,9 @@ fuzz: ## run every fuzz target for FUZZTIME (10s) each
 
 bench: build ## measure the daemon end to end
 	$(GO) run -buildvcs=false ./bench $(ARGS)
+
+fault: build ## let writes, fsyncs and the daemon fail at every point (ARGS="-all")
+	$(GO) run -buildvcs=false ./bench/fault $(ARGS)
 
 cover: ## run every test and print what they cover; profile in cover.out
 	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -covermode=atomic -coverpkg=./... -coverprofile=cover.out ./...

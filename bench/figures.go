@@ -10,7 +10,7 @@ import (
 )
 
 func figures() []figure {
-	return append(decisions(), []figure{
+	return slices.Concat(decisions(), []figure{
 		{"heartbeat p50, 1 connection", "JSON echo", "≤ 1.5×", heartbeatLatency},
 		{"heartbeats/s, 64 connections", "JSON echo", "≥ 80 %", heartbeatRate},
 		{"dispatch p50, 1 connection", "append+fsync", "≤ 1.8×", dispatchLatency},
@@ -19,7 +19,7 @@ func figures() []figure {
 		{"resident memory, idle", "—", "≤ 40 MB", idleMemory},
 		{"resident memory, 1000 apps", "—", "≤ 100 MB", crowdMemory},
 		{"dispatch p50, large store", "empty store", "≤ 1.2×", largeStore},
-	}...)
+	}, evidence())
 }
 
 const (
@@ -263,7 +263,7 @@ func memory(d *daemon, goal int) (result, error) {
 }
 
 func largeStore(b *bench) (result, error) {
-	if err := b.fill("large"); err != nil {
+	if err := b.large(); err != nil {
 		return result{}, err
 	}
 	large, err := b.start("large", 1)

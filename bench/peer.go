@@ -18,7 +18,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -136,7 +137,8 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 		return nil, err
 	}
 	var cfg strings.Builder
-	cfg.WriteString("agents:\n")
+	// One process is apps and operator.
+	cfg.WriteString("ipc: {apps_may_operate: true}\nagents:\n")
 	for i := range agents {
 		fmt.Fprintf(&cfg, "  - {id: a%d, app: \"@bench/a%d\", instance_id: agent-a%d, user_id: u%d, org_unit: engineering, tenant_id: acme}\n", i, i, i, i)
 	}
@@ -357,9 +359,16 @@ func (d *daemon) durableBytes(c *conn) ([]byte, error) {
 // through the store itself.
 func (b *bench) fill(name string) error {
 	dir := filepath.Join(b.dir, name, "openclawos")
-	s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(dir, "ocipd.db"), Mirror: filepath.Join(dir, "audit.jsonl"), Clock: time.Now, Log: zap.NewNop()})
+	s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {
 		return err
+	}
+	// As a daemon would have left it, so that none has to catch up later.
+	files, err := mirror.Open(b.ctx, mirror.Options{
+		Path: filepath.Join(dir, "audit.jsonl"), Source: s, Clock: time.Now, Log: zap.NewNop(), RotateBytes: int64(config.Default().Audit.Rotate.Bytes),
+	})
+	if err != nil {
+		return errors.Join(err, s.Close())
 	}
 	const batch = 5000
 	now := time.Now()
@@ -367,13 +376,7 @@ func (b *bench) fill(name string) error {
 		change := new(store.Change)
 		for i := range batch {
 			id := uuid.Must(uuid.NewV7()).String()
-			change.Records = append(change.Records, &audit.Record{
-				ID: id, ActionType: audit.ActionExchange, Side: audit.SideSender, TenantID: "acme", UserID: "u0", AgentID: "agent-a0", AppID: "@bench/a0",
-				Counterparty: audit.Counterparty{Kind: "agent", InstanceID: "agent-p0", UserID: "p0", OrgUnit: "engineering", TenantID: "acme"},
-				SessionKey:   "chat:p0", ExchangeID: id, ConversationID: id, Round: 1, MaxRounds: 3, ExchangeType: "information_query", Classification: "internal",
-				PolicyApplied: "ocip.agent_exchange", PolicyRevision: "sha256:0123456789ab", PolicyResult: "allow", PolicyReason: "agent exchange allowed",
-				Outcome: "in_progress", ContentDigest: "hmac-sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", ContentBytes: 400, DispatchID: id,
-			})
+			change.Records = append(change.Records, benchRecord(id))
 			if (done+i)%(max(1, b.records/max(1, b.exchanges))) == 0 {
 				change.Exchanges = append(change.Exchanges, ocip.Exchange{
 					ID: id, ConversationID: id, Type: ocip.InformationQuery, Agent: "agent-a0", Counterparty: "agent-p0", SessionKey: "chat:p0",
@@ -383,12 +386,28 @@ func (b *bench) fill(name string) error {
 			}
 		}
 		if _, err := s.Commit(change); err != nil {
-			return errors.Join(err, s.Close())
+			return errors.Join(err, files.Close(b.ctx), s.Close())
 		}
 		if done%500_000 == 0 {
 			fmt.Fprintf(os.Stderr, "  filling the large store: %d of %d records\r", done, b.records)
 		}
 	}
 	fmt.Fprintln(os.Stderr)
-	return s.Close()
+	return errors.Join(b.packed(files), files.Close(b.ctx), s.Close())
+}
+
+// packed returns when a mirror has written and compressed everything.
+func (b *bench) packed(files *mirror.Mirror) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if s := files.Status(); s.Mirrored >= uint64(b.records) && s.Pending == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-b.ctx.Done():
+			return b.ctx.Err()
+		}
+	}
 }

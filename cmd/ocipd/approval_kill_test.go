@@ -138,7 +138,7 @@ func newApprovalKills(t *testing.T) *approvalKills {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	cfg := `
 ipc: {apps_may_operate: true}
-approvals: {max_open: 1000, notify: {desktop: false}}
+approvals: {max_open: 1000, keep_content: true, notify: {desktop: false}}
 agents:
   - {id: a, app: "` + killAsker + `", instance_id: agent-a, user_id: a, org_unit: eng, tenant_id: acme}
   - {id: r, app: "` + killRuntime + `", instance_id: agent-r, user_id: r, org_unit: eng, tenant_id: acme}

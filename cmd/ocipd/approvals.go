@@ -388,7 +388,7 @@ func (t *heldTable) row(row likes) []cell {
 	}
 	return []cell{
 		{text: visible(t.short(a.ApprovalID)), colour: bold}, {text: times, colour: yellow}, {text: visible(a.AgentID)}, {text: visible(a.Counterparty)},
-		{text: visible(why(a.Code)), colour: yellow}, {text: visible(a.Summary)}, {text: shortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
+		{text: visible(why(a.Code)), colour: yellow}, {text: visible(orElse(a.Summary, "(forgotten)"))}, {text: shortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }
 
@@ -553,7 +553,7 @@ func (s *shell) completeApproval(state string) cobra.CompletionFunc {
 				id = a.ApprovalID
 			}
 			if plainWord(id) {
-				offered = append(offered, cobra.CompletionWithDesc(id, visible(a.Agent+" → "+a.Counterparty+": "+a.Summary)))
+				offered = append(offered, cobra.CompletionWithDesc(id, visible(a.Agent+" → "+a.Counterparty+": "+orElse(a.Summary, stateWords(a.State)))))
 			}
 		}
 		return offered, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

@@ -277,13 +277,10 @@ func differing(was, now []string) (only, instead []string) {
 // message shows what the agent wrote, with what was found in it.
 func (p *page) message(a *api.Approval) {
 	p.heading("What the agent wrote")
-	spans := make([]span, 0, len(a.Detections))
-	for _, d := range a.Detections {
-		spans = append(spans, span{start: d.Start, end: d.End, label: finding(&d)})
-	}
-	p.quote(a.Content, spans...)
-	for _, warning := range beware(a.Content) {
-		p.say("    ", red, warning)
+	if a.Forgotten {
+		p.say("  ", dim, fmt.Sprintf("%s, which were dropped when it was decided", count(a.ContentBytes, "byte")))
+	} else {
+		p.said(a)
 	}
 	for _, d := range a.Detections {
 		c := yellow
@@ -291,6 +288,18 @@ func (p *page) message(a *api.Approval) {
 			c = dim
 		}
 		p.tinted("found", c, findingAt(&d))
+	}
+}
+
+// said shows the text itself, and what to beware of in it.
+func (p *page) said(a *api.Approval) {
+	spans := make([]span, 0, len(a.Detections))
+	for _, d := range a.Detections {
+		spans = append(spans, span{start: d.Start, end: d.End, label: finding(&d)})
+	}
+	p.quote(a.Content, spans...)
+	for _, warning := range beware(a.Content) {
+		p.say("    ", red, warning)
 	}
 }
 

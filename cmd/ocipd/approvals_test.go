@@ -45,6 +45,30 @@ func heldInFull(a *api.ApprovalSummary) *api.Approval {
 	return full
 }
 
+// Of what was decided the text is gone, and what was found in it still shows.
+func TestForgottenApproval(t *testing.T) {
+	a := heldInFull(heldBy("alice", 1, ""))
+	a.State, a.Forgotten, a.ContentBytes, a.Sending = api.ApprovalDenied, true, 12, nil
+	a.Detections = []audit.Detection{{Rule: "commitment.promise", Start: 2, End: 9}}
+	var out strings.Builder
+	if err := writeApproval(&out, screen{width: 80}, a, askedAt); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"  12 bytes, which were dropped when it was decided\n", "commitment.promise, bytes 2 to 9"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "What would be sent") {
+		t.Errorf("something is to be sent:\n%s", out.String())
+	}
+	table := newHeldTable([]*api.ApprovalSummary{&a.ApprovalSummary}, "all", askedAt)
+	table.rows = []likes{{&a.ApprovalSummary}}
+	if lines := strings.Join(table.lines(screen{width: 120}), "\n"); !strings.Contains(lines, "(forgotten)") {
+		t.Errorf("listed is\n%s", lines)
+	}
+}
+
 func TestApprovalPage(t *testing.T) {
 	a := heldInFull(heldBy("alice", 1, "I promise\u202e it.\nYes."))
 	a.Sending = jsontext.Value(`{"sessionKey":"agent:bob:main","content":"I promise\u202e it.\nYes.","metadata":{"ocip":{"version":"1.0","x":"\u001b\u202e"},"n":[1,2]}}`)

@@ -13,7 +13,7 @@ import (
 
 func newAudit(s *shell) *cobra.Command {
 	c := group(&cobra.Command{Use: "audit", Short: "read and verify the record of what was decided"})
-	c.AddCommand(newAuditTail(s), newAuditQuery(s), newAuditVerify(s))
+	c.AddCommand(newAuditTail(s), newAuditQuery(s), newAuditStats(s), newAuditShow(s), newAuditVerify(s), newAuditExport(s), newAuditReceipt(s), newAuditRetire(s), newAuditForget(s), newAuditKey(s))
 	return c
 }
 
@@ -38,11 +38,14 @@ func (f *filterFlags) add(c *cobra.Command) {
 		{&f.filter.Counterparty, "counterparty", "records with the counterparty of this instance `ID`"},
 		{&f.filter.Conversation, "conversation", "records of the conversation with this `ID`"},
 		{&f.filter.Exchange, "exchange", "records of the exchange with this `ID`"},
+		{&f.filter.Chain, "chain", "records of the causal chain with this `ID`"},
 		{&f.filter.Dispatch, "dispatch", "records of the message with this dispatch `ID`"},
+		{&f.filter.Approval, "approval", "records of the held message with this approval `ID`"},
 		{&f.filter.Session, "session", "records of the session with this `KEY`"},
 		{&f.filter.Result, "result", "allow, deny or hold"},
 		{&f.filter.Code, "code", "records with this code, such as CLASSIFICATION_VIOLATION"},
 		{&f.filter.Side, "side", "sender or receiver"},
+		{&f.filter.Text, "text", "records with this `TEXT` in their reason, in any case"},
 		{&f.filter.ActionType, "type", "records of this action type, such as agent_exchange or delivery"},
 	} {
 		flags.StringVar(t.into, t.name, "", t.usage)
@@ -203,18 +206,4 @@ func reason(e *audit.Entry) string {
 		return e.Code
 	}
 	return e.Code + ": " + e.PolicyReason
-}
-
-// recordTable shows many records at once.
-func recordTable(lines [][]byte, width int) (*table, error) {
-	narrow := width < narrowScreen
-	t := &table{columns: recordColumns(narrow)}
-	for _, line := range lines {
-		e, err := audit.Parse(line)
-		if err != nil {
-			return nil, fmt.Errorf("cannot show a record: %w", err)
-		}
-		t.add(recordRow(&e, narrow)...)
-	}
-	return t, nil
 }

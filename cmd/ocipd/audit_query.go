@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -16,12 +18,16 @@ func newAuditQuery(s *shell) *cobra.Command {
 	var f filterFlags
 	var limit int
 	var before uint64
-	var asJSON bool
+	var all, asJSON bool
 	c := &cobra.Command{
 		Use:   "query",
 		Short: "search the record, newest first",
 		Long: "Search the record, newest first. Where no daemon runs, its database is read, or the\n" +
-			"mirror file where that is all there is. --json prints each record exactly as it was sealed.",
+			"mirror file where that is all there is. Where a reason has no room beside its record, it\n" +
+			"stands below it. --json prints each record exactly as it was sealed.",
+		Example: "  ocipd audit query --result deny --since 2h\n" +
+			"  ocipd audit query --agent agent-alice-1 --text 'not allowed to share'\n" +
+			"  ocipd audit query --exchange 01a1fa2b-9a2e-761b-b52b-6f34bf753fca --all --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.resolve(time.Now())
@@ -31,74 +37,181 @@ func newAuditQuery(s *shell) *cobra.Command {
 			if limit < 1 {
 				return usagef("cannot read --limit %d: want at least 1", limit)
 			}
-			lines, next, err := s.query(cmd.Context(), filter, before, limit)
-			if err != nil {
-				return err
-			}
-			if err := s.printRecords(lines, asJSON); err != nil {
-				return err
-			}
-			if next > 0 && !asJSON {
-				fmt.Fprintf(s.stderr, "there may be more: --before %d goes on\n", next)
-			}
-			return nil
+			return s.query(cmd.Context(), filter, before, limit, all, asJSON)
 		},
 	}
 	f.add(c)
 	c.Flags().IntVar(&limit, "limit", api.DefaultPage, "print at most `N` records")
+	c.Flags().BoolVar(&all, "all", false, "print all records")
 	c.Flags().Uint64Var(&before, "before", 0, "print records before this `SEQ`")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one record a line")
+	c.MarkFlagsMutuallyExclusive("all", "limit")
 	return c
 }
 
-func (s *shell) printRecords(lines [][]byte, asJSON bool) error {
-	scr := s.screen()
-	if !asJSON {
-		t, err := recordTable(lines, scr.width)
+func (s *shell) query(ctx context.Context, filter audit.Filter, before uint64, limit int, all, asJSON bool) error {
+	search, err := s.search(ctx, filter)
+	if err != nil {
+		return err
+	}
+	defer search.close()
+	out := recordPrinter{w: s.stdout, screen: s.screen(), asJSON: asJSON}
+	for {
+		if all {
+			limit = search.page
+		}
+		lines, next, err := search.most(ctx, before, limit)
 		if err != nil {
 			return err
 		}
-		return t.write(s.stdout, scr)
-	}
-	for _, line := range lines {
-		if _, err := s.stdout.Write(scr.line(line)); err != nil {
+		if err := out.print(lines); err != nil || next == 0 {
 			return err
 		}
+		if !all {
+			if !asJSON {
+				fmt.Fprintf(s.stderr, "there may be more: --before %d goes on\n", next)
+			}
+			return nil
+		}
+		before = next
 	}
-	return nil
 }
 
-// query asks the daemon, page by page, or what it left behind where none runs.
-// Next is where to go on, zero where nothing more can match.
-func (s *shell) query(ctx context.Context, filter audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+// search asks for records: the daemon, or what it left behind where none runs.
+type search struct {
+	// page is how many records one question is for.
+	page  int
+	ask   func(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error)
+	close func() error
+}
+
+// evidencePage is how many records are read at once from what a daemon left
+// behind, which is read whole for each page where it is a mirror.
+const evidencePage = 100_000
+
+func (s *shell) search(ctx context.Context, filter audit.Filter) (*search, error) {
 	c, err := s.dialOperator(ctx)
 	if errors.Is(err, client.ErrNotRunning) {
 		left, err := s.openEvidence(ctx, err)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		defer left.Close()
-		return left.Query(ctx, filter, before, limit)
+		return searchEvidence(left, filter), nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	defer c.Close()
-	for next = before; len(lines) < limit; {
-		page := min(limit-len(lines), api.MaxPage)
+	return &search{page: api.MaxPage, close: c.Close, ask: func(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+		limit = min(limit, api.MaxPage)
 		var answer api.AuditQueryResult
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
-		err := c.Call(ctx, "audit.query", api.AuditQueryParams{Filter: filter, Limit: &page, Before: next}, &answer)
-		cancel()
-		if err != nil {
+		defer cancel()
+		if err := c.Call(ctx, "audit.query", api.AuditQueryParams{Filter: filter, Limit: &limit, Before: before}, &answer); err != nil {
 			return nil, 0, err
 		}
 		for _, record := range answer.Records {
 			lines = append(lines, record)
 		}
-		if next = answer.NextBefore; next == 0 {
-			break
+		return lines, answer.NextBefore, nil
+	}}, nil
+}
+
+func searchEvidence(left evidence, filter audit.Filter) *search {
+	return &search{page: evidencePage, close: left.Close, ask: func(ctx context.Context, before uint64, limit int) ([][]byte, uint64, error) {
+		return left.Query(ctx, filter, 0, before, limit)
+	}}
+}
+
+// most asks until there are as many records as wanted, or no more. Next is where
+// to go on, zero where nothing more can match.
+func (q *search) most(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+	for {
+		page, next, err := q.ask(ctx, before, limit-len(lines))
+		if err != nil {
+			return nil, 0, err
+		}
+		if lines = append(lines, page...); next == 0 || len(lines) >= limit {
+			return lines, next, nil
+		}
+		before = next
+	}
+}
+
+// queryEvidence reads the last records of what a daemon left behind.
+func queryEvidence(ctx context.Context, left evidence, filter audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+	if limit < 1 {
+		return nil, 0, nil
+	}
+	return searchEvidence(left, filter).most(ctx, before, limit)
+}
+
+// recordPrinter prints records page by page.
+type recordPrinter struct {
+	w      io.Writer
+	screen screen
+	asJSON bool
+	// titled is set once the columns' titles were printed.
+	titled bool
+}
+
+// reasonIndent is where a reason begins that stands below its record.
+const reasonIndent = 4
+
+func (p *recordPrinter) print(lines [][]byte) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	if p.asJSON {
+		for _, line := range lines {
+			if _, err := p.w.Write(p.screen.line(line)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	narrow := p.screen.width < narrowScreen
+	t := &table{columns: recordColumns(narrow)}
+	for _, line := range lines {
+		e, err := audit.Parse(line)
+		if err != nil {
+			return fmt.Errorf("cannot show a record: %w", err)
+		}
+		t.add(recordRow(&e, narrow)...)
+	}
+	var b strings.Builder
+	p.rows(&b, t)
+	_, err := io.WriteString(p.w, b.String())
+	return err
+}
+
+// rows writes a table whose last column is cut from it where it has no room, and
+// put below each row.
+func (p *recordPrinter) rows(b *strings.Builder, t *table) {
+	last := len(t.columns) - 1
+	widths := t.widths()
+	room := p.screen.width - len(gap)*last
+	for _, w := range widths {
+		room -= w
+	}
+	columns, below := t.columns, room < 0
+	if below {
+		columns, widths = columns[:last], widths[:last]
+		fit(columns, widths, p.screen.width)
+	}
+	if !p.titled {
+		p.titled = true
+		titles := make([]cell, len(columns))
+		for i, c := range columns {
+			titles[i] = cell{text: c.title, colour: dim}
+		}
+		b.WriteString(rowLine(columns, widths, titles, p.screen))
+	}
+	for _, row := range t.rows {
+		b.WriteString(rowLine(columns, widths, row[:len(columns)], p.screen))
+		if reason := row[last].text; below && reason != "" {
+			for _, line := range fold(reason, p.screen.width-reasonIndent) {
+				b.WriteString(strings.Repeat(" ", reasonIndent) + line + "\n")
+			}
 		}
 	}
-	return lines, next, nil
 }

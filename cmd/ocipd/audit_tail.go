@@ -21,6 +21,7 @@ type tailFlags struct {
 	follow, asJSON bool
 	last           int
 	after          uint64
+	cursor         string
 }
 
 func newAuditTail(s *shell) *cobra.Command {
@@ -30,7 +31,8 @@ func newAuditTail(s *shell) *cobra.Command {
 		Short: "print the last records, and follow the record",
 		Long: "Print the last records, and with -f each new one as soon as it is durable. Where no daemon\n" +
 			"runs, its database is read, or the mirror file where that is all there is, and there is nothing\n" +
-			"to follow. --json prints each record exactly as it was sealed.",
+			"to follow. --json prints each record exactly as it was sealed. With --cursor FILE it goes on\n" +
+			"where it ended the last time, from the first record at first; nothing is missed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.resolve(time.Now())
@@ -47,20 +49,32 @@ func newAuditTail(s *shell) *cobra.Command {
 			if cmd.Flags().Changed("after") {
 				params.After, params.Last = &f.after, 0
 			}
-			return s.tail(cmd.Context(), params, f.asJSON)
+			var cursor *tailCursor
+			if f.cursor != "" {
+				if cmd.Flags().Changed("after") || cmd.Flags().Changed("last") {
+					return usagef("cannot use --cursor with -n or --after")
+				}
+				if cursor, err = openCursor(f.cursor); err != nil {
+					return err
+				}
+				params.After, params.Last = &cursor.Seq, 0
+			}
+			return s.tail(cmd.Context(), params, cursor, f.asJSON)
 		},
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with new records until interrupted")
 	flags.IntVarP(&f.last, "last", "n", 10, "begin with the last `N` records")
 	flags.Uint64Var(&f.after, "after", 0, "begin behind the record with this `SEQ`")
+	flags.StringVar(&f.cursor, "cursor", "", "go on behind the record that `FILE` names, and keep it up to date")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one record a line")
 	f.add(c)
 	return c
 }
 
-func (s *shell) tail(ctx context.Context, params api.AuditTailParams, asJSON bool) error {
+func (s *shell) tail(ctx context.Context, params api.AuditTailParams, cursor *tailCursor, asJSON bool) error {
 	out := newTailPrinter(s.screen(), s.stdout, asJSON)
+	out.cursor = cursor
 	c, err := s.dialOperator(ctx)
 	if errors.Is(err, client.ErrNotRunning) && !params.Follow {
 		return s.tailOffline(ctx, params, out, err)
@@ -69,6 +83,11 @@ func (s *shell) tail(ctx context.Context, params api.AuditTailParams, asJSON boo
 		return err
 	}
 	defer c.Close()
+	if cursor != nil {
+		if err := cursor.belongs(ctx, c); err != nil {
+			return err
+		}
+	}
 	records, err := c.Stream(ctx, "audit.tail", params)
 	if err != nil {
 		return err
@@ -79,23 +98,23 @@ func (s *shell) tail(ctx context.Context, params api.AuditTailParams, asJSON boo
 		case err == nil:
 			err = out.print(record)
 			if err == nil && params.Follow {
-				err = out.w.Flush()
+				err = out.flush()
 			}
 			if err != nil {
 				return err
 			}
 			continue
 		case errors.Is(err, context.Canceled):
-			return out.w.Flush() // an interrupt is how one stops following
+			return out.flush() // an interrupt is how one stops following
 		case errors.Is(err, io.EOF) && !params.Follow:
-			return out.w.Flush()
+			return out.flush()
 		case errors.Is(err, io.EOF):
 			err = errors.New("the daemon ended the stream")
 		}
 		if out.seq > 0 {
 			err = fmt.Errorf("%w; --after %d goes on", err, out.seq)
 		}
-		return errors.Join(out.w.Flush(), err)
+		return errors.Join(out.flush(), err)
 	}
 }
 
@@ -113,9 +132,9 @@ func (s *shell) tailOffline(ctx context.Context, params api.AuditTailParams, out
 			}
 			return out.print(line)
 		})
-		return errors.Join(out.w.Flush(), err)
+		return errors.Join(out.flush(), err)
 	}
-	lines, _, err := left.Query(ctx, params.Filter, 0, params.Last)
+	lines, _, err := queryEvidence(ctx, left, params.Filter, 0, params.Last)
 	if err != nil {
 		return err
 	}
@@ -124,7 +143,7 @@ func (s *shell) tailOffline(ctx context.Context, params api.AuditTailParams, out
 			return err
 		}
 	}
-	return out.w.Flush()
+	return out.flush()
 }
 
 // tailPrinter prints records one by one. Its columns are fixed from the
@@ -136,8 +155,21 @@ type tailPrinter struct {
 	narrow  bool
 	columns []column
 	widths  []int
-	// seq is the last record that was printed.
-	seq uint64
+	// seq is the last record that was printed, and line, where there is a
+	// cursor to be moved, what it says.
+	seq    uint64
+	line   []byte
+	cursor *tailCursor
+}
+
+// flush gives out what was printed, and then moves the cursor.
+func (p *tailPrinter) flush() error {
+	if err := p.w.Flush(); err != nil || p.cursor == nil || p.line == nil {
+		return err
+	}
+	line := p.line
+	p.line = nil
+	return p.cursor.save(line)
 }
 
 func newTailPrinter(scr screen, w io.Writer, asJSON bool) *tailPrinter {
@@ -162,6 +194,9 @@ func (p *tailPrinter) print(line jsontext.Value) error {
 		return fmt.Errorf("cannot show a record: %w", err)
 	}
 	p.seq = e.Seq
+	if p.cursor != nil {
+		p.line = append(p.line[:0], line...)
+	}
 	if p.asJSON {
 		_, err = p.w.Write(p.screen.line(line))
 		return err

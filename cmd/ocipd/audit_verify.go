@@ -4,87 +4,369 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/witness"
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/term"
 )
 
+// verifyFlags say what a log is held against.
+type verifyFlags struct {
+	asJSON, inDatabase bool
+	keys               []string
+	checkpoints        []string
+	receipts           []string
+	tombstone          string
+}
+
 func newAuditVerify(s *shell) *cobra.Command {
-	var asJSON, inDatabase bool
+	var f verifyFlags
 	c := &cobra.Command{
-		Use:   "verify [FILE]",
+		Use:   "verify [PATH]",
 		Short: "check that no record was changed, removed or added",
-		Long: "Check the chain of an audit file from its first record to its last: by default the mirror of\n" +
-			"this daemon's record, or any copy of one; with --database the record itself. It needs no\n" +
-			"daemon and trusts nothing but the file.\n" +
-			"Compare head and hash with ones noted elsewhere to see that nothing is missing at the end.\n" +
-			"A fault ends it with exit code 4.",
+		Long: "Read every byte of an audit log and check it: the chain from record to record, the Merkle tree,\n" +
+			"the signed checkpoints in the log, and those that were kept outside it. It needs no daemon, may\n" +
+			"run beside one, and changes nothing.\n" +
+			"Without PATH it checks this daemon's mirror with this daemon's public key and checkpoints; with\n" +
+			"--database the database itself. PATH is a copy: a directory with segments, a file of lines, or\n" +
+			"a compressed segment. A copy is held against what --key, --checkpoints and --with-receipts\n" +
+			"name, and nothing else is trusted. A fault ends it with exit code 4 and names the first bad\n" +
+			"record.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if inDatabase {
-				if len(args) == 1 {
-					return usagef("cannot check %s with --database: name one of them", args[0])
-				}
-				return s.verifyDatabase(cmd.Context(), asJSON)
-			}
-			if len(args) == 1 {
-				return s.verify(cmd.Context(), args[0], "", asJSON)
-			}
-			file, about, err := s.ownMirror()
-			if err != nil {
-				return err
-			}
-			return s.verify(cmd.Context(), file, about, asJSON)
+			v := &verification{shell: s, verifyFlags: f}
+			return v.run(cmd.Context(), strings.Join(args, ""))
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().BoolVar(&inDatabase, "database", false, "check the records in the database")
+	flags := c.Flags()
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
+	flags.BoolVar(&f.inDatabase, "database", false, "check the records in a database: PATH, or this daemon's")
+	flags.StringArrayVar(&f.keys, "key", nil, "public `KEY` of the log, or a file that holds it (checkpoint.pub)")
+	flags.StringArrayVar(&f.checkpoints, "checkpoints", nil, "`FILE` of checkpoints kept outside the log")
+	flags.StringArrayVar(&f.receipts, "with-receipts", nil, "`FILE` or directory of receipts and checkpoints that counterparties hold")
+	flags.StringVar(&f.tombstone, "tombstone", "", "`FILE` that stands for the records before a copy's first")
 	return c
 }
 
-// verifyDatabase checks the record itself.
-func (s *shell) verifyDatabase(ctx context.Context, asJSON bool) error {
-	cfg, err := s.load(nil)
+// verification is one run of `ocipd audit verify`.
+type verification struct {
+	*shell
+	verifyFlags
+
+	proof audit.Proof
+	// former are public keys that were followed by others.
+	former []string
+	// against counts where the checkpoints from outside came from.
+	against []string
+	path    string
+	about   string
+	// own marks this daemon's mirror, which may be a moment behind.
+	own      bool
+	bytes    int64
+	verifier *audit.Verifier
+	progress func(end bool)
+}
+
+func (v *verification) run(ctx context.Context, path string) error {
+	if path == "" {
+		if err := v.ownLog(); err != nil {
+			return err
+		}
+	}
+	if path != "" {
+		v.path = path
+	}
+	if err := v.gather(); err != nil {
+		return err
+	}
+	var err error
+	if v.inDatabase {
+		err = v.database(ctx)
+	} else {
+		err = v.copy(ctx)
+	}
+	return v.conclude(err)
+}
+
+// ownLog takes what this daemon's configuration says of its log.
+func (v *verification) ownLog() error {
+	cfg, err := v.load(nil)
 	if err != nil {
 		return err
 	}
-	database := config.DatabasePath(cfg, s.getenv)
-	if database == "" {
-		return errors.New("cannot tell where the database is: HOME is not set, and store.url names no file")
+	database := config.DatabasePath(cfg, v.getenv)
+	v.path = config.MirrorPath(cfg, database)
+	if v.inDatabase {
+		v.path = database
 	}
-	reader, err := store.OpenReader(ctx, database)
+	if v.path == "" {
+		return errors.New("cannot tell where the audit log is: HOME is not set; name a file")
+	}
+	if database == "" {
+		return nil
+	}
+	if !v.inDatabase {
+		v.own = true
+		if _, err := os.Stat(database); err == nil {
+			v.about = "the mirror of " + database
+		}
+	}
+	if keys, err := keyring.PublicKeys(config.KeysPath(cfg, database)); err == nil && len(v.keys) == 0 {
+		for i, k := range keys {
+			if i < len(keys)-1 {
+				v.former = append(v.former, k.Verifier)
+			} else {
+				v.keys = append(v.keys, k.Verifier)
+			}
+		}
+	}
+	if file := config.CheckpointsPath(cfg, database); len(v.checkpoints) == 0 && exists(file) {
+		v.checkpoints = []string{file}
+	}
+	return nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// gather reads what the log is held against.
+func (v *verification) gather() error {
+	for _, text := range v.keys {
+		key, err := publicKey(text)
+		if err != nil {
+			return err
+		}
+		v.proof.Keys = append(v.proof.Keys, key)
+	}
+	for _, text := range v.former {
+		key, err := publicKey(text)
+		if err != nil {
+			return err
+		}
+		v.proof.Former = append(v.proof.Former, key)
+	}
+	for _, file := range v.checkpoints {
+		notes, err := witness.Read(file)
+		if err != nil {
+			return err
+		}
+		v.proof.Held = append(v.proof.Held, notes...)
+		v.against = append(v.against, fmt.Sprintf("%s of %s", count(len(notes), "checkpoint"), file))
+	}
+	for _, file := range v.receipts {
+		notes, err := heldNotes(file)
+		if err != nil {
+			return err
+		}
+		v.proof.Held = append(v.proof.Held, notes...)
+		v.against = append(v.against, fmt.Sprintf("%s of %s", count(len(notes), "receipt"), file))
+	}
+	if v.inDatabase {
+		return nil
+	}
+	file := v.tombstone
+	if file == "" {
+		if file = tombstoneBeside(v.path); !exists(file) {
+			return nil
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("cannot read the tombstone: %w", err)
+	}
+	t, err := audit.OpenTombstone(string(text))
+	if err != nil && !errors.Is(err, audit.ErrUnsigned) {
+		return fmt.Errorf("cannot read the tombstone in %s: %w", file, err)
+	}
+	v.proof.Tombstone = &t
+	return nil
+}
+
+// tombstoneBeside is where the tombstone of a mirror stands.
+func tombstoneBeside(path string) string {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return filepath.Join(path, witness.TombstoneFile)
+	}
+	return filepath.Join(filepath.Dir(path), witness.TombstoneFile)
+}
+
+// publicKey reads a public key, or the file that holds it.
+func publicKey(text string) (note.Verifier, error) {
+	if read, err := os.ReadFile(text); err == nil {
+		text = strings.TrimSpace(string(read))
+	}
+	key, err := note.NewVerifier(text)
+	if err != nil {
+		return nil, usagef("cannot use the key %.80q: it is no file, and no public key such as ocipd audit key show prints", text)
+	}
+	return key, nil
+}
+
+// maxHeldFile bounds a file that somebody gave as evidence.
+const maxHeldFile = 64 << 20
+
+// heldNotes reads the checkpoints out of what somebody holds: receipts, notes,
+// or lines of a file of checkpoints; in a file, or a directory of such files.
+func heldNotes(path string) (notes []string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the receipts: %w", err)
+	}
+	if info.IsDir() {
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the receipts: %w", err)
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				continue
+			}
+			more, err := heldNotes(filepath.Join(path, e.Name()))
+			if err != nil {
+				return nil, err
+			}
+			notes = append(notes, more...)
+		}
+		return notes, nil
+	}
+	if info.Size() > maxHeldFile {
+		return nil, fmt.Errorf("cannot read the receipts in %s: larger than %d bytes", path, maxHeldFile)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the receipts: %w", err)
+	}
+	var r audit.Receipt
+	if r.UnmarshalText(text) == nil {
+		return []string{r.Note}, nil
+	}
+	if _, err := audit.OpenCheckpoint(string(text)); errors.Is(err, audit.ErrUnsigned) {
+		return []string{string(text)}, nil
+	}
+	notes, err = witness.Read(path)
+	if err != nil || len(notes) == 0 {
+		return nil, fmt.Errorf("cannot read the receipts in %s: it holds no receipt, no checkpoint and no lines of them", path)
+	}
+	return notes, nil
+}
+
+// begin makes the verifier, once all that it is given is known.
+func (v *verification) begin() (err error) {
+	if v.verifier, err = audit.NewVerifier(v.proof); err != nil {
+		return err
+	}
+	v.progress = v.reportProgress()
+	return nil
+}
+
+func (v *verification) add(line []byte) error {
+	v.bytes += int64(len(line)) + 1
+	v.progress(false)
+	return v.verifier.Add(line)
+}
+
+// database checks the record itself.
+func (v *verification) database(ctx context.Context) error {
+	reader, err := store.OpenReader(ctx, v.path)
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	var v audit.Verifier
-	err = reader.EachLine(ctx, 0, func(_ uint64, line []byte) error { return v.Add(line) })
-	return s.concludeVerify(database, "", &v, err, asJSON)
+	tomb, err := reader.Tombstone(ctx)
+	switch {
+	case err == nil:
+		v.proof.Tombstone = &tomb
+	case !errors.Is(err, store.ErrNotFound):
+		return err
+	}
+	if err := v.begin(); err != nil {
+		return err
+	}
+	return reader.EachLine(ctx, tomb.Head.Seq, func(_ uint64, line []byte) error { return v.add(line) })
 }
 
-// ownMirror is the file to check where none is named, and what to say about it.
-func (s *shell) ownMirror() (file, about string, err error) {
-	cfg, err := s.load(nil)
-	if err != nil {
-		return "", "", err
+const (
+	// behindTries and behindWait bound how long a mirror that is a moment
+	// behind, or whose last line is just being written, is waited for.
+	behindTries = 100
+	behindWait  = 20 * time.Millisecond
+)
+
+// copy checks a mirror or a copy of one.
+func (v *verification) copy(ctx context.Context) error {
+	if err := v.begin(); err != nil {
+		return err
 	}
-	database := config.DatabasePath(cfg, s.getenv)
-	if file = config.MirrorPath(cfg, database); file == "" {
-		return "", "", errors.New("cannot tell where the audit mirror is: HOME is not set; name a file")
+	if _, err := os.Stat(v.path); err != nil {
+		return fmt.Errorf("cannot verify the audit log: %w", err)
 	}
-	if database == "" {
-		return file, "", nil
+	want := uint64(0)
+	for _, signed := range v.proof.Held {
+		// What is no checkpoint was refused when the verifier was made.
+		c, _ := audit.OpenCheckpoint(signed)
+		want = max(want, c.Size)
 	}
-	if _, err := os.Stat(database); err == nil {
-		about = "the mirror of " + database
+	for try := 0; ; try++ {
+		err := v.walk(ctx)
+		torn := errors.Is(err, mirror.ErrTorn)
+		if err != nil && !torn {
+			return err
+		}
+		if !v.own || try == behindTries || !torn && v.verifier.Head().Seq >= want {
+			if torn {
+				return &audit.Fault{Seq: v.verifier.Head().Seq + 1, Problem: "cut short: no newline at the end"}
+			}
+			return nil
+		}
+		again := time.NewTimer(behindWait)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return ctx.Err()
+		}
 	}
-	return file, about, nil
+}
+
+// walk reads on from where the verifier is.
+func (v *verification) walk(ctx context.Context) error {
+	visit := func(line []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return v.add(line)
+	}
+	head := v.verifier.Head().Seq
+	var err error
+	if info, statErr := os.Stat(v.path); statErr == nil && !info.IsDir() && !v.own {
+		err = mirror.WalkFile(v.path, visit)
+	} else {
+		from := head
+		if from > 0 {
+			from++
+		}
+		err = mirror.Walk(v.path, from, visit)
+	}
+	var fault *audit.Fault
+	var inFile *fs.PathError
+	if err == nil || errors.As(err, &fault) || errors.As(err, &inFile) || errors.Is(err, mirror.ErrTorn) || ctx.Err() != nil {
+		return err
+	}
+	// What cannot be read as lines, or be decompressed, was changed.
+	return &audit.Fault{Seq: v.verifier.Head().Seq + 1, Problem: err.Error()}
 }
 
 // verifyReport is what `ocipd audit verify --json` prints.
@@ -92,7 +374,13 @@ type verifyReport struct {
 	File    string       `json:"file"`
 	OK      bool         `json:"ok"`
 	Records uint64       `json:"records"`
+	Retired uint64       `json:"retired,omitzero"`
+	Log     string       `json:"log,omitempty"`
 	Head    *verifyHead  `json:"head,omitempty"`
+	Signed  uint64       `json:"signedUpTo"`
+	KeyUsed bool         `json:"keyGiven"`
+	Points  int          `json:"checkpoints"`
+	Held    int          `json:"heldOutside"`
 	Fault   *verifyFault `json:"fault,omitempty"`
 }
 
@@ -107,46 +395,52 @@ type verifyFault struct {
 	Problem string `json:"problem"`
 }
 
-func (s *shell) verify(ctx context.Context, file, about string, asJSON bool) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return fmt.Errorf("cannot verify the audit log: %w", err)
+// conclude reports how a check ended.
+func (v *verification) conclude(err error) error {
+	if v.verifier == nil {
+		return err
 	}
-	defer f.Close()
-	var v audit.Verifier
-	source := &growing{ctx: ctx, file: f, progress: s.progress(f, &v)}
-	_, err = v.ReadFrom(source)
-	source.progress(true)
-	return s.concludeVerify(file, about, &v, err, asJSON)
-}
-
-// concludeVerify reports how a check ended.
-func (s *shell) concludeVerify(file, about string, v *audit.Verifier, err error, asJSON bool) error {
+	v.progress(true)
+	report := audit.Report{Head: v.verifier.Head()}
+	if err == nil {
+		report, err = v.verifier.Finish()
+	}
 	var fault *audit.Fault
 	if err != nil && !errors.As(err, &fault) {
 		return err
 	}
-	if err := s.reportVerify(file, about, v.Head(), fault, asJSON); err != nil {
+	if v.asJSON {
+		err = v.printReport(&report, fault)
+	} else {
+		v.tell(&report, fault)
+		err = nil
+	}
+	if err != nil {
 		return err
 	}
 	if fault != nil {
-		return fmt.Errorf("cannot trust %s: %w", file, fault)
+		return fmt.Errorf("cannot trust %s: %w", v.path, fault)
 	}
 	return nil
 }
 
-func (s *shell) reportVerify(file, about string, head audit.Head, fault *audit.Fault, asJSON bool) error {
-	if asJSON {
-		r := verifyReport{File: file, OK: fault == nil, Records: head.Seq}
-		if head.Seq > 0 {
-			r.Head = &verifyHead{Seq: head.Seq, Time: head.Time, Hash: head.Hash}
-		}
-		if fault != nil {
-			r.Fault = &verifyFault{Seq: fault.Seq, Problem: fault.Problem}
-		}
-		return s.printJSON(r)
+func (v *verification) printReport(report *audit.Report, fault *audit.Fault) error {
+	head := report.Head
+	r := verifyReport{
+		File: v.path, OK: fault == nil, Records: head.Seq - report.Retired, Retired: report.Retired, Log: report.Origin,
+		Signed: report.Signed, KeyUsed: len(v.proof.Keys) > 0, Points: report.Checkpoints, Held: report.Held,
 	}
-	p := s.screen().colour
+	if head.Seq > 0 {
+		r.Head = &verifyHead{Seq: head.Seq, Time: head.Time, Hash: head.Hash}
+	}
+	if fault != nil {
+		r.Fault = &verifyFault{Seq: fault.Seq, Problem: fault.Problem}
+	}
+	return v.printJSON(r)
+}
+
+func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
+	p, head := v.screen().colour, report.Head
 	verdict := p.paint(green, "intact")
 	if fault != nil {
 		verdict = p.paint(red, "damaged") + fmt.Sprintf(" at record %d", fault.Seq)
@@ -155,79 +449,64 @@ func (s *shell) reportVerify(file, about string, head audit.Head, fault *audit.F
 	if fault == nil {
 		checked = "checked"
 	}
-	if about != "" {
-		about = " (" + about + ")"
+	about := ""
+	if v.about != "" {
+		about = " (" + v.about + ")"
 	}
-	fmt.Fprintf(s.stdout, "%s%s: %s, %s %s\n", printable(file), printable(about), verdict, count(int(head.Seq), "record"), checked)
+	fmt.Fprintf(v.stdout, "%s%s: %s, %s %s\n", printable(v.path), printable(about), verdict, count(int(head.Seq-report.Retired), "record"), checked)
 	if head.Seq > 0 {
-		fmt.Fprintf(s.stdout, "head %d of %s, hash %s\n", head.Seq, head.Time.Format(time.RFC3339Nano), head.Hash)
+		fmt.Fprintf(v.stdout, "head %d of %s, hash %s\n", head.Seq, head.Time.Format(time.RFC3339Nano), head.Hash)
 	}
-	return nil
+	if fault != nil {
+		return
+	}
+	if report.Retired > 0 {
+		fmt.Fprintf(v.stdout, "the first %s were retired; a signed tombstone stands for them\n", count(int(report.Retired), "record"))
+	}
+	switch {
+	case report.Checkpoints == 0 && report.Origin == "":
+		fmt.Fprintln(v.stdout, "not signed: the log holds no checkpoint, so whoever can write it can rewrite it")
+	case len(v.proof.Keys) == 0:
+		fmt.Fprintf(v.stdout, "%s of %s, signatures not checked: name the log's public key with --key\n", count(report.Checkpoints, "checkpoint"), printable(report.Origin))
+	case report.Signed == head.Seq:
+		fmt.Fprintf(v.stdout, "signed by %s to the last record\n", printable(report.Origin))
+	default:
+		fmt.Fprintf(v.stdout, "signed by %s up to record %d; the %s after it, since %s, only chained\n", printable(report.Origin), report.Signed,
+			count(int(head.Seq-report.Signed), "record"), report.UnsignedSince.Local().Format(time.DateTime))
+	}
+	for _, from := range v.against {
+		fmt.Fprintf(v.stdout, "held against %s: they fit\n", printable(from))
+	}
 }
 
-// progress tells a person how far a long check is. It is called with true at
-// the end.
-func (s *shell) progress(f *os.File, v *audit.Verifier) func(end bool) {
-	errFile, ok := s.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(errFile.Fd())) || s.getenv("TERM") == "dumb" {
+// reportProgress tells a person how far a long check is. It is called with true
+// at the end.
+func (v *verification) reportProgress() func(end bool) {
+	errFile, ok := v.stderr.(*os.File)
+	if !ok || !term.IsTerminal(int(errFile.Fd())) || v.getenv("TERM") == "dumb" {
 		return func(bool) {}
 	}
 	size := int64(0)
-	if info, err := f.Stat(); err == nil {
+	if info, err := os.Stat(v.path); err == nil && info.Mode().IsRegular() && !v.inDatabase {
 		size = info.Size()
 	}
-	next, shown := time.Now().Add(time.Second), false
+	began := time.Now()
+	next, shown, lines := began.Add(time.Second), false, 0
 	return func(end bool) {
+		if lines++; lines%64 != 0 && !end {
+			return
+		}
 		switch now := time.Now(); {
 		case end && shown:
 			fmt.Fprint(errFile, "\r\x1b[K")
 		case end || now.Before(next):
 		default:
 			next, shown = now.Add(time.Second/5), true
-			done := 0.0
-			if at, err := f.Seek(0, io.SeekCurrent); err == nil && size > 0 {
-				done = min(100, 100*float64(at)/float64(size))
+			done := ""
+			if size > v.bytes {
+				done = fmt.Sprintf(", %.0f%%", 100*float64(v.bytes)/float64(size))
 			}
-			fmt.Fprintf(errFile, "\r\x1b[K%d records checked, %.0f%%", v.Head().Seq, done)
+			fmt.Fprintf(errFile, "\r\x1b[K%d records checked, %.0f MB/s%s", v.verifier.Head().Seq, float64(v.bytes)/1e6/now.Sub(began).Seconds(), done)
 		}
-	}
-}
-
-const (
-	// tornTries and tornWait bound how long a last line that has no end yet is
-	// waited for: a running daemon may just be writing it.
-	tornTries = 20
-	tornWait  = 10 * time.Millisecond
-)
-
-// growing reads a file that somebody may be appending lines to.
-type growing struct {
-	ctx      context.Context
-	file     *os.File
-	progress func(end bool)
-	last     byte
-}
-
-// Read reads on. The end of the file is its end only behind a whole line.
-func (g *growing) Read(p []byte) (int, error) {
-	for try := 0; ; try++ {
-		if err := g.ctx.Err(); err != nil {
-			return 0, err
-		}
-		g.progress(false)
-		n, err := g.file.Read(p)
-		if n > 0 {
-			g.last = p[n-1]
-			return n, nil
-		}
-		if !errors.Is(err, io.EOF) || g.last == '\n' || g.last == 0 || try == tornTries {
-			return 0, err
-		}
-		again := time.NewTimer(tornWait)
-		select {
-		case <-again.C:
-		case <-g.ctx.Done():
-		}
-		again.Stop()
 	}
 }

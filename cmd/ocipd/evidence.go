@@ -19,9 +19,9 @@ import (
 // evidence is the record that a daemon left behind: its database, or the mirror
 // of it.
 type evidence interface {
-	// Query returns up to limit records before a number, newest first, and
-	// where to go on.
-	Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
+	// Query returns up to limit records between two, newest first, and where to
+	// go on. It looks at every record, and a page may be short.
+	Query(ctx context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error)
 	// EachLine visits every record after a number, oldest first.
 	EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error
 	Close() error
@@ -97,9 +97,9 @@ func (m *mirrorFile) EachLine(ctx context.Context, after uint64, visit func(seq 
 }
 
 // Query reads the whole file and keeps the last records that match.
-func (m *mirrorFile) Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+func (m *mirrorFile) Query(ctx context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 	kept := lastLines{limit: limit}
-	err = m.EachLine(ctx, 0, func(seq uint64, line []byte) error {
+	err = m.EachLine(ctx, after, func(seq uint64, line []byte) error {
 		if (before == 0 || seq < before) && f.Match(line) {
 			kept.add(line)
 		}

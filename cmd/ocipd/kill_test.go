@@ -74,10 +74,10 @@ func newKillTest(t *testing.T) *killTest {
 }
 
 // start runs the program and returns when it answers.
-func (k *killTest) start(t *testing.T) *exec.Cmd {
+func (k *killTest) start(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--config", filepath.Join(k.dir, "ocipd.yaml"), "--socket", k.socket)
-	cmd.Env = append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir), env...)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,18 @@ func (k *killTest) receive(ctx context.Context, t *testing.T) {
 // kills the daemon under their hands.
 func (k *killTest) round(t *testing.T, after int) {
 	t.Helper()
-	cmd := k.start(t)
+	k.work(t, k.start(t), after, func(cmd *exec.Cmd) {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait()
+	})
+}
+
+// work lets everybody work until so many messages are acknowledged, and goes on
+// until the daemon has been ended.
+func (k *killTest) work(t *testing.T, cmd *exec.Cmd, after int, end func(*exec.Cmd)) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -180,10 +191,7 @@ func (k *killTest) round(t *testing.T, after int) {
 	case <-ctx.Done():
 		t.Error("the daemon acknowledges nothing")
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	_ = cmd.Wait()
+	end(cmd)
 	wg.Wait()
 }
 
@@ -268,6 +276,6 @@ func (k *killTest) judge(t *testing.T) {
 			again++
 		}
 	}
-	t.Logf("%d kills: %d messages acknowledged, %d arrived, %d of them again under the same id; %d records verified",
-		kills, total, len(k.arrived), again, v.Head().Seq)
+	t.Logf("%d messages acknowledged, %d arrived, %d of them again under the same id; %d records verified",
+		total, len(k.arrived), again, v.Head().Seq)
 }

@@ -16,9 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
@@ -39,17 +37,7 @@ const (
 )
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		<-signals
-		cancel()
-		<-signals
-		fmt.Fprintln(os.Stderr, "ocipd: stopped at once by a second signal")
-		os.Exit(exitFailed)
-	}()
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+	os.Exit(run(catchSignals(os.Stderr), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 }
 
 // run is the program with everything it takes from its process handed in, and
@@ -149,6 +137,7 @@ func commands(s *shell) []*cobra.Command {
 	return []*cobra.Command{
 		newDemo(s),
 		newServe(s),
+		newService(s),
 		newStatus(s),
 		newCall(s),
 		newExchanges(s),
@@ -158,6 +147,7 @@ func commands(s *shell) []*cobra.Command {
 		newPolicy(s),
 		newMeasure(s),
 		newVersion(s),
+		newMan(s),
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -238,33 +237,6 @@ func TestOnOperator(t *testing.T) {
 		if got := onOperator(test.method, test.flags); got != test.want {
 			t.Errorf("%s with %+v goes to the operator socket: %t", test.method, test.flags, got)
 		}
-	}
-}
-
-// TestVerifyWaitsForALine has the end of a line arrive while it is waited for.
-func TestVerifyWaitsForALine(t *testing.T) {
-	text := auditLog(t, 3)
-	file := filepath.Join(t.TempDir(), "log.jsonl")
-	if err := os.WriteFile(file, text[:len(text)-20], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var v audit.Verifier
-	asked := 0
-	g := &growing{ctx: t.Context(), file: f, progress: func(bool) {
-		if asked++; asked != 3 {
-			return
-		}
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Error(err)
-		}
-	}}
-	if _, err := v.ReadFrom(g); err != nil || v.Head().Seq != 3 {
-		t.Errorf("checked up to %d, %v", v.Head().Seq, err)
 	}
 }
 

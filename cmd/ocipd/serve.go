@@ -8,6 +8,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/supervisor"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -38,9 +39,14 @@ func newServe(s *shell) *cobra.Command {
 		Use:   "serve",
 		Short: "run the daemon in the foreground",
 		Long: "Run the daemon in the foreground until SIGINT or SIGTERM. Requests under way are then\n" +
-			"answered, for as long as drain_timeout says; a second signal stops at once.",
+			"answered, for as long as drain_timeout says; a second signal leaves them unanswered,\n" +
+			"closes the store and exits with 1. SIGHUP reloads the configuration and the policy.\n\n" +
+			"Sockets that systemd passes are used unless --socket or OPENCLAWOS_KERNEL_SOCKET names\n" +
+			"another; ocipd service install sets both up.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Before anything else: until then a hangup would end the program.
+			reload := hangups()
 			flags, err := keyValues(set)
 			if err != nil {
 				return err
@@ -57,11 +63,15 @@ func newServe(s *shell) *cobra.Command {
 			}
 			s.tune()
 			log := newLogger(cfg.Log, s.stderr)
-			d, err := daemon.New(daemon.Options{Config: cfg, Getenv: s.getenv, Version: buildVersion(), Log: log})
+			d, err := daemon.New(daemon.Options{
+				Config: cfg, Getenv: s.getenv, Version: buildVersion(), Log: log,
+				Passed: supervisor.Files(), Manager: supervisor.New(log.Named("supervisor")),
+			})
 			if err != nil {
 				return err
 			}
-			return d.Run(cmd.Context())
+			onSecondSignal(cmd.Context(), d.Hurry)
+			return d.Run(cmd.Context(), reload)
 		},
 	}
 	c.Flags().StringVar(&level, "log-level", "", "`LEVEL` of the log: debug, info, warn or error")

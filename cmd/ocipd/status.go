@@ -104,6 +104,7 @@ func (s *shell) printStatus(status *api.Status) error {
 	if status.Audit.Fault != "" {
 		fact("fault", paint(status.Audit.Fault, red))
 	}
+	fact("disk", diskCell(&status.Store))
 	fact("exchanges", show(orElse(counts(status.Exchanges), "none")))
 	if status.Held > 0 {
 		fact("held", paint(count(status.Held, "message")+" for a person; to decide: ocipd approvals", yellow))
@@ -113,7 +114,7 @@ func (s *shell) printStatus(status *api.Status) error {
 		return err
 	}
 
-	for _, t := range []*table{appTable(status, now), agentTable(status), queueTable(status)} {
+	for _, t := range []*table{appTable(status, now), agentTable(status), queueTable(status), sinkTable(status, now)} {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -123,6 +124,30 @@ func (s *shell) printStatus(status *api.Status) error {
 		}
 	}
 	return w.Flush()
+}
+
+// diskCell is how the disk is and what that means.
+func diskCell(s *api.StoreStatus) cell {
+	text := mebibytes(s.FreeBytes) + " free"
+	if !s.Reserve {
+		text += ", no reserve"
+	}
+	switch s.Disk {
+	case "warn":
+		return paint(text+": filling up", yellow)
+	case "refuse":
+		return paint(text+": nothing new is taken up; what waits can still be ended", red)
+	case "full":
+		return paint(text+": full, nothing can be recorded or let through", red)
+	}
+	return show(text)
+}
+
+func mebibytes(n int64) string {
+	if n >= 10<<30 {
+		return fmt.Sprintf("%d GiB", n>>30)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
 }
 
 func auditHead(a *api.AuditStatus) string {
@@ -175,6 +200,27 @@ func queueTable(status *api.Status) *table {
 	t := &table{columns: []column{{title: "QUEUE", least: 12}, {title: "WAITING", least: 7, right: true}}}
 	for _, q := range status.Queues {
 		t.add(show(q.Name), show(strconv.Itoa(q.Waiting)))
+	}
+	return t
+}
+
+func sinkTable(status *api.Status, now time.Time) *table {
+	t := &table{columns: []column{
+		{title: "SINK", least: 8}, {title: "TYPE", least: 8}, {title: "SENT TO", least: 7, right: true}, {title: "BEHIND", least: 6, right: true},
+		{title: "OLDEST", least: 6, right: true}, {title: "STATE", least: 12},
+	}}
+	for _, s := range status.Sinks {
+		state, oldest := paint("well", green), ""
+		switch {
+		case s.Error != "":
+			state = paint("failing for "+age(now.Sub(s.FailingSince))+": "+s.Error, red)
+		case s.Note != "":
+			state = paint(s.Note, yellow)
+		}
+		if !s.OldestUnsent.IsZero() {
+			oldest = age(now.Sub(s.OldestUnsent))
+		}
+		t.add(show(s.Name), show(s.Type), show(strconv.FormatUint(s.Seq, 10)), show(strconv.FormatUint(s.Lag, 10)), show(oldest), state)
 	}
 	return t
 }

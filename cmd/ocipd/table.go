@@ -43,14 +43,10 @@ func (t *table) write(w io.Writer, s screen) error {
 		return nil
 	}
 	titles := make([]cell, len(t.columns))
-	widths := make([]int, len(t.columns))
 	for i, c := range t.columns {
 		titles[i] = cell{text: c.title, colour: dim}
-		widths[i] = displayWidth(c.title)
-		for _, row := range t.rows {
-			widths[i] = max(widths[i], displayWidth(row[i].text))
-		}
 	}
+	widths := t.widths()
 	fit(t.columns, widths, s.width)
 	var b strings.Builder
 	if slices.ContainsFunc(titles, func(c cell) bool { return c.text != "" }) {
@@ -61,6 +57,18 @@ func (t *table) write(w io.Writer, s screen) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// widths are how wide the columns are with nothing cut.
+func (t *table) widths() []int {
+	widths := make([]int, len(t.columns))
+	for i, c := range t.columns {
+		widths[i] = displayWidth(c.title)
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], displayWidth(row[i].text))
+		}
+	}
+	return widths
 }
 
 // fit narrows columns until all of them have room, the widest first and none

@@ -58,7 +58,8 @@ type ApprovalSummary struct {
 	Round              int               `json:"round"`
 	MaxRounds          int               `json:"maxRounds"`
 	Classification     string            `json:"classification"`
-	// Summary is the message's first line, cut and made safe to show.
+	// Summary is the message's first line, cut and made safe to show. It is empty
+	// once the text is forgotten.
 	Summary    string `json:"summary"`
 	DispatchID string `json:"dispatchId"`
 	AskedAt    int64  `json:"askedAt"`
@@ -87,8 +88,12 @@ type Approval struct {
 	PolicyApplied     string `json:"policyApplied"`
 	PolicyRevision    string `json:"policyRevision"`
 	// Content is what the agent asked to send, Sending what would leave:
-	// content and metadata, with envelope and disclosure.
+	// content and metadata, with envelope and disclosure. Both are dropped when it
+	// is decided, unless approvals.keep_content says otherwise: Forgotten is set
+	// then. ContentBytes is the length of Content.
 	Content          string            `json:"content"`
+	ContentBytes     int               `json:"contentBytes"`
+	Forgotten        bool              `json:"forgotten,omitzero"`
 	Sending          jsontext.Value    `json:"sending,omitzero"`
 	DetectedKeywords []string          `json:"detectedKeywords"`
 	Detections       []audit.Detection `json:"detections"`

@@ -27,6 +27,9 @@ type Status struct {
 	Held   int          `json:"held"`
 	Policy PolicyStatus `json:"policy"`
 	Audit  AuditStatus  `json:"audit"`
+	// Sinks are the other systems that the log is handed to.
+	Sinks []SinkStatus `json:"sinks"`
+	Store StoreStatus  `json:"store"`
 }
 
 // AppStatus is one registered app.
@@ -98,15 +101,151 @@ type PolicyFault struct {
 	Message string `json:"message"`
 }
 
+// AuditForgetParams destroys a tenant's digest key (audit.forget, operator): what
+// was digested with it can then be told from nothing else, by anybody. "" is
+// what belongs to no tenant.
+type AuditForgetParams struct {
+	Tenant *string `json:"tenant"`
+}
+
+// Validate names the fields that are wrong.
+func (p *AuditForgetParams) Validate() []FieldError {
+	var f fields
+	switch {
+	case p.Tenant == nil:
+		f.add("tenant", "required")
+	case len(*p.Tenant) > maxName:
+		f.add("tenant", "longer than %d bytes", maxName)
+	}
+	return f
+}
+
+// AuditForgetResult says whose key is destroyed, and which record says so.
+type AuditForgetResult struct {
+	Tenant   string `json:"tenant"`
+	AuditSeq uint64 `json:"auditSeq"`
+}
+
+// AuditRotateKeyResult is the key that signs the log after audit.rotate_key
+// (operator), as NAME+HASH+KEY, and the record in which the one before signed
+// it.
+type AuditRotateKeyResult struct {
+	Verifier string `json:"verifier"`
+	Previous string `json:"previous"`
+	AuditSeq uint64 `json:"auditSeq"`
+}
+
+// AuditRetireParams removes old records for good (audit.retire, operator): those
+// of whole segments of the mirror whose last record is before a time.
+type AuditRetireParams struct {
+	Before time.Time `json:"before"`
+}
+
+// Validate names the fields that are wrong.
+func (p *AuditRetireParams) Validate() []FieldError {
+	var f fields
+	if p.Before.IsZero() {
+		f.add("before", "required")
+	}
+	return f
+}
+
+// AuditRetireResult says what audit.retire removed: the records up to Retired,
+// and how many segments. Nothing was where both are zero.
+type AuditRetireResult struct {
+	Retired  uint64 `json:"retired"`
+	Segments int    `json:"segments"`
+	AuditSeq uint64 `json:"auditSeq"`
+}
+
+// AuditVerifyResult is what audit.verify (operator) found.
+type AuditVerifyResult struct {
+	OK bool `json:"ok"`
+	// Log is its name, and Verifier the public key it was checked with.
+	Log      string `json:"log"`
+	Verifier string `json:"verifier"`
+	// Seq and Hash are the last good record; Retired those before the first.
+	Seq     uint64 `json:"seq"`
+	Hash    string `json:"hash"`
+	Retired uint64 `json:"retired"`
+	// Signed is how many records the newest checkpoint covers, Held how many
+	// checkpoints from outside the log fit it.
+	Signed      uint64      `json:"signed"`
+	Checkpoints int         `json:"checkpoints"`
+	Held        int         `json:"held"`
+	Fault       *AuditFault `json:"fault,omitzero"`
+}
+
+// AuditFault is the first bad record.
+type AuditFault struct {
+	Seq     uint64 `json:"seq"`
+	Problem string `json:"problem"`
+}
+
 // AuditStatus is the end of the audit log.
 type AuditStatus struct {
 	Seq      uint64    `json:"seq"`
 	Time     time.Time `json:"time"`
 	Hash     string    `json:"hash"`
 	Mirrored uint64    `json:"mirrored"`
+	// Log is the log's name, Signed how many records its newest checkpoint
+	// covers, and Retired how many were removed.
+	Log     string `json:"log"`
+	Signed  uint64 `json:"signed"`
+	Retired uint64 `json:"retired"`
+	// Indexed is the last record that audit.query finds without reading the
+	// records after it.
+	Indexed uint64 `json:"indexed"`
 	// Fault is why nothing more is recorded or let through, empty while all is
 	// well.
-	Fault string `json:"fault,omitzero"`
+	Fault  string       `json:"fault,omitzero"`
+	Mirror MirrorStatus `json:"mirror"`
+}
+
+// MirrorStatus is how the files are doing that hold a copy of the log.
+type MirrorStatus struct {
+	// Segments counts the files besides the newest, which take SegmentBytes,
+	// and Pending those that are not compressed yet.
+	Segments     int   `json:"segments"`
+	Pending      int   `json:"pending"`
+	SegmentBytes int64 `json:"segmentBytes"`
+	// Problems are what keeps the mirror from getting on and what is wrong with
+	// its segments, absent while all is well.
+	Problems []string `json:"problems,omitzero"`
+}
+
+// StoreStatus is how the disk of the database is.
+type StoreStatus struct {
+	// Disk is ok, warn, refuse (nothing new is taken up) or full.
+	Disk string `json:"disk"`
+	// FreeBytes is what could still be written when it was last looked at.
+	FreeBytes int64 `json:"freeBytes"`
+	// Reserve is true while the space for the last records is kept.
+	Reserve bool `json:"reserve"`
+}
+
+// SinkStatus is how far one sink is (audit.sinks).
+type SinkStatus struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+	// Seq is the last record it has taken over, and Lag how many the log has
+	// after it.
+	Seq uint64 `json:"seq"`
+	Lag uint64 `json:"lag"`
+	// OldestUnsent is when the oldest record was made that is being sent and was
+	// not taken over.
+	OldestUnsent time.Time `json:"oldestUnsent,omitzero"`
+	// Error is why it takes nothing, and FailingSince since when; absent while
+	// all is well.
+	Error        string    `json:"error,omitzero"`
+	FailingSince time.Time `json:"failingSince,omitzero"`
+	// Sent counts records since the start, Refused those of them that the other
+	// system does not keep.
+	Sent    uint64 `json:"sent"`
+	Refused uint64 `json:"refused"`
+	// Note is what an operator should know of the past, such as that the log was
+	// replaced.
+	Note string `json:"note,omitzero"`
 }
 
 // AuditQueryParams asks for records, newest first (operator, audit.query).
@@ -139,6 +278,35 @@ type AuditQueryResult struct {
 	Records []jsontext.Value `json:"records"`
 	// NextBefore continues the query; zero where nothing more matches.
 	NextBefore uint64 `json:"nextBefore"`
+}
+
+// AuditStatsParams asks for numbers of records (operator, audit.stats).
+type AuditStatsParams struct {
+	// Since is the first record's time where it is absent, and Until now.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// Bucket is the length of a bucket in seconds, in whole minutes; a length is
+	// chosen where it is absent.
+	Bucket int `json:"bucket,omitzero"`
+}
+
+// AuditStats is the answer of audit.stats.
+type AuditStats = audit.Stats
+
+// maxBucket is the longest bucket, a year of seconds.
+const maxBucket = 366 * 24 * 60 * 60
+
+// Validate names the fields that are wrong.
+func (p *AuditStatsParams) Validate() []FieldError {
+	var f fields
+	f.between("bucket", p.Bucket, 0, maxBucket)
+	if p.Bucket%60 != 0 {
+		f.add("bucket", "%d seconds are no whole minutes", p.Bucket)
+	}
+	if !p.Until.IsZero() && p.Until.Before(p.Since) {
+		f.add("until", "is before since")
+	}
+	return f
 }
 
 // AuditTailParams follows the log (operator, audit.tail, streaming). Each chunk

@@ -17,24 +17,31 @@ var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
 			"internal/daemon", "internal/client", "internal/config", "internal/audit", "internal/store",
+			"internal/mirror", "internal/witness", "internal/keyring", "internal/export",
 			"internal/policy", "internal/ocip", "internal/ocip/commitment", "internal/api", "internal/sshsig", "configs", "configs/policies",
+			"internal/supervisor", "systemd",
 		},
 		clock: true, process: true,
 	},
 	"internal/daemon": {
 		imports: []string{
 			"internal/ipc", "internal/peer", "internal/kernel", "internal/ocip", "internal/policy", "internal/audit",
-			"internal/store", "internal/config", "internal/client", "internal/api",
-			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/notify",
+			"internal/store", "internal/index", "internal/config", "internal/client", "internal/api",
+			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/notify", "internal/mirror", "internal/witness",
+			"internal/keyring", "internal/redact", "internal/export", "internal/supervisor",
 		},
 		clock: true,
 	},
-	"internal/client": {imports: []string{"internal/ipc", "internal/ocip", "internal/api"}, clock: true},
-	"internal/kernel": {imports: []string{"internal/store", "internal/audit", "internal/ocip", "internal/api"}},
-	"internal/ipc":    {imports: []string{"internal/peer", "internal/ocip", "internal/api"}},
-	"internal/store":  {imports: []string{"internal/audit", "internal/ocip"}},
-	"internal/policy": {imports: []string{"internal/ocip", "configs/policies"}},
-	"internal/api":    {imports: []string{"internal/ocip", "internal/audit"}},
+	"internal/client":  {imports: []string{"internal/ipc", "internal/ocip", "internal/api"}, clock: true},
+	"internal/kernel":  {imports: []string{"internal/store", "internal/audit", "internal/ocip", "internal/api"}},
+	"internal/ipc":     {imports: []string{"internal/peer", "internal/ocip", "internal/api"}},
+	"internal/store":   {imports: []string{"internal/audit", "internal/ocip"}},
+	"internal/witness": {imports: []string{"internal/audit"}},
+	"internal/mirror":  {imports: []string{"internal/audit"}},
+	"internal/index":   {imports: []string{"internal/audit"}},
+	"internal/export":  {imports: []string{"internal/audit"}},
+	"internal/policy":  {imports: []string{"internal/ocip", "configs/policies"}},
+	"internal/api":     {imports: []string{"internal/ocip", "internal/audit"}},
 
 	"internal/ocip": {imports: []string{"internal/ocip/commitment", "internal/ocip/content"}},
 
@@ -45,15 +52,23 @@ var house = map[string]room{
 	"internal/peer":            {},
 	"internal/notify":          {},
 	"internal/sshsig":          {},
-	"internal/config":          {},
+	"internal/keyring":         {},
+	"internal/redact":          {imports: []string{"internal/audit", "internal/ocip/content"}},
+	"internal/config":          {imports: []string{"internal/keyring", "internal/redact"}},
 	"internal/archtest":        {},
+	"internal/supervisor":      {clock: true},
+	"systemd":                  {},
 	"configs":                  {},
 	"configs/policies":         {},
 
+	"bench/fault": {
+		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},
+		clock:   true, process: true,
+	},
 	"bench": {
 		imports: []string{
 			"internal/client", "internal/ipc", "internal/api", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content",
-			"internal/store", "internal/audit", "internal/policy", "internal/config",
+			"internal/store", "internal/audit", "internal/policy", "internal/config", "internal/mirror",
 		},
 		clock: true, process: true,
 	},
@@ -76,17 +91,17 @@ var fences = []fence{
 	},
 	{
 		paths: []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
-		rooms: []string{"internal/store"},
+		rooms: []string{"internal/store", "internal/index"},
 		why:   "the database is reached through internal/store",
 	},
 	{
 		paths: []string{"net"},
-		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/notify", "bench"},
+		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/notify", "internal/export", "bench"},
 		why:   "sockets stay with the rooms that serve and dial them",
 	},
 	{
 		paths: []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
-		rooms: []string{"cmd/ocipd", "bench"},
+		rooms: []string{"cmd/ocipd", "bench", "bench/fault"},
 		why:   "flags and signals belong to the command",
 	},
 	{

@@ -21,6 +21,8 @@ func TestFilterMatch(t *testing.T) {
 		{"counterparty", func(f *Filter, s string) { f.Counterparty = s }, func(r *Record, s string) { r.Counterparty.InstanceID = s }},
 		{"conversation", func(f *Filter, s string) { f.Conversation = s }, func(r *Record, s string) { r.ConversationID = s }},
 		{"exchange", func(f *Filter, s string) { f.Exchange = s }, func(r *Record, s string) { r.ExchangeID = s }},
+		{"chain", func(f *Filter, s string) { f.Chain = s }, func(r *Record, s string) { r.ChainID = s }},
+		{"approval", func(f *Filter, s string) { f.Approval = s }, func(r *Record, s string) { r.ApprovalID = s }},
 		{"dispatch", func(f *Filter, s string) { f.Dispatch = s }, func(r *Record, s string) { r.DispatchID = s }},
 		{"session", func(f *Filter, s string) { f.Session = s }, func(r *Record, s string) { r.SessionKey = s }},
 		{"result", func(f *Filter, s string) { f.Result = s }, func(r *Record, s string) { r.PolicyResult = s }},
@@ -49,6 +51,33 @@ func TestFilterMatch(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestFilterText(t *testing.T) {
+	tests := []struct {
+		reason, text string
+		want         bool
+	}{
+		{"Says NO to it", "says no", true},
+		{"says no to it", "NO TO", true},
+		{"GRÖSSE \"x\"", "größe", false},
+		{"GRÖẞE \"x\"", "größe \"X", true},
+		{"line\nbreak", "e\nB", true},
+		{"plain", "plainer", false},
+		{"plain", "pl\xffain", false},
+		{"", "x", false},
+		{"", "", true},
+	}
+	for _, tt := range tests {
+		f := Filter{Text: tt.text}
+		if got := f.Match(line(t, &Record{PolicyReason: tt.reason})); got != tt.want {
+			t.Errorf("%q in %q: %v", tt.text, tt.reason, got)
+		}
+	}
+	f := Filter{Text: "elsewhere"}
+	if f.Match(line(t, &Record{PolicyReason: "here", Event: "elsewhere"})) {
+		t.Error("a text matches another member")
 	}
 }
 

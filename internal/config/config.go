@@ -233,7 +233,10 @@ type Approvals struct {
 	// AllowedSigners is a file as ssh-keygen(1) has it. Where it is set, every
 	// decision must be signed by one of those it lists.
 	AllowedSigners string `yaml:"allowed_signers"`
-	Notify         Notify `yaml:"notify"`
+	// KeepContent keeps the texts of held messages when they are decided. Without
+	// it they are dropped with the decision.
+	KeepContent bool   `yaml:"keep_content"`
+	Notify      Notify `yaml:"notify"`
 }
 
 // Notify says how a person is told that a message waits.
@@ -290,14 +293,53 @@ type Store struct {
 	URL string `yaml:"url"`
 	// CommitTimeout bounds one commit, which no caller can cut short.
 	CommitTimeout time.Duration `yaml:"commit_timeout"`
+	// WarnFreeBytes is how much of its disk should be free, and MinFreeBytes
+	// how much must be for anything new to be taken up; zero leaves the rung
+	// out. ReserveBytes is kept beside the database for the last records, zero
+	// keeps none.
+	WarnFreeBytes int `yaml:"warn_free_bytes"`
+	MinFreeBytes  int `yaml:"min_free_bytes"`
+	ReserveBytes  int `yaml:"reserve_bytes"`
 }
 
 // Audit says what the records hold and where their mirror is.
 type Audit struct {
 	// Mirror is empty for [MirrorPath].
 	Mirror string `yaml:"mirror"`
-	// Content is digest (keyed digest only) or full.
+	// Keep is how old a record gets before it is removed for good; zero keeps
+	// all.
+	Keep time.Duration `yaml:"keep"`
+	// Checkpoints is empty for [CheckpointsPath].
+	Checkpoints string `yaml:"checkpoints"`
+	// Content is digest (keyed digest only) or full (sealed to Recipients too).
 	Content string `yaml:"content"`
+	Rotate  Rotate `yaml:"rotate"`
+	// Recipients are the age public keys that texts are sealed to.
+	Recipients []string `yaml:"recipients"`
+	// Keys is the directory of the daemon's keys, empty for [KeysPath].
+	Keys   string `yaml:"keys"`
+	Redact Redact `yaml:"redact"`
+	// Sinks are other systems that the log is handed to.
+	Sinks []Sink `yaml:"sinks"`
+}
+
+// Redact says what is kept out of records besides credentials and account and
+// identity numbers, see internal/redact.
+type Redact struct {
+	// Members are members of records that a keyed digest stands for.
+	Members []string `yaml:"members"`
+	// Patterns are regular expressions (RE2) whose matches are left out of texts
+	// from outside.
+	Patterns []string `yaml:"patterns"`
+}
+
+// Rotate says when the mirror's file becomes a segment and another begins:
+// whichever comes first.
+type Rotate struct {
+	// Bytes is what the file holds at most, but for a longer record.
+	Bytes int `yaml:"bytes"`
+	// Age is how old the first record in the file gets.
+	Age time.Duration `yaml:"age"`
 }
 
 // Sessions says how long a session counts as active after its last message.
@@ -344,8 +386,8 @@ func Default() *Config {
 				MaxClassificationShared: "internal",
 			},
 		},
-		Store:        Store{CommitTimeout: 10 * time.Second},
-		Audit:        Audit{Content: "digest"},
+		Store:        Store{CommitTimeout: 10 * time.Second, WarnFreeBytes: 1 << 30, MinFreeBytes: 64 << 20, ReserveBytes: 16 << 20},
+		Audit:        Audit{Content: "digest", Rotate: Rotate{Bytes: 64 << 20, Age: 24 * time.Hour}},
 		Sessions:     Sessions{ActiveWindow: 30 * time.Minute},
 		Log:          Log{Level: "info", Format: "json"},
 		DrainTimeout: 10 * time.Second,

@@ -207,6 +207,8 @@ func setDefault(item reflect.Value) {
 		*at = defaultAgent()
 	case *Contact:
 		*at = defaultContact()
+	case *Sink:
+		*at = defaultSink()
 	}
 }
 

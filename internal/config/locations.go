@@ -74,6 +74,24 @@ func MirrorPath(c *Config, dbPath string) string {
 	return filepath.Join(filepath.Dir(dbPath), "audit.jsonl")
 }
 
+// KeysPath is the directory of the daemon's keys: audit.keys, else keys beside the
+// database. It is empty if neither is known.
+func KeysPath(c *Config, dbPath string) string {
+	if c.Audit.Keys != "" || dbPath == "" {
+		return c.Audit.Keys
+	}
+	return filepath.Join(filepath.Dir(dbPath), "keys")
+}
+
+// CheckpointsPath is the file in which the log's checkpoints are kept outside it:
+// audit.checkpoints, else audit-checkpoints.jsonl beside the database.
+func CheckpointsPath(c *Config, dbPath string) string {
+	if c.Audit.Checkpoints != "" {
+		return c.Audit.Checkpoints
+	}
+	return filepath.Join(filepath.Dir(dbPath), "audit-checkpoints.jsonl")
+}
+
 func inHome(getenv func(string) string, variable, below, name string) string {
 	dir := getenv(variable)
 	if !filepath.IsAbs(dir) {

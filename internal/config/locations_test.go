@@ -81,3 +81,18 @@ func TestLocations(t *testing.T) {
 		})
 	}
 }
+
+func TestKeysPath(t *testing.T) {
+	for _, tt := range []struct{ keys, database, want string }{
+		{"", "/d/x.db", "/d/keys"},
+		{"/k", "/d/x.db", "/k"},
+		{"/k", "", "/k"},
+		{"", "", ""},
+	} {
+		c := Default()
+		c.Audit.Keys = tt.keys
+		if got := KeysPath(c, tt.database); got != tt.want {
+			t.Errorf("with audit.keys %q beside %q it is %q, want %q", tt.keys, tt.database, got, tt.want)
+		}
+	}
+}

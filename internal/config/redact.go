@@ -20,13 +20,14 @@ var userinfo = regexp.MustCompile(`://\S*@`)
 // look at. In channels, apps and the operator's policy data, what stands under
 // a key that looks secret (token, secret, pass, key, credential, authorization
 // or cookie, in any case) is masked, a whole tree of it too; so are user names
-// and passwords in URLs. What is empty stays empty, to show that it is not set.
+// and passwords in URLs, and the headers of sinks. What is empty stays empty, to show that it is not set.
 func (c *Config) Redacted() ([]byte, error) {
 	shown := *c
 	shown.Channels = redactTree(c.Channels)
 	shown.Apps = redactTree(c.Apps)
 	shown.Policy.Data.Extra = redactTree(c.Policy.Data.Extra)
 	shown.Store.URL = redactURL(c.Store.URL)
+	shown.Audit.Sinks = shownSinks(c.Audit.Sinks)
 
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)

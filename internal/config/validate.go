@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/openclawos/ocipd/internal/keyring"
+	redaction "github.com/openclawos/ocipd/internal/redact"
 )
 
 // The words of the protocol, levels lowest first.
@@ -31,6 +34,12 @@ const maxNames = 20
 // minLineBytes leaves room for the smallest sensible request.
 const minLineBytes = 1024
 
+// minKeep keeps a slip of the pen from removing the evidence of today.
+const minKeep = 24 * time.Hour
+
+// minRotateBytes keeps a mirror from having a segment for every few records.
+const minRotateBytes = 4096
+
 // Validate checks a configuration that was not loaded. [Load] has already done
 // so. The error is [Errors].
 func (c *Config) Validate() error {
@@ -41,8 +50,10 @@ func (c *Config) Validate() error {
 
 func (c *Config) check(p *problems) {
 	c.checkIPC(p)
+	c.checkSecrets(p)
 	c.checkAgents(p)
 	c.checkDirectory(p)
+	c.checkSinks(p)
 
 	positive := func(key Path, d time.Duration) {
 		if d <= 0 {
@@ -76,6 +87,7 @@ func (c *Config) check(p *problems) {
 	}
 	positive(key("policy", "timeout"), c.Policy.Timeout)
 	positive(key("store", "commit_timeout"), c.Store.CommitTimeout)
+	c.checkStore(p)
 	positive(key("sessions", "active_window"), c.Sessions.ActiveWindow)
 	if c.DrainTimeout < 0 {
 		p.bad(key("drain_timeout"), "want a duration of zero or more, got %s", c.DrainTimeout)
@@ -100,8 +112,63 @@ func (c *Config) check(p *problems) {
 	p.words(key("policy", "data", "allowed_exchange_types"), "exchange type", c.Policy.Data.AllowedExchangeTypes, exchangeTypes())
 	p.word(key("policy", "data", "max_classification_shared"), "level", c.Policy.Data.MaxClassificationShared, levels()...)
 	p.word(key("audit", "content"), "content", c.Audit.Content, "digest", "full")
+	if keep := c.Audit.Keep; keep != 0 && keep < minKeep {
+		p.bad(key("audit", "keep"), "%s is less than %s; 0s keeps all", keep, minKeep)
+	}
+	p.atLeast(key("audit", "rotate", "bytes"), c.Audit.Rotate.Bytes, minRotateBytes)
+	positive(key("audit", "rotate", "age"), c.Audit.Rotate.Age)
 	p.word(key("log", "level"), "log level", c.Log.Level, "debug", "info", "warn", "error")
 	p.word(key("log", "format"), "format", c.Log.Format, "json", "console")
+}
+
+// maxReserve bounds what is taken from the disk and not used: the last records
+// need far less.
+const maxReserve = 1 << 30
+
+func (c *Config) checkStore(p *problems) {
+	at := Path{}.Key("store")
+	p.atLeast(at.Key("warn_free_bytes"), c.Store.WarnFreeBytes, 0)
+	p.atLeast(at.Key("min_free_bytes"), c.Store.MinFreeBytes, 0)
+	if warn := c.Store.WarnFreeBytes; warn > 0 && c.Store.MinFreeBytes > warn {
+		p.bad(at.Key("min_free_bytes"), "want at most store.warn_free_bytes (%d), so that the warning comes first, got %d", warn, c.Store.MinFreeBytes)
+	}
+	if n := c.Store.ReserveBytes; n < 0 || n > maxReserve {
+		p.bad(at.Key("reserve_bytes"), "want 0 to %d, got %d", maxReserve, n)
+	}
+}
+
+// checkSecrets looks at what the records hold of texts.
+func (c *Config) checkSecrets(p *problems) {
+	at := Path{}.Key("audit")
+	to := at.Key("recipients")
+	for i, text := range c.Audit.Recipients {
+		if _, err := keyring.ParseRecipients(text); err != nil {
+			p.bad(to.Index(i), "%v", err)
+		}
+	}
+	if len(c.Audit.Recipients) > 1 {
+		if _, err := keyring.ParseRecipients(c.Audit.Recipients...); err != nil {
+			p.bad(to, "%v", err)
+		}
+	}
+	if c.Audit.Content == "full" && len(c.Audit.Recipients) == 0 {
+		p.bad(at.Key("content"), "full keeps texts sealed to audit.recipients, and there is none: "+
+			"age-keygen -o FILE makes a key and prints the public one (age1…) to list there")
+	}
+	redacted := at.Key("redact")
+	for i, name := range c.Audit.Redact.Members {
+		if err := redaction.CheckMember(name); err != nil {
+			p.bad(redacted.Key("members").Index(i), "cannot redact %.80q: %v", name, err)
+		}
+	}
+	if n := len(c.Audit.Redact.Patterns); n > redaction.MaxPatterns {
+		p.bad(redacted.Key("patterns"), "want at most %d, got %d", redaction.MaxPatterns, n)
+	}
+	for i, pattern := range c.Audit.Redact.Patterns {
+		if err := redaction.CheckPattern(pattern); err != nil {
+			p.bad(redacted.Key("patterns").Index(i), "cannot use %.80q: %v", pattern, err)
+		}
+	}
 }
 
 func (c *Config) checkIPC(p *problems) {
@@ -244,7 +311,11 @@ type spot struct {
 }
 
 func (s spot) path() Path {
-	at := Path{}.Key(s.list).Index(s.i).Key(s.key)
+	var at Path
+	for name := range strings.SplitSeq(s.list, ".") {
+		at = at.Key(name)
+	}
+	at = at.Index(s.i).Key(s.key)
 	if s.j >= 0 {
 		at = at.Index(s.j)
 	}

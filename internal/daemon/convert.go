@@ -18,8 +18,9 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		HookWait:     c.Hooks.Wait, HookAnswer: c.Hooks.Answer, HookApps: make(map[string]kernel.HookTimes),
 		UnhealthyAfter: c.Health.UnhealthyAfter, ActiveWindow: c.Sessions.ActiveWindow, DrainTimeout: c.DrainTimeout,
 		MaxRounds: c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
-		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), KeepContent: c.Audit.Content == "full", ChainWindow: c.OCIP.Chain.Window,
+		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), ChainWindow: c.OCIP.Chain.Window,
 		MaxHeld: c.Approvals.MaxOpen, HoldFor: c.Approvals.ExpiresAfter, Approvers: c.Approvals.Required, AppsMayOperate: c.IPC.AppsMayOperate,
+		KeepHeld: c.Approvals.KeepContent,
 	}
 	for app, t := range c.Hooks.Apps {
 		k.HookApps[app] = kernel.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}

@@ -10,20 +10,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/export"
+	"github.com/openclawos/ocipd/internal/index"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/supervisor"
 	"go.uber.org/zap"
 )
 
@@ -34,6 +40,10 @@ type Options struct {
 	Getenv  func(string) string
 	Version string
 	Log     *zap.Logger
+	// Passed are the open sockets that a service manager passed, and Manager is
+	// who hears how the daemon is. Both may be nil.
+	Passed  []*os.File
+	Manager *supervisor.Manager
 }
 
 // Daemon is one daemon, from Start to Stop.
@@ -45,15 +55,32 @@ type Daemon struct {
 	started time.Time
 	ids     *ids
 
+	passed  []*os.File
+	manager *supervisor.Manager
+	// hurried is closed when a stop is to wait for nothing.
+	hurried chan struct{}
+	hurry   sync.Once
+
 	socket, operator string
 	database, mirror string
 
 	policy   *policy.Holder
 	store    *store.Store
+	mirrored mirrored
+	index    *index.Index
+	secrets  secrets
 	kernel   *kernel.Kernel
 	server   *ipc.Server
 	settings *settings
 	reloader *reloader
+
+	sinks *export.Set
+
+	signer *keyring.Signer
+	// rotating keeps two rotations of the key apart.
+	rotating sync.Mutex
+	// retiring keeps two removals of records apart.
+	retiring sync.Mutex
 
 	// undo holds what ends each step that was started, newest last. A start
 	// that fails and a stop use the same list.
@@ -62,7 +89,10 @@ type Daemon struct {
 
 // New checks what can be checked without touching anything.
 func New(o Options) (*Daemon, error) {
-	d := &Daemon{cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, ids: newIDs()}
+	d := &Daemon{
+		cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, ids: newIDs(),
+		passed: o.Passed, manager: o.Manager, hurried: make(chan struct{}),
+	}
 	d.socket = config.SocketPath(o.Config, o.Getenv)
 	d.operator = config.OperatorPath(d.socket)
 	if d.database = config.DatabasePath(o.Config, o.Getenv); d.database == "" {
@@ -85,7 +115,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.claimSockets, d.loadPolicy, d.openStore, d.startKernel, d.recordStart, d.watchFiles, d.listen,
+		d.claimSockets, d.loadPolicy, d.openSecrets, d.openStore, d.dropOldKey, d.witnessLog, d.openMirror, d.openIndex, d.openSinks, d.startKernel, d.recordStart, d.retain, d.watchFiles, d.listen, d.supervise,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -97,7 +127,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 }
 
 // Stop ends everything, newest first: no new connections, requests in flight
-// answered within drain_timeout, then kernel, store and sockets.
+// answered within drain_timeout, then kernel, mirror, store and sockets.
 func (d *Daemon) Stop() error {
 	var failures []error
 	for _, end := range slices.Backward(d.undo) {
@@ -107,14 +137,27 @@ func (d *Daemon) Stop() error {
 	return errors.Join(failures...)
 }
 
-// Run starts the daemon, waits for the context to end, and stops it.
-func (d *Daemon) Run(ctx context.Context) error {
+// Run starts the daemon, reloads whenever something comes over the channel, waits
+// for the context to end, and stops.
+func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := d.Start(ctx); err != nil {
 		return err
 	}
-	<-ctx.Done()
+	for ctx.Err() == nil {
+		select {
+		case <-reload:
+			_ = d.Reload(ctx) // is logged, recorded and shown
+		case <-ctx.Done():
+		}
+	}
 	d.log.Info("stopping")
-	return d.Stop()
+	err := d.Stop()
+	select {
+	case <-d.hurried:
+		return errors.Join(err, ErrHurried)
+	default:
+		return err
+	}
 }
 
 func (d *Daemon) onStop(end func() error) { d.undo = append(d.undo, end) }
@@ -122,26 +165,10 @@ func (d *Daemon) onStop(end func() error) { d.undo = append(d.undo, end) }
 // claimSockets comes first: where a daemon is running already, nothing of its
 // is touched.
 func (d *Daemon) claimSockets(context.Context) error {
-	claim, err := ipc.ClaimSockets(d.socket, d.operator)
+	apps, operators, err := d.openSockets()
 	if err != nil {
 		return err
 	}
-	d.onStop(claim.Release)
-	mode := fs.FileMode(0o600)
-	if len(d.cfg.IPC.AllowUIDs) > 0 {
-		// Whoever else may connect must get as far as being asked who it is.
-		mode = 0o666
-	}
-	apps, err := claim.Listen(d.socket, mode)
-	if err != nil {
-		return err
-	}
-	d.onStop(closer(apps))
-	operators, err := claim.Listen(d.operator, 0o600)
-	if err != nil {
-		return err
-	}
-	d.onStop(closer(operators))
 	d.server = ipc.NewServer(ipc.Options{
 		Kernel: facade{d},
 		Limits: ipc.Limits{
@@ -178,18 +205,30 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 	d.policy = policy.NewHolder(compiled)
 	d.settings = newSettings(d.cfg)
 	d.reloader = newReloader(ctx, d.cfg, d.policy, d.settings, d.ids.next, d.log.Named("policy"))
+	d.reloader.tell = func() { d.manager.Status(d.condition()) }
 	return nil
 }
 
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	d.store, err = store.Open(ctx, store.Options{
-		Path: d.database, Mirror: d.mirror, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout,
+		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(),
+		Signing: d.signing(), Redact: d.secrets.redactor.Record,
 	})
 	if err != nil {
 		return err
 	}
 	d.onStop(d.store.Close)
 	d.reloader.commit = d.store.Commit
+	return nil
+}
+
+// openIndex begins to index the log. Without an index the log is read, so that
+// nothing here fails.
+func (d *Daemon) openIndex(ctx context.Context) error {
+	d.index = index.Open(ctx, index.Options{
+		Path: strings.TrimSuffix(d.database, filepath.Ext(d.database)) + ".index.db", Log: d.store, Now: time.Now, Logger: d.log.Named("index"),
+	})
+	d.onStop(d.index.Close)
 	return nil
 }
 
@@ -203,7 +242,7 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 		return err
 	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
-		Config: cfg, Store: d.store, Policy: d.policy, Settings: d.settings, Signers: people.signers, Notify: people.notify, Now: time.Now, NewID: d.ids.next, Log: d.log.Named("kernel"),
+		Config: cfg, Store: d.store, Policy: d.policy, Settings: d.settings, Search: d.index, Signers: people.signers, Notify: people.notify, Digest: d.secrets.digest, Seal: d.secrets.seal, Now: time.Now, NewID: d.ids.next, Log: d.log.Named("kernel"),
 	})
 	if err != nil {
 		return err
@@ -218,7 +257,8 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 // recordStart puts on record which daemon decides from here on, and under which
 // policy; its end is on record too, so that a gap shows.
 func (d *Daemon) recordStart(context.Context) error {
-	_, err := d.store.Commit(&store.Change{Records: []*audit.Record{
+	// Also on a disk that is nearly full: what waits must be ended by somebody.
+	_, err := d.store.Commit(&store.Change{Drains: true, Checkpoint: true, Records: []*audit.Record{
 		{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "daemon_started", Details: map[string]any{"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File}},
 		d.reloader.loaded(d.policy.Load(), &d.cfg.Policy, asker{by: byStart}),
 	}})
@@ -226,7 +266,7 @@ func (d *Daemon) recordStart(context.Context) error {
 		return fmt.Errorf("cannot record the start: %w", err)
 	}
 	d.onStop(func() error {
-		_, err := d.store.Commit(&store.Change{Records: []*audit.Record{
+		_, err := d.store.Commit(&store.Change{Alarm: true, Checkpoint: true, Records: []*audit.Record{
 			{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "daemon_stopped", Details: map[string]any{"pid": os.Getpid()}},
 		}})
 		if err != nil {
@@ -264,7 +304,7 @@ func (d *Daemon) listen(context.Context) error {
 	d.server.Serve()
 	d.onStop(func() error {
 		d.kernel.Stop()
-		d.server.Close(d.cfg.DrainTimeout)
+		d.inTime()
 		return nil
 	})
 	// Starting makes garbage that serving does not need.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ipc"
@@ -31,7 +32,14 @@ func (f facade) Status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	s.Version, s.PID, s.StartedAt = f.version, os.Getpid(), f.started.UTC()
 	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = f.socket, f.operator, f.cfg.File, f.database, f.mirror
 	s.Connections = f.server.Connections()
+	mirror := f.mirrored.Load().Status()
+	s.Audit.Mirrored, s.Audit.Mirror = mirror.Mirrored, api.MirrorStatus{
+		Segments: mirror.Segments, Pending: mirror.Pending, SegmentBytes: mirror.PackedBytes, Problems: mirror.Problems,
+	}
+	s.Audit.Indexed = f.index.Indexed()
+	s.Sinks = f.sinkStatus()
 	s.Policy = *f.reloader.status.Load()
+	s.Store = f.storeStatus()
 	return s, nil
 }
 
@@ -44,9 +52,57 @@ func (f facade) PolicyReload(_ context.Context, who api.Peer, _ *api.Empty) (api
 	return f.reloader.reload(asker{by: byOperator, peer: who})
 }
 
+// AuditForget destroys a tenant's digest key. It does not end with its caller.
+func (f facade) AuditForget(_ context.Context, who api.Peer, p *api.AuditForgetParams) (api.AuditForgetResult, error) {
+	if err := f.kernel.MayOperate(who); err != nil {
+		return api.AuditForgetResult{}, err
+	}
+	return f.forget(*p.Tenant, who)
+}
+
+// AuditRotateKey hands the log over to a new key. It does not end with its
+// caller.
+func (f facade) AuditRotateKey(_ context.Context, who api.Peer, _ *api.Empty) (api.AuditRotateKeyResult, error) {
+	if err := f.kernel.MayOperate(who); err != nil {
+		return api.AuditRotateKeyResult{}, err
+	}
+	if _, err := f.keyRecord(eventRotating, "", byPeer(who)); err != nil {
+		return api.AuditRotateKeyResult{}, err
+	}
+	previous := f.signer.Verifier()
+	seq, public, err := f.rotateKey()
+	return api.AuditRotateKeyResult{Verifier: public, Previous: previous, AuditSeq: seq}, err
+}
+
+// AuditRetire removes old records for good. It does not end with its caller.
+func (f facade) AuditRetire(_ context.Context, who api.Peer, p *api.AuditRetireParams) (api.AuditRetireResult, error) {
+	if err := f.kernel.MayOperate(who); err != nil {
+		return api.AuditRetireResult{}, err
+	}
+	r, err := f.retire(context.Background(), p.Before)
+	if err != nil {
+		return r, api.Errorf(api.InternalError, "%v", err)
+	}
+	return r, nil
+}
+
+// AuditVerify checks the whole log.
+func (f facade) AuditVerify(ctx context.Context, _ *api.Empty) (api.AuditVerifyResult, error) {
+	r, err := f.verify(ctx)
+	if err != nil && ctx.Err() == nil {
+		return r, api.Errorf(api.InternalError, "%v", err)
+	}
+	return r, err
+}
+
 // AuditQuery returns records.
 func (f facade) AuditQuery(ctx context.Context, p *api.AuditQueryParams) (api.AuditQueryResult, error) {
 	return f.kernel.AuditQuery(ctx, p)
+}
+
+// AuditStats returns the numbers of records.
+func (f facade) AuditStats(ctx context.Context, p *api.AuditStatsParams) (api.AuditStats, error) {
+	return f.index.Stats(ctx, p.Since, p.Until, time.Duration(p.Bucket)*time.Second)
 }
 
 // ExchangeGet returns an exchange.

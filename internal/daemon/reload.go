@@ -24,6 +24,7 @@ const (
 	byStart    = "start"
 	byOperator = "operator"
 	byFile     = "file"
+	bySignal   = "signal"
 )
 
 // asker is who put a policy to the daemon. The peer is an operator's process,
@@ -62,6 +63,8 @@ type reloader struct {
 	commit   func(*store.Change) (store.Receipt, error)
 	settings *settings
 	holder   *policy.Holder
+	// tell is called whenever operators are told something else.
+	tell func()
 
 	// closing ends with the daemon, and nothing else cuts a reload short.
 	closing context.Context
@@ -98,7 +101,7 @@ func sourceName(p *config.Policy) string { return cmp.Or(p.Path, "built-in") }
 // newReloader takes charge of a policy that was compiled already.
 func newReloader(ctx context.Context, cfg *config.Config, holder *policy.Holder, s *settings, newID func() string, log *zap.Logger) *reloader {
 	r := &reloader{
-		log: log, newID: newID, settings: s, holder: holder, cfg: cfg, inForce: cfg.Policy, news: make(chan struct{}, 1),
+		log: log, newID: newID, settings: s, holder: holder, tell: func() {}, cfg: cfg, inForce: cfg.Policy, news: make(chan struct{}, 1),
 	}
 	r.closing, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stands()
@@ -224,7 +227,7 @@ func (r *reloader) reload(who asker) (api.PolicyReloadResult, error) {
 	}
 	record := r.loaded(next, wanted, who)
 	record.Details["previous"] = old.Revision()
-	if _, err := r.commit(&store.Change{Records: []*audit.Record{record}}); err != nil {
+	if _, err := r.commit(&store.Change{Records: []*audit.Record{record}, Drains: true}); err != nil {
 		return api.PolicyReloadResult{}, r.unrecorded(err)
 	}
 	r.inForce = *wanted
@@ -250,6 +253,7 @@ func (r *reloader) compile(text *policy.Text) (p *policy.Policy, err error) {
 func (r *reloader) stands() {
 	r.refused = ""
 	r.status.Store(&api.PolicyStatus{Source: sourceName(&r.inForce), Revision: r.holder.Load().Revision()})
+	r.tell()
 }
 
 // refusedFor leaves the policy in force and tells operators why.
@@ -257,6 +261,7 @@ func (r *reloader) refusedFor(reason string) {
 	status := *r.status.Load()
 	status.RefusedAt, status.Refusal = time.Now().UTC(), reason
 	r.status.Store(&status)
+	r.tell()
 }
 
 func (r *reloader) result(changed bool) api.PolicyReloadResult {
@@ -299,7 +304,7 @@ func (r *reloader) refuse(who asker, wanted *config.Policy, digest string, cause
 	if digest != "" {
 		d["digest"] = digest
 	}
-	if _, err := r.commit(&store.Change{Records: []*audit.Record{{
+	if _, err := r.commit(&store.Change{Drains: true, Records: []*audit.Record{{
 		ID: r.newID(), ActionType: audit.ActionPolicyChange, Event: "refused", PolicyRevision: stays, PolicyReason: reason, Details: d,
 	}}}); err != nil {
 		r.log.Error("cannot record the refusal of a policy", zap.Error(err))

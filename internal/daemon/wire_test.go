@@ -568,6 +568,8 @@ func TestWireSockets(t *testing.T) {
 	}
 	operator.grant("kernel.status", "{}")
 	operator.grant("audit.query", "{}", "records", "nextBefore")
+	operator.grant("audit.query", `{"filter":{"text":"no reason says so"}}`, "records", "nextBefore")
+	operator.grant("audit.stats", "{}", "since", "until", "bucket", "verdicts", "buckets", "agents", "agentCount", "rules", "ruleCount", "codes", "codeCount")
 	operator.grant("kernel.describe", "{}", "protocolVersion", "version", "methods")
 	operator.write(operator.request("t", "audit.tail", `{"last":1,"follow":true}`) + "\n")
 	if m := operator.read(); m.Type != "stream" || m.Done {

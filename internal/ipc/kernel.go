@@ -61,7 +61,9 @@ type Client interface {
 type Operator interface {
 	Status(context.Context, *api.Empty) (api.Status, error)
 	AuditQuery(context.Context, *api.AuditQueryParams) (api.AuditQueryResult, error)
+	AuditStats(context.Context, *api.AuditStatsParams) (api.AuditStats, error)
 	AuditTail(context.Context, *api.AuditTailParams) (Feed, error)
+	AuditVerify(context.Context, *api.Empty) (api.AuditVerifyResult, error)
 	ExchangeGet(context.Context, *api.ExchangeParams) (api.ExchangeResult, error)
 	ExchangeList(context.Context, *api.ExchangeListParams) (api.ExchangeResult, error)
 	ApprovalGet(context.Context, *api.ApprovalParams) (api.Approval, error)
@@ -72,6 +74,9 @@ type Operator interface {
 	ExchangeResolve(context.Context, api.Peer, *api.ExchangeResolveParams) (api.OK, error)
 	ApprovalResolve(context.Context, api.Peer, *api.ApprovalResolveParams) (api.ApprovalResolveResult, error)
 	PolicyReload(context.Context, api.Peer, *api.Empty) (api.PolicyReloadResult, error)
+	AuditForget(context.Context, api.Peer, *api.AuditForgetParams) (api.AuditForgetResult, error)
+	AuditRotateKey(context.Context, api.Peer, *api.Empty) (api.AuditRotateKeyResult, error)
+	AuditRetire(context.Context, api.Peer, *api.AuditRetireParams) (api.AuditRetireResult, error)
 }
 
 // Feed sends the chunks of a stream until it ends or the context does.

@@ -44,7 +44,7 @@ func ClaimSockets(paths ...string) (*Claim, error) {
 		return nil, err
 	}
 	c := &Claim{paths: paths}
-	if err := c.takeLock(paths[0] + ".lock"); err != nil {
+	if err := c.takeLock(paths[0]); err != nil {
 		return nil, err
 	}
 	for _, path := range paths {
@@ -76,7 +76,9 @@ func checkDir(dir string) error {
 	return nil
 }
 
-func (c *Claim) takeLock(path string) error {
+// takeLock takes the lock that stands for a socket.
+func (c *Claim) takeLock(socket string) error {
+	path := socket + ".lock"
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot open the lock file: %w", err)
@@ -87,7 +89,7 @@ func (c *Claim) takeLock(path string) error {
 			holder = " (pid " + strings.TrimSpace(string(pid)) + ")"
 		}
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = fmt.Errorf("cannot start: a daemon%s is already running on %s", holder, c.paths[0])
+			err = fmt.Errorf("cannot start: a daemon%s is already running on %s", holder, socket)
 		} else {
 			err = fmt.Errorf("cannot lock %s: %w", path, err)
 		}

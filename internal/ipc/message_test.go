@@ -214,8 +214,16 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"kernel.describe": {good: []string{`{}`, `{"x":1}`}, bad: []string{`[]`}},
 		"kernel.status":   {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.query":     {good: []string{`{}`, `{"limit":1}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"before":-1}`, `{"filter":7}`}},
+		"audit.stats":     {good: []string{`{}`, `{"since":"2026-03-13T10:00:00Z","bucket":3600}`}, bad: []string{`{"bucket":-60}`, `{"bucket":90}`, `{"since":7}`, `{"since":"2026-03-13T10:00:00Z","until":"2026-03-12T10:00:00Z"}`}},
 		"policy.reload":   {good: []string{`{}`}, bad: []string{`[]`}},
-		"audit.tail":      {good: []string{`{}`, `{"last":10,"follow":true}`}, bad: []string{`{"last":-1}`, `{"after":"x"}`}},
+		"audit.forget": {
+			good: []string{`{"tenant":"acme-corp"}`, `{"tenant":""}`},
+			bad:  []string{`{}`, `{"tenant":null}`, `{"tenant":7}`, `{"tenant":"` + strings.Repeat("x", 10_000) + `"}`},
+		},
+		"audit.rotate_key": {good: []string{`{}`}, bad: []string{`[]`}},
+		"audit.tail":       {good: []string{`{}`, `{"last":10,"follow":true}`}, bad: []string{`{"last":-1}`, `{"after":"x"}`}},
+		"audit.verify":     {good: []string{`{}`}, bad: []string{`[]`}},
+		"audit.retire":     {good: []string{`{"before":"2026-03-13T10:00:00Z"}`}, bad: []string{`{}`, `{"before":7}`}},
 	}
 }
 

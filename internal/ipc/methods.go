@@ -81,7 +81,9 @@ func methods() []method {
 
 		operator("kernel.status", patient, Operator.Status),
 		operator("audit.query", patient, Operator.AuditQuery),
+		operator("audit.stats", patient, Operator.AuditStats),
 		operatorStream[jsontext.Value]("audit.tail", Operator.AuditTail),
+		operator("audit.verify", patient, Operator.AuditVerify),
 		operator("exchange.get", patient, Operator.ExchangeGet),
 		operator("exchange.list", patient, Operator.ExchangeList),
 		decision("exchange.resolve", Operator.ExchangeResolve),
@@ -90,6 +92,9 @@ func methods() []method {
 		decision("approval.resolve", Operator.ApprovalResolve),
 		operatorStream[api.ApprovalNews]("approval.watch", Operator.ApprovalWatch),
 		decision("policy.reload", Operator.PolicyReload),
+		decision("audit.forget", Operator.AuditForget),
+		decision("audit.rotate_key", Operator.AuditRotateKey),
+		decision("audit.retire", Operator.AuditRetire),
 	}
 }
 

@@ -58,6 +58,10 @@ type Server struct {
 
 	apps, operators *net.UnixListener
 
+	// hurried is closed when nothing in flight is waited for any more.
+	hurried chan struct{}
+	hurry   sync.Once
+
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
 	closed bool
@@ -68,6 +72,7 @@ func NewServer(o Options) *Server {
 	s := &Server{
 		kernel: o.Kernel, limits: o.Limits, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log,
 		table: map[face]map[string]*method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
+		hurried: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew = newCrew(s.ctx)
@@ -205,6 +210,11 @@ func (s *Server) Connections() int {
 	return len(s.conns)
 }
 
+// Hurry cuts short what [Server.Close] waits for, also where that comes later:
+// requests in flight end without an answer. A commit that is under way is still
+// finished.
+func (s *Server) Hurry() { s.hurry.Do(func() { close(s.hurried) }) }
+
 // Close stops listening, lets requests in flight be answered for as long as
 // the limit lasts, and ends every connection.
 func (s *Server) Close(within time.Duration) {
@@ -230,13 +240,20 @@ func (s *Server) Close(within time.Duration) {
 	select {
 	case <-done:
 	case <-limit.C:
-		s.cancel()
-		for _, c := range open {
-			c.hangUp()
-		}
-		<-done
+		s.giveUp(open, done)
+	case <-s.hurried:
+		s.giveUp(open, done)
 	}
 	s.cancel()
+}
+
+// giveUp ends what did not end by itself.
+func (s *Server) giveUp(open []*conn, done <-chan struct{}) {
+	s.cancel()
+	for _, c := range open {
+		c.hangUp()
+	}
+	<-done
 }
 
 // identity is a peer as the kernel sees it.

@@ -662,3 +662,50 @@ func TestServerClose(t *testing.T) {
 		t.Errorf("%d connections are left", n)
 	}
 }
+
+// A server in a hurry waits for no answer, whatever it was given for it.
+func TestServerHurry(t *testing.T) {
+	for _, when := range []string{"before", "while"} {
+		entered := make(chan struct{}, 1)
+		p, _, s := with(t, func(c *fakeClient) {
+			c.session = func(ctx context.Context, _ string) error {
+				entered <- struct{}{}
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		p.send("1", "session.get", `{"key":"a:b"}`)
+		<-entered
+		if when == "before" {
+			s.Hurry()
+		}
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			s.Close(time.Hour)
+		}()
+		if when == "while" {
+			// Nothing new is begun meanwhile, and its caller is told.
+			for !draining(s) {
+				p.alive()
+			}
+			p.send("2", "session.get", `{"key":"a:b"}`)
+			p.answers("2", api.ConnectionClosed)
+			s.Hurry()
+			s.Hurry()
+		}
+		wait(t, closed, when+": the server does not close")
+	}
+}
+
+// draining reports whether every connection of a server takes nothing new.
+func draining(s *Server) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if c.is(stateOpen) {
+			return false
+		}
+	}
+	return true
+}

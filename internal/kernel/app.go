@@ -96,7 +96,7 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 	if err := k.claimID(a, token); err != nil {
 		return api.RegisterResult{}, err
 	}
-	if _, err := k.record(k.lifecycle(a, "registered", nil)); err != nil {
+	if _, err := k.drain(k.lifecycle(a, "registered", nil)); err != nil {
 		k.remove(a)
 		return api.RegisterResult{}, err
 	}
@@ -193,7 +193,7 @@ func (c *Client) Shutdown(_ context.Context, p *api.ShutdownParams) (api.OK, err
 	k.mu.Lock()
 	a.ready, a.leaving = false, true
 	k.mu.Unlock()
-	if _, err := k.record(k.lifecycle(a, "shutdown", map[string]any{"reason": p.Reason})); err != nil {
+	if _, err := k.drain(k.lifecycle(a, "shutdown", map[string]any{"reason": p.Reason})); err != nil {
 		return api.OK{}, err
 	}
 	limit := k.cfg.DrainTimeout
@@ -221,7 +221,7 @@ func (c *Client) Gone() {
 		return
 	}
 	k.log.Info("app "+event, zap.String("app", a.id()))
-	if _, err := k.record(k.lifecycle(a, event, nil)); err != nil {
+	if _, err := k.drain(k.lifecycle(a, event, nil)); err != nil {
 		return
 	}
 	k.broadcast("app:"+event, appEvent(a, k.now()), a)
@@ -276,7 +276,7 @@ func (k *Kernel) checkHealth(a *app) {
 
 func (k *Kernel) unhealthy(a *app, silent time.Duration) {
 	k.log.Warn("app is silent", zap.String("app", a.id()), zap.Duration("for", silent))
-	if _, err := k.record(k.lifecycle(a, "unhealthy", map[string]any{"silentMs": silent.Milliseconds()})); err != nil {
+	if _, err := k.drain(k.lifecycle(a, "unhealthy", map[string]any{"silentMs": silent.Milliseconds()})); err != nil {
 		return
 	}
 	k.broadcast("app:unhealthy", appEvent(a, k.now()), nil)
@@ -287,7 +287,7 @@ func (k *Kernel) recovered(a *app) {
 	if !a.unhealthy.CompareAndSwap(true, false) {
 		return
 	}
-	if _, err := k.record(k.lifecycle(a, "healthy", nil)); err != nil {
+	if _, err := k.drain(k.lifecycle(a, "healthy", nil)); err != nil {
 		return
 	}
 	k.broadcast("app:healthy", appEvent(a, k.now()), nil)

@@ -48,7 +48,7 @@ func (k *Kernel) ApprovalResolve(ctx context.Context, peer api.Peer, p *api.Appr
 		return api.ApprovalResolveResult{}, err
 	}
 	defer unlock()
-	d := &decision{ApprovalResolveParams: p, now: k.now(), h: h, change: new(store.Change)}
+	d := &decision{ApprovalResolveParams: p, now: k.now(), h: h, change: &store.Change{Drains: true}}
 	if err := k.mayDecide(d, peer); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
@@ -263,6 +263,31 @@ func (k *Kernel) lookAgain(ctx context.Context, d *decision) (*ocip.Verdict, err
 	return nil, k.stale(d.h, message)
 }
 
+// changedSending is the field of a change that holds what would be sent.
+const changedSending = "sending"
+
+// recorded is what changed as records have it: with keyed digests of what would
+// be sent, which is a message's text.
+func (k *Kernel) recorded(tenant string, changed []api.ApprovalChange) ([]api.ApprovalChange, error) {
+	list := slices.Clone(changed)
+	for i := range list {
+		if list[i].Field != changedSending {
+			continue
+		}
+		for _, text := range []*string{&list[i].Was, &list[i].Now} {
+			if *text == "" {
+				continue
+			}
+			digest, err := k.digest(tenant, *text)
+			if err != nil {
+				return nil, NotRecorded("cannot record what changed, so nothing was done", err)
+			}
+			*text = digest
+		}
+	}
+	return list, nil
+}
+
 // changes lists what a person saw otherwise.
 func changes(was, now *held) (list []api.ApprovalChange) {
 	may := func(h *held) string {
@@ -274,7 +299,7 @@ func changes(was, now *held) (list []api.ApprovalChange) {
 	for _, f := range []struct{ field, was, now string }{
 		{"policyRevision", was.PolicyRevision, now.PolicyRevision},
 		{"verdict", may(was), may(now)},
-		{"sending", string(timeless(was.Sending)), string(timeless(now.Sending))},
+		{changedSending, string(timeless(was.Sending)), string(timeless(now.Sending))},
 	} {
 		if f.was != f.now {
 			list = append(list, api.ApprovalChange{Field: f.field, Was: f.was, Now: f.now})
@@ -293,9 +318,11 @@ func (k *Kernel) keepWaiting(d *decision, event string) (api.ApprovalResolveResu
 	r.Details = decisionDetails(&d.by)
 	r.Details["digest"], r.Details["given"], r.Details["needed"] = d.h.Digest, d.h.Given, d.h.Needed
 	if len(d.h.Changed) > 0 {
-		r.Details["changed"] = d.h.Changed
+		if r.Details["changed"], err = k.recorded(r.TenantID, d.h.Changed); err != nil {
+			return api.ApprovalResolveResult{}, err
+		}
 	}
-	receipt, err := k.commit(&store.Change{Records: []*audit.Record{r}, Approvals: []store.Approval{stored}})
+	receipt, err := k.commit(&store.Change{Records: []*audit.Record{r}, Approvals: []store.Approval{stored}, Drains: true})
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
@@ -435,8 +462,12 @@ const outcomeKept = 7 * 24 * time.Hour
 // conclude enters a decision into its change: the state, the record, and the
 // event for the app that asked, which waits for it in the outbox.
 func (k *Kernel) conclude(d *decision, state string, data jsontext.Value) error {
-	d.h.Decision, d.h.DecidedAt = &d.by, d.by.At
-	stored, err := d.h.encode(state)
+	d.h.Decision, d.h.DecidedAt, d.h.State = &d.by, d.by.At, state
+	decided := *d.h
+	if !k.cfg.KeepHeld {
+		decided.forget()
+	}
+	stored, err := decided.encode(state)
 	if err != nil {
 		return err
 	}
@@ -486,7 +517,7 @@ func (k *Kernel) concluded(h *held) {
 // expireApproval ends a held message that nobody decided about. Time never
 // approves. It is called under the pair's lock.
 func (k *Kernel) expireApproval(ctx context.Context, h *held) error {
-	d := &decision{ApprovalResolveParams: &api.ApprovalResolveParams{ApprovalID: h.ApprovalID}, h: h, now: k.now(), change: new(store.Change)}
+	d := &decision{ApprovalResolveParams: &api.ApprovalResolveParams{ApprovalID: h.ApprovalID}, h: h, now: k.now(), change: &store.Change{Drains: true}}
 	d.by = api.ApprovalDecision{Decision: "expire", By: "expiry", At: d.now.UnixMilli()}
 	var err error
 	if d.st, err = k.standingOf(ctx, h); err != nil {

@@ -116,7 +116,10 @@ func (k *Kernel) passInterceptors(ctx context.Context, m *outgoing) error {
 		return nil
 	}
 	v := ocip.Verdict{Result: ocip.Deny, Code: left.blocked.code, Policy: "interceptor:" + left.blocked.by, Reason: left.blocked.reason}
-	r := k.sentRecord(m, &v)
+	r, err := k.sentRecord(m, &v)
+	if err != nil {
+		return err
+	}
 	r.Classification = "" // nobody came to weigh it
 	receipt, err := k.record(r)
 	if err != nil {
@@ -245,7 +248,11 @@ func (k *Kernel) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) erro
 // refuseOnly is refuse where the change says already what the denial means for
 // the exchange.
 func (k *Kernel) refuseOnly(m *outgoing, v *ocip.Verdict, change *store.Change) error {
-	change.Records = append(change.Records, k.sentRecord(m, v))
+	r, err := k.sentRecord(m, v)
+	if err != nil {
+		return err
+	}
+	change.Records = append(change.Records, r)
 	receipt, err := k.commit(change)
 	if err != nil {
 		return err
@@ -273,7 +280,10 @@ func refused(v *ocip.Verdict, seq uint64) *api.Error {
 // lets the commit deliver it.
 func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, change *store.Change, now time.Time) (api.DispatchResult, error) {
 	k.stamp(m, v)
-	sent := k.sentRecord(m, v)
+	sent, err := k.sentRecord(m, v)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
 	change.Records = append(change.Records, sent)
 	var d *delivery
 	switch {
@@ -348,7 +358,7 @@ func (k *Kernel) stamp(m *outgoing, v *ocip.Verdict) {
 	if metadata == nil {
 		metadata = make(api.Object)
 	}
-	for _, ours := range [...]string{"ocip", "ocipChain"} {
+	for _, ours := range [...]string{"ocip", "ocipChain", logHeadName} {
 		if _, forged := metadata[ours]; forged {
 			m.changedBy = append(m.changedBy, "kernel: metadata."+ours+" replaced")
 			delete(metadata, ours)
@@ -357,6 +367,9 @@ func (k *Kernel) stamp(m *outgoing, v *ocip.Verdict) {
 	metadata["ocip"] = v.Annotation
 	if v.Chain.ID != "" {
 		metadata["ocipChain"] = v.Chain.Annotation()
+	}
+	if head := k.ownLogHead(); head != nil && m.local == nil {
+		metadata[logHeadName] = head
 	}
 	delete(metadata, "exchange")
 	if v.Exchange.ID != "" {
@@ -394,15 +407,14 @@ func appendList[T any](b []byte, items []T) []byte {
 }
 
 // sentRecord is the sender's record of a verdict.
-func (k *Kernel) sentRecord(m *outgoing, v *ocip.Verdict) *audit.Record {
+func (k *Kernel) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error) {
 	r := k.verdictRecord(audit.SideSender, m.sender, v)
 	r.AppID, r.SessionKey, r.DispatchID, r.ApprovalID = m.appID, m.key, m.dispatchID, m.approvalID
 	r.Counterparty = counterpartyRecord(m.to.Kind, m.to.Identity)
 	if len(m.changedBy) > 0 {
 		r.Details["changedBy"] = m.changedBy
 	}
-	k.content(r, m.content)
-	return r
+	return r, k.content(r, m.content)
 }
 
 // data is the message as hook events about it show it.

@@ -135,7 +135,9 @@ func (k *Kernel) executeTool(ctx context.Context, a *app, agent *Agent, data api
 		r.PolicyApplied, r.PolicyResult, r.PolicyReason, r.Code = "interceptor:"+blocked.by, string(ocip.Deny), blocked.reason, string(blocked.code)
 	}
 	encoded := data.Append(nil)
-	k.content(r, string(encoded))
+	if err := k.content(r, string(encoded)); err != nil {
+		return api.EmitResult{}, err
+	}
 	receipt, err := k.record(r)
 	if err != nil {
 		return api.EmitResult{}, err

@@ -132,7 +132,7 @@ func (k *Kernel) resolveSides(ctx context.Context, of *ocip.Exchange, note strin
 	if err != nil {
 		return err
 	}
-	pair, change, now := store.PairOf(of.Agent, of.Counterparty), new(store.Change), k.now()
+	pair, change, now := store.PairOf(of.Agent, of.Counterparty), &store.Change{Drains: true}, k.now()
 	escalated, err := k.exchanges.escalation(ctx, pair)
 	if err != nil {
 		return err

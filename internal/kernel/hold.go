@@ -142,6 +142,15 @@ func (h *held) encode(state string) (store.Approval, error) {
 	}, nil
 }
 
+// forget drops what was to be said, once that is decided: nobody decides again.
+// What stays says who wanted to say how much to whom, what was found in it, why
+// it waited, and the digest that names it.
+func (h *held) forget() {
+	h.Forgotten = true
+	h.Content, h.Summary, h.Sending, h.Metadata = "", "", nil, ""
+	h.Changed = slices.DeleteFunc(slices.Clone(h.Changed), func(c api.ApprovalChange) bool { return c.Field == changedSending })
+}
+
 func decodeHeld(a store.Approval) (*held, error) {
 	h := new(held)
 	if err := json.Unmarshal(a.Body, h); err != nil {
@@ -166,7 +175,11 @@ func (k *Kernel) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *sta
 	h := k.newHeld(m, v, id, now)
 	k.preview(ctx, m, h, st, now)
 	m.approvalID = id
-	r := k.sentRecord(m, v)
+	r, err := k.sentRecord(m, v)
+	if err != nil {
+		k.holds.free(h.Agent, h.Asked)
+		return api.DispatchResult{}, err
+	}
 	r.Details["digest"], r.Details["expiresAt"] = h.Digest, h.ExpiresAt
 	change.Records = append(change.Records, r)
 	k.exchanges.refuse(change, v, now)
@@ -243,7 +256,7 @@ func (k *Kernel) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time)
 				Classification: v.Level.String(), Summary: m.summary(), DispatchID: m.dispatchID,
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),
 			},
-			SignatureRequired: k.signers != nil, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, Transcript: e.Transcript,
+			SignatureRequired: k.signers != nil, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, ContentBytes: len(m.content), Transcript: e.Transcript,
 			Detections: detections(v),
 		},
 	}
@@ -309,14 +322,16 @@ func (h *held) digest() string {
 	return digestOf(h.ApprovalID, h.SessionKey, h.Content, h.Metadata, string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked, strconv.Itoa(h.Anew))
 }
 
-// timeless is what would be sent without when its causal line began, which is
-// when it is sent, in the one form it has whether or not it was stored.
+// timeless is what would be sent without what is of the moment it is sent at, its
+// causal line's beginning and the log's newest checkpoint, in the one form it
+// has whether or not it was stored.
 func timeless(sending jsontext.Value) jsontext.Value {
 	var m api.EmittedMessage
 	if len(sending) == 0 || json.Unmarshal(sending, &m) != nil {
 		return sending
 	}
 	delete(m.Metadata, "ocipChain")
+	delete(m.Metadata, logHeadName)
 	sending = m.Append(nil)
 	// What was decoded can be formatted.
 	_ = sending.Format()

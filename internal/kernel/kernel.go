@@ -10,13 +10,11 @@ package kernel
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -63,8 +61,8 @@ type Config struct {
 	HoldFor            time.Duration
 	// AppsMayOperate admits apps' processes to the operator socket.
 	AppsMayOperate bool
-	// KeepContent stores message texts in records, not only their digests.
-	KeepContent bool
+	// KeepHeld keeps the texts of held messages when they are decided.
+	KeepHeld bool
 }
 
 // Agent is a local agent and the app that speaks for it. UID and Exe, where
@@ -120,6 +118,14 @@ type Signers interface {
 	Verify(armored, text []byte, at time.Time) (principal, fingerprint string, err error)
 }
 
+// Search finds records.
+type Search interface {
+	// Query returns up to limit records before a number, newest first, and
+	// where to go on, zero where nothing more can match. Zero for before is the
+	// end of the log.
+	Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
+}
+
 // Notifier tells people. Its methods must not wait.
 type Notifier interface {
 	// Held is called when a message begins to wait, Decided when it no longer
@@ -134,10 +140,17 @@ type Options struct {
 	Store    *store.Store
 	Policy   ocip.Policy
 	Settings Settings
+	// Search answers operators' questions about the store's records.
+	Search Search
 	// Signers, where set, is who may sign decisions: each must then be signed.
 	Signers Signers
 	// Notify, where set, is told what waits for a person.
 	Notify Notifier
+	// Digest makes the keyed digest that stands for a text in records, with the
+	// key of a tenant. Seal, where set, makes what records keep of the text
+	// itself. Where one fails, nothing is released.
+	Digest func(tenant, text string) (string, error)
+	Seal   func(text string) (string, error)
 	Now    func() time.Time
 	// NewID makes ids that sort by time, so that tables keyed by them grow at
 	// one end.
@@ -151,8 +164,11 @@ type Kernel struct {
 	store    *store.Store
 	policy   ocip.Policy
 	settings Settings
+	search   Search
 	signers  Signers
 	notify   Notifier
+	digest   func(tenant, text string) (string, error)
+	seal     func(text string) (string, error)
 	now      func() time.Time
 	newID    func() string
 	log      *zap.Logger
@@ -165,8 +181,8 @@ type Kernel struct {
 	sessions  *sessions
 	outbox    *outbox
 	events    *events
-	// digests holds keyed hashes for the digests of contents.
-	digests sync.Pool
+	// logHead is what was last said of the audit log, for the next message.
+	logHead atomic.Pointer[logHead]
 
 	// mu guards the registry: who is connected, with what. It is held for
 	// look-ups and changes in memory, never for the disk or an app.
@@ -187,14 +203,11 @@ type Kernel struct {
 	tasks   sync.WaitGroup
 }
 
-// digestKeyName is where the content digest's key is kept.
-const digestKeyName = "content-digest-key"
-
 // New makes a kernel over an open store and takes up what the store holds.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{
-		cfg: o.Config, store: o.Store, policy: o.Policy, settings: o.Settings, signers: o.Signers, notify: o.Notify,
-		now: o.Now, newID: o.NewID, log: o.Log,
+		cfg: o.Config, store: o.Store, policy: o.Policy, settings: o.Settings, search: o.Search, signers: o.Signers, notify: o.Notify,
+		digest: o.Digest, seal: o.Seal, now: o.Now, newID: o.NewID, log: o.Log,
 		apps: make(map[string]*app), channels: make(map[string]*app), hooks: make(map[api.Hook][]*app),
 	}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -221,16 +234,6 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	k.events = newEvents(o.Now)
-	key, err := o.Store.Meta(ctx, digestKeyName)
-	if errors.Is(err, store.ErrNotFound) {
-		key = make([]byte, 32)
-		rand.Read(key)
-		_, err = o.Store.Commit(&store.Change{Meta: []store.Meta{{Key: digestKeyName, Value: key}}})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot take up the content digest's key: %w", err)
-	}
-	k.digests.New = func() any { return hmac.New(sha256.New, key) }
 	k.outbox = newOutbox(k)
 	k.tasks.Go(k.sweep)
 	return k, nil
@@ -252,6 +255,12 @@ func (k *Kernel) record(r ...*audit.Record) (store.Receipt, error) {
 	return k.commit(&store.Change{Records: r})
 }
 
+// drain is record for what ends something, or is needed for it: it is written
+// also while the disk is nearly full.
+func (k *Kernel) drain(r ...*audit.Record) (store.Receipt, error) {
+	return k.commit(&store.Change{Records: r, Drains: true})
+}
+
 // commit makes a change durable, and turns a failure into what its caller is
 // told: nothing was done, since it could not be recorded.
 func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
@@ -259,16 +268,24 @@ func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
 	if err == nil {
 		return receipt, nil
 	}
-	k.log.Error("cannot record a decision: nothing was released", zap.Error(err))
+	if !errors.Is(err, store.ErrLow) {
+		// That the disk is nearly full is logged once, not for each message.
+		k.log.Error("cannot record a decision: nothing was released", zap.Error(err))
+	}
 	return store.Receipt{}, NotRecorded("cannot record the decision, so nothing was done", err)
 }
 
 // NotRecorded is what a caller is told for whom something was not done because it
 // could not be recorded.
 func NotRecorded(message string, cause error) *api.Error {
+	var lost *store.LostError
 	switch {
-	case errors.Is(cause, store.ErrFull):
+	case errors.Is(cause, store.ErrFull), errors.Is(cause, syscall.ENOSPC):
 		message += ": the disk is full"
+	case errors.Is(cause, store.ErrLow), errors.Is(cause, store.ErrMirrorLost):
+		message += ": " + cause.Error()
+	case errors.As(cause, &lost):
+		message += ": " + lost.Error() + "; nothing more is let through until the daemon is restarted"
 	case errors.Is(cause, store.ErrLatched):
 		message += ": the audit store failed and is closed until the daemon is restarted"
 	case errors.Is(cause, store.ErrClosed):

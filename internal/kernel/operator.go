@@ -30,7 +30,7 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 		s.Queues = append(s.Queues, api.QueueStatus{Name: q.Name, Waiting: q.Count})
 	}
 	head := k.store.Head()
-	s.Audit = api.AuditStatus{Seq: head.Seq, Time: head.Time, Hash: head.Hash.String(), Mirrored: k.store.Mirrored()}
+	s.Audit = api.AuditStatus{Seq: head.Seq, Time: head.Time, Hash: head.Hash.String(), Log: k.store.Origin(), Signed: k.store.Covered(), Retired: k.store.Retired()}
 	if err := k.store.Latched(); err != nil {
 		s.Audit.Fault = err.Error()
 	}
@@ -107,9 +107,10 @@ func appStatus(a *app) api.AppStatus {
 	return s
 }
 
-// AuditQuery returns a page of records, newest first.
+// AuditQuery returns a page of records, newest first. One that took much
+// searching may be short and have more behind it.
 func (k *Kernel) AuditQuery(ctx context.Context, p *api.AuditQueryParams) (api.AuditQueryResult, error) {
-	lines, next, err := k.store.Query(ctx, p.Filter, p.Before, p.Page())
+	lines, next, err := k.search.Query(ctx, p.Filter, p.Before, p.Page())
 	if err != nil {
 		return api.AuditQueryResult{}, err
 	}
@@ -129,13 +130,17 @@ func (k *Kernel) AuditTail(ctx context.Context, p *api.AuditTailParams) (func(co
 	}
 	var last []jsontext.Value
 	if p.After == nil && p.Last > 0 {
-		lines, _, err := k.store.Query(ctx, p.Filter, head+1, p.Last)
-		if err != nil {
-			return nil, err
+		for before := head + 1; before > 0 && len(last) < p.Last; {
+			lines, next, err := k.search.Query(ctx, p.Filter, before, p.Last-len(last))
+			if err != nil {
+				return nil, err
+			}
+			for _, line := range lines {
+				last = append(last, line)
+			}
+			before = next
 		}
-		for _, line := range slices.Backward(lines) {
-			last = append(last, line)
-		}
+		slices.Reverse(last)
 	}
 	return func(ctx context.Context, s api.Stream) error {
 		for _, line := range last {

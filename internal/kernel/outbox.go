@@ -367,7 +367,7 @@ func (o *outbox) acknowledge(a *app, d *delivery, said receipt) error {
 	if !said.Delivered {
 		r.Event, r.Details["error"] = "failed", said.Error
 	}
-	_, err := o.kernel.commit(&store.Change{Records: []*audit.Record{r}, Taken: []store.MessageID{d.MessageID}})
+	_, err := o.kernel.commit(&store.Change{Records: []*audit.Record{r}, Taken: []store.MessageID{d.MessageID}, Drains: true})
 	return err
 }
 
@@ -378,7 +378,8 @@ func (k *Kernel) expire(m *store.Message) error {
 			ID: k.newID(), ActionType: audit.ActionDelivery, Event: "expired", Outcome: "expired", DispatchID: m.DispatchID,
 			Details: map[string]any{"decidedBy": m.RecordSeq, "queue": m.Queue, "expiredAt": m.ExpiresAt},
 		}},
-		Taken: []store.MessageID{m.MessageID},
+		Taken:  []store.MessageID{m.MessageID},
+		Drains: true,
 	})
 	return err
 }

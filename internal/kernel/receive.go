@@ -30,7 +30,10 @@ func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verd
 	}
 	// The receiver's own record says what reached it and what did not.
 	v.Shared, v.Withheld = sent.Shared, sent.Withheld
-	r := k.receivedRecord(m.local, *m.sender.counterparty(), v, m.key, m.content)
+	r, err := k.receivedRecord(m.local, *m.sender.counterparty(), v, m.key, m.content)
+	if err != nil {
+		return nil, "", err
+	}
 	r.AppID, r.DispatchID, r.RunID, r.ApprovalID = m.local.App, m.dispatchID, runID, m.approvalID
 	change.Records = append(change.Records, r)
 	if v.Allowed() {
@@ -133,12 +136,11 @@ func (k *Kernel) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.V
 }
 
 // receivedRecord is the receiver's record of a verdict.
-func (k *Kernel) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Verdict, key, content string) *audit.Record {
+func (k *Kernel) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Verdict, key, content string) (*audit.Record, error) {
 	r := k.verdictRecord(audit.SideReceiver, agent, v)
 	r.SessionKey = key
 	r.Counterparty = counterpartyRecord(from.Kind, from.Identity)
-	k.content(r, content)
-	return r
+	return r, k.content(r, content)
 }
 
 // inbound is the delivery of a message between agents of this daemon.
@@ -277,7 +279,9 @@ func (k *Kernel) takeHuman(in *incoming, details map[string]any) (api.QueueResul
 		PolicyApplied: "none", PolicyResult: string(ocip.Allow), PolicyReason: "no OCIP annotation: a human message",
 		RunID: in.runID, DispatchID: in.dispatchID, Details: details,
 	}
-	k.content(r, in.content)
+	if err := k.content(r, in.content); err != nil {
+		return api.QueueResult{}, err
+	}
 	return k.take(in, &store.Change{Records: []*audit.Record{r}}, time.Time{})
 }
 
@@ -291,7 +295,10 @@ func (k *Kernel) takeMalformed(ctx context.Context, in *incoming, problem error)
 	}
 	if from.Kind == ocip.KindAgent {
 		v := ocip.Verdict{Result: ocip.Deny, Code: ocip.MalformedEnvelope, Policy: "envelope", Reason: problem.Error()}
-		r := k.receivedRecord(in.agent, from, &v, in.key, in.content)
+		r, err := k.receivedRecord(in.agent, from, &v, in.key, in.content)
+		if err != nil {
+			return api.QueueResult{}, err
+		}
 		r.Event, r.AppID, r.RunID = "malformed_envelope", in.app.id(), in.runID
 		r.Classification = "" // it has none that could be read
 		receipt, err := k.record(r)
@@ -303,6 +310,7 @@ func (k *Kernel) takeMalformed(ctx context.Context, in *incoming, problem error)
 	in.metadata = maps.Clone(in.metadata)
 	delete(in.metadata, "ocip")
 	delete(in.metadata, "ocipChain")
+	delete(in.metadata, logHeadName)
 	in.metadata["ocipUntrusted"] = api.String(problem.Error())
 	return k.takeHuman(in, map[string]any{"malformedEnvelope": problem.Error(), "untrusted": true})
 }
@@ -335,7 +343,11 @@ func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueRe
 	v.Shared, v.Withheld = parseTracked(in.metadata["exchange"])
 	listed := from.Kind == ocip.KindAgent
 	from.Kind, from.Identity = ocip.KindAgent, envelope.SourceAgent
-	r := k.receivedRecord(in.agent, from, v, in.key, in.content)
+	r, err := k.receivedRecord(in.agent, from, v, in.key, in.content)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	peerLogHead(in.metadata, r)
 	r.AppID, r.RunID, r.DispatchID = in.app.id(), in.runID, in.dispatchID
 	change := &store.Change{Records: []*audit.Record{r}}
 	// A source that belongs elsewhere is not who is here, but a name that was
@@ -497,6 +509,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	}
 	_, err = k.commit(&store.Change{
 		EndedRuns: []string{run.ID},
+		Drains:    true,
 		Records: []*audit.Record{{
 			ID: k.newID(), ActionType: audit.ActionDelivery, Event: "run_completed", Side: audit.SideReceiver,
 			TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, AppID: a.id(),

@@ -1,13 +1,12 @@
 package kernel
 
 import (
-	"encoding/hex"
-	"hash"
 	"maps"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"go.uber.org/zap"
 )
 
 // verdictRecord is one side's record of a verdict. The caller adds what only it
@@ -69,16 +68,17 @@ func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 }
 
 // content enters what was said into a record: by its keyed digest, which shows
-// whether two texts are equal and nothing else, unless the operator asked for
-// the text.
-func (k *Kernel) content(r *audit.Record, text string) {
-	mac := k.digests.Get().(hash.Hash)
-	mac.Reset()
-	mac.Write([]byte(text))
-	r.ContentDigest = "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
-	k.digests.Put(mac)
+// whether two texts of a tenant are equal and nothing else, and sealed, where the
+// operator asked for the text. It fails where the record could not be made, and
+// then nothing may be done: see [NotRecorded].
+func (k *Kernel) content(r *audit.Record, text string) (err error) {
 	r.ContentBytes = len(text)
-	if k.cfg.KeepContent {
-		r.Content = text
+	if r.ContentDigest, err = k.digest(r.TenantID, text); err == nil && k.seal != nil {
+		r.Content, err = k.seal(text)
 	}
+	if err == nil {
+		return nil
+	}
+	k.log.Error("cannot record a text: nothing was released", zap.Error(err))
+	return NotRecorded("cannot record the decision, so nothing was done", err)
 }

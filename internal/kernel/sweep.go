@@ -76,7 +76,7 @@ func (k *Kernel) expireExchange(ctx context.Context, found ocip.Exchange) error 
 	e.Outcome, e.UpdatedAt = ocip.Expired, k.now()
 	r := k.exchangeRecord(&e, "expired")
 	r.Details = map[string]any{"expiresAt": e.ExpiresAt}
-	change := &store.Change{Exchanges: []ocip.Exchange{e}, Records: []*audit.Record{r}}
+	change := &store.Change{Exchanges: []ocip.Exchange{e}, Records: []*audit.Record{r}, Drains: true}
 	if _, err := k.commit(change); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := store.Open(t.Context(), store.Options{
-			Path: filepath.Join(dir, "ocipd.db"), Mirror: filepath.Join(dir, "audit.jsonl"), Clock: time.Now, Log: zap.NewNop(),
+			Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop(),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -63,6 +63,7 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 			change(&cfg)
 		}
 		k, err := kernel.New(t.Context(), kernel.Options{
+			Digest: func(tenant, text string) (string, error) { return "digest:" + tenant + "/" + text, nil },
 			Config: cfg, Store: s, Policy: allowAll{}, Now: time.Now, Log: zap.NewNop(),
 			NewID: func() string {
 				mu.Lock()
@@ -249,7 +250,7 @@ func (a *app) dispatch(ctx context.Context, session string) (time.Duration, erro
 // records lists what a filter selects, oldest first.
 func (w *world) records(f audit.Filter) (entries []audit.Entry) {
 	w.t.Helper()
-	lines, _, err := w.store.Query(w.t.Context(), f, 1<<40, 1000)
+	lines, _, err := w.store.Query(w.t.Context(), f, 0, 1<<40, 1000)
 	if err != nil {
 		w.t.Fatal(err)
 	}

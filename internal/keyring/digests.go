@@ -121,11 +121,12 @@ type mac struct {
 // whose key a crash takes along would match nothing afterwards.
 func (d *Digests) Digest(tenant, text string) (string, error) {
 	key := (*d.tenants.Load())[tenant]
-	if key == nil {
-		var err error
-		if key, err = d.make(tenant); err != nil {
+	for key == nil {
+		if err := d.Prepare(tenant); err != nil {
 			return "", err
 		}
+		// It can be destroyed again at once.
+		key = (*d.tenants.Load())[tenant]
 	}
 	return key.digest(text), nil
 }
@@ -146,25 +147,31 @@ func (k *digestKey) digest(text string) string {
 	return string(digest[:])
 }
 
-// make gives a tenant a key.
-func (d *Digests) make(tenant string) (*digestKey, error) {
+// Prepare makes the keys of the tenants that have none, so that their first
+// digests need no disk.
+func (d *Digests) Prepare(tenants ...string) error {
 	d.change.Lock()
 	defer d.change.Unlock()
-	tenants := *d.tenants.Load()
-	if key := tenants[tenant]; key != nil {
-		return key, nil
+	have := *d.tenants.Load()
+	more := maps.Clone(have)
+	for _, tenant := range tenants {
+		if more[tenant] != nil {
+			continue
+		}
+		stored := storedKey{Key: make([]byte, digestKeyBytes), MadeAt: d.now().UTC()}
+		if _, err := io.ReadFull(d.random, stored.Key); err != nil {
+			return fmt.Errorf("cannot make a digest key: %w", err)
+		}
+		more[tenant] = newDigestKey(stored)
 	}
-	stored := storedKey{Key: make([]byte, digestKeyBytes), MadeAt: d.now().UTC()}
-	if _, err := io.ReadFull(d.random, stored.Key); err != nil {
-		return nil, fmt.Errorf("cannot make a digest key: %w", err)
+	if len(more) == len(have) {
+		return nil
 	}
-	more := maps.Clone(tenants)
-	more[tenant] = newDigestKey(stored)
 	if err := d.write(more); err != nil {
-		return nil, err
+		return err
 	}
 	d.tenants.Store(&more)
-	return more[tenant], nil
+	return nil
 }
 
 func (d *Digests) write(tenants map[string]*digestKey) error {

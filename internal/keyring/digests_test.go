@@ -90,6 +90,30 @@ func TestKeyIsDurableBeforeItsFirstDigest(t *testing.T) {
 	refused(t, err, "no entropy")
 }
 
+func TestPreparedTenantsNeedNoDisk(t *testing.T) {
+	dir := place(t)
+	d := digests(t, dir)
+	was := digest(t, d, "acme", "text")
+	if err := d.Prepare("globex", "acme", "", "globex"); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.Tenants(); !slices.Equal(got, []string{"", "acme", "globex"}) || digest(t, d, "acme", "text") != was {
+		t.Errorf("tenants with a key: %q", got)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range d.Tenants() {
+		digest(t, d, tenant, "text")
+	}
+	if err := d.Prepare("acme"); err != nil {
+		t.Errorf("nothing was to be made: %v", err)
+	}
+	if _, err := d.Digest("initech", "text"); err == nil {
+		t.Error("a key was made without a disk")
+	}
+}
+
 func TestDestroyedKeyIsGone(t *testing.T) {
 	dir := place(t)
 	d := digests(t, dir)
@@ -227,13 +251,17 @@ func BenchmarkDigest(b *testing.B) {
 	b.Run("alone", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			digest(b, d, "acme", text)
+			if _, err := d.Digest("acme", text); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 	b.Run("side by side", func(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				digest(b, d, "acme", text)
+				if _, err := d.Digest("acme", text); err != nil {
+					b.Error(err)
+				}
 			}
 		})
 	})

@@ -75,7 +75,7 @@ func OpenSigner(dir, name string, random io.Reader) (*Signer, error) {
 func (s *Signer) first() (*signingKey, error) {
 	public := filepath.Join(s.dir, publicFile)
 	if _, err := os.Lstat(public); err == nil {
-		return nil, fmt.Errorf("cannot find the signing key %s, though its public key is there: put it back from a backup, or remove %s to go on with another key, which the log will show",
+		return nil, fmt.Errorf("cannot find the signing key %s, though its public key %s is there: put it back from a backup",
 			filepath.Join(s.dir, signingFile), public)
 	}
 	k, err := s.generate()

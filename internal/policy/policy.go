@@ -318,6 +318,10 @@ func (q *query) ask(ctx context.Context, in ocip.PolicyInput, timeout time.Durat
 	return answer, nil
 }
 
+// Check puts the questions that the policy was tried on when it was compiled, and
+// fails where it would not be accepted now. Nothing is answered from memory.
+func (p *Policy) Check(ctx context.Context) error { return p.try(ctx) }
+
 // try puts sample questions. One ill-shaped answer is enough to refuse, as
 // nobody means to give one, and so is one that does not end. That some question
 // has no answer, or fails, may be meant; that all do is not.

@@ -37,6 +37,22 @@ type Change struct {
 	// Meta are small named values of the database itself.
 	Meta []Meta
 
+	// Checkpoint asks for a checkpoint of the log right after the records,
+	// unless the last record of it is one.
+	Checkpoint bool
+	// rotate and retire are what the store itself writes.
+	rotate *rotation
+	retire *retirement
+
+	// Drains marks a change that ends something or is needed for it: a person's
+	// decision, a delivery's receipt, the coming and going of an app. It is
+	// written also while the disk is nearly full, and may use the reserve.
+	Drains bool
+	// Alarm marks records about the log itself, such as that the mirror is lost
+	// or the daemon stops. They release nothing, so they are written also where
+	// nothing may be released. An alarm drains.
+	Alarm bool
+
 	// Durable, where set, is called after the fsync, in commit order, before
 	// Commit returns. It must not block: every other caller waits for it.
 	Durable func(Receipt)
@@ -55,6 +71,13 @@ func (c *Change) OnDurable(f func(Receipt)) {
 		f(r)
 	}
 }
+
+// drains reports whether the change is written while the disk is nearly full.
+// What has no record is no more than what rides along with the next commit.
+func (c *Change) drains() bool { return c.Drains || c.Alarm || len(c.Records) == 0 && len(c.Meta) == 0 }
+
+// releases reports whether something may follow from the change.
+func (c *Change) releases() bool { return !c.Alarm && (len(c.Records) > 0 || c.Durable != nil) }
 
 // Meta is one named value, such as a key made on first start.
 type Meta struct {

@@ -46,14 +46,18 @@ type pending struct {
 	patience int
 }
 
-// Commit makes a change durable. It returns [ErrClosed], [ErrFull],
-// [ErrLatched], [ErrBusy] or the cause, and then nothing of the change was
-// written and Durable was not called.
+// Commit makes a change durable. It returns [ErrClosed], [ErrFull], [ErrLow],
+// [ErrLatched], [ErrMirrorLost], [ErrBusy] or the cause, and then Durable was
+// not called and never will be. Nothing of the change was written either, but
+// with ErrLatched: what was under way then may be found by the next start.
 //
 // Commit takes no context, so that no caller can cut it short: a decision that
 // is being recorded is recorded. It has its own limit, [Options.Wait], on the
 // time until it is taken up.
 func (s *Store) Commit(c *Change) (Receipt, error) {
+	if err := s.space.admit(c); err != nil {
+		return Receipt{}, err
+	}
 	p := &pending{
 		Change: c,
 		bodies: make([][]byte, len(c.Records)),
@@ -61,6 +65,9 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 		done:   make(chan struct{}),
 	}
 	for i, r := range c.Records {
+		if s.redact != nil {
+			s.redact(r)
+		}
 		body, err := audit.Encode(r)
 		if err != nil {
 			return Receipt{}, err
@@ -78,15 +85,15 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	s.await(p, lead)
+	s.finish(p, lead)
 	if p.err != nil {
 		return Receipt{}, p.err
 	}
 	return p.receipt, nil
 }
 
-// await returns when a queued change is durable or has failed.
-func (s *Store) await(p *pending, lead bool) {
+// finish returns when a queued change is durable or has failed.
+func (s *Store) finish(p *pending, lead bool) {
 	if lead {
 		s.leadOnce()
 	}
@@ -209,11 +216,14 @@ func (s *Store) leadUnderLoad() {
 // stranger's fault.
 func (s *Store) commitBatch(batch []*pending) {
 	err := s.writeBatch(batch)
-	if err != nil && len(batch) > 1 && s.Latched() == nil && !errors.Is(err, ErrFull) {
+	switch {
+	case errors.Is(err, ErrFull):
+		s.writeFull(batch, err)
+	case err != nil && len(batch) > 1 && s.Latched() == nil:
 		for _, p := range batch {
 			p.err = s.writeBatch([]*pending{p})
 		}
-	} else {
+	default:
 		for _, p := range batch {
 			p.err = err
 		}
@@ -223,25 +233,33 @@ func (s *Store) commitBatch(batch []*pending) {
 	}
 }
 
-// writeBatch commits and then releases: head, effects in order, news, mirror.
+// writeBatch commits and then releases: the log's end, effects in order, news.
 func (s *Store) writeBatch(batch []*pending) error {
-	if s.Latched() != nil {
-		return ErrLatched
+	if cause := s.Latched(); cause != nil {
+		return fmt.Errorf("%w: %w", ErrLatched, cause)
 	}
-	before := s.Head()
-	lines, head, err := s.writer.write(batch, before, s.clock())
+	before := s.end.Load()
+	lines, next, err := s.writer.write(batch, *before, s.clock())
 	if err != nil {
 		return s.judge(err)
 	}
-	s.head.Store(&head)
+	// A file without a name takes an fsync like any other: only its name shows
+	// whether anybody will find what was written.
+	if err := s.mayRelease(batch); err != nil {
+		return err
+	}
+	s.end.Store(&next)
 	for _, p := range batch {
 		if p.Durable != nil {
 			p.Durable(p.receipt)
 		}
 	}
-	if head.Seq != before.Seq {
-		s.mirror.offer(before.Seq+1, head.Seq, lines)
+	if next.head.Seq != before.head.Seq {
+		s.recent.add(before.head.Seq+1, next.head.Seq, lines)
 		s.news.tell()
+	}
+	if next.newest.Seq != before.newest.Seq {
+		s.signings.tell()
 	}
 	return nil
 }
@@ -252,6 +270,8 @@ func (s *Store) judge(err error) error {
 	case isFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case isIO(err):
+		// A file that was taken away is why, where one was.
+		err = errors.Join(s.watch.check(), err)
 		s.latch(err)
 		return fmt.Errorf("%w: %w", ErrLatched, err)
 	}
@@ -290,12 +310,19 @@ func (s *Store) WaitAfter(ctx context.Context, seq uint64) error {
 		if s.Head().Seq > seq {
 			return nil
 		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.closing.Done():
-			return ErrClosed
+		if err := s.await(ctx, next); err != nil {
+			return err
 		}
+	}
+}
+
+func (s *Store) await(ctx context.Context, next <-chan struct{}) error {
+	select {
+	case <-next:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing.Done():
+		return ErrClosed
 	}
 }

@@ -39,7 +39,7 @@ func present(t *testing.T, s *Store, id string) (parts []string) {
 			t.Fatalf("%s: %v", part, err)
 		}
 	}
-	lines, _, err := s.Query(ctx, audit.Filter{Dispatch: id}, 0, 10)
+	lines, _, err := s.Query(ctx, audit.Filter{Dispatch: id}, 0, 0, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +166,8 @@ func TestCommitsSideBySide(t *testing.T) {
 			var last uint64
 			for i := range each {
 				id := fmt.Sprintf("%d-%d", g, i)
-				c := note(id)
-				c.Records = append(c.Records, note(id+"-more").Records...)
+				c := noted(id)
+				c.Records = append(c.Records, noted(id+"-more").Records...)
 				var told Receipt
 				c.Durable = func(r Receipt) {
 					told = r
@@ -217,7 +217,7 @@ func TestCommitWaitsNoLongerThanItsLimit(t *testing.T) {
 	s := open(t, o)
 	defer s.Close()
 	release := hold(t, s)
-	late := note("late")
+	late := noted("late")
 	late.Durable = func(Receipt) { t.Error("released") }
 	if _, err := s.Commit(late); !errors.Is(err, ErrBusy) {
 		t.Errorf("got %v, want %v", err, ErrBusy)
@@ -239,7 +239,7 @@ func TestCloseWaitsForEverything(t *testing.T) {
 	done := make(chan error, company)
 	for i := range company {
 		go func() {
-			_, err := s.Commit(note(fmt.Sprint("waiting-", i)))
+			_, err := s.Commit(noted(fmt.Sprint("waiting-", i)))
 			done <- err
 		}()
 	}
@@ -248,7 +248,7 @@ func TestCloseWaitsForEverything(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	eventually(t, "it closes", func() bool { return s.waitingChanges() == company+1 })
-	if _, err := s.Commit(note("late")); !errors.Is(err, ErrClosed) {
+	if _, err := s.Commit(noted("late")); !errors.Is(err, ErrClosed) {
 		t.Errorf("a late change: got %v, want %v", err, ErrClosed)
 	}
 	release()
@@ -305,7 +305,7 @@ func TestCloseWhileOthersRead(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for {
-				_, _, err := s.Query(context.Background(), audit.Filter{}, 0, 3)
+				_, _, err := s.Query(context.Background(), audit.Filter{}, 0, 0, 3)
 				if errors.Is(err, ErrClosed) {
 					return
 				}
@@ -353,7 +353,7 @@ func TestTouchesRideAlong(t *testing.T) {
 	c.Sessions[0].Key = "telegram:bob"
 	commit(t, s, c)
 	s.Taken(c.Outbox[0].MessageID)
-	commit(t, s, note("ride"))
+	commit(t, s, noted("ride"))
 	if page, err := s.Messages(t.Context(), "q:a", 0, 10); err != nil || len(page) != 0 {
 		t.Errorf("%d messages after the next commit: %v", len(page), err)
 	}

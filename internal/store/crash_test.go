@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if role == "" {
 		os.Exit(m.Run())
 	}
-	play := map[string]func(string) error{"commit": childCommits, "full disk": childFillsItsDisk, "broken disk": childLosesItsDisk}[role]
+	play := map[string]func(string) error{"commit": childCommits, "full disk": childFillsItsDisk, "broken disk": childLosesItsDisk, "reserve": childUsesItsReserve}[role]
 	if err := play(dir); err != nil {
 		fmt.Println("fault:", err)
 		os.Exit(1)
@@ -208,14 +208,14 @@ func childFillsItsDisk(dir string) error {
 			if i > 10_000 {
 				return errors.New("the disk does not get full")
 			}
-			c := note(fmt.Sprintf("%d-%d", round, i))
+			c := noted(fmt.Sprintf("%d-%d", round, i))
 			c.Records[0].Content = strings.Repeat("x", 3000)
 			c.Outbox = []*Message{{MessageID: MessageID{Queue: fmt.Sprint("q", round)}, Body: []byte("hi")}}
 			c.Durable = func(Receipt) { committed++ }
 			_, full = s.Commit(c)
 		}
 		// A small change is refused too, or fits: never anything between.
-		_, small := s.Commit(note("small"))
+		_, small := s.Commit(noted("small"))
 		if small == nil {
 			committed++
 		} else if !errors.Is(small, ErrFull) {
@@ -233,13 +233,10 @@ func childFillsItsDisk(dir string) error {
 		case last != head.Seq || head.Seq != before.Seq+committed:
 			return fmt.Errorf("%d changes were acknowledged after record %d, but the log ends at %d and the store at %d", committed, before.Seq, last, head.Seq)
 		}
-		if err := wholeLines(o.Mirror); err != nil {
-			return err
-		}
 		if err := os.Remove(ballast); err != nil {
 			return err
 		}
-		if _, err := s.Commit(note("goes on")); err != nil {
+		if _, err := s.Commit(noted("goes on")); err != nil {
 			return fmt.Errorf("with space again: %w", err)
 		}
 		if err := sound(s); err != nil {
@@ -287,15 +284,6 @@ func fillDisk(ballast string) error {
 	return f.Truncate(max(0, end-int64(40+rand.IntN(200))*1024))
 }
 
-// wholeLines reports a mirror that ends within a line. The mirror may be
-// writing: a piece that is there for a moment is not one that stays.
-func wholeLines(mirror string) error {
-	return waitFor(func() bool {
-		content, err := os.ReadFile(mirror)
-		return err == nil && (len(content) == 0 || bytes.HasSuffix(content, []byte("\n")))
-	})
-}
-
 // TestFullDisk takes the space away and gives it back.
 func TestFullDisk(t *testing.T) {
 	if testing.Short() {
@@ -329,7 +317,7 @@ func childLosesItsDisk(dir string) error {
 		return err
 	}
 	for i := range 300 {
-		c := note(fmt.Sprint("before-", i))
+		c := noted(fmt.Sprint("before-", i))
 		if _, err := s.Commit(c); err != nil {
 			return err
 		}
@@ -350,7 +338,7 @@ func childLosesItsDisk(dir string) error {
 		if i > 10_000 {
 			return errors.New("the disk does not break")
 		}
-		c := note(fmt.Sprint("at-the-end-", i))
+		c := noted(fmt.Sprint("at-the-end-", i))
 		if _, broken = s.Commit(c); broken == nil {
 			if err := acknowledge(c.Records[0].ID); err != nil {
 				return err
@@ -361,7 +349,7 @@ func childLosesItsDisk(dir string) error {
 		return fmt.Errorf("want the store closed: %w, %w", broken, s.Latched())
 	}
 	head := s.Head()
-	late := note("late")
+	late := noted("late")
 	late.Durable = func(Receipt) { broken = nil }
 	if _, err := s.Commit(late); !errors.Is(err, ErrLatched) || broken == nil {
 		return fmt.Errorf("a later change: %w", err)

@@ -111,6 +111,15 @@ func (p *page) line(i int) []byte {
 }
 
 // LinesAfter returns a page of records after seq, oldest first, and the number
+// of the last one, or seq where there is none. The newest are in memory.
+func (s *Store) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
+	if lines, upTo, ok := s.recent.after(seq); ok {
+		return lines, upTo, nil
+	}
+	return s.reader.LinesAfter(ctx, seq)
+}
+
+// LinesAfter returns a page of records after seq, oldest first, and the number
 // of the last one, or seq where there is none.
 func (r *reader) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
 	var p page
@@ -149,10 +158,15 @@ func (r *reader) EachLine(ctx context.Context, after uint64, visit func(seq uint
 	return nil
 }
 
-// Query returns up to limit records before seq that a filter selects, newest
-// first, and where to go on: the number to ask for next, or zero where nothing
-// more can match.
-func (r *reader) Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+// scanRecords is how many records one [Store.Query] looks at.
+const scanRecords = 1 << 16
+
+// Query returns up to limit records between two, both exclusive, that a filter
+// selects, newest first, and where to go on: the number to give as before, or
+// zero where nothing more can match. Zero for before is the end of the log. It
+// looks at each record, but at no more than 65536 of them: a page may be short,
+// or empty, and have more behind it.
+func (r *reader) Query(ctx context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 	if limit < 1 {
 		return nil, 0, nil
 	}
@@ -168,15 +182,19 @@ func (r *reader) Query(ctx context.Context, f audit.Filter, before uint64, limit
 	if before == 0 || before > last {
 		before = last + 1
 	}
-	first := uint64(0)
 	if !f.Since.IsZero() {
-		if first, err = r.SeqAt(ctx, f.Since); err != nil {
+		first, err := r.SeqAt(ctx, f.Since)
+		if err != nil {
 			return nil, 0, err
 		}
+		after = max(after, first)
 	}
 	var p page
-	for before > first+1 {
-		if err := p.read(ctx, r, newestFirst, first, before); err != nil {
+	for seen := 0; before > after+1; seen += len(p.seqs) {
+		if seen >= scanRecords {
+			return lines, before, nil
+		}
+		if err := p.read(ctx, r, newestFirst, after, before); err != nil {
 			return nil, 0, err
 		}
 		if len(p.seqs) == 0 {
@@ -188,7 +206,7 @@ func (r *reader) Query(ctx context.Context, f audit.Filter, before uint64, limit
 				continue
 			}
 			if lines = append(lines, bytes.Clone(p.line(i))); len(lines) == limit {
-				if before <= first+1 {
+				if before <= after+1 {
 					before = 0
 				}
 				return lines, before, nil
@@ -198,14 +216,44 @@ func (r *reader) Query(ctx context.Context, f audit.Filter, before uint64, limit
 	return lines, 0, nil
 }
 
+// Lines returns the lines of some records in the order they are asked for, nil
+// for one that is not there.
+func (r *reader) Lines(ctx context.Context, seqs []uint64) (lines [][]byte, err error) {
+	lines = make([][]byte, len(seqs))
+	err = r.scan(ctx, func(conn *sqlite.Conn) error {
+		for i, seq := range seqs {
+			err := sqlitex.Execute(conn, `SELECT line FROM records WHERE seq = ?`, &sqlitex.ExecOptions{
+				Args: []any{int64(min(seq, math.MaxInt64))},
+				ResultFunc: func(stmt *sqlite.Stmt) error {
+					lines[i] = make([]byte, stmt.ColumnLen(0))
+					stmt.ColumnBytes(0, lines[i])
+					return nil
+				},
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the audit log: %w", err)
+	}
+	return lines, nil
+}
+
 // SeqAt returns the number of the last record before a moment. Records are
 // ordered by time, so a few look-ups find it however long the log is.
 func (r *reader) SeqAt(ctx context.Context, at time.Time) (uint64, error) {
-	low := uint64(0)
+	first, err := r.firstSeq(ctx)
+	if err != nil {
+		return 0, err
+	}
 	high, err := r.LastSeq(ctx)
 	if err != nil {
 		return 0, err
 	}
+	low := max(first, 1) - 1
 	for low < high {
 		middle := low + (high-low+1)/2
 		line, err := r.Line(ctx, middle)

@@ -86,7 +86,7 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		}, "another program's"},
 		{"a newer daemon's", func(t *testing.T, path string) {
-			shut(t, open(t, Options{Path: path, Mirror: filepath.Join(t.TempDir(), "m"), Clock: steadyClock(), Log: zap.NewNop()}))
+			shut(t, open(t, Options{Path: path, Clock: steadyClock(), Log: zap.NewNop()}))
 			change(t, path, "PRAGMA user_version=99;")
 		}, "99 is newer than this daemon's"},
 	}
@@ -162,7 +162,7 @@ func TestOpenChecksTheEnd(t *testing.T) {
 	done := make(chan error)
 	for i := range records - 1 {
 		go func() {
-			_, err := s.Commit(note(fmt.Sprint("note-", i)))
+			_, err := s.Commit(noted(fmt.Sprint("note-", i)))
 			done <- err
 		}()
 	}

@@ -162,13 +162,22 @@ func (s *Store) FreshSession(ctx context.Context, key string) (Session, error) {
 	return s.Session(ctx, key)
 }
 
-// Messages returns up to limit messages of a queue after an id, in order.
+// Messages returns up to limit messages of a queue after an id, in order. They
+// are there to be delivered, so it returns none whose record is not yet known
+// to be kept, and an error where the database is lost.
 func (s *Store) Messages(ctx context.Context, queue string, after int64, limit int) (page []*Message, err error) {
+	if err := s.noticeLoss(s.watch.glance()); err != nil {
+		return nil, err
+	}
+	head := s.Head().Seq
 	err = s.read(ctx, func(conn *sqlite.Conn) error {
 		return sqlitex.Execute(conn, `SELECT id, record_seq, dispatch_id, expires_at, message FROM queues, outbox
 			WHERE name = ?1 AND id > max(?2, no << 40) AND id < (no + 1) << 40 ORDER BY id LIMIT ?3`, &sqlitex.ExecOptions{
 			Args: []any{queue, after, limit},
 			ResultFunc: func(stmt *sqlite.Stmt) error {
+				if uint64(stmt.ColumnInt64(1)) > head {
+					return nil
+				}
 				page = append(page, &Message{
 					MessageID:  MessageID{Queue: queue, ID: stmt.ColumnInt64(0)},
 					RecordSeq:  uint64(stmt.ColumnInt64(1)),
@@ -248,8 +257,10 @@ func (s *Store) ExchangeCounts(ctx context.Context) (counts map[ocip.Outcome]int
 }
 
 // Meta returns a named value of the database, or [ErrNotFound].
-func (s *Store) Meta(ctx context.Context, key string) (value []byte, err error) {
-	err = s.read(ctx, func(conn *sqlite.Conn) error {
+func (s *Store) Meta(ctx context.Context, key string) ([]byte, error) { return s.meta(ctx, key) }
+
+func (r *reader) meta(ctx context.Context, key string) (value []byte, err error) {
+	err = r.read(ctx, func(conn *sqlite.Conn) error {
 		return sqlitex.Execute(conn, `SELECT value FROM meta WHERE key = ?`, &sqlitex.ExecOptions{
 			Args: []any{key},
 			ResultFunc: func(stmt *sqlite.Stmt) error {

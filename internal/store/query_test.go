@@ -68,7 +68,7 @@ func TestQuery(t *testing.T) {
 		}
 		var got [][]byte
 		for next, pages := before, 0; ; pages++ {
-			lines, more, err := s.Query(t.Context(), f, next, limit)
+			lines, more, err := s.Query(t.Context(), f, 0, next, limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,10 +87,10 @@ func TestQuery(t *testing.T) {
 			t.Fatalf("%+v before %d by %d: %d records, want %d", f, before, limit, len(got), len(want))
 		}
 	}
-	if lines, next, err := s.Query(t.Context(), audit.Filter{}, 0, 0); err != nil || len(lines) != 0 || next != 0 {
+	if lines, next, err := s.Query(t.Context(), audit.Filter{}, 0, 0, 0); err != nil || len(lines) != 0 || next != 0 {
 		t.Errorf("a page of nothing: %d lines, next %d, %v", len(lines), next, err)
 	}
-	if lines, next, err := s.Query(t.Context(), audit.Filter{}, 0, records); err != nil || len(lines) != records || next != 0 {
+	if lines, next, err := s.Query(t.Context(), audit.Filter{}, 0, 0, records); err != nil || len(lines) != records || next != 0 {
 		t.Errorf("a page of everything: %d lines, next %d, %v", len(lines), next, err)
 	}
 	var walked [][]byte
@@ -124,8 +124,8 @@ func TestSeqAt(t *testing.T) {
 	var times []time.Time
 	for i := range 20 {
 		// Records of one change are of one time.
-		c := note(fmt.Sprint(i))
-		c.Records = append(c.Records, note(fmt.Sprint(i, "b")).Records...)
+		c := noted(fmt.Sprint(i))
+		c.Records = append(c.Records, noted(fmt.Sprint(i, "b")).Records...)
 		r := commit(t, s, c)
 		times = append(times, r.Time, r.Time)
 	}
@@ -215,12 +215,12 @@ func TestSlowAuditorsAreInNobodysWay(t *testing.T) {
 func TestLargeRecords(t *testing.T) {
 	s := openTest(t)
 	for i := range 5 {
-		c := note(fmt.Sprint(i))
+		c := noted(fmt.Sprint(i))
 		c.Records[0].Content = strings.Repeat("x", pageBytes-500+100*i)
 		commit(t, s, c)
 	}
 	wantSound(t, s)
-	lines, next, err := s.Query(t.Context(), audit.Filter{}, 0, 3)
+	lines, next, err := s.Query(t.Context(), audit.Filter{}, 0, 0, 3)
 	if err != nil || len(lines) != 3 || next != 3 {
 		t.Errorf("%d lines, next %d, %v", len(lines), next, err)
 	}
@@ -379,7 +379,7 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 	// The order of decision is the order of the Durable calls.
 	decided := map[string][]string{}
 	send := func(queue, id string) *Change {
-		c := note(id)
+		c := noted(id)
 		c.Outbox = []*Message{{MessageID: MessageID{Queue: queue}, DispatchID: id, ExpiresAt: time.UnixMilli(1e12).UTC(), Body: []byte("\x00 " + id)}}
 		c.Durable = func(Receipt) { decided[queue] = append(decided[queue], id) }
 		return c

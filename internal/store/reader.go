@@ -139,6 +139,12 @@ func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error
 	_, indexErr := os.Stat(path + "-shm")
 	mode := "?mode=ro&readonly_shm=1"
 	switch {
+	case logErr == nil && log.Size() > 0 && log.Size() <= walHeader:
+		// A log that was begun and has no frame: the file is whole by itself.
+		// With an index beside that no process holds, SQLite would give up with
+		// SQLITE_PROTOCOL.
+		mode = "?mode=ro&immutable=1"
+		settled = func() error { return sameFile(path, opened) }
 	case logErr == nil && indexErr == nil:
 		// A daemon runs, or has crashed. SQLite's own locks do the rest.
 	case logErr == nil && log.Size() > 0:
@@ -154,6 +160,11 @@ func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error
 	return conn, settled, nil
 }
 
+// walHeader is the length of a write-ahead log that holds nothing, in bytes.
+//
+// Source: https://www.sqlite.org/fileformat2.html, section 4.1.
+const walHeader = 32
+
 // uriEscaper hides the characters that end the path in a URI.
 var uriEscaper = strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23")
 
@@ -163,7 +174,7 @@ func sameFile(path string, opened fs.FileInfo) error {
 	now, err := os.Stat(path)
 	if err == nil {
 		log, logErr := os.Stat(path + "-wal")
-		quiet := errors.Is(logErr, fs.ErrNotExist) || logErr == nil && log.Size() == 0
+		quiet := errors.Is(logErr, fs.ErrNotExist) || logErr == nil && log.Size() <= walHeader
 		if quiet && os.SameFile(now, opened) && now.Size() == opened.Size() && now.ModTime().Equal(opened.ModTime()) {
 			return nil
 		}

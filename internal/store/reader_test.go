@@ -42,7 +42,7 @@ func wantRecords(t *testing.T, r *reader, want uint64) {
 	if _, err := v.ReadFrom(bytes.NewReader(whole)); err != nil || v.Head().Seq != want {
 		t.Errorf("verified up to %d, want %d, %v", v.Head().Seq, want, err)
 	}
-	lines, next, err := r.Query(ctx, audit.Filter{Until: v.Head().Time.Add(1)}, 0, 1)
+	lines, next, err := r.Query(ctx, audit.Filter{Until: v.Head().Time.Add(1)}, 0, 0, 1)
 	if err != nil || len(lines) != 1 || next != want {
 		t.Fatalf("%d records, next %d, %v", len(lines), next, err)
 	}
@@ -94,6 +94,21 @@ func TestReaderChangesNothing(t *testing.T) {
 		}},
 		{"crashed", func(t *testing.T) string {
 			return copied(t, "ocipd.db", "ocipd.db-wal", "ocipd.db-shm")
+		}},
+		{"crashed as the log was begun", func(t *testing.T) string {
+			dir := t.TempDir()
+			s := open(t, options(dir))
+			fill(t, s, 7)
+			log, err := os.ReadFile(filepath.Join(dir, "ocipd.db-wal"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			shut(t, s)
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, "ocipd.db-wal"), log[:walHeader], 0o600),
+				os.WriteFile(filepath.Join(dir, "ocipd.db-shm"), make([]byte, 32768), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			return dir
 		}},
 		{"stopped, with an empty log left", func(t *testing.T) string {
 			dir := t.TempDir()
@@ -166,7 +181,7 @@ func TestReaderBesideADaemon(t *testing.T) {
 	for range 5 {
 		c := new(Change)
 		for range 20 {
-			c.Records = append(c.Records, note("more").Records...)
+			c.Records = append(c.Records, noted("more").Records...)
 			c.Records[len(c.Records)-1].Content = strings.Repeat("x", 400_000)
 		}
 		commit(t, s, c)

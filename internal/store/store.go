@@ -7,8 +7,9 @@
 // fsync; a caller alone does not wait for company. What a change allows to
 // happen is run from [Change.Durable], after the fsync and in commit order.
 //
-// The database is the record. The JSONL mirror beside it follows and is caught
-// up from it, so a mirror that lags or is lost costs no evidence.
+// The database is the record. Whatever else holds records, such as the JSONL
+// mirror, follows it through Head, WaitAfter and LinesAfter, so a copy that lags
+// or is lost costs no evidence.
 //
 // After an input/output error nothing more is accepted until a restart has
 // checked the file: an fsync that failed once says nothing about what is on
@@ -16,6 +17,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -48,9 +50,12 @@ var (
 	// ErrFull means that the disk is full. Nothing was written; the store goes
 	// on when there is space.
 	ErrFull = errors.New("the disk is full")
-	// ErrLatched means that an input/output error closed the store for writing
-	// until a restart has verified it.
-	ErrLatched = errors.New("the store is closed after an input/output error; restart the daemon to verify it")
+	// ErrLatched means that an input/output error, or the loss of a file (see
+	// [LostError]), closed the store for writing until a restart has verified it.
+	ErrLatched = errors.New("the store is closed until a restart has verified it")
+	// ErrMirrorLost means that [Options.Alive] reported a loss. Nothing was
+	// written; the store goes on when it reports none.
+	ErrMirrorLost = errors.New("a copy of the log that must be there is lost")
 	// ErrBusy means that the change waited too long for its turn.
 	ErrBusy = errors.New("the store did not take the change in time")
 	// ErrNotFound means that there is no such row.
@@ -61,13 +66,21 @@ var (
 type Options struct {
 	// Path of the database file. Its directory is made with mode 0700.
 	Path string
-	// Mirror is the path of the JSONL mirror.
-	Mirror string
 	// Clock returns the time for records.
 	Clock func() time.Time
 	Log   *zap.Logger
 	// Wait bounds how long a change waits for its turn; zero is 10 s.
 	Wait time.Duration
+	// Space says what a filling disk leads to.
+	Space SpaceOptions
+	// Alive, where set, reports that a copy of the log is lost without which
+	// nothing may be released. It is called for every batch and must be fast.
+	Alive func() error
+	// Signing is with what checkpoints are signed; nil makes none.
+	Signing *Signing
+	// Redact, where set, takes out of a record what must not be written down,
+	// before it is encoded. It is called by the callers of Commit, side by side.
+	Redact func(*audit.Record)
 }
 
 // Store is an open database. Its methods are safe for concurrent use.
@@ -79,13 +92,20 @@ type Store struct {
 	reader
 	queue   commitQueue
 	writer  *writer
-	mirror  *mirror
 	touches touches
+	watch   *watch
+	space   *space
+	alive   func() error
+	redact  func(*audit.Record)
 
-	// head is the last durable record. It is replaced by the writer alone.
-	head    atomic.Pointer[audit.Head]
+	// end is where the log ends. It is replaced by the writer alone.
+	end     atomic.Pointer[end]
+	recent  recent
+	signing *Signing
 	news    news
-	latched atomic.Pointer[error]
+	// signings lets the next checkpoint be waited for.
+	signings news
+	latched  atomic.Pointer[error]
 
 	closing   context.Context
 	startStop context.CancelFunc
@@ -95,9 +115,9 @@ type Store struct {
 // readerCount bounds the queries that run side by side.
 const readerCount = 3
 
-// Open opens the database, migrates it, checks the end of its chain and starts
-// the mirror. A store that was latched by an earlier process is verified from
-// its first record to its last, which takes time in proportion.
+// Open opens the database, migrates it and checks the end of its chain. A store
+// that was latched by an earlier process is verified from its first record to
+// its last, which takes time in proportion.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Wait == 0 {
 		o.Wait = 10 * time.Second
@@ -112,12 +132,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, reader: newReader(readerCount)}
+	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact}
+	s.space = newSpace(o.Space, o.Path, o.Log)
 	s.queue.wait = o.Wait
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	fail := func(err error) (*Store, error) {
 		s.startStop()
-		return nil, errors.Join(err, s.close(), conn.Close())
+		return nil, errors.Join(err, s.close(), conn.Close(), s.watch.close())
+	}
+	if err := s.backUp(ctx, conn); err != nil {
+		return fail(err)
 	}
 	if err := migrate(conn); err != nil {
 		return fail(err)
@@ -129,19 +153,24 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 		s.add(reading)
 	}
-	head, err := s.takeUp(ctx)
+	last, err := s.takeUp(ctx, conn)
 	if err != nil {
 		return fail(err)
 	}
-	s.head.Store(&head)
+	s.end.Store(&last)
 	if s.writer, err = newWriter(s, conn); err != nil {
 		return fail(err)
 	}
-	if s.mirror, err = openMirror(s, o.Mirror); err != nil {
+	if s.watch, err = newWatch(o.Path); err != nil {
 		return fail(err)
 	}
-	s.tasks.Go(s.mirror.run)
+	if o.Space.on() {
+		s.tasks.Go(func() { s.space.run(s.closing, s.Commit) })
+	}
 	s.tasks.Go(s.leadUnderLoad)
+	if s.signing != nil {
+		s.tasks.Go(func() { s.signInTime(cmp.Or(s.signing.Every, time.Minute)) })
+	}
 	return s, nil
 }
 
@@ -222,64 +251,101 @@ func migrationSteps() ([]string, error) {
 // tailCheck is how many records at the chain's end are checked at every start.
 const tailCheck = 256
 
-// takeUp finds the end of the chain and checks the records before it: a few of
+// takeUp finds the end of the log and checks the records before it: a few of
 // them, or all where the last process left the store latched.
-func (s *Store) takeUp(ctx context.Context) (audit.Head, error) {
+func (s *Store) takeUp(ctx context.Context, conn *sqlite.Conn) (end, error) {
 	last, err := s.LastSeq(ctx)
+	if err != nil {
+		return end{}, err
+	}
+	tombstone, err := s.Tombstone(ctx)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return end{}, err
+	}
+	log := end{retired: tombstone.Head.Seq}
+	damaged := func(err error) (end, error) {
+		return end{}, fmt.Errorf("cannot start on a damaged audit log: %w", err)
+	}
+	if _, err := os.Stat(s.latchFile()); err == nil {
+		s.log.Warn("the store was closed for writing: verifying every record", zap.Uint64("records", last))
+		if err := s.integrity(ctx); err != nil {
+			return end{}, err
+		}
+		if log.head, err = s.verifyAll(ctx, tombstone); err != nil {
+			return damaged(err)
+		}
+	} else if log.head, err = s.verifyTail(ctx, tombstone, last); err != nil {
+		return damaged(err)
+	}
+	if log.head.Seq != last {
+		return damaged(fmt.Errorf("it ends at record %d, want %d", log.head.Seq, last))
+	}
+	if log.tree, err = s.growTree(ctx, conn, last, log.retired); err != nil {
+		return end{}, err
+	}
+	if log.newest, err = s.newestCheckpoint(ctx); err != nil {
+		return end{}, err
+	}
+	log.stated = log.newest.Seq
+	if s.signing != nil {
+		if log.signer, err = s.openSigner(ctx, conn); err != nil {
+			return end{}, err
+		}
+	}
+	if err := s.matchMark(ctx, last); err != nil {
+		return end{}, err
+	}
+	if err := os.Remove(s.latchFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return end{}, fmt.Errorf("cannot clear the store's latch: %w", err)
+	}
+	return log, nil
+}
+
+// verifyTail checks the last records.
+func (s *Store) verifyTail(ctx context.Context, tombstone audit.Tombstone, last uint64) (audit.Head, error) {
+	head := tombstone.Head
+	if last > head.Seq+tailCheck {
+		from := last - tailCheck
+		line, err := s.Line(ctx, from)
+		if err != nil {
+			return head, fmt.Errorf("record %d: %w", from, err)
+		}
+		if head, err = audit.HeadOf(line); err != nil {
+			return head, fmt.Errorf("record %d: %w", from, err)
+		}
+	}
+	err := s.EachLine(ctx, head.Seq, func(_ uint64, line []byte) (err error) {
+		head, err = head.Check(line)
+		return err
+	})
+	return head, err
+}
+
+// verifyAll checks every record, and the checkpoints that stand among them.
+func (s *Store) verifyAll(ctx context.Context, tombstone audit.Tombstone) (audit.Head, error) {
+	var p audit.Proof
+	if tombstone.Head.Seq > 0 {
+		p.Tombstone = &tombstone
+	}
+	v, err := audit.NewVerifier(p)
 	if err != nil {
 		return audit.Head{}, err
 	}
-	var from uint64
-	if _, err := os.Stat(s.latchFile()); err == nil {
-		s.log.Warn("the store was closed by an input/output error: verifying every record", zap.Uint64("records", last))
-		if err := s.integrity(ctx); err != nil {
-			return audit.Head{}, err
-		}
-	} else if last > tailCheck {
-		from = last - tailCheck
-	}
-	var head audit.Head
-	if from > 0 {
-		line, err := s.Line(ctx, from)
-		if err != nil {
-			return audit.Head{}, fmt.Errorf("cannot verify the audit log: record %d: %w", from, err)
-		}
-		if head, err = audit.HeadOf(line); err != nil {
-			return audit.Head{}, fmt.Errorf("cannot verify the audit log: record %d: %w", from, err)
-		}
-	}
-	err = s.EachLine(ctx, from, func(_ uint64, line []byte) error {
-		next, err := head.Check(line)
-		head = next
-		return err
-	})
-	if err != nil {
-		return audit.Head{}, fmt.Errorf("cannot start on a damaged audit log: %w", err)
-	}
-	if head.Seq != last {
-		return audit.Head{}, fmt.Errorf("cannot start on a damaged audit log: it ends at record %d, want %d", head.Seq, last)
-	}
-	if err := os.Remove(s.latchFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return audit.Head{}, fmt.Errorf("cannot clear the store's latch: %w", err)
-	}
-	return head, nil
+	err = s.EachLine(ctx, tombstone.Head.Seq, func(_ uint64, line []byte) error { return v.Add(line) })
+	return v.Head(), err
 }
 
 // latchFile marks a store that must be verified before it is used again.
 func (s *Store) latchFile() string { return s.path + ".latched" }
 
-// latch closes the store for writing. The mark on disk is best effort: where
-// the disk is gone, the next start fails by itself.
+// latch closes the store for writing.
 func (s *Store) latch(cause error) {
 	if !s.latched.CompareAndSwap(nil, &cause) {
 		return
 	}
-	s.log.Error("the store is closed after an input/output error", zap.Error(cause))
-	if f, err := os.OpenFile(s.latchFile(), os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
-		_, err = fmt.Fprintln(f, cause)
-		if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-			s.log.Error("cannot mark the store as latched", zap.Error(err))
-		}
+	s.log.Error("the store is closed for writing", zap.Error(cause))
+	if err := s.mark(cause); err != nil {
+		s.log.Error("cannot mark the store as latched", zap.Error(err))
 	}
 }
 
@@ -314,13 +380,10 @@ func (s *Store) integrity(ctx context.Context) error {
 }
 
 // Head returns the last durable record's place in the chain.
-func (s *Store) Head() audit.Head { return *s.head.Load() }
+func (s *Store) Head() audit.Head { return s.end.Load().head }
 
-// Mirrored returns the sequence number of the last record in the mirror.
-func (s *Store) Mirrored() uint64 { return s.mirror.have.Load() }
-
-// Close writes what is still waiting, brings the mirror up to the last record
-// and closes the database. Changes that come later get [ErrClosed].
+// Close writes what is still waiting and closes the database. Changes that come
+// later get [ErrClosed]. Whoever follows the log is closed before.
 func (s *Store) Close() error {
 	s.touches.rush()
 	last := &pending{Change: &Change{}, done: make(chan struct{})}
@@ -331,8 +394,8 @@ func (s *Store) Close() error {
 	// Changes are committed in the order they came, so when the last one is
 	// done nobody waits any more. It waits without a limit: while somebody
 	// still commits, the connection must not be closed.
-	s.await(last, lead)
+	s.finish(last, lead)
 	s.startStop()
 	s.tasks.Wait()
-	return errors.Join(last.err, s.close(), s.writer.close())
+	return errors.Join(last.err, s.close(), s.writer.close(), s.watch.close())
 }

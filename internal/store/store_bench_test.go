@@ -17,7 +17,7 @@ import (
 func openTest(tb testing.TB) *Store {
 	tb.Helper()
 	dir := tb.TempDir()
-	s, err := Open(context.Background(), Options{Path: filepath.Join(dir, "ocipd.db"), Mirror: filepath.Join(dir, "audit.jsonl"), Clock: time.Now, Log: zap.NewNop()})
+	s, err := Open(context.Background(), Options{Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {
 		tb.Fatal(err)
 	}

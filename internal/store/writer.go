@@ -25,15 +25,23 @@ type writer struct {
 	hold, decide              *sqlite.Stmt
 	escalate, settle          *sqlite.Stmt
 	run, endRun, meta         *sqlite.Stmt
+	tile, retired, prune      *sqlite.Stmt
 
+	// signing is nil where the log is not signed.
+	signing     *Signing
+	leaves      func(line []byte) audit.Hash
 	nextMessage int64
 	queues      map[string]int64
 	touches     *touches
+	// ready has the last word before a batch goes to the disk.
+	ready func([]*pending) error
 }
+
+const insertMeta = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
 
 func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 	s.queue.relay = make(chan struct{}, 1)
-	w := &writer{conn: conn, queues: make(map[string]int64), touches: &s.touches}
+	w := &writer{conn: conn, queues: make(map[string]int64), touches: &s.touches, ready: s.mayWrite, signing: s.signing, leaves: audit.Leaves()}
 	for _, prepare := range []struct {
 		stmt **sqlite.Stmt
 		text string
@@ -68,7 +76,10 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		{&w.escalate, `INSERT INTO escalations (first, second, exchange_id, opened_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (first, second) DO NOTHING`},
 		{&w.settle, `DELETE FROM escalations WHERE first = ? AND second = ?`},
-		{&w.meta, `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`},
+		{&w.meta, insertMeta},
+		{&w.tile, insertTile},
+		{&w.retired, `INSERT INTO retired (upto, note, leaves) VALUES (?, ?, ?)`},
+		{&w.prune, `DELETE FROM records WHERE seq IN (SELECT seq FROM records WHERE seq <= ? ORDER BY seq LIMIT ?)`},
 	} {
 		stmt, err := conn.Prepare(prepare.text)
 		if err != nil {
@@ -95,12 +106,16 @@ func (w *writer) close() error {
 }
 
 // write makes a batch durable and returns its sealed lines, one after another
-// with newlines, and the chain's new head.
-func (w *writer) write(batch []*pending, head audit.Head, now time.Time) (lines []byte, next audit.Head, err error) {
+// with newlines, and the log's new end.
+func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, next end, err error) {
 	if err := exec(w.begin); err != nil {
-		return nil, head, err
+		return nil, now, err
 	}
-	lines, next, err = w.fill(batch, head, now)
+	lines, next, err = w.fill(batch, now, at)
+	// Up to here all is in memory: what is refused now leaves nothing behind.
+	if err == nil {
+		err = w.ready(batch)
+	}
 	if err == nil {
 		err = exec(w.commit)
 	}
@@ -113,13 +128,13 @@ func (w *writer) write(batch []*pending, head audit.Head, now time.Time) (lines 
 		if !w.conn.AutocommitEnabled() {
 			err = errors.Join(err, exec(w.rollback))
 		}
-		return nil, head, err
+		return nil, now, err
 	}
 	w.touches.forget()
 	return lines, next, nil
 }
 
-func (w *writer) fill(batch []*pending, head audit.Head, now time.Time) ([]byte, audit.Head, error) {
+func (w *writer) fill(batch []*pending, log end, at time.Time) ([]byte, end, error) {
 	size := 0
 	for _, p := range batch {
 		for _, body := range p.bodies {
@@ -129,24 +144,37 @@ func (w *writer) fill(batch []*pending, head audit.Head, now time.Time) ([]byte,
 	lines := make([]byte, 0, size)
 	for _, p := range batch {
 		p.receipt = Receipt{}
+		var err error
 		for i, body := range p.bodies {
-			start := len(lines)
-			lines, head = head.Seal(lines, now, body)
-			w.record.BindInt64(1, int64(head.Seq))
-			w.record.BindText(2, string(lines[start:]))
-			if err := exec(w.record); err != nil {
-				return nil, head, fmt.Errorf("cannot write audit record: %w", err)
+			if lines, err = w.seal(lines, &log, at, body); err != nil {
+				return nil, log, err
 			}
-			lines = append(lines, '\n')
 			if i == 0 {
-				p.receipt = Receipt{Seq: head.Seq, Time: head.Time}
+				p.receipt = Receipt{Seq: log.head.Seq, Time: log.head.Time}
 			}
+		}
+		if lines, err = w.sign(lines, &log, at, p); err != nil {
+			return nil, log, err
 		}
 		if err := w.apply(p); err != nil {
-			return nil, head, err
+			return nil, log, err
 		}
 	}
-	return lines, head, w.applyTouches(now)
+	return lines, log, w.applyTouches(at)
+}
+
+// seal writes the next record: its line, and its leaf in the tree.
+func (w *writer) seal(lines []byte, log *end, at time.Time, body []byte) ([]byte, error) {
+	start := len(lines)
+	lines, log.head = log.head.Seal(lines, at, body)
+	line := lines[start:]
+	w.record.BindInt64(1, int64(log.head.Seq))
+	w.record.BindText(2, string(line))
+	if err := exec(w.record); err != nil {
+		return nil, fmt.Errorf("cannot write audit record: %w", err)
+	}
+	err := log.tree.Append(w.leaves(line), func(t audit.Tile) error { return putTile(w.tile, t) })
+	return append(lines, '\n'), err
 }
 
 // apply writes the state that belongs to the records.
@@ -211,11 +239,18 @@ func (w *writer) apply(p *pending) error {
 		}
 	}
 	for _, m := range p.Meta {
-		w.meta.BindText(1, m.Key)
-		w.meta.BindBytes(2, m.Value)
-		if err := exec(w.meta); err != nil {
-			return fmt.Errorf("cannot write %s: %w", m.Key, err)
+		if err := w.putMeta(m); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (w *writer) putMeta(m Meta) error {
+	w.meta.BindText(1, m.Key)
+	w.meta.BindBytes(2, m.Value)
+	if err := exec(w.meta); err != nil {
+		return fmt.Errorf("cannot write %s: %w", m.Key, err)
 	}
 	return nil
 }

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/export"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/spf13/cobra"
+)
+
+// Formats of audit export.
+const (
+	formatJSONL  = "jsonl"
+	formatOCSF   = "ocsf"
+	formatSyslog = "syslog"
+	formatOTLP   = "otlp"
+)
+
+type exportFlags struct {
+	filterFlags
+	format, database string
+	after            uint64
+}
+
+func newAuditExport(s *shell) *cobra.Command {
+	var f exportFlags
+	c := &cobra.Command{
+		Use:   "export [FILE]",
+		Short: "print the record in the form of other systems",
+		Long: "Print the record as it is now: of the running daemon, or what it left behind; of a mirror file\n" +
+			"or a copy of one; with --database of a database file. One line a record, as\n" +
+			"  ocsf    OCSF " + export.OCSFVersion + ", class API Activity (6003)\n" +
+			"  otlp    OTLP logs in JSON, up to 512 records a line\n" +
+			"  syslog  RFC 5424 messages, with all of the record in one\n" +
+			"  jsonl   as it was sealed\n" +
+			"The sinks of audit.sinks get the same as it is written, and lose nothing.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			formats := []string{formatOCSF, formatOTLP, formatSyslog, formatJSONL}
+			if !slices.Contains(formats, f.format) {
+				return usagef("cannot print as --format %q: want one of %s", f.format, strings.Join(formats, ", "))
+			}
+			if len(args) == 1 && f.database != "" {
+				return usagef("cannot read %s with --database: name one of them", args[0])
+			}
+			filter, err := f.resolve(time.Now())
+			if err != nil {
+				return err
+			}
+			file := ""
+			if len(args) == 1 {
+				file = args[0]
+			}
+			return s.export(cmd.Context(), &f, filter, file)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.format, "format", formatOCSF, "ocsf, otlp, syslog or jsonl")
+	flags.StringVar(&f.database, "database", "", "read this database `FILE`")
+	flags.Uint64Var(&f.after, "after", 0, "begin behind the record with this `SEQ`")
+	f.add(c)
+	return c
+}
+
+func (s *shell) export(ctx context.Context, f *exportFlags, filter audit.Filter, file string) error {
+	out := newExporter(s.stdout, s.screen(), f.format)
+	each := func(line []byte) error {
+		if !filter.Unbounded() && !filter.Match(line) {
+			return nil
+		}
+		return out.add(line)
+	}
+	err := s.eachRecord(ctx, f, filter, file, each)
+	return errors.Join(err, out.flush())
+}
+
+// eachRecord visits the records of wherever they are to be read from. A daemon
+// selects them already.
+func (s *shell) eachRecord(ctx context.Context, f *exportFlags, filter audit.Filter, file string, visit func(line []byte) error) error {
+	var left evidence
+	switch {
+	case f.database != "":
+		reader, err := store.OpenReader(ctx, f.database)
+		if err != nil {
+			return err
+		}
+		left = reader
+	case file != "":
+		opened, err := os.Open(file)
+		if err != nil {
+			return fmt.Errorf("cannot read the audit log: %w", err)
+		}
+		left = &mirrorFile{file: opened}
+	default:
+		c, err := s.dialOperator(ctx)
+		if err == nil {
+			defer c.Close()
+			return exportLive(ctx, c, api.AuditTailParams{Filter: filter, After: &f.after}, visit)
+		}
+		if !errors.Is(err, client.ErrNotRunning) {
+			return err
+		}
+		if left, err = s.openEvidence(ctx, err); err != nil {
+			return err
+		}
+	}
+	defer left.Close()
+	return left.EachLine(ctx, f.after, func(_ uint64, line []byte) error { return visit(line) })
+}
+
+func exportLive(ctx context.Context, c *client.Client, params api.AuditTailParams, visit func(line []byte) error) error {
+	records, err := c.Stream(ctx, "audit.tail", params)
+	if err != nil {
+		return err
+	}
+	for {
+		record, err := records.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := visit(record); err != nil {
+			return err
+		}
+	}
+}
+
+// exporter prints records in a format.
+type exporter struct {
+	w       *bufio.Writer
+	screen  screen
+	format  string
+	mapping export.Mapping
+	// page holds the records of a line of OTLP.
+	page  []export.Record
+	bytes int
+}
+
+// A line of OTLP holds up to so many records, and not much more than so many
+// bytes of them.
+const (
+	exportPage  = 512
+	exportBytes = 1 << 20
+)
+
+func newExporter(w io.Writer, scr screen, format string) *exporter {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // it is for people to read
+	}
+	return &exporter{w: bufio.NewWriterSize(w, 64<<10), screen: scr, format: format, mapping: export.Mapping{Version: buildVersion(), Host: host}}
+}
+
+// add prints a record. The line is the caller's afterwards.
+func (x *exporter) add(line []byte) error {
+	r := export.Read(line)
+	switch x.format {
+	case formatOCSF:
+		return x.print(x.mapping.OCSF(&r))
+	case formatSyslog:
+		for _, message := range x.mapping.Syslog(&r, 2*audit.MaxBodyBytes) {
+			if err := x.print(message); err != nil {
+				return err
+			}
+		}
+		return nil
+	case formatOTLP:
+		r.Line = slices.Clone(line)
+		x.page, x.bytes = append(x.page, r), x.bytes+len(line)
+		if len(x.page) < exportPage && x.bytes < exportBytes {
+			return nil
+		}
+		return x.turn()
+	}
+	return x.print(line)
+}
+
+// print writes a line: as it is for a program, and for a terminal with escapes in
+// place of what would steer it.
+func (x *exporter) print(line []byte) error {
+	switch {
+	case !x.screen.terminal:
+	case x.format == formatSyslog:
+		line = []byte(printable(string(line)))
+	default:
+		line = printableJSON(line)
+	}
+	if _, err := x.w.Write(line); err != nil {
+		return err
+	}
+	return x.w.WriteByte('\n')
+}
+
+// turn prints a line of OTLP.
+func (x *exporter) turn() error {
+	text, err := x.mapping.OTLPJSON(x.page)
+	if err != nil {
+		return fmt.Errorf("cannot print as OTLP: %w", err)
+	}
+	x.page, x.bytes = x.page[:0], 0
+	return x.print(text)
+}
+
+func (x *exporter) flush() error {
+	if len(x.page) > 0 {
+		if err := x.turn(); err != nil {
+			return err
+		}
+	}
+	return x.w.Flush()
+}

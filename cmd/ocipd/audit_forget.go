@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newAuditForget(s *shell) *cobra.Command {
+	var tenant string
+	var yes, asJSON bool
+	c := &cobra.Command{
+		Use:   "forget --tenant TENANT",
+		Short: "destroy the key of a tenant's digests, so that nobody can match texts with them",
+		Long: "Destroy the key that the digests of a tenant's texts are made with. The records stay, and the\n" +
+			"log verifies as before, but their digests can no longer be told from anything else: not by\n" +
+			"guessing the text, and not by this daemon. It cannot be undone. The tenant's next message\n" +
+			"makes a new key. TENANT is \"\" for what belongs to none.\n\n" +
+			"That it is done goes on record first. Where this fails afterwards, do it again. Copies of\n" +
+			"the key in backups of the daemon's keys are yours to destroy.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes && !s.interactive() {
+				return usagef("cannot ask where there is no terminal: --yes says that you mean it")
+			}
+			if !yes {
+				agreed, err := s.ask(cmd.Context(), fmt.Sprintf("Destroy the digest key of tenant %q for good?", visible(tenant)))
+				if err != nil {
+					return err
+				}
+				if !agreed {
+					return errors.New("nothing was destroyed")
+				}
+			}
+			return s.forget(cmd.Context(), tenant, asJSON)
+		},
+	}
+	c.Flags().StringVar(&tenant, "tenant", "", "destroy the key of this `TENANT`")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	// It fails for a flag that does not exist, and this one does.
+	_ = c.MarkFlagRequired("tenant")
+	return c
+}
+
+func (s *shell) forget(ctx context.Context, tenant string, asJSON bool) error {
+	var result api.AuditForgetResult
+	if err := s.operate(ctx, "audit.forget", api.AuditForgetParams{Tenant: &tenant}, &result); err != nil {
+		return fmt.Errorf("cannot forget: %w", err)
+	}
+	if asJSON {
+		return s.printJSON(result)
+	}
+	_, err := fmt.Fprintf(s.stdout, "ok: the digest key of tenant %q is destroyed (record %d)\n", visible(result.Tenant), result.AuditSeq)
+	return err
+}
+
+// operate makes one call on the operator socket.
+func (s *shell) operate(ctx context.Context, method string, params, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Call(ctx, method, params, result)
+}

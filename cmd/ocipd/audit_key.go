@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/spf13/cobra"
+)
+
+func newAuditKey(s *shell) *cobra.Command {
+	c := group(&cobra.Command{Use: "key", Short: "show or rotate the key that signs the log's checkpoints"})
+	c.AddCommand(newAuditKeyShow(s), newAuditKeyRotate(s))
+	return c
+}
+
+// shownKey is one public key as programs read it.
+type shownKey struct {
+	Log      string `json:"log"`
+	Verifier string `json:"verifier"`
+	File     string `json:"file"`
+	InForce  bool   `json:"inForce"`
+	// Since is when the key came in force, and Until when another followed it;
+	// of the first key there is no Since, where others have followed.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+func newAuditKeyShow(s *shell) *cobra.Command {
+	var all, asJSON bool
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "print the public key that verifies the log",
+		Long: "Print the public key that the log's checkpoints are verified with, as NAME+HASH+KEY: the name\n" +
+			"is the log's. Keep it where nobody who could change the log can change it. The key is read\n" +
+			"from the directory of keys; no daemon is needed. --all shows earlier keys too, oldest first:\n" +
+			"each signed the next, in the log.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			keys, err := s.publicKeys()
+			if err != nil {
+				return err
+			}
+			if !all {
+				keys = keys[len(keys)-1:]
+			}
+			return s.showKeys(keys, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "show earlier keys too")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON line a key")
+	return c
+}
+
+func (s *shell) publicKeys() ([]shownKey, error) {
+	cfg, err := s.load(nil)
+	if err != nil {
+		return nil, err
+	}
+	dir := config.KeysPath(cfg, config.DatabasePath(cfg, s.getenv))
+	keys, err := keyring.PublicKeys(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot find a key in %s: the daemon makes it at its first start", dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]shownKey, len(keys))
+	for i, k := range keys {
+		name, _, _ := strings.Cut(k.Verifier, "+")
+		shown[i] = shownKey{Log: name, Verifier: k.Verifier, File: k.File, InForce: i == len(keys)-1}
+		if shown[i].InForce {
+			shown[i].Since = k.At.UTC()
+		} else {
+			shown[i].Until = k.At.UTC()
+		}
+		if i > 0 && !shown[i].InForce {
+			shown[i].Since = keys[i-1].At.UTC()
+		}
+	}
+	return shown, nil
+}
+
+func (s *shell) showKeys(keys []shownKey, asJSON bool) error {
+	for i, k := range keys {
+		if asJSON {
+			if err := s.printJSON(k); err != nil {
+				return err
+			}
+			continue
+		}
+		p := &page{screen: s.screen()}
+		if i > 0 {
+			p.line()
+		}
+		p.fact("log", k.Log)
+		if !k.Since.IsZero() {
+			p.fact("since", k.Since.Local().Format(time.DateTime))
+		}
+		if !k.Until.IsZero() {
+			p.fact("until", k.Until.Local().Format(time.DateTime))
+		}
+		p.fact("file", k.File)
+		// It is for copying, and fits whole on a line of its own.
+		p.line(visible(k.Verifier))
+		for _, line := range p.lines {
+			fmt.Fprintln(s.stdout, line)
+		}
+	}
+	return nil
+}
+
+func newAuditKeyRotate(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "rotate",
+		Short: "have the running daemon sign with a new key from here on",
+		Long: "Have the running daemon make a new key and sign with it from here on. The key before signs\n" +
+			"the new one, in a record of the log, so that whoever has the old public key can verify what\n" +
+			"follows. The old private key is gone then; its public key stays in the directory of keys.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var result api.AuditRotateKeyResult
+			if err := s.operate(cmd.Context(), "audit.rotate_key", nil, &result); err != nil {
+				return fmt.Errorf("cannot rotate the key: %w", err)
+			}
+			if asJSON {
+				return s.printJSON(result)
+			}
+			_, err := fmt.Fprintf(s.stdout, "ok: signed over to another key in record %d; the public key is now\n%s\n", result.AuditSeq, visible(result.Verifier))
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newAuditRetire(s *shell) *cobra.Command {
+	var before string
+	var yes, asJSON bool
+	c := &cobra.Command{
+		Use:   "retire --before TIME",
+		Short: "remove old records for good, leaving a signed tombstone",
+		Long: "Remove the records of whole segments of the mirror whose last record is before TIME, from the\n" +
+			"mirror and from the database. Each segment is read and verified first. A signed tombstone stays\n" +
+			"in the log and beside the mirror, and what follows still verifies. Copy the segments elsewhere\n" +
+			"before, if you have to keep them. audit.keep does the same by itself.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := moment(before, time.Now())
+			if err != nil {
+				return usagef("cannot read --before: %v", err)
+			}
+			if at.IsZero() {
+				return usagef("name the time before which records are removed with --before, such as 90d")
+			}
+			if !yes {
+				sure, err := s.ask(cmd.Context(), fmt.Sprintf("Remove the records before %s for good?", at.Local().Format(time.DateTime)))
+				if err != nil {
+					return err
+				}
+				if !sure {
+					return fmt.Errorf("nothing was removed")
+				}
+			}
+			daemon, err := s.dialOperator(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer daemon.Close()
+			var r api.AuditRetireResult
+			if err := daemon.Call(cmd.Context(), "audit.retire", api.AuditRetireParams{Before: at}, &r); err != nil {
+				return s.refused(err)
+			}
+			switch {
+			case asJSON:
+				return s.printJSON(r)
+			case r.Segments == 0:
+				fmt.Fprintln(s.stdout, "nothing to remove: no whole segment is that old")
+			default:
+				fmt.Fprintf(s.stdout, "ok: the records up to %d are removed, with %s; record %d stands for them\n", r.Retired, count(r.Segments, "segment"), r.AuditSeq)
+			}
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&before, "before", "", "`TIME` before which the last record of a segment must be: RFC 3339, a date, or a duration back such as 90d")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}

@@ -1,0 +1,337 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/witness"
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+)
+
+func newAuditShow(s *shell) *cobra.Command {
+	var asJSON bool
+	var identity, database string
+	c := &cobra.Command{
+		Use:   "show SEQ",
+		Short: "show one record, and the proof that it is in the log",
+		Long: "Show a record with everything in it, its place in the chain, and whether a signed checkpoint\n" +
+			"covers it. It reads the database, and may run beside the daemon.\n" +
+			"Content that was kept encrypted (audit.content: full) is shown with --identity.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			seq, err := sequence(args[0])
+			if err != nil {
+				return err
+			}
+			return s.showRecord(cmd.Context(), database, seq, identity, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the record's line as it stands in the log")
+	c.Flags().StringVar(&identity, "identity", "", "`FILE` of the age identity that reads the record's content")
+	c.Flags().StringVar(&database, "database", "", "`FILE` of another database")
+	return c
+}
+
+func newAuditReceipt(s *shell) *cobra.Command {
+	var f receiptFlags
+	c := &cobra.Command{
+		Use:   "receipt [SEQ]",
+		Short: "make or check the proof that a record is in a log",
+		Long: "Print the receipt of a record (a transparency log proof, C2SP tlog-proof): it shows, to whoever has\n" +
+			"the record and the log's public key, that the record is in the log, and shows no other record.\n" +
+			"With --check, check the receipt in FILE against the record's line that --line names.\n" +
+			"With --held, print the checkpoints of other daemons' logs that came with their messages and are\n" +
+			"on record here, for whoever verifies their logs: ocipd audit verify --with-receipts.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.check != "" && len(args) == 0 && !f.held:
+				return s.checkReceipt(f)
+			case f.held && len(args) == 0 && f.check == "":
+				return s.heldOfOthers(cmd.Context(), f.database, f.origin)
+			case len(args) == 1 && f.check == "" && !f.held:
+				seq, err := sequence(args[0])
+				if err != nil {
+					return err
+				}
+				return s.printReceipt(cmd.Context(), f.database, seq)
+			}
+			return usagef("name one of a record's number, --check FILE and --held")
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.check, "check", "", "check the receipt in this `FILE`")
+	flags.StringVar(&f.line, "line", "", "`FILE` that holds the record's line")
+	flags.StringVar(&f.key, "key", "", "public `KEY` of the log, or a file that holds it")
+	flags.BoolVar(&f.held, "held", false, "print what is on record of other daemons' logs")
+	flags.StringVar(&f.origin, "log", "", "with --held: only of the log of this `NAME`")
+	flags.StringVar(&f.database, "database", "", "`FILE` of another database")
+	return c
+}
+
+type receiptFlags struct {
+	check, line, key, origin, database string
+	held                               bool
+}
+
+// sequence reads a record's number.
+func sequence(text string) (uint64, error) {
+	seq, err := strconv.ParseUint(text, 10, 63)
+	if err != nil || seq == 0 {
+		return 0, usagef("%q is not the number of a record", text)
+	}
+	return seq, nil
+}
+
+// openRecord opens a database, this daemon's where none is named, and says where
+// its public keys are.
+func (s *shell) openRecord(ctx context.Context, database string) (r *store.Reader, keys string, err error) {
+	if database == "" {
+		cfg, err := s.load(nil)
+		if err != nil {
+			return nil, "", err
+		}
+		if database = config.DatabasePath(cfg, s.getenv); database == "" {
+			return nil, "", errors.New("cannot tell where the database is: HOME is not set, and store.url names no file")
+		}
+		keys = config.KeysPath(cfg, database)
+	}
+	r, err = store.OpenReader(ctx, database)
+	return r, keys, err
+}
+
+// lineOf returns a record's line, with an error a person can use.
+func lineOf(ctx context.Context, r *store.Reader, seq uint64) ([]byte, error) {
+	line, err := r.Line(ctx, seq)
+	if !errors.Is(err, store.ErrNotFound) {
+		return line, err
+	}
+	if tomb, err := r.Tombstone(ctx); err == nil && seq <= tomb.Head.Seq {
+		return nil, fmt.Errorf("record %d was retired, with all up to %d; a copy of the log may still hold it", seq, tomb.Head.Seq)
+	}
+	last, err := r.LastSeq(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("there is no record %d: the last one is %d", seq, last)
+}
+
+func (s *shell) showRecord(ctx context.Context, database string, seq uint64, identity string, asJSON bool) error {
+	r, keys, err := s.openRecord(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	line, err := lineOf(ctx, r, seq)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		_, err := s.stdout.Write(s.screen().line(line))
+		return err
+	}
+	e, err := audit.Parse(line)
+	if err != nil {
+		return fmt.Errorf("cannot show record %d: %w", seq, err)
+	}
+	p := &page{screen: s.screen()}
+	p.hang("", "    ", bold, fmt.Sprintf("record %d: %s", seq, what(&e)))
+	if e.PolicyResult != "" {
+		p.hang("", "    ", result(&e).colour, strings.TrimSuffix(result(&e).text+": "+reason(&e), ": "))
+	}
+	if err := p.record(line); err != nil {
+		return fmt.Errorf("cannot show record %d: %w", seq, err)
+	}
+	if e.Content != "" {
+		if err := p.sealed(e.Content, identity); err != nil {
+			return err
+		}
+	}
+	p.heading("Its place in the log")
+	p.fact("time", e.Time.Local().Format("2006-01-02 15:04:05.000000 -07:00"))
+	p.fact("before", e.Prev.String())
+	p.fact("hash", e.Hash.String())
+	p.proof(ctx, r, line, seq, keys)
+	_, err = io.WriteString(s.stdout, strings.Join(p.lines, "\n")+"\n")
+	return err
+}
+
+// record shows every member but those of the chain.
+func (p *page) record(line []byte) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(line))
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	p.line()
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		member := name.String()
+		value, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		switch member {
+		case "seq", "time", "prev", "hash", "content":
+			continue
+		}
+		text := string(value)
+		if value.Kind() == '"' {
+			if err := json.Unmarshal(value, &text); err != nil {
+				return err
+			}
+		}
+		p.fact(member, text)
+	}
+	return nil
+}
+
+// sealed shows what the record's content says, or how to read it.
+func (p *page) sealed(content, identity string) error {
+	p.heading("Content")
+	if identity == "" {
+		p.say("  ", dim, "encrypted: ocipd audit show --identity FILE reads it with the age identity of a recipient")
+		return nil
+	}
+	text, err := keyring.Unseal(identity, content)
+	if err != nil {
+		return err
+	}
+	p.quote(text)
+	return nil
+}
+
+// proof says whether a checkpoint covers a record, and whether its path to it
+// holds.
+func (p *page) proof(ctx context.Context, r *store.Reader, line []byte, seq uint64, keys string) {
+	receipt, err := r.ProveRecord(ctx, seq)
+	switch {
+	case errors.Is(err, store.ErrUnsigned):
+		p.tinted("proof", yellow, "no checkpoint covers it yet; one follows within a minute of a running daemon")
+		return
+	case err != nil:
+		p.tinted("proof", red, err.Error())
+		return
+	}
+	known, keyErr := keyring.PublicKeys(keys)
+	var verifiers []note.Verifier
+	for _, k := range known {
+		if v, err := note.NewVerifier(k.Verifier); err == nil {
+			verifiers = append(verifiers, v)
+		}
+	}
+	c, err := receipt.Check(line, verifiers...)
+	switch {
+	case err == nil:
+		p.tinted("proof", green, fmt.Sprintf("in the checkpoint of %d records, signed by %s", c.Size, c.Origin))
+	case keyErr != nil || len(verifiers) == 0:
+		p.tinted("proof", yellow, "there is no public key here to check it with")
+	default:
+		p.tinted("proof", red, err.Error())
+	}
+}
+
+func (s *shell) printReceipt(ctx context.Context, database string, seq uint64) error {
+	r, _, err := s.openRecord(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if _, err := lineOf(ctx, r, seq); err != nil {
+		return err
+	}
+	receipt, err := r.ProveRecord(ctx, seq)
+	if errors.Is(err, store.ErrUnsigned) {
+		return fmt.Errorf("cannot make a receipt: no checkpoint covers record %d yet; a running daemon makes one within a minute", seq)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := receipt.MarshalText()
+	if err != nil {
+		return err
+	}
+	_, err = s.stdout.Write(text)
+	return err
+}
+
+// checkReceipt checks a receipt as somebody does who has no log.
+func (s *shell) checkReceipt(f receiptFlags) error {
+	if f.line == "" || f.key == "" {
+		return usagef("cannot check a receipt without the record's line (--line) and the log's public key (--key)")
+	}
+	key, err := publicKey(f.key)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(f.check)
+	if err != nil {
+		return fmt.Errorf("cannot read the receipt: %w", err)
+	}
+	line, err := os.ReadFile(f.line)
+	if err != nil {
+		return fmt.Errorf("cannot read the record: %w", err)
+	}
+	fault := func(err error) error {
+		fmt.Fprintf(s.stdout, "%s: %s\n", printable(f.check), s.screen().colour.paint(red, "proves nothing"))
+		return fmt.Errorf("cannot trust %s: %w", f.check, &audit.Fault{Problem: err.Error()})
+	}
+	var r audit.Receipt
+	if err := r.UnmarshalText(text); err != nil {
+		return fault(err)
+	}
+	c, err := r.Check(bytes.TrimSuffix(line, []byte("\n")), key)
+	if err != nil {
+		return fault(err)
+	}
+	fmt.Fprintf(s.stdout, "%s: %s, record %d is among the first %d of %s\n", printable(f.check), s.screen().colour.paint(green, "good"), r.Seq, c.Size, printable(c.Origin))
+	return nil
+}
+
+// heldOfOthers prints what other daemons said of their logs, in the form in
+// which checkpoints are kept.
+func (s *shell) heldOfOthers(ctx context.Context, database, origin string) error {
+	r, _, err := s.openRecord(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	out := json.JoinOptions(json.Deterministic(true))
+	known := make(map[string]uint64)
+	return r.EachLine(ctx, 0, func(seq uint64, line []byte) error {
+		if !bytes.Contains(line, []byte(`"peerLog":"`)) {
+			return nil
+		}
+		e, err := audit.Parse(line)
+		if err != nil {
+			return fmt.Errorf("cannot read record %d: %w", seq, err)
+		}
+		signed, _ := e.Details["peerLog"].(string)
+		c, err := audit.OpenCheckpoint(signed)
+		if !errors.Is(err, audit.ErrUnsigned) || origin != "" && c.Origin != origin || known[c.Origin] == c.Size {
+			return nil
+		}
+		known[c.Origin] = c.Size
+		held, err := json.Marshal(witness.Entry{Time: e.Time, Size: c.Size, Note: signed}, out)
+		if err != nil {
+			return fmt.Errorf("cannot print the checkpoint of record %d: %w", seq, err)
+		}
+		_, err = s.stdout.Write(append(held, '\n'))
+		return err
+	})
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/systemd"
+	"github.com/spf13/cobra"
+)
+
+// serviceReport is what `ocipd service status --json` prints.
+type serviceReport struct {
+	Service unitReport `json:"service"`
+	Socket  unitReport `json:"socket"`
+	// Running is the version of the daemon that answers, Installed that of the
+	// program in the unit; empty where there is none.
+	Running   string `json:"running"`
+	Installed string `json:"installed"`
+	Program   string `json:"program"`
+	PID       int    `json:"pid,omitzero"`
+	Restarts  int    `json:"restarts"`
+	Status    string `json:"status"`
+}
+
+type unitReport struct {
+	Unit    string `json:"unit"`
+	State   string `json:"state"`
+	Sub     string `json:"sub"`
+	Enabled string `json:"enabled"`
+	Result  string `json:"result"`
+}
+
+func newServiceStatus(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "show the units and which version runs",
+		Long:  "Show the units and which version runs. Exits with 3 where the service does not run.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := s.serviceReport(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = s.printJSON(r)
+			} else {
+				err = s.printService(r)
+			}
+			if err == nil && r.Service.State != "active" {
+				return errors.Join(errSaid, client.ErrNotRunning)
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// showUnit asks the service manager about a unit.
+func (s *shell) showUnit(ctx context.Context, name string) (map[string]string, error) {
+	out, err := s.systemctl(ctx, "show", name, "-p",
+		"LoadState,ActiveState,SubState,UnitFileState,Result,MainPID,NRestarts,StatusText,ExecStart")
+	if err != nil {
+		return nil, err
+	}
+	properties := map[string]string{}
+	for line := range strings.SplitSeq(out, "\n") {
+		key, value, _ := strings.Cut(line, "=")
+		properties[key] = value
+	}
+	return properties, nil
+}
+
+func (s *shell) serviceReport(ctx context.Context) (*serviceReport, error) {
+	service, err := s.showUnit(ctx, systemd.ServiceName)
+	if err != nil {
+		return nil, fmt.Errorf("%w; a daemon that was started without it is shown by: ocipd status", err)
+	}
+	socket, err := s.showUnit(ctx, systemd.SocketName)
+	if err != nil {
+		return nil, err
+	}
+	r := &serviceReport{
+		Service: unitOf(systemd.ServiceName, service), Socket: unitOf(systemd.SocketName, socket), Status: service["StatusText"],
+		Program: programOf(service["ExecStart"]),
+	}
+	// What is not a number is none.
+	r.PID, _ = strconv.Atoi(service["MainPID"])
+	r.Restarts, _ = strconv.Atoi(service["NRestarts"])
+	if r.Program != "" {
+		r.Installed = s.versionOf(ctx, r.Program)
+	}
+	if r.Service.State == "active" {
+		// Asked only of a service that is there: asking would start it.
+		if raw, err := s.askOperator(ctx, "kernel.status"); err == nil {
+			var status api.Status
+			if json.Unmarshal(raw, &status) == nil {
+				r.Running = status.Version
+			}
+		}
+	}
+	return r, nil
+}
+
+func unitOf(name string, p map[string]string) unitReport {
+	r := unitReport{Unit: name, State: p["ActiveState"], Sub: p["SubState"], Enabled: p["UnitFileState"], Result: p["Result"]}
+	if p["LoadState"] == "not-found" {
+		r.State, r.Sub, r.Result = "not installed", "", ""
+	}
+	return r
+}
+
+// programOf is the path in the ExecStart property, as systemctl show prints it.
+func programOf(execStart string) string {
+	_, rest, ok := strings.Cut(execStart, "path=")
+	if !ok {
+		return ""
+	}
+	path, _, _ := strings.Cut(rest, " ; argv[]=")
+	return path
+}
+
+// versionOf asks a program for its version, empty where it does not say.
+func (s *shell) versionOf(ctx context.Context, program string) string {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "version", "--json")
+	cmd.Env = s.env
+	out, err := cmd.Output()
+	var v versionReport
+	if err != nil || json.Unmarshal(out, &v) != nil {
+		return ""
+	}
+	return v.Version
+}
+
+func (s *shell) printService(r *serviceReport) error {
+	var b strings.Builder
+	for _, u := range []unitReport{r.Service, r.Socket} {
+		fmt.Fprintf(&b, "%-14s %s", u.Unit, u.State)
+		if u.Sub != "" {
+			fmt.Fprintf(&b, " (%s)", u.Sub)
+		}
+		if u.Enabled != "" {
+			fmt.Fprintf(&b, ", %s", u.Enabled)
+		}
+		if u.Result != "" && u.Result != "success" {
+			fmt.Fprintf(&b, ", last result %s", u.Result)
+		}
+		b.WriteByte('\n')
+	}
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %-10s %s\n", name, printable(value))
+		}
+	}
+	line("status", r.Status)
+	if r.PID > 0 {
+		line("process", fmt.Sprintf("%d, started again %d times", r.PID, r.Restarts))
+	}
+	line("running", r.Running)
+	line("installed", strings.TrimSpace(r.Installed+"  "+r.Program))
+	if r.Running != "" && r.Installed != "" && r.Running != r.Installed {
+		line("", "to run the installed version: systemctl --user restart ocipd.service")
+	}
+	if r.Service.State == "not installed" {
+		b.WriteString("install it with: ocipd service install\n")
+	}
+	_, err := fmt.Fprint(s.stdout, b.String())
+	return err
+}

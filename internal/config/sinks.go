@@ -1,0 +1,213 @@
+package config
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Sink is another system that the audit log is handed to, see internal/export.
+type Sink struct {
+	// Name names the sink and the file of its cursor: up to 64 letters, digits,
+	// hyphens and underscores.
+	Name string `yaml:"name"`
+	// Type is ocsf, otlp, syslog or journald.
+	Type string `yaml:"type"`
+	// Path is the file of ocsf, or the socket of journald, empty for its own.
+	Path string `yaml:"path,omitempty"`
+	// Endpoint is the URL that otlp posts to, and Headers go along. Their values
+	// are never shown.
+	Endpoint string            `yaml:"endpoint,omitempty"`
+	Headers  map[string]string `yaml:"headers,omitempty"`
+	Gzip     bool              `yaml:"gzip,omitempty"`
+	// Network is how syslog is sent: unixgram, unix, tcp or tls. Address is a
+	// path for the first two and host:port for the others.
+	Network string `yaml:"network,omitempty"`
+	Address string `yaml:"address,omitempty"`
+	// MaxBytes bounds a syslog message, 2048 to 131072.
+	MaxBytes int     `yaml:"max_bytes"`
+	TLS      SinkTLS `yaml:"tls,omitempty"`
+	// Timeout bounds one attempt to send a page of records.
+	Timeout time.Duration `yaml:"timeout"`
+	// From is where the first run begins: start or now.
+	From   string     `yaml:"from"`
+	Filter SinkFilter `yaml:"filter,omitempty"`
+}
+
+// SinkTLS are files that say whom a sink trusts and who it is. ServerName is the
+// name to expect, empty for the one in the address.
+type SinkTLS struct {
+	CA         string `yaml:"ca,omitempty"`
+	Cert       string `yaml:"cert,omitempty"`
+	Key        string `yaml:"key,omitempty"`
+	ServerName string `yaml:"server_name,omitempty"`
+}
+
+// SinkFilter selects the records a sink gets. What is empty selects all.
+type SinkFilter struct {
+	ActionType   string `yaml:"action_type,omitempty"`
+	Side         string `yaml:"side,omitempty"`
+	Agent        string `yaml:"agent,omitempty"`
+	User         string `yaml:"user,omitempty"`
+	Tenant       string `yaml:"tenant,omitempty"`
+	App          string `yaml:"app,omitempty"`
+	Counterparty string `yaml:"counterparty,omitempty"`
+	Result       string `yaml:"result,omitempty"`
+	Code         string `yaml:"code,omitempty"`
+}
+
+const (
+	minSyslogBytes = 2048
+	maxSyslogBytes = 128 << 10
+	maxSinkName    = 64
+)
+
+func defaultSink() Sink {
+	return Sink{MaxBytes: 8192, Timeout: 10 * time.Second, From: "start"}
+}
+
+func actionTypes() []string {
+	return []string{"agent_exchange", "approval", "policy_change", "config_change", "app_lifecycle", "delivery", "security", "checkpoint"}
+}
+
+func (c *Config) checkSinks(p *problems) {
+	names, files := map[string]spot{}, map[string]spot{}
+	for i := range c.Audit.Sinks {
+		s, at := &c.Audit.Sinks[i], Path{}.Key("audit").Key("sinks").Index(i)
+		p.required(at.Key("name"), s.Name)
+		if len(s.Name) > maxSinkName || strings.ContainsFunc(s.Name, notWord) {
+			p.bad(at.Key("name"), "want up to %d letters, digits, hyphens and underscores, because a file has the name, got %q", maxSinkName, s.Name)
+		}
+		p.unique(at.Key("name"), s.Name, names, spot{"audit.sinks", "name", i, -1})
+		p.word(at.Key("type"), "type", s.Type, "ocsf", "otlp", "syslog", "journald")
+		s.checkKeys(p, at)
+		switch s.Type {
+		case "ocsf":
+			p.required(at.Key("path"), s.Path)
+			p.unique(at.Key("path"), s.Path, files, spot{"audit.sinks", "path", i, -1})
+		case "otlp":
+			s.checkHTTP(p, at)
+		case "syslog":
+			s.checkSyslog(p, at)
+		}
+		if s.Path != "" && !filepath.IsAbs(s.Path) {
+			p.bad(at.Key("path"), "want an absolute path, got %q", s.Path)
+		}
+		for _, f := range []struct{ key, value string }{{"ca", s.TLS.CA}, {"cert", s.TLS.Cert}, {"key", s.TLS.Key}} {
+			if f.value != "" && !filepath.IsAbs(f.value) {
+				p.bad(at.Key("tls").Key(f.key), "want an absolute path, got %q", f.value)
+			}
+		}
+		if (s.TLS.Cert == "") != (s.TLS.Key == "") {
+			p.bad(at.Key("tls"), "want cert and key, or neither")
+		}
+		if s.Timeout <= 0 {
+			p.bad(at.Key("timeout"), "want a duration above zero, got %s", s.Timeout)
+		}
+		p.word(at.Key("from"), "beginning", s.From, "start", "now")
+		s.Filter.check(p, at.Key("filter"))
+	}
+}
+
+// checkKeys reports keys that the sink's type does not read.
+func (s *Sink) checkKeys(p *problems, at Path) {
+	for _, k := range []struct {
+		key   string
+		set   bool
+		types []string
+	}{
+		{"path", s.Path != "", []string{"ocsf", "journald"}},
+		{"endpoint", s.Endpoint != "", []string{"otlp"}},
+		{"headers", len(s.Headers) > 0, []string{"otlp"}},
+		{"gzip", s.Gzip, []string{"otlp"}},
+		{"network", s.Network != "", []string{"syslog"}},
+		{"address", s.Address != "", []string{"syslog"}},
+		{"tls", s.TLS != SinkTLS{}, []string{"otlp", "syslog"}},
+	} {
+		if k.set && s.Type != "" && !slices.Contains(k.types, s.Type) {
+			p.bad(at.Key(k.key), "is for sinks of type %s, and this one is %s", strings.Join(k.types, " and "), s.Type)
+		}
+	}
+}
+
+func (s *Sink) checkHTTP(p *problems, at Path) {
+	_, rest, ok := strings.Cut(s.Endpoint, "://")
+	web := strings.HasPrefix(s.Endpoint, "http://") || strings.HasPrefix(s.Endpoint, "https://")
+	if !ok || !web || rest == "" || strings.HasPrefix(rest, "/") {
+		p.bad(at.Key("endpoint"), "want a URL such as https://collector.example:4318/v1/logs, got %q", redactURL(s.Endpoint))
+	}
+	taken := []string{"content-type", "content-encoding", "content-length", "host", "transfer-encoding", "connection"}
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		key := at.Key("headers").Key(name)
+		if name == "" || strings.ContainsFunc(name, notWord) {
+			p.bad(key, "want a header's name of letters, digits, hyphens and underscores, got %q", name)
+		}
+		if slices.Contains(taken, strings.ToLower(name)) {
+			p.bad(key, "is set by the daemon")
+		}
+		if strings.ContainsFunc(s.Headers[name], func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			p.bad(key, "want a value without control characters")
+		}
+	}
+}
+
+func (s *Sink) checkSyslog(p *problems, at Path) {
+	p.word(at.Key("network"), "network", s.Network, "unixgram", "unix", "tcp", "tls")
+	if s.MaxBytes < minSyslogBytes || s.MaxBytes > maxSyslogBytes {
+		p.bad(at.Key("max_bytes"), "want %d to %d, got %d", minSyslogBytes, maxSyslogBytes, s.MaxBytes)
+	}
+	if (s.TLS != SinkTLS{}) && s.Network != "tls" {
+		p.bad(at.Key("tls"), "is for the network tls, and this one is %s", s.Network)
+	}
+	switch s.Network {
+	case "unixgram", "unix":
+		if !filepath.IsAbs(s.Address) || len(s.Address) > maxSocketPath {
+			p.bad(at.Key("address"), "want the absolute path of a socket, of up to %d bytes, got %q", maxSocketPath, s.Address)
+		}
+	case "tcp", "tls":
+		colon := strings.LastIndexByte(s.Address, ':')
+		port, err := strconv.Atoi(s.Address[colon+1:])
+		if colon < 1 || err != nil || port < 1 || port > 65535 {
+			p.bad(at.Key("address"), "want a host and a port such as log.example:6514, got %q", s.Address)
+		}
+	}
+}
+
+func (f *SinkFilter) check(p *problems, at Path) {
+	for _, w := range []struct {
+		key, what, value string
+		known            []string
+	}{
+		{"action_type", "action type", f.ActionType, actionTypes()},
+		{"side", "side", f.Side, []string{"sender", "receiver"}},
+		{"result", "result", f.Result, []string{"allow", "deny", "require_approval"}},
+	} {
+		if w.value != "" {
+			p.word(at.Key(w.key), w.what, w.value, w.known...)
+		}
+	}
+}
+
+func notWord(r rune) bool {
+	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	return !letter && (r < '0' || r > '9') && r != '-' && r != '_'
+}
+
+// shownSinks are the sinks without what is secret in them.
+func shownSinks(sinks []Sink) []Sink {
+	shown := slices.Clone(sinks)
+	for i := range shown {
+		s := &shown[i]
+		s.Endpoint = redactURL(s.Endpoint)
+		s.Headers = maps.Clone(s.Headers)
+		for name, value := range s.Headers {
+			if value != "" {
+				s.Headers[name] = mask
+			}
+		}
+	}
+	return shown
+}

@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// space is the ladder of a filling disk, as it is configured.
+func (d *Daemon) space() store.SpaceOptions {
+	c := &d.cfg.Store
+	return store.SpaceOptions{
+		WarnFree: int64(c.WarnFreeBytes), MinFree: int64(c.MinFreeBytes), Reserve: int64(c.ReserveBytes), Changed: d.diskChanged,
+	}
+}
+
+// diskChanged is what goes on record of a disk that fills up or is freed: later
+// it explains why messages were refused.
+func (d *Daemon) diskChanged(was, now store.Disk) *store.Change {
+	event := "disk_low"
+	switch now.Rung {
+	case store.DiskOK:
+		event = "disk_ok"
+	case store.DiskFull:
+		event = "disk_full"
+	case store.DiskWarn, store.DiskRefuse:
+	}
+	return &store.Change{Alarm: true, Records: []*audit.Record{{
+		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event,
+		Details: map[string]any{"disk": now.Rung, "was": was.Rung, "freeBytes": now.Free, "reserve": now.Reserve},
+	}}}
+}
+
+// storeStatus is how the disk is, for operators.
+func (d *Daemon) storeStatus() api.StoreStatus {
+	disk := d.store.Disk()
+	return api.StoreStatus{Disk: string(disk.Rung), FreeBytes: disk.Free, Reserve: disk.Reserve}
+}

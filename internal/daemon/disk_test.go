@@ -1,0 +1,217 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// TestLadderOfAFillingDisk: what begins something is refused, what waits is
+// ended, and with space again it goes on, without a restart.
+func TestLadderOfAFillingDisk(t *testing.T) {
+	if os.Getenv(smallDisk) != "" {
+		onFillingDisk(t)
+		return
+	}
+	if testing.Short() {
+		t.Skip("starts a process")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), smallDisk+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit):
+		t.Skipf("cannot start a process with a disk of its own here: %v", err)
+	case bytes.Contains(out, []byte("--- SKIP: "+t.Name())):
+		t.Skipf("%s", out)
+	case err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
+		t.Errorf("%s (%v)", out, err)
+	}
+}
+
+func onFillingDisk(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ocipd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	h := &house{t: t, dir: dir}
+	if err := os.Mkdir(h.path("state"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", h.path("state"), "tmpfs", 0, "size=40m"); err != nil {
+		t.Skip("cannot mount a small disk:", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(h.path("state"), syscall.MNT_DETACH); err != nil {
+			t.Error("cannot unmount the small disk:", err)
+		}
+	})
+	h.configure(acme + "store: {warn_free_bytes: 20971520, min_free_bytes: 8388608, reserve_bytes: 1048576}\n")
+	h.start()
+	t.Cleanup(h.stop)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	if s := h.disk("ok"); !s.Reserve || s.FreeBytes <= 20<<20 {
+		t.Errorf("it begins with %+v", s)
+	}
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to do it by Friday", fresh(nil))
+	shown := h.shown(held.ApprovalID)
+
+	h.leaveFree(12 << 20)
+	h.disk("warn")
+	alice.dispatch("telegram:dave", "Hello", fresh(nil))
+	telegram.message("hook:message_sending")
+
+	h.leaveFree(6 << 20)
+	h.disk("refuse")
+	failure := alice.refuse(api.InternalError, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "Hello again", "metadata": fresh(nil)})
+	if code := ocipCode(t, failure); code != string(ocip.AuditWriteFailed) {
+		t.Errorf("got %s", code)
+	}
+	contains(t, failure.Message, "the disk is nearly full", "MiB are free", "store.min_free_bytes asks for 8")
+
+	// A person ends what waits, and it leaves.
+	var result api.ApprovalResolveResult
+	h.operates().must("approval.resolve", map[string]any{"approvalId": held.ApprovalID, "decision": api.DecideApprove, "digest": shown.Digest}, &result)
+	got := telegram.message("hook:message_sending")
+	if result.State != api.ApprovalApproved || got.DispatchID != held.DispatchID {
+		t.Errorf("the held message: %+v, delivered %s", result, got.DispatchID)
+	}
+	telegram.must("hook.result", map[string]any{"eventId": got.EventID, "result": map[string]any{"delivered": true}}, nil)
+	// So do apps that come and go.
+	h.agent("@acme/bob").Close()
+
+	// Completely full: the last records are written on the reserve.
+	h.leaveFree(0)
+	h.stop()
+	h.freeDisk()
+	h.start()
+	events := make(map[string]int)
+	for _, e := range h.records(audit.Filter{ActionType: audit.ActionSecurity}) {
+		events[e.Event]++
+	}
+	if events["disk_low"] != 2 || events["daemon_stopped"] != 1 || events["daemon_started"] != 2 {
+		t.Errorf("on record: %v", events)
+	}
+	telegram, alice = h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+
+	// With space again it goes on, without a restart.
+	h.leaveFree(6 << 20)
+	h.disk("refuse")
+	h.freeDisk()
+	if s := h.disk("ok"); !s.Reserve {
+		t.Errorf("the reserve is not made again: %+v", s)
+	}
+	alice.dispatch("telegram:dave", "Hello at last", fresh(nil))
+	telegram.message("hook:message_sending")
+}
+
+// disk waits until the disk's rung is as said.
+func (h *house) disk(rung string) api.StoreStatus {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		var status api.Status
+		h.operator("kernel.status", map[string]any{}, &status)
+		if status.Store.Disk == rung {
+			return status.Store
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			h.t.Fatalf("the disk is %+v, want %s", status.Store, rung)
+		}
+	}
+}
+
+// leaveFree takes the small disk's space but for so many bytes.
+func (h *house) leaveFree(free int64) {
+	h.t.Helper()
+	f, err := os.OpenFile(h.path("state/ballast"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 64<<10)
+	for {
+		var st syscall.Statfs_t
+		if err := syscall.Statfs(h.path("state"), &st); err != nil {
+			h.t.Fatal(err)
+		}
+		if int64(st.Bavail)*st.Bsize <= free {
+			return
+		}
+		if _, err := f.Write(block); err != nil {
+			if free == 0 && errors.Is(err, syscall.ENOSPC) {
+				return
+			}
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// TestLostDatabase: a database that is taken away under the daemon is noticed by
+// the next message, which is refused with the reason, and so is all that comes
+// later.
+func TestLostDatabase(t *testing.T) {
+	h := build(t, acme)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	first := alice.dispatch("telegram:dave", "Hello", fresh(nil)).DispatchID
+	telegram.message("hook:message_sending")
+	if err := os.Rename(h.path("state/ocipd.db"), h.path("state/ocipd.db.old")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		failure := alice.refuse(api.InternalError, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "Hello again", "metadata": fresh(nil)})
+		if code := ocipCode(t, failure); code != string(ocip.AuditWriteFailed) {
+			t.Errorf("got %s", code)
+		}
+		contains(t, failure.Message, "ocipd.db is gone under the running daemon", "until the daemon is restarted")
+	}
+	var status api.Status
+	h.operator("kernel.status", map[string]any{}, &status)
+	contains(t, status.Audit.Fault, "ocipd.db is gone")
+	err := h.daemon.Stop()
+	h.daemon = nil
+	if err == nil || !strings.Contains(err.Error(), "is gone") {
+		t.Errorf("it stops with %v", err)
+	}
+	if err := os.Rename(h.path("state/ocipd.db.old"), h.path("state/ocipd.db")); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	// Nothing was released of what was refused.
+	alice, telegram = h.agent("@acme/alice"), h.channel("@openclawos/telegram", "telegram")
+	marker := alice.dispatch("telegram:dave", "Hello at last", fresh(nil)).DispatchID
+	got := telegram.message("hook:message_sending")
+	if got.DispatchID == first {
+		// That it had arrived may be what was lost.
+		got = telegram.message("hook:message_sending")
+	}
+	if got.DispatchID != marker {
+		t.Errorf("%q arrives, want %s", got.Content, marker)
+	}
+}

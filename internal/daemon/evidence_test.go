@@ -1,0 +1,225 @@
+package daemon_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/witness"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// publicKey is the log's public key, as it stands in its file.
+func (h *house) publicKey() note.Verifier {
+	h.t.Helper()
+	text, err := os.ReadFile(h.path("state/keys/checkpoint.pub"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	key, err := note.NewVerifier(strings.TrimSpace(string(text)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return key
+}
+
+// verified checks the mirror, from its tombstone on, against the key and all
+// checkpoints that were kept outside.
+func (h *house) verified(more ...string) audit.Report {
+	h.t.Helper()
+	held, err := witness.Read(h.path("state/audit-checkpoints.jsonl"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p := audit.Proof{Keys: []note.Verifier{h.publicKey()}, Held: append(held, more...)}
+	if text, err := os.ReadFile(h.path("state/" + witness.TombstoneFile)); err == nil {
+		tomb, err := audit.OpenTombstone(string(text), h.publicKey())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		p.Tombstone = &tomb
+	}
+	v, err := audit.NewVerifier(p)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := mirror.Walk(h.path("state"), 0, v.Add); err != nil {
+		h.t.Fatal(err)
+	}
+	r, err := v.Finish()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+// TestStopIsSigned wants a stopped log to be signed to its last record but the
+// checkpoint itself, and the checkpoint to be kept outside.
+func TestStopIsSigned(t *testing.T) {
+	h := build(t, acme)
+	alice, telegram := h.agent("@acme/alice"), h.channel("@acme/telegram", "telegram")
+	alice.dispatch("telegram:dave", "Hello", nil)
+	telegram.message("hook:message_sending")
+	var found api.AuditVerifyResult
+	h.operator("audit.verify", map[string]any{}, &found)
+	if !found.OK || found.Checkpoints != 1 || found.Held != 1 || found.Seq <= found.Signed || found.Log == "" {
+		t.Errorf("the daemon found %+v", found)
+	}
+	h.stop()
+	if r := h.verified(); r.Signed != r.Head.Seq-1 || r.Held != 2 || r.Origin != found.Log {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestLogHeadTravels wants each side to get, and to keep, evidence of the
+// other's log.
+func TestLogHeadTravels(t *testing.T) {
+	h := build(t, acme)
+	alice, telegram, bob := h.agent("@acme/alice"), h.channel("@acme/telegram", "telegram"), h.agent("@acme/bob")
+	alice.dispatch("telegram:dave", "Hello", map[string]any{"ocipLog": "forged"})
+	sent := telegram.message("hook:message_sending")
+	var head audit.Annotation
+	alice.decode(sent.Metadata["ocipLog"], &head)
+	signed, err := head.Note()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := audit.OpenCheckpoint(signed, h.publicKey()); err != nil || c.Size == 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	entry := h.records(audit.Filter{Dispatch: sent.DispatchID, ActionType: audit.ActionExchange})[0]
+	if by, ok := entry.Details["changedBy"].([]any); !ok || len(by) != 1 || by[0] != "kernel: metadata.ocipLog replaced" {
+		t.Errorf("the forged one is on record as %v", entry.Details["changedBy"])
+	}
+	// Within one house there is nothing to keep.
+	alice.dispatch("agent:bob:main", "Hello", nil)
+	if got := bob.message("hook:message_received"); got.Metadata["ocipLog"] != nil {
+		t.Errorf("bob got %s", got.Metadata["ocipLog"])
+	}
+
+	// What comes in is on record, and what is no checkpoint changes nothing.
+	for round, said := range []any{head, "nonsense", map[string]any{"origin": strings.Repeat("x", 5000)}} {
+		metadata := map[string]any{"ocip": foreign("01890000-0000-7000-8000-00000000000"+string(rune('1'+round)), 1, "acme-corp"), "ocipLog": said}
+		telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:zed", "text": "Hello", "metadata": metadata}, nil)
+	}
+	entries := h.records(audit.Filter{Side: audit.SideReceiver, Session: "telegram:zed"})
+	if len(entries) != 3 || entries[0].Details["peerLog"] != signed {
+		t.Fatalf("%d records, the first with %v", len(entries), entries[0].Details)
+	}
+	for _, e := range entries[1:] {
+		if e.Details["peerLogMalformed"] != true || e.PolicyResult != "allow" {
+			t.Errorf("record %d: %s, %v", e.Seq, e.PolicyResult, e.Details)
+		}
+	}
+	// The counterparty's copy of it proves the log, and a cut.
+	h.stop()
+	h.verified(signed)
+}
+
+// TestOlderCopyIsRefused puts an older copy of the state in place of the log.
+func TestOlderCopyIsRefused(t *testing.T) {
+	h := build(t, acme)
+	h.stop()
+	older, err := os.ReadFile(h.path("state/ocipd.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	alice := h.agent("@acme/alice")
+	alice.dispatch("telegram:dave", "Hello", nil)
+	h.stop()
+	newer, err := os.ReadFile(h.path("state/ocipd.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(database []byte) {
+		t.Helper()
+		if err := os.WriteFile(h.path("state/ocipd.db"), database, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(older)
+	if err := h.tryStart(); err == nil {
+		t.Fatal("a daemon goes on with an older copy of its log")
+	} else {
+		contains(t, err.Error(), "audit-checkpoints.jsonl", "cut or replaced by an older copy")
+	}
+	put(newer)
+	h.start()
+	h.stop()
+	h.verified()
+}
+
+func TestRotateKeyMethod(t *testing.T) {
+	h := build(t, acme)
+	old := h.publicKey()
+	var result api.AuditRotateKeyResult
+	h.operator("audit.rotate_key", map[string]any{}, &result)
+	if key := h.publicKey(); key.KeyHash() == old.KeyHash() || !strings.Contains(result.Verifier, key.Name()) {
+		t.Errorf("%+v", result)
+	}
+	h.stop()
+	h.verified()
+	h.start()
+	h.stop()
+	r := h.verified()
+	if r.Signed != r.Head.Seq-1 {
+		t.Errorf("%+v", r)
+	}
+	// A key that is gone is not replaced.
+	if err := os.Remove(h.path("state/keys/checkpoint.key")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.tryStart(); err == nil {
+		t.Error("a daemon goes on without its key")
+	}
+}
+
+// TestRetention removes whole segments, while the daemon works, and after a
+// removal that was broken off.
+func TestRetention(t *testing.T) {
+	h := build(t, "audit: {rotate: {bytes: 8192, age: 24h}}\n"+acme)
+	alice, telegram := h.agent("@acme/alice"), h.channel("@acme/telegram", "telegram")
+	for range 30 {
+		alice.dispatch("telegram:dave", "Hello", fresh(nil))
+		telegram.message("hook:message_sending")
+	}
+	var status api.Status
+	for status.Audit.Mirror.Segments < 3 || status.Audit.Mirror.Pending > 0 || status.Audit.Mirrored < status.Audit.Seq {
+		h.operator("kernel.status", map[string]any{}, &status)
+	}
+	var removed api.AuditRetireResult
+	h.operator("audit.retire", map[string]any{"before": time.Now().Add(-time.Hour)}, &removed)
+	if removed != (api.AuditRetireResult{}) {
+		t.Errorf("what is young was removed: %+v", removed)
+	}
+	h.operator("audit.rotate_key", map[string]any{}, nil)
+	h.operator("audit.retire", map[string]any{"before": time.Now().Add(time.Hour)}, &removed)
+	if removed.Segments < 3 || removed.Retired == 0 {
+		t.Fatalf("%+v", removed)
+	}
+	if entries := h.records(audit.Filter{}); entries[0].Seq != removed.Retired+1 {
+		t.Errorf("the first record is %d, retired are those up to %d", entries[0].Seq, removed.Retired)
+	}
+	alice.dispatch("telegram:dave", "Hello again", fresh(nil))
+	telegram.message("hook:message_sending")
+	h.stop()
+	if r := h.verified(); r.Retired != removed.Retired {
+		t.Errorf("%+v", r)
+	}
+	if err := os.Remove(h.path("state/" + witness.TombstoneFile)); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	var found api.AuditVerifyResult
+	h.operator("audit.verify", map[string]any{}, &found)
+	if !found.OK || found.Retired != removed.Retired {
+		t.Errorf("%+v", found)
+	}
+	h.stop()
+	h.verified()
+}

@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/export"
+)
+
+// openSinks begins to hand the log to other systems. It comes before all that
+// records something at a stop, and so ends after it.
+func (d *Daemon) openSinks(ctx context.Context) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // it is for people to read
+	}
+	d.sinks, err = export.Open(ctx, export.Options{
+		Sinks: sinkSpecs(d.cfg.Audit.Sinks), Log: d.store,
+		Mapping: export.Mapping{Version: d.version, Host: host, Log: d.store.Origin()},
+		Dir:     filepath.Join(filepath.Dir(d.database), "sinks"),
+		Now:     time.Now, Random: rand.Float64, Zap: d.log.Named("export"),
+	})
+	if err != nil {
+		return err
+	}
+	d.onStop(d.sinks.Close)
+	return nil
+}
+
+func sinkSpecs(sinks []config.Sink) []export.Spec {
+	specs := make([]export.Spec, len(sinks))
+	for i := range sinks {
+		s := &sinks[i]
+		specs[i] = export.Spec{
+			Name: s.Name, Type: s.Type, Path: s.Path, Endpoint: s.Endpoint, Headers: s.Headers, Gzip: s.Gzip,
+			Network: s.Network, Address: s.Address, MaxBytes: s.MaxBytes, TLS: export.TLS(s.TLS), Timeout: s.Timeout, From: s.From,
+			Filter: audit.Filter{
+				ActionType: s.Filter.ActionType, Side: s.Filter.Side, Agent: s.Filter.Agent, User: s.Filter.User, Tenant: s.Filter.Tenant,
+				App: s.Filter.App, Counterparty: s.Filter.Counterparty, Result: s.Filter.Result, Code: s.Filter.Code,
+			},
+		}
+	}
+	return specs
+}
+
+// sinkStatus tells how far the sinks are.
+func (d *Daemon) sinkStatus() []api.SinkStatus {
+	list := []api.SinkStatus{}
+	for _, s := range d.sinks.Status() {
+		list = append(list, api.SinkStatus{
+			Name: s.Name, Type: s.Type, Seq: s.Seq, Lag: s.Lag, OldestUnsent: s.Oldest, Error: s.Error, FailingSince: s.Since,
+			Sent: s.Sent, Refused: s.Refused, Note: s.Note,
+		})
+	}
+	return list
+}

@@ -1,0 +1,210 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// ErrHurried means that the daemon was stopped without waiting for requests under
+// way. What was committed is whole.
+var ErrHurried = errors.New("stopped at once: requests under way were not answered")
+
+// openSockets takes the sockets for this daemon: those that were asked for, else
+// those that a service manager passed, else those at the usual place.
+//
+// Source: protocol, section 1.
+func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
+	mode := fs.FileMode(0o600)
+	if len(d.cfg.IPC.AllowUIDs) > 0 {
+		// Whoever else may connect must get as far as being asked who it is.
+		mode = 0o666
+	}
+	passed, err := ipc.TakePassed(d.passed)
+	if err != nil {
+		return nil, nil, err
+	}
+	if wanted := config.ConfiguredSocket(d.cfg, d.getenv); passed != nil && wanted != "" && !samePlace(wanted, passed.Apps.Addr().String()) {
+		d.log.Warn("the sockets that were passed are not used: another one is configured",
+			zap.Stringer("passed", passed.Apps.Addr()), zap.String("configured", wanted))
+		if err := passed.Close(); err != nil {
+			return nil, nil, fmt.Errorf("cannot close the sockets that were passed: %w", err)
+		}
+		passed = nil
+	}
+	if passed != nil {
+		return d.usePassed(passed, mode)
+	}
+	claim, err := ipc.ClaimSockets(d.socket, d.operator)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.onStop(claim.Release)
+	if apps, err = claim.Listen(d.socket, mode); err != nil {
+		return nil, nil, err
+	}
+	d.onStop(closer(apps))
+	if operators, err = claim.Listen(d.operator, 0o600); err != nil {
+		return nil, nil, err
+	}
+	d.onStop(closer(operators))
+	return apps, operators, nil
+}
+
+// usePassed uses the sockets of a service manager, which keeps them.
+func (d *Daemon) usePassed(passed *ipc.Passed, mode fs.FileMode) (apps, operators *net.UnixListener, err error) {
+	d.onStop(closer(passed.Apps))
+	d.onStop(closer(passed.Operators))
+	claim, err := passed.Claim(mode)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.onStop(claim.Release)
+	d.socket, d.operator = passed.Apps.Addr().String(), passed.Operators.Addr().String()
+	if info, err := os.Lstat(d.socket); err == nil && mode&^info.Mode().Perm() != 0 {
+		d.log.Warn("users that ipc.allow_uids lists cannot connect: the mode of the passed socket keeps them out",
+			zap.String("socket", d.socket), zap.Stringer("mode", info.Mode().Perm()))
+	}
+	return passed.Apps, passed.Operators, nil
+}
+
+// samePlace reports whether two paths are one.
+func samePlace(a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
+}
+
+// supervise tells the service manager that the daemon answers, and from here on
+// how it is.
+func (d *Daemon) supervise(ctx context.Context) error {
+	d.manager.Ready(d.condition())
+	feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		if patience := d.manager.Patience(); patience > 0 {
+			d.feed(feeding, patience/3)
+		}
+	}()
+	d.onStop(func() error {
+		stop()
+		<-fed
+		d.manager.Stopping("stopping: requests under way are answered")
+		return nil
+	})
+	return nil
+}
+
+// feed gives a sign of life each time the way of a decision was gone from
+// beginning to end. A store that is closed for writing stays so until a restart
+// has verified it, so a restart is what is asked for.
+func (d *Daemon) feed(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		switch err := d.probe(ctx, every); {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			d.manager.Alive()
+		case errors.Is(err, store.ErrLatched):
+			d.log.Error("asking to be started again: only that verifies the store", zap.Error(err))
+			d.manager.Broken("the store is closed for writing until a restart has verified it")
+		default:
+			d.log.Error("no sign of life for the watchdog: no decision would get through", zap.Error(err))
+			d.manager.Status("no decision gets through: " + err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// probe goes the way of a decision, and returns when it has come through, however
+// long that takes, or the context ends.
+func (d *Daemon) probe(ctx context.Context, soon time.Duration) error {
+	done := make(chan error, 1)
+	go func() {
+		if err := d.policy.Load().Check(ctx); err != nil {
+			done <- err
+			return
+		}
+		done <- d.kernel.Probe(ctx)
+	}()
+	late := time.NewTimer(soon)
+	defer late.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-late.C:
+			d.log.Error("no sign of life for the watchdog: a decision takes too long", zap.Duration("after", soon))
+			d.manager.Status("no decision gets through")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// condition says in one line how the daemon is.
+func (d *Daemon) condition() string {
+	p := d.reloader.status.Load()
+	line := "serving, policy " + p.Revision
+	if p.Refusal != "" {
+		line += "; the last reload was refused at " + p.RefusedAt.Format(time.RFC3339) + ": " + p.Refusal
+	}
+	return line
+}
+
+// Reload takes what the configuration file and the policy say now, as a person
+// with the operator socket may ask for. What cannot be used changes nothing; the
+// error says why. The daemon must be started and not be stopped meanwhile.
+func (d *Daemon) Reload(context.Context) error {
+	d.manager.Reloading()
+	result, err := d.reloader.reload(asker{by: bySignal})
+	d.manager.Ready(d.condition())
+	if err != nil {
+		d.log.Error("reloading failed, and what was in force stays", zap.Error(err))
+		return err
+	}
+	d.log.Info("reloaded", zap.String("policy", result.Revision), zap.Bool("policyChanged", result.Changed))
+	return nil
+}
+
+// Hurry cuts short how long a stop waits for requests under way, whether it has
+// begun or not. [Daemon.Run] then returns [ErrHurried]. It may be called more
+// than once, and at any time.
+func (d *Daemon) Hurry() { d.hurry.Do(func() { close(d.hurried) }) }
+
+// inTime closes the server, in a hurry where one is in one.
+func (d *Daemon) inTime() {
+	closed := make(chan struct{})
+	go func() {
+		select {
+		case <-d.hurried:
+			d.server.Hurry()
+		case <-closed:
+		}
+	}()
+	d.server.Close(d.cfg.DrainTimeout)
+	close(closed)
+}

@@ -1,0 +1,106 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
+)
+
+// cursor is the last record a sink has taken over. The zero cursor is before
+// the first.
+type cursor struct {
+	Seq  uint64     `json:"seq"`
+	Hash audit.Hash `json:"hash"`
+}
+
+// maxCursor bounds a cursor file, in bytes.
+const maxCursor = 4096
+
+// loadCursor reads a cursor. A file that is not there is [fs.ErrNotExist].
+func loadCursor(path string) (cursor, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return cursor{}, err
+	}
+	if info.Size() > maxCursor {
+		return cursor{}, fmt.Errorf("%s is no cursor: it has %d bytes", path, info.Size())
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return cursor{}, err
+	}
+	var c cursor
+	if err := json.Unmarshal(b, &c); err != nil {
+		return cursor{}, fmt.Errorf("%s is no cursor: %w", path, err)
+	}
+	return c, nil
+}
+
+// saveCursor writes a cursor, so that after a crash the old or the new one is
+// there.
+func saveCursor(path string, c cursor) (err error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("cannot keep the cursor: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("cannot keep the cursor: %w", err), os.Remove(f.Name()))
+		}
+	}()
+	if _, err = f.Write(append(b, '\n')); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// clearTemps removes what a crash left of cursors that were being written.
+func clearTemps(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, "*.json.*"))
+	for _, name := range left {
+		if gone := os.Remove(name); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
+}
+
+// backoff is how long to wait between attempts: it doubles from first to most,
+// each time shortened by up to half at random, so that several sinks do not
+// come back as one.
+type backoff struct {
+	attempt int
+	random  func() float64
+}
+
+const (
+	backoffFirst = 500 * time.Millisecond
+	backoffMost  = 30 * time.Second
+	// maxAfter bounds what another system may ask for by Retry-After.
+	maxAfter = 10 * time.Minute
+)
+
+// next returns the wait before the next attempt, at least what the other system
+// asked for.
+func (b *backoff) next(err error) time.Duration {
+	wait := min(backoffFirst<<min(b.attempt, 16), backoffMost)
+	b.attempt++
+	wait -= time.Duration(b.random() / 2 * float64(wait))
+	if busy, ok := errors.AsType[*busyError](err); ok {
+		wait = max(wait, min(busy.after, maxAfter))
+	}
+	return wait
+}

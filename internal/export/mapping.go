@@ -1,0 +1,199 @@
+package export
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/openclawos/ocipd/internal/audit"
+)
+
+// Mapping is what the mappings know besides the record.
+type Mapping struct {
+	// Version is the daemon's.
+	Version string
+	// Host is the name of the machine.
+	Host string
+	// Log names the chain, for as long as it exists. Empty where it is not
+	// known.
+	Log string
+}
+
+// ProductName is what receivers see as the source.
+const ProductName = "ocipd"
+
+// grade is how much a record asks to be looked at.
+type grade int
+
+const (
+	gradeInfo    grade = iota
+	gradeNotice        // a person is asked, or something went away
+	gradeWarning       // refused or failed
+	gradeUnknown       // a line that could not be read
+)
+
+// gradeOf grades a record by its verdict first, and by its event where there
+// was nothing to decide.
+func gradeOf(r *Record) grade {
+	if !r.Known {
+		return gradeUnknown
+	}
+	switch r.Entry.PolicyResult {
+	case resultDeny:
+		return gradeWarning
+	case resultHold:
+		return gradeNotice
+	}
+	switch kindOf(&r.Entry) {
+	case kindRefused, kindFailed:
+		return gradeWarning
+	case kindEnded, kindWaits:
+		return gradeNotice
+	case kindDone, kindAllowed, kindApproved:
+	}
+	return gradeInfo
+}
+
+// Policy results as records have them.
+const (
+	resultAllow = "allow"
+	resultDeny  = "deny"
+	resultHold  = "require_approval"
+)
+
+// kind is what became of what a record tells.
+type kind int
+
+const (
+	kindDone     kind = iota // happened, and nobody was to decide
+	kindAllowed              // a policy let it through
+	kindApproved             // a person let it through
+	kindWaits                // waits for a person
+	kindRefused              // was not let through
+	kindFailed               // was let through or begun, and did not come off
+	kindEnded                // went away or ran out of time
+)
+
+// kindOf tells it by the result where the record has one.
+func kindOf(e *audit.Entry) kind {
+	if e.ActionType == audit.ActionApproval {
+		switch e.Event {
+		case "approved", "taken_over":
+			return kindApproved
+		case "denied":
+			return kindRefused
+		case "expired":
+			return kindEnded
+		case "approved_in_part", "asked_anew", "asked_again":
+			return kindWaits
+		}
+	}
+	switch e.PolicyResult {
+	case resultAllow:
+		return kindAllowed
+	case resultDeny:
+		return kindRefused
+	case resultHold:
+		return kindWaits
+	}
+	switch e.Event {
+	case "sender_refused", "exchange_refused", "settling_refused", "decision_refused", "binding_refused", "refused", "malformed_envelope":
+		return kindRefused
+	case "failed":
+		return kindFailed
+	case "run_completed":
+		if ok, isBool := e.Details["success"].(bool); isBool && !ok {
+			return kindFailed
+		}
+	case "lost", "unhealthy", "expired":
+		return kindEnded
+	}
+	return kindDone
+}
+
+// operation names what happened, such as agent_exchange or approval.denied.
+func operation(r *Record) string {
+	switch {
+	case !r.Known || r.Entry.ActionType == "":
+		return "unknown"
+	case r.Entry.Event == "":
+		return r.Entry.ActionType
+	}
+	return r.Entry.ActionType + "." + r.Entry.Event
+}
+
+// summary says in one line what happened, for a person.
+func summary(r *Record) string {
+	if !r.Known {
+		return fmt.Sprintf("a line of %d bytes that is no audit record", len(r.Line))
+	}
+	e := &r.Entry
+	var b strings.Builder
+	b.WriteString(operation(r))
+	if e.PolicyResult != "" {
+		b.WriteString(" " + e.PolicyResult)
+	}
+	actor, other := sides(e)
+	from, to := orDefault(actor.name(), e.AppID), orDefault(other.name(), e.SessionKey)
+	switch {
+	case from != "" && to != "":
+		b.WriteString(": " + from + " to " + to)
+	case from != "" || to != "":
+		b.WriteString(": " + from + to)
+	}
+	if e.Code != "" {
+		b.WriteString(", " + e.Code)
+	}
+	if e.PolicyReason != "" {
+		b.WriteString(": " + e.PolicyReason)
+	}
+	return clip(oneLine(b.String()), maxSummary)
+}
+
+// maxSummary bounds a summary, in bytes. The line holds all of it.
+const maxSummary = 1000
+
+// party is one end of an exchange.
+type party struct{ kind, instance, user, org, tenant string }
+
+func (p party) name() string { return orDefault(p.instance, p.user) }
+
+// sides tells who acted and on whom: on the receiver's record the counterparty
+// did.
+func sides(e *audit.Entry) (from, to party) {
+	own := party{kind: "agent", instance: e.AgentID, user: e.UserID, tenant: e.TenantID}
+	c := e.Counterparty
+	other := party{kind: c.Kind, instance: c.InstanceID, user: c.UserID, org: c.OrgUnit, tenant: c.TenantID}
+	if e.Side == audit.SideReceiver {
+		return other, own
+	}
+	return own, other
+}
+
+// oneLine takes out what would break a line or steer a terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Cf) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// clip cuts a text that only helps to read, at a character's end.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return s[:boundary(s, most-len("…"))] + "…"
+}
+
+// boundary is the last place at or before i where a character of s begins.
+func boundary[T string | []byte](s T, i int) int {
+	for at := i; at > 0 && at > i-4; at-- {
+		if s[at]&0xc0 != 0x80 {
+			return at
+		}
+	}
+	return i
+}

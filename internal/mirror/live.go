@@ -1,0 +1,486 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// live is the file that is written to. All of it but id is the run's alone.
+type live struct {
+	file *os.File
+	size int64
+	// base is the record before the first line, since the time of that line.
+	base  uint64
+	since time.Time
+	// rotateFrom is when a rotation that failed may be tried again.
+	rotateFrom time.Time
+	// told is set while a loss that could not be mended is known to the caller.
+	told bool
+	buf  []byte
+	// id is what stands under the name, nil while that changes hands.
+	id atomic.Pointer[identity]
+}
+
+// identity tells one file from another. As long as the file is open, no other
+// gets its number.
+type identity struct {
+	dev, ino uint64
+	// size is what was written whole.
+	size atomic.Int64
+	// lost says why there is no such file.
+	lost string
+}
+
+const ownerWrite = 0o200
+
+// compare looks at what stands under a name and says what is wrong with it, or
+// nothing. It takes one system call.
+func (id *identity) compare(path string) (problem string, now unix.Stat_t) {
+	if id.lost != "" {
+		return id.lost, now
+	}
+	written := id.size.Load()
+	err := unix.Lstat(path, &now)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return "was removed", now
+	case err != nil:
+		return "cannot be looked at: " + err.Error(), now
+	case now.Dev != id.dev || now.Ino != id.ino:
+		return "was replaced", now
+	case now.Size < written:
+		return fmt.Sprintf("was truncated from %d to %d bytes", written, now.Size), now
+	case now.Mode&ownerWrite == 0:
+		return "was made read-only", now
+	}
+	return "", now
+}
+
+// Check reports an error where the live file was removed, replaced, truncated
+// or made read-only since it was opened. It takes one system call, may be
+// called from anywhere, and fails until the mirror has restored the file. A
+// mirror that lags, as with a full disk, is no such error.
+func (m *Mirror) Check() error {
+	for {
+		id := m.live.id.Load()
+		if id == nil {
+			return nil
+		}
+		problem, _ := id.compare(m.layout.live)
+		if problem == "" {
+			return nil
+		}
+		// The mirror's own renaming must not be taken for somebody else's.
+		if m.live.id.Load() == id {
+			m.alarm()
+			return fmt.Errorf("the audit mirror %s %s", m.layout.live, problem)
+		}
+	}
+}
+
+// resolve returns where a mirror's live file is in the end.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot use the audit mirror: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("cannot make the audit mirror's directory: %w", err)
+	}
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Type() == fs.ModeSymlink {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			info, err = os.Lstat(path)
+		}
+		if err != nil {
+			return "", fmt.Errorf("cannot use the audit mirror: its symbolic link leads nowhere: %w", err)
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return path, nil
+	case err != nil:
+		return "", fmt.Errorf("cannot use the audit mirror: %w", err)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("cannot use the audit mirror %s: it is not a regular file", path)
+	}
+	return path, nil
+}
+
+// takeUp opens the live file at its last whole line, or makes it. The tail is
+// the last record that stands in segments.
+func (m *Mirror) takeUp(ctx context.Context, tail uint64) error {
+	f, err := os.OpenFile(m.layout.live, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot open the audit mirror: %w", err)
+	}
+	found, err := m.read(ctx, f, tail)
+	if foreign, ok := errors.AsType[*unsound](err); ok {
+		if err := f.Close(); err != nil {
+			return fmt.Errorf("cannot close the audit mirror: %w", err)
+		}
+		if _, err := m.setAside(m.layout.live, foreign.cause); err != nil {
+			return err
+		}
+		return m.takeUp(ctx, tail)
+	}
+	if err == nil {
+		err = f.Truncate(found.size)
+	}
+	var info unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(int(f.Fd()), &info)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot take up the audit mirror: %w", err), f.Close())
+	}
+	m.live.file, m.live.size, m.live.base, m.live.since = f, found.size, found.base, found.since
+	m.have.Store(found.have)
+	m.live.publish(&info)
+	if found.base > tail {
+		m.enqueue(span{tail + 1, found.base})
+	}
+	return nil
+}
+
+// publish says which file stands under the name from now on.
+func (l *live) publish(info *unix.Stat_t) {
+	id := &identity{dev: info.Dev, ino: info.Ino}
+	id.size.Store(l.size)
+	l.id.Store(id)
+}
+
+// content is what a live file holds.
+type content struct {
+	size       int64
+	base, have uint64
+	since      time.Time
+}
+
+// read returns what a file holds. An [*unsound] error says why it is not this
+// mirror's.
+func (m *Mirror) read(ctx context.Context, f *os.File, tail uint64) (content, error) {
+	c := content{base: tail, have: tail}
+	foreign := func(format string, args ...any) (content, error) {
+		return c, &unsound{f.Name(), fmt.Errorf(format, args...)}
+	}
+	line, size, err := lastLine(f)
+	if err != nil {
+		return c, err
+	}
+	if line == nil {
+		ours, err := m.begins(ctx, f, tail)
+		if err == nil && !ours {
+			return foreign("it is no part of the record that belongs there")
+		}
+		return c, err
+	}
+	last, err := audit.HeadOf(line)
+	if err != nil {
+		return foreign("its last line is %w", err)
+	}
+	stored, err := m.stored(ctx, last.Seq)
+	if err != nil {
+		return c, err
+	}
+	same := bytes.Equal(stored, line)
+	r := newLineReader()
+	if err := r.open(io.NewSectionReader(f, 0, size), false); err != nil {
+		return c, err
+	}
+	if line, err = r.next(); err != nil {
+		return c, err
+	}
+	first, err := audit.Parse(line)
+	if err == nil && !same && stored == nil {
+		same, err = m.goesOn(ctx, first.Prev, last)
+		if err != nil {
+			return c, err
+		}
+	}
+	switch {
+	case err != nil:
+		return foreign("its first line is %w", err)
+	case !same:
+		return foreign("its last line is not record %d of the database", last.Seq)
+	case first.Seq > last.Seq:
+		return foreign("it begins with record %d and ends with record %d", first.Seq, last.Seq)
+	case first.Seq <= tail:
+		return foreign("it begins with record %d, which a segment holds", first.Seq)
+	}
+	return content{size: size, base: first.Seq - 1, have: last.Seq, since: first.Time}, nil
+}
+
+// goesOn reports whether a live file whose end retention has removed from the
+// database stands on a segment of it, or right before its oldest record.
+func (m *Mirror) goesOn(ctx context.Context, prev audit.Hash, last audit.Head) (bool, error) {
+	lines, upTo, err := m.o.Source.LinesAfter(ctx, 0)
+	if err != nil || len(lines) == 0 {
+		return false, err
+	}
+	oldest, err := audit.Parse(lines[0])
+	if err != nil || last.Seq > upTo-uint64(len(lines)) {
+		return false, err
+	}
+	if last.Seq+1 == oldest.Seq {
+		return last.Hash == oldest.Prev, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.segments, func(s Segment) bool { return s.Hash == prev }), nil
+}
+
+// stored returns a record of the database, nil where it has none of that
+// number.
+func (m *Mirror) stored(ctx context.Context, seq uint64) ([]byte, error) {
+	if seq == 0 || seq > m.o.Source.Head().Seq {
+		return nil, nil
+	}
+	lines, upTo, err := m.o.Source.LinesAfter(ctx, seq-1)
+	if err != nil || len(lines) == 0 || upTo+1-uint64(len(lines)) != seq {
+		return nil, err
+	}
+	return lines[0], nil
+}
+
+// begins reports whether a file without a whole line is empty, or the
+// beginning of the record that belongs there.
+func (m *Mirror) begins(ctx context.Context, f *os.File, tail uint64) (bool, error) {
+	piece, err := io.ReadAll(io.NewSectionReader(f, 0, lineBuffer))
+	if err != nil || len(piece) == 0 {
+		return true, err
+	}
+	if tail >= m.o.Source.Head().Seq {
+		return false, nil
+	}
+	lines, _, err := m.o.Source.LinesAfter(ctx, tail)
+	return err == nil && len(lines) > 0 && bytes.HasPrefix(lines[0], piece), err
+}
+
+// lastLine returns the last line that has its newline and where it ends. What
+// comes after it was torn by a crash.
+func lastLine(f *os.File) (line []byte, size int64, err error) {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, 0, err
+	}
+	block := make([]byte, 64<<10)
+	for start := end; start > 0 && size == 0; {
+		n := min(int64(len(block)), start)
+		start -= n
+		if _, err := f.ReadAt(block[:n], start); err != nil {
+			return nil, 0, err
+		}
+		size = start + int64(bytes.LastIndexByte(block[:n], '\n')) + 1
+		if size == start {
+			size = 0
+		}
+	}
+	if size == 0 {
+		return nil, 0, nil
+	}
+	line = make([]byte, min(size-1, lineBuffer))
+	if _, err := f.ReadAt(line, size-1-int64(len(line))); err != nil {
+		return nil, 0, err
+	}
+	return line[bytes.LastIndexByte(line, '\n')+1:], size, nil
+}
+
+// setAside gives a file that is not ours another name. It is somebody's
+// evidence of something.
+func (m *Mirror) setAside(path string, why error) (aside string, err error) {
+	for at := m.o.Clock().UnixNano(); ; at++ {
+		aside = path + ".foreign-" + strconv.FormatInt(at, 10)
+		switch err := rename(path, aside); {
+		case err == nil:
+			m.log.Error("a file of the audit mirror does not belong to this database: set aside",
+				zap.String("file", path), zap.String("as", aside), zap.NamedError("because", why))
+			return aside, nil
+		case !errors.Is(err, fs.ErrExist):
+			return "", fmt.Errorf("cannot set %s aside: %w", path, err)
+		}
+	}
+}
+
+// rename is os.Rename that never replaces a file.
+func rename(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS):
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	// Not every file system can do it in one step.
+	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: errors.Join(err, fs.ErrExist)}
+	}
+	return os.Rename(from, to)
+}
+
+// write appends whole lines, and rotates where they would not fit.
+func (m *Mirror) write(lines [][]byte, upTo uint64) error {
+	seq := upTo - uint64(len(lines))
+	l := &m.live
+	l.buf = l.buf[:0]
+	for _, line := range lines {
+		held := l.size + int64(len(l.buf))
+		if m.o.RotateBytes > 0 && held > 0 && held+int64(len(line))+1 > m.o.RotateBytes && !m.o.Clock().Before(l.rotateFrom) {
+			if err := m.append(seq); err != nil {
+				return err
+			}
+			if m.rotate() {
+				held = 0
+			} else if l.file == nil {
+				return nil
+			}
+		}
+		if held == 0 {
+			first, err := audit.HeadOf(line)
+			if err != nil {
+				return err
+			}
+			l.since = first.Time
+		}
+		l.buf = append(append(l.buf, line...), '\n')
+		seq++
+	}
+	return m.append(seq)
+}
+
+// append writes what is in the buffer. Where that fails half way the file is
+// cut back to its last whole line.
+func (m *Mirror) append(last uint64) error {
+	l := &m.live
+	if len(l.buf) == 0 {
+		return nil
+	}
+	if _, err := l.file.Write(l.buf); err != nil {
+		err = fmt.Errorf("cannot write the audit mirror: %w", err)
+		cut := l.file.Truncate(l.size)
+		// A file system or a file that was made read-only says so only here.
+		switch {
+		case errors.Is(err, unix.EROFS), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+			l.lose("was made read-only")
+		case cut != nil:
+			err = errors.Join(err, cut, l.close())
+		}
+		return err
+	}
+	l.size += int64(len(l.buf))
+	l.buf = l.buf[:0]
+	l.id.Load().size.Store(l.size)
+	m.have.Store(last)
+	return nil
+}
+
+// lose says that there is no file to write to, whatever stands under the name.
+func (l *live) lose(why string) {
+	l.id.Store(&identity{lost: why})
+}
+
+func (l *live) close() error {
+	if l.file == nil {
+		return nil
+	}
+	err := l.file.Close()
+	l.file = nil
+	if err != nil {
+		return fmt.Errorf("cannot close the audit mirror: %w", err)
+	}
+	return nil
+}
+
+// restore looks at the live file before it is written to. Where it is not what
+// was written, it is made so again from the database.
+func (m *Mirror) restore(ctx context.Context) error {
+	l := &m.live
+	problem, now := l.id.Load().compare(m.layout.live)
+	alien := false
+	switch {
+	case problem == "" && l.file == nil:
+		// A write failed so badly that the file was given up.
+		return m.takeUp(ctx, l.base)
+	case problem == "" && now.Size > l.size:
+		problem, alien = fmt.Sprintf("was written to by somebody else, %d bytes", now.Size-l.size), true
+	case problem == "":
+		return nil
+	}
+	if !l.told {
+		m.log.Error("the audit mirror is not what was written", zap.String("file", m.layout.live), zap.String("problem", problem))
+	}
+	outcome, err := m.remake(ctx, problem, alien)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		err = fmt.Errorf("it %s and cannot be restored: %w", problem, err)
+		outcome = err.Error()
+	} else {
+		outcome = fmt.Sprintf("it %s; %s", problem, outcome)
+	}
+	if err == nil || !l.told {
+		m.log.Warn("the audit mirror was lost", zap.String("outcome", outcome))
+		if m.o.Lost != nil {
+			m.o.Lost(outcome)
+		}
+	}
+	l.told = err != nil
+	return err
+}
+
+// remake puts the live file right and says what was done.
+func (m *Mirror) remake(ctx context.Context, problem string, alien bool) (done string, err error) {
+	l := &m.live
+	// From here on Check fails until there is a file again, whatever number
+	// the next one gets.
+	l.lose(problem)
+	var now unix.Stat_t
+	switch err := unix.Lstat(m.layout.live, &now); {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		if err := os.MkdirAll(m.layout.dir, 0o700); err != nil {
+			return "", fmt.Errorf("cannot make the audit mirror's directory: %w", err)
+		}
+		done = "it was made anew and is written from the database"
+	case err != nil:
+		return "", fmt.Errorf("cannot look at the audit mirror: %w", err)
+	case l.owns(&now) && !alien:
+		if err := l.file.Chmod(fs.FileMode(now.Mode&0o777 | 0o600)); err != nil {
+			return "", fmt.Errorf("cannot make the audit mirror writable: %w", err)
+		}
+		done = "what it lacked is written from the database"
+	default:
+		aside, err := m.setAside(m.layout.live, errors.New("it "+problem))
+		if err != nil {
+			return "", err
+		}
+		done = fmt.Sprintf("what stood there is kept as %s, and it is written anew from the database", filepath.Base(aside))
+	}
+	if err := l.close(); err != nil {
+		return "", err
+	}
+	if err := m.takeUp(ctx, l.base); err != nil {
+		return "", err
+	}
+	return done, m.keepManifest()
+}
+
+// owns reports whether what stands under the name is the open file.
+func (l *live) owns(now *unix.Stat_t) bool {
+	var ours unix.Stat_t
+	return l.file != nil && unix.Fstat(int(l.file.Fd()), &ours) == nil && now.Dev == ours.Dev && now.Ino == ours.Ino
+}

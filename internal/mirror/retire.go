@@ -1,0 +1,108 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+)
+
+// Expired returns the oldest segments whose last record is older than a
+// moment, each read whole and found right. Where one is not, the error says
+// so, and the segments before it are returned.
+func (m *Mirror) Expired(ctx context.Context, before time.Time) ([]Segment, error) {
+	return m.verified(ctx, func(s *Segment) bool { return s.LastTime.Before(before) })
+}
+
+// verified returns the oldest segments, as long as they are wanted and right.
+func (m *Mirror) verified(ctx context.Context, wanted func(*Segment) bool) ([]Segment, error) {
+	var good []Segment
+	for _, s := range m.Segments() {
+		if !wanted(&s) {
+			break
+		}
+		if err := m.Verify(ctx, &s); err != nil {
+			return good, err
+		}
+		good = append(good, s)
+	}
+	return good, nil
+}
+
+// Verify reads a listed segment whole and holds it against the manifest.
+func (m *Mirror) Verify(ctx context.Context, s *Segment) error {
+	got, err := examine(ctx, m.layout.path(s.File), true)
+	var bad *unsound
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.As(err, &bad):
+		m.fault("the segment %s is not what the manifest says: %v", s.File, err)
+		return fmt.Errorf("cannot trust the segment %s: %w", s.File, err)
+	case err != nil:
+		return err
+	case !got.same(*s):
+		m.fault("the segment %s is not what the manifest says", s.File)
+		return fmt.Errorf("cannot trust the segment %s: it is a sound one of the records %d to %d, and not the one the manifest lists", s.File, got.First, got.Last)
+	}
+	return nil
+}
+
+// Retire removes the oldest segments that hold no record after one, each read
+// whole before, and returns them. It ends at a segment that is not right, with
+// an error. What a crash interrupts is finished at the next start. The caller
+// has recorded before that these records go.
+func (m *Mirror) Retire(ctx context.Context, upTo uint64) ([]Segment, error) {
+	gone, refused := m.verified(ctx, func(s *Segment) bool { return s.Last <= upTo })
+	if len(gone) == 0 {
+		return nil, refused
+	}
+	m.files.Lock()
+	defer m.files.Unlock()
+	marked := slices.Clone(m.segments)
+	for i := range marked {
+		marked[i].Retired = marked[i].Retired || marked[i].Last <= gone[len(gone)-1].Last
+	}
+	if err := m.save(marked); err != nil {
+		return nil, errors.Join(refused, err)
+	}
+	m.o.step("segments marked")
+	left, err := m.removeRetired(marked)
+	m.mu.Lock()
+	m.segments = left
+	m.mu.Unlock()
+	return gone, errors.Join(refused, err)
+}
+
+// removeRetired removes the files of segments that are marked, and then all of
+// them but the newest from the manifest.
+func (m *Mirror) removeRetired(list []Segment) ([]Segment, error) {
+	retired := 0
+	for ; retired < len(list) && list[retired].Retired; retired++ {
+		if err := os.Remove(m.layout.path(list[retired].File)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return list, fmt.Errorf("cannot remove a segment: %w", err)
+		}
+		m.o.step("segment removed")
+	}
+	if retired > 0 {
+		if err := syncDir(m.layout.dir); err != nil {
+			return list, err
+		}
+	}
+	if retired < 2 {
+		return list, nil
+	}
+	left := slices.Clone(list[retired-1:])
+	return left, m.save(left)
+}
+
+// finishRetiring removes what was marked when a crash came.
+func (m *Mirror) finishRetiring(list []Segment, found map[span]files) ([]Segment, error) {
+	for i := range list {
+		if list[i].Retired {
+			delete(found, list[i].span())
+		}
+	}
+	return m.removeRetired(list)
+}

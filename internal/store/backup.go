@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+	"zombiezen.com/go/sqlite"
+)
+
+// backupPages is how many pages are copied between two looks at the context.
+const backupPages = 4096
+
+// BackupPath is where a database at an older schema version is kept when a newer
+// daemon migrates it. To go back, stop the daemon, put this file in the
+// database's place, remove the -wal and -shm files beside it, and start the
+// daemon that wrote it.
+func BackupPath(database string, version int) string {
+	return fmt.Sprintf("%s.v%d.bak", database, version)
+}
+
+// backUp copies the database, page by page, before its schema is changed. One
+// copy is kept of each version, the newest. It is on the disk when backUp
+// returns; what was there before is replaced as a whole or not at all.
+func (s *Store) backUp(ctx context.Context, conn *sqlite.Conn) error {
+	steps, err := migrationSteps()
+	if err != nil {
+		return err
+	}
+	version, err := identify(conn)
+	if err != nil || version == 0 || version == len(steps) {
+		return err
+	}
+	kept := BackupPath(s.path, version)
+	fail := func(err error) error {
+		return fmt.Errorf("cannot keep a copy of the store before it is migrated from version %d to %d: %w", version, len(steps), err)
+	}
+	size, err := databaseSize(conn)
+	if err != nil {
+		return fail(err)
+	}
+	free, err := s.space.Free()
+	if err != nil {
+		return fail(err)
+	}
+	if free < size {
+		return fail(fmt.Errorf("%d MiB are free in %s, %d are needed", free>>20, filepath.Dir(s.path), size>>20+1))
+	}
+	s.log.Info("keeping a copy of the store before it is migrated",
+		zap.Int("from", version), zap.Int("to", len(steps)), zap.String("copy", kept), zap.Int64("bytes", size))
+	partial := kept + ".partial"
+	if err := copyDatabase(ctx, conn, partial); err != nil {
+		return fail(errors.Join(err, removeIfThere(partial)))
+	}
+	if err := os.Rename(partial, kept); err != nil {
+		return fail(err)
+	}
+	if err := syncPath(filepath.Dir(s.path)); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+func databaseSize(conn *sqlite.Conn) (int64, error) {
+	pages, err := queryInt(conn, "PRAGMA page_count")
+	if err != nil {
+		return 0, err
+	}
+	size, err := queryInt(conn, "PRAGMA page_size")
+	return int64(pages) * int64(size), err
+}
+
+// copyDatabase makes a durable copy for its owner alone.
+func copyDatabase(ctx context.Context, from *sqlite.Conn, path string) (err error) {
+	if err := removeIfThere(path); err != nil {
+		return err
+	}
+	// SQLite makes files by the umask.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	to, err := openConn(path, sqlite.OpenReadWrite, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, to.Close()); err == nil {
+			err = syncPath(path)
+		}
+	}()
+	copying, err := sqlite.NewBackup(to, "main", from, "main")
+	if err != nil {
+		return err
+	}
+	for more := true; more && err == nil; {
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		more, err = copying.Step(backupPages)
+	}
+	return errors.Join(err, copying.Close())
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// syncPath makes a file's content, or the names in a directory, durable.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

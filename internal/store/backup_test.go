@@ -1,0 +1,219 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// older makes the database that a daemon of an earlier version left behind, with
+// a log in it that is not yet in the file itself, and returns the log. What keeps
+// it there is let go when the test ends.
+func older(t *testing.T, path string, version, records int) []string {
+	t.Helper()
+	source := openTest(t)
+	fill(t, source, records)
+	whole, err := log(&source.reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(whole), "\n"), "\n")
+	steps, err := migrationSteps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := openWriter(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	for i, step := range steps[:version] {
+		script, err := migrations.ReadFile(step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("%s\nPRAGMA application_id=%d;\nPRAGMA user_version=%d;", script, applicationID, i+1)
+		if err := sqlitex.ExecuteScript(conn, text, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, line := range lines {
+		if err := sqlitex.Execute(conn, "INSERT INTO records (seq, line) VALUES (?, ?)", &sqlitex.ExecOptions{Args: []any{i + 1, line}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return lines
+}
+
+// inside reads version and log of a database without changing it.
+func inside(t *testing.T, path string) (version int, lines []string) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if version, err = identify(conn); err != nil {
+		t.Fatal(err)
+	}
+	err = sqlitex.Execute(conn, "SELECT line FROM records ORDER BY seq", &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		lines = append(lines, stmt.ColumnText(0))
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version, lines
+}
+
+// Every version there ever was comes forward, with a copy as it was, and the copy
+// is a database that serves in its turn.
+func TestMigrationKeepsACopy(t *testing.T) {
+	steps, err := migrationSteps()
+	if err != nil || len(steps) < 2 {
+		t.Fatal(steps, err)
+	}
+	for version := 1; version < len(steps); version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			o := options(t.TempDir())
+			lines := older(t, o.Path, version, 20)
+			kept := BackupPath(o.Path, version)
+			// What an upgrade before this one left is replaced.
+			for _, name := range []string{kept, kept + ".partial"} {
+				if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			core, logs := observer.New(zap.InfoLevel)
+			o.Log = zap.New(core)
+			s := open(t, o)
+			wantSound(t, s)
+			if s.Head().Seq != 20 || logs.FilterMessageSnippet("keeping a copy").Len() != 1 {
+				t.Errorf("the log ends at %d; logged %v", s.Head().Seq, logs.All())
+			}
+			fill(t, s, 1)
+			shut(t, s)
+			if now, got := inside(t, kept); now != version || !slices.Equal(got, lines) {
+				t.Errorf("the copy has version %d and %d records, want %d and %d", now, len(got), version, len(lines))
+			}
+			if now, got := inside(t, o.Path); now != len(steps) || len(got) != 21 {
+				t.Errorf("the store has version %d and %d records", now, len(got))
+			}
+			if info, err := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("the copy has mode %v, %v", info.Mode(), err)
+			}
+			if _, err := os.Stat(kept + ".partial"); !os.IsNotExist(err) {
+				t.Errorf("what was left half done is still there: %v", err)
+			}
+
+			// A start that migrates nothing copies nothing.
+			if err := os.Remove(kept); err != nil {
+				t.Fatal(err)
+			}
+			shut(t, open(t, o))
+			if _, err := os.Stat(kept); !os.IsNotExist(err) {
+				t.Errorf("a copy was kept for nothing: %v", err)
+			}
+		})
+	}
+
+	// Nor does the first start of all.
+	dir := t.TempDir()
+	shut(t, open(t, options(dir)))
+	if found, err := filepath.Glob(filepath.Join(dir, "*.bak*")); err != nil || len(found) > 0 {
+		t.Errorf("found %q, %v", found, err)
+	}
+}
+
+// The copy goes back in the place of the database, as its comment says.
+func TestGoBackToTheCopy(t *testing.T) {
+	o := options(t.TempDir())
+	lines := older(t, o.Path, 1, 5)
+	shut(t, open(t, o))
+	back := options(t.TempDir())
+	copied, err := os.ReadFile(BackupPath(o.Path, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(back.Path, copied, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if version, got := inside(t, back.Path); version != 1 || !slices.Equal(got, lines) {
+		t.Errorf("version %d, %d records", version, len(got))
+	}
+	s := open(t, back)
+	defer s.Close()
+	wantSound(t, s)
+}
+
+// Without a copy there is no migration.
+func TestNoMigrationWithoutACopy(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		prepare func(t *testing.T, o *Options) context.Context
+		says    string
+	}{
+		{"no space", func(t *testing.T, o *Options) context.Context {
+			o.Space.Free = func() (int64, error) { return 4096, nil }
+			return t.Context()
+		}, "0 MiB are free"},
+		{"free space cannot be told", func(t *testing.T, o *Options) context.Context {
+			o.Space.Free = func() (int64, error) { return 0, errors.New("no disk at all") }
+			return t.Context()
+		}, "no disk at all"},
+		{"interrupted", func(t *testing.T, _ *Options) context.Context {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			return ctx
+		}, "context canceled"},
+		{"something in its place", func(t *testing.T, o *Options) context.Context {
+			if err := os.MkdirAll(filepath.Join(BackupPath(o.Path, 2)+".partial", "full"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return t.Context()
+		}, "directory not empty"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := options(t.TempDir())
+			lines := older(t, o.Path, 2, 5)
+			ctx := tc.prepare(t, &o)
+			before := names(t, filepath.Dir(o.Path))
+			s, err := Open(ctx, o)
+			if err == nil {
+				t.Fatal("opened", s.Close())
+			}
+			if !strings.Contains(err.Error(), "cannot keep a copy of the store before it is migrated from version 2") || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got %v, want it to say %q", err, tc.says)
+			}
+			if version, got := inside(t, o.Path); version != 2 || !slices.Equal(got, lines) {
+				t.Errorf("version %d, %d records", version, len(got))
+			}
+			if after := names(t, filepath.Dir(o.Path)); !slices.Equal(before, after) {
+				t.Errorf("there was %q, there is %q", before, after)
+			}
+		})
+	}
+}
+
+// names lists a directory.
+func names(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		found = append(found, e.Name())
+	}
+	return found
+}

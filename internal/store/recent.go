@@ -1,0 +1,80 @@
+package store
+
+import (
+	"bytes"
+	"sync"
+)
+
+// recent holds the newest lines in memory, so that whoever follows the log
+// closely reads no database: the mirror, the sinks, the index, operators.
+type recent struct {
+	mu      sync.Mutex
+	batches []lineBatch
+	bytes   int
+}
+
+// lineBatch is what one commit wrote: whole lines with their newlines. It is
+// never changed.
+type lineBatch struct {
+	first, last uint64
+	text        []byte
+}
+
+// recentBytes bounds the lines held in memory.
+const recentBytes = 4 << 20
+
+func (r *recent) add(first, last uint64, text []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.batches = append(r.batches, lineBatch{first, last, text})
+	r.bytes += len(text)
+	drop := 0
+	for ; r.bytes > recentBytes && drop < len(r.batches)-1; drop++ {
+		r.bytes -= len(r.batches[drop].text)
+	}
+	if drop > 0 {
+		kept := copy(r.batches, r.batches[drop:])
+		clear(r.batches[kept:])
+		r.batches = r.batches[:kept]
+	}
+}
+
+// after returns a page of the lines after seq and the number of the last one,
+// and false where memory does not reach back so far.
+func (r *recent) after(seq uint64) (lines [][]byte, upTo uint64, ok bool) {
+	r.mu.Lock()
+	batches := r.batches
+	if len(batches) == 0 || batches[0].first > seq+1 {
+		r.mu.Unlock()
+		return nil, seq, false
+	}
+	low, high := 0, len(batches)
+	for low < high {
+		if middle := int(uint(low+high) >> 1); batches[middle].last > seq {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	// The list is moved when its beginning is dropped: what is read without
+	// the lock is a copy.
+	page := append([]lineBatch(nil), batches[low:min(len(batches), low+pageLines)]...)
+	r.mu.Unlock()
+	upTo, size := seq, 0
+	for _, b := range page {
+		n := b.first
+		for text := b.text; len(text) > 0; n++ {
+			end := bytes.IndexByte(text, '\n')
+			line := text[:end:end]
+			text = text[end+1:]
+			if n <= seq {
+				continue
+			}
+			lines, upTo, size = append(lines, line), n, size+len(line)
+			if len(lines) == pageLines || size >= pageBytes {
+				return lines, upTo, true
+			}
+		}
+	}
+	return lines, upTo, true
+}

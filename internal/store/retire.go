@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// retirement removes records from the beginning of the log: first it says so,
+// signed, and then it takes them away a few at a time.
+type retirement struct {
+	// head is the last record that a tombstone is written for, and leaves are
+	// the leaf hashes of its tile up to it: they are part of the tree's edge
+	// until the tile is complete.
+	head     audit.Head
+	frontier audit.Frontier
+	leaves   []audit.Hash
+	// prune removes up to this many records that a tombstone stands for.
+	prune int
+	upTo  uint64
+}
+
+// pruneRecords is how many records one commit removes: so few that nobody
+// waits for it.
+const pruneRecords = 512
+
+// Tombstone returns what stands for the records that were retired, or
+// [ErrNotFound] where none were.
+func (r *reader) Tombstone(ctx context.Context) (t audit.Tombstone, err error) {
+	var signed string
+	err = r.read(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, `SELECT note FROM retired ORDER BY upto DESC LIMIT 1`, &sqlitex.ExecOptions{
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				signed = stmt.ColumnText(0)
+				return nil
+			},
+		})
+	})
+	if err != nil {
+		return audit.Tombstone{}, fmt.Errorf("cannot read what was retired: %w", err)
+	}
+	if signed == "" {
+		return audit.Tombstone{}, ErrNotFound
+	}
+	if t, err = audit.OpenTombstone(signed); !errors.Is(err, audit.ErrUnsigned) {
+		return audit.Tombstone{}, fmt.Errorf("cannot read what was retired: %w", err)
+	}
+	return t, nil
+}
+
+// Retire removes the records up to seq for good, leaving a signed tombstone in
+// their place, and returns it. The newest checkpoint must cover seq, and the
+// log must be signed. It takes time in proportion and is in nobody's way;
+// [Store.Prune] finishes what a crash interrupts.
+func (s *Store) Retire(ctx context.Context, seq uint64) (audit.Tombstone, error) {
+	end := s.end.Load()
+	switch {
+	case end.signer == nil:
+		return audit.Tombstone{}, errors.New("cannot retire records of a log that is not signed")
+	case seq <= end.retired:
+		return s.Tombstone(ctx)
+	case seq >= end.newest.Seq:
+		return audit.Tombstone{}, fmt.Errorf("cannot retire record %d: %w", seq, ErrUnsigned)
+	}
+	line, err := s.Line(ctx, seq)
+	if err != nil {
+		return audit.Tombstone{}, err
+	}
+	head, err := audit.HeadOf(line)
+	if err != nil {
+		return audit.Tombstone{}, fmt.Errorf("cannot read audit record %d: %w", seq, err)
+	}
+	tiles := func(level int, n uint64) ([]audit.Hash, error) { return s.tile(ctx, level, n) }
+	frontier, err := end.tree.Frontier(seq, tiles)
+	if err != nil {
+		return audit.Tombstone{}, err
+	}
+	leaves, err := end.tree.Leaves(seq&^(audit.TileWidth-1), seq, tiles)
+	if err != nil {
+		return audit.Tombstone{}, err
+	}
+	if _, err := s.Commit(&Change{retire: &retirement{head: head, frontier: frontier, leaves: leaves}, Alarm: true}); err != nil {
+		return audit.Tombstone{}, err
+	}
+	if err := s.Prune(ctx); err != nil {
+		return audit.Tombstone{}, err
+	}
+	return s.Tombstone(ctx)
+}
+
+// Prune removes what is left of the records that a tombstone stands for.
+func (s *Store) Prune(ctx context.Context) error {
+	upTo := s.end.Load().retired
+	for upTo > 0 {
+		first, err := s.firstSeq(ctx)
+		if err != nil {
+			return err
+		}
+		if first == 0 || first > upTo {
+			return nil
+		}
+		if _, err := s.Commit(&Change{retire: &retirement{prune: pruneRecords, upTo: upTo}, Alarm: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retiredLeaves returns the leaf hashes from an index on that retention took out
+// of the tile that begins there.
+func (r *reader) retiredLeaves(ctx context.Context, from uint64) (leaves []audit.Hash, err error) {
+	err = r.read(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, `SELECT leaves FROM retired WHERE upto > ? ORDER BY upto DESC LIMIT 1`, &sqlitex.ExecOptions{
+			Args: []any{int64(from)},
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				b := make([]byte, stmt.ColumnLen(0))
+				stmt.ColumnBytes(0, b)
+				leaves, err = hashList(b)
+				return err
+			},
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what was retired: %w", err)
+	}
+	return leaves, nil
+}
+
+func (r *reader) firstSeq(ctx context.Context) (seq uint64, err error) {
+	err = r.read(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, `SELECT coalesce(min(seq), 0) FROM records`, &sqlitex.ExecOptions{
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				seq = uint64(stmt.ColumnInt64(0))
+				return nil
+			},
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the audit log: %w", err)
+	}
+	return seq, nil
+}
+
+// entomb writes a tombstone, or removes some of what one stands for.
+func (w *writer) entomb(lines []byte, log *end, at time.Time, p *pending) ([]byte, error) {
+	r := p.retire
+	if r.prune > 0 {
+		w.prune.BindInt64(1, int64(r.upTo))
+		w.prune.BindInt64(2, int64(r.prune))
+		if err := exec(w.prune); err != nil {
+			return nil, fmt.Errorf("cannot remove retired records: %w", err)
+		}
+		return lines, nil
+	}
+	if r.head.Seq <= log.retired {
+		return lines, nil
+	}
+	t, err := audit.SignTombstone(log.signer.Name(), r.head, r.frontier, log.signer)
+	if err != nil {
+		return nil, err
+	}
+	if lines, err = w.state(lines, log, at, p, audit.EventRetired, t.Signed); err != nil {
+		return nil, err
+	}
+	w.retired.BindInt64(1, int64(r.head.Seq))
+	w.retired.BindText(2, t.Signed)
+	w.retired.BindBytes(3, hashBytes(r.leaves))
+	if err := exec(w.retired); err != nil {
+		return nil, fmt.Errorf("cannot write the tombstone: %w", err)
+	}
+	log.retired = r.head.Seq
+	return lines, nil
+}

@@ -1,0 +1,455 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
+	"go.uber.org/zap"
+	"golang.org/x/mod/sumdb/note"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// Signing is with what a store signs for its log.
+type Signing struct {
+	// Open returns the signer for a log of a name, and its public key in the
+	// form of a signed note's verifier. inForce is the public key that the log
+	// was last signed with, "" where it never was.
+	Open func(name, inForce string) (signer note.Signer, public string, err error)
+	// NewID returns a fresh id, for a checkpoint's record or a log's name.
+	NewID func() string
+	// Every is how long a record waits at most for a checkpoint; zero is a
+	// minute.
+	Every time.Duration
+}
+
+// Signed is a checkpoint and where it stands.
+type Signed struct {
+	// Seq is the record that holds it; it is of the records before.
+	Seq  uint64
+	Note string
+}
+
+// end is where the log ends, and all that the next record is made of. The
+// writer replaces it with every commit; it is never changed.
+type end struct {
+	head audit.Head
+	tree audit.Tree
+	// signer has the key in force, nil where nothing is signed.
+	signer note.Signer
+	// newest is the last plain checkpoint.
+	newest Signed
+	// stated is the last record that holds a checkpoint of any kind.
+	stated  uint64
+	retired uint64
+}
+
+// Where the newest checkpoint, the log's name and the public key in force are
+// kept in the database.
+const (
+	checkpointName = "checkpoint"
+	logName        = "log-name"
+	publicKeyName  = "checkpoint-key"
+)
+
+// Origin returns the log's name, which its keys have too, "" where nothing is
+// signed.
+func (s *Store) Origin() string {
+	if signer := s.end.Load().signer; signer != nil {
+		return signer.Name()
+	}
+	return ""
+}
+
+// openSigner names the log on its first start, and takes up the key that it is
+// signed with.
+func (s *Store) openSigner(ctx context.Context, conn *sqlite.Conn) (note.Signer, error) {
+	put := func(key, value string) error {
+		err := sqlitex.Execute(conn, insertMeta, &sqlitex.ExecOptions{Args: []any{key, []byte(value)}})
+		if err != nil {
+			return fmt.Errorf("cannot write %s: %w", key, err)
+		}
+		return nil
+	}
+	name, err := s.Meta(ctx, logName)
+	if errors.Is(err, ErrNotFound) {
+		name = []byte("ocipd/" + s.signing.NewID())
+		err = put(logName, string(name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	inForce, err := s.Meta(ctx, publicKeyName)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	signer, public, err := s.signing.Open(string(name), string(inForce))
+	if err != nil {
+		return nil, err
+	}
+	if public != string(inForce) {
+		err = put(publicKeyName, public)
+	}
+	return signer, err
+}
+
+// Checkpoint returns the newest checkpoint; its Seq is zero where none was made.
+func (s *Store) Checkpoint() Signed { return s.end.Load().newest }
+
+// Covered returns how many records the newest checkpoint covers.
+func (s *Store) Covered() uint64 { return max(s.Checkpoint().Seq, 1) - 1 }
+
+// Retired returns the last record that was removed.
+func (s *Store) Retired() uint64 { return s.end.Load().retired }
+
+// WaitCheckpoint returns the newest checkpoint when it stands after record seq,
+// or the context's error, or [ErrClosed].
+func (s *Store) WaitCheckpoint(ctx context.Context, seq uint64) (Signed, error) {
+	for {
+		next := s.signings.wait()
+		if newest := s.Checkpoint(); newest.Seq > seq {
+			return newest, nil
+		}
+		if err := s.await(ctx, next); err != nil {
+			return Signed{}, err
+		}
+	}
+}
+
+// Sign makes a checkpoint of everything recorded so far, unless the last record
+// is a plain one.
+func (s *Store) Sign() error {
+	_, err := s.Commit(&Change{Checkpoint: true, Alarm: true})
+	return err
+}
+
+// signInTime makes a checkpoint for records that have waited long enough for
+// one.
+func (s *Store) signInTime(every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if end := s.end.Load(); end.head.Seq > end.stated && s.Latched() == nil {
+				if err := s.Sign(); err != nil && !errors.Is(err, ErrClosed) {
+					s.log.Error("cannot make a checkpoint of the audit log", zap.Error(err))
+				}
+			}
+		case <-s.closing.Done():
+			return
+		}
+	}
+}
+
+// RotateKey hands the log over to another key, of which next signs: the old one
+// signs a checkpoint that names it, and the new one signs that too. It returns
+// the record's number.
+func (s *Store) RotateKey(next note.Signer, public string) (uint64, error) {
+	if s.signing == nil {
+		return 0, errors.New("cannot rotate the key: the log has none")
+	}
+	receipt, err := s.Commit(&Change{rotate: &rotation{next, public}, Alarm: true})
+	return receipt.Seq, err
+}
+
+type rotation struct {
+	signer note.Signer
+	public string
+}
+
+// ProveRecord returns the receipt of a record: its path to the newest
+// checkpoint. [ErrNotFound] means that there is no such record any more or yet,
+// and [ErrUnsigned] that no checkpoint covers it yet.
+func (s *Store) ProveRecord(ctx context.Context, seq uint64) (audit.Receipt, error) {
+	end := s.end.Load()
+	return s.prove(ctx, seq, &end.tree, end.newest)
+}
+
+// RootAt returns the root of the tree over the first records.
+func (s *Store) RootAt(ctx context.Context, size uint64) (audit.Hash, error) {
+	end := s.end.Load()
+	if size > end.tree.Size() {
+		return audit.Hash{}, ErrNotFound
+	}
+	f, err := end.tree.Frontier(size, func(level int, n uint64) ([]audit.Hash, error) { return s.tile(ctx, level, n) })
+	if err != nil {
+		return audit.Hash{}, err
+	}
+	return f.Root(), nil
+}
+
+// ErrUnsigned means that no checkpoint covers a record yet.
+var ErrUnsigned = errors.New("no checkpoint covers the record yet")
+
+func (r *reader) prove(ctx context.Context, seq uint64, tree *audit.Tree, newest Signed) (audit.Receipt, error) {
+	switch {
+	case seq == 0, seq > tree.Size():
+		return audit.Receipt{}, ErrNotFound
+	case seq >= newest.Seq:
+		return audit.Receipt{}, ErrUnsigned
+	}
+	path, err := tree.Prove(seq, newest.Seq-1, func(level int, n uint64) ([]audit.Hash, error) { return r.tile(ctx, level, n) })
+	if err != nil {
+		return audit.Receipt{}, err
+	}
+	return audit.Receipt{Seq: seq, Path: path, Note: newest.Note}, nil
+}
+
+// ProveRecord returns the receipt of a record, as [Store.ProveRecord] does.
+func (r *Reader) ProveRecord(ctx context.Context, seq uint64) (audit.Receipt, error) {
+	last, err := r.LastSeq(ctx)
+	if err != nil {
+		return audit.Receipt{}, err
+	}
+	tree, err := r.tree(ctx, last)
+	if err != nil {
+		return audit.Receipt{}, err
+	}
+	newest, err := r.newestCheckpoint(ctx)
+	if err != nil {
+		return audit.Receipt{}, err
+	}
+	return r.prove(ctx, seq, &tree, newest)
+}
+
+// tileID is a tile's key in the table.
+func tileID(level int, n uint64) int64 { return int64(level)<<56 | int64(n) }
+
+// tile returns a complete tile's hashes.
+func (r *reader) tile(ctx context.Context, level int, n uint64) (hashes []audit.Hash, err error) {
+	err = r.read(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, `SELECT hashes FROM tiles WHERE id = ?`, &sqlitex.ExecOptions{
+			Args: []any{tileID(level, n)},
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				b := make([]byte, stmt.ColumnLen(0))
+				stmt.ColumnBytes(0, b)
+				hashes, err = hashList(b)
+				return err
+			},
+		})
+	})
+	if err == nil && len(hashes) != audit.TileWidth {
+		err = fmt.Errorf("tile %d of level %d has %d hashes", n, level, len(hashes))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the Merkle tree: %w", err)
+	}
+	return hashes, nil
+}
+
+// hashBytes and hashList are how hashes are kept: one after another.
+func hashBytes(hashes []audit.Hash) []byte {
+	b := make([]byte, 0, len(hashes)*len(audit.Hash{}))
+	for _, h := range hashes {
+		b = append(b, h[:]...)
+	}
+	return b
+}
+
+func hashList(b []byte) ([]audit.Hash, error) {
+	const width = len(audit.Hash{})
+	if len(b)%width != 0 {
+		return nil, fmt.Errorf("%d bytes are no hashes", len(b))
+	}
+	hashes := make([]audit.Hash, len(b)/width)
+	for i := range hashes {
+		hashes[i] = audit.Hash(b[i*width:])
+	}
+	return hashes, nil
+}
+
+// tree reads the tree of a number of records.
+func (r *reader) tree(ctx context.Context, size uint64) (audit.Tree, error) {
+	return audit.GrowTree(size,
+		func(level int, from, to uint64) (roots []audit.Hash, err error) {
+			err = r.read(ctx, func(conn *sqlite.Conn) error {
+				return sqlitex.Execute(conn, `SELECT root FROM tiles WHERE id >= ? AND id < ? ORDER BY id`, &sqlitex.ExecOptions{
+					Args: []any{tileID(level, from), tileID(level, to)},
+					ResultFunc: func(stmt *sqlite.Stmt) error {
+						var h audit.Hash
+						if stmt.ColumnLen(0) != len(h) {
+							return errors.New("a tile's root is no hash")
+						}
+						stmt.ColumnBytes(0, h[:])
+						roots = append(roots, h)
+						return nil
+					},
+				})
+			})
+			if err != nil {
+				return nil, fmt.Errorf("cannot read the Merkle tree: %w", err)
+			}
+			return roots, nil
+		},
+		func(from, to uint64) (leaves []audit.Hash, err error) {
+			leaves, err = r.retiredLeaves(ctx, from)
+			if err != nil {
+				return nil, err
+			}
+			for upTo := from + uint64(len(leaves)); upTo < to; {
+				lines, last, err := r.LinesAfter(ctx, upTo)
+				if err != nil {
+					return nil, err
+				}
+				if last == upTo {
+					break
+				}
+				for _, line := range lines {
+					if upTo++; upTo <= to {
+						leaves = append(leaves, audit.Leaf(line))
+					}
+				}
+			}
+			return leaves, nil
+		})
+}
+
+// newestCheckpoint returns the last plain checkpoint; its Seq is zero where
+// there is none.
+func (r *reader) newestCheckpoint(ctx context.Context) (newest Signed, err error) {
+	value, err := r.meta(ctx, checkpointName)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Signed{}, nil
+	case err != nil:
+		return Signed{}, err
+	}
+	if err := json.Unmarshal(value, &newest); err != nil {
+		return Signed{}, fmt.Errorf("cannot read the newest checkpoint: %w", err)
+	}
+	return newest, nil
+}
+
+// growTree reads the tree of a log, and makes it first where an older daemon
+// wrote the log without one.
+func (s *Store) growTree(ctx context.Context, conn *sqlite.Conn, size, retired uint64) (audit.Tree, error) {
+	have := uint64(0)
+	err := sqlitex.Execute(conn, `SELECT coalesce(max(id) + 1, 0) FROM tiles WHERE id < ?`, &sqlitex.ExecOptions{
+		Args: []any{tileID(1, 0)},
+		ResultFunc: func(stmt *sqlite.Stmt) error {
+			have = uint64(stmt.ColumnInt64(0))
+			return nil
+		},
+	})
+	if err != nil {
+		return audit.Tree{}, fmt.Errorf("cannot read the Merkle tree: %w", err)
+	}
+	if have == size/audit.TileWidth {
+		return s.tree(ctx, size)
+	}
+	if retired > 0 {
+		return audit.Tree{}, fmt.Errorf("cannot take up the Merkle tree: %d tiles for %d records, and the first %d records were retired", have, size, retired)
+	}
+	s.log.Info("making the Merkle tree of the audit log, once", zap.Uint64("records", size))
+	return s.plantTree(ctx, conn, size)
+}
+
+// plantTree makes the tiles of a log from its lines.
+func (s *Store) plantTree(ctx context.Context, conn *sqlite.Conn, size uint64) (tree audit.Tree, err error) {
+	defer sqlitex.Transaction(conn)(&err)
+	if err := sqlitex.Execute(conn, `DELETE FROM tiles`, nil); err != nil {
+		return audit.Tree{}, fmt.Errorf("cannot make the Merkle tree: %w", err)
+	}
+	insert, err := conn.Prepare(insertTile)
+	if err != nil {
+		return audit.Tree{}, fmt.Errorf("cannot make the Merkle tree: %w", err)
+	}
+	err = s.EachLine(ctx, 0, func(seq uint64, line []byte) error {
+		if seq > size {
+			return nil
+		}
+		return tree.Append(audit.Leaf(line), func(t audit.Tile) error { return putTile(insert, t) })
+	})
+	return tree, err
+}
+
+const insertTile = `INSERT INTO tiles (id, root, hashes) VALUES (?, ?, ?)`
+
+func putTile(insert *sqlite.Stmt, t audit.Tile) error {
+	root := t.Root()
+	insert.BindInt64(1, tileID(t.Level, t.Index))
+	insert.BindBytes(2, root[:])
+	insert.BindBytes(3, hashBytes(t.Hashes))
+	if err := exec(insert); err != nil {
+		return fmt.Errorf("cannot write the Merkle tree: %w", err)
+	}
+	return nil
+}
+
+// sign writes the checkpoint that is due after a change's records.
+func (w *writer) sign(lines []byte, log *end, at time.Time, p *pending) ([]byte, error) {
+	if log.signer == nil {
+		return lines, nil
+	}
+	if p.rotate != nil {
+		next := audit.HandOver(log.checkpoint(), p.rotate.public)
+		signed, err := next.Sign(log.signer, p.rotate.signer)
+		if err != nil {
+			return nil, err
+		}
+		log.signer = p.rotate.signer
+		if err := w.putMeta(Meta{Key: publicKeyName, Value: []byte(p.rotate.public)}); err != nil {
+			return nil, err
+		}
+		lines, err = w.state(lines, log, at, p, audit.EventRotated, signed)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if p.retire != nil {
+		var err error
+		if lines, err = w.entomb(lines, log, at, p); err != nil {
+			return nil, err
+		}
+	}
+	due := log.head.Seq >= log.stated+audit.CheckpointEvery
+	if p.Checkpoint {
+		due = log.head.Seq > log.newest.Seq
+	}
+	if !due {
+		return lines, nil
+	}
+	c := log.checkpoint()
+	signed, err := c.Sign(log.signer)
+	if err != nil {
+		return nil, err
+	}
+	if lines, err = w.state(lines, log, at, p, audit.EventSigned, signed); err != nil {
+		return nil, err
+	}
+	log.newest = Signed{Seq: log.head.Seq, Note: signed}
+	value, err := json.Marshal(log.newest)
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep the checkpoint of record %d: %w", log.head.Seq, err)
+	}
+	return lines, w.putMeta(Meta{Key: checkpointName, Value: value})
+}
+
+// checkpoint is what is to be signed of the log as it is.
+func (e *end) checkpoint() audit.Checkpoint {
+	return audit.Checkpoint{Origin: e.signer.Name(), Size: e.tree.Size(), Root: e.tree.Root()}
+}
+
+// state writes the record that holds a signed note.
+func (w *writer) state(lines []byte, log *end, at time.Time, p *pending, event, signed string) ([]byte, error) {
+	body, err := audit.Encode(&audit.Record{
+		ID: w.signing.NewID(), ActionType: audit.ActionCheckpoint, Event: event,
+		Details: map[string]any{"note": signed},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if lines, err = w.seal(lines, log, at, body); err != nil {
+		return nil, err
+	}
+	log.stated = log.head.Seq
+	if p.receipt.Seq == 0 {
+		p.receipt = Receipt{Seq: log.head.Seq, Time: log.head.Time}
+	}
+	return lines, nil
+}

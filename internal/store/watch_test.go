@@ -1,0 +1,410 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// copyFile makes a file of the same bytes, which is another file all the same.
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o600)
+}
+
+// losses are ways to take the database away under a running store.
+var losses = []struct {
+	name, want string
+	do         func(path string) error
+}{
+	{"database unlinked", "ocipd.db is gone", os.Remove},
+	{"database moved", "ocipd.db is gone", func(p string) error { return os.Rename(p, p+".old") }},
+	{"database replaced by its copy", "ocipd.db was replaced", func(p string) error {
+		return errors.Join(copyFile(p, p+".new"), os.Rename(p+".new", p))
+	}},
+	{"database removed and made anew", "ocipd.db was replaced", func(p string) error {
+		return errors.Join(os.Remove(p), os.WriteFile(p, nil, 0o600))
+	}},
+	{"database cut", "ocipd.db was cut from", func(p string) error { return os.Truncate(p, 4096) }},
+	{"database read-only", "ocipd.db was made read-only", func(p string) error { return os.Chmod(p, 0o400) }},
+	{"log unlinked", "ocipd.db-wal is gone", func(p string) error { return os.Remove(p + "-wal") }},
+	{"log emptied", "ocipd.db-wal was cut", func(p string) error { return os.Truncate(p+"-wal", 0) }},
+	{"log cut by a half", "ocipd.db-wal was cut", func(p string) error {
+		info, err := os.Stat(p + "-wal")
+		return errors.Join(err, os.Truncate(p+"-wal", info.Size()/2))
+	}},
+	{"log replaced", "ocipd.db-wal was replaced", func(p string) error {
+		return errors.Join(copyFile(p+"-wal", p+".new"), os.Rename(p+".new", p+"-wal"))
+	}},
+	{"log read-only", "ocipd.db-wal was made read-only", func(p string) error { return os.Chmod(p+"-wal", 0o400) }},
+	{"directory moved", "ocipd.db is gone", func(p string) error { return os.Rename(filepath.Dir(p), filepath.Dir(p)+".old") }},
+	{"directory replaced by its copy", "ocipd.db was replaced", func(p string) error {
+		dir := filepath.Dir(p)
+		return errors.Join(os.CopyFS(dir+".copy", os.DirFS(dir)), os.Rename(dir, dir+".old"), os.Rename(dir+".copy", dir))
+	}},
+}
+
+// TestLossBeforeTheTransaction takes the database away between two changes: the
+// next one is refused and names the file, and nothing is written anywhere.
+func TestLossBeforeTheTransaction(t *testing.T) {
+	for _, loss := range losses {
+		t.Run(loss.name, func(t *testing.T) {
+			s, o := openIn(t, filepath.Join(t.TempDir(), "state"))
+			fill(t, s, 3)
+			head := s.Head()
+			if err := loss.do(o.Path); err != nil {
+				t.Fatal(err)
+			}
+			wantRefused(t, s, loss.want)
+			if s.Head() != head {
+				t.Errorf("the log ends at %d, want %d", s.Head().Seq, head.Seq)
+			}
+		})
+	}
+}
+
+// TestLossDuringTheTransaction takes the database away when the change is under
+// way, past the look before it: it is committed, and yet nothing is released.
+func TestLossDuringTheTransaction(t *testing.T) {
+	for _, loss := range losses {
+		t.Run(loss.name, func(t *testing.T) {
+			s, o := openIn(t, filepath.Join(t.TempDir(), "state"))
+			fill(t, s, 3)
+			head, late := s.Head(), false
+			// The copies are asked about between the look and the write.
+			s.alive = func() error {
+				if !late {
+					late = true
+					if err := loss.do(o.Path); err != nil {
+						t.Error(err)
+					}
+				}
+				return nil
+			}
+			wantRefused(t, s, loss.want)
+			if s.Head() != head {
+				t.Errorf("the log ends at %d, want %d", s.Head().Seq, head.Seq)
+			}
+		})
+	}
+}
+
+// TestSharedMemoryIsWatched: whoever opened the database beside a daemon whose
+// index has no name would see none of its locks.
+func TestSharedMemoryIsWatched(t *testing.T) {
+	s, o := openIn(t, t.TempDir())
+	fill(t, s, 1)
+	if err := os.Remove(o.Path + "-shm"); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, s, "ocipd.db-shm is gone")
+}
+
+// TestLossIsNoticedByDeliveries: what waits in the outbox is not delivered from
+// a database that nobody will find.
+func TestLossIsNoticedByDeliveries(t *testing.T) {
+	s, o := openIn(t, t.TempDir())
+	c := noted("a")
+	c.Outbox = []*Message{{MessageID: MessageID{Queue: "q"}, Body: []byte("hi")}}
+	commit(t, s, c)
+	if page, err := s.Messages(t.Context(), "q", 0, 10); err != nil || len(page) != 1 {
+		t.Fatalf("%v, %v", page, err)
+	}
+	if err := os.Remove(o.Path); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := s.Messages(t.Context(), "q", 0, 10); !errors.Is(err, ErrLatched) || len(page) != 0 {
+		t.Errorf("%v, %v", page, err)
+	}
+}
+
+// TestOutboxWaitsForItsRecord: a message that is committed but not yet released
+// is not there to be delivered.
+func TestOutboxWaitsForItsRecord(t *testing.T) {
+	s, o := openIn(t, t.TempDir())
+	commit(t, s, noted("a"))
+	asked := 0
+	s.alive = func() error {
+		if asked++; asked >= 2 {
+			return errors.New("the copy is lost")
+		}
+		return nil
+	}
+	c := noted("b")
+	c.Outbox = []*Message{{MessageID: MessageID{Queue: "q"}, Body: []byte("hi")}}
+	if _, err := s.Commit(c); !errors.Is(err, ErrLatched) {
+		t.Fatalf("got %v, want %v", err, ErrLatched)
+	}
+	if page, err := s.Messages(t.Context(), "q", 0, 10); err != nil || len(page) != 0 {
+		t.Errorf("%v, %v", page, err)
+	}
+	_ = s.Close()
+	s = open(t, o)
+	defer s.Close()
+	// It was recorded, so the next start finds it, and delivers it.
+	if page, err := s.Messages(t.Context(), "q", 0, 10); err != nil || len(page) != 1 || page[0].RecordSeq != 42 {
+		t.Errorf("%v, %v", page, err)
+	}
+	wantSound(t, s)
+}
+
+// TestReleaseWaitsForACopy: one that is lost during the transaction and comes
+// back costs the time it was away, and nothing else.
+func TestReleaseWaitsForACopy(t *testing.T) {
+	s, _ := openIn(t, t.TempDir())
+	asked := 0
+	s.alive = func() error {
+		if asked++; asked > 1 && asked < 10 {
+			return errors.New("the copy is lost")
+		}
+		return nil
+	}
+	released := 0
+	c := noted("a")
+	c.Durable = func(Receipt) { released = asked }
+	commit(t, s, c)
+	if released != 10 {
+		t.Errorf("released after it was asked %d times, want 10", released)
+	}
+	wantSound(t, s)
+}
+
+// TestNoFalseLoss does what changes the files' sizes in the course of things:
+// growth, checkpoints, and a log that grew beyond its limit and is cut back.
+func TestNoFalseLoss(t *testing.T) {
+	s, o := openIn(t, t.TempDir())
+	const limit = 1 << 20
+	s.watch.log.shrinksTo = limit
+	if err := sqlitex.ExecuteScript(s.writer.conn, fmt.Sprintf("PRAGMA journal_size_limit=%d; PRAGMA wal_autocheckpoint=100;", limit), nil); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := openConn(o.Path, sqlite.OpenReadOnly, readerSettings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	size := func() int64 {
+		info, err := os.Stat(o.Path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	grow := func() {
+		for i := range 20 {
+			c := noted(fmt.Sprint(i))
+			c.Records[0].Content = strings.Repeat("x", 200_000)
+			commit(t, s, c)
+		}
+	}
+	// A reader that stays keeps the log from being used anew.
+	for _, query := range []string{"BEGIN", "SELECT count(*) FROM records"} {
+		if err := sqlitex.ExecuteTransient(reader, query, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grow()
+	long := size()
+	if err := sqlitex.ExecuteTransient(reader, "COMMIT", nil); err != nil {
+		t.Fatal(err)
+	}
+	grow()
+	if cut := size(); long < 3*limit || cut >= long {
+		t.Errorf("the log had %d bytes and has %d: SQLite has not cut it", long, cut)
+	}
+	wantSound(t, s)
+}
+
+// TestWatchFollowsALink opens the database by a symbolic link, beside whose
+// target SQLite keeps the log; turning the link is a loss.
+func TestWatchFollowsALink(t *testing.T) {
+	dir := t.TempDir()
+	o := options(dir)
+	if err := os.Mkdir(filepath.Join(dir, "disk"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "disk", "real.db"), nil, 0o600), os.Symlink("disk/real.db", o.Path)); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, o)
+	t.Cleanup(func() { _ = s.Close() })
+	fill(t, s, 3)
+	if err := errors.Join(os.Remove(o.Path), copyFile(filepath.Join(dir, "disk", "real.db"), filepath.Join(dir, "other.db")), os.Symlink("other.db", o.Path)); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, s, "ocipd.db was replaced")
+}
+
+// TestStartAfterALoss starts again on what a loss has left.
+func TestStartAfterALoss(t *testing.T) {
+	tests := []struct {
+		name, want string
+		loss       func(path string) error
+		mend       func(path string) error
+	}{
+		{"the file is put back", "", func(p string) error { return os.Rename(p, p+".old") }, func(p string) error { return os.Rename(p+".old", p) }},
+		{"the mode is put back", "", func(p string) error { return os.Chmod(p, 0o400) }, func(p string) error { return os.Chmod(p, 0o600) }},
+		{"the log was emptied", "cannot start: the store was closed at record 46", func(p string) error { return os.Truncate(p+"-wal", 0) }, nil},
+		{"an older copy", "cannot start: the store was closed at record 46, and the database ends at record 43", func(p string) error {
+			return errors.Join(os.Rename(p, p+".lost"), copyFile(p+".early", p), os.Remove(p+"-wal"), os.Remove(p+"-shm"))
+		}, nil},
+		{"an empty file", "cannot start: the store was closed at record 46", func(p string) error {
+			return errors.Join(os.Remove(p), os.Remove(p+"-wal"), os.Remove(p+"-shm"), os.WriteFile(p, nil, 0o600))
+		}, nil},
+		{"another log", "cannot start: the store was closed at record 46, and the database has another record there", func(p string) error {
+			other := filepath.Join(filepath.Dir(p), "other")
+			s, err := Open(t.Context(), options(other))
+			if err != nil {
+				return err
+			}
+			for i := range 49 {
+				if _, err := s.Commit(noted(fmt.Sprint("other-", i))); err != nil {
+					return err
+				}
+			}
+			return errors.Join(s.Close(), os.Remove(p+"-wal"), os.Remove(p+"-shm"), os.Rename(filepath.Join(other, "ocipd.db"), p))
+		}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options(t.TempDir())
+			s := open(t, o)
+			fill(t, s, 43)
+			shut(t, s)
+			if err := copyFile(o.Path, o.Path+".early"); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, o)
+			fill(t, s, 3)
+			if err := tt.loss(o.Path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Commit(noted("late")); !errors.Is(err, ErrLatched) {
+				t.Fatalf("got %v, want %v", err, ErrLatched)
+			}
+			_ = s.Close()
+			if tt.mend != nil {
+				if err := tt.mend(o.Path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := Open(t.Context(), o)
+			if tt.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				if s.Head().Seq != 46 {
+					t.Errorf("the log ends at %d, want 46", s.Head().Seq)
+				}
+				wantSound(t, s)
+				return
+			}
+			if err == nil {
+				t.Fatalf("it starts, at record %d", s.Head().Seq)
+			}
+			if !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), o.Path+".latched") {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			// The operator accepts that they are missing.
+			if err := os.Remove(o.Path + ".latched"); err != nil {
+				t.Fatal(err)
+			}
+			shut(t, open(t, o))
+		})
+	}
+}
+
+// TestMirrorLost: while a copy is lost nothing is released, what is about the
+// loss is still recorded, and it goes on when the copy is back.
+func TestMirrorLost(t *testing.T) {
+	o := options(t.TempDir())
+	var lost error
+	o.Alive = func() error { return lost }
+	s := open(t, o)
+	defer s.Close()
+	fill(t, s, 1)
+	lost = errors.New("the audit mirror is gone")
+	released := false
+	c := noted("refused")
+	c.Durable = func(Receipt) { released = true }
+	if _, err := s.Commit(c); !errors.Is(err, ErrMirrorLost) || !errors.Is(err, lost) || released {
+		t.Errorf("got %v, released %v", err, released)
+	}
+	alarm := noted("alarm")
+	alarm.Alarm = true
+	if r := commit(t, s, alarm); r.Seq != 2 {
+		t.Errorf("the alarm is record %d, want 2", r.Seq)
+	}
+	s.TouchSession("telegram:bob", time.Now())
+	s.Flush()
+	if s.Latched() != nil {
+		t.Errorf("the store is closed: %v", s.Latched())
+	}
+	// An alarm in a batch with others passes alone.
+	lost = nil
+	release := hold(t, s)
+	results := make(chan error, 2)
+	for _, c := range []*Change{noted("also refused"), {Alarm: true, Records: noted("second alarm").Records}} {
+		go func() {
+			_, err := s.Commit(c)
+			results <- err
+		}()
+	}
+	eventually(t, "both wait", func() bool { return s.waitingChanges() == 2 })
+	lost = errors.New("the audit mirror is gone again")
+	release()
+	if first, second := <-results, <-results; (first == nil) == (second == nil) || !errors.Is(errors.Join(first, second), ErrMirrorLost) {
+		t.Errorf("got %v and %v, want the alarm recorded and the other refused", first, second)
+	}
+	lost = nil
+	commit(t, s, noted("goes on"))
+	wantSound(t, s)
+}
+
+func openIn(t *testing.T, dir string) (*Store, Options) {
+	t.Helper()
+	o := options(dir)
+	// Closing it once brings the records into the database's own file.
+	s := open(t, o)
+	fill(t, s, 40)
+	shut(t, s)
+	s = open(t, o)
+	t.Cleanup(func() { _ = s.Close() })
+	return s, o
+}
+
+// wantRefused wants a change to be refused for a loss, and all later ones too.
+func wantRefused(t *testing.T, s *Store, want string) {
+	t.Helper()
+	for range 2 {
+		c := noted("late")
+		c.Durable = func(Receipt) { t.Error("it was released") }
+		_, err := s.Commit(c)
+		var lost *LostError
+		if !errors.Is(err, ErrLatched) || !errors.As(err, &lost) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// BenchmarkWatch is what the looks before and after a commit cost.
+func BenchmarkWatch(b *testing.B) {
+	s := open(b, options(b.TempDir()))
+	defer s.Close()
+	for b.Loop() {
+		if err := errors.Join(s.watch.glance(), s.watch.check()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
