@@ -274,7 +274,7 @@ func TestSocketActivationGivesWay(t *testing.T) {
 	}
 	defer first.Close()
 	n.until("READY=1")
-	own := &activated{killTest: &killTest{socket: elsewhere}}
+	own := &activated{killTest: &killTest{socket: elsewhere}, cmd: a.cmd}
 	if s := own.status(t); s.Socket != elsewhere {
 		t.Errorf("it answers at %s", s.Socket)
 	}

@@ -51,9 +51,11 @@ type Proof struct {
 	Former []note.Verifier
 	// Held are signed notes of checkpoints that were kept outside the log: in
 	// a file, in a journal, by counterparties. One that does not fit is a
-	// fault, whoever signed it.
+	// fault, whoever signed it: what no known key signed proves nothing, but the
+	// key may be one that a part of the log which is gone handed over to.
 	Held []string
-	// Tombstone stands for the records before the first line.
+	// Tombstone stands for the records before the first line. Where no key that
+	// is in force signed it, a record that is signed for must say the same.
 	Tombstone *Tombstone
 }
 
@@ -68,6 +70,9 @@ type Report struct {
 	// Checkpoints counts the checkpoint records, Held the checkpoints from
 	// outside that fit, and Passed those that lie before the first line.
 	Checkpoints, Held, Passed int
+	// Unproved counts checkpoints from outside that fit, that no known key
+	// signed, and that are of more records than one vouches for.
+	Unproved int
 	// Signed is how many records a known key vouches for; the records after it
 	// are chained, and could have been written by whoever can write the log.
 	Signed uint64
@@ -90,6 +95,18 @@ type Verifier struct {
 	// have been compared.
 	held []heldCheckpoint
 	met  int
+
+	// stone is the note of a tombstone that no key in force signed, and vouched
+	// the record that holds it too.
+	stone   string
+	vouched uint64
+	// unknown is the first record whose checkpoint no known key signed, where
+	// none that one signed has followed.
+	unknown uint64
+	// loose are the sizes of checkpoints from outside that fit and that no known
+	// key signed, stray is one that does not fit.
+	loose []uint64
+	stray *Fault
 }
 
 type heldCheckpoint struct {
@@ -98,7 +115,8 @@ type heldCheckpoint struct {
 }
 
 // NewVerifier returns a verifier that holds a log against what is known of it.
-// An error says what is wrong with the proof itself.
+// An error says what is wrong with the proof itself; it is a [*Fault] where the
+// tombstone, which comes with the log, cannot be believed.
 func NewVerifier(p Proof) (*Verifier, error) {
 	v := &Verifier{keys: slices.Clone(p.Keys), handed: slices.Concat(p.Keys, p.Former)}
 	for _, k := range v.handed {
@@ -114,8 +132,12 @@ func NewVerifier(p Proof) (*Verifier, error) {
 		switch {
 		case err == nil:
 			v.report.Signed = t.Head.Seq
-		case !errors.Is(err, ErrUnsigned), len(v.keys) > 0 && t.Origin != v.report.Origin:
-			return nil, fmt.Errorf("cannot believe the tombstone of the first %d records: %w", t.Head.Seq, err)
+		case !errors.Is(err, ErrUnsigned):
+			return nil, &Fault{Seq: 1, Problem: fmt.Sprintf("the tombstone of the first %d records cannot be believed: %v", t.Head.Seq, err)}
+		case len(v.keys) > 0 && t.Origin != v.report.Origin:
+			return nil, &Fault{Seq: 1, Problem: fmt.Sprintf("the tombstone of the first %d records is of the log %s, and this one is %s", t.Head.Seq, t.Origin, v.report.Origin)}
+		case len(v.keys) > 0:
+			v.stone = t.Signed
 		}
 		v.report.Origin = cmp.Or(v.report.Origin, t.Origin)
 	}
@@ -131,7 +153,10 @@ func NewVerifier(p Proof) (*Verifier, error) {
 		v.report.Passed++
 		v.met++
 	}
-	return v, v.meet()
+	if err := v.meet(); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // Add checks the next line.
@@ -168,6 +193,8 @@ func isCheckpoint(members []byte) bool {
 	return end >= 0 && bytes.HasPrefix(rest[end:], []byte(after))
 }
 
+const unknownKey = "its checkpoint is signed by a key that nothing in the log hands over to"
+
 // checkpoint checks a record that holds a signed note.
 func (v *Verifier) checkpoint(line []byte, seq uint64) error {
 	fault := func(format string, args ...any) error {
@@ -196,16 +223,20 @@ func (v *Verifier) checkpoint(line []byte, seq uint64) error {
 	case c.Root != v.frontier.Root():
 		return fault("the records before it are not those its checkpoint was signed for: the log was rewritten")
 	}
+	if e.Event == EventRetired && signed == v.stone {
+		v.vouched = seq
+	}
 	if !known {
 		if v.report.Signed > v.report.Retired && len(v.keys) > 0 {
-			return fault("its checkpoint is signed by a key that nothing in the log hands over to")
+			return &Fault{Seq: seq, Problem: unknownKey}
 		}
+		v.unknown = cmp.Or(v.unknown, seq)
 		return nil
 	}
 	if e.Event == EventRetired {
 		return nil
 	}
-	v.report.Signed, v.report.UnsignedSince = c.Size, time.Time{}
+	v.report.Signed, v.report.UnsignedSince, v.unknown = c.Size, time.Time{}, 0
 	if e.Event != EventRotated {
 		return nil
 	}
@@ -225,48 +256,110 @@ func (v *Verifier) checkpoint(line []byte, seq uint64) error {
 }
 
 // meet compares the checkpoints from outside that are of the records read so
-// far.
+// far. One that no known key signed is judged at the end: anybody may have made
+// it, and it must not hide what others prove.
 func (v *Verifier) meet() error {
 	for ; v.met < len(v.held) && v.held[v.met].Size == v.head.Seq; v.met++ {
 		c := &v.held[v.met]
-		if c.Origin != v.origin(c) || c.Root != v.frontier.Root() {
+		fits, known := c.Origin == v.origin(c) && c.Root == v.frontier.Root(), v.knows(c)
+		switch {
+		case fits && known:
+			v.report.Held++
+		case fits:
+			v.loose = append(v.loose, c.Size)
+		case known:
 			return v.misfit(c.Size, c, fmt.Sprintf("the first %d records are not those of a checkpoint that is held outside: the log was rewritten", c.Size))
+		default:
+			v.strays(c)
 		}
-		v.report.Held++
 	}
 	return nil
+}
+
+// knows reports whether a known key signed a checkpoint from outside. Without
+// keys all are believed.
+func (v *Verifier) knows(c *heldCheckpoint) bool {
+	if len(v.handed) == 0 {
+		return true
+	}
+	_, err := OpenCheckpoint(c.signed, v.handed...)
+	return err == nil
 }
 
 // origin is the log's name, that of the checkpoint where nothing says it.
 func (v *Verifier) origin(c *heldCheckpoint) string { return cmp.Or(v.report.Origin, c.Origin) }
 
-// misfit is the fault that a checkpoint from outside shows, or that it shows
-// nothing.
+// misfit is the fault that a checkpoint from outside shows.
 func (v *Verifier) misfit(seq uint64, c *heldCheckpoint, problem string) *Fault {
 	if c.Origin != v.origin(c) {
 		problem = fmt.Sprintf("a checkpoint held outside is of the log %s, and this one is %s", c.Origin, v.report.Origin)
-	} else if _, err := OpenCheckpoint(c.signed, v.handed...); err != nil && len(v.handed) > 0 {
-		problem = fmt.Sprintf("the checkpoint of %d records that is held outside does not fit, and proves nothing: %v", c.Size, err)
 	}
 	return &Fault{Seq: seq, Problem: problem}
+}
+
+// strays remembers a checkpoint that does not fit and that no known key signed.
+func (v *Verifier) strays(c *heldCheckpoint) {
+	if v.stray != nil {
+		return
+	}
+	problem := fmt.Sprintf("a checkpoint of %d records that is held outside does not fit, and proves nothing: %v; either it was made up, or a key is missing here", c.Size, ErrUnsigned)
+	if c.Origin != v.origin(c) {
+		problem = fmt.Sprintf("a checkpoint held outside proves nothing: it is of the log %s, and this one is %s", c.Origin, v.report.Origin)
+	}
+	v.stray = &Fault{Problem: problem}
 }
 
 // Finish returns what can be said of the whole log. Where more is known of it
 // than it holds, that is a [*Fault] of the first record it lacks.
 func (v *Verifier) Finish() (Report, error) {
 	v.report.Head = v.head
-	if v.met < len(v.held) {
-		last := &v.held[len(v.held)-1]
-		return v.report, v.misfit(v.head.Seq+1, last,
-			fmt.Sprintf("the log ends before it, and a checkpoint of %d records is held outside: its tail was cut, or it is an older copy", last.Size))
+	if f := v.missing(); f != nil {
+		return v.report, f
 	}
-	if len(v.keys) > 0 && v.report.Signed == 0 && v.head.Seq > 0 {
-		return v.report, &Fault{Seq: v.head.Seq + 1, Problem: fmt.Sprintf("no checkpoint in the log is signed by the key of %s: it was written by somebody who has not the key, or the key is another one's", v.report.Origin)}
+	for _, size := range v.loose {
+		if size <= v.report.Signed {
+			v.report.Held++
+		} else {
+			v.report.Unproved++
+		}
 	}
+	v.loose = nil
 	if v.report.Signed == v.head.Seq {
 		v.report.UnsignedSince = time.Time{}
 	}
+	if v.stray != nil {
+		return v.report, v.stray
+	}
 	return v.report, nil
+}
+
+// missing returns the fault that shows at a log's end.
+func (v *Verifier) missing() *Fault {
+	for i := len(v.held) - 1; i >= v.met; i-- {
+		last := &v.held[i]
+		if v.knows(last) {
+			return v.misfit(v.head.Seq+1, last,
+				fmt.Sprintf("the log ends before it, and a checkpoint of %d records is held outside: its tail was cut, or it is an older copy", last.Size))
+		}
+		v.strays(last)
+	}
+	if len(v.keys) == 0 {
+		return nil
+	}
+	fault := func(seq uint64, format string, args ...any) *Fault {
+		return &Fault{Seq: seq, Problem: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case v.head.Seq == 0:
+		return fault(1, "the log is empty, and one that has a key begins with a signed checkpoint")
+	case v.report.Signed == 0:
+		return fault(v.head.Seq+1, "no checkpoint in the log is signed by the key of %s: it was written by somebody who has not the key, or the key is another one's", v.report.Origin)
+	case v.unknown > 0:
+		return fault(v.unknown, unknownKey)
+	case v.stone != "" && (v.vouched == 0 || v.vouched > v.report.Signed):
+		return fault(1, "the first %d records are gone, and their tombstone is signed by no known key: nothing that is signed says that they were retired", v.report.Retired)
+	}
+	return nil
 }
 
 // Head returns the last record that was found good.

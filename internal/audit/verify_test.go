@@ -290,8 +290,10 @@ func TestRotation(t *testing.T) {
 	if f := faultOf(t, err); !strings.Contains(f.Problem, "the log was rewritten") {
 		t.Error(err)
 	}
+	// Of what is held, only the third key's checkpoint proves anything here; it
+	// does, whatever stands before it.
 	_, err = check(stolen.bytes(), Proof{Keys: []note.Verifier{third.public}, Held: l.notes})
-	if f := faultOf(t, err); !strings.Contains(f.Problem, "proves nothing") {
+	if f := faultOf(t, err); f.Seq != stolen.head.Seq+1 || !strings.Contains(f.Problem, "a checkpoint of 9 records is held outside") {
 		t.Error(err)
 	}
 	// What the old key signs after it was replaced counts for nothing.
@@ -344,6 +346,116 @@ func TestTombstone(t *testing.T) {
 				t.Fatalf("byte %d of a tombstone changed, and it is believed", i)
 			}
 		}
+	}
+}
+
+// TestTombstoneOfNoKey takes the beginning of a log away as somebody does who
+// has everything but the key: the tombstone is right in all but its signature.
+func TestTombstoneOfNoKey(t *testing.T) {
+	first, second, other := newKey(t, logName), newKey(t, logName), newKey(t, logName)
+	entomb := func(l *signedLog, upTo uint64, k key) *Tombstone {
+		t.Helper()
+		tomb, err := SignTombstone(k.public.Name(), headOf(t, l.lines[upTo-1]), l.fronts[upTo-1], k.signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &tomb
+	}
+	l := aLog(t, first)
+	tomb := entomb(l, 4, other)
+	_, err := check(join(l.lines[4:]), Proof{Keys: []note.Verifier{first.public}, Tombstone: tomb, Held: l.notes})
+	if f := faultOf(t, err); f.Seq != 1 || !strings.Contains(f.Problem, "nothing that is signed says that they were retired") {
+		t.Error(err)
+	}
+	// Saying it in the part that nothing signs is not enough.
+	l.state(EventRetired, tomb.Signed)
+	_, err = check(join(l.lines[4:]), Proof{Keys: []note.Verifier{first.public}, Tombstone: tomb})
+	if f := faultOf(t, err); f.Seq != l.head.Seq || !strings.Contains(f.Problem, "nothing in the log hands over to") {
+		t.Error(err)
+	}
+	// What the old key retired stands, since the new one signed for the record
+	// that says so.
+	l = aLog(t, first)
+	genuine := entomb(l, 4, first)
+	l.state(EventRetired, genuine.Signed)
+	l.rotate(first, second)
+	l.sign(second)
+	r, err := check(join(l.lines[4:]), Proof{Keys: []note.Verifier{second.public}, Tombstone: genuine, Held: l.notes})
+	if err != nil || r.Retired != 4 || r.Signed != l.head.Seq-1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	_, err = check(join(l.lines[4:]), Proof{Keys: []note.Verifier{second.public}, Tombstone: entomb(l, 4, other)})
+	if f := faultOf(t, err); f.Seq != 1 {
+		t.Error(err)
+	}
+	// A checkpoint of nobody's after a tombstone, where nothing signed follows.
+	cut := &signedLog{tb: t}
+	cut.records(5)
+	tomb = entomb(cut, 3, first)
+	cut.sign(other)
+	_, err = check(join(cut.lines[3:]), Proof{Keys: []note.Verifier{first.public}, Tombstone: tomb})
+	if f := faultOf(t, err); f.Seq != 6 || !strings.Contains(f.Problem, "nothing in the log hands over to") {
+		t.Error(err)
+	}
+	// A signature of the key that is wrong.
+	broken := *entomb(l, 4, first)
+	at := strings.LastIndexByte(broken.Signed, ' ') + 20
+	broken.Signed = broken.Signed[:at] + string('A'+(broken.Signed[at]-'A'+1)%2) + broken.Signed[at+1:]
+	if _, err := NewVerifier(Proof{Keys: []note.Verifier{first.public}, Tombstone: &broken}); faultOf(t, err).Seq != 1 {
+		t.Error(err)
+	}
+	elsewhere, foreign := &signedLog{tb: t}, newKey(t, "ocipd/elsewhere")
+	elsewhere.records(5)
+	if _, err := NewVerifier(Proof{Keys: []note.Verifier{first.public}, Tombstone: entomb(elsewhere, 3, foreign)}); !strings.Contains(faultOf(t, err).Problem, "is of the log ocipd/elsewhere") {
+		t.Error(err)
+	}
+}
+
+// TestHeldOfNoKey has somebody make up what is held outside: it must neither
+// vouch for a log nor hide what others prove.
+func TestHeldOfNoKey(t *testing.T) {
+	k, other := newKey(t, logName), newKey(t, logName)
+	l := aLog(t, k)
+	keys := []note.Verifier{k.public}
+	made := func(size uint64, root Hash) string {
+		t.Helper()
+		c := Checkpoint{Origin: logName, Size: size, Root: root}
+		signed, err := c.Sign(other.signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signed
+	}
+	short := join(l.lines[:9])
+	fits, wrong, beyond := made(9, l.fronts[8].Root()), made(5, Hash{1}), made(1<<40, Hash{2})
+	r, err := check(short, Proof{Keys: keys, Held: []string{fits, l.notes[0]}})
+	if err != nil || r.Held != 1 || r.Unproved != 1 {
+		t.Errorf("one that fits: %+v, %v", r, err)
+	}
+	// Below what the key signed for it is as good as signed.
+	if r, err := check(l.bytes(), Proof{Keys: keys, Held: []string{fits}}); err != nil || r.Held != 1 || r.Unproved != 0 {
+		t.Errorf("one that fits: %+v, %v", r, err)
+	}
+	for _, held := range [][]string{{wrong}, {beyond}, {wrong, beyond, l.notes[1]}} {
+		_, err := check(short, Proof{Keys: keys, Held: held})
+		if f := faultOf(t, err); f.Seq != 0 || !strings.Contains(f.Problem, "proves nothing") {
+			t.Errorf("%d that do not fit: %v", len(held), err)
+		}
+	}
+	_, err = check(short, Proof{Keys: keys, Held: []string{wrong, l.notes[2], beyond}})
+	if f := faultOf(t, err); f.Seq != 10 || !strings.Contains(f.Problem, "a checkpoint of 11 records is held outside") {
+		t.Errorf("beside a genuine one: %v", err)
+	}
+	// The key that signed may be one that the part which is gone handed over to.
+	next := newKey(t, logName)
+	l.rotate(k, next)
+	l.sign(next)
+	_, err = check(join(l.lines[:14]), Proof{Keys: keys, Held: l.notes})
+	if f := faultOf(t, err); !strings.Contains(f.Problem, "a key is missing here") {
+		t.Errorf("the hand-over was cut: %v", err)
+	}
+	if _, err := check(nil, Proof{Keys: keys}); !strings.Contains(faultOf(t, err).Problem, "the log is empty") {
+		t.Errorf("emptied: %v", err)
 	}
 }
 

@@ -1,0 +1,151 @@
+package systemd
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// unitFiles writes the units with a program that is there, and returns their paths.
+func unitFiles(t *testing.T) (service, socket string) {
+	t.Helper()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("systemd-analyze is not here: it is in Debian's package systemd")
+	}
+	dir := t.TempDir()
+	for _, variable := range []string{"HOME", "XDG_RUNTIME_DIR"} {
+		t.Setenv(variable, dir)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, socket = filepath.Join(dir, ServiceName), filepath.Join(dir, SocketName)
+	for path, text := range map[string]string{service: strings.ReplaceAll(Service(), Program, program), socket: Socket()} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return service, socket
+}
+
+func TestVerify(t *testing.T) {
+	service, socket := unitFiles(t)
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--user", service, socket).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+// setting is one that systemd-analyze looks at.
+type setting struct {
+	Name  string `json:"name"`
+	Field string `json:"json_field"`
+	Set   *bool  `json:"set"`
+}
+
+// limit is the worst score allowed, of 10.
+const limit = 2.0
+
+// TestSecurity wants a good score among the settings that an ordinary user's
+// service manager can apply. security-policy.json gives the others no weight; the
+// unit says why.
+func TestSecurity(t *testing.T) {
+	service, _ := unitFiles(t)
+	analyze := func(args ...string) []byte {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "systemd-analyze", append([]string{"security", "--user", "--no-pager", "--offline=true"}, append(args, service)...)...).Output()
+		if err != nil && len(out) == 0 {
+			t.Fatal(err)
+		}
+		return out
+	}
+	score := func(args ...string) float64 {
+		t.Helper()
+		found := regexp.MustCompile(`Overall exposure level for ` + ServiceName + `: ([0-9.]+) `).FindSubmatch(analyze(args...))
+		if found == nil {
+			t.Fatal("systemd-analyze says no score")
+		}
+		value, err := strconv.ParseFloat(string(found[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	all, applicable := score(), score("--security-policy=security-policy.json")
+	t.Logf("exposure %.1f; with the settings that only the system's manager has, %.1f", applicable, all)
+	if applicable > limit {
+		t.Errorf("the exposure is %.1f, want %.1f or less", applicable, limit)
+	}
+
+	// What is left out must exist, must not be set, and must be what the unit
+	// names.
+	var policy map[string]struct {
+		Weight *int `json:"weight"`
+	}
+	text, err := os.ReadFile("security-policy.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &policy); err != nil {
+		t.Fatal(err)
+	}
+	var settings []setting
+	if err := json.Unmarshal(analyze("--json=short"), &settings); err != nil {
+		t.Fatal(err)
+	}
+	for field, p := range policy {
+		i := slices.IndexFunc(settings, func(s setting) bool { return s.Field == field })
+		switch {
+		case i < 0:
+			t.Errorf("%s is no setting", field)
+		case p.Weight == nil || *p.Weight != 0:
+			t.Errorf("%s has a weight of its own", field)
+		case settings[i].Set != nil && *settings[i].Set:
+			t.Errorf("%s is set and not counted", settings[i].Name)
+		}
+	}
+}
+
+// TestNoNamespace holds what the unit's last comment says: none of these, since
+// each would take the daemon's sight of apps' executables and users.
+func TestNoNamespace(t *testing.T) {
+	for line := range strings.Lines(Service()) {
+		name, _, set := strings.Cut(strings.TrimSpace(line), "=")
+		if !set || strings.HasPrefix(name, "#") {
+			continue
+		}
+		for _, forbidden := range []string{
+			"Private", "ProtectSystem", "ProtectHome", "ProtectProc", "ProcSubset", "ProtectKernel", "ProtectControlGroups", "ProtectClock",
+			"ProtectHostname", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths", "NoExecPaths", "BindPaths", "BindReadOnlyPaths",
+			"TemporaryFileSystem", "CapabilityBoundingSet", "Root", "MountAPIVFS", "NetworkNamespacePath", "IPCNamespacePath",
+		} {
+			if strings.HasPrefix(name, forbidden) {
+				t.Errorf("%s= is set", name)
+			}
+		}
+	}
+}
+
+// What the daemon and the service manager share must be told both the same.
+func TestUnitsFitTheDaemon(t *testing.T) {
+	for _, want := range []string{
+		"Type=notify", "NotifyAccess=main", "RuntimeDirectory=openclawos", "RuntimeDirectoryMode=0700", "RuntimeDirectoryPreserve=yes", "StateDirectory=openclawos",
+		"Restart=on-failure", "ExecStart=" + Program + " serve",
+	} {
+		if !slices.Contains(strings.Split(Service(), "\n"), want) {
+			t.Errorf("%s has no line %s", ServiceName, want)
+		}
+	}
+	for _, want := range []string{"ListenStream=%t/openclawos/kernel.sock", "ListenStream=%t/openclawos/operator.sock", "SocketMode=0600", "DirectoryMode=0700"} {
+		if !slices.Contains(strings.Split(Socket(), "\n"), want) {
+			t.Errorf("%s has no line %s", SocketName, want)
+		}
+	}
+}
