@@ -248,14 +248,18 @@ func (s *Store) writeBatch(batch []*pending) error {
 	if err := s.mayRelease(batch); err != nil {
 		return err
 	}
+	grown := next.head.Seq != before.head.Seq
+	if grown {
+		// Whoever sees the new end finds its lines.
+		s.recent.add(before.head.Seq+1, next.head.Seq, lines)
+	}
 	s.end.Store(&next)
 	for _, p := range batch {
 		if p.Durable != nil {
 			p.Durable(p.receipt)
 		}
 	}
-	if next.head.Seq != before.head.Seq {
-		s.recent.add(before.head.Seq+1, next.head.Seq, lines)
+	if grown {
 		s.news.tell()
 	}
 	if next.newest.Seq != before.newest.Seq {

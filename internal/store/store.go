@@ -302,11 +302,11 @@ func (s *Store) takeUp(ctx context.Context, conn *sqlite.Conn) (end, error) {
 }
 
 // verifyTail checks the last records.
-func (s *Store) verifyTail(ctx context.Context, tombstone audit.Tombstone, last uint64) (audit.Head, error) {
+func (r *reader) verifyTail(ctx context.Context, tombstone audit.Tombstone, last uint64) (audit.Head, error) {
 	head := tombstone.Head
 	if last > head.Seq+tailCheck {
 		from := last - tailCheck
-		line, err := s.Line(ctx, from)
+		line, err := r.Line(ctx, from)
 		if err != nil {
 			return head, fmt.Errorf("record %d: %w", from, err)
 		}
@@ -314,7 +314,7 @@ func (s *Store) verifyTail(ctx context.Context, tombstone audit.Tombstone, last 
 			return head, fmt.Errorf("record %d: %w", from, err)
 		}
 	}
-	err := s.EachLine(ctx, head.Seq, func(_ uint64, line []byte) (err error) {
+	err := r.EachLine(ctx, head.Seq, func(_ uint64, line []byte) (err error) {
 		head, err = head.Check(line)
 		return err
 	})
