@@ -359,7 +359,7 @@ func (d *daemon) durableBytes(c *conn) ([]byte, error) {
 // through the store itself.
 func (b *bench) fill(name string) error {
 	dir := filepath.Join(b.dir, name, "openclawos")
-	s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+	s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop(), Signing: signing(dir)})
 	if err != nil {
 		return err
 	}

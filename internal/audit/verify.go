@@ -22,12 +22,11 @@ const (
 )
 
 const (
-	// CheckpointEvery is after how many records at most a checkpoint follows,
-	// but for those of one change, which stand together.
+	// CheckpointEvery is after how many records at most a checkpoint follows.
 	CheckpointEvery = 1024
-	// maxUnsigned is how many records without a checkpoint a verifier that has
-	// a key takes for what a daemon had not signed yet.
-	maxUnsigned = 4 * CheckpointEvery
+	// maxUnsigned is how many records no checkpoint is of, the last one itself
+	// among them, when the next one is written.
+	maxUnsigned = CheckpointEvery + 1
 )
 
 // keyMember begins the extension line that hands a log over to another key.

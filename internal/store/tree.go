@@ -43,7 +43,7 @@ type end struct {
 	signer note.Signer
 	// newest is the last plain checkpoint.
 	newest Signed
-	// stated is the last record that holds a checkpoint of any kind.
+	// stated is the last record that holds a checkpoint of what is before it.
 	stated  uint64
 	retired uint64
 }
@@ -381,39 +381,47 @@ func putTile(insert *sqlite.Stmt, t audit.Tile) error {
 	return nil
 }
 
-// sign writes the checkpoint that is due after a change's records.
-func (w *writer) sign(lines []byte, log *end, at time.Time, p *pending) ([]byte, error) {
+// conclude writes what a change asks to be signed behind its records.
+func (w *writer) conclude(lines []byte, log *end, at time.Time, p *pending) ([]byte, error) {
 	if log.signer == nil {
 		return lines, nil
 	}
+	var err error
 	if p.rotate != nil {
-		next := audit.HandOver(log.checkpoint(), p.rotate.public)
-		signed, err := next.Sign(log.signer, p.rotate.signer)
-		if err != nil {
-			return nil, err
-		}
-		log.signer = p.rotate.signer
-		if err := w.putMeta(Meta{Key: publicKeyName, Value: []byte(p.rotate.public)}); err != nil {
-			return nil, err
-		}
-		lines, err = w.state(lines, log, at, p, audit.EventRotated, signed)
-		if err != nil {
+		if lines, err = w.handOver(lines, log, at, p); err != nil {
 			return nil, err
 		}
 	}
 	if p.retire != nil {
-		var err error
 		if lines, err = w.entomb(lines, log, at, p); err != nil {
 			return nil, err
 		}
 	}
-	due := log.head.Seq >= log.stated+audit.CheckpointEvery
-	if p.Checkpoint {
-		due = log.head.Seq > log.newest.Seq
+	if p.Checkpoint && log.head.Seq > log.newest.Seq {
+		return w.sign(lines, log, at, p)
 	}
-	if !due {
-		return lines, nil
+	return lines, nil
+}
+
+// handOver writes the record in which a key names the next.
+func (w *writer) handOver(lines []byte, log *end, at time.Time, p *pending) ([]byte, error) {
+	next := audit.HandOver(log.checkpoint(), p.rotate.public)
+	signed, err := next.Sign(log.signer, p.rotate.signer)
+	if err != nil {
+		return nil, err
 	}
+	log.signer = p.rotate.signer
+	if err := w.putMeta(Meta{Key: publicKeyName, Value: []byte(p.rotate.public)}); err != nil {
+		return nil, err
+	}
+	return w.state(lines, log, at, p, audit.EventRotated, signed)
+}
+
+// due reports whether a checkpoint has to follow the last record.
+func (e *end) due() bool { return e.signer != nil && e.head.Seq >= e.stated+audit.CheckpointEvery }
+
+// sign writes a checkpoint of all records so far.
+func (w *writer) sign(lines []byte, log *end, at time.Time, p *pending) ([]byte, error) {
 	c := log.checkpoint()
 	signed, err := c.Sign(log.signer)
 	if err != nil {
@@ -447,7 +455,9 @@ func (w *writer) state(lines []byte, log *end, at time.Time, p *pending, event, 
 	if lines, err = w.seal(lines, log, at, body); err != nil {
 		return nil, err
 	}
-	log.stated = log.head.Seq
+	if event != audit.EventRetired {
+		log.stated = log.head.Seq
+	}
 	if p.receipt.Seq == 0 {
 		p.receipt = Receipt{Seq: log.head.Seq, Time: log.head.Time}
 	}

@@ -152,8 +152,13 @@ func (w *writer) fill(batch []*pending, log end, at time.Time) ([]byte, end, err
 			if i == 0 {
 				p.receipt = Receipt{Seq: log.head.Seq, Time: log.head.Time}
 			}
+			if log.due() {
+				if lines, err = w.sign(lines, &log, at, p); err != nil {
+					return nil, log, err
+				}
+			}
 		}
-		if lines, err = w.sign(lines, &log, at, p); err != nil {
+		if lines, err = w.conclude(lines, &log, at, p); err != nil {
 			return nil, log, err
 		}
 		if err := w.apply(p); err != nil {
