@@ -5,6 +5,7 @@ BIN          := bin/ocipd
 FUZZTIME     ?= 10s
 TEST_TIMEOUT ?= 5m
 ARGS         ?=
+PREFIX       ?= $(HOME)/.local
 
 # Built from source by the go command, at this version, once; cached afterwards.
 # It brings staticcheck, revive and gosec with it.
@@ -20,13 +21,21 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run demo test race fuzz bench fault cover lint fmt clean help
+.PHONY: build run install uninstall demo test race fuzz bench fault cover lint fmt clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
 
 run: build ## build, then serve in the foreground (ARGS="--config file")
 	./$(BIN) serve $(ARGS)
+
+install: build ## install to PREFIX (~/.local) and run it as a service of yours
+	install -D -m 0755 $(BIN) '$(PREFIX)/bin/ocipd'
+	'$(PREFIX)/bin/ocipd' service install $(ARGS)
+
+uninstall: ## stop the service and remove what install wrote; configuration and state stay
+	if [ -x '$(PREFIX)/bin/ocipd' ]; then '$(PREFIX)/bin/ocipd' service uninstall $(ARGS); fi
+	rm -f '$(PREFIX)/bin/ocipd'
 
 demo: build ## build, then show the daemon at work, without touching the machine
 	./$(BIN) demo $(ARGS)
@@ -79,4 +88,4 @@ clean: ## remove what was built
 	rm -rf bin cover.out
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

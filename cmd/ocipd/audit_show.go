@@ -312,7 +312,7 @@ func (s *shell) heldOfOthers(ctx context.Context, database, origin string) error
 	}
 	defer r.Close()
 	out := json.JoinOptions(json.Deterministic(true))
-	known := make(map[string]uint64)
+	known := make(map[string]string)
 	return r.EachLine(ctx, 0, func(seq uint64, line []byte) error {
 		if !bytes.Contains(line, []byte(`"peerLog":"`)) {
 			return nil
@@ -323,10 +323,10 @@ func (s *shell) heldOfOthers(ctx context.Context, database, origin string) error
 		}
 		signed, _ := e.Details["peerLog"].(string)
 		c, err := audit.OpenCheckpoint(signed)
-		if !errors.Is(err, audit.ErrUnsigned) || origin != "" && c.Origin != origin || known[c.Origin] == c.Size {
+		if !errors.Is(err, audit.ErrUnsigned) || origin != "" && c.Origin != origin || known[c.Origin] == signed {
 			return nil
 		}
-		known[c.Origin] = c.Size
+		known[c.Origin] = signed
 		held, err := json.Marshal(witness.Entry{Time: e.Time, Size: c.Size, Note: signed}, out)
 		if err != nil {
 			return fmt.Errorf("cannot print the checkpoint of record %d: %w", seq, err)

@@ -67,12 +67,21 @@ type verification struct {
 	proof audit.Proof
 	// former are public keys that were followed by others.
 	former []string
+	// defaulted marks the file of checkpoints as one that nobody named: it may be
+	// empty.
+	defaulted bool
 	// against counts where the checkpoints from outside came from.
 	against []string
 	path    string
 	about   string
+	// unsound is what is wrong with what stands beside the log.
+	unsound *audit.Fault
 	// own marks this daemon's mirror, which may be a moment behind.
-	own      bool
+	own bool
+	// keyless is where this daemon's public key should be and is not.
+	keyless string
+	// files are the mirror's, nil where one file is checked alone.
+	files    *mirror.Files
 	bytes    int64
 	verifier *audit.Verifier
 	progress func(end bool)
@@ -96,7 +105,7 @@ func (v *verification) run(ctx context.Context, path string) error {
 	} else {
 		err = v.copy(ctx)
 	}
-	return v.conclude(err)
+	return v.conclude(ctx, err)
 }
 
 // ownLog takes what this daemon's configuration says of its log.
@@ -122,18 +131,33 @@ func (v *verification) ownLog() error {
 			v.about = "the mirror of " + database
 		}
 	}
-	if keys, err := keyring.PublicKeys(config.KeysPath(cfg, database)); err == nil && len(v.keys) == 0 {
-		for i, k := range keys {
-			if i < len(keys)-1 {
-				v.former = append(v.former, k.Verifier)
-			} else {
-				v.keys = append(v.keys, k.Verifier)
-			}
+	if len(v.keys) == 0 {
+		if err := v.ownKeys(config.KeysPath(cfg, database)); err != nil {
+			return err
 		}
 	}
 	if file := config.CheckpointsPath(cfg, database); len(v.checkpoints) == 0 && exists(file) {
-		v.checkpoints = []string{file}
+		v.checkpoints, v.defaulted = []string{file}, true
 	}
+	return nil
+}
+
+// ownKeys takes the public keys of this daemon: the last is in force.
+func (v *verification) ownKeys(dir string) error {
+	keys, err := keyring.PublicKeys(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		// A log without checkpoints has none: it is of before there were any.
+		v.keyless = dir
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		v.former = append(v.former, k.Verifier)
+	}
+	last := len(v.former) - 1
+	v.keys, v.former = v.former[last:], v.former[:last]
 	return nil
 }
 
@@ -163,6 +187,12 @@ func (v *verification) gather() error {
 		if err != nil {
 			return err
 		}
+		if len(notes) == 0 {
+			if v.defaulted {
+				continue
+			}
+			return fmt.Errorf("cannot hold the log against %s: there is no whole checkpoint in it", file)
+		}
 		v.proof.Held = append(v.proof.Held, notes...)
 		v.against = append(v.against, fmt.Sprintf("%s of %s", count(len(notes), "checkpoint"), file))
 	}
@@ -189,7 +219,8 @@ func (v *verification) gather() error {
 	}
 	t, err := audit.OpenTombstone(string(text))
 	if err != nil && !errors.Is(err, audit.ErrUnsigned) {
-		return fmt.Errorf("cannot read the tombstone in %s: %w", file, err)
+		v.unsound = &audit.Fault{Seq: 1, Problem: fmt.Sprintf("the tombstone in %s cannot be read: %v", file, err)}
+		return nil
 	}
 	v.proof.Tombstone = &t
 	return nil
@@ -265,6 +296,9 @@ func heldNotes(path string) (notes []string, err error) {
 
 // begin makes the verifier, once all that it is given is known.
 func (v *verification) begin() (err error) {
+	if v.unsound != nil {
+		return v.unsound
+	}
 	if v.verifier, err = audit.NewVerifier(v.proof); err != nil {
 		return err
 	}
@@ -275,7 +309,14 @@ func (v *verification) begin() (err error) {
 func (v *verification) add(line []byte) error {
 	v.bytes += int64(len(line)) + 1
 	v.progress(false)
-	return v.verifier.Add(line)
+	before := v.verifier.Head()
+	if err := v.verifier.Add(line); err != nil {
+		return err
+	}
+	if v.files != nil {
+		v.files.Record(len(line), before, v.verifier.Head())
+	}
+	return nil
 }
 
 // database checks the record itself.
@@ -310,8 +351,16 @@ func (v *verification) copy(ctx context.Context) error {
 	if err := v.begin(); err != nil {
 		return err
 	}
-	if _, err := os.Stat(v.path); err != nil {
+	// Where there should be a log, one that is gone is a fault of it.
+	expected := len(v.proof.Keys)+len(v.proof.Held) > 0
+	info, err := os.Stat(v.path)
+	if err != nil && (!v.own || !expected || !errors.Is(err, fs.ErrNotExist)) {
 		return fmt.Errorf("cannot verify the audit log: %w", err)
+	}
+	if v.own || info.IsDir() {
+		if v.files, err = mirror.OpenFiles(v.path); err != nil && !errors.As(err, &v.unsound) {
+			return err
+		}
 	}
 	want := uint64(0)
 	for _, signed := range v.proof.Held {
@@ -321,6 +370,9 @@ func (v *verification) copy(ctx context.Context) error {
 	}
 	for try := 0; ; try++ {
 		err := v.walk(ctx)
+		if expected && v.files != nil && errors.Is(err, fs.ErrNotExist) && v.verifier.Head().Seq == v.retired() {
+			return nil
+		}
 		torn := errors.Is(err, mirror.ErrTorn)
 		if err != nil && !torn {
 			return err
@@ -339,6 +391,14 @@ func (v *verification) copy(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// retired is the last record that the tombstone stands for.
+func (v *verification) retired() uint64 {
+	if v.proof.Tombstone == nil {
+		return 0
+	}
+	return v.proof.Tombstone.Head.Seq
 }
 
 // walk reads on from where the verifier is.
@@ -371,17 +431,19 @@ func (v *verification) walk(ctx context.Context) error {
 
 // verifyReport is what `ocipd audit verify --json` prints.
 type verifyReport struct {
-	File    string       `json:"file"`
-	OK      bool         `json:"ok"`
-	Records uint64       `json:"records"`
-	Retired uint64       `json:"retired,omitzero"`
-	Log     string       `json:"log,omitempty"`
-	Head    *verifyHead  `json:"head,omitempty"`
-	Signed  uint64       `json:"signedUpTo"`
-	KeyUsed bool         `json:"keyGiven"`
-	Points  int          `json:"checkpoints"`
-	Held    int          `json:"heldOutside"`
-	Fault   *verifyFault `json:"fault,omitempty"`
+	File    string      `json:"file"`
+	OK      bool        `json:"ok"`
+	Records uint64      `json:"records"`
+	Retired uint64      `json:"retired,omitzero"`
+	Log     string      `json:"log,omitempty"`
+	Head    *verifyHead `json:"head,omitempty"`
+	Signed  uint64      `json:"signedUpTo"`
+	KeyUsed bool        `json:"keyGiven"`
+	Points  int         `json:"checkpoints"`
+	Held    int         `json:"heldOutside"`
+	// Unproved are those of them that no known key signed.
+	Unproved int          `json:"unproved,omitzero"`
+	Fault    *verifyFault `json:"fault,omitempty"`
 }
 
 type verifyHead struct {
@@ -396,14 +458,17 @@ type verifyFault struct {
 }
 
 // conclude reports how a check ended.
-func (v *verification) conclude(err error) error {
-	if v.verifier == nil {
-		return err
+func (v *verification) conclude(ctx context.Context, err error) error {
+	var report audit.Report
+	if v.verifier != nil {
+		v.progress(true)
+		report.Head = v.verifier.Head()
 	}
-	v.progress(true)
-	report := audit.Report{Head: v.verifier.Head()}
 	if err == nil {
 		report, err = v.verifier.Finish()
+	}
+	if err == nil {
+		err = v.around(ctx, &report)
 	}
 	var fault *audit.Fault
 	if err != nil && !errors.As(err, &fault) {
@@ -424,11 +489,24 @@ func (v *verification) conclude(err error) error {
 	return nil
 }
 
+// around checks what stands beside a log whose records are good.
+func (v *verification) around(ctx context.Context, report *audit.Report) error {
+	switch {
+	case v.unsound != nil:
+		return v.unsound
+	case v.keyless != "" && report.Checkpoints > 0:
+		return &audit.Fault{Problem: fmt.Sprintf("nothing can be said of its %s: there is no public key in %s; name it with --key", count(report.Checkpoints, "checkpoint"), v.keyless)}
+	case v.files != nil:
+		return v.files.Check(ctx, report.Head.Seq)
+	}
+	return nil
+}
+
 func (v *verification) printReport(report *audit.Report, fault *audit.Fault) error {
 	head := report.Head
 	r := verifyReport{
-		File: v.path, OK: fault == nil, Records: head.Seq - report.Retired, Retired: report.Retired, Log: report.Origin,
-		Signed: report.Signed, KeyUsed: len(v.proof.Keys) > 0, Points: report.Checkpoints, Held: report.Held,
+		File: v.path, OK: fault == nil, Records: head.Seq - min(v.retired(), head.Seq), Retired: report.Retired, Log: report.Origin,
+		Signed: report.Signed, KeyUsed: len(v.proof.Keys) > 0, Points: report.Checkpoints, Held: report.Held, Unproved: report.Unproved,
 	}
 	if head.Seq > 0 {
 		r.Head = &verifyHead{Seq: head.Seq, Time: head.Time, Hash: head.Hash}
@@ -441,32 +519,37 @@ func (v *verification) printReport(report *audit.Report, fault *audit.Fault) err
 
 func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 	p, head := v.screen().colour, report.Head
-	verdict := p.paint(green, "intact")
-	if fault != nil {
+	verdict, checked := p.paint(green, "intact"), "checked"
+	switch {
+	case fault == nil:
+	case fault.Seq == 0:
+		verdict = p.paint(red, "doubtful")
+	default:
 		verdict = p.paint(red, "damaged") + fmt.Sprintf(" at record %d", fault.Seq)
-	}
-	checked := "good up to there"
-	if fault == nil {
-		checked = "checked"
+		if fault.Seq == head.Seq+1 {
+			checked = "good up to there"
+		}
 	}
 	about := ""
 	if v.about != "" {
 		about = " (" + v.about + ")"
 	}
-	fmt.Fprintf(v.stdout, "%s%s: %s, %s %s\n", printable(v.path), printable(about), verdict, count(int(head.Seq-report.Retired), "record"), checked)
+	fmt.Fprintf(v.stdout, "%s%s: %s, %s %s\n", printable(v.path), printable(about), verdict, count(int(head.Seq-min(v.retired(), head.Seq)), "record"), checked)
 	if head.Seq > 0 {
 		fmt.Fprintf(v.stdout, "head %d of %s, hash %s\n", head.Seq, head.Time.Format(time.RFC3339Nano), head.Hash)
 	}
 	if fault != nil {
 		return
 	}
+	keyed := len(v.proof.Keys) > 0
 	if report.Retired > 0 {
-		fmt.Fprintf(v.stdout, "the first %s were retired; a signed tombstone stands for them\n", count(int(report.Retired), "record"))
+		fmt.Fprintf(v.stdout, "the first %s were retired; a tombstone stands for them\n", count(int(report.Retired), "record"))
 	}
 	switch {
 	case report.Checkpoints == 0 && report.Origin == "":
 		fmt.Fprintln(v.stdout, "not signed: the log holds no checkpoint, so whoever can write it can rewrite it")
-	case len(v.proof.Keys) == 0:
+		return
+	case !keyed:
 		fmt.Fprintf(v.stdout, "%s of %s, signatures not checked: name the log's public key with --key\n", count(report.Checkpoints, "checkpoint"), printable(report.Origin))
 	case report.Signed == head.Seq:
 		fmt.Fprintf(v.stdout, "signed by %s to the last record\n", printable(report.Origin))
@@ -476,6 +559,15 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 	}
 	for _, from := range v.against {
 		fmt.Fprintf(v.stdout, "held against %s: they fit\n", printable(from))
+	}
+	if report.Passed > 0 {
+		fmt.Fprintf(v.stdout, "%d of them are of records that were retired, and were not compared\n", report.Passed)
+	}
+	if report.Unproved > 0 {
+		fmt.Fprintf(v.stdout, "%d of them prove nothing: no known key signed them\n", report.Unproved)
+	}
+	if len(v.against) == 0 {
+		fmt.Fprintln(v.stdout, "held against nothing from outside: a cut tail, or an older copy, would not show")
 	}
 }
 

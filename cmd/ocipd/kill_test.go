@@ -77,7 +77,7 @@ func newKillTest(t *testing.T) *killTest {
 func (k *killTest) start(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--config", filepath.Join(k.dir, "ocipd.yaml"), "--socket", k.socket)
-	cmd.Env = append(append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir), env...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir, "GORACE=atexit_sleep_ms=0"), env...)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

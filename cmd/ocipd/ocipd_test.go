@@ -278,7 +278,7 @@ func TestStatusShowsNothingHostile(t *testing.T) {
 func TestLogger(t *testing.T) {
 	for format, want := range map[string]string{"json": `"msg":"said","n":1`, "console": "WARN\tsaid\t{\"n\": 1}"} {
 		var out bytes.Buffer
-		log := newLogger(config.Log{Level: "warn", Format: format}, &out)
+		log, _ := newLogger(config.Log{Level: "warn", Format: format}, &out)
 		log.Info("unsaid")
 		log.Warn("said", zap.Int("n", 1))
 		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "unsaid") {

@@ -62,9 +62,9 @@ func newServe(s *shell) *cobra.Command {
 				return err
 			}
 			s.tune()
-			log := newLogger(cfg.Log, s.stderr)
+			log, threshold := newLogger(cfg.Log, s.stderr)
 			d, err := daemon.New(daemon.Options{
-				Config: cfg, Getenv: s.getenv, Version: buildVersion(), Log: log,
+				Config: cfg, Getenv: s.getenv, Version: buildVersion(), Log: log, Level: &threshold,
 				Passed: supervisor.Files(), Manager: supervisor.New(log.Named("supervisor")),
 			})
 			if err != nil {
@@ -98,11 +98,12 @@ func keyValues(set []string) (map[string]any, error) {
 	return flags, nil
 }
 
-// newLogger logs to w as the configuration says.
-func newLogger(l config.Log, w io.Writer) *zap.Logger {
-	level, err := zapcore.ParseLevel(l.Level)
+// newLogger logs to w as the configuration says, and from a level on that can be
+// set.
+func newLogger(l config.Log, w io.Writer) (*zap.Logger, zap.AtomicLevel) {
+	level, err := zap.ParseAtomicLevel(l.Level)
 	if err != nil {
-		level = zapcore.InfoLevel // a loaded configuration has a level
+		level = zap.NewAtomicLevel() // a loaded configuration has a level
 	}
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey = "time"
@@ -114,5 +115,5 @@ func newLogger(l config.Log, w io.Writer) *zap.Logger {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level))
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), level
 }

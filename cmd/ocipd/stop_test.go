@@ -160,6 +160,7 @@ func TestSecondTerm(t *testing.T) {
 // TestHangupUnderLoad reloads again and again while apps send: no connection is
 // lost, no request fails, and what was changed is in force.
 func TestHangupUnderLoad(t *testing.T) {
+	const reloads = 12
 	k := newKillTest(t)
 	cfg := filepath.Join(k.dir, "ocipd.yaml")
 	text, err := os.ReadFile(cfg)
@@ -214,7 +215,7 @@ func TestHangupUnderLoad(t *testing.T) {
 		}
 		return s
 	}
-	for n := range 12 {
+	for n := range reloads {
 		// Each time another policy's data, and another section for an app. The
 		// watch of files is off for the policy, so the hangup is what counts.
 		types := []string{"information_query", "information_query, meeting_scheduling"}[n%2]
@@ -255,4 +256,11 @@ func TestHangupUnderLoad(t *testing.T) {
 	}
 	k.settle(t)
 	k.judge(t)
+	log, err := os.ReadFile(filepath.Join(k.dir, "openclawos", "audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(log, []byte(`"by":"signal"`)); n != reloads {
+		t.Errorf("%d reloads are on record, want %d", n, reloads)
+	}
 }

@@ -39,8 +39,8 @@ func newNotices(t *testing.T, dir string) *notices {
 	return &notices{t, path, socket}
 }
 
-// next returns the next message, and when it came.
-func (n *notices) next() (string, time.Time) {
+// next returns the next message.
+func (n *notices) next() string {
 	n.t.Helper()
 	if err := n.socket.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		n.t.Fatal(err)
@@ -50,14 +50,14 @@ func (n *notices) next() (string, time.Time) {
 	if err != nil {
 		n.t.Fatalf("the daemon tells nothing: %v", err)
 	}
-	return string(text[:size]), time.Now()
+	return string(text[:size])
 }
 
 // until reads on until a message has a line.
 func (n *notices) until(line string) string {
 	n.t.Helper()
 	for {
-		text, _ := n.next()
+		text := n.next()
 		if slices.Contains(strings.Split(text, "\n"), line) {
 			return text
 		}
@@ -89,14 +89,11 @@ func TestNotify(t *testing.T) {
 
 	last := time.Now()
 	for range 4 {
-		text, at := n.next()
-		if text != "WATCHDOG=1" {
-			t.Errorf("while it serves: %q", text)
-		}
-		if gap := at.Sub(last); gap > patience {
+		n.until("WATCHDOG=1")
+		if gap := time.Since(last); gap > patience {
 			t.Errorf("no sign of life for %s, which is longer than %s", gap, patience)
 		}
-		last = at
+		last = time.Now()
 	}
 
 	hangup := func() (reloading, ready string) {

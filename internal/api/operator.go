@@ -26,7 +26,11 @@ type Status struct {
 	// Held is how many messages wait for a person.
 	Held   int          `json:"held"`
 	Policy PolicyStatus `json:"policy"`
-	Audit  AuditStatus  `json:"audit"`
+	Config ConfigStatus `json:"config"`
+	// PendingRestart are the keys of the configuration file that have other values
+	// there, which take effect at the next start.
+	PendingRestart []string    `json:"pendingRestart"`
+	Audit          AuditStatus `json:"audit"`
 	// Sinks are the other systems that the log is handed to.
 	Sinks []SinkStatus `json:"sinks"`
 	Store StoreStatus  `json:"store"`
@@ -73,13 +77,56 @@ type PolicyStatus struct {
 	Refusal   string    `json:"refusal,omitzero"`
 }
 
-// PolicyReloadResult is the policy in force after policy.reload (operator).
+// ConfigStatus is how the configuration file stands to what is in force.
+type ConfigStatus struct {
+	// RefusedAt is when the file was refused, and Refusal why. Both are absent
+	// until that happens, and again from the next one on that is taken.
+	RefusedAt time.Time `json:"refusedAt,omitzero"`
+	Refusal   string    `json:"refusal,omitzero"`
+}
+
+// ConfigDifference is a value of the configuration that is another one than
+// before. Was and Now are null where there is none, and secrets are masked. Of
+// entries of a list, Key has the name in place of the index.
+type ConfigDifference struct {
+	Key string `json:"key"`
+	Was any    `json:"was"`
+	Now any    `json:"now"`
+}
+
+// ConfigReload is what policy.reload did with the configuration.
+type ConfigReload struct {
+	// ChangeCount is how many values took effect, and Changes are the first 64.
+	ChangeCount int                `json:"changeCount"`
+	Changes     []ConfigDifference `json:"changes"`
+	// PendingRestart are the keys that keep their values until the next start.
+	PendingRestart []string `json:"pendingRestart"`
+}
+
+// ConfigDiffResult is what policy.reload would do now (operator, config.diff).
+type ConfigDiffResult struct {
+	// File is the daemon's configuration file, empty where the defaults serve.
+	File string `json:"file"`
+	// ChangeCount is how many values would take effect, and Changes are the first
+	// 64; PendingRestart are those that would wait for the next start.
+	ChangeCount    int                `json:"changeCount"`
+	Changes        []ConfigDifference `json:"changes"`
+	PendingRestart []ConfigDifference `json:"pendingRestart"`
+	// PolicyRevision is the policy that would be in force, and PolicyChanged says
+	// whether it is another one.
+	PolicyRevision string `json:"policyRevision"`
+	PolicyChanged  bool   `json:"policyChanged"`
+}
+
+// PolicyReloadResult is what is in force after policy.reload (operator), which
+// takes the whole configuration.
 type PolicyReloadResult struct {
 	Revision string `json:"revision"`
 	Digest   string `json:"digest"`
-	// Changed is false where what was loaded is what was in force before.
-	Changed bool     `json:"changed"`
-	Files   []string `json:"files"`
+	// Changed is false where the policy is what was in force before.
+	Changed bool         `json:"changed"`
+	Files   []string     `json:"files"`
+	Config  ConfigReload `json:"config"`
 }
 
 // PolicyRefusal is the details of the CONFLICT that policy.reload answers where

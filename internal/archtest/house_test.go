@@ -54,7 +54,7 @@ var house = map[string]room{
 	"internal/sshsig":          {},
 	"internal/keyring":         {},
 	"internal/redact":          {imports: []string{"internal/audit", "internal/ocip/content"}},
-	"internal/config":          {imports: []string{"internal/keyring", "internal/redact"}},
+	"internal/config":          {imports: []string{"internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
 	"internal/archtest":        {},
 	"internal/supervisor":      {clock: true},
 	"systemd":                  {},
@@ -68,7 +68,7 @@ var house = map[string]room{
 	"bench": {
 		imports: []string{
 			"internal/client", "internal/ipc", "internal/api", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content",
-			"internal/store", "internal/audit", "internal/policy", "internal/config", "internal/mirror",
+			"internal/store", "internal/audit", "internal/keyring", "internal/policy", "internal/config", "internal/mirror",
 		},
 		clock: true, process: true,
 	},

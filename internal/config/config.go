@@ -21,31 +21,36 @@ import (
 
 // Config is the daemon's configuration. Durations are written as Go durations
 // (250ms, 5s, 24h) and sizes as bytes.
+//
+// The tag reload says of every key, or of all keys below it, whether another
+// value takes effect while the daemon runs (live) or at its next start
+// (restart), see [Config.Keep].
 type Config struct {
 	// File is the file that was read, empty if the defaults served.
 	File string `yaml:"-"`
 
 	IPC          IPC       `yaml:"ipc"`
-	Agents       []Agent   `yaml:"agents"`
-	DefaultAgent string    `yaml:"default_agent"`
-	Routes       []Route   `yaml:"routes"`
-	Directory    []Contact `yaml:"directory"`
-	Hooks        Hooks     `yaml:"hooks"`
-	Health       Health    `yaml:"health"`
-	OCIP         OCIP      `yaml:"ocip"`
-	Approvals    Approvals `yaml:"approvals"`
-	Policy       Policy    `yaml:"policy"`
-	Store        Store     `yaml:"store"`
+	Agents       []Agent   `yaml:"agents" reload:"live"`
+	DefaultAgent string    `yaml:"default_agent" reload:"live"`
+	Routes       []Route   `yaml:"routes" reload:"live"`
+	Directory    []Contact `yaml:"directory" reload:"live"`
+	Hooks        Hooks     `yaml:"hooks" reload:"live"`
+	Health       Health    `yaml:"health" reload:"live"`
+	OCIP         OCIP      `yaml:"ocip" reload:"live"`
+	Approvals    Approvals `yaml:"approvals" reload:"live"`
+	Policy       Policy    `yaml:"policy" reload:"live"`
+	Store        Store     `yaml:"store" reload:"restart"`
 	Audit        Audit     `yaml:"audit"`
-	Sessions     Sessions  `yaml:"sessions"`
+	Sessions     Sessions  `yaml:"sessions" reload:"live"`
 	// Channels and Apps are served to apps by config.get. They are raw trees
 	// of maps, lists and scalars, with every key as it was written.
-	Channels map[string]any `yaml:"channels"`
-	Apps     map[string]any `yaml:"apps"`
+	Channels map[string]any `yaml:"channels" reload:"live"`
+	Apps     map[string]any `yaml:"apps" reload:"live"`
+	Metrics  Metrics        `yaml:"metrics" reload:"restart"`
 	Log      Log            `yaml:"log"`
 	// DrainTimeout bounds how long calls under way may take once the daemon
 	// was told to stop. Zero does not wait.
-	DrainTimeout time.Duration `yaml:"drain_timeout"`
+	DrainTimeout time.Duration `yaml:"drain_timeout" reload:"live"`
 
 	origins map[string]origin
 	// cut is the directory of a long file, whose keys are not in origins.
@@ -62,21 +67,21 @@ type Config struct {
 type IPC struct {
 	// Socket is the path of the app socket, empty for the places [SocketPath]
 	// knows.
-	Socket string `yaml:"socket"`
+	Socket string `yaml:"socket" reload:"restart"`
 	// MaxLineBytes bounds one line in either direction, at least 1024.
-	MaxLineBytes int `yaml:"max_line_bytes"`
+	MaxLineBytes int `yaml:"max_line_bytes" reload:"live"`
 	// AllowUIDs lists the users besides the daemon's own that may connect.
-	AllowUIDs []int `yaml:"allow_uids"`
+	AllowUIDs []int `yaml:"allow_uids" reload:"restart"`
 	// AppsMayOperate admits registered apps' processes, and those they start,
 	// to the operator socket. It is for tests that are app and person in one.
-	AppsMayOperate bool `yaml:"apps_may_operate"`
+	AppsMayOperate bool `yaml:"apps_may_operate" reload:"live"`
 	// MaxQueueBytes bounds what waits for one slow reader. It holds at least
 	// one line.
-	MaxQueueBytes int `yaml:"max_queue_bytes"`
+	MaxQueueBytes int `yaml:"max_queue_bytes" reload:"live"`
 	// MaxInFlight bounds the requests one connection may have running.
-	MaxInFlight int `yaml:"max_in_flight"`
+	MaxInFlight int `yaml:"max_in_flight" reload:"live"`
 	// MaxConnections bounds the connections of both sockets together.
-	MaxConnections int `yaml:"max_connections"`
+	MaxConnections int `yaml:"max_connections" reload:"live"`
 }
 
 // Agent is a local identity and the app that may speak for it. What a client
@@ -305,22 +310,22 @@ type Store struct {
 // Audit says what the records hold and where their mirror is.
 type Audit struct {
 	// Mirror is empty for [MirrorPath].
-	Mirror string `yaml:"mirror"`
+	Mirror string `yaml:"mirror" reload:"restart"`
 	// Keep is how old a record gets before it is removed for good; zero keeps
 	// all.
-	Keep time.Duration `yaml:"keep"`
+	Keep time.Duration `yaml:"keep" reload:"live"`
 	// Checkpoints is empty for [CheckpointsPath].
-	Checkpoints string `yaml:"checkpoints"`
+	Checkpoints string `yaml:"checkpoints" reload:"restart"`
 	// Content is digest (keyed digest only) or full (sealed to Recipients too).
-	Content string `yaml:"content"`
-	Rotate  Rotate `yaml:"rotate"`
+	Content string `yaml:"content" reload:"live"`
+	Rotate  Rotate `yaml:"rotate" reload:"restart"`
 	// Recipients are the age public keys that texts are sealed to.
-	Recipients []string `yaml:"recipients"`
+	Recipients []string `yaml:"recipients" reload:"live"`
 	// Keys is the directory of the daemon's keys, empty for [KeysPath].
-	Keys   string `yaml:"keys"`
-	Redact Redact `yaml:"redact"`
+	Keys   string `yaml:"keys" reload:"restart"`
+	Redact Redact `yaml:"redact" reload:"live"`
 	// Sinks are other systems that the log is handed to.
-	Sinks []Sink `yaml:"sinks"`
+	Sinks []Sink `yaml:"sinks" reload:"restart"`
 }
 
 // Redact says what is kept out of records besides credentials and account and
@@ -347,12 +352,22 @@ type Sessions struct {
 	ActiveWindow time.Duration `yaml:"active_window"`
 }
 
+// Metrics says where the daemon's numbers are served for Prometheus. Empty is
+// nowhere.
+type Metrics struct {
+	// Socket is the path of a Unix socket, for the daemon's user alone.
+	Socket string `yaml:"socket"`
+	// Listen is an address of this machine's loopback with a port, such as
+	// 127.0.0.1:9464. Whoever is on the machine may read there.
+	Listen string `yaml:"listen"`
+}
+
 // Log says how much is logged and how it looks.
 type Log struct {
 	// Level is debug, info, warn or error.
-	Level string `yaml:"level"`
+	Level string `yaml:"level" reload:"live"`
 	// Format is json or console.
-	Format string `yaml:"format"`
+	Format string `yaml:"format" reload:"restart"`
 }
 
 // Default returns the configuration that serves when nothing is configured.

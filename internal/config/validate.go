@@ -2,7 +2,9 @@ package config
 
 import (
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -54,6 +56,8 @@ func (c *Config) check(p *problems) {
 	c.checkAgents(p)
 	c.checkDirectory(p)
 	c.checkSinks(p)
+	c.checkRules(p)
+	c.checkMetrics(p)
 
 	positive := func(key Path, d time.Duration) {
 		if d <= 0 {
@@ -134,6 +138,41 @@ func (c *Config) checkStore(p *problems) {
 	}
 	if n := c.Store.ReserveBytes; n < 0 || n > maxReserve {
 		p.bad(at.Key("reserve_bytes"), "want 0 to %d, got %d", maxReserve, n)
+	}
+}
+
+// loopback is an address of this machine's loopback with a port, by numbers: a
+// name could lead elsewhere.
+var loopback = regexp.MustCompile(`^(?:127\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})|\[::1\]):(\d{1,5})$`)
+
+// isLoopback reports whether an address can be reached from this machine alone.
+func isLoopback(address string) bool {
+	m := loopback.FindStringSubmatch(address)
+	if m == nil {
+		return false
+	}
+	for i, most := range []int{255, 255, 255, 65535} {
+		// What matched are digits, or nothing.
+		if n, _ := strconv.Atoi(m[i+1]); n > most {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Config) checkMetrics(p *problems) {
+	at := Path{}.Key("metrics")
+	if address := c.Metrics.Listen; address != "" && !isLoopback(address) {
+		p.bad(at.Key("listen"), "want an address of the loopback by its number, such as 127.0.0.1:9464 or [::1]:9464, got %q; "+
+			"the numbers are served without a password, so for another machine put a proxy in front", address)
+	}
+	socket := c.Metrics.Socket
+	switch {
+	case socket == "":
+	case !filepath.IsAbs(socket):
+		p.bad(at.Key("socket"), "want an absolute path, got %q", socket)
+	case len(socket) > maxSocketPath:
+		p.bad(at.Key("socket"), "want a path of at most %d bytes, got %d", maxSocketPath, len(socket))
 	}
 }
 

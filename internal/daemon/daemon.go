@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -40,6 +41,8 @@ type Options struct {
 	Getenv  func(string) string
 	Version string
 	Log     *zap.Logger
+	// Level, where it is given, is the log's, set by a reload of log.level.
+	Level *zap.AtomicLevel
 	// Passed are the open sockets that a service manager passed, and Manager is
 	// who hears how the daemon is. Both may be nil.
 	Passed  []*os.File
@@ -49,9 +52,11 @@ type Options struct {
 // Daemon is one daemon, from Start to Stop.
 type Daemon struct {
 	cfg     *config.Config
+	live    atomic.Pointer[config.Config]
 	getenv  func(string) string
 	version string
 	log     *zap.Logger
+	level   *zap.AtomicLevel
 	started time.Time
 	ids     *ids
 
@@ -69,6 +74,7 @@ type Daemon struct {
 	mirrored mirrored
 	index    *index.Index
 	secrets  secrets
+	notices  *notices
 	kernel   *kernel.Kernel
 	server   *ipc.Server
 	settings *settings
@@ -81,6 +87,8 @@ type Daemon struct {
 	rotating sync.Mutex
 	// retiring keeps two removals of records apart.
 	retiring sync.Mutex
+	// kept says that audit.keep may have changed.
+	kept chan struct{}
 
 	// undo holds what ends each step that was started, newest last. A start
 	// that fails and a stop use the same list.
@@ -90,9 +98,10 @@ type Daemon struct {
 // New checks what can be checked without touching anything.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{
-		cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, ids: newIDs(),
-		passed: o.Passed, manager: o.Manager, hurried: make(chan struct{}),
+		cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, level: o.Level, ids: newIDs(),
+		passed: o.Passed, manager: o.Manager, hurried: make(chan struct{}), kept: make(chan struct{}, 1),
 	}
+	d.live.Store(o.Config)
 	d.socket = config.SocketPath(o.Config, o.Getenv)
 	d.operator = config.OperatorPath(d.socket)
 	if d.database = config.DatabasePath(o.Config, o.Getenv); d.database == "" {
@@ -170,11 +179,8 @@ func (d *Daemon) claimSockets(context.Context) error {
 		return err
 	}
 	d.server = ipc.NewServer(ipc.Options{
-		Kernel: facade{d},
-		Limits: ipc.Limits{
-			LineBytes: d.cfg.IPC.MaxLineBytes, QueueBytes: d.cfg.IPC.MaxQueueBytes,
-			InFlight: d.cfg.IPC.MaxInFlight, Connections: d.cfg.IPC.MaxConnections,
-		},
+		Kernel:   facade{d},
+		Limits:   limits(d.cfg),
 		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"),
 		Apps: apps, Operators: operators,
 	})
@@ -204,7 +210,8 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 	}
 	d.policy = policy.NewHolder(compiled)
 	d.settings = newSettings(d.cfg)
-	d.reloader = newReloader(ctx, d.cfg, d.policy, d.settings, d.ids.next, d.log.Named("policy"))
+	d.reloader = newReloader(ctx, d.cfg, d.policy, d.ids.next, d.log.Named("reload"))
+	d.reloader.prepare = d.prepare
 	d.reloader.tell = func() { d.manager.Status(d.condition()) }
 	return nil
 }
@@ -212,7 +219,7 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	d.store, err = store.Open(ctx, store.Options{
 		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(),
-		Signing: d.signing(), Redact: d.secrets.redactor.Record,
+		Signing: d.signing(), Redact: d.secrets.redact,
 	})
 	if err != nil {
 		return err
@@ -233,16 +240,15 @@ func (d *Daemon) openIndex(ctx context.Context) error {
 }
 
 func (d *Daemon) startKernel(ctx context.Context) error {
-	cfg, err := kernelConfig(d.cfg)
+	terms, err := d.terms(d.cfg, d.policy.Load())
 	if err != nil {
 		return err
 	}
-	people, err := d.people()
-	if err != nil {
+	if err := d.openNotices(); err != nil {
 		return err
 	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
-		Config: cfg, Store: d.store, Policy: d.policy, Settings: d.settings, Search: d.index, Signers: people.signers, Notify: people.notify, Digest: d.secrets.digest, Seal: d.secrets.seal, Now: time.Now, NewID: d.ids.next, Log: d.log.Named("kernel"),
+		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.secrets.digest, Now: time.Now, NewID: d.ids.next, Log: d.log.Named("kernel"),
 	})
 	if err != nil {
 		return err

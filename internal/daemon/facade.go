@@ -38,7 +38,8 @@ func (f facade) Status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	}
 	s.Audit.Indexed = f.index.Indexed()
 	s.Sinks = f.sinkStatus()
-	s.Policy = *f.reloader.status.Load()
+	s.Policy, s.Config = *f.reloader.status.Load(), *f.reloader.config.Load()
+	s.PendingRestart = f.reloader.waiting()
 	s.Store = f.storeStatus()
 	return s, nil
 }
@@ -50,6 +51,11 @@ func (f facade) PolicyReload(_ context.Context, who api.Peer, _ *api.Empty) (api
 		return api.PolicyReloadResult{}, err
 	}
 	return f.reloader.reload(asker{by: byOperator, peer: who})
+}
+
+// ConfigDiff says what a reload would change, and changes nothing.
+func (f facade) ConfigDiff(context.Context, *api.Empty) (api.ConfigDiffResult, error) {
+	return f.reloader.diff()
 }
 
 // AuditForget destroys a tenant's digest key. It does not end with its caller.

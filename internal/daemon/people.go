@@ -2,36 +2,20 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/notify"
 	"github.com/openclawos/ocipd/internal/sshsig"
 	"go.uber.org/zap"
 )
-
-// people is how the kernel knows and reaches those who decide.
-type people struct {
-	signers kernel.Signers
-	notify  kernel.Notifier
-}
-
-// people sets up who may sign and how a person is told. A file of signers that
-// cannot be read keeps the daemon down: without it nobody could decide.
-func (d *Daemon) people() (p people, err error) {
-	if file := d.cfg.Approvals.AllowedSigners; file != "" {
-		s := signers{file}
-		if _, err := s.load(); err != nil {
-			return p, err
-		}
-		p.signers = s
-	}
-	p.notify, err = d.notifier()
-	return p, err
-}
 
 // signers reads the file of allowed signers anew for each decision, so that
 // whoever is taken out of it decides nothing more.
@@ -60,51 +44,99 @@ func (s signers) Verify(armored, text []byte, at time.Time) (principal, fingerpr
 	return signature.Principal, signature.Fingerprint, err
 }
 
-// notifyDrain bounds how long the last notices may take when the daemon stops.
+// notifyDrain bounds how long the last notices may take when the daemon stops, or
+// tells people by other means.
 const notifyDrain = time.Second
 
-// notifier tells people by what is configured, nil where nothing is.
-func (d *Daemon) notifier() (kernel.Notifier, error) {
-	var ways []notify.Notifier
-	log := d.log.Named("notify")
-	if d.cfg.Approvals.Notify.Desktop {
-		ways = append(ways, notify.NewDesktop(notify.DesktopOptions{Getenv: d.getenv, Log: log}))
+// notices words what people are told, by what is configured. The message itself
+// is no part of it: it may be shown on a locked screen, or mailed.
+type notices struct {
+	getenv func(string) string
+	log    *zap.Logger
+	// ways are how people are told, nil where they are not. wanted is the
+	// configuration they were made from, and belongs to who prepares others.
+	ways    atomic.Pointer[notify.Fanout]
+	wanted  config.Notify
+	closing sync.WaitGroup
+}
+
+// openNotices begins to tell people.
+func (d *Daemon) openNotices() error {
+	d.notices = &notices{getenv: d.getenv, log: d.log.Named("notify")}
+	begin, err := d.notices.prepare(d.cfg.Approvals.Notify)
+	if err != nil {
+		return err
 	}
-	if argv := d.cfg.Approvals.Notify.Command; len(argv) > 0 {
-		command, err := notify.NewCommand(notify.CommandOptions{Argv: argv, Getenv: d.getenv, Log: log})
+	begin()
+	d.onStop(func() error {
+		d.notices.put(nil)
+		d.notices.closing.Wait()
+		return nil
+	})
+	return nil
+}
+
+// prepare makes what tells people as a configuration wants it, and returns what
+// has it do so in place of what did. Those ways are ended by and by: what waits
+// in them is told yet.
+func (n *notices) prepare(c config.Notify) (begin func(), err error) {
+	if n.ways.Load() != nil && reflect.DeepEqual(c, n.wanted) {
+		return func() {}, nil
+	}
+	var ways []notify.Notifier
+	if c.Desktop {
+		ways = append(ways, notify.NewDesktop(notify.DesktopOptions{Getenv: n.getenv, Log: n.log}))
+	}
+	if len(c.Command) > 0 {
+		command, err := notify.NewCommand(notify.CommandOptions{Argv: c.Command, Getenv: n.getenv, Log: n.log})
 		if err != nil {
 			return nil, fmt.Errorf("cannot use approvals.notify.command: %w", err)
 		}
 		ways = append(ways, command)
 	}
-	if len(ways) == 0 {
-		return nil, nil
-	}
-	fanout := notify.NewFanout(notify.FanoutOptions{Notifiers: ways, Drain: notifyDrain, Log: log})
-	d.onStop(func() error {
-		fanout.Close()
-		return nil
-	})
-	return notices{fanout, log}, nil
+	return func() {
+		n.wanted = c
+		if len(ways) == 0 {
+			n.put(nil)
+			return
+		}
+		n.put(notify.NewFanout(notify.FanoutOptions{Notifiers: ways, Drain: notifyDrain, Log: n.log}))
+	}, nil
 }
 
-// notices words what people are told. The message itself is no part of it: it
-// may be shown on a locked screen, or mailed.
-type notices struct {
-	*notify.Fanout
-	log *zap.Logger
+// put has people told by other ways, none where they are nil.
+func (n *notices) put(ways *notify.Fanout) {
+	if old := n.ways.Swap(ways); old != nil {
+		n.closing.Go(old.Close)
+	}
+}
+
+// tell hands something to the ways there are. Those that were replaced meanwhile
+// take nothing more, and then it is for the others.
+func (n *notices) tell(what func(*notify.Fanout) error) error {
+	for {
+		ways := n.ways.Load()
+		if ways == nil {
+			return nil
+		}
+		if err := what(ways); !errors.Is(err, notify.ErrClosed) || n.ways.Load() == ways {
+			return err
+		}
+	}
 }
 
 // Held tells that a message waits.
-func (n notices) Held(a api.ApprovalSummary) {
-	err := n.Notify(context.Background(), notify.Notice{
-		ID: a.ApprovalID, Urgency: notify.Normal,
-		Title: fmt.Sprintf("%s wants to send to %s", a.AgentID, a.Counterparty),
-		Body:  fmt.Sprintf("%s\nocipd approvals show %s", a.Reason, a.ApprovalID),
-		Fields: map[string]string{
-			"approval": a.ApprovalID, "agent": a.AgentID, "counterparty": a.Counterparty, "code": a.Code, "reason": a.Reason,
-			"classification": a.Classification, "session": a.SessionKey, "exchange": a.ExchangeID,
-		},
+func (n *notices) Held(a api.ApprovalSummary) {
+	err := n.tell(func(f *notify.Fanout) error {
+		return f.Notify(context.Background(), notify.Notice{
+			ID: a.ApprovalID, Urgency: notify.Normal,
+			Title: fmt.Sprintf("%s wants to send to %s", a.AgentID, a.Counterparty),
+			Body:  fmt.Sprintf("%s\nocipd approvals show %s", a.Reason, a.ApprovalID),
+			Fields: map[string]string{
+				"approval": a.ApprovalID, "agent": a.AgentID, "counterparty": a.Counterparty, "code": a.Code, "reason": a.Reason,
+				"classification": a.Classification, "session": a.SessionKey, "exchange": a.ExchangeID,
+			},
+		})
 	})
 	if err != nil {
 		n.log.Warn("cannot tell a person what waits", zap.String("approval", a.ApprovalID), zap.Error(err))
@@ -112,8 +144,9 @@ func (n notices) Held(a api.ApprovalSummary) {
 }
 
 // Decided takes the notice back.
-func (n notices) Decided(id string) {
-	if err := n.Withdraw(context.Background(), id); err != nil {
+func (n *notices) Decided(id string) {
+	err := n.tell(func(f *notify.Fanout) error { return f.Withdraw(context.Background(), id) })
+	if err != nil {
 		n.log.Debug("cannot take a notice back", zap.String("approval", id), zap.Error(err))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +20,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// By whom a policy was put to the daemon, in the records of it.
+// By whom a policy or a configuration was put to the daemon, in the records of
+// it.
 const (
 	byStart    = "start"
 	byOperator = "operator"
@@ -27,7 +29,7 @@ const (
 	bySignal   = "signal"
 )
 
-// asker is who put a policy to the daemon. The peer is an operator's process,
+// asker is who put something to the daemon. The peer is an operator's process,
 // and nil otherwise.
 type asker struct {
 	by   string
@@ -51,18 +53,23 @@ const (
 	maxRefusal    = 2048
 )
 
-// reloader puts policies in force while the daemon runs, one after another.
+// reloader puts configurations and policies in force while the daemon runs, one
+// after another.
 //
-// A policy is read, compiled and tried; then its record is made durable; then
-// it is swapped in, whole. So every revision that a decision names was
-// announced by a record before, and what fails on the way leaves the policy in
-// force as it was. A decision that is under way keeps the policy it began with.
+// What can fail comes first: the configuration as a whole, the policy's reading,
+// compiling and trial, and all that is made of both. Then the records are made
+// durable, in one commit, and then everything is swapped in at once. So every
+// decision is made under what a record announced before, and what fails on the
+// way leaves what is in force as it was. A call that is under way keeps what it
+// began with.
 type reloader struct {
-	log      *zap.Logger
-	newID    func() string
-	commit   func(*store.Change) (store.Receipt, error)
-	settings *settings
-	holder   *policy.Holder
+	log    *zap.Logger
+	newID  func() string
+	commit func(*store.Change) (store.Receipt, error)
+	holder *policy.Holder
+	// prepare makes all that a configuration and a policy need to be in force,
+	// and returns what puts them there.
+	prepare func(*config.Config, *policy.Policy) (adopt func(), err error)
 	// tell is called whenever operators are told something else.
 	tell func()
 
@@ -73,21 +80,24 @@ type reloader struct {
 	news  chan struct{}
 	tasks sync.WaitGroup
 
-	// status is what operators are told. It is replaced under mu.
+	// What operators are told. It is replaced under mu.
 	status atomic.Pointer[api.PolicyStatus]
+	config atomic.Pointer[api.ConfigStatus]
+	// later is in what the file differs from what is in force for want of a
+	// restart.
+	later atomic.Pointer[config.Delta]
 
 	// mu makes reloads one after another. It is held over the disk, which
 	// nobody waits for but those who ask for a reload.
 	mu sync.Mutex
-	// cfg is the last configuration that was valid as a whole, and inForce the
-	// part of one that the policy in force was made from.
-	cfg     *config.Config
-	inForce config.Policy
+	// started is the configuration of the start, read the last one that was valid
+	// as a whole, and inForce what of the two is in force.
+	started, read, inForce *config.Config
 	// watcher follows the path watched, where that is not empty.
 	watcher *config.Watcher
 	watched string
 	// refused identifies what was refused last and is on record as that, until
-	// a policy is taken again.
+	// something is taken again.
 	refused string
 }
 
@@ -98,12 +108,14 @@ func source(p *config.Policy) policy.Source {
 // sourceName is a policy's path, as it is shown.
 func sourceName(p *config.Policy) string { return cmp.Or(p.Path, "built-in") }
 
-// newReloader takes charge of a policy that was compiled already.
-func newReloader(ctx context.Context, cfg *config.Config, holder *policy.Holder, s *settings, newID func() string, log *zap.Logger) *reloader {
+// newReloader takes charge of a configuration and a policy that was compiled
+// already.
+func newReloader(ctx context.Context, cfg *config.Config, holder *policy.Holder, newID func() string, log *zap.Logger) *reloader {
 	r := &reloader{
-		log: log, newID: newID, settings: s, holder: holder, tell: func() {}, cfg: cfg, inForce: cfg.Policy, news: make(chan struct{}, 1),
+		log: log, newID: newID, holder: holder, tell: func() {}, started: cfg, read: cfg, inForce: cfg, news: make(chan struct{}, 1),
 	}
 	r.closing, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	r.later.Store(&config.Delta{})
 	r.stands()
 	return r
 }
@@ -111,7 +123,7 @@ func newReloader(ctx context.Context, cfg *config.Config, holder *policy.Holder,
 // start follows the policy's files, where the configuration wants that. An edit
 // from here on is not missed, and one since the start is taken at once.
 func (r *reloader) start() error {
-	if err := r.follow(&r.cfg.Policy); err != nil {
+	if err := r.follow(&r.inForce.Policy); err != nil {
 		return err
 	}
 	// What becomes of a change is logged, recorded and shown.
@@ -182,59 +194,139 @@ func contents(path string) string {
 	return text.Digest()
 }
 
-// reload reads the configuration file and the policy again, and puts the policy
-// in force if it is another one. The sections of the configuration that apps
-// see take effect too.
+// plan is what a reload would put in force, with everything done that can fail.
+type plan struct {
+	cfg    *config.Config
+	policy *policy.Policy
+	// policyChanged is set where the policy is another one, and policyAnew where
+	// it goes on record: also when a refusal of it is over.
+	policyChanged, policyAnew bool
+	delta, pending            config.Delta
+	// configAnew is set where the configuration goes on record.
+	configAnew bool
+	adopt      func()
+}
+
+// refusal is why a plan cannot be made: for the configuration's sake, or the
+// policy's.
+type refusal struct {
+	cause error
+	// policy is where the policy comes from that is refused, nil where the
+	// configuration is; digest is of what was read of it.
+	policy *config.Policy
+	digest string
+}
+
+// plan reads the configuration file and the policy again and makes of them what
+// can be put in force. Look only looks: the path that is watched stays the same.
 //
-// Where policy.watch is off, a change of files leaves the policy alone. An
-// error is an [*api.Error]: CONFLICT with [api.PolicyRefusal] for what cannot
+// Where policy.watch is off, a change of files leaves the policy alone.
+func (r *reloader) plan(who asker, look bool) (*plan, *refusal) {
+	read, err := r.read.Reload()
+	if err != nil {
+		return nil, &refusal{cause: err}
+	}
+	var p plan
+	p.cfg, p.pending = read.Keep(r.started)
+	if p.pending.Count > 0 {
+		if err := p.cfg.Validate(); err != nil {
+			return nil, &refusal{cause: fmt.Errorf("cannot use the configuration without a restart, for it does not go together with what takes one (%s): %w",
+				strings.Join(p.pending.Keys, ", "), err)}
+		}
+	}
+	if !look {
+		r.read = read
+		// Watched first: what changes after it was read is an event.
+		if err := r.follow(&p.cfg.Policy); err != nil {
+			return nil, &refusal{cause: err, policy: &p.cfg.Policy}
+		}
+	}
+	old := r.holder.Load()
+	p.policy = old
+	if who.by == byFile && !p.cfg.Policy.Watch {
+		p.cfg = p.cfg.KeepPolicy(r.inForce)
+	} else {
+		text, err := policy.Read(source(&p.cfg.Policy))
+		if err != nil {
+			return nil, &refusal{cause: err, policy: &p.cfg.Policy}
+		}
+		was := &r.inForce.Policy
+		p.policyChanged = text.Digest() != old.Digest() || p.cfg.Policy.Path != was.Path || p.cfg.Policy.Timeout != was.Timeout
+		p.policyAnew = p.policyChanged || r.status.Load().Refusal != ""
+		if p.policyChanged {
+			if p.policy, err = r.compile(text); err != nil {
+				return nil, &refusal{cause: err, policy: &p.cfg.Policy, digest: text.Digest()}
+			}
+		}
+	}
+	p.delta = p.cfg.Since(r.inForce)
+	p.configAnew = p.delta.Count > 0 || !samePending(p.pending, *r.later.Load()) || r.config.Load().Refusal != ""
+	if p.adopt, err = r.prepare(p.cfg, p.policy); err != nil {
+		return nil, &refusal{cause: err}
+	}
+	return &p, nil
+}
+
+// samePending reports whether two configurations wait for a restart for the same
+// reasons, as far as those are shown.
+func samePending(a, b config.Delta) bool {
+	return a.Count == b.Count && slices.Equal(a.Keys, b.Keys) &&
+		slices.EqualFunc(a.Changes, b.Changes, func(x, y config.Change) bool {
+			return x.Path == y.Path && fmt.Sprint(x.Old, x.New) == fmt.Sprint(y.Old, y.New)
+		})
+}
+
+// reload reads the configuration file and the policy again, and puts in force
+// what has changed in them. What takes a restart keeps its value, and is named.
+//
+// An error is an [*api.Error]: CONFLICT with [api.PolicyRefusal] for what cannot
 // be used, INTERNAL_ERROR for what cannot be recorded.
 func (r *reloader) reload(who asker) (api.PolicyReloadResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cfg, err := r.cfg.Reload()
-	if err != nil {
-		r.log.Error("the configuration file is not valid: it changes nothing", zap.Error(err))
-		if who.by == byFile && !r.cfg.Policy.Watch {
-			return r.result(false), nil
+	p, refused := r.plan(who, false)
+	if refused != nil {
+		return api.PolicyReloadResult{}, r.refuse(who, refused)
+	}
+	if !p.policyAnew && !p.configAnew {
+		return r.result(p), nil
+	}
+	previous := r.holder.Load().Revision()
+	change := &store.Change{Drains: true}
+	if p.configAnew {
+		change.Records = append(change.Records, r.changed(p, who))
+	}
+	if p.policyAnew {
+		record := r.loaded(p.policy, &p.cfg.Policy, who)
+		record.Details["previous"] = previous
+		change.Records = append(change.Records, record)
+	}
+	if _, err := r.commit(change); err != nil {
+		return api.PolicyReloadResult{}, r.unrecorded(p, err)
+	}
+	p.adopt()
+	r.inForce = p.cfg
+	r.later.Store(&p.pending)
+	// A refusal of the policy stands until the policy itself is looked at again.
+	if p.policyAnew {
+		r.policyStands()
+	}
+	if p.configAnew {
+		r.configStands()
+	}
+	r.refused = ""
+	r.tell()
+	if p.policyAnew {
+		r.log.Info("the policy is in force", zap.String("revision", p.policy.Revision()), zap.String("previous", previous), zap.String("by", who.by))
+	}
+	if p.configAnew {
+		keys := p.delta.Keys
+		r.log.Info("the configuration is in force", zap.Strings("changed", keys), zap.Int("changes", p.delta.Count), zap.String("by", who.by))
+		if len(p.pending.Keys) > 0 {
+			r.log.Warn("some of the configuration takes a restart and keeps its value until then", zap.Strings("keys", p.pending.Keys))
 		}
-		return api.PolicyReloadResult{}, r.refuse(who, &r.cfg.Policy, "", err)
 	}
-	r.cfg = cfg
-	r.settings.take(cfg)
-	wanted := &cfg.Policy
-	// Watched first: what changes after it was read is an event.
-	if err := r.follow(wanted); err != nil {
-		return api.PolicyReloadResult{}, r.refuse(who, wanted, "", err)
-	}
-	if who.by == byFile && !wanted.Watch {
-		return r.result(false), nil
-	}
-	text, err := policy.Read(source(wanted))
-	if err != nil {
-		return api.PolicyReloadResult{}, r.refuse(who, wanted, "", err)
-	}
-	old := r.holder.Load()
-	next := old
-	changed := text.Digest() != old.Digest() || wanted.Path != r.inForce.Path || wanted.Timeout != r.inForce.Timeout
-	switch {
-	case changed:
-		if next, err = r.compile(text); err != nil {
-			return api.PolicyReloadResult{}, r.refuse(who, wanted, text.Digest(), err)
-		}
-	case r.status.Load().Refusal == "":
-		return r.result(false), nil
-	}
-	record := r.loaded(next, wanted, who)
-	record.Details["previous"] = old.Revision()
-	if _, err := r.commit(&store.Change{Records: []*audit.Record{record}, Drains: true}); err != nil {
-		return api.PolicyReloadResult{}, r.unrecorded(err)
-	}
-	r.inForce = *wanted
-	r.holder.Swap(next)
-	r.stands()
-	r.log.Info("the policy is in force", zap.String("revision", next.Revision()), zap.String("previous", old.Revision()), zap.String("by", who.by))
-	return r.result(changed), nil
+	return r.result(p), nil
 }
 
 // compile compiles and tries a policy. One that brings the compiler down is a
@@ -249,24 +341,75 @@ func (r *reloader) compile(text *policy.Text) (p *policy.Policy, err error) {
 	return text.Compile(r.closing)
 }
 
-// stands makes the policy in force the one that operators are told of.
+// stands makes what is in force what operators are told of.
 func (r *reloader) stands() {
-	r.refused = ""
-	r.status.Store(&api.PolicyStatus{Source: sourceName(&r.inForce), Revision: r.holder.Load().Revision()})
+	r.policyStands()
+	r.configStands()
 	r.tell()
 }
 
-// refusedFor leaves the policy in force and tells operators why.
-func (r *reloader) refusedFor(reason string) {
-	status := *r.status.Load()
-	status.RefusedAt, status.Refusal = time.Now().UTC(), reason
-	r.status.Store(&status)
+func (r *reloader) policyStands() {
+	r.status.Store(&api.PolicyStatus{Source: sourceName(&r.inForce.Policy), Revision: r.holder.Load().Revision()})
+}
+
+func (r *reloader) configStands() {
+	r.config.Store(&api.ConfigStatus{})
+}
+
+// waiting are the keys that take a restart.
+func (r *reloader) waiting() []string { return pendingKeys(*r.later.Load()) }
+
+// pendingKeys are never nil, so that programs find a list.
+func pendingKeys(d config.Delta) []string { return append([]string{}, d.Keys...) }
+
+// refusedFor leaves what is in force and tells operators why.
+func (r *reloader) refusedFor(ofPolicy bool, reason string) {
+	now := time.Now().UTC()
+	if ofPolicy {
+		status := *r.status.Load()
+		status.RefusedAt, status.Refusal = now, reason
+		r.status.Store(&status)
+	} else {
+		status := *r.config.Load()
+		status.RefusedAt, status.Refusal = now, reason
+		r.config.Store(&status)
+	}
 	r.tell()
 }
 
-func (r *reloader) result(changed bool) api.PolicyReloadResult {
-	p := r.holder.Load()
-	return api.PolicyReloadResult{Revision: p.Revision(), Digest: p.Digest(), Changed: changed, Files: printed(p.Files())}
+// result is what a reload is answered with that has put a plan in force, or found
+// nothing to do.
+func (r *reloader) result(p *plan) api.PolicyReloadResult {
+	now := r.holder.Load()
+	return api.PolicyReloadResult{
+		Revision: now.Revision(), Digest: now.Digest(), Changed: p.policyChanged, Files: printed(now.Files()),
+		Config: api.ConfigReload{
+			ChangeCount: p.delta.Count, Changes: differences(p.delta), PendingRestart: pendingKeys(p.pending),
+		},
+	}
+}
+
+// differences are changes as operators and records see them.
+func differences(d config.Delta) []api.ConfigDifference {
+	list := make([]api.ConfigDifference, len(d.Changes))
+	for i, c := range d.Changes {
+		list[i] = api.ConfigDifference{Key: c.Path, Was: c.Old, Now: c.New}
+	}
+	return list
+}
+
+// diff says what a reload would do, and does nothing of it.
+func (r *reloader) diff() (api.ConfigDiffResult, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, refused := r.plan(asker{by: byOperator}, true)
+	if refused != nil {
+		return api.ConfigDiffResult{}, r.refusal(refused)
+	}
+	return api.ConfigDiffResult{
+		File: p.cfg.File, ChangeCount: p.delta.Count, Changes: differences(p.delta),
+		PendingRestart: differences(p.pending), PolicyChanged: p.policyChanged, PolicyRevision: p.policy.Revision(),
+	}, nil
 }
 
 // loaded is the record of a policy that is about to be in force.
@@ -278,49 +421,87 @@ func (r *reloader) loaded(p *policy.Policy, from *config.Policy, who asker) *aud
 	}
 }
 
-// refuse records that what was wanted cannot be used, and returns the error
-// that says so. What files say wrong is recorded once, what a person asked for
-// each time. The digest is of what was refused, empty where it was not read.
-func (r *reloader) refuse(who asker, wanted *config.Policy, digest string, cause error) error {
-	if r.closing.Err() != nil {
-		return api.Errorf(api.InternalError, "cannot load the policy: the daemon is stopping")
-	}
-	faults := faultsOf(cause, sourceName(wanted))
-	reason := reasonOf(cause)
-	stays := r.holder.Load().Revision()
-	refusal := &api.Error{
-		Code: api.Conflict, Message: fmt.Sprintf("%s; the policy in force stays (%s)", reason, stays),
-		Details: api.PolicyRefusal{Revision: stays, FaultCount: len(faults), Faults: faults[:min(len(faults), maxFaults)]},
-	}
-	what := sourceName(wanted) + "\n" + cmp.Or(digest, cause.Error())
-	if who.by == byFile && what == r.refused {
-		return refusal
-	}
-	r.refused = ""
-	r.refusedFor(reason)
-	r.log.Error("a policy is refused, the one in force stays", zap.String("reason", reason), zap.String("revision", stays), zap.String("by", who.by))
+// changed is the record of a configuration that is about to be in force.
+func (r *reloader) changed(p *plan, who asker) *audit.Record {
 	d := who.details()
-	d["source"], d["faultCount"], d["faults"] = sourceName(wanted), len(faults), faults[:min(len(faults), maxFaults)]
-	if digest != "" {
-		d["digest"] = digest
+	d["file"], d["changeCount"], d["diff"], d["needsRestart"] = printedName(p.cfg.File), p.delta.Count, differences(p.delta), pendingKeys(p.pending)
+	return &audit.Record{
+		ID: r.newID(), ActionType: audit.ActionConfigChange, Event: "loaded", PolicyRevision: p.policy.Revision(), Details: d,
 	}
-	if _, err := r.commit(&store.Change{Drains: true, Records: []*audit.Record{{
-		ID: r.newID(), ActionType: audit.ActionPolicyChange, Event: "refused", PolicyRevision: stays, PolicyReason: reason, Details: d,
-	}}}); err != nil {
-		r.log.Error("cannot record the refusal of a policy", zap.Error(err))
-		return refusal
-	}
-	r.refused = what
-	return refusal
 }
 
-// unrecorded says that a policy is good and yet not in force, for want of its
-// record.
-func (r *reloader) unrecorded(cause error) error {
-	r.log.Error("cannot record a policy: the one in force stays", zap.Error(cause))
-	told := kernel.NotRecorded("cannot record the policy, so it is not in force", cause)
+// refusal is what is told of what cannot be used.
+func (r *reloader) refusal(why *refusal) *api.Error {
+	faults, stays := r.faults(why), r.holder.Load().Revision()
+	message := fmt.Sprintf("%s; the configuration and the policy in force stay (%s)", reasonOf(why.cause), stays)
+	if why.policy != nil {
+		message = fmt.Sprintf("%s; the policy in force stays (%s), and so does the configuration", reasonOf(why.cause), stays)
+	}
+	return &api.Error{
+		Code: api.Conflict, Message: message,
+		Details: api.PolicyRefusal{Revision: stays, FaultCount: len(faults), Faults: faults[:min(len(faults), maxFaults)]},
+	}
+}
+
+func (r *reloader) faults(why *refusal) []api.PolicyFault {
+	if why.policy != nil {
+		return faultsOf(why.cause, sourceName(why.policy))
+	}
+	return faultsOf(why.cause, r.started.File)
+}
+
+// refuse records that what was wanted cannot be used, and returns the error
+// that says so. What files say wrong is recorded once, what a person asked for
+// each time.
+func (r *reloader) refuse(who asker, why *refusal) error {
+	if r.closing.Err() != nil {
+		return api.Errorf(api.InternalError, "cannot reload: the daemon is stopping")
+	}
+	faults, reason, ofPolicy := r.faults(why), reasonOf(why.cause), why.policy != nil
+	stays := r.holder.Load().Revision()
+	refused := r.refusal(why)
+	what := "config\n" + why.cause.Error()
+	if ofPolicy {
+		// With another configuration it is another refusal: that is not taken either.
+		what = r.read.Sum() + sourceName(why.policy) + "\n" + cmp.Or(why.digest, why.cause.Error())
+	}
+	if who.by == byFile && what == r.refused {
+		return refused
+	}
 	r.refused = ""
-	r.refusedFor(told.Message)
+	r.refusedFor(ofPolicy, reason)
+	d := who.details()
+	d["faultCount"], d["faults"] = len(faults), faults[:min(len(faults), maxFaults)]
+	record := &audit.Record{ID: r.newID(), ActionType: audit.ActionConfigChange, Event: "refused", PolicyRevision: stays, PolicyReason: reason, Details: d}
+	if ofPolicy {
+		r.log.Error("a policy is refused, the one in force stays", zap.String("reason", reason), zap.String("revision", stays), zap.String("by", who.by))
+		record.ActionType, d["source"] = audit.ActionPolicyChange, sourceName(why.policy)
+		if why.digest != "" {
+			d["digest"] = why.digest
+		}
+	} else {
+		r.log.Error("the configuration is refused, what is in force stays", zap.String("reason", reason), zap.String("by", who.by))
+		d["file"] = printedName(r.started.File)
+	}
+	if _, err := r.commit(&store.Change{Drains: true, Records: []*audit.Record{record}}); err != nil {
+		r.log.Error("cannot record the refusal of a policy or configuration", zap.Error(err))
+		return refused
+	}
+	r.refused = what
+	return refused
+}
+
+// unrecorded says that what is wanted is good and yet not in force, for want of
+// its record.
+func (r *reloader) unrecorded(p *plan, cause error) error {
+	r.log.Error("cannot record a reload: what is in force stays", zap.Error(cause))
+	what := "the configuration"
+	if p.policyAnew {
+		what = "the policy"
+	}
+	told := kernel.NotRecorded("cannot record "+what+", so it is not in force", cause)
+	r.refused = ""
+	r.refusedFor(p.policyAnew, told.Message)
 	return told
 }
 
@@ -358,7 +539,7 @@ func reasonOf(cause error) string {
 	if _, ok := errors.AsType[policy.CompileError](cause); ok {
 		reason = "cannot compile the policy: " + reason
 	}
-	if _, ok := errors.AsType[config.Errors](cause); ok {
+	if _, ok := cause.(config.Errors); ok {
 		reason = "cannot use the configuration: " + reason
 	}
 	return clip(reason, maxRefusal)
@@ -373,10 +554,12 @@ func clip(text string, limit int) string {
 	return text
 }
 
-// printed makes the names of files fit for records.
+// printedName makes the name of a file fit for records, and printed those of many.
+func printedName(file string) string { return strings.ToValidUTF8(file, "\ufffd") }
+
 func printed(files []string) []string {
 	for i, f := range files {
-		files[i] = strings.ToValidUTF8(f, "\ufffd")
+		files[i] = printedName(f)
 	}
 	return files
 }

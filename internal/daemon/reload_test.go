@@ -71,6 +71,12 @@ func (h *house) policyStatus() api.PolicyStatus {
 // policyUntil asks until the status is as it should become.
 func (h *house) policyUntil(what string, is func(api.PolicyStatus) bool) api.PolicyStatus {
 	h.t.Helper()
+	return h.statusUntil(what, func(s api.Status) bool { return is(s.Policy) }).Policy
+}
+
+// statusUntil asks until the daemon is as it should become.
+func (h *house) statusUntil(what string, is func(api.Status) bool) api.Status {
+	h.t.Helper()
 	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
 	if err != nil {
 		h.t.Fatal(err)
@@ -83,8 +89,8 @@ func (h *house) policyUntil(what string, is func(api.PolicyStatus) bool) api.Pol
 		if err := c.Call(ctx, "kernel.status", nil, &s); err != nil {
 			h.t.Fatalf("waits for %s: %v", what, err)
 		}
-		if is(s.Policy) {
-			return s.Policy
+		if is(s) {
+			return s
 		}
 	}
 }
@@ -99,6 +105,12 @@ func (h *house) takes(old string) string {
 func (h *house) refuses(part string) api.PolicyStatus {
 	h.t.Helper()
 	return h.policyUntil("a refusal with "+part, func(s api.PolicyStatus) bool { return strings.Contains(s.Refusal, part) })
+}
+
+// refusesConfig waits for a refusal of the configuration that says something.
+func (h *house) refusesConfig(part string) {
+	h.t.Helper()
+	h.statusUntil("a refusal with "+part, func(s api.Status) bool { return strings.Contains(s.Config.Refusal, part) })
 }
 
 // reload asks for policy.reload.
@@ -152,14 +164,21 @@ func (a *app) sends(session string) string {
 func (a *app) seesItsSection() {
 	a.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		var got struct {
-			Value any `json:"value"`
-		}
-		if a.must("config.get", map[string]any{"path": `apps["@acme/alice"].seen`}, &got); got.Value != nil {
+		if a.itsSection() != nil {
 			return
 		}
 	}
 	a.t.Fatal("the edited section is not served")
+}
+
+// itsSection is what alice's app is served of its section.
+func (a *app) itsSection() any {
+	a.t.Helper()
+	var got struct {
+		Value any `json:"value"`
+	}
+	a.must("config.get", map[string]any{"path": `apps["@acme/alice"].seen`}, &got)
+	return got.Value
 }
 
 // An edit of the policy counts for the next message; a bad one changes nothing,
@@ -194,15 +213,20 @@ func TestPolicyFollowsItsFiles(t *testing.T) {
 		t.Errorf("after a bad edit the policy says %q", reason)
 	}
 
-	// What has nothing to do with it does not put the refusal on record again.
+	// One goes in force with the other or not at all, so an edit of the
+	// configuration is refused for the policy's sake.
 	h.edit(settings + "\napps: {\"@acme/alice\": {seen: 1}}\n")
-	alice.seesItsSection()
+	h.policyUntil("another refusal", func(s api.PolicyStatus) bool { return s.RefusedAt.After(refused.RefusedAt) })
+	if value := alice.itsSection(); value != nil {
+		t.Errorf("beside a bad policy, an edited section is served: %v", value)
+	}
 
 	// A policy as it was before is good, and so ends the refusal.
 	if err := os.RemoveAll(filepath.Join(dir, "sub")); err != nil {
 		t.Fatal(err)
 	}
 	mended := h.policyUntil("the end of the refusal", func(s api.PolicyStatus) bool { return s.Refusal == "" })
+	alice.seesItsSection()
 	if mended.Revision != second || !mended.RefusedAt.IsZero() {
 		t.Errorf("the status is %+v", mended)
 	}
@@ -212,8 +236,8 @@ func TestPolicyFollowsItsFiles(t *testing.T) {
 		t.Errorf("the third policy says %q", reason)
 	}
 
-	records := h.wantPolicyRecords("loaded by start", "loaded by file", "refused by file", "loaded by file", "loaded by file")
-	for i, want := range []struct{ revision, previous string }{{first.Revision, ""}, {second, first.Revision}, {second, ""}, {second, second}, {third, second}} {
+	records := h.wantPolicyRecords("loaded by start", "loaded by file", "refused by file", "refused by file", "loaded by file", "loaded by file")
+	for i, want := range []struct{ revision, previous string }{{first.Revision, ""}, {second, first.Revision}, {second, ""}, {second, ""}, {second, second}, {third, second}} {
 		r := records[i]
 		previous, _ := r.Details["previous"].(string)
 		if r.PolicyRevision != want.revision || previous != want.previous || r.Details["source"] != dir {
@@ -284,8 +308,9 @@ func TestPolicyFollowsTheConfiguration(t *testing.T) {
 	}
 
 	h.edit(acme + "\npolicy: {data: {cross_org: false}}\nagnets: []\n")
-	if refused := h.refuses("unknown key"); refused.Revision != second {
-		t.Errorf("the status is %+v", refused)
+	h.refusesConfig("unknown key \"agnets\"")
+	if s := h.policyStatus(); s.Revision != second || s.Refusal != "" {
+		t.Errorf("the status is %+v", s)
 	}
 	if reason := alice.sends("telegram:carol"); reason != "" {
 		t.Errorf("with a broken configuration the policy says %q", reason)
@@ -293,7 +318,7 @@ func TestPolicyFollowsTheConfiguration(t *testing.T) {
 
 	// An edit that failed half-way does not bring the defaults back.
 	h.edit("")
-	h.refuses("has become empty")
+	h.refusesConfig("has become empty")
 	if reason := alice.sends("telegram:carol"); reason != "" {
 		t.Errorf("with an empty configuration the policy says %q", reason)
 	}
@@ -420,8 +445,13 @@ func TestPolicyReload(t *testing.T) {
 	if reason := alice.sends("telegram:dave"); reason != "second" {
 		t.Errorf("after bad edits the policy says %q", reason)
 	}
-	records := h.wantPolicyRecords("loaded by start", "loaded by operator", "refused by operator", "refused by operator", "refused by operator", "refused by operator")
-	for _, r := range records[1:] {
+	records := h.wantPolicyRecords("loaded by start", "loaded by operator", "refused by operator", "refused by operator", "refused by operator")
+	configs := h.records(audit.Filter{ActionType: audit.ActionConfigChange})
+	last := configs[len(configs)-1]
+	if last.Event != "refused" || last.Details["faultCount"] != float64(1) {
+		t.Errorf("the broken configuration is on record as %+v", last)
+	}
+	for _, r := range append(records[1:], last) {
 		if r.Details["uid"] != float64(os.Getuid()) || r.Details["pid"] != float64(os.Getpid()) {
 			t.Errorf("record %d does not say who asked: %v", r.Seq, r.Details)
 		}

@@ -37,17 +37,17 @@ func (d *Daemon) retainOn(ctx context.Context) {
 	if err := d.finishRetiring(ctx); err != nil && ctx.Err() == nil {
 		d.log.Error("cannot finish removing retired records", zap.Error(err))
 	}
-	if d.cfg.Audit.Keep == 0 {
-		return
-	}
 	tick := time.NewTicker(retainEvery)
 	defer tick.Stop()
 	for {
-		if _, err := d.retire(ctx, time.Now().Add(-d.cfg.Audit.Keep)); err != nil && ctx.Err() == nil {
-			d.log.Error("cannot remove records that are older than audit.keep", zap.Error(err))
+		if keep := d.config().Audit.Keep; keep > 0 {
+			if _, err := d.retire(ctx, time.Now().Add(-keep)); err != nil && ctx.Err() == nil {
+				d.log.Error("cannot remove records that are older than audit.keep", zap.Error(err))
+			}
 		}
 		select {
 		case <-tick.C:
+		case <-d.kept:
 		case <-ctx.Done():
 			return
 		}

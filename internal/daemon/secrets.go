@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -23,9 +24,7 @@ import (
 // secrets is what keeps texts out of the records.
 type secrets struct {
 	digests  *keyring.Digests
-	redactor *redact.Redactor
-	// seal is nil where records hold digests alone.
-	seal func(text string) (string, error)
+	redactor atomic.Pointer[redact.Redactor]
 }
 
 // openSecrets comes before the store, whose every record goes through it.
@@ -34,30 +33,18 @@ func (d *Daemon) openSecrets(context.Context) (err error) {
 	if s.digests, err = keyring.OpenDigests(config.KeysPath(d.cfg, d.database), rand.Reader, time.Now); err != nil {
 		return err
 	}
-	var tenants []string
-	for i := range d.cfg.Agents {
-		tenants = append(tenants, d.cfg.Agents[i].TenantID)
-	}
-	if err := s.digests.Prepare(tenants...); err != nil {
+	if err := s.digests.Prepare(tenants(d.cfg)...); err != nil {
 		// What waits can be decided about all the same, and a text is refused
 		// until its tenant has a key.
 		d.log.Error("cannot make digest keys", zap.Error(err))
 	}
-	s.redactor, err = redact.New(redact.Options{
-		Members: d.cfg.Audit.Redact.Members, Patterns: d.cfg.Audit.Redact.Patterns, Digest: s.digest,
-	})
-	if err != nil {
-		return fmt.Errorf("cannot use audit.redact: %w", err)
-	}
-	if d.cfg.Audit.Content == "full" {
-		recipients, err := keyring.ParseRecipients(d.cfg.Audit.Recipients...)
-		if err != nil {
-			return fmt.Errorf("cannot use audit.recipients: %w", err)
-		}
-		s.seal = recipients.Seal
-	}
-	return nil
+	redactor, err := d.newRedactor(d.cfg)
+	s.redactor.Store(redactor)
+	return err
 }
+
+// redact keeps secrets out of a record.
+func (s *secrets) redact(r *audit.Record) { s.redactor.Load().Record(r) }
 
 // digest is the keyed digest of a tenant's text. Where its key does not fit on the
 // disk, that is told as it is of a record.

@@ -205,6 +205,6 @@ func (d *Daemon) inTime() {
 		case <-closed:
 		}
 	}()
-	d.server.Close(d.cfg.DrainTimeout)
+	d.server.Close(d.config().DrainTimeout)
 	close(closed)
 }

@@ -184,14 +184,19 @@ func (x *Index) follow(ctx context.Context) error {
 		if err := x.log.WaitAfter(ctx, x.have); err != nil {
 			return err
 		}
-		began := x.now()
+		began, before := x.now(), x.have
 		for more := true; more && x.now().Sub(began) < workTime; {
 			var err error
 			if more, err = x.advance(ctx); err != nil {
 				return err
 			}
 		}
-		if d := pace.rest(x.now().Sub(began), x.log.Head().Seq); d > 0 && !rest(ctx, d) {
+		d := pace.rest(x.now().Sub(began), x.log.Head().Seq)
+		if x.have == before {
+			// The head is known a moment before its line can be read.
+			d = max(d, time.Millisecond)
+		}
+		if d > 0 && !rest(ctx, d) {
 			return ctx.Err()
 		}
 	}

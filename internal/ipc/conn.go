@@ -85,7 +85,7 @@ func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	c := &conn{server: s, face: f, socket: socket, peer: peer, since: s.now()}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	c.room.L = &c.mu
-	c.out = newOutQueue(socket, s.limits.QueueBytes, s.now, c.onWriteError, c.onOverflow)
+	c.out = newOutQueue(socket, s.limits.Load().QueueBytes, s.now, c.onWriteError, c.onOverflow)
 	return c
 }
 
@@ -120,13 +120,14 @@ func (c *conn) to(next state) bool {
 // serve reads the connection to its end.
 func (c *conn) serve() {
 	defer c.finish()
-	lines := newLineReader(c.socket, c.server.limits.LineBytes)
+	longest := c.server.limits.Load().LineBytes
+	lines := newLineReader(c.socket, longest)
 	for c.reads() {
 		line, err := lines.next()
 		switch {
 		case errors.Is(err, errLineTooLong):
 			c.fail(salvageID(line), api.Errorf(api.InvalidRequest,
-				"cannot read the request: line longer than %d bytes", c.server.limits.LineBytes))
+				"cannot read the request: line longer than %d bytes", longest))
 		case err != nil:
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.is(stateOpen) {
 				c.server.log.Debug("connection lost", zap.Error(err))
@@ -389,7 +390,7 @@ func (c *conn) crowded(cost int) bool {
 }
 
 func (c *conn) full(cost int) bool {
-	return c.load.requests >= c.server.limits.InFlight ||
+	return c.load.requests >= c.server.limits.Load().InFlight ||
 		(c.load.requests > 0 && c.load.bytes+cost > maxInFlightBytes)
 }
 
@@ -463,7 +464,7 @@ func (c *conn) onOverflow() []byte {
 	if !c.to(stateLagging) {
 		return nil
 	}
-	c.server.log.Warn("a connection does not read: closing it", zap.Int("queuedBytes", c.server.limits.QueueBytes))
+	c.server.log.Warn("a connection does not read: closing it", zap.Int("queuedBytes", c.out.limit))
 	now := c.server.now().UnixMilli()
 	words := appendEvent(nil, c.server.newID(), now, "kernel:lagging",
 		[]byte(`{"reason":"the connection did not read what was sent to it; what was queued is dropped"}`))
@@ -500,10 +501,9 @@ func (c *conn) Crowded() bool { return c.out.crowded() }
 
 // Close ends the connection gracefully (api.Link).
 func (c *conn) Close(within time.Duration) {
-	if !c.to(stateDraining) {
+	if !c.refuse() {
 		return
 	}
-	c.endStreams()
 	go func() {
 		idle := make(chan struct{})
 		go func() { c.idle.Wait(); close(idle) }()
@@ -513,9 +513,24 @@ func (c *conn) Close(within time.Duration) {
 		case <-idle:
 		case <-limit.C:
 		}
-		c.out.drain(min(lastWords, max(within, lastWords/10)))
-		c.hangUp()
+		c.part(within)
 	}()
+}
+
+// refuse takes no more requests. It reports false where the connection is ending
+// already.
+func (c *conn) refuse() bool {
+	if !c.to(stateDraining) {
+		return false
+	}
+	c.endStreams()
+	return true
+}
+
+// part hands over what is still queued, and ends the connection.
+func (c *conn) part(within time.Duration) {
+	c.out.drain(min(lastWords, max(within, lastWords/10)))
+	c.hangUp()
 }
 
 // endStreams ends every stream, which would otherwise never be done.

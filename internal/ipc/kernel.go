@@ -70,6 +70,8 @@ type Operator interface {
 	ApprovalList(context.Context, *api.ApprovalListParams) (api.ApprovalListResult, error)
 	ApprovalWatch(context.Context, *api.Empty) (Feed, error)
 
+	ConfigDiff(context.Context, *api.Empty) (api.ConfigDiffResult, error)
+
 	// What a person decides is decided by somebody: the peer.
 	ExchangeResolve(context.Context, api.Peer, *api.ExchangeResolveParams) (api.OK, error)
 	ApprovalResolve(context.Context, api.Peer, *api.ApprovalResolveParams) (api.ApprovalResolveResult, error)

@@ -92,6 +92,7 @@ func methods() []method {
 		decision("approval.resolve", Operator.ApprovalResolve),
 		operatorStream[api.ApprovalNews]("approval.watch", Operator.ApprovalWatch),
 		decision("policy.reload", Operator.PolicyReload),
+		operator("config.diff", patient, Operator.ConfigDiff),
 		decision("audit.forget", Operator.AuditForget),
 		decision("audit.rotate_key", Operator.AuditRotateKey),
 		decision("audit.retire", Operator.AuditRetire),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -42,7 +43,7 @@ type Options struct {
 // Server answers on the kernel's sockets.
 type Server struct {
 	kernel   Kernel
-	limits   Limits
+	limits   atomic.Pointer[Limits]
 	allowUID func(uid uint32, operator bool) bool
 	now      func() time.Time
 	newID    func() string
@@ -70,10 +71,11 @@ type Server struct {
 // NewServer makes a server that does not answer yet.
 func NewServer(o Options) *Server {
 	s := &Server{
-		kernel: o.Kernel, limits: o.Limits, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log,
+		kernel: o.Kernel, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log,
 		table: map[face]map[string]*method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
 		hurried: make(chan struct{}),
 	}
+	s.limits.Store(&o.Limits)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew = newCrew(s.ctx)
 	for _, m := range methods() {
@@ -85,6 +87,10 @@ func NewServer(o Options) *Server {
 	}
 	return s
 }
+
+// SetLimits sets other limits from here on: of requests and connections for all,
+// of lines and queues for connections that begin.
+func (s *Server) SetLimits(l Limits) { s.limits.Store(&l) }
 
 // Serve begins to answer, and goes on until the server is closed.
 func (s *Server) Serve() {
@@ -142,7 +148,7 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 	// A connection that is turned away must not stay among the server's.
 	defer c.cancel()
 	if !s.remember(c) {
-		s.turnAway(socket, api.Errorf(api.ConnectionClosed, "the kernel has its limit of %d connections", s.limits.Connections))
+		s.turnAway(socket, api.Errorf(api.ConnectionClosed, "the kernel has its limit of %d connections", s.limits.Load().Connections))
 		return
 	}
 	if f == faceOperator {
@@ -179,7 +185,7 @@ func (s *Server) remember(c *conn) bool {
 	if s.closed {
 		return false
 	}
-	if len(s.conns) >= s.limits.Connections {
+	if len(s.conns) >= s.limits.Load().Connections {
 		var oldest *conn
 		for other := range s.conns {
 			if other.face == faceApp && other.client != nil && !other.client.Registered() &&
@@ -231,11 +237,15 @@ func (s *Server) Close(within time.Duration) {
 	}
 	s.mu.Unlock()
 	for _, c := range open {
-		c.Close(within)
+		c.refuse()
+	}
+	s.settle(open, within)
+	for _, c := range open {
+		go c.part(within)
 	}
 	done := make(chan struct{})
 	go func() { s.tasks.Wait(); close(done) }()
-	limit := time.NewTimer(within + 2*lastWords)
+	limit := time.NewTimer(2 * lastWords)
 	defer limit.Stop()
 	select {
 	case <-done:
@@ -245,6 +255,25 @@ func (s *Server) Close(within time.Duration) {
 		s.giveUp(open, done)
 	}
 	s.cancel()
+}
+
+// settle waits until nothing is in flight on any connection. Until then none is
+// ended: what one waits for may be another's to say.
+func (s *Server) settle(open []*conn, within time.Duration) {
+	idle := make(chan struct{})
+	go func() {
+		for _, c := range open {
+			c.idle.Wait()
+		}
+		close(idle)
+	}()
+	limit := time.NewTimer(within)
+	defer limit.Stop()
+	select {
+	case <-idle:
+	case <-limit.C:
+	case <-s.hurried:
+	}
 }
 
 // giveUp ends what did not end by itself.

@@ -327,7 +327,7 @@ func TestInFlightIsBounded(t *testing.T) {
 			t.Fatal(in.Error)
 		}
 	}
-	if n := int(most.Load()); n > s.limits.InFlight {
+	if n := int(most.Load()); n > s.limits.Load().InFlight {
 		t.Errorf("%d requests ran at once", n)
 	}
 }
@@ -432,7 +432,7 @@ func TestDrainingConnection(t *testing.T) {
 			}
 		}
 	})
-	for n := range s.limits.InFlight {
+	for n := range s.limits.Load().InFlight {
 		p.send(strconv.Itoa(n), "session.get", `{"key":"a:b"}`)
 		<-entered
 	}
@@ -447,7 +447,7 @@ func TestDrainingConnection(t *testing.T) {
 	p.answers("late", api.ConnectionClosed)
 	p.alive()
 	close(release)
-	for range s.limits.InFlight {
+	for range s.limits.Load().InFlight {
 		if in := p.next(); !in.Success {
 			t.Errorf("%s: %v", in.RequestID, in.Error)
 		}
@@ -569,7 +569,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	s, path := serve(t, k)
 	var plugs []*plug
-	for range s.limits.Connections {
+	for range s.limits.Load().Connections {
 		p := dial(t, path)
 		p.alive()
 		plugs = append(plugs, p)
@@ -598,10 +598,10 @@ func TestConnectionLimit(t *testing.T) {
 	for _, p := range plugs[1:] {
 		p.Close()
 	}
-	for int(k.gone.Load()) < s.limits.Connections-1+50 || s.Connections() > 1 {
+	for int(k.gone.Load()) < s.limits.Load().Connections-1+50 || s.Connections() > 1 {
 		plugs[0].pause()
 	}
-	for range s.limits.Connections - 1 {
+	for range s.limits.Load().Connections - 1 {
 		dial(t, path).alive()
 	}
 	mu.Lock()
@@ -696,6 +696,52 @@ func TestServerHurry(t *testing.T) {
 		}
 		wait(t, closed, when+": the server does not close")
 	}
+}
+
+// What is in flight on one connection may wait for what another says: that one
+// is not ended before.
+func TestServerCloseWaitsForAll(t *testing.T) {
+	entered, said := make(chan struct{}), make(chan struct{})
+	k := &fakeKernel{}
+	k.connect = func(_ api.Peer, l api.Link) (Client, error) {
+		return &fakeClient{
+			kernel: k, link: l,
+			session: func(ctx context.Context, _ string) error {
+				close(entered)
+				select {
+				case <-said:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			},
+			heartbeat: func(context.Context) error {
+				close(said)
+				return nil
+			},
+		}, nil
+	}
+	s, path := serve(t, k)
+	asks, answers := dial(t, path), dial(t, path)
+	asks.send("1", "session.get", `{"key":"a:b"}`)
+	<-entered
+	// Both are served.
+	for s.Connections() < 2 {
+		asks.pause()
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close(patience)
+	}()
+	for !draining(s) {
+		asks.pause()
+	}
+	answers.send("2", "app.heartbeat", `{}`)
+	if in := asks.next(); in.RequestID != "1" || in.Error != nil {
+		t.Errorf("who waits is told %+v", in)
+	}
+	wait(t, closed, "the server does not close")
 }
 
 // draining reports whether every connection of a server takes nothing new.

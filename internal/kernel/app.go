@@ -20,6 +20,7 @@ import (
 // atomic is guarded by the kernel's registry lock.
 type app struct {
 	manifest *api.Manifest
+	peer     api.Peer
 	link     api.Link
 	token    string
 	order    uint64
@@ -36,6 +37,7 @@ type app struct {
 	// lastSeen is in Unix nanoseconds.
 	lastSeen  atomic.Int64
 	unhealthy atomic.Bool
+	clearance atomic.Pointer[clearance]
 	watch     *time.Timer
 	gone      chan struct{}
 }
@@ -70,6 +72,9 @@ func (c *Client) Authorize(token string) error {
 	case subtle.ConstantTimeCompare([]byte(token), []byte(a.token)) != 1:
 		return api.Errorf(api.Unauthorized, "the token is not the one app.register returned")
 	}
+	if _, err := c.rules(); err != nil {
+		return err
+	}
 	a.lastSeen.Store(c.kernel.now().UnixNano())
 	if a.unhealthy.Load() {
 		c.kernel.recovered(a)
@@ -86,10 +91,10 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 	}
 	uid, _, pid := c.peer.Credentials()
 	a := &app{
-		manifest: p.Manifest, link: c.link, token: newToken(), uid: uid, pid: pid,
+		manifest: p.Manifest, peer: c.peer, link: c.link, token: newToken(), uid: uid, pid: pid,
 		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]string), gone: make(chan struct{}),
 	}
-	if err := k.mayRun(p.Manifest.ID, c.peer); err != nil {
+	if err := k.rules().mayRun(p.Manifest.ID, c.peer); err != nil {
 		return api.RegisterResult{}, k.onRecord(a, "binding_refused", err, map[string]any{"pid": pid, "uid": uid})
 	}
 	a.lastSeen.Store(k.now().UnixNano())
@@ -101,10 +106,13 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 		return api.RegisterResult{}, err
 	}
 	k.noteProcess(a, c.peer)
+	// Among the registered it is looked at by whoever changes the terms; here,
+	// for terms that came in between.
+	_ = k.rules().clear(a)
 	c.app.Store(a)
 	k.mu.Lock()
 	if k.apps[a.id()] == a {
-		a.watch = time.AfterFunc(k.cfg.UnhealthyAfter, func() { k.checkHealth(a) })
+		a.watch = time.AfterFunc(k.rules().cfg.UnhealthyAfter, func() { k.checkHealth(a) })
 	}
 	k.mu.Unlock()
 	k.log.Info("app registered", zap.String("app", a.id()), zap.String("version", a.manifest.Version), zap.Int32("pid", pid))
@@ -134,7 +142,7 @@ func (k *Kernel) claimID(a *app, token string) error {
 }
 
 // mayRun checks the user and the program that an app id is bound to.
-func (k *Kernel) mayRun(id string, peer api.Peer) error {
+func (k *ruleset) mayRun(id string, peer api.Peer) error {
 	uid, _, _ := peer.Credentials()
 	for _, agent := range k.directory.spokenBy(id) {
 		if agent.UID != nil && *agent.UID != uid {
@@ -196,7 +204,7 @@ func (c *Client) Shutdown(_ context.Context, p *api.ShutdownParams) (api.OK, err
 	if _, err := k.drain(k.lifecycle(a, "shutdown", map[string]any{"reason": p.Reason})); err != nil {
 		return api.OK{}, err
 	}
-	limit := k.cfg.DrainTimeout
+	limit := k.rules().cfg.DrainTimeout
 	if p.Timeout > 0 {
 		limit = time.Duration(p.Timeout) * time.Millisecond
 	}
@@ -259,16 +267,16 @@ func (k *Kernel) dropListener(hook api.Hook, a *app) {
 // checkHealth runs when an app may have been silent for too long, and sets
 // itself up again for when it next may be.
 func (k *Kernel) checkHealth(a *app) {
-	silent := k.now().Sub(time.Unix(0, a.lastSeen.Load()))
-	next := k.cfg.UnhealthyAfter - silent
+	silent, patience := k.now().Sub(time.Unix(0, a.lastSeen.Load())), k.rules().cfg.UnhealthyAfter
+	next := patience - silent
 	if next <= 0 {
 		if a.unhealthy.CompareAndSwap(false, true) {
 			k.unhealthy(a, silent)
 		}
-		next = k.cfg.UnhealthyAfter
+		next = patience
 	}
 	k.mu.Lock()
-	if k.apps[a.id()] == a {
+	if k.apps[a.id()] == a && a.watch != nil {
 		a.watch.Reset(next)
 	}
 	k.mu.Unlock()

@@ -42,7 +42,10 @@ func (k *Kernel) ApprovalResolve(ctx context.Context, peer api.Peer, p *api.Appr
 		return api.ApprovalResolveResult{}, err
 	}
 	// The person's word counts, whether or not the person stays.
-	ctx = context.WithoutCancel(ctx)
+	return k.rules().approvalResolve(context.WithoutCancel(ctx), peer, p)
+}
+
+func (k *ruleset) approvalResolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
 	h, unlock, err := k.approval(ctx, p.ApprovalID)
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
@@ -72,7 +75,7 @@ func (k *Kernel) ApprovalResolve(ctx context.Context, peer api.Peer, p *api.Appr
 
 // standingOf is how things are for a held message that is not to be sent: it
 // can be decided about when nobody could send it any more.
-func (k *Kernel) standingOf(ctx context.Context, h *held) (*standing, error) {
+func (k *ruleset) standingOf(ctx context.Context, h *held) (*standing, error) {
 	var (
 		st  standing
 		err error
@@ -86,7 +89,7 @@ func (k *Kernel) standingOf(ctx context.Context, h *held) (*standing, error) {
 
 // approval returns a held message that still waits, and takes the lock of its two
 // agents: whatever is decided between them is decided one after the other.
-func (k *Kernel) approval(ctx context.Context, id string) (h *held, unlock func(), err error) {
+func (k *ruleset) approval(ctx context.Context, id string) (h *held, unlock func(), err error) {
 	// Whose it is never changes.
 	if h, err = k.lookUp(ctx, id); err != nil {
 		return nil, nil, err
@@ -122,7 +125,7 @@ func conflict(code, message string, details map[string]any) error {
 
 // mayDecide finds out who decides. What was shown is what is decided about. A
 // signature that is missing or no good is on record.
-func (k *Kernel) mayDecide(d *decision, peer api.Peer) error {
+func (k *ruleset) mayDecide(d *decision, peer api.Peer) error {
 	if d.Digest != "" && d.Digest != d.h.Digest {
 		return k.stale(d.h, "what waits is not what you saw: look again")
 	}
@@ -139,7 +142,7 @@ func (k *Kernel) mayDecide(d *decision, peer api.Peer) error {
 // are asked for, the user that the system says. Where they are, a word without
 // one counts for nothing; that somebody tried goes on record, in what the record
 // says already of what it is about.
-func (k *Kernel) decider(peer api.Peer, what, note, signature, text string, r *audit.Record) (api.ApprovalDecision, error) {
+func (k *ruleset) decider(peer api.Peer, what, note, signature, text string, r *audit.Record) (api.ApprovalDecision, error) {
 	uid, _, pid := peer.Credentials()
 	now := k.now()
 	by := api.ApprovalDecision{Decision: what, By: fmt.Sprintf("uid:%d", uid), UID: uid, Note: note, At: now.UnixMilli()}
@@ -168,7 +171,7 @@ func (k *Kernel) stale(h *held, message string) error {
 }
 
 // again is the held message as it was when it was weighed, on its way once more.
-func (k *Kernel) again(ctx context.Context, h *held) (*outgoing, error) {
+func (k *ruleset) again(ctx context.Context, h *held) (*outgoing, error) {
 	sender := k.directory.agents[h.AgentID]
 	if sender == nil || sender.InstanceID != h.Agent {
 		return nil, api.Errorf(api.Conflict, "agent %s, whose message this is, is no longer configured; deny it, or configure the agent", h.AgentID)
@@ -200,7 +203,7 @@ func (k *Kernel) again(ctx context.Context, h *held) (*outgoing, error) {
 
 // approve lets a held message go, if it may still go just as it was shown and
 // enough people have said so.
-func (k *Kernel) approve(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
+func (k *ruleset) approve(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
 	v, err := k.lookAgain(ctx, d)
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
@@ -223,7 +226,7 @@ func (k *Kernel) approve(ctx context.Context, d *decision) (api.ApprovalResolveR
 
 // recount drops the approvals that count no longer: of whoever was taken off the
 // list of signers since, or never signed.
-func (k *Kernel) recount(h *held) {
+func (k *ruleset) recount(h *held) {
 	if k.signers == nil {
 		return
 	}
@@ -243,7 +246,7 @@ func (d *decision) same(a api.ApprovalDecision) bool {
 // lookAgain weighs a held message once more. Where it would no longer leave as
 // it was shown, nothing is decided: what changed is written down, and a person
 // has to look anew.
-func (k *Kernel) lookAgain(ctx context.Context, d *decision) (*ocip.Verdict, error) {
+func (k *ruleset) lookAgain(ctx context.Context, d *decision) (*ocip.Verdict, error) {
 	was := *d.h
 	v := k.preview(ctx, d.m, d.h, d.st, d.now)
 	if d.h.Digest == was.Digest {
@@ -268,7 +271,7 @@ const changedSending = "sending"
 
 // recorded is what changed as records have it: with keyed digests of what would
 // be sent, which is a message's text.
-func (k *Kernel) recorded(tenant string, changed []api.ApprovalChange) ([]api.ApprovalChange, error) {
+func (k *ruleset) recorded(tenant string, changed []api.ApprovalChange) ([]api.ApprovalChange, error) {
 	list := slices.Clone(changed)
 	for i := range list {
 		if list[i].Field != changedSending {
@@ -309,7 +312,7 @@ func changes(was, now *held) (list []api.ApprovalChange) {
 }
 
 // keepWaiting writes down what happened to a message that goes on waiting.
-func (k *Kernel) keepWaiting(d *decision, event string) (api.ApprovalResolveResult, error) {
+func (k *ruleset) keepWaiting(d *decision, event string) (api.ApprovalResolveResult, error) {
 	stored, err := d.h.encode(api.ApprovalPending)
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
@@ -332,7 +335,7 @@ func (k *Kernel) keepWaiting(d *decision, event string) (api.ApprovalResolveResu
 
 // takeOver lets a person say it instead: the message leaves as theirs, with
 // their words where they gave any, and the exchange ends as escalated.
-func (k *Kernel) takeOver(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
+func (k *ruleset) takeOver(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
 	if _, err := k.lookAgain(ctx, d); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
@@ -357,7 +360,7 @@ func (k *Kernel) takeOver(ctx context.Context, d *decision) (api.ApprovalResolve
 }
 
 // endHeld denies a held message, or ends its exchange without it.
-func (k *Kernel) endHeld(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
+func (k *ruleset) endHeld(ctx context.Context, d *decision) (api.ApprovalResolveResult, error) {
 	state, outcome := api.ApprovalDenied, ocip.Denied
 	if d.Decision == api.DecideResolve {
 		state, outcome = api.ApprovalResolved, ocip.Resolved
@@ -384,7 +387,7 @@ func (k *Kernel) endExchange(d *decision, outcome ocip.Outcome) {
 // endOtherSide ends the other agent's side too of an exchange whose rounds are
 // used up, where it is kept here: that agent would go on in it, and be stopped
 // once more.
-func (k *Kernel) endOtherSide(ctx context.Context, d *decision, outcome ocip.Outcome) error {
+func (k *ruleset) endOtherSide(ctx context.Context, d *decision, outcome ocip.Outcome) error {
 	sides, err := k.sidesOf(ctx, &d.st.exchange)
 	if err != nil {
 		return err
@@ -404,16 +407,16 @@ func (k *Kernel) endOtherSide(ctx context.Context, d *decision, outcome ocip.Out
 
 // settle enters that a person has looked: where the exchange's rounds were used
 // up, its two agents may begin anew, and the agent begins a causal line anew.
-func (k *Kernel) settle(ctx context.Context, d *decision) error {
+func (k *ruleset) settle(ctx context.Context, d *decision) error {
 	if d.st.escalated == d.h.ExchangeID {
 		d.change.Settled = append(d.change.Settled, store.PairOf(d.h.Agent, d.h.Counterparty))
 	}
-	return k.chains.hear(ctx, d.h.Agent, ocip.Chain{}, d.now, d.change)
+	return k.hear(ctx, d.h.Agent, ocip.Chain{}, d.now, d.change)
 }
 
 // releaseHeld sends a held message, in the commit of the decision that lets it
 // go: it is decided and on its way, or neither.
-func (k *Kernel) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict, state string) (api.ApprovalResolveResult, error) {
+func (k *ruleset) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict, state string) (api.ApprovalResolveResult, error) {
 	d.m.conclude = func(refused *ocip.Verdict) error {
 		switch {
 		case refused != nil:
@@ -443,7 +446,7 @@ func (k *Kernel) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict, 
 }
 
 // finish writes a decision that sends nothing.
-func (k *Kernel) finish(d *decision, state string) (api.ApprovalResolveResult, error) {
+func (k *ruleset) finish(d *decision, state string) (api.ApprovalResolveResult, error) {
 	if err := k.conclude(d, state, nil); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
@@ -461,7 +464,7 @@ const outcomeKept = 7 * 24 * time.Hour
 
 // conclude enters a decision into its change: the state, the record, and the
 // event for the app that asked, which waits for it in the outbox.
-func (k *Kernel) conclude(d *decision, state string, data jsontext.Value) error {
+func (k *ruleset) conclude(d *decision, state string, data jsontext.Value) error {
 	d.h.Decision, d.h.DecidedAt, d.h.State = &d.by, d.by.At, state
 	decided := *d.h
 	if !k.cfg.KeepHeld {
@@ -516,7 +519,7 @@ func (k *Kernel) concluded(h *held) {
 
 // expireApproval ends a held message that nobody decided about. Time never
 // approves. It is called under the pair's lock.
-func (k *Kernel) expireApproval(ctx context.Context, h *held) error {
+func (k *ruleset) expireApproval(ctx context.Context, h *held) error {
 	d := &decision{ApprovalResolveParams: &api.ApprovalResolveParams{ApprovalID: h.ApprovalID}, h: h, now: k.now(), change: &store.Change{Drains: true}}
 	d.by = api.ApprovalDecision{Decision: "expire", By: "expiry", At: d.now.UnixMilli()}
 	var err error
@@ -547,7 +550,7 @@ func (k *Kernel) sweepApprovals(ctx context.Context) error {
 
 func (k *Kernel) sweepApproval(ctx context.Context, id string) error {
 	// Looking at one that has expired ends it.
-	_, unlock, err := k.approval(ctx, id)
+	_, unlock, err := k.rules().approval(ctx, id)
 	if err == nil {
 		unlock()
 	}
@@ -558,7 +561,7 @@ func (k *Kernel) sweepApproval(ctx context.Context, id string) error {
 }
 
 // approvalRecord is a record about a held message.
-func (k *Kernel) approvalRecord(h *held, event string) *audit.Record {
+func (k *ruleset) approvalRecord(h *held, event string) *audit.Record {
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionApproval, Event: event, AppID: h.AppID, AgentID: h.Agent, UserID: h.UserID,
 		Counterparty: audit.Counterparty{Kind: string(ocip.KindAgent), InstanceID: h.Counterparty, UserID: h.CounterpartyUserID},

@@ -13,7 +13,7 @@ import (
 
 // ApprovalGet returns all about one held message.
 func (k *Kernel) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Approval, error) {
-	h, err := k.lookUp(ctx, p.ApprovalID)
+	h, err := k.rules().lookUp(ctx, p.ApprovalID)
 	if err != nil {
 		return api.Approval{}, err
 	}
@@ -22,7 +22,7 @@ func (k *Kernel) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Ap
 
 // Approval returns what became of a message that the app asked for.
 func (c *Client) Approval(ctx context.Context, p *api.ApprovalParams) (api.Approval, error) {
-	h, err := c.kernel.lookUp(ctx, p.ApprovalID)
+	h, err := c.kernel.rules().lookUp(ctx, p.ApprovalID)
 	if err != nil {
 		return api.Approval{}, err
 	}
@@ -42,7 +42,7 @@ func (c *Client) Approval(ctx context.Context, p *api.ApprovalParams) (api.Appro
 
 func noApproval(id string) error { return api.Errorf(api.NotFound, "there is no approval %q", id) }
 
-func (k *Kernel) lookUp(ctx context.Context, id string) (*held, error) {
+func (k *ruleset) lookUp(ctx context.Context, id string) (*held, error) {
 	stored, err := k.store.Approval(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, noApproval(id)
@@ -68,7 +68,7 @@ func (k *Kernel) ApprovalList(ctx context.Context, p *api.ApprovalListParams) (a
 		f.State = ""
 	}
 	// An agent may be named as in session keys too.
-	if agent := k.directory.agents[f.Agent]; agent != nil {
+	if agent := k.rules().directory.agents[f.Agent]; agent != nil {
 		f.Agent = agent.InstanceID
 	}
 	page, total, err := k.store.Summaries(ctx, f, p.Page())
@@ -145,7 +145,7 @@ func (k *Kernel) ApprovalWatch(context.Context, *api.Empty) (func(context.Contex
 			case <-w.wake:
 			}
 			for _, id := range w.take() {
-				h, err := k.lookUp(ctx, id)
+				h, err := k.rules().lookUp(ctx, id)
 				if err != nil {
 					return err
 				}

@@ -16,20 +16,17 @@ import (
 type chains struct {
 	store *store.Store
 	heard *lru.Cache[string, store.Heard]
-	// window is for how long a message counts as the cause of what its receiver
-	// begins.
-	window time.Duration
 }
 
 const rememberedChains = 8192
 
-func newChains(s *store.Store, window time.Duration) (*chains, error) {
+func newChains(s *store.Store) (*chains, error) {
 	heard, err := lru.New[string, store.Heard](rememberedChains)
-	return &chains{store: s, heard: heard, window: window}, err
+	return &chains{store: s, heard: heard}, err
 }
 
-// last returns what an agent heard last, nothing where that is long ago.
-func (c *chains) last(ctx context.Context, agent string, now time.Time) (ocip.Chain, error) {
+// last returns what an agent heard last, nothing where that was before since.
+func (c *chains) last(ctx context.Context, agent string, since time.Time) (ocip.Chain, error) {
 	h, known := c.heard.Get(agent)
 	if !known {
 		var err error
@@ -38,7 +35,7 @@ func (c *chains) last(ctx context.Context, agent string, now time.Time) (ocip.Ch
 		}
 		c.heard.Add(agent, h)
 	}
-	if now.Sub(h.At) > c.window {
+	if h.At.Before(since) {
 		return ocip.Chain{}, nil
 	}
 	return h.Chain, nil
@@ -46,10 +43,10 @@ func (c *chains) last(ctx context.Context, agent string, now time.Time) (ocip.Ch
 
 // hear enters what an agent hears into a change: a line, or a person's word,
 // which begins a new one.
-func (c *chains) hear(ctx context.Context, agent string, chain ocip.Chain, now time.Time, change *store.Change) error {
+func (k *ruleset) hear(ctx context.Context, agent string, chain ocip.Chain, now time.Time, change *store.Change) error {
 	if chain.ID == "" {
 		// Most of what people say follows what people said: nothing changes.
-		if last, err := c.last(ctx, agent, now); err != nil || last.ID == "" {
+		if last, err := k.chains.last(ctx, agent, k.chainsSince(now)); err != nil || last.ID == "" {
 			return err
 		}
 	}
@@ -64,12 +61,16 @@ func (c *chains) entered(change *store.Change) {
 	}
 }
 
+// chainsSince is from when on a message counts as the cause of what its receiver
+// begins now.
+func (k *ruleset) chainsSince(now time.Time) time.Time { return now.Add(-k.cfg.ChainWindow) }
+
 // cause returns the line that an agent's message goes on with: that of the
 // message it answers or of what the agent heard last, whichever is longer, so
 // that no loop begins anew by opening another exchange. Without either, the
 // message begins a line.
-func (k *Kernel) cause(ctx context.Context, m *outgoing, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
-	line, err := k.chains.last(ctx, m.sender.InstanceID, now)
+func (k *ruleset) cause(ctx context.Context, m *outgoing, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
+	line, err := k.chains.last(ctx, m.sender.InstanceID, k.chainsSince(now))
 	if err != nil {
 		return line, err
 	}
@@ -85,7 +86,7 @@ func (k *Kernel) cause(ctx context.Context, m *outgoing, e *ocip.Exchange, now t
 // arrived returns the line of a message that came in. That of an agent of this
 // daemon is known. An agent elsewhere may not carry lines, or may shorten them: where this side had the last word in the
 // exchange or, for one that opens, in the session, the message goes on with that.
-func (k *Kernel) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
+func (k *ruleset) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
 	if k.directory.local[a.envelope.SourceAgent.InstanceID] != nil && a.chain.ID != "" {
 		return a.chain, nil
 	}
@@ -101,7 +102,7 @@ func (k *Kernel) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now 
 
 // lastWord returns the line of what this side said last to the sender of a
 // message, nothing where the sender said more since.
-func (k *Kernel) lastWord(ctx context.Context, a *arrival, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
+func (k *ruleset) lastWord(ctx context.Context, a *arrival, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
 	before := *e
 	if e.Round == 0 {
 		var err error
@@ -111,7 +112,7 @@ func (k *Kernel) lastWord(ctx context.Context, a *arrival, e *ocip.Exchange, now
 			return ocip.Chain{}, nil
 		case err != nil:
 			return ocip.Chain{}, err
-		case before.Counterparty != a.envelope.SourceAgent.InstanceID, now.Sub(before.UpdatedAt) > k.chains.window:
+		case before.Counterparty != a.envelope.SourceAgent.InstanceID, now.Sub(before.UpdatedAt) > k.cfg.ChainWindow:
 			return ocip.Chain{}, nil
 		}
 	}

@@ -61,7 +61,10 @@ func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.Dispa
 // dispatch takes a message as far as its delivery, or where its runtime carries
 // it to that point. It is sent by the named agent, or the app's only one.
 func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent string, carried bool) (*outgoing, api.DispatchResult, error) {
-	k := c.kernel
+	k, err := c.rules()
+	if err != nil {
+		return nil, api.DispatchResult{}, err
+	}
 	m, err := k.address(ctx, c.app.Load(), p, agent)
 	if err != nil {
 		return nil, api.DispatchResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
@@ -78,7 +81,7 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 }
 
 // address finds out who speaks to whom, from the configuration alone.
-func (k *Kernel) address(ctx context.Context, a *app, p *api.DispatchParams, named string) (*outgoing, error) {
+func (k *ruleset) address(ctx context.Context, a *app, p *api.DispatchParams, named string) (*outgoing, error) {
 	sender, err := k.directory.sender(a.id(), named)
 	if err != nil {
 		return nil, err
@@ -100,7 +103,7 @@ func (k *Kernel) address(ctx context.Context, a *app, p *api.DispatchParams, nam
 
 // passInterceptors lets the interceptors change the message. One that stops it
 // is on record, like any other denial.
-func (k *Kernel) passInterceptors(ctx context.Context, m *outgoing) error {
+func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 	if len(k.cfg.HookApps) == 0 && len(k.listeners(api.MessageSending)) == 0 {
 		return nil
 	}
@@ -134,7 +137,7 @@ func (k *Kernel) passInterceptors(ctx context.Context, m *outgoing) error {
 
 // send decides a message and records the decision. What may go is released, what
 // a person must decide about is held.
-func (k *Kernel) send(m *outgoing) (api.DispatchResult, error) {
+func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, whether or not its sender stays.
 	ctx, now := context.Background(), k.now()
 	change := new(store.Change)
@@ -175,7 +178,7 @@ type standing struct {
 }
 
 // standing looks up how things are. It is called under the pair's lock.
-func (k *Kernel) standing(ctx context.Context, m *outgoing, now time.Time) (*standing, error) {
+func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*standing, error) {
 	var (
 		st  standing
 		err error
@@ -191,7 +194,7 @@ func (k *Kernel) standing(ctx context.Context, m *outgoing, now time.Time) (*sta
 }
 
 // weigh puts a message before the rules.
-func (k *Kernel) weigh(ctx context.Context, m *outgoing, st *standing, person ocip.Person, now time.Time) ocip.Verdict {
+func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person ocip.Person, now time.Time) ocip.Verdict {
 	kind := m.hints.MessageType
 	switch person {
 	case ocip.Approved:
@@ -207,14 +210,14 @@ func (k *Kernel) weigh(ctx context.Context, m *outgoing, st *standing, person oc
 	}, k.policy)
 }
 
-func (k *Kernel) typeOf(m *outgoing) ocip.ExchangeType {
+func (k *ruleset) typeOf(m *outgoing) ocip.ExchangeType {
 	if m.hints.Type != "" {
 		return m.hints.Type
 	}
 	return k.cfg.DefaultType
 }
 
-func (k *Kernel) levelOf(m *outgoing) ocip.Level {
+func (k *ruleset) levelOf(m *outgoing) ocip.Level {
 	if m.hints.hasLevel {
 		return m.hints.Level
 	}
@@ -231,7 +234,7 @@ func (m *outgoing) summary() string {
 // talk stands in for an exchange where the counterparty is no agent: nothing is
 // counted and nothing is kept, and all messages of an agent in a session are one
 // conversation.
-func (k *Kernel) talk(m *outgoing, now time.Time) ocip.Exchange {
+func (k *ruleset) talk(m *outgoing, now time.Time) ocip.Exchange {
 	name := "ocip:" + m.sender.InstanceID + "\x00" + m.key
 	return ocip.Exchange{
 		ConversationID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String(),
@@ -240,14 +243,14 @@ func (k *Kernel) talk(m *outgoing, now time.Time) ocip.Exchange {
 }
 
 // refuse records a denial and says it to the caller.
-func (k *Kernel) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) error {
+func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) error {
 	k.exchanges.refuse(change, v, k.now())
 	return k.refuseOnly(m, v, change)
 }
 
 // refuseOnly is refuse where the change says already what the denial means for
 // the exchange.
-func (k *Kernel) refuseOnly(m *outgoing, v *ocip.Verdict, change *store.Change) error {
+func (k *ruleset) refuseOnly(m *outgoing, v *ocip.Verdict, change *store.Change) error {
 	r, err := k.sentRecord(m, v)
 	if err != nil {
 		return err
@@ -278,7 +281,7 @@ func refused(v *ocip.Verdict, seq uint64) *api.Error {
 
 // release stamps an allowed message, commits everything about it at once, and
 // lets the commit deliver it.
-func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, change *store.Change, now time.Time) (api.DispatchResult, error) {
+func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, change *store.Change, now time.Time) (api.DispatchResult, error) {
 	k.stamp(m, v)
 	sent, err := k.sentRecord(m, v)
 	if err != nil {
@@ -353,7 +356,7 @@ func (k *Kernel) release(ctx context.Context, m *outgoing, v *ocip.Verdict, chan
 
 // stamp puts the envelope and the disclosure on the message. Nothing may
 // change it after this.
-func (k *Kernel) stamp(m *outgoing, v *ocip.Verdict) {
+func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 	metadata := maps.Clone(m.metadata)
 	if metadata == nil {
 		metadata = make(api.Object)
@@ -407,7 +410,7 @@ func appendList[T any](b []byte, items []T) []byte {
 }
 
 // sentRecord is the sender's record of a verdict.
-func (k *Kernel) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error) {
+func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error) {
 	r := k.verdictRecord(audit.SideSender, m.sender, v)
 	r.AppID, r.SessionKey, r.DispatchID, r.ApprovalID = m.appID, m.key, m.dispatchID, m.approvalID
 	r.Counterparty = counterpartyRecord(m.to.Kind, m.to.Identity)
@@ -428,7 +431,7 @@ func (m *outgoing) emitted() api.EmittedMessage {
 }
 
 // outbound is the delivery of a message to the app that owns its channel.
-func (k *Kernel) outbound(m *outgoing, v *ocip.Verdict) *delivery {
+func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict) *delivery {
 	data := m.data()
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: channelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},

@@ -25,17 +25,21 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if hook == api.MessageReceived {
 		return c.emitReceived(ctx, p)
 	}
-	agent, err := c.kernel.directory.sender(c.app.Load().id(), p.Context.AgentID)
+	k, err := c.rules()
 	if err != nil {
-		return api.EmitResult{}, c.kernel.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"hook": hook})
+		return api.EmitResult{}, err
+	}
+	agent, err := k.directory.sender(c.app.Load().id(), p.Context.AgentID)
+	if err != nil {
+		return api.EmitResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"hook": hook})
 	}
 	about := p.Context
-	about.AgentID, about.Timestamp, about.AuditSeq = agent.ID, c.kernel.now().UnixMilli(), 0
+	about.AgentID, about.Timestamp, about.AuditSeq = agent.ID, k.now().UnixMilli(), 0
 	if hook == api.ToolExecuting {
-		return c.kernel.executeTool(ctx, c.app.Load(), agent, p.Data, about)
+		return k.executeTool(ctx, c.app.Load(), agent, p.Data, about)
 	}
 	data := p.Data.Append(nil)
-	c.kernel.observe(hook, data, about, c.app.Load())
+	k.observe(hook, data, about, c.app.Load())
 	return api.EmitResult{Allowed: true, Data: data}, nil
 }
 
@@ -99,7 +103,7 @@ func notAllowed(err error) (api.EmitResult, error) {
 
 // executeTool asks the interceptors whether an agent's tool may run, and with
 // what. The answer is on record, also where it is yes.
-func (k *Kernel) executeTool(ctx context.Context, a *app, agent *Agent, data api.Object, about api.HookContext) (api.EmitResult, error) {
+func (k *ruleset) executeTool(ctx context.Context, a *app, agent *Agent, data api.Object, about api.HookContext) (api.EmitResult, error) {
 	var changedBy []string
 	blocked, err := k.askAll(ctx, question{
 		hook: api.ToolExecuting, about: about, asker: a,

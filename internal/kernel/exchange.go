@@ -236,7 +236,7 @@ func parseHints(raw jsontext.Value) (hints, error) {
 // forOutgoing returns the exchange that a message from an agent belongs to: the
 // one it names, else the one its session is in, else a new one. It is called
 // under the pair's lock.
-func (k *Kernel) forOutgoing(ctx context.Context, m *outgoing, now time.Time) (ocip.Exchange, error) {
+func (k *ruleset) forOutgoing(ctx context.Context, m *outgoing, now time.Time) (ocip.Exchange, error) {
 	agent, h := m.sender.InstanceID, &m.hints
 	var (
 		e   ocip.Exchange
@@ -272,7 +272,7 @@ func continues(e *ocip.Exchange, m *outgoing, now time.Time) bool {
 }
 
 // open begins an exchange. One that nobody named has its conversation's id.
-func (k *Kernel) open(ctx context.Context, m *outgoing, now time.Time) (ocip.Exchange, error) {
+func (k *ruleset) open(ctx context.Context, m *outgoing, now time.Time) (ocip.Exchange, error) {
 	e := ocip.Exchange{
 		ID: m.hints.ID, ConversationID: m.hints.ConversationID, Type: k.typeOf(m),
 		Agent: m.sender.InstanceID, Counterparty: m.to.InstanceID, SessionKey: m.key, Outcome: ocip.InProgress,

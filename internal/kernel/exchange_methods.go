@@ -19,29 +19,46 @@ import (
 
 // Exchange returns the sides of an exchange that the app's agents hold.
 func (c *Client) Exchange(ctx context.Context, p *api.ExchangeParams) (api.ExchangeResult, error) {
-	return c.kernel.exchange(ctx, p.ExchangeID, c.holds)
+	k, err := c.rules()
+	if err != nil {
+		return api.ExchangeResult{}, err
+	}
+	return k.exchange(ctx, p.ExchangeID, k.heldBy(c.app.Load()))
 }
 
 // Exchanges lists the exchanges of one of the app's agents.
 func (c *Client) Exchanges(ctx context.Context, p *api.ExchangeListParams) (api.ExchangeResult, error) {
-	agents := c.kernel.directory.spokenBy(c.app.Load().id())
+	k, err := c.rules()
+	if err != nil {
+		return api.ExchangeResult{}, err
+	}
+	a := c.app.Load()
+	agents := k.directory.spokenBy(a.id())
 	if p.Agent == "" && len(agents) == 1 {
 		p.Agent = agents[0].InstanceID
 	}
-	if !c.holds(p.Agent) {
-		return api.ExchangeResult{}, api.Errorf(api.Forbidden, "app %s does not speak for agent %q; name one of its own in agent", c.app.Load().id(), p.Agent)
+	if !k.heldBy(a)(p.Agent) {
+		return api.ExchangeResult{}, api.Errorf(api.Forbidden, "app %s does not speak for agent %q; name one of its own in agent", a.id(), p.Agent)
 	}
-	return c.kernel.ExchangeList(ctx, p)
+	return k.ExchangeList(ctx, p)
 }
 
 // ResolveExchange ends an exchange of one of the app's agents.
 func (c *Client) ResolveExchange(ctx context.Context, p *api.ExchangeResolveParams) (api.OK, error) {
-	return c.kernel.resolve(ctx, p, &resolver{app: c.app.Load(), mine: c.holds})
+	k, err := c.rules()
+	if err != nil {
+		return api.OK{}, err
+	}
+	a := c.app.Load()
+	return k.resolve(ctx, p, &resolver{app: a, mine: k.heldBy(a)})
 }
 
-// holds reports whether the client's app speaks for an agent.
-func (c *Client) holds(instance string) bool {
-	return slices.ContainsFunc(c.kernel.directory.spokenBy(c.app.Load().id()), func(a *Agent) bool { return a.InstanceID == instance })
+// heldBy tells the agents that an app speaks for from others.
+func (k *ruleset) heldBy(a *app) func(instance string) bool {
+	mine := k.directory.spokenBy(a.id())
+	return func(instance string) bool {
+		return slices.ContainsFunc(mine, func(a *Agent) bool { return a.InstanceID == instance })
+	}
 }
 
 func anyAgent(string) bool { return true }
@@ -66,12 +83,13 @@ func (k *Kernel) ExchangeResolve(ctx context.Context, who api.Peer, p *api.Excha
 	if err := k.MayOperate(who); err != nil {
 		return api.OK{}, err
 	}
-	by, err := k.decider(who, api.DecideResolve, p.Note, p.Signature, api.SignedSettlement(p.ExchangeID, p.Agent),
+	r := k.rules()
+	by, err := r.decider(who, api.DecideResolve, p.Note, p.Signature, api.SignedSettlement(p.ExchangeID, p.Agent),
 		&audit.Record{ID: k.newID(), ExchangeID: p.ExchangeID, AgentID: p.Agent})
 	if err != nil {
 		return api.OK{}, err
 	}
-	return k.resolve(ctx, p, &resolver{person: by, mine: anyAgent})
+	return r.resolve(ctx, p, &resolver{person: by, mine: anyAgent})
 }
 
 func (k *Kernel) exchange(ctx context.Context, id string, mine func(agent string) bool) (api.ExchangeResult, error) {
@@ -102,7 +120,7 @@ type resolver struct {
 // resolve ends the open sides of an exchange. An app ends what is in progress;
 // what was escalated is for a person. Ids are the agents' own to choose, so one
 // that several pairs of agents use names none of their exchanges.
-func (k *Kernel) resolve(ctx context.Context, p *api.ExchangeResolveParams, by *resolver) (api.OK, error) {
+func (k *ruleset) resolve(ctx context.Context, p *api.ExchangeResolveParams, by *resolver) (api.OK, error) {
 	sides, err := k.sides(ctx, p.ExchangeID, by.mine)
 	if err != nil {
 		return api.OK{}, err
@@ -125,7 +143,7 @@ func samePair(x, y *ocip.Exchange) bool {
 
 // resolveSides ends the sides of one exchange that the resolver may end, and for
 // a person what is held of them, in one commit.
-func (k *Kernel) resolveSides(ctx context.Context, of *ocip.Exchange, note string, by *resolver) error {
+func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note string, by *resolver) error {
 	unlock := k.exchanges.pairs.lock(of.Agent, of.Counterparty)
 	defer unlock()
 	sides, err := k.sidesOf(ctx, of)
@@ -150,7 +168,7 @@ func (k *Kernel) resolveSides(ctx context.Context, of *ocip.Exchange, note strin
 				change.Settled = append(change.Settled, pair)
 			}
 			// A person has looked: what the agent does next begins a new line.
-			if err := k.chains.hear(ctx, e.Agent, ocip.Chain{}, now, change); err != nil {
+			if err := k.hear(ctx, e.Agent, ocip.Chain{}, now, change); err != nil {
 				return err
 			}
 			waiting, err := k.resolveHeld(ctx, &e, note, by, change, now)
@@ -194,7 +212,7 @@ func (k *Kernel) mayResolve(e *ocip.Exchange, by *resolver) error {
 }
 
 // resolveHeld enters that what waits of an exchange is resolved with it.
-func (k *Kernel) resolveHeld(ctx context.Context, e *ocip.Exchange, note string, by *resolver, change *store.Change, now time.Time) (ended []*held, err error) {
+func (k *ruleset) resolveHeld(ctx context.Context, e *ocip.Exchange, note string, by *resolver, change *store.Change, now time.Time) (ended []*held, err error) {
 	waiting, err := k.store.PendingOf(ctx, e.ID)
 	if err != nil {
 		return nil, err

@@ -161,7 +161,7 @@ func decodeHeld(a store.Approval) (*held, error) {
 
 // hold stores a message for a person, in the commit of the decision that asks
 // for one. It is called under the pair's lock.
-func (k *Kernel) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
+func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
 	id := k.newID()
 	if !k.holds.reserve(m, id, k.cfg.MaxHeld) {
 		if v.Exhausted() {
@@ -205,7 +205,7 @@ func (k *Kernel) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *sta
 
 // heldAlready answers a request that waits already, and reports whether one does:
 // nothing is asked twice. It is called under the pair's lock.
-func (k *Kernel) heldAlready(ctx context.Context, m *outgoing) (result api.DispatchResult, already bool, err error) {
+func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.DispatchResult, already bool, err error) {
 	id := k.holds.waiting(m)
 	if id == "" {
 		return result, false, nil
@@ -240,7 +240,7 @@ func heldResult(h *held, seq uint64) api.DispatchResult {
 }
 
 // newHeld writes down a message and the verdict that holds it.
-func (k *Kernel) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time) *held {
+func (k *ruleset) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time) *held {
 	e := &v.Exchange
 	expires := now.Add(k.cfg.HoldFor)
 	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(expires) {
@@ -273,7 +273,7 @@ func (k *Kernel) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time)
 
 // preview works out what would leave if a person approved the message now, and
 // why it could not if it could not. The digest is over just that.
-func (k *Kernel) preview(ctx context.Context, m *outgoing, h *held, st *standing, now time.Time) ocip.Verdict {
+func (k *ruleset) preview(ctx context.Context, m *outgoing, h *held, st *standing, now time.Time) ocip.Verdict {
 	v := k.weigh(ctx, m, reopened(st, m, now), ocip.Approved, now)
 	h.Approvable, h.Blocked, h.Sending = v.Allowed(), "", nil
 	h.DataShared, h.DataWithheld = v.Shared, v.Withheld

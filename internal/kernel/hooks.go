@@ -182,7 +182,7 @@ func (r *events) giveUp(e *event) bool {
 // concerns reports whether an app that listens may be told of something. An app
 // that speaks for agents hears of its own agents, one that owns channels of its
 // own channels; only an app that is neither observes everything it declared.
-func (k *Kernel) concerns(a *app, about *api.HookContext) bool {
+func (k *ruleset) concerns(a *app, about *api.HookContext) bool {
 	mine := k.directory.spokenBy(a.id())
 	if slices.ContainsFunc(mine, func(agent *Agent) bool { return agent.ID == about.AgentID }) {
 		return true
@@ -194,7 +194,7 @@ func (k *Kernel) concerns(a *app, about *api.HookContext) bool {
 }
 
 // observe tells the apps that only observe a hook. Nobody waits for them.
-func (k *Kernel) observe(hook api.Hook, data []byte, about api.HookContext, but *app) {
+func (k *ruleset) observe(hook api.Hook, data []byte, about api.HookContext, but *app) {
 	k.mu.RLock()
 	listeners := k.hooks[hook]
 	k.mu.RUnlock()
@@ -216,7 +216,7 @@ func (k *Kernel) observe(hook api.Hook, data []byte, about api.HookContext, but 
 
 // subscription returns the name under which an app listens to a hook, empty
 // where it does not or is not ready, and whether it intercepts it.
-func (k *Kernel) subscription(a *app, hook api.Hook) (name string, intercepts bool) {
+func (k *ruleset) subscription(a *app, hook api.Hook) (name string, intercepts bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	name, subscribed := a.hooks[hook]
@@ -257,7 +257,7 @@ type refusal struct {
 // intercept shows a message to the interceptors, each with the former's output.
 // The owner of the message's channel is not among them: it gets the message
 // last.
-func (k *Kernel) intercept(ctx context.Context, m *outgoing, owner *app) (interception, error) {
+func (k *ruleset) intercept(ctx context.Context, m *outgoing, owner *app) (interception, error) {
 	out := interception{content: m.content, metadata: m.metadata}
 	if missing := k.missingInterceptor(); missing != "" {
 		out.blocked = &refusal{ocip.InterceptorBlocked, missing, "interceptor " + missing + " is required and not connected"}
@@ -288,7 +288,7 @@ type question struct {
 }
 
 // askAll asks the interceptors of a hook, one after another.
-func (k *Kernel) askAll(ctx context.Context, q question) (*refusal, error) {
+func (k *ruleset) askAll(ctx context.Context, q question) (*refusal, error) {
 	for _, a := range k.listeners(q.hook) {
 		if a == q.but || a == q.asker {
 			continue
@@ -313,7 +313,7 @@ func (k *Kernel) askAll(ctx context.Context, q question) (*refusal, error) {
 }
 
 // missingInterceptor names a required interceptor that is not there.
-func (k *Kernel) missingInterceptor() string {
+func (k *ruleset) missingInterceptor() string {
 	for id, times := range k.cfg.HookApps {
 		if !times.Required {
 			continue
@@ -331,7 +331,7 @@ func (k *Kernel) missingInterceptor() string {
 
 // demands reports whether a message waits for the app's word and is blocked
 // without it.
-func (k *Kernel) demands(a *app, hook api.Hook) bool {
+func (k *ruleset) demands(a *app, hook api.Hook) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return a.mustAnswer(hook) || k.cfg.HookApps[a.id()].Required
@@ -339,7 +339,7 @@ func (k *Kernel) demands(a *app, hook api.Hook) bool {
 
 // ask sends an event and waits for its answer: briefly for an app that may
 // stay silent, longer for one that must speak.
-func (k *Kernel) ask(ctx context.Context, a *app, hook api.Hook, name string, data []byte, about api.HookContext) (jsontext.Value, bool, error) {
+func (k *ruleset) ask(ctx context.Context, a *app, hook api.Hook, name string, data []byte, about api.HookContext) (jsontext.Value, bool, error) {
 	times := k.cfg.HookApps[a.id()]
 	wait := pick(times.Wait, k.cfg.HookWait)
 	if k.demands(a, hook) {

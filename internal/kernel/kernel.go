@@ -136,21 +136,17 @@ type Notifier interface {
 
 // Options is what a kernel is given from outside.
 type Options struct {
-	Config   Config
+	// Terms are those of the start, see [Kernel.Prepare].
+	Terms    Terms
 	Store    *store.Store
-	Policy   ocip.Policy
 	Settings Settings
 	// Search answers operators' questions about the store's records.
 	Search Search
-	// Signers, where set, is who may sign decisions: each must then be signed.
-	Signers Signers
 	// Notify, where set, is told what waits for a person.
 	Notify Notifier
 	// Digest makes the keyed digest that stands for a text in records, with the
-	// key of a tenant. Seal, where set, makes what records keep of the text
-	// itself. Where one fails, nothing is released.
+	// key of a tenant. Where it fails, nothing is released.
 	Digest func(tenant, text string) (string, error)
-	Seal   func(text string) (string, error)
 	Now    func() time.Time
 	// NewID makes ids that sort by time, so that tables keyed by them grow at
 	// one end.
@@ -160,20 +156,18 @@ type Options struct {
 
 // Kernel is the running kernel. Its methods are safe for concurrent use.
 type Kernel struct {
-	cfg      Config
 	store    *store.Store
-	policy   ocip.Policy
 	settings Settings
 	search   Search
-	signers  Signers
 	notify   Notifier
 	digest   func(tenant, text string) (string, error)
-	seal     func(text string) (string, error)
 	now      func() time.Time
 	newID    func() string
 	log      *zap.Logger
 
-	directory *directory
+	// inForce is what calls that begin now are decided by.
+	inForce atomic.Pointer[ruleset]
+
 	exchanges *exchanges
 	chains    *chains
 	seen      *seen
@@ -206,22 +200,24 @@ type Kernel struct {
 // New makes a kernel over an open store and takes up what the store holds.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{
-		cfg: o.Config, store: o.Store, policy: o.Policy, settings: o.Settings, search: o.Search, signers: o.Signers, notify: o.Notify,
-		digest: o.Digest, seal: o.Seal, now: o.Now, newID: o.NewID, log: o.Log,
+		store: o.Store, settings: o.Settings, search: o.Search, notify: o.Notify,
+		digest: o.Digest, now: o.Now, newID: o.NewID, log: o.Log,
 		apps: make(map[string]*app), channels: make(map[string]*app), hooks: make(map[api.Hook][]*app),
 	}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
-	var err error
-	if k.directory, err = newDirectory(&o.Config); err != nil {
+	first, err := k.newRuleset(&o.Terms)
+	if err != nil {
 		return nil, err
 	}
+	first.generation = 1
+	k.inForce.Store(first)
 	if k.exchanges, err = newExchanges(o.Store); err != nil {
 		return nil, err
 	}
 	if k.appProcesses, err = lru.New[string, string](rememberedProcesses); err != nil {
 		return nil, err
 	}
-	if k.chains, err = newChains(o.Store, o.Config.ChainWindow); err != nil {
+	if k.chains, err = newChains(o.Store); err != nil {
 		return nil, err
 	}
 	if k.seen, err = newSeen(o.Store); err != nil {

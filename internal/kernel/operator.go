@@ -40,8 +40,9 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 		s.Apps = append(s.Apps, appStatus(a))
 	}
 	slices.SortFunc(s.Apps, func(x, y api.AppStatus) int { return cmp.Compare(x.ID, y.ID) })
-	for i := range k.cfg.Agents {
-		agent := &k.cfg.Agents[i]
+	configured := k.rules().cfg.Agents
+	for i := range configured {
+		agent := &configured[i]
 		a := k.apps[agent.App]
 		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, InstanceID: agent.InstanceID, App: agent.App, Connected: a != nil && a.ready})
 	}
@@ -53,7 +54,7 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 // where that is not enough, decisions are signed, or the app runs where the
 // socket is not.
 func (k *Kernel) MayOperate(p api.Peer) error {
-	if k.cfg.AppsMayOperate {
+	if k.rules().cfg.AppsMayOperate {
 		return nil
 	}
 	line, err := p.Ancestors()
@@ -76,9 +77,6 @@ const rememberedProcesses = 65536
 // noteProcess remembers that a process is an app's. One that cannot be looked at
 // any more operates nothing either.
 func (k *Kernel) noteProcess(a *app, p api.Peer) {
-	if k.cfg.AppsMayOperate {
-		return
-	}
 	line, err := p.Ancestors()
 	if err != nil {
 		k.log.Warn("cannot tell which process an app is", zap.String("app", a.id()), zap.Error(err))

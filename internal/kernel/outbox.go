@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,7 +110,7 @@ func (k *Kernel) queuesOf(a *app) (queues []string) {
 		queues = append(queues, channelQueue(channel))
 	}
 	k.mu.RUnlock()
-	for _, agent := range k.directory.spokenBy(a.id()) {
+	for _, agent := range k.rules().directory.spokenBy(a.id()) {
 		queues = append(queues, agentQueue(agent.ID))
 	}
 	return append(queues, appQueue(a.id()))
@@ -117,6 +119,7 @@ func (k *Kernel) queuesOf(a *app) (queues []string) {
 // receiverOf returns the app that takes a queue's messages now, or nil.
 func (k *Kernel) receiverOf(queue string) *app {
 	kind, name := target(queue)
+	r := k.rules()
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	var a *app
@@ -124,13 +127,13 @@ func (k *Kernel) receiverOf(queue string) *app {
 	case "channel":
 		a = k.channels[name]
 	case "agent":
-		if agent := k.directory.agents[name]; agent != nil {
+		if agent := r.directory.agents[name]; agent != nil {
 			a = k.apps[agent.App]
 		}
 	case "app":
 		a = k.apps[name]
 	}
-	if a == nil || !a.ready {
+	if a == nil || !a.ready || !r.cleared(a) {
 		return nil
 	}
 	return a
@@ -152,6 +155,16 @@ func (o *outbox) lane(queue string) *lane {
 		o.lanes[queue] = l
 	}
 	return l
+}
+
+// rebind finds out anew whose the queues are, once that may have changed.
+func (o *outbox) rebind() {
+	o.mu.Lock()
+	queues := slices.Collect(maps.Keys(o.lanes))
+	o.mu.Unlock()
+	for _, queue := range queues {
+		o.lane(queue)
+	}
 }
 
 // leave forgets the ways to an app that is gone.
@@ -309,7 +322,7 @@ func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done
 // send hands a message to the connection. It is called with the lane's lock
 // and never waits.
 func (o *outbox) send(l *lane, d *delivery) bool {
-	k, a := o.kernel, l.app
+	k, a := o.kernel.rules(), l.app
 	if d.Event != "" {
 		id := d.MessageID
 		if !a.link.Send(d.Event, d.Data, func() { k.store.Taken(id) }) {

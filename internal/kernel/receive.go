@@ -17,7 +17,7 @@ import (
 // arriveLocally weighs an allowed message on the side of its receiver, an
 // agent of this daemon, and enters that side's record and state into the
 // sender's change. It is called under the pair's lock.
-func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verdict, change *store.Change, now time.Time) (*ocip.Verdict, string, error) {
+func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verdict, change *store.Change, now time.Time) (*ocip.Verdict, string, error) {
 	runID := k.newID()
 	v, err := k.arrive(ctx, &arrival{
 		agent: m.local, from: *m.sender.counterparty(), envelope: sent.Envelope,
@@ -38,7 +38,7 @@ func (k *Kernel) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verd
 	change.Records = append(change.Records, r)
 	if v.Allowed() {
 		k.exchanges.enter(change, v.Exchange)
-		if err := k.chains.hear(ctx, m.local.InstanceID, v.Chain, now, change); err != nil {
+		if err := k.hear(ctx, m.local.InstanceID, v.Chain, now, change); err != nil {
 			return nil, "", err
 		}
 		change.Runs = append(change.Runs, store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
@@ -62,7 +62,7 @@ func replyKey(m *outgoing) string {
 // refusedByReceiver records both sides of a message that its receiver, in this
 // daemon, did not take. It goes nowhere and takes no round, and the sender's
 // exchange ends as the receiver's did.
-func (k *Kernel) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived *ocip.Verdict, change *store.Change) error {
+func (k *ruleset) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived *ocip.Verdict, change *store.Change) error {
 	if m.conclude != nil {
 		if err := m.conclude(arrived); err != nil {
 			return err
@@ -106,7 +106,7 @@ type arrival struct {
 
 // arrive weighs a message on its receiver's side. It is called under the lock
 // of the two agents.
-func (k *Kernel) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.Verdict, error) {
+func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.Verdict, error) {
 	e, err := k.store.ExchangeByConversation(ctx, a.agent.InstanceID, a.envelope.ConversationID)
 	if cached, ok := k.exchanges.sides.Get(sideRef{a.agent.InstanceID, e.ID}); err == nil && ok {
 		e = cached
@@ -136,7 +136,7 @@ func (k *Kernel) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.V
 }
 
 // receivedRecord is the receiver's record of a verdict.
-func (k *Kernel) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Verdict, key, content string) (*audit.Record, error) {
+func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Verdict, key, content string) (*audit.Record, error) {
 	r := k.verdictRecord(audit.SideReceiver, agent, v)
 	r.SessionKey = key
 	r.Counterparty = counterpartyRecord(from.Kind, from.Identity)
@@ -144,7 +144,7 @@ func (k *Kernel) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Ve
 }
 
 // inbound is the delivery of a message between agents of this daemon.
-func (k *Kernel) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict) *delivery {
+func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict) *delivery {
 	data := api.Inbound{
 		RunID: runID, SessionKey: m.key, ReplyTo: replyKey(m), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,
 	}.Append(nil)
@@ -168,7 +168,11 @@ func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult
 // queue takes a message as far as its delivery, or where its runtime has it
 // already to that point. It is for the named agent, or whom its session says.
 func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, carried bool) (*incoming, api.QueueResult, error) {
-	k, a := c.kernel, c.app.Load()
+	k, err := c.rules()
+	if err != nil {
+		return nil, api.QueueResult{}, err
+	}
+	a := c.app.Load()
 	agent, err := k.receiver(ctx, p.SessionKey, named)
 	if err != nil {
 		return nil, api.QueueResult{}, err
@@ -187,7 +191,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 }
 
 // bring sorts an inbound message by its annotation.
-func (k *Kernel) bring(ctx context.Context, in *incoming) (api.QueueResult, error) {
+func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, error) {
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
 	if errors.Is(err, ocip.ErrNoEnvelope) {
 		return k.takeHuman(in, nil)
@@ -223,7 +227,7 @@ func (in *incoming) about() api.HookContext {
 // mayBring reports whether an app may bring messages in through a session: the
 // owner of its channel, or for an agent's own key the agent's app or any
 // channel's.
-func (k *Kernel) mayBring(a *app, key string) error {
+func (k *ruleset) mayBring(a *app, key string) error {
 	channel, _ := target(key)
 	if channel != "agent" {
 		if !k.ownsChannel(a, channel) {
@@ -242,7 +246,7 @@ func (k *Kernel) mayBring(a *app, key string) error {
 
 // receiver returns the agent that an inbound message is for: the one that is
 // named, or whom its session says.
-func (k *Kernel) receiver(ctx context.Context, key, named string) (*Agent, error) {
+func (k *ruleset) receiver(ctx context.Context, key, named string) (*Agent, error) {
 	if id, ok := agentOf(key); ok && named != "" && id != named {
 		return nil, api.Errorf(api.InvalidParams, "session %s is of agent %q, not of %q", key, id, named)
 	}
@@ -272,7 +276,7 @@ func (k *Kernel) receiver(ctx context.Context, key, named string) (*Agent, error
 }
 
 // takeHuman delivers a message of a person.
-func (k *Kernel) takeHuman(in *incoming, details map[string]any) (api.QueueResult, error) {
+func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResult, error) {
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionDelivery, Event: "human_message", Side: audit.SideReceiver,
 		TenantID: in.agent.TenantID, UserID: in.agent.UserID, AgentID: in.agent.InstanceID, AppID: in.app.id(), SessionKey: in.key,
@@ -288,7 +292,7 @@ func (k *Kernel) takeHuman(in *incoming, details map[string]any) (api.QueueResul
 // takeMalformed deals with an annotation that is none. A known agent does not
 // send such a thing, so it is refused; from anybody else the message stays a
 // human one, and the agent is told not to trust the annotation.
-func (k *Kernel) takeMalformed(ctx context.Context, in *incoming, problem error) (api.QueueResult, error) {
+func (k *ruleset) takeMalformed(ctx context.Context, in *incoming, problem error) (api.QueueResult, error) {
 	from, err := k.counterparty(ctx, in.key, in.agent)
 	if err != nil {
 		return api.QueueResult{}, err
@@ -316,7 +320,7 @@ func (k *Kernel) takeMalformed(ctx context.Context, in *incoming, problem error)
 }
 
 // takeEnvelope weighs an annotated message on the agent's side.
-func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueResult, error) {
+func (k *ruleset) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueResult, error) {
 	h, err := parseInboundHints(in.metadata["exchange"], &envelope)
 	if err != nil {
 		return api.QueueResult{}, err
@@ -375,7 +379,7 @@ func (k *Kernel) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueRe
 // to another: its own side of the exchange knows the round. It also reports
 // whether a person approved it. A runtime that delivers by itself brings such
 // messages to its own agents.
-func (k *Kernel) sent(ctx context.Context, e *ocip.Envelope, to *Agent) (sent, approved bool, err error) {
+func (k *ruleset) sent(ctx context.Context, e *ocip.Envelope, to *Agent) (sent, approved bool, err error) {
 	from := k.directory.local[e.SourceAgent.InstanceID]
 	if from == nil || from.Identity != e.SourceAgent {
 		return false, false, nil
@@ -453,7 +457,7 @@ func (in *incoming) delivery(expires time.Time) *delivery {
 }
 
 // take records an inbound message and lets the commit deliver it to its agent.
-func (k *Kernel) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
+func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
 	ctx, now := context.Background(), k.now()
 	var d *delivery
 	if !in.carried {
@@ -463,7 +467,7 @@ func (k *Kernel) take(in *incoming, change *store.Change, expires time.Time) (ap
 		}
 		change.Runs = append(change.Runs, store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	}
-	if err := k.chains.hear(ctx, in.agent.InstanceID, in.chain, now, change); err != nil {
+	if err := k.hear(ctx, in.agent.InstanceID, in.chain, now, change); err != nil {
 		return api.QueueResult{}, err
 	}
 	fresh, err := k.sessions.use(ctx, in.key, in.agent.ID, in.account, now, change)
@@ -493,7 +497,11 @@ func (k *Kernel) take(in *incoming, change *store.Change, expires time.Time) (ap
 
 // Complete ends an agent run.
 func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, error) {
-	k, a := c.kernel, c.app.Load()
+	k, err := c.rules()
+	if err != nil {
+		return api.OK{}, err
+	}
+	a := c.app.Load()
 	run, err := k.store.Run(ctx, p.RunID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return api.OK{}, err

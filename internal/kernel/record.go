@@ -11,7 +11,7 @@ import (
 
 // verdictRecord is one side's record of a verdict. The caller adds what only it
 // knows; Details is never nil.
-func (k *Kernel) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audit.Record {
+func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audit.Record {
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionExchange, Side: side,
 		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID,
@@ -71,7 +71,7 @@ func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 // whether two texts of a tenant are equal and nothing else, and sealed, where the
 // operator asked for the text. It fails where the record could not be made, and
 // then nothing may be done: see [NotRecorded].
-func (k *Kernel) content(r *audit.Record, text string) (err error) {
+func (k *ruleset) content(r *audit.Record, text string) (err error) {
 	r.ContentBytes = len(text)
 	if r.ContentDigest, err = k.digest(r.TenantID, text); err == nil && k.seal != nil {
 		r.Content, err = k.seal(text)

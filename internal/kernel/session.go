@@ -82,7 +82,7 @@ func (c *Client) Session(ctx context.Context, p *api.SessionGetParams) (api.Sess
 func (c *Client) Sessions(ctx context.Context, p *api.SessionListParams) (api.SessionListResult, error) {
 	f := store.SessionFilter{AgentID: p.Filter.AgentID, ChannelID: p.Filter.ChannelID, AccountID: p.Filter.AccountID}
 	if p.Filter.Active != nil {
-		edge := c.kernel.now().Add(-c.kernel.cfg.ActiveWindow)
+		edge := c.kernel.now().Add(-c.kernel.rules().cfg.ActiveWindow)
 		if *p.Filter.Active {
 			f.ActiveSince = edge
 		} else {

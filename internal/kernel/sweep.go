@@ -74,7 +74,7 @@ func (k *Kernel) expireExchange(ctx context.Context, found ocip.Exchange) error 
 		return err
 	}
 	e.Outcome, e.UpdatedAt = ocip.Expired, k.now()
-	r := k.exchangeRecord(&e, "expired")
+	r := k.rules().exchangeRecord(&e, "expired")
 	r.Details = map[string]any{"expiresAt": e.ExpiresAt}
 	change := &store.Change{Exchanges: []ocip.Exchange{e}, Records: []*audit.Record{r}, Drains: true}
 	if _, err := k.commit(change); err != nil {
@@ -85,7 +85,7 @@ func (k *Kernel) expireExchange(ctx context.Context, found ocip.Exchange) error 
 }
 
 // exchangeRecord is the record of an exchange that ends without a message.
-func (k *Kernel) exchangeRecord(e *ocip.Exchange, event string) *audit.Record {
+func (k *ruleset) exchangeRecord(e *ocip.Exchange, event string) *audit.Record {
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionExchange, Event: event, AgentID: e.Agent, SessionKey: e.SessionKey,
 		Counterparty: audit.Counterparty{InstanceID: e.Counterparty}, ExchangeID: e.ID, ConversationID: e.ConversationID,

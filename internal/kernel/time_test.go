@@ -64,7 +64,7 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 		}
 		k, err := kernel.New(t.Context(), kernel.Options{
 			Digest: func(tenant, text string) (string, error) { return "digest:" + tenant + "/" + text, nil },
-			Config: cfg, Store: s, Policy: allowAll{}, Now: time.Now, Log: zap.NewNop(),
+			Terms:  kernel.Terms{Config: cfg, Policy: allowAll{}}, Store: s, Now: time.Now, Log: zap.NewNop(),
 			NewID: func() string {
 				mu.Lock()
 				defer mu.Unlock()

@@ -17,8 +17,8 @@ const backupPages = 4096
 
 // BackupPath is where a database at an older schema version is kept when a newer
 // daemon migrates it. To go back, stop the daemon, put this file in the
-// database's place, remove the -wal and -shm files beside it, and start the
-// daemon that wrote it.
+// database's place, remove the -wal and -shm files beside it, move the file of
+// checkpoints aside, and start the daemon that wrote it.
 func BackupPath(database string, version int) string {
 	return fmt.Sprintf("%s.v%d.bak", database, version)
 }

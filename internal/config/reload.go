@@ -1,0 +1,327 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Bounds of what differences are shown: how many of them, and how many bytes of
+// the JSON of one value.
+const (
+	maxChanges     = 64
+	maxChangeBytes = 256
+)
+
+// The values of the tag reload.
+const (
+	reloadLive    = "live"
+	reloadRestart = "restart"
+)
+
+// Delta is in what two configurations differ.
+type Delta struct {
+	// Count is how many values differ, and Changes are the first 64 of them in
+	// the order of the default file.
+	Count   int
+	Changes []Change
+	// Keys are the keys below which something differs, without their values:
+	// those that [Keys] lists, and those of lists and mappings as a whole.
+	Keys []string
+}
+
+// Keep returns the configuration that can be in force while a daemon goes on that
+// was started with another one: c, with what takes a restart as it was then. It
+// also returns what takes one and differs, nothing where nothing does. Neither
+// configuration changes.
+//
+// The result is c as a whole but for single values, so the caller validates it.
+func (c *Config) Keep(started *Config) (now *Config, pending Delta) {
+	kept := *c
+	d := differ{}
+	walk(reflect.ValueOf(started).Elem(), reflect.ValueOf(&kept).Elem(), nil, "", func(at Path, how string, was, is reflect.Value) {
+		if how != reloadRestart || reflect.DeepEqual(was.Interface(), is.Interface()) {
+			return
+		}
+		d.leaf(at, was, is)
+		is.Set(was)
+	})
+	return &kept, d.Delta
+}
+
+// Sum tells the file as it was read from others.
+func (c *Config) Sum() string { return string(c.sum[:]) }
+
+// KeepPolicy returns c with the policy of another configuration: its policy
+// section but for policy.watch.
+func (c *Config) KeepPolicy(of *Config) *Config {
+	kept := *c
+	kept.Policy = of.Policy
+	kept.Policy.Watch = c.Policy.Watch
+	return &kept
+}
+
+// Since lists in what c differs from an earlier configuration. Entries of lists
+// are told apart by what names them (agents by id, the directory by instance_id
+// or first session, routes by session), so that an entry that moved is no
+// difference, and stands in paths under that name: agents.alice.max_rounds.
+//
+// Values are masked as [Config.Redacted] masks them: a secret that changed shows
+// as *** on both sides. What is longer than 256 bytes is cut to text.
+func (c *Config) Since(earlier *Config) Delta {
+	d := differ{}
+	walk(reflect.ValueOf(earlier).Elem(), reflect.ValueOf(c).Elem(), nil, "", func(at Path, _ string, was, is reflect.Value) {
+		d.leaf(at, was, is)
+	})
+	return d.Delta
+}
+
+// walk visits the leaves of two configurations that [leaves] visits of one, with
+// what the tag reload says of each, "" where it says nothing.
+func walk(was, is reflect.Value, at Path, how string, visit func(at Path, how string, was, is reflect.Value)) {
+	for i := range is.NumField() {
+		field := is.Type().Field(i)
+		key := keyOf(field)
+		if key == "" {
+			continue
+		}
+		how := cmp.Or(field.Tag.Get("reload"), how)
+		if field.Type.Kind() == reflect.Struct {
+			walk(was.Field(i), is.Field(i), at.Key(key), how, visit)
+			continue
+		}
+		visit(at.Key(key), how, was.Field(i), is.Field(i))
+	}
+}
+
+// differ collects differences.
+type differ struct{ Delta }
+
+// leaf compares the values of one key of [leaves].
+func (d *differ) leaf(at Path, was, is reflect.Value) {
+	before := d.Count
+	if at[len(at)-1].key == rest {
+		// Further keys stand beside those that are known.
+		d.value(at[:len(at)-1], was, is)
+	} else {
+		d.value(at, was, is)
+	}
+	if d.Count > before {
+		d.Keys = append(d.Keys, strings.TrimSuffix(at.String(), `["*"]`))
+	}
+}
+
+func (d *differ) value(at Path, was, is reflect.Value) {
+	t := is.Type()
+	switch {
+	case t == treeType:
+		for _, c := range Diff(was.Interface().(map[string]any), is.Interface().(map[string]any)) {
+			below, err := CompilePath(c.Path)
+			if err != nil {
+				continue // it was made by Path.String
+			}
+			d.add(append(slices.Clip(at), below...), c.Old, c.New)
+		}
+	case t.Kind() == reflect.Struct:
+		for i := range t.NumField() {
+			if key := keyOf(t.Field(i)); key != "" {
+				d.value(at.Key(key), was.Field(i), is.Field(i))
+			}
+		}
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		d.entries(at, named(was), named(is))
+	case t.Kind() == reflect.Map:
+		d.entries(at, keyed(was), keyed(is))
+	case !reflect.DeepEqual(was.Interface(), is.Interface()):
+		d.add(at, plainValue(was), plainValue(is))
+	}
+}
+
+// entry is one of a list or mapping, under its name.
+type entry struct {
+	name  string
+	value reflect.Value
+}
+
+// entries compares two lists of entries: those that stayed by their values, the
+// others as they are.
+func (d *differ) entries(at Path, was, is []entry) {
+	before := make(map[string]reflect.Value, len(was))
+	for _, e := range was {
+		before[e.name] = e.value
+	}
+	for _, e := range is {
+		old, stayed := before[e.name]
+		switch {
+		case !stayed:
+			d.add(at.Key(e.name), nil, plainValue(e.value))
+		case !reflect.DeepEqual(old.Interface(), e.value.Interface()):
+			d.value(at.Key(e.name), old, e.value)
+		}
+		delete(before, e.name)
+	}
+	if len(before) == 0 {
+		return
+	}
+	for _, e := range was {
+		if _, gone := before[e.name]; gone {
+			d.add(at.Key(e.name), plainValue(e.value), nil)
+		}
+	}
+}
+
+// named are the entries of a list.
+func named(list reflect.Value) []entry {
+	entries := make([]entry, list.Len())
+	for i := range entries {
+		item := list.Index(i)
+		entries[i] = entry{nameOf(item), item}
+	}
+	return entries
+}
+
+// keyed are the entries of a mapping, in the order of their keys.
+func keyed(m reflect.Value) []entry {
+	entries := make([]entry, 0, m.Len())
+	for key, item := range m.Seq2() {
+		entries = append(entries, entry{key.String(), item})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	return entries
+}
+
+// nameOf is what names an entry in its list.
+func nameOf(item reflect.Value) string {
+	switch e := item.Interface().(type) {
+	case Agent:
+		return e.ID
+	case Route:
+		return e.Session
+	case Contact:
+		if e.InstanceID == "" && len(e.Sessions) > 0 {
+			return e.Sessions[0]
+		}
+		return e.InstanceID
+	case Pattern:
+		return e.Name
+	case Sink:
+		return e.Name
+	}
+	return ""
+}
+
+// plainValue is a value as JSON has it, with the keys of the file.
+func plainValue(v reflect.Value) any {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return plainValue(v.Elem())
+	case reflect.Struct:
+		tree := map[string]any{}
+		for i := range v.NumField() {
+			if key := keyOf(v.Type().Field(i)); key != "" && !v.Field(i).IsZero() {
+				tree[key] = plainValue(v.Field(i))
+			}
+		}
+		return tree
+	case reflect.Slice:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = plainValue(v.Index(i))
+		}
+		return list
+	case reflect.Map:
+		tree := map[string]any{}
+		for key, item := range v.Seq2() {
+			tree[key.String()] = plainValue(item)
+		}
+		return tree
+	case reflect.Interface:
+		return v.Interface()
+	}
+	if v.Type() == durationType {
+		return v.Interface().(time.Duration).String()
+	}
+	return v.Interface()
+}
+
+// add notes a difference, masked and bounded.
+func (d *differ) add(at Path, was, is any) {
+	if d.Count++; len(d.Changes) < maxChanges {
+		d.Changes = append(d.Changes, Change{Path: clip256(at.String()), Old: shownValue(at, was), New: shownValue(at, is)})
+	}
+}
+
+// shownValue is a value at a path, for people to look at.
+func shownValue(at Path, value any) any {
+	if value == nil {
+		return nil
+	}
+	if secretAt(at) && !empty(value) {
+		return mask
+	}
+	switch value = redact(hideHeaders(at, value)); v := value.(type) {
+	case string:
+		return clip256(v)
+	case bool, int:
+		return v
+	}
+	encoded, err := json.Marshal(value, json.Deterministic(true))
+	if err != nil || len(encoded) > maxChangeBytes {
+		return clip256(string(encoded))
+	}
+	return value
+}
+
+// secretAt reports whether what stands at a path of the operator's own keys, or
+// the value of a sink's header, is not to be shown.
+func secretAt(at Path) bool {
+	text := make([]string, len(at))
+	for i, s := range at {
+		text[i] = s.key
+	}
+	own := 0
+	switch {
+	case len(at) > 0 && (text[0] == "channels" || text[0] == "apps"):
+		own = 1
+	case len(at) > 1 && text[0] == "policy" && text[1] == "data":
+		own = 2
+	case len(at) > 4 && text[0] == "audit" && text[1] == "sinks":
+		return text[3] == "headers"
+	default:
+		return false
+	}
+	return slices.ContainsFunc(text[own:], looksSecret)
+}
+
+// hideHeaders masks the headers in a sink that is shown as a whole.
+func hideHeaders(at Path, value any) any {
+	sink, ok := value.(map[string]any)
+	if !ok || len(at) != 3 || at[0].key != "audit" || at[1].key != "sinks" {
+		return value
+	}
+	headers, _ := sink["headers"].(map[string]any)
+	if len(headers) == 0 {
+		return value
+	}
+	hidden := maps.Clone(headers)
+	for name := range hidden {
+		hidden[name] = mask
+	}
+	sink["headers"] = hidden
+	return sink
+}
+
+func clip256(s string) string {
+	if len(s) > maxChangeBytes {
+		s = s[:maxChangeBytes-len("…")] + "…"
+	}
+	return strings.ToValidUTF8(s, "\ufffd")
+}

@@ -1,0 +1,203 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// another changes the value of a key into one that is not what it was.
+func another(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch {
+	case v.Type() == treeType:
+		v.Set(reflect.ValueOf(map[string]any{"changed": true}))
+	case v.Type() == durationType:
+		v.SetInt(v.Int() + int64(time.Minute))
+	case v.Kind() == reflect.Bool:
+		v.SetBool(!v.Bool())
+	case v.Kind() == reflect.Int:
+		v.SetInt(v.Int() + 1)
+	case v.Kind() == reflect.String:
+		v.SetString(v.String() + "x")
+	case v.Kind() == reflect.Slice:
+		item := reflect.New(v.Type().Elem()).Elem()
+		if item.Kind() != reflect.Struct {
+			another(t, item)
+		}
+		v.Set(reflect.Append(v, item))
+	case v.Kind() == reflect.Map:
+		m := reflect.MakeMap(v.Type())
+		m.SetMapIndex(reflect.ValueOf("changed"), reflect.Zero(v.Type().Elem()))
+		v.Set(m)
+	default:
+		t.Fatalf("cannot change a %s", v.Type())
+	}
+}
+
+// Every key says whether it takes effect live; another value of it is noticed, and
+// is in force or kept back just as it says.
+func TestEveryKeyIsLiveOrNot(t *testing.T) {
+	seen := 0
+	walk(reflect.ValueOf(Default()).Elem(), reflect.ValueOf(Default()).Elem(), nil, "", func(at Path, how string, _, _ reflect.Value) {
+		seen++
+		t.Run(at.String(), func(t *testing.T) {
+			if how != reloadLive && how != reloadRestart {
+				t.Fatalf("its tag reload is %q, want live or restart", how)
+			}
+			running, edited := Default(), Default()
+			for key, value := range leaves(edited) {
+				if key == joined(at) {
+					another(t, value)
+				}
+			}
+			key := strings.TrimSuffix(joined(at), ".*")
+			if d := edited.Since(running); d.Count == 0 || !slices.Equal(d.Keys, []string{key}) || len(d.Changes) != d.Count {
+				t.Fatalf("the difference is %+v", d)
+			}
+			kept, pending := edited.Keep(running)
+			live := kept.Since(running).Count > 0
+			if live != (how == reloadLive) || live == (pending.Count > 0) {
+				t.Errorf("%s, and another value is in force: %t; pending is %+v", how, live, pending)
+			}
+			if how == reloadRestart && !slices.Equal(pending.Keys, []string{key}) {
+				t.Errorf("pending are %q", pending.Keys)
+			}
+			if edited.Since(running).Count == 0 {
+				t.Error("the configuration itself was changed")
+			}
+		})
+	})
+	all := 0
+	for range leaves(Default()) {
+		all++
+	}
+	if seen != all || all < 40 {
+		t.Errorf("%d keys of %d were looked at", seen, all)
+	}
+}
+
+// joined is a path as leaves writes it.
+func joined(at Path) string {
+	names := make([]string, len(at))
+	for i, s := range at {
+		names[i] = s.key
+	}
+	return strings.Join(names, ".")
+}
+
+const before = `
+agents:
+  - {id: alice, app: "@acme/a", instance_id: a-1, user_id: alice, org_unit: eng, tenant_id: acme, max_rounds: 3}
+  - {id: bob, app: "@acme/b", instance_id: b-1, user_id: bob, org_unit: eng, tenant_id: acme}
+directory:
+  - {instance_id: carol-1, user_id: carol, org_unit: eng, tenant_id: acme, sessions: ["telegram:carol"]}
+  - {kind: person, sessions: ["telegram:dave"]}
+hooks: {apps: {"@acme/dlp": {wait: 1s}}}
+channels: {telegram: {botToken: "123:first", name: bot, hosts: ["https://me:one@a.example"]}}
+apps: {"@acme/a": {api: {password: one}}}
+policy: {data: {secretWord: one, own: 1}}
+audit:
+  sinks:
+    - {name: c, type: otlp, endpoint: "https://u:p@c.example/v1/logs", headers: {Authorization: "Bearer one"}}
+`
+
+// What differs is named by what it is, not by where it stands, and a secret that
+// changed shows that and nothing else.
+func TestSince(t *testing.T) {
+	parse := func(text string) *Config {
+		t.Helper()
+		c, err := Parse("ocipd.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	edit := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(before) }
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"nothing", before + "# a comment\n", nil},
+		{"moved entries", edit(
+			"  - {id: alice, app: \"@acme/a\", instance_id: a-1, user_id: alice, org_unit: eng, tenant_id: acme, max_rounds: 3}\n", "",
+			"directory:\n", "  - {id: alice, app: \"@acme/a\", instance_id: a-1, user_id: alice, org_unit: eng, tenant_id: acme, max_rounds: 3}\ndirectory:\n"), nil},
+		{"a value of an agent", edit("max_rounds: 3", "max_rounds: 5"), []string{"agents.alice.max_rounds: 3 -> 5"}},
+		{"what agents inherit", before + "ocip: {max_rounds: 7}\n", []string{"agents.bob.max_rounds: 3 -> 7", "ocip.max_rounds: 3 -> 7"}},
+		{"a binding", edit(`app: "@acme/b"`, `app: "@acme/b", uid: 1000`), []string{"agents.bob.uid: <nil> -> 1000"}},
+		{"an entry is gone", edit(`  - {kind: person, sessions: ["telegram:dave"]}`+"\n", ""), []string{
+			`directory["telegram:dave"]: map[accepts:[public] kind:person sessions:[telegram:dave]] -> <nil>`}},
+		{"a tenant", edit("user_id: carol, org_unit: eng, tenant_id: acme", "user_id: carol, org_unit: eng, tenant_id: globex"), []string{
+			"directory.carol-1.tenant_id: acme -> globex"}},
+		{"an interceptor", edit("wait: 1s", "wait: 2s, required: true"), []string{
+			`hooks.apps["@acme/dlp"].wait: 1s -> 2s`, `hooks.apps["@acme/dlp"].required: false -> true`}},
+		{"another interceptor", edit(`{"@acme/dlp": {wait: 1s}}`, `{"@acme/dlp": {wait: 1s}, two: {wait: 3s, answer: 4s}}`), []string{
+			`hooks.apps.two: <nil> -> map[answer:4s wait:3s]`}},
+		{"secrets", edit("123:first", "123:second", "password: one", "password: two", "secretWord: one", "secretWord: two", "Bearer one", "Bearer two", "me:one", "me:two", "u:p@", "u:q@"), []string{
+			"policy.data.secretWord: *** -> ***",
+			"audit.sinks.c.endpoint: https://***@c.example/v1/logs -> https://***@c.example/v1/logs",
+			"audit.sinks.c.headers.Authorization: *** -> ***",
+			"channels.telegram.botToken: *** -> ***",
+			"channels.telegram.hosts: [https://***@a.example] -> [https://***@a.example]",
+			`apps["@acme/a"].api.password: *** -> ***`}},
+		{"a secret is taken out", edit(`botToken: "123:first", `, ""), []string{"channels.telegram.botToken: *** -> <nil>"}},
+		{"a sink is gone", before[:strings.Index(before, "audit:")], []string{
+			"audit.sinks.c: map[endpoint:https://***@c.example/v1/logs from:start headers:map[Authorization:***] max_bytes:8192 name:c timeout:10s type:otlp] -> <nil>"}},
+		{"own data", edit("own: 1", "own: {deep: [1, 2]}"), []string{"policy.data.own: 1 -> <nil>", "policy.data.own.deep: <nil> -> [1 2]"}},
+		{"a text that is long", edit("name: bot", "name: "+strings.Repeat("é", 200)), []string{
+			"channels.telegram.name: bot -> " + strings.Repeat("é", 126) + "\ufffd…"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := parse(tt.text).Since(parse(before))
+			var got []string
+			for _, c := range d.Changes {
+				got = append(got, fmt.Sprintf("%s: %v -> %v", c.Path, c.Old, c.New))
+			}
+			if !slices.Equal(got, tt.want) || d.Count != len(tt.want) || (len(d.Keys) == 0) != (len(tt.want) == 0) {
+				t.Errorf("got %d in %q:\n%s\nwant\n%s", d.Count, d.Keys, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+// However much differs, what is listed of it is bounded.
+func TestSinceIsBounded(t *testing.T) {
+	was, now := Default(), Default()
+	for n := range 1000 {
+		now.Directory = append(now.Directory, Contact{Kind: "agent", InstanceID: fmt.Sprint(n), UserID: strings.Repeat("x", 5000)})
+	}
+	d := now.Since(was)
+	if d.Count != 1000 || len(d.Changes) != 64 || !slices.Equal(d.Keys, []string{"directory"}) {
+		t.Errorf("%d differences, %d listed, in %q", d.Count, len(d.Changes), d.Keys)
+	}
+	for _, c := range d.Changes {
+		if text, ok := c.New.(string); !ok || len(text) > 256 {
+			t.Fatalf("%s is shown as %v", c.Path, c.New)
+		}
+	}
+}
+
+// A regular expression that does not compile, and a cue that does not exist, are
+// found with their place.
+func TestRulesAreChecked(t *testing.T) {
+	_, err := Parse("ocipd.yaml", []byte("ocip:\n  commitment:\n    families: {mony: off, money: of}\n  content:\n    patterns:\n"+
+		"      - {name: ok, regexp: falcon, level: internal}\n      - {name: bad, regexp: \"fal(con\", level: internal}\n"+
+		"      - {name: ok, regexp: osprey, level: intern}\n"))
+	if err == nil {
+		t.Fatal("it is taken")
+	}
+	for _, want := range []string{
+		`ocipd.yaml:3:22: ocip.commitment.families.mony: unknown family of cues "mony"`, `did you mean "money"?`,
+		`ocipd.yaml:3:34: ocip.commitment.families.money: unknown mode "of"`,
+		"ocipd.yaml:7:29: ocip.content.patterns[1].regexp:", "missing closing )",
+		`ocipd.yaml:8:16: ocip.content.patterns[2].name: "ok" is taken by ocip.content.patterns[0].name`,
+		`unknown level "intern"`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, err)
+		}
+	}
+}

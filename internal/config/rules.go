@@ -1,0 +1,42 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
+	detect "github.com/openclawos/ocipd/internal/ocip/content"
+)
+
+// checkRules looks at what is searched for in messages, as those do who search.
+func (c *Config) checkRules(p *problems) {
+	families := Path{}.Key("ocip").Key("commitment").Key("families")
+	for _, name := range slices.Sorted(maps.Keys(c.OCIP.Commitment.Families)) {
+		at := families.Key(name)
+		if !slices.Contains(commitment.Families(), name) {
+			p.add(at, nearest(name, commitment.Families(), near(name)), "%s: unknown family of cues %q, want one of %s", at, clip(name), strings.Join(commitment.Families(), ", "))
+			continue
+		}
+		p.word(at, "mode", c.OCIP.Commitment.Families[name], string(commitment.Enforce), string(commitment.Shadow), string(commitment.Off))
+	}
+
+	patterns, names := Path{}.Key("ocip").Key("content").Key("patterns"), map[string]spot{}
+	if n := len(c.OCIP.Content.Patterns); n > detect.MaxPatterns {
+		p.bad(patterns, "want at most %d, got %d", detect.MaxPatterns, n)
+		return
+	}
+	for i, pattern := range c.OCIP.Content.Patterns {
+		at := patterns.Index(i)
+		p.required(at.Key("name"), pattern.Name)
+		p.unique(at.Key("name"), pattern.Name, names, spot{"ocip.content.patterns", "name", i, -1})
+		p.required(at.Key("regexp"), pattern.Regexp)
+		p.word(at.Key("level"), "level", pattern.Level, levels()...)
+		if pattern.Name == "" || pattern.Regexp == "" || !slices.Contains(levels(), pattern.Level) {
+			continue
+		}
+		if _, err := detect.New(detect.Options{Patterns: []detect.Pattern{{Name: pattern.Name, Regexp: pattern.Regexp, Level: pattern.Level}}}); err != nil {
+			p.bad(at.Key("regexp"), "%v", err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/redact"
+)
+
+// The configuration of the start, d.cfg, says what holds from start to stop: what
+// the tag reload of [config.Config] calls restart. What it calls live is asked of
+// config, and here is what of that reaches the other rooms.
+
+// config is the configuration in force.
+func (d *Daemon) config() *config.Config { return d.live.Load() }
+
+// terms are what a configuration and a policy make messages to be decided by.
+func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, err error) {
+	if t.Config, err = kernelConfig(cfg); err != nil {
+		return t, err
+	}
+	t.Policy = p
+	if file := cfg.Approvals.AllowedSigners; file != "" {
+		// A file of signers that cannot be read is refused: without it nobody could
+		// decide.
+		s := signers{file}
+		if _, err := s.load(); err != nil {
+			return t, err
+		}
+		t.Signers = s
+	}
+	if cfg.Audit.Content == "full" {
+		recipients, err := keyring.ParseRecipients(cfg.Audit.Recipients...)
+		if err != nil {
+			return t, fmt.Errorf("cannot use audit.recipients: %w", err)
+		}
+		t.Seal = recipients.Seal
+	}
+	return t, nil
+}
+
+// tenants are those whose texts this daemon digests.
+func tenants(cfg *config.Config) (names []string) {
+	for i := range cfg.Agents {
+		if name := cfg.Agents[i].TenantID; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (d *Daemon) newRedactor(cfg *config.Config) (*redact.Redactor, error) {
+	r, err := redact.New(redact.Options{Members: cfg.Audit.Redact.Members, Patterns: cfg.Audit.Redact.Patterns, Digest: d.secrets.digest})
+	if err != nil {
+		return nil, fmt.Errorf("cannot use audit.redact: %w", err)
+	}
+	return r, nil
+}
+
+func limits(cfg *config.Config) ipc.Limits {
+	return ipc.Limits{
+		LineBytes: cfg.IPC.MaxLineBytes, QueueBytes: cfg.IPC.MaxQueueBytes,
+		InFlight: cfg.IPC.MaxInFlight, Connections: cfg.IPC.MaxConnections,
+	}
+}
+
+// prepare makes everything that another configuration and policy need and that
+// can fail. What it returns puts them in force, which cannot: messages are decided
+// by them from one swap in the kernel on.
+func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt func(), err error) {
+	terms, err := d.terms(cfg, p)
+	if err != nil {
+		return nil, err
+	}
+	decide, err := d.kernel.Prepare(terms)
+	if err != nil {
+		return nil, err
+	}
+	redactor, err := d.newRedactor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.secrets.digests.Prepare(tenants(cfg)...); err != nil {
+		return nil, fmt.Errorf("cannot make digest keys: %w", err)
+	}
+	notify, err := d.notices.prepare(cfg.Approvals.Notify)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		d.secrets.redactor.Store(redactor)
+		decide()
+		d.policy.Swap(p)
+		d.live.Store(cfg)
+		d.server.SetLimits(limits(cfg))
+		d.settings.take(cfg)
+		d.setLogLevel(cfg.Log.Level)
+		notify()
+		select {
+		case d.kept <- struct{}{}:
+		default:
+		}
+	}, nil
+}
+
+// setLogLevel sets how much is logged, where the log was given with a level that
+// can be set.
+func (d *Daemon) setLogLevel(level string) {
+	if d.level != nil {
+		// A configuration that was checked has a level.
+		_ = d.level.UnmarshalText([]byte(level))
+	}
+}

@@ -1,0 +1,535 @@
+package daemon_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// reloaded edits the configuration and has it taken, and returns what was.
+func (h *house) reloaded(yaml string) api.ConfigReload {
+	h.t.Helper()
+	h.edit(yaml)
+	result, err := h.reload()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return result.Config
+}
+
+// status asks for kernel.status.
+func (h *house) status() (s api.Status) {
+	h.t.Helper()
+	h.operator("kernel.status", nil, &s)
+	return s
+}
+
+// operatorClient connects to the operator socket.
+func (h *house) operatorClient() *client.Client {
+	h.t.Helper()
+	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// configRecords are those of the configuration.
+func (h *house) configRecords() []audit.Entry {
+	h.t.Helper()
+	return h.records(audit.Filter{ActionType: audit.ActionConfigChange})
+}
+
+// diffOf is the difference that a record lists, a line for each value.
+func diffOf(e audit.Entry) (lines []string) {
+	list, _ := e.Details["diff"].([]any)
+	for _, item := range list {
+		d, _ := item.(map[string]any)
+		lines = append(lines, fmt.Sprintf("%s: %v -> %v", d["key"], d["was"], d["now"]))
+	}
+	return lines
+}
+
+// What changes in the file counts for the next message, goes on record before,
+// and is answered; what takes a restart keeps its value and is named.
+func TestConfigReload(t *testing.T) {
+	h := build(t, acme+"\npolicy: {watch: false}\n")
+	h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	secret := map[string]any{"sessionKey": "telegram:dave", "content": "x", "metadata": fresh(map[string]any{"classification": "confidential"})}
+	alice.refuse(api.Forbidden, "message.dispatch", secret)
+
+	edited := strings.Replace(acme, "max_classification_shared: internal, max_rounds: 3", "max_classification_shared: confidential, max_rounds: 2", 1) +
+		"\npolicy: {watch: false, data: {max_classification_shared: confidential}}\n" +
+		"audit: {keep: 48h, rotate: {age: 1h}}\nstore: {commit_timeout: 3s}\nlog: {level: debug, format: console}\n" +
+		"channels: {telegram: {botToken: first}}\n"
+	edited = strings.Replace(edited, "accepts: [public, internal], sessions: [\"telegram:dave\"]", "accepts: [public, internal, confidential], sessions: [\"telegram:dave\"]", 1)
+	got := h.reloaded(edited)
+	pending := []string{"store.commit_timeout", "audit.rotate.age", "log.format"}
+	if !slices.Equal(got.PendingRestart, pending) || got.ChangeCount != len(got.Changes) || got.ChangeCount != 7 {
+		t.Errorf("the answer is %+v", got)
+	}
+	if s := h.status(); !slices.Equal(s.PendingRestart, pending) || s.Config.Refusal != "" {
+		t.Errorf("pending are %q; %+v", s.PendingRestart, s.Config)
+	}
+	var sent api.DispatchResult
+	alice.must("message.dispatch", secret, &sent)
+	if sent.OCIP.MaxRounds != 2 {
+		t.Errorf("the exchange has %d rounds", sent.OCIP.MaxRounds)
+	}
+
+	records := h.configRecords()
+	last := records[len(records)-1]
+	want := []string{
+		"agents.alice.max_classification_shared: internal -> confidential", "agents.alice.max_rounds: 3 -> 2",
+		"directory.agent-dave-1.accepts: [public internal] -> [public internal confidential]",
+		"policy.data.max_classification_shared: internal -> confidential", "audit.keep: 0s -> 48h0m0s",
+		"channels.telegram.botToken: <nil> -> ***", "log.level: info -> debug",
+	}
+	var all []string
+	for _, r := range records {
+		if r.Event != "loaded" {
+			t.Errorf("record %d is %s", r.Seq, r.Event)
+		}
+		all = append(all, diffOf(r)...)
+	}
+	// The watch of the file may have taken all but the policy before.
+	for _, line := range want {
+		if !slices.Contains(all, line) {
+			t.Errorf("not on record: %s, in\n%s", line, strings.Join(all, "\n"))
+		}
+	}
+	if len(all) != len(want) || last.Details["by"] != "operator" || last.Details["file"] != h.path("ocipd.yaml") || last.Details["uid"] != float64(os.Getuid()) ||
+		fmt.Sprint(last.Details["needsRestart"]) != fmt.Sprint(pending) {
+		t.Errorf("on record is %+v", last.Record)
+	}
+
+	// Again changes nothing, and is no record.
+	if again := h.reloaded(edited + "# nothing\n"); again.ChangeCount != 0 || len(again.Changes) != 0 || !slices.Equal(again.PendingRestart, pending) {
+		t.Errorf("nothing changed, and the answer is %+v", again)
+	}
+	if now := h.configRecords(); len(now) != len(records) {
+		t.Errorf("nothing changed, and on record is %+v", now[len(now)-1].Record)
+	}
+
+	// What waits for a restart no more is on record, too, and a restart takes what
+	// waits.
+	h.reloaded(strings.Replace(edited, ", format: console", "", 1))
+	if now := h.configRecords(); fmt.Sprint(now[len(now)-1].Details["needsRestart"]) != "[store.commit_timeout audit.rotate.age]" || len(diffOf(now[len(now)-1])) != 0 {
+		t.Errorf("on record is %+v", now[len(now)-1].Record)
+	}
+	h.stop()
+	h.start()
+	if s := h.status(); len(s.PendingRestart) != 0 || s.PendingRestart == nil {
+		t.Errorf("after a restart, pending are %q", s.PendingRestart)
+	}
+	h.verify()
+}
+
+// What a reload would do is told before it is done, and so is what is wrong.
+func TestConfigDiff(t *testing.T) {
+	h := build(t, acme+"\npolicy: {watch: false}\n")
+	diff := func() (d api.ConfigDiffResult) {
+		t.Helper()
+		h.operator("config.diff", nil, &d)
+		return d
+	}
+	before := h.policyStatus().Revision
+	if d := diff(); d.ChangeCount != 0 || d.PolicyChanged || d.PolicyRevision != before || d.File != h.path("ocipd.yaml") || d.Changes == nil || d.PendingRestart == nil {
+		t.Errorf("nothing changed, and the difference is %+v", d)
+	}
+	h.edit(acme + "\npolicy: {watch: false, data: {cross_org: true}}\nstore: {commit_timeout: 3s}\n")
+	d := diff()
+	if d.ChangeCount != 1 || d.Changes[0] != (api.ConfigDifference{Key: "policy.data.cross_org", Was: false, Now: true}) || !d.PolicyChanged || d.PolicyRevision == before {
+		t.Errorf("the difference is %+v", d)
+	}
+	if len(d.PendingRestart) != 1 || d.PendingRestart[0] != (api.ConfigDifference{Key: "store.commit_timeout", Was: "10s", Now: "3s"}) {
+		t.Errorf("pending are %+v", d.PendingRestart)
+	}
+	if now := h.policyStatus().Revision; now != before {
+		t.Errorf("to look changed the policy to %s", now)
+	}
+	h.edit("agnets: []")
+	operator := h.operatorClient()
+	var refused *api.Error
+	if err := operator.Call(t.Context(), "config.diff", map[string]any{}, nil); !errors.As(err, &refused) || refused.Code != api.Conflict {
+		t.Fatalf("got %v", err)
+	}
+	contains(t, refused.Message, h.path("ocipd.yaml")+`:1:1: unknown key "agnets"`)
+}
+
+// A configuration of which any part cannot be used changes nothing at all.
+func TestConfigIsRefusedAsAWhole(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "signers")
+	for _, tt := range []struct{ name, text, says string }{
+		{"a pattern", "ocip: {max_rounds: 9, content: {patterns: [{name: x, regexp: \"(\", level: internal}]}}", "ocip.content.patterns[0].regexp"},
+		{"a cue", "ocip: {max_rounds: 9, commitment: {families: {mony: off}}}", `did you mean "money"?`},
+		{"signers", "ocip: {max_rounds: 9}\napprovals: {allowed_signers: \"" + list + "\"}", "cannot read approvals.allowed_signers"},
+		{"redaction", "ocip: {max_rounds: 9}\naudit: {redact: {patterns: [\"(\"]}}", "audit.redact.patterns[0]"},
+		{"a policy", "ocip: {max_rounds: 9}\npolicy: {path: \"" + list + "\"}", "cannot read policy"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := build(t, acme+"\npolicy: {watch: false}\n")
+			h.channel("@openclawos/telegram", "telegram")
+			alice := h.agent("@acme/alice")
+			// Without a watch, so that the word of the operator comes first.
+			for range 2 {
+				h.edit(strings.Replace(acme, "max_rounds: 3", "max_rounds: 9", 1) + "\n" + tt.text + "\n")
+				_, err := h.reload()
+				var refused *api.Error
+				if !errors.As(err, &refused) || refused.Code != api.Conflict {
+					t.Fatalf("got %v", err)
+				}
+				contains(t, refused.Message, tt.says)
+			}
+			if sent := alice.dispatch("telegram:dave", "x", fresh(nil)); sent.OCIP.MaxRounds != 3 {
+				t.Errorf("a refused configuration gives %d rounds", sent.OCIP.MaxRounds)
+			}
+			s := h.status()
+			if says := s.Config.Refusal + s.Policy.Refusal; !strings.Contains(says, tt.says) {
+				t.Errorf("the status says %q", says)
+			}
+			refusals := 0
+			for _, r := range h.records(audit.Filter{}) {
+				if r.Event == "refused" && r.Details["by"] == "operator" {
+					refusals++
+					contains(t, r.PolicyReason, tt.says)
+				}
+				if r.ActionType == audit.ActionConfigChange && r.Event == "loaded" {
+					t.Errorf("on record is %+v", r.Record)
+				}
+			}
+			if refusals != 2 {
+				t.Errorf("%d refusals are on record", refusals)
+			}
+			h.reloaded(acme + "\npolicy: {watch: false}\n")
+			if s := h.status(); s.Config.Refusal+s.Policy.Refusal != "" {
+				t.Errorf("after all is well again, the status says %+v %+v", s.Config, s.Policy)
+			}
+		})
+	}
+}
+
+// What is under way keeps what it began with: an exchange its rounds and its end,
+// whatever the limits become; and they never grow.
+func TestOpenExchangesKeepTheirLimits(t *testing.T) {
+	at := func(rounds int) string { return strings.Replace(acme, "max_rounds: 3", fmt.Sprintf("max_rounds: %d", rounds), 1) }
+	h := build(t, at(3)+"\nocip: {max_rounds: 3, expires_after: 2h}\n")
+	h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	first := alice.dispatch("telegram:dave", "x", fresh(nil)).OCIP
+	get := func() api.Exchange {
+		t.Helper()
+		var got api.ExchangeResult
+		alice.must("exchange.get", map[string]any{"exchangeId": first.ExchangeID}, &got)
+		return got.Exchanges[0]
+	}
+	expires := get().ExpiresAt
+
+	h.reloaded(at(9) + "\nocip: {max_rounds: 9, expires_after: 1h}\n")
+	next := alice.dispatch("telegram:dave", "x", map[string]any{"exchange": map[string]any{"id": first.ExchangeID, "classification": "public"}}).OCIP
+	if next.Round != 2 || next.MaxRounds != 3 || get().ExpiresAt != expires {
+		t.Errorf("an open exchange has round %d of %d, and ends at %d instead of %d", next.Round, next.MaxRounds, get().ExpiresAt, expires)
+	}
+	if other := alice.dispatch("telegram:dave", "x", fresh(nil)).OCIP; other.MaxRounds != 9 {
+		t.Errorf("a new exchange has %d rounds", other.MaxRounds)
+	}
+	// A lower limit is one for the next message, also of what is open.
+	h.reloaded(at(2) + "\nocip: {max_rounds: 9, expires_after: 1h}\n")
+	held := alice.held(ocip.RoundLimit, "telegram:dave", "x", map[string]any{"exchange": map[string]any{"id": first.ExchangeID, "classification": "public"}})
+	if held.OCIP.MaxRounds != 2 {
+		t.Errorf("held at %d rounds", held.OCIP.MaxRounds)
+	}
+}
+
+// An agent that is taken out of the file speaks and hears no more; what waits of
+// it can still be ended. Put back, all goes on.
+func TestAgentIsTakenOut(t *testing.T) {
+	h := build(t, acme)
+	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+	waiting := bob.held(ocip.CommitmentRequiresHuman, "agent:alice:main", "I approve the budget.", fresh(nil))
+	without := acme[:strings.Index(acme, "  - {id: bob")] + acme[strings.Index(acme, "directory:"):]
+
+	h.reloaded(without)
+	contains(t, bob.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "agent:alice:main", "content": "x", "metadata": fresh(nil)}).Message, "speaks for no agent")
+	contains(t, alice.refuse(api.Conflict, "message.dispatch", map[string]any{
+		"sessionKey": "agent:bob:main", "content": "x", "metadata": fresh(nil)}).Message, "")
+	operator := h.operatorClient()
+	err := operator.Call(t.Context(), "approval.resolve", map[string]any{"approvalId": waiting.ApprovalID, "decision": "approve"}, nil)
+	var refused *api.Error
+	if !errors.As(err, &refused) || refused.Code != api.Conflict {
+		t.Fatalf("a message of an agent that is no more: %v", err)
+	}
+	contains(t, refused.Message, "no longer configured")
+	if err := operator.Call(t.Context(), "approval.resolve", map[string]any{"approvalId": waiting.ApprovalID, "decision": "deny"}, nil); err != nil {
+		t.Error(err)
+	}
+	h.reloaded(acme)
+	bob.dispatch("agent:alice:main", "x", fresh(nil))
+	alice.message("hook:message_received")
+}
+
+// An agent that is bound to another app is that app's from then on: what waited for
+// it, what comes, and what is said in its name.
+func TestAgentGetsAnotherApp(t *testing.T) {
+	h := build(t, acme)
+	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+	other := h.agent("@acme/other")
+	alice.dispatch("agent:bob:main", "first", fresh(nil))
+	if got := bob.message("hook:message_received"); !strings.HasPrefix(got.Content, "first") {
+		t.Errorf("bob gets %q", got.Content)
+	}
+	h.reloaded(strings.Replace(acme, "@acme/bob", "@acme/other", 1))
+	alice.dispatch("agent:bob:main", "second", fresh(nil))
+	for {
+		// What the former app has not read yet may come again.
+		if got := other.message("hook:message_received"); strings.HasPrefix(got.Content, "second") {
+			break
+		}
+	}
+	contains(t, bob.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "agent:alice:main", "content": "x", "metadata": fresh(nil)}).Message, "speaks for no agent")
+	other.dispatch("agent:alice:main", "x", fresh(nil))
+}
+
+// An app of which another program or user may speak for its agent is refused from
+// its next call on, and gets nothing more; once it may again, it goes on.
+func TestBindingIsLookedAtAgain(t *testing.T) {
+	h := build(t, acme)
+	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+	bound := strings.Replace(acme, `app: "@acme/bob"`, `app: "@acme/bob", exe: /usr/bin/nothing-of-the-kind`, 1)
+	h.reloaded(bound)
+	for _, method := range []string{"app.heartbeat", "session.list"} {
+		contains(t, bob.refuse(api.Forbidden, method, map[string]any{}).Message, "bound to /usr/bin/nothing-of-the-kind")
+	}
+	sent := alice.dispatch("agent:bob:main", "while away", fresh(nil))
+	if !sent.Queued {
+		t.Errorf("a message for an app that may not run is %+v", sent)
+	}
+	if got := h.records(audit.Filter{ActionType: audit.ActionSecurity}); !slices.ContainsFunc(got, func(e audit.Entry) bool {
+		return e.Event == "binding_refused" && e.AppID == "@acme/bob" && e.Details["connected"] == true
+	}) {
+		t.Error("that an app may run no more is not on record")
+	}
+	h.reloaded(acme)
+	if got := bob.message("hook:message_received"); !strings.HasPrefix(got.Content, "while away") {
+		t.Errorf("bob gets %q", got.Content)
+	}
+	bob.must("app.heartbeat", nil, nil)
+}
+
+// A counterparty that turns out to be of another tenant is behind the wall at once.
+func TestTenantWallMoves(t *testing.T) {
+	h := build(t, acme)
+	h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	open := alice.dispatch("telegram:dave", "x", fresh(nil)).OCIP
+	h.reloaded(strings.Replace(acme, "user_id: dave, org_unit: engineering, tenant_id: acme-corp", "user_id: dave, org_unit: engineering, tenant_id: globex-inc", 1))
+	for _, metadata := range []map[string]any{fresh(nil), {"exchange": map[string]any{"id": open.ExchangeID}}} {
+		e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "x", "metadata": metadata})
+		if code := ocipCode(t, e); code != string(ocip.CrossEnterpriseBlocked) {
+			t.Errorf("got %s", code)
+		}
+	}
+}
+
+// Who may sign counts from the next decision on.
+func TestSignersAreReloaded(t *testing.T) {
+	h := build(t, acme)
+	alice := h.agent("@acme/alice")
+	h.agent("@acme/bob")
+	waiting := alice.held(ocip.CommitmentRequiresHuman, "agent:bob:main", "I approve the budget.", fresh(nil))
+	list := filepath.Join(t.TempDir(), "signers")
+	if err := os.WriteFile(list, []byte("carol@acme ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ2jPWbFp8lqXKLEPWZ2s4qN3sCnyrFyCGb9r2p1rq0d\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.reloaded(acme + "\napprovals: {allowed_signers: \"" + list + "\"}\n")
+	operator := h.operatorClient()
+	approve := map[string]any{"approvalId": waiting.ApprovalID, "decision": "approve"}
+	var refused *api.Error
+	if err := operator.Call(t.Context(), "approval.resolve", approve, nil); !errors.As(err, &refused) || refused.Code != api.Forbidden {
+		t.Fatalf("without a signature: %v", err)
+	}
+	h.reloaded(acme)
+	if err := operator.Call(t.Context(), "approval.resolve", approve, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// The numbers of connections and requests are those of the file as it is now.
+func TestLimitsAreReloaded(t *testing.T) {
+	h := build(t, acme)
+	alice := h.agent("@acme/alice")
+	long := map[string]any{"path": strings.Repeat("x", 4000)}
+	alice.must("config.get", long, nil)
+	h.reloaded(acme + "\nipc: {max_line_bytes: 2048, max_queue_bytes: 65536}\nocip: {max_annotation_bytes: 1024}\n")
+	// A connection keeps how long a line may be.
+	alice.must("config.get", long, nil)
+	later := h.agent("@acme/bob")
+	later.refuse(api.InvalidRequest, "config.get", long)
+}
+
+// Under load, no message is lost by a reload, each is decided by one configuration
+// from beginning to end, and by none that a record did not announce before.
+func TestConfigReloadsUnderLoad(t *testing.T) {
+	const conversations, edits = 64, 50
+	policies := lay(t, t.TempDir(), map[string]string{
+		"exchange.rego": "package ocip.agent_exchange\n\ndecision := {\"allow\": true, \"require_approval\": false, \"reason\": data.policy.word, \"constraints\": {}}\n",
+		"cross.rego":    "package ocip.cross_org\n\ndecision := {\"allow\": false, \"require_approval\": false, \"reason\": \"other unit\", \"constraints\": {}}\n",
+	})
+	type side struct {
+		word, level, disclosure string
+		rounds                  int
+	}
+	sides := []side{{"even", "public", "suffix", 5}, {"odd", "internal", "prefix", 7}}
+	text := func(s side) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, "agents:\n  - {id: alice, app: \"@acme/alice\", instance_id: agent-alice-1, user_id: alice, org_unit: eng, tenant_id: acme, max_rounds: %d}\ndirectory:\n", s.rounds)
+		for n := range conversations {
+			fmt.Fprintf(&b, "  - {instance_id: peer-%d, user_id: u%d, org_unit: eng, tenant_id: acme, accepts: [public, internal], sessions: [\"irc:%d\"]}\n", n, n, n)
+		}
+		fmt.Fprintf(&b, "ocip: {max_rounds: %d, default_classification: %s, disclosure: %s}\n", s.rounds, s.level, s.disclosure)
+		fmt.Fprintf(&b, "policy: {path: %q, timeout: 20s, data: {word: %s}}\n", policies, s.word)
+		return b.String()
+	}
+	h := build(t, text(sides[0]))
+	irc, alice := h.channel("@openclawos/irc", "irc"), h.agent("@acme/alice")
+
+	var seen sync.Map
+	reading, stopReading := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for {
+			in, err := irc.Next(reading)
+			if err != nil {
+				return
+			}
+			if in.Event != "hook:message_sending" {
+				continue
+			}
+			var d delivered
+			irc.decode(in.Payload, &d.HookEvent)
+			irc.decode(d.Data, &d)
+			seen.Store(d.DispatchID, strings.HasPrefix(d.Content, "Sent by"))
+		}
+	})
+
+	done := make(chan struct{})
+	var sent sync.Map
+	var count atomic.Int64
+	var senders sync.WaitGroup
+	for n := range conversations {
+		senders.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				var result api.DispatchResult
+				params := map[string]any{"sessionKey": fmt.Sprintf("irc:%d", n), "content": "What is the status?", "metadata": map[string]any{"exchange": map[string]any{"new": true}}}
+				if err := alice.call("message.dispatch", params, &result); err != nil {
+					t.Errorf("a message was refused: %v", err)
+					return
+				}
+				sent.Store(result.DispatchID, result.OCIP.MaxRounds)
+				count.Add(1)
+			}
+		})
+	}
+	for n := range edits {
+		before := h.policyStatus().Revision
+		h.edit(text(sides[(n+1)%2]))
+		if n%10 == 0 {
+			h.takes(before) // by the watch of the file
+			continue
+		}
+		if _, err := h.reload(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	senders.Wait()
+
+	// Everything that was let through arrives, and looks as its configuration says.
+	arrived := func() (missing int) {
+		sent.Range(func(id, rounds any) bool {
+			prefixed, ok := seen.Load(id)
+			if !ok {
+				missing++
+			} else if prefixed != (rounds == sides[1].rounds) {
+				t.Errorf("message %v has %v rounds and the disclosure in front: %v", id, rounds, prefixed)
+			}
+			return true
+		})
+		return missing
+	}
+	waiting, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for arrived() > 0 && waiting.Err() == nil {
+		h.policyStatus()
+	}
+	if missing := arrived(); missing > 0 {
+		t.Errorf("%d of %d messages did not arrive", missing, count.Load())
+	}
+	stopReading()
+	readers.Wait()
+	h.stop()
+
+	announced := make(map[string]string) // by revision, the word
+	words := make(map[string]int)
+	configs, decided, word := 0, int64(0), sides[0].word
+	mirror, err := os.Open(h.path("state/audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mirror.Close()
+	lines := bufio.NewScanner(mirror)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		r, err := audit.Parse(slices.Clone(lines.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch r.ActionType {
+		case audit.ActionConfigChange:
+			configs++
+			word = sides[configs%2].word
+			if !slices.Contains(diffOf(r), fmt.Sprintf("policy.data.word: %s -> %s", sides[(configs+1)%2].word, word)) {
+				t.Fatalf("record %d lists %q", r.Seq, diffOf(r))
+			}
+		case audit.ActionPolicyChange:
+			if was, known := announced[r.PolicyRevision]; known && was != word {
+				t.Fatalf("record %d announces %s for %s", r.Seq, r.PolicyRevision, word)
+			}
+			announced[r.PolicyRevision] = word
+		case audit.ActionExchange:
+			decided++
+			words[r.PolicyReason]++
+			i := slices.IndexFunc(sides, func(s side) bool { return s.word == r.PolicyReason })
+			if i < 0 || r.MaxRounds != sides[i].rounds || r.Classification != sides[i].level || announced[r.PolicyRevision] != r.PolicyReason {
+				t.Fatalf("record %d mixes configurations: %+v, announced were %v", r.Seq, r.Record, announced)
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if configs != edits || decided != count.Load() || len(announced) != 2 || len(words) != 2 {
+		t.Errorf("%d configurations, %d of %d messages on record, %d revisions, decided were %v", configs, decided, count.Load(), len(announced), words)
+	}
+	t.Logf("%d messages, %v", decided, words)
+}
