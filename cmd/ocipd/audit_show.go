@@ -196,7 +196,9 @@ func (p *page) record(line []byte) error {
 				return err
 			}
 		}
-		p.fact(member, text)
+		const width = 18
+		name := cutTo(visible(member), width-len(gap)-2)
+		p.hang("  "+p.paint(dim, name)+strings.Repeat(" ", width-2-displayWidth(name)), strings.Repeat(" ", width), plain, text)
 	}
 	return nil
 }
