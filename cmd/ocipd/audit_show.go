@@ -197,8 +197,8 @@ func (p *page) record(line []byte) error {
 			}
 		}
 		const width = 18
-		name := cutTo(visible(member), width-len(gap)-2)
-		p.hang("  "+p.paint(dim, name)+strings.Repeat(" ", width-2-displayWidth(name)), strings.Repeat(" ", width), plain, text)
+		title := cutTo(visible(member), width-len(gap)-2)
+		p.hang("  "+p.paint(dim, title)+strings.Repeat(" ", width-2-displayWidth(title)), strings.Repeat(" ", width), plain, text)
 	}
 	return nil
 }
