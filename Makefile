@@ -3,7 +3,7 @@
 GO           ?= go
 BIN          := bin/ocipd
 FUZZTIME     ?= 10s
-TEST_TIMEOUT ?= 5m
+TEST_TIMEOUT ?= 10m
 ARGS         ?=
 PREFIX       ?= $(HOME)/.local
 

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,12 +30,14 @@ func TestAttacks(t *testing.T) {
 	t.Run("every record", func(t *testing.T) { s.on(t).everyRecord() })
 	t.Run("files", func(t *testing.T) { s.on(t).everyFile() })
 	t.Run("database", func(t *testing.T) { s.on(t).everyPage() })
+	t.Run("remnants", func(t *testing.T) { s.on(t).remnants() })
 	t.Run("own log", func(t *testing.T) { s.on(t).ownLog() })
 	t.Run("receipt", func(t *testing.T) { s.on(t).everyBitOfAReceipt() })
 	samples := &samples{scene: s}
 	for _, a := range s.attacks() {
 		t.Run(a.name, func(t *testing.T) { samples.run(s.on(t), a) })
 	}
+	t.Run("recipe", func(t *testing.T) { s.on(t).recipe() })
 	t.Run("documented", func(t *testing.T) { samples.documented(t) })
 }
 
@@ -60,6 +65,7 @@ func (s *scene) untouched() {
 		{"--key", "old.pub", "--checkpoints", "then.jsonl", "older"},
 		{"--key", "old.pub", "--checkpoints", "outside.jsonl", "--with-receipts", "held.jsonl", "state"},
 		{"--key", "log.pub", "--checkpoints", "outside.jsonl", "retired"},
+		{"--key", "log.pub", "--checkpoints", "outside.jsonl", "--tombstone", "retired/audit-tombstone.note", "retired"},
 		{"--key", "log.pub", "--checkpoints", "outside.jsonl", "--with-receipts", "held.jsonl", "--database", "state/ocipd.db"},
 		{"--key", "log.pub", "--checkpoints", "outside.jsonl", "--database", "retired/ocipd.db"},
 		{"--key", "elsewhere/keys/checkpoint.pub", "elsewhere"},
@@ -185,8 +191,7 @@ func (s *scene) everyRecord() {
 	}
 }
 
-// everyFile changes bytes of the files of a mirror: all of the manifest, some of
-// each segment and of the live file.
+// everyFile changes bytes of the files of a mirror, and cuts them.
 func (s *scene) everyFile() {
 	s.mirror("state", "copy")
 	files, err := filepath.Glob("copy/*")
@@ -200,10 +205,10 @@ func (s *scene) everyFile() {
 		}
 		step := 1
 		if len(whole) > 400 {
-			step = len(whole)/20 | 1
+			step = len(whole)/9 | 1
 		}
 		if strings.Contains(file, "manifest") {
-			step = 3
+			step = 29
 		}
 		for at := 0; at < len(whole); at += step {
 			changed := bytes.Clone(whole)
@@ -258,7 +263,7 @@ func (s *scene) everyPage() {
 	}
 	verify := []string{"audit", "verify", "--key", "log.pub", "--checkpoints", "outside.jsonl", "--database", "copy.db"}
 	faults, errs, intact := 0, 0, 0
-	for at := 0; at < len(whole); at += len(whole)/700 | 1 {
+	for at := 0; at < len(whole); at += len(whole)/200 | 1 {
 		changed := bytes.Clone(whole)
 		changed[at] ^= 0x11
 		s.write("copy.db", string(changed))
@@ -283,7 +288,7 @@ func (s *scene) everyPage() {
 	}
 	// Some of the records, in each of their parts. Pages that are not in use hold
 	// copies of some; a long line goes on in another page.
-	for i := 0; i < len(s.lines); i += 5 {
+	for i := 0; i < len(s.lines); i += 15 {
 		line := s.lines[i]
 		for at := 0; at+24 <= len(line); at += len(line)/4 - 6 {
 			piece := line[at : at+24]
@@ -305,6 +310,35 @@ func (s *scene) everyPage() {
 			continue
 		}
 		s.Errorf("cut to %d bytes: exit %d\n%s%s", size, code, stdout, stderr)
+	}
+}
+
+// remnants puts records before those of a log whose beginning was retired: the
+// genuine ones may be there, and no others.
+func (s *scene) remnants() {
+	s.mirror("retired", "copy")
+	after := s.walk("copy")
+	head, err := audit.HeadOf(after[0])
+	if err != nil {
+		s.Fatal(err)
+	}
+	first := int(head.Seq)
+	for _, test := range []struct {
+		what  string
+		lines [][]byte
+		good  bool
+	}{
+		{"the last of them", s.lines[first-4 : first-1], true},
+		{"all of them", s.lines[:first-1], true},
+		{"the last of them but one", s.lines[first-4 : first-2], false},
+		{"one that was changed", [][]byte{bytes.Replace(s.lines[first-2], []byte(`"id":"`), []byte(`"iD":"`), 1)}, false},
+		{"others with a chain of their own", s.rewrite().again(without(s.lines)[:5]...).lines, false},
+	} {
+		s.write("whole.jsonl", string(logText(test.lines))+string(logText(after)))
+		args := []string{"audit", "verify", "--key", "log.pub", "--tombstone", "retired/audit-tombstone.note", "whole.jsonl"}
+		if code, stdout, stderr := s.ocipd(args...); (code == exitDone) != test.good || code != exitDone && code != exitFault {
+			s.Errorf("%s: exit %d\n%s%s", test.what, code, stdout, stderr)
+		}
 	}
 }
 
@@ -336,38 +370,69 @@ func (s *scene) everyBitOfAReceipt() {
 		if code, _, stderr := s.ocipd(args(receipt, "records/1.json", "log.pub")...); code != exitFault && record != "records/1.json" {
 			s.Errorf("for another record: exit %d, %s", code, stderr)
 		}
-		// All bits of one of them, and one bit of each byte of the others.
+		// All bits of the first, and one of each byte of the others.
 		bits := 8
 		if n > 0 {
 			bits = 1
 		}
 		for file, code := range map[string]int{receipt: exitFault, record: exitFault, "log.pub": exitUsage} {
-			whole, err := os.ReadFile(file)
-			if err != nil {
-				s.Fatal(err)
+			named := []string{receipt, record, "log.pub"}
+			at := slices.Index(named, file)
+			named[at] = "changed"
+			whole := make([][]byte, len(named))
+			for i, name := range []string{receipt, record, "log.pub"} {
+				text, err := os.ReadFile(name)
+				if err != nil {
+					s.Fatal(err)
+				}
+				whole[i] = bytes.TrimSuffix(text, []byte("\n"))
 			}
-			whole = bytes.TrimSuffix(whole, []byte("\n"))
-			for at := range whole {
+			whole[0] = append(whole[0], '\n')
+			changed := bytes.Clone(whole[at])
+			for i := range changed {
 				for bit := range bits {
-					changed := bytes.Clone(whole)
-					changed[at] ^= 1 << bit
-					// The hash in a key's text may be in capitals too.
-					if k, err := note.NewVerifier(string(changed)); err == nil && k.Name() == s.public.Name() && k.KeyHash() == s.public.KeyHash() {
-						continue
+					changed[i] ^= 1 << bit
+					parts := slices.Clone(whole)
+					parts[at] = changed
+					if proves(s.public, parts[0], parts[1], parts[2]) {
+						s.Fatalf("bit %d of byte %d of %s changed, and it proves the record", bit, i, file)
 					}
-					s.write("changed", string(changed)+"\n")
-					named := []string{receipt, record, "log.pub"}
-					named[slices.Index(named, file)] = "changed"
-					got, stdout, stderr := s.ocipd(args(named[0], named[1], named[2])...)
-					// A key of another form is refused, and of another name it has
-					// signed nothing.
-					if (got != code && !(code == exitUsage && got == exitFault)) || stderr == "" || strings.Contains(stdout, "good") {
-						s.Fatalf("bit %d of byte %d of %s: exit %d\n%s%s", bit, at, file, got, stdout, stderr)
-					}
+					changed[i] ^= 1 << bit
+				}
+				if (i+7*n)%61 != 0 {
+					continue
+				}
+				changed[i] ^= 1
+				s.write("changed", string(changed)+"\n")
+				got, stdout, stderr := s.ocipd(args(named[0], named[1], named[2])...)
+				changed[i] ^= 1
+				// A key of another form is refused, and of another name it has
+				// signed nothing.
+				if got != code && (code != exitUsage || got != exitFault) || stderr == "" || strings.Contains(stdout, "good") {
+					s.Fatalf("byte %d of %s: exit %d\n%s%s", i, file, got, stdout, stderr)
 				}
 			}
 		}
 	}
+}
+
+// proves reports whether a receipt shows a line to be in a log, by the text of a
+// key that is another than the log's, or is the log's.
+func proves(log note.Verifier, receipt, line, key []byte) bool {
+	k, err := note.NewVerifier(string(key))
+	if err != nil {
+		return false
+	}
+	var r audit.Receipt
+	if r.UnmarshalText(receipt) != nil {
+		return false
+	}
+	if _, err = r.Check(line, k); err != nil {
+		return false
+	}
+	// The hash in a key's text may be in capitals: it is the same key then.
+	_, published, _ := bytes.Cut(key, []byte("+"))
+	return !bytes.ContainsAny(published[:8], "ABCDEF") || k.KeyHash() != log.KeyHash()
 }
 
 // ownLog checks a daemon's own log, where all that it is held against lies beside
@@ -463,6 +528,7 @@ func (s *scene) attacks() []attack {
 	}
 	last := len(s.lines) - 1
 	return []attack{
+		{name: "nothing", args: witnessed("copy"), says: "they fit", change: copied(func(*scene) int { return 0 }), passes: true},
 		{
 			name: "a byte changed", args: witnessed("copy"), says: "its content does not match its hash: changed after it was written",
 			change: live(func(lines [][]byte) [][]byte {
@@ -592,6 +658,20 @@ func (s *scene) attacks() []attack {
 					return b
 				})
 				return 1
+			},
+		},
+		{
+			name: "records made up in the place of retired ones", args: witnessed("copy"), says: "records that the tombstone stands for",
+			change: func(s *scene) int {
+				s.mirror("retired", "copy")
+				head, err := audit.HeadOf(s.walk("copy")[0])
+				if err != nil {
+					s.Fatal(err)
+				}
+				gone := int(head.Seq) - 1
+				made := s.rewrite(s.lines[:gone-9]...).again(deny(s.lines[gone-8])).again(s.lines[gone-8 : gone]...)
+				s.write(fmt.Sprintf("copy/audit-%012d-%012d.jsonl", 1, gone), string(logText(made.lines)))
+				return gone
 			},
 		},
 		{
@@ -843,6 +923,7 @@ func (all *samples) documented(t *testing.T) {
 }
 
 var (
+	keyText    = regexp.MustCompile(`\+[0-9a-f]{8}\b`)
 	uuidText   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	hashText   = regexp.MustCompile(`[0-9a-f]{64}`)
 	momentText = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`)
@@ -851,8 +932,69 @@ var (
 	pluralText = regexp.MustCompile(`(record|checkpoint|receipt)s?\b`)
 )
 
+// recipe checks that what the documentation says of a log holds without the
+// program: its Python script, and its example of a checkpoint.
+func (s *scene) recipe() {
+	page, err := os.ReadFile(filepath.Join(s.root, "../../docs/AUDIT.md"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```\nocipd/")
+	example, _, _ = strings.Cut(example, "```")
+	if c, err := audit.OpenCheckpoint("ocipd/" + example); !errors.Is(err, audit.ErrUnsigned) || c.Size == 0 {
+		s.Errorf("the example of a checkpoint is none: %+v, %v", c, err)
+	}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		s.Skip("there is no python3")
+	}
+	_, script, found := strings.Cut(string(page), "```python\n")
+	script, _, _ = strings.Cut(script, "```")
+	if !found {
+		s.Fatal("there is no script")
+	}
+	s.write("verify.py", script)
+	for _, test := range []struct {
+		what, key, says string
+		lines           [][]byte
+	}{
+		{"the log", "log.pub", fmt.Sprintf("signed up to record %d", s.signedUpTo()), s.lines},
+		{"the log, with the key that was replaced", "old.pub", fmt.Sprintf("signed up to record %d", lastWhere(s.T, s.lines, `"event":"key_rotated"`)), s.lines},
+		{"another key", "forger.pub", "no good signature of this key", s.lines},
+		{"a record dropped", "log.pub", "does not follow", slices.Delete(slices.Clone(s.lines), 9, 10)},
+		{"a record dropped, and all chained anew", "log.pub", "not those its checkpoint was signed for", s.rewrite(s.lines[:9]...).again(s.lines[10:]...).lines},
+		{"everything written anew", "log.pub", "no good signature of this key", s.rewrite().again(without(s.lines)...).sign(s.forger).lines},
+		{"a signature changed", "log.pub", "no good signature of this key", s.missigned()},
+	} {
+		s.write("log.jsonl", string(logText(test.lines)))
+		said, err := exec.CommandContext(s.Context(), python, "verify.py", "log.jsonl", test.key).CombinedOutput()
+		if !strings.Contains(string(said), test.says) || (err == nil) != strings.HasPrefix(test.says, "signed up") {
+			s.Errorf("%s: %v, %s", test.what, err, said)
+		}
+	}
+}
+
+// missigned is a sound log whose newest signature is of the right key's name and
+// was made by another.
+func (s *scene) missigned() [][]byte {
+	s.Helper()
+	c := s.rewrite(s.lines...)
+	signed, err := (&audit.Checkpoint{Origin: s.public.Name(), Size: c.head.Seq, Root: c.frontier.Root()}).Sign(s.forger)
+	if err != nil {
+		s.Fatal(err)
+	}
+	at := strings.LastIndexByte(signed, ' ') + 1
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(signed[at:]))
+	if err != nil {
+		s.Fatal(err)
+	}
+	binary.BigEndian.PutUint32(raw, s.public.KeyHash())
+	return c.state(audit.EventSigned, signed[:at]+base64.StdEncoding.EncodeToString(raw)+"\n").lines
+}
+
 // generic is a sample without what differs from log to log.
 func generic(sample string) string {
+	sample = keyText.ReplaceAllString(sample, "+KEY")
 	sample = uuidText.ReplaceAllString(sample, "UUID")
 	sample = hashText.ReplaceAllString(sample, "HASH")
 	sample = momentText.ReplaceAllString(sample, "TIME")

@@ -400,7 +400,7 @@ func (s *scene) edit(file string, change func(text []byte) []byte) {
 	s.write(file, string(change(text)))
 }
 
-// seqOf is the number of the first record in a file of lines.
+// firstOf is the number of the first record in a file of lines.
 func (s *scene) firstOf(file string) uint64 {
 	s.Helper()
 	var head audit.Head
@@ -497,7 +497,7 @@ func (c *chained) put(dir string) {
 	if err := os.RemoveAll(dir); err != nil {
 		c.Fatal(err)
 	}
-	c.scene.write(filepath.Join(dir, "audit.jsonl"), string(logText(c.lines)))
+	c.write(filepath.Join(dir, "audit.jsonl"), string(logText(c.lines)))
 }
 
 // logText joins lines into a log.
@@ -522,8 +522,8 @@ func noteOf(t *testing.T, line []byte) string {
 // lastWhere returns the index of the last line that holds a text.
 func lastWhere(t *testing.T, lines [][]byte, text string) int {
 	t.Helper()
-	for i := len(lines) - 1; i >= 0; i-- {
-		if bytes.Contains(lines[i], []byte(text)) {
+	for i, line := range slices.Backward(lines) {
+		if bytes.Contains(line, []byte(text)) {
 			return i
 		}
 	}

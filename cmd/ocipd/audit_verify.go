@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,6 +81,8 @@ type verification struct {
 	own bool
 	// keyless is where this daemon's public key should be and is not.
 	keyless string
+	// left is the last of the retired records that are still there.
+	left audit.Head
 	// files are the mirror's, nil where one file is checked alone.
 	files    *mirror.Files
 	bytes    int64
@@ -310,11 +313,47 @@ func (v *verification) add(line []byte) error {
 	v.bytes += int64(len(line)) + 1
 	v.progress(false)
 	before := v.verifier.Head()
+	if before.Seq == v.retired() && before.Seq > 0 {
+		if old, err := v.remnant(line); old || err != nil {
+			return err
+		}
+	}
 	if err := v.verifier.Add(line); err != nil {
 		return err
 	}
 	if v.files != nil {
 		v.files.Record(len(line), before, v.verifier.Head())
+	}
+	return nil
+}
+
+// remnant reports whether a line is of a record that the tombstone stands for,
+// and checks it: while retention goes on some are still there, and what is there
+// must be what was retired.
+func (v *verification) remnant(line []byte) (old bool, err error) {
+	head, err := audit.HeadOf(line)
+	if err != nil || head.Seq > v.retired() {
+		// The verifier says what is wrong with it.
+		return false, v.rested()
+	}
+	if v.left.Seq == 0 {
+		e, err := audit.Parse(line)
+		if err != nil {
+			return true, &audit.Fault{Seq: head.Seq, Problem: err.Error()}
+		}
+		v.left = audit.Head{Seq: e.Seq - 1, Hash: e.Prev}
+	}
+	v.left, err = v.left.Check(line)
+	return true, err
+}
+
+// rested says whether the remnants are the end of what the tombstone stands for.
+func (v *verification) rested() error {
+	if v.left.Seq == 0 {
+		return nil
+	}
+	if end := v.proof.Tombstone.Head; v.left.Seq != end.Seq || v.left.Hash != end.Hash {
+		return &audit.Fault{Seq: v.left.Seq, Problem: fmt.Sprintf("it is not one of the %d records that the tombstone stands for", end.Seq)}
 	}
 	return nil
 }
@@ -336,7 +375,7 @@ func (v *verification) database(ctx context.Context) error {
 	if err := v.begin(); err != nil {
 		return err
 	}
-	return reader.EachLine(ctx, tomb.Head.Seq, func(_ uint64, line []byte) error { return v.add(line) })
+	return reader.EachLine(ctx, 0, func(_ uint64, line []byte) error { return v.add(line) })
 }
 
 const (
@@ -410,6 +449,9 @@ func (v *verification) walk(ctx context.Context) error {
 		return v.add(line)
 	}
 	head := v.verifier.Head().Seq
+	if head == v.retired() {
+		head, v.left = 0, audit.Head{}
+	}
 	var err error
 	if info, statErr := os.Stat(v.path); statErr == nil && !info.IsDir() && !v.own {
 		err = mirror.WalkFile(v.path, visit)
@@ -468,7 +510,7 @@ func (v *verification) conclude(ctx context.Context, err error) error {
 		report, err = v.verifier.Finish()
 	}
 	if err == nil {
-		err = v.around(ctx, &report)
+		err = cmp.Or(v.rested(), v.around(ctx, &report))
 	}
 	var fault *audit.Fault
 	if err != nil && !errors.As(err, &fault) {

@@ -195,22 +195,33 @@ func (k *killTest) work(t *testing.T, cmd *exec.Cmd, after int, end func(*exec.C
 	wg.Wait()
 }
 
+// operator connects as a person, and returns when the daemon has let it in: from
+// when this process is an app, it would not.
+func (k *killTest) operator(ctx context.Context, t *testing.T) *client.Client {
+	t.Helper()
+	operator, err := client.Dial(ctx, config.OperatorPath(k.socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := operator.Call(ctx, "kernel.status", map[string]any{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return operator
+}
+
 // settle lets what still waits be delivered, and ends the daemon in peace.
 func (k *killTest) settle(t *testing.T) {
 	t.Helper()
 	cmd := k.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	operator := k.operator(ctx, t)
+	defer operator.Close()
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
 		k.receive(ctx, t)
 	}()
-	operator, err := client.Dial(ctx, config.OperatorPath(k.socket))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer operator.Close()
 	for {
 		var status api.Status
 		if err := operator.Call(ctx, "kernel.status", map[string]any{}, &status); err != nil {

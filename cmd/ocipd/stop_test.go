@@ -17,8 +17,6 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/config"
 )
 
 // TestTermUnderLoad stops the running daemon in peace again and again while apps
@@ -170,11 +168,7 @@ func TestHangupUnderLoad(t *testing.T) {
 	cmd := k.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// Connected before this process is an app.
-	operator, err := client.Dial(ctx, config.OperatorPath(k.socket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	operator := k.operator(ctx, t)
 	defer operator.Close()
 	var wg sync.WaitGroup
 	receiving, endReceiving := context.WithCancel(ctx)
@@ -260,7 +254,13 @@ func TestHangupUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(log, []byte(`"by":"signal"`)); n != reloads {
-		t.Errorf("%d reloads are on record, want %d", n, reloads)
+	onRecord := 0
+	for line := range bytes.Lines(log) {
+		if e, err := audit.Parse(bytes.TrimSpace(line)); err == nil && e.ActionType == audit.ActionPolicyChange && e.Details["by"] == "signal" {
+			onRecord++
+		}
+	}
+	if onRecord != reloads {
+		t.Errorf("%d reloads are on record, want %d", onRecord, reloads)
 	}
 }

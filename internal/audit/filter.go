@@ -50,7 +50,7 @@ func (f *Filter) Match(line []byte) bool {
 			return false
 		}
 	}
-	if f.Text != "" && !(bytes.Contains(line, []byte(`"policyReason":"`)) && utf8.ValidString(f.Text)) {
+	if f.Text != "" && (!bytes.Contains(line, []byte(`"policyReason":"`)) || !utf8.ValidString(f.Text)) {
 		return false
 	}
 	e, err := Parse(line)

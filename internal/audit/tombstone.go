@@ -55,36 +55,36 @@ func OpenTombstone(signed string, keys ...note.Verifier) (Tombstone, error) {
 	if unsigned != nil && c.Size == 0 {
 		return Tombstone{}, unsigned
 	}
-	bad := func(format string, args ...any) (Tombstone, error) {
-		return Tombstone{}, fmt.Errorf("not a tombstone: %w", fmt.Errorf(format, args...))
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("not a tombstone: %w", fmt.Errorf(format, args...))
 	}
 	if len(c.Extension) != 3 || c.Size == 0 {
-		return bad("it does not say where the log goes on")
+		return Tombstone{}, bad("it does not say where the log goes on")
 	}
 	t := Tombstone{Origin: c.Origin, Signed: signed}
 	t.Head.Seq, t.Frontier.Size = c.Size, c.Size
 	chain, ok := strings.CutPrefix(c.Extension[0], tombstoneChain)
 	if err := t.Head.Hash.UnmarshalText([]byte(chain)); !ok || err != nil {
-		return bad("its first extension is no hash of a record")
+		return Tombstone{}, bad("its first extension is no hash of a record")
 	}
 	at, ok := strings.CutPrefix(c.Extension[1], tombstoneTime)
 	var err error
 	if t.Head.Time, err = time.Parse(timeLayout, at); !ok || err != nil {
-		return bad("its second extension is no time")
+		return Tombstone{}, bad("its second extension is no time")
 	}
 	edge, ok := strings.CutPrefix(c.Extension[2], tombstoneFrontier)
 	if !ok {
-		return bad("its third extension is no frontier")
+		return Tombstone{}, bad("its third extension is no frontier")
 	}
 	for text := range strings.SplitSeq(edge, " ") {
 		h, err := base64.StdEncoding.Strict().DecodeString(text)
 		if err != nil || len(h) != len(Hash{}) {
-			return bad("its frontier holds %s", strconv.Quote(text))
+			return Tombstone{}, bad("its frontier holds %s", strconv.Quote(text))
 		}
 		t.Frontier.Hashes = append(t.Frontier.Hashes, Hash(h))
 	}
 	if !t.Frontier.fits() || t.Frontier.Root() != c.Root {
-		return bad("its frontier is not that of its root")
+		return Tombstone{}, bad("its frontier is not that of its root")
 	}
 	return t, unsigned
 }

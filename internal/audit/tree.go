@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash"
 	"math/bits"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -186,7 +187,7 @@ func (t *Tree) Root() Hash {
 	for _, edge := range t.edge {
 		list := edge
 		if len(below) > 0 {
-			list = append(edge[:len(edge):len(edge)], below...)
+			list = append(slices.Clip(edge), below...)
 		}
 		if len(list) > 0 {
 			below = []Hash{fold(list)}

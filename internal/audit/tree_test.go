@@ -59,7 +59,7 @@ func TestTreeIsRFC6962(t *testing.T) {
 	if got := tree.Root(); got != Hash(emptyRoot(t)) || frontier.Root() != got {
 		t.Errorf("the empty tree has root %s", got)
 	}
-	for n := int64(0); n < size; n++ {
+	for n := range int64(size) {
 		line := fmt.Appendf(nil, "line %d", n)
 		hashes, err := tlog.StoredHashes(n, line, reader)
 		if err != nil {

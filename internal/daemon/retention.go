@@ -122,21 +122,24 @@ func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error
 	case !errors.Is(err, store.ErrNotFound):
 		return r, err
 	}
-	v, err := audit.NewVerifier(proof)
-	if err != nil {
-		return r, err
-	}
-	err = d.store.EachLine(ctx, tomb.Head.Seq, func(_ uint64, line []byte) error { return v.Add(line) })
-	report := audit.Report{Head: v.Head()}
-	if err == nil {
-		report, err = v.Finish()
-	}
-	var fault *audit.Fault
-	if errors.As(err, &fault) {
+	report, err := d.check(ctx, proof, tomb.Head.Seq)
+	if fault, ok := errors.AsType[*audit.Fault](err); ok {
 		r.Fault, err = &api.AuditFault{Seq: fault.Seq, Problem: fault.Problem}, nil
 	}
 	r.OK, r.Log = r.Fault == nil, report.Origin
 	r.Seq, r.Hash, r.Retired = report.Head.Seq, report.Head.Hash.String(), tomb.Head.Seq
 	r.Signed, r.Checkpoints, r.Held = report.Signed, report.Checkpoints, report.Held
 	return r, err
+}
+
+// check holds the records after a tombstone against a proof.
+func (d *Daemon) check(ctx context.Context, proof audit.Proof, after uint64) (audit.Report, error) {
+	v, err := audit.NewVerifier(proof)
+	if err != nil {
+		return audit.Report{}, err
+	}
+	if err := d.store.EachLine(ctx, after, func(_ uint64, line []byte) error { return v.Add(line) }); err != nil {
+		return audit.Report{Head: v.Head()}, err
+	}
+	return v.Finish()
 }

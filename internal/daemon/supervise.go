@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/config"
@@ -167,10 +168,17 @@ func (d *Daemon) probe(ctx context.Context, soon time.Duration) error {
 
 // condition says in one line how the daemon is.
 func (d *Daemon) condition() string {
-	p := d.reloader.status.Load()
+	p, c := d.reloader.status.Load(), d.reloader.config.Load()
 	line := "serving, policy " + p.Revision
-	if p.Refusal != "" {
-		line += "; the last reload was refused at " + p.RefusedAt.Format(time.RFC3339) + ": " + p.Refusal
+	refused := func(at time.Time, why string) {
+		if why != "" {
+			line += "; the last reload was refused at " + at.Format(time.RFC3339) + ": " + why
+		}
+	}
+	refused(p.RefusedAt, p.Refusal)
+	refused(c.RefusedAt, c.Refusal)
+	if keys := d.reloader.waiting(); len(keys) > 0 {
+		line += "; waiting for a restart: " + strings.Join(keys, ", ")
 	}
 	return line
 }
@@ -186,7 +194,7 @@ func (d *Daemon) Reload(context.Context) error {
 		d.log.Error("reloading failed, and what was in force stays", zap.Error(err))
 		return err
 	}
-	d.log.Info("reloaded", zap.String("policy", result.Revision), zap.Bool("policyChanged", result.Changed))
+	d.log.Info("reloaded", zap.String("policy", result.Revision), zap.Bool("policyChanged", result.Changed), zap.Int("changes", result.Config.ChangeCount))
 	return nil
 }
 
