@@ -139,6 +139,7 @@ func commands(s *shell) []*cobra.Command {
 		newServe(s),
 		newService(s),
 		newStatus(s),
+		newDoctor(s),
 		newCall(s),
 		newExchanges(s),
 		newApprovals(s),
@@ -146,6 +147,7 @@ func commands(s *shell) []*cobra.Command {
 		newConfig(s),
 		newPolicy(s),
 		newMeasure(s),
+		newDebug(s),
 		newVersion(s),
 		newMan(s),
 	}

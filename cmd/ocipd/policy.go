@@ -78,11 +78,11 @@ func newPolicyReload(s *shell) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "reload",
-		Short: "have the running daemon take its policy as it is now",
-		Long: "Have the running daemon read its configuration's policy section and the policy's files\n" +
-			"again, compile the policy, try it on samples, and put it in force. A policy that cannot be\n" +
-			"used is refused with all that is wrong, and the one in force stays. With policy.watch the\n" +
-			"daemon does this by itself when a file changes; \"ocipd policy check\" tells beforehand.",
+		Short: "have the running daemon take its policy and configuration as they are",
+		Long: "Have the running daemon read its configuration and the policy's files again, compile the\n" +
+			"policy, try it on samples, and put both in force. What cannot be used is refused with all\n" +
+			"that is wrong, and what is in force stays. With policy.watch the daemon does this by itself\n" +
+			"when a file changes; \"ocipd policy check\" and \"ocipd config check --diff\" tell beforehand.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw, err := s.askOperator(cmd.Context(), "policy.reload")
@@ -103,8 +103,10 @@ func newPolicyReload(s *shell) *cobra.Command {
 			if result.Changed {
 				said = count(len(result.Files), "file") + ", " + result.Revision + " is in force"
 			}
-			_, err = fmt.Fprintln(s.stdout, "ok: "+printable(said))
-			return err
+			if _, err := fmt.Fprintln(s.stdout, "ok: "+printable(said)); err != nil {
+				return err
+			}
+			return s.printReload(&result.Config)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, a refusal on stderr")

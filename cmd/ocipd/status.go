@@ -22,16 +22,22 @@ import (
 const askAgain = 25 * time.Millisecond
 
 func newStatus(s *shell) *cobra.Command {
-	var asJSON bool
-	var wait time.Duration
+	var asJSON, watch bool
+	var wait, every time.Duration
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "show the running daemon, its apps and what waits",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if every < minInterval {
+				return usagef("cannot look every %s: at least %s", every, minInterval)
+			}
 			raw, err := s.status(cmd.Context(), wait)
 			if err != nil {
 				return err
+			}
+			if watch {
+				return s.watchStatus(cmd.Context(), every, asJSON)
 			}
 			if asJSON {
 				_, err := s.stdout.Write(s.screen().line(raw))
@@ -45,9 +51,14 @@ func newStatus(s *shell) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing it, in few lines; q ends")
+	c.Flags().DurationVar(&every, "interval", time.Second, "how often --watch looks")
 	c.Flags().DurationVar(&wait, "wait", 0, "wait this long for a daemon that is starting")
 	return c
 }
+
+// minInterval keeps a watch from keeping the daemon busy.
+const minInterval = 100 * time.Millisecond
 
 // status asks the daemon, and goes on asking for as long as wait where none
 // answers.
@@ -100,14 +111,26 @@ func (s *shell) printStatus(status *api.Status) error {
 		fact("refused", paint(p.RefusedAt.Local().Format(time.DateTime)+" "+p.Refusal, red))
 		fact("", show("the policy above stays in force; correct that, try it with: ocipd policy check, then: ocipd policy reload"))
 	}
+	if c := &status.Config; c.Refusal != "" {
+		fact("refused", paint(c.RefusedAt.Local().Format(time.DateTime)+" "+c.Refusal, red))
+		fact("", show("the configuration as it was stays in force; correct that, try it with: ocipd config check --diff, then: ocipd config reload"))
+	}
+	if len(status.PendingRestart) > 0 {
+		fact("restart", paint("takes effect at the next start: "+strings.Join(status.PendingRestart, ", "), yellow))
+	}
 	fact("audit", show(auditHead(&status.Audit)))
 	if status.Audit.Fault != "" {
 		fact("fault", paint(status.Audit.Fault, red))
 	}
+	for _, problem := range status.Audit.Mirror.Problems {
+		fact("", paint("mirror: "+problem, red))
+	}
 	fact("disk", diskCell(&status.Store))
+	fact("sessions", show(strconv.Itoa(status.Sessions)))
+	fact("decisions", show(latencyText(&status.Latency)))
 	fact("exchanges", show(orElse(counts(status.Exchanges), "none")))
 	if status.Held > 0 {
-		fact("held", paint(count(status.Held, "message")+" for a person; to decide: ocipd approvals", yellow))
+		fact("held", paint(heldText(status, now), yellow))
 	}
 	// Paths are for copying, so they are shown whole.
 	if err := facts.write(w, screen{width: 1 << 16, colour: p}); err != nil {
@@ -154,7 +177,7 @@ func auditHead(a *api.AuditStatus) string {
 	if a.Seq == 0 {
 		return "no record yet"
 	}
-	return fmt.Sprintf("record %d of %s, hash %s", a.Seq, a.Time.Local().Format(time.DateTime), cutTo(a.Hash, 17))
+	return fmt.Sprintf("record %d of %s, hash %s, signed up to %d, indexed up to %d", a.Seq, a.Time.Local().Format(time.DateTime), cutTo(a.Hash, 17), a.Signed, a.Indexed)
 }
 
 // counts lists numbers by name, such as "in_progress 2, resolved 1".

@@ -9,24 +9,34 @@ import (
 
 // Status is what an operator sees of the running daemon (kernel.status).
 type Status struct {
-	Version         string         `json:"version"`
-	ProtocolVersion string         `json:"protocolVersion"`
-	PID             int            `json:"pid"`
-	StartedAt       time.Time      `json:"startedAt"`
-	Socket          string         `json:"socket"`
-	OperatorSocket  string         `json:"operatorSocket"`
-	ConfigFile      string         `json:"configFile"`
-	Database        string         `json:"database"`
-	Mirror          string         `json:"mirror"`
-	Connections     int            `json:"connections"`
-	Apps            []AppStatus    `json:"apps"`
-	Agents          []AgentStatus  `json:"agents"`
-	Queues          []QueueStatus  `json:"queues"`
-	Exchanges       map[string]int `json:"exchanges"`
+	Version         string    `json:"version"`
+	ProtocolVersion string    `json:"protocolVersion"`
+	PID             int       `json:"pid"`
+	StartedAt       time.Time `json:"startedAt"`
+	Socket          string    `json:"socket"`
+	OperatorSocket  string    `json:"operatorSocket"`
+	ConfigFile      string    `json:"configFile"`
+	Database        string    `json:"database"`
+	Mirror          string    `json:"mirror"`
+	// Connections are those of both sockets, without the one that asks.
+	Connections int           `json:"connections"`
+	Apps        []AppStatus   `json:"apps"`
+	Agents      []AgentStatus `json:"agents"`
+	Queues      []QueueStatus `json:"queues"`
+	// Exchanges counts exchanges by outcome: one between two agents of this
+	// daemon is one. Where there are very many, the numbers may be some seconds
+	// old.
+	Exchanges map[string]int `json:"exchanges"`
 	// Held is how many messages wait for a person.
-	Held   int          `json:"held"`
-	Policy PolicyStatus `json:"policy"`
-	Config ConfigStatus `json:"config"`
+	Held int `json:"held"`
+	// OldestHeld is since when the oldest of them waits, absent where none does.
+	OldestHeld time.Time `json:"oldestHeld,omitzero"`
+	// Sessions is how many sessions were used lately (sessions.active_window).
+	Sessions int `json:"sessions"`
+	// Latency is what decisions and commits take.
+	Latency LatencyStatus `json:"latency"`
+	Policy  PolicyStatus  `json:"policy"`
+	Config  ConfigStatus  `json:"config"`
 	// PendingRestart are the keys of the configuration file that have other values
 	// there, which take effect at the next start.
 	PendingRestart []string    `json:"pendingRestart"`

@@ -231,6 +231,9 @@ func (d *decoder) fields(at Path, n *yaml.Node, out reflect.Value) {
 		message := fmt.Sprintf("unknown key %q", clip(key))
 		guess := nearest(key, known.names, near(key))
 		if guess == "" {
+			guess = elsewhere(key)
+		}
+		if guess == "" {
 			message += ", want one of " + strings.Join(known.names, ", ")
 		}
 		d.report(d.place(k), below, guess, message)
@@ -239,6 +242,21 @@ func (d *decoder) fields(at Path, n *yaml.Node, out reflect.Value) {
 		d.origins[at.String()+"."+rest] = d.place(n)
 		out.Field(known.rest).Set(reflect.ValueOf(extra))
 	}
+}
+
+// elsewhere is the one key of that name that belongs to another section, empty
+// where there is none or several.
+func elsewhere(name string) (found string) {
+	for key := range leaves(Default()) {
+		if !strings.HasSuffix(key, "."+name) {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = key
+	}
+	return found
 }
 
 func (d *decoder) shape(t reflect.Type) *shape {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"reflect"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -49,6 +51,8 @@ type entries struct {
 	// follow.
 	line, count int
 	pieces      []piece
+	// starts are the lines that the entries begin at.
+	starts []int
 
 	// The nodes of the piece that was looked at last: places are asked for in
 	// the order of the file.
@@ -104,6 +108,7 @@ func cut(file string, data []byte, size int) (rest []byte, empty int, list *entr
 				p, start = piece{before: line + empty, first: list.count}, at
 			}
 			p.count++
+			list.starts = append(list.starts, line+empty+1)
 		}
 		at, empty = end, empty+1
 	}
@@ -129,6 +134,9 @@ func blank(line []byte) bool {
 	return len(line) == 0 || bytes.IndexByte([]byte("\r\n#"), line[0]) >= 0
 }
 
+// tooLong reports whether a piece has an entry that is not read.
+func (p *piece) tooLong() bool { return len(p.text) > maxEntryBytes+pieceBytes }
+
 // parse reads a piece as a list, whose lines count from its own first.
 func (p *piece) parse() (*yaml.Node, error) {
 	var doc, second yaml.Node
@@ -144,6 +152,42 @@ func (p *piece) parse() (*yaml.Node, error) {
 		return nil, errApart
 	}
 	return doc.Content[0], nil
+}
+
+// nodes parses the pieces, several at a time, and yields them in their order.
+func (list *entries) nodes() iter.Seq2[*yaml.Node, error] {
+	type parsed struct {
+		node *yaml.Node
+		err  error
+	}
+	return func(yield func(*yaml.Node, error) bool) {
+		// As many are ahead of what was yielded as can be parsed at a time.
+		pieces, stop := make(chan chan parsed, runtime.GOMAXPROCS(0)), make(chan struct{})
+		defer close(stop)
+		go func() {
+			defer close(pieces)
+			for i := range list.pieces {
+				one := make(chan parsed, 1)
+				select {
+				case pieces <- one:
+				case <-stop:
+					return
+				}
+				go func() {
+					var p parsed
+					if !list.pieces[i].tooLong() {
+						p.node, p.err = list.pieces[i].parse()
+					}
+					one <- p
+				}()
+			}
+		}()
+		for one := range pieces {
+			if p := <-one; !yield(p.node, p.err) {
+				return
+			}
+		}
+	}
 }
 
 // read writes the entries into c. The nodes of a piece are gone when the next
@@ -162,13 +206,14 @@ func (d *decoder) read(list *entries, root *yaml.Node, c *Config) {
 	}
 	d.cut = list
 	c.Directory = make([]Contact, 0, list.count)
-	for i := range list.pieces {
+	i = -1
+	for parsed, err := range list.nodes() {
+		i++
 		p := &list.pieces[i]
-		if len(p.text) > maxEntryBytes+pieceBytes {
+		if p.tooLong() {
 			d.report(origin{d.file, p.before + 1, 1}, at, "", fmt.Sprintf("directory: cannot read an entry of more than %d bytes", maxEntryBytes))
 			return
 		}
-		parsed, err := p.parse()
 		if err != nil {
 			d.broken(err, p.before)
 			return

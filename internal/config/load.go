@@ -312,7 +312,13 @@ func EnvName(key string) string {
 func (c *Config) Source(key string) string {
 	o, ok := c.origins[key]
 	if !ok && c.cut != nil {
-		if at, err := CompilePath(key); err == nil {
+		at, err := CompilePath(key)
+		switch {
+		case err != nil:
+		case len(at) == 2 && at[0].key == directoryKey && at[1].index >= 0 && at[1].index < len(c.cut.starts):
+			// Where an entry begins is known without its text.
+			o, ok = origin{name: c.cut.file, line: c.cut.starts[at[1].index]}, true
+		default:
 			o, ok = c.cut.find(at)
 		}
 	}

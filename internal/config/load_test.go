@@ -231,6 +231,7 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"case counts", "IPC: {}", `ocipd.yaml:1:1: unknown key "IPC", want one of ipc, agents,`},
 		{"unknown key below", "ocip:\n  comitment: {}", `ocipd.yaml:2:3: unknown key "comitment": did you mean "commitment"?`},
 		{"unknown key far off", "store: {dsn: x}", `ocipd.yaml:1:9: unknown key "dsn", want one of url, commit_timeout`},
+		{"key of another section", "allowed_signers: x", `ocipd.yaml:1:1: unknown key "allowed_signers": did you mean "approvals.allowed_signers"?`},
 		{"unknown key in a list", agent("tenant: x"), `ocipd.yaml:3:103: unknown key "tenant": did you mean "tenant_id"?`},
 		{"unknown key of an app", `hooks: {apps: {"@a/b": {wiat: 1s}}}`, `unknown key "wiat": did you mean "wait"?`},
 		{"duplicate key", "log: {level: info}\nlog: {level: warn}", `ocipd.yaml:2:1: duplicate key "log", first at line 1`},

@@ -287,7 +287,7 @@ func secretAt(at Path) bool {
 	for i, s := range at {
 		text[i] = s.key
 	}
-	own := 0
+	var own int
 	switch {
 	case len(at) > 0 && (text[0] == "channels" || text[0] == "apps"):
 		own = 1

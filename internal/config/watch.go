@@ -98,7 +98,7 @@ func start(ctx context.Context, name string, state func() string, onChange func(
 		news: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if state == nil {
-		w.state = func() string { return fingerprint(path) }
+		w.state = func() string { return Fingerprint(path) }
 	}
 	if err := w.arm(); err != nil {
 		w.release()
@@ -325,8 +325,8 @@ func way(path string) (dirs []string, folder string) {
 	return dirs, folder
 }
 
-// fingerprint tells contents apart. Two ways of being unreadable are also two.
-func fingerprint(file string) string {
+// Fingerprint tells contents of a file apart. Two ways of being unreadable are also two.
+func Fingerprint(file string) string {
 	info, err := os.Stat(file)
 	if err != nil {
 		return err.Error()

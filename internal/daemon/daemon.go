@@ -28,6 +28,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/supervisor"
@@ -80,7 +81,8 @@ type Daemon struct {
 	settings *settings
 	reloader *reloader
 
-	sinks *export.Set
+	sinks   *export.Set
+	metrics *metrics.Set
 
 	signer *keyring.Signer
 	// rotating keeps two rotations of the key apart.
@@ -108,6 +110,7 @@ func New(o Options) (*Daemon, error) {
 		return nil, fmt.Errorf("cannot use store.url %q: this daemon keeps its store in SQLite; leave the key empty or name a file", o.Config.Store.URL)
 	}
 	d.mirror = config.MirrorPath(o.Config, d.database)
+	d.metrics = newMetrics(o.Config)
 	return d, nil
 }
 
@@ -181,7 +184,7 @@ func (d *Daemon) claimSockets(context.Context) error {
 	d.server = ipc.NewServer(ipc.Options{
 		Kernel:   facade{d},
 		Limits:   limits(d.cfg),
-		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"),
+		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"), Metrics: d.metrics,
 		Apps: apps, Operators: operators,
 	})
 	return nil
@@ -219,7 +222,7 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	d.store, err = store.Open(ctx, store.Options{
 		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(),
-		Signing: d.signing(), Redact: d.secrets.redact,
+		Signing: d.signing(), Redact: d.secrets.redact, Metrics: d.metrics,
 	})
 	if err != nil {
 		return err
@@ -248,7 +251,7 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 		return err
 	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
-		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.secrets.digest, Now: time.Now, NewID: d.ids.next, Log: d.log.Named("kernel"),
+		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.secrets.digest, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
 	})
 	if err != nil {
 		return err
@@ -292,7 +295,7 @@ func (d *Daemon) watchFiles(ctx context.Context) error {
 		return nil
 	})
 	if d.cfg.File != "" {
-		watcher, err := config.Watch(context.WithoutCancel(ctx), d.cfg.File, d.reloader.poke)
+		watcher, err := d.reloader.watchFile(context.WithoutCancel(ctx), d.cfg.File)
 		if err != nil {
 			return err
 		}

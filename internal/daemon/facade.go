@@ -31,7 +31,8 @@ func (f facade) Status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	}
 	s.Version, s.PID, s.StartedAt = f.version, os.Getpid(), f.started.UTC()
 	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = f.socket, f.operator, f.cfg.File, f.database, f.mirror
-	s.Connections = f.server.Connections()
+	s.Connections = max(f.server.Connections()-1, 0)
+	s.Latency = f.latency()
 	mirror := f.mirrored.Load().Status()
 	s.Audit.Mirrored, s.Audit.Mirror = mirror.Mirrored, api.MirrorStatus{
 		Segments: mirror.Segments, Pending: mirror.Pending, SegmentBytes: mirror.PackedBytes, Problems: mirror.Problems,

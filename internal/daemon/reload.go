@@ -96,6 +96,9 @@ type reloader struct {
 	// watcher follows the path watched, where that is not empty.
 	watcher *config.Watcher
 	watched string
+	// asked counts the reloads that somebody asked for. What a watch saw last is
+	// then no longer what was taken last.
+	asked atomic.Uint64
 	// refused identifies what was refused last and is on record as that, until
 	// something is taken again.
 	refused string
@@ -173,7 +176,7 @@ func (r *reloader) follow(p *config.Policy) error {
 	var next *config.Watcher
 	if path != "" {
 		var err error
-		next, err = config.WatchTree(r.closing, path, func() string { return contents(path) }, r.poke)
+		next, err = config.WatchTree(r.closing, path, func() string { return r.since(contents(path)) }, r.poke)
 		if err != nil {
 			return fmt.Errorf("cannot watch policy.path: %w", err)
 		}
@@ -183,6 +186,15 @@ func (r *reloader) follow(p *config.Policy) error {
 	}
 	r.watcher, r.watched = next, path
 	return nil
+}
+
+// since tells states of files apart that were looked at before and after somebody
+// asked for a reload: an edit that was taken so and then undone is an edit.
+func (r *reloader) since(state string) string { return fmt.Sprint(r.asked.Load(), " ", state) }
+
+// watchFile follows the configuration file.
+func (r *reloader) watchFile(ctx context.Context, file string) (*config.Watcher, error) {
+	return config.WatchTree(ctx, file, func() string { return r.since(config.Fingerprint(file)) }, r.poke)
 }
 
 // contents tells apart what would be loaded from a path.
@@ -284,6 +296,9 @@ func samePending(a, b config.Delta) bool {
 func (r *reloader) reload(who asker) (api.PolicyReloadResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if who.by != byFile {
+		r.asked.Add(1)
+	}
 	p, refused := r.plan(who, false)
 	if refused != nil {
 		return api.PolicyReloadResult{}, r.refuse(who, refused)
@@ -433,12 +448,8 @@ func (r *reloader) changed(p *plan, who asker) *audit.Record {
 // refusal is what is told of what cannot be used.
 func (r *reloader) refusal(why *refusal) *api.Error {
 	faults, stays := r.faults(why), r.holder.Load().Revision()
-	message := fmt.Sprintf("%s; the configuration and the policy in force stay (%s)", reasonOf(why.cause), stays)
-	if why.policy != nil {
-		message = fmt.Sprintf("%s; the policy in force stays (%s), and so does the configuration", reasonOf(why.cause), stays)
-	}
 	return &api.Error{
-		Code: api.Conflict, Message: message,
+		Code: api.Conflict, Message: fmt.Sprintf("%s; what is in force stays (policy %s)", reasonOf(why.cause), stays),
 		Details: api.PolicyRefusal{Revision: stays, FaultCount: len(faults), Faults: faults[:min(len(faults), maxFaults)]},
 	}
 }
@@ -539,7 +550,7 @@ func reasonOf(cause error) string {
 	if _, ok := errors.AsType[policy.CompileError](cause); ok {
 		reason = "cannot compile the policy: " + reason
 	}
-	if _, ok := cause.(config.Errors); ok {
+	if _, ok := errors.AsType[config.Errors](cause); ok && !strings.HasPrefix(reason, "cannot ") {
 		reason = "cannot use the configuration: " + reason
 	}
 	return clip(reason, maxRefusal)

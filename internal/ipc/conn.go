@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/metrics"
 	"go.uber.org/zap"
 )
 
@@ -20,6 +21,14 @@ const (
 	faceApp face = iota
 	faceOperator
 )
+
+// name is what the metrics call the socket.
+func (f face) name() string {
+	if f == faceOperator {
+		return metrics.SocketOperators
+	}
+	return metrics.SocketApps
+}
 
 // state is how far a connection is through its life. It only moves forward.
 type state uint8
@@ -126,6 +135,7 @@ func (c *conn) serve() {
 		line, err := lines.next()
 		switch {
 		case errors.Is(err, errLineTooLong):
+			c.server.metrics.Refused(metrics.TooLong)
 			c.fail(salvageID(line), api.Errorf(api.InvalidRequest,
 				"cannot read the request: line longer than %d bytes", longest))
 		case err != nil:
@@ -166,6 +176,7 @@ func (c *conn) finish() {
 func (c *conn) handle(line []byte) {
 	r, err := ParseRequest(line)
 	if err != nil {
+		c.server.metrics.Refused(metrics.Malformed)
 		c.fail(r.ID, err)
 		return
 	}
@@ -175,6 +186,7 @@ func (c *conn) handle(line []byte) {
 		m, known = c.server.table[faceOperator-c.face][r.Method]
 	}
 	if !known {
+		c.server.metrics.Refused(metrics.UnknownMethod)
 		c.fail(r.ID, api.Errorf(api.MethodNotFound, "unknown method %q; kernel.describe lists the methods", r.Method))
 		return
 	}
@@ -187,12 +199,13 @@ func (c *conn) handle(line []byte) {
 		return
 	}
 	if err := m.admit(c, &r); err != nil {
+		c.server.metrics.Refused(metrics.NotAdmitted)
 		c.fail(r.ID, err)
 		return
 	}
 	params, err := m.decode(r.Params)
 	if err != nil {
-		c.fail(r.ID, err)
+		c.fail(r.ID, m.answered(err))
 		return
 	}
 	switch m.pace {
@@ -208,7 +221,7 @@ func (c *conn) handle(line []byte) {
 // answer calls a method and queues its answer.
 func (c *conn) answer(r *Request, m *method, params any) {
 	result, err := c.call(r, m, params)
-	c.respond(r.ID, result, err)
+	c.respond(r.ID, result, m.answered(err))
 }
 
 // respond queues the answer of a method.
@@ -278,7 +291,7 @@ func (c *conn) begin(r *Request, m *method, params any, cost int) {
 		// First this, then the answer: whoever has read it may use the id
 		// again.
 		c.leave(request.ID, cost)
-		c.respond(request.ID, result, err)
+		c.respond(request.ID, result, m.answered(err))
 		done()
 		c.out.flush()
 		if more, ok := result.(interface{ Afterwards() }); ok && err == nil {
@@ -318,7 +331,7 @@ func (c *conn) stream(r *Request, m *method, params any) {
 	if err == nil {
 		err = c.enterStream(r.ID, cancel)
 	}
-	if err != nil {
+	if m.answered(err) != nil {
 		cancel()
 		c.fail(r.ID, err)
 		return

@@ -64,6 +64,7 @@ type Operator interface {
 	AuditStats(context.Context, *api.AuditStatsParams) (api.AuditStats, error)
 	AuditTail(context.Context, *api.AuditTailParams) (Feed, error)
 	AuditVerify(context.Context, *api.Empty) (api.AuditVerifyResult, error)
+	DebugProfile(context.Context, *api.ProfileParams) (Feed, error)
 	ExchangeGet(context.Context, *api.ExchangeParams) (api.ExchangeResult, error)
 	ExchangeList(context.Context, *api.ExchangeListParams) (api.ExchangeResult, error)
 	ApprovalGet(context.Context, *api.ApprovalParams) (api.Approval, error)

@@ -216,6 +216,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"audit.query":     {good: []string{`{}`, `{"limit":1}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"before":-1}`, `{"filter":7}`}},
 		"audit.stats":     {good: []string{`{}`, `{"since":"2026-03-13T10:00:00Z","bucket":3600}`}, bad: []string{`{"bucket":-60}`, `{"bucket":90}`, `{"since":7}`, `{"since":"2026-03-13T10:00:00Z","until":"2026-03-12T10:00:00Z"}`}},
 		"policy.reload":   {good: []string{`{}`}, bad: []string{`[]`}},
+		"config.diff":     {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.forget": {
 			good: []string{`{"tenant":"acme-corp"}`, `{"tenant":""}`},
 			bad:  []string{`{}`, `{"tenant":null}`, `{"tenant":7}`, `{"tenant":"` + strings.Repeat("x", 10_000) + `"}`},
@@ -223,6 +224,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"audit.rotate_key": {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.tail":       {good: []string{`{}`, `{"last":10,"follow":true}`}, bad: []string{`{"last":-1}`, `{"after":"x"}`}},
 		"audit.verify":     {good: []string{`{}`}, bad: []string{`[]`}},
+		"debug.profile":    {good: []string{`{"name":"heap"}`, `{"name":"cpu","seconds":3}`}, bad: []string{`{}`, `{"name":"x"}`, `{"name":"cpu","seconds":301}`, `{"name":"cpu","seconds":-1}`}},
 		"audit.retire":     {good: []string{`{"before":"2026-03-13T10:00:00Z"}`}, bad: []string{`{}`, `{"before":7}`}},
 	}
 }

@@ -3,9 +3,11 @@ package ipc
 import (
 	"context"
 	"reflect"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/metrics"
 )
 
 // access says who may call a method.
@@ -48,6 +50,18 @@ type method struct {
 	open   func(context.Context, *conn, any) (Feed, error)
 
 	params, result reflect.Type
+	// counts are the requests for it.
+	counts *metrics.Requests
+}
+
+// answered counts an answer and returns its error.
+func (m *method) answered(err error) error {
+	if err == nil {
+		m.counts.Answered("")
+	} else {
+		m.counts.Answered(string(api.AsError(err).Code))
+	}
+	return err
 }
 
 // methods is the table of everything that can be called. A name can stand for
@@ -96,7 +110,18 @@ func methods() []method {
 		decision("audit.forget", Operator.AuditForget),
 		decision("audit.rotate_key", Operator.AuditRotateKey),
 		decision("audit.retire", Operator.AuditRetire),
+		operatorStream[api.ProfileChunk]("debug.profile", Operator.DebugProfile),
 	}
+}
+
+// MethodNames lists the names of all methods, each once.
+func MethodNames() (names []string) {
+	for _, m := range methods() {
+		if !slices.Contains(names, m.name) {
+			names = append(names, m.name)
+		}
+	}
+	return names
 }
 
 // app makes the table's line for a method of [Client].

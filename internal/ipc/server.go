@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/peer"
 	"go.uber.org/zap"
 )
@@ -36,6 +37,8 @@ type Options struct {
 	NewID    func() string
 	Version  string
 	Log      *zap.Logger
+	// Metrics, where set, counts connections and requests.
+	Metrics *metrics.Set
 	// Apps and Operators are where each kind of caller connects.
 	Apps, Operators *net.UnixListener
 }
@@ -49,6 +52,7 @@ type Server struct {
 	newID    func() string
 	version  string
 	log      *zap.Logger
+	metrics  *metrics.Set
 	// table holds the methods by the socket that serves them.
 	table map[face]map[string]*method
 
@@ -71,7 +75,7 @@ type Server struct {
 // NewServer makes a server that does not answer yet.
 func NewServer(o Options) *Server {
 	s := &Server{
-		kernel: o.Kernel, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log,
+		kernel: o.Kernel, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
 		table: map[face]map[string]*method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
 		hurried: make(chan struct{}),
 	}
@@ -79,6 +83,7 @@ func NewServer(o Options) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew = newCrew(s.ctx)
 	for _, m := range methods() {
+		m.counts = o.Metrics.Method(m.name)
 		for f, served := range s.table {
 			if m.served(f) {
 				served[m.name] = &m
@@ -165,6 +170,7 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 		s.forget(c)
 		return
 	}
+	s.metrics.Accepted(f.name())
 	c.serve()
 }
 

@@ -488,7 +488,7 @@ func (k *ruleset) conclude(d *decision, state string, data jsontext.Value) error
 	// The decision comes before what it lets go.
 	d.change.Records = slices.Insert(d.change.Records, 0, r)
 	event, err := json.Marshal(api.ApprovalOutcome{
-		ApprovalID: d.h.ApprovalID, DispatchID: d.h.DispatchID, Resolution: state, Note: d.by.Note, Data: data, Timestamp: d.now.UnixMilli(),
+		ApprovalID: d.h.ApprovalID, DispatchID: d.h.DispatchID, Resolution: state, Note: d.by.Note, Data: data, Timestamp: d.by.At,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)

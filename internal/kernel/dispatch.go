@@ -203,11 +203,14 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		kind = ocip.Human
 	case ocip.Nobody:
 	}
-	return ocip.Decide(ctx, ocip.Outgoing{
+	began := k.now()
+	v := ocip.Decide(ctx, ocip.Outgoing{
 		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: st.exchange, MessageType: kind, Declared: k.levelOf(m),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Content: m.content, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
+	k.metrics.Decided(k.now().Sub(began))
+	return v
 }
 
 func (k *ruleset) typeOf(m *outgoing) ocip.ExchangeType {

@@ -346,7 +346,9 @@ func (k *ruleset) ask(ctx context.Context, a *app, hook api.Hook, name string, d
 		wait = pick(times.Answer, k.cfg.HookAnswer)
 	}
 	e := k.events.add(&event{id: k.newID(), app: a, hook: hook, awaited: true, answers: make(chan jsontext.Value, 1)})
-	about.Timestamp = k.now().UnixMilli()
+	began := k.now()
+	defer func() { k.metrics.HookWaited(k.now().Sub(began)) }()
+	about.Timestamp = began.UnixMilli()
 	tell(a.link, "hook:"+name, appendHookEvent(nil, e.id, name, data, about))
 	limit := time.NewTimer(wait)
 	defer limit.Stop()

@@ -20,6 +20,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -151,7 +152,9 @@ type Options struct {
 	// NewID makes ids that sort by time, so that tables keyed by them grow at
 	// one end.
 	NewID func() string
-	Log   *zap.Logger
+	// Metrics, where set, counts what the kernel does.
+	Metrics *metrics.Set
+	Log     *zap.Logger
 }
 
 // Kernel is the running kernel. Its methods are safe for concurrent use.
@@ -163,6 +166,7 @@ type Kernel struct {
 	digest   func(tenant, text string) (string, error)
 	now      func() time.Time
 	newID    func() string
+	metrics  *metrics.Set
 	log      *zap.Logger
 
 	// inForce is what calls that begin now are decided by.
@@ -175,6 +179,7 @@ type Kernel struct {
 	sessions  *sessions
 	outbox    *outbox
 	events    *events
+	tally     tally
 	// logHead is what was last said of the audit log, for the next message.
 	logHead atomic.Pointer[logHead]
 
@@ -201,7 +206,7 @@ type Kernel struct {
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{
 		store: o.Store, settings: o.Settings, search: o.Search, notify: o.Notify,
-		digest: o.Digest, now: o.Now, newID: o.NewID, log: o.Log,
+		digest: o.Digest, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
 		apps: make(map[string]*app), channels: make(map[string]*app), hooks: make(map[api.Hook][]*app),
 	}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -3,25 +3,38 @@ package kernel
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
 
 // Status returns what the kernel knows of itself. The daemon adds the rest.
 func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	s := api.Status{ProtocolVersion: api.ProtocolVersion, Exchanges: make(map[string]int)}
-	counts, err := k.store.ExchangeCounts(ctx)
+	counts, err := k.tally.of(ctx, k.store.ExchangeCounts, k.now)
 	if err != nil {
 		return s, err
 	}
 	for outcome, n := range counts {
 		s.Exchanges[string(outcome)] = n
 	}
-	s.Held = k.holds.count()
+	_, s.Sessions, err = k.store.Sessions(ctx, store.SessionFilter{ActiveSince: k.now().Add(-k.rules().cfg.ActiveWindow)}, 0, 0)
+	if err != nil {
+		return s, err
+	}
+	if s.Held = k.holds.count(); s.Held > 0 {
+		if s.OldestHeld, err = k.oldestHeld(ctx); err != nil {
+			return s, err
+		}
+	}
 	queues, err := k.store.Queues(ctx)
 	if err != nil {
 		return s, err
@@ -47,6 +60,54 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, InstanceID: agent.InstanceID, App: agent.App, Connected: a != nil && a.ready})
 	}
 	return s, nil
+}
+
+// oldestHeld is since when the oldest held message waits.
+func (k *Kernel) oldestHeld(ctx context.Context) (time.Time, error) {
+	page, _, err := k.store.Summaries(ctx, store.ApprovalFilter{State: api.ApprovalPending}, 1)
+	if err != nil || len(page) == 0 {
+		return time.Time{}, err
+	}
+	var oldest api.ApprovalSummary
+	if err := json.Unmarshal(page[0], &oldest); err != nil {
+		return time.Time{}, fmt.Errorf("cannot decode a held message: %w", err)
+	}
+	return time.UnixMilli(oldest.AskedAt).UTC(), nil
+}
+
+// tally keeps the numbers of exchanges where counting them takes long, so that
+// who looks every second does not keep a disk busy.
+type tally struct {
+	mu     sync.Mutex
+	counts map[ocip.Outcome]int
+	// until is for how long the counts are good.
+	until time.Time
+}
+
+const (
+	// quickCount is what may be counted anew each time.
+	quickCount = 20 * time.Millisecond
+	// countShare is the part of the time that counting may take, as one of so
+	// many.
+	countShare = 20
+)
+
+func (t *tally) of(ctx context.Context, count func(context.Context) (map[ocip.Outcome]int, error), now func() time.Time) (map[ocip.Outcome]int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	began := now()
+	if t.counts != nil && began.Before(t.until) {
+		return t.counts, nil
+	}
+	counts, err := count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.counts, t.until = counts, time.Time{}
+	if took := now().Sub(began); took > quickCount {
+		t.until = began.Add(countShare * took)
+	}
+	return counts, nil
 }
 
 // MayOperate reports whether a process may use the operator socket: none that is

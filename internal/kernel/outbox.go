@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -344,6 +345,7 @@ func (o *outbox) send(l *lane, d *delivery) bool {
 		return false
 	}
 	l.sent = max(l.sent, d.ID)
+	k.metrics.Delivery(metrics.Handed)
 	if d.Hook == api.MessageSending {
 		k.observe(api.MessageSent, d.Data, about, a)
 	} else {

@@ -128,10 +128,12 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	if err != nil {
 		return nil, err
 	}
+	began := k.now()
 	v := ocip.Receive(ctx, ocip.Incoming{
 		Now: now, Receiver: a.agent.Agent, From: a.from, Elsewhere: a.elsewhere, Envelope: a.envelope, Exchange: e, Summary: a.summary,
 		Chain: line, Content: a.content, Rules: k.cfg.Rules, Approved: a.approved,
 	}, k.policy)
+	k.metrics.Decided(k.now().Sub(began))
 	return &v, nil
 }
 

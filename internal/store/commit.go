@@ -89,6 +89,7 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 	if p.err != nil {
 		return Receipt{}, p.err
 	}
+	s.counted(c)
 	return p.receipt, nil
 }
 
@@ -239,7 +240,8 @@ func (s *Store) writeBatch(batch []*pending) error {
 		return fmt.Errorf("%w: %w", ErrLatched, cause)
 	}
 	before := s.end.Load()
-	lines, next, err := s.writer.write(batch, *before, s.clock())
+	began := s.clock()
+	lines, next, err := s.writer.write(batch, *before, began)
 	if err != nil {
 		return s.judge(err)
 	}
@@ -253,6 +255,7 @@ func (s *Store) writeBatch(batch []*pending) error {
 		// Whoever sees the new end finds its lines.
 		s.recent.add(before.head.Seq+1, next.head.Seq, lines)
 	}
+	s.metrics.Committed(len(batch), s.clock().Sub(began))
 	s.end.Store(&next)
 	for _, p := range batch {
 		if p.Durable != nil {

@@ -239,11 +239,26 @@ func (s *Store) Run(ctx context.Context, id string) (r Run, err error) {
 	return r, nil
 }
 
-// ExchangeCounts returns how many exchange sides have each outcome.
+// countExchanges counts each exchange once: not the side of one between two
+// agents of this database whose other side has the lesser agent. The two sides
+// share the conversation, and nearly always the id.
+const countExchanges = `SELECT outcome, count(*) FROM exchanges AS e WHERE NOT EXISTS (
+		SELECT 1 FROM exchanges AS o WHERE o.id = e.id AND o.agent = e.counterparty
+		AND o.counterparty = e.agent AND o.conversation_id = e.conversation_id AND o.agent < e.agent
+	) AND NOT EXISTS (
+		SELECT 1 FROM exchanges AS o WHERE o.id = e.conversation_id AND o.id <> e.id AND o.agent = e.counterparty
+		AND o.counterparty = e.agent AND o.conversation_id = e.conversation_id AND o.agent < e.agent
+	) AND NOT EXISTS (
+		SELECT 1 FROM exchanges AS o WHERE o.agent = e.counterparty AND o.conversation_id = e.conversation_id
+		AND o.conversation_id <> o.id AND o.id <> e.id AND o.counterparty = e.agent AND o.agent < e.agent
+	) GROUP BY outcome`
+
+// ExchangeCounts returns how many exchanges have each outcome. One between two
+// agents of this database is one, though each has its side of it.
 func (s *Store) ExchangeCounts(ctx context.Context) (counts map[ocip.Outcome]int, err error) {
 	counts = make(map[ocip.Outcome]int)
 	err = s.scan(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT outcome, count(*) FROM exchanges GROUP BY outcome`, &sqlitex.ExecOptions{
+		return sqlitex.Execute(conn, countExchanges, &sqlitex.ExecOptions{
 			ResultFunc: func(stmt *sqlite.Stmt) error {
 				counts[ocip.Outcome(stmt.ColumnText(0))] = stmt.ColumnInt(1)
 				return nil

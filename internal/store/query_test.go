@@ -248,6 +248,50 @@ func TestExchangesComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
+// TestCountingExchanges has both sides of exchanges in one database, also under
+// different ids, and others that only look like it.
+func TestCountingExchanges(t *testing.T) {
+	s := openTest(t)
+	side := func(agent, with, id, conversation string) ocip.Exchange {
+		e := exchange(agent, id, conversation)
+		e.Counterparty = with
+		return e
+	}
+	for i, test := range []struct {
+		name  string
+		sides []ocip.Exchange
+		want  int
+	}{
+		{"one of another house", []ocip.Exchange{side("alice", "eve", "e1", "e1")}, 1},
+		{"both sides", []ocip.Exchange{side("alice", "bob", "e2", "e2"), side("bob", "alice", "e2", "e2")}, 1},
+		{"a conversation of another name", []ocip.Exchange{side("alice", "bob", "e3", "c3"), side("bob", "alice", "e3", "c3")}, 1},
+		{"the receiver has the conversation's id", []ocip.Exchange{side("alice", "bob", "e4", "c4"), side("bob", "alice", "c4", "c4")}, 1},
+		{"the sender has it", []ocip.Exchange{side("alice", "bob", "c5", "c5"), side("bob", "alice", "e5", "c5")}, 1},
+		{"both have ids of their own", []ocip.Exchange{side("alice", "bob", "e6", "c6"), side("bob", "alice", "f6", "c6")}, 1},
+		{"one id, two pairs", []ocip.Exchange{side("alice", "bob", "e7", "e7"), side("carol", "eve", "e7", "e7")}, 2},
+		{"one id, two counterparties", []ocip.Exchange{side("alice", "eve", "e8", "e8"), side("eve", "mallory", "e8", "e8")}, 2},
+		{"one id, two conversations", []ocip.Exchange{side("alice", "bob", "e9", "c9"), side("bob", "alice", "e9", "d9")}, 2},
+	} {
+		before := countAll(t, s)
+		commit(t, s, &Change{Exchanges: test.sides})
+		if got := countAll(t, s) - before; got != test.want {
+			t.Errorf("%d, %s: counted %d, want %d", i, test.name, got, test.want)
+		}
+	}
+}
+
+func countAll(t *testing.T, s *Store) (n int) {
+	t.Helper()
+	counts, err := s.ExchangeCounts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range counts {
+		n += count
+	}
+	return n
+}
+
 func TestFindingExchanges(t *testing.T) {
 	s := openTest(t)
 	own := exchange("alice", "conv-own", "conv-own")

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/metrics"
 	"go.uber.org/zap"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -81,6 +82,8 @@ type Options struct {
 	// Redact, where set, takes out of a record what must not be written down,
 	// before it is encoded. It is called by the callers of Commit, side by side.
 	Redact func(*audit.Record)
+	// Metrics, where set, counts what is made durable.
+	Metrics *metrics.Set
 }
 
 // Store is an open database. Its methods are safe for concurrent use.
@@ -97,6 +100,7 @@ type Store struct {
 	space   *space
 	alive   func() error
 	redact  func(*audit.Record)
+	metrics *metrics.Set
 
 	// end is where the log ends. It is replaced by the writer alone.
 	end     atomic.Pointer[end]
@@ -132,7 +136,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact}
+	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact, metrics: o.Metrics}
 	s.space = newSpace(o.Space, o.Path, o.Log)
 	s.queue.wait = o.Wait
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))

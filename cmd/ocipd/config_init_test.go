@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/config"
+)
+
+// At a terminal, a first configuration takes three answers; what is proposed is
+// taken by an empty line, and who gives up leaves no file.
+func TestConfigInitAsks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ocipd.yaml")
+	env := []string{asProgram + "=1", "USER=carol", "HOME=" + t.TempDir(), "TERM=linux", "GORACE=atexit_sleep_ms=0"}
+	ask := func(args ...string) *terminal {
+		return openTerminal(t, 100, 20, env, os.Args[0], append([]string{"config", "init", file}, args...)...)
+	}
+
+	term := ask()
+	term.want("Which app speaks for your agent")
+	term.typed("\x04") // the end of the input
+	if code := term.wait(); code != exitFailed {
+		t.Errorf("without an answer it exits %d", code)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Fatal("without an answer there is a file")
+	}
+
+	term = ask()
+	term.want("Which app speaks for your agent")
+	term.typed("@acme/carol-runtime\n")
+	term.want("Whose agent is it, as user/tenant [carol/carol]:")
+	term.typed("\n")
+	term.want("Which channel reaches it")
+	term.typed("telegram\n")
+	if code := term.wait(); code != exitDone {
+		t.Fatalf("it exits %d:\n%s", code, term.screen())
+	}
+	cfg, err := config.Load(config.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := cfg.Agents[0]
+	if len(cfg.Agents) != 1 || a.ID != "carol" || a.App != "@acme/carol-runtime" || a.UserID != "carol" || a.TenantID != "carol" || a.InstanceID != "agent-carol-1" ||
+		cfg.DefaultAgent != "carol" || len(cfg.Routes) != 1 || cfg.Routes[0] != (config.Route{Session: "telegram:*", Agent: "carol"}) || cfg.Channels["telegram"] == nil {
+		t.Errorf("the configuration is %+v", cfg)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if comments := strings.Count(string(text), "#"); comments < 50 {
+		t.Errorf("it has %d comments", comments)
+	}
+
+	// Nothing is asked for a file that is there.
+	term = ask()
+	if code := term.wait(); code != exitFailed || strings.Contains(term.screen(), "Which app") {
+		t.Errorf("over a file that is there it exits %d:\n%s", code, term.screen())
+	}
+	if now, err := os.ReadFile(file); err != nil || string(now) != string(text) {
+		t.Errorf("the file that was there has changed, %v", err)
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newConfigReload(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "reload",
+		Short: "have the running daemon take its configuration as it is now",
+		Long: "Have the running daemon read its configuration and its policy again and put both in force,\n" +
+			"as \"ocipd policy reload\" and SIGHUP do, and say what changed. What takes a restart keeps\n" +
+			"its value and is named. What cannot be used is refused, and nothing changes.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := s.askOperator(cmd.Context(), "policy.reload")
+			switch {
+			case err != nil && asJSON:
+				return s.refused(err)
+			case err != nil:
+				return err
+			case asJSON:
+				_, err := s.stdout.Write(s.screen().line(raw))
+				return err
+			}
+			var result api.PolicyReloadResult
+			if err := json.Unmarshal(raw, &result); err != nil {
+				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			}
+			said := "nothing has changed"
+			if n := result.Config.ChangeCount; n > 0 {
+				said = count(n, "value") + " changed"
+			}
+			if result.Changed {
+				said += ", and the policy: " + result.Revision
+			}
+			if _, err := fmt.Fprintln(s.stdout, "ok: "+printable(said)); err != nil {
+				return err
+			}
+			return s.printReload(&result.Config)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, a refusal on stderr")
+	return c
+}
+
+// printReload lists what a reload did with the configuration.
+func (s *shell) printReload(r *api.ConfigReload) error {
+	if err := s.printDifferences(r.Changes, r.ChangeCount, ""); err != nil || len(r.PendingRestart) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(s.stdout, "at the next start: %s\n", printable(strings.Join(r.PendingRestart, ", ")))
+	return err
+}
+
+// printDifferences lists values that differ, a line each.
+func (s *shell) printDifferences(list []api.ConfigDifference, n int, note string) error {
+	for _, d := range list {
+		if _, err := fmt.Fprintf(s.stdout, "  %s: %s -> %s%s\n", printable(d.Key), valueText(d.Was), valueText(d.Now), note); err != nil {
+			return err
+		}
+	}
+	if more := n - len(list); more > 0 {
+		if _, err := fmt.Fprintf(s.stdout, "  and %d more\n", more); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueText is a value of the configuration in one line.
+func valueText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "none"
+	case string:
+		if v != "" && v == strings.TrimSpace(v) {
+			return printable(v)
+		}
+	}
+	encoded, err := json.Marshal(value, json.Deterministic(true))
+	if err != nil {
+		return printable(fmt.Sprint(value))
+	}
+	return printable(string(encoded))
+}
+
+// configDiff says what a reload of the running daemon would do.
+func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
+	raw, err := s.askOperator(ctx, "config.diff")
+	switch {
+	case err != nil && asJSON:
+		return s.refused(err)
+	case err != nil:
+		return err
+	case asJSON:
+		_, err := s.stdout.Write(s.screen().line(raw))
+		return err
+	}
+	var d api.ConfigDiffResult
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return fmt.Errorf("cannot read the daemon's answer: %w", err)
+	}
+	said := "ok: " + orElse(d.File, "there is no file, the defaults serve")
+	if d.ChangeCount == 0 && !d.PolicyChanged && len(d.PendingRestart) == 0 {
+		said += ": nothing would change"
+	}
+	if _, err := fmt.Fprintln(s.stdout, printable(said)); err != nil {
+		return err
+	}
+	if err := s.printDifferences(d.Changes, d.ChangeCount, ""); err != nil {
+		return err
+	}
+	if d.PolicyChanged {
+		if _, err := fmt.Fprintf(s.stdout, "  the policy: %s\n", printable(d.PolicyRevision)); err != nil {
+			return err
+		}
+	}
+	return s.printDifferences(d.PendingRestart, len(d.PendingRestart), " (at the next start)")
+}

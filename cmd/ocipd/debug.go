@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+func newDebug(s *shell) *cobra.Command {
+	c := group(&cobra.Command{Use: "debug", Short: "look inside the running daemon"})
+	c.AddCommand(newDebugPprof(s))
+	return c
+}
+
+func newDebugPprof(s *shell) *cobra.Command {
+	var file string
+	var length time.Duration
+	c := &cobra.Command{
+		Use:   "pprof NAME",
+		Short: "take a profile of the running daemon (" + strings.Join(api.Profiles(), ", ") + ")",
+		Long: "Take a profile of the running daemon, in the format of go tool pprof. It goes over the\n" +
+			"operator socket; apps cannot ask for one. Profiles hold names of functions and numbers,\n" +
+			"no messages.",
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: api.Profiles(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if length%time.Second != 0 {
+				return usagef("cannot watch for %s: want whole seconds", length)
+			}
+			return s.profile(cmd.Context(), api.ProfileParams{Name: args[0], Seconds: int(length / time.Second)}, file)
+		},
+	}
+	c.Flags().StringVarP(&file, "output", "o", "", "write to this `FILE` (default NAME.pprof; - is stdout)")
+	c.Flags().DurationVar(&length, "for", 0, "how long to watch the processor, in whole seconds (default 10s)")
+	return c
+}
+
+// profile asks the daemon for a profile and writes it.
+func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (err error) {
+	if problems := p.Validate(); len(problems) > 0 {
+		return usagef("cannot take a profile: %s: %s", problems[0].Path, problems[0].Message)
+	}
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	stream, err := c.Stream(ctx, "debug.profile", p)
+	if err != nil {
+		return err
+	}
+	out := s.stdout
+	if file == "" {
+		file = p.Name + ".pprof"
+	}
+	if file != "-" {
+		f, failure := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if failure != nil {
+			return fmt.Errorf("cannot write the profile: %w", failure)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	} else if f, ok := s.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return usagef("cannot write a profile to a terminal; name a file with -o")
+	}
+	size := 0
+	for {
+		chunk, err := stream.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		n, err := writeChunk(out, chunk)
+		if err != nil {
+			return err
+		}
+		size += n
+	}
+	if file != "-" {
+		_, err = fmt.Fprintf(s.stdout, "%s: %d bytes; look at it with: go tool pprof %s\n", printable(file), size, printable(file))
+	}
+	return err
+}
+
+func writeChunk(out io.Writer, chunk jsontext.Value) (int, error) {
+	var part api.ProfileChunk
+	if err := json.Unmarshal(chunk, &part); err != nil {
+		return 0, fmt.Errorf("cannot read the profile: %w", err)
+	}
+	n, err := out.Write(part.Data)
+	if err != nil {
+		return n, fmt.Errorf("cannot write the profile: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/spf13/cobra"
+)
+
+// health is how a thing that was looked at is.
+type health string
+
+const (
+	pass health = "pass"
+	warn health = "warn"
+	fail health = "fail"
+	// mended is what --fix did.
+	mended health = "fixed"
+)
+
+// diagnosis is what is said of one thing that was looked at.
+type diagnosis struct {
+	Check  string `json:"check"`
+	Health health `json:"health"`
+	Text   string `json:"text"`
+	// Advice is what to do, where something is.
+	Advice string `json:"advice,omitzero"`
+
+	// repair, where set, does what is advised and says what it did. It loses
+	// nothing and gives nobody more than before.
+	repair func() (string, error)
+}
+
+func passed(format string, args ...any) diagnosis {
+	return diagnosis{Health: pass, Text: fmt.Sprintf(format, args...)}
+}
+
+func warned(format string, args ...any) diagnosis {
+	return diagnosis{Health: warn, Text: fmt.Sprintf(format, args...)}
+}
+
+func failed(format string, args ...any) diagnosis {
+	return diagnosis{Health: fail, Text: fmt.Sprintf(format, args...)}
+}
+
+// todo adds what to do.
+func (f diagnosis) todo(format string, args ...any) diagnosis {
+	f.Advice = fmt.Sprintf(format, args...)
+	return f
+}
+
+// by adds what --fix does.
+func (f diagnosis) by(repair func() (string, error)) diagnosis {
+	f.repair = repair
+	return f
+}
+
+// doctor looks at a daemon's place from outside: what it needs, what it left
+// behind, and whether it answers. Without repairs it changes nothing but for a
+// file of a few hundred kilobytes that measures the disk and is removed again.
+type doctor struct {
+	*shell
+	ctx context.Context
+	now func() time.Time
+
+	// cfg is the configuration, and the defaults where that has an error.
+	cfg    *config.Config
+	cfgErr error
+	places places
+	// live is what the daemon says of itself, nil where none answers.
+	live    *api.Status
+	liveErr error
+}
+
+// places are where things are.
+type places struct {
+	config                    string
+	socket, operator, runtime string
+	state, database           string
+	mirror, keys, checkpoints string
+}
+
+// examination is one check, with its name in the second column.
+type examination struct {
+	name string
+	ask  func(*doctor) []diagnosis
+}
+
+// examinations are all checks, in the order of the report.
+func examinations() []examination {
+	return []examination{
+		{"machine", (*doctor).machine},
+		{"config", (*doctor).configuration},
+		{"files", (*doctor).files},
+		{"daemon", (*doctor).daemon},
+		{"service", (*doctor).service},
+		{"clock", (*doctor).clock},
+		{"disk", (*doctor).disk},
+		{"policy", (*doctor).policy},
+		{"log", (*doctor).log},
+		{"mirror", (*doctor).mirror},
+		{"sinks", (*doctor).sinks},
+		{"index", (*doctor).index},
+	}
+}
+
+func newDoctor(s *shell) *cobra.Command {
+	var asJSON, quiet, fix bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "check everything the daemon needs, and say what to do",
+		Long: "Check the machine, the configuration, files and their modes, the daemon, its service, the\n" +
+			"clock, the disk, the policy and the end of the audit log. It needs no daemon and may run\n" +
+			"beside one. Each line is pass, warn or fail, with what to do about it; one that fails makes\n" +
+			"the exit code 1. \"ocipd audit verify\" reads the whole log.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d := &doctor{shell: s, ctx: cmd.Context(), now: time.Now}
+			return d.run(asJSON, quiet, fix)
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&asJSON, "json", false, "print JSON lines")
+	flags.BoolVarP(&quiet, "quiet", "q", false, "show only what does not pass")
+	flags.BoolVar(&fix, "fix", false, "do what is safe: modes of own files, missing directories, dead sockets, the tombstone's copy")
+	return c
+}
+
+func (d *doctor) run(asJSON, quiet, fix bool) error {
+	d.look()
+	tally := map[health]int{}
+	for _, q := range examinations() {
+		found := q.ask(d)
+		if done := mend(found, fix); len(done) > 0 {
+			d.look()
+			found = append(done, q.ask(d)...)
+		}
+		for _, f := range found {
+			f.Check = q.name
+			if tally[f.Health]++; quiet && f.Health == pass {
+				continue
+			}
+			if err := d.show(&f, asJSON); err != nil {
+				return err
+			}
+		}
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	if !asJSON && !quiet {
+		var parts []string
+		for _, v := range []health{mended, pass, warn, fail} {
+			if tally[v] > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", tally[v], v))
+			}
+		}
+		if _, err := fmt.Fprintln(d.stdout, strings.Join(parts, ", ")); err != nil {
+			return err
+		}
+	}
+	if tally[fail] > 0 {
+		return errSaid
+	}
+	return nil
+}
+
+// mend does the repairs, where they are wanted, and returns what was done and
+// what could not be.
+func mend(found []diagnosis, fix bool) (done []diagnosis) {
+	for _, f := range found {
+		if f.repair == nil || !fix {
+			continue
+		}
+		did, err := f.repair()
+		if err != nil {
+			done = append(done, warned("cannot fix: %v", err))
+			continue
+		}
+		done = append(done, diagnosis{Health: mended, Text: did})
+	}
+	return done
+}
+
+// look finds out where things are and asks the daemon.
+func (d *doctor) look() {
+	if d.cfg, d.cfgErr = d.load(nil); d.cfgErr != nil {
+		d.cfg = config.Default()
+		d.cfg.IPC.Socket = d.socket
+	}
+	p := &d.places
+	p.config = orElse(d.configFile, config.FilePath(d.getenv))
+	p.socket = config.SocketPath(d.cfg, d.getenv)
+	p.operator, p.runtime = config.OperatorPath(p.socket), filepath.Dir(p.socket)
+	p.database = config.DatabasePath(d.cfg, d.getenv)
+	p.state = filepath.Dir(p.database)
+	p.mirror, p.keys = config.MirrorPath(d.cfg, p.database), config.KeysPath(d.cfg, p.database)
+	p.checkpoints = config.CheckpointsPath(d.cfg, p.database)
+	d.live, d.liveErr = nil, nil
+	if d.idle() {
+		// Asking would start it.
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
+	defer cancel()
+	raw, err := askAt(ctx, p.operator, "kernel.status")
+	if err == nil {
+		d.live = new(api.Status)
+		err = json.Unmarshal(raw, d.live)
+	}
+	if err != nil {
+		d.live, d.liveErr = nil, err
+	}
+}
+
+// statusPatience bounds how long a daemon may take to say how it is.
+const statusPatience = 5 * time.Second
+
+// askAt calls a method of the operator socket at a path.
+func askAt(ctx context.Context, path, method string) (raw jsontext.Value, err error) {
+	c, err := client.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	err = c.Call(ctx, method, nil, &raw)
+	return raw, err
+}
+
+// show writes one diagnosis: a line for a program, and for a person one that is
+// folded into the width of the screen.
+func (d *doctor) show(f *diagnosis, asJSON bool) error {
+	if asJSON {
+		return d.printJSON(f)
+	}
+	scr := d.screen()
+	colours := map[health]colour{pass: green, warn: yellow, fail: red, mended: green}
+	const left = len("fixed  machine  ")
+	width := max(scr.width-left, 20)
+	var b strings.Builder
+	for i, line := range fold(printable(f.Text), width) {
+		if i == 0 {
+			pad := strings.Repeat(" ", len("fixed")-len(f.Health))
+			fmt.Fprintf(&b, "%s%s  %-7s  %s\n", scr.colour.paint(colours[f.Health], string(f.Health)), pad, f.Check, line)
+		} else {
+			fmt.Fprintf(&b, "%*s%s\n", left, "", line)
+		}
+	}
+	if f.Advice != "" {
+		label, blank := scr.colour.paint(bold, "to do: "), strings.Repeat(" ", len("to do: "))
+		if f.Health == pass {
+			label, blank = "", ""
+		}
+		for _, line := range fold(printable(f.Advice), width-len(blank)) {
+			fmt.Fprintf(&b, "%*s%s%s\n", left, "", label, line)
+			label = blank
+		}
+	}
+	_, err := d.stdout.Write([]byte(b.String()))
+	return err
+}
+
+// orWell is what was found, with the one that says all is well where nothing
+// else was.
+func orWell(found []diagnosis, well diagnosis) []diagnosis {
+	if slices.ContainsFunc(found, func(f diagnosis) bool { return f.Health != pass }) {
+		return found
+	}
+	return append(found, well)
+}

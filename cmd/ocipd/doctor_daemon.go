@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/systemd"
+	"golang.org/x/sys/unix"
+)
+
+// daemon checks whether the daemon answers, and as which version.
+func (d *doctor) daemon() []diagnosis {
+	if d.live != nil {
+		return d.answers()
+	}
+	if d.liveErr == nil {
+		return []diagnosis{passed("not running: it starts when somebody connects to %s", d.places.socket)}
+	}
+	holder := lockHolder(d.places.socket + ".lock")
+	info, err := os.Lstat(d.places.operator)
+	switch {
+	case holder != "":
+		return []diagnosis{failed("process %s has the lock and does not answer: %v", holder, d.liveErr).
+			todo("it may still be starting, or verifying after a fault; else look at its log and end it: kill %s", holder)}
+	case err == nil && info.Mode().Type() == fs.ModeSocket && errors.Is(d.liveErr, client.ErrNotRunning):
+		return []diagnosis{warned("not running, and its sockets in %s are still there", d.places.runtime).
+			todo("rm %s %s; or start it: ocipd serve, ocipd service install", d.places.socket, d.places.operator).by(d.removeSockets)}
+	case errors.Is(d.liveErr, client.ErrNotRunning):
+		return []diagnosis{warned("not running: nobody answers on %s", d.places.operator).todo("start it: ocipd serve; or as a service: ocipd service install")}
+	}
+	return []diagnosis{failed("cannot ask the daemon: %v", d.liveErr)}
+}
+
+// answers checks what the daemon says of itself.
+func (d *doctor) answers() (found []diagnosis) {
+	s := d.live
+	if mine := buildVersion(); s.Version != mine {
+		found = append(found, warned("version %s runs, and this is %s", s.Version, mine).todo("restart it: systemctl --user restart ocipd.service, or stop it and ocipd serve"))
+	}
+	if s.Audit.Fault != "" {
+		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).todo("put right what is wrong there and restart it; the start verifies the whole log"))
+	}
+	if !samePath(s.Database, d.places.database) {
+		found = append(found, warned("it keeps its state in %s, and the configuration here says %s", s.Database, d.places.database).
+			todo("compare its configuration (%s) and its environment with yours", orElse(s.ConfigFile, "no file")))
+	}
+	for i := range s.Apps {
+		if a := &s.Apps[i]; a.Health != "healthy" {
+			found = append(found, warned("app %s was not heard of for %s", a.ID, age(d.now().Sub(a.LastSeenAt))))
+		}
+	}
+	if len(s.Agents) == 0 {
+		found = append(found, warned("no agent is configured, so nobody can send").todo("ocipd config init, or add one to agents in %s", d.places.config))
+	}
+	return orWell(found, passed("%s answers on %s, pid %d, up %s", s.Version, s.Socket, s.PID, age(d.now().Sub(s.StartedAt))))
+}
+
+func samePath(a, b string) bool {
+	if a == b {
+		return true
+	}
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
+}
+
+// lockHolder is the process that holds a lock, "" where none does.
+func lockHolder(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
+		return ""
+	}
+	text := make([]byte, 32)
+	n, _ := f.Read(text)
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n]))); err == nil {
+		return strconv.Itoa(pid)
+	}
+	return "unknown"
+}
+
+// removeSockets removes what a daemon left that is gone. It holds the lock that a
+// daemon takes before it makes its sockets, so none is taken from one.
+func (d *doctor) removeSockets() (did string, err error) {
+	lock, err := os.OpenFile(d.places.socket+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("cannot open the lock file: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return "", fmt.Errorf("cannot lock %s: a daemon is starting or running", lock.Name())
+	}
+	var removed []string
+	for _, path := range []string{d.places.socket, d.places.operator} {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode().Type() != fs.ModeSocket {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
+		c, err := client.Dial(ctx, path)
+		cancel()
+		if err == nil {
+			return "", errors.Join(fmt.Errorf("cannot remove %s: somebody answers there", path), c.Close())
+		}
+		if err := os.Remove(path); err != nil {
+			return "", fmt.Errorf("cannot remove a dead socket: %w", err)
+		}
+		removed = append(removed, path)
+	}
+	return "rm " + strings.Join(removed, " "), nil
+}
+
+// unitInstalled reports whether the service is installed for this user.
+func (d *doctor) unitInstalled() bool {
+	return exists(filepath.Join(d.xdg("XDG_CONFIG_HOME", ".config"), "systemd", "user", systemd.ServiceName))
+}
+
+// usualSocket reports whether the sockets are where the units have them.
+func (d *doctor) usualSocket() bool {
+	dir := d.getenv("XDG_RUNTIME_DIR")
+	return dir != "" && d.places.socket == filepath.Join(dir, "openclawos", "kernel.sock")
+}
+
+// unit asks the service manager about a unit, nil where there is none to ask.
+func (d *doctor) unit(name string) map[string]string {
+	if _, err := exec.LookPath("systemctl"); err != nil || d.getenv("XDG_RUNTIME_DIR") == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
+	defer cancel()
+	properties, err := d.showUnit(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return properties
+}
+
+// idle reports whether the service manager holds the sockets and the daemon is
+// not started.
+func (d *doctor) idle() bool {
+	if !d.usualSocket() || !d.unitInstalled() {
+		return false
+	}
+	socket, service := d.unit(systemd.SocketName), d.unit(systemd.ServiceName)
+	return socket["ActiveState"] == "active" && service["ActiveState"] == "inactive"
+}
+
+// service checks the units of the service, where there are any.
+func (d *doctor) service() (found []diagnosis) {
+	service := d.unit(systemd.ServiceName)
+	switch {
+	case service == nil && d.unitInstalled():
+		return []diagnosis{warned("the units are installed, and no systemd user manager answers here").
+			todo("log in on the machine itself, or: loginctl enable-linger %s", currentUser())}
+	case service == nil:
+		return []diagnosis{passed("there is no systemd user manager here; something else has to start the daemon")}
+	case service["LoadState"] == "not-found":
+		return []diagnosis{passed("not installed as a service").todo("to have it started at every login: ocipd service install")}
+	}
+	switch service["ActiveState"] {
+	case "failed":
+		found = append(found, failed("%s failed (%s)", systemd.ServiceName, service["Result"]).
+			todo("journalctl --user -u ocipd -n 20; then: systemctl --user reset-failed ocipd.service ocipd.socket"))
+	case "active", "reloading":
+		if d.live != nil && service["MainPID"] != strconv.Itoa(d.live.PID) && d.usualSocket() {
+			found = append(found, warned("the daemon that answers (pid %d) is not the service's (pid %s)", d.live.PID, service["MainPID"]).todo("stop one of them"))
+		}
+	}
+	// What is no number is none.
+	if restarts, _ := strconv.Atoi(service["NRestarts"]); restarts > 0 {
+		found = append(found, warned("it was started again %s by itself", count(restarts, "time")).todo("journalctl --user -u ocipd says why"))
+	}
+	if state := service["UnitFileState"]; state != "enabled" && state != "" {
+		found = append(found, warned("it is %s: it does not start at login", state).todo("systemctl --user enable ocipd.socket ocipd.service"))
+	}
+	if name := currentUser(); !lingers(name) {
+		found = append(found, warned("it ends when you log out for good").todo("to keep it: loginctl enable-linger %s", name))
+	}
+	return orWell(found, passed("%s is %s (%s), %s", systemd.ServiceName, service["ActiveState"], service["SubState"], service["UnitFileState"]))
+}
+
+// currentUser is the name of the user, or its number.
+func currentUser() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(os.Geteuid())
+}
+
+// policy compiles the policy, runs its tests, and compares it with the one in
+// force.
+func (d *doctor) policy() (found []diagnosis) {
+	if d.cfgErr != nil {
+		return []diagnosis{warned("not checked: the configuration says which policy it is, and cannot be used")}
+	}
+	c := &d.cfg.Policy
+	compiled, err := policy.Compile(d.ctx, policy.Source{Path: c.Path, Data: c.Data.Map(), Timeout: c.Timeout})
+	if err != nil {
+		return []diagnosis{failed("cannot use %s: %v", builtIn(c.Path), err).todo("the daemon does not start with it, and keeps the one before while it runs: ocipd policy check")}
+	}
+	tests := ""
+	if c.Path != "" {
+		results, err := policy.Test(d.ctx, c.Path)
+		if err != nil {
+			found = append(found, failed("cannot run the tests of %s: %v", c.Path, err))
+		}
+		broken := 0
+		for i := range results {
+			if !results[i].Passed && !results[i].Skipped {
+				broken++
+			}
+		}
+		if broken > 0 {
+			found = append(found, failed("%d of %s of %s fail", broken, count(len(results), "test"), c.Path).todo("ocipd policy test"))
+		}
+		tests = ", " + count(len(results), "test")
+	}
+	if d.live != nil {
+		p := &d.live.Policy
+		switch {
+		case p.Refusal != "":
+			found = append(found, failed("the daemon refused the policy at %s and keeps %s: %s", p.RefusedAt.Local().Format(time.DateTime), p.Revision, p.Refusal).
+				todo("correct it, then: ocipd policy reload"))
+		case p.Revision != compiled.Revision() && samePath(d.live.Database, d.places.database):
+			found = append(found, warned("the daemon decides by %s, and the files are %s by now", p.Revision, compiled.Revision()).todo("ocipd policy reload"))
+		}
+	}
+	return orWell(found, passed("%s compiles, %s%s", builtIn(c.Path), compiled.Revision(), tests))
+}
+
+// sinks checks how far other systems are behind the log.
+func (d *doctor) sinks() (found []diagnosis) {
+	if len(d.cfg.Audit.Sinks) == 0 {
+		return []diagnosis{passed("none configured: the log stays on this machine")}
+	}
+	if d.live == nil {
+		return []diagnosis{passed("%s configured; how far they are is seen when the daemon runs", count(len(d.cfg.Audit.Sinks), "sink"))}
+	}
+	for i := range d.live.Sinks {
+		switch s := &d.live.Sinks[i]; {
+		case s.Error != "":
+			found = append(found, warned("%s takes nothing for %s and is %d records behind: %s", s.Name, age(d.now().Sub(s.FailingSince)), s.Lag, s.Error).
+				todo("nothing is lost: what waits is sent when it takes records again"))
+		case s.Lag > manyBehind:
+			found = append(found, warned("%s is %d records behind", s.Name, s.Lag))
+		case s.Note != "":
+			found = append(found, warned("%s: %s", s.Name, s.Note))
+		}
+	}
+	return orWell(found, passed("%s, all up to date", count(len(d.live.Sinks), "sink")))
+}
+
+// manyBehind is how many records behind the log something is that does not keep
+// up: more than come in the moments until it looks again.
+const manyBehind = 5000
+
+// index checks whether records are found as fast as they should be.
+func (d *doctor) index() []diagnosis {
+	if d.live == nil {
+		return []diagnosis{passed("looked at when the daemon runs; without one the log is read")}
+	}
+	if behind := d.live.Audit.Seq - min(d.live.Audit.Indexed, d.live.Audit.Seq); behind > manyBehind {
+		return []diagnosis{warned("the index is %d records behind: queries read those one by one", behind).todo("it catches up by itself; look at the daemon's log if it does not")}
+	}
+	return []diagnosis{passed("up to record %d", d.live.Audit.Indexed)}
+}

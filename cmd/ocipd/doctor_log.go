@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/witness"
+	"golang.org/x/mod/sumdb/note"
+)
+
+const verifyAdvice = "ocipd audit verify --database says more"
+
+// log checks the end of the audit log: its chain, its newest checkpoint, and what
+// was kept of that outside.
+func (d *doctor) log() (found []diagnosis) {
+	p := &d.places
+	if !exists(p.database) {
+		return []diagnosis{passed("no record yet")}
+	}
+	r, err := store.OpenReader(d.ctx, p.database)
+	if err != nil {
+		return []diagnosis{failed("%v", err)}
+	}
+	defer r.Close()
+	// The checkpoint first: the log may grow meanwhile.
+	newest, err := r.Checkpoint(d.ctx)
+	if err != nil {
+		return []diagnosis{failed("cannot read the newest checkpoint: %v", err)}
+	}
+	head, err := r.CheckTail(d.ctx)
+	if err != nil {
+		return []diagnosis{failed("the end of the log is damaged: %v", err).todo(verifyAdvice+"; keep a copy of %s before anything else", p.state)}
+	}
+	if exists(p.database + ".latched") {
+		found = append(found, warned("the daemon closed the database after a fault (%s.latched says which)", p.database).todo("the next start verifies the whole log"))
+	}
+	signed, problem := d.checkpoint(r, newest)
+	found = append(found, problem...)
+	found = append(found, d.witnessed(r, head.Seq, newest)...)
+	found = append(found, d.tombstone(r)...)
+	return orWell(found, passed("record %d; the last records are chained, the newest checkpoint covers %d and is signed by the key in force", head.Seq, signed))
+}
+
+// checkpoint checks the newest checkpoint against the key in force and the
+// records, and returns how many it covers.
+func (d *doctor) checkpoint(r *store.Reader, newest store.Signed) (covered uint64, found []diagnosis) {
+	if newest.Seq == 0 {
+		return 0, []diagnosis{warned("the log is not signed yet").todo("it is within a minute of its first record, while the daemon runs")}
+	}
+	inForce, err := r.PublicKey(d.ctx)
+	if err != nil {
+		return 0, []diagnosis{failed("%v", err)}
+	}
+	key, err := note.NewVerifier(inForce)
+	if err != nil {
+		return 0, []diagnosis{failed("the public key in the database is none: %v", err)}
+	}
+	c, err := audit.OpenCheckpoint(newest.Note, key)
+	if err != nil {
+		return 0, []diagnosis{failed("the newest checkpoint is not signed by the key in force: %v", err).todo(verifyAdvice)}
+	}
+	root, err := r.RootAt(d.ctx, c.Size)
+	switch {
+	case err != nil:
+		found = append(found, failed("cannot compare the newest checkpoint with the records: %v", err))
+	case root != c.Root:
+		found = append(found, failed("the first %d records are not those that were signed", c.Size).todo(verifyAdvice))
+	}
+	keys, err := keyring.PublicKeys(d.places.keys)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		found = append(found, failed("the public key is not in %s", d.places.keys).todo("put the directory back from a backup; where only the public key is gone, a restart writes it again"))
+	case err != nil:
+		found = append(found, failed("%v", err))
+	case keys[len(keys)-1].Verifier != inForce:
+		found = append(found, failed("%s is not the key that signs this log", keys[len(keys)-1].File).todo("put the right one back from a backup: the daemon does not start with another"))
+	case !exists(filepath.Join(d.places.keys, "checkpoint.key")):
+		found = append(found, failed("the signing key is not in %s", d.places.keys).todo("put it back from a backup: the daemon does not start without"))
+	}
+	return c.Size, found
+}
+
+// witnessed compares the log with the newest checkpoint that was kept outside.
+func (d *doctor) witnessed(r *store.Reader, last uint64, newest store.Signed) []diagnosis {
+	path := d.places.checkpoints
+	notes, err := witness.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if newest.Seq == 0 {
+			return nil
+		}
+		return []diagnosis{warned("the checkpoints outside the log are gone: %s", path).
+			todo("the next checkpoint begins the file anew; compare the log with older ones you kept: ocipd audit verify --checkpoints")}
+	}
+	if err != nil {
+		return []diagnosis{failed("%v", err)}
+	}
+	var held audit.Checkpoint
+	for _, n := range notes {
+		if c, err := audit.OpenCheckpoint(n); errors.Is(err, audit.ErrUnsigned) && c.Size > held.Size {
+			held = c
+		}
+	}
+	if held.Size == 0 {
+		return nil
+	}
+	root, err := r.RootAt(d.ctx, held.Size)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return []diagnosis{failed("%v", witness.Missing(path, last, held.Size))}
+	case err != nil:
+		return []diagnosis{failed("cannot compare the log with %s: %v", path, err)}
+	case root != held.Root:
+		return []diagnosis{failed("%v", witness.Differs(path, held.Size))}
+	}
+	return nil
+}
+
+// tombstone checks that what stands for records that were removed stands beside
+// the mirror too.
+func (d *doctor) tombstone(r *store.Reader) []diagnosis {
+	stone, err := r.Tombstone(d.ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return []diagnosis{failed("%v", err)}
+	}
+	dir := filepath.Dir(d.places.mirror)
+	path := filepath.Join(dir, witness.TombstoneFile)
+	text, err := os.ReadFile(path)
+	if err == nil && string(text) == stone.Signed {
+		return nil
+	}
+	how := "is not there"
+	if err == nil {
+		how = "is another one"
+	}
+	return []diagnosis{warned("the tombstone of the records that were removed %s: %s; a copy of the mirror does not verify without", how, path).
+		todo("ocipd doctor --fix writes it from the database").by(func() (string, error) {
+		return "wrote " + path, witness.WriteTombstone(dir, &stone)
+	})}
+}
+
+// mirror checks how far the copy in files is behind.
+func (d *doctor) mirror() []diagnosis {
+	if d.live != nil {
+		return d.liveMirror()
+	}
+	if !exists(d.places.database) {
+		return []diagnosis{passed("nothing to copy yet")}
+	}
+	r, err := store.OpenReader(d.ctx, d.places.database)
+	if err != nil {
+		return []diagnosis{warned("not checked: the database cannot be read")}
+	}
+	defer r.Close()
+	last, err := r.LastSeq(d.ctx)
+	if err != nil {
+		return []diagnosis{failed("%v", err)}
+	}
+	copied, err := lastMirrored(d.ctx, d.places.mirror)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []diagnosis{warned("%s is not there", d.places.mirror).todo("the next start writes it from the database")}
+	case err != nil:
+		return []diagnosis{failed("the mirror is damaged: %v", err).todo("ocipd audit verify says more; the database is the record")}
+	case copied > last:
+		return []diagnosis{failed("the mirror ends at record %d and the database at %d: the database was cut or replaced", copied, last).todo("put the right database back")}
+	case copied < last:
+		return []diagnosis{warned("the mirror ends at record %d and the database at %d", copied, last).todo("the next start catches it up")}
+	}
+	return []diagnosis{passed("up to record %d, as the database", last)}
+}
+
+func (d *doctor) liveMirror() (found []diagnosis) {
+	a := &d.live.Audit
+	if len(a.Mirror.Problems) > 0 {
+		found = append(found, failed("%s", strings.Join(a.Mirror.Problems, "; ")).todo("nothing is released while the mirror's file is not what was written; see docs/AUDIT.md"))
+	}
+	if behind := a.Seq - min(a.Mirrored, a.Seq); behind > manyBehind {
+		found = append(found, warned("the mirror is %d records behind", behind).todo("it catches up by itself; look at the daemon's log if it does not"))
+	}
+	return orWell(found, passed("up to record %d, in %s (%s)", a.Mirrored, count(a.Mirror.Segments+a.Mirror.Pending, "segment"), mebibytes(a.Mirror.SegmentBytes)))
+}
+
+// lastMirrored is the last record in a mirror's files: that of the live file, and
+// where that has none, of the segments.
+func lastMirrored(ctx context.Context, path string) (last uint64, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return 0, err
+	}
+	visit := func(line []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		head, err := audit.HeadOf(line)
+		if err != nil {
+			return fmt.Errorf("after record %d: %w", last, err)
+		}
+		last = head.Seq
+		return nil
+	}
+	if err = mirror.WalkFile(path, visit); err == nil && last == 0 {
+		err = mirror.Walk(path, 0, visit)
+	}
+	if errors.Is(err, mirror.ErrTorn) {
+		// A crash tears the last line; the next start mends it.
+		err = nil
+	}
+	return last, err
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/store"
+	"golang.org/x/sys/unix"
+)
+
+// machine checks what the kernel can tell of who connects.
+func (d *doctor) machine() []diagnosis {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return []diagnosis{failed("cannot tell which kernel this is: %v", err)}
+	}
+	release := "Linux " + unix.ByteSliceToString(name.Release[:])
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return []diagnosis{failed("%s makes no Unix sockets: %v", release, err)}
+	}
+	defer closeAll(pair[:]...)
+	cred, err := unix.GetsockoptUcred(pair[0], unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil || int(cred.Uid) != os.Geteuid() {
+		return []diagnosis{failed("%s does not tell who is at the other end of a socket (SO_PEERCRED)", release).
+			todo("run the daemon outside of what hides it, such as a sandbox")}
+	}
+	pidfd, err := unix.GetsockoptInt(pair[0], unix.SOL_SOCKET, soPeerPidfd)
+	if err != nil {
+		return []diagnosis{passed("%s tells who connects; processes are pinned by their start time", release).
+			todo("Linux 6.5 pins them by a pidfd, which is stronger where agents are bound to executables")}
+	}
+	closeAll(pidfd)
+	return []diagnosis{passed("%s tells who connects, and pins the process by a pidfd", release)}
+}
+
+// soPeerPidfd is SO_PEERPIDFD of Linux 6.5.
+//
+// Source: include/uapi/asm-generic/socket.h.
+const soPeerPidfd = 77
+
+func closeAll(fds ...int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd) // nothing was written to them
+	}
+}
+
+const (
+	// maxBehind is how far the clock may be behind the last record's time: what
+	// is recorded meanwhile has that record's time, since time never runs back
+	// in a log.
+	maxBehind = time.Minute
+	// slack is what is no jump: the time between two looks.
+	slack = 2 * time.Second
+)
+
+// clock checks the clock against the log and the time service.
+func (d *doctor) clock() (found []diagnosis) {
+	if last, err := d.lastTime(); err == nil && !last.IsZero() {
+		switch behind := last.Sub(d.now()); {
+		case behind > maxBehind:
+			found = append(found, failed("the clock is %s behind the last record (%s): it jumped back, or ran ahead before", age(behind), last.Local().Format(time.DateTime)).
+				todo("set the clock; until it has caught up, records keep the time of that one"))
+		case behind > slack:
+			found = append(found, warned("the clock is %s behind the last record", age(behind)).todo("it catches up by itself; look at the time service if it stays"))
+		}
+	}
+	service := "kept by a time service"
+	var timex unix.Timex
+	_, err := unix.Adjtimex(&timex)
+	switch {
+	case err != nil:
+		service = fmt.Sprintf("whether a time service keeps it cannot be told here (%v)", err)
+	case timex.Status&unix.STA_UNSYNC != 0:
+		found = append(found, warned("no time service keeps the clock right").todo("timedatectl set-ntp true, or another NTP client; records are evidence of when"))
+	}
+	return orWell(found, passed("%s, %s", d.now().Format(time.RFC3339), service))
+}
+
+// lastTime is when the last record was made, zero where there is none.
+func (d *doctor) lastTime() (time.Time, error) {
+	if d.live != nil {
+		return d.live.Audit.Time, nil
+	}
+	r, err := store.OpenReader(d.ctx, d.places.database)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer r.Close()
+	head, err := r.CheckTail(d.ctx)
+	return head.Time, err
+}
+
+// What a disk takes for one commit, as it is judged.
+const (
+	// tooFast is less than any disk needs that keeps what it was given.
+	tooFast = 20 * time.Microsecond
+	// tooSlow is what makes itself felt in each message.
+	tooSlow = 20 * time.Millisecond
+	// syncs is how many commits are measured, of commitBytes each.
+	syncs       = 50
+	commitBytes = 4096
+)
+
+// disk checks the file system of the database: its kind, its room and what an
+// fsync takes.
+func (d *doctor) disk() (found []diagnosis) {
+	dir := d.places.state
+	for !exists(dir) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return []diagnosis{failed("cannot look at the disk of %s: %v", dir, err)}
+	}
+	kind, remote := fileSystem(uint32(st.Type))
+	if remote {
+		found = append(found, failed("%s is on %s, where SQLite's locks and shared memory do not hold", dir, kind).todo("put the state on a disk of this machine: store.url"))
+	}
+	free := int64(st.Bavail) * st.Bsize
+	found = append(found, d.room(free)...)
+	if st.Files > 0 && st.Ffree < 1000 {
+		found = append(found, failed("the disk of %s has room for %d more files", dir, st.Ffree).todo("remove files there"))
+	}
+	times, err := measureSync(d.ctx.Err, dir)
+	if err != nil {
+		return append(found, failed("cannot write to the disk: %v", err).todo("nothing can be recorded there, so nothing would be let through"))
+	}
+	p50, p99 := times[len(times)/2], times[len(times)*99/100]
+	took := fmt.Sprintf("an fsync takes %s (p50), %s (p99)", round(p50), round(p99))
+	switch {
+	case kind == "tmpfs":
+		found = append(found, warned("%s is on tmpfs: %s, and a restart of the machine loses everything", dir, took).todo("put the state on a disk: store.url"))
+	case p50 < tooFast:
+		found = append(found, warned("%s: no disk is that fast, so this one may lose what it says it has", took).
+			todo("look for a write cache without a battery, libeatmydata, or a virtual disk that ignores flushes (cache=unsafe)"))
+	case p50 > tooSlow:
+		found = append(found, warned("%s: every message waits for one", took).todo("put the state on another disk: store.url"))
+	}
+	return orWell(found, passed("%s free on %s; %s", mebibytes(free), kind, took))
+}
+
+// room compares free space with what the configuration asks for.
+func (d *doctor) room(free int64) (found []diagnosis) {
+	c := &d.cfg.Store
+	const advice = "make room, or have old records removed: ocipd audit retire, audit.keep"
+	switch {
+	case free < int64(c.MinFreeBytes):
+		found = append(found, failed("%s are free, and store.min_free_bytes asks for %s: nothing new is taken up", mebibytes(free), mebibytes(int64(c.MinFreeBytes))).todo(advice))
+	case free < int64(c.WarnFreeBytes):
+		found = append(found, warned("%s are free, less than store.warn_free_bytes (%s)", mebibytes(free), mebibytes(int64(c.WarnFreeBytes))).todo(advice))
+	}
+	info, err := os.Stat(d.places.database + ".reserve")
+	if kept := err == nil && info.Size() == int64(c.ReserveBytes); !kept && c.ReserveBytes > 0 && exists(d.places.database) {
+		found = append(found, warned("the reserve for the last records (%s) is not kept", mebibytes(int64(c.ReserveBytes))).
+			todo("it comes back by itself when the daemon runs and there is room"))
+	}
+	return found
+}
+
+// fileSystem is the name of a kind of file system, and whether it is another
+// machine's.
+//
+// Source: statfs(2), include/uapi/linux/magic.h.
+func fileSystem(magic uint32) (name string, remote bool) {
+	switch magic {
+	case unix.EXT4_SUPER_MAGIC:
+		return "ext4", false
+	case unix.XFS_SUPER_MAGIC:
+		return "xfs", false
+	case unix.BTRFS_SUPER_MAGIC:
+		return "btrfs", false
+	case unix.TMPFS_MAGIC:
+		return "tmpfs", false
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		return "overlayfs", false
+	case unix.NFS_SUPER_MAGIC:
+		return "NFS", true
+	case unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC:
+		return "SMB", true
+	case unix.V9FS_MAGIC:
+		return "9P", true
+	case unix.CEPH_SUPER_MAGIC:
+		return "Ceph", true
+	}
+	return fmt.Sprintf("a file system of kind %#x", magic), false
+}
+
+// measureSync appends and syncs as commits do, and returns what each took,
+// shortest first. It ends early where stop says so.
+func measureSync(stop func() error, dir string) (times []time.Duration, err error) {
+	f, err := os.CreateTemp(dir, ".ocipd-doctor-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	text := make([]byte, commitBytes)
+	for range syncs {
+		if err := stop(); err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		if _, err := f.Write(text); err != nil {
+			return nil, err
+		}
+		if err := f.Sync(); err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	return times, nil
+}
+
+// round is a duration in about three figures.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond)
+	case d < time.Second:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(10 * time.Millisecond)
+}

@@ -1,0 +1,568 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"golang.org/x/sys/unix"
+)
+
+// clinic is a home with what a daemon left in it, for a doctor to look at.
+type clinic struct {
+	t    *testing.T
+	home string
+	env  []string
+}
+
+// newClinic makes a home in which nothing was ever installed.
+func newClinic(t *testing.T) *clinic {
+	t.Helper()
+	// Sockets have short addresses, so the directory's must be short too.
+	home, err := os.MkdirTemp("", "clinic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	c := &clinic{t: t, home: home}
+	// One process is daemon, app and operator here.
+	c.env = []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + c.path("run"), "OCIPD_APPROVALS_NOTIFY_DESKTOP=false", "OCIPD_IPC_APPS_MAY_OPERATE=true"}
+	c.must(os.Mkdir(c.path("run"), 0o700))
+	return c
+}
+
+// Places in a clinic.
+const (
+	clinicConfig = ".config/openclawos/ocipd.yaml"
+	clinicState  = ".local/state/openclawos"
+	clinicRun    = "run/openclawos"
+)
+
+const clinicYAML = `agents:
+  - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}
+`
+
+func (c *clinic) path(name string) string { return filepath.Join(c.home, name) }
+
+func (c *clinic) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *clinic) write(name, text string, mode fs.FileMode) {
+	c.t.Helper()
+	path := c.path(name)
+	c.must(errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)))
+}
+
+func (c *clinic) read(name string) []byte {
+	c.t.Helper()
+	text, err := os.ReadFile(c.path(name))
+	c.must(err)
+	return text
+}
+
+func (c *clinic) ocipd(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(c.t.Context(), args, strings.NewReader(""), &out, &errs, c.env)
+	return code, out.String(), errs.String()
+}
+
+// serve runs a daemon until the returned function is called.
+func (c *clinic) serve() (stop func()) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var served sync.WaitGroup
+	served.Go(func() {
+		var errs bytes.Buffer
+		if code := run(ctx, []string{"serve", "--log-level", "error"}, strings.NewReader(""), &bytes.Buffer{}, &errs, c.env); code != exitDone {
+			c.t.Errorf("serve exits %d: %s", code, errs.String())
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		cancel()
+		served.Wait()
+	})
+	c.t.Cleanup(stop)
+	if code, _, said := c.ocipd("status", "--wait", "20s", "--json"); code != exitDone {
+		c.t.Fatalf("status exits %d: %s", code, said)
+	}
+	return stop
+}
+
+// lived makes a home in which a daemon has run.
+func lived(t *testing.T) *clinic {
+	t.Helper()
+	c := newClinic(t)
+	c.write(clinicConfig, clinicYAML, 0o600)
+	c.serve()()
+	return c
+}
+
+// examine returns what the doctor says.
+func (c *clinic) examine(args ...string) (found []diagnosis, code int) {
+	c.t.Helper()
+	code, out, said := c.ocipd(append([]string{"doctor", "--json"}, args...)...)
+	if said != "" {
+		c.t.Errorf("doctor says %q", said)
+	}
+	for line := range strings.Lines(out) {
+		var f diagnosis
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			c.t.Fatalf("%q: %v", line, err)
+		}
+		found = append(found, f)
+	}
+	return found, code
+}
+
+// doctor is one to be asked single things.
+func (c *clinic) doctor(now func() time.Time, env ...string) *doctor {
+	d := &doctor{shell: &shell{env: append(slices.Clone(c.env), env...)}, ctx: c.t.Context(), now: now}
+	d.look()
+	return d
+}
+
+// complaints are what does not pass, without what is the doing of the machine
+// that the test runs on.
+func complaints(found []diagnosis) (bad []diagnosis) {
+	for _, f := range found {
+		machine := f.Check == "machine" || f.Check == "service" || f.Check == "clock" && strings.Contains(f.Text, "time service") ||
+			f.Check == "disk" && (strings.Contains(f.Text, "fsync") || strings.Contains(f.Text, "are free"))
+		if f.Health != pass && f.Health != mended && !machine {
+			bad = append(bad, f)
+		}
+	}
+	return bad
+}
+
+// asleep is what is said where no daemon runs.
+func asleep(f diagnosis) bool {
+	return f.Check == "daemon" && strings.HasPrefix(f.Text, "not running: nobody")
+}
+
+func said(found []diagnosis, check string, how health, text string) bool {
+	return slices.ContainsFunc(found, func(f diagnosis) bool {
+		return (check == "" || f.Check == check) && f.Health == how && strings.Contains(f.Text, text)
+	})
+}
+
+func TestDoctorOfAHealthyDaemon(t *testing.T) {
+	c := newClinic(t)
+	c.write(clinicConfig, clinicYAML, 0o600)
+	stop := c.serve()
+	found, code := c.examine()
+	if bad := complaints(found); len(bad) > 0 || code != exitDone {
+		t.Errorf("a healthy daemon: exits %d, %+v", code, bad)
+	}
+	for _, e := range examinations() {
+		if !slices.ContainsFunc(found, func(f diagnosis) bool { return f.Check == e.name }) {
+			t.Errorf("%s is not reported", e.name)
+		}
+	}
+	// Nothing of a daemon that lives is dead.
+	if did, err := c.doctor(time.Now).removeSockets(); err == nil || !exists(c.path(clinicRun+"/operator.sock")) {
+		t.Errorf("it did %q", did)
+	}
+	stop()
+	found, code = c.examine()
+	if bad := complaints(found); len(bad) != 1 || !asleep(bad[0]) || code != exitDone {
+		t.Errorf("stopped: exits %d, %+v", code, bad)
+	}
+	found, _ = c.examine("-q")
+	if len(found) == 0 || slices.ContainsFunc(found, func(f diagnosis) bool { return f.Health == pass }) {
+		t.Errorf("-q shows %+v", found)
+	}
+	if left, err := filepath.Glob(c.path(clinicState + "/.ocipd-doctor-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
+
+func TestDoctorBeforeAnythingIsInstalled(t *testing.T) {
+	c := newClinic(t)
+	found, code := c.examine("--fix")
+	if bad := complaints(found); len(bad) != 1 || !asleep(bad[0]) || code != exitDone {
+		t.Errorf("exits %d, %+v", code, bad)
+	}
+	_, out, _ := c.ocipd("doctor")
+	words := strings.Join(strings.Fields(out), " ")
+	for _, want := range []string{"there is no file, the defaults serve", "ocipd config init", "the first start makes", clinicState, "no record yet"} {
+		if !strings.Contains(words, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	for _, made := range []string{".local", ".config", clinicRun} {
+		if exists(c.path(made)) {
+			t.Errorf("the doctor made %s", made)
+		}
+	}
+	for line := range strings.Lines(out) {
+		if w := displayWidth(strings.TrimSuffix(line, "\n")); w > 80 || strings.Contains(line, "\x1b") {
+			t.Errorf("%d columns: %q", w, line)
+		}
+	}
+}
+
+// TestDoctorFinds breaks one thing at a time.
+func TestDoctorFinds(t *testing.T) {
+	chmod := func(name string, mode fs.FileMode) func(*clinic) {
+		return func(c *clinic) { c.must(os.Chmod(c.path(name), mode)) }
+	}
+	remove := func(name string) func(*clinic) {
+		return func(c *clinic) { c.must(os.RemoveAll(c.path(name))) }
+	}
+	also := func(yaml string) func(*clinic) {
+		return func(c *clinic) {
+			c.write(clinicConfig, clinicYAML+strings.ReplaceAll(yaml, "HOME", c.home)+"\n", 0o600)
+		}
+	}
+	const db = clinicState + "/ocipd.db"
+	for _, test := range []struct {
+		name  string
+		wreck func(*clinic)
+		check string
+		want  health
+		text  string
+		// fixed is set where --fix mends it.
+		fixed bool
+	}{
+		{"unknown key", also("ocpi: {}"), "config", fail, `did you mean "ocip"`, false},
+		{"no YAML", also("a: ["), "config", fail, "cannot read YAML", false},
+		{"open config", chmod(clinicConfig, 0o666), "config", fail, "others can write to the configuration", true},
+		{"open config directory", chmod(".config/openclawos", 0o777), "config", fail, "others can write to the configuration's directory", true},
+		{"secrets in sight", func(c *clinic) {
+			also("channels: {telegram: {botToken: x}}")(c)
+			chmod(clinicConfig, 0o644)(c)
+		}, "config", warn, "others can get at the configuration", true},
+		{"no signers", also("approvals: {allowed_signers: HOME/signers}"), "config", fail, "approvals.allowed_signers", false},
+
+		{"open state", chmod(clinicState, 0o777), "files", fail, "others can write to the directory of the state", true},
+		{"state in sight", chmod(clinicState, 0o755), "files", warn, "others can get at the directory of the state", true},
+		{"open database", chmod(db, 0o666), "files", fail, "others can write to the database", true},
+		{"database in sight", chmod(db, 0o640), "files", warn, "others can get at the database", true},
+		{"database for nobody", chmod(db, 0o400), "files", fail, "its owner cannot use the database", true},
+		{"keys in sight", chmod(clinicState+"/keys", 0o750), "files", fail, "the daemon refuses it", true},
+		{"key in sight", chmod(clinicState+"/keys/checkpoint.key", 0o640), "files", fail, "others can get at a key", true},
+		{"key with two names", func(c *clinic) {
+			c.must(os.Link(c.path(clinicState+"/keys/checkpoint.key"), c.path("copy")))
+		}, "files", fail, "2 names", false},
+		{"open mirror", chmod(clinicState+"/audit.jsonl", 0o622), "files", fail, "others can write to the mirror", true},
+		{"open checkpoints", chmod(clinicState+"/audit-checkpoints.jsonl", 0o602), "files", fail, "others can write to the file of checkpoints", true},
+		{"open runtime directory", chmod(clinicRun, 0o777), "files", fail, "others can write to the directory of the sockets", true},
+		{"linked runtime directory", func(c *clinic) {
+			c.must(os.Rename(c.path(clinicRun), c.path("elsewhere")))
+			c.must(os.Symlink(c.path("elsewhere"), c.path(clinicRun)))
+		}, "files", fail, "is a symbolic link", false},
+		{"no socket", func(c *clinic) { c.write(clinicRun+"/operator.sock", "", 0o600) }, "files", fail, "is something else", false},
+		{"somebody else's", func(c *clinic) {
+			if os.Geteuid() != 0 {
+				c.t.Skip("only root gives files away")
+			}
+			c.must(os.Chown(c.path(db), 4711, -1))
+		}, "files", fail, "belongs to user 4711", false},
+		{"no directory for a sink", also("audit: {sinks: [{name: siem, type: ocsf, path: HOME/siem/ocsf.jsonl}]}"), "files", fail, "of the sink siem", true},
+		{"no directory for metrics", also("metrics: {socket: HOME/m/m.sock}"), "files", fail, "of metrics.socket", true},
+		{"units without state", func(c *clinic) {
+			c.write(".config/systemd/user/ocipd.service", "[Service]\n", 0o600)
+			remove(clinicState)(c)
+		}, "files", warn, "which systemd may replace", true},
+		{"database gone", remove(db), "files", fail, "is gone", false},
+
+		{"dead sockets", func(c *clinic) { c.deadSocket("kernel.sock"); c.deadSocket("operator.sock") }, "daemon", warn, "are still there", true},
+		{"locked", func(c *clinic) {
+			lock, err := os.OpenFile(c.path(clinicRun+"/kernel.sock.lock"), os.O_RDWR, 0)
+			c.must(err)
+			c.t.Cleanup(func() { lock.Close() })
+			c.must(unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+		}, "daemon", fail, "has the lock and does not answer", false},
+
+		{"full disk", also("store: {warn_free_bytes: 0, min_free_bytes: 4611686018427387904}"), "disk", fail, "nothing new is taken up", false},
+		{"disk filling up", also("store: {warn_free_bytes: 4611686018427387904}"), "disk", warn, "less than store.warn_free_bytes", false},
+		{"no reserve", remove(db + ".reserve"), "disk", warn, "the reserve", false},
+
+		{"no policy", also("policy: {path: HOME/policy}"), "policy", fail, "cannot use", false},
+		{"policy's tests", func(c *clinic) {
+			c.copyPolicy()
+			c.write("policy/more_test.rego", "package more_test\n\ntest_never if { 1 == 2 }\n", 0o600)
+			also("policy: {path: HOME/policy}")(c)
+		}, "policy", fail, "1 of ", false},
+
+		{"changed record", func(c *clinic) { c.replace(db, "daemon_stopped", "daemon_stopqed") }, "log", fail, "the end of the log is damaged", false},
+		{"no database", func(c *clinic) { c.write(db, strings.Repeat("no database at all, but a text\n", 100), 0o600) }, "log", fail, "another program's", false},
+		{"older copy", func(c *clinic) {
+			before := c.read(db)
+			c.serve()()
+			c.write(db, string(before), 0o600)
+		}, "log", fail, "cut or replaced by an older copy", false},
+		{"another log", func(c *clinic) { c.write(db, string(lived(c.t).read(db)), 0o600) }, "log", fail, "is not the key that signs this log", false},
+		{"lost key", remove(clinicState + "/keys/checkpoint.key"), "log", fail, "the signing key is not in", false},
+		{"lost keys", remove(clinicState + "/keys"), "log", fail, "", false},
+		{"checkpoints gone", remove(clinicState + "/audit-checkpoints.jsonl"), "log", warn, "the checkpoints outside the log are gone", false},
+		{"latched", func(c *clinic) { c.write(db+".latched", "x\n", 0o600) }, "log", warn, "closed the database after a fault", false},
+
+		{"mirror gone", remove(clinicState + "/audit.jsonl"), "mirror", warn, "is not there", false},
+		{"mirror behind", func(c *clinic) {
+			text := bytes.TrimSuffix(c.read(clinicState+"/audit.jsonl"), []byte("\n"))
+			c.write(clinicState+"/audit.jsonl", string(text[:bytes.LastIndexByte(text, '\n')+1]), 0o600)
+		}, "mirror", warn, "the mirror ends at record", false},
+		{"mirror of nonsense", func(c *clinic) { c.write(clinicState+"/audit.jsonl", "nonsense\n", 0o600) }, "mirror", fail, "the mirror is damaged", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := lived(t)
+			test.wreck(c)
+			found, code := c.examine()
+			if !said(found, test.check, test.want, test.text) {
+				t.Fatalf("not found: %+v", complaints(found))
+			}
+			if test.want == fail && code != exitFailed {
+				t.Errorf("exits %d", code)
+			}
+			found, _ = c.examine("--fix")
+			if said(found, test.check, mended, "") != test.fixed {
+				t.Errorf("--fix finds %+v", complaints(found))
+			}
+			if !test.fixed {
+				return
+			}
+			found, code = c.examine()
+			bad := slices.DeleteFunc(complaints(found), asleep)
+			if len(bad) > 0 || code != exitDone {
+				t.Errorf("after --fix it exits %d: %+v", code, bad)
+			}
+			if !strings.Contains(test.name, "disk") {
+				c.serve()()
+			}
+		})
+	}
+}
+
+// deadSocket leaves a socket that nobody listens on any more.
+func (c *clinic) deadSocket(name string) {
+	c.t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	c.must(err)
+	path := c.path(filepath.Join(clinicRun, name))
+	c.must(errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), os.Chmod(path, 0o600), unix.Close(fd)))
+}
+
+// replace changes a text that stands in a file somewhere, in its own length.
+func (c *clinic) replace(name, old, text string) {
+	c.t.Helper()
+	before := c.read(name)
+	after := bytes.ReplaceAll(before, []byte(old), []byte(text))
+	if bytes.Equal(before, after) || len(before) != len(after) {
+		c.t.Fatalf("%s does not hold %q", name, old)
+	}
+	c.write(name, string(after), 0o600)
+}
+
+// copyPolicy has the built-in policy as one of the operator's own.
+func (c *clinic) copyPolicy() {
+	c.t.Helper()
+	files, err := filepath.Glob("../../configs/policies/*.rego")
+	if err != nil || len(files) == 0 {
+		c.t.Fatalf("no policy: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		c.must(err)
+		c.write("policy/"+filepath.Base(file), string(text), 0o600)
+	}
+}
+
+// TestDoctorHearsTheDaemon holds what a daemon says of itself against what the
+// doctor makes of it.
+func TestDoctorHearsTheDaemon(t *testing.T) {
+	c := lived(t)
+	now := time.Now()
+	revision, _, _ := strings.Cut(strings.TrimPrefix((c.doctor(time.Now)).policy()[0].Text, "the built-in policy compiles, "), " ")
+	journal := "audit: {sinks: [{name: journal, type: journald}]}"
+	for _, test := range []struct {
+		name  string
+		yaml  string
+		live  func(*api.Status)
+		ask   func(*doctor) []diagnosis
+		want  health
+		text  string
+		clock time.Duration
+	}{
+		{name: "another version", live: func(s *api.Status) { s.Version = "0.0.1" }, ask: (*doctor).daemon, want: warn, text: "version 0.0.1 runs"},
+		{name: "closed store", live: func(s *api.Status) { s.Audit.Fault = "the database is gone" }, ask: (*doctor).daemon, want: fail, text: "nothing is recorded or let through: the database is gone"},
+		{name: "elsewhere", live: func(s *api.Status) { s.Database = "/elsewhere.db" }, ask: (*doctor).daemon, want: warn, text: "keeps its state in /elsewhere.db"},
+		{name: "silent app", live: func(s *api.Status) {
+			s.Apps = []api.AppStatus{{ID: "@acme/alice", Health: "unhealthy", LastSeenAt: now.Add(-2 * time.Minute)}}
+		}, ask: (*doctor).daemon, want: warn, text: "app @acme/alice was not heard of for 2m0s"},
+		{name: "nobody", live: func(s *api.Status) { s.Agents = nil }, ask: (*doctor).daemon, want: warn, text: "no agent is configured"},
+		{name: "well", live: func(*api.Status) {}, ask: (*doctor).daemon, want: pass, text: "answers on"},
+		{name: "refused policy", live: func(s *api.Status) { s.Policy.RefusedAt, s.Policy.Refusal = now, "a.rego:3: no" }, ask: (*doctor).policy, want: fail, text: "a.rego:3: no"},
+		{name: "edited policy", live: func(s *api.Status) { s.Policy.Revision = "sha256:0" }, ask: (*doctor).policy, want: warn, text: "the daemon decides by sha256:0"},
+		{name: "policy", live: func(*api.Status) {}, ask: (*doctor).policy, want: pass, text: "compiles"},
+		{name: "mirror's problems", live: func(s *api.Status) { s.Audit.Mirror.Problems = []string{"it is gone"} }, ask: (*doctor).mirror, want: fail, text: "it is gone"},
+		{name: "mirror behind", live: func(s *api.Status) { s.Audit.Mirrored = 1 }, ask: (*doctor).mirror, want: warn, text: "records behind"},
+		{name: "mirror", live: func(*api.Status) {}, ask: (*doctor).mirror, want: pass, text: "up to record 9000"},
+		{name: "index behind", live: func(s *api.Status) { s.Audit.Indexed = 1 }, ask: (*doctor).index, want: warn, text: "8999 records behind"},
+		{name: "index", live: func(*api.Status) {}, ask: (*doctor).index, want: pass, text: "up to record 9000"},
+		{name: "no sink", live: func(*api.Status) {}, ask: (*doctor).sinks, want: pass, text: "none configured"},
+		{name: "failing sink", yaml: journal, live: func(s *api.Status) {
+			s.Sinks = []api.SinkStatus{{Name: "journal", Lag: 7, Error: "no", FailingSince: now.Add(-time.Hour)}}
+		}, ask: (*doctor).sinks, want: warn, text: "journal takes nothing for 1h0m and is 7 records behind: no"},
+		{name: "slow sink", yaml: journal, live: func(s *api.Status) {
+			s.Sinks = []api.SinkStatus{{Name: "journal", Lag: 7000}}
+		}, ask: (*doctor).sinks, want: warn, text: "journal is 7000 records behind"},
+		{name: "a moment behind", live: func(s *api.Status) { s.Audit.Time = now.Add(10 * time.Second) }, ask: (*doctor).clock, want: warn, text: "behind the last record"},
+		{name: "clock jumped", live: func(s *api.Status) { s.Audit.Time = now.Add(10 * time.Hour) }, ask: (*doctor).clock, want: fail, text: "it jumped back"},
+		{name: "clock jumped, nobody there", clock: -48 * time.Hour, ask: (*doctor).clock, want: fail, text: "it jumped back"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c.write(clinicConfig, clinicYAML+test.yaml+"\n", 0o600)
+			d := c.doctor(func() time.Time { return now.Add(test.clock) })
+			if test.live != nil {
+				d.live = &api.Status{
+					Version: buildVersion(), PID: 7, StartedAt: now.Add(-time.Hour), Socket: d.places.socket, Database: d.places.database,
+					Agents: []api.AgentStatus{{ID: "alice"}}, Audit: api.AuditStatus{Seq: 9000, Mirrored: 9000, Indexed: 9000, Time: now},
+					Policy: api.PolicyStatus{Revision: revision},
+				}
+				test.live(d.live)
+			}
+			found := test.ask(d)
+			if !said(found, "", test.want, test.text) || test.want == pass && len(found) != 1 {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+}
+
+// TestDoctorOfTheService has a service manager answer for the units.
+func TestDoctorOfTheService(t *testing.T) {
+	c := lived(t)
+	c.write("bin/systemctl", "#!/bin/sh\ncat \"$ANSWER\"\n", 0o700)
+	t.Setenv("PATH", c.path("bin")+":"+os.Getenv("PATH"))
+	path := "PATH=" + os.Getenv("PATH")
+	for _, test := range []struct {
+		name, answer string
+		want         health
+		text         string
+	}{
+		{"not installed", "LoadState=not-found\nActiveState=inactive\n", pass, "not installed as a service"},
+		{"failed", "LoadState=loaded\nActiveState=failed\nResult=exit-code\n", fail, "ocipd.service failed (exit-code)"},
+		{"restarts", "LoadState=loaded\nActiveState=active\nNRestarts=3\n", warn, "started again 3 times"},
+		{"disabled", "LoadState=loaded\nActiveState=active\nUnitFileState=disabled\n", warn, "it does not start at login"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c.write("answer", test.answer, 0o600)
+			if found := c.doctor(time.Now, "ANSWER="+c.path("answer"), path).service(); !said(found, "", test.want, test.text) {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+	// The manager holds the sockets: whoever asks would start the daemon.
+	c.write(".config/systemd/user/ocipd.service", "[Service]\n", 0o600)
+	c.write("bin/systemctl", "#!/bin/sh\ncase \"$*\" in *ocipd.socket*) echo ActiveState=active;; *) echo ActiveState=inactive;; esac\n", 0o700)
+	if found := c.doctor(time.Now, path).daemon(); len(found) != 1 || !said(found, "", pass, "it starts when somebody connects") {
+		t.Errorf("found %+v", found)
+	}
+}
+
+// TestDoctorWritesTheTombstone has records removed, and their tombstone's copy
+// lost.
+func TestDoctorWritesTheTombstone(t *testing.T) {
+	c := newClinic(t)
+	c.write(clinicConfig, clinicYAML+"audit: {rotate: {bytes: 4096}}\n", 0o600)
+	stop := c.serve()
+	for n := range 30 {
+		if code, _, said := c.ocipd("call", "app.register", fmt.Sprintf(`{"manifest":{"id":"a%d","name":"a","version":"1.0.0","type":"agent","protocol":{"version":"1.0"}}}`, n)); code != exitDone {
+			t.Fatal(said)
+		}
+	}
+	c.retire()
+	stop()
+	path := c.path(clinicState + "/audit-tombstone.note")
+	before, err := os.ReadFile(path)
+	c.must(err)
+	c.must(os.WriteFile(path, []byte("another"), 0o600))
+	if found, _ := c.examine(); !said(found, "log", warn, "is another one") {
+		t.Errorf("another tombstone is not found: %+v", complaints(found))
+	}
+	c.must(os.Remove(path))
+	if found, _ := c.examine("--fix"); !said(found, "log", mended, path) {
+		t.Errorf("--fix finds %+v", complaints(found))
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the tombstone is %q, %v", after, err)
+	}
+	if code, out, said := c.ocipd("audit", "verify"); code != exitDone {
+		t.Errorf("verify exits %d: %s%s", code, out, said)
+	}
+}
+
+// retire removes what records can be removed, once segments are compressed.
+func (c *clinic) retire() {
+	c.t.Helper()
+	operator, err := client.Dial(c.t.Context(), c.path(clinicRun+"/operator.sock"))
+	c.must(err)
+	defer operator.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		var gone api.AuditRetireResult
+		c.must(operator.Call(ctx, "audit.retire", map[string]any{"before": time.Now().Add(time.Hour)}, &gone))
+		if gone.Segments > 0 {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			c.t.Fatal("no segment was removed")
+		}
+	}
+}
+
+func TestMeasureSync(t *testing.T) {
+	dir := t.TempDir()
+	times, err := measureSync(t.Context().Err, dir)
+	if err != nil || len(times) != syncs || !slices.IsSorted(times) {
+		t.Errorf("%d times, %v", len(times), err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := measureSync(ended.Err, dir); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupted one gives %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestDiagnosisFits(t *testing.T) {
+	var out bytes.Buffer
+	d := &doctor{shell: &shell{stdout: &out}}
+	f := failed("a path\x1b that is %s", strings.Repeat("long ", 40)).todo("do %s", strings.Repeat("this ", 40))
+	f.Check = "machine"
+	if err := d.show(&f, false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(out.String(), `fail   machine  a path\x1b that is long`) || !strings.Contains(out.String(), "\n                to do: do this") {
+		t.Errorf("got\n%s", out.String())
+	}
+	for line := range strings.Lines(out.String()) {
+		if displayWidth(strings.TrimSuffix(line, "\n")) > 80 {
+			t.Errorf("too wide: %q", line)
+		}
+	}
+}

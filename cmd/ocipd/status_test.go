@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// busy is the status of a daemon with much to show.
+func busy(now time.Time) *api.Status {
+	s := &api.Status{
+		Version: "1.2.3", PID: 4242, StartedAt: now.Add(-49 * time.Hour), Connections: 14, Sessions: 31, Held: 3, OldestHeld: now.Add(-90 * time.Minute),
+		Exchanges: map[string]int{"in_progress": 12, "resolved": 340, "escalated": 2, "denied": 7, "expired": 90},
+		Policy:    api.PolicyStatus{Revision: "sha256:0123456789ab"},
+		Audit:     api.AuditStatus{Seq: 123456, Signed: 123400, Mirrored: 123456, Indexed: 123450, Time: now},
+		Store:     api.StoreStatus{Disk: "ok", FreeBytes: 61 << 30, Reserve: true},
+		Latency:   api.LatencyStatus{Decisions: 4711, DecisionP50: 6, DecisionP99: 61, CommitP50: 412, CommitP99: 2300},
+		Sinks:     []api.SinkStatus{{Name: "siem", Type: "ocsf", Lag: 0}, {Name: "collector", Type: "otlp", Lag: 812, Error: "connection refused", FailingSince: now.Add(-time.Minute)}},
+		Queues:    []api.QueueStatus{{Name: "agent:bob", Waiting: 3}},
+	}
+	for i := range 4 {
+		s.Apps = append(s.Apps, api.AppStatus{ID: fmt.Sprintf("@acme/an-app-with-a-name-%d", i), Health: "healthy", Ready: true, LastSeenAt: now.Add(-2 * time.Second)})
+	}
+	return s
+}
+
+func TestCompactStatusFits(t *testing.T) {
+	now := time.Now()
+	lines := compact(busy(now), screen{width: 80}, now)
+	if len(lines) > 23 {
+		t.Errorf("%d lines", len(lines))
+	}
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{
+		"ocipd 1.2.3  pid 4242  up 2d1h  14 connections  31 sessions", "policy     sha256:0123456789ab",
+		"decisions  4711, p50 6µs, p99 61µs; commits p50 412µs, p99 2.3ms", "denied 7, escalated 2, expired 90, in_progress 12, resolved 340",
+		"3 messages for a person, the oldest for 1h30m: ocipd approvals", "record 123456, signed 123400, mirrored 123456, indexed 123450",
+		"61 GiB free", "@acme/an-app-with-a-name-3  healthy  yes", "agent:bob        3", "collector     812  failing for 1m0s: connection refused",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	for _, line := range lines {
+		if displayWidth(line) > 80 {
+			t.Errorf("too wide: %q", line)
+		}
+	}
+	s := busy(now)
+	s.Audit.Fault, s.Policy.Refusal, s.Audit.Mirror.Problems, s.Held = "the disk\x1b is gone", strings.Repeat("wrong ", 40), []string{"it was cut"}, 0
+	lines = compact(s, screen{width: 60}, now)
+	if !strings.HasPrefix(lines[1], `fault      the disk\x1b is gone`) || !strings.HasPrefix(lines[2], "refused ") || !strings.HasPrefix(lines[3], "mirror     it was cut") {
+		t.Errorf("what is wrong does not come first: %q", lines[:4])
+	}
+	for _, line := range lines {
+		if displayWidth(line) > 60 {
+			t.Errorf("too wide: %q", line)
+		}
+	}
+}
+
+func TestStatusBoard(t *testing.T) {
+	now := time.Now()
+	raw, err := json.Marshal(busy(now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failure error
+	b := &statusBoard{screen: screen{width: 80}, height: 24, every: time.Millisecond, ask: func() (jsontext.Value, error) { return raw, failure }}
+	_, next := b.Update(b.Init()())
+	if next == nil {
+		t.Fatal("it does not look again")
+	}
+	view := b.View()
+	if !view.AltScreen || strings.Count(view.Content, "\n") > 23 || !strings.HasPrefix(view.Content, "ocipd 1.2.3") || !strings.HasSuffix(view.Content, "\nq ends") {
+		t.Errorf("shows\n%s", view.Content)
+	}
+	if _, ok := next().(lookMsg); !ok {
+		t.Error("what comes next is no look")
+	}
+	b.Update(tea.WindowSizeMsg{Width: 40, Height: 8})
+	if lines := strings.Split(b.View().Content, "\n"); len(lines) != 8 || !strings.Contains(lines[6], "more") && !strings.Contains(lines[6], "and ") {
+		t.Errorf("on 8 lines it shows %q", lines)
+	}
+	failure = errors.New("the daemon\nis gone")
+	b.Update(b.look())
+	if view := b.View().Content; !strings.Contains(view, "ocipd 1.2.3") || !strings.HasSuffix(view, "\nthe daemon; is gone") {
+		t.Errorf("without a daemon it shows\n%s", view)
+	}
+	for _, key := range []tea.KeyPressMsg{{Code: 'q', Text: "q"}, {Code: 'c', Mod: tea.ModCtrl}} {
+		if _, cmd := b.Update(key); cmd == nil || cmd() != (tea.QuitMsg{}) {
+			t.Errorf("%s does not end it", key)
+		}
+	}
+}
+
+// TestWatchOfAProgram wants one status after another where no person looks, and
+// an interrupt to be a good end.
+func TestWatchOfAProgram(t *testing.T) {
+	c := newClinic(t)
+	c.write(clinicConfig, clinicYAML, 0o600)
+	c.serve()
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--json"}, `"latency":{`},
+		{nil, "decisions  none yet\n"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &nth{text: test.want, n: 3, reached: cancel}
+		var errs bytes.Buffer
+		code := run(ctx, append([]string{"status", "--watch", "--interval", "100ms"}, test.args...), strings.NewReader(""), out, &errs, c.env)
+		if code != exitDone || errs.Len() > 0 || strings.Contains(out.all.String(), "\x1b") {
+			t.Errorf("%q exits %d: %s%q", test.args, code, errs.String(), out.all.String())
+		}
+		cancel()
+	}
+	if code, _, said := c.ocipd("status", "--watch", "--interval", "1ms"); code != exitUsage {
+		t.Errorf("exits %d: %s", code, said)
+	}
+}
+
+// nth is an output that says when it was given a text so many times.
+type nth struct {
+	all     bytes.Buffer
+	text    string
+	n       int
+	reached func()
+}
+
+func (o *nth) Write(p []byte) (int, error) {
+	o.all.Write(p)
+	if strings.Count(o.all.String(), o.text) >= o.n {
+		o.reached()
+	}
+	return len(p), nil
+}
+
+// TestWatchOnATerminal wants the status in place, and q to end it.
+func TestWatchOnATerminal(t *testing.T) {
+	c := newClinic(t)
+	c.write(clinicConfig, clinicYAML, 0o600)
+	c.serve()
+	term := openTerminal(t, 80, 24, append(c.env, asProgram+"=1", "TERM=xterm"), os.Args[0], "status", "--watch", "--interval", "100ms")
+	term.want("ocipd ", "decisions", "disk", "q ends")
+	term.typed("q")
+	if code := term.wait(); code != exitDone {
+		t.Errorf("exits %d", code)
+	}
+}
+
+// TestDebugPprof takes profiles that the tools can read.
+func TestDebugPprof(t *testing.T) {
+	c := newClinic(t)
+	c.write(clinicConfig, clinicYAML, 0o600)
+	c.serve()
+	gzipped := []byte{0x1f, 0x8b}
+	for _, name := range api.Profiles() {
+		args := []string{"debug", "pprof", name, "-o", c.path(name)}
+		if name == api.ProfileCPU {
+			args = append(args, "--for", "1s")
+		}
+		if code, out, said := c.ocipd(args...); code != exitDone || !strings.Contains(out, "go tool pprof") {
+			t.Errorf("%s exits %d: %s%s", name, code, out, said)
+			continue
+		}
+		if text := c.read(name); !bytes.HasPrefix(text, gzipped) {
+			t.Errorf("%s begins with %x", name, text[:min(len(text), 8)])
+		}
+	}
+	if code, out, _ := c.ocipd("debug", "pprof", "heap", "-o", "-"); code != exitDone || !strings.HasPrefix(out, string(gzipped)) {
+		t.Errorf("to stdout: exits %d", code)
+	}
+	for _, wrong := range [][]string{{"everything"}, {"cpu", "--for", "1h"}, {"cpu", "--for", "1ms"}, {}} {
+		if code, _, _ := c.ocipd(append([]string{"debug", "pprof"}, wrong...)...); code != exitUsage {
+			t.Errorf("%q exits %d", wrong, code)
+		}
+	}
+	if code, _, said := c.ocipd("call", "--kernel", "debug.profile", `{"name":"heap"}`); code != exitFailed || !strings.Contains(said, "FORBIDDEN") {
+		t.Errorf("on the apps' socket it exits %d: %s", code, said)
+	}
+}

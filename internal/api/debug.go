@@ -1,0 +1,61 @@
+package api
+
+import "slices"
+
+// ProfileCPU is the profile that takes a while.
+const ProfileCPU = "cpu"
+
+// Profiles are the names that debug.profile knows: those of runtime/pprof that
+// are always collected, and the processor's.
+func Profiles() []string { return []string{"allocs", ProfileCPU, "goroutine", "heap", "threadcreate"} }
+
+// How long a profile of the processor takes, in seconds.
+const (
+	defaultProfile = 10
+	maxProfile     = 300
+)
+
+// ProfileParams asks for a profile of the daemon in the format of pprof
+// (operator, debug.profile, streaming).
+type ProfileParams struct {
+	// Name is one of [Profiles].
+	Name string `json:"name"`
+	// Seconds is how long the processor is watched, 10 where it is absent, at
+	// most 300. The other profiles are of a moment.
+	Seconds int `json:"seconds,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ProfileParams) Validate() []FieldError {
+	var f fields
+	if !slices.Contains(Profiles(), p.Name) {
+		f.add("name", "unknown profile, want one of %v", Profiles())
+	}
+	f.between("seconds", p.Seconds, 0, maxProfile)
+	return f
+}
+
+// Length is how long the processor is watched, in seconds.
+func (p *ProfileParams) Length() int {
+	if p.Seconds == 0 {
+		return defaultProfile
+	}
+	return p.Seconds
+}
+
+// ProfileChunk is a part of a profile, in base64; all parts together are the
+// gzipped protocol buffer.
+type ProfileChunk struct {
+	Data []byte `json:"data"`
+}
+
+// LatencyStatus is what things took since the start, in microseconds: what half,
+// and what 99 of 100, took at most.
+type LatencyStatus struct {
+	// Decisions is how many messages were weighed.
+	Decisions   uint64 `json:"decisions"`
+	DecisionP50 int64  `json:"decisionP50Us"`
+	DecisionP99 int64  `json:"decisionP99Us"`
+	CommitP50   int64  `json:"commitP50Us"`
+	CommitP99   int64  `json:"commitP99Us"`
+}

@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// eachKey visits the values of a configuration that are not made of others, with
+// what the tag reload says of them.
+func eachKey(v reflect.Value, at, how string, visit func(key, how string, value reflect.Value)) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if key == "" || key == "-" {
+			continue
+		}
+		of := cmp.Or(f.Tag.Get("reload"), how)
+		if f.Type.Kind() == reflect.Struct {
+			eachKey(v.Field(i), at+key+".", of, visit)
+		} else {
+			visit(at+key, of, v.Field(i))
+		}
+	}
+}
+
+// Every key that is said to take effect live reaches what it is said to change:
+// the terms that messages are decided by, or one of those named here, which
+// [Daemon.prepare] hands on.
+func TestLiveKeysReachTheirRooms(t *testing.T) {
+	elsewhere := []string{
+		"channels", "apps", // settings
+		"policy.path", "policy.watch", "policy.timeout", "policy.data.enabled", "policy.data.cross_org", // the policy
+		"policy.data.allowed_exchange_types", "policy.data.max_classification_shared", "policy.data.*",
+		"log.level",                                                                          // the logger
+		"audit.keep",                                                                         // retention
+		"audit.redact.members", "audit.redact.patterns", "audit.content", "audit.recipients", // the redactor, the terms' seal
+		"approvals.allowed_signers", "approvals.notify.desktop", "approvals.notify.command", // the terms' signers, notices
+		"ipc.max_line_bytes", "ipc.max_queue_bytes", "ipc.max_in_flight", "ipc.max_connections", // the server's limits
+	}
+	// Compiled rules cannot be compared; what they are compiled from is checked, and
+	// another value of it below is one that does not compile.
+	typed := func(c *config.Config) (kernel.Config, error) {
+		k, err := kernelConfig(c)
+		if err == nil {
+			k.Rules = &ocip.Rules{Monitor: k.Rules.Monitor, Chain: k.Rules.Chain}
+		}
+		return k, err
+	}
+	plain, err := typed(config.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := 0
+	eachKey(reflect.ValueOf(config.Default()).Elem(), "", "", func(key, how string, _ reflect.Value) {
+		if how != "live" {
+			return
+		}
+		live++
+		edited := config.Default()
+		eachKey(reflect.ValueOf(edited).Elem(), "", "", func(other, _ string, value reflect.Value) {
+			if other == key {
+				alter(t, value)
+			}
+		})
+		// What the kernel does not take as it is, it has been handed.
+		now, err := typed(edited)
+		reaches := err != nil || !reflect.DeepEqual(now, plain)
+		if handed := slices.Contains(elsewhere, key); reaches == handed {
+			t.Errorf("%s changes the kernel's terms: %t; it is taken elsewhere: %t", key, reaches, handed)
+		}
+	})
+	if live < 40 {
+		t.Errorf("%d keys were looked at", live)
+	}
+}
+
+func alter(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		v.SetInt(v.Int() + int64(time.Minute))
+	case v.Kind() == reflect.Bool:
+		v.SetBool(!v.Bool())
+	case v.Kind() == reflect.Int:
+		v.SetInt(v.Int() + 1)
+	case v.Kind() == reflect.String && v.String() == "enforce":
+		v.SetString("monitor")
+	case v.Kind() == reflect.String:
+		v.SetString("public")
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.Append(v, reflect.New(v.Type().Elem()).Elem()))
+	case v.Kind() == reflect.Map:
+		m := reflect.MakeMap(v.Type())
+		m.SetMapIndex(reflect.ValueOf("changed"), reflect.Zero(v.Type().Elem()))
+		v.Set(m)
+	default:
+		t.Fatalf("cannot change a %s", v.Type())
+	}
+}

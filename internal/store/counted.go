@@ -1,0 +1,34 @@
+package store
+
+import (
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/metrics"
+)
+
+// counted tells the metrics what a durable change was about: they count what is
+// on record, and nothing else.
+func (s *Store) counted(c *Change) {
+	if s.metrics == nil {
+		return
+	}
+	for _, r := range c.Records {
+		switch r.ActionType {
+		case audit.ActionExchange:
+			s.metrics.Decision(r.Side, r.PolicyResult, r.Code)
+		case audit.ActionDelivery:
+			switch r.Event {
+			case "delivered":
+				s.metrics.Delivery(metrics.Delivered)
+			case "failed":
+				s.metrics.Delivery(metrics.Failed)
+			case "expired":
+				s.metrics.Delivery(metrics.Expired)
+			}
+		}
+	}
+	for i := range c.Approvals {
+		if c.Approvals[i].New {
+			s.metrics.Held()
+		}
+	}
+}
