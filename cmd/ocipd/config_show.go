@@ -121,7 +121,7 @@ func writeContact(w *bufio.Writer, c *config.Contact, source string) {
 		if i == 0 {
 			indent = "  - "
 		}
-		value, comment := "", ""
+		var value, comment string
 		if f.list == nil {
 			value = quoted(f.text)
 		} else {

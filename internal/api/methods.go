@@ -511,7 +511,7 @@ type Inbound struct {
 // Append writes the message as JSON, members in the order of their fields and
 // metadata in the order of its keys, so that equal messages are equal bytes.
 func (m Message) Append(b []byte) []byte {
-	b = append(b, '{')
+	b = append(slices.Grow(b, len(m.Content)+messageBytes), '{')
 	b = appendMember(b, "channelId", m.ChannelID)
 	b = appendMember(b, "target", m.Target)
 	b = appendContent(b, m.Content, m.Metadata)
@@ -521,7 +521,7 @@ func (m Message) Append(b []byte) []byte {
 
 // Append writes the message as JSON, as [Message.Append] does.
 func (m Inbound) Append(b []byte) []byte {
-	b = append(b, '{')
+	b = append(slices.Grow(b, len(m.Content)+messageBytes), '{')
 	b = appendMember(b, "runId", m.RunID)
 	b = appendMember(b, "sessionKey", m.SessionKey)
 	b = appendMember(b, "replyTo", m.ReplyTo)
@@ -529,6 +529,9 @@ func (m Inbound) Append(b []byte) []byte {
 	b = appendMember(b, "dispatchId", m.DispatchID)
 	return append(b, '}')
 }
+
+// messageBytes is about what a message takes besides its text.
+const messageBytes = 1536
 
 // appendMember writes a member that is left out where it is empty.
 func appendMember(b []byte, name, value string) []byte {
@@ -556,7 +559,11 @@ func appendContent(b []byte, content string, metadata Object) []byte {
 
 // Append writes the object with its keys sorted and its values as they are.
 func (o Object) Append(b []byte) []byte {
-	b = append(b, '{')
+	size := len("{}")
+	for key, value := range o {
+		size += len(key) + len(value) + len(`"":,`)
+	}
+	b = append(slices.Grow(b, size), '{')
 	for i, key := range slices.Sorted(maps.Keys(o)) {
 		if i > 0 {
 			b = append(b, ',')

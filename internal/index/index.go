@@ -225,7 +225,7 @@ func (p *pace) rest(work time.Duration, head uint64) time.Duration {
 	now := p.now()
 	grown, within := head-p.seq, now.Sub(p.at)
 	p.at, p.seq = now, head
-	if float64(grown) <= busyRate*within.Seconds() || grown <= 1 {
+	if float64(grown) <= busyRate*within.Seconds() {
 		return 0
 	}
 	return max(restRatio*work, leastRest)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -242,8 +243,11 @@ func appendResponse(b []byte, id string, now int64, requestID string, result any
 	return append(b, '}', '\n')
 }
 
+// headBytes is about what a frame takes besides its payload.
+const headBytes = 192
+
 func appendEvent(b []byte, id string, now int64, event string, payload []byte) []byte {
-	b = appendHead(b, id, typeEvent, now)
+	b = appendHead(slices.Grow(b, len(payload)+headBytes), id, typeEvent, now)
 	b = append(b, `,"event":`...)
 	b = appendText(b, event)
 	b = append(b, `,"payload":`...)

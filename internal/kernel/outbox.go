@@ -38,6 +38,7 @@ type body struct {
 
 func (b *body) encode() ([]byte, error) {
 	head, err := json.Marshal(b)
+	head = slices.Grow(head, 1+len(b.Data))
 	return append(append(head, '\n'), b.Data...), err
 }
 

@@ -23,7 +23,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 		agent: m.local, from: *m.sender.counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way the message came.
 		key: replyKey(m), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(),
-		chain: sent.Chain, content: m.content, dispatchID: m.dispatchID, approved: m.approvalID != "",
+		chain: sent.Chain, content: m.content, dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
 	}, now)
 	if err != nil {
 		return nil, "", err
@@ -102,6 +102,9 @@ type arrival struct {
 	dispatchID string
 	// approved messages were let through by a person of this daemon.
 	approved bool
+	// local messages come from an agent of this daemon, whose side was timed:
+	// reading the clock costs more than counting.
+	local bool
 }
 
 // arrive weighs a message on its receiver's side. It is called under the lock
@@ -128,12 +131,17 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	if err != nil {
 		return nil, err
 	}
-	began := k.now()
+	var began time.Time
+	if !a.local {
+		began = k.now()
+	}
 	v := ocip.Receive(ctx, ocip.Incoming{
 		Now: now, Receiver: a.agent.Agent, From: a.from, Elsewhere: a.elsewhere, Envelope: a.envelope, Exchange: e, Summary: a.summary,
 		Chain: line, Content: a.content, Rules: k.cfg.Rules, Approved: a.approved,
 	}, k.policy)
-	k.metrics.Decided(k.now().Sub(began))
+	if !a.local {
+		k.metrics.Decided(k.now().Sub(began))
+	}
 	return &v, nil
 }
 

@@ -117,9 +117,9 @@ func (h *Histogram) Quantile(q float64) int64 {
 // durations are bounds from a microsecond to ten seconds, five to each power of
 // ten.
 func durations() (bounds []int64) {
-	for decade := time.Microsecond; decade < 10*time.Second; decade *= 10 {
-		for _, tenths := range []time.Duration{10, 16, 25, 40, 63} {
-			bounds = append(bounds, int64(decade*tenths/10))
+	for decade := int64(time.Microsecond); decade < int64(10*time.Second); decade *= 10 {
+		for _, tenths := range []int64{10, 16, 25, 40, 63} {
+			bounds = append(bounds, decade*tenths/10)
 		}
 	}
 	return append(bounds, int64(10*time.Second))

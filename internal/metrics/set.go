@@ -318,7 +318,7 @@ func (r *Requests) Answered(code string) {
 // Latencies are what half and what 99 of 100 took at most, since the start.
 type Latencies struct {
 	DecisionP50, DecisionP99, CommitP50, CommitP99 time.Duration
-	// Decisions is how many messages were weighed.
+	// Decisions is how often a message was weighed.
 	Decisions uint64
 }
 

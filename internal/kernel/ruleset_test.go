@@ -1,0 +1,97 @@
+package kernel_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/kernel"
+)
+
+// reload puts other terms in force.
+func (w *world) reload(cfg kernel.Config) {
+	w.t.Helper()
+	adopt, err := w.Prepare(kernel.Terms{Config: cfg, Policy: allowAll{}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	adopt()
+}
+
+// A message that waits for an interceptor while the terms change is decided by
+// those it began with, and the next one by the others.
+func TestMessageKeepsItsTerms(t *testing.T) {
+	var cfg kernel.Config
+	bubble(t, func(c *kernel.Config) { cfg = *c }, func(w *world) {
+		filter := w.interceptor("@acme/filter", true)
+		alice := w.register("@acme/alice", api.Capabilities{})
+		filter.answers(2*time.Second, `{}`)
+		var sending sync.WaitGroup
+		sending.Go(func() {
+			if _, err := alice.dispatch(w.t.Context(), "telegram:dave"); err != nil {
+				w.t.Error(err)
+			}
+		})
+		w.pass(time.Second)
+		later := cfg
+		later.MaxRounds, later.DefaultLevel = 2, 0
+		w.reload(later)
+		sending.Wait()
+		filter.answers(0, `{}`)
+		if _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: "hello", Metadata: api.Object{"exchange": []byte(`{"new":true}`)}}); err != nil {
+			w.t.Fatal(err)
+		}
+		sent := w.records(audit.Filter{ActionType: audit.ActionExchange})
+		if len(sent) != 2 || sent[0].MaxRounds != 3 || sent[0].Classification != "internal" || sent[1].MaxRounds != 2 || sent[1].Classification != "public" {
+			w.t.Errorf("on record are %+v", sent)
+		}
+	})
+}
+
+// How long an app may be silent counts from what it did last, also where that is
+// another time now.
+func TestHealthIsReloaded(t *testing.T) {
+	var cfg kernel.Config
+	bubble(t, func(c *kernel.Config) { cfg = *c }, func(w *world) {
+		w.register("@acme/alice", api.Capabilities{})
+		other := w.register("@acme/other", api.Capabilities{})
+		w.pass(20 * time.Second)
+		other.request()
+		later := cfg
+		later.UnhealthyAfter = 30 * time.Second
+		w.reload(later)
+		w.pass(25 * time.Second)
+		synctest.Wait()
+		if got := other.link.of("app:unhealthy"); !slices.Equal(got, []time.Duration{30 * time.Second}) {
+			w.t.Errorf("apps are unhealthy at %v", got)
+		}
+	})
+}
+
+// Terms that cannot be used are no terms, and change nothing.
+func TestTermsThatCannotBe(t *testing.T) {
+	var cfg kernel.Config
+	bubble(t, func(c *kernel.Config) { cfg = *c }, func(w *world) {
+		alice := w.register("@acme/alice", api.Capabilities{})
+		wrong := cfg
+		wrong.Agents, wrong.DefaultAgent = nil, "alice"
+		if _, err := w.Prepare(kernel.Terms{Config: wrong, Policy: allowAll{}}); err == nil {
+			w.t.Error("a default agent that does not exist is taken")
+		}
+		if _, err := alice.dispatch(w.t.Context(), "telegram:dave"); err != nil {
+			w.t.Error(err)
+		}
+		none := cfg
+		none.Agents = nil
+		w.reload(none)
+		var refused *api.Error
+		if _, err := alice.dispatch(w.t.Context(), "telegram:dave"); !errors.As(err, &refused) || refused.Code != api.Forbidden {
+			w.t.Errorf("without an agent: %v", err)
+		}
+	})
+}
