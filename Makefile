@@ -21,7 +21,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test race fuzz bench fault cover lint fmt clean help
+.PHONY: build run install uninstall demo test race fuzz bench fault cover lint vuln fmt dist dist-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -81,11 +81,20 @@ lint: ## check format, go vet and golangci-lint (.golangci.yml)
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI) run ./...
 
+vuln: ## look for known vulnerabilities in what the daemon calls
+	@GO='$(GO)' packaging/vuln || [ $$? -eq 75 ]
+
 fmt: ## format the source
 	gofmt -w $(SOURCES)
 
+dist: ## build the release into dist/ (ARGS="amd64": of the two, that alone)
+	GO='$(GO)' packaging/build $(ARGS)
+
+dist-test: ## build the release twice, compare, and install it in a clean root
+	packaging/test $(ARGS)
+
 clean: ## remove what was built
-	rm -rf bin cover.out
+	rm -rf bin dist cover.out
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -54,7 +54,7 @@ func (s *shell) query(ctx context.Context, filter audit.Filter, before uint64, l
 	if err != nil {
 		return err
 	}
-	defer search.close()
+	defer search.Close()
 	out := recordPrinter{w: s.stdout, screen: s.screen(), asJSON: asJSON}
 	for {
 		if all {
@@ -80,9 +80,9 @@ func (s *shell) query(ctx context.Context, filter audit.Filter, before uint64, l
 // search asks for records: the daemon, or what it left behind where none runs.
 type search struct {
 	// page is how many records one question is for.
-	page  int
-	ask   func(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error)
-	close func() error
+	page int
+	ask  func(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error)
+	io.Closer
 }
 
 // evidencePage is how many records are read at once from what a daemon left
@@ -101,7 +101,7 @@ func (s *shell) search(ctx context.Context, filter audit.Filter) (*search, error
 	if err != nil {
 		return nil, err
 	}
-	return &search{page: api.MaxPage, close: c.Close, ask: func(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+	return &search{page: api.MaxPage, Closer: c, ask: func(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 		limit = min(limit, api.MaxPage)
 		var answer api.AuditQueryResult
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -117,7 +117,7 @@ func (s *shell) search(ctx context.Context, filter audit.Filter) (*search, error
 }
 
 func searchEvidence(left evidence, filter audit.Filter) *search {
-	return &search{page: evidencePage, close: left.Close, ask: func(ctx context.Context, before uint64, limit int) ([][]byte, uint64, error) {
+	return &search{page: evidencePage, Closer: left, ask: func(ctx context.Context, before uint64, limit int) ([][]byte, uint64, error) {
 		return left.Query(ctx, filter, 0, before, limit)
 	}}
 }

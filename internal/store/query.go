@@ -242,7 +242,7 @@ func (s *Store) Run(ctx context.Context, id string) (r Run, err error) {
 // countExchanges counts each exchange once: not the side of one between two
 // agents of this database whose other side has the lesser agent. The two sides
 // share the conversation, and nearly always the id.
-const countExchanges = `SELECT outcome, count(*) FROM exchanges AS e WHERE NOT EXISTS (
+const countExchanges = `SELECT outcome, count(*) FROM exchanges AS e WHERE e.counterparty >= e.agent OR NOT EXISTS (
 		SELECT 1 FROM exchanges AS o WHERE o.id = e.id AND o.agent = e.counterparty
 		AND o.counterparty = e.agent AND o.conversation_id = e.conversation_id AND o.agent < e.agent
 	) AND NOT EXISTS (
