@@ -57,15 +57,3 @@ func (s *shell) forget(ctx context.Context, tenant string, asJSON bool) error {
 	_, err := fmt.Fprintf(s.stdout, "ok: the digest key of tenant %q is destroyed (record %d)\n", visible(result.Tenant), result.AuditSeq)
 	return err
 }
-
-// operate makes one call on the operator socket.
-func (s *shell) operate(ctx context.Context, method string, params, result any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	c, err := s.dialOperator(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.Call(ctx, method, params, result)
-}

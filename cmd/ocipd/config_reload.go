@@ -20,19 +20,9 @@ func newConfigReload(s *shell) *cobra.Command {
 			"its value and is named. What cannot be used is refused, and nothing changes.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := s.askOperator(cmd.Context(), "policy.reload")
-			switch {
-			case err != nil && asJSON:
-				return s.refused(err)
-			case err != nil:
-				return err
-			case asJSON:
-				_, err := s.stdout.Write(s.screen().line(raw))
-				return err
-			}
 			var result api.PolicyReloadResult
-			if err := json.Unmarshal(raw, &result); err != nil {
-				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			if printed, err := s.tellOperator(cmd.Context(), "policy.reload", asJSON, &result); err != nil || printed {
+				return err
 			}
 			said := "nothing has changed"
 			if n := result.Config.ChangeCount; n > 0 {
@@ -94,19 +84,9 @@ func valueText(value any) string {
 
 // configDiff says what a reload of the running daemon would do.
 func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
-	raw, err := s.askOperator(ctx, "config.diff")
-	switch {
-	case err != nil && asJSON:
-		return s.refused(err)
-	case err != nil:
-		return err
-	case asJSON:
-		_, err := s.stdout.Write(s.screen().line(raw))
-		return err
-	}
 	var d api.ConfigDiffResult
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return fmt.Errorf("cannot read the daemon's answer: %w", err)
+	if printed, err := s.tellOperator(ctx, "config.diff", asJSON, &d); err != nil || printed {
+		return err
 	}
 	said := "ok: " + orElse(d.File, "there is no file, the defaults serve")
 	if d.ChangeCount == 0 && !d.PolicyChanged && len(d.PendingRestart) == 0 {

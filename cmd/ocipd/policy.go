@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/spf13/cobra"
@@ -85,19 +84,9 @@ func newPolicyReload(s *shell) *cobra.Command {
 			"when a file changes; \"ocipd policy check\" and \"ocipd config check --diff\" tell beforehand.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := s.askOperator(cmd.Context(), "policy.reload")
-			switch {
-			case err != nil && asJSON:
-				return s.refused(err)
-			case err != nil:
-				return err
-			case asJSON:
-				_, err := s.stdout.Write(s.screen().line(raw))
-				return err
-			}
 			var result api.PolicyReloadResult
-			if err := json.Unmarshal(raw, &result); err != nil {
-				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			if printed, err := s.tellOperator(cmd.Context(), "policy.reload", asJSON, &result); err != nil || printed {
+				return err
 			}
 			said := "nothing has changed, " + result.Revision + " stays in force"
 			if result.Changed {

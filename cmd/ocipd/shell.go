@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -142,18 +143,41 @@ func (s *shell) printJSON(value any) error {
 	return err
 }
 
-// askOperator calls a method of the operator socket that takes no parameters.
-func (s *shell) askOperator(ctx context.Context, method string) (jsontext.Value, error) {
+// operate makes one call on the operator socket.
+func (s *shell) operate(ctx context.Context, method string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	c, err := s.dialOperator(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer c.Close()
-	var raw jsontext.Value
-	if err := c.Call(ctx, method, nil, &raw); err != nil {
-		return nil, err
+	return c.Call(ctx, method, params, result)
+}
+
+// askOperator is operate for a method that takes no parameters, with the answer
+// as it is.
+func (s *shell) askOperator(ctx context.Context, method string) (raw jsontext.Value, err error) {
+	err = s.operate(ctx, method, nil, &raw)
+	return raw, err
+}
+
+// tellOperator calls a method without parameters on the operator socket. For a
+// program the answer, or the error, is printed as it is; for a person it is put
+// into result.
+func (s *shell) tellOperator(ctx context.Context, method string, asJSON bool, result any) (printed bool, err error) {
+	raw, err := s.askOperator(ctx, method)
+	switch {
+	case err != nil && asJSON:
+		return false, s.refused(err)
+	case err != nil:
+		return false, err
+	case asJSON:
+		_, err := s.stdout.Write(s.screen().line(raw))
+		return true, err
 	}
-	return raw, nil
+	if err := json.Unmarshal(raw, result); err != nil {
+		return false, fmt.Errorf("cannot read the daemon's answer: %w", err)
+	}
+	return false, nil
 }

@@ -15,9 +15,14 @@ import (
 )
 
 // LastSeq returns the number of the last record, zero where there is none.
-func (r *reader) LastSeq(ctx context.Context) (seq uint64, err error) {
+func (r *reader) LastSeq(ctx context.Context) (uint64, error) {
+	return r.seqOf(ctx, `SELECT coalesce(max(seq), 0) FROM records`)
+}
+
+// seqOf returns the one number that a query gives.
+func (r *reader) seqOf(ctx context.Context, query string) (seq uint64, err error) {
 	err = r.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT coalesce(max(seq), 0) FROM records`, &sqlitex.ExecOptions{
+		return sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
 			ResultFunc: func(stmt *sqlite.Stmt) error {
 				seq = uint64(stmt.ColumnInt64(0))
 				return nil

@@ -131,19 +131,8 @@ func (r *reader) retiredLeaves(ctx context.Context, from uint64) (leaves []audit
 	return leaves, nil
 }
 
-func (r *reader) firstSeq(ctx context.Context) (seq uint64, err error) {
-	err = r.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT coalesce(min(seq), 0) FROM records`, &sqlitex.ExecOptions{
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				seq = uint64(stmt.ColumnInt64(0))
-				return nil
-			},
-		})
-	})
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the audit log: %w", err)
-	}
-	return seq, nil
+func (r *reader) firstSeq(ctx context.Context) (uint64, error) {
+	return r.seqOf(ctx, `SELECT coalesce(min(seq), 0) FROM records`)
 }
 
 // entomb writes a tombstone, or removes some of what one stands for.
