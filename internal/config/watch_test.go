@@ -48,6 +48,21 @@ func (w *watched) next(want string) {
 	}
 }
 
+// until waits for a call that sees a content, whatever those before it saw.
+func (w *watched) until(want string) {
+	w.t.Helper()
+	for {
+		select {
+		case got := <-w.seen:
+			if got == want {
+				return
+			}
+		case <-w.ctx.Done():
+			w.t.Fatalf("no call for %q", want)
+		}
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -64,7 +79,8 @@ func TestWatchWritesInPlace(t *testing.T) {
 		write(t, dir, "ocipd.yaml", "")
 	}
 	write(t, dir, "ocipd.yaml", "1")
-	w.next("1")
+	// A machine that stands still between two writes shows what is between.
+	w.until("1")
 	write(t, dir, "other.yaml", "x")
 	write(t, dir, "ocipd.yaml", "1")
 	write(t, dir, "ocipd.yaml", "2")
