@@ -112,7 +112,7 @@ func (d *demo) cleanUp() {
 			_ = c.Close()
 		}
 	}
-	if d.daemon != nil {
+	if d.daemon != nil && d.daemon.Process != nil {
 		_ = d.daemon.Process.Kill()
 		_ = d.daemon.Wait()
 	}
