@@ -266,8 +266,20 @@ func (m *Mirror) run() {
 			return
 		}
 		m.note("cannot write the audit mirror", &m.problem, err)
+		m.gather()
 		m.await(err != nil)
 	}
+}
+
+// gatherTime is how long the mirror lets records come together before it looks
+// for the next ones, so that it does not run beside each commit of many.
+const gatherTime = 2 * time.Millisecond
+
+// gather rests until there is more to write at once, or the mirror is closed.
+func (m *Mirror) gather() {
+	rest, cancel := context.WithTimeout(m.closing, gatherTime)
+	defer cancel()
+	<-rest.Done()
 }
 
 // await returns when there is something to do, or after a failure when it is

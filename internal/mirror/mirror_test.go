@@ -314,13 +314,14 @@ func TestSourceFails(t *testing.T) {
 		synctest.Wait()
 		b.fail(errors.New("no answer"))
 		b.add(5)
+		pass(gatherTime)
 		synctest.Wait()
 		wantFaults(t, m, "cannot write the audit mirror: no answer")
 		if err := m.Check(); err != nil {
 			t.Errorf("what lags is not lost: %v", err)
 		}
 		b.fail(nil)
-		pass(retryAfter)
+		pass(retryAfter + gatherTime)
 		synctest.Wait()
 		wantFaults(t, m)
 		if m.Mirrored() != 10 {
