@@ -66,8 +66,8 @@ func Load(opts Options) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.opts = Options{File: file, Env: slices.Clone(opts.Env), Flags: maps.Clone(opts.Flags)}
 	if file != "" {
-		c.opts = Options{File: file, Env: slices.Clone(opts.Env), Flags: maps.Clone(opts.Flags)}
 		c.empty, c.sum = len(bytes.TrimSpace(data)) == 0, sha256.Sum256(data)
 	}
 	return c, nil
@@ -76,12 +76,16 @@ func Load(opts Options) (*Config, error) {
 // Reload reads the configuration again: its file as it is now, under the
 // environment and the flags of the first time, so that what won over the file
 // then wins over it now. c stays as it is, and is returned where the file is as
-// it was, and where no file was read: one that came since is not looked for.
+// it was. Where no file was read, one at [FilePath] that came since is.
 //
 // A file that has become empty is an error. It is how an edit ends that failed
 // on a full disk, and must not stand for the defaults.
 func (c *Config) Reload() (*Config, error) {
 	if c.File == "" {
+		again, err := Load(c.opts)
+		if err != nil || again.File != "" {
+			return again, err
+		}
 		return c, nil
 	}
 	// A long directory takes a second to read, and its size again.

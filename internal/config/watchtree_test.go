@@ -264,11 +264,18 @@ func TestReload(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Where no file was read, one that came since is not looked for.
+	// Where no file was read, one that came since is.
 	none, err := Load(Options{Env: []string{"XDG_CONFIG_HOME=" + dir}})
 	must(t, err)
-	write(t, dir, "openclawos/ocipd.yaml", "ocip: {max_rounds: 9}\n")
 	if again, err := none.Reload(); err != nil || again != none {
 		t.Errorf("got %+v, %v", again, err)
+	}
+	file = write(t, dir, "openclawos/ocipd.yaml", "ocip: {max_rounds: 9}\n")
+	came, err := none.Reload()
+	if err != nil || came.OCIP.MaxRounds != 9 || came.File != file {
+		t.Fatalf("got %+v, %v", came, err)
+	}
+	if again, err := came.Reload(); err != nil || again != came {
+		t.Errorf("read again: %+v, %v", again, err)
 	}
 }

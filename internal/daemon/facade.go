@@ -30,7 +30,7 @@ func (f facade) Status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 		return s, err
 	}
 	s.Version, s.PID, s.StartedAt = f.version, os.Getpid(), f.started.UTC()
-	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = f.socket, f.operator, f.cfg.File, f.database, f.mirror
+	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = f.socket, f.operator, *f.reloader.file.Load(), f.database, f.mirror
 	s.Connections = max(f.server.Connections()-1, 0)
 	s.Latency = f.latency()
 	mirror := f.mirrored.Load().Status()

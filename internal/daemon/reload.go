@@ -83,6 +83,8 @@ type reloader struct {
 	// What operators are told. It is replaced under mu.
 	status atomic.Pointer[api.PolicyStatus]
 	config atomic.Pointer[api.ConfigStatus]
+	// file is the name of the file that was read last, empty for none.
+	file atomic.Pointer[string]
 	// later is in what the file differs from what is in force for want of a
 	// restart.
 	later atomic.Pointer[config.Delta]
@@ -119,6 +121,7 @@ func newReloader(ctx context.Context, cfg *config.Config, holder *policy.Holder,
 	}
 	r.closing, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.later.Store(&config.Delta{})
+	r.file.Store(&cfg.File)
 	r.stands()
 	return r
 }
@@ -248,6 +251,7 @@ func (r *reloader) plan(who asker, look bool) (*plan, *refusal) {
 	}
 	if !look {
 		r.read = read
+		r.file.Store(&read.File)
 		// Watched first: what changes after it was read is an event.
 		if err := r.follow(&p.cfg.Policy); err != nil {
 			return nil, &refusal{cause: err, policy: &p.cfg.Policy}
