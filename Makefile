@@ -3,6 +3,7 @@
 GO           ?= go
 BIN          := bin/ocipd
 FUZZTIME     ?= 10s
+SOAK_TIME    ?= 1h
 TEST_TIMEOUT ?= 10m
 ARGS         ?=
 PREFIX       ?= $(HOME)/.local
@@ -21,7 +22,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test race fuzz bench fault cover lint vuln fmt dist dist-test clean help
+.PHONY: build run install uninstall demo test race fuzz bench fault soak cover lint vuln fmt dist dist-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -70,6 +71,9 @@ bench: build ## measure the daemon end to end
 
 fault: build ## let writes, fsyncs and the daemon fail at every point (ARGS="-all")
 	$(GO) run -buildvcs=false ./bench/fault $(ARGS)
+
+soak: build ## run the daemon under load for SOAK_TIME (1h): is its memory flat?
+	$(GO) run -buildvcs=false ./bench/soak -time $(SOAK_TIME) $(ARGS)
 
 cover: ## run every test and print what they cover; profile in cover.out
 	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -covermode=atomic -coverpkg=./... -coverprofile=cover.out ./...

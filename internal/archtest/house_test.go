@@ -66,6 +66,10 @@ var house = map[string]room{
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},
 		clock:   true, process: true,
 	},
+	"bench/soak": {
+		imports: []string{"internal/client", "internal/config", "internal/api"},
+		clock:   true, process: true,
+	},
 	"bench": {
 		imports: []string{
 			"internal/client", "internal/ipc", "internal/api", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content",
@@ -102,7 +106,7 @@ var fences = []fence{
 	},
 	{
 		paths: []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
-		rooms: []string{"cmd/ocipd", "bench", "bench/fault"},
+		rooms: []string{"cmd/ocipd", "bench", "bench/fault", "bench/soak"},
 		why:   "flags and signals belong to the command",
 	},
 	{

@@ -83,6 +83,14 @@ func (c *Claim) takeLock(socket string) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the lock file: %w", err)
 	}
+	// The file is emptied below, so it must be nothing but the lock.
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
+		return errors.Join(fmt.Errorf("cannot look at the lock file: %w", err), f.Close())
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Nlink != 1 {
+		return errors.Join(fmt.Errorf("cannot use the lock file %s: it is no plain file, or has another name too; remove it", path), f.Close())
+	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		holder := ""
 		if pid, readErr := os.ReadFile(path); readErr == nil && len(pid) > 0 {

@@ -86,6 +86,39 @@ func TestClaimRefuses(t *testing.T) {
 			must(t, os.Symlink("elsewhere", path+".lock"))
 			return path
 		}, "cannot open the lock file"},
+		{"a hard link to another file in place of the socket", func(t *testing.T, dir string) string {
+			path := filepath.Join(dir, "kernel.sock")
+			must(t, os.WriteFile(filepath.Join(dir, "precious"), []byte("precious"), 0o600))
+			must(t, os.Link(filepath.Join(dir, "precious"), path))
+			return path
+		}, "something that is no socket is there"},
+		{"a hard link to somebody's live socket", func(t *testing.T, dir string) string {
+			l, err := net.Listen("unix", filepath.Join(dir, "theirs"))
+			must(t, err)
+			t.Cleanup(func() { l.Close() })
+			path := filepath.Join(dir, "kernel.sock")
+			must(t, os.Link(filepath.Join(dir, "theirs"), path))
+			return path
+		}, "a daemon is already running"},
+		{"a symlink that another user planted where all can write, as in /tmp", func(t *testing.T, dir string) string {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can plant something as another user")
+			}
+			must(t, os.Chmod(dir, 0o777|os.ModeSticky))
+			must(t, os.Mkdir(filepath.Join(dir, "ours"), 0o700))
+			must(t, os.Symlink("ours", filepath.Join(dir, "openclawos")))
+			must(t, os.Lchown(filepath.Join(dir, "openclawos"), 65534, 65534))
+			return filepath.Join(dir, "openclawos", "kernel.sock")
+		}, "it is a symbolic link"},
+		{"a directory that another user made where all can write, as in /tmp", func(t *testing.T, dir string) string {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can plant something as another user")
+			}
+			must(t, os.Chmod(dir, 0o777|os.ModeSticky))
+			must(t, os.Mkdir(filepath.Join(dir, "openclawos"), 0o700))
+			must(t, os.Chown(filepath.Join(dir, "openclawos"), 65534, 65534))
+			return filepath.Join(dir, "openclawos", "kernel.sock")
+		}, "it belongs to another user"},
 		{"a daemon that answers and has no lock", func(t *testing.T, dir string) string {
 			path := filepath.Join(dir, "kernel.sock")
 			l, err := net.Listen("unix", path)
@@ -115,6 +148,24 @@ func TestClaimRefuses(t *testing.T) {
 				t.Error("what was there is there no more")
 			}
 		})
+	}
+}
+
+// The lock file is emptied when it is taken, so that a file that was planted in
+// its place under a second name must not be taken for it.
+func TestLockEmptiesNothingElse(t *testing.T) {
+	dir := shortDir(t)
+	path, precious := filepath.Join(dir, "kernel.sock"), filepath.Join(dir, "precious")
+	must(t, os.WriteFile(precious, []byte("precious"), 0o600))
+	must(t, os.Link(precious, path+".lock"))
+	c, err := ClaimSockets(path)
+	if err == nil {
+		t.Error("the claim succeeded", c.Release())
+	} else if !strings.Contains(err.Error(), "has another name too") {
+		t.Errorf("got %v", err)
+	}
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
+		t.Errorf("the file holds %q, %v", text, err)
 	}
 }
 

@@ -36,6 +36,15 @@ type body struct {
 	Data  jsontext.Value  `json:"-"`
 }
 
+// reference is a delivery without its text: what an answer to it is about. The
+// events that are remembered hold as many of these as there may be answers.
+func (d *delivery) reference() *delivery {
+	return &delivery{
+		Message: store.Message{MessageID: d.MessageID, RecordSeq: d.RecordSeq, DispatchID: d.DispatchID},
+		body:    body{Hook: d.Hook, About: d.About},
+	}
+}
+
 func (b *body) encode() ([]byte, error) {
 	head, err := json.Marshal(b)
 	head = slices.Grow(head, 1+len(b.Data))
@@ -340,7 +349,7 @@ func (o *outbox) send(l *lane, d *delivery) bool {
 	}
 	k.mu.RUnlock()
 	about := d.about(k.now())
-	e := k.events.add(&event{id: k.newID(), app: a, hook: d.Hook, receipt: d})
+	e := k.events.add(&event{id: k.newID(), app: a, hook: d.Hook, receipt: d.reference()})
 	id := d.MessageID
 	if !a.link.Send("hook:"+name, appendHookEvent(nil, e.id, name, d.Data, about), func() { k.store.Taken(id) }) {
 		return false

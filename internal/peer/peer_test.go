@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -359,6 +360,75 @@ func TestReusedPID(t *testing.T) {
 	}
 	if exe, err := p.Exe(); !errors.Is(err, ErrGone) {
 		t.Errorf("Exe() = %q, %v, want ErrGone", exe, err)
+	}
+}
+
+// TestRecycledPID ends a process that connected and has the system give its pid
+// to another program.
+func TestRecycledPID(t *testing.T) {
+	const last = "/proc/sys/kernel/ns_last_pid"
+	for name, open := range ways() {
+		t.Run(name, func(t *testing.T) {
+			pid, s, stop := child(t, program(t))
+			old, err := fromConn(s, open)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer old.Close()
+			before, err := old.Ancestors()
+			if err != nil || !strings.HasPrefix(before[0], strconv.Itoa(pid)+"@") {
+				t.Fatalf("Ancestors() = %q, %v", before, err)
+			}
+			stop()
+			// A start time is in ticks of 10 ms: the next one is another.
+			<-time.After(30 * time.Millisecond)
+			exe := program(t)
+			// Threads and processes of others take pids too, so it takes some tries.
+			for range 200 {
+				l := listen(t)
+				next := exec.Command(exe)
+				next.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", helperSocket+"="+l.Addr().String())
+				in, err := next.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(last, []byte(strconv.Itoa(pid-1)), 0); err != nil {
+					t.Skipf("pids cannot be chosen here: %v", err)
+				}
+				if err := next.Start(); err != nil {
+					t.Fatal(err)
+				}
+				accepted := accept(t, l)
+				if next.Process.Pid != pid {
+					in.Close()
+					_ = next.Wait()
+					continue
+				}
+				defer func() {
+					in.Close()
+					_ = next.Wait()
+				}()
+				if old.Alive() {
+					t.Error("alive, though another process has the pid")
+				}
+				if exe, err := old.Exe(); !errors.Is(err, ErrGone) {
+					t.Errorf("Exe() = %q, %v, want ErrGone", exe, err)
+				}
+				if line, err := old.Ancestors(); !errors.Is(err, ErrGone) {
+					t.Errorf("Ancestors() = %q, %v, want ErrGone", line, err)
+				}
+				fresh, err := fromConn(accepted, open)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer fresh.Close()
+				if line, err := fresh.Ancestors(); err != nil || line[0] == before[0] {
+					t.Errorf("the new process is called %q, %v, as the old one: %s", line, err, before[0])
+				}
+				return
+			}
+			t.Skip("the pid was not given out again in 200 tries")
+		})
 	}
 }
 

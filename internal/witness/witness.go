@@ -174,6 +174,11 @@ func read(r io.Reader, visit func(Entry, *audit.Checkpoint) error) (whole int64,
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
 		if errors.Is(err, io.EOF) {
+			// What a crash tore is the beginning of a line, or zeros that never
+			// got their content. Anything else is somebody's and is not cut off.
+			if len(line) > 0 && line[0] != '{' && line[0] != 0 {
+				return whole, fmt.Errorf("line %d is not a checkpoint", number)
+			}
 			return whole, nil
 		}
 		if err != nil {

@@ -182,3 +182,34 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// What a crash tore is cut off; what was never a checkpoint is not.
+func TestKeepsWhatIsNoCheckpoint(t *testing.T) {
+	for _, tc := range []struct {
+		name, text string
+		refused    bool
+	}{
+		{"the beginning of a line", `{"time":"2026-01-01T`, false},
+		{"zeros in a line's place", "\x00\x00\x00\x00", false},
+		{"one line of somebody's", "precious", true},
+		{"several", "precious\nwords\n", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "checkpoints.jsonl")
+			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Open(Options{Path: path, Clock: time.Now, Log: zap.NewNop()})
+			if (err != nil) != tc.refused {
+				t.Errorf("got %v", err)
+			}
+			want := ""
+			if tc.refused {
+				want = tc.text
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != want {
+				t.Errorf("the file holds %q, %v, want %q", got, err, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+// Command soak runs the built daemon under mixed load for an hour and judges
+// whether it stays as it is: memory, descriptors and goroutines must not grow.
+//
+// The load is several agents and two channels, messages that pass, that are
+// denied, that a person approves or denies, apps that come and go, a reload of
+// the configuration every minute, a mirror that is rotated often, and followers
+// of the log. What the daemon has in use is sampled all the while; the medians
+// of the second and of the last quarter are compared, the first quarter is for
+// warming up. At the end the daemon is stopped and its log verified.
+//
+// It ends with 1 where something grew, the log is not sound, or an answer came
+// that should not have.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+)
+
+func main() {
+	flat, err := run()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+	}
+	if err != nil || !flat {
+		os.Exit(1)
+	}
+}
+
+// leastSoak is the shortest time that has enough samples in each quarter.
+const leastSoak = 20 * time.Second
+
+func run() (flat bool, err error) {
+	binary := flag.String("ocipd", "bin/ocipd", "the daemon's binary")
+	length := flag.Duration("time", time.Hour, "how long (at least 20s)")
+	rate := flag.Int("rate", 40, "messages a second, of all agents together (1 to 1000)")
+	keep := flag.Bool("keep", false, "keep the daemon's directory")
+	flag.Parse()
+	switch {
+	case *length < leastSoak:
+		return false, fmt.Errorf("cannot judge %s: it takes at least %s", *length, leastSoak)
+	case *rate < 1 || *rate > 1000:
+		return false, fmt.Errorf("cannot send %d messages a second: want 1 to 1000", *rate)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	path, err := filepath.Abs(*binary)
+	if err != nil {
+		return false, err
+	}
+	dir, err := os.MkdirTemp("", "ocs")
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if *keep || !flat || err != nil {
+			fmt.Println("kept:", dir)
+			return
+		}
+		err = os.RemoveAll(dir)
+	}()
+	s := &soak{place: place{dir, path}, length: *length, rate: *rate, out: os.Stdout}
+	return s.run(ctx)
+}
+
+// run is the daemon's whole life.
+func (s *soak) run(ctx context.Context) (flat bool, err error) {
+	if err := s.place.configure(0); err != nil {
+		return false, err
+	}
+	d, err := s.place.start(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = s.serve(ctx, d)
+	stopped := d.stop()
+	if err := errors.Join(err, stopped); err != nil {
+		return false, err
+	}
+	flat = s.judge()
+	said, err := s.place.verify(ctx)
+	if err != nil {
+		return false, fmt.Errorf("the log is not sound: %w", err)
+	}
+	fmt.Fprintln(s.out, said)
+	return flat, nil
+}

@@ -1,0 +1,281 @@
+package daemon_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+)
+
+// strangerSocket tells a copy of the test binary to be a program of its own,
+// which connects to that socket for each line on its input: see [TestStranger].
+const strangerSocket = "DAEMON_TEST_STRANGER_SOCKET"
+
+// nobody is a user who owns nothing.
+const nobody = 65534
+
+// TestStranger is the other program: each line of its input is an app id that
+// it registers, over a connection of its own, or "operator" for what only
+// operators may ask. It answers with a line.
+func TestStranger(t *testing.T) {
+	socket := os.Getenv(strangerSocket)
+	if socket == "" {
+		t.Skip("this is the program that other tests start")
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println(":", strings.ReplaceAll(strange(t.Context(), socket, lines.Text()), "\n", " "))
+	}
+}
+
+func strange(ctx context.Context, socket, what string) string {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if what == "operator" {
+		socket = filepath.Join(filepath.Dir(socket), "operator.sock")
+	}
+	c, err := client.Dial(ctx, socket)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	if what == "operator" {
+		err = c.Call(ctx, "kernel.status", map[string]any{}, nil)
+	} else {
+		_, err = c.Register(ctx, manifest(what, api.Capabilities{}))
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return "welcome"
+}
+
+// copyProgram copies the test binary to where every user may run it.
+func copyProgram(t *testing.T, path string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(path, text, 0o700), os.Chmod(path, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// stranger is the other program at work.
+type stranger struct {
+	t     *testing.T
+	in    io.Writer
+	lines *bufio.Scanner
+	says  bytes.Buffer
+}
+
+func (h *house) stranger(t *testing.T, program string, as *syscall.Credential) *stranger {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "-test.run=^TestStranger$", "-test.count=1")
+	cmd.Dir = "/"
+	cmd.Env = []string{"GORACE=atexit_sleep_ms=0", strangerSocket + "=" + h.path("run/kernel.sock")}
+	if as != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	}
+	s := &stranger{t: t}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = &s.says
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the other program: %v: %s", err, s.says.Bytes())
+		}
+	})
+	s.in, s.lines = in, bufio.NewScanner(out)
+	return s
+}
+
+// tries has the other program do something and compares what it is told.
+func (s *stranger) tries(what, want string) {
+	s.t.Helper()
+	if _, err := fmt.Fprintln(s.in, what); err != nil {
+		s.t.Fatal(err)
+	}
+	for s.lines.Scan() {
+		got, found := strings.CutPrefix(s.lines.Text(), ": ")
+		if !found {
+			continue
+		}
+		if !strings.Contains(got, want) {
+			s.t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+		return
+	}
+	s.t.Fatalf("the other program says no more: %v, %s", s.lines.Err(), s.says.Bytes())
+}
+
+// Another user gets nowhere unless the configuration lists him, and then as an
+// app alone, and not under an app id that is bound to somebody else.
+func TestAnotherUserConnects(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a program as another user")
+	}
+	// What the operating system says, as the client puts it.
+	const keptOut = "the socket belongs to another user"
+	for _, tc := range []struct {
+		name, allow                  string
+		open                         bool
+		app, bound, theirs, operator string
+	}{
+		{"the directory keeps him out", "", false, keptOut, keptOut, keptOut, keptOut},
+		{"the socket keeps him out", "", true, keptOut, keptOut, keptOut, keptOut},
+		{"somebody else is listed", "ipc: {allow_uids: [65533]}", true, "user 65534 may not connect", "user 65534 may not connect", "user 65534 may not connect", keptOut},
+		{"he is listed", "ipc: {allow_uids: [65534]}", true, "welcome", "bound to user 0; this process runs as user 65534", "welcome", keptOut},
+		{"he is listed, and the directory keeps him out", "ipc: {allow_uids: [65534]}", false, keptOut, keptOut, keptOut, keptOut},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bound := strings.Replace(acme, `app: "@acme/alice"`, `app: "@acme/alice", uid: 0`, 1)
+			bound = strings.Replace(bound, `app: "@acme/bob"`, `app: "@acme/bob", uid: 65534`, 1)
+			h := build(t, bound+tc.allow+"\n")
+			if tc.open {
+				if err := errors.Join(os.Chmod(h.dir, 0o711), os.Chmod(h.path("run"), 0o711)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			bin, err := os.MkdirTemp("", "ocipd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(bin) })
+			if err := os.Chmod(bin, 0o711); err != nil {
+				t.Fatal(err)
+			}
+			s := h.stranger(t, copyProgram(t, filepath.Join(bin, "stranger")), &syscall.Credential{Uid: nobody, Gid: nobody})
+			s.tries("@acme/else", tc.app)
+			s.tries("@acme/alice", tc.bound)
+			s.tries("@acme/bob", tc.theirs)
+			s.tries("operator", tc.operator)
+		})
+	}
+}
+
+// An agent that is bound to a program is spoken for by what is at its path, and
+// by nothing else: not by a copy, not by the same file under another name, and
+// no more by what has run from there once the file was replaced.
+func TestBoundProgramIsReplaced(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := copyProgram(t, filepath.Join(dir, "bob"))
+	h := build(t, strings.Replace(acme, `app: "@acme/bob"`, fmt.Sprintf(`app: "@acme/bob", exe: %q`, path), 1))
+	const refused = "bound to a program, and the kernel cannot tell which program this is"
+	elsewhere := "bound to " + path + "; this process runs "
+
+	// Under other names.
+	h.stranger(t, copyProgram(t, filepath.Join(dir, "copy")), nil).tries("@acme/bob", elsewhere)
+	linked := filepath.Join(dir, "linked")
+	if err := os.Link(path, linked); err != nil {
+		t.Fatal(err)
+	}
+	h.stranger(t, linked, nil).tries("@acme/bob", elsewhere)
+	// A symbolic link is another way to the program itself.
+	short := filepath.Join(dir, "short")
+	if err := os.Symlink(path, short); err != nil {
+		t.Fatal(err)
+	}
+	h.stranger(t, short, nil).tries("@acme/bob", "welcome")
+
+	// Another binary takes the path while the program runs: what ran before is
+	// refused, also while its file has another name.
+	running := h.stranger(t, path, nil)
+	running.tries("@acme/bob", "welcome")
+	if err := os.Rename(copyProgram(t, filepath.Join(dir, "next")), path); err != nil {
+		t.Fatal(err)
+	}
+	running.tries("@acme/bob", refused)
+	if err := os.Remove(linked); err != nil {
+		t.Fatal(err)
+	}
+	running.tries("@acme/bob", refused)
+	// What is at the path now is the program: whoever may write there decides.
+	h.stranger(t, path, nil).tries("@acme/bob", "welcome")
+
+	// Moved away, the new one is no more what the agent is bound to.
+	moved := h.stranger(t, path, nil)
+	moved.tries("@acme/bob", "welcome")
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	moved.tries("@acme/bob", elsewhere)
+}
+
+// Whatever stands in the place of one of the daemon's files before its first
+// start, and is also somebody's file under another name, is not lost by it.
+func TestPlantedFiles(t *testing.T) {
+	for _, precious := range []string{"precious\nwords\nof somebody", "one precious line without an end"} {
+		plantFiles(t, precious)
+	}
+}
+
+func plantFiles(t *testing.T, precious string) {
+	for _, file := range []string{
+		"run/kernel.sock", "run/operator.sock", "run/kernel.sock.lock",
+		"state/ocipd.db", "state/ocipd.db-wal", "state/ocipd.db.latched", "state/ocipd.db.reserve", "state/ocipd.index.db",
+		"state/audit.jsonl", "state/audit-manifest.jsonl", "state/audit-checkpoints.jsonl", "state/audit-tombstone.note",
+		"state/keys/checkpoint.key", "state/keys/checkpoint.pub", "state/keys/digest.json",
+	} {
+		for name, plant := range map[string]func(old, path string) error{"symlink": os.Symlink, "hard link": os.Link} {
+			t.Run(fmt.Sprintf("%s %s of %d bytes", file, name, len(precious)), func(t *testing.T) {
+				dir, err := os.MkdirTemp("", "ocipd")
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { os.RemoveAll(dir) })
+				h := &house{t: t, dir: dir}
+				h.configure(acme)
+				target := h.path("precious")
+				if err := errors.Join(os.WriteFile(target, []byte(precious), 0o600), os.MkdirAll(filepath.Dir(h.path(file)), 0o700), plant(target, h.path(file))); err != nil {
+					t.Fatal(err)
+				}
+				failure := h.tryStart()
+				h.stop()
+				if text, err := os.ReadFile(target); err == nil && string(text) == precious {
+					return
+				}
+				// Set aside under another name is not lost.
+				beside, err := filepath.Glob(target + "*")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, name := range beside {
+					if text, err := os.ReadFile(name); err == nil && string(text) == precious {
+						return
+					}
+				}
+				t.Errorf("what stood there is lost: %q; the start: %v", beside, failure)
+			})
+		}
+	}
+}
