@@ -42,6 +42,7 @@ func same(a, b *Config) bool {
 	x, y := *a, *b
 	x.File, x.origins = "", nil
 	y.File, y.origins = "", nil
+	x.opts, y.opts = Options{}, Options{}
 	return reflect.DeepEqual(x, y)
 }
 
