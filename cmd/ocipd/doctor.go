@@ -52,8 +52,8 @@ func failed(format string, args ...any) diagnosis {
 	return diagnosis{Health: fail, Text: fmt.Sprintf(format, args...)}
 }
 
-// todo adds what to do.
-func (f diagnosis) todo(format string, args ...any) diagnosis {
+// advise adds what to do.
+func (f diagnosis) advise(format string, args ...any) diagnosis {
 	f.Advice = fmt.Sprintf(format, args...)
 	return f
 }

@@ -32,12 +32,12 @@ func (d *doctor) daemon() []diagnosis {
 	switch {
 	case holder != "":
 		return []diagnosis{failed("process %s has the lock and does not answer: %v", holder, d.liveErr).
-			todo("it may still be starting, or verifying after a fault; else look at its log and end it: kill %s", holder)}
+			advise("it may still be starting, or verifying after a fault; else look at its log and end it: kill %s", holder)}
 	case err == nil && info.Mode().Type() == fs.ModeSocket && errors.Is(d.liveErr, client.ErrNotRunning):
 		return []diagnosis{warned("not running, and its sockets in %s are still there", d.places.runtime).
-			todo("rm %s %s; or start it: ocipd serve, ocipd service install", d.places.socket, d.places.operator).by(d.removeSockets)}
+			advise("rm %s %s; or start it: ocipd serve, ocipd service install", d.places.socket, d.places.operator).by(d.removeSockets)}
 	case errors.Is(d.liveErr, client.ErrNotRunning):
-		return []diagnosis{warned("not running: nobody answers on %s", d.places.operator).todo("start it: ocipd serve; or as a service: ocipd service install")}
+		return []diagnosis{warned("not running: nobody answers on %s", d.places.operator).advise("start it: ocipd serve; or as a service: ocipd service install")}
 	}
 	return []diagnosis{failed("cannot ask the daemon: %v", d.liveErr)}
 }
@@ -46,14 +46,14 @@ func (d *doctor) daemon() []diagnosis {
 func (d *doctor) answers() (found []diagnosis) {
 	s := d.live
 	if mine := buildVersion(); s.Version != mine {
-		found = append(found, warned("version %s runs, and this is %s", s.Version, mine).todo("restart it: systemctl --user restart ocipd.service, or stop it and ocipd serve"))
+		found = append(found, warned("version %s runs, and this is %s", s.Version, mine).advise("restart it: systemctl --user restart ocipd.service, or stop it and ocipd serve"))
 	}
 	if s.Audit.Fault != "" {
-		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).todo("put right what is wrong there and restart it; the start verifies the whole log"))
+		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).advise("put right what is wrong there and restart it; the start verifies the whole log"))
 	}
 	if !samePath(s.Database, d.places.database) {
 		found = append(found, warned("it keeps its state in %s, and the configuration here says %s", s.Database, d.places.database).
-			todo("compare its configuration (%s) and its environment with yours", orElse(s.ConfigFile, "no file")))
+			advise("compare its configuration (%s) and its environment with yours", orElse(s.ConfigFile, "no file")))
 	}
 	for i := range s.Apps {
 		if a := &s.Apps[i]; a.Health != "healthy" {
@@ -61,7 +61,7 @@ func (d *doctor) answers() (found []diagnosis) {
 		}
 	}
 	if len(s.Agents) == 0 {
-		found = append(found, warned("no agent is configured, so nobody can send").todo("ocipd config init, or add one to agents in %s", d.places.config))
+		found = append(found, warned("no agent is configured, so nobody can send").advise("ocipd config init, or add one to agents in %s", d.places.config))
 	}
 	return orWell(found, passed("%s answers on %s, pid %d, up %s", s.Version, s.Socket, s.PID, age(d.now().Sub(s.StartedAt))))
 }
@@ -168,30 +168,30 @@ func (d *doctor) service() (found []diagnosis) {
 	switch {
 	case service == nil && d.unitInstalled():
 		return []diagnosis{warned("the units are installed, and no systemd user manager answers here").
-			todo("log in on the machine itself, or: loginctl enable-linger %s", currentUser())}
+			advise("log in on the machine itself, or: loginctl enable-linger %s", currentUser())}
 	case service == nil:
 		return []diagnosis{passed("there is no systemd user manager here; something else has to start the daemon")}
 	case service["LoadState"] == "not-found":
-		return []diagnosis{passed("not installed as a service").todo("to have it started at every login: ocipd service install")}
+		return []diagnosis{passed("not installed as a service").advise("to have it started at every login: ocipd service install")}
 	}
 	switch service["ActiveState"] {
 	case "failed":
 		found = append(found, failed("%s failed (%s)", systemd.ServiceName, service["Result"]).
-			todo("journalctl --user -u ocipd -n 20; then: systemctl --user reset-failed ocipd.service ocipd.socket"))
+			advise("journalctl --user -u ocipd -n 20; then: systemctl --user reset-failed ocipd.service ocipd.socket"))
 	case "active", "reloading":
 		if d.live != nil && service["MainPID"] != strconv.Itoa(d.live.PID) && d.usualSocket() {
-			found = append(found, warned("the daemon that answers (pid %d) is not the service's (pid %s)", d.live.PID, service["MainPID"]).todo("stop one of them"))
+			found = append(found, warned("the daemon that answers (pid %d) is not the service's (pid %s)", d.live.PID, service["MainPID"]).advise("stop one of them"))
 		}
 	}
 	// What is no number is none.
 	if restarts, _ := strconv.Atoi(service["NRestarts"]); restarts > 0 {
-		found = append(found, warned("it was started again %s by itself", count(restarts, "time")).todo("journalctl --user -u ocipd says why"))
+		found = append(found, warned("it was started again %s by itself", count(restarts, "time")).advise("journalctl --user -u ocipd says why"))
 	}
 	if state := service["UnitFileState"]; state != "enabled" && state != "" {
-		found = append(found, warned("it is %s: it does not start at login", state).todo("systemctl --user enable ocipd.socket ocipd.service"))
+		found = append(found, warned("it is %s: it does not start at login", state).advise("systemctl --user enable ocipd.socket ocipd.service"))
 	}
 	if name := currentUser(); !lingers(name) {
-		found = append(found, warned("it ends when you log out for good").todo("to keep it: loginctl enable-linger %s", name))
+		found = append(found, warned("it ends when you log out for good").advise("to keep it: loginctl enable-linger %s", name))
 	}
 	return orWell(found, passed("%s is %s (%s), %s", systemd.ServiceName, service["ActiveState"], service["SubState"], service["UnitFileState"]))
 }
@@ -213,7 +213,7 @@ func (d *doctor) policy() (found []diagnosis) {
 	c := &d.cfg.Policy
 	compiled, err := policy.Compile(d.ctx, policy.Source{Path: c.Path, Data: c.Data.Map(), Timeout: c.Timeout})
 	if err != nil {
-		return []diagnosis{failed("cannot use %s: %v", builtIn(c.Path), err).todo("the daemon does not start with it, and keeps the one before while it runs: ocipd policy check")}
+		return []diagnosis{failed("cannot use %s: %v", builtIn(c.Path), err).advise("the daemon does not start with it, and keeps the one before while it runs: ocipd policy check")}
 	}
 	tests := ""
 	if c.Path != "" {
@@ -228,7 +228,7 @@ func (d *doctor) policy() (found []diagnosis) {
 			}
 		}
 		if broken > 0 {
-			found = append(found, failed("%d of %s of %s fail", broken, count(len(results), "test"), c.Path).todo("ocipd policy test"))
+			found = append(found, failed("%d of %s of %s fail", broken, count(len(results), "test"), c.Path).advise("ocipd policy test"))
 		}
 		tests = ", " + count(len(results), "test")
 	}
@@ -237,9 +237,9 @@ func (d *doctor) policy() (found []diagnosis) {
 		switch {
 		case p.Refusal != "":
 			found = append(found, failed("the daemon refused the policy at %s and keeps %s: %s", p.RefusedAt.Local().Format(time.DateTime), p.Revision, p.Refusal).
-				todo("correct it, then: ocipd policy reload"))
+				advise("correct it, then: ocipd policy reload"))
 		case p.Revision != compiled.Revision() && samePath(d.live.Database, d.places.database):
-			found = append(found, warned("the daemon decides by %s, and the files are %s by now", p.Revision, compiled.Revision()).todo("ocipd policy reload"))
+			found = append(found, warned("the daemon decides by %s, and the files are %s by now", p.Revision, compiled.Revision()).advise("ocipd policy reload"))
 		}
 	}
 	return orWell(found, passed("%s compiles, %s%s", builtIn(c.Path), compiled.Revision(), tests))
@@ -257,7 +257,7 @@ func (d *doctor) sinks() (found []diagnosis) {
 		switch s := &d.live.Sinks[i]; {
 		case s.Error != "":
 			found = append(found, warned("%s takes nothing for %s and is %d records behind: %s", s.Name, age(d.now().Sub(s.FailingSince)), s.Lag, s.Error).
-				todo("nothing is lost: what waits is sent when it takes records again"))
+				advise("nothing is lost: what waits is sent when it takes records again"))
 		case s.Lag > manyBehind:
 			found = append(found, warned("%s is %d records behind", s.Name, s.Lag))
 		case s.Note != "":
@@ -277,7 +277,7 @@ func (d *doctor) index() []diagnosis {
 		return []diagnosis{passed("looked at when the daemon runs; without one the log is read")}
 	}
 	if behind := d.live.Audit.Seq - min(d.live.Audit.Indexed, d.live.Audit.Seq); behind > manyBehind {
-		return []diagnosis{warned("the index is %d records behind: queries read those one by one", behind).todo("it catches up by itself; look at the daemon's log if it does not")}
+		return []diagnosis{warned("the index is %d records behind: queries read those one by one", behind).advise("it catches up by itself; look at the daemon's log if it does not")}
 	}
 	return []diagnosis{passed("up to record %d", d.live.Audit.Indexed)}
 }

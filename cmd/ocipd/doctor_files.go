@@ -32,7 +32,7 @@ func (d *doctor) configuration() (found []diagnosis) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && d.configFile == "":
 		found = append(found, passed("there is no file, the defaults serve").
-			todo("ocipd config init writes %s, where agents are named; until then nobody can send", path))
+			advise("ocipd config init writes %s, where agents are named; until then nobody can send", path))
 	case err == nil:
 		found = append(found, holdTo(&rule{what: "the configuration", path: path, need: 0o400, most: d.configMode(info.Mode().Perm())})...)
 		found = append(found, holdTo(&rule{what: "the configuration's directory", path: filepath.Dir(path), kind: fs.ModeDir, need: 0o500, most: 0o755})...)
@@ -48,12 +48,12 @@ func (d *doctor) configuration() (found []diagnosis) {
 	}
 	if d.cfgErr != nil {
 		return append(found, failed("the daemon does not start with this configuration; what follows takes the defaults").
-			todo("correct it and try it with: ocipd config check"))
+			advise("correct it and try it with: ocipd config check"))
 	}
 	if file := d.cfg.Approvals.AllowedSigners; file != "" {
 		found = append(found, holdTo(&rule{what: "the file of who may sign decisions", path: file, need: 0o400, most: 0o755})...)
 		if !exists(file) {
-			found = append(found, failed("there is no %s, which approvals.allowed_signers names", file).todo("put the file there: the daemon does not start without it"))
+			found = append(found, failed("there is no %s, which approvals.allowed_signers names", file).advise("put the file there: the daemon does not start without it"))
 		}
 	}
 	if len(found) > 0 {
@@ -120,7 +120,7 @@ func (d *doctor) rules() []rule {
 // files checks owners and modes.
 func (d *doctor) files() (found []diagnosis) {
 	if d.places.database == "" {
-		return []diagnosis{failed("cannot tell where the state is kept: HOME is not set").todo("set HOME, or store.url in the configuration")}
+		return []diagnosis{failed("cannot tell where the state is kept: HOME is not set").advise("set HOME, or store.url in the configuration")}
 	}
 	there := 0
 	for _, r := range d.rules() {
@@ -132,7 +132,7 @@ func (d *doctor) files() (found []diagnosis) {
 	found = append(found, d.missing()...)
 	if !exists(d.places.database) && len(found) == 0 {
 		return []diagnosis{passed("nothing was recorded here yet").
-			todo("the first start makes %s with the database, its mirror and keys, and the sockets in %s, all for their owner alone",
+			advise("the first start makes %s with the database, its mirror and keys, and the sockets in %s, all for their owner alone",
 				d.places.state, d.places.runtime)}
 	}
 	return orWell(found, passed("%d files and directories in %s and %s: their owner's alone", there, d.places.state, d.places.runtime))
@@ -160,7 +160,7 @@ func (d *doctor) missing() (found []diagnosis) {
 	for _, left := range []string{p.mirror, p.checkpoints} {
 		if exists(left) {
 			return append(found, failed("the database %s is gone, and %s is still there", p.database, left).
-				todo("put the database back from a backup; to begin a new log, move its mirror, checkpoints and keys aside first"))
+				advise("put the database back from a backup; to begin a new log, move its mirror, checkpoints and keys aside first"))
 		}
 	}
 	return found
@@ -172,7 +172,7 @@ func missingDir(what, dir string, how health) []diagnosis {
 		return nil
 	}
 	did := "mkdir -m 700 -p " + dir
-	f := failed("the directory %s %s is not there", what, dir).todo("%s", did)
+	f := failed("the directory %s %s is not there", what, dir).advise("%s", did)
 	f.Health = how
 	return []diagnosis{f.by(func() (string, error) { return did, os.MkdirAll(dir, 0o700) })}
 }
@@ -186,7 +186,7 @@ func holdTo(r *rule) []diagnosis {
 	}
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		if r.plain {
-			return []diagnosis{failed("%s %s is a symbolic link: the daemon refuses it", r.what, r.path).todo("put the thing itself there, or name where it is in the configuration")}
+			return []diagnosis{failed("%s %s is a symbolic link: the daemon refuses it", r.what, r.path).advise("put the thing itself there, or name where it is in the configuration")}
 		}
 		info, err = os.Stat(r.path)
 	}
@@ -194,7 +194,7 @@ func holdTo(r *rule) []diagnosis {
 		return []diagnosis{failed("cannot look at %s: %v", r.what, err)}
 	}
 	if info.Mode().Type() != r.kind {
-		return []diagnosis{failed("%s %s is something else (%s)", r.what, r.path, info.Mode()).todo("move it away")}
+		return []diagnosis{failed("%s %s is something else (%s)", r.what, r.path, info.Mode()).advise("move it away")}
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -203,10 +203,10 @@ func holdTo(r *rule) []diagnosis {
 	// What anybody may read may be the administrator's.
 	if uid := os.Geteuid(); int(stat.Uid) != uid && (stat.Uid != 0 || r.most&0o004 == 0) {
 		return []diagnosis{failed("%s %s belongs to user %d, and this is user %d", r.what, r.path, stat.Uid, uid).
-			todo("chown %d %s, if what is in it is to be believed", uid, r.path)}
+			advise("chown %d %s, if what is in it is to be believed", uid, r.path)}
 	}
 	if r.plain && r.kind == 0 && stat.Nlink > 1 {
-		return []diagnosis{failed("%s %s has %d names (hard links)", r.what, r.path, stat.Nlink).todo("copy it to a file of its own")}
+		return []diagnosis{failed("%s %s has %d names (hard links)", r.what, r.path, stat.Nlink).advise("copy it to a file of its own")}
 	}
 	mode := info.Mode().Perm()
 	want := mode&r.most | r.need
@@ -225,5 +225,5 @@ func holdTo(r *rule) []diagnosis {
 		f = failed("its owner cannot use %s %s (mode %04o)", r.what, r.path, mode)
 	}
 	did := fmt.Sprintf("chmod %03o %s", want, r.path)
-	return []diagnosis{f.todo("%s", did).by(func() (string, error) { return did, os.Chmod(r.path, want) })}
+	return []diagnosis{f.advise("%s", did).by(func() (string, error) { return did, os.Chmod(r.path, want) })}
 }

@@ -38,10 +38,10 @@ func (d *doctor) log() (found []diagnosis) {
 	}
 	head, err := r.CheckTail(d.ctx)
 	if err != nil {
-		return []diagnosis{failed("the end of the log is damaged: %v", err).todo(verifyAdvice+"; keep a copy of %s before anything else", p.state)}
+		return []diagnosis{failed("the end of the log is damaged: %v", err).advise(verifyAdvice+"; keep a copy of %s before anything else", p.state)}
 	}
 	if exists(p.database + ".latched") {
-		found = append(found, warned("the daemon closed the database after a fault (%s.latched says which)", p.database).todo("the next start verifies the whole log"))
+		found = append(found, warned("the daemon closed the database after a fault (%s.latched says which)", p.database).advise("the next start verifies the whole log"))
 	}
 	signed, problem := d.checkpoint(r, newest)
 	found = append(found, problem...)
@@ -54,7 +54,7 @@ func (d *doctor) log() (found []diagnosis) {
 // records, and returns how many it covers.
 func (d *doctor) checkpoint(r *store.Reader, newest store.Signed) (covered uint64, found []diagnosis) {
 	if newest.Seq == 0 {
-		return 0, []diagnosis{warned("the log is not signed yet").todo("it is within a minute of its first record, while the daemon runs")}
+		return 0, []diagnosis{warned("the log is not signed yet").advise("it is within a minute of its first record, while the daemon runs")}
 	}
 	inForce, err := r.PublicKey(d.ctx)
 	if err != nil {
@@ -66,25 +66,25 @@ func (d *doctor) checkpoint(r *store.Reader, newest store.Signed) (covered uint6
 	}
 	c, err := audit.OpenCheckpoint(newest.Note, key)
 	if err != nil {
-		return 0, []diagnosis{failed("the newest checkpoint is not signed by the key in force: %v", err).todo(verifyAdvice)}
+		return 0, []diagnosis{failed("the newest checkpoint is not signed by the key in force: %v", err).advise(verifyAdvice)}
 	}
 	root, err := r.RootAt(d.ctx, c.Size)
 	switch {
 	case err != nil:
 		found = append(found, failed("cannot compare the newest checkpoint with the records: %v", err))
 	case root != c.Root:
-		found = append(found, failed("the first %d records are not those that were signed", c.Size).todo(verifyAdvice))
+		found = append(found, failed("the first %d records are not those that were signed", c.Size).advise(verifyAdvice))
 	}
 	keys, err := keyring.PublicKeys(d.places.keys)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		found = append(found, failed("the public key is not in %s", d.places.keys).todo("put the directory back from a backup; where only the public key is gone, a restart writes it again"))
+		found = append(found, failed("the public key is not in %s", d.places.keys).advise("put the directory back from a backup; where only the public key is gone, a restart writes it again"))
 	case err != nil:
 		found = append(found, failed("%v", err))
 	case keys[len(keys)-1].Verifier != inForce:
-		found = append(found, failed("%s is not the key that signs this log", keys[len(keys)-1].File).todo("put the right one back from a backup: the daemon does not start with another"))
+		found = append(found, failed("%s is not the key that signs this log", keys[len(keys)-1].File).advise("put the right one back from a backup: the daemon does not start with another"))
 	case !exists(filepath.Join(d.places.keys, "checkpoint.key")):
-		found = append(found, failed("the signing key is not in %s", d.places.keys).todo("put it back from a backup: the daemon does not start without"))
+		found = append(found, failed("the signing key is not in %s", d.places.keys).advise("put it back from a backup: the daemon does not start without"))
 	}
 	return c.Size, found
 }
@@ -98,7 +98,7 @@ func (d *doctor) witnessed(r *store.Reader, last uint64, newest store.Signed) []
 			return nil
 		}
 		return []diagnosis{warned("the checkpoints outside the log are gone: %s", path).
-			todo("the next checkpoint begins the file anew; compare the log with older ones you kept: ocipd audit verify --checkpoints")}
+			advise("the next checkpoint begins the file anew; compare the log with older ones you kept: ocipd audit verify --checkpoints")}
 	}
 	if err != nil {
 		return []diagnosis{failed("%v", err)}
@@ -145,7 +145,7 @@ func (d *doctor) tombstone(r *store.Reader) []diagnosis {
 		how = "is another one"
 	}
 	return []diagnosis{warned("the tombstone of the records that were removed %s: %s; a copy of the mirror does not verify without", how, path).
-		todo("ocipd doctor --fix writes it from the database").by(func() (string, error) {
+		advise("ocipd doctor --fix writes it from the database").by(func() (string, error) {
 		return "wrote " + path, witness.WriteTombstone(dir, &stone)
 	})}
 }
@@ -170,13 +170,13 @@ func (d *doctor) mirror() []diagnosis {
 	copied, err := lastMirrored(d.ctx, d.places.mirror)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return []diagnosis{warned("%s is not there", d.places.mirror).todo("the next start writes it from the database")}
+		return []diagnosis{warned("%s is not there", d.places.mirror).advise("the next start writes it from the database")}
 	case err != nil:
-		return []diagnosis{failed("the mirror is damaged: %v", err).todo("ocipd audit verify says more; the database is the record")}
+		return []diagnosis{failed("the mirror is damaged: %v", err).advise("ocipd audit verify says more; the database is the record")}
 	case copied > last:
-		return []diagnosis{failed("the mirror ends at record %d and the database at %d: the database was cut or replaced", copied, last).todo("put the right database back")}
+		return []diagnosis{failed("the mirror ends at record %d and the database at %d: the database was cut or replaced", copied, last).advise("put the right database back")}
 	case copied < last:
-		return []diagnosis{warned("the mirror ends at record %d and the database at %d", copied, last).todo("the next start catches it up")}
+		return []diagnosis{warned("the mirror ends at record %d and the database at %d", copied, last).advise("the next start catches it up")}
 	}
 	return []diagnosis{passed("up to record %d, as the database", last)}
 }
@@ -184,10 +184,10 @@ func (d *doctor) mirror() []diagnosis {
 func (d *doctor) liveMirror() (found []diagnosis) {
 	a := &d.live.Audit
 	if len(a.Mirror.Problems) > 0 {
-		found = append(found, failed("%s", strings.Join(a.Mirror.Problems, "; ")).todo("nothing is released while the mirror's file is not what was written; see docs/AUDIT.md"))
+		found = append(found, failed("%s", strings.Join(a.Mirror.Problems, "; ")).advise("nothing is released while the mirror's file is not what was written; see docs/AUDIT.md"))
 	}
 	if behind := a.Seq - min(a.Mirrored, a.Seq); behind > manyBehind {
-		found = append(found, warned("the mirror is %d records behind", behind).todo("it catches up by itself; look at the daemon's log if it does not"))
+		found = append(found, warned("the mirror is %d records behind", behind).advise("it catches up by itself; look at the daemon's log if it does not"))
 	}
 	return orWell(found, passed("up to record %d, in %s (%s)", a.Mirrored, count(a.Mirror.Segments+a.Mirror.Pending, "segment"), mebibytes(a.Mirror.SegmentBytes)))
 }

@@ -27,12 +27,12 @@ func (d *doctor) machine() []diagnosis {
 	cred, err := unix.GetsockoptUcred(pair[0], unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil || int(cred.Uid) != os.Geteuid() {
 		return []diagnosis{failed("%s does not tell who is at the other end of a socket (SO_PEERCRED)", release).
-			todo("run the daemon outside of what hides it, such as a sandbox")}
+			advise("run the daemon outside of what hides it, such as a sandbox")}
 	}
 	pidfd, err := unix.GetsockoptInt(pair[0], unix.SOL_SOCKET, soPeerPidfd)
 	if err != nil {
 		return []diagnosis{passed("%s tells who connects; processes are pinned by their start time", release).
-			todo("Linux 6.5 pins them by a pidfd, which is stronger where agents are bound to executables")}
+			advise("Linux 6.5 pins them by a pidfd, which is stronger where agents are bound to executables")}
 	}
 	closeAll(pidfd)
 	return []diagnosis{passed("%s tells who connects, and pins the process by a pidfd", release)}
@@ -64,9 +64,9 @@ func (d *doctor) clock() (found []diagnosis) {
 		switch behind := last.Sub(d.now()); {
 		case behind > maxBehind:
 			found = append(found, failed("the clock is %s behind the last record (%s): it jumped back, or ran ahead before", age(behind), last.Local().Format(time.DateTime)).
-				todo("set the clock; until it has caught up, records keep the time of that one"))
+				advise("set the clock; until it has caught up, records keep the time of that one"))
 		case behind > slack:
-			found = append(found, warned("the clock is %s behind the last record", age(behind)).todo("it catches up by itself; look at the time service if it stays"))
+			found = append(found, warned("the clock is %s behind the last record", age(behind)).advise("it catches up by itself; look at the time service if it stays"))
 		}
 	}
 	service := "kept by a time service"
@@ -76,7 +76,7 @@ func (d *doctor) clock() (found []diagnosis) {
 	case err != nil:
 		service = fmt.Sprintf("whether a time service keeps it cannot be told here (%v)", err)
 	case timex.Status&unix.STA_UNSYNC != 0:
-		found = append(found, warned("no time service keeps the clock right").todo("timedatectl set-ntp true, or another NTP client; records are evidence of when"))
+		found = append(found, warned("no time service keeps the clock right").advise("timedatectl set-ntp true, or another NTP client; records are evidence of when"))
 	}
 	return orWell(found, passed("%s, %s", d.now().Format(time.RFC3339), service))
 }
@@ -119,27 +119,27 @@ func (d *doctor) disk() (found []diagnosis) {
 	}
 	kind, remote := fileSystem(uint32(st.Type))
 	if remote {
-		found = append(found, failed("%s is on %s, where SQLite's locks and shared memory do not hold", dir, kind).todo("put the state on a disk of this machine: store.url"))
+		found = append(found, failed("%s is on %s, where SQLite's locks and shared memory do not hold", dir, kind).advise("put the state on a disk of this machine: store.url"))
 	}
 	free := int64(st.Bavail) * st.Bsize
 	found = append(found, d.room(free)...)
 	if st.Files > 0 && st.Ffree < 1000 {
-		found = append(found, failed("the disk of %s has room for %d more files", dir, st.Ffree).todo("remove files there"))
+		found = append(found, failed("the disk of %s has room for %d more files", dir, st.Ffree).advise("remove files there"))
 	}
 	times, err := measureSync(d.ctx.Err, dir)
 	if err != nil {
-		return append(found, failed("cannot write to the disk: %v", err).todo("nothing can be recorded there, so nothing would be let through"))
+		return append(found, failed("cannot write to the disk: %v", err).advise("nothing can be recorded there, so nothing would be let through"))
 	}
 	p50, p99 := times[len(times)/2], times[len(times)*99/100]
 	took := fmt.Sprintf("an fsync takes %s (p50), %s (p99)", round(p50), round(p99))
 	switch {
 	case kind == "tmpfs":
-		found = append(found, warned("%s is on tmpfs: %s, and a restart of the machine loses everything", dir, took).todo("put the state on a disk: store.url"))
+		found = append(found, warned("%s is on tmpfs: %s, and a restart of the machine loses everything", dir, took).advise("put the state on a disk: store.url"))
 	case p50 < tooFast:
 		found = append(found, warned("%s: no disk is that fast, so this one may lose what it says it has", took).
-			todo("look for a write cache without a battery, libeatmydata, or a virtual disk that ignores flushes (cache=unsafe)"))
+			advise("look for a write cache without a battery, libeatmydata, or a virtual disk that ignores flushes (cache=unsafe)"))
 	case p50 > tooSlow:
-		found = append(found, warned("%s: every message waits for one", took).todo("put the state on another disk: store.url"))
+		found = append(found, warned("%s: every message waits for one", took).advise("put the state on another disk: store.url"))
 	}
 	return orWell(found, passed("%s free on %s; %s", mebibytes(free), kind, took))
 }
@@ -150,14 +150,14 @@ func (d *doctor) room(free int64) (found []diagnosis) {
 	const advice = "make room, or have old records removed: ocipd audit retire, audit.keep"
 	switch {
 	case free < int64(c.MinFreeBytes):
-		found = append(found, failed("%s are free, and store.min_free_bytes asks for %s: nothing new is taken up", mebibytes(free), mebibytes(int64(c.MinFreeBytes))).todo(advice))
+		found = append(found, failed("%s are free, and store.min_free_bytes asks for %s: nothing new is taken up", mebibytes(free), mebibytes(int64(c.MinFreeBytes))).advise(advice))
 	case free < int64(c.WarnFreeBytes):
-		found = append(found, warned("%s are free, less than store.warn_free_bytes (%s)", mebibytes(free), mebibytes(int64(c.WarnFreeBytes))).todo(advice))
+		found = append(found, warned("%s are free, less than store.warn_free_bytes (%s)", mebibytes(free), mebibytes(int64(c.WarnFreeBytes))).advise(advice))
 	}
 	info, err := os.Stat(d.places.database + ".reserve")
 	if kept := err == nil && info.Size() == int64(c.ReserveBytes); !kept && c.ReserveBytes > 0 && exists(d.places.database) {
 		found = append(found, warned("the reserve for the last records (%s) is not kept", mebibytes(int64(c.ReserveBytes))).
-			todo("it comes back by itself when the daemon runs and there is room"))
+			advise("it comes back by itself when the daemon runs and there is room"))
 	}
 	return found
 }

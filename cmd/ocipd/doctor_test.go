@@ -552,7 +552,7 @@ func TestMeasureSync(t *testing.T) {
 func TestDiagnosisFits(t *testing.T) {
 	var out bytes.Buffer
 	d := &doctor{shell: &shell{stdout: &out}}
-	f := failed("a path\x1b that is %s", strings.Repeat("long ", 40)).todo("do %s", strings.Repeat("this ", 40))
+	f := failed("a path\x1b that is %s", strings.Repeat("long ", 40)).advise("do %s", strings.Repeat("this ", 40))
 	f.Check = "machine"
 	if err := d.show(&f, false); err != nil {
 		t.Fatal(err)
