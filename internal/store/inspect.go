@@ -27,18 +27,11 @@ func (r *Reader) RootAt(ctx context.Context, size uint64) (audit.Hash, error) {
 	if err != nil {
 		return audit.Hash{}, err
 	}
-	if size > last {
-		return audit.Hash{}, ErrNotFound
-	}
 	tree, err := r.tree(ctx, last)
 	if err != nil {
 		return audit.Hash{}, err
 	}
-	f, err := tree.Frontier(size, func(level int, n uint64) ([]audit.Hash, error) { return r.tile(ctx, level, n) })
-	if err != nil {
-		return audit.Hash{}, err
-	}
-	return f.Root(), nil
+	return r.rootAt(ctx, size, &tree)
 }
 
 // CheckTail checks the chain of the last 256 records, or of those there are, and

@@ -75,7 +75,7 @@ func (s *Store) Retire(ctx context.Context, seq uint64) (audit.Tombstone, error)
 	if err != nil {
 		return audit.Tombstone{}, fmt.Errorf("cannot read audit record %d: %w", seq, err)
 	}
-	tiles := func(level int, n uint64) ([]audit.Hash, error) { return s.tile(ctx, level, n) }
+	tiles := s.tiles(ctx)
 	frontier, err := end.tree.Frontier(seq, tiles)
 	if err != nil {
 		return audit.Tombstone{}, err

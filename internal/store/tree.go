@@ -172,11 +172,14 @@ func (s *Store) ProveRecord(ctx context.Context, seq uint64) (audit.Receipt, err
 
 // RootAt returns the root of the tree over the first records.
 func (s *Store) RootAt(ctx context.Context, size uint64) (audit.Hash, error) {
-	end := s.end.Load()
-	if size > end.tree.Size() {
+	return s.rootAt(ctx, size, &s.end.Load().tree)
+}
+
+func (r *reader) rootAt(ctx context.Context, size uint64, tree *audit.Tree) (audit.Hash, error) {
+	if size > tree.Size() {
 		return audit.Hash{}, ErrNotFound
 	}
-	f, err := end.tree.Frontier(size, func(level int, n uint64) ([]audit.Hash, error) { return s.tile(ctx, level, n) })
+	f, err := tree.Frontier(size, r.tiles(ctx))
 	if err != nil {
 		return audit.Hash{}, err
 	}
@@ -193,7 +196,7 @@ func (r *reader) prove(ctx context.Context, seq uint64, tree *audit.Tree, newest
 	case seq >= newest.Seq:
 		return audit.Receipt{}, ErrUnsigned
 	}
-	path, err := tree.Prove(seq, newest.Seq-1, func(level int, n uint64) ([]audit.Hash, error) { return r.tile(ctx, level, n) })
+	path, err := tree.Prove(seq, newest.Seq-1, r.tiles(ctx))
 	if err != nil {
 		return audit.Receipt{}, err
 	}
@@ -219,6 +222,11 @@ func (r *Reader) ProveRecord(ctx context.Context, seq uint64) (audit.Receipt, er
 
 // tileID is a tile's key in the table.
 func tileID(level int, n uint64) int64 { return int64(level)<<56 | int64(n) }
+
+// tiles reads complete tiles.
+func (r *reader) tiles(ctx context.Context) audit.TileReader {
+	return func(level int, n uint64) ([]audit.Hash, error) { return r.tile(ctx, level, n) }
+}
 
 // tile returns a complete tile's hashes.
 func (r *reader) tile(ctx context.Context, level int, n uint64) (hashes []audit.Hash, err error) {
