@@ -83,12 +83,7 @@ func (c *tailCursor) save(line []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot keep the cursor: %w", err)
 	}
-	temp := c.file + ".tmp"
-	err = os.WriteFile(temp, append(text, '\n'), 0o600)
-	if err == nil {
-		err = os.Rename(temp, c.file)
-	}
-	if err != nil {
+	if _, err := replaceFile(c.file, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("cannot keep the cursor: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // cursor is the last record a sink has taken over. The zero cursor is before
@@ -44,27 +45,15 @@ func loadCursor(path string) (cursor, error) {
 
 // saveCursor writes a cursor, so that after a crash the old or the new one is
 // there.
-func saveCursor(path string, c cursor) (err error) {
+func saveCursor(path string, c cursor) error {
 	b, err := json.Marshal(c)
-	if err != nil {
-		return err
+	if err == nil {
+		err = durable.Replace(path, ".part", 0o600, append(b, '\n'))
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("cannot keep the cursor: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("cannot keep the cursor: %w", err), os.Remove(f.Name()))
-		}
-	}()
-	if _, err = f.Write(append(b, '\n')); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return nil
 }
 
 // clearTemps removes what a crash left of cursors that were being written.

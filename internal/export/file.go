@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // fileSink appends OCSF events to a file, one a line, and has them on disk
@@ -81,7 +82,7 @@ func (s *fileSink) open() error {
 	case !info.Mode().IsRegular():
 		err = errors.New("not a regular file")
 	case info.Size() == 0:
-		err = syncDir(filepath.Dir(s.path))
+		err = durable.SyncDir(filepath.Dir(s.path))
 	default:
 		err = endLine(f, info.Size())
 	}
@@ -119,18 +120,4 @@ func endLine(f *os.File, size int64) error {
 	}
 	_, err := f.Write([]byte{'\n'})
 	return err
-}
-
-// syncDir makes the names in a directory durable. Some file systems cannot, and
-// say so by ErrInvalid.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, fs.ErrInvalid) {
-		return err
-	}
-	return nil
 }

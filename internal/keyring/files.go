@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/openclawos/ocipd/internal/durable"
 	"golang.org/x/sys/unix"
 )
 
@@ -114,24 +115,7 @@ func write(dir, name string, mode fs.FileMode, text []byte) (err error) {
 			err = fmt.Errorf("cannot write the key file %s: %w", path, err)
 		}
 	}()
-	part := path + partSuffix
-	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	// The mode is what it says whatever the umask is.
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(part, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	return syncDir(dir)
+	return durable.Replace(path, partSuffix, mode, text)
 }
 
 // rename gives a file another name, durably.
@@ -151,11 +135,7 @@ func remove(dir, name string) error {
 }
 
 func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("cannot sync the directory of keys: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := durable.SyncDir(dir); err != nil {
 		return fmt.Errorf("cannot sync the directory of keys: %w", err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // Segment is a part of the log that has left the live file: a line of the
@@ -194,17 +195,9 @@ func insert(list []Segment, s Segment) []Segment {
 
 // replaceFile writes a file whole or not at all. The step is called between
 // what could be interrupted.
-func replaceFile(path string, text []byte, step func(string)) (err error) {
-	f, err := os.OpenFile(path+temporaryExt, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+func replaceFile(path string, text []byte, step func(string)) error {
+	if err := durable.Create(path+temporaryExt, 0o600, text); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("cannot write %s: %w", path, err), os.Remove(path+temporaryExt))
 	}
 	step("manifest written")
 	if err := os.Rename(path+temporaryExt, path); err != nil {
@@ -216,11 +209,7 @@ func replaceFile(path string, text []byte, step func(string)) (err error) {
 
 // syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("cannot open the mirror's directory: %w", err)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+	if err := durable.SyncDir(dir); err != nil {
 		return fmt.Errorf("cannot sync the mirror's directory: %w", err)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/durable"
 	"go.uber.org/zap"
 )
 
@@ -216,17 +217,8 @@ const TombstoneFile = "audit-tombstone.note"
 
 // WriteTombstone puts a tombstone's signed note beside a mirror, in place of the
 // one before it.
-func WriteTombstone(dir string, t *audit.Tombstone) (err error) {
-	temp := filepath.Join(dir, TombstoneFile+".tmp")
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err == nil {
-		_, err = f.WriteString(t.Signed)
-		err = errors.Join(err, f.Sync(), f.Close())
-	}
-	if err == nil {
-		err = os.Rename(temp, filepath.Join(dir, TombstoneFile))
-	}
-	if err != nil {
+func WriteTombstone(dir string, t *audit.Tombstone) error {
+	if err := durable.Replace(filepath.Join(dir, TombstoneFile), ".tmp", 0o600, []byte(t.Signed)); err != nil {
 		return fmt.Errorf("cannot write the tombstone: %w", err)
 	}
 	return nil

@@ -1,0 +1,61 @@
+// Package durable writes small files so that a crash leaves the old content or
+// the new one, and nothing between, and so that what was written is there
+// afterwards: keys, cursors, manifests.
+//
+// The caller names a directory that only its own user can write to, and writes
+// one file from one place at a time.
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Replace puts a file in the place of what had its name. While it is being
+// written it is called path with part behind, which a crash may leave.
+func Replace(path, part string, mode fs.FileMode, content []byte) error {
+	if err := Create(path+part, mode, content); err != nil {
+		return err
+	}
+	if err := os.Rename(path+part, path); err != nil {
+		return errors.Join(err, os.Remove(path+part))
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// Create makes a new file in the place of what had its name, without following
+// a link, and its content durable; its name is so after [SyncDir]. Where it fails
+// nothing is left behind.
+func Create(path string, mode fs.FileMode, content []byte) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	// The mode is what it says whatever the umask is.
+	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// SyncDir makes the names in a directory durable. Some file systems cannot, and
+// say so by EINVAL: there a name is as durable as it gets.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, fs.ErrInvalid) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
