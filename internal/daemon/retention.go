@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/witness"
 	"go.uber.org/zap"
+	"golang.org/x/mod/sumdb/note"
 )
 
 // retainEvery is how often the daemon looks for what has outlived audit.keep.
@@ -113,33 +114,13 @@ func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error
 		return r, err
 	}
 	r.Verifier = d.signer.Verifier()
-	proof := audit.Proof{Held: held}
-	proof.Keys = append(proof.Keys, key)
-	tomb, err := d.store.Tombstone(ctx)
-	switch {
-	case err == nil:
-		proof.Tombstone = &tomb
-	case !errors.Is(err, store.ErrNotFound):
-		return r, err
-	}
-	report, err := d.check(ctx, proof, tomb.Head.Seq)
+	proof := audit.Proof{Keys: []note.Verifier{key}, Held: held}
+	report, err := d.store.Verify(ctx, proof)
 	if fault, ok := errors.AsType[*audit.Fault](err); ok {
 		r.Fault, err = &api.AuditFault{Seq: fault.Seq, Problem: fault.Problem}, nil
 	}
 	r.OK, r.Log = r.Fault == nil, report.Origin
-	r.Seq, r.Hash, r.Retired = report.Head.Seq, report.Head.Hash.String(), tomb.Head.Seq
+	r.Seq, r.Hash, r.Retired = report.Head.Seq, report.Head.Hash.String(), report.Retired
 	r.Signed, r.Checkpoints, r.Held = report.Signed, report.Checkpoints, report.Held
 	return r, err
-}
-
-// check holds the records after a tombstone against a proof.
-func (d *Daemon) check(ctx context.Context, proof audit.Proof, after uint64) (audit.Report, error) {
-	v, err := audit.NewVerifier(proof)
-	if err != nil {
-		return audit.Report{}, err
-	}
-	if err := d.store.EachLine(ctx, after, func(_ uint64, line []byte) error { return v.Add(line) }); err != nil {
-		return audit.Report{Head: v.Head()}, err
-	}
-	return v.Finish()
 }

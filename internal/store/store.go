@@ -275,9 +275,11 @@ func (s *Store) takeUp(ctx context.Context, conn *sqlite.Conn) (end, error) {
 		if err := s.integrity(ctx); err != nil {
 			return end{}, err
 		}
-		if log.head, err = s.verifyAll(ctx, tombstone); err != nil {
+		report, err := s.Verify(ctx, audit.Proof{})
+		if err != nil {
 			return damaged(err)
 		}
+		log.head = report.Head
 	} else if log.head, err = s.verifyTail(ctx, tombstone, last); err != nil {
 		return damaged(err)
 	}
@@ -325,18 +327,25 @@ func (r *reader) verifyTail(ctx context.Context, tombstone audit.Tombstone, last
 	return head, err
 }
 
-// verifyAll checks every record, and the checkpoints that stand among them.
-func (s *Store) verifyAll(ctx context.Context, tombstone audit.Tombstone) (audit.Head, error) {
-	var p audit.Proof
-	if tombstone.Head.Seq > 0 {
+// Verify reads the whole log and holds it against what is known of it; the
+// tombstone is the log's own. Where it finds a [*audit.Fault] the report says how
+// far the log is good.
+func (r *reader) Verify(ctx context.Context, p audit.Proof) (audit.Report, error) {
+	tombstone, err := r.Tombstone(ctx)
+	switch {
+	case err == nil:
 		p.Tombstone = &tombstone
+	case !errors.Is(err, ErrNotFound):
+		return audit.Report{}, err
 	}
 	v, err := audit.NewVerifier(p)
 	if err != nil {
-		return audit.Head{}, err
+		return audit.Report{Retired: tombstone.Head.Seq}, err
 	}
-	err = s.EachLine(ctx, tombstone.Head.Seq, func(_ uint64, line []byte) error { return v.Add(line) })
-	return v.Head(), err
+	if err := r.EachLine(ctx, tombstone.Head.Seq, func(_ uint64, line []byte) error { return v.Add(line) }); err != nil {
+		return audit.Report{Head: v.Head(), Retired: tombstone.Head.Seq}, err
+	}
+	return v.Finish()
 }
 
 // latchFile marks a store that must be verified before it is used again.
