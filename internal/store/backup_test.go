@@ -32,6 +32,9 @@ func older(t *testing.T, path string, version, records int) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	conn, err := openWriter(path)
 	if err != nil {
 		t.Fatal(err)

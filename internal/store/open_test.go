@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -40,6 +41,39 @@ func TestOpenFreshAndAgain(t *testing.T) {
 	}
 	fill(t, s, 1)
 	wantSound(t, s)
+}
+
+// A second store is kept off the file, by whatever name, and can have it when
+// the first is closed.
+func TestOneStoreAFile(t *testing.T) {
+	dir := t.TempDir()
+	first := open(t, options(dir))
+	fill(t, first, 2)
+	path := options(dir).Path
+	if err := errors.Join(
+		os.Symlink(path, filepath.Join(dir, "soft.db")), os.Link(path, filepath.Join(dir, "hard.db")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, filepath.Join(dir, "soft.db"), filepath.Join(dir, "hard.db")} {
+		o := options(dir)
+		o.Path = name
+		second, err := Open(t.Context(), o)
+		if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), name) {
+			t.Errorf("opened twice as %s: %v, want %v", name, err, ErrInUse)
+		}
+		if second != nil {
+			second.Close()
+		}
+	}
+	fill(t, first, 2)
+	wantSound(t, first)
+	shut(t, first)
+	again := open(t, options(dir))
+	defer again.Close()
+	if again.Head().Seq != 4 {
+		t.Errorf("the log ends at %d, want 4", again.Head().Seq)
+	}
 }
 
 // TestWriterSettings holds what no kill of a process shows, only a loss of

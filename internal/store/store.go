@@ -33,6 +33,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -57,6 +58,8 @@ var (
 	// ErrMirrorLost means that [Options.Alive] reported a loss. Nothing was
 	// written; the store goes on when it reports none.
 	ErrMirrorLost = errors.New("a copy of the log that must be there is lost")
+	// ErrInUse means that another daemon has the database open.
+	ErrInUse = errors.New("cannot start: another daemon is using the database")
 	// ErrBusy means that the change waited too long for its turn.
 	ErrBusy = errors.New("the store did not take the change in time")
 	// ErrNotFound means that there is no such row.
@@ -91,6 +94,8 @@ type Store struct {
 	clock func() time.Time
 	log   *zap.Logger
 	path  string
+	// claim keeps other stores off the file while it is open.
+	claim *os.File
 
 	reader
 	queue   commitQueue
@@ -132,17 +137,21 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := refuseForeign(o.Path); err != nil {
 		return nil, err
 	}
-	conn, err := openWriter(o.Path)
+	claim, err := claimFile(o.Path)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact, metrics: o.Metrics}
+	conn, err := openWriter(o.Path)
+	if err != nil {
+		return nil, errors.Join(err, claim.Close())
+	}
+	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, claim: claim, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact, metrics: o.Metrics}
 	s.space = newSpace(o.Space, o.Path, o.Log)
 	s.queue.wait = o.Wait
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	fail := func(err error) (*Store, error) {
 		s.startStop()
-		return nil, errors.Join(err, s.close(), conn.Close(), s.watch.close())
+		return nil, errors.Join(err, s.close(), conn.Close(), s.watch.close(), claim.Close())
 	}
 	if err := s.backUp(ctx, conn); err != nil {
 		return fail(err)
@@ -181,17 +190,31 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // readerSettings bound what a reading connection may do and take.
 var readerSettings = []string{"cache_size=-2048", "query_only=ON"}
 
-// openWriter opens the connection that writes, and makes the file if there is
-// none.
-func openWriter(path string) (*sqlite.Conn, error) {
+// claimFile makes the file if there is none and takes it for this store alone:
+// two that write one log would fork it, whatever SQLite's own locks allow. The
+// lock is on the file, whatever name it was opened by, and ends with the process.
+// It is apart from SQLite's locks, which closing the file drops: whoever claimed
+// it closes it last.
+func claimFile(path string) (*os.File, error) {
 	// SQLite makes files by the umask; evidence is for its owner alone.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
-	if err := f.Close(); err != nil {
-		return nil, fmt.Errorf("cannot open the store: %w", err)
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == unix.EWOULDBLOCK {
+		err = fmt.Errorf("%w: %s; stop it, or give this daemon a database of its own (store.url)", ErrInUse, path)
+	} else if err != nil {
+		err = fmt.Errorf("cannot lock the store: %w", err)
 	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// openWriter opens the connection that writes.
+func openWriter(path string) (*sqlite.Conn, error) {
 	return openConn(path, sqlite.OpenReadWrite, []string{
 		"journal_mode=WAL",
 		"synchronous=FULL",
@@ -410,5 +433,5 @@ func (s *Store) Close() error {
 	s.finish(last, lead)
 	s.startStop()
 	s.tasks.Wait()
-	return errors.Join(last.err, s.close(), s.writer.close(), s.watch.close())
+	return errors.Join(last.err, s.close(), s.writer.close(), s.watch.close(), s.claim.Close())
 }
