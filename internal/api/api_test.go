@@ -92,6 +92,21 @@ func TestSessionKeys(t *testing.T) {
 	}
 }
 
+func TestContextAsTheLibrary(t *testing.T) {
+	for _, c := range []HookContext{
+		{}, {AgentID: "a", SessionKey: "chat:\"b\"", ChannelID: "chat", AccountID: "x", Timestamp: 1 << 41, AuditSeq: 1<<64 - 1},
+		{AccountID: "only", Timestamp: -1},
+	} {
+		want, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Append(nil); string(got) != string(want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 // FuzzAppend writes messages by hand, and has the JSON library read them: they
 // are one line, and say what they were given.
 func FuzzAppend(f *testing.F) {

@@ -1,6 +1,9 @@
 package api
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/jsonline"
+)
 
 // EmitParams raises a hook for a runtime that delivers by itself (extension
 // hook.emit). Data of message_sending and message_received is an
@@ -69,8 +72,8 @@ func (m *EmittedMessage) Validate() []FieldError {
 // Append writes the message as JSON, as [Message.Append] does.
 func (m EmittedMessage) Append(b []byte) []byte {
 	b = append(b, '{')
-	b = appendMember(b, "sessionKey", m.SessionKey)
+	b = jsonline.TextIfAny(b, "sessionKey", m.SessionKey)
 	b = appendContent(b, m.Content, m.Metadata)
-	b = appendMember(b, "dispatchId", m.DispatchID)
+	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
 	return append(b, '}')
 }

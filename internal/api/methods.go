@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -487,6 +488,17 @@ type HookContext struct {
 	AuditSeq   uint64 `json:"auditSeq,omitzero"`
 }
 
+// Append writes the context as JSON, as the library would.
+func (c HookContext) Append(b []byte) []byte {
+	b = jsonline.TextIfAny(append(b, '{'), "agentId", c.AgentID)
+	b = jsonline.TextIfAny(b, "sessionKey", c.SessionKey)
+	b = jsonline.TextIfAny(b, "channelId", c.ChannelID)
+	b = jsonline.TextIfAny(b, "accountId", c.AccountID)
+	b = jsonline.Int(b, "timestamp", c.Timestamp)
+	b = jsonline.IntIfAny(b, "auditSeq", c.AuditSeq)
+	return append(b, '}')
+}
+
 // Message is the data of a message on its way out.
 type Message struct {
 	ChannelID  string `json:"channelId,omitzero"`
@@ -512,49 +524,33 @@ type Inbound struct {
 // metadata in the order of its keys, so that equal messages are equal bytes.
 func (m Message) Append(b []byte) []byte {
 	b = append(slices.Grow(b, len(m.Content)+messageBytes), '{')
-	b = appendMember(b, "channelId", m.ChannelID)
-	b = appendMember(b, "target", m.Target)
+	b = jsonline.TextIfAny(b, "channelId", m.ChannelID)
+	b = jsonline.TextIfAny(b, "target", m.Target)
 	b = appendContent(b, m.Content, m.Metadata)
-	b = appendMember(b, "dispatchId", m.DispatchID)
+	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
 	return append(b, '}')
 }
 
 // Append writes the message as JSON, as [Message.Append] does.
 func (m Inbound) Append(b []byte) []byte {
 	b = append(slices.Grow(b, len(m.Content)+messageBytes), '{')
-	b = appendMember(b, "runId", m.RunID)
-	b = appendMember(b, "sessionKey", m.SessionKey)
-	b = appendMember(b, "replyTo", m.ReplyTo)
+	b = jsonline.TextIfAny(b, "runId", m.RunID)
+	b = jsonline.TextIfAny(b, "sessionKey", m.SessionKey)
+	b = jsonline.TextIfAny(b, "replyTo", m.ReplyTo)
 	b = appendContent(b, m.Content, m.Metadata)
-	b = appendMember(b, "dispatchId", m.DispatchID)
+	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
 	return append(b, '}')
 }
 
 // messageBytes is about what a message takes besides its text.
 const messageBytes = 1536
 
-// appendMember writes a member that is left out where it is empty.
-func appendMember(b []byte, name, value string) []byte {
-	if value == "" {
-		return b
-	}
-	if b[len(b)-1] != '{' {
-		b = append(b, ',')
-	}
-	b = append(append(append(b, '"'), name...), '"', ':')
-	return appendString(b, value)
-}
-
 func appendContent(b []byte, content string, metadata Object) []byte {
-	if b[len(b)-1] != '{' {
-		b = append(b, ',')
-	}
-	b = appendString(append(b, `"content":`...), content)
+	b = jsonline.Text(b, "content", content)
 	if len(metadata) == 0 {
 		return b
 	}
-	b = append(b, `,"metadata":`...)
-	return metadata.Append(b)
+	return metadata.Append(jsonline.Key(b, "metadata"))
 }
 
 // Append writes the object with its keys sorted and its values as they are.
@@ -568,16 +564,10 @@ func (o Object) Append(b []byte) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendString(b, key), ':')
+		b = append(jsonline.Quote(b, key), ':')
 		b = append(b, o[key]...)
 	}
 	return append(b, '}')
-}
-
-// appendString quotes a string. What is not UTF-8 in it is replaced.
-func appendString(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s)
-	return b
 }
 
 // Text returns a JSON string's text.
@@ -593,4 +583,4 @@ func Text(v jsontext.Value) (string, bool) {
 }
 
 // String returns a string as a JSON value.
-func String(s string) jsontext.Value { return appendString(nil, s) }
+func String(s string) jsontext.Value { return jsonline.Quote(nil, s) }

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
+
+	experiment "github.com/go-json-experiment/json"
 )
 
 var start = time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
@@ -274,6 +277,56 @@ func TestSealAppends(t *testing.T) {
 	}
 	if !bytes.Equal(log, join(seal(t, 3))) {
 		t.Error("sealed otherwise than one by one")
+	}
+}
+
+// A record is written by hand, and is what the JSON library makes of it: with
+// each field alone, with all of them and with none.
+func TestEncodeAsTheLibrary(t *testing.T) {
+	full := Record{
+		DataShared:   []Shared{{Source: "calendar", Fields: []string{"a", "b"}}, {}},
+		DataWithheld: []Withheld{{Reason: "too high", Description: "\"it\""}},
+		Detections:   []Detection{{Rule: "r", Start: 1, End: 2, Zone: "quote", Shadow: true}, {}},
+		Details:      map[string]any{"b": 1, "a": map[string]any{"z": nil, "y": []any{true, "x"}}},
+	}
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		for i := range v.NumField() {
+			switch field := v.Field(i); field.Kind() {
+			case reflect.String:
+				field.SetString(v.Type().Field(i).Name + " \"\\\u2028\n")
+			case reflect.Int:
+				field.SetInt(int64(i) - 15)
+			case reflect.Struct:
+				fill(field)
+			}
+		}
+	}
+	fill(reflect.ValueOf(&full).Elem())
+	records := []Record{full, {}}
+	for i := range reflect.TypeFor[Record]().NumField() {
+		var one Record
+		value := reflect.ValueOf(full).Field(i)
+		if value.IsZero() {
+			t.Errorf("field %d has no value to test with", i)
+		}
+		reflect.ValueOf(&one).Elem().Field(i).Set(value)
+		records = append(records, one)
+	}
+	for i := range reflect.TypeFor[Counterparty]().NumField() {
+		var one Record
+		reflect.ValueOf(&one.Counterparty).Elem().Field(i).Set(reflect.ValueOf(full.Counterparty).Field(i))
+		records = append(records, one)
+	}
+	for _, r := range records {
+		want, err := experiment.Marshal(&r, experiment.Deterministic(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Encode(&r)
+		if err != nil || string(got) != string(want) {
+			t.Errorf("got  %s, %v\nwant %s", got, err, want)
+		}
 	}
 }
 

@@ -9,10 +9,13 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/jsonline"
 )
 
 // Action types a record can have (protocol, Records).
@@ -122,9 +125,15 @@ type Entry struct {
 // buffer.
 const MaxBodyBytes = 1 << 20
 
-// Encode makes the body that [Head.Seal] puts into a line.
+// errNotText means that a field is not UTF-8: what was replaced in it would not be
+// what is recorded.
+var errNotText = errors.New("not UTF-8")
+
+// Encode makes the body that [Head.Seal] puts into a line, as the JSON library
+// would: one is written for every message. It fails for a field that is not UTF-8,
+// for details that cannot be encoded and above [MaxBodyBytes].
 func Encode(r *Record) ([]byte, error) {
-	body, err := json.Marshal(r, json.Deterministic(true))
+	body, err := r.append(make([]byte, 0, usualBody+len(r.Content)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode audit record %s: %w", r.ID, err)
 	}
@@ -132,6 +141,80 @@ func Encode(r *Record) ([]byte, error) {
 		return nil, fmt.Errorf("cannot encode audit record %s: %d bytes, limit %d", r.ID, len(body), MaxBodyBytes)
 	}
 	return body, nil
+}
+
+// usualBody is what the record of a message takes without its content.
+const usualBody = 1024
+
+func (r *Record) append(b []byte) ([]byte, error) {
+	var failure error
+	text := func(name, value string) {
+		if !utf8.ValidString(value) {
+			failure = fmt.Errorf("%s: %w", name, errNotText)
+		}
+		b = jsonline.TextIfAny(b, name, value)
+	}
+	other := func(name string, value any) {
+		encoded, err := json.Marshal(value, json.Deterministic(true))
+		if err != nil {
+			failure = fmt.Errorf("%s: %w", name, err)
+		}
+		b = append(jsonline.Key(b, name), encoded...)
+	}
+	b = jsonline.Text(append(b, '{'), "id", r.ID)
+	b = jsonline.Text(b, "actionType", r.ActionType)
+	text("event", r.Event)
+	text("side", r.Side)
+	text("tenantId", r.TenantID)
+	text("userId", r.UserID)
+	text("agentId", r.AgentID)
+	text("appId", r.AppID)
+	if r.Counterparty != (Counterparty{}) {
+		b = append(jsonline.Key(b, "counterparty"), '{')
+		text("kind", r.Counterparty.Kind)
+		text("instanceId", r.Counterparty.InstanceID)
+		text("userId", r.Counterparty.UserID)
+		text("orgUnit", r.Counterparty.OrgUnit)
+		text("tenantId", r.Counterparty.TenantID)
+		b = append(b, '}')
+	}
+	text("sessionKey", r.SessionKey)
+	text("exchangeId", r.ExchangeID)
+	text("conversationId", r.ConversationID)
+	b = jsonline.IntIfAny(b, "round", r.Round)
+	b = jsonline.IntIfAny(b, "maxRounds", r.MaxRounds)
+	text("exchangeType", r.ExchangeType)
+	text("chainId", r.ChainID)
+	b = jsonline.IntIfAny(b, "hops", r.Hops)
+	text("classification", r.Classification)
+	text("policyApplied", r.PolicyApplied)
+	text("policyRevision", r.PolicyRevision)
+	text("policyResult", r.PolicyResult)
+	text("policyReason", r.PolicyReason)
+	text("code", r.Code)
+	text("outcome", r.Outcome)
+	if len(r.DataShared) > 0 {
+		other("dataShared", r.DataShared)
+	}
+	if len(r.DataWithheld) > 0 {
+		other("dataWithheld", r.DataWithheld)
+	}
+	if len(r.Detections) > 0 {
+		other("detections", r.Detections)
+	}
+	text("contentDigest", r.ContentDigest)
+	b = jsonline.IntIfAny(b, "contentBytes", r.ContentBytes)
+	text("content", r.Content)
+	text("dispatchId", r.DispatchID)
+	text("runId", r.RunID)
+	text("approvalId", r.ApprovalID)
+	if len(r.Details) > 0 {
+		other("details", r.Details)
+	}
+	if !utf8.ValidString(r.ID) || !utf8.ValidString(r.ActionType) {
+		failure = errNotText
+	}
+	return append(b, '}'), failure
 }
 
 // Parse reads a line without checking its hash; [Head.Check] does that.

@@ -35,6 +35,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/jsonline"
 )
 
 // ErrNotRunning means that no daemon listens on the socket.
@@ -406,7 +407,7 @@ func (c *Client) queue(method string, params []byte, r receiver) uint64 {
 	b = append(b, `","type":"request","timestamp":`...)
 	b = strconv.AppendInt(b, time.Now().UnixMilli(), 10)
 	b = append(b, `,"method":`...)
-	b, _ = jsontext.AppendQuote(b, method) // what is not UTF-8 is replaced
+	b = jsonline.Quote(b, method)
 	b = append(b, `,"params":`...)
 	b = append(b, params...)
 	if c.token != nil {

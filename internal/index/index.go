@@ -204,13 +204,13 @@ func (x *Index) follow(ctx context.Context) error {
 
 // The follower works for workTime at a stretch, or for what it takes to end a
 // block. While the log grows faster than by busyRate records a second it then
-// rests nine times as long and at least for leastRest, so that it takes a tenth
-// of one processor from whoever makes the log grow.
+// rests nineteen times as long and at least for leastRest, so that it takes a
+// twentieth of one processor from whoever makes the log grow.
 const (
 	workTime  = 10 * time.Millisecond
 	leastRest = 100 * time.Millisecond
 	busyRate  = 100
-	restRatio = 9
+	restRatio = 19
 )
 
 // pace sees how fast the log grows.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/jsonline"
 )
 
 // Request is a message from an app (protocol, IPCRequest). Token is what the
@@ -218,16 +219,15 @@ func appendHead(b []byte, id, kind string, now int64) []byte {
 // so: what is stored as JSON is not read again.
 func appendResponse(b []byte, id string, now int64, requestID string, result any, failure *api.Error) []byte {
 	b = appendHead(b, id, typeResponse, now)
-	b = append(b, `,"requestId":`...)
-	b = appendText(b, requestID)
+	b = jsonline.Text(b, "requestId", requestID)
 	if written, ok := result.(interface{ Append([]byte) []byte }); ok && failure == nil {
-		b = append(b, `,"success":true,"result":`...)
+		b = jsonline.Key(jsonline.Bool(b, "success", true), "result")
 		return append(written.Append(b), '}', '\n')
 	}
 	if failure == nil {
 		encoded, err := json.Marshal(result)
 		if err == nil {
-			b = append(b, `,"success":true,"result":`...)
+			b = jsonline.Key(jsonline.Bool(b, "success", true), "result")
 			b = append(b, encoded...)
 			return append(b, '}', '\n')
 		}
@@ -238,7 +238,7 @@ func appendResponse(b []byte, id string, now int64, requestID string, result any
 	if err != nil {
 		encoded = []byte(`{"code":"INTERNAL_ERROR","message":"cannot encode the error"}`)
 	}
-	b = append(b, `,"success":false,"error":`...)
+	b = jsonline.Key(jsonline.Bool(b, "success", false), "error")
 	b = append(b, encoded...)
 	return append(b, '}', '\n')
 }
@@ -248,26 +248,15 @@ const headBytes = 192
 
 func appendEvent(b []byte, id string, now int64, event string, payload []byte) []byte {
 	b = appendHead(slices.Grow(b, len(payload)+headBytes), id, typeEvent, now)
-	b = append(b, `,"event":`...)
-	b = appendText(b, event)
-	b = append(b, `,"payload":`...)
-	b = append(b, payload...)
+	b = jsonline.Text(b, "event", event)
+	b = append(jsonline.Key(b, "payload"), payload...)
 	return append(b, '}', '\n')
 }
 
 func appendChunk(b []byte, id string, now int64, requestID string, chunk []byte, done bool) []byte {
 	b = appendHead(b, id, typeStream, now)
-	b = append(b, `,"requestId":`...)
-	b = appendText(b, requestID)
-	b = append(b, `,"chunk":`...)
-	b = append(b, chunk...)
-	b = append(b, `,"done":`...)
-	b = strconv.AppendBool(b, done)
+	b = jsonline.Text(b, "requestId", requestID)
+	b = append(jsonline.Key(b, "chunk"), chunk...)
+	b = jsonline.Bool(b, "done", done)
 	return append(b, '}', '\n')
-}
-
-// appendText quotes a string. What is not UTF-8 in it is replaced.
-func appendText(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s)
-	return b
 }

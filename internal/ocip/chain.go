@@ -3,9 +3,10 @@ package ocip
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/jsonline"
 )
 
 // Chain is the causal line of a message: which message caused the one that
@@ -180,16 +181,16 @@ func ParseChain(raw []byte, now time.Time) (Chain, error) {
 // Annotation is the line as it travels, written as the JSON library would.
 func (c Chain) Annotation() []byte {
 	b := make([]byte, 0, 128+40*len(c.Path))
-	b = appendText(append(b, `{"id":`...), c.ID)
-	b = strconv.AppendInt(append(b, `,"hops":`...), int64(c.Hops), 10)
-	b = append(b, `,"path":[`...)
+	b = jsonline.Text(append(b, '{'), "id", c.ID)
+	b = jsonline.Int(b, "hops", c.Hops)
+	b = append(jsonline.Key(b, "path"), '[')
 	for i, agent := range c.Path {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendText(b, agent)
+		b = jsonline.Quote(b, agent)
 	}
-	b = append(b, `],"startedAt":`...)
-	b = c.StartedAt.UTC().AppendFormat(b, `"`+timeLayout+`"`)
+	b = append(b, ']')
+	b = c.StartedAt.UTC().AppendFormat(jsonline.Key(b, "startedAt"), `"`+timeLayout+`"`)
 	return append(b, '}')
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/jsonline"
 )
 
 // Envelope is the annotation every outgoing message carries as metadata.ocip.
@@ -77,35 +78,31 @@ func (t *Time) UnmarshalText(b []byte) error {
 // UTF-8 in an identity is replaced.
 func annotate(e Envelope) []byte {
 	b := make([]byte, 0, 640)
-	b = appendText(append(b, `{"version":`...), e.Version)
-	b = appendText(append(b, `,"message_type":`...), string(e.MessageType))
-	b = appendText(append(b, `,"source_agent":{"instance_id":`...), e.SourceAgent.InstanceID)
-	b = appendText(append(b, `,"user_id":`...), e.SourceAgent.UserID)
-	b = appendText(append(b, `,"org_unit":`...), e.SourceAgent.OrgUnit)
-	b = appendText(append(b, `,"tenant_id":`...), e.SourceAgent.TenantID)
-	b = appendText(append(b, `},"classification":`...), e.Classification.String())
-	b = appendText(append(b, `,"conversation_id":`...), e.ConversationID)
-	b = strconv.AppendInt(append(b, `,"exchange_round":`...), int64(e.ExchangeRound), 10)
-	b = strconv.AppendInt(append(b, `,"max_rounds":`...), int64(e.MaxRounds), 10)
-	b = strconv.AppendBool(append(b, `,"capabilities":{"can_commit":`...), e.Capabilities.CanCommit)
-	b = append(b, `,"can_share":[`...)
+	b = jsonline.Text(append(b, '{'), "version", e.Version)
+	b = jsonline.Text(b, "message_type", string(e.MessageType))
+	b = append(jsonline.Key(b, "source_agent"), '{')
+	b = jsonline.Text(b, "instance_id", e.SourceAgent.InstanceID)
+	b = jsonline.Text(b, "user_id", e.SourceAgent.UserID)
+	b = jsonline.Text(b, "org_unit", e.SourceAgent.OrgUnit)
+	b = append(jsonline.Text(b, "tenant_id", e.SourceAgent.TenantID), '}')
+	b = jsonline.Text(b, "classification", e.Classification.String())
+	b = jsonline.Text(b, "conversation_id", e.ConversationID)
+	b = jsonline.Int(b, "exchange_round", e.ExchangeRound)
+	b = jsonline.Int(b, "max_rounds", e.MaxRounds)
+	b = append(jsonline.Key(b, "capabilities"), '{')
+	b = jsonline.Bool(b, "can_commit", e.Capabilities.CanCommit)
+	b = append(jsonline.Key(b, "can_share"), '[')
 	for i, level := range e.Capabilities.CanShare {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendText(b, level.String())
+		b = jsonline.Quote(b, level.String())
 	}
-	b = appendText(append(b, `]},"reply_policy":`...), string(e.ReplyPolicy))
-	b = strconv.AppendBool(append(b, `,"requires_commitment":`...), e.RequiresCommitment)
-	b = append(b, `,"expires_at":`...)
-	b = e.ExpiresAt.UTC().AppendFormat(b, `"`+timeLayout+`"`)
+	b = append(b, "]}"...)
+	b = jsonline.Text(b, "reply_policy", string(e.ReplyPolicy))
+	b = jsonline.Bool(b, "requires_commitment", e.RequiresCommitment)
+	b = e.ExpiresAt.UTC().AppendFormat(jsonline.Key(b, "expires_at"), `"`+timeLayout+`"`)
 	return append(b, '}')
-}
-
-// appendText quotes a text. What is not UTF-8 in it is replaced.
-func appendText(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s)
-	return b
 }
 
 // EnvelopeError says which field of an envelope is wrong. Path is empty where
