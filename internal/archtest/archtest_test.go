@@ -1,12 +1,14 @@
 package archtest
 
 import (
+	"cmp"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +74,38 @@ func TestTable(t *testing.T) {
 	for _, never := range [][2]string{{"internal/kernel", "internal/ipc"}, {"internal/ipc", "internal/kernel"}} {
 		if slices.Contains(house[never[0]].imports, never[1]) {
 			t.Errorf("%s may import %s: the daemon introduces them", never[0], never[1])
+		}
+	}
+}
+
+// documentRow is a row of the document's table: room, task, imports.
+var documentRow = regexp.MustCompile("^\\| `([^`]+)` \\| .* \\| ([^|]*) \\|$")
+
+// TestDocument holds the table that people read against the one that is
+// enforced.
+func TestDocument(t *testing.T) {
+	root, _ := moduleRoot(t)
+	text, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if m := documentRow.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			said[m[1]] = m[2]
+		}
+	}
+	for dir, row := range house {
+		var names []string
+		for _, imported := range slices.Sorted(slices.Values(row.imports)) {
+			names = append(names, strings.TrimPrefix(imported, "internal/"))
+		}
+		want := cmp.Or(strings.Join(names, ", "), "nothing")
+		if dir == "internal/daemon" {
+			want = said[dir] // told in words
+		}
+		if got, ok := said[dir]; !ok || got != want {
+			t.Errorf("docs/ARCHITECTURE.md says of %s that it may import %q, want %q", dir, got, want)
 		}
 	}
 }
