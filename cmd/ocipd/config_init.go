@@ -178,12 +178,14 @@ func agentID(user string) string {
 }
 
 // quoted is a text as YAML has it whatever it holds.
-func quoted(text string) string {
-	b, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\ufffd"))
+func quoted(text string) string { return string(appendQuoted(nil, text)) }
+
+func appendQuoted(out []byte, text string) []byte {
+	out, err := jsontext.AppendQuote(out, strings.ToValidUTF8(text, "\ufffd"))
 	if err != nil {
 		panic("ocipd: valid text cannot fail to be quoted: " + err.Error())
 	}
-	return string(b)
+	return out
 }
 
 func thereAlready(file string) error {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"strings"
 
 	"github.com/openclawos/ocipd/internal/config"
 	"go.yaml.in/yaml/v3"
@@ -55,15 +54,17 @@ func (s *shell) showConfig(cfg *config.Config, asJSON bool) error {
 			_, _ = w.Write(line) // Flush says what went wrong
 			continue
 		}
-		fmt.Fprintln(w, "directory:")
+		_, _ = w.WriteString("directory:\n")
+		var entry []byte
 		for i := range long {
-			writeContact(w, &long[i], cfg.Source(entryPath(i)))
+			entry = appendContact(entry[:0], &long[i], cfg.SourceAt(entryPath(i)))
+			_, _ = w.Write(entry)
 		}
 	}
 	return w.Flush()
 }
 
-func entryPath(i int) string { return config.Path{}.Key("directory").Index(i).String() }
+func entryPath(i int) config.Path { return config.Path{}.Key("directory").Index(i) }
 
 func (s *shell) showJSON(cfg *config.Config, doc *yaml.Node, sources map[string]string, long []config.Contact) error {
 	values := map[string]any{}
@@ -71,14 +72,12 @@ func (s *shell) showJSON(cfg *config.Config, doc *yaml.Node, sources map[string]
 		return fmt.Errorf("cannot show the configuration: %w", err)
 	}
 	if len(long) > 0 {
-		entries := make([]map[string]any, len(long))
+		entries := make([]shownContact, len(long))
 		for i := range long {
-			entries[i] = make(map[string]any)
-			for _, f := range contactFields(&long[i]) {
-				entries[i][f.key] = f.value()
-			}
-			if source := cfg.Source(entryPath(i)); source != config.SourceDefault {
-				sources[entryPath(i)] = source
+			entries[i] = showContact(&long[i])
+			at := entryPath(i)
+			if source := cfg.SourceAt(at); source != config.SourceDefault {
+				sources[at.String()] = source
 			}
 		}
 		values["directory"] = entries
@@ -86,55 +85,54 @@ func (s *shell) showJSON(cfg *config.Config, doc *yaml.Node, sources map[string]
 	return s.printJSON(showReport{File: cfg.File, Config: values, Sources: sources})
 }
 
-// contactField is one key of an entry: a text, or a list of texts.
-type contactField struct {
-	key, text string
-	list      []string
+// shownContact is an entry of a long directory as JSON, with the keys that a tree
+// of YAML has, in the order that one has them.
+type shownContact struct {
+	Accepts    []string `json:"accepts"`
+	InstanceID string   `json:"instance_id,omitzero"`
+	Kind       string   `json:"kind"`
+	OrgUnit    string   `json:"org_unit,omitzero"`
+	Sessions   []string `json:"sessions"`
+	TenantID   string   `json:"tenant_id,omitzero"`
+	UserID     string   `json:"user_id,omitzero"`
 }
 
-// contactFields are the keys of an entry in their order, those that are left out
-// where they are empty left out.
-func contactFields(c *config.Contact) []contactField {
-	fields := append(make([]contactField, 0, 7), contactField{key: "kind", text: c.Kind})
-	for _, f := range [...]contactField{
-		{key: "instance_id", text: c.InstanceID}, {key: "user_id", text: c.UserID}, {key: "org_unit", text: c.OrgUnit}, {key: "tenant_id", text: c.TenantID},
+func showContact(c *config.Contact) shownContact {
+	return shownContact{
+		Accepts: c.Accepts, InstanceID: c.InstanceID, Kind: c.Kind, OrgUnit: c.OrgUnit,
+		Sessions: c.Sessions, TenantID: c.TenantID, UserID: c.UserID,
+	}
+}
+
+// appendContact appends an entry of a long directory as YAML.
+func appendContact(out []byte, c *config.Contact, source string) []byte {
+	out = appendQuoted(append(out, "  - kind: "...), c.Kind)
+	if source != config.SourceDefault {
+		out = append(append(out, " # "...), source...)
+	}
+	out = append(out, '\n')
+	for _, f := range [...]struct{ key, text string }{
+		{"instance_id", c.InstanceID}, {"user_id", c.UserID}, {"org_unit", c.OrgUnit}, {"tenant_id", c.TenantID},
 	} {
 		if f.text != "" {
-			fields = append(fields, f)
+			out = append(append(append(out, "    "...), f.key...), ": "...)
+			out = append(appendQuoted(out, f.text), '\n')
 		}
 	}
-	// A list is none where it is empty, never nil.
-	return append(fields, contactField{key: "accepts", list: append([]string{}, c.Accepts...)}, contactField{key: "sessions", list: append([]string{}, c.Sessions...)})
-}
-
-func (f *contactField) value() any {
-	if f.list != nil {
-		return f.list
-	}
-	return f.text
-}
-
-// writeContact writes an entry as YAML.
-func writeContact(w *bufio.Writer, c *config.Contact, source string) {
-	for i, f := range contactFields(c) {
-		indent := "    "
-		if i == 0 {
-			indent = "  - "
-		}
-		var value, comment string
-		if f.list == nil {
-			value = quoted(f.text)
-		} else {
-			for j, item := range f.list {
-				f.list[j] = quoted(item)
+	for _, f := range [...]struct {
+		key  string
+		list []string
+	}{{"accepts", c.Accepts}, {"sessions", c.Sessions}} {
+		out = append(append(append(out, "    "...), f.key...), ": ["...)
+		for i, item := range f.list {
+			if i > 0 {
+				out = append(out, ", "...)
 			}
-			value = "[" + strings.Join(f.list, ", ") + "]"
+			out = appendQuoted(out, item)
 		}
-		if i == 0 && source != config.SourceDefault {
-			comment = " # " + source
-		}
-		fmt.Fprintf(w, "%s%s: %s%s\n", indent, f.key, value, comment)
+		out = append(out, "]\n"...)
 	}
+	return out
 }
 
 // annotate puts beside each value who set it.
@@ -153,7 +151,7 @@ func annotate(n *yaml.Node, at config.Path, cfg *config.Config, sources map[stri
 			annotate(child, at.Index(i), cfg, sources)
 		}
 	}
-	source := cfg.Source(at.String())
+	source := cfg.SourceAt(at)
 	if source == config.SourceDefault {
 		return
 	}

@@ -52,7 +52,7 @@ func TestConfigShowsALongDirectory(t *testing.T) {
 		if !bytes.Contains(shown, []byte(want)) {
 			t.Errorf("not shown: %s", want)
 		}
-		if got, want := cfg.Source(entryPath(n)), fmt.Sprintf("%s:%d", file, 2+5*n); got != want {
+		if got, want := cfg.SourceAt(entryPath(n)), fmt.Sprintf("%s:%d", file, 2+5*n); got != want {
 			t.Errorf("entry %d comes from %s, want %s", n, got, want)
 		}
 	}

@@ -430,16 +430,16 @@ func defaultContact() Contact {
 // stays one and is refused.
 func (c *Config) inherit() {
 	for i := range c.Agents {
-		if c.Source(Path{}.Key("agents").Index(i).Key("max_rounds").String()) == SourceDefault {
+		if c.SourceAt(Path{}.Key("agents").Index(i).Key("max_rounds")) == SourceDefault {
 			c.Agents[i].MaxRounds = c.OCIP.MaxRounds
 		}
 	}
 	for app, t := range c.Hooks.Apps {
 		at := Path{}.Key("hooks").Key("apps").Key(app)
-		if c.Source(at.Key("wait").String()) == SourceDefault {
+		if c.SourceAt(at.Key("wait")) == SourceDefault {
 			t.Wait = c.Hooks.Wait
 		}
-		if c.Source(at.Key("answer").String()) == SourceDefault {
+		if c.SourceAt(at.Key("answer")) == SourceDefault {
 			t.Answer = c.Hooks.Answer
 		}
 		c.Hooks.Apps[app] = t

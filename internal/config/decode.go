@@ -42,8 +42,8 @@ type decoder struct {
 	// values and listed count what was read, listed below directory.
 	values, listed int
 	full           bool
-	// before is how many lines of the file come before those of the nodes.
-	before int
+	// Lines of the nodes after line after come so many later in the file.
+	after, later int
 	// shapes are the keys of the structs met so far.
 	shapes map[reflect.Type]*shape
 }
@@ -66,8 +66,8 @@ func (p *problems) parse(data []byte, c *Config) {
 		p.document(data, nil, c)
 		return
 	}
-	data, empty, list := cut(p.file, data, pieceBytes)
-	if len(data)-empty > maxFileBytes {
+	data, list := cut(p.file, data, pieceBytes, p.earlier.known())
+	if len(data) > maxFileBytes {
 		p.add(nil, "", "cannot read a configuration of more than %d bytes, entries of a directory not counted that each begin with a hyphen on a line of their own", maxFileBytes)
 		return
 	}
@@ -77,6 +77,9 @@ func (p *problems) parse(data []byte, c *Config) {
 // document reads a file of which a directory may have been cut out.
 func (p *problems) document(data []byte, list *entries, c *Config) {
 	d := &decoder{problems: p, shapes: map[reflect.Type]*shape{}}
+	if list != nil {
+		d.after, d.later = list.line, list.lines
+	}
 	var doc, second yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	err := dec.Decode(&doc)
@@ -90,7 +93,7 @@ func (p *problems) document(data []byte, list *entries, c *Config) {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		p.broken(err, 0)
+		d.broken(err)
 		return
 	}
 	d.value(nil, doc.Content[0], reflect.ValueOf(c).Elem())
@@ -99,14 +102,14 @@ func (p *problems) document(data []byte, list *entries, c *Config) {
 	}
 }
 
-// broken reports what is no YAML, in a text that so many lines come before.
-func (p *problems) broken(err error, before int) {
+// broken reports what is no YAML.
+func (d *decoder) broken(err error) {
 	m := yamlLine.FindStringSubmatch(err.Error())
 	if m == nil {
 		m = []string{"", "", err.Error()}
 	}
 	line, _ := strconv.Atoi(m[1])
-	p.report(origin{name: p.file, line: before + line}, nil, "", "cannot read YAML: "+m[2])
+	d.report(origin{name: d.file, line: d.line(line)}, nil, "", "cannot read YAML: "+m[2])
 }
 
 // fail reports a problem at a node.
@@ -118,7 +121,15 @@ func (d *decoder) fail(at Path, n *yaml.Node, format string, args ...any) {
 	d.report(d.place(n), at, "", message)
 }
 
-func (d *decoder) place(n *yaml.Node) origin { return origin{d.file, d.before + n.Line, n.Column} }
+func (d *decoder) place(n *yaml.Node) origin { return origin{d.file, d.line(n.Line), n.Column} }
+
+// line is the line of the file that a line of the text that is read stands for.
+func (d *decoder) line(n int) int {
+	if n > d.after {
+		n += d.later
+	}
+	return n
+}
 
 // enter counts one value and follows an alias. It is false where the file is
 // too large or too deep, which is reported once.
@@ -295,7 +306,7 @@ func (d *decoder) pairs(at Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node]
 			d.want(at, n, "a mapping")
 			return
 		}
-		first := make(map[string]int, len(n.Content)/2)
+		var keys keySet
 		for i := 0; i+1 < len(n.Content) && !d.full; i += 2 {
 			k := n.Content[i]
 			if k.Kind != yaml.ScalarNode {
@@ -306,16 +317,48 @@ func (d *decoder) pairs(at Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node]
 				d.fail(at.Key(k.Value), k, "merge keys are not read: write the keys out")
 				continue
 			}
-			if line, ok := first[k.Value]; ok {
-				d.report(d.place(k), at.Key(k.Value), "", fmt.Sprintf("duplicate key %q, first at line %d", clip(k.Value), d.before+line))
+			if first := keys.add(k); first != nil {
+				d.report(d.place(k), at.Key(k.Value), "", fmt.Sprintf("duplicate key %q, first at line %d", clip(k.Value), d.line(first.Line)))
 				continue
 			}
-			first[k.Value] = k.Line
 			if !yield(k, n.Content[i+1]) {
 				return
 			}
 		}
 	}
+}
+
+// keySet are keys of a mapping. Nearly all mappings have few, and among those a
+// look at each is sooner done than a map is made.
+type keySet struct {
+	few  [16]*yaml.Node
+	n    int
+	many map[string]*yaml.Node
+}
+
+// add adds a key, and returns the one that is there already, if one is.
+func (s *keySet) add(key *yaml.Node) *yaml.Node {
+	if s.many == nil {
+		for _, k := range s.few[:s.n] {
+			if k.Value == key.Value {
+				return k
+			}
+		}
+		if s.n < len(s.few) {
+			s.few[s.n] = key
+			s.n++
+			return nil
+		}
+		s.many = make(map[string]*yaml.Node)
+		for _, k := range s.few {
+			s.many[k.Value] = k
+		}
+	}
+	if first, ok := s.many[key.Value]; ok {
+		return first
+	}
+	s.many[key.Value] = key
+	return nil
 }
 
 // raw turns a node into maps, lists and scalars such as JSON has them.

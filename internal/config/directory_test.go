@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,11 +44,12 @@ const (
 		"      sessions: [\"telegram:%[1]d\", \"irc:direct:%[1]d\"]}\r\n"
 )
 
-// cutParse reads a document as if it were too long, in pieces of so many bytes.
-func cutParse(data []byte, size int) (c *Config, found, err error) {
+// cutParse reads a document as if it were too long, in pieces of so many bytes,
+// those aside that an earlier one has.
+func cutParse(data []byte, size int, earlier *Config) (c *Config, found, err error) {
 	p := &problems{file: "f", origins: map[string]origin{}}
 	c = Default()
-	rest, _, list := cut("f", data, size)
+	rest, list := cut("f", data, size, earlier.known())
 	if list == nil {
 		return nil, nil, errors.New("nothing to cut")
 	}
@@ -134,6 +138,115 @@ func BenchmarkLongDirectory(b *testing.B) {
 	}
 }
 
+// A reload of a long directory reads what has changed of it, and gives what a
+// start gives.
+func TestReloadALongDirectory(t *testing.T) {
+	const n = 20_000
+	text := contacts(n, blockStyle)
+	file := write(t, t.TempDir(), "ocipd.yaml", text)
+	first, err := Load(Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(i int) string { return fmt.Sprintf(blockStyle, i) }
+	for _, tt := range []struct {
+		name, text string
+		kept       int // of a hundred entries
+		want       []string
+	}{
+		{"nothing", text + "# a comment\n", 97, nil},
+		{"a line", strings.Replace(text, "user_id: user-9999\n", "user_id: a-longer-name\n", 1), 95, []string{"directory.agent-9999.user_id"}},
+		{"an entry is gone", strings.Replace(text, entry(10), "", 1), 95, []string{"directory.agent-10"}},
+		{"entries come", strings.Replace(text, entry(n-5), entry(n)+entry(n+1)+entry(n-5), 1), 95, []string{"directory.agent-20000", "directory.agent-20001"}},
+		{"both ends", "directory:\n" + entry(n) + strings.Replace(text[strings.Index(text, entry(0)):], entry(n-1), "", 1), 95, []string{"directory.agent-20000", "directory.agent-19999", "log.level"}},
+		{"entries move", strings.Replace(text, entry(7), "", 1) + entry(7), 95, nil},
+		{"another style", contacts(n, dumpedStyle), 0, nil},
+		{"a fault", strings.Replace(text, "user_id: user-9999\n", "\n", 1), 0, nil},
+		{"no YAML", strings.Replace(text, "user_id: user-9999\n", "\"\n", 1), 0, nil},
+		{"a name is taken", strings.Replace(text, "agent-15000\n", "agent-3\n", 1), 0, nil},
+		{"a session is taken", strings.Replace(text, "telegram:15000\"", "telegram:3\"", 1), 0, nil},
+		{"names change places", strings.NewReplacer("instance_id: agent-15000\n", "instance_id: agent-3000\n", "instance_id: agent-3000\n", "instance_id: agent-15000\n").Replace(text), 90,
+			[]string{"directory.agent-15000.sessions", "directory.agent-15000.user_id", "directory.agent-3000.sessions", "directory.agent-3000.user_id"}},
+		{"an agent takes a name", text + "agents:\n  - {id: a, app: a, instance_id: agent-15000, user_id: u, org_unit: o, tenant_id: t}\n", 0, nil},
+		{"everything twice", text + text[strings.Index(text, entry(0)):], 0, nil},
+		{"a list that is short", contacts(3, blockStyle), 0, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			write(t, filepath.Dir(file), "ocipd.yaml", tt.text)
+			want, failure := Load(Options{File: file})
+			got, err := first.Reload()
+			if failure != nil {
+				if err == nil || err.Error() != failure.Error() {
+					t.Fatalf("got %v, want %v", err, failure)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !same(got, want) || got.sum != want.sum {
+				t.Fatal("it reads as another configuration than at a start")
+			}
+			kept := 0
+			for i := range got.Directory {
+				at := Path{}.Key("directory").Index(i).Key("user_id")
+				if i%1000 < 2 && got.SourceAt(at) != want.SourceAt(at) {
+					t.Errorf("%s comes from %s, want %s", at, got.SourceAt(at), want.SourceAt(at))
+				}
+				if i < n && slices.ContainsFunc(first.Directory[max(0, i-2):min(n, i+3)], func(c Contact) bool { return &c.Accepts[0] == &got.Directory[i].Accepts[0] }) {
+					kept++
+				}
+			}
+			if kept < n*tt.kept/100 {
+				t.Errorf("%d of %d entries are kept", kept, n)
+			}
+			var keys []string
+			for _, c := range got.Since(first).Changes {
+				keys = append(keys, c.Path)
+			}
+			slices.Sort(keys)
+			slices.Sort(tt.want)
+			if tt.kept > 0 && !slices.Equal(keys, tt.want) {
+				t.Errorf("the difference is %q, want %q", keys, tt.want)
+			}
+		})
+	}
+}
+
+// BenchmarkReload is what a reload takes of such a directory of which one line is
+// another, with the difference.
+func BenchmarkReload(b *testing.B) {
+	text := []byte(contacts(100_000, blockStyle))
+	file := filepath.Join(b.TempDir(), "ocipd.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	c, err := Load(Options{File: file})
+	if err != nil {
+		b.Fatal(err)
+	}
+	line := []byte("    user_id: user-50000\n")
+	at := bytes.Index(text, line)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		b.StopTimer()
+		edited := slices.Concat(text[:at], fmt.Appendf(nil, "    user_id: user-%d\n", n), text[at+len(line):])
+		if err := os.WriteFile(file, edited, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		again, err := c.Reload()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if d := again.Since(c); d.Count != 1 {
+			b.Fatalf("the difference is %+v", d)
+		}
+		c = again
+	}
+}
+
 func TestLongDirectoryFaults(t *testing.T) {
 	const n = 20
 	list := contacts(n, flowStyle)
@@ -159,7 +272,7 @@ func TestLongDirectoryFaults(t *testing.T) {
 		{"too deep", entry("{kind: " + strings.Repeat("[", 70) + strings.Repeat("]", 70) + "}"), "want text, got a list"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err, _ := cutParse([]byte(tt.text), 200); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err, _ := cutParse([]byte(tt.text), 200, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %.300v\nwant %s", err, tt.want)
 			}
 		})
@@ -231,7 +344,7 @@ func FuzzCut(f *testing.F) {
 	f.Add([]byte("apps: {a: \"\ndirectory:\n- b\"}\n"), uint8(1))
 	f.Add([]byte("directory:\n  -\n    kind: person\n    sessions:\n      - a:b\n  - kind: |\n     person\n...\n"), uint8(9))
 	f.Fuzz(func(t *testing.T, data []byte, size uint8) {
-		pieces, found, read := cutParse(data, int(size))
+		pieces, found, read := cutParse(data, int(size), nil)
 		if read != nil {
 			return // refused
 		}
@@ -254,6 +367,39 @@ func FuzzCut(f *testing.F) {
 				if a, b := whole.Source(key), pieces.Source(key); a != b {
 					t.Fatalf("%q: %s of %+v from %s as a whole, from %s in pieces", data, key, d, a, b)
 				}
+			}
+		}
+	})
+}
+
+// FuzzKnown holds a file of which an earlier state is known to the same file read
+// for the first time.
+func FuzzKnown(f *testing.F) {
+	for _, style := range []string{blockStyle, dumpedStyle, flowStyle} {
+		f.Add([]byte(contacts(9, style)), uint8(60), uint16(200), uint8(7), []byte("7"))
+		f.Add([]byte(contacts(9, style)), uint8(10), uint16(30), uint8(0), fmt.Appendf(nil, style, 10))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, size uint8, at uint16, gone uint8, come []byte) {
+		earlier, found, read := cutParse(data, int(size), nil)
+		if read != nil || found != nil {
+			return
+		}
+		begin := min(int(at), len(data))
+		edited := slices.Concat(data[:begin], come, data[min(begin+int(gone), len(data)):])
+		want, wrong, refused := cutParse(edited, int(size), nil)
+		got, found, read := cutParse(edited, int(size), earlier)
+		if fmt.Sprint(found, read) != fmt.Sprint(wrong, refused) {
+			t.Fatalf("%q to %q: got %v, %v, want %v, %v", data, edited, found, read, wrong, refused)
+		}
+		if refused != nil {
+			return
+		}
+		if !reflect.DeepEqual(got.Directory, want.Directory) || !reflect.DeepEqual(got.origins, want.origins) || !reflect.DeepEqual(got.cut.starts, want.cut.starts) {
+			t.Fatalf("%q to %q: got %+v, want %+v", data, edited, got, want)
+		}
+		for i, p := range got.cut.pieces {
+			if p.contacts != nil || p.values != want.cut.pieces[i].values || p.text != want.cut.pieces[i].text {
+				t.Fatalf("%q to %q: got the piece %+v, want %+v", data, edited, p, want.cut.pieces[i])
 			}
 		}
 	})

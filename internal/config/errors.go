@@ -81,8 +81,10 @@ type problems struct {
 	file    string
 	origins map[string]origin
 	// cut is the directory of a long file, whose places are not in origins.
-	cut  *entries
-	list Errors
+	cut *entries
+	// earlier is the configuration that is read again, nil for a first one.
+	earlier *Config
+	list    Errors
 }
 
 // full reports whether no more problems are listed.

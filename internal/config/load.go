@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -47,28 +49,38 @@ type Options struct {
 // with a hyphen on a line of their own, the file 64 MiB, of which the entries
 // are not counted against the 1 MiB.
 func Load(opts Options) (*Config, error) {
-	env := map[string]string{}
-	for _, kv := range opts.Env {
-		name, value, _ := strings.Cut(kv, "=")
-		env[name] = value
-	}
-	file, optional := opts.File, false
-	if file == "" {
-		file, optional = FilePath(func(name string) string { return env[name] }), true
-	}
+	env := environ(opts.Env)
+	file := cmp.Or(opts.File, FilePath(func(name string) string { return env[name] }))
 	data, err := read(file)
-	if optional && errors.Is(err, fs.ErrNotExist) {
+	if opts.File == "" && errors.Is(err, fs.ErrNotExist) {
 		file = ""
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot read the configuration: %w", err)
 	}
-	c, err := merge(file, data, env, opts.Flags)
+	return opts.load(file, data, sha256.Sum256(data), env, nil)
+}
+
+// environ is an environment by name.
+func environ(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// load makes a configuration of what a file holds, empty for none. What an earlier
+// one has of the same file is not read again.
+func (o Options) load(file string, data []byte, sum [sha256.Size]byte, env map[string]string, earlier *Config) (*Config, error) {
+	empty := len(bytes.TrimSpace(data)) == 0
+	c, err := merge(file, data, env, o.Flags, earlier)
 	if err != nil {
 		return nil, err
 	}
-	c.opts = Options{File: file, Env: slices.Clone(opts.Env), Flags: maps.Clone(opts.Flags)}
+	c.opts = Options{File: file, Env: slices.Clone(o.Env), Flags: maps.Clone(o.Flags)}
 	if file != "" {
-		c.empty, c.sum = len(bytes.TrimSpace(data)) == 0, sha256.Sum256(data)
+		c.empty, c.sum = empty, sum
 	}
 	return c, nil
 }
@@ -88,11 +100,15 @@ func (c *Config) Reload() (*Config, error) {
 		}
 		return c, nil
 	}
-	// A long directory takes a second to read, and its size again.
-	if data, err := read(c.File); err == nil && sha256.Sum256(data) == c.sum {
+	data, err := read(c.File)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	if sum == c.sum {
 		return c, nil
 	}
-	again, err := Load(c.opts)
+	again, err := c.opts.load(c.File, data, sum, environ(c.opts.Env), c)
 	if err == nil && again.empty && !c.empty {
 		return nil, fmt.Errorf("cannot read the configuration: %s has become empty", c.File)
 	}
@@ -102,7 +118,7 @@ func (c *Config) Reload() (*Config, error) {
 // Parse reads and checks a document alone, with no environment or flags. The
 // name stands for the file in errors and in Config.File.
 func Parse(name string, data []byte) (*Config, error) {
-	return merge(name, data, nil, nil)
+	return merge(name, data, nil, nil, nil)
 }
 
 // read returns at most one byte more than a file may have.
@@ -126,8 +142,11 @@ func read(file string) ([]byte, error) {
 // merge stacks the layers in viper, lowest first. Everything handed to viper is
 // checked and has its final type; maps whose keys are not ours go in as single
 // opaque values, because viper would lower their case and split them at dots.
-func merge(file string, data []byte, env map[string]string, flags map[string]any) (*Config, error) {
-	p := &problems{file: file, origins: map[string]origin{}}
+//
+// What is made of data does not hold it. Where an earlier configuration is given,
+// what the two have in common is shared.
+func merge(file string, data []byte, env map[string]string, flags map[string]any, earlier *Config) (*Config, error) {
+	p := &problems{file: file, origins: map[string]origin{}, earlier: earlier}
 	v := viper.New()
 	for key, value := range leaves(Default()) {
 		if !value.IsZero() {
@@ -162,7 +181,14 @@ func merge(file string, data []byte, env map[string]string, flags map[string]any
 	err := v.UnmarshalExact(c, func(dc *mapstructure.DecoderConfig) {
 		dc.TagName = "yaml"
 		dc.WeaklyTypedInput = false
-		dc.DecodeHook = nil
+		// What has its type already is taken as it is, and not entry by entry.
+		dc.DecodeHook = func(from, to reflect.Value) (any, error) {
+			if from.Kind() != reflect.Slice || from.Type() != to.Type() {
+				return from.Interface(), nil
+			}
+			to.Set(from)
+			return nil, nil
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot merge the configuration: %w", err)
@@ -316,21 +342,29 @@ func EnvName(key string) string {
 func (c *Config) Source(key string) string {
 	o, ok := c.origins[key]
 	if !ok && c.cut != nil {
-		at, err := CompilePath(key)
-		switch {
-		case err != nil:
-		case len(at) == 2 && at[0].key == directoryKey && at[1].index >= 0 && at[1].index < len(c.cut.starts):
-			// Where an entry begins is known without its text.
-			o, ok = origin{name: c.cut.file, line: c.cut.starts[at[1].index]}, true
-		default:
-			o, ok = c.cut.find(at)
+		if at, err := CompilePath(key); err == nil {
+			o, ok = c.cut.source(at)
 		}
 	}
+	return o.source(ok)
+}
+
+// SourceAt is [Config.Source] for the path of a key.
+func (c *Config) SourceAt(at Path) string {
+	if o, ok := c.cut.source(at); ok {
+		return o.source(true)
+	}
+	o, ok := c.origins[at.String()]
+	return o.source(ok)
+}
+
+// source is an origin as [Config.Source] says it, of a key that has one.
+func (o origin) source(known bool) string {
 	switch {
-	case !ok:
+	case !known:
 		return SourceDefault
 	case o.line > 0:
-		return fmt.Sprintf("%s:%d", o.name, o.line)
+		return o.name + ":" + strconv.Itoa(o.line)
 	}
 	return o.name
 }

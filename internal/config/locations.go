@@ -68,28 +68,26 @@ func DatabasePath(c *Config, getenv func(string) string) string {
 // MirrorPath is the file of the audit mirror: audit.mirror, else audit.jsonl
 // beside the database. It is empty if neither is known.
 func MirrorPath(c *Config, dbPath string) string {
-	if c.Audit.Mirror != "" || dbPath == "" {
-		return c.Audit.Mirror
-	}
-	return filepath.Join(filepath.Dir(dbPath), "audit.jsonl")
+	return beside(dbPath, c.Audit.Mirror, "audit.jsonl")
 }
 
 // KeysPath is the directory of the daemon's keys: audit.keys, else keys beside the
 // database. It is empty if neither is known.
-func KeysPath(c *Config, dbPath string) string {
-	if c.Audit.Keys != "" || dbPath == "" {
-		return c.Audit.Keys
-	}
-	return filepath.Join(filepath.Dir(dbPath), "keys")
-}
+func KeysPath(c *Config, dbPath string) string { return beside(dbPath, c.Audit.Keys, "keys") }
 
 // CheckpointsPath is the file in which the log's checkpoints are kept outside it:
-// audit.checkpoints, else audit-checkpoints.jsonl beside the database.
+// audit.checkpoints, else audit-checkpoints.jsonl beside the database. It is empty
+// if neither is known.
 func CheckpointsPath(c *Config, dbPath string) string {
-	if c.Audit.Checkpoints != "" {
-		return c.Audit.Checkpoints
+	return beside(dbPath, c.Audit.Checkpoints, "audit-checkpoints.jsonl")
+}
+
+// beside is the path that is configured, else a name beside the database.
+func beside(dbPath, configured, name string) string {
+	if configured != "" || dbPath == "" {
+		return configured
 	}
-	return filepath.Join(filepath.Dir(dbPath), "audit-checkpoints.jsonl")
+	return filepath.Join(filepath.Dir(dbPath), name)
 }
 
 func inHome(getenv func(string) string, variable, below, name string) string {

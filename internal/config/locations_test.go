@@ -82,17 +82,25 @@ func TestLocations(t *testing.T) {
 	}
 }
 
-func TestKeysPath(t *testing.T) {
-	for _, tt := range []struct{ keys, database, want string }{
-		{"", "/d/x.db", "/d/keys"},
+func TestPathsBesideTheDatabase(t *testing.T) {
+	for _, tt := range []struct{ configured, database, want string }{
+		{"", "/d/x.db", "/d/"},
 		{"/k", "/d/x.db", "/k"},
 		{"/k", "", "/k"},
 		{"", "", ""},
 	} {
 		c := Default()
-		c.Audit.Keys = tt.keys
-		if got := KeysPath(c, tt.database); got != tt.want {
-			t.Errorf("with audit.keys %q beside %q it is %q, want %q", tt.keys, tt.database, got, tt.want)
+		c.Audit.Mirror, c.Audit.Keys, c.Audit.Checkpoints = tt.configured, tt.configured, tt.configured
+		for name, got := range map[string]string{
+			"audit.jsonl": MirrorPath(c, tt.database), "keys": KeysPath(c, tt.database), "audit-checkpoints.jsonl": CheckpointsPath(c, tt.database),
+		} {
+			want := tt.want
+			if want == "/d/" {
+				want += name
+			}
+			if got != want {
+				t.Errorf("%s configured as %q beside %q is %q, want %q", name, tt.configured, tt.database, got, want)
+			}
 		}
 	}
 }

@@ -49,9 +49,9 @@ func (p Path) String() string {
 	for i, s := range p {
 		switch {
 		case s.index >= 0:
-			fmt.Fprintf(&b, "[%d]", s.index)
+			b.WriteString("[" + strconv.Itoa(s.index) + "]")
 		case !plain(s.key):
-			fmt.Fprintf(&b, "[%s]", strconv.Quote(s.key))
+			b.WriteString("[" + strconv.Quote(s.key) + "]")
 		default:
 			if i > 0 {
 				b.WriteByte('.')

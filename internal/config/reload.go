@@ -134,6 +134,7 @@ func (d *differ) value(at Path, was, is reflect.Value) {
 			}
 		}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		was, is = apart(was, is)
 		d.entries(at, named(was), named(is))
 	case t.Kind() == reflect.Map:
 		d.entries(at, keyed(was), keyed(is))
@@ -173,6 +174,36 @@ func (d *differ) entries(at Path, was, is []entry) {
 			d.add(at.Key(e.name), plainValue(e.value), nil)
 		}
 	}
+}
+
+// apart leaves out of two lists what they begin and end with alike: of a long
+// directory that was edited, nearly all.
+func apart(was, is reflect.Value) (reflect.Value, reflect.Value) {
+	n := min(was.Len(), is.Len())
+	begin := 0
+	for begin < n && sameItem(was.Index(begin), is.Index(begin)) {
+		begin++
+	}
+	end := 0
+	for end < n-begin && sameItem(was.Index(was.Len()-1-end), is.Index(is.Len()-1-end)) {
+		end++
+	}
+	return was.Slice(begin, was.Len()-end), is.Slice(begin, is.Len()-end)
+}
+
+// sameItem reports whether two items of lists are equal.
+func sameItem(was, is reflect.Value) bool {
+	a, b := was.Addr().Interface(), is.Addr().Interface()
+	if contact, ok := a.(*Contact); ok {
+		return contact.same(b.(*Contact))
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// same is reflect.DeepEqual for the entries of which there are many.
+func (c *Contact) same(as *Contact) bool {
+	return c.Kind == as.Kind && c.InstanceID == as.InstanceID && c.UserID == as.UserID && c.OrgUnit == as.OrgUnit && c.TenantID == as.TenantID &&
+		slices.Equal(c.Accepts, as.Accepts) && slices.Equal(c.Sessions, as.Sessions)
 }
 
 // named are the entries of a list.

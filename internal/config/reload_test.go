@@ -163,6 +163,29 @@ func TestSince(t *testing.T) {
 	}
 }
 
+// Every value of an entry counts, of those too that are compared by hand.
+func TestSameItem(t *testing.T) {
+	for _, item := range []any{&Agent{}, &Contact{}, &Route{}, &Pattern{}, &Sink{}} {
+		was := reflect.ValueOf(item).Elem()
+		for i := range was.NumField() {
+			is := reflect.New(was.Type()).Elem()
+			if !sameItem(was, is) {
+				t.Fatalf("two times %+v differ", item)
+			}
+			if field := is.Field(i); field.Kind() == reflect.Pointer {
+				field.Set(reflect.New(field.Type().Elem()))
+			} else if field.Kind() == reflect.Struct {
+				another(t, field.Field(0))
+			} else {
+				another(t, field)
+			}
+			if sameItem(was, is) {
+				t.Errorf("another %s.%s is not seen", was.Type(), was.Type().Field(i).Name)
+			}
+		}
+	}
+}
+
 // However much differs, what is listed of it is bounded.
 func TestSinceIsBounded(t *testing.T) {
 	was, now := Default(), Default()

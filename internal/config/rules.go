@@ -29,7 +29,7 @@ func (c *Config) checkRules(p *problems) {
 	for i, pattern := range c.OCIP.Content.Patterns {
 		at := patterns.Index(i)
 		p.required(at.Key("name"), pattern.Name)
-		p.unique(at.Key("name"), pattern.Name, names, spot{"ocip.content.patterns", "name", i, -1})
+		p.unique(at.Key("name"), pattern.Name, names, spot{"ocip.content.patterns.name", i, -1})
 		p.required(at.Key("regexp"), pattern.Regexp)
 		p.word(at.Key("level"), "level", pattern.Level, levels()...)
 		if pattern.Name == "" || pattern.Regexp == "" || !slices.Contains(levels(), pattern.Level) {

@@ -81,32 +81,26 @@ func (c *Config) checkSinks(p *problems) {
 		if len(s.Name) > maxSinkName || strings.ContainsFunc(s.Name, notWord) {
 			p.bad(at.Key("name"), "want up to %d letters, digits, hyphens and underscores, because a file has the name, got %q", maxSinkName, s.Name)
 		}
-		p.unique(at.Key("name"), s.Name, names, spot{"audit.sinks", "name", i, -1})
+		p.unique(at.Key("name"), s.Name, names, spot{"audit.sinks.name", i, -1})
 		p.word(at.Key("type"), "type", s.Type, "ocsf", "otlp", "syslog", "journald")
 		s.checkKeys(p, at)
 		switch s.Type {
 		case "ocsf":
 			p.required(at.Key("path"), s.Path)
-			p.unique(at.Key("path"), s.Path, files, spot{"audit.sinks", "path", i, -1})
+			p.unique(at.Key("path"), s.Path, files, spot{"audit.sinks.path", i, -1})
 		case "otlp":
 			s.checkHTTP(p, at)
 		case "syslog":
 			s.checkSyslog(p, at)
 		}
-		if s.Path != "" && !filepath.IsAbs(s.Path) {
-			p.bad(at.Key("path"), "want an absolute path, got %q", s.Path)
-		}
+		p.absolute(at.Key("path"), s.Path)
 		for _, f := range []struct{ key, value string }{{"ca", s.TLS.CA}, {"cert", s.TLS.Cert}, {"key", s.TLS.Key}} {
-			if f.value != "" && !filepath.IsAbs(f.value) {
-				p.bad(at.Key("tls").Key(f.key), "want an absolute path, got %q", f.value)
-			}
+			p.absolute(at.Key("tls").Key(f.key), f.value)
 		}
 		if (s.TLS.Cert == "") != (s.TLS.Key == "") {
 			p.bad(at.Key("tls"), "want cert and key, or neither")
 		}
-		if s.Timeout <= 0 {
-			p.bad(at.Key("timeout"), "want a duration above zero, got %s", s.Timeout)
-		}
+		p.positive(at.Key("timeout"), s.Timeout)
 		p.word(at.Key("from"), "beginning", s.From, "start", "now")
 		s.Filter.check(p, at.Key("filter"))
 	}
@@ -156,9 +150,7 @@ func (s *Sink) checkHTTP(p *problems, at Path) {
 
 func (s *Sink) checkSyslog(p *problems, at Path) {
 	p.word(at.Key("network"), "network", s.Network, "unixgram", "unix", "tcp", "tls")
-	if s.MaxBytes < minSyslogBytes || s.MaxBytes > maxSyslogBytes {
-		p.bad(at.Key("max_bytes"), "want %d to %d, got %d", minSyslogBytes, maxSyslogBytes, s.MaxBytes)
-	}
+	p.between(at.Key("max_bytes"), s.MaxBytes, minSyslogBytes, maxSyslogBytes)
 	if (s.TLS != SinkTLS{}) && s.Network != "tls" {
 		p.bad(at.Key("tls"), "is for the network tls, and this one is %s", s.Network)
 	}

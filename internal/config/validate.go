@@ -59,11 +59,6 @@ func (c *Config) check(p *problems) {
 	c.checkRules(p)
 	c.checkMetrics(p)
 
-	positive := func(key Path, d time.Duration) {
-		if d <= 0 {
-			p.bad(key, "want a duration above zero, got %s", d)
-		}
-	}
 	key := func(names ...string) Path {
 		var at Path
 		for _, name := range names {
@@ -71,28 +66,26 @@ func (c *Config) check(p *problems) {
 		}
 		return at
 	}
-	positive(key("hooks", "wait"), c.Hooks.Wait)
-	positive(key("hooks", "answer"), c.Hooks.Answer)
+	p.positive(key("hooks", "wait"), c.Hooks.Wait)
+	p.positive(key("hooks", "answer"), c.Hooks.Answer)
 	for app, t := range c.Hooks.Apps {
-		positive(key("hooks", "apps", app, "wait"), t.Wait)
-		positive(key("hooks", "apps", app, "answer"), t.Answer)
+		p.positive(key("hooks", "apps", app, "wait"), t.Wait)
+		p.positive(key("hooks", "apps", app, "answer"), t.Answer)
 	}
-	positive(key("health", "unhealthy_after"), c.Health.UnhealthyAfter)
-	positive(key("ocip", "expires_after"), c.OCIP.ExpiresAfter)
-	positive(key("ocip", "chain", "max_age"), c.OCIP.Chain.MaxAge)
-	positive(key("ocip", "chain", "window"), c.OCIP.Chain.Window)
-	positive(key("approvals", "expires_after"), c.Approvals.ExpiresAfter)
+	p.positive(key("health", "unhealthy_after"), c.Health.UnhealthyAfter)
+	p.positive(key("ocip", "expires_after"), c.OCIP.ExpiresAfter)
+	p.positive(key("ocip", "chain", "max_age"), c.OCIP.Chain.MaxAge)
+	p.positive(key("ocip", "chain", "window"), c.OCIP.Chain.Window)
+	p.positive(key("approvals", "expires_after"), c.Approvals.ExpiresAfter)
 	p.atLeast(key("approvals", "max_open"), c.Approvals.MaxOpen, 1)
-	if n := c.Approvals.Required; n < 1 || n > maxApprovers {
-		p.bad(key("approvals", "required"), "want 1 to %d, got %d", maxApprovers, n)
-	}
+	p.between(key("approvals", "required"), c.Approvals.Required, 1, maxApprovers)
 	if command := c.Approvals.Notify.Command; len(command) > 0 && !filepath.IsAbs(command[0]) {
 		p.bad(key("approvals", "notify", "command"), "want the program by its absolute path, got %q", command[0])
 	}
-	positive(key("policy", "timeout"), c.Policy.Timeout)
-	positive(key("store", "commit_timeout"), c.Store.CommitTimeout)
+	p.positive(key("policy", "timeout"), c.Policy.Timeout)
+	p.positive(key("store", "commit_timeout"), c.Store.CommitTimeout)
 	c.checkStore(p)
-	positive(key("sessions", "active_window"), c.Sessions.ActiveWindow)
+	p.positive(key("sessions", "active_window"), c.Sessions.ActiveWindow)
 	if c.DrainTimeout < 0 {
 		p.bad(key("drain_timeout"), "want a duration of zero or more, got %s", c.DrainTimeout)
 	}
@@ -109,9 +102,7 @@ func (c *Config) check(p *problems) {
 	p.word(key("ocip", "commitment", "match"), "match", c.OCIP.Commitment.Match, "word", "substring")
 	p.word(key("ocip", "commitment", "enforcement"), "enforcement", c.OCIP.Commitment.Enforcement, "enforce", "monitor")
 	p.word(key("ocip", "chain", "enforcement"), "enforcement", c.OCIP.Chain.Enforcement, "enforce", "monitor", "off")
-	if n := c.OCIP.Chain.MaxHops; n < 1 || n > maxChainHops {
-		p.bad(key("ocip", "chain", "max_hops"), "want 1 to %d, got %d", maxChainHops, n)
-	}
+	p.between(key("ocip", "chain", "max_hops"), c.OCIP.Chain.MaxHops, 1, maxChainHops)
 	p.atLeast(key("ocip", "chain", "max_revisits"), c.OCIP.Chain.MaxRevisits, 1)
 	p.words(key("policy", "data", "allowed_exchange_types"), "exchange type", c.Policy.Data.AllowedExchangeTypes, exchangeTypes())
 	p.word(key("policy", "data", "max_classification_shared"), "level", c.Policy.Data.MaxClassificationShared, levels()...)
@@ -120,7 +111,7 @@ func (c *Config) check(p *problems) {
 		p.bad(key("audit", "keep"), "%s is less than %s; 0s keeps all", keep, minKeep)
 	}
 	p.atLeast(key("audit", "rotate", "bytes"), c.Audit.Rotate.Bytes, minRotateBytes)
-	positive(key("audit", "rotate", "age"), c.Audit.Rotate.Age)
+	p.positive(key("audit", "rotate", "age"), c.Audit.Rotate.Age)
 	p.word(key("log", "level"), "log level", c.Log.Level, "debug", "info", "warn", "error")
 	p.word(key("log", "format"), "format", c.Log.Format, "json", "console")
 }
@@ -136,9 +127,7 @@ func (c *Config) checkStore(p *problems) {
 	if warn := c.Store.WarnFreeBytes; warn > 0 && c.Store.MinFreeBytes > warn {
 		p.bad(at.Key("min_free_bytes"), "want at most store.warn_free_bytes (%d), so that the warning comes first, got %d", warn, c.Store.MinFreeBytes)
 	}
-	if n := c.Store.ReserveBytes; n < 0 || n > maxReserve {
-		p.bad(at.Key("reserve_bytes"), "want 0 to %d, got %d", maxReserve, n)
-	}
+	p.between(at.Key("reserve_bytes"), c.Store.ReserveBytes, 0, maxReserve)
 }
 
 // loopback is an address of this machine's loopback with a port, by numbers: a
@@ -166,13 +155,9 @@ func (c *Config) checkMetrics(p *problems) {
 		p.bad(at.Key("listen"), "want an address of the loopback by its number, such as 127.0.0.1:9464 or [::1]:9464, got %q; "+
 			"the numbers are served without a password, so for another machine put a proxy in front", address)
 	}
-	socket := c.Metrics.Socket
-	switch {
-	case socket == "":
-	case !filepath.IsAbs(socket):
-		p.bad(at.Key("socket"), "want an absolute path, got %q", socket)
-	case len(socket) > maxSocketPath:
-		p.bad(at.Key("socket"), "want a path of at most %d bytes, got %d", maxSocketPath, len(socket))
+	p.absolute(at.Key("socket"), c.Metrics.Socket)
+	if n := len(c.Metrics.Socket); n > maxSocketPath {
+		p.bad(at.Key("socket"), "want a path of at most %d bytes, got %d", maxSocketPath, n)
 	}
 }
 
@@ -245,17 +230,15 @@ func (c *Config) checkAgents(p *problems) {
 		p.required(at.Key("user_id"), a.UserID)
 		p.required(at.Key("org_unit"), a.OrgUnit)
 		p.required(at.Key("tenant_id"), a.TenantID)
-		p.unique(at.Key("id"), a.ID, ids, spot{"agents", "id", i, -1})
-		p.unique(at.Key("instance_id"), a.InstanceID, instances, spot{"agents", "instance_id", i, -1})
+		p.unique(at.Key("id"), a.ID, ids, spot{"agents.id", i, -1})
+		p.unique(at.Key("instance_id"), a.InstanceID, instances, spot{"agents.instance_id", i, -1})
 		if strings.ContainsFunc(a.ID, func(r rune) bool { return strings.ContainsRune(":*", r) || unicode.IsSpace(r) }) {
 			p.bad(at.Key("id"), "want no colon, star or space, because session keys hold the id, got %q", a.ID)
 		}
 		if a.UID != nil {
 			p.atLeast(at.Key("uid"), *a.UID, 0)
 		}
-		if a.Exe != "" && !filepath.IsAbs(a.Exe) {
-			p.bad(at.Key("exe"), "want an absolute path, got %q", a.Exe)
-		}
+		p.absolute(at.Key("exe"), a.Exe)
 		p.word(at.Key("max_classification_shared"), "level", a.MaxClassificationShared, levels()...)
 		p.word(at.Key("min_classification"), "level", a.MinClassification, levels()...)
 		if slices.Index(levels(), a.MinClassification) > slices.Index(levels(), a.MaxClassificationShared) {
@@ -294,45 +277,127 @@ func (c *Config) checkAgents(p *problems) {
 	for i, r := range c.Routes {
 		at := Path{}.Key("routes").Index(i)
 		p.session(at.Key("session"), r.Session)
-		p.unique(at.Key("session"), r.Session, routed, spot{"routes", "session", i, -1})
+		p.unique(at.Key("session"), r.Session, routed, spot{"routes.session", i, -1})
 		reference(at.Key("agent"), r.Agent)
 	}
 }
 
 func (c *Config) checkDirectory(p *problems) {
-	instances, sessions := map[string]spot{}, make(map[string]spot, len(c.Directory))
-	for i, a := range c.Agents {
-		instances[a.InstanceID] = spot{"agents", "instance_id", i, -1}
+	if c.directoryStands(p.cut) {
+		return
 	}
-	list := append(make(Path, 0, 4), Path{}.Key(directoryKey)...)
+	sessions := 0
 	for i := range c.Directory {
-		d, at := &c.Directory[i], list.item(i)
-		p.word(at.under("kind"), "kind", d.Kind, "agent", "person")
-		if d.Kind == "agent" {
-			p.required(at.under("instance_id"), d.InstanceID)
-			p.required(at.under("user_id"), d.UserID)
-			p.required(at.under("org_unit"), d.OrgUnit)
-			p.required(at.under("tenant_id"), d.TenantID)
-		}
-		if d.Kind == "person" && len(d.Sessions) == 0 {
-			p.bad(at.under("sessions"), "a person is known by sessions alone, want at least one")
-		}
-		p.unique(at.under("instance_id"), d.InstanceID, instances, spot{directoryKey, "instance_id", i, -1})
-		p.words(at.under("accepts"), "level", d.Accepts, levels())
-		if len(d.Accepts) == 0 {
-			p.bad(at.under("accepts"), "want at least one level, or leave the key out for public")
-		}
-		for j, s := range d.Sessions {
-			at := at.under("sessions").item(j)
-			p.session(at, s)
-			p.unique(at, s, sessions, spot{directoryKey, "sessions", i, j})
+		sessions += len(c.Directory[i].Sessions)
+	}
+	d := newDirectoryCheck(p, c.Agents, len(c.Directory), sessions)
+	for i := range c.Directory {
+		d.entry(i, &c.Directory[i])
+	}
+}
+
+// directoryStands reports that all is well with a directory of which entries were
+// taken from an earlier configuration: those were checked with it, the others are
+// well, and none of those has what names one of these or an agent. Where it cannot
+// tell, or the list was not read to its end, the whole is checked.
+func (c *Config) directoryStands(list *entries) bool {
+	if list == nil || list.count != len(c.Directory) || !slices.ContainsFunc(list.pieces, func(p piece) bool { return p.taken }) {
+		return false
+	}
+	d := newDirectoryCheck(&problems{}, c.Agents, 0, 0)
+	for _, p := range list.pieces {
+		for i := p.first; i < p.first+p.count && !p.taken; i++ {
+			d.entry(i, &c.Directory[i])
 		}
 	}
+	if len(d.list) > 0 {
+		return false
+	}
+	for _, p := range list.pieces {
+		for i := p.first; i < p.first+p.count && p.taken; i++ {
+			if d.names(&c.Directory[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// directoryCheck looks at the entries of a directory one after another.
+type directoryCheck struct {
+	*problems
+	instances, sessions map[string]spot
+	at                  Path
+}
+
+func newDirectoryCheck(p *problems, agents []Agent, entries, sessions int) *directoryCheck {
+	d := &directoryCheck{
+		problems: p, instances: make(map[string]spot, len(agents)+entries), sessions: make(map[string]spot, sessions),
+		at: append(make(Path, 0, 4), Path{}.Key(directoryKey)...),
+	}
+	for i, a := range agents {
+		d.instances[a.InstanceID] = spot{"agents.instance_id", i, -1}
+	}
+	return d
+}
+
+func (d *directoryCheck) entry(i int, c *Contact) {
+	at := d.at.item(i)
+	d.word(at.under("kind"), "kind", c.Kind, "agent", "person")
+	if c.Kind == "agent" {
+		d.required(at.under("instance_id"), c.InstanceID)
+		d.required(at.under("user_id"), c.UserID)
+		d.required(at.under("org_unit"), c.OrgUnit)
+		d.required(at.under("tenant_id"), c.TenantID)
+	}
+	if c.Kind == "person" && len(c.Sessions) == 0 {
+		d.bad(at.under("sessions"), "a person is known by sessions alone, want at least one")
+	}
+	d.unique(at.under("instance_id"), c.InstanceID, d.instances, spot{directoryKey + ".instance_id", i, -1})
+	d.words(at.under("accepts"), "level", c.Accepts, levels())
+	if len(c.Accepts) == 0 {
+		d.bad(at.under("accepts"), "want at least one level, or leave the key out for public")
+	}
+	for j, s := range c.Sessions {
+		at := at.under("sessions").item(j)
+		d.session(at, s)
+		d.unique(at, s, d.sessions, spot{directoryKey + ".sessions", i, j})
+	}
+}
+
+// names reports whether an entry has what names an agent or one that was looked at.
+func (d *directoryCheck) names(c *Contact) bool {
+	if _, ok := d.instances[c.InstanceID]; ok && c.InstanceID != "" {
+		return true
+	}
+	return slices.ContainsFunc(c.Sessions, func(s string) bool {
+		_, ok := d.sessions[s]
+		return ok
+	})
 }
 
 func (p *problems) atLeast(key Path, n, least int) {
 	if n < least {
 		p.bad(key, "want at least %d, got %d", least, n)
+	}
+}
+
+func (p *problems) between(key Path, n, least, most int) {
+	if n < least || n > most {
+		p.bad(key, "want %d to %d, got %d", least, most, n)
+	}
+}
+
+func (p *problems) positive(key Path, d time.Duration) {
+	if d <= 0 {
+		p.bad(key, "want a duration above zero, got %s", d)
+	}
+}
+
+// absolute reports a path that is given and begins nowhere.
+func (p *problems) absolute(key Path, path string) {
+	if path != "" && !filepath.IsAbs(path) {
+		p.bad(key, "want an absolute path, got %q", path)
 	}
 }
 
@@ -342,19 +407,21 @@ func (p *problems) required(key Path, value string) {
 	}
 }
 
-// spot is a value of a list of entries: of entry i, its key, and of that the
-// item j, -1 where it is no list.
+// spot is a value of a list of entries: of entry i, the key that ends the name of
+// both, and of that the item j, -1 where it is no list.
 type spot struct {
-	list, key string
-	i, j      int
+	name string
+	i, j int
 }
 
 func (s spot) path() Path {
+	names := strings.Split(s.name, ".")
+	last := len(names) - 1
 	var at Path
-	for name := range strings.SplitSeq(s.list, ".") {
+	for _, name := range names[:last] {
 		at = at.Key(name)
 	}
-	at = at.Index(s.i).Key(s.key)
+	at = at.Index(s.i).Key(names[last])
 	if s.j >= 0 {
 		at = at.Index(s.j)
 	}

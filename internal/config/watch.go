@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -334,10 +335,14 @@ func Fingerprint(file string) string {
 	if !info.Mode().IsRegular() {
 		return info.Mode().String()
 	}
-	data, err := read(file)
+	f, err := os.Open(file)
 	if err != nil {
 		return err.Error()
 	}
-	sum := sha256.Sum256(data)
-	return string(sum[:])
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.LimitReader(f, maxLongFileBytes+1)); err != nil {
+		return err.Error()
+	}
+	return string(sum.Sum(nil))
 }
