@@ -21,6 +21,8 @@ const asProgram = "TEST_RUNS_AS_OCIPD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		// It is for the tests, and no key of the configuration.
+		_ = os.Unsetenv(sdkVariable)
 		main()
 	}
 	testscript.Main(m, map[string]func(){"ocipd": main})

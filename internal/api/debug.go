@@ -52,8 +52,9 @@ type ProfileChunk struct {
 // LatencyStatus is what things took since the start, in microseconds: what half,
 // and what 99 of 100, took at most.
 type LatencyStatus struct {
-	// Decisions is how often a message was weighed: one between two agents here
-	// by its sender alone, one that is held twice and again with each decision.
+	// Decisions is how many are on record since the start: records of
+	// agent_exchange that have a policyResult. A message between two agents here
+	// has one of each side, a held one another when it is let go.
 	Decisions   uint64 `json:"decisions"`
 	DecisionP50 int64  `json:"decisionP50Us"`
 	DecisionP99 int64  `json:"decisionP99Us"`

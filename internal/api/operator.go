@@ -18,6 +18,9 @@ type Status struct {
 	ConfigFile      string    `json:"configFile"`
 	Database        string    `json:"database"`
 	Mirror          string    `json:"mirror"`
+	// UnusedSocket is a socket that the service manager passed and that is not used,
+	// since another one is configured; absent where there is none.
+	UnusedSocket string `json:"unusedSocket,omitzero"`
 	// Connections are those of both sockets, without the one that asks.
 	Connections int           `json:"connections"`
 	Apps        []AppStatus   `json:"apps"`

@@ -16,7 +16,10 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"go.uber.org/zap"
 )
 
 // reloaded edits the configuration and has it taken, and returns what was.
@@ -62,6 +65,55 @@ func diffOf(e audit.Entry) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s: %v -> %v", d["key"], d["was"], d["now"]))
 	}
 	return lines
+}
+
+// A daemon that was started before there was a configuration takes the first one
+// as soon as it is where one is looked for, and every one after it.
+func TestFirstConfigurationIsTaken(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ocipd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	h := &house{t: t, dir: dir}
+	env := map[string]string{"XDG_CONFIG_HOME": h.path("config"), "XDG_STATE_HOME": h.path("state"), "XDG_RUNTIME_DIR": dir}
+	var list []string
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	cfg, err := config.Load(config.Options{Env: list, Flags: map[string]any{"ipc.socket": h.path("run/kernel.sock"), "ipc.apps_may_operate": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.daemon, err = daemon.New(daemon.Options{Config: cfg, Getenv: func(name string) string { return env[name] }, Version: "test", Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.daemon.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.stop)
+	if agents := h.status().Agents; len(agents) != 0 {
+		t.Fatalf("agents before there is a configuration: %v", agents)
+	}
+	if err := os.MkdirAll(h.path("config/openclawos"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, yaml := range []string{acme, strings.Replace(acme, "{id: bob,", "{id: robert,", 1)} {
+		want, err := config.Parse("wanted", []byte(yaml))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(h.path("config/openclawos/ocipd.yaml"), []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.statusUntil("the file's agents", func(s api.Status) bool {
+			return slices.EqualFunc(s.Agents, want.Agents, func(has api.AgentStatus, wants config.Agent) bool { return has.ID == wants.ID })
+		})
+	}
+	if records := h.configRecords(); len(records) != 2 {
+		t.Errorf("%d records of the two files", len(records))
+	}
 }
 
 // What changes in the file counts for the next message, goes on record before,
@@ -268,9 +320,7 @@ func TestAgentIsTakenOut(t *testing.T) {
 
 	h.reloaded(without)
 	contains(t, bob.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "agent:alice:main", "content": "x", "metadata": fresh(nil)}).Message, "speaks for no agent")
-	if sent := alice.dispatch("agent:bob:main", "x", fresh(nil)); !sent.Queued {
-		t.Errorf("a message for nobody is %+v", sent)
-	}
+	contains(t, alice.refuse(api.NotFound, "message.dispatch", map[string]any{"sessionKey": "agent:bob:main", "content": "x", "metadata": fresh(nil)}).Message, `no agent "bob"`)
 	operator := h.operatorClient()
 	var shown api.Approval
 	h.operator("approval.get", map[string]any{"approvalId": waiting.ApprovalID}, &shown)

@@ -7,6 +7,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -286,16 +287,17 @@ func (d *Daemon) recordStart(context.Context) error {
 	return nil
 }
 
-// watchFiles follows the configuration file, where there is one, and the files
-// of the policy. It comes after the record of the start, so that no other
-// policy is on record before it.
+// watchFiles follows the configuration file and the files of the policy. Where
+// there is no configuration yet, it follows the place where one is looked for. It
+// comes after the record of the start, so that no other policy is on record
+// before it.
 func (d *Daemon) watchFiles(ctx context.Context) error {
 	d.onStop(func() error {
 		d.reloader.close()
 		return nil
 	})
-	if d.cfg.File != "" {
-		watcher, err := d.reloader.watchFile(context.WithoutCancel(ctx), d.cfg.File)
+	if file := cmp.Or(d.cfg.File, config.FilePath(d.getenv)); file != "" {
+		watcher, err := d.reloader.watchFile(context.WithoutCancel(ctx), file)
 		if err != nil {
 			return err
 		}

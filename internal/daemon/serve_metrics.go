@@ -9,7 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +58,7 @@ func (d *Daemon) serveMetrics(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", handler)
 	server := &http.Server{
-		Handler: mux, ReadTimeout: scrapeTime, ReadHeaderTimeout: scrapeTime, WriteTimeout: 2 * scrapeTime, IdleTimeout: 2 * time.Minute,
+		Handler: named(mux), ReadTimeout: scrapeTime, ReadHeaderTimeout: scrapeTime, WriteTimeout: 2 * scrapeTime, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(d.log.Named("metrics")),
 	}
 	var serving sync.WaitGroup
@@ -75,6 +76,38 @@ func (d *Daemon) serveMetrics(ctx context.Context) error {
 		return err
 	})
 	return nil
+}
+
+// named answers on a port only who asked for this machine by one of its own names:
+// a page in a browser here can have a name of its own point to the loopback, and
+// would then read the numbers as if they were its own (DNS rebinding). On a socket
+// of the file system there is nobody to ask so.
+func named(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && !names(r.Host, at) {
+			http.Error(w, "ask for localhost, 127.0.0.1 or [::1] and the port", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// names reports whether the host of a request means the loopback address it came
+// to.
+func names(host string, at *net.TCPAddr) bool {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		// The port that HTTP leaves out.
+		name, port = strings.Trim(host, "[]"), "80"
+	}
+	if port != strconv.Itoa(at.Port) {
+		return false
+	}
+	switch strings.ToLower(name) {
+	case "localhost", "127.0.0.1", "::1":
+		return true
+	}
+	return name == at.IP.String()
 }
 
 // listenForScrapers opens a socket for the daemon's user alone. One that a daemon
@@ -170,7 +203,7 @@ func (s *scrape) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect shows what was counted by now. Gauges are left out where they cannot be
-// looked up. A combination of labels that can come and never did is left out too.
+// looked up, and so is what is rare and never came.
 func (s *scrape) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
@@ -182,7 +215,7 @@ func (s *scrape) Collect(ch chan<- prometheus.Metric) {
 		for _, series := range f.Series {
 			switch {
 			case series.Counter != nil:
-				if n := series.Counter.Value(); n > 0 || len(f.Labels) < 2 && !slices.Contains(series.Values, metrics.Other) {
+				if n := series.Counter.Value(); n > 0 || !series.Rare {
 					ch <- prometheus.MustNewConstMetric(s.descs[i], prometheus.CounterValue, float64(n), series.Values...)
 				}
 			case series.Histogram != nil:

@@ -3,18 +3,32 @@ package daemon_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// scrapeAt reads a page over a socket.
+// scrapeAt reads a page over a socket, or from a port under its own name.
 func scrapeAt(t *testing.T, network, address, path string) (int, string) {
+	t.Helper()
+	host := "ocipd"
+	if network == "tcp" {
+		host = address
+	}
+	return scrapeAs(t, host, network, address, path)
+}
+
+func scrapeAs(t *testing.T, host, network, address, path string) (int, string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -26,6 +40,7 @@ func scrapeAt(t *testing.T, network, address, path string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	request.Host = host
 	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +125,115 @@ func TestMetricsAreServed(t *testing.T) {
 	h.start()
 	if code, _ := scrapeAt(t, "unix", dir+"/m.sock", "/metrics"); code != http.StatusOK {
 		t.Errorf("after a restart it answers %d", code)
+	}
+}
+
+// A page in a browser that has its own name point to the loopback reads nothing.
+func TestMetricsOfAnotherName(t *testing.T) {
+	for _, ip := range []string{"127.0.0.1", "127.0.0.9", "::1"} {
+		free, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+		if err != nil {
+			t.Logf("%s: %v", ip, err)
+			continue
+		}
+		address := free.Addr().String()
+		if err := free.Close(); err != nil {
+			t.Fatal(err)
+		}
+		build(t, acme+"metrics: {listen: \""+address+"\"}\n")
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for host, want := range map[string]int{
+			address: http.StatusOK, "localhost:" + port: http.StatusOK, "LOCALHOST:" + port: http.StatusOK, "127.0.0.1:" + port: http.StatusOK, "[::1]:" + port: http.StatusOK,
+			"evil.example:" + port: http.StatusForbidden, "evil.example": http.StatusForbidden, "localhost": http.StatusForbidden, "localhost:1": http.StatusForbidden,
+			"localhost.evil.example:" + port: http.StatusForbidden, "192.0.2.1:" + port: http.StatusForbidden, "127.0.0.8:" + port: http.StatusForbidden,
+		} {
+			code, page := scrapeAs(t, host, "tcp", address, "/metrics")
+			if code != want || code != http.StatusOK && strings.Contains(page, "ocipd_") {
+				t.Errorf("on %s, asked for as %s, it answers %d, want %d: %.100s", address, host, code, want, page)
+			}
+		}
+	}
+}
+
+// What status and metrics call decisions are those on record, however often a
+// message was weighed for them, and nothing else that is on record.
+func TestDecisionsAreThoseOnRecord(t *testing.T) {
+	dir := t.TempDir()
+	h := build(t, acme+"metrics: {socket: "+dir+"/m.sock}\n")
+	telegram, alice, bob := h.channel("@acme/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@acme/bob")
+	agree := func(what string, grown int) {
+		t.Helper()
+		said := h.status().Latency.Decisions
+		_, page := scrapeAt(t, "unix", dir+"/m.sock", "/metrics")
+		var served float64
+		for line := range strings.Lines(page) {
+			if value, ok := strings.CutPrefix(line, "ocipd_decisions_total{"); ok {
+				n, err := strconv.ParseFloat(strings.TrimSpace(value[strings.LastIndexByte(value, ' '):]), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				served += n
+			}
+		}
+		onRecord := 0
+		for _, e := range h.records(audit.Filter{ActionType: audit.ActionExchange}) {
+			if e.PolicyResult != "" {
+				onRecord++
+			}
+		}
+		if onRecord != grown || said != uint64(onRecord) || served != float64(onRecord) {
+			t.Errorf("%s: %d decisions are on record, want %d; status says %d, the metrics %v", what, onRecord, grown, said, served)
+		}
+	}
+	agree("nothing", 0)
+	sent := alice.dispatch("telegram:dave", "What is the status?", fresh(nil))
+	agree("to a channel", 1)
+	bob.dispatch("agent:alice:main", "Hello", fresh(nil))
+	agree("between two agents here, one of each side", 3)
+	alice.refuse("FORBIDDEN", "message.dispatch", map[string]any{"sessionKey": "telegram:eve", "content": "Hello"})
+	agree("denied", 4)
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
+	agree("held", 5)
+	h.decides("approve", held.ApprovalID)
+	agree("let go", 6)
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:zed", "text": "Hello", "metadata": map[string]any{"ocip": foreign("01890000-0000-7000-8000-000000000001", 1, "acme-corp")}}, nil)
+	agree("in", 7)
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:alice", "text": "Hello"}, nil)
+	agree("of a person, whom no rule stops", 7)
+	h.operates().must("exchange.resolve", map[string]any{"exchangeId": sent.OCIP.ExchangeID, "outcome": "resolved"}, nil)
+	agree("an exchange that a person ended", 7)
+}
+
+// A counter that is not there before its first count shows no first increase.
+func TestCountersAreThereFromTheStart(t *testing.T) {
+	dir := t.TempDir()
+	build(t, acme+"metrics: {socket: "+dir+"/m.sock}\n")
+	_, page := scrapeAt(t, "unix", dir+"/m.sock", "/metrics")
+	var want []string
+	for _, side := range []string{"sender", "receiver"} {
+		want = append(want, `ocipd_decisions_total{code="",result="allow",side="`+side+`"} 0`)
+		for _, code := range ocip.Codes() {
+			for _, result := range []string{"deny", "require_approval"} {
+				want = append(want, fmt.Sprintf("ocipd_decisions_total{code=%q,result=%q,side=%q} 0", code, result, side))
+			}
+		}
+	}
+	for _, result := range []string{"handed_over", "delivered", "failed", "expired"} {
+		want = append(want, fmt.Sprintf("ocipd_deliveries_total{result=%q} 0", result))
+	}
+	for _, code := range append(api.Codes(), "OK") {
+		want = append(want, fmt.Sprintf("ocipd_requests_total{code=%q,method=\"message.dispatch\"} 0", code))
+	}
+	for _, line := range want {
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("%s is missing", line)
+		}
+	}
+	if strings.Contains(page, `="other"`) {
+		t.Error("what has no word is shown before it came")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
 
@@ -27,8 +28,10 @@ type app struct {
 	uid      uint32
 	pid      int32
 
-	ready        bool
-	leaving      bool
+	ready   bool
+	leaving bool
+	// resumed is set where the app went on with its token. It may still register.
+	resumed      bool
 	capabilities map[string]*capability
 	// hooks holds the subscriptions: by canonical name, the name the app used.
 	hooks  map[api.Hook]string
@@ -65,8 +68,11 @@ func (c *Client) Registered() bool { return c.app.Load() != nil }
 func (c *Client) Authorize(token string) error {
 	a := c.app.Load()
 	switch {
-	case a == nil:
+	case a == nil && token == "":
 		return api.Errorf(api.AppNotRegistered, "call app.register first")
+	case a == nil:
+		// An app that was there before goes on.
+		return c.resume(token)
 	case token == "":
 		return api.Errorf(api.Unauthorized, "the request has no token; send the one app.register returned")
 	case subtle.ConstantTimeCompare([]byte(token), []byte(a.token)) != 1:
@@ -86,24 +92,53 @@ func (c *Client) Authorize(token string) error {
 // taken over only with that connection's token.
 func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams) (api.RegisterResult, error) {
 	k := c.kernel
-	if c.Registered() {
-		return api.RegisterResult{}, api.Errorf(api.Conflict, "this connection has registered %s already", c.app.Load().id())
+	if was := c.app.Load(); was != nil {
+		if !was.resumed || was.id() != p.Manifest.ID {
+			return api.RegisterResult{}, api.Errorf(api.Conflict, "this connection has registered %s already", was.id())
+		}
+		// A request that came before this one made the app go on as it was. It
+		// begins anew.
+		k.remove(was)
+		k.outbox.leave(was)
 	}
+	a := c.newApp(p.Manifest, newToken())
+	change := &store.Change{Records: []*audit.Record{k.lifecycle(a, "registered", nil)}, Drains: true}
+	if err := c.enter(a, token, change); err != nil {
+		if c.Registered() {
+			c.link.Close(0)
+		}
+		return api.RegisterResult{}, err
+	}
+	k.log.Info("app registered", zap.String("app", a.id()), zap.String("version", a.manifest.Version), zap.Int32("pid", a.pid))
+	return api.RegisterResult{AppID: a.id(), Token: a.token, ProtocolVersion: api.ProtocolVersion}, nil
+}
+
+// newApp makes what the connection's process is from here on, of no rights yet.
+func (c *Client) newApp(manifest *api.Manifest, token string) *app {
 	uid, _, pid := c.peer.Credentials()
-	a := &app{
-		manifest: p.Manifest, peer: c.peer, link: c.link, token: newToken(), uid: uid, pid: pid,
+	return &app{
+		manifest: manifest, peer: c.peer, link: c.link, token: token, uid: uid, pid: pid,
 		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]string), gone: make(chan struct{}),
 	}
-	if err := k.rules().mayRun(p.Manifest.ID, c.peer); err != nil {
-		return api.RegisterResult{}, k.onRecord(a, "binding_refused", err, map[string]any{"pid": pid, "uid": uid})
+}
+
+// enter makes the connection an app's, which the change puts on record. The
+// token is that of an earlier registration, or "".
+func (c *Client) enter(a *app, token string, change *store.Change) error {
+	k := c.kernel
+	if err := k.rules().mayRun(a.id(), c.peer); err != nil {
+		return k.onRecord(a, "binding_refused", err, map[string]any{"pid": a.pid, "uid": a.uid})
 	}
 	a.lastSeen.Store(k.now().UnixNano())
 	if err := k.claimID(a, token); err != nil {
-		return api.RegisterResult{}, err
+		return err
 	}
-	if _, err := k.drain(k.lifecycle(a, "registered", nil)); err != nil {
+	if !a.resumed {
+		defer k.forgetKept(a, change)()
+	}
+	if _, err := k.commit(change); err != nil {
 		k.remove(a)
-		return api.RegisterResult{}, err
+		return err
 	}
 	k.noteProcess(a, c.peer)
 	// Among the registered it is looked at by whoever changes the terms; here,
@@ -115,8 +150,7 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 		a.watch = time.AfterFunc(k.rules().cfg.UnhealthyAfter, func() { k.checkHealth(a) })
 	}
 	k.mu.Unlock()
-	k.log.Info("app registered", zap.String("app", a.id()), zap.String("version", a.manifest.Version), zap.Int32("pid", pid))
-	return api.RegisterResult{AppID: a.id(), Token: a.token, ProtocolVersion: api.ProtocolVersion}, nil
+	return nil
 }
 
 // claimID enters an app under its id, and ends an earlier connection of it
@@ -126,8 +160,10 @@ func (k *Kernel) claimID(a *app, token string) error {
 		k.mu.Lock()
 		holder := k.apps[a.id()]
 		if holder == nil {
-			k.order++
-			a.order = k.order
+			if a.order == 0 {
+				k.order++
+				a.order = k.order
+			}
 			k.apps[a.id()] = a
 			k.mu.Unlock()
 			return nil
@@ -190,6 +226,7 @@ func (c *Client) Ready(context.Context, *api.ReadyParams) (api.OK, error) {
 	}
 	a.ready = true
 	k.mu.Unlock()
+	k.keep(a)
 	k.outbox.resume(k.queuesOf(a))
 	return api.OK{OK: true}, nil
 }
@@ -201,7 +238,9 @@ func (c *Client) Shutdown(_ context.Context, p *api.ShutdownParams) (api.OK, err
 	k.mu.Lock()
 	a.ready, a.leaving = false, true
 	k.mu.Unlock()
-	if _, err := k.drain(k.lifecycle(a, "shutdown", map[string]any{"reason": p.Reason})); err != nil {
+	change := &store.Change{Records: []*audit.Record{k.lifecycle(a, "shutdown", map[string]any{"reason": p.Reason})}, Drains: true}
+	defer k.forgetKept(a, change)()
+	if _, err := k.commit(change); err != nil {
 		return api.OK{}, err
 	}
 	limit := k.rules().cfg.DrainTimeout

@@ -497,9 +497,7 @@ func (k *ruleset) conclude(d *decision, state string, data jsontext.Value) error
 		Message: store.Message{MessageID: store.MessageID{Queue: appQueue(d.h.AppID)}, DispatchID: d.h.DispatchID, ExpiresAt: d.now.Add(outcomeKept)},
 		body:    body{Event: api.ApprovalEvent, Data: event},
 	}
-	if err := told.enter(d.change); err != nil {
-		return err
-	}
+	told.enter(d.change)
 	d.change.OnDurable(func(store.Receipt) {
 		if flush := k.outbox.offer(told); flush != nil {
 			flush()

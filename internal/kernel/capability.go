@@ -40,6 +40,7 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	if declared, where := declares(a.manifest, cp); !declared {
 		return refused("the manifest does not declare %s under capabilities.%s", cp.name, where)
 	}
+	defer k.keep(a)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.apps[a.id()] != a {
@@ -53,16 +54,21 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	if owner := k.ownerOf(cp); owner != nil && owner != a {
 		return refused("%s %s belongs to app %s", cp.kind, cp.name, owner.id())
 	}
+	k.grant(a, cp)
+	if cp.kind == "channel" && a.ready {
+		// The app was ready before it had the channel, so what waits for the
+		// channel can flow now.
+		go k.outbox.resume([]string{channelQueue(cp.name)})
+	}
+	return api.CapabilityResult{CapabilityID: cp.id, Granted: true}, nil
+}
+
+// grant is called with the registry lock.
+func (k *Kernel) grant(a *app, cp *capability) {
 	a.capabilities[cp.id] = cp
 	if cp.kind == "channel" {
 		k.channels[cp.name] = a
-		if a.ready {
-			// The app was ready before it had the channel, so what waits for
-			// the channel can flow now.
-			go k.outbox.resume([]string{channelQueue(cp.name)})
-		}
 	}
-	return api.CapabilityResult{CapabilityID: cp.id, Granted: true}, nil
 }
 
 // maxCapabilities bounds what one app can make the kernel keep.
@@ -122,6 +128,7 @@ func listsHook(names []string, hook api.Hook) bool {
 // UnregisterCapability gives a capability back.
 func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams) (api.OK, error) {
 	a, k := c.app.Load(), c.kernel
+	defer k.keep(a)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	cp, ok := a.capabilities[p.CapabilityID]

@@ -130,6 +130,12 @@ func (d *directory) counterparty(key string, self *Agent) ocip.Counterparty {
 	return cp
 }
 
+// lists reports whether the directory has somebody at a session.
+func (d *directory) lists(key string) bool {
+	_, ok := d.sessions.find(key)
+	return ok
+}
+
 // source returns who the directory has at the session an envelope came through,
 // and whether it has the envelope's source at other sessions only. An agent's
 // own session says nothing about who writes there; but agents of this daemon

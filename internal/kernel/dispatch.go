@@ -94,6 +94,9 @@ func (k *ruleset) address(ctx context.Context, a *app, p *api.DispatchParams, na
 		return nil, err
 	}
 	m.channel, m.target = target(p.SessionKey)
+	if id, ok := agentOf(p.SessionKey); ok && m.local == nil && m.to.Kind == ocip.KindUnknown && !k.directory.lists(p.SessionKey) {
+		return nil, api.Errorf(api.NotFound, "there is no agent %q: name it in agents, or where it is reached in directory[].sessions", id)
+	}
 	m.account, _ = api.Text(p.Metadata["accountId"])
 	if m.local == sender {
 		return nil, api.Errorf(api.InvalidParams, "agent %s cannot send to itself; a reply goes to the replyTo of the message", sender.ID)
@@ -320,9 +323,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, cha
 	}
 	result := api.DispatchResult{DispatchID: m.dispatchID}
 	if d != nil {
-		if err := d.enter(change); err != nil {
-			return api.DispatchResult{}, err
-		}
+		d.enter(change)
 		change.OnDurable(func(store.Receipt) {
 			k.observe(api.MessageSending, d.Data, d.about(k.now()), m.app)
 			result.Deliver = k.outbox.offer(d)

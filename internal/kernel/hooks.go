@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -19,6 +19,7 @@ func (c *Client) Subscribe(_ context.Context, p *api.HooksParams) (api.Subscribe
 	a, k := c.app.Load(), c.kernel
 	declared := &a.manifest.Capabilities.Hooks
 	result := api.SubscribeResult{Subscribed: []string{}, Denied: []string{}}
+	defer k.keep(a)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, name := range p.Events {
@@ -27,21 +28,27 @@ func (c *Client) Subscribe(_ context.Context, p *api.HooksParams) (api.Subscribe
 			result.Denied = append(result.Denied, name)
 			continue
 		}
-		if _, again := a.hooks[hook]; !again && k.apps[a.id()] == a {
-			listeners := append(slices.Clone(k.hooks[hook]), a)
-			slices.SortFunc(listeners, func(x, y *app) int { return int(x.order) - int(y.order) })
-			k.hooks[hook] = listeners
-		}
-		a.hooks[hook] = name
+		k.listen(a, hook, name)
 		result.Subscribed = append(result.Subscribed, name)
 	}
 	return result, nil
+}
+
+// listen is called with the registry lock.
+func (k *Kernel) listen(a *app, hook api.Hook, name string) {
+	if _, again := a.hooks[hook]; !again && k.apps[a.id()] == a {
+		listeners := append(slices.Clone(k.hooks[hook]), a)
+		slices.SortFunc(listeners, func(x, y *app) int { return int(x.order) - int(y.order) })
+		k.hooks[hook] = listeners
+	}
+	a.hooks[hook] = name
 }
 
 // Unsubscribe leaves hooks.
 func (c *Client) Unsubscribe(_ context.Context, p *api.HooksParams) (api.UnsubscribeResult, error) {
 	a, k := c.app.Load(), c.kernel
 	result := api.UnsubscribeResult{Unsubscribed: []string{}}
+	defer k.keep(a)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, name := range p.Events {
@@ -66,10 +73,11 @@ func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK,
 	}
 	var said receipt
 	if k.events.delivered(a, p.EventID) {
-		// A receipt that says nothing must not use up the event.
-		var err error
-		if said, err = parseReceipt(p.Result); err != nil {
-			return api.OK{}, err
+		// The SDK sends whatever an app's handler returns. What is no receipt is
+		// not waited for, and does not use up the event.
+		var ok bool
+		if said, ok = parseReceipt(p.Result); !ok {
+			return api.OK{}, nil
 		}
 	}
 	e, err := k.events.answer(a, p.EventID, p.Result.Clone())
@@ -458,20 +466,6 @@ func appendHookEvent(b []byte, eventID, name string, data []byte, about api.Hook
 	b = append(b, name...)
 	b = append(b, `","data":`...)
 	b = append(b, data...)
-	b = append(b, `,"context":{`...)
-	for _, member := range [...]struct{ name, value string }{
-		{"agentId", about.AgentID}, {"sessionKey", about.SessionKey}, {"channelId", about.ChannelID}, {"accountId", about.AccountID},
-	} {
-		if member.value != "" {
-			b = append(append(append(b, '"'), member.name...), '"', ':')
-			b = append(append(b, api.String(member.value)...), ',')
-		}
-	}
-	b = append(b, `"timestamp":`...)
-	b = strconv.AppendInt(b, about.Timestamp, 10)
-	if about.AuditSeq > 0 {
-		b = append(b, `,"auditSeq":`...)
-		b = strconv.AppendUint(b, about.AuditSeq, 10)
-	}
-	return append(b, '}', '}')
+	b = about.Append(jsonline.Key(b, "context"))
+	return append(b, '}')
 }

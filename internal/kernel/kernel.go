@@ -193,6 +193,7 @@ type Kernel struct {
 	// hooks holds the apps that listen to a hook, in registration order.
 	hooks map[api.Hook][]*app
 	order uint64
+	kept  kept
 
 	// swept is how far the sweep of exchanges has come. It is the sweep's alone.
 	swept store.ExchangeKey
@@ -232,6 +233,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	if k.sessions, err = newSessions(o.Store); err != nil {
+		return nil, err
+	}
+	if err := k.loadKept(ctx); err != nil {
 		return nil, err
 	}
 	k.events = newEvents(o.Now)

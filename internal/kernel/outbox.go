@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -45,11 +46,18 @@ func (d *delivery) reference() *delivery {
 	}
 }
 
-func (b *body) encode() ([]byte, error) {
-	head, err := json.Marshal(b)
-	head = slices.Grow(head, 1+len(b.Data))
-	return append(append(head, '\n'), b.Data...), err
+// encode writes the first line as the JSON library would.
+func (b *body) encode() []byte {
+	text := make([]byte, 0, headBytes+len(b.Data))
+	text = jsonline.TextIfAny(append(text, '{'), "hook", string(b.Hook))
+	text = jsonline.TextIfAny(text, "event", b.Event)
+	text = jsonline.TextIfAny(text, "runId", b.RunID)
+	text = b.About.Append(jsonline.Key(text, "about"))
+	return append(append(text, "}\n"...), b.Data...)
 }
+
+// headBytes is about what a delivery's first line takes.
+const headBytes = 256
 
 func (b *body) decode(text []byte) error {
 	head, data, ok := bytes.Cut(text, []byte("\n"))
@@ -61,12 +69,9 @@ func (b *body) decode(text []byte) error {
 }
 
 // enter puts a delivery into the change that decides it.
-func (d *delivery) enter(c *store.Change) (err error) {
-	if d.Body, err = d.encode(); err != nil {
-		return api.Errorf(api.InternalError, "cannot encode the message: %v", err)
-	}
+func (d *delivery) enter(c *store.Change) {
+	d.Body = d.encode()
 	c.Outbox = append(c.Outbox, &d.Message)
-	return nil
 }
 
 func (d *delivery) about(now time.Time) api.HookContext {
@@ -372,15 +377,21 @@ func runEvent(d *delivery) []byte {
 
 // receipt is what an app says became of a message it was given.
 type receipt struct {
-	Delivered bool   `json:"delivered"`
-	Error     string `json:"error"`
+	Delivered bool
+	Error     string
 }
 
-func parseReceipt(result jsontext.Value) (r receipt, err error) {
-	if result.Kind() != '{' || json.Unmarshal(result, &r) != nil {
-		return r, api.Invalid([]api.FieldError{{Path: "result", Message: "not a receipt, want {delivered, error}"}})
+// parseReceipt reports false for what is none: an object that has neither member is
+// none either.
+func parseReceipt(result jsontext.Value) (r receipt, ok bool) {
+	var said struct {
+		Delivered *bool  `json:"delivered"`
+		Error     string `json:"error"`
 	}
-	return r, nil
+	if result.Kind() != '{' || json.Unmarshal(result, &said) != nil || said.Delivered == nil && said.Error == "" {
+		return r, false
+	}
+	return receipt{Delivered: said.Delivered != nil && *said.Delivered, Error: said.Error}, true
 }
 
 // acknowledge records a receipt. The message is with its receiver for good.

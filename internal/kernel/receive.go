@@ -472,9 +472,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	var d *delivery
 	if !in.carried {
 		d = in.delivery(expires)
-		if err := d.enter(change); err != nil {
-			return api.QueueResult{}, err
-		}
+		d.enter(change)
 		change.Runs = append(change.Runs, store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	}
 	if err := k.hear(ctx, in.agent.InstanceID, in.chain, now, change); err != nil {

@@ -51,6 +51,11 @@ type Series struct {
 	Counter   *Counter
 	Histogram *Histogram
 	Gauge     func(*Gauges) float64
+	// Rare marks a counter that may be left out while it is zero: one of a word
+	// that nobody named, or of words that do not come together. All others are to
+	// be shown from the start on, or else the first of a kind is no increase that a
+	// scraper could see.
+	Rare bool
 }
 
 // decision tells decisions apart.
@@ -108,7 +113,7 @@ func New(w Words) *Set {
 		decide: newHistogram(1e-9, durations()), commit: newHistogram(1e-9, durations()), hookWait: newHistogram(1e-9, durations()),
 		batch: newHistogram(1, sizes()),
 	}
-	made := Family{Name: "ocipd_decisions_total", Help: "Decisions about messages that were recorded, by side, verdict and code.",
+	made := Family{Name: "ocipd_decisions_total", Help: "Decisions about messages on record, by side, verdict and code.",
 		Kind: KindCounter, Labels: []string{"side", "result", "code"}}
 	for _, side := range with(w.Sides) {
 		s.allowed = append(s.allowed, nil)
@@ -116,7 +121,10 @@ func New(w Words) *Set {
 			for _, code := range append(with(w.Codes), "") {
 				c := new(Counter)
 				s.decisions[decision{side, result, code}] = c
-				made.Series = append(made.Series, Series{Values: []string{side, result, code}, Counter: c})
+				made.Series = append(made.Series, Series{
+					Values: []string{side, result, code}, Counter: c,
+					Rare: side == Other || result == Other || code == Other || (result == allow) != (code == ""),
+				})
 				if result == allow && code == "" {
 					s.allowed[len(s.allowed)-1] = c
 				}
@@ -134,7 +142,7 @@ func New(w Words) *Set {
 		for _, code := range append(with(w.ErrorCodes), codeOK) {
 			c := new(Counter)
 			r.byCode[code] = c
-			answered.Series = append(answered.Series, Series{Values: []string{method, code}, Counter: c})
+			answered.Series = append(answered.Series, Series{Values: []string{method, code}, Counter: c, Rare: method == Other || code == Other})
 		}
 		r.ok = r.byCode[codeOK]
 		s.requests[method] = r
@@ -204,7 +212,9 @@ func gauges(sinks []string) []Family {
 // Families lists everything, in a fixed order. The list is not to be changed.
 func (s *Set) Families() []Family { return s.families }
 
-// Decided counts how long a message was weighed.
+// Decided counts how long a message was weighed, which is not always a decision:
+// one that a person let go is weighed again, and one that an interceptor stopped
+// never is. See [Set.Decision].
 func (s *Set) Decided(took time.Duration) {
 	if s != nil {
 		s.decide.Observe(int64(took))
@@ -254,7 +264,8 @@ func (s *Set) Delivery(result string) {
 	}
 }
 
-// Committed counts a batch of changes that was made durable.
+// Committed counts a batch of changes that was made durable. One that had nothing
+// to write took no fsync and is none.
 func (s *Set) Committed(changes int, took time.Duration) {
 	if s != nil {
 		s.commit.Observe(int64(took))
@@ -318,7 +329,7 @@ func (r *Requests) Answered(code string) {
 // Latencies are what half and what 99 of 100 took at most, since the start.
 type Latencies struct {
 	DecisionP50, DecisionP99, CommitP50, CommitP99 time.Duration
-	// Decisions is how often a message was weighed.
+	// Decisions is how many are on record, of both sides.
 	Decisions uint64
 }
 
@@ -327,9 +338,13 @@ func (s *Set) Latencies() Latencies {
 	if s == nil {
 		return Latencies{}
 	}
+	var decisions uint64
+	for _, c := range s.decisions {
+		decisions += c.Value()
+	}
 	return Latencies{
 		DecisionP50: time.Duration(s.decide.Quantile(0.5)), DecisionP99: time.Duration(s.decide.Quantile(0.99)),
 		CommitP50: time.Duration(s.commit.Quantile(0.5)), CommitP99: time.Duration(s.commit.Quantile(0.99)),
-		Decisions: s.decide.Snapshot().Count,
+		Decisions: decisions,
 	}
 }

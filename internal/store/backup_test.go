@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/ocip"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"zombiezen.com/go/sqlite"
@@ -55,7 +57,21 @@ func older(t *testing.T, path string, version, records int) []string {
 			t.Fatal(err)
 		}
 	}
+	for _, e := range olderExchanges() {
+		if err := sqlitex.Execute(conn, "INSERT INTO exchanges ("+exchangeColumns+") VALUES (?, ?, ?, ?, ?, ?, ?)", &sqlitex.ExecOptions{Args: []any{
+			e.Agent, e.ID, e.ConversationID, e.Counterparty, string(e.Outcome), e.ExpiresAt.UnixMilli(), encodeState(&e),
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return lines
+}
+
+// olderExchanges are what an older database holds besides its log.
+func olderExchanges() []ocip.Exchange {
+	return []ocip.Exchange{
+		exchange("agent-alice-1", "e-2", "e-2"), exchange("agent-bob-1", "e-2", "c-2"), exchange("agent-alice-1", "e-1", "c-1"),
+	}
 }
 
 // inside reads version and log of a database without changing it.
@@ -103,6 +119,15 @@ func TestMigrationKeepsACopy(t *testing.T) {
 			wantSound(t, s)
 			if s.Head().Seq != 20 || logs.FilterMessageSnippet("keeping a copy").Len() != 1 {
 				t.Errorf("the log ends at %d; logged %v", s.Head().Seq, logs.All())
+			}
+			for _, want := range olderExchanges() {
+				got, err := s.Exchange(t.Context(), want.Agent, want.ID)
+				if err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("exchange %s of %s came forward as %+v, %v", want.ID, want.Agent, got, err)
+				}
+				if got, err = s.ExchangeByConversation(t.Context(), want.Agent, want.ConversationID); err != nil || got.ID != want.ID {
+					t.Errorf("conversation %s of %s is found as %+v, %v", want.ConversationID, want.Agent, got, err)
+				}
 			}
 			fill(t, s, 1)
 			shut(t, s)

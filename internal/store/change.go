@@ -34,8 +34,10 @@ type Change struct {
 	// Runs are new agent runs, EndedRuns the ids of completed ones.
 	Runs      []Run
 	EndedRuns []string
-	// Meta are small named values of the database itself.
-	Meta []Meta
+	// Meta are small named values of the database itself, and Dropped the names
+	// of those that go. What is in both is there in the end.
+	Meta    []Meta
+	Dropped []string
 
 	// Checkpoint asks for a checkpoint of the log right after the records,
 	// unless the last record of it is one.

@@ -75,11 +75,7 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 		p.bodies[i] = body
 	}
 	for i := range c.Exchanges {
-		state, err := encodeState(&c.Exchanges[i])
-		if err != nil {
-			return Receipt{}, err
-		}
-		p.states[i] = state
+		p.states[i] = encodeState(&c.Exchanges[i])
 	}
 	lead, err := s.queue.join(p)
 	if err != nil {
@@ -255,7 +251,9 @@ func (s *Store) writeBatch(batch []*pending) error {
 		// Whoever sees the new end finds its lines.
 		s.recent.add(before.head.Seq+1, next.head.Seq, lines)
 	}
-	s.metrics.Committed(len(batch), s.clock().Sub(began))
+	if !s.writer.idle {
+		s.metrics.Committed(len(batch), s.clock().Sub(began))
+	}
 	s.end.Store(&next)
 	for _, p := range batch {
 		if p.Durable != nil {

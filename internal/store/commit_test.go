@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -136,16 +137,12 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 
 func TestCommitRefusesWhatCannotBeEncoded(t *testing.T) {
 	s := openTest(t)
-	bad := exchange("agent-1", "x", "y")
-	bad.Transcript[0].Summary = "a\xffb"
-	for name, c := range map[string]*Change{
-		"record":   {Records: []*audit.Record{{ID: "1"}, {ID: "2", Content: "a\xffb"}}},
-		"exchange": {Records: []*audit.Record{{ID: "1"}}, Exchanges: []ocip.Exchange{bad}},
-	} {
-		c.Durable = func(Receipt) { t.Errorf("%s: released", name) }
-		if _, err := s.Commit(c); err == nil {
-			t.Errorf("%s: committed", name)
-		}
+	_, err := s.Commit(&Change{
+		Records: []*audit.Record{{ID: "1"}, {ID: "2", Content: "a\xffb"}},
+		Durable: func(Receipt) { t.Error("released") },
+	})
+	if err == nil {
+		t.Error("committed")
 	}
 	if s.Head().Seq != 0 {
 		t.Errorf("%d records", s.Head().Seq)
@@ -450,4 +447,58 @@ func TestTouchesOfAFailedTransaction(t *testing.T) {
 		t.Errorf("due after it was written: %v and %v", taken, sessions)
 	}
 	touches.restore()
+}
+
+// What makes nothing durable takes no fsync, and its time says nothing of the
+// disk: a probe, a query that finds nothing to be written first, a message taken
+// out that is out already.
+func TestOnlyDurableCommitsAreTimed(t *testing.T) {
+	o := options(t.TempDir())
+	o.Metrics = metrics.New(metrics.Words{})
+	s := open(t, o)
+	defer s.Close()
+	timed := func(what string, want uint64, do func()) {
+		t.Helper()
+		before := commitsTimed(t, o.Metrics)
+		do()
+		if got := commitsTimed(t, o.Metrics) - before; got != want {
+			t.Errorf("%s: %d commits are timed, want %d", what, got, want)
+		}
+	}
+	m := &Message{MessageID: MessageID{Queue: "agent:a"}, DispatchID: "d", Body: []byte(`{}`)}
+	timed("a record", 1, func() { commit(t, s, noted("first")) })
+	timed("no record, a value", 1, func() { commit(t, s, &Change{Meta: []Meta{{Key: "k", Value: []byte("v")}}}) })
+	timed("a message", 1, func() { commit(t, s, &Change{Outbox: []*Message{m}}) })
+	timed("it is taken", 1, func() { commit(t, s, &Change{Taken: []MessageID{m.MessageID}}) })
+	timed("it was taken", 0, func() { commit(t, s, &Change{Taken: []MessageID{m.MessageID}}) })
+	timed("nothing", 0, func() {
+		for range 20 {
+			commit(t, s, &Change{})
+		}
+	})
+	timed("queries", 0, func() {
+		for range 20 {
+			if _, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	commit(t, s, &Change{Sessions: []Session{{Key: "telegram:dave"}}})
+	timed("a query with something to be written first", 1, func() {
+		s.TouchSession("telegram:dave", time.UnixMilli(1))
+		if found, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0); err != nil || len(found) != 1 || found[0].MessageCount != 1 {
+			t.Fatalf("%+v, %v", found, err)
+		}
+	})
+}
+
+func commitsTimed(t *testing.T, s *metrics.Set) uint64 {
+	t.Helper()
+	for _, f := range s.Families() {
+		if f.Name == "ocipd_commit_duration_seconds" {
+			return f.Series[0].Histogram.Snapshot().Count
+		}
+	}
+	t.Fatal("commits are not timed")
+	return 0
 }

@@ -14,7 +14,10 @@ func (s *Store) counted(c *Change) {
 	for _, r := range c.Records {
 		switch r.ActionType {
 		case audit.ActionExchange:
-			s.metrics.Decision(r.Side, r.PolicyResult, r.Code)
+			// That an exchange expired or was resolved is no decision about a message.
+			if r.PolicyResult != "" {
+				s.metrics.Decision(r.Side, r.PolicyResult, r.Code)
+			}
 		case audit.ActionDelivery:
 			switch r.Event {
 			case "delivered":

@@ -293,3 +293,26 @@ func (r *reader) meta(ctx context.Context, key string) (value []byte, err error)
 	}
 	return value, nil
 }
+
+// MetaUnder returns the named values whose keys begin with a prefix. The prefix
+// ends in a byte below 0xff.
+func (s *Store) MetaUnder(ctx context.Context, prefix string) (map[string][]byte, error) {
+	values := make(map[string][]byte)
+	end := []byte(prefix)
+	end[len(end)-1]++
+	err := s.scan(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, `SELECT key, value FROM meta WHERE key >= ? AND key < ?`, &sqlitex.ExecOptions{
+			Args: []any{prefix, string(end)},
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				value := make([]byte, stmt.ColumnLen(1))
+				stmt.ColumnBytes(1, value)
+				values[stmt.ColumnText(0)] = value
+				return nil
+			},
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", prefix, err)
+	}
+	return values, nil
+}

@@ -553,10 +553,7 @@ func TestExchangeStateIsKept(t *testing.T) {
 				OpenedAt: at, UpdatedAt: at, Transcript: []ocip.Turn{{Round: 1, Sender: text, Summary: text}, {Round: 2, Sender: "b", Summary: "x"}},
 			},
 		} {
-			text, err := encodeState(&e)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := encodeState(&e)
 			var state exchangeState
 			if err := json.Unmarshal([]byte(text), &state); err != nil {
 				t.Fatalf("%s: %v", text, err)

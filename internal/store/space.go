@@ -238,6 +238,25 @@ func (s *space) release() bool {
 	return true
 }
 
+// makeRoom gives the reserve up where there is not enough space to open a
+// database at all: whoever decides about what waits must be able to.
+func (s *space) makeRoom() {
+	if d := s.now.Load(); d.Free < leastAfterFull && s.release() {
+		s.look(false)
+	}
+}
+
+// explain says of a failure on a full disk what to do about it.
+func (s *space) explain(err error) error {
+	free, failed := s.Free()
+	if failed != nil || free >= leastAfterFull {
+		return err
+	}
+	dir := filepath.Dir(s.reserve)
+	return fmt.Errorf("cannot start: the disk of %s is full (%d KiB are free, and opening the store takes up to %d KiB); free some space and start again: %w",
+		dir, free>>10, leastAfterFull>>10, err)
+}
+
 // makeReserve makes a file whose space is taken, not only promised.
 func makeReserve(path string, size int64) (err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -87,6 +87,10 @@ type Options struct {
 	Redact func(*audit.Record)
 	// Metrics, where set, counts what is made durable.
 	Metrics *metrics.Set
+	// Claimed, where set, is called once the database is this store's alone and
+	// before anything is read or written: what belongs to it may be touched from
+	// then on. Made says that there was no file. An error ends the opening.
+	Claimed func(made bool) error
 }
 
 // Store is an open database. Its methods are safe for concurrent use.
@@ -137,21 +141,38 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := refuseForeign(o.Path); err != nil {
 		return nil, err
 	}
-	claim, err := claimFile(o.Path)
+	claim, made, err := claimFile(o.Path)
 	if err != nil {
 		return nil, err
 	}
+	// What was made holds nothing, and would be taken for the log.
+	abandon := func(err error, names ...string) error {
+		if made {
+			for _, name := range names {
+				err = errors.Join(err, removeIfThere(name))
+			}
+		}
+		return errors.Join(err, claim.Close())
+	}
+	if o.Claimed != nil {
+		if err := o.Claimed(made); err != nil {
+			// SQLite's files are none of what was made.
+			return nil, abandon(err, o.Path)
+		}
+	}
+	files := []string{o.Path, o.Path + "-wal", o.Path + "-shm"}
+	space := newSpace(o.Space, o.Path, o.Log)
+	space.makeRoom()
 	conn, err := openWriter(o.Path)
 	if err != nil {
-		return nil, errors.Join(err, claim.Close())
+		return nil, abandon(space.explain(err), files...)
 	}
-	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, claim: claim, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact, metrics: o.Metrics}
-	s.space = newSpace(o.Space, o.Path, o.Log)
+	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, claim: claim, space: space, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact, metrics: o.Metrics}
 	s.queue.wait = o.Wait
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	fail := func(err error) (*Store, error) {
 		s.startStop()
-		return nil, errors.Join(err, s.close(), conn.Close(), s.watch.close(), claim.Close())
+		return nil, abandon(errors.Join(space.explain(err), s.close(), conn.Close(), s.watch.close()), files...)
 	}
 	if err := s.backUp(ctx, conn); err != nil {
 		return fail(err)
@@ -190,16 +211,19 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // readerSettings bound what a reading connection may do and take.
 var readerSettings = []string{"cache_size=-2048", "query_only=ON"}
 
-// claimFile makes the file if there is none and takes it for this store alone:
+// claimFile makes the file if there is none, and says so, and takes it for this store alone:
 // two that write one log would fork it, whatever SQLite's own locks allow. The
 // lock is on the file, whatever name it was opened by, and ends with the process.
 // It is apart from SQLite's locks, which closing the file drops: whoever claimed
 // it closes it last.
-func claimFile(path string) (*os.File, error) {
+func claimFile(path string) (f *os.File, made bool, err error) {
 	// SQLite makes files by the umask; evidence is for its owner alone.
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if made = err == nil; errors.Is(err, fs.ErrExist) {
+		f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the store: %w", err)
+		return nil, false, fmt.Errorf("cannot open the store: %w", err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == unix.EWOULDBLOCK {
@@ -208,9 +232,9 @@ func claimFile(path string) (*os.File, error) {
 		err = fmt.Errorf("cannot lock the store: %w", err)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, false, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return f, made, nil
 }
 
 // openWriter opens the connection that writes.

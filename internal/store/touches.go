@@ -86,9 +86,12 @@ func (t *touches) arm(s *Store) {
 	})
 }
 
-// flushTouches writes every touch now. A failure keeps them for the next
-// commit.
+// flushTouches writes every touch now, where there is one. A failure keeps them
+// for the next commit.
 func (s *Store) flushTouches() {
+	if !s.touches.any() {
+		return
+	}
 	s.touches.rush()
 	// The error is the store's own state, which the next caller is told.
 	_, _ = s.Commit(&Change{})
@@ -98,6 +101,13 @@ func (t *touches) rush() {
 	t.mu.Lock()
 	t.rushing = true
 	t.mu.Unlock()
+}
+
+// any reports whether there are touches that are not durable yet.
+func (t *touches) any() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.taken)+len(t.sessions)+len(t.flyingTaken)+len(t.flyingSessions) > 0
 }
 
 // due moves what is to be written now into flight.

@@ -3,11 +3,10 @@ package store
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"zombiezen.com/go/sqlite"
 )
@@ -24,8 +23,9 @@ type writer struct {
 	advance, heard, seen      *sqlite.Stmt
 	hold, decide              *sqlite.Stmt
 	escalate, settle          *sqlite.Stmt
-	run, endRun, meta         *sqlite.Stmt
+	run, endRun, meta, drop   *sqlite.Stmt
 	tile, retired, prune      *sqlite.Stmt
+	rows                      *sqlite.Stmt
 
 	// signing is nil where the log is not signed.
 	signing     *Signing
@@ -35,6 +35,8 @@ type writer struct {
 	touches     *touches
 	// ready has the last word before a batch goes to the disk.
 	ready func([]*pending) error
+	// idle says that the last batch had nothing to write, and so took no fsync.
+	idle bool
 }
 
 const insertMeta = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
@@ -49,6 +51,7 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		{&w.begin, `BEGIN IMMEDIATE`},
 		{&w.commit, `COMMIT`},
 		{&w.rollback, `ROLLBACK`},
+		{&w.rows, `SELECT total_changes()`},
 		{&w.record, `INSERT INTO records (seq, line) VALUES (?, ?)`},
 		{&w.exchange, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
 			VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -77,6 +80,7 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 			ON CONFLICT (first, second) DO NOTHING`},
 		{&w.settle, `DELETE FROM escalations WHERE first = ? AND second = ?`},
 		{&w.meta, insertMeta},
+		{&w.drop, `DELETE FROM meta WHERE key = ?`},
 		{&w.tile, insertTile},
 		{&w.retired, `INSERT INTO retired (upto, note, leaves) VALUES (?, ?, ?)`},
 		{&w.prune, `DELETE FROM records WHERE seq IN (SELECT seq FROM records WHERE seq <= ? ORDER BY seq LIMIT ?)`},
@@ -111,7 +115,15 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 	if err := exec(w.begin); err != nil {
 		return nil, now, err
 	}
-	lines, next, err = w.fill(batch, now, at)
+	before, err := w.changed(batch)
+	if err == nil {
+		lines, next, err = w.fill(batch, now, at)
+	}
+	if w.idle = err == nil && len(lines) == 0; w.idle {
+		var after int64
+		after, err = w.changed(batch)
+		w.idle = after == before
+	}
 	// Up to here all is in memory: what is refused now leaves nothing behind.
 	if err == nil {
 		err = w.ready(batch)
@@ -132,6 +144,22 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 	}
 	w.touches.forget()
 	return lines, next, nil
+}
+
+// changed returns how many rows were ever written, where the batch brings no
+// record: one that does writes.
+func (w *writer) changed(batch []*pending) (rows int64, err error) {
+	for _, p := range batch {
+		if len(p.bodies) > 0 {
+			return 0, nil
+		}
+	}
+	_, err = w.rows.Step()
+	rows = w.rows.ColumnInt64(0)
+	if resetErr := w.rows.Reset(); err == nil {
+		err = resetErr
+	}
+	return rows, err
 }
 
 func (w *writer) fill(batch []*pending, log end, at time.Time) ([]byte, end, error) {
@@ -243,6 +271,12 @@ func (w *writer) apply(p *pending) error {
 			return fmt.Errorf("cannot end the run: %w", err)
 		}
 	}
+	for _, key := range p.Dropped {
+		w.drop.BindText(1, key)
+		if err := exec(w.drop); err != nil {
+			return fmt.Errorf("cannot drop %s: %w", key, err)
+		}
+	}
 	for _, m := range p.Meta {
 		if err := w.putMeta(m); err != nil {
 			return err
@@ -352,56 +386,34 @@ type exchangeState struct {
 
 // encodeState writes an [exchangeState], as the JSON library would: it is written
 // for every message.
-func encodeState(e *ocip.Exchange) (string, error) {
+func encodeState(e *ocip.Exchange) string {
 	b := make([]byte, 0, 512)
-	var failure error
-	text := func(name, value string) {
-		b = append(append(append(b, '"'), name...), '"', ':')
-		var err error
-		if b, err = jsontext.AppendQuote(b, value); err != nil {
-			failure = fmt.Errorf("cannot encode exchange %s: %w", e.ID, err)
-		}
-		b = append(b, ',')
-	}
-	number := func(name string, value int64) {
-		b = append(append(append(b, '"'), name...), '"', ':')
-		b = append(strconv.AppendInt(b, value, 10), ',')
-	}
-	b = append(b, '{')
-	text("type", string(e.Type))
-	text("sessionKey", e.SessionKey)
-	number("round", int64(e.Round))
-	number("maxRounds", int64(e.MaxRounds))
-	if e.Awaiting != "" {
-		text("awaiting", string(e.Awaiting))
-	}
-	if e.AwaitsCommitment {
-		b = append(b, `"awaitsCommitment":true,`...)
-	}
-	if e.Approved {
-		b = append(b, `"approved":true,`...)
-	}
+	b = jsonline.Text(append(b, '{'), "type", string(e.Type))
+	b = jsonline.Text(b, "sessionKey", e.SessionKey)
+	b = jsonline.Int(b, "round", e.Round)
+	b = jsonline.Int(b, "maxRounds", e.MaxRounds)
+	b = jsonline.TextIfAny(b, "awaiting", string(e.Awaiting))
+	b = jsonline.BoolIfTrue(b, "awaitsCommitment", e.AwaitsCommitment)
+	b = jsonline.BoolIfTrue(b, "approved", e.Approved)
 	if e.Chain.ID != "" {
-		b = append(append(append(b, `"chain":`...), e.Chain.Annotation()...), ',')
+		b = append(jsonline.Key(b, "chain"), e.Chain.Annotation()...)
 	}
-	text("level", e.Level.String())
-	number("openedAt", e.OpenedAt.UnixMilli())
-	number("updatedAt", e.UpdatedAt.UnixMilli())
+	b = jsonline.Text(b, "level", e.Level.String())
+	b = jsonline.Int(b, "openedAt", e.OpenedAt.UnixMilli())
+	b = jsonline.Int(b, "updatedAt", e.UpdatedAt.UnixMilli())
 	if len(e.Transcript) > 0 {
-		b = append(b, `"transcript":[`...)
-		for _, turn := range e.Transcript {
-			b = append(b, '{')
-			number("round", int64(turn.Round))
-			text("sender", turn.Sender)
-			text("summary", turn.Summary)
-			b[len(b)-1] = '}'
-			b = append(b, ',')
+		b = append(jsonline.Key(b, "transcript"), '[')
+		for i, turn := range e.Transcript {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = jsonline.Int(append(b, '{'), "round", turn.Round)
+			b = jsonline.Text(b, "sender", turn.Sender)
+			b = append(jsonline.Text(b, "summary", turn.Summary), '}')
 		}
-		b[len(b)-1] = ']'
-		b = append(b, ',')
+		b = append(b, ']')
 	}
-	b[len(b)-1] = '}'
-	return string(b), failure
+	return string(append(b, '}'))
 }
 
 // A message's id holds its queue's number above sequenceBits.

@@ -1,0 +1,90 @@
+package kernel
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"strings"
+	"testing"
+)
+
+// A token is compared in constant time: how long it takes to refuse one says
+// nothing of how much of it was right. So in this room a token is an operand of no
+// comparison, but with the empty one, no key of a map and no argument of a
+// comparing function but that of crypto/subtle; a digest of it may be anything.
+func TestTokensAreComparedInConstantTime(t *testing.T) {
+	files := token.NewFileSet()
+	packages, err := parser.ParseDir(files, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, p := range packages {
+		ast.Inspect(p, func(n ast.Node) bool {
+			fault := func(what string) { t.Errorf("%s: a token is %s", files.Position(n.Pos()), what) }
+			switch n := n.(type) {
+			case *ast.BinaryExpr:
+				if (isToken(n.X) || isToken(n.Y)) && !isEmpty(n.X) && !isEmpty(n.Y) {
+					fault("compared by " + n.Op.String())
+				}
+			case *ast.IndexExpr:
+				if isToken(n.Index) {
+					fault("looked up")
+				}
+			case *ast.SwitchStmt:
+				if n.Tag != nil && isToken(n.Tag) {
+					fault("compared by switch")
+				}
+			case *ast.CallExpr:
+				called, ok := n.Fun.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				room, _ := called.X.(*ast.Ident)
+				for _, a := range n.Args {
+					switch {
+					case room == nil || !mentions(a):
+					case room.Name == "subtle" && called.Sel.Name == "ConstantTimeCompare":
+						compared++
+					case room.Name == "bytes", room.Name == "strings", room.Name == "slices", room.Name == "cmp", room.Name == "reflect", room.Name == "maps":
+						fault("handed to " + room.Name + "." + called.Sel.Name)
+					}
+				}
+			}
+			return true
+		})
+	}
+	// Two of each: that of a request, and that of a takeover.
+	if compared < 4 {
+		t.Errorf("tokens are compared %d times", compared)
+	}
+}
+
+// isToken reports whether an expression is a variable or a field named token.
+func isToken(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name == "token"
+	case *ast.SelectorExpr:
+		return e.Sel.Name == "token"
+	case *ast.ParenExpr:
+		return isToken(e.X)
+	}
+	return false
+}
+
+// mentions reports whether an argument is a token, or one converted.
+func mentions(e ast.Expr) bool {
+	if call, ok := e.(*ast.CallExpr); ok && len(call.Args) == 1 {
+		if _, conversion := call.Fun.(*ast.ArrayType); conversion {
+			return isToken(call.Args[0])
+		}
+	}
+	return isToken(e)
+}
+
+func isEmpty(e ast.Expr) bool {
+	literal, ok := e.(*ast.BasicLit)
+	return ok && literal.Value == `""`
+}
