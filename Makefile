@@ -22,7 +22,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test race fuzz bench fault soak cover lint vuln fmt dist dist-test clean help
+.PHONY: build run install uninstall demo test race fuzz bench fault soak cover lint vuln fmt dist dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -97,8 +97,11 @@ dist: ## build the release into dist/ (ARGS="amd64": of the two, that alone)
 dist-test: ## build the release twice, compare, and install it in a clean root
 	packaging/test $(ARGS)
 
+machine-test: ## boot a new Debian in a container and install there as the README says
+	GO='$(GO)' packaging/machine-test
+
 clean: ## remove what was built
 	rm -rf bin dist cover.out
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

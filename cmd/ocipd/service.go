@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/systemd"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 func newService(s *shell) *cobra.Command {
@@ -36,7 +38,8 @@ func newServiceInstall(s *shell) *cobra.Command {
 		Long: "Write ocipd.service and ocipd.socket for your service manager, with the path of this very\n" +
 			"program in them, and the manual pages and the completion of bash, zsh and fish; then enable\n" +
 			"and start both. What is installed already and is another version is replaced and started\n" +
-			"again. With --config the service reads that file.",
+			"again. With --config the service reads that file. What a package of the system has brought\n" +
+			"for this program is not written again.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i, err := s.newInstaller(cmd, dryRun)
@@ -164,10 +167,16 @@ func (i *installer) install(noStart bool) error {
 	if err != nil {
 		return err
 	}
-	for _, unit := range []artefact{
+	units := []artefact{
 		{filepath.Join(i.units, systemd.SocketName), []byte(systemd.Socket())},
 		{filepath.Join(i.units, systemd.ServiceName), []byte(service)},
-	} {
+	}
+	where := i.units
+	if dir := i.packaged(); dir != "" && !i.installed() && same(dir, units) {
+		// What is the package's is upgraded with it; a copy would go before it.
+		units, files, where = nil, nil, dir
+	}
+	for _, unit := range units {
 		wrote, err := i.write(unit)
 		if err != nil {
 			return err
@@ -177,7 +186,7 @@ func (i *installer) install(noStart bool) error {
 		}
 	}
 	if !i.changed {
-		i.say("left", "the units in %s: they are up to date", i.units)
+		i.say("left", "the units in %s: they are up to date", where)
 	}
 	wrote := false
 	for _, f := range files {
@@ -198,6 +207,37 @@ func (i *installer) install(noStart bool) error {
 		return nil
 	}
 	return i.start()
+}
+
+// same reports whether a directory has the files as they are.
+func same(dir string, files []artefact) bool {
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, filepath.Base(f.path)))
+		if err != nil || !bytes.Equal(text, f.text) {
+			return false
+		}
+	}
+	return true
+}
+
+// packaged is the directory where a package of the system has put the service for
+// all users, empty where none has.
+//
+// Source: systemd.unit(5), Unit File Load Path.
+func (s *shell) packaged() string {
+	var dirs []string
+	for dir := range strings.SplitSeq(orElse(s.getenv("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"), ":") {
+		if filepath.IsAbs(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, dir := range append(dirs, "/usr/local/lib", "/usr/lib") {
+		dir = filepath.Join(dir, "systemd", "user")
+		if exists(filepath.Join(dir, systemd.ServiceName)) {
+			return dir
+		}
+	}
+	return ""
 }
 
 // write writes a file, and reports whether it is another one than before.
@@ -372,9 +412,23 @@ func (i *installer) start() error {
 	}
 	fmt.Fprintln(i.stdout, "the service runs; see: ocipd service status")
 	if name := i.userName(); !lingers(name) {
-		fmt.Fprintf(i.stdout, "it ends when you log out for good; to keep it: loginctl enable-linger %s\n", name)
+		fmt.Fprintf(i.stdout, "it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s\n", name)
 	}
+	i.callable()
 	return nil
+}
+
+// callable says what to do where a shell does not find the program by its name, as
+// in the session that made ~/.local/bin.
+func (i *installer) callable() {
+	dir := filepath.Dir(i.program)
+	if slices.Contains(filepath.SplitList(i.getenv("PATH")), dir) {
+		return
+	}
+	fmt.Fprintf(i.stdout, "%s is not on your PATH; here and now: export PATH=\"%s:$PATH\"\n", printable(dir), printable(dir))
+	if dir == filepath.Join(i.getenv("HOME"), ".local", "bin") {
+		fmt.Fprintln(i.stdout, "most systems put it there at the next login")
+	}
 }
 
 // stale reports whether the service runs something else than it would after it was
@@ -430,7 +484,9 @@ func (i *installer) uninstall() error {
 		_, err := i.systemctl("show-environment")
 		manager = err == nil
 	}
-	if manager && i.installed() {
+	packaged := i.packaged()
+	ours := i.installed() || packaged != ""
+	if manager && ours {
 		if !i.dryRun {
 			if _, err := i.systemctl("disable", "--now", systemd.SocketName, systemd.ServiceName); err != nil {
 				return err
@@ -456,13 +512,19 @@ func (i *installer) uninstall() error {
 			if err := os.Remove(f.path); err != nil {
 				return fmt.Errorf("cannot remove %s: %w", f.path, err)
 			}
+			i.prune(f.path)
 		}
 		removed = true
 	}
-	if removed {
+	switch {
+	case removed:
 		i.say("removed", "units, completion and manual pages")
-	} else {
+	case !ours:
 		fmt.Fprintln(i.stdout, "nothing of the service is installed")
+	}
+	if !i.dryRun {
+		i.prune(filepath.Join(i.configHome, "openclawos", "ocipd.yaml"))
+		i.prune(filepath.Join(i.units, systemd.ServiceName))
 	}
 	if manager && !i.dryRun {
 		if _, err := i.systemctl("daemon-reload"); err != nil {
@@ -477,6 +539,7 @@ func (i *installer) uninstall() error {
 		{"configuration", filepath.Join(i.configHome, "openclawos")},
 		{"messages, records and keys", filepath.Join(i.xdg("XDG_STATE_HOME", ".local/state"), "openclawos")},
 		{"your changes to the unit", filepath.Join(i.units, systemd.ServiceName+".d")},
+		{"the package's units", packaged},
 		{"the program", i.program},
 	} {
 		if _, err := os.Stat(dir[1]); err == nil {
@@ -484,6 +547,17 @@ func (i *installer) uninstall() error {
 		}
 	}
 	return nil
+}
+
+// prune removes the directories above a file as far as they are empty and below
+// those that are not the service's own.
+func (i *installer) prune(path string) {
+	for dir := filepath.Dir(path); strings.HasPrefix(dir, i.configHome+"/") || strings.HasPrefix(dir, i.dataHome+"/"); dir = filepath.Dir(dir) {
+		// Not os.Remove, which would take a symbolic link to a directory.
+		if unix.Rmdir(dir) != nil {
+			return
+		}
+	}
 }
 
 // installed reports whether a unit is there.

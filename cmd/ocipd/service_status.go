@@ -162,7 +162,10 @@ func (s *shell) printService(r *serviceReport) error {
 			fmt.Fprintf(&b, "  %-10s %s\n", name, printable(value))
 		}
 	}
-	line("status", r.Status)
+	if r.PID > 0 {
+		// The manager keeps the last one of what has ended.
+		line("status", r.Status)
+	}
 	if r.PID > 0 {
 		line("process", fmt.Sprintf("%d, started again %d times", r.PID, r.Restarts))
 	}
