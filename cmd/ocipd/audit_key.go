@@ -58,7 +58,7 @@ func newAuditKeyShow(s *shell) *cobra.Command {
 }
 
 func (s *shell) publicKeys() ([]shownKey, error) {
-	cfg, err := s.load(nil)
+	cfg, err := s.places()
 	if err != nil {
 		return nil, err
 	}

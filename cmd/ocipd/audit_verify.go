@@ -113,7 +113,7 @@ func (v *verification) run(ctx context.Context, path string) error {
 
 // ownLog takes what this daemon's configuration says of its log.
 func (v *verification) ownLog() error {
-	cfg, err := v.load(nil)
+	cfg, err := v.places()
 	if err != nil {
 		return err
 	}

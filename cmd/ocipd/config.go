@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/spf13/cobra"
 )
 
@@ -36,7 +37,9 @@ func newConfigCheck(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "check the configuration and say all that is wrong with it",
-		Long: "Check the configuration and say all that is wrong with it.\n\n" +
+		Long: "Check the configuration and say all that is wrong with it: its keys and values first, and\n" +
+			"then what they name, as a start does (the policy compiles, signers and certificates can be\n" +
+			"read).\n\n" +
 			"With --diff, have the running daemon check its own file, under its own environment and\n" +
 			"flags, and say what a reload would change and what would wait for a restart.",
 		Args: cobra.MaximumNArgs(1),
@@ -56,6 +59,9 @@ func newConfigCheck(s *shell) *cobra.Command {
 				return err
 			}
 			cfg, err := s.loadFile(file, flags)
+			if err == nil {
+				err = daemon.Check(cmd.Context(), cfg)
+			}
 			if asJSON {
 				return s.reportCheck(file, cfg, err)
 			}

@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/configs"
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/spf13/cobra"
 )
@@ -107,6 +110,28 @@ func (s *shell) answer(a *answers, yes bool) error {
 	}
 	a.user = strings.TrimSpace(orElse(a.user, me))
 	a.tenant = strings.TrimSpace(orElse(a.tenant, a.user))
+	return a.check()
+}
+
+// channelID is what a channel's id looks like that init writes into session keys.
+var channelID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// check says which answer cannot be.
+func (a *answers) check() error {
+	named := func(text string) bool {
+		first, _ := utf8.DecodeRuneInString(text)
+		return (unicode.IsLetter(first) || unicode.IsDigit(first)) && !strings.ContainsFunc(text, func(r rune) bool { return r == '/' || !unicode.IsPrint(r) })
+	}
+	switch {
+	case !api.ValidAppID(a.app):
+		return fmt.Errorf("cannot use the app %q: want its id, which is a package name such as @acme/alice-runtime", a.app)
+	case !named(a.user):
+		return fmt.Errorf("cannot use the user %q: want a name that begins with a letter or a digit and has no slash", a.user)
+	case !named(a.tenant):
+		return fmt.Errorf("cannot use the tenant %q: want a name that begins with a letter or a digit and has no slash", a.tenant)
+	case a.channel != "" && !channelID.MatchString(a.channel):
+		return fmt.Errorf("cannot use the channel %q: want an id such as telegram, of letters, digits, dots, hyphens and underscores", a.channel)
+	}
 	return nil
 }
 

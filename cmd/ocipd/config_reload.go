@@ -103,5 +103,13 @@ func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
 			return err
 		}
 	}
-	return s.printDifferences(d.PendingRestart, len(d.PendingRestart), " (at the next start)")
+	if err := s.printDifferences(d.PendingRestart, len(d.PendingRestart), " (at the next start)"); err != nil {
+		return err
+	}
+	for _, o := range d.Overridden {
+		if _, err := fmt.Fprintf(s.stdout, "  %s: what the file says does not count, because of %s\n", printable(o.Key), printable(o.By)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -97,7 +97,8 @@ type shownContact struct {
 	UserID     string   `json:"user_id,omitzero"`
 }
 
-func showContact(c *config.Contact) shownContact {
+func showContact(entry *config.Contact) shownContact {
+	c := entry.Shown()
 	return shownContact{
 		Accepts: c.Accepts, InstanceID: c.InstanceID, Kind: c.Kind, OrgUnit: c.OrgUnit,
 		Sessions: c.Sessions, TenantID: c.TenantID, UserID: c.UserID,
@@ -105,7 +106,8 @@ func showContact(c *config.Contact) shownContact {
 }
 
 // appendContact appends an entry of a long directory as YAML.
-func appendContact(out []byte, c *config.Contact, source string) []byte {
+func appendContact(out []byte, entry *config.Contact, source string) []byte {
+	c := entry.Shown()
 	out = appendQuoted(append(out, "  - kind: "...), c.Kind)
 	if source != config.SourceDefault {
 		out = append(append(out, " # "...), source...)

@@ -73,6 +73,14 @@ func TestConfigShowsALongDirectory(t *testing.T) {
 	if len(list) != entries+1 || list[7].InstanceID != "agent-7" || list[entries].Kind != "person" || list[entries].Sessions[0] != "irc:*" {
 		t.Errorf("JSON has %d entries", len(list))
 	}
+	secret := config.Contact{Kind: "agent", InstanceID: "Bearer hunter2", Sessions: []string{"irc:a", "irc:https://u:hunter2@h/"}}
+	inJSON, err := json.Marshal(showContact(&secret))
+	if out := string(appendContact(inJSON, &secret, "")); err != nil || strings.Contains(out, "hunter2") || strings.Count(out, "irc:https://***@h/") != 2 {
+		t.Errorf("a secret in an entry is shown as %s, %v", out, err)
+	}
+	if secret.Sessions[1] != "irc:https://u:hunter2@h/" {
+		t.Error("to show an entry changed it")
+	}
 	if got := report.Sources["directory[7]"]; got != file+":37" {
 		t.Errorf("entry 7 comes from %q", got)
 	}

@@ -193,7 +193,7 @@ func mend(found []diagnosis, fix bool) (done []diagnosis) {
 
 // look finds out where things are and asks the daemon.
 func (d *doctor) look() {
-	if d.cfg, d.cfgErr = d.load(nil); d.cfgErr != nil {
+	if d.cfg, d.cfgErr = d.locate(); d.cfg == nil {
 		d.cfg = config.Default()
 		d.cfg.IPC.Socket = d.socket
 	}
@@ -205,6 +205,9 @@ func (d *doctor) look() {
 	p.state = filepath.Dir(p.database)
 	p.mirror, p.keys = config.MirrorPath(d.cfg, p.database), config.KeysPath(d.cfg, p.database)
 	p.checkpoints = config.CheckpointsPath(d.cfg, p.database)
+	for _, path := range []*string{&p.config, &p.runtime, &p.database, &p.state, &p.mirror, &p.keys, &p.checkpoints} {
+		*path = absolute(*path)
+	}
 	d.live, d.liveErr = nil, nil
 	if d.idle() {
 		// Asking would start it.
@@ -222,6 +225,17 @@ func (d *doctor) look() {
 	}
 }
 
+// absolute is a path as it is from anywhere, "" where none is known.
+func absolute(path string) string {
+	if path == "" {
+		return ""
+	}
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
+}
+
 // statusPatience bounds how long a daemon may take to say how it is.
 const statusPatience = 5 * time.Second
 
@@ -236,37 +250,66 @@ func askAt(ctx context.Context, path, method string) (raw jsontext.Value, err er
 	return raw, err
 }
 
-// show writes one diagnosis: a line for a program, and for a person one that is
-// folded into the width of the screen.
+// show writes one diagnosis: a line for a program that reads JSON, and else what
+// a person reads.
 func (d *doctor) show(f *diagnosis, asJSON bool) error {
 	if asJSON {
 		return d.printJSON(f)
 	}
-	scr := d.screen()
-	colours := map[health]colour{pass: green, warn: yellow, fail: red, mended: green}
-	const left = len("fixed  machine  ")
-	width := max(scr.width-left, 20)
-	var b strings.Builder
-	for i, line := range fold(printable(f.Text), width) {
-		if i == 0 {
-			pad := strings.Repeat(" ", len("fixed")-len(f.Health))
-			fmt.Fprintf(&b, "%s%s  %-7s  %s\n", scr.colour.paint(colours[f.Health], string(f.Health)), pad, f.Check, line)
-		} else {
-			fmt.Fprintf(&b, "%*s%s\n", left, "", line)
-		}
-	}
-	if f.Advice != "" {
-		label, blank := scr.colour.paint(bold, "to do: "), strings.Repeat(" ", len("to do: "))
-		if f.Health == pass {
-			label, blank = "", ""
-		}
-		for _, line := range fold(printable(f.Advice), width-len(blank)) {
-			fmt.Fprintf(&b, "%*s%s%s\n", left, "", label, line)
-			label = blank
-		}
-	}
-	_, err := d.stdout.Write([]byte(b.String()))
+	_, err := d.stdout.Write([]byte(f.draw(d.screen())))
 	return err
+}
+
+// draw is a diagnosis as a person reads it. On a terminal it is folded at blanks
+// alone, so that paths and words of commands can be copied; what is no terminal
+// gets whole lines.
+func (f *diagnosis) draw(scr screen) string {
+	const left = len("fixed  machine  ")
+	colours := map[health]colour{pass: green, warn: yellow, fail: red, mended: green}
+	var b strings.Builder
+	say := func(first, next, text string) {
+		for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+			folded := []string{printable(line)}
+			if scr.terminal {
+				folded = foldAtBlanks(folded[0], max(scr.width-len(next), 20))
+			}
+			for _, line := range folded {
+				b.WriteString(first + line + "\n")
+				first = next
+			}
+		}
+	}
+	blank := strings.Repeat(" ", left)
+	pad := strings.Repeat(" ", len("fixed")-len(f.Health))
+	say(fmt.Sprintf("%s%s  %-7s  ", scr.colour.paint(colours[f.Health], string(f.Health)), pad, f.Check), blank, f.Text)
+	switch {
+	case f.Advice == "":
+	case f.Health == pass:
+		say(blank, blank, f.Advice)
+	default:
+		const label = "to do: "
+		say(blank+scr.colour.paint(bold, label), blank+strings.Repeat(" ", len(label)), f.Advice)
+	}
+	return b.String()
+}
+
+// foldAtBlanks breaks a printable text into lines of at most so many cells, at
+// blanks alone: a word that is longer has a longer line, and nothing but the
+// blank at a break is left out.
+func foldAtBlanks(text string, width int) []string {
+	lines := []string{""}
+	for i, word := range strings.Split(text, " ") {
+		last := &lines[len(lines)-1]
+		switch {
+		case i == 0:
+			*last = word
+		case displayWidth(*last)+1+displayWidth(word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 // orWell is what was found, with the one that says all is well where nothing

@@ -24,22 +24,26 @@ func (d *doctor) daemon() []diagnosis {
 	if d.live != nil {
 		return d.answers()
 	}
+	if holder := lockHolder(d.places.socket + ".lock"); holder != "" && d.liveErr != nil {
+		return []diagnosis{failed("process %s has the lock and does not answer: %v", holder, d.liveErr).
+			advise("it may still be starting, or verifying after a fault; else look at its log and end it: kill %s", holder)}
+	}
+	if user := databaseHolder(d.places.database); user != "" {
+		return []diagnosis{failed("nobody answers on %s, and process %s uses the database %s: a daemon with other sockets", d.places.operator, user, d.places.database).
+			advise("name its socket (--socket, OPENCLAWOS_KERNEL_SOCKET), or end it; two daemons need a database each (store.url)")}
+	}
 	if d.liveErr == nil {
 		return []diagnosis{passed("not running: it starts when somebody connects to %s", d.places.socket)}
 	}
-	holder := lockHolder(d.places.socket + ".lock")
 	info, err := os.Lstat(d.places.operator)
 	switch {
-	case holder != "":
-		return []diagnosis{failed("process %s has the lock and does not answer: %v", holder, d.liveErr).
-			advise("it may still be starting, or verifying after a fault; else look at its log and end it: kill %s", holder)}
 	case err == nil && info.Mode().Type() == fs.ModeSocket && errors.Is(d.liveErr, client.ErrNotRunning):
 		return []diagnosis{warned("not running, and its sockets in %s are still there", d.places.runtime).
-			advise("rm %s %s; or start it: ocipd serve, ocipd service install", d.places.socket, d.places.operator).by(d.removeSockets)}
+			advise("rm %s %s; or start it: ocipd serve, ocipd service install", shellWord(d.places.socket), shellWord(d.places.operator)).by(d.removeSockets)}
 	case errors.Is(d.liveErr, client.ErrNotRunning):
 		return []diagnosis{warned("not running: nobody answers on %s", d.places.operator).advise("start it: ocipd serve; or as a service: ocipd service install")}
 	}
-	return []diagnosis{failed("cannot ask the daemon: %v", d.liveErr)}
+	return []diagnosis{failed("cannot ask the daemon: %v", d.liveErr).advise("see whether it is the daemon that answers on %s, and what its log says", d.places.operator)}
 }
 
 // answers checks what the daemon says of itself.
@@ -49,15 +53,17 @@ func (d *doctor) answers() (found []diagnosis) {
 		found = append(found, warned("version %s runs, and this is %s", s.Version, mine).advise("restart it: systemctl --user restart ocipd.service, or stop it and ocipd serve"))
 	}
 	if s.Audit.Fault != "" {
-		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).advise("put right what is wrong there and restart it; the start verifies the whole log"))
+		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).
+			advise("find out who did it and put it right before you restart the daemon: a file that was moved goes back under its name, one that was closed gets its mode back; the start verifies every record"))
 	}
-	if !samePath(s.Database, d.places.database) {
+	if !samePath(absolute(s.Database), d.places.database) {
 		found = append(found, warned("it keeps its state in %s, and the configuration here says %s", s.Database, d.places.database).
 			advise("compare its configuration (%s) and its environment with yours", orElse(s.ConfigFile, "no file")))
 	}
 	for i := range s.Apps {
 		if a := &s.Apps[i]; a.Health != "healthy" {
-			found = append(found, warned("app %s was not heard of for %s", a.ID, age(d.now().Sub(a.LastSeenAt))))
+			found = append(found, warned("app %s was not heard of for %s", a.ID, age(d.now().Sub(a.LastSeenAt))).
+				advise("see what its process %d does; started again, it registers anew and gets what waits for it", a.PID))
 		}
 	}
 	if len(s.Agents) == 0 {
@@ -76,6 +82,30 @@ func samePath(a, b string) bool {
 	}
 	second, err := os.Stat(b)
 	return err == nil && os.SameFile(first, second)
+}
+
+// databaseHolder is the process of the daemon that writes a database, "" where
+// none does. Who asks opens the file, so it is no daemon itself: closing it would
+// drop the locks of SQLite in that process.
+func databaseHolder(path string) string {
+	if holder := lockHolder(path); holder == "" {
+		return ""
+	}
+	var stat unix.Stat_t
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil || unix.Stat(path, &stat) != nil {
+		return "unknown"
+	}
+	// The device there is not the one of stat(2) on every file system.
+	//
+	// Source: proc_locks(5).
+	inode := ":" + strconv.FormatUint(stat.Ino, 10)
+	for line := range strings.Lines(string(locks)) {
+		if f := strings.Fields(line); len(f) >= 6 && f[1] == "FLOCK" && f[3] == "WRITE" && strings.HasSuffix(f[5], inode) {
+			return f[4]
+		}
+	}
+	return "unknown"
 }
 
 // lockHolder is the process that holds a lock, "" where none does.
@@ -155,7 +185,7 @@ func (d *doctor) unit(name string) map[string]string {
 // idle reports whether the service manager holds the sockets and the daemon is
 // not started.
 func (d *doctor) idle() bool {
-	if !d.usualSocket() || !d.unitInstalled() {
+	if !d.usualSocket() || !d.unitInstalled() && d.packaged() == "" {
 		return false
 	}
 	socket, service := d.unit(systemd.SocketName), d.unit(systemd.ServiceName)
@@ -177,7 +207,7 @@ func (d *doctor) service() (found []diagnosis) {
 	switch service["ActiveState"] {
 	case "failed":
 		found = append(found, failed("%s failed (%s)", systemd.ServiceName, service["Result"]).
-			advise("journalctl --user -u ocipd -n 20; then: systemctl --user reset-failed ocipd.service ocipd.socket"))
+			advise("journalctl --user -u ocipd -n 20; then: systemctl --user reset-failed ocipd.service ocipd.socket && systemctl --user start ocipd.socket ocipd.service"))
 	case "active", "reloading":
 		if d.live != nil && service["MainPID"] != strconv.Itoa(d.live.PID) && d.usualSocket() {
 			found = append(found, warned("the daemon that answers (pid %d) is not the service's (pid %s)", d.live.PID, service["MainPID"]).advise("stop one of them"))
@@ -185,15 +215,17 @@ func (d *doctor) service() (found []diagnosis) {
 	}
 	// What is no number is none.
 	if restarts, _ := strconv.Atoi(service["NRestarts"]); restarts > 0 {
-		found = append(found, warned("it was started again %s by itself", count(restarts, "time")).advise("journalctl --user -u ocipd says why"))
+		found = append(found, warned("it was started again %s by itself", count(restarts, "time")).advise("journalctl --user -u ocipd says why; having looked: systemctl --user reset-failed ocipd.service"))
 	}
 	if state := service["UnitFileState"]; state != "enabled" && state != "" {
 		found = append(found, warned("it is %s: it does not start at login", state).advise("systemctl --user enable ocipd.socket ocipd.service"))
 	}
+	well := passed("%s is %s (%s), %s", systemd.ServiceName, service["ActiveState"], service["SubState"], service["UnitFileState"])
+	// Right where agents end with the session as well, so no fault.
 	if name := currentUser(); !lingers(name) {
-		found = append(found, warned("it ends when you log out for good").advise("to keep it: loginctl enable-linger %s", name))
+		well = well.advise("it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s", name)
 	}
-	return orWell(found, passed("%s is %s (%s), %s", systemd.ServiceName, service["ActiveState"], service["SubState"], service["UnitFileState"]))
+	return orWell(found, well)
 }
 
 // currentUser is the name of the user, or its number.
@@ -208,18 +240,22 @@ func currentUser() string {
 // force.
 func (d *doctor) policy() (found []diagnosis) {
 	if d.cfgErr != nil {
-		return []diagnosis{warned("not checked: the configuration says which policy it is, and cannot be used")}
+		return []diagnosis{warned("not checked: the configuration says which policy it is, and cannot be used").advise("correct the configuration first")}
 	}
 	c := &d.cfg.Policy
+	if c.Path != "" {
+		found = decides("the policy", "policy.path", policyPlaces(c.Path))
+	}
 	compiled, err := policy.Compile(d.ctx, policy.Source{Path: c.Path, Data: c.Data.Map(), Timeout: c.Timeout})
 	if err != nil {
-		return []diagnosis{failed("cannot use %s: %v", builtIn(c.Path), err).advise("the daemon does not start with it, and keeps the one before while it runs: ocipd policy check")}
+		return append(found, failed("cannot use %s: %v", builtIn(c.Path), err).
+			advise("correct it and try it with: ocipd policy check; the daemon does not start with it, and keeps the one before while it runs"))
 	}
 	tests := ""
 	if c.Path != "" {
 		results, err := policy.Test(d.ctx, c.Path)
 		if err != nil {
-			found = append(found, failed("cannot run the tests of %s: %v", c.Path, err))
+			found = append(found, failed("cannot run the tests of %s: %v", c.Path, err).advise("ocipd policy test"))
 		}
 		broken := 0
 		for i := range results {
@@ -245,6 +281,23 @@ func (d *doctor) policy() (found []diagnosis) {
 	return orWell(found, passed("%s compiles, %s%s", builtIn(c.Path), compiled.Revision(), tests))
 }
 
+// policyPlaces are the directories and files of a policy, but for its tests.
+func policyPlaces(path string) []string {
+	places := []string{path}
+	root, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return places
+	}
+	// What cannot be read is said where it is compiled.
+	_ = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && (entry.IsDir() || filepath.Ext(name) == ".rego" && !strings.HasSuffix(name, "_test.rego")) {
+			places = append(places, name)
+		}
+		return nil
+	})
+	return places
+}
+
 // sinks checks how far other systems are behind the log.
 func (d *doctor) sinks() (found []diagnosis) {
 	if len(d.cfg.Audit.Sinks) == 0 {
@@ -257,11 +310,11 @@ func (d *doctor) sinks() (found []diagnosis) {
 		switch s := &d.live.Sinks[i]; {
 		case s.Error != "":
 			found = append(found, warned("%s takes nothing for %s and is %d records behind: %s", s.Name, age(d.now().Sub(s.FailingSince)), s.Lag, s.Error).
-				advise("nothing is lost: what waits is sent when it takes records again"))
+				advise("see that it runs and can be reached from here; what waits is sent when it takes records again"))
 		case s.Lag > manyBehind:
-			found = append(found, warned("%s is %d records behind", s.Name, s.Lag))
+			found = append(found, warned("%s is %d records behind", s.Name, s.Lag).advise("see whether it keeps up; audit.sinks[].filter hands it fewer records"))
 		case s.Note != "":
-			found = append(found, warned("%s: %s", s.Name, s.Note))
+			found = append(found, warned("%s: %s", s.Name, s.Note).advise("look at its log and the daemon's"))
 		}
 	}
 	return orWell(found, passed("%s, all up to date", count(len(d.live.Sinks), "sink")))

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -24,17 +26,20 @@ const verifyAdvice = "ocipd audit verify --database says more"
 func (d *doctor) log() (found []diagnosis) {
 	p := &d.places
 	if !exists(p.database) {
+		if len(d.lost()) > 0 {
+			return []diagnosis{passed("not checked: there is no database to look at")}
+		}
 		return []diagnosis{passed("no record yet")}
 	}
 	r, err := store.OpenReader(d.ctx, p.database)
 	if err != nil {
-		return []diagnosis{failed("%v", err)}
+		return []diagnosis{failed("%v", err).advise("put the right file there, or name another (store.url); a copy is whole with its -wal and -shm alone")}
 	}
 	defer r.Close()
 	// The checkpoint first: the log may grow meanwhile.
 	newest, err := r.Checkpoint(d.ctx)
 	if err != nil {
-		return []diagnosis{failed("cannot read the newest checkpoint: %v", err)}
+		return []diagnosis{failed("cannot read the newest checkpoint: %v", err).advise(verifyAdvice)}
 	}
 	head, err := r.CheckTail(d.ctx)
 	if err != nil {
@@ -58,11 +63,11 @@ func (d *doctor) checkpoint(r *store.Reader, newest store.Signed) (covered uint6
 	}
 	inForce, err := r.PublicKey(d.ctx)
 	if err != nil {
-		return 0, []diagnosis{failed("%v", err)}
+		return 0, []diagnosis{failed("%v", err).advise(verifyAdvice)}
 	}
 	key, err := note.NewVerifier(inForce)
 	if err != nil {
-		return 0, []diagnosis{failed("the public key in the database is none: %v", err)}
+		return 0, []diagnosis{failed("the public key in the database is none: %v", err).advise(verifyAdvice)}
 	}
 	c, err := audit.OpenCheckpoint(newest.Note, key)
 	if err != nil {
@@ -71,7 +76,7 @@ func (d *doctor) checkpoint(r *store.Reader, newest store.Signed) (covered uint6
 	root, err := r.RootAt(d.ctx, c.Size)
 	switch {
 	case err != nil:
-		found = append(found, failed("cannot compare the newest checkpoint with the records: %v", err))
+		found = append(found, failed("cannot compare the newest checkpoint with the records: %v", err).advise(verifyAdvice))
 	case root != c.Root:
 		found = append(found, failed("the first %d records are not those that were signed", c.Size).advise(verifyAdvice))
 	}
@@ -80,13 +85,39 @@ func (d *doctor) checkpoint(r *store.Reader, newest store.Signed) (covered uint6
 	case errors.Is(err, fs.ErrNotExist):
 		found = append(found, failed("the public key is not in %s", d.places.keys).advise("put the directory back from a backup; where only the public key is gone, a restart writes it again"))
 	case err != nil:
-		found = append(found, failed("%v", err))
+		found = append(found, failed("%v", err).advise("put the directory %s back from a backup, or correct what is wrong with it", d.places.keys))
 	case keys[len(keys)-1].Verifier != inForce:
 		found = append(found, failed("%s is not the key that signs this log", keys[len(keys)-1].File).advise("put the right one back from a backup: the daemon does not start with another"))
 	case !exists(filepath.Join(d.places.keys, "checkpoint.key")):
 		found = append(found, failed("the signing key is not in %s", d.places.keys).advise("put it back from a backup: the daemon does not start without"))
 	}
-	return c.Size, found
+	return c.Size, append(found, d.digestKeys(r)...)
+}
+
+// digestKeys is the file in the directory of keys that holds those of the digests
+// of texts.
+const digestKeys = "digest.json"
+
+// digestKeys checks that the keys are there with which the digests in the log were
+// made.
+func (d *doctor) digestKeys(r *store.Reader) []diagnosis {
+	path := filepath.Join(d.places.keys, digestKeys)
+	if exists(path) {
+		return nil
+	}
+	// A page may be empty and have more behind it.
+	for before, first := uint64(0), true; before > 0 || first; first = false {
+		lines, next, err := r.Query(d.ctx, audit.Filter{ActionType: string(audit.ActionExchange)}, 0, before, 256)
+		if err != nil {
+			return []diagnosis{failed("cannot look for digests in the log: %v", err).advise(verifyAdvice)}
+		}
+		if slices.ContainsFunc(lines, func(line []byte) bool { return bytes.Contains(line, []byte(`"contentDigest":"hmac-`)) }) {
+			return []diagnosis{failed("the keys of digests are gone (%s), and the log has digests: no text can be held against them", path).
+				advise("put the file back from a backup before the daemon starts again. To give the keys up, so that those digests match nothing any more: (umask 077; echo '{\"tenants\":{}}' > %s)", shellWord(path))}
+		}
+		before = next
+	}
+	return nil
 }
 
 // witnessed compares the log with the newest checkpoint that was kept outside.
@@ -101,7 +132,8 @@ func (d *doctor) witnessed(r *store.Reader, last uint64, newest store.Signed) []
 			advise("the next checkpoint begins the file anew; compare the log with older ones you kept: ocipd audit verify --checkpoints")}
 	}
 	if err != nil {
-		return []diagnosis{failed("%v", err)}
+		return []diagnosis{failed("%v", err).
+			advise("put it back from a backup; the daemon does not start with it. Moved aside, it is begun anew, and what it witnessed no longer counts")}
 	}
 	var held audit.Checkpoint
 	for _, n := range notes {
@@ -114,12 +146,15 @@ func (d *doctor) witnessed(r *store.Reader, last uint64, newest store.Signed) []
 	}
 	root, err := r.RootAt(d.ctx, held.Size)
 	switch {
+	case errors.Is(err, store.ErrNotFound) && last == 0:
+		return []diagnosis{failed("the database %s is new and empty, and %s witnessed %d records: the one that holds the log is gone", d.places.database, path, held.Size).
+			advise("move the empty one aside and put the right one in its place: where it was moved, that file, and else one from a backup")}
 	case errors.Is(err, store.ErrNotFound):
-		return []diagnosis{failed("%v", witness.Missing(path, last, held.Size))}
+		return []diagnosis{failed("%v", witness.Missing(path, last, held.Size)).advise("put the right database back")}
 	case err != nil:
-		return []diagnosis{failed("cannot compare the log with %s: %v", path, err)}
+		return []diagnosis{failed("cannot compare the log with %s: %v", path, err).advise(verifyAdvice)}
 	case root != held.Root:
-		return []diagnosis{failed("%v", witness.Differs(path, held.Size))}
+		return []diagnosis{failed("%v", witness.Differs(path, held.Size)).advise(verifyAdvice)}
 	}
 	return nil
 }
@@ -132,7 +167,7 @@ func (d *doctor) tombstone(r *store.Reader) []diagnosis {
 		return nil
 	}
 	if err != nil {
-		return []diagnosis{failed("%v", err)}
+		return []diagnosis{failed("%v", err).advise(verifyAdvice)}
 	}
 	dir := filepath.Dir(d.places.mirror)
 	path := filepath.Join(dir, witness.TombstoneFile)
@@ -156,16 +191,16 @@ func (d *doctor) mirror() []diagnosis {
 		return d.liveMirror()
 	}
 	if !exists(d.places.database) {
-		return []diagnosis{passed("nothing to copy yet")}
+		return []diagnosis{passed("no database to compare it with")}
 	}
 	r, err := store.OpenReader(d.ctx, d.places.database)
 	if err != nil {
-		return []diagnosis{warned("not checked: the database cannot be read")}
+		return []diagnosis{passed("not checked: the database cannot be read")}
 	}
 	defer r.Close()
 	last, err := r.LastSeq(d.ctx)
 	if err != nil {
-		return []diagnosis{failed("%v", err)}
+		return []diagnosis{failed("%v", err).advise(verifyAdvice)}
 	}
 	copied, err := lastMirrored(d.ctx, d.places.mirror)
 	switch {
@@ -184,7 +219,7 @@ func (d *doctor) mirror() []diagnosis {
 func (d *doctor) liveMirror() (found []diagnosis) {
 	a := &d.live.Audit
 	if len(a.Mirror.Problems) > 0 {
-		found = append(found, failed("%s", strings.Join(a.Mirror.Problems, "; ")).advise("nothing is released while the mirror's file is not what was written; see docs/AUDIT.md"))
+		found = append(found, failed("%s", strings.Join(a.Mirror.Problems, "; ")).advise("see who touches %s and why it cannot be written; ocipd audit verify names a segment that is not what it was, to be put back from a copy", filepath.Dir(d.places.mirror)))
 	}
 	if behind := a.Seq - min(a.Mirrored, a.Seq); behind > manyBehind {
 		found = append(found, warned("the mirror is %d records behind", behind).advise("it catches up by itself; look at the daemon's log if it does not"))

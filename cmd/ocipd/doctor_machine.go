@@ -16,12 +16,12 @@ import (
 func (d *doctor) machine() []diagnosis {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return []diagnosis{failed("cannot tell which kernel this is: %v", err)}
+		return []diagnosis{failed("cannot tell which kernel this is: %v", err).advise("run it on Linux, outside of what hides that, such as a sandbox")}
 	}
 	release := "Linux " + unix.ByteSliceToString(name.Release[:])
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return []diagnosis{failed("%s makes no Unix sockets: %v", release, err)}
+		return []diagnosis{failed("%s makes no Unix sockets: %v", release, err).advise("run it outside of what keeps them away, such as a sandbox")}
 	}
 	defer closeAll(pair[:]...)
 	cred, err := unix.GetsockoptUcred(pair[0], unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -76,7 +76,8 @@ func (d *doctor) clock() (found []diagnosis) {
 	case err != nil:
 		service = fmt.Sprintf("whether a time service keeps it cannot be told here (%v)", err)
 	case timex.Status&unix.STA_UNSYNC != 0:
-		found = append(found, warned("no time service keeps the clock right").advise("timedatectl set-ntp true, or another NTP client; records are evidence of when"))
+		found = append(found, warned("the clock was not set by a time service since the machine started, or not for hours").
+			advise("timedatectl says whether one runs: timedatectl set-ntp true starts it, and it needs a server that it reaches; records are evidence of when"))
 	}
 	return orWell(found, passed("%s, %s", d.now().Format(time.RFC3339), service))
 }
@@ -115,7 +116,7 @@ func (d *doctor) disk() (found []diagnosis) {
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return []diagnosis{failed("cannot look at the disk of %s: %v", dir, err)}
+		return []diagnosis{failed("cannot look at the disk of %s: %v", dir, err).advise("see that you may read the directories above it")}
 	}
 	kind, remote := fileSystem(uint32(st.Type))
 	if remote {
@@ -128,7 +129,7 @@ func (d *doctor) disk() (found []diagnosis) {
 	}
 	times, err := measureSync(d.ctx.Err, dir)
 	if err != nil {
-		return append(found, failed("cannot write to the disk: %v", err).advise("nothing can be recorded there, so nothing would be let through"))
+		return append(found, failed("cannot write to the disk: %v", err).advise("see that %s can be written by you and has room, or put the state elsewhere (store.url)", dir))
 	}
 	p50, p99 := times[len(times)/2], times[len(times)*99/100]
 	took := fmt.Sprintf("an fsync takes %s (p50), %s (p99)", round(p50), round(p99))

@@ -7,16 +7,20 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
 
@@ -211,8 +215,8 @@ func TestDoctorBeforeAnythingIsInstalled(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(out) {
-		if w := displayWidth(strings.TrimSuffix(line, "\n")); w > 80 || strings.Contains(line, "\x1b") {
-			t.Errorf("%d columns: %q", w, line)
+		if blank := strings.TrimLeft(line, " "); strings.Contains(line, "\x1b") || len(line)-len(blank) > 0 && strings.Contains(line, "to do: ") != strings.HasPrefix(blank, "to do: ") {
+			t.Errorf("folded, or coloured: %q", line)
 		}
 	}
 }
@@ -250,6 +254,50 @@ func TestDoctorFinds(t *testing.T) {
 		}, "config", warn, "others can get at the configuration", true},
 		{"no signers", also("approvals: {allowed_signers: HOME/signers}"), "config", fail, "approvals.allowed_signers", false},
 
+		{"open policy directory", func(c *clinic) {
+			c.copyPolicy()
+			c.must(os.Chmod(c.path("policy"), 0o777))
+			also("policy: {path: HOME/policy}")(c)
+		}, "policy", fail, "can be written by everybody (mode 0777)", false},
+		{"open policy", func(c *clinic) {
+			c.copyPolicy()
+			c.must(os.Chmod(c.path("policy/cross_org.rego"), 0o666))
+			also("policy: {path: HOME/policy}")(c)
+		}, "policy", fail, "cross_org.rego can be written by everybody (mode 0666)", false},
+		{"open folder in the policy", func(c *clinic) {
+			c.copyPolicy()
+			c.must(errors.Join(os.Mkdir(c.path("policy/more"), 0o700), os.Chmod(c.path("policy/more"), 0o777)))
+			also("policy: {path: HOME/policy}")(c)
+		}, "policy", fail, "policy/more can be written by everybody (mode 0777)", false},
+		{"policy by an open link", func(c *clinic) {
+			c.copyPolicy()
+			c.must(errors.Join(os.Mkdir(c.path("links"), 0o700), os.Symlink(c.path("policy"), c.path("links/now")), os.Chmod(c.path("links"), 0o777)))
+			also("policy: {path: HOME/links/now}")(c)
+		}, "policy", fail, "links can be written by everybody (mode 0777)", false},
+		{"policy that does not compile", func(c *clinic) {
+			c.copyPolicy()
+			c.write("policy/bad.rego", "package bad\n\nx if nonesuch\n\ny if nonesuch\n", 0o600)
+			also("policy: {path: HOME/policy}")(c)
+		}, "policy", fail, "bad.rego:5: ", false},
+		{"open signers", func(c *clinic) {
+			c.write("signers", "carol ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n", 0o662)
+			also("approvals: {allowed_signers: HOME/signers}")(c)
+		}, "config", fail, "others can change the file of who may sign decisions", false},
+		{"open notice", func(c *clinic) {
+			c.write("bin/notify", "#!/bin/sh\n", 0o777)
+			also("approvals: {notify: {command: [HOME/bin/notify]}}")(c)
+		}, "config", fail, "others can change the program of approvals.notify.command", false},
+		{"no notice", also("approvals: {notify: {command: [HOME/bin/notify]}}"), "config", fail, "which approvals.notify.command names", false},
+		{"open program of an agent", func(c *clinic) {
+			c.write("bin/alice", "#!/bin/sh\n", 0o777)
+			c.write(clinicConfig, strings.Replace(clinicYAML, "id: alice,", "id: alice, exe: "+c.path("bin/alice")+",", 1), 0o600)
+		}, "config", fail, "others can change the program of agent alice", false},
+		{"open authorities of a sink", func(c *clinic) {
+			c.write("ca.pem", "", 0o666)
+			also("audit: {sinks: [{name: siem, type: otlp, endpoint: \"https://127.0.0.1:9/v1/logs\", tls: {ca: HOME/ca.pem}}]}")(c)
+		}, "config", fail, "others can change the list of authorities of the sink siem", false},
+		{"open unit", func(c *clinic) { c.write(".config/systemd/user/ocipd.service", "[Service]\n", 0o666) }, "files", fail, "others can change the service's unit", false},
+
 		{"open state", chmod(clinicState, 0o777), "files", fail, "others can write to the directory of the state", true},
 		{"state in sight", chmod(clinicState, 0o755), "files", warn, "others can get at the directory of the state", true},
 		{"open database", chmod(db, 0o666), "files", fail, "others can write to the database", true},
@@ -281,6 +329,26 @@ func TestDoctorFinds(t *testing.T) {
 			remove(clinicState)(c)
 		}, "files", warn, "which systemd may replace", true},
 		{"database gone", remove(db), "files", fail, "is gone", false},
+		{"database by a link", func(c *clinic) {
+			c.must(errors.Join(os.Rename(c.path(db), c.path("x.db")), os.Symlink(c.path("x.db"), c.path(db))))
+		}, "files", warn, "is a symbolic link to", false},
+		{"database with two names", func(c *clinic) { c.must(os.Link(c.path(db), c.path("x.db"))) }, "files", fail, "2 names", false},
+		{"mirror by a link", func(c *clinic) {
+			mirror := c.path(clinicState + "/audit.jsonl")
+			c.must(errors.Join(os.Rename(mirror, c.path("m")), os.Symlink(c.path("m"), mirror)))
+		}, "files", warn, "is a symbolic link to", false},
+		{"mirror with two names", func(c *clinic) {
+			c.must(os.Link(c.path(clinicState+"/audit.jsonl"), c.path("m")))
+		}, "files", fail, "2 names", false},
+		{"write-ahead log by a link", func(c *clinic) { c.must(os.Symlink(c.path("x"), c.path(db+"-wal"))) }, "files", fail, "and the daemon made none", false},
+		{"shared memory by a link", func(c *clinic) { c.must(os.Symlink(c.path("x"), c.path(db+"-shm"))) }, "files", fail, "and the daemon made none", false},
+		{"shared memory with two names", func(c *clinic) {
+			c.write("x", "", 0o600)
+			c.must(os.Link(c.path("x"), c.path(db+"-shm")))
+		}, "files", fail, "2 names", false},
+		{"keys by a link", func(c *clinic) {
+			c.must(errors.Join(os.Rename(c.path(clinicState+"/keys"), c.path("k")), os.Symlink(c.path("k"), c.path(clinicState+"/keys"))))
+		}, "files", fail, "the daemon refuses it", false},
 
 		{"dead sockets", func(c *clinic) { c.deadSocket("kernel.sock"); c.deadSocket("operator.sock") }, "daemon", warn, "are still there", true},
 		{"locked", func(c *clinic) {
@@ -311,6 +379,7 @@ func TestDoctorFinds(t *testing.T) {
 		{"another log", func(c *clinic) { c.write(db, string(lived(c.t).read(db)), 0o600) }, "log", fail, "is not the key that signs this log", false},
 		{"lost key", remove(clinicState + "/keys/checkpoint.key"), "log", fail, "the signing key is not in", false},
 		{"lost keys", remove(clinicState + "/keys"), "log", fail, "", false},
+		{"checkpoints of nonsense", func(c *clinic) { c.write(clinicState+"/audit-checkpoints.jsonl", "nonsense\n", 0o600) }, "log", fail, "is not a checkpoint", false},
 		{"checkpoints gone", remove(clinicState + "/audit-checkpoints.jsonl"), "log", warn, "the checkpoints outside the log are gone", false},
 		{"latched", func(c *clinic) { c.write(db+".latched", "x\n", 0o600) }, "log", warn, "closed the database after a fault", false},
 
@@ -330,6 +399,12 @@ func TestDoctorFinds(t *testing.T) {
 			}
 			if test.want == fail && code != exitFailed {
 				t.Errorf("exits %d", code)
+			}
+			for _, f := range complaints(found) {
+				// What is wrong with the configuration has one advice in the end.
+				if f.Advice == "" && f.Check != "config" {
+					t.Errorf("no advice: %+v", f)
+				}
 			}
 			found, _ = c.examine("--fix")
 			if said(found, test.check, mended, "") != test.fixed {
@@ -442,6 +517,11 @@ func TestDoctorHearsTheDaemon(t *testing.T) {
 			if !said(found, "", test.want, test.text) || test.want == pass && len(found) != 1 {
 				t.Errorf("found %+v", found)
 			}
+			for _, f := range found {
+				if f.Health != pass && f.Advice == "" {
+					t.Errorf("no advice: %+v", f)
+				}
+			}
 		})
 	}
 }
@@ -533,6 +613,207 @@ func (c *clinic) retire() {
 	}
 }
 
+// TestDoctorLeavesOthersAlone has what the daemon needs in directories that are
+// not its own: their modes stay, with --fix too, and it is said where to go
+// instead.
+func TestDoctorLeavesOthersAlone(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// mode is that of the directory, and place what in it is looked at.
+		mode  fs.FileMode
+		args  func(dir string) []string
+		yaml  string
+		check string
+		key   string
+	}{
+		{"configuration in a shared directory", fs.ModeSticky | 0o777, func(dir string) []string { return []string{"--config", dir + "/c.yaml"} }, "", "config", "--config"},
+		{"configuration in a group's directory", fs.ModeSetgid | 0o775, func(dir string) []string { return []string{"--config", dir + "/c.yaml"} }, "", "config", "--config"},
+		{"sockets in a shared directory", fs.ModeSticky | 0o777, func(dir string) []string { return []string{"--socket", dir + "/kernel.sock"} }, "", "files", "ipc.socket"},
+		{"sockets in a directory of others", 0o755, func(dir string) []string { return []string{"--socket", dir + "/kernel.sock"} }, "", "files", "ipc.socket"},
+		{"database in a shared directory", fs.ModeSticky | 0o777, nil, "store: {url: DIR/x.db}", "files", "store.url"},
+		{"database in a group's directory", fs.ModeSetgid | 0o775, nil, "store: {url: DIR/x.db}", "files", "store.url"},
+		{"keys in a directory of others", 0o755, nil, "audit: {keys: DIR}", "files", "audit.keys"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := lived(t)
+			dir := c.path("mnt")
+			c.write("mnt/c.yaml", clinicYAML, 0o600)
+			c.write("mnt/id_ed25519.pub", "a key of its owner's, and not the daemon's\n", 0o644)
+			c.must(os.Chmod(dir, test.mode))
+			c.write(clinicConfig, clinicYAML+strings.ReplaceAll(test.yaml, "DIR", dir)+"\n", 0o600)
+			var args []string
+			if test.args != nil {
+				args = test.args(dir)
+			}
+			found, _ := c.examine(append([]string{"--fix"}, args...)...)
+			if said(found, "", mended, dir) {
+				t.Errorf("--fix did %+v", found)
+			}
+			at := slices.IndexFunc(found, func(f diagnosis) bool {
+				return f.Check == test.check && f.Health != pass && strings.Contains(f.Text, dir+" (mode ")
+			})
+			if at < 0 || strings.Contains(found[at].Advice, "chmod") || !strings.Contains(found[at].Advice, test.key) {
+				t.Errorf("found %+v", complaints(found))
+			}
+			for path, want := range map[string]fs.FileMode{dir: test.mode, dir + "/id_ed25519.pub": 0o644} {
+				info, err := os.Stat(path)
+				c.must(err)
+				if now := info.Mode() &^ fs.ModeDir; now != want {
+					t.Errorf("%s has mode %v, had %v", path, now, want)
+				}
+			}
+		})
+	}
+}
+
+// TestDoctorKeepsFurtherBits wants a mend of a mode to keep what else it says, and
+// neither a home nor what everybody shares to be mended, whatever its name.
+func TestDoctorKeepsFurtherBits(t *testing.T) {
+	c := lived(t)
+	state := c.path(clinicState)
+	c.must(os.Chmod(state, fs.ModeSetgid|0o757))
+	if found, _ := c.examine("--fix"); !said(found, "files", mended, "chmod 2700 "+state) {
+		t.Errorf("--fix finds %+v", complaints(found))
+	}
+	if info, err := os.Stat(state); err != nil || info.Mode() != fs.ModeDir|fs.ModeSetgid|0o700 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	c.must(os.Chmod(state, fs.ModeSticky|0o777))
+	if found, _ := c.examine("--fix"); said(found, "files", mended, "") || !said(found, "files", fail, state+" (mode 1777)") {
+		t.Errorf("--fix finds %+v", found)
+	}
+	c.must(os.Chmod(state, 0o700))
+	// The home itself is named openclawos.
+	home := c.path("openclawos")
+	c.must(errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o755)))
+	c.env = append(c.env, "HOME="+home)
+	if found, _ := c.examine("--fix", "--socket", home+"/kernel.sock"); said(found, "", mended, "") || !said(found, "files", warn, home+" (mode 0755)") {
+		t.Errorf("--fix finds %+v", found)
+	}
+}
+
+// TestDoctorMissesDigestKeys has the keys of digests lost, in a log that has such
+// digests and in one that has none.
+func TestDoctorMissesDigestKeys(t *testing.T) {
+	c := newClinic(t)
+	c.write(clinicConfig, clinicYAML, 0o600)
+	keys := c.path(clinicState + "/keys/digest.json")
+	stop := c.serve()
+	stop()
+	text, err := os.ReadFile(keys)
+	c.must(err)
+	c.must(os.Remove(keys))
+	if found, _ := c.examine(); said(found, "log", fail, "") {
+		t.Errorf("with no digest on record: %+v", complaints(found))
+	}
+	c.must(os.WriteFile(keys, text, 0o600))
+	stop = c.serve()
+	app, err := client.Dial(t.Context(), c.path(clinicRun+"/kernel.sock"))
+	c.must(err)
+	_, err = app.Register(t.Context(), &api.Manifest{
+		ID: "@acme/alice", Name: "Alice", Version: "1.0.0", Type: "agent", Protocol: api.ManifestProtocol{Version: "1.0"},
+	})
+	c.must(err)
+	// What becomes of it is on record, whatever that is.
+	_ = app.Call(t.Context(), "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "How far is it?"}, nil)
+	c.must(app.Close())
+	stop()
+	if found, _ := c.examine(); said(found, "log", fail, "") {
+		t.Errorf("with the keys there: %+v", complaints(found))
+	}
+	c.must(os.Remove(keys))
+	if found, code := c.examine(); !said(found, "log", fail, "the keys of digests are gone ("+keys+")") || code != exitFailed {
+		t.Errorf("exits %d: %+v", code, complaints(found))
+	}
+}
+
+// serveApart runs a daemon in a process of its own, in the directory here, and
+// returns its id.
+func (c *clinic) serveApart(args ...string) int {
+	c.t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(c.t.Context()), os.Args[0], append([]string{"serve", "--log-level", "error"}, args...)...)
+	cmd.Env = append(slices.Clone(c.env), asProgram+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Dir = c.path("here")
+	c.must(os.MkdirAll(cmd.Dir, 0o700))
+	c.must(cmd.Start())
+	c.t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt) // it may have ended by itself
+		if err := cmd.Wait(); err != nil {
+			c.t.Error(err)
+		}
+	})
+	return cmd.Process.Pid
+}
+
+// TestDoctorBesideAnotherDaemon has a daemon with other sockets use the database.
+func TestDoctorBesideAnotherDaemon(t *testing.T) {
+	c := lived(t)
+	socket := c.path("run/other/kernel.sock")
+	pid := c.serveApart("--socket", socket)
+	if code, _, said := c.ocipd("status", "--wait", "20s", "--socket", socket); code != exitDone {
+		t.Fatal(said)
+	}
+	found, code := c.examine()
+	if !said(found, "daemon", fail, fmt.Sprintf("process %d uses the database %s", pid, c.path(clinicState+"/ocipd.db"))) || code != exitFailed {
+		t.Errorf("exits %d: %+v", code, complaints(found))
+	}
+	if found, _ := c.examine("--socket", socket); !said(found, "daemon", pass, "answers on") {
+		t.Errorf("of the other one: %+v", complaints(found))
+	}
+}
+
+// TestDoctorOfAMovedDatabase has the database moved away under the daemon.
+func TestDoctorOfAMovedDatabase(t *testing.T) {
+	c := newClinic(t)
+	c.write(clinicConfig, clinicYAML, 0o600)
+	stop := c.serve()
+	db := c.path(clinicState + "/ocipd.db")
+	c.must(os.Rename(db, db+".away"))
+	found, code := c.examine()
+	at := slices.IndexFunc(found, func(f diagnosis) bool {
+		return f.Check == "files" && f.Health == fail && strings.Contains(f.Text, "is gone under the running daemon")
+	})
+	if at < 0 || code != exitFailed || !strings.Contains(found[at].Advice, "put it back under its name and restart the daemon") || strings.Contains(found[at].Advice, "backup") {
+		t.Errorf("exits %d: %+v", code, complaints(found))
+	}
+	c.must(os.Rename(db+".away", db))
+	stop()
+}
+
+// TestDoctorOfAnEmptyDatabase has a database that was made in the place of one that
+// is gone.
+func TestDoctorOfAnEmptyDatabase(t *testing.T) {
+	c := lived(t)
+	db := clinicState + "/ocipd.db"
+	other := newClinic(t)
+	s, err := store.Open(t.Context(), store.Options{Path: other.path("new.db"), Clock: time.Now, Log: zap.NewNop()})
+	c.must(err)
+	c.must(s.Close())
+	c.write(db, string(other.read("new.db")), 0o600)
+	if found, _ := c.examine(); !said(found, "log", fail, "is new and empty") {
+		t.Errorf("found %+v", complaints(found))
+	}
+}
+
+// TestPathsAreNamedWhole has a daemon and the doctor start beside the files that
+// they are told of.
+func TestPathsAreNamedWhole(t *testing.T) {
+	c := newClinic(t)
+	c.write("here/c.yaml", clinicYAML, 0o600)
+	c.serveApart("--config", "c.yaml")
+	code, out, said := c.ocipd("status", "--wait", "20s")
+	if want := "  config     " + c.path("here/c.yaml") + "\n"; code != exitDone || !strings.Contains(out, want) {
+		t.Errorf("status exits %d: %s%s", code, said, out)
+	}
+	t.Chdir(c.path("here"))
+	found, _ := c.examine("--config", "c.yaml")
+	if !slices.ContainsFunc(found, func(f diagnosis) bool {
+		return f.Check == "config" && f.Health == pass && strings.HasPrefix(f.Text, c.path("here/c.yaml")+": valid")
+	}) {
+		t.Errorf("found %+v", found)
+	}
+}
+
 func TestMeasureSync(t *testing.T) {
 	dir := t.TempDir()
 	times, err := measureSync(t.Context().Err, dir)
@@ -550,19 +831,36 @@ func TestMeasureSync(t *testing.T) {
 }
 
 func TestDiagnosisFits(t *testing.T) {
-	var out bytes.Buffer
-	d := &doctor{shell: &shell{stdout: &out}}
-	f := failed("a path\x1b that is %s", strings.Repeat("long ", 40)).advise("do %s", strings.Repeat("this ", 40))
+	long := "/home/carol/" + strings.Repeat("very-long/", 12) + "checkpoint.key"
+	f := failed("a path\x1b that is %s\nand %s", strings.Repeat("long ", 40), long).advise("%s; do %s", chmod(0o600, &syscall.Stat_t{}, long+" x"), strings.Repeat("this ", 40))
 	f.Check = "machine"
-	if err := d.show(&f, false); err != nil {
-		t.Fatal(err)
+	drawn := f.draw(screen{width: 80, terminal: true})
+	if !strings.HasPrefix(drawn, `fail   machine  a path\x1b that is long`) || !strings.Contains(drawn, "\n                to do: chmod 600\n                       '"+long+"\n") {
+		t.Errorf("got\n%s", drawn)
 	}
-	if !strings.HasPrefix(out.String(), `fail   machine  a path\x1b that is long`) || !strings.Contains(out.String(), "\n                to do: do this") {
-		t.Errorf("got\n%s", out.String())
-	}
-	for line := range strings.Lines(out.String()) {
-		if displayWidth(strings.TrimSuffix(line, "\n")) > 80 {
+	for line := range strings.Lines(drawn) {
+		if displayWidth(strings.TrimSuffix(line, "\n")) > 80 && !strings.Contains(line, long) {
 			t.Errorf("too wide: %q", line)
+		}
+	}
+	// A program gets the lines as they are.
+	whole := f.draw(screen{width: 80})
+	if lines := strings.Split(whole, "\n"); len(lines) != 4 || !strings.HasSuffix(lines[0], strings.Repeat("long ", 40)) ||
+		strings.TrimSpace(lines[1]) != "and "+long || !strings.HasPrefix(lines[2], "                to do: chmod 600 '"+long+" x'; do this") {
+		t.Errorf("got %q", lines)
+	}
+}
+
+func TestFoldAtBlanks(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                    {""},
+		"one two three":       {"one two", "three"},
+		"a  b":                {"a  b"},
+		"/longer/than/a/line": {"/longer/than/a/line"},
+		"rm /longer/than/a":   {"rm", "/longer/than/a"},
+	} {
+		if got := foldAtBlanks(text, 8); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }

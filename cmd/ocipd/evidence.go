@@ -29,7 +29,7 @@ type evidence interface {
 
 // openEvidence opens the record for reading where no daemon runs to be asked.
 func (s *shell) openEvidence(ctx context.Context, notRunning error) (evidence, error) {
-	cfg, err := s.load(nil)
+	cfg, err := s.places()
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,8 @@ func newServe(s *shell) *cobra.Command {
 		Short: "run the daemon in the foreground",
 		Long: "Run the daemon in the foreground until SIGINT or SIGTERM. Requests under way are then\n" +
 			"answered, for as long as drain_timeout says; a second signal leaves them unanswered,\n" +
-			"closes the store and exits with 1. SIGHUP reloads the configuration and the policy.\n\n" +
+			"closes the store and exits with 1 where there were any. SIGHUP reloads the configuration\n" +
+			"and the policy.\n\n" +
 			"Sockets that systemd passes are used unless --socket or OPENCLAWOS_KERNEL_SOCKET names\n" +
 			"another; ocipd service install sets both up.",
 		Args: cobra.NoArgs,

@@ -29,6 +29,9 @@ type shell struct {
 	configFile string
 	socket     string
 
+	// warned is set when it was said that the configuration is broken.
+	warned bool
+
 	// ran is set when a command begins: what fails before it is wrong usage.
 	ran bool
 }
@@ -72,13 +75,41 @@ func (s *shell) loadFile(file string, flags map[string]any) (*config.Config, err
 	return config.Load(config.Options{File: file, Env: s.env, Flags: all})
 }
 
+// locate reads the configuration for where things are, see [config.Locate].
+func (s *shell) locate() (*config.Config, error) {
+	flags := map[string]any{}
+	if s.socket != "" {
+		flags["ipc.socket"] = s.socket
+	}
+	return config.Locate(config.Options{File: s.configFile, Env: s.env, Flags: flags})
+}
+
+// places is the configuration for a command that only looks for the daemon or its
+// files. What is broken in it, the command says and goes on.
+func (s *shell) places() (*config.Config, error) {
+	cfg, broken := s.locate()
+	if cfg == nil {
+		return nil, broken
+	}
+	if broken != nil && !s.warned {
+		s.warned = true
+		what, more, _ := strings.Cut(broken.Error(), "\n")
+		if more != "" {
+			what += " (and more)"
+		}
+		// What is wrong names the file, or the variable.
+		fmt.Fprintf(s.stderr, "warning: cannot use the configuration as it is, and the daemon may run with an earlier one: %s\n", printable(what))
+	}
+	return cfg, nil
+}
+
 // kernelSocket is where apps connect. A broken configuration does not matter
 // where --socket names the place.
 func (s *shell) kernelSocket() (string, error) {
 	if s.socket != "" {
 		return s.socket, nil
 	}
-	cfg, err := s.load(nil)
+	cfg, err := s.places()
 	if err != nil {
 		return "", err
 	}

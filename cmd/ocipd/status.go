@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -89,64 +88,120 @@ func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value,
 }
 
 func (s *shell) printStatus(status *api.Status) error {
-	scr, now := s.screen(), time.Now()
-	w := bufio.NewWriter(s.stdout)
-	p := scr.colour
+	_, err := fmt.Fprintln(s.stdout, strings.Join(draw(status, s.screen(), time.Now(), false), "\n"))
+	return err
+}
 
-	fmt.Fprintf(w, "%s %s, pid %d, up %s, %s\n", p.paint(bold, "ocipd"), printable(status.Version), status.PID,
-		age(now.Sub(status.StartedAt)), count(status.Connections, "connection"))
-	facts := table{columns: []column{{}, {least: 1}}}
-	fact := func(name string, value cell) { facts.add(cell{text: "  " + name, colour: dim}, value) }
-	fact("socket", show(status.Socket))
-	fact("operator", show(status.OperatorSocket))
-	fact("config", show(orElse(status.ConfigFile, "no file: the defaults serve")))
-	fact("database", show(status.Database))
+// fact is one line about the daemon as a whole.
+type fact struct {
+	name string
+	cell
+	// wrong marks what is not as it should be, aside what a watch leaves out:
+	// places, and what to do.
+	wrong, aside bool
+}
+
+// facts are what is said of the daemon as a whole, wherever its status is shown.
+func facts(status *api.Status, now time.Time) (list []fact) {
+	say := func(name string, c cell) { list = append(list, fact{name: name, cell: c}) }
+	aside := func(name string, c cell) { list = append(list, fact{name: name, cell: c, aside: true}) }
+	wrong := func(name, text string, c colour) {
+		list = append(list, fact{name: name, cell: cell{text: oneLine(text), colour: c}, wrong: true})
+	}
+	a := &status.Audit
+
+	aside("socket", show(status.Socket))
+	aside("operator", show(status.OperatorSocket))
+	if status.UnusedSocket != "" {
+		wrong("unused", status.UnusedSocket+" was passed by the service manager, and nobody answers there: another one is configured", yellow)
+	}
+	aside("config", show(orElse(status.ConfigFile, "no file: the defaults serve")))
+	aside("database", show(status.Database))
 	mirror := show(status.Mirror)
-	if behind := status.Audit.Seq - min(status.Audit.Mirrored, status.Audit.Seq); behind > 0 {
+	if behind := a.Seq - min(a.Mirrored, a.Seq); behind > 0 {
 		mirror = paint(fmt.Sprintf("%s (%s behind)", status.Mirror, count(int(behind), "record")), yellow)
 	}
-	fact("mirror", mirror)
-	fact("policy", show(strings.TrimSpace(status.Policy.Source+" "+status.Policy.Revision)))
-	if p := &status.Policy; p.Refusal != "" {
-		fact("refused", paint(p.RefusedAt.Local().Format(time.DateTime)+" "+p.Refusal, red))
-		fact("", show("the policy above stays in force; correct that, try it with: ocipd policy check, then: ocipd policy reload"))
+	aside("mirror", mirror)
+	say("policy", show(strings.TrimSpace(status.Policy.Source+" "+status.Policy.Revision)))
+	if a.Fault != "" {
+		wrong("fault", a.Fault, red)
 	}
-	if c := &status.Config; c.Refusal != "" {
-		fact("refused", paint(c.RefusedAt.Local().Format(time.DateTime)+" "+c.Refusal, red))
-		fact("", show("the configuration as it was stays in force; correct that, try it with: ocipd config check --diff, then: ocipd config reload"))
+	refused := func(at time.Time, why, advice string) {
+		if why != "" {
+			wrong("refused", at.Local().Format(time.DateTime)+" "+why, red)
+			aside("", show(advice))
+		}
 	}
+	refused(status.Policy.RefusedAt, status.Policy.Refusal,
+		"the policy above stays in force; correct that, try it with: ocipd policy check, then: ocipd policy reload")
+	refused(status.Config.RefusedAt, status.Config.Refusal,
+		"the configuration as it was stays in force; correct that, try it with: ocipd config check --diff, then: ocipd config reload")
 	if len(status.PendingRestart) > 0 {
-		fact("restart", paint("takes effect at the next start: "+strings.Join(status.PendingRestart, ", "), yellow))
+		wrong("restart", "takes effect at the next start: "+strings.Join(status.PendingRestart, ", "), yellow)
 	}
-	fact("audit", show(auditHead(&status.Audit)))
-	if status.Audit.Fault != "" {
-		fact("fault", paint(status.Audit.Fault, red))
+	for _, problem := range a.Mirror.Problems {
+		wrong("mirror", problem, red)
 	}
-	for _, problem := range status.Audit.Mirror.Problems {
-		fact("", paint("mirror: "+problem, red))
+	say("log", logCell(a))
+	if a.Seq > 0 {
+		aside("", show(fmt.Sprintf("%s, hash %s", a.Time.Local().Format(time.DateTime), cutTo(a.Hash, 17))))
 	}
-	fact("disk", diskCell(&status.Store))
-	fact("sessions", show(strconv.Itoa(status.Sessions)))
-	fact("decisions", show(latencyText(&status.Latency)))
-	fact("exchanges", show(orElse(counts(status.Exchanges), "none")))
+	say("disk", diskCell(&status.Store))
+	say("sessions", show(strconv.Itoa(status.Sessions)))
+	say("decisions", show(latencyText(&status.Latency)))
+	say("exchanges", show(orElse(counts(status.Exchanges), "none")))
+	held := show("none")
 	if status.Held > 0 {
-		fact("held", paint(heldText(status, now), yellow))
+		held = paint(heldText(status, now), yellow)
 	}
-	// Paths are for copying, so they are shown whole.
-	if err := facts.write(w, screen{width: 1 << 16, colour: p}); err != nil {
-		return err
-	}
+	say("held", held)
+	return list
+}
 
-	for _, t := range []*table{appTable(status, now), agentTable(status), queueTable(status), sinkTable(status, now)} {
+// statusName is how wide the names of facts are.
+const statusName = len("decisions")
+
+// draw is a status in lines of text. A brief one is for watching: without places
+// and advice, with what is wrong first, and each line within the screen's width,
+// so that 80 by 24 shows a daemon with a dozen apps whole.
+func draw(status *api.Status, scr screen, now time.Time, brief bool) []string {
+	p := scr.colour
+	lines := []string{fmt.Sprintf("%s %s, pid %d, up %s, %s", p.paint(bold, "ocipd"), printable(status.Version), status.PID,
+		age(now.Sub(status.StartedAt)), count(status.Connections, "connection"))}
+	list, indent := facts(status, now), "  "
+	tables := []*table{appTable(status, now), agentTable(status), queueTable(status), sinkTable(status, now)}
+	if brief {
+		list, indent = slices.DeleteFunc(list, func(f fact) bool { return f.aside }), ""
+		bad := slices.DeleteFunc(slices.Clone(list), func(f fact) bool { return !f.wrong })
+		list = append(bad, slices.DeleteFunc(list, func(f fact) bool { return f.wrong })...)
+		tables = []*table{briefApps(status, now), queueTable(status), briefSinks(status, now)}
+	}
+	for _, f := range list {
+		before := indent + p.paint(dim, f.name) + strings.Repeat(" ", statusName-len(f.name)) + gap
+		width := scr.width - len(indent) - statusName - len(gap)
+		value := []string{f.text}
+		switch {
+		case brief:
+			value[0] = cutTo(f.text, width)
+		case scr.terminal || !f.wrong && !f.aside:
+			// For a program, errors and advice stay in one line.
+			value = foldAtBlanks(f.text, width)
+		}
+		for _, text := range value {
+			lines = append(lines, strings.TrimRight(before+p.paint(f.colour, text), " "))
+			before = strings.Repeat(" ", len(indent)+statusName+len(gap))
+		}
+	}
+	for _, t := range tables {
 		if len(t.rows) == 0 {
 			continue
 		}
-		fmt.Fprintln(w)
-		if err := t.write(w, scr); err != nil {
-			return err
-		}
+		var b strings.Builder
+		// A strings.Builder takes everything.
+		_ = t.write(&b, scr)
+		lines = append(append(lines, ""), strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
 	}
-	return w.Flush()
+	return lines
 }
 
 // diskCell is how the disk is and what that means.
@@ -171,13 +226,6 @@ func mebibytes(n int64) string {
 		return fmt.Sprintf("%d GiB", n>>30)
 	}
 	return fmt.Sprintf("%d MiB", n>>20)
-}
-
-func auditHead(a *api.AuditStatus) string {
-	if a.Seq == 0 {
-		return "no record yet"
-	}
-	return fmt.Sprintf("record %d of %s, hash %s, signed up to %d, indexed up to %d", a.Seq, a.Time.Local().Format(time.DateTime), cutTo(a.Hash, 17), a.Signed, a.Indexed)
 }
 
 // counts lists numbers by name, such as "in_progress 2, resolved 1".

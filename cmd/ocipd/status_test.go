@@ -36,13 +36,13 @@ func busy(now time.Time) *api.Status {
 
 func TestCompactStatusFits(t *testing.T) {
 	now := time.Now()
-	lines := compact(busy(now), screen{width: 80}, now)
+	lines := draw(busy(now), screen{width: 80}, now, true)
 	if len(lines) > 23 {
 		t.Errorf("%d lines", len(lines))
 	}
 	text := strings.Join(lines, "\n")
 	for _, want := range []string{
-		"ocipd 1.2.3  pid 4242  up 2d1h  14 connections  31 sessions", "policy     sha256:0123456789ab",
+		"ocipd 1.2.3, pid 4242, up 2d1h, 14 connections", "sessions   31", "policy     sha256:0123456789ab",
 		"decisions  4711, p50 6µs, p99 61µs; commits p50 412µs, p99 2.3ms", "denied 7, escalated 2, expired 90, in_progress 12, resolved 340",
 		"3 messages for a person, the oldest for 1h30m: ocipd approvals", "record 123456, signed 123400, mirrored 123456, indexed 123450",
 		"61 GiB free", "@acme/an-app-with-a-name-3  healthy  yes", "agent:bob        3", "collector     812  failing for 1m0s: connection refused",
@@ -58,13 +58,62 @@ func TestCompactStatusFits(t *testing.T) {
 	}
 	s := busy(now)
 	s.Audit.Fault, s.Policy.Refusal, s.Audit.Mirror.Problems, s.Held = "the disk\x1b is gone", strings.Repeat("wrong ", 40), []string{"it was cut"}, 0
-	lines = compact(s, screen{width: 60}, now)
+	lines = draw(s, screen{width: 60}, now, true)
 	if !strings.HasPrefix(lines[1], `fault      the disk\x1b is gone`) || !strings.HasPrefix(lines[2], "refused ") || !strings.HasPrefix(lines[3], "mirror     it was cut") {
 		t.Errorf("what is wrong does not come first: %q", lines[:4])
 	}
 	for _, line := range lines {
 		if displayWidth(line) > 60 {
 			t.Errorf("too wide: %q", line)
+		}
+	}
+}
+
+// TestStatusSaysWhatIsWrong wants both forms of the status to say the same of what
+// is not as it should be.
+func TestStatusSaysWhatIsWrong(t *testing.T) {
+	now := time.Now()
+	s := busy(now)
+	s.Policy.RefusedAt, s.Policy.Refusal = now, "a.rego:3: no\nb.rego:4: neither"
+	s.Config.RefusedAt, s.Config.Refusal = now, `ocipd.yaml:1:7: unknown key "polcy"`
+	s.PendingRestart = []string{"log.format", "store.url"}
+	s.Audit.Fault, s.Audit.Mirror.Problems = "the database is gone", []string{"it was cut"}
+	for _, brief := range []bool{true, false} {
+		text := strings.Join(draw(s, screen{width: 120}, now, brief), "\n")
+		for _, want := range []string{
+			"a.rego:3: no; b.rego:4: neither", `ocipd.yaml:1:7: unknown key "polcy"`, "takes effect at the next start: log.format, store.url",
+			"the database is gone", "it was cut",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("brief %v: %q is missing in\n%s", brief, want, text)
+			}
+		}
+	}
+}
+
+// TestStatusFits wants a status within 80 columns, but for paths, with long numbers
+// and an app that is not well.
+func TestStatusFits(t *testing.T) {
+	now := time.Now()
+	s := busy(now)
+	s.Socket, s.Database = "/run/user/1000/openclawos/kernel.sock", "/home/carol/"+strings.Repeat("long/", 20)+"ocipd.db"
+	s.Apps[0] = api.AppStatus{
+		ID: "@acme/an-app-with-a-long-name", Version: "10.11.12-rc1", Type: "extension", Health: "unhealthy", PID: 4194304, LastSeenAt: now.Add(-26 * time.Hour),
+		Capabilities: []string{"channel:telegram", "tool:calendar"}, Hooks: []string{"message_sending"},
+	}
+	s.Audit = api.AuditStatus{Seq: 1234567890, Signed: 1234567890, Mirrored: 1234567890, Indexed: 1234567890, Time: now, Hash: strings.Repeat("ab", 32)}
+	s.Config.RefusedAt, s.Config.Refusal = now, strings.Repeat("wrong ", 40)
+	for _, scr := range []screen{{width: 80}, {width: 80, terminal: true}} {
+		text := strings.Join(draw(s, scr, now, false), "\n")
+		if !strings.Contains(text, s.Database+"\n") || !strings.Contains(text, "unhealthy") || !strings.Contains(text, "record 1234567890, signed 1234567890, mirrored 1234567890, indexed\n             1234567890\n") {
+			t.Errorf("got\n%s", text)
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			// A program gets errors and advice in one line each.
+			whole := strings.Contains(line, s.Database) || !scr.terminal && (strings.Contains(line, "refused") || strings.Contains(line, "stays in force"))
+			if displayWidth(line) > 80 && !whole {
+				t.Errorf("too wide: %q", line)
+			}
 		}
 	}
 }
@@ -82,7 +131,7 @@ func TestStatusBoard(t *testing.T) {
 		t.Fatal("it does not look again")
 	}
 	view := b.View()
-	if !view.AltScreen || strings.Count(view.Content, "\n") > 23 || !strings.HasPrefix(view.Content, "ocipd 1.2.3") || !strings.HasSuffix(view.Content, "\nq ends") {
+	if !view.AltScreen || strings.Count(view.Content, "\n") > 23 || !strings.HasPrefix(view.Content, "ocipd 1.2.3,") || !strings.HasSuffix(view.Content, "\nq ends") {
 		t.Errorf("shows\n%s", view.Content)
 	}
 	if _, ok := next().(lookMsg); !ok {

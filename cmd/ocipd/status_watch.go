@@ -50,7 +50,7 @@ func (s *shell) oneStatus(raw jsontext.Value, asJSON bool) error {
 	if err := json.Unmarshal(raw, &status); err != nil {
 		return fmt.Errorf("cannot read the daemon's status: %w", err)
 	}
-	_, err := fmt.Fprintln(s.stdout, strings.Join(compact(&status, s.screen(), time.Now()), "\n")+"\n")
+	_, err := fmt.Fprintln(s.stdout, strings.Join(draw(&status, s.screen(), time.Now(), true), "\n")+"\n")
 	return err
 }
 
@@ -127,7 +127,7 @@ func (b *statusBoard) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (b *statusBoard) View() tea.View {
 	var lines []string
 	if b.status != nil {
-		lines = compact(b.status, b.screen, b.now)
+		lines = draw(b.status, b.screen, b.now, true)
 	}
 	last := "q ends"
 	if b.trouble != "" {
@@ -140,48 +140,6 @@ func (b *statusBoard) View() tea.View {
 	view := tea.NewView(strings.Join(append(lines, last), "\n"))
 	view.AltScreen = true
 	return view
-}
-
-// compact is a status in few lines, each within the screen's width: on 80 by 24
-// it shows a daemon with a dozen apps whole. What is wrong comes first.
-func compact(status *api.Status, scr screen, now time.Time) []string {
-	p := scr.colour
-	lines := []string{fmt.Sprintf("%s %s  pid %d  up %s  %s  %s", p.paint(bold, "ocipd"), printable(status.Version), status.PID,
-		age(now.Sub(status.StartedAt)), count(status.Connections, "connection"), count(status.Sessions, "session"))}
-	fact := func(name string, c cell) {
-		const indent = len("decisions  ")
-		lines = append(lines, p.paint(dim, fmt.Sprintf("%-9s", name))+"  "+p.paint(c.colour, cutTo(c.text, scr.width-indent)))
-	}
-	a := &status.Audit
-	if a.Fault != "" {
-		fact("fault", paint(a.Fault, red))
-	}
-	if status.Policy.Refusal != "" {
-		fact("refused", paint(status.Policy.RefusedAt.Local().Format(time.TimeOnly)+" "+status.Policy.Refusal, red))
-	}
-	for _, problem := range a.Mirror.Problems {
-		fact("mirror", paint(problem, red))
-	}
-	fact("policy", show(status.Policy.Revision))
-	fact("decisions", show(latencyText(&status.Latency)))
-	fact("exchanges", show(orElse(counts(status.Exchanges), "none")))
-	held := show("none")
-	if status.Held > 0 {
-		held = paint(heldText(status, now), yellow)
-	}
-	fact("held", held)
-	fact("log", logCell(a))
-	fact("disk", diskCell(&status.Store))
-	for _, t := range []*table{briefApps(status, now), queueTable(status), briefSinks(status, now)} {
-		if len(t.rows) == 0 {
-			continue
-		}
-		var b strings.Builder
-		// A strings.Builder takes everything.
-		_ = t.write(&b, scr)
-		lines = append(append(lines, ""), strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
-	}
-	return lines
 }
 
 // latencyText is how long decisions and commits take.
@@ -205,6 +163,9 @@ func heldText(status *api.Status, now time.Time) string {
 
 // logCell is how far the log is, and what follows it.
 func logCell(a *api.AuditStatus) cell {
+	if a.Seq == 0 {
+		return show("no record yet")
+	}
 	text := fmt.Sprintf("record %d, signed %d, mirrored %d, indexed %d", a.Seq, a.Signed, a.Mirrored, a.Indexed)
 	if least := min(a.Mirrored, a.Indexed); a.Seq > least+manyBehind {
 		return paint(text, yellow)

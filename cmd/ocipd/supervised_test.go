@@ -272,8 +272,8 @@ func TestSocketActivationGivesWay(t *testing.T) {
 	defer first.Close()
 	n.until("READY=1")
 	own := &activated{killTest: &killTest{socket: elsewhere}, cmd: a.cmd}
-	if s := own.status(t); s.Socket != elsewhere {
-		t.Errorf("it answers at %s", s.Socket)
+	if s := own.status(t); s.Socket != elsewhere || s.UnusedSocket != other.socket {
+		t.Errorf("it answers at %s, and says that %q is unused", s.Socket, s.UnusedSocket)
 	}
 	a.term(t)
 	if !strings.Contains(a.said.String(), "another one is configured") {

@@ -58,6 +58,9 @@ var (
 // AppTypes lists the types a package can have.
 func AppTypes() []string { return []string{"app", "skill", "agent", "extension"} }
 
+// ValidAppID reports whether an app can register under an id.
+func ValidAppID(id string) bool { return len(id) <= maxName && appIDPattern.MatchString(id) }
+
 func (m *Manifest) validate(f *fields) {
 	f.text("manifest.id", m.ID, maxName)
 	if m.ID != "" && !appIDPattern.MatchString(m.ID) {

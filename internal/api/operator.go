@@ -116,6 +116,13 @@ type ConfigReload struct {
 	PendingRestart []string `json:"pendingRestart"`
 }
 
+// ConfigOverride is a key that a variable or a flag holds, whatever the file says.
+type ConfigOverride struct {
+	Key string `json:"key"`
+	// By is the variable's name, or "flag" and the key.
+	By string `json:"by"`
+}
+
 // ConfigDiffResult is what policy.reload would do now (operator, config.diff).
 type ConfigDiffResult struct {
 	// File is the daemon's configuration file, empty where the defaults serve.
@@ -125,6 +132,9 @@ type ConfigDiffResult struct {
 	ChangeCount    int                `json:"changeCount"`
 	Changes        []ConfigDifference `json:"changes"`
 	PendingRestart []ConfigDifference `json:"pendingRestart"`
+	// Overridden are the keys of which the file says something else than what
+	// holds, because a variable or a flag wins over it.
+	Overridden []ConfigOverride `json:"overridden"`
 	// PolicyRevision is the policy that would be in force, and PolicyChanged says
 	// whether it is another one.
 	PolicyRevision string `json:"policyRevision"`

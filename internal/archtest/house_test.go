@@ -57,7 +57,7 @@ var house = map[string]room{
 	"internal/keyring":         {imports: []string{"internal/durable"}},
 	"internal/durable":         {},
 	"internal/redact":          {imports: []string{"internal/audit", "internal/ocip/content"}},
-	"internal/config":          {imports: []string{"internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
+	"internal/config":          {imports: []string{"internal/api", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
 	"internal/archtest":        {},
 	"internal/supervisor":      {clock: true},
 	"systemd":                  {},

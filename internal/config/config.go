@@ -24,7 +24,8 @@ import (
 //
 // The tag reload says of every key, or of all keys below it, whether another
 // value takes effect while the daemon runs (live) or at its next start
-// (restart), see [Config.Keep].
+// (restart), see [Config.Keep]. The tag show says what of a value people, logs and
+// records get to see, see [Config.Redacted].
 type Config struct {
 	// File is the file that was read, empty if the defaults served.
 	File string `yaml:"-"`
@@ -44,8 +45,8 @@ type Config struct {
 	Sessions     Sessions  `yaml:"sessions" reload:"live"`
 	// Channels and Apps are served to apps by config.get. They are raw trees
 	// of maps, lists and scalars, with every key as it was written.
-	Channels map[string]any `yaml:"channels" reload:"live"`
-	Apps     map[string]any `yaml:"apps" reload:"live"`
+	Channels map[string]any `yaml:"channels" reload:"live" show:"nothing"`
+	Apps     map[string]any `yaml:"apps" reload:"live" show:"nothing"`
 	Metrics  Metrics        `yaml:"metrics" reload:"restart"`
 	Log      Log            `yaml:"log"`
 	// DrainTimeout bounds how long calls under way may take once the daemon
@@ -53,6 +54,8 @@ type Config struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout" reload:"live"`
 
 	origins map[string]origin
+	// overridden are the keys of which the file says something else than holds.
+	overridden []string
 	// cut is the directory of a long file, whose keys are not in origins.
 	cut *entries
 	// opts are where it came from, for [Config.Reload], and empty says that
@@ -222,7 +225,7 @@ type Content struct {
 // raises a message to a level.
 type Pattern struct {
 	Name   string `yaml:"name"`
-	Regexp string `yaml:"regexp"`
+	Regexp string `yaml:"regexp" show:"regexp"`
 	Level  string `yaml:"level"`
 }
 
@@ -250,7 +253,7 @@ type Notify struct {
 	Desktop bool `yaml:"desktop"`
 	// Command is a program with its arguments, the program by absolute path,
 	// that is run with the notice on its standard input. Empty runs none.
-	Command []string `yaml:"command"`
+	Command []string `yaml:"command" show:"program"`
 }
 
 // Policy says where the policy comes from and what data it sees.
@@ -271,7 +274,7 @@ type PolicyData struct {
 	AllowedExchangeTypes    []string `yaml:"allowed_exchange_types"`
 	MaxClassificationShared string   `yaml:"max_classification_shared"`
 	// Extra holds the further keys, as written.
-	Extra map[string]any `yaml:"*"`
+	Extra map[string]any `yaml:"*" show:"data"`
 }
 
 // Map returns the data as one tree, ready to be data.policy.
@@ -295,7 +298,7 @@ func (d PolicyData) MarshalYAML() (any, error) { return d.Map(), nil }
 // Store says where state and records are kept.
 type Store struct {
 	// URL is empty for SQLite at [DatabasePath].
-	URL string `yaml:"url"`
+	URL string `yaml:"url" show:"url"`
 	// CommitTimeout bounds one commit, which no caller can cut short.
 	CommitTimeout time.Duration `yaml:"commit_timeout"`
 	// WarnFreeBytes is how much of its disk should be free, and MinFreeBytes
@@ -335,7 +338,7 @@ type Redact struct {
 	Members []string `yaml:"members"`
 	// Patterns are regular expressions (RE2) whose matches are left out of texts
 	// from outside.
-	Patterns []string `yaml:"patterns"`
+	Patterns []string `yaml:"patterns" show:"regexp"`
 }
 
 // Rotate says when the mirror's file becomes a segment and another begins:

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -31,7 +32,9 @@ const rest = "*"
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	treeType     = reflect.TypeFor[map[string]any]()
-	yamlLine     = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+	// unknownAnchor is what YAML says of an anchor, with the name of it.
+	unknownAnchor = regexp.MustCompile(`anchor '.*'`)
+	yamlLine      = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
 )
 
 // decoder writes a YAML document into a [Config] and remembers where each key
@@ -93,7 +96,7 @@ func (p *problems) document(data []byte, list *entries, c *Config) {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		d.broken(err)
+		d.broken(data, err)
 		return
 	}
 	d.value(nil, doc.Content[0], reflect.ValueOf(c).Elem())
@@ -103,20 +106,66 @@ func (p *problems) document(data []byte, list *entries, c *Config) {
 }
 
 // broken reports what is no YAML.
-func (d *decoder) broken(err error) {
+func (d *decoder) broken(data []byte, err error) {
 	m := yamlLine.FindStringSubmatch(err.Error())
 	if m == nil {
 		m = []string{"", "", err.Error()}
 	}
 	line, _ := strconv.Atoi(m[1])
-	d.report(origin{name: d.file, line: d.line(line)}, nil, "", "cannot read YAML: "+m[2])
+	column, what := 0, m[2]
+	switch at := notUTF8(data); {
+	case at >= 0:
+		start := bytes.LastIndexByte(data[:at], '\n') + 1
+		line, column = bytes.Count(data[:start], []byte("\n"))+1, utf8.RuneCount(data[start:at])+1
+		what = "this is not UTF-8"
+	case strings.Contains(what, "cannot start any token") || strings.Contains(what, "tab character"):
+		if l, c := indentedByTab(data, line); l > 0 {
+			line, column, what = l, c, "a tab indents this line, want spaces"
+		}
+	case unknownAnchor.MatchString(what):
+		// What is no alias is a value, and that is not shown.
+		what = unknownAnchor.ReplaceAllString(what, "anchor") + ": put a text that begins with * in quotes"
+	}
+	d.report(origin{d.file, d.line(line), column}, nil, "", "cannot read YAML: "+what)
+}
+
+// notUTF8 is where a text stops being UTF-8, -1 for one that is. UTF-16 is YAML
+// too, where it says so.
+func notUTF8(data []byte) int {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return -1
+	}
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+// indentedByTab finds the tab that indents a line, or one beside it, because YAML
+// is read ahead. Both count from 1, 0 where there is none.
+func indentedByTab(data []byte, near int) (line, column int) {
+	n := 0
+	for text := range bytes.Lines(data) {
+		if n++; n < near-1 || n > near+1 {
+			continue
+		}
+		blank := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]
+		if i := bytes.IndexByte(blank, '\t'); i >= 0 && len(bytes.TrimSpace(text)) > 0 {
+			return n, i + 1
+		}
+	}
+	return 0, 0
 }
 
 // fail reports a problem at a node.
 func (d *decoder) fail(at Path, n *yaml.Node, format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
 	if len(at) > 0 {
-		message = at.String() + ": " + message
+		message = at.shown() + ": " + message
 	}
 	d.report(d.place(n), at, "", message)
 }
@@ -388,13 +437,18 @@ func (d *decoder) raw(at Path, n *yaml.Node) any {
 	case "!!bool", "!!int", "!!float":
 		var v any
 		if err := n.Decode(&v); err != nil {
-			d.fail(at, n, "cannot read %q as %s", n.Value, tag)
+			d.fail(at, n, "cannot read this as %s", tag)
 		}
 		if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
-			d.fail(at, n, "%s is no number that JSON can hold", n.Value)
+			d.fail(at, n, "want a number that JSON can hold")
 		}
 		return v
 	default:
+		if !strings.HasPrefix(tag, "!!") {
+			// A value in no quotes that begins with ! is read as a tag.
+			d.fail(at, n, "cannot read a value with a tag: put it in quotes")
+			return nil
+		}
 		d.fail(at, n, "cannot read a value tagged %s, want text, a number, true, false or null", tag)
 		return nil
 	}
@@ -455,22 +509,39 @@ func setText(out reflect.Value, text string) bool {
 	return true
 }
 
-// want reports a node that is not what the key takes.
+// want reports a node that is not what the key takes. Of a value that may be
+// secret, and of one that stands where a section or a list belongs, it says the
+// kind alone.
 func (d *decoder) want(at Path, n *yaml.Node, want string) {
-	got := strconv.Quote(clip(n.Value))
-	hint := ""
-	switch {
-	case n.Kind == yaml.MappingNode:
-		got = "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		got = "a list"
-	case n.ShortTag() != "!!str":
-		got = clip(n.Value)
-		if want == "text" {
-			hint = ": put it in quotes"
+	got, hint := kindOf(n), ""
+	if n.Kind == yaml.ScalarNode && ruleAt(at) == "" && want != "a mapping" && want != "a list" {
+		if got = clip(scrub(n.Value)); n.ShortTag() == "!!str" {
+			got = strconv.Quote(got)
 		}
 	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!str" && want == "text" {
+		hint = ": put it in quotes"
+	}
 	d.fail(at, n, "want %s, got %s%s", want, got, hint)
+}
+
+// kindOf is what a node is, in words.
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "true or false"
+	case "!!null":
+		return "nothing"
+	}
+	return "text"
 }
 
 // clip keeps a long value from filling the terminal.

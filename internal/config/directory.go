@@ -275,7 +275,7 @@ func (d *decoder) read(list *entries, root *yaml.Node, c *Config) {
 		}
 		d.after, d.later = -1, p.before
 		if err != nil {
-			d.broken(err)
+			d.broken([]byte(p.text), err)
 			return
 		}
 		if i == 0 {

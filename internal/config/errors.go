@@ -20,7 +20,8 @@ type Error struct {
 	Line, Column int
 	// Key is the key as a [Path], empty where the file as a whole is wrong.
 	Key string
-	// Message says what is wrong and what would be right.
+	// Message says what is wrong and what would be right. Like Key it holds no
+	// value that [Config.Redacted] masks.
 	Message string
 	// Nearest is what was probably meant, empty if nothing comes close.
 	Nearest string
@@ -96,13 +97,13 @@ func (p *problems) report(at origin, key Path, nearest, message string) {
 	if p.full() {
 		return
 	}
-	text := key.String()
+	text := key.shown()
 	if slices.ContainsFunc(p.list, func(e *Error) bool { return text != "" && e.Key == text }) {
 		return
 	}
 	p.list = append(p.list, &Error{
 		File: at.name, Line: at.line, Column: at.column,
-		Key: text, Message: message, Nearest: nearest,
+		Key: text, Message: scrub(message), Nearest: nearest,
 	})
 }
 
@@ -131,7 +132,19 @@ func (p *problems) bad(key Path, format string, args ...any) {
 	if p.full() {
 		return
 	}
-	p.add(key, "", "%s: %s", key, fmt.Sprintf(format, args...))
+	p.add(key, "", "%s: %s", key.shown(), fmt.Sprintf(format, args...))
+}
+
+// Fault is something wrong with a key's value that shows only when the value is
+// used, at the place the value came from.
+func (c *Config) Fault(key string, why error) *Error {
+	p := &problems{file: c.File, origins: c.origins, cut: c.cut}
+	at, err := CompilePath(key)
+	if err != nil {
+		at = Path{}.Key(key)
+	}
+	p.add(at, "", "%v", why)
+	return p.list[0]
 }
 
 // err returns what was found in the order of the file, then variables and

@@ -27,6 +27,12 @@ const envPrefix = "OCIPD_"
 // They are no keys, so that such a command may run ocipd.
 const noticePrefix = envPrefix + "NOTICE_"
 
+// socketVariable sets ipc.socket too, for it is where apps look. It wins over
+// OCIPD_IPC_SOCKET.
+//
+// Source: protocol, section 1.
+const socketVariable = "OPENCLAWOS_KERNEL_SOCKET"
+
 // SourceDefault is what [Config.Source] says of a key that nobody set.
 const SourceDefault = "default"
 
@@ -156,9 +162,12 @@ func merge(file string, data []byte, env map[string]string, flags map[string]any
 
 	written := Default()
 	p.parse(data, written)
-	layer := map[string]any{}
+	layer, said := map[string]any{}, map[string]any{}
 	for key, value := range leaves(written) {
 		if _, ok := p.origins[key]; ok {
+			if value.Kind() != reflect.Map && value.Kind() != reflect.Slice {
+				said[key] = value.Interface()
+			}
 			nest(layer, key, opaque(value))
 		}
 	}
@@ -194,6 +203,7 @@ func merge(file string, data []byte, env map[string]string, flags map[string]any
 		return nil, fmt.Errorf("cannot merge the configuration: %w", err)
 	}
 	c.File, c.origins, c.cut = file, p.origins, p.cut
+	c.overridden = c.differing(said)
 	c.inherit()
 	c.check(p)
 	if err := p.err(); err != nil {
@@ -202,7 +212,22 @@ func merge(file string, data []byte, env map[string]string, flags map[string]any
 	return c, nil
 }
 
-// environment reads the variables that set scalars.
+// differing are the keys of which c says something else than the file.
+func (c *Config) differing(file map[string]any) (keys []string) {
+	for key, value := range leaves(c) {
+		if said, ok := file[key]; ok && !reflect.DeepEqual(said, value.Interface()) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Overridden are the keys of which the file says something else than what holds,
+// because a variable or a flag wins over it: [Config.Source] says which.
+func (c *Config) Overridden() []string { return slices.Clone(c.overridden) }
+
+// environment reads the variables that set scalars, and the one that names the
+// socket.
 func (p *problems) environment(env map[string]string) map[string]any {
 	keys := map[string]string{}
 	for _, key := range Keys() {
@@ -217,8 +242,7 @@ func (p *problems) environment(env map[string]string) map[string]any {
 		at := origin{name: name}
 		key, ok := keys[name]
 		if !ok {
-			p.report(at, Path{}.Key(name), nearest(name, names, len(name)),
-				"the variable names no key that holds one value")
+			p.reportUnknown(at, "the variable", name, names, EnvName)
 			continue
 		}
 		p.origins[key] = at
@@ -226,7 +250,24 @@ func (p *problems) environment(env map[string]string) map[string]any {
 			layer[key] = value
 		}
 	}
+	if socket := env[socketVariable]; socket != "" {
+		p.origins[socketKey] = origin{name: socketVariable}
+		layer[socketKey] = socket
+	}
 	return layer
+}
+
+// reportUnknown reports a variable or a flag that sets nothing, with what it was
+// probably meant to be.
+func (p *problems) reportUnknown(at origin, what, name string, known []string, nameOf func(key string) string) {
+	for key := range leaves(Default()) {
+		if nameOf(key) == name {
+			p.report(at, Path{}.Key(name), "", fmt.Sprintf("%s cannot set %s, which is a list or a mapping: only the file can", what, key))
+			return
+		}
+	}
+	// The beginning is the same for all, and says nothing.
+	p.report(at, Path{}.Key(name), nearest(name, known, near(strings.TrimPrefix(name, envPrefix))), what+" names no key that holds one value")
 }
 
 // flags checks the values given on the command line.
@@ -239,8 +280,7 @@ func (p *problems) flags(given map[string]any) map[string]any {
 		}
 		at := origin{name: "flag " + key}
 		if !slices.Contains(keys, key) {
-			p.report(at, Path{}.Key(key), nearest(key, keys, len(key)),
-				"the flag names no key that holds one value")
+			p.reportUnknown(at, "the flag", key, keys, func(key string) string { return key })
 			continue
 		}
 		p.origins[key] = at

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,9 @@ func TestPrecedence(t *testing.T) {
 	if c.File != file {
 		t.Errorf("File is %q, want %q", c.File, file)
 	}
+	if got := c.Overridden(); !slices.Equal(got, []string{"ocip.max_rounds"}) {
+		t.Errorf("of the file does not count %q", got)
+	}
 }
 
 func TestFileIsFound(t *testing.T) {
@@ -194,20 +198,20 @@ directory:
 func TestKeysAsWritten(t *testing.T) {
 	c := mustParse(t, `
 channels: {Telegram: {botToken: t, "a.B": [1, {Cc: null}], 7: x, when: 2024-01-02}}
-apps: {"@Acme/X.y": {hostName: h, big: 18446744073709551615, f: 1.5}}
-hooks: {wait: 1s, apps: {"@Acme/X.y": {answer: 9s}}}
+apps: {"@acme/X.y": {hostName: h, big: 18446744073709551615, f: 1.5}}
+hooks: {wait: 1s, apps: {"@acme/X.y": {answer: 9s}}}
 policy: {data: {crossOrg: 1, Limits: {"A.b": true}, cross_org: true}}
 `)
 	tree := map[string]any{
 		"channels": map[string]any{"Telegram": map[string]any{
 			"botToken": "t", "a.B": []any{1, map[string]any{"Cc": nil}}, "7": "x", "when": "2024-01-02",
 		}},
-		"apps": map[string]any{"@Acme/X.y": map[string]any{"hostName": "h", "big": uint64(18446744073709551615), "f": 1.5}},
+		"apps": map[string]any{"@acme/X.y": map[string]any{"hostName": "h", "big": uint64(18446744073709551615), "f": 1.5}},
 	}
 	if got := c.Visible(); !reflect.DeepEqual(got, tree) {
 		t.Errorf("channels and apps are\n%#v\nwant\n%#v", got, tree)
 	}
-	if got, want := c.Hooks.For("@Acme/X.y"), (HookTimes{Wait: time.Second, Answer: 9 * time.Second}); got != want {
+	if got, want := c.Hooks.For("@acme/X.y"), (HookTimes{Wait: time.Second, Answer: 9 * time.Second}); got != want {
 		t.Errorf("hook times are %v, want %v", got, want)
 	}
 	if got, want := c.Hooks.For("@acme/x.y"), (HookTimes{Wait: time.Second, Answer: 5 * time.Second}); got != want {
@@ -246,15 +250,17 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"yes for true", "policy: {watch: yes}", `policy.watch: want true or false, got "yes"`},
 		{"list for section", "ipc: [1]", `ipc: want a mapping, got a list`},
 		{"mapping for list", "agents: {alice: {}}", `agents: want a list, got a mapping`},
-		{"text for tree", "channels: telegram", `channels: want a mapping, got "telegram"`},
+		{"text for tree", "channels: telegram", `channels: want a mapping, got text`},
 		{"list for text", "log: {level: [info]}", `log.level: want text, got a list`},
 		{"not a mapping", "[1, 2]", `ocipd.yaml:1:1: want a mapping, got a list`},
 		{"merge key", "a: &a {level: info}\nlog: {<<: *a}", `ocipd.yaml:2:7: log["<<"]: merge keys are not read`},
 		{"key that is a list", "channels: {[a]: 1}", `channels: a key must be plain text`},
-		{"not JSON", "channels: {a: .nan}", `channels.a: .nan is no number that JSON can hold`},
+		{"not JSON", "channels: {a: .nan}", `channels.a: want a number that JSON can hold`},
 		{"tag", "channels: {a: !!binary aGk=}", `channels.a: cannot read a value tagged !!binary`},
-		{"wrong tag", "channels: {a: !!int x}", `channels.a: cannot read "x" as !!int`},
+		{"wrong tag", "channels: {a: !!int x}", `channels.a: cannot read this as !!int`},
 		{"syntax", "ipc: {\nlog: [", `ocipd.yaml:2: cannot read YAML: `},
+		{"tab", "ipc:\n\tsocket: /x", `ocipd.yaml:2:1: cannot read YAML: a tab indents this line, want spaces`},
+		{"not UTF-8", "ipc:\n  socket: \"\xff\"", `ocipd.yaml:2:12: cannot read YAML: this is not UTF-8`},
 		{"second document", "ipc: {}\n---\nlog: {}", `ocipd.yaml:2:1: a second YAML document, want one`},
 
 		{"level", "ocip: {default_classification: secret}", `ocip.default_classification: unknown level "secret", want one of public, internal, confidential, restricted`},
@@ -290,7 +296,7 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"metrics by name", "metrics: {listen: 'localhost:9464'}", `metrics.listen: want an address of the loopback`},
 		{"metrics that only look local", "metrics: {listen: '127.0.0.1.example.org:9464'}", `metrics.listen: want an address of the loopback`},
 		{"metrics on no address", "metrics: {listen: '127.0.0.256:9464'}", `metrics.listen: want an address of the loopback`},
-		{"metrics on no port", "metrics: {listen: '127.0.0.1:65536'}", `metrics.listen: want an address of the loopback`},
+		{"metrics on no port", "metrics: {listen: '127.0.0.1:65536'}", `metrics.listen: want a port of 1 to 65535, got "127.0.0.1:65536"`},
 		{"relative metrics socket", "metrics: {socket: m.sock}", `metrics.socket: want an absolute path, got "m.sock"`},
 		{"long metrics socket", "metrics: {socket: /" + strings.Repeat("x", 107) + "}", `metrics.socket: want a path of at most 107 bytes, got 108`},
 		{"short line", "ipc: {max_line_bytes: 10}", `ipc.max_line_bytes: want at least 1024, got 10`},
@@ -305,6 +311,8 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"missing", "agents:\n  - {id: alice, app: a, user_id: u, org_unit: o, tenant_id: t}", `ocipd.yaml:2:5: agents[0].instance_id: is required`},
 		{"blank", strings.Replace(alice, "tenant_id: acme", "tenant_id: ' '", 1), `agents[0].tenant_id: is required`},
 		{"id with colon", strings.Replace(alice, "id: alice", "id: 'a:b'", 1), `agents[0].id: want no colon, star or space, because session keys hold the id, got "a:b"`},
+		{"app with a space", agent("exe: /x") + "hooks: {apps: {'bad id': {wait: 1s}}}", `hooks.apps["bad id"]: want the id of an app, which is a package name such as @acme/telegram, got "bad id"`},
+		{"app of an agent", strings.Replace(alice, "app: \"@acme/alice\"", "app: '@Acme/alice'", 1), `agents[0].app: want the id of an app, which is a package name such as @acme/telegram, got "@Acme/alice"`},
 		{"same agent id", alice + "  - {id: alice, app: b, instance_id: a-2, user_id: u, org_unit: o, tenant_id: t}", `ocipd.yaml:4:10: agents[1].id: "alice" is taken by agents[0].id`},
 		{"same instance", alice + "  - {id: bob, app: b, instance_id: a-1, user_id: u, org_unit: o, tenant_id: t}", `agents[1].instance_id: "a-1" is taken by agents[0].instance_id`},
 		{"instance of an agent", alice + "directory: [{instance_id: a-1, user_id: u, org_unit: o, tenant_id: t}]", `directory[0].instance_id: "a-1" is taken by agents[0].instance_id`},
@@ -346,7 +354,9 @@ func TestErrorsOutsideTheFile(t *testing.T) {
 		want  string
 	}{
 		{"unknown variable", "OCIPD_LOG_LEVLE=info", nil, `OCIPD_LOG_LEVLE: the variable names no key that holds one value: did you mean "OCIPD_LOG_LEVEL"?`},
-		{"variable of a list", "OCIPD_AGENTS=alice", nil, `OCIPD_AGENTS: the variable names no key that holds one value`},
+		{"variable of a list", "OCIPD_AGENTS=alice", nil, `OCIPD_AGENTS: the variable cannot set agents, which is a list or a mapping: only the file can`},
+		{"variable of nothing", "OCIPD_GADGETS=alice", nil, "OCIPD_GADGETS: the variable names no key that holds one value"},
+		{"flag of a mapping", "", map[string]any{"audit.sinks": "x"}, "flag audit.sinks: the flag cannot set audit.sinks, which is a list or a mapping"},
 		{"bad number", "OCIPD_OCIP_MAX_ROUNDS=lots", nil, `OCIPD_OCIP_MAX_ROUNDS: ocip.max_rounds: want a whole number, got "lots"`},
 		{"empty number", "OCIPD_OCIP_MAX_ROUNDS=", nil, `OCIPD_OCIP_MAX_ROUNDS: ocip.max_rounds: want a whole number, got ""`},
 		{"bad bool", "OCIPD_POLICY_WATCH=maybe", nil, `OCIPD_POLICY_WATCH: policy.watch: want true or false`},
@@ -358,7 +368,7 @@ func TestErrorsOutsideTheFile(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Load(Options{Env: []string{tt.env}, Flags: tt.flags})
-			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(err.Error(), "did you mean") != strings.Contains(tt.want, "did you mean") {
 				t.Errorf("got %v\nwant %s", err, tt.want)
 			}
 		})
@@ -384,6 +394,11 @@ func TestEveryProblemIsReported(t *testing.T) {
 		t.Errorf("want four lines, got\n%v", err)
 	}
 
+	// What follows from a problem is none of its own.
+	_, err = Parse("", []byte("ipc: {max_line_bytes: -1}"))
+	if errors.As(err, &all); len(all) != 1 {
+		t.Errorf("one bad size is reported as\n%v", err)
+	}
 	_, err = Parse("", []byte("x"+strings.Repeat(": 1\nx", 1000)+": 1\n"))
 	if errors.As(err, &all); len(all) != 1 {
 		t.Errorf("one key was reported %d times", len(all))
@@ -455,21 +470,21 @@ func TestEnvNamesAreUnique(t *testing.T) {
 
 func TestRedacted(t *testing.T) {
 	c := mustParse(t, `
-store: {url: "postgres://u:p@ss@db/ocip"}
 channels: {telegram: {botToken: abc123, API_KEY: 42, token: "", hosts: ["http://me:pw@h/", plain], credentials: {user: hidden}}}
-apps: {"@a/b": [{Password: hunter2}, {note: shown}]}
-policy: {data: {clientSecret: xyzzy, cross_org: true}}
+apps: {"@a/b": [{Password: hunter2}, {note: other, running: true}]}
+policy: {data: {clientSecret: xyzzy, cross_org: true, note: shown, credentials: {user: hidden}}}
 `)
+	c.Store.URL = "postgres://u:p@ss@db/ocip"
 	out, err := c.Redacted()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{"abc123", "42", "p@ss", "pw", "hidden", "hunter2", "xyzzy"} {
+	for _, secret := range []string{"abc123", "42", "p@ss", "pw", "hidden", "hunter2", "xyzzy", "other"} {
 		if strings.Contains(string(out), secret) {
 			t.Errorf("%q is shown in\n%s", secret, out)
 		}
 	}
-	for _, shown := range []string{`token: ""`, "postgres://***@db/ocip", "http://***@h/", "note: shown", "cross_org: true", "credentials: '***'"} {
+	for _, shown := range []string{`token: ""`, "postgres://***@db/ocip", "note: shown", "running: true", "cross_org: true", "credentials: '***'"} {
 		if !strings.Contains(string(out), shown) {
 			t.Errorf("%q is missing in\n%s", shown, out)
 		}
@@ -482,7 +497,7 @@ policy: {data: {clientSecret: xyzzy, cross_org: true}}
 // FuzzParse holds what was read to its own printed form.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(alice + "channels: {a: &x [1, 0x1F, 1e3, ~, 'y'], b: *x, \"c.D\": {e: 2024-01-01}}\n"))
-	f.Add([]byte("hooks: {wait: 1s, apps: {\"@A/b.c\": {wait: 2s}}}\npolicy: {data: {Own: {k: v}, \"*\": 1}}\n"))
+	f.Add([]byte("hooks: {wait: 1s, apps: {\"@a/b.c\": {wait: 2s}}}\npolicy: {data: {Own: {k: v}, \"*\": 1}}\n"))
 	f.Add([]byte("directory: [{kind: person, sessions: ['a:b', 'agent:c:*']}]\n"))
 	f.Add([]byte("channels: &a {b: *a}\nlog: {<<: *a}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -16,14 +16,16 @@ func FilePath(getenv func(string) string) string {
 	return inHome(getenv, "XDG_CONFIG_HOME", ".config", "ocipd.yaml")
 }
 
-// ConfiguredSocket is the app socket that somebody asked for: ipc.socket (which
-// the --socket flag sets), else $OPENCLAWOS_KERNEL_SOCKET. It is empty if nobody
-// did, and a listener passed by systemd then comes before [SocketPath].
+// ConfiguredSocket is the app socket that somebody asked for: the --socket flag,
+// else $OPENCLAWOS_KERNEL_SOCKET, else $OCIPD_IPC_SOCKET, else ipc.socket of the
+// file. [Load] has made all of them ipc.socket; of a configuration that was not
+// loaded, the variable is asked here. It is empty if nobody did, and a listener
+// passed by systemd then comes before [SocketPath].
 func ConfiguredSocket(c *Config, getenv func(string) string) string {
 	if c.IPC.Socket != "" {
 		return c.IPC.Socket
 	}
-	return getenv("OPENCLAWOS_KERNEL_SOCKET")
+	return getenv(socketVariable)
 }
 
 // SocketPath is the path of the app socket: the configured one, else
@@ -50,10 +52,14 @@ func OperatorPath(kernelPath string) string {
 // if neither is set. A store.url that is a path, or one behind "sqlite:" or
 // "file:", is that path; any other URL is no file, and the answer is empty.
 func DatabasePath(c *Config, getenv func(string) string) string {
-	url := c.Store.URL
-	if url == "" {
+	if c.Store.URL == "" {
 		return inHome(getenv, "XDG_STATE_HOME", filepath.Join(".local", "state"), "ocipd.db")
 	}
+	return databaseFile(c.Store.URL)
+}
+
+// databaseFile is the file that a URL names, "" where it names none.
+func databaseFile(url string) string {
 	scheme, path, ok := strings.Cut(url, ":")
 	switch {
 	case !ok || strings.Contains(scheme, "/"):

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -71,8 +70,8 @@ func (c *Config) KeepPolicy(of *Config) *Config {
 // or first session, routes by session), so that an entry that moved is no
 // difference, and stands in paths under that name: agents.alice.max_rounds.
 //
-// Values are masked as [Config.Redacted] masks them: a secret that changed shows
-// as *** on both sides. What is longer than 256 bytes is cut to text.
+// Values are masked as [Config.Redacted] masks them: what is masked and changed
+// shows as *** on both sides. What is longer than 256 bytes is cut to text.
 func (c *Config) Since(earlier *Config) Delta {
 	d := differ{}
 	walk(reflect.ValueOf(earlier).Elem(), reflect.ValueOf(c).Elem(), nil, "", func(at Path, _ string, was, is reflect.Value) {
@@ -104,19 +103,20 @@ type differ struct{ Delta }
 
 // leaf compares the values of one key of [leaves].
 func (d *differ) leaf(at Path, was, is reflect.Value) {
-	before := d.Count
+	before, rule := d.Count, ruleAt(at)
 	if at[len(at)-1].key == rest {
 		// Further keys stand beside those that are known.
-		d.value(at[:len(at)-1], was, is)
+		d.value(at[:len(at)-1], rule, was, is)
 	} else {
-		d.value(at, was, is)
+		d.value(at, rule, was, is)
 	}
 	if d.Count > before {
 		d.Keys = append(d.Keys, strings.TrimSuffix(at.String(), `["*"]`))
 	}
 }
 
-func (d *differ) value(at Path, was, is reflect.Value) {
+// value compares two values of which the rule says what is shown.
+func (d *differ) value(at Path, rule string, was, is reflect.Value) {
 	t := is.Type()
 	switch {
 	case t == treeType:
@@ -125,21 +125,21 @@ func (d *differ) value(at Path, was, is reflect.Value) {
 			if err != nil {
 				continue // it was made by Path.String
 			}
-			d.add(append(slices.Clip(at), below...), c.Old, c.New)
+			d.add(append(slices.Clip(at), below...), showBelow(below, c.Old, rule), showBelow(below, c.New, rule))
 		}
 	case t.Kind() == reflect.Struct:
 		for i := range t.NumField() {
 			if key := keyOf(t.Field(i)); key != "" {
-				d.value(at.Key(key), was.Field(i), is.Field(i))
+				d.value(at.Key(key), cmp.Or(t.Field(i).Tag.Get("show"), rule), was.Field(i), is.Field(i))
 			}
 		}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 		was, is = apart(was, is)
-		d.entries(at, named(was), named(is))
+		d.entries(at, rule, named(was), named(is))
 	case t.Kind() == reflect.Map:
-		d.entries(at, keyed(was), keyed(is))
+		d.entries(at, rule, keyed(was), keyed(is))
 	case !reflect.DeepEqual(was.Interface(), is.Interface()):
-		d.add(at, plainValue(was), plainValue(is))
+		d.add(at, d.plain(was, rule), d.plain(is, rule))
 	}
 }
 
@@ -151,7 +151,7 @@ type entry struct {
 
 // entries compares two lists of entries: those that stayed by their values, the
 // others as they are.
-func (d *differ) entries(at Path, was, is []entry) {
+func (d *differ) entries(at Path, rule string, was, is []entry) {
 	before := make(map[string]reflect.Value, len(was))
 	for _, e := range was {
 		before[e.name] = e.value
@@ -160,9 +160,9 @@ func (d *differ) entries(at Path, was, is []entry) {
 		old, stayed := before[e.name]
 		switch {
 		case !stayed:
-			d.add(at.Key(e.name), nil, plainValue(e.value))
+			d.add(at.Key(e.name), nil, d.plain(e.value, rule))
 		case !reflect.DeepEqual(old.Interface(), e.value.Interface()):
-			d.value(at.Key(e.name), old, e.value)
+			d.value(at.Key(e.name), rule, old, e.value)
 		}
 		delete(before, e.name)
 	}
@@ -171,7 +171,7 @@ func (d *differ) entries(at Path, was, is []entry) {
 	}
 	for _, e := range was {
 		if _, gone := before[e.name]; gone {
-			d.add(at.Key(e.name), plainValue(e.value), nil)
+			d.add(at.Key(e.name), d.plain(e.value, rule), nil)
 		}
 	}
 }
@@ -283,25 +283,27 @@ func plainValue(v reflect.Value) any {
 	return v.Interface()
 }
 
-// add notes a difference, masked and bounded.
+// plain is a value as it is shown, nil where nobody is shown it.
+func (d *differ) plain(v reflect.Value, rule string) any {
+	if d.Count >= maxChanges {
+		return nil
+	}
+	return plainValue(shown(v, rule))
+}
+
+// add notes a difference of values as they are shown, and bounds it.
 func (d *differ) add(at Path, was, is any) {
 	if d.Count++; len(d.Changes) < maxChanges {
-		d.Changes = append(d.Changes, Change{Path: clip256(at.String()), Old: shownValue(at, was), New: shownValue(at, is)})
+		d.Changes = append(d.Changes, Change{Path: clip256(at.shown()), Old: bounded(was), New: bounded(is)})
 	}
 }
 
-// shownValue is a value at a path, for people to look at.
-func shownValue(at Path, value any) any {
-	if value == nil {
-		return nil
-	}
-	if secretAt(at) && !empty(value) {
-		return mask
-	}
-	switch value = redact(hideHeaders(at, value)); v := value.(type) {
+// bounded is a value of which nobody is shown more than fits in a line.
+func bounded(value any) any {
+	switch v := value.(type) {
 	case string:
 		return clip256(v)
-	case bool, int:
+	case nil, bool, int:
 		return v
 	}
 	encoded, err := json.Marshal(value, json.Deterministic(true))
@@ -311,43 +313,13 @@ func shownValue(at Path, value any) any {
 	return value
 }
 
-// secretAt reports whether what stands at a path of the operator's own keys, or
-// the value of a sink's header, is not to be shown.
-func secretAt(at Path) bool {
-	text := make([]string, len(at))
-	for i, s := range at {
-		text[i] = s.key
+// showBelow is what is shown of a value at a path in a tree with keys of the
+// operator's own.
+func showBelow(at Path, value any, rule string) any {
+	if rule == showData && slices.ContainsFunc(at, func(s segment) bool { return looksSecret(s.key) }) {
+		return maskWhole(value)
 	}
-	var own int
-	switch {
-	case len(at) > 0 && (text[0] == "channels" || text[0] == "apps"):
-		own = 1
-	case len(at) > 1 && text[0] == "policy" && text[1] == "data":
-		own = 2
-	case len(at) > 4 && text[0] == "audit" && text[1] == "sinks":
-		return text[3] == "headers"
-	default:
-		return false
-	}
-	return slices.ContainsFunc(text[own:], looksSecret)
-}
-
-// hideHeaders masks the headers in a sink that is shown as a whole.
-func hideHeaders(at Path, value any) any {
-	sink, ok := value.(map[string]any)
-	if !ok || len(at) != 3 || at[0].key != "audit" || at[1].key != "sinks" {
-		return value
-	}
-	headers, _ := sink["headers"].(map[string]any)
-	if len(headers) == 0 {
-		return value
-	}
-	hidden := maps.Clone(headers)
-	for name := range hidden {
-		hidden[name] = mask
-	}
-	sink["headers"] = hidden
-	return sink
+	return showAny(value, rule)
 }
 
 func clip256(s string) string {

@@ -141,14 +141,14 @@ func TestSince(t *testing.T) {
 			"audit.sinks.c.endpoint: https://***@c.example/v1/logs -> https://***@c.example/v1/logs",
 			"audit.sinks.c.headers.Authorization: *** -> ***",
 			"channels.telegram.botToken: *** -> ***",
-			"channels.telegram.hosts: [https://***@a.example] -> [https://***@a.example]",
+			"channels.telegram.hosts: [***] -> [***]",
 			`apps["@acme/a"].api.password: *** -> ***`}},
 		{"a secret is taken out", edit(`botToken: "123:first", `, ""), []string{"channels.telegram.botToken: *** -> <nil>"}},
 		{"a sink is gone", before[:strings.Index(before, "audit:")], []string{
 			"audit.sinks.c: map[endpoint:https://***@c.example/v1/logs from:start headers:map[Authorization:***] max_bytes:8192 name:c timeout:10s type:otlp] -> <nil>"}},
 		{"own data", edit("own: 1", "own: {deep: [1, 2]}"), []string{"policy.data.own: 1 -> <nil>", "policy.data.own.deep: <nil> -> [1 2]"}},
-		{"a text that is long", edit("name: bot", "name: "+strings.Repeat("é", 200)), []string{
-			"channels.telegram.name: bot -> " + strings.Repeat("é", 126) + "\ufffd…"}},
+		{"a text that is long", edit("own: 1", "own: "+strings.Repeat("é", 200)), []string{
+			"policy.data.own: 1 -> " + strings.Repeat("é", 126) + "\ufffd…"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := parse(tt.text).Since(parse(before))

@@ -36,7 +36,7 @@ func (c *Config) checkRules(p *problems) {
 			continue
 		}
 		if _, err := detect.New(detect.Options{Patterns: []detect.Pattern{{Name: pattern.Name, Regexp: pattern.Regexp, Level: pattern.Level}}}); err != nil {
-			p.bad(at.Key("regexp"), "%v", err)
+			p.bad(at.Key("regexp"), "%v", expressionFault(pattern.Regexp, err))
 		}
 	}
 }

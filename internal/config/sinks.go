@@ -20,8 +20,8 @@ type Sink struct {
 	Path string `yaml:"path,omitempty"`
 	// Endpoint is the URL that otlp posts to, and Headers go along. Their values
 	// are never shown.
-	Endpoint string            `yaml:"endpoint,omitempty"`
-	Headers  map[string]string `yaml:"headers,omitempty"`
+	Endpoint string            `yaml:"endpoint,omitempty" show:"url"`
+	Headers  map[string]string `yaml:"headers,omitempty" show:"nothing"`
 	Gzip     bool              `yaml:"gzip,omitempty"`
 	// Network is how syslog is sent: unixgram, unix, tcp or tls. Address is a
 	// path for the first two and host:port for the others.
@@ -131,7 +131,7 @@ func (s *Sink) checkHTTP(p *problems, at Path) {
 	_, rest, ok := strings.Cut(s.Endpoint, "://")
 	web := strings.HasPrefix(s.Endpoint, "http://") || strings.HasPrefix(s.Endpoint, "https://")
 	if !ok || !web || rest == "" || strings.HasPrefix(rest, "/") {
-		p.bad(at.Key("endpoint"), "want a URL such as https://collector.example:4318/v1/logs, got %q", redactURL(s.Endpoint))
+		p.bad(at.Key("endpoint"), "want a URL such as https://collector.example:4318/v1/logs, got %q", RedactURL(s.Endpoint))
 	}
 	taken := []string{"content-type", "content-encoding", "content-length", "host", "transfer-encoding", "connection"}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
@@ -186,20 +186,4 @@ func (f *SinkFilter) check(p *problems, at Path) {
 func notWord(r rune) bool {
 	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 	return !letter && (r < '0' || r > '9') && r != '-' && r != '_'
-}
-
-// shownSinks are the sinks without what is secret in them.
-func shownSinks(sinks []Sink) []Sink {
-	shown := slices.Clone(sinks)
-	for i := range shown {
-		s := &shown[i]
-		s.Endpoint = redactURL(s.Endpoint)
-		s.Headers = maps.Clone(s.Headers)
-		for name, value := range s.Headers {
-			if value != "" {
-				s.Headers[name] = mask
-			}
-		}
-	}
-	return shown
 }

@@ -1,14 +1,17 @@
 package config
 
 import (
+	"errors"
 	"path/filepath"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/keyring"
 	redaction "github.com/openclawos/ocipd/internal/redact"
 )
@@ -69,6 +72,7 @@ func (c *Config) check(p *problems) {
 	p.positive(key("hooks", "wait"), c.Hooks.Wait)
 	p.positive(key("hooks", "answer"), c.Hooks.Answer)
 	for app, t := range c.Hooks.Apps {
+		p.app(key("hooks", "apps", app), app)
 		p.positive(key("hooks", "apps", app, "wait"), t.Wait)
 		p.positive(key("hooks", "apps", app, "answer"), t.Answer)
 	}
@@ -79,9 +83,7 @@ func (c *Config) check(p *problems) {
 	p.positive(key("approvals", "expires_after"), c.Approvals.ExpiresAfter)
 	p.atLeast(key("approvals", "max_open"), c.Approvals.MaxOpen, 1)
 	p.between(key("approvals", "required"), c.Approvals.Required, 1, maxApprovers)
-	if command := c.Approvals.Notify.Command; len(command) > 0 && !filepath.IsAbs(command[0]) {
-		p.bad(key("approvals", "notify", "command"), "want the program by its absolute path, got %q", command[0])
-	}
+	c.checkNotify(p)
 	p.positive(key("policy", "timeout"), c.Policy.Timeout)
 	p.positive(key("store", "commit_timeout"), c.Store.CommitTimeout)
 	c.checkStore(p)
@@ -92,7 +94,7 @@ func (c *Config) check(p *problems) {
 
 	p.atLeast(key("ocip", "max_rounds"), c.OCIP.MaxRounds, 1)
 	p.atLeast(key("ocip", "max_annotation_bytes"), c.OCIP.MaxAnnotationBytes, 1)
-	if c.OCIP.MaxAnnotationBytes >= c.IPC.MaxLineBytes {
+	if c.IPC.MaxLineBytes >= minLineBytes && c.OCIP.MaxAnnotationBytes >= c.IPC.MaxLineBytes {
 		p.bad(key("ocip", "max_annotation_bytes"), "want less than ipc.max_line_bytes (%d), got %d",
 			c.IPC.MaxLineBytes, c.OCIP.MaxAnnotationBytes)
 	}
@@ -116,12 +118,35 @@ func (c *Config) check(p *problems) {
 	p.word(key("log", "format"), "format", c.Log.Format, "json", "console")
 }
 
+// checkNotify looks at the command without saying what is in it.
+func (c *Config) checkNotify(p *problems) {
+	command, at := c.Approvals.Notify.Command, Path{}.Key("approvals").Key("notify").Key("command")
+	if len(command) == 0 {
+		return
+	}
+	switch program := command[0]; {
+	case !filepath.IsAbs(program):
+		p.bad(at, "want the program by its absolute path, and its arguments after it")
+	case strings.Contains(program, " -"):
+		// No shell reads it, and the log would have the whole as the program's name.
+		p.bad(at, "want the program and each of its arguments as items of their own")
+	}
+	for i, argument := range command {
+		if strings.ContainsRune(argument, 0) {
+			p.bad(at.Index(i), "no argument can hold a NUL")
+		}
+	}
+}
+
 // maxReserve bounds what is taken from the disk and not used: the last records
 // need far less.
 const maxReserve = 1 << 30
 
 func (c *Config) checkStore(p *problems) {
 	at := Path{}.Key("store")
+	if url := c.Store.URL; url != "" && databaseFile(url) == "" {
+		p.bad(at.Key("url"), "want a file, as a path or behind sqlite:, or nothing, because this daemon keeps its store in SQLite; got %q", RedactURL(url))
+	}
 	p.atLeast(at.Key("warn_free_bytes"), c.Store.WarnFreeBytes, 0)
 	p.atLeast(at.Key("min_free_bytes"), c.Store.MinFreeBytes, 0)
 	if warn := c.Store.WarnFreeBytes; warn > 0 && c.Store.MinFreeBytes > warn {
@@ -134,26 +159,41 @@ func (c *Config) checkStore(p *problems) {
 // name could lead elsewhere.
 var loopback = regexp.MustCompile(`^(?:127\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})|\[::1\]):(\d{1,5})$`)
 
-// isLoopback reports whether an address can be reached from this machine alone.
-func isLoopback(address string) bool {
+// notLoopback is why an address is none that only this machine reaches, "" where it
+// is.
+func notLoopback(address string) string {
 	m := loopback.FindStringSubmatch(address)
 	if m == nil {
-		return false
+		return elsewhereReached
 	}
-	for i, most := range []int{255, 255, 255, 65535} {
+	for i, most := range []int{255, 255, 255, maxPort} {
 		// What matched are digits, or nothing.
-		if n, _ := strconv.Atoi(m[i+1]); n > most {
-			return false
+		switch n, _ := strconv.Atoi(m[i+1]); {
+		case n <= most:
+		case most == maxPort:
+			return "want a port of 1 to 65535"
+		default:
+			return elsewhereReached
 		}
 	}
-	return true
+	return ""
 }
+
+const (
+	maxPort          = 65535
+	elsewhereReached = "want an address of the loopback by its number, such as 127.0.0.1:9464 or [::1]:9464"
+)
 
 func (c *Config) checkMetrics(p *problems) {
 	at := Path{}.Key("metrics")
-	if address := c.Metrics.Listen; address != "" && !isLoopback(address) {
-		p.bad(at.Key("listen"), "want an address of the loopback by its number, such as 127.0.0.1:9464 or [::1]:9464, got %q; "+
-			"the numbers are served without a password, so for another machine put a proxy in front", address)
+	if address := c.Metrics.Listen; address != "" {
+		switch why := notLoopback(address); why {
+		case "":
+		case elsewhereReached:
+			p.bad(at.Key("listen"), "%s, got %q; the numbers are served without a password, so for another machine put a proxy in front", why, address)
+		default:
+			p.bad(at.Key("listen"), "%s, got %q", why, address)
+		}
 	}
 	p.absolute(at.Key("socket"), c.Metrics.Socket)
 	if n := len(c.Metrics.Socket); n > maxSocketPath {
@@ -190,16 +230,25 @@ func (c *Config) checkSecrets(p *problems) {
 	}
 	for i, pattern := range c.Audit.Redact.Patterns {
 		if err := redaction.CheckPattern(pattern); err != nil {
-			p.bad(redacted.Key("patterns").Index(i), "cannot use %.80q: %v", pattern, err)
+			p.bad(redacted.Key("patterns").Index(i), "cannot use %.80q: %v", showText(pattern, showRegexp), expressionFault(pattern, err))
 		}
 	}
+}
+
+// expressionFault is why an expression cannot be used, without what is not shown of
+// it.
+func expressionFault(expression string, err error) error {
+	if fault, ok := errors.AsType[*syntax.Error](err); ok && showText(expression, showRegexp) != expression {
+		return errors.New(fault.Code.String())
+	}
+	return err
 }
 
 func (c *Config) checkIPC(p *problems) {
 	ipc := Path{}.Key("ipc")
 	p.atLeast(ipc.Key("max_line_bytes"), c.IPC.MaxLineBytes, minLineBytes)
 	p.atLeast(ipc.Key("max_queue_bytes"), c.IPC.MaxQueueBytes, 1)
-	if c.IPC.MaxQueueBytes < c.IPC.MaxLineBytes {
+	if c.IPC.MaxQueueBytes >= 1 && c.IPC.MaxQueueBytes < c.IPC.MaxLineBytes {
 		p.bad(ipc.Key("max_queue_bytes"), "want at least ipc.max_line_bytes (%d), so that one line fits, got %d",
 			c.IPC.MaxLineBytes, c.IPC.MaxQueueBytes)
 	}
@@ -226,6 +275,7 @@ func (c *Config) checkAgents(p *problems) {
 		at := Path{}.Key("agents").Index(i)
 		p.required(at.Key("id"), a.ID)
 		p.required(at.Key("app"), a.App)
+		p.app(at.Key("app"), a.App)
 		p.required(at.Key("instance_id"), a.InstanceID)
 		p.required(at.Key("user_id"), a.UserID)
 		p.required(at.Key("org_unit"), a.OrgUnit)
@@ -404,6 +454,13 @@ func (p *problems) absolute(key Path, path string) {
 func (p *problems) required(key Path, value string) {
 	if strings.TrimSpace(value) == "" {
 		p.bad(key, "is required")
+	}
+}
+
+// app reports an id under which no app can register.
+func (p *problems) app(key Path, id string) {
+	if strings.TrimSpace(id) != "" && !api.ValidAppID(id) {
+		p.bad(key, "want the id of an app, which is a package name such as @acme/telegram, got %q", id)
 	}
 }
 

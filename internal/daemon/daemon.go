@@ -69,7 +69,11 @@ type Daemon struct {
 	hurry   sync.Once
 
 	socket, operator string
+	// unused is where a service manager's socket is that is not used, or "".
+	unused           string
 	database, mirror string
+	// left is how many requests the stop left unanswered.
+	left int
 
 	policy   *policy.Holder
 	store    *store.Store
@@ -108,7 +112,10 @@ func New(o Options) (*Daemon, error) {
 	d.socket = config.SocketPath(o.Config, o.Getenv)
 	d.operator = config.OperatorPath(d.socket)
 	if d.database = config.DatabasePath(o.Config, o.Getenv); d.database == "" {
-		return nil, fmt.Errorf("cannot use store.url %q: this daemon keeps its store in SQLite; leave the key empty or name a file", o.Config.Store.URL)
+		if url := o.Config.Store.URL; url != "" {
+			return nil, fmt.Errorf("cannot use store.url %q: this daemon keeps its store in SQLite; leave the key empty or name a file", config.RedactURL(url))
+		}
+		return nil, errors.New("cannot tell where the database belongs: HOME is not set; name a file in store.url")
 	}
 	d.mirror = config.MirrorPath(o.Config, d.database)
 	d.metrics = newMetrics(o.Config)
@@ -128,7 +135,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.claimSockets, d.loadPolicy, d.openSecrets, d.openStore, d.dropOldKey, d.witnessLog, d.openMirror, d.openIndex, d.openSinks, d.startKernel, d.recordStart, d.retain, d.watchFiles, d.serveMetrics, d.listen, d.supervise,
+		d.claimSockets, d.loadPolicy, d.lookAround, d.openStore, d.dropOldKey, d.witnessLog, d.openDigests, d.openMirror, d.openIndex, d.openSinks, d.startKernel, d.recordStart, d.retain, d.watchFiles, d.serveMetrics, d.listen, d.supervise,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -165,12 +172,11 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	d.log.Info("stopping")
 	err := d.Stop()
-	select {
-	case <-d.hurried:
-		return errors.Join(err, ErrHurried)
-	default:
-		return err
+	if d.left > 0 && d.isHurried() {
+		err = errors.Join(err, fmt.Errorf("%w: requests under way were not answered: %d", ErrHurried, d.left))
 	}
+	d.log.Info("stopped", zap.Int("unanswered", d.left), zap.Error(err))
+	return err
 }
 
 func (d *Daemon) onStop(end func() error) { d.undo = append(d.undo, end) }
@@ -212,10 +218,11 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the policy: %w", err)
 	}
+	d.warnOfWriters(d.cfg, compiled)
 	d.policy = policy.NewHolder(compiled)
 	d.settings = newSettings(d.cfg)
 	d.reloader = newReloader(ctx, d.cfg, d.policy, d.ids.next, d.log.Named("reload"))
-	d.reloader.prepare = d.prepare
+	d.reloader.prepare, d.reloader.startable = d.prepare, d.startable
 	d.reloader.tell = func() { d.manager.Status(d.condition()) }
 	return nil
 }
@@ -223,7 +230,7 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	d.store, err = store.Open(ctx, store.Options{
 		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(),
-		Signing: d.signing(), Redact: d.secrets.redact, Metrics: d.metrics,
+		Signing: d.signing(), Redact: d.secrets.redact, Metrics: d.metrics, Claimed: d.claimed,
 	})
 	if err != nil {
 		return err
@@ -233,11 +240,16 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 	return nil
 }
 
+// indexFile is where the index is kept.
+func (d *Daemon) indexFile() string {
+	return strings.TrimSuffix(d.database, filepath.Ext(d.database)) + ".index.db"
+}
+
 // openIndex begins to index the log. Without an index the log is read, so that
 // nothing here fails.
 func (d *Daemon) openIndex(ctx context.Context) error {
 	d.index = index.Open(ctx, index.Options{
-		Path: strings.TrimSuffix(d.database, filepath.Ext(d.database)) + ".index.db", Log: d.store, Now: time.Now, Logger: d.log.Named("index"),
+		Path: d.indexFile(), Log: d.store, Now: time.Now, Logger: d.log.Named("index"),
 	})
 	d.onStop(d.index.Close)
 	return nil

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -31,6 +32,13 @@ func (f facade) Status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	}
 	s.Version, s.PID, s.StartedAt = f.version, os.Getpid(), f.started.UTC()
 	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = f.socket, f.operator, *f.reloader.file.Load(), f.database, f.mirror
+	s.UnusedSocket = f.unused
+	// Who asks is somewhere else.
+	for _, path := range []*string{&s.Socket, &s.OperatorSocket, &s.ConfigFile, &s.Database, &s.Mirror} {
+		if whole, err := filepath.Abs(*path); err == nil && *path != "" {
+			*path = whole
+		}
+	}
 	s.Connections = max(f.server.Connections()-1, 0)
 	s.Latency = f.latency()
 	mirror := f.mirrored.Load().Status()

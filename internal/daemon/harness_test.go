@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // patience bounds every wait of these tests. Nothing waits that long unless it
@@ -46,10 +48,25 @@ type house struct {
 	daemon *daemon.Daemon
 	// strict keeps processes of apps from the operator socket.
 	strict bool
+	// logger, where set, is the daemon's, and passed are a service manager's
+	// sockets.
+	logger *zap.Logger
+	passed []*os.File
+	// flags are more of what the command line sets.
+	flags map[string]any
 }
 
 // build starts a daemon over a directory that stays when it is stopped.
 func build(t testing.TB, yaml string) *house {
+	t.Helper()
+	h := plot(t, yaml)
+	h.start()
+	t.Cleanup(h.stop)
+	return h
+}
+
+// plot is a place for a daemon that is not started.
+func plot(t testing.TB, yaml string) *house {
 	t.Helper()
 	// Sockets have short addresses, so the directory's must be short too.
 	dir, err := os.MkdirTemp("", "ocipd")
@@ -59,8 +76,6 @@ func build(t testing.TB, yaml string) *house {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := &house{t: t, dir: dir}
 	h.configure(yaml)
-	h.start()
-	t.Cleanup(h.stop)
 	return h
 }
 
@@ -81,15 +96,7 @@ func (h *house) start() {
 }
 
 func (h *house) tryStart() error {
-	cfg, err := config.Load(config.Options{File: h.path("ocipd.yaml"), Flags: map[string]any{
-		"ipc.socket": h.path("run/kernel.sock"), "store.url": h.path("state/ocipd.db"),
-		// Most tests are apps and operators in one process.
-		"ipc.apps_may_operate": !h.strict, "approvals.notify.desktop": false,
-	}})
-	if err != nil {
-		return err
-	}
-	d, err := daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: zap.NewNop()})
+	d, err := h.make()
 	if err != nil {
 		return err
 	}
@@ -98,6 +105,32 @@ func (h *house) tryStart() error {
 	}
 	h.daemon = d
 	return nil
+}
+
+// make makes a daemon that is not started.
+func (h *house) make() (*daemon.Daemon, error) {
+	flags := map[string]any{
+		"ipc.socket": h.path("run/kernel.sock"), "store.url": h.path("state/ocipd.db"),
+		// Most tests are apps and operators in one process.
+		"ipc.apps_may_operate": !h.strict, "approvals.notify.desktop": false,
+	}
+	maps.Copy(flags, h.flags)
+	cfg, err := config.Load(config.Options{File: h.path("ocipd.yaml"), Flags: flags})
+	if err != nil {
+		return nil, err
+	}
+	log := h.logger
+	if log == nil {
+		log = zap.NewNop()
+	}
+	return daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: log, Passed: h.passed})
+}
+
+// observe keeps what the daemon logs from here on.
+func (h *house) observe() *observer.ObservedLogs {
+	core, logged := observer.New(zap.DebugLevel)
+	h.logger = zap.New(core)
+	return logged
 }
 
 func (h *house) stop() {

@@ -32,6 +32,8 @@ func TestMirrorLost(t *testing.T) {
 			alice, telegram := h.agent("@acme/alice"), h.channel("@acme/telegram", "telegram")
 			alice.dispatch("telegram:dave", "Hello", fresh(nil))
 			telegram.message("hook:message_sending")
+			// Or else the mirror sees it first, and has mended it.
+			h.statusUntil("all is mirrored", func(s api.Status) bool { return s.Audit.Mirrored == s.Audit.Seq })
 			if err := change(h.path("state/audit.jsonl")); err != nil {
 				t.Fatal(err)
 			}

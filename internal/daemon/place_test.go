@@ -231,51 +231,83 @@ func TestBoundProgramIsReplaced(t *testing.T) {
 	moved.tries("@acme/bob", elsewhere)
 }
 
-// Whatever stands in the place of one of the daemon's files before its first
-// start, and is also somebody's file under another name, is not lost by it.
+// Whatever is somebody's file, and under another name in the place of one of the
+// daemon's before its first start, stays as it is. Where the daemon would write to
+// it, it does not start, and says which one it is.
 func TestPlantedFiles(t *testing.T) {
-	for _, precious := range []string{"precious\nwords\nof somebody", "one precious line without an end"} {
-		plantFiles(t, precious)
+	for file, refused := range map[string]bool{
+		"run/kernel.sock": true, "run/operator.sock": true, "run/kernel.sock.lock": true,
+		"state/ocipd.db-wal": true, "state/ocipd.db-shm": true, "state/ocipd.db-journal": true, "state/ocipd.db.latched": true,
+		"state/ocipd.index.db": true, "state/ocipd.index.db-wal": true, "state/ocipd.index.db-shm": true, "state/ocipd.index.db-journal": true,
+		"state/audit.jsonl": true, "state/audit-checkpoints.jsonl": true,
+		"state/keys/checkpoint.key": true, "state/keys/digest.json": true,
+		// These are replaced whole.
+		"state/ocipd.db.reserve": false, "state/audit-manifest.jsonl": false, "state/audit-tombstone.note": false, "state/keys/checkpoint.pub": false,
+	} {
+		for name, plant := range map[string]func(old, path string) error{"symlink": os.Symlink, "hard link": os.Link} {
+			for _, precious := range []string{"", "{", "precious\nwords\nof somebody", "one precious line without an end"} {
+				t.Run(fmt.Sprintf("%s %s of %d bytes", file, name, len(precious)), func(t *testing.T) {
+					h := plot(t, acme)
+					target := h.path("precious")
+					if err := errors.Join(os.WriteFile(target, []byte(precious), 0o600), os.MkdirAll(filepath.Dir(h.path(file)), 0o700), plant(target, h.path(file))); err != nil {
+						t.Fatal(err)
+					}
+					before, err := os.Lstat(target)
+					if err != nil {
+						t.Fatal(err)
+					}
+					failure := h.tryStart()
+					h.stop()
+					if text, err := os.ReadFile(target); err != nil || string(text) != precious {
+						t.Errorf("the file holds %q, %v", text, err)
+					}
+					after, err := os.Lstat(target)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) {
+						t.Errorf("it was %s of %s, and is %s of %s", before.Mode(), before.ModTime(), after.Mode(), after.ModTime())
+					}
+					switch {
+					case refused && failure == nil:
+						t.Error("it starts")
+					case refused:
+						contains(t, failure.Error(), h.path(file))
+					}
+				})
+			}
+		}
 	}
 }
 
-func plantFiles(t *testing.T, precious string) {
-	for _, file := range []string{
-		"run/kernel.sock", "run/operator.sock", "run/kernel.sock.lock",
-		"state/ocipd.db", "state/ocipd.db-wal", "state/ocipd.db.latched", "state/ocipd.db.reserve", "state/ocipd.index.db",
-		"state/audit.jsonl", "state/audit-manifest.jsonl", "state/audit-checkpoints.jsonl", "state/audit-tombstone.note",
-		"state/keys/checkpoint.key", "state/keys/checkpoint.pub", "state/keys/digest.json",
-	} {
-		for name, plant := range map[string]func(old, path string) error{"symlink": os.Symlink, "hard link": os.Link} {
-			t.Run(fmt.Sprintf("%s %s of %d bytes", file, name, len(precious)), func(t *testing.T) {
-				dir, err := os.MkdirTemp("", "ocipd")
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { os.RemoveAll(dir) })
-				h := &house{t: t, dir: dir}
-				h.configure(acme)
-				target := h.path("precious")
-				if err := errors.Join(os.WriteFile(target, []byte(precious), 0o600), os.MkdirAll(filepath.Dir(h.path(file)), 0o700), plant(target, h.path(file))); err != nil {
-					t.Fatal(err)
-				}
-				failure := h.tryStart()
-				h.stop()
-				if text, err := os.ReadFile(target); err == nil && string(text) == precious {
-					return
-				}
-				// Set aside under another name is not lost.
-				beside, err := filepath.Glob(target + "*")
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, name := range beside {
-					if text, err := os.ReadFile(name); err == nil && string(text) == precious {
-						return
-					}
-				}
-				t.Errorf("what stood there is lost: %q; the start: %v", beside, failure)
-			})
+// The database itself may be a symbolic link, as an operator makes one to another
+// disk. A second name it must not have: SQLite's files beside it go by the name.
+func TestPlantedDatabase(t *testing.T) {
+	for name, plant := range map[string]func(old, path string) error{"symlink": os.Symlink, "hard link": os.Link} {
+		h := plot(t, acme)
+		target := h.path("precious")
+		if err := errors.Join(os.WriteFile(target, []byte("precious"), 0o600), os.Mkdir(h.path("state"), 0o700), plant(target, h.path("state/ocipd.db"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.tryStart(); err == nil {
+			t.Errorf("%s: another program's file is taken", name)
+		}
+		if text, err := os.ReadFile(target); err != nil || string(text) != "precious" {
+			t.Errorf("%s: the file holds %q, %v", name, text, err)
 		}
 	}
+	h := build(t, acme)
+	h.stop()
+	if err := os.Link(h.path("state/ocipd.db"), h.path("another name")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.tryStart(); err == nil {
+		t.Error("a database with two names is taken")
+	} else {
+		contains(t, err.Error(), h.path("state/ocipd.db"), "2 names")
+	}
+	if err := errors.Join(os.Remove(h.path("another name")), os.Rename(h.path("state/ocipd.db"), h.path("real.db")), os.Symlink(h.path("real.db"), h.path("state/ocipd.db"))); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
 }

@@ -70,6 +70,8 @@ type reloader struct {
 	// prepare makes all that a configuration and a policy need to be in force,
 	// and returns what puts them there.
 	prepare func(*config.Config, *policy.Policy) (adopt func(), err error)
+	// startable says why a start with a configuration would fail.
+	startable func(*config.Config) error
 	// tell is called whenever operators are told something else.
 	tell func()
 
@@ -248,6 +250,9 @@ func (r *reloader) plan(who asker, look bool) (*plan, *refusal) {
 			return nil, &refusal{cause: fmt.Errorf("cannot use the configuration without a restart, for it does not go together with what takes one (%s): %w",
 				strings.Join(p.pending.Keys, ", "), err)}
 		}
+		if err := r.startable(read); err != nil {
+			return nil, &refusal{cause: fmt.Errorf("cannot use the configuration, for the daemon could not start with it again: %w", err)}
+		}
 	}
 	if !look {
 		r.read = read
@@ -417,6 +422,15 @@ func differences(d config.Delta) []api.ConfigDifference {
 	return list
 }
 
+// overridden are the keys whose values in the file do not count.
+func overridden(cfg *config.Config) []api.ConfigOverride {
+	list := []api.ConfigOverride{}
+	for _, key := range cfg.Overridden() {
+		list = append(list, api.ConfigOverride{Key: key, By: cfg.Source(key)})
+	}
+	return list
+}
+
 // diff says what a reload would do, and does nothing of it.
 func (r *reloader) diff() (api.ConfigDiffResult, error) {
 	r.mu.Lock()
@@ -427,7 +441,7 @@ func (r *reloader) diff() (api.ConfigDiffResult, error) {
 	}
 	return api.ConfigDiffResult{
 		File: p.cfg.File, ChangeCount: p.delta.Count, Changes: differences(p.delta),
-		PendingRestart: differences(p.pending), PolicyChanged: p.policyChanged, PolicyRevision: p.policy.Revision(),
+		PendingRestart: differences(p.pending), Overridden: overridden(p.cfg), PolicyChanged: p.policyChanged, PolicyRevision: p.policy.Revision(),
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
@@ -23,24 +25,180 @@ import (
 
 // secrets is what keeps texts out of the records.
 type secrets struct {
-	digests  *keyring.Digests
+	digests *keyring.Digests
+	// opened says that the keys were held against what is remembered of them.
+	opened   atomic.Bool
 	redactor atomic.Pointer[redact.Redactor]
 }
 
-// openSecrets comes before the store, whose every record goes through it.
-func (d *Daemon) openSecrets(context.Context) (err error) {
+// claimed is called when the database is this daemon's: what stands beside it is,
+// too, and not before. The records of the store go through what is made here.
+func (d *Daemon) claimed(made bool) error {
+	if made {
+		if err := d.missed(); err != nil {
+			return err
+		}
+	}
 	s := &d.secrets
+	var err error
 	if s.digests, err = keyring.OpenDigests(config.KeysPath(d.cfg, d.database), rand.Reader, time.Now); err != nil {
 		return err
-	}
-	if err := s.digests.Prepare(tenants(d.cfg)...); err != nil {
-		// What waits can be decided about all the same, and a text is refused
-		// until its tenant has a key.
-		d.log.Error("cannot make digest keys", zap.Error(err))
 	}
 	redactor, err := d.newRedactor(d.cfg)
 	s.redactor.Store(redactor)
 	return err
+}
+
+// digestKeyPrefix begins the names under which the database remembers the
+// tenants' digest keys. It is followed by the tenant.
+const digestKeyPrefix = "digest-key:"
+
+// rememberedKey is what the database remembers of a digest key, which it does not
+// hold: enough to see that it is lost.
+type rememberedKey struct {
+	// ID is that of [keyring.Digests.IDs].
+	ID string `json:"id"`
+	// Destroyed is set with the record that the key is destroyed.
+	Destroyed bool `json:"destroyed,omitzero"`
+}
+
+func remember(tenant string, k rememberedKey) (store.Meta, error) {
+	value, err := json.Marshal(k)
+	return store.Meta{Key: digestKeyPrefix + tenant, Value: value}, err
+}
+
+// openDigests holds the digest keys against what the database remembers of them,
+// and makes those that are missing. A key that was lost is not replaced unasked:
+// digests on record were made with it, and a new one would part them from those to
+// come. Whoever puts a file in its place that lacks the key has given it up, which
+// goes on record.
+func (d *Daemon) openDigests(ctx context.Context) error {
+	digests := d.secrets.digests
+	values, err := d.store.MetaUnder(ctx, digestKeyPrefix)
+	if err != nil {
+		return err
+	}
+	have := digests.IDs()
+	var lost, wrong []string
+	for name, value := range values {
+		tenant := strings.TrimPrefix(name, digestKeyPrefix)
+		var was rememberedKey
+		if err := json.Unmarshal(value, &was); err != nil {
+			return fmt.Errorf("cannot read what is remembered of the digest key of tenant %q: %w", tenant, err)
+		}
+		switch id := have[tenant]; {
+		case was.Destroyed && id == was.ID:
+			d.log.Error("a digest key that is destroyed on record is there: destroy it again, and wherever it came from",
+				zap.String("tenant", tenant), zap.String("file", digests.File()), zap.String("toDo", "ocipd audit forget --tenant "+tenant))
+			delete(have, tenant)
+		case was.Destroyed:
+			// A new one, or none yet.
+		case id == "":
+			lost = append(lost, tenant)
+		case id != was.ID:
+			wrong = append(wrong, tenant)
+		default:
+			delete(have, tenant)
+		}
+	}
+	if len(lost)+len(wrong) > 0 {
+		digested, err := d.digested(ctx)
+		if err != nil {
+			return err
+		}
+		// Nobody misses a key that nothing was digested with.
+		unused := func(tenant string) bool { return !digested[tenant] }
+		lost, wrong = slices.DeleteFunc(lost, unused), slices.DeleteFunc(wrong, unused)
+	}
+	if len(wrong) > 0 {
+		slices.Sort(wrong)
+		return fmt.Errorf("cannot use the digest keys in %s of: %s; they are not those that digests on record were made with; put those back from a backup, "+
+			"or take the tenants' entries out of the file to go on with new ones, with which they match nothing", digests.File(), orNone(wrong))
+	}
+	slices.Sort(lost)
+	if err := d.giveUp(lost); err != nil {
+		return err
+	}
+	// Keys of before this was remembered, or that a crash kept from it.
+	if err := d.rememberKeys(have); err != nil {
+		return err
+	}
+	digests.OnMade(d.rememberKeys)
+	d.secrets.opened.Store(true)
+	if err := digests.Prepare(tenants(d.cfg)...); err != nil {
+		// What waits can be decided about all the same, and a text is refused
+		// until its tenant has a key.
+		d.log.Error("cannot make digest keys", zap.Error(err))
+	}
+	return nil
+}
+
+// digested returns the tenants of whom there are digests on record, made with a key
+// that is not on record as destroyed or lost. It reads the whole log.
+func (d *Daemon) digested(ctx context.Context) (map[string]bool, error) {
+	tenants := make(map[string]bool)
+	err := d.store.EachLine(ctx, d.store.Retired(), func(_ uint64, line []byte) error {
+		made := bytes.Contains(line, []byte(`"hmac-sha256:`)) || bytes.Contains(line, []byte(`"redacted:`))
+		ended := bytes.Contains(line, []byte(`"event":"`+eventForgotten+`"`)) || bytes.Contains(line, []byte(`"event":"`+eventLost+`"`))
+		if !made && !ended {
+			return nil
+		}
+		r, err := audit.Parse(line)
+		if err == nil {
+			tenants[r.TenantID] = !ended
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for digests on record: %w", err)
+	}
+	return tenants, nil
+}
+
+// rememberKeys notes keys in the database.
+func (d *Daemon) rememberKeys(ids map[string]string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	c := &store.Change{Drains: true}
+	for tenant, id := range ids {
+		m, err := remember(tenant, rememberedKey{ID: id})
+		if err != nil {
+			return err
+		}
+		c.Meta = append(c.Meta, m)
+	}
+	if _, err := d.store.Commit(c); err != nil {
+		return fmt.Errorf("cannot remember digest keys: %w", err)
+	}
+	return nil
+}
+
+// giveUp puts on record that digest keys are lost, where a file without them was
+// put in place, and refuses to go on where there is none.
+func (d *Daemon) giveUp(lost []string) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	digests := d.secrets.digests
+	if !digests.Found() {
+		return fmt.Errorf("cannot find %s, and digests on record were made with its keys, of: %s; put the file back from a backup, "+
+			"or go on with new keys, with which they match nothing: %s", digests.File(), orNone(lost), digests.GiveUp())
+	}
+	c := &store.Change{Drains: true}
+	for _, tenant := range lost {
+		c.Dropped = append(c.Dropped, digestKeyPrefix+tenant)
+		c.Records = append(c.Records, &audit.Record{
+			ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: eventLost, TenantID: tenant, Details: map[string]any{"file": digests.File()},
+		})
+	}
+	receipt, err := d.store.Commit(c)
+	if err != nil {
+		return fmt.Errorf("cannot record that digest keys are lost: %w", err)
+	}
+	d.log.Error("digest keys are lost: digests of before match nothing any more, and new keys are made",
+		zap.Strings("tenants", lost), zap.String("file", digests.File()), zap.Uint64("record", receipt.Seq))
+	return nil
 }
 
 // redact keeps secrets out of a record.
@@ -49,6 +207,10 @@ func (s *secrets) redact(r *audit.Record) { s.redactor.Load().Record(r) }
 // digest is the keyed digest of a tenant's text. Where its key does not fit on the
 // disk, that is told as it is of a record.
 func (s *secrets) digest(tenant, text string) (string, error) {
+	if !s.opened.Load() {
+		// A key that is lost must not be made anew before that was seen.
+		return "", errors.New("cannot make a digest: the keys are not taken up yet")
+	}
 	digest, err := s.digests.Digest(tenant, text)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)
@@ -81,6 +243,7 @@ func (d *Daemon) dropOldKey(ctx context.Context) error {
 const (
 	eventForgotten = "digest_key_destroyed"
 	eventKept      = "digest_key_kept"
+	eventLost      = "digest_key_lost"
 	eventRotating  = "key_rotation"
 )
 
@@ -91,8 +254,8 @@ func byPeer(who api.Peer) map[string]any {
 }
 
 // keyRecord puts on record what happens to a key, before it does.
-func (d *Daemon) keyRecord(event, tenant string, details map[string]any) (uint64, error) {
-	receipt, err := d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
+func (d *Daemon) keyRecord(event, tenant string, details map[string]any, remembered ...store.Meta) (uint64, error) {
+	receipt, err := d.store.Commit(&store.Change{Drains: true, Meta: remembered, Records: []*audit.Record{{
 		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event, TenantID: tenant, Details: details,
 	}}})
 	if err != nil {
@@ -110,7 +273,11 @@ func (d *Daemon) forget(tenant string, who api.Peer) (api.AuditForgetResult, err
 	if have := digests.Tenants(); !slices.Contains(have, tenant) {
 		return api.AuditForgetResult{}, api.Errorf(api.NotFound, "there is no digest key of tenant %q; there are keys of: %s", tenant, orNone(have))
 	}
-	seq, err := d.keyRecord(eventForgotten, tenant, byPeer(who))
+	gone, err := remember(tenant, rememberedKey{ID: digests.IDs()[tenant], Destroyed: true})
+	if err != nil {
+		return api.AuditForgetResult{}, err
+	}
+	seq, err := d.keyRecord(eventForgotten, tenant, byPeer(who), gone)
 	if err != nil {
 		return api.AuditForgetResult{}, err
 	}

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/keyring"
@@ -395,5 +397,184 @@ func TestAskedAnewSaysNoText(t *testing.T) {
 	h.decides("deny", held.ApprovalID)
 	if a := h.shown(held.ApprovalID); strings.Contains(encoded(t, a), "lighthouse") {
 		t.Errorf("decided is %s", encoded(t, a))
+	}
+}
+
+// keyFile is where the digest keys are.
+func (h *house) keyFile() string { return h.path("state/keys/digest.json") }
+
+// A key that digests on record were made with is not replaced unasked: the start
+// ends, changes nothing, and goes on with the file in its place.
+func TestLostDigestKeysAreNotReplaced(t *testing.T) {
+	h := build(t, withGina(acme))
+	h.stop()
+	if err := os.Remove(h.keyFile()); err != nil {
+		t.Fatal(err)
+	}
+	// With no digest on record nobody misses them.
+	h.start()
+	was := h.digestOf(h.agent("@acme/alice"), "Hello")
+	h.stop()
+	kept, err := os.ReadFile(h.keyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(h.keyFile()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		err := h.tryStart()
+		if err == nil {
+			t.Fatal("it starts without the keys")
+		}
+		if strings.Contains(err.Error(), "globex-inc") {
+			t.Errorf("a tenant of whom there are no digests is missed: %v", err)
+		}
+		contains(t, err.Error(), h.keyFile(), `"acme-corp"`, "put the file back", "echo '{\"tenants\":{}}' > "+h.keyFile())
+		if _, err := os.Lstat(h.keyFile()); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("there are keys again: %v", err)
+		}
+	}
+	if err := os.WriteFile(h.keyFile(), kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	if h.digestOf(h.agent("@acme/alice"), "Hello") != was {
+		t.Error("with the file put back the digest is another")
+	}
+	if strings.Contains(h.log(), "digest_key_lost") {
+		t.Error("keys that are back are on record as lost")
+	}
+}
+
+// Whoever puts a file without a key in place has given it up: that is on record
+// and in the log, once, and the tenant has a new key.
+func TestLostDigestKeysAreGivenUp(t *testing.T) {
+	h := build(t, withGina(acme))
+	was, other := h.digestOf(h.agent("@acme/alice"), "Hello"), h.digestOf(h.agent("@globex/gina"), "Hello")
+	h.stop()
+	var stored struct {
+		Tenants map[string]jsontext.Value `json:"tenants"`
+	}
+	text, err := os.ReadFile(h.keyFile())
+	if err == nil {
+		err = json.Unmarshal(text, &stored)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(stored.Tenants, "acme-corp")
+	if text, err = json.Marshal(stored); err == nil {
+		err = os.WriteFile(h.keyFile(), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := h.observe()
+	h.start()
+	said := logged.FilterLevelExact(zap.ErrorLevel).FilterMessageSnippet("digest keys are lost").All()
+	if len(said) != 1 || !slices.Equal(said[0].ContextMap()["tenants"].([]any), []any{"acme-corp"}) {
+		t.Errorf("it says %v", said)
+	}
+	lost := func() []audit.Entry {
+		return slices.DeleteFunc(h.records(audit.Filter{ActionType: audit.ActionSecurity}), func(e audit.Entry) bool { return e.Event != "digest_key_lost" })
+	}
+	if r := lost(); len(r) != 1 || r[0].TenantID != "acme-corp" || r[0].Details["file"] != h.keyFile() {
+		t.Errorf("on record: %+v", r)
+	}
+	if h.digestOf(h.agent("@acme/alice"), "Hello") == was {
+		t.Error("the lost key is back")
+	}
+	if h.digestOf(h.agent("@globex/gina"), "Hello") != other {
+		t.Error("another tenant's digests are others")
+	}
+	h.stop()
+	h.start()
+	if r := lost(); len(r) != 1 {
+		t.Errorf("at the next start it is on record %d times", len(r))
+	}
+}
+
+// Another key in the place of a tenant's is as good as none, and worse: it looks
+// as if all were well.
+func TestDigestKeyOfAnotherIsRefused(t *testing.T) {
+	h, other := build(t, acme), build(t, acme)
+	was := h.digestOf(h.agent("@acme/alice"), "Hello")
+	h.stop()
+	other.stop()
+	kept, err := os.ReadFile(h.keyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := os.ReadFile(other.keyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.keyFile(), wrong, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.tryStart(); err == nil {
+		t.Fatal("it starts with a key of another log")
+	} else {
+		contains(t, err.Error(), h.keyFile(), `"acme-corp"`, "from a backup", "take the tenants' entries out")
+	}
+	if err := os.WriteFile(h.keyFile(), kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	if h.digestOf(h.agent("@acme/alice"), "Hello") != was {
+		t.Error("with the right key the digest is another")
+	}
+}
+
+// A key that was destroyed is missed by nobody, and noticed when it comes back.
+func TestDestroyedDigestKeyStaysDestroyed(t *testing.T) {
+	h := build(t, acme)
+	h.digestOf(h.agent("@acme/alice"), "Hello")
+	backup, err := os.ReadFile(h.keyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.operates().must("audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
+	h.stop()
+	if err := os.WriteFile(h.keyFile(), backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logged := h.observe()
+	h.start()
+	said := logged.FilterLevelExact(zap.ErrorLevel).FilterMessageSnippet("destroyed on record is there").All()
+	if len(said) != 1 || said[0].ContextMap()["toDo"] != "ocipd audit forget --tenant acme-corp" {
+		t.Errorf("it says %v", logged.All())
+	}
+	h.operates().must("audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
+	h.stop()
+	if err := os.Remove(h.keyFile()); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	now := h.digestOf(h.agent("@acme/alice"), "Hello")
+	h.stop()
+	// The new key is one that can be lost again.
+	if err := os.Remove(h.keyFile()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.tryStart(); err == nil {
+		t.Errorf("it starts without the key of %s", now)
+	}
+}
+
+// A key made while the daemon runs is remembered before it is used.
+func TestDigestKeyMadeOnTheWay(t *testing.T) {
+	h := build(t, acme)
+	h.reloaded(withGina(acme))
+	h.digestOf(h.agent("@globex/gina"), "Hello")
+	h.stop()
+	if err := os.Remove(h.keyFile()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.tryStart(); err == nil {
+		t.Error("it starts without the keys")
+	} else {
+		contains(t, err.Error(), `"globex-inc"`)
 	}
 }

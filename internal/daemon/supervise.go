@@ -17,9 +17,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrHurried means that the daemon was stopped without waiting for requests under
-// way. What was committed is whole.
-var ErrHurried = errors.New("stopped at once: requests under way were not answered")
+// ErrHurried means that the daemon was stopped without waiting for requests that
+// were under way. What was committed is whole.
+var ErrHurried = errors.New("stopped at once")
 
 // openSockets takes the sockets for this daemon: those that were asked for, else
 // those that a service manager passed, else those at the usual place.
@@ -36,8 +36,7 @@ func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
 		return nil, nil, err
 	}
 	if wanted := config.ConfiguredSocket(d.cfg, d.getenv); passed != nil && wanted != "" && !samePlace(wanted, passed.Apps.Addr().String()) {
-		d.log.Warn("the sockets that were passed are not used: another one is configured",
-			zap.Stringer("passed", passed.Apps.Addr()), zap.String("configured", wanted))
+		d.passOver(passed, wanted)
 		if err := passed.Close(); err != nil {
 			return nil, nil, fmt.Errorf("cannot close the sockets that were passed: %w", err)
 		}
@@ -60,6 +59,18 @@ func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
 	}
 	d.onStop(closer(operators))
 	return apps, operators, nil
+}
+
+// passOver says that the sockets of a service manager are not used. It is no
+// reason not to start: who was told of the configured place finds the daemon
+// there. But the service manager goes on listening, and whoever connects to its
+// sockets waits for an answer that never comes.
+func (d *Daemon) passOver(passed *ipc.Passed, wanted string) {
+	by := d.cfg.Source("ipc.socket")
+	d.unused = passed.Apps.Addr().String()
+	d.log.Error("the sockets that were passed are not used: another one is configured, and whoever connects to those is never answered",
+		zap.String("passed", d.unused), zap.String("configured", wanted), zap.String("by", by),
+		zap.String("toDo", "take that setting away to use the sockets that were passed, or end them: systemctl --user disable --now ocipd.socket"))
 }
 
 // usePassed uses the sockets of a service manager, which keeps them.
@@ -180,6 +191,9 @@ func (d *Daemon) condition() string {
 	if keys := d.reloader.waiting(); len(keys) > 0 {
 		line += "; waiting for a restart: " + strings.Join(keys, ", ")
 	}
+	if d.unused != "" {
+		line += "; at " + d.socket + ", and not at the passed " + d.unused
+	}
 	return line
 }
 
@@ -199,8 +213,8 @@ func (d *Daemon) Reload(context.Context) error {
 }
 
 // Hurry cuts short how long a stop waits for requests under way, whether it has
-// begun or not. [Daemon.Run] then returns [ErrHurried]. It may be called more
-// than once, and at any time.
+// begun or not. [Daemon.Run] then returns [ErrHurried], where a request was left
+// unanswered. It may be called more than once, and at any time.
 func (d *Daemon) Hurry() { d.hurry.Do(func() { close(d.hurried) }) }
 
 // inTime closes the server, in a hurry where one is in one.
@@ -213,6 +227,19 @@ func (d *Daemon) inTime() {
 		case <-closed:
 		}
 	}()
-	d.server.Close(d.config().DrainTimeout)
+	limit := d.config().DrainTimeout
+	if d.left = d.server.Close(limit); d.left > 0 {
+		d.log.Warn("requests under way are left unanswered: what they asked for is done and on record, or not at all",
+			zap.Int("requests", d.left), zap.Duration("drain_timeout", limit), zap.Bool("hurried", d.isHurried()))
+	}
 	close(closed)
+}
+
+func (d *Daemon) isHurried() bool {
+	select {
+	case <-d.hurried:
+		return true
+	default:
+		return false
+	}
 }

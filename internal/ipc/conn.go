@@ -540,6 +540,13 @@ func (c *conn) refuse() bool {
 	return true
 }
 
+// unanswered returns how many requests are in flight, without streams.
+func (c *conn) unanswered() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.load.requests
+}
+
 // part hands over what is still queued, and ends the connection.
 func (c *conn) part(within time.Duration) {
 	c.out.drain(min(lastWords, max(within, lastWords/10)))

@@ -228,8 +228,9 @@ func (s *Server) Connections() int {
 func (s *Server) Hurry() { s.hurry.Do(func() { close(s.hurried) }) }
 
 // Close stops listening, lets requests in flight be answered for as long as
-// the limit lasts, and ends every connection.
-func (s *Server) Close(within time.Duration) {
+// the limit lasts, and ends every connection. It returns how many requests were
+// left then, unanswered. Streams are ended, and none is left.
+func (s *Server) Close(within time.Duration) (left int) {
 	s.mu.Lock()
 	s.closed = true
 	for _, l := range []*net.UnixListener{s.apps, s.operators} {
@@ -247,6 +248,7 @@ func (s *Server) Close(within time.Duration) {
 	}
 	s.settle(open, within)
 	for _, c := range open {
+		left += c.unanswered()
 		go c.part(within)
 	}
 	done := make(chan struct{})
@@ -261,6 +263,7 @@ func (s *Server) Close(within time.Duration) {
 		s.giveUp(open, done)
 	}
 	s.cancel()
+	return left
 }
 
 // settle waits until nothing is in flight on any connection. Until then none is

@@ -654,8 +654,11 @@ func TestServerClose(t *testing.T) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		s.Close(time.Millisecond)
-		s.Close(time.Millisecond)
+		for _, want := range []int{1, 0} {
+			if left := s.Close(time.Millisecond); left != want {
+				t.Errorf("%d requests are left, want %d", left, want)
+			}
+		}
 	}()
 	wait(t, closed, "the server does not close")
 	if n := s.Connections(); n != 0 {
@@ -682,7 +685,9 @@ func TestServerHurry(t *testing.T) {
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)
-			s.Close(time.Hour)
+			if left := s.Close(time.Hour); left != 1 {
+				t.Errorf("%s: %d requests are left, want 1", when, left)
+			}
 		}()
 		if when == "while" {
 			// Nothing new is begun meanwhile, and its caller is told.

@@ -4,7 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -14,14 +14,21 @@ import (
 // comparison, but with the empty one, no key of a map and no argument of a
 // comparing function but that of crypto/subtle; a digest of it may be anything.
 func TestTokensAreComparedInConstantTime(t *testing.T) {
-	files := token.NewFileSet()
-	packages, err := parser.ParseDir(files, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	files := token.NewFileSet()
 	compared := 0
-	for _, p := range packages {
-		ast.Inspect(p, func(n ast.Node) bool {
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(files, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
 			fault := func(what string) { t.Errorf("%s: a token is %s", files.Position(n.Pos()), what) }
 			switch n := n.(type) {
 			case *ast.BinaryExpr:
@@ -55,7 +62,7 @@ func TestTokensAreComparedInConstantTime(t *testing.T) {
 			return true
 		})
 	}
-	// Two of each: that of a request, and that of a takeover.
+	// Two sides each, of a request's token and of a takeover's.
 	if compared < 4 {
 		t.Errorf("tokens are compared %d times", compared)
 	}

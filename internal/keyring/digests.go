@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,11 @@ type Digests struct {
 	dir    string
 	random io.Reader
 	now    func() time.Time
+
+	// found says that there was a file to begin with.
+	found bool
+	// made is told of keys before they are used.
+	made func(ids map[string]string) error
 
 	// change is held while the file is written.
 	change sync.Mutex
@@ -77,9 +83,10 @@ func OpenDigests(dir string, random io.Reader, now func() time.Time) (*Digests, 
 	case err == nil:
 		stored, err := parseDigestKeys(text)
 		if err != nil {
-			return nil, fmt.Errorf("cannot use the key file %s: %w; put it back from a backup, or remove it to go on with new keys, with which earlier digests match nothing",
-				filepath.Join(dir, digestFile), err)
+			return nil, fmt.Errorf("cannot use the key file %s: %w; put it back from a backup, or go on with new keys, with which earlier digests match nothing: %s",
+				d.File(), err, d.GiveUp())
 		}
+		d.found = true
 		for tenant, key := range stored.Tenants {
 			tenants[tenant] = newDigestKey(key)
 		}
@@ -89,6 +96,46 @@ func OpenDigests(dir string, random io.Reader, now func() time.Time) (*Digests, 
 	d.tenants.Store(&tenants)
 	return d, nil
 }
+
+// File is where the keys are.
+func (d *Digests) File() string { return filepath.Join(d.dir, digestFile) }
+
+// GiveUp is the command that puts a file without keys in the place of one that is
+// lost or damaged: it says that they are given up on purpose.
+func (d *Digests) GiveUp() string {
+	return "(umask 077; echo '{\"tenants\":{}}' > " + shellQuote(d.File()) + ")"
+}
+
+// shellQuote makes one word of a text.
+func shellQuote(text string) string {
+	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@:+,") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// Found reports whether there was a file of keys when they were taken up.
+func (d *Digests) Found() bool { return d.found }
+
+// IDs names the tenants' keys: 16 hexadecimal digits by which a key can be told
+// from another, and from which nothing follows about it.
+func (d *Digests) IDs() map[string]string {
+	ids := make(map[string]string)
+	for tenant, key := range *d.tenants.Load() {
+		ids[tenant] = key.id()
+	}
+	return ids
+}
+
+func (k *digestKey) id() string {
+	sum := sha256.Sum256(append([]byte("ocipd digest key\x00"), k.Key...))
+	return hex.EncodeToString(sum[:8])
+}
+
+// OnMade has a function told of the ids of new keys, by tenant, after they are
+// durable and before anything is digested with them. Where it fails they are not
+// used. It is set before the first use, and must not ask for digests.
+func (d *Digests) OnMade(made func(ids map[string]string) error) { d.made = made }
 
 // parseDigestKeys reads the file strictly. Its errors hold nothing of it.
 func parseDigestKeys(text []byte) (storedKeys, error) {
@@ -154,6 +201,7 @@ func (d *Digests) Prepare(tenants ...string) error {
 	defer d.change.Unlock()
 	have := *d.tenants.Load()
 	more := maps.Clone(have)
+	made := make(map[string]string)
 	for _, tenant := range tenants {
 		if more[tenant] != nil {
 			continue
@@ -163,12 +211,18 @@ func (d *Digests) Prepare(tenants ...string) error {
 			return fmt.Errorf("cannot make a digest key: %w", err)
 		}
 		more[tenant] = newDigestKey(stored)
+		made[tenant] = more[tenant].id()
 	}
-	if len(more) == len(have) {
+	if len(made) == 0 {
 		return nil
 	}
 	if err := d.write(more); err != nil {
 		return err
+	}
+	if d.made != nil {
+		if err := d.made(made); err != nil {
+			return err
+		}
 	}
 	d.tenants.Store(&more)
 	return nil

@@ -7,13 +7,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/go-json-experiment/json"
 )
@@ -278,4 +281,76 @@ func BenchmarkDigest(b *testing.B) {
 			pool.Put(m)
 		}
 	})
+}
+
+// Whoever keeps books of the keys hears of each before it is used, and by
+// something that stays and says nothing of the key.
+func TestKeysAreNamed(t *testing.T) {
+	dir := place(t)
+	d := digests(t, dir)
+	if d.Found() || len(d.IDs()) != 0 {
+		t.Fatalf("of nothing, found %t with %v", d.Found(), d.IDs())
+	}
+	booked := make(map[string]string)
+	var failure error
+	d.OnMade(func(ids map[string]string) error {
+		for tenant, id := range ids {
+			if storedIn(t, dir, tenant) == nil {
+				t.Errorf("the key of %q is not durable yet", tenant)
+			}
+			if slices.Contains(d.Tenants(), tenant) {
+				t.Errorf("the key of %q is in use already", tenant)
+			}
+			booked[tenant] = id
+		}
+		return failure
+	})
+	failure = errors.New("no book")
+	if got, err := d.Digest("acme", "text"); !errors.Is(err, failure) {
+		t.Errorf("digested with a key that nobody has heard of: %s, %v", got, err)
+	}
+	failure = nil
+	digest(t, d, "acme", "text")
+	if err := d.Prepare("acme", "globex"); err != nil {
+		t.Fatal(err)
+	}
+	ids := d.IDs()
+	if len(ids) != 2 || !maps.Equal(ids, booked) || len(ids["acme"]) != 16 || ids["acme"] == ids["globex"] {
+		t.Errorf("the keys are %v, and booked %v", ids, booked)
+	}
+	if strings.Contains(hex.EncodeToString(storedIn(t, dir, "acme")), ids["acme"]) {
+		t.Error("the id is a part of the key")
+	}
+	again := digests(t, dir)
+	if !again.Found() || !maps.Equal(again.IDs(), ids) {
+		t.Errorf("after a restart, found %t with %v", again.Found(), again.IDs())
+	}
+	if _, err := again.Destroy("acme"); err != nil {
+		t.Fatal(err)
+	}
+	if digest(t, again, "acme", "text"); again.IDs()["acme"] == ids["acme"] || again.IDs()["globex"] != ids["globex"] {
+		t.Errorf("after one was destroyed they are %v, and were %v", again.IDs(), ids)
+	}
+}
+
+// The command that gives keys up does, whatever the place is called.
+func TestKeysAreGivenUp(t *testing.T) {
+	for _, name := range []string{"keys", "it's a $(place)"} {
+		dir := filepath.Join(place(t), name)
+		d := digests(t, dir)
+		digest(t, d, "acme", "text")
+		if err := os.WriteFile(d.File(), []byte("damaged"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := OpenDigests(dir, rand.Reader, time.Now)
+		if err == nil || !strings.HasSuffix(err.Error(), d.GiveUp()) {
+			t.Fatalf("damaged keys: %v", err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "sh", "-c", d.GiveUp()).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %s, %v", d.GiveUp(), out, err)
+		}
+		if again := digests(t, dir); !again.Found() || len(again.IDs()) != 0 {
+			t.Errorf("given up, found %t with %v", again.Found(), again.IDs())
+		}
+	}
 }

@@ -92,7 +92,9 @@ func (m *Mirror) Check() error {
 	}
 }
 
-// resolve returns where a mirror's live file is in the end.
+// resolve returns the whole path of a mirror's live file. It must be the file's
+// only name, and the file itself: what is written to it would else be written to
+// somebody's file elsewhere.
 func resolve(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -101,22 +103,18 @@ func resolve(path string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("cannot make the audit mirror's directory: %w", err)
 	}
-	info, err := os.Lstat(path)
-	if err == nil && info.Mode().Type() == fs.ModeSymlink {
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			info, err = os.Lstat(path)
-		}
-		if err != nil {
-			return "", fmt.Errorf("cannot use the audit mirror: its symbolic link leads nowhere: %w", err)
-		}
-	}
-	switch {
+	var info unix.Stat_t
+	switch err := unix.Lstat(path, &info); {
 	case errors.Is(err, fs.ErrNotExist):
 		return path, nil
 	case err != nil:
-		return "", fmt.Errorf("cannot use the audit mirror: %w", err)
-	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("cannot use the audit mirror %s: %w", path, err)
+	case info.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return "", fmt.Errorf("cannot use the audit mirror %s: it is a symbolic link; remove it, or name the file itself in audit.mirror", path)
+	case info.Mode&unix.S_IFMT != unix.S_IFREG:
 		return "", fmt.Errorf("cannot use the audit mirror %s: it is not a regular file", path)
+	case info.Nlink != 1:
+		return "", fmt.Errorf("cannot use the audit mirror %s: it has %d names (hard links), and another file would be written with it; remove this one, and it is written anew from the database", path, info.Nlink)
 	}
 	return path, nil
 }

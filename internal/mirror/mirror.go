@@ -71,8 +71,8 @@ type Source interface {
 
 // Options say where the mirror is and what it is given from outside.
 type Options struct {
-	// Path of the live file. Its directory is made with mode 0700; a symbolic
-	// link is followed once, when the mirror is opened.
+	// Path of the live file. Its directory is made with mode 0700; a link in its
+	// place is refused.
 	Path   string
 	Source Source
 	Clock  func() time.Time

@@ -335,7 +335,7 @@ func TestPathsThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
 	tests := map[string]func(path string) error{
 		"not a regular file": func(path string) error { return os.Mkdir(path, 0o700) },
-		"leads nowhere":      func(path string) error { return os.Symlink("nowhere", path) },
+		"symbolic link":      func(path string) error { return os.Symlink("nowhere", path) },
 		"directory":          func(path string) error { return os.WriteFile(filepath.Dir(path), nil, 0o600) },
 	}
 	for want, prepare := range tests {
@@ -354,23 +354,63 @@ func TestPathsThatCannotBe(t *testing.T) {
 			t.Errorf("%s: %v, %v", want, m, err)
 		}
 	}
-	// A link that leads to a file is what an operator may want.
-	target := filepath.Join(dir, "real", "log.jsonl")
-	if err := os.Mkdir(filepath.Dir(target), 0o700); err != nil {
-		t.Fatal(err)
+}
+
+// TestLinksAreRefused wants what somebody's file is called here too to stay as it
+// is, whatever it holds: a line of ours, the beginning of one, or nothing.
+func TestLinksAreRefused(t *testing.T) {
+	b := newBook("book", 30)
+	for name, plant := range map[string]func(old, path string) error{"a symbolic link": os.Symlink, "2 names": os.Link} {
+		for _, text := range [][]byte{nil, []byte("{"), []byte("precious\n"), b.all()} {
+			dir := t.TempDir()
+			o := options(dir, b)
+			target := filepath.Join(dir, "precious")
+			write(t, target, text)
+			if err := plant(target, o.Path); err != nil {
+				t.Fatal(err)
+			}
+			m, err := Open(t.Context(), o)
+			if err == nil {
+				shut(t, m)
+				t.Errorf("%s is taken", name)
+			} else if !strings.Contains(err.Error(), o.Path) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if now, err := os.ReadFile(target); err != nil || !bytes.Equal(now, text) {
+				t.Errorf("%s: the file holds %q, %v", name, now, err)
+			}
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+				t.Errorf("%s: left behind are %v, %v", name, entries, err)
+			}
+			// As the error says: removed, it is written anew.
+			if err := os.Remove(o.Path); err != nil {
+				t.Fatal(err)
+			}
+			m = openTest(t, o)
+			rest(t, m)
+			wantWhole(t, o, 1)
+		}
 	}
-	write(t, target, nil)
-	o := options(dir, newBook("book", 30))
-	o.Path = filepath.Join(dir, "link.jsonl")
-	if err := os.Symlink(target, o.Path); err != nil {
-		t.Fatal(err)
-	}
-	m := openTest(t, o)
-	rest(t, m)
-	o.Path = target
-	wantWhole(t, o, 1)
-	if info, err := os.Lstat(filepath.Join(dir, "link.jsonl")); err != nil || info.Mode().IsRegular() {
-		t.Errorf("the link is gone: %v", err)
+}
+
+// TestUnfinishedFilesAreNotFollowed plants links where segments are written
+// before they have their names.
+func TestUnfinishedFilesAreNotFollowed(t *testing.T) {
+	for name, plant := range map[string]func(old, path string) error{"symlink": os.Symlink, "hard link": os.Link} {
+		dir := t.TempDir()
+		target, path := filepath.Join(dir, "precious"), filepath.Join(dir, "segment.tmp")
+		write(t, target, []byte("precious"))
+		if err := plant(target, path); err != nil {
+			t.Fatal(err)
+		}
+		from := filepath.Join(dir, "from")
+		write(t, from, []byte("lines"))
+		if err := squeeze(t.Context(), from, path); err != nil {
+			t.Error(err)
+		}
+		if text, err := os.ReadFile(target); err != nil || string(text) != "precious" {
+			t.Errorf("%s: the file holds %q, %v", name, text, err)
+		}
 	}
 }
 

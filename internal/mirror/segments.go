@@ -593,6 +593,14 @@ func (m *Mirror) judge(ctx context.Context, r span, plain string, bad *unsound) 
 	return err
 }
 
+// createNew makes a file in the place of what a crash may have left there.
+func createNew(path string) (*os.File, error) {
+	if err := remove(path); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
 // squeeze compresses a file into another and syncs it.
 func squeeze(ctx context.Context, from, to string) (err error) {
 	in, err := os.Open(from)
@@ -600,7 +608,7 @@ func squeeze(ctx context.Context, from, to string) (err error) {
 		return fmt.Errorf("cannot compress a segment: %w", err)
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	out, err := createNew(to)
 	if err != nil {
 		return fmt.Errorf("cannot compress a segment: %w", err)
 	}
@@ -685,7 +693,7 @@ func (m *Mirror) rebuild(ctx context.Context, r span) error {
 // export writes records into a file, from the first of a span to its last or
 // to what one segment holds, and returns the last.
 func (m *Mirror) export(ctx context.Context, r span, path string) (last uint64, err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := createNew(path)
 	if err != nil {
 		return 0, fmt.Errorf("cannot write a segment: %w", err)
 	}

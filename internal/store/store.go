@@ -211,8 +211,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // readerSettings bound what a reading connection may do and take.
 var readerSettings = []string{"cache_size=-2048", "query_only=ON"}
 
-// claimFile makes the file if there is none, and says so, and takes it for this store alone:
-// two that write one log would fork it, whatever SQLite's own locks allow. The
+// claimFile takes the file for this store alone, and says whether it had to make
+// it: two that write one log would fork it, whatever SQLite's own locks allow. The
 // lock is on the file, whatever name it was opened by, and ends with the process.
 // It is apart from SQLite's locks, which closing the file drops: whoever claimed
 // it closes it last.
@@ -226,7 +226,7 @@ func claimFile(path string) (f *os.File, made bool, err error) {
 		return nil, false, fmt.Errorf("cannot open the store: %w", err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == unix.EWOULDBLOCK {
+	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = fmt.Errorf("%w: %s; stop it, or give this daemon a database of its own (store.url)", ErrInUse, path)
 	} else if err != nil {
 		err = fmt.Errorf("cannot lock the store: %w", err)

@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/export"
+	"github.com/openclawos/ocipd/internal/policy"
+)
+
+// Check says why a daemon could not start with a configuration, beyond what the
+// configuration itself was checked for: it compiles and tries the policy, and reads
+// the other files that are named. It changes nothing, takes no socket and opens no
+// store. The error is [config.Errors] with all that is wrong.
+func Check(ctx context.Context, cfg *config.Config) error {
+	var found config.Errors
+	if _, err := policy.Compile(ctx, source(&cfg.Policy)); err != nil {
+		found = append(found, cfg.Fault("policy.path", fmt.Errorf("cannot use the policy: %s", strings.ReplaceAll(err.Error(), "\n", "; "))))
+	}
+	if file := cfg.Approvals.AllowedSigners; file != "" {
+		if _, err := (signers{file}).load(); err != nil {
+			found = append(found, cfg.Fault("approvals.allowed_signers", err))
+		}
+	}
+	found = append(found, checkSinks(cfg)...)
+	if len(found) == 0 {
+		return nil
+	}
+	return found
+}
+
+// checkSinks looks at the files that sinks are started with.
+func checkSinks(cfg *config.Config) (found config.Errors) {
+	for i, spec := range sinkSpecs(cfg.Audit.Sinks) {
+		if err := export.Check(&spec); err != nil {
+			found = append(found, cfg.Fault(fmt.Sprintf("audit.sinks[%d]", i), fmt.Errorf("cannot start the sink %s: %w", spec.Name, err)))
+		}
+	}
+	return found
+}
+
+// startable says why the daemon could not start again with a configuration of which
+// something waits for that. A file that is taken now must not keep the daemon down
+// then. What is live of it is put to the proof by being prepared.
+func (d *Daemon) startable(cfg *config.Config) error {
+	next, err := New(Options{Config: cfg, Getenv: d.getenv, Version: d.version, Log: d.log})
+	if err != nil {
+		return err
+	}
+	if err := next.lookAround(d.reloader.closing); err != nil {
+		return err
+	}
+	if found := checkSinks(cfg); len(found) > 0 {
+		return found
+	}
+	return nil
+}

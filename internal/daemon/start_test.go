@@ -1,0 +1,392 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/daemon"
+	"go.uber.org/zap"
+)
+
+// found lists the files below a directory, without their content.
+func found(t testing.TB, dir string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		names = append(names, name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// A start without the database that was there says so, begins no other log, and
+// says so again; with the file put back it goes on.
+func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
+	for name, without := range map[string][]string{
+		"checkpoints are there":         {"ocipd.db", "ocipd.db-wal", "ocipd.db-shm"},
+		"the write-ahead log was left":  {"ocipd.db", "audit-checkpoints.jsonl"},
+		"the signing key alone is left": {"ocipd.db", "ocipd.db-wal", "ocipd.db-shm", "audit-checkpoints.jsonl"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := build(t, acme)
+			h.agent("@acme/alice").dispatch("telegram:dave", "Hello", fresh(nil))
+			copied := copyState(t, h)
+			h.stop()
+			// As a daemon leaves it that was killed.
+			if err := errors.Join(os.RemoveAll(h.path("state")), os.Rename(copied, h.path("state"))); err != nil {
+				t.Fatal(err)
+			}
+			aside := t.TempDir()
+			for _, file := range without {
+				if err := os.Rename(h.path("state/"+file), filepath.Join(aside, file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := found(t, h.path("state"))
+			var said string
+			for range 2 {
+				err := h.tryStart()
+				if err == nil {
+					t.Fatal("it begins a new log")
+				}
+				if said != "" && name != "the signing key alone is left" && err.Error() != said {
+					t.Errorf("at the second start it says %v, and said %s", err, said)
+				}
+				said = err.Error()
+				if after := found(t, h.path("state")); !slices.Equal(after, before) {
+					t.Errorf("it leaves behind %q, and there were %q", after, before)
+				}
+			}
+			if name != "the signing key alone is left" {
+				contains(t, said, "cannot find the database "+h.path("state/ocipd.db"), "put it back", "begin a new log knowingly", h.path("state/keys"))
+			}
+			for _, file := range without {
+				if err := os.Rename(filepath.Join(aside, file), h.path("state/"+file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.start()
+			if r := h.records(audit.Filter{ActionType: audit.ActionExchange}); len(r) != 1 {
+				t.Errorf("%d messages are on record, want 1", len(r))
+			}
+		})
+	}
+}
+
+// waitFor asks until something is so.
+func waitFor(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for !is() {
+		select {
+		case <-again.C:
+		case <-limit.C:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// copyState copies the state of a running daemon, as it would be found after its
+// death.
+func copyState(t testing.TB, h *house) string {
+	t.Helper()
+	to := h.path("copy")
+	if err := os.CopyFS(to, os.DirFS(h.path("state"))); err != nil {
+		t.Fatal(err)
+	}
+	// A copy is made with other modes.
+	err := filepath.WalkDir(to, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			return os.Chmod(path, 0o700)
+		}
+		if strings.HasSuffix(path, ".pub") {
+			return os.Chmod(path, 0o644)
+		}
+		return os.Chmod(path, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// A daemon that is refused the database of another leaves nothing beside it, and
+// no key.
+func TestSecondDaemonLeavesNothing(t *testing.T) {
+	first := build(t, acme)
+	second := plot(t, acme)
+	if err := errors.Join(os.Mkdir(second.path("state"), 0o700), os.Symlink(first.path("state/ocipd.db"), second.path("state/ocipd.db"))); err != nil {
+		t.Fatal(err)
+	}
+	before := found(t, first.path("state"))
+	err := second.tryStart()
+	if err == nil {
+		t.Fatal("two daemons have one database")
+	}
+	contains(t, err.Error(), "another daemon is using the database", second.path("state/ocipd.db"))
+	if left := found(t, second.path("state")); !slices.Equal(left, []string{".", "ocipd.db"}) {
+		t.Errorf("it leaves %q", left)
+	}
+	if after := found(t, first.path("state")); !slices.Equal(after, before) {
+		t.Errorf("beside the first one are %q, and were %q", after, before)
+	}
+	first.agent("@acme/alice").dispatch("telegram:dave", "Hello", fresh(nil))
+}
+
+// Sockets that a service manager passed and that another setting keeps unused are
+// said loudly, with what to do, and shown: whoever connects to them waits.
+func TestUnusedSocketsAreSaid(t *testing.T) {
+	h := plot(t, acme)
+	if err := os.Mkdir(h.path("passed"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kernel", "operator"} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: h.path("passed/" + name + ".sock"), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		f, err := l.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.passed = append(h.passed, f)
+	}
+	logged := h.observe()
+	h.start()
+	t.Cleanup(h.stop)
+	said := logged.FilterLevelExact(zap.ErrorLevel).All()
+	if len(said) != 1 {
+		t.Fatalf("it says %v", said)
+	}
+	contains(t, said[0].Message, "passed are not used", "never answered")
+	fields := said[0].ContextMap()
+	if fields["passed"] != h.path("passed/kernel.sock") || fields["configured"] != h.path("run/kernel.sock") {
+		t.Errorf("it names %v", fields)
+	}
+	contains(t, fields["by"].(string), "ipc.socket")
+	contains(t, fields["toDo"].(string), "take that setting away", "ocipd.socket")
+	if s := h.status(); s.UnusedSocket != h.path("passed/kernel.sock") || s.Socket != h.path("run/kernel.sock") {
+		t.Errorf("status shows %q, unused %q", s.Socket, s.UnusedSocket)
+	}
+}
+
+// TestStopSaysWhatIsLeft runs out of the time for a stop, is hurried in it, or is
+// hurried with nothing to wait for.
+func TestStopSaysWhatIsLeft(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		waiting int
+		hurried bool
+	}{
+		{"nothing is under way", 0, false}, {"hurried, and nothing is under way", 0, true},
+		{"the time runs out", 2, false}, {"hurried", 2, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			limit := "50ms"
+			if tc.hurried {
+				limit = "1h"
+			}
+			h := plot(t, acme+"drain_timeout: "+limit+"\nhooks: {answer: 1h}\n")
+			logged := h.observe()
+			d, err := h.make()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- d.Run(ctx, nil) }()
+			waitFor(t, "it answers", func() bool { return logged.FilterMessage("ready").Len() > 0 })
+			if tc.waiting > 0 {
+				guard := h.interceptor("@acme/guard", true)
+				alice := h.agent("@acme/alice")
+				for _, session := range []string{"telegram:dave", "telegram:carol"} {
+					go func() {
+						_ = alice.Call(context.WithoutCancel(t.Context()), "message.dispatch", map[string]any{"sessionKey": session, "content": "Hello"}, nil)
+					}()
+				}
+				for range tc.waiting {
+					guard.next("hook:message_sending")
+				}
+			}
+			stop()
+			if tc.hurried {
+				d.Hurry()
+			}
+			err = <-ended
+			if want := tc.hurried && tc.waiting > 0; errors.Is(err, daemon.ErrHurried) != want || !want && err != nil {
+				t.Errorf("it ends with %v", err)
+			} else if want {
+				contains(t, err.Error(), "were not answered: 2")
+			}
+			all := logged.All()
+			last := all[len(all)-1]
+			if last.Message != "stopped" || last.ContextMap()["unanswered"] != int64(tc.waiting) {
+				t.Errorf("its last line is %s %v", last.Message, last.ContextMap())
+			}
+			left := logged.FilterMessageSnippet("left unanswered").All()
+			if (len(left) > 0) != (tc.waiting > 0) || len(left) > 0 && left[0].ContextMap()["requests"] != int64(tc.waiting) {
+				t.Errorf("of what is left it says %v", left)
+			}
+		})
+	}
+}
+
+// withDisk runs a test in a process that may have a disk of its own.
+func withDisk(t *testing.T, body func(*testing.T)) {
+	t.Helper()
+	if os.Getenv(smallDisk) != "" {
+		body(t)
+		return
+	}
+	if testing.Short() {
+		t.Skip("starts a process")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), smallDisk+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit):
+		t.Skipf("cannot start a process with a disk of its own here: %v", err)
+	case bytes.Contains(out, []byte("--- SKIP: "+t.Name())):
+		t.Skipf("%s", out)
+	case err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
+		t.Errorf("%s (%v)", out, err)
+	}
+}
+
+// onDisk is a place whose state is on a small disk.
+func onDisk(t *testing.T, yaml, size string) *house {
+	t.Helper()
+	h := plot(t, yaml)
+	if err := os.Mkdir(h.path("state"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", h.path("state"), "tmpfs", 0, "mode=0700,size="+size); err != nil {
+		t.Skip("cannot mount a small disk:", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(h.path("state"), syscall.MNT_DETACH); err != nil {
+			t.Error("cannot unmount the small disk:", err)
+		}
+	})
+	return h
+}
+
+// A daemon comes up on a full disk by the space it has set aside, and people can
+// decide about what waits. Without such space it says where there is none.
+func TestStartOnAFullDisk(t *testing.T) {
+	withDisk(t, func(t *testing.T) {
+		h := onDisk(t, acme+"store: {warn_free_bytes: 20971520, min_free_bytes: 8388608, reserve_bytes: 4194304}\n", "40m")
+		h.start()
+		alice := h.agent("@acme/alice")
+		held := alice.held("COMMITMENT_REQUIRES_HUMAN", "telegram:dave", promise, fresh(nil))
+		h.stop()
+		if _, err := os.Stat(h.path("state/ocipd.db.reserve")); err != nil {
+			t.Fatal(err)
+		}
+		h.leaveFree(0)
+		logged := h.observe()
+		h.start()
+		if n := logged.FilterMessageSnippet("space kept for the last records is in use").Len(); n != 1 {
+			t.Errorf("that the reserve is in use is said %d times", n)
+		}
+		h.disk("refuse")
+		h.decides("deny", held.ApprovalID)
+		h.stop()
+		if err := os.Remove(h.path("state/ocipd.db.reserve")); err == nil {
+			t.Error("the reserve is back on a full disk")
+		}
+		h.leaveFree(0)
+		err := h.tryStart()
+		if err == nil {
+			h.stop()
+			t.Fatal("it starts on a disk without any space")
+		}
+		contains(t, err.Error(), h.path("state"), "is full", "free some space and start again")
+		h.freeDisk()
+		h.start()
+		if s := h.shown(held.ApprovalID); s.State != "denied" {
+			t.Errorf("the held message is %s", s.State)
+		}
+		h.stop()
+	})
+}
+
+// A state directory that cannot be written to is named, with what to do, and
+// nothing is tried in it.
+func TestStartOnAReadOnlyDisk(t *testing.T) {
+	withDisk(t, func(t *testing.T) {
+		h := onDisk(t, acme, "200m")
+		h.start()
+		h.stop()
+		remount := func(flags uintptr) {
+			t.Helper()
+			if err := syscall.Mount("", h.path("state"), "", syscall.MS_REMOUNT|flags, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remount(syscall.MS_RDONLY)
+		err := h.tryStart()
+		if err == nil {
+			t.Fatal("it starts")
+		}
+		contains(t, err.Error(), "cannot write to the directory "+h.path("state")+": ", "mounted read-only", "mount it read-write", "store.url")
+		remount(0)
+		// Another directory of the daemon's has its own key.
+		if err := os.Mkdir(h.path("elsewhere"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mount("tmpfs", h.path("elsewhere"), "tmpfs", syscall.MS_RDONLY, "mode=0700"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := syscall.Unmount(h.path("elsewhere"), syscall.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		}()
+		h.configure(acme + "audit: {keys: " + h.path("elsewhere/not/there") + "}\n")
+		if err := h.tryStart(); err == nil {
+			t.Error("it starts")
+		} else {
+			contains(t, err.Error(), "cannot write to the directory "+h.path("elsewhere")+": ", "audit.keys")
+		}
+		h.configure(acme)
+		h.start()
+		h.stop()
+	})
+}
