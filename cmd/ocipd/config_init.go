@@ -61,8 +61,11 @@ func newConfigInit(s *shell) *cobra.Command {
 			if err := writeConfig(file, text); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(s.stdout, "wrote %s; check changes to it with: ocipd config check\n", printable(file))
-			return err
+			fmt.Fprintf(s.stdout, "wrote %s; check changes to it with: ocipd config check\n", printable(file))
+			if a.app == "" {
+				fmt.Fprintln(s.stdout, "it names no agent yet, so nobody can send: add one to agents in it")
+			}
+			return nil
 		},
 	}
 	c.Flags().StringVar(&a.app, "app", "", "`ID` of the app that speaks for the agent, such as @acme/alice-runtime")

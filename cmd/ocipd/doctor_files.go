@@ -58,7 +58,7 @@ func (d *doctor) configuration() (found []diagnosis) {
 		found = append(found, failed("%v", d.cfgErr))
 	}
 	if d.cfgErr != nil {
-		return append(found, failed("the daemon does not start with this configuration; what follows takes the defaults").
+		return append(found, failed("the daemon does not start with this configuration; what follows takes what can be read of it, else the defaults").
 			advise("correct it and try it with: ocipd config check"))
 	}
 	if file := d.cfg.Approvals.AllowedSigners; file != "" && !exists(file) {

@@ -128,12 +128,16 @@ type receiver interface {
 }
 
 // Dial connects to the daemon's socket at path. Where no daemon listens, the
-// error is [ErrNotRunning].
+// error is [ErrNotRunning]. A server of another user than root and the own one is
+// refused where others could have put its socket.
 func Dial(ctx context.Context, path string, opts ...Option) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
+		if err := vouched(path, conn.(*net.UnixConn)); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot trust the daemon at %s: %w", path, err), conn.Close())
+		}
 		return newClient(path, conn, opts...), nil
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
 		return nil, fmt.Errorf("cannot reach the daemon at %s: %w", path, ErrNotRunning)
