@@ -273,7 +273,7 @@ func (m *Mirror) run() {
 
 // gatherTime is how long the mirror lets records come together before it looks
 // for the next ones, so that it does not run beside each commit of many.
-const gatherTime = 2 * time.Millisecond
+const gatherTime = 10 * time.Millisecond
 
 // gather rests until there is more to write at once, or the mirror is closed.
 func (m *Mirror) gather() {
