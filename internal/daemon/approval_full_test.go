@@ -1,10 +1,8 @@
 package daemon_test
 
 import (
-	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,42 +13,9 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// smallDisk tells the test that it runs in a process of its own, which can have
-// a small disk.
-const smallDisk = "OCIPD_DAEMON_TEST_SMALL_DISK"
-
 // With a full disk nothing is held and nothing is decided by halves: what could
 // not be recorded did not happen, and goes on when there is space again.
-func TestFullDiskWhileHolding(t *testing.T) {
-	if os.Getenv(smallDisk) != "" {
-		onSmallDisk(t)
-		return
-	}
-	if testing.Short() {
-		t.Skip("starts a process")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.v", "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), smallDisk+"=1", "GORACE=atexit_sleep_ms=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err != nil && !errors.As(err, &exit):
-		t.Skipf("cannot start a process with a disk of its own here: %v", err)
-	case bytes.Contains(out, []byte("--- SKIP: "+t.Name())):
-		t.Skipf("%s", out)
-	case err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
-		t.Errorf("%s (%v)", out, err)
-	}
-}
+func TestFullDiskWhileHolding(t *testing.T) { withDisk(t, onSmallDisk) }
 
 func onSmallDisk(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ocipd")

@@ -16,11 +16,15 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// TestLadderOfAFillingDisk: what begins something is refused, what waits is
-// ended, and with space again it goes on, without a restart.
-func TestLadderOfAFillingDisk(t *testing.T) {
+// smallDisk tells the test that it runs in a process of its own, which can have
+// a small disk.
+const smallDisk = "OCIPD_DAEMON_TEST_SMALL_DISK"
+
+// withDisk runs a test in a process that may have a disk of its own.
+func withDisk(t *testing.T, body func(*testing.T)) {
+	t.Helper()
 	if os.Getenv(smallDisk) != "" {
-		onFillingDisk(t)
+		body(t)
 		return
 	}
 	if testing.Short() {
@@ -48,6 +52,10 @@ func TestLadderOfAFillingDisk(t *testing.T) {
 		t.Errorf("%s (%v)", out, err)
 	}
 }
+
+// TestLadderOfAFillingDisk: what begins something is refused, what waits is
+// ended, and with space again it goes on, without a restart.
+func TestLadderOfAFillingDisk(t *testing.T) { withDisk(t, onFillingDisk) }
 
 func onFillingDisk(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ocipd")

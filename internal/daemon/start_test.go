@@ -1,13 +1,11 @@
 package daemon_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -253,39 +251,6 @@ func TestStopSaysWhatIsLeft(t *testing.T) {
 				t.Errorf("of what is left it says %v", left)
 			}
 		})
-	}
-}
-
-// withDisk runs a test in a process that may have a disk of its own.
-func withDisk(t *testing.T, body func(*testing.T)) {
-	t.Helper()
-	if os.Getenv(smallDisk) != "" {
-		body(t)
-		return
-	}
-	if testing.Short() {
-		t.Skip("starts a process")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.v", "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), smallDisk+"=1", "GORACE=atexit_sleep_ms=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err != nil && !errors.As(err, &exit):
-		t.Skipf("cannot start a process with a disk of its own here: %v", err)
-	case bytes.Contains(out, []byte("--- SKIP: "+t.Name())):
-		t.Skipf("%s", out)
-	case err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
-		t.Errorf("%s (%v)", out, err)
 	}
 }
 
