@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/systemd"
 )
 
@@ -119,7 +119,7 @@ func (d *doctor) named() (found []diagnosis) {
 func decides(what, key string, paths []string, known ...string) (found []diagnosis) {
 	for _, path := range paths {
 		// One that is not there is said where it is needed.
-		list, _ := daemon.Exposed(path)
+		list, _ := place.Exposed(path)
 		for i := range list {
 			e := &list[i]
 			if slices.Contains(known, e.Path) {

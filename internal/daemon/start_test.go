@@ -14,8 +14,11 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // found lists the files below a directory, without their content.
@@ -354,4 +357,65 @@ func TestStartOnAReadOnlyDisk(t *testing.T) {
 		h.start()
 		h.stop()
 	})
+}
+
+// TestStartWarnsOfWriters has others able to write what the daemon decides by.
+func TestStartWarnsOfWriters(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ocipd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	h := &house{t: t, dir: dir}
+	h.configure(acme + "policy: {path: " + h.path("policy") + ", data: {cross_org: true}}\n")
+	if err := os.CopyFS(h.path("policy"), os.DirFS("../../configs/policies")); err != nil {
+		t.Fatal(err)
+	}
+	warnings := func() (said []string) {
+		t.Helper()
+		core, logged := observer.New(zapcore.WarnLevel)
+		cfg, err := config.Load(config.Options{File: h.path("ocipd.yaml"), Flags: map[string]any{
+			"ipc.socket": h.path("run/kernel.sock"), "store.url": h.path("state/ocipd.db"), "approvals.notify.desktop": false,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.daemon, err = daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: zap.New(core)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.daemon.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.stop()
+		for _, entry := range logged.All() {
+			if strings.HasPrefix(entry.Message, "others can change") && strings.Contains(entry.Message, dir) {
+				said = append(said, strings.TrimPrefix(entry.Message, "others can change what is let through: "+dir+"/"))
+			}
+		}
+		return said
+	}
+	files, err := filepath.Glob(h.path("policy/*.rego"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	err = os.Chmod(h.path("policy"), 0o700)
+	for _, file := range files {
+		err = errors.Join(err, os.Chmod(file, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := warnings(); len(said) > 0 {
+		t.Errorf("with nothing wrong it says %q", said)
+	}
+	if err := errors.Join(os.Chmod(h.path("ocipd.yaml"), 0o666), os.Chmod(h.path("policy"), 0o777), os.Chmod(h.path("policy/cross_org.rego"), 0o606)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"ocipd.yaml can be written by everybody (mode 0666)", "policy can be written by everybody (mode 0777)",
+		"policy/cross_org.rego can be written by everybody (mode 0606)",
+	}
+	if said := warnings(); !slices.Equal(said, want) {
+		t.Errorf("it says %q, want %q", said, want)
+	}
 }

@@ -1,7 +1,6 @@
-package daemon
+package place
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,9 +8,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/policy"
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
 
@@ -106,30 +102,4 @@ func exposure(path string, info fs.FileInfo) *Exposure {
 		return nil
 	}
 	return e
-}
-
-// warnOfWriters says in the log where others can change what this daemon decides
-// by: its configuration and the files of its policy.
-func (d *Daemon) warnOfWriters(c *config.Config, p *policy.Policy) {
-	files := []string{}
-	if c.File != "" {
-		files = append(files, c.File)
-	}
-	if c.Policy.Path != "" {
-		files = append(files, p.Files()...)
-	}
-	said := map[string]bool{}
-	for _, file := range files {
-		list, err := Exposed(file)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.log.Warn("cannot tell who can change a file that decides what is let through", zap.String("file", file), zap.Error(err))
-		}
-		for i := range list {
-			if e := &list[i]; !said[e.Path] {
-				said[e.Path] = true
-				d.log.Warn("others can change what is let through: "+e.Path+" "+e.String(),
-					zap.String("file", file), zap.String("advice", "ocipd doctor says what to do"))
-			}
-		}
-	}
 }
