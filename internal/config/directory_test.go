@@ -141,7 +141,7 @@ func BenchmarkLongDirectory(b *testing.B) {
 // A reload of a long directory reads what has changed of it, and gives what a
 // start gives.
 func TestReloadALongDirectory(t *testing.T) {
-	const n = 20_000
+	const n = 8_000
 	text := contacts(n, blockStyle)
 	file := write(t, t.TempDir(), "ocipd.yaml", text)
 	first, err := Load(Options{File: file})
@@ -154,20 +154,20 @@ func TestReloadALongDirectory(t *testing.T) {
 		kept       int // of a hundred entries
 		want       []string
 	}{
-		{"nothing", text + "# a comment\n", 97, nil},
-		{"a line", strings.Replace(text, "user_id: user-9999\n", "user_id: a-longer-name\n", 1), 95, []string{"directory.agent-9999.user_id"}},
-		{"an entry is gone", strings.Replace(text, entry(10), "", 1), 95, []string{"directory.agent-10"}},
-		{"entries come", strings.Replace(text, entry(n-5), entry(n)+entry(n+1)+entry(n-5), 1), 95, []string{"directory.agent-20000", "directory.agent-20001"}},
-		{"both ends", "directory:\n" + entry(n) + strings.Replace(text[strings.Index(text, entry(0)):], entry(n-1), "", 1), 95, []string{"directory.agent-20000", "directory.agent-19999", "log.level"}},
-		{"entries move", strings.Replace(text, entry(7), "", 1) + entry(7), 95, nil},
+		{"nothing", text + "# a comment\n", 85, nil},
+		{"a line", strings.Replace(text, "user_id: user-3999\n", "user_id: a-longer-name\n", 1), 85, []string{"directory.agent-3999.user_id"}},
+		{"an entry is gone", strings.Replace(text, entry(10), "", 1), 85, []string{"directory.agent-10"}},
+		{"entries come", strings.Replace(text, entry(n-5), entry(n)+entry(n+1)+entry(n-5), 1), 85, []string{"directory.agent-8000", "directory.agent-8001"}},
+		{"both ends", "directory:\n" + entry(n) + strings.Replace(text[strings.Index(text, entry(0)):], entry(n-1), "", 1), 85, []string{"directory.agent-8000", "directory.agent-7999", "log.level"}},
+		{"entries move", strings.Replace(text, entry(7), "", 1) + entry(7), 85, nil},
 		{"another style", contacts(n, dumpedStyle), 0, nil},
-		{"a fault", strings.Replace(text, "user_id: user-9999\n", "\n", 1), 0, nil},
-		{"no YAML", strings.Replace(text, "user_id: user-9999\n", "\"\n", 1), 0, nil},
-		{"a name is taken", strings.Replace(text, "agent-15000\n", "agent-3\n", 1), 0, nil},
-		{"a session is taken", strings.Replace(text, "telegram:15000\"", "telegram:3\"", 1), 0, nil},
-		{"names change places", strings.NewReplacer("instance_id: agent-15000\n", "instance_id: agent-3000\n", "instance_id: agent-3000\n", "instance_id: agent-15000\n").Replace(text), 90,
-			[]string{"directory.agent-15000.sessions", "directory.agent-15000.user_id", "directory.agent-3000.sessions", "directory.agent-3000.user_id"}},
-		{"an agent takes a name", text + "agents:\n  - {id: a, app: a, instance_id: agent-15000, user_id: u, org_unit: o, tenant_id: t}\n", 0, nil},
+		{"a fault", strings.Replace(text, "user_id: user-3999\n", "\n", 1), 0, nil},
+		{"no YAML", strings.Replace(text, "user_id: user-3999\n", "\"\n", 1), 0, nil},
+		{"a name is taken", strings.Replace(text, "agent-7000\n", "agent-3\n", 1), 0, nil},
+		{"a session is taken", strings.Replace(text, "telegram:7000\"", "telegram:3\"", 1), 0, nil},
+		{"names change places", strings.NewReplacer("instance_id: agent-7000\n", "instance_id: agent-2000\n", "instance_id: agent-2000\n", "instance_id: agent-7000\n").Replace(text), 75,
+			[]string{"directory.agent-7000.sessions", "directory.agent-7000.user_id", "directory.agent-2000.sessions", "directory.agent-2000.user_id"}},
+		{"an agent takes a name", text + "agents:\n  - {id: a, app: a, instance_id: agent-7000, user_id: u, org_unit: o, tenant_id: t}\n", 0, nil},
 		{"everything twice", text + text[strings.Index(text, entry(0)):], 0, nil},
 		{"a list that is short", contacts(3, blockStyle), 0, nil},
 	} {
