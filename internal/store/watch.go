@@ -170,7 +170,7 @@ func (f *watched) check() error {
 	st, err := f.look()
 	var how string
 	switch {
-	case err == unix.ENOENT:
+	case errors.Is(err, fs.ErrNotExist):
 		how = "is gone"
 	case err != nil:
 		how = fmt.Sprintf("cannot be looked at (%v)", err)
