@@ -58,7 +58,7 @@ func newAuditKeyShow(s *shell) *cobra.Command {
 }
 
 func (s *shell) publicKeys() ([]shownKey, error) {
-	cfg, err := s.places()
+	cfg, err := s.places("store.url", "audit.keys")
 	if err != nil {
 		return nil, err
 	}

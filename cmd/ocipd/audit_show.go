@@ -100,7 +100,7 @@ func sequence(text string) (uint64, error) {
 // its public keys are.
 func (s *shell) openRecord(ctx context.Context, database string) (r *store.Reader, keys string, err error) {
 	if database == "" {
-		cfg, err := s.places()
+		cfg, err := s.places("store.url", "audit.keys")
 		if err != nil {
 			return nil, "", err
 		}

@@ -113,7 +113,17 @@ func (v *verification) run(ctx context.Context, path string) error {
 
 // ownLog takes what this daemon's configuration says of its log.
 func (v *verification) ownLog() error {
-	cfg, err := v.places()
+	keys := []string{"store.url"}
+	if !v.inDatabase {
+		keys = append(keys, "audit.mirror")
+	}
+	if len(v.keys) == 0 {
+		keys = append(keys, "audit.keys")
+	}
+	if len(v.checkpoints) == 0 {
+		keys = append(keys, "audit.checkpoints")
+	}
+	cfg, err := v.places(keys...)
 	if err != nil {
 		return err
 	}

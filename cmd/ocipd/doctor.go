@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -140,7 +141,7 @@ func (d *doctor) run(asJSON, quiet, fix bool) error {
 	tally := map[health]int{}
 	for _, q := range examinations() {
 		found := q.ask(d)
-		if done := mend(found, fix); len(done) > 0 {
+		if done := mend(found, fix && d.uncertain() == nil); len(done) > 0 {
 			d.look()
 			found = append(done, q.ask(d)...)
 		}
@@ -223,6 +224,19 @@ func (d *doctor) look() {
 	if err != nil {
 		d.live, d.liveErr = nil, err
 	}
+}
+
+// uncertain says of which places it is not known where they are, nil for none. What
+// is looked at in their stead may be another daemon's, and is not touched.
+func (d *doctor) uncertain() error {
+	var errs []error
+	if d.cfg.File == "" && d.cfgErr != nil && d.configFile != "" {
+		errs = append(errs, errors.New("cannot tell where things are: there is no file of the name that was given"))
+	}
+	for _, key := range []string{socketKey, "store.url", "audit.mirror", "audit.keys", "audit.checkpoints"} {
+		errs = append(errs, d.cfg.Certain(key))
+	}
+	return errors.Join(errs...)
 }
 
 // absolute is a path as it is from anywhere, "" where none is known.

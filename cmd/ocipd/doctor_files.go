@@ -58,6 +58,9 @@ func (d *doctor) configuration() (found []diagnosis) {
 		found = append(found, failed("%v", d.cfgErr))
 	}
 	if d.cfgErr != nil {
+		if err := d.uncertain(); err != nil {
+			found = append(found, warned("%v\nwhat follows looks at the default places, which may be another daemon's, and --fix does nothing", err))
+		}
 		return append(found, failed("the daemon does not start with this configuration; what follows takes what can be read of it, else the defaults").
 			advise("correct it and try it with: ocipd config check"))
 	}

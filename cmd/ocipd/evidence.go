@@ -29,9 +29,9 @@ type evidence interface {
 
 // openEvidence opens the record for reading where no daemon runs to be asked.
 func (s *shell) openEvidence(ctx context.Context, notRunning error) (evidence, error) {
-	cfg, err := s.places()
+	cfg, err := s.places("store.url", "audit.mirror")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w, and %w", notRunning, err)
 	}
 	database := config.DatabasePath(cfg, s.getenv)
 	if database != "" {

@@ -69,27 +69,42 @@ func (s *shell) load(flags map[string]any) (*config.Config, error) {
 func (s *shell) loadFile(file string, flags map[string]any) (*config.Config, error) {
 	all := map[string]any{}
 	if s.socket != "" {
-		all["ipc.socket"] = s.socket
+		all[socketKey] = s.socket
 	}
 	maps.Copy(all, flags)
 	return config.Load(config.Options{File: file, Env: s.env, Flags: all})
 }
 
+// socketKey says where the daemon is.
+const socketKey = "ipc.socket"
+
 // locate reads the configuration for where things are, see [config.Locate].
 func (s *shell) locate() (*config.Config, error) {
 	flags := map[string]any{}
 	if s.socket != "" {
-		flags["ipc.socket"] = s.socket
+		flags[socketKey] = s.socket
 	}
 	return config.Locate(config.Options{File: s.configFile, Env: s.env, Flags: flags})
 }
 
 // places is the configuration for a command that only looks for the daemon or its
-// files. What is broken in it, the command says and goes on.
-func (s *shell) places() (*config.Config, error) {
+// files, by the keys that are given. What is broken in it, the command says and
+// goes on, but where it cannot tell for certain what one of the keys is: it would
+// go to another daemon, or read another's files.
+func (s *shell) places(keys ...string) (*config.Config, error) {
 	cfg, broken := s.locate()
 	if cfg == nil {
 		return nil, broken
+	}
+	for _, key := range keys {
+		if err := cfg.Certain(key); err != nil {
+			what, _, _ := strings.Cut(broken.Error(), "\n")
+			name := "say it with " + config.EnvName(key)
+			if key == socketKey {
+				name = "name the daemon with --socket"
+			}
+			return nil, fmt.Errorf("%w (%s); correct the file, or %s", err, what, name)
+		}
 	}
 	if broken != nil && !s.warned {
 		s.warned = true
@@ -109,7 +124,7 @@ func (s *shell) kernelSocket() (string, error) {
 	if s.socket != "" {
 		return s.socket, nil
 	}
-	cfg, err := s.places()
+	cfg, err := s.places(socketKey)
 	if err != nil {
 		return "", err
 	}

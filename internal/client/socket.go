@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -43,27 +45,87 @@ func vouched(path string, conn *net.UnixConn) error {
 	if server.Uid == 0 || server.Uid == uint32(os.Geteuid()) {
 		return nil
 	}
-	path, err = filepath.Abs(path)
-	if err != nil {
-		return fmt.Errorf("cannot tell who listens there: %w", err)
+	if err := guarded(path, server.Uid); err != nil {
+		return fmt.Errorf("user %d listens there, and %w", server.Uid, err)
+	}
+	return nil
+}
+
+// maxLinks bounds the symbolic links on the way to a socket, as the kernel does.
+const maxLinks = 40
+
+// guarded says by which directory or link others than this user, root and the
+// server can put another socket at a path, nil for none. It goes the kernel's way:
+// through each link, and back from where that leads, not from where it lies.
+func guarded(path string, server uint32) error {
+	unclear := func(err error) error { return fmt.Errorf("cannot tell who else can put a socket there: %w", err) }
+	// Abs would take the name before each ".." away, and that may be a link.
+	if !filepath.IsAbs(path) {
+		here, err := os.Getwd()
+		if err != nil {
+			return unclear(err)
+		}
+		path = here + "/" + path
+	}
+	at, links := "/", 0
+	for rest := steps(path); len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		if name == ".." {
+			at = filepath.Dir(at)
+			continue
+		}
+		dir, err := os.Lstat(at)
+		if err != nil {
+			return unclear(err)
+		}
+		next := filepath.Join(at, name)
+		entry, err := os.Lstat(next)
+		if err != nil {
+			return unclear(err)
+		}
+		link := entry.Mode().Type() == fs.ModeSymlink
+		// The socket is the server's, and whose its directory is decides who can put
+		// another in its place.
+		if !keeps(dir, entry, server, len(rest) == 0 && !link) {
+			return fmt.Errorf("others than you and root can put a socket below %s; if it is your daemon, move its socket, and name the place in ipc.socket", at)
+		}
+		if !link {
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return unclear(&fs.PathError{Op: "follow", Path: path, Err: unix.ELOOP})
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return unclear(err)
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(steps(target), rest...)
+	}
+	return nil
+}
+
+// steps are the names in a path, in order.
+func steps(path string) []string {
+	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
+}
+
+// keeps reports whether only this user, root and the server can put something else
+// in the place of a directory's entry. The sticky bit protects what is this user's
+// or root's, and not a socket.
+func keeps(dir, entry fs.FileInfo, server uint32, socket bool) bool {
+	above, ok := dir.Sys().(*syscall.Stat_t)
+	below, known := entry.Sys().(*syscall.Stat_t)
+	if !ok || !known {
+		return false
 	}
 	own := func(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) }
-	// The socket's own directory may be the server's, and whose it is decides who
-	// can put another in its place.
-	var below *syscall.Stat_t
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		info, err := os.Stat(dir)
-		if err != nil {
-			return fmt.Errorf("cannot tell who listens there: %w", err)
-		}
-		stat, ok := info.Sys().(*syscall.Stat_t)
-		open := info.Mode().Perm()&0o022 != 0 && (info.Mode()&fs.ModeSticky == 0 || below == nil || !own(below.Uid))
-		if !ok || open || !own(stat.Uid) && stat.Uid != server.Uid {
-			return fmt.Errorf("user %d listens there, and others than you and root can put a socket below %s; if it is your daemon, move its socket, and name the place in ipc.socket", server.Uid, dir)
-		}
-		if dir == filepath.Dir(dir) {
-			return nil
-		}
-		below = stat
+	if !own(above.Uid) && above.Uid != server {
+		return false
 	}
+	return dir.Mode().Perm()&0o022 == 0 || dir.Mode()&fs.ModeSticky != 0 && !socket && own(below.Uid)
 }

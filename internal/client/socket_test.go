@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -97,6 +98,69 @@ func TestWhoListens(t *testing.T) {
 			case tc.trusted && err != nil:
 				t.Error(err)
 			case !tc.trusted && (err == nil || !strings.Contains(err.Error(), "user 65534 listens there")):
+				t.Errorf("trusted: %v", err)
+			}
+		})
+	}
+}
+
+// Where links lead counts as well as where they lie, whoever made them.
+func TestWhoListensBehindLinks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can listen as another user")
+	}
+	for _, tc := range []struct {
+		name string
+		// links are made below the test's directory, in which "safe" is a directory
+		// of the server's in one of root's, "open" one in a place for all.
+		links [][2]string
+		// of is whose the links are.
+		of      int
+		dial    string
+		trusted bool
+	}{
+		{"no link", nil, 0, "safe/run/kernel.sock", true},
+		{"to a place for all", [][2]string{{"TOP/open/run", "link"}}, 0, "link/kernel.sock", false},
+		{"to a place for all, from where it lies", [][2]string{{"../open/run", "safe/link"}}, 0, "safe/link/kernel.sock", false},
+		{"the socket itself", [][2]string{{"TOP/open/run/kernel.sock", "kernel.sock"}}, 0, "kernel.sock", false},
+		{"by way of another link", [][2]string{{"TOP/open/run", "second"}, {"second", "link"}}, 0, "link/kernel.sock", false},
+		{"back from a place for all", [][2]string{{"TOP/open/run", "link"}}, 0, "link/../run/kernel.sock", false},
+		{"to a safe place", [][2]string{{"TOP/safe/run", "link"}}, 0, "link/kernel.sock", true},
+		{"the socket itself, to a safe place", [][2]string{{"safe/run/kernel.sock", "kernel.sock"}}, 0, "kernel.sock", true},
+		{"of root in a place for all", [][2]string{{"TOP/safe/run", "open/link"}}, 0, "open/link/kernel.sock", true},
+		{"of another in a place for all", [][2]string{{"TOP/safe/run", "open/link"}}, other - 1, "open/link/kernel.sock", false},
+		{"through a place for all", [][2]string{{"TOP/safe/run", "open/link"}, {"open/link", "link"}}, other - 1, "link/kernel.sock", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			top, err := os.MkdirTemp("", "ocipd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(top) })
+			if err := os.Chmod(top, 0o711); err != nil {
+				t.Fatal(err)
+			}
+			for dir, mode := range map[string]os.FileMode{"safe": 0o711, "open": 0o777 | os.ModeSticky} {
+				run := filepath.Join(top, dir, "run")
+				if err := errors.Join(os.MkdirAll(run, 0o711), os.Chmod(filepath.Join(top, dir), mode), os.Chown(run, other, other)); err != nil {
+					t.Fatal(err)
+				}
+				listenAs(t, other, filepath.Join(run, "kernel.sock"))
+			}
+			for _, link := range tc.links {
+				at := filepath.Join(top, link[1])
+				if err := errors.Join(os.Symlink(strings.Replace(link[0], "TOP", top, 1), at), os.Lchown(at, tc.of, tc.of)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c, err := Dial(t.Context(), top+"/"+tc.dial)
+			if c != nil {
+				c.Close()
+			}
+			switch {
+			case tc.trusted && err != nil:
+				t.Error(err)
+			case !tc.trusted && (err == nil || !strings.Contains(err.Error(), "others than you and root can put a socket below "+filepath.Join(top, "open"))):
 				t.Errorf("trusted: %v", err)
 			}
 		})

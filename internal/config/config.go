@@ -64,6 +64,8 @@ type Config struct {
 	empty bool
 	// sum tells the file as it was read from what it is now.
 	sum [sha256.Size]byte
+	// doubts say of places why they are not known, by key, see [Config.Certain].
+	doubts map[string]string
 }
 
 // IPC bounds what one connection may take.

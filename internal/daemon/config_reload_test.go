@@ -338,6 +338,24 @@ func TestAgentIsTakenOut(t *testing.T) {
 	alice.message("hook:message_received")
 }
 
+// What was decided for an agent does not reach another one that is given its id.
+func TestAgentIsAnotherOne(t *testing.T) {
+	h := build(t, acme)
+	alice := h.agent("@acme/alice")
+	if sent := alice.dispatch("agent:bob:main", "for bob of acme-corp alone", fresh(nil)); !sent.Queued {
+		t.Fatalf("sent as %+v", sent)
+	}
+	begin := strings.Index(acme, "  - {id: bob")
+	end := begin + strings.Index(acme[begin:], "\n")
+	h.reloaded(acme[:begin] + `  - {id: bob, app: "@evil/bob", instance_id: agent-evil-1, user_id: mallory, org_unit: sales, tenant_id: evil-corp}` + acme[end:])
+	evil := h.agent("@evil/bob")
+	evil.must("app.heartbeat", nil, nil)
+	h.statusUntil("an empty queue", func(s api.Status) bool { return len(s.Queues) == 0 })
+	if got := h.records(audit.Filter{ActionType: audit.ActionDelivery}); len(got) != 1 || got[0].Event != "withdrawn" || got[0].Details["isNow"] != "evil-corp/agent-evil-1" {
+		t.Errorf("on record is %+v", got)
+	}
+}
+
 // An agent that is bound to another app is that app's from then on: what waited for
 // it, what comes, and what is said in its name.
 func TestAgentGetsAnotherApp(t *testing.T) {

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -181,6 +182,13 @@ func TestResumeChannelTaken(t *testing.T) {
 	was.must("app.heartbeat", nil, nil)
 	alice.dispatch("telegram:dave", "hello", nil)
 	now.message("hook:message_sending")
+	// Over another restart too, whoever comes first.
+	h.restart()
+	was, now, alice = h.again(was), h.again(now), h.again(alice)
+	was.must("app.heartbeat", nil, nil)
+	now.must("app.heartbeat", nil, nil)
+	alice.dispatch("telegram:dave", "hello again", nil)
+	contains(t, now.message("hook:message_sending").Content, "again")
 }
 
 // An app that was bound to another program meanwhile does not go on.
@@ -190,9 +198,30 @@ func TestResumeBinding(t *testing.T) {
 	h.stop()
 	h.configure(`agents: [{id: alice, app: "@acme/alice", exe: /usr/bin/true, instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}]`)
 	h.start()
-	h.again(alice).refuse(api.Forbidden, "app.heartbeat", nil)
+	// It says so once, however often the SDK asks.
+	refused := h.again(alice)
+	for range 3 {
+		refused.refuse(api.Forbidden, "app.heartbeat", nil)
+	}
 	if got := h.records(audit.Filter{ActionType: audit.ActionSecurity, App: "@acme/alice"}); len(got) != 1 || got[0].Event != "binding_refused" {
 		t.Errorf("on record is %+v", got)
+	}
+}
+
+// One that goes on and then may not register anew is gone, on record.
+func TestResumeThenRefused(t *testing.T) {
+	h := build(t, acme)
+	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+	h.restart()
+	alice, bob = h.again(alice), h.again(bob)
+	alice.must("app.heartbeat", nil, nil)
+	bob.must("app.heartbeat", nil, nil)
+	h.reloaded(strings.Replace(acme, `app: "@acme/alice"`, `app: "@acme/alice", exe: /usr/bin/true`, 1))
+	if _, err := alice.Register(t.Context(), manifest("@acme/alice", api.Capabilities{})); err == nil {
+		t.Fatal("it registered as what it is not")
+	}
+	if got := h.events("@acme/alice"); !slices.Equal(got, []string{"registered", "resumed", "lost"}) {
+		t.Errorf("on record is %q", got)
 	}
 }
 

@@ -30,8 +30,9 @@ type app struct {
 
 	ready   bool
 	leaving bool
-	// resumed is set where the app went on with its token. It may still register.
-	resumed      bool
+	// was is what the app had before, where it went on with its token. It may still
+	// register.
+	was          *keptApp
 	capabilities map[string]*capability
 	// hooks holds the subscriptions: by canonical name, the name the app used.
 	hooks  map[api.Hook]string
@@ -54,6 +55,9 @@ type Client struct {
 	peer   api.Peer
 	link   api.Link
 	app    atomic.Pointer[app]
+	// refused are the terms under which an app that would go on was refused, on
+	// record. Requests are admitted one after another.
+	refused *ruleset
 }
 
 // Connect begins a connection.
@@ -93,7 +97,7 @@ func (c *Client) Authorize(token string) error {
 func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams) (api.RegisterResult, error) {
 	k := c.kernel
 	if was := c.app.Load(); was != nil {
-		if !was.resumed || was.id() != p.Manifest.ID {
+		if was.was == nil || was.id() != p.Manifest.ID {
 			return api.RegisterResult{}, api.Errorf(api.Conflict, "this connection has registered %s already", was.id())
 		}
 		// A request that came before this one made the app go on as it was. It
@@ -104,7 +108,8 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 	a := c.newApp(p.Manifest, newToken())
 	change := &store.Change{Records: []*audit.Record{k.lifecycle(a, "registered", nil)}, Drains: true}
 	if err := c.enter(a, token, change); err != nil {
-		if c.Registered() {
+		if was := c.app.Load(); was != nil {
+			k.tellGone(was, "lost")
 			c.link.Close(0)
 		}
 		return api.RegisterResult{}, err
@@ -126,14 +131,20 @@ func (c *Client) newApp(manifest *api.Manifest, token string) *app {
 // token is that of an earlier registration, or "".
 func (c *Client) enter(a *app, token string, change *store.Change) error {
 	k := c.kernel
-	if err := k.rules().mayRun(a.id(), c.peer); err != nil {
+	rules := k.rules()
+	if err := rules.mayRun(a.id(), c.peer); err != nil {
+		if a.was != nil && c.refused == rules {
+			return err // is on record: an SDK asks again with every heartbeat
+		}
+		c.refused = rules
 		return k.onRecord(a, "binding_refused", err, map[string]any{"pid": a.pid, "uid": a.uid})
 	}
+	a.clearance.Store(&clearance{under: rules})
 	a.lastSeen.Store(k.now().UnixNano())
 	if err := k.claimID(a, token); err != nil {
 		return err
 	}
-	if !a.resumed {
+	if a.was == nil {
 		defer k.forgetKept(a, change)()
 	}
 	if _, err := k.commit(change); err != nil {
@@ -154,27 +165,31 @@ func (c *Client) enter(a *app, token string, change *store.Change) error {
 }
 
 // claimID enters an app under its id, and ends an earlier connection of it
-// where the token shows that both are the same app.
+// where the token shows that both are the same app. One that goes on is at once
+// what the other was: no message finds neither of them.
 func (k *Kernel) claimID(a *app, token string) error {
-	for {
-		k.mu.Lock()
-		holder := k.apps[a.id()]
-		if holder == nil {
-			if a.order == 0 {
-				k.order++
-				a.order = k.order
-			}
-			k.apps[a.id()] = a
-			k.mu.Unlock()
-			return nil
-		}
-		k.mu.Unlock()
+	k.mu.Lock()
+	holder := k.apps[a.id()]
+	if holder != nil {
 		if token == "" || subtle.ConstantTimeCompare([]byte(token), []byte(holder.token)) != 1 {
+			k.mu.Unlock()
 			return api.Errorf(api.Conflict, "app %s is connected already; send its token to take over", a.id())
 		}
-		k.remove(holder)
+		k.strike(holder)
+	}
+	if a.order == 0 {
+		k.order++
+		a.order = k.order
+	}
+	k.apps[a.id()] = a
+	if a.was != nil {
+		k.restore(a)
+	}
+	k.mu.Unlock()
+	if holder != nil {
 		holder.link.Close(0)
 	}
+	return nil
 }
 
 // mayRun checks the user and the program that an app id is bound to.
@@ -259,14 +274,17 @@ func (c *Client) Gone() {
 	}
 	k := c.kernel
 	k.outbox.leave(a)
-	event := "lost"
 	switch {
 	case a.leaving:
-		event = "left"
-	case k.closing.Err() != nil:
-		// The daemon goes, not the app; its own record says so.
-		return
+		k.tellGone(a, "left")
+	case k.closing.Err() == nil:
+		// Else the daemon goes, not the app; its own record says so.
+		k.tellGone(a, "lost")
 	}
+}
+
+// tellGone puts on record that an app is no more, and tells the others.
+func (k *Kernel) tellGone(a *app, event string) {
 	k.log.Info("app "+event, zap.String("app", a.id()))
 	if _, err := k.drain(k.lifecycle(a, event, nil)); err != nil {
 		return
@@ -281,6 +299,12 @@ func (k *Kernel) remove(a *app) bool {
 	if k.apps[a.id()] != a {
 		return false
 	}
+	k.strike(a)
+	return true
+}
+
+// strike takes an app out of the registry. It is called with the registry lock.
+func (k *Kernel) strike(a *app) {
 	delete(k.apps, a.id())
 	for channel, owner := range k.channels {
 		if owner == a {
@@ -295,7 +319,6 @@ func (k *Kernel) remove(a *app) bool {
 		a.watch.Stop()
 	}
 	close(a.gone)
-	return true
 }
 
 // dropListener is called with the registry lock.

@@ -64,6 +64,9 @@ func (a *Agent) counterparty() *ocip.Counterparty {
 	return &ocip.Counterparty{Kind: ocip.KindAgent, Identity: a.Identity, Accepts: a.MaxShared}
 }
 
+// identified tells the agent from another one of its id.
+func (a *Agent) identified() string { return a.TenantID + "/" + a.InstanceID }
+
 // spokenBy lists the agents that an app speaks for.
 func (d *directory) spokenBy(app string) []*Agent { return d.byApp[app] }
 

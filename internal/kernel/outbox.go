@@ -33,6 +33,8 @@ type body struct {
 	// Event, where set, is the name of an event that is no hook.
 	Event string          `json:"event,omitzero"`
 	RunID string          `json:"runId,omitzero"`
+	// For is which agent the message was decided for, see [Agent.identified].
+	For   string          `json:"for,omitzero"`
 	About api.HookContext `json:"about"`
 	Data  jsontext.Value  `json:"-"`
 }
@@ -52,6 +54,7 @@ func (b *body) encode() []byte {
 	text = jsonline.TextIfAny(append(text, '{'), "hook", string(b.Hook))
 	text = jsonline.TextIfAny(text, "event", b.Event)
 	text = jsonline.TextIfAny(text, "runId", b.RunID)
+	text = jsonline.TextIfAny(text, "for", b.For)
 	text = b.About.Append(jsonline.Key(text, "about"))
 	return append(append(text, "}\n"...), b.Data...)
 }
@@ -296,24 +299,16 @@ func (o *outbox) current(l *lane) bool {
 // message that was durable before the store was asked: what came since may be
 // missing from the page and must not be passed over.
 func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done bool, err error) {
-	now := o.kernel.now()
-	for _, m := range page {
-		if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {
-			if err := o.kernel.expire(m); err != nil {
-				return false, err
-			}
-		}
+	due, err := o.kernel.due(l.queue, page)
+	if err != nil {
+		return false, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, m := range page {
-		if m.ExpiresAt.IsZero() || now.Before(m.ExpiresAt) {
+	for i, m := range page {
+		if d := due[i]; d != nil {
 			if l.app.link.Crowded() {
 				return false, nil
-			}
-			d := &delivery{Message: *m}
-			if err := d.decode(m.Body); err != nil {
-				return false, fmt.Errorf("cannot decode message %s: %w", m.DispatchID, err)
 			}
 			if !o.send(l, d) {
 				l.draining = false
@@ -333,6 +328,34 @@ func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done
 		return true, nil
 	}
 	return false, nil
+}
+
+// due returns what of a page of waiting messages is to be delivered, nil in the
+// place of each that is not: one that waited too long, or for an agent that is
+// another one now under the same id. These are taken out, on record.
+func (k *Kernel) due(queue string, page []*store.Message) ([]*delivery, error) {
+	now, found := k.now(), make([]*delivery, len(page))
+	kind, name := target(queue)
+	for i, m := range page {
+		if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {
+			if err := k.expire(m); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		d := &delivery{Message: *m}
+		if err := d.decode(m.Body); err != nil {
+			return nil, fmt.Errorf("cannot decode message %s: %w", m.DispatchID, err)
+		}
+		if agent := k.rules().directory.agents[name]; kind == "agent" && d.For != "" && agent != nil && agent.identified() != d.For {
+			if err := k.withdraw(m, map[string]any{"decidedFor": d.For, "isNow": agent.identified()}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		found[i] = d
+	}
+	return found, nil
 }
 
 // send hands a message to the connection. It is called with the lane's lock
@@ -409,10 +432,20 @@ func (o *outbox) acknowledge(a *app, d *delivery, said receipt) error {
 
 // expire takes a message out that nobody fetched in time, with its record.
 func (k *Kernel) expire(m *store.Message) error {
+	return k.takeOut(m, "expired", map[string]any{"expiredAt": m.ExpiresAt})
+}
+
+// withdraw takes a message out that was decided for somebody else than it would
+// reach now, with its record.
+func (k *Kernel) withdraw(m *store.Message, details map[string]any) error {
+	return k.takeOut(m, "withdrawn", details)
+}
+
+func (k *Kernel) takeOut(m *store.Message, outcome string, details map[string]any) error {
+	details["decidedBy"], details["queue"] = m.RecordSeq, m.Queue
 	_, err := k.commit(&store.Change{
 		Records: []*audit.Record{{
-			ID: k.newID(), ActionType: audit.ActionDelivery, Event: "expired", Outcome: "expired", DispatchID: m.DispatchID,
-			Details: map[string]any{"decidedBy": m.RecordSeq, "queue": m.Queue, "expiredAt": m.ExpiresAt},
+			ID: k.newID(), ActionType: audit.ActionDelivery, Event: outcome, Outcome: outcome, DispatchID: m.DispatchID, Details: details,
 		}},
 		Taken:  []store.MessageID{m.MessageID},
 		Drains: true,

@@ -161,7 +161,7 @@ func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict)
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		body: body{
-			Hook: api.MessageReceived, RunID: runID, Data: data,
+			Hook: api.MessageReceived, RunID: runID, Data: data, For: to.identified(),
 			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: m.channel},
 		},
 	}
@@ -462,7 +462,7 @@ func (in *incoming) data() []byte {
 func (in *incoming) delivery(expires time.Time) *delivery {
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
-		body:    body{Hook: api.MessageReceived, RunID: in.runID, Data: in.data(), About: in.about()},
+		body:    body{Hook: api.MessageReceived, RunID: in.runID, Data: in.data(), For: in.agent.identified(), About: in.about()},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 
@@ -37,9 +38,15 @@ type keptCapability struct {
 	Intercept bool     `json:"intercept,omitzero"`
 }
 
-// maxKept bounds how many apps are kept: the one that registered first, of those
-// that are not connected, gives way.
-const maxKept = 4096
+// Bounds of what is kept. An app with more to keep registers anew after a restart.
+// Where there are too many, one that is not connected gives way: of the process
+// itself, where it has many, else the one that registered first of those that
+// speak for no agent.
+const (
+	maxKept          = 1024
+	maxKeptOfProcess = 16
+	maxKeptBytes     = 16 << 10
+)
 
 // tokenDigest is what is kept of a token.
 type tokenDigest [sha256.Size]byte
@@ -57,6 +64,8 @@ type kept struct {
 type keptToken struct {
 	digest tokenDigest
 	order  uint64
+	uid    uint32
+	pid    int32
 }
 
 const keptPrefix = "app:"
@@ -77,16 +86,16 @@ func (k *Kernel) loadKept(ctx context.Context) error {
 			k.log.Warn("cannot read what is kept of an app", zap.String("key", key), zap.Error(err))
 			continue
 		}
-		k.kept.put(was.Manifest.ID, tokenDigest(was.Token), was.Order)
+		k.kept.put(was.Manifest.ID, keptToken{tokenDigest(was.Token), was.Order, was.UID, was.PID})
 		k.order = max(k.order, was.Order)
 	}
 	return nil
 }
 
-func (r *kept) put(id string, digest tokenDigest, order uint64) {
+func (r *kept) put(id string, t keptToken) {
 	r.drop(id)
-	r.apps[digest] = id
-	r.tokens[id] = keptToken{digest, order}
+	r.apps[t.digest] = id
+	r.tokens[id] = t
 }
 
 func (r *kept) drop(id string) {
@@ -108,51 +117,75 @@ func (k *Kernel) forgetKept(a *app, c *store.Change) (done func()) {
 }
 
 // keep writes down what a ready app has, so that it can go on with it. Where that
-// fails the app works as ever, and has to register anew.
+// fails, or the app has too much, it works as ever, and has to register anew.
 func (k *Kernel) keep(a *app) {
 	defer k.kept.writing.lock(a.id(), "")()
+	rules := k.rules()
 	k.mu.Lock()
 	if !a.ready || k.apps[a.id()] != a {
 		k.mu.Unlock()
 		return
 	}
-	change := &store.Change{Drains: true}
-	if _, known := k.kept.tokens[a.id()]; !known && len(k.kept.tokens) >= maxKept {
-		gone := k.leastKept()
-		if gone == "" {
-			k.mu.Unlock()
-			return
-		}
-		k.kept.drop(gone)
-		change.Dropped = []string{keptKey(gone)}
-	}
 	digest := tokenDigest(sha256.Sum256([]byte(a.token)))
-	k.kept.put(a.id(), digest, a.order)
 	now := keptApp{Token: digest[:], UID: a.uid, PID: a.pid, Order: a.order, Manifest: a.manifest, Hooks: maps.Clone(a.hooks)}
 	for _, cp := range a.capabilities {
 		now.Capabilities = append(now.Capabilities, keptCapability{cp.id, cp.kind, cp.name, cp.hook, cp.intercept})
 	}
 	k.mu.Unlock()
 	value, err := json.Marshal(now)
-	if err == nil {
-		change.Meta = []store.Meta{{Key: keptKey(a.id()), Value: value}}
-		_, err = k.store.Commit(change)
+	if err == nil && len(value) > maxKeptBytes {
+		err = fmt.Errorf("it has %d bytes, limit %d", len(value), maxKeptBytes)
 	}
+	if err == nil {
+		change := &store.Change{Meta: []store.Meta{{Key: keptKey(a.id()), Value: value}}}
+		if k.makeRoom(rules, a, change) {
+			_, err = k.store.Commit(change)
+		} else {
+			err = errors.New("too many apps are kept")
+		}
+	}
+	k.mu.Lock()
+	if err == nil {
+		k.kept.put(a.id(), keptToken{digest, a.order, a.uid, a.pid})
+	} else {
+		k.kept.drop(a.id())
+	}
+	k.mu.Unlock()
 	if err != nil {
 		k.log.Warn("cannot keep what an app has: it has to register after a restart", zap.String("app", a.id()), zap.Error(err))
 	}
 }
 
-// leastKept returns the app that registered first of those that are not
-// connected, or "". It is called with the registry lock.
-func (k *Kernel) leastKept() (least string) {
-	first := uint64(math.MaxUint64)
-	for id, t := range k.kept.tokens {
-		if k.apps[id] == nil && t.order < first {
-			least, first = id, t.order
+// makeRoom has the change drop another app where there are too many, and reports
+// whether there is room for one more.
+func (k *Kernel) makeRoom(rules *ruleset, a *app, c *store.Change) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, known := k.kept.tokens[a.id()]; known {
+		return true
+	}
+	mine := 0
+	for _, t := range k.kept.tokens {
+		if t.uid == a.uid && t.pid == a.pid {
+			mine++
 		}
 	}
-	return least
+	if mine < maxKeptOfProcess && len(k.kept.tokens) < maxKept {
+		return true
+	}
+	gone, first := "", uint64(math.MaxUint64)
+	for id, t := range k.kept.tokens {
+		own := t.uid == a.uid && t.pid == a.pid
+		if k.apps[id] == nil && t.order < first && (own || mine < maxKeptOfProcess && len(rules.directory.spokenBy(id)) == 0) {
+			gone, first = id, t.order
+		}
+	}
+	if gone == "" {
+		return false
+	}
+	k.kept.drop(gone)
+	c.Dropped = append(c.Dropped, keptKey(gone))
+	return true
 }
 
 // resume makes the connection that of the app whose token a request on it shows,
@@ -185,26 +218,33 @@ func (c *Client) resume(token string) error {
 		return unregistered
 	}
 	a := c.newApp(was.Manifest, token)
-	a.order, a.resumed = was.Order, true
+	a.order, a.was = was.Order, &was
 	if err := c.enter(a, token, &store.Change{Records: []*audit.Record{k.lifecycle(a, "resumed", nil)}, Drains: true}); err != nil {
 		return err
 	}
-	k.mu.Lock()
-	if k.apps[id] == a {
-		for _, kc := range was.Capabilities {
-			cp := &capability{id: kc.ID, kind: kc.Kind, name: kc.Name, hook: kc.Hook, intercept: kc.Intercept}
-			// What another app took meanwhile is that app's.
-			if k.ownerOf(cp) == nil || k.ownerOf(cp) == a {
-				k.grant(a, cp)
-			}
-		}
-		for hook, name := range was.Hooks {
-			k.listen(a, hook, name)
-		}
-		a.ready = true
+	k.mu.RLock()
+	less := len(a.capabilities) < len(was.Capabilities)
+	k.mu.RUnlock()
+	if less {
+		// What is another app's now stays with that one.
+		k.keep(a)
 	}
-	k.mu.Unlock()
 	k.outbox.resume(k.queuesOf(a))
 	k.log.Info("app resumed", zap.String("app", id), zap.Int32("pid", pid))
 	return nil
+}
+
+// restore gives an app back what it had, but for what another app took meanwhile.
+// It is called with the registry lock.
+func (k *Kernel) restore(a *app) {
+	for _, kc := range a.was.Capabilities {
+		cp := &capability{id: kc.ID, kind: kc.Kind, name: kc.Name, hook: kc.Hook, intercept: kc.Intercept}
+		if owner := k.ownerOf(cp); owner == nil || owner == a {
+			k.grant(a, cp)
+		}
+	}
+	for hook, name := range a.was.Hooks {
+		k.listen(a, hook, name)
+	}
+	a.ready = true
 }
