@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // Code is an error code of the protocol.
@@ -49,11 +51,21 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// coded is an error that knows its code of OCIP and what may be told of it.
+type coded interface {
+	error
+	OCIP() (code ocip.Code, reason string)
+}
+
 // AsError returns err in the protocol's form. One that nobody gave a code is
 // UNKNOWN_ERROR, and its text stays inside: it was not written for strangers.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
+	}
+	if e, ok := errors.AsType[coded](err); ok {
+		code, reason := e.OCIP()
+		return &Error{Code: InternalError, Message: reason, Details: map[string]any{"ocip": map[string]any{"code": code, "reason": reason}}}
 	}
 	return &Error{Code: UnknownError, Message: "the kernel could not answer; its log has the cause"}
 }

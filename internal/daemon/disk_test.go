@@ -223,3 +223,72 @@ func TestLostDatabase(t *testing.T) {
 		t.Errorf("%q arrives, want %s", got.Content, marker)
 	}
 }
+
+// Whoever reads first notices that the write-ahead log was cut, and is told; the
+// status can be asked for all the same.
+func TestCutLogIsNoticedByReading(t *testing.T) {
+	h := build(t, acme)
+	alice := h.agent("@acme/alice")
+	alice.dispatch("telegram:dave", "Hello", fresh(nil))
+	if err := os.Truncate(h.path("state/ocipd.db-wal"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		failure := alice.refuse(api.InternalError, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "Hello again", "metadata": fresh(nil)})
+		if code := ocipCode(t, failure); code != string(ocip.AuditWriteFailed) {
+			t.Errorf("got %s", code)
+		}
+		contains(t, failure.Message, "ocipd.db-wal was cut from", "under the running daemon", "until the daemon is restarted")
+		var status api.Status
+		h.operator("kernel.status", map[string]any{}, &status)
+		contains(t, status.Audit.Fault, "ocipd.db-wal was cut from")
+	}
+	if _, err := os.Stat(h.path("state/ocipd.db.latched")); err != nil {
+		t.Error(err)
+	}
+	err := h.daemon.Stop()
+	h.daemon = nil
+	if err == nil || !strings.Contains(err.Error(), "was cut from") {
+		t.Errorf("it stops with %v", err)
+	}
+}
+
+// A database that ends before its mirror has lost what the mirror still has: the
+// start is refused, as often as it is tried, until one of them is moved.
+func TestMirrorHasMoreThanTheDatabase(t *testing.T) {
+	h := build(t, acme)
+	alice := h.agent("@acme/alice")
+	alice.dispatch("telegram:dave", "Hello", fresh(nil))
+	h.stop()
+	database, mirror := h.path("state/ocipd.db"), h.path("state/audit.jsonl")
+	older, err := os.ReadFile(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	h.agent("@acme/alice").dispatch("telegram:dave", "Hello again", fresh(nil))
+	h.stop()
+	// What a start is held against besides.
+	if err := errors.Join(os.Rename(database, database+".right"), os.WriteFile(database, older, 0o600), os.Remove(h.path("state/audit-checkpoints.jsonl"))); err != nil {
+		t.Fatal(err)
+	}
+	had, err := os.ReadFile(mirror)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		err := h.tryStart()
+		if err == nil {
+			t.Fatal("it starts without records that the mirror has")
+		}
+		contains(t, err.Error(), database+" ends at record ", mirror+" goes on from that very record", "put the right database back", "move "+mirror+" aside")
+		if now, err := os.ReadFile(mirror); err != nil || string(now) != string(had) {
+			t.Errorf("the mirror has changed: %v", err)
+		}
+	}
+	if err := os.Rename(mirror, mirror+".aside"); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	h.verify()
+}

@@ -28,7 +28,7 @@ func (m *mirrored) alive() error {
 // everything that is recorded at a stop has been.
 func (d *Daemon) openMirror(ctx context.Context) error {
 	open, err := mirror.Open(ctx, mirror.Options{
-		Path: d.mirror, Source: d.store, Clock: time.Now, Log: d.log.Named("mirror"),
+		Path: d.mirror, Source: d.store, Database: d.database, Clock: time.Now, Log: d.log.Named("mirror"),
 		RotateBytes: int64(d.cfg.Audit.Rotate.Bytes), RotateAge: d.cfg.Audit.Rotate.Age, Lost: d.mirrorLost,
 	})
 	if err != nil {

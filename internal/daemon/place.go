@@ -53,7 +53,7 @@ func (d *Daemon) lookAround(context.Context) error {
 // is left of it, and whoever reads the log would take the new one for all there is.
 func (d *Daemon) missed() error {
 	missing := func(path, there string) error {
-		return fmt.Errorf("cannot find the database %s, and %s: put it back from where it was moved, or from a backup; or, to begin a new log knowingly, move %s and the directory %s aside",
+		return fmt.Errorf("cannot find the database %s (there is none, or an empty one), and %s: put it back from where it was moved, or from a backup; or, to begin a new log knowingly, move %s and the directory %s aside",
 			d.database, there, path, config.KeysPath(d.cfg, d.database))
 	}
 	if info, err := os.Lstat(d.database + "-wal"); err == nil && info.Size() > 0 {

@@ -62,6 +62,16 @@ type rememberedKey struct {
 	Destroyed bool `json:"destroyed,omitzero"`
 }
 
+// destroyedKeyPrefix begins the names under which the database remembers, for
+// ever, which keys were destroyed on record. It is followed by the key's id; the
+// value is the tenant whose key it was.
+const destroyedKeyPrefix = "digest-key-destroyed:"
+
+// destroyed is how a destroyed key is remembered.
+func destroyed(tenant, id string) store.Meta {
+	return store.Meta{Key: destroyedKeyPrefix + id, Value: []byte(tenant)}
+}
+
 func remember(tenant string, k rememberedKey) (store.Meta, error) {
 	value, err := json.Marshal(k)
 	return store.Meta{Key: digestKeyPrefix + tenant, Value: value}, err
@@ -71,31 +81,36 @@ func remember(tenant string, k rememberedKey) (store.Meta, error) {
 // and makes those that are missing. A key that was lost is not replaced unasked:
 // digests on record were made with it, and a new one would part them from those to
 // come. Whoever puts a file in its place that lacks the key has given it up, which
-// goes on record.
+// goes on record. A key that was destroyed on record is never used again.
 func (d *Daemon) openDigests(ctx context.Context) error {
 	digests := d.secrets.digests
 	values, err := d.store.MetaUnder(ctx, digestKeyPrefix)
 	if err != nil {
 		return err
 	}
+	gone, err := d.destroyedKeys(ctx, values)
+	if err != nil {
+		return err
+	}
 	have := digests.IDs()
-	var lost, wrong []string
-	for name, value := range values {
-		tenant := strings.TrimPrefix(name, digestKeyPrefix)
-		var was rememberedKey
-		if err := json.Unmarshal(value, &was); err != nil {
-			return fmt.Errorf("cannot read what is remembered of the digest key of tenant %q: %w", tenant, err)
+	var lost, wrong, back []string
+	for tenant, id := range have {
+		if gone[id] {
+			back = append(back, tenant)
 		}
+	}
+	for tenant, was := range values {
+		var key rememberedKey
+		if err := json.Unmarshal(was, &key); err != nil {
+			return unreadableKey(tenant, err)
+		}
+		tenant = strings.TrimPrefix(tenant, digestKeyPrefix)
 		switch id := have[tenant]; {
-		case was.Destroyed && id == was.ID:
-			d.log.Error("a digest key that is destroyed on record is there: destroy it again, and wherever it came from",
-				zap.String("tenant", tenant), zap.String("file", digests.File()), zap.String("toDo", "ocipd audit forget --tenant "+tenant))
-			delete(have, tenant)
-		case was.Destroyed:
-			// A new one, or none yet.
+		case key.Destroyed:
+			// A new one, the destroyed one, or none yet.
 		case id == "":
 			lost = append(lost, tenant)
-		case id != was.ID:
+		case id != key.ID:
 			wrong = append(wrong, tenant)
 		default:
 			delete(have, tenant)
@@ -112,8 +127,15 @@ func (d *Daemon) openDigests(ctx context.Context) error {
 	}
 	if len(wrong) > 0 {
 		slices.Sort(wrong)
-		return fmt.Errorf("cannot use the digest keys in %s of: %s; they are not those that digests on record were made with; put those back from a backup, "+
-			"or take the tenants' entries out of the file to go on with new ones, with which they match nothing", digests.File(), orNone(wrong))
+		return fmt.Errorf("cannot use the digest keys in %s of: %s; they are not those that digests on record were made with%s; put those back from a backup, "+
+			"or take the tenants' entries out of the file to go on with new ones, with which they match nothing", digests.File(), orNone(wrong), alsoDestroyed(wrong, back))
+	}
+	slices.Sort(back)
+	for _, tenant := range back {
+		if err := d.destroyAgain(tenant); err != nil {
+			return err
+		}
+		delete(have, tenant)
 	}
 	slices.Sort(lost)
 	if err := d.giveUp(lost); err != nil {
@@ -130,6 +152,73 @@ func (d *Daemon) openDigests(ctx context.Context) error {
 		// until its tenant has a key.
 		d.log.Error("cannot make digest keys", zap.Error(err))
 	}
+	return nil
+}
+
+func unreadableKey(name string, err error) error {
+	return fmt.Errorf("cannot read what is remembered of the digest key of tenant %q: %w", strings.TrimPrefix(name, digestKeyPrefix), err)
+}
+
+// alsoDestroyed says of which tenants the file has a key that was destroyed.
+func alsoDestroyed(wrong, back []string) string {
+	both := slices.DeleteFunc(slices.Clone(wrong), func(tenant string) bool { return !slices.Contains(back, tenant) })
+	if len(both) == 0 {
+		return ""
+	}
+	return ", and keys that were destroyed on record are there of: " + orNone(both)
+}
+
+// destroyedKeys returns the ids of all keys that were ever destroyed on record. The
+// values are what is remembered of the tenants' keys: earlier daemons noted it there
+// alone, until the next key of the tenant.
+func (d *Daemon) destroyedKeys(ctx context.Context, values map[string][]byte) (map[string]bool, error) {
+	noted, err := d.store.MetaUnder(ctx, destroyedKeyPrefix)
+	if err != nil {
+		return nil, err
+	}
+	gone := make(map[string]bool, len(noted))
+	for name := range noted {
+		gone[strings.TrimPrefix(name, destroyedKeyPrefix)] = true
+	}
+	c := &store.Change{Drains: true}
+	for name, value := range values {
+		var key rememberedKey
+		if err := json.Unmarshal(value, &key); err != nil {
+			return nil, unreadableKey(name, err)
+		}
+		if key.Destroyed && !gone[key.ID] {
+			gone[key.ID] = true
+			c.Meta = append(c.Meta, destroyed(strings.TrimPrefix(name, digestKeyPrefix), key.ID))
+		}
+	}
+	if len(c.Meta) == 0 {
+		return gone, nil
+	}
+	if _, err := d.store.Commit(c); err != nil {
+		return nil, fmt.Errorf("cannot remember destroyed digest keys: %w", err)
+	}
+	return gone, nil
+}
+
+// destroyAgain takes a key out of use and out of the file that was destroyed on
+// record and is there all the same: from a backup, or because the daemon ended
+// before it could destroy it.
+func (d *Daemon) destroyAgain(tenant string) error {
+	digests := d.secrets.digests
+	id := digests.IDs()[tenant]
+	seq, err := d.keyRecord(eventForgotten, tenant, map[string]any{"file": digests.File(), "again": true})
+	if err != nil {
+		return err
+	}
+	fields := []zap.Field{zap.String("tenant", tenant), zap.String("key", id), zap.String("file", digests.File()), zap.Uint64("record", seq)}
+	if _, err := digests.Destroy(tenant); err != nil {
+		// It must not be used, whatever the disk says.
+		digests.Withdraw(tenant)
+		d.log.Error("a digest key that is destroyed on record is there again and cannot be destroyed: it is not used; take it out of the file, and out of wherever it came from",
+			append(fields, zap.Error(err))...)
+		return nil
+	}
+	d.log.Error("a digest key that is destroyed on record was there again: it was not used and is destroyed again; destroy it wherever it came from, as in a backup", fields...)
 	return nil
 }
 
@@ -273,11 +362,12 @@ func (d *Daemon) forget(tenant string, who api.Peer) (api.AuditForgetResult, err
 	if have := digests.Tenants(); !slices.Contains(have, tenant) {
 		return api.AuditForgetResult{}, api.Errorf(api.NotFound, "there is no digest key of tenant %q; there are keys of: %s", tenant, orNone(have))
 	}
-	gone, err := remember(tenant, rememberedKey{ID: digests.IDs()[tenant], Destroyed: true})
+	id := digests.IDs()[tenant]
+	gone, err := remember(tenant, rememberedKey{ID: id, Destroyed: true})
 	if err != nil {
 		return api.AuditForgetResult{}, err
 	}
-	seq, err := d.keyRecord(eventForgotten, tenant, byPeer(who), gone)
+	seq, err := d.keyRecord(eventForgotten, tenant, byPeer(who), gone, destroyed(tenant, id))
 	if err != nil {
 		return api.AuditForgetResult{}, err
 	}

@@ -527,39 +527,155 @@ func TestDigestKeyOfAnotherIsRefused(t *testing.T) {
 	}
 }
 
-// A key that was destroyed is missed by nobody, and noticed when it comes back.
+// keysOnRecord returns the records of an event of the digest keys.
+func (h *house) keysOnRecord(event string) []audit.Entry {
+	h.t.Helper()
+	return slices.DeleteFunc(h.records(audit.Filter{ActionType: audit.ActionSecurity}), func(e audit.Entry) bool { return e.Event != event })
+}
+
+// A key that was destroyed is missed by nobody, and is never used again, however
+// many keys the tenant had since and whoever has it now.
 func TestDestroyedDigestKeyStaysDestroyed(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// later says that the tenant has another key before the old one is back.
+		later bool
+		// under is the tenant by whose name it is back.
+		under string
+	}{
+		{"at once", false, "acme-corp"},
+		{"after the next key", true, "acme-corp"},
+		{"as another tenant's", false, "globex-inc"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := build(t, withGina(acme))
+			was := h.digestOf(h.agent("@acme/alice"), "Hello")
+			backup := h.digestKeys()
+			h.operates().must("audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
+			h.stop()
+			if tc.later {
+				h.start()
+				h.stop()
+			}
+			h.putDigestKeys(map[string]jsontext.Value{tc.under: backup["acme-corp"]})
+			logged := h.observe()
+			h.start()
+			said := logged.FilterLevelExact(zap.ErrorLevel).FilterMessageSnippet("was there again").All()
+			if len(said) != 1 || said[0].ContextMap()["tenant"] != tc.under {
+				t.Errorf("it says %v", logged.All())
+			}
+			again := h.keysOnRecord("digest_key_destroyed")
+			if len(again) != 2 || again[1].TenantID != tc.under || again[1].Details["again"] != true || again[1].Details["file"] != h.keyFile() {
+				t.Errorf("on record: %+v", again)
+			}
+			for tenant, key := range h.digestKeys() {
+				if string(key) == string(backup["acme-corp"]) {
+					t.Errorf("the destroyed key is in the file, of %s", tenant)
+				}
+			}
+			for _, app := range []string{"@acme/alice", "@globex/gina"} {
+				if h.digestOf(h.agent(app), "Hello") == was {
+					t.Errorf("the digests of %s match those of the destroyed key", app)
+				}
+			}
+			h.stop()
+			h.start()
+			if n := len(h.keysOnRecord("digest_key_destroyed")); n != 2 {
+				t.Errorf("at the next start it is on record %d times", n)
+			}
+			h.stop()
+			// The new key is one that can be lost again.
+			if err := os.Remove(h.keyFile()); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.tryStart(); err == nil {
+				t.Error("it starts without the new key")
+			}
+		})
+	}
+}
+
+// An old backup of the file does not take the place of a key in use.
+func TestDestroyedDigestKeyForOneInUse(t *testing.T) {
 	h := build(t, acme)
-	h.digestOf(h.agent("@acme/alice"), "Hello")
-	backup, err := os.ReadFile(h.keyFile())
+	alice := h.agent("@acme/alice")
+	h.digestOf(alice, "Hello")
+	old := h.digestKeys()
+	h.operates().must("audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
+	was := h.digestOf(alice, "Hello")
+	inUse := h.digestKeys()
+	h.stop()
+	h.putDigestKeys(old)
+	for range 2 {
+		err := h.tryStart()
+		if err == nil {
+			t.Fatal("it starts with a destroyed key")
+		}
+		contains(t, err.Error(), h.keyFile(), `destroyed on record are there of: "acme-corp"`, "from a backup")
+	}
+	h.putDigestKeys(inUse)
+	h.start()
+	if h.digestOf(h.agent("@acme/alice"), "Hello") != was {
+		t.Error("with the right key the digest is another")
+	}
+}
+
+// What an earlier daemon noted of a destroyed key is kept beyond the next one.
+func TestDestroyedDigestKeyOfAnEarlierDaemon(t *testing.T) {
+	h := build(t, acme)
+	was := h.digestOf(h.agent("@acme/alice"), "Hello")
+	backup := h.digestKeys()
+	h.operates().must("audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
+	h.stop()
+	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.operates().must("audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
-	h.stop()
-	if err := os.WriteFile(h.keyFile(), backup, 0o600); err != nil {
-		t.Fatal(err)
+	noted, err := s.MetaUnder(t.Context(), "digest-key-destroyed:")
+	if err != nil || len(noted) != 1 {
+		t.Fatalf("noted are %q, %v", noted, err)
 	}
-	logged := h.observe()
-	h.start()
-	said := logged.FilterLevelExact(zap.ErrorLevel).FilterMessageSnippet("destroyed on record is there").All()
-	if len(said) != 1 || said[0].ContextMap()["toDo"] != "ocipd audit forget --tenant acme-corp" {
-		t.Errorf("it says %v", logged.All())
+	for name := range noted {
+		if _, err := s.Commit(&store.Change{Dropped: []string{name}}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	h.operates().must("audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
-	h.stop()
-	if err := os.Remove(h.keyFile()); err != nil {
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	h.start()
-	now := h.digestOf(h.agent("@acme/alice"), "Hello")
 	h.stop()
-	// The new key is one that can be lost again.
-	if err := os.Remove(h.keyFile()); err != nil {
-		t.Fatal(err)
+	h.putDigestKeys(backup)
+	h.start()
+	if h.digestOf(h.agent("@acme/alice"), "Hello") == was {
+		t.Error("the destroyed key is used")
 	}
-	if err := h.tryStart(); err == nil {
-		t.Errorf("it starts without the key of %s", now)
+}
+
+// digestKeys returns what the file holds for each tenant.
+func (h *house) digestKeys() map[string]jsontext.Value {
+	h.t.Helper()
+	var stored struct {
+		Tenants map[string]jsontext.Value `json:"tenants"`
+	}
+	text, err := os.ReadFile(h.keyFile())
+	if err == nil {
+		err = json.Unmarshal(text, &stored)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return stored.Tenants
+}
+
+func (h *house) putDigestKeys(tenants map[string]jsontext.Value) {
+	h.t.Helper()
+	text, err := json.Marshal(map[string]any{"tenants": tenants})
+	if err == nil {
+		err = os.WriteFile(h.keyFile(), text, 0o600)
+	}
+	if err != nil {
+		h.t.Fatal(err)
 	}
 }
 

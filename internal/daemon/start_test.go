@@ -3,7 +3,9 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -41,12 +43,17 @@ func found(t testing.TB, dir string) (names []string) {
 // A start without the database that was there says so, begins no other log, and
 // says so again; with the file put back it goes on.
 func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
-	for name, without := range map[string][]string{
+	lost := map[string][]string{
 		"checkpoints are there":         {"ocipd.db", "ocipd.db-wal", "ocipd.db-shm"},
 		"the write-ahead log was left":  {"ocipd.db", "audit-checkpoints.jsonl"},
 		"the signing key alone is left": {"ocipd.db", "ocipd.db-wal", "ocipd.db-shm", "audit-checkpoints.jsonl"},
-	} {
-		t.Run(name, func(t *testing.T) {
+	}
+	// An empty file is what is left by whoever emptied the database, or by a start
+	// that was killed before it looked around.
+	for i := range 2 * len(lost) {
+		name, empty := slices.Sorted(maps.Keys(lost))[i/2], i%2 == 1
+		without := lost[name]
+		t.Run(fmt.Sprint(name, ", empty file ", empty), func(t *testing.T) {
 			h := build(t, acme)
 			h.agent("@acme/alice").dispatch("telegram:dave", "Hello", fresh(nil))
 			copied := copyState(t, h)
@@ -58,6 +65,11 @@ func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
 			aside := t.TempDir()
 			for _, file := range without {
 				if err := os.Rename(h.path("state/"+file), filepath.Join(aside, file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if empty {
+				if err := os.WriteFile(h.path("state/ocipd.db"), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -19,28 +19,11 @@ import (
 // Status returns what the kernel knows of itself. The daemon adds the rest.
 func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	s := api.Status{ProtocolVersion: api.ProtocolVersion, Exchanges: make(map[string]int)}
-	counts, err := k.tally.of(ctx, k.store.ExchangeCounts, k.now)
-	if err != nil {
+	s.Held = k.holds.count()
+	// A store that is closed because a file is lost can often not be read either:
+	// that it is closed must be told all the same.
+	if err := k.storedStatus(ctx, &s); err != nil && k.store.Latched() == nil {
 		return s, err
-	}
-	for outcome, n := range counts {
-		s.Exchanges[string(outcome)] = n
-	}
-	_, s.Sessions, err = k.store.Sessions(ctx, store.SessionFilter{ActiveSince: k.now().Add(-k.rules().cfg.ActiveWindow)}, 0, 0)
-	if err != nil {
-		return s, err
-	}
-	if s.Held = k.holds.count(); s.Held > 0 {
-		if s.OldestHeld, err = k.oldestHeld(ctx); err != nil {
-			return s, err
-		}
-	}
-	queues, err := k.store.Queues(ctx)
-	if err != nil {
-		return s, err
-	}
-	for _, q := range queues {
-		s.Queues = append(s.Queues, api.QueueStatus{Name: q.Name, Waiting: q.Count})
 	}
 	head := k.store.Head()
 	s.Audit = api.AuditStatus{Seq: head.Seq, Time: head.Time, Hash: head.Hash.String(), Log: k.store.Origin(), Signed: k.store.Covered(), Retired: k.store.Retired()}
@@ -60,6 +43,34 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, InstanceID: agent.InstanceID, App: agent.App, Connected: a != nil && a.ready})
 	}
 	return s, nil
+}
+
+// storedStatus adds what the store is asked for.
+func (k *Kernel) storedStatus(ctx context.Context, s *api.Status) error {
+	counts, err := k.tally.of(ctx, k.store.ExchangeCounts, k.now)
+	if err != nil {
+		return err
+	}
+	for outcome, n := range counts {
+		s.Exchanges[string(outcome)] = n
+	}
+	_, s.Sessions, err = k.store.Sessions(ctx, store.SessionFilter{ActiveSince: k.now().Add(-k.rules().cfg.ActiveWindow)}, 0, 0)
+	if err != nil {
+		return err
+	}
+	if s.Held > 0 {
+		if s.OldestHeld, err = k.oldestHeld(ctx); err != nil {
+			return err
+		}
+	}
+	queues, err := k.store.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		s.Queues = append(s.Queues, api.QueueStatus{Name: q.Name, Waiting: q.Count})
+	}
+	return nil
 }
 
 // oldestHeld is since when the oldest held message waits.

@@ -281,6 +281,16 @@ func (d *Digests) Destroy(tenant string) (existed bool, err error) {
 	return true, nil
 }
 
+// Withdraw takes a tenant's key out of use and leaves the file as it is. What is
+// written next to the file lacks the key.
+func (d *Digests) Withdraw(tenant string) {
+	d.change.Lock()
+	defer d.change.Unlock()
+	fewer := maps.Clone(*d.tenants.Load())
+	delete(fewer, tenant)
+	d.tenants.Store(&fewer)
+}
+
 // zero overwrites a file.
 func zero(f *os.File) error {
 	info, err := f.Stat()

@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -114,6 +115,27 @@ func TestPreparedTenantsNeedNoDisk(t *testing.T) {
 	}
 	if _, err := d.Digest("initech", "text"); err == nil {
 		t.Error("a key was made without a disk")
+	}
+}
+
+// A key out of use is in the file until that is written again.
+func TestWithdrawnKeyIsNotUsed(t *testing.T) {
+	dir := place(t)
+	d := digests(t, dir)
+	was, other := digest(t, d, "acme", "text"), digest(t, d, "globex", "text")
+	key := storedIn(t, dir, "acme")
+	d.Withdraw("acme")
+	if got := d.Tenants(); !slices.Equal(got, []string{"globex"}) {
+		t.Errorf("tenants with a key: %q", got)
+	}
+	if got := storedIn(t, dir, "acme"); !bytes.Equal(got, key) {
+		t.Error("the file was written")
+	}
+	if digest(t, d, "acme", "text") == was || digest(t, d, "globex", "text") != other {
+		t.Error("the digests are wrong")
+	}
+	if got := storedIn(t, dir, "acme"); bytes.Equal(got, key) {
+		t.Error("the file still holds the key")
 	}
 }
 

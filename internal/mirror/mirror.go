@@ -23,6 +23,9 @@
 //   - A live file, or a segment that is not listed yet, which is not of this
 //     database is renamed to ….foreign-<time>, and what belongs there is
 //     written from the database. Nothing is overwritten.
+//   - A live file or a segment that goes on where the database ends is the last
+//     copy of records that the database has lost: [Open] fails with an
+//     [*AheadError] and leaves everything as it is.
 //   - Lines that are missing in the live file, and segments that are missing
 //     and were not listed yet, are written from the database.
 //   - A listed segment that is missing, or is not what the manifest says, is
@@ -75,8 +78,10 @@ type Options struct {
 	// place is refused.
 	Path   string
 	Source Source
-	Clock  func() time.Time
-	Log    *zap.Logger
+	// Database names the source in errors.
+	Database string
+	Clock    func() time.Time
+	Log      *zap.Logger
 	// RotateBytes is what the live file holds at most, in bytes, but for a
 	// line that alone is longer. Zero rotates by age alone.
 	RotateBytes int64
@@ -139,7 +144,10 @@ const (
 )
 
 // Open takes up the files of a mirror, or makes them, and follows the source
-// from there on. It does not wait until the mirror has caught up.
+// from there on. It does not wait until the mirror has caught up. The error is an
+// [*AheadError] where the mirror has records that the source has lost, which is
+// told only as long as the source has no others in their place: nothing is to be
+// recorded before.
 func Open(ctx context.Context, o Options) (*Mirror, error) {
 	path, err := resolve(o.Path)
 	if err != nil {
@@ -150,7 +158,10 @@ func Open(ctx context.Context, o Options) (*Mirror, error) {
 	}
 	m := &Mirror{o: o, layout: newLayout(path), log: o.Log, kick: make(chan struct{}, 1)}
 	m.closing, m.startStop = context.WithCancel(context.WithoutCancel(ctx))
-	tail, err := m.loadSegments(ctx)
+	var tail uint64
+	if err = m.ahead(ctx, o.Source.Head()); err == nil {
+		tail, err = m.loadSegments(ctx)
+	}
 	if err == nil {
 		err = m.takeUp(ctx, tail)
 	}

@@ -141,8 +141,10 @@ func TestSegmentsTakenUp(t *testing.T) {
 }
 
 // TestForeignMirror finds the files of another log, and of an older copy of
-// this one.
+// this one that has gone on with other records.
 func TestForeignMirror(t *testing.T) {
+	older := newBook("book", 25)
+	older.addAt(time.Time{}, "other")
 	tests := []struct {
 		name   string
 		now    *book
@@ -150,7 +152,7 @@ func TestForeignMirror(t *testing.T) {
 	}{
 		{"another log", newBook("other", 70), "is not of this database: its record"},
 		{"a shorter log", newBook("other", 15), "and the database at 15"},
-		{"an older copy", newBook("book", 25), "and the database at 25"},
+		{"an older copy", older, "and the database at 26"},
 		{"an empty database", newBook("new", 0), "and the database at 0"},
 	}
 	for _, tt := range tests {

@@ -18,26 +18,29 @@ const backupPages = 4096
 // BackupPath is where a database at an older schema version is kept when a newer
 // daemon migrates it. To go back, stop the daemon, put this file in the
 // database's place, remove the -wal and -shm files beside it, move the file of
-// checkpoints aside, and start the daemon that wrote it.
+// checkpoints and the mirror aside, and start the daemon that wrote it.
 func BackupPath(database string, version int) string {
 	return fmt.Sprintf("%s.v%d.bak", database, version)
 }
 
 // backUp copies the database, page by page, before its schema is changed. One
 // copy is kept of each version, the newest. It is on the disk when backUp
-// returns; what was there before is replaced as a whole or not at all.
-func (s *Store) backUp(ctx context.Context, conn *sqlite.Conn) error {
+// returns; what was there before is replaced as a whole or not at all. Nothing is
+// copied where the migration would find no room afterwards. Discard takes the copy
+// away again after a migration that changed nothing.
+func (s *Store) backUp(ctx context.Context, conn *sqlite.Conn) (discard func() error, err error) {
+	none := func() error { return nil }
 	steps, err := migrationSteps()
 	if err != nil {
-		return err
+		return none, err
 	}
 	version, err := identify(conn)
 	if err != nil || version == 0 || version == len(steps) {
-		return err
+		return none, err
 	}
 	kept := BackupPath(s.path, version)
-	fail := func(err error) error {
-		return fmt.Errorf("cannot keep a copy of the store before it is migrated from version %d to %d: %w", version, len(steps), err)
+	fail := func(err error) (func() error, error) {
+		return none, fmt.Errorf("cannot keep a copy of the store before it is migrated from version %d to %d: %w", version, len(steps), err)
 	}
 	size, err := databaseSize(conn)
 	if err != nil {
@@ -47,8 +50,13 @@ func (s *Store) backUp(ctx context.Context, conn *sqlite.Conn) error {
 	if err != nil {
 		return fail(err)
 	}
-	if free < size {
-		return fail(fmt.Errorf("%d MiB are free in %s, %d are needed", free>>20, filepath.Dir(s.path), size>>20+1))
+	rewritten, err := rewrittenBytes(conn, version)
+	if err != nil {
+		return fail(err)
+	}
+	if needed := size + migrationRoom(rewritten); free < needed {
+		return fail(fmt.Errorf("%d MiB are free in %s, %d are needed: %d for the copy and %d for the migration; free some space, or give the database a larger disk",
+			free>>20, filepath.Dir(s.path), mebibytes(needed), mebibytes(size), mebibytes(needed-size)))
 	}
 	s.log.Info("keeping a copy of the store before it is migrated",
 		zap.Int("from", version), zap.Int("to", len(steps)), zap.String("copy", kept), zap.Int64("bytes", size))
@@ -62,7 +70,37 @@ func (s *Store) backUp(ctx context.Context, conn *sqlite.Conn) error {
 	if err := syncPath(filepath.Dir(s.path)); err != nil {
 		return fail(err)
 	}
-	return nil
+	return func() error {
+		if now, err := identify(conn); err != nil || now != version {
+			return err
+		}
+		return removeIfThere(kept)
+	}, nil
+}
+
+// mebibytes rounds up.
+func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
+
+// exchangesByRow is the schema version from which exchanges are in a table with
+// row numbers: the migration to it writes all of them again.
+const exchangesByRow = 6
+
+// rewrittenBytes is what the migrations from a version write again of what the
+// database holds: the size of those tables in it.
+func rewrittenBytes(conn *sqlite.Conn, version int) (int64, error) {
+	if version >= exchangesByRow {
+		return 0, nil
+	}
+	pages, err := queryInt(conn, "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name IN (SELECT name FROM sqlite_schema WHERE tbl_name = 'exchanges')")
+	return int64(pages), err
+}
+
+// migrationRoom is what a migration takes of the disk that writes so many bytes
+// again: they are in the write-ahead log, and from there in the file, before
+// anything of either is given back. The key of a table with row numbers is a tree
+// of its own, and what is written in another order fills its pages less.
+func migrationRoom(rewritten int64) int64 {
+	return 2*(rewritten+rewritten/4) + leastAfterFull
 }
 
 func databaseSize(conn *sqlite.Conn) (int64, error) {

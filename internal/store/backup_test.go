@@ -245,3 +245,101 @@ func names(t *testing.T, dir string) (found []string) {
 	}
 	return found
 }
+
+// manyExchanges adds exchanges to an older database, whose ids grow as they do with
+// time, and brings them into its own file.
+func manyExchanges(t *testing.T, path string, n int) {
+	t.Helper()
+	conn, err := openWriter(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	err = sqlitex.ExecuteScript(conn, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO exchanges (%s) SELECT 'agent-alice-1', printf('%%032d', i), printf('%%032d', i), 'agent-bob-1', 'resolved', 0, hex(zeroblob(200)) FROM n;`, n, exchangeColumns), nil)
+	if err == nil {
+		err = sqlitex.ExecuteTransient(conn, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// taken is what the files of a directory take, in bytes.
+func taken(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	for _, name := range names(t, dir) {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += info.Size()
+	}
+	return bytes
+}
+
+// What is asked for is what a migration takes: with a byte less nothing is begun,
+// and the files that it leaves, with a write-ahead log of all that was rewritten,
+// are no larger.
+func TestMigrationNeedsRoom(t *testing.T) {
+	o := options(t.TempDir())
+	dir := filepath.Dir(o.Path)
+	older(t, o.Path, 5, 20)
+	// The write-ahead log must grow so long that SQLite brings it into the file.
+	manyExchanges(t, o.Path, 40000)
+	was := names(t, dir)
+	conn, err := sqlite.OpenConn(o.Path, sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewritten, err := rewrittenBytes(conn, 5)
+	size, sizeErr := databaseSize(conn)
+	if err := errors.Join(err, sizeErr, conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	needed := size + migrationRoom(rewritten)
+	before := taken(t, dir)
+
+	o.Space.Free = func() (int64, error) { return needed - 1, nil }
+	if s, err := Open(t.Context(), o); err == nil {
+		t.Fatal("opened", s.Close())
+	} else if want := fmt.Sprintf("%d are needed: %d for the copy and %d for the migration", mebibytes(needed), mebibytes(size), mebibytes(needed-size)); !strings.Contains(err.Error(), want) {
+		t.Errorf("it says %v, want %q", err, want)
+	}
+	if now := names(t, dir); !slices.Equal(now, was) {
+		t.Errorf("there was %q, there is %q", was, now)
+	}
+
+	o.Space.Free = func() (int64, error) { return needed, nil }
+	s := open(t, o)
+	defer s.Close()
+	grown := taken(t, dir) - before
+	if grown > needed || grown < needed-needed/3 {
+		t.Errorf("a database of %d bytes, %d of them exchanges, took %d more, and %d were asked for", size, rewritten, grown, needed)
+	}
+}
+
+// A copy of what is as it was helps nobody.
+func TestFailedMigrationLeavesNoCopy(t *testing.T) {
+	o := options(t.TempDir())
+	lines := older(t, o.Path, 5, 20)
+	conn, err := openWriter(o.Path)
+	if err == nil {
+		err = errors.Join(sqlitex.ExecuteTransient(conn, "CREATE TABLE exchanges_by_row (in_the_way TEXT)", nil), conn.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := names(t, filepath.Dir(o.Path))
+	if s, err := Open(t.Context(), o); err == nil {
+		t.Fatal("opened", s.Close())
+	} else if !strings.Contains(err.Error(), "cannot apply migration") {
+		t.Errorf("it says %v", err)
+	}
+	if now := names(t, filepath.Dir(o.Path)); !slices.Equal(now, was) {
+		t.Errorf("there was %q, there is %q", was, now)
+	}
+	if version, got := inside(t, o.Path); version != 5 || !slices.Equal(got, lines) {
+		t.Errorf("version %d, %d records", version, len(got))
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/zap"
@@ -249,5 +250,113 @@ func TestOpenChecksTheEnd(t *testing.T) {
 			}
 			fill(t, s, 1)
 		})
+	}
+}
+
+// A file that is there and holds no log is none: what was beside it is not touched
+// before whoever it belongs to has said so, and nor is the file.
+func TestFileWithoutALog(t *testing.T) {
+	header := func(t *testing.T, path string) {
+		// As SQLite leaves a database whose every page was in a log that is gone.
+		conn, err := openWriter(path)
+		if err == nil {
+			err = conn.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		before func(t *testing.T, path string)
+		log    string
+		made   bool
+	}{
+		{"none", func(*testing.T, string) {}, "", true},
+		{"of no bytes", func(t *testing.T, path string) { write(t, path, "") }, "", true},
+		{"of no bytes, with a write-ahead log", func(t *testing.T, path string) { write(t, path, "") }, "what is left of the records, longer than a header of it", true},
+		{"without a table", func(t *testing.T, path string) { write(t, path, ""); header(t, path) }, "", true},
+		{"with a log", func(t *testing.T, path string) {
+			o := options(filepath.Dir(path))
+			s := open(t, o)
+			fill(t, s, 1)
+			shut(t, s)
+		}, "", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := options(t.TempDir())
+			tc.before(t, o.Path)
+			if tc.log != "" {
+				write(t, o.Path+"-wal", tc.log)
+				write(t, o.Path+"-shm", "")
+			}
+			was, refused := files(t, filepath.Dir(o.Path)), errors.New("refused")
+			for range 2 {
+				var made bool
+				o.Claimed = func(m bool) error { made = m; return refused }
+				if s, err := Open(t.Context(), o); !errors.Is(err, refused) {
+					t.Fatal(s, err)
+				}
+				if made != tc.made {
+					t.Errorf("made is %t", made)
+				}
+				if now := files(t, filepath.Dir(o.Path)); !maps.Equal(now, was) {
+					t.Errorf("the directory holds %d files, want %d, or other content", len(now), len(was))
+				}
+			}
+			if r, err := OpenReader(t.Context(), o.Path); err == nil && tc.made {
+				t.Error("it is read", r.Close())
+			} else if err == nil {
+				shutReader(t, r)
+			}
+			if now := files(t, filepath.Dir(o.Path)); !maps.Equal(now, was) {
+				t.Error("reading changes the directory")
+			}
+		})
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func shutReader(t *testing.T, r *Reader) {
+	t.Helper()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whoever is second to open what another has made and given up waits for nobody
+// and gets the file that has the name.
+func TestClaimOfAFileThatLostItsName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ocipd.db")
+	for range 200 {
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				f, made, _, err := claimFile(path)
+				if errors.Is(err, ErrInUse) {
+					return
+				}
+				if err != nil || !made {
+					t.Errorf("made is %t, %v", made, err)
+					return
+				}
+				named, err := os.Stat(path)
+				if err != nil {
+					t.Errorf("claimed is a file without a name: %v", err)
+				} else if info, err := f.Stat(); err != nil || !os.SameFile(info, named) {
+					t.Errorf("claimed is a file of another name: %v", err)
+				}
+				if err := errors.Join(os.Remove(path), f.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
 	}
 }

@@ -23,6 +23,8 @@ type reader struct {
 	// settled, where set, says after each query whether the file is still the
 	// one that was opened.
 	settled func() error
+	// failed, where set, says what the failure of a query means.
+	failed func(error) error
 }
 
 func newReader(capacity int) reader {
@@ -46,6 +48,9 @@ func (r *reader) read(ctx context.Context, query func(*sqlite.Conn) error) error
 	case conn := <-r.conns:
 		defer func() { r.conns <- conn }()
 		if err := query(conn); err != nil {
+			if r.failed != nil && isIO(err) {
+				return r.failed(err)
+			}
 			return err
 		}
 		if r.settled != nil {
@@ -106,7 +111,7 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	}
 	version, err := identify(conn)
 	if err == nil && version == 0 {
-		err = errors.New("cannot use the store: the file is an empty database")
+		err = errEmpty
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -124,6 +129,8 @@ func (r *Reader) Close() error { return r.close() }
 // made again without writing a file.
 var errNoIndex = errors.New("its write-ahead log has no -shm file, as after a copy: let a daemon open it once")
 
+var errEmpty = errors.New("cannot use the store: the file is an empty database")
+
 // openBeside opens a database for reading in such a way that neither it nor
 // any file beside it is changed or made.
 func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error) {
@@ -134,6 +141,11 @@ func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error
 	opened, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot open the store: %w", err)
+	}
+	if opened.Size() == 0 {
+		// SQLite would remove a write-ahead log beside it, also where it only
+		// reads, and with it what is left of the records.
+		return nil, nil, errEmpty
 	}
 	log, logErr := os.Stat(path + "-wal")
 	_, indexErr := os.Stat(path + "-shm")
@@ -187,7 +199,7 @@ func sameFile(path string, opened fs.FileInfo) error {
 func refuseForeign(path string) error {
 	conn, _, err := openBeside(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoIndex):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoIndex), errors.Is(err, errEmpty):
 		return nil
 	case err != nil:
 		return err

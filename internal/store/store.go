@@ -89,7 +89,8 @@ type Options struct {
 	Metrics *metrics.Set
 	// Claimed, where set, is called once the database is this store's alone and
 	// before anything is read or written: what belongs to it may be touched from
-	// then on. Made says that there was no file. An error ends the opening.
+	// then on. Made says that there was no file, or one without anything in it. An
+	// error ends the opening.
 	Claimed func(made bool) error
 }
 
@@ -141,18 +142,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := refuseForeign(o.Path); err != nil {
 		return nil, err
 	}
-	claim, made, err := claimFile(o.Path)
+	claim, made, ours, err := claimFile(o.Path)
 	if err != nil {
 		return nil, err
 	}
-	// What was made holds nothing, and would be taken for the log.
+	// What was made here holds nothing. An empty file that was there is somebody's.
 	abandon := func(err error, names ...string) error {
-		if made {
+		if ours {
 			for _, name := range names {
 				err = errors.Join(err, removeIfThere(name))
 			}
 		}
 		return errors.Join(err, claim.Close())
+	}
+	if !made {
+		if made, err = blank(o.Path); err != nil {
+			return nil, abandon(err)
+		}
 	}
 	if o.Claimed != nil {
 		if err := o.Claimed(made); err != nil {
@@ -174,10 +180,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.startStop()
 		return nil, abandon(errors.Join(space.explain(err), s.close(), conn.Close(), s.watch.close()), files...)
 	}
-	if err := s.backUp(ctx, conn); err != nil {
+	discard, err := s.backUp(ctx, conn)
+	if err != nil {
 		return fail(err)
 	}
 	if err := migrate(conn); err != nil {
+		if !isIO(err) {
+			err = errors.Join(err, discard())
+		}
 		return fail(err)
 	}
 	for range readerCount {
@@ -198,6 +208,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if s.watch, err = newWatch(o.Path); err != nil {
 		return fail(err)
 	}
+	s.failed = s.readFailed
 	if o.Space.on() {
 		s.tasks.Go(func() { s.space.run(s.closing, s.Commit) })
 	}
@@ -211,30 +222,63 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // readerSettings bound what a reading connection may do and take.
 var readerSettings = []string{"cache_size=-2048", "query_only=ON"}
 
-// claimFile takes the file for this store alone, and says whether it had to make
-// it: two that write one log would fork it, whatever SQLite's own locks allow. The
-// lock is on the file, whatever name it was opened by, and ends with the process.
-// It is apart from SQLite's locks, which closing the file drops: whoever claimed
-// it closes it last.
-func claimFile(path string) (f *os.File, made bool, err error) {
-	// SQLite makes files by the umask; evidence is for its owner alone.
-	f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if made = err == nil; errors.Is(err, fs.ErrExist) {
-		f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+// claimFile takes the file for this store alone: two that write one log would fork
+// it, whatever SQLite's own locks allow. Made says that there is no log in it, which
+// is told by its length once it is claimed: whoever made it may have ended, or may
+// have lost it to another, before that was looked at. Ours says that this call made
+// the file. The lock is on the file, whatever name it was opened by, and ends with
+// the process. It is apart from SQLite's locks, which closing the file drops:
+// whoever claimed it closes it last.
+func claimFile(path string) (f *os.File, made, ours bool, err error) {
+	for {
+		// SQLite makes files by the umask; evidence is for its owner alone.
+		f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		if ours = err == nil; errors.Is(err, fs.ErrExist) {
+			f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		}
+		if err != nil {
+			return nil, false, false, fmt.Errorf("cannot open the store: %w", err)
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = fmt.Errorf("%w: %s; stop it, or give this daemon a database of its own (store.url)", ErrInUse, path)
+		} else if err != nil {
+			err = fmt.Errorf("cannot lock the store: %w", err)
+		}
+		var info, named fs.FileInfo
+		if err == nil {
+			info, err = f.Stat()
+		}
+		if err == nil {
+			named, err = os.Stat(path)
+		}
+		switch {
+		case err == nil && os.SameFile(info, named):
+			return f, info.Size() == 0, ours, nil
+		case err == nil, errors.Is(err, fs.ErrNotExist):
+			// Another that had made the file has given it up meanwhile.
+			if err := f.Close(); err != nil {
+				return nil, false, false, fmt.Errorf("cannot open the store: %w", err)
+			}
+		default:
+			return nil, false, false, errors.Join(err, f.Close())
+		}
 	}
+}
+
+// blank reports whether a database has nothing in it and no write-ahead log, as
+// where that was lost before any of it was in the file. Where there is a log, a
+// first start may have ended while it made the tables.
+func blank(path string) (bool, error) {
+	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
+		return false, nil
+	}
+	conn, _, err := openBeside(path)
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot open the store: %w", err)
+		return false, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("%w: %s; stop it, or give this daemon a database of its own (store.url)", ErrInUse, path)
-	} else if err != nil {
-		err = fmt.Errorf("cannot lock the store: %w", err)
-	}
-	if err != nil {
-		return nil, false, errors.Join(err, f.Close())
-	}
-	return f, made, nil
+	version, err := identify(conn)
+	return version == 0, errors.Join(err, conn.Close())
 }
 
 // openWriter opens the connection that writes.

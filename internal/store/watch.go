@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"golang.org/x/sys/unix"
 )
 
@@ -166,6 +167,34 @@ func (f *watched) remember() error {
 
 func device(st *unix.Statx_t) uint64 { return unix.Mkdev(st.Dev_major, st.Dev_minor) }
 
+func holed(st *unix.Statx_t) bool { return st.Blocks*512 < st.Size }
+
+// settling bounds how long a file may look as if it had a hole.
+const settling = 100 * time.Millisecond
+
+// staysHoled looks until a file has no hole, and reports true where it keeps it. A
+// look beside a write can see the new length before the blocks that were taken for
+// it: ext4 shows that once in some thousand looks, for up to a tenth of a
+// millisecond, or as long as the writer is kept off its processor. What was cut
+// stays as it is.
+func (f *watched) staysHoled() bool {
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	limit := time.NewTimer(settling)
+	defer limit.Stop()
+	for {
+		if st, err := f.look(); err != nil || !holed(&st) {
+			// Another reason is found by the next look.
+			return false
+		}
+		select {
+		case <-again.C:
+		case <-limit.C:
+			return true
+		}
+	}
+}
+
 func (f *watched) check() error {
 	st, err := f.look()
 	var how string
@@ -178,7 +207,7 @@ func (f *watched) check() error {
 		how = "was replaced"
 	case st.Size < f.size && (f.shrinksTo == 0 || st.Size < min(f.size, f.shrinksTo)):
 		how = fmt.Sprintf("was cut from %d to %d bytes", f.size, st.Size)
-	case f.solid && st.Blocks*512 < st.Size:
+	case f.solid && holed(&st) && f.staysHoled():
 		how = "was cut, and written on"
 	case st.Mode&unix.S_IWUSR == 0:
 		how = "was made read-only"
@@ -196,6 +225,41 @@ func (s *Store) noticeLoss(err error) error {
 	}
 	s.latch(err)
 	return fmt.Errorf("%w: %w", ErrLatched, err)
+}
+
+// UnreadableError means that a query failed in a store that is closed for writing:
+// what is needed for a decision cannot be read any more.
+type UnreadableError struct {
+	// Closed is why the store was closed, Cause why the query failed.
+	Closed, Cause error
+}
+
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("%v: %v: %v", ErrLatched, e.Closed, e.Cause)
+}
+
+// Unwrap makes [ErrLatched] and the causes known.
+func (e *UnreadableError) Unwrap() []error { return []error{ErrLatched, e.Closed, e.Cause} }
+
+// OCIP returns the code of the protocol and the reason, which names the file that
+// is lost, where one is.
+func (e *UnreadableError) OCIP() (code ocip.Code, reason string) {
+	why := "the audit store failed and is closed until the daemon is restarted"
+	if lost, ok := errors.AsType[*LostError](e.Closed); ok {
+		why = lost.Error() + "; nothing more is let through until the daemon is restarted"
+	}
+	return ocip.AuditWriteFailed, "cannot read what was recorded, so nothing was done: " + why
+}
+
+// readFailed looks at the files after a query that failed as on a broken disk: a
+// file that was taken away is seen by whoever reads first, and the next commit may
+// be long in coming.
+func (s *Store) readFailed(err error) error {
+	_ = s.noticeLoss(s.watch.check())
+	if cause := s.Latched(); cause != nil {
+		return &UnreadableError{Closed: cause, Cause: err}
+	}
+	return err
 }
 
 // mayWrite looks right before a batch goes to the disk, so that nothing is

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/ocip"
+	"golang.org/x/sys/unix"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -405,6 +407,82 @@ func BenchmarkWatch(b *testing.B) {
 	for b.Loop() {
 		if err := errors.Join(s.watch.glance(), s.watch.check()); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// Whoever reads first notices that the log was cut: the store is closed, says
+// which file it is, and goes on saying so.
+func TestReadNoticesALoss(t *testing.T) {
+	for _, loss := range []struct {
+		name, want string
+		do         func(path string) error
+	}{
+		{"log emptied", "ocipd.db-wal was cut", func(p string) error { return os.Truncate(p+"-wal", 0) }},
+		{"shared memory emptied", "ocipd.db-shm was cut", func(p string) error { return os.Truncate(p+"-shm", 0) }},
+	} {
+		t.Run(loss.name, func(t *testing.T) {
+			s, o := openIn(t, t.TempDir())
+			fill(t, s, 3)
+			if err := loss.do(o.Path); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				_, err := s.Line(t.Context(), s.Head().Seq)
+				unreadable, ok := errors.AsType[*UnreadableError](err)
+				if !ok || !errors.Is(err, ErrLatched) {
+					t.Fatalf("reading: %v", err)
+				}
+				if code, reason := unreadable.OCIP(); code != ocip.AuditWriteFailed || !strings.Contains(reason, loss.want) {
+					t.Errorf("told is %s, %s", code, reason)
+				}
+			}
+			if _, err := os.Stat(o.Path + ".latched"); err != nil || s.Latched() == nil {
+				t.Errorf("it is not closed: %v", err)
+			}
+			wantRefused(t, s, loss.want)
+		})
+	}
+}
+
+// A file that grows while it is looked at has no hole, whatever a single look says.
+func TestGrowingLogHasNoHole(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "log")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	log := watched{what: "the log", path: path, dir: unix.AT_FDCWD, name: path, solid: true}
+	if err := log.remember(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		frame := make([]byte, 4120)
+		for i := range frame {
+			frame[i] = 1
+		}
+		var err error
+		for i := 0; i < 4000 && err == nil; i++ {
+			if _, err = f.Write(frame); err == nil && i%4 == 0 {
+				err = unix.Fdatasync(int(f.Fd()))
+			}
+		}
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
+		}
+		if err := log.check(); err != nil {
+			t.Fatal(err, errors.Join(<-done))
 		}
 	}
 }
