@@ -31,8 +31,8 @@ type delivery struct {
 type body struct {
 	Hook api.Hook `json:"hook,omitzero"`
 	// Event, where set, is the name of an event that is no hook.
-	Event string          `json:"event,omitzero"`
-	RunID string          `json:"runId,omitzero"`
+	Event string `json:"event,omitzero"`
+	RunID string `json:"runId,omitzero"`
 	// For is which agent the message was decided for, see [Agent.identified].
 	For   string          `json:"for,omitzero"`
 	About api.HookContext `json:"about"`
