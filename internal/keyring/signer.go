@@ -116,10 +116,20 @@ func (s *Signer) parse(private string) (*signingKey, error) {
 		return nil, err
 	}
 	if name := k.signer.Name(); name != s.name {
-		return nil, fmt.Errorf("it is the key of the log %s, and this log is %s; every log has its own", name, s.name)
+		return nil, &otherLogError{key: name, log: s.name}
 	}
 	return k, nil
 }
+
+// otherLogError says that a key is there already, of another log.
+type otherLogError struct{ key, log string }
+
+func (e *otherLogError) Error() string {
+	return fmt.Sprintf("it is the key of the log %s, and this log is %s; every log has its own", e.key, e.log)
+}
+
+// OtherLog tells it from what befalls a key that is being made.
+func (e *otherLogError) OtherLog() {}
 
 // errNoKey says no word of what was there instead: it may be a key all the same.
 var errNoKey = errors.New("it holds no signing key (PRIVATE+KEY+…, one line)")

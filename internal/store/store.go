@@ -101,6 +101,8 @@ type Store struct {
 	path  string
 	// claim keeps other stores off the file while it is open.
 	claim *os.File
+	// keyed is set when a key was asked for.
+	keyed bool
 
 	reader
 	queue   commitQueue
@@ -178,6 +180,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	fail := func(err error) (*Store, error) {
 		s.startStop()
+		if _, other := errors.AsType[otherLog](err); s.keyed && !other {
+			// A key may have been made for the log by its name, which is in there.
+			files = nil
+		}
 		return nil, abandon(errors.Join(space.explain(err), s.close(), conn.Close(), s.watch.close()), files...)
 	}
 	discard, err := s.backUp(ctx, conn)
@@ -217,6 +223,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.tasks.Go(func() { s.signInTime(cmp.Or(s.signing.Every, time.Minute)) })
 	}
 	return s, nil
+}
+
+// otherLog is an error of [Signing] that says that there is a key, and it is of
+// another log: none was made for this one.
+type otherLog interface {
+	error
+	OtherLog()
 }
 
 // readerSettings bound what a reading connection may do and take.

@@ -87,6 +87,7 @@ func (s *Store) openSigner(ctx context.Context, conn *sqlite.Conn) (note.Signer,
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
+	s.keyed = true
 	signer, public, err := s.signing.Open(string(name), string(inForce))
 	if err != nil {
 		return nil, err
