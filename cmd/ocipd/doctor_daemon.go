@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/systemd"
 	"golang.org/x/sys/unix"
@@ -56,7 +57,7 @@ func (d *doctor) answers() (found []diagnosis) {
 		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).
 			advise("find out who did it and put it right before you restart the daemon: a file that was moved goes back under its name, one that was closed gets its mode back; the start verifies every record"))
 	}
-	if !samePath(absolute(s.Database), d.places.database) {
+	if !place.Same(absolute(s.Database), d.places.database) {
 		found = append(found, warned("it keeps its state in %s, and the configuration here says %s", s.Database, d.places.database).
 			advise("compare its configuration (%s) and its environment with yours", orElse(s.ConfigFile, "no file")))
 	}
@@ -70,18 +71,6 @@ func (d *doctor) answers() (found []diagnosis) {
 		found = append(found, warned("no agent is configured, so nobody can send").advise("ocipd config init, or add one to agents in %s", d.places.config))
 	}
 	return orWell(found, passed("%s answers on %s, pid %d, up %s", s.Version, s.Socket, s.PID, age(d.now().Sub(s.StartedAt))))
-}
-
-func samePath(a, b string) bool {
-	if a == b {
-		return true
-	}
-	first, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	second, err := os.Stat(b)
-	return err == nil && os.SameFile(first, second)
 }
 
 // databaseHolder is the process of the daemon that writes a database, "" where
@@ -274,7 +263,7 @@ func (d *doctor) policy() (found []diagnosis) {
 		case p.Refusal != "":
 			found = append(found, failed("the daemon refused the policy at %s and keeps %s: %s", p.RefusedAt.Local().Format(time.DateTime), p.Revision, p.Refusal).
 				advise("correct it, then: ocipd policy reload"))
-		case p.Revision != compiled.Revision() && samePath(d.live.Database, d.places.database):
+		case p.Revision != compiled.Revision() && place.Same(d.live.Database, d.places.database):
 			found = append(found, warned("the daemon decides by %s, and the files are %s by now", p.Revision, compiled.Revision()).advise("ocipd policy reload"))
 		}
 	}

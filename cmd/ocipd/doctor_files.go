@@ -251,7 +251,7 @@ func (d *doctor) lost() []diagnosis {
 	if exists(p.database) {
 		return nil
 	}
-	if d.live != nil && samePath(absolute(d.live.Database), p.database) {
+	if d.live != nil && place.Same(absolute(d.live.Database), p.database) {
 		return []diagnosis{failed("the database %s is gone under the running daemon", p.database).
 			advise("find out who did it, and do not stop the daemon before: where the file was moved, put it back under its name and restart the daemon, "+
 				"which verifies every record first. Where it was removed, it is gone with the daemon; the mirror %s has its records", p.mirror)}

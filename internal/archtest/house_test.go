@@ -32,7 +32,7 @@ var house = map[string]room{
 		},
 		clock: true,
 	},
-	"internal/client":  {imports: []string{"internal/ipc", "internal/ocip", "internal/api", "internal/jsonline"}, clock: true},
+	"internal/client":  {imports: []string{"internal/ipc", "internal/ocip", "internal/api", "internal/jsonline", "internal/place"}, clock: true},
 	"internal/kernel":  {imports: []string{"internal/store", "internal/audit", "internal/ocip", "internal/api", "internal/metrics", "internal/jsonline"}},
 	"internal/ipc":     {imports: []string{"internal/peer", "internal/ocip", "internal/api", "internal/metrics", "internal/jsonline"}},
 	"internal/store":   {imports: []string{"internal/audit", "internal/ocip", "internal/metrics", "internal/jsonline"}},

@@ -8,11 +8,9 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
+	"github.com/openclawos/ocipd/internal/place"
 	"golang.org/x/sys/unix"
 )
 
@@ -51,67 +49,26 @@ func vouched(path string, conn *net.UnixConn) error {
 	return nil
 }
 
-// maxLinks bounds the symbolic links on the way to a socket, as the kernel does.
-const maxLinks = 40
-
 // guarded says by which directory or link others than this user, root and the
-// server can put another socket at a path, nil for none. It goes the kernel's way:
-// through each link, and back from where that leads, not from where it lies.
+// server can put another socket at a path, nil for none.
 func guarded(path string, server uint32) error {
-	unclear := func(err error) error { return fmt.Errorf("cannot tell who else can put a socket there: %w", err) }
-	// Abs would take the name before each ".." away, and that may be a link.
-	if !filepath.IsAbs(path) {
-		here, err := os.Getwd()
+	var open error
+	err := place.Walk(path, func(s place.Step) error {
+		dir, err := os.Lstat(s.Dir)
 		if err != nil {
-			return unclear(err)
+			return err
 		}
-		path = here + "/" + path
-	}
-	at, links := "/", 0
-	for rest := steps(path); len(rest) > 0; {
-		name := rest[0]
-		rest = rest[1:]
-		if name == ".." {
-			at = filepath.Dir(at)
-			continue
-		}
-		dir, err := os.Lstat(at)
-		if err != nil {
-			return unclear(err)
-		}
-		next := filepath.Join(at, name)
-		entry, err := os.Lstat(next)
-		if err != nil {
-			return unclear(err)
-		}
-		link := entry.Mode().Type() == fs.ModeSymlink
 		// The socket is the server's, and whose its directory is decides who can put
 		// another in its place.
-		if !keeps(dir, entry, server, len(rest) == 0 && !link) {
-			return fmt.Errorf("others than you and root can put a socket below %s; if it is your daemon, move its socket, and name the place in ipc.socket", at)
+		if !keeps(dir, s.Info, server, s.Last) {
+			open = fmt.Errorf("others than you and root can put a socket below %s; if it is your daemon, move its socket, and name the place in ipc.socket", s.Dir)
 		}
-		if !link {
-			at = next
-			continue
-		}
-		if links++; links > maxLinks {
-			return unclear(&fs.PathError{Op: "follow", Path: path, Err: unix.ELOOP})
-		}
-		target, err := os.Readlink(next)
-		if err != nil {
-			return unclear(err)
-		}
-		if filepath.IsAbs(target) {
-			at = "/"
-		}
-		rest = append(steps(target), rest...)
+		return open
+	})
+	if err != nil && open == nil {
+		return fmt.Errorf("cannot tell who else can put a socket there: %w", err)
 	}
-	return nil
-}
-
-// steps are the names in a path, in order.
-func steps(path string) []string {
-	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
+	return open
 }
 
 // keeps reports whether only this user, root and the server can put something else

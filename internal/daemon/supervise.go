@@ -7,12 +7,12 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -35,7 +35,7 @@ func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if wanted := config.ConfiguredSocket(d.cfg, d.getenv); passed != nil && wanted != "" && !samePlace(wanted, passed.Apps.Addr().String()) {
+	if wanted := config.ConfiguredSocket(d.cfg, d.getenv); passed != nil && wanted != "" && !place.Same(wanted, passed.Apps.Addr().String()) {
 		d.passOver(passed, wanted)
 		if err := passed.Close(); err != nil {
 			return nil, nil, fmt.Errorf("cannot close the sockets that were passed: %w", err)
@@ -88,19 +88,6 @@ func (d *Daemon) usePassed(passed *ipc.Passed, mode fs.FileMode) (apps, operator
 			zap.String("socket", d.socket), zap.Stringer("mode", info.Mode().Perm()))
 	}
 	return passed.Apps, passed.Operators, nil
-}
-
-// samePlace reports whether two paths are one.
-func samePlace(a, b string) bool {
-	if filepath.Clean(a) == filepath.Clean(b) {
-		return true
-	}
-	first, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	second, err := os.Stat(b)
-	return err == nil && os.SameFile(first, second)
 }
 
 // supervise tells the service manager that the daemon answers, and from here on

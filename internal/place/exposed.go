@@ -4,11 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Exposure is a file, a link or a directory by which a user other than this one
@@ -33,50 +29,20 @@ func (e *Exposure) String() string {
 	return fmt.Sprintf("can be written by its group (mode %04o)", e.Mode)
 }
 
-// maxLinks bounds the symbolic links on the way to a file, as the kernel does.
-const maxLinks = 40
-
 // Exposed looks at a file, the directories above it and the links on the way, and
 // returns all by which others can change what is read. In a directory with the
 // sticky bit nobody can replace what is ours, so it may be written by others; and
 // which group may write a directory of root's is the administrator's choice.
 func Exposed(path string) (list []Exposure, err error) {
-	if path, err = filepath.Abs(path); err != nil {
-		return nil, err
-	}
 	seen := map[string]bool{}
-	for range maxLinks {
-		end, link := 0, ""
-		for link == "" && end < len(path) {
-			if next := strings.IndexByte(path[end+1:], filepath.Separator); next >= 0 {
-				end += 1 + next
-			} else {
-				end = len(path)
-			}
-			at := path[:end]
-			info, err := os.Lstat(at)
-			if err != nil {
-				return list, err
-			}
-			if e := exposure(at, info); e != nil && !seen[at] {
-				list = append(list, *e)
-			}
-			seen[at] = true
-			if info.Mode().Type() == fs.ModeSymlink {
-				if link, err = os.Readlink(at); err != nil {
-					return list, err
-				}
-				if !filepath.IsAbs(link) {
-					link = filepath.Join(filepath.Dir(at), link)
-				}
-			}
+	err = Walk(path, func(s Step) error {
+		if e := exposure(s.Path, s.Info); e != nil && !seen[s.Path] {
+			list = append(list, *e)
 		}
-		if link == "" {
-			return list, nil
-		}
-		path = filepath.Join(link, path[end:])
-	}
-	return list, &fs.PathError{Op: "follow", Path: path, Err: unix.ELOOP}
+		seen[s.Path] = true
+		return nil
+	})
+	return list, err
 }
 
 // exposure is what is wrong with one step of the way, nil where nothing is.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -56,4 +57,17 @@ func Writable(dir, key string) error {
 		return fmt.Errorf("cannot write to the directory %s: the daemon's user may not; give it to that user (chown, chmod u+rwx), or name another place in %s", dir, key)
 	}
 	return fmt.Errorf("cannot write to the directory %s: %w", dir, err)
+}
+
+// Same reports whether two paths lead to one file.
+func Same(a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
 }

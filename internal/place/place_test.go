@@ -30,6 +30,10 @@ func TestExposed(t *testing.T) {
 		{"where a link leads", func(dir string) error {
 			return errors.Join(os.Rename(dir+"/a/b/file", dir+"/c/file"), os.Symlink("../../c/file", dir+"/a/b/file"), os.Chmod(dir+"/c", 0o777))
 		}, []string{"c can be written by everybody (mode 0777)"}},
+		{"behind a link and back", func(dir string) error {
+			return errors.Join(os.MkdirAll(dir+"/d/e", 0o700), os.Rename(dir+"/a/b/file", dir+"/d/file"),
+				os.Symlink(dir+"/d/e", dir+"/c/e"), os.Symlink(dir+"/c/e/../file", dir+"/a/b/file"), os.Chmod(dir+"/d", 0o777))
+		}, []string{"d can be written by everybody (mode 0777)"}},
 		{"where a link was made", func(dir string) error {
 			return errors.Join(os.Rename(dir+"/a/b", dir+"/c/b"), os.Symlink(dir+"/c/b", dir+"/a/b"), os.Chmod(dir+"/a", 0o777))
 		}, []string{"a can be written by everybody (mode 0777)"}},
