@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
@@ -38,15 +37,7 @@ func newStatus(s *shell) *cobra.Command {
 			if watch {
 				return s.watchStatus(cmd.Context(), every, asJSON)
 			}
-			if asJSON {
-				_, err := s.stdout.Write(s.screen().line(raw))
-				return err
-			}
-			var status api.Status
-			if err := json.Unmarshal(raw, &status); err != nil {
-				return fmt.Errorf("cannot read the daemon's status: %w", err)
-			}
-			return s.printStatus(&status)
+			return s.showStatus(raw, asJSON, false)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -24,7 +24,7 @@ func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON boo
 	for {
 		raw, err := s.askOperator(ctx, "kernel.status")
 		if err == nil {
-			err = s.oneStatus(raw, asJSON)
+			err = s.showStatus(raw, asJSON, true)
 		}
 		if ctx.Err() != nil {
 			return nil // an interrupt is how it ends
@@ -40,8 +40,8 @@ func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON boo
 	}
 }
 
-// oneStatus writes one status of many.
-func (s *shell) oneStatus(raw jsontext.Value, asJSON bool) error {
+// showStatus writes what the daemon said of itself. One of many is brief.
+func (s *shell) showStatus(raw jsontext.Value, asJSON, brief bool) error {
 	if asJSON {
 		_, err := s.stdout.Write(s.screen().line(raw))
 		return err
@@ -49,6 +49,9 @@ func (s *shell) oneStatus(raw jsontext.Value, asJSON bool) error {
 	var status api.Status
 	if err := json.Unmarshal(raw, &status); err != nil {
 		return fmt.Errorf("cannot read the daemon's status: %w", err)
+	}
+	if !brief {
+		return s.printStatus(&status)
 	}
 	_, err := fmt.Fprintln(s.stdout, strings.Join(draw(&status, s.screen(), time.Now(), true), "\n")+"\n")
 	return err
