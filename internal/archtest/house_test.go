@@ -25,7 +25,7 @@ var house = map[string]room{
 	},
 	"internal/daemon": {
 		imports: []string{
-			"internal/ipc", "internal/peer", "internal/kernel", "internal/ocip", "internal/policy", "internal/audit",
+			"internal/ipc", "internal/peer", "internal/kernel", "internal/directory", "internal/ocip", "internal/policy", "internal/audit",
 			"internal/store", "internal/index", "internal/config", "internal/client", "internal/api",
 			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/notify", "internal/mirror", "internal/witness",
 			"internal/keyring", "internal/redact", "internal/export", "internal/supervisor", "internal/metrics", "internal/place",
@@ -33,7 +33,7 @@ var house = map[string]room{
 		clock: true,
 	},
 	"internal/client":  {imports: []string{"internal/ipc", "internal/ocip", "internal/api", "internal/jsonline", "internal/place"}, clock: true},
-	"internal/kernel":  {imports: []string{"internal/store", "internal/audit", "internal/ocip", "internal/api", "internal/metrics", "internal/jsonline"}},
+	"internal/kernel":  {imports: []string{"internal/directory", "internal/store", "internal/audit", "internal/ocip", "internal/api", "internal/metrics", "internal/jsonline"}},
 	"internal/ipc":     {imports: []string{"internal/peer", "internal/ocip", "internal/api", "internal/metrics", "internal/jsonline"}},
 	"internal/store":   {imports: []string{"internal/audit", "internal/ocip", "internal/metrics", "internal/jsonline"}},
 	"internal/witness": {imports: []string{"internal/audit", "internal/durable"}},
@@ -42,6 +42,8 @@ var house = map[string]room{
 	"internal/export":  {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/policy":  {imports: []string{"internal/ocip", "configs/policies"}},
 	"internal/api":     {imports: []string{"internal/ocip", "internal/audit", "internal/jsonline"}},
+
+	"internal/directory": {imports: []string{"internal/ocip"}},
 
 	"internal/ocip": {imports: []string{"internal/ocip/commitment", "internal/ocip/content", "internal/jsonline"}},
 

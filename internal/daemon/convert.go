@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
@@ -14,8 +15,8 @@ import (
 // was checked when it was loaded, so an error here is one of the house.
 func kernelConfig(c *config.Config) (kernel.Config, error) {
 	k := kernel.Config{
-		DefaultAgent: c.DefaultAgent,
-		HookWait:     c.Hooks.Wait, HookAnswer: c.Hooks.Answer, HookApps: make(map[string]kernel.HookTimes),
+		Directory: directory.Config{DefaultAgent: c.DefaultAgent},
+		HookWait:  c.Hooks.Wait, HookAnswer: c.Hooks.Answer, HookApps: make(map[string]kernel.HookTimes),
 		UnhealthyAfter: c.Health.UnhealthyAfter, ActiveWindow: c.Sessions.ActiveWindow, DrainTimeout: c.DrainTimeout,
 		MaxRounds: c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
 		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), ChainWindow: c.OCIP.Chain.Window,
@@ -36,22 +37,22 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		return k, err
 	}
 	for _, r := range c.Routes {
-		k.Routes = append(k.Routes, kernel.Route{Session: r.Session, Agent: r.Agent})
+		k.Directory.Routes = append(k.Directory.Routes, directory.Route{Session: r.Session, Agent: r.Agent})
 	}
 	for i := range c.Agents {
 		a, err := kernelAgent(&c.Agents[i])
 		if err != nil {
 			return k, fmt.Errorf("cannot use agent %s: %w", c.Agents[i].ID, err)
 		}
-		k.Agents = append(k.Agents, a)
+		k.Directory.Agents = append(k.Directory.Agents, a)
 	}
-	k.Directory = make([]kernel.Entry, 0, len(c.Directory))
+	k.Directory.Entries = make([]directory.Entry, 0, len(c.Directory))
 	for i := range c.Directory {
 		e, err := kernelEntry(&c.Directory[i])
 		if err != nil {
 			return k, fmt.Errorf("cannot use directory entry %s: %w", c.Directory[i].InstanceID, err)
 		}
-		k.Directory = append(k.Directory, e)
+		k.Directory.Entries = append(k.Directory.Entries, e)
 	}
 	return k, nil
 }
@@ -85,8 +86,8 @@ func chainLimits(c *config.Chain) ocip.ChainLimits {
 	return ocip.ChainLimits{MaxHops: c.MaxHops, MaxRevisits: c.MaxRevisits, MaxAge: c.MaxAge, Monitor: c.Enforcement == "monitor"}
 }
 
-func kernelAgent(a *config.Agent) (kernel.Agent, error) {
-	k := kernel.Agent{
+func kernelAgent(a *config.Agent) (directory.Agent, error) {
+	k := directory.Agent{
 		App: a.App, Exe: a.Exe,
 		Agent: ocip.Agent{
 			ID:        a.ID,
@@ -115,8 +116,8 @@ func kernelAgent(a *config.Agent) (kernel.Agent, error) {
 	return k, nil
 }
 
-func kernelEntry(c *config.Contact) (kernel.Entry, error) {
-	e := kernel.Entry{
+func kernelEntry(c *config.Contact) (directory.Entry, error) {
+	e := directory.Entry{
 		Counterparty: ocip.Counterparty{
 			Kind:     ocip.KindAgent,
 			Identity: ocip.Identity{InstanceID: c.InstanceID, UserID: c.UserID, OrgUnit: c.OrgUnit, TenantID: c.TenantID},

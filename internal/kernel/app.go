@@ -195,7 +195,7 @@ func (k *Kernel) claimID(a *app, token string) error {
 // mayRun checks the user and the program that an app id is bound to.
 func (k *ruleset) mayRun(id string, peer api.Peer) error {
 	uid, _, _ := peer.Credentials()
-	for _, agent := range k.directory.spokenBy(id) {
+	for _, agent := range k.directory.SpokenBy(id) {
 		if agent.UID != nil && *agent.UID != uid {
 			return api.Errorf(api.Forbidden, "app %s speaks for agent %s, which is bound to user %d; this process runs as user %d", id, agent.ID, *agent.UID, uid)
 		}

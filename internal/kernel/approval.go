@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -172,7 +173,7 @@ func (k *Kernel) stale(h *held, message string) error {
 
 // again is the held message as it was when it was weighed, on its way once more.
 func (k *ruleset) again(ctx context.Context, h *held) (*outgoing, error) {
-	sender := k.directory.agents[h.AgentID]
+	sender := k.directory.Agent(h.AgentID)
 	if sender == nil || sender.InstanceID != h.Agent {
 		return nil, api.Errorf(api.Conflict, "agent %s, whose message this is, is no longer configured; deny it, or configure the agent", h.AgentID)
 	}
@@ -181,9 +182,9 @@ func (k *ruleset) again(ctx context.Context, h *held) (*outgoing, error) {
 	k.mu.RUnlock()
 	m := &outgoing{
 		app: a, appID: h.AppID, sender: sender, key: h.SessionKey, content: h.Content, account: h.Account,
-		dispatchID: h.DispatchID, changedBy: h.Changes, carried: h.Carried, approvalID: h.ApprovalID, local: k.directory.localAgent(h.SessionKey),
+		dispatchID: h.DispatchID, changedBy: h.Changes, carried: h.Carried, approvalID: h.ApprovalID, local: k.directory.LocalAgent(h.SessionKey),
 	}
-	m.channel, m.target = target(h.SessionKey)
+	m.channel, m.target = directory.Split(h.SessionKey)
 	err := json.Unmarshal([]byte(h.Metadata), &m.metadata)
 	if err != nil {
 		return nil, fmt.Errorf("cannot decode the metadata of approval %s: %w", h.ApprovalID, err)
@@ -567,7 +568,7 @@ func (k *ruleset) approvalRecord(h *held, event string) *audit.Record {
 		Round: h.Round, MaxRounds: h.MaxRounds, Classification: h.Classification, PolicyRevision: h.PolicyRevision,
 		Code: h.Code, DispatchID: h.DispatchID, ApprovalID: h.ApprovalID,
 	}
-	if agent := k.directory.local[h.Agent]; agent != nil {
+	if agent := k.directory.Local(h.Agent); agent != nil {
 		r.TenantID = agent.TenantID
 	}
 	return r

@@ -68,7 +68,7 @@ func (k *Kernel) ApprovalList(ctx context.Context, p *api.ApprovalListParams) (a
 		f.State = ""
 	}
 	// An agent may be named as in session keys too.
-	if agent := k.rules().directory.agents[f.Agent]; agent != nil {
+	if agent := k.rules().directory.Agent(f.Agent); agent != nil {
 		f.Agent = agent.InstanceID
 	}
 	page, total, err := k.store.Summaries(ctx, f, p.Page())

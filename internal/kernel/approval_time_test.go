@@ -21,7 +21,7 @@ func waiting(t *testing.T, hold, exchange time.Duration, run func(w *world, alic
 	t.Helper()
 	bubble(t, func(c *kernel.Config) {
 		c.HoldFor, c.ExpiresAfter, c.AppsMayOperate = hold, exchange, true
-		c.Agents[0].Types = nil
+		c.Directory.Agents[0].Types = nil
 	}, func(w *world) {
 		alice := w.register("@acme/alice", api.Capabilities{})
 		if _, err := alice.Ready(w.t.Context(), &api.ReadyParams{}); err != nil {
@@ -239,7 +239,7 @@ func TestHeldMessageKeepsItsDigest(t *testing.T) {
 // Half an approval expires like none.
 func TestHalfAnApprovalExpires(t *testing.T) {
 	bubble(t, func(c *kernel.Config) {
-		c.HoldFor, c.Approvers, c.AppsMayOperate, c.Agents[0].Types = 10*time.Minute, 2, true, nil
+		c.HoldFor, c.Approvers, c.AppsMayOperate, c.Directory.Agents[0].Types = 10*time.Minute, 2, true, nil
 	}, func(w *world) {
 		alice := w.register("@acme/alice", api.Capabilities{})
 		held := alice.asks("Can you do it?")

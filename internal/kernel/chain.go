@@ -87,7 +87,7 @@ func (k *ruleset) cause(ctx context.Context, m *outgoing, e *ocip.Exchange, now 
 // daemon is known. An agent elsewhere may not carry lines, or may shorten them: where this side had the last word in the
 // exchange or, for one that opens, in the session, the message goes on with that.
 func (k *ruleset) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
-	if k.directory.local[a.envelope.SourceAgent.InstanceID] != nil && a.chain.ID != "" {
+	if k.directory.Local(a.envelope.SourceAgent.InstanceID) != nil && a.chain.ID != "" {
 		return a.chain, nil
 	}
 	known, err := k.lastWord(ctx, a, e, now)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -82,19 +83,19 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 
 // address finds out who speaks to whom, from the configuration alone.
 func (k *ruleset) address(ctx context.Context, a *app, p *api.DispatchParams, named string) (*outgoing, error) {
-	sender, err := k.directory.sender(a.id(), named)
+	sender, err := k.sender(a.id(), named)
 	if err != nil {
 		return nil, err
 	}
 	m := &outgoing{
 		app: a, appID: a.id(), asked: p, sender: sender, key: p.SessionKey, content: p.Content, metadata: p.Metadata, dispatchID: k.newID(),
-		local: k.directory.localAgent(p.SessionKey),
+		local: k.directory.LocalAgent(p.SessionKey),
 	}
 	if m.to, err = k.counterparty(ctx, p.SessionKey, sender); err != nil {
 		return nil, err
 	}
-	m.channel, m.target = target(p.SessionKey)
-	if id, ok := agentOf(p.SessionKey); ok && m.local == nil && m.to.Kind == ocip.KindUnknown && !k.directory.lists(p.SessionKey) {
+	m.channel, m.target = directory.Split(p.SessionKey)
+	if id, ok := directory.AgentOf(p.SessionKey); ok && m.local == nil && m.to.Kind == ocip.KindUnknown && !k.directory.Lists(p.SessionKey) {
 		return nil, api.Errorf(api.NotFound, "there is no agent %q: name it in agents, or where it is reached in directory[].sessions", id)
 	}
 	m.account, _ = api.Text(p.Metadata["accountId"])

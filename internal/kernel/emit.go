@@ -29,7 +29,7 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if err != nil {
 		return api.EmitResult{}, err
 	}
-	agent, err := k.directory.sender(c.app.Load().id(), p.Context.AgentID)
+	agent, err := k.sender(c.app.Load().id(), p.Context.AgentID)
 	if err != nil {
 		return api.EmitResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"hook": hook})
 	}

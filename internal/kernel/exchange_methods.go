@@ -33,7 +33,7 @@ func (c *Client) Exchanges(ctx context.Context, p *api.ExchangeListParams) (api.
 		return api.ExchangeResult{}, err
 	}
 	a := c.app.Load()
-	agents := k.directory.spokenBy(a.id())
+	agents := k.directory.SpokenBy(a.id())
 	if p.Agent == "" && len(agents) == 1 {
 		p.Agent = agents[0].InstanceID
 	}
@@ -55,7 +55,7 @@ func (c *Client) ResolveExchange(ctx context.Context, p *api.ExchangeResolvePara
 
 // heldBy tells the agents that an app speaks for from others.
 func (k *ruleset) heldBy(a *app) func(instance string) bool {
-	mine := k.directory.spokenBy(a.id())
+	mine := k.directory.SpokenBy(a.id())
 	return func(instance string) bool {
 		return slices.ContainsFunc(mine, func(a *Agent) bool { return a.InstanceID == instance })
 	}

@@ -191,7 +191,7 @@ func (r *events) giveUp(e *event) bool {
 // that speaks for agents hears of its own agents, one that owns channels of its
 // own channels; only an app that is neither observes everything it declared.
 func (k *ruleset) concerns(a *app, about *api.HookContext) bool {
-	mine := k.directory.spokenBy(a.id())
+	mine := k.directory.SpokenBy(a.id())
 	if slices.ContainsFunc(mine, func(agent *Agent) bool { return agent.ID == about.AgentID }) {
 		return true
 	}

@@ -20,6 +20,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -28,10 +29,8 @@ import (
 
 // Config is the kernel's part of the configuration, checked and typed.
 type Config struct {
-	Agents       []Agent
-	DefaultAgent string
-	Routes       []Route
-	Directory    []Entry
+	// Directory is who is who.
+	Directory directory.Config
 
 	// HookWait is how long a plain interceptor is waited for, HookAnswer how
 	// long one that must answer. HookApps overrides both for single apps.
@@ -66,27 +65,8 @@ type Config struct {
 	KeepHeld bool
 }
 
-// Agent is a local agent and the app that speaks for it. UID and Exe, where
-// set, bind the app to a user and a program.
-type Agent struct {
-	ocip.Agent
-	App string
-	UID *uint32
-	Exe string
-}
-
-// Route says which agent inbound messages of a session are for. Session is a
-// key, or the beginning of keys with * behind it.
-type Route struct {
-	Session string
-	Agent   string
-}
-
-// Entry is one counterparty of the directory and the sessions that reach it.
-type Entry struct {
-	ocip.Counterparty
-	Sessions []string
-}
+// Agent is a local agent, as the directory has it.
+type Agent = directory.Agent
 
 // HookTimes are one app's own limits; zero is the general one. Required makes
 // the app an interceptor that messages wait for even while it is away: without

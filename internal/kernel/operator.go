@@ -36,7 +36,7 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 		s.Apps = append(s.Apps, appStatus(a))
 	}
 	slices.SortFunc(s.Apps, func(x, y api.AppStatus) int { return cmp.Compare(x.ID, y.ID) })
-	configured := k.rules().cfg.Agents
+	configured := k.rules().cfg.Directory.Agents
 	for i := range configured {
 		agent := &configured[i]
 		a := k.apps[agent.App]

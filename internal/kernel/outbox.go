@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/store"
@@ -129,7 +130,7 @@ func (k *Kernel) queuesOf(a *app) (queues []string) {
 		queues = append(queues, channelQueue(channel))
 	}
 	k.mu.RUnlock()
-	for _, agent := range k.rules().directory.spokenBy(a.id()) {
+	for _, agent := range k.rules().directory.SpokenBy(a.id()) {
 		queues = append(queues, agentQueue(agent.ID))
 	}
 	return append(queues, appQueue(a.id()))
@@ -137,7 +138,7 @@ func (k *Kernel) queuesOf(a *app) (queues []string) {
 
 // receiverOf returns the app that takes a queue's messages now, or nil.
 func (k *Kernel) receiverOf(queue string) *app {
-	kind, name := target(queue)
+	kind, name := directory.Split(queue)
 	r := k.rules()
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -146,7 +147,7 @@ func (k *Kernel) receiverOf(queue string) *app {
 	case "channel":
 		a = k.channels[name]
 	case "agent":
-		if agent := r.directory.agents[name]; agent != nil {
+		if agent := r.directory.Agent(name); agent != nil {
 			a = k.apps[agent.App]
 		}
 	case "app":
@@ -335,7 +336,7 @@ func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done
 // another one now under the same id. These are taken out, on record.
 func (k *Kernel) due(queue string, page []*store.Message) ([]*delivery, error) {
 	now, found := k.now(), make([]*delivery, len(page))
-	kind, name := target(queue)
+	kind, name := directory.Split(queue)
 	for i, m := range page {
 		if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {
 			if err := k.expire(m); err != nil {
@@ -347,8 +348,8 @@ func (k *Kernel) due(queue string, page []*store.Message) ([]*delivery, error) {
 		if err := d.decode(m.Body); err != nil {
 			return nil, fmt.Errorf("cannot decode message %s: %w", m.DispatchID, err)
 		}
-		if agent := k.rules().directory.agents[name]; kind == "agent" && d.For != "" && agent != nil && agent.identified() != d.For {
-			if err := k.withdraw(m, map[string]any{"decidedFor": d.For, "isNow": agent.identified()}); err != nil {
+		if agent := k.rules().directory.Agent(name); kind == "agent" && d.For != "" && agent != nil && agent.Identified() != d.For {
+			if err := k.withdraw(m, map[string]any{"decidedFor": d.For, "isNow": agent.Identified()}); err != nil {
 				return nil, err
 			}
 			continue

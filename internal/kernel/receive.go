@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -20,7 +21,7 @@ import (
 func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verdict, change *store.Change, now time.Time) (*ocip.Verdict, string, error) {
 	runID := k.newID()
 	v, err := k.arrive(ctx, &arrival{
-		agent: m.local, from: *m.sender.counterparty(), envelope: sent.Envelope,
+		agent: m.local, from: *m.sender.Counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way the message came.
 		key: replyKey(m), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(),
 		chain: sent.Chain, content: m.content, dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
@@ -30,7 +31,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 	}
 	// The receiver's own record says what reached it and what did not.
 	v.Shared, v.Withheld = sent.Shared, sent.Withheld
-	r, err := k.receivedRecord(m.local, *m.sender.counterparty(), v, m.key, m.content)
+	r, err := k.receivedRecord(m.local, *m.sender.Counterparty(), v, m.key, m.content)
 	if err != nil {
 		return nil, "", err
 	}
@@ -161,7 +162,7 @@ func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict)
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		body: body{
-			Hook: api.MessageReceived, RunID: runID, Data: data, For: to.identified(),
+			Hook: api.MessageReceived, RunID: runID, Data: data, For: to.Identified(),
 			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: m.channel},
 		},
 	}
@@ -230,7 +231,7 @@ type incoming struct {
 }
 
 func (in *incoming) about() api.HookContext {
-	channel, _ := target(in.key)
+	channel, _ := directory.Split(in.key)
 	return api.HookContext{AgentID: in.agent.ID, SessionKey: in.key, ChannelID: channel, AccountID: in.account}
 }
 
@@ -238,14 +239,14 @@ func (in *incoming) about() api.HookContext {
 // owner of its channel, or for an agent's own key the agent's app or any
 // channel's.
 func (k *ruleset) mayBring(a *app, key string) error {
-	channel, _ := target(key)
+	channel, _ := directory.Split(key)
 	if channel != "agent" {
 		if !k.ownsChannel(a, channel) {
 			return api.Errorf(api.CapabilityDenied, "app %s does not have channel %s; register it with capability.register", a.id(), channel)
 		}
 		return nil
 	}
-	if agent := k.directory.localAgent(key); agent != nil && agent.App == a.id() {
+	if agent := k.directory.LocalAgent(key); agent != nil && agent.App == a.id() {
 		return nil
 	}
 	if !k.ownsChannel(a, "") {
@@ -257,30 +258,30 @@ func (k *ruleset) mayBring(a *app, key string) error {
 // receiver returns the agent that an inbound message is for: the one that is
 // named, or whom its session says.
 func (k *ruleset) receiver(ctx context.Context, key, named string) (*Agent, error) {
-	if id, ok := agentOf(key); ok && named != "" && id != named {
+	if id, ok := directory.AgentOf(key); ok && named != "" && id != named {
 		return nil, api.Errorf(api.InvalidParams, "session %s is of agent %q, not of %q", key, id, named)
 	}
 	if named != "" {
-		if agent := k.directory.agents[named]; agent != nil {
+		if agent := k.directory.Agent(named); agent != nil {
 			return agent, nil
 		}
 		return nil, api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", named)
 	}
-	if id, ok := agentOf(key); ok {
+	if id, ok := directory.AgentOf(key); ok {
 		return k.receiver(ctx, "", id)
 	}
 	id, err := k.sessions.agent(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if agent := k.directory.agents[id]; agent != nil {
+	if agent := k.directory.Agent(id); agent != nil {
 		return agent, nil
 	}
-	if agent, ok := k.directory.routes.find(key); ok {
+	if agent, ok := k.directory.Routed(key); ok {
 		return agent, nil
 	}
-	if k.directory.defaultAgent != nil {
-		return k.directory.defaultAgent, nil
+	if k.directory.Default() != nil {
+		return k.directory.Default(), nil
 	}
 	return nil, api.Errorf(api.NotFound, "no agent takes messages of session %s; add a route {session: %q, agent: …} or a default_agent to the configuration", key, key)
 }
@@ -338,7 +339,7 @@ func (k *ruleset) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueR
 	unlock := k.exchanges.pairs.lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
 	defer unlock()
 	ctx, now := context.Background(), k.now()
-	from, elsewhere := k.directory.source(in.key, in.agent, &envelope)
+	from, elsewhere := k.directory.Source(in.key, in.agent, &envelope)
 	if elsewhere && in.app.id() == in.agent.App {
 		sent, approved, err := k.sent(ctx, &envelope, in.agent)
 		if err != nil {
@@ -366,7 +367,7 @@ func (k *ruleset) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueR
 	change := &store.Change{Records: []*audit.Record{r}}
 	// A source that belongs elsewhere is not who is here, but a name that was
 	// borrowed: it would have what is said here counted as said to its owner.
-	if !listed && !elsewhere && k.directory.localAgent(in.key) == nil {
+	if !listed && !elsewhere && k.directory.LocalAgent(in.key) == nil {
 		if err := k.seen.note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
 			return api.QueueResult{}, err
 		}
@@ -390,7 +391,7 @@ func (k *ruleset) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueR
 // whether a person approved it. A runtime that delivers by itself brings such
 // messages to its own agents.
 func (k *ruleset) sent(ctx context.Context, e *ocip.Envelope, to *Agent) (sent, approved bool, err error) {
-	from := k.directory.local[e.SourceAgent.InstanceID]
+	from := k.directory.Local(e.SourceAgent.InstanceID)
 	if from == nil || from.Identity != e.SourceAgent {
 		return false, false, nil
 	}
@@ -462,7 +463,7 @@ func (in *incoming) data() []byte {
 func (in *incoming) delivery(expires time.Time) *delivery {
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
-		body:    body{Hook: api.MessageReceived, RunID: in.runID, Data: in.data(), For: in.agent.identified(), About: in.about()},
+		body:    body{Hook: api.MessageReceived, RunID: in.runID, Data: in.data(), For: in.agent.Identified(), About: in.about()},
 	}
 }
 
@@ -514,7 +515,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return api.OK{}, err
 	}
-	agent := k.directory.agents[run.AgentID]
+	agent := k.directory.Agent(run.AgentID)
 	if agent == nil || agent.App != a.id() {
 		return api.OK{}, api.Errorf(api.NotFound, "app %s has no run %q", a.id(), p.RunID)
 	}

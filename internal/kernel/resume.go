@@ -176,7 +176,7 @@ func (k *Kernel) makeRoom(rules *ruleset, a *app, c *store.Change) bool {
 	gone, first := "", uint64(math.MaxUint64)
 	for id, t := range k.kept.tokens {
 		own := t.uid == a.uid && t.pid == a.pid
-		if k.apps[id] == nil && t.order < first && (own || mine < maxKeptOfProcess && len(rules.directory.spokenBy(id)) == 0) {
+		if k.apps[id] == nil && t.order < first && (own || mine < maxKeptOfProcess && len(rules.directory.SpokenBy(id)) == 0) {
 			gone, first = id, t.order
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -25,7 +27,7 @@ type Terms struct {
 type ruleset struct {
 	*Kernel
 	cfg       Config
-	directory *directory
+	directory *directory.Directory
 	policy    ocip.Policy
 	signers   Signers
 	seal      func(text string) (string, error)
@@ -40,8 +42,18 @@ func (k *Kernel) rules() *ruleset { return k.inForce.Load() }
 func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
 	r := &ruleset{Kernel: k, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal}
 	var err error
-	r.directory, err = newDirectory(&r.cfg)
+	r.directory, err = directory.New(&r.cfg.Directory)
 	return r, err
+}
+
+// sender returns the agent for which an app speaks, which it must name where
+// there are several.
+func (k *ruleset) sender(app, named string) (*Agent, error) {
+	agent, err := k.directory.Sender(app, named)
+	if err != nil {
+		return nil, api.Errorf(api.Forbidden, "%s", err)
+	}
+	return agent, nil
 }
 
 // Prepare makes everything of other terms that can fail, and changes nothing.

@@ -79,7 +79,7 @@ func TestTermsThatCannotBe(t *testing.T) {
 	bubble(t, func(c *kernel.Config) { cfg = *c }, func(w *world) {
 		alice := w.register("@acme/alice", api.Capabilities{})
 		wrong := cfg
-		wrong.Agents, wrong.DefaultAgent = nil, "alice"
+		wrong.Directory.Agents, wrong.Directory.DefaultAgent = nil, "alice"
 		if _, err := w.Prepare(kernel.Terms{Config: wrong, Policy: allowAll{}}); err == nil {
 			w.t.Error("a default agent that does not exist is taken")
 		}
@@ -87,7 +87,7 @@ func TestTermsThatCannotBe(t *testing.T) {
 			w.t.Error(err)
 		}
 		none := cfg
-		none.Agents = nil
+		none.Directory.Agents = nil
 		w.reload(none)
 		var refused *api.Error
 		if _, err := alice.dispatch(w.t.Context(), "telegram:dave"); !errors.As(err, &refused) || refused.Code != api.Forbidden {

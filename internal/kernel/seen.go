@@ -63,7 +63,7 @@ func (s *seen) entered(c *store.Change) {
 // counterparty returns who is reached by a session, as one agent sees it: who
 // the directory says, else the agent that was seen there.
 func (k *ruleset) counterparty(ctx context.Context, key string, self *Agent) (ocip.Counterparty, error) {
-	listed := k.directory.counterparty(key, self)
+	listed := k.directory.Counterparty(key, self)
 	if listed.Kind == ocip.KindAgent {
 		return listed, nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -48,7 +49,7 @@ func (s *sessions) use(ctx context.Context, key, agent, account string, now time
 		return false, err
 	}
 	if known == "" {
-		channel, _ := target(key)
+		channel, _ := directory.Split(key)
 		c.Sessions = append(c.Sessions, store.Session{
 			Key: key, AgentID: agent, ChannelID: channel, AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
 		})

@@ -91,7 +91,7 @@ func (k *ruleset) exchangeRecord(e *ocip.Exchange, event string) *audit.Record {
 		Counterparty: audit.Counterparty{InstanceID: e.Counterparty}, ExchangeID: e.ID, ConversationID: e.ConversationID,
 		ExchangeType: string(e.Type), Round: e.Round, MaxRounds: e.MaxRounds, Classification: e.Level.String(), Outcome: string(e.Outcome),
 	}
-	if agent := k.directory.local[e.Agent]; agent != nil {
+	if agent := k.directory.Local(e.Agent); agent != nil {
 		r.TenantID, r.UserID = agent.TenantID, agent.UserID
 	}
 	return r

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -45,15 +46,14 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 		ids := 0
 		var mu sync.Mutex
 		cfg := kernel.Config{
-			Agents: []kernel.Agent{{App: "@acme/alice", Agent: ocip.Agent{
+			Directory: directory.Config{Agents: []directory.Agent{{App: "@acme/alice", Agent: ocip.Agent{
 				ID: "alice", Identity: ocip.Identity{InstanceID: "agent-alice-1", UserID: "alice", OrgUnit: "engineering", TenantID: "acme-corp"},
 				MaxShared: ocip.Internal, MaxRounds: 3, CanReceiveQueries: true, CanAutoRespond: true,
 				Types: []ocip.ExchangeType{ocip.InformationQuery},
-			}}},
-			Directory: []kernel.Entry{{Sessions: []string{"telegram:dave"}, Counterparty: ocip.Counterparty{
+			}}}, Entries: []directory.Entry{{Sessions: []string{"telegram:dave"}, Counterparty: ocip.Counterparty{
 				Kind: ocip.KindAgent, Accepts: ocip.Internal,
 				Identity: ocip.Identity{InstanceID: "agent-dave-1", UserID: "dave", OrgUnit: "engineering", TenantID: "acme-corp"},
-			}}},
+			}}}},
 			HookWait: 250 * time.Millisecond, HookAnswer: 5 * time.Second, HookApps: map[string]kernel.HookTimes{},
 			UnhealthyAfter: 90 * time.Second, ActiveWindow: 30 * time.Minute, DrainTimeout: 10 * time.Second,
 			DefaultLevel: ocip.Internal, DefaultType: ocip.InformationQuery, MaxRounds: 3, ExpiresAfter: 24 * time.Hour,
@@ -556,9 +556,9 @@ func TestChainWindow(t *testing.T) {
 	}{{time.Hour, 2}, {time.Hour + time.Second, 1}} {
 		bubble(t, func(c *kernel.Config) {
 			c.ChainWindow = time.Hour
-			bob := c.Agents[0]
+			bob := c.Directory.Agents[0]
 			bob.App, bob.ID, bob.InstanceID, bob.UserID = "@acme/bob", "bob", "agent-bob-1", "bob"
-			c.Agents = append(c.Agents, bob)
+			c.Directory.Agents = append(c.Directory.Agents, bob)
 		}, func(w *world) {
 			alice, bob := w.register("@acme/alice", api.Capabilities{}), w.register("@acme/bob", api.Capabilities{})
 			if _, err := alice.dispatch(w.t.Context(), "agent:bob:main"); err != nil {

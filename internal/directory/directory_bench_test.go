@@ -1,4 +1,4 @@
-package kernel
+package directory
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func known(n int) *Config {
 		cfg.Routes = append(cfg.Routes, Route{Session: fmt.Sprintf("mail:%d:*", i), Agent: id})
 	}
 	for i := range n {
-		cfg.Directory = append(cfg.Directory, Entry{
+		cfg.Entries = append(cfg.Entries, Entry{
 			Counterparty: ocip.Counterparty{Kind: ocip.KindAgent, Accepts: ocip.Internal, Identity: ocip.Identity{
 				InstanceID: fmt.Sprintf("peer-%d", i), UserID: fmt.Sprintf("user-%d", i), OrgUnit: "engineering", TenantID: "acme",
 			}},
@@ -35,7 +35,7 @@ func known(n int) *Config {
 // for memory it has not seen of late.
 func BenchmarkDirectory(b *testing.B) {
 	for _, n := range []int{10, 1000, 100_000} {
-		d, err := newDirectory(known(n))
+		d, err := New(known(n))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -55,31 +55,31 @@ func BenchmarkDirectory(b *testing.B) {
 			})
 		}
 		reaches := func(kind ocip.Kind) func(string) bool {
-			return func(key string) bool { return d.counterparty(key, self).Kind == kind }
+			return func(key string) bool { return d.Counterparty(key, self).Kind == kind }
 		}
 		run("session", func(i int) string { return fmt.Sprintf("irc:direct:user-%d", i) }, reaches(ocip.KindAgent))
 		run("beginning", func(i int) string { return fmt.Sprintf("matrix:%d:room", i) }, reaches(ocip.KindAgent))
 		run("stranger", func(i int) string { return fmt.Sprintf("telegram:nobody-%d", i) }, reaches(ocip.KindUnknown))
 		run("local agent", func(i int) string { return fmt.Sprintf("agent:agent-%d:main", i%max(2, n/100)) }, reaches(ocip.KindAgent))
 		run("sender", func(i int) string { return fmt.Sprintf("@bench/agent-%d", i%max(2, n/100)) }, func(key string) bool {
-			a, err := d.sender(key, "")
+			a, err := d.Sender(key, "")
 			return err == nil && a != nil
 		})
 		run("source", func(i int) string { return fmt.Sprintf("telegram:%d", i) }, func(key string) bool {
-			from, elsewhere := d.source(key, self, &ocip.Envelope{SourceAgent: ocip.Identity{InstanceID: "peer-1"}})
+			from, elsewhere := d.Source(key, self, &ocip.Envelope{SourceAgent: ocip.Identity{InstanceID: "peer-1"}})
 			return from.Kind == ocip.KindAgent && !elsewhere
 		})
 	}
 }
 
-// BenchmarkNewDirectory is what a start takes for it.
-func BenchmarkNewDirectory(b *testing.B) {
+// BenchmarkNew is what a start takes for it.
+func BenchmarkNew(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			cfg := known(n)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := newDirectory(cfg); err != nil {
+				if _, err := New(cfg); err != nil {
 					b.Fatal(err)
 				}
 			}

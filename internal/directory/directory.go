@@ -1,17 +1,50 @@
-package kernel
+// Package directory answers who is who: which agent an app speaks for, which
+// counterparty a session reaches, and which agent an inbound message is for. It
+// answers from the configuration alone, does no I/O and never changes once it is
+// made. Every look-up costs the same however many agents and counterparties
+// there are.
+package directory
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// directory answers who is who, from the configuration alone. Every look-up
-// costs the same however many agents and counterparties there are.
-type directory struct {
+// Config is the directory's part of the configuration, checked and typed.
+type Config struct {
+	Agents       []Agent
+	DefaultAgent string
+	Routes       []Route
+	Entries      []Entry
+}
+
+// Agent is a local agent and the app that speaks for it. UID and Exe, where
+// set, bind the app to a user and a program.
+type Agent struct {
+	ocip.Agent
+	App string
+	UID *uint32
+	Exe string
+}
+
+// Route says which agent inbound messages of a session are for. Session is a
+// key, or the beginning of keys with * behind it.
+type Route struct {
+	Session string
+	Agent   string
+}
+
+// Entry is one counterparty and the sessions that reach it.
+type Entry struct {
+	ocip.Counterparty
+	Sessions []string
+}
+
+// Directory is who is who under one configuration.
+type Directory struct {
 	agents       map[string]*Agent
 	byApp        map[string][]*Agent
 	byInstance   map[string]*ocip.Counterparty
@@ -21,19 +54,20 @@ type directory struct {
 	defaultAgent *Agent
 }
 
-func newDirectory(cfg *Config) (*directory, error) {
-	d := &directory{
+// New makes the directory of a configuration, which must not change afterwards.
+func New(cfg *Config) (*Directory, error) {
+	d := &Directory{
 		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty), local: make(map[string]*Agent),
 	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		d.agents[a.ID] = a
 		d.byApp[a.App] = append(d.byApp[a.App], a)
-		d.byInstance[a.InstanceID] = a.counterparty()
+		d.byInstance[a.InstanceID] = a.Counterparty()
 		d.local[a.InstanceID] = a
 	}
-	for i := range cfg.Directory {
-		e := &cfg.Directory[i]
+	for i := range cfg.Entries {
+		e := &cfg.Entries[i]
 		if e.InstanceID != "" {
 			d.byInstance[e.InstanceID] = &e.Counterparty
 		}
@@ -59,46 +93,60 @@ func newDirectory(cfg *Config) (*directory, error) {
 	return d, nil
 }
 
-// counterparty is the agent as others see it.
-func (a *Agent) counterparty() *ocip.Counterparty {
+// Counterparty is the agent as others see it.
+func (a *Agent) Counterparty() *ocip.Counterparty {
 	return &ocip.Counterparty{Kind: ocip.KindAgent, Identity: a.Identity, Accepts: a.MaxShared}
 }
 
-// identified tells the agent from another one of its id.
-func (a *Agent) identified() string { return a.TenantID + "/" + a.InstanceID }
+// Identified tells the agent from another one of its id.
+func (a *Agent) Identified() string { return a.TenantID + "/" + a.InstanceID }
 
-// spokenBy lists the agents that an app speaks for.
-func (d *directory) spokenBy(app string) []*Agent { return d.byApp[app] }
+// Agent returns the agent of an id, nil where there is none.
+func (d *Directory) Agent(id string) *Agent { return d.agents[id] }
 
-// sender returns the agent for which an app speaks, which it must name where
+// Local returns the agent of an instance id, nil where it is none of this
+// daemon's.
+func (d *Directory) Local(instance string) *Agent { return d.local[instance] }
+
+// Routed returns the agent that a configured route names for a session.
+func (d *Directory) Routed(key string) (*Agent, bool) { return d.routes.find(key) }
+
+// Default returns the agent that inbound messages are for which nothing else
+// leads to one, nil where there is none.
+func (d *Directory) Default() *Agent { return d.defaultAgent }
+
+// SpokenBy lists the agents that an app speaks for.
+func (d *Directory) SpokenBy(app string) []*Agent { return d.byApp[app] }
+
+// Sender returns the agent for which an app speaks, which it must name where
 // there are several.
-func (d *directory) sender(app, named string) (*Agent, error) {
+func (d *Directory) Sender(app, named string) (*Agent, error) {
 	mine := d.byApp[app]
 	switch {
 	case len(mine) == 0:
-		return nil, api.Errorf(api.Forbidden, "app %s speaks for no agent; bind one with agents[].app in the configuration", app)
+		return nil, fmt.Errorf("app %s speaks for no agent; bind one with agents[].app in the configuration", app)
 	case named == "" && len(mine) == 1:
 		return mine[0], nil
 	case named == "":
-		return nil, api.Errorf(api.Forbidden, "app %s speaks for several agents; name one in metadata.agentId", app)
+		return nil, fmt.Errorf("app %s speaks for several agents; name one in metadata.agentId", app)
 	}
 	if i := slices.IndexFunc(mine, func(a *Agent) bool { return a.ID == named }); i >= 0 {
 		return mine[i], nil
 	}
-	return nil, api.Errorf(api.Forbidden, "app %s does not speak for agent %q", app, named)
+	return nil, fmt.Errorf("app %s does not speak for agent %q", app, named)
 }
 
-// localAgent returns the agent of this daemon that a session key names.
-func (d *directory) localAgent(key string) *Agent {
-	if id, ok := agentOf(key); ok {
+// LocalAgent returns the agent of this daemon that a session key names.
+func (d *Directory) LocalAgent(key string) *Agent {
+	if id, ok := AgentOf(key); ok {
 		return d.agents[id]
 	}
 	return nil
 }
 
-// agentOf returns the agent that a key of the form agent:{agentId}:{rest}
+// AgentOf returns the agent that a key of the form agent:{agentId}:{rest}
 // names.
-func agentOf(key string) (id string, ok bool) {
+func AgentOf(key string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(key, "agent:")
 	if !ok {
 		return "", false
@@ -107,16 +155,16 @@ func agentOf(key string) (id string, ok bool) {
 	return id, true
 }
 
-// target splits a session key into its channel and what is behind it.
-func target(key string) (channel, rest string) {
+// Split parts a session key into its channel and what is behind it.
+func Split(key string) (channel, rest string) {
 	channel, rest, _ = strings.Cut(key, ":")
 	return channel, rest
 }
 
-// counterparty returns who is reached by a session, as one agent sees it.
-func (d *directory) counterparty(key string, self *Agent) ocip.Counterparty {
-	if local := d.localAgent(key); local != nil {
-		return *local.counterparty()
+// Counterparty returns who is reached by a session, as one agent sees it.
+func (d *Directory) Counterparty(key string, self *Agent) ocip.Counterparty {
+	if local := d.LocalAgent(key); local != nil {
+		return *local.Counterparty()
 	}
 	entry, ok := d.sessions.find(key)
 	if !ok {
@@ -133,23 +181,23 @@ func (d *directory) counterparty(key string, self *Agent) ocip.Counterparty {
 	return cp
 }
 
-// lists reports whether the directory has somebody at a session.
-func (d *directory) lists(key string) bool {
+// Lists reports whether the directory has somebody at a session.
+func (d *Directory) Lists(key string) bool {
 	_, ok := d.sessions.find(key)
 	return ok
 }
 
-// source returns who the directory has at the session an envelope came through,
+// Source returns who the directory has at the session an envelope came through,
 // and whether it has the envelope's source at other sessions only. An agent's
 // own session says nothing about who writes there; but agents of this daemon
 // reach each other inside it, so an envelope from outside is never theirs.
-func (d *directory) source(key string, self *Agent, e *ocip.Envelope) (from ocip.Counterparty, elsewhere bool) {
-	if d.localAgent(key) != nil {
+func (d *Directory) Source(key string, self *Agent, e *ocip.Envelope) (from ocip.Counterparty, elsewhere bool) {
+	if d.LocalAgent(key) != nil {
 		from = ocip.Counterparty{Kind: ocip.KindUnknown}
 		_, local := d.local[e.SourceAgent.InstanceID]
 		return from, local
 	}
-	from = d.counterparty(key, self)
+	from = d.Counterparty(key, self)
 	_, known := d.byInstance[e.SourceAgent.InstanceID]
 	return from, known && from.Kind != ocip.KindAgent
 }
