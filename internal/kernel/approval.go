@@ -81,10 +81,11 @@ func (k *ruleset) standingOf(ctx context.Context, h *held) (*standing, error) {
 		st  standing
 		err error
 	)
-	if st.exchange, err = k.exchanges.side(ctx, h.Agent, h.ExchangeID); err != nil && !errors.Is(err, store.ErrNotFound) {
+	pair := store.PairOf(h.Agent, h.Counterparty)
+	if st.exchange, err = k.exchanges.side(ctx, pair, h.Agent, h.ExchangeID); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	st.escalated, err = k.exchanges.escalation(ctx, store.PairOf(h.Agent, h.Counterparty))
+	st.escalated, err = k.exchanges.escalation(ctx, pair)
 	return &st, err
 }
 

@@ -106,7 +106,7 @@ func (k *ruleset) lastWord(ctx context.Context, a *arrival, e *ocip.Exchange, no
 	before := *e
 	if e.Round == 0 {
 		var err error
-		before, err = k.exchanges.ofSession(ctx, a.agent.InstanceID, a.key)
+		before, err = k.exchanges.ofSession(ctx, pairOf(e), a.agent.InstanceID, a.key)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return ocip.Chain{}, nil

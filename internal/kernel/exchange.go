@@ -21,8 +21,9 @@ import (
 type exchanges struct {
 	store *store.Store
 	pairs locks
-	// sides and current remember what the store holds. Both are read and
-	// changed under the pair's lock alone.
+	// sides and current remember what the store holds. What they hold of a pair
+	// is changed under that pair's lock alone: a read of the store that is put
+	// there later would bring an old round back.
 	sides   *lru.Cache[sideRef, ocip.Exchange]
 	current *lru.Cache[sessionRef, string]
 	// escalated holds the exchange whose escalation is open, "" for none.
@@ -68,40 +69,46 @@ func (x *exchanges) escalation(ctx context.Context, p store.Pair) (string, error
 // refusal means for the two agents.
 func (x *exchanges) refuse(c *store.Change, v *ocip.Verdict, now time.Time) {
 	e := &v.Exchange
-	if e.ID == "" || e.Outcome == ocip.InProgress {
+	if e.ID == "" || e.Outcome == v.Before.Outcome {
 		return
 	}
 	c.Exchanges = append(c.Exchanges, *e)
 	if v.Exhausted() {
-		c.Escalations = append(c.Escalations, store.Escalation{Pair: store.PairOf(e.Agent, e.Counterparty), ExchangeID: e.ID, OpenedAt: now})
+		c.Escalations = append(c.Escalations, store.Escalation{Pair: pairOf(e), ExchangeID: e.ID, OpenedAt: now})
 	}
 }
 
-// side returns an agent's side of an exchange, or [store.ErrNotFound].
-func (x *exchanges) side(ctx context.Context, agent, id string) (ocip.Exchange, error) {
+// side returns an agent's side of an exchange, or [store.ErrNotFound]. Locked is
+// the pair whose lock the caller holds. Callers choose ids, so the exchange can
+// be another pair's, which may be changing it right now: then it is not
+// remembered.
+func (x *exchanges) side(ctx context.Context, locked store.Pair, agent, id string) (ocip.Exchange, error) {
 	if e, ok := x.sides.Get(sideRef{agent, id}); ok {
 		return e, nil
 	}
 	e, err := x.store.Exchange(ctx, agent, id)
-	if err == nil {
+	if err == nil && pairOf(&e) == locked {
 		x.sides.Add(sideRef{agent, id}, e)
 	}
 	return e, err
 }
 
 // ofSession returns the exchange a session's next message belongs to, or
-// [store.ErrNotFound].
-func (x *exchanges) ofSession(ctx context.Context, agent, session string) (ocip.Exchange, error) {
+// [store.ErrNotFound]. Locked is as for [exchanges.side].
+func (x *exchanges) ofSession(ctx context.Context, locked store.Pair, agent, session string) (ocip.Exchange, error) {
 	if id, ok := x.current.Get(sessionRef{agent, session}); ok {
-		return x.side(ctx, agent, id)
+		return x.side(ctx, locked, agent, id)
 	}
 	e, err := x.store.CurrentExchange(ctx, agent, session)
-	if err == nil {
+	if err == nil && pairOf(&e) == locked {
 		x.current.Add(sessionRef{agent, session}, e.ID)
 		x.sides.Add(sideRef{agent, e.ID}, e)
 	}
 	return e, err
 }
+
+// pairOf returns the two agents of an exchange.
+func pairOf(e *ocip.Exchange) store.Pair { return store.PairOf(e.Agent, e.Counterparty) }
 
 // enter puts an exchange into a change, and the session it is current for.
 func (x *exchanges) enter(c *store.Change, e ocip.Exchange) {
@@ -237,18 +244,18 @@ func parseHints(raw jsontext.Value) (hints, error) {
 // one it names, else the one its session is in, else a new one. It is called
 // under the pair's lock.
 func (k *ruleset) forOutgoing(ctx context.Context, m *outgoing, now time.Time) (ocip.Exchange, error) {
-	agent, h := m.sender.InstanceID, &m.hints
+	agent, h, pair := m.sender.InstanceID, &m.hints, store.PairOf(m.sender.InstanceID, m.to.InstanceID)
 	var (
 		e   ocip.Exchange
 		err = store.ErrNotFound
 	)
 	switch {
 	case h.ID != "":
-		e, err = k.exchanges.side(ctx, agent, h.ID)
+		e, err = k.exchanges.side(ctx, pair, agent, h.ID)
 	case h.ConversationID != "":
 		e, err = k.store.ExchangeByConversation(ctx, agent, h.ConversationID)
 	case !h.New:
-		if e, err = k.exchanges.ofSession(ctx, agent, m.key); err == nil && !continues(&e, m, now) {
+		if e, err = k.exchanges.ofSession(ctx, pair, agent, m.key); err == nil && !continues(&e, m, now) {
 			err = store.ErrNotFound
 		}
 	}
@@ -278,28 +285,34 @@ func (k *ruleset) open(ctx context.Context, m *outgoing, now time.Time) (ocip.Ex
 		Agent: m.sender.InstanceID, Counterparty: m.to.InstanceID, SessionKey: m.key, Outcome: ocip.InProgress,
 		MaxRounds: k.cfg.MaxRounds, OpenedAt: now, UpdatedAt: now, ExpiresAt: now.Add(k.cfg.ExpiresAfter).Truncate(time.Millisecond),
 	}
-	switch {
-	case e.ConversationID == "":
+	if e.ConversationID == "" {
 		e.ConversationID = k.newID()
 		if e.ID == "" {
 			e.ID = e.ConversationID
 		}
-	case e.ID == "":
-		id, err := k.freeID(ctx, e.Agent, e.ConversationID)
-		if err != nil {
-			return e, err
-		}
-		e.ID = id
+		return e, nil
 	}
-	return e, nil
+	// Rounds are counted in the conversation: a second exchange of it would
+	// begin to count anew.
+	switch known, err := k.store.ExchangeByConversation(ctx, e.Agent, e.ConversationID); {
+	case err == nil:
+		return e, api.Errorf(api.Conflict, "conversation %s has an exchange already, %s; go on with that one, or name another conversation", e.ConversationID, known.ID)
+	case !errors.Is(err, store.ErrNotFound):
+		return e, err
+	}
+	var err error
+	if e.ID == "" {
+		e.ID, err = k.freeID(ctx, pairOf(&e), e.Agent, e.ConversationID)
+	}
+	return e, err
 }
 
 // freeID returns the first of the wanted ids that is no exchange of the agent
 // yet, or a new one: what somebody else calls an exchange must never meet
 // another one's state.
-func (k *Kernel) freeID(ctx context.Context, agent string, wanted ...string) (string, error) {
+func (k *Kernel) freeID(ctx context.Context, locked store.Pair, agent string, wanted ...string) (string, error) {
 	for _, id := range wanted {
-		switch _, err := k.exchanges.side(ctx, agent, id); {
+		switch _, err := k.exchanges.side(ctx, locked, agent, id); {
 		case errors.Is(err, store.ErrNotFound):
 			return id, nil
 		case err != nil:

@@ -131,14 +131,10 @@ func (k *ruleset) resolve(ctx context.Context, p *api.ExchangeResolveParams, by 
 		}
 	}
 	first := sides[0]
-	if slices.ContainsFunc(sides, func(e ocip.Exchange) bool { return !samePair(&e, &first) }) {
+	if slices.ContainsFunc(sides, func(e ocip.Exchange) bool { return pairOf(&e) != pairOf(&first) }) {
 		return api.OK{}, api.Errorf(api.Conflict, "several pairs of agents have an exchange %q; name an agent of the one you mean in agent", p.ExchangeID)
 	}
 	return api.OK{OK: true}, k.resolveSides(context.WithoutCancel(ctx), &first, p.Note, by)
-}
-
-func samePair(x, y *ocip.Exchange) bool {
-	return store.PairOf(x.Agent, x.Counterparty) == store.PairOf(y.Agent, y.Counterparty)
 }
 
 // resolveSides ends the sides of one exchange that the resolver may end, and for
@@ -238,17 +234,24 @@ func (k *ruleset) resolveHeld(ctx context.Context, e *ocip.Exchange, note string
 }
 
 // sidesOf returns the sides of an exchange that are kept here, as they are now.
-// It is called under the pair's lock.
+// The two know it by one conversation, and not always by one id. It is called
+// under the pair's lock.
 func (k *Kernel) sidesOf(ctx context.Context, of *ocip.Exchange) (sides []ocip.Exchange, err error) {
 	for _, agent := range [...]string{of.Agent, of.Counterparty} {
-		e, err := k.exchanges.side(ctx, agent, of.ID)
+		found, err := k.store.ExchangeByConversation(ctx, agent, of.ConversationID)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
+			continue
 		case err != nil:
 			return nil, err
-		case samePair(&e, of):
-			sides = append(sides, e)
+		case pairOf(&found) != pairOf(of):
+			continue
 		}
+		e, err := k.exchanges.side(ctx, pairOf(of), agent, found.ID)
+		if err != nil {
+			return nil, err
+		}
+		sides = append(sides, e)
 	}
 	return sides, nil
 }

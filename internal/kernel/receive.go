@@ -116,7 +116,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 		e = cached
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		id, err := k.freeID(ctx, a.agent.InstanceID, a.exchangeID, a.envelope.ConversationID)
+		id, err := k.freeID(ctx, store.PairOf(a.agent.InstanceID, a.envelope.SourceAgent.InstanceID), a.agent.InstanceID, a.exchangeID, a.envelope.ConversationID)
 		if err != nil {
 			return nil, err
 		}

@@ -69,7 +69,7 @@ func (k *Kernel) sweepExchanges(ctx context.Context) error {
 func (k *Kernel) expireExchange(ctx context.Context, found ocip.Exchange) error {
 	unlock := k.exchanges.pairs.lock(found.Agent, found.Counterparty)
 	defer unlock()
-	e, err := k.exchanges.side(ctx, found.Agent, found.ID)
+	e, err := k.exchanges.side(ctx, pairOf(&found), found.Agent, found.ID)
 	if err != nil || e.Outcome != ocip.InProgress {
 		return err
 	}
