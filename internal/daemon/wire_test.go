@@ -732,7 +732,7 @@ func TestWireCapabilities(t *testing.T) {
 }
 
 func TestWireSessions(t *testing.T) {
-	h := build(t, acme)
+	h := build(t, acme+"  - {session: \"chat:*\", agent: bob}\n")
 	w := h.registered("@acme/chat", `{"channels":{"provides":["telegram","chat"]}}`)
 	for _, channel := range []string{"telegram", "chat"} {
 		w.grant("capability.register", `{"type":"channel","config":{"id":"`+channel+`"}}`)
@@ -741,14 +741,14 @@ func TestWireSessions(t *testing.T) {
 	for n := range 7 {
 		w.grant("agent.queue", fmt.Sprintf(`{"sessionKey":"telegram:%d","text":"hi","metadata":{"accountId":"a%d"}}`, n, n%2))
 	}
-	w.grant("agent.queue", `{"sessionKey":"agent:bob:main","text":"hi"}`)
-	w.grant("agent.queue", `{"sessionKey":"agent:bob:main","text":"hi again"}`)
+	w.grant("agent.queue", `{"sessionKey":"chat:main","text":"hi"}`)
+	w.grant("agent.queue", `{"sessionKey":"chat:main","text":"hi again"}`)
 	if m := w.grant("session.get", `{"key":"telegram:nobody"}`); string(m.Result) != `{"session":null}` {
 		t.Errorf("got %s", m.Result)
 	}
 	m := w.grant("session.get", `{"key":"telegram:3"}`)
 	contains(t, string(m.Result), `{"session":{"key":"telegram:3","agentId":"alice","channelId":"telegram","accountId":"a1","createdAt":`, `"messageCount":1}`)
-	m = w.grant("session.get", `{"key":"agent:bob:main"}`)
+	m = w.grant("session.get", `{"key":"chat:main"}`)
 	contains(t, string(m.Result), `"agentId":"bob"`, `"messageCount":2`)
 	list := func(params string) (keys []string, total int) {
 		t.Helper()
@@ -795,6 +795,17 @@ func TestWireSessions(t *testing.T) {
 	}
 	if len(seen) != 8 {
 		t.Errorf("the pages hold %d sessions", len(seen))
+	}
+	// Sessions are shown to the apps of their agents and channels alone.
+	bob := h.agent("@acme/bob")
+	var mine api.SessionListResult
+	bob.must("session.list", nil, &mine)
+	if mine.Total != 1 || len(mine.Sessions) != 1 || mine.Sessions[0].Key != "chat:main" {
+		t.Errorf("bob's app is shown %+v", mine)
+	}
+	var other api.SessionResult
+	if bob.must("session.get", map[string]any{"key": "telegram:3"}, &other); other.Session != nil {
+		t.Errorf("bob's app is shown alice's session %+v", other.Session)
 	}
 }
 

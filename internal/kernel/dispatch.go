@@ -346,7 +346,6 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, cha
 		about.Timestamp, about.AuditSeq = now.UnixMilli(), receipt.Seq
 		k.observe(api.MessageSending, m.data(), about, m.app)
 	}
-	k.sessions.used(m.key, agentID, fresh, now)
 	if fresh {
 		k.observe(api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
 	}

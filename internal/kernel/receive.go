@@ -497,7 +497,6 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 		about.Timestamp, about.AuditSeq = now.UnixMilli(), receipt.Seq
 		k.observe(api.MessageReceived, in.data(), about, in.app)
 	}
-	k.sessions.used(in.key, in.agent.ID, fresh, now)
 	if fresh {
 		k.observe(api.SessionStart, sessionEvent(in.key, in.agent.ID), in.about(), nil)
 	}

@@ -3,6 +3,8 @@ package kernel
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -42,55 +44,89 @@ func (s *sessions) agent(ctx context.Context, key string) (string, error) {
 }
 
 // use enters a session into a change: as new, or as used once more when the
-// change is durable. It reports whether the session is new.
+// change is durable. It reports whether the session is new. Of two first messages
+// at once, the one that is committed first says whose the session is.
 func (s *sessions) use(ctx context.Context, key, agent, account string, now time.Time, c *store.Change) (fresh bool, err error) {
 	known, err := s.agent(ctx, key)
 	if err != nil {
 		return false, err
 	}
-	if known == "" {
-		channel, _ := directory.Split(key)
-		c.Sessions = append(c.Sessions, store.Session{
-			Key: key, AgentID: agent, ChannelID: channel, AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
-		})
+	if known != "" {
+		c.OnDurable(func(store.Receipt) { s.store.TouchSession(key, now) })
+		return false, nil
 	}
-	return known == "", nil
+	c.Sessions = append(c.Sessions, store.Session{
+		Key: key, AgentID: agent, ChannelID: channelOf(key), AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
+	})
+	c.OnDurable(func(store.Receipt) { s.known.ContainsOrAdd(key, agent) })
+	return true, nil
 }
 
-// used is called when the change of [sessions.use] is durable.
-func (s *sessions) used(key, agent string, fresh bool, now time.Time) {
-	if fresh {
-		s.known.Add(key, agent)
-		return
+// channelOf returns the channel of a session: agent:alice:telegram:1 is one of
+// telegram, and agent:alice:main of the agent alone.
+func channelOf(key string) string {
+	channel, rest := directory.Split(key)
+	if channel != "agent" {
+		return channel
 	}
-	s.store.TouchSession(key, now)
+	_, rest, _ = strings.Cut(rest, ":")
+	if inner, _, nested := strings.Cut(rest, ":"); nested && inner != "" {
+		return inner
+	}
+	return channel
 }
 
-// Session returns one session, or null.
+// owned are the sessions that the client's app may see: those of the agents it
+// speaks for, and of the channels it owns.
+func (c *Client) owned(k *ruleset) *store.SessionOwners {
+	a, own := c.app.Load(), new(store.SessionOwners)
+	for _, agent := range k.directory.SpokenBy(a.id()) {
+		own.Agents = append(own.Agents, agent.ID)
+	}
+	k.mu.RLock()
+	own.Channels = k.queuesHeld(a)
+	k.mu.RUnlock()
+	return own
+}
+
+// Session returns one session, or null where there is none or it is another
+// app's.
 func (c *Client) Session(ctx context.Context, p *api.SessionGetParams) (api.SessionResult, error) {
-	found, err := c.kernel.store.FreshSession(ctx, p.Key)
+	k, err := c.rules()
+	if err != nil {
+		return api.SessionResult{}, err
+	}
+	found, err := k.store.FreshSession(ctx, p.Key)
 	if errors.Is(err, store.ErrNotFound) {
 		return api.SessionResult{}, nil
 	}
 	if err != nil {
 		return api.SessionResult{}, err
 	}
+	channel, _ := directory.Split(found.Key)
+	if own := c.owned(k); !slices.Contains(own.Agents, found.AgentID) && !slices.Contains(own.Channels, channel) {
+		return api.SessionResult{}, nil
+	}
 	entry := sessionEntry(&found)
 	return api.SessionResult{Session: &entry}, nil
 }
 
-// Sessions returns a page of sessions, last used first.
+// Sessions returns a page of the app's sessions, last used first.
 func (c *Client) Sessions(ctx context.Context, p *api.SessionListParams) (api.SessionListResult, error) {
-	f := store.SessionFilter{AgentID: p.Filter.AgentID, ChannelID: p.Filter.ChannelID, AccountID: p.Filter.AccountID}
+	k, err := c.rules()
+	if err != nil {
+		return api.SessionListResult{}, err
+	}
+	f := store.SessionFilter{AgentID: p.Filter.AgentID, ChannelID: p.Filter.ChannelID, AccountID: p.Filter.AccountID, Of: c.owned(k)}
 	if p.Filter.Active != nil {
-		edge := c.kernel.now().Add(-c.kernel.rules().cfg.ActiveWindow)
+		edge := k.now().Add(-k.cfg.ActiveWindow)
 		if *p.Filter.Active {
 			f.ActiveSince = edge
 		} else {
 			f.IdleSince = edge
 		}
 	}
-	page, total, err := c.kernel.store.Sessions(ctx, f, p.Page(), p.Offset)
+	page, total, err := k.store.Sessions(ctx, f, p.Page(), p.Offset)
 	if err != nil {
 		return api.SessionListResult{}, err
 	}

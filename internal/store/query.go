@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -102,21 +103,48 @@ func (s *Store) Session(ctx context.Context, key string) (Session, error) {
 // SessionFilter selects sessions; an empty field selects all.
 type SessionFilter struct {
 	AgentID, ChannelID, AccountID string
+	// Of, where set, selects only the sessions of some agents and some channels.
+	Of *SessionOwners
 	// ActiveSince selects sessions used at or after it, IdleSince those used
 	// before it.
 	ActiveSince, IdleSince time.Time
 }
 
+// SessionOwners are whose sessions may be seen: those of the agents, and those
+// whose key begins with one of the channels.
+type SessionOwners struct{ Agents, Channels []string }
+
+// lists are the owners as the query takes them.
+func (o *SessionOwners) lists() (agents, channels string) {
+	if o == nil {
+		return "", ""
+	}
+	return jsonList(o.Agents), jsonList(o.Channels)
+}
+
+func jsonList(names []string) string {
+	b := []byte{'['}
+	for i, name := range names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = jsonline.Quote(b, name)
+	}
+	return string(append(b, ']'))
+}
+
 const sessionColumns = `key, agent_id, channel_id, account_id, created_at, last_active_at, message_count`
 
 const sessionMatch = ` FROM sessions WHERE (?1 = '' OR agent_id = ?1) AND (?2 = '' OR channel_id = ?2)
-	AND (?3 = '' OR account_id = ?3) AND (?4 = 0 OR last_active_at >= ?4) AND (?5 = 0 OR last_active_at < ?5)`
+	AND (?3 = '' OR account_id = ?3) AND (?4 = 0 OR last_active_at >= ?4) AND (?5 = 0 OR last_active_at < ?5)
+	AND (?6 = '' OR agent_id IN (SELECT value FROM json_each(?6)) OR substr(key, 1, instr(key, ':') - 1) IN (SELECT value FROM json_each(?7)))`
 
 // Sessions returns a page of the sessions that match, last used first, and how
 // many match in all.
 func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int) (page []Session, total int, err error) {
 	s.flushTouches()
-	match := []any{f.AgentID, f.ChannelID, f.AccountID, unixMilli(f.ActiveSince), unixMilli(f.IdleSince)}
+	agents, channels := f.Of.lists()
+	match := []any{f.AgentID, f.ChannelID, f.AccountID, unixMilli(f.ActiveSince), unixMilli(f.IdleSince), agents, channels}
 	err = s.scan(ctx, func(conn *sqlite.Conn) (err error) {
 		// Both queries see one state, so that the total fits the page.
 		defer sqlitex.Transaction(conn)(&err)
@@ -130,7 +158,7 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int
 		if err != nil {
 			return err
 		}
-		return sqlitex.Execute(conn, `SELECT `+sessionColumns+sessionMatch+` ORDER BY last_active_at DESC, key LIMIT ?6 OFFSET ?7`, &sqlitex.ExecOptions{
+		return sqlitex.Execute(conn, `SELECT `+sessionColumns+sessionMatch+` ORDER BY last_active_at DESC, key LIMIT ?8 OFFSET ?9`, &sqlitex.ExecOptions{
 			Args:       append(match, limit, offset),
 			ResultFunc: scanSessions(&page),
 		})

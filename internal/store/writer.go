@@ -69,7 +69,7 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 			ON CONFLICT (agent, session_key) DO UPDATE SET exchange_id = excluded.exchange_id`},
 		{&w.session, `INSERT INTO sessions (key, agent_id, channel_id, account_id, created_at, last_active_at, message_count)
 			VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (key) DO UPDATE SET agent_id = excluded.agent_id, account_id = excluded.account_id`},
+			ON CONFLICT (key) DO NOTHING`},
 		{&w.touch, `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`},
 		{&w.queue, `INSERT INTO queues (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING no`},
 		{&w.enqueue, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, message) VALUES (?, ?, ?, ?, ?)`},
