@@ -30,7 +30,7 @@ func (c *chains) last(ctx context.Context, agent string, since time.Time) (ocip.
 	h, known := c.heard.Get(agent)
 	if !known {
 		var err error
-		if h, err = c.store.Heard(ctx, agent); err != nil && !errors.Is(err, store.ErrNotFound) {
+		if h, err = c.store.Heard(ctx, agent, ""); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return ocip.Chain{}, err
 		}
 		c.heard.Add(agent, h)

@@ -38,6 +38,9 @@ type Change struct {
 	// of those that go. What is in both is there in the end.
 	Meta    []Meta
 	Dropped []string
+	// Parts are further rows, of whatever kinds there are. They need a record in
+	// the change, or that it drains: see [ErrUnrecorded].
+	Parts []Part
 
 	// Checkpoint asks for a checkpoint of the log right after the records,
 	// unless the last record of it is one.
@@ -79,7 +82,9 @@ func (c *Change) OnDurable(f func(Receipt)) {
 func (c *Change) drains() bool { return c.Drains || c.Alarm || len(c.Records) == 0 && len(c.Meta) == 0 }
 
 // releases reports whether something may follow from the change.
-func (c *Change) releases() bool { return !c.Alarm && (len(c.Records) > 0 || c.Durable != nil) }
+func (c *Change) releases() bool {
+	return !c.Alarm && (len(c.Records) > 0 || len(c.Parts) > 0 || c.Durable != nil)
+}
 
 // Meta is one named value, such as a key made on first start.
 type Meta struct {

@@ -55,6 +55,9 @@ type pending struct {
 // is being recorded is recorded. It has its own limit, [Options.Wait], on the
 // time until it is taken up.
 func (s *Store) Commit(c *Change) (Receipt, error) {
+	if err := c.checkParts(); err != nil {
+		return Receipt{}, err
+	}
 	if err := s.space.admit(c); err != nil {
 		return Receipt{}, err
 	}

@@ -32,7 +32,9 @@ type writer struct {
 	leaves      func(line []byte) audit.Hash
 	nextMessage int64
 	queues      map[string]int64
-	touches     *touches
+	// boot is the only one that app processes are remembered of, once it is known.
+	boot    string
+	touches *touches
 	// ready has the last word before a batch goes to the disk.
 	ready func([]*pending) error
 	// idle says that the last batch had nothing to write, and so took no fsync.
@@ -58,8 +60,8 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 			ON CONFLICT (id, agent) DO UPDATE SET outcome = excluded.outcome, expires_at = excluded.expires_at, state = excluded.state`},
 		// An exchange that goes on changes nothing that an index is made of.
 		{&w.advance, `UPDATE exchanges SET state = ? WHERE id = ? AND agent = ? AND outcome = ? AND expires_at = ?`},
-		{&w.heard, `INSERT INTO heard (agent, at, chain) VALUES (?, ?, ?)
-			ON CONFLICT (agent) DO UPDATE SET at = excluded.at, chain = excluded.chain`},
+		{&w.heard, `INSERT INTO heard (agent, counterparty, at, chain) VALUES (?, ?, ?, ?)
+			ON CONFLICT (agent, counterparty) DO UPDATE SET at = excluded.at, chain = excluded.chain`},
 		{&w.hold, `INSERT INTO approvals (` + approvalColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.decide, `UPDATE approvals SET state = ?, summary = ?, body = ? WHERE id = ? AND state = 'pending'`},
 		{&w.seen, `INSERT INTO seen_agents (session_key, instance_id, user_id, org_unit, tenant_id) VALUES (?, ?, ?, ?, ?)
@@ -135,6 +137,7 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 		w.touches.restore()
 		// Queues that were numbered in this transaction are not.
 		clear(w.queues)
+		w.boot = ""
 		// SQLite has rolled back by itself after some errors; asking again is
 		// then an error that says nothing.
 		if !w.conn.AutocommitEnabled() {
@@ -282,7 +285,7 @@ func (w *writer) apply(p *pending) error {
 			return err
 		}
 	}
-	return nil
+	return w.putParts(p.Parts)
 }
 
 func (w *writer) putMeta(m Meta) error {
@@ -322,8 +325,9 @@ func (w *writer) putAcquaintance(c *Change) error {
 			return err
 		}
 		w.heard.BindText(1, h.Agent)
-		w.heard.BindInt64(2, h.At.UnixMilli())
-		w.heard.BindText(3, chain)
+		w.heard.BindText(2, h.Counterparty)
+		w.heard.BindInt64(3, h.At.UnixMilli())
+		w.heard.BindText(4, chain)
 		if err := exec(w.heard); err != nil {
 			return fmt.Errorf("cannot write what agent %s heard: %w", h.Agent, err)
 		}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"zombiezen.com/go/sqlite"
+)
+
+// Brought is what the last message from a session brought of its address: the
+// members that an answer may repeat. As a part it is written over what is known of
+// the session.
+type Brought struct {
+	SessionKey string
+	Account    string
+	Members    map[string]string
+	At         time.Time
+}
+
+const (
+	// maxBrought bounds the sessions that this is kept of. Beyond it those that
+	// were heard of first are forgotten, until they are heard of again.
+	maxBrought = 65536
+	// maxBroughtBytes bounds the members of one session.
+	maxBroughtBytes = 4096
+)
+
+func (b Brought) check() error {
+	size := 0
+	for name, value := range b.Members {
+		size += len(name) + len(value)
+	}
+	if size > maxBroughtBytes {
+		return fmt.Errorf("cannot keep the address of a session: %w: %d bytes, limit %d", ErrTooLarge, size, maxBroughtBytes)
+	}
+	return bounded("the address of a session", maxName, b.SessionKey, b.Account)
+}
+
+func (b Brought) put(w *writer) error {
+	const what = "the address of a session"
+	members, err := json.Marshal(b.Members, json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", what, err)
+	}
+	err = w.exec(what, `INSERT INTO brought (session_key, account, members, at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (session_key) DO UPDATE SET account = excluded.account, members = excluded.members, at = excluded.at`,
+		b.SessionKey, b.Account, string(members), b.At.UnixMilli())
+	if err != nil {
+		return err
+	}
+	return w.exec(what, `DELETE FROM brought WHERE no <= (SELECT max(no) FROM brought) - ?`, int64(maxBrought))
+}
+
+// Brought returns what the last message from a session brought of its address, or
+// [ErrNotFound].
+func (s *Store) Brought(ctx context.Context, sessionKey string) (Brought, error) {
+	return row(ctx, &s.reader, "the address of a session", `SELECT session_key, account, members, at FROM brought WHERE session_key = ?`, []any{sessionKey},
+		func(stmt *sqlite.Stmt) (Brought, error) {
+			b := Brought{SessionKey: stmt.ColumnText(0), Account: stmt.ColumnText(1), At: fromMilli(stmt.ColumnInt64(3))}
+			return b, json.Unmarshal([]byte(stmt.ColumnText(2)), &b.Members)
+		})
+}

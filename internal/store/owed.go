@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// Owed is what an agent owes another an answer to, whatever exchange that is in. As
+// a part it is written over what was owed; with an empty Value nothing is owed any
+// more.
+type Owed struct {
+	Agent, Counterparty string // instance ids
+	// Value is in the kernel's form.
+	Value string
+	// Until is when it ends by itself; zero never.
+	Until time.Time
+}
+
+// maxOwedBytes bounds the value of one.
+const maxOwedBytes = 4096
+
+func (o Owed) check() error {
+	if err := bounded("what an agent owes", maxOwedBytes, o.Value); err != nil {
+		return err
+	}
+	return bounded("what an agent owes", maxName, o.Agent, o.Counterparty)
+}
+
+func (o Owed) put(w *writer) error {
+	if o.Value == "" {
+		return w.exec("what an agent owes", `DELETE FROM owed WHERE agent = ? AND counterparty = ?`, o.Agent, o.Counterparty)
+	}
+	return w.exec("what an agent owes", `INSERT INTO owed (agent, counterparty, value, until) VALUES (?, ?, ?, ?)
+		ON CONFLICT (agent, counterparty) DO UPDATE SET value = excluded.value, until = excluded.until`,
+		o.Agent, o.Counterparty, o.Value, unixMilli(o.Until))
+}
+
+// Owed returns what an agent owes another, also where its time is over, or
+// [ErrNotFound].
+func (s *Store) Owed(ctx context.Context, agent, counterparty string) (Owed, error) {
+	return row(ctx, &s.reader, "what an agent owes", `SELECT agent, counterparty, value, until FROM owed WHERE agent = ? AND counterparty = ?`,
+		[]any{agent, counterparty}, scanOwed)
+}
+
+func scanOwed(stmt *sqlite.Stmt) (Owed, error) {
+	return Owed{Agent: stmt.ColumnText(0), Counterparty: stmt.ColumnText(1), Value: stmt.ColumnText(2), Until: fromMilli(stmt.ColumnInt64(3))}, nil
+}
+
+// lapsed takes away what is owed no longer, as long as nobody has written it over.
+type lapsed Owed
+
+func (o lapsed) check() error { return nil }
+
+func (o lapsed) put(w *writer) error {
+	return w.exec("that nothing is owed any more", `DELETE FROM owed WHERE agent = ? AND counterparty = ? AND until = ?`,
+		o.Agent, o.Counterparty, unixMilli(o.Until))
+}

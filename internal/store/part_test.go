@@ -1,0 +1,326 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// with is a change of parts and one record.
+func with(parts ...Part) *Change {
+	return &Change{Records: []*audit.Record{{ID: "p", ActionType: audit.ActionSecurity}}, Parts: parts}
+}
+
+var someTime = time.Date(2026, 3, 13, 10, 0, 30, 0, time.UTC)
+
+// count returns how many rows a table has.
+func count(tb testing.TB, s *Store, table string) (n int) {
+	tb.Helper()
+	err := s.read(tb.Context(), func(conn *sqlite.Conn) error {
+		return sqlitex.ExecuteTransient(conn, `SELECT count(*) FROM `+table, &sqlitex.ExecOptions{
+			ResultFunc: func(stmt *sqlite.Stmt) error { n = stmt.ColumnInt(0); return nil },
+		})
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// read calls a reading function that must not fail.
+func read[A, T any](tb testing.TB, of func(context.Context, A) (T, error), arg A) T {
+	tb.Helper()
+	one, err := of(tb.Context(), arg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return one
+}
+
+// What is known changes together with a record of it, so that nothing follows from
+// a row that the log knows nothing of.
+func TestPartNeedsARecord(t *testing.T) {
+	s := openTest(t)
+	part := Owed{Agent: "a", Counterparty: "b", Value: "{}"}
+	for name, c := range map[string]*Change{
+		"alone": {Parts: []Part{part}}, "with a meta": {Parts: []Part{part}, Meta: []Meta{{"k", nil}}},
+		"as an alarm": {Parts: []Part{part}, Alarm: true},
+	} {
+		if _, err := s.Commit(c); !errors.Is(err, ErrUnrecorded) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := s.Owed(t.Context(), "a", "b"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("after refusals: %v", err)
+	}
+	commit(t, s, with(part))
+	if got, err := s.Owed(t.Context(), "a", "b"); err != nil || got != part {
+		t.Errorf("kept %+v, %v", got, err)
+	}
+}
+
+// A change whose part cannot be written is not written at all, nor is a stranger's
+// lost by it.
+func TestPartIsAllOrNothing(t *testing.T) {
+	s := openTest(t)
+	release := hold(t, s)
+	good, bad := with(Paused{Scope: "all", At: someTime, By: "o"}), with(Owed{Agent: "a", Counterparty: "b", Value: "{}"}, badPart{})
+	results := make(chan error, 2)
+	for _, c := range []*Change{good, bad} {
+		go func() { _, err := s.Commit(c); results <- err }()
+	}
+	eventually(t, "both wait", func() bool { return s.waitingChanges() == 2 })
+	release()
+	first, second := <-results, <-results
+	if (first == nil) == (second == nil) {
+		t.Fatalf("%v, %v", first, second)
+	}
+	if _, err := s.Owed(t.Context(), "a", "b"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("half a change: %v", err)
+	}
+	if got, err := s.Paused(t.Context()); err != nil || len(got) != 1 {
+		t.Errorf("paused: %v, %v", got, err)
+	}
+	wantSound(t, s)
+}
+
+// badPart cannot be written.
+type badPart struct{}
+
+func (badPart) check() error        { return nil }
+func (badPart) put(w *writer) error { return w.exec("nothing", `INSERT INTO nowhere VALUES (1)`) }
+
+func TestPartIsBounded(t *testing.T) {
+	s := openTest(t)
+	long := strings.Repeat("x", 1<<20)
+	for _, p := range []Part{
+		AppProcess{Name: long}, AppProcess{App: long}, Brought{SessionKey: long}, Brought{Account: long}, Brought{Members: map[string]string{"target": long}},
+		Owed{Value: long}, Owed{Agent: long}, Spent{Scope: long}, Paused{Scope: long}, Paused{By: long},
+	} {
+		if _, err := s.Commit(with(p)); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%T: %v", p, err)
+		}
+	}
+	if s.Head().Seq != 0 {
+		t.Errorf("%d records of refusals", s.Head().Seq)
+	}
+}
+
+func TestAppProcesses(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, options(dir))
+	at := func(name, app string) AppProcess { return AppProcess{Boot: "boot-1", Name: name, App: app, At: someTime} }
+	commit(t, s, with(at("7@70", "a"), at("8@80", "b"), at("7@70", "c"), at("9@90", "d")))
+	commit(t, s, &Change{Parts: []Part{EndedProcesses{"8@80", "never"}}, Drains: true})
+	shut(t, s)
+	s = open(t, options(dir))
+	t.Cleanup(func() { shut(t, s) })
+	if got := read(t, s.AppProcesses, "boot-1"); !reflect.DeepEqual(got, []AppProcess{at("7@70", "c"), at("9@90", "d")}) {
+		t.Errorf("after a start: %+v", got)
+	}
+	if got := read(t, s.AppProcesses, "boot-2"); len(got) != 0 {
+		t.Errorf("of another boot: %+v", got)
+	}
+	other := AppProcess{Boot: "boot-2", Name: "7@70", App: "x", At: someTime}
+	commit(t, s, with(other))
+	if got := read(t, s.AppProcesses, "boot-2"); !reflect.DeepEqual(got, []AppProcess{other}) || count(t, s, "app_processes") != 1 {
+		t.Errorf("after a boot: %+v", got)
+	}
+}
+
+// Those that are beyond the bound are forgotten, the first seen before all, and
+// nobody is pushed out by a process that registers again and again.
+func TestAppProcessesAreBounded(t *testing.T) {
+	s := openTest(t)
+	var parts []Part
+	for i := range maxAppProcesses + 10 {
+		parts = append(parts, AppProcess{Boot: "b", Name: fmt.Sprint(i), App: "a", At: someTime})
+	}
+	commit(t, s, with(parts...))
+	again := make([]Part, 100)
+	for i := range again {
+		again[i] = parts[len(parts)-1]
+	}
+	commit(t, s, with(again...))
+	got := read(t, s.AppProcesses, "b")
+	if len(got) != maxAppProcesses || got[0].Name != "10" {
+		t.Errorf("%d are remembered, from %s on", len(got), got[0].Name)
+	}
+}
+
+func TestBrought(t *testing.T) {
+	s := openTest(t)
+	if _, err := s.Brought(t.Context(), "irc:#x"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("before: %v", err)
+	}
+	one := Brought{SessionKey: "irc:#x", Account: "work", Members: map[string]string{"target": "#x", "threadId": "‹"}, At: someTime.Truncate(time.Millisecond)}
+	commit(t, s, with(Brought{SessionKey: "irc:#x", Members: map[string]string{"old": "1"}, At: someTime}, one, Brought{SessionKey: "irc:y", At: someTime}))
+	if got := read(t, s.Brought, "irc:#x"); !reflect.DeepEqual(got, one) {
+		t.Errorf("got %+v", got)
+	}
+	if got := read(t, s.Brought, "irc:y"); len(got.Members) != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestOwed(t *testing.T) {
+	s := openTest(t)
+	one := Owed{Agent: "a", Counterparty: "b", Value: `{"replyPolicy":"human-only"}`, Until: someTime}
+	commit(t, s, with(Owed{Agent: "a", Counterparty: "b", Value: "{}"}, one, Owed{Agent: "b", Counterparty: "a", Value: "1"}))
+	if got, err := s.Owed(t.Context(), "a", "b"); err != nil || got != one {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	one.Value = ""
+	commit(t, s, with(one))
+	if _, err := s.Owed(t.Context(), "a", "b"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("answered: %v", err)
+	}
+	if got, err := s.Owed(t.Context(), "b", "a"); err != nil || got.Value != "1" || !got.Until.IsZero() {
+		t.Errorf("the other way: %+v, %v", got, err)
+	}
+}
+
+func TestSpent(t *testing.T) {
+	s := openTest(t)
+	add := func(scope string, at time.Duration, n int) { commit(t, s, with(Spent{scope, someTime.Add(at), n})) }
+	add("session:x", -time.Hour, 5)
+	add("session:x", -59*time.Minute, 7)
+	add("session:x", 0, 1)
+	add("session:x", time.Second, 2)
+	add("session:y", 0, 100)
+	for since, want := range map[time.Duration]int{-2 * time.Hour: 15, -time.Hour: 15, -time.Hour + 30*time.Second: 10, 0: 3, 25 * time.Second: 3, time.Minute: 0} {
+		if got, err := s.Spent(t.Context(), "session:x", someTime.Add(since)); err != nil || got != want {
+			t.Errorf("since %s: %d, %v, want %d", since, got, err, want)
+		}
+	}
+	if got, err := s.Spent(t.Context(), "session:z", someTime); err != nil || got != 0 {
+		t.Errorf("never: %d, %v", got, err)
+	}
+}
+
+func TestPaused(t *testing.T) {
+	s := openTest(t)
+	commit(t, s, with(Paused{"all", someTime, "x"}, Paused{"agent:a", someTime, "y"}, Paused{"all", someTime.Add(time.Second), "z"}))
+	commit(t, s, with(Resumed("agent:a"), Resumed("channel:c")))
+	want := []Paused{{"all", someTime.Add(time.Second), "z"}}
+	if got, err := s.Paused(t.Context()); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestHeardByPair(t *testing.T) {
+	s := openTest(t)
+	line := func(hops int) ocip.Chain { return ocip.Chain{ID: "d", Hops: hops} }
+	c := with()
+	c.Heard = []Heard{{Agent: "a", At: someTime, Chain: line(3)}, {Agent: "a", Counterparty: "b", At: someTime, Chain: line(7)}, {Agent: "a", Counterparty: "c", At: someTime}}
+	commit(t, s, c)
+	for counterparty, want := range map[string]int{"": 3, "b": 7, "c": 0} {
+		if got, err := s.Heard(t.Context(), "a", counterparty); err != nil || got.Chain.Hops != want || got.Counterparty != counterparty {
+			t.Errorf("from %q: %+v, %v", counterparty, got, err)
+		}
+	}
+	if _, err := s.Heard(t.Context(), "b", ""); !errors.Is(err, ErrNotFound) {
+		t.Errorf("another: %v", err)
+	}
+}
+
+func TestSeenIsListedAndForgotten(t *testing.T) {
+	s := openTest(t)
+	c := with(Brought{SessionKey: "telegram:b", Account: "x", At: someTime})
+	for _, key := range []string{"telegram:c", "telegram:a", "telegram:b"} {
+		c.Seen = append(c.Seen, Seen{SessionKey: key, Identity: ocip.Identity{InstanceID: "of " + key, UserID: "u", OrgUnit: "o", TenantID: "t"}})
+	}
+	commit(t, s, c)
+	var keys []string
+	for after := ""; ; {
+		page, err := s.SeenAfter(t.Context(), after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range page {
+			if one.InstanceID != "of "+one.SessionKey {
+				t.Errorf("%+v", one)
+			}
+			keys = append(keys, one.SessionKey)
+			after = one.SessionKey
+		}
+		if len(page) < 2 {
+			break
+		}
+	}
+	if !slices.Equal(keys, []string{"telegram:a", "telegram:b", "telegram:c"}) {
+		t.Errorf("listed %q", keys)
+	}
+	commit(t, s, with(Forgotten("telegram:b")))
+	if _, err := s.SeenAt(t.Context(), "telegram:b"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("forgotten: %v", err)
+	}
+	if _, err := s.Brought(t.Context(), "telegram:b"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("its address: %v", err)
+	}
+	if _, err := s.SeenAt(t.Context(), "telegram:a"); err != nil {
+		t.Errorf("another: %v", err)
+	}
+}
+
+// What has no effect any more goes, and nothing else.
+func TestTidy(t *testing.T) {
+	s := openTest(t)
+	var parts []Part
+	for i := range 3 * tidyAtOnce {
+		parts = append(parts,
+			Owed{Agent: "over", Counterparty: fmt.Sprint(i), Value: "1", Until: someTime.Add(-time.Second)},
+			Spent{fmt.Sprint("over", i), someTime.Add(-3 * time.Hour), 1})
+	}
+	parts = append(parts, Owed{Agent: "a", Counterparty: "b", Value: "1", Until: someTime}, Owed{Agent: "a", Counterparty: "never", Value: "1"},
+		Spent{"over1", someTime.Add(-time.Hour), 1})
+	c := with(parts...)
+	c.Heard = []Heard{{Agent: "a", At: someTime.Add(-3 * time.Hour)}, {Agent: "a", Counterparty: "b", At: someTime.Add(-time.Hour)}}
+	commit(t, s, c)
+	before := s.Head()
+	if err := s.Tidy(t.Context(), someTime, someTime.Add(-2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for table, want := range map[string]int{"owed": 2, "spent": 1, "heard": 1} {
+		if got := count(t, s, table); got != want {
+			t.Errorf("%s has %d rows, want %d", table, got, want)
+		}
+	}
+	if s.Head() != before {
+		t.Error("tidying made records")
+	}
+	wantSound(t, s)
+}
+
+// What was heard under the schema before is heard by the agent, from anybody.
+func TestMigrationKeepsWhatWasHeard(t *testing.T) {
+	dir := t.TempDir()
+	o := options(dir)
+	s := open(t, o)
+	c := with()
+	c.Heard = []Heard{{Agent: "a", At: someTime, Chain: ocip.Chain{ID: "d", Hops: 4}}}
+	c.Outbox = []*Message{{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: []byte("body")}}
+	commit(t, s, c)
+	shut(t, s)
+	change(t, o.Path, `ALTER TABLE outbox DROP COLUMN app; CREATE TABLE old (agent TEXT PRIMARY KEY, at INTEGER NOT NULL, chain TEXT NOT NULL) STRICT, WITHOUT ROWID;
+		INSERT INTO old SELECT agent, at, chain FROM heard; DROP TABLE heard; ALTER TABLE old RENAME TO heard;
+		DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused; PRAGMA user_version=6`)
+	s = open(t, o)
+	defer shut(t, s)
+	if got, err := s.Heard(t.Context(), "a", ""); err != nil || got.Chain.Hops != 4 || !got.At.Equal(someTime) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if page, err := s.Messages(t.Context(), "q", 0, 9); err != nil || len(page) != 1 || string(page[0].Body) != "body" {
+		t.Errorf("waiting: %v, %v", page, err)
+	}
+}

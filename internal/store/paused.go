@@ -1,0 +1,40 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// Paused is what a person has stopped: "all", or one agent or channel. As a part it
+// is written over an earlier one of its scope.
+type Paused struct {
+	Scope string
+	At    time.Time
+	By    string
+}
+
+// Resumed is a scope that goes on, as a part.
+type Resumed string
+
+func (p Paused) check() error { return bounded("what is paused", maxName, p.Scope, p.By) }
+
+func (p Paused) put(w *writer) error {
+	return w.exec("what is paused", `INSERT INTO paused (scope, at, by) VALUES (?, ?, ?)
+		ON CONFLICT (scope) DO UPDATE SET at = excluded.at, by = excluded.by`, p.Scope, p.At.UnixMilli(), p.By)
+}
+
+func (p Resumed) check() error { return nil }
+
+func (p Resumed) put(w *writer) error {
+	return w.exec("what goes on", `DELETE FROM paused WHERE scope = ?`, string(p))
+}
+
+// Paused returns all that is paused.
+func (s *Store) Paused(ctx context.Context) ([]Paused, error) {
+	return rows(ctx, &s.reader, "what is paused", `SELECT scope, at, by FROM paused ORDER BY scope`, nil,
+		func(stmt *sqlite.Stmt) (Paused, error) {
+			return Paused{Scope: stmt.ColumnText(0), At: fromMilli(stmt.ColumnInt64(1)), By: stmt.ColumnText(2)}, nil
+		})
+}

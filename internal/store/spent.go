@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// Spent are messages that count for a scope, such as "session:telegram:bob". As a
+// part it adds to what is counted.
+type Spent struct {
+	Scope string
+	At    time.Time
+	Count int
+}
+
+func (c Spent) check() error { return bounded("a count", maxName, c.Scope) }
+
+func (c Spent) put(w *writer) error {
+	return w.exec("a count", `INSERT INTO spent (scope, minute, count) VALUES (?, ?, ?)
+		ON CONFLICT (scope, minute) DO UPDATE SET count = count + excluded.count`, c.Scope, minute(c.At), int64(c.Count))
+}
+
+// minute is when the minute of a time began. Messages are counted by the minute.
+func minute(at time.Time) int64 { return at.Truncate(time.Minute).Unix() }
+
+// Spent returns how many messages were counted for a scope since a time, together
+// with those of the minute that the time is in: rather too many than too few.
+func (s *Store) Spent(ctx context.Context, scope string, since time.Time) (int, error) {
+	return row(ctx, &s.reader, "a count", `SELECT coalesce(sum(count), 0) FROM spent WHERE scope = ? AND minute >= ?`, []any{scope, minute(since)},
+		func(stmt *sqlite.Stmt) (int, error) { return stmt.ColumnInt(0), nil })
+}
+
+// outdated takes away the counts of a scope from before a minute.
+type outdated struct {
+	scope  string
+	before int64
+}
+
+func (c outdated) check() error { return nil }
+
+func (c outdated) put(w *writer) error {
+	return w.exec("that counts are outdated", `DELETE FROM spent WHERE scope = ? AND minute < ?`, c.scope, c.before)
+}

@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// tidyAtOnce bounds the rows that one commit of [Store.Tidy] takes away, so that
+// nobody waits for it.
+const tidyAtOnce = 256
+
+// Tidy takes away what has no effect any more: what was owed until before now, and
+// what was counted or heard before a time that nothing looks back beyond.
+// It is called every now and then. It reads without being in anybody's way, writes a
+// few rows at a time, and goes on where it was stopped when it is called again.
+func (s *Store) Tidy(ctx context.Context, now, before time.Time) error {
+	for _, find := range []func(context.Context) ([]Part, error){
+		func(ctx context.Context) ([]Part, error) {
+			return rows(ctx, &s.reader, "what is owed no longer",
+				`SELECT agent, counterparty, value, until FROM owed WHERE until BETWEEN 1 AND ? LIMIT ?`, []any{now.UnixMilli() - 1, tidyAtOnce},
+				func(stmt *sqlite.Stmt) (Part, error) {
+					o, err := scanOwed(stmt)
+					return lapsed(o), err
+				})
+		},
+		func(ctx context.Context) ([]Part, error) {
+			return rows(ctx, &s.reader, "outdated counts",
+				`SELECT DISTINCT scope FROM spent WHERE minute < ? LIMIT ?`, []any{minute(before), tidyAtOnce},
+				func(stmt *sqlite.Stmt) (Part, error) { return outdated{stmt.ColumnText(0), minute(before)}, nil })
+		},
+		func(ctx context.Context) ([]Part, error) {
+			return rows(ctx, &s.reader, "what was heard long ago",
+				`SELECT agent, counterparty FROM heard WHERE at < ? LIMIT ?`, []any{before.UnixMilli(), tidyAtOnce},
+				func(stmt *sqlite.Stmt) (Part, error) {
+					return faded{stmt.ColumnText(0), stmt.ColumnText(1), before.UnixMilli()}, nil
+				})
+		},
+	} {
+		for {
+			parts, err := find(ctx)
+			if err != nil {
+				return err
+			}
+			if len(parts) > 0 {
+				if _, err := s.Commit(&Change{Parts: parts, Drains: true}); err != nil {
+					return err
+				}
+			}
+			if len(parts) < tidyAtOnce {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// faded takes away what an agent heard before a time.
+type faded struct {
+	agent, counterparty string
+	before              int64
+}
+
+func (f faded) check() error { return nil }
+
+func (f faded) put(w *writer) error {
+	return w.exec("that something was heard long ago", `DELETE FROM heard WHERE agent = ? AND counterparty = ? AND at < ?`, f.agent, f.counterparty, f.before)
+}
