@@ -104,10 +104,12 @@ type Withheld struct {
 
 // Detection is one thing a detector saw. It never holds the text itself.
 type Detection struct {
-	Rule  string `json:"rule"`
-	Start int    `json:"start"`
-	End   int    `json:"end"`
-	Zone  string `json:"zone,omitzero"`
+	Rule string `json:"rule"`
+	// Member is where the text stands in the message, empty for its content.
+	Member string `json:"member,omitzero"`
+	Start  int    `json:"start"`
+	End    int    `json:"end"`
+	Zone   string `json:"zone,omitzero"`
 	// Shadow marks what was recorded and had no effect.
 	Shadow bool `json:"shadow,omitzero"`
 }

@@ -41,7 +41,7 @@ func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *aud
 // detections are what was found in a text, as records and people see it.
 func detections(v *ocip.Verdict) (list []audit.Detection) {
 	for _, d := range v.Detections {
-		list = append(list, audit.Detection{Rule: d.Rule, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})
+		list = append(list, audit.Detection{Rule: d.Rule, Member: d.Member, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})
 	}
 	return list
 }

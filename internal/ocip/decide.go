@@ -15,12 +15,18 @@ type Agent struct {
 	Identity
 	// MaxShared is the highest level the agent may share.
 	MaxShared Level
+	// MaxUnknown is the highest level the agent may share with whom nobody
+	// declared, MaxShared where it is nil or higher.
+	MaxUnknown *Level
 	// Floor is the lowest level a message of this agent has.
 	Floor             Level
 	Types             []ExchangeType
 	MaxRounds         int
 	CanReceiveQueries bool
 	CanAutoRespond    bool
+	// MaxPerHour, when above zero, is how many messages the agent may send in an
+	// hour, to whomever; those beyond it are held.
+	MaxPerHour int
 }
 
 // supports reports whether the agent takes part in exchanges of a type. An
@@ -50,9 +56,24 @@ type Outgoing struct {
 	Escalated string
 	// Cause is the causal line that the message goes on with.
 	Cause Chain
-	// Content is the text to judge, Rules what it is judged by.
-	Content string
-	Rules   *Rules
+	// Owed is what the sender owes the counterparty, whatever exchange that is
+	// about.
+	Owed Owed
+	// LooksLike is the entry of the directory that the session key imitates, empty
+	// where it imitates none.
+	LooksLike string
+	// First is set where nothing was sent to the counterparty before.
+	First bool
+	// Spent counts the messages sent in the session within the window of its
+	// budget, SpentHour those of the agent within the hour.
+	Spent, SpentHour int
+	// ReplyPolicy is the caller's wish for who may answer.
+	ReplyPolicy ReplyPolicy
+	// Content is the text to judge, Passages are the message's other strings, and
+	// Rules is what both are judged by.
+	Content  string
+	Passages []Passage
+	Rules    *Rules
 	// Data is what the caller says the message includes.
 	Data []DataItem
 	// Summary is the message's line in the transcript.
@@ -131,8 +152,8 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 }
 
 func tenantWall(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	if m.To.Kind == KindAgent && !m.Sender.SameTenant(m.To.Identity) {
-		v.deny(CrossEnterpriseBlocked, ruleTenantWall, wallReason(m.Sender.Identity, m.To.Identity))
+	if reason, blocked := Wall(m.Sender.Identity, m.To); blocked {
+		v.deny(CrossEnterpriseBlocked, ruleTenantWall, reason)
 		v.Exchange = v.Exchange.close(m.Now, Denied)
 	}
 }

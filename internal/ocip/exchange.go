@@ -103,6 +103,9 @@ type Exchange struct {
 	// AwaitsCommitment is set where the last message came from the counterparty
 	// and asks for a commitment, by its envelope or its text.
 	AwaitsCommitment bool
+	// ForPerson is set where the exchange is escalated by a message that was
+	// delivered: nothing is stopped, but the answer is a person's to give.
+	ForPerson bool
 	// Approved is set where this side had the last word, and on a person's word.
 	Approved bool
 	// Chain is the causal line up to the last message, of either side.

@@ -25,6 +25,8 @@ const (
 	KindAgent Kind = "agent"
 	// KindOwner is the person the agent speaks for.
 	KindOwner Kind = "owner"
+	// KindPerson is a person whom the directory declares and who is not the owner.
+	KindPerson Kind = "person"
 	// KindUnknown is anybody else.
 	KindUnknown Kind = "unknown"
 )
@@ -35,4 +37,16 @@ type Counterparty struct {
 	Identity
 	// Accepts is the highest level the counterparty accepts.
 	Accepts Level
+}
+
+// Wall reports whether the tenant wall stands between an agent and a
+// counterparty, and why. An agent of no tenant reaches no agent; anybody else is
+// behind the wall where a tenant is known and it is another one. It is the first
+// rule of every message, in both directions, and needs nothing but who is who, so
+// that it can be asked before anybody else sees a text.
+func Wall(self Identity, other Counterparty) (reason string, blocked bool) {
+	if other.Kind != KindAgent && other.TenantID == "" || self.SameTenant(other.Identity) {
+		return "", false
+	}
+	return wallReason(self, other.Identity), true
 }

@@ -17,6 +17,9 @@ type PolicyInput struct {
 	Source       Identity
 	Target       Identity
 	Round        int
+	// Counterparty is what is known of the other end: an agent, a declared person
+	// or nobody known. An inbound message that is asked about is an agent's.
+	Counterparty Kind
 }
 
 // PolicyAnswer is what the policy said. The zero value denies.

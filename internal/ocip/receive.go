@@ -23,9 +23,19 @@ type Incoming struct {
 	Summary  string
 	// Chain is the causal line with this message in it.
 	Chain Chain
-	// Content is the text, Rules what it is judged by.
-	Content string
-	Rules   *Rules
+	// Escalated is the exchange between the two agents that has come to its limit
+	// and that no person has settled, empty where there is none.
+	Escalated string
+	// ExpiresAfter, when above zero, is for how long an exchange that begins may
+	// go on, whatever its envelope says.
+	ExpiresAfter time.Duration
+	// Owed is what the receiver owed the sender before this message.
+	Owed Owed
+	// Content is the text, Passages are the message's other strings, and Rules is
+	// what both are judged by.
+	Content  string
+	Passages []Passage
+	Rules    *Rules
 	// Approved is set where a person of this daemon has let the message through
 	// on the sender's side.
 	Approved bool
@@ -85,8 +95,9 @@ func (m *Incoming) closeNew(v *Verdict, outcome Outcome) {
 }
 
 func tenantWallInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
-	if !m.Envelope.SourceAgent.SameTenant(m.Receiver.Identity) {
-		v.deny(CrossEnterpriseBlocked, ruleTenantWall, wallReason(m.Envelope.SourceAgent, m.Receiver.Identity))
+	source := Counterparty{Kind: KindAgent, Identity: m.Envelope.SourceAgent}
+	if reason, blocked := Wall(m.Receiver.Identity, source); blocked {
+		v.deny(CrossEnterpriseBlocked, ruleTenantWall, reason)
 		m.closeNew(v, Denied)
 	}
 }

@@ -17,6 +17,12 @@ type Rules struct {
 	Monitor bool
 	// Chain bounds the causal line of messages between agents.
 	Chain ChainLimits
+	// Unknown is what holds towards whom nobody declared, Person towards declared
+	// people who are not the owner.
+	Unknown, Person PeopleRules
+	// LookAlike is what becomes of a message whose session key imitates an entry
+	// of the directory.
+	LookAlike LookAlike
 }
 
 func (r *Rules) chainLimits() ChainLimits {
@@ -39,9 +45,11 @@ func (r *Rules) promises(text string, v *Verdict) commitment.CommitmentDetection
 }
 
 // Detection is one thing that was found in a text: the rule that found it and
-// where, never the text itself. Start and End are byte offsets.
+// where, never the text itself. Start and End are byte offsets in the message's
+// member, which is empty for its content.
 type Detection struct {
 	Rule       string
+	Member     string
 	Start, End int
 	Zone       string
 	// Shadow marks what is only recorded.

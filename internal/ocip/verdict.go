@@ -37,6 +37,13 @@ const (
 	InterceptorTimeout      Code = "INTERCEPTOR_TIMEOUT"
 	TooManyHeld             Code = "TOO_MANY_HELD"
 	AuditWriteFailed        Code = "AUDIT_WRITE_FAILED"
+	RecipientMismatch       Code = "RECIPIENT_MISMATCH"
+	LooksLikeKnown          Code = "LOOKS_LIKE_KNOWN"
+	BudgetExceeded          Code = "BUDGET_EXCEEDED"
+	FirstContactHeld        Code = "FIRST_CONTACT"
+	EnvelopeForged          Code = "ENVELOPE_FORGED"
+	Paused                  Code = "PAUSED"
+	MediaRefused            Code = "MEDIA_REFUSED"
 )
 
 // Verdict is the whole outcome of weighing one message. The caller must make
@@ -71,6 +78,12 @@ type Verdict struct {
 	// Approvers is how many people the policy wants to approve, zero where it
 	// does not say.
 	Approvers int
+	// Owed is what the agent owes the counterparty once this verdict is durable.
+	Owed Owed
+	// ForPerson says why a person of the agent must hear of a verdict that asks
+	// nobody for a decision: a message that was delivered and only a person may
+	// answer, or an exchange that ended with an error. Empty where nobody must.
+	ForPerson string
 	// Details adds what the code's payload in the protocol calls for.
 	Details map[string]any
 

@@ -73,7 +73,7 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 func (s *exchangeState) exchange() ocip.Exchange {
 	e := ocip.Exchange{
 		Type: s.Type, SessionKey: s.SessionKey, Round: s.Round, MaxRounds: s.MaxRounds,
-		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, Approved: s.Approved, Level: s.Level,
+		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, ForPerson: s.ForPerson, Approved: s.Approved, Level: s.Level,
 		OpenedAt: fromMilli(s.OpenedAt), UpdatedAt: fromMilli(s.UpdatedAt), Transcript: s.Transcript,
 	}
 	if s.Chain != nil {

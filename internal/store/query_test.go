@@ -548,7 +548,7 @@ func TestExchangeStateIsKept(t *testing.T) {
 		for _, e := range []ocip.Exchange{
 			{Type: ocip.InformationQuery, SessionKey: text, Level: ocip.Restricted, OpenedAt: at, UpdatedAt: at},
 			{
-				Type: ocip.MeetingScheduling, SessionKey: text, Round: 2, MaxRounds: 3, Awaiting: ocip.HumanOnly, AwaitsCommitment: true, Approved: true,
+				Type: ocip.MeetingScheduling, SessionKey: text, Round: 2, MaxRounds: 3, Awaiting: ocip.HumanOnly, AwaitsCommitment: true, ForPerson: true, Approved: true,
 				Chain: ocip.Chain{ID: "c" + text, Hops: 2, Path: []string{text, "b"}, StartedAt: ocip.Time{Time: at}}, Level: ocip.Public,
 				OpenedAt: at, UpdatedAt: at, Transcript: []ocip.Turn{{Round: 1, Sender: text, Summary: text}, {Round: 2, Sender: "b", Summary: "x"}},
 			},

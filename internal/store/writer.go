@@ -380,6 +380,7 @@ type exchangeState struct {
 	MaxRounds  int               `json:"maxRounds"`
 	Awaiting   ocip.ReplyPolicy  `json:"awaiting,omitzero"`
 	Commitment bool              `json:"awaitsCommitment,omitzero"`
+	ForPerson  bool              `json:"forPerson,omitzero"`
 	Approved   bool              `json:"approved,omitzero"`
 	Chain      *ocip.Chain       `json:"chain,omitempty"`
 	Level      ocip.Level        `json:"level"`
@@ -398,6 +399,7 @@ func encodeState(e *ocip.Exchange) string {
 	b = jsonline.Int(b, "maxRounds", e.MaxRounds)
 	b = jsonline.TextIfAny(b, "awaiting", string(e.Awaiting))
 	b = jsonline.BoolIfTrue(b, "awaitsCommitment", e.AwaitsCommitment)
+	b = jsonline.BoolIfTrue(b, "forPerson", e.ForPerson)
 	b = jsonline.BoolIfTrue(b, "approved", e.Approved)
 	if e.Chain.ID != "" {
 		b = append(jsonline.Key(b, "chain"), e.Chain.Annotation()...)
