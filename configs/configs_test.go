@@ -34,7 +34,7 @@ func TestDefaultWritesOutEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range append(config.Keys(), "agents", "routes", "directory", "hooks.apps", "channels", "apps", "ipc.allow_uids") {
+	for _, key := range append(config.Keys(), "agents", "routes", "directory", "access.apps", "access.channels", "hooks.apps", "channels", "apps", "ipc.allow_uids") {
 		if c.Source(key) == config.SourceDefault {
 			t.Errorf("%s is not in the file", key)
 		}
@@ -59,7 +59,7 @@ func TestDefaultExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Agents) != 1 || len(c.Routes) != 1 || len(c.Directory) != 1 || len(c.Hooks.Apps) != 1 || len(c.Channels) != 1 {
+	if len(c.Agents) != 1 || len(c.Routes) != 1 || len(c.Directory) != 3 || len(c.Access.Apps) != 3 || len(c.Access.Channels) != 1 || len(c.Hooks.Apps) != 1 || len(c.Channels) != 1 {
 		t.Errorf("not every example was read: %+v", c)
 	}
 }

@@ -91,6 +91,7 @@ type shownContact struct {
 	Accepts    []string `json:"accepts"`
 	InstanceID string   `json:"instance_id,omitzero"`
 	Kind       string   `json:"kind"`
+	Members    []string `json:"members,omitzero"`
 	OrgUnit    string   `json:"org_unit,omitzero"`
 	Sessions   []string `json:"sessions"`
 	TenantID   string   `json:"tenant_id,omitzero"`
@@ -100,7 +101,7 @@ type shownContact struct {
 func showContact(entry *config.Contact) shownContact {
 	c := entry.Shown()
 	return shownContact{
-		Accepts: c.Accepts, InstanceID: c.InstanceID, Kind: c.Kind, OrgUnit: c.OrgUnit,
+		Accepts: c.Accepts, InstanceID: c.InstanceID, Kind: c.Kind, Members: c.Members, OrgUnit: c.OrgUnit,
 		Sessions: c.Sessions, TenantID: c.TenantID, UserID: c.UserID,
 	}
 }
@@ -124,7 +125,10 @@ func appendContact(out []byte, entry *config.Contact, source string) []byte {
 	for _, f := range [...]struct {
 		key  string
 		list []string
-	}{{"accepts", c.Accepts}, {"sessions", c.Sessions}} {
+	}{{"accepts", c.Accepts}, {"sessions", c.Sessions}, {"members", c.Members}} {
+		if f.key == "members" && len(f.list) == 0 {
+			continue
+		}
 		out = append(append(append(out, "    "...), f.key...), ": ["...)
 		for i, item := range f.list {
 			if i > 0 {

@@ -35,14 +35,17 @@ type Config struct {
 	DefaultAgent string    `yaml:"default_agent" reload:"live"`
 	Routes       []Route   `yaml:"routes" reload:"live"`
 	Directory    []Contact `yaml:"directory" reload:"live"`
-	Hooks        Hooks     `yaml:"hooks" reload:"live"`
-	Health       Health    `yaml:"health" reload:"live"`
-	OCIP         OCIP      `yaml:"ocip" reload:"live"`
-	Approvals    Approvals `yaml:"approvals" reload:"live"`
-	Policy       Policy    `yaml:"policy" reload:"live"`
-	Store        Store     `yaml:"store" reload:"restart"`
-	Audit        Audit     `yaml:"audit"`
-	Sessions     Sessions  `yaml:"sessions" reload:"live"`
+	// Access says what apps may do besides speaking for their agents. It is
+	// never served to apps.
+	Access    Access    `yaml:"access" reload:"live"`
+	Hooks     Hooks     `yaml:"hooks" reload:"live"`
+	Health    Health    `yaml:"health" reload:"live"`
+	OCIP      OCIP      `yaml:"ocip" reload:"live"`
+	Approvals Approvals `yaml:"approvals" reload:"live"`
+	Policy    Policy    `yaml:"policy" reload:"live"`
+	Store     Store     `yaml:"store" reload:"restart"`
+	Audit     Audit     `yaml:"audit"`
+	Sessions  Sessions  `yaml:"sessions" reload:"live"`
 	// Channels and Apps are served to apps by config.get. They are raw trees
 	// of maps, lists and scalars, with every key as it was written.
 	Channels map[string]any `yaml:"channels" reload:"live" show:"nothing"`
@@ -114,6 +117,15 @@ type Agent struct {
 	MaxRounds         int  `yaml:"max_rounds"`
 	CanReceiveQueries bool `yaml:"can_receive_queries"`
 	CanAutoRespond    bool `yaml:"can_auto_respond"`
+	// MaxClassificationUnknown is the highest level the agent may share with a
+	// counterparty nobody declared: MaxClassificationShared unless set, and then
+	// at most internal.
+	MaxClassificationUnknown string `yaml:"max_classification_unknown"`
+	// MaxPerHour is how many messages the agent may send in an hour, zero for any
+	// number. Those beyond it are held.
+	MaxPerHour int `yaml:"max_per_hour"`
+	// Media are the folders out of which the agent may send files.
+	Media []string `yaml:"media,omitempty"`
 }
 
 // Route names the agent that inbound messages of a session are for. Session is
@@ -123,10 +135,10 @@ type Route struct {
 	Agent   string `yaml:"agent"`
 }
 
-// Contact is a known counterparty: an agent elsewhere, or a person.
+// Contact is a known counterparty: an agent elsewhere, a person, or a group.
 type Contact struct {
-	// Kind is agent or person, agent unless set. A person needs no identity
-	// but sessions to be known by.
+	// Kind is agent, person or group, agent unless set. A person and a group need
+	// no identity but sessions to be known by.
 	Kind       string `yaml:"kind"`
 	InstanceID string `yaml:"instance_id,omitempty"`
 	UserID     string `yaml:"user_id,omitempty"`
@@ -137,6 +149,8 @@ type Contact struct {
 	// Sessions are the session keys, or beginnings followed by a star, that
 	// reach the contact. No two contacts share one.
 	Sessions []string `yaml:"sessions"`
+	// Members are who is in a group: instance ids, and session keys of people.
+	Members []string `yaml:"members,omitempty"`
 }
 
 // Hooks says how long interceptors are waited for, see [HookTimes].
@@ -188,6 +202,14 @@ type OCIP struct {
 	Commitment Commitment `yaml:"commitment"`
 	Content    Content    `yaml:"content"`
 	Chain      Chain      `yaml:"chain"`
+	// Unknown holds for counterparties nobody declared, and Person for declared
+	// people who are not the agent's owner.
+	Unknown People `yaml:"unknown"`
+	Person  People `yaml:"person"`
+	// LookAlike is what becomes of a message to somebody whose key looks like
+	// that of an entry of the directory: hold, deny or allow.
+	LookAlike string  `yaml:"look_alike"`
+	Inbound   Inbound `yaml:"inbound"`
 }
 
 // Chain bounds how far one message may lead to others between agents, see the
@@ -395,6 +417,10 @@ func Default() *Config {
 			Disclosure:            "suffix",
 			Commitment:            Commitment{Match: "word", Enforcement: "enforce"},
 			Chain:                 Chain{Enforcement: "enforce", MaxHops: 24, MaxRevisits: 2, MaxAge: 24 * time.Hour, Window: time.Hour},
+			Unknown:               defaultPeople(),
+			Person:                defaultPeople(),
+			LookAlike:             "hold",
+			Inbound:               Inbound{Unannotated: "bind"},
 		},
 		Approvals: Approvals{MaxOpen: 100, ExpiresAfter: 24 * time.Hour, Required: 1, Notify: Notify{Desktop: true}},
 		Policy: Policy{
@@ -437,6 +463,9 @@ func (c *Config) inherit() {
 	for i := range c.Agents {
 		if c.SourceAt(Path{}.Key("agents").Index(i).Key("max_rounds")) == SourceDefault {
 			c.Agents[i].MaxRounds = c.OCIP.MaxRounds
+		}
+		if c.SourceAt(Path{}.Key("agents").Index(i).Key("max_classification_unknown")) == SourceDefault {
+			c.Agents[i].MaxClassificationUnknown = lower(c.Agents[i].MaxClassificationShared, maxUnknown)
 		}
 	}
 	for app, t := range c.Hooks.Apps {

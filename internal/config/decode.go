@@ -83,6 +83,10 @@ func (p *problems) document(data []byte, list *entries, c *Config) {
 	if list != nil {
 		d.after, d.later = list.line, list.lines
 	}
+	if line, column, what := hidden(data); what != "" {
+		d.report(origin{d.file, line, column}, nil, "", "cannot read this file: "+what)
+		return
+	}
 	var doc, second yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	err := dec.Decode(&doc)
@@ -111,16 +115,24 @@ func (d *decoder) broken(data []byte, err error) {
 	if m == nil {
 		m = []string{"", "", err.Error()}
 	}
+	// The first line is the one that is not named.
 	line, _ := strconv.Atoi(m[1])
+	line = max(line, 1)
 	column, what := 0, m[2]
 	switch at := notUTF8(data); {
 	case at >= 0:
 		start := bytes.LastIndexByte(data[:at], '\n') + 1
 		line, column = bytes.Count(data[:start], []byte("\n"))+1, utf8.RuneCount(data[start:at])+1
 		what = "this is not UTF-8"
-	case strings.Contains(what, "cannot start any token") || strings.Contains(what, "tab character"):
+	case strings.Contains(what, "cannot start any token") || strings.Contains(what, "tab character") || strings.Contains(what, "alphabetic or numeric"):
 		if l, c := indentedByTab(data, line); l > 0 {
 			line, column, what = l, c, "a tab indents this line, want spaces"
+		} else if l, c, why := unquotedNear(data, line); l > 0 {
+			line, column, what = l, c, why
+		}
+	case strings.Contains(what, "did not find expected") || strings.Contains(what, "mapping values are not allowed"):
+		if l, c, why := misplaced(data); l > 0 {
+			line, column, what = l, c, why
 		}
 	case unknownAnchor.MatchString(what):
 		// What is no alias is a value, and that is not shown.

@@ -174,11 +174,11 @@ directory:
 		ID: "alice", App: "@acme/alice-runtime", UID: &uid, InstanceID: "agent-alice-1", UserID: "alice",
 		OrgUnit: "engineering", TenantID: "acme-corp", MaxClassificationShared: "internal", MinClassification: "public",
 		SupportedExchangeTypes: []string{"information_query", "commitment_request", "meeting_scheduling"},
-		MaxRounds:              7, CanReceiveQueries: true, CanAutoRespond: true,
+		MaxRounds:              7, CanReceiveQueries: true, CanAutoRespond: true, MaxClassificationUnknown: "internal",
 	}, {
 		ID: "bob", App: "@acme/bob-runtime", InstanceID: "agent-bob-1", UserID: "bob",
 		OrgUnit: "sales", TenantID: "acme-corp", MaxClassificationShared: "restricted", MinClassification: "internal",
-		SupportedExchangeTypes: []string{"information_query"}, MaxRounds: 2,
+		SupportedExchangeTypes: []string{"information_query"}, MaxRounds: 2, MaxClassificationUnknown: "internal",
 	}}
 	if !reflect.DeepEqual(c.Agents, want) {
 		t.Errorf("agents are\n%+v\nwant\n%+v", c.Agents, want)
@@ -258,6 +258,7 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"not JSON", "channels: {a: .nan}", `channels.a: want a number that JSON can hold`},
 		{"tag", "channels: {a: !!binary aGk=}", `channels.a: cannot read a value tagged !!binary`},
 		{"wrong tag", "channels: {a: !!int x}", `channels.a: cannot read this as !!int`},
+		{"level that is none", agent("max_classification_shared: secret, min_classification: internal"), `unknown level "secret", want one of public, internal, confidential, restricted`},
 		{"syntax", "ipc: {\nlog: [", `ocipd.yaml:2: cannot read YAML: `},
 		{"tab", "ipc:\n\tsocket: /x", `ocipd.yaml:2:1: cannot read YAML: a tab indents this line, want spaces`},
 		{"not UTF-8", "ipc:\n  socket: \"\xff\"", `ocipd.yaml:2:12: cannot read YAML: this is not UTF-8`},
@@ -324,7 +325,7 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"star", alice + "routes: [{session: 'a:*:b', agent: alice}]", `routes[0].session: want a star at the end only`},
 		{"star for channel", alice + "routes: [{session: '*:b', agent: alice}]", `routes[0].session: want a star at the end only`},
 		{"session twice", "directory: [{kind: person, sessions: ['a:b']}, {kind: person, sessions: ['c:d', 'a:b']}]", `directory[1].sessions[1]: "a:b" is taken by directory[0].sessions[0]`},
-		{"kind", "directory: [{kind: robot, sessions: ['a:b']}]", `directory[0].kind: unknown kind "robot", want one of agent, person`},
+		{"kind", "directory: [{kind: robot, sessions: ['a:b']}]", `directory[0].kind: unknown kind "robot", want one of agent, person, group`},
 		{"contact identity", "directory: [{instance_id: i, user_id: u, org_unit: o}]", `directory[0].tenant_id: is required`},
 		{"person", "directory: [{kind: person}]", `directory[0].sessions: a person is known by sessions alone`},
 		{"accepts", "directory: [{kind: person, sessions: ['a:b'], accepts: [internal, all]}]", `directory[0].accepts[1]: unknown level "all"`},

@@ -99,10 +99,12 @@ func (c *Contact) Shown() Contact {
 	for _, text := range []*string{&out.InstanceID, &out.UserID, &out.OrgUnit, &out.TenantID} {
 		*text = scrub(*text)
 	}
-	for i, session := range c.Sessions {
-		if clean := scrub(session); clean != session {
-			out.Sessions = slices.Clone(out.Sessions)
-			out.Sessions[i] = clean
+	for _, list := range []*[]string{&out.Sessions, &out.Members} {
+		for i, text := range *list {
+			if clean := scrub(text); clean != text {
+				*list = slices.Clone(*list)
+				(*list)[i] = clean
+			}
 		}
 	}
 	return out

@@ -203,7 +203,7 @@ func sameItem(was, is reflect.Value) bool {
 // same is reflect.DeepEqual for the entries of which there are many.
 func (c *Contact) same(as *Contact) bool {
 	return c.Kind == as.Kind && c.InstanceID == as.InstanceID && c.UserID == as.UserID && c.OrgUnit == as.OrgUnit && c.TenantID == as.TenantID &&
-		slices.Equal(c.Accepts, as.Accepts) && slices.Equal(c.Sessions, as.Sessions)
+		slices.Equal(c.Accepts, as.Accepts) && slices.Equal(c.Sessions, as.Sessions) && slices.Equal(c.Members, as.Members)
 }
 
 // named are the entries of a list.

@@ -58,6 +58,7 @@ func (c *Config) check(p *problems) {
 	c.checkSecrets(p)
 	c.checkAgents(p)
 	c.checkDirectory(p)
+	c.checkAccess(p)
 	c.checkSinks(p)
 	c.checkRules(p)
 	c.checkMetrics(p)
@@ -107,6 +108,7 @@ func (c *Config) check(p *problems) {
 	p.between(key("ocip", "chain", "max_hops"), c.OCIP.Chain.MaxHops, 1, maxChainHops)
 	p.atLeast(key("ocip", "chain", "max_revisits"), c.OCIP.Chain.MaxRevisits, 1)
 	p.words(key("policy", "data", "allowed_exchange_types"), "exchange type", c.Policy.Data.AllowedExchangeTypes, exchangeTypes())
+	c.checkPeople(p)
 	p.word(key("policy", "data", "max_classification_shared"), "level", c.Policy.Data.MaxClassificationShared, levels()...)
 	p.word(key("audit", "content"), "content", c.Audit.Content, "digest", "full")
 	if keep := c.Audit.Keep; keep != 0 && keep < minKeep {
@@ -291,7 +293,7 @@ func (c *Config) checkAgents(p *problems) {
 		p.absolute(at.Key("exe"), a.Exe)
 		p.word(at.Key("max_classification_shared"), "level", a.MaxClassificationShared, levels()...)
 		p.word(at.Key("min_classification"), "level", a.MinClassification, levels()...)
-		if slices.Index(levels(), a.MinClassification) > slices.Index(levels(), a.MaxClassificationShared) {
+		if most := slices.Index(levels(), a.MaxClassificationShared); most >= 0 && slices.Index(levels(), a.MinClassification) > most {
 			p.bad(at.Key("min_classification"), "want at most max_classification_shared (%s), or nothing could ever leave, got %s",
 				a.MaxClassificationShared, a.MinClassification)
 		}
@@ -300,35 +302,19 @@ func (c *Config) checkAgents(p *problems) {
 			p.bad(at.Key("supported_exchange_types"), "want at least one, or leave the key out for all")
 		}
 		p.atLeast(at.Key("max_rounds"), a.MaxRounds, 1)
+		a.checkUnknown(p, at)
 	}
 
-	reference := func(at Path, id string) {
-		if _, ok := ids[id]; ok && id != "" || p.full() {
-			return
-		}
-		names := make([]string, len(c.Agents))
-		for i, a := range c.Agents {
-			names[i] = a.ID
-		}
-		guess := nearest(id, names, near(id))
-		if len(names) > maxNames {
-			names = append(names[:maxNames], "…")
-		}
-		known := strings.Join(names, ", ")
-		if known == "" {
-			known = "none"
-		}
-		p.add(at, guess, "%s: no agent has the id %q, there are: %s", at, id, known)
-	}
+	known := c.agentIDs()
 	if c.DefaultAgent != "" {
-		reference(Path{}.Key("default_agent"), c.DefaultAgent)
+		known.check(p, Path{}.Key("default_agent"), c.DefaultAgent)
 	}
 	routed := map[string]spot{}
 	for i, r := range c.Routes {
 		at := Path{}.Key("routes").Index(i)
 		p.session(at.Key("session"), r.Session)
 		p.unique(at.Key("session"), r.Session, routed, spot{"routes.session", i, -1})
-		reference(at.Key("agent"), r.Agent)
+		known.check(p, at.Key("agent"), r.Agent)
 	}
 }
 
@@ -344,6 +330,7 @@ func (c *Config) checkDirectory(p *problems) {
 	for i := range c.Directory {
 		d.entry(i, &c.Directory[i])
 	}
+	d.members()
 }
 
 // directoryStands reports that all is well with a directory of which entries were
@@ -377,6 +364,7 @@ func (c *Config) directoryStands(list *entries) bool {
 type directoryCheck struct {
 	*problems
 	instances, sessions map[string]spot
+	groups              []groupMember
 	at                  Path
 }
 
@@ -393,16 +381,17 @@ func newDirectoryCheck(p *problems, agents []Agent, entries, sessions int) *dire
 
 func (d *directoryCheck) entry(i int, c *Contact) {
 	at := d.at.item(i)
-	d.word(at.under("kind"), "kind", c.Kind, "agent", "person")
+	d.word(at.under("kind"), "kind", c.Kind, "agent", kindPerson, kindGroup)
 	if c.Kind == "agent" {
 		d.required(at.under("instance_id"), c.InstanceID)
 		d.required(at.under("user_id"), c.UserID)
 		d.required(at.under("org_unit"), c.OrgUnit)
 		d.required(at.under("tenant_id"), c.TenantID)
 	}
-	if c.Kind == "person" && len(c.Sessions) == 0 {
-		d.bad(at.under("sessions"), "a person is known by sessions alone, want at least one")
+	if (c.Kind == kindPerson || c.Kind == kindGroup) && len(c.Sessions) == 0 {
+		d.bad(at.under("sessions"), "a %s is known by sessions alone, want at least one", c.Kind)
 	}
+	d.group(at, c)
 	d.unique(at.under("instance_id"), c.InstanceID, d.instances, spot{directoryKey + ".instance_id", i, -1})
 	d.words(at.under("accepts"), "level", c.Accepts, levels())
 	if len(c.Accepts) == 0 {

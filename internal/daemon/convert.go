@@ -124,7 +124,7 @@ func kernelEntry(c *config.Contact) (directory.Entry, error) {
 		},
 		Sessions: c.Sessions,
 	}
-	if c.Kind == "person" {
+	if c.Kind != "agent" {
 		e.Kind = ocip.KindUnknown
 	}
 	for _, name := range c.Accepts {

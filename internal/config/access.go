@@ -1,0 +1,271 @@
+package config
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Access says what apps may do. An app asks for it in its manifest, and gets what
+// is written here.
+type Access struct {
+	// Apps are the grants, by app id.
+	Apps map[string]AppAccess `yaml:"apps"`
+	// Channels say how the channels address people, by channel id.
+	Channels map[string]ChannelAccess `yaml:"channels"`
+}
+
+// AppAccess is what one app may do.
+type AppAccess struct {
+	// Channels are those the app may own.
+	Channels []string `yaml:"channels,omitempty"`
+	// Intercepts are the agents whose messages the app may look at, change and
+	// stop, and Observes those it may watch: agents' ids, or a star for all.
+	Intercepts []string `yaml:"intercepts,omitempty"`
+	Observes   []string `yaml:"observes,omitempty"`
+	// Tenants are those whose agents the app may bring messages to.
+	Tenants []string `yaml:"tenants,omitempty"`
+	// Carries are the instances elsewhere whose envelopes the app may bring.
+	Carries []string `yaml:"carries,omitempty"`
+}
+
+// ChannelAccess is how a channel addresses people and shows a text. What is left
+// out is as the channel is known, see docs/PROTOCOL.md.
+type ChannelAccess struct {
+	// Address are the members of metadata that the channel's app sends to.
+	Address []string `yaml:"address,omitempty"`
+	// Case says which spellings are one address: none, ascii, rfc1459 or unicode.
+	Case string `yaml:"case,omitempty"`
+	// Rendering is what the channel's clients undo of a text: irc, html, markdown.
+	Rendering []string `yaml:"rendering,omitempty"`
+}
+
+// People says what holds towards people, where there are no rounds to count.
+type People struct {
+	// Commitments is hold (for a person's decision) or record.
+	Commitments string `yaml:"commitments"`
+	// Policy asks the policy too.
+	Policy bool `yaml:"policy"`
+	// FirstContact is what becomes of the first message: allow, hold or deny.
+	FirstContact string `yaml:"first_contact"`
+	// MaxMessages is how many messages a session may take within the window.
+	// Those beyond it are held.
+	MaxMessages int           `yaml:"max_messages"`
+	Window      time.Duration `yaml:"window"`
+}
+
+// Inbound says how a message that came in is taken.
+type Inbound struct {
+	// Unannotated is for a known agent's text without an annotation: bind (the
+	// answer goes by that agent's rules), human (as a person's) or refuse.
+	Unannotated string `yaml:"unannotated"`
+}
+
+const (
+	kindPerson = "person"
+	kindGroup  = "group"
+	// anyAgent stands for all agents.
+	anyAgent = "*"
+	// maxUnknown is the highest level that goes to strangers unless an agent says
+	// otherwise.
+	maxUnknown = "internal"
+)
+
+// defaultPeople is safe towards whoever is there.
+func defaultPeople() People {
+	return People{Commitments: "hold", Policy: true, FirstContact: "allow", MaxMessages: 60, Window: time.Hour}
+}
+
+// lower is the lower one of two levels, the other one where one is none.
+func lower(a, b string) string {
+	if i := slices.Index(levels(), a); i >= 0 && i < slices.Index(levels(), b) {
+		return a
+	}
+	return b
+}
+
+// checkUnknown looks at what an agent may send, where to none of the agents.
+func (a *Agent) checkUnknown(p *problems, at Path) {
+	key := at.Key("max_classification_unknown")
+	p.word(key, "level", a.MaxClassificationUnknown, levels()...)
+	if most := slices.Index(levels(), a.MaxClassificationShared); most >= 0 && slices.Index(levels(), a.MaxClassificationUnknown) > most {
+		p.bad(key, "want at most max_classification_shared (%s), got %s", a.MaxClassificationShared, a.MaxClassificationUnknown)
+	}
+	p.atLeast(at.Key("max_per_hour"), a.MaxPerHour, 0)
+	for i, folder := range a.Media {
+		key := at.Key("media").Index(i)
+		switch {
+		case !filepath.IsAbs(folder) || filepath.Clean(folder) != folder:
+			p.bad(key, "want the absolute path of a folder, with nothing in it that leads back, got %q", folder)
+		case folder == "/":
+			p.bad(key, "want a folder that holds nothing but what may be sent, got the whole machine")
+		}
+	}
+}
+
+func (c *Config) checkPeople(p *problems) {
+	ocip := Path{}.Key("ocip")
+	for _, who := range []struct {
+		key   string
+		rules *People
+	}{{"unknown", &c.OCIP.Unknown}, {"person", &c.OCIP.Person}} {
+		at := ocip.Key(who.key)
+		p.word(at.Key("commitments"), "enforcement", who.rules.Commitments, "hold", "record")
+		p.word(at.Key("first_contact"), "answer", who.rules.FirstContact, "allow", "hold", "deny")
+		p.atLeast(at.Key("max_messages"), who.rules.MaxMessages, 1)
+		p.positive(at.Key("window"), who.rules.Window)
+	}
+	p.word(ocip.Key("look_alike"), "answer", c.OCIP.LookAlike, "hold", "deny", "allow")
+	p.word(ocip.Key("inbound").Key("unannotated"), "way", c.OCIP.Inbound.Unannotated, "bind", "human", "refuse")
+}
+
+func (c *Config) checkAccess(p *problems) {
+	apps, channels := Path{}.Key("access").Key("apps"), Path{}.Key("access").Key("channels")
+	tenants := make([]string, 0, len(c.Agents))
+	for i := range c.Agents {
+		tenants = append(tenants, c.Agents[i].TenantID)
+	}
+	slices.Sort(tenants)
+	tenants = slices.Compact(tenants)
+	agents := c.agentIDs()
+	for _, app := range slices.Sorted(maps.Keys(c.Access.Apps)) {
+		grant, at := c.Access.Apps[app], apps.Key(app)
+		p.app(at, app)
+		p.each(at.Key("channels"), grant.Channels, func(at Path, channel string) {
+			if !validChannel(channel) {
+				p.bad(at, "want the id of a channel such as telegram, got %q", channel)
+			}
+		})
+		for key, named := range map[string][]string{"intercepts": grant.Intercepts, "observes": grant.Observes} {
+			p.each(at.Key(key), named, func(at Path, id string) {
+				if id != anyAgent {
+					agents.check(p, at, id)
+				}
+			})
+		}
+		p.each(at.Key("tenants"), grant.Tenants, func(at Path, tenant string) {
+			if !slices.Contains(tenants, tenant) {
+				p.add(at, nearest(tenant, tenants, near(tenant)), "%s: no agent has the tenant %q, there are: %s", at, tenant, listed(tenants))
+			}
+		})
+		p.each(at.Key("carries"), grant.Carries, p.required)
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.Access.Channels)) {
+		channel, at := c.Access.Channels[id], channels.Key(id)
+		if !validChannel(id) {
+			p.bad(at, "want the id of a channel such as telegram, got %q", id)
+		}
+		p.each(at.Key("address"), channel.Address, func(at Path, member string) {
+			if strings.TrimSpace(member) != member || member == "" {
+				p.bad(at, "want the name of a member of metadata such as chatId, got %q", member)
+			}
+		})
+		if channel.Case != "" {
+			p.word(at.Key("case"), "case rule", channel.Case, "none", "ascii", "rfc1459", "unicode")
+		}
+		p.words(at.Key("rendering"), "rendering", channel.Rendering, []string{"irc", "html", "markdown"})
+	}
+}
+
+// validChannel reports whether a session key can begin with the id of a channel,
+// and "agent" is that of no channel.
+func validChannel(id string) bool {
+	return id != "" && id != "agent" && !strings.ContainsFunc(id, func(r rune) bool { return strings.ContainsRune(":*", r) || unicode.IsSpace(r) })
+}
+
+// each looks at the items of a list, of which none comes twice.
+func (p *problems) each(at Path, items []string, look func(at Path, item string)) {
+	for i, item := range items {
+		if slices.Contains(items[:i], item) {
+			p.bad(at.Index(i), "%q is listed twice", item)
+		}
+		look(at.Index(i), item)
+	}
+}
+
+// agentIDs are the ids of the agents, in their order and to be looked up.
+type agentIDs struct {
+	list []string
+	set  map[string]struct{}
+}
+
+func (c *Config) agentIDs() agentIDs {
+	ids := agentIDs{set: make(map[string]struct{}, len(c.Agents))}
+	for i := range c.Agents {
+		ids.list = append(ids.list, c.Agents[i].ID)
+		ids.set[c.Agents[i].ID] = struct{}{}
+	}
+	return ids
+}
+
+// check reports an id that no agent has.
+func (ids *agentIDs) check(p *problems, at Path, id string) {
+	if _, ok := ids.set[id]; ok && id != "" || p.full() {
+		return
+	}
+	p.add(at, nearest(id, ids.list, near(id)), "%s: no agent has the id %q, there are: %s", at, id, listed(ids.list))
+}
+
+// listed are names as an error lists them.
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	if len(names) > maxNames {
+		names = append(slices.Clone(names[:maxNames]), "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+// group looks at what of an entry is for groups alone, or not for them. Each of
+// its members is asked about once all entries are known, see members.
+func (d *directoryCheck) group(at Path, c *Contact) {
+	if c.Kind != kindGroup {
+		if len(c.Members) > 0 {
+			d.bad(at.under("members"), "are for a group, and this one is of the kind %s", c.Kind)
+		}
+		return
+	}
+	for _, f := range [...]struct{ key, text string }{
+		{"instance_id", c.InstanceID}, {"user_id", c.UserID}, {"org_unit", c.OrgUnit}, {"tenant_id", c.TenantID},
+	} {
+		if f.text != "" {
+			d.bad(at.under(f.key), "a group has none: its members say who is there")
+		}
+	}
+	for i, member := range c.Members {
+		key := at.under("members").item(i)
+		if slices.Contains(c.Members[:i], member) {
+			d.bad(key, "%q is listed twice", member)
+		}
+		d.groups = append(d.groups, groupMember{slices.Clone(key), member})
+	}
+}
+
+// groupMember is one member of a group and where it is written.
+type groupMember struct {
+	at   Path
+	name string
+}
+
+// members reports members of groups that lead nowhere.
+func (d *directoryCheck) members() {
+	for _, m := range d.groups {
+		if d.full() {
+			return
+		}
+		if strings.Contains(m.name, ":") {
+			d.session(m.at, m.name)
+			if strings.HasSuffix(m.name, "*") {
+				d.bad(m.at, "want one session, got %q", m.name)
+			}
+			continue
+		}
+		if _, known := d.instances[m.name]; !known {
+			d.bad(m.at, "no agent and no entry has the instance_id %q; a person is named by a session key", m.name)
+		}
+	}
+}

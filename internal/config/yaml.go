@@ -1,0 +1,155 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// This file says in words what is wrong with a text that is no YAML, or is
+// something else to YAML than to an editor.
+
+// hiddenLineEnds are those that YAML takes for the end of a line, and with it for
+// the end of a comment, and that editors show on one line.
+//
+// Source: YAML 1.1, line break characters.
+func hiddenLineEnds() map[string]string {
+	return map[string]string{
+		"\u2028": "U+2028 (line separator)", "\u2029": "U+2029 (paragraph separator)", "\u0085": "U+0085 (next line)",
+	}
+}
+
+// hidden finds what may hide a key behind a comment. It returns where that is,
+// counted from 1, and what is wrong with it, "" where nothing is.
+func hidden(data []byte) (line, column int, what string) {
+	at := -1
+	first := func(i int, fault string) {
+		if i >= 0 && (at < 0 || i < at) {
+			at, what = i, fault
+		}
+	}
+	if utf16(data) {
+		return 1, 1, "this is UTF-16, want UTF-8"
+	}
+	for end, name := range hiddenLineEnds() {
+		first(bytes.Index(data, []byte(end)), name+" ends a line here for YAML and for no editor, so that a comment could hide a key: take it out, or write it as an escape in double quotes")
+	}
+	for i := 0; i < len(data); i++ {
+		next := bytes.IndexByte(data[i:], '\r')
+		if next < 0 {
+			break
+		}
+		if i += next; i+1 == len(data) || data[i+1] != '\n' {
+			first(i, "a carriage return without a line feed ends a line here for YAML and for no editor, so that a comment could hide a key: take it out")
+			break
+		}
+	}
+	if at < 0 {
+		return 0, 0, ""
+	}
+	start := bytes.LastIndexByte(data[:at], '\n') + 1
+	return bytes.Count(data[:start], []byte("\n")) + 1, utf8.RuneCount(data[start:at]) + 1, what
+}
+
+// unquoted is a value, or a key, that begins with what no text in no quotes may
+// begin with.
+var unquoted = regexp.MustCompile("^([ \t]*(?:-[ \t]+)*|.*[:,\\[{][ \t]*)([@`%*])([^ \t,\\]}#]*)")
+
+// key is the last key before a place of a line.
+var keyBefore = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*):[ \t]*$`)
+
+// unquotedNear finds such a text in a line, or the one before or after it, because
+// YAML is read ahead. The line is 0 where there is none.
+func unquotedNear(data []byte, near int) (line, column int, what string) {
+	n := 0
+	for text := range bytes.Lines(data) {
+		if n++; n < near-1 || n > near+1 {
+			continue
+		}
+		m := unquoted.FindSubmatch(bytes.TrimRight(text, "\r\n"))
+		if m == nil {
+			continue
+		}
+		value, subject := string(m[2])+string(m[3]), "this text"
+		what = fmt.Sprintf("no text begins with %s unless it is in quotes", m[2])
+		if k := keyBefore.FindSubmatch(m[1]); k != nil {
+			subject = string(k[1]) + ":"
+		}
+		// What is no app's id may be anything, and is not shown.
+		if id := strings.TrimSuffix(value, ":"); api.ValidAppID(id) {
+			if subject == "this text" {
+				subject = ""
+			} else {
+				subject += " "
+			}
+			if strings.HasSuffix(value, ":") {
+				return n, len(m[1]) + 1, fmt.Sprintf("%s: write %s%q:", what, subject, id)
+			}
+			return n, len(m[1]) + 1, fmt.Sprintf("%s: write %s%q", what, subject, id)
+		}
+		return n, len(m[1]) + 1, fmt.Sprintf("%s: put what follows %s in quotes", what, subject)
+	}
+	return 0, 0, ""
+}
+
+// misplaced finds the first line that is indented as none of those it may belong
+// to. The line is 0 where there is none, or where the text has forms in which
+// indentation says nothing.
+func misplaced(data []byte) (line, column int, what string) {
+	// The columns of the keys and hyphens that are open, and whether the line
+	// above lets a deeper one follow.
+	columns, opens := []int{0}, false
+	for text := range bytes.Lines(data) {
+		line++
+		if blank(text) || bytes.HasPrefix(text, []byte("---")) {
+			continue
+		}
+		rest := bytes.TrimRight(text, " \t\r\n")
+		indent := len(rest) - len(bytes.TrimLeft(rest, " "))
+		switch {
+		case slices.Contains(columns, indent):
+			columns = columns[:slices.Index(columns, indent)+1]
+		case indent > columns[len(columns)-1] && opens:
+			columns = append(columns, indent)
+		default:
+			known := make([]string, len(columns))
+			for i, c := range columns {
+				known[i] = strconv.Itoa(c)
+			}
+			return line, indent + 1, fmt.Sprintf("this line is indented by %s, and those that it may belong to by %s", spaces(indent), strings.Join(known, ", "))
+		}
+		// Hyphens begin items, whose keys stand behind them.
+		body := rest[indent:]
+		for bytes.HasPrefix(body, []byte("- ")) {
+			body = bytes.TrimLeft(body[1:], " ")
+			columns = append(columns, len(rest)-len(body))
+		}
+		if i := bytes.Index(body, []byte(" #")); i >= 0 {
+			body = bytes.TrimRight(body[:i], " \t")
+		}
+		if bytes.ContainsAny(body, "|>[{\"'") && !bytes.HasSuffix(body, []byte(":")) && !closed(body) {
+			return 0, 0, "" // it goes on below as it likes
+		}
+		opens = bytes.HasSuffix(body, []byte(":")) || len(body) == 1 && body[0] == '-'
+	}
+	return 0, 0, ""
+}
+
+// closed reports whether a line ends what it begins.
+func closed(body []byte) bool {
+	count := func(c string) int { return bytes.Count(body, []byte(c)) }
+	return count("[") == count("]") && count("{") == count("}") && count(`"`)%2 == 0 && count("'")%2 == 0 && !bytes.ContainsAny(body[len(body)-1:], "|>+-")
+}
+
+func spaces(n int) string {
+	if n == 1 {
+		return "1 space"
+	}
+	return strconv.Itoa(n) + " spaces"
+}
