@@ -1,0 +1,143 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Shows reports whether a character shows as what it is to a person who reads
+// it. What does not: controls, which steer the terminal or end the line;
+// characters that turn the direction of writing; those that take no room, the
+// fillers and blanks that are letters by name, the selectors of variants, the
+// tags; blanks that are another than the usual one, whose width tells nothing;
+// private and unassigned characters; and U+FFFD, which stands for what was
+// lost. The space and the wide space of East Asian text show.
+func Shows(r rune) bool {
+	switch {
+	case ' ' <= r && r < 0x7f:
+		return true
+	case r < 0xa0:
+		return false
+	case r == utf8.RuneError:
+		return false
+	case r == '\u3000':
+		return true
+	case r == '\u2800', // a letter of Braille with no dots
+		r == '\U00013441', r == '\U00013442', // blanks between hieroglyphs
+		r == '\U00016fe4', // a filler of the Khitan script
+		r == '\U0001d159': // a note with no head
+		return false
+	}
+	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Showable reports whether every character of a text shows, and the text is
+// UTF-8.
+func Showable(s string) bool { return hidden(s) == len(s) }
+
+// hidden is where the first character of a text is that does not show, and the
+// text's length if all do. Bytes that are no UTF-8 are read as U+FFFD.
+func hidden(s string) int {
+	for i, r := range s {
+		if !Shows(r) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// MaxMarks is how many combining marks in a row a character is shown with. Any
+// script does with fewer; more of them are written over the lines around.
+const MaxMarks = 4
+
+// IsMark reports whether a character is written on the one before it.
+func IsMark(r rune) bool {
+	return r >= 0x300 && unicode.In(r, unicode.Mn, unicode.Me)
+}
+
+// Visible returns the text with all that does not show written out: ‹U+202E›
+// for a character, ‹0xFF› for a byte that is no UTF-8. Named too are the quotes that
+// do the naming, so that a text cannot pretend to a name, and combining marks
+// that stand on nothing or pile up.
+func Visible(s string) string {
+	var b strings.Builder
+	marks, copied := MaxMarks, 0
+	for at := 0; at < len(s); {
+		r, size := utf8.DecodeRuneInString(s[at:])
+		named := !Shows(r) || r == '‹' || r == '›'
+		switch {
+		case named:
+		case IsMark(r):
+			marks++
+			named = marks > MaxMarks
+		default:
+			marks = 0
+		}
+		if named {
+			marks = MaxMarks
+			b.WriteString(s[copied:at])
+			b.WriteString(Name(s[at : at+size]))
+			copied = at + size
+		}
+		at += size
+	}
+	if copied == 0 {
+		return s
+	}
+	b.WriteString(s[copied:])
+	return b.String()
+}
+
+// Name is what stands for a character that does not show: its number in ‹›, or
+// the byte that is no UTF-8.
+func Name(char string) string {
+	r, size := utf8.DecodeRuneInString(char)
+	switch {
+	case r == utf8.RuneError && size == 1:
+		return fmt.Sprintf("‹0x%02X›", char[0])
+	case r == '\t':
+		return "‹tab›"
+	}
+	return fmt.Sprintf("‹U+%04X›", r)
+}
+
+// AppendJSON appends a JSON text that stays the same JSON: whatever does not
+// show in its strings is written as an escape, \u202e. Line ends and blanks
+// between the members stay, and bytes that are no UTF-8, which no JSON text
+// has, become the escape of U+FFFD.
+func AppendJSON(out []byte, json string) []byte {
+	copied, inside := 0, false
+	for at := 0; at < len(json); {
+		c := json[at]
+		if c < utf8.RuneSelf {
+			switch {
+			case c == '\\' && inside && at+1 < len(json) && ' ' < json[at+1] && json[at+1] < 0x7f:
+				at++
+			case c == '"':
+				inside = !inside
+			case !Shows(rune(c)) && (inside || c != '\n' && c != '\r' && c != '\t'):
+				out = appendEscape(append(out, json[copied:at]...), rune(c))
+				copied = at + 1
+			}
+			at++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(json[at:])
+		if !Shows(r) {
+			out = appendEscape(append(out, json[copied:at]...), r)
+			copied = at + size
+		}
+		at += size
+	}
+	return append(out, json[copied:]...)
+}
+
+func appendEscape(out []byte, r rune) []byte {
+	if r > 0xffff {
+		r -= 0x10000
+		return fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+	}
+	return fmt.Appendf(out, `\u%04x`, r)
+}
