@@ -49,6 +49,9 @@ type Record struct {
 	AppID        string       `json:"appId,omitzero"`
 	Counterparty Counterparty `json:"counterparty,omitzero"`
 	SessionKey   string       `json:"sessionKey,omitzero"`
+	// Address is where the message goes, or came from: what its channel's app
+	// sends to.
+	Address Address `json:"address,omitzero"`
 
 	ExchangeID     string `json:"exchangeId,omitzero"`
 	ConversationID string `json:"conversationId,omitzero"`
@@ -71,13 +74,16 @@ type Record struct {
 	DataWithheld []Withheld  `json:"dataWithheld,omitempty"`
 	Detections   []Detection `json:"detections,omitempty"`
 
-	ContentDigest string         `json:"contentDigest,omitzero"`
-	ContentBytes  int            `json:"contentBytes,omitzero"`
-	Content       string         `json:"content,omitzero"`
-	DispatchID    string         `json:"dispatchId,omitzero"`
-	RunID         string         `json:"runId,omitzero"`
-	ApprovalID    string         `json:"approvalId,omitzero"`
-	Details       map[string]any `json:"details,omitempty"`
+	ContentDigest string `json:"contentDigest,omitzero"`
+	ContentBytes  int    `json:"contentBytes,omitzero"`
+	Content       string `json:"content,omitzero"`
+	// DeliveredDigest is the keyed digest of all that is handed over, in the form
+	// of [DeliveredForm].
+	DeliveredDigest string         `json:"deliveredDigest,omitzero"`
+	DispatchID      string         `json:"dispatchId,omitzero"`
+	RunID           string         `json:"runId,omitzero"`
+	ApprovalID      string         `json:"approvalId,omitzero"`
+	Details         map[string]any `json:"details,omitempty"`
 }
 
 // Counterparty is the other end, as far as it is known.
@@ -87,6 +93,13 @@ type Counterparty struct {
 	UserID     string `json:"userId,omitzero"`
 	OrgUnit    string `json:"orgUnit,omitzero"`
 	TenantID   string `json:"tenantId,omitzero"`
+}
+
+// Address is where somebody is reached: an account at a channel and a target there.
+type Address struct {
+	Channel string `json:"channel,omitzero"`
+	Account string `json:"account,omitzero"`
+	Target  string `json:"target,omitzero"`
 }
 
 // Shared names data that was included in a message (OCIP reference, Data
@@ -181,6 +194,13 @@ func (r *Record) append(b []byte) ([]byte, error) {
 		b = append(b, '}')
 	}
 	text("sessionKey", r.SessionKey)
+	if r.Address != (Address{}) {
+		b = append(jsonline.Key(b, "address"), '{')
+		text("channel", r.Address.Channel)
+		text("account", r.Address.Account)
+		text("target", r.Address.Target)
+		b = append(b, '}')
+	}
 	text("exchangeId", r.ExchangeID)
 	text("conversationId", r.ConversationID)
 	b = jsonline.IntIfAny(b, "round", r.Round)
@@ -207,6 +227,7 @@ func (r *Record) append(b []byte) ([]byte, error) {
 	text("contentDigest", r.ContentDigest)
 	b = jsonline.IntIfAny(b, "contentBytes", r.ContentBytes)
 	text("content", r.Content)
+	text("deliveredDigest", r.DeliveredDigest)
 	text("dispatchId", r.DispatchID)
 	text("runId", r.RunID)
 	text("approvalId", r.ApprovalID)

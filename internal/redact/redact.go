@@ -85,10 +85,20 @@ func members() []member {
 		{"counterparty.userId", one(func(r *audit.Record) *string { return &r.Counterparty.UserID })},
 		{"counterparty.orgUnit", one(func(r *audit.Record) *string { return &r.Counterparty.OrgUnit })},
 		{"counterparty.tenantId", one(func(r *audit.Record) *string { return &r.Counterparty.TenantID })},
-		{"sessionKey", one(func(r *audit.Record) *string { return &r.SessionKey })},
+		{"sessionKey", session},
 		{"policyReason", one(func(r *audit.Record) *string { return &r.PolicyReason })},
 		{"dataShared", shared},
 		{"dataWithheld", withheld},
+	}
+}
+
+// session does what it is told to a session's key, and to what of the address says
+// the same.
+func session(r *audit.Record, f func(string) string) {
+	for _, text := range []*string{&r.SessionKey, &r.Address.Account, &r.Address.Target} {
+		if *text != "" {
+			*text = f(*text)
+		}
 	}
 }
 

@@ -134,6 +134,7 @@ func TestNamedMembers(t *testing.T) {
 	r := redactor(t, Options{Members: append(Members(), "details.note", "details.escalation.conversationSummary", "details.count", "details.never.there")})
 	rec := &audit.Record{
 		TenantID: "acme", UserID: "u", AppID: "a", SessionKey: "telegram:1", PolicyReason: "why",
+		Address:      audit.Address{Channel: "telegram", Account: "work", Target: "1"},
 		Counterparty: audit.Counterparty{Kind: "agent", InstanceID: "i", UserID: "u", OrgUnit: "o", TenantID: "t"},
 		DataShared:   []audit.Shared{{Source: "s", Fields: []string{"f"}}}, DataWithheld: []audit.Withheld{{Reason: "level", Description: "d"}},
 		Details: map[string]any{
@@ -148,6 +149,7 @@ func TestNamedMembers(t *testing.T) {
 	r.Record(rec)
 	want := &audit.Record{
 		TenantID: "acme", UserID: stand("u"), AppID: stand("a"), SessionKey: stand("telegram:1"), PolicyReason: stand("why"),
+		Address:      audit.Address{Channel: "telegram", Account: stand("work"), Target: stand("1")},
 		Counterparty: audit.Counterparty{Kind: "agent", InstanceID: stand("i"), UserID: stand("u"), OrgUnit: stand("o"), TenantID: stand("t")},
 		DataShared:   []audit.Shared{{Source: stand("s"), Fields: []string{stand("f")}}}, DataWithheld: []audit.Withheld{{Reason: stand("level"), Description: stand("d")}},
 		Details: map[string]any{

@@ -119,7 +119,9 @@ func TestPartIsBounded(t *testing.T) {
 func TestAppProcesses(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, options(dir))
-	at := func(name, app string) AppProcess { return AppProcess{Boot: "boot-1", Name: name, App: app, At: someTime} }
+	at := func(name, app string) AppProcess {
+		return AppProcess{Boot: "boot-1", Name: name, App: app, At: someTime}
+	}
 	commit(t, s, with(at("7@70", "a"), at("8@80", "b"), at("7@70", "c"), at("9@90", "d")))
 	commit(t, s, &Change{Parts: []Part{EndedProcesses{"8@80", "never"}}, Drains: true})
 	shut(t, s)
@@ -302,6 +304,12 @@ func TestTidy(t *testing.T) {
 	wantSound(t, s)
 }
 
+// olderThanParts makes a database one of the schema before this one.
+const olderThanParts = `ALTER TABLE outbox DROP COLUMN app; CREATE TABLE old (agent TEXT PRIMARY KEY, at INTEGER NOT NULL, chain TEXT NOT NULL) STRICT, WITHOUT ROWID;
+	INSERT INTO old SELECT agent, at, chain FROM heard; DROP TABLE heard; ALTER TABLE old RENAME TO heard;
+	DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused;
+	DELETE FROM meta WHERE key = 'digests-from'; PRAGMA user_version=6`
+
 // What was heard under the schema before is heard by the agent, from anybody.
 func TestMigrationKeepsWhatWasHeard(t *testing.T) {
 	dir := t.TempDir()
@@ -312,9 +320,7 @@ func TestMigrationKeepsWhatWasHeard(t *testing.T) {
 	c.Outbox = []*Message{{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: []byte("body")}}
 	commit(t, s, c)
 	shut(t, s)
-	change(t, o.Path, `ALTER TABLE outbox DROP COLUMN app; CREATE TABLE old (agent TEXT PRIMARY KEY, at INTEGER NOT NULL, chain TEXT NOT NULL) STRICT, WITHOUT ROWID;
-		INSERT INTO old SELECT agent, at, chain FROM heard; DROP TABLE heard; ALTER TABLE old RENAME TO heard;
-		DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused; PRAGMA user_version=6`)
+	change(t, o.Path, olderThanParts)
 	s = open(t, o)
 	defer shut(t, s)
 	if got, err := s.Heard(t.Context(), "a", ""); err != nil || got.Chain.Hops != 4 || !got.At.Equal(someTime) {

@@ -118,7 +118,9 @@ type Store struct {
 	end     atomic.Pointer[end]
 	recent  recent
 	signing *Signing
-	news    news
+	// digestsFrom is the first record from which on messages have digests.
+	digestsFrom uint64
+	news        news
 	// signings lets the next checkpoint be waited for.
 	signings news
 	latched  atomic.Pointer[error]
@@ -394,6 +396,9 @@ func (s *Store) takeUp(ctx context.Context, conn *sqlite.Conn) (end, error) {
 		return end{}, err
 	}
 	if log.newest, err = s.newestCheckpoint(ctx); err != nil {
+		return end{}, err
+	}
+	if s.digestsFrom, err = s.readDigestsFrom(ctx); err != nil {
 		return end{}, err
 	}
 	log.stated = log.newest.Seq

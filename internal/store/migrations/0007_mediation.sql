@@ -56,3 +56,7 @@ CREATE TABLE paused (
 
 -- The app that a waiting message is from: what one may have waiting is bounded.
 ALTER TABLE outbox ADD COLUMN app TEXT NOT NULL DEFAULT '';
+
+-- From here on the record of each message that is let through has a digest of all
+-- that is handed over.
+INSERT INTO meta (key, value) SELECT 'digests-from', CAST(coalesce(max(seq), 0) + 1 AS BLOB) FROM records;
