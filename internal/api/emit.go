@@ -12,6 +12,7 @@ type EmitParams struct {
 	HookName string      `json:"hookName"`
 	Data     Object      `json:"data"`
 	Context  HookContext `json:"context,omitzero"`
+	Mended
 }
 
 // Validate names the fields that are wrong.

@@ -17,6 +17,17 @@ type Object map[string]jsontext.Value
 // Empty is a result or parameters without members.
 type Empty struct{}
 
+// Mended is in the parameters that carry texts. Halves is how many halves of
+// characters were replaced by U+FFFD in the request, as a text has one that was cut
+// inside an emoji: the message is another one than its sender wrote, so its record
+// says it.
+type Mended struct {
+	Halves int `json:"-"`
+}
+
+// Mend takes the note.
+func (m *Mended) Mend(halves int) { m.Halves = halves }
+
 // OK is the result of methods that only confirm.
 type OK struct {
 	OK bool `json:"ok"`
@@ -248,6 +259,11 @@ func (p *ConfigWatchParams) Validate() []FieldError {
 	return f
 }
 
+// Watching is the answer that config.watch begins with.
+type Watching struct {
+	Watching bool `json:"watching"`
+}
+
 // ConfigChange is one chunk of config.watch.
 type ConfigChange struct {
 	Path     string `json:"path"`
@@ -349,6 +365,7 @@ type DispatchParams struct {
 	SessionKey string `json:"sessionKey"`
 	Content    string `json:"content"`
 	Metadata   Object `json:"metadata,omitempty"`
+	Mended
 }
 
 // Validate names the fields that are wrong.
@@ -410,6 +427,7 @@ type QueueParams struct {
 	SessionKey string `json:"sessionKey"`
 	Text       string `json:"text"`
 	Metadata   Object `json:"metadata,omitempty"`
+	Mended
 }
 
 // Validate names the fields that are wrong.

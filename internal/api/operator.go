@@ -401,10 +401,12 @@ func (p *AuditTailParams) Validate() []FieldError {
 type MethodDescription struct {
 	Name   string `json:"name"`
 	Access string `json:"access"`
-	// Stream is true where the method answers in stream chunks.
-	Stream bool `json:"stream"`
-	Params any  `json:"params"`
-	Result any  `json:"result"`
+	// Stream is true where the method answers in stream chunks, and Result what
+	// a chunk is. Opening, where set, is the answer that comes before the first.
+	Stream  bool `json:"stream"`
+	Opening any  `json:"opening,omitempty"`
+	Params  any  `json:"params"`
+	Result  any  `json:"result"`
 }
 
 // Description is the answer of kernel.describe.

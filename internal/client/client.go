@@ -287,7 +287,7 @@ type answer struct {
 type call struct{ answer chan answer }
 
 func (c *call) take(in *ipc.Incoming) {
-	if in.Type == typeStream {
+	if in.Type == typeStream || in.Stream {
 		c.answer <- answer{err: errStreams}
 		return
 	}

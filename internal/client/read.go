@@ -117,7 +117,7 @@ func (c *Client) route(in *ipc.Incoming) {
 	c.mu.Lock()
 	r := c.pending[id]
 	_, single := r.(*call)
-	if single || in.Type == typeResponse || in.Done {
+	if single || in.Type == typeResponse && !in.Stream || in.Done {
 		delete(c.pending, id)
 	}
 	c.mu.Unlock()

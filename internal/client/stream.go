@@ -73,6 +73,9 @@ func (s *Stream) Cancel(ctx context.Context) error {
 }
 
 func (s *Stream) take(in *ipc.Incoming) {
+	if in.Type == typeResponse && in.Stream {
+		return // that it has begun; the chunks follow
+	}
 	if in.Type == typeResponse {
 		err := failure(in)
 		if err == nil {

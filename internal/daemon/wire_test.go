@@ -342,6 +342,11 @@ func TestWireMethods(t *testing.T) {
 	same(t, "message.dispatch", members(t, m.Result), "dispatchId", "queued")
 
 	w.write(w.request("w1", "config.watch", `{"paths":["channels"]}`) + "\n")
+	m = w.wait(func(m *message) bool { return m.RequestID == "w1" })
+	same(t, "the answer that a watch begins with", m.keys, "id", "type", "timestamp", "requestId", "success", "result", "stream")
+	if !m.Success || string(m.Result) != `{"watching":true}` {
+		t.Errorf("got %s", m.line)
+	}
 	w.grant("stream.cancel", `{"requestId":"w1"}`, "ok")
 	m = w.wait(func(m *message) bool { return m.RequestID == "w1" })
 	same(t, "the chunk", m.keys, "id", "type", "timestamp", "requestId", "chunk", "done")
@@ -850,6 +855,9 @@ apps: {"@acme/app": {mode: fast}, "@acme/other": {key: foreign-s3cret}}
 		w.write(w.request(id, "config.watch", `{"paths":`+paths+`}`) + "\n")
 	}
 	w.alive() // the streams are established
+	for range 3 {
+		w.wait(func(m *message) bool { return m.Type == "response" && m.Success })
+	}
 	h.configure(strings.NewReplacer("s3cret,", "n3w,", "mode: fast", "mode: slow, added: 1", "foreign-s3cret", "foreign-n3w", "other-s3cret", "other-n3w").Replace(before))
 	type change struct {
 		Path               string

@@ -94,7 +94,9 @@ func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	c := &conn{server: s, face: f, socket: socket, peer: peer, since: s.now()}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	c.room.L = &c.mu
-	c.out = newOutQueue(socket, s.limits.Load().QueueBytes, s.now, c.onWriteError, c.onOverflow)
+	// The stock SDK decodes each read of its socket by itself, so a character that
+	// two reads share is lost there. Operators are shown the very bytes of records.
+	c.out = newOutQueue(socket, s.limits.Load().QueueBytes, f == faceApp, s.now, c.onWriteError, c.onOverflow)
 	return c
 }
 
@@ -203,7 +205,7 @@ func (c *conn) handle(line []byte) {
 		c.fail(r.ID, err)
 		return
 	}
-	params, err := m.decode(r.Params)
+	params, err := m.read(&r)
 	if err != nil {
 		c.fail(r.ID, m.answered(err))
 		return
@@ -337,6 +339,9 @@ func (c *conn) stream(r *Request, m *method, params any) {
 		return
 	}
 	id := r.ID
+	if m.opening != nil {
+		c.out.opening(c.server.newID(), c.server.now().UnixMilli(), id, m.opening)
+	}
 	go func() {
 		defer c.idle.Done()
 		defer cancel()

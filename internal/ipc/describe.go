@@ -26,9 +26,13 @@ func (s *Server) describe(f face) (api.Description, error) {
 		if err != nil {
 			return d, fmt.Errorf("cannot describe the result of %s: %w", m.name, err)
 		}
-		d.Methods = append(d.Methods, api.MethodDescription{
-			Name: m.name, Access: string(m.access), Stream: m.pace == streaming, Params: params, Result: result,
-		})
+		described := api.MethodDescription{Name: m.name, Access: string(m.access), Stream: m.pace == streaming, Params: params, Result: result}
+		if m.opening != nil {
+			if described.Opening, err = schema(reflect.TypeOf(m.opening)); err != nil {
+				return d, fmt.Errorf("cannot describe the first answer of %s: %w", m.name, err)
+			}
+		}
+		d.Methods = append(d.Methods, described)
 	}
 	return d, nil
 }

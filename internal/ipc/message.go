@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -24,22 +26,30 @@ type Request struct {
 	Method    string         `json:"method"`
 	Params    jsontext.Value `json:"params,omitzero"`
 	Token     string         `json:"token,omitzero"`
+
+	// mended is how many halves of characters were replaced in the line.
+	mended int
+	// oddNumbers is set where a number of the line is longer than usual or has an
+	// exponent, so that those of the parameters are looked at.
+	oddNumbers bool
 }
 
 // Incoming is any message from the kernel: a response, an event or a chunk of a
 // stream, told apart by Type.
 type Incoming struct {
-	ID        string         `json:"id"`
-	Type      string         `json:"type"`
-	Timestamp int64          `json:"timestamp"`
-	RequestID string         `json:"requestId,omitzero"`
-	Success   bool           `json:"success,omitzero"`
-	Result    jsontext.Value `json:"result,omitzero"`
-	Error     *api.Error     `json:"error,omitempty"`
-	Event     string         `json:"event,omitzero"`
-	Payload   jsontext.Value `json:"payload,omitzero"`
-	Chunk     jsontext.Value `json:"chunk,omitzero"`
-	Done      bool           `json:"done,omitzero"`
+	ID        string `json:"id"`
+	Type      string `json:"type"`
+	Timestamp int64  `json:"timestamp"`
+	RequestID string `json:"requestId,omitzero"`
+	Success   bool   `json:"success,omitzero"`
+	// Stream is set in a response that chunks follow.
+	Stream  bool           `json:"stream,omitzero"`
+	Result  jsontext.Value `json:"result,omitzero"`
+	Error   *api.Error     `json:"error,omitempty"`
+	Event   string         `json:"event,omitzero"`
+	Payload jsontext.Value `json:"payload,omitzero"`
+	Chunk   jsontext.Value `json:"chunk,omitzero"`
+	Done    bool           `json:"done,omitzero"`
 }
 
 // Message types of the protocol.
@@ -55,20 +65,33 @@ const (
 	MaxDepth = 64
 	// maxID bounds a request id, in bytes.
 	maxID = 256
+	// maxNumber bounds a number in parameters, in characters. Some readers fail at
+	// numbers of thousands of digits, and none needs more than a few dozen.
+	maxNumber = 64
 )
 
 // ParseRequest reads one line strictly: a single JSON object in UTF-8, no key
 // twice, nothing behind it, nested at most [MaxDepth] deep. Unknown members are
 // ignored. On an error, which is always INVALID_REQUEST, the request holds its
 // id where that could be read.
+//
+// One thing is mended: half of a character, such as "\ud83d" alone, which is what
+// cutting a text of JavaScript inside an emoji leaves. It becomes U+FFFD, but not in
+// the request's id.
 func ParseRequest(line []byte) (Request, error) {
 	var r Request
-	if depth(line) > MaxDepth {
+	deepest, odd := survey(line)
+	if deepest > MaxDepth {
 		return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: nested deeper than %d", MaxDepth)
 	}
 	if err := json.Unmarshal(line, &r); err != nil {
-		return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: %s", jsonProblem(err, "the line"))
+		mended, n := mendSurrogates(line)
+		if n == 0 || json.Unmarshal(mended, &r) != nil || strings.ContainsRune(r.ID, utf8.RuneError) {
+			return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: %s", jsonProblem(err, "the line"))
+		}
+		r.mended = n
 	}
+	r.oddNumbers = odd
 	switch {
 	case r.ID == "":
 		return r, api.Errorf(api.InvalidRequest, "cannot read the request: id is missing")
@@ -84,29 +107,123 @@ func ParseRequest(line []byte) (Request, error) {
 	return r, nil
 }
 
-// depth returns how deep a line nests, without trusting it to be JSON.
-func depth(line []byte) (deepest int) {
-	level, inString := 0, false
+// survey returns how deep a line nests, without trusting it to be JSON, and
+// whether it has a number that [checkNumbers] may refuse.
+func survey(line []byte) (deepest int, odd bool) {
+	level := 0
 	for i := 0; i < len(line); i++ {
-		switch line[i] {
-		case '"':
-			inString = !inString
-		case '\\':
-			if inString {
-				i++
-			}
-		case '{', '[':
-			if !inString {
-				level++
-				deepest = max(deepest, level)
-			}
-		case '}', ']':
-			if !inString {
-				level--
-			}
+		switch c := line[i]; {
+		case c == '"':
+			i += 1 + stringEnd(line[i+1:])
+		case c == '{' || c == '[':
+			level++
+			deepest = max(deepest, level)
+		case c == '}' || c == ']':
+			level--
+		case c >= '0' && c <= '9':
+			n := numberEnd(line[i:])
+			odd = odd || n > maxNumber || bytes.ContainsAny(line[i:i+n], "eE")
+			i += n - 1
 		}
 	}
-	return deepest
+	return deepest, odd
+}
+
+// stringEnd returns where the quote is that ends a string, or the length of what
+// has none.
+func stringEnd(b []byte) int {
+	for from := 0; ; {
+		i := bytes.IndexByte(b[from:], '"')
+		if i < 0 {
+			return len(b)
+		}
+		at := from + i
+		slashes := 0
+		for slashes < at && b[at-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return at
+		}
+		from = at + 1
+	}
+}
+
+// numberEnd returns where the characters of a number end.
+func numberEnd(b []byte) int {
+	for i, c := range b {
+		if (c < '0' || c > '9') && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-' {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// checkNumbers refuses parameters with a number that not every reader can hold: one
+// of too many characters, or beyond what a double-precision number can be.
+func checkNumbers(params jsontext.Value) error {
+	d := jsontext.NewDecoder(bytes.NewReader(params), jsontext.AllowDuplicateNames(true))
+	for {
+		token, err := d.ReadToken()
+		if err != nil {
+			return nil // the end: the text was found to be JSON before
+		}
+		if token.Kind() != '0' {
+			continue
+		}
+		text, problem := token.String(), ""
+		if len(text) > maxNumber {
+			problem = fmt.Sprintf("a number of %d characters, limit %d", len(text), maxNumber)
+		} else if _, err := strconv.ParseFloat(text, 64); err != nil {
+			problem = "a number beyond what a double-precision number can be"
+		}
+		if problem != "" {
+			return api.Invalid([]api.FieldError{{Path: cmp.Or(dotted(d.StackPointer()), "params"), Message: problem}})
+		}
+	}
+}
+
+// mendSurrogates returns the line with U+FFFD in the place of every escape that is
+// half of a character, and how many there were.
+func mendSurrogates(line []byte) (mended []byte, n int) {
+	const escape = len(`\uXXXX`)
+	mended = line
+	for i := 0; i+escape <= len(line); {
+		switch {
+		case line[i] != '\\':
+			i++
+		case line[i+1] != 'u':
+			i += 2
+		default:
+			unit, ok := escapedUnit(line[i:])
+			if !ok {
+				i += 2
+				break
+			}
+			if utf16.IsSurrogate(unit) {
+				if low, ok := escapedUnit(line[i+escape:]); ok && utf16.DecodeRune(unit, low) != utf8.RuneError {
+					i += 2 * escape
+					break
+				}
+				if n == 0 {
+					mended = bytes.Clone(line)
+				}
+				copy(mended[i:], `\ufffd`)
+				n++
+			}
+			i += escape
+		}
+	}
+	return mended, n
+}
+
+// escapedUnit reads the escape that a text begins with.
+func escapedUnit(b []byte) (unit rune, ok bool) {
+	if len(b) < len(`\uXXXX`) || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	return rune(n), err == nil
 }
 
 // salvageID finds the id of a request that could not be read as a whole, so
@@ -155,7 +272,12 @@ func jsonProblem(err error, root string) string {
 // fieldPath names the field that has the wrong type, empty where it is the text
 // as a whole.
 func fieldPath(e *json.SemanticError) string {
-	return strings.ReplaceAll(strings.TrimPrefix(string(e.JSONPointer), "/"), "/", ".")
+	return dotted(e.JSONPointer)
+}
+
+// dotted is a place in a JSON text as errors name it.
+func dotted(p jsontext.Pointer) string {
+	return strings.Join(slices.Collect(p.Tokens()), ".")
 }
 
 func kindName(k jsontext.Kind) string {
@@ -213,6 +335,14 @@ func appendHead(b []byte, id, kind string, now int64) []byte {
 	b = append(b, kind...)
 	b = append(b, `","timestamp":`...)
 	return strconv.AppendInt(b, now, 10)
+}
+
+// appendOpening writes the answer that a stream begins with: chunks follow under
+// the same request id.
+func appendOpening(b []byte, id string, now int64, requestID string, result any) []byte {
+	b = appendResponse(b, id, now, requestID, result, nil)
+	b = jsonline.Bool(bytes.TrimSuffix(b, []byte("}\n")), "stream", true)
+	return append(b, '}', '\n')
 }
 
 // appendResponse writes an answer. A result that knows how to write itself does

@@ -37,7 +37,11 @@ func TestParseRequestRefuses(t *testing.T) {
 		{"a key twice inside an unknown member", head + `"method":"a","extra":{"x":1,"x":2}}`, "r1", "duplicate"},
 		{"not UTF-8", head + "\"method\":\"\xff\"}", "r1", "UTF-8"},
 		{"not UTF-8 in params", head + "\"method\":\"a\",\"params\":{\"x\":\"\xc3\x28\"}}", "r1", "UTF-8"},
-		{"half a surrogate", head + `"method":"a","params":{"x":"\ud800"}}`, "r1", ""},
+		{"half a character in the id", `{"id":"r\ud83d","type":"request","method":"a"}`, "", "surrogate"},
+		{"half a character and a key twice", head + `"method":"a","params":{"x":"\ud83d","x":2}}`, "r1", "surrogate"},
+		{"two keys of half a character", head + `"method":"a","params":{"\ud83d":1,"\ud83e":2}}`, "r1", "surrogate"},
+		{"half a character and not UTF-8", head + "\"method\":\"a\",\"params\":{\"x\":\"\\ud83d\xff\"}}", "r1", "surrogate"},
+		{"half an escape", head + `"method":"a","params":{"x":"\ud83"}}`, "r1", "escape"},
 		{"something behind it", head + `"method":"a"} x`, "r1", "after top-level value"},
 		{"two objects", head + `"method":"a"}{}`, "r1", "after top-level value"},
 		{"too deep", head + `"method":"a","params":` + nested(MaxDepth) + `}`, "r1", "nested deeper than 64"},
@@ -84,6 +88,79 @@ func TestParseRequestTakes(t *testing.T) {
 	}
 }
 
+// Half of a character, as is left of an emoji that a text was cut in, becomes the
+// replacement character; a whole one, however it is written, stays.
+func TestHalvesOfCharactersAreMended(t *testing.T) {
+	for _, tc := range []struct {
+		name, text, want string
+		halves           int
+	}{
+		{"the first half", `\ud83d`, "\ufffd", 1},
+		{"the second half", `\udE00!`, "\ufffd!", 1},
+		{"a pair", `\ud83d\ude00`, "😀", 0},
+		{"a pair in capitals", `\uD83D\uDE00`, "😀", 0},
+		{"two first halves and a second", `\ud83d\ud83d\ude00`, "\ufffd😀", 1},
+		{"in the wrong order", `\ude00\ud83d`, "\ufffd\ufffd", 2},
+		{"the first half and a letter", `\ud83dA`, "\ufffdA", 1},
+		{"the first half and another escape", `\ud83d\n\u0041`, "\ufffd\nA", 1},
+		{"behind a backslash", `\\\ud83d`, `\` + "\ufffd", 1},
+		{"no escape", `\\ud83d`, `\ud83d`, 0},
+		{"one that is cut and one as it is", `締\ud83d🤝`, "締\ufffd🤝", 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			line := []byte(`{"id":"r1","type":"request","method":"a","params":{"content":"` + tc.text + `"}}`)
+			was := string(line)
+			r, err := ParseRequest(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := (&method{decode: func(raw jsontext.Value) (any, error) { return decodeParams[api.DispatchParams](raw) }}).read(&Request{
+				Params: []byte(`{"sessionKey":"a:b",` + string(r.Params[1:])), mended: r.mended,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.(*api.DispatchParams); got.Content != tc.want || got.Halves != tc.halves {
+				t.Errorf("got %q with %d halves, want %q with %d", got.Content, got.Halves, tc.want, tc.halves)
+			}
+			if string(line) != was {
+				t.Errorf("the line itself became %q", line)
+			}
+		})
+	}
+}
+
+// A number that breaks other readers, or that none can hold, is refused by name.
+func TestNumbersAreBounded(t *testing.T) {
+	long := strings.Repeat("7", 5000)
+	for _, tc := range []struct{ params, path string }{
+		{`{"metadata":{"n":` + long + `}}`, "metadata.n"},
+		{`{"metadata":{"a":[1,{"b/c":` + long + `}]}}`, "metadata.a.1.b/c"},
+		{`{"metadata":{"n":-0.` + long + `}}`, "metadata.n"},
+		{`{"metadata":{"n":1e999}}`, "metadata.n"},
+		{`{"metadata":{"n":-1E400}}`, "metadata.n"},
+		{strings.Repeat("1", maxNumber+1), "params"},
+		{`{"metadata":{"n":` + strings.Repeat("1", maxNumber) + `,"m":1e308,"o":1e-999,"s":"` + long + `","\"":-1.5E+3}}`, ""},
+		{`{"s":"\\\"` + long + `\\","n":[0,-0,1.5]}`, ""},
+	} {
+		r, err := ParseRequest([]byte(`{"id":"r1","type":"request","timestamp":` + "1.0" + `,"method":"a","params":` + tc.params + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = (&method{decode: func(jsontext.Value) (any, error) { return nil, nil }}).read(&r)
+		if tc.path == "" {
+			if err != nil {
+				t.Errorf("%.80s: %v", tc.params, err)
+			}
+			continue
+		}
+		refusedParams(t, err)
+		if details := api.AsError(err).Details.([]api.FieldError); details[0].Path != tc.path {
+			t.Errorf("%.80s: names %q, want %q", tc.params, details[0].Path, tc.path)
+		}
+	}
+}
+
 // FuzzParseRequest holds whatever is accepted against the JSON library, and
 // asks that it survives being written and read again.
 func FuzzParseRequest(f *testing.F) {
@@ -91,7 +168,7 @@ func FuzzParseRequest(f *testing.F) {
 		`{"id":"a1b2c3","type":"request","timestamp":1707000000000,"method":"app.register","params":{"manifest":{"id":"@openclawos/telegram","name":"Telegram","version":"1.0.0","type":"app","main":"dist/index.js","protocol":{"version":"1.0"},"capabilities":{"channels":{"provides":["telegram"]}}}}}`,
 		`{"id":"1","type":"request","timestamp":1.5e3,"method":"m","params":[1,2.50,"\u00e9\n"],"token":"t","x":null}`,
 		`{"id":"1","id":"2"}`, `{"id":"1","type":"response"}`, "{\"id\":\"\xff\"}", `{"id":"1"} {}`, `{"x":` + nested(70) + `,"id":"1"}`,
-		`{"id":"\ud83d\ude00","type":"request","method":"\ud800"}`, `null`, `[]`, `{"id":7}`, "\ufeff{}", `{"id":"1","type":"request","method":"m","params":1e999}`,
+		`{"id":"\ud83d\ude00","type":"request","method":"\ud800"}`, `{"id":"\ud83d","type":"request","method":"a","params":["\udc00\\\ud83d\ud83d\ude00"]}`, `null`, `[]`, `{"id":7}`, "\ufeff{}", `{"id":"1","type":"request","method":"m","params":1e999}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -101,8 +178,8 @@ func FuzzParseRequest(f *testing.F) {
 			refusedWell(t, line, r, err)
 			return
 		}
-		if !jsontext.Value(line).IsValid() {
-			t.Fatalf("accepted, though it is not a JSON text of RFC 7493: %q", line)
+		if mended, n := mendSurrogates(line); n != r.mended || !jsontext.Value(mended).IsValid() || n > 0 == jsontext.Value(line).IsValid() {
+			t.Fatalf("accepted, though it is not a JSON text of RFC 7493: %q, mended %q", line, mended)
 		}
 		if d := deepest(line); d > MaxDepth {
 			t.Fatalf("accepted at depth %d", d)
@@ -110,6 +187,9 @@ func FuzzParseRequest(f *testing.F) {
 		again := reread(t, &r)
 		if again.ID != r.ID || again.Type != r.Type || again.Timestamp != r.Timestamp || again.Method != r.Method || again.Token != r.Token {
 			t.Fatalf("read again it is %+v, was %+v", again, r)
+		}
+		if deepest, odd := survey(line); deepest > MaxDepth || odd != r.oddNumbers || !odd && checkNumbers(r.Params) != nil {
+			t.Fatalf("the survey says depth %d, odd numbers %t; %v", deepest, odd, checkNumbers(r.Params))
 		}
 		if want, got := plain(r.Params), plain(again.Params); !reflect.DeepEqual(want, got) {
 			t.Fatalf("read again the params are %v, were %v", got, want)

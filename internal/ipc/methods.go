@@ -48,10 +48,29 @@ type method struct {
 	decode func(jsontext.Value) (any, error)
 	call   func(context.Context, *conn, *Request, any) (any, error)
 	open   func(context.Context, *conn, any) (Feed, error)
+	// opening, where set, is the answer that a stream begins with, before its
+	// first chunk: what a client that knows no streams takes for the answer.
+	opening any
 
 	params, result reflect.Type
 	// counts are the requests for it.
 	counts *metrics.Requests
+}
+
+// read reads what a request gives the method.
+func (m *method) read(r *Request) (params any, err error) {
+	if r.oddNumbers {
+		if err := checkNumbers(r.Params); err != nil {
+			return nil, err
+		}
+	}
+	if params, err = m.decode(r.Params); err != nil {
+		return nil, err
+	}
+	if noted, ok := params.(interface{ Mend(int) }); ok && r.mended > 0 {
+		noted.Mend(r.mended)
+	}
+	return params, nil
 }
 
 // answered counts an answer and returns its error.
@@ -78,7 +97,7 @@ func methods() []method {
 		app("hook.unsubscribe", quick, Client.Unsubscribe),
 		app("hook.result", quick, Client.HookResult),
 		app("config.get", quick, Client.Config),
-		appStream[api.ConfigChange]("config.watch", Client.WatchConfig),
+		answeredFirst(api.Watching{Watching: true}, appStream[api.ConfigChange]("config.watch", Client.WatchConfig)),
 		app("session.get", patient, Client.Session),
 		app("session.list", patient, Client.Sessions),
 		app("message.dispatch", patient, Client.Dispatch),
@@ -145,6 +164,12 @@ func appStream[Chunk, P any](name string, f func(Client, context.Context, *P) (F
 		},
 		params: reflect.TypeFor[P](), result: reflect.TypeFor[Chunk](),
 	}
+}
+
+// answeredFirst makes a stream begin with an answer.
+func answeredFirst(opening any, m method) method {
+	m.opening = opening
+	return m
 }
 
 func operator[P, R any](name string, pace pace, f func(Operator, context.Context, *P) (R, error)) method {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/jsonline"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,7 +19,9 @@ import (
 type outQueue struct {
 	socket *net.UnixConn
 	limit  int
-	now    func() time.Time
+	// ascii writes what is not ASCII as escapes.
+	ascii bool
+	now   func() time.Time
 	// onError is told once that the other end is gone; onOverflow once that it
 	// does not read, and returns the last words.
 	onError    func(error)
@@ -53,12 +56,25 @@ const ackInterval = 20 * time.Millisecond
 // errEnded means that the connection is over.
 var errEnded = errors.New("the connection has ended")
 
-func newOutQueue(socket *net.UnixConn, limit int, now func() time.Time, onError func(error), onOverflow func() []byte) *outQueue {
-	return &outQueue{socket: socket, limit: limit, now: now, onError: onError, onOverflow: onOverflow}
+func newOutQueue(socket *net.UnixConn, limit int, ascii bool, now func() time.Time, onError func(error), onOverflow func() []byte) *outQueue {
+	return &outQueue{socket: socket, limit: limit, ascii: ascii, now: now, onError: onError, onOverflow: onOverflow}
+}
+
+// spelled gives the lines from an index of a buffer on the spelling that their
+// reader is sent. Every line that is queued goes through it.
+func (q *outQueue) spelled(b []byte, from int) []byte {
+	if !q.ascii {
+		return b
+	}
+	return jsonline.ASCII(b, from)
 }
 
 func (q *outQueue) response(id string, now int64, requestID string, result any, failure *api.Error) {
 	q.add(nil, func(b []byte) []byte { return appendResponse(b, id, now, requestID, result, failure) })
+}
+
+func (q *outQueue) opening(id string, now int64, requestID string, result any) {
+	q.add(nil, func(b []byte) []byte { return appendOpening(b, id, now, requestID, result) })
 }
 
 func (q *outQueue) event(id string, now int64, event string, payload []byte, taken func()) bool {
@@ -78,7 +94,7 @@ func (q *outQueue) add(taken func(), frame func([]byte) []byte) bool {
 		return false
 	}
 	before := len(q.waiting)
-	q.waiting = frame(q.waiting)
+	q.waiting = q.spelled(frame(q.waiting), before)
 	if len(q.waiting) > q.limit && before > 0 {
 		q.overflow()
 		return false
@@ -98,7 +114,7 @@ func (q *outQueue) overflow() {
 	q.waiting, q.acks = nil, nil
 	q.wakeWaiting()
 	q.mu.Unlock()
-	words := q.onOverflow()
+	words := q.spelled(q.onOverflow(), 0)
 	q.mu.Lock()
 	q.last = words
 	q.mu.Unlock()

@@ -57,7 +57,7 @@ type ended struct {
 
 func newQueue(socket *net.UnixConn, limit int, now func() time.Time) (*outQueue, *ended) {
 	e := &ended{errors: make(chan error, 1)}
-	return newOutQueue(socket, limit, now, func(err error) { e.errors <- err }, func() []byte {
+	return newOutQueue(socket, limit, true, now, func(err error) { e.errors <- err }, func() []byte {
 		e.overflows.Add(1)
 		words := appendEvent(nil, "last", 1, "kernel:lagging", []byte("{}"))
 		return appendResponse(words, "last", 1, "r1", nil, api.Errorf(api.ConnectionClosed, "not read"))

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"go.uber.org/zap"
 )
@@ -160,6 +163,15 @@ func (p *plug) answers(id string, code api.Code) Incoming {
 	return in
 }
 
+// watches opens a config.watch and reads the answer that it begins with.
+func (p *plug) watches(id string) {
+	p.t.Helper()
+	p.send(id, "config.watch", "{}")
+	if in := p.answers(id, ""); !in.Stream || string(in.Result) != `{"watching":true}` {
+		p.t.Fatalf("a watch begins with %+v", in)
+	}
+}
+
 // alive checks that the connection still answers.
 func (p *plug) alive() {
 	p.t.Helper()
@@ -240,6 +252,9 @@ func TestPanic(t *testing.T) {
 	} {
 		id := strconv.Itoa(i)
 		p.send(id, request.method, request.params)
+		if i == 3 {
+			p.answers(id, "") // it has begun
+		}
 		if e := p.answers(id, api.InternalError).Error; !strings.Contains(e.Message, request.method) {
 			t.Errorf("%s: the message is %q", request.method, e.Message)
 		}
@@ -295,7 +310,7 @@ func TestDuplicateIDInFlight(t *testing.T) {
 	p.send("1", "session.get", `{"key":"a:b"}`)
 	p.send("1", "app.heartbeat", "{}")
 	p.answers("1", api.Conflict)
-	p.send("2", "config.watch", "{}")
+	p.watches("2")
 	p.send("2", "config.watch", "{}")
 	p.answers("2", api.Conflict)
 	p.send("3", "stream.cancel", `{"requestId":"1"}`)
@@ -341,7 +356,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 	})
 	for n := range maxStreams {
-		p.send("s"+strconv.Itoa(n), "config.watch", "{}")
+		p.watches("s" + strconv.Itoa(n))
 	}
 	p.send("over", "config.watch", "{}")
 	p.answers("over", api.Conflict)
@@ -358,8 +373,75 @@ func TestStreamsAreBounded(t *testing.T) {
 	if !done {
 		t.Error("the stream is not done")
 	}
-	p.send("again", "config.watch", "{}")
+	p.watches("again")
 	p.alive()
+}
+
+// What the kernel sends to a connection when it begins reaches it before it has
+// said a word: an app goes on that has nothing to ask.
+func TestEventsBeforeTheFirstRequest(t *testing.T) {
+	k := &fakeKernel{}
+	k.connect = func(_ api.Peer, l api.Link) (Client, error) {
+		if !l.Send("hook:message_received", []byte(`{"n":1}`), nil) {
+			t.Error("a connection that begins takes no event")
+		}
+		l.Flush()
+		return &fakeClient{kernel: k, link: l}, nil
+	}
+	_, path := serve(t, k)
+	p := dial(t, path)
+	if in := p.next(); in.Event != "hook:message_received" {
+		t.Errorf("got %+v", in)
+	}
+	p.alive()
+}
+
+// A reader that decodes each read of its socket by itself, as the stock SDK does,
+// gets every character of every message, whatever its writing, and wherever in the
+// JSON it stands.
+func TestNoCharacterIsCut(t *testing.T) {
+	var sent []string
+	links := make(chan api.Link, 1)
+	p, _, _ := with(t, func(c *fakeClient) { links <- c.link }, func(o *Options) { o.Limits.QueueBytes = 64 << 20 })
+	link := <-links
+	scripts := []string{
+		"締め切りは明日", "Привет, как дела?", "שלום עולם", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "안녕하세요", "Γειά σου", "ÀÉÎõü ß ÿ", "𐍈𝔘𝔫𝔦𝔠𝔬𝔡𝔢", "🤝🏽👩‍👩‍👧‍👦🇨🇭", "plain", "\u2028\u0085\u00a0",
+	}
+	for n := range 10_000 {
+		text := strconv.Itoa(n) + " " + strings.Repeat(scripts[n%len(scripts)]+" ", 1+n%7)
+		if n%1000 == 0 {
+			text = strings.Repeat(text, 1+100_000/len(text))
+		}
+		sent = append(sent, text)
+		// The member's name is the text, too, and neither was quoted as ASCII.
+		quoted, err := jsontext.AppendQuote(nil, text)
+		must(t, err)
+		payload := slices.Concat([]byte("{"), quoted, []byte(":"), quoted, []byte("}"))
+		if !link.Send("e", payload, nil) {
+			t.Fatal("not queued")
+		}
+	}
+	link.Flush()
+	var decoded strings.Builder
+	read := make([]byte, 64<<10)
+	for lines := 0; lines < len(sent); {
+		n, err := p.Read(read)
+		must(t, err)
+		piece := strings.ToValidUTF8(string(read[:n]), "\ufffd")
+		lines += strings.Count(piece, "\n")
+		decoded.WriteString(piece)
+	}
+	n := 0
+	for line := range strings.Lines(decoded.String()) {
+		var in struct {
+			Payload map[string]string `json:"payload"`
+		}
+		must(t, json.Unmarshal([]byte(line), &in))
+		if in.Payload[sent[n]] != sent[n] {
+			t.Fatalf("message %d was changed: %.200s", n, line)
+		}
+		n++
+	}
 }
 
 // A stream that fails says so instead of being done.
@@ -377,7 +459,7 @@ func TestStreamThatFails(t *testing.T) {
 			}, nil
 		}
 	})
-	p.send("1", "config.watch", "{}")
+	p.watches("1")
 	if in := p.next(); in.Type != typeStream || in.Done || string(in.Chunk) != `{"n":1}` {
 		t.Errorf("got %+v", in)
 	}
@@ -394,7 +476,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 		}
 	})
 	began := time.Now()
-	p.send("w", "config.watch", "{}")
+	p.watches("w")
 	p.send("s", "app.shutdown", "{}")
 	var done, answered bool
 	for range 2 {

@@ -9,7 +9,10 @@
 package jsonline
 
 import (
+	"encoding/binary"
+	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -70,4 +73,75 @@ func BoolIfTrue(b []byte, name string, value bool) []byte {
 		return b
 	}
 	return Bool(b, name, value)
+}
+
+// ASCII writes what is not ASCII in the JSON text from an index of the buffer on
+// as escapes, \uXXXX, in pairs above the first plane. The text means the same:
+// outside its strings, JSON is ASCII already. Bytes that are no UTF-8 become the
+// escape of the replacement character.
+//
+// It is for readers that decode a stream piece by piece: no character of such a
+// line can be cut in two. A text that is ASCII already costs one look at it.
+func ASCII(b []byte, from int) []byte {
+	first, more := toEscape(b, from)
+	if more == 0 {
+		return b
+	}
+	// From the end to the first, so that nothing is written over before it is read.
+	read, write := len(b), len(b)+more
+	b = slices.Grow(b, more)[:write]
+	for read > first {
+		r, size := utf8.DecodeLastRune(b[first:read])
+		read -= size
+		switch {
+		case r < utf8.RuneSelf:
+			write--
+			b[write] = byte(r)
+		case r < firstOfPairs:
+			write -= escapeBytes
+			putEscape(b[write:], r)
+		default:
+			write -= 2 * escapeBytes
+			putEscape(b[write:], 0xD800+(r-firstOfPairs)>>10)
+			putEscape(b[write+escapeBytes:], 0xDC00+(r-firstOfPairs)&0x3FF)
+		}
+	}
+	return b
+}
+
+const (
+	// firstOfPairs is the first character that takes two escapes.
+	firstOfPairs = 0x10000
+	escapeBytes  = len(`\uXXXX`)
+)
+
+// toEscape finds the first byte that is not ASCII, and how many bytes the escapes
+// take more than what they stand for.
+func toEscape(b []byte, from int) (first, more int) {
+	i := from
+	// Eight bytes at a look: no other way is taken by nearly every line.
+	for ; i+8 <= len(b) && binary.NativeEndian.Uint64(b[i:])&0x8080808080808080 == 0; i += 8 {
+	}
+	for ; i < len(b) && b[i] < utf8.RuneSelf; i++ {
+	}
+	first = i
+	for i < len(b) {
+		if b[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(b[i:])
+		more += escapeBytes - size
+		if r >= firstOfPairs {
+			more += escapeBytes
+		}
+		i += size
+	}
+	return first, more
+}
+
+func putEscape(b []byte, unit rune) {
+	const hex = "0123456789abcdef"
+	b[0], b[1] = '\\', 'u'
+	b[2], b[3], b[4], b[5] = hex[unit>>12&0xF], hex[unit>>8&0xF], hex[unit>>4&0xF], hex[unit&0xF]
 }

@@ -1,7 +1,10 @@
 package jsonline
 
 import (
+	"bytes"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -44,4 +47,55 @@ func FuzzAsTheLibrary(f *testing.F) {
 			t.Errorf("got  %s\nwant before%s", got, want)
 		}
 	})
+}
+
+// ASCII texts mean what they meant, and nothing before the index is touched.
+func FuzzASCII(f *testing.F) {
+	for _, text := range []string{
+		"", "ascii", "héllo", "締め切り", "🤝🏽", "\u2028 and \x7f", "\U0010FFFF\uFFFF\u0080\u07FF\u0800", "not UTF-8: \xff\xe2\x82", "long enough for a look at eight, then é",
+		"\xf0\x9f\x98\xe2\x82\xac", "\xed\xa0\x80", `a "quote" and \`, strings.Repeat("ж", 300),
+	} {
+		f.Add("before é", text)
+	}
+	f.Fuzz(func(t *testing.T, before, text string) {
+		quoted := Quote(nil, text)
+		got := ASCII(append([]byte(before), quoted...), len(before))
+		rest, ok := bytes.CutPrefix(got, []byte(before))
+		if !ok || bytes.ContainsFunc(rest, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			t.Fatalf("%q became %q", text, got)
+		}
+		var was, is string
+		if err := json.Unmarshal(quoted, &was); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(rest, &is); err != nil || is != was {
+			t.Fatalf("%q became %q, %v", was, is, err)
+		}
+		// What is no UTF-8 is replaced byte by byte, as the library does it.
+		raw := ASCII([]byte(text), 0)
+		var want []byte
+		for _, r := range text {
+			want = ASCII(utf8.AppendRune(want, r), len(want))
+		}
+		if !bytes.Equal(raw, want) {
+			t.Fatalf("%q became %q, want %q", text, raw, want)
+		}
+	})
+}
+
+func BenchmarkASCII(b *testing.B) {
+	for name, text := range map[string]string{
+		"ascii":      strings.Repeat("A message of a thousand characters. ", 28),
+		"one":        strings.Repeat("A message of a thousand characters. ", 28) + "é",
+		"japanese":   strings.Repeat("締め切りは明日です。", 33),
+		"emoji 240k": strings.Repeat("🤝", 60<<10),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			var line []byte
+			for b.Loop() {
+				line = ASCII(append(line[:0], text...), 0)
+			}
+		})
+	}
 }

@@ -421,6 +421,9 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	if len(m.changedBy) > 0 {
 		r.Details["changedBy"] = m.changedBy
 	}
+	if m.asked != nil && m.asked.Halves > 0 {
+		r.Details["mended"] = m.asked.Halves
+	}
 	return r, k.content(r, m.content)
 }
 

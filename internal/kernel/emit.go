@@ -58,7 +58,7 @@ func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitRe
 	if err != nil {
 		return api.EmitResult{}, err
 	}
-	m, result, err := c.dispatch(ctx, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata}, p.Context.AgentID, true)
+	m, result, err := c.dispatch(ctx, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended}, p.Context.AgentID, true)
 	if err != nil {
 		return notAllowed(err)
 	}
@@ -77,7 +77,7 @@ func (c *Client) emitReceived(ctx context.Context, p *api.EmitParams) (api.EmitR
 	if err != nil {
 		return api.EmitResult{}, err
 	}
-	in, _, err := c.queue(ctx, &api.QueueParams{SessionKey: given.SessionKey, Text: given.Content, Metadata: given.Metadata}, p.Context.AgentID, true)
+	in, _, err := c.queue(ctx, &api.QueueParams{SessionKey: given.SessionKey, Text: given.Content, Metadata: given.Metadata, Mended: p.Mended}, p.Context.AgentID, true)
 	if err != nil {
 		return notAllowed(err)
 	}

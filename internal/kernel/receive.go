@@ -194,7 +194,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 		}
 	}
 	in := &incoming{
-		app: a, agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried,
+		app: a, agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
 	}
 	in.account, _ = api.Text(p.Metadata["accountId"])
 	result, err := k.bring(ctx, in)
@@ -228,6 +228,19 @@ type incoming struct {
 	// carried messages are with their runtime already, approved ones were let
 	// through by a person of this daemon.
 	carried, approved bool
+	// halves is how many halves of characters the daemon replaced in it.
+	halves int
+}
+
+// mended says in a record of the message that it is not quite what was sent.
+func (in *incoming) mended(r *audit.Record) {
+	if in.halves == 0 {
+		return
+	}
+	if r.Details == nil {
+		r.Details = make(map[string]any)
+	}
+	r.Details["mended"] = in.halves
 }
 
 func (in *incoming) about() api.HookContext {
@@ -294,6 +307,7 @@ func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResu
 		PolicyApplied: "none", PolicyResult: string(ocip.Allow), PolicyReason: "no OCIP annotation: a human message",
 		RunID: in.runID, DispatchID: in.dispatchID, Details: details,
 	}
+	in.mended(r)
 	if err := k.content(r, in.content); err != nil {
 		return api.QueueResult{}, err
 	}
@@ -316,6 +330,7 @@ func (k *ruleset) takeMalformed(ctx context.Context, in *incoming, problem error
 		}
 		r.Event, r.AppID, r.RunID = "malformed_envelope", in.app.id(), in.runID
 		r.Classification = "" // it has none that could be read
+		in.mended(r)
 		receipt, err := k.record(r)
 		if err != nil {
 			return api.QueueResult{}, err
@@ -363,6 +378,7 @@ func (k *ruleset) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueR
 		return api.QueueResult{}, err
 	}
 	peerLogHead(in.metadata, r)
+	in.mended(r)
 	r.AppID, r.RunID, r.DispatchID = in.app.id(), in.runID, in.dispatchID
 	change := &store.Change{Records: []*audit.Record{r}}
 	// A source that belongs elsewhere is not who is here, but a name that was
