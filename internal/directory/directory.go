@@ -19,6 +19,14 @@ type Config struct {
 	DefaultAgent string
 	Routes       []Route
 	Entries      []Entry
+
+	// Grants are what apps may do, by app id, and Required the apps that messages
+	// must wait for.
+	Grants   map[string]Grant
+	Required []string
+	// UIDs are the users whose processes may connect: first the daemon's own, then
+	// those that are allowed besides. Those of agents need not be in it.
+	UIDs []uint32
 }
 
 // Agent is a local agent and the app that speaks for it. UID and Exe, where
@@ -52,12 +60,17 @@ type Directory struct {
 	sessions     patterns[*ocip.Counterparty]
 	routes       patterns[*Agent]
 	defaultAgent *Agent
+	access       access
 }
+
+// agentChannel begins the session keys of agents. It is no channel's name.
+const agentChannel = "agent"
 
 // New makes the directory of a configuration, which must not change afterwards.
 func New(cfg *Config) (*Directory, error) {
 	d := &Directory{
 		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty), local: make(map[string]*Agent),
+		access: newAccess(cfg),
 	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
@@ -147,7 +160,7 @@ func (d *Directory) LocalAgent(key string) *Agent {
 // AgentOf returns the agent that a key of the form agent:{agentId}:{rest}
 // names.
 func AgentOf(key string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(key, "agent:")
+	rest, ok := strings.CutPrefix(key, agentChannel+":")
 	if !ok {
 		return "", false
 	}
