@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -28,9 +29,11 @@ type Mended struct {
 // Mend takes the note.
 func (m *Mended) Mend(halves int) { m.Halves = halves }
 
-// OK is the result of methods that only confirm.
+// OK is the result of methods that only confirm. Reason says why something that
+// is no error counted for nothing.
 type OK struct {
-	OK bool `json:"ok"`
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitzero"`
 }
 
 // RegisterParams registers an app.
@@ -119,21 +122,21 @@ func CapabilityTypes() []string {
 	return []string{"channel", "tool", "hook", "gateway_method", "http_route", "provider"}
 }
 
-// Validate names the fields that are wrong.
-func (p *CapabilityParams) Validate() []FieldError {
-	var f fields
+// Refusal says why the capability cannot be granted to anybody, "" where it may
+// be. Such a request is no error: the stock SDK does not survive one.
+func (p *CapabilityParams) Refusal() string {
 	keys, known := capabilityIDs(p.Type)
 	switch {
-	case p.Type == "":
-		f.add("type", "required")
+	case !known && len(p.Type) > maxName:
+		return "unknown capability type, want one of " + strings.Join(CapabilityTypes(), ", ")
 	case !known:
-		f.add("type", "%q is not one of %s", p.Type, strings.Join(CapabilityTypes(), ", "))
+		return fmt.Sprintf("unknown capability type %q, want one of %s", p.Type, strings.Join(CapabilityTypes(), ", "))
 	case p.ID() == "":
-		f.add("config."+keys[0], "required (or config.%s)", strings.Join(keys[1:], ", config."))
+		return "the capability has no name: config." + strings.Join(keys, " or config.")
 	case len(p.ID()) > maxName:
-		f.add("config."+keys[0], "longer than %d bytes", maxName)
+		return fmt.Sprintf("config.%s is longer than %d bytes", keys[0], maxName)
 	}
-	return f
+	return ""
 }
 
 // ID returns the capability's name from its config, empty where it has none.

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -123,7 +124,8 @@ func TestInterceptorThatOnlySubscribedMayStaySilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	telegram.message("hook:message_sending")
-	silent.refuse(api.Timeout, "hook.result", map[string]any{"eventId": m.EventID, "result": map[string]any{}})
+	silent.missed(m.EventID, "too late")
+	silent.missed(m.EventID, "answered already")
 }
 
 func TestInterceptorThatMustAnswerBlocksBySilence(t *testing.T) {
@@ -163,7 +165,19 @@ func TestRequiredInterceptorIsMissed(t *testing.T) {
 	}
 }
 
-func TestHookResultErrors(t *testing.T) {
+// missed gives an answer that has to count for nothing, and to be no error.
+func (a *app) missed(eventID, reason string) {
+	a.t.Helper()
+	var said api.OK
+	a.must("hook.result", map[string]any{"eventId": eventID, "result": nil}, &said)
+	if said.OK || !strings.Contains(said.Reason, reason) {
+		a.t.Errorf("the answer is %+v, want %q", said, reason)
+	}
+}
+
+// The stock SDK ends its process with an error that nobody takes, so an answer that
+// is late, second or to an unknown event is none (clients.md 3).
+func TestHookResultsThatMiss(t *testing.T) {
 	h := build(t, acme)
 	h.channel("@openclawos/telegram", "telegram")
 	alice, dlp := h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)
@@ -171,12 +185,12 @@ func TestHookResultErrors(t *testing.T) {
 	outsider := h.register("@acme/outsider", api.Capabilities{})
 
 	outsider.refuse(api.HookNotSubscribed, "hook.result", map[string]any{"eventId": "nonesuch", "result": nil})
-	dlp.refuse(api.NotFound, "hook.result", map[string]any{"eventId": "nonesuch", "result": nil})
+	dlp.missed("nonesuch", "no such event")
 	done := alice.send("telegram:dave", "hello")
 	m := dlp.message("hook:message_sending")
-	other.refuse(api.NotFound, "hook.result", map[string]any{"eventId": m.EventID, "result": nil})
+	other.missed(m.EventID, "no such event")
 	dlp.answer(m.EventID, map[string]any{})
-	dlp.refuse(api.Conflict, "hook.result", map[string]any{"eventId": m.EventID, "result": nil})
+	dlp.missed(m.EventID, "answered already")
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

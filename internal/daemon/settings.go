@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -49,11 +50,36 @@ func visible(tree map[string]any, v kernel.View) map[string]any {
 	return map[string]any{"channels": pick("channels", v.Channels...), "apps": pick("apps", v.App)}
 }
 
+// own is where an app finds its section under the last part of its id too, as
+// apps do that were written for the stock kernel: "lobster" for @openclawos/lobster.
+func own(v kernel.View) config.Path {
+	name := v.App[strings.LastIndexByte(v.App, '/')+1:]
+	if name == "channels" || name == "apps" {
+		return nil
+	}
+	return config.Path(nil).Key(name)
+}
+
+// seen is what an app may see, as the paths name it: its own section also under
+// the last part of its id, where a path begins with that.
+func seen(tree map[string]any, v kernel.View, paths ...config.Path) map[string]any {
+	all, short := visible(tree, v), own(v)
+	if len(short) > 0 && slices.ContainsFunc(paths, func(p config.Path) bool { return len(p) > 0 && p.Covers(short) }) {
+		apps, _ := all["apps"].(map[string]any)
+		if section, ok := apps[v.App]; ok {
+			all[v.App[strings.LastIndexByte(v.App, '/')+1:]] = section
+		}
+	}
+	return all
+}
+
 // Get returns the value at a path of what an app may see, nil where there is
 // none.
 func (s *settings) Get(v kernel.View, path string) (any, error) {
+	// A path that cannot be read names nothing, and Lookup says what is wrong.
+	named, _ := config.CompilePath(path)
 	s.mu.Lock()
-	tree := visible(s.tree, v)
+	tree := seen(s.tree, v, named)
 	s.mu.Unlock()
 	value, _, err := config.Lookup(tree, path)
 	if err != nil {
@@ -73,7 +99,7 @@ func (s *settings) Watch(ctx context.Context, v kernel.View, paths []string) (<-
 		w.paths = append(w.paths, compiled)
 	}
 	s.mu.Lock()
-	w.told = visible(s.tree, v)
+	w.told = seen(s.tree, v, w.paths...)
 	s.watchers[w] = struct{}{}
 	s.mu.Unlock()
 	changes := make(chan []api.ConfigChange)
@@ -110,7 +136,7 @@ func (s *settings) forget(w *watch) {
 func (s *settings) news(w *watch) (batch []api.ConfigChange) {
 	s.mu.Lock()
 	before := w.told
-	w.told = visible(s.tree, w.view)
+	w.told = seen(s.tree, w.view, w.paths...)
 	after := w.told
 	s.mu.Unlock()
 	for _, change := range config.Diff(before, after) {

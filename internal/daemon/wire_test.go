@@ -382,7 +382,7 @@ func TestWireErrorCodes(t *testing.T) {
 		api.Forbidden: func(*testing.T) {
 			w.deny(api.Forbidden, "message.dispatch", `{"sessionKey":"telegram:1","content":"I speak for nobody"}`)
 		},
-		api.NotFound:         func(*testing.T) { w.deny(api.NotFound, "capability.unregister", `{"capabilityId":"x"}`) },
+		api.NotFound:         func(*testing.T) { w.deny(api.NotFound, "stream.cancel", `{"requestId":"x"}`) },
 		api.AppNotRegistered: func(*testing.T) { h.dialWire("kernel.sock").deny(api.AppNotRegistered, "app.heartbeat", "{}") },
 		api.CapabilityDenied: func(*testing.T) {
 			alice.deny(api.CapabilityDenied, "agent.queue", `{"sessionKey":"telegram:1","text":"not my channel"}`)

@@ -24,9 +24,11 @@ type app struct {
 	peer     api.Peer
 	link     api.Link
 	token    string
-	order    uint64
-	uid      uint32
-	pid      int32
+	// former is the token of an earlier registration that the app has shown.
+	former string
+	order  uint64
+	uid    uint32
+	pid    int32
 
 	ready   bool
 	leaving bool
@@ -34,8 +36,8 @@ type app struct {
 	// register.
 	was          *keptApp
 	capabilities map[string]*capability
-	// hooks holds the subscriptions: by canonical name, the name the app used.
-	hooks  map[api.Hook]string
+	// hooks holds the subscriptions: by canonical name, the names the app used.
+	hooks  map[api.Hook]hookNames
 	status jsontext.Value
 
 	// lastSeen is in Unix nanoseconds.
@@ -48,6 +50,12 @@ type app struct {
 
 // id returns the app's id.
 func (a *app) id() string { return a.manifest.ID }
+
+// is reports whether the other is this app itself, on this connection or a later
+// one: it has shown this one's token. Whoever merely has the id is another.
+func (a *app) is(other *app) bool {
+	return a == other || a.id() == other.id() && (sameToken(other.token, a.token) || sameToken(other.former, a.token))
+}
 
 // Client is one connection of an app, registered or not.
 type Client struct {
@@ -79,7 +87,7 @@ func (c *Client) Authorize(token string) error {
 		return c.resume(token)
 	case token == "":
 		return api.Errorf(api.Unauthorized, "the request has no token; send the one app.register returned")
-	case subtle.ConstantTimeCompare([]byte(token), []byte(a.token)) != 1:
+	case !sameToken(token, a.token):
 		return api.Errorf(api.Unauthorized, "the token is not the one app.register returned")
 	}
 	if _, err := c.rules(); err != nil {
@@ -123,7 +131,7 @@ func (c *Client) newApp(manifest *api.Manifest, token string) *app {
 	uid, _, pid := c.peer.Credentials()
 	return &app{
 		manifest: manifest, peer: c.peer, link: c.link, token: token, uid: uid, pid: pid,
-		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]string), gone: make(chan struct{}),
+		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]hookNames), gone: make(chan struct{}),
 	}
 }
 
@@ -171,11 +179,12 @@ func (k *Kernel) claimID(a *app, token string) error {
 	k.mu.Lock()
 	holder := k.apps[a.id()]
 	if holder != nil {
-		if token == "" || subtle.ConstantTimeCompare([]byte(token), []byte(holder.token)) != 1 {
+		if !sameToken(token, holder.token) {
 			k.mu.Unlock()
 			return api.Errorf(api.Conflict, "app %s is connected already; send its token to take over", a.id())
 		}
 		k.strike(holder)
+		a.former = token
 	}
 	if a.order == 0 {
 		k.order++
@@ -212,6 +221,11 @@ func (k *ruleset) mayRun(id string, peer api.Peer) error {
 		}
 	}
 	return nil
+}
+
+// sameToken reports whether two tokens are one. No token is that of nobody.
+func sameToken(token, other string) bool {
+	return token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(other)) == 1
 }
 
 func newToken() string {

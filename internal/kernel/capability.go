@@ -26,6 +26,9 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	refused := func(format string, args ...any) (api.CapabilityResult, error) {
 		return api.CapabilityResult{CapabilityID: cp.id, Reason: fmt.Sprintf(format, args...)}, nil
 	}
+	if why := p.Refusal(); why != "" {
+		return refused("%s", why)
+	}
 	if cp.kind == "hook" {
 		hook, known := api.ParseHook(cp.name)
 		if !known {
@@ -125,7 +128,8 @@ func listsHook(names []string, hook api.Hook) bool {
 	})
 }
 
-// UnregisterCapability gives a capability back.
+// UnregisterCapability gives a capability back. One that the app does not have is
+// an answer, not an error.
 func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams) (api.OK, error) {
 	a, k := c.app.Load(), c.kernel
 	defer k.keep(a)
@@ -133,7 +137,7 @@ func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams
 	defer k.mu.Unlock()
 	cp, ok := a.capabilities[p.CapabilityID]
 	if !ok {
-		return api.OK{}, api.Errorf(api.NotFound, "app %s has no capability %q", a.id(), p.CapabilityID)
+		return api.OK{Reason: fmt.Sprintf("app %s has no capability %q", a.id(), p.CapabilityID)}, nil
 	}
 	delete(a.capabilities, p.CapabilityID)
 	if cp.kind == "channel" && k.channels[cp.name] == a && !a.provides(cp.name) {

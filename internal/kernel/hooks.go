@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -12,19 +13,38 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"go.uber.org/zap"
 )
 
-// Subscribe grants the hooks that the app's manifest lists.
+// hookNames are the names under which an app listens to one hook: the protocol's
+// own, the SDK's alias for it, or both. It is told under each.
+type hookNames []string
+
+// UnmarshalJSON also reads what was kept when an app had one name a hook.
+func (n *hookNames) UnmarshalJSON(b []byte) error {
+	if jsontext.Value(b).Kind() != '"' {
+		return json.Unmarshal(b, (*[]string)(n))
+	}
+	var name string
+	if err := json.Unmarshal(b, &name); err != nil {
+		return err
+	}
+	*n = hookNames{name}
+	return nil
+}
+
+// Subscribe grants the hooks that the app's manifest lists. Whoever provides a
+// channel is sent its messages as message_sending, whatever else it lists.
 func (c *Client) Subscribe(_ context.Context, p *api.HooksParams) (api.SubscribeResult, error) {
 	a, k := c.app.Load(), c.kernel
-	declared := &a.manifest.Capabilities.Hooks
 	result := api.SubscribeResult{Subscribed: []string{}, Denied: []string{}}
 	defer k.keep(a)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, name := range p.Events {
 		hook, known := api.ParseHook(name)
-		if !known || !listsHook(declared.Subscribes, hook) && !listsHook(declared.Intercepts, hook) {
+		owns := hook == api.MessageSending && len(a.manifest.Capabilities.Channels.Provides) > 0
+		if !known || !owns && !a.declaresHook(hook) {
 			result.Denied = append(result.Denied, name)
 			continue
 		}
@@ -34,17 +54,30 @@ func (c *Client) Subscribe(_ context.Context, p *api.HooksParams) (api.Subscribe
 	return result, nil
 }
 
-// listen is called with the registry lock.
-func (k *Kernel) listen(a *app, hook api.Hook, name string) {
-	if _, again := a.hooks[hook]; !again && k.apps[a.id()] == a {
-		listeners := append(slices.Clone(k.hooks[hook]), a)
-		slices.SortFunc(listeners, func(x, y *app) int { return int(x.order) - int(y.order) })
-		k.hooks[hook] = listeners
-	}
-	a.hooks[hook] = name
+// declaresHook reports whether the app's manifest lists a hook.
+func (a *app) declaresHook(hook api.Hook) bool {
+	declared := &a.manifest.Capabilities.Hooks
+	return listsHook(declared.Subscribes, hook) || listsHook(declared.Intercepts, hook)
 }
 
-// Unsubscribe leaves hooks.
+// listen adds a name under which an app listens. One that provides channels and
+// lists no hook hears of its own channels' messages, which are delivered to it, and
+// so of nothing as a listener. It is called with the registry lock.
+func (k *Kernel) listen(a *app, hook api.Hook, name string) {
+	names, again := a.hooks[hook]
+	if !again && k.apps[a.id()] == a && a.declaresHook(hook) {
+		listeners := append(slices.Clone(k.hooks[hook]), a)
+		slices.SortFunc(listeners, func(x, y *app) int { return cmp.Compare(x.order, y.order) })
+		k.hooks[hook] = listeners
+	}
+	if !slices.Contains(names, name) {
+		// A copy: what an earlier look has taken is read without the lock.
+		a.hooks[hook] = append(slices.Clone(names), name)
+	}
+}
+
+// Unsubscribe leaves hooks: a name that was subscribed to, or under any other name
+// of the same hook all of it.
 func (c *Client) Unsubscribe(_ context.Context, p *api.HooksParams) (api.UnsubscribeResult, error) {
 	a, k := c.app.Load(), c.kernel
 	result := api.UnsubscribeResult{Unsubscribed: []string{}}
@@ -53,16 +86,25 @@ func (c *Client) Unsubscribe(_ context.Context, p *api.HooksParams) (api.Unsubsc
 	defer k.mu.Unlock()
 	for _, name := range p.Events {
 		hook, known := api.ParseHook(name)
-		if _, subscribed := a.hooks[hook]; known && subscribed {
-			delete(a.hooks, hook)
-			k.dropListener(hook, a)
-			result.Unsubscribed = append(result.Unsubscribed, name)
+		names, subscribed := a.hooks[hook]
+		if !known || !subscribed {
+			continue
 		}
+		result.Unsubscribed = append(result.Unsubscribed, name)
+		left := slices.DeleteFunc(slices.Clone(names), func(other string) bool { return other == name })
+		if len(left) > 0 && len(left) < len(names) {
+			a.hooks[hook] = left
+			continue
+		}
+		delete(a.hooks, hook)
+		k.dropListener(hook, a)
 	}
 	return result, nil
 }
 
-// HookResult takes an app's answer to an event.
+// HookResult takes an app's answer to an event. One that counts for nothing is told
+// so and is no error: the stock SDK sends whatever a handler returns, however late,
+// and ends its process with an error that nobody takes.
 func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK, error) {
 	a, k := c.app.Load(), c.kernel
 	k.mu.RLock()
@@ -73,21 +115,26 @@ func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK,
 	}
 	var said receipt
 	if k.events.delivered(a, p.EventID) {
-		// The SDK sends whatever an app's handler returns. What is no receipt is
-		// not waited for, and does not use up the event.
+		// What is no receipt is not waited for, and does not use up the event.
 		var ok bool
 		if said, ok = parseReceipt(p.Result); !ok {
-			return api.OK{}, nil
+			return api.OK{Reason: "the event delivered a message; a receipt is {delivered, error}"}, nil
 		}
 	}
-	e, err := k.events.answer(a, p.EventID, p.Result.Clone())
-	if err != nil {
-		return api.OK{}, err
-	}
-	if e.receipt != nil {
+	e, missed := k.events.answer(a, p.EventID, p.Result.Clone())
+	switch {
+	case missed == answeredLate:
+		k.log.Warn("an app answered a hook too late", zap.String("app", a.id()), zap.String("hook", string(e.hook)), zap.String("event", e.id))
+		return api.OK{Reason: string(missed)}, nil
+	case missed != "":
+		k.log.Debug("an app's answer to a hook counts for nothing", zap.String("app", a.id()), zap.String("event", p.EventID), zap.String("reason", string(missed)))
+		return api.OK{Reason: string(missed)}, nil
+	case e.receipt != nil:
 		return api.OK{OK: true}, k.outbox.acknowledge(a, e.receipt, said)
+	case !e.awaited:
+		return api.OK{Reason: "nobody waits for an answer to this event"}, nil
 	}
-	return api.OK{OK: e.awaited}, nil
+	return api.OK{OK: true}, nil
 }
 
 // queuesHeld lists the channels of an app. It is called with the registry lock.
@@ -151,28 +198,38 @@ func (r *events) delivered(a *app, id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, known := r.byID[id]
-	return known && e.app.id() == a.id() && e.receipt != nil
+	return known && e.app.is(a) && e.receipt != nil
 }
 
+// missed says why an answer counts for nothing, "" where it counts.
+type missed string
+
+const (
+	answerUnknown  missed = "no such event was sent to this app"
+	answeredBefore missed = "the event is answered already"
+	answeredLate   missed = "the event was answered too late; the kernel went on without it"
+)
+
 // answer takes an app's answer, once. An event that was another app's does not
-// exist for this one.
-func (r *events) answer(a *app, id string, result jsontext.Value) (*event, error) {
+// exist for this one, also where that had the same id.
+func (r *events) answer(a *app, id string, result jsontext.Value) (*event, missed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, known := r.byID[id]
 	switch {
-	case !known || e.app.id() != a.id():
-		return nil, api.Errorf(api.NotFound, "no event %q was sent to app %s", id, a.id())
+	case !known || !e.app.is(a):
+		return nil, answerUnknown
 	case e.answered:
-		return nil, api.Errorf(api.Conflict, "event %q is answered already", id)
-	case e.late:
-		return nil, api.Errorf(api.Timeout, "event %q was answered too late; the kernel went on without it", id)
+		return e, answeredBefore
 	}
 	e.answered = true
+	if e.late {
+		return e, answeredLate
+	}
 	if e.awaited {
 		e.answers <- result
 	}
-	return e, nil
+	return e, ""
 }
 
 // giveUp ends the waiting for an event. It reports false where the answer came
@@ -213,36 +270,38 @@ func (k *ruleset) observe(hook api.Hook, data []byte, about api.HookContext, but
 		if a == but || !k.concerns(a, &about) {
 			continue
 		}
-		name, intercepts := k.subscription(a, hook)
-		if name == "" || intercepts {
+		names, intercepts := k.subscription(a, hook)
+		if intercepts {
 			continue
 		}
-		e := k.events.add(&event{id: k.newID(), app: a, hook: hook})
-		tell(a.link, "hook:"+name, appendHookEvent(nil, e.id, name, data, about))
+		for _, name := range names {
+			e := k.events.add(&event{id: k.newID(), app: a, hook: hook})
+			tell(a.link, "hook:"+name, appendHookEvent(nil, e.id, name, data, about))
+		}
 	}
 }
 
-// subscription returns the name under which an app listens to a hook, empty
+// subscription returns the names under which an app listens to a hook, none
 // where it does not or is not ready, and whether it intercepts it.
-func (k *ruleset) subscription(a *app, hook api.Hook) (name string, intercepts bool) {
+func (k *ruleset) subscription(a *app, hook api.Hook) (names hookNames, intercepts bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	name, subscribed := a.hooks[hook]
+	names, subscribed := a.hooks[hook]
 	if !subscribed || !a.ready {
-		return "", false
+		return nil, false
 	}
 	if !hook.Interceptable() {
-		return name, false
+		return names, false
 	}
 	if k.cfg.HookApps[a.id()].Required {
-		return name, true
+		return names, true
 	}
 	if hook == api.MessageSending && len(k.queuesHeld(a)) > 0 && !a.mustAnswer(hook) {
 		// Whoever owns a channel is sent its messages last, and sees no others
 		// unless it asked to intercept them.
-		return "", false
+		return nil, false
 	}
-	return name, a.mustAnswer(hook) || listsHook(a.manifest.Capabilities.Hooks.Intercepts, hook)
+	return names, a.mustAnswer(hook) || listsHook(a.manifest.Capabilities.Hooks.Intercepts, hook)
 }
 
 // Interception is how the interceptors left a message.
@@ -301,20 +360,22 @@ func (k *ruleset) askAll(ctx context.Context, q question) (*refusal, error) {
 		if a == q.but || a == q.asker {
 			continue
 		}
-		name, intercepts := k.subscription(a, q.hook)
+		names, intercepts := k.subscription(a, q.hook)
 		if !intercepts {
 			continue
 		}
-		result, answered, err := k.ask(ctx, a, q.hook, name, q.data(), q.about)
-		switch {
-		case err != nil:
-			return nil, err
-		case answered:
-			if blocked := q.take(a, result); blocked != nil {
-				return blocked, nil
+		for _, name := range names {
+			result, answered, err := k.ask(ctx, a, q.hook, name, q.data(), q.about)
+			switch {
+			case err != nil:
+				return nil, err
+			case answered:
+				if blocked := q.take(a, result); blocked != nil {
+					return blocked, nil
+				}
+			case k.demands(a, q.hook):
+				return &refusal{ocip.InterceptorTimeout, a.id(), "interceptor " + a.id() + " did not answer in time"}, nil
 			}
-		case k.demands(a, q.hook):
-			return &refusal{ocip.InterceptorTimeout, a.id(), "interceptor " + a.id() + " did not answer in time"}, nil
 		}
 	}
 	return nil, nil
@@ -328,7 +389,7 @@ func (k *ruleset) missingInterceptor() string {
 		}
 		k.mu.RLock()
 		a := k.apps[id]
-		present := a != nil && a.ready && a.hooks[api.MessageSending] != ""
+		present := a != nil && a.ready && len(a.hooks[api.MessageSending]) > 0
 		k.mu.RUnlock()
 		if !present {
 			return id

@@ -169,8 +169,8 @@ func appStatus(a *app) api.AppStatus {
 	for _, cp := range a.capabilities {
 		s.Capabilities = append(s.Capabilities, cp.kind+":"+cp.name)
 	}
-	for _, name := range a.hooks {
-		s.Hooks = append(s.Hooks, name)
+	for _, names := range a.hooks {
+		s.Hooks = append(s.Hooks, names...)
 	}
 	slices.Sort(s.Capabilities)
 	slices.Sort(s.Hooks)

@@ -373,8 +373,8 @@ func (o *outbox) send(l *lane, d *delivery) bool {
 	}
 	name := string(d.Hook)
 	k.mu.RLock()
-	if alias := a.hooks[d.Hook]; alias != "" {
-		name = alias
+	if names := a.hooks[d.Hook]; len(names) > 0 {
+		name = names[0]
 	}
 	k.mu.RUnlock()
 	about := d.about(k.now())
@@ -386,7 +386,8 @@ func (o *outbox) send(l *lane, d *delivery) bool {
 	l.sent = max(l.sent, d.ID)
 	k.metrics.Delivery(metrics.Handed)
 	if d.Hook == api.MessageSending {
-		k.observe(api.MessageSent, d.Data, about, a)
+		// The owner too, behind the message: it may have asked for that.
+		k.observe(api.MessageSent, d.Data, about, nil)
 	} else {
 		k.observe(api.MessageReceived, d.Data, about, a)
 		k.observe(api.AgentStarting, runEvent(d), about, nil)

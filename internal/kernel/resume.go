@@ -21,13 +21,13 @@ import (
 // token it has, without registering anew.
 type keptApp struct {
 	// Token is the SHA-256 of the app's token, which is 256 random bits.
-	Token        []byte              `json:"token"`
-	UID          uint32              `json:"uid"`
-	PID          int32               `json:"pid"`
-	Order        uint64              `json:"order"`
-	Manifest     *api.Manifest       `json:"manifest"`
-	Capabilities []keptCapability    `json:"capabilities"`
-	Hooks        map[api.Hook]string `json:"hooks"`
+	Token        []byte                 `json:"token"`
+	UID          uint32                 `json:"uid"`
+	PID          int32                  `json:"pid"`
+	Order        uint64                 `json:"order"`
+	Manifest     *api.Manifest          `json:"manifest"`
+	Capabilities []keptCapability       `json:"capabilities"`
+	Hooks        map[api.Hook]hookNames `json:"hooks"`
 }
 
 type keptCapability struct {
@@ -243,8 +243,10 @@ func (k *Kernel) restore(a *app) {
 			k.grant(a, cp)
 		}
 	}
-	for hook, name := range a.was.Hooks {
-		k.listen(a, hook, name)
+	for hook, names := range a.was.Hooks {
+		for _, name := range names {
+			k.listen(a, hook, name)
+		}
 	}
 	a.ready = true
 }
