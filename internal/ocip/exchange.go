@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // ExchangeType says what an exchange is for. It fixes who may reply and
@@ -195,17 +195,8 @@ func Summarize(content string) string {
 }
 
 // Showable reports whether a text can be shown to a person as it is.
-func Showable(s string) bool { return !strings.ContainsFunc(s, misleading) }
+func Showable(s string) bool { return text.Showable(s) }
 
 // misleading reports a character that a person reading a text does not see for
-// what it is: controls, separators of lines, marks that change the direction
-// of writing, and bytes that are no character.
-func misleading(r rune) bool {
-	switch {
-	case r == utf8.RuneError, unicode.IsControl(r):
-		return true
-	case r == '\u2028', r == '\u2029', r == '\u061c', r == '\u200e', r == '\u200f':
-		return true
-	}
-	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
-}
+// what it is, and bytes that are no character.
+func misleading(r rune) bool { return !text.Shows(r) }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Match says how the thirteen are looked for.
@@ -145,6 +147,8 @@ type Hit struct {
 	// is a cue outside the body, where it is somebody else's word or no word of
 	// the message. The thirteen are never in the shadow.
 	Shadow bool `json:"shadow,omitzero"`
+	// Member is the string of the message, empty for its content.
+	Member string `json:"member,omitzero"`
 }
 
 // Name is what the hit is called in reports: its keyword or its family.
@@ -159,23 +163,74 @@ func (h Hit) Name() string {
 // would say nothing new, and a text can be nothing else.
 const MaxPerKind = 64
 
-// Detect finds the hits in a text, in the order of the text: of each name and
+// Detect finds the hits in one text, in the order of the text: of each name and
 // zone the first [MaxPerKind].
-func (d *Detector) Detect(text string) []Hit {
-	g := gathering{d: d, zones: zoner{text: text}}
-	if d.match == MatchSubstring {
-		substrings(text, &g)
-	} else {
-		d.scan(text, &g)
+func (d *Detector) Detect(s string) []Hit {
+	return d.Scan([]text.Passage{{Text: s, Prose: true}})
+}
+
+// Scan finds the hits in the strings of one message that are prose, in their
+// order. Nothing is found across the border of two strings. With renderings,
+// what the receiver is shown of each string is looked at as well; the hits are
+// those of the string as written. The limit of [MaxPerKind] holds for all
+// strings together.
+func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Hit {
+	g := gathering{d: d}
+	for i := range passages {
+		one := &passages[i]
+		if !one.Prose {
+			continue
+		}
+		first := len(g.kept)
+		g.look(one.Text, text.View{Text: one.Text})
+		if shown := text.See(one.Text, as...); shown.Changed() {
+			written := len(g.kept)
+			g.look(one.Text, shown)
+			g.kept = g.kept[:first+len(merge(g.kept[first:], written-first))]
+		}
+		for k := range g.kept[first:] {
+			g.kept[first+k].Member = one.Member
+		}
 	}
-	g.settle(len(text))
 	return g.kept
 }
 
+// look gathers the hits of a text as it is shown.
+func (g *gathering) look(written string, shown text.View) {
+	g.zones, g.shown = zoner{text: written}, shown
+	if g.d.match == MatchSubstring {
+		substrings(shown.Text, g)
+	} else {
+		g.d.scan(shown.Text, g)
+	}
+	g.settle(len(shown.Text))
+}
+
+// merge leaves out what was found in a text as it is shown, the hits from the
+// written-th on, where the same was found as written. Both are in order.
+func merge(hits []Hit, written int) []Hit {
+	known := map[string][]Hit{}
+	for _, h := range hits[:written] {
+		known[h.Name()] = append(known[h.Name()], h)
+	}
+	kept := hits[:written]
+	for _, h := range hits[written:] {
+		if !slices.ContainsFunc(known[h.Name()], func(w Hit) bool { return w.Start < h.End && h.Start < w.End }) {
+			kept = append(kept, h)
+		}
+	}
+	slices.SortStableFunc(kept, byPlace)
+	return kept
+}
+
+func byPlace(a, b Hit) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End)) }
+
 // gathering puts the hits of a scan in order and says where each stands.
 type gathering struct {
-	d     *Detector
+	d *Detector
+	// zones are those of the text as written, shown is what is looked at.
 	zones zoner
+	shown text.View
 	// open are hits that another may yet be found before: a sum begins at the
 	// words that give it away.
 	open []Hit
@@ -209,15 +264,15 @@ func (g *gathering) add(h Hit) {
 
 // settle keeps what begins before an offset that no later hit begins before.
 func (g *gathering) settle(before int) {
-	byPlace := func(a, b Hit) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
-	}
 	if !slices.IsSortedFunc(g.open, byPlace) {
 		slices.SortStableFunc(g.open, byPlace)
 	}
 	settled := 0
 	for ; settled < len(g.open) && g.open[settled].Start < before; settled++ {
 		h := &g.open[settled]
+		if g.shown.Changed() {
+			h.Start, h.End = g.shown.Span(h.Start, h.End)
+		}
 		h.Zone = g.zones.at(h.Start)
 		if h.Rule != RuleKeyword {
 			h.Shadow = h.Zone != ZoneBody || g.d.modes[h.Rule] == Shadow
@@ -325,21 +380,21 @@ func insert(sorted []string, name string) []string {
 // substrings is the reference plugin: text in lower case, each keyword
 // anywhere. One rune outside ASCII has an ASCII letter for its lower case, the
 // Kelvin sign.
-func substrings(text string, g *gathering) {
+func substrings(s string, g *gathering) {
 	const kelvin = "\u212a"
-	for pos := 0; pos < len(text); pos++ {
+	for pos := 0; pos < len(s); pos++ {
 	next:
 		for i := range keywords {
 			name := keywords[i].name
-			if text[pos]|0x20 != name[0] {
+			if s[pos]|0x20 != name[0] {
 				continue
 			}
 			end := pos
 			for j := range len(name) {
 				switch {
-				case end < len(text) && text[end]|0x20 == name[j]:
+				case end < len(s) && s[end]|0x20 == name[j]:
 					end++
-				case name[j] == 'k' && strings.HasPrefix(text[end:], kelvin):
+				case name[j] == 'k' && strings.HasPrefix(s[end:], kelvin):
 					end += len(kelvin)
 				default:
 					continue next

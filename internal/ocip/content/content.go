@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // The levels of the protocol, lowest first. Public is the level of a text
@@ -42,6 +44,8 @@ type Finding struct {
 	// enclose the secret itself where the rule can tell it from its
 	// surroundings: the value of an assignment, the password of a URL.
 	Start, End int
+	// Member is the string of the message, empty for its content.
+	Member string
 }
 
 // Pattern is a rule of the operator's own.
@@ -132,43 +136,118 @@ func (p *Pattern) compile() (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// Detect returns what the rules found, sorted by Start.
-func (d *Detector) Detect(text string) []Finding {
-	v := look(text)
-	s := scan{text: v.text, lists: &d.lists, pem: -1, putty: -1}
-	d.trie.each(v.text, func(hit, end int) { d.checks[hit](&s, end) })
-	s.numbers()
-	found := s.settle()
-	v.restore(found)
-	for i := range d.patterns {
-		p := &d.patterns[i]
-		found = p.find(found, &v, text)
+// Detect returns what the rules found in one text, sorted by Start.
+func (d *Detector) Detect(s string) []Finding {
+	return d.Scan([]text.Passage{{Text: s}})
+}
+
+// Scan returns what the rules found in the strings of one message, in their
+// order and in each sorted by Start. Nothing is found across the border of two
+// strings. With renderings, what the receiver is shown of each string is looked
+// at as well; the spans are those of the string as written. The limit of
+// [MaxPerRule] holds for all strings together.
+func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding {
+	p := pass{d: d}
+	var found []Finding
+	for i := range passages {
+		one := &passages[i]
+		first := len(found)
+		found = p.look(found, one.Text)
+		if shown := text.See(one.Text, as...); shown.Changed() {
+			written := len(found)
+			found = p.look(found, shown.Text)
+			for k := range found[written:] {
+				f := &found[written+k]
+				f.Start, f.End = shown.Span(f.Start, f.End)
+			}
+			found = found[:first+len(merge(found[first:], written-first))]
+		}
+		for k := range found[first:] {
+			found[first+k].Member = one.Member
+		}
 	}
+	return found
+}
+
+// pass is one look at a message.
+type pass struct {
+	d *Detector
+	// counts is how many findings each rule has.
+	counts map[string]int
+}
+
+// full reports whether a rule has enough findings.
+func (p *pass) full(rule string) bool { return p.counts[rule] >= MaxPerRule }
+
+func (p *pass) count(rule string) {
+	if p.counts == nil {
+		p.counts = map[string]int{}
+	}
+	p.counts[rule]++
+}
+
+// look adds what the rules find in a text, sorted.
+func (p *pass) look(found []Finding, s string) []Finding {
+	d := p.d
+	v := look(s)
+	one := scan{text: v.text, lists: &d.lists, pem: -1, putty: -1, pass: p}
+	d.trie.each(v.text, func(hit, end int) { d.checks[hit](&one, end) })
+	one.numbers()
+	first := len(found)
+	found = append(found, one.settle()...)
+	v.restore(found[first:])
+	for i := range d.patterns {
+		found = p.find(found, &d.patterns[i], &v)
+	}
+	return found[:first+len(inOrder(found[first:]))]
+}
+
+// find adds the places an operator's pattern matches: in the text as it was
+// given, and in the text as the other rules see it, for what was hidden.
+func (p *pass) find(found []Finding, by *pattern, v *view) []Finding {
+	match := func(s string) {
+		if p.full(by.rule) {
+			return
+		}
+		for _, m := range by.re.FindAllStringIndex(s, MaxPerRule-p.counts[by.rule]) {
+			if m[0] < m[1] {
+				p.count(by.rule)
+				found = append(found, Finding{Rule: by.rule, Level: by.level, Start: m[0], End: m[1]})
+			}
+		}
+	}
+	match(v.original)
+	if v.segments == nil {
+		return found
+	}
+	first := len(found)
+	match(v.text)
+	v.restore(found[first:])
+	return found
+}
+
+// inOrder sorts findings and leaves out what is said twice.
+func inOrder(found []Finding) []Finding {
 	slices.SortFunc(found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End), cmp.Compare(a.Rule, b.Rule))
 	})
 	return slices.Compact(found)
 }
 
-// find adds the places p matches: in the text as it was given, and in the text
-// as the other rules see it, for what was hidden.
-func (p *pattern) find(found []Finding, v *view, text string) []Finding {
-	for _, m := range p.re.FindAllStringIndex(text, MaxPerRule) {
-		if m[0] < m[1] {
-			found = append(found, Finding{p.rule, p.level, m[0], m[1]})
+// merge leaves out what was found in a text as it is rendered, the findings
+// from the written-th on, where the same rule found it as written.
+func merge(found []Finding, written int) []Finding {
+	known := map[string][]Finding{}
+	for _, f := range found[:written] {
+		known[f.Rule] = append(known[f.Rule], f)
+	}
+	kept := found[:written]
+	for _, f := range found[written:] {
+		if !slices.ContainsFunc(known[f.Rule], func(w Finding) bool { return w.Start < f.End && f.Start < w.End }) {
+			kept = append(kept, f)
 		}
 	}
-	if v.segments == nil {
-		return found
-	}
-	first := len(found)
-	for _, m := range p.re.FindAllStringIndex(v.text, MaxPerRule) {
-		if m[0] < m[1] {
-			found = append(found, Finding{p.rule, p.level, m[0], m[1]})
-		}
-	}
-	v.restore(found[first:])
-	return found
+	return inOrder(kept)
 }
 
 // Highest is the highest level among the findings, and Public where there are

@@ -69,7 +69,7 @@ func TestTokens(t *testing.T) {
 			whole := tok.prefix + body(alphabet, tok.min)
 			for _, around := range [][2]string{{"", ""}, {"see ", ", please"}, {"\"", "\""}, {"x=", "\n"}, {"\u5bc6", "\u7801"}, {`{"a":"b\n`, `\n"}`}} {
 				found := d.Detect(around[0] + whole + around[1])
-				want := Finding{tok.rule, Restricted, len(around[0]), len(around[0]) + len(whole)}
+				want := Finding{Rule: tok.rule, Level: Restricted, Start: len(around[0]), End: len(around[0]) + len(whole)}
 				if !slices.Equal(found, []Finding{want}) {
 					t.Errorf("between %q: got %v, want %v", around, found, want)
 				}
@@ -158,7 +158,7 @@ func TestCredentials(t *testing.T) {
 func one(t *testing.T, d *Detector, text, rule, level string) {
 	t.Helper()
 	plain, start, end := marked(t, text)
-	want := []Finding{{rule, level, start, end}}
+	want := []Finding{{Rule: rule, Level: level, Start: start, End: end}}
 	if found := d.Detect(plain); !slices.Equal(found, want) {
 		t.Errorf("%q: got %v, want %v", plain, found, want)
 	}
@@ -412,7 +412,7 @@ func TestPatterns(t *testing.T) {
 	if got := text[found[0].Start:found[0].End]; got != "Project\u00a0Fal\u200bcon" {
 		t.Errorf("the span is %q", got)
 	}
-	if found := d.Detect("in project falcon"); len(found) != 1 || found[0] != (Finding{"operator.project", Confidential, 3, 17}) {
+	if found := d.Detect("in project falcon"); len(found) != 1 || found[0] != (Finding{Rule: "operator.project", Level: Confidential, Start: 3, End: 17}) {
 		t.Errorf("got %v", found)
 	}
 	if found := detector(t, Pattern{"edge", `\b|(a)`, Internal}).Detect("b b"); len(found) != 0 {

@@ -14,8 +14,7 @@ type scan struct {
 	text  string
 	found []Finding
 	*lists
-	// counts is how many findings each rule has.
-	counts map[string]int
+	*pass
 	// tried is how far each prefix whose token may have any length has read,
 	// so that no stretch is read again from every place inside it.
 	tried map[string]int
@@ -56,19 +55,13 @@ func builtin() []anchor {
 	return all
 }
 
-// full reports whether a rule has enough findings.
-func (s *scan) full(rule string) bool { return s.counts[rule] >= MaxPerRule }
-
 // add notes a finding and says at which place, or -1 if the rule has enough.
 func (s *scan) add(rule, level string, start, end int) int {
 	if s.full(rule) {
 		return -1
 	}
-	if s.counts == nil {
-		s.counts = map[string]int{}
-	}
-	s.counts[rule]++
-	s.found = append(s.found, Finding{rule, level, start, end})
+	s.count(rule)
+	s.found = append(s.found, Finding{Rule: rule, Level: level, Start: start, End: end})
 	return len(s.found) - 1
 }
 
