@@ -121,8 +121,8 @@ func newConfigShow(s *shell) *cobra.Command {
 		Use:   "show",
 		Short: "show the configuration in force, secrets masked",
 		Long: "Show the configuration as file, environment and flags make it, with secrets masked and a\n" +
-			"comment that says who set each value; a value without one is the default. In a directory of\n" +
-			"more than 1000 entries, it is said of each entry as a whole.",
+			"comment that says who set each value; a value without one is the default. The entries of\n" +
+			"directory_file are counted alone; \"ocipd contacts list\" shows them.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			flags, err := keyValues(set)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -13,23 +12,18 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// A long directory is shown whole, as YAML that reads as what was read, with where
-// each entry comes from; and so in JSON.
-func TestConfigShowsALongDirectory(t *testing.T) {
-	var text strings.Builder
-	text.WriteString("directory:\n")
-	const entries = 12_000 // more than a megabyte, so that the file is read in pieces
-	for n := range entries {
-		fmt.Fprintf(&text, "  - instance_id: agent-%d\n    user_id: \"a: #%d\\n\"\n    org_unit: yes-%d\n    tenant_id: \"%d\"\n    sessions: [\"telegram:%d\"]\n", n, n, n, n, n)
-	}
-	text.WriteString("  - {kind: person, sessions: [\"irc:*\"]}\nlog: {level: debug}\n")
-	file := filepath.Join(t.TempDir(), "ocipd.yaml")
-	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Options{File: file})
-	if err != nil {
-		t.Fatal(err)
+// What is shown reads as what was read, says where each value comes from, and
+// counts what the directory file has.
+func TestConfigShow(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ocipd.yaml")
+	for name, text := range map[string]string{
+		"ocipd.yaml":     "directory:\n  - {kind: person, user_id: \"Bearer hunter2\", sessions: [\"irc:a\"]}\naccess:\n  apps:\n    \"@acme/tg\": {channels: [telegram]}\ndirectory_file: contacts.jsonl\nlog: {level: debug}\n",
+		"contacts.jsonl": "{\"kind\":\"person\",\"sessions\":[\"telegram:1\"]}\n{\"kind\":\"person\",\"sessions\":[\"telegram:2\"]}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	show := func(args ...string) []byte {
 		t.Helper()
@@ -44,44 +38,32 @@ func TestConfigShowsALongDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(again.Directory, cfg.Directory) || again.Log.Level != "debug" {
-		t.Error("what is shown reads as another configuration")
+	if len(again.Directory) != 1 || again.Log.Level != "debug" || len(again.Access.Apps["@acme/tg"].Channels) != 1 || again.DirectoryFile != "contacts.jsonl" {
+		t.Errorf("what is shown reads as %+v", again)
 	}
-	for _, n := range []int{0, 1, 6000, entries - 1} {
-		want := fmt.Sprintf("  - kind: \"agent\" # %s:%d\n    instance_id: \"agent-%d\"\n", file, 2+5*n, n)
+	for _, want := range []string{
+		fmt.Sprintf("directory_file: contacts.jsonl # %s:6, 2 contacts\n", file),
+		fmt.Sprintf("        - telegram # %s:5\n", file),
+		fmt.Sprintf("level: debug # %s:7\n", file),
+		"Bearer ***",
+	} {
 		if !bytes.Contains(shown, []byte(want)) {
-			t.Errorf("not shown: %s", want)
-		}
-		if got, want := cfg.SourceAt(entryPath(n)), fmt.Sprintf("%s:%d", file, 2+5*n); got != want {
-			t.Errorf("entry %d comes from %s, want %s", n, got, want)
+			t.Errorf("not shown: %s, in\n%s", want, shown)
 		}
 	}
 	var report struct {
-		Config struct {
-			Directory []struct {
-				InstanceID string   `json:"instance_id"`
-				Kind       string   `json:"kind"`
-				Sessions   []string `json:"sessions"`
-			} `json:"directory"`
-		} `json:"config"`
+		Config  map[string]any    `json:"config"`
 		Sources map[string]string `json:"sources"`
+		Listed  int               `json:"listed"`
 	}
-	if err := json.Unmarshal(show("--json"), &report); err != nil {
+	inJSON := show("--json")
+	if err := json.Unmarshal(inJSON, &report); err != nil {
 		t.Fatal(err)
 	}
-	list := report.Config.Directory
-	if len(list) != entries+1 || list[7].InstanceID != "agent-7" || list[entries].Kind != "person" || list[entries].Sessions[0] != "irc:*" {
-		t.Errorf("JSON has %d entries", len(list))
+	if report.Listed != 2 || report.Sources["directory[0].kind"] != file+":2" || report.Config["directory_file"] != "contacts.jsonl" {
+		t.Errorf("in JSON it is %s", inJSON)
 	}
-	secret := config.Contact{Kind: "agent", InstanceID: "Bearer hunter2", Sessions: []string{"irc:a", "irc:https://u:hunter2@h/"}}
-	inJSON, err := json.Marshal(showContact(&secret))
-	if out := string(appendContact(inJSON, &secret, "")); err != nil || strings.Contains(out, "hunter2") || strings.Count(out, "irc:https://***@h/") != 2 {
-		t.Errorf("a secret in an entry is shown as %s, %v", out, err)
-	}
-	if secret.Sessions[1] != "irc:https://u:hunter2@h/" {
-		t.Error("to show an entry changed it")
-	}
-	if got := report.Sources["directory[7]"]; got != file+":37" {
-		t.Errorf("entry 7 comes from %q", got)
+	if bytes.Contains(append(inJSON, shown...), []byte("hunter2")) {
+		t.Error("a secret in an entry is shown")
 	}
 }

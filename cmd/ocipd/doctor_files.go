@@ -71,7 +71,7 @@ func (d *doctor) configuration() (found []diagnosis) {
 	if len(found) > 0 {
 		return found
 	}
-	return []diagnosis{passed("%s: valid, %s, %s in the directory", path, count(len(d.cfg.Agents), "agent"), count(len(d.cfg.Directory), "contact"))}
+	return []diagnosis{passed("%s: valid, %s, %s in the directory", path, count(len(d.cfg.Agents), "agent"), count(len(d.cfg.Directory)+len(d.cfg.Listed), "contact"))}
 }
 
 // configMode is the mode that a configuration may have: one with secrets in it is

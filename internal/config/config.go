@@ -35,6 +35,10 @@ type Config struct {
 	DefaultAgent string    `yaml:"default_agent" reload:"live"`
 	Routes       []Route   `yaml:"routes" reload:"live"`
 	Directory    []Contact `yaml:"directory" reload:"live"`
+	// DirectoryFile names a file with further entries, see [Config.DirectoryPath].
+	DirectoryFile string `yaml:"directory_file" reload:"live"`
+	// Listed are the entries of that file, where [Load] read it.
+	Listed []Contact `yaml:"-"`
 	// Access says what apps may do besides speaking for their agents. It is
 	// never served to apps.
 	Access    Access    `yaml:"access" reload:"live"`
@@ -59,8 +63,8 @@ type Config struct {
 	origins map[string]origin
 	// overridden are the keys of which the file says something else than holds.
 	overridden []string
-	// cut is the directory of a long file, whose keys are not in origins.
-	cut *entries
+	// listed is the directory file, whose entries are not in origins.
+	listed *listing
 	// opts are where it came from, for [Config.Reload], and empty says that
 	// its file holds nothing.
 	opts  Options
@@ -139,18 +143,18 @@ type Route struct {
 type Contact struct {
 	// Kind is agent, person or group, agent unless set. A person and a group need
 	// no identity but sessions to be known by.
-	Kind       string `yaml:"kind"`
-	InstanceID string `yaml:"instance_id,omitempty"`
-	UserID     string `yaml:"user_id,omitempty"`
-	OrgUnit    string `yaml:"org_unit,omitempty"`
-	TenantID   string `yaml:"tenant_id,omitempty"`
+	Kind       string `yaml:"kind" json:"kind"`
+	InstanceID string `yaml:"instance_id,omitempty" json:"instance_id,omitzero"`
+	UserID     string `yaml:"user_id,omitempty" json:"user_id,omitzero"`
+	OrgUnit    string `yaml:"org_unit,omitempty" json:"org_unit,omitzero"`
+	TenantID   string `yaml:"tenant_id,omitempty" json:"tenant_id,omitzero"`
 	// Accepts are the levels the contact accepts, public alone unless set.
-	Accepts []string `yaml:"accepts"`
+	Accepts []string `yaml:"accepts" json:"accepts"`
 	// Sessions are the session keys, or beginnings followed by a star, that
 	// reach the contact. No two contacts share one.
-	Sessions []string `yaml:"sessions"`
+	Sessions []string `yaml:"sessions" json:"sessions,omitzero"`
 	// Members are who is in a group: instance ids, and session keys of people.
-	Members []string `yaml:"members,omitempty"`
+	Members []string `yaml:"members,omitempty" json:"members,omitzero"`
 }
 
 // Hooks says how long interceptors are waited for, see [HookTimes].

@@ -17,9 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What a file may hold, but for a directory, see [maxDirectoryValues]. The
-// counts are taken after aliases are followed, so that a small file cannot
-// stand for a huge tree.
+// What a file may hold. The counts are taken after aliases are followed, so that
+// a small file cannot stand for a huge tree.
 const (
 	maxFileBytes = 1 << 20
 	maxDepth     = 64
@@ -42,11 +41,9 @@ var (
 // twice or from nowhere.
 type decoder struct {
 	*problems
-	// values and listed count what was read, listed below directory.
-	values, listed int
-	full           bool
-	// Lines of the nodes after line after come so many later in the file.
-	after, later int
+	// values counts what was read.
+	values int
+	full   bool
 	// shapes are the keys of the structs met so far.
 	shapes map[reflect.Type]*shape
 }
@@ -61,28 +58,11 @@ type shape struct {
 
 // parse reads the one document of a file into c.
 func (p *problems) parse(data []byte, c *Config) {
-	if len(data) > maxLongFileBytes {
-		p.add(nil, "", "cannot read a configuration of more than %d bytes", maxLongFileBytes)
-		return
-	}
-	if len(data) <= maxFileBytes {
-		p.document(data, nil, c)
-		return
-	}
-	data, list := cut(p.file, data, pieceBytes, p.earlier.known())
 	if len(data) > maxFileBytes {
-		p.add(nil, "", "cannot read a configuration of more than %d bytes, entries of a directory not counted that each begin with a hyphen on a line of their own", maxFileBytes)
+		p.add(nil, "", "cannot read a configuration of more than %d bytes: a long directory belongs into a file of its own, see directory_file", maxFileBytes)
 		return
 	}
-	p.document(data, list, c)
-}
-
-// document reads a file of which a directory may have been cut out.
-func (p *problems) document(data []byte, list *entries, c *Config) {
 	d := &decoder{problems: p, shapes: map[reflect.Type]*shape{}}
-	if list != nil {
-		d.after, d.later = list.line, list.lines
-	}
 	if line, column, what := hidden(data); what != "" {
 		d.report(origin{d.file, line, column}, nil, "", "cannot read this file: "+what)
 		return
@@ -104,9 +84,6 @@ func (p *problems) document(data []byte, list *entries, c *Config) {
 		return
 	}
 	d.value(nil, doc.Content[0], reflect.ValueOf(c).Elem())
-	if list != nil {
-		d.read(list, doc.Content[0], c)
-	}
 }
 
 // broken reports what is no YAML.
@@ -138,7 +115,7 @@ func (d *decoder) broken(data []byte, err error) {
 		// What is no alias is a value, and that is not shown.
 		what = unknownAnchor.ReplaceAllString(what, "anchor") + ": put a text that begins with * in quotes"
 	}
-	d.report(origin{d.file, d.line(line), column}, nil, "", "cannot read YAML: "+what)
+	d.report(origin{d.file, line, column}, nil, "", "cannot read YAML: "+what)
 }
 
 // notUTF8 is where a text stops being UTF-8, -1 for one that is. UTF-16 is YAML
@@ -182,15 +159,7 @@ func (d *decoder) fail(at Path, n *yaml.Node, format string, args ...any) {
 	d.report(d.place(n), at, "", message)
 }
 
-func (d *decoder) place(n *yaml.Node) origin { return origin{d.file, d.line(n.Line), n.Column} }
-
-// line is the line of the file that a line of the text that is read stands for.
-func (d *decoder) line(n int) int {
-	if n > d.after {
-		n += d.later
-	}
-	return n
-}
+func (d *decoder) place(n *yaml.Node) origin { return origin{d.file, n.Line, n.Column} }
 
 // enter counts one value and follows an alias. It is false where the file is
 // too large or too deep, which is reported once.
@@ -198,13 +167,9 @@ func (d *decoder) enter(at Path, n **yaml.Node) bool {
 	if d.full {
 		return false
 	}
-	count, most := &d.values, maxValues
-	if len(at) > 1 && at[0].key == directoryKey {
-		count, most = &d.listed, maxDirectoryValues
-	}
-	if *count++; *count > most || len(at) > maxDepth {
+	if d.values++; d.values > maxValues || len(at) > maxDepth {
 		d.full = true
-		d.fail(nil, *n, "cannot read more than %d values or %d levels, aliases followed", most, maxDepth)
+		d.fail(nil, *n, "cannot read more than %d values or %d levels, aliases followed", maxValues, maxDepth)
 		return false
 	}
 	if (*n).Kind == yaml.AliasNode {
@@ -219,7 +184,7 @@ func (d *decoder) value(at Path, n *yaml.Node, out reflect.Value) {
 	if !d.enter(at, &n) || n.ShortTag() == "!!null" {
 		return
 	}
-	if len(at) > 0 && d.cut == nil {
+	if len(at) > 0 {
 		d.origins[at.String()] = d.place(n)
 	}
 	switch {
@@ -379,7 +344,7 @@ func (d *decoder) pairs(at Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node]
 				continue
 			}
 			if first := keys.add(k); first != nil {
-				d.report(d.place(k), at.Key(k.Value), "", fmt.Sprintf("duplicate key %q, first at line %d", clip(k.Value), d.line(first.Line)))
+				d.report(d.place(k), at.Key(k.Value), "", fmt.Sprintf("duplicate key %q, first at line %d", clip(k.Value), first.Line))
 				continue
 			}
 			if !yield(k, n.Content[i+1]) {

@@ -81,11 +81,9 @@ type origin struct {
 type problems struct {
 	file    string
 	origins map[string]origin
-	// cut is the directory of a long file, whose places are not in origins.
-	cut *entries
-	// earlier is the configuration that is read again, nil for a first one.
-	earlier *Config
-	list    Errors
+	// listed is the directory file, whose places are not in origins.
+	listed *listing
+	list   Errors
 }
 
 // full reports whether no more problems are listed.
@@ -117,7 +115,7 @@ func (p *problems) add(key Path, nearest, format string, args ...any) {
 	for i := len(key); i > 0; i-- {
 		o, ok := p.origins[key[:i].String()]
 		if !ok {
-			o, ok = p.cut.find(key[:i])
+			o, ok = p.listed.find(key[:i])
 		}
 		if ok {
 			at = o
@@ -138,7 +136,7 @@ func (p *problems) bad(key Path, format string, args ...any) {
 // Fault is something wrong with a key's value that shows only when the value is
 // used, at the place the value came from.
 func (c *Config) Fault(key string, why error) *Error {
-	p := &problems{file: c.File, origins: c.origins, cut: c.cut}
+	p := &problems{file: c.File, origins: c.origins, listed: c.listed}
 	at, err := CompilePath(key)
 	if err != nil {
 		at = Path{}.Key(key)

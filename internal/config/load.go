@@ -6,10 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -50,10 +48,8 @@ type Options struct {
 
 // Load reads, merges and checks the configuration. The error is [Errors] with
 // everything found wrong, or says that the file cannot be read. Files over
-// 1 MiB, over 64 levels deep or over 100,000 values are refused, but for a
-// directory: it may have 3,000,000 values, and where its entries each begin
-// with a hyphen on a line of their own, the file 64 MiB, of which the entries
-// are not counted against the 1 MiB.
+// 1 MiB, over 64 levels deep or over 100,000 values are refused; a directory file
+// may have 64 MiB and 1,000,000 entries.
 func Load(opts Options) (*Config, error) {
 	env := environ(opts.Env)
 	file := cmp.Or(opts.File, FilePath(func(name string) string { return env[name] }))
@@ -80,7 +76,7 @@ func environ(list []string) map[string]string {
 // one has of the same file is not read again.
 func (o Options) load(file string, data []byte, sum [sha256.Size]byte, env map[string]string, earlier *Config) (*Config, error) {
 	empty := len(bytes.TrimSpace(data)) == 0
-	c, err := merge(file, data, env, o.Flags, earlier)
+	c, err := merge(file, data, env, o.Flags, func(c *Config, p *problems) { c.list(p, earlier) })
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +92,8 @@ func (o Options) load(file string, data []byte, sum [sha256.Size]byte, env map[s
 // then wins over it now. c stays as it is, and is returned where the file is as
 // it was. Where no file was read, one at [FilePath] that came since is.
 //
-// A file that has become empty is an error. It is how an edit ends that failed
-// on a full disk, and must not stand for the defaults.
+// A file that has become empty is an error, and so is a directory file. It is how
+// an edit ends that failed on a full disk, and must not stand for the defaults.
 func (c *Config) Reload() (*Config, error) {
 	if c.File == "" {
 		again, err := Load(c.opts)
@@ -111,20 +107,23 @@ func (c *Config) Reload() (*Config, error) {
 		return nil, fmt.Errorf("cannot read the configuration: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	if sum == c.sum {
+	if sum == c.sum && c.listed.unchanged() {
 		return c, nil
 	}
 	again, err := c.opts.load(c.File, data, sum, environ(c.opts.Env), c)
 	if err == nil && again.empty && !c.empty {
 		return nil, fmt.Errorf("cannot read the configuration: %s has become empty", c.File)
 	}
+	if err == nil && c.listed != nil && again.listed != nil && again.listed.empty && !c.listed.empty && again.listed.file == c.listed.file {
+		return nil, fmt.Errorf("cannot read the directory file: %s has become empty; for none, leave a line with a # in it", c.listed.file)
+	}
 	return again, err
 }
 
-// Parse reads and checks a document alone, with no environment or flags. The
-// name stands for the file in errors and in Config.File.
+// Parse reads and checks a document alone, with no environment, flags or directory
+// file. The name stands for the file in errors and in Config.File.
 func Parse(name string, data []byte) (*Config, error) {
-	return merge(name, data, nil, nil, nil)
+	return merge(name, data, nil, nil, func(*Config, *problems) {})
 }
 
 // read returns at most one byte more than a file may have.
@@ -132,27 +131,16 @@ func read(file string) ([]byte, error) {
 	if file == "" {
 		return nil, fs.ErrNotExist
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var data bytes.Buffer
-	if info, err := f.Stat(); err == nil && info.Size() <= maxLongFileBytes {
-		data.Grow(int(info.Size()) + bytes.MinRead)
-	}
-	_, err = data.ReadFrom(io.LimitReader(f, maxLongFileBytes+1))
-	return data.Bytes(), err
+	return readUpTo(file, maxFileBytes)
 }
 
 // merge stacks the layers in viper, lowest first. Everything handed to viper is
 // checked and has its final type; maps whose keys are not ours go in as single
 // opaque values, because viper would lower their case and split them at dots.
 //
-// What is made of data does not hold it. Where an earlier configuration is given,
-// what the two have in common is shared.
-func merge(file string, data []byte, env map[string]string, flags map[string]any, earlier *Config) (*Config, error) {
-	p := &problems{file: file, origins: map[string]origin{}, earlier: earlier}
+// What the configuration names and is to be read is read by more.
+func merge(file string, data []byte, env map[string]string, flags map[string]any, more func(*Config, *problems)) (*Config, error) {
+	p := &problems{file: file, origins: map[string]origin{}}
 	v := viper.New()
 	for key, value := range leaves(Default()) {
 		if !value.IsZero() {
@@ -202,9 +190,10 @@ func merge(file string, data []byte, env map[string]string, flags map[string]any
 	if err != nil {
 		return nil, fmt.Errorf("cannot merge the configuration: %w", err)
 	}
-	c.File, c.origins, c.cut = file, p.origins, p.cut
+	c.File, c.origins = file, p.origins
 	c.overridden = c.differing(said)
 	c.inherit()
+	more(c, p)
 	c.check(p)
 	if err := p.err(); err != nil {
 		return nil, err
@@ -381,9 +370,9 @@ func EnvName(key string) string {
 // ("flag log.level").
 func (c *Config) Source(key string) string {
 	o, ok := c.origins[key]
-	if !ok && c.cut != nil {
+	if !ok && c.listed != nil {
 		if at, err := CompilePath(key); err == nil {
-			o, ok = c.cut.source(at)
+			o, ok = c.listed.find(at)
 		}
 	}
 	return o.source(ok)
@@ -391,7 +380,7 @@ func (c *Config) Source(key string) string {
 
 // SourceAt is [Config.Source] for the path of a key.
 func (c *Config) SourceAt(at Path) string {
-	if o, ok := c.cut.source(at); ok {
+	if o, ok := c.listed.find(at); ok {
 		return o.source(true)
 	}
 	o, ok := c.origins[at.String()]

@@ -41,8 +41,8 @@ func mustParse(t *testing.T, text string) *Config {
 // same compares two configurations, not where they came from.
 func same(a, b *Config) bool {
 	x, y := *a, *b
-	x.File, x.origins, x.cut = "", nil, nil
-	y.File, y.origins, y.cut = "", nil, nil
+	x.File, x.origins, x.listed = "", nil, nil
+	y.File, y.origins, y.listed = "", nil, nil
 	x.opts, y.opts = Options{}, Options{}
 	return reflect.DeepEqual(x, y)
 }

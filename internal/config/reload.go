@@ -77,7 +77,20 @@ func (c *Config) Since(earlier *Config) Delta {
 	walk(reflect.ValueOf(earlier).Elem(), reflect.ValueOf(c).Elem(), nil, "", func(at Path, _ string, was, is reflect.Value) {
 		d.leaf(at, was, is)
 	})
+	if !sameListing(earlier, c) {
+		before := d.Count
+		d.value(Path{}.Key(listingKey), "", reflect.ValueOf(&earlier.Listed).Elem(), reflect.ValueOf(&c.Listed).Elem())
+		if d.Count > before && !slices.Contains(d.Keys, listingKey) {
+			d.Keys = append(d.Keys, listingKey)
+		}
+	}
 	return d.Delta
+}
+
+// sameListing reports without a look at each entry that two configurations have the
+// same directory file.
+func sameListing(a, b *Config) bool {
+	return a.listed == b.listed || a.listed != nil && b.listed != nil && a.listed.sum == b.listed.sum
 }
 
 // walk visits the leaves of two configurations that [leaves] visits of one, with

@@ -17,7 +17,7 @@ const marker = "plainmarker"
 // hold nothing that lets anybody in.
 func open() []string {
 	return []string{
-		"ipc.socket", "default_agent", "routes.session", "routes.agent",
+		"ipc.socket", "default_agent", "directory_file", "routes.session", "routes.agent",
 		"agents.id", "agents.app", "agents.exe", "agents.instance_id", "agents.user_id", "agents.org_unit", "agents.tenant_id",
 		"agents.max_classification_shared", "agents.min_classification", "agents.supported_exchange_types",
 		"agents.max_classification_unknown", "agents.media", "directory.members",

@@ -318,46 +318,27 @@ func (c *Config) checkAgents(p *problems) {
 	}
 }
 
+// checkDirectory looks at all entries, those of the directory file last.
 func (c *Config) checkDirectory(p *problems) {
-	if c.directoryStands(p.cut) {
-		return
+	d := &directoryCheck{
+		problems:  p,
+		instances: make(map[string]spot, len(c.Agents)+len(c.Directory)+len(c.Listed)),
+		sessions:  make(map[string]spot, 2*(len(c.Directory)+len(c.Listed))),
 	}
-	sessions := 0
-	for i := range c.Directory {
-		sessions += len(c.Directory[i].Sessions)
+	for i := range c.Agents {
+		d.instances[c.Agents[i].InstanceID] = spot{"agents.instance_id", i, -1}
 	}
-	d := newDirectoryCheck(p, c.Agents, len(c.Directory), sessions)
-	for i := range c.Directory {
-		d.entry(i, &c.Directory[i])
+	for _, part := range []struct {
+		key  string
+		list []Contact
+	}{{directoryKey, c.Directory}, {listingKey, c.Listed}} {
+		// The path of an entry is written over that of the one before.
+		d.key, d.at = part.key, append(make(Path, 0, 4), Path{}.Key(part.key)...)
+		for i := range part.list {
+			d.entry(i, &part.list[i])
+		}
 	}
 	d.members()
-}
-
-// directoryStands reports that all is well with a directory of which entries were
-// taken from an earlier configuration: those were checked with it, the others are
-// well, and none of those has what names one of these or an agent. Where it cannot
-// tell, or the list was not read to its end, the whole is checked.
-func (c *Config) directoryStands(list *entries) bool {
-	if list == nil || list.count != len(c.Directory) || !slices.ContainsFunc(list.pieces, func(p piece) bool { return p.taken }) {
-		return false
-	}
-	d := newDirectoryCheck(&problems{}, c.Agents, 0, 0)
-	for _, p := range list.pieces {
-		for i := p.first; i < p.first+p.count && !p.taken; i++ {
-			d.entry(i, &c.Directory[i])
-		}
-	}
-	if len(d.list) > 0 {
-		return false
-	}
-	for _, p := range list.pieces {
-		for i := p.first; i < p.first+p.count && p.taken; i++ {
-			if d.names(&c.Directory[i]) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // directoryCheck looks at the entries of a directory one after another.
@@ -365,18 +346,8 @@ type directoryCheck struct {
 	*problems
 	instances, sessions map[string]spot
 	groups              []groupMember
+	key                 string
 	at                  Path
-}
-
-func newDirectoryCheck(p *problems, agents []Agent, entries, sessions int) *directoryCheck {
-	d := &directoryCheck{
-		problems: p, instances: make(map[string]spot, len(agents)+entries), sessions: make(map[string]spot, sessions),
-		at: append(make(Path, 0, 4), Path{}.Key(directoryKey)...),
-	}
-	for i, a := range agents {
-		d.instances[a.InstanceID] = spot{"agents.instance_id", i, -1}
-	}
-	return d
 }
 
 func (d *directoryCheck) entry(i int, c *Contact) {
@@ -392,7 +363,7 @@ func (d *directoryCheck) entry(i int, c *Contact) {
 		d.bad(at.under("sessions"), "a %s is known by sessions alone, want at least one", c.Kind)
 	}
 	d.group(at, c)
-	d.unique(at.under("instance_id"), c.InstanceID, d.instances, spot{directoryKey + ".instance_id", i, -1})
+	d.unique(at.under("instance_id"), c.InstanceID, d.instances, spot{d.key + ".instance_id", i, -1})
 	d.words(at.under("accepts"), "level", c.Accepts, levels())
 	if len(c.Accepts) == 0 {
 		d.bad(at.under("accepts"), "want at least one level, or leave the key out for public")
@@ -400,19 +371,8 @@ func (d *directoryCheck) entry(i int, c *Contact) {
 	for j, s := range c.Sessions {
 		at := at.under("sessions").item(j)
 		d.session(at, s)
-		d.unique(at, s, d.sessions, spot{directoryKey + ".sessions", i, j})
+		d.unique(at, s, d.sessions, spot{d.key + ".sessions", i, j})
 	}
-}
-
-// names reports whether an entry has what names an agent or one that was looked at.
-func (d *directoryCheck) names(c *Contact) bool {
-	if _, ok := d.instances[c.InstanceID]; ok && c.InstanceID != "" {
-		return true
-	}
-	return slices.ContainsFunc(c.Sessions, func(s string) bool {
-		_, ok := d.sessions[s]
-		return ok
-	})
 }
 
 func (p *problems) atLeast(key Path, n, least int) {
@@ -480,7 +440,12 @@ func (p *problems) unique(key Path, value string, taken map[string]spot, here sp
 		return
 	}
 	if first, ok := taken[value]; ok {
-		p.bad(key, "%q is taken by %s", value, first.path())
+		by := first.path()
+		if at, listed := p.listed.find(by); listed {
+			p.bad(key, "%q is taken by %s", value, at.source(true))
+			return
+		}
+		p.bad(key, "%q is taken by %s", value, by)
 		return
 	}
 	taken[value] = here

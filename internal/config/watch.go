@@ -341,7 +341,7 @@ func Fingerprint(file string) string {
 	}
 	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.LimitReader(f, maxLongFileBytes+1)); err != nil {
+	if _, err := io.Copy(sum, io.LimitReader(f, maxListingBytes+1)); err != nil {
 		return err.Error()
 	}
 	return string(sum.Sum(nil))

@@ -153,3 +153,9 @@ func spaces(n int) string {
 	}
 	return strconv.Itoa(n) + " spaces"
 }
+
+// blank reports whether nothing but white space and a comment is on a line.
+func blank(line []byte) bool {
+	line = bytes.TrimLeft(line, " \t")
+	return len(line) == 0 || bytes.IndexByte([]byte("\r\n#"), line[0]) >= 0
+}

@@ -640,3 +640,42 @@ func TestConfigReloadsUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d messages, %v", decided, words)
 }
+
+// The directory file counts like the configuration: its edits are taken as they
+// come, on record by the entry, and a broken line leaves what is in force.
+func TestDirectoryFileIsFollowed(t *testing.T) {
+	h := plot(t, acme+"\ndirectory_file: contacts.jsonl\n")
+	lay(t, h.path(""), map[string]string{"contacts.jsonl": "# nobody yet\n"})
+	h.start()
+	t.Cleanup(h.stop)
+	entry := `{"instance_id":"agent-rival-1","user_id":"r","org_unit":"sales","tenant_id":"rival-inc","sessions":["telegram:rival"]}` + "\n"
+	changed := func() []string {
+		records := h.configRecords()
+		if len(records) == 0 {
+			return nil
+		}
+		return diffOf(records[len(records)-1])
+	}
+	lay(t, h.path(""), map[string]string{"contacts.jsonl": entry})
+	h.statusUntil("the entry", func(api.Status) bool { return len(changed()) == 1 })
+	if got := changed()[0]; !strings.HasPrefix(got, "directory_file.agent-rival-1: <nil> -> ") {
+		t.Errorf("on record is %s", got)
+	}
+	h.channel("@openclawos/telegram", "telegram")
+	refused := h.agent("@acme/alice").refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:rival", "content": "x"})
+	if code := ocipCode(t, refused); code != string(ocip.CrossEnterpriseBlocked) {
+		t.Errorf("the message is refused with %s", code)
+	}
+
+	lay(t, h.path(""), map[string]string{"contacts.jsonl": entry + "{\n"})
+	s := h.statusUntil("the refusal", func(s api.Status) bool { return s.Config.Refusal != "" })
+	if !strings.Contains(s.Config.Refusal, h.path("contacts.jsonl")+":2:2: cannot read JSON") {
+		t.Errorf("the refusal is %s", s.Config.Refusal)
+	}
+	lay(t, h.path(""), map[string]string{"contacts.jsonl": strings.Replace(entry, "rival-inc", "acme-corp", 1)})
+	h.statusUntil("the line that was mended", func(s api.Status) bool { return s.Config.Refusal == "" })
+	if got := changed(); !slices.Equal(got, []string{"directory_file.agent-rival-1.tenant_id: rival-inc -> acme-corp"}) {
+		t.Errorf("on record is %q", got)
+	}
+	h.verify()
+}

@@ -46,11 +46,11 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		}
 		k.Directory.Agents = append(k.Directory.Agents, a)
 	}
-	k.Directory.Entries = make([]directory.Entry, 0, len(c.Directory))
-	for i := range c.Directory {
-		e, err := kernelEntry(&c.Directory[i])
+	k.Directory.Entries = make([]directory.Entry, 0, len(c.Directory)+len(c.Listed))
+	for contact := range c.Contacts {
+		e, err := kernelEntry(contact)
 		if err != nil {
-			return k, fmt.Errorf("cannot use directory entry %s: %w", c.Directory[i].InstanceID, err)
+			return k, fmt.Errorf("cannot use directory entry %s: %w", contact.InstanceID, err)
 		}
 		k.Directory.Entries = append(k.Directory.Entries, e)
 	}
@@ -76,7 +76,15 @@ func kernelRules(c *config.OCIP) (*ocip.Rules, error) {
 	}
 	return &ocip.Rules{
 		Content: found, Commitments: promises, Monitor: c.Commitment.Enforcement == "monitor", Chain: chainLimits(&c.Chain),
+		Unknown: people(&c.Unknown), Person: people(&c.Person), LookAlike: ocip.LookAlike(c.LookAlike),
 	}, nil
+}
+
+func people(c *config.People) ocip.PeopleRules {
+	return ocip.PeopleRules{
+		Commitments: c.Commitments == "hold", Policy: c.Policy, FirstContact: ocip.FirstContact(c.FirstContact),
+		MaxMessages: c.MaxMessages, Window: c.Window,
+	}
 }
 
 func chainLimits(c *config.Chain) ocip.ChainLimits {
@@ -92,7 +100,7 @@ func kernelAgent(a *config.Agent) (directory.Agent, error) {
 		Agent: ocip.Agent{
 			ID:        a.ID,
 			Identity:  ocip.Identity{InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, TenantID: a.TenantID},
-			MaxRounds: a.MaxRounds, CanReceiveQueries: a.CanReceiveQueries, CanAutoRespond: a.CanAutoRespond,
+			MaxRounds: a.MaxRounds, CanReceiveQueries: a.CanReceiveQueries, CanAutoRespond: a.CanAutoRespond, MaxPerHour: a.MaxPerHour,
 		},
 	}
 	if a.UID != nil {
@@ -103,6 +111,11 @@ func kernelAgent(a *config.Agent) (directory.Agent, error) {
 	if k.MaxShared, err = ocip.ParseLevel(a.MaxClassificationShared); err != nil {
 		return k, err
 	}
+	unknown, err := ocip.ParseLevel(a.MaxClassificationUnknown)
+	if err != nil {
+		return k, err
+	}
+	k.MaxUnknown = &unknown
 	if k.Floor, err = ocip.ParseLevel(a.MinClassification); err != nil {
 		return k, err
 	}
@@ -124,7 +137,10 @@ func kernelEntry(c *config.Contact) (directory.Entry, error) {
 		},
 		Sessions: c.Sessions,
 	}
-	if c.Kind != "agent" {
+	switch c.Kind {
+	case "person":
+		e.Kind = ocip.KindPerson
+	case "group":
 		e.Kind = ocip.KindUnknown
 	}
 	for _, name := range c.Accepts {

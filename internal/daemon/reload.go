@@ -97,9 +97,10 @@ type reloader struct {
 	// started is the configuration of the start, read the last one that was valid
 	// as a whole, and inForce what of the two is in force.
 	started, read, inForce *config.Config
-	// watcher follows the path watched, where that is not empty.
-	watcher *config.Watcher
-	watched string
+	// watcher follows the policy's path watched, where that is not empty, and
+	// listing the directory file listed.
+	watcher, listing *config.Watcher
+	watched, listed  string
 	// asked counts the reloads that somebody asked for. What a watch saw last is
 	// then no longer what was taken last.
 	asked atomic.Uint64
@@ -128,10 +129,10 @@ func newReloader(ctx context.Context, cfg *config.Config, holder *policy.Holder,
 	return r
 }
 
-// start follows the policy's files, where the configuration wants that. An edit
+// start follows the files that the configuration names. An edit
 // from here on is not missed, and one since the start is taken at once.
 func (r *reloader) start() error {
-	if err := r.follow(&r.inForce.Policy); err != nil {
+	if err := r.follow(r.inForce); err != nil {
 		return err
 	}
 	// What becomes of a change is logged, recorded and shown.
@@ -155,8 +156,10 @@ func (r *reloader) close() {
 	r.tasks.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.watcher != nil {
-		r.watcher.Close()
+	for _, watcher := range []*config.Watcher{r.watcher, r.listing} {
+		if watcher != nil {
+			watcher.Close()
+		}
 	}
 }
 
@@ -168,28 +171,39 @@ func (r *reloader) poke() {
 	}
 }
 
-// follow watches the policy's path from here on, and nothing where the policy
-// is built in or not to be watched.
-func (r *reloader) follow(p *config.Policy) error {
-	path := p.Path
-	if !p.Watch {
+// follow watches the files that a configuration names from here on: the policy's
+// path, but where the policy is built in or not to be watched, and the directory
+// file.
+func (r *reloader) follow(cfg *config.Config) error {
+	path := cfg.Policy.Path
+	if !cfg.Policy.Watch {
 		path = ""
 	}
-	if path == r.watched {
+	if err := r.watch(&r.watcher, &r.watched, path, contents); err != nil {
+		return fmt.Errorf("cannot watch policy.path: %w", err)
+	}
+	if err := r.watch(&r.listing, &r.listed, cfg.DirectoryPath(), config.Fingerprint); err != nil {
+		return fmt.Errorf("cannot watch directory_file: %w", err)
+	}
+	return nil
+}
+
+// watch has a watcher follow another path, none where that is empty.
+func (r *reloader) watch(watcher **config.Watcher, watched *string, path string, state func(path string) string) (err error) {
+	if path == *watched {
 		return nil
 	}
 	var next *config.Watcher
 	if path != "" {
-		var err error
-		next, err = config.WatchTree(r.closing, path, func() string { return r.since(contents(path)) }, r.poke)
+		next, err = config.WatchTree(r.closing, path, func() string { return r.since(state(path)) }, r.poke)
 		if err != nil {
-			return fmt.Errorf("cannot watch policy.path: %w", err)
+			return err
 		}
 	}
-	if r.watcher != nil {
-		r.watcher.Close()
+	if *watcher != nil {
+		(*watcher).Close()
 	}
-	r.watcher, r.watched = next, path
+	*watcher, *watched = next, path
 	return nil
 }
 
@@ -258,7 +272,7 @@ func (r *reloader) plan(who asker, look bool) (*plan, *refusal) {
 		r.read = read
 		r.file.Store(&read.File)
 		// Watched first: what changes after it was read is an event.
-		if err := r.follow(&p.cfg.Policy); err != nil {
+		if err := r.follow(p.cfg); err != nil {
 			return nil, &refusal{cause: err, policy: &p.cfg.Policy}
 		}
 	}

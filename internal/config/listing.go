@@ -1,0 +1,314 @@
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A directory grows with every person an agent speaks to, and commands write to
+// it. So most of it stands in a file of its own, [Config.DirectoryFile]: JSON
+// lines, an entry a line, with the keys that an entry has in the configuration.
+// Empty lines count for nothing, and neither do those that begin with #. A line
+// is right or wrong by itself, and is what a difference, an error and an edit are
+// about.
+const (
+	maxListingBytes = 64 << 20
+	maxListed       = 1_000_000
+	maxEntryBytes   = 64 << 10
+	// pieceBytes is about how much of the file is read at a time by each of
+	// several readers.
+	pieceBytes = 256 << 10
+)
+
+const (
+	directoryKey = "directory"
+	listingKey   = "directory_file"
+)
+
+// listing is a directory file as it was read.
+type listing struct {
+	file string
+	// lines are where the entries stand, counted from 1.
+	lines []int32
+	sum   [sha256.Size]byte
+	empty bool
+}
+
+// DirectoryPath is the directory file as it is opened: a relative one is beside
+// the configuration file. It is empty where there is none.
+func (c *Config) DirectoryPath() string {
+	if c.DirectoryFile == "" || filepath.IsAbs(c.DirectoryFile) {
+		return c.DirectoryFile
+	}
+	return filepath.Join(filepath.Dir(c.File), c.DirectoryFile)
+}
+
+// Contacts are all entries: those of the configuration first, and then those of
+// the directory file.
+func (c *Config) Contacts(yield func(*Contact) bool) {
+	for _, list := range [][]Contact{c.Directory, c.Listed} {
+		for i := range list {
+			if !yield(&list[i]) {
+				return
+			}
+		}
+	}
+}
+
+// readListing returns what a directory file holds.
+func readListing(file string) ([]byte, error) {
+	data, err := readUpTo(file, maxListingBytes)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxListingBytes:
+		return nil, fmt.Errorf("cannot read %s: it has more than %d bytes", file, maxListingBytes)
+	}
+	return data, nil
+}
+
+// readUpTo returns at most one byte more than a file may have.
+func readUpTo(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var data bytes.Buffer
+	if info, err := f.Stat(); err == nil && info.Size() <= most {
+		data.Grow(int(info.Size()) + bytes.MinRead)
+	}
+	_, err = data.ReadFrom(io.LimitReader(f, most+1))
+	return data.Bytes(), err
+}
+
+// list reads the directory file into c. What is as an earlier configuration read
+// it is shared with that one.
+func (c *Config) list(p *problems, earlier *Config) {
+	at := Path{}.Key(listingKey)
+	file := c.DirectoryPath()
+	if file == "" {
+		return
+	}
+	if c.File == "" && !filepath.IsAbs(c.DirectoryFile) {
+		p.bad(at, "want an absolute path, because there is no configuration file that it could be beside, got %q", c.DirectoryFile)
+		return
+	}
+	data, err := readListing(file)
+	if err != nil {
+		p.bad(at, "%v", unwrapped(err))
+		return
+	}
+	c.listed = &listing{file: file, sum: sha256.Sum256(data), empty: len(bytes.TrimSpace(data)) == 0}
+	p.listed = c.listed
+	if earlier != nil && earlier.listed != nil && earlier.listed.sum == c.listed.sum {
+		c.Listed, c.listed.lines = earlier.Listed, earlier.listed.lines
+		return
+	}
+	c.Listed, c.listed.lines = parseListing(p, file, data)
+}
+
+// unwrapped is an error of a file without the word for what was tried.
+func unwrapped(err error) error {
+	if fault, ok := errors.AsType[*os.PathError](err); ok {
+		return fmt.Errorf("cannot read %s: %w", fault.Path, fault.Err)
+	}
+	return err
+}
+
+// part is some lines of the file, read by one reader.
+type part struct {
+	text []byte
+	// first is the number of the first line.
+	first    int
+	contacts []Contact
+	lines    []int32
+	faults   []*Error
+}
+
+// parseListing reads the lines, and reports for each that is wrong what is.
+func parseListing(p *problems, file string, data []byte) ([]Contact, []int32) {
+	var parts []*part
+	for line := 1; len(data) > 0; {
+		end := len(data)
+		if end > pieceBytes {
+			end = pieceBytes + firstLine(data[pieceBytes:])
+		}
+		parts = append(parts, &part{text: data[:end], first: line})
+		line += bytes.Count(data[:end], []byte("\n"))
+		data = data[end:]
+	}
+	var readers sync.WaitGroup
+	work := make(chan *part)
+	for range min(runtime.GOMAXPROCS(0), len(parts)) {
+		readers.Go(func() {
+			for next := range work {
+				next.read(file)
+			}
+		})
+	}
+	for _, next := range parts {
+		work <- next
+	}
+	close(work)
+	readers.Wait()
+
+	n := 0
+	for _, done := range parts {
+		n += len(done.contacts)
+	}
+	if n > maxListed {
+		p.bad(Path{}.Key(listingKey), "want at most %d entries, got %d", maxListed, n)
+		return nil, nil
+	}
+	contacts, lines := make([]Contact, 0, n), make([]int32, 0, n)
+	for _, done := range parts {
+		for _, fault := range done.faults {
+			p.report(origin{file, fault.Line, fault.Column}, nil, fault.Nearest, fault.Message)
+		}
+		contacts, lines = append(contacts, done.contacts...), append(lines, done.lines...)
+		*done = part{}
+	}
+	return contacts, lines
+}
+
+// firstLine is how long the first line is, its end included.
+func firstLine(text []byte) int {
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(text)
+}
+
+func (r *part) read(file string) {
+	n := r.first - 1
+	for line := range bytes.Lines(r.text) {
+		n++
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		c := defaultContact()
+		c.Accepts = nil
+		if fault := parseEntry(line, &c); fault != nil {
+			if len(r.faults) < maxErrors {
+				fault.File, fault.Line = file, n
+				r.faults = append(r.faults, fault)
+			}
+			continue
+		}
+		r.contacts, r.lines = append(r.contacts, c), append(r.lines, int32(n))
+	}
+}
+
+// ParseEntry reads one line of a directory file, and says what is wrong with it
+// by itself.
+func ParseEntry(line []byte) (Contact, error) {
+	c := defaultContact()
+	c.Accepts = nil
+	if fault := parseEntry(line, &c); fault != nil {
+		return Contact{}, fault
+	}
+	return c, nil
+}
+
+func parseEntry(line []byte, c *Contact) *Error {
+	if len(line) > maxEntryBytes {
+		return &Error{Message: fmt.Sprintf("want an entry of at most %d bytes, got %d", maxEntryBytes, len(line))}
+	}
+	if err := json.Unmarshal(line, c, json.RejectUnknownMembers(true)); err != nil {
+		return entryFault(err)
+	}
+	if c.Accepts == nil {
+		c.Accepts = defaultContact().Accepts
+	}
+	return nil
+}
+
+// entryKeys are the keys of an entry.
+func entryKeys() []string {
+	return []string{"kind", "instance_id", "user_id", "org_unit", "tenant_id", "accepts", "sessions", "members"}
+}
+
+// entryFault says what is wrong with a line.
+func entryFault(err error) *Error {
+	syntax, isSyntax := errors.AsType[*jsontext.SyntacticError](err)
+	meaning, isMeaning := errors.AsType[*json.SemanticError](err)
+	switch {
+	case isSyntax && errors.Is(err, jsontext.ErrDuplicateName):
+		return &Error{Column: int(syntax.ByteOffset) + 1, Message: fmt.Sprintf("duplicate key %q", clip(syntax.JSONPointer.LastToken()))}
+	case isSyntax:
+		what := strings.TrimPrefix(errors.Unwrap(syntax).Error(), "jsontext: ")
+		return &Error{Column: int(syntax.ByteOffset) + 1, Message: "cannot read JSON: " + what}
+	case isMeaning && errors.Is(err, json.ErrUnknownName):
+		name := meaning.JSONPointer.LastToken()
+		fault := &Error{Column: int(meaning.ByteOffset) + 1, Message: fmt.Sprintf("unknown key %q", clip(name)), Nearest: nearest(name, entryKeys(), near(name))}
+		if fault.Nearest == "" {
+			fault.Message += ", want one of " + strings.Join(entryKeys(), ", ")
+		}
+		return fault
+	case isMeaning && meaning.JSONPointer == "":
+		return &Error{Column: 1, Message: `want an object such as {"kind":"person","sessions":["telegram:4711"]}`}
+	case isMeaning:
+		key := strings.TrimPrefix(string(meaning.JSONPointer), "/")
+		want := "text"
+		if name, _, item := strings.Cut(key, "/"); !item && slices.Contains([]string{"accepts", "sessions", "members"}, name) {
+			want = "a list of texts"
+		}
+		return &Error{Column: int(meaning.ByteOffset) + 1, Message: fmt.Sprintf("%s: want %s, got %s", strings.ReplaceAll(clip(key), "/", "."), want, jsonKind(meaning.JSONKind))}
+	}
+	return &Error{Message: "cannot read JSON: " + err.Error()}
+}
+
+func jsonKind(k jsontext.Kind) string {
+	switch k {
+	case '0':
+		return "a number"
+	case 't', 'f':
+		return "true or false"
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	}
+	return "text"
+}
+
+// find returns where an entry of the file stands that a path leads to, or into.
+func (l *listing) find(at Path) (origin, bool) {
+	if l == nil || len(at) < 2 || at[0].key != listingKey || at[1].index < 0 || at[1].index >= len(l.lines) {
+		return origin{}, false
+	}
+	return origin{name: l.file, line: int(l.lines[at[1].index])}, true
+}
+
+// unchanged reports whether the file is as it was read. Where it cannot be read, it
+// is another one.
+func (l *listing) unchanged() bool {
+	if l == nil {
+		return true
+	}
+	data, err := readListing(l.file)
+	return err == nil && sha256.Sum256(data) == l.sum
+}
+
+// Line is the entry as a line of a directory file has it, without the line's end.
+func (c *Contact) Line() []byte {
+	line, err := json.Marshal(c, json.Deterministic(true))
+	if err != nil {
+		panic("config: an entry of texts cannot fail to be written: " + err.Error())
+	}
+	return line
+}
