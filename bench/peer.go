@@ -138,7 +138,7 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	}
 	var cfg strings.Builder
 	// One process is apps and operator.
-	cfg.WriteString("ipc: {apps_may_operate: true}\nagents:\n")
+	cfg.WriteString("ipc: {apps_may_operate: true, max_connections_per_process: 2000}\nagents:\n")
 	for i := range agents {
 		fmt.Fprintf(&cfg, "  - {id: a%d, app: \"@bench/a%d\", instance_id: agent-a%d, user_id: u%d, org_unit: engineering, tenant_id: acme}\n", i, i, i, i)
 	}

@@ -90,10 +90,16 @@ type IPC struct {
 	// MaxQueueBytes bounds what waits for one slow reader. It holds at least
 	// one line.
 	MaxQueueBytes int `yaml:"max_queue_bytes" reload:"live"`
+	// MaxTotalQueueBytes bounds what waits for all readers together; one process
+	// may have half of it. It is twice MaxQueueBytes at least.
+	MaxTotalQueueBytes int `yaml:"max_total_queue_bytes" reload:"live"`
 	// MaxInFlight bounds the requests one connection may have running.
 	MaxInFlight int `yaml:"max_in_flight" reload:"live"`
-	// MaxConnections bounds the connections of both sockets together.
-	MaxConnections int `yaml:"max_connections" reload:"live"`
+	// MaxConnections bounds the connections of apps, and
+	// MaxConnectionsPerProcess those of one process. Operators have some of
+	// their own.
+	MaxConnections           int `yaml:"max_connections" reload:"live"`
+	MaxConnectionsPerProcess int `yaml:"max_connections_per_process" reload:"live"`
 }
 
 // Agent is a local identity and the app that may speak for it. What a client
@@ -405,10 +411,12 @@ type Log struct {
 func Default() *Config {
 	return &Config{
 		IPC: IPC{
-			MaxLineBytes:   256 << 10,
-			MaxQueueBytes:  4 << 20,
-			MaxInFlight:    256,
-			MaxConnections: 4096,
+			MaxLineBytes:             256 << 10,
+			MaxQueueBytes:            4 << 20,
+			MaxTotalQueueBytes:       64 << 20,
+			MaxInFlight:              256,
+			MaxConnections:           4096,
+			MaxConnectionsPerProcess: 256,
 		},
 		Hooks:  Hooks{Wait: 250 * time.Millisecond, Answer: 5 * time.Second},
 		Health: Health{UnhealthyAfter: 90 * time.Second},

@@ -254,8 +254,10 @@ func (c *Config) checkIPC(p *problems) {
 		p.bad(ipc.Key("max_queue_bytes"), "want at least ipc.max_line_bytes (%d), so that one line fits, got %d",
 			c.IPC.MaxLineBytes, c.IPC.MaxQueueBytes)
 	}
+	p.atLeast(ipc.Key("max_total_queue_bytes"), c.IPC.MaxTotalQueueBytes, 1)
 	p.atLeast(ipc.Key("max_in_flight"), c.IPC.MaxInFlight, 1)
 	p.atLeast(ipc.Key("max_connections"), c.IPC.MaxConnections, 1)
+	p.atLeast(ipc.Key("max_connections_per_process"), c.IPC.MaxConnectionsPerProcess, 1)
 	for i, uid := range c.IPC.AllowUIDs {
 		p.atLeast(ipc.Key("allow_uids").Index(i), uid, 0)
 	}

@@ -64,8 +64,10 @@ func (d *Daemon) newRedactor(cfg *config.Config) (*redact.Redactor, error) {
 
 func limits(cfg *config.Config) ipc.Limits {
 	return ipc.Limits{
-		LineBytes: cfg.IPC.MaxLineBytes, QueueBytes: cfg.IPC.MaxQueueBytes,
-		InFlight: cfg.IPC.MaxInFlight, Connections: cfg.IPC.MaxConnections,
+		LineBytes: cfg.IPC.MaxLineBytes, QueueBytes: cfg.IPC.MaxQueueBytes, TotalQueueBytes: max(cfg.IPC.MaxTotalQueueBytes, 2*cfg.IPC.MaxQueueBytes),
+		InFlight: cfg.IPC.MaxInFlight, Connections: cfg.IPC.MaxConnections, ProcessConnections: cfg.IPC.MaxConnectionsPerProcess,
+		// Users that may connect share what there is.
+		UserConnections: max(1, cfg.IPC.MaxConnections/(1+len(cfg.IPC.AllowUIDs))),
 	}
 }
 

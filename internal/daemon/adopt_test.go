@@ -44,6 +44,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 		"audit.redact.members", "audit.redact.patterns", "audit.content", "audit.recipients", // the redactor, the terms' seal
 		"approvals.allowed_signers", "approvals.notify.desktop", "approvals.notify.command", // the terms' signers, notices
 		"ipc.max_line_bytes", "ipc.max_queue_bytes", "ipc.max_in_flight", "ipc.max_connections", // the server's limits
+		"ipc.max_total_queue_bytes", "ipc.max_connections_per_process",
 	}
 	// Compiled rules cannot be compared; what they are compiled from is checked, and
 	// another value of it below is one that does not compile.

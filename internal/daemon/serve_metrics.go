@@ -235,7 +235,7 @@ func (d *Daemon) gauges(ctx context.Context) (*metrics.Gauges, error) {
 		return nil, err
 	}
 	g := &metrics.Gauges{
-		Apps: float64(len(s.Apps)), Agents: float64(len(s.Agents)), Connections: float64(d.server.Connections()), Held: float64(s.Held),
+		Apps: float64(len(s.Apps)), Agents: float64(len(s.Agents)), Connections: float64(d.server.Connections()), ReaderQueues: float64(d.server.Queued()), Held: float64(s.Held),
 		Queues: float64(len(s.Queues)), LogSeq: float64(s.Audit.Seq), LogSigned: float64(s.Audit.Signed), LogMirrored: float64(s.Audit.Mirrored),
 		LogIndexed: float64(s.Audit.Indexed), DiskFree: float64(s.Store.FreeBytes), DiskReserve: one(s.Store.Reserve), Latched: one(s.Audit.Fault != ""),
 		PolicyRefused: one(s.Policy.Refusal != ""), StartTime: float64(s.StartedAt.UnixMilli()) / 1000, Sinks: map[string]float64{}, Version: s.Version,

@@ -53,6 +53,9 @@ type conn struct {
 	client Client
 	peer   api.Peer
 	out    *outQueue
+	// process is what the connections of its process take together. It is set
+	// when the connection is counted in.
+	process *process
 	// ctx ends with the connection.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -97,6 +100,7 @@ func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	// The stock SDK decodes each read of its socket by itself, so a character that
 	// two reads share is lost there. Operators are shown the very bytes of records.
 	c.out = newOutQueue(socket, s.limits.Load().QueueBytes, f == faceApp, s.now, c.onWriteError, c.onOverflow)
+	c.out.charge, c.out.relieve = c.charge, func() { s.relieve(c.process) }
 	return c
 }
 
@@ -119,13 +123,23 @@ func (c *conn) reads() bool {
 // or further.
 func (c *conn) to(next state) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state >= next {
-		return false
+	moved := c.state < next
+	if moved {
+		c.state = next
+		c.room.Broadcast()
 	}
-	c.state = next
-	c.room.Broadcast()
-	return true
+	c.mu.Unlock()
+	if moved {
+		c.process.wake()
+	}
+	return moved
+}
+
+// busy reports whether something is in flight.
+func (c *conn) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.inFlight) > 0
 }
 
 // serve reads the connection to its end.
@@ -403,8 +417,9 @@ func (c *conn) pending(id string) bool {
 // crowded reports whether a request of this cost must wait.
 func (c *conn) crowded(cost int) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.full(cost)
+	full := c.full(cost)
+	c.mu.Unlock()
+	return full || c.process.crowded(cost)
 }
 
 func (c *conn) full(cost int) bool {
@@ -416,16 +431,26 @@ func (c *conn) full(cost int) bool {
 // ended meanwhile.
 func (c *conn) enter(id string, cost int) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for c.state == stateOpen && c.full(cost) {
 		c.room.Wait()
 	}
+	c.mu.Unlock()
+	// Only the connection's reader enters requests: there is still room.
+	p := c.process
+	open := p.admit(c, cost)
+	defer p.mu.Unlock()
+	if !open {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.state != stateOpen {
 		return false
 	}
 	c.fly(id, nil)
 	c.load.requests++
 	c.load.bytes += cost
+	p.inFlight += cost
 	return true
 }
 
@@ -463,11 +488,12 @@ func (c *conn) leaveStream(id string) {
 
 func (c *conn) leave(id string, cost int) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.inFlight, id)
 	c.load.requests--
 	c.load.bytes -= cost
 	c.room.Signal()
+	c.mu.Unlock()
+	c.process.leave(cost)
 }
 
 // onWriteError ends a connection whose other end is gone.
@@ -482,7 +508,13 @@ func (c *conn) onOverflow() []byte {
 	if !c.to(stateLagging) {
 		return nil
 	}
-	c.server.log.Warn("a connection does not read: closing it", zap.Int("queuedBytes", c.out.limit))
+	uid, _, pid := c.peer.Credentials()
+	reason := metrics.NotRead
+	if c.out.wasCut() {
+		reason = metrics.NotReadOfAll
+	}
+	c.server.metrics.Ended(reason)
+	c.server.log.Warn("a connection does not read: closing it", zap.Int32("pid", pid), zap.Uint32("uid", uid), zap.String("reason", reason))
 	now := c.server.now().UnixMilli()
 	words := appendEvent(nil, c.server.newID(), now, "kernel:lagging",
 		[]byte(`{"reason":"the connection did not read what was sent to it; what was queued is dropped"}`))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -26,11 +27,22 @@ type outQueue struct {
 	// does not read, and returns the last words.
 	onError    func(error)
 	onOverflow func() []byte
+	// charge, where set, counts what is queued together with that of other
+	// connections; relieve is told after it grew, without the lock.
+	charge  func(bytes int64)
+	relieve func()
+	// held is what waits or is being written, in bytes, and loose what of it is
+	// no delivery.
+	held, loose atomic.Int64
 
 	mu      sync.Mutex
 	waiting []byte
 	spare   []byte
 	writing bool
+	// waitingLoose is what of waiting is no delivery.
+	waitingLoose int64
+	// wasOverAll is set where the queue was ended for what all have queued.
+	wasOverAll bool
 	// queued and written count bytes from the connection's beginning.
 	queued, written int64
 	acks            []ack
@@ -99,28 +111,88 @@ func (q *outQueue) add(taken func(), frame func([]byte) []byte) bool {
 		q.overflow()
 		return false
 	}
-	q.queued += int64(len(q.waiting) - before)
+	size := int64(len(q.waiting) - before)
+	q.queued += size
 	if taken != nil {
 		q.acks = append(q.acks, ack{end: q.queued, taken: taken})
+		q.hold(size, 0)
+	} else {
+		q.waitingLoose += size
+		q.hold(size, size)
 	}
 	q.mu.Unlock()
+	if q.relieve != nil {
+		q.relieve()
+	}
 	return true
+}
+
+// hold counts bytes that are queued, or no longer are. It is called with the lock.
+func (q *outQueue) hold(bytes, loose int64) {
+	q.held.Add(bytes)
+	q.loose.Add(loose)
+	if q.charge != nil {
+		q.charge(bytes)
+	}
+}
+
+// letGo drops what is queued. What is being written is dropped with it: the write
+// is about to fail. It is called with the lock.
+func (q *outQueue) letGo() {
+	q.waiting, q.spare, q.acks, q.waitingLoose = nil, nil, nil, 0
+	q.hold(-q.held.Load(), -q.loose.Load())
+}
+
+// cut ends the queue for what all connections have queued. It reports false where
+// it is ending anyway.
+func (q *outQueue) cut() bool {
+	q.mu.Lock()
+	if q.ending && q.held.Load() == 0 {
+		q.mu.Unlock()
+		return false
+	}
+	q.wasOverAll = true
+	if q.ending {
+		// It drains, and had its time.
+		q.die(errEnded)
+		q.mu.Unlock()
+		return true
+	}
+	q.overflow()
+	return true
+}
+
+// wasCut reports whether the queue was ended by [outQueue.cut].
+func (q *outQueue) wasCut() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.wasOverAll
+}
+
+// worse reports whether a queue is to be ended before another: one that observes
+// and does not read, and then the longer one.
+func (q *outQueue) worse(other *outQueue) bool {
+	mine, theirs := q.loose.Load(), other.loose.Load()
+	if mine < observing && theirs < observing {
+		return q.held.Load() > other.held.Load()
+	}
+	return mine > theirs
 }
 
 // overflow drops what is queued and ends the connection. It is called with the
 // lock and gives it back.
 func (q *outQueue) overflow() {
 	q.ending = true
-	q.waiting, q.acks = nil, nil
+	q.letGo()
 	q.wakeWaiting()
 	q.mu.Unlock()
 	words := q.spelled(q.onOverflow(), 0)
 	q.mu.Lock()
 	q.last = words
+	// A write that is stuck comes back at once and finds the last words. What it
+	// sets for them comes later, since it takes the lock first.
+	q.deadline(0)
 	q.mu.Unlock()
-	// A write that is stuck comes back by the deadline and finds the last
-	// words.
-	q.deadline(lastWords)
 	q.flushSoon()
 }
 
@@ -174,12 +246,15 @@ func (q *outQueue) write() {
 			q.farewell(nil)
 			return
 		}
-		frames := q.waiting
-		q.waiting = q.spare[:0]
+		frames, loose := q.waiting, q.waitingLoose
+		q.waiting, q.waitingLoose = q.spare[:0], 0
 		q.mu.Unlock()
 		n, err := q.socket.Write(frames)
 		q.mu.Lock()
 		q.written += int64(n)
+		if !q.dead && q.held.Load() > 0 { // else it was let go
+			q.hold(-int64(len(frames)), -loose)
+		}
 		if err != nil {
 			if q.last != nil {
 				q.farewell(torn(frames, n))
@@ -226,7 +301,7 @@ func (q *outQueue) die(err error) {
 		return
 	}
 	q.dead, q.ending = true, true
-	q.waiting, q.spare, q.acks = nil, nil, nil
+	q.letGo()
 	q.wakeWaiting()
 	q.mu.Unlock()
 	q.onError(err)
@@ -238,7 +313,7 @@ func (q *outQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.dead, q.ending = true, true
-	q.acks = nil
+	q.letGo()
 	q.wakeWaiting()
 }
 

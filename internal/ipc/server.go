@@ -19,12 +19,15 @@ import (
 type Limits struct {
 	// LineBytes bounds one line.
 	LineBytes int
-	// QueueBytes bounds what waits for a reader.
-	QueueBytes int
+	// QueueBytes bounds what waits for a reader, and TotalQueueBytes what waits
+	// for all readers together; zero is no limit.
+	QueueBytes, TotalQueueBytes int
 	// InFlight bounds the requests one connection has running.
 	InFlight int
-	// Connections bounds the connections of both sockets together.
-	Connections int
+	// Connections bounds the connections of apps, ProcessConnections those of one
+	// process and UserConnections those of one user; zero is no limit of these
+	// two. Operators have some of their own.
+	Connections, ProcessConnections, UserConnections int
 }
 
 // Options is what a server is given from outside.
@@ -68,9 +71,19 @@ type Server struct {
 	hurried chan struct{}
 	hurry   sync.Once
 
-	mu     sync.Mutex
-	conns  map[*conn]struct{}
-	closed bool
+	// queued is what waits for all readers, in bytes. Relief is held by whoever
+	// makes that less, so that not two connections are ended where one is enough.
+	queued atomic.Int64
+	relief sync.Mutex
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	// faces and users count the connections of a socket, and those of a user to
+	// the apps' socket.
+	faces     map[face]int
+	users     map[uint32]int
+	processes map[processKey]*process
+	closed    bool
 }
 
 // NewServer makes a server that does not answer yet.
@@ -78,9 +91,9 @@ func NewServer(o Options) *Server {
 	s := &Server{
 		kernel: o.Kernel, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
 		table: map[face]map[string]*method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
-		hurried: make(chan struct{}),
+		faces: make(map[face]int), users: make(map[uint32]int), processes: make(map[processKey]*process), hurried: make(chan struct{}),
 	}
-	s.limits.Store(&o.Limits)
+	s.limits.Store(s.bounded(o.Limits))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew = newCrew(s.ctx)
 	for _, m := range methods() {
@@ -96,7 +109,7 @@ func NewServer(o Options) *Server {
 
 // SetLimits sets other limits from here on: of requests and connections for all,
 // of lines and queues for connections that begin.
-func (s *Server) SetLimits(l Limits) { s.limits.Store(&l) }
+func (s *Server) SetLimits(l Limits) { s.limits.Store(s.bounded(l)) }
 
 // Serve begins to answer, and goes on until the server is closed.
 func (s *Server) Serve() {
@@ -153,8 +166,9 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 	c := newConn(s, f, socket, identity{who})
 	// A connection that is turned away must not stay among the server's.
 	defer c.cancel()
-	if !s.remember(c) {
-		s.turnAway(socket, api.Errorf(api.ConnectionClosed, "the kernel has its limit of %d connections", s.limits.Load().Connections))
+	if err := s.remember(c); err != nil {
+		s.metrics.Ended(metrics.TurnedAway)
+		s.turnAway(socket, err)
 		return
 	}
 	if f == faceOperator {
@@ -184,44 +198,15 @@ func (s *Server) turnAway(socket *net.UnixConn, reason error) {
 	}
 }
 
-// remember counts a connection in. At the limit, the app connection that has
-// waited longest without registering gives way: it costs nobody anything.
-func (s *Server) remember(c *conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	if len(s.conns) >= s.limits.Load().Connections {
-		var oldest *conn
-		for other := range s.conns {
-			if other.face == faceApp && other.client != nil && !other.client.Registered() &&
-				(oldest == nil || other.since.Before(oldest.since)) {
-				oldest = other
-			}
-		}
-		if oldest == nil {
-			return false
-		}
-		delete(s.conns, oldest)
-		oldest.hangUp()
-	}
-	s.conns[c] = struct{}{}
-	return true
-}
-
-func (s *Server) forget(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, c)
-}
-
 // Connections returns how many connections there are.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.conns)
 }
+
+// Queued returns how many bytes wait to be read, on all connections.
+func (s *Server) Queued() int64 { return s.queued.Load() }
 
 // Hurry cuts short what [Server.Close] waits for, also where that comes later:
 // requests in flight end without an answer. A commit that is under way is still

@@ -137,8 +137,8 @@ func TestNames(t *testing.T) {
 // TestGauges wants every gauge to show a number of its own.
 func TestGauges(t *testing.T) {
 	g := &Gauges{
-		Apps: 1, AppsUnhealthy: 2, Agents: 3, Connections: 4, Held: 5, OldestHeldSeconds: 6, Queued: 7, Queues: 8, LogSeq: 9, LogSigned: 10,
-		LogMirrored: 11, LogIndexed: 12, Latched: 13, DiskFree: 14, DiskReserve: 15, PolicyRefused: 16, StartTime: 17, Sinks: map[string]float64{"siem": 18},
+		Apps: 1, AppsUnhealthy: 2, Agents: 3, Connections: 4, ReaderQueues: 5, Held: 6, OldestHeldSeconds: 7, Queued: 8, Queues: 9, LogSeq: 10, LogSigned: 11,
+		LogMirrored: 12, LogIndexed: 13, Latched: 14, DiskFree: 15, DiskReserve: 16, PolicyRefused: 17, StartTime: 18, Sinks: map[string]float64{"siem": 19},
 	}
 	want := 1.0
 	for _, f := range New(words()).Families() {
@@ -151,7 +151,7 @@ func TestGauges(t *testing.T) {
 			}
 		}
 	}
-	if want != 19 {
+	if want != 20 {
 		t.Errorf("saw %v gauges", want-1)
 	}
 }

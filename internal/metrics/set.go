@@ -26,6 +26,7 @@ type Words struct {
 // Gauges are the numbers that are looked up when somebody asks.
 type Gauges struct {
 	Apps, AppsUnhealthy, Agents, Connections, Held, Queued       float64
+	ReaderQueues                                                 float64
 	LogSeq, LogSigned, LogMirrored, LogIndexed                   float64
 	DiskFree, DiskReserve                                        float64
 	Latched, PolicyRefused, StartTime, OldestHeldSeconds, Queues float64
@@ -70,6 +71,7 @@ type Set struct {
 	requests   map[string]*Requests
 	refused    map[string]*Counter
 	accepted   map[string]*Counter
+	ended      map[string]*Counter
 	held       Counter
 	words      Words
 
@@ -92,6 +94,18 @@ const (
 	Malformed     = "malformed"
 	UnknownMethod = "unknown_method"
 	NotAdmitted   = "not_admitted"
+)
+
+// Why the daemon ended a connection, as [Set.Ended] counts it.
+const (
+	// NotRead: more waited for its reader than may.
+	NotRead = "not_read"
+	// NotReadOfAll: more waited for all readers than may, and most for it.
+	NotReadOfAll = "not_read_of_all"
+	// PushedOut: another one came at a limit, and it gave way.
+	PushedOut = "pushed_out"
+	// TurnedAway: it came at a limit, and none gave way.
+	TurnedAway = "turned_away"
 )
 
 // Sockets, as [Set.Accepted] counts connections.
@@ -135,6 +149,7 @@ func New(w Words) *Set {
 	s.deliveries = s.counters("ocipd_deliveries_total", "What became of messages that were let through.", "result", Handed, Delivered, Failed, Expired)
 	s.families = append(s.families, Family{Name: "ocipd_holds_total", Help: "Messages that began to wait for a person.", Kind: KindCounter, Series: []Series{{Counter: &s.held}}})
 	s.accepted = s.counters("ocipd_connections_total", "Connections that were served.", "socket", SocketApps, SocketOperators)
+	s.ended = s.counters("ocipd_connections_ended_total", "Connections that the daemon ended at a limit.", "reason", NotRead, NotReadOfAll, PushedOut, TurnedAway)
 	s.refused = s.counters("ocipd_refused_lines_total", "Lines that were refused before a method was called.", "reason", TooLong, Malformed, UnknownMethod, NotAdmitted)
 	answered := Family{Name: "ocipd_requests_total", Help: "Requests that were answered, by method and code.", Kind: KindCounter, Labels: []string{"method", "code"}}
 	for _, method := range with(w.Methods) {
@@ -188,6 +203,7 @@ func gauges(sinks []string) []Family {
 		one("ocipd_apps_unhealthy", "Registered apps that were not heard of for too long.", func(g *Gauges) float64 { return g.AppsUnhealthy }),
 		one("ocipd_agents", "Configured agents.", func(g *Gauges) float64 { return g.Agents }),
 		one("ocipd_connections", "Connections that are open, on both sockets.", func(g *Gauges) float64 { return g.Connections }),
+		one("ocipd_reader_queue_bytes", "Bytes that wait for connections to read them.", func(g *Gauges) float64 { return g.ReaderQueues }),
 		one("ocipd_held_messages", "Messages that wait for a person.", func(g *Gauges) float64 { return g.Held }),
 		one("ocipd_held_oldest_age_seconds", "For how long the oldest held message waits, 0 where none does.", func(g *Gauges) float64 { return g.OldestHeldSeconds }),
 		one("ocipd_queued_messages", "Messages that wait for their receiver.", func(g *Gauges) float64 { return g.Queued }),
@@ -284,6 +300,13 @@ func (s *Set) HookWaited(took time.Duration) {
 func (s *Set) Accepted(socket string) {
 	if s != nil {
 		s.accepted[socket].Add(1)
+	}
+}
+
+// Ended counts a connection that a limit ended: one of the reasons above.
+func (s *Set) Ended(reason string) {
+	if s != nil {
+		s.ended[reason].Add(1)
 	}
 }
 

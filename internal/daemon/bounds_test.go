@@ -1,0 +1,114 @@
+package daemon_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// Many connections that do not read take no more memory than all may together; whoever
+// reads notices nothing.
+func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
+	const deaf, asks, blob = 48, 30, 200 << 10
+	h := build(t, acme+fmt.Sprintf(`
+ipc: {max_total_queue_bytes: %d}
+channels: {big: {blob: %q}}
+`, 16<<20, strings.Repeat("x", blob)))
+	worker := h.work(t)
+	defer worker.end()
+	before := heap()
+	var all []*wire
+	for n := range deaf {
+		w := h.registered(fmt.Sprint("@evil/deaf", n), `{"channels":{"provides":["big"]}}`)
+		all = append(all, w)
+		for i := range asks {
+			// One that is closed takes no more.
+			if _, err := fmt.Fprintln(w.conn, w.request(fmt.Sprint("r", i), "config.get", `{"path":"channels.big"}`)); err != nil {
+				break
+			}
+		}
+		if grown := heap() - before; grown > mostMemory {
+			t.Fatalf("%d connections that do not read take %d MB", n+1, grown>>20)
+		}
+	}
+	worker.goesOn(t)
+	lagging := 0
+	for _, w := range all {
+		if w.lastIs("kernel:lagging") {
+			lagging++
+		}
+	}
+	if lagging == 0 || lagging == deaf {
+		t.Errorf("%d of %d connections were ended for what they left unread", lagging, deaf)
+	}
+}
+
+// lastIs ends a connection that was not read, and reports whether the daemon did so
+// before, with an event of this name as its last.
+func (w *wire) lastIs(event string) bool {
+	w.t.Helper()
+	for n := 0; ; n++ {
+		line, err := w.lines.ReadString('\n')
+		if err != nil {
+			return false
+		}
+		m := parse(w.t, line)
+		if m.Event == event {
+			w.ended()
+			return true
+		}
+		if m.RequestID == "r29" {
+			w.conn.Close()
+			return false
+		}
+	}
+}
+
+// A process that registers as many apps as it can keeps neither operators out nor
+// the apps of others: it comes to its own limit first.
+func TestRegistrationsOfOneProcessLockNobodyOut(t *testing.T) {
+	if dir := os.Getenv(newcomerHouse); dir != "" {
+		(&house{t: t, dir: dir}).registered("@acme/other", `{}`).alive()
+		return
+	}
+	h := build(t, acme+"ipc: {max_connections: 40, max_connections_per_process: 30}\n")
+	for n := range 30 {
+		h.registered(fmt.Sprint("@evil/many", n), `{}`)
+	}
+	w := h.dialWire("kernel.sock")
+	if m := w.read(); m.Error.Code != api.ConnectionClosed || !strings.Contains(m.Error.Message, "max_connections_per_process") {
+		t.Errorf("one more got %s", m.line)
+	}
+	other := exec.CommandContext(t.Context(), self(t), "-test.v", "-test.run=^"+t.Name()+"$")
+	other.Env = append(os.Environ(), newcomerHouse+"="+h.dir)
+	if out, err := other.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("an app of another process does not get in: %s (%v)", out, err)
+	}
+}
+
+// newcomerHouse tells the process of another app where the daemon is.
+const newcomerHouse = "OCIPD_DAEMON_TEST_NEWCOMER_HOUSE"
+
+// Where apps have every connection there is, an operator gets in.
+func TestAppsThatHaveEveryConnectionLeaveTheOperatorsTheirs(t *testing.T) {
+	h := build(t, acme+"ipc: {max_connections: 30}\n")
+	for n := range 30 {
+		h.registered(fmt.Sprint("@evil/many", n), `{}`)
+	}
+	h.dialWire("kernel.sock").failedFirst(api.ConnectionClosed)
+	var status api.Status
+	h.operator("kernel.status", map[string]any{}, &status)
+	if len(status.Apps) != 30 {
+		t.Errorf("%d apps", len(status.Apps))
+	}
+}
+
+// failedFirst wants a connection to be turned away.
+func (w *wire) failedFirst(code api.Code) {
+	w.t.Helper()
+	w.failed(w.read(), code)
+}

@@ -1,0 +1,307 @@
+package ipc
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/metrics"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// operatorConnections are kept for the operator socket, whatever the apps
+	// have open. At this limit the oldest idle one gives way.
+	operatorConnections = 64
+	// observing is from how many bytes on of what is no delivery a connection
+	// counts as one that observes and does not read. The operating system holds
+	// more than that for it before anything waits here at all.
+	observing = 64 << 10
+	// shareOfQueues is the part of all that may be queued which one process may
+	// have, as one of so many.
+	shareOfQueues = 2
+	// maxInFlightOfProcess bounds the parameters that the requests in flight of
+	// all connections of one process hold.
+	maxInFlightOfProcess = 8 * maxInFlightBytes
+)
+
+// processKey names a process as the operating system vouches for it. One that
+// has no id here, as in a container with processes of its own, is taken together
+// with all such of its user.
+type processKey struct {
+	uid uint32
+	pid int32
+}
+
+// process is what the connections of one process take together.
+type process struct {
+	key processKey
+	// conns counts its connections by their socket. The server's lock guards it.
+	conns [2]int
+	// queued is what waits for it to read, in bytes.
+	queued atomic.Int64
+
+	// mu guards inFlight, what its requests in flight hold. Room is told when it
+	// sinks, and when a connection that may wait for that moves on.
+	mu       sync.Mutex
+	inFlight int
+	room     sync.Cond
+}
+
+// admit waits until the process has room for a request of this cost, and reports
+// false where the connection is ended meanwhile. It returns with the lock.
+func (p *process) admit(c *conn, cost int) bool {
+	p.mu.Lock()
+	for c.is(stateOpen) && p.full(cost) {
+		p.room.Wait()
+	}
+	return c.is(stateOpen)
+}
+
+func (p *process) full(cost int) bool {
+	return p.inFlight > 0 && p.inFlight+cost > maxInFlightOfProcess
+}
+
+// crowded reports whether a request of this cost would wait.
+func (p *process) crowded(cost int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.full(cost)
+}
+
+// wake has whoever waits for room look again.
+func (p *process) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.room.Broadcast()
+}
+
+// leave gives back what a request held.
+func (p *process) leave(cost int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inFlight -= cost
+	p.room.Broadcast()
+}
+
+// descriptorsOf is what one connection takes: its socket, and the descriptor that
+// pins its process.
+const descriptorsOf = 2
+
+// ownDescriptors are left to files, listeners and whatever else the process opens.
+const ownDescriptors = 256
+
+// connectionsWithin returns how many connections of apps there may be where this
+// many were configured and the process may open so many descriptors: without any
+// left, nobody would get in, operators included.
+func connectionsWithin(configured int, descriptors uint64) int {
+	most := (int64(min(descriptors, 1<<31)) - ownDescriptors - descriptorsOf*operatorConnections) / descriptorsOf
+	return int(min(int64(configured), max(most, 1)))
+}
+
+// bounded lowers limits to what the process can hold.
+func (s *Server) bounded(l Limits) *Limits {
+	var open unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err != nil {
+		return &l
+	}
+	if n := connectionsWithin(l.Connections, open.Cur); n < l.Connections {
+		s.log.Warn("too few file descriptors for the connections that are configured: fewer are taken (LimitNOFILE= of the unit, or ulimit -n)",
+			zap.Uint64("descriptors", open.Cur), zap.Int("configured", l.Connections), zap.Int("connections", n))
+		l.Connections = n
+	}
+	return &l
+}
+
+// remember counts a connection in, or says why it cannot stay. At a limit of
+// apps, the connection that has waited longest without registering gives way,
+// among those that the limit is about: it costs nobody anything.
+func (s *Server) remember(c *conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosing
+	}
+	uid, _, pid := c.peer.Credentials()
+	key := processKey{uid, pid}
+	if c.face == faceOperator {
+		s.roomForOperator()
+	} else if err := s.roomForApp(key); err != nil {
+		return err
+	}
+	p := s.processes[key]
+	if p == nil {
+		p = &process{key: key}
+		p.room.L = &p.mu
+		s.processes[key] = p
+	}
+	p.conns[c.face]++
+	c.process = p
+	s.conns[c] = struct{}{}
+	s.faces[c.face]++
+	if c.face == faceApp {
+		s.users[key.uid]++
+	}
+	return nil
+}
+
+// roomForApp makes room for one more connection of a process to the apps' socket.
+// It is called with the lock.
+func (s *Server) roomForApp(key processKey) error {
+	limits := s.limits.Load()
+	if p := s.processes[key]; p != nil && limits.ProcessConnections > 0 && p.conns[faceApp] >= limits.ProcessConnections &&
+		!s.pushOut(func(c *conn) bool { return c.process == p }) {
+		return api.Errorf(api.ConnectionClosed, "process %d has its limit of %d connections (ipc.max_connections_per_process)", key.pid, limits.ProcessConnections)
+	}
+	if limits.UserConnections > 0 && s.users[key.uid] >= limits.UserConnections &&
+		!s.pushOut(func(c *conn) bool { return c.process.key.uid == key.uid }) {
+		return api.Errorf(api.ConnectionClosed, "user %d has their share of %d connections", key.uid, limits.UserConnections)
+	}
+	if s.faces[faceApp] >= limits.Connections && !s.pushOut(func(*conn) bool { return true }) {
+		return api.Errorf(api.ConnectionClosed, "the kernel has its limit of %d connections (ipc.max_connections)", limits.Connections)
+	}
+	return nil
+}
+
+// pushOut ends the oldest of some connections of apps that have not registered, and
+// reports whether there was one. It is called with the lock.
+func (s *Server) pushOut(among func(*conn) bool) bool {
+	var oldest *conn
+	for c := range s.conns {
+		if c.face == faceApp && among(c) && c.client != nil && !c.client.Registered() &&
+			(oldest == nil || c.since.Before(oldest.since)) {
+			oldest = c
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	s.end(oldest)
+	return true
+}
+
+// end ends a connection that gives way. It is called with the lock.
+func (s *Server) end(c *conn) {
+	s.drop(c)
+	s.metrics.Ended(metrics.PushedOut)
+	c.hangUp()
+}
+
+// roomForOperator makes room for one more on the operator socket, which nobody is
+// kept from: where all places are taken, the process that has most of them loses
+// one, first one that is not in use, and of those the oldest. It is called with
+// the lock.
+func (s *Server) roomForOperator() {
+	if s.faces[faceOperator] < operatorConnections {
+		return
+	}
+	var gives *conn
+	for c := range s.conns {
+		if c.face == faceOperator && (gives == nil || comesBefore(c, gives)) {
+			gives = c
+		}
+	}
+	s.end(gives)
+}
+
+// comesBefore reports whether an operator's connection gives way before another.
+func comesBefore(c, other *conn) bool {
+	if x, y := c.process.conns[faceOperator], other.process.conns[faceOperator]; x != y {
+		return x > y
+	}
+	if x, y := c.busy(), other.busy(); x != y {
+		return y
+	}
+	return c.since.Before(other.since)
+}
+
+// forget counts a connection out.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(c)
+}
+
+// drop is forget for a caller that has the lock.
+func (s *Server) drop(c *conn) {
+	if _, there := s.conns[c]; !there {
+		return
+	}
+	delete(s.conns, c)
+	s.faces[c.face]--
+	p := c.process
+	if c.face == faceApp {
+		if s.users[p.key.uid]--; s.users[p.key.uid] == 0 {
+			delete(s.users, p.key.uid)
+		}
+	}
+	if p.conns[c.face]--; p.conns == [2]int{} {
+		delete(s.processes, p.key)
+	}
+}
+
+// charge counts bytes that are queued for a connection, or no longer are.
+func (c *conn) charge(bytes int64) {
+	c.process.queued.Add(bytes)
+	c.server.queued.Add(bytes)
+}
+
+// relieve ends connections that do not read, for as long as more is queued than
+// all connections together may have, or one process its share of that.
+func (s *Server) relieve(p *process) {
+	if !s.overfull(p) {
+		return
+	}
+	s.relief.Lock()
+	defer s.relief.Unlock()
+	for s.overfull(p) {
+		c := s.worst(p)
+		if c == nil || !c.out.cut() {
+			return
+		}
+	}
+}
+
+// overfull reports whether a process has more queued than its share, or all have
+// more than there may be.
+func (s *Server) overfull(p *process) bool {
+	most := int64(s.limits.Load().TotalQueueBytes)
+	return most > 0 && (s.queued.Load() > most || p.queued.Load() > most/shareOfQueues)
+}
+
+// worst is the connection to end: of the user, and of its processes the one, with
+// most queued, or of the process that has more than its share. A connection for
+// which events wait that nobody is told the fate of, an observer's, comes before
+// one with deliveries.
+func (s *Server) worst(p *process) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if most := int64(s.limits.Load().TotalQueueBytes); p.queued.Load() <= most/shareOfQueues {
+		p = s.fullest()
+	}
+	var worst *conn
+	for c := range s.conns {
+		if c.process == p && (worst == nil || c.out.worse(worst.out)) {
+			worst = c
+		}
+	}
+	return worst
+}
+
+// fullest is the process with most queued of the user with most queued. It is
+// called with the lock.
+func (s *Server) fullest() *process {
+	users := make(map[uint32]int64)
+	for key, p := range s.processes {
+		users[key.uid] += p.queued.Load()
+	}
+	var fullest *process
+	for key, p := range s.processes {
+		if fullest == nil || users[key.uid] > users[fullest.key.uid] ||
+			key.uid == fullest.key.uid && p.queued.Load() > fullest.queued.Load() {
+			fullest = p
+		}
+	}
+	return fullest
+}

@@ -1,0 +1,360 @@
+package ipc
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+func TestConnectionsWithin(t *testing.T) {
+	for _, tc := range []struct {
+		configured  int
+		descriptors uint64
+		want        int
+	}{
+		{4096, 524288, 4096}, {4096, 1 << 63, 4096}, {4096, 8576, 4096}, {4096, 8575, 4095}, {4096, 1024, 320}, {100, 1024, 100}, {4096, 60, 1}, {4096, 0, 1},
+	} {
+		if got := connectionsWithin(tc.configured, tc.descriptors); got != tc.want {
+			t.Errorf("%d connections with %d descriptors: got %d, want %d", tc.configured, tc.descriptors, got, tc.want)
+		}
+	}
+}
+
+// house is a server whose clients a test reaches by the order they came in.
+type house struct {
+	*Server
+	path  string
+	links chan api.Link
+	mu    sync.Mutex
+	came  []*fakeClient
+}
+
+func bounded(t *testing.T, l Limits) *house {
+	h := &house{links: make(chan api.Link, 1000)}
+	k := &fakeKernel{}
+	k.connect = func(_ api.Peer, l api.Link) (Client, error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		c := &fakeClient{kernel: k, link: l}
+		h.came = append(h.came, c)
+		h.links <- l
+		return c, nil
+	}
+	h.Server, h.path = serve(t, k, func(o *Options) {
+		o.Limits = Limits{
+			LineBytes: 4096, QueueBytes: l.QueueBytes, TotalQueueBytes: l.TotalQueueBytes, InFlight: 100, Connections: max(l.Connections, 8),
+			ProcessConnections: l.ProcessConnections, UserConnections: l.UserConnections,
+		}
+	})
+	return h
+}
+
+// join connects and returns the connection with what the kernel has of it.
+func (h *house) join(t *testing.T) (*plug, api.Link) {
+	p := dial(t, h.path)
+	return p, <-h.links
+}
+
+// registers has all who came so far count as registered.
+func (h *house) registers() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.came {
+		c.registered.Store(true)
+	}
+}
+
+// lagged reads to the connection's last words.
+func (p *plug) lagged() {
+	p.t.Helper()
+	for {
+		if in := p.next(); in.Event == "kernel:lagging" {
+			p.ended()
+			return
+		}
+	}
+}
+
+// What all readers together leave unread is bounded: observers that do not read are
+// ended, with the word that says so, and a connection with deliveries stays, though
+// more waits for it than for any of them.
+func TestObserversAreCutFirst(t *testing.T) {
+	const total = 4 << 20
+	h := bounded(t, Limits{QueueBytes: 1 << 20, TotalQueueBytes: 2 * total})
+	owner, deliveries := h.join(t)
+	payload := []byte(`"` + strings.Repeat("x", 100<<10) + `"`)
+	sent := 0
+	for ; h.Queued() < 900<<10; sent++ {
+		if !deliveries.Send("delivery", payload, func() {}) {
+			t.Fatal("a delivery was not taken")
+		}
+		deliveries.Flush()
+	}
+	var observers []*plug
+	var links []api.Link
+	for range 7 {
+		p, link := h.join(t)
+		observers, links = append(observers, p), append(links, link)
+	}
+	ended := make(map[int]bool)
+	for range 12 {
+		for i, link := range links {
+			if !link.Send("observed", payload, nil) {
+				ended[i] = true
+			}
+			link.Flush()
+			// What the one that adds goes over the limit by is all there is.
+			if n := h.Queued(); n > total+int64(len(payload))+headBytes {
+				t.Fatalf("%d bytes are queued, limit %d", n, total)
+			}
+		}
+	}
+	if len(ended) == 0 || len(ended) == len(links) {
+		t.Errorf("%d of %d observers were ended", len(ended), len(links))
+	}
+	for i, p := range observers {
+		if ended[i] {
+			p.lagged()
+		}
+	}
+	for n := range sent {
+		if in := owner.next(); in.Event != "delivery" {
+			t.Fatalf("delivery %d: got %+v", n, in)
+		}
+	}
+	owner.alive()
+	for i, p := range observers {
+		if !ended[i] {
+			p.Close()
+		}
+	}
+	owner.Close()
+	for h.Connections() > 0 {
+		owner.pause()
+	}
+	if n := h.Queued(); n != 0 {
+		t.Errorf("%d bytes count as queued, for nobody", n)
+	}
+}
+
+// Where nobody observes, who has most waiting is ended.
+func TestTheLongestQueueIsCut(t *testing.T) {
+	h := bounded(t, Limits{QueueBytes: 2 << 20, TotalQueueBytes: 4 << 20})
+	payload := []byte(`"` + strings.Repeat("x", 64<<10) + `"`)
+	short, few := h.join(t)
+	for range 8 {
+		few.Send("few", payload, func() {})
+		few.Flush()
+	}
+	long, many := h.join(t)
+	for many.Send("many", payload, func() {}) {
+		many.Flush()
+	}
+	long.lagged()
+	for range 8 {
+		if in := short.next(); in.Event != "few" {
+			t.Fatalf("got %+v", in)
+		}
+	}
+	short.alive()
+}
+
+// What is counted as queued is what is queued, however writers, readers and ends
+// come together.
+func TestQueuedIsCountedRight(t *testing.T) {
+	h := bounded(t, Limits{Connections: 40, QueueBytes: 64 << 10, TotalQueueBytes: 512 << 10})
+	var all sync.WaitGroup
+	for n := range 16 {
+		p, link := h.join(t)
+		all.Go(func() {
+			for i := range 400 {
+				var taken func()
+				if i%3 == 0 {
+					taken = func() {}
+				}
+				link.Send("e"+strconv.Itoa(i), []byte(`"`+strings.Repeat("é", i)+`"`), taken)
+				if i%5 == 0 {
+					link.Flush()
+				}
+			}
+			link.Flush()
+		})
+		all.Go(func() {
+			read := make([]byte, 4096)
+			for i := 0; n%4 != 0 && i < 20*n; i++ {
+				if _, err := p.Read(read); err != nil {
+					break
+				}
+			}
+			p.Close()
+		})
+	}
+	all.Wait()
+	for h.Connections() > 0 {
+		<-time.After(time.Millisecond)
+	}
+	if n := h.Queued(); n != 0 {
+		t.Errorf("%d bytes count as queued, for nobody", n)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.Server.mu.Lock()
+	defer h.Server.mu.Unlock()
+	if len(h.processes) > 0 || len(h.users) > 0 || h.faces[faceApp] != 0 {
+		t.Errorf("left: %d processes, users %v, connections %v", len(h.processes), h.users, h.faces)
+	}
+}
+
+// One process takes its own connections' place, and nobody else's: at its limit the
+// one that waits longest without registering gives way, or else it is told.
+func TestConnectionsOfOneProcess(t *testing.T) {
+	h := bounded(t, Limits{QueueBytes: 64 << 10, ProcessConnections: 3})
+	first, _ := h.join(t)
+	first.alive()
+	h.registers()
+	var more []*plug
+	for range 4 {
+		p, _ := h.join(t)
+		p.alive()
+		more = append(more, p)
+	}
+	for _, p := range more[:2] {
+		p.ended()
+	}
+	first.alive()
+	h.registers()
+	refused := dial(t, h.path)
+	if e := refused.answers("", api.ConnectionClosed).Error; !strings.Contains(e.Message, "max_connections_per_process") {
+		t.Errorf("it is told %q", e.Message)
+	}
+	refused.ended()
+	more[3].alive()
+}
+
+func TestConnectionsOfOneUser(t *testing.T) {
+	h := bounded(t, Limits{QueueBytes: 64 << 10, UserConnections: 1})
+	first, _ := h.join(t)
+	first.alive()
+	h.registers()
+	refused := dial(t, h.path)
+	refused.answers("", api.ConnectionClosed)
+	refused.ended()
+	first.Close()
+	for h.Connections() > 0 {
+		first.pause()
+	}
+	second, _ := h.join(t)
+	second.alive()
+}
+
+// Whatever apps have open, and whoever holds places on the operator socket without
+// using them, an operator gets in.
+func TestOperatorsAlwaysGetIn(t *testing.T) {
+	h := bounded(t, Limits{QueueBytes: 64 << 10})
+	for range h.limits.Load().Connections {
+		p, _ := h.join(t)
+		p.alive()
+	}
+	h.registers()
+	dial(t, h.path).answers("", api.ConnectionClosed)
+	operator := strings.TrimSuffix(h.path, "k") + "o"
+	describe := func(p *plug) {
+		t.Helper()
+		p.send("d", "kernel.describe", "{}")
+		p.answers("d", "")
+	}
+	for n := range 3 * operatorConnections {
+		p := dial(t, operator)
+		describe(p)
+		if n%16 == 0 {
+			h.Server.mu.Lock()
+			if held := h.faces[faceOperator]; held > operatorConnections {
+				t.Errorf("%d connections of operators", held)
+			}
+			h.Server.mu.Unlock()
+		}
+	}
+}
+
+// A connection of an operator that is in use stays while others of the process are
+// idle.
+func TestAnOperatorAtWorkIsNotPushedOut(t *testing.T) {
+	h := bounded(t, Limits{QueueBytes: 64 << 10})
+	operator := strings.TrimSuffix(h.path, "k") + "o"
+	busy, idle := dial(t, operator), dial(t, operator)
+	for h.Connections() < 2 {
+		busy.pause()
+	}
+	h.Server.mu.Lock()
+	var first, second *conn
+	for c := range h.conns {
+		if first == nil || c.since.Before(first.since) {
+			first, second = c, first
+		} else {
+			second = c
+		}
+	}
+	h.Server.mu.Unlock()
+	first.mu.Lock()
+	first.fly("at work", nil)
+	first.mu.Unlock()
+	if comesBefore(first, second) || !comesBefore(second, first) {
+		t.Error("the one at work gives way")
+	}
+	first.idle.Done()
+	idle.Close()
+}
+
+// What the requests in flight of one process hold is bounded over its connections:
+// those that come wait until there is room, and then are carried out.
+func TestInFlightOfOneProcess(t *testing.T) {
+	const line, conns, each = 1 << 20, 20, 3
+	var running, most atomic.Int64
+	k := &fakeKernel{}
+	release := make(chan struct{})
+	k.connect = func(_ api.Peer, l api.Link) (Client, error) {
+		return &fakeClient{kernel: k, link: l, session: func(context.Context, string) error {
+			now := running.Add(1)
+			for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+			}
+			<-release
+			running.Add(-1)
+			return nil
+		}}, nil
+	}
+	_, path := serve(t, k, func(o *Options) { o.Limits.Connections, o.Limits.LineBytes = 100, 2*line })
+	pad := strings.Repeat("x", line)
+	var all sync.WaitGroup
+	for range conns {
+		p := dial(t, path)
+		all.Go(func() {
+			for n := range each {
+				if _, err := fmt.Fprintf(p, `{"id":"%d","type":"request","method":"session.get","params":{"key":"a:b"},"pad":%q}`+"\n", n, pad); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range each {
+				if in, err := p.lines.ReadBytes('\n'); err != nil || !strings.Contains(string(in), `"success":true`) {
+					t.Errorf("%s, %v", in, err)
+				}
+			}
+		})
+	}
+	for running.Load() < maxInFlightOfProcess/line-1 {
+		<-time.After(time.Millisecond)
+	}
+	close(release)
+	all.Wait()
+	if n := most.Load(); n > maxInFlightOfProcess/line {
+		t.Errorf("%d requests of %d bytes were in flight", n, line)
+	}
+}
