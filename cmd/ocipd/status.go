@@ -146,6 +146,9 @@ func facts(status *api.Status, now time.Time) (list []fact) {
 		held = paint(heldText(status, now), yellow)
 	}
 	say("held", held)
+	for i := range status.Paused {
+		say("paused", paint(strings.TrimPrefix(pausedLine(&status.Paused[i], now), "paused: "), yellow))
+	}
 	return list
 }
 

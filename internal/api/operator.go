@@ -34,6 +34,8 @@ type Status struct {
 	Held int `json:"held"`
 	// OldestHeld is since when the oldest of them waits, absent where none does.
 	OldestHeld time.Time `json:"oldestHeld,omitzero"`
+	// Paused is what a person has stopped (sending.pause).
+	Paused []PausedScope `json:"paused"`
 	// Sessions is how many sessions were used lately (sessions.active_window).
 	Sessions int `json:"sessions"`
 	// Latency is what decisions and commits take.

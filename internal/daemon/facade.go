@@ -159,3 +159,23 @@ func (f facade) ApprovalWatch(ctx context.Context, p *api.Empty) (ipc.Feed, erro
 func (f facade) AuditTail(ctx context.Context, p *api.AuditTailParams) (ipc.Feed, error) {
 	return f.kernel.AuditTail(ctx, p)
 }
+
+// SendingPause stops sending.
+func (f facade) SendingPause(ctx context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
+	return f.kernel.Pause(ctx, who, p)
+}
+
+// SendingResume lets sending go on.
+func (f facade) SendingResume(ctx context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
+	return f.kernel.Resume(ctx, who, p)
+}
+
+// QueueList returns what waits for its receivers.
+func (f facade) QueueList(ctx context.Context, p *api.QueueListParams) (api.QueueListResult, error) {
+	return f.kernel.QueueList(ctx, p)
+}
+
+// QueueDrop takes out what waits for its receivers.
+func (f facade) QueueDrop(ctx context.Context, who api.Peer, p *api.QueueDropParams) (api.QueueDropResult, error) {
+	return f.kernel.QueueDrop(ctx, who, p)
+}

@@ -71,11 +71,15 @@ type Operator interface {
 	ApprovalList(context.Context, *api.ApprovalListParams) (api.ApprovalListResult, error)
 	ApprovalWatch(context.Context, *api.Empty) (Feed, error)
 
+	QueueList(context.Context, *api.QueueListParams) (api.QueueListResult, error)
 	ConfigDiff(context.Context, *api.Empty) (api.ConfigDiffResult, error)
 
 	// What a person decides is decided by somebody: the peer.
 	ExchangeResolve(context.Context, api.Peer, *api.ExchangeResolveParams) (api.OK, error)
 	ApprovalResolve(context.Context, api.Peer, *api.ApprovalResolveParams) (api.ApprovalResolveResult, error)
+	SendingPause(context.Context, api.Peer, *api.PauseParams) (api.PauseResult, error)
+	SendingResume(context.Context, api.Peer, *api.PauseParams) (api.PauseResult, error)
+	QueueDrop(context.Context, api.Peer, *api.QueueDropParams) (api.QueueDropResult, error)
 	PolicyReload(context.Context, api.Peer, *api.Empty) (api.PolicyReloadResult, error)
 	AuditForget(context.Context, api.Peer, *api.AuditForgetParams) (api.AuditForgetResult, error)
 	AuditRotateKey(context.Context, api.Peer, *api.Empty) (api.AuditRotateKeyResult, error)

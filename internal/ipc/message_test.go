@@ -275,6 +275,10 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"exchange.get": {
 			good: []string{`{"exchangeId":"exch-1"}`}, bad: []string{`{}`, `{"exchangeId":7}`},
 		},
+		"sending.pause":  {good: []string{`{}`, `{"agent":"alice","note":"why"}`, `{"channel":"irc"}`}, bad: []string{`{"agent":"a","channel":"b"}`, `{"agent":7}`, `{"channel":"` + strings.Repeat("x", 300) + `"}`}},
+		"sending.resume": {good: []string{`{}`, `{"agent":"alice"}`}, bad: []string{`{"agent":"a","channel":"b"}`, `{"note":"` + strings.Repeat("x", 2000) + `"}`}},
+		"queue.list":     {good: []string{`{}`, `{"queue":"channel:irc","agent":"a","channel":"irc","limit":7,"after":"channel:irc#7"}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"queue":7}`}},
+		"queue.drop":     {good: []string{`{"dispatchIds":["d"],"queue":"channel:irc","note":"why"}`}, bad: []string{`{}`, `{"dispatchIds":[]}`, `{"dispatchIds":[""]}`, `{"dispatchIds":"d"}`}},
 		"exchange.list": {
 			good: []string{`{}`, `{"agent":"a","outcome":"escalated","limit":5}`}, bad: []string{`{"limit":0}`, `{"limit":"5"}`},
 		},

@@ -495,9 +495,10 @@ func (k *ruleset) conclude(d *decision, state string, data jsontext.Value) error
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
+	channel, _ := directory.Split(d.h.SessionKey)
 	told := &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: appQueue(d.h.AppID)}, DispatchID: d.h.DispatchID, ExpiresAt: d.now.Add(outcomeKept)},
-		body:    body{Event: api.ApprovalEvent, Data: event},
+		body:    body{Event: api.ApprovalEvent, About: api.HookContext{AgentID: d.h.AgentID, ChannelID: channel}, Data: event},
 	}
 	told.enter(d.change)
 	d.change.OnDurable(func(store.Receipt) {

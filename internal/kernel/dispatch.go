@@ -145,6 +145,10 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, whether or not its sender stays.
 	ctx, now := context.Background(), k.now()
 	change := new(store.Change)
+	if reason, paused := k.pausedFor(m.sender.ID, m.channel); paused {
+		v := ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason}
+		return api.DispatchResult{}, k.refuseOnly(m, &v, change)
+	}
 	if m.to.Kind != ocip.KindAgent {
 		v := k.weigh(ctx, m, &standing{exchange: k.talk(m, now)}, ocip.Nobody, now)
 		if !v.Allowed() {
@@ -442,7 +446,7 @@ func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict) *delivery {
 	data := m.data()
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: channelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
-		body:    body{Hook: api.MessageSending, About: m.about(), Data: data},
+		body:    body{Hook: api.MessageSending, From: m.sender.ID, About: m.about(), Data: data},
 	}
 }
 

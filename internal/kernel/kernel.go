@@ -174,6 +174,8 @@ type Kernel struct {
 	hooks map[api.Hook][]*app
 	order uint64
 	kept  kept
+	// pauses are what a person has stopped.
+	pauses pauses
 
 	// swept is how far the sweep of exchanges has come. It is the sweep's alone.
 	swept store.ExchangeKey
@@ -216,6 +218,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	if err := k.loadKept(ctx); err != nil {
+		return nil, err
+	}
+	if err := k.pauses.load(ctx, o.Store); err != nil {
 		return nil, err
 	}
 	k.events = newEvents(o.Now)

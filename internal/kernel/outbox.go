@@ -34,6 +34,8 @@ type body struct {
 	// Event, where set, is the name of an event that is no hook.
 	Event string `json:"event,omitzero"`
 	RunID string `json:"runId,omitzero"`
+	// From is the agent that sent the message, absent where it came from outside.
+	From string `json:"from,omitzero"`
 	// For is which agent the message was decided for, see [Agent.identified].
 	For   string          `json:"for,omitzero"`
 	About api.HookContext `json:"about"`
@@ -55,6 +57,7 @@ func (b *body) encode() []byte {
 	text = jsonline.TextIfAny(append(text, '{'), "hook", string(b.Hook))
 	text = jsonline.TextIfAny(text, "event", b.Event)
 	text = jsonline.TextIfAny(text, "runId", b.RunID)
+	text = jsonline.TextIfAny(text, "from", b.From)
 	text = jsonline.TextIfAny(text, "for", b.For)
 	text = b.About.Append(jsonline.Key(text, "about"))
 	return append(append(text, "}\n"...), b.Data...)
@@ -103,6 +106,14 @@ type outbox struct {
 	// lanes holds the queues whose app is connected. A queue without one costs
 	// no memory: its messages are in the store.
 	lanes map[string]*lane
+
+	// apart are messages that their apps have taken behind ones that a pause kept
+	// back: they leave the store one by one. writing is held while that is done.
+	apartMu sync.Mutex
+	apart   []store.MessageID
+	writing sync.Mutex
+
+	dropped dropped
 }
 
 // lane is one queue on its way to one app.
@@ -117,6 +128,56 @@ type lane struct {
 	// behind is set while messages must be read back from the store, because
 	// some are waiting there that come before any new one.
 	behind, draining bool
+
+	// passed are the messages that a pause kept back, in their order. Those behind
+	// them go on, and from then on are taken out of the store apart: what came before
+	// them is not with its receiver.
+	passed []int64
+	apart  bool
+	// looks counts the looks back at what was passed. While there is one, back is
+	// how far it has come, at the place in passed, and still what is kept back still.
+	looks   int
+	looking bool
+	back    int64
+	at      int
+	still   []int64
+}
+
+// keepBack passes a message over. It is called with the lane's lock.
+func (l *lane) keepBack(id int64) {
+	l.passed = append(l.passed, id)
+	l.apart = true
+}
+
+// look begins a look back at what was passed, or begins it anew. It is called with
+// the lane's lock.
+func (l *lane) look() {
+	l.passed = append(l.still, l.passed[l.at:]...)
+	l.still, l.at = nil, 0
+	if l.looking = len(l.passed) > 0; l.looking {
+		l.looks++
+		l.back, l.behind = l.passed[0]-1, true
+	}
+}
+
+// looked ends a look back: what it did not meet is no longer in the store.
+func (l *lane) looked() {
+	l.passed, l.still, l.at, l.looking = l.still, nil, 0, false
+}
+
+// met reports whether a look back has come to a message that was passed.
+func (l *lane) met(id int64) bool {
+	for l.at < len(l.passed) && l.passed[l.at] < id {
+		l.at++
+	}
+	return l.at < len(l.passed) && l.passed[l.at] == id
+}
+
+// holds reports whether a message is kept back. It is called with the lane's lock.
+func (l *lane) holds(id int64) bool {
+	_, here := slices.BinarySearch(l.passed[l.at:], id)
+	_, still := slices.BinarySearch(l.still, id)
+	return here || still
 }
 
 func newOutbox(k *Kernel) *outbox {
@@ -213,6 +274,10 @@ func (o *outbox) offer(d *delivery) (deliver func()) {
 	case d.ID <= l.sent:
 		// The drain was faster: it found the message in the store.
 		return l.app.link.Flush
+	case !l.behind && o.kernel.keptBack(d) != "":
+		l.keepBack(d.ID)
+		l.sent = d.ID
+		return nil
 	case l.behind || l.app.link.Crowded() || !o.send(l, d):
 		l.behind = true
 		o.drain(l)
@@ -230,6 +295,73 @@ func (o *outbox) resume(queues []string) {
 			l.mu.Unlock()
 		}
 	}
+}
+
+// lookBack lets flow what a pause kept back that is over.
+func (o *outbox) lookBack() {
+	o.mu.Lock()
+	lanes := slices.Collect(maps.Values(o.lanes))
+	o.mu.Unlock()
+	for _, l := range lanes {
+		l.mu.Lock()
+		if l.look(); l.looking {
+			o.drain(l)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// handed reports whether a message is on its way to its app already.
+func (o *outbox) handed(id store.MessageID) bool {
+	o.mu.Lock()
+	l := o.lanes[id.Queue]
+	o.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return id.ID <= l.sent && !l.holds(id.ID)
+}
+
+// taken notes that an app has a message, and with it all that came before, unless
+// some of that was kept back.
+func (o *outbox) taken(l *lane, id store.MessageID) func() {
+	if !l.apart {
+		return func() { o.kernel.store.Taken(id) }
+	}
+	return func() {
+		o.apartMu.Lock()
+		o.apart = append(o.apart, id)
+		first := len(o.apart) == 1
+		o.apartMu.Unlock()
+		if first {
+			o.kernel.tasks.Go(o.writeApart)
+		}
+	}
+}
+
+// writeApart takes out of the store what was taken apart. What cannot be written
+// comes again, under the same dispatchId.
+func (o *outbox) writeApart() {
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	o.apartMu.Lock()
+	ids := o.apart
+	o.apart = nil
+	o.apartMu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	if _, err := o.kernel.store.Commit(&store.Change{Taken: ids, Drains: true}); err != nil {
+		o.kernel.log.Warn("cannot note what apps have taken: it comes again", zap.Error(err))
+	}
+}
+
+// settle has the store know what apps have taken.
+func (o *outbox) settle() {
+	o.writeApart()
+	o.kernel.store.Flush()
 }
 
 // drain starts reading a lane's messages back from the store. It is called
@@ -262,18 +394,18 @@ func (o *outbox) catchUp(l *lane) (err error) {
 		}
 	}()
 	// What an earlier connection has taken must not be sent again.
-	k.store.Flush()
+	o.settle()
 	for o.current(l) {
 		if l.app.link.Room(k.closing) != nil {
 			// The connection or the daemon is ending; the next one goes on.
 			return nil
 		}
-		sent, announced := l.progress()
-		page, err := k.store.Messages(k.closing, l.queue, sent, drainPage)
+		from := l.progress()
+		page, err := k.store.Messages(k.closing, l.queue, from.after, drainPage)
 		if err != nil {
 			return err
 		}
-		done, err = o.sendPage(l, page, announced)
+		done, err = o.sendPage(l, page, from)
 		l.app.link.Flush()
 		if done || err != nil {
 			return err
@@ -282,11 +414,23 @@ func (o *outbox) catchUp(l *lane) (err error) {
 	return nil
 }
 
-// progress returns how far the lane is, and what it must reach.
-func (l *lane) progress() (sent, tail int64) {
+// progress is where a lane reads on: after which message, whether and in which look
+// back, and the last message that was durable before the store is asked.
+type progress struct {
+	after     int64
+	looking   bool
+	looks     int
+	announced int64
+}
+
+func (l *lane) progress() progress {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sent, l.tail
+	p := progress{after: l.sent, looking: l.looking, looks: l.looks, announced: l.tail}
+	if l.looking {
+		p.after = l.back
+	}
+	return p
 }
 
 func (o *outbox) current(l *lane) bool {
@@ -296,22 +440,30 @@ func (o *outbox) current(l *lane) bool {
 }
 
 // sendPage sends one page. It is done when the store holds nothing that was
-// not sent, and then new messages are sent as they come. Announced is the last
-// message that was durable before the store was asked: what came since may be
-// missing from the page and must not be passed over.
-func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done bool, err error) {
+// not sent, and then new messages are sent as they come. What became durable since
+// the store was asked may be missing from the page and must not be passed over.
+func (o *outbox) sendPage(l *lane, page []*store.Message, from progress) (done bool, err error) {
 	due, err := o.kernel.due(l.queue, page)
 	if err != nil {
 		return false, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.looks != from.looks {
+		// A look back began meanwhile: the page is from another place.
+		return false, nil
+	}
+	if from.looking {
+		return o.sendPassed(l, page, due)
+	}
 	for i, m := range page {
 		if d := due[i]; d != nil {
-			if l.app.link.Crowded() {
+			switch {
+			case o.kernel.keptBack(d) != "":
+				l.keepBack(m.ID)
+			case l.app.link.Crowded():
 				return false, nil
-			}
-			if !o.send(l, d) {
+			case !o.send(l, d):
 				l.draining = false
 				return true, nil
 			}
@@ -323,10 +475,39 @@ func (o *outbox) sendPage(l *lane, page []*store.Message, announced int64) (done
 	}
 	// Nothing is left of what was announced: it was sent, or taken out by a
 	// receipt or its end.
-	l.sent = max(l.sent, announced)
+	l.sent = max(l.sent, from.announced)
 	if l.sent >= l.tail {
 		l.behind, l.draining = false, false
 		return true, nil
+	}
+	return false, nil
+}
+
+// sendPassed sends what of a page was kept back and is not any more. It is called
+// with the lane's lock.
+func (o *outbox) sendPassed(l *lane, page []*store.Message, due []*delivery) (done bool, err error) {
+	for i, m := range page {
+		if m.ID > l.sent {
+			l.looked()
+			return false, nil
+		}
+		if l.met(m.ID) {
+			switch d := due[i]; {
+			case d == nil:
+			case o.kernel.keptBack(d) != "":
+				l.still = append(l.still, m.ID)
+			case l.app.link.Crowded():
+				return false, nil
+			case !o.send(l, d):
+				l.draining = false
+				return true, nil
+			}
+			l.at++
+		}
+		l.back = m.ID
+	}
+	if len(page) == 0 {
+		l.looked()
 	}
 	return false, nil
 }
@@ -363,9 +544,12 @@ func (k *Kernel) due(queue string, page []*store.Message) ([]*delivery, error) {
 // and never waits.
 func (o *outbox) send(l *lane, d *delivery) bool {
 	k, a := o.kernel.rules(), l.app
+	if o.dropped.has(d.MessageID) {
+		l.sent = max(l.sent, d.ID)
+		return true
+	}
 	if d.Event != "" {
-		id := d.MessageID
-		if !a.link.Send(d.Event, d.Data, func() { k.store.Taken(id) }) {
+		if !a.link.Send(d.Event, d.Data, o.taken(l, d.MessageID)) {
 			return false
 		}
 		l.sent = max(l.sent, d.ID)
@@ -379,8 +563,7 @@ func (o *outbox) send(l *lane, d *delivery) bool {
 	k.mu.RUnlock()
 	about := d.about(k.now())
 	e := k.events.add(&event{id: k.newID(), app: a, hook: d.Hook, receipt: d.reference()})
-	id := d.MessageID
-	if !a.link.Send("hook:"+name, appendHookEvent(nil, e.id, name, d.Data, about), func() { k.store.Taken(id) }) {
+	if !a.link.Send("hook:"+name, appendHookEvent(nil, e.id, name, d.Data, about), o.taken(l, d.MessageID)) {
 		return false
 	}
 	l.sent = max(l.sent, d.ID)
@@ -434,31 +617,34 @@ func (o *outbox) acknowledge(a *app, d *delivery, said receipt) error {
 
 // expire takes a message out that nobody fetched in time, with its record.
 func (k *Kernel) expire(m *store.Message) error {
-	return k.takeOut(m, "expired", map[string]any{"expiredAt": m.ExpiresAt})
+	_, err := k.takeOut(m, "expired", map[string]any{"expiredAt": m.ExpiresAt})
+	return err
 }
 
 // withdraw takes a message out that was decided for somebody else than it would
 // reach now, with its record.
 func (k *Kernel) withdraw(m *store.Message, details map[string]any) error {
-	return k.takeOut(m, "withdrawn", details)
+	_, err := k.takeOut(m, "withdrawn", details)
+	return err
 }
 
-func (k *Kernel) takeOut(m *store.Message, outcome string, details map[string]any) error {
+func (k *Kernel) takeOut(m *store.Message, outcome string, details map[string]any) (seq uint64, err error) {
 	details["decidedBy"], details["queue"] = m.RecordSeq, m.Queue
-	_, err := k.commit(&store.Change{
+	receipt, err := k.commit(&store.Change{
 		Records: []*audit.Record{{
 			ID: k.newID(), ActionType: audit.ActionDelivery, Event: outcome, Outcome: outcome, DispatchID: m.DispatchID, Details: details,
 		}},
 		Taken:  []store.MessageID{m.MessageID},
 		Drains: true,
 	})
-	return err
+	return receipt.Seq, err
 }
 
 // sweep takes expired messages out of queues whose app does not come. It looks
 // at the oldest of every queue: they expire about in order, so it stops at the
 // first that has time left.
 func (o *outbox) sweep(ctx context.Context) error {
+	o.dropped.sweep(o.kernel.now())
 	queue := ""
 	for {
 		var err error
@@ -472,9 +658,13 @@ func (o *outbox) sweep(ctx context.Context) error {
 }
 
 func (o *outbox) sweepQueue(ctx context.Context, queue string) error {
+	// Its drain sees to what goes to an app that is there, but for what is kept back.
+	mine := func(int64) bool { return true }
 	if o.kernel.receiverOf(queue) != nil {
-		// Its drain sees to it.
-		return nil
+		var any bool
+		if mine, any = o.passedOf(queue); !any {
+			return nil
+		}
 	}
 	var after int64
 	for {
@@ -484,13 +674,37 @@ func (o *outbox) sweepQueue(ctx context.Context, queue string) error {
 		}
 		now := o.kernel.now()
 		for _, m := range page {
+			after = m.ID
 			if m.ExpiresAt.IsZero() || now.Before(m.ExpiresAt) {
 				return nil
+			}
+			if !mine(m.ID) {
+				continue
 			}
 			if err := o.kernel.expire(m); err != nil {
 				return err
 			}
-			after = m.ID
 		}
 	}
+}
+
+// passedOf tells which messages of a queue with an app are kept back, and whether
+// any are. While they are looked at anyway, none are.
+func (o *outbox) passedOf(queue string) (kept func(id int64) bool, any bool) {
+	o.mu.Lock()
+	l := o.lanes[queue]
+	o.mu.Unlock()
+	if l == nil {
+		return nil, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.looking || len(l.passed) == 0 {
+		return nil, false
+	}
+	passed := slices.Clone(l.passed)
+	return func(id int64) bool {
+		_, found := slices.BinarySearch(passed, id)
+		return found
+	}, true
 }

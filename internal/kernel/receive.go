@@ -162,7 +162,7 @@ func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict)
 	return &delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		body: body{
-			Hook: api.MessageReceived, RunID: runID, Data: data, For: to.Identified(),
+			Hook: api.MessageReceived, RunID: runID, Data: data, From: m.sender.ID, For: to.Identified(),
 			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: m.channel},
 		},
 	}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newPause(s *shell) *cobra.Command {
+	return s.pauseCommand(&cobra.Command{
+		Use:   "pause",
+		Short: "stop sending at once: of one agent, through one channel, or all",
+		Long: `Stop sending at once. New messages are refused with the code PAUSED, and what was
+allowed and is not with its app yet stays where it is, also over a restart, until
+ocipd resume. With --agent that is what the agent sends and is sent, with
+--channel what goes through the channel, without either all. What an app was given
+before cannot be taken back.`,
+	}, "sending.pause")
+}
+
+func newResume(s *shell) *cobra.Command {
+	return s.pauseCommand(&cobra.Command{
+		Use:   "resume",
+		Short: "let sending go on that was paused",
+		Long: `Let sending go on that was paused, beginning with what waited. Each pause ends by
+itself: the one of an agent with --agent, of a channel with --channel, and without
+either the one of all. What is paused still is shown.`,
+	}, "sending.resume")
+}
+
+// pauseCommand makes a command that changes what is paused.
+func (s *shell) pauseCommand(c *cobra.Command, method string) *cobra.Command {
+	var params api.PauseParams
+	var asJSON bool
+	c.Args = cobra.NoArgs
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if params.Agent != "" && params.Channel != "" {
+			return usagef("cannot use --agent and --channel together: name each by itself")
+		}
+		return s.changePause(cmd.Context(), method, &params, asJSON)
+	}
+	flags := c.Flags()
+	flags.StringVar(&params.Agent, "agent", "", "the agent of this `ID`")
+	flags.StringVar(&params.Channel, "channel", "", "the channel of this `ID`, such as telegram")
+	flags.StringVar(&params.Note, "note", "", "why, for the record")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (s *shell) changePause(ctx context.Context, method string, params *api.PauseParams, asJSON bool) error {
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	var result api.PauseResult
+	verb := strings.TrimPrefix(method, "sending.")
+	if err := c.Call(ctx, method, params, &result); err != nil {
+		return fmt.Errorf("cannot %s sending: %w", verb, err)
+	}
+	if asJSON {
+		raw, err := json.Marshal(&result)
+		if err != nil {
+			return err
+		}
+		_, err = s.stdout.Write(s.screen().line(raw))
+		return err
+	}
+	switch {
+	case !result.Changed && verb == "pause":
+		fmt.Fprintf(s.stdout, "%s is paused already\n", scopeName(params.Scope()))
+	case !result.Changed:
+		fmt.Fprintf(s.stdout, "%s is not paused\n", scopeName(params.Scope()))
+	case verb == "pause":
+		fmt.Fprintf(s.stdout, "paused %s (record %d)\n", scopeName(params.Scope()), result.AuditSeq)
+	default:
+		fmt.Fprintf(s.stdout, "%s goes on (record %d)\n", scopeName(params.Scope()), result.AuditSeq)
+	}
+	now := time.Now()
+	for i := range result.Paused {
+		if p := &result.Paused[i]; verb == "resume" || p.Scope != params.Scope() {
+			fmt.Fprintln(s.stdout, pausedLine(p, now))
+		}
+	}
+	return nil
+}
+
+// scopeName is what a scope is for a person.
+func scopeName(scope string) string {
+	if scope == api.PausedAll {
+		return "all sending"
+	}
+	kind, name, _ := strings.Cut(scope, ":")
+	return kind + " " + printable(name)
+}
+
+// pausedLine says what is paused, since when and by whom.
+func pausedLine(p *api.PausedScope, now time.Time) string {
+	return fmt.Sprintf("paused: %s, for %s, by %s", scopeName(p.Scope), age(now.Sub(p.Since)), printable(p.By))
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newQueue(s *shell) *cobra.Command {
+	c := group(&cobra.Command{Use: "queue", Short: "see what was allowed and is not delivered yet, and take it out"})
+	c.AddCommand(newQueueList(s), newQueueDrop(s))
+	return c
+}
+
+func newQueueList(s *shell) *cobra.Command {
+	var params api.QueueListParams
+	var limit int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "list what waits for its receivers",
+		Long: `List the messages that were allowed and have not reached their apps: because the
+app is not there, is slow, or sending is paused. Each queue's are in the order in
+which they were decided. --json prints each as one line.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usagef("cannot read --limit %d: want at least 1", limit)
+			}
+			return s.listQueue(cmd.Context(), params, limit, asJSON)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&params.Queue, "queue", "", "the queue of this `NAME`, such as channel:telegram or agent:bob")
+	flags.StringVar(&params.Agent, "agent", "", "what the agent of this `ID` sends or is sent")
+	flags.StringVar(&params.Channel, "channel", "", "what goes through the channel of this `ID`")
+	flags.IntVar(&limit, "limit", api.DefaultPage, "print at most `N` messages")
+	flags.BoolVar(&asJSON, "json", false, "print JSON, one message a line")
+	return c
+}
+
+func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit int, asJSON bool) error {
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	scr, now := s.screen(), time.Now()
+	t := &table{columns: []column{{title: "DISPATCH", least: 12}, {title: "TO", least: 10}, {title: "FROM", least: 5}, {title: "BYTES", least: 5, right: true}, {title: "STATE", least: 8}, {title: "TEXT", least: 10}}}
+	printed, more := 0, false
+	for {
+		size := min(limit-printed, api.MaxPage)
+		params.Limit = &size
+		var page struct {
+			Messages []jsontext.Value `json:"messages"`
+			Next     string           `json:"next"`
+		}
+		if err := s.askPage(ctx, c.Call, "queue.list", &params, &page); err != nil {
+			return fmt.Errorf("cannot list what waits: %w", err)
+		}
+		for _, raw := range page.Messages {
+			if asJSON {
+				if _, err := s.stdout.Write(scr.line(raw)); err != nil {
+					return err
+				}
+				continue
+			}
+			var m api.QueuedMessage
+			if err := json.Unmarshal(raw, &m); err != nil {
+				return fmt.Errorf("cannot read a message of the daemon: %w", err)
+			}
+			t.add(queueRow(&m, now)...)
+		}
+		printed += len(page.Messages)
+		if params.After, more = page.Next, page.Next != ""; !more || printed >= limit {
+			break
+		}
+	}
+	if err := t.write(s.stdout, scr); err != nil {
+		return err
+	}
+	if printed == 0 {
+		fmt.Fprintln(s.stderr, "nothing waits")
+	}
+	if more {
+		fmt.Fprintf(s.stderr, "there are more: --limit takes a larger number than %d\n", limit)
+	}
+	return nil
+}
+
+// askPage asks for one page, in the time that an answer may take.
+func (s *shell) askPage(ctx context.Context, call func(context.Context, string, any, any) error, method string, params, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return call(ctx, method, params, result)
+}
+
+func queueRow(m *api.QueuedMessage, now time.Time) []cell {
+	state := show("waits")
+	switch {
+	case m.Paused != "":
+		state = paint("paused: "+m.Paused, yellow)
+	case m.Handed:
+		state = paint("on its way", dim)
+	case !m.ExpiresAt.IsZero():
+		state = show("waits, " + age(m.ExpiresAt.Sub(now)) + " left")
+	}
+	text := m.Summary
+	if text == "" {
+		text = m.Event
+	}
+	return []cell{show(m.DispatchID), show(cmp.Or(m.SessionKey, m.Queue)), show(cmp.Or(m.Sender, "outside")), show(fmt.Sprint(m.Bytes)), state, show(text)}
+}
+
+func newQueueDrop(s *shell) *cobra.Command {
+	var params api.QueueDropParams
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "drop DISPATCH...",
+		Short: "take messages out that were allowed and are not delivered yet",
+		Long: `Take messages out for good, by their dispatch ids. They are not delivered, which
+goes on record with who wanted it. What is on its way to its app already cannot be
+taken out: ocipd pause keeps back what is not.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("no message is named: give dispatch ids, as ocipd queue list shows them")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			params.DispatchIDs = args
+			return s.dropQueued(cmd.Context(), &params, asJSON)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&params.Queue, "queue", "", "look only in the queue of this `NAME`")
+	flags.StringVar(&params.Note, "note", "", "why, for the record")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (s *shell) dropQueued(ctx context.Context, params *api.QueueDropParams, asJSON bool) error {
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var result api.QueueDropResult
+	if err := s.askPage(ctx, c.Call, "queue.drop", params, &result); err != nil {
+		return fmt.Errorf("cannot drop what waits: %w", err)
+	}
+	if asJSON {
+		raw, err := json.Marshal(&result)
+		if err != nil {
+			return err
+		}
+		if _, err := s.stdout.Write(s.screen().line(raw)); err != nil {
+			return err
+		}
+	} else {
+		for _, d := range result.Dropped {
+			fmt.Fprintf(s.stdout, "dropped %s from %s (record %d)\n", printable(d.DispatchID), printable(d.Queue), d.AuditSeq)
+		}
+	}
+	for _, k := range result.Kept {
+		fmt.Fprintf(s.stderr, "ocipd: cannot drop %s: %s\n", oneLine(k.DispatchID), oneLine(k.Reason))
+	}
+	if len(result.Kept) > 0 {
+		return errSaid
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"strings"
+	"time"
+)
+
+// PauseParams names what is stopped, or goes on: what one agent sends and is sent,
+// what goes through one channel, or all where neither is given (operator,
+// sending.pause and sending.resume).
+type PauseParams struct {
+	Agent   string `json:"agent,omitzero"`
+	Channel string `json:"channel,omitzero"`
+	// Note is the person's own, for the record.
+	Note string `json:"note,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *PauseParams) Validate() []FieldError {
+	var f fields
+	if p.Agent != "" && p.Channel != "" {
+		f.add("channel", "cannot be given together with agent: pause each by itself")
+	}
+	for path, value := range map[string]string{"agent": p.Agent, "channel": p.Channel} {
+		if len(value) > maxName {
+			f.add(path, "longer than %d bytes", maxName)
+		}
+	}
+	if len(p.Note) > MaxNote {
+		f.add("note", "longer than %d bytes", MaxNote)
+	}
+	return f
+}
+
+// The scopes of a pause: all, or one agent or channel behind its prefix.
+const (
+	PausedAll     = "all"
+	pausedAgent   = "agent:"
+	pausedChannel = "channel:"
+)
+
+// Scope is what the parameters name.
+func (p *PauseParams) Scope() string {
+	switch {
+	case p.Agent != "":
+		return PausedAgent(p.Agent)
+	case p.Channel != "":
+		return PausedChannel(p.Channel)
+	}
+	return PausedAll
+}
+
+// PausedAgent is the scope of one agent, by its id.
+func PausedAgent(id string) string { return pausedAgent + id }
+
+// PausedChannel is the scope of one channel.
+func PausedChannel(id string) string { return pausedChannel + id }
+
+// PausedScope is one thing that is paused, since when and by whom. Agent and Channel
+// are absent where all is.
+type PausedScope struct {
+	Scope   string    `json:"scope"`
+	Agent   string    `json:"agent,omitzero"`
+	Channel string    `json:"channel,omitzero"`
+	Since   time.Time `json:"since"`
+	By      string    `json:"by"`
+}
+
+// NewPausedScope says of a scope what it is.
+func NewPausedScope(scope string, since time.Time, by string) PausedScope {
+	s := PausedScope{Scope: scope, Since: since.UTC(), By: by}
+	if agent, ok := strings.CutPrefix(scope, pausedAgent); ok {
+		s.Agent = agent
+	} else if channel, ok := strings.CutPrefix(scope, pausedChannel); ok {
+		s.Channel = channel
+	}
+	return s
+}
+
+// PauseResult says what is paused now. Changed is false where that was so before;
+// then there is no record.
+type PauseResult struct {
+	Changed  bool          `json:"changed"`
+	Paused   []PausedScope `json:"paused"`
+	AuditSeq uint64        `json:"auditSeq,omitzero"`
+}
+
+// QueueListParams asks for a page of what was let through and has not reached its
+// receiver (operator, queue.list). Agent is whose it is, sender or receiver.
+type QueueListParams struct {
+	Queue   string `json:"queue,omitzero"`
+	Agent   string `json:"agent,omitzero"`
+	Channel string `json:"channel,omitzero"`
+	Limit   *int   `json:"limit,omitzero"`
+	// After continues a page: the next of the one before.
+	After string `json:"after,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *QueueListParams) Validate() []FieldError {
+	var f fields
+	if p.Limit != nil {
+		f.between("limit", *p.Limit, 1, MaxPage)
+	}
+	for path, value := range map[string]string{"queue": p.Queue, "agent": p.Agent, "channel": p.Channel, "after": p.After} {
+		if len(value) > 2*maxName {
+			f.add(path, "longer than %d bytes", 2*maxName)
+		}
+	}
+	return f
+}
+
+// Page returns the page's size.
+func (p *QueueListParams) Page() int {
+	if p.Limit == nil {
+		return DefaultPage
+	}
+	return *p.Limit
+}
+
+// QueuedMessage is one message that waits. Summary is how its text begins.
+type QueuedMessage struct {
+	Queue      string `json:"queue"`
+	DispatchID string `json:"dispatchId"`
+	// AuditSeq is the record of the decision that let it through.
+	AuditSeq uint64 `json:"auditSeq"`
+	// Event is what the receiver is told, such as hook:message_sending.
+	Event string `json:"event"`
+	// Sender is the agent here that sent it, absent where it came from outside,
+	// and Receiver the one here that it is for.
+	Sender     string    `json:"sender,omitzero"`
+	Receiver   string    `json:"receiver,omitzero"`
+	Channel    string    `json:"channel,omitzero"`
+	SessionKey string    `json:"sessionKey,omitzero"`
+	Summary    string    `json:"summary"`
+	Bytes      int       `json:"bytes"`
+	ExpiresAt  time.Time `json:"expiresAt,omitzero"`
+	// Paused is what keeps it back, and Handed says that it is on its way to its
+	// app already and cannot be dropped.
+	Paused string `json:"paused,omitzero"`
+	Handed bool   `json:"handed,omitzero"`
+}
+
+// QueueListResult is a page of messages, each queue's in the order in which they
+// were decided.
+type QueueListResult struct {
+	Messages []QueuedMessage `json:"messages"`
+	// Next continues the list, "" where nothing is left.
+	Next string `json:"next,omitzero"`
+}
+
+// QueueDropParams takes messages out that were let through and have not reached
+// their receivers (operator, queue.drop).
+type QueueDropParams struct {
+	DispatchIDs []string `json:"dispatchIds"`
+	// Queue, where given, is where alone they are looked for.
+	Queue string `json:"queue,omitzero"`
+	Note  string `json:"note,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *QueueDropParams) Validate() []FieldError {
+	var f fields
+	if len(p.DispatchIDs) == 0 {
+		f.add("dispatchIds", "required")
+	}
+	f.names("dispatchIds", p.DispatchIDs)
+	if len(p.Queue) > 2*maxName {
+		f.add("queue", "longer than %d bytes", 2*maxName)
+	}
+	if len(p.Note) > MaxNote {
+		f.add("note", "longer than %d bytes", MaxNote)
+	}
+	return f
+}
+
+// QueueDropResult says what became of each.
+type QueueDropResult struct {
+	Dropped []DroppedMessage `json:"dropped"`
+	// Kept were not dropped, with the reason.
+	Kept []KeptMessage `json:"kept"`
+}
+
+// DroppedMessage is one that is taken out, and the record of that.
+type DroppedMessage struct {
+	DispatchID string `json:"dispatchId"`
+	Queue      string `json:"queue"`
+	AuditSeq   uint64 `json:"auditSeq"`
+}
+
+// KeptMessage is one that was not taken out.
+type KeptMessage struct {
+	DispatchID string `json:"dispatchId"`
+	Reason     string `json:"reason"`
+}

@@ -1,0 +1,227 @@
+package kernel
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// QueueList returns a page of what was let through and has not reached its receiver.
+func (k *Kernel) QueueList(ctx context.Context, p *api.QueueListParams) (api.QueueListResult, error) {
+	result := api.QueueListResult{Messages: []api.QueuedMessage{}}
+	from, after, err := parseQueuePlace(p.After)
+	if err != nil {
+		return result, err
+	}
+	// What receivers have by now is not listed.
+	k.outbox.settle()
+	err = k.eachQueue(ctx, p.Queue, from, func(queue string) (bool, error) {
+		start := int64(0)
+		if queue == from {
+			start = after
+		}
+		return k.eachMessage(ctx, queue, start, func(m *store.Message, d *delivery) (bool, error) {
+			q := k.queued(m, d)
+			if p.Agent != "" && q.Sender != p.Agent && q.Receiver != p.Agent || p.Channel != "" && q.Channel != p.Channel {
+				return true, nil
+			}
+			if len(result.Messages) == p.Page() {
+				last := result.Messages[len(result.Messages)-1]
+				result.Next = last.Queue + "#" + strconv.FormatInt(after, 10)
+				return false, nil
+			}
+			result.Messages = append(result.Messages, q)
+			after = m.ID
+			return true, nil
+		})
+	})
+	return result, err
+}
+
+// parseQueuePlace reads where a page goes on: a queue and the last message in it.
+func parseQueuePlace(place string) (queue string, after int64, err error) {
+	if place == "" {
+		return "", 0, nil
+	}
+	i := strings.LastIndexByte(place, '#')
+	if i >= 0 {
+		after, err = strconv.ParseInt(place[i+1:], 10, 64)
+	}
+	if i < 0 || err != nil {
+		return "", 0, api.Invalid([]api.FieldError{{Path: "after", Message: "not the next of a page"}})
+	}
+	return place[:i], after, nil
+}
+
+// eachQueue visits the queues that hold something, from one on, or one alone.
+func (k *Kernel) eachQueue(ctx context.Context, only, from string, visit func(queue string) (more bool, err error)) error {
+	if only != "" {
+		_, err := visit(only)
+		return err
+	}
+	queue := from
+	for first := from != ""; ; first = false {
+		if !first {
+			var err error
+			if queue, err = k.store.NextQueue(ctx, queue); err != nil || queue == "" {
+				return err
+			}
+		}
+		if more, err := visit(queue); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// eachMessage visits the messages of a queue after one. What cannot be decoded is
+// nobody's to list; its delivery says so in the log.
+func (k *Kernel) eachMessage(ctx context.Context, queue string, after int64, visit func(*store.Message, *delivery) (more bool, err error)) (more bool, err error) {
+	for {
+		page, err := k.store.Messages(ctx, queue, after, drainPage)
+		if err != nil || len(page) == 0 {
+			return true, err
+		}
+		for _, m := range page {
+			after = m.ID
+			d := &delivery{Message: *m}
+			if d.decode(m.Body) != nil {
+				continue
+			}
+			if more, err := visit(m, d); err != nil || !more {
+				return false, err
+			}
+		}
+	}
+}
+
+// queued is a waiting message as a person sees it.
+func (k *Kernel) queued(m *store.Message, d *delivery) api.QueuedMessage {
+	kind, name := directory.Split(m.Queue)
+	q := api.QueuedMessage{
+		Queue: m.Queue, DispatchID: m.DispatchID, AuditSeq: m.RecordSeq, Event: "hook:" + string(d.Hook), Sender: d.From,
+		Channel: d.About.ChannelID, SessionKey: d.About.SessionKey, Bytes: len(d.Data), ExpiresAt: m.ExpiresAt, Paused: k.keptBack(d),
+	}
+	switch {
+	case d.Event != "":
+		q.Event, q.Sender = d.Event, d.About.AgentID
+	case kind == "agent":
+		q.Receiver = name
+	case q.Sender == "":
+		// Of before senders were kept: what goes out is about its sender.
+		q.Sender = d.About.AgentID
+	}
+	var said struct {
+		Content string `json:"content"`
+	}
+	if json.Unmarshal(d.Data, &said) == nil {
+		q.Summary = ocip.Summarize(said.Content)
+	}
+	q.Handed = k.outbox.handed(m.MessageID)
+	return q
+}
+
+// QueueDrop takes messages out that have not reached their receivers, on record.
+func (k *Kernel) QueueDrop(_ context.Context, who api.Peer, p *api.QueueDropParams) (api.QueueDropResult, error) {
+	result := api.QueueDropResult{Dropped: []api.DroppedMessage{}, Kept: []api.KeptMessage{}}
+	if err := k.MayOperate(who); err != nil {
+		return result, err
+	}
+	// What is begun is not left half done because its caller has left.
+	ctx := context.Background()
+	k.outbox.settle()
+	found := make(map[string]bool)
+	err := k.eachQueue(ctx, p.Queue, "", func(queue string) (bool, error) {
+		return k.eachMessage(ctx, queue, 0, func(m *store.Message, d *delivery) (bool, error) {
+			if !slices.Contains(p.DispatchIDs, m.DispatchID) {
+				return true, nil
+			}
+			found[m.DispatchID] = true
+			seq, handed, err := k.drop(who, p.Note, m, d)
+			switch {
+			case err != nil:
+				return false, err
+			case handed:
+				result.Kept = append(result.Kept, api.KeptMessage{DispatchID: m.DispatchID, Reason: "it is on its way to its app already"})
+			default:
+				result.Dropped = append(result.Dropped, api.DroppedMessage{DispatchID: m.DispatchID, Queue: m.Queue, AuditSeq: seq})
+			}
+			return true, nil
+		})
+	})
+	for _, id := range p.DispatchIDs {
+		if err == nil && !found[id] {
+			found[id] = true
+			result.Kept = append(result.Kept, api.KeptMessage{DispatchID: id, Reason: "nothing waits under this id: it has reached its receiver, was taken out, or never was"})
+		}
+	}
+	return result, err
+}
+
+// drop takes one message out, unless it was handed to its app.
+func (k *Kernel) drop(who api.Peer, note string, m *store.Message, d *delivery) (seq uint64, handed bool, err error) {
+	// First this: from here on nobody hands it over, and who has done so is seen.
+	k.outbox.dropped.add(m.MessageID, k.now())
+	if k.outbox.handed(m.MessageID) {
+		k.outbox.dropped.remove(m.MessageID)
+		return 0, true, nil
+	}
+	details := byPerson(who, note)
+	details["sessionKey"], details["agent"] = d.About.SessionKey, d.About.AgentID
+	seq, err = k.takeOut(m, "dropped", details)
+	if err != nil {
+		k.outbox.dropped.remove(m.MessageID)
+	}
+	return seq, false, err
+}
+
+// dropped are messages that a person takes out. A page that was read before that is
+// still under way for a while, so they are remembered for longer than that takes.
+type dropped struct {
+	mu   sync.Mutex
+	when map[store.MessageID]time.Time
+}
+
+// droppedKept is how long a message that was dropped is remembered.
+const droppedKept = 10 * time.Minute
+
+func (d *dropped) add(id store.MessageID, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.when == nil {
+		d.when = make(map[store.MessageID]time.Time)
+	}
+	d.when[id] = now
+}
+
+func (d *dropped) remove(id store.MessageID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.when, id)
+}
+
+func (d *dropped) has(id store.MessageID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.when[id]
+	return ok
+}
+
+// sweep forgets those of long ago.
+func (d *dropped) sweep(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, at := range d.when {
+		if now.Sub(at) > droppedKept {
+			delete(d.when, id)
+		}
+	}
+}
