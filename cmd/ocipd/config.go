@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
@@ -67,7 +68,11 @@ func newConfigCheck(s *shell) *cobra.Command {
 			}
 			switch {
 			case err != nil:
-				return err
+				complain(s.stderr, err)
+				if cfg != nil {
+					s.printLacking(cfg)
+				}
+				return errSaid
 			case cfg.File == "":
 				_, err = fmt.Fprintln(s.stdout, "ok: there is no file, the defaults serve")
 			default:
@@ -80,6 +85,19 @@ func newConfigCheck(s *shell) *cobra.Command {
 	c.Flags().BoolVar(&diff, "diff", false, "say what a reload would change in the running daemon")
 	setFlag(c, &set)
 	return c
+}
+
+// printLacking prints the lines that a configuration must have and lacks, as one
+// piece to be added to it.
+func (s *shell) printLacking(cfg *config.Config) {
+	lacks, err := daemon.Undeclared(cfg, nil)
+	if err != nil || len(lacks) == 0 {
+		return
+	}
+	fmt.Fprintln(s.stderr, "add, with the ids of your apps:")
+	for line := range strings.Lines(daemon.DeclarationLines(lacks)) {
+		fmt.Fprintln(s.stderr, "  "+printable(strings.TrimRight(line, "\n")))
+	}
 }
 
 func (s *shell) reportCheck(file string, cfg *config.Config, failure error) error {

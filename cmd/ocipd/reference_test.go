@@ -240,6 +240,9 @@ func newWorld(t *testing.T) *world {
 	var starting sync.WaitGroup
 	for name, h := range w.houses {
 		cfg := "agents:\n" + h.agents.String() + "directory:\n" + h.contacts.String() + "routes:\n" + h.routes.String() + settings[name]
+		if strings.Contains(h.agents.String(), "globex-inc") {
+			cfg += "access: {apps: {'@acme/carrier': {channels: [link], tenants: ['acme-corp', 'globex-inc']}}}\n"
+		}
 		if err := os.WriteFile(h.path("ocipd.yaml"), []byte(cfg), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,9 @@ func (d *Daemon) config() *config.Config { return d.live.Load() }
 
 // terms are what a configuration and a policy make messages to be decided by.
 func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, err error) {
+	if lacks := checkDeclared(cfg); len(lacks) > 0 {
+		return t, lacks
+	}
 	if t.Config, err = kernelConfig(cfg); err != nil {
 		return t, err
 	}

@@ -15,7 +15,7 @@ import (
 // the other files that are named. It changes nothing, takes no socket and opens no
 // store. The error is [config.Errors] with all that is wrong.
 func Check(ctx context.Context, cfg *config.Config) error {
-	var found config.Errors
+	found := checkDeclared(cfg)
 	if _, err := policy.Compile(ctx, source(&cfg.Policy)); err != nil {
 		found = append(found, cfg.Fault("policy.path", fmt.Errorf("cannot use the policy: %s", strings.ReplaceAll(err.Error(), "\n", "; "))))
 	}

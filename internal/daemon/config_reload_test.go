@@ -347,7 +347,8 @@ func TestAgentIsAnotherOne(t *testing.T) {
 	}
 	begin := strings.Index(acme, "  - {id: bob")
 	end := begin + strings.Index(acme[begin:], "\n")
-	h.reloaded(acme[:begin] + `  - {id: bob, app: "@evil/bob", instance_id: agent-evil-1, user_id: mallory, org_unit: sales, tenant_id: evil-corp}` + acme[end:])
+	h.reloaded(acme[:begin] + `  - {id: bob, app: "@evil/bob", instance_id: agent-evil-1, user_id: mallory, org_unit: sales, tenant_id: evil-corp}` + acme[end:] +
+		`access: {apps: {"@openclawos/telegram": {channels: [telegram], tenants: [acme-corp]}}}`)
 	evil := h.agent("@evil/bob")
 	evil.must("app.heartbeat", nil, nil)
 	h.statusUntil("an empty queue", func(s api.Status) bool { return len(s.Queues) == 0 })

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/directory"
@@ -21,7 +23,7 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		MaxRounds: c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
 		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), ChainWindow: c.OCIP.Chain.Window,
 		MaxHeld: c.Approvals.MaxOpen, HoldFor: c.Approvals.ExpiresAfter, Approvers: c.Approvals.Required, AppsMayOperate: c.IPC.AppsMayOperate,
-		KeepHeld: c.Approvals.KeepContent,
+		KeepHeld: c.Approvals.KeepContent, Unannotated: c.OCIP.Inbound.Unannotated,
 	}
 	for app, t := range c.Hooks.Apps {
 		k.HookApps[app] = kernel.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}
@@ -46,6 +48,7 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		}
 		k.Directory.Agents = append(k.Directory.Agents, a)
 	}
+	declare(&k.Directory, c)
 	k.Directory.Entries = make([]directory.Entry, 0, len(c.Directory)+len(c.Listed))
 	for contact := range c.Contacts {
 		e, err := kernelEntry(contact)
@@ -55,6 +58,24 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 		k.Directory.Entries = append(k.Directory.Entries, e)
 	}
 	return k, nil
+}
+
+// declare types what apps may do.
+func declare(d *directory.Config, c *config.Config) {
+	d.Grants = make(map[string]directory.Grant, len(c.Access.Apps))
+	for app, grant := range c.Access.Apps {
+		d.Grants[app] = directory.Grant(grant)
+	}
+	for app, t := range c.Hooks.Apps {
+		if t.Required {
+			d.Required = append(d.Required, app)
+		}
+	}
+	slices.Sort(d.Required)
+	d.UIDs = []uint32{uint32(os.Geteuid())}
+	for _, uid := range c.IPC.AllowUIDs {
+		d.UIDs = append(d.UIDs, uint32(uid))
+	}
 }
 
 func kernelRules(c *config.OCIP) (*ocip.Rules, error) {

@@ -117,6 +117,9 @@ func New(o Options) (*Daemon, error) {
 		}
 		return nil, errors.New("cannot tell where the database belongs: HOME is not set; name a file in store.url")
 	}
+	if lacks := checkDeclared(o.Config); len(lacks) > 0 {
+		return nil, lacks
+	}
 	d.mirror = config.MirrorPath(o.Config, d.database)
 	d.metrics = newMetrics(o.Config)
 	return d, nil

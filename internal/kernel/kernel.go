@@ -61,6 +61,10 @@ type Config struct {
 	HoldFor            time.Duration
 	// AppsMayOperate admits apps' processes to the operator socket.
 	AppsMayOperate bool
+	// Unannotated is how a known agent's text without an annotation is taken: bind
+	// has its answer go by that agent's rules, human takes it as a person's, and
+	// refuse does not take it.
+	Unannotated string
 	// KeepHeld keeps the texts of held messages when they are decided.
 	KeepHeld bool
 }

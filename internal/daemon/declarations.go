@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/directory"
+)
+
+// Declaration is one line that a configuration lacks.
+type Declaration = directory.Declaration
+
+// DeclarationLines are declarations as YAML to be added to a configuration.
+func DeclarationLines(lacks []Declaration) string { return directory.Lines(lacks) }
+
+// Undeclared lists what a configuration must say about apps and does not. Owners
+// says which app had a channel of late, as far as somebody knows.
+func Undeclared(cfg *config.Config, owners map[string]string) ([]Declaration, error) {
+	k, err := kernelConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return directory.Missing(&k.Directory, owners), nil
+}
+
+// checkDeclared refuses a configuration in which it is not said what apps may do
+// and has to be. Each line that it lacks is an error with that line in it.
+func checkDeclared(cfg *config.Config) (found config.Errors) {
+	lacks, err := Undeclared(cfg, nil)
+	if err != nil {
+		return config.Errors{cfg.Fault("", err)}
+	}
+	for i := range lacks {
+		l := &lacks[i]
+		key, line := "access.apps", "access: {apps: {"+strconv.Quote(l.App)+": {"+l.Name+": "+listOf(l.Values)+"}}}"
+		if l.App == "" {
+			key, line = l.Key, l.Name+": "+l.Values[0]+" in the entry of agent "+l.Agent
+		}
+		fault := cfg.Fault(key, fmt.Errorf("%s; add %s (ocipd config migrate proposes all such lines)", l.Reason, line))
+		fault.Key = l.Key
+		found = append(found, fault)
+	}
+	return found
+}
+
+// listOf is a list as YAML has it on one line.
+func listOf(values []string) string {
+	text := "["
+	for i, v := range values {
+		if i > 0 {
+			text += ", "
+		}
+		text += strconv.Quote(v)
+	}
+	return text + "]"
+}
