@@ -23,8 +23,8 @@ func directoryOf(t testing.TB, cfg Config) *Directory {
 	return d
 }
 
-// one is the set-up of one person, two that of two tenants.
-func one() Config {
+// onePerson is the set-up of one person, twoTenants that of two tenants.
+func onePerson() Config {
 	return Config{
 		Agents: []Agent{agent("alice", "@acme/alice", "acme"), agent("bob", "@acme/bob", "acme")}, UIDs: []uint32{1000},
 		// The tenants of others do not count.
@@ -32,8 +32,8 @@ func one() Config {
 	}
 }
 
-func two() Config {
-	cfg := one()
+func twoTenants() Config {
+	cfg := onePerson()
 	cfg.Agents[1] = agent("gina", "@globex/gina", "globex")
 	return cfg
 }
@@ -53,7 +53,7 @@ func TestDeclared(t *testing.T) {
 		{"an agent of another user", func(c *Config) { c.Agents[0].UID = &uid }, true},
 		{"the same user, said twice", func(c *Config) { c.UIDs = []uint32{1001}; c.Agents[0].UID = &uid }, false},
 	} {
-		cfg := one()
+		cfg := onePerson()
 		tc.change(&cfg)
 		if got := directoryOf(t, cfg).Declared(); got != tc.want {
 			t.Errorf("%s: declared %v", tc.name, got)
@@ -76,7 +76,7 @@ func TestMayOwn(t *testing.T) {
 		{"another channel", granted, "@x/telegram", "irc", `list irc in access.apps."@x/telegram".channels`},
 		{"another app", granted, "@x/thief", "telegram", `list telegram in access.apps."@x/thief".channels`},
 	} {
-		cfg := one()
+		cfg := onePerson()
 		cfg.Grants = tc.grants
 		expect(t, tc.name, directoryOf(t, cfg).MayOwn(tc.app, tc.channel), tc.refused)
 	}
@@ -115,7 +115,7 @@ func TestInterceptsAndObserves(t *testing.T) {
 		{name: "its channel, for nobody", grants: map[string]Grant{"@x/tg": {Channels: []string{"telegram"}}}, app: "@x/tg"},
 		{name: "another channel", grants: map[string]Grant{"@x/tg": {Channels: []string{"irc"}, Tenants: []string{"acme"}}}, app: "@x/tg"},
 	} {
-		cfg := two()
+		cfg := twoTenants()
 		cfg.Grants, cfg.Required = tc.grants, tc.required
 		d := directoryOf(t, cfg)
 		alice, gina := d.Agent("alice"), d.Agent("gina")
@@ -142,20 +142,20 @@ func TestAttack01HumanTextRoundEveryRule(t *testing.T) {
 		key, who string
 		refused  string
 	}{
-		{"alice's app under bob's key", one(), nil, "@acme/alice", true, "agent:bob:x", "bob", "comes from app @acme/bob alone"},
-		{"alice's app under her own key", one(), nil, "@acme/alice", false, "agent:alice:x", "alice", ""},
-		{"alice's app under bob's key, for alice", one(), nil, "@acme/alice", true, "agent:bob:x", "alice", "comes from app"},
-		{"a channel under an agent's key", one(), nil, "@x/irc", true, "agent:bob:x", "bob", "comes from app @acme/bob alone"},
-		{"alice's channel, for her", one(), nil, "@acme/alice", true, "junk:1", "alice", ""},
-		{"alice's channel, for bob", one(), nil, "@acme/alice", true, "junk:1", "bob", `list junk in access.apps."@acme/alice".channels`},
-		{"alice's app, the channel of another, for her", one(), nil, "@acme/alice", false, "irc:1", "alice", ""},
-		{"a channel that speaks for none", one(), nil, "@x/irc", true, "irc:1", "bob", ""},
-		{"without the channel", one(), nil, "@x/irc", false, "irc:1", "bob", "does not have channel irc"},
-		{"two tenants, undeclared", two(), nil, "@x/irc", true, "irc:1", "gina", `list irc in access.apps."@x/irc".channels`},
-		{"two tenants, declared", two(), grants, "@x/irc", true, "irc:1", "alice", ""},
-		{"two tenants, the other one", two(), grants, "@x/irc", true, "irc:1", "gina", `list globex in access.apps."@x/irc".tenants`},
-		{"two tenants, an agent's app, declared", two(), grants, "@acme/alice", true, "junk:1", "alice", ""},
-		{"two tenants, an agent's app for the other", two(), grants, "@acme/alice", true, "junk:1", "gina", "does not serve agent gina"},
+		{"alice's app under bob's key", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "bob", "comes from app @acme/bob alone"},
+		{"alice's app under her own key", onePerson(), nil, "@acme/alice", false, "agent:alice:x", "alice", ""},
+		{"alice's app under bob's key, for alice", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "alice", "comes from app"},
+		{"a channel under an agent's key", onePerson(), nil, "@x/irc", true, "agent:bob:x", "bob", "comes from app @acme/bob alone"},
+		{"alice's channel, for her", onePerson(), nil, "@acme/alice", true, "junk:1", "alice", ""},
+		{"alice's channel, for bob", onePerson(), nil, "@acme/alice", true, "junk:1", "bob", `list junk in access.apps."@acme/alice".channels`},
+		{"alice's app, the channel of another, for her", onePerson(), nil, "@acme/alice", false, "irc:1", "alice", ""},
+		{"a channel that speaks for none", onePerson(), nil, "@x/irc", true, "irc:1", "bob", ""},
+		{"without the channel", onePerson(), nil, "@x/irc", false, "irc:1", "bob", "does not have channel irc"},
+		{"two tenants, undeclared", twoTenants(), nil, "@x/irc", true, "irc:1", "gina", `list irc in access.apps."@x/irc".channels`},
+		{"two tenants, declared", twoTenants(), grants, "@x/irc", true, "irc:1", "alice", ""},
+		{"two tenants, the other one", twoTenants(), grants, "@x/irc", true, "irc:1", "gina", `list globex in access.apps."@x/irc".tenants`},
+		{"two tenants, an agent's app, declared", twoTenants(), grants, "@acme/alice", true, "junk:1", "alice", ""},
+		{"two tenants, an agent's app for the other", twoTenants(), grants, "@acme/alice", true, "junk:1", "gina", "does not serve agent gina"},
 	} {
 		tc.cfg.Grants = tc.grants
 		d := directoryOf(t, tc.cfg)
@@ -164,7 +164,7 @@ func TestAttack01HumanTextRoundEveryRule(t *testing.T) {
 }
 
 func TestMayCarry(t *testing.T) {
-	cfg := one()
+	cfg := onePerson()
 	cfg.Grants = map[string]Grant{"@x/peer": {Carries: []string{"eve", "agent-alice-1"}}}
 	d := directoryOf(t, cfg)
 	bob := d.Agent("bob")
@@ -178,7 +178,7 @@ func TestMayCarry(t *testing.T) {
 }
 
 func TestMissing(t *testing.T) {
-	cfg := two()
+	cfg := twoTenants()
 	cfg.Routes = []Route{{"telegram:*", "gina"}, {"irc:*", "alice"}}
 	cfg.Grants = map[string]Grant{"@x/chat": {Channels: []string{"mail"}, Tenants: []string{"acme"}}}
 	lacks := Missing(&cfg, map[string]string{"irc": "@x/chat", "mail": "@x/mail"})
@@ -206,10 +206,10 @@ func TestMissing(t *testing.T) {
 	if left := Missing(&cfg, nil); left != nil {
 		t.Errorf("still lacks %+v", left)
 	}
-	if easy := one(); Missing(&easy, map[string]string{"irc": "@x/irc"}) != nil {
+	if easy := onePerson(); Missing(&easy, map[string]string{"irc": "@x/irc"}) != nil {
 		t.Error("one person's set-up lacks something")
 	}
-	users := one()
+	users := onePerson()
 	users.UIDs, users.Entries = []uint32{1000, 7}, nil
 	lacks = Missing(&users, nil)
 	if len(lacks) != 2 || lacks[0].Key != "agents[0].uid" || !slices.Equal(lacks[0].Values, []string{"1000"}) {

@@ -19,6 +19,8 @@ type Config struct {
 	DefaultAgent string
 	Routes       []Route
 	Entries      []Entry
+	// Channels is what the configuration says of channels, by channel id.
+	Channels map[string]Profile
 
 	// Grants are what apps may do, by app id, and Required the apps that messages
 	// must wait for.
@@ -45,10 +47,24 @@ type Route struct {
 	Agent   string
 }
 
-// Entry is one counterparty and the sessions that reach it.
+// Entry is one counterparty and the sessions that reach it: an agent, a person, or
+// a group. Of a person the kind is any but an agent's: whether it is the owner,
+// each agent sees for itself.
 type Entry struct {
 	ocip.Counterparty
 	Sessions []string
+	// Group is set for a group. Members are the instance ids and session keys of
+	// who reads it; without any, nobody knows.
+	Group   bool
+	Members []string
+
+	// members are the entries of Members, and unsure is set where there may be
+	// others.
+	members []*Entry
+	unsure  bool
+	// addresses has for a channel the one address among Sessions, where it sends to
+	// another name than some of Sessions has.
+	addresses map[string]string
 }
 
 // Directory is who is who under one configuration.
@@ -57,10 +73,17 @@ type Directory struct {
 	byApp        map[string][]*Agent
 	byInstance   map[string]*ocip.Counterparty
 	local        map[string]*Agent
-	sessions     patterns[*ocip.Counterparty]
 	routes       patterns[*Agent]
 	defaultAgent *Agent
 	access       access
+
+	networks   map[string]*network
+	anyNetwork *network
+	// sessions are the entries by session key, places by address, and people by
+	// names that their channel's app does not send to.
+	sessions, places, people patterns[*Entry]
+	// names are the sessions of entries by what they look like.
+	names patterns[string]
 }
 
 // agentChannel begins the session keys of agents. It is no channel's name.
@@ -70,7 +93,7 @@ const agentChannel = "agent"
 func New(cfg *Config) (*Directory, error) {
 	d := &Directory{
 		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty), local: make(map[string]*Agent),
-		access: newAccess(cfg),
+		access: newAccess(cfg), networks: make(map[string]*network),
 	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
@@ -79,21 +102,15 @@ func New(cfg *Config) (*Directory, error) {
 		d.byInstance[a.InstanceID] = a.Counterparty()
 		d.local[a.InstanceID] = a
 	}
-	for i := range cfg.Entries {
-		e := &cfg.Entries[i]
-		if e.InstanceID != "" {
-			d.byInstance[e.InstanceID] = &e.Counterparty
-		}
-		for _, key := range e.Sessions {
-			d.sessions.add(key, &e.Counterparty)
-		}
+	if err := d.list(cfg); err != nil {
+		return nil, err
 	}
 	for _, r := range cfg.Routes {
 		a := d.agents[r.Agent]
 		if a == nil {
 			return nil, fmt.Errorf("cannot route %s: there is no agent %q", r.Session, r.Agent)
 		}
-		d.routes.add(r.Session, a)
+		d.routes.add(d.folded(r.Session), a)
 	}
 	switch {
 	case cfg.DefaultAgent != "":
@@ -122,7 +139,7 @@ func (d *Directory) Agent(id string) *Agent { return d.agents[id] }
 func (d *Directory) Local(instance string) *Agent { return d.local[instance] }
 
 // Routed returns the agent that a configured route names for a session.
-func (d *Directory) Routed(key string) (*Agent, bool) { return d.routes.find(key) }
+func (d *Directory) Routed(key string) (*Agent, bool) { return d.routes.find(d.folded(key)) }
 
 // Default returns the agent that inbound messages are for which nothing else
 // leads to one, nil where there is none.
@@ -174,30 +191,36 @@ func Split(key string) (channel, rest string) {
 	return channel, rest
 }
 
-// Counterparty returns who is reached by a session, as one agent sees it.
+// folded is a session key, or the beginning of one with * behind it, in the one
+// spelling that it is compared by.
+func (d *Directory) folded(key string) string {
+	channel, rest := Split(key)
+	return d.network(channel).foldedKey(key, rest)
+}
+
+// Counterparty returns who is reached by a session, as one agent sees it, where
+// nothing has come from there. What came in can say more, see
+// [Directory.Recipient].
 func (d *Directory) Counterparty(key string, self *Agent) ocip.Counterparty {
-	if local := d.LocalAgent(key); local != nil {
-		return *local.Counterparty()
+	channel, rest := Split(key)
+	r := Recipient{Address: Address{Channel: channel, Target: rest}}
+	if channel == agentChannel {
+		d.agentRecipient(&r, key, self)
+		return r.Counterparty
 	}
-	entry, ok := d.sessions.find(key)
-	if !ok {
-		return ocip.Counterparty{Kind: ocip.KindUnknown, Accepts: ocip.Public}
-	}
-	cp := *entry
-	if cp.Kind != ocip.KindAgent {
-		// A person is the agent's owner, or as good as a stranger to it.
-		cp.Kind = ocip.KindUnknown
-		if cp.UserID != "" && cp.UserID == self.UserID {
-			cp.Kind = ocip.KindOwner
-		}
-	}
-	return cp
+	r.network = d.network(channel)
+	r.said = r.network.parse(rest)
+	at := d.find(channel, key, &r.said)
+	d.decide(&r, &at, r.said.to, self)
+	return r.Counterparty
 }
 
 // Lists reports whether the directory has somebody at a session.
 func (d *Directory) Lists(key string) bool {
-	_, ok := d.sessions.find(key)
-	return ok
+	channel, rest := Split(key)
+	said := d.network(channel).parse(rest)
+	at := d.find(channel, key, &said)
+	return at.listed()
 }
 
 // Source returns who the directory has at the session an envelope came through,
@@ -213,48 +236,4 @@ func (d *Directory) Source(key string, self *Agent, e *ocip.Envelope) (from ocip
 	from = d.Counterparty(key, self)
 	_, known := d.byInstance[e.SourceAgent.InstanceID]
 	return from, known && from.Kind != ocip.KindAgent
-}
-
-// patterns finds values by exact keys and by the beginnings of keys. A longer
-// beginning wins over a shorter one.
-type patterns[V any] struct {
-	exact    map[string]V
-	prefixes map[string]V
-	// lengths of the prefixes, longest first: as many look-ups as there are
-	// lengths find any of them.
-	lengths []int
-}
-
-func (p *patterns[V]) add(pattern string, value V) {
-	prefix, open := strings.CutSuffix(pattern, "*")
-	if !open {
-		if p.exact == nil {
-			p.exact = make(map[string]V)
-		}
-		p.exact[pattern] = value
-		return
-	}
-	if p.prefixes == nil {
-		p.prefixes = make(map[string]V)
-	}
-	p.prefixes[prefix] = value
-	if !slices.Contains(p.lengths, len(prefix)) {
-		p.lengths = append(p.lengths, len(prefix))
-		slices.SortFunc(p.lengths, func(a, b int) int { return b - a })
-	}
-}
-
-func (p *patterns[V]) find(key string) (value V, ok bool) {
-	if value, ok = p.exact[key]; ok {
-		return value, true
-	}
-	for _, n := range p.lengths {
-		if n > len(key) {
-			continue
-		}
-		if value, ok = p.prefixes[key[:n]]; ok {
-			return value, true
-		}
-	}
-	return value, false
 }
