@@ -462,8 +462,9 @@ func (s *scene) ownLog() {
 		}
 	}
 	verify(exitDone, "audit-checkpoints.jsonl: they fit", func() {})
-	verify(exitDone, "held against nothing from outside", remove("audit-checkpoints.jsonl"))
-	verify(exitDone, "held against nothing from outside", func() { s.write("home/openclawos/audit-checkpoints.jsonl", "") })
+	verify(exitDone, "keys/checkpoint.newest: they fit", remove("audit-checkpoints.jsonl"))
+	verify(exitDone, "keys/checkpoint.newest: they fit", func() { s.write("home/openclawos/audit-checkpoints.jsonl", "") })
+	verify(exitDone, "held against nothing from outside", func() { remove("audit-checkpoints.jsonl")(); remove("keys/checkpoint.newest")() })
 	verify(exitFault, "there is no public key in ", remove("keys"))
 	verify(exitFault, "no checkpoint in the log is signed by the key", func() { s.copyFile("forger.pub", "home/openclawos/keys/checkpoint.pub") })
 	verify(exitFailed, "it holds no public key", func() { s.write("home/openclawos/keys/checkpoint.pub", "nothing\n") })

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,8 @@ type verification struct {
 	// defaulted marks the file of checkpoints as one that nobody named: it may be
 	// empty.
 	defaulted bool
+	// newest is the checkpoint that is kept beside this daemon's key, in a file.
+	newest, newestIn string
 	// against counts where the checkpoints from outside came from.
 	against []string
 	path    string
@@ -145,9 +148,14 @@ func (v *verification) ownLog() error {
 		}
 	}
 	if len(v.keys) == 0 {
-		if err := v.ownKeys(config.KeysPath(cfg, database)); err != nil {
+		dir := config.KeysPath(cfg, database)
+		if err := v.ownKeys(dir); err != nil {
 			return err
 		}
+		if v.newest, err = keyring.Newest(dir); err != nil {
+			return err
+		}
+		v.newestIn = keyring.NewestPath(dir)
 	}
 	if file := config.CheckpointsPath(cfg, database); len(v.checkpoints) == 0 && exists(file) {
 		v.checkpoints, v.defaulted = []string{file}, true
@@ -216,6 +224,10 @@ func (v *verification) gather() error {
 		}
 		v.proof.Held = append(v.proof.Held, notes...)
 		v.against = append(v.against, fmt.Sprintf("%s of %s", count(len(notes), "receipt"), file))
+	}
+	if v.newest != "" && !slices.Contains(v.proof.Held, v.newest) {
+		v.proof.Held = append(v.proof.Held, v.newest)
+		v.against = append(v.against, "1 checkpoint of "+v.newestIn)
 	}
 	if v.inDatabase {
 		return nil
@@ -494,14 +506,28 @@ type verifyReport struct {
 	Points  int         `json:"checkpoints"`
 	Held    int         `json:"heldOutside"`
 	// Unproved are those of them that no known key signed.
-	Unproved int          `json:"unproved,omitzero"`
-	Fault    *verifyFault `json:"fault,omitempty"`
+	Unproved int `json:"unproved,omitzero"`
+	// Late counts the times that records were signed long after they were written,
+	// Gaps those that no checkpoint stood for long between two records of an older
+	// version.
+	Late     int            `json:"signedLate,omitzero"`
+	LastLate *verifyStretch `json:"lastSignedLate,omitempty"`
+	Gaps     int            `json:"gaps,omitzero"`
+	FirstGap *verifyStretch `json:"firstGap,omitempty"`
+	Fault    *verifyFault   `json:"fault,omitempty"`
 }
 
 type verifyHead struct {
 	Seq  uint64     `json:"seq"`
 	Time time.Time  `json:"time"`
 	Hash audit.Hash `json:"hash"`
+}
+
+type verifyStretch struct {
+	First uint64    `json:"first"`
+	Last  uint64    `json:"last"`
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
 }
 
 type verifyFault struct {
@@ -563,6 +589,14 @@ func (v *verification) printReport(report *audit.Report, fault *audit.Fault) err
 	if head.Seq > 0 {
 		r.Head = &verifyHead{Seq: head.Seq, Time: head.Time, Hash: head.Hash}
 	}
+	if report.Late > 0 {
+		last := verifyStretch(report.LastLate)
+		r.Late, r.LastLate = report.Late, &last
+	}
+	if report.Gaps > 0 {
+		first := verifyStretch(report.FirstGap)
+		r.Gaps, r.FirstGap = report.Gaps, &first
+	}
 	if fault != nil {
 		r.Fault = &verifyFault{Seq: fault.Seq, Problem: fault.Problem}
 	}
@@ -609,6 +643,14 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 		fmt.Fprintf(v.stdout, "signed by %s up to record %d; the %s after it, since %s, only chained\n", printable(report.Origin), report.Signed,
 			count(int(head.Seq-report.Signed), "record"), report.UnsignedSince.Local().Format(time.DateTime))
 	}
+	if l := &report.LastLate; report.Late > 0 {
+		fmt.Fprintf(v.stdout, "%s records were signed late, as after a crash or while the machine slept: last those from %d to %d of %s, at %s\n",
+			times(report.Late), l.First, l.Last, l.From.Local().Format(time.DateTime), l.To.Local().Format(time.DateTime))
+	}
+	if g := &report.FirstGap; report.Gaps > 0 {
+		fmt.Fprintf(v.stdout, "%s no checkpoint stands for long between two records, as older versions let it: first behind record %d of %s, until %s\n",
+			times(report.Gaps), g.First, g.From.Local().Format(time.DateTime), g.To.Local().Format(time.DateTime))
+	}
 	for _, from := range v.against {
 		fmt.Fprintf(v.stdout, "held against %s: they fit\n", printable(from))
 	}
@@ -621,6 +663,14 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 	if len(v.against) == 0 {
 		fmt.Fprintln(v.stdout, "held against nothing from outside: a cut tail, or an older copy, would not show")
 	}
+}
+
+// times is how often something is the case, in words.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // reportProgress tells a person how far a long check is. It is called with true

@@ -117,6 +117,11 @@ func facts(status *api.Status, now time.Time) (list []fact) {
 	if a.Fault != "" {
 		wrong("fault", a.Fault, red)
 	}
+	if u := a.Unsigned; u != nil {
+		wrong("unsigned", fmt.Sprintf("nobody had signed records %d to %d (%s to %s) when the daemon started, more than one leaves behind: they may not be what was decided",
+			u.First, u.Last, u.Since.Local().Format(time.DateTime), u.Until.Local().Format(time.DateTime)), red)
+		aside("", show("compare them with what others hold: ocipd audit verify --with-receipts, and with the mirror's copies"))
+	}
 	refused := func(at time.Time, why, advice string) {
 		if why != "" {
 			wrong("refused", at.Local().Format(time.DateTime)+" "+why, red)

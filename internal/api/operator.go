@@ -242,10 +242,15 @@ type AuditVerifyResult struct {
 	Retired uint64 `json:"retired"`
 	// Signed is how many records the newest checkpoint covers, Held how many
 	// checkpoints from outside the log fit it.
-	Signed      uint64      `json:"signed"`
-	Checkpoints int         `json:"checkpoints"`
-	Held        int         `json:"held"`
-	Fault       *AuditFault `json:"fault,omitzero"`
+	Signed      uint64 `json:"signed"`
+	Checkpoints int    `json:"checkpoints"`
+	Held        int    `json:"held"`
+	// Late counts the times that records were signed long after they were written,
+	// and Gaps those that one followed another for long without a checkpoint, as
+	// older versions let it.
+	Late  int         `json:"late,omitzero"`
+	Gaps  int         `json:"gaps,omitzero"`
+	Fault *AuditFault `json:"fault,omitzero"`
 }
 
 // AuditFault is the first bad record.
@@ -268,10 +273,22 @@ type AuditStatus struct {
 	// Indexed is the last record that audit.query finds without reading the
 	// records after it.
 	Indexed uint64 `json:"indexed"`
+	// Unsigned are the records that the start found without a checkpoint, where they
+	// were more than a daemon leaves behind.
+	Unsigned *UnsignedRecords `json:"unsigned,omitempty"`
 	// Fault is why nothing more is recorded or let through, empty while all is
 	// well.
 	Fault  string       `json:"fault,omitzero"`
 	Mirror MirrorStatus `json:"mirror"`
+}
+
+// UnsignedRecords are records that nobody had signed when the daemon started:
+// whoever can write the database can have put them there.
+type UnsignedRecords struct {
+	First uint64    `json:"first"`
+	Last  uint64    `json:"last"`
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
 }
 
 // MirrorStatus is how the files are doing that hold a copy of the log.

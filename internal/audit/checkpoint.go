@@ -257,3 +257,20 @@ func (r *Receipt) Check(line []byte, keys ...note.Verifier) (Checkpoint, error) 
 	}
 	return c, nil
 }
+
+// CheckpointOf returns the checkpoint that a line holds of all the records before
+// it, signed by one of the keys. It says nothing about whether the records are those
+// that it was signed for.
+func CheckpointOf(line []byte, keys ...note.Verifier) (c Checkpoint, signed string, ok bool) {
+	p, ok := placeOf(line[:max(0, len(line)-tailLen)])
+	if !ok || !isCheckpoint(p.members) {
+		return Checkpoint{}, "", false
+	}
+	e, err := Parse(line)
+	if err != nil || e.Event == EventRetired {
+		return Checkpoint{}, "", false
+	}
+	signed, _ = e.Details["note"].(string)
+	c, err = OpenCheckpoint(signed, keys...)
+	return c, signed, err == nil && c.Size == e.Seq-1
+}

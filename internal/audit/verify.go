@@ -27,7 +27,22 @@ const (
 	// maxUnsigned is how many records no checkpoint is of, the last one itself
 	// among them, when the next one is written.
 	maxUnsigned = CheckpointEvery + 1
+
+	// SignWithin is how old a record gets at most that no checkpoint is of when
+	// another record is written: a daemon that finds an older one signs first.
+	SignWithin = time.Minute
+	// SignedLate is how far apart two records with no checkpoint between them are at
+	// least for a verifier to say so.
+	SignedLate = 2 * SignWithin
 )
+
+// SignsWithin is the member of details by which a log says that it is written so,
+// in seconds: on the records of starts and on checkpoints. The records of older
+// versions lack it.
+const SignsWithin = "signsWithin"
+
+// EventStarted is the event of the record that a start begins with.
+const EventStarted = "daemon_started"
 
 // keyMember begins the extension line that hands a log over to another key.
 const keyMember = "key "
@@ -77,6 +92,25 @@ type Report struct {
 	Signed uint64
 	// UnsignedSince is the time of the first record after them.
 	UnsignedSince time.Time
+	// Late counts the times that records were signed only long after they were
+	// written: the daemon had crashed, or the machine slept.
+	Late int
+	// LastLate is the last of these times.
+	LastLate Stretch
+	// Gaps counts the times that a record followed long after another without a
+	// checkpoint between them, as versions before [SignsWithin] let it.
+	Gaps int
+	// FirstGap is the first of these.
+	FirstGap Stretch
+}
+
+// Stretch is a run of records that were not signed for a while.
+type Stretch struct {
+	// First is the record it begins with, and Last the one before the record or the
+	// checkpoint that came late.
+	First, Last uint64
+	// From is when the first was written, To when that came.
+	From, To time.Time
 }
 
 // Verifier checks lines one after another and remembers how far it came. It
@@ -106,6 +140,11 @@ type Verifier struct {
 	// key signed, stray is one that does not fit.
 	loose []uint64
 	stray *Fault
+
+	// open is the first record since the last checkpoint. Prompt is set once the
+	// log says that it is signed within [SignWithin]; nothing takes that back.
+	open   Head
+	prompt bool
 }
 
 type heldCheckpoint struct {
@@ -147,7 +186,11 @@ func NewVerifier(p Proof) (*Verifier, error) {
 		}
 		v.held = append(v.held, heldCheckpoint{c, signed})
 	}
-	slices.SortStableFunc(v.held, func(a, b heldCheckpoint) int { return cmp.Compare(a.Size, b.Size) })
+	slices.SortStableFunc(v.held, func(a, b heldCheckpoint) int {
+		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.signed, b.signed))
+	})
+	// The same one may be kept in several places.
+	v.held = slices.CompactFunc(v.held, func(a, b heldCheckpoint) bool { return a.signed == b.signed })
 	for v.met < len(v.held) && v.held[v.met].Size < v.head.Seq {
 		v.report.Passed++
 		v.met++
@@ -164,10 +207,17 @@ func (v *Verifier) Add(line []byte) error {
 	if err != nil {
 		return err
 	}
-	if isCheckpoint(p.members) {
-		if err := v.checkpoint(line, next.Seq); err != nil {
+	delimits := false
+	switch {
+	case isCheckpoint(p.members):
+		if delimits, err = v.checkpoint(line, next.Seq); err != nil {
 			return err
 		}
+	case isStart(p.members):
+		v.started(line)
+	}
+	if err := v.inTime(next, delimits); err != nil {
+		return err
 	}
 	if v.leaves == nil {
 		v.leaves = newLeafHash()
@@ -184,20 +234,71 @@ func (v *Verifier) Add(line []byte) error {
 }
 
 // isCheckpoint tells by the fixed beginning of a record whether it is a
-// checkpoint. The id and the action type are first in every record.
+// checkpoint. The id, the action type and the event are first in every record.
 func isCheckpoint(members []byte) bool {
-	const after = `","actionType":"` + ActionCheckpoint + `"`
+	return beginsWith(members, `","actionType":"`+ActionCheckpoint+`"`)
+}
+
+// isStart tells it of the record of a start.
+func isStart(members []byte) bool {
+	return beginsWith(members, `","actionType":"`+ActionSecurity+`","event":"`+EventStarted+`"`)
+}
+
+// beginsWith reports what follows a record's id.
+func beginsWith(members []byte, after string) bool {
 	rest := members[len(idMember):]
 	end := bytes.IndexByte(rest, '"')
 	return end >= 0 && bytes.HasPrefix(rest[end:], []byte(after))
 }
 
+// started takes note of how the daemon that started here signs.
+func (v *Verifier) started(line []byte) {
+	if e, err := Parse(line); err == nil {
+		v.prompt = v.prompt || signsPromptly(&e)
+	}
+}
+
+// signsPromptly reports what a record says of the log.
+func signsPromptly(e *Entry) bool {
+	within, ok := e.Details[SignsWithin].(float64)
+	return ok && within > 0 && within <= SignWithin.Seconds()
+}
+
+// inTime looks whether the records before the next one were signed in time. What
+// has not the key cannot sign, and what it writes over months stands there without
+// a checkpoint.
+func (v *Verifier) inTime(next Head, checkpoint bool) error {
+	late := v.open.Seq > 0 && next.Time.Sub(v.open.Time) > SignedLate
+	stretch := Stretch{First: v.open.Seq, Last: v.head.Seq, From: v.open.Time, To: next.Time}
+	switch {
+	case checkpoint && late:
+		v.report.Late++
+		v.report.LastLate = stretch
+	case late && v.prompt:
+		return &Fault{Seq: next.Seq, Problem: fmt.Sprintf("it is of %s, and no checkpoint is of record %d of %s: written by somebody who has not the key, or checkpoints were removed",
+			next.Time.Format(time.RFC3339), v.open.Seq, v.open.Time.Format(time.RFC3339))}
+	case late:
+		if v.report.Gaps++; v.report.Gaps == 1 {
+			v.report.FirstGap = stretch
+		}
+		v.open = next
+	}
+	switch {
+	case checkpoint:
+		v.open = Head{}
+	case v.open.Seq == 0:
+		v.open = next
+	}
+	return nil
+}
+
 const unknownKey = "its checkpoint is signed by a key that nothing in the log hands over to"
 
-// checkpoint checks a record that holds a signed note.
-func (v *Verifier) checkpoint(line []byte, seq uint64) error {
-	fault := func(format string, args ...any) error {
-		return &Fault{Seq: seq, Problem: fmt.Sprintf(format, args...)}
+// checkpoint checks a record that holds a signed note. It reports whether that is of
+// all the records before.
+func (v *Verifier) checkpoint(line []byte, seq uint64) (all bool, err error) {
+	fault := func(format string, args ...any) (bool, error) {
+		return false, &Fault{Seq: seq, Problem: fmt.Sprintf(format, args...)}
 	}
 	e, err := Parse(line)
 	if err != nil {
@@ -222,22 +323,24 @@ func (v *Verifier) checkpoint(line []byte, seq uint64) error {
 	case c.Root != v.frontier.Root():
 		return fault("the records before it are not those its checkpoint was signed for: the log was rewritten")
 	}
-	if e.Event == EventRetired && signed == v.stone {
+	all = e.Event != EventRetired
+	v.prompt = v.prompt || signsPromptly(&e)
+	if !all && signed == v.stone {
 		v.vouched = seq
 	}
 	if !known {
 		if v.report.Signed > v.report.Retired && len(v.keys) > 0 {
-			return &Fault{Seq: seq, Problem: unknownKey}
+			return false, &Fault{Seq: seq, Problem: unknownKey}
 		}
 		v.unknown = cmp.Or(v.unknown, seq)
-		return nil
+		return all, nil
 	}
-	if e.Event == EventRetired {
-		return nil
+	if !all {
+		return false, nil
 	}
 	v.report.Signed, v.report.UnsignedSince, v.unknown = c.Size, time.Time{}, 0
 	if e.Event != EventRotated {
-		return nil
+		return true, nil
 	}
 	if len(c.Extension) != 1 {
 		return fault("it does not name the next key")
@@ -251,7 +354,7 @@ func (v *Verifier) checkpoint(line []byte, seq uint64) error {
 	if !slices.ContainsFunc(v.handed, func(k note.Verifier) bool { return k.KeyHash() == next.KeyHash() }) {
 		v.handed = append(v.handed, next)
 	}
-	return nil
+	return true, nil
 }
 
 // meet compares the checkpoints from outside that are of the records read so

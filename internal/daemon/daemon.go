@@ -283,10 +283,12 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 // policy; its end is on record too, so that a gap shows.
 func (d *Daemon) recordStart(context.Context) error {
 	// Also on a disk that is nearly full: what waits must be ended by somebody.
-	_, err := d.store.Commit(&store.Change{Drains: true, Checkpoint: true, Records: []*audit.Record{
-		{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "daemon_started", Details: map[string]any{"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File}},
+	_, err := d.store.Commit(&store.Change{Drains: true, Checkpoint: true, Records: append(d.unsignedTail(),
+		&audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: audit.EventStarted, Details: map[string]any{
+			"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File, audit.SignsWithin: int(audit.SignWithin.Seconds()),
+		}},
 		d.reloader.loaded(d.policy.Load(), &d.cfg.Policy, asker{by: byStart}),
-	}})
+	)})
 	if err != nil {
 		return fmt.Errorf("cannot record the start: %w", err)
 	}

@@ -269,7 +269,7 @@ func TestMirrorHasMoreThanTheDatabase(t *testing.T) {
 	h.agent("@acme/alice").dispatch("telegram:dave", "Hello again", fresh(nil))
 	h.stop()
 	// What a start is held against besides.
-	if err := errors.Join(os.Rename(database, database+".right"), os.WriteFile(database, older, 0o600), os.Remove(h.path("state/audit-checkpoints.jsonl"))); err != nil {
+	if err := errors.Join(os.Rename(database, database+".right"), os.WriteFile(database, older, 0o600), os.Remove(h.path("state/audit-checkpoints.jsonl")), os.Remove(h.path("state/keys/checkpoint.newest"))); err != nil {
 		t.Fatal(err)
 	}
 	had, err := os.ReadFile(mirror)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/store"
@@ -52,16 +53,12 @@ func (d *Daemon) witnessLog(ctx context.Context) error {
 		return err
 	}
 	if newest := w.Newest(); newest.Size > 0 {
-		if have := d.store.Head().Seq; newest.Size > have {
-			return witness.Missing(path, have, newest.Size)
-		}
-		root, err := d.store.RootAt(ctx, newest.Size)
-		if err != nil {
+		if err := d.fits(ctx, path, &newest); err != nil {
 			return err
 		}
-		if root != newest.Root {
-			return witness.Differs(path, newest.Size)
-		}
+	}
+	if err := d.fitsKey(ctx); err != nil {
+		return err
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -72,9 +69,46 @@ func (d *Daemon) witnessLog(ctx context.Context) error {
 	d.onStop(func() error {
 		stop()
 		<-done
-		return w.Keep(d.store.Checkpoint().Note)
+		return d.keepCheckpoint(w, d.store.Checkpoint().Note)
 	})
 	return nil
+}
+
+// fits refuses to go on with a log that a checkpoint in a file is not of.
+func (d *Daemon) fits(ctx context.Context, path string, c *audit.Checkpoint) error {
+	if have := d.store.Head().Seq; c.Size > have {
+		return witness.Missing(path, have, c.Size)
+	}
+	root, err := d.store.RootAt(ctx, c.Size)
+	if err != nil {
+		return err
+	}
+	if root != c.Root {
+		return witness.Differs(path, c.Size)
+	}
+	return nil
+}
+
+// fitsKey refuses to go on with a log that lacks what its key has signed last.
+func (d *Daemon) fitsKey(ctx context.Context) error {
+	dir := config.KeysPath(d.cfg, d.database)
+	signed, err := keyring.Newest(dir)
+	if err != nil || signed == "" {
+		return err
+	}
+	c, err := audit.OpenCheckpoint(signed)
+	if !errors.Is(err, audit.ErrUnsigned) {
+		return fmt.Errorf("cannot use %s: %w; move it aside if the log is whole without it", keyring.NewestPath(dir), err)
+	}
+	return d.fits(ctx, keyring.NewestPath(dir), &c)
+}
+
+// keepCheckpoint keeps a checkpoint wherever one is kept.
+func (d *Daemon) keepCheckpoint(w *witness.Witness, signed string) error {
+	if signed == "" {
+		return nil
+	}
+	return errors.Join(w.Keep(signed), d.signer.KeepNewest(signed))
 }
 
 func (d *Daemon) keepCheckpoints(ctx context.Context, w *witness.Witness) {
@@ -85,8 +119,8 @@ func (d *Daemon) keepCheckpoints(ctx context.Context, w *witness.Witness) {
 			return
 		}
 		last = signed.Seq
-		if err := w.Keep(signed.Note); err != nil {
-			d.log.Error("a checkpoint stays in the log alone", zap.Error(err))
+		if err := d.keepCheckpoint(w, signed.Note); err != nil {
+			d.log.Error("a checkpoint is not kept outside the log as well", zap.Error(err))
 		}
 	}
 }
@@ -108,4 +142,25 @@ func (d *Daemon) rotateKey() (seq uint64, public string, err error) {
 	}
 	// So that it is in force for everything before, too.
 	return seq, public, d.store.Sign()
+}
+
+// unsignedTail is the record of a start that found more records without a checkpoint
+// than a daemon leaves that is killed. The start signs them, so it says first that
+// nobody had: whoever can write the database can have put them there.
+func (d *Daemon) unsignedTail() []*audit.Record {
+	tail := d.store.FoundUnsigned()
+	if tail.Last == 0 {
+		return nil
+	}
+	fields := []zap.Field{zap.Uint64("first", tail.First), zap.Uint64("last", tail.Last), zap.Time("since", tail.From), zap.Time("until", tail.To)}
+	if !tail.Long {
+		d.log.Info("the last records were not signed: the daemon before this one did not stop in order", fields...)
+		return nil
+	}
+	d.log.Error("more records than a daemon leaves unsigned stand at the end of the log: they may not be what was decided; compare them with the mirror and what others hold", fields...)
+	return []*audit.Record{{
+		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "unsigned_tail", Details: map[string]any{
+			"first": tail.First, "last": tail.Last, "since": tail.From.Format(time.RFC3339Nano), "until": tail.To.Format(time.RFC3339Nano),
+		},
+	}}
 }

@@ -46,6 +46,9 @@ func (f facade) Status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 		Segments: mirror.Segments, Pending: mirror.Pending, SegmentBytes: mirror.PackedBytes, Problems: mirror.Problems,
 	}
 	s.Audit.Indexed = f.index.Indexed()
+	if tail := f.store.FoundUnsigned(); tail.Long {
+		s.Audit.Unsigned = &api.UnsignedRecords{First: tail.First, Last: tail.Last, Since: tail.From, Until: tail.To}
+	}
 	s.Sinks = f.sinkStatus()
 	s.Policy, s.Config = *f.reloader.status.Load(), *f.reloader.config.Load()
 	s.PendingRestart = f.reloader.waiting()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/witness"
 	"go.uber.org/zap"
@@ -109,6 +111,13 @@ func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error
 	if err != nil {
 		return r, err
 	}
+	newest, err := keyring.Newest(config.KeysPath(d.cfg, d.database))
+	if err != nil {
+		return r, err
+	}
+	if newest != "" {
+		held = append(held, newest)
+	}
 	key, err := d.signer.Public()
 	if err != nil {
 		return r, err
@@ -122,5 +131,6 @@ func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error
 	r.OK, r.Log = r.Fault == nil, report.Origin
 	r.Seq, r.Hash, r.Retired = report.Head.Seq, report.Head.Hash.String(), report.Retired
 	r.Signed, r.Checkpoints, r.Held = report.Signed, report.Checkpoints, report.Held
+	r.Late, r.Gaps = report.Late, report.Gaps
 	return r, err
 }

@@ -52,7 +52,7 @@ type signingKey struct {
 // error says so.
 func OpenSigner(dir, name string, random io.Reader) (*Signer, error) {
 	s := &Signer{dir: dir, name: name, random: random}
-	if err := prepare(dir, signingFile, nextFile, publicFile); err != nil {
+	if err := prepare(dir, signingFile, nextFile, publicFile, newestFile); err != nil {
 		return nil, err
 	}
 	current, err := s.load(signingFile)

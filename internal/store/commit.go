@@ -46,6 +46,11 @@ type pending struct {
 	patience int
 }
 
+// seals reports whether the change writes a record.
+func (p *pending) seals() bool {
+	return len(p.bodies) > 0 || p.Checkpoint || p.rotate != nil || p.retire != nil
+}
+
 // Commit makes a change durable. It returns [ErrClosed], [ErrFull], [ErrLow],
 // [ErrLatched], [ErrMirrorLost], [ErrBusy] or the cause, and then Durable was
 // not called and never will be. Nothing of the change was written either, but

@@ -33,6 +33,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"go.uber.org/zap"
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/sys/unix"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -118,6 +119,8 @@ type Store struct {
 	end     atomic.Pointer[end]
 	recent  recent
 	signing *Signing
+	// unsigned is what the start found behind the last checkpoint.
+	unsigned Unsigned
 	// digestsFrom is the first record from which on messages have digests.
 	digestsFrom uint64
 	news        news
@@ -403,7 +406,15 @@ func (s *Store) takeUp(ctx context.Context, conn *sqlite.Conn) (end, error) {
 	}
 	log.stated = log.newest.Seq
 	if s.signing != nil {
-		if log.signer, err = s.openSigner(ctx, conn); err != nil {
+		var public string
+		if log.signer, public, err = s.openSigner(ctx, conn); err != nil {
+			return end{}, err
+		}
+		key, err := note.NewVerifier(public)
+		if err != nil {
+			return end{}, fmt.Errorf("cannot use the public key of the log: %w", err)
+		}
+		if err := s.findUnsigned(ctx, &log, key); err != nil {
 			return end{}, err
 		}
 	}

@@ -43,9 +43,11 @@ type end struct {
 	signer note.Signer
 	// newest is the last plain checkpoint.
 	newest Signed
-	// stated is the last record that holds a checkpoint of what is before it.
-	stated  uint64
-	retired uint64
+	// stated is the last record that holds a checkpoint of what is before it, and
+	// unsigned is when the first record behind it was written, zero without one.
+	stated   uint64
+	unsigned time.Time
+	retired  uint64
 }
 
 // Where the newest checkpoint, the log's name and the public key in force are
@@ -66,8 +68,8 @@ func (s *Store) Origin() string {
 }
 
 // openSigner names the log on its first start, and takes up the key that it is
-// signed with.
-func (s *Store) openSigner(ctx context.Context, conn *sqlite.Conn) (note.Signer, error) {
+// signed with, and its public key.
+func (s *Store) openSigner(ctx context.Context, conn *sqlite.Conn) (signer note.Signer, public string, err error) {
 	put := func(key, value string) error {
 		err := sqlitex.Execute(conn, insertMeta, &sqlitex.ExecOptions{Args: []any{key, []byte(value)}})
 		if err != nil {
@@ -81,21 +83,21 @@ func (s *Store) openSigner(ctx context.Context, conn *sqlite.Conn) (note.Signer,
 		err = put(logName, string(name))
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	inForce, err := s.Meta(ctx, publicKeyName)
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return nil, err
+		return nil, "", err
 	}
 	s.keyed = true
-	signer, public, err := s.signing.Open(string(name), string(inForce))
+	signer, public, err = s.signing.Open(string(name), string(inForce))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if public != string(inForce) {
 		err = put(publicKeyName, public)
 	}
-	return signer, err
+	return signer, public, err
 }
 
 // Checkpoint returns the newest checkpoint; its Seq is zero where none was made.
@@ -426,6 +428,15 @@ func (w *writer) handOver(lines []byte, log *end, at time.Time, p *pending) ([]b
 	return w.state(lines, log, at, p, audit.EventRotated, signed)
 }
 
+// overdue reports whether a record is not signed yet that will be too old for it when
+// the next one is written.
+func (e *end) overdue(at time.Time) bool {
+	if at.Before(e.head.Time) {
+		at = e.head.Time
+	}
+	return e.signer != nil && !e.unsigned.IsZero() && at.Sub(e.unsigned) > audit.SignWithin
+}
+
 // due reports whether a checkpoint has to follow the last record.
 func (e *end) due() bool { return e.signer != nil && e.head.Seq >= e.stated+audit.CheckpointEvery }
 
@@ -456,7 +467,7 @@ func (e *end) checkpoint() audit.Checkpoint {
 func (w *writer) state(lines []byte, log *end, at time.Time, p *pending, event, signed string) ([]byte, error) {
 	body, err := audit.Encode(&audit.Record{
 		ID: w.signing.NewID(), ActionType: audit.ActionCheckpoint, Event: event,
-		Details: map[string]any{"note": signed},
+		Details: map[string]any{"note": signed, audit.SignsWithin: int(audit.SignWithin.Seconds())},
 	})
 	if err != nil {
 		return nil, err
@@ -465,7 +476,7 @@ func (w *writer) state(lines []byte, log *end, at time.Time, p *pending, event, 
 		return nil, err
 	}
 	if event != audit.EventRetired {
-		log.stated = log.head.Seq
+		log.stated, log.unsigned = log.head.Seq, time.Time{}
 	}
 	if p.receipt.Seq == 0 {
 		p.receipt = Receipt{Seq: log.head.Seq, Time: log.head.Time}

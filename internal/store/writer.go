@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -173,6 +174,12 @@ func (w *writer) fill(batch []*pending, log end, at time.Time) ([]byte, end, err
 		}
 	}
 	lines := make([]byte, 0, size)
+	if log.overdue(at) && slices.ContainsFunc(batch, (*pending).seals) {
+		var err error
+		if lines, err = w.sign(lines, &log, at, &pending{Change: &Change{}}); err != nil {
+			return nil, log, err
+		}
+	}
 	for _, p := range batch {
 		p.receipt = Receipt{}
 		var err error
@@ -208,6 +215,9 @@ func (w *writer) seal(lines []byte, log *end, at time.Time, body []byte) ([]byte
 	w.record.BindText(2, string(line))
 	if err := exec(w.record); err != nil {
 		return nil, fmt.Errorf("cannot write audit record: %w", err)
+	}
+	if log.unsigned.IsZero() {
+		log.unsigned = log.head.Time
 	}
 	err := log.tree.Append(w.leaves(line), func(t audit.Tile) error { return putTile(w.tile, t) })
 	return append(lines, '\n'), err

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Unsigned are the records that a start found behind the last checkpoint of the key
+// in force. A daemon that stops leaves none, and one that is killed no more than a
+// minute of them, or 1024: whoever can write the database can put more there.
+type Unsigned struct {
+	audit.Stretch
+	// Long says that there are more than a daemon leaves behind.
+	Long bool
+}
+
+// FoundUnsigned returns what this start found; its Last is zero where all was
+// signed. Since then they are signed with everything else.
+func (s *Store) FoundUnsigned() Unsigned { return s.unsigned }
+
+// findUnsigned looks for the last checkpoint from the end of the log on, whatever
+// the database says where it is, and takes up what is behind it.
+func (s *Store) findUnsigned(ctx context.Context, log *end, key note.Verifier) error {
+	found, first, err := s.lastSigned(ctx, log, key)
+	if err != nil {
+		return err
+	}
+	if log.newest.Seq > found.Seq {
+		log.newest = found
+	}
+	log.stated = max(found.Seq, log.retired)
+	if len(first) == 0 {
+		return nil
+	}
+	from, err := audit.HeadOf(first)
+	if err != nil {
+		return fmt.Errorf("cannot read audit record %d: %w", log.stated+1, err)
+	}
+	log.unsigned = from.Time
+	s.unsigned.Stretch = audit.Stretch{First: from.Seq, Last: log.head.Seq, From: from.Time, To: log.head.Time}
+	s.unsigned.Long = log.head.Seq-from.Seq > audit.CheckpointEvery || log.head.Time.Sub(from.Time) > audit.SignedLate
+	return nil
+}
+
+// lastSigned returns the last checkpoint in the log that the key signed and that the
+// records before it fit, and the line behind it, nil where it is the last.
+func (s *Store) lastSigned(ctx context.Context, log *end, key note.Verifier) (found Signed, first []byte, err error) {
+	var p page
+	for before := uint64(math.MaxInt64); ; before = p.seqs[len(p.seqs)-1] {
+		if err := p.read(ctx, &s.reader, newestFirst, log.retired, before); err != nil || len(p.seqs) == 0 {
+			return Signed{}, first, err
+		}
+		for i, seq := range p.seqs {
+			line := p.line(i)
+			if c, signed, ok := audit.CheckpointOf(line, key); ok {
+				root, err := s.rootAt(ctx, c.Size, &log.tree)
+				if err != nil {
+					return Signed{}, nil, err
+				}
+				if root == c.Root && c.Origin == key.Name() {
+					return Signed{Seq: seq, Note: signed}, first, nil
+				}
+			}
+			first = bytes.Clone(line)
+		}
+	}
+}
