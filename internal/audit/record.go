@@ -70,8 +70,9 @@ type Record struct {
 	Code           string `json:"code,omitzero"`
 	Outcome        string `json:"outcome,omitzero"`
 
-	DataShared   []Shared    `json:"dataShared,omitempty"`
-	DataWithheld []Withheld  `json:"dataWithheld,omitempty"`
+	// The two lists are nil, and left out, where the record is about no message.
+	DataShared   []Shared    `json:"dataShared,omitzero"`
+	DataWithheld []Withheld  `json:"dataWithheld,omitzero"`
 	Detections   []Detection `json:"detections,omitempty"`
 
 	ContentDigest string `json:"contentDigest,omitzero"`
@@ -215,10 +216,10 @@ func (r *Record) append(b []byte) ([]byte, error) {
 	text("policyReason", r.PolicyReason)
 	text("code", r.Code)
 	text("outcome", r.Outcome)
-	if len(r.DataShared) > 0 {
+	if r.DataShared != nil {
 		other("dataShared", r.DataShared)
 	}
-	if len(r.DataWithheld) > 0 {
+	if r.DataWithheld != nil {
 		other("dataWithheld", r.DataWithheld)
 	}
 	if len(r.Detections) > 0 {

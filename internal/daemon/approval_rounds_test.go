@@ -121,7 +121,7 @@ func TestRoundLimitHoldsFreshExchanges(t *testing.T) {
 	held := usedUp(t, h, alice, bob)
 	second := bob.held(ocip.RoundLimit, "agent:alice:main", "Listen", fresh(nil))
 	saw := h.shown(second.ApprovalID)
-	if saw.EscalatedExchange != held.OCIP.ExchangeID || saw.Approvable || saw.Escalation != nil {
+	if saw.EscalatedExchange != held.OCIP.ExchangeID || saw.Approvable || saw.Escalation == nil || saw.Escalation.CurrentRound != 1 {
 		t.Errorf("a person sees %+v", saw)
 	}
 	person.conflict("APPROVAL_BLOCKED", decision(api.DecideApprove, &saw))

@@ -75,7 +75,14 @@ func TestChainStopsThreeInACircle(t *testing.T) {
 		t.Errorf("the record says %+v", r.Record)
 	}
 
-	// A person speaks to cat: what cat does now begins a new chain.
+	// A person speaks to cat: but nothing goes between cat and ann before a person
+	// has settled what was stopped.
+	apps["cat"].must("agent.queue", map[string]any{"sessionKey": "agent:cat:main", "text": "Ask ann about the weather"}, nil)
+	apps["cat"].held(ocip.RoundLimit, "agent:ann:main", "How is the weather, ann?", fresh(nil))
+	apps["ann"].held(ocip.RoundLimit, "agent:cat:main", "How is the weather, cat?", fresh(nil))
+	h.decides(api.DecideResolve, apps["cat"].held(ocip.ChainLimit, "agent:ann:main", "Pass it on", fresh(nil)).ApprovalID)
+
+	// What cat does now begins a new chain.
 	apps["cat"].must("agent.queue", map[string]any{"sessionKey": "agent:cat:main", "text": "Ask ann about the weather"}, nil)
 	apps["cat"].dispatch("agent:ann:main", "How is the weather?", fresh(nil))
 	var chain ocip.Chain

@@ -136,11 +136,11 @@ func TestDataIsWithheld(t *testing.T) {
 	var got struct{ DataShared, DataWithheld []map[string]any }
 	m := telegram.message("hook:message_sending")
 	alice.decode(m.Metadata["exchange"], &got)
-	if len(got.DataShared) != 1 || got.DataShared[0]["source"] != "jira" || len(got.DataWithheld) != 1 || got.DataWithheld[0]["description"] != "salaries" {
+	if len(got.DataShared) != 1 || got.DataShared[0]["source"] != "jira" || len(got.DataWithheld) != 1 || got.DataWithheld[0]["reason"] != "above_level" || got.DataWithheld[0]["description"] != "above the message's level" {
 		t.Errorf("the receiver got %s", m.Metadata["exchange"])
 	}
 	r := h.records(audit.Filter{Dispatch: sent.DispatchID})
-	if len(r) != 1 || len(r[0].DataShared) != 1 || len(r[0].DataWithheld) != 1 {
+	if len(r) != 1 || len(r[0].DataShared) != 1 || len(r[0].DataWithheld) != 1 || r[0].DataWithheld[0].Description != "salaries" {
 		t.Errorf("records are %+v", r)
 	}
 	e := alice.refuse(api.InvalidParams, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "x", "metadata": fresh(map[string]any{"data": []map[string]any{{"classification": "secret"}}})})

@@ -223,6 +223,9 @@ func (k *ruleset) approve(ctx context.Context, d *decision) (api.ApprovalResolve
 	if d.h.Given = len(d.h.Approvals); d.h.Given < d.h.Needed {
 		return k.keepWaiting(d, "approved_in_part")
 	}
+	if err := k.settle(ctx, d); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
 	return k.releaseHeld(ctx, d, v, api.ApprovalApproved)
 }
 

@@ -401,7 +401,7 @@ func exchangeOutcome(v *ocip.Verdict) jsontext.Value {
 	b = append(append(b, `,"type":`...), api.String(string(v.Exchange.Type))...)
 	b = append(append(b, `,"outcome":`...), api.String(string(v.Exchange.Outcome))...)
 	b = appendList(append(b, `,"dataShared":`...), v.Shared)
-	b = appendList(append(b, `,"dataWithheld":`...), v.Withheld)
+	b = appendList(append(b, `,"dataWithheld":`...), v.Told())
 	return append(b, '}')
 }
 

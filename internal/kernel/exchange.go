@@ -69,7 +69,7 @@ func (x *exchanges) escalation(ctx context.Context, p store.Pair) (string, error
 // refusal means for the two agents.
 func (x *exchanges) refuse(c *store.Change, v *ocip.Verdict, now time.Time) {
 	e := &v.Exchange
-	if e.ID == "" || e.Outcome == v.Before.Outcome {
+	if e.ID == "" || e.Outcome == v.Before.Outcome && e.ForPerson == v.Before.ForPerson {
 		return
 	}
 	c.Exchanges = append(c.Exchanges, *e)

@@ -30,7 +30,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 		return nil, "", err
 	}
 	// The receiver's own record says what reached it and what did not.
-	v.Shared, v.Withheld = sent.Shared, sent.Withheld
+	v.Shared, v.Withheld = sent.Shared, sent.Told()
 	r, err := k.receivedRecord(m.local, *m.sender.Counterparty(), v, m.key, m.content)
 	if err != nil {
 		return nil, "", err
@@ -71,7 +71,10 @@ func (k *ruleset) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived 
 	}
 	limit := sent.Exchange.MaxRounds
 	sent.Exchange = sent.Before
-	sent.Exchange.MaxRounds, sent.Exchange.Outcome, sent.Code = limit, arrived.Exchange.Outcome, arrived.Code
+	sent.Exchange.MaxRounds, sent.Code = limit, arrived.Code
+	if !arrived.Exchange.ForPerson {
+		sent.Exchange.Outcome = arrived.Exchange.Outcome
+	}
 	r.PolicyResult, r.Code, r.PolicyReason = string(arrived.Result), string(arrived.Code), "the receiver refused the message: "+arrived.Reason
 	r.Round, r.Outcome = sent.Before.Round, string(sent.Exchange.Outcome)
 	k.exchanges.refuse(change, sent, k.now())

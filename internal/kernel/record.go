@@ -29,6 +29,9 @@ func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *aud
 	r.ChainID, r.Hops = v.Chain.ID, v.Chain.Hops
 	maps.Copy(r.Details, v.Details)
 	r.Detections = detections(v)
+	// What nothing was declared of stands there as nothing, so that it does not
+	// look like what was never asked.
+	r.DataShared, r.DataWithheld = make([]audit.Shared, 0, len(v.Shared)), make([]audit.Withheld, 0, len(v.Withheld))
 	for _, s := range v.Shared {
 		r.DataShared = append(r.DataShared, audit.Shared(s))
 	}

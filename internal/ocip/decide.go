@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Agent is a local agent: its identity and the limits set for it.
@@ -51,8 +53,8 @@ type Outgoing struct {
 	Declared Level
 	// MaxRounds, when above zero, is the caller's wish for a lower limit.
 	MaxRounds int
-	// Escalated is the exchange between the two agents that has used up its
-	// rounds and that no person has settled, empty where there is none.
+	// Escalated is the exchange between the two agents that has come to its limit
+	// and that no person has settled, empty where there is none.
 	Escalated string
 	// Cause is the causal line that the message goes on with.
 	Cause Chain
@@ -74,6 +76,8 @@ type Outgoing struct {
 	Content  string
 	Passages []Passage
 	Rules    *Rules
+	// Rendering is what the receiver's program makes of the texts.
+	Rendering []text.Rendering
 	// Data is what the caller says the message includes.
 	Data []DataItem
 	// Summary is the message's line in the transcript.
@@ -82,6 +86,9 @@ type Outgoing struct {
 	Person Person
 	// MaxAnnotation bounds the annotation in bytes.
 	MaxAnnotation int
+
+	// texts are all that is looked at.
+	texts []Passage
 }
 
 // Person is what a person has decided about a message.
@@ -109,16 +116,20 @@ var outgoing = [...]step{
 	raise,
 	classification,
 	askPolicy,
+	lookAlike,
+	firstContact,
 	commitments,
 	rounds,
 	chain,
+	budget,
 }
 
 // Decide weighs a message that wants to leave. The first rule that denies or
 // escalates decides. An allowed message's verdict holds the advanced exchange
 // and the envelope to stamp.
 func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
-	v := Verdict{Level: max(m.Declared, m.Sender.Floor), Before: m.Exchange, Exchange: m.Exchange}
+	v := Verdict{Level: max(m.Declared, m.Sender.Floor), Before: m.Exchange, Exchange: m.Exchange, Owed: m.Owed.at(m.Now)}
+	m.texts = together(m.Content, m.Passages)
 	for _, weigh := range outgoing {
 		weigh(ctx, &m, policy, &v)
 		if v.Result != "" {
@@ -130,15 +141,20 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 	if m.To.Kind == KindAgent {
 		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
 		v.Exchange.Awaiting, v.Exchange.AwaitsCommitment, v.Exchange.Chain = "", false, v.Chain
-		v.Exchange.Approved = m.Person != Nobody
+		v.Exchange.Approved, v.Exchange.ForPerson = m.Person != Nobody, false
+		v.Exchange.Outcome = InProgress
 		if m.Person == TakenOver {
 			v.Exchange.Outcome = Escalated
 		}
+		// What was owed is answered: had a person been needed, there was one.
+		v.Owed = Owed{}
 	} else {
 		// Nobody counts rounds with a person, but the envelope must still say
 		// that this is the first message of its conversation.
 		v.Exchange.Round = 1
-		v.Policy, v.Reason = ruleClassification, "classification "+v.Level.String()+" is within the sender's maximum"
+		if v.Policy == "" {
+			v.Policy, v.Reason = ruleClassification, "classification "+v.Level.String()+" is within the sender's maximum"
+		}
 	}
 	v.Exchange.Level = v.Level
 	v.Envelope = stamp(&m, &v)
@@ -171,7 +187,7 @@ func exchangeState(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	case v.Exchange.ExpiredAt(m.Now):
 		v.deny(ExchangeExpired, ruleExchange, fmt.Sprintf("exchange %s expired at %s", v.Exchange.ID, v.Exchange.ExpiresAt.UTC().Format(timeLayout)))
 		v.Exchange = v.Exchange.close(m.Now, Expired)
-	case v.Exchange.Outcome != InProgress:
+	case !v.Exchange.goesOn():
 		v.deny(ExchangeClosed, ruleExchange, fmt.Sprintf("exchange %s is %s", v.Exchange.ID, v.Exchange.Outcome))
 	case !m.Sender.supports(v.Exchange.Type):
 		v.deny(UnsupportedType, ruleExchange, fmt.Sprintf("agent %s does not take part in exchanges of type %s", m.Sender.ID, v.Exchange.Type))
@@ -180,10 +196,24 @@ func exchangeState(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 }
 
 func classification(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	if v.Level > m.Sender.MaxShared {
-		denyLevel(m.Now, v, m.Sender.MaxShared, ruleClassification,
-			fmt.Sprintf("the maximum agent %s may share is %s", m.Sender.ID, m.Sender.MaxShared))
+	limit := m.Sender.mayShare(m.To.Kind)
+	if v.Level <= limit {
+		return
 	}
+	with := ""
+	if limit < m.Sender.MaxShared {
+		with = " with whom nobody declared"
+	}
+	denyLevel(m.Now, v, limit, ruleClassification, fmt.Sprintf("the maximum agent %s may share%s is %s", m.Sender.ID, with, limit))
+}
+
+// mayShare returns the highest level the agent may share with a counterparty of a
+// kind.
+func (a Agent) mayShare(kind Kind) Level {
+	if kind == KindUnknown && a.MaxUnknown != nil {
+		return min(a.MaxShared, *a.MaxUnknown)
+	}
+	return a.MaxShared
 }
 
 func denyLevel(now time.Time, v *Verdict, limit Level, rule, because string) {
@@ -192,13 +222,17 @@ func denyLevel(now time.Time, v *Verdict, limit Level, rule, because string) {
 	if d := v.raisedBy; d != nil {
 		by = fmt.Sprintf(" by %s at bytes %d to %d", d.Rule, d.Start, d.End)
 		v.Details["rule"], v.Details["start"], v.Details["end"] = d.Rule, d.Start, d.End
+		if d.Member != "" {
+			by += " of " + d.Member
+			v.Details["member"] = d.Member
+		}
 	}
 	v.deny(ClassificationViolation, rule, fmt.Sprintf("message classified %s%s; %s", v.Level, by, because))
 	v.Exchange = v.Exchange.close(now, Denied)
 }
 
 func askPolicy(ctx context.Context, m *Outgoing, policy Policy, v *Verdict) {
-	if m.To.Kind != KindAgent {
+	if m.To.Kind != KindAgent && !m.Rules.people(m.To.Kind).Policy {
 		return
 	}
 	ask := PolicyInput{
@@ -207,15 +241,19 @@ func askPolicy(ctx context.Context, m *Outgoing, policy Policy, v *Verdict) {
 		Source:       m.Sender.Identity,
 		Target:       m.To.Identity,
 		Round:        v.Exchange.Round + 1,
+
+		CounterpartyKind: m.To.Kind,
 	}
 	answer := consult(ctx, m.Now, ask, policy, m.Person, v)
-	v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, answer.MaxRounds, m.MaxRounds, m.Sender.MaxRounds)
+	if m.To.Kind == KindAgent {
+		v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, answer.MaxRounds, m.MaxRounds, m.Sender.MaxRounds)
+	}
 	if v.Result == RequireApproval {
 		v.Exchange = v.Exchange.close(m.Now, Escalated)
 	}
 }
 
-// consult asks agent-exchange and, where the org units differ, cross-org. It
+// consult asks agent-exchange and, where two agents' org units differ, cross-org. It
 // returns the narrower of the constraints; the verdict is set only if the
 // message must not go on, its policy fields always. What a policy denies, or
 // allows only below the message's level, is not for a person to approve.
@@ -226,7 +264,7 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 		approval string
 	)
 	for _, action := range [...]string{ActionExchange, ActionExchangeCrossOrg} {
-		if action == ActionExchangeCrossOrg && ask.Source.OrgUnit == ask.Target.OrgUnit {
+		if action == ActionExchangeCrossOrg && (ask.CounterpartyKind != KindAgent || ask.Source.OrgUnit == ask.Target.OrgUnit) {
 			break
 		}
 		ask.Action = action
@@ -238,6 +276,8 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 			// policy. The daemon's log has it.
 			v.deny(PolicyUnreachable, name, "policy could not be evaluated: denied")
 			v.Details = map[string]any{"cause": err.Error()}
+			v.ForPerson = v.Reason
+			v.Exchange = v.Exchange.close(now, Escalated)
 			return PolicyAnswer{}
 		}
 		if !answer.Allow {
@@ -275,18 +315,31 @@ func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.To.Kind != KindAgent {
 		return
 	}
-	if m.Escalated != "" && m.Escalated != v.Exchange.ID && m.Person != TakenOver {
+	switch {
+	case m.Person == TakenOver:
+	case m.Escalated != "" && m.Escalated != v.Exchange.ID:
 		// A fresh exchange would begin to count anew.
-		v.escalate(RoundLimit, ruleRounds, fmt.Sprintf(
-			"exchange %s between these agents reached its round limit; until a person has settled it, no other begins or goes on", m.Escalated))
-		v.Details = map[string]any{"escalatedExchange": m.Escalated}
-		v.Exchange = v.Exchange.close(m.Now, Escalated)
-		return
+		m.stopped(v)
+	case v.Exchange.Round >= v.Exchange.MaxRounds:
+		escalateRounds(v, m.Now, v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary))
+	case m.Escalated != "" && m.Person == Nobody:
+		// The other agent came to the limit, and this one's side is open still.
+		m.stopped(v)
 	}
-	if v.Exchange.Round < v.Exchange.MaxRounds || m.Person == TakenOver {
-		return
-	}
-	escalateRounds(v, m.Now, v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary))
+}
+
+// stopped holds a message between two agents of whom a person has to settle
+// something first.
+func (m *Outgoing) stopped(v *Verdict) {
+	v.escalate(RoundLimit, ruleRounds, stopReason(m.Escalated))
+	after := v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
+	v.Details = map[string]any{"escalatedExchange": m.Escalated, "escalation": after.payload(v.Reason)}
+	v.Exchange = v.Exchange.close(m.Now, Escalated)
+}
+
+// stopReason says why nothing goes between two agents.
+func stopReason(exchange string) string {
+	return fmt.Sprintf("exchange %s between these agents has come to its limit; until a person has settled it, nothing goes between them, in any exchange", exchange)
 }
 
 // escalateRounds hands an exchange to a person, with the message that went one
@@ -294,19 +347,24 @@ func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 func escalateRounds(v *Verdict, now time.Time, after Exchange) {
 	v.escalate(RoundLimit, ruleRounds,
 		fmt.Sprintf("Exchange reached maximum round limit (%d). Human review required.", after.MaxRounds))
-	v.Details = map[string]any{"escalation": Escalation{
-		ExchangeID:          after.ID,
-		ConversationID:      after.ConversationID,
-		CurrentRound:        after.Round,
-		MaxRounds:           after.MaxRounds,
-		ConversationSummary: after.summary(),
-		Reason:              v.Reason,
-	}}
+	v.Details = map[string]any{"escalation": after.payload(v.Reason)}
 	v.Exchange = v.Exchange.close(now, Escalated)
 }
 
-// Escalation is what a person gets to review when an exchange has used up its
-// rounds (OCIP reference, Escalation Payload).
+// payload is what a person gets to review of an exchange, and why.
+func (e Exchange) payload(reason string) Escalation {
+	return Escalation{
+		ExchangeID:          e.ID,
+		ConversationID:      e.ConversationID,
+		CurrentRound:        e.Round,
+		MaxRounds:           e.MaxRounds,
+		ConversationSummary: e.summary(),
+		Reason:              reason,
+	}
+}
+
+// Escalation is what a person gets to review when an exchange is escalated (OCIP
+// reference, Escalation Payload).
 type Escalation struct {
 	ExchangeID          string `json:"exchangeId"`
 	ConversationID      string `json:"conversationId"`
@@ -333,8 +391,8 @@ func stamp(m *Outgoing, v *Verdict) Envelope {
 		ConversationID:     v.Exchange.ConversationID,
 		ExchangeRound:      v.Exchange.Round,
 		MaxRounds:          v.Exchange.MaxRounds,
-		Capabilities:       Capabilities{CanCommit: m.Person != Nobody, CanShare: m.Sender.MaxShared.UpTo()},
-		ReplyPolicy:        v.Exchange.Type.ReplyPolicy(),
+		Capabilities:       Capabilities{CanCommit: m.Person != Nobody, CanShare: m.Sender.mayShare(m.To.Kind).UpTo()},
+		ReplyPolicy:        v.Exchange.Type.ReplyPolicy().tighten(m.ReplyPolicy),
 		RequiresCommitment: v.Exchange.Type.RequiresCommitment(),
 		ExpiresAt:          Time{v.Exchange.ExpiresAt},
 	}

@@ -107,7 +107,7 @@ func TestDecideCodes(t *testing.T) {
 		{"level by the floor", func(m *Outgoing) { m.Declared, m.Sender.Floor = Public, Restricted }, nil, Deny, ClassificationViolation, ruleClassification, Denied, "classified restricted"},
 		{"policy denies", func(*Outgoing) {}, answers(PolicyAnswer{Reason: "not today"}), Deny, PolicyDenied, "ocip.agent_exchange", Denied, "not today"},
 		{"policy denies without a word", func(*Outgoing) {}, answers(PolicyAnswer{}), Deny, PolicyDenied, "ocip.agent_exchange", Denied, "denied by policy ocip.agent_exchange"},
-		{"policy broken", func(*Outgoing) {}, &scripted{err: broken}, Deny, PolicyUnreachable, ActionExchange, InProgress, "could not be evaluated"},
+		{"policy broken", func(*Outgoing) {}, &scripted{err: broken}, Deny, PolicyUnreachable, ActionExchange, Escalated, "could not be evaluated"},
 		{"policy wants a person", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, RequireApproval: true}), RequireApproval, PolicyRequiresApproval, "ocip.agent_exchange", Escalated, "asks for a person's approval"},
 		{"policy wants a person and denies", func(*Outgoing) {}, answers(PolicyAnswer{RequireApproval: true}), Deny, PolicyDenied, "ocip.agent_exchange", Denied, ""},
 		{"policy narrows the level", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, HasMaxClassification: true}), Deny, ClassificationViolation, "ocip.agent_exchange", Denied, "allows at most public"},
@@ -195,7 +195,7 @@ func TestPolicyIsAskedWhatMatters(t *testing.T) {
 	m.To.OrgUnit, m.Exchange.Round, m.Declared, m.Sender.Floor = "marketing", 1, Public, Internal
 	p := answers(agree, PolicyAnswer{Allow: true, Reason: "cross", MaxRounds: 2, HasMaxClassification: true, MaxClassification: Internal})
 	v := Decide(t.Context(), m, p)
-	want := PolicyInput{Action: ActionExchange, ExchangeType: InformationQuery, Level: Internal, Source: m.Sender.Identity, Target: m.To.Identity, Round: 2}
+	want := PolicyInput{Action: ActionExchange, ExchangeType: InformationQuery, Level: Internal, Source: m.Sender.Identity, Target: m.To.Identity, Round: 2, CounterpartyKind: KindAgent}
 	crossed := want
 	crossed.Action = ActionExchangeCrossOrg
 	if !slices.Equal(p.asked, []PolicyInput{want, crossed}) {

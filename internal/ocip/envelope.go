@@ -162,7 +162,7 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 	}
 	e.Classification = p.level("classification", p.member(root, "classification"))
 	e.ConversationID = p.text(root, "conversation_id")
-	e.ExchangeRound = p.count(root, "exchange_round", 0)
+	e.ExchangeRound = p.count(root, "exchange_round", 1)
 	e.MaxRounds = p.count(root, "max_rounds", 1)
 	capabilities := p.object("capabilities", p.member(root, "capabilities"))
 	e.Capabilities.CanCommit = p.flag(capabilities, "capabilities.can_commit")
@@ -171,6 +171,9 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 	}
 	for i, raw := range p.list("capabilities.can_share", p.member(capabilities, "capabilities.can_share")) {
 		e.Capabilities.CanShare = append(e.Capabilities.CanShare, p.level("capabilities.can_share["+strconv.Itoa(i)+"]", raw))
+	}
+	if p.err == nil && gaps(e.Capabilities.CanShare) {
+		p.fail("capabilities.can_share", "leaves out a level below another")
 	}
 	e.ReplyPolicy = ReplyPolicy(p.oneOf(root, "reply_policy", string(AgentOK), string(HumanOnly), string(NoReplyNeeded)))
 	e.RequiresCommitment = p.flag(root, "requires_commitment")
@@ -183,6 +186,16 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 		return Envelope{}, p.err
 	}
 	return e, nil
+}
+
+// gaps reports whether a list of levels leaves out one below another: who may share
+// a level may share all below it.
+func gaps(levels []Level) bool {
+	listed, highest := [Restricted + 1]bool{}, Public
+	for _, l := range levels {
+		listed[l], highest = true, max(highest, l)
+	}
+	return len(levels) > 0 && slices.Contains(listed[:highest+1], false)
 }
 
 // readable reports whether a version is 1.0 or a later minor one.

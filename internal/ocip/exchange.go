@@ -37,6 +37,15 @@ func (t ExchangeType) ReplyPolicy() ReplyPolicy {
 	return AgentOK
 }
 
+// tighten returns the reply policy with a caller's wish: an exchange that agents
+// may answer can be left to people, or want no answer. No wish makes it looser.
+func (p ReplyPolicy) tighten(wish ReplyPolicy) ReplyPolicy {
+	if p == AgentOK && (wish == HumanOnly || wish == NoReplyNeeded) {
+		return wish
+	}
+	return p
+}
+
 // RequiresCommitment reports whether the type asks the responder to commit.
 func (t ExchangeType) RequiresCommitment() bool {
 	return t == CommitmentRequest || t == MeetingScheduling
@@ -119,7 +128,13 @@ type Exchange struct {
 
 // Open reports whether the exchange still takes messages at the given time.
 func (e Exchange) Open(now time.Time) bool {
-	return e.Outcome == InProgress && !e.ExpiredAt(now)
+	return e.goesOn() && !e.ExpiredAt(now)
+}
+
+// goesOn reports whether the exchange has not ended: also one that a message which
+// was delivered has escalated goes on, with a person's answer.
+func (e Exchange) goesOn() bool {
+	return e.Outcome == InProgress || e.Outcome == Escalated && e.ForPerson
 }
 
 // ExpiredAt reports whether the exchange's time has run out. An exchange with
@@ -143,11 +158,15 @@ func (e Exchange) advance(now time.Time, sender, summary string) Exchange {
 // keeps the outcome it has: how it ended is evidence.
 func (e Exchange) close(now time.Time, outcome Outcome) Exchange {
 	switch e.Outcome {
-	case Resolved, Escalated, Denied, Expired:
+	case Escalated:
+		if !e.ForPerson {
+			return e
+		}
+	case Resolved, Denied, Expired:
 		return e
 	case InProgress:
 	}
-	e.Outcome = outcome
+	e.Outcome, e.ForPerson = outcome, false
 	e.UpdatedAt = now
 	return e
 }
@@ -158,7 +177,7 @@ func (e Exchange) Settle(now time.Time, outcome Outcome) (ended Exchange, open b
 	if e.Outcome != InProgress && e.Outcome != Escalated {
 		return e, false
 	}
-	e.Outcome, e.UpdatedAt = outcome, now
+	e.Outcome, e.ForPerson, e.UpdatedAt = outcome, false, now
 	return e, true
 }
 

@@ -17,9 +17,9 @@ type PolicyInput struct {
 	Source       Identity
 	Target       Identity
 	Round        int
-	// Counterparty is what is known of the other end: an agent, a declared person
-	// or nobody known. An inbound message that is asked about is an agent's.
-	Counterparty Kind
+	// CounterpartyKind is what is known of the other end: an agent, a declared
+	// person, or nobody whom anybody declared. Inbound it is always an agent.
+	CounterpartyKind Kind
 }
 
 // PolicyAnswer is what the policy said. The zero value denies.

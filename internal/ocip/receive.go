@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Incoming is one annotated message that arrives for a local agent.
@@ -36,6 +38,9 @@ type Incoming struct {
 	Content  string
 	Passages []Passage
 	Rules    *Rules
+	// Rendering is what the program that shows the texts to the receiver makes of
+	// them.
+	Rendering []text.Rendering
 	// Approved is set where a person of this daemon has let the message through
 	// on the sender's side.
 	Approved bool
@@ -49,7 +54,9 @@ type arrival func(ctx context.Context, m *Incoming, policy Policy, v *Verdict)
 var incoming = [...]arrival{
 	tenantWallInbound,
 	sourceInbound,
+	aheadInbound,
 	expiryInbound,
+	stoppedInbound,
 	acceptsInbound,
 	askPolicyInbound,
 	replayInbound,
@@ -61,19 +68,32 @@ var incoming = [...]arrival{
 // Receive weighs a message that arrives. The receiver decides for itself and
 // trusts the envelope for nothing that its own directory and state can tell.
 func Receive(ctx context.Context, m Incoming, policy Policy) Verdict {
-	v := Verdict{Level: m.Envelope.Classification, Before: m.Exchange, Exchange: m.Exchange, Envelope: m.Envelope}
+	if ends := m.Now.Add(m.ExpiresAfter); m.ExpiresAfter > 0 && m.Exchange.Round == 0 && ends.Before(m.Exchange.ExpiresAt) {
+		m.Exchange.ExpiresAt = ends
+	}
+	v := Verdict{Level: m.Envelope.Classification, Before: m.Exchange, Exchange: m.Exchange, Envelope: m.Envelope, Owed: m.Owed.at(m.Now)}
 	for _, weigh := range incoming {
 		weigh(ctx, &m, policy, &v)
-		if v.Result != "" {
-			return v
+		if v.Result == "" {
+			continue
 		}
+		if v.Exchange.Outcome == m.Exchange.Outcome && v.Exchange.ForPerson == m.Exchange.ForPerson {
+			// What a refused envelope claims changes nothing.
+			v.Exchange = m.Exchange
+		}
+		return v
 	}
 	v.Result = Allow
 	v.Exchange = m.after(v.Exchange)
 	v.Exchange.Awaiting, v.Exchange.Approved, v.Exchange.Chain = m.Envelope.ReplyPolicy, false, v.Chain
 	v.Exchange.Level = v.Level
-	if v.Exchange.Round > v.Exchange.MaxRounds {
-		v.Exchange.Outcome = Escalated
+	v.Owed = v.Owed.incur(&m.Receiver, &v.Exchange)
+	switch {
+	case v.Exchange.Round > v.Exchange.MaxRounds:
+		v.Exchange.Outcome, v.Exchange.ForPerson = Escalated, false
+	case v.ForPerson != "":
+		v.Exchange.Outcome, v.Exchange.ForPerson, v.Exchange.UpdatedAt = Escalated, true, m.Now
+		v.Details = map[string]any{"requiresHuman": true, "escalation": v.Exchange.payload(v.ForPerson)}
 	}
 	return v
 }
@@ -133,9 +153,30 @@ func expiryInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	case v.Exchange.ExpiredAt(m.Now):
 		v.deny(ExchangeExpired, ruleExchange, fmt.Sprintf("exchange %s expired at %s", v.Exchange.ID, v.Exchange.ExpiresAt.UTC().Format(timeLayout)))
 		v.Exchange = v.Exchange.close(m.Now, Expired)
-	case v.Exchange.Outcome != InProgress:
+	case !v.Exchange.goesOn():
 		v.deny(ExchangeClosed, ruleExchange, fmt.Sprintf("exchange %s is %s", v.Exchange.ID, v.Exchange.Outcome))
 	}
+}
+
+// aheadInbound refuses an envelope whose round lies further ahead of what is known
+// than a whole exchange is long. Taken at its word, one line from anywhere would use
+// up the rounds of two agents.
+func aheadInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
+	limit := lowest(m.Exchange.MaxRounds, m.Envelope.MaxRounds, m.Receiver.MaxRounds)
+	if known := m.Exchange.Round; m.Envelope.ExchangeRound-known > max(limit, 1) {
+		v.deny(EnvelopeForged, ruleReceiver, fmt.Sprintf(
+			"envelope is round %d of exchange %s, which is at round %d here and may have %d", m.Envelope.ExchangeRound, m.Exchange.ID, known, limit))
+	}
+}
+
+// stoppedInbound refuses whatever arrives between two agents of whom a person has
+// to settle something first, but for that person's own words.
+func stoppedInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
+	if m.Escalated == "" || m.Approved || m.Envelope.MessageType == Human {
+		return
+	}
+	v.deny(RoundLimit, ruleRounds, stopReason(m.Escalated))
+	v.Details = map[string]any{"escalatedExchange": m.Escalated, "escalation": m.after(v.Exchange).payload(v.Reason)}
 }
 
 func acceptsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
@@ -165,6 +206,8 @@ func askPolicyInbound(ctx context.Context, m *Incoming, policy Policy, v *Verdic
 		Source:       m.Envelope.SourceAgent,
 		Target:       m.Receiver.Identity,
 		Round:        m.Envelope.ExchangeRound,
+
+		CounterpartyKind: KindAgent,
 	}, policy, person, v)
 	v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, m.Envelope.MaxRounds, answer.MaxRounds, m.Receiver.MaxRounds)
 }
@@ -186,9 +229,18 @@ func roundsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 }
 
 // promisesInbound looks for what the sender asks the receiver to commit to, in
-// the envelope's flag and the text. It holds nothing back: the agent may read
-// it, and its answer is a person's to give.
+// the envelope's flags and the texts. It holds nothing back: the agent may read
+// it, and its answer is a person's to give, who has to hear of it.
 func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
-	asked := m.Rules.promises(m.Content, v).RequiresHuman
-	v.Exchange.AwaitsCommitment = asked || m.Envelope.RequiresCommitment
+	result := m.Rules.promises(together(m.Content, m.Passages), m.Rendering, v)
+	v.Exchange.AwaitsCommitment = result.RequiresHuman || m.Envelope.RequiresCommitment
+	switch {
+	case m.Rules != nil && m.Rules.Monitor:
+	case m.Envelope.ReplyPolicy == HumanOnly:
+		v.ForPerson = "the message may be answered by a person only"
+	case m.Envelope.RequiresCommitment:
+		v.ForPerson = "the message asks for a commitment"
+	case result.RequiresHuman:
+		v.ForPerson = *result.Reason
+	}
 }

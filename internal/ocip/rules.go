@@ -6,6 +6,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Rules are what a decision looks for in a message's text. A detector that is
@@ -32,15 +33,18 @@ func (r *Rules) chainLimits() ChainLimits {
 	return r.Chain
 }
 
-// promises looks for commitments in a text and enters what it finds.
-func (r *Rules) promises(text string, v *Verdict) commitment.CommitmentDetectionResult {
+// promises looks for commitments in a message's texts, as written and as their
+// receiver is shown them, and enters what it finds.
+func (r *Rules) promises(texts []Passage, as []text.Rendering, v *Verdict) commitment.CommitmentDetectionResult {
 	if r == nil || r.Commitments == nil {
 		return commitment.Judge(nil)
 	}
-	hits := r.Commitments.Detect(text)
-	for _, h := range commitment.Digest(hits, maxDetections) {
-		v.Detections = append(v.Detections, Detection{Rule: "commitment." + h.Name(), Start: h.Start, End: h.End, Zone: h.Zone, Shadow: h.Shadow})
+	hits := r.Commitments.Scan(texts, as...)
+	var found []Detection
+	for _, h := range hits {
+		found = append(found, Detection{Rule: "commitment." + h.Name(), Member: clip(h.Member), Start: h.Start, End: h.End, Zone: h.Zone, Shadow: h.Shadow})
 	}
+	v.Detections = append(v.Detections, few(found, maxDetections)...)
 	return commitment.Judge(hits)
 }
 
@@ -60,41 +64,88 @@ type Detection struct {
 // larger than it may be.
 const maxDetections = 64
 
-// raise looks at the content, which can only raise the declared level.
+// few keeps at most n detections for a record: the first of each kind, those that
+// count before those that do not, then the earliest others, in their order.
+func few(found []Detection, n int) []Detection {
+	if len(found) <= n {
+		return found
+	}
+	type kind struct {
+		rule, zone string
+		shadow     bool
+	}
+	kept, seen := make([]bool, len(found)), make(map[kind]bool)
+	for _, counts := range [...]bool{true, false} {
+		for i, d := range found {
+			k := kind{d.Rule, d.Zone, d.Shadow}
+			if len(seen) < n && d.Shadow != counts && !seen[k] {
+				seen[k], kept[i] = true, true
+			}
+		}
+	}
+	free := n - len(seen)
+	list := make([]Detection, 0, n)
+	for i, d := range found {
+		if !kept[i] {
+			if free == 0 {
+				continue
+			}
+			free--
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// raise looks at every text of the message, which can only raise the declared
+// level.
 func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.Rules == nil || m.Rules.Content == nil {
 		return
 	}
-	found := m.Rules.Content.Detect(m.Content)
-	for _, f := range found[:min(len(found), maxDetections)] {
-		v.Detections = append(v.Detections, Detection{Rule: f.Rule, Start: f.Start, End: f.End})
-	}
-	// The detector's levels are the protocol's; one that is not is treated as
-	// the highest.
-	level, err := ParseLevel(content.Highest(found))
-	if err != nil {
-		level = Restricted
-	}
-	if level <= v.Level {
-		return
-	}
-	v.Level = level
-	for _, f := range found {
-		if f.Level == level.String() {
-			v.raisedBy = &Detection{Rule: f.Rule, Start: f.Start, End: f.End}
-			return
+	var found []Detection
+	for _, f := range m.Rules.Content.Scan(m.texts, m.Rendering...) {
+		d := Detection{Rule: f.Rule, Member: clip(f.Member), Start: f.Start, End: f.End}
+		found = append(found, d)
+		// The detector's levels are the protocol's; one that is not is treated as
+		// the highest.
+		level, err := ParseLevel(f.Level)
+		if err != nil {
+			level = Restricted
+		}
+		if level > v.Level {
+			v.Level, v.raisedBy = level, &d
 		}
 	}
+	v.Detections = append(v.Detections, few(found, maxDetections)...)
 }
 
-// commitments looks for what no agent may promise by itself: the exchange's own
-// flags, and words in the text. With a person, nothing is held.
+// commitments looks for what no agent may promise by itself: what it owes, the
+// exchange's own flags, and words in the texts. With a person, nothing is held.
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	result := m.Rules.promises(m.Content, v)
-	if m.To.Kind != KindAgent || m.Person != Nobody || m.Rules != nil && m.Rules.Monitor {
+	result := m.Rules.promises(m.texts, m.Rendering, v)
+	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor {
 		return
 	}
-	var reason string
+	code, reason := binding(m, v)
+	if reason == "" && result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.people(m.To.Kind).Commitments) {
+		code, reason = CommitmentRequiresHuman, *result.Reason
+	}
+	if reason == "" {
+		return
+	}
+	v.escalate(code, ruleCommitment, reason)
+	v.Details = map[string]any{"requiresHuman": true, "detectedKeywords": result.DetectedKeywords}
+	v.Exchange = v.Exchange.close(m.Now, Escalated)
+}
+
+// binding says why a message between two agents binds somebody whatever its words
+// are, and by which code, or nothing.
+func binding(m *Outgoing, v *Verdict) (Code, string) {
+	if m.To.Kind != KindAgent {
+		return "", ""
+	}
+	reason := ""
 	switch t := v.Exchange.Type; {
 	case v.Exchange.Awaiting == HumanOnly:
 		reason = "the message this answers may be answered by a person only"
@@ -102,23 +153,25 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		reason = "the message this answers asks for a commitment"
 	case v.Exchange.Awaiting != "" && !m.Sender.CanAutoRespond:
 		reason = fmt.Sprintf("agent %s does not answer by itself", m.Sender.ID)
+	case v.Exchange.ForPerson:
+		reason = "the exchange has come to a person, who has not answered yet"
 	case t.ReplyPolicy() == HumanOnly:
 		reason = fmt.Sprintf("an exchange of type %s is for people", t)
 	case t.RequiresCommitment():
 		reason = fmt.Sprintf("an exchange of type %s asks for a commitment", t)
-	case result.RequiresHuman:
-		reason = *result.Reason
 	default:
-		return
+		return v.Owed.reason(m)
 	}
-	v.escalate(CommitmentRequiresHuman, ruleCommitment, reason)
-	v.Details = map[string]any{"requiresHuman": true, "detectedKeywords": result.DetectedKeywords}
-	v.Exchange = v.Exchange.close(m.Now, Escalated)
+	return CommitmentRequiresHuman, reason
 }
 
-// replyExpected refuses an answer to a message that wants none.
+// replyExpected refuses an answer to a message that wants none, in whichever
+// exchange of its conversation.
 func replyExpected(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	if m.To.Kind == KindAgent && v.Exchange.Awaiting == NoReplyNeeded {
+	if m.To.Kind != KindAgent {
+		return
+	}
+	if v.Exchange.Awaiting == NoReplyNeeded || v.Owed.ReplyPolicy == NoReplyNeeded && v.Owed.ConversationID == v.Exchange.ConversationID {
 		v.deny(ReplyNotExpected, ruleExchange, "the message this answers expects no reply")
 	}
 }
@@ -138,10 +191,41 @@ type Shared struct {
 	Fields []string `json:"fields"`
 }
 
-// Withheld names data that was kept back, and why.
+// Withheld names data that was kept back, and why. The description is the
+// caller's, for the sender's record alone; others are told what [Withheld.Told]
+// says.
 type Withheld struct {
+	// Reason is one of a fixed list: [AboveLevel], [NotAccepted].
 	Reason      string `json:"reason"`
 	Description string `json:"description"`
+}
+
+// Why data is kept back.
+const (
+	AboveLevel  = "above_level"
+	NotAccepted = "not_accepted"
+)
+
+// Told is what the receiver of a message learns of data that was kept back: the
+// reason, in words that are always the same.
+func (w Withheld) Told() Withheld {
+	w.Description = "above what the receiver accepts"
+	if w.Reason == AboveLevel {
+		w.Description = "above the message's level"
+	}
+	return w
+}
+
+// Told lists what the receiver learns of data that was kept back.
+func (v *Verdict) Told() []Withheld {
+	if len(v.Withheld) == 0 {
+		return nil
+	}
+	told := make([]Withheld, len(v.Withheld))
+	for i, w := range v.Withheld {
+		told[i] = w.Told()
+	}
+	return told
 }
 
 // sift parts the data items into those that go along and those that do not:
@@ -150,9 +234,9 @@ func sift(items []DataItem, level, accepts Level) (shared []Shared, withheld []W
 	for _, item := range items {
 		switch {
 		case item.Level > level:
-			withheld = append(withheld, Withheld{Description: item.Description, Reason: fmt.Sprintf("%s is above the exchange's level %s", item.Level, level)})
+			withheld = append(withheld, Withheld{Reason: AboveLevel, Description: item.Description})
 		case item.Level > accepts:
-			withheld = append(withheld, Withheld{Description: item.Description, Reason: fmt.Sprintf("the receiver accepts no %s data", item.Level)})
+			withheld = append(withheld, Withheld{Reason: NotAccepted, Description: item.Description})
 		default:
 			shared = append(shared, Shared{Source: item.Source, Fields: item.Fields})
 		}

@@ -104,10 +104,12 @@ func (v *Verdict) escalate(code Code, rule, reason string) {
 }
 
 // Exhausted reports whether a person is asked about a message whose exchange has
-// no round left, whatever else the message is held for: then the two agents
-// begin nothing anew before the person has decided.
+// no round left, whatever else the message is held for, or whose causal line is
+// too long: then nothing goes between the two agents before the person has
+// decided.
 func (v *Verdict) Exhausted() bool {
-	return v.Result == RequireApproval && v.Exchange.Outcome == Escalated && (v.Code == RoundLimit || v.Exchange.Round >= v.Exchange.MaxRounds)
+	return v.Result == RequireApproval && v.Exchange.Outcome == Escalated &&
+		(v.Code == RoundLimit || v.Code == ChainLimit || v.Exchange.Round >= v.Exchange.MaxRounds)
 }
 
 // Crowd turns a message that a person would have to decide about into a denial:
@@ -131,4 +133,6 @@ const (
 	ruleAnnotation     = "annotation-size"
 	ruleCommitment     = "commitment"
 	ruleHolds          = "held-messages"
+	ruleContact        = "contact"
+	ruleBudget         = "budget"
 )

@@ -397,7 +397,7 @@ func (c *caller) dispatch(ctx context.Context, line Caller, in Input) (Output, e
 // stopped is the answer for a message that was refused or is held.
 func stopped(v *api.ExchangeRef) Output {
 	out := Output{Code: string(v.Code), ExchangeID: v.ExchangeID, Conversation: v.ConversationID, Escalated: v.EscalatedExchange}
-	if v.Escalation != nil {
+	if v.Escalation != nil && v.EscalatedExchange == "" {
 		out.Round, out.MaxRounds = v.Escalation.CurrentRound, v.Escalation.MaxRounds
 	}
 	return out

@@ -343,6 +343,14 @@ func (r Rules) dispatch(s state, in Input, fresh string) (state, Output) {
 		return s.with(me, id, mine), answer
 	}
 
+	if s.escalated == id {
+		// The other agent came to the limit of this very exchange.
+		mine.Outcome = ocip.Escalated
+		answer.Code, answer.Escalated = string(ocip.RoundLimit), s.escalated
+		answer.Round, answer.MaxRounds = 0, 0
+		return s.with(me, id, mine), answer
+	}
+
 	// The sender's side lets it go; now the receiver's.
 	theirs, yours, known := s.of(you, mine.conversation)
 	if !known {
