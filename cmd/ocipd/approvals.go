@@ -228,7 +228,7 @@ func alone(all []*api.ApprovalSummary) []likes {
 func alike(all []*api.ApprovalSummary) []likes {
 	type kind struct{ agent, to, code, summary, state string }
 	return groups[likes](all, func(a *api.ApprovalSummary) kind {
-		return kind{a.Agent, a.Counterparty, a.Code, a.Summary, a.State}
+		return kind{a.Agent, a.To(), a.Code, a.Summary, a.State}
 	})
 }
 
@@ -387,7 +387,7 @@ func (t *heldTable) row(row likes) []cell {
 		last = cell{text: visible(stateWords(a.State)), colour: stateColour(a.State)}
 	}
 	return []cell{
-		{text: visible(t.short(a.ApprovalID)), colour: bold}, {text: times, colour: yellow}, {text: visible(a.AgentID)}, {text: visible(a.Counterparty)},
+		{text: visible(t.short(a.ApprovalID)), colour: bold}, {text: times, colour: yellow}, {text: visible(a.AgentID)}, {text: visible(a.To())},
 		{text: visible(why(a.Code)), colour: yellow}, {text: visible(orElse(a.Summary, "(forgotten)"))}, {text: shortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }
@@ -553,7 +553,7 @@ func (s *shell) completeApproval(state string) cobra.CompletionFunc {
 				id = a.ApprovalID
 			}
 			if plainWord(id) {
-				offered = append(offered, cobra.CompletionWithDesc(id, visible(a.Agent+" → "+a.Counterparty+": "+orElse(a.Summary, stateWords(a.State)))))
+				offered = append(offered, cobra.CompletionWithDesc(id, visible(a.Agent+" → "+a.To()+": "+orElse(a.Summary, stateWords(a.State)))))
 			}
 		}
 		return offered, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

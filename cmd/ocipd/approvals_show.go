@@ -125,7 +125,7 @@ func approvalPage(scr screen, a *api.Approval, now time.Time) []string {
 // waits.
 func (p *page) title(a *api.Approval, now time.Time) {
 	p.hang("", "    ", bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
-	p.hang("", "    ", bold, acting(a.Agent, a.UserID)+" → "+acting(a.Counterparty, a.CounterpartyUserID))
+	p.hang("", "    ", bold, acting(a.Agent, a.UserID)+" → "+acting(a.To(), a.CounterpartyUserID))
 	p.tinted("why", yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
 	if a.EscalatedExchange != "" {
 		p.fact("held by", "the round limit of exchange "+a.EscalatedExchange)

@@ -491,7 +491,7 @@ func (d *demo) approve() (saw []cell, err error) {
 		return nil, err
 	}
 	saw = append(saw, paint("the person sees what waits", bold),
-		show("  "+waits.AgentID+" → "+waits.Counterparty+": "+waits.Content), show("  "+waits.Reason), show("  "+waits.Digest[:23]+"…"))
+		show("  "+waits.AgentID+" → "+waits.To()+": "+waits.Content), show("  "+waits.Reason), show("  "+waits.Digest[:23]+"…"))
 	params := api.ApprovalResolveParams{ApprovalID: d.approval, Decision: api.DecideApprove, Digest: waits.Digest, Note: "agreed with dave"}
 	if err := d.operator.Call(d.ctx, "approval.resolve", params, nil); err != nil {
 		return nil, err

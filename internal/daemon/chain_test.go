@@ -31,7 +31,7 @@ func (a *app) stopped(session string) string {
 // The chain stops them, also where the daemon was restarted in between, and
 // until a person speaks to one of them.
 func TestChainStopsThreeInACircle(t *testing.T) {
-	h := build(t, team("ann", "ben", "cat"))
+	h := build(t, team("ann", "ben", "cat")+"routes: [{session: \"chat:*\", agent: cat}]\n")
 	names := []string{"ann", "ben", "cat"}
 	apps := make(map[string]*app)
 	connect := func() {
@@ -75,18 +75,18 @@ func TestChainStopsThreeInACircle(t *testing.T) {
 		t.Errorf("the record says %+v", r.Record)
 	}
 
-	// A person speaks to cat: but nothing goes between cat and ann before a person
-	// has settled what was stopped.
+	// What cat's own app calls a person's word begins nothing anew, and nothing goes
+	// between cat and ann before a person has settled what was stopped.
 	apps["cat"].must("agent.queue", map[string]any{"sessionKey": "agent:cat:main", "text": "Ask ann about the weather"}, nil)
 	apps["cat"].held(ocip.RoundLimit, "agent:ann:main", "How is the weather, ann?", fresh(nil))
 	apps["ann"].held(ocip.RoundLimit, "agent:cat:main", "How is the weather, cat?", fresh(nil))
-	h.decides(api.DecideResolve, apps["cat"].held(ocip.ChainLimit, "agent:ann:main", "Pass it on", fresh(nil)).ApprovalID)
 
-	// What cat does now begins a new chain.
-	apps["cat"].must("agent.queue", map[string]any{"sessionKey": "agent:cat:main", "text": "Ask ann about the weather"}, nil)
-	apps["cat"].dispatch("agent:ann:main", "How is the weather?", fresh(nil))
+	// A person's word on a channel does: what cat does now begins a new chain.
+	chat := h.channel("@acme/chat", "chat")
+	chat.must("agent.queue", map[string]any{"sessionKey": "chat:person", "text": "Ask ben about the weather"}, nil)
+	apps["cat"].dispatch("agent:ben:other", "How is the weather?", fresh(nil))
 	var chain ocip.Chain
-	apps["ann"].decode(apps["ann"].message("hook:message_received").Metadata["ocipChain"], &chain)
+	apps["ben"].decode(apps["ben"].message("hook:message_received").Metadata["ocipChain"], &chain)
 	if chain.ID == first || chain.Hops != 1 {
 		t.Errorf("after a person's word the chain is %+v", chain)
 	}
@@ -221,7 +221,7 @@ func TestSeenAgents(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")
 	alice := h.agent("@acme/alice")
-	if got := alice.dispatch("telegram:zed", "Hello", nil); got.OCIP != nil {
+	if got := alice.dispatch("telegram:zed", "Hello", nil); got.OCIP.ExchangeID != "" {
 		t.Errorf("a stranger has an exchange: %+v", got.OCIP)
 	}
 	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:zed", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-1", 1, "acme-corp")}}, nil)
@@ -232,28 +232,23 @@ func TestSeenAgents(t *testing.T) {
 		t.Errorf("an agent that was seen: got %+v, want round 2 of conv-1", got)
 	}
 
-	// One of another tenant is refused and seen all the same, for good.
-	wall := func() {
-		t.Helper()
-		e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:group", "content": "Hello"})
-		if code := ocipCode(t, e); code != string(ocip.CrossEnterpriseBlocked) {
-			t.Errorf("got %s", code)
-		}
+	// A claim of another tenant stops that message and nothing else: who could write
+	// one there could cut the agent off from everybody else at the session.
+	alice.dispatch("telegram:group", "Hello", nil)
+	e := telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:group", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-2", 1, "globex-inc")}})
+	if code := ocipCode(t, e); code != string(ocip.CrossEnterpriseBlocked) {
+		t.Errorf("got %s", code)
 	}
 	alice.dispatch("telegram:group", "Hello", nil)
-	telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:group", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-2", 1, "globex-inc")}})
-	wall()
-	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:group", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-3", 1, "acme-corp")}}, nil)
-	wall()
 	// A name that was borrowed shows nobody: nothing said here is counted as said
 	// to its owner.
 	borrowed := foreign("conv-4", 1, "acme-corp")
 	borrowed["source_agent"] = map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"}
-	e := telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:thief", "text": "Hello", "metadata": map[string]any{"ocip": borrowed}})
+	e = telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:thief", "text": "Hello", "metadata": map[string]any{"ocip": borrowed}})
 	if code := ocipCode(t, e); code != string(ocip.SourceMismatch) {
 		t.Errorf("got %s", code)
 	}
-	if got := alice.dispatch("telegram:thief", "Hello", nil); got.OCIP != nil {
+	if got := alice.dispatch("telegram:thief", "Hello", nil); got.OCIP.ExchangeID != "" {
 		t.Errorf("a thief has an exchange: %+v", got.OCIP)
 	}
 }

@@ -342,7 +342,7 @@ func TestAgentIsTakenOut(t *testing.T) {
 func TestAgentIsAnotherOne(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
-	if sent := alice.dispatch("agent:bob:main", "for bob of acme-corp alone", fresh(nil)); !sent.Queued {
+	if sent := alice.dispatch("agent:bob:main", "for bob of acme-corp alone", fresh(nil)); !sent.Waiting {
 		t.Fatalf("sent as %+v", sent)
 	}
 	begin := strings.Index(acme, "  - {id: bob")
@@ -390,7 +390,7 @@ func TestBindingIsLookedAtAgain(t *testing.T) {
 		contains(t, bob.refuse(api.Forbidden, method, map[string]any{}).Message, "bound to /usr/bin/nothing-of-the-kind")
 	}
 	sent := alice.dispatch("agent:bob:main", "while away", fresh(nil))
-	if !sent.Queued {
+	if !sent.Waiting {
 		t.Errorf("a message for an app that may not run is %+v", sent)
 	}
 	if got := h.records(audit.Filter{ActionType: audit.ActionSecurity}); !slices.ContainsFunc(got, func(e audit.Entry) bool {

@@ -254,7 +254,7 @@ func ocipCode(t testing.TB, e *api.Error) string {
 func (a *app) held(code ocip.Code, session, content string, metadata map[string]any) api.DispatchResult {
 	a.t.Helper()
 	result := a.dispatch(session, content, metadata)
-	if !result.Held || result.Queued || result.ApprovalID == "" || result.OCIP == nil || result.OCIP.Code != code {
+	if !result.Held || !result.Queued || result.Waiting || result.ApprovalID == "" || result.OCIP == nil || result.OCIP.Code != code {
 		a.t.Fatalf("%s is not held for %s: %+v %+v", content, code, result, result.OCIP)
 	}
 	return result

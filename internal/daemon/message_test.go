@@ -17,7 +17,7 @@ func TestMessageReachesItsChannelStamped(t *testing.T) {
 	alice := h.agent("@acme/alice")
 
 	result := alice.dispatch("telegram:dave", "What is the status of ticket ENG-1234?", map[string]any{"target": "kept", "ocip": map[string]any{"version": "forged"}})
-	if result.DispatchID == "" || result.Queued || result.OCIP == nil || result.OCIP.Round != 1 {
+	if result.DispatchID == "" || !result.Queued || result.Waiting || result.OCIP == nil || result.OCIP.Round != 1 {
 		t.Fatalf("dispatch answered %+v", result)
 	}
 	m := telegram.message("hook:message_sending")

@@ -91,10 +91,10 @@ func TestResumeKeepsChanges(t *testing.T) {
 		t.Fatalf("the apps are %+v", status.Apps)
 	}
 	alice := h.agent("@acme/alice")
-	if sent := alice.dispatch("irc:stranger", "hello", nil); !sent.Queued {
+	if sent := alice.dispatch("irc:stranger", "hello", nil); !sent.Waiting {
 		t.Error("a channel that was given back is there again")
 	}
-	if sent := alice.dispatch("telegram:dave", "hello", nil); sent.Queued {
+	if sent := alice.dispatch("telegram:dave", "hello", nil); sent.Waiting {
 		t.Error("a channel that came after app.ready is gone")
 	}
 	a.message("hook:message_sending")

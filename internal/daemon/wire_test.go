@@ -339,7 +339,7 @@ func TestWireMethods(t *testing.T) {
 	}
 	dlp.grant("hook.result", `{"eventId":"`+asked.EventID+`","result":{"content":"hello"}}`, "ok")
 	m := alice.wait(func(m *message) bool { return m.RequestID == "d1" })
-	same(t, "message.dispatch", members(t, m.Result), "dispatchId", "queued")
+	same(t, "message.dispatch", members(t, m.Result), "dispatchId", "queued", "ocip")
 
 	w.write(w.request("w1", "config.watch", `{"paths":["channels"]}`) + "\n")
 	m = w.wait(func(m *message) bool { return m.RequestID == "w1" })

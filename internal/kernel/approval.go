@@ -96,7 +96,7 @@ func (k *ruleset) approval(ctx context.Context, id string) (h *held, unlock func
 	if h, err = k.lookUp(ctx, id); err != nil {
 		return nil, nil, err
 	}
-	unlock = k.exchanges.pairs.lock(h.Agent, h.Counterparty)
+	unlock = k.exchanges.pairs.lock(h.Agent, otherEnd(h.Counterparty, h.SessionKey))
 	if h, err = k.lookUp(ctx, id); err == nil && h.State == api.ApprovalPending && k.now().UnixMilli() >= h.ExpiresAt {
 		err = k.expireApproval(ctx, h)
 	}
@@ -193,8 +193,8 @@ func (k *ruleset) again(ctx context.Context, h *held) (*outgoing, error) {
 	if m.to, err = k.counterparty(ctx, h.SessionKey, sender); err != nil {
 		return nil, err
 	}
-	if m.to.Kind != ocip.KindAgent || m.to.InstanceID != h.Counterparty {
-		return nil, api.Errorf(api.Conflict, "session %s no longer reaches agent %s, for whom the message is; deny it, or configure the agent", h.SessionKey, h.Counterparty)
+	if m.to.InstanceID != h.Counterparty || m.target != h.Target {
+		return nil, api.Errorf(api.Conflict, "session %s no longer reaches %s, for whom the message is; deny it, or configure whom it reaches", h.SessionKey, h.end())
 	}
 	if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
 		return nil, err
@@ -374,7 +374,7 @@ func (k *ruleset) endHeld(ctx context.Context, d *decision) (api.ApprovalResolve
 		return api.ApprovalResolveResult{}, err
 	}
 	k.endExchange(d, outcome)
-	if d.st.escalated == d.h.ExchangeID {
+	if d.st.escalated != "" && d.st.escalated == d.h.ExchangeID {
 		if err := k.endOtherSide(ctx, d, outcome); err != nil {
 			return api.ApprovalResolveResult{}, err
 		}
@@ -413,15 +413,19 @@ func (k *ruleset) endOtherSide(ctx context.Context, d *decision, outcome ocip.Ou
 // settle enters that a person has looked: where the exchange's rounds were used
 // up, its two agents may begin anew, and the agent begins a causal line anew.
 func (k *ruleset) settle(ctx context.Context, d *decision) error {
-	if d.st.escalated == d.h.ExchangeID {
+	if d.st.escalated != "" && d.st.escalated == d.h.ExchangeID {
 		d.change.Settled = append(d.change.Settled, store.PairOf(d.h.Agent, d.h.Counterparty))
 	}
-	return k.hear(ctx, d.h.Agent, ocip.Chain{}, d.now, d.change)
+	return k.beginAnew(ctx, d.h.Agent, d.now, d.change)
 }
 
 // releaseHeld sends a held message, in the commit of the decision that lets it
 // go: it is decided and on its way, or neither.
 func (k *ruleset) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict, state string) (api.ApprovalResolveResult, error) {
+	giveBack, err := k.count(ctx, d.m, d.st, d.now)
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
 	d.m.conclude = func(refused *ocip.Verdict) error {
 		switch {
 		case refused != nil:
@@ -437,7 +441,10 @@ func (k *ruleset) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict,
 		}
 		return k.conclude(d, state, nil)
 	}
-	result, err := k.release(ctx, d.m, v, d.change, d.now)
+	result, err := k.release(ctx, d.m, v, d.st, d.change, d.now)
+	if err != nil {
+		giveBack()
+	}
 	if d.h.Decision != nil && (err == nil || api.AsError(err).Code == api.Forbidden) {
 		k.concluded(d.h)
 	}
@@ -568,7 +575,7 @@ func (k *Kernel) sweepApproval(ctx context.Context, id string) error {
 func (k *ruleset) approvalRecord(h *held, event string) *audit.Record {
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionApproval, Event: event, AppID: h.AppID, AgentID: h.Agent, UserID: h.UserID,
-		Counterparty: audit.Counterparty{Kind: string(ocip.KindAgent), InstanceID: h.Counterparty, UserID: h.CounterpartyUserID},
+		Counterparty: audit.Counterparty{Kind: string(h.CounterpartyKind), InstanceID: h.Counterparty, UserID: h.CounterpartyUserID},
 		SessionKey:   h.SessionKey, ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, ExchangeType: string(h.Type),
 		Round: h.Round, MaxRounds: h.MaxRounds, Classification: h.Classification, PolicyRevision: h.PolicyRevision,
 		Code: h.Code, DispatchID: h.DispatchID, ApprovalID: h.ApprovalID,

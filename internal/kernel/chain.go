@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -10,54 +11,133 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// chains knows what each agent heard last: what an agent begins soon after, it
-// began because of that. Two messages for one agent may be heard at the same
-// time; either is then its last.
+// chains knows the longest causal chain that each agent heard lately: from
+// anybody, and from each counterparty. What an agent begins soon after, it began
+// because of that. Nothing that is heard in between makes a chain shorter; it
+// begins anew when its window is over, or by a person.
 type chains struct {
 	store *store.Store
-	heard *lru.Cache[string, store.Heard]
+	// mu makes of two chains that are heard at once the longer one stay.
+	mu    sync.Mutex
+	heard *lru.Cache[hearing, store.Heard]
 }
 
-const rememberedChains = 8192
+// hearing is an agent and from whom it heard: anybody, or one counterparty by its
+// instance id. From a person it has no chain: what was heard before then counts no
+// longer.
+type hearing struct{ agent, from string }
+
+const (
+	fromAnybody = ""
+	fromAPerson = "*"
+	// lastOfAll is when the agent heard a chain from whomever. It is not stored.
+	lastOfAll = "+"
+)
+
+const rememberedChains = 16384
 
 func newChains(s *store.Store) (*chains, error) {
-	heard, err := lru.New[string, store.Heard](rememberedChains)
+	heard, err := lru.New[hearing, store.Heard](rememberedChains)
 	return &chains{store: s, heard: heard}, err
 }
 
-// last returns what an agent heard last, nothing where that was before since.
-func (c *chains) last(ctx context.Context, agent string, since time.Time) (ocip.Chain, error) {
-	h, known := c.heard.Get(agent)
-	if !known {
-		var err error
-		if h, err = c.store.Heard(ctx, agent, ""); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return ocip.Chain{}, err
-		}
-		c.heard.Add(agent, h)
+// longest returns the longest chain that an agent heard, nothing where that was
+// before since, or before a person's word.
+func (c *chains) longest(ctx context.Context, who hearing, since time.Time) (ocip.Chain, error) {
+	h, err := c.last(ctx, who)
+	if err != nil || h.Chain.ID == "" || h.At.Before(since) {
+		return ocip.Chain{}, err
 	}
-	if h.At.Before(since) {
-		return ocip.Chain{}, nil
+	person, err := c.last(ctx, hearing{who.agent, fromAPerson})
+	if err != nil || !h.At.After(person.At) {
+		return ocip.Chain{}, err
 	}
 	return h.Chain, nil
 }
 
-// hear enters what an agent hears into a change: a line, or a person's word,
-// which begins a new one.
-func (k *ruleset) hear(ctx context.Context, agent string, chain ocip.Chain, now time.Time, change *store.Change) error {
+// last returns what is kept of one hearing, nothing where there was none.
+func (c *chains) last(ctx context.Context, who hearing) (store.Heard, error) {
+	if h, known := c.heard.Get(who); known {
+		return h, nil
+	}
+	h, err := c.store.Heard(ctx, who.agent, who.from)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return h, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if newer, known := c.heard.Get(who); known {
+		return newer, nil
+	}
+	c.heard.Add(who, h)
+	return h, nil
+}
+
+// hear enters into a change what an agent hears from another. The answer to
+// something that the agent itself began is no new cause of what it does next: it
+// counts between the two alone.
+func (k *ruleset) hear(ctx context.Context, agent, from string, chain ocip.Chain, answer bool, now time.Time, change *store.Change) error {
 	if chain.ID == "" {
-		// Most of what people say follows what people said: nothing changes.
-		if last, err := k.chains.last(ctx, agent, k.chainsSince(now)); err != nil || last.ID == "" {
+		return nil
+	}
+	for _, who := range [...]hearing{{agent, from}, {agent, fromAnybody}} {
+		if answer && who.from == fromAnybody {
+			continue
+		}
+		known, err := k.chains.longest(ctx, who, k.chainsSince(now))
+		if err != nil {
 			return err
 		}
+		if longer := known.Longer(chain); longer.Hops > known.Hops {
+			change.Heard = append(change.Heard, store.Heard{Agent: agent, Counterparty: who.from, At: now, Chain: longer})
+		}
 	}
-	change.Heard = append(change.Heard, store.Heard{Agent: agent, At: now, Chain: chain})
+	return nil
+}
+
+// answers reports whether a message that an agent gets answers something that the
+// agent itself began: before is its side of the exchange until then.
+func answers(before *ocip.Exchange) bool {
+	return before.Round > 0 && before.Awaiting == "" && len(before.Transcript) > 0 && before.Transcript[0].Sender == before.Agent
+}
+
+// hearAnew enters that an agent hears what a person let through: the chain that
+// began with the person is all that counts.
+func hearAnew(agent, from string, chain ocip.Chain, now time.Time, change *store.Change) {
+	for _, who := range [...]string{from, fromAnybody} {
+		change.Heard = append(change.Heard, store.Heard{Agent: agent, Counterparty: who, At: now, Chain: chain})
+	}
+}
+
+// beginAnew enters into a change that a person has spoken, or has looked: what the
+// agent does next begins a chain of its own.
+func (k *ruleset) beginAnew(ctx context.Context, agent string, now time.Time, change *store.Change) error {
+	lately, known := k.chains.heard.Peek(hearing{agent, lastOfAll})
+	person, err := k.chains.last(ctx, hearing{agent, fromAPerson})
+	if err != nil || known && person.At.After(lately.At) {
+		// Most of what people say follows what people said: nothing changes.
+		return err
+	}
+	change.Heard = append(change.Heard, store.Heard{Agent: agent, Counterparty: fromAPerson, At: now})
 	return nil
 }
 
 // entered remembers what a durable change holds.
 func (c *chains) entered(change *store.Change) {
+	if len(change.Heard) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, h := range change.Heard {
-		c.heard.Add(h.Agent, h)
+		who := hearing{h.Agent, h.Counterparty}
+		if h.Chain.ID != "" {
+			c.heard.Add(hearing{h.Agent, lastOfAll}, store.Heard{At: h.At})
+		}
+		if known, ok := c.heard.Get(who); ok && h.Chain.ID != "" && known.At.After(h.At) && known.Chain.Hops >= h.Chain.Hops {
+			continue
+		}
+		c.heard.Add(who, h)
 	}
 }
 
@@ -65,22 +145,25 @@ func (c *chains) entered(change *store.Change) {
 // begins now.
 func (k *ruleset) chainsSince(now time.Time) time.Time { return now.Add(-k.cfg.ChainWindow) }
 
-// cause returns the line that an agent's message goes on with: that of the
-// message it answers or of what the agent heard last, whichever is longer, so
-// that no loop begins anew by opening another exchange. Without either, the
-// message begins a line.
-func (k *ruleset) cause(ctx context.Context, m *outgoing, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
-	line, err := k.chains.last(ctx, m.sender.InstanceID, k.chainsSince(now))
-	if err != nil {
-		return line, err
-	}
+// cause returns the chain that an agent's message goes on with: that of the
+// message it answers, or the longest it heard lately, from anybody or from the
+// counterparty, whichever is longest, so that no loop begins anew by opening
+// another exchange. Without any, the message begins a chain.
+func (k *ruleset) cause(ctx context.Context, m *outgoing, e *ocip.Exchange, now time.Time) (chain ocip.Chain, err error) {
 	if e.Awaiting != "" {
-		line = e.Chain.Longer(line)
+		chain = e.Chain
 	}
-	if line.ID == "" {
-		line = ocip.BeginChain(m.dispatchID, m.sender.InstanceID, now)
+	for _, from := range [...]string{m.to.InstanceID, fromAnybody} {
+		heard, err := k.chains.longest(ctx, hearing{m.sender.InstanceID, from}, k.chainsSince(now))
+		if err != nil {
+			return chain, err
+		}
+		chain = chain.Longer(heard)
 	}
-	return line, nil
+	if chain.ID == "" {
+		chain = ocip.BeginChain(m.dispatchID, m.sender.InstanceID, now)
+	}
+	return chain, nil
 }
 
 // arrived returns the line of a message that came in. That of an agent of this

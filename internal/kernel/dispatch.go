@@ -32,7 +32,9 @@ type outgoing struct {
 	metadata             api.Object
 	hints                hints
 	dispatchID           string
-	changedBy            []string
+	// looksLike is the entry of the directory that the session key imitates.
+	looksLike string
+	changedBy []string
 	// carried messages are delivered by their runtime, not by the daemon.
 	carried bool
 	// asked is what the app asked for, before any interceptor, and requested
@@ -48,7 +50,7 @@ type outgoing struct {
 
 // about is the context of the hook events about the message.
 func (m *outgoing) about() api.HookContext {
-	return api.HookContext{AgentID: m.sender.ID, SessionKey: m.key, ChannelID: m.channel, AccountID: m.account}
+	return api.HookContext{AgentID: m.sender.ID, SessionKey: m.key, ChannelID: channelOf(m.key), AccountID: m.account}
 }
 
 // Dispatch takes a message from an app to its receiver: who speaks to whom,
@@ -71,11 +73,20 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 		return nil, api.DispatchResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
 	}
 	m.carried = carried
-	if err := k.passInterceptors(ctx, m); err != nil {
-		return nil, api.DispatchResult{}, err
-	}
-	if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
-		return nil, api.DispatchResult{}, err
+	if _, walled := ocip.Wall(m.sender.Identity, m.to); walled {
+		// The wall comes before anything else: no wish is read, and nobody sees the
+		// text.
+		m.hints = hints{MessageType: ocip.AgentGenerated}
+	} else {
+		if reason, paused := k.pausedFor(m.sender.ID, m.channel); paused {
+			return nil, api.DispatchResult{}, k.refuseEarly(m, &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason})
+		}
+		if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
+			return nil, api.DispatchResult{}, err
+		}
+		if err := k.passInterceptors(ctx, m); err != nil {
+			return nil, api.DispatchResult{}, err
+		}
 	}
 	result, err := k.send(m)
 	return m, result, err
@@ -119,20 +130,49 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 		return err
 	}
 	m.content, m.metadata, m.changedBy = left.content, left.metadata, left.changedBy
+	if left.blocked == nil && len(left.changedBy) > 0 {
+		left.blocked = k.changedHints(m)
+	}
 	if left.blocked == nil {
 		return nil
 	}
-	v := ocip.Verdict{Result: ocip.Deny, Code: left.blocked.code, Policy: "interceptor:" + left.blocked.by, Reason: left.blocked.reason}
-	r, err := k.sentRecord(m, &v)
+	return k.refuseEarly(m, &ocip.Verdict{
+		Result: ocip.Deny, Code: left.blocked.code, Policy: "interceptor:" + left.blocked.by, Reason: left.blocked.reason,
+	})
+}
+
+// changedHints takes up what interceptors made of the caller's wishes. They may
+// tighten them and nothing else.
+func (k *ruleset) changedHints(m *outgoing) *refusal {
+	by := m.changedBy[len(m.changedBy)-1]
+	left, err := parseHints(m.metadata["exchange"])
+	wrong := ""
+	if err != nil {
+		wrong = "left metadata.exchange in a form that cannot be read"
+	} else {
+		wrong = m.hints.after(left, k.cfg.DefaultLevel)
+	}
+	if wrong == "" {
+		// What is held is read once more when it is released.
+		m.metadata = maps.Clone(m.metadata)
+		m.metadata["exchange"] = m.hints.object()
+		return nil
+	}
+	return &refusal{ocip.InterceptorBlocked, by, "interceptor " + by + " " + wrong + ", which no interceptor may"}
+}
+
+// refuseEarly records a denial of a message that nobody came to weigh.
+func (k *ruleset) refuseEarly(m *outgoing, v *ocip.Verdict) error {
+	r, err := k.sentRecord(m, v)
 	if err != nil {
 		return err
 	}
-	r.Classification = "" // nobody came to weigh it
+	r.Classification = ""
 	receipt, err := k.record(r)
 	if err != nil {
 		return err
 	}
-	failure := refused(&v, receipt.Seq)
+	failure := refused(v, receipt.Seq)
 	if v.Code == ocip.InterceptorTimeout {
 		failure.Code = api.Timeout
 	}
@@ -145,18 +185,7 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, whether or not its sender stays.
 	ctx, now := context.Background(), k.now()
 	change := new(store.Change)
-	if reason, paused := k.pausedFor(m.sender.ID, m.channel); paused {
-		v := ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason}
-		return api.DispatchResult{}, k.refuseOnly(m, &v, change)
-	}
-	if m.to.Kind != ocip.KindAgent {
-		v := k.weigh(ctx, m, &standing{exchange: k.talk(m, now)}, ocip.Nobody, now)
-		if !v.Allowed() {
-			return api.DispatchResult{}, k.refuse(m, &v, change)
-		}
-		return k.release(ctx, m, &v, change, now)
-	}
-	unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.to.InstanceID)
+	unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.other())
 	defer unlock()
 	if result, already, err := k.heldAlready(ctx, m); already || err != nil {
 		return result, err
@@ -165,32 +194,99 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	if err != nil {
 		return api.DispatchResult{}, k.onRecord(m.app, "exchange_refused", err, map[string]any{"sessionKey": m.key, "exchangeId": m.hints.ID})
 	}
+	giveBack, err := k.count(ctx, m, st, now)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
 	v := k.weigh(ctx, m, st, ocip.Nobody, now)
 	switch v.Result {
 	case ocip.Allow:
-		return k.release(ctx, m, &v, change, now)
+		result, err := k.release(ctx, m, &v, st, change, now)
+		if err != nil {
+			giveBack()
+		}
+		return result, err
 	case ocip.RequireApproval:
+		giveBack()
 		return k.hold(ctx, m, &v, st, change, now)
 	case ocip.Deny:
 	}
+	giveBack()
 	return api.DispatchResult{}, k.refuse(m, &v, change)
 }
 
-// standing is how things are between two agents when a message is weighed.
+// other names the other end of a message to whoever locks the two: an agent by its
+// id, and anybody else by the session.
+func (m *outgoing) other() string { return otherEnd(m.to.InstanceID, m.key) }
+
+func otherEnd(instance, key string) string {
+	if instance != "" {
+		return instance
+	}
+	return "session " + key
+}
+
+// standing is how things are between two ends when a message is weighed.
 type standing struct {
 	exchange ocip.Exchange
 	// escalated is the exchange whose rounds are used up and that no person has
 	// settled, or "".
 	escalated string
 	cause     ocip.Chain
+	owed      ocip.Owed
+	// first is set where the session is new, spent and spentHour count the
+	// messages before this one, and scopes are what this one counts for.
+	first            bool
+	spent, spentHour int
+	scopes           []string
 }
 
-// standing looks up how things are. It is called under the pair's lock.
+// count counts a message for the budgets that bound it, if any does. What is not
+// let through is to be given back.
+func (k *ruleset) count(ctx context.Context, m *outgoing, st *standing, now time.Time) (giveBack func(), err error) {
+	var undo []func()
+	giveBack = func() {
+		for _, f := range undo {
+			f()
+		}
+	}
+	take := func(scope string, window time.Duration) (before int) {
+		if err != nil {
+			return 0
+		}
+		var back func()
+		if before, back, err = k.budgets.take(ctx, scope, now.Add(-window), now); err == nil {
+			undo, st.scopes = append(undo, back), append(st.scopes, scope)
+		}
+		return before
+	}
+	if m.sender.MaxPerHour > 0 {
+		st.spentHour = take(agentScope(m.sender.InstanceID), time.Hour)
+	}
+	if p := k.cfg.Rules.Towards(m.to.Kind); p.MaxMessages > 0 {
+		st.spent = take(sessionScope(m.sender.InstanceID, m.key), p.Window)
+	}
+	if err != nil {
+		giveBack()
+	}
+	return giveBack, err
+}
+
+// standing looks up how things are. It is called under the lock of the two ends.
 func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*standing, error) {
 	var (
 		st  standing
 		err error
 	)
+	if m.to.Kind != ocip.KindAgent {
+		st.exchange = k.talk(m, now)
+		known, err := k.sessions.agent(ctx, m.key)
+		st.first = known == ""
+		return &st, err
+	}
+	if st.owed, err = k.debts.of(ctx, m.sender.InstanceID, m.to.InstanceID); err != nil {
+		return nil, err
+	}
 	if st.exchange, err = k.forOutgoing(ctx, m, now); err != nil {
 		return nil, err
 	}
@@ -213,9 +309,10 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	}
 	began := k.now()
 	v := ocip.Decide(ctx, ocip.Outgoing{
-		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: st.exchange, MessageType: kind, Declared: k.levelOf(m),
+		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
-		Escalated: st.escalated, Cause: st.cause, Content: m.content, Rules: k.cfg.Rules, Data: m.hints.Data,
+		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.looksLike, First: st.first, Spent: st.spent, SpentHour: st.spentHour,
+		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: passages(m.metadata, m.isAddress), Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
 	k.metrics.Decided(k.now().Sub(began))
 	return v
@@ -226,13 +323,6 @@ func (k *ruleset) typeOf(m *outgoing) ocip.ExchangeType {
 		return m.hints.Type
 	}
 	return k.cfg.DefaultType
-}
-
-func (k *ruleset) levelOf(m *outgoing) ocip.Level {
-	if m.hints.hasLevel {
-		return m.hints.Level
-	}
-	return k.cfg.DefaultLevel
 }
 
 func (m *outgoing) summary() string {
@@ -292,13 +382,24 @@ func refused(v *ocip.Verdict, seq uint64) *api.Error {
 
 // release stamps an allowed message, commits everything about it at once, and
 // lets the commit deliver it.
-func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, change *store.Change, now time.Time) (api.DispatchResult, error) {
+func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
 	k.stamp(m, v)
 	sent, err := k.sentRecord(m, v)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
+	if err := k.delivered(sent, m.handedTo(), m.content, m.metadata); err != nil {
+		return api.DispatchResult{}, err
+	}
 	change.Records = append(change.Records, sent)
+	for _, scope := range st.scopes {
+		change.Parts = append(change.Parts, store.Spent{Scope: scope, At: now, Count: 1})
+	}
+	if m.to.Kind == ocip.KindAgent {
+		if err := k.debts.enter(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed); err != nil {
+			return api.DispatchResult{}, err
+		}
+	}
 	var d *delivery
 	switch {
 	case m.carried:
@@ -326,15 +427,17 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, cha
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	result := api.DispatchResult{DispatchID: m.dispatchID}
+	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true}
 	if d != nil {
 		d.enter(change)
-		change.OnDurable(func(store.Receipt) {
-			k.observe(api.MessageSending, d.Data, d.about(k.now()), m.app)
-			result.Deliver = k.outbox.offer(d)
-			result.Queued = result.Deliver == nil
-		})
 	}
+	change.OnDurable(func(r store.Receipt) {
+		k.observeSending(m, now, r.Seq)
+		if d != nil {
+			result.Deliver = k.outbox.offer(d)
+			result.Waiting = result.Deliver == nil
+		}
+	})
 	if m.conclude != nil {
 		if err := m.conclude(nil); err != nil {
 			return api.DispatchResult{}, err
@@ -345,21 +448,35 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, cha
 		return api.DispatchResult{}, err
 	}
 	k.entered(change)
-	if d == nil {
-		about := m.about()
-		about.Timestamp, about.AuditSeq = now.UnixMilli(), receipt.Seq
-		k.observe(api.MessageSending, m.data(), about, m.app)
-	}
 	if fresh {
 		k.observe(api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
 	}
-	if v.Exchange.ID != "" {
-		result.OCIP = &api.ExchangeRef{
-			ExchangeID: v.Exchange.ID, ConversationID: v.Exchange.ConversationID,
-			Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditSeq: receipt.Seq,
-		}
+	result.OCIP = &api.ExchangeRef{
+		ExchangeID: v.Exchange.ID, ConversationID: v.Exchange.ConversationID,
+		Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditSeq: receipt.Seq,
 	}
 	return result, nil
+}
+
+// observeSending tells who observes what an agent sends. It is the sender's view,
+// also where the receiver is an agent of this daemon.
+func (k *ruleset) observeSending(m *outgoing, now time.Time, seq uint64) {
+	if len(k.listeners(api.MessageSending)) == 0 {
+		return
+	}
+	about := m.about()
+	about.Timestamp, about.AuditSeq = now.UnixMilli(), seq
+	k.observe(api.MessageSending, m.data(), about, m.app)
+}
+
+// handedTo is the target that the delivered message's digest is taken with: the
+// address its channel's app sends to, or the session of whoever delivers by other
+// means.
+func (m *outgoing) handedTo() string {
+	if m.carried || m.local != nil {
+		return m.key
+	}
+	return m.target
 }
 
 // stamp puts the envelope and the disclosure on the message. Nothing may
@@ -369,13 +486,14 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 	if metadata == nil {
 		metadata = make(api.Object)
 	}
-	for _, ours := range [...]string{"ocip", "ocipChain", logHeadName} {
-		if _, forged := metadata[ours]; forged {
-			m.changedBy = append(m.changedBy, "kernel: metadata."+ours+" replaced")
-			delete(metadata, ours)
+	for _, name := range ours {
+		if _, forged := metadata[name]; forged {
+			m.changedBy = append(m.changedBy, "kernel: metadata."+name+" replaced")
+			delete(metadata, name)
 		}
 	}
 	metadata["ocip"] = v.Annotation
+	metadata[dispatchIDName] = api.String(m.dispatchID)
 	if v.Chain.ID != "" {
 		metadata["ocipChain"] = v.Chain.Annotation()
 	}

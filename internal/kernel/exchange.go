@@ -3,12 +3,9 @@ package kernel
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -134,110 +131,6 @@ func (x *exchanges) entered(c *store.Change) {
 	for _, current := range c.Current {
 		x.current.Add(sessionRef{current.Agent, current.SessionKey}, current.ExchangeID)
 	}
-}
-
-// hints is what a caller says about the exchange in metadata.exchange. Hints
-// wish; they do not decide.
-type hints struct {
-	ID             string
-	ConversationID string
-	New            bool
-	Type           ocip.ExchangeType
-	Level          ocip.Level
-	hasLevel       bool
-	MaxRounds      int
-	MessageType    ocip.MessageType
-	Summary        string
-	Data           []ocip.DataItem
-}
-
-// maxData bounds the data items of a message.
-const maxData = 64
-
-// maxExchangeID bounds the ids that callers give, in bytes.
-const maxExchangeID = 128
-
-// parseHints reads metadata.exchange. An error names the member that is wrong.
-func parseHints(raw jsontext.Value) (hints, error) {
-	var in struct {
-		ID             string `json:"id"`
-		ConversationID string `json:"conversationId"`
-		New            bool   `json:"new"`
-		Type           string `json:"type"`
-		Classification string `json:"classification"`
-		MaxRounds      int    `json:"maxRounds"`
-		MessageType    string `json:"messageType"`
-		Summary        string `json:"summary"`
-		Data           []struct {
-			Source         string   `json:"source"`
-			Fields         []string `json:"fields"`
-			Classification string   `json:"classification"`
-			Description    string   `json:"description"`
-		} `json:"data"`
-	}
-	h := hints{MessageType: ocip.AgentGenerated}
-	if len(raw) == 0 || raw.Kind() == 'n' {
-		return h, nil
-	}
-	wrong := func(member, problem string) (hints, error) {
-		path := "metadata.exchange"
-		if member != "" {
-			path += "." + member
-		}
-		return h, api.Invalid([]api.FieldError{{Path: path, Message: problem}})
-	}
-	if err := json.Unmarshal(raw, &in); err != nil {
-		var semantic *json.SemanticError
-		if errors.As(err, &semantic) && len(semantic.JSONPointer) > 1 {
-			return wrong(string(semantic.JSONPointer[1:]), "has the wrong type")
-		}
-		return wrong("", "not an object")
-	}
-	h.ID, h.ConversationID, h.New, h.Summary = in.ID, in.ConversationID, in.New, ocip.Summarize(in.Summary)
-	for _, id := range [...]struct{ member, value string }{{"id", h.ID}, {"conversationId", h.ConversationID}} {
-		switch {
-		case len(id.value) > maxExchangeID:
-			return wrong(id.member, "longer than 128 bytes")
-		case !ocip.Showable(id.value):
-			return wrong(id.member, "holds characters that cannot be shown")
-		}
-	}
-	if in.MaxRounds < 0 || in.MaxRounds > 1<<20 {
-		return wrong("maxRounds", "not between 1 and 1048576")
-	}
-	h.MaxRounds = in.MaxRounds
-	var err error
-	if in.Type != "" {
-		if h.Type, err = ocip.ParseExchangeType(in.Type); err != nil {
-			return wrong("type", err.Error())
-		}
-	}
-	if in.Classification != "" {
-		if h.Level, err = ocip.ParseLevel(in.Classification); err != nil {
-			return wrong("classification", err.Error())
-		}
-		h.hasLevel = true
-	}
-	if len(in.Data) > maxData {
-		return wrong("data", "more than 64 items")
-	}
-	for i, item := range in.Data {
-		level, err := ocip.ParseLevel(item.Classification)
-		if err != nil {
-			return wrong(fmt.Sprintf("data[%d].classification", i), err.Error())
-		}
-		h.Data = append(h.Data, ocip.DataItem{Source: item.Source, Fields: item.Fields, Level: level, Description: item.Description})
-	}
-	switch t := ocip.MessageType(in.MessageType); t {
-	case "", ocip.AgentGenerated:
-	case ocip.AgentAssisted:
-		h.MessageType = t
-	case ocip.Human:
-		return wrong("messageType", "an app cannot vouch that a person wrote the message; want agent-generated or agent-assisted")
-	default:
-		return wrong("messageType", "unknown message type, want agent-generated or agent-assisted")
-	}
-	return h, nil
 }
 
 // forOutgoing returns the exchange that a message from an agent belongs to: the

@@ -164,7 +164,7 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 				change.Settled = append(change.Settled, pair)
 			}
 			// A person has looked: what the agent does next begins a new line.
-			if err := k.hear(ctx, e.Agent, ocip.Chain{}, now, change); err != nil {
+			if err := k.beginAnew(ctx, e.Agent, now, change); err != nil {
 				return err
 			}
 			waiting, err := k.resolveHeld(ctx, &e, note, by, change, now)
@@ -233,25 +233,30 @@ func (k *ruleset) resolveHeld(ctx context.Context, e *ocip.Exchange, note string
 	return ended, nil
 }
 
-// sidesOf returns the sides of an exchange that are kept here, as they are now.
-// The two know it by one conversation, and not always by one id. It is called
-// under the pair's lock.
+// sidesOf returns the sides of an exchange that are kept here, as they are now: those
+// of its id, and those of its conversation, which an agent can know by another id
+// where it had one of that name already. It is called under the pair's lock.
 func (k *Kernel) sidesOf(ctx context.Context, of *ocip.Exchange) (sides []ocip.Exchange, err error) {
 	for _, agent := range [...]string{of.Agent, of.Counterparty} {
-		found, err := k.store.ExchangeByConversation(ctx, agent, of.ConversationID)
+		named, err := k.exchanges.side(ctx, pairOf(of), agent, of.ID)
+		if err == nil && pairOf(&named) == pairOf(of) {
+			sides = append(sides, named)
+		} else if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		same, err := k.store.ExchangeByConversation(ctx, agent, of.ConversationID)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			continue
 		case err != nil:
 			return nil, err
-		case pairOf(&found) != pairOf(of):
+		case same.ID == of.ID || pairOf(&same) != pairOf(of):
 			continue
 		}
-		e, err := k.exchanges.side(ctx, pairOf(of), agent, found.ID)
-		if err != nil {
+		if same, err = k.exchanges.side(ctx, pairOf(of), agent, same.ID); err != nil {
 			return nil, err
 		}
-		sides = append(sides, e)
+		sides = append(sides, same)
 	}
 	return sides, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -97,7 +98,8 @@ func (m *outgoing) request() string {
 	metadata := jsontext.Value(m.asked.Metadata.Append(nil))
 	// What came in as JSON has a canonical form.
 	_ = metadata.Canonicalize()
-	m.requested = digestOf(m.asked.SessionKey, m.asked.Content, string(metadata), strconv.FormatBool(m.carried))
+	// Whom it is for is part of it: a session can come to be somebody else's.
+	m.requested = digestOf(m.asked.SessionKey, m.asked.Content, string(metadata), strconv.FormatBool(m.carried), string(m.to.Kind), m.to.InstanceID, m.target)
 	return m.requested
 }
 
@@ -124,6 +126,14 @@ type held struct {
 	// Changes are those of the interceptors.
 	Changes []string `json:"changes,omitempty"`
 	api.Approval
+}
+
+// end names whom a held message is for.
+func (h *held) end() string {
+	if h.CounterpartyKind == ocip.KindAgent {
+		return "agent " + h.Counterparty
+	}
+	return h.To()
 }
 
 func (h *held) encode(state string) (store.Approval, error) {
@@ -155,6 +165,11 @@ func decodeHeld(a store.Approval) (*held, error) {
 	h := new(held)
 	if err := json.Unmarshal(a.Body, h); err != nil {
 		return nil, fmt.Errorf("cannot decode approval %s: %w", a.ID, err)
+	}
+	if h.Kind == "" {
+		// It was written before anything but messages to agents could wait.
+		h.Kind, h.CounterpartyKind = api.ApprovalOfMessage, ocip.KindAgent
+		_, h.Target = directory.Split(h.SessionKey)
 	}
 	return h, nil
 }
@@ -236,7 +251,7 @@ func heldResult(h *held, seq uint64) api.DispatchResult {
 		Code: ocip.Code(h.Code), Reason: h.Reason, DetectedKeywords: h.DetectedKeywords, Escalation: h.Escalation, Chain: h.Chain,
 		EscalatedExchange: h.EscalatedExchange,
 	}
-	return api.DispatchResult{DispatchID: h.DispatchID, Held: true, ApprovalID: h.ApprovalID, OCIP: ref}
+	return api.DispatchResult{DispatchID: h.DispatchID, Queued: true, Held: true, ApprovalID: h.ApprovalID, OCIP: ref}
 }
 
 // newHeld writes down a message and the verdict that holds it.
@@ -250,7 +265,7 @@ func (k *ruleset) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time
 		Asked: m.request(), Carried: m.carried, Account: m.account, Metadata: string(m.metadata.Append(nil)), Changes: m.changedBy,
 		Approval: api.Approval{
 			ApprovalSummary: api.ApprovalSummary{
-				ApprovalID: id, Code: string(v.Code), Reason: v.Reason, AgentID: m.sender.ID, Agent: m.sender.InstanceID, AppID: m.appID,
+				ApprovalID: id, Kind: api.ApprovalOfMessage, CounterpartyKind: m.to.Kind, Target: m.target, Code: string(v.Code), Reason: v.Reason, AgentID: m.sender.ID, Agent: m.sender.InstanceID, AppID: m.appID,
 				UserID: m.sender.UserID, SessionKey: m.key, Counterparty: m.to.InstanceID, CounterpartyUserID: m.to.UserID,
 				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
 				Classification: v.Level.String(), Summary: m.summary(), DispatchID: m.dispatchID,

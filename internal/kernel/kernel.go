@@ -158,6 +158,8 @@ type Kernel struct {
 
 	exchanges *exchanges
 	chains    *chains
+	debts     *debts
+	budgets   *budgets
 	seen      *seen
 	holds     *holds
 	sessions  *sessions
@@ -210,6 +212,12 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	if k.chains, err = newChains(o.Store); err != nil {
+		return nil, err
+	}
+	if k.debts, err = newDebts(o.Store); err != nil {
+		return nil, err
+	}
+	if k.budgets, err = newBudgets(o.Store); err != nil {
 		return nil, err
 	}
 	if k.seen, err = newSeen(o.Store); err != nil {

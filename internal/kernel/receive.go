@@ -39,7 +39,10 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 	change.Records = append(change.Records, r)
 	if v.Allowed() {
 		k.exchanges.enter(change, v.Exchange)
-		if err := k.hear(ctx, m.local.InstanceID, v.Chain, now, change); err != nil {
+		from := m.sender.InstanceID
+		if m.approvalID != "" {
+			hearAnew(m.local.InstanceID, from, v.Chain, now, change)
+		} else if err := k.hear(ctx, m.local.InstanceID, from, v.Chain, answers(&v.Before), now, change); err != nil {
 			return nil, "", err
 		}
 		change.Runs = append(change.Runs, store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
@@ -166,7 +169,7 @@ func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict)
 		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		body: body{
 			Hook: api.MessageReceived, RunID: runID, Data: data, From: m.sender.ID, For: to.Identified(),
-			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: m.channel},
+			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: channelOf(m.key), AccountID: m.account},
 		},
 	}
 }
@@ -221,12 +224,16 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, err
 
 // incoming is one message brought in by an app.
 type incoming struct {
-	app               *app
-	agent             *Agent
-	key, account      string
-	content           string
-	metadata          api.Object
+	app          *app
+	agent        *Agent
+	key, account string
+	content      string
+	metadata     api.Object
+	// chain is the causal chain of an agent's message, from the agent it is of, and
+	// answer is set where the receiver had asked.
 	chain             ocip.Chain
+	from              string
+	answer            bool
 	runID, dispatchID string
 	// carried messages are with their runtime already, approved ones were let
 	// through by a person of this daemon.
@@ -247,8 +254,7 @@ func (in *incoming) mended(r *audit.Record) {
 }
 
 func (in *incoming) about() api.HookContext {
-	channel, _ := directory.Split(in.key)
-	return api.HookContext{AgentID: in.agent.ID, SessionKey: in.key, ChannelID: channel, AccountID: in.account}
+	return api.HookContext{AgentID: in.agent.ID, SessionKey: in.key, ChannelID: channelOf(in.key), AccountID: in.account}
 }
 
 // mayBring reports whether an app may bring messages in through a session: the
@@ -269,6 +275,18 @@ func (k *ruleset) mayBring(a *app, key string) error {
 		return api.Errorf(api.CapabilityDenied, "app %s has no channel and does not speak for the agent of %s", a.id(), key)
 	}
 	return nil
+}
+
+// freshens reports whether a person's message, as an app says, begins a causal
+// chain anew. An app that speaks for agents could write such messages by itself,
+// so its word does not count where there is anybody else it could be speaking
+// with.
+func (k *ruleset) freshens(in *incoming) bool {
+	channel, _ := directory.Split(in.key)
+	if channel == "agent" || !k.ownsChannel(in.app, channel) {
+		return false
+	}
+	return len(k.directory.SpokenBy(in.app.id())) == 0 || len(k.cfg.Directory.Agents) == 1
 }
 
 // receiver returns the agent that an inbound message is for: the one that is
@@ -386,7 +404,7 @@ func (k *ruleset) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueR
 	change := &store.Change{Records: []*audit.Record{r}}
 	// A source that belongs elsewhere is not who is here, but a name that was
 	// borrowed: it would have what is said here counted as said to its owner.
-	if !listed && !elsewhere && k.directory.LocalAgent(in.key) == nil {
+	if v.Allowed() && !listed && !elsewhere && k.directory.LocalAgent(in.key) == nil {
 		if err := k.seen.note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
 			return api.QueueResult{}, err
 		}
@@ -401,7 +419,7 @@ func (k *ruleset) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueR
 		return api.QueueResult{}, refused(v, receipt.Seq)
 	}
 	k.exchanges.enter(change, v.Exchange)
-	in.chain = v.Chain
+	in.chain, in.from, in.answer = v.Chain, envelope.SourceAgent.InstanceID, answers(&v.Before)
 	return k.take(in, change, v.Exchange.ExpiresAt)
 }
 
@@ -495,7 +513,14 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 		d.enter(change)
 		change.Runs = append(change.Runs, store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	}
-	if err := k.hear(ctx, in.agent.InstanceID, in.chain, now, change); err != nil {
+	var err error
+	switch {
+	case in.from != "":
+		err = k.hear(ctx, in.agent.InstanceID, in.from, in.chain, in.answer, now, change)
+	case k.freshens(in):
+		err = k.beginAnew(ctx, in.agent.InstanceID, now, change)
+	}
+	if err != nil {
 		return api.QueueResult{}, err
 	}
 	fresh, err := k.sessions.use(ctx, in.key, in.agent.ID, in.account, now, change)

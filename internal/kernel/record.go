@@ -70,6 +70,20 @@ func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 	return audit.Counterparty{Kind: string(kind), InstanceID: id.InstanceID, UserID: id.UserID, OrgUnit: id.OrgUnit, TenantID: id.TenantID}
 }
 
+// delivered enters into a record what the receiver gets, by its keyed digest. It
+// fails as [ruleset.content] does.
+func (k *Kernel) delivered(r *audit.Record, target, content string, metadata api.Object) error {
+	form, err := audit.DeliveredForm(target, content, metadata.Append(nil))
+	if err == nil {
+		r.DeliveredDigest, err = k.digest(r.TenantID, string(form))
+	}
+	if err == nil {
+		return nil
+	}
+	k.log.Error("cannot record what is delivered: nothing was released", zap.Error(err))
+	return NotRecorded("cannot record the decision, so nothing was done", err)
+}
+
 // content enters what was said into a record: by its keyed digest, which shows
 // whether two texts of a tenant are equal and nothing else, and sealed, where the
 // operator asked for the text. It fails where the record could not be made, and

@@ -232,7 +232,7 @@ func denyLevel(now time.Time, v *Verdict, limit Level, rule, because string) {
 }
 
 func askPolicy(ctx context.Context, m *Outgoing, policy Policy, v *Verdict) {
-	if m.To.Kind != KindAgent && !m.Rules.people(m.To.Kind).Policy {
+	if m.To.Kind != KindAgent && !m.Rules.Towards(m.To.Kind).Policy {
 		return
 	}
 	ask := PolicyInput{

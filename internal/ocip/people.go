@@ -41,8 +41,9 @@ const (
 	LookAlikeAllow LookAlike = "allow"
 )
 
-// people returns what holds towards a counterparty of a kind.
-func (r *Rules) people(kind Kind) PeopleRules {
+// Towards returns what holds towards a counterparty of a kind. Nothing of it is for
+// agents and owners.
+func (r *Rules) Towards(kind Kind) PeopleRules {
 	switch {
 	case r == nil:
 	case kind == KindUnknown:
@@ -86,7 +87,7 @@ func firstContact(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		return
 	}
 	const first = "nobody has written to this counterparty before"
-	switch m.Rules.people(m.To.Kind).FirstContact {
+	switch m.Rules.Towards(m.To.Kind).FirstContact {
 	case ContactHold:
 		if m.Person == Nobody {
 			v.escalate(FirstContactHeld, ruleContact, first+"; a person has to let the first message go")
@@ -104,7 +105,7 @@ func budget(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.Person != Nobody {
 		return
 	}
-	people := m.Rules.people(m.To.Kind)
+	people := m.Rules.Towards(m.To.Kind)
 	spent, limit, window, whose := m.SpentHour, m.Sender.MaxPerHour, time.Hour, "agent "+m.Sender.ID
 	if limit <= 0 || spent < limit {
 		spent, limit, window, whose = m.Spent, people.MaxMessages, people.Window, "this session"

@@ -128,7 +128,7 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		return
 	}
 	code, reason := binding(m, v)
-	if reason == "" && result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.people(m.To.Kind).Commitments) {
+	if reason == "" && result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.Towards(m.To.Kind).Commitments) {
 		code, reason = CommitmentRequiresHuman, *result.Reason
 	}
 	if reason == "" {

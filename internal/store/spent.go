@@ -43,3 +43,12 @@ func (c outdated) check() error { return nil }
 func (c outdated) put(w *writer) error {
 	return w.exec("that counts are outdated", `DELETE FROM spent WHERE scope = ? AND minute < ?`, c.scope, c.before)
 }
+
+// SpentByMinute returns the counts of a scope since a time, with that of the minute
+// the time is in, oldest first.
+func (s *Store) SpentByMinute(ctx context.Context, scope string, since time.Time) ([]Spent, error) {
+	return rows(ctx, &s.reader, "counts", `SELECT minute, count FROM spent WHERE scope = ? AND minute >= ? ORDER BY minute`, []any{scope, minute(since)},
+		func(stmt *sqlite.Stmt) (Spent, error) {
+			return Spent{Scope: scope, At: time.Unix(stmt.ColumnInt64(0), 0).UTC(), Count: stmt.ColumnInt(1)}, nil
+		})
+}
