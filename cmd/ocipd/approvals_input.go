@@ -122,7 +122,7 @@ func (in *input) layOut(width int) (lines []string, x, y int) {
 				}
 				x, y = column, len(lines)
 			}
-			lines = append(lines, text(piece))
+			lines = append(lines, joined(piece))
 		}
 		begin += len(line) + 1
 	}

@@ -231,7 +231,7 @@ func TestMembers(t *testing.T) {
 		`[1,2]`:                          "    │ [1, 2]",
 		`{"a":1,`:                        `    │ {"a":1,`,
 		"\x1b":                           "    │ ‹U+001B›",
-		"{\"\u202e\":\"\u3164\"}":        `    │ "\u202e": "‹U+3164›"`,
+		"{\"\u202e\":\"\u3164\"}":        `    │ "\u202e": "\u3164"`,
 	} {
 		p := &page{screen: screen{width: 80}}
 		p.members(jsontext.Value(object))

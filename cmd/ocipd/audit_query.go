@@ -163,7 +163,7 @@ func (p *recordPrinter) print(lines [][]byte) error {
 	}
 	if p.asJSON {
 		for _, line := range lines {
-			if _, err := p.w.Write(p.screen.line(line)); err != nil {
+			if _, err := p.w.Write(p.screen.sealed(line)); err != nil {
 				return err
 			}
 		}

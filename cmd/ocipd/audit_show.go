@@ -140,7 +140,7 @@ func (s *shell) showRecord(ctx context.Context, database string, seq uint64, ide
 		return err
 	}
 	if asJSON {
-		_, err := s.stdout.Write(s.screen().line(line))
+		_, err := s.stdout.Write(s.screen().sealed(line))
 		return err
 	}
 	e, err := audit.Parse(line)

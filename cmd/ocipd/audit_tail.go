@@ -198,7 +198,7 @@ func (p *tailPrinter) print(line jsontext.Value) error {
 		p.line = append(p.line[:0], line...)
 	}
 	if p.asJSON {
-		_, err = p.w.Write(p.screen.line(line))
+		_, err = p.w.Write(p.screen.sealed(line))
 		return err
 	}
 	_, err = p.w.WriteString(rowLine(p.columns, p.widths, recordRow(&e, p.narrow), p.screen))

@@ -15,27 +15,33 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
 )
 
+// hidden reports what no line for a person may have.
+func hidden(r rune) bool { return !text.Shows(r) }
+
 func TestPrintable(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain text":              "plain text",
-		"naïve 日本 🙂":              "naïve 日本 🙂",
-		"a\x1b[31mb":              `a\x1b[31mb`,
-		"line\nline\r\tx":         `line\nline\r\tx`,
-		"abc\u202etxt.exe":        `abc\u202etxt.exe`,
-		"a\u2066b\u2069":          `a\u2066b\u2069`,
-		"zero\u200bwidth\ufeff":   `zero\u200bwidth\ufeff`,
-		"c1\u009b31m":             `c1\u009b31m`,
-		"bad\xff\xfeutf":          `bad\xff\xfeutf`,
-		"tag\U000e0041":           `tag\U000e0041`,
-		"del\x7f":                 `del\x7f`,
-		"para\u2029":              `para\u2029`,
-		"real \ufffd replacement": "real \ufffd replacement",
+	for foreign, want := range map[string]string{
+		"plain text":               "plain text",
+		"naïve 日本 🙂":               "naïve 日本 🙂",
+		"a\x1b[31mb":               `a\x1b[31mb`,
+		"line\nline\r\tx":          `line\nline\r\tx`,
+		"abc\u202etxt.exe":         `abc\u202etxt.exe`,
+		"a\u2066b\u2069":           `a\u2066b\u2069`,
+		"zero\u200bwidth\ufeff":    `zero\u200bwidth\ufeff`,
+		"c1\u009b31m":              `c1\u009b31m`,
+		"bad\xff\xfeutf":           `bad\xff\xfeutf`,
+		"tag\U000e0041":            `tag\U000e0041`,
+		"del\x7f":                  `del\x7f`,
+		"para\u2029":               `para\u2029`,
+		"real \ufffd replacement":  `real \ufffd replacement`,
+		"fill\u3164er\u034f\u115f": `fill\u3164er\u034f\u115f`,
+		"no\u00a0break":            `no\u00a0break`,
 	} {
-		if got := printable(text); got != want {
-			t.Errorf("printable(%q) is %q, want %q", text, got, want)
+		if got := printable(foreign); got != want {
+			t.Errorf("printable(%q) is %q, want %q", foreign, got, want)
 		}
 	}
 }

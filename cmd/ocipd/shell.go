@@ -169,14 +169,20 @@ func (s *shell) screen() screen {
 	return out
 }
 
-// line returns a JSON value as one line for stdout: as it is for a program, and
-// for a terminal with escapes in place of what would steer it, which is the
-// same JSON.
+// line returns a JSON value as one line for stdout, with escapes in place of
+// what does not show, which is the same JSON: a program reads no other, and what
+// it prints of it deceives nobody.
 func (s screen) line(value jsontext.Value) []byte {
+	return append(printableJSON(value), '\n')
+}
+
+// sealed returns the line of a record, whose hash is that of its bytes: as it is
+// for a program, and like any other for a terminal.
+func (s screen) sealed(line jsontext.Value) []byte {
 	if s.terminal {
-		value = printableJSON(value)
+		return s.line(line)
 	}
-	return append(value.Clone(), '\n')
+	return append(line.Clone(), '\n')
 }
 
 // printJSON writes a value for programs.

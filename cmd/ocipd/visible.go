@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Colours of what a person must not miss.
@@ -13,10 +15,6 @@ const (
 	marked   colour = "1;33"
 	reversed colour = "7"
 )
-
-// maxMarks is how many combining marks in a row a character is shown with. Any
-// script does with fewer; more of them are written over the lines around.
-const maxMarks = 4
 
 // glyph is one character of a foreign text as it is shown: itself, or its name
 // in ‹› where it does not show as itself.
@@ -35,22 +33,22 @@ type glyph struct {
 // bytes that are no UTF-8. The quotes that name them are named themselves.
 func glyphs(line string) []glyph {
 	shown, measure := make([]glyph, 0, len(line)), cells()
-	marks := maxMarks // nothing to stand on
+	marks := text.MaxMarks // nothing to stand on
 	for at := 0; at < len(line); {
 		r, size := utf8.DecodeRuneInString(line[at:])
 		g := glyph{text: line[at : at+size], width: measure.RuneWidth(r), at: at}
 		switch {
-		case r == utf8.RuneError && size == 1, unseen(r), r == '‹', r == '›':
+		case !text.Shows(r), r == '‹', r == '›':
 			g.named = true
-		case g.width == 0, unicode.In(r, unicode.Mn, unicode.Me):
+		case g.width == 0, text.IsMark(r):
 			marks++
-			g.named = marks > maxMarks
+			g.named = marks > text.MaxMarks
 		default:
 			marks = 0
 		}
 		if g.named {
-			marks = maxMarks
-			g.text = name(g.text, r)
+			marks = text.MaxMarks
+			g.text = text.Name(g.text)
 			g.width = measure.StringWidth(g.text)
 		}
 		shown = append(shown, g)
@@ -59,50 +57,27 @@ func glyphs(line string) []glyph {
 	return shown
 }
 
-// unseen reports whether a character does not show, or not as what it is. The
-// blank and the wide one of East Asian text are seen as blanks.
-func unseen(r rune) bool {
-	switch r {
-	case ' ', '\u3000':
-		return false
-	case '\u2800': // a letter of Braille with no dots
-		return true
-	}
-	return !unicode.IsPrint(r) || unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
-}
-
-// name is what stands for a character that does not show as itself.
-func name(char string, r rune) string {
-	switch {
-	case r == utf8.RuneError && len(char) == 1:
-		return fmt.Sprintf("‹0x%02X›", char[0])
-	case r == '\t':
-		return "‹tab›"
-	}
-	return fmt.Sprintf("‹U+%04X›", r)
-}
-
 // visible shows a foreign text on one line.
-func visible(text string) string {
+func visible(foreign string) string {
 	var b strings.Builder
-	for _, g := range glyphs(text) {
+	for _, g := range glyphs(foreign) {
 		b.WriteString(g.text)
 	}
 	return b.String()
 }
 
 // beware says what in a text could mislead who reads it.
-func beware(text string) []string {
+func beware(foreign string) []string {
 	var warnings []string
 	unshown, backwards := 0, false
-	for line := range strings.SplitSeq(text, "\n") {
+	for line := range strings.SplitSeq(foreign, "\n") {
 		for _, g := range glyphs(line) {
 			if g.named {
 				unshown++
 			}
 		}
 	}
-	for _, r := range text {
+	for _, r := range foreign {
 		backwards = backwards || unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko)
 	}
 	switch {
@@ -127,7 +102,7 @@ type page struct {
 
 func (p *page) line(parts ...string) { p.lines = append(p.lines, strings.Join(parts, "")) }
 
-func (p *page) paint(c colour, text string) string { return p.screen.colour.paint(c, text) }
+func (p *page) paint(c colour, words string) string { return p.screen.colour.paint(c, words) }
 
 // heading begins a section.
 func (p *page) heading(text string) {
@@ -155,7 +130,7 @@ func (p *page) tinted(name string, c colour, value string) {
 // hang writes a foreign text on one line, or on more that are set off.
 func (p *page) hang(first, next string, c colour, value string) {
 	for _, line := range breakLine(glyphs(value), p.screen.width-len(next)) {
-		p.line(first, p.paint(c, strings.TrimRight(text(line), " ")))
+		p.line(first, p.paint(c, strings.TrimRight(joined(line), " ")))
 		first = next
 	}
 }
@@ -259,7 +234,7 @@ func breakLine(shown []glyph, width int) (lines [][]glyph) {
 	}
 }
 
-func text(shown []glyph) string {
+func joined(shown []glyph) string {
 	var b strings.Builder
 	for _, g := range shown {
 		b.WriteString(g.text)

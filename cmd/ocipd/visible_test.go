@@ -19,7 +19,7 @@ func TestVisible(t *testing.T) {
 		"zero\u200bwidth\ufeff":                 "zero‹U+200B›width‹U+FEFF›",
 		"para\u2029\u0085":                      "para‹U+2029›‹U+0085›",
 		"bad\xff\xfeutf":                        "bad‹0xFF›‹0xFE›utf",
-		"real \ufffd replacement":               "real \ufffd replacement",
+		"real \ufffd replacement":               "real ‹U+FFFD› replacement",
 		"tag\U000e0041":                         "tag‹U+E0041›",
 		"‹U+202E›":                              "‹U+2039›U+202E‹U+203A›",
 		"fill\u3164er\u115f\u2800":              "fill‹U+3164›er‹U+115F›‹U+2800›",

@@ -50,7 +50,7 @@ var house = map[string]room{
 	"internal/ocip/commitment": {imports: []string{"internal/text"}},
 	"internal/ocip/content":    {imports: []string{"internal/text"}},
 	"internal/roundtest":       {imports: []string{"internal/ocip", "internal/api"}},
-	"internal/audit":           {imports: []string{"internal/jsonline"}},
+	"internal/audit":           {imports: []string{"internal/jsonline", "internal/text"}},
 	"internal/jsonline":        {},
 	"internal/peer":            {},
 	"internal/metrics":         {},

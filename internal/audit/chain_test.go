@@ -15,6 +15,7 @@ import (
 	"time"
 
 	experiment "github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 var start = time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
@@ -323,6 +324,7 @@ func TestEncodeAsTheLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		want = text.EscapeJSON(want, 0)
 		got, err := Encode(&r)
 		if err != nil || string(got) != string(want) {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)

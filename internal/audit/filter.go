@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Filter selects records. An empty member selects all; times are RFC 3339.
@@ -35,7 +36,7 @@ type Filter struct {
 
 // Fold gives a reason, or a text that is looked for in reasons, as they are
 // compared.
-func Fold(text string) string { return strings.ToLower(text) }
+func Fold(reason string) string { return strings.ToLower(reason) }
 
 // Match reports whether a line is selected. It looks for the filter's values
 // in the bytes first, since most lines do not hold them and need no decoding.
@@ -46,7 +47,7 @@ func (f *Filter) Match(line []byte) bool {
 			continue
 		}
 		quoted, err := json.Marshal(w.want)
-		if err != nil || !bytes.Contains(line, quoted) {
+		if err != nil || !bytes.Contains(line, quoted) && !bytes.Contains(line, text.EscapeJSON(quoted, 0)) {
 			return false
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Action types a record can have (protocol, Records).
@@ -146,13 +147,15 @@ const MaxBodyBytes = 1 << 20
 var errNotText = errors.New("not UTF-8")
 
 // Encode makes the body that [Head.Seal] puts into a line, as the JSON library
-// would: one is written for every message. It fails for a field that is not UTF-8,
+// would, but that what does not show in a text is an escape: a line can be
+// printed as it is. One is written for every message. It fails for a field that is not UTF-8,
 // for details that cannot be encoded and above [MaxBodyBytes].
 func Encode(r *Record) ([]byte, error) {
 	body, err := r.append(make([]byte, 0, usualBody+len(r.Content)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode audit record %s: %w", r.ID, err)
 	}
+	body = text.EscapeJSON(body, 0)
 	if len(body) > MaxBodyBytes {
 		return nil, fmt.Errorf("cannot encode audit record %s: %d bytes, limit %d", r.ID, len(body), MaxBodyBytes)
 	}

@@ -3,9 +3,9 @@ package export
 import (
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Mapping is what the mappings know besides the record.
@@ -170,13 +170,14 @@ func sides(e *audit.Entry) (from, to party) {
 	return own, other
 }
 
-// oneLine takes out what would break a line or steer a terminal.
+// oneLine takes out what does not show: what would break a line, steer a terminal
+// or make a text read as another.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Cf) {
-			return ' '
+		if text.Shows(r) {
+			return r
 		}
-		return r
+		return ' '
 	}, s)
 }
 

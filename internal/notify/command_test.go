@@ -136,10 +136,10 @@ func TestCommandInput(t *testing.T) {
 		t.Error("has a terminal")
 	}
 	if all := logs.All(); len(all) != 1 || all[0].Level != zapcore.InfoLevel || all[0].ContextMap()["status"] != int64(0) || all[0].ContextMap()["notice"] != "a-1" {
-		t.Errorf("logged: %s", text(logs))
+		t.Errorf("logged: %s", said(logs))
 	}
-	if strings.Contains(text(logs), "reboot") || strings.Contains(text(logs), "alice") {
-		t.Errorf("content in the log: %s", text(logs))
+	if strings.Contains(said(logs), "reboot") || strings.Contains(said(logs), "alice") {
+		t.Errorf("content in the log: %s", said(logs))
 	}
 }
 
@@ -164,7 +164,7 @@ func TestCommandFails(t *testing.T) {
 			}
 			all := logs.All()
 			if len(all) != 1 || all[0].Level != zapcore.WarnLevel {
-				t.Fatalf("logged: %s", text(logs))
+				t.Fatalf("logged: %s", said(logs))
 			}
 			for key, want := range tt.log {
 				if got := all[0].ContextMap()[key]; fmt.Sprint(got) != fmt.Sprint(want) {
@@ -172,8 +172,8 @@ func TestCommandFails(t *testing.T) {
 				}
 			}
 			for _, word := range []string{"Pay", "Bob", "wire", "40000", "IBAN77", "alice"} {
-				if strings.Contains(text(logs), word) {
-					t.Errorf("%q in the log: %s", word, text(logs))
+				if strings.Contains(said(logs), word) {
+					t.Errorf("%q in the log: %s", word, said(logs))
 				}
 			}
 		})
@@ -185,7 +185,7 @@ func TestCommandFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Notify(t.Context(), n); !errors.Is(err, os.ErrNotExist) || logs.Len() != 1 {
-		t.Errorf("got %v; logged: %s", err, text(logs))
+		t.Errorf("got %v; logged: %s", err, said(logs))
 	}
 }
 
@@ -222,7 +222,7 @@ func TestCommandHangs(t *testing.T) {
 			}
 			receive(t, gone, "the end of the children")
 			if all := logs.All(); len(all) != 1 || all[0].ContextMap()["signal"] != "killed" {
-				t.Errorf("logged: %s", text(logs))
+				t.Errorf("logged: %s", said(logs))
 			}
 		})
 	}
@@ -272,7 +272,7 @@ func TestCommandFloods(t *testing.T) {
 	}
 	fields := logs.All()[0].ContextMap()
 	if fields["output_bytes"] != int64(30000009) || fields["output"] != "the end" {
-		t.Errorf("logged: %.3000s", text(logs))
+		t.Errorf("logged: %.3000s", said(logs))
 	}
 
 	path := fifo(t, t.TempDir(), "held")

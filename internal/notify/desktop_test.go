@@ -71,7 +71,7 @@ func TestDesktopShows(t *testing.T) {
 		t.Errorf("got %+v, want a new notification", got)
 	}
 	if logs.Len() != 0 {
-		t.Errorf("logged: %s", text(logs))
+		t.Errorf("logged: %s", said(logs))
 	}
 	d.Close()
 	d.Close()
@@ -135,7 +135,7 @@ func TestDesktopWithoutBus(t *testing.T) {
 				t.Errorf("withdraw: %v", err)
 			}
 			if all := logs.All(); len(all) != 1 || all[0].Level.String() != "debug" {
-				t.Errorf("logged: %s", text(logs))
+				t.Errorf("logged: %s", said(logs))
 			}
 		})
 	}
@@ -149,8 +149,8 @@ func TestDesktopWithoutBus(t *testing.T) {
 	if err := d.Notify(soon(t), Notice{ID: "a", Title: "x"}); err == nil || errors.Is(err, ErrNoDesktop) {
 		t.Errorf("got %v, want an unusable address", err)
 	}
-	if !strings.Contains(text(logs), "names no Unix socket") {
-		t.Errorf("logged: %s", text(logs))
+	if !strings.Contains(said(logs), "names no Unix socket") {
+		t.Errorf("logged: %s", said(logs))
 	}
 }
 
@@ -186,7 +186,7 @@ func TestDesktopServiceIsActivated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.Withdraw(t.Context(), "a"); err != nil || logs.Len() != 0 {
-		t.Errorf("withdraw: %v; logged: %s", err, text(logs))
+		t.Errorf("withdraw: %v; logged: %s", err, said(logs))
 	}
 }
 
@@ -399,8 +399,8 @@ func TestDesktopBusStandsStill(t *testing.T) {
 			break
 		}
 	}
-	if strings.Contains(strings.ReplaceAll(text(logs), "secret-id", ""), "secret") {
-		t.Errorf("logged: %s", text(logs))
+	if strings.Contains(strings.ReplaceAll(said(logs), "secret-id", ""), "secret") {
+		t.Errorf("logged: %s", said(logs))
 	}
 }
 
@@ -463,8 +463,8 @@ func TestDesktopServiceRefuses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "org.example.Full") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
-	if !strings.Contains(text(logs), "org.example.Full") || strings.Contains(text(logs), "secret") {
-		t.Errorf("logged: %s", text(logs))
+	if !strings.Contains(said(logs), "org.example.Full") || strings.Contains(said(logs), "secret") {
+		t.Errorf("logged: %s", said(logs))
 	}
 	// To close what is not there any more is no fault.
 	if err := d.Withdraw(t.Context(), "a"); err != nil {

@@ -134,7 +134,7 @@ func TestFanout(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 		if logs.Len() != 0 {
-			t.Errorf("logged: %s", text(logs))
+			t.Errorf("logged: %s", said(logs))
 		}
 	})
 }
@@ -153,8 +153,8 @@ func TestFanoutOverflow(t *testing.T) {
 		notify(t, f, "f", "", "") // f is counted already, what has no id each time
 		pass(4 * time.Second)
 		expect(t, slow, "a:t", "b:t", "c:t", "more:and 6 more!critical")
-		if got := logs.FilterMessageSnippet("merged").Len(); got != 1 || strings.Contains(text(logs), "secret") {
-			t.Errorf("logged: %s", text(logs))
+		if got := logs.FilterMessageSnippet("merged").Len(); got != 1 || strings.Contains(said(logs), "secret") {
+			t.Errorf("logged: %s", said(logs))
 		}
 
 		// Room again: what comes is told by itself, behind what was merged.
@@ -166,7 +166,7 @@ func TestFanoutOverflow(t *testing.T) {
 		pass(10 * time.Second)
 		expect(t, slow, "a:t", "b:t", "c:t", "more:and 6 more!critical", "a:t", "b:t", "c:t", "more:and 2 more", "g:t")
 		if got := logs.FilterMessageSnippet("merged").Len(); got != 2 {
-			t.Errorf("logged: %s", text(logs))
+			t.Errorf("logged: %s", said(logs))
 		}
 	})
 }
@@ -256,7 +256,7 @@ func TestFanoutWithdraw(t *testing.T) {
 			t.Errorf("got %q", all)
 		}
 		if logs.FilterMessageSnippet("one stays").Len() != 1 {
-			t.Errorf("logged: %s", text(logs))
+			t.Errorf("logged: %s", said(logs))
 		}
 	})
 }
@@ -279,7 +279,7 @@ func TestFanoutDrainLimit(t *testing.T) {
 		}
 		left := logs.FilterMessageSnippet("not told").All()
 		if len(left) != 1 || left[0].ContextMap()["count"] != int64(2) {
-			t.Errorf("logged: %s", text(logs))
+			t.Errorf("logged: %s", said(logs))
 		}
 	})
 }
@@ -296,7 +296,7 @@ func TestFanoutDeafNotifier(t *testing.T) {
 			t.Errorf("Close took %s", took)
 		}
 		if logs.FilterMessageSnippet("left behind").Len() != 1 {
-			t.Errorf("logged: %s", text(logs))
+			t.Errorf("logged: %s", said(logs))
 		}
 		pass(time.Hour)
 	})

@@ -82,8 +82,8 @@ func logged() (*zap.Logger, *observer.ObservedLogs) {
 	return zap.New(core), logs
 }
 
-// text writes all that was logged, values too.
-func text(logs *observer.ObservedLogs) string {
+// said writes all that was logged, values too.
+func said(logs *observer.ObservedLogs) string {
 	var b strings.Builder
 	for _, e := range logs.All() {
 		fmt.Fprintln(&b, e.Level, e.Message, e.ContextMap())

@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -20,14 +21,37 @@ func Shows(r rune) bool {
 		return true
 	case r < 0xa0:
 		return false
-	case r == utf8.RuneError:
+	case r < tableEnd:
+		return table()[r>>6]>>(r&63)&1 != 0
+	}
+	return shows(r)
+}
+
+// tableEnd is where the table ends: beyond are ideographs, and the tags.
+const tableEnd = 0x20000
+
+// table is [shows] for the characters that texts are written with, a bit each.
+// It is drawn once a process.
+var table = sync.OnceValue(func() *[tableEnd / 64]uint64 {
+	drawn := new([tableEnd / 64]uint64)
+	for r := range rune(tableEnd) {
+		if shows(r) {
+			drawn[r>>6] |= 1 << (r & 63)
+		}
+	}
+	return drawn
+})
+
+func shows(r rune) bool {
+	switch r {
+	case utf8.RuneError:
 		return false
-	case r == '\u3000':
+	case ' ', '\u3000':
 		return true
-	case r == '\u2800', // a letter of Braille with no dots
-		r == '\U00013441', r == '\U00013442', // blanks between hieroglyphs
-		r == '\U00016fe4', // a filler of the Khitan script
-		r == '\U0001d159': // a note with no head
+	case '\u2800', // a letter of Braille with no dots
+		'\U00013441', '\U00013442', // blanks between hieroglyphs
+		'\U00016fe4', // a filler of the Khitan script
+		'\U0001d159': // a note with no head
 		return false
 	}
 	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
@@ -132,6 +156,17 @@ func AppendJSON(out []byte, json string) []byte {
 		at += size
 	}
 	return append(out, json[copied:]...)
+}
+
+// EscapeJSON is [AppendJSON] for what stands in a buffer from an index on. It
+// costs one look where all of it shows.
+func EscapeJSON(b []byte, from int) []byte {
+	for i := from; i < len(b); i++ {
+		if c := b[i]; c >= 0x7f || c < ' ' && c != '\n' && c != '\r' && c != '\t' {
+			return AppendJSON(b[:from], string(b[from:]))
+		}
+	}
+	return b
 }
 
 func appendEscape(out []byte, r rune) []byte {

@@ -47,6 +47,11 @@ func texts() []struct{ name, unit string } {
 		{"Han", "会议安排在星期五如有问题请联系我们"},
 		{"one word", "agreement"},
 		{"invalid", "\xe2\x80"},
+		{"escapes", `\u0063\u006fm\x6d\n`},
+		{"strokes", `\`},
+		{"humps", "coMmIt"},
+		{"terminal sequences", "co\x1b[m"},
+		{"terminal sequences alone", "\x1b[1;31m"},
 	}
 }
 

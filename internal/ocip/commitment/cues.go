@@ -207,7 +207,7 @@ func (r *reader) symbol() glyph {
 	for r.pos < len(r.text) {
 		g, c, width := r.a.at(r.text, r.pos)
 		switch {
-		case g == unseen:
+		case g == unseen, g == seam:
 		case g == blank:
 			if c == '\n' {
 				// No cue goes on in the next paragraph.

@@ -3,14 +3,16 @@
 //
 // A [Detector] looks for the thirteen keywords of the OCIP reference, in every
 // inflected form and under the usual disguises (zero-width characters,
-// look-alike letters, markup inside a word, spaced-out letters), and on top of
+// look-alike letters, markup inside a word, spaced-out letters), behind the
+// escapes of JSON (\nconfirm), behind the hump of a name (pleaseConfirm) and
+// between the sequences that colour a terminal, and on top of
 // them for families of cues that carry a promise without any keyword: "I'll
 // send it by Friday", "works for me", "we can pay $500". The thirteen cannot
 // be switched off; a family can be, or can be put in the shadow, where it is
 // reported and asks nobody.
 //
 //	d, err := commitment.New(commitment.Options{})
-//	hits := d.Detect(text)
+//	hits := d.Scan(passages, text.RenderIRC)
 //	result := commitment.Judge(hits)
 //
 // Detecting is pure: no clock, no file, no state between calls, one Detector
@@ -23,7 +25,9 @@
 // hold thousands of hits (see [Digest]). The flags of the envelope,
 // requires_commitment and human-only, are the caller's to weigh.
 //
-// What is not seen: words run together ("pleaseapprove"), words in other
+// What is not seen: small letters run together ("pleaseapprove": a part of a
+// word is no word, or facebook and committee would be held; who would rather
+// hold them sets [MatchSubstring]), words in other
 // languages, a keyword cut by ordinary spaces into syllables ("com mit"), and
 // text in pictures.
 //

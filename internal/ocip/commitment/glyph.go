@@ -4,8 +4,10 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/openclawos/ocipd/internal/text"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -20,6 +22,7 @@ const (
 	unseen  glyph = 28 // nothing a reader sees: zero-width characters, accents, controls
 	foreign glyph = 29 // a letter of an alphabet like ours that looks like none of ours
 	figure  glyph = 30 // a digit that looks like no letter
+	seam    glyph = 31 // a terminal sequence but its last letter: nothing a reader sees, and an end of words
 )
 
 const (
@@ -29,6 +32,10 @@ const (
 	marks        glyph = 0xc0
 	letterBits   glyph = 0x1f
 )
+
+// opening is what the table of ASCII has for a character that may be the first
+// of several that are read as one.
+const opening = markSign
 
 func letterOf(b byte) glyph { return glyph(b-'a') + 1 }
 
@@ -140,6 +147,7 @@ var sharedAtlas = sync.OnceValue(func() *atlas {
 		a.pages[page] = drawn
 	}
 	copy(a.ascii[:], a.pages[0][:])
+	a.ascii['&'], a.ascii['\\'], a.ascii[esc] = opening, opening, opening
 	return a
 })
 
@@ -161,10 +169,8 @@ func look(r rune, special map[rune]glyph) glyph {
 		return glyph(r-0x1f150) + 1
 	case r >= 0x1f170 && r <= 0x1f189: // white on black, square
 		return glyph(r-0x1f170) + 1
-	case r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0: // fillers, letters by category only
-		return unseen
-	case r == utf8.RuneError:
-		return unseen
+	case r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0: // fillers, letters by category only: some see a blank
+		return other
 	case r == 0x2800: // Braille with no dot
 		return blank
 	}
@@ -174,8 +180,11 @@ func look(r rune, special map[rune]glyph) glyph {
 	if unicode.IsSpace(r) {
 		return blank
 	}
-	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Cc, unicode.Variation_Selector) {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Cc, unicode.Other_Default_Ignorable_Code_Point) {
 		return unseen
+	}
+	if !text.Shows(r) {
+		return other // a box, a blank of another kind
 	}
 	if r >= utf8.RuneSelf {
 		if g, ok := decomposed(r, special); ok {
@@ -221,19 +230,28 @@ func decomposed(r rune, special map[rune]glyph) (glyph, bool) {
 }
 
 // at reads the glyph at pos: what it looks like, the rune, and how many bytes
-// of the text it takes. A character reference (&#115; or &shy;) is read as the
-// rune it stands for, since many readers are shown it so.
-func (a *atlas) at(text string, pos int) (g glyph, r rune, width int) {
-	c := text[pos]
+// of the text it takes. A character reference (&#115; or &shy;) and an escape by
+// number (\u0073) are read as the rune they stand for, since many readers are
+// shown them so.
+func (a *atlas) at(s string, pos int) (g glyph, r rune, width int) {
+	c := s[pos]
 	if c < utf8.RuneSelf {
-		if c == '&' {
-			if r, width := reference(text[pos:]); width > 0 {
+		switch c {
+		case '&':
+			if r, width := reference(s[pos:]); width > 0 {
+				return a.of(r), r, width
+			}
+		case '\\', esc:
+			if r, width := escape(s[pos:]); width > 0 {
+				if r == esc {
+					return seam, r, width + parameters(s[pos+width:])
+				}
 				return a.of(r), r, width
 			}
 		}
-		return a.ascii[c], rune(c), 1
+		return a.pages[0][c], rune(c), 1
 	}
-	r, width = utf8.DecodeRuneInString(text[pos:])
+	r, width = utf8.DecodeRuneInString(s[pos:])
 	return a.of(r), r, width
 }
 
@@ -249,17 +267,90 @@ func (a *atlas) of(r rune) glyph {
 	return other
 }
 
+const esc = 0x1b
+
+// escape reads the escape by number that a text begins with, \uNNNN, two of
+// them for one character, or \xNN, and the ways in which the character is
+// written that terminal sequences begin with.
+func escape(s string) (r rune, width int) {
+	if s[0] == esc {
+		return esc, 1
+	}
+	if len(s) < 2 {
+		return 0, 0
+	}
+	switch s[1] {
+	case 'u':
+		if r, width = number16(s, 2, 4); width == 0 || !utf16.IsSurrogate(r) {
+			return r, width
+		}
+		if rest := s[width:]; strings.HasPrefix(rest, `\u`) {
+			if low, more := number16(rest, 2, 4); more > 0 {
+				if whole := utf16.DecodeRune(r, low); whole != unicode.ReplacementChar {
+					return whole, width + more
+				}
+			}
+		}
+		return unicode.ReplacementChar, width
+	case 'x':
+		return number16(s, 2, 2)
+	case '0':
+		if strings.HasPrefix(s, `\033`) {
+			return esc, 4
+		}
+	case 'e':
+		if strings.HasPrefix(s, `\e[`) {
+			return esc, 2
+		}
+	}
+	return 0, 0
+}
+
+// number16 reads n hexadecimal digits from at on, and returns where they end.
+func number16(s string, at, n int) (r rune, end int) {
+	if len(s) < at+n {
+		return 0, 0
+	}
+	for _, c := range []byte(s[at : at+n]) {
+		switch {
+		case c >= '0' && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			r = r<<4 | rune(c|0x20-'a'+10)
+		default:
+			return 0, 0
+		}
+	}
+	return r, at + n
+}
+
+// maxParameters bounds the parameters of a terminal sequence.
+const maxParameters = 32
+
+// parameters is the length of what stands between the character that a terminal
+// sequence begins with and its last letter, as in [1;31m.
+func parameters(s string) int {
+	if s == "" || s[0] != '[' {
+		return 0
+	}
+	end := 1
+	for end < min(len(s), maxParameters) && (s[end] >= '0' && s[end] <= '9' || s[end] == ';' || s[end] == '?') {
+		end++
+	}
+	return end
+}
+
 // maxReference bounds a character reference, its ampersand and semicolon
 // included.
 const maxReference = 18
 
-// reference reads the character reference text begins with, if it does.
-func reference(text string) (rune, int) {
-	end := strings.IndexByte(text[:min(len(text), maxReference)], ';')
+// reference reads the character reference a text begins with, if it does.
+func reference(s string) (rune, int) {
+	end := strings.IndexByte(s[:min(len(s), maxReference)], ';')
 	if end < 3 {
 		return 0, 0
 	}
-	name := text[1:end]
+	name := s[1:end]
 	if name[0] != '#' {
 		if r := namedReference(name); r != 0 {
 			return r, end + 1

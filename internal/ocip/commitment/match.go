@@ -95,6 +95,7 @@ func (d *Detector) scan(text string, into *gathering) {
 	var (
 		inWord bool // the last glyph that can be seen continues a word
 		inSum  bool // the last glyph was a digit
+		loose  = -1 // a letter that may be the last of an escape: a word can begin with it, and behind it
 		cueEnd int
 		numEnd int // where the last number that was weighed ends
 	)
@@ -102,14 +103,25 @@ func (d *Detector) scan(text string, into *gathering) {
 	for pos := 0; pos < len(text); {
 		var g glyph
 		width := 1
-		if c := text[pos]; c < 0x80 && c != '&' {
+		if c := text[pos]; c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
 			g = d.atlas.ascii[c]
 		} else {
 			g, _, width = d.atlas.at(text, pos)
+			if g == seam {
+				pos += width
+				inWord, loose = false, pos
+				continue
+			}
+			if c == '\\' && width == 1 && pos+1 < len(text) && strings.IndexByte("nrtbfv", text[pos+1]) >= 0 {
+				loose = pos + 1
+			}
 		}
 		if g == unseen {
 			pos += width
 			continue
+		}
+		if inWord && capital(text[pos]) {
+			inWord = !humped(text, pos)
 		}
 		if !inWord && g != other && g != blank {
 			if c := text[pos]; d.money && !inSum && c >= '0' && c <= '9' && pos >= max(cueEnd, numEnd) {
@@ -143,16 +155,28 @@ func (d *Detector) scan(text string, into *gathering) {
 				}
 			}
 		}
-		inWord = g.wordly()
+		inWord = g.wordly() && pos != loose
 		inSum = g == figure || g&marks == markDigit
 		pos += width
 		if inWord {
-			for pos < len(text) && text[pos] < utf8.RuneSelf && d.atlas.ascii[text[pos]].isLetter() {
+			for pos < len(text) && (text[pos]-'a' < 26 || capital(text[pos]) && !humped(text, pos)) {
 				pos++
 			}
 		}
 	}
 }
+
+// humped reports whether a name written in humps has one at pos: pleaseConfirm,
+// HTTPConfirm. A word ends there and another begins.
+func humped(text string, pos int) bool {
+	if pos == 0 || !capital(text[pos]) {
+		return false
+	}
+	before := text[pos-1]
+	return before >= 'a' && before <= 'z' || capital(before) && pos+1 < len(text) && text[pos+1] >= 'a' && text[pos+1] <= 'z'
+}
+
+func capital(c byte) bool { return c-'A' < 26 }
 
 // promises looks at the first plain letters of a word, and says no where the
 // trie has nothing for them. Most words of most texts go no further.
@@ -200,6 +224,7 @@ type steps struct {
 	spaced  bool  // white space was crossed, or the like: single letters only
 	tight   bool  // another gap was crossed
 	crooked bool  // one that was no hyphen
+	cuts    uint8 // terminal sequences that were crossed
 }
 
 // follow walks on from pos; end is where the last letter ended. It calls
@@ -214,7 +239,19 @@ func (w *walk) follow(pos, end int, s steps) {
 			s.soft = s.soft || r == 0xad
 			pos += width
 			continue
+		case g == seam:
+			// Its last letter is seen where the sequence is not understood.
+			w.offer(end, s)
+			if s.cuts++; s.cuts > maxCuts {
+				return
+			}
+			pos += width
+			w.follow(min(pos+1, len(w.text)), end, s)
+			continue
 		case g.isLetter():
+			if humped(w.text, pos) {
+				w.offer(end, s)
+			}
 			if !w.step(&s, g, true) {
 				return
 			}
@@ -301,6 +338,7 @@ const (
 	maxTight  = 4 // signs in a row, no white space: "com**mit", "s.c.h"
 	maxSpaced = 3 // signs and blanks between single letters
 	maxTag    = 64
+	maxCuts   = 8  // terminal sequences inside a word
 	maxMargin = 12 // what may begin the line that a hyphenated word goes on in
 )
 
@@ -318,6 +356,8 @@ gap:
 		g, r, width := w.d.atlas.at(w.text, pos)
 		switch {
 		case g == unseen:
+		case g == seam:
+			width++ // its last letter
 		case g.wordly() || g&marks == markDigit || g == figure:
 			break gap
 		case newline:
@@ -343,7 +383,7 @@ gap:
 			path = path || r == '/'
 			dot = dot || r == '.'
 		}
-		pos += width
+		pos = min(pos+width, len(w.text))
 		if !newline && signs+blanks > maxTight {
 			return 0, false
 		}
@@ -378,7 +418,7 @@ func (w *walk) tag(pos int) int {
 		if r == '>' {
 			return at - pos
 		}
-		if g == unseen {
+		if g == unseen || g == seam {
 			continue
 		}
 		if seen++; seen > maxTag || r == '<' || r == '\n' {

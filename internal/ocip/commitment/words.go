@@ -30,13 +30,16 @@ var keywords = [...]keyword{
 
 // innocents are words that hold a keyword and are none. They matter only where
 // a walk could take them apart again: written with a hyphen ("e-book"), spaced
-// out ("c o m m i t t e e") or with digits for letters ("faceb00k"). Solid
-// and plain, a word of this kind never matches, listed or not.
+// out ("c o m m i t t e e"), with digits for letters ("faceb00k") or with a
+// hump ("MacBook"). Solid and plain, a word of this kind never matches, listed
+// or not.
 const innocents = "facebook facebooks ebook ebooks notebook notebooks handbook handbooks textbook textbooks" +
 	" cookbook cookbooks yearbook yearbooks workbook workbooks playbook playbooks runbook runbooks logbook logbooks" +
 	" casebook casebooks guidebook guidebooks checkbook checkbooks chequebook chequebooks passbook passbooks" +
 	" scrapbook scrapbooks sketchbook sketchbooks songbook songbooks storybook storybooks audiobook audiobooks" +
-	" macbook macbooks chromebook chromebooks bankbook bankbooks daybook daybooks copybook phonebook phonebooks" +
+	" macbook macbooks chromebook chromebooks quickbook quickbooks freshbooks gitbook gitbooks ibook ibooks powerbook thinkbook" +
+	" zenbook vivobook elitebook probook matebook netbook netbooks ultrabook ultrabooks pocketbook addressbook addressbooks" +
+	" gradebook gradebooks lookbook lookbooks bluebook redbook bankbook bankbooks daybook daybooks copybook phonebook phonebooks" +
 	" bookmark bookmarks bookmarked bookmarking bookmarklet bookkeeper bookkeepers bookkeeping bookshelf bookshelves" +
 	" bookcase bookcases bookstore bookstores bookshop bookshops booklet booklets bookend bookends bookworm bookish" +
 	" bookseller booksellers bookmaker bookmakers bookie bookies bookable booker" +

@@ -1,0 +1,92 @@
+package commitment
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/openclawos/ocipd/internal/text"
+)
+
+// TestEscapesEndAndBeginWords wants the thirteen where the reference plugin's
+// plain match finds them: behind an escape of JSON, a hump, a terminal sequence.
+func TestEscapesEndAndBeginWords(t *testing.T) {
+	d := detector(t, Options{})
+	for s, want := range map[string]string{
+		`\nconfirm`:                        ":confirm:confirm",
+		`done.\n\tagree\r\napprove\n`:      ":agree:agree|:approve:approve",
+		`\bbook \fcommit \vbook`:           ":book:book|:commit:commit|:book:book",
+		`C:\reserve\book\nbook`:            ":reserve:reserve|:book:book|:book:book",
+		`\u000aconfirm`:                    ":confirm:confirm",
+		`x\u0020confirm\u0020x`:            ":confirm:confirm",
+		`pro\u200bmise`:                    `:promise:pro\u200bmise`,
+		`\u0070romise`:                     `:promise:\u0070romise`,
+		`\x70romise`:                       `:promise:\x70romise`,
+		`\ud835\udc29romise`:               `:promise:\ud835\udc29romise`,
+		`\\nconfirm`:                       ":confirm:confirm",
+		`pleaseConfirm`:                    ":confirm:Confirm",
+		`confirmPlease`:                    ":confirm:confirm",
+		`onMeetingConfirmed()`:             ":meeting:Meeting|:confirm:Confirmed",
+		`HTTPApproveJSON`:                  ":approve:Approve",
+		`iPROMISE`:                         ":promise:PROMISE",
+		`pRoMiSe`:                          ":promise:pRoMiSe",
+		"\x1b[1mpromise":                   ":promise:promise",
+		"\x1b[1;31mpromise\x1b[0m":         ":promise:promise",
+		"please\x1b[31mapprove\x1b[0mthis": ":approve:approve",
+		"pro\x1b[1mmise":                   ":promise:pro\x1b[1mmise",
+		"com\x1b[mit":                      ":commit:com\x1b[mit",
+		"\x1b[meeting":                     ":meeting:meeting",
+		`\x1b[1mpromise\x1b[0m`:            ":promise:promise",
+		`\u001b[1mpromise`:                 ":promise:promise",
+		`\033[1mpromise \e[1magree`:        ":promise:promise|:agree:agree",
+		"I\u3164promise":                   ":promise:promise",
+		"I\ue000promise":                   ":promise:promise",
+		"pro\u3164mise":                    ":promise:pro\u3164mise",
+
+		"facebook committee ebook FaceBook MacBook eBook SubCommittee QuickBooks": "",
+		"myMacBookPro":       "",
+		"BookMark, Bookable": "",
+		"disAgree":           "",
+		`\facebook`:          "",
+		// Solid words have no end inside them, and are none of ours.
+		"pleaseapprove": "",
+	} {
+		p := []text.Passage{{Text: s, Prose: true}}
+		if got := said(p, d.Scan(p)); got != want {
+			t.Errorf("%q: got %q, want %q", s, got, want)
+		}
+	}
+}
+
+// TestWhatDoesNotShowHidesNoKeyword puts every character that does not show into
+// a keyword and before one.
+func TestWhatDoesNotShowHidesNoKeyword(t *testing.T) {
+	d := detector(t, Options{})
+	for r := range rune(unicode.MaxRune + 1) {
+		if text.Shows(r) {
+			continue
+		}
+		inside := "I pro" + string(r) + "mise it"
+		if hits := d.Detect(inside); !blankOrEnd(r) && (len(hits) == 0 || hits[0].Keyword != "promise") {
+			t.Errorf("U+%04X inside: %v", r, hits)
+		}
+		before := "I " + string(r) + "promise" + string(r)
+		if hits := d.Detect(before); len(hits) == 0 || hits[0].Keyword != "promise" {
+			t.Errorf("U+%04X before: %v", r, hits)
+		}
+	}
+}
+
+// blankOrEnd reports a character that parts words for a reader as well.
+func blankOrEnd(r rune) bool {
+	return unicode.IsSpace(r) || unicode.Is(unicode.Zs, r) || r == '\u2800'
+}
+
+// TestSeamsAreBounded holds a text of nothing but terminal sequences to linear
+// time: the walk would find many ways through it.
+func TestSeamsAreBounded(t *testing.T) {
+	d := detector(t, Options{})
+	for _, unit := range []string{"\x1b[m", "co\x1b[m", "c\x1b[o", "\x1b[", `\x1b[1m`, `\u001b`, "m\x1b[mee\x1b[t"} {
+		d.Detect(strings.Repeat(unit, 256<<10/len(unit)))
+	}
+}
