@@ -37,7 +37,6 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 	elsewhere := []string{
 		"channels", "apps", // settings
 		"directory_file",                                                                                // read with the configuration
-		"access.channels",                                                                               // the directory's profiles
 		"policy.path", "policy.watch", "policy.timeout", "policy.data.enabled", "policy.data.cross_org", // the policy
 		"policy.data.allowed_exchange_types", "policy.data.max_classification_shared", "policy.data.*",
 		"log.level",                                                                          // the logger

@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // kernelConfig types what the configuration holds as text. The configuration
@@ -60,11 +61,19 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 	return k, nil
 }
 
-// declare types what apps may do.
+// declare types what apps may do, and how their channels address people.
 func declare(d *directory.Config, c *config.Config) {
 	d.Grants = make(map[string]directory.Grant, len(c.Access.Apps))
 	for app, grant := range c.Access.Apps {
 		d.Grants[app] = directory.Grant(grant)
+	}
+	d.Channels = make(map[string]directory.Profile, len(c.Access.Channels))
+	for id, channel := range c.Access.Channels {
+		p := directory.Profile{Address: channel.Address, Case: text.Case(channel.Case)}
+		for _, rendering := range channel.Rendering {
+			p.Rendering = append(p.Rendering, text.Rendering(rendering))
+		}
+		d.Channels[id] = p
 	}
 	for app, t := range c.Hooks.Apps {
 		if t.Required {
@@ -162,7 +171,7 @@ func kernelEntry(c *config.Contact) (directory.Entry, error) {
 	case "person":
 		e.Kind = ocip.KindPerson
 	case "group":
-		e.Kind = ocip.KindUnknown
+		e.Kind, e.Group, e.Members = ocip.KindUnknown, true, c.Members
 	}
 	for _, name := range c.Accepts {
 		l, err := ocip.ParseLevel(name)

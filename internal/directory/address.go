@@ -375,6 +375,7 @@ func (d *Directory) liken(r *Recipient, at *found) {
 // weigh makes one counterparty of all who read a message, as strict as the
 // strictest of them. Strangers says that others may read it as well.
 func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...*Entry) {
+	most := ocip.Restricted
 	for i, e := range entries {
 		if e == nil || slices.Contains(entries[:i], e) {
 			continue
@@ -383,7 +384,7 @@ func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...
 			r.Members = append(r.Members, *e.seenBy(self))
 			continue
 		}
-		r.Group = true
+		r.Group, most = true, min(most, e.Accepts)
 		strangers = strangers || e.unsure
 		for _, m := range e.members {
 			if m.InstanceID == "" || m.InstanceID != self.InstanceID {
@@ -397,6 +398,7 @@ func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...
 		return
 	}
 	r.Counterparty = strictest(self, r.Members, r.Strangers)
+	r.Counterparty.Accepts = min(r.Counterparty.Accepts, most)
 }
 
 // strictest is the counterparty that asks as much of a message as the strictest of

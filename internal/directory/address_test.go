@@ -24,7 +24,7 @@ func person(user, tenant string, sessions ...string) Entry {
 }
 
 func group(members []string, sessions ...string) Entry {
-	return Entry{Sessions: sessions, Group: true, Members: members}
+	return Entry{Sessions: sessions, Group: true, Members: members, Counterparty: ocip.Counterparty{Accepts: ocip.Restricted}}
 }
 
 // world is who is known in most tests: alice's agent is asking.

@@ -54,7 +54,8 @@ type Entry struct {
 	ocip.Counterparty
 	Sessions []string
 	// Group is set for a group. Members are the instance ids and session keys of
-	// who reads it; without any, nobody knows.
+	// who reads it; without any, nobody knows. It accepts what it says, and no more
+	// than the one of them who accepts least.
 	Group   bool
 	Members []string
 
