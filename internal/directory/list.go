@@ -26,6 +26,13 @@ func (d *Directory) list(cfg *Config) error {
 	}
 	// Entries are completed here, and the configuration's own stay as they are.
 	entries := slices.Clone(cfg.Entries)
+	sessions := 0
+	for i := range entries {
+		sessions += len(entries[i].Sessions)
+	}
+	d.sessions.grow(sessions)
+	d.places.grow(sessions)
+	d.names.grow(sessions)
 	for i := range entries {
 		e := &entries[i]
 		if e.InstanceID != "" && !e.Group {

@@ -34,6 +34,9 @@ func (p *patterns[V]) add(pattern string, value V) {
 	}
 }
 
+// grow makes room for so many keys.
+func (p *patterns[V]) grow(n int) { p.exact = make(map[string]V, n) }
+
 // empty reports whether there is nothing to be found.
 func (p *patterns[V]) empty() bool { return len(p.exact) == 0 && len(p.lengths) == 0 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -56,6 +57,30 @@ func hex(digits string) rune {
 //
 // A skeleton is for comparing and is no text.
 func Skeleton(s string) string {
+	if !ascii(s) {
+		return skeleton(s)
+	}
+	table := plainSkeletons()
+	var b strings.Builder
+	b.Grow(len(s) + 8)
+	for i := range len(s) {
+		b.WriteString(table[s[i]])
+	}
+	return strings.Trim(b.String(), " ")
+}
+
+// plainSkeletons are the skeletons of the characters of ASCII, each of which is one
+// for itself: the skeleton of a text of them is theirs one after another.
+var plainSkeletons = sync.OnceValue(func() (table [utf8.RuneSelf]string) {
+	for c := range table {
+		table[c] = skeleton(string(rune(c)))
+	}
+	table[' '] = " "
+	return table
+})
+
+// skeleton is Skeleton for any text.
+func skeleton(s string) string {
 	s = appearance(s)
 	// Two rounds are enough for all characters but a few, whose look-alike is a
 	// capital with look-alikes of its own.

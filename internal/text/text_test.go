@@ -231,6 +231,13 @@ func TestSkeletonOfEveryCharacter(t *testing.T) {
 			t.Errorf("U+%04X, which does not show, has the skeleton %q", r, once)
 		}
 	}
+	for first := range rune(utf8.RuneSelf) {
+		for second := range rune(utf8.RuneSelf) {
+			if s := string(first) + string(second) + "x"; Skeleton(s) != skeleton(s) {
+				t.Errorf("%q has the skeleton %q, and the slow way %q", s, Skeleton(s), skeleton(s))
+			}
+		}
+	}
 	for c := 'a'; c <= 'z'; c++ {
 		if small, capital := Skeleton(string(c)), Skeleton(string(unicode.ToUpper(c))); small != capital {
 			t.Errorf("%c has the skeleton %q, its capital %q", c, small, capital)
@@ -246,6 +253,9 @@ func FuzzSkeleton(f *testing.F) {
 		once := Skeleton(s)
 		if twice := Skeleton(once); twice != once {
 			t.Errorf("%q has the skeleton %q, which has %q", s, once, twice)
+		}
+		if slow := skeleton(s); slow != once {
+			t.Errorf("%q has the skeleton %q, and the slow way %q", s, once, slow)
 		}
 		if !utf8.ValidString(once) || !Showable(once) {
 			t.Errorf("%q has the skeleton %q", s, once)
