@@ -1,10 +1,14 @@
-# Asked for every message between two agents of one tenant, with
+# Asked for every message between two agents of one tenant and, where
+# ocip.person.policy and ocip.unknown.policy say so, to people, with
 #   input: {action, exchange_type, data_classification, source{instance_id,
-#           user_id, org_unit, tenant_id}, target{...}, round}
+#           user_id, org_unit, tenant_id}, target{...}, round,
+#           counterparty{kind}}: an agent, a declared person, or unknown
 #   data.policy: the configuration's policy.data
 #
-# What it allows is listed in policy.data; all else is denied. Every reason
-# says what an operator would change.
+# Between agents, what it allows is listed in policy.data and all else is denied.
+# To people it allows what is within policy.data.max_classification_shared: the
+# list is of exchanges, which people have none of. Every reason says what an
+# operator would change.
 package ocip.agent_exchange
 
 # The whole answer. All four members are required; constraints may be empty.
@@ -21,11 +25,19 @@ levels := "public, internal, confidential or restricted"
 
 reason := concat("; ", sort(denials)) if count(denials) > 0
 
-else := sprintf("%s at %s is within policy.data", [input.exchange_type, input.data_classification])
+else := sprintf("%s at %s is within policy.data", [input.exchange_type, input.data_classification]) if between_agents
 
-denials contains "agent exchanges need policy.data.enabled: true" if not enabled
+else := sprintf("%s to a counterparty that is %s is within policy.data", [input.data_classification, input.counterparty.kind])
+
+between_agents if input.counterparty.kind == "agent"
+
+denials contains "agent exchanges need policy.data.enabled: true" if {
+	between_agents
+	not enabled
+}
 
 denials contains sprintf("exchange type %s needs to be listed in policy.data.allowed_exchange_types", [input.exchange_type]) if {
+	between_agents
 	not type_allowed
 }
 

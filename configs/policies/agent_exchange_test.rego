@@ -11,6 +11,7 @@ ask(type, level) := {
 	"source": agent("engineering"),
 	"target": agent("engineering"),
 	"round": 1,
+	"counterparty": {"kind": "agent"},
 }
 
 settings := {
@@ -116,4 +117,38 @@ test_rounds_that_are_none[label] if {
 	answer := decide("information_query", "public", {"max_rounds": value}, [])
 	not answer.allow
 	not answer.constraints.max_rounds
+}
+
+# decide_for asks about a message to people.
+decide_for(kind, level, patch) := answer if {
+	asked := object.union(ask("information_query", level), {"counterparty": {"kind": kind}, "target": {}})
+	answer := agent_exchange.decision with input as asked with data.policy as object.union(settings, patch)
+}
+
+# What is said of exchanges is about agents: nobody else has any.
+test_people_within_the_level[label] if {
+	some kind in ["person", "unknown"]
+	some setting, patch in {
+		"as it comes": {},
+		"exchanges disabled": {"enabled": false},
+		"no type listed": {"allowed_exchange_types": []},
+		"another type listed": {"allowed_exchange_types": ["meeting_scheduling"]},
+		"no way across org units": {"cross_org": false},
+	}
+	label := sprintf("%s, %s", [kind, setting])
+	answer := decide_for(kind, "internal", patch)
+	answer.allow
+	answer.reason == sprintf("internal to a counterparty that is %s is within policy.data", [kind])
+}
+
+test_people_above_the_level if {
+	some kind in ["person", "unknown"]
+	answer := decide_for(kind, "confidential", {})
+	not answer.allow
+	answer.reason == "confidential data needs policy.data.max_classification_shared: confidential, it is internal"
+}
+
+# What nobody named is held to the rules of agents.
+test_other_kinds_are_denied_nothing_less if {
+	not decide_for("agent", "internal", {"enabled": false}).allow
 }

@@ -1,5 +1,6 @@
 # Asked besides agent_exchange.rego where the two org units differ, with
-#   input: as there, and {source_org_unit, target_org_unit}
+#   input: as there, and {source_org_unit, target_org_unit}, which are also
+#          called sourceOrgUnit and targetOrgUnit
 #   data.policy: the configuration's policy.data
 #
 # Another tenant is never asked about: that is refused before any policy.

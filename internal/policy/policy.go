@@ -10,10 +10,13 @@
 // [ocip.ActionExchangeCrossOrg] asks data.ocip.cross_org.decision. Rego sees
 //
 //	input = {action, exchange_type, data_classification, round,
-//	         source{instance_id, user_id, org_unit, tenant_id}, target{…}}
+//	         source{instance_id, user_id, org_unit, tenant_id}, target{…},
+//	         counterparty{kind}}
 //
-// and for the second also source_org_unit and target_org_unit. A reference to
-// any other member of input does not compile. data.policy is [Source].Data. The
+// and for the second also source_org_unit and target_org_unit, under these names
+// and as sourceOrgUnit and targetOrgUnit. counterparty.kind is agent, person or
+// unknown; the target of an unknown one is empty, and the second question is asked
+// of agents alone. A reference to any other member of input does not compile. data.policy is [Source].Data. The
 // answer is
 //
 //	{allow, require_approval, reason, constraints{max_classification, max_rounds, approvers}}
@@ -334,14 +337,26 @@ func (p *Policy) try(ctx context.Context) error {
 			Source:       ocip.Identity{InstanceID: "sample-1", UserID: "alice", OrgUnit: "engineering", TenantID: "sample"},
 			Target:       ocip.Identity{InstanceID: "sample-2", UserID: "bob", TenantID: "sample"},
 			Round:        1,
+
+			CounterpartyKind: ocip.KindAgent,
 		}
-		if q == &p.crossOrg {
-			in.Action = ocip.ActionExchangeCrossOrg
+		other := in
+		other.Target.OrgUnit = "marketing"
+		in.Target.OrgUnit = "engineering"
+		samples := []ocip.PolicyInput{in, other}
+		if q == &p.exchange {
+			person, stranger := in, in
+			person.CounterpartyKind, stranger.CounterpartyKind = ocip.KindPerson, ocip.KindUnknown
+			person.Target.InstanceID, stranger.Target = "", ocip.Identity{}
+			samples = append(samples, person, stranger)
 		}
 		answered := false
 		var failed error
-		for _, in.Target.OrgUnit = range []string{"engineering", "marketing"} {
-			_, err := q.evaluate(ctx, in, max(p.timeout, trialTimeout))
+		for _, sample := range samples {
+			if q == &p.crossOrg {
+				sample.Action = ocip.ActionExchangeCrossOrg
+			}
+			_, err := q.evaluate(ctx, sample, max(p.timeout, trialTimeout))
 			var shape *shapeError
 			switch {
 			case err == nil:
@@ -365,7 +380,11 @@ func inputValue(in ocip.PolicyInput) (ast.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	members := make([][2]*ast.Term, 0, 8)
+	kind := in.CounterpartyKind
+	if kind == "" {
+		kind = ocip.KindAgent
+	}
+	members := make([][2]*ast.Term, 0, 11)
 	members = append(members,
 		ast.Item(ast.InternedTerm("action"), ast.StringTerm(in.Action)),
 		ast.Item(ast.InternedTerm("exchange_type"), ast.StringTerm(string(in.ExchangeType))),
@@ -373,9 +392,13 @@ func inputValue(in ocip.PolicyInput) (ast.Value, error) {
 		ast.Item(ast.InternedTerm("source"), identityTerm(&in.Source)),
 		ast.Item(ast.InternedTerm("target"), identityTerm(&in.Target)),
 		ast.Item(ast.InternedTerm("round"), ast.InternedTerm(in.Round)),
+		ast.Item(ast.InternedTerm("counterparty"), ast.ObjectTerm(ast.Item(ast.InternedTerm("kind"), ast.StringTerm(string(kind))))),
 	)
 	if in.Action == ocip.ActionExchangeCrossOrg {
+		// The names of the reference's context, and those of the input's others.
 		members = append(members,
+			ast.Item(ast.InternedTerm("sourceOrgUnit"), ast.StringTerm(in.Source.OrgUnit)),
+			ast.Item(ast.InternedTerm("targetOrgUnit"), ast.StringTerm(in.Target.OrgUnit)),
 			ast.Item(ast.InternedTerm("source_org_unit"), ast.StringTerm(in.Source.OrgUnit)),
 			ast.Item(ast.InternedTerm("target_org_unit"), ast.StringTerm(in.Target.OrgUnit)),
 		)
@@ -402,7 +425,8 @@ func inputSchema() any {
 	return map[string]any{"type": "object", "properties": map[string]any{
 		"action": text, "exchange_type": text, "data_classification": text,
 		"source": identity, "target": identity, "round": map[string]any{"type": "integer"},
-		"source_org_unit": text, "target_org_unit": text,
+		"counterparty":    map[string]any{"type": "object", "properties": map[string]any{"kind": text}},
+		"source_org_unit": text, "target_org_unit": text, "sourceOrgUnit": text, "targetOrgUnit": text,
 	}}
 }
 

@@ -166,14 +166,15 @@ func TestInput(t *testing.T) {
 		"c.rego": "package ocip.cross_org\n" + strings.Replace(allowAll, `""`, "json.marshal([input, data.policy])", 1),
 	})
 	p := mustCompile(t, Source{Path: dir, Data: map[string]any{"n": 1, "deep": map[string]any{"list": []int{1}}}})
-	common := `"data_classification":"internal","exchange_type":"information_query","round":1,` +
+	common := `"counterparty":{"kind":"agent"},"data_classification":"internal","exchange_type":"information_query","round":1,` +
 		`"source":{"instance_id":"agent-alice-1","org_unit":"engineering","tenant_id":"acme-corp","user_id":"alice"},`
 	target := `"target":{"instance_id":"agent-carol-1","org_unit":"marketing","tenant_id":"acme-corp","user_id":"carol"}`
 	data := `{"deep":{"list":[1]},"n":1}`
 	for action, want := range map[string]string{
 		ocip.ActionExchange: `[{"action":"agent_exchange",` + common + target + `},` + data + `]`,
-		ocip.ActionExchangeCrossOrg: `[{"action":"agent_exchange_cross_org",` + common + `"source_org_unit":"engineering",` +
-			target + `,"target_org_unit":"marketing"},` + data + `]`,
+		ocip.ActionExchangeCrossOrg: `[{"action":"agent_exchange_cross_org",` + common +
+			`"sourceOrgUnit":"engineering","source_org_unit":"engineering",` +
+			target + `,"targetOrgUnit":"marketing","target_org_unit":"marketing"},` + data + `]`,
 	} {
 		in := question()
 		in.Action = action
@@ -181,6 +182,42 @@ func TestInput(t *testing.T) {
 		if err != nil || got.Reason != want {
 			t.Errorf("%s: %v\n got %s\nwant %s", action, err, got.Reason, want)
 		}
+	}
+	in := question()
+	in.CounterpartyKind, in.Target = ocip.KindUnknown, ocip.Identity{}
+	got, _, _, err := p.Evaluate(t.Context(), in)
+	if err != nil || !strings.Contains(got.Reason, `"counterparty":{"kind":"unknown"}`) || !strings.Contains(got.Reason, `"target":{"instance_id":"","org_unit":"","tenant_id":"","user_id":""}`) {
+		t.Errorf("a stranger: %v, %s", err, got.Reason)
+	}
+}
+
+// A policy is tried on people too: one that gives them a shape that is no answer
+// would deny every message to them once it is in force.
+func TestPolicyIsTriedOnPeople(t *testing.T) {
+	for _, kind := range []string{"person", "unknown"} {
+		dir := write(t, map[string]string{
+			"a.rego": "package ocip.agent_exchange\ndecision := {\"allow\": true, \"require_approval\": false, \"reason\": \"\", \"constraints\": {}} if input.counterparty.kind != \"" + kind +
+				"\"\nelse := {\"allow\": true}\n",
+			"c.rego": "package ocip.cross_org\n" + allowAll,
+		})
+		if _, err := Compile(t.Context(), Source{Path: dir}); err == nil || !strings.Contains(err.Error(), "require_approval is missing") {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+// TestRegoTakesTheNamesOfTheReference compiles a policy that is written with the
+// names of the reference's cross-org context.
+func TestRegoTakesTheNamesOfTheReference(t *testing.T) {
+	dir := write(t, map[string]string{
+		"a.rego": "package ocip.agent_exchange\n" + allowAll,
+		"c.rego": "package ocip.cross_org\n" + strings.Replace(allowAll, `""`, `concat(" to ", [input.sourceOrgUnit, input.targetOrgUnit])`, 1),
+	})
+	in := question()
+	in.Action = ocip.ActionExchangeCrossOrg
+	got, _, _, err := mustCompile(t, Source{Path: dir}).Evaluate(t.Context(), in)
+	if err != nil || got.Reason != "engineering to marketing" {
+		t.Errorf("got %q, %v", got.Reason, err)
 	}
 }
 
