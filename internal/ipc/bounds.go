@@ -53,10 +53,10 @@ type process struct {
 // false where the connection is ended meanwhile. It returns with the lock.
 func (p *process) admit(c *conn, cost int) bool {
 	p.mu.Lock()
-	for c.is(stateOpen) && p.full(cost) {
+	for c.takes() && p.full(cost) {
 		p.room.Wait()
 	}
-	return c.is(stateOpen)
+	return c.takes()
 }
 
 func (p *process) full(cost int) bool {

@@ -104,11 +104,11 @@ func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	return c
 }
 
-// is reports whether the connection is in exactly this state.
-func (c *conn) is(want state) bool {
+// takes reports whether requests are taken.
+func (c *conn) takes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state == want
+	return c.state == stateOpen
 }
 
 // reads reports whether lines are still taken. A connection that drains reads
@@ -155,7 +155,7 @@ func (c *conn) serve() {
 			c.fail(salvageID(line), api.Errorf(api.InvalidRequest,
 				"cannot read the request: line longer than %d bytes", longest))
 		case err != nil:
-			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.is(stateOpen) {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.takes() {
 				c.server.log.Debug("connection lost", zap.Error(err))
 			}
 			return
@@ -206,7 +206,7 @@ func (c *conn) handle(line []byte) {
 		c.fail(r.ID, api.Errorf(api.MethodNotFound, "unknown method %q; kernel.describe lists the methods", r.Method))
 		return
 	}
-	if m.pace != quick && !c.is(stateOpen) {
+	if m.pace != quick && !c.takes() {
 		c.fail(r.ID, errClosing)
 		return
 	}

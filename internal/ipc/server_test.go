@@ -836,7 +836,7 @@ func draining(s *Server) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		if c.is(stateOpen) {
+		if c.takes() {
 			return false
 		}
 	}

@@ -87,24 +87,27 @@ func ASCII(b []byte, from int) []byte {
 	if more == 0 {
 		return b
 	}
-	// From the end to the first, so that nothing is written over before it is read.
-	read, write := len(b), len(b)+more
-	b = slices.Grow(b, more)[:write]
-	for read > first {
-		r, size := utf8.DecodeLastRune(b[first:read])
-		read -= size
-		switch {
-		case r < utf8.RuneSelf:
-			write--
-			b[write] = byte(r)
-		case r < firstOfPairs:
-			write -= escapeBytes
-			putEscape(b[write:], r)
-		default:
-			write -= 2 * escapeBytes
-			putEscape(b[write:], 0xD800+(r-firstOfPairs)>>10)
-			putEscape(b[write+escapeBytes:], 0xDC00+(r-firstOfPairs)&0x3FF)
+	// What is to be escaped moves to the end, and is read from there: what is
+	// written never overtakes it.
+	end := len(b)
+	b = slices.Grow(b, more)[:end+more]
+	rest := b[first+more:]
+	copy(rest, b[first:end])
+	for write := first; len(rest) > 0; {
+		if rest[0] < utf8.RuneSelf {
+			b[write] = rest[0]
+			write, rest = write+1, rest[1:]
+			continue
 		}
+		r, size := utf8.DecodeRune(rest)
+		rest = rest[size:]
+		if r >= firstOfPairs {
+			putEscape(b[write:], 0xD800+(r-firstOfPairs)>>10)
+			write += escapeBytes
+			r = 0xDC00 + (r-firstOfPairs)&0x3FF
+		}
+		putEscape(b[write:], r)
+		write += escapeBytes
 	}
 	return b
 }
@@ -142,6 +145,7 @@ func toEscape(b []byte, from int) (first, more int) {
 
 func putEscape(b []byte, unit rune) {
 	const hex = "0123456789abcdef"
+	_ = b[5]
 	b[0], b[1] = '\\', 'u'
 	b[2], b[3], b[4], b[5] = hex[unit>>12&0xF], hex[unit>>8&0xF], hex[unit>>4&0xF], hex[unit&0xF]
 }
