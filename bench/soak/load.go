@@ -20,6 +20,7 @@ type soak struct {
 	place  place
 	length time.Duration
 	rate   int
+	alone  bool
 	out    io.Writer
 
 	sent, denied, held, approved, disapproved, delivered, queued, visits, reloads, followed atomic.Int64
@@ -28,6 +29,9 @@ type soak struct {
 	wrong   int
 	first   error
 	samples []sample
+	// neighbours is what each has done, longest what a status took at most.
+	neighbours []string
+	longest    time.Duration
 }
 
 // callTimeout bounds one call. Nothing takes that long unless it hangs.
@@ -122,6 +126,12 @@ func (s *soak) serve(whole context.Context, d *process) error {
 		every(ctx, min(time.Minute, s.length/6), func(n int) { s.reload(ctx, operator, n+1) })
 	})
 	all.Go(func() { s.follow(ctx) })
+	all.Go(func() { every(ctx, time.Second, func(int) { s.knock(ctx) }) })
+	if !s.alone {
+		for _, n := range neighbours() {
+			all.Go(func() { s.live(ctx, n) })
+		}
+	}
 	if err := s.watch(ctx, d, operator); err != nil {
 		return err
 	}

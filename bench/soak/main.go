@@ -8,6 +8,11 @@
 // of the second and of the last quarter are compared, the first quarter is for
 // warming up. At the end the daemon is stopped and its log verified.
 //
+// Beside it live hostile neighbours, each a process of its own: observers that read
+// nothing, and floods of connections, registrations and waiting messages. Nobody else
+// may notice: the same is wanted as without them (-alone), and a person who asks for
+// the status gets it.
+//
 // It ends with 1 where something grew, the log is not sound, or an answer came
 // that should not have.
 package main
@@ -20,6 +25,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -41,7 +47,15 @@ func run() (flat bool, err error) {
 	length := flag.Duration("time", time.Hour, "how long (at least 20s)")
 	rate := flag.Int("rate", 40, "messages a second, of all agents together (1 to 1000)")
 	keep := flag.Bool("keep", false, "keep the daemon's directory")
+	alone := flag.Bool("alone", false, "without hostile neighbours")
+	as := flag.String("neighbour", "", "be this neighbour of the daemon in -dir; soak starts them itself")
+	of := flag.String("dir", "", "the daemon's directory, for -neighbour")
 	flag.Parse()
+	if *as != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		return true, misbehaveAs(ctx, *as, place{dir: *of})
+	}
 	switch {
 	case *length < leastSoak:
 		return false, fmt.Errorf("cannot judge %s: it takes at least %s", *length, leastSoak)
@@ -65,7 +79,7 @@ func run() (flat bool, err error) {
 		}
 		err = os.RemoveAll(dir)
 	}()
-	s := &soak{place: place{dir, path}, length: *length, rate: *rate, out: os.Stdout}
+	s := &soak{place: place{dir, path}, length: *length, rate: *rate, alone: *alone, out: os.Stdout}
 	return s.run(ctx)
 }
 

@@ -255,12 +255,14 @@ const (
 	heapNoise = 4 << 20
 	// warmTime is how long the caches take to fill at the usual rate.
 	warmTime = 10 * time.Minute
-	// Connections of apps that come and go are open at one moment or not.
-	moreDescriptors, moreGoroutines = 4, 12
+	// Connections of apps that come and go are open at one moment or not, and
+	// hostile neighbours have many of them.
+	moreDescriptors, moreGoroutines             = 4, 12
+	moreDescriptorsOfMany, moreGoroutinesOfMany = 100, 300
 )
 
 // compare judges whether the last quarter is as the second was.
-func compare(samples []sample) []verdict {
+func compare(samples []sample, alone bool) []verdict {
 	quarter := len(samples) / 4
 	if quarter == 0 {
 		return []verdict{{name: "samples", second: "0", last: "0", allowed: "1 or more"}}
@@ -284,8 +286,12 @@ func compare(samples []sample) []verdict {
 	}
 	memory("RSS", 0, func(m sample) int64 { return m.rss })
 	memory("heap in use", heapNoise, func(m sample) int64 { return m.heap })
-	number("descriptors", moreDescriptors, func(m sample) int64 { return m.descriptors })
-	number("goroutines", moreGoroutines, func(m sample) int64 { return m.goroutines })
+	descriptors, goroutines := int64(moreDescriptorsOfMany), int64(moreGoroutinesOfMany)
+	if alone {
+		descriptors, goroutines = moreDescriptors, moreGoroutines
+	}
+	number("descriptors", descriptors, func(m sample) int64 { return m.descriptors })
+	number("goroutines", goroutines, func(m sample) int64 { return m.goroutines })
 	return verdicts
 }
 
@@ -305,7 +311,7 @@ func (s *soak) judge() bool {
 		fmt.Fprintf(s.out, "\nin less than %s the daemon is still warming up: its memory may grow\n", warmTime)
 	}
 	fmt.Fprintf(s.out, "\n%-12s %14s %14s %14s\n", "median", "2nd quarter", "last quarter", "allowed")
-	for _, v := range compare(s.samples) {
+	for _, v := range compare(s.samples, s.alone) {
 		result := "flat"
 		if !v.flat {
 			result, flat = "GROWS", false
@@ -325,6 +331,14 @@ func (s *soak) judge() bool {
 	} {
 		if done.count == 0 {
 			fmt.Fprintf(s.out, "WRONG: nothing %s, so that was not under load\n", done.what)
+			flat = false
+		}
+	}
+	fmt.Fprintf(s.out, "a status took %s at most\n", s.longest.Round(time.Millisecond))
+	for _, did := range s.neighbours {
+		fmt.Fprintf(s.out, "neighbour: %s\n", did)
+		if strings.HasSuffix(did, " 0") {
+			fmt.Fprintln(s.out, "WRONG: it did nothing")
 			flat = false
 		}
 	}

@@ -24,19 +24,25 @@ agents:
   - {id: a2, app: "@soak/a2", instance_id: agent-a2, user_id: a2, org_unit: eng, tenant_id: acme}
   - {id: a3, app: "@soak/a3", instance_id: agent-a3, user_id: a3, org_unit: eng, tenant_id: acme}
   - {id: a4, app: "@soak/a4", instance_id: agent-a4, user_id: a4, org_unit: eng, tenant_id: acme}
+  - {id: flood, app: "@soak/flood", instance_id: agent-f, user_id: f, org_unit: eng, tenant_id: acme}
   - {id: visitor, app: "@soak/visitor", instance_id: agent-v, user_id: v, org_unit: eng, tenant_id: acme}
 directory:
   - {instance_id: agent-bob, user_id: bob, org_unit: eng, tenant_id: acme, accepts: [internal], sessions: ["chat:bob"]}
   - {instance_id: agent-dan, user_id: dan, org_unit: eng, tenant_id: acme, accepts: [internal], sessions: ["mail:dan"]}
   - {instance_id: agent-eve, user_id: eve, org_unit: eng, tenant_id: globex, accepts: [internal], sessions: ["chat:eve"]}
+  - {instance_id: agent-dora, user_id: dora, org_unit: eng, tenant_id: acme, accepts: [internal], sessions: ["sink:dora"]}
   - {kind: person, user_id: pat, sessions: ["chat:pat"]}
 routes:
   - {session: "chat:*", agent: a1}
 approvals: {notify: {desktop: false}}
 audit: {rotate: {bytes: 1048576}}
 ipc: {apps_may_operate: true}
+channels: {big: {text: %q}}
 health: {unhealthy_after: %ds}
 `
+
+// largeAnswer is what a neighbour that reads nothing asks for again and again.
+const largeAnswer = 100 << 10
 
 // place is the daemon's directory.
 type place struct{ dir, binary string }
@@ -47,7 +53,7 @@ func (p place) config() string           { return filepath.Join(p.dir, "ocipd.ya
 
 // configure writes the configuration in one go, the n-th of them.
 func (p place) configure(n int) error {
-	text := fmt.Sprintf(configuration, 90+n%2)
+	text := fmt.Sprintf(configuration, strings.Repeat("x", largeAnswer), 90+n%2)
 	if err := os.WriteFile(p.config()+".new", []byte(text), 0o600); err != nil {
 		return err
 	}

@@ -56,14 +56,14 @@ func TestCompare(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			samples := steady(40)
 			tc.change(samples)
-			for _, v := range compare(samples) {
+			for _, v := range compare(samples, true) {
 				if v.flat == (v.name == tc.grows) {
 					t.Errorf("%s: flat %t, from %s to %s, allowed %s", v.name, v.flat, v.second, v.last, v.allowed)
 				}
 			}
 		})
 	}
-	if v := compare(steady(3)); len(v) != 1 || v[0].flat {
+	if v := compare(steady(3), true); len(v) != 1 || v[0].flat {
 		t.Errorf("too few samples: %+v", v)
 	}
 }

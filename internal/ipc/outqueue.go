@@ -35,12 +35,17 @@ type outQueue struct {
 	// no delivery.
 	held, loose atomic.Int64
 
-	mu      sync.Mutex
-	waiting []byte
-	spare   []byte
-	writing bool
-	// waitingLoose is what of waiting is no delivery.
-	waitingLoose int64
+	mu sync.Mutex
+	// What waits is in pieces of whole frames, so that a long queue is never copied
+	// and its beginning is given back while the rest waits: filled are those that
+	// take no more, filling is the last. Waiting counts their bytes.
+	filled  []piece
+	filling piece
+	waiting int
+	// lastFrame is how long the last one was.
+	lastFrame int
+	spare     []byte
+	writing   bool
 	// wasOverAll is set where the queue was ended for what all have queued.
 	wasOverAll bool
 	// queued and written count bytes from the connection's beginning.
@@ -54,6 +59,16 @@ type outQueue struct {
 	// changed is closed when the queue sinks or ends, for whoever waits.
 	changed chan struct{}
 }
+
+// piece is a part of what waits. Loose is what of its frames is no delivery, in
+// bytes.
+type piece struct {
+	frames []byte
+	loose  int64
+}
+
+// pieceBytes is from how many bytes on a piece takes no more frames.
+const pieceBytes = 64 << 10
 
 // ack is told when the other end has taken everything up to end.
 type ack struct {
@@ -105,19 +120,27 @@ func (q *outQueue) add(taken func(), frame func([]byte) []byte) bool {
 		q.mu.Unlock()
 		return false
 	}
-	before := len(q.waiting)
-	q.waiting = q.spelled(frame(q.waiting), before)
-	if len(q.waiting) > q.limit && before > 0 {
+	if len(q.filling.frames) >= pieceBytes {
+		q.filled = append(q.filled, q.filling)
+		q.filling = piece{}
+		if q.lastFrame < pieceBytes/4 { // a long one makes its own room
+			q.filling.frames = make([]byte, 0, pieceBytes)
+		}
+	}
+	before := len(q.filling.frames)
+	q.filling.frames = q.spelled(frame(q.filling.frames), before)
+	size := int64(len(q.filling.frames) - before)
+	q.lastFrame = int(size)
+	if q.waiting += int(size); q.waiting > q.limit && q.waiting > int(size) {
 		q.overflow()
 		return false
 	}
-	size := int64(len(q.waiting) - before)
 	q.queued += size
 	if taken != nil {
 		q.acks = append(q.acks, ack{end: q.queued, taken: taken})
 		q.hold(size, 0)
 	} else {
-		q.waitingLoose += size
+		q.filling.loose += size
 		q.hold(size, size)
 	}
 	q.mu.Unlock()
@@ -139,7 +162,7 @@ func (q *outQueue) hold(bytes, loose int64) {
 // letGo drops what is queued. What is being written is dropped with it: the write
 // is about to fail. It is called with the lock.
 func (q *outQueue) letGo() {
-	q.waiting, q.spare, q.acks, q.waitingLoose = nil, nil, nil, 0
+	q.filled, q.filling, q.waiting, q.spare, q.acks = nil, piece{}, 0, nil, nil
 	q.hold(-q.held.Load(), -q.loose.Load())
 }
 
@@ -212,7 +235,7 @@ func (q *outQueue) flushIf(condition bool) {
 func (q *outQueue) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.writing || q.dead || (len(q.waiting) == 0 && q.last == nil) {
+	if q.writing || q.dead || (q.waiting == 0 && q.last == nil) {
 		return
 	}
 	q.writing = true
@@ -223,7 +246,7 @@ func (q *outQueue) flush() {
 func (q *outQueue) flushSoon() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.writing || q.dead || (len(q.waiting) == 0 && q.last == nil) {
+	if q.writing || q.dead || (q.waiting == 0 && q.last == nil) {
 		return
 	}
 	q.writing = true
@@ -241,19 +264,19 @@ func (q *outQueue) write() {
 		q.writing = false
 		q.wakeWaiting()
 	}()
-	for !q.dead && (len(q.waiting) > 0 || q.last != nil) {
+	for !q.dead && (q.waiting > 0 || q.last != nil) {
 		if q.last != nil {
 			q.farewell(nil)
 			return
 		}
-		frames, loose := q.waiting, q.waitingLoose
-		q.waiting, q.waitingLoose = q.spare[:0], 0
+		first := q.take()
+		frames := first.frames
 		q.mu.Unlock()
 		n, err := q.socket.Write(frames)
 		q.mu.Lock()
 		q.written += int64(n)
 		if !q.dead && q.held.Load() > 0 { // else it was let go
-			q.hold(-int64(len(frames)), -loose)
+			q.hold(-int64(len(frames)), -first.loose)
 		}
 		if err != nil {
 			if q.last != nil {
@@ -263,13 +286,26 @@ func (q *outQueue) write() {
 			q.die(err)
 			return
 		}
-		if cap(frames) > keepBuffer {
-			frames = nil
+		if cap(frames) <= keepBuffer {
+			q.spare = frames[:0]
 		}
-		q.spare = frames[:0]
 		q.wakeWaiting()
 		q.checkSoon()
 	}
+}
+
+// take takes the first piece off the queue. It is called with the lock.
+func (q *outQueue) take() (first piece) {
+	if len(q.filled) > 0 {
+		first = q.filled[0]
+		q.filled[0] = piece{}
+		q.filled = q.filled[1:]
+	} else {
+		first, q.filling = q.filling, piece{frames: q.spare}
+		q.spare = nil
+	}
+	q.waiting -= len(first.frames)
+	return first
 }
 
 // torn returns the rest of a frame that was written half way.
@@ -347,7 +383,7 @@ func (q *outQueue) ample() int { return q.limit / 2 }
 func (q *outQueue) crowded() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting) >= q.ample()
+	return q.waiting >= q.ample()
 }
 
 // room waits until the queue is no longer crowded.
@@ -358,7 +394,7 @@ func (q *outQueue) room(ctx context.Context) error {
 		if q.ending {
 			return errEnded
 		}
-		if len(q.waiting) < q.ample() {
+		if q.waiting < q.ample() {
 			return ctx.Err()
 		}
 		wait := q.waitChange()
