@@ -63,6 +63,13 @@ func TestCompare(t *testing.T) {
 			}
 		})
 	}
+	samples := steady(40)
+	samples[7].rss = mostMemory + 1
+	for _, v := range compare(samples, false) {
+		if v.flat == (v.name == "RSS at most") {
+			t.Errorf("a peak: %s is flat: %t", v.name, v.flat)
+		}
+	}
 	if v := compare(steady(3), true); len(v) != 1 || v[0].flat {
 		t.Errorf("too few samples: %+v", v)
 	}
