@@ -107,7 +107,7 @@ var fences = []fence{
 	},
 	{
 		paths: []string{"net"},
-		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/notify", "internal/export", "bench"},
+		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/notify", "internal/export", "bench", "bench/soak"},
 		why:   "sockets stay with the rooms that serve and dial them",
 	},
 	{

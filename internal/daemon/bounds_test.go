@@ -14,7 +14,7 @@ import (
 // reads notices nothing.
 func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	const deaf, asks, blob = 48, 30, 200 << 10
-	h := build(t, acme+fmt.Sprintf(`
+	h := build(t, acme+busy+fmt.Sprintf(`
 ipc: {max_total_queue_bytes: %d}
 channels: {big: {blob: %q}}
 `, 16<<20, strings.Repeat("x", blob)))

@@ -30,9 +30,14 @@ const (
 	mostMemory = 64 << 20
 )
 
-var hostileConfig = acme + fmt.Sprintf(`
+var hostileConfig = acme + busy + fmt.Sprintf(`
 ipc: {max_line_bytes: %d, max_queue_bytes: %d, max_connections: %d}
 `, hostileLine, hostileQueue, hostileConns)
+
+// busy lets more be said to strangers than a person would.
+const busy = `
+ocip: {disclosure: none, unknown: {max_messages: 1000000}}
+`
 
 // honest is a client that goes about its business all the while.
 type honest struct {

@@ -39,7 +39,7 @@ func (w *wire) readings(done func(line string) bool) {
 // writing, and so does one message of a length that takes several reads; so do the
 // metadata, which the daemon passes on as it got them.
 func TestNoCharacterOfAMessageIsLostToAStockClient(t *testing.T) {
-	h := build(t, acme+"ocip: {disclosure: none}\n")
+	h := build(t, acme+busy)
 	owner := h.registered("@acme/chat", `{"channels":{"provides":["chat"]}}`)
 	owner.grant("capability.register", `{"type":"channel","config":{"id":"chat"}}`)
 	alice := h.agent("@acme/alice")
