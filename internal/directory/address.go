@@ -100,8 +100,7 @@ func (d *Directory) Brought(key string, metadata map[string]jsontext.Value) (map
 		if !ok {
 			return nil, fmt.Errorf("metadata.%s %w: an address is a text or a whole number", member, ErrSpelling)
 		}
-		if value == "" || value == channel {
-			// The stock SDK puts the channel's own name into channelId.
+		if value == "" || n.namesItself(channel, member, value) {
 			continue
 		}
 		if err := spelled("metadata."+member, value); err != nil {
@@ -113,6 +112,12 @@ func (d *Directory) Brought(key string, metadata map[string]jsontext.Value) (map
 		brought[groupMember] = "true"
 	}
 	return brought, nil
+}
+
+// namesItself reports whether a member has the channel's own name, which the stock
+// SDK puts into channelId where its app puts nothing else.
+func (n *network) namesItself(channel, member, value string) bool {
+	return value == channel && (member == "channelId" || member == "channel" && !n.known())
 }
 
 // plainText is the text of a member that is an address: a string, or a number as
@@ -331,10 +336,11 @@ func (d *Directory) decide(r *Recipient, at *found, went string, self *Agent) {
 		listed := same && at.exact && said.who == "" || at.place != nil && at.place.Group
 		// Whoever wrote from there reads it as well.
 		strangers = !listed || said.who != "" && at.who == nil || !same && !said.name && at.key == nil
-	} else if !same && !said.name && said.to != "" {
-		// A key that is a name of the app's own says nothing against the address,
-		// nor does one that says who is met there. Any other names somebody else.
-		strangers = at.place == nil || at.key == nil
+	} else if !same && !said.name {
+		// A key that is a name of the app's own says nothing against the address.
+		// Any other says who has written from there, and one that could be an
+		// address itself that the message goes to somebody else.
+		strangers = at.key == nil || at.place == nil && said.to != ""
 	}
 	d.weigh(r, self, strangers, at.key, at.place, at.who)
 	d.liken(r, at)
@@ -472,6 +478,15 @@ func likeness(channel, name string) string {
 	return text.Skeleton(channel) + ":" + text.Skeleton(name)
 }
 
+// Place is the one name of where a message goes, however its session's key is
+// spelled: what is counted there is counted under it.
+func (r *Recipient) Place() string {
+	if r.network == nil {
+		return r.Channel + ":" + r.Target
+	}
+	return r.Channel + ":" + r.network.folded(r.Target)
+}
+
 // IsAddress reports whether a member of metadata is a part of the address, so that
 // it is the daemon's and no text of the caller's.
 func (r *Recipient) IsAddress(member string) bool {
@@ -492,6 +507,10 @@ func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]j
 	bound = make(map[string]jsontext.Value, len(metadata)+2)
 	given := make([]string, 0, 4)
 	for member, raw := range metadata {
+		if member == "__proto__" {
+			// In JavaScript it can stand for any other member.
+			return nil, member
+		}
 		if r.IsAddress(member) {
 			given = append(given, member)
 		} else {
@@ -545,7 +564,7 @@ func (r *Recipient) agrees(member, value string) bool {
 	if n.known() {
 		return fold == n.folded(r.Target)
 	}
-	return value == r.Channel || fold == n.folded(r.Target) || r.said.to != "" && fold == n.folded(r.said.to)
+	return n.namesItself(r.Channel, member, value) || fold == n.folded(r.Target) || r.said.to != "" && fold == n.folded(r.said.to)
 }
 
 // quoted is a text as JSON. It is canonical, so nothing in it is escaped but what

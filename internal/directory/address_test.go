@@ -101,6 +101,7 @@ func TestRecipient(t *testing.T) {
 		{name: "a room that is listed", key: "matrix:direct:@friend:acme.example", target: "!friends:acme.example", who: "agent-friend-1", kind: ocip.KindAgent, accepts: ocip.Internal},
 		{name: "a room of another", key: "matrix:direct:@rival:globex.example", brought: map[string]string{"roomId": "!friends:acme.example"}, target: "!friends:acme.example", who: "agent-rival-1", kind: ocip.KindAgent, walled: true, accepts: ocip.Internal},
 
+		{name: "a room of another, where a stranger wrote", key: "matrix:direct:@zoe:h", brought: map[string]string{"roomId": "!friends:acme.example"}, target: "!friends:acme.example", who: "agent-friend-1", kind: ocip.KindAgent, strangers: true},
 		{name: "a signal group", key: "signal:+15550001", brought: map[string]string{"sender": "+15550001", "groupId": "Zm9v"}, target: "Zm9v", who: "agent-friend-1", kind: ocip.KindAgent, group: true, strangers: true},
 		{name: "slack", key: "slack:slack:direct:D200:U200", target: "D200", who: "agent-rival-1", kind: ocip.KindAgent, walled: true, accepts: ocip.Internal},
 		{name: "slack, the same chat for somebody else", key: "slack:slack:channel:D200:U9", target: "D200", who: "agent-rival-1", kind: ocip.KindAgent, walled: true, accepts: ocip.Internal},
@@ -246,6 +247,9 @@ func TestBind(t *testing.T) {
 		{name: "unknown, what came", key: "chat:friend", brought: map[string]string{"roomId": "r9", "isGroup": "true"}, given: `{"roomId":"r9"}`, want: `roomId="r9"`},
 		{name: "unknown, what came and is left out", key: "chat:friend", brought: map[string]string{"roomId": "r9"}, given: `{}`, want: `roomId="r9"`},
 		{name: "unknown, what came and more", key: "chat:friend", brought: map[string]string{"roomId": "r9"}, given: `{"chatId":"7"}`, mismatch: "chatId"},
+		{name: "unknown, its own name elsewhere", key: "chat:friend", given: `{"target":"chat"}`, mismatch: "target"},
+		{name: "by way of JavaScript", key: "irc:direct:friend", given: `{"__proto__":{"target":"rival"}}`, mismatch: "__proto__"},
+		{name: "a thread", key: "telegram:direct:1001:thread:9", given: `{}`, want: `chatId="1001"`},
 		{name: "an agent", key: "agent:bob:main", given: `{"target":"x"}`, want: `target="x"`},
 	} {
 		r, err := d.Recipient(tc.key, tc.account, tc.brought, d.Agent("alice"))
@@ -415,6 +419,37 @@ func TestAttack24AndClients02Spelling(t *testing.T) {
 			t.Errorf("%s is %q and looks like %q, want %q, %q", tc.key, r.Counterparty.InstanceID, r.LooksLike, tc.who, tc.like)
 		}
 	}
+}
+
+// TestPlace: what is counted at a place is counted once, however a key names it.
+func TestPlace(t *testing.T) {
+	d := directoryOf(t, world())
+	for want, keys := range map[string][]string{
+		"irc:zoe{}":    {"irc:zoe{}", "irc:direct:Zoe[]", "irc:DM:ZOE{]", "irc:group:zoe{}"},
+		"telegram:7":   {"telegram:7", "telegram:direct:+007", "telegram:dm:7"},
+		"matrix:!a:h":  {"matrix:!a:h", "matrix:room:!a:h"},
+		"chat:zoe":     {"chat:zoe"},
+		"agent:bob:x":  {"agent:bob:x"},
+		"discord:10":   {"discord:discord:direct:10:20", "discord:guild:1:10"},
+		"whatsapp:155": {"whatsapp:155@c.us", "whatsapp:direct:155:3@s.whatsapp.net"},
+	} {
+		for _, key := range keys {
+			r, err := d.Recipient(key, "", nil, d.Agent("alice"))
+			if err != nil || r.Place() != want {
+				t.Errorf("%s is at %s, %v, want %s", key, r.Place(), err, want)
+			}
+		}
+	}
+}
+
+// TestSeveralRooms: where the directory has several addresses for somebody whose
+// key says none, nothing says which.
+func TestSeveralRooms(t *testing.T) {
+	cfg := world()
+	cfg.Entries = append(cfg.Entries, peer("many", "acme", "matrix:direct:@many:h", "matrix:!one:h", "matrix:!two:h"))
+	d := directoryOf(t, cfg)
+	_, err := d.Recipient("matrix:direct:@many:h", "", nil, d.Agent("alice"))
+	expect(t, "two rooms", err, "metadata.roomId")
 }
 
 func TestPatterns(t *testing.T) {

@@ -88,8 +88,10 @@ func (d *Directory) listSession(e *Entry, key string) error {
 		if e.addresses == nil && n.sendsElsewhere() {
 			e.addresses = make(map[string]string)
 		}
-		if e.addresses != nil {
+		if before, more := e.addresses[channel]; e.addresses != nil && (!more || before == to) {
 			e.addresses[channel] = to
+		} else if more {
+			e.addresses[channel] = "" // there are several, and nothing says which
 		}
 	}
 	return enter(&d.places, n.place(channel, n.folded(to), group), toOpen, e, key)

@@ -177,7 +177,7 @@ var generalSenders = [...]string{"from", "sender", "senderId", "senderNick", "us
 
 // extraMembers are names by which apps that are not in the list of networks take
 // an address.
-var extraMembers = [...]string{"to", "chat", "room", "address", "phone", "email"}
+var extraMembers = [...]string{"to", "room"}
 
 // Forms that most networks have: those whose direct conversations are named after
 // whom the app sends to, and those where they are not.
@@ -209,7 +209,9 @@ func networks() map[string]network {
 	irc := plain(both("target"), named(), text.CaseRFC1459, text.RenderIRC)
 	irc.many, irc.refuse = ircChannel, refuseIRC
 
-	telegram := plain(both("chatId"), named(many("group:{to}:topic:{}")), text.CaseASCII, text.RenderHTML)
+	telegram := plain(both("chatId"), named(
+		many("group:{to}:topic:{}"), many("group:{to}:thread:{}"), one("direct:{to}:topic:{}"), one("direct:{to}:thread:{}"),
+	), text.CaseASCII, text.RenderHTML)
 	telegram.spell, telegram.many, telegram.alias = decimal, telegramGroup, aliasPublicName
 
 	signal := plain(network{direct: []string{"recipient", "sender"}, group: []string{"groupId"}}, named(), text.CaseASCII)
