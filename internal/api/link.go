@@ -14,6 +14,13 @@ type Peer interface {
 	// Executable returns the path of the program the process runs. It fails
 	// where the process is gone, so that no other process is taken for it.
 	Executable() (string, error)
+	// Present returns why what comes through the connection is not the word of the
+	// process that connected, nil where it may be taken for that: the process runs,
+	// runs what it ran when it connected, and nobody else has written.
+	Present() error
+	// Process names the process as Ancestors does, "" where it runs and cannot be
+	// seen.
+	Process() (string, error)
 	// Ancestors names the process, its parent and so on. A name is never given
 	// to another process.
 	Ancestors() ([]string, error)

@@ -30,6 +30,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/peer"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/supervisor"
@@ -266,7 +267,12 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	if err := d.openNotices(); err != nil {
 		return err
 	}
+	boot, err := peer.Boot()
+	if err != nil {
+		return err
+	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
+		Boot: boot, Runs: peer.Runs,
 		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.secrets.digest, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
 	})
 	if err != nil {

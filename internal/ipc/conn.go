@@ -52,7 +52,9 @@ type conn struct {
 	socket *net.UnixConn
 	client Client
 	peer   api.Peer
-	out    *outQueue
+	// heard is the socket as it is read: what another process writes is noticed.
+	heard io.Reader
+	out   *outQueue
 	// process is what the connections of its process take together. It is set
 	// when the connection is counted in.
 	process *process
@@ -146,7 +148,7 @@ func (c *conn) busy() bool {
 func (c *conn) serve() {
 	defer c.finish()
 	longest := c.server.limits.Load().LineBytes
-	lines := newLineReader(c.socket, longest)
+	lines := newLineReader(c.heard, longest)
 	for c.reads() {
 		line, err := lines.next()
 		switch {

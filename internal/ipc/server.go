@@ -118,6 +118,9 @@ func (s *Server) Serve() {
 }
 
 func (s *Server) serve(l *net.UnixListener, f face) {
+	if err := peer.Attend(l); err != nil {
+		s.log.Error("a socket that is handed on will not be noticed", zap.Error(err))
+	}
 	s.tasks.Go(func() {
 		for {
 			socket, err := l.AcceptUnix()
@@ -164,6 +167,7 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 		return
 	}
 	c := newConn(s, f, socket, identity{who})
+	c.heard = who.Reader(socket)
 	// A connection that is turned away must not stay among the server's.
 	defer c.cancel()
 	if err := s.remember(c); err != nil {

@@ -140,12 +140,18 @@ func (c *Client) newApp(manifest *api.Manifest, token string) *app {
 func (c *Client) enter(a *app, token string, change *store.Change) error {
 	k := c.kernel
 	rules := k.rules()
-	if err := rules.mayRun(a.id(), c.peer); err != nil {
+	event, process := "binding_refused", ""
+	err := rules.mayRun(a.id(), c.peer)
+	if err == nil {
+		event = "process_refused"
+		process, err = k.noteProcess(a, c.peer, change)
+	}
+	if err != nil {
 		if a.was != nil && c.refused == rules {
 			return err // is on record: an SDK asks again with every heartbeat
 		}
 		c.refused = rules
-		return k.onRecord(a, "binding_refused", err, map[string]any{"pid": a.pid, "uid": a.uid})
+		return k.onRecord(a, event, err, map[string]any{"pid": a.pid, "uid": a.uid})
 	}
 	a.clearance.Store(&clearance{under: rules})
 	a.lastSeen.Store(k.now().UnixNano())
@@ -159,7 +165,7 @@ func (c *Client) enter(a *app, token string, change *store.Change) error {
 		k.remove(a)
 		return err
 	}
-	k.noteProcess(a, c.peer)
+	k.processes.written(process)
 	// Among the registered it is looked at by whoever changes the terms; here,
 	// for terms that came in between.
 	_ = k.rules().clear(a)

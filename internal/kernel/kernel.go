@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
@@ -136,6 +135,10 @@ type Options struct {
 	// NewID makes ids that sort by time, so that tables keyed by them grow at
 	// one end.
 	NewID func() string
+	// Boot names the system's boot, and Runs reports whether a process of it that an
+	// [api.Peer] named still runs; where Runs is nil, all do.
+	Boot string
+	Runs func(process string) bool
 	// Metrics, where set, counts what the kernel does.
 	Metrics *metrics.Set
 	Log     *zap.Logger
@@ -174,8 +177,8 @@ type Kernel struct {
 	mu       sync.RWMutex
 	apps     map[string]*app
 	channels map[string]*app
-	// appProcesses are the processes that have registered as an app.
-	appProcesses *lru.Cache[string, string]
+	// processes are those that have registered as an app.
+	processes processes
 	// hooks holds the apps that listen to a hook, in registration order.
 	hooks map[api.Hook][]*app
 	order uint64
@@ -208,9 +211,6 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if k.exchanges, err = newExchanges(o.Store); err != nil {
 		return nil, err
 	}
-	if k.appProcesses, err = lru.New[string, string](rememberedProcesses); err != nil {
-		return nil, err
-	}
 	if k.chains, err = newChains(o.Store); err != nil {
 		return nil, err
 	}
@@ -233,6 +233,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	if err := k.pauses.load(ctx, o.Store); err != nil {
+		return nil, err
+	}
+	if err := k.processes.load(ctx, &o); err != nil {
 		return nil, err
 	}
 	k.events = newEvents(o.Now)

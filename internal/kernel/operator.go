@@ -122,12 +122,16 @@ func (t *tally) of(ctx context.Context, count func(context.Context) (map[ocip.Ou
 }
 
 // MayOperate reports whether a process may use the operator socket: none that is
-// a registered app's, or was started by one. It sees only what does not hide;
-// where that is not enough, decisions are signed, or the app runs where the
-// socket is not.
+// a registered app's, or was started by one, and none that uses another's
+// connection. It sees only what does not hide; where that is not enough, decisions
+// are signed, or the app runs where the socket is not.
 func (k *Kernel) MayOperate(p api.Peer) error {
 	if k.rules().cfg.AppsMayOperate {
 		return nil
+	}
+	if err := p.Present(); err != nil {
+		k.log.Warn("somebody operates who did not connect: refused", zap.Error(err))
+		return api.Errorf(api.Forbidden, "the process that connected to the operator socket is not who speaks on it, so the kernel cannot tell it from an app")
 	}
 	line, err := p.Ancestors()
 	if err != nil {
@@ -135,26 +139,11 @@ func (k *Kernel) MayOperate(p api.Peer) error {
 		return api.Errorf(api.Forbidden, "the kernel cannot tell which process this is, so it cannot tell it from an app")
 	}
 	for _, process := range line {
-		if app, ok := k.appProcesses.Get(process); ok {
+		if app, ok := k.processes.app(process); ok {
 			return api.Errorf(api.Forbidden, "this process is app %s or was started by it (process %s); apps do not operate the daemon", app, process)
 		}
 	}
 	return nil
-}
-
-// rememberedProcesses is how many processes are known to be an app's, also when
-// they have closed their connection.
-const rememberedProcesses = 65536
-
-// noteProcess remembers that a process is an app's. One that cannot be looked at
-// any more operates nothing either.
-func (k *Kernel) noteProcess(a *app, p api.Peer) {
-	line, err := p.Ancestors()
-	if err != nil {
-		k.log.Warn("cannot tell which process an app is", zap.String("app", a.id()), zap.Error(err))
-		return
-	}
-	k.appProcesses.Add(line[0], a.id())
 }
 
 // appStatus is called with the registry lock.

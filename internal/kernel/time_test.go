@@ -106,6 +106,8 @@ type somebody struct{}
 func (somebody) Credentials() (uid, gid uint32, pid int32) { return 1, 1, 1 }
 func (somebody) Executable() (string, error)               { return "", errors.New("none") }
 func (somebody) Ancestors() ([]string, error)              { return []string{"1@1"}, nil }
+func (somebody) Present() error                            { return nil }
+func (somebody) Process() (string, error)                  { return "1@1", nil }
 
 // link keeps the events an app is sent, with their time.
 type link struct {

@@ -44,7 +44,7 @@ func (p *Peer) Ancestors() ([]string, error) {
 		if err != nil {
 			return fail(err)
 		}
-		line = append(line, strconv.Itoa(int(pid))+"@"+start)
+		line = append(line, processName(pid, start))
 		if pid, err = parseParent(string(stat)); err != nil {
 			return fail(err)
 		}

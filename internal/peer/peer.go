@@ -16,10 +16,13 @@
 //   - Decide by UID and, where an agent is bound to one, by Exe. PID alone is
 //     for logs: a number says nothing once its process is gone.
 //   - Know what the credentials mean. They name the process that connected. It
-//     may have handed the socket to another since, and it may have executed
-//     another program since. A process of the same user that may trace it can
-//     act in its name. An executable binding keeps apps apart that do not
-//     attack each other, or that a sandbox keeps from doing so.
+//     may have handed the socket to another since, or executed another program:
+//     [Peer.Present] says so, where the listener was attended to ([Attend]) and
+//     the connection is read through [Peer.Reader]. What a process was made to
+//     load into itself nobody sees (LD_PRELOAD and its like), and a process of
+//     the same user that may trace it can act in its name. An executable binding
+//     keeps apps apart that do not attack each other, or that a sandbox keeps
+//     from doing so.
 package peer
 
 import (
@@ -30,6 +33,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,6 +49,14 @@ var (
 	// ErrForeignMount says that the program's path means another file here
 	// than it does for the process, as it does after a private mount.
 	ErrForeignMount = errors.New("executable is another file than the one at its path here")
+	// ErrReplaced says that the process became another program after it connected:
+	// what it runs is not what connected.
+	ErrReplaced = errors.New("process has executed another program since it connected")
+	// ErrHandedOn says that another process wrote to the connection.
+	ErrHandedOn = errors.New("another process speaks on the connection")
+	// ErrUnseen says that what ran when the process connected could not be looked
+	// at, so that what runs now may be something else.
+	ErrUnseen = errors.New("the program could not be looked at when it connected")
 	// ErrClosed says that the peer was closed before its executable was asked.
 	ErrClosed = errors.New("peer is closed")
 )
@@ -67,11 +79,15 @@ type Peer struct {
 	start  string // start time of the process, known only where pidfd is -1
 	closed bool
 	exe    string // "" until resolved
+	first  image  // what ran when the connection was accepted
+
+	// other is the pid of another process that wrote to the connection, and one.
+	other atomic.Int64
 }
 
 // FromConn reads the credentials of the process at the other end of c
-// (SO_PEERCRED) and pins the process (SO_PEERPIDFD, Linux 6.5). It does not
-// block and takes two system calls.
+// (SO_PEERCRED), pins the process (SO_PEERPIDFD, Linux 6.5) and looks at what it
+// runs. It does not block and takes a few system calls.
 //
 // On a kernel without SO_PEERPIDFD the process is pinned by the start time in
 // /proc/PID/stat, in clock ticks since boot. That is weaker: a pid that was
@@ -112,6 +128,10 @@ func fromConn(c *net.UnixConn, open func(sock int) (pidfd int, err error)) (*Pee
 		p.pidfd = -1
 	default:
 		return nil, fmt.Errorf("cannot open a pidfd for peer process %d: %w", p.PID, pidfdErr)
+	}
+	// What was read of a process that has ended is another's.
+	if first := lookAt(p.PID); p.alive() {
+		p.first = first
 	}
 	return p, nil
 }
@@ -164,30 +184,38 @@ func exited(pidfd int) bool {
 }
 
 // Exe returns the absolute path of the program the process runs, as this
-// process sees it. It is looked up at the first call, costs a few system calls
-// then, and is remembered if it was found; a later exec of another program is
-// not noticed.
+// process sees it, where that is what it ran when its connection was accepted. The
+// path is resolved at the first call and remembered: a file that is removed or
+// replaced later, as an upgrade does, changes nothing for a process that runs it.
 //
 // The answer is sure to be about the process that connected: it is read
 // through the pid, and the pinned process is found alive afterwards, so the pid
 // cannot have been reused in between. The file is compared with the one found
 // at the path, so that a process with mounts of its own cannot borrow a name.
 //
-// Errors are [ErrGone], [ErrDeleted], [ErrForeignMount], [ErrClosed], or that
-// of the system where the link may not be read, as for another user's process.
+// Errors are [ErrGone], [ErrReplaced], [ErrHandedOn], [ErrUnseen], [ErrDeleted],
+// [ErrForeignMount], [ErrClosed], or that of the system where the link may not be
+// read, as for another user's process.
 func (p *Peer) Exe() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed && p.exe != "" {
+		return p.exe, nil
+	}
+	if err := p.present(); err != nil {
+		return "", p.exeError(err)
+	}
+	if p.PID <= 0 {
+		return "", p.exeError(ErrGone)
+	}
 	if p.exe != "" {
 		return p.exe, nil
 	}
-	if p.closed {
-		return "", p.exeError(ErrClosed)
-	}
-	if !p.alive() || p.PID <= 0 {
-		return "", p.exeError(ErrGone)
-	}
 	exe, err := readExe(p.PID)
+	// Looked at once more: it may have become that program just now.
+	if now := lookAt(p.PID); now.differs(p.first) && p.alive() {
+		return "", p.exeError(ErrReplaced)
+	}
 	// Asked before err is looked at: what was read of a reused pid, an error
 	// too, is not about this process.
 	if !p.alive() {
@@ -195,6 +223,9 @@ func (p *Peer) Exe() (string, error) {
 	}
 	if err != nil {
 		return "", p.exeError(err)
+	}
+	if !p.first.known {
+		return "", p.exeError(ErrUnseen)
 	}
 	p.exe = exe
 	return exe, nil

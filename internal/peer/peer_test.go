@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +31,10 @@ const helperMount = "PEER_TEST_HELPER_MOUNT"
 func TestMain(m *testing.M) {
 	if path := os.Getenv(helperMount); path != "" {
 		os.Exit(borrow(path))
+	}
+	if os.Getenv(helperSleeps) != "" {
+		<-time.After(time.Minute)
+		os.Exit(0)
 	}
 	if socket := os.Getenv(helperSocket); socket != "" {
 		os.Exit(help(socket))
@@ -59,12 +64,45 @@ func help(socket string) int {
 		return 1
 	}
 	defer c.Close()
+	if os.Getenv(helperHides) != "" {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return 1
+		}
+	}
 	if _, err := c.Write([]byte{1}); err != nil {
+		return 1
+	}
+	if hand := os.Getenv(helperHands); hand != "" {
+		f, err := c.(*net.UnixConn).File()
+		if err != nil {
+			return 1
+		}
+		other := exec.Command("/bin/sh", "-c", "printf x >&3")
+		other.ExtraFiles = []*os.File{f}
+		if other.Run() != nil {
+			return 1
+		}
+	}
+	if become := os.Getenv(helperBecomes); become != "" {
+		// The end of its input says when.
+		io.Copy(io.Discard, os.Stdin)
+		unix.CloseOnExec(3)
+		env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, helperSocket) })
+		unix.Exec(become, []string{become, "60"}, append(env, helperSleeps+"=1"))
 		return 1
 	}
 	io.Copy(io.Discard, os.Stdin)
 	return 0
 }
+
+// What else the helper does: it is not to be looked at, has another process write
+// to its connection, becomes another program, or is what such a one becomes.
+const (
+	helperHides   = "PEER_TEST_HELPER_HIDES"
+	helperHands   = "PEER_TEST_HELPER_HANDS"
+	helperBecomes = "PEER_TEST_HELPER_BECOMES"
+	helperSleeps  = "PEER_TEST_HELPER_SLEEPS"
+)
 
 // ways are the two ways a process is pinned.
 func ways() map[string]func(int) (int, error) {
@@ -251,8 +289,11 @@ func TestChildThatExits(t *testing.T) {
 			if got, err := unasked.Exe(); !errors.Is(err, ErrGone) {
 				t.Errorf("Exe() = %q, %v, want ErrGone", got, err)
 			}
-			if got, err := known.Exe(); err != nil || got != exe {
-				t.Errorf("resolved before: Exe() = %q, %v, want %q", got, err, exe)
+			if got, err := known.Exe(); !errors.Is(err, ErrGone) {
+				t.Errorf("resolved before: Exe() = %q, %v, want ErrGone", got, err)
+			}
+			if err := known.Present(); !errors.Is(err, ErrGone) {
+				t.Errorf("Present() = %v, want ErrGone", err)
 			}
 			late, err := fromConn(s, open)
 			if err != nil {

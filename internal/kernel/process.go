@@ -1,0 +1,126 @@
+package kernel
+
+import (
+	"context"
+	"sync"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// processes remembers which processes are apps', over restarts too: they decide
+// nothing on the operator socket, also when they have closed their connection. One
+// that has ended needs no remembering, since its name is never another's; one that
+// runs is never forgotten.
+type processes struct {
+	boot string
+	runs func(process string) bool
+
+	mu   sync.Mutex
+	apps map[string]appProcess
+	// full is at how many it is looked again which of them have ended.
+	full int
+}
+
+// appProcess is the app that a process is or was, and whether the store knows it.
+type appProcess struct {
+	app     string
+	written bool
+}
+
+const (
+	// someProcesses is how many are remembered before it is looked which have ended,
+	// and maxProcesses how many may run at once.
+	someProcesses = 1024
+	maxProcesses  = 32768
+)
+
+func (p *processes) load(ctx context.Context, o *Options) error {
+	p.boot, p.runs = o.Boot, o.Runs
+	if p.runs == nil {
+		p.runs = func(string) bool { return true }
+	}
+	p.apps, p.full = make(map[string]appProcess), someProcesses
+	rows, err := o.Store.AppProcesses(ctx, p.boot)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if p.runs(row.Name) {
+			p.apps[row.Name] = appProcess{row.App, true}
+		}
+	}
+	return nil
+}
+
+// app returns the app that a process is or was.
+func (p *processes) app(process string) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, ok := p.apps[process]
+	return found.app, ok
+}
+
+// written notes that the store knows a process.
+func (p *processes) written(process string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found, ok := p.apps[process]; ok {
+		p.apps[process] = appProcess{found.app, true}
+	}
+}
+
+// add remembers a process. It reports whether the store must be told of it, which
+// have ended, and whether there was room.
+func (p *processes) add(process, app string) (fresh bool, ended []string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found, known := p.apps[process]; known {
+		return !found.written, nil, true
+	}
+	if len(p.apps) >= p.full {
+		for name := range p.apps {
+			if !p.runs(name) {
+				delete(p.apps, name)
+				ended = append(ended, name)
+			}
+		}
+		p.full = max(someProcesses, 2*len(p.apps))
+	}
+	if len(p.apps) >= maxProcesses {
+		return false, ended, false
+	}
+	p.apps[process] = appProcess{app: app}
+	return true, ended, true
+}
+
+// noteProcess remembers that the process of an app's connection is an app's, in
+// memory at once and with the change for good, and returns its name. It refuses who
+// is not there any more and who is not who connected: a process that cannot be told
+// again could decide about what it asked for itself.
+func (k *Kernel) noteProcess(a *app, p api.Peer, c *store.Change) (process string, err error) {
+	if err := p.Present(); err != nil {
+		k.log.Warn("an app registers from a process that is not who connected: refused", zap.String("app", a.id()), zap.Error(err))
+		return "", api.Errorf(api.Forbidden, "app %s must speak from the process that connected: that one has ended, has become another program, or another process uses its connection", a.id())
+	}
+	if process, err = p.Process(); err != nil {
+		k.log.Warn("cannot tell which process an app is: refused", zap.String("app", a.id()), zap.Error(err))
+		return "", api.Errorf(api.Forbidden, "the kernel cannot tell which process app %s is", a.id())
+	}
+	if process == "" {
+		// Nor could it be told on the operator socket, which refuses it for that.
+		return "", nil
+	}
+	fresh, ended, ok := k.processes.add(process, a.id())
+	if len(ended) > 0 {
+		c.Parts = append(c.Parts, store.EndedProcesses(ended))
+	}
+	if !ok {
+		return "", api.Errorf(api.Forbidden, "the kernel knows its limit of %d app processes", maxProcesses)
+	}
+	if fresh {
+		c.Parts = append(c.Parts, store.AppProcess{Boot: k.processes.boot, Name: process, App: a.id(), At: k.now()})
+	}
+	return process, nil
+}

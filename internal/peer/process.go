@@ -1,0 +1,130 @@
+//go:build linux
+
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// image tells whether a process runs what it ran before: by the file of its program,
+// and by where its stack began, which the system chooses anew for each program that
+// is executed. Of what cannot be seen, nothing is known.
+type image struct {
+	known    bool
+	dev, ino uint64
+	// stack is "0" or "" where it is not shown.
+	stack string
+}
+
+// lookAt looks at what a process runs.
+func lookAt(pid int32) image {
+	var i image
+	if pid <= 0 {
+		return i
+	}
+	var running unix.Stat_t
+	if err := unix.Stat(procPath(pid, "exe"), &running); err != nil {
+		return i
+	}
+	i.known, i.dev, i.ino = true, running.Dev, running.Ino
+	if stat, err := os.ReadFile(procPath(pid, "stat")); err == nil {
+		i.stack = parseStack(string(stat))
+	}
+	return i
+}
+
+// differs reports whether a process has become another program between two looks.
+func (i image) differs(before image) bool {
+	if !i.known || !before.known {
+		return false
+	}
+	if i.dev != before.dev || i.ino != before.ino {
+		return true
+	}
+	return shown(i.stack) && shown(before.stack) && i.stack != before.stack
+}
+
+func shown(stack string) bool { return stack != "" && stack != "0" }
+
+// parseStack reads field 28 of /proc/PID/stat, as [parseStartTime] does its own, ""
+// where there is none.
+func parseStack(stat string) string {
+	end := strings.LastIndexByte(stat, ')')
+	if end < 0 {
+		return ""
+	}
+	if fields := strings.Fields(stat[end+1:]); len(fields) > 28-3 {
+		return fields[28-3]
+	}
+	return ""
+}
+
+// Process names the process that connected as [Peer.Ancestors] does, "" where the
+// process runs and cannot be seen here: it is in another pid namespace, or hidden.
+//
+// Errors are [ErrGone], [ErrClosed], or that of the system.
+func (p *Peer) Process() (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("cannot tell which process %d is: %w", p.PID, err)
+	}
+	switch {
+	case p.closed:
+		return fail(ErrClosed)
+	case !p.alive():
+		return fail(ErrGone)
+	case p.PID <= 0:
+		return "", nil
+	}
+	start, err := startTime(p.PID)
+	// Asked last: what was read of a reused pid is not about this process.
+	switch {
+	case !p.alive():
+		return fail(ErrGone)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return "", nil
+	case err != nil:
+		return fail(err)
+	}
+	return processName(p.PID, start), nil
+}
+
+func processName(pid int32, start string) string { return strconv.Itoa(int(pid)) + "@" + start }
+
+// Runs reports whether the process of a name that [Peer.Process] gave in this boot
+// still runs. One that cannot be seen is taken to run.
+func Runs(name string) bool {
+	pid, start, ok := strings.Cut(name, "@")
+	n, err := strconv.ParseInt(pid, 10, 32)
+	if !ok || err != nil || n <= 0 {
+		return false
+	}
+	now, err := startTime(int32(n))
+	switch {
+	case err == nil:
+		return now == start
+	case errors.Is(err, ErrGone):
+		return false
+	case errors.Is(err, fs.ErrNotExist):
+		// Hidden or gone, which a signal that is none tells apart.
+		return !errors.Is(unix.Kill(int(n), 0), unix.ESRCH)
+	}
+	return true
+}
+
+// Boot names the system's boot: what processes are called is good for one.
+func Boot() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("cannot tell the system's boot: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
+}
