@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/export"
 	"github.com/openclawos/ocipd/internal/policy"
 )
@@ -16,6 +17,11 @@ import (
 // store. The error is [config.Errors] with all that is wrong.
 func Check(ctx context.Context, cfg *config.Config) error {
 	found := checkDeclared(cfg)
+	if k, err := kernelConfig(cfg); err == nil {
+		if _, err := directory.New(&k.Directory); err != nil {
+			found = append(found, cfg.Fault("directory", err))
+		}
+	}
 	if _, err := policy.Compile(ctx, source(&cfg.Policy)); err != nil {
 		found = append(found, cfg.Fault("policy.path", fmt.Errorf("cannot use the policy: %s", strings.ReplaceAll(err.Error(), "\n", "; "))))
 	}
