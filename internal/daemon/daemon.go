@@ -289,7 +289,7 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 // policy; its end is on record too, so that a gap shows.
 func (d *Daemon) recordStart(context.Context) error {
 	// Also on a disk that is nearly full: what waits must be ended by somebody.
-	_, err := d.store.Commit(&store.Change{Drains: true, Checkpoint: true, Records: append(d.unsignedTail(),
+	_, err := d.store.Commit(&store.Change{Last: true, Checkpoint: true, Records: append(d.unsignedTail(),
 		&audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: audit.EventStarted, Details: map[string]any{
 			"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File, audit.SignsWithin: int(audit.SignWithin.Seconds()),
 		}},

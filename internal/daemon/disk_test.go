@@ -106,8 +106,11 @@ func onFillingDisk(t *testing.T) {
 		t.Errorf("the held message: %+v, delivered %s", result, got.DispatchID)
 	}
 	telegram.must("hook.result", map[string]any{"eventId": got.EventID, "result": map[string]any{"delivered": true}}, nil)
-	// So do apps that come and go.
-	h.agent("@acme/bob").Close()
+	// Apps that come wait, or they would fill what is left (attack 17).
+	late := h.connect()
+	failure = late.refuse(api.InternalError, "app.register", map[string]any{"manifest": manifest("@acme/bob", api.Capabilities{})})
+	contains(t, failure.Message, "the disk is nearly full")
+	late.Close()
 
 	// Completely full: the last records are written on the reserve.
 	h.leaveFree(0)

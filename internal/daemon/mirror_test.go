@@ -70,7 +70,9 @@ func TestMirrorRotates(t *testing.T) {
 			telegram.message("hook:message_sending")
 		}
 		var status api.Status
-		h.operator("kernel.status", map[string]any{}, &status)
+		for status.Audit.Seq == 0 || status.Audit.Mirrored < status.Audit.Seq {
+			h.operator("kernel.status", map[string]any{}, &status)
+		}
 		if len(status.Audit.Mirror.Problems) > 0 || status.Audit.Mirror.Segments+status.Audit.Mirror.Pending == 0 {
 			t.Errorf("%+v", status.Audit.Mirror)
 		}

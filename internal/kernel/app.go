@@ -114,7 +114,7 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 		k.outbox.leave(was)
 	}
 	a := c.newApp(p.Manifest, newToken())
-	change := &store.Change{Records: []*audit.Record{k.lifecycle(a, "registered", nil)}, Drains: true}
+	change := &store.Change{Records: []*audit.Record{k.lifecycle(a, "registered", nil)}}
 	if err := c.enter(a, token, change); err != nil {
 		if was := c.app.Load(); was != nil {
 			k.tellGone(was, "lost")

@@ -52,7 +52,7 @@ func (k *ruleset) approvalResolve(ctx context.Context, peer api.Peer, p *api.App
 		return api.ApprovalResolveResult{}, err
 	}
 	defer unlock()
-	d := &decision{ApprovalResolveParams: p, now: k.now(), h: h, change: &store.Change{Drains: true}}
+	d := &decision{ApprovalResolveParams: p, now: k.now(), h: h, change: &store.Change{Last: true}}
 	if err := k.mayDecide(d, peer); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
@@ -330,7 +330,7 @@ func (k *ruleset) keepWaiting(d *decision, event string) (api.ApprovalResolveRes
 			return api.ApprovalResolveResult{}, err
 		}
 	}
-	receipt, err := k.commit(&store.Change{Records: []*audit.Record{r}, Approvals: []store.Approval{stored}, Drains: true})
+	receipt, err := k.commit(&store.Change{Records: []*audit.Record{r}, Approvals: []store.Approval{stored}, Last: true})
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
 	}

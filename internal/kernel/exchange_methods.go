@@ -146,7 +146,7 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 	if err != nil {
 		return err
 	}
-	pair, change, now := store.PairOf(of.Agent, of.Counterparty), &store.Change{Drains: true}, k.now()
+	pair, change, now := store.PairOf(of.Agent, of.Counterparty), &store.Change{Drains: true, Last: by.app == nil}, k.now()
 	escalated, err := k.exchanges.escalation(ctx, pair)
 	if err != nil {
 		return err

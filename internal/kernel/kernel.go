@@ -273,8 +273,9 @@ func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
 	if err == nil {
 		return receipt, nil
 	}
-	if !errors.Is(err, store.ErrLow) {
-		// That the disk is nearly full is logged once, not for each message.
+	if !errors.Is(err, store.ErrLow) && !errors.Is(err, store.ErrQuota) {
+		// That the disk is nearly full, or an app has too much waiting, is not logged for
+		// each message.
 		k.log.Error("cannot record a decision: nothing was released", zap.Error(err))
 	}
 	return store.Receipt{}, NotRecorded("cannot record the decision, so nothing was done", err)
@@ -284,7 +285,11 @@ func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
 // could not be recorded.
 func NotRecorded(message string, cause error) *api.Error {
 	var lost *store.LostError
+	code, verdict := api.InternalError, ocip.AuditWriteFailed
 	switch {
+	case errors.Is(cause, store.ErrQuota):
+		// Nothing is wrong with the log: it is the app that has to wait.
+		message, code, verdict = "nothing was done: "+cause.Error(), api.Forbidden, ocip.BudgetExceeded
 	case errors.Is(cause, store.ErrFull), errors.Is(cause, syscall.ENOSPC):
 		message += ": the disk is full"
 	case errors.Is(cause, store.ErrLow), errors.Is(cause, store.ErrMirrorLost):
@@ -296,8 +301,7 @@ func NotRecorded(message string, cause error) *api.Error {
 	case errors.Is(cause, store.ErrClosed):
 		message += ": the daemon is stopping"
 	}
-	return &api.Error{Code: api.InternalError, Message: message,
-		Details: map[string]any{"ocip": map[string]any{"code": ocip.AuditWriteFailed, "reason": message}}}
+	return &api.Error{Code: code, Message: message, Details: map[string]any{"ocip": map[string]any{"code": verdict, "reason": message}}}
 }
 
 // entered remembers what a durable change holds.

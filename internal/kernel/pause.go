@@ -125,7 +125,7 @@ func (k *Kernel) changePause(who api.Peer, p *api.PauseParams, pause bool) (api.
 	if agent := k.rules().directory.Agent(p.Agent); agent != nil {
 		r.AgentID, r.TenantID, r.UserID = agent.InstanceID, agent.TenantID, agent.UserID
 	}
-	change := &store.Change{Records: []*audit.Record{r}, Drains: true}
+	change := &store.Change{Records: []*audit.Record{r}, Last: true}
 	if pause {
 		r.Event = "sending_paused"
 		row := store.Paused{Scope: scope, At: k.now(), By: principal(who)}

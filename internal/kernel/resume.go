@@ -219,7 +219,7 @@ func (c *Client) resume(token string) error {
 	}
 	a := c.newApp(was.Manifest, token)
 	a.order, a.was = was.Order, &was
-	if err := c.enter(a, token, &store.Change{Records: []*audit.Record{k.lifecycle(a, "resumed", nil)}, Drains: true}); err != nil {
+	if err := c.enter(a, token, &store.Change{Records: []*audit.Record{k.lifecycle(a, "resumed", nil)}}); err != nil {
 		return err
 	}
 	k.mu.RLock()

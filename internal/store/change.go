@@ -50,12 +50,14 @@ type Change struct {
 	retire *retirement
 
 	// Drains marks a change that ends something or is needed for it: a person's
-	// decision, a delivery's receipt, the coming and going of an app. It is
-	// written also while the disk is nearly full, and may use the reserve.
+	// decision, a delivery's receipt, the going of an app. It is written also while
+	// the disk is nearly full, as long as there is more than the reserve.
 	Drains bool
+	// Last marks a person's decision. It drains, and may use the reserve.
+	Last bool
 	// Alarm marks records about the log itself, such as that the mirror is lost
 	// or the daemon stops. They release nothing, so they are written also where
-	// nothing may be released. An alarm drains.
+	// nothing may be released. An alarm drains, and may use the reserve.
 	Alarm bool
 
 	// Durable, where set, is called after the fsync, in commit order, before
@@ -79,7 +81,12 @@ func (c *Change) OnDurable(f func(Receipt)) {
 
 // drains reports whether the change is written while the disk is nearly full.
 // What has no record is no more than what rides along with the next commit.
-func (c *Change) drains() bool { return c.Drains || c.Alarm || len(c.Records) == 0 && len(c.Meta) == 0 }
+func (c *Change) drains() bool {
+	return c.Drains || c.last() || len(c.Records) == 0 && len(c.Meta) == 0
+}
+
+// last reports whether the change may use the space that is kept for the end.
+func (c *Change) last() bool { return c.Last || c.Alarm }
 
 // releases reports whether something may follow from the change.
 func (c *Change) releases() bool {
@@ -135,6 +142,9 @@ type Message struct {
 	DispatchID string
 	// ExpiresAt ends the waiting; zero never does.
 	ExpiresAt time.Time
+	// App is the app that it is from, which may have so much waiting and no more.
+	// The store fills it in from the change's records where it is empty.
+	App string
 	// Body is the message as its receiver will get it, in the kernel's form.
 	Body []byte
 }

@@ -37,8 +37,10 @@ type pending struct {
 	*Change
 	// bodies and states are encoded by the caller, so that the one writer does
 	// nothing that many callers can do side by side.
-	bodies  [][]byte
-	states  []string
+	bodies [][]byte
+	states []string
+	// size is what it takes of the disk, see [pending.cost].
+	size    int64
 	receipt Receipt
 	err     error
 	done    chan struct{}
@@ -63,15 +65,13 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 	if err := c.checkParts(); err != nil {
 		return Receipt{}, err
 	}
-	if err := s.space.admit(c); err != nil {
-		return Receipt{}, err
-	}
 	p := &pending{
 		Change: c,
 		bodies: make([][]byte, len(c.Records)),
 		states: make([]string, len(c.Exchanges)),
 		done:   make(chan struct{}),
 	}
+	c.attribute()
 	for i, r := range c.Records {
 		if s.redact != nil {
 			s.redact(r)
@@ -85,16 +85,65 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 	for i := range c.Exchanges {
 		p.states[i] = encodeState(&c.Exchanges[i])
 	}
+	if err := s.take(p); err != nil {
+		return Receipt{}, err
+	}
 	lead, err := s.queue.join(p)
 	if err != nil {
+		s.drop(p)
 		return Receipt{}, err
 	}
 	s.finish(p, lead)
 	if p.err != nil {
+		s.drop(p)
 		return Receipt{}, p.err
 	}
+	s.space.written(p.size)
 	s.counted(c)
 	return p.receipt, nil
+}
+
+// take counts what a change needs, of the disk and of what its app may have waiting,
+// or refuses it.
+func (s *Store) take(p *pending) error {
+	p.size = p.cost()
+	if err := s.space.take(p.Change, p.size); err != nil {
+		return err
+	}
+	if err := s.quotas.take(p.Change); err != nil {
+		s.space.giveBack(p.size)
+		return err
+	}
+	return nil
+}
+
+// drop uncounts a change that was not written.
+func (s *Store) drop(p *pending) {
+	s.space.giveBack(p.size)
+	s.quotas.giveBack(p.Change)
+}
+
+// cost is about how much of the disk a change takes: what it writes, once in the
+// write-ahead log and once in the file, and the pages that it changes for that.
+func (p *pending) cost() int64 {
+	const pages = 8 << 10
+	size := 0
+	for _, b := range p.bodies {
+		size += len(b)
+	}
+	for _, s := range p.states {
+		size += len(s)
+	}
+	for _, m := range p.Outbox {
+		size += len(m.Body)
+	}
+	for i := range p.Approvals {
+		size += len(p.Approvals[i].Body) + len(p.Approvals[i].Summary)
+	}
+	for i := range p.Meta {
+		size += len(p.Meta[i].Value)
+	}
+	return 2*int64(size) + pages
 }
 
 // finish returns when a queued change is durable or has failed.
@@ -249,6 +298,7 @@ func (s *Store) writeBatch(batch []*pending) error {
 	if err != nil {
 		return s.judge(err)
 	}
+	s.quotas.gone(s.writer.taken)
 	// A file without a name takes an fsync like any other: only its name shows
 	// whether anybody will find what was written.
 	if err := s.mayRelease(batch); err != nil {

@@ -34,7 +34,8 @@ const (
 // Disk is how the disk of the database is.
 type Disk struct {
 	Rung Rung
-	// Free is how many bytes the daemon's user may still write.
+	// Free is how many bytes the daemon's user may still write, besides those that
+	// what is in the write-ahead log will take.
 	Free int64
 	// Reserve says whether the space for the last records is kept.
 	Reserve bool
@@ -77,6 +78,13 @@ type space struct {
 
 	now  atomic.Pointer[Disk]
 	wake chan struct{}
+	// database is the file, and pages how many bytes it will have when all that is in
+	// the write-ahead log is in it.
+	database string
+	pages    atomic.Int64
+	// flying is what the changes take that are being written, and since what those
+	// took that were written since the disk was looked at.
+	flying, since atomic.Int64
 
 	// mu makes a look and what follows from it one step.
 	mu sync.Mutex
@@ -93,7 +101,7 @@ func newSpace(o SpaceOptions, database string, log *zap.Logger) *space {
 		dir := filepath.Dir(database)
 		o.Free = func() (int64, error) { return freeBytes(dir) }
 	}
-	s := &space{SpaceOptions: o, reserve: database + ".reserve", log: log, wake: make(chan struct{}, 1)}
+	s := &space{SpaceOptions: o, database: database, reserve: database + ".reserve", log: log, wake: make(chan struct{}, 1)}
 	info, err := os.Lstat(s.reserve)
 	s.now.Store(&Disk{Rung: DiskOK, Reserve: err == nil && info.Mode().IsRegular() && info.Size() == o.Reserve && o.Reserve > 0})
 	s.look(false)
@@ -156,6 +164,7 @@ func (s *space) look(full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := *s.now.Load()
+	s.since.Store(0)
 	free, err := s.Free()
 	if err != nil {
 		if !s.blind {
@@ -164,6 +173,7 @@ func (s *space) look(full bool) {
 		s.blind, free = true, was.Free
 	} else {
 		s.blind = false
+		free -= s.growth()
 	}
 	if full {
 		was.Rung = DiskFull
@@ -177,6 +187,16 @@ func (s *space) look(full bool) {
 		}
 	}
 	s.now.Store(&d)
+}
+
+// growth is how much the database will take that it does not take yet: what is only
+// in the write-ahead log.
+func (s *space) growth() int64 {
+	info, err := os.Stat(s.database)
+	if err != nil {
+		return 0
+	}
+	return max(0, s.pages.Load()-info.Size())
 }
 
 // rung is where the ladder leads from a rung with so much space.
@@ -193,15 +213,56 @@ func (s *space) rung(was Rung, free int64) Rung {
 	return DiskOK
 }
 
-// admit refuses a change that begins something while the disk is nearly full.
-func (s *space) admit(c *Change) error {
-	d := s.now.Load()
-	if d.Rung == DiskOK || d.Rung == DiskWarn || s.MinFree == 0 || c.drains() {
+// take counts what a change takes of the disk, until it is written or given back. It
+// refuses one that begins something while the disk is nearly full, or would fill it,
+// and one that ends something where nothing is left but what was the reserve.
+func (s *space) take(c *Change, size int64) error {
+	flying := s.flying.Add(size)
+	if !s.on() || c.last() {
 		return nil
 	}
+	d := s.now.Load()
+	if s.suffices(c, d, flying+s.since.Load()) {
+		return nil
+	}
+	if d.Rung == DiskOK || d.Rung == DiskWarn {
+		// So much was written since, or is about to be, that it is time to look.
+		s.look(false)
+		s.poke()
+		if d = s.now.Load(); s.suffices(c, d, flying) {
+			return nil
+		}
+	}
+	s.flying.Add(-size)
+	if c.drains() {
+		return fmt.Errorf("%w: what is left of the disk is kept for people's decisions and the daemon's end, until there is space", ErrFull)
+	}
 	return fmt.Errorf("%w: %d MiB are free, store.min_free_bytes asks for %d; nothing new is taken up until there is space",
-		ErrLow, d.Free>>20, s.MinFree>>20)
+		ErrLow, max(0, d.Free)>>20, s.MinFree>>20)
 }
+
+// suffices reports whether a change may be written to a disk, besides others that
+// take so much.
+func (s *space) suffices(c *Change, d *Disk, taken int64) bool {
+	low := d.Rung == DiskRefuse || d.Rung == DiskFull
+	switch {
+	case c.drains():
+		// On a disk that was full the reserve may have been given up.
+		return d.Rung != DiskFull || d.Reserve || s.Reserve == 0 || d.Free-taken >= s.Reserve
+	case s.MinFree == 0:
+		return true
+	}
+	return !low && d.Free-taken >= s.MinFree
+}
+
+// written counts a change as one that the next look at the disk will see.
+func (s *space) written(size int64) {
+	s.since.Add(size)
+	s.flying.Add(-size)
+}
+
+// giveBack uncounts a change that was not written.
+func (s *space) giveBack(size int64) { s.flying.Add(-size) }
 
 // full looks at once after a write that found no space.
 func (s *space) full() {
@@ -296,13 +357,14 @@ func (s *Store) Disk() Disk {
 	return *s.space.now.Load()
 }
 
-// writeFull goes on with a batch that found no space: what drains is tried once
-// more, on the reserve where there still is one. Everything else fails.
+// writeFull goes on with a batch that found no space: people's decisions and the
+// daemon's end are tried once more, on the reserve where there still is one.
+// Everything else fails.
 func (s *Store) writeFull(batch []*pending, full error) {
 	s.space.full()
 	var last []*pending
 	for _, p := range batch {
-		if p.err = full; p.drains() {
+		if p.err = full; p.last() {
 			last = append(last, p)
 		}
 	}

@@ -183,9 +183,9 @@ func TestNearlyFull(t *testing.T) {
 	if _, err := s.Commit(&Change{Meta: []Meta{{Key: "new"}}}); !errors.Is(err, ErrLow) {
 		t.Errorf("a change without records: got %v", err)
 	}
-	for i, c := range []*Change{{Drains: true}, {Alarm: true}, {}} {
+	for i, c := range []*Change{{Drains: true}, {Alarm: true}, {Last: true}, {}} {
 		c.Records = noted("old").Records
-		if i == 2 {
+		if i == 3 {
 			c.Records = nil
 		}
 		commit(t, s, c)
@@ -195,8 +195,8 @@ func TestNearlyFull(t *testing.T) {
 	free = 1 << 30
 	s.space.look(false)
 	commit(t, s, noted("goes on"))
-	if s.Head().Seq != 4 {
-		t.Errorf("the log ends at %d, want 4", s.Head().Seq)
+	if s.Head().Seq != 5 {
+		t.Errorf("the log ends at %d, want 5", s.Head().Seq)
 	}
 	wantSound(t, s)
 }
@@ -242,6 +242,10 @@ func childUsesItsReserve(dir string) error {
 			c := noted(fmt.Sprintf("last-%d-%d", round, i))
 			c.Records[0].Content = strings.Repeat("x", 3000)
 			c.Drains = true
+			if _, err := s.Commit(c); !errors.Is(err, ErrFull) {
+				return fmt.Errorf("what apps end may use the reserve: %w", err)
+			}
+			c.Last = true
 			if _, err := s.Commit(c); err != nil {
 				return fmt.Errorf("last record %d: %w", i, err)
 			}
@@ -287,5 +291,74 @@ func TestLastRecordsOnTheReserve(t *testing.T) {
 		t.Skip(said)
 	case err != nil || said != "done":
 		t.Errorf("%s (%v)", said, err)
+	}
+}
+
+// TestBigChangesLookAtTheDisk: between two looks no more is written than leaves what
+// must be free, however large the changes are, and whoever sends them (attack 17).
+func TestBigChangesLookAtTheDisk(t *testing.T) {
+	o := options(t.TempDir())
+	const disk, least = 64 << 20, 16 << 20
+	free := func() (int64, error) {
+		used := int64(0)
+		for _, suffix := range []string{"", "-wal"} {
+			if info, err := os.Stat(o.Path + suffix); err == nil {
+				used += info.Size()
+			}
+		}
+		return disk - used, nil
+	}
+	o.Space = SpaceOptions{WarnFree: 24 << 20, MinFree: least, Every: time.Hour, Free: free}
+	o.Quota = Quota{Bytes: 1 << 40}
+	s := open(t, o)
+	defer shut(t, s)
+	var refused error
+	for i := 0; refused == nil; i++ {
+		if i > 1000 {
+			t.Fatal("nothing is refused")
+		}
+		c := noted(fmt.Sprint("big-", i))
+		c.Records[0].AppID = "@acme/flood"
+		c.Outbox = []*Message{{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, 200<<10)}}
+		_, refused = s.Commit(c)
+	}
+	left, _ := free()
+	if !errors.Is(refused, ErrLow) || left < least {
+		t.Errorf("%d MiB are left after %v", left>>20, refused)
+	}
+	c := noted("a person's decision")
+	c.Last = true
+	commit(t, s, c)
+	wantSound(t, s)
+}
+
+// TestManyAtOnceLookAtTheDisk: changes under way count, or each would find the same
+// space free.
+func TestManyAtOnceLookAtTheDisk(t *testing.T) {
+	o := options(t.TempDir())
+	o.Space = SpaceOptions{MinFree: 16 << 20, Every: time.Hour, Free: func() (int64, error) { return 20 << 20, nil }}
+	s := open(t, o)
+	defer shut(t, s)
+	release := hold(t, s)
+	results := make(chan error, 40)
+	for i := range 40 {
+		go func() {
+			c := noted(fmt.Sprint(i))
+			c.Outbox = []*Message{{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: make([]byte, 250<<10)}}
+			_, err := s.Commit(c)
+			results <- err
+		}()
+	}
+	eventually(t, "all are taken or refused", func() bool { return s.waitingChanges()+len(results) == 40 })
+	refused := len(results)
+	release()
+	for i := range 40 {
+		if err := <-results; (err != nil) != (i < refused) || err != nil && !errors.Is(err, ErrLow) {
+			t.Errorf("change %d of %d refused: %v", i+1, refused, err)
+		}
+	}
+	// What was refused, and what was written, counts no more.
+	if flying := s.space.flying.Load(); flying != 0 || refused < 30 || refused > 34 {
+		t.Errorf("%d bytes are still under way, %d were refused", flying, refused)
 	}
 }

@@ -78,6 +78,8 @@ type Options struct {
 	Wait time.Duration
 	// Space says what a filling disk leads to.
 	Space SpaceOptions
+	// Quota bounds what may wait of one app's messages.
+	Quota Quota
 	// Alive, where set, reports that a copy of the log is lost without which
 	// nothing may be released. It is called for every batch and must be fast.
 	Alive func() error
@@ -111,6 +113,7 @@ type Store struct {
 	touches touches
 	watch   *watch
 	space   *space
+	quotas  quotas
 	alive   func() error
 	redact  func(*audit.Record)
 	metrics *metrics.Set
@@ -210,6 +213,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	last, err := s.takeUp(ctx, conn)
 	if err != nil {
+		return fail(err)
+	}
+	if err := s.loadQuotas(ctx, o.Quota); err != nil {
 		return fail(err)
 	}
 	s.end.Store(&last)

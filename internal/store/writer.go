@@ -26,7 +26,8 @@ type writer struct {
 	escalate, settle          *sqlite.Stmt
 	run, endRun, meta, drop   *sqlite.Stmt
 	tile, retired, prune      *sqlite.Stmt
-	rows                      *sqlite.Stmt
+	rows, pages               *sqlite.Stmt
+	pageSize                  int64
 
 	// signing is nil where the log is not signed.
 	signing     *Signing
@@ -36,8 +37,14 @@ type writer struct {
 	// boot is the only one that app processes are remembered of, once it is known.
 	boot    string
 	touches *touches
+	// taken is what the current transaction takes out of the outbox, by app.
+	taken map[string]Waiting
 	// ready has the last word before a batch goes to the disk.
 	ready func([]*pending) error
+	// grown, where set, is told how large the database is after so many bytes more;
+	// counted is how many were written since.
+	grown   func(bytes int64)
+	counted int64
 	// idle says that the last batch had nothing to write, and so took no fsync.
 	idle bool
 }
@@ -46,7 +53,7 @@ const insertMeta = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key
 
 func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 	s.queue.relay = make(chan struct{}, 1)
-	w := &writer{conn: conn, queues: make(map[string]int64), touches: &s.touches, ready: s.mayWrite, signing: s.signing, leaves: audit.Leaves()}
+	w := &writer{conn: conn, queues: make(map[string]int64), taken: make(map[string]Waiting), touches: &s.touches, ready: s.mayWrite, signing: s.signing, leaves: audit.Leaves()}
 	for _, prepare := range []struct {
 		stmt **sqlite.Stmt
 		text string
@@ -55,6 +62,7 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		{&w.commit, `COMMIT`},
 		{&w.rollback, `ROLLBACK`},
 		{&w.rows, `SELECT total_changes()`},
+		{&w.pages, `PRAGMA page_count`},
 		{&w.record, `INSERT INTO records (seq, line) VALUES (?, ?)`},
 		{&w.exchange, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
 			VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -75,8 +83,8 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 			ON CONFLICT (key) DO NOTHING`},
 		{&w.touch, `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`},
 		{&w.queue, `INSERT INTO queues (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING no`},
-		{&w.enqueue, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, message) VALUES (?, ?, ?, ?, ?)`},
-		{&w.remove, `DELETE FROM outbox WHERE id BETWEEN ? AND ?`},
+		{&w.enqueue, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, message, app) VALUES (?, ?, ?, ?, ?, ?)`},
+		{&w.remove, `DELETE FROM outbox WHERE id BETWEEN ? AND ? RETURNING app, octet_length(message)`},
 		{&w.run, `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`},
 		{&w.endRun, `DELETE FROM runs WHERE id = ?`},
 		{&w.escalate, `INSERT INTO escalations (first, second, exchange_id, opened_at) VALUES (?, ?, ?, ?)
@@ -93,6 +101,14 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 			return nil, fmt.Errorf("cannot prepare the store: %w", err)
 		}
 		*prepare.stmt = stmt
+	}
+	size, err := queryInt(conn, "PRAGMA page_size")
+	if err != nil {
+		return nil, err
+	}
+	w.pageSize = int64(size)
+	if s.space.on() {
+		w.grown = s.space.pages.Store
 	}
 	last, err := conn.Prepare(fmt.Sprintf(`SELECT coalesce(max(id & %d), 0) FROM outbox`, int64(sequenceMask)))
 	if err != nil {
@@ -115,6 +131,7 @@ func (w *writer) close() error {
 // write makes a batch durable and returns its sealed lines, one after another
 // with newlines, and the log's new end.
 func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, next end, err error) {
+	clear(w.taken)
 	if err := exec(w.begin); err != nil {
 		return nil, now, err
 	}
@@ -147,7 +164,30 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 		return nil, now, err
 	}
 	w.touches.forget()
+	for _, p := range batch {
+		w.counted += p.size
+	}
+	if w.counted >= countEvery && w.grown != nil {
+		w.counted = 0
+		// It is for the ladder of the disk alone: what cannot be told stays as it was.
+		if pages, err := scalar(w.pages); err == nil {
+			w.grown(pages * w.pageSize)
+		}
+	}
 	return lines, next, nil
+}
+
+// countEvery is after how many bytes the size of the database is looked at.
+const countEvery = 256 << 10
+
+// scalar returns the one number that a statement asks for.
+func scalar(stmt *sqlite.Stmt) (n int64, err error) {
+	_, err = stmt.Step()
+	n = stmt.ColumnInt64(0)
+	if resetErr := stmt.Reset(); err == nil {
+		err = resetErr
+	}
+	return n, err
 }
 
 // changed returns how many rows were ever written, where the batch brings no
@@ -158,12 +198,7 @@ func (w *writer) changed(batch []*pending) (rows int64, err error) {
 			return 0, nil
 		}
 	}
-	_, err = w.rows.Step()
-	rows = w.rows.ColumnInt64(0)
-	if resetErr := w.rows.Reset(); err == nil {
-		err = resetErr
-	}
-	return rows, err
+	return scalar(w.rows)
 }
 
 func (w *writer) fill(batch []*pending, log end, at time.Time) ([]byte, end, error) {
@@ -450,6 +485,7 @@ func (w *writer) putMessage(m *Message, recordSeq uint64) error {
 	w.enqueue.BindText(3, m.DispatchID)
 	w.enqueue.BindInt64(4, unixMilli(m.ExpiresAt))
 	w.enqueue.BindText(5, string(m.Body))
+	w.enqueue.BindText(6, m.App)
 	if err := exec(w.enqueue); err != nil {
 		return fmt.Errorf("cannot write the message: %w", err)
 	}
@@ -483,10 +519,23 @@ func (w *writer) queueNo(name string) (int64, error) {
 func (w *writer) takeOut(first, last int64) error {
 	w.remove.BindInt64(1, first)
 	w.remove.BindInt64(2, last)
-	if err := exec(w.remove); err != nil {
-		return fmt.Errorf("cannot take a message out of the outbox: %w", err)
+	for {
+		more, err := w.remove.Step()
+		if err == nil && more {
+			if app := w.remove.ColumnText(0); app != "" {
+				t := w.taken[app]
+				w.taken[app] = Waiting{Messages: t.Messages + 1, Bytes: t.Bytes + w.remove.ColumnInt64(1)}
+			}
+			continue
+		}
+		if resetErr := w.remove.Reset(); err == nil {
+			err = resetErr
+		}
+		if err != nil {
+			return fmt.Errorf("cannot take a message out of the outbox: %w", err)
+		}
+		return nil
 	}
-	return nil
 }
 
 // applyTouches writes what came along without a commit of its own.

@@ -1,0 +1,77 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/audit"
+)
+
+// What waits of one app's messages has a bound, across restarts, and is free again
+// when receivers have them (attack 17).
+func TestQuota(t *testing.T) {
+	dir := t.TempDir()
+	o := options(dir)
+	o.Quota = Quota{Messages: 4, Bytes: 1000}
+	s := open(t, o)
+	send := func(app string, bytes int) (*Message, error) {
+		m := &Message{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, bytes)}
+		_, err := s.Commit(&Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange, AppID: app}}, Outbox: []*Message{m}})
+		return m, err
+	}
+	want := func(app string, messages int, bytes int64) {
+		t.Helper()
+		if got := s.Waiting(app); got != (Waiting{app, messages, bytes}) {
+			t.Errorf("%+v waits, want %d and %d", got, messages, bytes)
+		}
+	}
+	var sent []*Message
+	for range 4 {
+		m, err := send("@acme/flood", 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent = append(sent, m)
+	}
+	before := s.Head().Seq
+	if _, err := send("@acme/flood", 1); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "app @acme/flood") {
+		t.Errorf("a fifth message: %v", err)
+	}
+	if s.Head().Seq != before {
+		t.Error("there is a record of what was refused")
+	}
+	if _, err := send("@acme/other", 1000); err != nil {
+		t.Errorf("another app: %v", err)
+	}
+	if _, err := send("@acme/other", 1); !errors.Is(err, ErrQuota) {
+		t.Errorf("more bytes: %v", err)
+	}
+	want("@acme/flood", 4, 400)
+	want("@acme/other", 1, 1000)
+	// A person lets something go, and that is not refused.
+	m := &Message{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, 50)}
+	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionApproval, AppID: "@acme/flood"}}, Outbox: []*Message{m}, Last: true})
+	want("@acme/flood", 5, 450)
+	// Nothing that fails counts.
+	c := with(badPart{})
+	c.Records[0].AppID, c.Outbox = "@acme/third", []*Message{{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: make([]byte, 9)}}
+	if _, err := s.Commit(c); err == nil {
+		t.Error("it was written")
+	}
+	want("@acme/third", 0, 0)
+	shut(t, s)
+
+	s = open(t, o)
+	want("@acme/flood", 5, 450)
+	commit(t, s, &Change{Records: noted("r").Records, Taken: []MessageID{sent[0].MessageID}, Drains: true})
+	want("@acme/flood", 4, 350)
+	s.Taken(sent[3].MessageID)
+	s.Flush()
+	want("@acme/flood", 1, 50)
+	if _, err := send("@acme/flood", 100); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	wantSound(t, s)
+	shut(t, s)
+}
