@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Access says what apps may do. An app asks for it in its manifest, and gets what
@@ -162,6 +164,7 @@ func (c *Config) checkAccess(p *problems) {
 			if strings.TrimSpace(member) != member || member == "" {
 				p.bad(at, "want the name of a member of metadata such as chatId, got %q", member)
 			}
+			p.canonical(at, member)
 		})
 		if channel.Case != "" {
 			p.word(at.Key("case"), "case rule", channel.Case, "none", "ascii", "rfc1459", "unicode")
@@ -173,7 +176,7 @@ func (c *Config) checkAccess(p *problems) {
 // validChannel reports whether a session key can begin with the id of a channel,
 // and "agent" is that of no channel.
 func validChannel(id string) bool {
-	return id != "" && id != "agent" && !strings.ContainsFunc(id, func(r rune) bool { return strings.ContainsRune(":*", r) || unicode.IsSpace(r) })
+	return id != "" && id != "agent" && text.Canonical(id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return strings.ContainsRune(":*", r) || unicode.IsSpace(r) })
 }
 
 // each looks at the items of a list, of which none comes twice.

@@ -311,6 +311,10 @@ func TestErrorsInTheFile(t *testing.T) {
 
 		{"missing", "agents:\n  - {id: alice, app: a, user_id: u, org_unit: o, tenant_id: t}", `ocipd.yaml:2:5: agents[0].instance_id: is required`},
 		{"blank", strings.Replace(alice, "tenant_id: acme", "tenant_id: ' '", 1), `agents[0].tenant_id: is required`},
+		{"id that hides", strings.Replace(alice, "id: alice", "id: \"al\\u200bice\"", 1), `agents[0].id: U+200B`},
+		{"tenant with a blank", strings.Replace(alice, "tenant_id: acme", "tenant_id: 'acme '", 1), `agents[0].tenant_id: `},
+		{"session that hides", "directory: [{kind: person, sessions: [\"telegram:4711\\u200b\"]}]", `directory[0].sessions[0]: U+200B`},
+		{"session with a blank", "directory: [{kind: person, sessions: ['telegram:rival ']}]", `directory[0].sessions[0]: `},
 		{"id with colon", strings.Replace(alice, "id: alice", "id: 'a:b'", 1), `agents[0].id: want no colon, star or space, because session keys hold the id, got "a:b"`},
 		{"app with a space", agent("exe: /x") + "hooks: {apps: {'bad id': {wait: 1s}}}", `hooks.apps["bad id"]: want the id of an app, which is a package name such as @acme/telegram, got "bad id"`},
 		{"app of an agent", strings.Replace(alice, "app: \"@acme/alice\"", "app: '@Acme/alice'", 1), `agents[0].app: want the id of an app, which is a package name such as @acme/telegram, got "@Acme/alice"`},

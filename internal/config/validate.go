@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/keyring"
 	redaction "github.com/openclawos/ocipd/internal/redact"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // The words of the protocol, levels lowest first.
@@ -365,6 +366,12 @@ func (d *directoryCheck) entry(i int, c *Contact) {
 		d.bad(at.under("sessions"), "a %s is known by sessions alone, want at least one", c.Kind)
 	}
 	d.group(at, c)
+	if c.Kind != "agent" {
+		d.canonical(at.under("instance_id"), c.InstanceID)
+		d.canonical(at.under("user_id"), c.UserID)
+		d.canonical(at.under("org_unit"), c.OrgUnit)
+		d.canonical(at.under("tenant_id"), c.TenantID)
+	}
 	d.unique(at.under("instance_id"), c.InstanceID, d.instances, spot{d.key + ".instance_id", i, -1})
 	d.words(at.under("accepts"), "level", c.Accepts, levels())
 	if len(c.Accepts) == 0 {
@@ -405,7 +412,27 @@ func (p *problems) absolute(key Path, path string) {
 func (p *problems) required(key Path, value string) {
 	if strings.TrimSpace(value) == "" {
 		p.bad(key, "is required")
+		return
 	}
+	p.canonical(key, value)
+}
+
+// canonical reports a name that could be spelled in another way and look the same.
+func (p *problems) canonical(key Path, value string) {
+	if err := notCanonical(value); err != nil {
+		p.bad(key, "%v", err)
+	}
+}
+
+// notCanonical is [text.Canonical], with a short way for what nearly all names of a
+// long directory are: signs of ASCII.
+func notCanonical(value string) error {
+	for i := range len(value) {
+		if c := value[i]; c < '!' || c > '~' {
+			return text.Canonical(value)
+		}
+	}
+	return nil
 }
 
 // app reports an id under which no app can register.
@@ -481,6 +508,8 @@ func (p *problems) session(key Path, session string) {
 	switch {
 	case !ok || channel == "" || rest == "":
 		p.bad(key, "want a session key such as telegram:123, agent:bob:* or chat:*, got %q", session)
+	case notCanonical(session) != nil:
+		p.bad(key, "%v", notCanonical(session))
 	case star >= 0 && star < max(len(session)-1, len(channel)+1):
 		p.bad(key, "want a star at the end only, after the colon, got %q", session)
 	}

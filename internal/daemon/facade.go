@@ -182,3 +182,13 @@ func (f facade) QueueList(ctx context.Context, p *api.QueueListParams) (api.Queu
 func (f facade) QueueDrop(ctx context.Context, who api.Peer, p *api.QueueDropParams) (api.QueueDropResult, error) {
 	return f.kernel.QueueDrop(ctx, who, p)
 }
+
+// ContactList lists with whom the agents had sessions.
+func (f facade) ContactList(ctx context.Context, p *api.ContactListParams) (api.ContactListResult, error) {
+	return f.kernel.ContactList(ctx, p)
+}
+
+// ContactForget undoes what was learned of a session.
+func (f facade) ContactForget(ctx context.Context, who api.Peer, p *api.ContactForgetParams) (api.ContactForgetResult, error) {
+	return f.kernel.ContactForget(ctx, who, p)
+}

@@ -72,6 +72,7 @@ type Operator interface {
 	ApprovalWatch(context.Context, *api.Empty) (Feed, error)
 
 	QueueList(context.Context, *api.QueueListParams) (api.QueueListResult, error)
+	ContactList(context.Context, *api.ContactListParams) (api.ContactListResult, error)
 	ConfigDiff(context.Context, *api.Empty) (api.ConfigDiffResult, error)
 
 	// What a person decides is decided by somebody: the peer.
@@ -80,6 +81,7 @@ type Operator interface {
 	SendingPause(context.Context, api.Peer, *api.PauseParams) (api.PauseResult, error)
 	SendingResume(context.Context, api.Peer, *api.PauseParams) (api.PauseResult, error)
 	QueueDrop(context.Context, api.Peer, *api.QueueDropParams) (api.QueueDropResult, error)
+	ContactForget(context.Context, api.Peer, *api.ContactForgetParams) (api.ContactForgetResult, error)
 	PolicyReload(context.Context, api.Peer, *api.Empty) (api.PolicyReloadResult, error)
 	AuditForget(context.Context, api.Peer, *api.AuditForgetParams) (api.AuditForgetResult, error)
 	AuditRotateKey(context.Context, api.Peer, *api.Empty) (api.AuditRotateKeyResult, error)

@@ -128,6 +128,8 @@ func methods() []method {
 		decision("sending.resume", Operator.SendingResume),
 		operator("queue.list", patient, Operator.QueueList),
 		decision("queue.drop", Operator.QueueDrop),
+		operator("contact.list", patient, Operator.ContactList),
+		decision("contact.forget", Operator.ContactForget),
 		decision("policy.reload", Operator.PolicyReload),
 		operator("config.diff", patient, Operator.ConfigDiff),
 		decision("audit.forget", Operator.AuditForget),

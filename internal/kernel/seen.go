@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -16,6 +17,9 @@ type seen struct {
 	store *store.Store
 	// agents holds the agent of a session, none where none was seen.
 	agents *lru.Cache[string, ocip.Identity]
+	// reading keeps what is read of the store from being remembered after it was
+	// forgotten.
+	reading sync.RWMutex
 }
 
 const rememberedSeen = 8192
@@ -30,12 +34,23 @@ func (s *seen) at(ctx context.Context, key string) (ocip.Identity, error) {
 	if id, ok := s.agents.Get(key); ok {
 		return id, nil
 	}
+	s.reading.RLock()
+	defer s.reading.RUnlock()
 	id, err := s.store.SeenAt(ctx, key)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return id, err
 	}
 	s.agents.Add(key, id)
 	return id, nil
+}
+
+// forget has a commit forget who was seen at a session.
+func (s *seen) forget(key string, commit func() (store.Receipt, error)) (store.Receipt, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	receipt, err := commit()
+	s.agents.Remove(key)
+	return receipt, err
 }
 
 // note enters the source of an envelope into a change. An agent of another

@@ -1,0 +1,67 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// ContactList lists with whom the agents had sessions, and who that is to them.
+func (k *Kernel) ContactList(ctx context.Context, p *api.ContactListParams) (api.ContactListResult, error) {
+	page, total, err := k.store.Sessions(ctx, store.SessionFilter{AgentID: p.Agent, ChannelID: p.Channel}, p.PageSize(), p.Offset)
+	if err != nil {
+		return api.ContactListResult{}, err
+	}
+	rules := k.rules()
+	result := api.ContactListResult{Contacts: make([]api.Contact, 0, len(page)), Total: total}
+	for i := range page {
+		s := &page[i]
+		c := api.Contact{SessionKey: s.Key, Agent: s.AgentID, LastActiveAt: s.LastActiveAt.UTC(), MessageCount: s.MessageCount, Kind: string(ocip.KindUnknown)}
+		// The agent may be one that is configured no more.
+		if self := rules.directory.Agent(s.AgentID); self != nil {
+			to, err := rules.counterparty(ctx, s.Key, self)
+			if err != nil {
+				return api.ContactListResult{}, err
+			}
+			c.Kind, c.InstanceID, c.UserID, c.TenantID = string(to.Kind), to.InstanceID, to.UserID, to.TenantID
+			c.Learned = to.Kind == ocip.KindAgent && rules.directory.Counterparty(s.Key, self).Kind != ocip.KindAgent
+		}
+		result.Contacts = append(result.Contacts, c)
+	}
+	return result, nil
+}
+
+// ContactForget undoes what messages of a session have shown about who is there:
+// the agent, and the members of an address. What the configuration says stays.
+func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.ContactForgetParams) (api.ContactForgetResult, error) {
+	if err := k.MayOperate(who); err != nil {
+		return api.ContactForgetResult{}, err
+	}
+	seen, err := k.store.SeenAt(ctx, p.SessionKey)
+	nobody := errors.Is(err, store.ErrNotFound)
+	if err != nil && !nobody {
+		return api.ContactForgetResult{}, err
+	}
+	brought, err := k.store.Brought(ctx, p.SessionKey)
+	nothing := errors.Is(err, store.ErrNotFound)
+	if err != nil && !nothing {
+		return api.ContactForgetResult{}, err
+	}
+	if nobody && (nothing || len(brought.Members) == 0) {
+		return api.ContactForgetResult{}, nil
+	}
+	r := &audit.Record{
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: "contact_forgotten", SessionKey: p.SessionKey, Details: byPerson(who, p.Note),
+		Counterparty: audit.Counterparty{InstanceID: seen.InstanceID, UserID: seen.UserID, OrgUnit: seen.OrgUnit, TenantID: seen.TenantID},
+	}
+	change := &store.Change{Records: []*audit.Record{r}, Parts: []store.Part{store.Forgotten(p.SessionKey)}, Drains: true}
+	receipt, err := k.seen.forget(p.SessionKey, func() (store.Receipt, error) { return k.commit(change) })
+	if err != nil {
+		return api.ContactForgetResult{}, err
+	}
+	return api.ContactForgetResult{Changed: true, InstanceID: seen.InstanceID, TenantID: seen.TenantID, AuditSeq: receipt.Seq}, nil
+}
