@@ -142,6 +142,7 @@ func commands(s *shell) []*cobra.Command {
 		newDoctor(s),
 		newCall(s),
 		newExchanges(s),
+		newContacts(s),
 		newApprovals(s),
 		newPause(s),
 		newResume(s),

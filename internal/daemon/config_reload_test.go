@@ -680,3 +680,59 @@ func TestDirectoryFileIsFollowed(t *testing.T) {
 	}
 	h.verify()
 }
+
+// What messages have shown of a session is listed, and is forgotten when a person
+// says so; what the configuration says stays.
+func TestContactsAreListedAndForgotten(t *testing.T) {
+	h := build(t, acme)
+	telegram := h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	err := telegram.call("agent.queue", map[string]any{
+		"sessionKey": "telegram:zed", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-1", 1, "acme-corp")},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice.message("hook:message_received")
+	alice.dispatch("telegram:dave", "x", fresh(nil))
+	list := func() map[string]api.Contact {
+		t.Helper()
+		var page api.ContactListResult
+		h.operator("contact.list", map[string]any{"agent": "alice"}, &page)
+		by := map[string]api.Contact{}
+		for _, c := range page.Contacts {
+			by[c.SessionKey] = c
+		}
+		if len(by) != 2 || page.Total != 2 {
+			t.Fatalf("listed are %+v", page)
+		}
+		return by
+	}
+	by := list()
+	if zed := by["telegram:zed"]; !zed.Learned || zed.Kind != "agent" || zed.InstanceID != "agent-zed-9" || zed.TenantID != "acme-corp" || zed.MessageCount != 1 {
+		t.Errorf("a stranger's agent is listed as %+v", zed)
+	}
+	if dave := by["telegram:dave"]; dave.Learned || dave.Kind != "agent" || dave.InstanceID != "agent-dave-1" {
+		t.Errorf("a known agent is listed as %+v", dave)
+	}
+	var got api.ContactForgetResult
+	h.operator("contact.forget", map[string]any{"sessionKey": "telegram:zed", "note": "not him"}, &got)
+	if !got.Changed || got.InstanceID != "agent-zed-9" || got.AuditSeq == 0 {
+		t.Errorf("the answer is %+v", got)
+	}
+	if zed := list()["telegram:zed"]; zed.Kind != "unknown" || zed.Learned || zed.InstanceID != "" {
+		t.Errorf("once forgotten it is listed as %+v", zed)
+	}
+	records := h.records(audit.Filter{ActionType: audit.ActionSecurity})
+	i := slices.IndexFunc(records, func(e audit.Entry) bool { return e.Event == "contact_forgotten" })
+	if i < 0 || records[i].SessionKey != "telegram:zed" || records[i].Counterparty.InstanceID != "agent-zed-9" || records[i].Details["note"] != "not him" {
+		t.Errorf("on record is %+v", records)
+	}
+	for _, session := range []string{"telegram:zed", "telegram:dave"} {
+		again := api.ContactForgetResult{}
+		if h.operator("contact.forget", map[string]any{"sessionKey": session}, &again); again.Changed {
+			t.Errorf("of %s was forgotten %+v", session, again)
+		}
+	}
+	h.verify()
+}

@@ -277,6 +277,8 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		},
 		"sending.pause":  {good: []string{`{}`, `{"agent":"alice","note":"why"}`, `{"channel":"irc"}`}, bad: []string{`{"agent":"a","channel":"b"}`, `{"agent":7}`, `{"channel":"` + strings.Repeat("x", 300) + `"}`}},
 		"sending.resume": {good: []string{`{}`, `{"agent":"alice"}`}, bad: []string{`{"agent":"a","channel":"b"}`, `{"note":"` + strings.Repeat("x", 2000) + `"}`}},
+		"contact.list":   {good: []string{`{}`, `{"agent":"a","channel":"irc","limit":7,"offset":7}`}, bad: []string{`{"limit":0}`, `{"offset":-1}`, `{"agent":7}`}},
+		"contact.forget": {good: []string{`{"sessionKey":"irc:a","note":"why"}`}, bad: []string{`{}`, `{"sessionKey":"irc"}`, `{"sessionKey":"irc:a","note":"` + strings.Repeat("x", 2000) + `"}`}},
 		"queue.list":     {good: []string{`{}`, `{"queue":"channel:irc","agent":"a","channel":"irc","limit":7,"after":"channel:irc#7"}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"queue":7}`}},
 		"queue.drop":     {good: []string{`{"dispatchIds":["d"],"queue":"channel:irc","note":"why"}`}, bad: []string{`{}`, `{"dispatchIds":[]}`, `{"dispatchIds":[""]}`, `{"dispatchIds":"d"}`}},
 		"exchange.list": {

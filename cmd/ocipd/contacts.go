@@ -1,0 +1,406 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/spf13/cobra"
+)
+
+func newContacts(s *shell) *cobra.Command {
+	c := group(&cobra.Command{Use: "contacts", Short: "see with whom your agents spoke, and say who that is"})
+	c.AddCommand(newContactsList(s), newContactsAdd(s), newContactsBind(s), newContactsForget(s))
+	return c
+}
+
+func newContactsList(s *shell) *cobra.Command {
+	var params api.ContactListParams
+	var limit int
+	var asJSON, unknown, entries bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "list with whom your agents spoke, and who that is to them",
+		Long: `List the sessions of your agents, the one used last first, and who is there: what the
+configuration says, what an envelope has shown ("learned"), or nobody knows. With
+--entries, list the entries of the directory file instead; that needs no daemon.`,
+		Example: "  ocipd contacts list --unknown\n  ocipd contacts add telegram:4711 --user dave",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usagef("cannot read --limit %d: want at least 1", limit)
+			}
+			if entries {
+				return s.listEntries(asJSON)
+			}
+			return s.listContacts(cmd.Context(), params, limit, unknown, asJSON)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&params.Agent, "agent", "", "those of the agent of this `ID`")
+	flags.StringVar(&params.Channel, "channel", "", "those of the channel of this `ID`")
+	flags.BoolVar(&unknown, "unknown", false, "those that nobody declared")
+	flags.BoolVar(&entries, "entries", false, "the entries of the directory file, in the file's order")
+	flags.IntVar(&limit, "limit", api.DefaultPage, "look at the `N` sessions that were used last")
+	flags.BoolVar(&asJSON, "json", false, "print JSON, one contact a line")
+	return c
+}
+
+func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, limit int, unknown, asJSON bool) error {
+	c, err := s.dialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	scr, now := s.screen(), time.Now()
+	t := &table{columns: []column{{title: "SESSION", least: 12}, {title: "AGENT", least: 5}, {title: "WHO", least: 10}, {title: "MESSAGES", least: 8, right: true}, {title: "LAST", least: 4, right: true}}}
+	printed, total := 0, 0
+	for {
+		size := min(limit-params.Offset, api.MaxPage)
+		params.Limit = &size
+		var page struct {
+			Contacts []jsontext.Value `json:"contacts"`
+			Total    int              `json:"total"`
+		}
+		if err := s.askPage(ctx, c.Call, "contact.list", &params, &page); err != nil {
+			return fmt.Errorf("cannot list contacts: %w", err)
+		}
+		for _, raw := range page.Contacts {
+			var one api.Contact
+			if err := json.Unmarshal(raw, &one); err != nil {
+				return fmt.Errorf("cannot read a contact of the daemon: %w", err)
+			}
+			if unknown && one.Kind != kindUnknown {
+				continue
+			}
+			printed++
+			if asJSON {
+				if _, err := s.stdout.Write(scr.line(raw)); err != nil {
+					return err
+				}
+				continue
+			}
+			t.add(show(one.SessionKey), show(one.Agent), whoIs(&one), show(fmt.Sprint(one.MessageCount)), show(age(now.Sub(one.LastActiveAt))))
+		}
+		params.Offset += len(page.Contacts)
+		if total = page.Total; len(page.Contacts) == 0 || params.Offset >= min(limit, total) {
+			break
+		}
+	}
+	if err := t.write(s.stdout, scr); err != nil {
+		return err
+	}
+	if printed == 0 {
+		fmt.Fprintln(s.stderr, "nobody")
+	}
+	if total > params.Offset {
+		fmt.Fprintf(s.stderr, "looked at %d of %d sessions: --limit takes a larger number\n", params.Offset, total)
+	}
+	return nil
+}
+
+const kindUnknown = "unknown"
+
+// whoIs says who somebody is to an agent.
+func whoIs(c *api.Contact) cell {
+	name := orElse(c.InstanceID, c.UserID)
+	if c.TenantID != "" && c.Kind == "agent" {
+		name += " of " + c.TenantID
+	}
+	switch {
+	case c.Kind == kindUnknown:
+		return paint("nobody knows", yellow)
+	case c.Kind == "owner":
+		return show("its owner, " + name)
+	case c.Learned:
+		return paint(name+", learned", yellow)
+	}
+	return show(strings.TrimSpace(c.Kind + " " + name))
+}
+
+func (s *shell) listEntries(asJSON bool) error {
+	cfg, err := s.load(nil)
+	if err != nil {
+		return err
+	}
+	scr := s.screen()
+	t := &table{columns: []column{{title: "LINE", least: 4, right: true}, {title: "KIND", least: 6}, {title: "WHO", least: 10}, {title: "ACCEPTS", least: 7}, {title: "SESSIONS", least: 12}}}
+	for i := range cfg.Listed {
+		e := cfg.Listed[i].Shown()
+		if asJSON {
+			if _, err := s.stdout.Write(scr.line(e.Line())); err != nil {
+				return err
+			}
+			continue
+		}
+		_, line, _ := cutLast(cfg.SourceAt(config.Path{}.Key("directory_file").Index(i)), ":")
+		who := orElse(e.InstanceID, e.UserID)
+		if e.Kind == "group" {
+			who = count(len(e.Members), "member")
+		}
+		t.add(show(line), show(e.Kind), show(who), show(strings.Join(e.Accepts, ", ")), show(strings.Join(e.Sessions, ", ")))
+	}
+	if len(cfg.Listed) == 0 {
+		fmt.Fprintln(s.stderr, "nobody")
+	}
+	return t.write(s.stdout, scr)
+}
+
+func cutLast(text, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(text, sep); i >= 0 {
+		return text[:i], text[i+len(sep):], true
+	}
+	return text, "", false
+}
+
+const afterwards = "A running daemon takes the file by itself; this\ncommand waits until it has."
+
+func newContactsAdd(s *shell) *cobra.Command {
+	entry := config.Contact{Accepts: []string{"public", "internal"}}
+	var noReload bool
+	c := &cobra.Command{
+		Use:   "add SESSION...",
+		Short: "declare who is at a session, as an entry of the directory file",
+		Long: `Add an entry to the directory file: a person, unless --kind or --instance says
+otherwise, who is reached by these sessions. Where the configuration names no such
+file, contacts.jsonl beside it is one from then on. ` + afterwards,
+		Example: `  ocipd contacts add telegram:4711 --user dave
+  ocipd contacts add irc:direct:carol --instance agent-carol-1 --user carol --org-unit marketing --tenant acme-corp
+  ocipd contacts add 'irc:#team' --kind group --member agent-carol-1 --member telegram:4711`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if entry.Kind == "" {
+				entry.Kind = "person"
+				if entry.InstanceID != "" {
+					entry.Kind = "agent"
+				}
+			}
+			if len(args) == 0 && entry.Kind != "agent" {
+				return usagef("name the sessions that reach the contact, such as telegram:4711")
+			}
+			entry.Sessions = args
+			f, err := s.openContacts(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer f.close()
+			f.lines = append(f.lines, string(entry.Line()))
+			return s.keepContacts(cmd.Context(), f, noReload, "added "+contactName(&entry))
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&entry.Kind, "kind", "", "person, agent or group")
+	flags.StringVar(&entry.UserID, "user", "", "`NAME` of the person, or of whose agent it is")
+	flags.StringVar(&entry.InstanceID, "instance", "", "`ID` of an agent elsewhere")
+	flags.StringVar(&entry.OrgUnit, "org-unit", "", "`NAME` of the unit of an agent")
+	flags.StringVar(&entry.TenantID, "tenant", "", "`NAME` of the company or household")
+	flags.StringSliceVar(&entry.Accepts, "accepts", entry.Accepts, "`LEVELS` that may go there")
+	flags.StringArrayVar(&entry.Members, "member", nil, "`ID` of an agent in a group, or a person's session; repeatable")
+	flags.BoolVar(&noReload, "no-reload", false, "do not wait for a running daemon")
+	return c
+}
+
+// contactName is what an entry is called in a message.
+func contactName(c *config.Contact) string {
+	name := c.Kind
+	if who := orElse(c.InstanceID, c.UserID); who != "" {
+		name += " " + who
+	}
+	if len(c.Sessions) > 0 {
+		name += " at " + strings.Join(c.Sessions, ", ")
+	}
+	return name
+}
+
+func newContactsBind(s *shell) *cobra.Command {
+	var me, yes, noReload bool
+	var to, agent string
+	c := &cobra.Command{
+		Use:   "bind [SESSION]",
+		Short: "say that a session is yours, or that of somebody in the directory file",
+		Long: `Say whose a session is: with --me that of the owner of your agent, who is no
+stranger to it, and with --to that of somebody whom the directory file has by this
+user or instance id. Without a session, --me proposes at a terminal the one that
+nobody knows and was used last: write to your agent first. ` + afterwards,
+		Example: "  ocipd contacts bind --me\n  ocipd contacts bind telegram:4711 --me\n  ocipd contacts bind signal:dave --to dave",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if me == (to != "") {
+				return usagef("say whose the session is: --me, or --to with an id")
+			}
+			session := ""
+			if len(args) > 0 {
+				session = args[0]
+			}
+			return s.bindContact(cmd.Context(), session, to, agent, yes, noReload)
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&me, "me", false, "it is that of the agent's owner")
+	flags.StringVar(&to, "to", "", "it is that of the entry with this user or instance `ID`")
+	flags.StringVar(&agent, "agent", "", "`ID` of the agent whose owner is meant, where there are several")
+	flags.BoolVar(&yes, "yes", false, "take the session that is proposed")
+	flags.BoolVar(&noReload, "no-reload", false, "do not wait for a running daemon")
+	return c
+}
+
+func (s *shell) bindContact(ctx context.Context, session, to, agent string, yes, noReload bool) error {
+	f, err := s.openContacts(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if session == "" {
+		if to != "" {
+			return usagef("name the session that is to be bound, such as telegram:4711")
+		}
+		found, err := s.proposeOwner(ctx, agent, yes)
+		if err != nil {
+			return err
+		}
+		session, agent = found.SessionKey, found.Agent
+	}
+	if to == "" {
+		owner, err := ownerOf(f.cfg, agent)
+		if err != nil {
+			return err
+		}
+		if f.attach(session, func(c *config.Contact) bool { return c.Kind == "person" && c.UserID == owner }) == nil {
+			mine := config.Contact{Kind: "person", UserID: owner, Accepts: []string{"public", "internal"}, Sessions: []string{session}}
+			f.lines = append(f.lines, string(mine.Line()))
+		}
+		return s.keepContacts(ctx, f, noReload, session+" is that of "+owner+", the agent's owner")
+	}
+	known := f.attach(session, func(c *config.Contact) bool { return c.InstanceID == to || c.UserID == to })
+	if known == nil {
+		return fmt.Errorf("cannot bind %s: %s has no entry with the user or instance id %q; make one: ocipd contacts add %[1]s --user %[3]s", session, f.path, to)
+	}
+	return s.keepContacts(ctx, f, noReload, "bound "+contactName(known))
+}
+
+// ownerOf is the user that an agent belongs to, which is to be named where there are
+// several.
+func ownerOf(cfg *config.Config, agent string) (string, error) {
+	owner := ""
+	for i := range cfg.Agents {
+		a := &cfg.Agents[i]
+		switch {
+		case agent != "" && a.ID != agent:
+		case owner != "" && owner != a.UserID:
+			return "", usagef("there are agents of several users: say with --agent whose session it is")
+		default:
+			owner = a.UserID
+		}
+	}
+	switch {
+	case owner != "":
+		return owner, nil
+	case agent != "":
+		return "", fmt.Errorf("there is no agent %q in %s", agent, cfg.File)
+	}
+	return "", fmt.Errorf("there is no agent in %s, so there is no owner of one: ocipd config init", cfg.File)
+}
+
+// proposeOwner asks whether the session that nobody knows and was used last is the
+// owner's.
+func (s *shell) proposeOwner(ctx context.Context, agent string, yes bool) (*api.Contact, error) {
+	if !yes && !s.asks() {
+		return nil, usagef("name your session, such as telegram:4711, or take with --yes the one that nobody knows and was used last")
+	}
+	size := api.MaxPage
+	var page api.ContactListResult
+	if err := s.operate(ctx, "contact.list", &api.ContactListParams{Agent: agent, Limit: &size}, &page); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReader(s.stdin)
+	for i := range page.Contacts {
+		c := &page.Contacts[i]
+		if c.Kind != kindUnknown || strings.HasPrefix(c.SessionKey, "agent:") {
+			continue
+		}
+		if yes {
+			return c, nil
+		}
+		answer, err := s.question(in, fmt.Sprintf("%s wrote with %s, %s, %s ago. Is that you? [y/N]",
+			c.SessionKey, c.Agent, count(int(c.MessageCount), "message"), age(time.Since(c.LastActiveAt))), "")
+		if err != nil {
+			return nil, err
+		}
+		if strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes") {
+			return c, nil
+		}
+	}
+	return nil, errors.New("there is no other session that nobody knows: write to your agent from your own chat, and try again")
+}
+
+func newContactsForget(s *shell) *cobra.Command {
+	var params api.ContactForgetParams
+	var entry, asJSON, noReload bool
+	c := &cobra.Command{
+		Use:   "forget SESSION",
+		Short: "forget what was learned of who is at a session",
+		Long: `Have the daemon forget what messages have shown of a session: which agent is there,
+and where its answers go. What you wrote stays; with --entry, the session is taken out
+of the directory file too, and its entry with the last of its sessions.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			params.SessionKey = args[0]
+			return s.forgetContact(cmd.Context(), &params, entry, asJSON, noReload)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&params.Note, "note", "", "`TEXT` for the record")
+	flags.BoolVar(&entry, "entry", false, "take the session out of the directory file too")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	flags.BoolVar(&noReload, "no-reload", false, "do not wait for a running daemon")
+	return c
+}
+
+func (s *shell) forgetContact(ctx context.Context, params *api.ContactForgetParams, entry, asJSON, noReload bool) error {
+	if entry {
+		f, err := s.openContacts(ctx)
+		if err != nil {
+			return err
+		}
+		defer f.close()
+		if f.detach(params.SessionKey) {
+			if err := s.keepContacts(ctx, f, noReload, "took "+params.SessionKey+" out"); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprintln(s.stderr, printable(f.path+" has no entry with "+params.SessionKey))
+		}
+	}
+	var result api.ContactForgetResult
+	if err := s.operate(ctx, "contact.forget", params, &result); err != nil {
+		if entry && errors.Is(err, client.ErrNotRunning) {
+			fmt.Fprintln(s.stderr, "no daemon is running, so that what it learned stays")
+			return nil
+		}
+		return err
+	}
+	switch {
+	case asJSON:
+		return s.printJSON(result)
+	case !result.Changed:
+		_, err := fmt.Fprintln(s.stdout, "nothing was learned of it")
+		return err
+	}
+	what := "where answers go"
+	if result.InstanceID != "" {
+		what = "the agent " + result.InstanceID
+		if result.TenantID != "" {
+			what += " of " + result.TenantID
+		}
+	}
+	_, err := fmt.Fprintf(s.stdout, "forgot %s (record %d)\n", printable(what), result.AuditSeq)
+	return err
+}
