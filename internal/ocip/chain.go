@@ -49,12 +49,40 @@ func (c Chain) Extend(to string, answer bool) Chain {
 	return c
 }
 
-// Longer returns the longer of two lines, the first where they are alike.
+// Longer returns the longer of two lines, the first where they are alike, for a
+// message that either may have caused. It is as old as the older of the two, and
+// has been where agents came back most often: who says that a line is longer does
+// not get to begin its age or its returns anew.
 func (c Chain) Longer(other Chain) Chain {
-	if other.Hops > c.Hops {
+	switch {
+	case other.ID == "":
+		return c
+	case c.ID == "":
 		return other
+	case other.Hops > c.Hops:
+		c, other = other, c
+	}
+	if other.StartedAt.Before(c.StartedAt.Time) {
+		c.StartedAt = other.StartedAt
+	}
+	if other.returns() > c.returns() {
+		c.Path = other.Path
 	}
 	return c
+}
+
+// returns counts how often the agent that was addressed most was addressed again.
+func (c Chain) returns() (most int) {
+	for i, agent := range c.Path {
+		n := 0
+		for _, earlier := range c.Path[:i] {
+			if earlier == agent {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
 }
 
 // revisits counts how often an agent was addressed again.

@@ -217,7 +217,17 @@ func anyMessage(r *rand.Rand) (Outgoing, Policy) {
 	m.Exchange.Type = ExchangeType(pick("information_query", "commitment_request", "meeting_scheduling"))
 	m.Exchange.Outcome = Outcome(pick("in_progress", "in_progress", "in_progress", "resolved", "escalated", "denied", "expired"))
 	m.Exchange.ExpiresAt = m.Now.Add(time.Duration(r.IntN(100)-10) * time.Minute)
-	m.To.Kind = Kind(pick("agent", "agent", "agent", "owner", "unknown"))
+	m.To.Kind = Kind(pick("agent", "agent", "agent", "agent", "owner", "person", "unknown"))
+	m.Rules = &Rules{
+		Unknown: PeopleRules{Commitments: true, Policy: r.IntN(2) == 0, FirstContact: FirstContact(pick("allow", "hold", "deny")), MaxMessages: r.IntN(3)},
+		Person:  PeopleRules{Policy: r.IntN(2) == 0, FirstContact: FirstContact(pick("allow", "hold", "deny"))},
+	}
+	m.First, m.Spent, m.SpentHour, m.Sender.MaxPerHour = r.IntN(4) == 0, r.IntN(3), r.IntN(3), 2*r.IntN(2)
+	if r.IntN(8) == 0 {
+		m.Owed = Owed{ReplyPolicy: ReplyPolicy(pick("agent-ok", "human-only", "no-reply-needed")), Commitment: r.IntN(2) == 0, ConversationID: "c", Until: m.Now.Add(time.Duration(r.IntN(3)-1) * time.Minute)}
+	}
+	m.Escalated = pick("", "", "", "", "", "exch-001", "exch-old")
+	m.ReplyPolicy = ReplyPolicy(pick("", "agent-ok", "human-only", "no-reply-needed"))
 	m.To.OrgUnit, m.To.TenantID = pick("engineering", "marketing"), pick("acme-corp", "acme-corp", "acme-corp", "globex-inc")
 	m.MessageType = MessageType(pick("agent-generated", "agent-assisted"))
 	answer := func() PolicyAnswer {
@@ -256,10 +266,16 @@ func TestDecideProperties(t *testing.T) {
 		if m.Exchange.Outcome != InProgress && v.Exchange.Outcome != m.Exchange.Outcome {
 			fault("an ended exchange ended anew")
 		}
-		if agent && m.To.TenantID != m.Sender.TenantID && v.Code != CrossEnterpriseBlocked {
+		if m.To.TenantID != m.Sender.TenantID && v.Code != CrossEnterpriseBlocked {
 			fault("the wall did not stand")
 		}
+		if agent && v.Allowed() && (v.Owed != Owed{} || m.Escalated != "" || m.Owed.at(m.Now).human() || m.Owed.at(m.Now).ReplyPolicy == NoReplyNeeded) {
+			fault("an answer that was a person's to give left, or two that are stopped spoke")
+		}
 		if !v.Allowed() {
+			if v.Owed != m.Owed.at(m.Now) {
+				fault("what did not leave paid what is owed")
+			}
 			if v.Annotation != nil || v.Code == "" || v.Reason == "" || v.Policy == "" {
 				fault("a refusal is incomplete")
 			}

@@ -1,11 +1,6 @@
 package ocip
 
-import (
-	"fmt"
-	"time"
-
-	"github.com/go-json-experiment/json"
-)
+import "time"
 
 // Owed is what an agent owes a counterparty: an answer that a person must give,
 // or no answer at all. It is kept for the two of them, so that a fresh exchange
@@ -21,38 +16,6 @@ type Owed struct {
 	ConversationID string `json:"conversationId,omitzero"`
 	// Until is when nothing is owed any more, zero for never.
 	Until time.Time `json:"until,omitzero"`
-}
-
-// ParseOwed reads what [Owed.Encode] wrote.
-func ParseOwed(text string) (Owed, error) {
-	var o Owed
-	if text == "" {
-		return o, nil
-	}
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		return Owed{}, fmt.Errorf("cannot decode what an agent owes: %w", err)
-	}
-	return o, nil
-}
-
-// Encode writes what is owed, nothing where nothing is.
-func (o Owed) Encode() string {
-	if !o.owes() {
-		return ""
-	}
-	o.Until = o.Until.UTC()
-	text, err := json.Marshal(o, json.Deterministic(true))
-	if err != nil {
-		panic("ocip: what an agent owes cannot fail to encode: " + err.Error())
-	}
-	return string(text)
-}
-
-// Equal reports whether the same is owed until the same moment.
-func (o Owed) Equal(other Owed) bool {
-	same := o.Until.Equal(other.Until)
-	o.Until, other.Until = time.Time{}, time.Time{}
-	return same && o == other
 }
 
 func (o Owed) owes() bool { return o.ReplyPolicy != "" }

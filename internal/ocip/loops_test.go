@@ -1,0 +1,147 @@
+package ocip
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// lines plays what a daemon keeps of causal chains: for each agent the longest it
+// heard within the window, from anybody and from each counterparty, where an answer
+// to what the agent itself began counts between the two alone.
+type lines struct {
+	now    time.Time
+	window time.Duration
+	limits ChainLimits
+	heard  map[[2]string]heardLine
+	sent   int
+}
+
+type heardLine struct {
+	at   time.Time
+	line Chain
+}
+
+func newLines() *lines {
+	return &lines{
+		now: time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC), window: time.Hour,
+		limits: ChainLimits{MaxHops: 24, MaxRevisits: 2, MaxAge: 24 * time.Hour}, heard: make(map[[2]string]heardLine),
+	}
+}
+
+func (l *lines) last(agent, from string) Chain {
+	if h := l.heard[[2]string{agent, from}]; l.now.Sub(h.at) <= l.window {
+		return h.line
+	}
+	return Chain{}
+}
+
+func (l *lines) hear(agent, from string, line Chain) {
+	if longer := l.last(agent, from).Longer(line); longer.Hops > l.last(agent, from).Hops {
+		l.heard[[2]string{agent, from}] = heardLine{l.now, longer}
+	}
+}
+
+// message sends from one agent to another, in a fresh exchange or as the answer in
+// the one that asked opened, and reports whether it may go.
+func (l *lines) message(from, to string, asked *Exchange) (Exchange, bool) {
+	m := question()
+	m.Now, m.Sender.InstanceID, m.Sender.ID, m.To.InstanceID = l.now, from, from, to
+	m.Rules = &Rules{Chain: l.limits}
+	m.Exchange.ExpiresAt = l.now.Add(24 * time.Hour)
+	if asked != nil {
+		m.Exchange.Awaiting, m.Exchange.Round, m.Exchange.Chain = AgentOK, asked.Round, asked.Chain
+		m.Cause = asked.Chain
+	}
+	m.Cause = m.Cause.Longer(l.last(from, to)).Longer(l.last(from, ""))
+	if m.Cause.ID == "" {
+		m.Cause = BeginChain(fmt.Sprint("d-", l.sent), from, l.now)
+	}
+	v := Decide(context.Background(), m, yes)
+	if !v.Allowed() {
+		return v.Exchange, false
+	}
+	l.sent++
+	l.hear(to, from, v.Chain)
+	if asked == nil {
+		l.hear(to, "", v.Chain)
+	}
+	return v.Exchange, true
+}
+
+// Two agents that open a fresh exchange for every message are stopped by message
+// 24, whatever is said to them in between: what an app calls a person's word or a
+// bare message changes nothing, and neither does a third agent's innocent "ok".
+func TestLoopsInFreshExchangesStopByMessage24(t *testing.T) {
+	for name, between := range map[string]func(l *lines){
+		"an app's own human text":       func(*lines) {},
+		"a message with no annotation":  func(l *lines) { l.hear("alice", "", Chain{}) },
+		"a third agent says ok":         func(l *lines) { l.message("carol", "alice", nil) },
+		"a third agent says ok to both": func(l *lines) { l.message("carol", "alice", nil); l.message("dave", "bob", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLines()
+			names := [...]string{"alice", "bob"}
+			for i := range 80 {
+				if _, ok := l.message(names[i%2], names[(i+1)%2], nil); !ok {
+					if i > 24 {
+						t.Errorf("stopped at message %d", i)
+					}
+					return
+				}
+				l.now = l.now.Add(time.Second)
+				between(l)
+			}
+			t.Error("80 messages went, and no end")
+		})
+	}
+}
+
+// A hub that asks thirty workers one question each in an hour, and hears each
+// answer, is not stopped.
+func TestHubOfThirtyWorkersIsNotStopped(t *testing.T) {
+	l := newLines()
+	for i := range 30 {
+		worker := fmt.Sprint("worker-", i)
+		asked, ok := l.message("hub", worker, nil)
+		if !ok {
+			t.Fatalf("question %d was stopped", i+1)
+		}
+		l.now = l.now.Add(time.Minute)
+		if _, ok := l.message(worker, "hub", &asked); !ok {
+			t.Fatalf("answer %d was stopped", i+1)
+		}
+		l.now = l.now.Add(time.Minute)
+	}
+}
+
+// Another house that says of a line it is longer than it is does not get to begin
+// its age or its returns anew.
+func TestLongerLineKeepsAgeAndReturns(t *testing.T) {
+	now := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
+	known := Chain{ID: "d-1", Hops: 6, Path: []string{"a", "b", "a", "b", "a", "b"}, StartedAt: Time{now.Add(-20 * time.Hour)}}
+	claimed := Chain{ID: "d-9", Hops: 7, Path: []string{"x", "y", "z", "v", "w", "u", "b"}, StartedAt: Time{now}}
+	for name, got := range map[string]Chain{"known first": known.Longer(claimed), "claimed first": claimed.Longer(known)} {
+		if got.ID != "d-9" || got.Hops != 7 || !got.StartedAt.Equal(known.StartedAt.Time) || !slices.Equal(got.Path, known.Path) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	limits := ChainLimits{MaxRevisits: 2}
+	next := known.Longer(claimed).Extend("a", false).Extend("b", false)
+	if rule, _ := limits.broken(&next, now); rule != "chain.revisits" {
+		t.Errorf("the returns begin anew: %+v", next)
+	}
+	if got := known.Longer(Chain{}); got.Hops != 6 {
+		t.Errorf("nothing is no line: %+v", got)
+	}
+	if got := (Chain{}).Longer(known); got.Hops != 6 {
+		t.Errorf("nothing is no line: %+v", got)
+	}
+	shorter := claimed
+	shorter.Hops, shorter.Path = 2, []string{"a", "b", "a", "a", "a"}
+	if got := known.Longer(shorter); got.ID != "d-1" || got.Hops != 6 || len(got.Path) != 5 {
+		t.Errorf("a shorter line that came back more often: %+v", got)
+	}
+}
