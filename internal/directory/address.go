@@ -493,13 +493,14 @@ func (r *Recipient) IsAddress(member string) bool {
 	if r.network == nil {
 		return false
 	}
-	return member == accountMember || r.network.reads(member)
+	return member == accountMember || member == groupMember || r.network.reads(member)
 }
 
 // Bind returns the metadata with the address in it. A member of the address that
 // was given otherwise, by whoever sends or changes the message, is named instead:
 // such a message would go elsewhere than it was decided for. Nothing is changed in
-// what was given.
+// what was given. What is bound says all of the address: [Directory.Brought] reads it
+// again from there, for a message that is decided anew.
 func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]jsontext.Value, mismatch string) {
 	if r.network == nil {
 		return metadata, ""
@@ -519,6 +520,9 @@ func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]j
 	}
 	slices.Sort(given)
 	for _, member := range given {
+		if member == groupMember {
+			continue // it is the daemon's to say
+		}
 		if value, ok := plainText(metadata[member]); !ok || value != "" && !r.agrees(member, value) {
 			return nil, member
 		} else if value != "" && (!r.network.known() || member == accountMember) {
@@ -531,6 +535,9 @@ func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]j
 		}
 	}
 	write(accountMember, r.Account)
+	if r.Group {
+		bound[groupMember] = jsontext.Value("true")
+	}
 	switch {
 	case !r.network.known():
 		for member, value := range r.brought {
@@ -558,11 +565,12 @@ func (r *Recipient) agrees(member, value string) bool {
 	}
 	n := r.network
 	fold := n.folded(value)
-	if before := r.brought[member]; before != "" {
-		return fold == n.folded(before)
-	}
+	before := r.brought[member]
 	if n.known() {
-		return fold == n.folded(r.Target)
+		return fold == n.folded(r.Target) || before != "" && fold == n.folded(before)
+	}
+	if before != "" {
+		return fold == n.folded(before)
 	}
 	return n.namesItself(r.Channel, member, value) || fold == n.folded(r.Target) || r.said.to != "" && fold == n.folded(r.said.to)
 }
