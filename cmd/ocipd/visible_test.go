@@ -5,7 +5,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 func TestVisible(t *testing.T) {
@@ -154,5 +159,38 @@ func TestQuotePoints(t *testing.T) {
 	}
 	if !slices.Equal(p.lines, want) {
 		t.Errorf("got %q, want %q", p.lines, want)
+	}
+}
+
+// TestWhatDoesNotShowIsWritten walks through all of Unicode: every way in which
+// the program writes a foreign text has the same notion of what shows.
+func TestWhatDoesNotShowIsWritten(t *testing.T) {
+	for r := range rune(unicode.MaxRune + 1) {
+		if r >= 0xd800 && r < 0xe000 {
+			continue // no characters
+		}
+		s := "a" + string(r) + "b"
+		shows := text.Shows(r)
+		if got := printable(s); (got == s) != shows {
+			t.Errorf("U+%04X is printed %q", r, got)
+		}
+		// The quotes that name others are named, and so is a mark on nothing.
+		if got := visible(s); (got == s) != (shows && r != '‹' && r != '›') {
+			t.Errorf("U+%04X is shown %q", r, got)
+		}
+		quoted, err := jsontext.AppendQuote(nil, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, terminal := range []bool{true, false} {
+			line := screen{terminal: terminal}.line(quoted)
+			var back string
+			if err := json.Unmarshal(line, &back); err != nil || back != s {
+				t.Errorf("U+%04X in JSON is %s: %q, %v", r, line, back, err)
+			}
+			if strings.IndexFunc(strings.TrimSuffix(string(line), "\n"), hidden) >= 0 {
+				t.Errorf("U+%04X in JSON is %q", r, line)
+			}
+		}
 	}
 }

@@ -177,3 +177,29 @@ func TestTailAndMask(t *testing.T) {
 		}
 	}
 }
+
+// TestCleanKeepsWhatShows walks through all of Unicode.
+func TestCleanKeepsWhatShows(t *testing.T) {
+	for r := range rune(unicode.MaxRune + 1) {
+		if r == utf8.RuneError || !utf8.ValidRune(r) {
+			continue // the sign for what was lost
+		}
+		for _, lines := range []bool{false, true} {
+			got := clean("a"+string(r)+"b", 50, lines)
+			want := "ab"
+			switch {
+			case lineEnd(r) && lines:
+				want = "a\nb"
+			case lineEnd(r), r == '\t', unicode.Is(unicode.Zs, r):
+				want = "a b"
+			case text.Shows(r):
+				want = "a" + string(r) + "b"
+			case r == 0x1b, r >= 0x80 && r <= 0x9f:
+				continue // begins a sequence
+			}
+			if got != want {
+				t.Errorf("U+%04X: %q, want %q", r, got, want)
+			}
+		}
+	}
+}

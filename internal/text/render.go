@@ -4,6 +4,7 @@ import (
 	"html"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -22,9 +23,14 @@ const (
 	// RenderMarkdown drops the signs of emphasis, of code and of links, and the
 	// strokes that keep a sign from being one.
 	RenderMarkdown Rendering = "markdown"
+	// RenderPlain drops what shows nowhere: terminal sequences that colour,
+	// control characters but the ends of lines, and whatever else does not show
+	// and parts no words. It is no channel's, and for whoever looks for what such
+	// characters hide.
+	RenderPlain Rendering = "plain"
 )
 
-// Renderings lists those that change a text.
+// Renderings lists those that a channel can have.
 func Renderings() []Rendering { return []Rendering{RenderIRC, RenderHTML, RenderMarkdown} }
 
 // Render returns a text as the receiver is shown it, after the renderings in
@@ -63,6 +69,8 @@ func See(s string, r ...Rendering) View {
 			v.change(markup)
 		case RenderMarkdown:
 			v.change(emphasis)
+		case RenderPlain:
+			v.change(unshown)
 		case RenderNone:
 		}
 	}
@@ -241,6 +249,68 @@ func controls(e *edit) {
 			e.replace(at, at+1, "")
 		}
 	}
+}
+
+// unshown drops what shows nowhere.
+func unshown(e *edit) {
+	shown := table()
+	for at := 0; at < len(e.src); {
+		if printable8(e.src[at:]) {
+			at += 8
+			continue
+		}
+		c := e.src[at]
+		if c < utf8.RuneSelf {
+			switch {
+			case ' ' <= c && c < 0x7f, c == '\n', c == '\r', c == '\t':
+				at++
+			default:
+				end := at + max(1, colour(e.src[at:]))
+				e.replace(at, end, "")
+				at = end
+			}
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(e.src[at:])
+		if r < tableEnd && shown[r>>6]>>(r&63)&1 == 0 || r >= tableEnd && !shows(r) {
+			switch {
+			case r == 0x85, unicode.In(r, unicode.Z), r == '\u2800': // parts words
+			case r == utf8.RuneError, unicode.Is(unicode.Co, r): // a box
+			default:
+				e.replace(at, at+size, "")
+			}
+		}
+		at += size
+	}
+}
+
+// printable8 reports whether the next eight bytes are ASCII that shows. Most
+// texts are read so.
+func printable8(s string) bool {
+	if len(s) < 8 {
+		return false
+	}
+	const each = 0x0101010101010101
+	word := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	del := word ^ 0x7f*each
+	return (word|(word-' '*each)|(del-each)&^del)&(0x80*each) == 0
+}
+
+// colour is the length of the terminal sequence that a text begins with, if it
+// is one that colours: ESC [ 1 ; 31 m.
+func colour(s string) int {
+	if !strings.HasPrefix(s, "\x1b[") {
+		return 0
+	}
+	end := 2
+	for end < min(len(s), MaxSequence) && ('0' <= s[end] && s[end] <= '9' || s[end] == ';' || s[end] == ':') {
+		end++
+	}
+	if end == len(s) || s[end] != 'm' {
+		return 0
+	}
+	return end + 1
 }
 
 // markup drops tags and comments and writes out character references.

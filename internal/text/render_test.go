@@ -31,6 +31,8 @@ func TestRender(t *testing.T) {
 		{"AKIA**IOSF**ODNN _x_ ~~y~~ `z` ||w||", []Rendering{RenderMarkdown}, "AKIAIOSFODNN x y z w"},
 		{"snake_case 5 * 3 a|b \\*x\\*", []Rendering{RenderMarkdown}, "snake_case 5 * 3 a|b *x*"},
 		{"[AKIA](http://x)IOSF [a] b](c) [d]", []Rendering{RenderMarkdown}, "AKIAIOSF [a] b](c) [d]"},
+		{"a\x1b[1;31mb\x1b[0m\x02c\x1b[2Jd\n\te", []Rendering{RenderPlain}, "abc[2Jd\n\te"},
+		{"A\u200bK\u3164I\U000e0041A\u00a0\u2028\ufffd\ue000é", []Rendering{RenderPlain}, "AKIA\u00a0\u2028\ufffd\ue000é"},
 		{"**&#65;**KIA", []Rendering{RenderMarkdown, RenderHTML}, "AKIA"},
 	} {
 		if got := Render(tt.text, tt.as...); got != tt.want {
@@ -74,7 +76,7 @@ func FuzzRender(f *testing.F) {
 		f.Add(s, uint8(0xe4))
 	}
 	f.Fuzz(func(t *testing.T, s string, choice uint8) {
-		all := append([]Rendering{RenderNone}, Renderings()...)
+		all := []Rendering{RenderPlain, RenderIRC, RenderHTML, RenderMarkdown}
 		as := []Rendering{all[choice&3], all[choice>>2&3], all[choice>>4&3]}
 		v := See(s, as...)
 		if !v.Changed() && v.Text != s {
@@ -110,5 +112,21 @@ func BenchmarkRender(b *testing.B) {
 				Render(s, Renderings()...)
 			}
 		})
+	}
+}
+
+// TestPrintable8 holds the quick look against the slow one, in every place.
+func TestPrintable8(t *testing.T) {
+	for c := range 256 {
+		for at := range 8 {
+			s := []byte("abcdefgh")
+			s[at] = byte(c)
+			if got := printable8(string(s)); got && (c < ' ' || c >= 0x7f) {
+				t.Errorf("%q is taken for text that shows", s)
+			}
+		}
+	}
+	if !printable8("Az09 ~!x") || printable8("short") {
+		t.Error("plain text is not taken for it")
 	}
 }

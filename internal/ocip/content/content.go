@@ -143,11 +143,14 @@ func (d *Detector) Detect(s string) []Finding {
 
 // Scan returns what the rules found in the strings of one message, in their
 // order and in each sorted by Start. Nothing is found across the border of two
-// strings. With renderings, what the receiver is shown of each string is looked
-// at as well; the spans are those of the string as written. The limit of
+// strings. Each is looked at as it is written, where a character that does not
+// show ends a word, and as the receiver is shown it, without such characters and
+// after the renderings; the spans are those of the string as written. The limit of
 // [MaxPerRule] holds for all strings together.
 func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding {
 	p := pass{d: d}
+	var room [4]text.Rendering // so that nothing is allocated for the usual one
+	as = append(append(room[:0], as...), text.RenderPlain)
 	var found []Finding
 	for i := range passages {
 		one := &passages[i]

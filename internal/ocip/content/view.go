@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
-// view is a text as the rules see it: characters that show nothing are taken
-// out, and forms that show as ASCII are ASCII. All other characters stay as
+// view is a text as the rules see it: forms that show as ASCII are ASCII. All
+// other characters stay as
 // they are; rules take their bytes for punctuation, because scripts that are
 // written without spaces stand directly beside a token.
 type view struct {
@@ -23,10 +25,10 @@ type view struct {
 type segment struct{ at, original int }
 
 // look makes the view. Plain ASCII, the usual case, is not copied.
-func look(text string) view {
-	v := view{text: text, original: text}
+func look(s string) view {
+	v := view{text: s, original: s}
 	i := 0
-	for i < len(text) && text[i] < utf8.RuneSelf {
+	for i < len(s) && s[i] < utf8.RuneSelf {
 		i++
 	}
 	var b strings.Builder
@@ -43,32 +45,30 @@ func look(text string) view {
 		}
 		v.segments = append(v.segments, segment{b.Len(), original})
 	}
-	for i < len(text) {
-		if text[i] < utf8.RuneSelf {
+	for i < len(s) {
+		if s[i] < utf8.RuneSelf {
 			i++
 			continue
 		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		shown, as := fold(r)
-		if as == itself {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		shown, other := fold(r)
+		if !other {
 			i += size
 			continue
 		}
 		if v.segments == nil {
-			b.Grow(len(text))
+			b.Grow(len(s))
 			mark(0)
 		}
-		b.WriteString(text[copied:i])
-		if as == other {
-			mark(i)
-			b.WriteByte(shown)
-		}
+		b.WriteString(s[copied:i])
+		mark(i)
+		b.WriteByte(shown)
 		i += size
 		copied = i
 		mark(i)
 	}
 	if v.segments != nil {
-		b.WriteString(text[copied:])
+		b.WriteString(s[copied:])
 		v.text = b.String()
 	}
 	return v
@@ -98,60 +98,47 @@ func (v *view) offset(at int) int {
 	return v.segments[i].original + at - v.segments[i].at
 }
 
-// appearance is how a character shows.
-type appearance uint8
-
-const (
-	itself appearance = iota
-	nothing
-	other
-)
-
-// fold says how a character beyond ASCII shows. Only what costs an author
-// nothing to type is looked through; look-alikes from other alphabets are not,
-// since a credential with one of them in it no longer works.
-func fold(r rune) (byte, appearance) {
+// fold says which ASCII character a character beyond ASCII shows as, if one.
+// Only what costs an author nothing to type is looked through; look-alikes from
+// other alphabets are not, since a credential with one of them in it no longer
+// works.
+func fold(r rune) (shown byte, other bool) {
 	switch {
 	case r < 0x2000:
 		switch r {
-		case 0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180E, 0x180F:
-			return 0, nothing
 		case 0x85:
-			return '\n', other
+			return '\n', true
 		case 0xA0, 0x1680:
-			return ' ', other
+			return ' ', true
 		}
 	case r <= 0x206F:
 		switch {
 		case r <= 0x200A, r == 0x202F, r == 0x205F:
-			return ' ', other
+			return ' ', true
 		case r >= 0x2010 && r <= 0x2015:
-			return '-', other
+			return '-', true
 		case r == 0x2018, r == 0x2019, r == 0x201B, r == 0x2032:
-			return '\'', other
+			return '\'', true
 		case r >= 0x201C && r <= 0x201F, r == 0x2033:
-			return '"', other
+			return '"', true
 		case r == 0x2028, r == 0x2029:
-			return '\n', other
-		case r >= 0x200B && r <= 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2060:
-			return 0, nothing
+			return '\n', true
 		}
 	case r == 0x2212:
-		return '-', other
+		return '-', true
 	case r == 0x3000:
-		return ' ', other
-	case r == 0x3164, r == 0xFFA0, r == 0xFEFF, r >= 0xFE00 && r <= 0xFE0F, r >= 0xE0000 && r <= 0xE0FFF:
-		return 0, nothing
+		return ' ', true
 	case r >= 0xFF01 && r <= 0xFF5E: // full-width forms
-		return byte(r - 0xFF01 + '!'), other
+		return byte(r - 0xFF01 + '!'), true
+	case !text.Shows(r): // nothing is drawn there
 	case r >= 0x1D400 && r <= 0x1D6A3: // letters in mathematical styles
 		n := byte((r - 0x1D400) % 52)
 		if n < 26 {
-			return 'A' + n, other
+			return 'A' + n, true
 		}
-		return 'a' + n - 26, other
+		return 'a' + n - 26, true
 	case r >= 0x1D7CE && r <= 0x1D7FF: // and digits
-		return '0' + byte((r-0x1D7CE)%10), other
+		return '0' + byte((r-0x1D7CE)%10), true
 	}
-	return 0, itself
+	return 0, false
 }

@@ -1,0 +1,28 @@
+package ocip
+
+import (
+	"testing"
+	"unicode"
+
+	"github.com/openclawos/ocipd/internal/text"
+)
+
+// TestSummaryHasOnlyWhatShows walks through all of Unicode.
+func TestSummaryHasOnlyWhatShows(t *testing.T) {
+	for r := range rune(unicode.MaxRune + 1) {
+		s := "a" + string(r) + "b"
+		want := s
+		switch {
+		case r == '\n':
+			want = "a"
+		case !text.Shows(r):
+			want = "a b"
+		}
+		if got := Summarize(s); got != want {
+			t.Errorf("U+%04X: %q, want %q", r, got, want)
+		}
+		if Showable(s) != text.Shows(r) {
+			t.Errorf("U+%04X: showable %v", r, Showable(s))
+		}
+	}
+}
