@@ -162,9 +162,9 @@ func TestQuotePoints(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotShowIsWritten walks through all of Unicode: every way in which
+// TestAttack27WhatDoesNotShowIsWritten walks through all of Unicode: every way in which
 // the program writes a foreign text has the same notion of what shows.
-func TestWhatDoesNotShowIsWritten(t *testing.T) {
+func TestAttack27WhatDoesNotShowIsWritten(t *testing.T) {
 	for r := range rune(unicode.MaxRune + 1) {
 		if r >= 0xd800 && r < 0xe000 {
 			continue // no characters

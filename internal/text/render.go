@@ -62,15 +62,29 @@ func See(s string, r ...Rendering) View {
 		case RenderIRC:
 			// One after the other, as the app does it: what one writes out the
 			// next may read.
-			v.change(escapes)
-			v.change(unicodeEscapes)
-			v.change(controls)
+			if strings.IndexByte(v.Text, '\\') >= 0 {
+				e := edit{src: v.Text}
+				escapes(&e)
+				v.take(&e)
+				e = edit{src: v.Text}
+				unicodeEscapes(&e)
+				v.take(&e)
+			}
+			e := edit{src: v.Text}
+			controls(&e)
+			v.take(&e)
 		case RenderHTML:
-			v.change(markup)
+			e := edit{src: v.Text}
+			markup(&e)
+			v.take(&e)
 		case RenderMarkdown:
-			v.change(emphasis)
+			e := edit{src: v.Text}
+			emphasis(&e)
+			v.take(&e)
 		case RenderPlain:
-			v.change(unshown)
+			e := edit{src: v.Text}
+			unshown(&e)
+			v.take(&e)
 		case RenderNone:
 		}
 	}
@@ -110,9 +124,8 @@ func (s stage) part(at int) part {
 	return s[i]
 }
 
-func (v *View) change(by func(*edit)) {
-	e := edit{src: v.Text}
-	by(&e)
+// take goes on with the text that an edit made, if it made another.
+func (v *View) take(e *edit) {
 	if e.parts == nil {
 		return
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/openclawos/ocipd/internal/text"
 )
 
-// TestEscapesEndAndBeginWords wants the thirteen where the reference plugin's
+// TestAttack21EscapesEndAndBeginWords wants the thirteen where the reference plugin's
 // plain match finds them: behind an escape of JSON, a hump, a terminal sequence.
-func TestEscapesEndAndBeginWords(t *testing.T) {
+func TestAttack21EscapesEndAndBeginWords(t *testing.T) {
 	d := detector(t, Options{})
 	for s, want := range map[string]string{
 		`\nconfirm`:                        ":confirm:confirm",
@@ -48,12 +48,32 @@ func TestEscapesEndAndBeginWords(t *testing.T) {
 		"BookMark, Bookable": "",
 		"disAgree":           "",
 		`\facebook`:          "",
-		// Solid words have no end inside them, and are none of ours.
-		"pleaseapprove": "",
 	} {
 		p := []text.Passage{{Text: s, Prose: true}}
 		if got := said(p, d.Scan(p)); got != want {
 			t.Errorf("%q: got %q, want %q", s, got, want)
+		}
+	}
+}
+
+// TestSeeds19SolidWordsAreNotHeld wants what PROTOCOL.md says of words that are
+// run together: not held, but by the plain match.
+func TestSeeds19SolidWordsAreNotHeld(t *testing.T) {
+	for match, want := range map[Match]string{MatchWord: "", MatchSubstring: ":approve:approve"} {
+		p := []text.Passage{{Text: "pleaseapprove", Prose: true}}
+		if got := said(p, detector(t, Options{Match: match}).Scan(p)); got != want {
+			t.Errorf("%s: got %q, want %q", match, got, want)
+		}
+	}
+}
+
+// TestClients05KeywordsBehindTheAppsEscapes wants the thirteen where the IRC app
+// would have shown them.
+func TestClients05KeywordsBehindTheAppsEscapes(t *testing.T) {
+	d := detector(t, Options{})
+	for _, s := range []string{`I \x70\x72omise to pay`, `pro\0mise`, `I \u0070romise`, "pro\x02mise", `\x5cu0070romise`} {
+		if hits := d.Scan([]text.Passage{{Text: s, Prose: true}}, text.RenderIRC); len(hits) != 1 || hits[0].Keyword != "promise" {
+			t.Errorf("%q: %v", s, hits)
 		}
 	}
 }

@@ -148,7 +148,8 @@ func (d *Detector) Detect(s string) []Finding {
 // after the renderings; the spans are those of the string as written. The limit of
 // [MaxPerRule] holds for all strings together.
 func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding {
-	p := pass{d: d}
+	p := &pass{d: d}
+	p.hit = func(anchor, end int) { d.checks[anchor](&p.scan, end) }
 	var room [4]text.Rendering // so that nothing is allocated for the usual one
 	as = append(append(room[:0], as...), text.RenderPlain)
 	var found []Finding
@@ -175,6 +176,9 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding
 // pass is one look at a message.
 type pass struct {
 	d *Detector
+	// scan is that of the text looked at, hit what it does at an anchor.
+	scan scan
+	hit  func(anchor, end int)
 	// counts is how many findings each rule has.
 	counts map[string]int
 }
@@ -193,11 +197,11 @@ func (p *pass) count(rule string) {
 func (p *pass) look(found []Finding, s string) []Finding {
 	d := p.d
 	v := look(s)
-	one := scan{text: v.text, lists: &d.lists, pem: -1, putty: -1, pass: p}
-	d.trie.each(v.text, func(hit, end int) { d.checks[hit](&one, end) })
-	one.numbers()
+	p.scan = scan{text: v.text, lists: &d.lists, pass: p, pem: -1, putty: -1}
+	d.trie.each(v.text, p.hit)
+	p.scan.numbers()
 	first := len(found)
-	found = append(found, one.settle()...)
+	found = append(found, p.scan.settle()...)
 	v.restore(found[first:])
 	for i := range d.patterns {
 		found = p.find(found, &d.patterns[i], &v)

@@ -57,6 +57,28 @@ func TestScan(t *testing.T) {
 	}
 }
 
+// TestClients05SecretsBehindTheAppsEscapes wants keys where the channel's app
+// would have shown them whole.
+func TestClients05SecretsBehindTheAppsEscapes(t *testing.T) {
+	d := detector(t)
+	for s, as := range map[string]text.Rendering{
+		`\x41KIAIOSFODNN7EXAMPLE`:                              text.RenderIRC,
+		"AKIA\x02IOSFODNN7EXAMPLE":                             text.RenderIRC,
+		`AKIA\0IOSFODNN7EXAMPLE`:                               text.RenderIRC,
+		"AKIA<b>IOSFODNN7EXAMPLE</b>":                          text.RenderHTML,
+		"&#65;KIAIOSFODNN7EXAMPLE":                             text.RenderHTML,
+		"AKIA**IOSFODNN7**EXAMPLE":                             text.RenderMarkdown,
+		"AKIA\x1b[1mIOSFODNN7EXAMPLE":                          text.RenderNone,
+		"ghp&#95;0123456789abcdefghijABCDEFGHIJ012345":         text.RenderHTML,
+		`ghp\u005f0123456789abcdefghijABCDEFGHIJ012345`:        text.RenderIRC,
+		"\x1b[31mghp_0123456789abcdefghijABCDEFGHIJ012345\x1b": text.RenderNone,
+	} {
+		if found := d.Scan([]text.Passage{{Text: s}}, as); Highest(found) != Restricted {
+			t.Errorf("%q, %q: %v", s, as, found)
+		}
+	}
+}
+
 // TestScanIsBounded floods every member: the limit holds for all of them, and
 // a graver finding in the last is not pushed out.
 func TestScanIsBounded(t *testing.T) {
