@@ -124,6 +124,28 @@ func (d *Directory) Serves(app string, a *Agent) error {
 	return fmt.Errorf("app %s does not serve agent %s of tenant %s; to allow it, list %s in %s", app, a.ID, a.TenantID, a.TenantID, grantKey(app, "tenants"))
 }
 
+// Served returns why no app can carry an agent's messages in a channel, nil where
+// one can, whether or not it is there. Which one does is asked of [Directory.Serves]
+// when it is known.
+func (d *Directory) Served(channel string, a *Agent) error {
+	if !d.access.declared() {
+		return nil
+	}
+	var refused error
+	for _, app := range slices.Sorted(maps.Keys(d.access.grants)) {
+		if !slices.Contains(d.access.grants[app].Channels, channel) {
+			continue
+		}
+		if refused = d.Serves(app, a); refused == nil {
+			return nil
+		}
+	}
+	if refused == nil {
+		return fmt.Errorf("no app may have channel %s; to allow one, list %s in %s", channel, channel, grantKey(unknownApp(channel), "channels"))
+	}
+	return refused
+}
+
 // MayBring returns why an app may not bring in for an agent what came through a
 // session, nil where it may. Owns says whether the app has the session's channel.
 // It is for a message without an envelope, and for one with an envelope in the

@@ -163,6 +163,32 @@ func TestAttack01HumanTextRoundEveryRule(t *testing.T) {
 	}
 }
 
+// TestAttack07TenantsOfAChannel: of two tenants, the app of a channel sees the
+// messages of those that it serves.
+func TestAttack07TenantsOfAChannel(t *testing.T) {
+	cfg := twoTenants()
+	cfg.Grants = map[string]Grant{
+		"@x/telegram": {Channels: []string{"telegram"}, Tenants: []string{"acme"}},
+		"@y/telegram": {Channels: []string{"telegram", "sms"}, Tenants: []string{"acme"}},
+		"@x/mail":     {Channels: []string{"mail"}, Tenants: []string{"acme", "globex"}},
+		"@x/irc":      {Channels: []string{"irc"}},
+	}
+	d := directoryOf(t, cfg)
+	for _, tc := range []struct{ channel, agent, refused string }{
+		{"telegram", "alice", ""},
+		{"telegram", "gina", `list globex in access.apps."@y/telegram".tenants`},
+		{"mail", "gina", ""},
+		{"irc", "alice", `list acme in access.apps."@x/irc".tenants`},
+		{"chat", "alice", `list chat in access.apps."@your/chat".channels`},
+	} {
+		expect(t, tc.channel+" for "+tc.agent, d.Served(tc.channel, d.Agent(tc.agent)), tc.refused)
+	}
+	expect(t, "who has it", d.Serves("@x/telegram", d.Agent("gina")), "does not serve agent gina of tenant globex")
+	expect(t, "who has it", d.Serves("@x/mail", d.Agent("gina")), "")
+	easy := directoryOf(t, onePerson())
+	expect(t, "one person", easy.Served("anything", easy.Agent("bob")), "")
+}
+
 func TestMayCarry(t *testing.T) {
 	cfg := onePerson()
 	cfg.Grants = map[string]Grant{"@x/peer": {Carries: []string{"eve", "agent-alice-1"}}}
