@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -18,23 +19,38 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
 )
 
 // answers are what a first configuration is made from. An empty app names no
-// agent, and an empty channel no session.
-type answers struct{ app, user, tenant, channel string }
+// agent, an empty channel no session, and an empty chat no owner's.
+type answers struct {
+	app, user, tenant, channel string
+	// chat is the owner's own, as the channel names it.
+	chat string
+	// media are the folders out of which the agent may send files.
+	media []string
+	// signer is the file of a public key that signs decisions.
+	signer string
+}
 
 func newConfigInit(s *shell) *cobra.Command {
 	var a answers
 	var yes bool
 	c := &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "write a first configuration, commented, by asking three questions",
-		Long: "Write a first configuration: which app speaks for your agent, whose agent it is, and which\n" +
-			"channel reaches it. Questions are asked at a terminal; flags answer them beforehand, and\n" +
-			"--yes takes what was not answered as it is proposed. Without an app the file names no agent\n" +
-			"and is all defaults. Every key is there, with a comment. A file that is there is never\n" +
-			"overwritten.",
+		Short: "write a first configuration, commented, by asking a few questions",
+		Long: `Write a first configuration: which app speaks for your agent, whose agent it is,
+which channel reaches it, which chat there is your own, and what files it may send.
+Questions are asked at a terminal, and Enter takes what is proposed; flags answer
+them beforehand, and --yes takes what was not answered as it is proposed. Without an
+app the file names no agent and is all defaults. Every key is there, with a comment,
+and contacts.jsonl beside it is for the people and agents you know. A file that is
+there is never overwritten.
+
+Decisions can be made to need the signature of a key. Only keys are offered that wait
+for a touch (ssh-keygen -t ed25519-sk): a plain one that is in ssh-agent signs for
+every process of yours, your agents' too.`,
 		Example: "  ocipd config init\n  ocipd config init --app @acme/alice-runtime --user alice --tenant acme-corp --channel telegram",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -54,65 +70,163 @@ func newConfigInit(s *shell) *cobra.Command {
 			if err := s.answer(&a, yes); err != nil {
 				return err
 			}
-			text, err := a.config()
-			if err != nil {
-				return err
-			}
-			if err := writeConfig(file, text); err != nil {
-				return err
-			}
-			fmt.Fprintf(s.stdout, "wrote %s; check changes to it with: ocipd config check\n", printable(file))
-			if a.app == "" {
-				fmt.Fprintln(s.stdout, "it names no agent yet, so nobody can send: add one to agents in it")
-			}
-			return nil
+			return s.begin(file, &a)
 		},
 	}
-	c.Flags().StringVar(&a.app, "app", "", "`ID` of the app that speaks for the agent, such as @acme/alice-runtime")
-	c.Flags().StringVar(&a.user, "user", "", "`NAME` of whose agent it is")
-	c.Flags().StringVar(&a.tenant, "tenant", "", "`NAME` of the company or household that the user belongs to")
-	c.Flags().StringVar(&a.channel, "channel", "", "`ID` of the channel that reaches the agent, such as telegram")
-	c.Flags().BoolVar(&yes, "yes", false, "ask nothing, and take what is proposed")
+	flags := c.Flags()
+	flags.StringVar(&a.app, "app", "", "`ID` of the app that speaks for the agent, such as @acme/alice-runtime")
+	flags.StringVar(&a.user, "user", "", "`NAME` of whose agent it is")
+	flags.StringVar(&a.tenant, "tenant", "", "`NAME` of the company or household that the user belongs to")
+	flags.StringVar(&a.channel, "channel", "", "`ID` of the channel that reaches the agent, such as telegram")
+	flags.StringVar(&a.chat, "chat", "", "`ID` of the user's own chat in that channel")
+	flags.StringArrayVar(&a.media, "media", nil, "`FOLDER` out of which the agent may send files; repeatable")
+	flags.StringVar(&a.signer, "signer", "", "`FILE` of the public key, one that waits for a touch, that signs decisions")
+	flags.BoolVar(&yes, "yes", false, "ask nothing, and take what is proposed")
 	return c
 }
 
-// answer asks for what no flag said, where somebody is there to be asked.
+// begin writes what the answers make: the configuration last, because a daemon may
+// be waiting for it.
+func (s *shell) begin(file string, a *answers) error {
+	signers := ""
+	if a.signer != "" {
+		// Relative to nothing: the daemon runs somewhere else.
+		signers = filepath.Join(filepath.Dir(absolute(file)), "allowed_signers")
+	}
+	text, err := a.config(signers)
+	if err != nil {
+		return err
+	}
+	contacts := filepath.Join(filepath.Dir(file), contactsName)
+	wrote := []string{}
+	put := func(path, content string) error {
+		if content == "" || exists(path) {
+			return nil
+		}
+		wrote = append(wrote, path)
+		return writeNew(path, []byte(content))
+	}
+	line, err := a.signerLine()
+	if err != nil {
+		return err
+	}
+	if signers != "" && exists(signers) {
+		return thereAlready(signers)
+	}
+	err = errors.Join(put(contacts, contactsHead+a.owner()), put(signers, line))
+	if err == nil {
+		err = writeNew(file, text)
+	}
+	if err != nil {
+		for _, path := range wrote {
+			err = errors.Join(err, os.Remove(path))
+		}
+		return err
+	}
+	said := "wrote " + file
+	if len(wrote) > 0 {
+		said += " and beside it " + strings.Join(bases(wrote), " and ")
+	}
+	fmt.Fprintln(s.stdout, printable(said))
+	switch {
+	case a.app == "":
+		fmt.Fprintln(s.stdout, "it names no agent yet, so nobody can send: add one to agents in it")
+	case a.channel != "" && a.chat == "":
+		fmt.Fprintln(s.stdout, "your own chat is a stranger's until you say so: write to your agent, then ocipd contacts bind --me")
+	case a.chat != "" && !slices.Contains(wrote, contacts):
+		fmt.Fprintf(s.stdout, "%s was there already: ocipd contacts bind %s --me\n", printable(contacts), printable(a.channel+":"+a.chat))
+	}
+	fmt.Fprintln(s.stdout, "next: ocipd config reload where a daemon runs, and then ocipd doctor")
+	return nil
+}
+
+func bases(paths []string) []string {
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = filepath.Base(path)
+	}
+	return names
+}
+
+// answer asks for what no flag said, where somebody is there to be asked. An answer
+// that cannot be is asked for again at once.
 func (s *shell) answer(a *answers, yes bool) error {
 	me := orElse(s.getenv("USER"), "me")
-	if !yes && s.asks() {
-		in := bufio.NewReader(s.stdin)
-		whose := ""
-		for _, q := range []struct {
-			ask      bool
-			into     *string
-			text     string
-			proposed string
-		}{
-			{a.app == "", &a.app, "Which app speaks for your agent, by its id (@acme/alice-runtime)? Empty: none yet", ""},
-			{a.user == "" && a.tenant == "", &whose, "Whose agent is it, as user/tenant", me + "/" + me},
-			{a.channel == "", &a.channel, "Which channel reaches it (telegram, irc)? Empty: none", ""},
-		} {
-			if !q.ask || q.into != &a.app && a.app == "" {
-				continue
-			}
-			given, err := s.question(in, q.text, q.proposed)
+	in := bufio.NewReader(s.stdin)
+	asks := !yes && s.asks()
+	ask := func(wanted bool, text, proposed string, take func(answer string) error) error {
+		for wanted && asks {
+			given, err := s.question(in, text, proposed)
 			if err != nil {
 				return err
 			}
-			*q.into = given
-		}
-		if whose != "" {
-			a.user, a.tenant, _ = strings.Cut(whose, "/")
-		}
-	}
-	if a.app == "" {
-		if a.user+a.tenant+a.channel != "" {
-			return usagef("--user, --tenant and --channel are about an agent, and --app names none")
+			if err := take(given); err == nil {
+				return nil
+			} else if _, err := fmt.Fprintln(s.stderr, printable(err.Error())); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
-	a.user = strings.TrimSpace(orElse(a.user, me))
-	a.tenant = strings.TrimSpace(orElse(a.tenant, a.user))
+	if err := ask(a.app == "", "Which app speaks for your agent, by its id (@acme/alice)? Enter: none yet", "", func(given string) error {
+		a.app = given
+		return a.checkApp()
+	}); err != nil {
+		return err
+	}
+	if a.app == "" {
+		if a.user+a.tenant+a.channel+a.chat != "" || len(a.media) > 0 {
+			return usagef("--user, --tenant, --channel, --chat and --media are about an agent, and --app names none")
+		}
+	} else {
+		if err := ask(a.user == "" && a.tenant == "", "Whose agent is it, as user/tenant", me+"/"+me, func(given string) error {
+			a.user, a.tenant, _ = strings.Cut(given, "/")
+			a.user, a.tenant = strings.TrimSpace(a.user), strings.TrimSpace(orElse(a.tenant, a.user))
+			return a.checkNames()
+		}); err != nil {
+			return err
+		}
+		if err := ask(a.channel == "", "Which channel reaches it (telegram, irc)? Enter: none", "", func(given string) error {
+			a.channel = given
+			return a.checkChannel()
+		}); err != nil {
+			return err
+		}
+		if err := ask(a.channel != "" && a.chat == "", "Which chat there is your own (a number, a name)? Enter: I bind it later", "", func(given string) error {
+			a.chat = strings.TrimPrefix(given, a.channel+":")
+			return a.checkChannel()
+		}); err != nil {
+			return err
+		}
+		if err := ask(len(a.media) == 0, "Folders out of which it may send files, by a comma? Enter: none", "", func(given string) error {
+			a.media = nil
+			for folder := range strings.SplitSeq(given, ",") {
+				if folder = strings.TrimSpace(folder); folder != "" {
+					a.media = append(a.media, folder)
+				}
+			}
+			return a.checkMedia()
+		}); err != nil {
+			return err
+		}
+		a.user = strings.TrimSpace(orElse(a.user, me))
+		a.tenant = strings.TrimSpace(orElse(a.tenant, a.user))
+	}
+	if a.signer == "" && asks {
+		for _, key := range s.touchedKeys() {
+			taken := false
+			if err := ask(true, "Must "+key.name+" sign each decision, by a touch? y or Enter: no", "", func(given string) error {
+				taken = strings.EqualFold(given, "y") || strings.EqualFold(given, "yes")
+				return nil
+			}); err != nil {
+				return err
+			}
+			if taken {
+				a.signer = key.path
+				break
+			}
+		}
+	}
 	return a.check()
 }
 
@@ -121,21 +235,118 @@ var channelID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // check says which answer cannot be.
 func (a *answers) check() error {
+	if a.app == "" {
+		_, err := a.signerLine()
+		return err
+	}
+	for _, check := range []func() error{a.checkApp, a.checkNames, a.checkChannel, a.checkMedia} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	_, err := a.signerLine()
+	return err
+}
+
+func (a *answers) checkApp() error {
+	if a.app != "" && !api.ValidAppID(a.app) {
+		return fmt.Errorf("cannot use the app %q: want its id, which is a package name such as @acme/alice-runtime", a.app)
+	}
+	return nil
+}
+
+func (a *answers) checkNames() error {
 	named := func(text string) bool {
 		first, _ := utf8.DecodeRuneInString(text)
 		return (unicode.IsLetter(first) || unicode.IsDigit(first)) && !strings.ContainsFunc(text, func(r rune) bool { return r == '/' || !unicode.IsPrint(r) })
 	}
-	switch {
-	case !api.ValidAppID(a.app):
-		return fmt.Errorf("cannot use the app %q: want its id, which is a package name such as @acme/alice-runtime", a.app)
-	case !named(a.user):
-		return fmt.Errorf("cannot use the user %q: want a name that begins with a letter or a digit and has no slash", a.user)
-	case !named(a.tenant):
-		return fmt.Errorf("cannot use the tenant %q: want a name that begins with a letter or a digit and has no slash", a.tenant)
-	case a.channel != "" && !channelID.MatchString(a.channel):
-		return fmt.Errorf("cannot use the channel %q: want an id such as telegram, of letters, digits, dots, hyphens and underscores", a.channel)
+	for _, n := range []struct{ what, name string }{{"user", a.user}, {"tenant", a.tenant}} {
+		if !named(n.name) {
+			return fmt.Errorf("cannot use the %s %q: want a name that begins with a letter or a digit and has no slash", n.what, n.name)
+		}
 	}
 	return nil
+}
+
+func (a *answers) checkChannel() error {
+	switch {
+	case a.channel != "" && !channelID.MatchString(a.channel):
+		return fmt.Errorf("cannot use the channel %q: want an id such as telegram, of letters, digits, dots, hyphens and underscores", a.channel)
+	case a.chat == "":
+		return nil
+	case a.channel == "":
+		return usagef("--chat is one of a channel, and --channel names none")
+	}
+	if _, err := config.Parse("", []byte("directory: [{kind: person, sessions: ["+quoted(a.channel+":"+a.chat)+"]}]")); err != nil || strings.HasSuffix(a.chat, "*") {
+		return fmt.Errorf("cannot use the chat %q: want what the channel's app calls it, such as 4711", a.chat)
+	}
+	return nil
+}
+
+func (a *answers) checkMedia() error {
+	for _, folder := range a.media {
+		info, err := os.Stat(folder)
+		switch {
+		case !filepath.IsAbs(folder) || filepath.Clean(folder) != folder || folder == "/":
+			return fmt.Errorf("cannot use the folder %q: want an absolute path, such as /home/me/pictures", folder)
+		case err != nil || !info.IsDir():
+			return fmt.Errorf("cannot use the folder %q: there is none", folder)
+		}
+	}
+	return nil
+}
+
+// touchedKey is a public key in ~/.ssh whose private part waits for a touch.
+type touchedKey struct{ path, name string }
+
+// touchedKeys are those that may be offered.
+func (s *shell) touchedKeys() (keys []touchedKey) {
+	found, _ := filepath.Glob(filepath.Join(s.getenv("HOME"), ".ssh", "*.pub")) // the pattern is well-formed
+	for _, path := range found {
+		if _, err := touched(path); err == nil {
+			keys = append(keys, touchedKey{path, "the key " + filepath.Base(path)})
+		}
+	}
+	return keys
+}
+
+// touched reads a public key that waits for a touch with each use.
+func touched(path string) (ssh.PublicKey, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key: %w", err)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the key %s: want the file of a public key, such as ~/.ssh/id_ed25519_sk.pub", path)
+	}
+	if key.Type() != ssh.KeyAlgoSKED25519 && key.Type() != ssh.KeyAlgoSKECDSA256 {
+		return nil, fmt.Errorf("cannot use the key %s: it waits for no touch, so that it signs for every process of yours once ssh-agent has it; "+
+			"ssh-keygen -t ed25519-sk makes one that does. To rely on ssh-add -c instead, write approvals.allowed_signers yourself", path)
+	}
+	return key, nil
+}
+
+// signerLine is the file of signers, "" where none is wanted.
+func (a *answers) signerLine() (string, error) {
+	if a.signer == "" {
+		return "", nil
+	}
+	key, err := touched(a.signer)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s namespaces=%q %s", orElse(agentID(a.user), "owner"), api.ApprovalNamespace, ssh.MarshalAuthorizedKey(key)), nil
+}
+
+// owner is the line of the directory file that says which chat is the owner's, ""
+// where none is known.
+func (a *answers) owner() string {
+	if a.chat == "" {
+		return ""
+	}
+	mine := config.Contact{Kind: "person", UserID: a.user, Accepts: []string{"public", "internal"}, Sessions: []string{a.channel + ":" + a.chat}}
+	return string(mine.Line()) + "\n"
 }
 
 // asks reports whether somebody is there who can answer.
@@ -156,14 +367,17 @@ func (s *shell) question(in *bufio.Reader, text, proposed string) (string, error
 	return orElse(strings.TrimSpace(line), proposed), nil
 }
 
-// config is the default configuration with the answers in it. An answer that
-// cannot be is an error.
-func (a *answers) config() ([]byte, error) {
-	text := configs.Default()
-	if a.app == "" {
-		return text, nil
+// config is the default configuration with the answers in it, and the file of who
+// may sign. An answer that cannot be is an error.
+func (a *answers) config(signers string) ([]byte, error) {
+	text, id := configs.Default(), agentID(a.user)
+	replace := []struct{ was, is string }{{"directory_file: \"\"\n", "directory_file: " + contactsName + "\n"}}
+	if signers != "" {
+		replace = append(replace, struct{ was, is string }{"  allowed_signers: \"\"\n", "  allowed_signers: " + quoted(signers) + "\n"})
 	}
-	id := agentID(a.user)
+	if a.app == "" {
+		return a.filled(text, replace)
+	}
 	agent := fmt.Sprintf(`agents:
   - id: %s                            # the agentId of session keys
     app: %s                           # the app that speaks for it
@@ -173,13 +387,24 @@ func (a *answers) config() ([]byte, error) {
     org_unit: general
     tenant_id: %s
 `, quoted(id), quoted(a.app), quoted("agent-"+id+"-1"), quoted(a.user), quoted(a.tenant))
-	replace := []struct{ was, is string }{{"agents: []\n", agent}, {"default_agent: \"\"\n", "default_agent: " + quoted(id) + "\n"}}
+	if len(a.media) > 0 {
+		agent += "    media:                           # folders out of which files may be sent\n"
+		for _, folder := range a.media {
+			agent += "      - " + quoted(folder) + "\n"
+		}
+	}
+	replace = append(replace, []struct{ was, is string }{{"agents: []\n", agent}, {"default_agent: \"\"\n", "default_agent: " + quoted(id) + "\n"}}...)
 	if a.channel != "" {
 		replace = append(replace, []struct{ was, is string }{
 			{"routes: []\n", fmt.Sprintf("routes:\n  - session: %s\n    agent: %s\n", quoted(a.channel+":*"), quoted(id))},
 			{"channels: {}\n", fmt.Sprintf("channels:\n  %s: {}\n", quoted(a.channel))},
 		}...)
 	}
+	return a.filled(text, replace)
+}
+
+// filled is the default configuration with lines replaced.
+func (a *answers) filled(text []byte, replace []struct{ was, is string }) ([]byte, error) {
 	for _, r := range replace {
 		if bytes.Count(text, []byte("\n"+r.was)) != 1 {
 			return nil, fmt.Errorf("cannot write a configuration: the default one has no line %q", strings.TrimSpace(r.was))
@@ -220,8 +445,8 @@ func thereAlready(file string) error {
 	return fmt.Errorf("cannot write %s: it is there already", file)
 }
 
-// writeConfig writes a file for its owner alone, and none that is there.
-func writeConfig(file string, text []byte) (err error) {
+// writeNew writes a file for its owner alone, and none that is there.
+func writeNew(file string, text []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("cannot make the configuration's directory: %w", err)
 	}

@@ -28,13 +28,22 @@ func TestConfigInitAsks(t *testing.T) {
 		t.Fatal("without an answer there is a file")
 	}
 
+	// What cannot be is asked for again at once, and nothing else with it.
 	term = ask()
 	term.want("Which app speaks for your agent")
+	term.typed("carol runtime\n")
+	term.want("cannot use the app")
 	term.typed("@acme/carol-runtime\n")
 	term.want("Whose agent is it, as user/tenant [carol/carol]:")
+	term.typed("@carol\n")
+	term.want("cannot use the user")
 	term.typed("\n")
 	term.want("Which channel reaches it")
 	term.typed("telegram\n")
+	term.want("Which chat there is your own")
+	term.typed("4711\n")
+	term.want("Folders out of which it may send files")
+	term.typed("\n")
 	if code := term.wait(); code != exitDone {
 		t.Fatalf("it exits %d:\n%s", code, term.screen())
 	}
@@ -55,6 +64,10 @@ func TestConfigInitAsks(t *testing.T) {
 		t.Errorf("it has %d comments", comments)
 	}
 
+	if len(cfg.Listed) != 1 || cfg.Listed[0].Kind != "person" || cfg.Listed[0].UserID != "carol" || cfg.Listed[0].Sessions[0] != "telegram:4711" {
+		t.Errorf("the owner is listed as %+v", cfg.Listed)
+	}
+
 	// Nothing is asked for a file that is there.
 	term = ask()
 	if code := term.wait(); code != exitFailed || strings.Contains(term.screen(), "Which app") {
@@ -62,5 +75,29 @@ func TestConfigInitAsks(t *testing.T) {
 	}
 	if now, err := os.ReadFile(file); err != nil || string(now) != string(text) {
 		t.Errorf("the file that was there has changed, %v", err)
+	}
+}
+
+// On an empty home Enter is an answer to everything.
+func TestConfigInitByEnter(t *testing.T) {
+	home := t.TempDir()
+	env := []string{asProgram + "=1", "USER=carol", "HOME=" + home, "TERM=linux", "GORACE=atexit_sleep_ms=0"}
+	for _, app := range []string{"", "@acme/carol"} {
+		file := filepath.Join(t.TempDir(), "ocipd.yaml")
+		term := openTerminal(t, 80, 24, env, os.Args[0], "config", "init", file)
+		term.want("Which app speaks for your agent")
+		term.typed(app + "\n")
+		if app != "" {
+			for _, question := range []string{"Whose agent", "Which channel", "Folders"} {
+				term.want(question)
+				term.typed("\n")
+			}
+		}
+		if code := term.wait(); code != exitDone {
+			t.Fatalf("with the app %q it exits %d:\n%s", app, code, term.screen())
+		}
+		if _, err := config.Load(config.Options{File: file}); err != nil {
+			t.Errorf("with the app %q: %v", app, err)
+		}
 	}
 }
