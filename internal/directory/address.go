@@ -56,15 +56,17 @@ const (
 	accountMember = "accountId"
 	groupMember   = "isGroup"
 
-	maxKeyBytes    = 1024
-	maxMemberBytes = 1024
+	// maxNameBytes bounds a key and an address, and maxBroughtBytes all that is kept
+	// of a session.
+	maxNameBytes    = 1024
+	maxBroughtBytes = 4000
 )
 
 // spelled reports whether a key or an address is spelled in the one way that ids
 // are. What is the name of it for the error.
 func spelled(what, s string) error {
-	if len(s) > maxKeyBytes {
-		return fmt.Errorf("%s %w: it has %d bytes, and at most %d are allowed", what, ErrSpelling, len(s), maxKeyBytes)
+	if len(s) > maxNameBytes {
+		return fmt.Errorf("%s %w: it has %d bytes, and at most %d are allowed", what, ErrSpelling, len(s), maxNameBytes)
 	}
 	if err := text.Canonical(s); err != nil {
 		return fmt.Errorf("%s %q %w: %w", what, text.Visible(s), ErrSpelling, err)
@@ -92,11 +94,16 @@ func (d *Directory) Brought(key string, metadata map[string]jsontext.Value) (map
 	}
 	n := d.network(channel)
 	brought := make(map[string]string)
+	size := 0
 	for member, raw := range metadata {
 		if member != accountMember && !n.reads(member) {
 			continue
 		}
 		value, ok := plainText(raw)
+		if !ok && !n.known() {
+			// It is no address, though some other app has one under this name.
+			continue
+		}
 		if !ok {
 			return nil, fmt.Errorf("metadata.%s %w: an address is a text or a whole number", member, ErrSpelling)
 		}
@@ -107,6 +114,9 @@ func (d *Directory) Brought(key string, metadata map[string]jsontext.Value) (map
 			return nil, err
 		}
 		brought[member] = value
+		if size += len(member) + len(value); size > maxBroughtBytes {
+			return nil, fmt.Errorf("metadata %w: its addresses have more than %d bytes", ErrSpelling, maxBroughtBytes)
+		}
 	}
 	if sentToMany(metadata) {
 		brought[groupMember] = "true"
@@ -131,7 +141,7 @@ func plainText(raw jsontext.Value) (string, bool) {
 		return string(s), err == nil
 	case '0':
 		s := string(raw)
-		return s, strings.Trim(strings.TrimPrefix(s, "-"), "0123456789") == "" && len(s) <= maxMemberBytes
+		return s, strings.Trim(strings.TrimPrefix(s, "-"), "0123456789") == "" && len(s) <= maxNameBytes
 	default:
 		return "", false
 	}

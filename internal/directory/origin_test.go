@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -55,9 +56,20 @@ func TestClients10Origin(t *testing.T) {
 		{"irc:direct:zoe", `{"target":true}`, "a text or a whole number"},
 		{"telegram:1", `{"chatId":1e3}`, "a text or a whole number"},
 		{"zoe", `{}`, "channel:name"},
+		{"chat:zoe", `{"target":"` + strings.Repeat("x", 1025) + `"}`, "1025 bytes"},
+		{"chat:zoe", `{"target":"` + strings.Repeat("x", 1000) + `","chatId":"` + strings.Repeat("x", 1000) + `","roomId":"` + strings.Repeat("x", 1000) + `","openId":"` + strings.Repeat("x", 1000) + `"}`, "more than 4000 bytes"},
 	} {
 		_, err := d.Origin(tc.key, object(t, tc.metadata), alice)
 		expect(t, tc.key+" "+tc.metadata, err, tc.want)
+	}
+}
+
+// A name that one app has an address under can be anything to another.
+func TestBroughtOfUnknownApps(t *testing.T) {
+	d := directoryOf(t, world())
+	brought, err := d.Brought("chat:zoe", object(t, `{"sender":{"name":"Zoe"},"to":["a"],"roomId":7,"channelId":"chat","from":"zoe","isGroup":false}`))
+	if err != nil || len(brought) != 1 || brought["roomId"] != "7" {
+		t.Errorf("%v, %v", brought, err)
 	}
 }
 
