@@ -1,8 +1,6 @@
 package ipc
 
 import (
-	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -265,14 +263,10 @@ func TestOperatorsAlwaysGetIn(t *testing.T) {
 	h.registers()
 	dial(t, h.path).answers("", api.ConnectionClosed)
 	operator := strings.TrimSuffix(h.path, "k") + "o"
-	describe := func(p *plug) {
-		t.Helper()
-		p.send("d", "kernel.describe", "{}")
-		p.answers("d", "")
-	}
 	for n := range 3 * operatorConnections {
 		p := dial(t, operator)
-		describe(p)
+		p.send("1", "stream.cancel", `{"requestId":"none"}`)
+		p.answers("1", api.NotFound)
 		if n%16 == 0 {
 			h.Server.mu.Lock()
 			if held := h.faces[faceOperator]; held > operatorConnections {
@@ -313,48 +307,58 @@ func TestAnOperatorAtWorkIsNotPushedOut(t *testing.T) {
 }
 
 // What the requests in flight of one process hold is bounded over its connections:
-// those that come wait until there is room, and then are carried out.
+// those that come wait until there is room, and then are carried out. One that ends
+// while it waits is not kept.
 func TestInFlightOfOneProcess(t *testing.T) {
-	const line, conns, each = 1 << 20, 20, 3
-	var running, most atomic.Int64
-	k := &fakeKernel{}
-	release := make(chan struct{})
-	k.connect = func(_ api.Peer, l api.Link) (Client, error) {
-		return &fakeClient{kernel: k, link: l, session: func(context.Context, string) error {
-			now := running.Add(1)
-			for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-			}
-			<-release
-			running.Add(-1)
-			return nil
-		}}, nil
+	const cost, conns, each = 1 << 20, 20, 9
+	s := &Server{}
+	s.limits.Store(&Limits{InFlight: 100})
+	p := &process{}
+	p.room.L = &p.mu
+	join := func() *conn {
+		c := &conn{server: s, process: p}
+		c.room.L = &c.mu
+		return c
 	}
-	_, path := serve(t, k, func(o *Options) { o.Limits.Connections, o.Limits.LineBytes = 100, 2*line })
-	pad := strings.Repeat("x", line)
+	var running, most atomic.Int64
 	var all sync.WaitGroup
 	for range conns {
-		p := dial(t, path)
+		c := join()
 		all.Go(func() {
 			for n := range each {
-				if _, err := fmt.Fprintf(p, `{"id":"%d","type":"request","method":"session.get","params":{"key":"a:b"},"pad":%q}`+"\n", n, pad); err != nil {
-					t.Error(err)
+				id := strconv.Itoa(n)
+				if !c.enter(id, cost) {
+					t.Error("it is not taken")
 				}
-			}
-		})
-		all.Go(func() {
-			for range each {
-				if in, err := p.lines.ReadBytes('\n'); err != nil || !strings.Contains(string(in), `"success":true`) {
-					t.Errorf("%s, %v", in, err)
+				now := running.Add(1)
+				for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
 				}
+				all.Go(func() {
+					<-time.After(time.Millisecond)
+					running.Add(-1)
+					c.leave(id, cost)
+					c.idle.Done()
+				})
 			}
 		})
 	}
-	for running.Load() < maxInFlightOfProcess/line-1 {
-		<-time.After(time.Millisecond)
-	}
-	close(release)
 	all.Wait()
-	if n := most.Load(); n > maxInFlightOfProcess/line {
-		t.Errorf("%d requests of %d bytes were in flight", n, line)
+	if n := most.Load(); n > maxInFlightOfProcess/cost || n < maxInFlightOfProcess/cost/2 {
+		t.Errorf("%d requests of %d bytes were in flight", n, cost)
+	}
+	// One alone may be larger than there is room for all.
+	large, waits := join(), join()
+	if !large.enter("large", 2*maxInFlightOfProcess) || !waits.crowded(cost) {
+		t.Error("a large one is not taken, or leaves room")
+	}
+	taken := make(chan bool)
+	go func() { taken <- waits.enter("waits", cost) }()
+	waits.to(stateDraining)
+	if <-taken {
+		t.Error("a connection that ends takes a request")
+	}
+	large.leave("large", 2*maxInFlightOfProcess)
+	if p.inFlight != 0 {
+		t.Errorf("%d bytes are left in flight", p.inFlight)
 	}
 }
