@@ -80,7 +80,7 @@ type IPC struct {
 	// Socket is the path of the app socket, empty for the places [SocketPath]
 	// knows.
 	Socket string `yaml:"socket" reload:"restart"`
-	// MaxLineBytes bounds one line in either direction, at least 1024.
+	// MaxLineBytes bounds one line of a client, at least 1024.
 	MaxLineBytes int `yaml:"max_line_bytes" reload:"live"`
 	// AllowUIDs lists the users besides the daemon's own that may connect.
 	AllowUIDs []int `yaml:"allow_uids" reload:"restart"`

@@ -21,6 +21,10 @@ const (
 	// shareOfQueues is the part of all that may be queued which one process may
 	// have, as one of so many.
 	shareOfQueues = 2
+	// maxLines bounds what the lines take that are being read, of all connections,
+	// where one line may not be so long that few of them make it.
+	maxLines   = 64 << 20
+	leastLines = 16
 	// maxInFlightOfProcess bounds the parameters that the requests in flight of
 	// all connections of one process hold.
 	maxInFlightOfProcess = 8 * maxInFlightBytes
@@ -304,4 +308,58 @@ func (s *Server) fullest() *process {
 		}
 	}
 	return fullest
+}
+
+// chargeLine counts what the line that is being read takes, or no longer does. Where
+// all lines take more than they may, the connection with the longest ends, of the
+// process that has most of them: whoever begins a line has it ended soon.
+func (c *conn) chargeLine(bytes int) {
+	s := c.server
+	for s.chargeLines(c, bytes) {
+		longest := s.longestLine()
+		if longest == nil {
+			return
+		}
+		s.metrics.Ended(metrics.NotFinished)
+		s.log.Warn("too much is in lines that were begun: a connection is closed", zap.Int32("pid", longest.process.key.pid), zap.Uint32("uid", longest.process.key.uid))
+		longest.hangUp()
+		bytes = 0
+	}
+}
+
+// chargeLines counts bytes of a connection's line, unless it ends for that, and
+// reports whether there are too many of all.
+func (s *Server) chargeLines(c *conn, bytes int) (over bool) {
+	s.linesMu.Lock()
+	defer s.linesMu.Unlock()
+	if c.line >= 0 {
+		c.line += bytes
+		s.lines += bytes
+	}
+	return s.lines > max(maxLines, leastLines*s.limits.Load().LineBytes)
+}
+
+// longestLine is the connection with the longest line of the process with most in
+// such lines, nil where nobody has any. What it has no longer counts.
+func (s *Server) longestLine() (longest *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.linesMu.Lock()
+	defer s.linesMu.Unlock()
+	held := make(map[*process]int)
+	for c := range s.conns {
+		held[c.process] += c.line
+	}
+	for c := range s.conns {
+		if longest == nil || held[c.process] > held[longest.process] || c.process == longest.process && c.line > longest.line {
+			longest = c
+		}
+	}
+	if longest == nil || longest.line <= 0 {
+		return nil
+	}
+	s.drop(longest)
+	s.lines -= longest.line
+	longest.line = -1
+	return longest
 }

@@ -362,3 +362,41 @@ func TestInFlightOfOneProcess(t *testing.T) {
 		t.Errorf("%d bytes are left in flight", p.inFlight)
 	}
 }
+
+// Lines that are begun and not ended are bounded over all connections; whoever ends
+// its lines goes on, and what they took is given back.
+func TestUnfinishedLinesAreBounded(t *testing.T) {
+	const line = 6 << 20 // 16 of them are more than the bound for short ones
+	s, path := serve(t, &fakeKernel{}, func(o *Options) { o.Limits.Connections, o.Limits.LineBytes = 100, line })
+	unfinished := func() int {
+		s.linesMu.Lock()
+		defer s.linesMu.Unlock()
+		return s.lines
+	}
+	honest := dial(t, path)
+	half := strings.Repeat("x", line-1000)
+	var all []*plug
+	for range 24 {
+		p := dial(t, path)
+		all = append(all, p)
+		if _, err := p.Write([]byte(half)); err != nil {
+			continue // it was ended meanwhile
+		}
+		honest.alive()
+		if n := unfinished(); n > leastLines*line {
+			t.Fatalf("unfinished lines take %d bytes", n)
+		}
+	}
+	honest.send(strings.Repeat("i", 200), "app.heartbeat", `{"pad":"`+half[:line-2000]+`"}`)
+	honest.answers(strings.Repeat("i", 200), "")
+	if n := s.Connections(); n < leastLines-1 || n > leastLines+1 {
+		t.Errorf("%d of %d connections are left", n, len(all)+1)
+	}
+	for _, p := range all {
+		p.Close()
+	}
+	honest.Close()
+	for s.Connections() > 0 || unfinished() != 0 {
+		honest.pause()
+	}
+}

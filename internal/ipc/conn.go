@@ -58,6 +58,9 @@ type conn struct {
 	// process is what the connections of its process take together. It is set
 	// when the connection is counted in.
 	process *process
+	// line is what the line that is being read takes, in bytes, negative where the
+	// connection ends for that. The server's lock of lines guards it.
+	line int
 	// ctx ends with the connection.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -149,6 +152,8 @@ func (c *conn) serve() {
 	defer c.finish()
 	longest := c.server.limits.Load().LineBytes
 	lines := newLineReader(c.heard, longest)
+	lines.charge = c.chargeLine
+	defer lines.release()
 	for c.reads() {
 		line, err := lines.next()
 		switch {

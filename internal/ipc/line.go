@@ -29,6 +29,24 @@ type lineReader struct {
 	// searched is how far of that is known to hold no newline.
 	searched int
 	skipping bool
+	// charge, where set, is told by how many bytes the buffer grows and shrinks.
+	charge func(bytes int)
+}
+
+// resize takes another buffer, and keeps what is read and not yet returned.
+func (l *lineReader) resize(size int) {
+	if l.charge != nil {
+		l.charge(size - len(l.buf))
+	}
+	buf := make([]byte, size)
+	l.end = copy(buf, l.buf[l.start:l.end])
+	l.start, l.buf = 0, buf
+}
+
+// release gives the buffer back. Nothing more is read.
+func (l *lineReader) release() {
+	l.start, l.end = 0, 0
+	l.resize(lineBuffer)
 }
 
 func newLineReader(source io.Reader, limit int) *lineReader {
@@ -87,7 +105,7 @@ func (l *lineReader) fill() error {
 	if l.start == l.end {
 		l.start, l.end = 0, 0
 		if len(l.buf) > keepBuffer {
-			l.buf = make([]byte, lineBuffer)
+			l.resize(lineBuffer)
 		}
 	}
 	if l.end == len(l.buf) {
@@ -95,9 +113,7 @@ func (l *lineReader) fill() error {
 			l.end = copy(l.buf, l.buf[l.start:l.end])
 			l.start = 0
 		} else {
-			grown := make([]byte, min(2*len(l.buf), l.limit+2))
-			l.end = copy(grown, l.buf[:l.end])
-			l.buf = grown
+			l.resize(min(2*len(l.buf), l.limit+2))
 		}
 	}
 	n, err := l.source.Read(l.buf[l.end:])

@@ -75,6 +75,10 @@ type Server struct {
 	// makes that less, so that not two connections are ended where one is enough.
 	queued atomic.Int64
 	relief sync.Mutex
+	// lines is what the lines that are being read take, in bytes. Its lock is taken
+	// after mu.
+	linesMu sync.Mutex
+	lines   int
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}

@@ -102,6 +102,9 @@ const (
 	NotRead = "not_read"
 	// NotReadOfAll: more waited for all readers than may, and most for it.
 	NotReadOfAll = "not_read_of_all"
+	// NotFinished: all lines that are begun take more than they may, and its own
+	// most.
+	NotFinished = "not_finished"
 	// PushedOut: another one came at a limit, and it gave way.
 	PushedOut = "pushed_out"
 	// TurnedAway: it came at a limit, and none gave way.
@@ -149,7 +152,7 @@ func New(w Words) *Set {
 	s.deliveries = s.counters("ocipd_deliveries_total", "What became of messages that were let through.", "result", Handed, Delivered, Failed, Expired)
 	s.families = append(s.families, Family{Name: "ocipd_holds_total", Help: "Messages that began to wait for a person.", Kind: KindCounter, Series: []Series{{Counter: &s.held}}})
 	s.accepted = s.counters("ocipd_connections_total", "Connections that were served.", "socket", SocketApps, SocketOperators)
-	s.ended = s.counters("ocipd_connections_ended_total", "Connections that the daemon ended at a limit.", "reason", NotRead, NotReadOfAll, PushedOut, TurnedAway)
+	s.ended = s.counters("ocipd_connections_ended_total", "Connections that the daemon ended at a limit.", "reason", NotRead, NotReadOfAll, NotFinished, PushedOut, TurnedAway)
 	s.refused = s.counters("ocipd_refused_lines_total", "Lines that were refused before a method was called.", "reason", TooLong, Malformed, UnknownMethod, NotAdmitted)
 	answered := Family{Name: "ocipd_requests_total", Help: "Requests that were answered, by method and code.", Kind: KindCounter, Labels: []string{"method", "code"}}
 	for _, method := range with(w.Methods) {
