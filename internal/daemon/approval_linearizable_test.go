@@ -409,7 +409,7 @@ func (r *approvalRace) settle() []porcupine.Operation {
 			r.Errorf("record %d is about approval %s, which there is not", e.Seq, e.ApprovalID)
 		case e.DispatchID != dispatch[e.ApprovalID]:
 			r.Errorf("record %d of approval %s is about message %s, want %s", e.Seq, e.ApprovalID, e.DispatchID, dispatch[e.ApprovalID])
-		case e.ActionType == audit.ActionApproval && e.Event != "asked_again":
+		case e.ActionType == audit.ActionApproval && e.Event != "asked_again" && e.Event != "escalated":
 			is.final++
 		case e.Side == audit.SideSender && e.PolicyResult == "allow":
 			is.allowed++

@@ -113,6 +113,8 @@ func (h *house) make() (*daemon.Daemon, error) {
 		"ipc.socket": h.path("run/kernel.sock"), "store.url": h.path("state/ocipd.db"),
 		// Most tests are apps and operators in one process.
 		"ipc.apps_may_operate": !h.strict, "approvals.notify.desktop": false,
+		// Most tests say more to a stranger than a person would.
+		"ocip.unknown.max_messages": 1000000,
 	}
 	maps.Copy(flags, h.flags)
 	cfg, err := config.Load(config.Options{File: h.path("ocipd.yaml"), Flags: flags})

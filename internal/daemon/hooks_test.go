@@ -226,7 +226,7 @@ func TestChannelOwnerAndObservers(t *testing.T) {
 		t.Errorf("receipts are %q, want %q", got, want)
 	}
 	// An alias is answered under its own name.
-	h.channel("@openclawos/chat", "chat").must("agent.queue", map[string]any{"sessionKey": "agent:alice:main", "text": "hi"}, nil)
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:alice", "text": "hi"}, nil)
 	alice.message("hook:message_received")
 	if e := observer.next("hook:before_agent_start"); e.Event == "" {
 		t.Error("no event under the alias")
@@ -234,9 +234,8 @@ func TestChannelOwnerAndObservers(t *testing.T) {
 	// An app that speaks for an agent hears nothing of other agents' messages.
 	bob := h.agent("@acme/bob")
 	bob.must("hook.subscribe", map[string]any{"events": []string{"message_received"}}, nil)
-	chat := h.channel("@openclawos/sms", "sms")
-	chat.must("agent.queue", map[string]any{"sessionKey": "agent:alice:main", "text": "for alice alone"}, nil)
-	chat.must("agent.queue", map[string]any{"sessionKey": "agent:bob:main", "text": "for bob"}, nil)
+	alice.must("agent.queue", map[string]any{"sessionKey": "agent:alice:main", "text": "for alice alone"}, nil)
+	bob.must("agent.queue", map[string]any{"sessionKey": "agent:bob:main", "text": "for bob"}, nil)
 	if m := bob.message("hook:message_received"); m.Content != "for bob" {
 		t.Errorf("bob was shown %q", m.Content)
 	}

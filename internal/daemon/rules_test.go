@@ -113,11 +113,23 @@ func TestCommitmentsNeedAPerson(t *testing.T) {
 	}
 }
 
-// With a person at the other end, a commitment is on record and not stopped.
-func TestCommitmentToAPersonIsRecorded(t *testing.T) {
+// A stranger is promised nothing before a person has looked; the agent's owner hears
+// what it likes to say, and that is on record.
+func TestCommitmentToAPerson(t *testing.T) {
 	h := build(t, acme)
-	h.channel("@openclawos/telegram", "telegram")
-	sent := h.agent("@acme/alice").dispatch("telegram:4711", "I promise to approve it.", nil)
+	telegram := h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:4711", "I promise to approve it.", nil)
+	if saw := h.shown(held.ApprovalID); saw.CounterpartyKind != ocip.KindUnknown || saw.Target != "4711" || saw.ExchangeID != "" || !saw.Approvable {
+		t.Errorf("a person sees %+v", saw)
+	}
+	h.decides(api.DecideApprove, held.ApprovalID)
+	if m := telegram.message("hook:message_sending"); !strings.HasPrefix(m.Content, "I promise to approve it.") || m.envelope(t).MessageType != ocip.AgentAssisted {
+		t.Errorf("released is %+v", m)
+	}
+	alice.concludes(held.ApprovalID, api.ApprovalApproved)
+
+	sent := alice.dispatch("telegram:alice", "I promise to approve it.", nil)
 	r := h.records(audit.Filter{Dispatch: sent.DispatchID})
 	if len(r) != 1 || len(r[0].Detections) != 2 || r[0].PolicyResult != "allow" {
 		t.Errorf("records are %+v", r)

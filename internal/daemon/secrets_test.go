@@ -275,8 +275,8 @@ func TestSecretsDoNotReachTheLog(t *testing.T) {
 	run := bob.message("hook:message_received")
 	bob.must("agent.complete", map[string]any{"runId": run.RunID, "success": false, "error": leak}, nil)
 	sent := alice.dispatch("telegram:dave", "Hello", fresh(map[string]any{"data": []map[string]any{
-		{"source": "crm " + token, "fields": []string{"a " + token}, "classification": "public", "description": leak},
-		{"source": "hr", "fields": []string{"salary"}, "classification": "restricted", "description": leak},
+		{"source": "crm", "fields": []string{"name"}, "classification": "public", "description": "it was of Project Falcon"},
+		{"source": "hr", "fields": []string{"salary"}, "classification": "restricted", "description": "it was of Project Falcon"},
 	}}))
 	alice.must("hook.emit", map[string]any{"hookName": "tool_executing", "data": map[string]any{"toolName": "deploy"}, "context": map[string]any{"agentId": "alice"}}, nil)
 	h.operates().must("exchange.resolve", map[string]any{"exchangeId": sent.OCIP.ExchangeID, "outcome": "resolved", "note": leak}, nil)
@@ -290,9 +290,10 @@ func TestSecretsDoNotReachTheLog(t *testing.T) {
 			t.Errorf("%s is in the log:\n%s", secret, log)
 		}
 	}
-	if n := strings.Count(log, "it was [redacted credential.github-token] of [redacted]"); n < 4 {
-		t.Errorf("%d redacted texts are in the log, want an error, a description and two notes:\n%s", n, log)
+	if n := strings.Count(log, "it was [redacted credential.github-token] of [redacted]"); n < 3 {
+		t.Errorf("%d redacted texts are in the log, want an error and two notes:\n%s", n, log)
 	}
+	contains(t, log, `"description":"it was of [redacted]"`)
 	// Equal sessions still match, and a decision can still be checked.
 	keys := regexp.MustCompile(`"sessionKey":"(redacted:[0-9a-f]{16})"`).FindAllStringSubmatch(log, -1)
 	distinct := make(map[string]int)

@@ -385,7 +385,7 @@ func TestWireErrorCodes(t *testing.T) {
 		api.NotFound:         func(*testing.T) { w.deny(api.NotFound, "stream.cancel", `{"requestId":"x"}`) },
 		api.AppNotRegistered: func(*testing.T) { h.dialWire("kernel.sock").deny(api.AppNotRegistered, "app.heartbeat", "{}") },
 		api.CapabilityDenied: func(*testing.T) {
-			alice.deny(api.CapabilityDenied, "agent.queue", `{"sessionKey":"telegram:1","text":"not my channel"}`)
+			h.registered("@acme/nobody", `{}`).deny(api.CapabilityDenied, "agent.queue", `{"sessionKey":"telegram:1","text":"not my channel"}`)
 		},
 		api.HookNotSubscribed: func(*testing.T) { alice.deny(api.HookNotSubscribed, "hook.result", `{"eventId":"x","result":null}`) },
 		api.Conflict: func(*testing.T) {

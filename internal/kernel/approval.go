@@ -56,6 +56,9 @@ func (k *ruleset) approvalResolve(ctx context.Context, peer api.Peer, p *api.App
 	if err := k.mayDecide(d, peer); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
+	if h.Kind == api.ApprovalOfEscalation && (p.Decision == api.DecideApprove || p.Decision == api.DecideTakeover) {
+		return api.ApprovalResolveResult{}, conflict(approvalBlocked, "this cannot be approved or taken over: "+nothingWaits, map[string]any{"blocked": nothingWaits})
+	}
 	if p.Decision == api.DecideDeny || p.Decision == api.DecideResolve {
 		if d.st, err = k.standingOf(ctx, h); err != nil {
 			return api.ApprovalResolveResult{}, err
@@ -183,14 +186,13 @@ func (k *ruleset) again(ctx context.Context, h *held) (*outgoing, error) {
 	k.mu.RUnlock()
 	m := &outgoing{
 		app: a, appID: h.AppID, sender: sender, key: h.SessionKey, content: h.Content, account: h.Account,
-		dispatchID: h.DispatchID, changedBy: h.Changes, carried: h.Carried, approvalID: h.ApprovalID, local: k.directory.LocalAgent(h.SessionKey),
+		dispatchID: h.DispatchID, changedBy: h.Changes, carried: h.Carried, approvalID: h.ApprovalID, askedAt: time.UnixMilli(h.AskedAt), local: k.directory.LocalAgent(h.SessionKey),
 	}
-	m.channel, m.target = directory.Split(h.SessionKey)
 	err := json.Unmarshal([]byte(h.Metadata), &m.metadata)
 	if err != nil {
 		return nil, fmt.Errorf("cannot decode the metadata of approval %s: %w", h.ApprovalID, err)
 	}
-	if m.to, err = k.counterparty(ctx, h.SessionKey, sender); err != nil {
+	if err := k.locate(ctx, m); err != nil {
 		return nil, err
 	}
 	if m.to.InstanceID != h.Counterparty || m.target != h.Target {
@@ -373,6 +375,9 @@ func (k *ruleset) endHeld(ctx context.Context, d *decision) (api.ApprovalResolve
 	if err := k.settle(ctx, d); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
+	if err := k.forgive(ctx, d.change, d.h.Agent, d.h.Counterparty, outcome, d.h.ConversationID, ocip.Code(d.h.Code)); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
 	k.endExchange(d, outcome)
 	if d.st.escalated != "" && d.st.escalated == d.h.ExchangeID {
 		if err := k.endOtherSide(ctx, d, outcome); err != nil {
@@ -419,6 +424,18 @@ func (k *ruleset) settle(ctx context.Context, d *decision) error {
 	return k.beginAnew(ctx, d.h.Agent, d.now, d.change)
 }
 
+// forgive enters what an agent still owes once a person has ended something.
+func (k *ruleset) forgive(ctx context.Context, change *store.Change, agent, counterparty string, outcome ocip.Outcome, conversation string, held ocip.Code) error {
+	if counterparty == "" {
+		return nil
+	}
+	owed, err := k.debts.of(ctx, agent, counterparty)
+	if err == nil {
+		k.debts.enter(change, agent, counterparty, owed, owed.Settle(outcome, conversation, held))
+	}
+	return err
+}
+
 // releaseHeld sends a held message, in the commit of the decision that lets it
 // go: it is decided and on its way, or neither.
 func (k *ruleset) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict, state string) (api.ApprovalResolveResult, error) {
@@ -441,9 +458,16 @@ func (k *ruleset) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict,
 		}
 		return k.conclude(d, state, nil)
 	}
+	seen, err := k.seenTo(ctx, d)
+	if err != nil {
+		giveBack()
+		return api.ApprovalResolveResult{}, err
+	}
 	result, err := k.release(ctx, d.m, v, d.st, d.change, d.now)
 	if err != nil {
 		giveBack()
+	} else if seen != nil {
+		k.concluded(seen)
 	}
 	if d.h.Decision != nil && (err == nil || api.AsError(err).Code == api.Forbidden) {
 		k.concluded(d.h)
@@ -499,6 +523,10 @@ func (k *ruleset) conclude(d *decision, state string, data jsontext.Value) error
 	}
 	// The decision comes before what it lets go.
 	d.change.Records = slices.Insert(d.change.Records, 0, r)
+	if d.h.Kind == api.ApprovalOfEscalation {
+		// No app asked for it.
+		return nil
+	}
 	event, err := json.Marshal(api.ApprovalOutcome{
 		ApprovalID: d.h.ApprovalID, DispatchID: d.h.DispatchID, Resolution: state, Note: d.by.Note, Data: data, Timestamp: d.by.At,
 	})

@@ -204,3 +204,23 @@ func (k *ruleset) lastWord(ctx context.Context, a *arrival, e *ocip.Exchange, no
 	}
 	return before.Chain, nil
 }
+
+// unannotatedChain returns the chain of a known agent's message that carries none:
+// it goes on with what this side said last to that agent, and answer is set where it
+// had asked.
+func (k *ruleset) unannotatedChain(ctx context.Context, in *incoming) (chain ocip.Chain, answer bool, err error) {
+	now := k.now()
+	pair := store.PairOf(in.agent.InstanceID, in.from.InstanceID)
+	before, err := k.exchanges.ofSession(ctx, pair, in.agent.InstanceID, in.key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return chain, false, err
+	case before.Counterparty == in.from.InstanceID && before.Awaiting == "" && now.Sub(before.UpdatedAt) <= k.cfg.ChainWindow:
+		chain, answer = before.Chain, answers(&before)
+	}
+	if chain.ID == "" {
+		chain = ocip.BeginChain(in.dispatchID, in.from.InstanceID, now)
+	}
+	return chain.Extend(in.agent.InstanceID, answer), answer, nil
+}

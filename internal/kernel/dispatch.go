@@ -1,9 +1,12 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -32,8 +35,9 @@ type outgoing struct {
 	metadata             api.Object
 	hints                hints
 	dispatchID           string
-	// looksLike is the entry of the directory that the session key imitates.
-	looksLike string
+	// recipient is whom the message reaches, and to who that is to the rules: an
+	// agent that was seen there, where the directory has nobody.
+	recipient directory.Recipient
 	changedBy []string
 	// carried messages are delivered by their runtime, not by the daemon.
 	carried bool
@@ -41,6 +45,8 @@ type outgoing struct {
 	// its digest once somebody wanted it.
 	asked     *api.DispatchParams
 	requested string
+	// askedAt is when a message that is released was held.
+	askedAt time.Time
 	// approvalID names the hold that the message is released from. Conclude
 	// enters the decision of the person who releases it into the change, once
 	// it is known whether a receiver in this daemon refuses the message.
@@ -84,6 +90,9 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 		if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
 			return nil, api.DispatchResult{}, err
 		}
+		if err := k.bind(m, "the message"); err != nil {
+			return nil, api.DispatchResult{}, err
+		}
 		if err := k.passInterceptors(ctx, m); err != nil {
 			return nil, api.DispatchResult{}, err
 		}
@@ -102,18 +111,36 @@ func (k *ruleset) address(ctx context.Context, a *app, p *api.DispatchParams, na
 		app: a, appID: a.id(), asked: p, sender: sender, key: p.SessionKey, content: p.Content, metadata: p.Metadata, dispatchID: k.newID(),
 		local: k.directory.LocalAgent(p.SessionKey),
 	}
-	if m.to, err = k.counterparty(ctx, p.SessionKey, sender); err != nil {
+	m.account, _ = api.Text(p.Metadata["accountId"])
+	if err := k.locate(ctx, m); err != nil {
 		return nil, err
 	}
-	m.channel, m.target = directory.Split(p.SessionKey)
 	if id, ok := directory.AgentOf(p.SessionKey); ok && m.local == nil && m.to.Kind == ocip.KindUnknown && !k.directory.Lists(p.SessionKey) {
 		return nil, api.Errorf(api.NotFound, "there is no agent %q: name it in agents, or where it is reached in directory[].sessions", id)
 	}
-	m.account, _ = api.Text(p.Metadata["accountId"])
 	if m.local == sender {
 		return nil, api.Errorf(api.InvalidParams, "agent %s cannot send to itself; a reply goes to the replyTo of the message", sender.ID)
 	}
 	return m, nil
+}
+
+// locate finds out whom a message reaches: where the session's last message came
+// from, else where its key leads, and who the directory has there.
+func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
+	brought, err := k.origins.of(ctx, m.key)
+	if err != nil {
+		return err
+	}
+	m.recipient, err = k.directory.Recipient(m.key, m.account, brought, m.sender)
+	switch {
+	case errors.Is(err, directory.ErrSpelling), errors.Is(err, directory.ErrAddress):
+		return api.Invalid([]api.FieldError{{Path: "sessionKey", Message: err.Error()}})
+	case err != nil:
+		return err
+	}
+	m.channel, m.target, m.account = m.recipient.Channel, m.recipient.Target, m.recipient.Account
+	m.to, err = k.known(ctx, m.key, m.recipient.Counterparty)
+	return err
 }
 
 // passInterceptors lets the interceptors change the message. One that stops it
@@ -134,10 +161,25 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 		left.blocked = k.changedHints(m)
 	}
 	if left.blocked == nil {
-		return nil
+		return k.bind(m, "an interceptor")
 	}
 	return k.refuseEarly(m, &ocip.Verdict{
 		Result: ocip.Deny, Code: left.blocked.code, Policy: "interceptor:" + left.blocked.by, Reason: left.blocked.reason,
+	})
+}
+
+// bind writes the address that the message is decided about into its metadata,
+// where channels' apps read it. One that says otherwise is refused: it would reach
+// somebody else.
+func (k *ruleset) bind(m *outgoing, by string) error {
+	bound, mismatch := m.recipient.Bind(m.metadata)
+	if mismatch == "" {
+		m.metadata = bound
+		return nil
+	}
+	return k.refuseEarly(m, &ocip.Verdict{
+		Result: ocip.Deny, Code: ocip.RecipientMismatch, Policy: "recipient",
+		Reason: fmt.Sprintf("%s names another recipient in metadata.%s than session %s reaches; leave that member out", by, mismatch, m.key),
 	})
 }
 
@@ -279,7 +321,7 @@ func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*st
 		err error
 	)
 	if m.to.Kind != ocip.KindAgent {
-		st.exchange = k.talk(m, now)
+		st.exchange = k.talk(m, cmp.Or(m.askedAt, now))
 		known, err := k.sessions.agent(ctx, m.key)
 		st.first = known == ""
 		return &st, err
@@ -311,8 +353,8 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	v := ocip.Decide(ctx, ocip.Outgoing{
 		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
-		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.looksLike, First: st.first, Spent: st.spent, SpentHour: st.spentHour,
-		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: passages(m.metadata, m.isAddress), Rules: k.cfg.Rules, Data: m.hints.Data,
+		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, First: st.first, Spent: st.spent, SpentHour: st.spentHour,
+		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: passages(m.metadata, m.recipient.IsAddress), Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
 	k.metrics.Decided(k.now().Sub(began))
 	return v
@@ -345,7 +387,11 @@ func (k *ruleset) talk(m *outgoing, now time.Time) ocip.Exchange {
 
 // refuse records a denial and says it to the caller.
 func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) error {
-	k.exchanges.refuse(change, v, k.now())
+	now := k.now()
+	k.exchanges.refuse(change, v, now)
+	if err := k.tellPerson(m.concern(), v, change, now); err != nil {
+		return err
+	}
 	return k.refuseOnly(m, v, change)
 }
 
@@ -356,7 +402,8 @@ func (k *ruleset) refuseOnly(m *outgoing, v *ocip.Verdict, change *store.Change)
 	if err != nil {
 		return err
 	}
-	change.Records = append(change.Records, r)
+	// What is told of the decision comes after it.
+	change.Records = slices.Insert(change.Records, 0, r)
 	receipt, err := k.commit(change)
 	if err != nil {
 		return err
@@ -396,9 +443,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		change.Parts = append(change.Parts, store.Spent{Scope: scope, At: now, Count: 1})
 	}
 	if m.to.Kind == ocip.KindAgent {
-		if err := k.debts.enter(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed); err != nil {
-			return api.DispatchResult{}, err
-		}
+		k.debts.enter(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
 	}
 	var d *delivery
 	switch {
@@ -422,6 +467,9 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	agentID := m.sender.ID
 	if m.local != nil {
 		agentID = m.local.ID
+	} else if routed, ok := k.directory.Routed(m.key); ok {
+		// Who writes first does not take the session from whom it is configured for.
+		agentID = routed.ID
 	}
 	fresh, err := k.sessions.use(ctx, m.key, agentID, m.account, now, change)
 	if err != nil {
@@ -540,6 +588,9 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	r := k.verdictRecord(audit.SideSender, m.sender, v)
 	r.AppID, r.SessionKey, r.DispatchID, r.ApprovalID = m.appID, m.key, m.dispatchID, m.approvalID
 	r.Counterparty = counterpartyRecord(m.to.Kind, m.to.Identity)
+	if m.local == nil {
+		r.Address = audit.Address{Channel: m.channel, Account: m.account, Target: m.target}
+	}
 	if len(m.changedBy) > 0 {
 		r.Details["changedBy"] = m.changedBy
 	}

@@ -33,14 +33,58 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if err != nil {
 		return api.EmitResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"hook": hook})
 	}
-	about := p.Context
-	about.AgentID, about.Timestamp, about.AuditSeq = agent.ID, k.now().UnixMilli(), 0
+	about, err := k.emittedAbout(ctx, agent, &p.Context)
+	if err != nil {
+		return api.EmitResult{}, err
+	}
 	if hook == api.ToolExecuting {
 		return k.executeTool(ctx, c.app.Load(), agent, p.Data, about)
 	}
-	data := p.Data.Append(nil)
-	k.observe(hook, data, about, c.app.Load())
-	return api.EmitResult{Allowed: true, Data: data}, nil
+	return k.notice(c.app.Load(), agent, hook, p.Data, about)
+}
+
+// emittedAbout is the context of a hook that a runtime raises. Who hears of it goes
+// by the agent and its session, so the runtime names one of the agent's own and the
+// rest is the daemon's to say.
+func (k *ruleset) emittedAbout(ctx context.Context, agent *Agent, given *api.HookContext) (about api.HookContext, err error) {
+	about = api.HookContext{AgentID: agent.ID, Timestamp: k.now().UnixMilli()}
+	if given.SessionKey == "" {
+		return about, nil
+	}
+	own := k.directory.LocalAgent(given.SessionKey) == agent
+	if !own {
+		whose, err := k.sessions.agent(ctx, given.SessionKey)
+		if err != nil {
+			return about, err
+		}
+		own = whose == agent.ID
+	}
+	if !own {
+		return about, api.Invalid([]api.FieldError{{Path: "context.sessionKey", Message: "is no session of agent " + agent.ID}})
+	}
+	about.SessionKey, about.ChannelID = given.SessionKey, channelOf(given.SessionKey)
+	return about, nil
+}
+
+// notice tells who observes an agent what its runtime says that it did. What they
+// are told is on record first.
+func (k *ruleset) notice(a *app, agent *Agent, hook api.Hook, data api.Object, about api.HookContext) (api.EmitResult, error) {
+	encoded := data.Append(nil)
+	r := &audit.Record{
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(hook), AppID: a.id(),
+		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
+		PolicyApplied: "access", PolicyResult: string(ocip.Allow), PolicyReason: "told to those who may observe the agent",
+	}
+	if err := k.content(r, string(encoded)); err != nil {
+		return api.EmitResult{}, err
+	}
+	receipt, err := k.record(r)
+	if err != nil {
+		return api.EmitResult{}, err
+	}
+	about.AuditSeq = receipt.Seq
+	k.observe(hook, encoded, about, a)
+	return api.EmitResult{Allowed: true, Data: encoded}, nil
 }
 
 // emitted reads the message of a hook. It needs what a message that is

@@ -167,6 +167,9 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 			if err := k.beginAnew(ctx, e.Agent, now, change); err != nil {
 				return err
 			}
+			if err := k.forgive(ctx, change, e.Agent, e.Counterparty, ocip.Resolved, e.ConversationID, ""); err != nil {
+				return err
+			}
 			waiting, err := k.resolveHeld(ctx, &e, note, by, change, now)
 			if err != nil {
 				return err

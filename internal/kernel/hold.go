@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,10 +37,47 @@ func newHolds(ctx context.Context, s *store.Store) (*holds, error) {
 
 // put is called with the lock, or before anybody else knows the holds.
 func (h *holds) put(agent, asked, id string) {
-	if h.asked[agent] == nil {
-		h.asked[agent] = make(map[string]string)
+	whose := bucket(agent, asked)
+	if h.asked[whose] == nil {
+		h.asked[whose] = make(map[string]string)
 	}
-	h.asked[agent][asked] = id
+	h.asked[whose][asked] = id
+}
+
+// escalations begins the names of what a person must see to and that nothing waits
+// for. They are counted apart: who writes to an agent must not take the places of
+// what the agent asks for.
+const escalations = "escalation:"
+
+// bucket is what a request is counted with.
+func bucket(agent, asked string) string {
+	if strings.HasPrefix(asked, escalations) {
+		return escalations + agent
+	}
+	return agent
+}
+
+// named returns the approval that a request waits for, or "".
+func (h *holds) named(agent, asked string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.asked[bucket(agent, asked)][asked]
+}
+
+// room reports whether a request is new and there is a place for it.
+func (h *holds) room(agent, asked string, limit int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mine := h.asked[bucket(agent, asked)]
+	return mine[asked] == "" && len(mine) < limit
+}
+
+// enter takes a place for what is durable already, and tells those who watch.
+func (h *holds) enter(waits *held) {
+	h.mu.Lock()
+	h.put(waits.Agent, waits.Asked, waits.ApprovalID)
+	h.mu.Unlock()
+	h.tell(waits.ApprovalID)
 }
 
 // waiting returns the approval that the same request waits for already, or "".
@@ -84,8 +122,9 @@ func (h *holds) reserve(m *outgoing, id string, limit int) bool {
 func (h *holds) free(agent, asked string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if delete(h.asked[agent], asked); len(h.asked[agent]) == 0 {
-		delete(h.asked, agent)
+	whose := bucket(agent, asked)
+	if delete(h.asked[whose], asked); len(h.asked[whose]) == 0 {
+		delete(h.asked, whose)
 	}
 }
 

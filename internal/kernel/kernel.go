@@ -163,6 +163,7 @@ type Kernel struct {
 	chains    *chains
 	debts     *debts
 	budgets   *budgets
+	origins   *origins
 	seen      *seen
 	holds     *holds
 	sessions  *sessions
@@ -218,6 +219,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	if k.budgets, err = newBudgets(o.Store); err != nil {
+		return nil, err
+	}
+	if k.origins, err = newOrigins(o.Store); err != nil {
 		return nil, err
 	}
 	if k.seen, err = newSeen(o.Store); err != nil {

@@ -109,7 +109,3 @@ const shortestSaying = 3
 func isSpace(r rune) bool {
 	return r == ' ' || r == '\n' || r == '\t' || r == '\u00a0' || r == '\u3000'
 }
-
-// isAddress reports whether a member of the message's metadata is an address that
-// was decided about.
-func (m *outgoing) isAddress(string) bool { return false }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
 )
 
@@ -20,12 +22,13 @@ import (
 // sender's change. It is called under the pair's lock.
 func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verdict, change *store.Change, now time.Time) (*ocip.Verdict, string, error) {
 	runID := k.newID()
-	v, err := k.arrive(ctx, &arrival{
+	a := &arrival{
 		agent: m.local, from: *m.sender.Counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way the message came.
 		key: replyKey(m), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(),
-		chain: sent.Chain, content: m.content, dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
-	}, now)
+		chain: sent.Chain, content: m.content, passages: passages(m.metadata, m.recipient.IsAddress), dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
+	}
+	v, err := k.arrive(ctx, a, now)
 	if err != nil {
 		return nil, "", err
 	}
@@ -36,9 +39,14 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 		return nil, "", err
 	}
 	r.AppID, r.DispatchID, r.RunID, r.ApprovalID = m.local.App, m.dispatchID, runID, m.approvalID
+	r.DeliveredDigest = change.Records[len(change.Records)-1].DeliveredDigest
 	change.Records = append(change.Records, r)
+	if err := k.tellPerson(a.concern(), v, change, now); err != nil {
+		return nil, "", err
+	}
 	if v.Allowed() {
 		k.exchanges.enter(change, v.Exchange)
+		k.debts.enter(change, m.local.InstanceID, m.sender.InstanceID, a.owed, v.Owed)
 		from := m.sender.InstanceID
 		if m.approvalID != "" {
 			hearAnew(m.local.InstanceID, from, v.Chain, now, change)
@@ -93,11 +101,8 @@ func (k *ruleset) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived 
 
 // arrival is one annotated message that reaches a local agent.
 type arrival struct {
-	agent *Agent
-	from  ocip.Counterparty
-	// elsewhere is set where the directory knows the envelope's source, but
-	// not at the session it came through.
-	elsewhere    bool
+	agent        *Agent
+	from         ocip.Counterparty
 	envelope     ocip.Envelope
 	key          string
 	exchangeID   string
@@ -106,7 +111,11 @@ type arrival struct {
 	// chain is the causal line as the message carries it.
 	chain      ocip.Chain
 	content    string
+	passages   []ocip.Passage
+	rendering  []text.Rendering
 	dispatchID string
+	// owed is what the agent owed the sender before.
+	owed ocip.Owed
 	// approved messages were let through by a person of this daemon.
 	approved bool
 	// local messages come from an agent of this daemon, whose side was timed:
@@ -138,13 +147,21 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	if err != nil {
 		return nil, err
 	}
+	if a.owed, err = k.debts.of(ctx, a.agent.InstanceID, a.envelope.SourceAgent.InstanceID); err != nil {
+		return nil, err
+	}
+	escalated, err := k.exchanges.escalation(ctx, pairOf(&e))
+	if err != nil {
+		return nil, err
+	}
 	var began time.Time
 	if !a.local {
 		began = k.now()
 	}
 	v := ocip.Receive(ctx, ocip.Incoming{
-		Now: now, Receiver: a.agent.Agent, From: a.from, Elsewhere: a.elsewhere, Envelope: a.envelope, Exchange: e, Summary: a.summary,
-		Chain: line, Content: a.content, Rules: k.cfg.Rules, Approved: a.approved,
+		Now: now, Receiver: a.agent.Agent, From: a.from, Envelope: a.envelope, Exchange: e, Summary: a.summary,
+		Chain: line, Escalated: escalated, ExpiresAfter: k.cfg.ExpiresAfter, Owed: a.owed,
+		Content: a.content, Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved,
 	}, k.policy)
 	if !a.local {
 		k.metrics.Decided(k.now().Sub(began))
@@ -189,20 +206,24 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 	if err != nil {
 		return nil, api.QueueResult{}, err
 	}
-	a := c.app.Load()
 	agent, err := k.receiver(ctx, p.SessionKey, named)
 	if err != nil {
 		return nil, api.QueueResult{}, err
 	}
-	if !carried || agent.App != a.id() {
-		if err := k.mayBring(a, p.SessionKey); err != nil {
-			return nil, api.QueueResult{}, err
-		}
-	}
 	in := &incoming{
-		app: a, agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
+		app: c.app.Load(), agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
 	}
-	in.account, _ = api.Text(p.Metadata["accountId"])
+	in.origin, err = k.directory.Origin(in.key, in.metadata, agent)
+	if err == nil {
+		in.account = in.origin.Account
+		in.from, err = k.known(ctx, in.key, in.origin.Counterparty)
+	}
+	switch {
+	case errors.Is(err, directory.ErrSpelling), errors.Is(err, directory.ErrAddress):
+		return nil, api.QueueResult{}, api.Invalid([]api.FieldError{{Path: "sessionKey", Message: err.Error()}})
+	case err != nil:
+		return nil, api.QueueResult{}, err
+	}
 	result, err := k.bring(ctx, in)
 	return in, result, err
 }
@@ -210,17 +231,24 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 // bring sorts an inbound message by its annotation.
 func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, error) {
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
-	if errors.Is(err, ocip.ErrNoEnvelope) {
-		return k.takeHuman(in, nil)
+	if channel, _ := directory.Split(in.key); err == nil && channel == agentChannel {
+		// Whose envelope it is decides who may bring it.
+		return k.takeEnvelope(ctx, in, envelope)
 	}
-	if err == nil {
-		in.chain, err = ocip.ParseChain(in.metadata["ocipChain"], k.now())
+	if err := k.mayBring(in); err != nil {
+		return api.QueueResult{}, err
+	}
+	if errors.Is(err, ocip.ErrNoEnvelope) {
+		return k.takeUnannotated(ctx, in)
 	}
 	if err != nil {
-		return k.takeMalformed(ctx, in, err)
+		return k.takeMalformed(in, err)
 	}
-	return k.takeEnvelope(in, envelope)
+	return k.takeEnvelope(ctx, in, envelope)
 }
+
+// agentChannel begins the keys of agents' own sessions.
+const agentChannel = "agent"
 
 // incoming is one message brought in by an app.
 type incoming struct {
@@ -229,10 +257,14 @@ type incoming struct {
 	key, account string
 	content      string
 	metadata     api.Object
-	// chain is the causal chain of an agent's message, from the agent it is of, and
-	// answer is set where the receiver had asked.
+	// origin is where it came from, and from who is there: an agent that was seen,
+	// where the directory has nobody.
+	origin directory.Origin
+	from   ocip.Counterparty
+	// chain is the causal chain of an agent's message, speaker the agent, and
+	// answer is set where the receiver had asked it.
 	chain             ocip.Chain
-	from              string
+	speaker           string
 	answer            bool
 	runID, dispatchID string
 	// carried messages are with their runtime already, approved ones were let
@@ -257,24 +289,19 @@ func (in *incoming) about() api.HookContext {
 	return api.HookContext{AgentID: in.agent.ID, SessionKey: in.key, ChannelID: channelOf(in.key), AccountID: in.account}
 }
 
-// mayBring reports whether an app may bring messages in through a session: the
-// owner of its channel, or for an agent's own key the agent's app or any
-// channel's.
-func (k *ruleset) mayBring(a *app, key string) error {
-	channel, _ := directory.Split(key)
-	if channel != "agent" {
-		if !k.ownsChannel(a, channel) {
-			return api.Errorf(api.CapabilityDenied, "app %s does not have channel %s; register it with capability.register", a.id(), channel)
-		}
+// mayBring reports whether an app may bring in a message without an envelope, or
+// one with an envelope through a channel. That it tried is on record.
+func (k *ruleset) mayBring(in *incoming) error {
+	channel, _ := directory.Split(in.key)
+	owns := k.ownsChannel(in.app, channel)
+	err := k.directory.MayBring(in.app.id(), owns, in.key, in.agent)
+	if err == nil {
 		return nil
 	}
-	if agent := k.directory.LocalAgent(key); agent != nil && agent.App == a.id() {
-		return nil
+	if channel != agentChannel && !owns {
+		return api.Errorf(api.CapabilityDenied, "%v", err)
 	}
-	if !k.ownsChannel(a, "") {
-		return api.Errorf(api.CapabilityDenied, "app %s has no channel and does not speak for the agent of %s", a.id(), key)
-	}
-	return nil
+	return k.onRecord(in.app, "bringing_refused", api.Errorf(api.Forbidden, "%v", err), map[string]any{"sessionKey": in.key, "agentId": in.agent.ID})
 }
 
 // freshens reports whether a person's message, as an app says, begins a causal
@@ -283,10 +310,10 @@ func (k *ruleset) mayBring(a *app, key string) error {
 // with.
 func (k *ruleset) freshens(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
-	if channel == "agent" || !k.ownsChannel(in.app, channel) {
+	if channel == agentChannel || !k.ownsChannel(in.app, channel) || in.from.Kind == ocip.KindAgent {
 		return false
 	}
-	return len(k.directory.SpokenBy(in.app.id())) == 0 || len(k.cfg.Directory.Agents) == 1
+	return k.directory.Declared() || len(k.directory.SpokenBy(in.app.id())) == 0 || len(k.cfg.Directory.Agents) == 1
 }
 
 // receiver returns the agent that an inbound message is for: the one that is
@@ -320,15 +347,87 @@ func (k *ruleset) receiver(ctx context.Context, key, named string) (*Agent, erro
 	return nil, api.Errorf(api.NotFound, "no agent takes messages of session %s; add a route {session: %q, agent: …} or a default_agent to the configuration", key, key)
 }
 
-// takeHuman delivers a message of a person.
+// takeUnannotated deals with a message that says nothing of who wrote it. Whom the
+// directory has there is known all the same: another tenant's agent is behind the
+// wall, and what an agent says binds the answer to the rules for agents (ADR-007
+// has it delivered unchanged).
+func (k *ruleset) takeUnannotated(ctx context.Context, in *incoming) (api.QueueResult, error) {
+	if reason, blocked := ocip.Wall(in.agent.Identity, in.from); blocked {
+		return k.refuseInbound(in, in.from, ocip.CrossEnterpriseBlocked, "tenant-wall", reason, "")
+	}
+	if in.from.Kind != ocip.KindAgent || k.cfg.Unannotated == UnannotatedHuman {
+		return k.takeHuman(in, nil)
+	}
+	if k.cfg.Unannotated == UnannotatedRefuse {
+		return k.refuseInbound(in, in.from, ocip.MalformedEnvelope, "envelope", "agent "+in.from.InstanceID+" is known, and its message has no envelope", "")
+	}
+	defer k.exchanges.pairs.lock(in.agent.InstanceID, in.from.InstanceID)()
+	escalated, err := k.exchanges.escalation(ctx, store.PairOf(in.agent.InstanceID, in.from.InstanceID))
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	if escalated != "" {
+		return k.refuseInbound(in, in.from, ocip.RoundLimit, "round-limit",
+			"exchange "+escalated+" between these agents reached its limit; until a person has settled it, nothing goes between them", "")
+	}
+	in.speaker = in.from.InstanceID
+	if in.chain, in.answer, err = k.unannotatedChain(ctx, in); err != nil {
+		return api.QueueResult{}, err
+	}
+	return k.takeHuman(in, map[string]any{"unannotated": true})
+}
+
+// What an agent's text without an envelope is taken for.
+const (
+	UnannotatedBind   = "bind"
+	UnannotatedHuman  = "human"
+	UnannotatedRefuse = "refuse"
+)
+
+// refuseInbound records that a message was refused before anything was weighed, so
+// that what it claims changes nobody's state.
+func (k *ruleset) refuseInbound(in *incoming, from ocip.Counterparty, code ocip.Code, rule, reason, event string) (api.QueueResult, error) {
+	v := ocip.Verdict{Result: ocip.Deny, Code: code, Policy: rule, Reason: reason}
+	r, err := k.receivedRecord(in.agent, from, &v, in.key, in.content)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	in.describe(r)
+	r.Event, r.Classification = event, "" // it has none that could be believed
+	receipt, err := k.record(r)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	return api.QueueResult{}, refused(&v, receipt.Seq)
+}
+
+// describe enters into a record who brought a message in, and from where.
+func (in *incoming) describe(r *audit.Record) {
+	r.AppID, r.RunID, r.DispatchID = in.app.id(), in.runID, in.dispatchID
+	if channel, _ := directory.Split(in.key); channel != agentChannel {
+		r.Address = audit.Address(in.origin.Address)
+	}
+	if in.origin.LooksLike != "" {
+		if r.Details == nil {
+			r.Details = make(map[string]any)
+		}
+		r.Details["looksLike"] = in.origin.LooksLike
+	}
+	in.mended(r)
+}
+
+// takeHuman delivers a message as it came.
 func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResult, error) {
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionDelivery, Event: "human_message", Side: audit.SideReceiver,
-		TenantID: in.agent.TenantID, UserID: in.agent.UserID, AgentID: in.agent.InstanceID, AppID: in.app.id(), SessionKey: in.key,
-		PolicyApplied: "none", PolicyResult: string(ocip.Allow), PolicyReason: "no OCIP annotation: a human message",
-		RunID: in.runID, DispatchID: in.dispatchID, Details: details,
+		TenantID: in.agent.TenantID, UserID: in.agent.UserID, AgentID: in.agent.InstanceID, SessionKey: in.key,
+		Counterparty:  counterpartyRecord(in.from.Kind, in.from.Identity),
+		PolicyApplied: "none", PolicyResult: string(ocip.Allow), PolicyReason: "no OCIP annotation: a human message", Details: details,
 	}
-	in.mended(r)
+	if in.speaker != "" {
+		r.Event, r.PolicyReason = "unannotated_message", "no OCIP annotation: delivered as it is; the answer goes by the rules for agent "+in.speaker
+	}
+	in.describe(r)
 	if err := k.content(r, in.content); err != nil {
 		return api.QueueResult{}, err
 	}
@@ -338,25 +437,12 @@ func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResu
 // takeMalformed deals with an annotation that is none. A known agent does not
 // send such a thing, so it is refused; from anybody else the message stays a
 // human one, and the agent is told not to trust the annotation.
-func (k *ruleset) takeMalformed(ctx context.Context, in *incoming, problem error) (api.QueueResult, error) {
-	from, err := k.counterparty(ctx, in.key, in.agent)
-	if err != nil {
-		return api.QueueResult{}, err
+func (k *ruleset) takeMalformed(in *incoming, problem error) (api.QueueResult, error) {
+	if reason, blocked := ocip.Wall(in.agent.Identity, in.from); blocked {
+		return k.refuseInbound(in, in.from, ocip.CrossEnterpriseBlocked, "tenant-wall", reason, "malformed_envelope")
 	}
-	if from.Kind == ocip.KindAgent {
-		v := ocip.Verdict{Result: ocip.Deny, Code: ocip.MalformedEnvelope, Policy: "envelope", Reason: problem.Error()}
-		r, err := k.receivedRecord(in.agent, from, &v, in.key, in.content)
-		if err != nil {
-			return api.QueueResult{}, err
-		}
-		r.Event, r.AppID, r.RunID = "malformed_envelope", in.app.id(), in.runID
-		r.Classification = "" // it has none that could be read
-		in.mended(r)
-		receipt, err := k.record(r)
-		if err != nil {
-			return api.QueueResult{}, err
-		}
-		return api.QueueResult{}, refused(&v, receipt.Seq)
+	if in.from.Kind == ocip.KindAgent {
+		return k.refuseInbound(in, in.from, ocip.MalformedEnvelope, "envelope", problem.Error(), "malformed_envelope")
 	}
 	in.metadata = maps.Clone(in.metadata)
 	delete(in.metadata, "ocip")
@@ -367,47 +453,51 @@ func (k *ruleset) takeMalformed(ctx context.Context, in *incoming, problem error
 }
 
 // takeEnvelope weighs an annotated message on the agent's side.
-func (k *ruleset) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueResult, error) {
+func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.Envelope) (api.QueueResult, error) {
+	var malformed error
+	if in.chain, malformed = ocip.ParseChain(in.metadata["ocipChain"], k.now()); malformed != nil {
+		return k.takeMalformed(in, malformed)
+	}
 	h, err := parseInboundHints(in.metadata["exchange"], &envelope)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
 	unlock := k.exchanges.pairs.lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
 	defer unlock()
-	ctx, now := context.Background(), k.now()
-	from, elsewhere := k.directory.Source(in.key, in.agent, &envelope)
-	if elsewhere && in.app.id() == in.agent.App {
-		sent, approved, err := k.sent(ctx, &envelope, in.agent)
-		if err != nil {
-			return api.QueueResult{}, err
-		}
-		elsewhere, in.approved = !sent, approved
+	ctx, now := context.WithoutCancel(ctx), k.now()
+	from, refusal, err := k.source(ctx, in, &envelope)
+	if err != nil {
+		return api.QueueResult{}, err
 	}
-	v, err := k.arrive(ctx, &arrival{
-		agent: in.agent, from: from, elsewhere: elsewhere, envelope: envelope,
-		key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
-		chain: in.chain, content: in.content, dispatchID: in.dispatchID, approved: in.approved,
-	}, now)
+	if refusal != nil {
+		claimed := ocip.Counterparty{Kind: ocip.KindAgent, Identity: envelope.SourceAgent}
+		return k.refuseInbound(in, claimed, refusal.code, refusal.by, refusal.reason, "envelope_refused")
+	}
+	a := &arrival{
+		agent: in.agent, from: from, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
+		chain: in.chain, content: in.content, passages: passages(in.metadata, in.isAddress), rendering: k.directory.Rendering(in.origin.Channel),
+		dispatchID: in.dispatchID, approved: in.approved,
+	}
+	v, err := k.arrive(ctx, a, now)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
 	v.Shared, v.Withheld = parseTracked(in.metadata["exchange"])
 	listed := from.Kind == ocip.KindAgent
-	from.Kind, from.Identity = ocip.KindAgent, envelope.SourceAgent
+	from.Kind = ocip.KindAgent
 	r, err := k.receivedRecord(in.agent, from, v, in.key, in.content)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
 	peerLogHead(in.metadata, r)
-	in.mended(r)
-	r.AppID, r.RunID, r.DispatchID = in.app.id(), in.runID, in.dispatchID
+	in.describe(r)
+	if !listed {
+		// Nothing shows that it is who it says.
+		r.Details["unconfirmed"] = true
+	}
 	change := &store.Change{Records: []*audit.Record{r}}
-	// A source that belongs elsewhere is not who is here, but a name that was
-	// borrowed: it would have what is said here counted as said to its owner.
-	if v.Allowed() && !listed && !elsewhere && k.directory.LocalAgent(in.key) == nil {
-		if err := k.seen.note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
-			return api.QueueResult{}, err
-		}
+	if err := k.tellPerson(a.concern(), v, change, now); err != nil {
+		return api.QueueResult{}, err
 	}
 	if !v.Allowed() {
 		k.exchanges.refuse(change, v, now)
@@ -418,27 +508,103 @@ func (k *ruleset) takeEnvelope(in *incoming, envelope ocip.Envelope) (api.QueueR
 		k.entered(change)
 		return api.QueueResult{}, refused(v, receipt.Seq)
 	}
+	if channel, _ := directory.Split(in.key); !listed && channel != agentChannel && !in.origin.Listed {
+		if err := k.seen.note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
+			return api.QueueResult{}, err
+		}
+	}
 	k.exchanges.enter(change, v.Exchange)
-	in.chain, in.from, in.answer = v.Chain, envelope.SourceAgent.InstanceID, answers(&v.Before)
+	k.debts.enter(change, in.agent.InstanceID, from.InstanceID, a.owed, v.Owed)
+	in.chain, in.speaker, in.answer = v.Chain, envelope.SourceAgent.InstanceID, answers(&v.Before)
 	return k.take(in, change, v.Exchange.ExpiresAt)
 }
 
-// sent reports whether an envelope is one that an agent of this daemon has sent
-// to another: its own side of the exchange knows the round. It also reports
-// whether a person approved it. A runtime that delivers by itself brings such
-// messages to its own agents.
-func (k *ruleset) sent(ctx context.Context, e *ocip.Envelope, to *Agent) (sent, approved bool, err error) {
+// source holds an envelope against what the directory knows of its sender, its
+// session and its address. It returns who sent it, of the kind agent where that is
+// shown, or why it is refused: what contradicts the directory is a forgery.
+func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (from ocip.Counterparty, refused *refusal, err error) {
+	claimed := envelope.SourceAgent
+	from = ocip.Counterparty{Kind: ocip.KindUnknown, Identity: claimed}
+	if reason, blocked := ocip.Wall(in.agent.Identity, ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}); blocked {
+		return from, &refusal{ocip.CrossEnterpriseBlocked, "tenant-wall", reason}, nil
+	}
+	claim, forged := k.directory.Compare(envelope, &in.origin, in.agent)
+	if forged != nil {
+		return from, &refusal{ocip.EnvelopeForged, "receiver", forged.Error()}, nil
+	}
+	channel, _ := directory.Split(in.key)
+	mayCarry := k.directory.MayCarry(in.app.id(), claimed.InstanceID, in.agent)
+	switch {
+	case claim.Confirmed, claim.Elsewhere && mayCarry == nil:
+		from.Kind = ocip.KindAgent
+		return from, nil, nil
+	case in.app.id() == in.agent.App && k.directory.Local(claimed.InstanceID) != nil:
+		// Its runtime delivers by itself what agents of this daemon send each other.
+		sent, approved, err := k.sent(ctx, in, envelope)
+		if sent {
+			from.Kind, in.approved = ocip.KindAgent, approved
+			return from, nil, nil
+		}
+		reason := fmt.Sprintf("agent %s has not sent this message, or not so", claimed.InstanceID)
+		return from, &refusal{ocip.SourceMismatch, "receiver", reason}, err
+	case claim.Elsewhere:
+		reason := fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID)
+		return from, &refusal{ocip.SourceMismatch, "receiver", reason}, nil
+	case channel == agentChannel && mayCarry != nil:
+		return from, &refusal{ocip.SourceMismatch, "receiver", mayCarry.Error()}, nil
+	}
+	return from, nil, nil
+}
+
+// saysWhence reports whether the message's app knows where the session's messages
+// come from: the owner of the channel, or where nobody has that a runtime with a
+// channel of its own. Answers go there.
+func (k *ruleset) saysWhence(in *incoming) bool {
+	channel, _ := directory.Split(in.key)
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	owner := k.channels[channel]
+	return len(in.origin.Brought) > 0 && (owner == in.app || owner == nil && in.carried)
+}
+
+// isAddress reports whether a member of the message's metadata is where it came
+// from, as the channel's app says.
+func (in *incoming) isAddress(member string) bool {
+	_, ok := in.origin.Brought[member]
+	return ok
+}
+
+// sent reports whether a message is one that an agent of this daemon has sent to
+// another: its own side of the exchange knows the round, and its record has the
+// text. It also reports whether a person approved it.
+func (k *ruleset) sent(ctx context.Context, in *incoming, e *ocip.Envelope) (sent, approved bool, err error) {
 	from := k.directory.Local(e.SourceAgent.InstanceID)
-	if from == nil || from.Identity != e.SourceAgent {
+	if from.Identity != e.SourceAgent {
 		return false, false, nil
 	}
 	side, err := k.store.ExchangeByConversation(ctx, from.InstanceID, e.ConversationID)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, false, nil
 	}
-	sent = err == nil && side.Counterparty == to.InstanceID && e.ExchangeRound <= side.Round && side.MaxRounds == e.MaxRounds
-	return sent, sent && side.Approved && e.ExchangeRound == side.Round, err
+	if err != nil || side.Counterparty != in.agent.InstanceID || e.ExchangeRound > side.Round || side.MaxRounds != e.MaxRounds {
+		return false, false, err
+	}
+	digest, err := k.digest(from.TenantID, in.content)
+	if err != nil {
+		return false, false, err
+	}
+	lines, _, err := k.search.Query(ctx, audit.Filter{Conversation: e.ConversationID, Agent: from.InstanceID, Side: audit.SideSender, Result: string(ocip.Allow)}, 0, sentWithin)
+	for _, line := range lines {
+		if r, err := audit.Parse(line); err == nil && r.Round == e.ExchangeRound && r.ContentDigest == digest {
+			return true, side.Approved && e.ExchangeRound == side.Round, nil
+		}
+	}
+	return false, false, err
 }
+
+// sentWithin is how many messages of a conversation are looked through for one that
+// its receiver reports. An exchange has few rounds.
+const sentWithin = 64
 
 // parseInboundHints reads what an annotated message says of its exchange. The
 // type is derived from the envelope where it is not given, and an exchange that
@@ -515,12 +681,20 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	}
 	var err error
 	switch {
-	case in.from != "":
-		err = k.hear(ctx, in.agent.InstanceID, in.from, in.chain, in.answer, now, change)
+	case in.speaker != "":
+		err = k.hear(ctx, in.agent.InstanceID, in.speaker, in.chain, in.answer, now, change)
 	case k.freshens(in):
 		err = k.beginAnew(ctx, in.agent.InstanceID, now, change)
 	}
 	if err != nil {
+		return api.QueueResult{}, err
+	}
+	if k.saysWhence(in) {
+		if err := k.origins.enter(ctx, change, in.key, in.account, in.origin.Brought, now); err != nil {
+			return api.QueueResult{}, err
+		}
+	}
+	if err := k.delivered(change.Records[0], in.key, in.content, in.metadata); err != nil {
 		return api.QueueResult{}, err
 	}
 	fresh, err := k.sessions.use(ctx, in.key, in.agent.ID, in.account, now, change)

@@ -75,11 +75,10 @@ func (s *seen) entered(c *store.Change) {
 	}
 }
 
-// counterparty returns who is reached by a session, as one agent sees it: who
-// the directory says, else the agent that was seen there.
-func (k *ruleset) counterparty(ctx context.Context, key string, self *Agent) (ocip.Counterparty, error) {
-	listed := k.directory.Counterparty(key, self)
-	if listed.Kind == ocip.KindAgent {
+// known returns who is at a session: whom the directory has there, and where it has
+// nobody, the agent that was seen. What was seen never outranks what is configured.
+func (k *ruleset) known(ctx context.Context, key string, listed ocip.Counterparty) (ocip.Counterparty, error) {
+	if listed.Kind != ocip.KindUnknown {
 		return listed, nil
 	}
 	id, err := k.seen.at(ctx, key)
