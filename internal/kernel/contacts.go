@@ -23,16 +23,33 @@ func (k *Kernel) ContactList(ctx context.Context, p *api.ContactListParams) (api
 		c := api.Contact{SessionKey: s.Key, Agent: s.AgentID, LastActiveAt: s.LastActiveAt.UTC(), MessageCount: s.MessageCount, Kind: string(ocip.KindUnknown)}
 		// The agent may be one that is configured no more.
 		if self := rules.directory.Agent(s.AgentID); self != nil {
-			to, err := rules.counterparty(ctx, s.Key, self)
+			to, listed, err := rules.at(ctx, s.Key, self)
 			if err != nil {
 				return api.ContactListResult{}, err
 			}
 			c.Kind, c.InstanceID, c.UserID, c.TenantID = string(to.Kind), to.InstanceID, to.UserID, to.TenantID
-			c.Learned = to.Kind == ocip.KindAgent && rules.directory.Counterparty(s.Key, self).Kind != ocip.KindAgent
+			c.Learned = to.Kind == ocip.KindAgent && listed.Kind != ocip.KindAgent
 		}
 		result.Contacts = append(result.Contacts, c)
 	}
 	return result, nil
+}
+
+// at returns who is reached by a session now, as one of its agents sees it, and whom
+// the directory has there. A session whose key is spelled as no new one may be
+// reaches nobody any more.
+func (k *ruleset) at(ctx context.Context, key string, self *Agent) (to, listed ocip.Counterparty, err error) {
+	brought, err := k.origins.of(ctx, key)
+	if err != nil {
+		return to, listed, err
+	}
+	recipient, err := k.directory.Recipient(key, "", brought, self)
+	if err != nil {
+		nobody := ocip.Counterparty{Kind: ocip.KindUnknown}
+		return nobody, nobody, nil
+	}
+	to, err = k.known(ctx, key, recipient.Counterparty)
+	return to, recipient.Counterparty, err
 }
 
 // ContactForget undoes what messages of a session have shown about who is there:
@@ -63,5 +80,6 @@ func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.Contact
 	if err != nil {
 		return api.ContactForgetResult{}, err
 	}
+	k.origins.known.Remove(p.SessionKey)
 	return api.ContactForgetResult{Changed: true, InstanceID: seen.InstanceID, TenantID: seen.TenantID, AuditSeq: receipt.Seq}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -39,8 +40,8 @@ func (d *debts) of(ctx context.Context, agent, counterparty string) (owed ocip.O
 	case err != nil:
 		return owed, err
 	default:
-		if owed, err = ocip.ParseOwed(stored.Value); err != nil {
-			return owed, fmt.Errorf("agent %s, to agent %s: %w", agent, counterparty, err)
+		if err := json.Unmarshal([]byte(stored.Value), &owed); err != nil {
+			return owed, fmt.Errorf("cannot read what agent %s owes agent %s: %w", agent, counterparty, err)
 		}
 	}
 	d.known.Add(who, owed)
@@ -49,9 +50,21 @@ func (d *debts) of(ctx context.Context, agent, counterparty string) (owed ocip.O
 
 // enter puts into a change what an agent owes from here on.
 func (d *debts) enter(c *store.Change, agent, counterparty string, before, now ocip.Owed) {
-	if now.Equal(before) {
+	until := now.Until
+	if until.Equal(before.Until) {
+		before.Until = until
+	}
+	if now == before {
 		return
 	}
-	c.Parts = append(c.Parts, store.Owed{Agent: agent, Counterparty: counterparty, Value: now.Encode(), Until: now.Until})
+	part := store.Owed{Agent: agent, Counterparty: counterparty, Until: until}
+	if now != (ocip.Owed{}) {
+		value, err := json.Marshal(now)
+		if err != nil {
+			panic("kernel: what an agent owes cannot fail to encode: " + err.Error())
+		}
+		part.Value = string(value)
+	}
+	c.Parts = append(c.Parts, part)
 	c.OnDurable(func(store.Receipt) { d.known.Add(debtor{agent, counterparty}, now) })
 }
