@@ -36,8 +36,8 @@ func newCall(s *shell) *cobra.Command {
 		Short: "make one request and print its answer",
 		Long: "Make one request and print its result as one line of JSON; a streaming method prints one\n" +
 			"line a chunk until it ends or is interrupted. Params are JSON, or - for stdin.\n\n" +
-			"Methods that begin with audit., approval., exchange., policy. or kernel. go to the operator\n" +
-			"socket, all others to the kernel socket; --operator and --kernel say otherwise. On the kernel\n" +
+			"Methods that begin with audit., approval., exchange., contact., queue., sending., policy. or\n" +
+			"kernel. go to the operator socket, all others to the kernel socket; --operator and --kernel say otherwise. On the kernel\n" +
 			"socket an app is registered for the one call (" + callApp + ", or --app), but for app.register\n" +
 			"itself and for kernel.describe. kernel.describe lists the methods of either socket.\n\n" +
 			"An error of the daemon is printed on stderr as JSON.",
@@ -73,7 +73,7 @@ func onOperator(method string, f callFlags) bool {
 	if f.app != "" || f.manifest != "" {
 		return false
 	}
-	for _, prefix := range []string{"audit.", "approval.", "exchange.", "policy.", "kernel."} {
+	for _, prefix := range []string{"audit.", "approval.", "exchange.", "contact.", "queue.", "sending.", "policy.", "kernel."} {
 		if strings.HasPrefix(method, prefix) {
 			return true
 		}

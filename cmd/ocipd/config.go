@@ -11,8 +11,8 @@ import (
 )
 
 func newConfig(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "config", Short: "check, show, write or reload the configuration"})
-	c.AddCommand(newConfigCheck(s), newConfigShow(s), newConfigInit(s), newConfigReload(s))
+	c := group(&cobra.Command{Use: "config", Short: "check, show, write, migrate or reload the configuration"})
+	c.AddCommand(newConfigCheck(s), newConfigShow(s), newConfigInit(s), newConfigMigrate(s), newConfigReload(s))
 	return c
 }
 

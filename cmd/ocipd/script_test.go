@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 //
 //	exits CODE ARGS...        run ocipd and want this exit code
 //	records FILE COUNT        write an audit log
+//	brought FILE APP SESSION  write one in which an app brought a message in
 //	edit FILE OLD NEW         replace the first OLD in a file
 //	capture NAME REGEXP       set NAME to the first group found in stdout
 func TestScripts(t *testing.T) {
@@ -60,6 +61,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,
 			"records": records,
+			"brought": brought,
 			"edit":    edit,
 			"capture": capture,
 		},
@@ -98,10 +100,20 @@ func record(n int) *audit.Record {
 }
 
 func auditLog(t interface{ Fatal(...any) }, count int) []byte {
+	list := make([]*audit.Record, count)
+	for n := range list {
+		list[n] = record(n + 1)
+	}
+	return sealed(t, list...)
+}
+
+// sealed is a log of records.
+func sealed(t interface{ Fatal(...any) }, list ...*audit.Record) []byte {
 	var text []byte
 	var head audit.Head
-	for n := 1; n <= count; n++ {
-		body, err := audit.Encode(record(n))
+	for i, r := range list {
+		n := i + 1
+		body, err := audit.Encode(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,6 +137,19 @@ func records(ts *testscript.TestScript, neg bool, args []string) {
 	file := ts.MkAbs(args[0])
 	ts.Check(os.MkdirAll(filepath.Dir(file), 0o700))
 	ts.Check(os.WriteFile(file, auditLog(fatal{ts}, count), 0o600))
+}
+
+func brought(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: brought FILE APP SESSION")
+	}
+	r := record(1)
+	r.Side, r.AppID, r.SessionKey = audit.SideReceiver, args[1], args[2]
+	changed := record(2)
+	changed.Details = map[string]any{"changedBy": []string{"@acme/filter", "kernel: metadata.to replaced"}}
+	file := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(filepath.Dir(file), 0o700))
+	ts.Check(os.WriteFile(file, sealed(fatal{ts}, r, changed), 0o600))
 }
 
 func edit(ts *testscript.TestScript, neg bool, args []string) {
