@@ -46,46 +46,66 @@ type process struct {
 	// queued is what waits for it to read, in bytes.
 	queued atomic.Int64
 
-	// mu guards inFlight, what its requests in flight hold. Room is told when it
-	// sinks, and when a connection that may wait for that moves on.
+	// inFlight is what its requests in flight hold, in bytes. Who waits for that to
+	// sink is counted before it looks, and waits for room, which is told by whoever
+	// finds somebody counted after it made room.
+	inFlight atomic.Int64
+	waiting  atomic.Int32
 	mu       sync.Mutex
-	inFlight int
 	room     sync.Cond
 }
 
 // admit waits until the process has room for a request of this cost, and reports
-// false where the connection is ended meanwhile. It returns with the lock.
+// false where the connection is ended meanwhile.
 func (p *process) admit(c *conn, cost int) bool {
+	if p.take(cost) {
+		return true
+	}
 	p.mu.Lock()
-	for c.takes() && p.full(cost) {
+	defer p.mu.Unlock()
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	for c.takes() {
+		if p.take(cost) {
+			return true
+		}
 		p.room.Wait()
 	}
-	return c.takes()
+	return false
 }
 
-func (p *process) full(cost int) bool {
-	return p.inFlight > 0 && p.inFlight+cost > maxInFlightOfProcess
+// take takes room for a request, if there is any.
+func (p *process) take(cost int) bool {
+	for {
+		held := p.inFlight.Load()
+		if held > 0 && held+int64(cost) > maxInFlightOfProcess {
+			return false
+		}
+		if p.inFlight.CompareAndSwap(held, held+int64(cost)) {
+			return true
+		}
+	}
 }
 
 // crowded reports whether a request of this cost would wait.
 func (p *process) crowded(cost int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.full(cost)
-}
-
-// wake has whoever waits for room look again.
-func (p *process) wake() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.room.Broadcast()
+	held := p.inFlight.Load()
+	return held > 0 && held+int64(cost) > maxInFlightOfProcess
 }
 
 // leave gives back what a request held.
 func (p *process) leave(cost int) {
+	p.inFlight.Add(-int64(cost))
+	p.wake()
+}
+
+// wake has whoever waits for room look again.
+func (p *process) wake() {
+	if p.waiting.Load() == 0 {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.inFlight -= cost
 	p.room.Broadcast()
 }
 

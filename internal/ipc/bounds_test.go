@@ -358,8 +358,8 @@ func TestInFlightOfOneProcess(t *testing.T) {
 		t.Error("a connection that ends takes a request")
 	}
 	large.leave("large", 2*maxInFlightOfProcess)
-	if p.inFlight != 0 {
-		t.Errorf("%d bytes are left in flight", p.inFlight)
+	if n := p.inFlight.Load(); n != 0 {
+		t.Errorf("%d bytes are left in flight", n)
 	}
 }
 

@@ -443,21 +443,18 @@ func (c *conn) enter(id string, cost int) bool {
 	}
 	c.mu.Unlock()
 	// Only the connection's reader enters requests: there is still room.
-	p := c.process
-	open := p.admit(c, cost)
-	defer p.mu.Unlock()
-	if !open {
+	if !c.process.admit(c, cost) {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != stateOpen {
+		c.process.leave(cost)
 		return false
 	}
 	c.fly(id, nil)
 	c.load.requests++
 	c.load.bytes += cost
-	p.inFlight += cost
 	return true
 }
 

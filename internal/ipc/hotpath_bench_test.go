@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -53,6 +54,38 @@ func BenchmarkEvent(b *testing.B) {
 				q.event("01a1fa2b-9b70-76bc-bf78-e05877c47e46", 1795198524272, "hook:message_sending", payload, nil)
 				if n++; n%16 == 0 {
 					q.flush()
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRoundTrip sends requests in groups, as a busy client does, and reads the
+// answers.
+func BenchmarkRoundTrip(b *testing.B) {
+	for name, request := range map[string]struct{ method, params string }{
+		"quick":   {"app.heartbeat", `{}`},
+		"patient": {"session.get", `{"key":"telegram:dave"}`},
+	} {
+		b.Run(name, func(b *testing.B) {
+			_, path := serve(b, &fakeKernel{})
+			p := dial(b, path)
+			if err := p.SetDeadline(time.Time{}); err != nil {
+				b.Fatal(err)
+			}
+			const group = 32
+			var lines []byte
+			for n := range group {
+				lines = fmt.Appendf(lines, `{"id":"%d","type":"request","timestamp":1707000000000,"method":%q,"params":%s}`+"\n", n, request.method, request.params)
+			}
+			for n := 0; b.Loop(); n++ {
+				if n%group == 0 {
+					if _, err := p.Write(lines); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if _, err := p.lines.ReadSlice('\n'); err != nil {
+					b.Fatal(err)
 				}
 			}
 		})

@@ -78,7 +78,7 @@ func (c *fakeClient) WatchConfig(ctx context.Context, _ *api.ConfigWatchParams) 
 }
 
 // serve runs a server over a fake kernel, and returns it with its socket.
-func serve(t *testing.T, k *fakeKernel, change ...func(*Options)) (*Server, string) {
+func serve(t testing.TB, k *fakeKernel, change ...func(*Options)) (*Server, string) {
 	t.Helper()
 	dir := shortDir(t)
 	path, operator := filepath.Join(dir, "k"), filepath.Join(dir, "o")
