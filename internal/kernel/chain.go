@@ -180,7 +180,7 @@ func (k *ruleset) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now
 	if known.ID == "" {
 		known = ocip.BeginChain(a.dispatchID, a.envelope.SourceAgent.InstanceID, now)
 	}
-	return a.chain.Longer(known.Extend(a.agent.InstanceID, e.Round > 0 && e.Awaiting == "")), nil
+	return known.Extend(a.agent.InstanceID, e.Round > 0 && e.Awaiting == "").Longer(a.chain), nil
 }
 
 // lastWord returns the line of what this side said last to the sender of a

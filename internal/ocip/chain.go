@@ -49,26 +49,21 @@ func (c Chain) Extend(to string, answer bool) Chain {
 	return c
 }
 
-// Longer returns the longer of two lines, the first where they are alike, for a
-// message that either may have caused. It is as old as the older of the two, and
-// has been where agents came back most often: who says that a line is longer does
-// not get to begin its age or its returns anew.
-func (c Chain) Longer(other Chain) Chain {
-	switch {
-	case other.ID == "":
+// Longer returns the line that is known, or the longer one that somebody says it
+// is, for a message that either may have caused. One that is longer is as old as
+// what is known, and has been where agents came back most often: who says that a
+// line is longer does not get to begin its age or its returns anew.
+func (c Chain) Longer(said Chain) Chain {
+	if said.Hops <= c.Hops {
 		return c
-	case c.ID == "":
-		return other
-	case other.Hops > c.Hops:
-		c, other = other, c
 	}
-	if other.StartedAt.Before(c.StartedAt.Time) {
-		c.StartedAt = other.StartedAt
+	if c.ID != "" && c.StartedAt.Before(said.StartedAt.Time) {
+		said.StartedAt = c.StartedAt
 	}
-	if other.returns() > c.returns() {
-		c.Path = other.Path
+	if c.returns() > said.returns() {
+		said.Path = c.Path
 	}
-	return c
+	return said
 }
 
 // returns counts how often the agent that was addressed most was addressed again.
