@@ -81,17 +81,27 @@ func (s *Store) backUp(ctx context.Context, conn *sqlite.Conn) (discard func() e
 // mebibytes rounds up.
 func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
-// exchangesByRow is the schema version from which exchanges are in a table with
-// row numbers: the migration to it writes all of them again.
-const exchangesByRow = 6
+// The schema versions from which exchanges are in a table with row numbers, and
+// waiting messages in one that says which app they are from: the migrations to them
+// write all of them again.
+const (
+	exchangesByRow = 6
+	outboxByApp    = 7
+)
 
 // rewrittenBytes is what the migrations from a version write again of what the
 // database holds: the size of those tables in it.
 func rewrittenBytes(conn *sqlite.Conn, version int) (int64, error) {
-	if version >= exchangesByRow {
+	tables := ""
+	switch {
+	case version < exchangesByRow:
+		tables = "'exchanges', 'outbox'"
+	case version < outboxByApp:
+		tables = "'outbox'"
+	default:
 		return 0, nil
 	}
-	pages, err := queryInt(conn, "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name IN (SELECT name FROM sqlite_schema WHERE tbl_name = 'exchanges')")
+	pages, err := queryInt(conn, "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name IN (SELECT name FROM sqlite_schema WHERE tbl_name IN ("+tables+"))")
 	return int64(pages), err
 }
 

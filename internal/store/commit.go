@@ -99,6 +99,7 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 		return Receipt{}, p.err
 	}
 	s.space.written(p.size)
+	s.quotas.written(c)
 	s.counted(c)
 	return p.receipt, nil
 }
@@ -110,7 +111,7 @@ func (s *Store) take(p *pending) error {
 	if err := s.space.take(p.Change, p.size); err != nil {
 		return err
 	}
-	if err := s.quotas.take(p.Change); err != nil {
+	if err := s.quotas.take(s.closing, p.Change); err != nil {
 		s.space.giveBack(p.size)
 		return err
 	}
@@ -298,7 +299,6 @@ func (s *Store) writeBatch(batch []*pending) error {
 	if err != nil {
 		return s.judge(err)
 	}
-	s.quotas.gone(s.writer.taken)
 	// A file without a name takes an fsync like any other: only its name shows
 	// whether anybody will find what was written.
 	if err := s.mayRelease(batch); err != nil {

@@ -52,7 +52,7 @@ func TestDecisionOf(t *testing.T) {
 	}
 
 	// A row beside the running daemon: nothing of it was decided.
-	change(t, o.Path, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, message) SELECT id + 100, record_seq, 'forged', 0, 'forged' FROM outbox LIMIT 1`)
+	change(t, o.Path, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, app, message) SELECT id + 100, record_seq, 'forged', 0, '', 'forged' FROM outbox LIMIT 1`)
 	page, err := s.Messages(t.Context(), "channel:irc", event.ID, 9)
 	if err != nil || len(page) != 1 || string(page[0].Body) != "forged" {
 		t.Fatal(page, err)

@@ -305,7 +305,8 @@ func TestTidy(t *testing.T) {
 }
 
 // olderThanParts makes a database one of the schema before this one.
-const olderThanParts = `ALTER TABLE outbox DROP COLUMN app; CREATE TABLE old (agent TEXT PRIMARY KEY, at INTEGER NOT NULL, chain TEXT NOT NULL) STRICT, WITHOUT ROWID;
+const olderThanParts = `CREATE TABLE oldbox (id INTEGER PRIMARY KEY, record_seq INTEGER NOT NULL, dispatch_id TEXT NOT NULL, expires_at INTEGER NOT NULL, message TEXT NOT NULL) STRICT;
+	INSERT INTO oldbox SELECT id, record_seq, dispatch_id, expires_at, message FROM outbox; DROP TABLE outbox; ALTER TABLE oldbox RENAME TO outbox; CREATE TABLE old (agent TEXT PRIMARY KEY, at INTEGER NOT NULL, chain TEXT NOT NULL) STRICT, WITHOUT ROWID;
 	INSERT INTO old SELECT agent, at, chain FROM heard; DROP TABLE heard; ALTER TABLE old RENAME TO heard;
 	DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused;
 	DELETE FROM meta WHERE key = 'digests-from'; PRAGMA user_version=6`

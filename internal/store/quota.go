@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -34,35 +35,53 @@ type Waiting struct {
 	Bytes    int64
 }
 
-// quotas counts what waits, by the app that sent it. A change counts from when it
-// is taken up to when its messages are taken out, or it fails.
+// quotas counts what waits, by the app that sent it. Most of what is sent is taken
+// soon, and nobody counts that down: what waits in truth is looked up when an app
+// seems to have too much waiting.
 type quotas struct {
 	limit Quota
-	mu    sync.Mutex
-	used  map[string]Waiting
+	clock func() time.Time
+	// count asks the database.
+	count func(context.Context) ([]Waiting, error)
+
+	mu sync.Mutex
+	// sent is what an app had waiting when that was looked up, and what it has sent
+	// since; flying is what is being written.
+	sent, flying map[string]Waiting
+	counted      time.Time
 }
 
-// loadQuotas counts what an earlier process left waiting.
-func (s *Store) loadQuotas(ctx context.Context, limit Quota) error {
-	s.quotas.limit = Quota{Messages: cmp.Or(limit.Messages, quotaMessages), Bytes: cmp.Or(limit.Bytes, quotaBytes)}
-	s.quotas.used = make(map[string]Waiting)
-	found, err := rows(ctx, &s.reader, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM outbox WHERE app <> '' GROUP BY app`, nil,
+// recountEvery is how often what waits is looked up at most.
+const recountEvery = time.Second
+
+// begin counts what an earlier process left waiting.
+func (q *quotas) begin(ctx context.Context, limit Quota, clock func() time.Time, count func(context.Context) ([]Waiting, error)) error {
+	q.limit = Quota{Messages: cmp.Or(limit.Messages, quotaMessages), Bytes: cmp.Or(limit.Bytes, quotaBytes)}
+	q.clock, q.count, q.flying = clock, count, make(map[string]Waiting)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.recountLocked(ctx)
+}
+
+func (q *quotas) recountLocked(ctx context.Context) error {
+	q.counted = q.clock()
+	found, err := q.count(ctx)
+	if err != nil {
+		return err
+	}
+	q.sent = make(map[string]Waiting, len(found))
+	for _, w := range found {
+		q.sent[w.App] = w
+	}
+	return nil
+}
+
+// Waiting returns how much waits of each app's messages.
+func (s *Store) Waiting(ctx context.Context) ([]Waiting, error) {
+	return rows(ctx, &s.reader, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM outbox WHERE app <> '' GROUP BY app`, nil,
 		func(stmt *sqlite.Stmt) (Waiting, error) {
 			return Waiting{App: stmt.ColumnText(0), Messages: stmt.ColumnInt(1), Bytes: stmt.ColumnInt64(2)}, nil
 		})
-	for _, w := range found {
-		s.quotas.used[w.App] = w
-	}
-	return err
-}
-
-// Waiting returns how much waits of an app's messages.
-func (s *Store) Waiting(app string) Waiting {
-	s.quotas.mu.Lock()
-	defer s.quotas.mu.Unlock()
-	w := s.quotas.used[app]
-	w.App = app
-	return w
 }
 
 // attribute enters into a change's messages which app they are from: the one that
@@ -82,7 +101,7 @@ func (c *Change) attribute() {
 
 // take counts a change's messages, or refuses it whole. What ends something is
 // counted and never refused: a person let it go.
-func (q *quotas) take(c *Change) error {
+func (q *quotas) take(ctx context.Context, c *Change) error {
 	if len(c.Outbox) == 0 {
 		return nil
 	}
@@ -92,52 +111,69 @@ func (q *quotas) take(c *Change) error {
 		if m.App == "" {
 			continue
 		}
-		now := q.used[m.App]
-		if !c.drains() && (now.Messages >= q.limit.Messages || now.Bytes+int64(len(m.Body)) > q.limit.Bytes) {
-			for _, before := range c.Outbox[:i] {
-				q.add(before.App, -1, -int64(len(before.Body)))
+		more := Waiting{Messages: 1, Bytes: int64(len(m.Body))}
+		if !c.drains() && q.exceedsLocked(m.App, more) && q.clock().Sub(q.counted) >= recountEvery {
+			if err := q.recountLocked(ctx); err != nil {
+				q.giveBackLocked(c.Outbox[:i])
+				return err
 			}
+		}
+		if !c.drains() && q.exceedsLocked(m.App, more) {
+			q.giveBackLocked(c.Outbox[:i])
+			now := q.sent[m.App]
 			return fmt.Errorf("%w: %d messages with %d KiB of app %s, limits %d and %d KiB",
 				ErrQuota, now.Messages, now.Bytes>>10, m.App, q.limit.Messages, q.limit.Bytes>>10)
 		}
-		q.add(m.App, 1, int64(len(m.Body)))
+		add(q.flying, m.App, more)
 	}
 	return nil
 }
 
+// exceedsLocked reports whether an app would have too much waiting.
+func (q *quotas) exceedsLocked(app string, more Waiting) bool {
+	sent, flying := q.sent[app], q.flying[app]
+	return sent.Messages+flying.Messages+more.Messages > q.limit.Messages || sent.Bytes+flying.Bytes+more.Bytes > q.limit.Bytes
+}
+
 // giveBack uncounts a change that was not written.
 func (q *quotas) giveBack(c *Change) {
+	if len(c.Outbox) > 0 {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.giveBackLocked(c.Outbox)
+	}
+}
+
+func (q *quotas) giveBackLocked(messages []*Message) {
+	for _, m := range messages {
+		if m.App != "" {
+			add(q.flying, m.App, Waiting{Messages: -1, Bytes: -int64(len(m.Body))})
+		}
+	}
+}
+
+// written counts a change as one that is in the database.
+func (q *quotas) written(c *Change) {
 	if len(c.Outbox) == 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.giveBackLocked(c.Outbox)
 	for _, m := range c.Outbox {
 		if m.App != "" {
-			q.add(m.App, -1, -int64(len(m.Body)))
+			add(q.sent, m.App, Waiting{Messages: 1, Bytes: int64(len(m.Body))})
 		}
 	}
 }
 
-// gone uncounts what was taken out of the outbox.
-func (q *quotas) gone(taken map[string]Waiting) {
-	if len(taken) == 0 {
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for app, w := range taken {
-		q.add(app, -w.Messages, -w.Bytes)
-	}
-}
-
-// add is called with the lock. An app of which nothing waits takes no memory.
-func (q *quotas) add(app string, messages int, bytes int64) {
-	w := q.used[app]
-	w.Messages, w.Bytes = w.Messages+messages, w.Bytes+bytes
+// add changes what is counted for an app. One without any takes no memory.
+func add(counts map[string]Waiting, app string, more Waiting) {
+	w := counts[app]
+	w.Messages, w.Bytes = w.Messages+more.Messages, w.Bytes+more.Bytes
 	if w.Messages <= 0 {
-		delete(q.used, app)
+		delete(counts, app)
 		return
 	}
-	q.used[app] = w
+	counts[app] = w
 }

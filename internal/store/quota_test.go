@@ -13,7 +13,8 @@ import (
 func TestQuota(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
-	o.Quota = Quota{Messages: 4, Bytes: 1000}
+	clock := newClock()
+	o.Clock, o.Quota = clock.now, Quota{Messages: 4, Bytes: 1000}
 	s := open(t, o)
 	send := func(app string, bytes int) (*Message, error) {
 		m := &Message{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, bytes)}
@@ -22,8 +23,15 @@ func TestQuota(t *testing.T) {
 	}
 	want := func(app string, messages int, bytes int64) {
 		t.Helper()
-		if got := s.Waiting(app); got != (Waiting{app, messages, bytes}) {
-			t.Errorf("%+v waits, want %d and %d", got, messages, bytes)
+		waiting, err := s.Waiting(t.Context())
+		got := Waiting{App: app}
+		for _, w := range waiting {
+			if w.App == app {
+				got = w
+			}
+		}
+		if err != nil || got != (Waiting{app, messages, bytes}) {
+			t.Errorf("%+v waits (%v), want %d and %d", got, err, messages, bytes)
 		}
 	}
 	var sent []*Message
@@ -69,8 +77,13 @@ func TestQuota(t *testing.T) {
 	s.Taken(sent[3].MessageID)
 	s.Flush()
 	want("@acme/flood", 1, 50)
+	// What was taken counts no more, once that was looked up again.
+	clock.add(recountEvery)
 	if _, err := send("@acme/flood", 100); err != nil {
 		t.Errorf("with room again: %v", err)
+	}
+	if len(s.quotas.flying) > 0 {
+		t.Errorf("still counted as under way: %v", s.quotas.flying)
 	}
 	wantSound(t, s)
 	shut(t, s)

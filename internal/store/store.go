@@ -215,7 +215,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if err := s.loadQuotas(ctx, o.Quota); err != nil {
+	if err := s.quotas.begin(ctx, o.Quota, o.Clock, s.Waiting); err != nil {
 		return fail(err)
 	}
 	s.end.Store(&last)

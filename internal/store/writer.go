@@ -37,8 +37,6 @@ type writer struct {
 	// boot is the only one that app processes are remembered of, once it is known.
 	boot    string
 	touches *touches
-	// taken is what the current transaction takes out of the outbox, by app.
-	taken map[string]Waiting
 	// ready has the last word before a batch goes to the disk.
 	ready func([]*pending) error
 	// grown, where set, is told how large the database is after so many bytes more;
@@ -53,7 +51,7 @@ const insertMeta = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key
 
 func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 	s.queue.relay = make(chan struct{}, 1)
-	w := &writer{conn: conn, queues: make(map[string]int64), taken: make(map[string]Waiting), touches: &s.touches, ready: s.mayWrite, signing: s.signing, leaves: audit.Leaves()}
+	w := &writer{conn: conn, queues: make(map[string]int64), touches: &s.touches, ready: s.mayWrite, signing: s.signing, leaves: audit.Leaves()}
 	for _, prepare := range []struct {
 		stmt **sqlite.Stmt
 		text string
@@ -83,8 +81,8 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 			ON CONFLICT (key) DO NOTHING`},
 		{&w.touch, `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`},
 		{&w.queue, `INSERT INTO queues (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING no`},
-		{&w.enqueue, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, message, app) VALUES (?, ?, ?, ?, ?, ?)`},
-		{&w.remove, `DELETE FROM outbox WHERE id BETWEEN ? AND ? RETURNING app, octet_length(message)`},
+		{&w.enqueue, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, app, message) VALUES (?, ?, ?, ?, ?, ?)`},
+		{&w.remove, `DELETE FROM outbox WHERE id BETWEEN ? AND ?`},
 		{&w.run, `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`},
 		{&w.endRun, `DELETE FROM runs WHERE id = ?`},
 		{&w.escalate, `INSERT INTO escalations (first, second, exchange_id, opened_at) VALUES (?, ?, ?, ?)
@@ -131,7 +129,6 @@ func (w *writer) close() error {
 // write makes a batch durable and returns its sealed lines, one after another
 // with newlines, and the log's new end.
 func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, next end, err error) {
-	clear(w.taken)
 	if err := exec(w.begin); err != nil {
 		return nil, now, err
 	}
@@ -484,8 +481,8 @@ func (w *writer) putMessage(m *Message, recordSeq uint64) error {
 	w.enqueue.BindInt64(2, int64(m.RecordSeq))
 	w.enqueue.BindText(3, m.DispatchID)
 	w.enqueue.BindInt64(4, unixMilli(m.ExpiresAt))
-	w.enqueue.BindText(5, string(m.Body))
-	w.enqueue.BindText(6, m.App)
+	w.enqueue.BindText(5, m.App)
+	w.enqueue.BindText(6, string(m.Body))
 	if err := exec(w.enqueue); err != nil {
 		return fmt.Errorf("cannot write the message: %w", err)
 	}
@@ -519,23 +516,10 @@ func (w *writer) queueNo(name string) (int64, error) {
 func (w *writer) takeOut(first, last int64) error {
 	w.remove.BindInt64(1, first)
 	w.remove.BindInt64(2, last)
-	for {
-		more, err := w.remove.Step()
-		if err == nil && more {
-			if app := w.remove.ColumnText(0); app != "" {
-				t := w.taken[app]
-				w.taken[app] = Waiting{Messages: t.Messages + 1, Bytes: t.Bytes + w.remove.ColumnInt64(1)}
-			}
-			continue
-		}
-		if resetErr := w.remove.Reset(); err == nil {
-			err = resetErr
-		}
-		if err != nil {
-			return fmt.Errorf("cannot take a message out of the outbox: %w", err)
-		}
-		return nil
+	if err := exec(w.remove); err != nil {
+		return fmt.Errorf("cannot take a message out of the outbox: %w", err)
 	}
+	return nil
 }
 
 // applyTouches writes what came along without a commit of its own.

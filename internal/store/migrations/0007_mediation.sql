@@ -54,8 +54,19 @@ CREATE TABLE paused (
     by    TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The app that a waiting message is from: what one may have waiting is bounded.
-ALTER TABLE outbox ADD COLUMN app TEXT NOT NULL DEFAULT '';
+-- The app that a waiting message is from: what one may have waiting is bounded. It
+-- comes before the message, so that counting reads no messages.
+CREATE TABLE outbox_by_app (
+    id          INTEGER PRIMARY KEY,
+    record_seq  INTEGER NOT NULL,
+    dispatch_id TEXT NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    app         TEXT NOT NULL,
+    message     TEXT NOT NULL
+) STRICT;
+INSERT INTO outbox_by_app SELECT id, record_seq, dispatch_id, expires_at, '', message FROM outbox ORDER BY id;
+DROP TABLE outbox;
+ALTER TABLE outbox_by_app RENAME TO outbox;
 
 -- From here on the record of each message that is let through has a digest of all
 -- that is handed over.
