@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/systemd"
 )
@@ -196,8 +197,11 @@ func (d *doctor) rules() []rule {
 			continue
 		}
 		r := rule{what: "a key", path: filepath.Join(p.keys, e.Name()), need: 0o600, most: 0o600, strict: true, plain: true}
-		if strings.HasPrefix(e.Name(), "checkpoint.pub") {
+		switch {
+		case strings.HasPrefix(e.Name(), "checkpoint.pub"):
 			r.what, r.most = "a public key", 0o644
+		case r.path == keyring.NewestPath(p.keys):
+			r.what, r.most = "the newest checkpoint", 0o644
 		}
 		list = append(list, r)
 	}

@@ -92,7 +92,7 @@ const (
 // rewrittenBytes is what the migrations from a version write again of what the
 // database holds: the size of those tables in it.
 func rewrittenBytes(conn *sqlite.Conn, version int) (int64, error) {
-	tables := ""
+	var tables string
 	switch {
 	case version < exchangesByRow:
 		tables = "'exchanges', 'outbox'"

@@ -19,23 +19,19 @@ type Brought struct {
 	At         time.Time
 }
 
-const (
-	// maxBrought bounds the sessions that this is kept of. Beyond it those that
-	// were heard of first are forgotten, until they are heard of again.
-	maxBrought = 65536
-	// maxBroughtBytes bounds the members of one session.
-	maxBroughtBytes = 4096
-)
+// maxBrought bounds the sessions that this is kept of. Beyond it those that were heard
+// of first are forgotten, until they are heard of again.
+const maxBrought = 65536
 
 func (b Brought) check() error {
 	size := 0
 	for name, value := range b.Members {
 		size += len(name) + len(value)
 	}
-	if size > maxBroughtBytes {
-		return fmt.Errorf("cannot keep the address of a session: %w: %d bytes, limit %d", ErrTooLarge, size, maxBroughtBytes)
+	if size > maxPartText {
+		return tooLarge("the address of a session", size)
 	}
-	return bounded("the address of a session", maxName, b.SessionKey, b.Account)
+	return bounded("the address of a session", b.SessionKey, b.Account)
 }
 
 func (b Brought) put(w *writer) error {

@@ -18,15 +18,7 @@ type Owed struct {
 	Until time.Time
 }
 
-// maxOwedBytes bounds the value of one.
-const maxOwedBytes = 4096
-
-func (o Owed) check() error {
-	if err := bounded("what an agent owes", maxOwedBytes, o.Value); err != nil {
-		return err
-	}
-	return bounded("what an agent owes", maxName, o.Agent, o.Counterparty)
-}
+func (o Owed) check() error { return bounded("what an agent owes", o.Agent, o.Counterparty, o.Value) }
 
 func (o Owed) put(w *writer) error {
 	if o.Value == "" {

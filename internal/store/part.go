@@ -40,14 +40,22 @@ func (c *Change) checkParts() error {
 	return nil
 }
 
-// bounded refuses texts above a length in bytes.
-func bounded(what string, limit int, texts ...string) error {
+// maxPartText bounds a text of a part, in bytes. What apps may choose is bounded
+// before it comes here.
+const maxPartText = 4096
+
+// bounded refuses texts of a part that are too long.
+func bounded(what string, texts ...string) error {
 	for _, text := range texts {
-		if len(text) > limit {
-			return fmt.Errorf("cannot keep %s: %w: %d bytes, limit %d", what, ErrTooLarge, len(text), limit)
+		if len(text) > maxPartText {
+			return tooLarge(what, len(text))
 		}
 	}
 	return nil
+}
+
+func tooLarge(what string, size int) error {
+	return fmt.Errorf("cannot keep %s: %w: %d bytes, limit %d", what, ErrTooLarge, size, maxPartText)
 }
 
 // putParts writes the parts of a change, in order.

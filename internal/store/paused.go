@@ -18,7 +18,7 @@ type Paused struct {
 // Resumed is a scope that goes on, as a part.
 type Resumed string
 
-func (p Paused) check() error { return bounded("what is paused", maxName, p.Scope, p.By) }
+func (p Paused) check() error { return bounded("what is paused", p.Scope, p.By) }
 
 func (p Paused) put(w *writer) error {
 	return w.exec("what is paused", `INSERT INTO paused (scope, at, by) VALUES (?, ?, ?)

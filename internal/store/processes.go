@@ -26,11 +26,7 @@ type EndedProcesses []string
 // that were seen first are forgotten.
 const maxAppProcesses = 65536
 
-// maxName bounds the names and ids of parts, in bytes. What apps may choose is
-// bounded before it comes here.
-const maxName = 4096
-
-func (p AppProcess) check() error { return bounded("an app's process", maxName, p.Boot, p.Name, p.App) }
+func (p AppProcess) check() error { return bounded("an app's process", p.Boot, p.Name, p.App) }
 
 func (p AppProcess) put(w *writer) error {
 	const what = "an app's process"

@@ -15,7 +15,7 @@ type Spent struct {
 	Count int
 }
 
-func (c Spent) check() error { return bounded("a count", maxName, c.Scope) }
+func (c Spent) check() error { return bounded("a count", c.Scope) }
 
 func (c Spent) put(w *writer) error {
 	return w.exec("a count", `INSERT INTO spent (scope, minute, count) VALUES (?, ?, ?)
