@@ -2,6 +2,7 @@ package text
 
 import (
 	_ "embed"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,12 +32,10 @@ var prototypes = sync.OnceValue(func() map[rune]string {
 	}
 	// A capital is told from a small one by nobody here, so small capitals look
 	// like either.
-	for small, letter := range map[rune]string{
+	maps.Copy(table, map[rune]string{
 		'ʙ': "b", 'ɢ': "g", 'ʜ': "h", 'ɪ': "i", 'ʟ': "l", 'ɴ': "n", 'ʀ': "r", 'ʏ': "y", 'ᴀ': "a", 'ᴅ': "d", 'ᴇ': "e",
 		'ꜰ': "f", 'ᴊ': "j", 'ᴋ': "k", 'ĸ': "k", 'ᴍ': "m", 'ᴘ': "p", 'ꞯ': "q", 'ᴛ': "t", 'ꜱ': "s",
-	} {
-		table[small] = letter
-	}
+	})
 	return table
 })
 
@@ -97,17 +96,14 @@ func skeleton(s string) string {
 // appearance takes each character for what it looks like.
 func appearance(s string) string {
 	if !ascii(s) {
-		s = norm.NFKD.String(s)
+		// Without what does not show, which would keep marks from their order.
+		s = norm.NFKD.String(strings.Map(shown, s))
 	}
 	table := prototypes()
 	var b strings.Builder
 	b.Grow(len(s))
 	for _, r := range s {
-		switch {
-		case unicode.Is(unicode.Zs, r):
-			b.WriteByte(' ')
-			continue
-		case !Shows(r):
+		if r = shown(r); r < 0 {
 			continue
 		}
 		looks, found := table[r]
@@ -126,4 +122,15 @@ func appearance(s string) string {
 		s = norm.NFKD.String(s)
 	}
 	return s
+}
+
+// shown takes every blank for a space, and leaves out what does not show.
+func shown(r rune) rune {
+	switch {
+	case unicode.Is(unicode.Zs, r):
+		return ' '
+	case !Shows(r):
+		return -1
+	}
+	return r
 }

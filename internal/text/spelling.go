@@ -89,7 +89,7 @@ func Fold(s string, c Case) string {
 		folder := cases.Fold()
 		s = norm.NFC.String(s)
 		for range 3 {
-			next := norm.NFC.String(folder.String(s))
+			next := norm.NFC.String(strings.Map(cherokee, folder.String(s)))
 			if next == s {
 				break
 			}
@@ -108,6 +108,19 @@ func Fold(s string, c Case) string {
 	case CaseNone:
 	}
 	return s
+}
+
+// cherokee takes the small letters of the Cherokee script for its capitals, as
+// Unicode folds them. The library does it for some of them, and undoes it the
+// next time.
+func cherokee(r rune) rune {
+	switch {
+	case '\uab70' <= r && r <= '\uabbf':
+		return r - '\uab70' + '\u13a0'
+	case '\u13f8' <= r && r <= '\u13fd':
+		return r - 8
+	}
+	return r
 }
 
 func smallASCII(r rune) rune {
