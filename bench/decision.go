@@ -68,7 +68,7 @@ func worst() []string {
 		"9,", "book ", "I'll send. ", "book\n-- \n", "On \nbook\n", "> > > > > book\n", "book ` `` ``` ```` ````` `````` ```````", "&#98;&#111;&#111;&#107;&#;&", "o\u0301",
 		"token=%%20", "next_token=9", "password=", "4111.", "123456789 ", "#123-45-6789", "12345678Z ", "4111 1111 1111 1112 ", "9",
 		"sk-", "sk-ant-", "AKIA", "eyJhIjoxfQ.eyJhIjoxfQ.eyJhIjoxfQeyJhIjoxfQ ", "T3BlbkFJ", "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n",
-		"TWFuIGlzIGRpc3Rpbmd1aXNoZWQs", "DE89 GB82 FR14 ", "a://b:c@d", "CONFIDENTIAL ", "\uff23\uff2f\uff2e\uff26", "A\u200b", "\u6a5f\u5bc6",
+		"TWFuIGlzIGRpc3Rpbmd1aXNoZWQs", "DE89 GB82 FR14 ", "a://b:c@d", "CONFIDENTIAL ", "\uff23\uff2f\uff2e\uff26", "A\u200b", "\u6a5f\u5bc6", `\u0063\u006fm\x6d\n`, `\`, "coMmIt", "co\x1b[m", "A\x02", "AKIA\x1b[1m",
 	}
 }
 
