@@ -65,6 +65,18 @@ func BenchmarkDirectory(b *testing.B) {
 			a, err := d.Sender(key, "")
 			return err == nil && a != nil
 		})
+		run("recipient", func(i int) string { return fmt.Sprintf("irc:direct:user-%d", i) }, func(key string) bool {
+			r, err := d.Recipient(key, "", nil, self)
+			if err != nil {
+				return false
+			}
+			_, mismatch := r.Bind(nil)
+			return mismatch == "" && r.Counterparty.Kind == ocip.KindAgent
+		})
+		run("origin", func(i int) string { return fmt.Sprintf("telegram:%d", i) }, func(key string) bool {
+			o, err := d.Origin(key, nil, self)
+			return err == nil && o.Listed
+		})
 		run("source", func(i int) string { return fmt.Sprintf("telegram:%d", i) }, func(key string) bool {
 			from, elsewhere := d.Source(key, self, &ocip.Envelope{SourceAgent: ocip.Identity{InstanceID: "peer-1"}})
 			return from.Kind == ocip.KindAgent && !elsewhere
