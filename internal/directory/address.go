@@ -179,6 +179,9 @@ func (d *Directory) Recipient(key, account string, brought map[string]string, se
 		d.agentRecipient(&r, key, self)
 		return r, nil
 	}
+	if brought[earlierMember] != "" {
+		brought = placeOf(brought)
+	}
 	n := d.network(channel)
 	r.network, r.brought, r.Rendering = n, brought, n.rendering
 	r.said = n.parse(rest)
