@@ -67,7 +67,7 @@ func TestSecondTerm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(cfg, append(text, "drain_timeout: 1h\nhooks: {answer: 1h}\n"...), 0o600); err != nil {
+	if err := os.WriteFile(cfg, append(text, "drain_timeout: 1h\nhooks: {answer: 1h, apps: {\"@kill/silent\": {required: true}}}\n"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := k.start(t)

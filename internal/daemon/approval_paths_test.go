@@ -180,7 +180,7 @@ func TestBothSidesDecide(t *testing.T) {
 // What interceptors made of a message is what is held and what leaves; they are
 // not asked about it again.
 func TestInterceptorsChangesAreKept(t *testing.T) {
-	h := build(t, acme)
+	h := build(t, watched)
 	alice, dlp := h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)
 	ask := func() api.DispatchResult {
 		t.Helper()

@@ -127,7 +127,7 @@ func TestEmitHumanMessage(t *testing.T) {
 // Interceptors decide about tools, one after the other, under either name of the
 // hook; observers are told.
 func TestEmitTools(t *testing.T) {
-	h := build(t, acme)
+	h := build(t, watched)
 	guard := h.register("@acme/guard", api.Capabilities{Hooks: api.HookDeclaration{Intercepts: []string{"before_tool_call"}}})
 	guard.must("hook.subscribe", map[string]any{"events": []string{"before_tool_call"}}, nil)
 	guard.must("app.ready", nil, nil)
@@ -155,9 +155,9 @@ func TestEmitTools(t *testing.T) {
 	if got.Allowed || got.OCIP.Code != string(ocip.InterceptorBlocked) || got.OCIP.AuditSeq == 0 {
 		t.Errorf("blocked: %+v", got)
 	}
-	contains(t, got.Reason, "@acme/guard", "not on my disk")
+	contains(t, got.Reason, "@acme/guard")
 	r := h.records(audit.Filter{ActionType: audit.ActionSecurity, Agent: "agent-alice-1"})
-	if len(r) != 2 || r[0].PolicyResult != "allow" || r[1].PolicyResult != "deny" || r[0].ContentDigest == "" {
+	if len(r) != 2 || r[0].PolicyResult != "allow" || r[1].PolicyResult != "deny" || r[1].Details["cause"] != "not on my disk" || r[0].ContentDigest == "" {
 		t.Errorf("on record: %+v", r)
 	}
 	for _, hook := range []string{"tool_completed", "session_end"} {

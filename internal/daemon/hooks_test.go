@@ -10,8 +10,32 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
+// guards are the apps of these tests that may look at the others' messages, and the
+// channels' owners, who have to be named then too.
+const guards = `
+access:
+  apps:
+    "@acme/dlp": {intercepts: ["*"], observes: ["*"]}
+    "@acme/dlp2": {intercepts: ["*"]}
+    "@acme/first": {intercepts: ["*"]}
+    "@acme/second": {intercepts: ["*"]}
+    "@acme/guard": {intercepts: ["*"]}
+    "@acme/other": {intercepts: ["*"]}
+    "@acme/silent": {intercepts: ["*"]}
+    "@acme/observer": {observes: ["*"]}
+    "@acme/watcher": {observes: ["*"]}
+    "@openclawos/telegram": {channels: [telegram]}
+    "@openclawos/irc": {channels: [irc]}
+    "@openclawos/chat": {channels: [chat]}
+    "@openclawos/sms": {channels: [sms]}
+    "@acme/telegram": {channels: [telegram]}
+`
+
+// watched is the company with such apps.
+const watched = acme + guards
+
 // quickHooks makes interceptors that do not answer cost a test little time.
-const quickHooks = acme + `
+const quickHooks = watched + `
 hooks: {wait: 150ms, answer: 300ms}
 `
 
@@ -56,7 +80,7 @@ func codeOf(t *testing.T, err error) (api.Code, string) {
 }
 
 func TestInterceptorsRunInOrderOnEachOthersOutput(t *testing.T) {
-	h := build(t, acme)
+	h := build(t, watched)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
 	first, second := h.interceptor("@acme/first", true), h.interceptor("@acme/second", true)
 	done := alice.send("telegram:dave", "one")
@@ -91,12 +115,12 @@ func TestInterceptorBlocks(t *testing.T) {
 		reason string
 	}{
 		{"null", nil, "blocked it"},
-		{"block with reason", map[string]any{"block": true, "reason": "names a customer"}, "names a customer"},
+		{"block with reason", map[string]any{"block": true, "reason": "names a customer"}, "blocked it"},
 		{"another recipient", map[string]any{"content": "x", "target": "eve"}, "changed the recipient"},
 		{"not a message", "fine", "no object"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := build(t, acme)
+			h := build(t, watched)
 			h.channel("@openclawos/telegram", "telegram")
 			alice, dlp := h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)
 			done := alice.send("telegram:dave", "secret")
@@ -106,8 +130,13 @@ func TestInterceptorBlocks(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			contains(t, err.Error(), tc.reason)
-			if r := h.records(audit.Filter{Code: string(ocip.InterceptorBlocked)}); len(r) != 1 || r[0].PolicyApplied != "interceptor:@acme/dlp" {
+			r := h.records(audit.Filter{Code: string(ocip.InterceptorBlocked)})
+			if len(r) != 1 || r[0].PolicyApplied != "interceptor:@acme/dlp" {
 				t.Errorf("records are %+v", r)
+			}
+			// What the interceptor said is on record, and for nobody else.
+			if strings.Contains(err.Error(), "customer") || tc.name == "block with reason" && r[0].Details["cause"] != "names a customer" {
+				t.Errorf("%v; on record is %v", err, r[0].Details)
 			}
 		})
 	}
@@ -140,7 +169,7 @@ func TestInterceptorThatMustAnswerBlocksBySilence(t *testing.T) {
 }
 
 func TestInterceptorThatDiesBlocks(t *testing.T) {
-	h := build(t, acme+"\nhooks: {answer: 1h}\n")
+	h := build(t, watched+"\nhooks: {answer: 1h}\n")
 	h.channel("@openclawos/telegram", "telegram")
 	alice, dlp := h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)
 	done := alice.send("telegram:dave", "hello")
@@ -178,7 +207,7 @@ func (a *app) missed(eventID, reason string) {
 // The stock SDK ends its process with an error that nobody takes, so an answer that
 // is late, second or to an unknown event is none (clients.md 3).
 func TestHookResultsThatMiss(t *testing.T) {
-	h := build(t, acme)
+	h := build(t, watched)
 	h.channel("@openclawos/telegram", "telegram")
 	alice, dlp := h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)
 	other := h.interceptor("@acme/other", false)
@@ -199,7 +228,7 @@ func TestHookResultsThatMiss(t *testing.T) {
 // The owner of a channel is shown its own messages, last, and may say what
 // became of them; an observer is told and not waited for.
 func TestChannelOwnerAndObservers(t *testing.T) {
-	h := build(t, acme+"\nhooks: {wait: 1h, answer: 1h}\n")
+	h := build(t, watched+"\nhooks: {wait: 1h, answer: 1h}\n")
 	telegram, irc := h.channel("@openclawos/telegram", "telegram"), h.channel("@openclawos/irc", "irc")
 	alice := h.agent("@acme/alice")
 	observer := h.register("@acme/observer", api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_sending", "message_sent", "agent_starting"}}})

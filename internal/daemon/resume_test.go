@@ -42,7 +42,7 @@ func (h *house) events(id string) (events []string) {
 // An app goes on over restarts with all it had, in the order of the interceptors
 // too.
 func TestResume(t *testing.T) {
-	h := build(t, acme+"\nhooks: {wait: 1h, answer: 1h}\n")
+	h := build(t, watched+"\nhooks: {wait: 1h, answer: 1h}\n")
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
 	first, second := h.interceptor("@acme/first", true), h.interceptor("@acme/second", false)
 	for range 2 {

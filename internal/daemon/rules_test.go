@@ -207,7 +207,7 @@ func TestReplyPolicies(t *testing.T) {
 // an interceptor that strips it, an agent that passes a message on, one that
 // answers above what it was sent, a person who approves.
 func TestDisclosureOnce(t *testing.T) {
-	h := build(t, acme)
+	h := build(t, watched)
 	telegram, alice, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@acme/bob")
 	once := func(what, content string) {
 		t.Helper()

@@ -224,7 +224,7 @@ func TestStopSaysWhatIsLeft(t *testing.T) {
 			if tc.hurried {
 				limit = "1h"
 			}
-			h := plot(t, acme+"drain_timeout: "+limit+"\nhooks: {answer: 1h}\n")
+			h := plot(t, acme+"drain_timeout: "+limit+"\nhooks: {answer: 1h, apps: {\"@acme/guard\": {required: true}}}\n")
 			logged := h.observe()
 			d, err := h.make()
 			if err != nil {

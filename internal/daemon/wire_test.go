@@ -312,7 +312,7 @@ func TestWireConnectionFlow(t *testing.T) {
 
 // Every method of the seed with its params, answered with its result members.
 func TestWireMethods(t *testing.T) {
-	h := build(t, acme+"channels: {telegram: {botToken: x}}\n")
+	h := build(t, watched+"channels: {telegram: {botToken: x}}\n")
 	alice := h.registered("@acme/alice", `{"hooks":{"subscribes":["message_received"]}}`)
 	alice.grant("app.ready", "{}")
 	dlp := h.registered("@acme/dlp", `{"hooks":{"intercepts":["message_sending"]}}`)
@@ -365,7 +365,7 @@ func TestWireMethods(t *testing.T) {
 // Each of the protocol's codes is reached. UNKNOWN_ERROR and a panic's
 // INTERNAL_ERROR take a broken kernel, and are in internal/ipc.
 func TestWireErrorCodes(t *testing.T) {
-	h := build(t, acme+"hooks: {answer: 100ms}\n")
+	h := build(t, watched+"hooks: {answer: 100ms}\n")
 	w := h.registered("@openclawos/telegram", `{"channels":{"provides":["telegram"]}}`)
 	alice := h.registered("@acme/alice", `{}`)
 	reach := map[api.Code]func(t *testing.T){
@@ -498,7 +498,7 @@ func TestWireUnusualLines(t *testing.T) {
 
 // A request id that is not answered yet cannot be used again.
 func TestWireDuplicateID(t *testing.T) {
-	h := build(t, acme)
+	h := build(t, watched)
 	h.channel("@openclawos/telegram", "telegram")
 	dlp := h.interceptor("@acme/dlp", true)
 	alice := h.registered("@acme/alice", `{}`)

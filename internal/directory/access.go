@@ -89,6 +89,9 @@ func (d *Directory) Intercepts(app string, a *Agent) bool {
 	return speaksFor(app, a) || d.access.required[app] || lists(d.access.grants[app].Intercepts, a.ID)
 }
 
+// Required holds the apps that messages must wait for.
+func (d *Directory) Required() map[string]bool { return d.access.required }
+
 // Observes reports whether an app may watch what an agent does in a channel: its
 // own app may, one that is granted it, and one that is granted the channel. Where
 // nothing has to be declared, the app that has the channel may as well, which the

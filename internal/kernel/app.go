@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -309,7 +310,7 @@ func (k *Kernel) tellGone(a *app, event string) {
 	if _, err := k.drain(k.lifecycle(a, event, nil)); err != nil {
 		return
 	}
-	k.broadcast("app:"+event, appEvent(a, k.now()), a)
+	k.rules().tellOf(a, "app:"+event, a)
 }
 
 // remove takes an app out of the registry, once.
@@ -369,7 +370,7 @@ func (k *Kernel) unhealthy(a *app, silent time.Duration) {
 	if _, err := k.drain(k.lifecycle(a, "unhealthy", map[string]any{"silentMs": silent.Milliseconds()})); err != nil {
 		return
 	}
-	k.broadcast("app:unhealthy", appEvent(a, k.now()), nil)
+	k.rules().tellOf(a, "app:unhealthy", nil)
 }
 
 // recovered runs when an app that was silent is heard again.
@@ -380,7 +381,61 @@ func (k *Kernel) recovered(a *app) {
 	if _, err := k.drain(k.lifecycle(a, "healthy", nil)); err != nil {
 		return
 	}
-	k.broadcast("app:healthy", appEvent(a, k.now()), nil)
+	k.rules().tellOf(a, "app:healthy", nil)
+}
+
+// tellOf tells the apps that share a tenant with one what became of it, but for one
+// of them.
+func (k *ruleset) tellOf(about *app, event string, but *app) {
+	payload, theirs := appEvent(about, k.now()), k.tenantsOf(about.id())
+	k.mu.RLock()
+	apps := slices.Collect(maps.Values(k.apps))
+	k.mu.RUnlock()
+	for _, a := range apps {
+		if a != but && (a == about || theirs.share(k.tenantsOf(a.id()))) {
+			tell(a.link, event, payload)
+		}
+	}
+}
+
+// tenants are those that an app belongs to; every one is all of them.
+type tenants struct {
+	every bool
+	names []string
+}
+
+// tenantsOf returns the tenants of an app: those of the agents it speaks for, and
+// those that it is granted something of. Where nothing has to be declared there is
+// one, and everybody is of it.
+func (k *ruleset) tenantsOf(app string) tenants {
+	if !k.directory.Declared() {
+		return tenants{every: true}
+	}
+	var of tenants
+	for _, agent := range k.directory.SpokenBy(app) {
+		of.names = append(of.names, agent.TenantID)
+	}
+	grant, granted := k.cfg.Directory.Grants[app]
+	if !granted && !k.cfg.HookApps[app].Required {
+		return of
+	}
+	if len(grant.Channels) > 0 {
+		of.names = append(of.names, k.directory.Tenants(app)...)
+	}
+	for i := range k.cfg.Directory.Agents {
+		if agent := &k.cfg.Directory.Agents[i]; k.directory.Intercepts(app, agent) || k.directory.Observes(app, agent, "") {
+			of.names = append(of.names, agent.TenantID)
+		}
+	}
+	return of
+}
+
+// share reports whether two apps have a tenant in common.
+func (t tenants) share(other tenants) bool {
+	if t.every || other.every {
+		return true
+	}
+	return slices.ContainsFunc(t.names, func(name string) bool { return slices.Contains(other.names, name) })
 }
 
 // appEvent is the payload of the events about an app's life.

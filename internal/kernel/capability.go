@@ -43,6 +43,11 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	if declared, where := declares(a.manifest, cp); !declared {
 		return refused("the manifest does not declare %s under capabilities.%s", cp.name, where)
 	}
+	if cp.kind == "channel" {
+		if err := k.rules().directory.MayOwn(a.id(), cp.name); err != nil {
+			return refused("%v", err)
+		}
+	}
 	defer k.keep(a)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,15 +163,16 @@ func (a *app) provides(channel string) bool {
 }
 
 // ownsChannel reports whether the app has the channel, or any where the name is
-// empty.
+// empty. One that it may not have any more it has not, whatever it registered.
 func (k *Kernel) ownsChannel(a *app, channel string) bool {
+	may := k.rules().directory
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	if channel != "" {
-		return k.channels[channel] == a
+		return k.channels[channel] == a && may.MayOwn(a.id(), channel) == nil
 	}
-	for _, owner := range k.channels {
-		if owner == a {
+	for name, owner := range k.channels {
+		if owner == a && may.MayOwn(a.id(), name) == nil {
 			return true
 		}
 	}

@@ -163,9 +163,7 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 	if left.blocked == nil {
 		return k.bind(m, "an interceptor")
 	}
-	return k.refuseEarly(m, &ocip.Verdict{
-		Result: ocip.Deny, Code: left.blocked.code, Policy: "interceptor:" + left.blocked.by, Reason: left.blocked.reason,
-	})
+	return k.refuseEarly(m, left.blocked.verdict())
 }
 
 // bind writes the address that the message is decided about into its metadata,
@@ -200,7 +198,7 @@ func (k *ruleset) changedHints(m *outgoing) *refusal {
 		m.metadata["exchange"] = m.hints.object()
 		return nil
 	}
-	return &refusal{ocip.InterceptorBlocked, by, "interceptor " + by + " " + wrong + ", which no interceptor may"}
+	return &refusal{code: ocip.InterceptorBlocked, by: by, reason: "interceptor " + by + " " + wrong + ", which no interceptor may"}
 }
 
 // refuseEarly records a denial of a message that nobody came to weigh.

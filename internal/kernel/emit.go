@@ -181,6 +181,9 @@ func (k *ruleset) executeTool(ctx context.Context, a *app, agent *Agent, data ap
 	}
 	if blocked != nil {
 		r.PolicyApplied, r.PolicyResult, r.PolicyReason, r.Code = "interceptor:"+blocked.by, string(ocip.Deny), blocked.reason, string(blocked.code)
+		if blocked.said != "" {
+			r.Details["cause"] = blocked.said
+		}
 	}
 	encoded := data.Append(nil)
 	if err := k.content(r, string(encoded)); err != nil {

@@ -38,13 +38,14 @@ func (n *hookNames) UnmarshalJSON(b []byte) error {
 func (c *Client) Subscribe(_ context.Context, p *api.HooksParams) (api.SubscribeResult, error) {
 	a, k := c.app.Load(), c.kernel
 	result := api.SubscribeResult{Subscribed: []string{}, Denied: []string{}}
+	rules := k.rules()
 	defer k.keep(a)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, name := range p.Events {
 		hook, known := api.ParseHook(name)
 		owns := hook == api.MessageSending && len(a.manifest.Capabilities.Channels.Provides) > 0
-		if !known || !owns && !a.declaresHook(hook) {
+		if !known || !owns && !a.declaresHook(hook) || !rules.mayHear(a, hook) {
 			result.Denied = append(result.Denied, name)
 			continue
 		}
@@ -244,18 +245,31 @@ func (r *events) giveUp(e *event) bool {
 	return true
 }
 
-// concerns reports whether an app that listens may be told of something. An app
-// that speaks for agents hears of its own agents, one that owns channels of its
-// own channels; only an app that is neither observes everything it declared.
+// concerns reports whether an app that listens may be told of something: of what its
+// own agents do, and of what the configuration grants it. Where nothing has to be
+// declared, the app that has a channel hears of that too.
 func (k *ruleset) concerns(a *app, about *api.HookContext) bool {
-	mine := k.directory.SpokenBy(a.id())
-	if slices.ContainsFunc(mine, func(agent *Agent) bool { return agent.ID == about.AgentID }) {
-		return true
+	agent := k.directory.Agent(about.AgentID)
+	if agent == nil {
+		return false
 	}
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	channels := k.queuesHeld(a)
-	return slices.Contains(channels, about.ChannelID) || len(mine) == 0 && len(channels) == 0
+	return k.directory.Observes(a.id(), agent, about.ChannelID) ||
+		!k.directory.Declared() && about.ChannelID != "" && k.ownsChannel(a, about.ChannelID)
+}
+
+// mayHear reports whether there is anything that an app could be told of, or asked
+// about, as a listener to a hook.
+func (k *ruleset) mayHear(a *app, hook api.Hook) bool {
+	for i := range k.cfg.Directory.Agents {
+		agent := &k.cfg.Directory.Agents[i]
+		if k.directory.Observes(a.id(), agent, "") || hook.Interceptable() && k.directory.Intercepts(a.id(), agent) {
+			return true
+		}
+	}
+	// One of a channel hears of what goes through it.
+	return slices.ContainsFunc(a.manifest.Capabilities.Channels.Provides, func(channel string) bool {
+		return k.directory.MayOwn(a.id(), channel) == nil
+	})
 }
 
 // observe tells the apps that only observe a hook. Nobody waits for them.
@@ -271,7 +285,7 @@ func (k *ruleset) observe(hook api.Hook, data []byte, about api.HookContext, but
 			continue
 		}
 		names, intercepts := k.subscription(a, hook)
-		if intercepts {
+		if intercepts && k.intercepts(a, about.AgentID) {
 			continue
 		}
 		for _, name := range names {
@@ -290,10 +304,15 @@ func (k *ruleset) subscription(a *app, hook api.Hook) (names hookNames, intercep
 	if !subscribed || !a.ready {
 		return nil, false
 	}
+	required := k.cfg.HookApps[a.id()].Required
+	if hook == api.MessageReceived {
+		// What comes in may be stopped by those that nothing goes past.
+		return names, required && listsHook(a.manifest.Capabilities.Hooks.Intercepts, hook)
+	}
 	if !hook.Interceptable() {
 		return names, false
 	}
-	if k.cfg.HookApps[a.id()].Required {
+	if required {
 		return names, true
 	}
 	if hook == api.MessageSending && len(k.queuesHeld(a)) > 0 && !a.mustAnswer(hook) {
@@ -314,22 +333,29 @@ type interception struct {
 	changedBy []string
 }
 
-// refusal says who stopped a message and why.
+// refusal says who stopped a message and why. What the interceptor itself said is for
+// the record: nobody decided that its words may reach whoever asked.
 type refusal struct {
 	code   ocip.Code
 	by     string
 	reason string
+	said   string
+}
+
+// verdict is a refusal as a verdict.
+func (r *refusal) verdict() *ocip.Verdict {
+	v := &ocip.Verdict{Result: ocip.Deny, Code: r.code, Policy: "interceptor:" + r.by, Reason: r.reason}
+	if r.said != "" {
+		v.Details = map[string]any{"cause": r.said}
+	}
+	return v
 }
 
 // intercept shows a message to the interceptors, each with the former's output.
-// The owner of the message's channel is not among them: it gets the message
-// last.
+// The owner of the message's channel is not among them, unless it is required: it
+// gets the message last.
 func (k *ruleset) intercept(ctx context.Context, m *outgoing, owner *app) (interception, error) {
 	out := interception{content: m.content, metadata: m.metadata}
-	if missing := k.missingInterceptor(); missing != "" {
-		out.blocked = &refusal{ocip.InterceptorBlocked, missing, "interceptor " + missing + " is required and not connected"}
-		return out, nil
-	}
 	var err error
 	out.blocked, err = k.askAll(ctx, question{
 		hook: api.MessageSending, about: m.about(), asker: m.app, but: owner,
@@ -346,7 +372,7 @@ type question struct {
 	hook  api.Hook
 	about api.HookContext
 	// asker has had its say, and could not answer while it waits; but is left
-	// out too, where it is set.
+	// out too, where it is set and not required.
 	asker, but *app
 	// data is what the next interceptor is shown, take what becomes of its
 	// answer: a refusal ends the asking.
@@ -354,14 +380,18 @@ type question struct {
 	take func(*app, jsontext.Value) *refusal
 }
 
-// askAll asks the interceptors of a hook, one after another.
+// askAll asks the interceptors of a hook that may intercept the agent, one after
+// another. Without one that is required it asks nobody.
 func (k *ruleset) askAll(ctx context.Context, q question) (*refusal, error) {
+	if missing := k.missingInterceptor(q.hook); missing != "" {
+		return &refusal{code: ocip.InterceptorBlocked, by: missing, reason: "interceptor " + missing + " is required and not connected"}, nil
+	}
 	for _, a := range k.listeners(q.hook) {
-		if a == q.but || a == q.asker {
+		if a == q.asker || a == q.but && !k.cfg.HookApps[a.id()].Required {
 			continue
 		}
 		names, intercepts := k.subscription(a, q.hook)
-		if !intercepts {
+		if !intercepts || !k.intercepts(a, q.about.AgentID) {
 			continue
 		}
 		for _, name := range names {
@@ -374,22 +404,31 @@ func (k *ruleset) askAll(ctx context.Context, q question) (*refusal, error) {
 					return blocked, nil
 				}
 			case k.demands(a, q.hook):
-				return &refusal{ocip.InterceptorTimeout, a.id(), "interceptor " + a.id() + " did not answer in time"}, nil
+				return &refusal{code: ocip.InterceptorTimeout, by: a.id(), reason: "interceptor " + a.id() + " did not answer in time"}, nil
 			}
 		}
 	}
 	return nil, nil
 }
 
-// missingInterceptor names a required interceptor that is not there.
-func (k *ruleset) missingInterceptor() string {
+// intercepts reports whether the configuration lets an app intercept what an agent
+// does.
+func (k *ruleset) intercepts(a *app, agentID string) bool {
+	agent := k.directory.Agent(agentID)
+	return agent != nil && k.directory.Intercepts(a.id(), agent)
+}
+
+// missingInterceptor names a required interceptor that is not there. Of what goes
+// out it must be a listener; what else it wants to be asked about is known once it
+// is there.
+func (k *ruleset) missingInterceptor(hook api.Hook) string {
 	for id, times := range k.cfg.HookApps {
 		if !times.Required {
 			continue
 		}
 		k.mu.RLock()
 		a := k.apps[id]
-		present := a != nil && a.ready && len(a.hooks[api.MessageSending]) > 0
+		present := a != nil && a.ready && (hook != api.MessageSending || slices.Contains(k.hooks[hook], a))
 		k.mu.RUnlock()
 		if !present {
 			return id
@@ -483,7 +522,52 @@ func (i *interception) take(a *app, m *outgoing, result jsontext.Value) *refusal
 
 // block is the refusal of an interceptor.
 func (a *app) block(how string) *refusal {
-	return &refusal{ocip.InterceptorBlocked, a.id(), "interceptor " + a.id() + " " + how}
+	return &refusal{code: ocip.InterceptorBlocked, by: a.id(), reason: "interceptor " + a.id() + " " + how}
+}
+
+// passInbound asks those that nothing goes past about a message that an app brings
+// in. They see it as it came and may stop it, which is on record; they change
+// nothing. One of another tenant is not shown to them: it goes no further anyway.
+func (k *ruleset) passInbound(ctx context.Context, in *incoming) error {
+	if len(k.directory.Required()) == 0 {
+		return nil
+	}
+	if _, walled := ocip.Wall(in.agent.Identity, in.from); walled {
+		return nil
+	}
+	if e, err := ocip.ParseEnvelope(in.metadata["ocip"]); err == nil {
+		claimed := ocip.Counterparty{Kind: ocip.KindAgent, Identity: e.SourceAgent}
+		if _, walled := ocip.Wall(in.agent.Identity, claimed); walled {
+			return nil
+		}
+	}
+	k.mu.RLock()
+	receiver := k.apps[in.agent.App]
+	k.mu.RUnlock()
+	blocked, err := k.askAll(ctx, question{
+		hook: api.MessageReceived, about: in.about(), asker: in.app, but: receiver,
+		data: in.data,
+		take: func(a *app, result jsontext.Value) *refusal { return a.blocks(result) },
+	})
+	if err != nil || blocked == nil {
+		return err
+	}
+	v := blocked.verdict()
+	r, err := k.receivedRecord(in.agent, in.from, v, in.key, in.content)
+	if err != nil {
+		return err
+	}
+	in.describe(r)
+	r.Classification = ""
+	receipt, err := k.record(r)
+	if err != nil {
+		return err
+	}
+	failure := refused(v, receipt.Seq)
+	if v.Code == ocip.InterceptorTimeout {
+		failure.Code = api.Timeout
+	}
+	return failure
 }
 
 // blocks returns the refusal that an interceptor's answer is, nil where it is an
@@ -500,10 +584,10 @@ func (a *app) blocks(result jsontext.Value) *refusal {
 		return a.block("gave an answer that is no object")
 	case !answer.Block:
 		return nil
-	case answer.Reason == "":
-		return a.block("blocked it: no reason given")
 	}
-	return a.block("blocked it: " + answer.Reason)
+	blocked := a.block("blocked it")
+	blocked.said = ocip.Summarize(answer.Reason)
+	return blocked
 }
 
 func sameObject(x, y api.Object) bool {

@@ -315,21 +315,6 @@ func (k *Kernel) entered(c *store.Change) {
 	k.seen.entered(c)
 }
 
-// broadcast sends an event to every registered app but one.
-func (k *Kernel) broadcast(event string, payload []byte, but *app) {
-	k.mu.RLock()
-	links := make([]api.Link, 0, len(k.apps))
-	for _, a := range k.apps {
-		if a != but {
-			links = append(links, a.link)
-		}
-	}
-	k.mu.RUnlock()
-	for _, link := range links {
-		tell(link, event, payload)
-	}
-}
-
 // tell sends an event at once that nobody is told the fate of.
 func tell(link api.Link, event string, payload []byte) {
 	if link.Send(event, payload, nil) {

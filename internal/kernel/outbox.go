@@ -206,7 +206,9 @@ func (k *Kernel) receiverOf(queue string) *app {
 	var a *app
 	switch kind {
 	case "channel":
-		a = k.channels[name]
+		if a = k.channels[name]; a != nil && r.directory.MayOwn(a.id(), name) != nil {
+			a = nil
+		}
 	case "agent":
 		if agent := r.directory.Agent(name); agent != nil {
 			a = k.apps[agent.App]

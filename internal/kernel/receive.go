@@ -233,9 +233,15 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, err
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
 	if channel, _ := directory.Split(in.key); err == nil && channel == agentChannel {
 		// Whose envelope it is decides who may bring it.
+		if err := k.passInbound(ctx, in); err != nil {
+			return api.QueueResult{}, err
+		}
 		return k.takeEnvelope(ctx, in, envelope)
 	}
 	if err := k.mayBring(in); err != nil {
+		return api.QueueResult{}, err
+	}
+	if err := k.passInbound(ctx, in); err != nil {
 		return api.QueueResult{}, err
 	}
 	if errors.Is(err, ocip.ErrNoEnvelope) {
@@ -526,11 +532,11 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 	claimed := envelope.SourceAgent
 	from = ocip.Counterparty{Kind: ocip.KindUnknown, Identity: claimed}
 	if reason, blocked := ocip.Wall(in.agent.Identity, ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}); blocked {
-		return from, &refusal{ocip.CrossEnterpriseBlocked, "tenant-wall", reason}, nil
+		return from, &refusal{ocip.CrossEnterpriseBlocked, "tenant-wall", reason, ""}, nil
 	}
 	claim, forged := k.directory.Compare(envelope, &in.origin, in.agent)
 	if forged != nil {
-		return from, &refusal{ocip.EnvelopeForged, "receiver", forged.Error()}, nil
+		return from, &refusal{ocip.EnvelopeForged, "receiver", forged.Error(), ""}, nil
 	}
 	channel, _ := directory.Split(in.key)
 	mayCarry := k.directory.MayCarry(in.app.id(), claimed.InstanceID, in.agent)
@@ -546,12 +552,12 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 			return from, nil, nil
 		}
 		reason := fmt.Sprintf("agent %s has not sent this message, or not so", claimed.InstanceID)
-		return from, &refusal{ocip.SourceMismatch, "receiver", reason}, err
+		return from, &refusal{ocip.SourceMismatch, "receiver", reason, ""}, err
 	case claim.Elsewhere:
 		reason := fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID)
-		return from, &refusal{ocip.SourceMismatch, "receiver", reason}, nil
+		return from, &refusal{ocip.SourceMismatch, "receiver", reason, ""}, nil
 	case channel == agentChannel && mayCarry != nil:
-		return from, &refusal{ocip.SourceMismatch, "receiver", mayCarry.Error()}, nil
+		return from, &refusal{ocip.SourceMismatch, "receiver", mayCarry.Error(), ""}, nil
 	}
 	return from, nil, nil
 }

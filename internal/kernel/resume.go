@@ -239,6 +239,9 @@ func (c *Client) resume(token string) error {
 func (k *Kernel) restore(a *app) {
 	for _, kc := range a.was.Capabilities {
 		cp := &capability{id: kc.ID, kind: kc.Kind, name: kc.Name, hook: kc.Hook, intercept: kc.Intercept}
+		if cp.kind == "channel" && k.rules().directory.MayOwn(a.id(), cp.name) != nil {
+			continue
+		}
 		if owner := k.ownerOf(cp); owner == nil || owner == a {
 			k.grant(a, cp)
 		}

@@ -7,14 +7,14 @@ import (
 )
 
 // view says which part of the configuration the client's app may see: its own,
-// and that of the channels it declares, unless another app has them.
+// and that of the channels it declares and may have, unless another app has them.
 func (c *Client) view() View {
 	a := c.app.Load()
-	v := View{App: a.id()}
+	v, may := View{App: a.id()}, c.kernel.rules().directory
 	c.kernel.mu.RLock()
 	defer c.kernel.mu.RUnlock()
 	for _, channel := range a.manifest.Capabilities.Channels.Provides {
-		if owner := c.kernel.channels[channel]; owner == nil || owner == a {
+		if owner := c.kernel.channels[channel]; (owner == nil || owner == a) && may.MayOwn(a.id(), channel) == nil {
 			v.Channels = append(v.Channels, channel)
 		}
 	}

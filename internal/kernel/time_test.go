@@ -59,6 +59,10 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 			DefaultLevel: ocip.Internal, DefaultType: ocip.InformationQuery, MaxRounds: 3, ExpiresAfter: 24 * time.Hour,
 			MaxAnnotation: 4096, Disclosure: ocip.DisclosureSuffix, MaxHeld: 100, HoldFor: 24 * time.Hour, Approvers: 1,
 		}
+		cfg.Directory.Grants = make(map[string]directory.Grant)
+		for _, app := range []string{"dlp", "filter", "guard", "late", "other", "silent", "watcher", "hook0", "hook1", "hook2"} {
+			cfg.Directory.Grants["@acme/"+app] = directory.Grant{Intercepts: []string{"*"}, Observes: []string{"*"}}
+		}
 		if change != nil {
 			change(&cfg)
 		}
