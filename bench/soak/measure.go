@@ -263,7 +263,7 @@ const (
 	// Connections of apps that come and go are open at one moment or not, and
 	// hostile neighbours have many of them.
 	moreDescriptors, moreGoroutines             = 4, 12
-	moreDescriptorsOfMany, moreGoroutinesOfMany = 100, 300
+	moreDescriptorsOfMany, moreGoroutinesOfMany = 200, 300
 )
 
 // compare judges whether the last quarter is as the second was.

@@ -231,11 +231,14 @@ func floodConnections(ctx context.Context, p place, did *atomic.Int64) error {
 // some of them leave with many words, each of which goes on record.
 func floodRegistrations(ctx context.Context, p place, did *atomic.Int64) error {
 	var open []*raw
+	pace := 5 * time.Millisecond
 	for n := 0; ctx.Err() == nil; n++ {
 		r, err := join(ctx, p, fmt.Sprint("@hostile/many", n), api.Capabilities{})
 		if err != nil {
-			// The limit: a part leaves.
-			for len(open) > 200 {
+			// The limit: a part leaves, and comes again more slowly, since all of it
+			// goes on record.
+			pace = 100 * time.Millisecond
+			for range len(open) / 10 {
 				_ = open[0].say("app.shutdown", map[string]any{"reason": strings.Repeat("x", 4000)})
 				_ = open[0].Close()
 				open = open[1:]
@@ -245,7 +248,7 @@ func floodRegistrations(ctx context.Context, p place, did *atomic.Int64) error {
 		}
 		did.Add(1)
 		open = append(open, r)
-		idle(ctx, 50*time.Millisecond)
+		idle(ctx, pace)
 	}
 	return nil
 }
