@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -197,7 +198,7 @@ func TestChainFromElsewhere(t *testing.T) {
 	}
 	alice.dispatch("telegram:zed", "Hi", nil)
 	// It claims that its message begins a chain.
-	short := map[string]any{"id": "x", "hops": 1, "path": []string{"agent-zed-9", "agent-alice-1"}, "startedAt": "2026-01-01T00:00:00.000Z"}
+	short := map[string]any{"id": "x", "hops": 1, "path": []string{"agent-zed-9", "agent-alice-1"}, "startedAt": time.Now().UTC().Format(time.RFC3339)}
 	if err := queue("conv-3", 1, short); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestChainFromElsewhere(t *testing.T) {
 		t.Errorf("got %+v, want message 5 of %s", five, one.ID)
 	}
 	// It says that the chain is long.
-	err := queue("conv-4", 1, map[string]any{"id": "y", "hops": 25, "path": []string{"agent-zed-9", "agent-alice-1"}, "startedAt": "2026-01-01T00:00:00.000Z"})
+	err := queue("conv-4", 1, map[string]any{"id": "y", "hops": 25, "path": []string{"agent-zed-9", "agent-alice-1"}, "startedAt": time.Now().UTC().Format(time.RFC3339)})
 	if e := api.AsError(err); e.Code != api.Forbidden || ocipCode(t, e) != string(ocip.ChainLimit) {
 		t.Errorf("a long chain: %v", err)
 	}
