@@ -332,7 +332,7 @@ func (p *page) background(a *api.Approval) {
 		p.heading("What was said before in this exchange")
 		for _, t := range a.Transcript {
 			p.fact(fmt.Sprintf("round %d", t.Round), t.Sender)
-			p.quote(t.Summary)
+			p.quote(t.Shown())
 		}
 	}
 	if a.Escalation != nil && a.Escalation.ConversationSummary != "" {

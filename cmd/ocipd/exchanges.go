@@ -546,7 +546,7 @@ func writeTranscript(w io.Writer, scr screen, turns []ocip.Turn) {
 	}
 	for _, t := range turns {
 		fmt.Fprintf(w, "  %s  %s\n", scr.colour.paint(dim, fmt.Sprintf("round %d", t.Round)), printable(t.Sender))
-		quote(w, scr, t.Summary)
+		quote(w, scr, t.Shown())
 	}
 }
 

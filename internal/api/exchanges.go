@@ -85,6 +85,10 @@ type Exchange struct {
 	UpdatedAt      int64       `json:"updatedAt"`
 	ExpiresAt      int64       `json:"expiresAt"`
 	Transcript     []ocip.Turn `json:"transcript"`
+	// DataShared and DataWithheld are what its messages declared of their data
+	// (OCIP reference, Data Tracking).
+	DataShared   []ocip.Shared   `json:"dataShared"`
+	DataWithheld []ocip.Withheld `json:"dataWithheld"`
 }
 
 // ExchangeResult is the sides of an exchange that the caller may see.

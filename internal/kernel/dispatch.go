@@ -350,7 +350,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	began := k.now()
 	v := ocip.Decide(ctx, ocip.Outgoing{
 		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
-		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
+		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, First: st.first, Spent: st.spent, SpentHour: st.spentHour,
 		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: passages(m.metadata, m.recipient.IsAddress), Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
@@ -460,6 +460,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		d = k.outbound(m, v)
 	}
 	if v.Exchange.ID != "" {
+		v.Exchange.Track(v.Shared, v.Withheld)
 		k.exchanges.enter(change, v.Exchange)
 	}
 	agentID := m.sender.ID

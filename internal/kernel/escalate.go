@@ -21,11 +21,11 @@ type concern struct {
 }
 
 func (a *arrival) concern() *concern {
-	return &concern{agent: a.agent, other: a.from, key: a.key, summary: a.summary, dispatchID: a.dispatchID}
+	return &concern{agent: a.agent, other: a.from, key: a.key, summary: ocip.Summarize(a.content), dispatchID: a.dispatchID}
 }
 
 func (m *outgoing) concern() *concern {
-	return &concern{agent: m.sender, other: m.to, key: m.key, summary: m.summary(), dispatchID: m.dispatchID}
+	return &concern{agent: m.sender, other: m.to, key: m.key, summary: ocip.Summarize(m.content), dispatchID: m.dispatchID}
 }
 
 // nothingWaits is why an escalation cannot be approved.

@@ -272,6 +272,7 @@ func exchangeResult(sides []ocip.Exchange) api.ExchangeResult {
 			ExchangeID: e.ID, ConversationID: e.ConversationID, Type: string(e.Type), Agent: e.Agent, Counterparty: e.Counterparty,
 			SessionKey: e.SessionKey, Outcome: string(e.Outcome), CurrentRound: e.Round, MaxRounds: e.MaxRounds, Classification: e.Level.String(),
 			OpenedAt: e.OpenedAt.UnixMilli(), UpdatedAt: e.UpdatedAt.UnixMilli(), ExpiresAt: e.ExpiresAt.UnixMilli(), Transcript: e.Transcript,
+			DataShared: append([]ocip.Shared{}, e.Shared...), DataWithheld: append([]ocip.Withheld{}, e.Withheld...),
 		}
 	}
 	return result

@@ -25,7 +25,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 	a := &arrival{
 		agent: m.local, from: *m.sender.Counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way the message came.
-		key: replyKey(m), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(),
+		key: replyKey(m), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(), claimed: m.hints.Summary != "",
 		chain: sent.Chain, content: m.content, passages: passages(m.metadata, m.recipient.IsAddress), dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
 	}
 	v, err := k.arrive(ctx, a, now)
@@ -34,6 +34,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 	}
 	// The receiver's own record says what reached it and what did not.
 	v.Shared, v.Withheld = sent.Shared, sent.Told()
+	v.Exchange.Track(v.Shared, v.Withheld)
 	r, err := k.receivedRecord(m.local, *m.sender.Counterparty(), v, m.key, m.content)
 	if err != nil {
 		return nil, "", err
@@ -108,6 +109,7 @@ type arrival struct {
 	exchangeID   string
 	exchangeType ocip.ExchangeType
 	summary      string
+	claimed      bool
 	// chain is the causal line as the message carries it.
 	chain      ocip.Chain
 	content    string
@@ -159,7 +161,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 		began = k.now()
 	}
 	v := ocip.Receive(ctx, ocip.Incoming{
-		Now: now, Receiver: a.agent.Agent, From: a.from, Envelope: a.envelope, Exchange: e, Summary: a.summary,
+		Now: now, Receiver: a.agent.Agent, From: a.from, Envelope: a.envelope, Exchange: e, Summary: a.summary, Claimed: a.claimed,
 		Chain: line, Escalated: escalated, ExpiresAfter: k.cfg.ExpiresAfter, Owed: a.owed,
 		Content: a.content, Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved,
 	}, k.policy)
@@ -489,6 +491,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		return api.QueueResult{}, err
 	}
 	v.Shared, v.Withheld = parseTracked(in.metadata["exchange"])
+	v.Exchange.Track(v.Shared, v.Withheld)
 	listed := from.Kind == ocip.KindAgent
 	from.Kind = ocip.KindAgent
 	r, err := k.receivedRecord(in.agent, from, v, in.key, in.content)

@@ -23,8 +23,12 @@ func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *aud
 		e := &v.Exchange
 		r.ExchangeID, r.ConversationID, r.ExchangeType = e.ID, e.ConversationID, string(e.Type)
 		r.Round, r.MaxRounds, r.Outcome = e.Round, e.MaxRounds, string(e.Outcome)
-	} else if !v.Allowed() {
-		r.Outcome = string(ocip.Denied)
+	} else {
+		// With somebody who is no agent there is a conversation and no exchange.
+		r.ConversationID = v.Exchange.ConversationID
+		if !v.Allowed() {
+			r.Outcome = string(ocip.Denied)
+		}
 	}
 	r.ChainID, r.Hops = v.Chain.ID, v.Chain.Hops
 	maps.Copy(r.Details, v.Details)

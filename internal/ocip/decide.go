@@ -82,6 +82,9 @@ type Outgoing struct {
 	Data []DataItem
 	// Summary is the message's line in the transcript.
 	Summary string
+	// Claimed is set where the summary is the caller's own, and not the beginning
+	// of the message.
+	Claimed bool
 	// Person says what a person has decided about the message, if one has.
 	Person Person
 	// MaxAnnotation bounds the annotation in bytes.
@@ -139,7 +142,7 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 	v.Result = Allow
 	v.Shared, v.Withheld = sift(m.Data, v.Level, m.To.Accepts)
 	if m.To.Kind == KindAgent {
-		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
+		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary, m.Claimed)
 		v.Exchange.Awaiting, v.Exchange.AwaitsCommitment, v.Exchange.Chain = "", false, v.Chain
 		v.Exchange.Approved, v.Exchange.ForPerson = m.Person != Nobody, false
 		v.Exchange.Outcome = InProgress
@@ -321,7 +324,7 @@ func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		// A fresh exchange would begin to count anew.
 		m.stopped(v)
 	case v.Exchange.Round >= v.Exchange.MaxRounds:
-		escalateRounds(v, m.Now, v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary))
+		escalateRounds(v, m.Now, v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary, m.Claimed))
 	case m.Escalated != "" && m.Person == Nobody:
 		// The other agent came to the limit, and this one's side is open still.
 		m.stopped(v)
@@ -332,7 +335,7 @@ func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 // something first.
 func (m *Outgoing) stopped(v *Verdict) {
 	v.escalate(RoundLimit, ruleRounds, stopReason(m.Escalated))
-	after := v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary)
+	after := v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary, m.Claimed)
 	v.Details = map[string]any{"escalatedExchange": m.Escalated, "escalation": after.payload(v.Reason)}
 	v.Exchange = v.Exchange.close(m.Now, Escalated)
 }
@@ -377,7 +380,7 @@ type Escalation struct {
 func (e Exchange) summary() string {
 	lines := make([]string, len(e.Transcript))
 	for i, t := range e.Transcript {
-		lines[i] = fmt.Sprintf("Round %d (%s): %s", t.Round, t.Sender, t.Summary)
+		lines[i] = fmt.Sprintf("Round %d (%s): %s", t.Round, t.Sender, t.Shown())
 	}
 	return strings.Join(lines, "\n")
 }

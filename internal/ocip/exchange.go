@@ -2,6 +2,7 @@ package ocip
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,6 +89,18 @@ type Turn struct {
 	Round   int    `json:"round"`
 	Sender  string `json:"sender"`
 	Summary string `json:"summary"`
+	// Claimed is set where the summary is not the beginning of the message but what
+	// its sender says of it.
+	Claimed bool `json:"claimed,omitzero"`
+}
+
+// Shown is the turn's summary for people who decide by it: what its sender says of
+// the message stands in quotation marks, as the sender's words.
+func (t Turn) Shown() string {
+	if !t.Claimed {
+		return t.Summary
+	}
+	return "in the sender's words: “" + t.Summary + "”"
 }
 
 // Exchange is one side's view of an exchange between two agents. Each side
@@ -124,6 +137,27 @@ type Exchange struct {
 	UpdatedAt  time.Time
 	ExpiresAt  time.Time
 	Transcript []Turn
+	// Shared and Withheld are the data of its messages so far, as far as they were
+	// declared (OCIP reference, Data Tracking).
+	Shared   []Shared
+	Withheld []Withheld
+}
+
+// MaxTracked bounds how many data items of each kind an exchange lists.
+const MaxTracked = 64
+
+// Track adds the data of one more message. What was there is left as it is for
+// whoever still holds it.
+func (e *Exchange) Track(shared []Shared, withheld []Withheld) {
+	e.Shared, e.Withheld = tracked(e.Shared, shared), tracked(e.Withheld, withheld)
+}
+
+func tracked[T any](before, more []T) []T {
+	if len(more) == 0 {
+		return before
+	}
+	all := slices.Concat(before, more)
+	return all[:min(len(all), MaxTracked)]
 }
 
 // Open reports whether the exchange still takes messages at the given time.
@@ -145,12 +179,12 @@ func (e Exchange) ExpiredAt(now time.Time) bool {
 
 // advance returns the exchange after one more message. The transcript is
 // copied, so the earlier state stays as it was for whoever still holds it.
-func (e Exchange) advance(now time.Time, sender, summary string) Exchange {
+func (e Exchange) advance(now time.Time, sender, summary string, claimed bool) Exchange {
 	e.Round++
 	e.UpdatedAt = now
 	transcript := make([]Turn, len(e.Transcript), len(e.Transcript)+1)
 	copy(transcript, e.Transcript)
-	e.Transcript = append(transcript, Turn{Round: e.Round, Sender: sender, Summary: summary})
+	e.Transcript = append(transcript, Turn{Round: e.Round, Sender: sender, Summary: summary, Claimed: claimed})
 	return e
 }
 

@@ -23,6 +23,8 @@ type Incoming struct {
 	// begins with round zero.
 	Exchange Exchange
 	Summary  string
+	// Claimed is as in [Outgoing].
+	Claimed bool
 	// Chain is the causal line with this message in it.
 	Chain Chain
 	// Escalated is the exchange between the two agents that has come to its limit
@@ -102,7 +104,7 @@ func Receive(ctx context.Context, m Incoming, policy Policy) Verdict {
 // round forward, never back.
 func (m *Incoming) after(e Exchange) Exchange {
 	e.Round = max(e.Round, m.Envelope.ExchangeRound-1)
-	return e.advance(m.Now, m.Envelope.SourceAgent.InstanceID, m.Summary)
+	return e.advance(m.Now, m.Envelope.SourceAgent.InstanceID, m.Summary, m.Claimed)
 }
 
 // closeNew ends an exchange that the message itself would open. One that is

@@ -182,7 +182,7 @@ func TestReceiverAsksAsTheMessageTravels(t *testing.T) {
 			t.Errorf("asked %+v", in)
 		}
 	}
-	if last := v.Exchange.Transcript; len(last) != 1 || last[0] != (Turn{1, "agent-alice-1", m.Summary}) {
+	if last := v.Exchange.Transcript; len(last) != 1 || last[0] != (Turn{1, "agent-alice-1", m.Summary, false}) {
 		t.Errorf("transcript %v", last)
 	}
 }

@@ -251,8 +251,8 @@ func TestRoundLimit(t *testing.T) {
 // TestTranscriptIsNotShared branches one exchange twice.
 func TestTranscriptIsNotShared(t *testing.T) {
 	now := question().Now
-	e := Exchange{}.advance(now, "a", "one").advance(now, "b", "two")
-	left, right := e.advance(now, "a", "left"), e.advance(now, "a", "right")
+	e := Exchange{}.advance(now, "a", "one", false).advance(now, "b", "two", false)
+	left, right := e.advance(now, "a", "left", false), e.advance(now, "a", "right", false)
 	if left.Transcript[2].Summary != "left" || right.Transcript[2].Summary != "right" || len(e.Transcript) != 2 {
 		t.Errorf("got %v and %v from %v", left.Transcript, right.Transcript, e.Transcript)
 	}

@@ -74,7 +74,7 @@ func (s *exchangeState) exchange() ocip.Exchange {
 	e := ocip.Exchange{
 		Type: s.Type, SessionKey: s.SessionKey, Round: s.Round, MaxRounds: s.MaxRounds,
 		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, ForPerson: s.ForPerson, Approved: s.Approved, Level: s.Level,
-		OpenedAt: fromMilli(s.OpenedAt), UpdatedAt: fromMilli(s.UpdatedAt), Transcript: s.Transcript,
+		OpenedAt: fromMilli(s.OpenedAt), UpdatedAt: fromMilli(s.UpdatedAt), Transcript: s.Transcript, Shared: s.Shared, Withheld: s.Withheld,
 	}
 	if s.Chain != nil {
 		e.Chain = *s.Chain

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -429,6 +431,8 @@ type exchangeState struct {
 	OpenedAt   int64             `json:"openedAt"`
 	UpdatedAt  int64             `json:"updatedAt"`
 	Transcript []ocip.Turn       `json:"transcript,omitempty"`
+	Shared     []ocip.Shared     `json:"shared,omitempty"`
+	Withheld   []ocip.Withheld   `json:"withheld,omitempty"`
 }
 
 // encodeState writes an [exchangeState], as the JSON library would: it is written
@@ -457,11 +461,25 @@ func encodeState(e *ocip.Exchange) string {
 			}
 			b = jsonline.Int(append(b, '{'), "round", turn.Round)
 			b = jsonline.Text(b, "sender", turn.Sender)
-			b = append(jsonline.Text(b, "summary", turn.Summary), '}')
+			b = append(jsonline.BoolIfTrue(jsonline.Text(b, "summary", turn.Summary), "claimed", turn.Claimed), '}')
 		}
 		b = append(b, ']')
 	}
+	b = appendTracked(b, "shared", e.Shared)
+	b = appendTracked(b, "withheld", e.Withheld)
 	return string(append(b, '}'))
+}
+
+// appendTracked writes the data of an exchange, of which most have none.
+func appendTracked[T any](b []byte, name string, items []T) []byte {
+	if len(items) == 0 {
+		return b
+	}
+	list, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("store: data items cannot fail to encode: " + err.Error())
+	}
+	return append(jsonline.Key(b, name), list...)
 }
 
 // A message's id holds its queue's number above sequenceBits.
