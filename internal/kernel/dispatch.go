@@ -79,6 +79,9 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 		return nil, api.DispatchResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
 	}
 	m.carried = carried
+	if err := k.served(m); err != nil {
+		return nil, api.DispatchResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
+	}
 	if _, walled := ocip.Wall(m.sender.Identity, m.to); walled {
 		// The wall comes before anything else: no wish is read, and nobody sees the
 		// text.
@@ -122,6 +125,25 @@ func (k *ruleset) address(ctx context.Context, a *app, p *api.DispatchParams, na
 		return nil, api.Errorf(api.InvalidParams, "agent %s cannot send to itself; a reply goes to the replyTo of the message", sender.ID)
 	}
 	return m, nil
+}
+
+// served reports whether the app of the message's channel, if it has one, is there
+// for the sender: of two tenants, each has its own.
+func (k *ruleset) served(m *outgoing) error {
+	if m.carried || m.local != nil || m.channel == agentChannel {
+		return nil
+	}
+	k.mu.RLock()
+	owner := k.channels[m.channel]
+	k.mu.RUnlock()
+	err := k.directory.Served(m.channel, m.sender)
+	if owner != nil {
+		err = k.directory.Serves(owner.id(), m.sender)
+	}
+	if err != nil {
+		return api.Errorf(api.Forbidden, "%v", err)
+	}
+	return nil
 }
 
 // locate finds out whom a message reaches: where the session's last message came
