@@ -26,12 +26,18 @@ func (k *Kernel) sweep() {
 		case <-k.closing.Done():
 			return
 		case <-ticker.C:
-			err := errors.Join(k.outbox.sweep(k.closing), k.sweepApprovals(k.closing), k.sweepExchanges(k.closing))
+			err := errors.Join(k.outbox.sweep(k.closing), k.sweepApprovals(k.closing), k.sweepExchanges(k.closing), k.tidy(k.closing))
 			if err != nil && k.closing.Err() == nil {
 				k.log.Error("cannot end what has expired", zap.Error(err))
 			}
 		}
 	}
+}
+
+// tidy takes away rows that no window reaches back to.
+func (k *Kernel) tidy(ctx context.Context) error {
+	now := k.now()
+	return k.store.Tidy(ctx, now, now.Add(-max(longestWindow, k.rules().cfg.ChainWindow)-time.Minute))
 }
 
 // sweepPage is how many exchanges or held messages are ended side by side, and
