@@ -294,40 +294,39 @@ func (s *Server) overfull(p *process) bool {
 	return most > 0 && (s.queued.Load() > most || p.queued.Load() > most/shareOfQueues)
 }
 
-// worst is the connection to end: of the user, and of its processes the one, with
-// most queued, or of the process that has more than its share. A connection for
-// which events wait that nobody is told the fate of, an observer's, comes before
-// one with deliveries.
-func (s *Server) worst(p *process) *conn {
+// worst is the connection to end, nil where that makes nothing less: of a process that
+// has more than its share, or of the one with most queued, of the user with most
+// queued. A connection for which events wait that nobody is told the fate of, an
+// observer's, comes before one with deliveries. What ends already does not count: it
+// is given back soon, and nobody who reads is to be ended for it.
+func (s *Server) worst(p *process) (worst *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if most := int64(s.limits.Load().TotalQueueBytes); p.queued.Load() <= most/shareOfQueues {
-		p = s.fullest()
+	var all int64
+	processes, users := make(map[*process]int64), make(map[uint32]int64)
+	for c := range s.conns {
+		held := c.out.held.Load()
+		all += held
+		processes[c.process] += held
+		users[c.process.key.uid] += held
 	}
-	var worst *conn
+	most := int64(s.limits.Load().TotalQueueBytes)
+	if processes[p] <= most/shareOfQueues {
+		if all <= most {
+			return nil
+		}
+		for other, held := range processes {
+			if mine, theirs := users[p.key.uid], users[other.key.uid]; theirs > mine || theirs == mine && held > processes[p] {
+				p = other
+			}
+		}
+	}
 	for c := range s.conns {
 		if c.process == p && (worst == nil || c.out.worse(worst.out)) {
 			worst = c
 		}
 	}
 	return worst
-}
-
-// fullest is the process with most queued of the user with most queued. It is
-// called with the lock.
-func (s *Server) fullest() *process {
-	users := make(map[uint32]int64)
-	for key, p := range s.processes {
-		users[key.uid] += p.queued.Load()
-	}
-	var fullest *process
-	for key, p := range s.processes {
-		if fullest == nil || users[key.uid] > users[fullest.key.uid] ||
-			key.uid == fullest.key.uid && p.queued.Load() > fullest.queued.Load() {
-			fullest = p
-		}
-	}
-	return fullest
 }
 
 // chargeLine counts what the line that is being read takes, or no longer does. Where

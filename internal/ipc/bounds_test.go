@@ -164,6 +164,21 @@ func TestTheLongestQueueIsCut(t *testing.T) {
 	short.alive()
 }
 
+// A connection for which nothing waits is not ended for others.
+func TestNobodyIsCutForNothing(t *testing.T) {
+	h := bounded(t, Limits{QueueBytes: 1 << 20, TotalQueueBytes: 2 << 20})
+	p, link := h.join(t)
+	p.alive()
+	h.Server.mu.Lock()
+	for c := range h.conns {
+		c.process.queued.Add(2 << 20) // of connections that are ending
+	}
+	h.Server.mu.Unlock()
+	link.Flush()
+	p.alive()
+	p.alive()
+}
+
 // What is counted as queued is what is queued, however writers, readers and ends
 // come together.
 func TestQueuedIsCountedRight(t *testing.T) {

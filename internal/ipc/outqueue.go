@@ -167,10 +167,10 @@ func (q *outQueue) letGo() {
 }
 
 // cut ends the queue for what all connections have queued. It reports false where
-// it is ending anyway.
+// nothing is queued here.
 func (q *outQueue) cut() bool {
 	q.mu.Lock()
-	if q.ending && q.held.Load() == 0 {
+	if q.held.Load() == 0 {
 		q.mu.Unlock()
 		return false
 	}
