@@ -101,6 +101,9 @@ func examinations() []examination {
 	return []examination{
 		{"machine", (*doctor).machine},
 		{"config", (*doctor).configuration},
+		{"people", (*doctor).people},
+		{"access", (*doctor).access},
+		{"who", (*doctor).operators},
 		{"files", (*doctor).files},
 		{"daemon", (*doctor).daemon},
 		{"service", (*doctor).service},
@@ -119,10 +122,11 @@ func newDoctor(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "check everything the daemon needs, and say what to do",
-		Long: "Check the machine, the configuration, files and their modes, the daemon, its service, the\n" +
-			"clock, the disk, the policy and the end of the audit log. It needs no daemon and may run\n" +
-			"beside one. Each line is pass, warn or fail, with what to do about it; one that fails makes\n" +
-			"the exit code 1. \"ocipd audit verify\" reads the whole log.",
+		Long: `Check the machine, the configuration, what holds towards strangers, what apps may do,
+who decides, files and their modes, the daemon, its service, the clock, the disk, the
+policy and the end of the audit log. It needs no daemon and may run beside one. Each
+line is pass, warn or fail, with what to do about it; one that fails makes the exit
+code 1. "ocipd audit verify" reads the whole log.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := &doctor{shell: s, ctx: cmd.Context(), now: time.Now}

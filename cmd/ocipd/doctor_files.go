@@ -97,6 +97,7 @@ func (d *doctor) named() (found []diagnosis) {
 			found = append(found, decides(what, key, []string{path})...)
 		}
 	}
+	look("the directory file", c.DirectoryPath(), "directory_file")
 	look("the file of who may sign decisions", c.Approvals.AllowedSigners, "approvals.allowed_signers")
 	if command := c.Approvals.Notify.Command; len(command) > 0 {
 		look("the program of approvals.notify.command", command[0], "approvals.notify.command")

@@ -42,10 +42,12 @@ func newClinic(t *testing.T) *clinic {
 	t.Cleanup(func() { os.RemoveAll(home) })
 	c := &clinic{t: t, home: home}
 	// One process is daemon, app and operator here.
-	c.env = []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + c.path("run"), "OCIPD_APPROVALS_NOTIFY_DESKTOP=false", "OCIPD_IPC_APPS_MAY_OPERATE=true"}
+	c.env = []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + c.path("run"), "OCIPD_APPROVALS_NOTIFY_DESKTOP=false", appsMayOperate}
 	c.must(os.Mkdir(c.path("run"), 0o700))
 	return c
 }
+
+const appsMayOperate = "OCIPD_IPC_APPS_MAY_OPERATE=true"
 
 // Places in a clinic.
 const (
@@ -82,7 +84,12 @@ func (c *clinic) read(name string) []byte {
 
 func (c *clinic) ocipd(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = run(c.t.Context(), args, strings.NewReader(""), &out, &errs, c.env)
+	env := c.env
+	if len(args) > 0 && args[0] == "doctor" {
+		// The doctor would rightly complain about what makes the test possible.
+		env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return kv == appsMayOperate })
+	}
+	code = run(c.t.Context(), args, strings.NewReader(""), &out, &errs, env)
 	return code, out.String(), errs.String()
 }
 
@@ -862,5 +869,48 @@ func TestFoldAtBlanks(t *testing.T) {
 		if got := foldAtBlanks(text, 8); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
+	}
+}
+
+// Finding D1 of a trial by new users: what holds towards strangers is said, loudly
+// where nothing is held, and so is what apps may do and who decides.
+func TestDoctorOfPeople(t *testing.T) {
+	const plain, touch = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFrO1QrhcWIcNetb06MYa+P+DaxQzUivdlvekfs4JwNH",
+		"sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIPgNfdJ/cbrGeVMjtruhCk0kYm3noa6hXk2uaPplEV8QAAAABHNzaDo="
+	for _, tt := range []struct {
+		name, yaml, signers string
+		check               string
+		how                 health
+		want                string
+	}{
+		{"strangers", "", "", "people", pass, "strangers: promises wait for a person, the policy is asked, the first message goes, more than 60 messages in 1h0m0s are held"},
+		{"promises to strangers", "ocip: {unknown: {commitments: record}}", "", "people", fail, "PROMISES TO STRANGERS ARE NOT HELD"},
+		{"promises to people", "ocip: {person: {commitments: record}}", "", "people", fail, "PROMISES TO PEOPLE YOU DECLARED ARE NOT HELD"},
+		{"no promises at all", "ocip: {commitment: {enforcement: monitor}}", "", "people", fail, "nor are any others: ocip.commitment.enforcement is monitor"},
+		{"no policy", "ocip: {unknown: {policy: false}}", "", "people", warn, "the policy is not asked about messages to strangers"},
+		{"look-alikes", "ocip: {look_alike: allow}", "", "people", warn, "whose key only looks like a known one goes"},
+		{"nobody declared", "", "", "people", pass, "nobody is declared: all but the agents here are strangers"},
+		{"the owner", "directory: [{kind: person, sessions: ['irc:x']}]", "", "people", pass, "the own chat of alice is not known"},
+		{"nothing to declare", "", "", "access", pass, "nothing need be declared"},
+		{"declared", "access: {apps: {'@acme/tg': {channels: [telegram]}}}", "", "access", pass, "what 1 app may do is declared"},
+		{"undeclared", "access: {apps: {'@acme/tg': {}}}\nroutes: [{session: 'telegram:*', agent: alice}]", "", "access", fail, "no daemon starts with it"},
+		{"no signatures", "", "", "who", pass, "It cannot know that a person decides"},
+		{"apps decide", "ipc: {apps_may_operate: true}", "", "who", fail, "APPS DECIDE ABOUT THEIR OWN MESSAGES"},
+		{"a plain key", "", "alice " + plain, "who", warn, "while ssh-agent has it, it signs for every process of yours, and keeps no app out"},
+		{"a key that waits", "", "alice namespaces=\"approval@ocipd\" " + touch, "who", pass, "each decision is signed by a key that waits for a touch"},
+		{"a key that does not wait", "", "alice no-touch-required " + touch, "who", warn, "signs without a touch"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newClinic(t)
+			yaml := clinicYAML + tt.yaml + "\n"
+			if tt.signers != "" {
+				c.write(".config/openclawos/signers", tt.signers+"\n", 0o600)
+				yaml += "approvals: {allowed_signers: " + c.path(".config/openclawos/signers") + "}\n"
+			}
+			c.write(clinicConfig, yaml, 0o600)
+			if found, _ := c.examine(); !said(found, tt.check, tt.how, tt.want) {
+				t.Errorf("it finds %+v", found)
+			}
+		})
 	}
 }

@@ -89,6 +89,9 @@ func (d *Daemon) warnOfWriters(c *config.Config, p *policy.Policy) {
 	if c.File != "" {
 		files = append(files, c.File)
 	}
+	if path := c.DirectoryPath(); path != "" {
+		files = append(files, path)
+	}
 	if c.Policy.Path != "" {
 		files = append(files, p.Files()...)
 	}
