@@ -28,7 +28,7 @@ const token = "ghp_" + "4kJd83jSla9XmPq20vBnR7tYcWz1Lf5gHu6E"
 
 // withGina adds an agent of another tenant, and says whose the channel is.
 func withGina(yaml string) string {
-	yaml += `access: {apps: {"@openclawos/telegram": {channels: [telegram], tenants: [acme-corp]}}}` + "\n"
+	yaml += `access: {apps: {"@openclawos/telegram": {channels: [telegram], tenants: [acme-corp]}, "@acme/matrix": {channels: [matrix], tenants: [acme-corp, globex-inc]}}}` + "\n"
 	return strings.Replace(yaml, "directory:\n",
 		"  - {id: gina, app: \"@globex/gina\", instance_id: agent-gina-1, user_id: gina, org_unit: sales, tenant_id: globex-inc}\ndirectory:\n", 1)
 }
