@@ -109,10 +109,12 @@ type Approval struct {
 	// content and metadata, with envelope and disclosure. Both are dropped when it
 	// is decided, unless approvals.keep_content says otherwise: Forgotten is set
 	// then. ContentBytes is the length of Content.
-	Content          string            `json:"content"`
-	ContentBytes     int               `json:"contentBytes"`
-	Forgotten        bool              `json:"forgotten,omitzero"`
-	Sending          jsontext.Value    `json:"sending,omitzero"`
+	Content      string         `json:"content"`
+	ContentBytes int            `json:"contentBytes"`
+	Forgotten    bool           `json:"forgotten,omitzero"`
+	Sending      jsontext.Value `json:"sending,omitzero"`
+	// RequiresHuman is set where what the message promises, or answers, takes one.
+	RequiresHuman    bool              `json:"requiresHuman,omitzero"`
 	DetectedKeywords []string          `json:"detectedKeywords"`
 	Detections       []audit.Detection `json:"detections"`
 	DataShared       []ocip.Shared     `json:"dataShared"`

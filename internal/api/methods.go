@@ -422,6 +422,7 @@ type ExchangeRef struct {
 
 	Code             ocip.Code        `json:"code,omitzero"`
 	Reason           string           `json:"reason,omitzero"`
+	RequiresHuman    bool             `json:"requiresHuman,omitzero"`
 	DetectedKeywords []string         `json:"detectedKeywords,omitzero"`
 	Escalation       *ocip.Escalation `json:"escalation,omitempty"`
 	// EscalatedExchange is the exchange whose round limit stops this one.

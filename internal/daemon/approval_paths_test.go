@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,6 +128,19 @@ func TestReceiverRefusesWhatWasApproved(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The answer to a message that is held for what it promises is the reference's
+// CommitmentDetectionResult, and so is what a person sees.
+func TestHeldAnswerIsACommitmentDetectionResult(t *testing.T) {
+	h := build(t, acme)
+	held := h.agent("@acme/alice").held(ocip.CommitmentRequiresHuman, "agent:bob:main", "I promise to send it.", fresh(nil))
+	if !held.OCIP.RequiresHuman || held.OCIP.Reason == "" || !slices.Equal(held.OCIP.DetectedKeywords, []string{"promise"}) {
+		t.Errorf("the answer is %+v", held.OCIP)
+	}
+	if saw := h.shown(held.ApprovalID); !saw.RequiresHuman || saw.Reason == "" || !slices.Equal(saw.DetectedKeywords, []string{"promise"}) {
+		t.Errorf("a person sees %+v", saw)
 	}
 }
 

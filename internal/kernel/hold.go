@@ -287,7 +287,7 @@ func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.Disp
 func heldResult(h *held, seq uint64) api.DispatchResult {
 	ref := &api.ExchangeRef{
 		ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, Round: h.Round, MaxRounds: h.MaxRounds, AuditSeq: seq,
-		Code: ocip.Code(h.Code), Reason: h.Reason, DetectedKeywords: h.DetectedKeywords, Escalation: h.Escalation, Chain: h.Chain,
+		Code: ocip.Code(h.Code), Reason: h.Reason, RequiresHuman: h.RequiresHuman, DetectedKeywords: h.DetectedKeywords, Escalation: h.Escalation, Chain: h.Chain,
 		EscalatedExchange: h.EscalatedExchange,
 	}
 	return api.DispatchResult{DispatchID: h.DispatchID, Queued: true, Held: true, ApprovalID: h.ApprovalID, OCIP: ref}
@@ -314,6 +314,7 @@ func (k *ruleset) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time
 			Detections: detections(v),
 		},
 	}
+	h.RequiresHuman, _ = v.Details["requiresHuman"].(bool)
 	h.DetectedKeywords, _ = v.Details["detectedKeywords"].([]string)
 	h.EscalatedExchange, _ = v.Details["escalatedExchange"].(string)
 	if escalation, ok := v.Details["escalation"].(ocip.Escalation); ok {
