@@ -114,6 +114,7 @@ type outbox struct {
 	writing sync.Mutex
 
 	dropped dropped
+	decided *decided
 }
 
 // lane is one queue on its way to one app.
@@ -181,7 +182,7 @@ func (l *lane) holds(id int64) bool {
 }
 
 func newOutbox(k *Kernel) *outbox {
-	return &outbox{kernel: k, lanes: make(map[string]*lane)}
+	return &outbox{kernel: k, lanes: make(map[string]*lane), decided: newDecided()}
 }
 
 // queuesOf lists the queues whose messages an app receives.
@@ -265,6 +266,7 @@ func (o *outbox) leave(a *app) {
 // lane's drain. It never waits: it runs in the commit. Where the message was
 // sent it returns what has it written, for when its sender has been answered.
 func (o *outbox) offer(d *delivery) (deliver func()) {
+	o.decided.add(&d.Message)
 	l := o.lane(d.Queue)
 	if l == nil {
 		return nil
@@ -516,7 +518,8 @@ func (o *outbox) sendPassed(l *lane, page []*store.Message, due []*delivery) (do
 
 // due returns what of a page of waiting messages is to be delivered, nil in the
 // place of each that is not: one that waited too long, or for an agent that is
-// another one now under the same id. These are taken out, on record.
+// another one now under the same id, or that no decision let through. These are
+// taken out, on record.
 func (k *Kernel) due(queue string, page []*store.Message) ([]*delivery, error) {
 	now, found := k.now(), make([]*delivery, len(page))
 	kind, name := directory.Split(queue)
@@ -528,11 +531,24 @@ func (k *Kernel) due(queue string, page []*store.Message) ([]*delivery, error) {
 			continue
 		}
 		d := &delivery{Message: *m}
-		if err := d.decode(m.Body); err != nil {
-			return nil, fmt.Errorf("cannot decode message %s: %w", m.DispatchID, err)
+		if d.decode(m.Body) != nil {
+			if err := k.reject(m, "it cannot be read"); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if agent := k.rules().directory.Agent(name); kind == "agent" && d.For != "" && agent != nil && agent.Identified() != d.For {
 			if err := k.withdraw(m, map[string]any{"decidedFor": d.For, "isNow": agent.Identified()}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		why, err := k.rules().undecided(k.closing, m, d)
+		if err != nil {
+			return nil, err
+		}
+		if why != "" {
+			if err := k.reject(m, why); err != nil {
 				return nil, err
 			}
 			continue

@@ -1,0 +1,198 @@
+package kernel
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// decided remembers what this process let through of late, by a hash that nobody
+// else can make, so that a row which is read back needs no look at its record.
+type decided struct {
+	seed maphash.Seed
+
+	mu   sync.Mutex
+	hash map[int64]uint64
+	// ring forgets the oldest when a new one needs its place.
+	ring []int64
+	next int
+}
+
+// rememberedDecided bounds it.
+const rememberedDecided = 32768
+
+func newDecided() *decided {
+	return &decided{seed: maphash.MakeSeed(), hash: make(map[int64]uint64)}
+}
+
+// sum is the hash of all that is read back of a message.
+func (r *decided) sum(m *store.Message) uint64 {
+	var h maphash.Hash
+	h.SetSeed(r.seed)
+	for _, part := range [...]string{m.Queue, m.DispatchID} {
+		_, _ = h.WriteString(part)
+		_ = h.WriteByte(0)
+	}
+	_, _ = h.Write(m.Body)
+	return h.Sum64()
+}
+
+func (r *decided) add(m *store.Message) {
+	sum := r.sum(m)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ring) < rememberedDecided {
+		r.ring = append(r.ring, m.ID)
+	} else {
+		delete(r.hash, r.ring[r.next])
+		r.ring[r.next] = m.ID
+		r.next = (r.next + 1) % rememberedDecided
+	}
+	r.hash[m.ID] = sum
+}
+
+func (r *decided) has(m *store.Message) bool {
+	r.mu.Lock()
+	want, known := r.hash[m.ID]
+	r.mu.Unlock()
+	return known && want == r.sum(m)
+}
+
+// undecided returns why a row of the outbox is not what a record let through, ""
+// where it is: whoever can write the database can put rows there.
+func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) (why string, err error) {
+	if k.outbox.decided.has(m) {
+		return "", nil
+	}
+	kind, name := directory.Split(m.Queue)
+	text, why := d.text(kind)
+	if why != "" {
+		return why, nil
+	}
+	r, err := k.store.DecisionOf(ctx, m, text != nil)
+	switch {
+	case errors.Is(err, store.ErrUndecided):
+		return "no record lets it through", nil
+	case err != nil:
+		return "", err
+	}
+	switch kind {
+	case "channel":
+		if channel, _ := directory.Split(r.SessionKey); channel != name {
+			return "its record is of session " + r.SessionKey, nil
+		}
+	case "agent":
+		if agent := k.directory.Agent(name); agent != nil && !isFor(&r, agent) {
+			return "its record is of a message for another agent", nil
+		}
+	case "app":
+		if r.AppID != name {
+			return "its record is of app " + r.AppID, nil
+		}
+	default:
+		return "there are no queues of this kind", nil
+	}
+	if text == nil {
+		return "", nil
+	}
+	if text.SessionKey != "" && text.SessionKey != r.SessionKey || d.About.SessionKey != "" && d.About.SessionKey != r.SessionKey || text.DispatchID != m.DispatchID {
+		return "it names another session or message than its record", nil
+	}
+	return k.otherText(&r, text)
+}
+
+// isFor reports whether a record let a message through to an agent here.
+func isFor(r *audit.Entry, agent *Agent) bool {
+	if r.Side == audit.SideReceiver {
+		return r.AgentID == agent.InstanceID
+	}
+	return r.Counterparty.InstanceID == agent.InstanceID
+}
+
+// said is what a delivery hands over, as its record has the digest of it.
+type said struct {
+	SessionKey string     `json:"sessionKey"`
+	Target     string     `json:"target"`
+	Content    string     `json:"content"`
+	Metadata   api.Object `json:"metadata"`
+	DispatchID string     `json:"dispatchId"`
+}
+
+// text returns what a delivery of a kind of queue hands over, nil where it is in the
+// daemon's own words alone, and why it can be none.
+func (d *delivery) text(kind string) (text *said, why string) {
+	text = new(said)
+	raw := []byte(d.Data)
+	switch {
+	case kind == "app" && d.Event == api.ApprovalEvent:
+		// A runtime that delivers by itself is given there what it may send.
+		var event struct {
+			Data *said `json:"data"`
+		}
+		if json.Unmarshal(raw, &event) != nil {
+			return nil, "it cannot be read"
+		}
+		if event.Data == nil {
+			return nil, ""
+		}
+		event.Data.Target = event.Data.SessionKey
+		return event.Data, ""
+	case kind == "channel" && d.Hook == api.MessageSending && d.Event == "":
+	case kind == "agent" && d.Hook == api.MessageReceived && d.Event == "":
+	default:
+		return nil, "it is no message of such a queue"
+	}
+	if json.Unmarshal(raw, text) != nil {
+		return nil, "it cannot be read"
+	}
+	if kind == "agent" {
+		text.Target = text.SessionKey
+	}
+	return text, ""
+}
+
+// otherText returns why what is handed over is not what a record has the digest of.
+func (k *Kernel) otherText(r *audit.Entry, text *said) (why string, err error) {
+	const other = "it is not what its record let through"
+	want, form := r.DeliveredDigest, []byte(text.Content)
+	if want == "" {
+		// It waits since before records had that: there is the one of its content.
+		want = r.ContentDigest
+	} else if form, err = audit.DeliveredForm(text.Target, text.Content, text.Metadata.Append(nil)); err != nil {
+		return other, nil
+	}
+	got, err := k.digest(r.TenantID, string(form))
+	if err != nil {
+		return "", fmt.Errorf("cannot hold a waiting message against its record: %w", err)
+	}
+	if subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1 {
+		return other, nil
+	}
+	return "", nil
+}
+
+// reject takes a row out that no decision let through, with a record of it.
+func (k *Kernel) reject(m *store.Message, why string) error {
+	k.log.Error("a row of the outbox was not written by a decision: it is not delivered",
+		zap.String("queue", m.Queue), zap.Uint64("record", m.RecordSeq), zap.String("reason", why))
+	_, err := k.commit(&store.Change{
+		Records: []*audit.Record{{
+			ID: k.newID(), ActionType: audit.ActionSecurity, Event: "undecided_message", DispatchID: m.DispatchID,
+			PolicyResult: string(ocip.Deny), PolicyReason: why, Details: map[string]any{"queue": m.Queue, "decidedBy": m.RecordSeq},
+		}},
+		Taken:  []store.MessageID{m.MessageID},
+		Drains: true,
+	})
+	return err
+}
