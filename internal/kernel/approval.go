@@ -192,7 +192,12 @@ func (k *ruleset) again(ctx context.Context, h *held) (*outgoing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot decode the metadata of approval %s: %w", h.ApprovalID, err)
 	}
-	if err := k.locate(ctx, m); err != nil {
+	// It goes where it was to go, wherever the session's last message came from.
+	bound, err := k.directory.Brought(m.key, m.metadata)
+	if err != nil {
+		return nil, api.Errorf(api.Conflict, "what is said of the address is none any more, so the message cannot go; deny it: %v", err)
+	}
+	if err := k.reach(ctx, m, bound); err != nil {
 		return nil, err
 	}
 	if m.to.InstanceID != h.Counterparty || m.target != h.Target {

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// origins knows what the last message of a session brought of its address: where
-// an answer goes.
+// origins knows what the last messages of a session brought of their addresses:
+// where answers go.
 type origins struct {
 	store *store.Store
 	known *lru.Cache[string, map[string]string]
@@ -41,8 +42,11 @@ func (o *origins) of(ctx context.Context, key string) (map[string]string, error)
 // known already.
 func (o *origins) enter(ctx context.Context, c *store.Change, key, account string, members map[string]string, now time.Time) error {
 	before, err := o.of(ctx, key)
-	if err != nil || maps.Equal(before, members) {
+	if err != nil {
 		return err
+	}
+	if members = directory.Keep(before, members); maps.Equal(before, members) {
+		return nil
 	}
 	c.Parts = append(c.Parts, store.Brought{SessionKey: key, Account: account, Members: members, At: now})
 	c.OnDurable(func(store.Receipt) { o.known.Add(key, members) })

@@ -146,13 +146,19 @@ func (k *ruleset) served(m *outgoing) error {
 	return nil
 }
 
-// locate finds out whom a message reaches: where the session's last message came
-// from, else where its key leads, and who the directory has there.
+// locate finds out whom a message reaches: where the message came from that it
+// answers, the session's last one unless it says otherwise, else where its key
+// leads, and who the directory has there.
 func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
 	brought, err := k.origins.of(ctx, m.key)
 	if err != nil {
 		return err
 	}
+	return k.reach(ctx, m, k.directory.Answering(m.key, brought, m.metadata))
+}
+
+// reach is locate where it is known what was brought.
+func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]string) (err error) {
 	m.recipient, err = k.directory.Recipient(m.key, m.account, brought, m.sender)
 	switch {
 	case errors.Is(err, directory.ErrSpelling), errors.Is(err, directory.ErrAddress):
