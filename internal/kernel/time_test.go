@@ -59,7 +59,8 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 			DefaultLevel: ocip.Internal, DefaultType: ocip.InformationQuery, MaxRounds: 3, ExpiresAfter: 24 * time.Hour,
 			MaxAnnotation: 4096, Disclosure: ocip.DisclosureSuffix, MaxHeld: 100, HoldFor: 24 * time.Hour, Approvers: 1,
 		}
-		cfg.Directory.Grants = make(map[string]directory.Grant)
+		// Where something is granted, everything is.
+		cfg.Directory.Grants = map[string]directory.Grant{"@acme/telegram": {Channels: []string{"telegram", "chat"}}}
 		for _, app := range []string{"dlp", "filter", "guard", "late", "other", "silent", "watcher", "hook0", "hook1", "hook2"} {
 			cfg.Directory.Grants["@acme/"+app] = directory.Grant{Intercepts: []string{"*"}, Observes: []string{"*"}}
 		}
