@@ -260,10 +260,11 @@ const (
 	heapNoise = 4 << 20
 	// warmTime is how long the caches take to fill at the usual rate.
 	warmTime = 10 * time.Minute
-	// Connections of apps that come and go are open at one moment or not, and
-	// hostile neighbours have many of them.
+	// Connections of apps that come and go are open at one moment or not. Hostile
+	// neighbours open thousands, of which some hundred are open at once: what is
+	// left of each would soon be more.
 	moreDescriptors, moreGoroutines             = 4, 12
-	moreDescriptorsOfMany, moreGoroutinesOfMany = 200, 300
+	moreDescriptorsOfMany, moreGoroutinesOfMany = 600, 600
 )
 
 // compare judges whether the last quarter is as the second was.
