@@ -25,9 +25,12 @@ const (
 	// where one line may not be so long that few of them make it.
 	maxLines   = 64 << 20
 	leastLines = 16
-	// maxInFlightOfProcess bounds the parameters that the requests in flight of
-	// all connections of one process hold.
+	// maxInFlightOfProcess bounds what the requests in flight of all connections of
+	// one process hold: their parameters, and requestBytes for what runs each.
 	maxInFlightOfProcess = 8 * maxInFlightBytes
+	requestBytes         = 8 << 10
+	// maxStreamsOfProcess bounds the streams of all connections of one process.
+	maxStreamsOfProcess = 512
 )
 
 // processKey names a process as the operating system vouches for it. One that
@@ -51,6 +54,7 @@ type process struct {
 	// finds somebody counted after it made room.
 	inFlight atomic.Int64
 	waiting  atomic.Int32
+	streams  atomic.Int32
 	mu       sync.Mutex
 	room     sync.Cond
 }
@@ -78,10 +82,10 @@ func (p *process) admit(c *conn, cost int) bool {
 func (p *process) take(cost int) bool {
 	for {
 		held := p.inFlight.Load()
-		if held > 0 && held+int64(cost) > maxInFlightOfProcess {
+		if held > 0 && held+int64(cost)+requestBytes > maxInFlightOfProcess {
 			return false
 		}
-		if p.inFlight.CompareAndSwap(held, held+int64(cost)) {
+		if p.inFlight.CompareAndSwap(held, held+int64(cost)+requestBytes) {
 			return true
 		}
 	}
@@ -90,12 +94,12 @@ func (p *process) take(cost int) bool {
 // crowded reports whether a request of this cost would wait.
 func (p *process) crowded(cost int) bool {
 	held := p.inFlight.Load()
-	return held > 0 && held+int64(cost) > maxInFlightOfProcess
+	return held > 0 && held+int64(cost)+requestBytes > maxInFlightOfProcess
 }
 
 // leave gives back what a request held.
 func (p *process) leave(cost int) {
-	p.inFlight.Add(-int64(cost))
+	p.inFlight.Add(-int64(cost) - requestBytes)
 	p.wake()
 }
 

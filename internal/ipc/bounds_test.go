@@ -358,7 +358,7 @@ func TestInFlightOfOneProcess(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := most.Load(); n > maxInFlightOfProcess/cost || n < maxInFlightOfProcess/cost/2 {
+	if n := most.Load(); n > maxInFlightOfProcess/cost || n < maxInFlightOfProcess/cost/4 {
 		t.Errorf("%d requests of %d bytes were in flight", n, cost)
 	}
 	// One alone may be larger than there is room for all.
@@ -413,5 +413,49 @@ func TestUnfinishedLinesAreBounded(t *testing.T) {
 	honest.Close()
 	for s.Connections() > 0 || unfinished() != 0 {
 		honest.pause()
+	}
+}
+
+// Small requests count for what runs each, and streams of all connections of a process
+// have a limit of their own.
+func TestManySmallRequestsAndStreamsOfOneProcess(t *testing.T) {
+	s := &Server{}
+	s.limits.Store(&Limits{InFlight: 1 << 20})
+	p := &process{}
+	p.room.L = &p.mu
+	c := &conn{server: s, process: p}
+	c.room.L = &c.mu
+	taken := 0
+	for ; !c.crowded(1); taken++ {
+		if !c.enter(strconv.Itoa(taken), 1) {
+			t.Fatal("a request is not taken")
+		}
+	}
+	if most := maxInFlightOfProcess / requestBytes; taken > most || taken < most/2 {
+		t.Errorf("%d requests of one byte are in flight at once", taken)
+	}
+	for n := range taken {
+		c.leave(strconv.Itoa(n), 1)
+	}
+	streams := 0
+	for {
+		c := &conn{server: s, process: p}
+		c.room.L = &c.mu
+		var err error
+		for n := range maxStreams {
+			if err = c.enterStream(strconv.Itoa(n), func() {}); err != nil {
+				break
+			}
+			streams++
+		}
+		if err != nil {
+			if api.AsError(err).Code != api.Conflict || streams != maxStreamsOfProcess || p.streams.Load() != maxStreamsOfProcess {
+				t.Errorf("%v after %d streams", err, streams)
+			}
+			break
+		}
+	}
+	if n := p.inFlight.Load(); n != 0 {
+		t.Errorf("%d bytes are left in flight", n)
 	}
 }

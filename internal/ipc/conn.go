@@ -468,6 +468,9 @@ func (c *conn) enterStream(id string, cancel context.CancelFunc) error {
 		return errClosing
 	case c.streams >= maxStreams:
 		return api.Errorf(api.Conflict, "the connection has its limit of %d streams; end one with stream.cancel", maxStreams)
+	case c.process.streams.Add(1) > maxStreamsOfProcess:
+		c.process.streams.Add(-1)
+		return api.Errorf(api.Conflict, "process %d has its limit of %d streams; end one with stream.cancel", c.process.key.pid, maxStreamsOfProcess)
 	}
 	c.fly(id, cancel)
 	c.streams++
@@ -488,6 +491,7 @@ func (c *conn) leaveStream(id string) {
 	defer c.mu.Unlock()
 	delete(c.inFlight, id)
 	c.streams--
+	c.process.streams.Add(-1)
 }
 
 func (c *conn) leave(id string, cost int) {
