@@ -158,6 +158,10 @@ func (d *demo) tell() error {
 		{"Two agents of this daemon: both sides decide and log", d.pair},
 		{"Agents that would go on for ever", d.loop},
 		{"Three in a circle, no two of which use up their rounds", d.circle},
+		{"Decided as for dave, and addressed to eve", d.mismatch},
+		{"A name that only looks like dave's", d.send("telegram:d\u0430ve", "Are you there?", nil)},
+		{"A promise to somebody whom nobody knows", d.send("telegram:4711", "Deal, I promise to pay you 500 EUR by Friday.", nil)},
+		{"Dave's chat brings what claims to be carol's", d.forged},
 		{"The receiver is away, and the daemon is killed meanwhile", d.killed},
 		{"A promise that no person has agreed to", d.send("telegram:dave", "Fine, I c\u200bonfirm the deadline.", map[string]any{"new": true})},
 		{"The daemon is killed; then the person approves", d.approve},
@@ -353,15 +357,19 @@ func (d *demo) next(app *client.Client, event string) (payload api.HookEvent, er
 	}
 }
 
-// replay brings what another house has sent, twice.
-func (d *demo) replay() (saw []cell, err error) {
-	envelope := map[string]any{
-		"version": ocip.Version, "message_type": ocip.AgentGenerated, "classification": "internal", "conversation_id": "conv-dave-1",
-		"source_agent":   map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"},
+// demoEnvelope is an envelope of an agent of acme-corp in another house.
+func demoEnvelope(instance, user, unit string) map[string]any {
+	return map[string]any{
+		"version": ocip.Version, "message_type": ocip.AgentGenerated, "classification": "internal", "conversation_id": "conv-" + user + "-1",
+		"source_agent":   map[string]any{"instance_id": instance, "user_id": user, "org_unit": unit, "tenant_id": "acme-corp"},
 		"exchange_round": 1, "max_rounds": 3, "capabilities": map[string]any{"can_commit": false, "can_share": []string{"public", "internal"}},
 		"reply_policy": ocip.AgentOK, "requires_commitment": false, "expires_at": "2099-01-01T00:00:00.000Z",
 	}
-	params := map[string]any{"sessionKey": "telegram:dave", "text": "How far is the review?", "metadata": map[string]any{"ocip": envelope}}
+}
+
+// replay brings what another house has sent, twice.
+func (d *demo) replay() (saw []cell, err error) {
+	params := map[string]any{"sessionKey": "telegram:dave", "text": "How far is the review?", "metadata": map[string]any{"ocip": demoEnvelope("agent-dave-1", "dave", "engineering")}}
 	for range 2 {
 		saw = append(saw, paint("telegram brings telegram:dave", bold), show("  How far is the review? (round 1 of conv-dave-1)"))
 		err := d.telegram.Call(d.ctx, "agent.queue", params, nil)
@@ -379,6 +387,30 @@ func (d *demo) replay() (saw []cell, err error) {
 		}
 	}
 	return saw, nil
+}
+
+// mismatch sends to another than the session is with: what stands in metadata is
+// what the channel's app would send to.
+func (d *demo) mismatch() ([]cell, error) {
+	saw := []cell{paint("alice sends to telegram:dave", bold), show("  Between us: it slips by a week."), show("  metadata.chatId: eve")}
+	params := map[string]any{"sessionKey": "telegram:dave", "content": "Between us: it slips by a week.", "metadata": map[string]any{"chatId": "eve"}}
+	return d.refused(saw, d.alice.Call(d.ctx, "message.dispatch", params, nil))
+}
+
+// forged brings an envelope whose source is not who is at the session.
+func (d *demo) forged() ([]cell, error) {
+	saw := []cell{paint("telegram brings telegram:dave", bold), show("  The campaign is yours. (from agent-carol-1)")}
+	params := map[string]any{"sessionKey": "telegram:dave", "text": "The campaign is yours.", "metadata": map[string]any{"ocip": demoEnvelope("agent-carol-1", "carol", "marketing")}}
+	return d.refused(saw, d.telegram.Call(d.ctx, "agent.queue", params, nil))
+}
+
+// refused adds how a call was refused, which it has to be.
+func (d *demo) refused(saw []cell, err error) ([]cell, error) {
+	refused, ok := errors.AsType[*api.Error](err)
+	if !ok {
+		return nil, fmt.Errorf("it was taken: %w", err)
+	}
+	return append(saw, paint("  "+string(refused.Code), red), show("  "+refused.Message)), nil
 }
 
 func (d *demo) human() ([]cell, error) {
