@@ -42,15 +42,15 @@ func envelopeFormat(t *testing.T, w *world) {
 		}},
 		{"source_agent.instance_id", '"', []any{7, ""}, func(t *testing.T, _ *world, p *pair) {
 			same(t, "instance_id", stamped(t, p, nil, "source_agent.instance_id"), `"`+p.alice.instance+`"`)
-			mismatch(t, p, "source_agent.instance_id", "agent-somebody", "ENVELOPE_SOURCE_MISMATCH")
+			mismatch(t, p, "source_agent.instance_id", "agent-somebody", "ENVELOPE_FORGED")
 		}},
 		{"source_agent.user_id", '"', []any{7, ""}, func(t *testing.T, _ *world, p *pair) {
 			same(t, "user_id", stamped(t, p, nil, "source_agent.user_id"), `"`+p.alice.user+`"`)
-			mismatch(t, p, "source_agent.user_id", "somebody", "ENVELOPE_SOURCE_MISMATCH")
+			mismatch(t, p, "source_agent.user_id", "somebody", "ENVELOPE_FORGED")
 		}},
 		{"source_agent.org_unit", '"', []any{7, ""}, func(t *testing.T, _ *world, p *pair) {
 			same(t, "org_unit", stamped(t, p, nil, "source_agent.org_unit"), `"engineering"`)
-			mismatch(t, p, "source_agent.org_unit", "marketing", "ENVELOPE_SOURCE_MISMATCH")
+			mismatch(t, p, "source_agent.org_unit", "marketing", "ENVELOPE_FORGED")
 		}},
 		{"source_agent.tenant_id", '"', []any{7, ""}, func(t *testing.T, _ *world, p *pair) {
 			same(t, "tenant_id", stamped(t, p, nil, "source_agent.tenant_id"), `"acme-corp"`)

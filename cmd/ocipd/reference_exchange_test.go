@@ -306,7 +306,7 @@ func transcriptTracking(t *testing.T, w *world) {
 		p := w.pair(t, monitored)
 		p.pass(t, p.alice, "Requested project status", exchange)
 		for _, e := range []*end{p.alice, p.bob} {
-			same(t, "the transcript of "+e.id, e.exchange(t, "exch-001").Transcript, fmt.Sprintf("[{1 %s Requested project status}]", p.alice.instance))
+			same(t, "the transcript of "+e.id, e.exchange(t, "exch-001").Transcript, fmt.Sprintf("[{1 %s Requested project status false}]", p.alice.instance))
 		}
 	})
 	p := w.pair(t, ordinary)

@@ -24,7 +24,7 @@ func tracked() map[string]any {
 // only returns the one record of an agent in an exchange.
 func (e *end) only(t *testing.T, exchange string) audit.Entry {
 	t.Helper()
-	r := e.house.records(t, audit.Filter{Agent: e.instance, Exchange: exchange})
+	r := e.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Agent: e.instance, Exchange: exchange})
 	if len(r) != 1 {
 		t.Fatalf("house %s has %d records of %s, want 1: %+v", e.house.name, len(r), e.id, r)
 	}

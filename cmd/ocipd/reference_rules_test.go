@@ -352,7 +352,7 @@ func crossOrg(t *testing.T, w *world) {
 }
 
 // walled wants a message of alice stopped by the tenant wall.
-func (p *pair) walled(t *testing.T, content string, exchange map[string]any) {
+func (p *pair) walled(t *testing.T, content string, exchange map[string]any) judgment {
 	t.Helper()
 	m, err := p.alice.dispatch(t, content, exchange)
 	j := refused(t, m, err, "CROSS_ENTERPRISE_BLOCKED")
@@ -363,6 +363,7 @@ func (p *pair) walled(t *testing.T, content string, exchange map[string]any) {
 	if r.PolicyResult != "deny" || r.PolicyApplied != "tenant-wall" || r.PolicyRevision != "" || r.Outcome != "denied" || r.Seq != j.AuditSeq {
 		t.Errorf("the record is %+v", r)
 	}
+	return j
 }
 
 func crossEnterprise(t *testing.T, w *world) {
@@ -380,9 +381,10 @@ func crossEnterprise(t *testing.T, w *world) {
 	})
 	t.Run("CrossEnterpriseBlockedError is thrown immediately", func(t *testing.T) {
 		p := w.pair(t, toGlobex)
-		p.walled(t, question, named("wall"))
-		p.alice.outcome(t, "wall", "denied")
-		same(t, "the round", p.alice.exchange(t, "wall").CurrentRound, 0)
+		// No wish about the exchange is read before the wall.
+		j := p.walled(t, question, named("wall", "type", "banana"))
+		p.alice.outcome(t, j.ExchangeID, "denied")
+		same(t, "the round", p.alice.exchange(t, j.ExchangeID).CurrentRound, 0)
 	})
 	t.Run("before any other checks", func(t *testing.T) {
 		// Every other rule would refuse it too; the last time the exchange is
@@ -403,8 +405,10 @@ func crossEnterprise(t *testing.T, w *world) {
 		queued, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata)
 		refused(t, queued, err, "CROSS_ENTERPRISE_BLOCKED")
 		p.bob.gotNothing(t)
-		if r := p.bob.outcome(t, "wall", "denied"); r.PolicyApplied != "tenant-wall" || r.PolicyRevision != "" || r.PolicyResult != "deny" {
-			t.Errorf("the receiver's record is %+v", r)
+		// What is behind the wall opens nothing, so there is no exchange to end.
+		r := p.bob.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Agent: p.bob.instance})
+		if len(r) != 1 || r[0].PolicyApplied != "tenant-wall" || r[0].PolicyRevision != "" || r[0].PolicyResult != "deny" || r[0].Outcome != "denied" {
+			t.Errorf("the receiver's records are %+v", r)
 		}
 	})
 }
