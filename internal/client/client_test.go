@@ -360,6 +360,41 @@ func TestStream(t *testing.T) {
 
 // TestStreamCancelled cancels a stream that nobody reads and that would block
 // the answer of its own cancellation.
+// A stream that begins with an answer is a stream: the answer is none of its chunks,
+// and a call does not take it for all there is.
+func TestStreamThatBeginsWithAnAnswer(t *testing.T) {
+	cancelled := make(chan string, 1)
+	c := serve(t, each(func(r ipc.Request) []string {
+		opening := strings.TrimSuffix(response(r.ID, `{"watching":true}`), "}") + `,"stream":true}`
+		switch r.Method {
+		case "stream.cancel":
+			cancelled <- string(r.Params)
+			return []string{response(r.ID, `{"ok":true}`)}
+		case "fails":
+			return []string{opening, refusal(r.ID, "INTERNAL_ERROR", "broken")}
+		}
+		return []string{opening, chunk(r.ID, "1", false), chunk(r.ID, "null", true)}
+	}))
+	for method, want := range map[string]string{"watch": "1", "fails": ""} {
+		s, err := c.Stream(t.Context(), method, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := s.Next(t.Context()); string(text) != want || (err != nil) != (want == "") {
+			t.Errorf("%s: got %s, %v", method, text, err)
+		}
+		if _, err := s.Next(t.Context()); method == "watch" && !errors.Is(err, io.EOF) {
+			t.Errorf("it ends with %v", err)
+		}
+	}
+	if err := c.Call(t.Context(), "watch", nil, nil); !errors.Is(err, errStreams) {
+		t.Errorf("a call is answered %v", err)
+	}
+	if id := <-cancelled; id != `{"requestId":"3"}` {
+		t.Errorf("cancelled is %s", id)
+	}
+}
+
 func TestStreamCancelled(t *testing.T) {
 	c := serve(t, each(func(r ipc.Request) []string {
 		if r.Method == "stream.cancel" {

@@ -27,7 +27,7 @@ type Stream struct {
 }
 
 // Stream asks for an answer in chunks. A method that answers once gives that
-// answer as the only chunk.
+// answer as the only chunk; an answer that a stream begins with is none of them.
 func (c *Client) Stream(ctx context.Context, method string, params any) (*Stream, error) {
 	s := &Stream{client: c, chunks: make(chan jsontext.Value, streamBuffer), stopped: make(chan struct{})}
 	id, err := c.send(ctx, method, params, s)
