@@ -201,7 +201,7 @@ func (d *doctor) rules() []rule {
 		switch {
 		case strings.HasPrefix(e.Name(), "checkpoint.pub"):
 			r.what, r.most = "a public key", 0o644
-		case r.path == keyring.NewestPath(p.keys):
+		case strings.HasPrefix(r.path, keyring.NewestPath(p.keys)): // also while it is being written
 			r.what, r.most = "the newest checkpoint", 0o644
 		}
 		list = append(list, r)
