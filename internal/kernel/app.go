@@ -3,10 +3,12 @@ package kernel
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,12 +26,12 @@ type app struct {
 	manifest *api.Manifest
 	peer     api.Peer
 	link     api.Link
-	token    string
-	// former is the token of an earlier registration that the app has shown.
-	former string
-	order  uint64
-	uid    uint32
-	pid    int32
+	// digest is of the token that the app's requests have to show, and former of that
+	// of an earlier registration which the app has shown.
+	digest, former tokenDigest
+	order          uint64
+	uid            uint32
+	pid            int32
 
 	ready   bool
 	leaving bool
@@ -44,6 +46,9 @@ type app struct {
 	// lastSeen is in Unix nanoseconds.
 	lastSeen  atomic.Int64
 	unhealthy atomic.Bool
+	// adopted is set while the connection has shown no token, and is the app's because
+	// it is its process's.
+	adopted   atomic.Bool
 	clearance atomic.Pointer[clearance]
 	watch     *time.Timer
 	gone      chan struct{}
@@ -55,7 +60,12 @@ func (a *app) id() string { return a.manifest.ID }
 // is reports whether the other is this app itself, on this connection or a later
 // one: it has shown this one's token. Whoever merely has the id is another.
 func (a *app) is(other *app) bool {
-	return a == other || a.id() == other.id() && (sameToken(other.token, a.token) || sameToken(other.former, a.token))
+	return a == other || a.id() == other.id() && (sameDigest(other.digest, a.digest) || sameDigest(other.former, a.digest))
+}
+
+// owns reports whether a token is the app's.
+func (a *app) owns(token string) bool {
+	return token != "" && sameDigest(digestOfToken(token), a.digest)
 }
 
 // Client is one connection of an app, registered or not.
@@ -67,11 +77,24 @@ type Client struct {
 	// refused are the terms under which an app that would go on was refused, on
 	// record. Requests are admitted one after another.
 	refused *ruleset
+
+	// entering is held while the connection becomes an app's, which requests do and,
+	// where none comes, the kernel by itself.
+	entering sync.Mutex
+	gone     bool
+	adopts   *time.Timer
 }
 
-// Connect begins a connection.
+// Connect begins a connection. One of the very process of an app that is away
+// becomes that app's by itself, see [Client.adopt].
 func (k *Kernel) Connect(peer api.Peer, link api.Link) *Client {
-	return &Client{kernel: k, peer: peer, link: link}
+	c := &Client{kernel: k, peer: peer, link: link}
+	if uid, _, pid := peer.Credentials(); k.absent(uid, pid) != "" {
+		c.entering.Lock()
+		c.adopts = time.AfterFunc(adoptAfter, c.adopt)
+		c.entering.Unlock()
+	}
+	return c
 }
 
 // Registered reports whether the connection has an app.
@@ -81,16 +104,19 @@ func (c *Client) Registered() bool { return c.app.Load() != nil }
 func (c *Client) Authorize(token string) error {
 	a := c.app.Load()
 	switch {
-	case a == nil && token == "":
+	case (a == nil || a.adopted.Load()) && token == "":
 		return api.Errorf(api.AppNotRegistered, "call app.register first")
 	case a == nil:
 		// An app that was there before goes on.
 		return c.resume(token)
+	case a.adopted.Load() && !a.owns(token):
+		return api.Errorf(api.AppNotRegistered, "call app.register first")
 	case token == "":
 		return api.Errorf(api.Unauthorized, "the request has no token; send the one app.register returned")
-	case !sameToken(token, a.token):
+	case !a.owns(token):
 		return api.Errorf(api.Unauthorized, "the token is not the one app.register returned")
 	}
+	a.adopted.Store(false)
 	if _, err := c.rules(); err != nil {
 		return err
 	}
@@ -105,16 +131,21 @@ func (c *Client) Authorize(token string) error {
 // taken over only with that connection's token.
 func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams) (api.RegisterResult, error) {
 	k := c.kernel
+	c.entering.Lock()
+	defer c.entering.Unlock()
 	if was := c.app.Load(); was != nil {
-		if was.was == nil || was.id() != p.Manifest.ID {
+		if !was.adopted.Load() && (was.was == nil || was.id() != p.Manifest.ID) {
 			return api.RegisterResult{}, api.Errorf(api.Conflict, "this connection has registered %s already", was.id())
 		}
 		// A request that came before this one made the app go on as it was. It
 		// begins anew.
-		k.remove(was)
+		if k.remove(was) && was.id() != p.Manifest.ID {
+			k.tellGone(was, "lost")
+		}
 		k.outbox.leave(was)
 	}
-	a := c.newApp(p.Manifest, newToken())
+	fresh := newToken()
+	a := c.newApp(p.Manifest, digestOfToken(fresh))
 	change := &store.Change{Records: []*audit.Record{k.lifecycle(a, "registered", nil)}}
 	if err := c.enter(a, token, change); err != nil {
 		if was := c.app.Load(); was != nil {
@@ -124,14 +155,14 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 		return api.RegisterResult{}, err
 	}
 	k.log.Info("app registered", zap.String("app", a.id()), zap.String("version", a.manifest.Version), zap.Int32("pid", a.pid))
-	return api.RegisterResult{AppID: a.id(), Token: a.token, ProtocolVersion: api.ProtocolVersion}, nil
+	return api.RegisterResult{AppID: a.id(), Token: fresh, ProtocolVersion: api.ProtocolVersion}, nil
 }
 
 // newApp makes what the connection's process is from here on, of no rights yet.
-func (c *Client) newApp(manifest *api.Manifest, token string) *app {
+func (c *Client) newApp(manifest *api.Manifest, digest tokenDigest) *app {
 	uid, _, pid := c.peer.Credentials()
 	return &app{
-		manifest: manifest, peer: c.peer, link: c.link, token: token, uid: uid, pid: pid,
+		manifest: manifest, peer: c.peer, link: c.link, digest: digest, uid: uid, pid: pid,
 		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]hookNames), gone: make(chan struct{}),
 	}
 }
@@ -186,12 +217,12 @@ func (k *Kernel) claimID(a *app, token string) error {
 	k.mu.Lock()
 	holder := k.apps[a.id()]
 	if holder != nil {
-		if !sameToken(token, holder.token) {
+		if !holder.owns(token) {
 			k.mu.Unlock()
 			return api.Errorf(api.Conflict, "app %s is connected already; send its token to take over", a.id())
 		}
 		k.strike(holder)
-		a.former = token
+		a.former = holder.digest
 	}
 	if a.order == 0 {
 		k.order++
@@ -230,10 +261,11 @@ func (k *ruleset) mayRun(id string, peer api.Peer) error {
 	return nil
 }
 
-// sameToken reports whether two tokens are one. No token is that of nobody.
-func sameToken(token, other string) bool {
-	return token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(other)) == 1
-}
+// digestOfToken is what is kept of a token, also in memory.
+func digestOfToken(token string) tokenDigest { return sha256.Sum256([]byte(token)) }
+
+// sameDigest reports whether two digests are of one token.
+func sameDigest(x, y tokenDigest) bool { return subtle.ConstantTimeCompare(x[:], y[:]) == 1 }
 
 func newToken() string {
 	b := make([]byte, 32)
@@ -289,6 +321,12 @@ func (c *Client) Shutdown(_ context.Context, p *api.ShutdownParams) (api.OK, err
 
 // Gone ends the connection's part in the kernel.
 func (c *Client) Gone() {
+	c.entering.Lock()
+	c.gone = true
+	if c.adopts != nil {
+		c.adopts.Stop()
+	}
+	c.entering.Unlock()
 	a := c.app.Load()
 	if a == nil || !c.kernel.remove(a) {
 		return

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
@@ -28,6 +29,11 @@ type keptApp struct {
 	Manifest     *api.Manifest          `json:"manifest"`
 	Capabilities []keptCapability       `json:"capabilities"`
 	Hooks        map[api.Hook]hookNames `json:"hooks"`
+	// Boot, Process and Exe are which process it was, and what it ran; "" where that
+	// could not be told.
+	Boot    string `json:"boot,omitzero"`
+	Process string `json:"process,omitzero"`
+	Exe     string `json:"exe,omitzero"`
 }
 
 type keptCapability struct {
@@ -121,13 +127,16 @@ func (k *Kernel) forgetKept(a *app, c *store.Change) (done func()) {
 func (k *Kernel) keep(a *app) {
 	defer k.kept.writing.lock(a.id(), "")()
 	rules := k.rules()
+	// What cannot be told is left out: then the token alone has the app go on.
+	process, _ := a.peer.Process()
+	exe, _ := a.peer.Executable()
 	k.mu.Lock()
 	if !a.ready || k.apps[a.id()] != a {
 		k.mu.Unlock()
 		return
 	}
-	digest := tokenDigest(sha256.Sum256([]byte(a.token)))
-	now := keptApp{Token: digest[:], UID: a.uid, PID: a.pid, Order: a.order, Manifest: a.manifest, Hooks: maps.Clone(a.hooks)}
+	digest := a.digest
+	now := keptApp{Boot: k.processes.boot, Process: process, Exe: exe, Token: digest[:], UID: a.uid, PID: a.pid, Order: a.order, Manifest: a.manifest, Hooks: maps.Clone(a.hooks)}
 	for _, cp := range a.capabilities {
 		now.Capabilities = append(now.Capabilities, keptCapability{cp.id, cp.kind, cp.name, cp.hook, cp.intercept})
 	}
@@ -193,33 +202,108 @@ func (k *Kernel) makeRoom(rules *ruleset, a *app, c *store.Change) bool {
 // registered can go on: another one that has the token has to register.
 func (c *Client) resume(token string) error {
 	k := c.kernel
+	c.entering.Lock()
+	defer c.entering.Unlock()
+	if a := c.app.Load(); a != nil {
+		// It has become an app's just now.
+		if !a.owns(token) {
+			return api.Errorf(api.AppNotRegistered, "call app.register first")
+		}
+		a.adopted.Store(false)
+		return nil
+	}
 	unregistered := api.Errorf(api.AppNotRegistered, "call app.register first")
-	digest := tokenDigest(sha256.Sum256([]byte(token)))
+	digest := digestOfToken(token)
 	k.mu.RLock()
 	id, known := k.kept.apps[digest]
 	k.mu.RUnlock()
 	if !known {
 		return unregistered
 	}
-	value, err := k.store.Meta(k.closing, keptKey(id))
-	if errors.Is(err, store.ErrNotFound) {
-		return unregistered
-	}
-	var was keptApp
-	if err == nil {
-		err = json.Unmarshal(value, &was)
-	}
+	was, err := k.keptOf(id)
 	if err != nil {
-		k.log.Error("cannot read what is kept of an app", zap.String("app", id), zap.Error(err))
 		return unregistered
 	}
 	uid, _, pid := c.peer.Credentials()
 	if !bytes.Equal(was.Token, digest[:]) || was.UID != uid || was.PID != pid {
 		return unregistered
 	}
-	a := c.newApp(was.Manifest, token)
-	a.order, a.was = was.Order, &was
-	if err := c.enter(a, token, &store.Change{Records: []*audit.Record{k.lifecycle(a, "resumed", nil)}}); err != nil {
+	a := c.newApp(was.Manifest, digest)
+	return c.goOn(a, was, token, nil)
+}
+
+// keptOf returns what is kept of an app.
+func (k *Kernel) keptOf(id string) (*keptApp, error) {
+	value, err := k.store.Meta(k.closing, keptKey(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	was := new(keptApp)
+	if err == nil {
+		err = json.Unmarshal(value, was)
+	}
+	if err != nil {
+		k.log.Error("cannot read what is kept of an app", zap.String("app", id), zap.Error(err))
+	}
+	return was, err
+}
+
+// adoptAfter is how long a connection has to say by itself whose it is.
+const adoptAfter = 500 * time.Millisecond
+
+// absent returns the app of a process that is away, "" where there is none or more
+// than one.
+func (k *Kernel) absent(uid uint32, pid int32) (app string) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for id, t := range k.kept.tokens {
+		if t.uid != uid || t.pid != pid || k.apps[id] != nil {
+			continue
+		}
+		if app != "" {
+			return ""
+		}
+		app = id
+	}
+	return app
+}
+
+// adopt makes a connection that has said nothing yet that of the app which its
+// process is, and which is away: a stock app connects again by itself and then says
+// nothing until its next heartbeat. It is sent what waits for it; its requests have
+// to show the token all the same.
+func (c *Client) adopt() {
+	c.entering.Lock()
+	defer c.entering.Unlock()
+	k := c.kernel
+	uid, _, pid := c.peer.Credentials()
+	id := k.absent(uid, pid)
+	if c.gone || c.app.Load() != nil || id == "" || k.closing.Err() != nil {
+		return
+	}
+	was, err := k.keptOf(id)
+	if err != nil || len(was.Token) != sha256.Size || was.UID != uid || was.PID != pid || was.Process == "" || was.Exe == "" || was.Boot != k.processes.boot {
+		return
+	}
+	process, err := c.peer.Process()
+	if err != nil || process != was.Process {
+		return
+	}
+	if exe, err := c.peer.Executable(); err != nil || exe != was.Exe {
+		return
+	}
+	a := c.newApp(was.Manifest, tokenDigest(was.Token))
+	a.adopted.Store(true)
+	if err := c.goOn(a, was, "", map[string]any{"by": "process"}); err != nil {
+		k.log.Debug("a connection of an app's process is not the app's", zap.String("app", id), zap.Error(err))
+	}
+}
+
+// goOn makes the connection that of an app which was there before.
+func (c *Client) goOn(a *app, was *keptApp, token string, details map[string]any) error {
+	k, id := c.kernel, a.id()
+	a.order, a.was = was.Order, was
+	if err := c.enter(a, token, &store.Change{Records: []*audit.Record{k.lifecycle(a, "resumed", details)}}); err != nil {
 		return err
 	}
 	k.mu.RLock()
@@ -230,7 +314,7 @@ func (c *Client) resume(token string) error {
 		k.keep(a)
 	}
 	k.outbox.resume(k.queuesOf(a))
-	k.log.Info("app resumed", zap.String("app", id), zap.Int32("pid", pid))
+	k.log.Info("app resumed", zap.String("app", id), zap.Int32("pid", a.pid))
 	return nil
 }
 

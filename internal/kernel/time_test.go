@@ -64,6 +64,7 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 		for _, app := range []string{"dlp", "filter", "guard", "late", "other", "silent", "watcher", "hook0", "hook1", "hook2"} {
 			cfg.Directory.Grants["@acme/"+app] = directory.Grant{Intercepts: []string{"*"}, Observes: []string{"*"}}
 		}
+		cfg.Directory.Grants["@acme/channels"] = directory.Grant{Channels: []string{"telegram", "chat", "irc"}}
 		if change != nil {
 			change(&cfg)
 		}

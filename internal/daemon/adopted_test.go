@@ -1,0 +1,72 @@
+package daemon_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+)
+
+// After a restart a stock app connects again and says nothing until its next
+// heartbeat: its messages come within a second all the same, and what it asks needs
+// its token (clients.md 8).
+func TestConnectionOfAnAbsentApp(t *testing.T) {
+	h := build(t, acme)
+	telegram := h.channel("@openclawos/telegram", "telegram")
+	token := telegram.Token()
+	h.stop()
+	h.start()
+	deaf := h.connect()
+	deaf.id = "@openclawos/telegram"
+	began := time.Now()
+	alice := h.agent("@acme/alice")
+	sent := alice.dispatch("telegram:stranger", "are you back?", nil)
+	m := deaf.message("hook:message_sending")
+	if took := time.Since(began); m.DispatchID != sent.DispatchID || took > time.Second+time.Second/2 {
+		t.Errorf("%s came after %s, want %s", m.DispatchID, took, sent.DispatchID)
+	}
+	deaf.refuse(api.AppNotRegistered, "app.heartbeat", map[string]any{})
+	deaf.refuse(api.AppNotRegistered, "hook.result", map[string]any{"eventId": m.EventID, "result": map[string]any{"delivered": true}})
+	// Whoever has its token is it, and takes over.
+	other := h.connect(client.WithToken(token))
+	other.id = deaf.id
+	other.must("app.heartbeat", nil, nil)
+	<-deaf.Done()
+	if got := h.events("@openclawos/telegram"); len(got) < 2 || got[1] != "resumed" {
+		t.Errorf("on record is %q", got)
+	}
+}
+
+// A connection that registers is what it registers as, also where it was taken for
+// the app that is away; and of two that are away neither is meant.
+func TestConnectionOfAnotherApp(t *testing.T) {
+	h := build(t, acme)
+	telegram, irc := h.channel("@openclawos/telegram", "telegram"), h.channel("@openclawos/irc", "irc")
+	h.stop()
+	h.start()
+	either := h.connect()
+	either.id = "either"
+	alice := h.agent("@acme/alice")
+	alice.dispatch("irc:stranger", "who is there?", nil)
+	alice.dispatch("telegram:stranger", "who is there?", nil)
+	// One of the two goes on; from then on the other is the only one away.
+	telegram = h.again(telegram)
+	telegram.must("app.heartbeat", nil, nil)
+	telegram.message("hook:message_sending")
+	later := h.connect()
+	later.id = "later"
+	later.message("hook:message_sending")
+	if s := h.status(); len(s.Apps) != 3 {
+		t.Errorf("there are %+v", s.Apps)
+	}
+	if _, err := later.Register(t.Context(), manifest("@acme/new", api.Capabilities{})); err != nil {
+		t.Fatal(err)
+	}
+	later.must("app.ready", nil, nil)
+	irc = h.again(irc)
+	irc.must("app.heartbeat", nil, nil)
+	alice.dispatch("irc:stranger", "and now?", nil)
+	irc.message("hook:message_sending")
+	either.silent("hook:message_sending")
+}
