@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // phrase is an opener of a cue, and what must follow it to be one.
@@ -394,7 +396,7 @@ func opensSentence(text string, pos int) bool {
 	for pos > 0 {
 		r, width := utf8.DecodeLastRuneInString(text[:pos])
 		switch {
-		case r == ' ' || r == '\t' || isMarkup(r) || r == '>' || r == '\u200b':
+		case r == ' ' || r == '\t' || isMarkup(r) || r == '>' || passed(r):
 			pos -= width
 		default:
 			return strings.ContainsRune(".!?:;,\n\r-\u2013\u2014", r)
@@ -408,7 +410,7 @@ func closesSentence(text string, pos int) bool {
 	for pos < len(text) {
 		r, width := utf8.DecodeRuneInString(text[pos:])
 		switch {
-		case r == ' ' || r == '\t' || isMarkup(r) || r == '\u200b':
+		case r == ' ' || r == '\t' || isMarkup(r) || passed(r):
 			pos += width
 		default:
 			return strings.ContainsRune(".!?:;,)\n\r-\u2013\u2014", r)
@@ -461,6 +463,9 @@ func (d *Detector) denied(text string, pos int) bool {
 func (d *Detector) doubted(text string, pos int) bool {
 	return back(text, pos, 1, func(_ int, word string) bool { return d.isTerm(word, doubts) })
 }
+
+// passed reports what does not show and ends no line.
+func passed(r rune) bool { return !text.Shows(r) && r != '\n' && r != '\r' }
 
 func oneOf(word string, list ...string) bool {
 	return slices.ContainsFunc(list, func(one string) bool { return strings.EqualFold(one, word) })
