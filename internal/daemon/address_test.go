@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -122,4 +123,34 @@ func TestNobodyRedirectsAnAnswer(t *testing.T) {
 	irc.goesTo("dana")
 	alice.dispatch("irc:direct:dana", "Hello to you.", nil)
 	irc.goesTo("#team")
+}
+
+// Strangers who read along with an agent are told no more than strangers are.
+func TestStrangersReadAlong(t *testing.T) {
+	h := build(t, strings.Replace(onIRC, "max_classification_shared: internal}", "max_classification_shared: confidential}", 1)+"policy: {data: {max_classification_shared: confidential}}\n")
+	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
+	secret := map[string]any{"exchange": map[string]any{"classification": "confidential", "new": true}}
+	alice.dispatch("irc:direct:friend", "The figures.", secret)
+	irc.goesTo("friend")
+	irc.says("friend", "#team", "The figures?")
+	e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "irc:direct:friend", "content": "The figures.", "metadata": secret})
+	if code := ocipCode(t, e); code != "CLASSIFICATION_VIOLATION" {
+		t.Errorf("refused as %s: %s", code, e.Message)
+	}
+}
+
+// A budget is one, whatever a session's key is spelled like.
+func TestOneBudgetForAPlace(t *testing.T) {
+	h := plot(t, onIRC)
+	h.flags = map[string]any{"ocip.unknown.max_messages": 2}
+	h.start()
+	t.Cleanup(h.stop)
+	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
+	for _, key := range []string{"irc:direct:zoe", "irc:direct:ZOE"} {
+		alice.dispatch(key, "Hello", nil)
+		irc.message("hook:message_sending")
+	}
+	for _, key := range []string{"irc:zoe", "irc:dm:Zoe", "irc:group:zoE"} {
+		alice.held("BUDGET_EXCEEDED", key, "Hello", nil)
+	}
 }

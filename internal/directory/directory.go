@@ -223,18 +223,3 @@ func (d *Directory) Lists(key string) bool {
 	at := d.find(channel, key, &said)
 	return at.listed()
 }
-
-// Source returns who the directory has at the session an envelope came through,
-// and whether it has the envelope's source at other sessions only. An agent's
-// own session says nothing about who writes there; but agents of this daemon
-// reach each other inside it, so an envelope from outside is never theirs.
-func (d *Directory) Source(key string, self *Agent, e *ocip.Envelope) (from ocip.Counterparty, elsewhere bool) {
-	if d.LocalAgent(key) != nil {
-		from = ocip.Counterparty{Kind: ocip.KindUnknown}
-		_, local := d.local[e.SourceAgent.InstanceID]
-		return from, local
-	}
-	from = d.Counterparty(key, self)
-	_, known := d.byInstance[e.SourceAgent.InstanceID]
-	return from, known && from.Kind != ocip.KindAgent
-}

@@ -77,10 +77,6 @@ func BenchmarkDirectory(b *testing.B) {
 			o, err := d.Origin(key, nil, self)
 			return err == nil && o.Listed
 		})
-		run("source", func(i int) string { return fmt.Sprintf("telegram:%d", i) }, func(key string) bool {
-			from, elsewhere := d.Source(key, self, &ocip.Envelope{SourceAgent: ocip.Identity{InstanceID: "peer-1"}})
-			return from.Kind == ocip.KindAgent && !elsewhere
-		})
 	}
 }
 

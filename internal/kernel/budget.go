@@ -77,7 +77,8 @@ func (s *spending) add(at time.Time, n int) {
 	s.minutes = append(s.minutes, store.Spent{At: at, Count: n})
 }
 
-// agentScope and sessionScope name what messages are counted for.
+// agentScope and sessionScope name what messages are counted for. A session is
+// counted by the place it leads to, however its key is spelled.
 func agentScope(instance string) string { return "agent:" + instance }
 
-func sessionScope(agent, key string) string { return "session:" + agent + ":" + key }
+func sessionScope(agent, place string) string { return "session:" + agent + ":" + place }

@@ -171,6 +171,16 @@ func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]str
 	return err
 }
 
+// asSender is the sender as the rules see it. Where strangers read along with an
+// agent, no more may be said than strangers may be told.
+func (m *outgoing) asSender() ocip.Agent {
+	a := m.sender.Agent
+	if m.recipient.Group && m.recipient.Strangers && a.MaxUnknown != nil {
+		a.MaxShared = min(a.MaxShared, *a.MaxUnknown)
+	}
+	return a
+}
+
 // passInterceptors lets the interceptors change the message. One that stops it
 // is on record, like any other denial.
 func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
@@ -332,7 +342,7 @@ func (k *ruleset) count(ctx context.Context, m *outgoing, st *standing, now time
 		st.spentHour = take(agentScope(m.sender.InstanceID), time.Hour)
 	}
 	if p := k.cfg.Rules.Towards(m.to.Kind); p.MaxMessages > 0 {
-		st.spent = take(sessionScope(m.sender.InstanceID, m.key), p.Window)
+		st.spent = take(sessionScope(m.sender.InstanceID, m.recipient.Place()), p.Window)
 	}
 	if err != nil {
 		giveBack()
@@ -377,7 +387,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	}
 	began := k.now()
 	v := ocip.Decide(ctx, ocip.Outgoing{
-		Now: now, Sender: m.sender.Agent, To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
+		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, First: st.first, Spent: st.spent, SpentHour: st.spentHour,
 		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: passages(m.metadata, m.recipient.IsAddress), Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
