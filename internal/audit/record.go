@@ -11,6 +11,7 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -127,6 +128,15 @@ type Detection struct {
 	Zone   string `json:"zone,omitzero"`
 	// Shadow marks what was recorded and had no effect.
 	Shadow bool `json:"shadow,omitzero"`
+}
+
+// RedactedText begins what stands in a record for a text that the operator wanted
+// kept out of the log.
+const RedactedText = "redacted"
+
+// Redacted reports whether a text of a record stands for another one.
+func Redacted(text string) bool {
+	return text == RedactedText || strings.HasPrefix(text, RedactedText+":")
 }
 
 // Entry is a record with its place in the chain, as read back from a line.

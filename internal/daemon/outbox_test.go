@@ -80,3 +80,21 @@ db.commit()
 	}
 	h.verify()
 }
+
+// What the operator keeps out of the log is no reason to doubt what waits.
+func TestWaitingMessageOfARedactedRecord(t *testing.T) {
+	h := build(t, "audit: {redact: {members: [sessionKey, appId, counterparty.instanceId]}}\n"+acme)
+	alice := h.agent("@acme/alice")
+	alice.dispatch("telegram:stranger", "decided", nil)
+	alice.dispatch("agent:bob:main", "for bob", nil)
+	h.stop()
+	h.start()
+	telegram, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/bob")
+	contains(t, telegram.message("hook:message_sending").Content, "decided")
+	contains(t, bob.message("hook:message_received").Content, "for bob")
+	for _, r := range h.records(audit.Filter{ActionType: audit.ActionSecurity}) {
+		if r.Event == "undecided_message" {
+			t.Errorf("on record is %+v", r)
+		}
+	}
+}

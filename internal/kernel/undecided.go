@@ -89,7 +89,7 @@ func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) 
 	}
 	switch kind {
 	case "channel":
-		if channel, _ := directory.Split(r.SessionKey); channel != name {
+		if channel, _ := directory.Split(r.SessionKey); channel != name && !audit.Redacted(r.SessionKey) {
 			return "its record is of session " + r.SessionKey, nil
 		}
 	case "agent":
@@ -97,7 +97,7 @@ func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) 
 			return "its record is of a message for another agent", nil
 		}
 	case "app":
-		if r.AppID != name {
+		if r.AppID != name && !audit.Redacted(r.AppID) {
 			return "its record is of app " + r.AppID, nil
 		}
 	default:
@@ -106,7 +106,8 @@ func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) 
 	if text == nil {
 		return "", nil
 	}
-	if text.SessionKey != "" && text.SessionKey != r.SessionKey || d.About.SessionKey != "" && d.About.SessionKey != r.SessionKey || text.DispatchID != m.DispatchID {
+	other := func(key string) bool { return key != "" && key != r.SessionKey && !audit.Redacted(r.SessionKey) }
+	if other(text.SessionKey) || other(d.About.SessionKey) || text.DispatchID != m.DispatchID {
 		return "it names another session or message than its record", nil
 	}
 	return k.otherText(&r, text)
@@ -117,7 +118,7 @@ func isFor(r *audit.Entry, agent *Agent) bool {
 	if r.Side == audit.SideReceiver {
 		return r.AgentID == agent.InstanceID
 	}
-	return r.Counterparty.InstanceID == agent.InstanceID
+	return r.Counterparty.InstanceID == agent.InstanceID || audit.Redacted(r.Counterparty.InstanceID)
 }
 
 // said is what a delivery hands over, as its record has the digest of it.

@@ -273,10 +273,10 @@ func (r *Redactor) stand(tenant, text string) string {
 	digest, err := r.digest(tenant, text)
 	if err != nil {
 		// It matches nothing then, and stays secret.
-		return "redacted"
+		return audit.RedactedText
 	}
 	_, digits, _ := strings.Cut(digest, ":")
-	return "redacted:" + digits[:min(standDigits, len(digits))]
+	return audit.RedactedText + ":" + digits[:min(standDigits, len(digits))]
 }
 
 // replace puts what stands for it in the place of a member of details, where it
