@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -306,7 +307,7 @@ func (c *Client) Shutdown(_ context.Context, p *api.ShutdownParams) (api.OK, err
 	k.mu.Lock()
 	a.ready, a.leaving = false, true
 	k.mu.Unlock()
-	change := &store.Change{Records: []*audit.Record{k.lifecycle(a, "shutdown", map[string]any{"reason": p.Reason})}, Drains: true}
+	change := &store.Change{Records: []*audit.Record{k.lifecycle(a, "shutdown", map[string]any{"reason": ocip.Summarize(p.Reason)})}, Drains: true}
 	defer k.forgetKept(a, change)()
 	if _, err := k.commit(change); err != nil {
 		return api.OK{}, err

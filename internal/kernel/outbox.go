@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -617,7 +618,7 @@ func parseReceipt(result jsontext.Value) (r receipt, ok bool) {
 	if result.Kind() != '{' || json.Unmarshal(result, &said) != nil || said.Delivered == nil && said.Error == "" {
 		return r, false
 	}
-	return receipt{Delivered: said.Delivered != nil && *said.Delivered, Error: said.Error}, true
+	return receipt{Delivered: said.Delivered != nil && *said.Delivered, Error: ocip.Summarize(said.Error)}, true
 }
 
 // acknowledge records a receipt. The message is with its receiver for good.
@@ -679,8 +680,8 @@ func (o *outbox) sweepQueue(ctx context.Context, queue string) error {
 	// Its drain sees to what goes to an app that is there, but for what is kept back.
 	mine := func(int64) bool { return true }
 	if o.kernel.receiverOf(queue) != nil {
-		var any bool
-		if mine, any = o.passedOf(queue); !any {
+		var some bool
+		if mine, some = o.passedOf(queue); !some {
 			return nil
 		}
 	}
@@ -708,7 +709,7 @@ func (o *outbox) sweepQueue(ctx context.Context, queue string) error {
 
 // passedOf tells which messages of a queue with an app are kept back, and whether
 // any are. While they are looked at anyway, none are.
-func (o *outbox) passedOf(queue string) (kept func(id int64) bool, any bool) {
+func (o *outbox) passedOf(queue string) (kept func(id int64) bool, some bool) {
 	o.mu.Lock()
 	l := o.lanes[queue]
 	o.mu.Unlock()

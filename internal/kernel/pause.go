@@ -49,10 +49,10 @@ func (p *pauses) list() []api.PausedScope {
 // says so in words for its app.
 func (k *Kernel) pausedFor(agent, channel string) (reason string, paused bool) {
 	scope := k.pauses.of(channel, agent)
-	switch {
-	case scope == "":
+	switch scope {
+	case "":
 		return "", false
-	case scope == api.PausedAll:
+	case api.PausedAll:
 		return "sending is paused", true
 	}
 	kind, name, _ := strings.Cut(scope, ":")
