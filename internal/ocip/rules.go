@@ -145,7 +145,7 @@ func binding(m *Outgoing, v *Verdict) (Code, string) {
 	if m.To.Kind != KindAgent {
 		return "", ""
 	}
-	reason := ""
+	var reason string
 	switch t := v.Exchange.Type; {
 	case v.Exchange.Awaiting == HumanOnly:
 		reason = "the message this answers may be answered by a person only"
