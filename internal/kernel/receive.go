@@ -140,7 +140,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 		e = ocip.Exchange{
 			ID: id, ConversationID: a.envelope.ConversationID, Type: a.exchangeType,
 			Agent: a.agent.InstanceID, Counterparty: a.envelope.SourceAgent.InstanceID, SessionKey: a.key, Outcome: ocip.InProgress,
-			MaxRounds: a.envelope.MaxRounds, OpenedAt: now, UpdatedAt: now, ExpiresAt: a.envelope.ExpiresAt.Time,
+			MaxRounds: min(a.envelope.MaxRounds, k.cfg.MaxRounds), OpenedAt: now, UpdatedAt: now, ExpiresAt: a.envelope.ExpiresAt.Time,
 		}
 	} else if err != nil {
 		return nil, err
