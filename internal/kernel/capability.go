@@ -22,6 +22,7 @@ type capability struct {
 // Not granted is an answer, not an error.
 func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) (api.CapabilityResult, error) {
 	a, k := c.app.Load(), c.kernel
+	rules := k.rules()
 	cp := &capability{id: k.newID(), kind: p.Type, name: p.ID()}
 	refused := func(format string, args ...any) (api.CapabilityResult, error) {
 		return api.CapabilityResult{CapabilityID: cp.id, Reason: fmt.Sprintf(format, args...)}, nil
@@ -44,7 +45,7 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 		return refused("the manifest does not declare %s under capabilities.%s", cp.name, where)
 	}
 	if cp.kind == "channel" {
-		if err := k.rules().directory.MayOwn(a.id(), cp.name); err != nil {
+		if err := rules.directory.MayOwn(a.id(), cp.name); err != nil {
 			return refused("%v", err)
 		}
 	}
@@ -60,6 +61,10 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 		return refused("the app has its limit of %d capabilities", maxCapabilities)
 	}
 	if owner := k.ownerOf(cp); owner != nil && owner != a {
+		if !rules.tenantsOf(owner.id()).share(rules.tenantsOf(a.id())) {
+			// Another tenant's apps are not named.
+			return refused("%s %s belongs to another app", cp.kind, cp.name)
+		}
 		return refused("%s %s belongs to app %s", cp.kind, cp.name, owner.id())
 	}
 	k.grant(a, cp)

@@ -270,7 +270,7 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	}
 	st, err := k.standing(ctx, m, now)
 	if err != nil {
-		return api.DispatchResult{}, k.onRecord(m.app, "exchange_refused", err, map[string]any{"sessionKey": m.key, "exchangeId": m.hints.ID})
+		return api.DispatchResult{}, k.exchangeRefused(m, err)
 	}
 	giveBack, err := k.count(ctx, m, st, now)
 	if err != nil {
@@ -291,6 +291,28 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	}
 	giveBack()
 	return api.DispatchResult{}, k.refuse(m, &v, change)
+}
+
+// exchangeRefused records a message that cannot be of the exchange that it names, and
+// returns the error that its sender is told. Interceptors have seen it.
+func (k *ruleset) exchangeRefused(m *outgoing, refusal error) error {
+	said := api.AsError(refusal)
+	if said.Code != api.Forbidden && said.Code != api.Conflict {
+		return refusal
+	}
+	r := &audit.Record{
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: "exchange_refused", AppID: m.appID,
+		TenantID: m.sender.TenantID, UserID: m.sender.UserID, AgentID: m.sender.InstanceID, SessionKey: m.key, DispatchID: m.dispatchID,
+		Counterparty: counterpartyRecord(m.to.Kind, m.to.Identity),
+		PolicyResult: string(ocip.Deny), PolicyReason: said.Message, Details: map[string]any{"exchangeId": m.hints.ID},
+	}
+	if err := k.content(r, m.content); err != nil {
+		return err
+	}
+	if _, err := k.record(r); err != nil {
+		return err
+	}
+	return refusal
 }
 
 // other names the other end of a message to whoever locks the two: an agent by its
@@ -424,7 +446,11 @@ func (k *ruleset) talk(m *outgoing, now time.Time) ocip.Exchange {
 // refuse records a denial and says it to the caller.
 func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) error {
 	now := k.now()
-	k.exchanges.refuse(change, v, now)
+	if v.Code != ocip.CrossEnterpriseBlocked || m.to.InstanceID == m.recipient.Counterparty.InstanceID {
+		// An agent that another tenant's app has named is on record, and not shown
+		// to the sender's as the other end of an exchange.
+		k.exchanges.refuse(change, v, now)
+	}
 	if err := k.tellPerson(m.concern(), v, change, now); err != nil {
 		return err
 	}
@@ -508,7 +534,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		// Who writes first does not take the session from whom it is configured for.
 		agentID = routed.ID
 	}
-	fresh, err := k.sessions.use(ctx, m.key, agentID, m.account, now, change)
+	fresh, err := k.enterSession(ctx, m, agentID, now, change)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
@@ -541,6 +567,19 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditSeq: receipt.Seq,
 	}
 	return result, nil
+}
+
+// enterSession enters a message's session into a change. One that another tenant's
+// agent has is left as it is: its app would be told of the key that the sender chose.
+func (k *ruleset) enterSession(ctx context.Context, m *outgoing, agentID string, now time.Time, change *store.Change) (fresh bool, err error) {
+	known, err := k.sessions.agent(ctx, m.key)
+	if err != nil {
+		return false, err
+	}
+	if has := k.directory.Agent(cmp.Or(known, agentID)); has != nil && has.TenantID != m.sender.TenantID {
+		return false, nil
+	}
+	return k.sessions.use(ctx, m.key, agentID, m.account, now, change)
 }
 
 // observeSending tells who observes what an agent sends. It is the sender's view,

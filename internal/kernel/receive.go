@@ -464,6 +464,10 @@ func (k *ruleset) takeMalformed(in *incoming, problem error) (api.QueueResult, e
 func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.Envelope) (api.QueueResult, error) {
 	var malformed error
 	if in.chain, malformed = ocip.ParseChain(in.metadata["ocipChain"], k.now()); malformed != nil {
+		// What becomes a person's message is brought in by those who may bring one.
+		if err := k.mayBring(in); err != nil {
+			return api.QueueResult{}, err
+		}
 		return k.takeMalformed(in, malformed)
 	}
 	h, err := parseInboundHints(in.metadata["exchange"], &envelope)

@@ -77,7 +77,7 @@ func channelOf(key string) string {
 }
 
 // owned are the sessions that the client's app may see: those of the agents it
-// speaks for, and of the channels it owns.
+// speaks for, and in the channels it owns those of the agents they serve.
 func (c *Client) owned(k *ruleset) *store.SessionOwners {
 	a, own := c.app.Load(), new(store.SessionOwners)
 	for _, agent := range k.directory.SpokenBy(a.id()) {
@@ -86,6 +86,11 @@ func (c *Client) owned(k *ruleset) *store.SessionOwners {
 	k.mu.RLock()
 	own.Channels = k.queuesHeld(a)
 	k.mu.RUnlock()
+	for i := range k.cfg.Directory.Agents {
+		if agent := &k.cfg.Directory.Agents[i]; k.directory.Serves(a.id(), agent) == nil {
+			own.Served = append(own.Served, agent.ID)
+		}
+	}
 	return own
 }
 
@@ -104,7 +109,9 @@ func (c *Client) Session(ctx context.Context, p *api.SessionGetParams) (api.Sess
 		return api.SessionResult{}, err
 	}
 	channel, _ := directory.Split(found.Key)
-	if own := c.owned(k); !slices.Contains(own.Agents, found.AgentID) && !slices.Contains(own.Channels, channel) {
+	own := c.owned(k)
+	through := slices.Contains(own.Channels, channel) && slices.Contains(own.Served, found.AgentID)
+	if !through && !slices.Contains(own.Agents, found.AgentID) {
 		return api.SessionResult{}, nil
 	}
 	entry := sessionEntry(&found)

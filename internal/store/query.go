@@ -111,15 +111,16 @@ type SessionFilter struct {
 }
 
 // SessionOwners are whose sessions may be seen: those of the agents, and those
-// whose key begins with one of the channels.
-type SessionOwners struct{ Agents, Channels []string }
+// whose key begins with one of the channels where they are of an agent that the
+// channels serve.
+type SessionOwners struct{ Agents, Channels, Served []string }
 
 // lists are the owners as the query takes them.
-func (o *SessionOwners) lists() (agents, channels string) {
+func (o *SessionOwners) lists() (agents, channels, served string) {
 	if o == nil {
-		return "", ""
+		return "", "", ""
 	}
-	return jsonList(o.Agents), jsonList(o.Channels)
+	return jsonList(o.Agents), jsonList(o.Channels), jsonList(o.Served)
 }
 
 func jsonList(names []string) string {
@@ -137,14 +138,15 @@ const sessionColumns = `key, agent_id, channel_id, account_id, created_at, last_
 
 const sessionMatch = ` FROM sessions WHERE (?1 = '' OR agent_id = ?1) AND (?2 = '' OR channel_id = ?2)
 	AND (?3 = '' OR account_id = ?3) AND (?4 = 0 OR last_active_at >= ?4) AND (?5 = 0 OR last_active_at < ?5)
-	AND (?6 = '' OR agent_id IN (SELECT value FROM json_each(?6)) OR substr(key, 1, instr(key, ':') - 1) IN (SELECT value FROM json_each(?7)))`
+	AND (?6 = '' OR agent_id IN (SELECT value FROM json_each(?6)) OR substr(key, 1, instr(key, ':') - 1) IN (SELECT value FROM json_each(?7))
+	AND agent_id IN (SELECT value FROM json_each(?8)))`
 
 // Sessions returns a page of the sessions that match, last used first, and how
 // many match in all.
 func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int) (page []Session, total int, err error) {
 	s.flushTouches()
-	agents, channels := f.Of.lists()
-	match := []any{f.AgentID, f.ChannelID, f.AccountID, unixMilli(f.ActiveSince), unixMilli(f.IdleSince), agents, channels}
+	agents, channels, served := f.Of.lists()
+	match := []any{f.AgentID, f.ChannelID, f.AccountID, unixMilli(f.ActiveSince), unixMilli(f.IdleSince), agents, channels, served}
 	err = s.scan(ctx, func(conn *sqlite.Conn) (err error) {
 		// Both queries see one state, so that the total fits the page.
 		defer sqlitex.Transaction(conn)(&err)
@@ -158,7 +160,7 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int
 		if err != nil {
 			return err
 		}
-		return sqlitex.Execute(conn, `SELECT `+sessionColumns+sessionMatch+` ORDER BY last_active_at DESC, key LIMIT ?8 OFFSET ?9`, &sqlitex.ExecOptions{
+		return sqlitex.Execute(conn, `SELECT `+sessionColumns+sessionMatch+` ORDER BY last_active_at DESC, key LIMIT ?9 OFFSET ?10`, &sqlitex.ExecOptions{
 			Args:       append(match, limit, offset),
 			ResultFunc: scanSessions(&page),
 		})
