@@ -31,12 +31,13 @@ run: build ## build, then serve in the foreground (ARGS="--config file")
 	./$(BIN) serve $(ARGS)
 
 install: build ## install to PREFIX (~/.local) and run it as a service of yours
+	if [ -x '$(PREFIX)/bin/ocipd' ] && ! cmp -s $(BIN) '$(PREFIX)/bin/ocipd'; then cp -p '$(PREFIX)/bin/ocipd' '$(PREFIX)/bin/ocipd.former'; fi
 	install -D -m 0755 $(BIN) '$(PREFIX)/bin/ocipd'
 	'$(PREFIX)/bin/ocipd' service install $(ARGS)
 
 uninstall: ## stop the service and remove what install wrote; configuration and state stay
 	if [ -x '$(PREFIX)/bin/ocipd' ]; then '$(PREFIX)/bin/ocipd' service uninstall $(ARGS); fi
-	rm -f '$(PREFIX)/bin/ocipd'
+	rm -f '$(PREFIX)/bin/ocipd' '$(PREFIX)/bin/ocipd.former'
 
 demo: build ## build, then show the daemon at work, without touching the machine
 	./$(BIN) demo $(ARGS)

@@ -388,10 +388,11 @@ func (a *answers) config(signers string) ([]byte, error) {
     tenant_id: %s
 `, quoted(id), quoted(a.app), quoted("agent-"+id+"-1"), quoted(a.user), quoted(a.tenant))
 	if len(a.media) > 0 {
-		agent += "    media:                           # folders out of which files may be sent\n"
-		for _, folder := range a.media {
-			agent += "      - " + quoted(folder) + "\n"
+		folders := make([]string, len(a.media))
+		for i, folder := range a.media {
+			folders[i] = "      - " + quoted(folder) + "\n"
 		}
+		agent += "    media:                           # folders out of which files may be sent\n" + strings.Join(folders, "")
 	}
 	replace = append(replace, []struct{ was, is string }{{"agents: []\n", agent}, {"default_agent: \"\"\n", "default_agent: " + quoted(id) + "\n"}}...)
 	if a.channel != "" {

@@ -62,7 +62,7 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 	defer c.Close()
 	scr, now := s.screen(), time.Now()
 	t := &table{columns: []column{{title: "SESSION", least: 12}, {title: "AGENT", least: 5}, {title: "WHO", least: 10}, {title: "MESSAGES", least: 8, right: true}, {title: "LAST", least: 4, right: true}}}
-	printed, total := 0, 0
+	var printed, total int
 	for {
 		size := min(limit-params.Offset, api.MaxPage)
 		params.Limit = &size

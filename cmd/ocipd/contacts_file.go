@@ -151,7 +151,7 @@ func (f *contactsFile) write(s *shell) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", f.path, err)
 	}
-	defer os.Remove(trial.Name())
+	defer func() { _ = os.Remove(trial.Name()) }()
 	mode := os.FileMode(0o600)
 	if info, err := f.lock.Stat(); err == nil {
 		mode = info.Mode().Perm()

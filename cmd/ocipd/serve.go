@@ -62,6 +62,9 @@ func newServe(s *shell) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := s.goOnWithFormer(cmd.Context(), cfg); err != nil {
+				return err
+			}
 			s.tune()
 			log, threshold := newLogger(cfg.Log, s.stderr)
 			d, err := daemon.New(daemon.Options{

@@ -172,7 +172,7 @@ func (s *shell) printService(r *serviceReport) error {
 	line("running", r.Running)
 	line("installed", strings.TrimSpace(r.Installed+"  "+r.Program))
 	if r.Running != "" && r.Installed != "" && r.Running != r.Installed {
-		line("", "to run the installed version: systemctl --user restart ocipd.service")
+		line("", orElse(s.heldBack(r.Running), "to run the installed version: systemctl --user restart ocipd.service"))
 	}
 	if r.Service.State == "not installed" {
 		b.WriteString("install it with: ocipd service install\n")

@@ -79,8 +79,13 @@ func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value,
 }
 
 func (s *shell) printStatus(status *api.Status) error {
-	_, err := fmt.Fprintln(s.stdout, strings.Join(draw(status, s.screen(), time.Now(), false), "\n"))
-	return err
+	if _, err := fmt.Fprintln(s.stdout, strings.Join(draw(status, s.screen(), time.Now(), false), "\n")); err != nil {
+		return err
+	}
+	if why := s.heldBack(status.Version); why != "" {
+		fmt.Fprintln(s.stderr, "ocipd: "+printable(why))
+	}
+	return nil
 }
 
 // fact is one line about the daemon as a whole.

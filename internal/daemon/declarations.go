@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/directory"
@@ -46,12 +47,9 @@ func checkDeclared(cfg *config.Config) (found config.Errors) {
 
 // listOf is a list as YAML has it on one line.
 func listOf(values []string) string {
-	text := "["
+	quoted := make([]string, len(values))
 	for i, v := range values {
-		if i > 0 {
-			text += ", "
-		}
-		text += strconv.Quote(v)
+		quoted[i] = strconv.Quote(v)
 	}
-	return text + "]"
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
