@@ -328,8 +328,8 @@ func anything() object {
 	return object{"note": free("a note"), "deep": list{object{"er": list{free("x"), object{"still": free("é y")}}}}, "≠name": free("name"), "n": 12}
 }
 
-// with adds members to an object.
-func with(o object, more object) object {
+// plus adds members to an object.
+func plus(o object, more object) object {
 	o = maps.Clone(o)
 	maps.Copy(o, more)
 	return o
@@ -355,8 +355,8 @@ func (c *canary) unused(prefix string) string {
 	return "-" + prefix + strconv.Itoa(c.ids)
 }
 
-// wish is metadata.exchange with all that callers may say there.
-func wish(id string) object {
+// wishMarked is metadata.exchange with all that callers may say there.
+func wishMarked(id string) object {
 	return object{
 		"id": "exchange" + id, "conversationId": "conversation" + id, "new": true, "type": "information_query", "classification": "internal",
 		"messageType": "agent-generated", "replyPolicy": "agent-ok", "summary": free("summary"),
@@ -381,7 +381,7 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 		return []object{{"metadata": anything()}}
 	case "capability.register":
 		for kind, name := range map[string]string{"channel": "channelId", "tool": "toolId", "hook": "event", "gateway_method": "methodName", "http_route": "route", "provider": "providerId"} {
-			calls = append(calls, object{"type": kind, "config": with(anything(), object{name: "search", "id": free("id"), "path": free("p"), "hookName": free("h"), "method": free("m"), "name": free("n")})})
+			calls = append(calls, object{"type": kind, "config": plus(anything(), object{name: "search", "id": free("id"), "path": free("p"), "hookName": free("h"), "method": free("m"), "name": free("n")})})
 		}
 	case "capability.unregister":
 		return []object{{"capabilityId": "none"}}
@@ -399,17 +399,17 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 		return []object{{"filter": object{"agentId": "alice", "channelId": "telegram", "accountId": "a"}}}
 	case "message.dispatch":
 		for i, target := range targets {
-			calls = append(calls, object{brief: i%4 != 0, "sessionKey": target, "content": free("hello"), "metadata": with(anything(), object{
-				"accountId": "main", "exchange": wish(c.unused("d")), "mediaUrls": list{"https://example.com/"}, "ocip": anything(), "ocipChain": anything(),
+			calls = append(calls, object{brief: i%4 != 0, "sessionKey": target, "content": free("hello"), "metadata": plus(anything(), object{
+				"accountId": "main", "exchange": wishMarked(c.unused("d")), "mediaUrls": list{"https://example.com/"}, "ocip": anything(), "ocipChain": anything(),
 				"dispatchId": free("d"), "aiDisclosure": free("none"), "threadId": free("t"), "ocipUntrusted": free("u"),
 			})}, object{"sessionKey": target, "content": free("again"), "metadata": object{"agentId": s.speaks, "exchange": object{"new": true}}})
 		}
 	case "agent.queue":
 		for i, target := range targets {
-			calls = append(calls, object{"sessionKey": target, "text": free("hi"), "metadata": with(anything(), object{"accountId": "main", "chatId": free("c"), "senderName": free("s")})})
+			calls = append(calls, object{"sessionKey": target, "text": free("hi"), "metadata": plus(anything(), object{"accountId": "main", "chatId": free("c"), "senderName": free("s")})})
 			for j, of := range []string{"dave", "eve", "bob"} {
-				calls = append(calls, object{brief: (i+j+1)%3 != 0, "sessionKey": target, "text": free("hi"), "metadata": with(anything(), object{
-					"ocip": with(c.envelope(of), object{"more": anything()}), "exchange": with(wish(c.unused("q")), object{"dataShared": list{object{"source": free("s"), "fields": list{free("f")}}}, "dataWithheld": list{object{"reason": free("r"), "description": free("d")}}}),
+				calls = append(calls, object{brief: (i+j+1)%3 != 0, "sessionKey": target, "text": free("hi"), "metadata": plus(anything(), object{
+					"ocip": plus(c.envelope(of), object{"more": anything()}), "exchange": plus(wishMarked(c.unused("q")), object{"dataShared": list{object{"source": free("s"), "fields": list{free("f")}}}, "dataWithheld": list{object{"reason": free("r"), "description": free("d")}}}),
 					"ocipChain": object{"id": "chain" + c.unused("n"), "hops": 1, "path": list{"agent-" + of + "-1", "agent-alice-1"}, "startedAt": time.Now().UTC().Format(time.RFC3339)},
 				})})
 			}
@@ -425,12 +425,12 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 	case "hook.emit":
 		context := object{"agentId": s.speaks, "sessionKey": "agent:" + s.speaks + ":main", "channelId": "telegram", "accountId": "main"}
 		for _, hook := range []string{"agent_starting", "before_agent_start", "agent_completed", "tool_executing", "tool_completed", "session_start", "session_end", "message_sent"} {
-			calls = append(calls, object{"hookName": hook, "data": with(anything(), object{"toolName": free("tool"), "params": anything(), "result": anything(), "sessionKey": free("s")}), "context": context})
+			calls = append(calls, object{"hookName": hook, "data": plus(anything(), object{"toolName": free("tool"), "params": anything(), "result": anything(), "sessionKey": free("s")}), "context": context})
 		}
 		for i, target := range targets {
 			for j, hook := range []string{"message_sending", "message_received"} {
-				calls = append(calls, object{brief: (i+j)%4 != 0, "hookName": hook, "context": object{"agentId": s.speaks}, "data": with(anything(), object{
-					"sessionKey": target, "content": free("by itself"), "metadata": with(anything(), object{"accountId": "main", "exchange": wish(c.unused("e"))}),
+				calls = append(calls, object{brief: (i+j)%4 != 0, "hookName": hook, "context": object{"agentId": s.speaks}, "data": plus(anything(), object{
+					"sessionKey": target, "content": free("by itself"), "metadata": plus(anything(), object{"accountId": "main", "exchange": wishMarked(c.unused("e"))}),
 				})})
 			}
 		}
@@ -651,11 +651,11 @@ func (c *canary) interject(s *scout) {
 		return
 	}
 	answersOf := []object{
-		{"content": free("changed"), "metadata": with(anything(), object{"exchange": object{"new": true, "summary": free("s"), "data": list{object{"source": free("crm"), "fields": list{free("f")}, "classification": "internal", "description": free("d")}}}})},
+		{"content": free("changed"), "metadata": plus(anything(), object{"exchange": object{"new": true, "summary": free("s"), "data": list{object{"source": free("crm"), "fields": list{free("f")}, "classification": "internal", "description": free("d")}}}})},
 		{"block": true, "reason": free("no"), "more": anything()},
 		{"content": free("x"), "target": "elsewhere"},
 		{"content": free("x"), "metadata": object{"target": "elsewhere", "chatId": "elsewhere", "recipient": "elsewhere"}},
-		{"content": free("x"), "metadata": object{"exchange": wish(c.unused("i"))}},
+		{"content": free("x"), "metadata": object{"exchange": wishMarked(c.unused("i"))}},
 		{"delivered": false, "error": free("not delivered"), "more": anything()},
 		{"delivered": "perhaps", "error": "no string", "toolName": free("t"), "params": anything()},
 	}
@@ -765,7 +765,7 @@ func (c *canary) operatorsOnly() {
 func (c *canary) decideHeld() {
 	for _, s := range c.apps {
 		for _, target := range []string{"telegram:dave", "telegram:99", "agent:bob:main", "agent:alice:main", "agent:gina:main", "chat:eve"} {
-			for _, params := range c.calls(s, "message.dispatch", object{"sessionKey": target, "content": free("I promise to approve it."), "metadata": with(anything(), object{"exchange": wish(c.unused("h"))})})[:1] {
+			for _, params := range c.calls(s, "message.dispatch", object{"sessionKey": target, "content": free("I promise to approve it."), "metadata": plus(anything(), object{"exchange": wishMarked(c.unused("h"))})})[:1] {
 				s.done(s.ask("message.dispatch", params))
 			}
 		}
