@@ -114,7 +114,9 @@ type Approval struct {
 	Forgotten    bool           `json:"forgotten,omitzero"`
 	Sending      jsontext.Value `json:"sending,omitzero"`
 	// RequiresHuman is set where what the message promises, or answers, takes one.
-	RequiresHuman    bool              `json:"requiresHuman,omitzero"`
+	RequiresHuman bool `json:"requiresHuman,omitzero"`
+	// Media is what goes along besides the text.
+	Media            []MediaItem       `json:"media,omitempty"`
 	DetectedKeywords []string          `json:"detectedKeywords"`
 	Detections       []audit.Detection `json:"detections"`
 	DataShared       []ocip.Shared     `json:"dataShared"`
@@ -131,6 +133,17 @@ type Approval struct {
 	Changed []ApprovalChange `json:"changed"`
 	// Decision is set once the state is final.
 	Decision *ApprovalDecision `json:"decision"`
+}
+
+// MediaItem is a local file or an address elsewhere that a message sends along. A
+// file has its path, the hash of what it held when it was looked at, and its size
+// in bytes.
+type MediaItem struct {
+	Member string `json:"member"`
+	URL    string `json:"url,omitzero"`
+	Path   string `json:"path,omitzero"`
+	SHA256 string `json:"sha256,omitzero"`
+	Bytes  int64  `json:"bytes,omitzero"`
 }
 
 // ApprovalDecision is what one person decided. By is the signature's principal

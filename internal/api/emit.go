@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/media"
 )
 
 // EmitParams raises a hook for a runtime that delivers by itself (extension
@@ -64,8 +65,8 @@ type EmittedMessage struct {
 func (m *EmittedMessage) Validate() []FieldError {
 	var f fields
 	f.sessionKey("data.sessionKey", m.SessionKey)
-	if m.Content == "" {
-		f.add("data.content", "required")
+	if m.Content == "" && !media.Mentioned(m.Metadata) {
+		f.add("data.content", "required, unless metadata names media")
 	}
 	return f
 }

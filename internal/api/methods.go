@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/media"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -375,8 +376,8 @@ type DispatchParams struct {
 func (p *DispatchParams) Validate() []FieldError {
 	var f fields
 	f.sessionKey("sessionKey", p.SessionKey)
-	if p.Content == "" {
-		f.add("content", "required")
+	if p.Content == "" && !media.Mentioned(p.Metadata) {
+		f.add("content", "required, unless metadata names media")
 	}
 	return f
 }
@@ -442,8 +443,8 @@ type QueueParams struct {
 func (p *QueueParams) Validate() []FieldError {
 	var f fields
 	f.sessionKey("sessionKey", p.SessionKey)
-	if p.Text == "" {
-		f.add("text", "required")
+	if p.Text == "" && !media.Mentioned(p.Metadata) {
+		f.add("text", "required, unless metadata names media")
 	}
 	return f
 }

@@ -126,7 +126,7 @@ func chainLimits(c *config.Chain) ocip.ChainLimits {
 
 func kernelAgent(a *config.Agent) (directory.Agent, error) {
 	k := directory.Agent{
-		App: a.App, Exe: a.Exe,
+		App: a.App, Exe: a.Exe, Media: a.Media,
 		Agent: ocip.Agent{
 			ID:        a.ID,
 			Identity:  ocip.Identity{InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, TenantID: a.TenantID},

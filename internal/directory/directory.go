@@ -38,6 +38,8 @@ type Agent struct {
 	App string
 	UID *uint32
 	Exe string
+	// Media are the folders out of which the agent may send files.
+	Media []string
 }
 
 // Route says which agent inbound messages of a session are for. Session is a

@@ -207,6 +207,11 @@ func (k *ruleset) again(ctx context.Context, h *held) (*outgoing, error) {
 		return nil, err
 	}
 	m.hints.ID, m.hints.ConversationID, m.hints.New = h.ExchangeID, "", false
+	// A file is what it is when it is sent.
+	if err := k.lookAtMedia(m); err != nil {
+		return nil, err
+	}
+	h.Media = m.media
 	return m, nil
 }
 

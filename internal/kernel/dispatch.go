@@ -45,6 +45,9 @@ type outgoing struct {
 	// its digest once somebody wanted it.
 	asked     *api.DispatchParams
 	requested string
+	// media are what goes along besides the text, and mediaTexts what its files say.
+	media      []api.MediaItem
+	mediaTexts []ocip.Passage
 	// askedAt is when a message that is released was held.
 	askedAt time.Time
 	// approvalID names the hold that the message is released from. Conclude
@@ -97,6 +100,9 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 			return nil, api.DispatchResult{}, err
 		}
 		if err := k.passInterceptors(ctx, m); err != nil {
+			return nil, api.DispatchResult{}, err
+		}
+		if err := k.lookAtMedia(m); err != nil {
 			return nil, api.DispatchResult{}, err
 		}
 	}
@@ -412,7 +418,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, First: st.first, Spent: st.spent, SpentHour: st.spentHour,
-		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: passages(m.metadata, m.recipient.IsAddress), Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
+		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: append(passages(m.metadata, m.recipient.IsAddress), m.mediaTexts...), Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
 	k.metrics.Decided(k.now().Sub(began))
 	return v
@@ -669,6 +675,9 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	}
 	if len(m.changedBy) > 0 {
 		r.Details["changedBy"] = m.changedBy
+	}
+	if len(m.media) > 0 {
+		r.Details["media"] = m.media
 	}
 	if m.asked != nil && m.asked.Halves > 0 {
 		r.Details["mended"] = m.asked.Halves

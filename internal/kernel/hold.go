@@ -310,7 +310,7 @@ func (k *ruleset) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time
 				Classification: v.Level.String(), Summary: ocip.Summarize(m.content), DispatchID: m.dispatchID,
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),
 			},
-			SignatureRequired: k.signers != nil, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, ContentBytes: len(m.content), Transcript: e.Transcript,
+			Media: m.media, SignatureRequired: k.signers != nil, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, ContentBytes: len(m.content), Transcript: e.Transcript,
 			Detections: detections(v),
 		},
 	}
@@ -374,7 +374,11 @@ func reopened(st *standing, m *outgoing, now time.Time) *standing {
 // be sent, why it waits and under which policy. When it was weighed is no part
 // of it, so that what has not changed keeps its digest.
 func (h *held) digest() string {
-	return digestOf(h.ApprovalID, h.SessionKey, h.Content, h.Metadata, string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked, strconv.Itoa(h.Anew))
+	parts := []string{h.ApprovalID, h.SessionKey, h.Content, h.Metadata, string(timeless(h.Sending)), h.Code, h.PolicyRevision, h.Blocked, strconv.Itoa(h.Anew)}
+	for _, item := range h.Media {
+		parts = append(parts, item.Member, item.URL, item.Path, item.SHA256)
+	}
+	return digestOf(parts...)
 }
 
 // timeless is what would be sent without what is of the moment it is sent at, its
