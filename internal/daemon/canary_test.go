@@ -945,6 +945,9 @@ func (c *canary) judge() {
 		lines := slices.Clone(at.lines)
 		at.mu.Unlock()
 		for _, text := range lines {
+			if event := eventIn(text); event != "" && !slices.Contains(api.Events(), event) {
+				c.t.Errorf("event %s is not among those of the protocol: %s", event, text)
+			}
 			for m := range c.found(text) {
 				if m.by.id == at.id {
 					continue
@@ -962,6 +965,19 @@ func (c *canary) judge() {
 		}
 	}
 	c.t.Logf("%d marks", len(c.marks))
+}
+
+// eventIn returns the name of a line's event, of a hook its canonical one.
+func eventIn(text string) string {
+	var l line
+	if json.Unmarshal([]byte(text), &l, json.MatchCaseInsensitiveNames(true)) != nil {
+		return ""
+	}
+	if name, isHook := strings.CutPrefix(l.Event, "hook:"); isHook {
+		hook, _ := api.ParseHook(name)
+		return "hook:" + string(hook)
+	}
+	return l.Event
 }
 
 // found are the marks in a line, however they are written.

@@ -524,7 +524,7 @@ func (c *conn) onOverflow() []byte {
 	c.server.metrics.Ended(reason)
 	c.server.log.Warn("a connection does not read: closing it", zap.Int32("pid", pid), zap.Uint32("uid", uid), zap.String("reason", reason))
 	now := c.server.now().UnixMilli()
-	words := appendEvent(nil, c.server.newID(), now, "kernel:lagging",
+	words := appendEvent(nil, c.server.newID(), now, api.KernelLagging,
 		[]byte(`{"reason":"the connection did not read what was sent to it; what was queued is dropped"}`))
 	c.mu.Lock()
 	defer c.mu.Unlock()

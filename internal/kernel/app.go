@@ -409,7 +409,7 @@ func (k *Kernel) unhealthy(a *app, silent time.Duration) {
 	if _, err := k.drain(k.lifecycle(a, "unhealthy", map[string]any{"silentMs": silent.Milliseconds()})); err != nil {
 		return
 	}
-	k.rules().tellOf(a, "app:unhealthy", nil)
+	k.rules().tellOf(a, api.AppUnhealthy, nil)
 }
 
 // recovered runs when an app that was silent is heard again.
@@ -420,7 +420,7 @@ func (k *Kernel) recovered(a *app) {
 	if _, err := k.drain(k.lifecycle(a, "healthy", nil)); err != nil {
 		return
 	}
-	k.rules().tellOf(a, "app:healthy", nil)
+	k.rules().tellOf(a, api.AppHealthy, nil)
 }
 
 // tellOf tells the apps that share a tenant with one what became of it, but for one

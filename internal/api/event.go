@@ -1,0 +1,26 @@
+package api
+
+// The events that the kernel sends apps by itself, besides [ApprovalEvent].
+const (
+	AppUnhealthy  = "app:unhealthy"
+	AppHealthy    = "app:healthy"
+	AppLeft       = "app:left"
+	AppLost       = "app:lost"
+	KernelLagging = "kernel:lagging"
+)
+
+// Hooks lists the hooks by their canonical names.
+func Hooks() []Hook {
+	return []Hook{
+		MessageReceived, MessageSending, AgentStarting, AgentCompleted, ToolExecuting, ToolCompleted, MessageSent, SessionStart, SessionEnd,
+	}
+}
+
+// Events lists the names of all events, hooks by their canonical names.
+func Events() []string {
+	names := []string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, ApprovalEvent}
+	for _, hook := range Hooks() {
+		names = append(names, "hook:"+string(hook))
+	}
+	return names
+}
