@@ -181,8 +181,8 @@ func TestBothSidesDecide(t *testing.T) {
 			for _, r := range h.records(audit.Filter{ActionType: audit.ActionApproval, Exchange: asked.OCIP.ExchangeID}) {
 				users[r.UserID+" "+r.Event]++
 			}
-			// Each was told what only a person may answer; bob's has answered.
-			want := map[string]int{"alice approved": 1, "bob approved": 1, "bob escalated": 1, "bob resolved": 1, "alice escalated": 1}
+			// Whoever let a message through has seen it, and is not told of it again.
+			want := map[string]int{"alice approved": 1, "bob approved": 1}
 			if !maps.Equal(users, want) {
 				t.Errorf("on record are the approvals %v", users)
 			}

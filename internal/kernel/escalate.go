@@ -18,10 +18,13 @@ type concern struct {
 	key        string
 	summary    string
 	dispatchID string
+	// known is set where a person of this daemon has just seen the message and let
+	// it through: nobody is told twice.
+	known bool
 }
 
 func (a *arrival) concern() *concern {
-	return &concern{agent: a.agent, other: a.from, key: a.key, summary: ocip.Summarize(a.content), dispatchID: a.dispatchID}
+	return &concern{agent: a.agent, other: a.from, key: a.key, summary: ocip.Summarize(a.content), dispatchID: a.dispatchID, known: a.approved}
 }
 
 func (m *outgoing) concern() *concern {
@@ -40,7 +43,7 @@ func (k *ruleset) tellPerson(c *concern, v *ocip.Verdict, change *store.Change, 
 		reason = v.Reason
 	}
 	e := &v.Exchange
-	if reason == "" || e.ID == "" {
+	if reason == "" || e.ID == "" || c.known {
 		return nil
 	}
 	asked := escalationAsked(e)
