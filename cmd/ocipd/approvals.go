@@ -388,7 +388,7 @@ func (t *heldTable) row(row likes) []cell {
 	}
 	return []cell{
 		{text: visible(t.short(a.ApprovalID)), colour: bold}, {text: times, colour: yellow}, {text: visible(a.AgentID)}, {text: visible(a.To())},
-		{text: visible(why(a.Code)), colour: yellow}, {text: visible(orElse(a.Summary, "(forgotten)"))}, {text: shortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
+		{text: visible(whyOf(a)), colour: yellow}, {text: visible(orElse(a.Summary, "(forgotten)"))}, {text: shortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }
 
@@ -451,6 +451,15 @@ func shortAge(d time.Duration) string {
 		return fmt.Sprintf("%dh", d/time.Hour)
 	}
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// whyOf is why something waits, in a word or two: an escalation waits for nothing
+// but a person to see to it.
+func whyOf(a *api.ApprovalSummary) string {
+	if a.Kind == api.ApprovalOfEscalation {
+		return "yours to answer"
+	}
+	return why(a.Code)
 }
 
 // why is a code in a word.

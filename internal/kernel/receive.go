@@ -570,14 +570,21 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 }
 
 // saysWhence reports whether the message's app knows where the session's messages
-// come from: the owner of the channel, or where nobody has that a runtime with a
-// channel of its own. Answers go there.
-func (k *ruleset) saysWhence(in *incoming) bool {
+// come from: the owner of the channel, or where nobody has it a runtime with a
+// channel of its own, for sessions of its own agent. Answers go there.
+func (k *ruleset) saysWhence(ctx context.Context, in *incoming) (bool, error) {
+	if len(in.origin.Brought) == 0 {
+		return false, nil
+	}
 	channel, _ := directory.Split(in.key)
 	k.mu.RLock()
-	defer k.mu.RUnlock()
 	owner := k.channels[channel]
-	return len(in.origin.Brought) > 0 && (owner == in.app || owner == nil && in.carried)
+	k.mu.RUnlock()
+	if owner != nil || !in.carried {
+		return owner == in.app, nil
+	}
+	whose, err := k.sessions.agent(ctx, in.key)
+	return whose == "" || whose == in.agent.ID, err
 }
 
 // isAddress reports whether a member of the message's metadata is where it came
@@ -702,7 +709,11 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	if k.saysWhence(in) {
+	whence, err := k.saysWhence(ctx, in)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	if whence {
 		if err := k.origins.enter(ctx, change, in.key, in.account, in.origin.Brought, now); err != nil {
 			return api.QueueResult{}, err
 		}
