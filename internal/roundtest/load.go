@@ -36,6 +36,38 @@ type Load struct {
 	seed  uint64
 	runs  uint64
 	pairs []*pair
+
+	mu sync.Mutex
+	// had are the exchanges that each agent was let send a message in, newest last.
+	had [3][]exchange
+}
+
+// exchange is one that a pair has.
+type exchange struct {
+	pair int
+	id   string
+}
+
+// have notes that an agent has an exchange.
+func (l *Load) have(agent int, e exchange) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.id != "" && !slices.Contains(l.had[agent], e) {
+		l.had[agent] = append(l.had[agent], e)
+	}
+}
+
+// foreign returns the exchange that an agent has had last with another than a pair's
+// other agent, "" where there is none.
+func (l *Load) foreign(agent, pair int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range slices.Backward(l.had[agent]) {
+		if e.pair != pair {
+			return e.id
+		}
+	}
+	return ""
 }
 
 // The limits of rounds: long enough for many to race for a round, and
@@ -104,6 +136,9 @@ type pair struct {
 
 // learn takes in what a call and its answer say.
 func (p *pair) learn(in Input, out Output) {
+	if in.Foreign {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range []string{in.ID, out.ExchangeID} {
@@ -274,7 +309,8 @@ func (c *caller) glance() Input {
 }
 
 // next draws an agent's call, mostly a message: in the exchange of the day, in
-// another one, in its session's, in a new one.
+// another one, in its session's, in a new one. Some name an exchange that the agent
+// has with somebody else.
 func (c *caller) next() Input {
 	n, today, some, _ := c.draw()
 	in := Input{Action: Dispatch}
@@ -285,7 +321,10 @@ func (c *caller) next() Input {
 	// exchange stays with the session it was opened in: those that are named
 	// are opened in others than those that are not.
 	named, unnamed := string("xyz"[c.rand.IntN(3)]), [...]string{"main", "side"}[c.rand.IntN(2)]
+	foreign := c.load.foreign(c.pair.agents[c.by], c.pair.number)
 	switch {
+	case n < 12 && foreign != "":
+		in.ID, in.Session, in.Foreign = foreign, named, true
 	case n < 45:
 		in.ID, in.Session = today, named
 	case n < 55:
@@ -318,6 +357,9 @@ func (c *caller) call(ctx context.Context, in Input) (lost bool, err error) {
 	}
 	h.answered(c.number, in, out)
 	c.pair.learn(in, out)
+	if in.Action == Dispatch && out.Code == "" {
+		c.load.have(c.pair.agents[in.By], exchange{c.pair.number, out.ExchangeID})
+	}
 	return false, nil
 }
 
@@ -389,6 +431,9 @@ func (c *caller) dispatch(ctx context.Context, line Caller, in Input) (Output, e
 		}, nil
 	case code(err) != api.Forbidden:
 		return Output{}, err
+	}
+	if in.Foreign {
+		return Output{Code: string(code(err))}, nil
 	}
 	v, err := readVerdict(err)
 	return stopped(&v), err

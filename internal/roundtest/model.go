@@ -63,6 +63,8 @@ type Input struct {
 	// session's or, with New, opens one.
 	ID  string
 	New bool
+	// Foreign is set where the caller has that exchange with somebody else.
+	Foreign bool
 	// MaxRounds, when above zero, is the caller's wish for a lower limit.
 	MaxRounds int
 }
@@ -74,7 +76,7 @@ func (in Input) String() string {
 		said bool
 		text string
 	}{
-		{in.Session != "", "in " + in.Session}, {in.ID != "", in.ID}, {in.New, "new"}, {in.MaxRounds > 0, fmt.Sprintf("max %d", in.MaxRounds)},
+		{in.Session != "", "in " + in.Session}, {in.ID != "", in.ID}, {in.New, "new"}, {in.Foreign, "with another"}, {in.MaxRounds > 0, fmt.Sprintf("max %d", in.MaxRounds)},
 	} {
 		if part.said {
 			b.WriteByte(' ')
@@ -282,7 +284,11 @@ type Rules struct {
 // apply returns the state after a call and the only right answer to it. fresh is
 // the conversation of an exchange that the call opens.
 func (r Rules) apply(s state, in Input, fresh string) (state, Output) {
-	if in.Action == Dispatch {
+	switch {
+	case in.Foreign:
+		// An exchange is with whom it is with, whatever another message calls itself.
+		return s, Output{Code: string(api.Forbidden)}
+	case in.Action == Dispatch:
 		return r.dispatch(s, in, fresh)
 	}
 	var out Output
@@ -393,7 +399,7 @@ func (r Rules) step(s state, in Input, out Output) []state {
 		return []state{s, next.forget()}
 	}
 	s = s.learn(s.escalated, out.Escalated)
-	if in.Action == Dispatch {
+	if in.Action == Dispatch && !in.Foreign {
 		if _, e, known := s.goesOn(in); known {
 			s = s.learn(e.conversation, out.Conversation)
 		} else if s.has(out.Conversation) {
