@@ -59,7 +59,8 @@ func newKillTest(t *testing.T) *killTest {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	var cfg strings.Builder
-	cfg.WriteString("agents:\n")
+	// The test is app and operator in one.
+	cfg.WriteString("ipc: {apps_may_operate: true}\nagents:\n")
 	for i := range senders {
 		fmt.Fprintf(&cfg, "  - {id: a%d, app: \"@kill/a%d\", instance_id: agent-a%d, user_id: u%d, org_unit: eng, tenant_id: acme}\n", i, i, i, i)
 	}
@@ -195,8 +196,7 @@ func (k *killTest) work(t *testing.T, cmd *exec.Cmd, after int, end func(*exec.C
 	wg.Wait()
 }
 
-// operator connects as a person, and returns when the daemon has let it in: from
-// when this process is an app, it would not.
+// operator connects as a person, and returns when the daemon has let it in.
 func (k *killTest) operator(ctx context.Context, t *testing.T) *client.Client {
 	t.Helper()
 	operator, err := client.Dial(ctx, config.OperatorPath(k.socket))

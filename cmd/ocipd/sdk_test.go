@@ -441,7 +441,7 @@ func (k *killTest) restartUnder(t *testing.T, app func(t *testing.T, socket, rol
 	defer cancel()
 	daemon := start(t)
 	alice := app(t, k.socket, "agent")
-	if sent := alice.dispatch("before"); !sent.Queued {
+	if sent := alice.dispatch("before"); !sent.Queued || !sent.Waiting {
 		t.Errorf("nobody is there to take it: %+v", sent)
 	}
 	held := alice.dispatch("I promise to send it")
@@ -455,7 +455,7 @@ func (k *killTest) restartUnder(t *testing.T, app func(t *testing.T, socket, rol
 	k.wantReady(ctx, t, "@sdk/agent")
 	chat := app(t, k.socket, "channel")
 	chat.wantGiven("before")
-	if sent := alice.dispatch("between"); sent.Queued {
+	if sent := alice.dispatch("between"); !sent.Queued || sent.Waiting {
 		t.Errorf("the channel is there: %+v", sent)
 	}
 	chat.wantGiven("between")
@@ -469,7 +469,7 @@ func (k *killTest) restartUnder(t *testing.T, app func(t *testing.T, socket, rol
 	alice.wantEvent("disconnected")
 	daemon = start(t)
 	k.wantReady(ctx, t, "@sdk/agent")
-	if sent := alice.dispatch("after"); !sent.Queued {
+	if sent := alice.dispatch("after"); !sent.Queued || !sent.Waiting {
 		t.Errorf("the channel is not back: %+v", sent)
 	}
 	chat.goOn()
