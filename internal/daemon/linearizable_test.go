@@ -20,8 +20,8 @@ func TestRoundsAreLinearizable(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			l := roundtest.NewLoad(seed)
 			h := build(t, l.Config())
-			for range 2 {
-				h.races(l, 100)
+			for range 4 {
+				h.races(l, 50)
 				h.start()
 			}
 			h.races(l, 0)

@@ -247,6 +247,8 @@ type caller struct {
 	number int
 	lines  Lines
 	rand   *rand.Rand
+	// calls counts what it has drawn.
+	calls int
 }
 
 // send makes an agent's calls until the connection is lost.
@@ -322,8 +324,10 @@ func (c *caller) next() Input {
 	// are opened in others than those that are not.
 	named, unnamed := string("xyz"[c.rand.IntN(3)]), [...]string{"main", "side"}[c.rand.IntN(2)]
 	foreign := c.load.foreign(c.pair.agents[c.by], c.pair.number)
+	defer func() { c.calls++ }()
 	switch {
-	case n < 12 && foreign != "":
+	case foreign != "" && (n < 12 || c.calls < 3 && c.number >= 4):
+		// A daemon that was just started remembers none.
 		in.ID, in.Session, in.Foreign = foreign, named, true
 	case n < 45:
 		in.ID, in.Session = today, named
