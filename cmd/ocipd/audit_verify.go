@@ -593,7 +593,7 @@ func (v *verification) printReport(report *audit.Report, fault *audit.Fault) err
 		last := verifyStretch(report.LastLate)
 		r.Late, r.LastLate = report.Late, &last
 	}
-	if report.Gaps > 0 {
+	if report.Gaps > 0 && !unsigned(report) {
 		first := verifyStretch(report.FirstGap)
 		r.Gaps, r.FirstGap = report.Gaps, &first
 	}
@@ -632,7 +632,7 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 		fmt.Fprintf(v.stdout, "the first %s were retired; a tombstone stands for them\n", count(int(report.Retired), "record"))
 	}
 	switch {
-	case report.Checkpoints == 0 && report.Origin == "":
+	case unsigned(report):
 		fmt.Fprintln(v.stdout, "not signed: the log holds no checkpoint, so whoever can write it can rewrite it")
 		return
 	case !keyed:
@@ -664,6 +664,10 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 		fmt.Fprintln(v.stdout, "held against nothing from outside: a cut tail, or an older copy, would not show")
 	}
 }
+
+// unsigned reports that nothing in a log says that it was ever signed: then it is no
+// news that no checkpoint stands between two of its records.
+func unsigned(report *audit.Report) bool { return report.Checkpoints == 0 && report.Origin == "" }
 
 // times is how often something is the case, in words.
 func times(n int) string {
