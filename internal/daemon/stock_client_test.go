@@ -122,7 +122,7 @@ func TestATextCutInsideAnEmojiIsTaken(t *testing.T) {
 // mended are the records that say that halves of characters were replaced.
 func mended(h *house) (found []audit.Entry) {
 	for _, e := range h.records(audit.Filter{}) {
-		if e.Record.Details["mended"] != nil {
+		if e.Details["mended"] != nil {
 			found = append(found, e)
 		}
 	}

@@ -230,10 +230,8 @@ func (k *ruleset) bind(m *outgoing, by string) error {
 func (k *ruleset) changedHints(m *outgoing) *refusal {
 	by := m.changedBy[len(m.changedBy)-1]
 	left, err := parseHints(m.metadata["exchange"])
-	wrong := ""
-	if err != nil {
-		wrong = "left metadata.exchange in a form that cannot be read"
-	} else {
+	wrong := "left metadata.exchange in a form that cannot be read"
+	if err == nil {
 		wrong = m.hints.after(left, k.cfg.DefaultLevel)
 	}
 	if wrong == "" {

@@ -30,8 +30,7 @@ func (k *ruleset) lookAtMedia(m *outgoing) error {
 			m.mediaTexts = append(m.mediaTexts, ocip.Passage{Member: "file " + clipped(r.Member), Text: file.Text, Prose: true})
 		}
 	}
-	var refused *media.Refused
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*media.Refused](err); ok {
 		return k.refuseEarly(m, &ocip.Verdict{Result: ocip.Deny, Code: ocip.MediaRefused, Policy: "media", Reason: refused.Reason})
 	}
 	return err
