@@ -79,7 +79,8 @@ func TestPause(t *testing.T) {
 
 	// Also after a restart, and nobody can lift it but a person.
 	h.restart()
-	alice, bob, telegram = h.again(alice), h.again(bob), h.again(telegram)
+	alice, bob = h.again(alice), h.again(bob)
+	h.again(telegram)
 	h.again(irc)
 	for _, a := range []*app{alice, bob} {
 		refused(a, "telegram:dave", "sending is paused")
