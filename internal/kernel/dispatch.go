@@ -547,7 +547,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		d.enter(change)
 	}
 	change.OnDurable(func(r store.Receipt) {
-		k.observeSending(m, now, r.Seq)
+		k.observeSending(m, d, now, r.Seq)
 		if d != nil {
 			result.Deliver = k.outbox.offer(d)
 			result.Waiting = result.Deliver == nil
@@ -588,13 +588,19 @@ func (k *ruleset) enterSession(ctx context.Context, m *outgoing, agentID string,
 
 // observeSending tells who observes what an agent sends. It is the sender's view,
 // also where the receiver is an agent of this daemon.
-func (k *ruleset) observeSending(m *outgoing, now time.Time, seq uint64) {
+func (k *ruleset) observeSending(m *outgoing, d *delivery, now time.Time, seq uint64) {
 	if len(k.listeners(api.MessageSending)) == 0 {
 		return
 	}
+	var data []byte
+	if d != nil && m.local == nil {
+		data = d.Data
+	} else {
+		data = m.data()
+	}
 	about := m.about()
 	about.Timestamp, about.AuditSeq = now.UnixMilli(), seq
-	k.observe(api.MessageSending, m.data(), about, m.app)
+	k.observe(api.MessageSending, data, about, m.app)
 }
 
 // handedTo is the target that the delivered message's digest is taken with: the

@@ -39,17 +39,18 @@ func passages(metadata api.Object, known func(member string) bool) (list []ocip.
 
 // appendMember adds what a member's name and its value say.
 func appendMember(list []ocip.Passage, path string, i int, name string, value jsontext.Value) []ocip.Passage {
-	list = appendPassage(list, fmt.Sprintf("%s (name %d)", path, i+1), name, false)
 	if !plainName(name) {
 		// A name can be the secret: then the record must not have it.
+		list = appendPassage(list, fmt.Sprintf("%s (name %d)", path, i+1), name, false)
 		name = "#" + strconv.Itoa(i+1)
 	}
 	return appendPassages(list, path+"."+name, value)
 }
 
-// plainName reports whether a member's name is a word that says nothing else.
+// plainName reports whether a member's name is a word that says nothing else: no
+// secret is so short and has letters alone.
 func plainName(name string) bool {
-	return len(name) <= 32 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-") == ""
+	return len(name) <= 24 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-") == ""
 }
 
 // longNumber is how many digits a number has that could say something by itself:
