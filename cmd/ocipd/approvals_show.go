@@ -125,7 +125,7 @@ func approvalPage(scr screen, a *api.Approval, now time.Time) []string {
 // waits.
 func (p *page) title(a *api.Approval, now time.Time) {
 	p.hang("", "    ", bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
-	p.hang("", "    ", bold, acting(a.Agent, a.UserID)+" → "+acting(a.To(), a.CounterpartyUserID))
+	p.hang("", "    ", bold, acting(a.Agent, a.UserID)+" → "+receiving(&a.ApprovalSummary))
 	p.tinted("why", yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
 	if a.EscalatedExchange != "" {
 		p.fact("held by", "the round limit of exchange "+a.EscalatedExchange)
@@ -156,13 +156,30 @@ func acting(agent, user string) string {
 	return agent + " for " + user
 }
 
+// receiving says who hears it, as far as that is known.
+func receiving(a *api.ApprovalSummary) string {
+	switch a.CounterpartyKind {
+	case ocip.KindUnknown:
+		return a.To() + ", whom nobody knows"
+	case ocip.KindPerson, ocip.KindOwner:
+		if a.To() != a.SessionKey {
+			return a.To() + ", at " + a.SessionKey // which may be a group's
+		}
+		return a.To()
+	default:
+		return acting(a.To(), a.CounterpartyUserID)
+	}
+}
+
 func (p *page) facts(a *api.Approval, now time.Time) {
 	p.heading("Where it comes from")
 	p.fact("agent", a.AgentID)
 	p.fact("app", a.AppID)
 	p.fact("session", a.SessionKey)
-	p.fact("exchange", a.ExchangeID)
-	p.fact("type", fmt.Sprintf("%s, %d of %d rounds used", a.Type, a.Round, a.MaxRounds))
+	if a.ExchangeID != "" { // people have none, and no rounds
+		p.fact("exchange", a.ExchangeID)
+		p.fact("type", fmt.Sprintf("%s, %d of %d rounds used", a.Type, a.Round, a.MaxRounds))
+	}
 	p.fact("conversation", a.ConversationID)
 	p.fact("level", a.Classification)
 	p.fact("asked", when(a.AskedAt, now))

@@ -136,7 +136,7 @@ func (s *shell) begin(file string, a *answers) error {
 	case a.chat != "" && !slices.Contains(wrote, contacts):
 		fmt.Fprintf(s.stdout, "%s was there already: ocipd contacts bind %s --me\n", printable(contacts), printable(a.channel+":"+a.chat))
 	}
-	fmt.Fprintln(s.stdout, "next: ocipd config reload where a daemon runs, and then ocipd doctor")
+	fmt.Fprintln(s.stdout, "a running daemon takes it by itself; else start it: ocipd serve. Then: ocipd doctor")
 	return nil
 }
 
@@ -168,7 +168,7 @@ func (s *shell) answer(a *answers, yes bool) error {
 		}
 		return nil
 	}
-	if err := ask(a.app == "", "Which app speaks for your agent, by its id (@acme/alice)? Enter: none yet", "", func(given string) error {
+	if err := ask(a.app == "", "Which app speaks for your agent, by its id (@acme/alice)? (Enter: none yet)", "", func(given string) error {
 		a.app = given
 		return a.checkApp()
 	}); err != nil {
@@ -186,19 +186,19 @@ func (s *shell) answer(a *answers, yes bool) error {
 		}); err != nil {
 			return err
 		}
-		if err := ask(a.channel == "", "Which channel reaches it (telegram, irc)? Enter: none", "", func(given string) error {
+		if err := ask(a.channel == "", "Which channel reaches it, such as telegram? (Enter: none)", "", func(given string) error {
 			a.channel = given
 			return a.checkChannel()
 		}); err != nil {
 			return err
 		}
-		if err := ask(a.channel != "" && a.chat == "", "Which chat there is your own (a number, a name)? Enter: I bind it later", "", func(given string) error {
+		if err := ask(a.channel != "" && a.chat == "", "Which chat there is your own, by its number or name? (Enter: you say so later)", "", func(given string) error {
 			a.chat = strings.TrimPrefix(given, a.channel+":")
 			return a.checkChannel()
 		}); err != nil {
 			return err
 		}
-		if err := ask(len(a.media) == 0, "Folders out of which it may send files, by a comma? Enter: none", "", func(given string) error {
+		if err := ask(len(a.media) == 0, "Folders out of which it may send files, separated by commas? (Enter: none)", "", func(given string) error {
 			a.media = nil
 			for folder := range strings.SplitSeq(given, ",") {
 				if folder = strings.TrimSpace(folder); folder != "" {
@@ -215,7 +215,7 @@ func (s *shell) answer(a *answers, yes bool) error {
 	if a.signer == "" && asks {
 		for _, key := range s.touchedKeys() {
 			taken := false
-			if err := ask(true, "Must "+key.name+" sign each decision, by a touch? y or Enter: no", "", func(given string) error {
+			if err := ask(true, "Must "+key.name+" sign each decision, by a touch? (y, or Enter: no)", "", func(given string) error {
 				taken = strings.EqualFold(given, "y") || strings.EqualFold(given, "yes")
 				return nil
 			}); err != nil {
@@ -443,7 +443,7 @@ func appendQuoted(out []byte, text string) []byte {
 }
 
 func thereAlready(file string) error {
-	return fmt.Errorf("cannot write %s: it is there already", file)
+	return fmt.Errorf("cannot write %s: it is there already; edit it, or name another file", file)
 }
 
 // writeNew writes a file for its owner alone, and none that is there.

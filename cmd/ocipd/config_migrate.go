@@ -335,7 +335,11 @@ func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error
 		}
 		return nil
 	}
-	fmt.Fprintf(s.stderr, "ocipd: still missing is %s, without which no daemon starts: write it yourself, or repeat with --yes\n", count(len(lacks), "line"))
+	are := " are"
+	if len(lacks) == 1 {
+		are = " is"
+	}
+	fmt.Fprintf(s.stderr, "ocipd: %s still missing, without which no daemon starts: answer at a terminal, have --yes take what there is evidence for, or write what ocipd config check prints\n", count(len(lacks), "line")+are)
 	return errSaid
 }
 
@@ -355,7 +359,7 @@ func (s *shell) printProposal(p *proposal) {
 func (s *shell) agree(in *bufio.Reader, p *proposal) (bool, error) {
 	if len(p.Evidence) == 0 && p.app != "" {
 		for {
-			app, err := s.question(in, "Which app is it, by its id? Enter: leave it out", "")
+			app, err := s.question(in, "Which app is it, by its id? (Enter: leave it out)", "")
 			if err != nil || app == "" {
 				return false, err
 			}

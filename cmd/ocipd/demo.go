@@ -302,8 +302,8 @@ func (d *demo) dispatch(from *client.Client, name, session, content string, exch
 	case result.Held:
 		d.approval = result.ApprovalID
 		return nil, append(saw, paint("  held for a person", yellow), show("  "+result.OCIP.Reason)), nil
-	case result.Queued:
-		saw = append(saw, paint("  queued: the receiver is away", yellow))
+	case result.Waiting:
+		saw = append(saw, paint("  waits: the receiver is away", yellow))
 	default:
 		saw = append(saw, paint("  accepted", green))
 	}
