@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // hints is what a caller says about the exchange in metadata.exchange. Hints
@@ -101,8 +102,11 @@ func parseHints(raw jsontext.Value) (hints, error) {
 		switch {
 		case len(id.value) > maxExchangeID:
 			return wrong(id.member, "longer than 128 bytes")
-		case !ocip.Showable(id.value):
-			return wrong(id.member, "holds characters that cannot be shown")
+		case id.value == "":
+		default:
+			if err := text.Canonical(id.value); err != nil {
+				return wrong(id.member, "is not spelled as ids are: "+err.Error())
+			}
 		}
 	}
 	if in.MaxRounds < 0 || in.MaxRounds > 1<<20 {
