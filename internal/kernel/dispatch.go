@@ -330,6 +330,14 @@ func otherEnd(instance, key string) string {
 	return "session " + key
 }
 
+// reader is the person who reads the message, empty where many do.
+func (m *outgoing) reader() string {
+	if m.recipient.Group && m.to.Kind != ocip.KindAgent {
+		return ""
+	}
+	return m.to.UserID
+}
+
 // standing is how things are between two ends when a message is weighed.
 type standing struct {
 	exchange ocip.Exchange

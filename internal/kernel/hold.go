@@ -305,7 +305,7 @@ func (k *ruleset) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time
 		Approval: api.Approval{
 			ApprovalSummary: api.ApprovalSummary{
 				ApprovalID: id, Kind: api.ApprovalOfMessage, CounterpartyKind: m.to.Kind, Target: m.target, Code: string(v.Code), Reason: v.Reason, AgentID: m.sender.ID, Agent: m.sender.InstanceID, AppID: m.appID,
-				UserID: m.sender.UserID, SessionKey: m.key, Counterparty: m.to.InstanceID, CounterpartyUserID: m.to.UserID,
+				UserID: m.sender.UserID, SessionKey: m.key, Counterparty: m.to.InstanceID, CounterpartyUserID: m.reader(),
 				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
 				Classification: v.Level.String(), Summary: ocip.Summarize(m.content), DispatchID: m.dispatchID,
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),
