@@ -37,6 +37,9 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if err != nil {
 		return api.EmitResult{}, err
 	}
+	if reason, paused := k.pausedFor(agent.ID, about.ChannelID); paused {
+		return k.refuseHook(c.app.Load(), agent, hook, reason, about)
+	}
 	if hook == api.ToolExecuting {
 		return k.executeTool(ctx, c.app.Load(), agent, p.Data, about)
 	}
@@ -64,6 +67,20 @@ func (k *ruleset) emittedAbout(ctx context.Context, agent *Agent, given *api.Hoo
 	}
 	about.SessionKey, about.ChannelID = given.SessionKey, channelOf(given.SessionKey)
 	return about, nil
+}
+
+// refuseHook puts on record that a hook was raised while the agent's sending is
+// paused. Nobody is told, and no tool may run.
+func (k *ruleset) refuseHook(a *app, agent *Agent, hook api.Hook, reason string, about api.HookContext) (api.EmitResult, error) {
+	receipt, err := k.record(&audit.Record{
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(hook), AppID: a.id(),
+		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
+		PolicyApplied: "pause", PolicyResult: string(ocip.Deny), PolicyReason: reason, Code: string(ocip.Paused),
+	})
+	if err != nil {
+		return api.EmitResult{}, err
+	}
+	return api.EmitResult{Reason: reason, OCIP: map[string]any{"code": ocip.Paused, "reason": reason, "result": ocip.Deny, "auditSeq": receipt.Seq}}, nil
 }
 
 // notice tells who observes an agent what its runtime says that it did. What they

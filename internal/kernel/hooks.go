@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"go.uber.org/zap"
@@ -253,8 +254,14 @@ func (k *ruleset) concerns(a *app, about *api.HookContext) bool {
 	if agent == nil {
 		return false
 	}
-	return k.directory.Observes(a.id(), agent, about.ChannelID) ||
-		!k.directory.Declared() && about.ChannelID != "" && k.ownsChannel(a, about.ChannelID)
+	// The channel that an agent's own session is named after is the sender's word:
+	// nothing goes through it.
+	channel, _ := directory.Split(about.SessionKey)
+	if channel == agentChannel {
+		channel = ""
+	}
+	return k.directory.Observes(a.id(), agent, channel) ||
+		!k.directory.Declared() && channel != "" && k.ownsChannel(a, channel)
 }
 
 // mayHear reports whether there is anything that an app could be told of, or asked

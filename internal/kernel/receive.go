@@ -232,6 +232,9 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 
 // bring sorts an inbound message by its annotation.
 func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, error) {
+	if reason, paused := k.pausedFor(in.agent.ID, ""); paused && in.carried {
+		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
+	}
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
 	if channel, _ := directory.Split(in.key); err == nil && channel == agentChannel {
 		// Whose envelope it is decides who may bring it.
@@ -303,6 +306,15 @@ func (k *ruleset) mayBring(in *incoming) error {
 	channel, _ := directory.Split(in.key)
 	owns := k.ownsChannel(in.app, channel)
 	err := k.directory.MayBring(in.app.id(), owns, in.key, in.agent)
+	if err == nil && channel != agentChannel && !owns {
+		// A runtime with a channel of its own has nobody else's.
+		err = k.directory.MayOwn(in.app.id(), channel)
+		k.mu.RLock()
+		if owner := k.channels[channel]; owner != nil {
+			err = fmt.Errorf("channel %s is another app's", channel)
+		}
+		k.mu.RUnlock()
+	}
 	if err == nil {
 		return nil
 	}
@@ -321,7 +333,28 @@ func (k *ruleset) freshens(in *incoming) bool {
 	if channel == agentChannel || !k.ownsChannel(in.app, channel) || in.from.Kind == ocip.KindAgent {
 		return false
 	}
-	return k.directory.Declared() || len(k.directory.SpokenBy(in.app.id())) == 0 || len(k.cfg.Directory.Agents) == 1
+	return len(k.directory.SpokenBy(in.app.id())) == 0 || len(k.cfg.Directory.Agents) == 1
+}
+
+// mayBeFor reports whether a message of a session can be for the agent that its app
+// names: not where the session is another app's agent's, by what has gone through it
+// or by a route.
+func (k *ruleset) mayBeFor(ctx context.Context, key string, named *Agent) error {
+	if _, ok := directory.AgentOf(key); ok {
+		return nil
+	}
+	id, err := k.sessions.agent(ctx, key)
+	if err != nil {
+		return err
+	}
+	whose := k.directory.Agent(id)
+	if routed, ok := k.directory.Routed(key); ok {
+		whose = routed
+	}
+	if whose != nil && whose.App != named.App {
+		return api.Errorf(api.Forbidden, "session %s is of agent %q, not of %q", key, whose.ID, named.ID)
+	}
+	return nil
 }
 
 // receiver returns the agent that an inbound message is for: the one that is
@@ -332,7 +365,7 @@ func (k *ruleset) receiver(ctx context.Context, key, named string) (*Agent, erro
 	}
 	if named != "" {
 		if agent := k.directory.Agent(named); agent != nil {
-			return agent, nil
+			return agent, k.mayBeFor(ctx, key, agent)
 		}
 		return nil, api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", named)
 	}
@@ -429,7 +462,7 @@ func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResu
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionDelivery, Event: "human_message", Side: audit.SideReceiver,
 		TenantID: in.agent.TenantID, UserID: in.agent.UserID, AgentID: in.agent.InstanceID, SessionKey: in.key,
-		Counterparty:  counterpartyRecord(in.from.Kind, in.from.Identity),
+		Counterparty:  k.reported(in),
 		PolicyApplied: "none", PolicyResult: string(ocip.Allow), PolicyReason: "no OCIP annotation: a human message", Details: details,
 	}
 	if in.speaker != "" {
@@ -440,6 +473,15 @@ func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResu
 		return api.QueueResult{}, err
 	}
 	return k.take(in, &store.Change{Records: []*audit.Record{r}}, time.Time{})
+}
+
+// reported is who a record says has written: nobody known, where a runtime says so of
+// a channel that it does not have.
+func (k *ruleset) reported(in *incoming) audit.Counterparty {
+	if in.speaker == "" && !k.learns(in) {
+		return audit.Counterparty{Kind: string(ocip.KindUnknown)}
+	}
+	return counterpartyRecord(in.from.Kind, in.from.Identity)
 }
 
 // takeMalformed deals with an annotation that is none. A known agent does not
@@ -521,7 +563,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		k.entered(change)
 		return api.QueueResult{}, refused(v, receipt.Seq)
 	}
-	if channel, _ := directory.Split(in.key); !listed && channel != agentChannel && !in.origin.Listed {
+	if channel, _ := directory.Split(in.key); !listed && channel != agentChannel && !in.origin.Listed && k.learns(in) {
 		if err := k.seen.note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
 			return api.QueueResult{}, err
 		}
@@ -569,22 +611,13 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 	return from, nil, nil
 }
 
-// saysWhence reports whether the message's app knows where the session's messages
-// come from: the owner of the channel, or where nobody has it a runtime with a
-// channel of its own, for sessions of its own agent. Answers go there.
-func (k *ruleset) saysWhence(ctx context.Context, in *incoming) (bool, error) {
-	if len(in.origin.Brought) == 0 {
-		return false, nil
-	}
+// learns reports whether what a message shows of its session is kept: whose the
+// session is, where its messages come from, and who is there. Only the app that has
+// the channel knows that, and of an agent's own session the agent's app; another one
+// that reports a message would have others' answers go where it says.
+func (k *ruleset) learns(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
-	k.mu.RLock()
-	owner := k.channels[channel]
-	k.mu.RUnlock()
-	if owner != nil || !in.carried {
-		return owner == in.app, nil
-	}
-	whose, err := k.sessions.agent(ctx, in.key)
-	return whose == "" || whose == in.agent.ID, err
+	return channel == agentChannel || k.ownsChannel(in.app, channel)
 }
 
 // isAddress reports whether a member of the message's metadata is where it came
@@ -709,11 +742,8 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	whence, err := k.saysWhence(ctx, in)
-	if err != nil {
-		return api.QueueResult{}, err
-	}
-	if whence {
+	learns := k.learns(in)
+	if learns && len(in.origin.Brought) > 0 {
 		if err := k.origins.enter(ctx, change, in.key, in.account, in.origin.Brought, now); err != nil {
 			return api.QueueResult{}, err
 		}
@@ -721,9 +751,11 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if err := k.delivered(change.Records[0], in.key, in.content, in.metadata); err != nil {
 		return api.QueueResult{}, err
 	}
-	fresh, err := k.sessions.use(ctx, in.key, in.agent.ID, in.account, now, change)
-	if err != nil {
-		return api.QueueResult{}, err
+	fresh := false
+	if learns {
+		if fresh, err = k.sessions.use(ctx, in.key, in.agent.ID, in.account, now, change); err != nil {
+			return api.QueueResult{}, err
+		}
 	}
 	result := api.QueueResult{RunID: in.runID, Queued: true}
 	if d != nil {

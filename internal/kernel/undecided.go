@@ -1,11 +1,13 @@
 package kernel
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
@@ -110,7 +112,51 @@ func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) 
 	if other(text.SessionKey) || other(d.About.SessionKey) || text.DispatchID != m.DispatchID {
 		return "it names another session or message than its record", nil
 	}
-	return k.otherText(&r, text)
+	if why, err := k.otherText(&r, text); why != "" || err != nil {
+		return why, err
+	}
+	if (kind == "channel" || kind == "agent") && !k.exact(d, &r, text, kind, name) {
+		return "it says more than its record let through", nil
+	}
+	return "", nil
+}
+
+// exact reports whether a delivery has nothing but what its record covers, written as
+// the daemon writes it: a member that was added would reach the app as well. What is
+// said about the message is made anew from what was verified.
+func (k *ruleset) exact(d *delivery, r *audit.Entry, text *said, kind, name string) bool {
+	var again []byte
+	strict := json.RejectUnknownMembers(true)
+	key := r.SessionKey
+	about := api.HookContext{AgentID: name}
+	switch kind {
+	case "channel":
+		var m api.Message
+		if json.Unmarshal(d.Data, &m, strict) != nil || m.ChannelID != name {
+			return false
+		}
+		again = m.Append(nil)
+		about.AgentID = ""
+		if sender := k.directory.Local(r.AgentID); sender != nil {
+			about.AgentID = sender.ID
+		}
+	case "agent":
+		var m api.Inbound
+		if json.Unmarshal(d.Data, &m, strict) != nil {
+			return false
+		}
+		again, key = m.Append(nil), m.SessionKey
+		if sender := k.directory.Local(r.AgentID); m.ReplyTo != "" && (sender == nil || !strings.HasPrefix(m.ReplyTo, "agent:"+sender.ID+":")) {
+			return false
+		}
+	}
+	if audit.Redacted(key) {
+		key = d.About.SessionKey
+	}
+	about.SessionKey, about.ChannelID = key, channelOf(key)
+	about.AccountID, _ = api.Text(text.Metadata["accountId"])
+	d.About = about
+	return bytes.Equal(again, d.Data)
 }
 
 // isFor reports whether a record let a message through to an agent here.

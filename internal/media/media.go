@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -106,10 +107,14 @@ func kindOf(name string) kind {
 	switch {
 	case slices.Contains(strict[:], name):
 		return strictKind
-	case slices.Contains(loose[:], name):
+	case slices.Contains(loose[:], name), hasAnySuffix(name, "path", "paths", "url", "urls", "file", "files", "media", "attachment", "attachments"):
 		return looseKind
 	}
 	return other
+}
+
+func hasAnySuffix(name string, endings ...string) bool {
+	return slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(name, ending) })
 }
 
 func appendReferences(list []Reference, member string, k kind, value jsontext.Value) []Reference {
@@ -148,7 +153,7 @@ func appendReferences(list []Reference, member string, k kind, value jsontext.Va
 }
 
 func appendReference(list []Reference, member string, k kind, text string) []Reference {
-	trimmed := strings.TrimSpace(text)
+	trimmed := strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
 	lower := strings.ToLower(trimmed)
 	scheme, _, isURL := strings.Cut(lower, ":")
 	switch {
