@@ -4,7 +4,7 @@ GO           ?= go
 BIN          := bin/ocipd
 FUZZTIME     ?= 10s
 SOAK_TIME    ?= 1h
-TEST_TIMEOUT ?= 10m
+TEST_TIMEOUT ?= 20m
 ARGS         ?=
 PREFIX       ?= $(HOME)/.local
 

@@ -710,7 +710,7 @@ func TestWireCapabilities(t *testing.T) {
 		{"http_route", `"path":"/x"`, "capabilities.gateway.httpRoutes"},
 		{"hook", `"event":"message_received"`, ""},
 		{"hook", `"event":"agent_starting"`, ""},
-		{"hook", `"event":"before_tool_call","intercept":true`, ""},
+		{"hook", `"event":"before_tool_call","intercept":true`, "may intercept no agent's messages"},
 		{"hook", `"event":"message_received","intercept":true`, "can only be observed"},
 		{"hook", `"event":"message_sending","intercept":true`, "capabilities.hooks.intercepts"},
 		{"hook", `"event":"message_sending"`, "capabilities.hooks.subscribes"},

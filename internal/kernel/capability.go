@@ -44,6 +44,11 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	if declared, where := declares(a.manifest, cp); !declared {
 		return refused("the manifest does not declare %s under capabilities.%s", cp.name, where)
 	}
+	if cp.intercept && !rules.mayIntercept(a.id()) {
+		// Else the app would believe that messages wait for it, and they would leave
+		// unseen.
+		return refused("app %s may intercept no agent's messages; list the agents in access.apps.%q.intercepts, or make the app required under hooks.apps", a.id(), a.id())
+	}
 	if cp.kind == "channel" {
 		if err := rules.directory.MayOwn(a.id(), cp.name); err != nil {
 			return refused("%v", err)

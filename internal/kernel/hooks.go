@@ -279,6 +279,17 @@ func (k *ruleset) mayHear(a *app, hook api.Hook) bool {
 	})
 }
 
+// mayIntercept reports whether there is any agent whose messages an app may look at
+// and stop.
+func (k *ruleset) mayIntercept(app string) bool {
+	for i := range k.cfg.Directory.Agents {
+		if k.directory.Intercepts(app, &k.cfg.Directory.Agents[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // observe tells the apps that only observe a hook. Nobody waits for them.
 func (k *ruleset) observe(hook api.Hook, data []byte, about api.HookContext, but *app) {
 	k.mu.RLock()
