@@ -148,8 +148,16 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 			fmt.Fprintf(&cfg, "  - {instance_id: agent-p%d-%d, user_id: p%d, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"chat:p%d-%d\"]}\n", i, j, i, i, j)
 		}
 	}
+	// A long directory stands in a file of its own.
+	var listed strings.Builder
 	for i := range contacts {
-		fmt.Fprintf(&cfg, "  - {instance_id: agent-c%d, user_id: c%d, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"mail:c%d\", \"irc:direct:c%d\"]}\n", i, i, i, i)
+		fmt.Fprintf(&listed, `{"instance_id":"agent-c%d","user_id":"c%d","org_unit":"engineering","tenant_id":"acme","accepts":["public","internal"],"sessions":["mail:c%d","irc:direct:c%d"]}`+"\n", i, i, i, i)
+	}
+	if contacts > 0 {
+		cfg.WriteString("directory_file: contacts.jsonl\n")
+		if err := os.WriteFile(filepath.Join(dir, "contacts.jsonl"), []byte(listed.String()), 0o600); err != nil {
+			return nil, err
+		}
 	}
 	file := filepath.Join(dir, "ocipd.yaml")
 	if err := os.WriteFile(file, []byte(cfg.String()), 0o600); err != nil {
