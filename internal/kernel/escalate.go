@@ -51,10 +51,7 @@ func (k *ruleset) tellPerson(c *concern, v *ocip.Verdict, change *store.Change, 
 		return nil
 	}
 	id := k.newID()
-	expires := now.Add(k.cfg.HoldFor)
-	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(expires) {
-		expires = e.ExpiresAt
-	}
+	expires := k.waitsUntil(e, now)
 	code := v.Code
 	if code == "" {
 		code = ocip.CommitmentRequiresHuman

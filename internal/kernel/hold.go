@@ -293,13 +293,20 @@ func heldResult(h *held, seq uint64) api.DispatchResult {
 	return api.DispatchResult{DispatchID: h.DispatchID, Queued: true, Held: true, ApprovalID: h.ApprovalID, OCIP: ref}
 }
 
+// waitsUntil is until when a person is waited for: at most as long as the exchange
+// lasts.
+func (k *ruleset) waitsUntil(e *ocip.Exchange, now time.Time) time.Time {
+	expires := now.Add(k.cfg.HoldFor)
+	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(expires) {
+		return e.ExpiresAt
+	}
+	return expires
+}
+
 // newHeld writes down a message and the verdict that holds it.
 func (k *ruleset) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time) *held {
 	e := &v.Exchange
-	expires := now.Add(k.cfg.HoldFor)
-	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(expires) {
-		expires = e.ExpiresAt
-	}
+	expires := k.waitsUntil(e, now)
 	h := &held{
 		Asked: m.request(), Carried: m.carried, Account: m.account, Metadata: string(m.metadata.Append(nil)), Changes: m.changedBy,
 		Approval: api.Approval{
