@@ -122,7 +122,7 @@ func New(o Options) (*Daemon, error) {
 		return nil, lacks
 	}
 	d.mirror = config.MirrorPath(o.Config, d.database)
-	d.metrics = newMetrics(o.Config)
+	d.metrics = newMetrics()
 	return d, nil
 }
 

@@ -5,15 +5,14 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// newMetrics makes what counts, with all the words that labels may say: those of
-// the protocol, and the names of sinks, which are the operator's.
-func newMetrics(cfg *config.Config) *metrics.Set {
+// newMetrics makes what counts, with all the words of the protocol that labels
+// may say.
+func newMetrics() *metrics.Set {
 	w := metrics.Words{
 		Sides: []string{audit.SideSender, audit.SideReceiver}, Methods: ipc.MethodNames(),
 		Results: []string{string(ocip.Allow), string(ocip.Deny), string(ocip.RequireApproval)},
@@ -23,9 +22,6 @@ func newMetrics(cfg *config.Config) *metrics.Set {
 	}
 	for _, code := range api.Codes() {
 		w.ErrorCodes = append(w.ErrorCodes, string(code))
-	}
-	for i := range cfg.Audit.Sinks {
-		w.Sinks = append(w.Sinks, cfg.Audit.Sinks[i].Name)
 	}
 	return metrics.New(w)
 }

@@ -165,13 +165,8 @@ func (u unlinker) Addr() net.Addr { return &net.UnixAddr{Name: u.path, Net: "uni
 // scraped answers scrapers with what is counted, and with what the runtime and
 // the kernel say of the process.
 func (d *Daemon) scraped() (http.Handler, error) {
-	registry := prometheus.NewRegistry()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "ocipd_build_info", Help: "1; the labels say what was built.",
-		ConstLabels: prometheus.Labels{"version": d.version, "goversion": runtime.Version()},
-	})
-	build.Set(1)
-	for _, c := range []prometheus.Collector{build, newScrape(d), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+	registry := d.metrics.Registry()
+	for _, c := range []prometheus.Collector{metrics.Look(d.gauges), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot serve metrics: %w", err)
 		}
@@ -181,78 +176,53 @@ func (d *Daemon) scraped() (http.Handler, error) {
 	}), nil
 }
 
-// scrape shows a [metrics.Set] to Prometheus' library.
-type scrape struct {
-	daemon *Daemon
-	descs  []*prometheus.Desc // in the order of the families
-}
-
-func newScrape(d *Daemon) *scrape {
-	s := &scrape{daemon: d}
-	for _, f := range d.metrics.Families() {
-		s.descs = append(s.descs, prometheus.NewDesc(f.Name, f.Help, f.Labels, nil))
-	}
-	return s
-}
-
-// Describe lists the families.
-func (s *scrape) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range s.descs {
-		ch <- desc
-	}
-}
-
-// Collect shows what was counted by now. Gauges are left out where they cannot be
-// looked up, and so is what is rare and never came.
-func (s *scrape) Collect(ch chan<- prometheus.Metric) {
+// gauges looks up the numbers that are not counted. Where that fails they are
+// left out.
+func (d *Daemon) gauges() []metrics.Gauge {
+	list := []metrics.Gauge{{Name: "ocipd_build_info", Help: "1; the labels say what was built.", Value: 1,
+		Labels: prometheus.Labels{"version": d.version, "goversion": runtime.Version()}}}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
-	gauges, err := s.daemon.gauges(ctx)
-	if err != nil {
-		s.daemon.log.Warn("cannot look up gauges", zap.Error(err))
-	}
-	for i, f := range s.daemon.metrics.Families() {
-		for _, series := range f.Series {
-			switch {
-			case series.Counter != nil:
-				if n := series.Counter.Value(); n > 0 || !series.Rare {
-					ch <- prometheus.MustNewConstMetric(s.descs[i], prometheus.CounterValue, float64(n), series.Values...)
-				}
-			case series.Histogram != nil:
-				seen := series.Histogram.Snapshot()
-				ch <- prometheus.MustNewConstHistogram(s.descs[i], seen.Count, seen.Sum, seen.Buckets, series.Values...)
-			case gauges != nil:
-				ch <- prometheus.MustNewConstMetric(s.descs[i], prometheus.GaugeValue, series.Gauge(gauges), series.Values...)
-			}
-		}
-	}
-}
-
-// gauges looks up the numbers that are not counted.
-func (d *Daemon) gauges(ctx context.Context) (*metrics.Gauges, error) {
 	s, err := facade{d}.Status(ctx, nil)
 	if err != nil {
-		return nil, err
+		d.log.Warn("cannot look up gauges", zap.Error(err))
+		return list
 	}
-	g := &metrics.Gauges{
-		Apps: float64(len(s.Apps)), Agents: float64(len(s.Agents)), Connections: float64(d.server.Connections()), ReaderQueues: float64(d.server.Queued()), Held: float64(s.Held),
-		Queues: float64(len(s.Queues)), LogSeq: float64(s.Audit.Seq), LogSigned: float64(s.Audit.Signed), LogMirrored: float64(s.Audit.Mirrored),
-		LogIndexed: float64(s.Audit.Indexed), DiskFree: float64(s.Store.FreeBytes), DiskReserve: one(s.Store.Reserve), Latched: one(s.Audit.Fault != ""),
-		PolicyRefused: one(s.Policy.Refusal != ""), StartTime: float64(s.StartedAt.UnixMilli()) / 1000, Sinks: map[string]float64{}, Version: s.Version,
-	}
+	var unhealthy, queued, oldest float64
 	for i := range s.Apps {
-		g.AppsUnhealthy += one(s.Apps[i].Health != "healthy")
+		unhealthy += one(s.Apps[i].Health != "healthy")
 	}
 	for _, q := range s.Queues {
-		g.Queued += float64(q.Waiting)
-	}
-	for i := range s.Sinks {
-		g.Sinks[s.Sinks[i].Name] = float64(s.Sinks[i].Lag)
+		queued += float64(q.Waiting)
 	}
 	if !s.OldestHeld.IsZero() {
-		g.OldestHeldSeconds = time.Since(s.OldestHeld).Seconds()
+		oldest = time.Since(s.OldestHeld).Seconds()
 	}
-	return g, nil
+	list = append(list, []metrics.Gauge{
+		{Name: "ocipd_apps", Help: "Registered apps.", Value: float64(len(s.Apps))},
+		{Name: "ocipd_apps_unhealthy", Help: "Registered apps that were not heard of for too long.", Value: unhealthy},
+		{Name: "ocipd_agents", Help: "Configured agents.", Value: float64(len(s.Agents))},
+		{Name: "ocipd_connections", Help: "Connections that are open, on both sockets.", Value: float64(d.server.Connections())},
+		{Name: "ocipd_reader_queue_bytes", Help: "Bytes that wait for connections to read them.", Value: float64(d.server.Queued())},
+		{Name: "ocipd_held_messages", Help: "Messages that wait for a person.", Value: float64(s.Held)},
+		{Name: "ocipd_held_oldest_age_seconds", Help: "For how long the oldest held message waits, 0 where none does.", Value: oldest},
+		{Name: "ocipd_queued_messages", Help: "Messages that wait for their receiver.", Value: queued},
+		{Name: "ocipd_queues", Help: "Receivers for whom messages wait.", Value: float64(len(s.Queues))},
+		{Name: "ocipd_log_records", Help: "The last record of the audit log.", Value: float64(s.Audit.Seq)},
+		{Name: "ocipd_log_signed_records", Help: "Records that the newest checkpoint covers.", Value: float64(s.Audit.Signed)},
+		{Name: "ocipd_log_mirrored_records", Help: "The last record in the mirror.", Value: float64(s.Audit.Mirrored)},
+		{Name: "ocipd_log_indexed_records", Help: "The last record in the index.", Value: float64(s.Audit.Indexed)},
+		{Name: "ocipd_store_latched", Help: "1 while the store is closed for writing until a restart.", Value: one(s.Audit.Fault != "")},
+		{Name: "ocipd_store_free_bytes", Help: "Free space on the disk of the database.", Value: float64(s.Store.FreeBytes)},
+		{Name: "ocipd_store_reserve_kept", Help: "1 while the space for the last records is kept.", Value: one(s.Store.Reserve)},
+		{Name: "ocipd_policy_refused", Help: "1 while a policy that should be in force was refused.", Value: one(s.Policy.Refusal != "")},
+		{Name: "ocipd_start_time_seconds", Help: "When the daemon started, in seconds since 1970.", Value: float64(s.StartedAt.UnixMilli()) / 1000},
+	}...)
+	for i := range s.Sinks {
+		list = append(list, metrics.Gauge{Name: "ocipd_sink_lag_records", Help: "Records that a sink has not taken over yet.", Value: float64(s.Sinks[i].Lag),
+			Labels: prometheus.Labels{"sink": s.Sinks[i].Name}})
+	}
+	return list
 }
 
 func one(is bool) float64 {

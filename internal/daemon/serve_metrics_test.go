@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -205,6 +208,62 @@ func TestDecisionsAreThoseOnRecord(t *testing.T) {
 	agree("of a person, whom no rule stops", 7)
 	h.operates().must("exchange.resolve", map[string]any{"exchangeId": sent.OCIP.ExchangeID, "outcome": "resolved"}, nil)
 	agree("an exchange that a person ended", 7)
+}
+
+// families lists what a page says of the daemon itself: name, type, labels, help.
+func families(page string) string {
+	type family struct {
+		help, kind string
+		labels     map[string]bool
+	}
+	all := map[string]*family{}
+	for line := range strings.Lines(page) {
+		line = strings.TrimSpace(line)
+		if about, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name, help, _ := strings.Cut(about, " ")
+			all[name] = &family{help: help, labels: map[string]bool{}}
+			continue
+		}
+		if about, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			name, kind, _ := strings.Cut(about, " ")
+			all[name].kind = kind
+			continue
+		}
+		name := line[:strings.IndexAny(line, "{ ")]
+		for _, part := range []string{"_bucket", "_sum", "_count"} {
+			if whole := strings.TrimSuffix(name, part); all[whole] != nil {
+				name = whole
+			}
+		}
+		for _, label := range regexp.MustCompile(`[{,](\w+)="`).FindAllStringSubmatch(line, -1) {
+			all[name].labels[label[1]] = true
+		}
+	}
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if f := all[name]; strings.HasPrefix(name, "ocipd_") {
+			fmt.Fprintf(&out, "%s %s {%s} %s\n", name, f.kind, strings.Join(slices.Sorted(maps.Keys(f.labels)), ","), f.help)
+		}
+	}
+	return out.String()
+}
+
+// TestFamilies holds what is served against the list that dashboards and alerts
+// of users rely on: a name, a label or a type that changes breaks them.
+func TestFamilies(t *testing.T) {
+	want, err := os.ReadFile("testdata/metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	build(t, acme+"audit: {sinks: [{name: siem, type: ocsf, path: "+dir+"/siem.jsonl}]}\nmetrics: {socket: "+dir+"/m.sock}\n")
+	_, page := scrapeAt(t, "unix", dir+"/m.sock", "/metrics")
+	if got := families(page); got != string(want) {
+		t.Errorf("served is\n%s", got)
+	}
+	if !strings.Contains(page, `ocipd_sink_lag_records{sink="siem"}`) {
+		t.Error("a sink is missing")
+	}
 }
 
 // A counter that is not there before its first count shows no first increase.

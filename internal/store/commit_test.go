@@ -494,9 +494,13 @@ func TestOnlyDurableCommitsAreTimed(t *testing.T) {
 
 func commitsTimed(t *testing.T, s *metrics.Set) uint64 {
 	t.Helper()
-	for _, f := range s.Families() {
-		if f.Name == "ocipd_commit_duration_seconds" {
-			return f.Series[0].Histogram.Snapshot().Count
+	families, err := s.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "ocipd_commit_duration_seconds" {
+			return f.GetMetric()[0].GetHistogram().GetSampleCount()
 		}
 	}
 	t.Fatal("commits are not timed")
