@@ -115,13 +115,19 @@ func whoIs(c *api.Contact) cell {
 	if c.TenantID != "" && c.Kind == "agent" {
 		name += " of " + c.TenantID
 	}
+	learned := ", learned"
+	if len(c.SeenBy) > 0 {
+		learned += " by " + strings.Join(c.SeenBy, ", ")
+	}
 	switch {
+	case c.Kind == kindUnknown && len(c.SeenBy) > 0:
+		return paint("nobody knows"+learned, yellow)
 	case c.Kind == kindUnknown:
 		return paint("nobody knows", yellow)
 	case c.Kind == "owner":
 		return show("its owner, " + name)
 	case c.Learned:
-		return paint(name+", learned", yellow)
+		return paint(name+learned, yellow)
 	}
 	return show(strings.TrimSpace(c.Kind + " " + name))
 }

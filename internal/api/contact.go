@@ -53,6 +53,9 @@ type Contact struct {
 	// Learned is set where an envelope has shown who that is, and not the
 	// configuration: contact.forget undoes it.
 	Learned bool `json:"learned,omitzero"`
+	// SeenBy are the tenants whose agents got such an envelope, where the agents are
+	// of several; a star is all of them.
+	SeenBy []string `json:"seenBy,omitempty"`
 }
 
 // ContactListResult is a page of sessions, the one used last first.

@@ -67,6 +67,9 @@ func (a *access) declared() bool {
 // what a set-up of one person needs.
 func (d *Directory) Declared() bool { return d.access.declared() }
 
+// SeveralTenants reports whether the agents are of more than one tenant.
+func (d *Directory) SeveralTenants() bool { return len(d.access.tenants) > 1 }
+
 // speaksFor reports whether an app is the agent's own.
 func speaksFor(app string, a *Agent) bool { return app != "" && a.App == app }
 

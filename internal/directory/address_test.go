@@ -556,7 +556,11 @@ func TestSeeds07TenantOfPeople(t *testing.T) {
 		kind   ocip.Kind
 		walled bool
 	}{"sms:1": {ocip.KindPerson, true}, "sms:2": {ocip.KindOwner, false}, "sms:3": {ocip.KindOwner, false}, "sms:4": {ocip.KindPerson, true}} {
-		c := d.Counterparty(key, alice)
+		r, err := d.Recipient(key, "", nil, alice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := r.Counterparty
 		if _, walled := ocip.Wall(alice.Identity, c); walled != want.walled || c.Kind != want.kind {
 			t.Errorf("%s: %+v", key, c)
 		}

@@ -201,23 +201,6 @@ func (d *Directory) folded(key string) string {
 	return d.network(channel).foldedKey(key, rest)
 }
 
-// Counterparty returns who is reached by a session, as one agent sees it, where
-// nothing has come from there. What came in can say more, see
-// [Directory.Recipient].
-func (d *Directory) Counterparty(key string, self *Agent) ocip.Counterparty {
-	channel, rest := Split(key)
-	r := Recipient{Address: Address{Channel: channel, Target: rest}}
-	if channel == agentChannel {
-		d.agentRecipient(&r, key, self)
-		return r.Counterparty
-	}
-	r.network = d.network(channel)
-	r.said = r.network.parse(rest)
-	at := d.find(channel, key, &r.said)
-	d.decide(&r, &at, r.said.to, self)
-	return r.Counterparty
-}
-
 // Lists reports whether the directory has somebody at a session.
 func (d *Directory) Lists(key string) bool {
 	channel, rest := Split(key)

@@ -55,7 +55,10 @@ func BenchmarkDirectory(b *testing.B) {
 			})
 		}
 		reaches := func(kind ocip.Kind) func(string) bool {
-			return func(key string) bool { return d.Counterparty(key, self).Kind == kind }
+			return func(key string) bool {
+				r, err := d.Recipient(key, "", nil, self)
+				return err == nil && r.Counterparty.Kind == kind
+			}
 		}
 		run("session", func(i int) string { return fmt.Sprintf("irc:direct:user-%d", i) }, reaches(ocip.KindAgent))
 		run("beginning", func(i int) string { return fmt.Sprintf("matrix:%d:room", i) }, reaches(ocip.KindAgent))

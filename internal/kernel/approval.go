@@ -439,7 +439,7 @@ func (k *ruleset) forgive(ctx context.Context, change *store.Change, agent, coun
 	if counterparty == "" {
 		return nil
 	}
-	owed, err := k.debts.of(ctx, agent, counterparty)
+	owed, err := k.debts.of(ctx, debtor{agent, counterparty})
 	if err == nil {
 		k.debts.enter(change, agent, counterparty, owed, owed.Settle(outcome, conversation, held))
 	}

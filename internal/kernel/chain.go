@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -16,10 +15,9 @@ import (
 // because of that. Nothing that is heard in between makes a chain shorter; it
 // begins anew when its window is over, or by a person.
 type chains struct {
-	store *store.Store
+	*recent[hearing, store.Heard]
 	// mu makes of two chains that are heard at once the longer one stay.
-	mu    sync.Mutex
-	heard *lru.Cache[hearing, store.Heard]
+	mu sync.Mutex
 }
 
 // hearing is an agent and from whom it heard: anybody, or one counterparty by its
@@ -36,41 +34,24 @@ const (
 
 const rememberedChains = 16384
 
-func newChains(s *store.Store) (*chains, error) {
-	heard, err := lru.New[hearing, store.Heard](rememberedChains)
-	return &chains{store: s, heard: heard}, err
+func newChains(s *store.Store) *chains {
+	return &chains{recent: newRecent(rememberedChains, func(ctx context.Context, who hearing) (store.Heard, error) {
+		return s.Heard(ctx, who.agent, who.from)
+	})}
 }
 
 // longest returns the longest chain that an agent heard, nothing where that was
 // before since, or before a person's word.
 func (c *chains) longest(ctx context.Context, who hearing, since time.Time) (ocip.Chain, error) {
-	h, err := c.last(ctx, who)
+	h, err := c.of(ctx, who)
 	if err != nil || h.Chain.ID == "" || h.At.Before(since) {
 		return ocip.Chain{}, err
 	}
-	person, err := c.last(ctx, hearing{who.agent, fromAPerson})
+	person, err := c.of(ctx, hearing{who.agent, fromAPerson})
 	if err != nil || !h.At.After(person.At) {
 		return ocip.Chain{}, err
 	}
 	return h.Chain, nil
-}
-
-// last returns what is kept of one hearing, nothing where there was none.
-func (c *chains) last(ctx context.Context, who hearing) (store.Heard, error) {
-	if h, known := c.heard.Get(who); known {
-		return h, nil
-	}
-	h, err := c.store.Heard(ctx, who.agent, who.from)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return h, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if newer, known := c.heard.Get(who); known {
-		return newer, nil
-	}
-	c.heard.Add(who, h)
-	return h, nil
 }
 
 // hear enters into a change what an agent hears from another. The answer to
@@ -112,8 +93,8 @@ func hearAnew(agent, from string, chain ocip.Chain, now time.Time, change *store
 // beginAnew enters into a change that a person has spoken, or has looked: what the
 // agent does next begins a chain of its own.
 func (k *ruleset) beginAnew(ctx context.Context, agent string, now time.Time, change *store.Change) error {
-	lately, known := k.chains.heard.Peek(hearing{agent, lastOfAll})
-	person, err := k.chains.last(ctx, hearing{agent, fromAPerson})
+	lately, known := k.chains.known.Peek(hearing{agent, lastOfAll})
+	person, err := k.chains.of(ctx, hearing{agent, fromAPerson})
 	if err != nil || known && person.At.After(lately.At) {
 		// Most of what people say follows what people said: nothing changes.
 		return err
@@ -132,12 +113,12 @@ func (c *chains) entered(change *store.Change) {
 	for _, h := range change.Heard {
 		who := hearing{h.Agent, h.Counterparty}
 		if h.Chain.ID != "" {
-			c.heard.Add(hearing{h.Agent, lastOfAll}, store.Heard{At: h.At})
+			c.put(hearing{h.Agent, lastOfAll}, store.Heard{At: h.At})
 		}
-		if known, ok := c.heard.Get(who); ok && h.Chain.ID != "" && known.At.After(h.At) && known.Chain.Hops >= h.Chain.Hops {
+		if known, ok := c.known.Get(who); ok && h.Chain.ID != "" && known.At.After(h.At) && known.Chain.Hops >= h.Chain.Hops {
 			continue
 		}
-		c.heard.Add(who, h)
+		c.put(who, h)
 	}
 }
 

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -30,6 +31,15 @@ func (k *Kernel) ContactList(ctx context.Context, p *api.ContactListParams) (api
 			c.Kind, c.InstanceID, c.UserID, c.TenantID = string(to.Kind), to.InstanceID, to.UserID, to.TenantID
 			c.Learned = to.Kind == ocip.KindAgent && listed.Kind != ocip.KindAgent
 		}
+		if rules.directory.SeveralTenants() {
+			seen, err := k.store.SeenByAll(ctx, s.Key)
+			if err != nil {
+				return api.ContactListResult{}, err
+			}
+			for _, one := range seen {
+				c.SeenBy = append(c.SeenBy, cmp.Or(one.By, everybody))
+			}
+		}
 		result.Contacts = append(result.Contacts, c)
 	}
 	return result, nil
@@ -48,7 +58,7 @@ func (k *ruleset) at(ctx context.Context, key string, self *Agent) (to, listed o
 		nobody := ocip.Counterparty{Kind: ocip.KindUnknown}
 		return nobody, nobody, nil
 	}
-	to, err = k.known(ctx, key, recipient.Counterparty)
+	to, err = k.known(ctx, key, self, recipient.Counterparty)
 	return to, recipient.Counterparty, err
 }
 
@@ -58,28 +68,39 @@ func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.Contact
 	if err := k.MayOperate(who); err != nil {
 		return api.ContactForgetResult{}, err
 	}
-	seen, err := k.store.SeenAt(ctx, p.SessionKey)
-	nobody := errors.Is(err, store.ErrNotFound)
-	if err != nil && !nobody {
+	seen, err := k.store.SeenByAll(ctx, p.SessionKey)
+	if err != nil {
 		return api.ContactForgetResult{}, err
 	}
 	brought, err := k.store.Brought(ctx, p.SessionKey)
-	nothing := errors.Is(err, store.ErrNotFound)
-	if err != nil && !nothing {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return api.ContactForgetResult{}, err
 	}
-	if nobody && (nothing || len(brought.Members) == 0) {
+	if len(seen) == 0 && len(brought.Members) == 0 {
 		return api.ContactForgetResult{}, nil
 	}
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionSecurity, Event: "contact_forgotten", SessionKey: p.SessionKey, Details: byPerson(who, p.Note),
-		Counterparty: audit.Counterparty{InstanceID: seen.InstanceID, UserID: seen.UserID, OrgUnit: seen.OrgUnit, TenantID: seen.TenantID},
+	}
+	if len(seen) > 0 {
+		r.Counterparty = counterpartyRecord("", seen[0].Identity)
+	}
+	if len(seen) > 1 {
+		all := make([]map[string]any, len(seen))
+		for i, one := range seen {
+			all[i] = map[string]any{"by": cmp.Or(one.By, everybody), "instanceId": one.InstanceID, "tenantId": one.TenantID}
+		}
+		r.Details["seen"] = all
 	}
 	change := &store.Change{Records: []*audit.Record{r}, Parts: []store.Part{store.Forgotten(p.SessionKey)}, Drains: true}
-	receipt, err := k.seen.forget(p.SessionKey, func() (store.Receipt, error) { return k.commit(change) })
+	receipt, err := k.seen.forget(func(at sighting) bool { return at.session == p.SessionKey }, func() (store.Receipt, error) {
+		return k.origins.forget(func(key string) bool { return key == p.SessionKey }, func() (store.Receipt, error) { return k.commit(change) })
+	})
 	if err != nil {
 		return api.ContactForgetResult{}, err
 	}
-	k.origins.known.Remove(p.SessionKey)
-	return api.ContactForgetResult{Changed: true, InstanceID: seen.InstanceID, TenantID: seen.TenantID, AuditSeq: receipt.Seq}, nil
+	return api.ContactForgetResult{Changed: true, InstanceID: r.Counterparty.InstanceID, TenantID: r.Counterparty.TenantID, AuditSeq: receipt.Seq}, nil
 }
+
+// everybody stands for all tenants, in a list of those that saw an agent.
+const everybody = "*"

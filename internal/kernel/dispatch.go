@@ -173,7 +173,7 @@ func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]str
 		return err
 	}
 	m.channel, m.target, m.account = m.recipient.Channel, m.recipient.Target, m.recipient.Account
-	m.to, err = k.known(ctx, m.key, m.recipient.Counterparty)
+	m.to, err = k.known(ctx, m.key, m.sender, m.recipient.Counterparty)
 	return err
 }
 
@@ -396,7 +396,7 @@ func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*st
 		st.first = known == ""
 		return &st, err
 	}
-	if st.owed, err = k.debts.of(ctx, m.sender.InstanceID, m.to.InstanceID); err != nil {
+	if st.owed, err = k.debts.of(ctx, debtor{m.sender.InstanceID, m.to.InstanceID}); err != nil {
 		return nil, err
 	}
 	if st.exchange, err = k.forOutgoing(ctx, m, now); err != nil {

@@ -161,10 +161,10 @@ type Kernel struct {
 
 	exchanges *exchanges
 	chains    *chains
-	debts     *debts
+	debts     debts
 	budgets   *budgets
-	origins   *origins
-	seen      *seen
+	origins   origins
+	seen      seen
 	holds     *holds
 	sessions  *sessions
 	outbox    *outbox
@@ -212,19 +212,8 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if k.exchanges, err = newExchanges(o.Store); err != nil {
 		return nil, err
 	}
-	if k.chains, err = newChains(o.Store); err != nil {
-		return nil, err
-	}
-	if k.debts, err = newDebts(o.Store); err != nil {
-		return nil, err
-	}
+	k.chains, k.debts, k.origins, k.seen = newChains(o.Store), newDebts(o.Store), newOrigins(o.Store), newSeen(o.Store)
 	if k.budgets, err = newBudgets(o.Store); err != nil {
-		return nil, err
-	}
-	if k.origins, err = newOrigins(o.Store); err != nil {
-		return nil, err
-	}
-	if k.seen, err = newSeen(o.Store); err != nil {
 		return nil, err
 	}
 	if k.holds, err = newHolds(ctx, o.Store); err != nil {

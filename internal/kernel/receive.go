@@ -149,7 +149,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	if err != nil {
 		return nil, err
 	}
-	if a.owed, err = k.debts.of(ctx, a.agent.InstanceID, a.envelope.SourceAgent.InstanceID); err != nil {
+	if a.owed, err = k.debts.of(ctx, debtor{a.agent.InstanceID, a.envelope.SourceAgent.InstanceID}); err != nil {
 		return nil, err
 	}
 	escalated, err := k.exchanges.escalation(ctx, pairOf(&e))
@@ -218,7 +218,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 	in.origin, err = k.directory.Origin(in.key, in.metadata, agent)
 	if err == nil {
 		in.account = in.origin.Account
-		in.from, err = k.known(ctx, in.key, in.origin.Counterparty)
+		in.from, err = k.known(ctx, in.key, agent, in.origin.Counterparty)
 	}
 	switch {
 	case errors.Is(err, directory.ErrSpelling), errors.Is(err, directory.ErrAddress):

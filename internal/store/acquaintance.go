@@ -19,9 +19,10 @@ type Heard struct {
 	Chain        ocip.Chain
 }
 
-// Seen is the agent that an envelope has shown to be at a session.
+// Seen is the agent that an envelope has shown to be at a session. By is the tenant
+// of the agent that got the envelope, "" where that was not kept.
 type Seen struct {
-	SessionKey string
+	SessionKey, By string
 	ocip.Identity
 }
 
@@ -38,25 +39,24 @@ func (s *Store) Heard(ctx context.Context, agent, counterparty string) (Heard, e
 		})
 }
 
-const seenColumns = `session_key, instance_id, user_id, org_unit, tenant_id`
-
-func scanSeen(stmt *sqlite.Stmt) (Seen, error) {
-	return Seen{SessionKey: stmt.ColumnText(0), Identity: ocip.Identity{
-		InstanceID: stmt.ColumnText(1), UserID: stmt.ColumnText(2), OrgUnit: stmt.ColumnText(3), TenantID: stmt.ColumnText(4),
-	}}, nil
-}
-
-// SeenAt returns the agent seen at a session, or [ErrNotFound].
-func (s *Store) SeenAt(ctx context.Context, sessionKey string) (ocip.Identity, error) {
-	one, err := row(ctx, &s.reader, "the agent seen at a session", `SELECT `+seenColumns+` FROM seen_agents WHERE session_key = ?`, []any{sessionKey}, scanSeen)
+// SeenAt returns the agent that a tenant's agents saw at a session, or [ErrNotFound].
+func (s *Store) SeenAt(ctx context.Context, tenant, sessionKey string) (ocip.Identity, error) {
+	one, err := row(ctx, &s.reader, "the agent seen at a session",
+		selectSeen+` AND seen_by IN (?, '') ORDER BY seen_by DESC LIMIT 1`, []any{sessionKey, tenant}, scanSeen)
 	return one.Identity, err
 }
 
-// SeenAfter returns up to limit agents that were seen at sessions, by the sessions'
-// keys, from behind one of them on; "" is before all.
-func (s *Store) SeenAfter(ctx context.Context, sessionKey string, limit int) ([]Seen, error) {
-	return rows(ctx, &s.reader, "the agents seen at sessions",
-		`SELECT `+seenColumns+` FROM seen_agents WHERE session_key > ? ORDER BY session_key LIMIT ?`, []any{sessionKey, limit}, scanSeen)
+// SeenByAll returns the agents that were seen at a session, by the tenants that saw them.
+func (s *Store) SeenByAll(ctx context.Context, sessionKey string) ([]Seen, error) {
+	return rows(ctx, &s.reader, "the agents seen at a session", selectSeen+` ORDER BY seen_by`, []any{sessionKey}, scanSeen)
+}
+
+const selectSeen = `SELECT session_key, seen_by, instance_id, user_id, org_unit, tenant_id FROM seen_agents WHERE session_key = ?`
+
+func scanSeen(stmt *sqlite.Stmt) (Seen, error) {
+	return Seen{SessionKey: stmt.ColumnText(0), By: stmt.ColumnText(1), Identity: ocip.Identity{
+		InstanceID: stmt.ColumnText(2), UserID: stmt.ColumnText(3), OrgUnit: stmt.ColumnText(4), TenantID: stmt.ColumnText(5),
+	}}, nil
 }
 
 // Forgotten is a session of which nothing is known any more that a message of it

@@ -81,12 +81,13 @@ func (s *Store) backUp(ctx context.Context, conn *sqlite.Conn) (discard func() e
 // mebibytes rounds up.
 func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
-// The schema versions from which exchanges are in a table with row numbers, and
-// waiting messages in one that says which app they are from: the migrations to them
-// write all of them again.
+// The schema versions from which exchanges are in a table with row numbers, waiting
+// messages in one that says which app they are from, and seen agents in one that says
+// which tenant saw them: the migrations to them write all of them again.
 const (
 	exchangesByRow = 6
 	outboxByApp    = 7
+	seenByTenant   = 8
 )
 
 // rewrittenBytes is what the migrations from a version write again of what the
@@ -95,9 +96,11 @@ func rewrittenBytes(conn *sqlite.Conn, version int) (int64, error) {
 	var tables string
 	switch {
 	case version < exchangesByRow:
-		tables = "'exchanges', 'outbox'"
+		tables = "'exchanges', 'outbox', 'seen_agents'"
 	case version < outboxByApp:
-		tables = "'outbox'"
+		tables = "'outbox', 'seen_agents'"
+	case version < seenByTenant:
+		tables = "'seen_agents'"
 	default:
 		return 0, nil
 	}

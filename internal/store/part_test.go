@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,41 +235,37 @@ func TestHeardByPair(t *testing.T) {
 	}
 }
 
-func TestSeenIsListedAndForgotten(t *testing.T) {
+// What a tenant's agents saw is that tenant's alone; what was seen before tenants were
+// told apart is everybody's, until a tenant sees for itself. All of it is forgotten.
+func TestSeenIsKeptByTenantAndForgotten(t *testing.T) {
 	s := openTest(t)
 	c := with(Brought{SessionKey: "telegram:b", Account: "x", At: someTime})
-	for _, key := range []string{"telegram:c", "telegram:a", "telegram:b"} {
-		c.Seen = append(c.Seen, Seen{SessionKey: key, Identity: ocip.Identity{InstanceID: "of " + key, UserID: "u", OrgUnit: "o", TenantID: "t"}})
+	for _, one := range []struct{ key, by, instance string }{
+		{"telegram:a", "acme", "a-1"}, {"telegram:b", "", "before"}, {"telegram:b", "acme", "b-1"}, {"telegram:b", "globex", "b-2"}, {"telegram:c", "", "before"},
+	} {
+		c.Seen = append(c.Seen, Seen{SessionKey: one.key, By: one.by, Identity: ocip.Identity{InstanceID: one.instance, UserID: "u", OrgUnit: "o", TenantID: "t"}})
 	}
 	commit(t, s, c)
-	var keys []string
-	for after := ""; ; {
-		page, err := s.SeenAfter(t.Context(), after, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, one := range page {
-			if one.InstanceID != "of "+one.SessionKey {
-				t.Errorf("%+v", one)
-			}
-			keys = append(keys, one.SessionKey)
-			after = one.SessionKey
-		}
-		if len(page) < 2 {
-			break
+	for _, want := range []struct{ tenant, key, instance string }{
+		{"acme", "telegram:a", "a-1"}, {"globex", "telegram:a", ""}, {"acme", "telegram:b", "b-1"}, {"globex", "telegram:b", "b-2"},
+		{"initech", "telegram:b", "before"}, {"acme", "telegram:c", "before"},
+	} {
+		got, err := s.SeenAt(t.Context(), want.tenant, want.key)
+		if got.InstanceID != want.instance || (want.instance == "") != errors.Is(err, ErrNotFound) {
+			t.Errorf("%s at %s: %+v, %v", want.tenant, want.key, got, err)
 		}
 	}
-	if !slices.Equal(keys, []string{"telegram:a", "telegram:b", "telegram:c"}) {
-		t.Errorf("listed %q", keys)
+	if all := read(t, s.SeenByAll, "telegram:b"); len(all) != 3 || all[1].By != "acme" || all[1].TenantID != "t" || all[2].InstanceID != "b-2" {
+		t.Errorf("seen by all: %+v", all)
 	}
 	commit(t, s, with(Forgotten("telegram:b")))
-	if _, err := s.SeenAt(t.Context(), "telegram:b"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("forgotten: %v", err)
+	if all := read(t, s.SeenByAll, "telegram:b"); len(all) != 0 {
+		t.Errorf("forgotten: %+v", all)
 	}
 	if _, err := s.Brought(t.Context(), "telegram:b"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("its address: %v", err)
 	}
-	if _, err := s.SeenAt(t.Context(), "telegram:a"); err != nil {
+	if _, err := s.SeenAt(t.Context(), "acme", "telegram:a"); err != nil {
 		t.Errorf("another: %v", err)
 	}
 }

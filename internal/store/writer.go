@@ -73,9 +73,9 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 			ON CONFLICT (agent, counterparty) DO UPDATE SET at = excluded.at, chain = excluded.chain`},
 		{&w.hold, `INSERT INTO approvals (` + approvalColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.decide, `UPDATE approvals SET state = ?, summary = ?, body = ? WHERE id = ? AND state = 'pending'`},
-		{&w.seen, `INSERT INTO seen_agents (session_key, instance_id, user_id, org_unit, tenant_id) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT (session_key) DO UPDATE SET instance_id = excluded.instance_id, user_id = excluded.user_id,
-			org_unit = excluded.org_unit, tenant_id = excluded.tenant_id`},
+		{&w.seen, `INSERT INTO seen_agents (session_key, seen_by, instance_id, user_id, org_unit, tenant_id) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (session_key, seen_by) DO UPDATE SET instance_id = excluded.instance_id, user_id = excluded.user_id,
+				org_unit = excluded.org_unit, tenant_id = excluded.tenant_id`},
 		{&w.current, `INSERT INTO current_exchanges (agent, session_key, exchange_id) VALUES (?, ?, ?)
 			ON CONFLICT (agent, session_key) DO UPDATE SET exchange_id = excluded.exchange_id`},
 		{&w.session, `INSERT INTO sessions (key, agent_id, channel_id, account_id, created_at, last_active_at, message_count)
@@ -378,10 +378,11 @@ func (w *writer) putAcquaintance(c *Change) error {
 	}
 	for _, s := range c.Seen {
 		w.seen.BindText(1, s.SessionKey)
-		w.seen.BindText(2, s.InstanceID)
-		w.seen.BindText(3, s.UserID)
-		w.seen.BindText(4, s.OrgUnit)
-		w.seen.BindText(5, s.TenantID)
+		w.seen.BindText(2, s.By)
+		w.seen.BindText(3, s.InstanceID)
+		w.seen.BindText(4, s.UserID)
+		w.seen.BindText(5, s.OrgUnit)
+		w.seen.BindText(6, s.TenantID)
 		if err := exec(w.seen); err != nil {
 			return fmt.Errorf("cannot write the agent seen at session %s: %w", s.SessionKey, err)
 		}
