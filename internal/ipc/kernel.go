@@ -11,7 +11,8 @@ type Kernel interface {
 	// Connect begins a connection of an app. It refuses with an error that is
 	// answered and ends the connection.
 	Connect(api.Peer, api.Link) (Client, error)
-	// Admit decides whether a process may use the operator socket.
+	// Admit decides whether a process may use the operator socket. It is asked when
+	// the process connects and at each of its requests.
 	Admit(api.Peer) error
 	Operator
 }

@@ -255,6 +255,9 @@ func (m *method) admit(c *conn, r *Request) error {
 		return api.Errorf(api.Forbidden, "cannot call %s here: apps are served on the kernel socket", m.name)
 	case m.access == accessApp:
 		return c.client.Authorize(r.Token)
+	case m.access == accessOperator:
+		// Who speaks now: a connection can have been handed on since it was made.
+		return c.server.kernel.Admit(c.peer)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (t *tally) of(ctx context.Context, count func(context.Context) (map[ocip.Ou
 
 // MayOperate reports whether a process may use the operator socket: none that is
 // a registered app's, or was started by one, and none that uses another's
-// connection. It sees only what does not hide; where that is not enough, decisions
+// connection. It is asked at each request. It sees only what does not hide; where that is not enough, decisions
 // are signed, or the app runs where the socket is not.
 func (k *Kernel) MayOperate(p api.Peer) error {
 	if k.rules().cfg.AppsMayOperate {
