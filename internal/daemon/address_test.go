@@ -88,6 +88,7 @@ func TestClients10AnswersGoWhereTheyWereAsked(t *testing.T) {
 	if code := ocipCode(t, e); code != "RECIPIENT_MISMATCH" {
 		t.Errorf("an answer elsewhere is refused as %s", code)
 	}
+	contains(t, e.Message, "metadata.target", `which is "#team"`)
 	// Once she has written alone, too, either is answered by what it came with.
 	irc.says("dana", "dana", "And the budget?")
 	alice.dispatch("irc:direct:dana", "It will do.", nil)

@@ -570,6 +570,19 @@ func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]j
 	return bound, ""
 }
 
+// Says is what a member of the metadata says of the address, "" where it says nothing.
+func (r *Recipient) Says(member string) string {
+	switch {
+	case !r.IsAddress(member) || member == groupMember:
+		return ""
+	case member == accountMember:
+		return r.Account
+	case r.network.known():
+		return r.Target
+	}
+	return cmp.Or(r.brought[member], r.said.to)
+}
+
 // agrees reports whether a member that was given says what the address says, or
 // repeats what a message of the session brought.
 func (r *Recipient) agrees(member, value string) bool {

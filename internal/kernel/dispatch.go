@@ -221,8 +221,20 @@ func (k *ruleset) bind(m *outgoing, by string) error {
 	}
 	return k.refuseEarly(m, &ocip.Verdict{
 		Result: ocip.Deny, Code: ocip.RecipientMismatch, Policy: "recipient",
-		Reason: fmt.Sprintf("%s names another recipient in metadata.%s than session %s reaches; leave that member out", by, mismatch, m.key),
+		Reason: fmt.Sprintf("%s names another recipient in metadata.%s than session %s reaches%s", by, mismatch, m.key, k.instead(m, mismatch)),
 	})
+}
+
+// instead is what to do about a member that names another recipient. Where a session
+// of another tenant's agent leads is not told.
+func (k *ruleset) instead(m *outgoing, member string) string {
+	const omit = "; leave that member out"
+	has, err := k.sessions.agent(context.Background(), m.key)
+	agent, reached := k.directory.Agent(has), m.recipient.Says(member)
+	if err != nil || reached == "" || has != "" && (agent == nil || agent.TenantID != m.sender.TenantID) {
+		return omit
+	}
+	return fmt.Sprintf(", which is %q%s, or give that", reached, omit)
 }
 
 // changedHints takes up what interceptors made of the caller's wishes. They may
