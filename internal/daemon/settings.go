@@ -24,7 +24,7 @@ type settings struct {
 // as the tree that was last told, so a slow reader costs one tree and gets the
 // newest state.
 type watch struct {
-	view  kernel.View
+	view  func() kernel.View
 	paths []config.Path
 	told  map[string]any
 	wake  chan struct{}
@@ -75,13 +75,11 @@ func seen(tree map[string]any, v kernel.View, paths ...config.Path) map[string]a
 
 // Get returns the value at a path of what an app may see, nil where there is
 // none.
-func (s *settings) Get(v kernel.View, path string) (any, error) {
+func (s *settings) Get(view func() kernel.View, path string) (any, error) {
 	// A path that cannot be read names nothing, and Lookup says what is wrong.
 	named, _ := config.CompilePath(path)
-	s.mu.Lock()
-	tree := seen(s.tree, v, named)
-	s.mu.Unlock()
-	value, _, err := config.Lookup(tree, path)
+	tree := s.current()
+	value, _, err := config.Lookup(seen(tree, view(), named), path)
 	if err != nil {
 		return nil, api.Invalid([]api.FieldError{{Path: "path", Message: err.Error()}})
 	}
@@ -89,8 +87,8 @@ func (s *settings) Get(v kernel.View, path string) (any, error) {
 }
 
 // Watch delivers changes until the context ends.
-func (s *settings) Watch(ctx context.Context, v kernel.View, paths []string) (<-chan []api.ConfigChange, error) {
-	w := &watch{view: v, wake: make(chan struct{}, 1)}
+func (s *settings) Watch(ctx context.Context, view func() kernel.View, paths []string) (<-chan []api.ConfigChange, error) {
+	w := &watch{view: view, wake: make(chan struct{}, 1)}
 	for _, path := range paths {
 		compiled, err := config.CompilePath(path)
 		if err != nil {
@@ -99,9 +97,10 @@ func (s *settings) Watch(ctx context.Context, v kernel.View, paths []string) (<-
 		w.paths = append(w.paths, compiled)
 	}
 	s.mu.Lock()
-	w.told = seen(s.tree, v, w.paths...)
+	tree := s.tree
 	s.watchers[w] = struct{}{}
 	s.mu.Unlock()
+	w.told = seen(tree, view(), w.paths...)
 	changes := make(chan []api.ConfigChange)
 	go func() {
 		defer close(changes)
@@ -126,6 +125,14 @@ func (s *settings) Watch(ctx context.Context, v kernel.View, paths []string) (<-
 	return changes, nil
 }
 
+// current is the tree in force. Whoever shows it asks afterwards what an app may see
+// of it: what is decided by is put in force before the tree is.
+func (s *settings) current() map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tree
+}
+
 func (s *settings) forget(w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,12 +141,9 @@ func (s *settings) forget(w *watch) {
 
 // news returns what changed since a watcher was last told.
 func (s *settings) news(w *watch) (batch []api.ConfigChange) {
-	s.mu.Lock()
-	before := w.told
-	w.told = seen(s.tree, w.view, w.paths...)
-	after := w.told
-	s.mu.Unlock()
-	for _, change := range config.Diff(before, after) {
+	before, tree := w.told, s.current()
+	w.told = seen(tree, w.view(), w.paths...)
+	for _, change := range config.Diff(before, w.told) {
 		if w.concerned(change.Path) {
 			batch = append(batch, api.ConfigChange{Path: change.Path, OldValue: change.Old, NewValue: change.New})
 		}

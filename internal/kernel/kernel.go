@@ -81,11 +81,12 @@ type HookTimes struct {
 
 // Settings is the part of the configuration that apps may see.
 type Settings interface {
-	// Get returns the value at a path, nil where there is none.
-	Get(view View, path string) (any, error)
+	// Get returns the value at a path, nil where there is none. The view is asked
+	// for after the configuration that it is a view of.
+	Get(view func() View, path string) (any, error)
 	// Watch delivers changes below any of the paths, all where there are
-	// none, until the context ends.
-	Watch(ctx context.Context, view View, paths []string) (<-chan []api.ConfigChange, error)
+	// none, until the context ends. The view is asked for anew at each change.
+	Watch(ctx context.Context, view func() View, paths []string) (<-chan []api.ConfigChange, error)
 }
 
 // View says what an app may see: its own section and those of its channels.

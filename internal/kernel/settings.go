@@ -6,11 +6,16 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// view says which part of the configuration the client's app may see: its own,
-// and that of the channels it declares and may have, unless another app has them.
+// view says which part of the configuration the client's app may see now: its own,
+// and that of the channels it declares and may have, unless another app has them;
+// nothing where the app may not run.
 func (c *Client) view() View {
+	k, err := c.rules()
+	if err != nil {
+		return View{}
+	}
 	a := c.app.Load()
-	v, may := View{App: a.id()}, c.kernel.rules().directory
+	v, may := View{App: a.id()}, k.directory
 	c.kernel.mu.RLock()
 	defer c.kernel.mu.RUnlock()
 	for _, channel := range a.manifest.Capabilities.Channels.Provides {
@@ -23,13 +28,19 @@ func (c *Client) view() View {
 
 // Config returns a configuration value.
 func (c *Client) Config(_ context.Context, p *api.ConfigGetParams) (api.ConfigValue, error) {
-	value, err := c.kernel.settings.Get(c.view(), p.Path)
+	if _, err := c.rules(); err != nil {
+		return api.ConfigValue{}, err
+	}
+	value, err := c.kernel.settings.Get(c.view, p.Path)
 	return api.ConfigValue{Value: value}, err
 }
 
 // WatchConfig opens a stream of configuration changes.
 func (c *Client) WatchConfig(ctx context.Context, p *api.ConfigWatchParams) (func(context.Context, api.Stream) error, error) {
-	changes, err := c.kernel.settings.Watch(ctx, c.view(), p.Paths)
+	if _, err := c.rules(); err != nil {
+		return nil, err
+	}
+	changes, err := c.kernel.settings.Watch(ctx, c.view, p.Paths)
 	if err != nil {
 		return nil, err
 	}
