@@ -144,12 +144,12 @@ func TestDesktopWithoutBus(t *testing.T) {
 	}
 
 	log, logs := logged()
-	d := NewDesktop(DesktopOptions{Log: log, Getenv: func(string) string { return "tcp:host=127.0.0.1,port=1" }})
+	d := NewDesktop(DesktopOptions{Log: log, Getenv: func(string) string { return "unix:path=bus" }})
 	defer d.Close()
 	if err := d.Notify(soon(t), Notice{ID: "a", Title: "x"}); err == nil || errors.Is(err, ErrNoDesktop) {
 		t.Errorf("got %v, want an unusable address", err)
 	}
-	if !strings.Contains(said(logs), "names no Unix socket") {
+	if !strings.Contains(said(logs), "no name of a socket") {
 		t.Errorf("logged: %s", said(logs))
 	}
 }
@@ -216,78 +216,6 @@ func TestDesktopServiceRestarts(t *testing.T) {
 	}
 	if got := receive(t, second.calls, "a notification"); got.method != "Notify" || got.replaces != 0 {
 		t.Errorf("got %+v, want a new notification", got)
-	}
-}
-
-// The service ends instead of answering, and another one waits for its name.
-func TestDesktopServiceDies(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "bus")
-	startBus(t, socket, t.TempDir())
-	first := startService(t, socket, func(s *service) { s.dies = true })
-	conn, err := dbus.Connect("unix:path=" + socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	second := &service{conn: conn, calls: make(chan call, 100)}
-	if err := conn.Export(methods{second}, servicePath, serviceName); err != nil {
-		t.Fatal(err)
-	}
-	if reply, err := conn.RequestName(serviceName, 0); err != nil || reply != dbus.RequestNameReplyInQueue {
-		t.Fatal(reply, err)
-	}
-	d, _ := newDesktop(t, socket, patience)
-	if err := d.Notify(t.Context(), Notice{ID: "a", Title: "x"}); err != nil {
-		t.Error(err)
-	}
-	receive(t, first.calls, "a notification")
-	receive(t, second.calls, "a notification")
-}
-
-// A connection that is dead without anybody having noticed is replaced within
-// the same call.
-func TestDesktopDeadConnection(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "bus")
-	startBus(t, socket, t.TempDir())
-	s := startService(t, socket, nil)
-	d, _ := newDesktop(t, socket, patience)
-	raw, other := net.Pipe()
-	other.Close()
-	conn, err := dbus.NewConn(raw) // nobody reads from it, so it never notices
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.bus = &bus{conn, raw}
-	if err := d.Notify(t.Context(), Notice{ID: "a", Title: "x"}); err != nil {
-		t.Error(err)
-	}
-	receive(t, s.calls, "a notification")
-}
-
-// A write that the bus does not read ends with the limit, and at Close.
-func TestDesktopWriteBlocks(t *testing.T) {
-	for _, timeout := range []time.Duration{200 * time.Millisecond, time.Hour} {
-		d, _ := newDesktop(t, "/nonexistent", timeout)
-		raw, other := net.Pipe()
-		defer other.Close()
-		conn, err := dbus.NewConn(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.bus = &bus{conn, raw}
-		result := make(chan error, 1)
-		go func() { result <- d.Notify(t.Context(), Notice{ID: "a", Title: "x"}) }()
-		if timeout == time.Hour {
-			if _, err := other.Read(make([]byte, 1)); err != nil { // it writes
-				t.Fatal(err)
-			}
-			d.Close()
-			if err := receive(t, result, "the end of Notify"); !errors.Is(err, ErrClosed) {
-				t.Errorf("got %v, want %v", err, ErrClosed)
-			}
-		} else if err := receive(t, result, "the end of Notify"); err == nil || !strings.Contains(err.Error(), "no answer within 200ms") {
-			t.Errorf("got %v", err)
-		}
 	}
 }
 
@@ -362,8 +290,8 @@ func TestDesktopBusReturnsUnnoticed(t *testing.T) {
 	}
 }
 
-// A bus that stands still takes no longer than the limit, connected or not, and
-// is used again when it goes on.
+// A bus that stands still takes no longer than the limit, and is used again when
+// it goes on.
 func TestDesktopBusStandsStill(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bus")
 	bus := startBus(t, socket, t.TempDir())
@@ -377,10 +305,8 @@ func TestDesktopBusStandsStill(t *testing.T) {
 	if err := bus.process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for _, state := range []string{"connected", "not connected"} {
-		if err := d.Notify(soon(t), Notice{ID: "secret-id", Title: "secret"}); err == nil || !strings.Contains(err.Error(), "no answer within 300ms") {
-			t.Errorf("%s: %v", state, err)
-		}
+	if err := d.Notify(soon(t), Notice{ID: "secret-id", Title: "secret"}); err == nil || !strings.Contains(err.Error(), "no answer within 300ms") {
+		t.Error(err)
 	}
 	if err := d.Withdraw(soon(t), "a"); err == nil {
 		t.Error("withdrawn over a bus that stands still")
@@ -494,26 +420,10 @@ func TestDesktopOddAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, _ := newDesktop(t, socket, patience)
-	if err := d.Notify(t.Context(), Notice{ID: "a", Title: "x"}); !errors.Is(err, errOddAnswer) {
+	if err := d.Notify(t.Context(), Notice{ID: "a", Title: "x"}); err == nil || !strings.Contains(err.Error(), "uint32") {
 		t.Errorf("got %v", err)
 	}
 	if len(calls) != 1 {
 		t.Errorf("asked %d times", len(calls))
-	}
-}
-
-func TestDesktopForgetsTheOldest(t *testing.T) {
-	d, _ := newDesktop(t, "/nonexistent", 0)
-	for i := range 3 * maxShown {
-		d.remember(fmt.Sprint(i), shown{":1.1", uint32(i)})
-		d.remember("first", shown{":1.1", 0}) // shown anew each time
-	}
-	if len(d.shown) != maxShown || len(d.order) != maxShown {
-		t.Errorf("%d and %d remembered", len(d.shown), len(d.order))
-	}
-	for id, want := range map[string]bool{"first": true, fmt.Sprint(3*maxShown - 1): true, fmt.Sprint(2*maxShown + 1): true, fmt.Sprint(2 * maxShown): false} {
-		if _, ok := d.shown[id]; ok != want {
-			t.Errorf("%s remembered: %v", id, ok)
-		}
 	}
 }

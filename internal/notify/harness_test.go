@@ -164,9 +164,6 @@ type service struct {
 	calls chan call
 	// hold, where set, is waited for before an answer.
 	hold chan struct{}
-	// dies, where set, says that the service ends when it is asked to show
-	// something.
-	dies bool
 
 	mu     sync.Mutex
 	last   uint32
@@ -210,9 +207,6 @@ func (m methods) Notify(app string, replaces uint32, icon, title, body string, a
 	m.calls <- call{"Notify", app, replaces, icon, title, body, actions, hints["urgency"].Value(), expires, id}
 	if m.hold != nil {
 		<-m.hold
-	}
-	if m.dies {
-		m.conn.Close()
 	}
 	return id, m.refusal()
 }
