@@ -254,7 +254,7 @@ func (k *approvalKills) follow(ctx context.Context, t *testing.T, wg *sync.WaitG
 		t.Fatal(err)
 	}
 	records, err := person.Stream(ctx, "audit.tail", api.AuditTailParams{
-		Filter: audit.Filter{ActionType: audit.ActionApproval}, After: &status.Audit.Seq, Follow: true,
+		Filter: audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval}}, After: &status.Audit.Seq, Follow: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -722,11 +722,11 @@ func (k *approvalKills) readEvidence(t *testing.T) map[string]*approvalEvidence 
 			if e.Event != "asked_again" {
 				about.decisions = append(about.decisions, e.Event)
 			}
-		case e.Side == audit.SideSender && e.PolicyResult == resultAllow:
+		case e.Side == audit.SideSender && e.PolicyResult == audit.ResultAllow:
 			about.sent++
 		case e.Side == audit.SideSender:
 			about.held++
-		case e.Side == audit.SideReceiver && e.PolicyResult == resultAllow:
+		case e.Side == audit.SideReceiver && e.PolicyResult == audit.ResultAllow:
 			about.received++
 		default:
 			t.Errorf("record %d is not expected: %s", e.Seq, lines.Bytes())

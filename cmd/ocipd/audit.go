@@ -27,28 +27,13 @@ func (f *filterFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.since, "since", "", "records from this `TIME` on: RFC 3339, a date, a duration back such as 2h or 7d, today, yesterday")
 	flags.StringVar(&f.until, "until", "", "records before this `TIME`")
-	for _, t := range []struct {
-		into        *string
-		name, usage string
-	}{
-		{&f.filter.Agent, "agent", "records of the agent with this instance `ID`"},
-		{&f.filter.User, "user", "records of this user's agents"},
-		{&f.filter.Tenant, "tenant", "records of this tenant's agents"},
-		{&f.filter.App, "app", "records of this app"},
-		{&f.filter.Counterparty, "counterparty", "records with the counterparty of this instance `ID`"},
-		{&f.filter.Conversation, "conversation", "records of the conversation with this `ID`"},
-		{&f.filter.Exchange, "exchange", "records of the exchange with this `ID`"},
-		{&f.filter.Chain, "chain", "records of the causal chain with this `ID`"},
-		{&f.filter.Dispatch, "dispatch", "records of the message with this dispatch `ID`"},
-		{&f.filter.Approval, "approval", "records of the held message with this approval `ID`"},
-		{&f.filter.Session, "session", "records of the session with this `KEY`"},
-		{&f.filter.Result, "result", "allow, deny or hold"},
-		{&f.filter.Code, "code", "records with this code, such as CLASSIFICATION_VIOLATION"},
-		{&f.filter.Side, "side", "sender or receiver"},
-		{&f.filter.Text, "text", "records with this `TEXT` in their reason, in any case"},
-		{&f.filter.ActionType, "type", "records of this action type, such as agent_exchange or delivery"},
-	} {
-		flags.StringVar(t.into, t.name, "", t.usage)
+	flags.StringVar(&f.filter.Text, "text", "", "records with this `TEXT` in their reason, in any case")
+	for _, m := range audit.Filters() {
+		flags.StringVar(m.Of(&f.filter.Like), m.Flag, "", m.Usage())
+		if m.Values != nil {
+			// It fails for a flag that does not exist, and this one does.
+			_ = c.RegisterFlagCompletionFunc(m.Flag, cobra.FixedCompletions(m.Values, cobra.ShellCompDirectiveNoFileComp))
+		}
 	}
 }
 
@@ -61,36 +46,19 @@ func (f *filterFlags) resolve(now time.Time) (audit.Filter, error) {
 	if f.filter.Until, err = moment(f.until, now); err != nil {
 		return audit.Filter{}, usagef("cannot read --until: %v", err)
 	}
-	if f.filter.Result == resultHold {
-		f.filter.Result = resultApproval
+	if f.filter.Like.PolicyResult == resultHold {
+		f.filter.Like.PolicyResult = audit.ResultApproval
 	}
-	types := []string{
-		audit.ActionExchange, audit.ActionApproval, audit.ActionPolicyChange, audit.ActionConfigChange,
-		audit.ActionAppLifecycle, audit.ActionDelivery, audit.ActionSecurity, audit.ActionCheckpoint,
-	}
-	for _, t := range []struct {
-		name, value string
-		known       []string
-	}{
-		{"result", f.filter.Result, []string{resultAllow, resultDeny, resultApproval}},
-		{"side", f.filter.Side, []string{audit.SideSender, audit.SideReceiver}},
-		{"type", f.filter.ActionType, types},
-	} {
-		if t.value != "" && !slices.Contains(t.known, t.value) {
-			return audit.Filter{}, usagef("cannot filter by --%s %q: want one of %s", t.name, t.value, strings.Join(t.known, ", "))
+	for m, value := range f.filter.Wants() {
+		if m.Values != nil && !slices.Contains(m.Values, value) {
+			return audit.Filter{}, usagef("cannot filter by --%s %q: want one of %s", m.Flag, value, strings.Join(m.Values, ", "))
 		}
 	}
 	return f.filter, nil
 }
 
-// Policy results as records have them, and the word people are shown for the
-// last one.
-const (
-	resultAllow    = "allow"
-	resultDeny     = "deny"
-	resultApproval = "require_approval"
-	resultHold     = "hold"
-)
+// resultHold is the word that people are shown for [audit.ResultApproval].
+const resultHold = "hold"
 
 // moment reads a time given by a person, empty for none.
 func moment(text string, now time.Time) (time.Time, error) {
@@ -188,11 +156,11 @@ func what(e *audit.Entry) string {
 
 func result(e *audit.Entry) cell {
 	switch e.PolicyResult {
-	case resultAllow:
-		return cell{text: resultAllow, colour: green}
-	case resultDeny:
-		return cell{text: resultDeny, colour: red}
-	case resultApproval:
+	case audit.ResultAllow:
+		return cell{text: audit.ResultAllow, colour: green}
+	case audit.ResultDeny:
+		return cell{text: audit.ResultDeny, colour: red}
+	case audit.ResultApproval:
 		return cell{text: resultHold, colour: yellow}
 	}
 	return show(orElse(e.PolicyResult, e.Outcome))

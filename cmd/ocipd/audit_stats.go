@@ -126,8 +126,8 @@ type verdictKind struct {
 
 func verdictKinds() []verdictKind {
 	return []verdictKind{
-		{resultAllow, green, func(v *audit.Verdicts) int { return v.Allow }},
-		{resultDeny, red, func(v *audit.Verdicts) int { return v.Deny }},
+		{audit.ResultAllow, green, func(v *audit.Verdicts) int { return v.Allow }},
+		{audit.ResultDeny, red, func(v *audit.Verdicts) int { return v.Deny }},
 		{resultHold, yellow, func(v *audit.Verdicts) int { return v.RequireApproval }},
 		{"other", dim, func(v *audit.Verdicts) int { return v.None }},
 	}

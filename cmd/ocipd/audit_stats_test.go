@@ -64,8 +64,8 @@ func TestReasonsAreReadable(t *testing.T) {
 	var lines [][]byte
 	var head audit.Head
 	for _, r := range []*audit.Record{
-		{ID: "1", ActionType: audit.ActionExchange, AgentID: "agent-alice-1", PolicyResult: resultDeny, Code: "POLICY_DENIED", PolicyReason: reason},
-		{ID: "2", ActionType: audit.ActionExchange, AgentID: "agent-alice-1", PolicyResult: resultAllow},
+		{ID: "1", ActionType: audit.ActionExchange, AgentID: "agent-alice-1", PolicyResult: audit.ResultDeny, Code: "POLICY_DENIED", PolicyReason: reason},
+		{ID: "2", ActionType: audit.ActionExchange, AgentID: "agent-alice-1", PolicyResult: audit.ResultAllow},
 	} {
 		body, err := audit.Encode(r)
 		if err != nil {

@@ -107,7 +107,7 @@ func (d *doctor) digestKeys(r *store.Reader) []diagnosis {
 	}
 	// A page may be empty and have more behind it.
 	for before, first := uint64(0), true; before > 0 || first; first = false {
-		lines, next, err := r.Query(d.ctx, audit.Filter{ActionType: string(audit.ActionExchange)}, 0, before, 256)
+		lines, next, err := r.Query(d.ctx, audit.Filter{Like: audit.Record{ActionType: string(audit.ActionExchange)}}, 0, before, 256)
 		if err != nil {
 			return []diagnosis{failed("cannot look for digests in the log: %v", err).advise(verifyAdvice)}
 		}

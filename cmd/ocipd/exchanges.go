@@ -414,9 +414,7 @@ func causeOf(ctx context.Context, c *client.Client, x *side) (*audit.Entry, erro
 		return nil, nil
 	}
 	ended, limit := time.UnixMilli(x.UpdatedAt), api.DefaultPage
-	params := api.AuditQueryParams{Limit: &limit, Filter: audit.Filter{
-		ActionType: audit.ActionExchange, Exchange: x.ExchangeID, Agent: x.Agent, Since: ended.Add(-causeWindow), Until: ended.Add(causeWindow),
-	}}
+	params := api.AuditQueryParams{Limit: &limit, Filter: audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, ExchangeID: x.ExchangeID, AgentID: x.Agent}, Since: ended.Add(-causeWindow), Until: ended.Add(causeWindow)}}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	var found []audit.Entry

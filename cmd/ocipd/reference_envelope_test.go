@@ -135,7 +135,7 @@ func (f *field) required(t *testing.T, p *pair) {
 		}
 	}
 	p.bob.gotNothing(t)
-	r := p.bob.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Agent: p.bob.instance})
+	r := p.bob.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: p.bob.instance}})
 	if len(r) != 1+len(f.wrong) {
 		t.Fatalf("%d records of envelopes that are none, want %d", len(r), 1+len(f.wrong))
 	}

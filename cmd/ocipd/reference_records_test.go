@@ -24,7 +24,7 @@ func tracked() map[string]any {
 // only returns the one record of an agent in an exchange.
 func (e *end) only(t *testing.T, exchange string) audit.Entry {
 	t.Helper()
-	r := e.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Agent: e.instance, Exchange: exchange})
+	r := e.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: e.instance, ExchangeID: exchange}})
 	if len(r) != 1 {
 		t.Fatalf("house %s has %d records of %s, want 1: %+v", e.house.name, len(r), e.id, r)
 	}
@@ -207,7 +207,7 @@ func messageFlow(t *testing.T, w *world) {
 	t.Run("Both sides log to their own audit systems independently", func(t *testing.T) {
 		for e, want := range map[*end][]string{p.alice: {"sender 1", "receiver 2"}, p.bob: {"receiver 1", "sender 2"}} {
 			var got []string
-			for _, r := range e.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Exchange: "flow"}) {
+			for _, r := range e.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, ExchangeID: "flow"}}) {
 				if r.AgentID == p.alice.instance || r.AgentID == p.bob.instance {
 					got = append(got, fmt.Sprint(r.Side, " ", r.Round))
 				}

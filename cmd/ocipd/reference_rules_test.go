@@ -278,7 +278,7 @@ func sameOrgUnit(t *testing.T, w *world) {
 				p.pass(t, from, question, named("unit"))
 			}
 			for _, e := range []*end{p.alice, p.bob} {
-				for _, r := range e.house.records(t, audit.Filter{Agent: e.instance, Exchange: "unit"}) {
+				for _, r := range e.house.records(t, audit.Filter{Like: audit.Record{AgentID: e.instance, ExchangeID: "unit"}}) {
 					if r.PolicyResult != "allow" || r.PolicyApplied != "ocip.agent_exchange" {
 						t.Errorf("house %s has on record %+v", e.house.name, r)
 					}
@@ -296,7 +296,7 @@ func crossOrg(t *testing.T, w *world) {
 			p.pass(t, from, question, named("unit"))
 		}
 		for _, e := range []*end{p.alice, p.bob} {
-			r := e.house.records(t, audit.Filter{Agent: e.instance, Exchange: "unit"})
+			r := e.house.records(t, audit.Filter{Like: audit.Record{AgentID: e.instance, ExchangeID: "unit"}})
 			if len(r) != 2 {
 				t.Fatalf("house %s has %d records", e.house.name, len(r))
 			}
@@ -406,7 +406,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		refused(t, queued, err, "CROSS_ENTERPRISE_BLOCKED")
 		p.bob.gotNothing(t)
 		// What is behind the wall opens nothing, so there is no exchange to end.
-		r := p.bob.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Agent: p.bob.instance})
+		r := p.bob.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: p.bob.instance}})
 		if len(r) != 1 || r[0].PolicyApplied != "tenant-wall" || r[0].PolicyRevision != "" || r[0].PolicyResult != "deny" || r[0].Outcome != "denied" {
 			t.Errorf("the receiver's records are %+v", r)
 		}

@@ -632,7 +632,7 @@ func (p *pair) stopped(t *testing.T, from, to *end) {
 	t.Helper()
 	from.sentNothing(t)
 	to.gotNothing(t)
-	if r := to.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Agent: to.instance}); len(r) != 0 {
+	if r := to.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: to.instance}}); len(r) != 0 {
 		t.Errorf("house %s has records of it: %+v", to.house.name, r)
 	}
 }
@@ -705,7 +705,7 @@ func (h *house) records(t *testing.T, f audit.Filter) []audit.Entry {
 // record returns the agent's last record of an exchange.
 func (e *end) record(t *testing.T, exchange string) audit.Entry {
 	t.Helper()
-	r := e.house.records(t, audit.Filter{ActionType: audit.ActionExchange, Agent: e.instance, Exchange: exchange})
+	r := e.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: e.instance, ExchangeID: exchange}})
 	if len(r) == 0 {
 		t.Fatalf("house %s has no record of %s in exchange %s", e.house.name, e.id, exchange)
 	}

@@ -91,10 +91,10 @@ func record(n int) *audit.Record {
 	r := &audit.Record{
 		ID: fmt.Sprintf("r%d", n), ActionType: audit.ActionExchange, Side: audit.SideSender, AgentID: "agent-alice-1",
 		Counterparty: audit.Counterparty{Kind: "agent", InstanceID: "agent-bob-1"}, ExchangeType: "information_query",
-		Classification: "internal", Round: n % 3, MaxRounds: 3, PolicyResult: resultAllow, ExchangeID: fmt.Sprintf("x%d", n/3),
+		Classification: "internal", Round: n % 3, MaxRounds: 3, PolicyResult: audit.ResultAllow, ExchangeID: fmt.Sprintf("x%d", n/3),
 	}
 	if n%3 == 0 {
-		r.PolicyResult, r.Code, r.PolicyReason = resultDeny, "POLICY_DENIED", "the \x1b[31mreason\u202e is hostile\u009b"
+		r.PolicyResult, r.Code, r.PolicyReason = audit.ResultDeny, "POLICY_DENIED", "the \x1b[31mreason\u202e is hostile\u009b"
 	}
 	return r
 }

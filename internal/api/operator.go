@@ -1,6 +1,7 @@
 package api
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -335,6 +336,11 @@ type SinkStatus struct {
 	// Note is what an operator should know of the past, such as that the log was
 	// replaced.
 	Note string `json:"note,omitzero"`
+}
+
+// FilterForm returns the type of filters, and the one that has their form in JSON.
+func FilterForm() (filter, form reflect.Type) {
+	return reflect.TypeFor[audit.Filter](), audit.FilterForm()
 }
 
 // AuditQueryParams asks for records, newest first (operator, audit.query).

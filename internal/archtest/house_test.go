@@ -61,7 +61,7 @@ var house = map[string]room{
 	"internal/durable":         {},
 	"internal/place":           {},
 	"internal/redact":          {imports: []string{"internal/text", "internal/audit", "internal/ocip/content"}},
-	"internal/config":          {imports: []string{"internal/text", "internal/api", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
+	"internal/config":          {imports: []string{"internal/text", "internal/api", "internal/audit", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
 	"internal/archtest":        {},
 	"internal/media":           {},
 	"internal/supervisor":      {clock: true},

@@ -2,36 +2,26 @@ package audit
 
 import (
 	"bytes"
+	"reflect"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/text"
 )
 
-// Filter selects records. An empty member selects all; times are RFC 3339.
+// Filter selects records. What is empty in it selects all.
 type Filter struct {
 	// Since and Until bound the time, Until exclusive.
-	Since        time.Time `json:"since,omitzero"`
-	Until        time.Time `json:"until,omitzero"`
-	ActionType   string    `json:"actionType,omitzero"`
-	Side         string    `json:"side,omitzero"`
-	Agent        string    `json:"agent,omitzero"`
-	User         string    `json:"user,omitzero"`
-	Tenant       string    `json:"tenant,omitzero"`
-	App          string    `json:"app,omitzero"`
-	Counterparty string    `json:"counterparty,omitzero"`
-	Conversation string    `json:"conversation,omitzero"`
-	Exchange     string    `json:"exchange,omitzero"`
-	Chain        string    `json:"chain,omitzero"`
-	Dispatch     string    `json:"dispatch,omitzero"`
-	Approval     string    `json:"approval,omitzero"`
-	Session      string    `json:"session,omitzero"`
-	Result       string    `json:"result,omitzero"`
-	Code         string    `json:"code,omitzero"`
+	Since, Until time.Time
+	// Like holds members of [Filters] that a record must have; others in it do
+	// not count.
+	Like Record
 	// Text is looked for inside the reason, whatever the case of either.
-	Text string `json:"text,omitzero"`
+	Text string
 }
 
 // Fold gives a reason, or a text that is looked for in reasons, as they are
@@ -41,12 +31,8 @@ func Fold(reason string) string { return strings.ToLower(reason) }
 // Match reports whether a line is selected. It looks for the filter's values
 // in the bytes first, since most lines do not hold them and need no decoding.
 func (f *Filter) Match(line []byte) bool {
-	wants := f.members(&Entry{})
-	for _, w := range wants {
-		if w.want == "" {
-			continue
-		}
-		quoted, err := json.Marshal(w.want)
+	for _, want := range f.Wants() {
+		quoted, err := json.Marshal(want)
 		if err != nil || !bytes.Contains(line, quoted) && !bytes.Contains(line, text.EscapeJSON(quoted, 0)) {
 			return false
 		}
@@ -58,8 +44,8 @@ func (f *Filter) Match(line []byte) bool {
 	if err != nil {
 		return false
 	}
-	for _, w := range f.members(&e) {
-		if w.want != "" && w.want != w.have {
+	for m, want := range f.Wants() {
+		if want != *m.Of(&e.Record) {
 			return false
 		}
 	}
@@ -69,27 +55,69 @@ func (f *Filter) Match(line []byte) bool {
 	return (f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until))
 }
 
-type member struct{ want, have string }
-
-func (f *Filter) members(e *Entry) []member {
-	return []member{
-		{f.ActionType, e.ActionType},
-		{f.Side, e.Side},
-		{f.Agent, e.AgentID},
-		{f.User, e.UserID},
-		{f.Tenant, e.TenantID},
-		{f.App, e.AppID},
-		{f.Counterparty, e.Counterparty.InstanceID},
-		{f.Conversation, e.ConversationID},
-		{f.Exchange, e.ExchangeID},
-		{f.Chain, e.ChainID},
-		{f.Dispatch, e.DispatchID},
-		{f.Approval, e.ApprovalID},
-		{f.Session, e.SessionKey},
-		{f.Result, e.PolicyResult},
-		{f.Code, e.Code},
+// Wants gives the members that a record must have, and their values.
+func (f *Filter) Wants() func(yield func(*Member, string) bool) {
+	return func(yield func(*Member, string) bool) {
+		list := Filters()
+		for i := range list {
+			if want := *list[i].Of(&f.Like); want != "" && !yield(&list[i], want) {
+				return
+			}
+		}
 	}
 }
 
 // Unbounded reports whether the filter selects every record.
-func (f *Filter) Unbounded() bool { return *f == Filter{} }
+func (f *Filter) Unbounded() bool {
+	for range f.Wants() {
+		return false
+	}
+	return f.Since.IsZero() && f.Until.IsZero() && f.Text == ""
+}
+
+// IsZero reports whether the filter is left out of what it is a member of.
+func (f Filter) IsZero() bool { return f.Unbounded() }
+
+// FilterForm is the type that has a filter's form in JSON: times as in RFC 3339,
+// the text, and members by their names in filters.
+func FilterForm() reflect.Type { return filterForm() }
+
+var filterForm = sync.OnceValue(func() reflect.Type {
+	field := func(goName, name string, t reflect.Type) reflect.StructField {
+		return reflect.StructField{Name: goName, Type: t, Tag: reflect.StructTag(`json:"` + name + `,omitzero"`)}
+	}
+	at, word := reflect.TypeFor[time.Time](), reflect.TypeFor[string]()
+	fields := []reflect.StructField{field("Since", "since", at), field("Until", "until", at), field("Text", "text", word)}
+	for _, m := range Filters() {
+		fields = append(fields, field(strings.ToUpper(m.Filter[:1])+m.Filter[1:], m.Filter, word))
+	}
+	return reflect.StructOf(fields)
+})
+
+// each visits what is in the filter beside its place in the form.
+func (f *Filter) each(form reflect.Value, visit func(own, in reflect.Value)) {
+	own := []any{&f.Since, &f.Until, &f.Text}
+	for _, m := range Filters() {
+		own = append(own, m.Of(&f.Like))
+	}
+	for i, p := range own {
+		visit(reflect.ValueOf(p).Elem(), form.Field(i))
+	}
+}
+
+// MarshalJSONTo writes the form.
+func (f Filter) MarshalJSONTo(enc *jsontext.Encoder) error {
+	form := reflect.New(FilterForm()).Elem()
+	f.each(form, func(own, in reflect.Value) { in.Set(own) })
+	return json.MarshalEncode(enc, form.Interface())
+}
+
+// UnmarshalJSONFrom reads the form.
+func (f *Filter) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	form := reflect.New(FilterForm())
+	if err := json.UnmarshalDecode(dec, form.Interface()); err != nil {
+		return err
+	}
+	f.each(form.Elem(), func(own, in reflect.Value) { own.Set(in) })
+	return nil
+}

@@ -9,14 +9,11 @@
 package audit
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/text"
 )
 
@@ -32,45 +29,53 @@ const (
 	ActionCheckpoint   = "checkpoint"
 )
 
+// ActionTypes returns all of them.
+func ActionTypes() []string {
+	return []string{
+		ActionExchange, ActionApproval, ActionPolicyChange, ActionConfigChange, ActionAppLifecycle, ActionDelivery, ActionSecurity, ActionCheckpoint,
+	}
+}
+
 // The two sides of an exchange, each with its own record.
 const (
 	SideSender   = "sender"
 	SideReceiver = "receiver"
 )
 
-// Record is one audit record. Empty fields are left out of the line.
+// Record is one audit record. Empty fields are left out of the line. The tags
+// say what else is done with a member, see [Member].
 type Record struct {
-	ID         string `json:"id"`
-	ActionType string `json:"actionType"`
+	ID         string `json:"id" export:"record.id"`
+	ActionType string `json:"actionType" filter:"actionType" flag:"type" help:"records of this action type, such as agent_exchange or delivery" export:"action_type"`
 	// Event says what happened within the action type, such as "registered".
-	Event        string       `json:"event,omitzero"`
-	Side         string       `json:"side,omitzero"`
-	TenantID     string       `json:"tenantId,omitzero"`
-	UserID       string       `json:"userId,omitzero"`
-	AgentID      string       `json:"agentId,omitzero"`
-	AppID        string       `json:"appId,omitzero"`
+	Event        string       `json:"event,omitzero" export:"event" syslog:"yes"`
+	Side         string       `json:"side,omitzero" filter:"side" help:"sender or receiver" export:"side"`
+	TenantID     string       `json:"tenantId,omitzero" filter:"tenant" help:"records of this tenant's agents" export:"tenant"`
+	UserID       string       `json:"userId,omitzero" filter:"user" help:"records of this user's agents" export:"user" otlp:"user.id" redact:"userId"`
+	AgentID      string       `json:"agentId,omitzero" filter:"agent" help:"records of the agent with this instance ID" export:"agent" syslog:"yes"`
+	AppID        string       `json:"appId,omitzero" filter:"app" help:"records of this app" export:"app" redact:"appId"`
 	Counterparty Counterparty `json:"counterparty,omitzero"`
-	SessionKey   string       `json:"sessionKey,omitzero"`
+	SessionKey   string       `json:"sessionKey,omitzero" filter:"session" help:"records of the session with this KEY" export:"session" otlp:"session.id" ocsf:"session" redact:"sessionKey"`
 	// Address is where the message goes, or came from: what its channel's app
 	// sends to.
 	Address Address `json:"address,omitzero"`
 
-	ExchangeID     string `json:"exchangeId,omitzero"`
-	ConversationID string `json:"conversationId,omitzero"`
+	ExchangeID     string `json:"exchangeId,omitzero" filter:"exchange" help:"records of the exchange with this ID" export:"exchange" ocsf:"exchange"`
+	ConversationID string `json:"conversationId,omitzero" filter:"conversation" help:"records of the conversation with this ID" export:"conversation" ocsf:"conversation"`
 	Round          int    `json:"round,omitzero"`
 	MaxRounds      int    `json:"maxRounds,omitzero"`
 	ExchangeType   string `json:"exchangeType,omitzero"`
 	// ChainID names the causal line of the message, and Hops its place there.
-	ChainID        string `json:"chainId,omitzero"`
+	ChainID        string `json:"chainId,omitzero" filter:"chain" help:"records of the causal chain with this ID"`
 	Hops           int    `json:"hops,omitzero"`
-	Classification string `json:"classification,omitzero"`
+	Classification string `json:"classification,omitzero" export:"classification"`
 
-	PolicyApplied  string `json:"policyApplied,omitzero"`
-	PolicyRevision string `json:"policyRevision,omitzero"`
-	PolicyResult   string `json:"policyResult,omitzero"`
-	PolicyReason   string `json:"policyReason,omitzero"`
-	Code           string `json:"code,omitzero"`
-	Outcome        string `json:"outcome,omitzero"`
+	PolicyApplied  string `json:"policyApplied,omitzero" export:"policy"`
+	PolicyRevision string `json:"policyRevision,omitzero" export:"policy.revision"`
+	PolicyResult   string `json:"policyResult,omitzero" filter:"result" help:"allow, deny or hold" export:"result" syslog:"yes"`
+	PolicyReason   string `json:"policyReason,omitzero" redact:"policyReason"`
+	Code           string `json:"code,omitzero" filter:"code" help:"records with this code, such as CLASSIFICATION_VIOLATION" export:"code" syslog:"yes"`
+	Outcome        string `json:"outcome,omitzero" export:"outcome"`
 
 	// The two lists are nil, and left out, where the record is about no message.
 	DataShared   []Shared    `json:"dataShared,omitzero"`
@@ -83,26 +88,27 @@ type Record struct {
 	// DeliveredDigest is the keyed digest of all that is handed over, in the form
 	// of [DeliveredForm].
 	DeliveredDigest string         `json:"deliveredDigest,omitzero"`
-	DispatchID      string         `json:"dispatchId,omitzero"`
-	RunID           string         `json:"runId,omitzero"`
-	ApprovalID      string         `json:"approvalId,omitzero"`
+	DispatchID      string         `json:"dispatchId,omitzero" filter:"dispatch" help:"records of the message with this dispatch ID" export:"dispatch" ocsf:"message"`
+	RunID           string         `json:"runId,omitzero" ocsf:"run"`
+	ApprovalID      string         `json:"approvalId,omitzero" filter:"approval" help:"records of the held message with this approval ID" export:"approval" ocsf:"approval"`
 	Details         map[string]any `json:"details,omitempty"`
 }
 
 // Counterparty is the other end, as far as it is known.
 type Counterparty struct {
 	Kind       string `json:"kind,omitzero"`
-	InstanceID string `json:"instanceId,omitzero"`
-	UserID     string `json:"userId,omitzero"`
-	OrgUnit    string `json:"orgUnit,omitzero"`
-	TenantID   string `json:"tenantId,omitzero"`
+	InstanceID string `json:"instanceId,omitzero" filter:"counterparty" help:"records with the counterparty of this instance ID" export:"counterparty" syslog:"yes" redact:"counterparty.instanceId"`
+	UserID     string `json:"userId,omitzero" redact:"counterparty.userId"`
+	OrgUnit    string `json:"orgUnit,omitzero" redact:"counterparty.orgUnit"`
+	TenantID   string `json:"tenantId,omitzero" redact:"counterparty.tenantId"`
 }
 
 // Address is where somebody is reached: an account at a channel and a target there.
+// The two last say what the session's key says, and are redacted with it.
 type Address struct {
 	Channel string `json:"channel,omitzero"`
-	Account string `json:"account,omitzero"`
-	Target  string `json:"target,omitzero"`
+	Account string `json:"account,omitzero" redact:"sessionKey"`
+	Target  string `json:"target,omitzero" redact:"sessionKey"`
 }
 
 // Shared names data that was included in a message (OCIP reference, Data
@@ -152,16 +158,12 @@ type Entry struct {
 // buffer.
 const MaxBodyBytes = 1 << 20
 
-// errNotText means that a field is not UTF-8: what was replaced in it would not be
-// what is recorded.
-var errNotText = errors.New("not UTF-8")
-
-// Encode makes the body that [Head.Seal] puts into a line, as the JSON library
-// would, but that what does not show in a text is an escape: a line can be
-// printed as it is. One is written for every message. It fails for a field that is not UTF-8,
-// for details that cannot be encoded and above [MaxBodyBytes].
+// Encode makes the body that [Head.Seal] puts into a line: the record as the JSON
+// library writes it, but that what does not show in a text is an escape, so that a
+// line can be printed as it is. It fails for a field that is not UTF-8, for details
+// that cannot be encoded and above [MaxBodyBytes].
 func Encode(r *Record) ([]byte, error) {
-	body, err := r.append(make([]byte, 0, usualBody+len(r.Content)))
+	body, err := json.Marshal(r, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode audit record %s: %w", r.ID, err)
 	}
@@ -170,88 +172,6 @@ func Encode(r *Record) ([]byte, error) {
 		return nil, fmt.Errorf("cannot encode audit record %s: %d bytes, limit %d", r.ID, len(body), MaxBodyBytes)
 	}
 	return body, nil
-}
-
-// usualBody is what the record of a message takes without its content.
-const usualBody = 1024
-
-func (r *Record) append(b []byte) ([]byte, error) {
-	var failure error
-	text := func(name, value string) {
-		if !utf8.ValidString(value) {
-			failure = fmt.Errorf("%s: %w", name, errNotText)
-		}
-		b = jsonline.TextIfAny(b, name, value)
-	}
-	other := func(name string, value any) {
-		encoded, err := json.Marshal(value, json.Deterministic(true))
-		if err != nil {
-			failure = fmt.Errorf("%s: %w", name, err)
-		}
-		b = append(jsonline.Key(b, name), encoded...)
-	}
-	b = jsonline.Text(append(b, '{'), "id", r.ID)
-	b = jsonline.Text(b, "actionType", r.ActionType)
-	text("event", r.Event)
-	text("side", r.Side)
-	text("tenantId", r.TenantID)
-	text("userId", r.UserID)
-	text("agentId", r.AgentID)
-	text("appId", r.AppID)
-	if r.Counterparty != (Counterparty{}) {
-		b = append(jsonline.Key(b, "counterparty"), '{')
-		text("kind", r.Counterparty.Kind)
-		text("instanceId", r.Counterparty.InstanceID)
-		text("userId", r.Counterparty.UserID)
-		text("orgUnit", r.Counterparty.OrgUnit)
-		text("tenantId", r.Counterparty.TenantID)
-		b = append(b, '}')
-	}
-	text("sessionKey", r.SessionKey)
-	if r.Address != (Address{}) {
-		b = append(jsonline.Key(b, "address"), '{')
-		text("channel", r.Address.Channel)
-		text("account", r.Address.Account)
-		text("target", r.Address.Target)
-		b = append(b, '}')
-	}
-	text("exchangeId", r.ExchangeID)
-	text("conversationId", r.ConversationID)
-	b = jsonline.IntIfAny(b, "round", r.Round)
-	b = jsonline.IntIfAny(b, "maxRounds", r.MaxRounds)
-	text("exchangeType", r.ExchangeType)
-	text("chainId", r.ChainID)
-	b = jsonline.IntIfAny(b, "hops", r.Hops)
-	text("classification", r.Classification)
-	text("policyApplied", r.PolicyApplied)
-	text("policyRevision", r.PolicyRevision)
-	text("policyResult", r.PolicyResult)
-	text("policyReason", r.PolicyReason)
-	text("code", r.Code)
-	text("outcome", r.Outcome)
-	if r.DataShared != nil {
-		other("dataShared", r.DataShared)
-	}
-	if r.DataWithheld != nil {
-		other("dataWithheld", r.DataWithheld)
-	}
-	if len(r.Detections) > 0 {
-		other("detections", r.Detections)
-	}
-	text("contentDigest", r.ContentDigest)
-	b = jsonline.IntIfAny(b, "contentBytes", r.ContentBytes)
-	text("content", r.Content)
-	text("deliveredDigest", r.DeliveredDigest)
-	text("dispatchId", r.DispatchID)
-	text("runId", r.RunID)
-	text("approvalId", r.ApprovalID)
-	if len(r.Details) > 0 {
-		other("details", r.Details)
-	}
-	if !utf8.ValidString(r.ID) || !utf8.ValidString(r.ActionType) {
-		failure = errNotText
-	}
-	return append(b, '}'), failure
 }
 
 // Parse reads a line without checking its hash; [Head.Check] does that.

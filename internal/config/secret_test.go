@@ -33,8 +33,7 @@ func open() []string {
 		"store.url", "audit.mirror", "audit.checkpoints", "audit.content", "audit.recipients", "audit.keys", "audit.redact.members", "audit.redact.patterns",
 		"audit.sinks.name", "audit.sinks.type", "audit.sinks.path", "audit.sinks.endpoint", "audit.sinks.network", "audit.sinks.address",
 		"audit.sinks.tls.ca", "audit.sinks.tls.cert", "audit.sinks.tls.key", "audit.sinks.tls.server_name", "audit.sinks.from",
-		"audit.sinks.filter.action_type", "audit.sinks.filter.side", "audit.sinks.filter.agent", "audit.sinks.filter.user", "audit.sinks.filter.tenant",
-		"audit.sinks.filter.app", "audit.sinks.filter.counterparty", "audit.sinks.filter.result", "audit.sinks.filter.code",
+		"audit.sinks.filter",
 		"metrics.socket", "metrics.listen", "log.level", "log.format",
 	}
 }

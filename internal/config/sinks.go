@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
 )
 
 // Sink is another system that the audit log is handed to, see internal/export.
@@ -33,8 +35,10 @@ type Sink struct {
 	// Timeout bounds one attempt to send a page of records.
 	Timeout time.Duration `yaml:"timeout"`
 	// From is where the first run begins: start or now.
-	From   string     `yaml:"from"`
-	Filter SinkFilter `yaml:"filter,omitempty"`
+	From string `yaml:"from"`
+	// Filter selects the records a sink gets, by members that records are found
+	// by ([audit.Member.Key]). What is not there selects all.
+	Filter map[string]string `yaml:"filter,omitempty"`
 }
 
 // SinkTLS are files that say whom a sink trusts and who it is. ServerName is the
@@ -46,19 +50,6 @@ type SinkTLS struct {
 	ServerName string `yaml:"server_name,omitempty"`
 }
 
-// SinkFilter selects the records a sink gets. What is empty selects all.
-type SinkFilter struct {
-	ActionType   string `yaml:"action_type,omitempty"`
-	Side         string `yaml:"side,omitempty"`
-	Agent        string `yaml:"agent,omitempty"`
-	User         string `yaml:"user,omitempty"`
-	Tenant       string `yaml:"tenant,omitempty"`
-	App          string `yaml:"app,omitempty"`
-	Counterparty string `yaml:"counterparty,omitempty"`
-	Result       string `yaml:"result,omitempty"`
-	Code         string `yaml:"code,omitempty"`
-}
-
 const (
 	minSyslogBytes = 2048
 	maxSyslogBytes = 128 << 10
@@ -67,10 +58,6 @@ const (
 
 func defaultSink() Sink {
 	return Sink{MaxBytes: 8192, Timeout: 10 * time.Second, From: "start"}
-}
-
-func actionTypes() []string {
-	return []string{"agent_exchange", "approval", "policy_change", "config_change", "app_lifecycle", "delivery", "security", "checkpoint"}
 }
 
 func (c *Config) checkSinks(p *problems) {
@@ -102,7 +89,7 @@ func (c *Config) checkSinks(p *problems) {
 		}
 		p.positive(at.Key("timeout"), s.Timeout)
 		p.word(at.Key("from"), "beginning", s.From, "start", "now")
-		s.Filter.check(p, at.Key("filter"))
+		s.checkFilter(p, at.Key("filter"))
 	}
 }
 
@@ -168,17 +155,17 @@ func (s *Sink) checkSyslog(p *problems, at Path) {
 	}
 }
 
-func (f *SinkFilter) check(p *problems, at Path) {
-	for _, w := range []struct {
-		key, what, value string
-		known            []string
-	}{
-		{"action_type", "action type", f.ActionType, actionTypes()},
-		{"side", "side", f.Side, []string{"sender", "receiver"}},
-		{"result", "result", f.Result, []string{"allow", "deny", "require_approval"}},
-	} {
-		if w.value != "" {
-			p.word(at.Key(w.key), w.what, w.value, w.known...)
+func (s *Sink) checkFilter(p *problems, at Path) {
+	known := audit.Filters()
+	keys := make([]string, len(known))
+	for i := range known {
+		keys[i] = known[i].Key()
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Filter)) {
+		p.word(at.Key(key), "key", key, keys...)
+		i := slices.Index(keys, key)
+		if value := s.Filter[key]; i >= 0 && known[i].Values != nil && value != "" {
+			p.word(at.Key(key), strings.ReplaceAll(key, "_", " "), value, known[i].Values...)
 		}
 	}
 }

@@ -27,7 +27,7 @@ audit:
 	if len(sinks) != 4 || sinks[0].Timeout != 10*time.Second || sinks[0].From != "start" || sinks[0].MaxBytes != 8192 {
 		t.Errorf("sinks %+v", sinks)
 	}
-	if s := sinks[1]; s.Headers["Authorization"] != "Bearer s3cret" || s.Filter.Tenant != "acme" || s.From != "now" || s.Timeout != 3*time.Second {
+	if s := sinks[1]; s.Headers["Authorization"] != "Bearer s3cret" || s.Filter["tenant"] != "acme" || s.From != "now" || s.Timeout != 3*time.Second {
 		t.Errorf("sink %+v", s)
 	}
 	shown, err := c.Redacted()
@@ -43,7 +43,7 @@ audit:
 		t.Error("showing a configuration changed it")
 	}
 	again := mustParse(t, string(shown))
-	if s := again.Audit.Sinks[1]; s.Headers["Authorization"] != mask || s.Headers["X-Empty"] != "" || s.Filter.Result != "deny" || again.Audit.Sinks[2].TLS.CA != "/etc/ca.pem" {
+	if s := again.Audit.Sinks[1]; s.Headers["Authorization"] != mask || s.Headers["X-Empty"] != "" || s.Filter["result"] != "deny" || again.Audit.Sinks[2].TLS.CA != "/etc/ca.pem" {
 		t.Errorf("read back as %+v", s)
 	}
 }

@@ -228,7 +228,7 @@ hooks: {answer: 300ms, apps: {"@openclawos/telegram": {required: true}}}
 	alice.message("hook:message_received")
 	alice.must("app.heartbeat", nil, nil)
 	alice.silent("hook:message_received")
-	r := h.records(audit.Filter{Code: string(ocip.InterceptorBlocked)})
+	r := h.records(audit.Filter{Like: audit.Record{Code: string(ocip.InterceptorBlocked)}})
 	if !slices.ContainsFunc(r, func(e audit.Entry) bool { return e.Side == audit.SideReceiver && e.Details["cause"] == "an injection" }) {
 		t.Errorf("on record is %+v", r)
 	}

@@ -68,7 +68,7 @@ func TestClients01And02TheAddressIsTheDaemons(t *testing.T) {
 		alice.refuse(api.InvalidParams, "message.dispatch", ask(key, nil))
 	}
 	alice.held("LOOKS_LIKE_KNOWN", "irc:direct:r\u0456val", "Compare notes?", nil)
-	refused := h.records(audit.Filter{Result: "deny"})
+	refused := h.records(audit.Filter{Like: audit.Record{PolicyResult: "deny"}})
 	if len(refused) != 9 || refused[0].Address.Target != "friend" || refused[0].Code != "RECIPIENT_MISMATCH" {
 		t.Errorf("%d refusals are on record, the first %+v", len(refused), refused[0].Record)
 	}

@@ -101,8 +101,8 @@ func onSmallDisk(t *testing.T) {
 	// The decision gave the place back.
 	alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, anew)
 
-	decided := h.records(audit.Filter{ActionType: audit.ActionApproval, Dispatch: held.DispatchID})
-	allowed := h.records(audit.Filter{ActionType: audit.ActionExchange, Dispatch: held.DispatchID, Result: "allow"})
+	decided := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, DispatchID: held.DispatchID}})
+	allowed := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, DispatchID: held.DispatchID, PolicyResult: "allow"}})
 	if len(decided) != 2 || decided[0].Event != "asked_again" || decided[1].Event != api.ApprovalApproved || len(allowed) != 1 {
 		t.Errorf("the approval's records are %+v, the message's %+v", decided, allowed)
 	}

@@ -64,7 +64,7 @@ func TestAppProcessesDecideNothing(t *testing.T) {
 	if waits.State != api.ApprovalPending {
 		t.Errorf("it is %+v", waits)
 	}
-	if r := h.records(audit.Filter{ActionType: audit.ActionApproval}); len(r) != 0 {
+	if r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval}}); len(r) != 0 {
 		t.Errorf("on record: %+v", r)
 	}
 	h.decides(api.DecideDeny, waits.ApprovalID)

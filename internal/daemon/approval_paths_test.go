@@ -61,7 +61,7 @@ func TestCarriedMessageIsReleased(t *testing.T) {
 			if got := bob.emit("message_received", received, nil); got.Allowed || got.OCIP.Code != string(ocip.EnvelopeReplayed) {
 				t.Errorf("a second time: %+v", got)
 			}
-			r := h.records(audit.Filter{Approval: held.ApprovalID, Result: "allow"})
+			r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID, PolicyResult: "allow"}})
 			if len(r) != 1 || r[0].Details["carried"] != true {
 				t.Errorf("on record: %+v", r)
 			}
@@ -110,7 +110,7 @@ func TestReceiverRefusesWhatWasApproved(t *testing.T) {
 					t.Errorf("it is %+v with %+v", now.ApprovalSummary, now.Decision)
 				}
 				person.conflict("APPROVAL_DECIDED", params)
-				r := h.records(audit.Filter{Approval: held.ApprovalID})
+				r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID}})
 				if len(r) != 4 || r[1].Event != "denied" || r[2].Side != audit.SideSender || r[3].Side != audit.SideReceiver || r[3].PolicyResult != "deny" || r[3].Code != string(tc.code) {
 					t.Errorf("on record: %+v", r)
 				}
@@ -178,7 +178,7 @@ func TestBothSidesDecide(t *testing.T) {
 				t.Errorf("alice got %+v", e)
 			}
 			users := make(map[string]int)
-			for _, r := range h.records(audit.Filter{ActionType: audit.ActionApproval, Exchange: asked.OCIP.ExchangeID}) {
+			for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, ExchangeID: asked.OCIP.ExchangeID}}) {
 				users[r.UserID+" "+r.Event]++
 			}
 			// Whoever let a message through has seen it, and is not told of it again.
@@ -224,7 +224,7 @@ func TestInterceptorsChangesAreKept(t *testing.T) {
 	if m.Content != "I promise to tell ***\n\n"+ocip.DisclosureLabel || string(m.Metadata["seen"]) != "true" {
 		t.Errorf("delivered is %q with %v", m.Content, m.Metadata)
 	}
-	r := h.records(audit.Filter{Approval: held.ApprovalID, ActionType: audit.ActionExchange})
+	r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID, ActionType: audit.ActionExchange}})
 	if len(r) != 2 {
 		t.Fatalf("on record: %+v", r)
 	}
@@ -443,7 +443,7 @@ func TestHoldsUnderAFlood(t *testing.T) {
 		t.Fatalf("fifty that are the same made %d: %v", len(ids), ids)
 	}
 	wantWaiting(t, h, 1)
-	if r := h.records(audit.Filter{Code: string(ocip.CommitmentRequiresHuman), ActionType: audit.ActionExchange}); len(r) != 1 {
+	if r := h.records(audit.Filter{Like: audit.Record{Code: string(ocip.CommitmentRequiresHuman), ActionType: audit.ActionExchange}}); len(r) != 1 {
 		t.Errorf("%d decisions are on record", len(r))
 	}
 

@@ -205,7 +205,7 @@ func TestResolvingAnExchangeEndsItsHolds(t *testing.T) {
 		if o := who.concludes(held.ApprovalID, api.ApprovalResolved); o.Note != "by hand" {
 			t.Errorf("%s is told %+v", who.id, o)
 		}
-		r := h.records(audit.Filter{Approval: held.ApprovalID, ActionType: audit.ActionApproval})
+		r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID, ActionType: audit.ActionApproval}})
 		if len(r) != 1 || r[0].Event != "resolved" || r[0].Details["note"] != "by hand" {
 			t.Errorf("on record: %+v", r)
 		}

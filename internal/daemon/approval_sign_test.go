@@ -107,7 +107,7 @@ func TestDecisionsAreSigned(t *testing.T) {
 				e := person.refuse(api.Forbidden, "approval.resolve", params)
 				contains(t, e.Message, tc.reason)
 				attempts++
-				r := h.records(audit.Filter{ActionType: audit.ActionSecurity, Approval: saw.ApprovalID})
+				r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity, ApprovalID: saw.ApprovalID}})
 				if len(r) != attempts || r[attempts-1].Event != "decision_refused" || r[attempts-1].PolicyReason != e.Message ||
 					r[attempts-1].PolicyResult != "deny" || r[attempts-1].Details["decision"] != what {
 					t.Errorf("on record: %+v", r)
@@ -134,7 +134,7 @@ func TestDecisionsAreSigned(t *testing.T) {
 	if d := now.Decision; d == nil || d.By != "carol@acme-corp" || d.Fingerprint != fingerprint || d.Signature != params["signature"] {
 		t.Errorf("decided is %+v", d)
 	}
-	r := h.records(audit.Filter{ActionType: audit.ActionApproval, Approval: saw.ApprovalID})
+	r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, ApprovalID: saw.ApprovalID}})
 	if len(r) != 1 || r[0].Details["by"] != "carol@acme-corp" || r[0].Details["fingerprint"] != fingerprint {
 		t.Fatalf("on record: %+v", r)
 	}
@@ -213,7 +213,7 @@ func TestTwoPeople(t *testing.T) {
 		}
 	}
 	events := func(saw *api.Approval) (list []string) {
-		for _, r := range h.records(audit.Filter{ActionType: audit.ActionApproval, Approval: saw.ApprovalID}) {
+		for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, ApprovalID: saw.ApprovalID}}) {
 			list = append(list, fmt.Sprint(r.Event, " by ", r.Details["by"]))
 		}
 		return list
@@ -234,7 +234,7 @@ func TestTwoPeople(t *testing.T) {
 	h.start()
 	telegram := h.channel("@openclawos/telegram", "telegram")
 	alice, person = h.agent("@acme/alice"), h.operates()
-	if n := h.records(audit.Filter{Approval: saw.ApprovalID, Result: "allow"}); len(n) != 0 {
+	if n := h.records(audit.Filter{Like: audit.Record{ApprovalID: saw.ApprovalID, PolicyResult: "allow"}}); len(n) != 0 {
 		t.Errorf("it left: %+v", n)
 	}
 	approve("dora", &saw, api.ApprovalApproved, 2)
@@ -245,7 +245,7 @@ func TestTwoPeople(t *testing.T) {
 	if got, want := events(&saw), []string{"approved_in_part by carol@acme-corp", "approved by dora@acme-corp"}; !slices.Equal(got, want) {
 		t.Errorf("on record: %q, want %q", got, want)
 	}
-	r := h.records(audit.Filter{ActionType: audit.ActionApproval, Approval: saw.ApprovalID})
+	r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, ApprovalID: saw.ApprovalID}})
 	if both, _ := r[len(r)-1].Details["approvals"].([]any); len(both) != 2 {
 		t.Errorf("the last record lists %v", r[len(r)-1].Details["approvals"])
 	}
@@ -340,7 +340,7 @@ func TestSignedWordsAndSettlements(t *testing.T) {
 	if m := telegram.message("hook:message_sending"); m.Content != "I shall see." {
 		t.Errorf("delivered is %q", m.Content)
 	}
-	if r := h.records(audit.Filter{ActionType: audit.ActionApproval, Approval: saw.ApprovalID}); len(r) != 1 || r[0].Details["signedText"] != text {
+	if r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, ApprovalID: saw.ApprovalID}}); len(r) != 1 || r[0].Details["signedText"] != text {
 		t.Errorf("on record: %+v", r)
 	}
 
@@ -351,7 +351,7 @@ func TestSignedWordsAndSettlements(t *testing.T) {
 	person.refuse(api.Forbidden, "exchange.resolve", resolve)
 	resolve["signature"] = signs(t, "carol", api.SignedSettlement(sent.ExchangeID, ""), api.ApprovalNamespace)
 	person.must("exchange.resolve", resolve, nil)
-	r := h.records(audit.Filter{Exchange: sent.ExchangeID})
+	r := h.records(audit.Filter{Like: audit.Record{ExchangeID: sent.ExchangeID}})
 	if last := r[len(r)-1]; last.Event != "resolved" || last.Details["by"] != "carol@acme-corp" || last.Details["signature"] == "" {
 		t.Errorf("on record: %+v", last.Record)
 	}

@@ -89,7 +89,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 		t.Errorf("the caller is told %+v", held.OCIP)
 	}
 
-	r := h.records(audit.Filter{Approval: held.ApprovalID})
+	r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID}})
 	if len(r) != 1 || r[0].Seq != before+1 || r[0].Seq != held.OCIP.AuditSeq || r[0].PolicyResult != string(ocip.RequireApproval) ||
 		r[0].DispatchID != held.DispatchID || r[0].Code != string(ocip.CommitmentRequiresHuman) || r[0].Outcome != "escalated" || r[0].Side != audit.SideSender {
 		t.Fatalf("on record: %+v", r)
@@ -157,7 +157,7 @@ func TestHoldOfTheSameBytes(t *testing.T) {
 	h.start()
 	alice = h.agent("@acme/alice")
 	again()
-	if r := h.records(audit.Filter{ActionType: audit.ActionApproval, Approval: held.ApprovalID}); len(r) != 2 || r[0].Event != "asked_again" || r[1].Event != "asked_again" {
+	if r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, ApprovalID: held.ApprovalID}}); len(r) != 2 || r[0].Event != "asked_again" || r[1].Event != "asked_again" {
 		t.Errorf("on record: %+v", r)
 	}
 
@@ -319,7 +319,7 @@ func TestDecidedOnce(t *testing.T) {
 			if o.DispatchID != held.DispatchID || o.Note != "because of "+first || len(o.Data) > 0 || o.Timestamp != now.DecidedAt {
 				t.Errorf("the app is told %+v", o)
 			}
-			r := h.records(audit.Filter{Approval: held.ApprovalID, ActionType: audit.ActionApproval})
+			r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID, ActionType: audit.ActionApproval}})
 			if len(r) != 1 || r[0].Event != states[first] || r[0].Details["by"] != now.Decision.By || r[0].Details["note"] != "because of "+first ||
 				r[0].Details["digest"] != saw.Digest || r[0].DispatchID != held.DispatchID || r[0].TenantID != "acme-corp" {
 				t.Errorf("on record: %+v", r)
@@ -380,7 +380,7 @@ func TestDecisionRace(t *testing.T) {
 			}
 		}
 		telegram.silence(t, alice, "telegram:dave")
-		if r := h.records(audit.Filter{Approval: held.ApprovalID, ActionType: audit.ActionApproval}); len(r) != 1 {
+		if r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID, ActionType: audit.ActionApproval}}); len(r) != 1 {
 			t.Errorf("%d decisions are on record", len(r))
 		}
 		alice.concludes(held.ApprovalID, now.State)
@@ -486,7 +486,7 @@ func TestApprovalIsBoundToThePolicy(t *testing.T) {
 		t.Errorf("delivered is %s", m.DispatchID)
 	}
 	var events []string
-	for _, r := range h.records(audit.Filter{Approval: held.ApprovalID, ActionType: audit.ActionApproval}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID, ActionType: audit.ActionApproval}}) {
 		events = append(events, r.Event)
 		if r.Event == "asked_anew" && (r.Details["digest"] == nil || r.Details["changed"] == nil || r.Details["by"] == nil) {
 			t.Errorf("the record says %+v", r.Details)
@@ -703,7 +703,7 @@ func TestReleaseIsWhatWasShown(t *testing.T) {
 			t.Errorf("%s is delivered as %s, shown was %s", name, m.Metadata[name], value)
 		}
 	}
-	r := h.records(audit.Filter{Approval: held.ApprovalID})
+	r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID}})
 	if len(r) != 3 || r[1].Seq != got.AuditSeq || r[1].ActionType != audit.ActionApproval || r[1].Event != "approved" ||
 		r[2].Seq != r[1].Seq+1 || r[2].PolicyResult != "allow" || r[2].ActionType != audit.ActionExchange || r[2].Round != 1 ||
 		len(r[2].DataShared) != 1 || len(r[2].DataWithheld) != 1 || r[2].Outcome != "in_progress" || r[2].Code != "" {

@@ -29,7 +29,7 @@ func TestAttack1UnreadableLineUnderAnAgentsKey(t *testing.T) {
 			"ocipChain": "none",
 		}})
 		contains(t, e.Message, "agent:gina:main")
-		if r := h.records(audit.Filter{App: id, Result: "deny"}); len(r) != 1 || r[0].Event != "bringing_refused" {
+		if r := h.records(audit.Filter{Like: audit.Record{AppID: id, PolicyResult: "deny"}}); len(r) != 1 || r[0].Event != "bringing_refused" {
 			t.Errorf("records of %s are %+v", id, r)
 		}
 	}
@@ -70,7 +70,7 @@ func TestInterceptedAndOfAnotherConversation(t *testing.T) {
 	h.channel("@openclawos/telegram", "telegram")
 	alice.dispatch("telegram:dave", "one", map[string]any{"exchange": map[string]any{"id": "x1", "conversationId": "c1"}})
 	alice.refuse(api.Conflict, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "two", "metadata": map[string]any{"exchange": map[string]any{"id": "x1", "conversationId": "c2"}}})
-	r := h.records(audit.Filter{App: "@acme/alice", Result: "deny"})
+	r := h.records(audit.Filter{Like: audit.Record{AppID: "@acme/alice", PolicyResult: "deny"}})
 	if len(r) != 1 || r[0].Event != "exchange_refused" || r[0].ContentDigest == "" || r[0].DispatchID == "" {
 		t.Errorf("records are %+v", r)
 	}
@@ -93,7 +93,7 @@ func TestAttack1HumanMessageRoundEveryRule(t *testing.T) {
 			t.Errorf("%s: %s", session, m.line)
 		}
 	}
-	if r := h.records(audit.Filter{Agent: "agent-bob-1"}); len(r) != 0 {
+	if r := h.records(audit.Filter{Like: audit.Record{AgentID: "agent-bob-1"}}); len(r) != 0 {
 		t.Errorf("bob was brought %+v", r)
 	}
 	two := build(t, declaredTenants)
@@ -128,7 +128,7 @@ func TestAttack2EmittedToWhomItNames(t *testing.T) {
 		alice.must("hook.emit", map[string]any{"hookName": hook, "data": map[string]any{"text": "to gina's app"}, "context": map[string]any{"channelId": "chat"}}, nil)
 		alice.refuse(api.InvalidParams, "hook.emit", map[string]any{"hookName": hook, "data": map[string]any{}, "context": map[string]any{"channelId": "chat", "sessionKey": "chat:eve"}})
 		watcher.next("hook:" + hook)
-		r := slices.DeleteFunc(h.records(audit.Filter{App: "@acme/alice"}), func(r audit.Entry) bool { return r.Event != hook })
+		r := slices.DeleteFunc(h.records(audit.Filter{Like: audit.Record{AppID: "@acme/alice"}}), func(r audit.Entry) bool { return r.Event != hook })
 		if len(r) != 1 || r[0].AgentID != "agent-alice-1" || r[0].ContentDigest == "" {
 			t.Errorf("%s: records are %+v", hook, r)
 		}
@@ -169,7 +169,7 @@ func TestAttack3OtherStringsThanTheContent(t *testing.T) {
 	if m := telegram.message("hook:message_sending"); strings.Contains(string(m.Data), "salaries") {
 		t.Errorf("what is withheld is described: %s", m.Data)
 	}
-	if r := h.records(audit.Filter{Dispatch: sent.DispatchID}); len(r) != 1 || r[0].DeliveredDigest == "" {
+	if r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}}); len(r) != 1 || r[0].DeliveredDigest == "" {
 		t.Errorf("records are %+v", r)
 	}
 }

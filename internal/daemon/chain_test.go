@@ -71,7 +71,7 @@ func TestChainStopsThreeInACircle(t *testing.T) {
 	}
 	reason := apps["cat"].stopped("agent:ann:main")
 	contains(t, reason, first, "agent-ann-1 for the 3rd time", "agent-ann-1 → agent-ben-1 → agent-cat-1 → agent-ann-1")
-	denied := h.records(audit.Filter{Result: "require_approval", ActionType: audit.ActionExchange})
+	denied := h.records(audit.Filter{Like: audit.Record{PolicyResult: "require_approval", ActionType: audit.ActionExchange}})
 	if r := denied[len(denied)-1]; r.ChainID != first || r.Hops != 9 || r.Outcome != "escalated" || r.Code != string(ocip.ChainLimit) {
 		t.Errorf("the record says %+v", r.Record)
 	}
@@ -139,7 +139,7 @@ func TestChainEnforcement(t *testing.T) {
 		ann.dispatch("agent:ben:main", "ping", nil)
 		ben.dispatch("agent:ann:main", "pong", nil)
 		seen := 0
-		for _, r := range h.records(audit.Filter{ActionType: audit.ActionExchange}) {
+		for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}}) {
 			for _, d := range r.Detections {
 				if d.Rule == "chain.hops" && d.Shadow && r.Side == audit.SideSender {
 					seen++
@@ -180,7 +180,7 @@ func TestChainFromElsewhere(t *testing.T) {
 		t.Helper()
 		alice.message("hook:message_received")
 		var chain ocip.Chain
-		r := h.records(audit.Filter{Side: audit.SideReceiver})
+		r := h.records(audit.Filter{Like: audit.Record{Side: audit.SideReceiver}})
 		chain.ID, chain.Hops = r[len(r)-1].ChainID, r[len(r)-1].Hops
 		return chain
 	}

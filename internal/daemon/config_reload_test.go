@@ -54,7 +54,7 @@ func (h *house) operatorClient() *client.Client {
 // configRecords are those of the configuration.
 func (h *house) configRecords() []audit.Entry {
 	h.t.Helper()
-	return h.records(audit.Filter{ActionType: audit.ActionConfigChange})
+	return h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionConfigChange}})
 }
 
 // diffOf is the difference that a record lists, a line for each value.
@@ -352,7 +352,7 @@ func TestAgentIsAnotherOne(t *testing.T) {
 	evil := h.agent("@evil/bob")
 	evil.must("app.heartbeat", nil, nil)
 	h.statusUntil("an empty queue", func(s api.Status) bool { return len(s.Queues) == 0 })
-	if got := h.records(audit.Filter{ActionType: audit.ActionDelivery}); len(got) != 1 || got[0].Event != "withdrawn" || got[0].Details["isNow"] != "evil-corp/agent-evil-1" {
+	if got := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery}}); len(got) != 1 || got[0].Event != "withdrawn" || got[0].Details["isNow"] != "evil-corp/agent-evil-1" {
 		t.Errorf("on record is %+v", got)
 	}
 }
@@ -393,7 +393,7 @@ func TestBindingIsLookedAtAgain(t *testing.T) {
 	if !sent.Waiting {
 		t.Errorf("a message for an app that may not run is %+v", sent)
 	}
-	if got := h.records(audit.Filter{ActionType: audit.ActionSecurity}); !slices.ContainsFunc(got, func(e audit.Entry) bool {
+	if got := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}); !slices.ContainsFunc(got, func(e audit.Entry) bool {
 		return e.Event == "binding_refused" && e.AppID == "@acme/bob" && e.Details["connected"] == true
 	}) {
 		t.Error("that an app may run no more is not on record")
@@ -723,7 +723,7 @@ func TestContactsAreListedAndForgotten(t *testing.T) {
 	if zed := list()["telegram:zed"]; zed.Kind != "unknown" || zed.Learned || zed.InstanceID != "" {
 		t.Errorf("once forgotten it is listed as %+v", zed)
 	}
-	records := h.records(audit.Filter{ActionType: audit.ActionSecurity})
+	records := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}})
 	i := slices.IndexFunc(records, func(e audit.Entry) bool { return e.Event == "contact_forgotten" })
 	if i < 0 || records[i].SessionKey != "telegram:zed" || records[i].Counterparty.InstanceID != "agent-zed-9" || records[i].Details["note"] != "not him" {
 		t.Errorf("on record is %+v", records)

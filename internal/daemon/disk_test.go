@@ -118,7 +118,7 @@ func onFillingDisk(t *testing.T) {
 	h.freeDisk()
 	h.start()
 	events := make(map[string]int)
-	for _, e := range h.records(audit.Filter{ActionType: audit.ActionSecurity}) {
+	for _, e := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}) {
 		events[e.Event]++
 	}
 	if events["disk_low"] != 2 || events["daemon_stopped"] != 1 || events["daemon_started"] != 2 {

@@ -69,7 +69,7 @@ func TestEmitMessages(t *testing.T) {
 		t.Errorf("a replay: %+v", again)
 	}
 	for _, side := range []string{audit.SideSender, audit.SideReceiver} {
-		if r := h.records(audit.Filter{Exchange: sent.OCIP.ExchangeID, Side: side, Result: "allow"}); len(r) != 1 || r[0].Round != 1 {
+		if r := h.records(audit.Filter{Like: audit.Record{ExchangeID: sent.OCIP.ExchangeID, Side: side, PolicyResult: "allow"}}); len(r) != 1 || r[0].Round != 1 {
 			t.Errorf("%s has %d records", side, len(r))
 		}
 	}
@@ -94,7 +94,7 @@ func TestEmitMessages(t *testing.T) {
 	if wall.Allowed || wall.OCIP.Code != string(ocip.CrossEnterpriseBlocked) {
 		t.Errorf("another tenant: %+v", wall)
 	}
-	if r := h.records(audit.Filter{Code: string(ocip.CrossEnterpriseBlocked)}); len(r) != 1 || r[0].Seq != wall.OCIP.AuditSeq {
+	if r := h.records(audit.Filter{Like: audit.Record{Code: string(ocip.CrossEnterpriseBlocked)}}); len(r) != 1 || r[0].Seq != wall.OCIP.AuditSeq {
 		t.Errorf("on record: %+v", r)
 	}
 
@@ -119,7 +119,7 @@ func TestEmitHumanMessage(t *testing.T) {
 	if got := alice.emit("message_received", map[string]any{"sessionKey": "signal:me", "content": "Hello"}, map[string]any{"agentId": "alice"}); !got.Allowed {
 		t.Errorf("got %+v", got)
 	}
-	if r := h.records(audit.Filter{Session: "signal:me"}); len(r) != 1 || r[0].Event != "human_message" {
+	if r := h.records(audit.Filter{Like: audit.Record{SessionKey: "signal:me"}}); len(r) != 1 || r[0].Event != "human_message" {
 		t.Errorf("on record: %+v", r)
 	}
 }
@@ -156,7 +156,7 @@ func TestEmitTools(t *testing.T) {
 		t.Errorf("blocked: %+v", got)
 	}
 	contains(t, got.Reason, "@acme/guard")
-	r := h.records(audit.Filter{ActionType: audit.ActionSecurity, Agent: "agent-alice-1"})
+	r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity, AgentID: "agent-alice-1"}})
 	if len(r) != 2 || r[0].PolicyResult != "allow" || r[1].PolicyResult != "deny" || r[1].Details["cause"] != "not on my disk" || r[0].ContentDigest == "" {
 		t.Errorf("on record: %+v", r)
 	}

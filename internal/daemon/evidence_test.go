@@ -91,7 +91,7 @@ func TestLogHeadTravels(t *testing.T) {
 	if c, err := audit.OpenCheckpoint(signed, h.publicKey()); err != nil || c.Size == 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	entry := h.records(audit.Filter{Dispatch: sent.DispatchID, ActionType: audit.ActionExchange})[0]
+	entry := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID, ActionType: audit.ActionExchange}})[0]
 	if by, ok := entry.Details["changedBy"].([]any); !ok || len(by) != 1 || by[0] != "kernel: metadata.ocipLog replaced" {
 		t.Errorf("the forged one is on record as %v", entry.Details["changedBy"])
 	}
@@ -106,7 +106,7 @@ func TestLogHeadTravels(t *testing.T) {
 		metadata := map[string]any{"ocip": foreign("01890000-0000-7000-8000-00000000000"+string(rune('1'+round)), 1, "acme-corp"), "ocipLog": said}
 		telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:zed", "text": "Hello", "metadata": metadata}, nil)
 	}
-	entries := h.records(audit.Filter{Side: audit.SideReceiver, Session: "telegram:zed"})
+	entries := h.records(audit.Filter{Like: audit.Record{Side: audit.SideReceiver, SessionKey: "telegram:zed"}})
 	if len(entries) != 3 || entries[0].Details["peerLog"] != signed {
 		t.Fatalf("%d records, the first with %v", len(entries), entries[0].Details)
 	}

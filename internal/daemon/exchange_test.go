@@ -38,7 +38,7 @@ func TestRoundLimitHoldsAcrossExchanges(t *testing.T) {
 	if got := alice.dispatch("agent:bob:main", "ping", nil).OCIP; got.Round != 1 {
 		t.Errorf("got round %d, want a new exchange", got.Round)
 	}
-	if r := h.records(audit.Filter{Exchange: ref.ExchangeID, Result: ""}); r[len(r)-1].Event != "resolved" || r[len(r)-1].Outcome != "resolved" {
+	if r := h.records(audit.Filter{Like: audit.Record{ExchangeID: ref.ExchangeID, PolicyResult: ""}}); r[len(r)-1].Event != "resolved" || r[len(r)-1].Outcome != "resolved" {
 		t.Errorf("the last record of the exchange is %+v", r[len(r)-1])
 	}
 }
@@ -103,7 +103,7 @@ func TestRefusedByTheReceiverTakesNoRound(t *testing.T) {
 			t.Errorf("%s has round %d, %s, %v", side.Agent, side.CurrentRound, side.Outcome, side.Transcript)
 		}
 	}
-	r := h.records(audit.Filter{Agent: "agent-bob-1", Side: audit.SideSender})
+	r := h.records(audit.Filter{Like: audit.Record{AgentID: "agent-bob-1", Side: audit.SideSender}})
 	if len(r) != 1 || r[0].PolicyResult != "deny" || r[0].Code != string(ocip.ExchangeClosed) || r[0].Round != 1 {
 		t.Errorf("the sender's records are %+v", r)
 	}

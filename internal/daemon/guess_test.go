@@ -113,12 +113,12 @@ func TestGuessedTokens(t *testing.T) {
 	if len(s.Apps) != 2 {
 		t.Errorf("registered are %+v", s.Apps)
 	}
-	for _, r := range h.records(audit.Filter{ActionType: audit.ActionAppLifecycle}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionAppLifecycle}}) {
 		if r.Event != "registered" && r.Event != "ready" {
 			t.Errorf("on record is %s of %s", r.Event, r.AppID)
 		}
 	}
-	if r := h.records(audit.Filter{ActionType: audit.ActionExchange}); len(r) > 0 {
+	if r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}}); len(r) > 0 {
 		t.Errorf("%d messages are on record", len(r))
 	}
 }
@@ -160,7 +160,7 @@ func TestConcurrentMessagesShareNoRound(t *testing.T) {
 				close(begin)
 				all.Wait()
 				var rounds []int
-				for _, r := range h.records(audit.Filter{Exchange: id, Side: audit.SideSender}) {
+				for _, r := range h.records(audit.Filter{Like: audit.Record{ExchangeID: id, Side: audit.SideSender}}) {
 					if r.PolicyResult == "allow" {
 						rounds = append(rounds, r.Round)
 					}

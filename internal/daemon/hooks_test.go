@@ -102,7 +102,7 @@ func TestInterceptorsRunInOrderOnEachOthersOutput(t *testing.T) {
 	if string(got.Metadata["seen"]) != `"first"` {
 		t.Errorf("the first interceptor's metadata is lost: %v", got.Metadata)
 	}
-	r := h.records(audit.Filter{Dispatch: got.DispatchID})
+	r := h.records(audit.Filter{Like: audit.Record{DispatchID: got.DispatchID}})
 	if len(r) != 1 || r[0].Details["changedBy"] == nil {
 		t.Errorf("the record does not say who changed the message: %+v", r)
 	}
@@ -130,7 +130,7 @@ func TestInterceptorBlocks(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			contains(t, err.Error(), tc.reason)
-			r := h.records(audit.Filter{Code: string(ocip.InterceptorBlocked)})
+			r := h.records(audit.Filter{Like: audit.Record{Code: string(ocip.InterceptorBlocked)}})
 			if len(r) != 1 || r[0].PolicyApplied != "interceptor:@acme/dlp" {
 				t.Errorf("records are %+v", r)
 			}
@@ -248,7 +248,7 @@ func TestChannelOwnerAndObservers(t *testing.T) {
 	m = irc.message("hook:message_sending")
 	irc.answer(m.EventID, map[string]any{"delivered": false, "error": "no such nick"})
 	var got []string
-	for _, r := range h.records(audit.Filter{ActionType: audit.ActionDelivery}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery}}) {
 		got = append(got, r.Event+" "+r.DispatchID)
 	}
 	if want := []string{"delivered " + sent.DispatchID, "failed " + failed.DispatchID}; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
@@ -297,7 +297,7 @@ func TestAppLifecycle(t *testing.T) {
 	watcher.Close()
 	<-beat
 	var events []string
-	for _, r := range h.records(audit.Filter{ActionType: audit.ActionAppLifecycle, App: "@acme/alice"}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionAppLifecycle, AppID: "@acme/alice"}}) {
 		events = append(events, r.Event)
 	}
 	if len(events) < 5 || events[0] != "registered" || events[1] != "unhealthy" || events[2] != "healthy" || events[len(events)-1] != "left" {

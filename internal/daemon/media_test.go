@@ -48,7 +48,7 @@ func TestMediaAreAFlow(t *testing.T) {
 	var sent api.DispatchResult
 	alice.must("message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "", "metadata": with(h.path("out/plan.txt"), "https://x.example/a.png?token=abc")}, &sent)
 	telegram.message("hook:message_sending")
-	r := h.records(audit.Filter{Dispatch: sent.DispatchID})
+	r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}})
 	list, _ := r[0].Details["media"].([]any)
 	if len(list) != 2 {
 		t.Fatalf("on record: %+v", r[0].Details)

@@ -41,7 +41,7 @@ func TestMessageReachesItsChannelStamped(t *testing.T) {
 	if m.Context.AuditSeq != result.OCIP.AuditSeq {
 		t.Errorf("event carries record %d, want %d", m.Context.AuditSeq, result.OCIP.AuditSeq)
 	}
-	records := h.records(audit.Filter{Dispatch: result.DispatchID})
+	records := h.records(audit.Filter{Like: audit.Record{DispatchID: result.DispatchID}})
 	if len(records) != 1 {
 		t.Fatalf("%d records of the dispatch, want 1", len(records))
 	}
@@ -70,7 +70,7 @@ func TestMessageVerdicts(t *testing.T) {
 			if code := ocipCode(t, e); code != string(tc.code) {
 				t.Errorf("code is %s, want %s", code, tc.code)
 			}
-			denied := h.records(audit.Filter{Code: string(tc.code)})
+			denied := h.records(audit.Filter{Like: audit.Record{Code: string(tc.code)}})
 			if len(denied) != 1 || denied[0].PolicyResult != "deny" || denied[0].PolicyReason != e.Message {
 				t.Errorf("records are %+v", denied)
 			}
@@ -103,7 +103,7 @@ func TestMessageBetweenLocalAgents(t *testing.T) {
 	if m.SessionKey != "agent:bob:main" || m.ReplyTo != "agent:alice:main" || m.RunID == "" {
 		t.Fatalf("bob got %+v", m)
 	}
-	records := h.records(audit.Filter{Dispatch: sent.DispatchID})
+	records := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}})
 	if len(records) != 2 || records[0].Side != "sender" || records[1].Side != "receiver" || records[1].AgentID != "agent-bob-1" {
 		t.Fatalf("records are %+v", records)
 	}
@@ -134,7 +134,7 @@ func TestMessageFromAHuman(t *testing.T) {
 	alice.next("hook:agent_starting")
 	alice.must("agent.complete", map[string]any{"runId": m.RunID, "success": true}, nil)
 	alice.next("hook:agent_completed")
-	if got := h.records(audit.Filter{ActionType: audit.ActionDelivery}); len(got) != 2 || got[0].Event != "human_message" || got[1].Event != "run_completed" {
+	if got := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery}}); len(got) != 2 || got[0].Event != "human_message" || got[1].Event != "run_completed" {
 		t.Errorf("records are %+v", got)
 	}
 }

@@ -42,7 +42,7 @@ func TestMirrorLost(t *testing.T) {
 
 			var lost []audit.Entry
 			for len(lost) == 0 {
-				lost = slices.DeleteFunc(h.records(audit.Filter{ActionType: audit.ActionSecurity}), func(e audit.Entry) bool { return e.Event != "mirror_lost" })
+				lost = slices.DeleteFunc(h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}), func(e audit.Entry) bool { return e.Event != "mirror_lost" })
 			}
 			if problem, ok := lost[0].Details["problem"].(string); len(lost) != 1 || !ok || !strings.Contains(problem, what) {
 				t.Errorf("%d records: %v", len(lost), lost[0].Details)

@@ -62,7 +62,7 @@ db.commit()
 		a.silent("hook:message_received")
 	}
 	rejected := 0
-	for _, r := range h.records(audit.Filter{ActionType: audit.ActionSecurity}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}) {
 		if r.Event == "undecided_message" {
 			rejected++
 			if r.PolicyReason == "" || r.Details["queue"] == nil {
@@ -70,7 +70,7 @@ db.commit()
 			}
 		}
 	}
-	for _, r := range h.records(audit.Filter{ActionType: audit.ActionDelivery}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery}}) {
 		if r.Event == "withdrawn" { // it says itself that it is for somebody else
 			rejected++
 		}
@@ -92,7 +92,7 @@ func TestWaitingMessageOfARedactedRecord(t *testing.T) {
 	telegram, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/bob")
 	contains(t, telegram.message("hook:message_sending").Content, "decided")
 	contains(t, bob.message("hook:message_received").Content, "for bob")
-	for _, r := range h.records(audit.Filter{ActionType: audit.ActionSecurity}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}) {
 		if r.Event == "undecided_message" {
 			t.Errorf("on record is %+v", r)
 		}

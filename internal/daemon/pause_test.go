@@ -99,7 +99,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("the status has %+v", s.Paused)
 	}
 	var events []string
-	for _, r := range h.records(audit.Filter{ActionType: audit.ActionSecurity}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}) {
 		if r.Event == "sending_paused" || r.Event == "sending_resumed" {
 			events = append(events, r.Event+" "+r.Details["scope"].(string))
 			if r.Details["by"] == nil {
@@ -207,7 +207,7 @@ func TestQueueDrop(t *testing.T) {
 		t.Errorf("delivered is %+v", m)
 	}
 	telegram.quiet("hook:message_sending")
-	r := h.records(audit.Filter{Dispatch: first.DispatchID})
+	r := h.records(audit.Filter{Like: audit.Record{DispatchID: first.DispatchID}})
 	if last := r[len(r)-1]; last.Event != "dropped" || last.Seq != got.Dropped[0].AuditSeq || last.Details["note"] != "wrong person" || last.Details["by"] == nil {
 		t.Errorf("on record is %+v", last)
 	}

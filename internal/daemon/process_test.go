@@ -97,7 +97,7 @@ func TestRegisterOfADeadProcess(t *testing.T) {
 	if err != nil || got.Success || got.Error.Code != api.Forbidden {
 		t.Errorf("it is answered %+v, %v", got, err)
 	}
-	r := h.records(audit.Filter{ActionType: audit.ActionSecurity, App: "@acme/alice"})
+	r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity, AppID: "@acme/alice"}})
 	if len(r) != 1 || r[0].Event != "process_refused" {
 		t.Errorf("on record is %+v", r)
 	}
@@ -151,7 +151,7 @@ func TestBoundProgramOfAnotherProcess(t *testing.T) {
 	if said != string(api.Forbidden) {
 		t.Errorf("who speaks on the connection of the bound program is answered %q", said)
 	}
-	if r := h.records(audit.Filter{ActionType: audit.ActionSecurity, App: "@acme/alice"}); len(r) != 1 || r[0].Event != "binding_refused" {
+	if r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity, AppID: "@acme/alice"}}); len(r) != 1 || r[0].Event != "binding_refused" {
 		t.Errorf("on record is %+v", r)
 	}
 }

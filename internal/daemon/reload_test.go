@@ -128,7 +128,7 @@ func (h *house) reload() (api.PolicyReloadResult, error) {
 // policyRecords lists what was recorded of policies, such as "loaded by file".
 func (h *house) policyRecords() (entries []audit.Entry, said []string) {
 	h.t.Helper()
-	entries = h.records(audit.Filter{ActionType: audit.ActionPolicyChange})
+	entries = h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionPolicyChange}})
 	for _, e := range entries {
 		said = append(said, fmt.Sprintf("%s by %s", e.Event, e.Details["by"]))
 	}
@@ -350,7 +350,7 @@ func TestPolicyFollowsTheConfiguration(t *testing.T) {
 	if reason := alice.sends("telegram:dave"); reason != "" {
 		t.Errorf("the late policy says %q", reason)
 	}
-	for _, r := range h.records(audit.Filter{ActionType: audit.ActionPolicyChange}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionPolicyChange}}) {
 		if by := r.Details["by"]; by != "start" && by != "file" {
 			t.Errorf("record %d is by %v", r.Seq, by)
 		}
@@ -446,7 +446,7 @@ func TestPolicyReload(t *testing.T) {
 		t.Errorf("after bad edits the policy says %q", reason)
 	}
 	records := h.wantPolicyRecords("loaded by start", "loaded by operator", "refused by operator", "refused by operator", "refused by operator")
-	configs := h.records(audit.Filter{ActionType: audit.ActionConfigChange})
+	configs := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionConfigChange}})
 	last := configs[len(configs)-1]
 	if last.Event != "refused" || last.Details["faultCount"] != float64(1) {
 		t.Errorf("the broken configuration is on record as %+v", last)

@@ -42,7 +42,7 @@ func TestReportOfAnotherChannelMovesNothing(t *testing.T) {
 		t.Errorf("alice got %q", m.Content)
 	}
 	// What was reported is on record as nobody's known.
-	if r := h.records(audit.Filter{Session: "chat:555", Side: audit.SideReceiver}); len(r) != 1 || r[0].Counterparty.Kind != "unknown" {
+	if r := h.records(audit.Filter{Like: audit.Record{SessionKey: "chat:555", Side: audit.SideReceiver}}); len(r) != 1 || r[0].Counterparty.Kind != "unknown" {
 		t.Errorf("on record: %+v", r)
 	}
 }

@@ -33,7 +33,7 @@ func (h *house) again(a *app) *app {
 // events lists what is on record of an app's life.
 func (h *house) events(id string) (events []string) {
 	h.t.Helper()
-	for _, r := range h.records(audit.Filter{ActionType: audit.ActionAppLifecycle, App: id}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionAppLifecycle, AppID: id}}) {
 		events = append(events, r.Event)
 	}
 	return events
@@ -203,7 +203,7 @@ func TestResumeBinding(t *testing.T) {
 	for range 3 {
 		refused.refuse(api.Forbidden, "app.heartbeat", nil)
 	}
-	if got := h.records(audit.Filter{ActionType: audit.ActionSecurity, App: "@acme/alice"}); len(got) != 1 || got[0].Event != "binding_refused" {
+	if got := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity, AppID: "@acme/alice"}}); len(got) != 1 || got[0].Event != "binding_refused" {
 		t.Errorf("on record is %+v", got)
 	}
 }
@@ -239,7 +239,7 @@ func TestAnswerThatIsNoReceipt(t *testing.T) {
 		}
 	}
 	telegram.answer(m.EventID, map[string]any{"delivered": true})
-	if got := h.records(audit.Filter{ActionType: audit.ActionDelivery}); len(got) != 1 || got[0].Event != "delivered" {
+	if got := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery}}); len(got) != 1 || got[0].Event != "delivered" {
 		t.Errorf("on record is %+v", got)
 	}
 }

@@ -100,7 +100,7 @@ func TestRewrittenLogIsNotLaundered(t *testing.T) {
 			h.rewriteLog(forgery.records, forgery.apart)
 			h.start()
 
-			tails := h.records(audit.Filter{ActionType: audit.ActionSecurity})
+			tails := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}})
 			i := slices.IndexFunc(tails, func(e audit.Entry) bool { return e.Event == "unsigned_tail" })
 			if i < 0 {
 				t.Fatal("nothing on record says that it was not signed")

@@ -77,7 +77,7 @@ func TestContentRaisesTheLevel(t *testing.T) {
 			}
 		})
 	}
-	for _, r := range h.records(audit.Filter{Code: string(ocip.ClassificationViolation)}) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{Code: string(ocip.ClassificationViolation)}}) {
 		if len(r.Detections) == 0 || r.Detections[0].Rule == "" || r.Detections[0].End <= r.Detections[0].Start {
 			t.Errorf("record %d does not say what was found: %+v", r.Seq, r.Detections)
 		}
@@ -130,7 +130,7 @@ func TestCommitmentToAPerson(t *testing.T) {
 	alice.concludes(held.ApprovalID, api.ApprovalApproved)
 
 	sent := alice.dispatch("telegram:alice", "I promise to approve it.", nil)
-	r := h.records(audit.Filter{Dispatch: sent.DispatchID})
+	r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}})
 	if len(r) != 1 || len(r[0].Detections) != 2 || r[0].PolicyResult != "allow" {
 		t.Errorf("records are %+v", r)
 	}
@@ -151,7 +151,7 @@ func TestDataIsWithheld(t *testing.T) {
 	if len(got.DataShared) != 1 || got.DataShared[0]["source"] != "jira" || len(got.DataWithheld) != 1 || got.DataWithheld[0]["reason"] != "above_level" || got.DataWithheld[0]["description"] != "above the message's level" {
 		t.Errorf("the receiver got %s", m.Metadata["exchange"])
 	}
-	r := h.records(audit.Filter{Dispatch: sent.DispatchID})
+	r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}})
 	if len(r) != 1 || len(r[0].DataShared) != 1 || len(r[0].DataWithheld) != 1 || r[0].DataWithheld[0].Description != "salaries" {
 		t.Errorf("records are %+v", r)
 	}

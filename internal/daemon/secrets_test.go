@@ -37,7 +37,7 @@ func withGina(yaml string) string {
 func (h *house) digestOf(a *app, text string) string {
 	h.t.Helper()
 	sent := a.dispatch("matrix:stranger", text, nil)
-	r := h.records(audit.Filter{Dispatch: sent.DispatchID})
+	r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}})
 	if len(r) != 1 || r[0].ContentBytes == 0 || !regexp.MustCompile(`^hmac-sha256:[0-9a-f]{64}$`).MatchString(r[0].ContentDigest) || r[0].Content != "" {
 		h.t.Fatalf("on record: %+v", r)
 	}
@@ -174,7 +174,7 @@ func TestForgettingATenant(t *testing.T) {
 	was, other := h.digestOf(alice, "Hello"), h.digestOf(gina, "Hello")
 	var forgot api.AuditForgetResult
 	h.operates().must("audit.forget", map[string]any{"tenant": "acme-corp"}, &forgot)
-	r := h.records(audit.Filter{ActionType: audit.ActionSecurity, Tenant: "acme-corp"})
+	r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity, TenantID: "acme-corp"}})
 	if len(r) != 1 || r[0].Event != "digest_key_destroyed" || r[0].Seq != forgot.AuditSeq || r[0].Details["uid"] != float64(os.Getuid()) || r[0].Details["pid"] != float64(os.Getpid()) {
 		t.Fatalf("on record: %+v, told %+v", r, forgot)
 	}
@@ -223,7 +223,7 @@ func TestRotatingTheSigningKey(t *testing.T) {
 		rotated.Previous != before[0].Verifier || rotated.Verifier != after[1].Verifier || rotated.Verifier == rotated.Previous {
 		t.Fatalf("before %+v, after %+v, told %+v", before, after, rotated)
 	}
-	asked := h.records(audit.Filter{ActionType: audit.ActionSecurity})
+	asked := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}})
 	if last := asked[len(asked)-1]; last.Event != "key_rotation" || last.Seq+1 != rotated.AuditSeq || last.Details["uid"] != float64(os.Getuid()) {
 		t.Errorf("on record: %+v, want it right before %d", last, rotated.AuditSeq)
 	}
@@ -251,7 +251,7 @@ func TestKeptTextsAreSealed(t *testing.T) {
 	alice := h.agent("@acme/alice")
 	const text = "The lighthouse keeper sends his regards"
 	sent := alice.dispatch("agent:bob:main", text, fresh(nil))
-	records := h.records(audit.Filter{Dispatch: sent.DispatchID})
+	records := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}})
 	if len(records) != 2 {
 		t.Fatalf("on record: %+v", records)
 	}
@@ -479,7 +479,7 @@ func TestLostDigestKeysAreGivenUp(t *testing.T) {
 		t.Errorf("it says %v", said)
 	}
 	lost := func() []audit.Entry {
-		return slices.DeleteFunc(h.records(audit.Filter{ActionType: audit.ActionSecurity}), func(e audit.Entry) bool { return e.Event != "digest_key_lost" })
+		return slices.DeleteFunc(h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}), func(e audit.Entry) bool { return e.Event != "digest_key_lost" })
 	}
 	if r := lost(); len(r) != 1 || r[0].TenantID != "acme-corp" || r[0].Details["file"] != h.keyFile() {
 		t.Errorf("on record: %+v", r)
@@ -532,7 +532,7 @@ func TestDigestKeyOfAnotherIsRefused(t *testing.T) {
 // keysOnRecord returns the records of an event of the digest keys.
 func (h *house) keysOnRecord(event string) []audit.Entry {
 	h.t.Helper()
-	return slices.DeleteFunc(h.records(audit.Filter{ActionType: audit.ActionSecurity}), func(e audit.Entry) bool { return e.Event != event })
+	return slices.DeleteFunc(h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}), func(e audit.Entry) bool { return e.Event != event })
 }
 
 // A key that was destroyed is missed by nobody, and is never used again, however

@@ -69,7 +69,7 @@ func TestSeeds09And10DataOfAnExchange(t *testing.T) {
 		}
 	}
 	plain := alice.dispatch("telegram:dave", "nothing declared", fresh(nil))
-	if r := h.records(audit.Filter{Dispatch: plain.DispatchID}); r[0].DataShared == nil || r[0].DataWithheld == nil {
+	if r := h.records(audit.Filter{Like: audit.Record{DispatchID: plain.DispatchID}}); r[0].DataShared == nil || r[0].DataWithheld == nil {
 		t.Errorf("the record has %v and %v, want empty lists", r[0].DataShared, r[0].DataWithheld)
 	}
 }
@@ -82,7 +82,7 @@ func TestSeeds11ConversationOfAPerson(t *testing.T) {
 	sent := alice.dispatch("telegram:4711", "hello", nil)
 	got := telegram.message("hook:message_sending")
 	conversation := got.envelope(t).ConversationID
-	if r := h.records(audit.Filter{Dispatch: sent.DispatchID}); r[0].ConversationID != conversation || conversation == "" {
+	if r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}}); r[0].ConversationID != conversation || conversation == "" {
 		t.Errorf("the record has conversation %q, the envelope %q", r[0].ConversationID, conversation)
 	}
 }

@@ -182,7 +182,7 @@ func TestDecisionsAreThoseOnRecord(t *testing.T) {
 			}
 		}
 		onRecord := 0
-		for _, e := range h.records(audit.Filter{ActionType: audit.ActionExchange}) {
+		for _, e := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}}) {
 			if e.PolicyResult != "" {
 				onRecord++
 			}

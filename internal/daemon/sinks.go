@@ -40,10 +40,9 @@ func sinkSpecs(sinks []config.Sink) []export.Spec {
 		specs[i] = export.Spec{
 			Name: s.Name, Type: s.Type, Path: s.Path, Endpoint: s.Endpoint, Headers: s.Headers, Gzip: s.Gzip,
 			Network: s.Network, Address: s.Address, MaxBytes: s.MaxBytes, TLS: export.TLS(s.TLS), Timeout: s.Timeout, From: s.From,
-			Filter: audit.Filter{
-				ActionType: s.Filter.ActionType, Side: s.Filter.Side, Agent: s.Filter.Agent, User: s.Filter.User, Tenant: s.Filter.Tenant,
-				App: s.Filter.App, Counterparty: s.Filter.Counterparty, Result: s.Filter.Result, Code: s.Filter.Code,
-			},
+		}
+		for _, m := range audit.Filters() {
+			*m.Of(&specs[i].Filter.Like) = s.Filter[m.Key()]
 		}
 	}
 	return specs

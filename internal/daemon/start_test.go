@@ -97,7 +97,7 @@ func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
 				}
 			}
 			h.start()
-			if r := h.records(audit.Filter{ActionType: audit.ActionExchange}); len(r) != 1 {
+			if r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}}); len(r) != 1 {
 				t.Errorf("%d messages are on record, want 1", len(r))
 			}
 		})

@@ -1049,7 +1049,7 @@ func TestWireLifecycleIsOnRecord(t *testing.T) {
 	var events []string
 	for len(events) < 3 {
 		events = nil
-		for _, r := range h.records(audit.Filter{ActionType: audit.ActionAppLifecycle, App: "@acme/app"}) {
+		for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionAppLifecycle, AppID: "@acme/app"}}) {
 			events = append(events, r.Event)
 			if pid := fmt.Sprint(r.Details["pid"]); pid != strconv.Itoa(os.Getpid()) {
 				t.Errorf("pid is %s", pid)

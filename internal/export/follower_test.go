@@ -330,7 +330,7 @@ func TestFilter(t *testing.T) {
 	}
 	sink := &fakeSink{seen: newSeen()}
 	o := following(t, log, sink, t.TempDir())
-	o.Filter.Result = "deny"
+	o.Filter.Like.PolicyResult = "deny"
 	f := follow(t, o)
 	set := &Set{followers: []*Follower{f}}
 	eventually(t, "the end", func() bool { return f.Status().Seq == 1000 })

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"strconv"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/audit"
 )
 
 // JournalSocket is where the systemd journal takes entries.
@@ -29,14 +31,10 @@ func (m *Mapping) Journal(r *Record) []byte {
 		b = field(b, "OCIPD_SEQ", strconv.AppendUint(nil, e.Seq, 10))
 		b = field(b, "OCIPD_HASH", []byte(e.Hash.String()))
 		b = field(b, "OCIPD_PREV", []byte(e.Prev.String()))
-		for _, f := range []struct{ name, value string }{
-			{"OCIPD_RECORD_ID", e.ID}, {"OCIPD_ACTION_TYPE", e.ActionType}, {"OCIPD_EVENT", e.Event}, {"OCIPD_SIDE", e.Side},
-			{"OCIPD_RESULT", e.PolicyResult}, {"OCIPD_CODE", e.Code}, {"OCIPD_POLICY", e.PolicyApplied}, {"OCIPD_APP", e.AppID},
-			{"OCIPD_AGENT", e.AgentID}, {"OCIPD_USER", e.UserID}, {"OCIPD_TENANT", e.TenantID},
-			{"OCIPD_COUNTERPARTY", e.Counterparty.InstanceID}, {"OCIPD_SESSION", e.SessionKey}, {"OCIPD_EXCHANGE", e.ExchangeID},
-			{"OCIPD_DISPATCH", e.DispatchID}, {"OCIPD_APPROVAL", e.ApprovalID},
-		} {
-			b = field(b, f.name, []byte(f.value))
+		for _, m := range audit.Members() {
+			if name := m.Journal(); name != "" {
+				b = field(b, name, []byte(*m.Of(&e.Record)))
+			}
 		}
 	}
 	return field(b, "OCIPD_LINE", r.Line)

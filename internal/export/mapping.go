@@ -39,9 +39,9 @@ func gradeOf(r *Record) grade {
 		return gradeUnknown
 	}
 	switch r.Entry.PolicyResult {
-	case resultDeny:
+	case audit.ResultDeny:
 		return gradeWarning
-	case resultHold:
+	case audit.ResultApproval:
 		return gradeNotice
 	}
 	switch kindOf(&r.Entry) {
@@ -53,13 +53,6 @@ func gradeOf(r *Record) grade {
 	}
 	return gradeInfo
 }
-
-// Policy results as records have them.
-const (
-	resultAllow = "allow"
-	resultDeny  = "deny"
-	resultHold  = "require_approval"
-)
 
 // kind is what became of what a record tells.
 type kind int
@@ -89,11 +82,11 @@ func kindOf(e *audit.Entry) kind {
 		}
 	}
 	switch e.PolicyResult {
-	case resultAllow:
+	case audit.ResultAllow:
 		return kindAllowed
-	case resultDeny:
+	case audit.ResultDeny:
 		return kindRefused
-	case resultHold:
+	case audit.ResultApproval:
 		return kindWaits
 	}
 	switch e.Event {

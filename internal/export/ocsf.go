@@ -271,12 +271,9 @@ func (m *Mapping) ocsf(r *Record) *ocsfEvent {
 	}
 	ev.verdict(e)
 	ev.parties(e)
-	for _, res := range []ocsfResource{
-		{e.ExchangeID, "exchange"}, {e.ConversationID, "conversation"}, {e.DispatchID, "message"}, {e.ApprovalID, "approval"},
-		{e.RunID, "run"}, {e.SessionKey, "session"},
-	} {
-		if res.UID != "" {
-			ev.Resources = append(ev.Resources, res)
+	for _, m := range audit.Members() {
+		if id := *m.Of(&e.Record); m.OCSF != "" && id != "" {
+			ev.Resources = append(ev.Resources, ocsfResource{id, m.OCSF})
 		}
 	}
 	att := ocsfAttestation{

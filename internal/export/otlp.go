@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	logs "go.opentelemetry.io/proto/otlp/logs/v1"
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
@@ -66,17 +67,15 @@ func otlpRecord(r *Record) *logs.LogRecord {
 	l.TimeUnixNano = uint64(max(0, e.Time.UnixNano()))
 	l.ObservedTimeUnixNano = l.TimeUnixNano
 	from, to := sides(e)
+	pairs := []pair{{"log.record.uid", e.Hash.String()}, {"ocipd.hash", e.Hash.String()}, {"ocipd.prev", e.Prev.String()}}
+	for _, m := range audit.Members() {
+		if m.OTLP != "" {
+			pairs = append(pairs, pair{m.OTLP, *m.Of(&e.Record)})
+		}
+	}
 	l.Attributes = attributes([]*common.KeyValue{
 		{Key: "ocipd.seq", Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: int64(e.Seq)}}},
-	}, []pair{
-		{"log.record.uid", e.Hash.String()}, {"ocipd.hash", e.Hash.String()}, {"ocipd.prev", e.Prev.String()}, {"ocipd.record.id", e.ID},
-		{"ocipd.action_type", e.ActionType}, {"ocipd.event", e.Event}, {"ocipd.side", e.Side}, {"ocipd.result", e.PolicyResult},
-		{"ocipd.code", e.Code}, {"ocipd.policy", e.PolicyApplied}, {"ocipd.policy.revision", e.PolicyRevision}, {"ocipd.outcome", e.Outcome},
-		{"ocipd.classification", e.Classification}, {"ocipd.app", e.AppID}, {"ocipd.agent", e.AgentID}, {"ocipd.tenant", e.TenantID},
-		{"user.id", e.UserID}, {"ocipd.counterparty", e.Counterparty.InstanceID}, {"ocipd.from", from.name()}, {"ocipd.to", to.name()},
-		{"session.id", e.SessionKey}, {"ocipd.exchange", e.ExchangeID}, {"ocipd.conversation", e.ConversationID},
-		{"ocipd.dispatch", e.DispatchID}, {"ocipd.approval", e.ApprovalID}, {"ocipd.summary", summary(r)},
-	})
+	}, append(pairs, pair{"ocipd.from", from.name()}, pair{"ocipd.to", to.name()}, pair{"ocipd.summary", summary(r)}))
 	return l
 }
 

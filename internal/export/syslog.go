@@ -3,6 +3,8 @@ package export
 import (
 	"strconv"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/audit"
 )
 
 // sdID names the structured data. 32473 is the enterprise number for
@@ -88,11 +90,9 @@ func (m *Mapping) syslogHead(r *Record) string {
 	param(&b, "seq", strconv.FormatUint(e.Seq, 10))
 	param(&b, "hash", e.Hash.String())
 	param(&b, "prev", e.Prev.String())
-	for _, p := range []struct{ name, value string }{
-		{"event", e.Event}, {"result", e.PolicyResult}, {"code", e.Code}, {"agent", e.AgentID}, {"counterparty", e.Counterparty.InstanceID},
-	} {
-		if p.value != "" {
-			param(&b, p.name, clip(oneLine(p.value), 64))
+	for _, m := range audit.Members() {
+		if value := *m.Of(&e.Record); m.Syslog && value != "" {
+			param(&b, m.Export, clip(oneLine(value), 64))
 		}
 	}
 	return b.String()

@@ -21,9 +21,9 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	for p := range uint64(blockRecords) {
-		add(termOf(tagTenant, "all"), p)
+		add(termOf(1, "all"), p)
 		if p%3 == 0 {
-			add(termOf(tagResult, "some"), p)
+			add(termOf(2, "some"), p)
 		}
 	}
 	for range 5000 {

@@ -27,7 +27,7 @@ type file struct {
 // formatVersion the form of what is in it. Any other file is made anew.
 const (
 	applicationID = 0x6f636978
-	formatVersion = 1
+	formatVersion = 2
 )
 
 const schema = `

@@ -38,7 +38,8 @@ func check(t *testing.T, x *Index, l *memLog) {
 func ask(t *testing.T, x *Index, l *memLog) {
 	t.Helper()
 	for _, f := range []audit.Filter{
-		{Agent: "agent-3"}, {Result: "deny", Tenant: "tenant-1"}, {Text: "is OVER"}, {Exchange: "exchange-77"}, {Text: "größe", User: "user-2"},
+		{Like: audit.Record{AgentID: "agent-3"}}, {Like: audit.Record{PolicyResult: "deny", TenantID: "tenant-1"}}, {Text: "is OVER"},
+		{Like: audit.Record{ExchangeID: "exchange-77"}}, {Text: "größe", Like: audit.Record{UserID: "user-2"}},
 	} {
 		got, err := collect(x, f, 0, 1000)
 		if err == nil {

@@ -167,12 +167,8 @@ func (l *memLog) want(f audit.Filter, before uint64) (lines [][]byte) {
 
 // selects says by the members what a filter selects.
 func selects(f *audit.Filter, e *audit.Entry) bool {
-	for _, m := range [][2]string{
-		{f.ActionType, e.ActionType}, {f.Side, e.Side}, {f.Agent, e.AgentID}, {f.User, e.UserID}, {f.Tenant, e.TenantID}, {f.App, e.AppID},
-		{f.Counterparty, e.Counterparty.InstanceID}, {f.Conversation, e.ConversationID}, {f.Exchange, e.ExchangeID}, {f.Chain, e.ChainID},
-		{f.Dispatch, e.DispatchID}, {f.Approval, e.ApprovalID}, {f.Session, e.SessionKey}, {f.Result, e.PolicyResult}, {f.Code, e.Code},
-	} {
-		if m[0] != "" && m[0] != m[1] {
+	for _, m := range audit.Filters() {
+		if want := *m.Of(&f.Like); want != "" && want != *m.Of(&e.Record) {
 			return false
 		}
 	}
@@ -283,21 +279,21 @@ func randomFilter(r *rand.Rand, records int, span time.Duration) audit.Filter {
 		}
 	}
 	of := func(name string, n int) string { return fmt.Sprint(name, "-", r.IntN(n)) }
-	some(&f.ActionType, []string{"agent_exchange", "approval", "delivery", "nothing"}[r.IntN(4)])
-	some(&f.Side, []string{"sender", "receiver"}[r.IntN(2)])
-	some(&f.Agent, of("agent", 10))
-	some(&f.User, of("user", 5))
-	some(&f.Tenant, of("tenant", 3))
-	some(&f.App, of("app", 5))
-	some(&f.Counterparty, of("agent", 9))
-	some(&f.Conversation, of("exchange", records/9))
-	some(&f.Exchange, of("exchange", records/7))
-	some(&f.Chain, of("chain", 300))
-	some(&f.Dispatch, of("dispatch", records/2))
-	some(&f.Approval, of("approval", 60))
-	some(&f.Session, of("session", 40))
-	some(&f.Result, []string{"allow", "deny", "require_approval"}[r.IntN(3)])
-	some(&f.Code, []string{"POLICY_DENIED", "EXCHANGE_CLOSED"}[r.IntN(2)])
+	some(&f.Like.ActionType, []string{"agent_exchange", "approval", "delivery", "nothing"}[r.IntN(4)])
+	some(&f.Like.Side, []string{"sender", "receiver"}[r.IntN(2)])
+	some(&f.Like.AgentID, of("agent", 10))
+	some(&f.Like.UserID, of("user", 5))
+	some(&f.Like.TenantID, of("tenant", 3))
+	some(&f.Like.AppID, of("app", 5))
+	some(&f.Like.Counterparty.InstanceID, of("agent", 9))
+	some(&f.Like.ConversationID, of("exchange", records/9))
+	some(&f.Like.ExchangeID, of("exchange", records/7))
+	some(&f.Like.ChainID, of("chain", 300))
+	some(&f.Like.DispatchID, of("dispatch", records/2))
+	some(&f.Like.ApprovalID, of("approval", 60))
+	some(&f.Like.SessionKey, of("session", 40))
+	some(&f.Like.PolicyResult, []string{"allow", "deny", "require_approval"}[r.IntN(3)])
+	some(&f.Like.Code, []string{"POLICY_DENIED", "EXCHANGE_CLOSED"}[r.IntN(2)])
 	some(&f.Text, []string{"größe", "IS OVER", "within policy", fmt.Sprintf("%x-", r.IntN(256)), "\"No\"\nAND", "e", "\xff", "person\xff", "nowhere"}[r.IntN(9)])
 	if r.IntN(4) == 0 {
 		f.Since = start.Add(time.Duration(r.Int64N(int64(span))))

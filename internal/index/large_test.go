@@ -121,20 +121,20 @@ func BenchmarkLargeLog(b *testing.B) {
 		f    audit.Filter
 	}{
 		{"everything", audit.Filter{}},
-		{"rare agent", audit.Filter{Agent: "agent-rare"}},
-		{"nobody", audit.Filter{Agent: "agent-none"}},
-		{"usual agent", audit.Filter{Agent: "agent-0007"}},
-		{"usual verdict", audit.Filter{Result: "allow"}},
-		{"refusals", audit.Filter{Result: "deny"}},
-		{"one exchange", audit.Filter{Exchange: middle.ExchangeID}},
-		{"one message", audit.Filter{Dispatch: middle.DispatchID}},
-		{"rare agent and usual verdict", audit.Filter{Agent: "agent-rare", Result: "allow"}},
-		{"two that never meet", audit.Filter{Tenant: "tenant-0", Code: "POLICY_DENIED", Agent: "agent-rare"}},
-		{"usual and never together", audit.Filter{Agent: "agent-0007", Counterparty: "agent-0700"}},
+		{"rare agent", audit.Filter{Like: audit.Record{AgentID: "agent-rare"}}},
+		{"nobody", audit.Filter{Like: audit.Record{AgentID: "agent-none"}}},
+		{"usual agent", audit.Filter{Like: audit.Record{AgentID: "agent-0007"}}},
+		{"usual verdict", audit.Filter{Like: audit.Record{PolicyResult: "allow"}}},
+		{"refusals", audit.Filter{Like: audit.Record{PolicyResult: "deny"}}},
+		{"one exchange", audit.Filter{Like: audit.Record{ExchangeID: middle.ExchangeID}}},
+		{"one message", audit.Filter{Like: audit.Record{DispatchID: middle.DispatchID}}},
+		{"rare agent and usual verdict", audit.Filter{Like: audit.Record{AgentID: "agent-rare", PolicyResult: "allow"}}},
+		{"two that never meet", audit.Filter{Like: audit.Record{TenantID: "tenant-0", Code: "POLICY_DENIED", AgentID: "agent-rare"}}},
+		{"usual and never together", audit.Filter{Like: audit.Record{AgentID: "agent-0007", Counterparty: audit.Counterparty{InstanceID: "agent-0700"}}}},
 		{"usual text", audit.Filter{Text: "Within policy 7"}},
 		{"rare text", audit.Filter{Text: largeReason(4711)}},
 		{"no text", audit.Filter{Text: "nowhere to be found"}},
-		{"refusals of a day", audit.Filter{Result: "deny", Since: at.Add(-48 * time.Hour), Until: at.Add(-24 * time.Hour)}},
+		{"refusals of a day", audit.Filter{Like: audit.Record{PolicyResult: "deny"}, Since: at.Add(-48 * time.Hour), Until: at.Add(-24 * time.Hour)}},
 	} {
 		b.Run(q.name, func(b *testing.B) {
 			var times []time.Duration

@@ -3,7 +3,6 @@ package index
 import (
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"testing"
 	"time"
 
@@ -79,23 +78,13 @@ func TestEveryMemberIsIndexed(t *testing.T) {
 	plain := &audit.Record{ID: "r", ActionType: "security", PolicyReason: "plain"}
 	full := *plain
 	filters := make(map[string]audit.Filter)
-	for _, m := range []struct {
-		name string
-		put  *string
-	}{
-		{"ActionType", &full.ActionType}, {"Side", &full.Side}, {"Agent", &full.AgentID}, {"User", &full.UserID}, {"Tenant", &full.TenantID},
-		{"App", &full.AppID}, {"Counterparty", &full.Counterparty.InstanceID}, {"Conversation", &full.ConversationID}, {"Exchange", &full.ExchangeID},
-		{"Chain", &full.ChainID}, {"Dispatch", &full.DispatchID}, {"Approval", &full.ApprovalID}, {"Session", &full.SessionKey},
-		{"Result", &full.PolicyResult}, {"Code", &full.Code}, {"Text", &full.PolicyReason},
-	} {
-		*m.put = "the " + m.name
+	for _, m := range audit.Filters() {
 		var f audit.Filter
-		reflect.ValueOf(&f).Elem().FieldByName(m.name).SetString("the " + m.name)
-		filters[m.name] = f
+		*m.Of(&full), *m.Of(&f.Like) = "the "+m.Name, "the "+m.Name
+		filters[m.Name] = f
 	}
-	if members := reflect.TypeFor[audit.Filter]().NumField() - 2; len(filters) != members {
-		t.Fatalf("%d members are tried, but a filter has %d", len(filters), members)
-	}
+	full.PolicyReason = "the reason"
+	filters["Text"] = audit.Filter{Text: "the reason"}
 	for i := range blockRecords + 10 {
 		r := plain
 		if i == 5 || i == blockRecords+5 {
@@ -128,7 +117,7 @@ func TestPageIsBounded(t *testing.T) {
 	indexed(t, x, blockRecords+100)
 	x.files.RLock()
 	defer x.files.RUnlock()
-	p := &page{x: x, filter: audit.Filter{Agent: "b"}, limit: 10}
+	p := &page{x: x, filter: audit.Filter{Like: audit.Record{AgentID: "b"}}, limit: 10}
 	at := make([]uint16, blockRecords)
 	for i := range at {
 		at[i] = uint16(i)

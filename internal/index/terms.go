@@ -16,26 +16,10 @@ const (
 	termBits  = valueBits + 5
 )
 
-// The members, those that select least records first: where one has nothing to
-// offer in a block, the others are not looked at.
+// The members have the numbers of [audit.Filters], from 1 on.
 const (
-	tagDispatch term = iota + 1
-	tagApproval
-	tagExchange
-	tagConversation
-	tagChain
-	tagSession
-	tagCode
-	tagAgent
-	tagCounterparty
-	tagUser
-	tagApp
-	tagTenant
-	tagResult
-	tagActionType
-	tagSide
 	// tagReason has the number of a reason as its value.
-	tagReason
+	tagReason term = 30 + iota
 	// tagLongReason is on records whose reason is not kept, and which any text
 	// may be in.
 	tagLongReason
@@ -56,56 +40,13 @@ func reasonTerm(id uint64) term { return tagReason<<valueBits | term(id) }
 
 // filterTerms are the terms of what a filter asks, but for times and the text
 // of the reason.
-func filterTerms(f *audit.Filter) []term {
-	return appendTerms(nil, []member{
-		{tagDispatch, f.Dispatch},
-		{tagApproval, f.Approval},
-		{tagExchange, f.Exchange},
-		{tagConversation, f.Conversation},
-		{tagChain, f.Chain},
-		{tagSession, f.Session},
-		{tagCode, f.Code},
-		{tagAgent, f.Agent},
-		{tagCounterparty, f.Counterparty},
-		{tagUser, f.User},
-		{tagApp, f.App},
-		{tagTenant, f.Tenant},
-		{tagResult, f.Result},
-		{tagActionType, f.ActionType},
-		{tagSide, f.Side},
-	})
-}
+func filterTerms(f *audit.Filter) []term { return recordTerms(nil, &f.Like) }
 
 // recordTerms appends the terms of a record.
 func recordTerms(dst []term, r *audit.Record) []term {
-	return appendTerms(dst, []member{
-		{tagDispatch, r.DispatchID},
-		{tagApproval, r.ApprovalID},
-		{tagExchange, r.ExchangeID},
-		{tagConversation, r.ConversationID},
-		{tagChain, r.ChainID},
-		{tagSession, r.SessionKey},
-		{tagCode, r.Code},
-		{tagAgent, r.AgentID},
-		{tagCounterparty, r.Counterparty.InstanceID},
-		{tagUser, r.UserID},
-		{tagApp, r.AppID},
-		{tagTenant, r.TenantID},
-		{tagResult, r.PolicyResult},
-		{tagActionType, r.ActionType},
-		{tagSide, r.Side},
-	})
-}
-
-type member struct {
-	tag   term
-	value string
-}
-
-func appendTerms(dst []term, members []member) []term {
-	for _, m := range members {
-		if m.value != "" {
-			dst = append(dst, termOf(m.tag, m.value))
+	for i, m := range audit.Filters() {
+		if value := *m.Of(r); value != "" {
+			dst = append(dst, termOf(term(i+1), value))
 		}
 	}
 	return dst

@@ -42,12 +42,16 @@ func (m *method) served(f face) bool {
 }
 
 func schema(t reflect.Type) (*jsonschema.Schema, error) {
-	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{
-		TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-			reflect.TypeFor[jsontext.Value](): {},
-			reflect.TypeFor[ocip.Time]():      {Type: "string", Format: "date-time"},
-		},
-	})
+	known := map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[jsontext.Value](): {},
+		reflect.TypeFor[ocip.Time]():      {Type: "string", Format: "date-time"},
+	}
+	filter, form := api.FilterForm()
+	var err error
+	if known[filter], err = jsonschema.ForType(form, nil); err != nil {
+		return nil, err
+	}
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: known})
 	if err != nil {
 		return nil, err
 	}

@@ -118,7 +118,7 @@ func TestHoldExpires(t *testing.T) {
 			if len(told) != 2 || told[1].ApprovalID != late.ApprovalID || told[1].Resolution != api.ApprovalExpired || len(told[1].Data) > 0 {
 				t.Errorf("the app is told %+v", told)
 			}
-			r := w.records(audit.Filter{Approval: late.ApprovalID})
+			r := w.records(audit.Filter{Like: audit.Record{ApprovalID: late.ApprovalID}})
 			if len(r) != 2 || r[0].PolicyResult != "require_approval" || r[1].Event != "expired" || r[1].ActionType != audit.ActionApproval || r[1].Details["by"] != "expiry" {
 				t.Errorf("on record: %+v", r)
 			}
@@ -187,7 +187,7 @@ func TestHoldAndExchangeExpire(t *testing.T) {
 			if err != nil || e.Outcome != tc.outcome {
 				t.Errorf("the exchange is %s, %v, want %s", e.Outcome, err, tc.outcome)
 			}
-			for _, r := range w.records(audit.Filter{Dispatch: held.DispatchID}) {
+			for _, r := range w.records(audit.Filter{Like: audit.Record{DispatchID: held.DispatchID}}) {
 				if r.PolicyResult == string(ocip.Allow) {
 					t.Errorf("it was let go: %+v", r)
 				}

@@ -646,7 +646,7 @@ func (k *ruleset) sent(ctx context.Context, in *incoming, e *ocip.Envelope) (sen
 	if err != nil {
 		return false, false, err
 	}
-	lines, _, err := k.search.Query(ctx, audit.Filter{Conversation: e.ConversationID, Agent: from.InstanceID, Side: audit.SideSender, Result: string(ocip.Allow)}, 0, sentWithin)
+	lines, _, err := k.search.Query(ctx, audit.Filter{Like: audit.Record{ConversationID: e.ConversationID, AgentID: from.InstanceID, Side: audit.SideSender, PolicyResult: string(ocip.Allow)}}, 0, sentWithin)
 	for _, line := range lines {
 		if r, err := audit.Parse(line); err == nil && r.Round == e.ExchangeRound && r.ContentDigest == digest {
 			return true, side.Approved && e.ExchangeRound == side.Round, nil

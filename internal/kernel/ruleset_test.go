@@ -46,7 +46,7 @@ func TestMessageKeepsItsTerms(t *testing.T) {
 		if _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: "hello", Metadata: api.Object{"exchange": []byte(`{"new":true}`)}}); err != nil {
 			w.t.Fatal(err)
 		}
-		sent := w.records(audit.Filter{ActionType: audit.ActionExchange})
+		sent := w.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}})
 		if len(sent) != 2 || sent[0].MaxRounds != 3 || sent[0].Classification != "internal" || sent[1].MaxRounds != 2 || sent[1].Classification != "public" {
 			w.t.Errorf("on record are %+v", sent)
 		}

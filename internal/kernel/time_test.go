@@ -275,7 +275,7 @@ func (w *world) records(f audit.Filter) (entries []audit.Entry) {
 // life lists the events of an app's life on record.
 func (w *world) life(id string) (events []string) {
 	w.t.Helper()
-	for _, r := range w.records(audit.Filter{ActionType: audit.ActionAppLifecycle, App: id}) {
+	for _, r := range w.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionAppLifecycle, AppID: id}}) {
 		events = append(events, r.Event)
 	}
 	return events
@@ -323,7 +323,7 @@ func TestHealth(t *testing.T) {
 					t.Errorf("healthy at %v, want %v", got, tc.healthy)
 				}
 				var recorded []time.Duration
-				for _, r := range w.records(audit.Filter{ActionType: audit.ActionAppLifecycle, App: "@acme/silent"}) {
+				for _, r := range w.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionAppLifecycle, AppID: "@acme/silent"}}) {
 					if r.Event == "unhealthy" {
 						recorded = append(recorded, r.Time.Sub(w.began).Round(time.Millisecond))
 						if ms := fmt.Sprint(r.Details["silentMs"]); ms != "90000" {
@@ -492,7 +492,7 @@ func TestWaitingMessageExpires(t *testing.T) {
 		}
 		expired := func() int {
 			n := 0
-			for _, r := range w.records(audit.Filter{ActionType: audit.ActionDelivery}) {
+			for _, r := range w.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery}}) {
 				if r.Event == "expired" {
 					n++
 				}
@@ -540,7 +540,7 @@ func TestExchangesExpire(t *testing.T) {
 		}
 		w.pass(10 * time.Minute)
 		expired := 0
-		for _, r := range w.records(audit.Filter{ActionType: audit.ActionExchange}) {
+		for _, r := range w.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}}) {
 			if r.Event != "expired" {
 				continue
 			}
@@ -576,7 +576,7 @@ func TestChainWindow(t *testing.T) {
 			if _, err := bob.dispatch(w.t.Context(), "telegram:dave"); err != nil {
 				w.t.Fatal(err)
 			}
-			r := w.records(audit.Filter{Agent: "agent-bob-1", Side: audit.SideSender})
+			r := w.records(audit.Filter{Like: audit.Record{AgentID: "agent-bob-1", Side: audit.SideSender}})
 			if len(r) != 1 || r[0].Hops != tc.hops {
 				t.Errorf("after %s: %d records, the chain has %d hops, want %d", tc.after, len(r), r[0].Hops, tc.hops)
 			}

@@ -57,8 +57,9 @@ type Options struct {
 // Members are the members of a record, besides those of details, that can be
 // redacted. The others are what a record is found by, or the daemon's own.
 func Members() []string {
-	names := make([]string, len(members()))
-	for i, m := range members() {
+	list := members()
+	names := make([]string, len(list))
+	for i, m := range list {
 		names[i] = m.name
 	}
 	return names
@@ -70,34 +71,24 @@ type member struct {
 	do   func(*audit.Record, func(string) string)
 }
 
-func members() []member {
-	one := func(of func(*audit.Record) *string) func(*audit.Record, func(string) string) {
-		return func(r *audit.Record, f func(string) string) {
-			if text := of(r); *text != "" {
-				*text = f(*text)
-			}
+// members are those that [audit.Member] names, and the lists of data items.
+func members() (list []member) {
+	for _, m := range audit.Members() {
+		known := func(of member) bool { return of.name == m.Redacted }
+		if m.Redacted != "" && !slices.ContainsFunc(list, known) {
+			list = append(list, member{m.Redacted, texts(m.Redacted)})
 		}
 	}
-	return []member{
-		{"userId", one(func(r *audit.Record) *string { return &r.UserID })},
-		{"appId", one(func(r *audit.Record) *string { return &r.AppID })},
-		{"counterparty.instanceId", one(func(r *audit.Record) *string { return &r.Counterparty.InstanceID })},
-		{"counterparty.userId", one(func(r *audit.Record) *string { return &r.Counterparty.UserID })},
-		{"counterparty.orgUnit", one(func(r *audit.Record) *string { return &r.Counterparty.OrgUnit })},
-		{"counterparty.tenantId", one(func(r *audit.Record) *string { return &r.Counterparty.TenantID })},
-		{"sessionKey", session},
-		{"policyReason", one(func(r *audit.Record) *string { return &r.PolicyReason })},
-		{"dataShared", shared},
-		{"dataWithheld", withheld},
-	}
+	return append(list, member{"dataShared", shared}, member{"dataWithheld", withheld})
 }
 
-// session does what it is told to a session's key, and to what of the address says
-// the same.
-func session(r *audit.Record, f func(string) string) {
-	for _, text := range []*string{&r.SessionKey, &r.Address.Account, &r.Address.Target} {
-		if *text != "" {
-			*text = f(*text)
+// texts does what it is told to all texts that are redacted by a name.
+func texts(name string) func(*audit.Record, func(string) string) {
+	return func(r *audit.Record, f func(string) string) {
+		for _, m := range audit.Members() {
+			if text := m.Of(r); m.Redacted == name && *text != "" {
+				*text = f(*text)
+			}
 		}
 	}
 }

@@ -40,7 +40,7 @@ func present(t *testing.T, s *Store, id string) (parts []string) {
 			t.Fatalf("%s: %v", part, err)
 		}
 	}
-	lines, _, err := s.Query(ctx, audit.Filter{Dispatch: id}, 0, 0, 10)
+	lines, _, err := s.Query(ctx, audit.Filter{Like: audit.Record{DispatchID: id}}, 0, 0, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestQuery(t *testing.T) {
 	for range 40 {
 		f := audit.Filter{Since: moment(), Until: moment()}
 		if r.IntN(2) == 0 {
-			f.User = fmt.Sprint("user-", r.IntN(9))
+			f.Like.UserID = fmt.Sprint("user-", r.IntN(9))
 		}
 		before := uint64(r.IntN(records * 5 / 4))
 		limit := 20 + r.IntN(records)
@@ -75,7 +75,7 @@ func TestQuery(t *testing.T) {
 			if got = append(got, lines...); more == 0 {
 				break
 			}
-			if f.User == "" && len(got) == len(want) {
+			if f.Like.UserID == "" && len(got) == len(want) {
 				t.Fatalf("%+v: after the last record there is more from %d", f, more)
 			}
 			if len(lines) != limit || pages > records {

@@ -1,0 +1,128 @@
+package audit
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+)
+
+// memberTable is the table of docs/AUDIT.md.
+func memberTable() string {
+	var b strings.Builder
+	b.WriteString("| member | in a filter | on the command line | in a sink's filter | redacted as | OTLP | OCSF resource | journal |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, m := range Members() {
+		cells := []string{m.Name, m.Filter, "", m.Key(), m.Redacted, m.OTLP, m.OCSF, m.Journal()}
+		if m.Filter != "" {
+			cells[2] = "--" + m.Flag
+		}
+		if strings.Join(cells[1:], "") == "" {
+			continue
+		}
+		for i := range cells {
+			if cells[i] != "" {
+				cells[i] = "`" + cells[i] + "`"
+			}
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return b.String()
+}
+
+// TestMembersDocumented holds the documents against the table.
+func TestMembersDocumented(t *testing.T) {
+	var names []string
+	for _, m := range Filters() {
+		names = append(names, m.Filter)
+	}
+	read := func(file string) string {
+		text, err := os.ReadFile("../../docs/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if list := strings.Join(names, ", "); !strings.Contains(strings.Join(strings.Fields(read("PROTOCOL.md")), " "), list) {
+		t.Errorf("docs/PROTOCOL.md does not have %s", list)
+	}
+	said := read("AUDIT.md")
+	if table := memberTable(); !strings.Contains(said, table) {
+		t.Errorf("docs/AUDIT.md does not have\n%s", table)
+	}
+	for _, a := range ActionTypes() {
+		if !strings.Contains(said, "| `"+a+"` |") {
+			t.Errorf("docs/AUDIT.md does not describe records of type %s", a)
+		}
+	}
+}
+
+// TestMembers looks at each member of the table.
+func TestMembers(t *testing.T) {
+	seen := make(map[string]string)
+	for _, m := range Members() {
+		var r Record
+		*m.Of(&r) = "x"
+		if reflect.ValueOf(r).IsZero() {
+			t.Errorf("%s: nothing is set", m.Name)
+		}
+		body, err := json.Marshal(&r)
+		if last := m.Name[strings.LastIndexByte(m.Name, '.')+1:]; err != nil || !strings.Contains(string(body), `"`+last+`":"x"`) {
+			t.Errorf("%s is written as %s, %v", m.Name, body, err)
+		}
+		if (m.Filter == "") != (m.help == "") {
+			t.Errorf("%s: filter %q, help %q", m.Name, m.Filter, m.help)
+		}
+		for _, name := range []string{"filter " + m.Filter, "flag " + m.Flag, "export " + m.Export, "OTLP " + m.OTLP, "OCSF " + m.OCSF} {
+			if _, value, _ := strings.Cut(name, " "); value != "" && seen[name] != "" {
+				t.Errorf("%s is the %s as well", m.Name, name)
+			}
+			seen[name] = m.Name
+		}
+	}
+}
+
+// TestFilterForm writes and reads filters.
+func TestFilterForm(t *testing.T) {
+	f := Filter{Since: start, Text: "a"}
+	f.Like.AgentID, f.Like.Counterparty.InstanceID = "b", "c"
+	text, err := json.Marshal(f)
+	want := `{"since":"2026-03-13T10:00:00Z","text":"a","agent":"b","counterparty":"c"}`
+	if err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
+	}
+	var back Filter
+	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, f) {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if err := json.Unmarshal([]byte(`{"agent":7}`), &back); err == nil {
+		t.Error("a number is an agent")
+	}
+	if text, err := json.Marshal(struct {
+		Filter Filter `json:"filter,omitzero"`
+	}{}); err != nil || string(text) != `{}` {
+		t.Errorf("an empty filter is %s, %v", text, err)
+	}
+}
+
+// FuzzFilter reads what may be no filter, and writes again what is one.
+func FuzzFilter(f *testing.F) {
+	f.Add([]byte(`{"since":"2026-03-13T10:00:00Z","agent":"a","text":"b","unknown":[]}`))
+	f.Add([]byte(`{"agent":"\ud800"}`))
+	f.Add([]byte(`{"agent":null,"until":""}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var filter, again Filter
+		if json.Unmarshal(text, &filter) != nil {
+			return
+		}
+		written, err := json.Marshal(filter)
+		if err != nil {
+			t.Skip("a time that has no form in RFC 3339")
+		}
+		if err := json.Unmarshal(written, &again); err != nil || !again.Since.Equal(filter.Since) || !again.Until.Equal(filter.Until) || again.Text != filter.Text || !reflect.DeepEqual(again.Like, filter.Like) {
+			t.Errorf("%s became %s: %+v, %v", text, written, again, err)
+		}
+	})
+}
