@@ -57,7 +57,7 @@ func TestSeenIsTheTenantsOwn(t *testing.T) {
 	if zed := listed(); zed.Kind != "unknown" || len(zed.SeenBy) != 0 {
 		t.Errorf("once forgotten it is listed as %+v", zed)
 	}
-	if r := h.records(audit.Filter{Session: "telegram:zed", ActionType: audit.ActionSecurity}); len(r) != 1 || r[0].Event != "contact_forgotten" {
+	if r := h.records(audit.Filter{Like: audit.Record{SessionKey: "telegram:zed", ActionType: audit.ActionSecurity}}); len(r) != 1 || r[0].Event != "contact_forgotten" {
 		t.Errorf("on record is %+v", r)
 	}
 	h.verify()
