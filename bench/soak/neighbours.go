@@ -171,15 +171,21 @@ func (r *raw) ask(method string, params any) (jsontext.Value, error) {
 	return in.Result, nil
 }
 
+// observers is how many apps watch all messages and read nothing.
+const observers = 60
+
+// observer is the id of one of them, which the configuration grants what it watches.
+func observer(n int) string { return fmt.Sprint("@hostile/observer", n) }
+
 // observeUnread is many apps that listen to all there is, ask for large answers, and
 // read nothing. Those that the daemon ends come again.
 func observeUnread(ctx context.Context, p place, did *atomic.Int64) error {
-	const observers, asks = 60, 200
+	const asks = 200
 	var all sync.WaitGroup
 	for n := range observers {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				r, err := join(ctx, p, fmt.Sprint("@hostile/observer", n), api.Capabilities{
+				r, err := join(ctx, p, observer(n), api.Capabilities{
 					Channels: api.Provides{Provides: []string{"big"}}, Hooks: api.HookDeclaration{Subscribes: []string{"message_sent", "message_received"}},
 				})
 				if err != nil {

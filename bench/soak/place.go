@@ -34,7 +34,12 @@ directory:
   - {kind: person, user_id: pat, sessions: ["chat:pat"]}
 routes:
   - {session: "chat:*", agent: a1}
-approvals: {notify: {desktop: false}}
+access:
+  apps:
+    "@soak/chat": {channels: [chat]}
+    "@soak/mail": {channels: [mail]}
+    "@soak/sink": {channels: [sink]}
+%sapprovals: {notify: {desktop: false}}
 audit: {rotate: {bytes: 1048576}}
 ipc: {apps_may_operate: true}
 channels: {big: {text: %q}}
@@ -53,7 +58,11 @@ func (p place) config() string           { return filepath.Join(p.dir, "ocipd.ya
 
 // configure writes the configuration in one go, the n-th of them.
 func (p place) configure(n int) error {
-	text := fmt.Sprintf(configuration, strings.Repeat("x", largeAnswer), 90+n%2)
+	var granted strings.Builder
+	for i := range observers {
+		fmt.Fprintf(&granted, "    %q: {observes: [\"*\"]}\n", observer(i))
+	}
+	text := fmt.Sprintf(configuration, granted.String(), strings.Repeat("x", largeAnswer), 90+n%2)
 	if err := os.WriteFile(p.config()+".new", []byte(text), 0o600); err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (s *shell) listApprovals(ctx context.Context, f approvalsList) error {
 	case f.agent != "":
 		t.rows = inTurn(alike(messages))
 	default:
-		t.rows, t.more = fair(alike(messages), s.height()-listFrame)
+		t.rows, t.more = fair(alike(messages), s.rowsShown()-listFrame)
 	}
 	for _, line := range t.lines(scr) {
 		fmt.Fprintln(w, line)
@@ -413,7 +413,7 @@ func (t *heldTable) lines(scr screen) []string {
 	} else {
 		columns[timesColumn].least = widths[timesColumn]
 	}
-	fit(columns, widths, scr.width)
+	fit(columns, widths, scr.rowWidth())
 	lines := make([]string, 0, len(rows)+len(t.more))
 	for i, row := range rows {
 		lines = append(lines, strings.TrimSuffix(rowLine(columns, widths, row, scr), "\n"))

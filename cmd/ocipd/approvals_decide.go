@@ -338,6 +338,14 @@ func isTerminal(stream any) bool {
 // otherwise.
 const defaultHeight = 24
 
+// rowsShown is how many lines of a list are printed. A program is given all of them.
+func (s *shell) rowsShown() int {
+	if s.screen().terminal || s.getenv("LINES") != "" {
+		return s.height()
+	}
+	return anyWidth
+}
+
 // height is how many lines of stdout are seen at once.
 func (s *shell) height() int {
 	if lines, err := strconv.Atoi(s.getenv("LINES")); err == nil && lines > 0 {

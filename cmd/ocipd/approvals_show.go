@@ -125,7 +125,7 @@ func approvalPage(scr screen, a *api.Approval, now time.Time) []string {
 // waits.
 func (p *page) title(a *api.Approval, now time.Time) {
 	p.hang("", "    ", bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
-	p.hang("", "    ", bold, acting(a.Agent, a.UserID)+" → "+receiving(&a.ApprovalSummary))
+	p.hang("", "    ", bold, acting(a.Agent, a.UserID)+" → "+receiving(a))
 	p.tinted("why", yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
 	if a.EscalatedExchange != "" {
 		p.fact("held by", "the round limit of exchange "+a.EscalatedExchange)
@@ -156,8 +156,19 @@ func acting(agent, user string) string {
 	return agent + " for " + user
 }
 
-// receiving says who hears it, as far as that is known.
-func receiving(a *api.ApprovalSummary) string {
+// receiving says who hears it, as far as that is known, and what has become of who
+// was nobody known then.
+func receiving(a *api.Approval) string {
+	switch a.CounterpartyNow {
+	case ocip.KindOwner:
+		return a.SessionKey + ", the agent's owner by now"
+	case ocip.KindPerson:
+		return a.SessionKey + ", a person whom the configuration names by now"
+	case ocip.KindAgent:
+		return a.SessionKey + ", an agent that the configuration names by now"
+	case ocip.KindUnknown:
+		return a.To() + ", at " + a.SessionKey + ", whom the configuration names no more"
+	}
 	switch a.CounterpartyKind {
 	case ocip.KindUnknown:
 		return a.To() + ", whom nobody knows"

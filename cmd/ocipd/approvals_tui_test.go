@@ -55,7 +55,7 @@ type sitting struct {
 
 func sitDown(t *testing.T, width, height int, held ...*api.ApprovalSummary) *sitting {
 	s := &sitting{t: t, office: &fakeOffice{all: make(map[string]*api.Approval)}}
-	s.desk = newDesk(t.Context(), screen{width: width}, nil, s.office, askedAt.Add(time.Minute))
+	s.desk = newDesk(t.Context(), screen{terminal: true, width: width}, nil, s.office, askedAt.Add(time.Minute))
 	s.tell(tea.WindowSizeMsg{Width: width, Height: height})
 	s.news(newsBegin{})
 	s.held(held...)
@@ -239,7 +239,7 @@ a approve  d deny  t take over  r resolve  n note  / filter  g group  q quit`
 // TestDeskColour has colours only where they are wanted.
 func TestDeskColour(t *testing.T) {
 	for on, want := range map[bool]bool{true: true, false: false} {
-		d := newDesk(t.Context(), screen{width: 80, colour: palette{on: on}}, nil, &fakeOffice{}, askedAt)
+		d := newDesk(t.Context(), screen{terminal: true, width: 80, colour: palette{on: on}}, nil, &fakeOffice{}, askedAt)
 		d.Update(newsMsg{newsBegin{}, newsHeld{heldBy("alice", 1, "x")}, newsCaught{}})
 		view := d.View()
 		if got := strings.Contains(view.Content, "\x1b[7m› 00000001"); got != want || strings.Contains(view.Content, "\x1b") != want {

@@ -96,7 +96,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 // what kind of exchange it is, so that the rest can be read.
 func recordColumns(narrow bool) []column {
 	columns := []column{
-		{title: "TIME", least: 14}, {title: "SEQ", least: 4, right: true}, {title: "AGENT", least: 8}, {title: "WITH", least: 10},
+		{title: "TIME", least: 14}, {title: "SEQ", least: 4, right: true}, {title: "AGENT", least: 8, whole: true}, {title: "WITH", least: 10, whole: true},
 		{title: "WHAT", least: 8}, {title: "LEVEL", least: 5}, {title: "ROUND", least: 5}, {title: "RESULT", least: 6}, {title: "REASON", least: 8},
 	}
 	if narrow {

@@ -169,7 +169,7 @@ func (p *recordPrinter) print(lines [][]byte) error {
 		}
 		return nil
 	}
-	narrow := p.screen.width < narrowScreen
+	narrow := p.screen.rowWidth() < narrowScreen
 	t := &table{columns: recordColumns(narrow)}
 	for _, line := range lines {
 		e, err := audit.Parse(line)
@@ -189,14 +189,14 @@ func (p *recordPrinter) print(lines [][]byte) error {
 func (p *recordPrinter) rows(b *strings.Builder, t *table) {
 	last := len(t.columns) - 1
 	widths := t.widths()
-	room := p.screen.width - len(gap)*last
+	room := p.screen.rowWidth() - len(gap)*last
 	for _, w := range widths {
 		room -= w
 	}
 	columns, below := t.columns, room < 0
 	if below {
 		columns, widths = columns[:last], widths[:last]
-		fit(columns, widths, p.screen.width)
+		fit(columns, widths, p.screen.rowWidth())
 	}
 	if !p.titled {
 		p.titled = true

@@ -77,7 +77,7 @@ func TestReasonsAreReadable(t *testing.T) {
 	}
 	for _, width := range []int{80, 120} {
 		var out bytes.Buffer
-		p := recordPrinter{w: &out, screen: screen{width: width}}
+		p := recordPrinter{w: &out, screen: screen{terminal: true, width: width}}
 		for range 2 { // pages
 			if err := p.print(lines); err != nil {
 				t.Fatal(err)
@@ -101,7 +101,7 @@ func TestReasonsAreReadable(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	p := recordPrinter{w: &out, screen: screen{width: 500}}
+	p := recordPrinter{w: &out, screen: screen{terminal: true, width: 500}}
 	if err := p.print(lines); err != nil || strings.Count(out.String(), "\n") != 3 || !strings.Contains(out.String(), "deny    POLICY_DENIED: "+reason) {
 		t.Errorf("with room beside the record: %s %v", out.String(), err)
 	}

@@ -174,17 +174,14 @@ func (p *tailPrinter) flush() error {
 
 func newTailPrinter(scr screen, w io.Writer, asJSON bool) *tailPrinter {
 	p := &tailPrinter{w: bufio.NewWriter(w), screen: scr, asJSON: asJSON}
-	if !scr.terminal {
-		// A program reads whole lines.
-		p.screen.width = 1 << 16
-	}
-	p.narrow = p.screen.width < narrowScreen
+	room := scr.rowWidth()
+	p.narrow = room < narrowScreen
 	p.columns = recordColumns(p.narrow)
-	p.widths = []int{19, 6, 20, 22, 24, 12, 5, 6, p.screen.width}
+	p.widths = []int{19, 6, 20, 22, 24, 12, 5, 6, room}
 	if p.narrow {
-		p.widths = []int{14, 5, 14, 16, 8, 5, 6, p.screen.width}
+		p.widths = []int{14, 5, 14, 16, 8, 5, 6, room}
 	}
-	fit(p.columns, p.widths, p.screen.width)
+	fit(p.columns, p.widths, room)
 	return p
 }
 

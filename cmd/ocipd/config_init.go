@@ -352,6 +352,12 @@ func (a *answers) owner() string {
 // asks reports whether somebody is there who can answer.
 func (s *shell) asks() bool { return isTerminal(s.stdin) && isTerminal(s.stderr) }
 
+// consents asks for a yes or a no. Anything but a yes is a no.
+func (s *shell) consents(in *bufio.Reader, text string) (bool, error) {
+	answer, err := s.question(in, text, "")
+	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"), err
+}
+
 // question asks on stderr, and returns what is proposed where nothing is said.
 func (s *shell) question(in *bufio.Reader, text, proposed string) (string, error) {
 	if proposed != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +76,43 @@ func TestConfigInitAsks(t *testing.T) {
 	}
 	if now, err := os.ReadFile(file); err != nil || string(now) != string(text) {
 		t.Errorf("the file that was there has changed, %v", err)
+	}
+}
+
+// An app of which nothing shows which it is, is asked for once, and a yes is no app.
+func TestConfigMigrateAsks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ocipd.yaml")
+	text := `agents:
+  - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: o, tenant_id: acme}
+  - {id: gina, app: "@globex/gina", instance_id: agent-gina-1, user_id: gina, org_unit: o, tenant_id: globex}
+routes:
+  - {session: "irc:*", agent: alice}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	env := []string{asProgram + "=1", "HOME=" + dir, "XDG_STATE_HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "TERM=linux", "GORACE=atexit_sleep_ms=0"}
+	term := openTerminal(t, 100, 40, env, os.Args[0], "config", "migrate", "--config", file)
+	for _, wrong := range []string{"y", "my bot"} {
+		term.want("Which app is it, by its id?")
+		term.typed(wrong + "\n")
+		term.want("cannot use the app \"" + wrong + "\": want its id, such as @acme/telegram")
+	}
+	term.typed("@acme/irc\n")
+	if code := term.wait(); code != exitDone {
+		t.Fatalf("it exits %d:\n%s", code, term.screen())
+	}
+	cfg, err := config.Load(config.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant := cfg.Access.Apps["@acme/irc"]
+	if len(cfg.Access.Apps) != 1 || !slices.Equal(grant.Channels, []string{"irc"}) || !slices.Equal(grant.Tenants, []string{"acme"}) {
+		t.Errorf("it grants %+v", cfg.Access.Apps)
+	}
+	if seen := term.screen(); strings.Count(seen, "Which app is it") != 3 || !strings.Contains(seen, "wrote 2 lines") {
+		t.Errorf("seen\n%s", seen)
 	}
 }
 

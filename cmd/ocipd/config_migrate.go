@@ -50,6 +50,8 @@ type proposal struct {
 	Written bool `json:"written"`
 
 	app, agent, name string
+	// unnamed is set where nothing shows which app it is: app is a placeholder then.
+	unnamed bool
 }
 
 // trace is what is known of how an app was used.
@@ -252,6 +254,8 @@ func (t traces) proposals(cfg *config.Config) ([]proposal, error) {
 				p.Evidence = append(p.Evidence, one.evidence(channel)...)
 			}
 		}
+		_, granted := cfg.Access.Apps[l.App]
+		p.unnamed = l.App != "" && t[l.App] == nil && !granted
 		switch {
 		case l.Agent != "":
 			p.Evidence = append(p.Evidence, "the daemon runs as user "+l.Values[0])
@@ -279,7 +283,7 @@ func (s *shell) migrate(ctx context.Context, yes, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	in := bufio.NewReader(s.stdin)
+	in, names := bufio.NewReader(s.stdin), map[string]string{}
 	left := 0
 	for i := range list {
 		p := &list[i]
@@ -287,7 +291,7 @@ func (s *shell) migrate(ctx context.Context, yes, asJSON bool) error {
 		if !asJSON {
 			s.printProposal(p)
 			if !yes && s.asks() {
-				if wanted, err = s.agree(in, p); err != nil {
+				if wanted, err = s.agree(in, p, names); err != nil {
 					return err
 				}
 			}
@@ -349,29 +353,46 @@ func (s *shell) printProposal(p *proposal) {
 	for _, shown := range p.Evidence {
 		fmt.Fprintf(s.stdout, "    evidence  %s\n", printable(shown))
 	}
-	if len(p.Evidence) == 0 {
+	switch {
+	case p.unnamed:
 		fmt.Fprintln(s.stdout, "    evidence  none: put in the id of the app yourself")
+	case len(p.Evidence) == 0:
+		fmt.Fprintln(s.stdout, "    evidence  none")
 	}
 }
 
 // agree asks whether a line is to be written, and for the app where nothing shows
-// which.
-func (s *shell) agree(in *bufio.Reader, p *proposal) (bool, error) {
-	if len(p.Evidence) == 0 && p.app != "" {
-		for {
-			app, err := s.question(in, "Which app is it, by its id? (Enter: leave it out)", "")
-			if err != nil || app == "" {
-				return false, err
-			}
-			if api.ValidAppID(app) {
-				p.app = app
-				return true, nil
-			}
-			fmt.Fprintf(s.stderr, "cannot use the app %s: want its id, such as @acme/telegram\n", printable(strconv.Quote(app)))
-		}
+// which. Names holds what was said of placeholders already: each is asked for once.
+func (s *shell) agree(in *bufio.Reader, p *proposal, names map[string]string) (bool, error) {
+	if !p.unnamed {
+		return s.consents(in, "Write it? [y/N]")
 	}
-	answer, err := s.question(in, "Write it? [y/N]", "")
-	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"), err
+	app, asked := names[p.app]
+	for !asked {
+		given, err := s.question(in, "Which app is it, by its id? (Enter: leave it out)", "")
+		if err != nil {
+			return false, err
+		}
+		if asked = given == "" || namesApp(given); !asked {
+			fmt.Fprintf(s.stderr, "cannot use the app %s: want its id, such as @acme/telegram\n", printable(strconv.Quote(given)))
+			continue
+		}
+		app, names[p.app] = given, given
+	}
+	if app == "" {
+		return false, nil
+	}
+	p.Key = strings.Replace(p.Key, strconv.Quote(p.app), strconv.Quote(app), 1)
+	p.app = app
+	_, err := fmt.Fprintf(s.stdout, "    written   %s\n", printable(p.Key))
+	return true, err
+}
+
+// namesApp reports whether an answer is the id of an app. A yes or a no could be one,
+// and is meant as an answer to another question.
+func namesApp(answer string) bool {
+	words := []string{"y", "yes", "n", "no"}
+	return api.ValidAppID(answer) && !slices.Contains(words, strings.ToLower(answer))
 }
 
 // declare puts a line into the configuration.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -21,7 +23,7 @@ func newConfigReload(s *shell) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result api.PolicyReloadResult
-			if printed, err := s.tellOperator(cmd.Context(), "policy.reload", asJSON, &result); err != nil || printed {
+			if printed, err := s.tellReload(cmd.Context(), asJSON, &result); err != nil || printed {
 				return err
 			}
 			said := "nothing has changed"
@@ -39,6 +41,48 @@ func newConfigReload(s *shell) *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, a refusal on stderr")
 	return c
+}
+
+// tellReload has the daemon reload, and says what of the files it refuses: many faults
+// have a line each.
+func (s *shell) tellReload(ctx context.Context, asJSON bool, result *api.PolicyReloadResult) (printed bool, err error) {
+	printed, err = s.tellOperator(ctx, "policy.reload", asJSON, result)
+	return printed, s.splitRefusal(err)
+}
+
+// splitRefusal prints the faults of files that the daemon refuses, where there are
+// several.
+func (s *shell) splitRefusal(err error) error {
+	refused, ok := errors.AsType[*api.Error](err)
+	if !ok || refused.Code != api.Conflict {
+		return err
+	}
+	var d api.PolicyRefusal
+	if text, failure := json.Marshal(refused.Details); failure != nil || json.Unmarshal(text, &d) != nil || len(d.Faults) < 2 {
+		return err
+	}
+	cause, _, _ := strings.Cut(refused.Message, ": ")
+	fmt.Fprintf(s.stderr, "ocipd: %s: %s: %s; what is in force stays (policy %s)\n", refused.Code, oneLine(cause), count(d.FaultCount, "fault"), printable(d.Revision))
+	for _, line := range faultLines(d.Faults, d.FaultCount) {
+		fmt.Fprintln(s.stderr, "  "+line)
+	}
+	return errSaid
+}
+
+// faultLines are the faults of files, a line each.
+func faultLines(faults []api.PolicyFault, n int) []string {
+	lines := make([]string, 0, len(faults)+1)
+	for _, f := range faults {
+		place := f.File
+		if f.Line > 0 {
+			place += ":" + strconv.Itoa(f.Line)
+		}
+		lines = append(lines, oneLine(strings.TrimPrefix(place+": "+f.Message, ": ")))
+	}
+	if more := n - len(faults); more > 0 {
+		lines = append(lines, "and "+strconv.Itoa(more)+" more")
+	}
+	return lines
 }
 
 // printReload lists what a reload did with the configuration.
@@ -86,7 +130,7 @@ func valueText(value any) string {
 func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
 	var d api.ConfigDiffResult
 	if printed, err := s.tellOperator(ctx, "config.diff", asJSON, &d); err != nil || printed {
-		return err
+		return s.splitRefusal(err)
 	}
 	said := "ok: " + orElse(d.File, "there is no file, the defaults serve")
 	if d.ChangeCount == 0 && !d.PolicyChanged && len(d.PendingRestart) == 0 {

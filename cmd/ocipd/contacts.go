@@ -61,7 +61,7 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 	}
 	defer c.Close()
 	scr, now := s.screen(), time.Now()
-	t := &table{columns: []column{{title: "SESSION", least: 12}, {title: "AGENT", least: 5}, {title: "WHO", least: 10}, {title: "MESSAGES", least: 8, right: true}, {title: "LAST", least: 4, right: true}}}
+	t := &table{columns: []column{{title: "SESSION", whole: true}, {title: "AGENT", whole: true}, {title: "WHO", whole: true, below: true}, {title: "MESSAGES", least: 8, right: true}, {title: "LAST", least: 4, right: true}}}
 	var printed, total int
 	for {
 		size := min(limit-params.Offset, api.MaxPage)
@@ -138,7 +138,7 @@ func (s *shell) listEntries(asJSON bool) error {
 		return err
 	}
 	scr := s.screen()
-	t := &table{columns: []column{{title: "LINE", least: 4, right: true}, {title: "KIND", least: 6}, {title: "WHO", least: 10}, {title: "ACCEPTS", least: 7}, {title: "SESSIONS", least: 12}}}
+	t := &table{columns: []column{{title: "LINE", least: 4, right: true}, {title: "KIND", least: 6}, {title: "WHO", whole: true}, {title: "ACCEPTS", least: 7}, {title: "SESSIONS", whole: true, below: true}}}
 	for i := range cfg.Listed {
 		e := cfg.Listed[i].Shown()
 		if asJSON {
@@ -335,13 +335,10 @@ func (s *shell) proposeOwner(ctx context.Context, agent string, yes bool) (*api.
 		if yes {
 			return c, nil
 		}
-		answer, err := s.question(in, fmt.Sprintf("%s wrote with %s, %s, %s ago. Is that you? [y/N]",
-			c.SessionKey, c.Agent, count(int(c.MessageCount), "message"), age(time.Since(c.LastActiveAt))), "")
-		if err != nil {
-			return nil, err
-		}
-		if strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes") {
-			return c, nil
+		mine, err := s.consents(in, fmt.Sprintf("%s wrote with %s, %s, %s ago. Is that you? [y/N]",
+			c.SessionKey, c.Agent, count(int(c.MessageCount), "message"), age(time.Since(c.LastActiveAt))))
+		if mine || err != nil {
+			return c, err
 		}
 	}
 	return nil, errors.New("there is no other session that nobody knows: write to your agent from your own chat, and try again")

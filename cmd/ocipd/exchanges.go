@@ -75,9 +75,8 @@ func newExchangesList(s *shell) *cobra.Command {
 		Use:   "list",
 		Short: "list exchanges, newest first",
 		Long: `List exchanges, newest first. Each agent of this daemon keeps its own side of an
-exchange and has a row of its own. A narrow screen shortens ids, which the other
-commands take as they are shown, and leaves out the type. --json prints each
-side as one line.`,
+exchange and has a row of its own. A narrow screen shows what has no room on a second
+line. --json prints each side as one line.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -124,7 +123,7 @@ func (s *shell) listExchanges(ctx context.Context, params api.ExchangeListParams
 		return s.printSides(sides)
 	}
 	scr := s.screen()
-	if err := exchangeTable(sides, time.Now(), scr.width < narrowScreen).write(s.stdout, scr); err != nil {
+	if err := exchangeTable(sides, time.Now()).write(s.stdout, scr); err != nil {
 		return err
 	}
 	switch {
@@ -180,9 +179,9 @@ func pages(ctx context.Context, ask asker, params api.ExchangeListParams, limit 
 const leastPrefix = 8
 
 // find returns the sides of the exchange that a person named by its id, or by
-// the beginning of its id. One that ends as tables cut ids is a beginning and
-// nothing else, so that no agent can call an exchange by what a table shows of
-// another one.
+// the beginning of its id. One that ends with the sign for what is left out is a
+// beginning and nothing else, so that no agent can call an exchange by what is shown
+// of another one.
 func find(ctx context.Context, ask asker, name string) ([]side, error) {
 	prefix, cut := strings.CutSuffix(name, "…")
 	if !cut {
@@ -224,59 +223,20 @@ func nextBelow(ctx context.Context, ask asker, before, prefix string) (string, e
 	return next[0].ExchangeID, nil
 }
 
-// exchangeTable shows many sides at once. A narrow one leaves out the type, as
-// the table of records does.
-func exchangeTable(sides []side, now time.Time, narrow bool) *table {
+// exchangeTable shows many sides at once.
+func exchangeTable(sides []side, now time.Time) *table {
 	t := &table{columns: []column{
-		{title: "EXCHANGE", least: distinct(sides)}, {title: "AGENT", least: 8}, {title: "WITH", least: 8}, {title: "TYPE", least: 8},
-		{title: "ROUND", least: 5}, {title: "OUTCOME", least: 11}, {title: "LEVEL", least: 8}, {title: "UPDATED", least: 7, right: true},
+		{title: "EXCHANGE", whole: true}, {title: "AGENT", whole: true, below: true}, {title: "WITH", whole: true, below: true}, {title: "TYPE", least: 18, below: true},
+		{title: "ROUND", least: 5}, {title: "OUTCOME", least: 11}, {title: "LEVEL", least: 12, below: true}, {title: "UPDATED", least: 7, right: true},
 	}}
-	const typeColumn = 3
 	for i := range sides {
 		x := &sides[i]
-		row := []cell{
-			show(x.ExchangeID), show(x.Agent), show(x.Counterparty), show(x.Type), {text: fmt.Sprintf("%d/%d", x.CurrentRound, x.MaxRounds)},
-			paint(x.Outcome, outcomeColour(x.Outcome)), show(x.Classification), {text: age(now.Sub(time.UnixMilli(x.UpdatedAt)))},
-		}
-		if narrow {
-			row = slices.Delete(row, typeColumn, typeColumn+1)
-		}
-		t.add(row...)
-	}
-	if narrow {
-		t.columns = slices.Delete(t.columns, typeColumn, typeColumn+1)
+		t.add(
+			show(x.ExchangeID), show(x.Agent), show(x.Counterparty), show(x.Type), cell{text: fmt.Sprintf("%d/%d", x.CurrentRound, x.MaxRounds)},
+			paint(x.Outcome, outcomeColour(x.Outcome)), show(x.Classification), cell{text: age(now.Sub(time.UnixMilli(x.UpdatedAt)))},
+		)
 	}
 	return t
-}
-
-// Bounds on how narrow the column of ids may get.
-const (
-	leastID = leastPrefix + 6
-	mostID  = 22
-)
-
-// distinct is how narrow the column of ids may get, with short ones whole and
-// different ones still looking different, as far as there is room for that.
-func distinct(sides []side) int {
-	least, longest := leastID, 0
-	var above []rune
-	for i := range sides {
-		id := []rune(printable(sides[i].ExchangeID))
-		longest = max(longest, len(id))
-		same := 0
-		for same < min(len(above), len(id)) && above[same] == id[same] {
-			same++
-		}
-		if i > 0 && sides[i-1].ExchangeID != sides[i].ExchangeID {
-			// What is alike, what is not, and the sign for what is left out.
-			least = max(least, same+2)
-		}
-		above = id
-	}
-	if longest <= mostID {
-		return longest
-	}
-	return min(least, mostID)
 }
 
 func outcomeColour(outcome string) colour {
@@ -688,7 +648,7 @@ func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveP
 
 // changes shows what became of each side.
 func changes(was, is []side) *table {
-	t := &table{columns: []column{{title: "AGENT", least: 8}, {title: "WITH", least: 8}, {title: "WAS", least: 11}, {title: "IS", least: 11}}}
+	t := &table{columns: []column{{title: "AGENT", whole: true}, {title: "WITH", whole: true, below: true}, {title: "WAS", least: 11}, {title: "IS", least: 11}}}
 	for i := range is {
 		x := &is[i]
 		before := ""

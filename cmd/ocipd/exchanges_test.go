@@ -155,15 +155,19 @@ func TestExchangeTable(t *testing.T) {
 	now := opened.Add(2 * time.Hour)
 	at := func(width int) string {
 		var out bytes.Buffer
-		if err := exchangeTable(sampleSides(), now, width < narrowScreen).write(&out, screen{width: width}); err != nil {
+		if err := exchangeTable(sampleSides(), now).write(&out, screen{terminal: true, width: width}); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
 	}
-	want := `EXCHANGE           AGENT      WITH       ROUND  OUTCOME      LEVEL       UPDATED
-01a1fd5b-310b-78…  agent-al…  agent-bo…  3/3    escalated    confident…    1h58m
-01a1fd5b-310b-78…  agent-bo…  agent-al…  3/3    in_progress  internal      1h59m
-01a1fd5b-310b-71…  agent-al…  agent-da…  0/3    denied       public         2h0m
+	want := `EXCHANGE                                    ROUND  OUTCOME      UPDATED
+    AGENT                  WITH           TYPE                LEVEL
+01a1fd5b-310b-7864-9821-3314347342bd        3/3    escalated      1h58m
+    agent-alice-1          agent-bob-1    information_query   confidential
+01a1fd5b-310b-7864-9821-3314347342bd        3/3    in_progress    1h59m
+    agent-bob-1            agent-alice-1  information_query   internal
+01a1fd5b-310b-7111-8000-000000000000\u202e  0/3    denied          2h0m
+    agent-alice-1\x1b[31m  agent-dave-1   meeting_scheduling  public
 `
 	if got := at(80); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -177,11 +181,23 @@ func TestExchangeTable(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	for width := 1; width < 160; width++ {
-		for line := range strings.Lines(at(width)) {
-			if w := displayWidth(strings.TrimSuffix(line, "\n")); w > width {
+		got := at(width)
+		for line := range strings.Lines(got) {
+			// Below the width of the longest ids, they alone are wider.
+			if w := displayWidth(strings.TrimSuffix(line, "\n")); w > width && width >= 80 {
 				t.Errorf("at width %d a line takes %d: %q", width, w, line)
 			}
 		}
+		for _, id := range []string{"01a1fd5b-310b-7864-9821-3314347342bd", `01a1fd5b-310b-7111-8000-000000000000\u202e`, "agent-bob-1", `agent-alice-1\x1b[31m`, "agent-dave-1"} {
+			if !strings.Contains(got, id) {
+				t.Errorf("at width %d there is no %s in\n%s", width, id, got)
+			}
+		}
+	}
+	// A program is given all there is.
+	var piped bytes.Buffer
+	if err := exchangeTable(sampleSides(), now).write(&piped, screen{width: 80}); err != nil || piped.String() != want {
+		t.Errorf("a program gets\n%s%v", piped.String(), err)
 	}
 	// The longest of everything, at the width of a terminal.
 	long := sampleSides()
@@ -190,10 +206,10 @@ func TestExchangeTable(t *testing.T) {
 		x.Outcome, x.Classification, x.CurrentRound, x.MaxRounds, x.UpdatedAt = "in_progress", "confidential", 10, 10, now.Add(-400*24*time.Hour).UnixMilli()
 	}
 	var out bytes.Buffer
-	if err := exchangeTable(long, now, true).write(&out, screen{width: 80}); err != nil {
+	if err := exchangeTable(long, now).write(&out, screen{terminal: true, width: 80}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"in_progress", "10/10", "400d0h", "01a1fd5b-310b-78…", "01a1fd5b-310b-71…", "agent-al"} {
+	for _, want := range []string{"in_progress", "10/10", "400d0h", "01a1fd5b-310b-7864-9821-3314347342bd", "01a1fd5b-310b-7111-8000-0000", "agent-al"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
@@ -315,21 +331,21 @@ To settle it:
 To see what was decided:
   ocipd audit query --exchange 01a1fd5b-310b-7864-9821-3314347342bd
 `, local(0), local(61*time.Second), local(time.Minute), local(24*time.Hour))
-	if got := write(screen{width: 80}); got != want {
+	if got := write(screen{terminal: true, width: 80}); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if got := write(screen{width: 80, colour: palette{on: true}}); !strings.Contains(got, "\x1b[33mescalated\x1b[0m") || strings.Contains(got, "\x1b[2J") {
+	if got := write(screen{terminal: true, width: 80, colour: palette{on: true}}); !strings.Contains(got, "\x1b[33mescalated\x1b[0m") || strings.Contains(got, "\x1b[2J") {
 		t.Errorf("in colour it is %q", got)
 	}
 	for width := 1; width < 80; width++ {
-		write(screen{width: width})
+		write(screen{terminal: true, width: width})
 	}
 
 	// Another pair of agents has an exchange of the same id.
 	sides = append(sides, side{Exchange: api.Exchange{ExchangeID: sides[0].ExchangeID, Agent: "agent-eve-1", Counterparty: "agent-dave-1", Outcome: "in_progress", MaxRounds: 3, ExpiresAt: opened.UnixMilli()}})
 	causes = append(causes, nil)
 	causes[0].PolicyReason = "no\x1b[2J"
-	got := write(screen{width: 80})
+	got := write(screen{terminal: true, width: 80})
 	for _, want := range []string{
 		"This id names 2 exchanges, of different agents: to resolve one, name its agent\nwith --agent.\n",
 		"nothing was let through\n", ", 3m0s ago: it takes no more messages\n", "rounds        0 of 3\n",
@@ -341,7 +357,7 @@ To see what was decided:
 	// The rounds of another exchange were used up: to settle this one starts
 	// nothing again.
 	causes[0].Details = map[string]any{"escalatedExchange": "exch-7"}
-	if behind := write(screen{width: 80}); strings.Contains(behind, "Until a person") || !strings.Contains(behind, "waits for a person:\n  ocipd exchanges show exch-7\n") {
+	if behind := write(screen{terminal: true, width: 80}); strings.Contains(behind, "Until a person") || !strings.Contains(behind, "waits for a person:\n  ocipd exchanges show exch-7\n") {
 		t.Errorf("got\n%s", behind)
 	}
 	// What a message says cannot pass for a line of the program.
@@ -398,7 +414,7 @@ func TestChanges(t *testing.T) {
 	was, is := sampleSides(), sampleSides()
 	is[0].Outcome, is[1].Outcome = "resolved", "resolved"
 	var out bytes.Buffer
-	if err := changes(was, is[:2]).write(&out, screen{width: 80}); err != nil {
+	if err := changes(was, is[:2]).write(&out, screen{terminal: true, width: 80}); err != nil {
 		t.Fatal(err)
 	}
 	want := "AGENT          WITH           WAS          IS\n" +

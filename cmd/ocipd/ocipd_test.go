@@ -81,7 +81,7 @@ func TestTableFits(t *testing.T) {
 	tab.add(show("empty end"), show(""), show(""))
 	for width := 1; width < 100; width++ {
 		var out bytes.Buffer
-		if err := tab.write(&out, screen{width: width}); err != nil {
+		if err := tab.write(&out, screen{terminal: true, width: width}); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -98,7 +98,7 @@ func TestTableFits(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := tab.write(&out, screen{width: 80}); err != nil {
+	if err := tab.write(&out, screen{terminal: true, width: 80}); err != nil {
 		t.Fatal(err)
 	}
 	want := "NAME                            N  TEXT\n" +
@@ -109,7 +109,7 @@ func TestTableFits(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 	out.Reset()
-	if err := tab.write(&out, screen{width: 30}); err != nil {
+	if err := tab.write(&out, screen{terminal: true, width: 30}); err != nil {
 		t.Fatal(err)
 	}
 	want = "NAME            N  TEXT\n" +
@@ -125,7 +125,7 @@ func TestColour(t *testing.T) {
 	c := paint("denied", red)
 	columns := []column{{title: "RESULT"}}
 	for on, want := range map[bool]string{false: "denied\n", true: "\x1b[31mdenied\x1b[0m\n"} {
-		if got := rowLine(columns, []int{6}, []cell{c}, screen{width: 80, colour: palette{on: on}}); got != want {
+		if got := rowLine(columns, []int{6}, []cell{c}, screen{terminal: true, width: 80, colour: palette{on: on}}); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

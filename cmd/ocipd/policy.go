@@ -85,7 +85,7 @@ func newPolicyReload(s *shell) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result api.PolicyReloadResult
-			if printed, err := s.tellOperator(cmd.Context(), "policy.reload", asJSON, &result); err != nil || printed {
+			if printed, err := s.tellReload(cmd.Context(), asJSON, &result); err != nil || printed {
 				return err
 			}
 			said := "nothing has changed, " + result.Revision + " stays in force"

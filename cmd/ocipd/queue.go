@@ -52,7 +52,7 @@ func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit
 	}
 	defer c.Close()
 	scr, now := s.screen(), time.Now()
-	t := &table{columns: []column{{title: "DISPATCH", least: 36}, {title: "TO", least: 8}, {title: "FROM", least: 5}, {title: "BYTES", least: 5, right: true}, {title: "STATE", least: 8}, {title: "TEXT", least: 8}}}
+	t := &table{columns: []column{{title: "DISPATCH", whole: true}, {title: "TO", whole: true, below: true}, {title: "FROM", whole: true, below: true}, {title: "BYTES", least: 5, right: true}, {title: "STATE", least: 8}, {title: "TEXT", least: 20, below: true}}}
 	printed := 0
 	var more bool
 	for {

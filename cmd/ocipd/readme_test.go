@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +10,27 @@ import (
 	"strings"
 	"testing"
 )
+
+// hangUp is a socket whose other end reads one line and ends the connection.
+func hangUp(t *testing.T, dir, name string) string {
+	path := filepath.Join(dir, name+".sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(conn).ReadString('\n')
+			conn.Close()
+		}
+	}()
+	return path
+}
 
 // TestReadmeTour does what the README says: the configuration serves, and the
 // shell script is an app.
@@ -62,10 +85,20 @@ func TestReadmeTour(t *testing.T) {
 			if err := os.Symlink(path, filepath.Join(bin, tool)); err != nil {
 				t.Fatal(err)
 			}
-			script := exec.CommandContext(t.Context(), "bash", "app.sh")
-			script.Dir = dir
-			script.Env = []string{"PATH=" + bin, "OPENCLAWOS_KERNEL_SOCKET=" + k.socket}
-			out, err := script.CombinedOutput()
+			run := func(socket string) ([]byte, error) {
+				script := exec.CommandContext(t.Context(), "bash", "app.sh")
+				script.Dir = dir
+				script.Env = []string{"PATH=" + bin, "OPENCLAWOS_KERNEL_SOCKET=" + socket}
+				return script.CombinedOutput()
+			}
+			// Where the other end is not there, or goes, the script says so.
+			for _, socket := range []string{filepath.Join(dir, "nobody.sock"), hangUp(t, dir, tool)} {
+				out, err := run(socket)
+				if err == nil || !strings.Contains(string(out), "nobody answers on "+socket) || strings.Contains(string(out), "unbound") {
+					t.Errorf("on %s: %v\n%s", socket, err, out)
+				}
+			}
+			out, err := run(k.socket)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}

@@ -169,6 +169,17 @@ func (s *shell) screen() screen {
 	return out
 }
 
+// anyWidth is the room of rows that are never cut.
+const anyWidth = 1 << 16
+
+// rowWidth is how wide the rows of tables may be. A program is given all of them.
+func (s screen) rowWidth() int {
+	if s.terminal {
+		return s.width
+	}
+	return anyWidth
+}
+
 // line returns a JSON value as one line for stdout, with escapes in place of
 // what does not show, which is the same JSON: a program reads no other, and what
 // it prints of it deceives nobody.

@@ -127,15 +127,25 @@ func facts(status *api.Status, now time.Time) (list []fact) {
 			u.First, u.Last, u.Since.Local().Format(time.DateTime), u.Until.Local().Format(time.DateTime)), red)
 		aside("", show("compare them with what others hold: ocipd audit verify --with-receipts, and with the mirror's copies"))
 	}
-	refused := func(at time.Time, why, advice string) {
-		if why != "" {
-			wrong("refused", at.Local().Format(time.DateTime)+" "+why, red)
-			aside("", show(advice))
+	refused := func(at time.Time, why string, faults []api.PolicyFault, advice string) {
+		if why == "" {
+			return
 		}
+		if len(faults) > 1 {
+			why, _, _ = strings.Cut(why, ": ")
+			why += ": " + count(len(faults), "fault")
+		}
+		wrong("refused", at.Local().Format(time.DateTime)+" "+why, red)
+		if len(faults) > 1 {
+			for _, line := range faultLines(faults, len(faults)) {
+				list = append(list, fact{cell: cell{text: line, colour: red}, wrong: true})
+			}
+		}
+		aside("", show(advice))
 	}
-	refused(status.Policy.RefusedAt, status.Policy.Refusal,
+	refused(status.Policy.RefusedAt, status.Policy.Refusal, status.Policy.Faults,
 		"the policy above stays in force; correct that, try it with: ocipd policy check, then: ocipd policy reload")
-	refused(status.Config.RefusedAt, status.Config.Refusal,
+	refused(status.Config.RefusedAt, status.Config.Refusal, status.Config.Faults,
 		"the configuration as it was stays in force; correct that, try it with: ocipd config check --diff, then: ocipd config reload")
 	if len(status.PendingRestart) > 0 {
 		wrong("restart", "takes effect at the next start: "+strings.Join(status.PendingRestart, ", "), yellow)
@@ -185,8 +195,9 @@ func draw(status *api.Status, scr screen, now time.Time, brief bool) []string {
 		width := scr.width - len(indent) - statusName - len(gap)
 		value := []string{f.text}
 		switch {
-		case brief:
+		case brief && scr.terminal:
 			value[0] = cutTo(f.text, width)
+		case brief:
 		case scr.terminal || !f.wrong && !f.aside:
 			// For a program, errors and advice stay in one line.
 			value = foldAtBlanks(f.text, width)
@@ -245,8 +256,8 @@ func counts(of map[string]int) string {
 
 func appTable(status *api.Status, now time.Time) *table {
 	t := &table{columns: []column{
-		{title: "APP", least: 12}, {title: "VERSION", least: 7}, {title: "TYPE", least: 5}, {title: "HEALTH", least: 9},
-		{title: "READY", least: 5}, {title: "PID", least: 7, right: true}, {title: "SEEN", least: 4, right: true}, {title: "PROVIDES", least: 8},
+		{title: "APP", whole: true}, {title: "VERSION", least: 7}, {title: "TYPE", least: 5}, {title: "HEALTH", least: 9},
+		{title: "READY", least: 5}, {title: "PID", least: 7, right: true}, {title: "SEEN", least: 4, right: true}, {title: "PROVIDES", least: 20, below: true},
 	}}
 	for _, a := range status.Apps {
 		health := paint(a.Health, yellow)
@@ -260,7 +271,7 @@ func appTable(status *api.Status, now time.Time) *table {
 }
 
 func agentTable(status *api.Status) *table {
-	t := &table{columns: []column{{title: "AGENT", least: 8}, {title: "INSTANCE", least: 12}, {title: "APP", least: 12}, {title: "CONNECTED", least: 9}}}
+	t := &table{columns: []column{{title: "AGENT", whole: true}, {title: "INSTANCE", whole: true}, {title: "APP", whole: true, below: true}, {title: "CONNECTED", least: 9}}}
 	for _, a := range status.Agents {
 		connected := paint("no", yellow)
 		if a.Connected {
@@ -272,7 +283,7 @@ func agentTable(status *api.Status) *table {
 }
 
 func queueTable(status *api.Status) *table {
-	t := &table{columns: []column{{title: "QUEUE", least: 12}, {title: "WAITING", least: 7, right: true}}}
+	t := &table{columns: []column{{title: "QUEUE", whole: true}, {title: "WAITING", least: 7, right: true}}}
 	for _, q := range status.Queues {
 		t.add(show(q.Name), show(strconv.Itoa(q.Waiting)))
 	}

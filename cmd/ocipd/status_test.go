@@ -36,7 +36,7 @@ func busy(now time.Time) *api.Status {
 
 func TestCompactStatusFits(t *testing.T) {
 	now := time.Now()
-	lines := draw(busy(now), screen{width: 80}, now, true)
+	lines := draw(busy(now), screen{terminal: true, width: 80}, now, true)
 	if len(lines) > 23 {
 		t.Errorf("%d lines", len(lines))
 	}
@@ -58,13 +58,29 @@ func TestCompactStatusFits(t *testing.T) {
 	}
 	s := busy(now)
 	s.Audit.Fault, s.Policy.Refusal, s.Audit.Mirror.Problems, s.Held = "the disk\x1b is gone", strings.Repeat("wrong ", 40), []string{"it was cut"}, 0
-	lines = draw(s, screen{width: 60}, now, true)
+	lines = draw(s, screen{terminal: true, width: 60}, now, true)
 	if !strings.HasPrefix(lines[1], `fault      the disk\x1b is gone`) || !strings.HasPrefix(lines[2], "refused ") || !strings.HasPrefix(lines[3], "mirror     it was cut") {
 		t.Errorf("what is wrong does not come first: %q", lines[:4])
 	}
 	for _, line := range lines {
 		if displayWidth(line) > 60 {
 			t.Errorf("too wide: %q", line)
+		}
+	}
+}
+
+// Each fault of a refused file has a line of its own, with its place.
+func TestStatusListsFaults(t *testing.T) {
+	now := time.Now()
+	s := busy(now)
+	s.Config = api.ConfigStatus{
+		RefusedAt: now, Refusal: `cannot use the configuration: ocipd.yaml:1:7: unknown key "polcy"; ocipd.yaml:9:1: no`,
+		Faults: []api.PolicyFault{{File: "ocipd.yaml", Line: 1, Message: `unknown key "polcy"`}, {File: "OCIPD_X", Message: "no\nnever"}},
+	}
+	text := strings.Join(draw(s, screen{width: 80, terminal: true}, now, false), "\n")
+	for _, want := range []string{" cannot use the configuration: 2 faults\n", "\n             ocipd.yaml:1: unknown key \"polcy\"\n", "\n             OCIPD_X: no; never\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q in\n%s", want, text)
 		}
 	}
 }
@@ -79,7 +95,7 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 	s.PendingRestart = []string{"log.format", "store.url"}
 	s.Audit.Fault, s.Audit.Mirror.Problems = "the database is gone", []string{"it was cut"}
 	for _, brief := range []bool{true, false} {
-		text := strings.Join(draw(s, screen{width: 120}, now, brief), "\n")
+		text := strings.Join(draw(s, screen{terminal: true, width: 120}, now, brief), "\n")
 		for _, want := range []string{
 			"a.rego:3: no; b.rego:4: neither", `ocipd.yaml:1:7: unknown key "polcy"`, "takes effect at the next start: log.format, store.url",
 			"the database is gone", "it was cut",
@@ -109,9 +125,8 @@ func TestStatusFits(t *testing.T) {
 			t.Errorf("got\n%s", text)
 		}
 		for line := range strings.SplitSeq(text, "\n") {
-			// A program gets errors and advice in one line each.
-			whole := strings.Contains(line, s.Database) || !scr.terminal && (strings.Contains(line, "refused") || strings.Contains(line, "stays in force"))
-			if displayWidth(line) > 80 && !whole {
+			// A program gets whole lines.
+			if displayWidth(line) > 80 && !strings.Contains(line, s.Database) && scr.terminal {
 				t.Errorf("too wide: %q", line)
 			}
 		}
@@ -125,7 +140,7 @@ func TestStatusBoard(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failure error
-	b := &statusBoard{screen: screen{width: 80}, height: 24, every: time.Millisecond, ask: func() (jsontext.Value, error) { return raw, failure }}
+	b := &statusBoard{screen: screen{terminal: true, width: 80}, height: 24, every: time.Millisecond, ask: func() (jsontext.Value, error) { return raw, failure }}
 	_, next := b.Update(b.Init()())
 	if next == nil {
 		t.Fatal("it does not look again")

@@ -105,7 +105,7 @@ func FuzzQuote(f *testing.F) {
 			t.Skip()
 		}
 		width = 1 + max(width, -width)%200
-		p := &page{screen: screen{width: width}}
+		p := &page{screen: screen{terminal: true, width: width}}
 		p.quote(content, span{start, end, "found\x1b"})
 		var back strings.Builder
 		for i, line := range p.lines {
@@ -137,7 +137,7 @@ func FuzzQuote(f *testing.F) {
 }
 
 func TestQuotePoints(t *testing.T) {
-	p := &page{screen: screen{width: 30}}
+	p := &page{screen: screen{terminal: true, width: 30}}
 	p.quote("日本 promise \u202e deadline\n\nfine", span{7, 14, "promise"}, span{19, 27, "deadline (quote)"}, span{0, 0, "nothing"}, span{-5, 400, "all of it, which is long"})
 	want := []string{
 		"    │ 日本 promise ‹U+202E› ",
@@ -151,7 +151,7 @@ func TestQuotePoints(t *testing.T) {
 	if !slices.Equal(p.lines, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(p.lines, "\n"), strings.Join(want, "\n"))
 	}
-	p = &page{screen: screen{width: 80, colour: palette{on: true}}}
+	p = &page{screen: screen{terminal: true, width: 80, colour: palette{on: true}}}
 	p.quote("I promise\u202e", span{2, 9, "promise"})
 	want = []string{
 		"\x1b[2m    │ \x1b[0mI \x1b[1;33mpromise\x1b[0m\x1b[31m‹U+202E›\x1b[0m",

@@ -95,6 +95,9 @@ func (a *ApprovalSummary) To() string {
 // Approval is everything a person needs to decide about a held message.
 type Approval struct {
 	ApprovalSummary
+	// CounterpartyNow is what the counterparty is by now, where that is something
+	// else than it was when the message was held.
+	CounterpartyNow ocip.Kind `json:"counterpartyNow,omitzero"`
 	// Digest names exactly what would be sent, under which policy. A decision
 	// to approve or take over carries it back, and a signature is over it.
 	Digest string `json:"digest"`

@@ -91,6 +91,8 @@ type PolicyStatus struct {
 	// policy on that is taken.
 	RefusedAt time.Time `json:"refusedAt,omitzero"`
 	Refusal   string    `json:"refusal,omitzero"`
+	// Faults are the first 20 of what Refusal says in one line.
+	Faults []PolicyFault `json:"faults,omitempty"`
 }
 
 // ConfigStatus is how the configuration file stands to what is in force.
@@ -99,6 +101,8 @@ type ConfigStatus struct {
 	// until that happens, and again from the next one on that is taken.
 	RefusedAt time.Time `json:"refusedAt,omitzero"`
 	Refusal   string    `json:"refusal,omitzero"`
+	// Faults are the first 20 of what Refusal says in one line.
+	Faults []PolicyFault `json:"faults,omitempty"`
 }
 
 // ConfigDifference is a value of the configuration that is another one than

@@ -401,15 +401,15 @@ func (r *reloader) waiting() []string { return pendingKeys(*r.later.Load()) }
 func pendingKeys(d config.Delta) []string { return append([]string{}, d.Keys...) }
 
 // refusedFor leaves what is in force and tells operators why.
-func (r *reloader) refusedFor(ofPolicy bool, reason string) {
+func (r *reloader) refusedFor(ofPolicy bool, reason string, faults []api.PolicyFault) {
 	now := time.Now().UTC()
 	if ofPolicy {
 		status := *r.status.Load()
-		status.RefusedAt, status.Refusal = now, reason
+		status.RefusedAt, status.Refusal, status.Faults = now, reason, faults
 		r.status.Store(&status)
 	} else {
 		status := *r.config.Load()
-		status.RefusedAt, status.Refusal = now, reason
+		status.RefusedAt, status.Refusal, status.Faults = now, reason, faults
 		r.config.Store(&status)
 	}
 	r.tell()
@@ -512,7 +512,7 @@ func (r *reloader) refuse(who asker, why *refusal) error {
 		return refused
 	}
 	r.refused = ""
-	r.refusedFor(ofPolicy, reason)
+	r.refusedFor(ofPolicy, reason, faults[:min(len(faults), maxFaults)])
 	d := who.details()
 	d["faultCount"], d["faults"] = len(faults), faults[:min(len(faults), maxFaults)]
 	record := &audit.Record{ID: r.newID(), ActionType: audit.ActionConfigChange, Event: "refused", PolicyRevision: stays, PolicyReason: reason, Details: d}
@@ -544,7 +544,7 @@ func (r *reloader) unrecorded(p *plan, cause error) error {
 	}
 	told := kernel.NotRecorded("cannot record "+what+", so it is not in force", cause)
 	r.refused = ""
-	r.refusedFor(p.policyAnew, told.Message)
+	r.refusedFor(p.policyAnew, told.Message, nil)
 	return told
 }
 

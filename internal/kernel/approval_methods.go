@@ -8,16 +8,35 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
 // ApprovalGet returns all about one held message.
 func (k *Kernel) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Approval, error) {
-	h, err := k.rules().lookUp(ctx, p.ApprovalID)
+	rules := k.rules()
+	h, err := rules.lookUp(ctx, p.ApprovalID)
 	if err != nil {
 		return api.Approval{}, err
 	}
+	h.CounterpartyNow = rules.becomes(ctx, h)
 	return h.Approval, nil
+}
+
+// becomes is what the counterparty of a held message is by now, "" where that is
+// what it was, or is not known: the configuration may have changed since.
+func (k *ruleset) becomes(ctx context.Context, h *held) ocip.Kind {
+	sender := k.directory.Agent(h.AgentID)
+	var metadata map[string]jsontext.Value
+	if h.State != api.ApprovalPending || h.Kind != api.ApprovalOfMessage || sender == nil || json.Unmarshal([]byte(h.Metadata), &metadata) != nil {
+		return ""
+	}
+	m := &outgoing{key: h.SessionKey, account: h.Account, sender: sender}
+	bound, err := k.directory.Brought(m.key, metadata)
+	if err != nil || k.reach(ctx, m, bound) != nil || m.to.Kind == h.CounterpartyKind {
+		return ""
+	}
+	return m.to.Kind
 }
 
 // Approval returns what became of a message that the app asked for.
