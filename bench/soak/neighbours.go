@@ -181,6 +181,9 @@ func observer(n int) string { return fmt.Sprint("@hostile/observer", n) }
 // read nothing. Those that the daemon ends come again.
 func observeUnread(ctx context.Context, p place, did *atomic.Int64) error {
 	const asks = 200
+	if err := mayObserve(ctx, p); err != nil {
+		return err
+	}
 	var all sync.WaitGroup
 	for n := range observers {
 		all.Go(func() {
@@ -205,6 +208,39 @@ func observeUnread(ctx context.Context, p place, did *atomic.Int64) error {
 	}
 	all.Wait()
 	return nil
+}
+
+// mayObserve fails where the daemon refuses an observer what it is to misuse.
+func mayObserve(ctx context.Context, p place) error {
+	r, err := join(ctx, p, observer(0), api.Capabilities{
+		Channels: api.Provides{Provides: []string{"big"}}, Hooks: api.HookDeclaration{Subscribes: []string{"message_sent", "message_received"}},
+	})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if _, err := r.ask("hook.subscribe", map[string]any{"events": []string{"message_sent", "message_received"}}); err != nil {
+		return err
+	}
+	if _, err := r.ask("app.ready", map[string]any{}); err != nil {
+		return err
+	}
+	answer, err := r.ask("config.get", map[string]any{"path": "channels.big"})
+	if err == nil && len(answer) < largeAnswer {
+		err = fmt.Errorf("config.get answers with %d bytes, want %d", len(answer), largeAnswer)
+	}
+	if err != nil {
+		return err
+	}
+	// Another's message is what it watches.
+	if err := r.SetReadDeadline(time.Now().Add(callTimeout)); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(r).ReadBytes('\n')
+	if err == nil && !bytes.Contains(line, []byte("hook:message_")) {
+		err = fmt.Errorf("an observer is sent %.200s", line)
+	}
+	return err
 }
 
 // floodConnections opens connections to both sockets, more than there may be, and

@@ -60,7 +60,7 @@ func (p place) config() string           { return filepath.Join(p.dir, "ocipd.ya
 func (p place) configure(n int) error {
 	var granted strings.Builder
 	for i := range observers {
-		fmt.Fprintf(&granted, "    %q: {observes: [\"*\"]}\n", observer(i))
+		fmt.Fprintf(&granted, "    %q: {observes: [\"*\"], channels: [big]}\n", observer(i))
 	}
 	text := fmt.Sprintf(configuration, granted.String(), strings.Repeat("x", largeAnswer), 90+n%2)
 	if err := os.WriteFile(p.config()+".new", []byte(text), 0o600); err != nil {
