@@ -133,6 +133,7 @@ func (c *Config) checkAccess(p *problems) {
 	slices.Sort(tenants)
 	tenants = slices.Compact(tenants)
 	agents := c.agentIDs()
+	owners := make(map[string][]string) // by channel
 	for _, app := range slices.Sorted(maps.Keys(c.Access.Apps)) {
 		grant, at := c.Access.Apps[app], apps.Key(app)
 		p.app(at, app)
@@ -140,6 +141,13 @@ func (c *Config) checkAccess(p *problems) {
 			if !validChannel(channel) {
 				p.bad(at, "want the id of a channel such as telegram, got %q", channel)
 			}
+			// A channel is one app's at a time: either would find out when the other has it.
+			for _, other := range owners[channel] {
+				if theirs := c.Access.Apps[other].Tenants; len(theirs) > 0 && len(grant.Tenants) > 0 && !meet(theirs, grant.Tenants) {
+					p.bad(at, "channel %s is app %s's, which serves another tenant (%s); want a channel of its own for each", channel, other, listed(theirs))
+				}
+			}
+			owners[channel] = append(owners[channel], app)
 		})
 		for key, named := range map[string][]string{"intercepts": grant.Intercepts, "observes": grant.Observes} {
 			p.each(at.Key(key), named, func(at Path, id string) {
@@ -171,6 +179,11 @@ func (c *Config) checkAccess(p *problems) {
 		}
 		p.words(at.Key("rendering"), "rendering", channel.Rendering, []string{"irc", "html", "markdown"})
 	}
+}
+
+// meet reports whether two lists have an item in common.
+func meet(a, b []string) bool {
+	return slices.ContainsFunc(a, func(item string) bool { return slices.Contains(b, item) })
 }
 
 // validChannel reports whether a session key can begin with the id of a channel,

@@ -106,6 +106,12 @@ func TestAccessErrors(t *testing.T) {
 		{"intercepts", app("intercepts: [alise]"), `access.apps["@a/b"].intercepts[0]: no agent has the id "alise", there are: alice: did you mean "alice"?`},
 		{"observes", app("observes: [x]"), `observes[0]: no agent has the id "x"`},
 		{"tenants", app("tenants: [acne]"), `no agent has the tenant "acne", there are: acme: did you mean "acme"?`},
+		{
+			"one channel of two tenants' apps",
+			strings.Replace(alice, "agents:\n", "agents:\n  - {id: gina, app: \"@g/g\", instance_id: g-1, user_id: g, org_unit: o, tenant_id: globex}\n", 1) +
+				`access: {apps: {"@a/irc": {channels: [irc], tenants: [acme]}, "@b/irc": {channels: [irc], tenants: [acme, globex]}, "@c/irc": {channels: [chat, irc], tenants: [globex]}}}`,
+			`access.apps["@c/irc"].channels[1]: channel irc is app @a/irc's, which serves another tenant (acme); want a channel of its own for each`,
+		},
 		{"carries nobody", app("carries: ['']"), `carries[0]: is required`},
 		{"channel", `access: {channels: {"a b": {}}}`, `access.channels["a b"]: want the id of a channel`},
 		{"address", channel("address: [' x']"), `access.channels.irc.address[0]: want the name of a member of metadata such as chatId, got " x"`},

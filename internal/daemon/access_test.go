@@ -24,6 +24,7 @@ access:
     "@globex/irc": {channels: [irc], tenants: [globex-inc]}
     "@acme/dlp": {intercepts: [alice]}
     "@globex/watcher": {observes: [gina]}
+    "@evil/all": {}
 channels:
   telegram: {botToken: secret}
 `

@@ -35,14 +35,14 @@ func TestAttack1UnreadableLineUnderAnAgentsKey(t *testing.T) {
 	}
 }
 
-// Another tenant's app is not named to one that wants what it has.
+// Another tenant's app is nothing to one that wants what it has.
 func TestAppsOfAnotherTenantAreNotNamed(t *testing.T) {
 	h := build(t, declaredTenants)
 	owner := h.registered("@globex/gina", `{"tools":{"provides":["search"]}}`)
 	owner.grant("capability.register", `{"type":"tool","config":{"toolId":"search"}}`)
-	for id, want := range map[string]string{"@acme/alice": "tool search belongs to another app", "@globex/filter": "tool search belongs to app @globex/gina"} {
+	for id, want := range map[string]string{"@acme/alice": `"granted":true`, "@globex/filter": "tool search belongs to app @globex/gina"} {
 		w := h.registered(id, `{"tools":{"provides":["search"]}}`)
-		contains(t, string(w.grant("capability.register", `{"type":"tool","config":{"toolId":"search"}}`).Result), `"granted":false`, want)
+		contains(t, string(w.grant("capability.register", `{"type":"tool","config":{"toolId":"search"}}`).Result), want)
 	}
 }
 

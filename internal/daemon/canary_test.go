@@ -53,6 +53,9 @@ access:
     "@acme/watcher": {observes: [alice, bob]}
     "@acme/filter": {intercepts: [alice, bob]}
     "@globex/filter": {intercepts: [gina], observes: [gina]}
+    "@nobody/stranger": {}
+    "@acme/late": {}
+    "@nobody/late": {}
 channels: {telegram: {token: t}, chat: {token: c}, junk: {token: j}}
 ` + noBounds
 

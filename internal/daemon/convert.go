@@ -76,6 +76,7 @@ func declare(d *directory.Config, c *config.Config) {
 		d.Channels[id] = p
 	}
 	for app, t := range c.Hooks.Apps {
+		d.Apps = append(d.Apps, app)
 		if t.Required {
 			d.Required = append(d.Required, app)
 		}

@@ -157,7 +157,7 @@ func TestAnotherUserConnects(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			bound := strings.Replace(acme, `app: "@acme/alice"`, `app: "@acme/alice", uid: 0`, 1)
 			bound = strings.Replace(bound, `app: "@acme/bob"`, `app: "@acme/bob", uid: 65534`, 1)
-			h := build(t, bound+"access: {apps: {'@openclawos/telegram': {channels: [telegram]}}}\n"+tc.allow+"\n")
+			h := build(t, bound+"access: {apps: {'@openclawos/telegram': {channels: [telegram]}, '@acme/else': {}}}\n"+tc.allow+"\n")
 			if tc.open {
 				if err := errors.Join(os.Chmod(h.dir, 0o711), os.Chmod(h.path("run"), 0o711)); err != nil {
 					t.Fatal(err)

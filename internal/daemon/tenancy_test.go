@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -61,4 +62,160 @@ func TestSeenIsTheTenantsOwn(t *testing.T) {
 		t.Errorf("on record is %+v", r)
 	}
 	h.verify()
+}
+
+// With several tenants, an app registers that the configuration names, and no other: else who tries an id is told whether somebody of another tenant has it. One
+// that a reload or a restart has taken out is refused from then on.
+func TestUnnamedAppIsRefused(t *testing.T) {
+	h := build(t, bothServed)
+	refused := func(id string) string {
+		t.Helper()
+		return h.connect().refuse(api.Forbidden, "app.register", map[string]any{"manifest": manifest(id, api.Capabilities{})}).Message
+	}
+	said := refused("@globex/search")
+	contains(t, said, `the configuration does not name app @globex/search`, `access: {apps: {"@globex/search": {}}}`)
+	if again := refused("@globex/search"); again != said {
+		t.Errorf("first %q, then %q", said, again)
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{AppID: "@globex/search"}}); len(r) != 2 || r[0].Event != "binding_refused" {
+		t.Errorf("on record is %+v", r)
+	}
+	// What it looks like is for the operator.
+	if said := refused("@globex/Gina"); strings.Contains(said, "@globex/gina") {
+		t.Errorf("it is told %q", said)
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{AppID: "@globex/Gina"}}); len(r) != 1 || r[0].Details["looksLike"] != "@globex/gina" {
+		t.Errorf("on record is %+v", r)
+	}
+
+	h.reloaded(bothServed + "    \"@globex/search\": {}\nhooks: {apps: {\"@globex/slow\": {wait: 1s}}}\n")
+	search := h.register("@globex/search", api.Capabilities{})
+	search.must("app.ready", nil, nil)
+	slow := h.register("@globex/slow", api.Capabilities{})
+	slow.must("app.heartbeat", nil, nil)
+	h.reloaded(bothServed)
+	contains(t, search.refuse(api.Forbidden, "app.heartbeat", nil).Message, "does not name app @globex/search")
+	h.restart()
+	contains(t, h.again(search).refuse(api.Forbidden, "app.heartbeat", nil).Message, "does not name app @globex/search")
+	h.verify()
+}
+
+// A tool and a gateway method are one app's in its tenant. In another tenant they are
+// free, also where an app goes on with what it had; within one, the owner is named.
+func TestNamesOfToolsAreTheTenants(t *testing.T) {
+	const named = bothServed + `    "@acme/search": {tenants: [acme-corp]}
+    "@acme/other": {tenants: [acme-corp]}
+    "@globex/search": {tenants: [globex-inc]}
+    "@nobody/search": {}
+`
+	h := build(t, named)
+	tools := api.Capabilities{Tools: api.Provides{Provides: []string{"search"}}, Gateway: api.GatewayProvides{Methods: []string{"find"}}}
+	wants := func(a *app) (reasons []string) {
+		t.Helper()
+		for _, capability := range []map[string]any{
+			{"type": "tool", "config": map[string]any{"toolId": "search"}}, {"type": "gateway_method", "config": map[string]any{"method": "find"}},
+		} {
+			var got api.CapabilityResult
+			if a.must("capability.register", capability, &got); got.Granted != (got.Reason == "") {
+				t.Errorf("%+v", got)
+			}
+			reasons = append(reasons, got.Reason)
+		}
+		return reasons
+	}
+	var apps []*app
+	for _, id := range []string{"@acme/search", "@globex/search", "@nobody/search"} {
+		a := h.register(id, tools)
+		if got := wants(a); !slices.Equal(got, []string{"", ""}) {
+			t.Errorf("%s: %q", id, got)
+		}
+		a.must("app.ready", nil, nil)
+		apps = append(apps, a)
+	}
+	other := h.register("@acme/other", tools)
+	if got := wants(other); !slices.Equal(got, []string{"tool search belongs to app @acme/search", "gateway_method find belongs to app @acme/search"}) {
+		t.Errorf("in its own tenant: %q", got)
+	}
+	h.restart()
+	for i := range apps {
+		apps[i] = h.again(apps[i])
+		apps[i].must("app.heartbeat", nil, nil)
+	}
+	for _, a := range h.status().Apps {
+		if len(a.Capabilities) != 2 {
+			t.Errorf("%s goes on with %q", a.ID, a.Capabilities)
+		}
+	}
+	// Of what becomes of it, its own tenant hears.
+	other = h.register("@acme/other", tools)
+	other.must("app.ready", nil, nil)
+	apps[0].must("app.shutdown", nil, nil)
+	contains(t, string(other.next("app:left").Payload), "@acme/search")
+	apps[1].must("app.heartbeat", nil, nil)
+	apps[1].silent("app:left")
+}
+
+// Who asks for a channel that is somebody else's is told the same whether or not the
+// app that may have it is there.
+func TestSomebodyElsesChannelIsAnsweredAlike(t *testing.T) {
+	h := build(t, twoHouses)
+	gina := h.register("@globex/gina", api.Capabilities{Channels: api.Provides{Provides: []string{"telegram"}}})
+	gina.must("app.ready", nil, nil)
+	ask := func() (said []string) {
+		t.Helper()
+		var granted api.CapabilityResult
+		gina.must("capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": "telegram"}}, &granted)
+		said = append(said, granted.Reason)
+		for method, params := range map[string]map[string]any{
+			"message.dispatch": {"sessionKey": "telegram:x", "content": "hello"},
+			"agent.queue":      {"sessionKey": "telegram:x", "text": "hello"},
+			"hook.emit":        {"hookName": "message_received", "context": map[string]any{"agentId": "gina"}, "data": map[string]any{"sessionKey": "telegram:y", "content": "hello"}},
+		} {
+			err := gina.call(method, params, nil)
+			if err == nil {
+				t.Errorf("%s is allowed", method)
+			}
+			said = append(said, method+": "+api.AsError(err).Message)
+		}
+		var value api.ConfigValue
+		gina.must("config.get", map[string]any{"path": "channels.telegram"}, &value)
+		if value.Value != nil {
+			t.Errorf("it reads %v", value.Value)
+		}
+		slices.Sort(said)
+		return said
+	}
+	before := ask()
+	h.channel("@acme/telegram", "telegram")
+	if now := ask(); !slices.Equal(before, now) {
+		t.Errorf("before:\n%s\nnow:\n%s", strings.Join(before, "\n"), strings.Join(now, "\n"))
+	}
+}
+
+// An app id that only looks like one that is configured or connected is refused, and
+// says which; one that the configuration names is what it says it is.
+func TestLookAlikeAppIDIsRefused(t *testing.T) {
+	h := build(t, acme)
+	refused := func(id, like string) {
+		t.Helper()
+		e := h.connect().refuse(api.Forbidden, "app.register", map[string]any{"manifest": manifest(id, api.Capabilities{})})
+		contains(t, e.Message, "app id "+id+" looks like "+like)
+		if r := h.records(audit.Filter{Like: audit.Record{AppID: id}}); len(r) != 1 || r[0].Event != "binding_refused" {
+			t.Errorf("on record is %+v", r)
+		}
+	}
+	for _, id := range []string{"@acme/Alice", "@acme/aIice", "@acme/a1ice"} {
+		refused(id, "@acme/alice")
+	}
+	h.agent("@acme/alice")
+	tools := h.register("@me/tools", api.Capabilities{})
+	refused("@me/too1s", "@me/tools")
+	refused("@me/TOOLS", "@me/tools")
+	h.register("@me/tool", api.Capabilities{})
+	tools.must("app.shutdown", nil, nil)
+	h.waitGone("@me/tools")
+	h.register("@me/Tools", api.Capabilities{})
+	// The one that is configured has its id, whoever is there.
+	h.reloaded(acme + "hooks: {apps: {\"@me/tools\": {wait: 1s}}}\n")
+	h.register("@me/tools", api.Capabilities{})
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Grant is what the configuration lets one app do, access.apps.<id> in the file.
@@ -36,14 +38,29 @@ type access struct {
 	// both sorted.
 	tenants []string
 	uids    []uint32
+	// named are the apps that the configuration names, and looks has one of them by
+	// what it looks like.
+	named map[string]bool
+	looks map[string]string
 }
 
 func newAccess(cfg *Config) access {
-	a := access{grants: cfg.Grants, required: make(map[string]bool, len(cfg.Required)), uids: slices.Clone(cfg.UIDs)}
+	a := access{
+		grants: cfg.Grants, required: make(map[string]bool, len(cfg.Required)), uids: slices.Clone(cfg.UIDs),
+		named: make(map[string]bool), looks: make(map[string]string),
+	}
 	for _, app := range cfg.Required {
 		a.required[app] = true
+		a.name(app)
+	}
+	for _, app := range cfg.Apps {
+		a.name(app)
+	}
+	for app := range cfg.Grants {
+		a.name(app)
 	}
 	for i := range cfg.Agents {
+		a.name(cfg.Agents[i].App)
 		a.tenants = append(a.tenants, cfg.Agents[i].TenantID)
 		if uid := cfg.Agents[i].UID; uid != nil {
 			a.uids = append(a.uids, *uid)
@@ -56,12 +73,28 @@ func newAccess(cfg *Config) access {
 	return a
 }
 
+// name enters an app that the configuration names. Of several that look alike, the
+// first by its id is the one that others are compared with.
+func (a *access) name(app string) {
+	if app == "" || a.named[app] {
+		return
+	}
+	a.named[app] = true
+	looks := text.Skeleton(app)
+	if like := a.looks[looks]; like == "" || app < like {
+		a.looks[looks] = app
+	}
+}
+
 // declared reports whether apps may do only what is written down for them. Where
 // all agents are of one tenant and all apps of one user, and nothing is granted to
 // anybody, they may do what a set-up of one person needs.
 func (a *access) declared() bool {
-	return len(a.grants) > 0 || len(a.tenants) > 1 || len(a.uids) > 1
+	return len(a.grants) > 0 || a.shared()
 }
+
+// shared reports whether apps of several tenants or users may be there.
+func (a *access) shared() bool { return len(a.tenants) > 1 || len(a.uids) > 1 }
 
 // Declared reports whether apps may do only what is granted to them, instead of
 // what a set-up of one person needs.
@@ -72,6 +105,37 @@ func (d *Directory) SeveralTenants() bool { return len(d.access.tenants) > 1 }
 
 // speaksFor reports whether an app is the agent's own.
 func speaksFor(app string, a *Agent) bool { return app != "" && a.App == app }
+
+// Names reports whether the configuration names an app: as the one that speaks for an
+// agent, in a grant, or as an interceptor.
+func (d *Directory) Names(app string) bool { return d.access.named[app] }
+
+// MayRegister returns why an app of an id may not register, nil where one may. An id
+// that only looks like one that the configuration names is nobody's. Where apps are of
+// several tenants or users, so is one that it does not name: who tries would be told
+// whether somebody else has it.
+func (d *Directory) MayRegister(app string) error {
+	like := d.LooksLike(app)
+	switch {
+	case d.Names(app):
+		return nil
+	case d.access.shared():
+		// Which apps others have is not for whoever asks.
+		return fmt.Errorf("the configuration does not name app %s; to let it register, add access: {apps: {%s: {}}}", app, strconv.Quote(app))
+	case like != "":
+		return fmt.Errorf("app id %s looks like %s, which the configuration names; use that id if it is the same app, and another one if not", app, like)
+	}
+	return nil
+}
+
+// LooksLike returns the app that the configuration names and that an id looks like
+// without being it, "" where there is none.
+func (d *Directory) LooksLike(app string) string {
+	if d.Names(app) {
+		return ""
+	}
+	return d.access.looks[text.Skeleton(app)]
+}
 
 // MayOwn returns why an app may not have a channel, nil where it may. Whether
 // another app has the channel already is not asked here.

@@ -26,6 +26,8 @@ type Config struct {
 	// must wait for.
 	Grants   map[string]Grant
 	Required []string
+	// Apps are the ids of further apps that the configuration names.
+	Apps []string
 	// UIDs are the users whose processes may connect: first the daemon's own, then
 	// those that are allowed besides. Those of agents need not be in it.
 	UIDs []uint32

@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
 )
 
@@ -33,6 +34,8 @@ type app struct {
 	order          uint64
 	uid            uint32
 	pid            int32
+	// looks is the skeleton of its id.
+	looks string
 
 	ready   bool
 	leaving bool
@@ -163,7 +166,7 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 func (c *Client) newApp(manifest *api.Manifest, digest tokenDigest) *app {
 	uid, _, pid := c.peer.Credentials()
 	return &app{
-		manifest: manifest, peer: c.peer, link: c.link, digest: digest, uid: uid, pid: pid,
+		manifest: manifest, peer: c.peer, link: c.link, digest: digest, uid: uid, pid: pid, looks: text.Skeleton(manifest.ID),
 		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]hookNames), gone: make(chan struct{}),
 	}
 }
@@ -184,12 +187,12 @@ func (c *Client) enter(a *app, token string, change *store.Change) error {
 			return err // is on record: an SDK asks again with every heartbeat
 		}
 		c.refused = rules
-		return k.onRecord(a, event, err, map[string]any{"pid": a.pid, "uid": a.uid})
+		return k.onRecord(a, event, err, rules.claim(a))
 	}
 	a.clearance.Store(&clearance{under: rules})
 	a.lastSeen.Store(k.now().UnixNano())
-	if err := k.claimID(a, token); err != nil {
-		return err
+	if err := rules.claimID(a, token); err != nil {
+		return k.onRecord(a, "binding_refused", err, rules.claim(a))
 	}
 	if a.was == nil {
 		defer k.forgetKept(a, change)()
@@ -211,11 +214,24 @@ func (c *Client) enter(a *app, token string, change *store.Change) error {
 	return nil
 }
 
+// claim is what a record says of who claimed an app's id.
+func (k *ruleset) claim(a *app) map[string]any {
+	details := map[string]any{"pid": a.pid, "uid": a.uid}
+	if like := k.directory.LooksLike(a.id()); like != "" {
+		details["looksLike"] = like
+	}
+	return details
+}
+
 // claimID enters an app under its id, and ends an earlier connection of it
 // where the token shows that both are the same app. One that goes on is at once
 // what the other was: no message finds neither of them.
-func (k *Kernel) claimID(a *app, token string) error {
+func (k *ruleset) claimID(a *app, token string) error {
 	k.mu.Lock()
+	if like := k.lookAlikeLocked(a); like != "" {
+		k.mu.Unlock()
+		return api.Errorf(api.Forbidden, "app id %s looks like %s, which is connected; use that id if it is the same app, and another one if not", a.id(), like)
+	}
 	holder := k.apps[a.id()]
 	if holder != nil {
 		if !holder.owns(token) {
@@ -240,8 +256,26 @@ func (k *Kernel) claimID(a *app, token string) error {
 	return nil
 }
 
-// mayRun checks the user and the program that an app id is bound to.
+// lookAlikeLocked returns an app that is connected and whose id one looks like without
+// being it, "" where there is none. An id that the configuration names is meant.
+func (k *ruleset) lookAlikeLocked(a *app) string {
+	if k.directory.Names(a.id()) {
+		return ""
+	}
+	for id, other := range k.apps {
+		if id != a.id() && other.looks == a.looks {
+			return id
+		}
+	}
+	return ""
+}
+
+// mayRun checks that an app may have its id, and the user and the program that the id
+// is bound to.
 func (k *ruleset) mayRun(id string, peer api.Peer) error {
+	if err := k.directory.MayRegister(id); err != nil {
+		return api.Errorf(api.Forbidden, "%v", err)
+	}
 	uid, _, _ := peer.Credentials()
 	for _, agent := range k.directory.SpokenBy(id) {
 		if agent.UID != nil && *agent.UID != uid {
@@ -458,7 +492,7 @@ func (k *ruleset) tenantsOf(app string) tenants {
 	if !granted && !k.cfg.HookApps[app].Required {
 		return of
 	}
-	if len(grant.Channels) > 0 {
+	if len(grant.Channels) > 0 || len(grant.Tenants) > 0 {
 		of.names = append(of.names, k.directory.Tenants(app)...)
 	}
 	for i := range k.cfg.Directory.Agents {

@@ -65,11 +65,7 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	if len(a.capabilities) >= maxCapabilities {
 		return refused("the app has its limit of %d capabilities", maxCapabilities)
 	}
-	if owner := k.ownerOf(cp); owner != nil && owner != a {
-		if !rules.tenantsOf(owner.id()).share(rules.tenantsOf(a.id())) {
-			// Another tenant's apps are not named.
-			return refused("%s %s belongs to another app", cp.kind, cp.name)
-		}
+	if owner := rules.ownerLocked(cp, a); owner != nil {
 		return refused("%s %s belongs to app %s", cp.kind, cp.name, owner.id())
 	}
 	k.grant(a, cp)
@@ -92,22 +88,35 @@ func (k *Kernel) grant(a *app, cp *capability) {
 // maxCapabilities bounds what one app can make the kernel keep.
 const maxCapabilities = 1024
 
-// ownerOf returns the app that has an exclusive capability. It is called with
-// the registry lock.
-func (k *Kernel) ownerOf(cp *capability) *app {
+// ownerLocked returns another app that has what may be one app's alone: a channel, of
+// which the configuration says whose it can be, and a tool or a gateway method in a
+// tenant. What apps of other tenants have, an app is not told.
+func (k *ruleset) ownerLocked(cp *capability, a *app) *app {
 	switch cp.kind {
 	case "channel":
-		return k.channels[cp.name]
+		if owner := k.channels[cp.name]; owner != a {
+			return owner
+		}
 	case "tool", "gateway_method":
-		for _, a := range k.apps {
-			for _, have := range a.capabilities {
-				if have.kind == cp.kind && have.name == cp.name {
-					return a
-				}
+		mine := k.tenantsOf(a.id())
+		for _, other := range k.apps {
+			if other != a && other.has(cp) && (!k.directory.SeveralTenants() || mine.share(k.tenantsOf(other.id()))) {
+				return other
 			}
 		}
 	}
 	return nil
+}
+
+// has reports whether the app has a capability of the same name. It is called with the
+// registry lock.
+func (a *app) has(cp *capability) bool {
+	for _, have := range a.capabilities {
+		if have.kind == cp.kind && have.name == cp.name {
+			return true
+		}
+	}
+	return false
 }
 
 // declares reports whether a manifest declares a capability, and under which
@@ -155,21 +164,10 @@ func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams
 		return api.OK{Reason: fmt.Sprintf("app %s has no capability %q", a.id(), p.CapabilityID)}, nil
 	}
 	delete(a.capabilities, p.CapabilityID)
-	if cp.kind == "channel" && k.channels[cp.name] == a && !a.provides(cp.name) {
+	if cp.kind == "channel" && k.channels[cp.name] == a && !a.has(cp) {
 		delete(k.channels, cp.name)
 	}
 	return api.OK{OK: true}, nil
-}
-
-// provides reports whether the app has a channel. It is called with the
-// registry lock.
-func (a *app) provides(channel string) bool {
-	for _, cp := range a.capabilities {
-		if cp.kind == "channel" && cp.name == channel {
-			return true
-		}
-	}
-	return false
 }
 
 // ownsChannel reports whether the app has the channel, or any where the name is

@@ -310,7 +310,7 @@ func (k *ruleset) mayBring(in *incoming) error {
 		// A runtime with a channel of its own has nobody else's.
 		err = k.directory.MayOwn(in.app.id(), channel)
 		k.mu.RLock()
-		if owner := k.channels[channel]; owner != nil {
+		if k.channels[channel] != nil && err == nil {
 			err = fmt.Errorf("channel %s is another app's", channel)
 		}
 		k.mu.RUnlock()

@@ -320,13 +320,13 @@ func (c *Client) goOn(a *app, was *keptApp, token string, details map[string]any
 
 // restore gives an app back what it had, but for what another app took meanwhile.
 // It is called with the registry lock.
-func (k *Kernel) restore(a *app) {
+func (k *ruleset) restore(a *app) {
 	for _, kc := range a.was.Capabilities {
 		cp := &capability{id: kc.ID, kind: kc.Kind, name: kc.Name, hook: kc.Hook, intercept: kc.Intercept}
-		if cp.kind == "channel" && k.rules().directory.MayOwn(a.id(), cp.name) != nil {
+		if cp.kind == "channel" && k.directory.MayOwn(a.id(), cp.name) != nil {
 			continue
 		}
-		if owner := k.ownerOf(cp); owner == nil || owner == a {
+		if k.ownerLocked(cp, a) == nil {
 			k.grant(a, cp)
 		}
 	}

@@ -105,7 +105,9 @@ func (k *ruleset) clear(a *app) error {
 		}
 		if found.err != nil && k.registered(a) {
 			// It is refused also where that cannot be recorded.
-			_ = k.onRecord(a, "binding_refused", found.err, map[string]any{"pid": a.pid, "uid": a.uid, "connected": true})
+			details := k.claim(a)
+			details["connected"] = true
+			_ = k.onRecord(a, "binding_refused", found.err, details)
 		}
 		break
 	}
