@@ -71,8 +71,9 @@ type Config struct {
 	empty bool
 	// sum tells the file as it was read from what it is now.
 	sum [sha256.Size]byte
-	// doubts say of places why they are not known, by key, see [Config.Certain].
-	doubts map[string]string
+	// doubt says why the places in doubted are not known, see [Config.Certain].
+	doubt   string
+	doubted []string
 }
 
 // IPC bounds what one connection may take.

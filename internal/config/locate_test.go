@@ -1,91 +1,69 @@
 package config
 
 import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
-// Whoever looks for a daemon finds it by what a broken file says for certain, by the
-// environment and by flags.
+// left is what the daemon of a test has left word of.
+func left(file, at string) *Running {
+	return &Running{Config: file, Places: map[string]string{
+		"ipc.socket": at + "/k.sock", "store.url": at + "/x.db", "audit.mirror": at + "/a.jsonl", "audit.keys": at + "/k", "audit.checkpoints": at + "/c",
+	}}
+}
+
+// Whoever looks for a daemon finds it by flags and the environment, by a file that
+// is whole, and beside a broken one by what its daemon has left word of; never by
+// a file that is broken.
 func TestLocate(t *testing.T) {
-	const good = "ipc:\n  socket: /r/k.sock\nstore:\n  url: /s/x.db\naudit:\n  mirror: /m/a.jsonl\n  # a comment\n  keys: /k\n  checkpoints: /c\n"
-	const all = "/r/k.sock /s/x.db /m/a.jsonl /k /c"
-	const none = "? ? ? ? ?"
-	const torn = "\nagents: [oops\n"
+	const good = "ipc:\n  socket: /r/k.sock\nstore:\n  url: /s/x.db\naudit:\n  mirror: /m/a.jsonl\n  keys: /k\n  checkpoints: /c\n"
+	const said, live, none = "/r/k.sock /s/x.db /m/a.jsonl /k /c", "/live/k.sock /live/x.db /live/a.jsonl /live/k /live/c", "? ? ? ? ?"
 	for _, tt := range []struct {
 		name, text string
-		env        []string
-		flag       string
-		broken     bool
+		// running are the daemons that run with the file.
+		running []string
+		env     []string
+		flag    string
+		broken  bool
 		// want are the places, a question mark for one that is in doubt.
 		want string
 	}{
-		{"good", good, nil, "", false, all},
-		{"unknown key", "polcy: 1\n" + good, nil, "", true, all},
-		{"nothing of it", "polcy: 1\n", nil, "", true, "    "},
-		{"unknown key in between", "ipc:\n  sockt: x\n  socket: /r/k.sock\n", nil, "", true, "/r/k.sock    "},
-		{"in quotes", "ipc:\n  socket: '/r/k.sock'\nstore:\n  url: \"/s/x.db\"\n" + torn, nil, "", true, "/r/k.sock /s/x.db ? ? ?"},
-		{"no YAML above", "agents: [\n" + good, nil, "", true, none},
-		{"no YAML below", good + "agents: {\n", nil, "", true, all},
-		{"no YAML in between", "ipc:\n  socket: /r/k.sock\nagents: [oops\nstore:\n  url: /s/x.db\n", nil, "", true, "/r/k.sock ?   "},
-		{"none of it, and no YAML above", "agents: [oops\nlog:\n  level: info\n", nil, "", true, "    "},
-		{"lists at the margin", "ipc:\n  socket: /r/k.sock\nroutes:\n- a: [\n", nil, "", true, "/r/k.sock ? ? ? ?"},
-		{"of the defaults' file", "# ipc of it\nipc:\n  # the socket\n  socket: \"\"\n\n  max_in_flight: 1\nmetrics:\n  socket: \"\"\nagents: [\n", nil, "", true, " ? ? ? ?"},
-		{"line ends of Windows", "ipc:\r\n  socket: /r/k.sock\r\n" + torn, nil, "", true, "/r/k.sock ? ? ? ?"},
-		{"in braces", `{"ipc": {"socket": "/r/k.sock"}, polcy: 1}`, nil, "", true, "/r/k.sock    "},
-		{"over lines", "ipc: {\n  socket: /r/k.sock\n}\npolcy: 1\n", nil, "", true, "/r/k.sock    "},
-		{"aliases in whole YAML", "polcy: &x /r/k.sock\nipc: {socket: *x}\n", nil, "", true, "?    "},
-		{"nothing as a value", "polcy: 1\nipc:\n  socket:\nstore:\n", nil, "", true, "    "},
-		{"no text", "ipc: {socket: 12}\nstore: [x]\naudit: {mirror: [x]}\n", nil, "", true, "? ? ?  "},
-		{"anchor of another section", "log: {level: &x info}\nipc: {socket: *x}\n", nil, "", false, "info    "},
-		{"variables", "polcy: 1\n" + good, []string{"OCIPD_IPC_SOCKET=/v/k", "OCIPD_AUDIT_KEYS=/v"}, "", true, "/v/k /s/x.db /m/a.jsonl /v /c"},
-		{"variables in place of what is in doubt", "agents: [\n", []string{"OCIPD_IPC_SOCKET=/v/k", "OCIPD_AUDIT_KEYS="}, "", true, "/v/k ? ?  ?"},
-		{"a broken variable", good, []string{"OCIPD_LOG_LEVEL=loud"}, "", true, all},
-		{"a broken variable and a last line without an end", strings.TrimSuffix(good, "\n"), []string{"OCIPD_LOG_LEVEL=loud"}, "", true, all},
-		{"the apps' variable", "polcy: 1\n" + good, []string{"OCIPD_IPC_SOCKET=/v/k", "OPENCLAWOS_KERNEL_SOCKET=/o/k"}, "", true, "/o/k /s/x.db /m/a.jsonl /k /c"},
-		{"a flag", "polcy: 1\n" + good, []string{"OPENCLAWOS_KERNEL_SOCKET=/o/k"}, "/f/k", true, "/f/k /s/x.db /m/a.jsonl /k /c"},
-		{"a flag in place of what is in doubt", "ipc: [", nil, "/f/k", true, "/f/k ? ? ? ?"},
-		{"a long section", "ipc:\n  socket: /r/k.sock\n" + strings.Repeat("  x: 1\n", 1000) + "store: [\n", nil, "", true, "/r/k.sock ? ? ? ?"},
-
-		{"cut in the value", "polcy: 1\nipc:\n  socket: /r/k.so", nil, "", true, "? ? ? ? ?"},
-		{"cut in quotes", "ipc:\n  socket: \"/r/k.so", nil, "", true, none},
-		{"cut in quotes at a line's end", "ipc:\n  socket: \"/r/k.so\n", nil, "", true, none},
-		{"cut above", "agents:\n  - id: \"@acm", nil, "", true, none},
-		{"cut above at a line's end", "log:\n  level: info\nagents: [oops\n", nil, "", true, none},
-		{"cut below", "polcy: 1\nipc:\n  socket: /r/k.sock\nlog:\n  lev", nil, "", true, "/r/k.sock ? ? ? ?"},
-		{"a tab in a section", "ipc:\n  socket: /r/k.sock\n\tmax: 1\n", nil, "", true, none},
-		{"a tab before it", "ipc:\n\tsocket: /r/k.sock\n", nil, "", true, none},
-		{"a value that goes on", "ipc:\n  socket: /r\n    /k: x: y\n", nil, "", true, none},
-		{"other columns", "ipc:\n  socket: /r/k.sock\n bad\n", nil, "", true, none},
-		{"all indented", "  ipc:\n    socket: /r/k.sock\n  agents: [oops\n", nil, "", true, none},
-		{"all indented, and none of it", "  log:\n    level: [\n", nil, "", true, none},
-		{"braces in what is no YAML", "---\n{ipc: {socket: /r/k.sock}, agents: [oops}\n", nil, "", true, none},
-		{"an anchor", "ipc:\n  socket: &s /r/k.sock\n" + torn, nil, "", true, none},
-		{"an alias", "s: &s /r/k.sock\nipc:\n  socket: *s\n" + torn, nil, "", true, none},
-		{"twice", "ipc:\n  socket: /r/k.sock\nipc:\n  socket: /r/l.sock\n", nil, "", true, "?    "},
-		{"twice in a section", "ipc:\n  socket: /r/k.sock\n  socket: /r/l.sock\n", nil, "", true, "?    "},
-		{"twice, and torn", "ipc:\n  socket: /r/k.sock\nipc:\n  socket: /r/l.sock\n" + torn, nil, "", true, none},
-		{"twice in a torn section", "ipc:\n  socket: /r/k.sock\n  socket: /r/l.sock\n" + torn, nil, "", true, none},
-		{"a text that looks like it", "note: |\n ipc:\n  socket: /r/k.sock\n" + torn, nil, "", true, none},
-		{"a quoted text that looks like it", "note: \"\nipc:\n  socket: /r/k.sock\n\"\n" + torn, nil, "", true, none},
-		{"a text as the document", "--- |\nipc:\n  socket: /r/k.sock\n\x00", nil, "", true, none},
-		{"two documents", "ipc:\n  socket: /r/k.sock\n---\nipc:\n  socket: /r/l.sock\n", nil, "", true, none},
-		{"two documents, and torn", "ipc:\n  socket: /r/k.sock\n---\nlog: [\n", nil, "", true, none},
-		{"a mark of the byte order", "\ufeffipc:\n  socket: /r/k.sock\n" + torn, nil, "", true, none},
-		{"no UTF-8", "ipc:\n  socket: /r/k.sock\n# \xff\n", nil, "", true, none},
-		{"line ends of long ago", "log:\n  level: [\ripc:\r  socket: /r/k.sock\r", nil, "", true, none},
-		{"quoted keys", "'ipc':\n  'socket': /r/k.sock\n" + torn, nil, "", true, none},
-		{"explicit keys", "? ipc\n: socket: /r/k.sock\n" + torn, nil, "", true, none},
-		{"a merge", "x: &x {socket: /r/k.sock}\nipc:\n  <<: *x\n", nil, "", true, none},
-		{"two edits that met", "ipc:\n  socket: /r/k.sock\n<<<<<<< HEAD\n=======\n  socket: /r/l.sock\n>>>>>>> b\n", nil, "", true, none},
-		{"a slip in the section's name", "icp:\n  socket: /r/k.sock\n", nil, "", true, "?    "},
-		{"a slip in the key", "ipc:\n  sockt: /r/k.sock\n", nil, "", true, "?    "},
-		{"in another section", "log:\n  socket: /r/k.sock\n", nil, "", true, "?    "},
-		{"no section", "socket: /r/k.sock\n", nil, "", true, "?    "},
-		{"no mapping", "- ipc\n", nil, "", true, none},
+		{"good", good, nil, nil, "", false, said},
+		{"good, and its daemon is elsewhere until a restart", good, []string{"/live"}, nil, "", false, said},
+		{"unknown key", "polcy: 1\n" + good, []string{"/live"}, nil, "", true, live},
+		{"unknown key, and no daemon", "polcy: 1\n" + good, nil, nil, "", true, none},
+		{"nothing of it, and no daemon", "polcy: 1\n", nil, nil, "", true, none},
+		{"two daemons", "polcy: 1\n" + good, []string{"/live", "/other"}, nil, "", true, none},
+		{"a variable", "polcy: 1\n" + good, []string{"/live"}, []string{"OCIPD_IPC_SOCKET=/v/k", "OCIPD_AUDIT_KEYS=/v"}, "", true, "/v/k /live/x.db /live/a.jsonl /v /live/c"},
+		{"a variable in place of what is in doubt", "agents: [\n", nil, []string{"OCIPD_IPC_SOCKET=/v/k", "OCIPD_AUDIT_KEYS="}, "", true, "/v/k ? ?  ?"},
+		{"the apps' variable", "polcy: 1\n" + good, []string{"/live"}, []string{"OCIPD_IPC_SOCKET=/v/k", "OPENCLAWOS_KERNEL_SOCKET=/o/k"}, "", true, "/o/k /live/x.db /live/a.jsonl /live/k /live/c"},
+		{"a flag", "polcy: 1\n" + good, []string{"/live"}, []string{"OPENCLAWOS_KERNEL_SOCKET=/o/k"}, "/f/k", true, "/f/k /live/x.db /live/a.jsonl /live/k /live/c"},
+		{"a flag in place of what is in doubt", "ipc: [", nil, nil, "/f/k", true, "/f/k ? ? ? ?"},
+		{"a broken variable", good, nil, []string{"OCIPD_LOG_LEVEL=loud"}, "", true, said},
+		{"a broken variable, and a daemon", good, []string{"/live"}, []string{"OCIPD_LOG_LEVEL=loud"}, "", true, said},
+		{"cut in the value", "polcy: 1\nipc:\n  socket: /r/k.so", nil, nil, "", true, none},
+		{"cut in quotes", "ipc:\n  socket: \"/r/k.so", nil, nil, "", true, none},
+		{"no YAML", "agents: {\n" + good, nil, nil, "", true, none},
+		{"two documents", "ipc:\n  socket: /r/k.sock\n---\nipc:\n  socket: /r/l.sock\n", nil, nil, "", true, none},
+		{"twice", "ipc:\n  socket: /r/k.sock\nipc:\n  socket: /r/l.sock\n", nil, nil, "", true, none},
+		{"no UTF-8", "ipc:\n  socket: /r/k.sock\n# \xff\n", nil, nil, "", true, none},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			opts := Options{File: write(t, t.TempDir(), "ocipd.yaml", tt.text), Env: tt.env}
+			run := t.TempDir()
+			opts := Options{File: write(t, t.TempDir(), "ocipd.yaml", tt.text), Env: append(tt.env, "XDG_RUNTIME_DIR="+run)}
+			for i, at := range append(tt.running, "/of-another-file") {
+				file := opts.File
+				if i == len(tt.running) {
+					file += ".other"
+				}
+				leave(t, run, left(file, at))
+			}
 			if tt.flag != "" {
 				opts.Flags = map[string]any{"ipc.socket": tt.flag}
 			}
@@ -93,18 +71,7 @@ func TestLocate(t *testing.T) {
 			if c == nil || (err != nil) != tt.broken {
 				t.Fatalf("got %v, %v", c, err)
 			}
-			var got []string
-			for _, key := range []string{"ipc.socket", "store.url", "audit.mirror", "audit.keys", "audit.checkpoints"} {
-				value := *c.places()[key]
-				if err := c.Certain(key); err != nil {
-					if value != "" || !strings.HasPrefix(err.Error(), "cannot tell what "+key+" is in "+opts.File+": ") {
-						t.Errorf("%q and %v", value, err)
-					}
-					value = "?"
-				}
-				got = append(got, value)
-			}
-			if strings.Join(got, " ") != tt.want || c.File != opts.File {
+			if got := located(t, c); got != tt.want || c.File != opts.File {
 				t.Errorf("%s: got %q, want %q", c.File, got, tt.want)
 			}
 		})
@@ -115,57 +82,178 @@ func TestLocate(t *testing.T) {
 	if c, err := Locate(Options{Env: []string{"HOME=" + t.TempDir()}}); c == nil || err != nil {
 		t.Errorf("no file: %v, %v", c, err)
 	}
-	if c, err := Locate(Options{Env: []string{"HOME=" + t.TempDir(), "OCIPD_LOG_LEVEL=loud"}}); c == nil || err == nil || c.Certain(placeKeys()...) != nil {
+	keys := slices.Collect(maps.Keys(Default().places()))
+	if c, err := Locate(Options{Env: []string{"HOME=" + t.TempDir(), "OCIPD_LOG_LEVEL=loud"}}); c == nil || err == nil || c.Certain(keys...) != nil {
 		t.Errorf("no file and a broken variable: %v, %v", c, err)
 	}
-	if c, err := Locate(Options{File: t.TempDir()}); c == nil || err == nil || c.Certain(socketKey) == nil {
+	if c, err := Locate(Options{File: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}); c == nil || err == nil || c.Certain(socketKey) == nil {
 		t.Errorf("a directory for a file: %v, %v", c, err)
 	}
 }
 
-// However a file is cut, what is found in it is what it said, or it is in doubt.
-func TestLocateCut(t *testing.T) {
-	for _, text := range []string{
-		"polcy: 1\nagents:\n  - id: '@acme/a'\nipc:\n  apps_may_operate: true\n  socket: /r/kernel.sock\nlog: {level: info}\n",
-		"ipc:\n  socket: \"/r/kernel.sock\" # here\n  max_in_flight: 3\nagents:\n- id: [\n",
-		"{ipc: {socket: /r/kernel.sock}, polcy: 1}\n",
-	} {
-		value := strings.Index(text, "/r/kernel")
-		for n := range len(text) {
-			torn := text[:n]
-			if _, err := Parse("x", []byte(torn)); err == nil || n < value && strings.HasSuffix(torn, "\n") {
-				// Nothing shows that it was cut.
-				continue
+func leave(t *testing.T, run string, r *Running) (file string, remove func() error) {
+	t.Helper()
+	remove, err := r.Leave(filepath.Join(run, "openclawos/running"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, err := filepath.Glob(run + "/openclawos/running/*")
+	if err != nil || len(newest) == 0 {
+		t.Fatal(newest, err)
+	}
+	t.Cleanup(func() { _ = remove() })
+	return newest[0], remove
+}
+
+// located writes the places of a configuration, a question mark for one that is in
+// doubt.
+func located(t *testing.T, c *Config) string {
+	t.Helper()
+	var got []string
+	for _, key := range []string{"ipc.socket", "store.url", "audit.mirror", "audit.keys", "audit.checkpoints"} {
+		value := *c.places()[key]
+		if err := c.Certain(key); err != nil {
+			if value != "" || !strings.HasPrefix(err.Error(), "cannot tell what "+key+" is in "+c.File+": ") {
+				t.Errorf("%q and %v", value, err)
 			}
-			if got := readPlaces("x", []byte(torn))[socketKey]; got.doubt == "" && got.value != "/r/kernel.sock" {
-				t.Errorf("%q: the socket is %q", torn, got.value)
-			}
+			value = "?"
 		}
+		got = append(got, value)
+	}
+	return strings.Join(got, " ")
+}
+
+// What was not left by a daemon of this user that lives counts for nothing.
+func TestLeft(t *testing.T) {
+	const none, live = "? ? ? ? ?", "/live/k.sock /live/x.db /live/a.jsonl /live/k /live/c"
+	for _, tt := range []struct {
+		name string
+		do   func(t *testing.T, file string, remove func() error)
+		want string
+	}{
+		{"as it is", func(*testing.T, string, func() error) {}, live},
+		{"removed", func(t *testing.T, file string, remove func() error) {
+			if err := remove(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Lstat(file); err == nil {
+				t.Error("it is still there")
+			}
+		}, none},
+		{"a copy", func(t *testing.T, file string, remove func() error) {
+			data, err := os.ReadFile(file)
+			if err != nil || remove() != nil || os.WriteFile(file, data, 0o600) != nil {
+				t.Fatal(err)
+			}
+		}, none},
+		{"others can read it", func(t *testing.T, file string, _ func() error) {
+			if err := os.Chmod(file, 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}, none},
+		{"a link", func(t *testing.T, file string, _ func() error) {
+			elsewhere := filepath.Join(t.TempDir(), "x")
+			if os.Rename(file, elsewhere) != nil || os.Symlink(elsewhere, file) != nil {
+				t.Fatal("cannot make a link")
+			}
+		}, none},
+		{"a pipe", func(t *testing.T, file string, remove func() error) {
+			if remove() != nil || syscall.Mkfifo(file, 0o600) != nil {
+				t.Fatal("cannot make a pipe")
+			}
+		}, none},
+		{"no JSON", func(t *testing.T, file string, _ func() error) {
+			if err := os.Truncate(file, 20); err != nil {
+				t.Fatal(err)
+			}
+		}, none},
+		{"a place is missing", func(t *testing.T, file string, _ func() error) {
+			f, err := os.OpenFile(file, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.WriteAt([]byte(strings.Replace(string(data), "ipc.socket", "ipc.sockxx", 1)), 0); err != nil {
+				t.Fatal(err)
+			}
+		}, none},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			run := t.TempDir()
+			opts := Options{File: write(t, t.TempDir(), "ocipd.yaml", "polcy: 1\n"), Env: []string{"XDG_RUNTIME_DIR=" + run}}
+			file, remove := leave(t, run, left(opts.File, "/live"))
+			if info, err := os.Lstat(file); err != nil || info.Mode() != 0o600 {
+				t.Fatal(info.Mode(), err)
+			}
+			tt.do(t, file, remove)
+			c, err := Locate(opts)
+			if c == nil || err == nil {
+				t.Fatal(c, err)
+			}
+			if got := located(t, c); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
 	}
 }
 
-func FuzzLocate(f *testing.F) {
-	f.Add("ipc:\n  socket: /x\n\t}\nstore: {url: [}\n")
-	f.Add("{ipc: {socket: a}")
-	f.Add("ipc:\n  socket: /x\nlog: {level: info}\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		for key, at := range readPlaces("x", []byte(text)) {
-			if Default().places()[key] == nil || at.doubt != "" && at.value != "" {
-				t.Errorf("%s is %+v", key, at)
-			}
+const leavesIn = "OCIPD_TEST_LEAVES_IN"
+
+// TestLeftByTheDead has another process leave word and be killed.
+func TestLeftByTheDead(t *testing.T) {
+	if run := os.Getenv(leavesIn); run != "" {
+		leave(t, run, left(os.Getenv("CONFIG"), "/live"))
+		if _, err := os.Stdout.WriteString("left"); err != nil {
+			t.Fatal(err)
 		}
-		// What a whole file says is what is found where something below it is
-		// broken, or is in doubt.
-		c, err := Parse("x", []byte(text))
-		if err != nil || !strings.HasSuffix(text, "\n") {
-			return
-		}
-		for key, at := range readPlaces("x", []byte(text+"zzz: [oops\n")) {
-			if want := *c.places()[key]; at.doubt == "" && at.value != want {
-				t.Errorf("%s is %q, found is %q", key, want, at.value)
-			}
-		}
-	})
+		select {}
+	}
+	run, file := t.TempDir(), write(t, t.TempDir(), "ocipd.yaml", "polcy: 1\n")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLeftByTheDead$")
+	cmd.Env = append(os.Environ(), leavesIn+"="+run, "CONFIG="+file)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := out.Read(make([]byte, 4)); n != 4 || err != nil {
+		t.Fatal(n, err)
+	}
+	opts := Options{File: file, Env: []string{"XDG_RUNTIME_DIR=" + run}}
+	c, _ := Locate(opts)
+	if err := c.Certain(socketKey); err != nil {
+		t.Errorf("while it lives: %v", err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if c, _ = Locate(opts); c.Certain(socketKey) == nil {
+		t.Errorf("when it is dead: %s", c.IPC.Socket)
+	}
+	// The next one takes its place.
+	leave(t, run, left(file, "/live"))
+	if c, _ = Locate(opts); c.IPC.Socket != "/live/k.sock" {
+		t.Errorf("the next one: %v", c.Certain(socketKey))
+	}
+}
+
+// A configuration file that is named from where it is, is the same file.
+func TestLeftWithARelativeName(t *testing.T) {
+	run, dir := t.TempDir(), t.TempDir()
+	write(t, dir, "ocipd.yaml", "polcy: 1\n")
+	t.Chdir(dir)
+	leave(t, run, left("ocipd.yaml", "."))
+	c, _ := Locate(Options{File: dir + "/ocipd.yaml", Env: []string{"XDG_RUNTIME_DIR=" + run}})
+	if c.IPC.Socket != dir+"/k.sock" {
+		t.Errorf("%q, %v", c.IPC.Socket, c.Certain(socketKey))
+	}
 }
 
 // A variable wins over the file, the apps' own over ocipd's, and a flag over all.

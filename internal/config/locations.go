@@ -36,10 +36,27 @@ func SocketPath(c *Config, getenv func(string) string) string {
 	if path := ConfiguredSocket(c, getenv); path != "" {
 		return path
 	}
+	return filepath.Join(runtimeDir(getenv), "kernel.sock")
+}
+
+// runtimeDir is openclawos in $XDG_RUNTIME_DIR, else in /tmp.
+func runtimeDir(getenv func(string) string) string {
 	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "openclawos", "kernel.sock")
+		return filepath.Join(dir, "openclawos")
 	}
-	return "/tmp/openclawos/kernel.sock"
+	return "/tmp/openclawos"
+}
+
+// RunningPath is the directory in which daemons leave word where they are, see
+// [Running]: running in the directory of the app socket of those that nobody
+// asked to have one elsewhere. It is empty for a daemon with its socket elsewhere
+// where $XDG_RUNTIME_DIR is not set: what there is besides is everybody's.
+func RunningPath(socket string, getenv func(string) string) string {
+	dir := runtimeDir(getenv)
+	if !filepath.IsAbs(getenv("XDG_RUNTIME_DIR")) && filepath.Dir(socket) != dir {
+		return ""
+	}
+	return filepath.Join(dir, "running")
 }
 
 // OperatorPath is the path of the operator socket, beside the app socket.

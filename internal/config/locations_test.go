@@ -104,3 +104,27 @@ func TestPathsBesideTheDatabase(t *testing.T) {
 		}
 	}
 }
+
+// Word is left in a directory that is nobody else's.
+func TestRunningPath(t *testing.T) {
+	for _, tt := range []struct{ runtime, socket, want string }{
+		{"/run/user/1000", "/run/user/1000/openclawos/kernel.sock", "/run/user/1000/openclawos/running"},
+		{"/run/user/1000", "/elsewhere/kernel.sock", "/run/user/1000/openclawos/running"},
+		{"", "/tmp/openclawos/kernel.sock", "/tmp/openclawos/running"},
+		{"", "/elsewhere/kernel.sock", ""},
+		{"relative", "/elsewhere/kernel.sock", ""},
+	} {
+		if got := RunningPath(tt.socket, only("XDG_RUNTIME_DIR", tt.runtime)); got != tt.want {
+			t.Errorf("%q, %s: %q, want %q", tt.runtime, tt.socket, got, tt.want)
+		}
+	}
+}
+
+func only(name, value string) func(string) string {
+	return func(asked string) string {
+		if asked == name {
+			return value
+		}
+		return ""
+	}
+}

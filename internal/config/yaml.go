@@ -159,3 +159,8 @@ func blank(line []byte) bool {
 	line = bytes.TrimLeft(line, " \t")
 	return len(line) == 0 || bytes.IndexByte([]byte("\r\n#"), line[0]) >= 0
 }
+
+// utf16 reports whether a text says that it is UTF-16.
+func utf16(data []byte) bool {
+	return bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff"))
+}

@@ -139,7 +139,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.claimSockets, d.loadPolicy, d.lookAround, d.openStore, d.dropOldKey, d.witnessLog, d.openDigests, d.openMirror, d.openIndex, d.openSinks, d.startKernel, d.recordStart, d.retain, d.watchFiles, d.serveMetrics, d.listen, d.supervise,
+		d.claimSockets, d.loadPolicy, d.lookAround, d.openStore, d.dropOldKey, d.witnessLog, d.openDigests, d.openMirror, d.openIndex, d.openSinks, d.startKernel, d.recordStart, d.retain, d.watchFiles, d.serveMetrics, d.listen, d.leaveWord, d.supervise,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,26 @@ func (d *Daemon) usePassed(passed *ipc.Passed, mode fs.FileMode) (apps, operator
 			zap.String("socket", d.socket), zap.Stringer("mode", info.Mode().Perm()))
 	}
 	return passed.Apps, passed.Operators, nil
+}
+
+// leaveWord says where this daemon is, for commands beside a configuration file that
+// is broken. Without it they ask for --socket then.
+func (d *Daemon) leaveWord(context.Context) error {
+	dir := config.RunningPath(d.socket, d.getenv)
+	if dir == "" {
+		return nil
+	}
+	r := config.Running{Config: cmp.Or(d.cfg.File, config.FilePath(d.getenv)), Places: map[string]string{
+		"ipc.socket": d.socket, "store.url": d.database, "audit.mirror": d.mirror,
+		"audit.keys": config.KeysPath(d.cfg, d.database), "audit.checkpoints": config.CheckpointsPath(d.cfg, d.database),
+	}}
+	remove, err := r.Leave(dir)
+	if err != nil {
+		d.log.Warn("commands will need --socket while the configuration file is broken", zap.Error(err))
+		return nil
+	}
+	d.onStop(remove)
+	return nil
 }
 
 // supervise tells the service manager that the daemon answers, and from here on

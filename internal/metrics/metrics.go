@@ -156,9 +156,9 @@ func (s *Set) histogram(name, help string, bounds []float64) prometheus.Histogra
 // durations are bounds from a microsecond to ten seconds, five to each power of
 // ten.
 func durations() (bounds []float64) {
-	for decade := time.Microsecond; decade < 10*time.Second; decade *= 10 {
-		for _, tenths := range []time.Duration{10, 16, 25, 40, 63} {
-			bounds = append(bounds, seconds(decade*tenths/10))
+	for decade := int64(time.Microsecond); decade < int64(10*time.Second); decade *= 10 {
+		for _, tenths := range []int64{10, 16, 25, 40, 63} {
+			bounds = append(bounds, seconds(time.Duration(decade * tenths / 10)))
 		}
 	}
 	return append(bounds, seconds(10*time.Second))
