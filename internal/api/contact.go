@@ -50,7 +50,7 @@ type Contact struct {
 	InstanceID string `json:"instanceId,omitzero"`
 	UserID     string `json:"userId,omitzero"`
 	TenantID   string `json:"tenantId,omitzero"`
-	// Learned is set where an envelope has shown who that is, and not the
+	// Learned is set where messages have shown who that is, and not the
 	// configuration: contact.forget undoes it.
 	Learned bool `json:"learned,omitzero"`
 	// SeenBy are the tenants whose agents got such an envelope, where the agents are

@@ -23,6 +23,10 @@ type Origin struct {
 	LooksLike string
 	// Brought is to be kept of the session, for answers.
 	Brought map[string]string
+	// Writers are those of the directory who may have written it, and Places names
+	// where many read it, see [Recipient.Places].
+	Writers []ocip.Counterparty
+	Places  []string
 
 	key string
 	// entries are those of the directory that the message may be from.
@@ -62,6 +66,9 @@ func (d *Directory) Origin(key string, metadata map[string]jsontext.Value, self 
 		o.Target = ""
 	}
 	d.wrote(&o, &r, &at, metadata, self)
+	if o.Group {
+		o.Places = r.written(o.Target)
+	}
 	return o, nil
 }
 
@@ -102,6 +109,9 @@ func (d *Directory) wrote(o *Origin, r *Recipient, at *found, metadata map[strin
 	from := Recipient{}
 	d.weigh(&from, self, false, o.entries...)
 	o.Counterparty, o.Listed = from.Counterparty, len(o.entries) > 0
+	if o.Writers = from.Members; o.Listed && len(o.Writers) == 0 {
+		o.Writers = []ocip.Counterparty{from.Counterparty}
+	}
 }
 
 // Claim is what an envelope says of its sender, held against the directory.

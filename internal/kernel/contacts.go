@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -29,7 +30,7 @@ func (k *Kernel) ContactList(ctx context.Context, p *api.ContactListParams) (api
 				return api.ContactListResult{}, err
 			}
 			c.Kind, c.InstanceID, c.UserID, c.TenantID = string(to.Kind), to.InstanceID, to.UserID, to.TenantID
-			c.Learned = to.Kind == ocip.KindAgent && listed.Kind != ocip.KindAgent
+			c.Learned = to.Identity != listed.Identity
 		}
 		if rules.directory.SeveralTenants() {
 			seen, err := k.store.SeenByAll(ctx, s.Key)
@@ -58,12 +59,13 @@ func (k *ruleset) at(ctx context.Context, key string, self *Agent) (to, listed o
 		nobody := ocip.Counterparty{Kind: ocip.KindUnknown}
 		return nobody, nobody, nil
 	}
-	to, err = k.known(ctx, key, self, recipient.Counterparty)
+	to, _, err = k.readers(ctx, key, self, &recipient)
 	return to, recipient.Counterparty, err
 }
 
 // ContactForget undoes what messages of a session have shown about who is there:
-// the agent, and the members of an address. What the configuration says stays.
+// the agent, the members of an address, and who spoke where it leads. What the
+// configuration says stays.
 func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.ContactForgetParams) (api.ContactForgetResult, error) {
 	seen, err := k.store.SeenByAll(ctx, p.SessionKey)
 	if err != nil {
@@ -72,6 +74,18 @@ func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.Contact
 	brought, err := k.store.Brought(ctx, p.SessionKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return api.ContactForgetResult{}, err
+	}
+	places := k.rules().directory.Places(p.SessionKey, brought.Members)
+	parts := []store.Part{store.Forgotten(p.SessionKey)}
+	for _, place := range places {
+		spoke, err := k.store.SpeakersToAll(ctx, place)
+		if err != nil {
+			return api.ContactForgetResult{}, err
+		}
+		for _, one := range spoke {
+			seen = append(seen, store.Seen{SessionKey: place, By: one.By, Identity: one.Identity})
+		}
+		parts = append(parts, store.Unheard(place))
 	}
 	if len(seen) == 0 && len(brought.Members) == 0 {
 		return api.ContactForgetResult{}, nil
@@ -85,13 +99,15 @@ func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.Contact
 	if len(seen) > 1 {
 		all := make([]map[string]any, len(seen))
 		for i, one := range seen {
-			all[i] = map[string]any{"by": cmp.Or(one.By, everybody), "instanceId": one.InstanceID, "tenantId": one.TenantID}
+			all[i] = map[string]any{"at": one.SessionKey, "by": cmp.Or(one.By, everybody), "instanceId": one.InstanceID, "tenantId": one.TenantID}
 		}
 		r.Details["seen"] = all
 	}
-	change := &store.Change{Records: []*audit.Record{r}, Parts: []store.Part{store.Forgotten(p.SessionKey)}, Drains: true}
+	change := &store.Change{Records: []*audit.Record{r}, Parts: parts, Drains: true}
 	receipt, err := k.seen.forget(func(at sighting) bool { return at.session == p.SessionKey }, func() (store.Receipt, error) {
-		return k.origins.forget(func(key string) bool { return key == p.SessionKey }, func() (store.Receipt, error) { return k.commit(change) })
+		return k.origins.forget(func(key string) bool { return key == p.SessionKey }, func() (store.Receipt, error) {
+			return k.speakers.forget(func(at audience) bool { return slices.Contains(places, at.place) }, func() (store.Receipt, error) { return k.commit(change) })
+		})
 	})
 	if err != nil {
 		return api.ContactForgetResult{}, err

@@ -38,6 +38,8 @@ type outgoing struct {
 	// recipient is whom the message reaches, and to who that is to the rules: an
 	// agent that was seen there, where the directory has nobody.
 	recipient directory.Recipient
+	// learned is set where somebody decides who spoke where the message goes.
+	learned   bool
 	changedBy []string
 	// carried messages are delivered by their runtime, not by the daemon.
 	carried bool
@@ -173,7 +175,7 @@ func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]str
 		return err
 	}
 	m.channel, m.target, m.account = m.recipient.Channel, m.recipient.Target, m.recipient.Account
-	m.to, err = k.known(ctx, m.key, m.sender, m.recipient.Counterparty)
+	m.to, m.learned, err = k.readers(ctx, m.key, m.sender, &m.recipient)
 	return err
 }
 
@@ -439,6 +441,11 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: append(passages(m.metadata, m.recipient.IsAddress), m.mediaTexts...), Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
 	k.metrics.Decided(k.now().Sub(began))
+	if m.learned && v.Code == ocip.CrossEnterpriseBlocked {
+		// Who that is stands on record: the sender's app has it from nobody.
+		v.Reason = "somebody of another tenant has spoken where session " + m.key + " leads, and no policy can allow a message there; " +
+			"where that is wrong, list who reads there as a group, or: ocipd contacts forget " + m.key
+	}
 	return v
 }
 

@@ -577,7 +577,7 @@ func (k *ruleset) passInbound(ctx context.Context, in *incoming) error {
 	}
 	in.describe(r)
 	r.Classification = ""
-	receipt, err := k.record(r)
+	receipt, err := k.stopped(in, r)
 	if err != nil {
 		return err
 	}

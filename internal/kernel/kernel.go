@@ -166,6 +166,7 @@ type Kernel struct {
 	budgets   *budgets
 	origins   origins
 	seen      seen
+	speakers  speakers
 	holds     *holds
 	sessions  *sessions
 	outbox    *outbox
@@ -214,6 +215,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	k.chains, k.debts, k.origins, k.seen = newChains(o.Store), newDebts(o.Store), newOrigins(o.Store), newSeen(o.Store)
+	k.speakers = newSpeakers(o.Store)
 	if k.budgets, err = newBudgets(o.Store); err != nil {
 		return nil, err
 	}

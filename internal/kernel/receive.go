@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -217,7 +218,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 	}
 	in.origin, err = k.directory.Origin(in.key, in.metadata, agent)
 	if err == nil {
-		in.account = in.origin.Account
+		in.account, in.spoke = in.origin.Account, in.origin.Writers
 		in.from, err = k.known(ctx, in.key, agent, in.origin.Counterparty)
 	}
 	switch {
@@ -272,6 +273,8 @@ type incoming struct {
 	// where the directory has nobody.
 	origin directory.Origin
 	from   ocip.Counterparty
+	// spoke are those whom it shows to read where it came from.
+	spoke []ocip.Counterparty
 	// chain is the causal chain of an agent's message, speaker the agent, and
 	// answer is set where the receiver had asked it.
 	chain             ocip.Chain
@@ -435,11 +438,21 @@ func (k *ruleset) refuseInbound(in *incoming, from ocip.Counterparty, code ocip.
 	}
 	in.describe(r)
 	r.Event, r.Classification = event, "" // it has none that could be believed
-	receipt, err := k.record(r)
+	receipt, err := k.stopped(in, r)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
 	return api.QueueResult{}, refused(&v, receipt.Seq)
+}
+
+// stopped records that a message was not taken. Who wrote it reads what is said where
+// it came from all the same.
+func (k *ruleset) stopped(in *incoming, r *audit.Record) (store.Receipt, error) {
+	change := &store.Change{Records: []*audit.Record{r}}
+	if err := k.heard(context.Background(), in, change); err != nil {
+		return store.Receipt{}, err
+	}
+	return k.commit(change)
 }
 
 // describe enters into a record who brought a message in, and from where.
@@ -555,6 +568,9 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		return api.QueueResult{}, err
 	}
 	if !v.Allowed() {
+		if err := k.heard(ctx, in, change); err != nil {
+			return api.QueueResult{}, err
+		}
 		k.exchanges.refuse(change, v, now)
 		receipt, err := k.commit(change)
 		if err != nil {
@@ -580,10 +596,18 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (from ocip.Counterparty, refused *refusal, err error) {
 	claimed := envelope.SourceAgent
 	from = ocip.Counterparty{Kind: ocip.KindUnknown, Identity: claimed}
-	if reason, blocked := ocip.Wall(in.agent.Identity, ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}); blocked {
+	claim, forged := k.directory.Compare(envelope, &in.origin, in.agent)
+	as := ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}
+	defer func() {
+		// A name that is borrowed or made up shows nobody. That one is of another tenant
+		// need not be shown: where it is not so, a message more is stopped.
+		if forged == nil && (refused == nil || refused.code == ocip.CrossEnterpriseBlocked) {
+			in.spoke = append(slices.Clip(in.spoke), as)
+		}
+	}()
+	if reason, blocked := ocip.Wall(in.agent.Identity, as); blocked {
 		return from, &refusal{ocip.CrossEnterpriseBlocked, "tenant-wall", reason, ""}, nil
 	}
-	claim, forged := k.directory.Compare(envelope, &in.origin, in.agent)
 	if forged != nil {
 		return from, &refusal{ocip.EnvelopeForged, "receiver", forged.Error(), ""}, nil
 	}
@@ -747,6 +771,9 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 		if err := k.origins.enter(ctx, change, in.key, in.account, in.origin.Brought, now); err != nil {
 			return api.QueueResult{}, err
 		}
+	}
+	if err := k.heard(ctx, in, change); err != nil {
+		return api.QueueResult{}, err
 	}
 	if err := k.delivered(change.Records[0], in.key, in.content, in.metadata); err != nil {
 		return api.QueueResult{}, err

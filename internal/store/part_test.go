@@ -105,6 +105,7 @@ func TestPartIsBounded(t *testing.T) {
 	for _, p := range []Part{
 		AppProcess{Name: long}, AppProcess{App: long}, Brought{SessionKey: long}, Brought{Account: long}, Brought{Members: map[string]string{"target": long}},
 		Owed{Value: long}, Owed{Agent: long}, Spent{Scope: long}, Paused{Scope: long}, Paused{By: long},
+		Speaker{Place: long}, Speaker{Account: long}, Speaker{By: long}, Speaker{Identity: ocip.Identity{InstanceID: long}},
 	} {
 		if _, err := s.Commit(with(p)); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%T: %v", p, err)
@@ -171,6 +172,24 @@ func TestBrought(t *testing.T) {
 	}
 	if got := read(t, s.Brought, "irc:y"); len(got.Members) != 0 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+func TestSpeakers(t *testing.T) {
+	s := openTest(t)
+	eve := Speaker{Place: "irc:#x", Account: "work", By: "acme", Agent: true, Identity: ocip.Identity{InstanceID: "e", UserID: "u", OrgUnit: "o", TenantID: "globex"}}
+	person, other := eve, eve
+	person.Agent, other.By = false, "globex"
+	commit(t, s, with(eve, person, eve, other, Speaker{Place: "irc:#y", By: "acme"}))
+	if got, err := s.Speakers(t.Context(), "acme", "irc:#x"); err != nil || !reflect.DeepEqual(got, []Speaker{eve, person}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := s.SpeakersToAll(t.Context(), "irc:#x"); err != nil || len(got) != 3 {
+		t.Errorf("of all: %+v, %v", got, err)
+	}
+	commit(t, s, with(Unheard("irc:#x")))
+	if got := count(t, s, "speakers"); got != 1 {
+		t.Errorf("%d are left", got)
 	}
 }
 
@@ -303,7 +322,7 @@ func TestTidy(t *testing.T) {
 const olderThanParts = `CREATE TABLE oldbox (id INTEGER PRIMARY KEY, record_seq INTEGER NOT NULL, dispatch_id TEXT NOT NULL, expires_at INTEGER NOT NULL, message TEXT NOT NULL) STRICT;
 	INSERT INTO oldbox SELECT id, record_seq, dispatch_id, expires_at, message FROM outbox; DROP TABLE outbox; ALTER TABLE oldbox RENAME TO outbox; CREATE TABLE old (agent TEXT PRIMARY KEY, at INTEGER NOT NULL, chain TEXT NOT NULL) STRICT, WITHOUT ROWID;
 	INSERT INTO old SELECT agent, at, chain FROM heard; DROP TABLE heard; ALTER TABLE old RENAME TO heard;
-	DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused;
+	DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused; DROP TABLE speakers;
 	DELETE FROM meta WHERE key = 'digests-from'; PRAGMA user_version=6`
 
 // What was heard under the schema before is heard by the agent, from anybody.

@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+
+	"github.com/openclawos/ocipd/internal/ocip"
+	"zombiezen.com/go/sqlite"
+)
+
+// Speaker is somebody who spoke where many read. As a part it is added to those who
+// are known to have spoken there.
+type Speaker struct {
+	// Place is where that was, and Account the channel's own that read it there, ""
+	// where nothing says which.
+	Place, Account string
+	// By is the tenant whose agent got the message.
+	By string
+	// Agent is set where an agent spoke, and not a person.
+	Agent bool
+	ocip.Identity
+}
+
+// maxSpeakers bounds those that are kept. Beyond it those that were heard first are
+// forgotten, until they are heard again.
+const maxSpeakers = 65536
+
+const aSpeaker = "who spoke at a place"
+
+func (s Speaker) check() error {
+	return bounded(aSpeaker, s.Place, s.Account, s.By, s.InstanceID, s.UserID, s.OrgUnit, s.TenantID)
+}
+
+func (s Speaker) put(w *writer) error {
+	agent := int64(0)
+	if s.Agent {
+		agent = 1
+	}
+	err := w.exec(aSpeaker, `INSERT INTO speakers (place, heard_by, account, agent, instance_id, user_id, org_unit, tenant_id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		s.Place, s.By, s.Account, agent, s.InstanceID, s.UserID, s.OrgUnit, s.TenantID)
+	if err != nil {
+		return err
+	}
+	return w.exec(aSpeaker, `DELETE FROM speakers WHERE no <= (SELECT max(no) FROM speakers) - ?`, int64(maxSpeakers))
+}
+
+// Speakers returns who spoke at a place, as a tenant's agents heard.
+func (s *Store) Speakers(ctx context.Context, tenant, place string) ([]Speaker, error) {
+	return rows(ctx, &s.reader, aSpeaker, selectSpeakers+` AND heard_by = ? ORDER BY no`, []any{place, tenant}, scanSpeaker)
+}
+
+// SpeakersToAll returns who spoke at a place, as the agents of any tenant heard.
+func (s *Store) SpeakersToAll(ctx context.Context, place string) ([]Speaker, error) {
+	return rows(ctx, &s.reader, aSpeaker, selectSpeakers+` ORDER BY no`, []any{place}, scanSpeaker)
+}
+
+const selectSpeakers = `SELECT place, account, heard_by, agent, instance_id, user_id, org_unit, tenant_id FROM speakers WHERE place = ?`
+
+func scanSpeaker(stmt *sqlite.Stmt) (Speaker, error) {
+	return Speaker{
+		Place: stmt.ColumnText(0), Account: stmt.ColumnText(1), By: stmt.ColumnText(2), Agent: stmt.ColumnInt64(3) != 0,
+		Identity: ocip.Identity{InstanceID: stmt.ColumnText(4), UserID: stmt.ColumnText(5), OrgUnit: stmt.ColumnText(6), TenantID: stmt.ColumnText(7)},
+	}, nil
+}
+
+// Unheard is a place of which nobody is known any more to have spoken there. It is
+// a part.
+type Unheard string
+
+func (u Unheard) check() error { return nil }
+
+func (u Unheard) put(w *writer) error {
+	return w.exec("that a place is forgotten", `DELETE FROM speakers WHERE place = ?`, string(u))
+}
