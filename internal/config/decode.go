@@ -332,7 +332,7 @@ func (d *decoder) pairs(at Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node]
 			d.want(at, n, "a mapping")
 			return
 		}
-		var keys keySet
+		lines := map[string]int{} // by key
 		for i := 0; i+1 < len(n.Content) && !d.full; i += 2 {
 			k := n.Content[i]
 			if k.Kind != yaml.ScalarNode {
@@ -343,48 +343,16 @@ func (d *decoder) pairs(at Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node]
 				d.fail(at.Key(k.Value), k, "merge keys are not read: write the keys out")
 				continue
 			}
-			if first := keys.add(k); first != nil {
-				d.report(d.place(k), at.Key(k.Value), "", fmt.Sprintf("duplicate key %q, first at line %d", clip(k.Value), first.Line))
+			if first, ok := lines[k.Value]; ok {
+				d.report(d.place(k), at.Key(k.Value), "", fmt.Sprintf("duplicate key %q, first at line %d", clip(k.Value), first))
 				continue
 			}
+			lines[k.Value] = k.Line
 			if !yield(k, n.Content[i+1]) {
 				return
 			}
 		}
 	}
-}
-
-// keySet are keys of a mapping. Nearly all mappings have few, and among those a
-// look at each is sooner done than a map is made.
-type keySet struct {
-	few  [16]*yaml.Node
-	n    int
-	many map[string]*yaml.Node
-}
-
-// add adds a key, and returns the one that is there already, if one is.
-func (s *keySet) add(key *yaml.Node) *yaml.Node {
-	if s.many == nil {
-		for _, k := range s.few[:s.n] {
-			if k.Value == key.Value {
-				return k
-			}
-		}
-		if s.n < len(s.few) {
-			s.few[s.n] = key
-			s.n++
-			return nil
-		}
-		s.many = make(map[string]*yaml.Node)
-		for _, k := range s.few {
-			s.many[k.Value] = k
-		}
-	}
-	if first, ok := s.many[key.Value]; ok {
-		return first
-	}
-	s.many[key.Value] = key
-	return nil
 }
 
 // raw turns a node into maps, lists and scalars such as JSON has them.

@@ -1,7 +1,12 @@
 // Package jsonline writes JSON objects member by member, behind what a buffer
 // holds already: the same bytes that the JSON library makes, without looking up
-// what a type is made of. It is for what is written for every message; all else
-// is encoded by the library.
+// what a type is made of. It is for what is written for every message, where each
+// takes the library longer by more than 1 % of the CPU of a dispatch, 0.7 µs: an
+// envelope 1.6 against 0.65 µs, the state of an exchange 2.0 against 0.7, a message
+// 3.0 against 1.5, what a hook event is about 0.65 against 0.1 (twice), a causal
+// chain 0.75 against 0.3 (twice); together 6 of about 70 µs. A frame holds what is
+// JSON already, which the library would read once more. All else is encoded by the
+// library.
 //
 // A caller opens an object with '{', adds its members in the order they shall
 // have, and closes it with '}'. Names are the caller's own and are written as
