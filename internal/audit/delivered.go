@@ -19,12 +19,11 @@ func DeliveredForm(target, content string, metadata jsontext.Value) ([]byte, err
 	if kind := metadata.Kind(); kind != '{' {
 		return nil, fmt.Errorf("cannot take the digest of a message: its metadata are %s, not an object", kind)
 	}
-	b := make([]byte, 0, len(target)+len(content)+len(metadata)+64)
+	b := make([]byte, 0, 2*(len(target)+len(content)+len(metadata))+64)
 	b = jsonline.Text(append(b, '{'), "content", content)
-	b = append(jsonline.Key(b, "metadata"), metadata...)
-	form := jsontext.Value(append(jsonline.Text(b, "target", target), '}'))
-	if err := form.Canonicalize(); err != nil {
+	b, err := appendCanonical(jsonline.Key(b, "metadata"), metadata)
+	if err != nil {
 		return nil, fmt.Errorf("cannot take the digest of a message: %w", err)
 	}
-	return form, nil
+	return append(jsonline.Text(b, "target", target), '}'), nil
 }

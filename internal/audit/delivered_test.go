@@ -60,3 +60,44 @@ func FuzzDeliveredForm(f *testing.F) {
 		}
 	})
 }
+
+// What is written without the library is what the library writes, and it is what
+// messages are usually made of.
+func FuzzCanonical(f *testing.F) {
+	for _, text := range []string{
+		`{"b":1,"a":{"d":[true,null,false,"x\n"],"c":-12},"aa":0,"":"é"}`, " { \"z\" : [ ] , \"a\" : { } } ", `{"a":1,"a":2}`, `{"ab":1,"a":2,"a!":3}`, `-0`, `01`, `1.0`, `1e3`,
+		`123456789012345`, `1234567890123456`, `"\u00e9"`, `"\/"`, `{"\"":1,"!":2}`, `{"\u0061":1}`, `{"é":1,"a":2}`, `[1,]`, `{,}`, `{"a"}`, "tru", `"\ud800"`, "\"\xff\"", `[[[[[[[[1]]]]]]]]`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		want := jsontext.Value(text)
+		failure := want.Canonicalize()
+		got, err := appendCanonical([]byte("before"), jsontext.Value(text))
+		if (err == nil) != (failure == nil) {
+			t.Fatalf("%q: %v, and the library: %v", text, err, failure)
+		}
+		if err == nil && string(got) != "before"+string(want) {
+			t.Fatalf("%q became %s, want before%s", text, got, want)
+		}
+	})
+}
+
+const envelope = `{"aiDisclosure":"[AI-generated]","channelId":"chat","dispatchId":"0197b1d0-2a51-7a2e-8c5e-0c2d7c4a9d11","exchange":{"id":"3f0f","type":"information_query","outcome":"in_progress","dataShared":[],"dataWithheld":[]},` +
+	`"ocip":{"version":"1.0","sourceAgent":{"instanceId":"a","userId":"u","tenantId":"t"},"messageType":"agent-generated","exchangeRound":1,"maxRounds":3,"classification":"internal","replyPolicy":"agent-ok"},"ocipChain":{"id":"c","hops":1}}`
+
+func TestUsualCanonical(t *testing.T) {
+	c := canonical{from: []byte(envelope)}
+	if !c.value(0) {
+		t.Errorf("a usual envelope goes by the library; left is %s", c.from)
+	}
+}
+
+func BenchmarkDeliveredForm(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := DeliveredForm("chat:p1", "The build of milestone 2 is on track.", jsontext.Value(envelope)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
