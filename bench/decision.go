@@ -124,7 +124,7 @@ func decider(ctx context.Context, cache, hops int) (func() error, error) {
 		Summary: ocip.Summarize(report), MaxAnnotation: cfg.OCIP.MaxAnnotationBytes,
 	}
 	return func() error {
-		if v := ocip.Decide(ctx, m, p); !v.Allowed() || len(v.Detections) > 0 {
+		if v := ocip.Decide(ctx, &m, p); !v.Allowed() || len(v.Detections) > 0 {
 			return fmt.Errorf("the message is judged %s (%s)", v.Result, v.Reason)
 		}
 		return nil

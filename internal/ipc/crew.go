@@ -15,7 +15,7 @@ type crew struct {
 }
 
 // maxIdleHands bounds the goroutines that wait for work.
-const maxIdleHands = 64
+const maxIdleHands = 256
 
 func newCrew(ctx context.Context) *crew { return &crew{ctx: ctx, jobs: make(chan func())} }
 

@@ -264,7 +264,7 @@ func (k *ruleset) lookAgain(ctx context.Context, d *decision) (*ocip.Verdict, er
 	was := *d.h
 	v := k.preview(ctx, d.m, d.h, d.st, d.now)
 	if d.h.Digest == was.Digest {
-		return &v, nil
+		return v, nil
 	}
 	d.h.Changed = changes(&was, d.h)
 	d.h.Approvals, d.h.Given = nil, 0
@@ -370,7 +370,7 @@ func (k *ruleset) takeOver(ctx context.Context, d *decision) (api.ApprovalResolv
 	if err := k.settle(ctx, d); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
-	return k.releaseHeld(ctx, d, &v, api.ApprovalTakenOver)
+	return k.releaseHeld(ctx, d, v, api.ApprovalTakenOver)
 }
 
 // endHeld denies a held message, or ends its exchange without it.

@@ -297,18 +297,18 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	v := k.weigh(ctx, m, st, ocip.Nobody, now)
 	switch v.Result {
 	case ocip.Allow:
-		result, err := k.release(ctx, m, &v, st, change, now)
+		result, err := k.release(ctx, m, v, st, change, now)
 		if err != nil {
 			giveBack()
 		}
 		return result, err
 	case ocip.RequireApproval:
 		giveBack()
-		return k.hold(ctx, m, &v, st, change, now)
+		return k.hold(ctx, m, v, st, change, now)
 	case ocip.Deny:
 	}
 	giveBack()
-	return api.DispatchResult{}, k.refuse(m, &v, change)
+	return api.DispatchResult{}, k.refuse(m, v, change)
 }
 
 // exchangeRefused records a message that cannot be of the exchange that it names, and
@@ -424,7 +424,7 @@ func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*st
 }
 
 // weigh puts a message before the rules.
-func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person ocip.Person, now time.Time) ocip.Verdict {
+func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person ocip.Person, now time.Time) *ocip.Verdict {
 	kind := m.hints.MessageType
 	switch person {
 	case ocip.Approved:
@@ -434,7 +434,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	case ocip.Nobody:
 	}
 	began := k.now()
-	v := ocip.Decide(ctx, ocip.Outgoing{
+	v := ocip.Decide(ctx, &ocip.Outgoing{
 		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, First: st.first, Spent: st.spent, SpentHour: st.spentHour,

@@ -335,14 +335,14 @@ func (k *ruleset) newHeld(m *outgoing, v *ocip.Verdict, id string, now time.Time
 
 // preview works out what would leave if a person approved the message now, and
 // why it could not if it could not. The digest is over just that.
-func (k *ruleset) preview(ctx context.Context, m *outgoing, h *held, st *standing, now time.Time) ocip.Verdict {
+func (k *ruleset) preview(ctx context.Context, m *outgoing, h *held, st *standing, now time.Time) *ocip.Verdict {
 	v := k.weigh(ctx, m, reopened(st, m, now), ocip.Approved, now)
 	h.Approvable, h.Blocked, h.Sending = v.Allowed(), "", nil
 	h.DataShared, h.DataWithheld = v.Shared, v.Withheld
 	if v.Allowed() {
 		sending := *m
 		sending.changedBy = slices.Clone(m.changedBy)
-		k.stamp(&sending, &v)
+		k.stamp(&sending, v)
 		shown := sending.emitted()
 		shown.DispatchID = "" // the message's own, whatever becomes of it
 		h.Sending = shown.Append(nil)

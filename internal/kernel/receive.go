@@ -161,7 +161,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	if !a.local {
 		began = k.now()
 	}
-	v := ocip.Receive(ctx, ocip.Incoming{
+	v := ocip.Receive(ctx, &ocip.Incoming{
 		Now: now, Receiver: a.agent.Agent, From: a.from, Envelope: a.envelope, Exchange: e, Summary: a.summary, Claimed: a.claimed,
 		Chain: line, Escalated: escalated, ExpiresAfter: k.cfg.ExpiresAfter, Owed: a.owed,
 		Content: a.content, Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved,
@@ -169,7 +169,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	if !a.local {
 		k.metrics.Decided(k.now().Sub(began))
 	}
-	return &v, nil
+	return v, nil
 }
 
 // receivedRecord is the receiver's record of a verdict.

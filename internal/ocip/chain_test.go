@@ -71,29 +71,29 @@ func TestChainDecides(t *testing.T) {
 	m := question()
 	m.Rules = &Rules{Chain: ChainLimits{MaxHops: 3}}
 	m.Cause = BeginChain("d-0", m.Sender.InstanceID, m.Now)
-	v := Decide(t.Context(), m, yes)
+	v := Decide(t.Context(), &m, yes)
 	if !v.Allowed() || v.Chain.Hops != 1 || v.Exchange.Chain.ID != "d-0" {
 		t.Errorf("the first: %+v", v.Chain)
 	}
 	m.Cause.Hops = 3
-	v = Decide(t.Context(), m, yes)
+	v = Decide(t.Context(), &m, yes)
 	if v.Result != RequireApproval || v.Code != ChainLimit || v.Policy != ruleChain || v.Exchange.Outcome != Escalated || !strings.Contains(v.Reason, "d-0") {
 		t.Errorf("past the limit: %+v", v)
 	}
 	m.Rules.Chain.Monitor = true
-	v = Decide(t.Context(), m, yes)
+	v = Decide(t.Context(), &m, yes)
 	if !v.Allowed() || len(v.Detections) != 1 || v.Detections[0].Rule != "chain.hops" || !v.Detections[0].Shadow {
 		t.Errorf("monitored: %+v", v)
 	}
 	m.Rules.Chain.Monitor = false
 	m.To.Kind = KindUnknown
-	if v = Decide(t.Context(), m, yes); !v.Allowed() || v.Chain.ID != "" {
+	if v = Decide(t.Context(), &m, yes); !v.Allowed() || v.Chain.ID != "" {
 		t.Errorf("to a person: %+v", v)
 	}
 	in := arriving()
 	in.Rules = m.Rules
 	in.Chain = Chain{ID: "d-0", Hops: 4, Path: []string{"x", "y"}, StartedAt: Time{in.Now}}
-	if v = Receive(t.Context(), in, yes); v.Code != ChainLimit || v.Exchange.Outcome != Escalated {
+	if v = Receive(t.Context(), &in, yes); v.Code != ChainLimit || v.Exchange.Outcome != Escalated {
 		t.Errorf("inbound: %+v", v)
 	}
 }

@@ -130,11 +130,11 @@ var outgoing = [...]step{
 // Decide weighs a message that wants to leave. The first rule that denies or
 // escalates decides. An allowed message's verdict holds the advanced exchange
 // and the envelope to stamp.
-func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
-	v := Verdict{Level: max(m.Declared, m.Sender.Floor), Before: m.Exchange, Exchange: m.Exchange, Owed: m.Owed.at(m.Now)}
+func Decide(ctx context.Context, m *Outgoing, policy Policy) *Verdict {
+	v := &Verdict{Level: max(m.Declared, m.Sender.Floor), Before: m.Exchange, Exchange: m.Exchange, Owed: m.Owed.at(m.Now)}
 	m.texts = together(m.Content, m.Passages)
 	for _, weigh := range outgoing {
-		weigh(ctx, &m, policy, &v)
+		weigh(ctx, m, policy, v)
 		if v.Result != "" {
 			return v
 		}
@@ -160,7 +160,7 @@ func Decide(ctx context.Context, m Outgoing, policy Policy) Verdict {
 		}
 	}
 	v.Exchange.Level = v.Level
-	v.Envelope = stamp(&m, &v)
+	v.Envelope = stamp(m, v)
 	v.Annotation = annotate(v.Envelope)
 	if m.MaxAnnotation > 0 && len(v.Annotation) > m.MaxAnnotation {
 		size := len(v.Annotation)

@@ -82,7 +82,7 @@ func BenchmarkDecision(b *testing.B) {
 				m.To.OrgUnit = org
 				b.ReportAllocs()
 				for b.Loop() {
-					if v := ocip.Decide(b.Context(), m, p); !v.Allowed() || len(v.Detections) > 0 {
+					if v := ocip.Decide(b.Context(), &m, p); !v.Allowed() || len(v.Detections) > 0 {
 						b.Fatal(v.Reason, v.Detections)
 					}
 				}
@@ -102,7 +102,7 @@ func BenchmarkDecisionOfLongText(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if v := ocip.Decide(b.Context(), m, p); !v.Allowed() || len(v.Detections) > 0 {
+				if v := ocip.Decide(b.Context(), &m, p); !v.Allowed() || len(v.Detections) > 0 {
 					b.Fatal(v.Reason, v.Detections)
 				}
 			}

@@ -132,7 +132,7 @@ func TestDecideCodes(t *testing.T) {
 			if policy == nil {
 				policy = forbidden{t}
 			}
-			v := Decide(t.Context(), m, policy)
+			v := Decide(t.Context(), &m, policy)
 			if v.Result != tt.want || v.Code != tt.code {
 				t.Fatalf("got %s %s (%s), want %s %s", v.Result, v.Code, v.Reason, tt.want, tt.code)
 			}
@@ -162,7 +162,7 @@ func TestDecideOrder(t *testing.T) {
 	var policy Policy = yes
 	expect := func(want Code) {
 		t.Helper()
-		if v := Decide(t.Context(), m, policy); v.Code != want {
+		if v := Decide(t.Context(), &m, policy); v.Code != want {
 			t.Errorf("got %s, want %s", v.Code, want)
 		}
 	}
@@ -194,7 +194,7 @@ func TestPolicyIsAskedWhatMatters(t *testing.T) {
 	m := question()
 	m.To.OrgUnit, m.Exchange.Round, m.Declared, m.Sender.Floor = "marketing", 1, Public, Internal
 	p := answers(agree, PolicyAnswer{Allow: true, Reason: "cross", MaxRounds: 2, HasMaxClassification: true, MaxClassification: Internal})
-	v := Decide(t.Context(), m, p)
+	v := Decide(t.Context(), &m, p)
 	want := PolicyInput{Action: ActionExchange, ExchangeType: InformationQuery, Level: Internal, Source: m.Sender.Identity, Target: m.To.Identity, Round: 2, CounterpartyKind: KindAgent}
 	crossed := want
 	crossed.Action = ActionExchangeCrossOrg
@@ -250,7 +250,7 @@ func TestDecideProperties(t *testing.T) {
 	seen := map[string]int{}
 	for range 20_000 {
 		m, policy := anyMessage(r)
-		v := Decide(t.Context(), m, policy)
+		v := Decide(t.Context(), &m, policy)
 		seen[string(v.Result)+string(v.Code)]++
 		fault := func(problem string) {
 			t.Helper()
@@ -318,7 +318,7 @@ func TestConversationsEnd(t *testing.T) {
 			m.Exchange.MaxRounds, m.Sender.MaxRounds = limit, 99
 			sent := 0
 			for ; ; sent++ {
-				v := Decide(t.Context(), m, cached{PolicyAnswer{Allow: true, MaxRounds: 99}})
+				v := Decide(t.Context(), &m, cached{PolicyAnswer{Allow: true, MaxRounds: 99}})
 				m.Exchange = v.Exchange
 				m.MaxRounds += 10
 				if !v.Allowed() {
@@ -339,7 +339,7 @@ func BenchmarkDecide(b *testing.B) {
 			m.To.OrgUnit = org
 			b.ReportAllocs()
 			for b.Loop() {
-				if v := Decide(b.Context(), m, yes); !v.Allowed() {
+				if v := Decide(b.Context(), &m, yes); !v.Allowed() {
 					b.Fatal(v.Reason)
 				}
 			}

@@ -59,7 +59,7 @@ func (l *lines) message(from, to string, asked *Exchange) (Exchange, bool) {
 	if m.Cause.ID == "" {
 		m.Cause = BeginChain(fmt.Sprint("d-", l.sent), from, l.now)
 	}
-	v := Decide(context.Background(), m, yes)
+	v := Decide(context.Background(), &m, yes)
 	if !v.Allowed() {
 		return v.Exchange, false
 	}

@@ -1,7 +1,6 @@
 package ocip
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,7 +59,7 @@ func TestEveryStringIsLookedAt(t *testing.T) {
 			m := question()
 			m.Content, m.Rules = "See attached.", detectors(t)
 			m.Passages = []Passage{{Member: "metadata.other", Text: "Nothing here.", Prose: true}, tc.p}
-			v := Decide(t.Context(), m, yes)
+			v := Decide(t.Context(), &m, yes)
 			if v.Code != tc.code {
 				t.Fatalf("got %s: %s", v.Code, v.Reason)
 			}
@@ -90,11 +89,11 @@ func TestRenderedTextIsLookedAt(t *testing.T) {
 	m := question()
 	m.Content, m.Rules = `I \x70\x72omise to pay`, detectors(t)
 	m.Rendering = []text.Rendering{text.RenderIRC}
-	if v := Decide(t.Context(), m, yes); v.Code != CommitmentRequiresHuman {
+	if v := Decide(t.Context(), &m, yes); v.Code != CommitmentRequiresHuman {
 		t.Errorf("got %s, %+v", v.Code, v.Detections)
 	}
 	m.Content, m.Rendering = "AKIA<b>IOSFODNN7EXAMPLE</b>", []text.Rendering{text.RenderHTML}
-	if v := Decide(t.Context(), m, yes); v.Code != ClassificationViolation {
+	if v := Decide(t.Context(), &m, yes); v.Code != ClassificationViolation {
 		t.Errorf("got %s, %+v", v.Code, v.Detections)
 	}
 }
@@ -116,7 +115,7 @@ func TestFewDetectionsOfMany(t *testing.T) {
 	for i := range 300 {
 		m.Passages = append(m.Passages, Passage{Member: fmt.Sprint("metadata.", i), Text: "I promise " + secret, Prose: true})
 	}
-	if v := Decide(t.Context(), m, yes); len(v.Detections) > 2*maxDetections {
+	if v := Decide(t.Context(), &m, yes); len(v.Detections) > 2*maxDetections {
 		t.Errorf("%d detections", len(v.Detections))
 	}
 }
@@ -184,7 +183,7 @@ func TestPeopleRules(t *testing.T) {
 				if policy == nil {
 					policy = forbidden{t}
 				}
-				v := Decide(t.Context(), m, policy)
+				v := Decide(t.Context(), &m, policy)
 				if v.Result != tt.want || v.Code != tt.code || !strings.Contains(v.Reason, tt.reason) {
 					t.Fatalf("got %s %s: %s", v.Result, v.Code, v.Reason)
 				}
@@ -207,7 +206,7 @@ func TestNoPeopleRulesHoldNothing(t *testing.T) {
 	for _, kind := range []Kind{KindOwner, KindPerson, KindUnknown} {
 		m := to(kind)
 		m.Content, m.Rules, m.First, m.Spent, m.SpentHour = "I promise to approve it", detectors(t), true, 1000, 1000
-		if v := Decide(t.Context(), m, forbidden{t}); !v.Allowed() || len(v.Detections) != 2 {
+		if v := Decide(t.Context(), &m, forbidden{t}); !v.Allowed() || len(v.Detections) != 2 {
 			t.Errorf("%s: got %s, %+v", kind, v.Code, v.Detections)
 		}
 	}
@@ -220,7 +219,7 @@ func TestPolicySeesTheKindOfCounterparty(t *testing.T) {
 		m := to(kind)
 		m.Rules = &Rules{Unknown: PeopleRules{Policy: true}, Person: PeopleRules{Policy: true}}
 		p := answers(PolicyAnswer{Allow: true, MaxRounds: 1})
-		v := Decide(t.Context(), m, p)
+		v := Decide(t.Context(), &m, p)
 		if !v.Allowed() || len(p.asked) != 1 || p.asked[0].CounterpartyKind != kind || p.asked[0].Target != m.To.Identity {
 			t.Errorf("%s: asked %+v, got %s", kind, p.asked, v.Code)
 		}
@@ -232,7 +231,7 @@ func TestPolicySeesTheKindOfCounterparty(t *testing.T) {
 	in := arriving()
 	in.From = Counterparty{Kind: KindUnknown}
 	p := answers(agree)
-	if v := Receive(t.Context(), in, p); !v.Allowed() || p.asked[0].CounterpartyKind != KindAgent {
+	if v := Receive(t.Context(), &in, p); !v.Allowed() || p.asked[0].CounterpartyKind != KindAgent {
 		t.Errorf("inbound: asked %+v", p.asked)
 	}
 }
@@ -266,7 +265,7 @@ func TestWallStandsForEveryKind(t *testing.T) {
 		if !blocked {
 			policy = yes
 		}
-		if v := Decide(t.Context(), m, policy); (v.Code == CrossEnterpriseBlocked) != tc.blocked {
+		if v := Decide(t.Context(), &m, policy); (v.Code == CrossEnterpriseBlocked) != tc.blocked {
 			t.Errorf("%q to %s of %q: decided %s", tc.self, tc.kind, tc.tenant, v.Code)
 		}
 	}
@@ -285,7 +284,7 @@ func TestReplyPolicyOnlyTightens(t *testing.T) {
 	} {
 		m := question()
 		m.Exchange.Type, m.ReplyPolicy, m.Person = tc.of, tc.wish, Approved
-		if v := Decide(t.Context(), m, yes); v.Envelope.ReplyPolicy != tc.want {
+		if v := Decide(t.Context(), &m, yes); v.Envelope.ReplyPolicy != tc.want {
 			t.Errorf("%s with %q: %s, %s", tc.of, tc.wish, v.Envelope.ReplyPolicy, v.Reason)
 		}
 	}
@@ -299,7 +298,7 @@ func TestWithheldIsToldByCategory(t *testing.T) {
 	m.Data = []DataItem{
 		{Source: "hr", Level: Restricted, Description: "the merger is on"}, {Source: "crm", Level: Internal, Description: "who buys"}, {Source: "web", Level: Public},
 	}
-	v := Decide(t.Context(), m, yes)
+	v := Decide(t.Context(), &m, yes)
 	if len(v.Shared) != 1 || len(v.Withheld) != 2 || v.Withheld[0] != (Withheld{AboveLevel, "the merger is on"}) || v.Withheld[1] != (Withheld{NotAccepted, "who buys"}) {
 		t.Fatalf("shared %+v, withheld %+v", v.Shared, v.Withheld)
 	}
@@ -313,7 +312,7 @@ func TestWithheldIsToldByCategory(t *testing.T) {
 func TestHeldAnswerRequiresHuman(t *testing.T) {
 	m := question()
 	m.Content, m.Rules = "I promise", detectors(t)
-	v := Decide(t.Context(), m, yes)
+	v := Decide(t.Context(), &m, yes)
 	words, _ := v.Details["detectedKeywords"].([]string)
 	if v.Details["requiresHuman"] != true || !slices.Equal(words, []string{"promise"}) {
 		t.Errorf("details %v", v.Details)
@@ -326,7 +325,7 @@ func received(t *testing.T, o Owed, change func(*Incoming)) Owed {
 	in := arriving()
 	in.Owed = o
 	change(&in)
-	v := Receive(t.Context(), in, yes)
+	v := Receive(t.Context(), &in, yes)
 	if !v.Allowed() {
 		t.Fatalf("refused: %s", v.Reason)
 	}
@@ -362,29 +361,29 @@ func TestFreshExchangeStepsOutOfNothing(t *testing.T) {
 			m := question()
 			m.Exchange.ID, m.Exchange.ConversationID = "fresh", "fresh"
 			m.Owed, m.Sender.CanAutoRespond = owed, tc.name != "can_auto_respond: false"
-			v := Decide(t.Context(), m, yes)
+			v := Decide(t.Context(), &m, yes)
 			if v.Result != RequireApproval || v.Code != tc.code || !strings.Contains(v.Reason, tc.reason) || v.Owed != owed {
 				t.Fatalf("got %s %s: %s, owed %+v", v.Result, v.Code, v.Reason, v.Owed)
 			}
 			// In the conversation itself a reply to what wants none is refused.
 			same := m
 			same.Exchange.ConversationID = "conv-789-xyz"
-			if v := Decide(t.Context(), same, yes); tc.code == ReplyNotExpected && v.Result != Deny || v.Allowed() {
+			if v := Decide(t.Context(), &same, yes); tc.code == ReplyNotExpected && v.Result != Deny || v.Allowed() {
 				t.Errorf("in its conversation: %s %s", v.Result, v.Code)
 			}
 			for _, person := range []Person{Approved, TakenOver} {
 				m.Person = person
-				if v := Decide(t.Context(), m, yes); !v.Allowed() || v.Owed != (Owed{}) {
+				if v := Decide(t.Context(), &m, yes); !v.Allowed() || v.Owed != (Owed{}) {
 					t.Errorf("a person's answer: %s, owed %+v", v.Code, v.Owed)
 				}
 			}
 			m.Person, m.Now = Nobody, owed.Until
 			m.Exchange.ExpiresAt = owed.Until.Add(time.Hour)
-			if v := Decide(t.Context(), m, yes); !v.Allowed() || v.Owed != (Owed{}) {
+			if v := Decide(t.Context(), &m, yes); !v.Allowed() || v.Owed != (Owed{}) {
 				t.Errorf("once it has expired: %s, owed %+v", v.Code, v.Owed)
 			}
 			m.Now, m.Rules = question().Now, &Rules{Monitor: true}
-			if v := Decide(t.Context(), m, yes); !v.Allowed() {
+			if v := Decide(t.Context(), &m, yes); !v.Allowed() {
 				t.Errorf("monitored: %s", v.Code)
 			}
 		})
@@ -462,31 +461,31 @@ func TestSettleOwed(t *testing.T) {
 func TestStoppedPairTakesNothingEitherWay(t *testing.T) {
 	out := question()
 	out.Escalated = "exch-old"
-	v := Decide(t.Context(), out, yes)
+	v := Decide(t.Context(), &out, yes)
 	payload, _ := v.Details["escalation"].(Escalation)
 	if v.Code != RoundLimit || v.Details["escalatedExchange"] != "exch-old" || payload.ExchangeID != "exch-001" || payload.CurrentRound != 1 || payload.Reason != v.Reason {
 		t.Errorf("out: %s, %+v", v.Code, v.Details)
 	}
 	// The other side of the very exchange is stopped too, with rounds left.
 	out.Escalated = "exch-001"
-	if v = Decide(t.Context(), out, yes); v.Code != RoundLimit || v.Exchange.Outcome != Escalated {
+	if v = Decide(t.Context(), &out, yes); v.Code != RoundLimit || v.Exchange.Outcome != Escalated {
 		t.Errorf("out, in the exchange itself: %s", v.Code)
 	}
 	out.Person = Approved
-	if v = Decide(t.Context(), out, yes); !v.Allowed() {
+	if v = Decide(t.Context(), &out, yes); !v.Allowed() {
 		t.Errorf("out, approved in the exchange itself: %s", v.Code)
 	}
-	if out.Escalated = "exch-old"; Decide(t.Context(), out, yes).Result == Allow {
+	if out.Escalated = "exch-old"; Decide(t.Context(), &out, yes).Result == Allow {
 		t.Error("out, approved in another exchange")
 	}
 	out.Person = TakenOver
-	if v = Decide(t.Context(), out, yes); !v.Allowed() {
+	if v = Decide(t.Context(), &out, yes); !v.Allowed() {
 		t.Errorf("out, a person's own words: %s", v.Code)
 	}
 
 	in := arriving()
 	in.Escalated = "exch-old"
-	v = Receive(t.Context(), in, forbidden{t})
+	v = Receive(t.Context(), &in, forbidden{t})
 	if v.Result != Deny || v.Code != RoundLimit || v.Exchange.Outcome != InProgress || v.Details["escalatedExchange"] != "exch-old" || v.Exhausted() {
 		t.Errorf("in: %s, %+v", v.Code, v.Exchange)
 	}
@@ -496,7 +495,7 @@ func TestStoppedPairTakesNothingEitherWay(t *testing.T) {
 	} {
 		m := in
 		words(&m)
-		if v := Receive(t.Context(), m, yes); !v.Allowed() {
+		if v := Receive(t.Context(), &m, yes); !v.Allowed() {
 			t.Errorf("in, %s: %s", name, v.Code)
 		}
 	}
@@ -507,13 +506,13 @@ func TestChainLimitStopsThePair(t *testing.T) {
 	m := question()
 	m.Rules = &Rules{Chain: ChainLimits{MaxHops: 1}}
 	m.Cause = Chain{ID: "d", Hops: 1, Path: []string{"x"}, StartedAt: Time{m.Now}}
-	if v := Decide(t.Context(), m, yes); v.Code != ChainLimit || !v.Exhausted() {
+	if v := Decide(t.Context(), &m, yes); v.Code != ChainLimit || !v.Exhausted() {
 		t.Errorf("got %s, exhausted %t", v.Code, v.Exhausted())
 	}
 	// A held commitment stops its own exchange alone.
 	m = question()
 	m.Content, m.Rules = "I promise", detectors(t)
-	if v := Decide(t.Context(), m, yes); v.Code != CommitmentRequiresHuman || v.Exhausted() {
+	if v := Decide(t.Context(), &m, yes); v.Code != CommitmentRequiresHuman || v.Exhausted() {
 		t.Errorf("got %s, exhausted %t", v.Code, v.Exhausted())
 	}
 }
@@ -525,17 +524,17 @@ func TestEnvelopesOnlyTighten(t *testing.T) {
 	in.ExpiresAfter = time.Hour
 	in.Envelope.ExpiresAt.Time = time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
 	in.Exchange.ExpiresAt = in.Envelope.ExpiresAt.Time
-	v := Receive(t.Context(), in, yes)
+	v := Receive(t.Context(), &in, yes)
 	if !v.Allowed() || !v.Exchange.ExpiresAt.Equal(in.Now.Add(time.Hour)) {
 		t.Errorf("the end is %s", v.Exchange.ExpiresAt)
 	}
-	if in.Envelope.MaxRounds = 99; Receive(t.Context(), in, yes).Exchange.MaxRounds != 3 {
+	if in.Envelope.MaxRounds = 99; Receive(t.Context(), &in, yes).Exchange.MaxRounds != 3 {
 		t.Error("the limit of rounds grew")
 	}
 	for _, round := range []int{4, 1_000_000} {
 		in := arriving()
 		in.Envelope.ExchangeRound = round
-		if v := Receive(t.Context(), in, forbidden{t}); v.Result != Deny || v.Code != EnvelopeForged || v.Exhausted() || v.Exchange.Outcome != InProgress {
+		if v := Receive(t.Context(), &in, forbidden{t}); v.Result != Deny || v.Code != EnvelopeForged || v.Exhausted() || v.Exchange.Outcome != InProgress {
 			t.Errorf("round %d: %s %s", round, v.Result, v.Code)
 		}
 	}
@@ -543,7 +542,7 @@ func TestEnvelopesOnlyTighten(t *testing.T) {
 	in = arriving()
 	underWay(&in)
 	in.Envelope.ExchangeRound, in.Envelope.MaxRounds, in.Exchange.Outcome, in.Exchange.ForPerson = 1, 2, Escalated, true
-	if v := Receive(t.Context(), in, yes); v.Code != EnvelopeReplayed || v.Exchange.MaxRounds != 3 || !v.Exchange.ForPerson {
+	if v := Receive(t.Context(), &in, yes); v.Code != EnvelopeReplayed || v.Exchange.MaxRounds != 3 || !v.Exchange.ForPerson {
 		t.Errorf("a replay: %s, %+v", v.Code, v.Exchange)
 	}
 }
@@ -564,7 +563,7 @@ func TestReceiverEscalatesAndDelivers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := arriving()
 			change(&in)
-			v := Receive(t.Context(), in, yes)
+			v := Receive(t.Context(), &in, yes)
 			payload, _ := v.Details["escalation"].(Escalation)
 			if !v.Allowed() || v.Exchange.Outcome != Escalated || !v.Exchange.ForPerson || v.ForPerson == "" || payload.Reason != v.ForPerson || payload.CurrentRound != 1 || v.Exhausted() {
 				t.Fatalf("got %s, %+v, %q", v.Code, v.Exchange, v.ForPerson)
@@ -576,7 +575,7 @@ func TestReceiverEscalatesAndDelivers(t *testing.T) {
 			more := in
 			more.Exchange, more.Envelope.ExchangeRound = v.Exchange, 2
 			more.Envelope.ReplyPolicy, more.Envelope.RequiresCommitment, more.Content, more.Passages = AgentOK, false, "Thanks", nil
-			after := Receive(t.Context(), more, yes)
+			after := Receive(t.Context(), &more, yes)
 			if !after.Allowed() || after.ForPerson != "" || after.Exchange.Outcome != Escalated || !after.Exchange.ForPerson {
 				t.Errorf("one more: %s, %+v, %q", after.Code, after.Exchange, after.ForPerson)
 			}
@@ -584,17 +583,17 @@ func TestReceiverEscalatesAndDelivers(t *testing.T) {
 			answer := question()
 			answer.Sender.Identity, answer.To.Identity = answer.To.Identity, answer.Sender.Identity
 			answer.Exchange = after.Exchange
-			held := Decide(t.Context(), answer, yes)
+			held := Decide(t.Context(), &answer, yes)
 			if held.Code != CommitmentRequiresHuman || held.Exchange.Outcome != Escalated || held.Exchange.ForPerson {
 				t.Fatalf("the answer: %s, %+v", held.Code, held.Exchange)
 			}
 			second := answer
 			second.Exchange = held.Exchange
-			if v := Decide(t.Context(), second, yes); v.Code != ExchangeClosed {
+			if v := Decide(t.Context(), &second, yes); v.Code != ExchangeClosed {
 				t.Errorf("beside the held answer: %s", v.Code)
 			}
 			answer.Person = Approved
-			if v := Decide(t.Context(), answer, yes); !v.Allowed() || v.Exchange.Outcome != InProgress || v.Exchange.ForPerson || v.Owed != (Owed{}) {
+			if v := Decide(t.Context(), &answer, yes); !v.Allowed() || v.Exchange.Outcome != InProgress || v.Exchange.ForPerson || v.Owed != (Owed{}) {
 				t.Errorf("approved: %s, %+v", v.Code, v.Exchange)
 			}
 		})
@@ -602,7 +601,7 @@ func TestReceiverEscalatesAndDelivers(t *testing.T) {
 	in := arriving()
 	in.Content, in.Rules = "Please approve the budget", detectors(t)
 	in.Rules.Monitor = true
-	if v := Receive(t.Context(), in, yes); !v.Allowed() || v.ForPerson != "" || v.Exchange.Outcome != InProgress {
+	if v := Receive(t.Context(), &in, yes); !v.Allowed() || v.ForPerson != "" || v.Exchange.Outcome != InProgress {
 		t.Errorf("monitored: %+v", v.Exchange)
 	}
 }
@@ -613,7 +612,7 @@ func TestInboundRoundLimitHasAPayload(t *testing.T) {
 	in := arriving()
 	underWay(&in)
 	in.Exchange.Round, in.Envelope.ExchangeRound = 3, 4
-	v := Receive(t.Context(), in, yes)
+	v := Receive(t.Context(), &in, yes)
 	payload, ok := v.Details["escalation"].(Escalation)
 	if v.Code != RoundLimit || !v.Exhausted() || !ok || payload.CurrentRound != 4 || payload.MaxRounds != 3 {
 		t.Errorf("got %s, %+v", v.Code, v.Details)
@@ -623,9 +622,10 @@ func TestInboundRoundLimitHasAPayload(t *testing.T) {
 // An error of the policy denies, escalates the exchange and tells a person.
 func TestPolicyErrorEscalates(t *testing.T) {
 	broken := &scripted{err: errors.New("ill-shaped")}
-	out := Decide(t.Context(), question(), broken)
-	in := Receive(t.Context(), arriving(), broken)
-	for name, v := range map[string]Verdict{"out": out, "in": in} {
+	asks, comes, stranger := question(), arriving(), to(KindUnknown)
+	out := Decide(t.Context(), &asks, broken)
+	in := Receive(t.Context(), &comes, broken)
+	for name, v := range map[string]*Verdict{"out": out, "in": in} {
 		if v.Result != Deny || v.Code != PolicyUnreachable || v.Exchange.Outcome != Escalated || v.ForPerson == "" || v.Exchange.ForPerson || v.Exhausted() {
 			t.Errorf("%s: %s %s, %+v, %q", name, v.Result, v.Code, v.Exchange, v.ForPerson)
 		}
@@ -633,7 +633,7 @@ func TestPolicyErrorEscalates(t *testing.T) {
 			t.Errorf("%s: the notice tells what failed inside: %s", name, v.ForPerson)
 		}
 	}
-	if v := Decide(context.Background(), to(KindUnknown), broken); !v.Allowed() {
+	if v := Decide(t.Context(), &stranger, broken); !v.Allowed() {
 		t.Errorf("nobody asks the policy about a stranger here: %s", v.Code)
 	}
 }

@@ -69,13 +69,13 @@ var incoming = [...]arrival{
 
 // Receive weighs a message that arrives. The receiver decides for itself and
 // trusts the envelope for nothing that its own directory and state can tell.
-func Receive(ctx context.Context, m Incoming, policy Policy) Verdict {
+func Receive(ctx context.Context, m *Incoming, policy Policy) *Verdict {
 	if ends := m.Now.Add(m.ExpiresAfter); m.ExpiresAfter > 0 && m.Exchange.Round == 0 && ends.Before(m.Exchange.ExpiresAt) {
 		m.Exchange.ExpiresAt = ends
 	}
-	v := Verdict{Level: m.Envelope.Classification, Before: m.Exchange, Exchange: m.Exchange, Envelope: m.Envelope, Owed: m.Owed.at(m.Now)}
+	v := &Verdict{Level: m.Envelope.Classification, Before: m.Exchange, Exchange: m.Exchange, Envelope: m.Envelope, Owed: m.Owed.at(m.Now)}
 	for _, weigh := range incoming {
-		weigh(ctx, &m, policy, &v)
+		weigh(ctx, m, policy, v)
 		if v.Result == "" {
 			continue
 		}

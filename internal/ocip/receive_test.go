@@ -12,7 +12,7 @@ import (
 // arriving is an ordinary first message that reaches bob from alice.
 func arriving() Incoming {
 	m := question()
-	v := Decide(context.Background(), m, yes)
+	v := Decide(context.Background(), &m, yes)
 	return Incoming{
 		Now:      m.Now,
 		Receiver: Agent{ID: "bob", Identity: m.To.Identity, MaxShared: Internal, MaxRounds: 3, CanReceiveQueries: true, CanAutoRespond: true},
@@ -81,7 +81,7 @@ func TestReceiveCodes(t *testing.T) {
 			if policy == nil {
 				policy = forbidden{t}
 			}
-			v := Receive(t.Context(), m, policy)
+			v := Receive(t.Context(), &m, policy)
 			if v.Result != tt.want || v.Code != tt.code {
 				t.Fatalf("got %s %s (%s), want %s %s", v.Result, v.Code, v.Reason, tt.want, tt.code)
 			}
@@ -126,7 +126,7 @@ func TestForgedEnvelopeEndsNothing(t *testing.T) {
 			m := arriving()
 			underWay(&m)
 			tt.change(&m)
-			v := Receive(t.Context(), m, yes)
+			v := Receive(t.Context(), &m, yes)
 			if v.Result != Deny || v.Code != tt.code {
 				t.Fatalf("got %s %s: %s", v.Result, v.Code, v.Reason)
 			}
@@ -144,7 +144,7 @@ func TestReceiveOrder(t *testing.T) {
 	var policy Policy = yes
 	expect := func(want Code) {
 		t.Helper()
-		if v := Receive(t.Context(), m, policy); v.Code != want {
+		if v := Receive(t.Context(), &m, policy); v.Code != want {
 			t.Errorf("got %s, want %s", v.Code, want)
 		}
 	}
@@ -173,7 +173,7 @@ func TestReceiverAsksAsTheMessageTravels(t *testing.T) {
 	m := arriving()
 	m.Receiver.OrgUnit = "marketing"
 	p := answers(agree)
-	v := Receive(t.Context(), m, p)
+	v := Receive(t.Context(), &m, p)
 	if !v.Allowed() || !slices.Equal(p.actions(), []string{ActionExchange, ActionExchangeCrossOrg}) {
 		t.Fatalf("got %s, asked about %v", v.Code, p.actions())
 	}

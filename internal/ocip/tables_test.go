@@ -28,7 +28,7 @@ func TestClassificationLevels(t *testing.T) {
 			m.Sender.MaxShared = level(t, tt.maximum)
 			for _, name := range slices.Concat(tt.canShare, tt.blocked) {
 				m.Declared = level(t, name)
-				v := Decide(t.Context(), m, yes)
+				v := Decide(t.Context(), &m, yes)
 				if slices.Contains(tt.blocked, name) {
 					if v.Result != Deny || v.Code != ClassificationViolation {
 						t.Errorf("%s: got %s %s, want a violation", name, v.Result, v.Code)
@@ -95,12 +95,12 @@ func TestExchangeTypes(t *testing.T) {
 			}
 			m := question()
 			m.Exchange.Type = typ
-			if v := Decide(t.Context(), m, yes); (v.Code == CommitmentRequiresHuman) != tt.commitment {
+			if v := Decide(t.Context(), &m, yes); (v.Code == CommitmentRequiresHuman) != tt.commitment {
 				t.Errorf("got %q, want a person asked: %v", v.Code, tt.commitment)
 			}
 			// What is only recorded goes out, and its envelope says what it is.
 			m.Rules = &Rules{Monitor: true}
-			v := Decide(t.Context(), m, yes)
+			v := Decide(t.Context(), &m, yes)
 			if v.Envelope.ReplyPolicy != tt.reply || v.Envelope.RequiresCommitment != tt.commitment {
 				t.Errorf("got %s and %v, want %s and %v", v.Envelope.ReplyPolicy, v.Envelope.RequiresCommitment, tt.reply, tt.commitment)
 			}
@@ -152,7 +152,7 @@ func TestCrossOrgQuickReference(t *testing.T) {
 			if tt.policy != nil {
 				policy = tt.policy
 			}
-			v := Decide(t.Context(), m, policy)
+			v := Decide(t.Context(), &m, policy)
 			if v.Result != tt.want || v.Code != tt.code {
 				t.Errorf("got %s %s, want %s %s", v.Result, v.Code, tt.want, tt.code)
 			}
@@ -177,7 +177,7 @@ func TestTenantWallStandsBeforeAnythingElse(t *testing.T) {
 	m.Exchange.Round = 9
 	m.Sender.Types = []ExchangeType{MeetingScheduling}
 	m.MaxAnnotation = 1
-	v := Decide(t.Context(), m, forbidden{t})
+	v := Decide(t.Context(), &m, forbidden{t})
 	if v.Code != CrossEnterpriseBlocked || !strings.Contains(v.Reason, `"globex-inc"`) {
 		t.Errorf("got %s: %s", v.Code, v.Reason)
 	}
@@ -204,7 +204,7 @@ func TestRoundLimit(t *testing.T) {
 			m.Sender.InstanceID, m.To.InstanceID = bob, alice
 		}
 		m.Summary = what
-		v := Decide(t.Context(), m, yes)
+		v := Decide(t.Context(), &m, yes)
 		if !v.Allowed() || v.Envelope.ExchangeRound != i+1 || v.Envelope.MaxRounds != 3 {
 			t.Fatalf("round %d: got %s, envelope %d of %d", i+1, v.Result, v.Envelope.ExchangeRound, v.Envelope.MaxRounds)
 		}
@@ -224,7 +224,7 @@ func TestRoundLimit(t *testing.T) {
 		t.Errorf("the exchange before was changed: %+v", before)
 	}
 	m.Sender.InstanceID, m.To.InstanceID, m.Summary = bob, alice, says[3]
-	v := Decide(t.Context(), m, yes)
+	v := Decide(t.Context(), &m, yes)
 	if v.Result != RequireApproval || v.Code != RoundLimit || v.Annotation != nil {
 		t.Fatalf("got %s %s with annotation %s", v.Result, v.Code, v.Annotation)
 	}
@@ -243,7 +243,7 @@ func TestRoundLimit(t *testing.T) {
 	}
 	// There is no way back in.
 	m.Exchange = v.Exchange
-	if v := Decide(t.Context(), m, forbidden{t}); v.Code != ExchangeClosed || v.Exchange.Outcome != Escalated {
+	if v := Decide(t.Context(), &m, forbidden{t}); v.Code != ExchangeClosed || v.Exchange.Outcome != Escalated {
 		t.Errorf("afterwards: got %s, exchange %s", v.Code, v.Exchange.Outcome)
 	}
 }
