@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -582,12 +581,14 @@ func appendContent(b []byte, content string, metadata Object) []byte {
 
 // Append writes the object with its keys sorted and its values as they are.
 func (o Object) Append(b []byte) []byte {
-	size := len("{}")
+	size, keys := len("{}"), make([]string, 0, 16)
 	for key, value := range o {
 		size += len(key) + len(value) + len(`"":,`)
+		keys = append(keys, key)
 	}
+	slices.Sort(keys)
 	b = append(slices.Grow(b, size), '{')
-	for i, key := range slices.Sorted(maps.Keys(o)) {
+	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
 		}

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"encoding/binary"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -51,7 +52,8 @@ func (c *canonical) peek() byte {
 func (c *canonical) value(depth int) bool {
 	switch b := c.peek(); {
 	case b == '"':
-		return c.text()
+		_, ok := c.text()
+		return ok
 	case b == '{':
 		return depth < usualDepth && c.object(depth)
 	case b == '[':
@@ -105,28 +107,49 @@ func (c *canonical) whole() bool {
 	return true
 }
 
-// text takes a string whose escapes are those of the canonical form.
-func (c *canonical) text() bool {
-	ascii := true
+// text takes a string whose escapes are those of the canonical form. Plain says that
+// it has none, and nothing but ASCII.
+func (c *canonical) text() (plain, ok bool) {
+	end := bytes.IndexByte(c.from[1:], '"') + 1
+	if end > 0 && plainText(c.from[1:end]) {
+		c.take(end + 1)
+		return true, true
+	}
 	for i := 1; i < len(c.from); i++ {
 		switch b := c.from[i]; {
 		case b == '"':
-			if !ascii && !utf8.Valid(c.from[:i]) {
-				return false
+			if !utf8.Valid(c.from[:i]) {
+				return false, false
 			}
 			c.take(i + 1)
-			return true
+			return false, true
 		case b == '\\':
 			if i++; i == len(c.from) || bytes.IndexByte([]byte(`"\bfnrt`), c.from[i]) < 0 {
-				return false
+				return false, false
 			}
 		case b < ' ':
-			return false
-		case b >= utf8.RuneSelf:
-			ascii = false
+			return false, false
 		}
 	}
-	return false
+	return false, false
+}
+
+// plainText reports whether a text is ASCII, and neither an escape nor a control.
+func plainText(text []byte) bool {
+	const every, high = 0x0101010101010101, 0x8080808080808080
+	for ; len(text) >= 8; text = text[8:] {
+		w := binary.NativeEndian.Uint64(text)
+		control, escape := (w-' '*every)&^w, (w^'\\'*every-every)&^(w^'\\'*every)
+		if (w|control|escape)&high != 0 {
+			return false
+		}
+	}
+	for _, b := range text {
+		if b < ' ' || b == '\\' || b >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *canonical) array(depth int) bool {
@@ -163,15 +186,10 @@ func (c *canonical) object(depth int) bool {
 			return false
 		}
 		m := span{begin: len(c.to)}
-		if !c.text() {
+		if plain, _ := c.text(); !plain {
 			return false
 		}
 		m.name = len(c.to)
-		for _, b := range c.to[m.begin:m.name] {
-			if b == '\\' || b >= utf8.RuneSelf {
-				return false
-			}
-		}
 		if !c.next(':') || !c.value(depth+1) {
 			return false
 		}

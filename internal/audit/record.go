@@ -10,6 +10,7 @@ package audit
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -163,7 +164,7 @@ const MaxBodyBytes = 1 << 20
 // line can be printed as it is. It fails for a field that is not UTF-8, for details
 // that cannot be encoded and above [MaxBodyBytes].
 func Encode(r *Record) ([]byte, error) {
-	body, err := json.Marshal(r, json.Deterministic(true))
+	body, err := appendFields(make([]byte, 0, usualBody+len(r.Content)), reflect.ValueOf(r).Elem(), fields())
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode audit record %s: %w", r.ID, err)
 	}
@@ -173,6 +174,9 @@ func Encode(r *Record) ([]byte, error) {
 	}
 	return body, nil
 }
+
+// usualBody is what the record of a message takes without its content.
+const usualBody = 1536
 
 // Parse reads a line without checking its hash; [Head.Check] does that.
 func Parse(line []byte) (Entry, error) {

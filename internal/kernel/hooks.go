@@ -620,10 +620,13 @@ func sameObject(x, y api.Object) bool {
 	return true
 }
 
+// eventBytes is about what a hook event takes besides its data.
+const eventBytes = 384
+
 // appendHookEvent writes the payload of a hook event in the protocol's order.
 // Data must be JSON already.
 func appendHookEvent(b []byte, eventID, name string, data []byte, about api.HookContext) []byte {
-	b = append(b, `{"eventId":"`...)
+	b = append(slices.Grow(b, len(data)+eventBytes), `{"eventId":"`...)
 	b = append(b, eventID...)
 	b = append(b, `","hookName":"`...)
 	b = append(b, name...)

@@ -267,9 +267,9 @@ func (o *outbox) leave(a *app) {
 // lane's drain. It never waits: it runs in the commit. Where the message was
 // sent it returns what has it written, for when its sender has been answered.
 func (o *outbox) offer(d *delivery) (deliver func()) {
-	o.decided.add(&d.Message)
 	l := o.lane(d.Queue)
 	if l == nil {
+		o.decided.add(&d.Message)
 		return nil
 	}
 	l.mu.Lock()
@@ -280,10 +280,12 @@ func (o *outbox) offer(d *delivery) (deliver func()) {
 		// The drain was faster: it found the message in the store.
 		return l.app.link.Flush
 	case !l.behind && o.kernel.keptBack(d) != "":
+		o.decided.add(&d.Message)
 		l.keepBack(d.ID)
 		l.sent = d.ID
 		return nil
 	case l.behind || l.app.link.Crowded() || !o.send(l, d):
+		o.decided.add(&d.Message)
 		l.behind = true
 		o.drain(l)
 		return nil

@@ -19,8 +19,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// decided remembers what this process let through of late, by a hash that nobody
-// else can make, so that a row which is read back needs no look at its record.
+// decided remembers what this process let through of late and left in the store, by
+// a hash that nobody else can make, so that a row which is read back needs no look at its record.
 type decided struct {
 	seed maphash.Seed
 

@@ -59,7 +59,7 @@ func older(t *testing.T, path string, version, records int) []string {
 	}
 	for _, e := range olderExchanges() {
 		if err := sqlitex.Execute(conn, "INSERT INTO exchanges ("+exchangeColumns+") VALUES (?, ?, ?, ?, ?, ?, ?)", &sqlitex.ExecOptions{Args: []any{
-			e.Agent, e.ID, e.ConversationID, e.Counterparty, string(e.Outcome), e.ExpiresAt.UnixMilli(), encodeState(&e),
+			e.Agent, e.ID, e.ConversationID, e.Counterparty, string(e.Outcome), e.ExpiresAt.UnixMilli(), string(encodeState(&e)),
 		}}); err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ type pending struct {
 	// bodies and states are encoded by the caller, so that the one writer does
 	// nothing that many callers can do side by side.
 	bodies [][]byte
-	states []string
+	states [][]byte
 	// size is what it takes of the disk, see [pending.cost].
 	size    int64
 	receipt Receipt
@@ -68,7 +68,7 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 	p := &pending{
 		Change: c,
 		bodies: make([][]byte, len(c.Records)),
-		states: make([]string, len(c.Exchanges)),
+		states: make([][]byte, len(c.Exchanges)),
 		done:   make(chan struct{}),
 	}
 	c.attribute()

@@ -555,7 +555,7 @@ func TestExchangeStateIsKept(t *testing.T) {
 		} {
 			text := encodeState(&e)
 			var state exchangeState
-			if err := json.Unmarshal([]byte(text), &state); err != nil {
+			if err := json.Unmarshal(text, &state); err != nil {
 				t.Fatalf("%s: %v", text, err)
 			}
 			if got := state.exchange(); !reflect.DeepEqual(got, e) {

@@ -63,12 +63,13 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		{&w.rollback, `ROLLBACK`},
 		{&w.rows, `SELECT total_changes()`},
 		{&w.pages, `PRAGMA page_count`},
-		{&w.record, `INSERT INTO records (seq, line) VALUES (?, ?)`},
+		// Long texts are bound as bytes: those are copied once, and as one.
+		{&w.record, `INSERT INTO records (seq, line) VALUES (?, CAST(? AS TEXT))`},
 		{&w.exchange, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
-			VALUES (?, ?, ?, ?, ?, ?, ?)
+			VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
 			ON CONFLICT (id, agent) DO UPDATE SET outcome = excluded.outcome, expires_at = excluded.expires_at, state = excluded.state`},
 		// An exchange that goes on changes nothing that an index is made of.
-		{&w.advance, `UPDATE exchanges SET state = ? WHERE id = ? AND agent = ? AND outcome = ? AND expires_at = ?`},
+		{&w.advance, `UPDATE exchanges SET state = CAST(? AS TEXT) WHERE id = ? AND agent = ? AND outcome = ? AND expires_at = ?`},
 		{&w.heard, `INSERT INTO heard (agent, counterparty, at, chain) VALUES (?, ?, ?, ?)
 			ON CONFLICT (agent, counterparty) DO UPDATE SET at = excluded.at, chain = excluded.chain`},
 		{&w.hold, `INSERT INTO approvals (` + approvalColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`},
@@ -83,7 +84,7 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 			ON CONFLICT (key) DO NOTHING`},
 		{&w.touch, `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`},
 		{&w.queue, `INSERT INTO queues (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING no`},
-		{&w.enqueue, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, app, message) VALUES (?, ?, ?, ?, ?, ?)`},
+		{&w.enqueue, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, app, message) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))`},
 		{&w.remove, `DELETE FROM outbox WHERE id BETWEEN ? AND ?`},
 		{&w.run, `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`},
 		{&w.endRun, `DELETE FROM runs WHERE id = ?`},
@@ -246,7 +247,7 @@ func (w *writer) seal(lines []byte, log *end, at time.Time, body []byte) ([]byte
 	lines, log.head = log.head.Seal(lines, at, body)
 	line := lines[start:]
 	w.record.BindInt64(1, int64(log.head.Seq))
-	w.record.BindText(2, string(line))
+	w.record.BindBytes(2, line)
 	if err := exec(w.record); err != nil {
 		return nil, fmt.Errorf("cannot write audit record: %w", err)
 	}
@@ -390,9 +391,9 @@ func (w *writer) putAcquaintance(c *Change) error {
 	return nil
 }
 
-func (w *writer) putExchange(e *ocip.Exchange, state string) error {
+func (w *writer) putExchange(e *ocip.Exchange, state []byte) error {
 	if e.Outcome == ocip.InProgress && e.Round > 1 {
-		w.advance.BindText(1, state)
+		w.advance.BindBytes(1, state)
 		w.advance.BindText(2, e.ID)
 		w.advance.BindText(3, e.Agent)
 		w.advance.BindText(4, string(e.Outcome))
@@ -410,7 +411,7 @@ func (w *writer) putExchange(e *ocip.Exchange, state string) error {
 	w.exchange.BindText(4, e.Counterparty)
 	w.exchange.BindText(5, string(e.Outcome))
 	w.exchange.BindInt64(6, unixMilli(e.ExpiresAt))
-	w.exchange.BindText(7, state)
+	w.exchange.BindBytes(7, state)
 	if err := exec(w.exchange); err != nil {
 		return fmt.Errorf("cannot write the exchange: %w", err)
 	}
@@ -438,8 +439,8 @@ type exchangeState struct {
 
 // encodeState writes an [exchangeState], as the JSON library would: it is written
 // for every message.
-func encodeState(e *ocip.Exchange) string {
-	b := make([]byte, 0, 512)
+func encodeState(e *ocip.Exchange) []byte {
+	b := make([]byte, 0, 640)
 	b = jsonline.Text(append(b, '{'), "type", string(e.Type))
 	b = jsonline.Text(b, "sessionKey", e.SessionKey)
 	b = jsonline.Int(b, "round", e.Round)
@@ -468,7 +469,7 @@ func encodeState(e *ocip.Exchange) string {
 	}
 	b = appendTracked(b, "shared", e.Shared)
 	b = appendTracked(b, "withheld", e.Withheld)
-	return string(append(b, '}'))
+	return append(b, '}')
 }
 
 // appendTracked writes the data of an exchange, of which most have none.
@@ -501,7 +502,7 @@ func (w *writer) putMessage(m *Message, recordSeq uint64) error {
 	w.enqueue.BindText(3, m.DispatchID)
 	w.enqueue.BindInt64(4, unixMilli(m.ExpiresAt))
 	w.enqueue.BindText(5, m.App)
-	w.enqueue.BindText(6, string(m.Body))
+	w.enqueue.BindBytes(6, m.Body)
 	if err := exec(w.enqueue); err != nil {
 		return fmt.Errorf("cannot write the message: %w", err)
 	}
