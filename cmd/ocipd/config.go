@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
@@ -140,14 +141,24 @@ func newConfigShow(s *shell) *cobra.Command {
 		Short: "show the configuration in force, secrets masked",
 		Long: "Show the configuration as file, environment and flags make it, with secrets masked and a\n" +
 			"comment that says who set each value; a value without one is the default. The entries of\n" +
-			"directory_file are counted alone; \"ocipd contacts list\" shows them.",
+			"directory_file are counted alone; \"ocipd contacts list\" shows them.\n\n" +
+			"Where a daemon runs that reads another file, that one is shown unless --config names one,\n" +
+			"and it is said; environment and flags are those of this command.",
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags, err := keyValues(set)
 			if err != nil {
 				return err
 			}
-			cfg, err := s.load(flags)
+			d := &doctor{shell: s, ctx: cmd.Context(), now: time.Now}
+			if d.look(); d.other != "" {
+				fmt.Fprintln(s.stderr, "note: "+printable(d.other))
+			}
+			file := s.configFile
+			if file == "" && d.other != "" {
+				file = d.live.ConfigFile
+			}
+			cfg, err := s.loadFile(file, flags)
 			if err != nil {
 				return err
 			}

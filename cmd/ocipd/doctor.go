@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/place"
 	"github.com/spf13/cobra"
 )
 
@@ -80,6 +81,8 @@ type doctor struct {
 	// live is what the daemon says of itself, nil where none answers.
 	live    *api.Status
 	liveErr error
+	// other says that the daemon reads another configuration file, "" where it does not.
+	other string
 }
 
 // places are where things are.
@@ -198,12 +201,52 @@ func mend(found []diagnosis, fix bool) (done []diagnosis) {
 
 // look finds out where things are and asks the daemon.
 func (d *doctor) look() {
-	if d.cfg, d.cfgErr = d.locate(); d.cfg == nil {
+	d.lookAt(d.configFile)
+	d.live, d.liveErr, d.other = nil, nil, ""
+	if d.idle() {
+		// Asking would start it.
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
+	defer cancel()
+	raw, err := askAt(ctx, d.places.operator, "kernel.status")
+	if err == nil {
+		d.live = new(api.Status)
+		err = json.Unmarshal(raw, d.live)
+	}
+	if err != nil {
+		d.live, d.liveErr = nil, err
+		return
+	}
+	d.compareFiles()
+}
+
+// compareFiles finds out whether the daemon that answers reads another configuration
+// file. Where none was named, that one is meant.
+func (d *doctor) compareFiles() {
+	reads, here := d.live.ConfigFile, d.places.config
+	switch {
+	case place.Same(reads, here), reads == "" && d.configFile == "" && !exists(here):
+	case reads == "":
+		d.other = fmt.Sprintf("the daemon that answers reads no configuration file, and this is about %s", here)
+	case d.configFile != "":
+		d.other = fmt.Sprintf("the daemon that answers reads %s, and this is about %s", reads, here)
+	default:
+		d.other = fmt.Sprintf("the daemon that answers reads %s: this is about that file, and not about %s", reads, here)
+		socket, operator := d.places.socket, d.places.operator
+		d.lookAt(reads)
+		d.places.socket, d.places.operator, d.places.runtime = socket, operator, absolute(filepath.Dir(socket))
+	}
+}
+
+// lookAt reads a configuration file and finds out where things are by it.
+func (d *doctor) lookAt(file string) {
+	if d.cfg, d.cfgErr = d.locateBy(file); d.cfg == nil {
 		d.cfg = config.Default()
 		d.cfg.IPC.Socket = d.socket
 	}
 	p := &d.places
-	p.config = orElse(d.configFile, config.FilePath(d.getenv))
+	p.config = orElse(file, config.FilePath(d.getenv))
 	p.socket = config.SocketPath(d.cfg, d.getenv)
 	p.operator, p.runtime = config.OperatorPath(p.socket), filepath.Dir(p.socket)
 	p.database = config.DatabasePath(d.cfg, d.getenv)
@@ -212,21 +255,6 @@ func (d *doctor) look() {
 	p.checkpoints = config.CheckpointsPath(d.cfg, p.database)
 	for _, path := range []*string{&p.config, &p.runtime, &p.database, &p.state, &p.mirror, &p.keys, &p.checkpoints} {
 		*path = absolute(*path)
-	}
-	d.live, d.liveErr = nil, nil
-	if d.idle() {
-		// Asking would start it.
-		return
-	}
-	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
-	defer cancel()
-	raw, err := askAt(ctx, p.operator, "kernel.status")
-	if err == nil {
-		d.live = new(api.Status)
-		err = json.Unmarshal(raw, d.live)
-	}
-	if err != nil {
-		d.live, d.liveErr = nil, err
 	}
 }
 

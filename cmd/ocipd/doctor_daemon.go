@@ -53,6 +53,9 @@ func (d *doctor) answers() (found []diagnosis) {
 	if mine := buildVersion(); s.Version != mine {
 		found = append(found, warned("version %s runs, and this is %s", s.Version, mine).advise("restart it: systemctl --user restart ocipd.service, or stop it and ocipd serve"))
 	}
+	if d.other != "" {
+		found = append(found, warned("%s", d.other).advise("name the file that you mean with --config; ocipd config show says what is in it"))
+	}
 	if s.Audit.Fault != "" {
 		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).
 			advise("find out who did it and put it right before you restart the daemon: a file that was moved goes back under its name, one that was closed gets its mode back; the start verifies every record"))

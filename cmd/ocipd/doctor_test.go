@@ -769,6 +769,37 @@ func TestDoctorBesideAnotherDaemon(t *testing.T) {
 	}
 }
 
+// TestAnotherFileThanTheDaemons has a daemon read another configuration file than
+// the one that commands find.
+func TestAnotherFileThanTheDaemons(t *testing.T) {
+	c := lived(t)
+	here, there := c.path(clinicConfig), c.path("other/ocipd.yaml")
+	c.write("other/ocipd.yaml", strings.ReplaceAll(clinicYAML, "alice", "carol"), 0o600)
+	c.serveApart("--config", there)
+	if code, _, said := c.ocipd("status", "--wait", "20s"); code != exitDone {
+		t.Fatal(said)
+	}
+	found, _ := c.examine()
+	if !said(found, "daemon", warn, "reads "+there+": this is about that file, and not about "+here) || !said(found, "config", pass, there+": valid") {
+		t.Errorf("not said: %+v", found)
+	}
+	found, _ = c.examine("--config", here)
+	if !said(found, "daemon", warn, "reads "+there+", and this is about "+here) || !said(found, "config", pass, here+": valid") {
+		t.Errorf("of the one that was named: %+v", found)
+	}
+	if found, _ = c.examine("--config", there); said(found, "daemon", warn, "reads ") {
+		t.Errorf("of the daemon's own: %+v", found)
+	}
+	code, out, note := c.ocipd("config", "show")
+	if code != exitDone || !strings.Contains(out, "id: carol") || !strings.HasPrefix(note, "note: the daemon that answers reads "+there) {
+		t.Errorf("shown is, with %d and %q, %s", code, note, out)
+	}
+	code, out, note = c.ocipd("--config", here, "config", "show")
+	if code != exitDone || !strings.Contains(out, "id: alice") || !strings.Contains(note, "and this is about "+here) {
+		t.Errorf("shown of the one that was named is, with %d and %q, %s", code, note, out)
+	}
+}
+
 // TestDoctorOfAMovedDatabase has the database moved away under the daemon.
 func TestDoctorOfAMovedDatabase(t *testing.T) {
 	c := newClinic(t)

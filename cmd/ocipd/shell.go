@@ -79,12 +79,14 @@ func (s *shell) loadFile(file string, flags map[string]any) (*config.Config, err
 const socketKey = "ipc.socket"
 
 // locate reads the configuration for where things are, see [config.Locate].
-func (s *shell) locate() (*config.Config, error) {
+func (s *shell) locate() (*config.Config, error) { return s.locateBy(s.configFile) }
+
+func (s *shell) locateBy(file string) (*config.Config, error) {
 	flags := map[string]any{}
 	if s.socket != "" {
 		flags[socketKey] = s.socket
 	}
-	return config.Locate(config.Options{File: s.configFile, Env: s.env, Flags: flags})
+	return config.Locate(config.Options{File: file, Env: s.env, Flags: flags})
 }
 
 // places is the configuration for a command that only looks for the daemon or its
