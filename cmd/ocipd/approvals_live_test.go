@@ -211,7 +211,7 @@ func TestSignedDecisions(t *testing.T) {
 	approve := []string{"approve", id, "--yes", "--digest", digest}
 	p.wants(0, "0 given, by 2 people needed, each with a signature", "show", id)
 	p.wants(1, "cannot sign: no ssh-agent is running", approve...)
-	p.wants(1, "cannot approve "+id+": FORBIDDEN: the signature is not accepted", append(approve, "--key", evesFile)...)
+	p.wants(1, "cannot approve "+id+": the signature is not accepted", append(approve, "--key", evesFile)...)
 	p.wants(1, "it has a passphrase, and no terminal to ask for it", append(approve, "--key", lockedFile)...)
 	p.wants(1, "cannot use the key "+p.write("odd", "-----BEGIN OPENSSH PRIVATE KEY-----\n"), append(approve, "--key", filepath.Join(p.dir, "odd"))...)
 	p.wants(0, "1 of 2 approvals are given: the message goes on waiting", append(approve, "--key", carolsFile)...)

@@ -62,7 +62,7 @@ func (s *shell) splitRefusal(err error) error {
 		return err
 	}
 	cause, _, _ := strings.Cut(refused.Message, ": ")
-	fmt.Fprintf(s.stderr, "ocipd: %s: %s: %s; what is in force stays (policy %s)\n", refused.Code, oneLine(cause), count(d.FaultCount, "fault"), printable(d.Revision))
+	fmt.Fprintf(s.stderr, "ocipd: %s: %s; what is in force stays (policy %s) (%s)\n", oneLine(cause), count(d.FaultCount, "fault"), printable(d.Revision), refused.Code)
 	for _, line := range faultLines(d.Faults, d.FaultCount) {
 		fmt.Fprintln(s.stderr, "  "+line)
 	}

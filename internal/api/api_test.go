@@ -145,3 +145,11 @@ func FuzzAppend(f *testing.F) {
 		}
 	})
 }
+
+// A person reads the sentence first, and finds the code behind it.
+func TestErrorLeadsWithTheSentence(t *testing.T) {
+	err := fmt.Errorf("cannot approve held-1: %w", Errorf(Forbidden, "apps do not operate the daemon"))
+	if got := err.Error(); got != "cannot approve held-1: apps do not operate the daemon (FORBIDDEN)" {
+		t.Errorf("it reads %q", got)
+	}
+}

@@ -44,7 +44,8 @@ type Error struct {
 	Details any    `json:"details,omitempty"`
 }
 
-func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+// Error is what a person is told: the sentence, and behind it the code to look up.
+func (e *Error) Error() string { return e.Message + " (" + string(e.Code) + ")" }
 
 // Errorf makes an error with a code.
 func Errorf(code Code, format string, args ...any) *Error {
