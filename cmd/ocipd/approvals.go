@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -100,7 +102,7 @@ func (s *shell) listApprovals(ctx context.Context, f approvalsList) error {
 	w := bufio.NewWriter(s.stdout)
 	if f.asJSON {
 		for i := range all {
-			if _, err := w.Write(scr.line(all[i].raw)); err != nil {
+			if _, err := w.Write(scr.JSONLine(all[i].raw)); err != nil {
 				return err
 			}
 		}
@@ -143,7 +145,7 @@ func emptyList(f approvalsList) string {
 	case f.agent == "":
 		return "no held messages in this state"
 	}
-	return "no such messages of agent " + visible(f.agent)
+	return "no such messages of agent " + term.Visible(f.agent)
 }
 
 // listPage is how many held messages are asked for at a time: few enough that
@@ -364,42 +366,42 @@ const (
 	lastColumn  = 7
 )
 
-func (t *heldTable) columns() []column {
-	columns := []column{
-		{title: "ID", least: t.tail}, {title: "×", right: true}, {title: "AGENT", least: 8}, {title: "TO", least: 11},
-		{title: "WHY", least: 10}, {title: "SAYS", least: 10}, {title: "AGE", least: 3, right: true}, {title: "LEFT", least: 4, right: true},
+func (t *heldTable) columns() []term.Column {
+	columns := []term.Column{
+		{Title: "ID", Least: t.tail}, {Title: "×", Right: true}, {Title: "AGENT", Least: 8}, {Title: "TO", Least: 11},
+		{Title: "WHY", Least: 10}, {Title: "SAYS", Least: 10}, {Title: "AGE", Least: 3, Right: true}, {Title: "LEFT", Least: 4, Right: true},
 	}
 	if t.states {
-		columns[lastColumn] = column{title: "STATE", least: 8}
+		columns[lastColumn] = term.Column{Title: "STATE", Least: 8}
 	}
 	return columns
 }
 
 // row shows messages that are alike by the oldest of them.
-func (t *heldTable) row(row likes) []cell {
+func (t *heldTable) row(row likes) []term.Cell {
 	a := row.oldest()
 	times := ""
 	if len(row) > 1 {
 		times = strconv.Itoa(len(row))
 	}
-	last := cell{text: shortAge(time.UnixMilli(a.ExpiresAt).Sub(t.now)), colour: urgency(a.ExpiresAt, t.now)}
+	last := term.Cell{Text: term.ShortAge(time.UnixMilli(a.ExpiresAt).Sub(t.now)), Colour: urgency(a.ExpiresAt, t.now)}
 	if t.states {
-		last = cell{text: visible(stateWords(a.State)), colour: stateColour(a.State)}
+		last = term.Cell{Text: term.Visible(stateWords(a.State)), Colour: stateColour(a.State)}
 	}
-	return []cell{
-		{text: visible(t.short(a.ApprovalID)), colour: bold}, {text: times, colour: yellow}, {text: visible(a.AgentID)}, {text: visible(a.To())},
-		{text: visible(whyOf(a)), colour: yellow}, {text: visible(orElse(a.Summary, "(forgotten)"))}, {text: shortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
+	return []term.Cell{
+		{Text: term.Visible(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Visible(a.AgentID)}, {Text: term.Visible(a.To())},
+		{Text: term.Visible(whyOf(a)), Colour: term.Yellow}, {Text: term.Visible(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }
 
 // lines is the table, at most as wide as the screen: its titles, and the rows.
-func (t *heldTable) lines(scr screen) []string {
+func (t *heldTable) lines(scr term.Screen) []string {
 	columns := t.columns()
-	titles := make([]cell, len(columns))
+	titles := make([]term.Cell, len(columns))
 	for i, c := range columns {
-		titles[i] = cell{text: c.title, colour: dim}
+		titles[i] = term.Cell{Text: c.Title, Colour: term.Dim}
 	}
-	rows := [][]cell{titles}
+	rows := [][]term.Cell{titles}
 	for _, row := range t.rows {
 		rows = append(rows, t.row(row))
 	}
@@ -411,22 +413,22 @@ func (t *heldTable) lines(scr screen) []string {
 			rows[i] = slices.Delete(rows[i], timesColumn, timesColumn+1)
 		}
 	} else {
-		columns[timesColumn].least = widths[timesColumn]
+		columns[timesColumn].Least = widths[timesColumn]
 	}
-	fit(columns, widths, scr.rowWidth())
+	term.Fit(columns, widths, scr.RowWidth())
 	lines := make([]string, 0, len(rows)+len(t.more))
 	for i, row := range rows {
-		lines = append(lines, strings.TrimSuffix(rowLine(columns, widths, row, scr), "\n"))
+		lines = append(lines, strings.TrimSuffix(term.RowLine(columns, widths, row, scr), "\n"))
 		if m, ok := t.more[i-1]; ok {
-			lines = append(lines, scr.colour.paint(dim, cutTo(fmt.Sprintf("… %d more of agent %s: ocipd approvals list --agent %s",
-				m.messages, visible(m.agent), argument(m.agent)), scr.width)))
+			lines = append(lines, scr.Colour.Paint(term.Dim, term.Cut(fmt.Sprintf("… %d more of agent %s: ocipd approvals list --agent %s",
+				m.messages, term.Visible(m.agent), argument(m.agent)), scr.Width)))
 		}
 	}
 	return lines
 }
 
 // measure widens the columns to what is in them.
-func (t *heldTable) measure(rows [][]cell) {
+func (t *heldTable) measure(rows [][]term.Cell) {
 	if t.widths == nil {
 		t.widths = make([]int, len(rows[0]))
 	}
@@ -434,23 +436,10 @@ func (t *heldTable) measure(rows [][]cell) {
 		for i := range row {
 			// A column without any text but its title is left out.
 			if n > 0 || i != timesColumn {
-				t.widths[i] = max(t.widths[i], displayWidth(row[i].text))
+				t.widths[i] = max(t.widths[i], term.Width(row[i].Text))
 			}
 		}
 	}
-}
-
-// shortAge is a duration in its largest unit.
-func shortAge(d time.Duration) string {
-	switch d = max(0, d); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	}
-	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
 // whyOf is why something waits, in a word or two: an escalation waits for nothing
@@ -562,7 +551,7 @@ func (s *shell) completeApproval(state string) cobra.CompletionFunc {
 				id = a.ApprovalID
 			}
 			if plainWord(id) {
-				offered = append(offered, cobra.CompletionWithDesc(id, visible(a.Agent+" → "+a.To()+": "+orElse(a.Summary, stateWords(a.State)))))
+				offered = append(offered, cobra.CompletionWithDesc(id, term.Visible(a.Agent+" → "+a.To()+": "+cmp.Or(a.Summary, stateWords(a.State)))))
 			}
 		}
 		return offered, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

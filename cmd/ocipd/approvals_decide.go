@@ -2,20 +2,19 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // decisionFlags are what a person says along with a decision.
@@ -165,7 +164,7 @@ func decidedLine(r api.ApprovalResolveResult) string {
 	case api.ApprovalResolved:
 		return fmt.Sprintf("resolved: nothing was sent, and the exchange is settled (record %d)", r.AuditSeq)
 	}
-	return fmt.Sprintf("%s (record %d)", visible(stateWords(r.State)), r.AuditSeq)
+	return fmt.Sprintf("%s (record %d)", term.Visible(stateWords(r.State)), r.AuditSeq)
 }
 
 // mayDecide says at once what the daemon would say.
@@ -176,21 +175,21 @@ func (s *shell) mayDecide(a *api.Approval, decision, digest string) error {
 	case digest != "" && digest != a.Digest:
 		return s.stale(decision, a.ApprovalID, a.Changed)
 	case decision == api.DecideApprove && !a.Approvable:
-		return fmt.Errorf("cannot approve %s: %s; deny it, resolve it, or take it over", a.ApprovalID, orElse(a.Blocked, "it may not be sent"))
+		return fmt.Errorf("cannot approve %s: %s; deny it, resolve it, or take it over", a.ApprovalID, cmp.Or(a.Blocked, "it may not be sent"))
 	}
 	return nil
 }
 
 func decidedBefore(id, decision, state, by string, at int64, now time.Time) error {
-	return fmt.Errorf("cannot %s %s: it is %s already, by %s, %s", decision, id, stateWords(state), by, when(at, now))
+	return fmt.Errorf("cannot %s %s: it is %s already, by %s, %s", decision, id, stateWords(state), by, term.When(at, now))
 }
 
 // stale shows what changed since a person looked, and fails.
 func (s *shell) stale(decision, id string, changed []api.ApprovalChange) error {
-	p := &page{screen: s.screen()}
-	p.screen.colour.on = p.screen.colour.on && isTerminal(s.stderr)
+	p := &approvalText{term.Page{Screen: s.screen()}}
+	p.Screen.Colour.On = p.Screen.Colour.On && term.IsTerminal(s.stderr)
 	p.changes(changed)
-	for _, line := range p.lines {
+	for _, line := range p.Lines {
 		fmt.Fprintln(s.stderr, line)
 	}
 	return fmt.Errorf("cannot %s %s: it is no longer what you saw; look again: ocipd approvals show %s", decision, id, argument(id))
@@ -270,12 +269,12 @@ func (s *shell) confirm(ctx context.Context, a *api.Approval, decision, content 
 			fmt.Fprintln(s.stdout, line)
 		}
 	}
-	p := &page{screen: scr}
+	p := &approvalText{term.Page{Screen: scr}}
 	if content != "" {
 		p.instead(content)
 	}
-	p.line()
-	for _, line := range p.lines {
+	p.Line()
+	for _, line := range p.Lines {
 		fmt.Fprintln(s.stdout, line)
 	}
 	agreed, err := s.ask(ctx, question(a, decision))
@@ -286,11 +285,11 @@ func (s *shell) confirm(ctx context.Context, a *api.Approval, decision, content 
 }
 
 // instead shows what a person says in place of the message.
-func (p *page) instead(content string) {
-	p.heading("What you say in its place")
-	p.quote(content)
-	for _, warning := range beware(content) {
-		p.say("    ", red, warning)
+func (p *approvalText) instead(content string) {
+	p.Heading("What you say in its place")
+	p.Quote(content)
+	for _, warning := range term.Misleading(content) {
+		p.Say("    ", term.Red, warning)
 	}
 }
 
@@ -298,9 +297,9 @@ func (p *page) instead(content string) {
 func question(a *api.Approval, decision string) string {
 	switch decision {
 	case api.DecideApprove:
-		return "Approve " + visible(a.Digest) + "?"
+		return "Approve " + term.Visible(a.Digest) + "?"
 	case api.DecideTakeover:
-		return "Takeover " + visible(a.Digest) + "?"
+		return "Takeover " + term.Visible(a.Digest) + "?"
 	case api.DecideDeny:
 		return "Deny it?"
 	}
@@ -326,35 +325,5 @@ func (s *shell) ask(ctx context.Context, question string) (bool, error) {
 
 // interactive reports whether a person sits at both ends.
 func (s *shell) interactive() bool {
-	return isTerminal(s.stdin) && isTerminal(s.stdout) && s.getenv("TERM") != "dumb"
-}
-
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// defaultHeight is how many lines are seen at once where no terminal says
-// otherwise.
-const defaultHeight = 24
-
-// rowsShown is how many lines of a list are printed. A program is given all of them.
-func (s *shell) rowsShown() int {
-	if s.screen().terminal || s.getenv("LINES") != "" {
-		return s.height()
-	}
-	return anyWidth
-}
-
-// height is how many lines of stdout are seen at once.
-func (s *shell) height() int {
-	if lines, err := strconv.Atoi(s.getenv("LINES")); err == nil && lines > 0 {
-		return lines
-	}
-	if f, ok := s.stdout.(*os.File); ok {
-		if _, height, err := term.GetSize(int(f.Fd())); err == nil && height > 0 {
-			return height
-		}
-	}
-	return defaultHeight
+	return term.IsTerminal(s.stdin) && term.IsTerminal(s.stdout) && s.getenv("TERM") != "dumb"
 }

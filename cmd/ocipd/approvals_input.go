@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // input is a text that a person types.
@@ -109,20 +110,20 @@ func (in *input) layOut(width int) (lines []string, x, y int) {
 	at := len(string(in.text[:in.at]))
 	begin := 0
 	for line := range strings.SplitSeq(in.String(), "\n") {
-		for _, piece := range breakLine(glyphs(line), width) {
+		for _, piece := range term.BreakLine(term.Glyphs(line), width) {
 			from, column := begin, 0
 			if len(piece) > 0 {
-				from += piece[0].at
+				from += piece[0].At
 			}
 			if from <= at {
 				for _, g := range piece {
-					if begin+g.at < at {
-						column += g.width
+					if begin+g.At < at {
+						column += g.Width
 					}
 				}
 				x, y = column, len(lines)
 			}
-			lines = append(lines, joined(piece))
+			lines = append(lines, term.JoinGlyphs(piece))
 		}
 		begin += len(line) + 1
 	}

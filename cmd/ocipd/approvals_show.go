@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -68,7 +70,7 @@ func (s *shell) showApproval(ctx context.Context, name, decision, content string
 	}
 	switch {
 	case asJSON:
-		_, err = s.stdout.Write(s.screen().line(a.raw))
+		_, err = s.stdout.Write(s.screen().JSONLine(a.raw))
 	case decision != "":
 		var text string
 		if text, err = textToSign(&a.Approval, decision, content); err == nil {
@@ -95,19 +97,19 @@ func textToSign(a *api.Approval, decision, content string) (string, error) {
 }
 
 // writeApproval shows a held message to a person who may have to decide.
-func writeApproval(out io.Writer, scr screen, a *api.Approval, now time.Time) error {
+func writeApproval(out io.Writer, scr term.Screen, a *api.Approval, now time.Time) error {
 	w := bufio.NewWriter(out)
-	advice := &page{screen: scr}
+	advice := &approvalText{term.Page{Screen: scr}}
 	advice.advice(a)
-	for _, line := range append(approvalPage(scr, a, now), advice.lines...) {
+	for _, line := range append(approvalPage(scr, a, now), advice.Lines...) {
 		fmt.Fprintln(w, line)
 	}
 	return w.Flush()
 }
 
 // approvalPage is a held message in lines, without how to decide about it.
-func approvalPage(scr screen, a *api.Approval, now time.Time) []string {
-	p := &page{screen: scr}
+func approvalPage(scr term.Screen, a *api.Approval, now time.Time) []string {
+	p := &approvalText{term.Page{Screen: scr}}
 	p.title(a, now)
 	p.outcome(a, now)
 	p.changes(a.Changed)
@@ -115,29 +117,32 @@ func approvalPage(scr screen, a *api.Approval, now time.Time) []string {
 	p.sending(a)
 	p.background(a)
 	p.facts(a, now)
-	p.line()
+	p.Line()
 	// It is for copying, and fits whole on a line of its own.
-	p.hang(p.paint(dim, "digest "), "       ", plain, a.Digest)
-	return p.lines
+	p.Hang(p.Paint(term.Dim, "digest "), "       ", term.NoColour, a.Digest)
+	return p.Lines
 }
+
+// approvalText is a held message in lines of text.
+type approvalText struct{ term.Page }
 
 // title says what matters most: who speaks for whom, to whom, and why that
 // waits.
-func (p *page) title(a *api.Approval, now time.Time) {
-	p.hang("", "    ", bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
-	p.hang("", "    ", bold, acting(a.Agent, a.UserID)+" → "+receiving(a))
-	p.tinted("why", yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
+func (p *approvalText) title(a *api.Approval, now time.Time) {
+	p.Hang("", "    ", term.Bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
+	p.Hang("", "    ", term.Bold, acting(a.Agent, a.UserID)+" → "+receiving(a))
+	p.Tinted("why", term.Yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
 	if a.EscalatedExchange != "" {
-		p.fact("held by", "the round limit of exchange "+a.EscalatedExchange)
+		p.Fact("held by", "the round limit of exchange "+a.EscalatedExchange)
 	}
 	if a.State != api.ApprovalPending {
 		return
 	}
 	if !a.Approvable {
-		p.tinted("blocked", red, orElse(a.Blocked, "it cannot be approved as it is"))
+		p.Tinted("blocked", term.Red, cmp.Or(a.Blocked, "it cannot be approved as it is"))
 	}
-	p.tinted("expires", urgency(a.ExpiresAt, now), when(a.ExpiresAt, now))
-	needed := count(a.Needed, "person")
+	p.Tinted("expires", urgency(a.ExpiresAt, now), term.When(a.ExpiresAt, now))
+	needed := term.Count(a.Needed, "person")
 	if a.Needed != 1 {
 		needed = fmt.Sprintf("%d people", a.Needed)
 	}
@@ -145,7 +150,7 @@ func (p *page) title(a *api.Approval, now time.Time) {
 	if a.SignatureRequired {
 		needed += ", each with a signature"
 	}
-	p.fact("approvals", needed)
+	p.Fact("approvals", needed)
 }
 
 // acting says for whom an agent speaks.
@@ -182,68 +187,68 @@ func receiving(a *api.Approval) string {
 	}
 }
 
-func (p *page) facts(a *api.Approval, now time.Time) {
-	p.heading("Where it comes from")
-	p.fact("agent", a.AgentID)
-	p.fact("app", a.AppID)
-	p.fact("session", a.SessionKey)
+func (p *approvalText) facts(a *api.Approval, now time.Time) {
+	p.Heading("Where it comes from")
+	p.Fact("agent", a.AgentID)
+	p.Fact("app", a.AppID)
+	p.Fact("session", a.SessionKey)
 	if a.ExchangeID != "" { // people have none, and no rounds
-		p.fact("exchange", a.ExchangeID)
-		p.fact("type", fmt.Sprintf("%s, %d of %d rounds used", a.Type, a.Round, a.MaxRounds))
+		p.Fact("exchange", a.ExchangeID)
+		p.Fact("type", fmt.Sprintf("%s, %d of %d rounds used", a.Type, a.Round, a.MaxRounds))
 	}
-	p.fact("conversation", a.ConversationID)
-	p.fact("level", a.Classification)
-	p.fact("asked", when(a.AskedAt, now))
-	p.fact("policy", strings.TrimSuffix(a.PolicyApplied+", revision "+a.PolicyRevision, ", revision "))
+	p.Fact("conversation", a.ConversationID)
+	p.Fact("level", a.Classification)
+	p.Fact("asked", term.When(a.AskedAt, now))
+	p.Fact("policy", strings.TrimSuffix(a.PolicyApplied+", revision "+a.PolicyRevision, ", revision "))
 }
 
 // urgent is how long before a message expires that is told in colour.
 const urgent = 10 * time.Minute
 
-func urgency(expires int64, now time.Time) colour {
+func urgency(expires int64, now time.Time) term.Colour {
 	if time.UnixMilli(expires).Sub(now) < urgent {
-		return red
+		return term.Red
 	}
-	return plain
+	return term.NoColour
 }
 
 // outcome says who has decided what.
-func (p *page) outcome(a *api.Approval, now time.Time) {
+func (p *approvalText) outcome(a *api.Approval, now time.Time) {
 	for _, d := range a.Approvals {
-		p.decided("approved", green, &d, now)
+		p.decided("approved", term.Green, &d, now)
 	}
 	if a.Decision != nil {
 		p.decided(stateWords(a.State), stateColour(a.State), a.Decision, now)
 	}
 }
 
-func (p *page) decided(what string, c colour, d *api.ApprovalDecision, now time.Time) {
-	p.tinted(what, c, fmt.Sprintf("by %s, %s", d.By, when(d.At, now)))
+func (p *approvalText) decided(what string, c term.Colour, d *api.ApprovalDecision, now time.Time) {
+	p.Tinted(what, c, fmt.Sprintf("by %s, %s", d.By, term.When(d.At, now)))
 	if d.Fingerprint != "" {
-		p.fact("signed", "with "+d.Fingerprint)
+		p.Fact("signed", "with "+d.Fingerprint)
 	}
 	if d.Note != "" {
-		p.fact("note", d.Note)
+		p.Fact("note", d.Note)
 	}
 }
 
 // changes shows what is no longer as a person saw it: of texts of many lines
 // only those that differ.
-func (p *page) changes(changed []api.ApprovalChange) {
+func (p *approvalText) changes(changed []api.ApprovalChange) {
 	if len(changed) == 0 {
 		return
 	}
-	p.heading("What changed since it was last shown")
+	p.Heading("What changed since it was last shown")
 	for _, c := range changed {
-		p.hang("  ", "      ", yellow, c.Field)
+		p.Hang("  ", "      ", term.Yellow, c.Field)
 		was, now := differing(changeLines(c.Was), changeLines(c.Now))
 		for _, side := range []struct {
 			name  string
 			lines []string
 		}{{"was", was}, {"now", now}} {
-			p.line("    ", p.paint(dim, side.name))
+			p.Line("    ", p.Paint(term.Dim, side.name))
 			if len(side.lines) > 0 {
-				p.quote(strings.Join(side.lines, "\n"))
+				p.Quote(strings.Join(side.lines, "\n"))
 			}
 		}
 	}
@@ -256,7 +261,7 @@ func changeLines(text string) []string {
 		return nil
 	}
 	if value := jsontext.Value(text); value.Kind() == '{' {
-		if shown := printableJSON(value.Clone()); shown.Indent(jsontext.WithIndent("  ")) == nil {
+		if shown := term.PrintableJSON(value.Clone()); shown.Indent(jsontext.WithIndent("  ")) == nil {
 			text = string(shown)
 		}
 	}
@@ -264,8 +269,8 @@ func changeLines(text string) []string {
 }
 
 // members writes a JSON object with a line for each of its members.
-func (p *page) members(object jsontext.Value) {
-	shown := printableJSON(object.Clone())
+func (p *approvalText) members(object jsontext.Value) {
+	shown := term.PrintableJSON(object.Clone())
 	if err := shown.Format(jsontext.PreserveRawStrings(true), jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)); err != nil {
 		shown = object
 	}
@@ -288,7 +293,7 @@ func (p *page) members(object jsontext.Value) {
 	if _, err := in.ReadToken(); err != nil || shown.Kind() != '{' {
 		lines = []string{string(shown)}
 	}
-	p.quote(strings.Join(lines, "\n"))
+	p.Quote(strings.Join(lines, "\n"))
 }
 
 // differing leaves out what two texts begin and end with alike.
@@ -303,31 +308,31 @@ func differing(was, now []string) (only, instead []string) {
 }
 
 // message shows what the agent wrote, with what was found in it.
-func (p *page) message(a *api.Approval) {
-	p.heading("What the agent wrote")
+func (p *approvalText) message(a *api.Approval) {
+	p.Heading("What the agent wrote")
 	if a.Forgotten {
-		p.say("  ", dim, fmt.Sprintf("%s, which were dropped when it was decided", count(a.ContentBytes, "byte")))
+		p.Say("  ", term.Dim, fmt.Sprintf("%s, which were dropped when it was decided", term.Count(a.ContentBytes, "byte")))
 	} else {
 		p.said(a)
 	}
 	for _, d := range a.Detections {
-		c := yellow
+		c := term.Yellow
 		if d.Shadow {
-			c = dim
+			c = term.Dim
 		}
-		p.tinted("found", c, findingAt(&d))
+		p.Tinted("found", c, findingAt(&d))
 	}
 }
 
 // said shows the text itself, and what to beware of in it.
-func (p *page) said(a *api.Approval) {
-	spans := make([]span, 0, len(a.Detections))
+func (p *approvalText) said(a *api.Approval) {
+	spans := make([]term.Span, 0, len(a.Detections))
 	for _, d := range a.Detections {
-		spans = append(spans, span{start: d.Start, end: d.End, label: finding(&d)})
+		spans = append(spans, term.Span{Start: d.Start, End: d.End, Label: finding(&d)})
 	}
-	p.quote(a.Content, spans...)
-	for _, warning := range beware(a.Content) {
-		p.say("    ", red, warning)
+	p.Quote(a.Content, spans...)
+	for _, warning := range term.Misleading(a.Content) {
+		p.Say("    ", term.Red, warning)
 	}
 }
 
@@ -355,23 +360,23 @@ func findingAt(d *audit.Detection) string {
 }
 
 // background shows what led to the message.
-func (p *page) background(a *api.Approval) {
+func (p *approvalText) background(a *api.Approval) {
 	if len(a.Transcript) > 0 {
-		p.heading("What was said before in this exchange")
+		p.Heading("What was said before in this exchange")
 		for _, t := range a.Transcript {
-			p.fact(fmt.Sprintf("round %d", t.Round), t.Sender)
-			p.quote(t.Shown())
+			p.Fact(fmt.Sprintf("round %d", t.Round), t.Sender)
+			p.Quote(t.Shown())
 		}
 	}
 	if a.Escalation != nil && a.Escalation.ConversationSummary != "" {
-		p.heading("What the round limit stopped")
-		p.fact("exchange", fmt.Sprintf("%s, round %d of %d", a.Escalation.ExchangeID, a.Escalation.CurrentRound, a.Escalation.MaxRounds))
-		p.quote(a.Escalation.ConversationSummary)
+		p.Heading("What the round limit stopped")
+		p.Fact("exchange", fmt.Sprintf("%s, round %d of %d", a.Escalation.ExchangeID, a.Escalation.CurrentRound, a.Escalation.MaxRounds))
+		p.Quote(a.Escalation.ConversationSummary)
 	}
 	if a.Chain != nil {
-		p.heading("The line of messages that led to it")
-		p.fact("messages", fmt.Sprintf("%d, since %s", a.Chain.Hops, a.Chain.StartedAt.Local().Format(time.DateTime)))
-		p.fact("agents", strings.Join(a.Chain.Path, " → "))
+		p.Heading("The line of messages that led to it")
+		p.Fact("messages", fmt.Sprintf("%d, since %s", a.Chain.Hops, a.Chain.StartedAt.Local().Format(time.DateTime)))
+		p.Fact("agents", strings.Join(a.Chain.Path, " → "))
 	}
 }
 
@@ -383,17 +388,17 @@ type sent struct {
 }
 
 // sending shows what would leave, and what would not.
-func (p *page) sending(a *api.Approval) {
+func (p *approvalText) sending(a *api.Approval) {
 	if len(a.Sending) > 0 {
-		p.heading("What would be sent")
+		p.Heading("What would be sent")
 		var s sent
 		if err := json.Unmarshal(a.Sending, &s); err != nil {
 			p.members(a.Sending)
 		} else {
-			p.fact("to", s.SessionKey)
+			p.Fact("to", s.SessionKey)
 			p.content(a.Content, s.Content)
 			if len(s.Metadata) > 0 {
-				p.say("  ", plain, "with this metadata")
+				p.Say("  ", term.NoColour, "with this metadata")
 				p.members(s.Metadata)
 			}
 		}
@@ -403,43 +408,43 @@ func (p *page) sending(a *api.Approval) {
 
 // content shows a text that would be sent, next to the one that was shown
 // already.
-func (p *page) content(shown, sending string) {
+func (p *approvalText) content(shown, sending string) {
 	rest, more := strings.CutPrefix(sending, shown)
 	begin, behind := strings.CutSuffix(sending, shown)
 	switch {
 	case sending == shown:
-		p.say("  ", plain, "the message above, as it is")
+		p.Say("  ", term.NoColour, "the message above, as it is")
 	case shown != "" && more:
-		p.say("  ", plain, "the message above, and right behind it")
-		p.quote(rest)
+		p.Say("  ", term.NoColour, "the message above, and right behind it")
+		p.Quote(rest)
 	case shown != "" && behind:
-		p.say("  ", plain, "the message above, and right before it")
-		p.quote(begin)
+		p.Say("  ", term.NoColour, "the message above, and right before it")
+		p.Quote(begin)
 	default:
-		p.say("  ", plain, "this, which is not the message above")
-		p.quote(sending)
+		p.Say("  ", term.NoColour, "this, which is not the message above")
+		p.Quote(sending)
 	}
 }
 
-func (p *page) data(shared []ocip.Shared, withheld []ocip.Withheld) {
+func (p *approvalText) data(shared []ocip.Shared, withheld []ocip.Withheld) {
 	if len(shared)+len(withheld) > 0 {
-		p.heading("What data goes with it")
+		p.Heading("What data goes with it")
 	}
 	for _, item := range shared {
-		p.fact("shared", strings.TrimSuffix(item.Source+": "+strings.Join(item.Fields, ", "), ": "))
+		p.Fact("shared", strings.TrimSuffix(item.Source+": "+strings.Join(item.Fields, ", "), ": "))
 	}
 	for _, item := range withheld {
-		p.tinted("withheld", yellow, item.Description+": "+item.Reason)
+		p.Tinted("withheld", term.Yellow, item.Description+": "+item.Reason)
 	}
 }
 
 // advice says how to decide.
-func (p *page) advice(a *api.Approval) {
+func (p *approvalText) advice(a *api.Approval) {
 	if a.State != api.ApprovalPending {
 		return
 	}
-	p.line()
-	p.line("To decide:")
+	p.Line()
+	p.Line("To decide:")
 	id := argument(a.ApprovalID)
 	for _, d := range []struct{ decision, does string }{
 		{api.DecideApprove, "send it, just as it is shown here"},
@@ -451,24 +456,24 @@ func (p *page) advice(a *api.Approval) {
 			continue
 		}
 		command := "  ocipd approvals " + d.decision + " " + id
-		p.line(command)
-		p.say("      ", dim, d.does)
+		p.Line(command)
+		p.Say("      ", term.Dim, d.does)
 	}
 }
 
 // stateWords is a state as people say it.
 func stateWords(state string) string { return strings.ReplaceAll(state, "_", " ") }
 
-func stateColour(state string) colour {
+func stateColour(state string) term.Colour {
 	switch state {
 	case api.ApprovalPending:
-		return yellow
+		return term.Yellow
 	case api.ApprovalApproved, api.ApprovalTakenOver:
-		return green
+		return term.Green
 	case api.ApprovalDenied:
-		return red
+		return term.Red
 	case api.ApprovalExpired:
-		return dim
+		return term.Dim
 	}
-	return plain
+	return term.NoColour
 }

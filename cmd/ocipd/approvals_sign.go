@@ -12,9 +12,9 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/sshsig"
+	"github.com/openclawos/ocipd/internal/term"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
-	"golang.org/x/term"
 )
 
 const keyUsage = "sign with this `KEY`: the file of a private key, or for ssh-agent that of a public one, or its SHA256 fingerprint"
@@ -59,12 +59,12 @@ func (s *shell) openKey(name string) (*keys, error) {
 
 func (s *shell) passphrase(name string) ([]byte, error) {
 	f, ok := s.stdin.(*os.File)
-	if !ok || !isTerminal(f) {
+	if !ok || !term.IsTerminal(f) {
 		return nil, fmt.Errorf("cannot use the key %s: it has a passphrase, and no terminal to ask for it; ssh-add %[1]s, and name %[1]s.pub", name)
 	}
-	fmt.Fprintf(s.stderr, "Passphrase of %s: ", printable(name))
+	fmt.Fprintf(s.stderr, "Passphrase of %s: ", term.Printable(name))
 	defer fmt.Fprintln(s.stderr)
-	return term.ReadPassword(int(f.Fd()))
+	return term.ReadPassword(f)
 }
 
 // sign signs a text. It may wait for a person to touch a key.

@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // askedAt is when the messages of these tests were held.
@@ -51,7 +52,7 @@ func TestForgottenApproval(t *testing.T) {
 	a.State, a.Forgotten, a.ContentBytes, a.Sending = api.ApprovalDenied, true, 12, nil
 	a.Detections = []audit.Detection{{Rule: "commitment.promise", Start: 2, End: 9}}
 	var out strings.Builder
-	if err := writeApproval(&out, screen{terminal: true, width: 80}, a, askedAt); err != nil {
+	if err := writeApproval(&out, term.Screen{Terminal: true, Width: 80}, a, askedAt); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"  12 bytes, which were dropped when it was decided\n", "commitment.promise, bytes 2 to 9"} {
@@ -64,7 +65,7 @@ func TestForgottenApproval(t *testing.T) {
 	}
 	table := newHeldTable([]*api.ApprovalSummary{&a.ApprovalSummary}, "all", askedAt)
 	table.rows = []likes{{&a.ApprovalSummary}}
-	if lines := strings.Join(table.lines(screen{terminal: true, width: 120}), "\n"); !strings.Contains(lines, "(forgotten)") {
+	if lines := strings.Join(table.lines(term.Screen{Terminal: true, Width: 120}), "\n"); !strings.Contains(lines, "(forgotten)") {
 		t.Errorf("listed is\n%s", lines)
 	}
 }
@@ -174,7 +175,7 @@ To decide:
       do not send it; the exchange is settled
 `, local(0), local(time.Minute), local(24*time.Hour+time.Second), local(time.Second))
 	var out bytes.Buffer
-	if err := writeApproval(&out, screen{terminal: true, width: 80}, a, now); err != nil {
+	if err := writeApproval(&out, term.Screen{Terminal: true, Width: 80}, a, now); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != want {
@@ -191,11 +192,11 @@ To decide:
 	b.Transcript[0].Sender, b.Transcript[0].Round = evil, 1<<40
 	b.Changed[0].Field = evil
 	for width := 1; width < 130; width++ {
-		for _, line := range approvalPage(screen{terminal: true, width: width}, &b, now) {
+		for _, line := range approvalPage(term.Screen{Terminal: true, Width: width}, &b, now) {
 			if strings.IndexFunc(line, hidden) >= 0 {
 				t.Fatalf("hostile at width %d: %q", width, line)
 			}
-			if w := displayWidth(line); width >= 40 && w > width {
+			if w := term.Width(line); width >= 40 && w > width {
 				t.Fatalf("at width %d a line takes %d: %q", width, w, line)
 			}
 			// Text of others begins no line.
@@ -216,9 +217,9 @@ func TestSendingIsShownNextToTheMessage(t *testing.T) {
 		"By AI: Yes.": "  the message above, and right before it|    │ By AI: ",
 		"No.":         "  this, which is not the message above|    │ No.",
 	} {
-		p := &page{screen: screen{terminal: true, width: 80}}
+		p := &approvalText{term.Page{Screen: term.Screen{Terminal: true, Width: 80}}}
 		p.content("Yes.", sending)
-		if got := strings.Join(p.lines, "|"); got != want {
+		if got := strings.Join(p.Lines, "|"); got != want {
 			t.Errorf("%q is shown as %q, want %q", sending, got, want)
 		}
 	}
@@ -233,9 +234,9 @@ func TestMembers(t *testing.T) {
 		"\x1b":                           "    │ ‹U+001B›",
 		"{\"\u202e\":\"\u3164\"}":        `    │ "\u202e": "\u3164"`,
 	} {
-		p := &page{screen: screen{terminal: true, width: 80}}
+		p := &approvalText{term.Page{Screen: term.Screen{Terminal: true, Width: 80}}}
 		p.members(jsontext.Value(object))
-		if got := strings.Join(p.lines, "|"); got != want {
+		if got := strings.Join(p.Lines, "|"); got != want {
 			t.Errorf("%q is shown as %q, want %q", object, got, want)
 		}
 	}
@@ -257,7 +258,7 @@ func TestNobodyIsHidden(t *testing.T) {
 	const room = 20
 	at := newHeldTable(all, "", askedAt)
 	at.rows, at.more = fair(alike(all), room)
-	lines := at.lines(screen{terminal: true, width: 80})
+	lines := at.lines(term.Screen{Terminal: true, Width: 80})
 	if len(lines) > room+1 {
 		t.Errorf("the list takes %d lines", len(lines))
 	}
@@ -272,7 +273,7 @@ func TestNobodyIsHidden(t *testing.T) {
 		t.Errorf("%d are shown and %d counted, of %d:\n%s", shown, left, len(all), strings.Join(lines, "\n"))
 	}
 	for _, line := range lines {
-		if displayWidth(line) > 80 {
+		if term.Width(line) > 80 {
 			t.Errorf("too wide: %q", line)
 		}
 	}
@@ -355,8 +356,8 @@ func TestHeldTableFits(t *testing.T) {
 		at.rows, at.more = fair(alike(all), 3)
 		for width := 1; width < 150; width++ {
 			at.widths = nil
-			for _, line := range at.lines(screen{terminal: true, width: width}) {
-				if displayWidth(line) > width || strings.IndexFunc(line, hidden) >= 0 {
+			for _, line := range at.lines(term.Screen{Terminal: true, Width: width}) {
+				if term.Width(line) > width || strings.IndexFunc(line, hidden) >= 0 {
 					t.Errorf("at width %d: %q", width, line)
 				}
 			}
@@ -365,7 +366,7 @@ func TestHeldTableFits(t *testing.T) {
 	at := newHeldTable(all[:1], "", askedAt.Add(23*time.Hour+55*time.Minute))
 	at.rows = alone(all[:1])
 	want := "ID        AGENT    TO           WHY         SAYS              AGE  LEFT\n00000000  mallory  agent-bob-1  commitment  Promise number 0  23h    5m"
-	if got := strings.Join(at.lines(screen{terminal: true, width: 80}), "\n"); got != want {
+	if got := strings.Join(at.lines(term.Screen{Terminal: true, Width: 80}), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -383,7 +384,7 @@ func TestWhy(t *testing.T) {
 
 func TestShortAge(t *testing.T) {
 	for d, want := range map[time.Duration]string{-time.Hour: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m", 47 * time.Hour: "47h", 49 * time.Hour: "2d"} {
-		if got := shortAge(d); got != want {
+		if got := term.ShortAge(d); got != want {
 			t.Errorf("%v is %s, want %s", d, got, want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // watchApprovals shows what waits for a person as it changes, and takes
@@ -94,7 +95,7 @@ type desk struct {
 	ctx    context.Context
 	office office
 	next   tea.Cmd // waits for news
-	screen screen
+	screen term.Screen
 	height int
 	now    time.Time
 
@@ -128,13 +129,13 @@ type desk struct {
 	note     string
 
 	said  string
-	tone  colour
+	tone  term.Colour
 	fatal error
 }
 
-func newDesk(ctx context.Context, scr screen, next tea.Cmd, o office, now time.Time) *desk {
+func newDesk(ctx context.Context, scr term.Screen, next tea.Cmd, o office, now time.Time) *desk {
 	return &desk{
-		ctx: ctx, office: o, next: next, screen: scr, height: defaultHeight, now: now,
+		ctx: ctx, office: o, next: next, screen: scr, height: term.DefaultHeight, now: now,
 		held: make(map[string]*api.ApprovalSummary), fresh: make(map[string]bool), table: &heldTable{tail: shortID},
 	}
 }
@@ -149,7 +150,7 @@ func (d *desk) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	var cmd tea.Cmd
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		d.screen.width, d.height = msg.Width, msg.Height
+		d.screen.Width, d.height = msg.Width, msg.Height
 		d.table.widths = nil
 		d.turnTo(d.shown)
 	case tickMsg:
@@ -184,8 +185,8 @@ func (d *desk) paste(text string) {
 	}
 }
 
-func (d *desk) say(c colour, format string, args ...any) {
-	d.said, d.tone = visible(fmt.Sprintf(format, args...)), c
+func (d *desk) say(c term.Colour, format string, args ...any) {
+	d.said, d.tone = term.Visible(fmt.Sprintf(format, args...)), c
 }
 
 // hear takes news.
@@ -195,7 +196,7 @@ func (d *desk) hear(news newsMsg) tea.Cmd {
 		switch n := n.(type) {
 		case newsBegin:
 			if !d.connected && d.fresh == nil {
-				d.say(green, "connected again")
+				d.say(term.Green, "connected again")
 			}
 			d.connected, d.fresh, d.asking = true, make(map[string]bool), ""
 		case newsHeld:
@@ -212,7 +213,7 @@ func (d *desk) hear(news newsMsg) tea.Cmd {
 			if d.stage == fetching || d.stage == confirming {
 				d.back()
 			}
-			d.say(red, "the daemon is gone (%v); looking for it", n.err)
+			d.say(term.Red, "the daemon is gone (%v); looking for it", n.err)
 		case newsEnd:
 			d.fatal = n.err
 			return tea.Quit
@@ -239,7 +240,7 @@ func (d *desk) change(a *api.ApprovalSummary) tea.Cmd {
 	switch d.stage {
 	case confirming, writing:
 		d.back()
-		d.say(yellow, "%s changed under your eyes, and is %s now: look again", d.table.short(a.ApprovalID), stateWords(a.State))
+		d.say(term.Yellow, "%s changed under your eyes, and is %s now: look again", d.table.short(a.ApprovalID), stateWords(a.State))
 	case deciding:
 		return nil
 	case choosing, reading, fetching, noting, filtering:
@@ -273,7 +274,7 @@ func (d *desk) sort() {
 		for _, row := range part {
 			n += len(row)
 		}
-		d.waiting = append(d.waiting, fmt.Sprintf("%s %d", visible(part[0].oldest().AgentID), n))
+		d.waiting = append(d.waiting, fmt.Sprintf("%s %d", term.Visible(part[0].oldest().AgentID), n))
 	}
 	if d.at() < 0 {
 		d.choose(before)
@@ -346,7 +347,7 @@ func (d *desk) looked(msg lookedMsg) {
 		}
 		if msg.err != nil {
 			d.asking = ""
-			d.say(red, "cannot look at it: %v", msg.err)
+			d.say(term.Red, "cannot look at it: %v", msg.err)
 			return
 		}
 		d.turnTo(msg.a)
@@ -358,15 +359,15 @@ func (d *desk) looked(msg lookedMsg) {
 	d.back()
 	switch {
 	case msg.err != nil:
-		d.say(red, "cannot %s it: %v", msg.decision, msg.err)
+		d.say(term.Red, "cannot %s it: %v", msg.decision, msg.err)
 		return
 	case msg.a.State != api.ApprovalPending:
 		d.turnTo(msg.a)
-		d.say(yellow, "it is %s already", stateWords(msg.a.State))
+		d.say(term.Yellow, "it is %s already", stateWords(msg.a.State))
 		return
 	case msg.decision == api.DecideApprove && !msg.a.Approvable:
 		d.turnTo(msg.a)
-		d.say(red, "it cannot be approved: %s", orElse(msg.a.Blocked, "it may not be sent"))
+		d.say(term.Red, "it cannot be approved: %s", cmp.Or(msg.a.Blocked, "it may not be sent"))
 		return
 	}
 	d.asking, d.pageTop = msg.id, 0
@@ -391,14 +392,14 @@ func (d *desk) turnTo(a *api.Approval) {
 		return
 	}
 	if d.stage == confirming && d.decision == api.DecideTakeover {
-		p := &page{screen: d.screen}
+		p := &approvalText{term.Page{Screen: d.screen}}
 		if words := d.instead(); words != "" {
 			p.instead(words)
 		} else {
-			p.heading("You send the message as your own, as it is")
+			p.Heading("You send the message as your own, as it is")
 		}
-		p.line()
-		d.page = p.lines[1:]
+		p.Line()
+		d.page = p.Lines[1:]
 	}
 	d.page = append(d.page, approvalPage(d.screen, a, d.now)...)
 }
@@ -539,7 +540,7 @@ func (d *desk) writing(k tea.KeyPressMsg) {
 		d.back()
 	case "ctrl+d", "ctrl+s":
 		if strings.TrimSpace(d.words.String()) == "" {
-			d.say(red, "say something, or leave it with esc")
+			d.say(term.Red, "say something, or leave it with esc")
 			return
 		}
 		d.stage, d.said, d.pageTop = confirming, "", 0
@@ -556,7 +557,7 @@ func (d *desk) begin(decision string) tea.Cmd {
 	var id string
 	switch {
 	case !d.connected:
-		d.say(red, "no daemon: nothing can be decided")
+		d.say(term.Red, "no daemon: nothing can be decided")
 		return nil
 	case d.stage == reading && d.shown != nil:
 		// It is this page's message, wherever it is listed by now.
@@ -565,7 +566,7 @@ func (d *desk) begin(decision string) tea.Cmd {
 	case row >= 0:
 		id = d.rows[row].oldest().ApprovalID
 	default:
-		d.say(yellow, "nothing is chosen")
+		d.say(term.Yellow, "nothing is chosen")
 		return nil
 	}
 	d.alike = nil
@@ -577,7 +578,7 @@ func (d *desk) begin(decision string) tea.Cmd {
 		}
 	}
 	d.stage, d.decision = fetching, decision
-	d.say(dim, "looking…")
+	d.say(term.Dim, "looking…")
 	return d.look(id, decision)
 }
 
@@ -591,13 +592,13 @@ func (d *desk) confirm(k tea.KeyPressMsg) tea.Cmd {
 	switch {
 	case k.String() == "esc", k.String() == "n", k.String() == "q":
 		d.back()
-		d.say(dim, "nothing was decided")
+		d.say(term.Dim, "nothing was decided")
 	case k.String() != "y" && !all:
 	case sends(d.decision) && !d.readToEnd():
-		d.say(yellow, "read to the end first: space goes on")
+		d.say(term.Yellow, "read to the end first: space goes on")
 	default:
 		d.stage = deciding
-		d.say(dim, "deciding; a key in hardware may want a touch")
+		d.say(term.Dim, "deciding; a key in hardware may want a touch")
 		var others []string
 		if all {
 			others = d.alike
@@ -645,19 +646,19 @@ func (d *desk) decided(msg decidedMsg) {
 	d.asking = ""
 	if msg.err == nil {
 		d.note, d.wordsFor = "", ""
-		d.say(green, "%s", decidedLine(msg.result))
+		d.say(term.Green, "%s", decidedLine(msg.result))
 		if msg.done > 1 {
-			d.say(green, "%s: %d alike, the last in record %d", stateWords(msg.result.State), msg.done, msg.result.AuditSeq)
+			d.say(term.Green, "%s: %d alike, the last in record %d", stateWords(msg.result.State), msg.done, msg.result.AuditSeq)
 		}
 		return
 	}
 	switch o := obstacleIn(msg.err); o.Code {
 	case approvalStale:
-		d.say(yellow, "it is no longer what you saw: what changed is shown; look again")
+		d.say(term.Yellow, "it is no longer what you saw: what changed is shown; look again")
 	case approvalDecided:
-		d.say(yellow, "%s", decidedBefore(d.table.short(msg.id), msg.decision, o.State, o.By, o.At, d.now))
+		d.say(term.Yellow, "%s", decidedBefore(d.table.short(msg.id), msg.decision, o.State, o.By, o.At, d.now))
 	default:
-		d.say(red, "cannot %s it: %v", msg.decision, msg.err)
+		d.say(term.Red, "cannot %s it: %v", msg.decision, msg.err)
 	}
 }
 
@@ -691,12 +692,12 @@ func (d *desk) pageHeight() int {
 
 // View is what is seen.
 func (d *desk) View() tea.View {
-	p := &page{screen: d.screen}
-	p.line(d.title())
+	p := &term.Page{Screen: d.screen}
+	p.Line(d.title())
 	if height := d.listHeight(); height > 0 {
 		d.list(p, height)
 	}
-	p.line(d.rule())
+	p.Line(d.rule())
 	var cursor *tea.Cursor
 	if d.stage == writing {
 		cursor = d.writePage(p)
@@ -705,11 +706,11 @@ func (d *desk) View() tea.View {
 	}
 	last := d.status()
 	if d.stage == noting || d.stage == filtering {
-		last, cursor = d.prompt(len(p.lines))
+		last, cursor = d.prompt(len(p.Lines))
 	}
-	p.line(last)
-	p.line(p.paint(dim, cutTo(d.keys(), d.screen.width)))
-	view := tea.NewView(strings.Join(p.lines, "\n"))
+	p.Line(last)
+	p.Line(p.Paint(term.Dim, term.Cut(d.keys(), d.screen.Width)))
+	view := tea.NewView(strings.Join(p.Lines, "\n"))
 	view.AltScreen, view.Cursor = true, cursor
 	return view
 }
@@ -722,23 +723,23 @@ func (d *desk) title() string {
 	case d.filter == "":
 		text += fmt.Sprintf("%d waiting (%s)", len(d.held), strings.Join(d.waiting, ", "))
 	default:
-		text += fmt.Sprintf("%d of %d waiting, those with %s", d.listed, len(d.held), visible(d.filter))
+		text += fmt.Sprintf("%d of %d waiting, those with %s", d.listed, len(d.held), term.Visible(d.filter))
 	}
-	state, c := "live", green
+	state, c := "live", term.Green
 	if !d.connected {
-		state, c = "no daemon", red
+		state, c = "no daemon", term.Red
 		if d.fresh != nil {
-			state, c = "connecting", yellow
+			state, c = "connecting", term.Yellow
 		}
 	}
-	room := d.screen.width - len(state) - len(gap)
-	text = cutTo(text, room)
-	pad := strings.Repeat(" ", max(0, room-displayWidth(text)))
-	return d.screen.colour.paint(bold, text) + pad + gap + d.screen.colour.paint(c, state)
+	room := d.screen.Width - len(state) - len(term.Gap)
+	text = term.Cut(text, room)
+	pad := strings.Repeat(" ", max(0, room-term.Width(text)))
+	return d.screen.Colour.Paint(term.Bold, text) + pad + term.Gap + d.screen.Colour.Paint(c, state)
 }
 
 // list shows the rows around the chosen one.
-func (d *desk) list(p *page, height int) {
+func (d *desk) list(p *term.Page, height int) {
 	at := d.at()
 	if at >= 0 {
 		d.top = max(min(d.top, at), at-height+1)
@@ -746,23 +747,23 @@ func (d *desk) list(p *page, height int) {
 	d.top = max(0, min(d.top, len(d.rows)-height))
 	d.table.rows, d.table.now = d.rows[d.top:min(len(d.rows), d.top+height)], d.now
 	scr := d.screen
-	scr.width = max(1, scr.width-2)
+	scr.Width = max(1, scr.Width-2)
 	lines := d.table.lines(scr)
-	p.line("  ", lines[0])
+	p.Line("  ", lines[0])
 	for i, line := range lines[1:] {
 		if d.top+i != at {
-			p.line("  ", line)
+			p.Line("  ", line)
 			continue
 		}
 		plain := scr
-		plain.colour.on = false
+		plain.Colour.On = false
 		d.table.rows = d.rows[at : at+1]
 		line = d.table.lines(plain)[1]
-		line += strings.Repeat(" ", max(0, scr.width-displayWidth(line)))
-		p.line(p.paint(reversed, "› "+line))
+		line += strings.Repeat(" ", max(0, scr.Width-term.Width(line)))
+		p.Line(p.Paint(term.Reversed, "› "+line))
 	}
 	for range height - len(lines) + 1 {
-		p.line()
+		p.Line()
 	}
 }
 
@@ -772,39 +773,39 @@ func (d *desk) rule() string {
 	if below := len(d.page) - d.pageTop - d.pageHeight(); d.stage == writing {
 		text += " your words in its place "
 	} else if below > 0 {
-		text += fmt.Sprintf(" %s below: space scrolls", count(below, "more line"))
+		text += fmt.Sprintf(" %s below: space scrolls", term.Count(below, "more line"))
 		if d.stage == choosing {
 			text += ", enter reads"
 		}
 		text += " "
 	}
-	text = cutTo(text, d.screen.width)
-	return d.screen.colour.paint(dim, text+strings.Repeat("─", max(0, d.screen.width-displayWidth(text))))
+	text = term.Cut(text, d.screen.Width)
+	return d.screen.Colour.Paint(term.Dim, text+strings.Repeat("─", max(0, d.screen.Width-term.Width(text))))
 }
 
-func (d *desk) readPage(p *page) {
+func (d *desk) readPage(p *term.Page) {
 	height := d.pageHeight()
 	top := max(0, min(d.pageTop, len(d.page)-height))
 	for i := range height {
 		if top+i < len(d.page) {
-			p.line(d.page[top+i])
+			p.Line(d.page[top+i])
 		} else {
-			p.line()
+			p.Line()
 		}
 	}
 }
 
 // writePage shows the words that are being written.
-func (d *desk) writePage(p *page) *tea.Cursor {
+func (d *desk) writePage(p *term.Page) *tea.Cursor {
 	height := d.pageHeight()
-	lines, x, y := d.words.layOut(d.screen.width - displayWidth(gutter))
+	lines, x, y := d.words.layOut(d.screen.Width - term.Width(term.Gutter))
 	top := max(0, y-height+1)
-	cursor := tea.NewCursor(x+displayWidth(gutter), len(p.lines)+y-top)
+	cursor := tea.NewCursor(x+term.Width(term.Gutter), len(p.Lines)+y-top)
 	for i := range height {
 		if top+i < len(lines) {
-			p.line(p.paint(dim, gutter), lines[top+i])
+			p.Line(p.Paint(term.Dim, term.Gutter), lines[top+i])
 		} else {
-			p.line()
+			p.Line()
 		}
 	}
 	return cursor
@@ -816,9 +817,9 @@ func (d *desk) prompt(y int) (string, *tea.Cursor) {
 	if d.stage == filtering {
 		name = "filter: "
 	}
-	room := max(12, d.screen.width-len(name)-1)
+	room := max(12, d.screen.Width-len(name)-1)
 	lines, x, at := d.typed.layOut(room)
-	return d.screen.colour.paint(bold, name) + lines[at], tea.NewCursor(len(name)+x, y)
+	return d.screen.Colour.Paint(term.Bold, name) + lines[at], tea.NewCursor(len(name)+x, y)
 }
 
 // status is what is said below the page.
@@ -826,7 +827,7 @@ func (d *desk) status() string {
 	text, c := d.said, d.tone
 	switch {
 	case d.stage == confirming && text == "":
-		text, c = question(d.shown, d.decision), bold
+		text, c = question(d.shown, d.decision), term.Bold
 		if n := len(d.alike); n > 0 && !sends(d.decision) {
 			text += fmt.Sprintf(" There are %d more like it.", n)
 		}
@@ -835,9 +836,9 @@ func (d *desk) status() string {
 			text = strings.TrimSuffix(text, "?")
 		}
 	case text == "" && d.note != "":
-		text, c = "note: "+visible(d.note), dim
+		text, c = "note: "+term.Visible(d.note), term.Dim
 	}
-	return d.screen.colour.paint(c, cutTo(text, d.screen.width))
+	return d.screen.Colour.Paint(c, term.Cut(text, d.screen.Width))
 }
 
 // keys says which keys do what.

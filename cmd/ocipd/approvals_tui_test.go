@@ -11,6 +11,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // fakeOffice takes decisions about what it has.
@@ -55,7 +56,7 @@ type sitting struct {
 
 func sitDown(t *testing.T, width, height int, held ...*api.ApprovalSummary) *sitting {
 	s := &sitting{t: t, office: &fakeOffice{all: make(map[string]*api.Approval)}}
-	s.desk = newDesk(t.Context(), screen{terminal: true, width: width}, nil, s.office, askedAt.Add(time.Minute))
+	s.desk = newDesk(t.Context(), term.Screen{Terminal: true, Width: width}, nil, s.office, askedAt.Add(time.Minute))
 	s.tell(tea.WindowSizeMsg{Width: width, Height: height})
 	s.news(newsBegin{})
 	s.held(held...)
@@ -147,11 +148,11 @@ func (s *sitting) see() string {
 		if strings.IndexFunc(line, hidden) >= 0 {
 			s.t.Fatalf("hostile: %q", line)
 		}
-		if w := displayWidth(line); w > s.desk.screen.width && s.desk.screen.width >= 40 {
+		if w := term.Width(line); w > s.desk.screen.Width && s.desk.screen.Width >= 40 {
 			s.t.Fatalf("a line is %d wide: %q", w, line)
 		}
 	}
-	if c := view.Cursor; c != nil && s.desk.height >= 8 && s.desk.screen.width >= 40 && (c.X < 0 || c.X >= s.desk.screen.width || c.Y < 0 || c.Y >= s.desk.height) {
+	if c := view.Cursor; c != nil && s.desk.height >= 8 && s.desk.screen.Width >= 40 && (c.X < 0 || c.X >= s.desk.screen.Width || c.Y < 0 || c.Y >= s.desk.height) {
 		s.t.Fatalf("the cursor is at %d, %d", c.X, c.Y)
 	}
 	return view.Content
@@ -239,7 +240,7 @@ a approve  d deny  t take over  r resolve  n note  / filter  g group  q quit`
 // TestDeskColour has colours only where they are wanted.
 func TestDeskColour(t *testing.T) {
 	for on, want := range map[bool]bool{true: true, false: false} {
-		d := newDesk(t.Context(), screen{terminal: true, width: 80, colour: palette{on: on}}, nil, &fakeOffice{}, askedAt)
+		d := newDesk(t.Context(), term.Screen{Terminal: true, Width: 80, Colour: term.Palette{On: on}}, nil, &fakeOffice{}, askedAt)
 		d.Update(newsMsg{newsBegin{}, newsHeld{heldBy("alice", 1, "x")}, newsCaught{}})
 		view := d.View()
 		if got := strings.Contains(view.Content, "\x1b[7m› 00000001"); got != want || strings.Contains(view.Content, "\x1b") != want {

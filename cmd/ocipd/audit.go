@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -94,10 +96,10 @@ func moment(text string, now time.Time) (time.Time, error) {
 
 // recordColumns are a record's fields for people. A narrow screen leaves out
 // what kind of exchange it is, so that the rest can be read.
-func recordColumns(narrow bool) []column {
-	columns := []column{
-		{title: "TIME", least: 14}, {title: "SEQ", least: 4, right: true}, {title: "AGENT", least: 8, whole: true}, {title: "WITH", least: 10, whole: true},
-		{title: "WHAT", least: 8}, {title: "LEVEL", least: 5}, {title: "ROUND", least: 5}, {title: "RESULT", least: 6}, {title: "REASON", least: 8},
+func recordColumns(narrow bool) []term.Column {
+	columns := []term.Column{
+		{Title: "TIME", Least: 14}, {Title: "SEQ", Least: 4, Right: true}, {Title: "AGENT", Least: 8, Whole: true}, {Title: "WITH", Least: 10, Whole: true},
+		{Title: "WHAT", Least: 8}, {Title: "LEVEL", Least: 5}, {Title: "ROUND", Least: 5}, {Title: "RESULT", Least: 6}, {Title: "REASON", Least: 8},
 	}
 	if narrow {
 		return slices.Delete(columns, whatColumn, whatColumn+1)
@@ -111,22 +113,22 @@ const whatColumn = 4
 const narrowScreen = 110
 
 // recordRow shows a record in a row of [recordColumns].
-func recordRow(e *audit.Entry, narrow bool) []cell {
+func recordRow(e *audit.Entry, narrow bool) []term.Cell {
 	round := ""
 	if e.Round > 0 || e.MaxRounds > 0 {
 		round = fmt.Sprintf("%d/%d", e.Round, e.MaxRounds)
 	}
-	row := []cell{
-		{text: e.Time.Local().Format(time.DateTime), colour: dim},
-		{text: strconv.FormatUint(e.Seq, 10)},
-		show(orElse(e.AgentID, orElse(e.AppID, e.UserID))), show(with(e)), show(what(e)),
-		show(e.Classification), show(round), result(e), show(reason(e)),
+	row := []term.Cell{
+		{Text: e.Time.Local().Format(time.DateTime), Colour: term.Dim},
+		{Text: strconv.FormatUint(e.Seq, 10)},
+		term.Plain(cmp.Or(e.AgentID, cmp.Or(e.AppID, e.UserID))), term.Plain(with(e)), term.Plain(what(e)),
+		term.Plain(e.Classification), term.Plain(round), result(e), term.Plain(reason(e)),
 	}
 	if !narrow {
 		return row
 	}
-	row[0].text = e.Time.Local().Format("01-02 15:04:05")
-	if last := len(row) - 1; row[last].text == "" && e.ActionType != audit.ActionExchange {
+	row[0].Text = e.Time.Local().Format("01-02 15:04:05")
+	if last := len(row) - 1; row[last].Text == "" && e.ActionType != audit.ActionExchange {
 		row[last] = row[whatColumn]
 	}
 	return slices.Delete(row, whatColumn, whatColumn+1)
@@ -135,7 +137,7 @@ func recordRow(e *audit.Entry, narrow bool) []cell {
 // with is the other end, with the way the message went.
 func with(e *audit.Entry) string {
 	c := &e.Counterparty
-	other := orElse(c.InstanceID, orElse(c.UserID, e.SessionKey))
+	other := cmp.Or(c.InstanceID, cmp.Or(c.UserID, e.SessionKey))
 	switch {
 	case other == "":
 		return ""
@@ -154,16 +156,16 @@ func what(e *audit.Entry) string {
 	return strings.TrimSpace(e.ActionType + " " + e.Event)
 }
 
-func result(e *audit.Entry) cell {
+func result(e *audit.Entry) term.Cell {
 	switch e.PolicyResult {
 	case audit.ResultAllow:
-		return cell{text: audit.ResultAllow, colour: green}
+		return term.Cell{Text: audit.ResultAllow, Colour: term.Green}
 	case audit.ResultDeny:
-		return cell{text: audit.ResultDeny, colour: red}
+		return term.Cell{Text: audit.ResultDeny, Colour: term.Red}
 	case audit.ResultApproval:
-		return cell{text: resultHold, colour: yellow}
+		return term.Cell{Text: resultHold, Colour: term.Yellow}
 	}
-	return show(orElse(e.PolicyResult, e.Outcome))
+	return term.Plain(cmp.Or(e.PolicyResult, e.Outcome))
 }
 
 func reason(e *audit.Entry) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/export"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -141,7 +142,7 @@ func exportLive(ctx context.Context, c *client.Client, params api.AuditTailParam
 // exporter prints records in a format.
 type exporter struct {
 	w       *bufio.Writer
-	screen  screen
+	screen  term.Screen
 	format  string
 	mapping export.Mapping
 	// page holds the records of a line of OTLP.
@@ -156,7 +157,7 @@ const (
 	exportBytes = 1 << 20
 )
 
-func newExporter(w io.Writer, scr screen, format string) *exporter {
+func newExporter(w io.Writer, scr term.Screen, format string) *exporter {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "" // it is for people to read
@@ -192,11 +193,11 @@ func (x *exporter) add(line []byte) error {
 // place of what would steer it.
 func (x *exporter) print(line []byte) error {
 	switch {
-	case !x.screen.terminal:
+	case !x.screen.Terminal:
 	case x.format == formatSyslog:
-		line = []byte(printable(string(line)))
+		line = []byte(term.Printable(string(line)))
 	default:
-		line = printableJSON(line)
+		line = term.PrintableJSON(line)
 	}
 	if _, err := x.w.Write(line); err != nil {
 		return err

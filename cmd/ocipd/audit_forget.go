@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -27,7 +28,7 @@ func newAuditForget(s *shell) *cobra.Command {
 				return usagef("cannot ask where there is no terminal: --yes says that you mean it")
 			}
 			if !yes {
-				agreed, err := s.ask(cmd.Context(), fmt.Sprintf("Destroy the digest key of tenant %q for good?", visible(tenant)))
+				agreed, err := s.ask(cmd.Context(), fmt.Sprintf("Destroy the digest key of tenant %q for good?", term.Visible(tenant)))
 				if err != nil {
 					return err
 				}
@@ -54,6 +55,6 @@ func (s *shell) forget(ctx context.Context, tenant string, asJSON bool) error {
 	if asJSON {
 		return s.printJSON(result)
 	}
-	_, err := fmt.Fprintf(s.stdout, "ok: the digest key of tenant %q is destroyed (record %d)\n", visible(result.Tenant), result.AuditSeq)
+	_, err := fmt.Fprintf(s.stdout, "ok: the digest key of tenant %q is destroyed (record %d)\n", term.Visible(result.Tenant), result.AuditSeq)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -94,21 +95,21 @@ func (s *shell) showKeys(keys []shownKey, asJSON bool) error {
 			}
 			continue
 		}
-		p := &page{screen: s.screen()}
+		p := &term.Page{Screen: s.screen()}
 		if i > 0 {
-			p.line()
+			p.Line()
 		}
-		p.fact("log", k.Log)
+		p.Fact("log", k.Log)
 		if !k.Since.IsZero() {
-			p.fact("since", k.Since.Local().Format(time.DateTime))
+			p.Fact("since", k.Since.Local().Format(time.DateTime))
 		}
 		if !k.Until.IsZero() {
-			p.fact("until", k.Until.Local().Format(time.DateTime))
+			p.Fact("until", k.Until.Local().Format(time.DateTime))
 		}
-		p.fact("file", k.File)
+		p.Fact("file", k.File)
 		// It is for copying, and fits whole on a line of its own.
-		p.line(visible(k.Verifier))
-		for _, line := range p.lines {
+		p.Line(term.Visible(k.Verifier))
+		for _, line := range p.Lines {
 			fmt.Fprintln(s.stdout, line)
 		}
 	}
@@ -132,7 +133,7 @@ func newAuditKeyRotate(s *shell) *cobra.Command {
 			if asJSON {
 				return s.printJSON(result)
 			}
-			_, err := fmt.Fprintf(s.stdout, "ok: signed over to another key in record %d; the public key is now\n%s\n", result.AuditSeq, visible(result.Verifier))
+			_, err := fmt.Fprintf(s.stdout, "ok: signed over to another key in record %d; the public key is now\n%s\n", result.AuditSeq, term.Visible(result.Verifier))
 			return err
 		},
 	}

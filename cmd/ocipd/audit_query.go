@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -148,7 +149,7 @@ func queryEvidence(ctx context.Context, left evidence, filter audit.Filter, befo
 // recordPrinter prints records page by page.
 type recordPrinter struct {
 	w      io.Writer
-	screen screen
+	screen term.Screen
 	asJSON bool
 	// titled is set once the columns' titles were printed.
 	titled bool
@@ -163,20 +164,20 @@ func (p *recordPrinter) print(lines [][]byte) error {
 	}
 	if p.asJSON {
 		for _, line := range lines {
-			if _, err := p.w.Write(p.screen.sealed(line)); err != nil {
+			if _, err := p.w.Write(p.screen.RecordLine(line)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	narrow := p.screen.rowWidth() < narrowScreen
-	t := &table{columns: recordColumns(narrow)}
+	narrow := p.screen.RowWidth() < narrowScreen
+	t := &term.Table{Columns: recordColumns(narrow)}
 	for _, line := range lines {
 		e, err := audit.Parse(line)
 		if err != nil {
 			return fmt.Errorf("cannot show a record: %w", err)
 		}
-		t.add(recordRow(&e, narrow)...)
+		t.Add(recordRow(&e, narrow)...)
 	}
 	var b strings.Builder
 	p.rows(&b, t)
@@ -186,30 +187,30 @@ func (p *recordPrinter) print(lines [][]byte) error {
 
 // rows writes a table whose last column is cut from it where it has no room, and
 // put below each row.
-func (p *recordPrinter) rows(b *strings.Builder, t *table) {
-	last := len(t.columns) - 1
-	widths := t.widths()
-	room := p.screen.rowWidth() - len(gap)*last
+func (p *recordPrinter) rows(b *strings.Builder, t *term.Table) {
+	last := len(t.Columns) - 1
+	widths := t.Widths()
+	room := p.screen.RowWidth() - len(term.Gap)*last
 	for _, w := range widths {
 		room -= w
 	}
-	columns, below := t.columns, room < 0
+	columns, below := t.Columns, room < 0
 	if below {
 		columns, widths = columns[:last], widths[:last]
-		fit(columns, widths, p.screen.rowWidth())
+		term.Fit(columns, widths, p.screen.RowWidth())
 	}
 	if !p.titled {
 		p.titled = true
-		titles := make([]cell, len(columns))
+		titles := make([]term.Cell, len(columns))
 		for i, c := range columns {
-			titles[i] = cell{text: c.title, colour: dim}
+			titles[i] = term.Cell{Text: c.Title, Colour: term.Dim}
 		}
-		b.WriteString(rowLine(columns, widths, titles, p.screen))
+		b.WriteString(term.RowLine(columns, widths, titles, p.screen))
 	}
-	for _, row := range t.rows {
-		b.WriteString(rowLine(columns, widths, row[:len(columns)], p.screen))
-		if reason := row[last].text; below && reason != "" {
-			for _, line := range fold(reason, p.screen.width-reasonIndent) {
+	for _, row := range t.Rows {
+		b.WriteString(term.RowLine(columns, widths, row[:len(columns)], p.screen))
+		if reason := row[last].Text; below && reason != "" {
+			for _, line := range term.Fold(reason, p.screen.Width-reasonIndent) {
 				b.WriteString(strings.Repeat(" ", reasonIndent) + line + "\n")
 			}
 		}

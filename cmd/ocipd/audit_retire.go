@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -51,7 +52,7 @@ func newAuditRetire(s *shell) *cobra.Command {
 			case r.Segments == 0:
 				fmt.Fprintln(s.stdout, "nothing to remove: no whole segment is that old")
 			default:
-				fmt.Fprintf(s.stdout, "ok: the records up to %d are removed, with %s; record %d stands for them\n", r.Retired, count(r.Segments, "segment"), r.AuditSeq)
+				fmt.Fprintf(s.stdout, "ok: the records up to %d are removed, with %s; record %d stands for them\n", r.Retired, term.Count(r.Segments, "segment"), r.AuditSeq)
 			}
 			return nil
 		},

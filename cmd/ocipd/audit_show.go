@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/internal/witness"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
@@ -140,17 +141,17 @@ func (s *shell) showRecord(ctx context.Context, database string, seq uint64, ide
 		return err
 	}
 	if asJSON {
-		_, err := s.stdout.Write(s.screen().sealed(line))
+		_, err := s.stdout.Write(s.screen().RecordLine(line))
 		return err
 	}
 	e, err := audit.Parse(line)
 	if err != nil {
 		return fmt.Errorf("cannot show record %d: %w", seq, err)
 	}
-	p := &page{screen: s.screen()}
-	p.hang("", "    ", bold, fmt.Sprintf("record %d: %s", seq, what(&e)))
+	p := &recordText{term.Page{Screen: s.screen()}}
+	p.Hang("", "    ", term.Bold, fmt.Sprintf("record %d: %s", seq, what(&e)))
 	if e.PolicyResult != "" {
-		p.hang("", "    ", result(&e).colour, strings.TrimSuffix(result(&e).text+": "+reason(&e), ": "))
+		p.Hang("", "    ", result(&e).Colour, strings.TrimSuffix(result(&e).Text+": "+reason(&e), ": "))
 	}
 	if err := p.record(line); err != nil {
 		return fmt.Errorf("cannot show record %d: %w", seq, err)
@@ -160,22 +161,25 @@ func (s *shell) showRecord(ctx context.Context, database string, seq uint64, ide
 			return err
 		}
 	}
-	p.heading("Its place in the log")
-	p.fact("time", e.Time.Local().Format("2006-01-02 15:04:05.000000 -07:00"))
-	p.fact("before", e.Prev.String())
-	p.fact("hash", e.Hash.String())
+	p.Heading("Its place in the log")
+	p.Fact("time", e.Time.Local().Format("2006-01-02 15:04:05.000000 -07:00"))
+	p.Fact("before", e.Prev.String())
+	p.Fact("hash", e.Hash.String())
 	p.proof(ctx, r, line, seq, keys)
-	_, err = io.WriteString(s.stdout, strings.Join(p.lines, "\n")+"\n")
+	_, err = io.WriteString(s.stdout, strings.Join(p.Lines, "\n")+"\n")
 	return err
 }
 
 // record shows every member but those of the chain.
-func (p *page) record(line []byte) error {
+// recordText is a record in lines of text.
+type recordText struct{ term.Page }
+
+func (p *recordText) record(line []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(line))
 	if _, err := dec.ReadToken(); err != nil {
 		return err
 	}
-	p.line()
+	p.Line()
 	for dec.PeekKind() == '"' {
 		name, err := dec.ReadToken()
 		if err != nil {
@@ -197,37 +201,37 @@ func (p *page) record(line []byte) error {
 			}
 		}
 		const width = 18
-		title := cutTo(visible(member), width-len(gap)-2)
-		p.hang("  "+p.paint(dim, title)+strings.Repeat(" ", width-2-displayWidth(title)), strings.Repeat(" ", width), plain, text)
+		title := term.Cut(term.Visible(member), width-len(term.Gap)-2)
+		p.Hang("  "+p.Paint(term.Dim, title)+strings.Repeat(" ", width-2-term.Width(title)), strings.Repeat(" ", width), term.NoColour, text)
 	}
 	return nil
 }
 
 // sealed shows what the record's content says, or how to read it.
-func (p *page) sealed(content, identity string) error {
-	p.heading("Content")
+func (p *recordText) sealed(content, identity string) error {
+	p.Heading("Content")
 	if identity == "" {
-		p.say("  ", dim, "encrypted: ocipd audit show --identity FILE reads it with the age identity of a recipient")
+		p.Say("  ", term.Dim, "encrypted: ocipd audit show --identity FILE reads it with the age identity of a recipient")
 		return nil
 	}
 	text, err := keyring.Unseal(identity, content)
 	if err != nil {
 		return err
 	}
-	p.quote(text)
+	p.Quote(text)
 	return nil
 }
 
 // proof says whether a checkpoint covers a record, and whether its path to it
 // holds.
-func (p *page) proof(ctx context.Context, r *store.Reader, line []byte, seq uint64, keys string) {
+func (p *recordText) proof(ctx context.Context, r *store.Reader, line []byte, seq uint64, keys string) {
 	receipt, err := r.ProveRecord(ctx, seq)
 	switch {
 	case errors.Is(err, store.ErrUnsigned):
-		p.tinted("proof", yellow, "no checkpoint covers it yet; one follows within a minute of a running daemon")
+		p.Tinted("proof", term.Yellow, "no checkpoint covers it yet; one follows within a minute of a running daemon")
 		return
 	case err != nil:
-		p.tinted("proof", red, err.Error())
+		p.Tinted("proof", term.Red, err.Error())
 		return
 	}
 	known, keyErr := keyring.PublicKeys(keys)
@@ -240,11 +244,11 @@ func (p *page) proof(ctx context.Context, r *store.Reader, line []byte, seq uint
 	c, err := receipt.Check(line, verifiers...)
 	switch {
 	case err == nil:
-		p.tinted("proof", green, fmt.Sprintf("in the checkpoint of %d records, signed by %s", c.Size, c.Origin))
+		p.Tinted("proof", term.Green, fmt.Sprintf("in the checkpoint of %d records, signed by %s", c.Size, c.Origin))
 	case keyErr != nil || len(verifiers) == 0:
-		p.tinted("proof", yellow, "there is no public key here to check it with")
+		p.Tinted("proof", term.Yellow, "there is no public key here to check it with")
 	default:
-		p.tinted("proof", red, err.Error())
+		p.Tinted("proof", term.Red, err.Error())
 	}
 }
 
@@ -290,7 +294,7 @@ func (s *shell) checkReceipt(f receiptFlags) error {
 		return fmt.Errorf("cannot read the record: %w", err)
 	}
 	fault := func(err error) error {
-		fmt.Fprintf(s.stdout, "%s: %s\n", printable(f.check), s.screen().colour.paint(red, "proves nothing"))
+		fmt.Fprintf(s.stdout, "%s: %s\n", term.Printable(f.check), s.screen().Colour.Paint(term.Red, "proves nothing"))
 		return fmt.Errorf("cannot trust %s: %w", f.check, &audit.Fault{Problem: err.Error()})
 	}
 	var r audit.Receipt
@@ -301,7 +305,7 @@ func (s *shell) checkReceipt(f receiptFlags) error {
 	if err != nil {
 		return fault(err)
 	}
-	fmt.Fprintf(s.stdout, "%s: %s, record %d is among the first %d of %s\n", printable(f.check), s.screen().colour.paint(green, "good"), r.Seq, c.Size, printable(c.Origin))
+	fmt.Fprintf(s.stdout, "%s: %s, record %d is among the first %d of %s\n", term.Printable(f.check), s.screen().Colour.Paint(term.Green, "good"), r.Seq, c.Size, term.Printable(c.Origin))
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -120,16 +121,16 @@ func countEvidence(ctx context.Context, left evidence, since, until time.Time, b
 // verdictKind is one of the numbers of [audit.Verdicts], as people are shown it.
 type verdictKind struct {
 	name   string
-	colour colour
+	colour term.Colour
 	of     func(*audit.Verdicts) int
 }
 
 func verdictKinds() []verdictKind {
 	return []verdictKind{
-		{audit.ResultAllow, green, func(v *audit.Verdicts) int { return v.Allow }},
-		{audit.ResultDeny, red, func(v *audit.Verdicts) int { return v.Deny }},
-		{resultHold, yellow, func(v *audit.Verdicts) int { return v.RequireApproval }},
-		{"other", dim, func(v *audit.Verdicts) int { return v.None }},
+		{audit.ResultAllow, term.Green, func(v *audit.Verdicts) int { return v.Allow }},
+		{audit.ResultDeny, term.Red, func(v *audit.Verdicts) int { return v.Deny }},
+		{resultHold, term.Yellow, func(v *audit.Verdicts) int { return v.RequireApproval }},
+		{"other", term.Dim, func(v *audit.Verdicts) int { return v.None }},
 	}
 }
 
@@ -162,24 +163,24 @@ func (s *shell) printStats(stats *audit.Stats) error {
 			continue
 		}
 		fmt.Fprintln(w)
-		t := &table{columns: []column{{title: list.title, least: 12}}}
+		t := &term.Table{Columns: []term.Column{{Title: list.title, Least: 12}}}
 		for _, k := range verdictKinds() {
-			t.columns = append(t.columns, column{title: strings.ToUpper(k.name), least: 5, right: true})
+			t.Columns = append(t.Columns, term.Column{Title: strings.ToUpper(k.name), Least: 5, Right: true})
 		}
-		t.columns = append(t.columns, column{title: "ALL", least: 5, right: true})
+		t.Columns = append(t.Columns, term.Column{Title: "ALL", Least: 5, Right: true})
 		shown := list.rows[:min(len(list.rows), statsRows)]
 		for _, row := range shown {
-			cells := []cell{show(row.Name)}
+			cells := []term.Cell{term.Plain(row.Name)}
 			for _, k := range verdictKinds() {
-				c := cell{text: thousands(k.of(&row.Verdicts)), colour: k.colour}
-				if c.text == "0" {
-					c = cell{text: "·", colour: dim}
+				c := term.Cell{Text: thousands(k.of(&row.Verdicts)), Colour: k.colour}
+				if c.Text == "0" {
+					c = term.Cell{Text: "·", Colour: term.Dim}
 				}
 				cells = append(cells, c)
 			}
-			t.add(append(cells, cell{text: thousands(row.Total())})...)
+			t.Add(append(cells, term.Cell{Text: thousands(row.Total())})...)
 		}
-		if err := t.write(w, scr); err != nil {
+		if err := t.Write(w, scr); err != nil {
 			return err
 		}
 		if more := list.count - len(shown); more > 0 {
@@ -192,16 +193,16 @@ func (s *shell) printStats(stats *audit.Stats) error {
 // drawVerdicts draws a line of bars for each verdict there was, each to its own
 // scale: the highest bar is the peak that stands beside it. Where there are more
 // buckets than columns, some share a bar.
-func drawVerdicts(w *bufio.Writer, stats *audit.Stats, scr screen) {
+func drawVerdicts(w *bufio.Writer, stats *audit.Stats, scr term.Screen) {
 	const label = 6
 	number := max(len("ALL"), len("PEAK"), len(thousands(stats.Verdicts.Total())))
-	room := max(8, scr.width-label-2*number-3*len(gap))
+	room := max(8, scr.Width-label-2*number-3*len(term.Gap))
 	share := (len(stats.Buckets) + room - 1) / room
 	steps := merged(stats, share)
-	line := func(name string, c colour, bars, all, peak string) {
-		fmt.Fprintf(w, "%-*s%s%s%s%*s%s%*s\n", label, name, gap, scr.colour.paint(c, bars), gap, number, all, gap, number, peak)
+	line := func(name string, c term.Colour, bars, all, peak string) {
+		fmt.Fprintf(w, "%-*s%s%s%s%*s%s%*s\n", label, name, term.Gap, scr.Colour.Paint(c, bars), term.Gap, number, all, term.Gap, number, peak)
 	}
-	line("", plain, strings.Repeat(" ", len(steps)), "ALL", "PEAK")
+	line("", term.NoColour, strings.Repeat(" ", len(steps)), "ALL", "PEAK")
 	for _, k := range verdictKinds() {
 		if all := k.of(&stats.Verdicts); all > 0 {
 			drawn, peak := bars(steps, k)
@@ -216,7 +217,7 @@ func drawVerdicts(w *bufio.Writer, stats *audit.Stats, scr screen) {
 	}
 	step := time.Duration(stats.Bucket*share) * time.Second
 	for _, below := range []string{axis, "each bar is " + howLong(step)} {
-		fmt.Fprintf(w, "%*s%s%s\n", label, "", gap, scr.colour.paint(dim, below))
+		fmt.Fprintf(w, "%*s%s%s\n", label, "", term.Gap, scr.Colour.Paint(term.Dim, below))
 	}
 }
 
@@ -256,7 +257,7 @@ func howLong(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d%day == 0:
-		return count(int(d/day), "day")
+		return term.Count(int(d/day), "day")
 	case d%time.Hour == 0:
 		return fmt.Sprintf("%d h", d/time.Hour)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // TestStatsAreDrawn draws numbers of many sizes into screens of many widths.
@@ -32,7 +33,7 @@ func TestStatsAreDrawn(t *testing.T) {
 			}
 			lines := strings.Split(out.String(), "\n")
 			for _, line := range lines {
-				if w := displayWidth(line); w > width && w > 64 || strings.Contains(line, "\x1b") {
+				if w := term.Width(line); w > width && w > 64 || strings.Contains(line, "\x1b") {
 					t.Errorf("%d cells: %q", w, line)
 				}
 			}
@@ -77,7 +78,7 @@ func TestReasonsAreReadable(t *testing.T) {
 	}
 	for _, width := range []int{80, 120} {
 		var out bytes.Buffer
-		p := recordPrinter{w: &out, screen: screen{terminal: true, width: width}}
+		p := recordPrinter{w: &out, screen: term.Screen{Terminal: true, Width: width}}
 		for range 2 { // pages
 			if err := p.print(lines); err != nil {
 				t.Fatal(err)
@@ -89,8 +90,8 @@ func TestReasonsAreReadable(t *testing.T) {
 		rows := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		whole := ""
 		for _, row := range rows {
-			if displayWidth(row) > width {
-				t.Errorf("%d cells: %q", displayWidth(row), row)
+			if term.Width(row) > width {
+				t.Errorf("%d cells: %q", term.Width(row), row)
 			}
 			if rest, ok := strings.CutPrefix(row, "    "); ok {
 				whole += rest + " "
@@ -101,7 +102,7 @@ func TestReasonsAreReadable(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	p := recordPrinter{w: &out, screen: screen{terminal: true, width: 500}}
+	p := recordPrinter{w: &out, screen: term.Screen{Terminal: true, Width: 500}}
 	if err := p.print(lines); err != nil || strings.Count(out.String(), "\n") != 3 || !strings.Contains(out.String(), "deny    POLICY_DENIED: "+reason) {
 		t.Errorf("with room beside the record: %s %v", out.String(), err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -150,10 +151,10 @@ func (s *shell) tailOffline(ctx context.Context, params api.AuditTailParams, out
 // beginning, since nobody knows what will come.
 type tailPrinter struct {
 	w       *bufio.Writer
-	screen  screen
+	screen  term.Screen
 	asJSON  bool
 	narrow  bool
-	columns []column
+	columns []term.Column
 	widths  []int
 	// seq is the last record that was printed, and line, where there is a
 	// cursor to be moved, what it says.
@@ -172,16 +173,16 @@ func (p *tailPrinter) flush() error {
 	return p.cursor.save(line)
 }
 
-func newTailPrinter(scr screen, w io.Writer, asJSON bool) *tailPrinter {
+func newTailPrinter(scr term.Screen, w io.Writer, asJSON bool) *tailPrinter {
 	p := &tailPrinter{w: bufio.NewWriter(w), screen: scr, asJSON: asJSON}
-	room := scr.rowWidth()
+	room := scr.RowWidth()
 	p.narrow = room < narrowScreen
 	p.columns = recordColumns(p.narrow)
 	p.widths = []int{19, 6, 20, 22, 24, 12, 5, 6, room}
 	if p.narrow {
 		p.widths = []int{14, 5, 14, 16, 8, 5, 6, room}
 	}
-	fit(p.columns, p.widths, room)
+	term.Fit(p.columns, p.widths, room)
 	return p
 }
 
@@ -195,9 +196,9 @@ func (p *tailPrinter) print(line jsontext.Value) error {
 		p.line = append(p.line[:0], line...)
 	}
 	if p.asJSON {
-		_, err = p.w.Write(p.screen.sealed(line))
+		_, err = p.w.Write(p.screen.RecordLine(line))
 		return err
 	}
-	_, err = p.w.WriteString(rowLine(p.columns, p.widths, recordRow(&e, p.narrow), p.screen))
+	_, err = p.w.WriteString(term.RowLine(p.columns, p.widths, recordRow(&e, p.narrow), p.screen))
 	return err
 }

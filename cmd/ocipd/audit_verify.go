@@ -17,10 +17,10 @@ import (
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/internal/witness"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
-	"golang.org/x/term"
 )
 
 // verifyFlags say what a log is held against.
@@ -215,7 +215,7 @@ func (v *verification) gather() error {
 			return fmt.Errorf("cannot hold the log against %s: there is no whole checkpoint in it", file)
 		}
 		v.proof.Held = append(v.proof.Held, notes...)
-		v.against = append(v.against, fmt.Sprintf("%s of %s", count(len(notes), "checkpoint"), file))
+		v.against = append(v.against, fmt.Sprintf("%s of %s", term.Count(len(notes), "checkpoint"), file))
 	}
 	for _, file := range v.receipts {
 		notes, err := heldNotes(file)
@@ -223,7 +223,7 @@ func (v *verification) gather() error {
 			return err
 		}
 		v.proof.Held = append(v.proof.Held, notes...)
-		v.against = append(v.against, fmt.Sprintf("%s of %s", count(len(notes), "receipt"), file))
+		v.against = append(v.against, fmt.Sprintf("%s of %s", term.Count(len(notes), "receipt"), file))
 	}
 	if v.newest != "" && !slices.Contains(v.proof.Held, v.newest) {
 		v.proof.Held = append(v.proof.Held, v.newest)
@@ -573,7 +573,7 @@ func (v *verification) around(ctx context.Context, report *audit.Report) error {
 	case v.unsound != nil:
 		return v.unsound
 	case v.keyless != "" && report.Checkpoints > 0:
-		return &audit.Fault{Problem: fmt.Sprintf("nothing can be said of its %s: there is no public key in %s; name it with --key", count(report.Checkpoints, "checkpoint"), v.keyless)}
+		return &audit.Fault{Problem: fmt.Sprintf("nothing can be said of its %s: there is no public key in %s; name it with --key", term.Count(report.Checkpoints, "checkpoint"), v.keyless)}
 	case v.files != nil:
 		return v.files.Check(ctx, report.Head.Seq)
 	}
@@ -604,14 +604,14 @@ func (v *verification) printReport(report *audit.Report, fault *audit.Fault) err
 }
 
 func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
-	p, head := v.screen().colour, report.Head
-	verdict, checked := p.paint(green, "intact"), "checked"
+	p, head := v.screen().Colour, report.Head
+	verdict, checked := p.Paint(term.Green, "intact"), "checked"
 	switch {
 	case fault == nil:
 	case fault.Seq == 0:
-		verdict = p.paint(red, "doubtful")
+		verdict = p.Paint(term.Red, "doubtful")
 	default:
-		verdict = p.paint(red, "damaged") + fmt.Sprintf(" at record %d", fault.Seq)
+		verdict = p.Paint(term.Red, "damaged") + fmt.Sprintf(" at record %d", fault.Seq)
 		if fault.Seq == head.Seq+1 {
 			checked = "good up to there"
 		}
@@ -620,7 +620,7 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 	if v.about != "" {
 		about = " (" + v.about + ")"
 	}
-	fmt.Fprintf(v.stdout, "%s%s: %s, %s %s\n", printable(v.path), printable(about), verdict, count(int(head.Seq-min(v.retired(), head.Seq)), "record"), checked)
+	fmt.Fprintf(v.stdout, "%s%s: %s, %s %s\n", term.Printable(v.path), term.Printable(about), verdict, term.Count(int(head.Seq-min(v.retired(), head.Seq)), "record"), checked)
 	if head.Seq > 0 {
 		fmt.Fprintf(v.stdout, "head %d of %s, hash %s\n", head.Seq, head.Time.Format(time.RFC3339Nano), head.Hash)
 	}
@@ -629,19 +629,19 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 	}
 	keyed := len(v.proof.Keys) > 0
 	if report.Retired > 0 {
-		fmt.Fprintf(v.stdout, "the first %s were retired; a tombstone stands for them\n", count(int(report.Retired), "record"))
+		fmt.Fprintf(v.stdout, "the first %s were retired; a tombstone stands for them\n", term.Count(int(report.Retired), "record"))
 	}
 	switch {
 	case unsigned(report):
 		fmt.Fprintln(v.stdout, "not signed: the log holds no checkpoint, so whoever can write it can rewrite it")
 		return
 	case !keyed:
-		fmt.Fprintf(v.stdout, "%s of %s, signatures not checked: name the log's public key with --key\n", count(report.Checkpoints, "checkpoint"), printable(report.Origin))
+		fmt.Fprintf(v.stdout, "%s of %s, signatures not checked: name the log's public key with --key\n", term.Count(report.Checkpoints, "checkpoint"), term.Printable(report.Origin))
 	case report.Signed == head.Seq:
-		fmt.Fprintf(v.stdout, "signed by %s to the last record\n", printable(report.Origin))
+		fmt.Fprintf(v.stdout, "signed by %s to the last record\n", term.Printable(report.Origin))
 	default:
-		fmt.Fprintf(v.stdout, "signed by %s up to record %d; the %s after it, since %s, only chained\n", printable(report.Origin), report.Signed,
-			count(int(head.Seq-report.Signed), "record"), report.UnsignedSince.Local().Format(time.DateTime))
+		fmt.Fprintf(v.stdout, "signed by %s up to record %d; the %s after it, since %s, only chained\n", term.Printable(report.Origin), report.Signed,
+			term.Count(int(head.Seq-report.Signed), "record"), report.UnsignedSince.Local().Format(time.DateTime))
 	}
 	if l := &report.LastLate; report.Late > 0 {
 		fmt.Fprintf(v.stdout, "%s records were signed late, as after a crash or while the machine slept: last those from %d to %d of %s, at %s\n",
@@ -652,7 +652,7 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 			times(report.Gaps), g.First, g.From.Local().Format(time.DateTime), g.To.Local().Format(time.DateTime))
 	}
 	for _, from := range v.against {
-		fmt.Fprintf(v.stdout, "held against %s: they fit\n", printable(from))
+		fmt.Fprintf(v.stdout, "held against %s: they fit\n", term.Printable(from))
 	}
 	if report.Passed > 0 {
 		fmt.Fprintf(v.stdout, "%d of them are of records that were retired, and were not compared\n", report.Passed)
@@ -680,8 +680,7 @@ func times(n int) string {
 // reportProgress tells a person how far a long check is. It is called with true
 // at the end.
 func (v *verification) reportProgress() func(end bool) {
-	errFile, ok := v.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(errFile.Fd())) || v.getenv("TERM") == "dumb" {
+	if !term.IsTerminal(v.stderr) || v.getenv("TERM") == "dumb" {
 		return func(bool) {}
 	}
 	size := int64(0)
@@ -696,7 +695,7 @@ func (v *verification) reportProgress() func(end bool) {
 		}
 		switch now := time.Now(); {
 		case end && shown:
-			fmt.Fprint(errFile, "\r\x1b[K")
+			fmt.Fprint(v.stderr, "\r\x1b[K")
 		case end || now.Before(next):
 		default:
 			next, shown = now.Add(time.Second/5), true
@@ -704,7 +703,7 @@ func (v *verification) reportProgress() func(end bool) {
 			if size > v.bytes {
 				done = fmt.Sprintf(", %.0f%%", 100*float64(v.bytes)/float64(size))
 			}
-			fmt.Fprintf(errFile, "\r\x1b[K%d records checked, %.0f MB/s%s", v.verifier.Head().Seq, float64(v.bytes)/1e6/now.Sub(began).Seconds(), done)
+			fmt.Fprintf(v.stderr, "\r\x1b[K%d records checked, %.0f MB/s%s", v.verifier.Head().Seq, float64(v.bytes)/1e6/now.Sub(began).Seconds(), done)
 		}
 	}
 }

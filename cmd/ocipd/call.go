@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -117,7 +119,7 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 		case err != nil:
 			return s.refused(err)
 		}
-		if _, err := s.stdout.Write(scr.line(answer)); err != nil {
+		if _, err := s.stdout.Write(scr.JSONLine(answer)); err != nil {
 			return err
 		}
 	}
@@ -167,7 +169,7 @@ func (s *shell) readStdin(ctx context.Context) ([]byte, error) {
 // registerForCall registers the app that the call is made as.
 func (s *shell) registerForCall(ctx context.Context, c *client.Client, f callFlags) error {
 	m := api.Manifest{
-		ID: orElse(f.app, callApp), Name: "ocipd call", Version: "1.0.0", Type: "app", Main: "ocipd",
+		ID: cmp.Or(f.app, callApp), Name: "ocipd call", Version: "1.0.0", Type: "app", Main: "ocipd",
 		Protocol: api.ManifestProtocol{Version: api.ProtocolVersion},
 	}
 	if f.manifest != "" {
@@ -209,6 +211,6 @@ func (s *shell) refused(err error) error {
 	if encodeErr != nil {
 		return err
 	}
-	fmt.Fprintf(s.stderr, "%s\n", printableJSON(encoded))
+	fmt.Fprintf(s.stderr, "%s\n", term.PrintableJSON(encoded))
 	return errSaid
 }

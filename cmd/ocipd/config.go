@@ -8,6 +8,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -77,7 +78,7 @@ func newConfigCheck(s *shell) *cobra.Command {
 			case cfg.File == "":
 				_, err = fmt.Fprintln(s.stdout, "ok: there is no file, the defaults serve")
 			default:
-				_, err = fmt.Fprintf(s.stdout, "ok: %s\n", printable(cfg.File))
+				_, err = fmt.Fprintf(s.stdout, "ok: %s\n", term.Printable(cfg.File))
 			}
 			return err
 		},
@@ -97,7 +98,7 @@ func (s *shell) printLacking(cfg *config.Config) {
 	}
 	fmt.Fprintln(s.stderr, "add, with the ids of your apps:")
 	for line := range strings.Lines(daemon.DeclarationLines(lacks)) {
-		fmt.Fprintln(s.stderr, "  "+printable(strings.TrimRight(line, "\n")))
+		fmt.Fprintln(s.stderr, "  "+term.Printable(strings.TrimRight(line, "\n")))
 	}
 }
 
@@ -152,7 +153,7 @@ func newConfigShow(s *shell) *cobra.Command {
 			}
 			d := &doctor{shell: s, ctx: cmd.Context(), now: time.Now}
 			if d.look(); d.other != "" {
-				fmt.Fprintln(s.stderr, "note: "+printable(d.other))
+				fmt.Fprintln(s.stderr, "note: "+term.Printable(d.other))
 			}
 			file := s.configFile
 			if file == "" && d.other != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,7 @@ import (
 	"github.com/openclawos/ocipd/configs"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 )
@@ -127,14 +129,14 @@ func (s *shell) begin(file string, a *answers) error {
 	if len(wrote) > 0 {
 		said += " and beside it " + strings.Join(bases(wrote), " and ")
 	}
-	fmt.Fprintln(s.stdout, printable(said))
+	fmt.Fprintln(s.stdout, term.Printable(said))
 	switch {
 	case a.app == "":
 		fmt.Fprintln(s.stdout, "it names no agent yet, so nobody can send: add one to agents in it")
 	case a.channel != "" && a.chat == "":
 		fmt.Fprintln(s.stdout, "your own chat is a stranger's until you say so: write to your agent, then ocipd contacts bind --me")
 	case a.chat != "" && !slices.Contains(wrote, contacts):
-		fmt.Fprintf(s.stdout, "%s was there already: ocipd contacts bind %s --me\n", printable(contacts), printable(a.channel+":"+a.chat))
+		fmt.Fprintf(s.stdout, "%s was there already: ocipd contacts bind %s --me\n", term.Printable(contacts), term.Printable(a.channel+":"+a.chat))
 	}
 	fmt.Fprintln(s.stdout, "a running daemon takes it by itself; else start it: ocipd serve. Then: ocipd doctor")
 	return nil
@@ -151,7 +153,7 @@ func bases(paths []string) []string {
 // answer asks for what no flag said, where somebody is there to be asked. An answer
 // that cannot be is asked for again at once.
 func (s *shell) answer(a *answers, yes bool) error {
-	me := orElse(s.getenv("USER"), "me")
+	me := cmp.Or(s.getenv("USER"), "me")
 	in := bufio.NewReader(s.stdin)
 	asks := !yes && s.asks()
 	ask := func(wanted bool, text, proposed string, take func(answer string) error) error {
@@ -162,7 +164,7 @@ func (s *shell) answer(a *answers, yes bool) error {
 			}
 			if err := take(given); err == nil {
 				return nil
-			} else if _, err := fmt.Fprintln(s.stderr, printable(err.Error())); err != nil {
+			} else if _, err := fmt.Fprintln(s.stderr, term.Printable(err.Error())); err != nil {
 				return err
 			}
 		}
@@ -181,7 +183,7 @@ func (s *shell) answer(a *answers, yes bool) error {
 	} else {
 		if err := ask(a.user == "" && a.tenant == "", "Whose agent is it, as user/tenant", me+"/"+me, func(given string) error {
 			a.user, a.tenant, _ = strings.Cut(given, "/")
-			a.user, a.tenant = strings.TrimSpace(a.user), strings.TrimSpace(orElse(a.tenant, a.user))
+			a.user, a.tenant = strings.TrimSpace(a.user), strings.TrimSpace(cmp.Or(a.tenant, a.user))
 			return a.checkNames()
 		}); err != nil {
 			return err
@@ -209,8 +211,8 @@ func (s *shell) answer(a *answers, yes bool) error {
 		}); err != nil {
 			return err
 		}
-		a.user = strings.TrimSpace(orElse(a.user, me))
-		a.tenant = strings.TrimSpace(orElse(a.tenant, a.user))
+		a.user = strings.TrimSpace(cmp.Or(a.user, me))
+		a.tenant = strings.TrimSpace(cmp.Or(a.tenant, a.user))
 	}
 	if a.signer == "" && asks {
 		for _, key := range s.touchedKeys() {
@@ -336,7 +338,7 @@ func (a *answers) signerLine() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s namespaces=%q %s", orElse(agentID(a.user), "owner"), api.ApprovalNamespace, ssh.MarshalAuthorizedKey(key)), nil
+	return fmt.Sprintf("%s namespaces=%q %s", cmp.Or(agentID(a.user), "owner"), api.ApprovalNamespace, ssh.MarshalAuthorizedKey(key)), nil
 }
 
 // owner is the line of the directory file that says which chat is the owner's, ""
@@ -350,28 +352,7 @@ func (a *answers) owner() string {
 }
 
 // asks reports whether somebody is there who can answer.
-func (s *shell) asks() bool { return isTerminal(s.stdin) && isTerminal(s.stderr) }
-
-// consents asks for a yes or a no. Anything but a yes is a no.
-func (s *shell) consents(in *bufio.Reader, text string) (bool, error) {
-	answer, err := s.question(in, text, "")
-	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"), err
-}
-
-// question asks on stderr, and returns what is proposed where nothing is said.
-func (s *shell) question(in *bufio.Reader, text, proposed string) (string, error) {
-	if proposed != "" {
-		text += " [" + proposed + "]"
-	}
-	if _, err := fmt.Fprintf(s.stderr, "%s: ", printable(text)); err != nil {
-		return "", err
-	}
-	line, err := in.ReadString('\n')
-	if err != nil && line == "" {
-		return "", fmt.Errorf("cannot read the answer: %w; nothing was written", err)
-	}
-	return orElse(strings.TrimSpace(line), proposed), nil
-}
+func (s *shell) asks() bool { return term.IsTerminal(s.stdin) && term.IsTerminal(s.stderr) }
 
 // config is the default configuration with the answers in it, and the file of who
 // may sign. An answer that cannot be is an error.
@@ -434,7 +415,7 @@ func agentID(user string) string {
 		}
 		return '-'
 	}, user)
-	return orElse(strings.Trim(id, "-"), "agent")
+	return cmp.Or(strings.Trim(id, "-"), "agent")
 }
 
 // quoted is a text as YAML has it whatever it holds.

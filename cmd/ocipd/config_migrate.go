@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -132,23 +134,23 @@ func (t traces) note(e *audit.Entry) {
 		switch {
 		case e.ActionType == audit.ActionExchange && e.Side == audit.SideReceiver:
 			one.brought[channel]++
-			one.last[channel] = orElse(one.last[channel], when)
+			one.last[channel] = cmp.Or(one.last[channel], when)
 		case e.ActionType == audit.ActionDelivery && e.Event == "delivered":
 			one.delivered[channel]++
-			one.last[channel] = orElse(one.last[channel], when)
+			one.last[channel] = cmp.Or(one.last[channel], when)
 		}
 	}
 	if by, ok := strings.CutPrefix(e.PolicyApplied, "interceptor:"); ok && by != "" {
 		one := t.of(by)
 		one.blocked++
-		one.lastBlock = orElse(one.lastBlock, when)
+		one.lastBlock = cmp.Or(one.lastBlock, when)
 	}
 	list, _ := e.Details["changedBy"].([]any)
 	for _, by := range list {
 		if app, ok := by.(string); ok && api.ValidAppID(app) {
 			one := t.of(app)
 			one.changed++
-			one.lastChange = orElse(one.lastChange, when)
+			one.lastChange = cmp.Or(one.lastChange, when)
 		}
 	}
 }
@@ -187,10 +189,10 @@ func (t *trace) evidence(channel string) (all []string) {
 		all = append(all, channel+": "+has)
 	}
 	if n := t.brought[channel]; n > 0 {
-		all = append(all, fmt.Sprintf("%s: it brought %s in, last %s", channel, count(n, "message"), t.last[channel]))
+		all = append(all, fmt.Sprintf("%s: it brought %s in, last %s", channel, term.Count(n, "message"), t.last[channel]))
 	}
 	if n := t.delivered[channel]; n > 0 {
-		all = append(all, fmt.Sprintf("%s: it was handed %s, last %s", channel, count(n, "message"), t.last[channel]))
+		all = append(all, fmt.Sprintf("%s: it was handed %s, last %s", channel, term.Count(n, "message"), t.last[channel]))
 	}
 	return all
 }
@@ -202,10 +204,10 @@ func (t *trace) watching() (name, reason string, all []string) {
 		all = append(all, "it has hooks now, as the running daemon says: "+strings.Join(t.intercepts, ", "))
 	}
 	if t.changed > 0 {
-		all = append(all, fmt.Sprintf("it changed %s, last %s", count(t.changed, "message"), t.lastChange))
+		all = append(all, fmt.Sprintf("it changed %s, last %s", term.Count(t.changed, "message"), t.lastChange))
 	}
 	if t.blocked > 0 {
-		all = append(all, fmt.Sprintf("it stopped %s, last %s", count(t.blocked, "message"), t.lastBlock))
+		all = append(all, fmt.Sprintf("it stopped %s, last %s", term.Count(t.blocked, "message"), t.lastBlock))
 	}
 	if len(all) > 0 {
 		return "intercepts", "it looks at messages of agents that it does not speak for, and does so by a grant alone", all
@@ -329,7 +331,7 @@ func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error
 	}
 	switch {
 	case wrote > 0:
-		fmt.Fprintf(out, "wrote %s to %s\n", count(wrote, "line"), printable(cfg.File))
+		fmt.Fprintf(out, "wrote %s to %s\n", term.Count(wrote, "line"), term.Printable(cfg.File))
 	case left == 0:
 		fmt.Fprintln(out, "nothing is missing")
 	}
@@ -343,15 +345,15 @@ func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error
 	if len(lacks) == 1 {
 		are = " is"
 	}
-	fmt.Fprintf(s.stderr, "ocipd: %s still missing, without which no daemon starts: answer at a terminal, have --yes take what there is evidence for, or write what ocipd config check prints\n", count(len(lacks), "line")+are)
+	fmt.Fprintf(s.stderr, "ocipd: %s still missing, without which no daemon starts: answer at a terminal, have --yes take what there is evidence for, or write what ocipd config check prints\n", term.Count(len(lacks), "line")+are)
 	return errSaid
 }
 
 func (s *shell) printProposal(p *proposal) {
-	fmt.Fprintf(s.stdout, "%s: %s\n", printable(p.Key), printable(inYAML(p.Values)))
-	fmt.Fprintf(s.stdout, "    why       %s\n", printable(p.Reason))
+	fmt.Fprintf(s.stdout, "%s: %s\n", term.Printable(p.Key), term.Printable(inYAML(p.Values)))
+	fmt.Fprintf(s.stdout, "    why       %s\n", term.Printable(p.Reason))
 	for _, shown := range p.Evidence {
-		fmt.Fprintf(s.stdout, "    evidence  %s\n", printable(shown))
+		fmt.Fprintf(s.stdout, "    evidence  %s\n", term.Printable(shown))
 	}
 	switch {
 	case p.unnamed:
@@ -374,7 +376,7 @@ func (s *shell) agree(in *bufio.Reader, p *proposal, names map[string]string) (b
 			return false, err
 		}
 		if asked = given == "" || namesApp(given); !asked {
-			fmt.Fprintf(s.stderr, "cannot use the app %s: want its id, such as @acme/telegram\n", printable(strconv.Quote(given)))
+			fmt.Fprintf(s.stderr, "cannot use the app %s: want its id, such as @acme/telegram\n", term.Printable(strconv.Quote(given)))
 			continue
 		}
 		app, names[p.app] = given, given
@@ -384,7 +386,7 @@ func (s *shell) agree(in *bufio.Reader, p *proposal, names map[string]string) (b
 	}
 	p.Key = strings.Replace(p.Key, strconv.Quote(p.app), strconv.Quote(app), 1)
 	p.app = app
-	_, err := fmt.Fprintf(s.stdout, "    written   %s\n", printable(p.Key))
+	_, err := fmt.Fprintf(s.stdout, "    written   %s\n", term.Printable(p.Key))
 	return true, err
 }
 

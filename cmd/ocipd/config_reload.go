@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -28,12 +30,12 @@ func newConfigReload(s *shell) *cobra.Command {
 			}
 			said := "nothing has changed"
 			if n := result.Config.ChangeCount; n > 0 {
-				said = count(n, "value") + " changed"
+				said = term.Count(n, "value") + " changed"
 			}
 			if result.Changed {
 				said += ", and the policy: " + result.Revision
 			}
-			if _, err := fmt.Fprintln(s.stdout, "ok: "+printable(said)); err != nil {
+			if _, err := fmt.Fprintln(s.stdout, "ok: "+term.Printable(said)); err != nil {
 				return err
 			}
 			return s.printReload(&result.Config)
@@ -62,7 +64,7 @@ func (s *shell) splitRefusal(err error) error {
 		return err
 	}
 	cause, _, _ := strings.Cut(refused.Message, ": ")
-	fmt.Fprintf(s.stderr, "ocipd: %s: %s; what is in force stays (policy %s) (%s)\n", oneLine(cause), count(d.FaultCount, "fault"), printable(d.Revision), refused.Code)
+	fmt.Fprintf(s.stderr, "ocipd: %s: %s; what is in force stays (policy %s) (%s)\n", term.OneLine(cause), term.Count(d.FaultCount, "fault"), term.Printable(d.Revision), refused.Code)
 	for _, line := range faultLines(d.Faults, d.FaultCount) {
 		fmt.Fprintln(s.stderr, "  "+line)
 	}
@@ -77,7 +79,7 @@ func faultLines(faults []api.PolicyFault, n int) []string {
 		if f.Line > 0 {
 			place += ":" + strconv.Itoa(f.Line)
 		}
-		lines = append(lines, oneLine(strings.TrimPrefix(place+": "+f.Message, ": ")))
+		lines = append(lines, term.OneLine(strings.TrimPrefix(place+": "+f.Message, ": ")))
 	}
 	if more := n - len(faults); more > 0 {
 		lines = append(lines, "and "+strconv.Itoa(more)+" more")
@@ -90,14 +92,14 @@ func (s *shell) printReload(r *api.ConfigReload) error {
 	if err := s.printDifferences(r.Changes, r.ChangeCount, ""); err != nil || len(r.PendingRestart) == 0 {
 		return err
 	}
-	_, err := fmt.Fprintf(s.stdout, "at the next start: %s\n", printable(strings.Join(r.PendingRestart, ", ")))
+	_, err := fmt.Fprintf(s.stdout, "at the next start: %s\n", term.Printable(strings.Join(r.PendingRestart, ", ")))
 	return err
 }
 
 // printDifferences lists values that differ, a line each.
 func (s *shell) printDifferences(list []api.ConfigDifference, n int, note string) error {
 	for _, d := range list {
-		if _, err := fmt.Fprintf(s.stdout, "  %s: %s -> %s%s\n", printable(d.Key), valueText(d.Was), valueText(d.Now), note); err != nil {
+		if _, err := fmt.Fprintf(s.stdout, "  %s: %s -> %s%s\n", term.Printable(d.Key), valueText(d.Was), valueText(d.Now), note); err != nil {
 			return err
 		}
 	}
@@ -116,14 +118,14 @@ func valueText(value any) string {
 		return "none"
 	case string:
 		if v != "" && v == strings.TrimSpace(v) {
-			return printable(v)
+			return term.Printable(v)
 		}
 	}
 	encoded, err := json.Marshal(value, json.Deterministic(true))
 	if err != nil {
-		return printable(fmt.Sprint(value))
+		return term.Printable(fmt.Sprint(value))
 	}
-	return printable(string(encoded))
+	return term.Printable(string(encoded))
 }
 
 // configDiff says what a reload of the running daemon would do.
@@ -132,18 +134,18 @@ func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
 	if printed, err := s.tellOperator(ctx, "config.diff", asJSON, &d); err != nil || printed {
 		return s.splitRefusal(err)
 	}
-	said := "ok: " + orElse(d.File, "there is no file, the defaults serve")
+	said := "ok: " + cmp.Or(d.File, "there is no file, the defaults serve")
 	if d.ChangeCount == 0 && !d.PolicyChanged && len(d.PendingRestart) == 0 {
 		said += ": nothing would change"
 	}
-	if _, err := fmt.Fprintln(s.stdout, printable(said)); err != nil {
+	if _, err := fmt.Fprintln(s.stdout, term.Printable(said)); err != nil {
 		return err
 	}
 	if err := s.printDifferences(d.Changes, d.ChangeCount, ""); err != nil {
 		return err
 	}
 	if d.PolicyChanged {
-		if _, err := fmt.Fprintf(s.stdout, "  the policy: %s\n", printable(d.PolicyRevision)); err != nil {
+		if _, err := fmt.Fprintf(s.stdout, "  the policy: %s\n", term.Printable(d.PolicyRevision)); err != nil {
 			return err
 		}
 	}
@@ -151,7 +153,7 @@ func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	for _, o := range d.Overridden {
-		if _, err := fmt.Fprintf(s.stdout, "  %s: what the file says does not count, because of %s\n", printable(o.Key), printable(o.By)); err != nil {
+		if _, err := fmt.Fprintf(s.stdout, "  %s: what the file says does not count, because of %s\n", term.Printable(o.Key), term.Printable(o.By)); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -75,6 +76,6 @@ func annotate(n *yaml.Node, at config.Path, cfg *config.Config, sources map[stri
 	}
 	n.LineComment = source
 	if at.String() == "directory_file" && cfg.DirectoryFile != "" {
-		n.LineComment += ", " + count(len(cfg.Listed), "contact")
+		n.LineComment += ", " + term.Count(len(cfg.Listed), "contact")
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -61,7 +63,7 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 	}
 	defer c.Close()
 	scr, now := s.screen(), time.Now()
-	t := &table{columns: []column{{title: "SESSION", whole: true}, {title: "AGENT", whole: true}, {title: "WHO", whole: true, below: true}, {title: "MESSAGES", least: 8, right: true}, {title: "LAST", least: 4, right: true}}}
+	t := &term.Table{Columns: []term.Column{{Title: "SESSION", Whole: true}, {Title: "AGENT", Whole: true}, {Title: "WHO", Whole: true, Below: true}, {Title: "MESSAGES", Least: 8, Right: true}, {Title: "LAST", Least: 4, Right: true}}}
 	var printed, total int
 	for {
 		size := min(limit-params.Offset, api.MaxPage)
@@ -83,19 +85,19 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 			}
 			printed++
 			if asJSON {
-				if _, err := s.stdout.Write(scr.line(raw)); err != nil {
+				if _, err := s.stdout.Write(scr.JSONLine(raw)); err != nil {
 					return err
 				}
 				continue
 			}
-			t.add(show(one.SessionKey), show(one.Agent), whoIs(&one), show(fmt.Sprint(one.MessageCount)), show(age(now.Sub(one.LastActiveAt))))
+			t.Add(term.Plain(one.SessionKey), term.Plain(one.Agent), whoIs(&one), term.Plain(fmt.Sprint(one.MessageCount)), term.Plain(term.Age(now.Sub(one.LastActiveAt))))
 		}
 		params.Offset += len(page.Contacts)
 		if total = page.Total; len(page.Contacts) == 0 || params.Offset >= min(limit, total) {
 			break
 		}
 	}
-	if err := t.write(s.stdout, scr); err != nil {
+	if err := t.Write(s.stdout, scr); err != nil {
 		return err
 	}
 	if printed == 0 {
@@ -110,8 +112,8 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 const kindUnknown = "unknown"
 
 // whoIs says who somebody is to an agent.
-func whoIs(c *api.Contact) cell {
-	name := orElse(c.InstanceID, c.UserID)
+func whoIs(c *api.Contact) term.Cell {
+	name := cmp.Or(c.InstanceID, c.UserID)
 	if c.TenantID != "" && c.Kind == "agent" {
 		name += " of " + c.TenantID
 	}
@@ -121,15 +123,15 @@ func whoIs(c *api.Contact) cell {
 	}
 	switch {
 	case c.Kind == kindUnknown && len(c.SeenBy) > 0:
-		return paint("nobody knows"+learned, yellow)
+		return term.Tinted("nobody knows"+learned, term.Yellow)
 	case c.Kind == kindUnknown:
-		return paint("nobody knows", yellow)
+		return term.Tinted("nobody knows", term.Yellow)
 	case c.Kind == "owner":
-		return show("its owner, " + name)
+		return term.Plain("its owner, " + name)
 	case c.Learned:
-		return paint(name+learned, yellow)
+		return term.Tinted(name+learned, term.Yellow)
 	}
-	return show(strings.TrimSpace(c.Kind + " " + name))
+	return term.Plain(strings.TrimSpace(c.Kind + " " + name))
 }
 
 func (s *shell) listEntries(asJSON bool) error {
@@ -138,26 +140,26 @@ func (s *shell) listEntries(asJSON bool) error {
 		return err
 	}
 	scr := s.screen()
-	t := &table{columns: []column{{title: "LINE", least: 4, right: true}, {title: "KIND", least: 6}, {title: "WHO", whole: true}, {title: "ACCEPTS", least: 7}, {title: "SESSIONS", whole: true, below: true}}}
+	t := &term.Table{Columns: []term.Column{{Title: "LINE", Least: 4, Right: true}, {Title: "KIND", Least: 6}, {Title: "WHO", Whole: true}, {Title: "ACCEPTS", Least: 7}, {Title: "SESSIONS", Whole: true, Below: true}}}
 	for i := range cfg.Listed {
 		e := cfg.Listed[i].Shown()
 		if asJSON {
-			if _, err := s.stdout.Write(scr.line(e.Line())); err != nil {
+			if _, err := s.stdout.Write(scr.JSONLine(e.Line())); err != nil {
 				return err
 			}
 			continue
 		}
 		_, line, _ := cutLast(cfg.SourceAt(config.Path{}.Key("directory_file").Index(i)), ":")
-		who := orElse(e.InstanceID, e.UserID)
+		who := cmp.Or(e.InstanceID, e.UserID)
 		if e.Kind == "group" {
-			who = count(len(e.Members), "member")
+			who = term.Count(len(e.Members), "member")
 		}
-		t.add(show(line), show(e.Kind), show(who), show(strings.Join(e.Accepts, ", ")), show(strings.Join(e.Sessions, ", ")))
+		t.Add(term.Plain(line), term.Plain(e.Kind), term.Plain(who), term.Plain(strings.Join(e.Accepts, ", ")), term.Plain(strings.Join(e.Sessions, ", ")))
 	}
 	if len(cfg.Listed) == 0 {
 		fmt.Fprintln(s.stderr, "nobody")
 	}
-	return t.write(s.stdout, scr)
+	return t.Write(s.stdout, scr)
 }
 
 func cutLast(text, sep string) (before, after string, found bool) {
@@ -217,7 +219,7 @@ file, contacts.jsonl beside it is one from then on. ` + afterwards,
 // contactName is what an entry is called in a message.
 func contactName(c *config.Contact) string {
 	name := c.Kind
-	if who := orElse(c.InstanceID, c.UserID); who != "" {
+	if who := cmp.Or(c.InstanceID, c.UserID); who != "" {
 		name += " " + who
 	}
 	if len(c.Sessions) > 0 {
@@ -336,7 +338,7 @@ func (s *shell) proposeOwner(ctx context.Context, agent string, yes bool) (*api.
 			return c, nil
 		}
 		mine, err := s.consents(in, fmt.Sprintf("%s wrote with %s, %s, %s ago. Is that you? [y/N]",
-			c.SessionKey, c.Agent, count(int(c.MessageCount), "message"), age(time.Since(c.LastActiveAt))))
+			c.SessionKey, c.Agent, term.Count(int(c.MessageCount), "message"), term.Age(time.Since(c.LastActiveAt))))
 		if mine || err != nil {
 			return c, err
 		}
@@ -379,7 +381,7 @@ func (s *shell) forgetContact(ctx context.Context, params *api.ContactForgetPara
 				return err
 			}
 		} else {
-			fmt.Fprintln(s.stderr, printable(f.path+" has no entry with "+params.SessionKey))
+			fmt.Fprintln(s.stderr, term.Printable(f.path+" has no entry with "+params.SessionKey))
 		}
 	}
 	var result api.ContactForgetResult
@@ -404,6 +406,6 @@ func (s *shell) forgetContact(ctx context.Context, params *api.ContactForgetPara
 			what += " of " + result.TenantID
 		}
 	}
-	_, err := fmt.Fprintf(s.stdout, "forgot %s (record %d)\n", printable(what), result.AuditSeq)
+	_, err := fmt.Fprintf(s.stdout, "forgot %s (record %d)\n", term.Printable(what), result.AuditSeq)
 	return err
 }

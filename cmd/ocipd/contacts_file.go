@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/place"
+	"github.com/openclawos/ocipd/internal/term"
 	"golang.org/x/sys/unix"
 )
 
@@ -198,7 +199,7 @@ func (s *shell) keepContacts(ctx context.Context, f *contactsFile, noReload bool
 	if f.unnamed {
 		where += ", which " + f.cfg.File + " names from now on"
 	}
-	if _, err := fmt.Fprintf(s.stdout, "%s (%s)\n", printable(did), printable(where)); err != nil || noReload {
+	if _, err := fmt.Fprintf(s.stdout, "%s (%s)\n", term.Printable(did), term.Printable(where)); err != nil || noReload {
 		return err
 	}
 	return s.taken(ctx)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 func newDebug(s *shell) *cobra.Command {
@@ -70,7 +70,7 @@ func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 		out = f
-	} else if f, ok := s.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	} else if term.IsTerminal(s.stdout) {
 		return usagef("cannot write a profile to a terminal; name a file with -o")
 	}
 	size := 0
@@ -89,7 +89,7 @@ func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (
 		size += n
 	}
 	if file != "-" {
-		_, err = fmt.Fprintf(s.stdout, "%s: %d bytes; look at it with: go tool pprof %s\n", printable(file), size, printable(file))
+		_, err = fmt.Fprintf(s.stdout, "%s: %d bytes; look at it with: go tool pprof %s\n", term.Printable(file), size, term.Printable(file))
 	}
 	return err
 }

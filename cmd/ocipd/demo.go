@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -86,7 +88,7 @@ type demo struct {
 	*shell
 	ctx    context.Context
 	dir    string
-	screen screen
+	screen term.Screen
 
 	daemon   *exec.Cmd
 	operator *client.Client
@@ -133,7 +135,7 @@ func (d *demo) tell() error {
 	if err := d.connectApps(); err != nil {
 		return err
 	}
-	d.printf("%s\n\n", d.screen.colour.paint(bold, "A daemon of its own, four apps over its Unix socket"))
+	d.printf("%s\n\n", d.screen.Colour.Paint(term.Bold, "A daemon of its own, four apps over its Unix socket"))
 	d.printf("alice, bob and cleo are agents here, in engineering at acme-corp. Over telegram they reach\n")
 	d.printf("dave (engineering), carol (marketing), frank (legal), and eve of another company.\n")
 	if err := d.skipRecords(); err != nil {
@@ -141,7 +143,7 @@ func (d *demo) tell() error {
 	}
 	for _, scene := range []struct {
 		title string
-		play  func() ([]cell, error)
+		play  func() ([]term.Cell, error)
 	}{
 		{"A question to a colleague of the same unit", d.send("telegram:dave", "What is the status of ticket ENG-1234?", nil)},
 		{"A colleague in marketing, which the policy opens", d.send("telegram:carol", "When does the campaign start?", nil)},
@@ -267,8 +269,8 @@ func (d *demo) connect(id string, c api.Capabilities) (*client.Client, error) {
 }
 
 // send is a scene: alice's app dispatches a message, and telegram may get it.
-func (d *demo) send(session, content string, exchange map[string]any) func() ([]cell, error) {
-	return func() ([]cell, error) {
+func (d *demo) send(session, content string, exchange map[string]any) func() ([]term.Cell, error) {
+	return func() ([]term.Cell, error) {
 		result, saw, err := d.dispatch(d.alice, "alice", session, content, exchange)
 		if err != nil || result == nil {
 			return saw, err
@@ -280,12 +282,12 @@ func (d *demo) send(session, content string, exchange map[string]any) func() ([]
 
 // dispatch sends a message, and says what its sender saw. A refusal is an
 // answer and no error.
-func (d *demo) dispatch(from *client.Client, name, session, content string, exchange map[string]any) (*api.DispatchResult, []cell, error) {
+func (d *demo) dispatch(from *client.Client, name, session, content string, exchange map[string]any) (*api.DispatchResult, []term.Cell, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, demoPatience)
 	defer cancel()
-	saw := []cell{paint(name+" sends to "+session, bold), show("  " + content)}
+	saw := []term.Cell{term.Tinted(name+" sends to "+session, term.Bold), term.Plain("  " + content)}
 	if level, ok := exchange["classification"]; ok {
-		saw = append(saw, show(fmt.Sprintf("  declared %v", level)))
+		saw = append(saw, term.Plain(fmt.Sprintf("  declared %v", level)))
 	}
 	params := map[string]any{"sessionKey": session, "content": content}
 	if exchange != nil {
@@ -296,22 +298,22 @@ func (d *demo) dispatch(from *client.Client, name, session, content string, exch
 	var refused *api.Error
 	switch {
 	case errors.As(err, &refused):
-		return nil, append(saw, paint("  "+string(refused.Code), red), show("  "+refused.Message)), nil
+		return nil, append(saw, term.Tinted("  "+string(refused.Code), term.Red), term.Plain("  "+refused.Message)), nil
 	case err != nil:
 		return nil, saw, err
 	case result.Held:
 		d.approval = result.ApprovalID
-		return nil, append(saw, paint("  held for a person", yellow), show("  "+result.OCIP.Reason)), nil
+		return nil, append(saw, term.Tinted("  held for a person", term.Yellow), term.Plain("  "+result.OCIP.Reason)), nil
 	case result.Waiting:
-		saw = append(saw, paint("  waits: the receiver is away", yellow))
+		saw = append(saw, term.Tinted("  waits: the receiver is away", term.Yellow))
 	default:
-		saw = append(saw, paint("  accepted", green))
+		saw = append(saw, term.Tinted("  accepted", term.Green))
 	}
 	return &result, saw, nil
 }
 
 // receive says what an app was sent.
-func (d *demo) receive(app *client.Client, name, event string) ([]cell, error) {
+func (d *demo) receive(app *client.Client, name, event string) ([]term.Cell, error) {
 	var message api.Inbound
 	for message.DispatchID == "" || d.received[message.DispatchID] {
 		payload, err := d.next(app, event)
@@ -323,22 +325,22 @@ func (d *demo) receive(app *client.Client, name, event string) ([]cell, error) {
 		}
 	}
 	d.received[message.DispatchID] = true
-	saw := []cell{paint(name+" receives "+event, bold)}
+	saw := []term.Cell{term.Tinted(name+" receives "+event, term.Bold)}
 	for line := range strings.Lines(message.Content) {
 		if line = strings.TrimSpace(line); line != "" {
-			saw = append(saw, show("  "+line))
+			saw = append(saw, term.Plain("  "+line))
 		}
 	}
 	envelope, err := ocip.ParseEnvelope(message.Metadata["ocip"])
 	if errors.Is(err, ocip.ErrNoEnvelope) {
-		return append(saw, paint("  no envelope: a human message", dim)), nil
+		return append(saw, term.Tinted("  no envelope: a human message", term.Dim)), nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return append(saw,
-		paint(fmt.Sprintf("  ocip: %s, from %s", envelope.MessageType, envelope.SourceAgent.InstanceID), dim),
-		paint(fmt.Sprintf("  %s, round %d of %d, %s", envelope.Classification, envelope.ExchangeRound, envelope.MaxRounds, envelope.ReplyPolicy), dim),
+		term.Tinted(fmt.Sprintf("  ocip: %s, from %s", envelope.MessageType, envelope.SourceAgent.InstanceID), term.Dim),
+		term.Tinted(fmt.Sprintf("  %s, round %d of %d, %s", envelope.Classification, envelope.ExchangeRound, envelope.MaxRounds, envelope.ReplyPolicy), term.Dim),
 	), nil
 }
 
@@ -368,19 +370,19 @@ func demoEnvelope(instance, user, unit string) map[string]any {
 }
 
 // replay brings what another house has sent, twice.
-func (d *demo) replay() (saw []cell, err error) {
+func (d *demo) replay() (saw []term.Cell, err error) {
 	params := map[string]any{"sessionKey": "telegram:dave", "text": "How far is the review?", "metadata": map[string]any{"ocip": demoEnvelope("agent-dave-1", "dave", "engineering")}}
 	for range 2 {
-		saw = append(saw, paint("telegram brings telegram:dave", bold), show("  How far is the review? (round 1 of conv-dave-1)"))
+		saw = append(saw, term.Tinted("telegram brings telegram:dave", term.Bold), term.Plain("  How far is the review? (round 1 of conv-dave-1)"))
 		err := d.telegram.Call(d.ctx, "agent.queue", params, nil)
 		var refused *api.Error
 		switch {
 		case errors.As(err, &refused):
-			saw = append(saw, paint("  "+string(refused.Code), red), show("  "+refused.Message))
+			saw = append(saw, term.Tinted("  "+string(refused.Code), term.Red), term.Plain("  "+refused.Message))
 		case err != nil:
 			return nil, err
 		default:
-			saw = append(saw, paint("  accepted", green))
+			saw = append(saw, term.Tinted("  accepted", term.Green))
 			if _, err := d.next(d.alice, "hook:message_received"); err != nil {
 				return nil, err
 			}
@@ -391,30 +393,30 @@ func (d *demo) replay() (saw []cell, err error) {
 
 // mismatch sends to another than the session is with: what stands in metadata is
 // what the channel's app would send to.
-func (d *demo) mismatch() ([]cell, error) {
-	saw := []cell{paint("alice sends to telegram:dave", bold), show("  Between us: it slips by a week."), show("  metadata.chatId: eve")}
+func (d *demo) mismatch() ([]term.Cell, error) {
+	saw := []term.Cell{term.Tinted("alice sends to telegram:dave", term.Bold), term.Plain("  Between us: it slips by a week."), term.Plain("  metadata.chatId: eve")}
 	params := map[string]any{"sessionKey": "telegram:dave", "content": "Between us: it slips by a week.", "metadata": map[string]any{"chatId": "eve"}}
 	return d.refused(saw, d.alice.Call(d.ctx, "message.dispatch", params, nil))
 }
 
 // forged brings an envelope whose source is not who is at the session.
-func (d *demo) forged() ([]cell, error) {
-	saw := []cell{paint("telegram brings telegram:dave", bold), show("  The campaign is yours. (from agent-carol-1)")}
+func (d *demo) forged() ([]term.Cell, error) {
+	saw := []term.Cell{term.Tinted("telegram brings telegram:dave", term.Bold), term.Plain("  The campaign is yours. (from agent-carol-1)")}
 	params := map[string]any{"sessionKey": "telegram:dave", "text": "The campaign is yours.", "metadata": map[string]any{"ocip": demoEnvelope("agent-carol-1", "carol", "marketing")}}
 	return d.refused(saw, d.telegram.Call(d.ctx, "agent.queue", params, nil))
 }
 
 // refused adds how a call was refused, which it has to be.
-func (d *demo) refused(saw []cell, err error) ([]cell, error) {
+func (d *demo) refused(saw []term.Cell, err error) ([]term.Cell, error) {
 	refused, ok := errors.AsType[*api.Error](err)
 	if !ok {
 		return nil, fmt.Errorf("it was taken: %w", err)
 	}
-	return append(saw, paint("  "+string(refused.Code), red), show("  "+refused.Message)), nil
+	return append(saw, term.Tinted("  "+string(refused.Code), term.Red), term.Plain("  "+refused.Message)), nil
 }
 
-func (d *demo) human() ([]cell, error) {
-	saw := []cell{paint("telegram brings telegram:4711", bold), show("  Can you look into this?")}
+func (d *demo) human() ([]term.Cell, error) {
+	saw := []term.Cell{term.Tinted("telegram brings telegram:4711", term.Bold), term.Plain("  Can you look into this?")}
 	params := map[string]any{"sessionKey": "telegram:4711", "text": "Can you look into this?"}
 	if err := d.telegram.Call(d.ctx, "agent.queue", params, nil); err != nil {
 		return nil, err
@@ -423,7 +425,7 @@ func (d *demo) human() ([]cell, error) {
 	return append(saw, got...), err
 }
 
-func (d *demo) pair() ([]cell, error) {
+func (d *demo) pair() ([]term.Cell, error) {
 	_, saw, err := d.dispatch(d.alice, "alice", "agent:bob:main", "How far is the review?", nil)
 	if err != nil {
 		return nil, err
@@ -442,7 +444,7 @@ type turn struct {
 }
 
 // loop goes on with the exchange of the scene before, until it is stopped.
-func (d *demo) loop() ([]cell, error) {
+func (d *demo) loop() ([]term.Cell, error) {
 	return d.talk(nil,
 		turn{d.bob, "bob", "agent:alice:main", d.alice, "Half way. And yours?"},
 		turn{d.alice, "alice", "agent:bob:main", d.bob, "Half way too. And yours?"},
@@ -452,7 +454,7 @@ func (d *demo) loop() ([]cell, error) {
 
 // circle passes one thing around: every message opens an exchange of its own.
 // A person has settled the loop of the scene before.
-func (d *demo) circle() ([]cell, error) {
+func (d *demo) circle() ([]term.Cell, error) {
 	if err := d.operator.Call(d.ctx, "approval.resolve", api.ApprovalResolveParams{ApprovalID: d.approval, Decision: api.DecideDeny}, nil); err != nil {
 		return nil, err
 	}
@@ -469,7 +471,7 @@ func (d *demo) circle() ([]cell, error) {
 }
 
 // talk lets agents speak in turn, until they are stopped.
-func (d *demo) talk(exchange map[string]any, turns ...turn) (saw []cell, err error) {
+func (d *demo) talk(exchange map[string]any, turns ...turn) (saw []term.Cell, err error) {
 	for _, turn := range turns {
 		result, said, err := d.dispatch(turn.from, turn.name, turn.session, turn.text, exchange)
 		if err != nil {
@@ -488,7 +490,7 @@ func (d *demo) talk(exchange map[string]any, turns ...turn) (saw []cell, err err
 
 // killed shows that what was accepted is not lost: the daemon dies without a
 // warning while a message waits.
-func (d *demo) killed() ([]cell, error) {
+func (d *demo) killed() ([]term.Cell, error) {
 	if err := d.telegram.Call(d.ctx, "app.shutdown", map[string]any{"reason": "out for a walk"}, nil); err != nil {
 		return nil, err
 	}
@@ -500,7 +502,7 @@ func (d *demo) killed() ([]cell, error) {
 	if err := d.restart(); err != nil {
 		return nil, err
 	}
-	saw = append(saw, paint("kill -9, then a new daemon", red))
+	saw = append(saw, term.Tinted("kill -9, then a new daemon", term.Red))
 	if err := d.connectApps(); err != nil {
 		return nil, err
 	}
@@ -510,11 +512,11 @@ func (d *demo) killed() ([]cell, error) {
 
 // approve shows that a held message outlives the daemon, and leaves once a person
 // has seen it and said so.
-func (d *demo) approve() (saw []cell, err error) {
+func (d *demo) approve() (saw []term.Cell, err error) {
 	if err := d.restart(); err != nil {
 		return nil, err
 	}
-	saw = append(saw, paint("kill -9, then a new daemon", red))
+	saw = append(saw, term.Tinted("kill -9, then a new daemon", term.Red))
 	if err := d.connectApps(); err != nil {
 		return nil, err
 	}
@@ -522,13 +524,13 @@ func (d *demo) approve() (saw []cell, err error) {
 	if err := d.operator.Call(d.ctx, "approval.get", api.ApprovalParams{ApprovalID: d.approval}, &waits); err != nil {
 		return nil, err
 	}
-	saw = append(saw, paint("the person sees what waits", bold),
-		show("  "+waits.AgentID+" → "+waits.To()+": "+waits.Content), show("  "+waits.Reason), show("  "+waits.Digest[:23]+"…"))
+	saw = append(saw, term.Tinted("the person sees what waits", term.Bold),
+		term.Plain("  "+waits.AgentID+" → "+waits.To()+": "+waits.Content), term.Plain("  "+waits.Reason), term.Plain("  "+waits.Digest[:23]+"…"))
 	params := api.ApprovalResolveParams{ApprovalID: d.approval, Decision: api.DecideApprove, Digest: waits.Digest, Note: "agreed with dave"}
 	if err := d.operator.Call(d.ctx, "approval.resolve", params, nil); err != nil {
 		return nil, err
 	}
-	saw = append(saw, paint("the person approves", green))
+	saw = append(saw, term.Tinted("the person approves", term.Green))
 	got, err := d.receive(d.telegram, "telegram", "hook:message_sending")
 	if err != nil {
 		return nil, err
@@ -538,7 +540,7 @@ func (d *demo) approve() (saw []cell, err error) {
 	if err := d.operator.Call(d.ctx, "approval.resolve", params, nil); !errors.As(err, &again) {
 		return nil, fmt.Errorf("a second approval was taken: %w", err)
 	}
-	return append(saw, paint("a second approval", bold), paint("  "+string(again.Code), red), show("  "+again.Message)), nil
+	return append(saw, term.Tinted("a second approval", term.Bold), term.Tinted("  "+string(again.Code), term.Red), term.Plain("  "+again.Message)), nil
 }
 
 // restart kills the daemon without a warning and starts another.
@@ -580,81 +582,81 @@ func (d *demo) newRecords() (entries []audit.Entry, err error) {
 }
 
 // show prints a scene: what the apps saw beside what the log recorded.
-func (d *demo) show(title string, saw []cell) error {
+func (d *demo) show(title string, saw []term.Cell) error {
 	entries, err := d.newRecords()
 	if err != nil {
 		return err
 	}
 	d.scene++
-	d.printf("\n%s\n", d.screen.colour.paint(bold, fmt.Sprintf("%d. %s", d.scene, title)))
-	var recorded []cell
+	d.printf("\n%s\n", d.screen.Colour.Paint(term.Bold, fmt.Sprintf("%d. %s", d.scene, title)))
+	var recorded []term.Cell
 	for i := range entries {
 		recorded = append(recorded, recordCells(&entries[i])...)
 	}
-	room := min(d.screen.width, 110) - 3
-	left := wrap(append([]cell{paint("what the apps saw", dim)}, saw...), room/2)
-	right := wrap(append([]cell{paint("what the log recorded", dim)}, recorded...), room-room/2)
-	bar := d.screen.colour.paint(dim, "│")
+	room := min(d.screen.Width, 110) - 3
+	left := wrap(append([]term.Cell{term.Tinted("what the apps saw", term.Dim)}, saw...), room/2)
+	right := wrap(append([]term.Cell{term.Tinted("what the log recorded", term.Dim)}, recorded...), room-room/2)
+	bar := d.screen.Colour.Paint(term.Dim, "│")
 	for i := range max(len(left), len(right)) {
-		var l, r cell
+		var l, r term.Cell
 		if i < len(left) {
 			l = left[i]
 		}
 		if i < len(right) {
 			r = right[i]
 		}
-		gap := strings.Repeat(" ", max(0, room/2-displayWidth(l.text)))
-		d.printf("%s\n", strings.TrimRight(d.screen.colour.paint(l.colour, l.text)+gap+" "+bar+" "+d.screen.colour.paint(r.colour, r.text), " "))
+		gap := strings.Repeat(" ", max(0, room/2-term.Width(l.Text)))
+		d.printf("%s\n", strings.TrimRight(d.screen.Colour.Paint(l.Colour, l.Text)+gap+" "+bar+" "+d.screen.Colour.Paint(r.Colour, r.Text), " "))
 	}
 	return nil
 }
 
 // recordCells shows one record.
-func recordCells(e *audit.Entry) []cell {
+func recordCells(e *audit.Entry) []term.Cell {
 	if e.ActionType == audit.ActionApproval {
-		cells := []cell{paint(fmt.Sprintf("#%d %s %s", e.Seq, e.ActionType, e.Event), green)}
+		cells := []term.Cell{term.Tinted(fmt.Sprintf("#%d %s %s", e.Seq, e.ActionType, e.Event), term.Green)}
 		if by, ok := e.Details["by"].(string); ok {
-			cells = append(cells, show("  by "+by))
+			cells = append(cells, term.Plain("  by "+by))
 		}
 		return cells
 	}
 	if e.ActionType != audit.ActionExchange {
-		return []cell{paint(fmt.Sprintf("#%d %s %s %s", e.Seq, e.ActionType, e.Event, orElse(e.AppID, e.AgentID)), dim)}
+		return []term.Cell{term.Tinted(fmt.Sprintf("#%d %s %s %s", e.Seq, e.ActionType, e.Event, cmp.Or(e.AppID, e.AgentID)), term.Dim)}
 	}
 	out := result(e)
-	cells := []cell{
-		paint(strings.TrimSpace(fmt.Sprintf("#%d %s %s", e.Seq, out.text, e.Code)), out.colour),
-		show("  " + e.Side + ": " + e.AgentID + " " + with(e)),
+	cells := []term.Cell{
+		term.Tinted(strings.TrimSpace(fmt.Sprintf("#%d %s %s", e.Seq, out.Text, e.Code)), out.Colour),
+		term.Plain("  " + e.Side + ": " + e.AgentID + " " + with(e)),
 	}
 	if e.MaxRounds > 0 {
-		cells = append(cells, show(fmt.Sprintf("  %s, round %d of %d, %s", e.Classification, e.Round, e.MaxRounds, e.Outcome)))
+		cells = append(cells, term.Plain(fmt.Sprintf("  %s, round %d of %d, %s", e.Classification, e.Round, e.MaxRounds, e.Outcome)))
 	}
 	for _, found := range e.Detections {
-		cells = append(cells, paint(fmt.Sprintf("  found %s at %d to %d", found.Rule, found.Start, found.End), yellow))
+		cells = append(cells, term.Tinted(fmt.Sprintf("  found %s at %d to %d", found.Rule, found.Start, found.End), term.Yellow))
 	}
 	for _, kept := range e.DataWithheld {
-		cells = append(cells, paint("  withheld "+kept.Description+": "+kept.Reason, yellow))
+		cells = append(cells, term.Tinted("  withheld "+kept.Description+": "+kept.Reason, term.Yellow))
 	}
-	return append(cells, paint("  "+e.PolicyApplied+": "+e.PolicyReason, dim))
+	return append(cells, term.Tinted("  "+e.PolicyApplied+": "+e.PolicyReason, term.Dim))
 }
 
 // wrap breaks lines at spaces to fit a width, and keeps their indentation.
-func wrap(lines []cell, width int) (wrapped []cell) {
+func wrap(lines []term.Cell, width int) (wrapped []term.Cell) {
 	for _, line := range lines {
-		indent := line.text[:len(line.text)-len(strings.TrimLeft(line.text, " "))]
+		indent := line.Text[:len(line.Text)-len(strings.TrimLeft(line.Text, " "))]
 		text := indent
-		for word := range strings.FieldsSeq(line.text) {
+		for word := range strings.FieldsSeq(line.Text) {
 			switch {
 			case text == indent:
 				text += word
-			case displayWidth(text)+1+displayWidth(word) > width:
-				wrapped = append(wrapped, cell{text: cutTo(text, width), colour: line.colour})
+			case term.Width(text)+1+term.Width(word) > width:
+				wrapped = append(wrapped, term.Cell{Text: term.Cut(text, width), Colour: line.Colour})
 				text = indent + word
 			default:
 				text += " " + word
 			}
 		}
-		wrapped = append(wrapped, cell{text: cutTo(text, width), colour: line.colour})
+		wrapped = append(wrapped, term.Cell{Text: term.Cut(text, width), Colour: line.Colour})
 	}
 	return wrapped
 }
@@ -679,6 +681,6 @@ func (d *demo) verdict() error {
 	}
 	head := v.Head()
 	d.printf("\n%s %d records, each holding the hash of the one before; the last is %s\n",
-		d.screen.colour.paint(green, "The log is whole:"), head.Seq, head.Hash.String()[:16])
+		d.screen.Colour.Paint(term.Green, "The log is whole:"), head.Seq, head.Hash.String()[:16])
 	return nil
 }

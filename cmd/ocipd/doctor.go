@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/place"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -246,7 +248,7 @@ func (d *doctor) lookAt(file string) {
 		d.cfg.IPC.Socket = d.socket
 	}
 	p := &d.places
-	p.config = orElse(file, config.FilePath(d.getenv))
+	p.config = cmp.Or(file, config.FilePath(d.getenv))
 	p.socket = config.SocketPath(d.cfg, d.getenv)
 	p.operator, p.runtime = config.OperatorPath(p.socket), filepath.Dir(p.socket)
 	p.database = config.DatabasePath(d.cfg, d.getenv)
@@ -309,15 +311,15 @@ func (d *doctor) show(f *diagnosis, asJSON bool) error {
 // draw is a diagnosis as a person reads it. On a terminal it is folded at blanks
 // alone, so that paths and words of commands can be copied; what is no terminal
 // gets whole lines.
-func (f *diagnosis) draw(scr screen) string {
+func (f *diagnosis) draw(scr term.Screen) string {
 	const left = len("fixed  machine  ")
-	colours := map[health]colour{pass: green, warn: yellow, fail: red, mended: green}
+	colours := map[health]term.Colour{pass: term.Green, warn: term.Yellow, fail: term.Red, mended: term.Green}
 	var b strings.Builder
 	say := func(first, next, text string) {
 		for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-			folded := []string{printable(line)}
-			if scr.terminal {
-				folded = foldAtBlanks(folded[0], max(scr.width-len(next), 20))
+			folded := []string{term.Printable(line)}
+			if scr.Terminal {
+				folded = term.FoldAtBlanks(folded[0], max(scr.Width-len(next), 20))
 			}
 			for _, line := range folded {
 				b.WriteString(first + line + "\n")
@@ -327,35 +329,16 @@ func (f *diagnosis) draw(scr screen) string {
 	}
 	blank := strings.Repeat(" ", left)
 	pad := strings.Repeat(" ", len("fixed")-len(f.Health))
-	say(fmt.Sprintf("%s%s  %-7s  ", scr.colour.paint(colours[f.Health], string(f.Health)), pad, f.Check), blank, f.Text)
+	say(fmt.Sprintf("%s%s  %-7s  ", scr.Colour.Paint(colours[f.Health], string(f.Health)), pad, f.Check), blank, f.Text)
 	switch {
 	case f.Advice == "":
 	case f.Health == pass:
 		say(blank, blank, f.Advice)
 	default:
 		const label = "to do: "
-		say(blank+scr.colour.paint(bold, label), blank+strings.Repeat(" ", len(label)), f.Advice)
+		say(blank+scr.Colour.Paint(term.Bold, label), blank+strings.Repeat(" ", len(label)), f.Advice)
 	}
 	return b.String()
-}
-
-// foldAtBlanks breaks a printable text into lines of at most so many cells, at
-// blanks alone: a word that is longer has a longer line, and nothing but the
-// blank at a break is left out.
-func foldAtBlanks(text string, width int) []string {
-	lines := []string{""}
-	for i, word := range strings.Split(text, " ") {
-		last := &lines[len(lines)-1]
-		switch {
-		case i == 0:
-			*last = word
-		case displayWidth(*last)+1+displayWidth(word) <= width:
-			*last += " " + word
-		default:
-			lines = append(lines, word)
-		}
-	}
-	return lines
 }
 
 // orWell is what was found, with the one that says all is well where nothing

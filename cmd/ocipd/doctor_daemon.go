@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/systemd"
 	"golang.org/x/sys/unix"
 )
@@ -62,18 +64,18 @@ func (d *doctor) answers() (found []diagnosis) {
 	}
 	if !place.Same(absolute(s.Database), d.places.database) {
 		found = append(found, warned("it keeps its state in %s, and the configuration here says %s", s.Database, d.places.database).
-			advise("compare its configuration (%s) and its environment with yours", orElse(s.ConfigFile, "no file")))
+			advise("compare its configuration (%s) and its environment with yours", cmp.Or(s.ConfigFile, "no file")))
 	}
 	for i := range s.Apps {
 		if a := &s.Apps[i]; a.Health != "healthy" {
-			found = append(found, warned("app %s was not heard of for %s", a.ID, age(d.now().Sub(a.LastSeenAt))).
+			found = append(found, warned("app %s was not heard of for %s", a.ID, term.Age(d.now().Sub(a.LastSeenAt))).
 				advise("see what its process %d does; started again, it registers anew and gets what waits for it", a.PID))
 		}
 	}
 	if len(s.Agents) == 0 {
 		found = append(found, warned("no agent is configured, so nobody can send").advise("ocipd config init, or add one to agents in %s", d.places.config))
 	}
-	return orWell(found, passed("%s answers on %s, pid %d, up %s", s.Version, s.Socket, s.PID, age(d.now().Sub(s.StartedAt))))
+	return orWell(found, passed("%s answers on %s, pid %d, up %s", s.Version, s.Socket, s.PID, term.Age(d.now().Sub(s.StartedAt))))
 }
 
 // databaseHolder is the process of the daemon that writes a database, "" where
@@ -207,7 +209,7 @@ func (d *doctor) service() (found []diagnosis) {
 	}
 	// What is no number is none.
 	if restarts, _ := strconv.Atoi(service["NRestarts"]); restarts > 0 {
-		found = append(found, warned("it was started again %s by itself", count(restarts, "time")).advise("journalctl --user -u ocipd says why; having looked: systemctl --user reset-failed ocipd.service"))
+		found = append(found, warned("it was started again %s by itself", term.Count(restarts, "time")).advise("journalctl --user -u ocipd says why; having looked: systemctl --user reset-failed ocipd.service"))
 	}
 	if state := service["UnitFileState"]; state != "enabled" && state != "" {
 		found = append(found, warned("it is %s: it does not start at login", state).advise("systemctl --user enable ocipd.socket ocipd.service"))
@@ -256,9 +258,9 @@ func (d *doctor) policy() (found []diagnosis) {
 			}
 		}
 		if broken > 0 {
-			found = append(found, failed("%d of %s of %s fail", broken, count(len(results), "test"), c.Path).advise("ocipd policy test"))
+			found = append(found, failed("%d of %s of %s fail", broken, term.Count(len(results), "test"), c.Path).advise("ocipd policy test"))
 		}
-		tests = ", " + count(len(results), "test")
+		tests = ", " + term.Count(len(results), "test")
 	}
 	if d.live != nil {
 		p := &d.live.Policy
@@ -296,12 +298,12 @@ func (d *doctor) sinks() (found []diagnosis) {
 		return []diagnosis{passed("none configured: the log stays on this machine")}
 	}
 	if d.live == nil {
-		return []diagnosis{passed("%s configured; how far they are is seen when the daemon runs", count(len(d.cfg.Audit.Sinks), "sink"))}
+		return []diagnosis{passed("%s configured; how far they are is seen when the daemon runs", term.Count(len(d.cfg.Audit.Sinks), "sink"))}
 	}
 	for i := range d.live.Sinks {
 		switch s := &d.live.Sinks[i]; {
 		case s.Error != "":
-			found = append(found, warned("%s takes nothing for %s and is %d records behind: %s", s.Name, age(d.now().Sub(s.FailingSince)), s.Lag, s.Error).
+			found = append(found, warned("%s takes nothing for %s and is %d records behind: %s", s.Name, term.Age(d.now().Sub(s.FailingSince)), s.Lag, s.Error).
 				advise("see that it runs and can be reached from here; what waits is sent when it takes records again"))
 		case s.Lag > manyBehind:
 			found = append(found, warned("%s is %d records behind", s.Name, s.Lag).advise("see whether it keeps up; audit.sinks[].filter hands it fewer records"))
@@ -309,7 +311,7 @@ func (d *doctor) sinks() (found []diagnosis) {
 			found = append(found, warned("%s: %s", s.Name, s.Note).advise("look at its log and the daemon's"))
 		}
 	}
-	return orWell(found, passed("%s, all up to date", count(len(d.live.Sinks), "sink")))
+	return orWell(found, passed("%s, all up to date", term.Count(len(d.live.Sinks), "sink")))
 }
 
 // manyBehind is how many records behind the log something is that does not keep

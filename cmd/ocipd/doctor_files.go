@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/place"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/systemd"
 )
 
@@ -72,7 +73,7 @@ func (d *doctor) configuration() (found []diagnosis) {
 	if len(found) > 0 {
 		return found
 	}
-	return []diagnosis{passed("%s: valid, %s, %s in the directory", path, count(len(d.cfg.Agents), "agent"), count(len(d.cfg.Directory)+len(d.cfg.Listed), "contact"))}
+	return []diagnosis{passed("%s: valid, %s, %s in the directory", path, term.Count(len(d.cfg.Agents), "agent"), term.Count(len(d.cfg.Directory)+len(d.cfg.Listed), "contact"))}
 }
 
 // configMode is the mode that a configuration may have: one with secrets in it is

@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/internal/witness"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -224,7 +225,7 @@ func (d *doctor) liveMirror() (found []diagnosis) {
 	if behind := a.Seq - min(a.Mirrored, a.Seq); behind > manyBehind {
 		found = append(found, warned("the mirror is %d records behind", behind).advise("it catches up by itself; look at the daemon's log if it does not"))
 	}
-	return orWell(found, passed("up to record %d, in %s (%s)", a.Mirrored, count(a.Mirror.Segments+a.Mirror.Pending, "segment"), mebibytes(a.Mirror.SegmentBytes)))
+	return orWell(found, passed("up to record %d, in %s (%s)", a.Mirrored, term.Count(a.Mirror.Segments+a.Mirror.Pending, "segment"), term.Mebibytes(a.Mirror.SegmentBytes)))
 }
 
 // lastMirrored is the last record in a mirror's files: that of the live file, and

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/term"
 	"golang.org/x/sys/unix"
 )
 
@@ -63,10 +64,10 @@ func (d *doctor) clock() (found []diagnosis) {
 	if last, err := d.lastTime(); err == nil && !last.IsZero() {
 		switch behind := last.Sub(d.now()); {
 		case behind > maxBehind:
-			found = append(found, failed("the clock is %s behind the last record (%s): it jumped back, or ran ahead before", age(behind), last.Local().Format(time.DateTime)).
+			found = append(found, failed("the clock is %s behind the last record (%s): it jumped back, or ran ahead before", term.Age(behind), last.Local().Format(time.DateTime)).
 				advise("set the clock; until it has caught up, records keep the time of that one"))
 		case behind > slack:
-			found = append(found, warned("the clock is %s behind the last record", age(behind)).advise("it catches up by itself; look at the time service if it stays"))
+			found = append(found, warned("the clock is %s behind the last record", term.Age(behind)).advise("it catches up by itself; look at the time service if it stays"))
 		}
 	}
 	service := "kept by a time service"
@@ -142,7 +143,7 @@ func (d *doctor) disk() (found []diagnosis) {
 	case p50 > tooSlow:
 		found = append(found, warned("%s: every message waits for one", took).advise("put the state on another disk: store.url"))
 	}
-	return orWell(found, passed("%s free on %s; %s", mebibytes(free), kind, took))
+	return orWell(found, passed("%s free on %s; %s", term.Mebibytes(free), kind, took))
 }
 
 // room compares free space with what the configuration asks for.
@@ -151,13 +152,13 @@ func (d *doctor) room(free int64) (found []diagnosis) {
 	const advice = "make room, or have old records removed: ocipd audit retire, audit.keep"
 	switch {
 	case free < int64(c.MinFreeBytes):
-		found = append(found, failed("%s are free, and store.min_free_bytes asks for %s: nothing new is taken up", mebibytes(free), mebibytes(int64(c.MinFreeBytes))).advise(advice))
+		found = append(found, failed("%s are free, and store.min_free_bytes asks for %s: nothing new is taken up", term.Mebibytes(free), term.Mebibytes(int64(c.MinFreeBytes))).advise(advice))
 	case free < int64(c.WarnFreeBytes):
-		found = append(found, warned("%s are free, less than store.warn_free_bytes (%s)", mebibytes(free), mebibytes(int64(c.WarnFreeBytes))).advise(advice))
+		found = append(found, warned("%s are free, less than store.warn_free_bytes (%s)", term.Mebibytes(free), term.Mebibytes(int64(c.WarnFreeBytes))).advise(advice))
 	}
 	info, err := os.Stat(d.places.database + ".reserve")
 	if kept := err == nil && info.Size() == int64(c.ReserveBytes); !kept && c.ReserveBytes > 0 && exists(d.places.database) {
-		found = append(found, warned("the reserve for the last records (%s) is not kept", mebibytes(int64(c.ReserveBytes))).
+		found = append(found, warned("the reserve for the last records (%s) is not kept", term.Mebibytes(int64(c.ReserveBytes))).
 			advise("it comes back by itself when the daemon runs and there is room"))
 	}
 	return found

@@ -8,6 +8,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // people says what holds towards those who are no agents of anybody known.
@@ -36,7 +37,7 @@ func (d *doctor) people() (found []diagnosis) {
 			who.words, map[bool]string{true: "wait for a person", false: "are recorded"}[who.rules.Commitments == "hold"],
 			map[bool]string{true: "is asked", false: "is not asked"}[who.rules.Policy],
 			map[string]string{"allow": "goes", "hold": "is held", "deny": "is refused"}[who.rules.FirstContact],
-			count(who.rules.MaxMessages, "message"), who.rules.Window))
+			term.Count(who.rules.MaxMessages, "message"), who.rules.Window))
 	}
 	if c.OCIP.LookAlike == "allow" {
 		found = append(found, warned("a message to somebody whose key only looks like a known one goes (ocip.look_alike: allow)").advise("hold it: ocip.look_alike: hold"))
@@ -78,10 +79,10 @@ func (d *doctor) access() []diagnosis {
 	case err != nil:
 		return []diagnosis{failed("cannot tell what apps may do: %v", err).advise("ocipd config check")}
 	case len(lacks) > 0:
-		return []diagnosis{failed("the configuration lacks %s of access.apps, and no daemon starts with it: %s", count(len(lacks), "line"), lacks[0].Reason).
+		return []diagnosis{failed("the configuration lacks %s of access.apps, and no daemon starts with it: %s", term.Count(len(lacks), "line"), lacks[0].Reason).
 			advise("ocipd config migrate proposes them; ocipd config check prints them")}
 	case len(d.cfg.Access.Apps) > 0:
-		return []diagnosis{passed("what %s may do is declared", count(len(d.cfg.Access.Apps), "app"))}
+		return []diagnosis{passed("what %s may do is declared", term.Count(len(d.cfg.Access.Apps), "app"))}
 	}
 	return []diagnosis{passed("one tenant and one user: an app has the channels that it registers and sees its own agents' messages, and nothing need be declared")}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/term"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
@@ -872,17 +873,17 @@ func TestDiagnosisFits(t *testing.T) {
 	long := "/home/carol/" + strings.Repeat("very-long/", 12) + "checkpoint.key"
 	f := failed("a path\x1b that is %s\nand %s", strings.Repeat("long ", 40), long).advise("%s; do %s", chmod(0o600, &syscall.Stat_t{}, long+" x"), strings.Repeat("this ", 40))
 	f.Check = "machine"
-	drawn := f.draw(screen{width: 80, terminal: true})
+	drawn := f.draw(term.Screen{Width: 80, Terminal: true})
 	if !strings.HasPrefix(drawn, `fail   machine  a path\x1b that is long`) || !strings.Contains(drawn, "\n                to do: chmod 600\n                       '"+long+"\n") {
 		t.Errorf("got\n%s", drawn)
 	}
 	for line := range strings.Lines(drawn) {
-		if displayWidth(strings.TrimSuffix(line, "\n")) > 80 && !strings.Contains(line, long) {
+		if term.Width(strings.TrimSuffix(line, "\n")) > 80 && !strings.Contains(line, long) {
 			t.Errorf("too wide: %q", line)
 		}
 	}
 	// A program gets the lines as they are.
-	whole := f.draw(screen{width: 80})
+	whole := f.draw(term.Screen{Width: 80})
 	if lines := strings.Split(whole, "\n"); len(lines) != 4 || !strings.HasSuffix(lines[0], strings.Repeat("long ", 40)) ||
 		strings.TrimSpace(lines[1]) != "and "+long || !strings.HasPrefix(lines[2], "                to do: chmod 600 '"+long+" x'; do this") {
 		t.Errorf("got %q", lines)
@@ -897,7 +898,7 @@ func TestFoldAtBlanks(t *testing.T) {
 		"/longer/than/a/line": {"/longer/than/a/line"},
 		"rm /longer/than/a":   {"rm", "/longer/than/a"},
 	} {
-		if got := foldAtBlanks(text, 8); !slices.Equal(got, want) {
+		if got := term.FoldAtBlanks(text, 8); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

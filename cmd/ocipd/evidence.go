@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // evidence is the record that a daemon left behind: its database, or the mirror
@@ -37,7 +39,7 @@ func (s *shell) openEvidence(ctx context.Context, notRunning error) (evidence, e
 	if database != "" {
 		reader, err := store.OpenReader(ctx, database)
 		if err == nil {
-			fmt.Fprintf(s.stderr, "no daemon is running: reading %s\n", printable(database))
+			fmt.Fprintf(s.stderr, "no daemon is running: reading %s\n", term.Printable(database))
 			return reader, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -50,12 +52,12 @@ func (s *shell) openEvidence(ctx context.Context, notRunning error) (evidence, e
 	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w (and it left no record to read at %s)", notRunning, orElse(database, path))
+		return nil, fmt.Errorf("%w (and it left no record to read at %s)", notRunning, cmp.Or(database, path))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the audit mirror: %w", err)
 	}
-	fmt.Fprintf(s.stderr, "no daemon is running: reading %s\n", printable(path))
+	fmt.Fprintf(s.stderr, "no daemon is running: reading %s\n", term.Printable(path))
 	return &mirrorFile{file: f}, nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -60,7 +62,7 @@ func sidesFrom(c *client.Client) asker {
 func (s *shell) printSides(sides []side) error {
 	scr := s.screen()
 	for i := range sides {
-		if _, err := s.stdout.Write(scr.line(sides[i].raw)); err != nil {
+		if _, err := s.stdout.Write(scr.JSONLine(sides[i].raw)); err != nil {
 			return err
 		}
 	}
@@ -123,7 +125,7 @@ func (s *shell) listExchanges(ctx context.Context, params api.ExchangeListParams
 		return s.printSides(sides)
 	}
 	scr := s.screen()
-	if err := exchangeTable(sides, time.Now()).write(s.stdout, scr); err != nil {
+	if err := exchangeTable(sides, time.Now()).Write(s.stdout, scr); err != nil {
 		return err
 	}
 	switch {
@@ -224,34 +226,34 @@ func nextBelow(ctx context.Context, ask asker, before, prefix string) (string, e
 }
 
 // exchangeTable shows many sides at once.
-func exchangeTable(sides []side, now time.Time) *table {
-	t := &table{columns: []column{
-		{title: "EXCHANGE", whole: true}, {title: "AGENT", whole: true, below: true}, {title: "WITH", whole: true, below: true}, {title: "TYPE", least: 18, below: true},
-		{title: "ROUND", least: 5}, {title: "OUTCOME", least: 11}, {title: "LEVEL", least: 12, below: true}, {title: "UPDATED", least: 7, right: true},
+func exchangeTable(sides []side, now time.Time) *term.Table {
+	t := &term.Table{Columns: []term.Column{
+		{Title: "EXCHANGE", Whole: true}, {Title: "AGENT", Whole: true, Below: true}, {Title: "WITH", Whole: true, Below: true}, {Title: "TYPE", Least: 18, Below: true},
+		{Title: "ROUND", Least: 5}, {Title: "OUTCOME", Least: 11}, {Title: "LEVEL", Least: 12, Below: true}, {Title: "UPDATED", Least: 7, Right: true},
 	}}
 	for i := range sides {
 		x := &sides[i]
-		t.add(
-			show(x.ExchangeID), show(x.Agent), show(x.Counterparty), show(x.Type), cell{text: fmt.Sprintf("%d/%d", x.CurrentRound, x.MaxRounds)},
-			paint(x.Outcome, outcomeColour(x.Outcome)), show(x.Classification), cell{text: age(now.Sub(time.UnixMilli(x.UpdatedAt)))},
+		t.Add(
+			term.Plain(x.ExchangeID), term.Plain(x.Agent), term.Plain(x.Counterparty), term.Plain(x.Type), term.Cell{Text: fmt.Sprintf("%d/%d", x.CurrentRound, x.MaxRounds)},
+			term.Tinted(x.Outcome, outcomeColour(x.Outcome)), term.Plain(x.Classification), term.Cell{Text: term.Age(now.Sub(time.UnixMilli(x.UpdatedAt)))},
 		)
 	}
 	return t
 }
 
-func outcomeColour(outcome string) colour {
+func outcomeColour(outcome string) term.Colour {
 	switch ocip.Outcome(outcome) {
 	case ocip.Resolved:
-		return green
+		return term.Green
 	case ocip.Escalated:
-		return yellow
+		return term.Yellow
 	case ocip.Denied:
-		return red
+		return term.Red
 	case ocip.Expired:
-		return dim
+		return term.Dim
 	case ocip.InProgress:
 	}
-	return plain
+	return term.NoColour
 }
 
 // hintEscalated says what to do about the exchanges that wait for a person.
@@ -323,7 +325,7 @@ func (s *shell) completeExchange(cmd *cobra.Command, args []string, _ string) ([
 		if i > 0 && x.ExchangeID == sides[i-1].ExchangeID || !plainWord(x.ExchangeID) {
 			continue
 		}
-		found = append(found, cobra.CompletionWithDesc(x.ExchangeID, printable(x.Outcome+", "+x.Agent+" with "+x.Counterparty)))
+		found = append(found, cobra.CompletionWithDesc(x.ExchangeID, term.Printable(x.Outcome+", "+x.Agent+" with "+x.Counterparty)))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
@@ -418,7 +420,7 @@ func because(e *audit.Entry) string {
 	text := reason(e)
 	if note, ok := e.Details["note"].(string); ok && text == "" {
 		by, _ := e.Details["by"].(string)
-		text = strings.TrimSuffix(fmt.Sprintf("%s by %s: %s", e.Event, orElse(by, e.AppID), note), ": ")
+		text = strings.TrimSuffix(fmt.Sprintf("%s by %s: %s", e.Event, cmp.Or(by, e.AppID), note), ": ")
 	}
 	return fmt.Sprintf("%s (record %d)", text, e.Seq)
 }
@@ -432,15 +434,15 @@ func unsent(e *audit.Entry) string {
 
 // writeExchange shows one exchange to a person who may have to settle it.
 // Causes holds for each side the record that ended it, or nil.
-func writeExchange(out io.Writer, scr screen, now time.Time, sides []side, causes []*audit.Entry) error {
+func writeExchange(out io.Writer, scr term.Screen, now time.Time, sides []side, causes []*audit.Entry) error {
 	w := bufio.NewWriter(out)
-	p := scr.colour
-	fmt.Fprintf(w, "%s %s\n", p.paint(bold, "exchange"), printable(sides[0].ExchangeID))
+	p := scr.Colour
+	fmt.Fprintf(w, "%s %s\n", p.Paint(term.Bold, "exchange"), term.Printable(sides[0].ExchangeID))
 	for i := range sides {
 		x := &sides[i]
-		fmt.Fprintf(w, "\n%s with %s: %s\n", p.paint(bold, printable(x.Agent)), printable(x.Counterparty), p.paint(outcomeColour(x.Outcome), printable(x.Outcome)))
+		fmt.Fprintf(w, "\n%s with %s: %s\n", p.Paint(term.Bold, term.Printable(x.Agent)), term.Printable(x.Counterparty), p.Paint(outcomeColour(x.Outcome), term.Printable(x.Outcome)))
 		if causes[i] != nil {
-			prose(w, scr, factName(p, "why"), strings.Repeat(" ", factWidth), because(causes[i]))
+			term.Prose(w, scr, term.FactName(p, "why"), strings.Repeat(" ", term.FactWidth), because(causes[i]))
 		}
 		// These are for copying, so they are shown whole.
 		for _, f := range []struct{ name, value string }{
@@ -449,22 +451,22 @@ func writeExchange(out io.Writer, scr screen, now time.Time, sides []side, cause
 			{"rounds", rounds(x)},
 			{"session", x.SessionKey},
 			{"conversation", x.ConversationID},
-			{"opened", when(x.OpenedAt, now)},
-			{"updated", when(x.UpdatedAt, now)},
+			{"opened", term.When(x.OpenedAt, now)},
+			{"updated", term.When(x.UpdatedAt, now)},
 			{"expires", expiry(x, now)},
 		} {
-			fmt.Fprintf(w, "%s%s\n", factName(p, f.name), printable(f.value))
+			fmt.Fprintf(w, "%s%s\n", term.FactName(p, f.name), term.Printable(f.value))
 		}
 		fmt.Fprintln(w)
 		if i > 0 && len(x.Transcript) > 0 && slices.Equal(x.Transcript, sides[i-1].Transcript) {
-			fmt.Fprintf(w, "  the same was said as on the side of %s\n", printable(sides[i-1].Agent))
+			fmt.Fprintf(w, "  the same was said as on the side of %s\n", term.Printable(sides[i-1].Agent))
 		} else {
 			writeTranscript(w, scr, x.Transcript)
 		}
 		if causes[i] != nil {
 			if held := unsent(causes[i]); held != "" {
-				fmt.Fprintln(w, "  "+p.paint(yellow, "kept back"))
-				quote(w, scr, held)
+				fmt.Fprintln(w, "  "+p.Paint(term.Yellow, "kept back"))
+				term.Quote(w, scr, held)
 			}
 		}
 	}
@@ -472,44 +474,18 @@ func writeExchange(out io.Writer, scr screen, now time.Time, sides []side, cause
 	return w.Flush()
 }
 
-// factWidth is the width of what stands before a fact.
-const factWidth = 2 + len("conversation") + len(gap)
-
-func factName(p palette, name string) string {
-	return "  " + p.paint(dim, name) + strings.Repeat(" ", factWidth-2-len(name))
-}
-
-// prose writes a text in as many lines as it takes, behind a first and further
-// beginnings of the same width.
-func prose(w io.Writer, scr screen, first, next, text string) {
-	begin := first
-	for _, line := range fold(printable(text), scr.width-displayWidth(next)) {
-		fmt.Fprintln(w, begin+line)
-		begin = next
-	}
-}
-
-// quote writes what an agent said. Each of its lines is marked, so that it
-// cannot pass for one of the program's.
-func quote(w io.Writer, scr screen, text string) {
-	mark := "    " + scr.colour.paint(dim, "│") + " "
-	for _, line := range fold(printable(text), scr.width-len("    | ")) {
-		fmt.Fprintln(w, mark+line)
-	}
-}
-
-func writeTranscript(w io.Writer, scr screen, turns []ocip.Turn) {
+func writeTranscript(w io.Writer, scr term.Screen, turns []ocip.Turn) {
 	if len(turns) == 0 {
 		fmt.Fprintln(w, "  nothing was let through")
 	}
 	for _, t := range turns {
-		fmt.Fprintf(w, "  %s  %s\n", scr.colour.paint(dim, fmt.Sprintf("round %d", t.Round)), printable(t.Sender))
-		quote(w, scr, t.Shown())
+		fmt.Fprintf(w, "  %s  %s\n", scr.Colour.Paint(term.Dim, fmt.Sprintf("round %d", t.Round)), term.Printable(t.Sender))
+		term.Quote(w, scr, t.Shown())
 	}
 }
 
 // writeAdvice says what waits for a person, and how to go on.
-func writeAdvice(w io.Writer, scr screen, sides []side, causes []*audit.Entry) {
+func writeAdvice(w io.Writer, scr term.Screen, sides []side, causes []*audit.Entry) {
 	id, escalated := sides[0].ExchangeID, false
 	var pairs, stopped [][2]string
 	var behind string
@@ -532,7 +508,7 @@ func writeAdvice(w io.Writer, scr screen, sides []side, causes []*audit.Entry) {
 			stopped = append(stopped, pair)
 		}
 	}
-	say := func(format string, args ...any) { prose(w, scr, "", "", fmt.Sprintf(format, args...)) }
+	say := func(format string, args ...any) { term.Prose(w, scr, "", "", fmt.Sprintf(format, args...)) }
 	fmt.Fprintln(w)
 	if len(pairs) > 1 {
 		say("This id names %d exchanges, of different agents: to resolve one, name its agent with --agent.", len(pairs))
@@ -557,24 +533,14 @@ func rounds(x *side) string {
 	return text
 }
 
-// when is a moment in Unix milliseconds, and how far it is from now.
-func when(milli int64, now time.Time) string {
-	at := time.UnixMilli(milli)
-	text := at.Local().Format(time.DateTime)
-	if at.After(now) {
-		return fmt.Sprintf("%s, in %s", text, age(at.Sub(now)))
-	}
-	return fmt.Sprintf("%s, %s ago", text, age(now.Sub(at)))
-}
-
 func expiry(x *side, now time.Time) string {
 	switch {
 	case x.ExpiresAt <= 0:
 		return "never"
 	case x.is(ocip.InProgress) && x.ExpiresAt <= now.UnixMilli():
-		return when(x.ExpiresAt, now) + ": it takes no more messages"
+		return term.When(x.ExpiresAt, now) + ": it takes no more messages"
 	}
-	return when(x.ExpiresAt, now)
+	return term.When(x.ExpiresAt, now)
 }
 
 func newExchangesResolve(s *shell) *cobra.Command {
@@ -642,20 +608,20 @@ func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveP
 	if asJSON {
 		return s.printSides(is)
 	}
-	fmt.Fprintf(s.stdout, "exchange %s\n", printable(params.ExchangeID))
-	return changes(was, is).write(s.stdout, s.screen())
+	fmt.Fprintf(s.stdout, "exchange %s\n", term.Printable(params.ExchangeID))
+	return changes(was, is).Write(s.stdout, s.screen())
 }
 
 // changes shows what became of each side.
-func changes(was, is []side) *table {
-	t := &table{columns: []column{{title: "AGENT", whole: true}, {title: "WITH", whole: true, below: true}, {title: "WAS", least: 11}, {title: "IS", least: 11}}}
+func changes(was, is []side) *term.Table {
+	t := &term.Table{Columns: []term.Column{{Title: "AGENT", Whole: true}, {Title: "WITH", Whole: true, Below: true}, {Title: "WAS", Least: 11}, {Title: "IS", Least: 11}}}
 	for i := range is {
 		x := &is[i]
 		before := ""
 		if at := slices.IndexFunc(was, func(w side) bool { return w.Agent == x.Agent }); at >= 0 {
 			before = was[at].Outcome
 		}
-		t.add(show(x.Agent), show(x.Counterparty), paint(before, outcomeColour(before)), paint(x.Outcome, outcomeColour(x.Outcome)))
+		t.Add(term.Plain(x.Agent), term.Plain(x.Counterparty), term.Tinted(before, outcomeColour(before)), term.Tinted(x.Outcome, outcomeColour(x.Outcome)))
 	}
 	return t
 }

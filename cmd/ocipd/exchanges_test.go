@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // kept is a daemon's exchanges, in its order.
@@ -155,7 +156,7 @@ func TestExchangeTable(t *testing.T) {
 	now := opened.Add(2 * time.Hour)
 	at := func(width int) string {
 		var out bytes.Buffer
-		if err := exchangeTable(sampleSides(), now).write(&out, screen{terminal: true, width: width}); err != nil {
+		if err := exchangeTable(sampleSides(), now).Write(&out, term.Screen{Terminal: true, Width: width}); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -184,7 +185,7 @@ func TestExchangeTable(t *testing.T) {
 		got := at(width)
 		for line := range strings.Lines(got) {
 			// Below the width of the longest ids, they alone are wider.
-			if w := displayWidth(strings.TrimSuffix(line, "\n")); w > width && width >= 80 {
+			if w := term.Width(strings.TrimSuffix(line, "\n")); w > width && width >= 80 {
 				t.Errorf("at width %d a line takes %d: %q", width, w, line)
 			}
 		}
@@ -196,7 +197,7 @@ func TestExchangeTable(t *testing.T) {
 	}
 	// A program is given all there is.
 	var piped bytes.Buffer
-	if err := exchangeTable(sampleSides(), now).write(&piped, screen{width: 80}); err != nil || piped.String() != want {
+	if err := exchangeTable(sampleSides(), now).Write(&piped, term.Screen{Width: 80}); err != nil || piped.String() != want {
 		t.Errorf("a program gets\n%s%v", piped.String(), err)
 	}
 	// The longest of everything, at the width of a terminal.
@@ -206,7 +207,7 @@ func TestExchangeTable(t *testing.T) {
 		x.Outcome, x.Classification, x.CurrentRound, x.MaxRounds, x.UpdatedAt = "in_progress", "confidential", 10, 10, now.Add(-400*24*time.Hour).UnixMilli()
 	}
 	var out bytes.Buffer
-	if err := exchangeTable(long, now).write(&out, screen{terminal: true, width: 80}); err != nil {
+	if err := exchangeTable(long, now).Write(&out, term.Screen{Terminal: true, Width: 80}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"in_progress", "10/10", "400d0h", "01a1fd5b-310b-7864-9821-3314347342bd", "01a1fd5b-310b-7111-8000-0000", "agent-al"} {
@@ -279,7 +280,7 @@ func TestWriteExchange(t *testing.T) {
 		Details: map[string]any{"escalation": map[string]any{"conversationSummary": "Round 1 (agent-alice-1): What\nRound 4 (agent-alice-1): And\x1b[31m now?"}},
 	}}, nil}
 	now := opened.Add(3 * time.Minute)
-	write := func(scr screen) string {
+	write := func(scr term.Screen) string {
 		var out bytes.Buffer
 		if err := writeExchange(&out, scr, now, sides, causes); err != nil {
 			t.Fatal(err)
@@ -331,21 +332,21 @@ To settle it:
 To see what was decided:
   ocipd audit query --exchange 01a1fd5b-310b-7864-9821-3314347342bd
 `, local(0), local(61*time.Second), local(time.Minute), local(24*time.Hour))
-	if got := write(screen{terminal: true, width: 80}); got != want {
+	if got := write(term.Screen{Terminal: true, Width: 80}); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if got := write(screen{terminal: true, width: 80, colour: palette{on: true}}); !strings.Contains(got, "\x1b[33mescalated\x1b[0m") || strings.Contains(got, "\x1b[2J") {
+	if got := write(term.Screen{Terminal: true, Width: 80, Colour: term.Palette{On: true}}); !strings.Contains(got, "\x1b[33mescalated\x1b[0m") || strings.Contains(got, "\x1b[2J") {
 		t.Errorf("in colour it is %q", got)
 	}
 	for width := 1; width < 80; width++ {
-		write(screen{terminal: true, width: width})
+		write(term.Screen{Terminal: true, Width: width})
 	}
 
 	// Another pair of agents has an exchange of the same id.
 	sides = append(sides, side{Exchange: api.Exchange{ExchangeID: sides[0].ExchangeID, Agent: "agent-eve-1", Counterparty: "agent-dave-1", Outcome: "in_progress", MaxRounds: 3, ExpiresAt: opened.UnixMilli()}})
 	causes = append(causes, nil)
 	causes[0].PolicyReason = "no\x1b[2J"
-	got := write(screen{terminal: true, width: 80})
+	got := write(term.Screen{Terminal: true, Width: 80})
 	for _, want := range []string{
 		"This id names 2 exchanges, of different agents: to resolve one, name its agent\nwith --agent.\n",
 		"nothing was let through\n", ", 3m0s ago: it takes no more messages\n", "rounds        0 of 3\n",
@@ -357,7 +358,7 @@ To see what was decided:
 	// The rounds of another exchange were used up: to settle this one starts
 	// nothing again.
 	causes[0].Details = map[string]any{"escalatedExchange": "exch-7"}
-	if behind := write(screen{terminal: true, width: 80}); strings.Contains(behind, "Until a person") || !strings.Contains(behind, "waits for a person:\n  ocipd exchanges show exch-7\n") {
+	if behind := write(term.Screen{Terminal: true, Width: 80}); strings.Contains(behind, "Until a person") || !strings.Contains(behind, "waits for a person:\n  ocipd exchanges show exch-7\n") {
 		t.Errorf("got\n%s", behind)
 	}
 	// What a message says cannot pass for a line of the program.
@@ -414,7 +415,7 @@ func TestChanges(t *testing.T) {
 	was, is := sampleSides(), sampleSides()
 	is[0].Outcome, is[1].Outcome = "resolved", "resolved"
 	var out bytes.Buffer
-	if err := changes(was, is[:2]).write(&out, screen{terminal: true, width: 80}); err != nil {
+	if err := changes(was, is[:2]).Write(&out, term.Screen{Terminal: true, Width: 80}); err != nil {
 		t.Fatal(err)
 	}
 	want := "AGENT          WITH           WAS          IS\n" +
@@ -441,7 +442,7 @@ func TestFold(t *testing.T) {
 		{"日本", 1, []string{"日", "本"}},
 		{"ab", -3, []string{"ab"}},
 	} {
-		if got := fold(test.text, test.width); !slices.Equal(got, test.want) {
+		if got := term.Fold(test.text, test.width); !slices.Equal(got, test.want) {
 			t.Errorf("%q in %d is %q, want %q", test.text, test.width, got, test.want)
 		}
 	}

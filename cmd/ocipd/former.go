@@ -9,6 +9,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/term"
 	"golang.org/x/sys/unix"
 )
 
@@ -74,11 +75,11 @@ func (s *shell) goOnWithFormer(ctx context.Context, cfg *config.Config) error {
 	}
 	check.Env = env
 	if out, err := check.CombinedOutput(); err != nil {
-		fmt.Fprintf(s.stderr, "ocipd: the former program %s does not take the configuration either: %s\n", printable(former), oneLine(string(out)))
+		fmt.Fprintf(s.stderr, "ocipd: the former program %s does not take the configuration either: %s\n", term.Printable(former), term.OneLine(string(out)))
 		return nil
 	}
 	fmt.Fprintf(s.stderr, "ocipd: the configuration lacks %s of access.apps, so the former program %s goes on until it has them; write them with: ocipd config migrate; then: systemctl --user restart ocipd.service\n",
-		count(n, "line"), printable(former))
+		term.Count(n, "line"), term.Printable(former))
 	return unix.Exec(former, append([]string{former}, os.Args[1:]...), env)
 }
 
@@ -93,7 +94,7 @@ func (s *shell) heldBack(running string) string {
 		return ""
 	}
 	if n := lacking(cfg); n > 0 {
-		return fmt.Sprintf("version %s runs, and %s is installed: its configuration lacks %s of access.apps; ocipd config migrate proposes them, then restart it", running, buildVersion(), count(n, "line"))
+		return fmt.Sprintf("version %s runs, and %s is installed: its configuration lacks %s of access.apps; ocipd config migrate proposes them, then restart it", running, buildVersion(), term.Count(n, "line"))
 	}
 	return ""
 }

@@ -16,11 +16,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	var wrong *usageError
 	if !s.ran || errors.As(err, &wrong) {
-		fmt.Fprintf(stderr, "ocipd: %s (see: %s --help)\n", oneLine(err.Error()), cmd.CommandPath())
+		fmt.Fprintf(stderr, "ocipd: %s (see: %s --help)\n", term.OneLine(err.Error()), cmd.CommandPath())
 		return exitUsage
 	}
 	complain(stderr, err)
@@ -82,18 +82,13 @@ func complain(stderr io.Writer, err error) {
 	case errors.Is(err, errSaid):
 	case errors.As(err, &problems):
 		for _, p := range problems {
-			fmt.Fprintln(stderr, oneLine(p.Error()))
+			fmt.Fprintln(stderr, term.OneLine(p.Error()))
 		}
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "ocipd: interrupted")
 	default:
-		fmt.Fprintln(stderr, "ocipd: "+oneLine(err.Error()))
+		fmt.Fprintln(stderr, "ocipd: "+term.OneLine(err.Error()))
 	}
-}
-
-// oneLine makes a message fit for one line of a terminal.
-func oneLine(message string) string {
-	return printable(strings.ReplaceAll(strings.TrimSpace(message), "\n", "; "))
 }
 
 // errSaid fails a command that has said why already.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 )
@@ -34,7 +35,7 @@ func newMan(s *shell) *cobra.Command {
 					return err
 				}
 			}
-			_, err = fmt.Fprintf(s.stdout, "wrote %d manual pages to %s\n", len(pages), printable(args[0]))
+			_, err = fmt.Fprintf(s.stdout, "wrote %d manual pages to %s\n", len(pages), term.Printable(args[0]))
 			return err
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -72,11 +73,11 @@ func (s *shell) showMeasure(r *commitment.Report) error {
 	if len(r.Parts) == 0 {
 		return nil
 	}
-	t := table{columns: []column{{title: "WHAT", least: 8}, {title: "TEXTS", least: 5, right: true}, {title: "RIGHT", least: 5, right: true}, {title: "PRECISION", least: 9, right: true}}}
+	t := term.Table{Columns: []term.Column{{Title: "WHAT", Least: 8}, {Title: "TEXTS", Least: 5, Right: true}, {Title: "RIGHT", Least: 5, Right: true}, {Title: "PRECISION", Least: 9, Right: true}}}
 	for _, p := range r.Parts {
-		t.add(show(p.Name), show(strconv.Itoa(p.Texts)), show(strconv.Itoa(p.Right)), show(percent(p.Precision)))
+		t.Add(term.Plain(p.Name), term.Plain(strconv.Itoa(p.Texts)), term.Plain(strconv.Itoa(p.Right)), term.Plain(percent(p.Precision)))
 	}
-	return t.write(s.stdout, s.screen())
+	return t.Write(s.stdout, s.screen())
 }
 
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + " %" }

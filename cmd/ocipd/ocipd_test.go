@@ -10,137 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
 )
 
 // hidden reports what no line for a person may have.
 func hidden(r rune) bool { return !text.Shows(r) }
-
-func TestPrintable(t *testing.T) {
-	for foreign, want := range map[string]string{
-		"plain text":               "plain text",
-		"naïve 日本 🙂":               "naïve 日本 🙂",
-		"a\x1b[31mb":               `a\x1b[31mb`,
-		"line\nline\r\tx":          `line\nline\r\tx`,
-		"abc\u202etxt.exe":         `abc\u202etxt.exe`,
-		"a\u2066b\u2069":           `a\u2066b\u2069`,
-		"zero\u200bwidth\ufeff":    `zero\u200bwidth\ufeff`,
-		"c1\u009b31m":              `c1\u009b31m`,
-		"bad\xff\xfeutf":           `bad\xff\xfeutf`,
-		"tag\U000e0041":            `tag\U000e0041`,
-		"del\x7f":                  `del\x7f`,
-		"para\u2029":               `para\u2029`,
-		"real \ufffd replacement":  `real \ufffd replacement`,
-		"fill\u3164er\u034f\u115f": `fill\u3164er\u034f\u115f`,
-		"no\u00a0break":            `no\u00a0break`,
-	} {
-		if got := printable(foreign); got != want {
-			t.Errorf("printable(%q) is %q, want %q", foreign, got, want)
-		}
-	}
-}
-
-func FuzzPrintable(f *testing.F) {
-	for _, seed := range []string{"", "a\x1b[0m", `{"a":"` + "\u202e\U000e0041\u009b" + `"}`, "\xff", `"\u202e"`} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		shown := printable(text)
-		if strings.IndexFunc(shown, hidden) >= 0 {
-			t.Errorf("%q shows as %q", text, shown)
-		}
-		value := jsontext.Value(text)
-		if !value.IsValid() || strings.ContainsAny(text, "\n\r\t") {
-			return
-		}
-		line := printableJSON(value)
-		if strings.IndexFunc(string(line), hidden) >= 0 {
-			t.Errorf("%q shows as %q", text, line)
-		}
-		before, after := value.Clone(), line.Clone()
-		if err := errors.Join(before.Canonicalize(), after.Canonicalize()); err != nil {
-			t.Skip() // numbers that have no canonical form
-		}
-		if !bytes.Equal(before, after) {
-			t.Errorf("%s became %s", before, after)
-		}
-	})
-}
-
-func TestTableFits(t *testing.T) {
-	columns := []column{{title: "NAME", least: 6}, {title: "N", least: 3, right: true}, {title: "TEXT", least: 8}}
-	tab := table{columns: columns}
-	tab.add(show("short"), show("7"), show("x"))
-	tab.add(show("a name that goes on and on"), show("12345"), show("日本語のとても長い文章 and\nmore"))
-	tab.add(show("empty end"), show(""), show(""))
-	for width := 1; width < 100; width++ {
-		var out bytes.Buffer
-		if err := tab.write(&out, screen{terminal: true, width: width}); err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-		if len(lines) != 4 {
-			t.Fatalf("width %d gives %d lines", width, len(lines))
-		}
-		for _, line := range lines {
-			if w := displayWidth(line); w > width {
-				t.Errorf("at width %d a line takes %d: %q", width, w, line)
-			}
-			if line != strings.TrimRight(line, " ") {
-				t.Errorf("at width %d a line ends in blanks: %q", width, line)
-			}
-		}
-	}
-	var out bytes.Buffer
-	if err := tab.write(&out, screen{terminal: true, width: 80}); err != nil {
-		t.Fatal(err)
-	}
-	want := "NAME                            N  TEXT\n" +
-		"short                           7  x\n" +
-		"a name that goes on and on  12345  日本語のとても長い文章 and\\nmore\n" +
-		"empty end\n"
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
-	}
-	out.Reset()
-	if err := tab.write(&out, screen{terminal: true, width: 30}); err != nil {
-		t.Fatal(err)
-	}
-	want = "NAME            N  TEXT\n" +
-		"short           7  x\n" +
-		"a name th…  12345  日本語のと…\n" +
-		"empty end\n"
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
-	}
-}
-
-func TestColour(t *testing.T) {
-	c := paint("denied", red)
-	columns := []column{{title: "RESULT"}}
-	for on, want := range map[bool]string{false: "denied\n", true: "\x1b[31mdenied\x1b[0m\n"} {
-		if got := rowLine(columns, []int{6}, []cell{c}, screen{terminal: true, width: 80, colour: palette{on: on}}); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestScreenOfAProgram(t *testing.T) {
-	s := &shell{stdout: &bytes.Buffer{}}
-	if scr := s.screen(); scr.terminal || scr.colour.on || scr.width != 80 {
-		t.Errorf("got %+v", scr)
-	}
-	s.env = []string{"COLUMNS=132", "COLUMNS=133"}
-	if scr := s.screen(); scr.width != 133 {
-		t.Errorf("got %+v", scr)
-	}
-}
 
 func TestMoment(t *testing.T) {
 	zone := time.FixedZone("there", 2*3600)
@@ -175,7 +55,7 @@ func TestAge(t *testing.T) {
 		-time.Hour: "0s", 900 * time.Millisecond: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m1s",
 		2*time.Hour + 3*time.Minute: "2h3m", 49 * time.Hour: "2d1h",
 	} {
-		if got := age(d); got != want {
+		if got := term.Age(d); got != want {
 			t.Errorf("%v is %s, want %s", d, got, want)
 		}
 	}

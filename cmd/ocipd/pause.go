@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -70,7 +71,7 @@ func (s *shell) changePause(ctx context.Context, method string, params *api.Paus
 		if err != nil {
 			return err
 		}
-		_, err = s.stdout.Write(s.screen().line(raw))
+		_, err = s.stdout.Write(s.screen().JSONLine(raw))
 		return err
 	}
 	switch {
@@ -98,10 +99,10 @@ func scopeName(scope string) string {
 		return "all sending"
 	}
 	kind, name, _ := strings.Cut(scope, ":")
-	return kind + " " + printable(name)
+	return kind + " " + term.Printable(name)
 }
 
 // pausedLine says what is paused, since when and by whom.
 func pausedLine(p *api.PausedScope, now time.Time) string {
-	return fmt.Sprintf("paused: %s, for %s, by %s", scopeName(p.Scope), age(now.Sub(p.Since)), printable(p.By))
+	return fmt.Sprintf("paused: %s, for %s, by %s", scopeName(p.Scope), term.Age(now.Sub(p.Since)), term.Printable(p.By))
 }

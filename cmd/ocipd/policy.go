@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -27,7 +29,7 @@ func (s *shell) policyPath(args []string) (path string, data map[string]any, err
 	return path, cfg.Policy.Data.Map(), nil
 }
 
-func builtIn(path string) string { return orElse(path, "the built-in policy") }
+func builtIn(path string) string { return cmp.Or(path, "the built-in policy") }
 
 func newPolicyCheck(s *shell) *cobra.Command {
 	return &cobra.Command{
@@ -45,7 +47,7 @@ func newPolicyCheck(s *shell) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("cannot use %s: %w", builtIn(path), err)
 			}
-			_, err = fmt.Fprintf(s.stdout, "ok: %s, %d files, %s\n", printable(builtIn(path)), len(p.Files()), p.Revision())
+			_, err = fmt.Fprintf(s.stdout, "ok: %s, %d files, %s\n", term.Printable(builtIn(path)), len(p.Files()), p.Revision())
 			return err
 		},
 	}
@@ -90,9 +92,9 @@ func newPolicyReload(s *shell) *cobra.Command {
 			}
 			said := "nothing has changed, " + result.Revision + " stays in force"
 			if result.Changed {
-				said = count(len(result.Files), "file") + ", " + result.Revision + " is in force"
+				said = term.Count(len(result.Files), "file") + ", " + result.Revision + " is in force"
 			}
-			if _, err := fmt.Fprintln(s.stdout, "ok: "+printable(said)); err != nil {
+			if _, err := fmt.Fprintln(s.stdout, "ok: "+term.Printable(said)); err != nil {
 				return err
 			}
 			return s.printReload(&result.Config)
@@ -117,14 +119,14 @@ func (s *shell) reportPolicyTests(path string, results []policy.TestResult, asJS
 	scr := s.screen()
 	passed, failed := 0, 0
 	for _, r := range results {
-		outcome, colour := "pass", green
+		outcome, colour := "pass", term.Green
 		switch {
 		case r.Skipped:
-			outcome, colour = "skip", yellow
+			outcome, colour = "skip", term.Yellow
 		case r.Passed:
 			passed++
 		default:
-			outcome, colour = "FAIL", red
+			outcome, colour = "FAIL", term.Red
 			failed++
 		}
 		if asJSON {
@@ -133,10 +135,10 @@ func (s *shell) reportPolicyTests(path string, results []policy.TestResult, asJS
 			}
 			continue
 		}
-		fmt.Fprintf(s.stdout, "%s  %s\n", scr.colour.paint(colour, outcome), printable(fmt.Sprintf("%s.%s (%s:%d)", r.Package, r.Name, r.File, r.Line)))
+		fmt.Fprintf(s.stdout, "%s  %s\n", scr.Colour.Paint(colour, outcome), term.Printable(fmt.Sprintf("%s.%s (%s:%d)", r.Package, r.Name, r.File, r.Line)))
 		for line := range strings.Lines(r.Detail + "\n" + r.Output) {
 			if line = strings.TrimSpace(line); line != "" {
-				fmt.Fprintln(s.stdout, "      "+printable(line))
+				fmt.Fprintln(s.stdout, "      "+term.Printable(line))
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -52,7 +53,7 @@ func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit
 	}
 	defer c.Close()
 	scr, now := s.screen(), time.Now()
-	t := &table{columns: []column{{title: "DISPATCH", whole: true}, {title: "TO", whole: true, below: true}, {title: "FROM", whole: true, below: true}, {title: "BYTES", least: 5, right: true}, {title: "STATE", least: 8}, {title: "TEXT", least: 20, below: true}}}
+	t := &term.Table{Columns: []term.Column{{Title: "DISPATCH", Whole: true}, {Title: "TO", Whole: true, Below: true}, {Title: "FROM", Whole: true, Below: true}, {Title: "BYTES", Least: 5, Right: true}, {Title: "STATE", Least: 8}, {Title: "TEXT", Least: 20, Below: true}}}
 	printed := 0
 	var more bool
 	for {
@@ -67,7 +68,7 @@ func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit
 		}
 		for _, raw := range page.Messages {
 			if asJSON {
-				if _, err := s.stdout.Write(scr.line(raw)); err != nil {
+				if _, err := s.stdout.Write(scr.JSONLine(raw)); err != nil {
 					return err
 				}
 				continue
@@ -76,14 +77,14 @@ func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit
 			if err := json.Unmarshal(raw, &m); err != nil {
 				return fmt.Errorf("cannot read a message of the daemon: %w", err)
 			}
-			t.add(queueRow(&m, now)...)
+			t.Add(queueRow(&m, now)...)
 		}
 		printed += len(page.Messages)
 		if params.After, more = page.Next, page.Next != ""; !more || printed >= limit {
 			break
 		}
 	}
-	if err := t.write(s.stdout, scr); err != nil {
+	if err := t.Write(s.stdout, scr); err != nil {
 		return err
 	}
 	if printed == 0 {
@@ -102,21 +103,21 @@ func (s *shell) askPage(ctx context.Context, call func(context.Context, string, 
 	return call(ctx, method, params, result)
 }
 
-func queueRow(m *api.QueuedMessage, now time.Time) []cell {
-	state := show("waits")
+func queueRow(m *api.QueuedMessage, now time.Time) []term.Cell {
+	state := term.Plain("waits")
 	switch {
 	case m.Paused != "":
-		state = paint("paused: "+m.Paused, yellow)
+		state = term.Tinted("paused: "+m.Paused, term.Yellow)
 	case m.Handed:
-		state = paint("on its way", dim)
+		state = term.Tinted("on its way", term.Dim)
 	case !m.ExpiresAt.IsZero():
-		state = show("waits, " + age(m.ExpiresAt.Sub(now)) + " left")
+		state = term.Plain("waits, " + term.Age(m.ExpiresAt.Sub(now)) + " left")
 	}
 	text := m.Summary
 	if text == "" {
 		text = m.Event
 	}
-	return []cell{show(m.DispatchID), show(cmp.Or(m.SessionKey, m.Queue)), show(cmp.Or(m.Sender, "outside")), show(fmt.Sprint(m.Bytes)), state, show(text)}
+	return []term.Cell{term.Plain(m.DispatchID), term.Plain(cmp.Or(m.SessionKey, m.Queue)), term.Plain(cmp.Or(m.Sender, "outside")), term.Plain(fmt.Sprint(m.Bytes)), state, term.Plain(text)}
 }
 
 func newQueueDrop(s *shell) *cobra.Command {
@@ -161,16 +162,16 @@ func (s *shell) dropQueued(ctx context.Context, params *api.QueueDropParams, asJ
 		if err != nil {
 			return err
 		}
-		if _, err := s.stdout.Write(s.screen().line(raw)); err != nil {
+		if _, err := s.stdout.Write(s.screen().JSONLine(raw)); err != nil {
 			return err
 		}
 	} else {
 		for _, d := range result.Dropped {
-			fmt.Fprintf(s.stdout, "dropped %s from %s (record %d)\n", printable(d.DispatchID), printable(d.Queue), d.AuditSeq)
+			fmt.Fprintf(s.stdout, "dropped %s from %s (record %d)\n", term.Printable(d.DispatchID), term.Printable(d.Queue), d.AuditSeq)
 		}
 	}
 	for _, k := range result.Kept {
-		fmt.Fprintf(s.stderr, "ocipd: cannot drop %s: %s\n", oneLine(k.DispatchID), oneLine(k.Reason))
+		fmt.Fprintf(s.stderr, "ocipd: cannot drop %s: %s\n", term.OneLine(k.DispatchID), term.OneLine(k.Reason))
 	}
 	if len(result.Kept) > 0 {
 		return errSaid

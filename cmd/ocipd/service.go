@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/systemd"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -122,7 +124,7 @@ func (i *installer) say(did, format string, args ...any) {
 	if i.dryRun {
 		did = map[string]string{"wrote": "would write", "made": "would make", "ran": "would run", "removed": "would remove", "left": "would leave"}[did]
 	}
-	fmt.Fprintln(i.stdout, printable(did+" "+fmt.Sprintf(format, args...)))
+	fmt.Fprintln(i.stdout, term.Printable(did+" "+fmt.Sprintf(format, args...)))
 }
 
 // artefact is a file that install writes and uninstall removes.
@@ -226,7 +228,7 @@ func same(dir string, files []artefact) bool {
 // Source: systemd.unit(5), Unit File Load Path.
 func (s *shell) packaged() string {
 	var dirs []string
-	for dir := range strings.SplitSeq(orElse(s.getenv("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"), ":") {
+	for dir := range strings.SplitSeq(cmp.Or(s.getenv("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"), ":") {
 		if filepath.IsAbs(dir) {
 			dirs = append(dirs, dir)
 		}
@@ -360,20 +362,20 @@ func (s *shell) systemctl(ctx context.Context, args ...string) (string, error) {
 
 // noManager says what to do where no service manager answers.
 func (i *installer) noManager(cause error) error {
-	fmt.Fprintln(i.stderr, oneLine("ocipd: no service manager answers: "+cause.Error()))
+	fmt.Fprintln(i.stderr, term.OneLine("ocipd: no service manager answers: "+cause.Error()))
 	fmt.Fprintf(i.stderr, `What was to be written is written; nothing was started. Either
   - systemd runs here, and has no session for you, as after su or in a job: run
     loginctl enable-linger %s
     log in again, and repeat: ocipd service install
   - or another supervisor runs here: have it run
     %s serve
-`, i.userName(), printable(i.program))
+`, i.userName(), term.Printable(i.program))
 	return errSaid
 }
 
 func (i *installer) userName() string {
 	if u, err := user.Current(); err == nil {
-		return printable(u.Username)
+		return term.Printable(u.Username)
 	}
 	return strconv.Itoa(os.Geteuid())
 }
@@ -425,7 +427,7 @@ func (i *installer) callable() {
 	if slices.Contains(filepath.SplitList(i.getenv("PATH")), dir) {
 		return
 	}
-	fmt.Fprintf(i.stdout, "%s is not on your PATH; here and now: export PATH=\"%s:$PATH\"\n", printable(dir), printable(dir))
+	fmt.Fprintf(i.stdout, "%s is not on your PATH; here and now: export PATH=\"%s:$PATH\"\n", term.Printable(dir), term.Printable(dir))
 	if dir == filepath.Join(i.getenv("HOME"), ".local", "bin") {
 		fmt.Fprintln(i.stdout, "most systems put it there at the next login")
 	}
@@ -466,7 +468,7 @@ func (i *installer) compareEnvironment(environment string) {
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "OPENCLAWOS_KERNEL_SOCKET"} {
 		if mine := i.getenv(name); mine != "" && mine != theirs[name] {
 			fmt.Fprintf(i.stderr, "ocipd: %s is %s here, and %s for the service: to pass it on, systemctl --user import-environment %s\n",
-				name, printable(mine), orNone(printable(theirs[name])), name)
+				name, term.Printable(mine), orNone(term.Printable(theirs[name])), name)
 		}
 	}
 }
@@ -543,7 +545,7 @@ func (i *installer) uninstall() error {
 		{"the program", i.program},
 	} {
 		if _, err := os.Stat(dir[1]); err == nil {
-			fmt.Fprintf(i.stdout, "  %-27s %s\n", dir[0], printable(dir[1]))
+			fmt.Fprintf(i.stdout, "  %-27s %s\n", dir[0], term.Printable(dir[1]))
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/systemd"
 	"github.com/spf13/cobra"
 )
@@ -159,7 +161,7 @@ func (s *shell) printService(r *serviceReport) error {
 	}
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "  %-10s %s\n", name, printable(value))
+			fmt.Fprintf(&b, "  %-10s %s\n", name, term.Printable(value))
 		}
 	}
 	if r.PID > 0 {
@@ -172,7 +174,7 @@ func (s *shell) printService(r *serviceReport) error {
 	line("running", r.Running)
 	line("installed", strings.TrimSpace(r.Installed+"  "+r.Program))
 	if r.Running != "" && r.Installed != "" && r.Running != r.Installed {
-		line("", orElse(s.heldBack(r.Running), "to run the installed version: systemctl --user restart ocipd.service"))
+		line("", cmp.Or(s.heldBack(r.Running), "to run the installed version: systemctl --user restart ocipd.service"))
 	}
 	if r.Service.State == "not installed" {
 		b.WriteString("install it with: ocipd service install\n")

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // shell is what a command is given of the process it runs in, with the flags
@@ -115,7 +115,7 @@ func (s *shell) places(keys ...string) (*config.Config, error) {
 			what += " (and more)"
 		}
 		// What is wrong names the file, or the variable.
-		fmt.Fprintf(s.stderr, "warning: cannot use the configuration as it is, and the daemon may run with an earlier one: %s\n", printable(what))
+		fmt.Fprintf(s.stderr, "warning: cannot use the configuration as it is, and the daemon may run with an earlier one: %s\n", term.Printable(what))
 	}
 	return cfg, nil
 }
@@ -145,57 +145,18 @@ func (s *shell) dialOperator(ctx context.Context) (*client.Client, error) {
 // answerTime bounds how long a command waits for one answer.
 const answerTime = 30 * time.Second
 
-// defaultWidth is how wide tables are where no terminal says otherwise.
-const defaultWidth = 80
-
 // screen is how stdout shows things.
-type screen struct {
-	// terminal is set where a person reads, and not a program.
-	terminal bool
-	width    int
-	colour   palette
-}
+func (s *shell) screen() term.Screen { return term.ScreenOf(s.stdout, s.getenv) }
 
-func (s *shell) screen() screen {
-	out := screen{width: defaultWidth}
-	if f, ok := s.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		out.terminal = true
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
-			out.width = w
-		}
-		out.colour.on = s.getenv("NO_COLOR") == "" && s.getenv("TERM") != "dumb"
+// height is how many lines of stdout are seen at once.
+func (s *shell) height() int { return term.HeightOf(s.stdout, s.getenv) }
+
+// rowsShown is how many lines of a list are printed. A program is given all of them.
+func (s *shell) rowsShown() int {
+	if s.screen().Terminal || s.getenv("LINES") != "" {
+		return s.height()
 	}
-	if w, err := strconv.Atoi(s.getenv("COLUMNS")); err == nil && w > 0 {
-		out.width = w
-	}
-	return out
-}
-
-// anyWidth is the room of rows that are never cut.
-const anyWidth = 1 << 16
-
-// rowWidth is how wide the rows of tables may be. A program is given all of them.
-func (s screen) rowWidth() int {
-	if s.terminal {
-		return s.width
-	}
-	return anyWidth
-}
-
-// line returns a JSON value as one line for stdout, with escapes in place of
-// what does not show, which is the same JSON: a program reads no other, and what
-// it prints of it deceives nobody.
-func (s screen) line(value jsontext.Value) []byte {
-	return append(printableJSON(value), '\n')
-}
-
-// sealed returns the line of a record, whose hash is that of its bytes: as it is
-// for a program, and like any other for a terminal.
-func (s screen) sealed(line jsontext.Value) []byte {
-	if s.terminal {
-		return s.line(line)
-	}
-	return append(line.Clone(), '\n')
+	return term.AnyWidth
 }
 
 // printJSON writes a value for programs.
@@ -204,7 +165,7 @@ func (s *shell) printJSON(value any) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.stdout.Write(s.screen().line(encoded))
+	_, err = s.stdout.Write(s.screen().JSONLine(encoded))
 	return err
 }
 
@@ -238,11 +199,32 @@ func (s *shell) tellOperator(ctx context.Context, method string, asJSON bool, re
 	case err != nil:
 		return false, err
 	case asJSON:
-		_, err := s.stdout.Write(s.screen().line(raw))
+		_, err := s.stdout.Write(s.screen().JSONLine(raw))
 		return true, err
 	}
 	if err := json.Unmarshal(raw, result); err != nil {
 		return false, fmt.Errorf("cannot read the daemon's answer: %w", err)
 	}
 	return false, nil
+}
+
+// consents asks for a yes or a no. Anything but a yes is a no.
+func (s *shell) consents(in *bufio.Reader, text string) (bool, error) {
+	answer, err := s.question(in, text, "")
+	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"), err
+}
+
+// question asks on stderr, and returns what is proposed where nothing is said.
+func (s *shell) question(in *bufio.Reader, text, proposed string) (string, error) {
+	if proposed != "" {
+		text += " [" + proposed + "]"
+	}
+	if _, err := fmt.Fprintf(s.stderr, "%s: ", term.Printable(text)); err != nil {
+		return "", err
+	}
+	line, err := in.ReadString('\n')
+	if err != nil && line == "" {
+		return "", fmt.Errorf("cannot read the answer: %w; nothing was written", err)
+	}
+	return cmp.Or(strings.TrimSpace(line), proposed), nil
 }

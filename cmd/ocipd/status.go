@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -83,7 +85,7 @@ func (s *shell) printStatus(status *api.Status) error {
 		return err
 	}
 	if why := s.heldBack(status.Version); why != "" {
-		fmt.Fprintln(s.stderr, "ocipd: "+printable(why))
+		fmt.Fprintln(s.stderr, "ocipd: "+term.Printable(why))
 	}
 	return nil
 }
@@ -91,7 +93,7 @@ func (s *shell) printStatus(status *api.Status) error {
 // fact is one line about the daemon as a whole.
 type fact struct {
 	name string
-	cell
+	term.Cell
 	// wrong marks what is not as it should be, aside what a watch leaves out:
 	// places, and what to do.
 	wrong, aside bool
@@ -99,33 +101,33 @@ type fact struct {
 
 // facts are what is said of the daemon as a whole, wherever its status is shown.
 func facts(status *api.Status, now time.Time) (list []fact) {
-	say := func(name string, c cell) { list = append(list, fact{name: name, cell: c}) }
-	aside := func(name string, c cell) { list = append(list, fact{name: name, cell: c, aside: true}) }
-	wrong := func(name, text string, c colour) {
-		list = append(list, fact{name: name, cell: cell{text: oneLine(text), colour: c}, wrong: true})
+	say := func(name string, c term.Cell) { list = append(list, fact{name: name, Cell: c}) }
+	aside := func(name string, c term.Cell) { list = append(list, fact{name: name, Cell: c, aside: true}) }
+	wrong := func(name, text string, c term.Colour) {
+		list = append(list, fact{name: name, Cell: term.Cell{Text: term.OneLine(text), Colour: c}, wrong: true})
 	}
 	a := &status.Audit
 
-	aside("socket", show(status.Socket))
-	aside("operator", show(status.OperatorSocket))
+	aside("socket", term.Plain(status.Socket))
+	aside("operator", term.Plain(status.OperatorSocket))
 	if status.UnusedSocket != "" {
-		wrong("unused", status.UnusedSocket+" was passed by the service manager, and nobody answers there: another one is configured", yellow)
+		wrong("unused", status.UnusedSocket+" was passed by the service manager, and nobody answers there: another one is configured", term.Yellow)
 	}
-	aside("config", show(orElse(status.ConfigFile, "no file: the defaults serve")))
-	aside("database", show(status.Database))
-	mirror := show(status.Mirror)
+	aside("config", term.Plain(cmp.Or(status.ConfigFile, "no file: the defaults serve")))
+	aside("database", term.Plain(status.Database))
+	mirror := term.Plain(status.Mirror)
 	if behind := a.Seq - min(a.Mirrored, a.Seq); behind > 0 {
-		mirror = paint(fmt.Sprintf("%s (%s behind)", status.Mirror, count(int(behind), "record")), yellow)
+		mirror = term.Tinted(fmt.Sprintf("%s (%s behind)", status.Mirror, term.Count(int(behind), "record")), term.Yellow)
 	}
 	aside("mirror", mirror)
-	say("policy", show(strings.TrimSpace(status.Policy.Source+" "+status.Policy.Revision)))
+	say("policy", term.Plain(strings.TrimSpace(status.Policy.Source+" "+status.Policy.Revision)))
 	if a.Fault != "" {
-		wrong("fault", a.Fault, red)
+		wrong("fault", a.Fault, term.Red)
 	}
 	if u := a.Unsigned; u != nil {
 		wrong("unsigned", fmt.Sprintf("nobody had signed records %d to %d (%s to %s) when the daemon started, more than one leaves behind: they may not be what was decided",
-			u.First, u.Last, u.Since.Local().Format(time.DateTime), u.Until.Local().Format(time.DateTime)), red)
-		aside("", show("compare them with what others hold: ocipd audit verify --with-receipts, and with the mirror's copies"))
+			u.First, u.Last, u.Since.Local().Format(time.DateTime), u.Until.Local().Format(time.DateTime)), term.Red)
+		aside("", term.Plain("compare them with what others hold: ocipd audit verify --with-receipts, and with the mirror's copies"))
 	}
 	refused := func(at time.Time, why string, faults []api.PolicyFault, advice string) {
 		if why == "" {
@@ -133,41 +135,41 @@ func facts(status *api.Status, now time.Time) (list []fact) {
 		}
 		if len(faults) > 1 {
 			why, _, _ = strings.Cut(why, ": ")
-			why += ": " + count(len(faults), "fault")
+			why += ": " + term.Count(len(faults), "fault")
 		}
-		wrong("refused", at.Local().Format(time.DateTime)+" "+why, red)
+		wrong("refused", at.Local().Format(time.DateTime)+" "+why, term.Red)
 		if len(faults) > 1 {
 			for _, line := range faultLines(faults, len(faults)) {
-				list = append(list, fact{cell: cell{text: line, colour: red}, wrong: true})
+				list = append(list, fact{Cell: term.Cell{Text: line, Colour: term.Red}, wrong: true})
 			}
 		}
-		aside("", show(advice))
+		aside("", term.Plain(advice))
 	}
 	refused(status.Policy.RefusedAt, status.Policy.Refusal, status.Policy.Faults,
 		"the policy above stays in force; correct that, try it with: ocipd policy check, then: ocipd policy reload")
 	refused(status.Config.RefusedAt, status.Config.Refusal, status.Config.Faults,
 		"the configuration as it was stays in force; correct that, try it with: ocipd config check --diff, then: ocipd config reload")
 	if len(status.PendingRestart) > 0 {
-		wrong("restart", "takes effect at the next start: "+strings.Join(status.PendingRestart, ", "), yellow)
+		wrong("restart", "takes effect at the next start: "+strings.Join(status.PendingRestart, ", "), term.Yellow)
 	}
 	for _, problem := range a.Mirror.Problems {
-		wrong("mirror", problem, red)
+		wrong("mirror", problem, term.Red)
 	}
 	say("log", logCell(a))
 	if a.Seq > 0 {
-		aside("", show(fmt.Sprintf("%s, hash %s", a.Time.Local().Format(time.DateTime), cutTo(a.Hash, 17))))
+		aside("", term.Plain(fmt.Sprintf("%s, hash %s", a.Time.Local().Format(time.DateTime), term.Cut(a.Hash, 17))))
 	}
 	say("disk", diskCell(&status.Store))
-	say("sessions", show(strconv.Itoa(status.Sessions)))
-	say("decisions", show(latencyText(&status.Latency)))
-	say("exchanges", show(orElse(counts(status.Exchanges), "none")))
-	held := show("none")
+	say("sessions", term.Plain(strconv.Itoa(status.Sessions)))
+	say("decisions", term.Plain(latencyText(&status.Latency)))
+	say("exchanges", term.Plain(cmp.Or(counts(status.Exchanges), "none")))
+	held := term.Plain("none")
 	if status.Held > 0 {
-		held = paint(heldText(status, now), yellow)
+		held = term.Tinted(heldText(status, now), term.Yellow)
 	}
 	say("held", held)
 	for i := range status.Paused {
-		say("paused", paint(strings.TrimPrefix(pausedLine(&status.Paused[i], now), "paused: "), yellow))
+		say("paused", term.Tinted(strings.TrimPrefix(pausedLine(&status.Paused[i], now), "paused: "), term.Yellow))
 	}
 	return list
 }
@@ -178,69 +180,62 @@ const statusName = len("decisions")
 // draw is a status in lines of text. A brief one is for watching: without places
 // and advice, with what is wrong first, and each line within the screen's width,
 // so that 80 by 24 shows a daemon with a dozen apps whole.
-func draw(status *api.Status, scr screen, now time.Time, brief bool) []string {
-	p := scr.colour
-	lines := []string{fmt.Sprintf("%s %s, pid %d, up %s, %s", p.paint(bold, "ocipd"), printable(status.Version), status.PID,
-		age(now.Sub(status.StartedAt)), count(status.Connections, "connection"))}
+func draw(status *api.Status, scr term.Screen, now time.Time, brief bool) []string {
+	p := scr.Colour
+	lines := []string{fmt.Sprintf("%s %s, pid %d, up %s, %s", p.Paint(term.Bold, "ocipd"), term.Printable(status.Version), status.PID,
+		term.Age(now.Sub(status.StartedAt)), term.Count(status.Connections, "connection"))}
 	list, indent := facts(status, now), "  "
-	tables := []*table{appTable(status, now), agentTable(status), queueTable(status), sinkTable(status, now)}
+	tables := []*term.Table{appTable(status, now), agentTable(status), queueTable(status), sinkTable(status, now)}
 	if brief {
 		list, indent = slices.DeleteFunc(list, func(f fact) bool { return f.aside }), ""
 		bad := slices.DeleteFunc(slices.Clone(list), func(f fact) bool { return !f.wrong })
 		list = append(bad, slices.DeleteFunc(list, func(f fact) bool { return f.wrong })...)
-		tables = []*table{briefApps(status, now), queueTable(status), briefSinks(status, now)}
+		tables = []*term.Table{briefApps(status, now), queueTable(status), briefSinks(status, now)}
 	}
 	for _, f := range list {
-		before := indent + p.paint(dim, f.name) + strings.Repeat(" ", statusName-len(f.name)) + gap
-		width := scr.width - len(indent) - statusName - len(gap)
-		value := []string{f.text}
+		before := indent + p.Paint(term.Dim, f.name) + strings.Repeat(" ", statusName-len(f.name)) + term.Gap
+		width := scr.Width - len(indent) - statusName - len(term.Gap)
+		value := []string{f.Text}
 		switch {
-		case brief && scr.terminal:
-			value[0] = cutTo(f.text, width)
+		case brief && scr.Terminal:
+			value[0] = term.Cut(f.Text, width)
 		case brief:
-		case scr.terminal || !f.wrong && !f.aside:
+		case scr.Terminal || !f.wrong && !f.aside:
 			// For a program, errors and advice stay in one line.
-			value = foldAtBlanks(f.text, width)
+			value = term.FoldAtBlanks(f.Text, width)
 		}
 		for _, text := range value {
-			lines = append(lines, strings.TrimRight(before+p.paint(f.colour, text), " "))
-			before = strings.Repeat(" ", len(indent)+statusName+len(gap))
+			lines = append(lines, strings.TrimRight(before+p.Paint(f.Colour, text), " "))
+			before = strings.Repeat(" ", len(indent)+statusName+len(term.Gap))
 		}
 	}
 	for _, t := range tables {
-		if len(t.rows) == 0 {
+		if len(t.Rows) == 0 {
 			continue
 		}
 		var b strings.Builder
 		// A strings.Builder takes everything.
-		_ = t.write(&b, scr)
+		_ = t.Write(&b, scr)
 		lines = append(append(lines, ""), strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
 	}
 	return lines
 }
 
 // diskCell is how the disk is and what that means.
-func diskCell(s *api.StoreStatus) cell {
-	text := mebibytes(s.FreeBytes) + " free"
+func diskCell(s *api.StoreStatus) term.Cell {
+	text := term.Mebibytes(s.FreeBytes) + " free"
 	if !s.Reserve {
 		text += ", no reserve"
 	}
 	switch s.Disk {
 	case "warn":
-		return paint(text+": filling up", yellow)
+		return term.Tinted(text+": filling up", term.Yellow)
 	case "refuse":
-		return paint(text+": nothing new is taken up; what waits can still be ended", red)
+		return term.Tinted(text+": nothing new is taken up; what waits can still be ended", term.Red)
 	case "full":
-		return paint(text+": full, nothing can be recorded or let through", red)
+		return term.Tinted(text+": full, nothing can be recorded or let through", term.Red)
 	}
-	return show(text)
-}
-
-func mebibytes(n int64) string {
-	if n >= 10<<30 {
-		return fmt.Sprintf("%d GiB", n>>30)
-	}
-	return fmt.Sprintf("%d MiB", n>>20)
+	return term.Plain(text)
 }
 
 // counts lists numbers by name, such as "in_progress 2, resolved 1".
@@ -254,94 +249,59 @@ func counts(of map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func appTable(status *api.Status, now time.Time) *table {
-	t := &table{columns: []column{
-		{title: "APP", whole: true}, {title: "VERSION", least: 7}, {title: "TYPE", least: 5}, {title: "HEALTH", least: 9},
-		{title: "READY", least: 5}, {title: "PID", least: 7, right: true}, {title: "SEEN", least: 4, right: true}, {title: "PROVIDES", least: 20, below: true},
+func appTable(status *api.Status, now time.Time) *term.Table {
+	t := &term.Table{Columns: []term.Column{
+		{Title: "APP", Whole: true}, {Title: "VERSION", Least: 7}, {Title: "TYPE", Least: 5}, {Title: "HEALTH", Least: 9},
+		{Title: "READY", Least: 5}, {Title: "PID", Least: 7, Right: true}, {Title: "SEEN", Least: 4, Right: true}, {Title: "PROVIDES", Least: 20, Below: true},
 	}}
 	for _, a := range status.Apps {
-		health := paint(a.Health, yellow)
+		health := term.Tinted(a.Health, term.Yellow)
 		if a.Health == "healthy" {
-			health.colour = green
+			health.Colour = term.Green
 		}
-		t.add(show(a.ID), show(a.Version), show(a.Type), health, show(yesNo(a.Ready)), show(strconv.Itoa(int(a.PID))),
-			show(age(now.Sub(a.LastSeenAt))), show(strings.Join(append(slices.Clone(a.Capabilities), a.Hooks...), " ")))
+		t.Add(term.Plain(a.ID), term.Plain(a.Version), term.Plain(a.Type), health, term.Plain(term.YesNo(a.Ready)), term.Plain(strconv.Itoa(int(a.PID))),
+			term.Plain(term.Age(now.Sub(a.LastSeenAt))), term.Plain(strings.Join(append(slices.Clone(a.Capabilities), a.Hooks...), " ")))
 	}
 	return t
 }
 
-func agentTable(status *api.Status) *table {
-	t := &table{columns: []column{{title: "AGENT", whole: true}, {title: "INSTANCE", whole: true}, {title: "APP", whole: true, below: true}, {title: "CONNECTED", least: 9}}}
+func agentTable(status *api.Status) *term.Table {
+	t := &term.Table{Columns: []term.Column{{Title: "AGENT", Whole: true}, {Title: "INSTANCE", Whole: true}, {Title: "APP", Whole: true, Below: true}, {Title: "CONNECTED", Least: 9}}}
 	for _, a := range status.Agents {
-		connected := paint("no", yellow)
+		connected := term.Tinted("no", term.Yellow)
 		if a.Connected {
-			connected = paint("yes", green)
+			connected = term.Tinted("yes", term.Green)
 		}
-		t.add(show(a.ID), show(a.InstanceID), show(a.App), connected)
+		t.Add(term.Plain(a.ID), term.Plain(a.InstanceID), term.Plain(a.App), connected)
 	}
 	return t
 }
 
-func queueTable(status *api.Status) *table {
-	t := &table{columns: []column{{title: "QUEUE", whole: true}, {title: "WAITING", least: 7, right: true}}}
+func queueTable(status *api.Status) *term.Table {
+	t := &term.Table{Columns: []term.Column{{Title: "QUEUE", Whole: true}, {Title: "WAITING", Least: 7, Right: true}}}
 	for _, q := range status.Queues {
-		t.add(show(q.Name), show(strconv.Itoa(q.Waiting)))
+		t.Add(term.Plain(q.Name), term.Plain(strconv.Itoa(q.Waiting)))
 	}
 	return t
 }
 
-func sinkTable(status *api.Status, now time.Time) *table {
-	t := &table{columns: []column{
-		{title: "SINK", least: 8}, {title: "TYPE", least: 8}, {title: "SENT TO", least: 7, right: true}, {title: "BEHIND", least: 6, right: true},
-		{title: "OLDEST", least: 6, right: true}, {title: "STATE", least: 12},
+func sinkTable(status *api.Status, now time.Time) *term.Table {
+	t := &term.Table{Columns: []term.Column{
+		{Title: "SINK", Least: 8}, {Title: "TYPE", Least: 8}, {Title: "SENT TO", Least: 7, Right: true}, {Title: "BEHIND", Least: 6, Right: true},
+		{Title: "OLDEST", Least: 6, Right: true}, {Title: "STATE", Least: 12},
 	}}
 	for _, s := range status.Sinks {
-		state, oldest := paint("well", green), ""
+		state, oldest := term.Tinted("well", term.Green), ""
 		switch {
 		case s.Error != "":
-			state = paint("failing for "+age(now.Sub(s.FailingSince))+": "+s.Error, red)
+			state = term.Tinted("failing for "+term.Age(now.Sub(s.FailingSince))+": "+s.Error, term.Red)
 		case s.Note != "":
-			state = paint(s.Note, yellow)
+			state = term.Tinted(s.Note, term.Yellow)
 		}
 		if !s.OldestUnsent.IsZero() {
-			oldest = age(now.Sub(s.OldestUnsent))
+			oldest = term.Age(now.Sub(s.OldestUnsent))
 		}
-		t.add(show(s.Name), show(s.Type), show(strconv.FormatUint(s.Seq, 10)), show(strconv.FormatUint(s.Lag, 10)), show(oldest), state)
+		t.Add(term.Plain(s.Name), term.Plain(s.Type), term.Plain(strconv.FormatUint(s.Seq, 10)), term.Plain(strconv.FormatUint(s.Lag, 10)), term.Plain(oldest), state)
 	}
 	return t
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
-}
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
-
-// age is a duration in its two largest units.
-func age(d time.Duration) string {
-	switch d = max(0, d.Truncate(time.Second)); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }

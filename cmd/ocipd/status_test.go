@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // busy is the status of a daemon with much to show.
@@ -36,7 +37,7 @@ func busy(now time.Time) *api.Status {
 
 func TestCompactStatusFits(t *testing.T) {
 	now := time.Now()
-	lines := draw(busy(now), screen{terminal: true, width: 80}, now, true)
+	lines := draw(busy(now), term.Screen{Terminal: true, Width: 80}, now, true)
 	if len(lines) > 23 {
 		t.Errorf("%d lines", len(lines))
 	}
@@ -52,18 +53,18 @@ func TestCompactStatusFits(t *testing.T) {
 		}
 	}
 	for _, line := range lines {
-		if displayWidth(line) > 80 {
+		if term.Width(line) > 80 {
 			t.Errorf("too wide: %q", line)
 		}
 	}
 	s := busy(now)
 	s.Audit.Fault, s.Policy.Refusal, s.Audit.Mirror.Problems, s.Held = "the disk\x1b is gone", strings.Repeat("wrong ", 40), []string{"it was cut"}, 0
-	lines = draw(s, screen{terminal: true, width: 60}, now, true)
+	lines = draw(s, term.Screen{Terminal: true, Width: 60}, now, true)
 	if !strings.HasPrefix(lines[1], `fault      the disk\x1b is gone`) || !strings.HasPrefix(lines[2], "refused ") || !strings.HasPrefix(lines[3], "mirror     it was cut") {
 		t.Errorf("what is wrong does not come first: %q", lines[:4])
 	}
 	for _, line := range lines {
-		if displayWidth(line) > 60 {
+		if term.Width(line) > 60 {
 			t.Errorf("too wide: %q", line)
 		}
 	}
@@ -77,7 +78,7 @@ func TestStatusListsFaults(t *testing.T) {
 		RefusedAt: now, Refusal: `cannot use the configuration: ocipd.yaml:1:7: unknown key "polcy"; ocipd.yaml:9:1: no`,
 		Faults: []api.PolicyFault{{File: "ocipd.yaml", Line: 1, Message: `unknown key "polcy"`}, {File: "OCIPD_X", Message: "no\nnever"}},
 	}
-	text := strings.Join(draw(s, screen{width: 80, terminal: true}, now, false), "\n")
+	text := strings.Join(draw(s, term.Screen{Width: 80, Terminal: true}, now, false), "\n")
 	for _, want := range []string{" cannot use the configuration: 2 faults\n", "\n             ocipd.yaml:1: unknown key \"polcy\"\n", "\n             OCIPD_X: no; never\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
@@ -95,7 +96,7 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 	s.PendingRestart = []string{"log.format", "store.url"}
 	s.Audit.Fault, s.Audit.Mirror.Problems = "the database is gone", []string{"it was cut"}
 	for _, brief := range []bool{true, false} {
-		text := strings.Join(draw(s, screen{terminal: true, width: 120}, now, brief), "\n")
+		text := strings.Join(draw(s, term.Screen{Terminal: true, Width: 120}, now, brief), "\n")
 		for _, want := range []string{
 			"a.rego:3: no; b.rego:4: neither", `ocipd.yaml:1:7: unknown key "polcy"`, "takes effect at the next start: log.format, store.url",
 			"the database is gone", "it was cut",
@@ -119,14 +120,14 @@ func TestStatusFits(t *testing.T) {
 	}
 	s.Audit = api.AuditStatus{Seq: 1234567890, Signed: 1234567890, Mirrored: 1234567890, Indexed: 1234567890, Time: now, Hash: strings.Repeat("ab", 32)}
 	s.Config.RefusedAt, s.Config.Refusal = now, strings.Repeat("wrong ", 40)
-	for _, scr := range []screen{{width: 80}, {width: 80, terminal: true}} {
+	for _, scr := range []term.Screen{{Width: 80}, {Width: 80, Terminal: true}} {
 		text := strings.Join(draw(s, scr, now, false), "\n")
 		if !strings.Contains(text, s.Database+"\n") || !strings.Contains(text, "unhealthy") || !strings.Contains(text, "record 1234567890, signed 1234567890, mirrored 1234567890, indexed\n             1234567890\n") {
 			t.Errorf("got\n%s", text)
 		}
 		for line := range strings.SplitSeq(text, "\n") {
 			// A program gets whole lines.
-			if displayWidth(line) > 80 && !strings.Contains(line, s.Database) && scr.terminal {
+			if term.Width(line) > 80 && !strings.Contains(line, s.Database) && scr.Terminal {
 				t.Errorf("too wide: %q", line)
 			}
 		}
@@ -140,7 +141,7 @@ func TestStatusBoard(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failure error
-	b := &statusBoard{screen: screen{terminal: true, width: 80}, height: 24, every: time.Millisecond, ask: func() (jsontext.Value, error) { return raw, failure }}
+	b := &statusBoard{screen: term.Screen{Terminal: true, Width: 80}, height: 24, every: time.Millisecond, ask: func() (jsontext.Value, error) { return raw, failure }}
 	_, next := b.Update(b.Init()())
 	if next == nil {
 		t.Fatal("it does not look again")

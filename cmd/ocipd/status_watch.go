@@ -11,12 +11,13 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/term"
 )
 
 // watchStatus shows the daemon's status again and again: on a terminal in place,
 // and otherwise one after another.
 func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON bool) error {
-	if scr := s.screen(); scr.terminal && !asJSON {
+	if scr := s.screen(); scr.Terminal && !asJSON {
 		return s.statusOnTerminal(ctx, every, scr)
 	}
 	tick := time.NewTicker(every)
@@ -43,7 +44,7 @@ func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON boo
 // showStatus writes what the daemon said of itself. One of many is brief.
 func (s *shell) showStatus(raw jsontext.Value, asJSON, brief bool) error {
 	if asJSON {
-		_, err := s.stdout.Write(s.screen().line(raw))
+		_, err := s.stdout.Write(s.screen().JSONLine(raw))
 		return err
 	}
 	var status api.Status
@@ -57,7 +58,7 @@ func (s *shell) showStatus(raw jsontext.Value, asJSON, brief bool) error {
 	return err
 }
 
-func (s *shell) statusOnTerminal(ctx context.Context, every time.Duration, scr screen) error {
+func (s *shell) statusOnTerminal(ctx context.Context, every time.Duration, scr term.Screen) error {
 	m := &statusBoard{screen: scr, every: every, ask: func() (jsontext.Value, error) { return s.askOperator(ctx, "kernel.status") }}
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(s.stdin), tea.WithOutput(s.stdout),
 		tea.WithEnvironment(s.env), tea.WithoutSignalHandler()).Run()
@@ -70,7 +71,7 @@ func (s *shell) statusOnTerminal(ctx context.Context, every time.Duration, scr s
 // statusBoard is a status that is kept up to date: the model of the interactive
 // command. It is used by one goroutine, as bubbletea does.
 type statusBoard struct {
-	screen screen
+	screen term.Screen
 	height int
 	every  time.Duration
 	ask    func() (jsontext.Value, error)
@@ -103,7 +104,7 @@ func (b *statusBoard) look() tea.Msg {
 func (b *statusBoard) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		b.screen.width, b.height = msg.Width, msg.Height
+		b.screen.Width, b.height = msg.Width, msg.Height
 	case tea.KeyPressMsg:
 		if k := msg.String(); k == "q" || k == "ctrl+c" || k == "esc" {
 			return b, tea.Quit
@@ -134,11 +135,11 @@ func (b *statusBoard) View() tea.View {
 	}
 	last := "q ends"
 	if b.trouble != "" {
-		last = b.screen.colour.paint(red, cutTo(printable(oneLine(b.trouble)), b.screen.width))
+		last = b.screen.Colour.Paint(term.Red, term.Cut(term.Printable(term.OneLine(b.trouble)), b.screen.Width))
 	}
 	if room := b.height - 1; b.height > 1 && len(lines) > room {
 		more := len(lines) - room + 1
-		lines = append(lines[:room-1], b.screen.colour.paint(dim, cutTo(fmt.Sprintf("… and %s", count(more, "line")), b.screen.width)))
+		lines = append(lines[:room-1], b.screen.Colour.Paint(term.Dim, term.Cut(fmt.Sprintf("… and %s", term.Count(more, "line")), b.screen.Width)))
 	}
 	view := tea.NewView(strings.Join(append(lines, last), "\n"))
 	view.AltScreen = true
@@ -157,47 +158,47 @@ func latencyText(l *api.LatencyStatus) string {
 
 // heldText is what waits for a person.
 func heldText(status *api.Status, now time.Time) string {
-	text := count(status.Held, "message") + " for a person"
+	text := term.Count(status.Held, "message") + " for a person"
 	if !status.OldestHeld.IsZero() {
-		text += ", the oldest for " + age(now.Sub(status.OldestHeld))
+		text += ", the oldest for " + term.Age(now.Sub(status.OldestHeld))
 	}
 	return text + ": ocipd approvals"
 }
 
 // logCell is how far the log is, and what follows it.
-func logCell(a *api.AuditStatus) cell {
+func logCell(a *api.AuditStatus) term.Cell {
 	if a.Seq == 0 {
-		return show("no record yet")
+		return term.Plain("no record yet")
 	}
 	text := fmt.Sprintf("record %d, signed %d, mirrored %d, indexed %d", a.Seq, a.Signed, a.Mirrored, a.Indexed)
 	if least := min(a.Mirrored, a.Indexed); a.Seq > least+manyBehind {
-		return paint(text, yellow)
+		return term.Tinted(text, term.Yellow)
 	}
-	return show(text)
+	return term.Plain(text)
 }
 
-func briefApps(status *api.Status, now time.Time) *table {
-	t := &table{columns: []column{{title: "APP", least: 12}, {title: "HEALTH", least: 9}, {title: "READY", least: 5}, {title: "SEEN", least: 4, right: true}}}
+func briefApps(status *api.Status, now time.Time) *term.Table {
+	t := &term.Table{Columns: []term.Column{{Title: "APP", Least: 12}, {Title: "HEALTH", Least: 9}, {Title: "READY", Least: 5}, {Title: "SEEN", Least: 4, Right: true}}}
 	for i := range status.Apps {
 		a := &status.Apps[i]
-		health := paint(a.Health, yellow)
+		health := term.Tinted(a.Health, term.Yellow)
 		if a.Health == "healthy" {
-			health.colour = green
+			health.Colour = term.Green
 		}
-		t.add(show(a.ID), health, show(yesNo(a.Ready)), show(age(now.Sub(a.LastSeenAt))))
+		t.Add(term.Plain(a.ID), health, term.Plain(term.YesNo(a.Ready)), term.Plain(term.Age(now.Sub(a.LastSeenAt))))
 	}
 	return t
 }
 
-func briefSinks(status *api.Status, now time.Time) *table {
-	t := &table{columns: []column{{title: "SINK", least: 8}, {title: "BEHIND", least: 6, right: true}, {title: "STATE", least: 12}}}
+func briefSinks(status *api.Status, now time.Time) *term.Table {
+	t := &term.Table{Columns: []term.Column{{Title: "SINK", Least: 8}, {Title: "BEHIND", Least: 6, Right: true}, {Title: "STATE", Least: 12}}}
 	for i := range status.Sinks {
 		s := &status.Sinks[i]
-		state := paint("well", green)
+		state := term.Tinted("well", term.Green)
 		if s.Error != "" {
-			state = paint("failing for "+age(now.Sub(s.FailingSince))+": "+s.Error, red)
+			state = term.Tinted("failing for "+term.Age(now.Sub(s.FailingSince))+": "+s.Error, term.Red)
 		}
-		t.add(show(s.Name), show(fmt.Sprint(s.Lag)), state)
+		t.Add(term.Plain(s.Name), term.Plain(fmt.Sprint(s.Lag)), state)
 	}
 	return t
 }

@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"slices"
@@ -34,7 +34,7 @@ func TestVisible(t *testing.T) {
 		"\u0301e":                               "‹U+0301›e",
 		"z\u0300\u0300\u0300\u0300\u0300\u0300": "z\u0300\u0300\u0300\u0300‹U+0300›‹U+0300›",
 	} {
-		if got := visible(text); got != want {
+		if got := Visible(text); got != want {
 			t.Errorf("visible(%+q) is %+q, want %+q", text, got, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestBeware(t *testing.T) {
 		"a\u202e\nb\x1b": {"2 characters of it do not show as what they are: they are named in ‹›"},
 		"שלום":           {"it has letters that are written from right to left: some terminals show such lines in another order"},
 	} {
-		if got := beware(text); !slices.Equal(got, want) {
+		if got := Misleading(text); !slices.Equal(got, want) {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
@@ -105,22 +105,22 @@ func FuzzQuote(f *testing.F) {
 			t.Skip()
 		}
 		width = 1 + max(width, -width)%200
-		p := &page{screen: screen{terminal: true, width: width}}
-		p.quote(content, span{start, end, "found\x1b"})
+		p := &Page{Screen: Screen{Terminal: true, Width: width}}
+		p.Quote(content, Span{start, end, "found\x1b"})
 		var back strings.Builder
-		for i, line := range p.lines {
+		for i, line := range p.Lines {
 			if utf8.ValidString(line) && strings.IndexFunc(line, hidden) >= 0 || !utf8.ValidString(line) {
 				t.Fatalf("%q shows as %q", content, line)
 			}
-			if w := displayWidth(line); w > max(width, 16) {
+			if w := Width(line); w > max(width, 16) {
 				t.Fatalf("at width %d a line takes %d: %q", width, w, line)
 			}
 			switch {
-			case strings.HasPrefix(line, gutter):
+			case strings.HasPrefix(line, Gutter):
 				if i > 0 {
 					back.WriteByte('\n')
 				}
-				back.WriteString(original(t, strings.TrimPrefix(line, gutter)))
+				back.WriteString(original(t, strings.TrimPrefix(line, Gutter)))
 			case strings.HasPrefix(line, gutterOn):
 				back.WriteString(original(t, strings.TrimPrefix(line, gutterOn)))
 			default:
@@ -137,8 +137,8 @@ func FuzzQuote(f *testing.F) {
 }
 
 func TestQuotePoints(t *testing.T) {
-	p := &page{screen: screen{terminal: true, width: 30}}
-	p.quote("日本 promise \u202e deadline\n\nfine", span{7, 14, "promise"}, span{19, 27, "deadline (quote)"}, span{0, 0, "nothing"}, span{-5, 400, "all of it, which is long"})
+	p := &Page{Screen: Screen{Terminal: true, Width: 30}}
+	p.Quote("日本 promise \u202e deadline\n\nfine", Span{7, 14, "promise"}, Span{19, 27, "deadline (quote)"}, Span{0, 0, "nothing"}, Span{-5, 400, "all of it, which is long"})
 	want := []string{
 		"    │ 日本 promise ‹U+202E› ",
 		"      ^^^^^^^^^^^^^^^^^^^^^^ …",
@@ -148,17 +148,17 @@ func TestQuotePoints(t *testing.T) {
 		"    │ fine",
 		"      ^^^^ all of it, which i…",
 	}
-	if !slices.Equal(p.lines, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(p.lines, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(p.Lines, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(p.Lines, "\n"), strings.Join(want, "\n"))
 	}
-	p = &page{screen: screen{terminal: true, width: 80, colour: palette{on: true}}}
-	p.quote("I promise\u202e", span{2, 9, "promise"})
+	p = &Page{Screen: Screen{Terminal: true, Width: 80, Colour: Palette{On: true}}}
+	p.Quote("I promise\u202e", Span{2, 9, "promise"})
 	want = []string{
 		"\x1b[2m    │ \x1b[0mI \x1b[1;33mpromise\x1b[0m\x1b[31m‹U+202E›\x1b[0m",
 		"      \x1b[33m  ^^^^^^^ promise\x1b[0m",
 	}
-	if !slices.Equal(p.lines, want) {
-		t.Errorf("got %q, want %q", p.lines, want)
+	if !slices.Equal(p.Lines, want) {
+		t.Errorf("got %q, want %q", p.Lines, want)
 	}
 }
 
@@ -171,11 +171,11 @@ func TestAttack27WhatDoesNotShowIsWritten(t *testing.T) {
 		}
 		s := "a" + string(r) + "b"
 		shows := text.Shows(r)
-		if got := printable(s); (got == s) != shows {
+		if got := Printable(s); (got == s) != shows {
 			t.Errorf("U+%04X is printed %q", r, got)
 		}
 		// The quotes that name others are named, and so is a mark on nothing.
-		if got := visible(s); (got == s) != (shows && r != '‹' && r != '›') {
+		if got := Visible(s); (got == s) != (shows && r != '‹' && r != '›') {
 			t.Errorf("U+%04X is shown %q", r, got)
 		}
 		quoted, err := jsontext.AppendQuote(nil, s)
@@ -183,7 +183,7 @@ func TestAttack27WhatDoesNotShowIsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, terminal := range []bool{true, false} {
-			line := screen{terminal: terminal}.line(quoted)
+			line := Screen{Terminal: terminal}.JSONLine(quoted)
 			var back string
 			if err := json.Unmarshal(line, &back); err != nil || back != s {
 				t.Errorf("U+%04X in JSON is %s: %q, %v", r, line, back, err)

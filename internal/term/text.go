@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 	"github.com/openclawos/ocipd/internal/text"
 )
 
-// printable returns a text as it may be shown on a terminal. Whatever does not
+// Printable returns a text as it may be shown on a terminal. Whatever does not
 // show as itself is written as an escape: control characters, which steer the
 // terminal; bidirectional and other format characters, which make a text read
 // as another; and bytes that are no UTF-8. Everything that came from messages
 // or clients goes through here before a person sees it.
-func printable(s string) string {
+func Printable(s string) string {
 	if text.Showable(s) {
 		return s
 	}
@@ -45,33 +45,33 @@ func printable(s string) string {
 	return b.String()
 }
 
-// printableJSON is [printable] for a JSON text, which stays the same JSON.
-func printableJSON(value jsontext.Value) jsontext.Value {
+// PrintableJSON is [Printable] for a JSON text, which stays the same JSON.
+func PrintableJSON(value jsontext.Value) jsontext.Value {
 	return text.AppendJSON(nil, string(value))
 }
 
-// displayWidth is how many cells of a terminal a printable text takes.
-func displayWidth(shown string) int { return cells().StringWidth(shown) }
+// Width is how many cells of a terminal a printable text takes.
+func Width(shown string) int { return cells().StringWidth(shown) }
 
-// cutTo shortens a printable text to a number of cells.
-func cutTo(shown string, width int) string {
+// Cut shortens a printable text to a number of cells.
+func Cut(shown string, width int) string {
 	if width <= 0 {
 		return ""
 	}
 	return cells().Truncate(shown, width, "…")
 }
 
-// fold breaks a printable text into lines of at most so many cells, between
+// Fold breaks a printable text into lines of at most so many cells, between
 // words where that is possible. Blanks at a break are left out, and runs of them
 // become one; a text of nothing else is one empty line.
-func fold(shown string, width int) []string {
+func Fold(shown string, width int) []string {
 	lines := []string{""}
 	for word := range strings.FieldsSeq(shown) {
 		last := &lines[len(lines)-1]
 		switch {
 		case *last == "":
 			lines = lines[:len(lines)-1]
-		case displayWidth(*last)+1+displayWidth(word) <= width:
+		case Width(*last)+1+Width(word) <= width:
 			*last += " " + word
 			continue
 		}
@@ -80,27 +80,48 @@ func fold(shown string, width int) []string {
 	return lines
 }
 
+// FoldAtBlanks breaks a printable text into lines of at most so many cells, at
+// blanks alone: a word that is longer has a longer line, and nothing but the
+// blank at a break is left out.
+func FoldAtBlanks(text string, width int) []string {
+	lines := []string{""}
+	for i, word := range strings.Split(text, " ") {
+		last := &lines[len(lines)-1]
+		switch {
+		case i == 0:
+			*last = word
+		case Width(*last)+1+Width(word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
 // cells measures like terminals do that are not set up for East Asian text,
 // whatever the environment says, so that output does not depend on it.
 func cells() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
-// palette colours text where colours are wanted.
-type palette struct{ on bool }
+// Palette colours text where colours are wanted.
+type Palette struct{ On bool }
 
-// colour is an SGR parameter.
-type colour string
+// Colour is an SGR parameter.
+type Colour string
 
+// The colours, as SGR parameters.
 const (
-	plain  colour = ""
-	bold   colour = "1"
-	dim    colour = "2"
-	red    colour = "31"
-	green  colour = "32"
-	yellow colour = "33"
+	NoColour Colour = ""
+	Bold     Colour = "1"
+	Dim      Colour = "2"
+	Red      Colour = "31"
+	Green    Colour = "32"
+	Yellow   Colour = "33"
 )
 
-func (p palette) paint(c colour, shown string) string {
-	if !p.on || c == plain || shown == "" {
+// Paint colours a printable text.
+func (p Palette) Paint(c Colour, shown string) string {
+	if !p.On || c == NoColour || shown == "" {
 		return shown
 	}
 	return "\x1b[" + string(c) + "m" + shown + "\x1b[0m"

@@ -1,0 +1,190 @@
+package term
+
+import (
+	"io"
+	"slices"
+	"strings"
+)
+
+// Column is one column of a table.
+type Column struct {
+	Title string
+	// Least is how narrow it may get before others have to give way.
+	Least int
+	// Right puts numbers at the right.
+	Right bool
+	// Whole marks ids, which people copy: they are never cut.
+	Whole bool
+	// Below lets the column stand on a second line of each row, where the rows
+	// have no room for it beside the others.
+	Below bool
+}
+
+// Cell is one field of a row. Its text is printable already.
+type Cell struct {
+	Text   string
+	Colour Colour
+}
+
+// Plain makes a cell of any text, in no colour.
+func Plain(text string) Cell { return Cell{Text: Printable(text)} }
+
+// Tinted makes a cell of any text, in a colour.
+func Tinted(text string, c Colour) Cell { return Cell{Text: Printable(text), Colour: c} }
+
+// Gap is what stands between two columns.
+const Gap = "  "
+
+// belowIndent is where the second line of a row begins.
+const belowIndent = "    "
+
+// Table fits rows into a width.
+type Table struct {
+	Columns []Column
+	Rows    [][]Cell
+}
+
+// Add adds a row.
+func (t *Table) Add(row ...Cell) { t.Rows = append(t.Rows, row) }
+
+// Write writes the table with its titles, or nothing where it has no rows.
+func (t *Table) Write(w io.Writer, s Screen) error {
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	titles := make([]Cell, len(t.Columns))
+	for i, c := range t.Columns {
+		titles[i] = Cell{Text: c.Title, Colour: Dim}
+	}
+	rows := t.Rows
+	if slices.ContainsFunc(titles, func(c Cell) bool { return c.Text != "" }) {
+		rows = append([][]Cell{titles}, rows...)
+	}
+	upper, lower := t.parts(s.RowWidth())
+	lower.indent = belowIndent
+	var b strings.Builder
+	for _, row := range rows {
+		b.WriteString(upper.line(row, s))
+		if len(lower.columns) > 0 {
+			b.WriteString(lower.line(row, s))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// part is what of a table's rows stands on one line.
+type part struct {
+	indent  string
+	columns []Column
+	// at is where in a row the columns' cells are.
+	at     []int
+	widths []int
+}
+
+// line is one line of a row, "" where it would be empty.
+func (p *part) line(row []Cell, s Screen) string {
+	cells := make([]Cell, len(p.at))
+	for i, at := range p.at {
+		cells[i] = row[at]
+	}
+	if p.indent != "" && !slices.ContainsFunc(cells, func(c Cell) bool { return c.Text != "" }) {
+		return ""
+	}
+	return p.indent + RowLine(p.columns, p.widths, cells, s)
+}
+
+// parts says which columns stand on the first line of the rows, and which below,
+// with their widths. As few stand below as the room allows, the last of them first.
+func (t *Table) parts(room int) (upper, lower part) {
+	widths := t.Widths()
+	takes := func(i int) int {
+		if c := t.Columns[i]; !c.Whole {
+			return min(widths[i], c.Least)
+		}
+		return widths[i]
+	}
+	need := -len(Gap)
+	for i := range t.Columns {
+		need += takes(i) + len(Gap)
+	}
+	down := make([]bool, len(t.Columns))
+	for i, c := range slices.Backward(t.Columns) {
+		if down[i] = c.Below && need > room; down[i] {
+			need -= takes(i) + len(Gap)
+		}
+	}
+	for i, c := range t.Columns {
+		one := &upper
+		if down[i] {
+			one = &lower
+		}
+		one.columns, one.at, one.widths = append(one.columns, c), append(one.at, i), append(one.widths, widths[i])
+	}
+	Fit(upper.columns, upper.widths, room)
+	Fit(lower.columns, lower.widths, room-len(belowIndent))
+	return upper, lower
+}
+
+// Widths are how wide the columns are with nothing cut.
+func (t *Table) Widths() []int {
+	widths := make([]int, len(t.Columns))
+	for i, c := range t.Columns {
+		widths[i] = Width(c.Title)
+		for _, row := range t.Rows {
+			widths[i] = max(widths[i], Width(row[i].Text))
+		}
+	}
+	return widths
+}
+
+// Fit narrows columns until all of them have room, the widest first and none
+// below what it needs.
+func Fit(columns []Column, widths []int, room int) {
+	total := len(Gap) * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > room; total-- {
+		widest := -1
+		for i, w := range widths {
+			if w > columns[i].Least && !columns[i].Whole && (widest < 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// RowLine is one line of a table, at most as wide as the screen but for what is
+// never cut. Nothing is left behind the last text.
+func RowLine(columns []Column, widths []int, row []Cell, s Screen) string {
+	var b strings.Builder
+	left := s.RowWidth()
+	for i, c := range row {
+		if i > 0 {
+			if left <= len(Gap) && !columns[i].Whole {
+				break
+			}
+			b.WriteString(Gap)
+			left -= len(Gap)
+		}
+		width := min(widths[i], left)
+		if columns[i].Whole {
+			width = max(widths[i], Width(c.Text))
+		}
+		left -= width
+		text := Cut(c.Text, width)
+		pad := strings.Repeat(" ", max(0, width-Width(text)))
+		text = s.Colour.Paint(c.Colour, text)
+		if columns[i].Right {
+			b.WriteString(pad + text)
+		} else {
+			b.WriteString(text + pad)
+		}
+	}
+	return strings.TrimRight(b.String(), " ") + "\n"
+}

@@ -1,0 +1,73 @@
+package term
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// OneLine makes a message fit for one line of a terminal.
+func OneLine(message string) string {
+	return Printable(strings.ReplaceAll(strings.TrimSpace(message), "\n", "; "))
+}
+
+// Count is a number with its noun.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// Age is a duration in its two largest units.
+func Age(d time.Duration) string {
+	switch d = max(0, d.Truncate(time.Second)); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+// ShortAge is a duration in its largest unit.
+func ShortAge(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// When is a moment in Unix milliseconds, and how far it is from now.
+func When(milli int64, now time.Time) string {
+	at := time.UnixMilli(milli)
+	text := at.Local().Format(time.DateTime)
+	if at.After(now) {
+		return fmt.Sprintf("%s, in %s", text, Age(at.Sub(now)))
+	}
+	return fmt.Sprintf("%s, %s ago", text, Age(now.Sub(at)))
+}
+
+// Mebibytes is a size in MiB, a large one in GiB.
+func Mebibytes(n int64) string {
+	if n >= 10<<30 {
+		return fmt.Sprintf("%d GiB", n>>30)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+// YesNo is a truth in a word.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
