@@ -93,7 +93,7 @@ routes:
 	}
 	dir := t.TempDir()
 	env := []string{asProgram + "=1", "HOME=" + dir, "XDG_STATE_HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "TERM=linux", "GORACE=atexit_sleep_ms=0"}
-	term := openTerminal(t, 100, 40, env, os.Args[0], "config", "migrate", "--config", file)
+	term := openTerminal(t, 160, 40, env, os.Args[0], "config", "migrate", "--config", file)
 	for _, wrong := range []string{"y", "my bot"} {
 		term.want("Which app is it, by its id?")
 		term.typed(wrong + "\n")

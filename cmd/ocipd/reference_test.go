@@ -240,7 +240,7 @@ func newWorld(t *testing.T) *world {
 	}
 	var starting sync.WaitGroup
 	for name, h := range w.houses {
-		cfg := "agents:\n" + h.agents.String() + "directory:\n" + h.contacts.String() + "routes:\n" + h.routes.String() + settings[name]
+		cfg := "ipc: {apps_may_operate: true}\nagents:\n" + h.agents.String() + "directory:\n" + h.contacts.String() + "routes:\n" + h.routes.String() + settings[name]
 		if strings.Contains(h.agents.String(), "globex-inc") {
 			cfg += "access: {apps: {'@acme/carrier': {channels: [link], tenants: ['acme-corp', 'globex-inc'], carries: [agent-abc-123]}}}\n"
 		}
