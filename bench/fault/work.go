@@ -206,8 +206,7 @@ func (a *attempt) judge(err error) {
 }
 
 func auditWriteFailed(e *api.Error) bool {
-	text, err := json.Marshal(e.Details)
-	return err == nil && strings.Contains(string(text), string(ocip.AuditWriteFailed))
+	return api.DetailsOf[api.ExchangeRef](e).Code == ocip.AuditWriteFailed
 }
 
 // untilCheckpoint sends messages until SQLite has begun to bring the write-ahead

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/term"
@@ -195,43 +194,11 @@ func (s *shell) stale(decision, id string, changed []api.ApprovalChange) error {
 	return fmt.Errorf("cannot %s %s: it is no longer what you saw; look again: ocipd approvals show %s", decision, id, argument(id))
 }
 
-// obstacle is what the daemon says of a decision that it does not take
-// (details.ocip of a CONFLICT).
-type obstacle struct {
-	Code    string               `json:"code"`
-	Changed []api.ApprovalChange `json:"changed"`
-	State   string               `json:"state"`
-	By      string               `json:"by"`
-	At      int64                `json:"at"`
-}
-
-// What can come between a person and a decision.
-const (
-	approvalStale   = "APPROVAL_STALE"
-	approvalDecided = "APPROVAL_DECIDED"
-)
-
-// obstacleIn returns what stood in the way of a decision, nothing where it is
-// not known.
-func obstacleIn(err error) (o obstacle) {
-	refused, ok := errors.AsType[*api.Error](err)
-	if !ok || refused.Code != api.Conflict {
-		return o
-	}
-	var details struct {
-		OCIP obstacle `json:"ocip"`
-	}
-	if text, err := json.Marshal(refused.Details); err == nil && json.Unmarshal(text, &details) == nil {
-		o = details.OCIP
-	}
-	return o
-}
-
 func (s *shell) refusedDecision(err error, decision, id string) error {
-	switch o := obstacleIn(err); o.Code {
-	case approvalStale:
+	switch o := api.DetailsOf[api.Obstacle](err); o.Code {
+	case api.ApprovalStale:
 		return s.stale(decision, id, o.Changed)
-	case approvalDecided:
+	case api.AlreadyDecided:
 		return decidedBefore(id, decision, o.State, o.By, o.At, time.Now())
 	}
 	return fmt.Errorf("cannot %s %s: %w", decision, id, err)

@@ -652,10 +652,10 @@ func (d *desk) decided(msg decidedMsg) {
 		}
 		return
 	}
-	switch o := obstacleIn(msg.err); o.Code {
-	case approvalStale:
+	switch o := api.DetailsOf[api.Obstacle](msg.err); o.Code {
+	case api.ApprovalStale:
 		d.say(term.Yellow, "it is no longer what you saw: what changed is shown; look again")
-	case approvalDecided:
+	case api.AlreadyDecided:
 		d.say(term.Yellow, "%s", decidedBefore(d.table.short(msg.id), msg.decision, o.State, o.By, o.At, d.now))
 	default:
 		d.say(term.Red, "cannot %s it: %v", msg.decision, msg.err)

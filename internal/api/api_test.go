@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -151,5 +152,32 @@ func TestErrorLeadsWithTheSentence(t *testing.T) {
 	err := fmt.Errorf("cannot approve held-1: %w", Errorf(Forbidden, "apps do not operate the daemon"))
 	if got := err.Error(); got != "cannot approve held-1: apps do not operate the daemon (FORBIDDEN)" {
 		t.Errorf("it reads %q", got)
+	}
+}
+
+// What stood in the way of a decision is read as it was written.
+func TestDetailsOf(t *testing.T) {
+	for _, want := range []Obstacle{
+		{State: ApprovalDenied, By: "uid:1000", At: 12},
+		{Changed: []ApprovalChange{{Field: "content", Was: "a", Now: "b"}}, Digest: "sha256:x"},
+		{Blocked: "no round is left"},
+	} {
+		line, err := json.Marshal(want.Conflict(ApprovalStale, "look again"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused Error
+		if err := json.Unmarshal(line, &refused); err != nil {
+			t.Fatal(err)
+		}
+		want.Code, want.Reason = ApprovalStale, "look again"
+		if got := DetailsOf[Obstacle](fmt.Errorf("cannot: %w", &refused)); !reflect.DeepEqual(got, want) || refused.Code != Conflict {
+			t.Errorf("%s: got %+v, want %+v", line, got, want)
+		}
+	}
+	for _, err := range []error{nil, errors.New("x"), Errorf(Conflict, "x"), &Error{Code: Conflict, Details: "x"}, &Error{Code: Conflict, Details: map[string]any{"ocip": 1}}} {
+		if got := DetailsOf[Obstacle](err); !reflect.DeepEqual(got, Obstacle{}) {
+			t.Errorf("%v: got %+v", err, got)
+		}
 	}
 }

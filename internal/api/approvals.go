@@ -169,6 +169,35 @@ type ApprovalChange struct {
 	Now   string `json:"now"`
 }
 
+// The codes of what can come between a person and a decision.
+const (
+	AlreadyDecided  ocip.Code = "APPROVAL_DECIDED"
+	ApprovalStale   ocip.Code = "APPROVAL_STALE"
+	ApprovalBlocked ocip.Code = "APPROVAL_BLOCKED"
+	ApprovedTwice   ocip.Code = "APPROVAL_TWICE"
+)
+
+// Obstacle is what came between a person and a decision, details.ocip of a CONFLICT.
+type Obstacle struct {
+	Code   ocip.Code `json:"code"`
+	Reason string    `json:"reason"`
+	// State, By and At are how it was decided before.
+	State string `json:"state,omitzero"`
+	By    string `json:"by,omitzero"`
+	At    int64  `json:"at,omitzero"`
+	// Changed is what is no longer as it was shown, and Digest what it is now.
+	Changed []ApprovalChange `json:"changed,omitzero"`
+	Digest  string           `json:"digest,omitzero"`
+	// Blocked is why it cannot be approved.
+	Blocked string `json:"blocked,omitzero"`
+}
+
+// Conflict is the error that says so.
+func (o Obstacle) Conflict(code ocip.Code, message string) *Error {
+	o.Code, o.Reason = code, message
+	return &Error{Code: Conflict, Message: message, Details: withOCIP[Obstacle]{o}}
+}
+
 // ApprovalNamespace is the namespace of signatures over decisions
 // (ssh-keygen -Y sign -n).
 const ApprovalNamespace = "approval@ocipd"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -69,6 +70,23 @@ func AsError(err error) *Error {
 		return &Error{Code: InternalError, Message: reason, Details: map[string]any{"ocip": map[string]any{"code": code, "reason": reason}}}
 	}
 	return &Error{Code: UnknownError, Message: "the kernel could not answer; its log has the cause"}
+}
+
+// withOCIP is the details of an error with a code of OCIP.
+type withOCIP[T any] struct {
+	OCIP T `json:"ocip"`
+}
+
+// DetailsOf reads details.ocip of an error that came over the wire, such as
+// [Obstacle]: the zero value where it has none of that form.
+func DetailsOf[T any](err error) T {
+	var details withOCIP[T]
+	if e, ok := errors.AsType[*Error](err); ok {
+		if text, err := json.Marshal(e.Details); err != nil || json.Unmarshal(text, &details) != nil {
+			return *new(T)
+		}
+	}
+	return details.OCIP
 }
 
 // FieldError names one field that is wrong, for details of INVALID_PARAMS.

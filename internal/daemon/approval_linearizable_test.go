@@ -300,11 +300,8 @@ func (r *approvalRace) call(who int, in approvalCall, do func() (approvalAnswer,
 		return false
 	case failure.Code == api.ConnectionClosed:
 		out.lost = true
-	case failure.Code == api.Conflict && ocipCode(r, failure) == "APPROVAL_DECIDED":
-		details, _ := failure.Details.(map[string]any)
-		first, _ := details["ocip"].(map[string]any)
-		out.late = true
-		out.state, _ = first["state"].(string)
+	case failure.Code == api.Conflict && api.DetailsOf[api.Obstacle](failure).Code == api.AlreadyDecided:
+		out.late, out.state = true, api.DetailsOf[api.Obstacle](failure).State
 	case failure.Code == api.InternalError && strings.HasSuffix(failure.Message, "so nothing was done: the daemon is stopping"):
 		return true
 	default:

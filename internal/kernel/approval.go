@@ -16,15 +16,6 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// The codes of what can come between a person and a decision. They are in
-// details.ocip.code of a CONFLICT.
-const (
-	approvalDecided = "APPROVAL_DECIDED"
-	approvalStale   = "APPROVAL_STALE"
-	approvalBlocked = "APPROVAL_BLOCKED"
-	approvalTwice   = "APPROVAL_TWICE"
-)
-
 // decision is one person's word about one held message, under way.
 type decision struct {
 	*api.ApprovalResolveParams
@@ -54,7 +45,7 @@ func (k *ruleset) approvalResolve(ctx context.Context, peer api.Peer, p *api.App
 		return api.ApprovalResolveResult{}, err
 	}
 	if h.Kind == api.ApprovalOfEscalation && (p.Decision == api.DecideApprove || p.Decision == api.DecideTakeover) {
-		return api.ApprovalResolveResult{}, conflict(approvalBlocked, "this cannot be approved or taken over: "+nothingWaits, map[string]any{"blocked": nothingWaits})
+		return api.ApprovalResolveResult{}, api.Obstacle{Blocked: nothingWaits}.Conflict(api.ApprovalBlocked, "this cannot be approved or taken over: "+nothingWaits)
 	}
 	if p.Decision == api.DecideDeny || p.Decision == api.DecideResolve {
 		if d.st, err = k.standingOf(ctx, h); err != nil {
@@ -114,15 +105,7 @@ func (k *ruleset) approval(ctx context.Context, id string) (h *held, unlock func
 func decidedAlready(h *held) error {
 	by := h.Decision
 	message := fmt.Sprintf("approval %s is %s already, by %s at %s", h.ApprovalID, h.State, by.By, time.UnixMilli(by.At).UTC().Format(time.RFC3339))
-	return conflict(approvalDecided, message, map[string]any{"state": h.State, "by": by.By, "at": by.At})
-}
-
-func conflict(code, message string, details map[string]any) error {
-	if details == nil {
-		details = make(map[string]any)
-	}
-	details["code"], details["reason"] = code, message
-	return &api.Error{Code: api.Conflict, Message: message, Details: map[string]any{"ocip": details}}
+	return api.Obstacle{State: h.State, By: by.By, At: by.At}.Conflict(api.AlreadyDecided, message)
 }
 
 // mayDecide finds out who decides. What was shown is what is decided about. A
@@ -169,7 +152,7 @@ func (k *ruleset) decider(peer api.Peer, what, note, signature, text string, r *
 }
 
 func (k *Kernel) stale(h *held, message string) error {
-	return conflict(approvalStale, message, map[string]any{"changed": h.Changed, "digest": h.Digest})
+	return api.Obstacle{Changed: append([]api.ApprovalChange{}, h.Changed...), Digest: h.Digest}.Conflict(api.ApprovalStale, message)
 }
 
 // again is the held message as it was when it was weighed, on its way once more.
@@ -220,13 +203,13 @@ func (k *ruleset) approve(ctx context.Context, d *decision) (api.ApprovalResolve
 		return api.ApprovalResolveResult{}, err
 	}
 	if !v.Allowed() {
-		return api.ApprovalResolveResult{}, conflict(approvalBlocked,
-			"this message cannot be approved: "+d.h.Blocked+"; deny it, resolve the exchange, or take it over", map[string]any{"blocked": d.h.Blocked})
+		return api.ApprovalResolveResult{}, api.Obstacle{Blocked: d.h.Blocked}.Conflict(api.ApprovalBlocked,
+			"this message cannot be approved: "+d.h.Blocked+"; deny it, resolve the exchange, or take it over")
 	}
 	k.recount(d.h)
 	if slices.ContainsFunc(d.h.Approvals, d.same) {
-		return api.ApprovalResolveResult{}, conflict(approvalTwice,
-			fmt.Sprintf("%s has approved this already; it needs %d people", d.by.By, d.h.Needed), nil)
+		return api.ApprovalResolveResult{}, api.Obstacle{}.Conflict(api.ApprovedTwice,
+			fmt.Sprintf("%s has approved this already; it needs %d people", d.by.By, d.h.Needed))
 	}
 	d.h.Approvals = append(d.h.Approvals, d.by)
 	if d.h.Given = len(d.h.Approvals); d.h.Given < d.h.Needed {
@@ -356,8 +339,8 @@ func (k *ruleset) takeOver(ctx context.Context, d *decision) (api.ApprovalResolv
 	k.recount(d.h)
 	others := len(slices.DeleteFunc(slices.Clone(d.h.Approvals), d.same))
 	if others+1 < d.h.Needed {
-		return api.ApprovalResolveResult{}, conflict(approvalBlocked, fmt.Sprintf(
-			"this message needs %d people, whoever it leaves as: let %d approve first, then take it over", d.h.Needed, d.h.Needed-1-others), nil)
+		return api.ApprovalResolveResult{}, api.Obstacle{}.Conflict(api.ApprovalBlocked, fmt.Sprintf(
+			"this message needs %d people, whoever it leaves as: let %d approve first, then take it over", d.h.Needed, d.h.Needed-1-others))
 	}
 	if d.Content != "" {
 		// The agent's line for the transcript is about the agent's text.
@@ -365,7 +348,7 @@ func (k *ruleset) takeOver(ctx context.Context, d *decision) (api.ApprovalResolv
 	}
 	v := k.weigh(ctx, d.m, reopened(d.st, d.m, d.now), ocip.TakenOver, d.now)
 	if !v.Allowed() {
-		return api.ApprovalResolveResult{}, conflict(approvalBlocked, "this message cannot leave, whoever sends it: "+v.Reason, map[string]any{"blocked": v.Reason})
+		return api.ApprovalResolveResult{}, api.Obstacle{Blocked: v.Reason}.Conflict(api.ApprovalBlocked, "this message cannot leave, whoever sends it: "+v.Reason)
 	}
 	if err := k.settle(ctx, d); err != nil {
 		return api.ApprovalResolveResult{}, err

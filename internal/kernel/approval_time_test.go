@@ -61,12 +61,10 @@ func (w *world) decides(what string, saw api.Approval) (string, error) {
 }
 
 // conflicts wants a decision to come too late.
-func (w *world) conflicts(err error, code string) {
+func (w *world) conflicts(err error, code ocip.Code) {
 	w.t.Helper()
 	e := api.AsError(err)
-	details, _ := e.Details.(map[string]any)
-	said, _ := details["ocip"].(map[string]any)
-	if e.Code != api.Conflict || said["code"] != code {
+	if e.Code != api.Conflict || api.DetailsOf[api.Obstacle](err).Code != code {
 		w.t.Errorf("got %v with %v, want %s", err, e.Details, code)
 	}
 }

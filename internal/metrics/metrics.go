@@ -158,7 +158,7 @@ func (s *Set) histogram(name, help string, bounds []float64) prometheus.Histogra
 func durations() (bounds []float64) {
 	for decade := int64(time.Microsecond); decade < int64(10*time.Second); decade *= 10 {
 		for _, tenths := range []int64{10, 16, 25, 40, 63} {
-			bounds = append(bounds, seconds(time.Duration(decade * tenths / 10)))
+			bounds = append(bounds, seconds(time.Duration(decade*tenths/10)))
 		}
 	}
 	return append(bounds, seconds(10*time.Second))

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -439,8 +438,9 @@ func (c *caller) dispatch(ctx context.Context, line Caller, in Input) (Output, e
 	if in.Foreign {
 		return Output{Code: string(code(err))}, nil
 	}
-	v, err := readVerdict(err)
-	return stopped(&v), err
+	// A refusal names its members as the answer to a held message does.
+	v := api.DetailsOf[api.ExchangeRef](err)
+	return stopped(&v), nil
 }
 
 // stopped is the answer for a message that was refused or is held.
@@ -450,21 +450,4 @@ func stopped(v *api.ExchangeRef) Output {
 		out.Round, out.MaxRounds = v.Escalation.CurrentRound, v.Escalation.MaxRounds
 	}
 	return out
-}
-
-// readVerdict returns details.ocip of a refusal, which names its members as the
-// answer to a held message does.
-func readVerdict(refusal error) (api.ExchangeRef, error) {
-	var details struct {
-		OCIP api.ExchangeRef `json:"ocip"`
-	}
-	e, _ := errors.AsType[*api.Error](refusal)
-	raw, err := json.Marshal(e.Details)
-	if err == nil {
-		err = json.Unmarshal(raw, &details)
-	}
-	if err != nil {
-		return details.OCIP, fmt.Errorf("cannot read the refusal %w: %w", refusal, err)
-	}
-	return details.OCIP, nil
 }
