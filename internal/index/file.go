@@ -2,55 +2,65 @@ package index
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 
+	"github.com/openclawos/ocipd/internal/audit"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// file is the database with the blocks that are full. Nothing in it is waited
-// for or synced: what is lost is made again from the log.
+// file is the database. Its commits are not synced, only its checkpoints: what
+// a power failure takes off the end is read from the log again.
 type file struct {
 	path    string
 	writer  *sqlite.Conn
 	readers chan *sqlite.Conn
-	scratch []posting
+	// shard is the one that was written to last, nil where it has to be read back.
+	shard *shard
 }
 
-// applicationID marks the file as an index of ours ("ocix" in ASCII), and
-// formatVersion the form of what is in it. Any other file is made anew.
-const (
-	applicationID = 0x6f636978
-	formatVersion = 2
-)
+// applicationID marks the file as an index of ours ("ocix" in ASCII). Any other
+// file, and one of another form, is made anew.
+const applicationID = 0x6f636978
+
+// form numbers what is in the file: its version, and the members it is made of.
+func form() int64 {
+	made := []byte("3")
+	for _, m := range audit.Filters() {
+		made = append(append(made, ' '), m.Name...)
+	}
+	return int64(crc32.ChecksumIEEE(made) >> 1)
+}
 
 const schema = `
--- Terms and their places, some terms of a block in a row.
-CREATE TABLE postings (key INTEGER PRIMARY KEY, lists BLOB NOT NULL) STRICT;
--- The blocks, each with the last record that is in it and the numbers for
--- statistics.
-CREATE TABLE blocks (
-    block        INTEGER PRIMARY KEY,
+-- The shards that are there. Each has two tables more: terms_N has what its
+-- records are found by, and reasons_N the distinct reasons of its records.
+CREATE TABLE shards (shard INTEGER PRIMARY KEY) STRICT;
+-- How many records there are in each range, the last of them and its hash, and
+-- the numbers for statistics.
+CREATE TABLE ranges (
+    range        INTEGER PRIMARY KEY,
+    records      INTEGER NOT NULL,
     last         INTEGER NOT NULL,
     hash         TEXT NOT NULL,
     first_minute INTEGER NOT NULL,
     last_minute  INTEGER NOT NULL,
     counts       BLOB NOT NULL
 ) STRICT;
--- Reasons by the block they came first in, and the last block that has one of
--- them.
-CREATE TABLE texts (block INTEGER PRIMARY KEY, folded BLOB NOT NULL) STRICT;
-CREATE TABLE text_uses (block INTEGER PRIMARY KEY, last INTEGER NOT NULL) STRICT;
--- The boot of the machine during which the file was opened, empty once it was
--- closed: without syncing, a file is whole only then.
-CREATE TABLE opened (boot TEXT NOT NULL) STRICT;
-INSERT INTO opened VALUES ('');
+-- What the numbers of a shard are kept by.
+CREATE TABLE subjects (
+    shard  INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    agent  TEXT NOT NULL,
+    rule   TEXT NOT NULL,
+    code   TEXT NOT NULL,
+    result TEXT NOT NULL,
+    PRIMARY KEY (shard, number)
+) STRICT, WITHOUT ROWID;
 PRAGMA application_id=%d;
 PRAGMA user_version=%d;`
 
@@ -70,7 +80,7 @@ func openFile(path string) (*file, error) {
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("cannot open the audit index: %w", err)
 	}
-	conn, err := openConn(path, sqlite.OpenReadWrite, "journal_mode=WAL", "synchronous=OFF", "journal_size_limit=16777216", "cache_size=-2048", "trusted_schema=OFF")
+	conn, err := openConn(path, sqlite.OpenReadWrite, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", "journal_size_limit=16777216", "cache_size=-8192")
 	if err != nil {
 		return nil, err
 	}
@@ -97,61 +107,25 @@ func openConn(path string, flags sqlite.OpenFlags, settings ...string) (*sqlite.
 	return conn, nil
 }
 
-// claim makes the tables of a new file, or sees that an old one is ours and
-// whole, and notes that it is open.
+// claim makes the tables of a new file, or sees that an old one is ours.
 func (x *file) claim() error {
-	conn := x.writer
-	owner, err := queryInt(conn, "PRAGMA application_id")
-	if err != nil {
-		return err
+	var found [3]int64
+	for i, query := range []string{"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"} {
+		var err error
+		if found[i], err = queryInt(x.writer, query); err != nil {
+			return err
+		}
 	}
-	version, err := queryInt(conn, "PRAGMA user_version")
-	if err != nil {
-		return err
-	}
-	tables, err := queryInt(conn, "SELECT count(*) FROM sqlite_schema")
-	if err != nil {
-		return err
-	}
-	switch {
-	case owner == 0 && version == 0 && tables == 0:
-		if err := sqlitex.ExecuteScript(conn, fmt.Sprintf(schema, applicationID, formatVersion), nil); err != nil {
+	switch found {
+	case [3]int64{}:
+		if err := sqlitex.ExecuteScript(x.writer, fmt.Sprintf(schema, applicationID, form()), nil); err != nil {
 			return fmt.Errorf("cannot make the audit index: %w", err)
 		}
-	case owner != applicationID || version != formatVersion:
+	case [3]int64{applicationID, form(), found[2]}:
+	default:
 		return errUnusable
-	}
-	now, err := bootID()
-	if err != nil {
-		return fmt.Errorf("cannot open the audit index: %w", err)
-	}
-	boot := "?"
-	err = sqlitex.Execute(conn, `SELECT boot FROM opened`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
-		boot = stmt.ColumnText(0)
-		return nil
-	}})
-	if err != nil {
-		return fmt.Errorf("cannot read the audit index: %w", err)
-	}
-	if boot != "" && boot != now {
-		return errUnusable
-	}
-	return x.mark(now)
-}
-
-// mark notes during which boot the file was opened, or that it is closed.
-func (x *file) mark(boot string) error {
-	if err := sqlitex.Execute(x.writer, `UPDATE opened SET boot = ?`, &sqlitex.ExecOptions{Args: []any{boot}}); err != nil {
-		return fmt.Errorf("cannot write the audit index: %w", err)
 	}
 	return nil
-}
-
-// bootID names the time since the machine was started. After a kill the kernel
-// has all that was written; after a power failure it may have parts.
-func bootID() (string, error) {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(id)), err
 }
 
 func queryInt(conn *sqlite.Conn, query string) (value int64, err error) {
@@ -165,20 +139,14 @@ func queryInt(conn *sqlite.Conn, query string) (value int64, err error) {
 	return value, nil
 }
 
-// close closes the file. Where it is whole, it is synced and marked so.
-func (x *file) close(whole bool) error {
+func (x *file) close() error {
 	var errs []error
 	for range readerCount {
 		if conn := <-x.readers; conn != nil {
 			errs = append(errs, conn.Close())
 		}
 	}
-	if whole {
-		errs = append(errs, x.mark(""))
-		for _, pragma := range []string{"synchronous=FULL", "wal_checkpoint(TRUNCATE)"} {
-			errs = append(errs, sqlitex.ExecuteTransient(x.writer, "PRAGMA "+pragma, nil))
-		}
-	}
+	// The last one that is closed leaves no file beside the database.
 	if err := errors.Join(append(errs, x.writer.Close())...); err != nil {
 		return fmt.Errorf("cannot close the audit index: %w", err)
 	}
@@ -210,8 +178,14 @@ func (x *file) read(ctx context.Context, query func(*sqlite.Conn) error) (err er
 		}
 	}
 	conn.SetInterrupt(ctx.Done())
-	defer conn.SetInterrupt(nil)
-	if err = query(conn); err != nil && ctx.Err() != nil {
+	// What it sees is of one moment.
+	if err = sqlitex.Execute(conn, "BEGIN", nil); err == nil {
+		err = query(conn)
+		conn.SetInterrupt(nil)
+		err = errors.Join(err, sqlitex.Execute(conn, "ROLLBACK", nil))
+	}
+	conn.SetInterrupt(nil)
+	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
@@ -219,7 +193,7 @@ func (x *file) read(ctx context.Context, query func(*sqlite.Conn) error) (err er
 
 // end is the last record that the file has and its hash, zero for none.
 func (x *file) end() (last uint64, hash string, err error) {
-	err = sqlitex.Execute(x.writer, `SELECT last, hash FROM blocks ORDER BY block DESC LIMIT 1`, &sqlitex.ExecOptions{
+	err = sqlitex.Execute(x.writer, `SELECT last, hash FROM ranges ORDER BY range DESC LIMIT 1`, &sqlitex.ExecOptions{
 		ResultFunc: func(stmt *sqlite.Stmt) error {
 			last, hash = uint64(stmt.ColumnInt64(0)), stmt.ColumnText(1)
 			return nil
@@ -231,13 +205,12 @@ func (x *file) end() (last uint64, hash string, err error) {
 	return last, hash, nil
 }
 
-// write writes a block, in one transaction.
-func (x *file) write(b *builder) (err error) {
-	x.scratch = append(x.scratch[:0], b.postings...)
-	slices.Sort(x.scratch)
-	numbers := countsOf(b.list, b.events)
+// change does something in one transaction. Where it fails nothing is done, and
+// what is in memory is read back.
+func (x *file) change(do func() error) (err error) {
 	defer func() {
 		if err != nil {
+			x.shard = nil
 			err = fmt.Errorf("cannot write the audit index: %w", err)
 		}
 	}()
@@ -246,119 +219,53 @@ func (x *file) write(b *builder) (err error) {
 		return err
 	}
 	defer end(&err)
-	if err := x.writeGroups(b.block, x.scratch); err != nil {
-		return err
-	}
-	if err := x.writeBlock(b.block, b.last, hex.EncodeToString(b.hash[:]), numbers); err != nil {
-		return err
-	}
-	if b.textCount > 0 {
-		err := sqlitex.Execute(x.writer, `INSERT INTO texts (block, folded) VALUES (?, ?)`, &sqlitex.ExecOptions{
-			Args: []any{int64(b.block), sealed(slices.Clone(b.texts), b.block)},
-		})
-		if err != nil {
+	return do()
+}
+
+// add takes in lines, the first of which has a number, and the others the next.
+func (x *file) add(seq uint64, lines [][]byte) error {
+	for i, line := range lines {
+		if err := x.turnTo(shardOf(seq + uint64(i))); err != nil {
 			return err
 		}
-	}
-	for block := range b.uses {
-		err := sqlitex.Execute(x.writer, `INSERT INTO text_uses (block, last) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET last = excluded.last`,
-			&sqlitex.ExecOptions{Args: []any{int64(block), int64(b.block)}})
-		if err != nil {
+		if err := x.shard.add(seq+uint64(i), line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (x *file) writeGroups(block uint64, sorted []posting) error {
-	stmt, err := x.writer.Prepare(`INSERT INTO postings (key, lists) VALUES (?, ?)`)
-	if err != nil {
-		return err
+// turnTo opens a shard where another one is open. The one before is put in order,
+// so that it is read in one place.
+func (x *file) turnTo(number uint64) (err error) {
+	if x.shard != nil && x.shard.number == number {
+		return nil
 	}
-	return groups(block, sorted, func(key uint64, content []byte) error {
-		stmt.BindInt64(1, int64(key))
-		stmt.BindBytes(2, content)
-		if _, err := stmt.Step(); err != nil {
+	if x.shard != nil {
+		if err := x.flush(); err != nil {
 			return err
 		}
-		return stmt.Reset()
-	})
-}
-
-func (x *file) writeBlock(block, last uint64, hash string, numbers counts) error {
-	var first, end int64
-	if n := len(numbers.minutes); n > 0 {
-		first, end = numbers.minutes[0].minute, numbers.minutes[n-1].minute
-	}
-	return sqlitex.Execute(x.writer, `INSERT OR REPLACE INTO blocks (block, last, hash, first_minute, last_minute, counts) VALUES (?, ?, ?, ?, ?, ?)`,
-		&sqlitex.ExecOptions{Args: []any{int64(block), int64(last), hash, first, end, numbers.encode(block)}})
-}
-
-// lookUp appends the places of a term in a block to dst.
-func lookUp(conn *sqlite.Conn, dst []uint16, buffer *[]byte, block uint64, t term) ([]uint16, error) {
-	stmt, err := conn.Prepare(`SELECT key, lists FROM postings WHERE key <= ? ORDER BY key DESC LIMIT 1`)
-	if err != nil {
-		return dst, err
-	}
-	stmt.BindInt64(1, int64(groupKey(block, t)))
-	found, err := stmt.Step()
-	if err != nil || !found {
-		return dst, errors.Join(err, stmt.Reset())
-	}
-	key := uint64(stmt.ColumnInt64(0))
-	if key>>termBits == block {
-		content := blob(stmt, buffer)
-		err = eachList(key, content, func(have term, list []byte) bool {
-			if have == t {
-				dst = places(dst, list)
+		for _, table := range []string{"terms", "reasons"} {
+			optimize := fmt.Sprintf(`INSERT INTO %[1]s_%[2]d (%[1]s_%[2]d) VALUES ('optimize')`, table, x.shard.number)
+			if err := sqlitex.ExecuteTransient(x.writer, optimize, nil); err != nil {
+				return err
 			}
-			return have < t
-		})
-	}
-	return dst, errors.Join(err, stmt.Reset())
-}
-
-// eachGroup calls visit with the lists of a block's terms from one on.
-func eachGroup(conn *sqlite.Conn, buffer *[]byte, block uint64, from term, visit func(t term, list []byte) bool) error {
-	stmt, err := conn.Prepare(`SELECT key, lists FROM postings WHERE key >= coalesce((SELECT key FROM postings WHERE key <= ?1 ORDER BY key DESC LIMIT 1), ?1) AND key < ?2 ORDER BY key`)
-	if err != nil {
-		return err
-	}
-	stmt.BindInt64(1, int64(groupKey(block, from)))
-	stmt.BindInt64(2, int64(groupKey(block+1, 0)))
-	for more := true; more; {
-		row, err := stmt.Step()
-		if err != nil || !row {
-			return errors.Join(err, stmt.Reset())
-		}
-		key := uint64(stmt.ColumnInt64(0))
-		if key>>termBits != block {
-			continue
-		}
-		err = eachList(key, blob(stmt, buffer), func(t term, list []byte) bool {
-			if t >= from {
-				more = visit(t, list)
-			}
-			return more
-		})
-		if err != nil {
-			return errors.Join(err, stmt.Reset())
 		}
 	}
-	return stmt.Reset()
+	x.shard, err = openShard(x.writer, number)
+	return err
 }
 
-// blob reads a row's second column into a buffer that grows.
-func blob(stmt *sqlite.Stmt, buffer *[]byte) []byte {
-	const col = 1
-	n := stmt.ColumnLen(col)
-	*buffer = slices.Grow((*buffer)[:0], n)[:n]
-	return (*buffer)[:stmt.ColumnBytes(col, *buffer)]
+func (x *file) flush() error {
+	if x.shard == nil {
+		return nil
+	}
+	return x.shard.flush()
 }
 
-// blocks lists the blocks of a range, both ends included, oldest first.
-func (x *file) blocks(from, to uint64) (list []uint64, err error) {
-	err = sqlitex.Execute(x.writer, `SELECT block FROM blocks WHERE block BETWEEN ? AND ? ORDER BY block`, &sqlitex.ExecOptions{
+// shards lists the shards of a range, both ends included, newest first.
+func shards(conn *sqlite.Conn, from, to uint64) (list []uint64, err error) {
+	err = sqlitex.Execute(conn, `SELECT shard FROM shards WHERE shard BETWEEN ? AND ? ORDER BY shard DESC`, &sqlitex.ExecOptions{
 		Args: []any{int64(from), int64(to)},
 		ResultFunc: func(stmt *sqlite.Stmt) error {
 			list = append(list, uint64(stmt.ColumnInt64(0)))
@@ -366,87 +273,4 @@ func (x *file) blocks(from, to uint64) (list []uint64, err error) {
 		},
 	})
 	return list, err
-}
-
-// drop deletes a block, in one transaction.
-func (x *file) drop(block uint64) (err error) {
-	end, err := sqlitex.ImmediateTransaction(x.writer)
-	if err != nil {
-		return err
-	}
-	defer end(&err)
-	if err := x.dropGroups(block); err != nil {
-		return err
-	}
-	return sqlitex.Execute(x.writer, `DELETE FROM blocks WHERE block = ?`, &sqlitex.ExecOptions{Args: []any{int64(block)}})
-}
-
-func (x *file) dropGroups(block uint64) error {
-	return sqlitex.Execute(x.writer, `DELETE FROM postings WHERE key >= ? AND key < ?`, &sqlitex.ExecOptions{
-		Args: []any{int64(groupKey(block, 0)), int64(groupKey(block+1, 0))},
-	})
-}
-
-// cut takes the records before a place out of a block, whose numbers are then
-// those given.
-func (x *file) cut(block, pos uint64, numbers counts) (err error) {
-	var kept []posting
-	var buffer []byte
-	var at []uint16
-	err = eachGroup(x.writer, &buffer, block, 0, func(t term, list []byte) bool {
-		for _, p := range places(at[:0], list) {
-			if uint64(p) >= pos {
-				kept = append(kept, posting(t)<<posBits|posting(p))
-			}
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	var last uint64
-	var hash string
-	err = sqlitex.Execute(x.writer, `SELECT last, hash FROM blocks WHERE block = ?`, &sqlitex.ExecOptions{
-		Args: []any{int64(block)},
-		ResultFunc: func(stmt *sqlite.Stmt) error {
-			last, hash = uint64(stmt.ColumnInt64(0)), stmt.ColumnText(1)
-			return nil
-		},
-	})
-	if err != nil {
-		return err
-	}
-	end, err := sqlitex.ImmediateTransaction(x.writer)
-	if err != nil {
-		return err
-	}
-	defer end(&err)
-	if err := x.dropGroups(block); err != nil {
-		return err
-	}
-	if err := x.writeGroups(block, kept); err != nil {
-		return err
-	}
-	return x.writeBlock(block, last, hash, numbers)
-}
-
-// dropTexts deletes the reasons that no block from one on has, but for those
-// that are in use.
-func (x *file) dropTexts(from uint64, used map[uint64]bool) error {
-	var unused []int64
-	err := sqlitex.Execute(x.writer, `SELECT block FROM text_uses WHERE last < ?`, &sqlitex.ExecOptions{
-		Args: []any{int64(from)},
-		ResultFunc: func(stmt *sqlite.Stmt) error {
-			if block := stmt.ColumnInt64(0); !used[uint64(block)] {
-				unused = append(unused, block)
-			}
-			return nil
-		},
-	})
-	for _, block := range unused {
-		for _, query := range []string{`DELETE FROM texts WHERE block = ?`, `DELETE FROM text_uses WHERE block = ?`} {
-			err = errors.Join(err, sqlitex.Execute(x.writer, query, &sqlitex.ExecOptions{Args: []any{block}}))
-		}
-	}
-	return err
 }

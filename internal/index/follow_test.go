@@ -1,11 +1,13 @@
 package index
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -54,7 +56,7 @@ func ask(t *testing.T, x *Index, l *memLog) {
 // TestIndexIsTakenUpOrMadeAgain opens what a former index left, in all states.
 func TestIndexIsTakenUpOrMadeAgain(t *testing.T) {
 	l := newLog()
-	const records = blockRecords + 200
+	const records = 2*rangeRecords + 200
 	fill(t, l, 1, records)
 	first, made := openIndex(t, l)
 	indexed(t, first, records)
@@ -68,7 +70,7 @@ func TestIndexIsTakenUpOrMadeAgain(t *testing.T) {
 	other := newLog()
 	fill(t, other, 2, records)
 	shorter := newLog()
-	fill(t, shorter, 1, blockRecords-10)
+	fill(t, shorter, 1, rangeRecords-10)
 	script := func(path, text string) error {
 		conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate)
 		if err != nil {
@@ -85,11 +87,6 @@ func TestIndexIsTakenUpOrMadeAgain(t *testing.T) {
 		kept bool
 	}{
 		{"whole", func(string) error { return nil }, l, true},
-		{"killed", func(path string) error {
-			boot, err := bootID()
-			return errors.Join(err, script(path, fmt.Sprintf("UPDATE opened SET boot = '%s'", boot)))
-		}, l, true},
-		{"power failed", func(path string) error { return script(path, "UPDATE opened SET boot = 'before'") }, l, false},
 		{"deleted", os.Remove, l, false},
 		{"empty", func(path string) error { return os.Truncate(path, 0) }, l, false},
 		{"cut", func(path string) error { return os.Truncate(path, 4096*2+17) }, l, false},
@@ -116,7 +113,7 @@ func TestIndexIsTakenUpOrMadeAgain(t *testing.T) {
 			x := openAt(t, tt.log, path)
 			indexed(t, x, tt.log.Head().Seq)
 			tt.log.mu.Lock()
-			kept := tt.log.reads < blockRecords/1024
+			kept := tt.log.reads < 4
 			tt.log.mu.Unlock()
 			if kept != tt.kept {
 				t.Errorf("the old blocks are used: %v, want %v", kept, tt.kept)
@@ -133,23 +130,21 @@ func TestIndexIsTakenUpOrMadeAgain(t *testing.T) {
 // TestDamageIsFound changes the file under an open index. Answers stay right,
 // and the index is made again.
 func TestDamageIsFound(t *testing.T) {
+	const records = rangeRecords + 100
 	whole := newLog()
-	fill(t, whole, 1, blockRecords+100)
-	for _, table := range []string{"postings SET lists = CAST(lists || x'00' AS BLOB)", "texts SET folded = zeroblob(length(folded))", "blocks SET counts = x'00'"} {
+	fill(t, whole, 1, records)
+	for _, table := range []string{
+		"UPDATE terms_0_data SET block = x'ffffffff' WHERE id > 10", "UPDATE reasons_0_data SET block = x'ffffffff' WHERE id > 10", "UPDATE ranges SET counts = x'00'",
+		"DROP TABLE terms_0", "DELETE FROM subjects",
+	} {
 		t.Run(table, func(t *testing.T) {
-			l := whole.upTo(blockRecords + 100)
+			l := whole.upTo(records)
 			path := filepath.Join(t.TempDir(), "ocipd.index.db")
 			core, logs := observer.New(zap.ErrorLevel)
 			x := Open(t.Context(), Options{Path: path, Log: l, Now: time.Now, Logger: zap.New(core)})
 			defer x.Close()
-			indexed(t, x, blockRecords+100)
-			conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(sqlitex.ExecuteScript(conn, "UPDATE "+table, nil), conn.Close()); err != nil {
-				t.Fatal(err)
-			}
+			indexed(t, x, records)
+			change(t, path, table)
 			check(t, x, l)
 			if logs.Len() == 0 {
 				t.Error("nothing is said of it")
@@ -157,7 +152,7 @@ func TestDamageIsFound(t *testing.T) {
 			until(t, "the index is made again", func() bool {
 				x.files.RLock()
 				defer x.files.RUnlock()
-				return x.usable() && x.Indexed() == blockRecords+100
+				return x.usable() && x.Indexed() == records
 			})
 			said := logs.Len()
 			check(t, x, l)
@@ -165,6 +160,116 @@ func TestDamageIsFound(t *testing.T) {
 				t.Errorf("and again: %v", logs.All()[said:])
 			}
 		})
+	}
+}
+
+// change runs SQL on an index's file.
+func change(t *testing.T, path, script string) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err == nil {
+		err = errors.Join(sqlitex.ExecuteScript(conn, script, nil), conn.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMissingRecordsAreFound takes records out of a closed index, in all the
+// tables that have them. Once it is open again only that shard is made again.
+func TestMissingRecordsAreFound(t *testing.T) {
+	l := newLogAt(shardRecords - rangeRecords - 50)
+	fill(t, l, 1, 2*rangeRecords)
+	x, made := openIndex(t, l)
+	indexed(t, x, l.head.Seq)
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	index, err := os.ReadFile(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := l.entries[l.gone+70]
+	tokens := rangeToken(rangeOf(lost.Seq))
+	for _, m := range audit.Filters() {
+		if value := *m.Of(&lost.Record); value != "" {
+			tokens += " " + token(&m, value)
+		}
+	}
+	for name, script := range map[string]string{
+		"a record":        fmt.Sprintf("INSERT INTO terms_0 (terms_0, rowid, terms) VALUES ('delete', %d, '%s')", lost.Seq, tokens),
+		"a range's count": fmt.Sprintf("DELETE FROM ranges WHERE range = %d", shardRanges-1),
+		"a count":         fmt.Sprintf("UPDATE ranges SET records = records - 1 WHERE range = %d", shardRanges-1),
+		"all terms":       "UPDATE terms_0_data SET block = x'00'",
+		"a shard":         "DELETE FROM shards WHERE shard = 0",
+		"a shard's rows":  "DELETE FROM shards WHERE shard = 0; DROP TABLE terms_0; DROP TABLE reasons_0; DELETE FROM subjects WHERE shard = 0",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ocipd.index.db")
+			if err := os.WriteFile(path, index, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			change(t, path, script)
+			core, logs := observer.New(zap.WarnLevel)
+			x := Open(t.Context(), Options{Path: path, Log: l, Now: time.Now, Logger: zap.New(core)})
+			defer x.Close()
+			f := audit.Filter{Like: audit.Record{ActionType: lost.ActionType}}
+			until(t, "the record is found again", func() bool {
+				got, err := collect(x, f, 0, 1000)
+				return err == nil && same(got, l.want(f, 0)) == nil && logs.Len() > 0
+			})
+			check(t, x, l)
+			if logs.Len() != 1 {
+				t.Errorf("%v", logs.All())
+			}
+		})
+	}
+}
+
+// TestKilled kills a process that fills an index, again and again. What it left
+// is taken up each time, and is right in the end.
+func TestKilled(t *testing.T) {
+	const records = 3 * rangeRecords
+	log := func() *memLog {
+		l := newLogAt(shardRecords - rangeRecords)
+		fill(t, l, 1, records)
+		return l
+	}
+	if path := os.Getenv("OCIPD_INDEX_KILLED"); path != "" {
+		openAt(t, log(), path)
+		fmt.Println("open")
+		<-t.Context().Done()
+		return
+	}
+	path := filepath.Join(t.TempDir(), "ocipd.index.db")
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 6 {
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
+		child.Env = append(os.Environ(), "OCIPD_INDEX_KILLED="+path)
+		said, err := child.StdoutPipe()
+		if err == nil {
+			err = child.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := said.Read(make([]byte, 4)); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Duration(r.IntN(60)) * time.Millisecond)
+		if err := child.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = child.Wait() // it was killed
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	l := log()
+	x := Open(t.Context(), Options{Path: path, Log: l, Now: time.Now, Logger: zap.New(core)})
+	defer x.Close()
+	indexed(t, x, l.head.Seq)
+	check(t, x, l)
+	if logs.Len() > 0 {
+		t.Errorf("%v", logs.All())
 	}
 }
 
@@ -183,60 +288,67 @@ func TestNoPlaceForAnIndex(t *testing.T) {
 	}
 }
 
-// TestRetire takes records away: in the middle of a block on disk, at the end of
-// one, in the block in memory, and all of them; before and after a restart.
+// TestRetire takes records away: in the middle of a shard, at the end of one, in
+// the one that is being filled, and all of them; before and after a restart.
 func TestRetire(t *testing.T) {
-	const records, more = blockRecords + 900, blockRecords - 800
-	whole := newLog()
-	fill(t, whole, 1, records+more)
-	for _, upTo := range []uint64{700, blockRecords, blockRecords + 600, records} {
+	const begin, records, more = shardRecords - rangeRecords, 2 * rangeRecords, 500
+	whole := newLogAt(begin)
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range records + more {
+		record := randomRecord(r, i)
+		record.PolicyReason = fmt.Sprintf("the reason of %d.", begin+i+1)
+		whole.add(t, start.Add(time.Duration(i)*time.Second), record)
+	}
+	for _, upTo := range []uint64{begin + 700, shardRecords, shardRecords + 600, begin + records} {
 		t.Run(fmt.Sprint(upTo), func(t *testing.T) {
-			l := whole.upTo(records)
+			l := whole.upTo(begin + records)
 			x, path := openIndex(t, l)
-			indexed(t, x, records)
+			indexed(t, x, begin+records)
 			l.retire(upTo)
 			ask(t, x, l) // the records are gone, the index does not know yet
 			if err := x.Retire(t.Context(), upTo); err != nil {
 				t.Fatal(err)
 			}
-			for block := range blockOf(records) + 1 {
-				var buffer []byte
-				err := eachGroup(x.file.writer, &buffer, block, 0, func(tm term, list []byte) bool {
-					for _, p := range places(nil, list) {
-						if seq := firstOf(block) + uint64(p); seq <= upTo {
-							t.Fatalf("term %x still has record %d", tm, seq)
-						}
-					}
-					return true
-				})
-				if err != nil {
-					t.Fatal(err)
+			if err := sqlitex.ExecuteTransient(x.file.writer, "PRAGMA wal_checkpoint(TRUNCATE)", nil); err != nil {
+				t.Fatal(err)
+			}
+			file, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seq := uint64(begin + 1); seq <= begin+records; seq++ {
+				if kept := bytes.Contains(file, fmt.Appendf(nil, "the reason of %d.", seq)); kept != (seq > upTo) {
+					t.Fatalf("the reason of record %d is there: %v", seq, kept)
 				}
 			}
-			kept, err := queryInt(x.file.writer, "SELECT count(*) FROM texts")
-			if err != nil || upTo >= blockRecords && kept > 1 {
-				t.Errorf("the reasons of %d blocks are kept, %v", kept, err)
+			err = x.file.read(t.Context(), func(conn *sqlite.Conn) error {
+				list, err := shards(conn, 0, 9)
+				for _, number := range list {
+					for seq, err := range matches(conn, number, 0, upTo+1, []string{rangeToken(rangeOf(upTo))}) {
+						t.Fatalf("record %d is still found, %v", seq, err)
+					}
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			// New records may have the reasons of those that are gone.
 			l.catchUp(whole)
-			indexed(t, x, records+more)
+			indexed(t, x, begin+records+more)
 			check(t, x, l)
-			if upTo != 700 {
-				return
-			}
 			if err := x.Close(); err != nil {
 				t.Fatal(err)
 			}
 			x = openAt(t, l, path)
-			indexed(t, x, records+more)
+			indexed(t, x, begin+records+more)
 			check(t, x, l)
 		})
 	}
 	t.Run("made again afterwards", func(t *testing.T) {
-		l := whole.upTo(records)
-		l.retire(700)
+		l := whole.upTo(begin + records)
+		l.retire(begin + 700)
 		x, _ := openIndex(t, l)
-		indexed(t, x, records)
+		indexed(t, x, begin+records)
 		check(t, x, l)
 	})
 	t.Run("before it was indexed", func(t *testing.T) {
@@ -244,14 +356,12 @@ func TestRetire(t *testing.T) {
 		fill(t, l, 1, 500)
 		x, _ := openIndex(t, l)
 		indexed(t, x, 500)
-		l.mu.Lock()
-		l.gone = blockRecords + 300
-		l.mu.Unlock()
-		if err := x.Retire(t.Context(), blockRecords+300); err != nil {
+		l.retire(rangeRecords + 300)
+		if err := x.Retire(t.Context(), rangeRecords+300); err != nil {
 			t.Fatal(err)
 		}
-		fill(t, l, 1, blockRecords+1000)
-		indexed(t, x, blockRecords+1500)
+		fill(t, l, 1, rangeRecords+1000)
+		indexed(t, x, rangeRecords+1500)
 		check(t, x, l)
 	})
 }

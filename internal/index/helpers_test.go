@@ -28,11 +28,19 @@ type memLog struct {
 	gone    uint64
 	head    audit.Head
 	news    chan struct{}
-	// reads counts the pages that were read.
-	reads int
+	// reads counts the pages that were read, and looks the single lines.
+	reads, looks int
 }
 
 func newLog() *memLog { return &memLog{news: make(chan struct{})} }
+
+// newLogAt is a log whose first records are gone.
+func newLogAt(gone uint64) *memLog {
+	l := newLog()
+	l.lines, l.entries = make([][]byte, gone), make([]audit.Entry, gone)
+	l.gone, l.head = gone, audit.Head{Seq: gone}
+	return l
+}
 
 // upTo is the beginning of the log, which then goes its own way.
 func (l *memLog) upTo(seq int) *memLog {
@@ -40,7 +48,7 @@ func (l *memLog) upTo(seq int) *memLog {
 	if err != nil {
 		panic(err)
 	}
-	return &memLog{lines: slices.Clip(l.lines[:seq]), entries: slices.Clip(l.entries[:seq]), head: head, news: make(chan struct{})}
+	return &memLog{lines: slices.Clip(l.lines[:seq]), entries: slices.Clip(l.entries[:seq]), gone: l.gone, head: head, news: make(chan struct{})}
 }
 
 // catchUp adds what another log has more.
@@ -107,6 +115,7 @@ func (l *memLog) LinesAfter(_ context.Context, seq uint64) ([][]byte, uint64, er
 func (l *memLog) Lines(_ context.Context, seqs []uint64) ([][]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.looks += len(seqs)
 	lines := make([][]byte, len(seqs))
 	for i, seq := range seqs {
 		if seq > l.gone && seq <= uint64(len(l.lines)) {

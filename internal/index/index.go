@@ -14,6 +14,8 @@ package index
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,13 +67,9 @@ type Index struct {
 	// writing is held by whoever writes to the file.
 	writing sync.Mutex
 
-	// mu guards what is in memory: the block that is being filled, and the last
-	// record that is indexed.
+	// mu guards what follows. have is the last record that is indexed.
 	mu   sync.RWMutex
-	cur  builder
 	have uint64
-	dict dictionary
-
 	// abort ends what the follower does, with a reason; it then begins again.
 	abort context.CancelCauseFunc
 	// broken is set from when the file was found damaged until it is made again.
@@ -85,7 +83,7 @@ type Index struct {
 // until there is an index, and wherever there is none, queries read the log.
 func Open(ctx context.Context, o Options) *Index {
 	x := &Index{
-		path: o.Path, log: o.Log, now: o.Now, zap: o.Logger, dict: newDictionary(), done: make(chan struct{}),
+		path: o.Path, log: o.Log, now: o.Now, zap: o.Logger, done: make(chan struct{}),
 	}
 	ctx, x.stop = context.WithCancel(context.WithoutCancel(ctx))
 	x.abort = func(error) {}
@@ -106,7 +104,7 @@ func (x *Index) Close() error {
 	if x.file == nil {
 		return nil
 	}
-	err := x.file.close(true)
+	err := x.file.close()
 	x.file = nil
 	return err
 }
@@ -143,11 +141,11 @@ func (x *Index) run(ctx context.Context) {
 			err = context.Cause(trial)
 		}
 		abort(nil)
-		if x.Indexed() > before+blockRecords {
+		if x.Indexed() > before+rangeRecords {
 			retry = firstRetry
 		}
 		x.zap.Error("cannot keep the audit index up; queries read the log until it is", zap.Error(err), zap.Duration("retry", retry))
-		if !isFull(err) {
+		if !blameless(err) {
 			if err := x.discard(); err != nil {
 				x.zap.Error("cannot discard the audit index", zap.Error(err))
 			}
@@ -159,8 +157,11 @@ func (x *Index) run(ctx context.Context) {
 	}
 }
 
-// isFull reports an error that says nothing against the file.
-func isFull(err error) bool { return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull }
+// blameless reports an error that says nothing against the file.
+func blameless(err error) bool {
+	var ofLog logError
+	return errors.As(err, &ofLog) || sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull
+}
 
 // rest returns false where the context ended first.
 func rest(ctx context.Context, d time.Duration) bool {
@@ -179,38 +180,43 @@ func (x *Index) follow(ctx context.Context) error {
 	if err := x.open(ctx); err != nil {
 		return err
 	}
+	checked := make(chan struct{})
+	defer func() { <-checked }()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(checked)
+		for x.check(ctx); rest(ctx, checkEvery); x.check(ctx) {
+		}
+	}()
 	pace := pace{now: x.now, at: x.now(), seq: x.log.Head().Seq}
 	for {
-		if err := x.log.WaitAfter(ctx, x.have); err != nil {
+		have := x.Indexed()
+		if err := x.log.WaitAfter(ctx, have); err != nil {
+			return ofLog(err)
+		}
+		began := x.now()
+		if err := x.advance(ctx); err != nil {
 			return err
 		}
-		began, before := x.now(), x.have
-		for more := true; more && x.now().Sub(began) < workTime; {
-			var err error
-			if more, err = x.advance(ctx); err != nil {
-				return err
-			}
-		}
-		d := pace.rest(x.now().Sub(began), x.log.Head().Seq)
-		if x.have == before {
-			// The head is known a moment before its line can be read.
-			d = max(d, time.Millisecond)
-		}
-		if d > 0 && !rest(ctx, d) {
+		if d := pace.rest(x.now().Sub(began), x.log.Head().Seq, x.Indexed()-have); d > 0 && !rest(ctx, d) {
 			return ctx.Err()
 		}
 	}
 }
 
-// The follower works for workTime at a stretch, or for what it takes to end a
-// block. While the log grows faster than by busyRate records a second it then
+// The follower takes in up to a range of records at a stretch, in one
+// transaction. While the log grows faster than by busyRate records a second it then
 // rests nineteen times as long and at least for leastRest, so that it takes a
-// twentieth of one processor from whoever makes the log grow.
+// twentieth of one processor from whoever makes the log grow. Otherwise it rests
+// for calmRest once it has caught up, since a transaction costs more than a record.
 const (
-	workTime  = 10 * time.Millisecond
 	leastRest = 100 * time.Millisecond
+	calmRest  = time.Second
 	busyRate  = 100
 	restRatio = 19
+	// checkEvery is how often the index is held against the log.
+	checkEvery = time.Hour
 )
 
 // pace sees how fast the log grows.
@@ -220,21 +226,26 @@ type pace struct {
 	seq uint64
 }
 
-// rest says how long to rest after some work.
-func (p *pace) rest(work time.Duration, head uint64) time.Duration {
+// rest says how long to rest after some work, which took in so many records.
+func (p *pace) rest(work time.Duration, head, taken uint64) time.Duration {
 	now := p.now()
 	grown, within := head-p.seq, now.Sub(p.at)
 	p.at, p.seq = now, head
-	if float64(grown) <= busyRate*within.Seconds() {
-		return 0
+	switch {
+	case float64(grown) > busyRate*within.Seconds():
+		return max(restRatio*work, leastRest)
+	case taken == 0:
+		return time.Millisecond // the head is known before its line can be read
+	case taken < rangeRecords:
+		return calmRest
 	}
-	return max(restRatio*work, leastRest)
+	return 0
 }
 
 // open opens the file and takes it up where it ends, if it is of this log.
 func (x *Index) open(ctx context.Context) error {
 	if x.file != nil {
-		return x.flush()
+		return nil
 	}
 	f, err := openFile(x.path)
 	if err == nil {
@@ -243,9 +254,9 @@ func (x *Index) open(ctx context.Context) error {
 			x.put(f, last)
 			return nil
 		}
-		err = errors.Join(err, f.close(false))
+		err = errors.Join(err, f.close())
 	}
-	if ctx.Err() != nil || isFull(err) {
+	if ctx.Err() != nil || blameless(err) {
 		return err
 	}
 	if !errors.Is(err, errUnusable) {
@@ -272,7 +283,7 @@ func (x *Index) takeUp(ctx context.Context, f *file) (uint64, error) {
 	}
 	lines, err := x.log.Lines(ctx, []uint64{last})
 	if err != nil {
-		return 0, err
+		return 0, ofLog(err)
 	}
 	if head, err := audit.HeadOf(lines[0]); lines[0] == nil || err != nil || head.Hash.String() != hash {
 		return 0, errUnusable
@@ -286,8 +297,6 @@ func (x *Index) put(f *file, last uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.file, x.have, x.broken = f, last, false
-	x.cur.begin(blockOf(last + 1))
-	x.dict = newDictionary()
 }
 
 // discard closes the file and deletes it.
@@ -296,80 +305,133 @@ func (x *Index) discard() error {
 	defer x.files.Unlock()
 	x.mu.Lock()
 	x.have = 0
-	x.cur.begin(0)
 	x.mu.Unlock()
 	var err error
 	if x.file != nil {
-		err = x.file.close(false)
+		err = x.file.close()
 		x.file = nil
 	}
 	return errors.Join(err, remove(x.path))
 }
 
-// advance takes in a page of lines, and reports whether there are more.
-func (x *Index) advance(ctx context.Context) (more bool, err error) {
-	lines, upTo, err := x.log.LinesAfter(ctx, x.have)
-	if err != nil {
-		return false, err
-	}
-	if len(lines) == 0 {
-		return false, nil
-	}
-	records := make([]extract, len(lines))
-	terms := make([]term, 0, len(lines)*recordTermsMost)
-	for i, line := range lines {
-		start := len(terms)
-		records[i] = extractLine(upTo-uint64(len(lines)-1-i), line, terms)
-		if t := records[i].terms; t != nil {
-			terms = t
-			records[i].terms = t[start:len(t):len(t)]
-		}
-	}
-	for len(records) > 0 {
-		block := blockOf(records[0].seq)
-		if x.cur.block != block {
-			// Retention has taken what was between.
-			if err := x.next(block); err != nil {
-				return false, err
-			}
-		}
-		n := 0
-		x.mu.Lock()
-		for ; n < len(records) && blockOf(records[n].seq) == block; n++ {
-			x.cur.add(&records[n], &x.dict)
-		}
-		x.have = records[n-1].seq
-		x.mu.Unlock()
-		records = records[n:]
-		if err := x.flush(); err != nil {
-			return false, err
-		}
-	}
-	return x.have < x.log.Head().Seq, nil
-}
-
-// recordTermsMost is how many terms a record has at most.
-const recordTermsMost = int(tagReason)
-
-// flush writes the block that is in memory, if it is full.
-func (x *Index) flush() error {
-	if !x.cur.full() {
-		return nil
-	}
-	return x.next(x.cur.block + 1)
-}
-
-// next writes the block that is in memory and begins another.
-func (x *Index) next(block uint64) error {
+// advance takes in the next records, in one transaction.
+func (x *Index) advance(ctx context.Context) error {
 	x.writing.Lock()
 	defer x.writing.Unlock()
-	if x.cur.count > 0 {
-		if err := x.file.write(&x.cur); err != nil {
-			return err
-		}
+	have := x.Indexed()
+	err := x.file.change(func() (err error) {
+		have, err = x.take(ctx, have, min(have+rangeRecords, x.log.Head().Seq))
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.cur.begin(block)
+	x.have = have
+	return nil
+}
+
+// take takes in the records after one, at least up to another if there are so
+// many, and returns the last of them. It is called within a change.
+func (x *Index) take(ctx context.Context, after, last uint64) (uint64, error) {
+	for after < last {
+		lines, upTo, err := x.log.LinesAfter(ctx, after)
+		if err != nil {
+			return after, ofLog(err)
+		}
+		if len(lines) == 0 {
+			break
+		}
+		if err := x.file.add(upTo-uint64(len(lines))+1, lines); err != nil {
+			return after, err
+		}
+		after = upTo
+	}
+	return after, x.file.flush()
+}
+
+// check looks whether each shard has the records that it should have, and
+// makes those again that have not.
+func (x *Index) check(ctx context.Context) {
+	lines, upTo, err := x.log.LinesAfter(ctx, 0)
+	last := x.Indexed()
+	if err != nil || len(lines) == 0 || last == 0 {
+		return // there is nothing to be held against
+	}
+	first := upTo - uint64(len(lines)) + 1
+	for number := shardOf(last) + 1; number > shardOf(first) && ctx.Err() == nil; {
+		number--
+		began := x.now()
+		good := false
+		err := x.file.read(ctx, func(conn *sqlite.Conn) (err error) {
+			good, err = whole(conn, number, first, last)
+			return err
+		})
+		if err == nil && !good {
+			x.zap.Warn("records are missing in the audit index: that part is made again", zap.Uint64("from", firstOf(number)))
+			x.writing.Lock()
+			err = x.remake(ctx, number, 0)
+			x.writing.Unlock()
+		}
+		if err != nil {
+			x.blame(ctx, err)
+			return
+		}
+		rest(ctx, restRatio*x.now().Sub(began))
+	}
+}
+
+// remake makes a shard again, of the records after one. It is called with
+// writing held.
+func (x *Index) remake(ctx context.Context, number, after uint64) error {
+	return x.file.change(func() error {
+		x.file.shard = nil
+		if err := dropShard(x.file.writer, number); err != nil {
+			return err
+		}
+		after, last := max(after, firstOf(number)-1), min(x.Indexed(), firstOf(number+1)-1)
+		for after < last {
+			lines, upTo, err := x.log.LinesAfter(ctx, after)
+			if err != nil {
+				return ofLog(err)
+			}
+			start := upTo - uint64(len(lines)) + 1
+			if len(lines) == 0 || start > last {
+				break
+			}
+			if err := x.file.add(start, lines[:min(uint64(len(lines)), last-start+1)]); err != nil {
+				return err
+			}
+			after = upTo
+		}
+		return x.file.flush()
+	})
+}
+
+// Retire forgets the records up to one, once they are gone from the log: whole
+// shards at once, and the one that keeps something is made again. It can be
+// ended in between; the next call goes on.
+func (x *Index) Retire(ctx context.Context, upTo uint64) error {
+	x.files.RLock()
+	defer x.files.RUnlock()
+	if !x.usable() || upTo == 0 {
+		return nil
+	}
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	kept := shardOf(upTo + 1) // the first that keeps something
+	gone, err := shards(x.file.writer, 0, kept)
+	for _, number := range slices.Backward(gone) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = x.remake(ctx, number, upTo)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot retire records from the audit index: %w", err)
+	}
 	return nil
 }

@@ -1,29 +1,28 @@
 package index
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"go.uber.org/zap"
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // Bounds of one page's work. A page that meets one ends short, or empty, with
 // the number to go on with.
 const (
 	// pageLooks bounds the lines that are looked at.
-	pageLooks = 8192
-	// pageBlocks bounds the blocks, 67 million records.
-	pageBlocks = 4096
-	// textBytes bounds the distinct reasons that a text is looked for in. A log
-	// with more is searched record by record.
-	textBytes = 64 << 20
+	pageLooks = 2048
+	// pageShards bounds the shards, 16 million records.
+	pageShards = 256
 )
 
 // Query returns up to limit records before a number that a filter selects,
@@ -101,12 +100,10 @@ func (x *Index) bounds(ctx context.Context, f *audit.Filter, before uint64) (aft
 type page struct {
 	x      *Index
 	filter audit.Filter
-	terms  []term
-	// text is what is looked for in reasons, folded, and reasons the terms of
-	// those that have it. Where these are not known, every record may have it.
-	text    string
-	reasons []term
-	known   bool
+	// terms are the tokens of the members that are asked for, and text what is
+	// looked for in reasons.
+	terms []string
+	text  string
 
 	after uint64
 	limit int
@@ -115,12 +112,13 @@ type page struct {
 	// next is where to go on once the page is done.
 	next uint64
 	done bool
-
-	buffer []byte
 }
 
 func (x *Index) query(ctx context.Context, f audit.Filter, after, before uint64, limit int) ([][]byte, uint64, error) {
-	p := &page{x: x, filter: f, terms: filterTerms(&f), text: audit.Fold(f.Text), after: after, limit: limit}
+	p := &page{x: x, filter: f, text: searched(f.Text), after: after, limit: limit}
+	for m, value := range f.Wants() {
+		p.terms = append(p.terms, token(m, value))
+	}
 	if !utf8.ValidString(f.Text) {
 		return nil, 0, nil
 	}
@@ -130,131 +128,133 @@ func (x *Index) query(ctx context.Context, f audit.Filter, after, before uint64,
 		lines, next, err := x.log.Query(ctx, f, after, before, limit)
 		return lines, next, ofLog(err)
 	}
-	m := p.inMemory()
-	have, block := m.have, m.block
-	if before > have+1 {
-		lines, next, err := x.log.Query(ctx, f, max(after, have), before, limit)
-		if err != nil || next > 0 {
-			return lines, next, ofLog(err)
+	if have := x.Indexed(); before > have+1 {
+		if err := p.walk(ctx, max(after, have), before); err != nil || p.done {
+			return p.lines, p.next, err
 		}
-		if before = have + 1; before <= after+1 {
-			return lines, 0, nil
-		}
-		if p.lines = lines; len(lines) >= limit {
-			return lines, before, nil
-		}
+		before = have + 1
 	}
-	err := x.file.read(ctx, func(conn *sqlite.Conn) error {
-		if p.text != "" {
-			if err := p.findTexts(conn); err != nil {
-				return err
-			}
-		}
-		if err := p.take(ctx, block, p.places(m), before); err != nil || p.done {
-			return err
-		}
-		return p.onDisk(ctx, conn, min(block, blockOf(before-1)+1), before)
-	})
+	if before <= after+1 {
+		return p.lines, 0, nil
+	}
+	err := x.file.read(ctx, func(conn *sqlite.Conn) error { return p.search(ctx, conn, before) })
 	return p.lines, p.next, err
 }
 
-func ofLog(err error) error {
-	if err == nil {
-		return nil
-	}
-	return logError{err}
-}
-
-// memory is what the block in memory has for a page, of one moment.
-type memory struct {
-	have, block uint64
-	// sets are the places of each term, and reasons the postings of reasons.
-	sets    [][]uint16
-	reasons []posting
-}
-
-// inMemory looks for the page's terms in the block that is in memory.
-func (p *page) inMemory() (m memory) {
-	x := p.x
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	m.have, m.block = x.have, x.cur.block
-	for _, t := range p.terms {
-		m.sets = append(m.sets, x.cur.find(t))
-	}
-	if p.text != "" {
-		m.reasons = x.cur.reasons()
-		for id := range p.inTexts(x.cur.texts, x.cur.block) {
-			p.reasons = append(p.reasons, id)
+// search looks through the shards, newest first.
+func (p *page) search(ctx context.Context, conn *sqlite.Conn, before uint64) error {
+	list, err := shards(conn, shardOf(p.after+1), shardOf(before-1))
+	for i, number := range list {
+		if i == pageShards {
+			p.end(firstOf(number + 1))
 		}
-	}
-	return m
-}
-
-// places are the places in memory that may match.
-func (p *page) places(m memory) []uint16 {
-	sets := m.sets
-	if p.text != "" {
-		var at []uint16
-		for _, r := range m.reasons {
-			if !p.known || p.mayHold(r.term()) {
-				at = append(at, uint16(r.pos()))
-			}
-		}
-		sets = append(sets, at)
-	}
-	return intersect(sets)
-}
-
-// mayHold reports whether the reason of a term may have the text.
-func (p *page) mayHold(t term) bool {
-	_, found := slices.BinarySearch(p.reasons, t)
-	return found || t == tagLongReason<<valueBits
-}
-
-// intersect returns what is in all of some rising lists.
-func intersect(sets [][]uint16) []uint16 {
-	slices.SortFunc(sets, func(a, b []uint16) int { return len(a) - len(b) })
-	both := sets[0]
-	for _, other := range sets[1:] {
-		n, j := 0, 0
-		for _, v := range both {
-			for j < len(other) && other[j] < v {
-				j++
-			}
-			if j == len(other) {
-				break
-			}
-			if other[j] == v {
-				both[n] = v
-				n++
-			}
-		}
-		both = both[:n]
-	}
-	return both
-}
-
-// take looks at the lines of a block's places before a record, newest first.
-func (p *page) take(ctx context.Context, block uint64, at []uint16, before uint64) error {
-	const most = 256
-	seqs := make([]uint64, 0, most)
-	for i := len(at) - 1; i >= 0 && !p.done; {
-		seqs = seqs[:0]
-		for want := min(max(16, p.limit-len(p.lines)), most); i >= 0 && len(seqs) < want; i-- {
-			if seq := firstOf(block) + uint64(at[i]); seq > p.after && seq < before {
-				seqs = append(seqs, seq)
-			}
-		}
-		if err := p.look(ctx, seqs); err != nil {
+		if err != nil || p.done {
 			return err
 		}
+		err = p.shard(ctx, conn, number, before)
 	}
-	return nil
+	return err
+}
+
+// shard looks through a shard.
+func (p *page) shard(ctx context.Context, conn *sqlite.Conn, number, before uint64) error {
+	after, before := max(p.after, firstOf(number)-1), min(before, firstOf(number+1))
+	if p.text == "" {
+		return p.stream(ctx, conn, number, after, before, p.terms)
+	}
+	reasons, few, err := findReasons(conn, number, p.text)
+	switch {
+	case err != nil:
+		return err
+	case !few && len(p.terms) == 0:
+		return p.walk(ctx, after, before)
+	case !few:
+		return p.stream(ctx, conn, number, after, before, p.terms)
+	case len(reasons) <= orMost:
+		return p.stream(ctx, conn, number, after, before, append(slices.Clip(p.terms), anyOf(reasons)))
+	}
+	// SQLite takes so many alternatives and no more at a time.
+	var seqs []uint64
+	for some := range slices.Chunk(reasons, orMost) {
+		for seq, err := range matches(conn, number, after, before, append(slices.Clip(p.terms), anyOf(some))) {
+			if err != nil {
+				return err
+			}
+			seqs = append(seqs, seq)
+		}
+	}
+	slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
+	return p.look(ctx, slices.Values(seqs))
+}
+
+func anyOf(tokens []string) string { return "(" + strings.Join(tokens, " OR ") + ")" }
+
+// walk reads every record between two, both exclusive.
+func (p *page) walk(ctx context.Context, after, before uint64) error {
+	lines, next, err := p.x.log.Query(ctx, p.filter, after, before, p.limit-len(p.lines))
+	p.lines = append(p.lines, lines...)
+	if p.done = next > 0 || len(p.lines) >= p.limit; p.done {
+		p.end(max(next, after+1))
+	}
+	return ofLog(err)
+}
+
+// stream looks at the records that have all of some terms.
+func (p *page) stream(ctx context.Context, conn *sqlite.Conn, number, after, before uint64, terms []string) (err error) {
+	seqs := func(yield func(uint64) bool) {
+		for seq, fault := range matches(conn, number, after, before, terms) {
+			if err = fault; err != nil || !yield(seq) {
+				return
+			}
+		}
+	}
+	return errors.Join(p.look(ctx, seqs), err)
+}
+
+// matches gives the records of a shard between two, both exclusive, that have
+// all of some terms, newest first.
+func matches(conn *sqlite.Conn, number, after, before uint64, terms []string) iter.Seq2[uint64, error] {
+	return func(yield func(uint64, error) bool) {
+		stmt, err := conn.Prepare(fmt.Sprintf(`SELECT rowid FROM terms_%d(?) WHERE rowid > ? AND rowid < ? ORDER BY rowid DESC`, number))
+		if err != nil {
+			yield(0, err)
+			return
+		}
+		defer func() { _ = stmt.Reset() }() // it gives the error of the last step again
+		stmt.BindText(1, strings.Join(terms, " AND "))
+		stmt.BindInt64(2, int64(after))
+		stmt.BindInt64(3, int64(before))
+		for {
+			if found, err := stmt.Step(); err != nil || !found {
+				if err != nil {
+					yield(0, err)
+				}
+				return
+			}
+			if !yield(uint64(stmt.ColumnInt64(0)), nil) {
+				return
+			}
+		}
+	}
 }
 
 // look adds those records to the page that match.
-func (p *page) look(ctx context.Context, seqs []uint64) error {
+func (p *page) look(ctx context.Context, seqs iter.Seq[uint64]) error {
+	const most = 256
+	some := make([]uint64, 0, most)
+	for seq := range seqs {
+		if some = append(some, seq); len(some) < min(max(16, p.limit-len(p.lines)), most) {
+			continue
+		}
+		if err := p.lookAt(ctx, some); err != nil || p.done {
+			return err
+		}
+		some = some[:0]
+	}
+	return p.lookAt(ctx, some)
+}
+
+func (p *page) lookAt(ctx context.Context, seqs []uint64) error {
 	if len(seqs) == 0 {
 		return nil
 	}
@@ -286,125 +286,61 @@ func (p *page) end(seq uint64) {
 	}
 }
 
-// onDisk looks through the blocks before one, newest first.
-func (p *page) onDisk(ctx context.Context, conn *sqlite.Conn, block, before uint64) error {
-	sets := make([][]uint16, 0, len(p.terms)+1)
-	spare := make([][]uint16, len(p.terms)+1)
-	first := blockOf(p.after + 1)
-	for visited := 0; block > first; visited++ {
-		block--
-		if visited >= pageBlocks {
-			p.end(firstOf(block + 1))
-			return nil
+// Bounds of a look for a text in the reasons of a shard: how many that may have
+// it are read, and how many are asked for at a time. Where more have it, so have
+// many records, and these are read.
+const (
+	reasonsMost = 2048
+	orMost      = 128
+)
+
+// findReasons returns the tokens of a shard's reasons that have a text, and
+// false where there are too many, or the text is too short for their index.
+func findReasons(conn *sqlite.Conn, number uint64, text string) (tokens []string, few bool, err error) {
+	match := trigrams(text)
+	if match == "" {
+		return nil, false, nil
+	}
+	stmt, err := conn.Prepare(fmt.Sprintf(`SELECT rowid, reason FROM reasons_%d(?) LIMIT ?`, number))
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = stmt.Reset() }() // it gives the error of the last step again
+	stmt.BindText(1, match)
+	stmt.BindInt64(2, reasonsMost+1)
+	tokens = []string{longReason}
+	for read := 0; ; read++ {
+		found, err := stmt.Step()
+		if err != nil || !found {
+			return tokens, err == nil, err
 		}
-		sets = sets[:0]
-		empty := false
-		for i, t := range p.terms {
-			at, err := lookUp(conn, spare[i][:0], &p.buffer, block, t)
-			if err != nil {
-				return err
-			}
-			if spare[i] = at; len(at) == 0 {
-				empty = true
-				break
-			}
-			sets = append(sets, at)
+		if read == reasonsMost {
+			return nil, false, nil
 		}
-		if empty {
-			continue
-		}
-		if p.text != "" && p.known {
-			at, err := p.withText(conn, spare[len(p.terms)][:0], block)
-			if err != nil {
-				return err
-			}
-			spare[len(p.terms)] = at
-			sets = append(sets, at)
-		}
-		if len(sets) == 0 {
-			// Nothing is known but that any record may match.
-			lines, next, err := p.x.log.Query(ctx, p.filter, p.after, min(before, firstOf(block+1)), p.limit-len(p.lines))
-			p.lines, p.next, p.done = append(p.lines, lines...), next, true
-			return ofLog(err)
-		}
-		if err := p.take(ctx, block, intersect(sets), before); err != nil || p.done {
-			return err
+		if strings.Contains(stmt.ColumnText(1), text) {
+			tokens = append(tokens, reasonToken(stmt.ColumnInt64(0)))
 		}
 	}
-	return nil
 }
 
-// fewReasons is how many reasons are looked up one by one; with more, all of a
-// block's are read.
-const fewReasons = 8
+// piecesMost bounds how many pieces of a text are looked up. What has these is
+// held against all of it.
+const piecesMost = 6
 
-// withText appends the places of a block whose reasons have the text.
-func (p *page) withText(conn *sqlite.Conn, dst []uint16, block uint64) ([]uint16, error) {
-	var err error
-	if len(p.reasons) <= fewReasons {
-		for _, t := range append(slices.Clip(p.reasons), tagLongReason<<valueBits) {
-			if dst, err = lookUp(conn, dst, &p.buffer, block, t); err != nil {
-				return dst, err
-			}
-		}
-	} else {
-		err = eachGroup(conn, &p.buffer, block, tagReason<<valueBits, func(t term, list []byte) bool {
-			if p.mayHold(t) {
-				dst = places(dst, list)
-			}
-			return true
-		})
+// trigrams asks for pieces of three characters that a text has, from all over it;
+// empty where it is shorter. The pieces need not stand together.
+func trigrams(text string) string {
+	chars := []rune(text)
+	var pieces []string
+	for last, i := len(chars)-3, 0; i <= last; i += max(1, last/(piecesMost-1)) {
+		pieces = append(pieces, `"`+strings.ReplaceAll(string(chars[i:i+3]), `"`, `""`)+`"`)
 	}
-	slices.Sort(dst)
-	return dst, err
+	return strings.Join(pieces, " AND ")
 }
 
-// findTexts finds the reasons that have the text.
-func (p *page) findTexts(conn *sqlite.Conn) error {
-	room := textBytes
-	err := sqlitex.Execute(conn, `SELECT block, folded FROM texts ORDER BY block DESC`, &sqlitex.ExecOptions{
-		ResultFunc: func(stmt *sqlite.Stmt) error {
-			block := uint64(stmt.ColumnInt64(0))
-			if room -= stmt.ColumnLen(1); room < 0 {
-				return errTooManyTexts
-			}
-			texts, err := unsealed(blob(stmt, &p.buffer), block)
-			if err != nil {
-				return err
-			}
-			for id := range p.inTexts(texts, block) {
-				p.reasons = append(p.reasons, id)
-			}
-			return nil
-		},
-	})
-	p.known = err == nil
-	if errors.Is(err, errTooManyTexts) {
+func ofLog(err error) error {
+	if err == nil {
 		return nil
 	}
-	slices.Sort(p.reasons)
-	p.reasons = slices.Compact(p.reasons)
-	return err
-}
-
-var errTooManyTexts = errors.New("too many texts to look through")
-
-// inTexts gives the terms of a block's texts that have the text in them.
-func (p *page) inTexts(texts []byte, block uint64) func(yield func(term) bool) {
-	needle := []byte(p.text)
-	return func(yield func(term) bool) {
-		for id := block << posBits; ; {
-			at := bytes.Index(texts, needle)
-			if at < 0 {
-				return
-			}
-			id += uint64(bytes.Count(texts[:at], []byte{textEnd}))
-			if !yield(reasonTerm(id)) {
-				return
-			}
-			end := at + bytes.IndexByte(texts[at:], textEnd) + 1
-			texts = texts[end:]
-			id++
-		}
-	}
+	return logError{err}
 }

@@ -3,18 +3,22 @@ package index
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // TestQueryIsAPlainWalk holds random questions, over a log of several blocks and
 // a tail, against reading every line: pages of every size, from every place.
 func TestQueryIsAPlainWalk(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	l := newLog()
-	records := 2*blockRecords + 3000
+	l := newLogAt(shardRecords - 9000)
+	const records = 20_000
 	const every = 500 * time.Millisecond
 	add := func(n int) {
 		for range n {
@@ -24,7 +28,7 @@ func TestQueryIsAPlainWalk(t *testing.T) {
 	}
 	add(records)
 	x, _ := openIndex(t, l)
-	indexed(t, x, uint64(records))
+	indexed(t, x, l.head.Seq)
 	stopped := func() { // nothing further is indexed
 		x.stop()
 		<-x.done
@@ -34,7 +38,7 @@ func TestQueryIsAPlainWalk(t *testing.T) {
 		found := 0
 		for range n {
 			f := randomFilter(r, len(l.lines), time.Duration(len(l.lines))*every)
-			before := uint64(r.IntN(len(l.lines) + len(l.lines)/8))
+			before := l.gone + uint64(r.IntN(records+records/8))
 			if r.IntN(2) == 0 {
 				before = 0
 			}
@@ -85,70 +89,127 @@ func TestEveryMemberIsIndexed(t *testing.T) {
 	}
 	full.PolicyReason = "the reason"
 	filters["Text"] = audit.Filter{Text: "the reason"}
-	for i := range blockRecords + 10 {
+	const records = 3000
+	for i := range records {
 		r := plain
-		if i == 5 || i == blockRecords+5 {
+		if i == 5 || i == records-5 {
 			r = &full
 		}
 		l.add(t, start, r)
 	}
 	x, _ := openIndex(t, l)
-	indexed(t, x, blockRecords+10)
+	indexed(t, x, records)
 	for name, f := range filters {
-		if terms := filterTerms(&f); name != "Text" && len(terms) != 1 {
-			t.Errorf("%s: %d terms", name, len(terms))
-		}
+		l.mu.Lock()
+		l.looks = 0
+		l.mu.Unlock()
 		lines, err := collect(x, f, 0, 10)
 		if err != nil || len(lines) != 2 {
 			t.Errorf("%s: %d records, %v", name, len(lines), err)
 		}
+		l.mu.Lock()
+		if l.looks != 2 {
+			t.Errorf("%s: %d records were read", name, l.looks)
+		}
+		l.mu.Unlock()
 	}
 }
 
 // TestPageIsBounded asks for what many records look like and none is.
 func TestPageIsBounded(t *testing.T) {
 	l := newLog()
-	for i := range blockRecords + 100 {
-		// Each agrees with the two halves of the question, in different parts.
-		r := &audit.Record{ID: "r", ActionType: "security", AgentID: "a", PolicyReason: fmt.Sprint("number ", i)}
-		l.add(t, start, r)
-	}
-	x, _ := openIndex(t, l)
-	indexed(t, x, blockRecords+100)
-	x.files.RLock()
-	defer x.files.RUnlock()
-	p := &page{x: x, filter: audit.Filter{Like: audit.Record{AgentID: "b"}}, limit: 10}
-	at := make([]uint16, blockRecords)
-	for i := range at {
-		at[i] = uint16(i)
-	}
-	if err := p.take(t.Context(), 0, at, blockRecords+1); err != nil {
-		t.Fatal(err)
-	}
-	if !p.done || p.looks < pageLooks || p.looks > pageLooks+256 || p.next != blockRecords+1-uint64(p.looks) {
-		t.Errorf("looked at %d, next %d, done %v", p.looks, p.next, p.done)
-	}
-}
-
-// TestManyReasons has more distinct reasons in a block than it keeps, and still
-// finds each.
-func TestManyReasons(t *testing.T) {
-	l := newLog()
-	long := fmt.Sprintf("%0700d", 0)
-	const records = blockRecords + 50
+	const records = 3000
 	for i := range records {
-		l.add(t, start, &audit.Record{ID: "r", ActionType: "security", PolicyReason: fmt.Sprint("Reason ", i, " ", long)})
+		l.add(t, start, &audit.Record{ID: "r", ActionType: "security", AgentID: "a", PolicyReason: fmt.Sprint("number ", i)})
 	}
 	x, _ := openIndex(t, l)
 	indexed(t, x, records)
-	for _, i := range []int{0, 3000, 7000, blockRecords - 1, blockRecords, records - 1} {
-		f := audit.Filter{Text: fmt.Sprint("reason ", i, " 0")}
-		got, err := collect(x, f, 0, 10)
+	// The pieces of the text are in every reason, the text is in none.
+	for _, f := range []audit.Filter{{Text: "er 1n"}, {Like: audit.Record{AgentID: "a"}, Text: "zu"}} {
+		p := &page{x: x, filter: f, limit: 10}
+		all := func(yield func(uint64) bool) {
+			for seq := uint64(records); seq > 0 && yield(seq); seq-- {
+			}
+		}
+		if err := p.look(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		if !p.done || p.looks < pageLooks || p.looks > pageLooks+256 || p.next != records+1-uint64(p.looks) {
+			t.Errorf("looked at %d, next %d, done %v", p.looks, p.next, p.done)
+		}
+		if lines, err := collect(x, f, 0, 10); err != nil || len(lines) != 0 {
+			t.Errorf("%d records, %v", len(lines), err)
+		}
+	}
+}
+
+// TestManyReasons has more distinct reasons than are asked for at a time, more
+// than are looked at, and some that are not kept, and still finds each.
+func TestManyReasons(t *testing.T) {
+	l := newLog()
+	long := strings.Repeat("x", longestReason)
+	const records = 2*reasonsMost + 500
+	for i := range records {
+		reason := fmt.Sprintf("Reason %d of many", i)
+		switch {
+		case i%1000 == 0:
+			reason += long
+		case i%17 == 0:
+			reason += " \x00 QUOTE\" OR"
+		}
+		l.add(t, start.Add(time.Duration(i)*time.Second), &audit.Record{ID: "r", ActionType: "security", AgentID: fmt.Sprint(i % 3), PolicyReason: reason})
+	}
+	x, _ := openIndex(t, l)
+	indexed(t, x, records)
+	for _, f := range []audit.Filter{
+		{Text: "reason 4096 of"}, {Text: "REASON 0 of"}, {Text: "reason"}, {Text: "x"}, {Text: "quote\" or"}, {Text: "\x00 q"}, {Text: "n 3000 of manyxxxx"},
+		{Text: "reason", Like: audit.Record{AgentID: "2"}}, {Text: "1", Like: audit.Record{AgentID: "1"}}, {Text: "quote", Like: audit.Record{AgentID: "0"}}, {Text: "nothing"},
+	} {
+		got, err := collect(x, f, 0, 100)
 		if err == nil {
 			err = same(got, l.want(f, 0))
 		}
-		if err != nil || len(got) != 1 {
-			t.Errorf("%s: %d records, %v", f.Text, len(got), err)
+		if err != nil {
+			t.Errorf("%q: %d records, %v", f.Text, len(got), err)
 		}
 	}
+}
+
+// FuzzText looks for a text in reasons as a plain search does.
+func FuzzText(f *testing.F) {
+	f.Add("Der Größe nach: NEIN", "größe")
+	f.Add("a \"b\" AND c", "b\" and")
+	f.Add("\x00\uFFFD\uFFFE x", "\uFFFE x")
+	f.Add("aaaaaaaaaa", "aaaa")
+	f.Add("İstanbul ǅ", "istanbul")
+	f.Fuzz(func(t *testing.T, reason, text string) {
+		reason, text = strings.ToValidUTF8(reason, "?"), strings.ToValidUTF8(text, "?")
+		if reason == "" || len(reason) > longestReason {
+			t.Skip()
+		}
+		conn, err := sqlite.OpenConn(":memory:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := sqlitex.ExecuteScript(conn, fmt.Sprintf(schema, applicationID, form()), nil); err != nil {
+			t.Fatal(err)
+		}
+		s, err := openShard(conn, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, err := s.reason(reason)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens, few, err := findReasons(conn, 0, searched(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := !few || slices.Contains(tokens, kept)
+		if want := strings.Contains(audit.Fold(reason), audit.Fold(text)); want && !found {
+			t.Errorf("%q is not found in %q", text, reason)
+		}
+	})
 }

@@ -9,8 +9,6 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-func minuteTime(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
-
 // Stats counts the records of a time, which is widened to whole minutes, in
 // buckets of a length; see [audit.Stats]. Zero for since is the first record,
 // zero for until is now, and zero for the bucket has a length chosen.
@@ -47,57 +45,118 @@ func (x *Index) Stats(ctx context.Context, since, until time.Time, bucket time.D
 	if err != nil {
 		return audit.Stats{}, err
 	}
-	if err := x.countLines(ctx, tally, max(after, have)); err != nil {
+	if err := x.countLines(ctx, tally, max(after, have), x.log.Head().Seq); err != nil {
 		return audit.Stats{}, err
 	}
 	return tally.Stats(), nil
 }
 
-// count adds what is indexed, and returns the last record of it.
-func (x *Index) count(ctx context.Context, t *audit.Tally) (uint64, error) {
+// count adds what is indexed, and returns the last record of it. Of ranges that
+// are within the time in part, the records are read.
+func (x *Index) count(ctx context.Context, t *audit.Tally) (have uint64, err error) {
 	x.files.RLock()
 	defer x.files.RUnlock()
 	if !x.usable() {
 		return 0, nil
 	}
-	x.mu.RLock()
-	have, block := x.have, x.cur.block
-	// The lists are copied by being added up.
-	numbers := countsOf(append([]audit.Subject(nil), x.cur.list...), x.cur.events)
-	x.mu.RUnlock()
-	numbers.addTo(t)
-	var buffer []byte
-	return have, x.file.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT block, counts FROM blocks WHERE block < ? AND last_minute >= ? AND first_minute < ?`, &sqlitex.ExecOptions{
-			Args: []any{int64(block), t.Since().Unix() / 60, t.Until().Unix() / 60},
+	since, until := t.Since().Unix()/60, t.Until().Unix()/60
+	var parts []span
+	err = x.file.read(ctx, func(conn *sqlite.Conn) error {
+		last, err := queryInt(conn, `SELECT coalesce(max(last), 0) FROM ranges`)
+		if err != nil {
+			return err
+		}
+		have = uint64(last)
+		shard, sums := uint64(0), []int(nil)
+		err = sqlitex.Execute(conn, `SELECT range, records, last, counts FROM ranges WHERE last_minute >= ? AND first_minute < ? ORDER BY range`, &sqlitex.ExecOptions{
+			Args: []any{since, until},
 			ResultFunc: func(stmt *sqlite.Stmt) error {
-				numbers, err := decodeCounts(uint64(stmt.ColumnInt64(0)), blob(stmt, &buffer))
-				if err == nil {
-					numbers.addTo(t)
+				r := span{number: uint64(stmt.ColumnInt64(0)), records: uint64(stmt.ColumnInt64(1)), last: uint64(stmt.ColumnInt64(2))}
+				if r.counts, err = decodeCounts(columnBytes(stmt, 3), r.records); err != nil {
+					return err
 				}
-				return err
+				if first, last := r.bounds(); first < since || last >= until {
+					parts = append(parts, r)
+					return nil
+				}
+				if of := r.number / shardRanges; of != shard {
+					if err := addSubjects(conn, t, shard, sums); err != nil {
+						return err
+					}
+					shard, sums = of, nil
+				}
+				sums = r.addTo(t, sums)
+				return nil
 			},
 		})
+		if err != nil {
+			return err
+		}
+		return addSubjects(conn, t, shard, sums)
 	})
+	for i := 0; i < len(parts) && err == nil; i++ {
+		err = ofLog(x.countLines(ctx, t, parts[i].last-parts[i].records, parts[i].last))
+	}
+	return have, err
 }
 
-// countLines adds the records after one, up to the end of the tally's time.
-func (x *Index) countLines(ctx context.Context, t *audit.Tally, after uint64) error {
-	for {
+// addTo adds the minutes to a tally, and the subjects to sums.
+func (c *counts) addTo(t *audit.Tally, sums []int) []int {
+	for _, m := range c.minutes {
+		for i, n := range m.n {
+			if n > 0 {
+				t.AddAt(time.Unix(m.minute*60, 0).UTC(), results()[i], n)
+			}
+		}
+	}
+	for len(sums) < len(c.subjects) {
+		sums = append(sums, 0)
+	}
+	for i, n := range c.subjects {
+		sums[i] += n
+	}
+	return sums
+}
+
+// addSubjects adds the sums of a shard's subjects to a tally.
+func addSubjects(conn *sqlite.Conn, t *audit.Tally, shard uint64, sums []int) error {
+	if len(sums) == 0 {
+		return nil
+	}
+	list, err := subjectsOf(conn, shard)
+	if err != nil {
+		return err
+	}
+	if len(list) < len(sums) {
+		return errDamaged
+	}
+	for i, n := range sums {
+		if n > 0 {
+			t.AddFor(list[i], n)
+		}
+	}
+	return nil
+}
+
+// countLines adds the records after one up to another, as far as they are within
+// the tally's time.
+func (x *Index) countLines(ctx context.Context, t *audit.Tally, after, last uint64) error {
+	for after < last {
 		lines, upTo, err := x.log.LinesAfter(ctx, after)
 		if err != nil || len(lines) == 0 {
 			return err
 		}
-		for _, line := range lines {
+		for i, line := range lines {
 			e, err := audit.Parse(line)
 			if err != nil {
 				continue // it has nothing to be counted by
 			}
-			if !e.Time.Before(t.Until()) {
+			if upTo-uint64(len(lines)-1-i) > last || !e.Time.Before(t.Until()) {
 				return nil
 			}
 			t.Add(&e)
 		}
 		after = upTo
 	}
+	return nil
 }

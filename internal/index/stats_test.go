@@ -74,11 +74,12 @@ func checkStats(t *testing.T, x *Index, l *memLog, since, until time.Time, bucke
 // TestStats counts by hand: over all, over times that begin and end anywhere,
 // with a tail, and without an index.
 func TestStats(t *testing.T) {
-	l := newLog()
-	const records = blockRecords + 700
+	l := newLogAt(shardRecords - 5000)
+	const records = 12_000
 	fill(t, l, 5, records)
 	x, _ := openIndex(t, l)
-	indexed(t, x, records)
+	indexed(t, x, l.head.Seq)
+	start := l.entries[l.gone].Time
 	end := start.Add(records * time.Second)
 	ask := func(t *testing.T) {
 		t.Helper()
