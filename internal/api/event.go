@@ -7,6 +7,9 @@ const (
 	AppLeft       = "app:left"
 	AppLost       = "app:lost"
 	KernelLagging = "kernel:lagging"
+	// KernelResumed comes first to a connection that is taken for an app's before it
+	// has said anything.
+	KernelResumed = "kernel:resumed"
 )
 
 // Hooks lists the hooks by their canonical names.
@@ -18,7 +21,7 @@ func Hooks() []Hook {
 
 // Events lists the names of all events, hooks by their canonical names.
 func Events() []string {
-	names := []string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, ApprovalEvent}
+	names := []string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, KernelResumed, ApprovalEvent}
 	for _, hook := range Hooks() {
 		names = append(names, "hook:"+string(hook))
 	}

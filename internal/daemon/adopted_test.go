@@ -1,11 +1,14 @@
 package daemon_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/ipc"
 )
 
 // After a restart a stock app connects again and says nothing until its next
@@ -35,6 +38,31 @@ func TestConnectionOfAnAbsentApp(t *testing.T) {
 	<-deaf.Done()
 	if got := h.events("@openclawos/telegram"); len(got) < 2 || got[1] != "resumed" {
 		t.Errorf("on record is %q", got)
+	}
+}
+
+// A stock app keeps what it read of a line before its daemon ended, and reads it as
+// the beginning of the next one's first line: that one is no message.
+func TestHalfALineOfTheDaemonBefore(t *testing.T) {
+	h := build(t, acme)
+	h.channel("@openclawos/telegram", "telegram")
+	h.restart()
+	buffer := `{"id":"1","type":"event","event":"hook:message_sending","payload":{"da`
+	w := h.dialWire("kernel.sock")
+	sent := h.agent("@acme/alice").dispatch("telegram:stranger", "are you back?", nil)
+	for read := 0; ; read++ {
+		line := buffer + w.read().line
+		buffer = ""
+		var m ipc.Incoming
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			if read > 0 {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if strings.Contains(line, sent.DispatchID) {
+			break
+		}
 	}
 }
 

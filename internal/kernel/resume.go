@@ -294,6 +294,9 @@ func (c *Client) adopt() {
 	}
 	a := c.newApp(was.Manifest, tokenDigest(was.Token))
 	a.adopted.Store(true)
+	// A stock app has still what it read of a line that the daemon before this one did
+	// not end, and loses with it the first line that comes now: one that nobody misses.
+	c.link.Send(api.KernelResumed, []byte("{}"), nil)
 	if err := c.goOn(a, was, "", map[string]any{"by": "process"}); err != nil {
 		k.log.Debug("a connection of an app's process is not the app's", zap.String("app", id), zap.Error(err))
 	}
