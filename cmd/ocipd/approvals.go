@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/term"
@@ -33,7 +34,7 @@ func newApprovals(s *shell) *cobra.Command {
 		switch {
 		case len(args) > 0:
 			return another(cmd, args)
-		case s.interactive():
+		case s.Interactive():
 			return s.watchApprovals(cmd.Context(), key)
 		}
 		return s.listApprovals(cmd.Context(), approvalsList{})
@@ -66,7 +67,7 @@ func newApprovalsList(s *shell) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.state != "" && !slices.Contains(states, f.state) {
-				return usagef("cannot list by --state %q: want one of %s", f.state, strings.Join(states, ", "))
+				return cli.Usagef("cannot list by --state %q: want one of %s", f.state, strings.Join(states, ", "))
 			}
 			return s.listApprovals(cmd.Context(), f)
 		},
@@ -89,7 +90,7 @@ type listed struct {
 }
 
 func (s *shell) listApprovals(ctx context.Context, f approvalsList) error {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,8 +99,8 @@ func (s *shell) listApprovals(ctx context.Context, f approvalsList) error {
 	if err != nil {
 		return fmt.Errorf("cannot list held messages: %w", err)
 	}
-	scr := s.screen()
-	w := bufio.NewWriter(s.stdout)
+	scr := s.Screen()
+	w := bufio.NewWriter(s.Stdout)
 	if f.asJSON {
 		for i := range all {
 			if _, err := w.Write(scr.JSONLine(all[i].raw)); err != nil {
@@ -109,7 +110,7 @@ func (s *shell) listApprovals(ctx context.Context, f approvalsList) error {
 		return w.Flush()
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(s.stderr, emptyList(f))
+		fmt.Fprintln(s.Stderr, emptyList(f))
 		return nil
 	}
 	messages := summaries(all)
@@ -120,7 +121,7 @@ func (s *shell) listApprovals(ctx context.Context, f approvalsList) error {
 	case f.agent != "":
 		t.rows = inTurn(alike(messages))
 	default:
-		t.rows, t.more = fair(alike(messages), s.rowsShown()-listFrame)
+		t.rows, t.more = fair(alike(messages), s.RowsShown()-listFrame)
 	}
 	for _, line := range t.lines(scr) {
 		fmt.Fprintln(w, line)
@@ -129,7 +130,7 @@ func (s *shell) listApprovals(ctx context.Context, f approvalsList) error {
 		return err
 	}
 	if waiting := slices.IndexFunc(all, func(l listed) bool { return l.State == api.ApprovalPending }); waiting >= 0 {
-		fmt.Fprintf(s.stderr, "To read one and to decide: ocipd approvals show %s\n", argument(t.short(all[waiting].ApprovalID)))
+		fmt.Fprintf(s.Stderr, "To read one and to decide: ocipd approvals show %s\n", argument(t.short(all[waiting].ApprovalID)))
 	}
 	return nil
 }
@@ -155,7 +156,7 @@ const listPage = 1000
 // approvalsIn returns all held messages in a state, oldest first: those that
 // wait where it is empty, and those of one agent unless that is empty.
 func approvalsIn(ctx context.Context, c *client.Client, state, agent string) (all []listed, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	type page struct {
 		api.ApprovalListResult
@@ -508,7 +509,7 @@ func findApproval(ctx context.Context, c *client.Client, name string) (*found, e
 }
 
 func getApproval(ctx context.Context, c *client.Client, id string) (*found, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	a := new(found)
 	if err := c.Call(ctx, "approval.get", api.ApprovalParams{ApprovalID: id}, &a.raw); err != nil {
@@ -522,7 +523,7 @@ func getApproval(ctx context.Context, c *client.Client, id string) (*found, erro
 
 // heldNow asks a daemon that may not be there, for a completion.
 func (s *shell) heldNow(ctx context.Context, state string) []listed {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return nil
 	}

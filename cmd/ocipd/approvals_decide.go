@@ -1,16 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -37,7 +36,7 @@ func newDecision(s *shell, decision string) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeApproval(api.ApprovalPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(decision, s.interactive()); err != nil {
+			if err := f.check(decision, s.Interactive()); err != nil {
 				return err
 			}
 			return s.decide(cmd.Context(), args[0], decision, f)
@@ -83,17 +82,17 @@ func newDecision(s *shell, decision string) *cobra.Command {
 func (f *decisionFlags) check(decision string, interactive bool) error {
 	switch {
 	case len(f.note) > api.MaxNote:
-		return usagef("cannot use the --note: it is longer than %d bytes", api.MaxNote)
+		return cli.Usagef("cannot use the --note: it is longer than %d bytes", api.MaxNote)
 	case f.content == "-" && f.signature == "-":
-		return usagef("cannot read both --content and --signature from stdin")
+		return cli.Usagef("cannot read both --content and --signature from stdin")
 	case !sends(decision):
 		return nil
 	case f.yes && f.digest == "":
-		return usagef("cannot %s with --yes alone: --digest says what you saw", decision)
+		return cli.Usagef("cannot %s with --yes alone: --digest says what you saw", decision)
 	case f.asJSON && !f.yes:
-		return usagef("cannot %s with --json alone: programs give --yes --digest too", decision)
+		return cli.Usagef("cannot %s with --json alone: programs give --yes --digest too", decision)
 	case !f.yes && !interactive:
-		return usagef("cannot %s where no terminal can ask: look at it with show, and give --yes --digest DIGEST", decision)
+		return cli.Usagef("cannot %s where no terminal can ask: look at it with show, and give --yes --digest DIGEST", decision)
 	}
 	return nil
 }
@@ -108,7 +107,7 @@ func (s *shell) decide(ctx context.Context, name, decision string, f decisionFla
 	if err != nil {
 		return err
 	}
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
@@ -136,14 +135,14 @@ func (s *shell) decide(ctx context.Context, name, decision string, f decisionFla
 		return s.refusedDecision(err, decision, a.ApprovalID)
 	}
 	if f.asJSON {
-		return s.printJSON(result)
+		return s.PrintJSON(result)
 	}
-	fmt.Fprintln(s.stdout, decidedLine(result))
+	fmt.Fprintln(s.Stdout, decidedLine(result))
 	return nil
 }
 
 func resolveApproval(ctx context.Context, c *client.Client, params api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	err = c.Call(ctx, "approval.resolve", params, &result)
 	return result, err
@@ -185,11 +184,11 @@ func decidedBefore(id, decision, state, by string, at int64, now time.Time) erro
 
 // stale shows what changed since a person looked, and fails.
 func (s *shell) stale(decision, id string, changed []api.ApprovalChange) error {
-	p := &approvalText{term.Page{Screen: s.screen()}}
-	p.Screen.Colour.On = p.Screen.Colour.On && term.IsTerminal(s.stderr)
+	p := &approvalText{term.Page{Screen: s.Screen()}}
+	p.Screen.Colour.On = p.Screen.Colour.On && term.IsTerminal(s.Stderr)
 	p.changes(changed)
 	for _, line := range p.Lines {
-		fmt.Fprintln(s.stderr, line)
+		fmt.Fprintln(s.Stderr, line)
 	}
 	return fmt.Errorf("cannot %s %s: it is no longer what you saw; look again: ocipd approvals show %s", decision, id, argument(id))
 }
@@ -209,7 +208,7 @@ func (s *shell) words(ctx context.Context, text string) (string, error) {
 	if text != "-" {
 		return text, nil
 	}
-	read, err := s.readStdin(ctx)
+	read, err := s.ReadStdin(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -221,19 +220,19 @@ func (s *shell) words(ctx context.Context, text string) (string, error) {
 
 // confirm shows what is decided about and asks, unless that is settled.
 func (s *shell) confirm(ctx context.Context, a *api.Approval, decision, content string, yes bool) error {
-	if yes || !s.interactive() {
+	if yes || !s.Interactive() {
 		return nil
 	}
-	scr, now := s.screen(), time.Now()
+	scr, now := s.Screen(), time.Now()
 	if sends(decision) {
-		if err := writeApproval(s.stdout, scr, a, now); err != nil {
+		if err := writeApproval(s.Stdout, scr, a, now); err != nil {
 			return err
 		}
 	} else {
 		t := newHeldTable(likes{&a.ApprovalSummary}, api.ApprovalPending, now)
 		t.rows = []likes{{&a.ApprovalSummary}}
 		for _, line := range t.lines(scr) {
-			fmt.Fprintln(s.stdout, line)
+			fmt.Fprintln(s.Stdout, line)
 		}
 	}
 	p := &approvalText{term.Page{Screen: scr}}
@@ -242,9 +241,9 @@ func (s *shell) confirm(ctx context.Context, a *api.Approval, decision, content 
 	}
 	p.Line()
 	for _, line := range p.Lines {
-		fmt.Fprintln(s.stdout, line)
+		fmt.Fprintln(s.Stdout, line)
 	}
-	agreed, err := s.ask(ctx, question(a, decision))
+	agreed, err := s.Ask(ctx, question(a, decision))
 	if err == nil && !agreed {
 		err = errors.New("nothing was decided")
 	}
@@ -271,26 +270,4 @@ func question(a *api.Approval, decision string) string {
 		return "Deny it?"
 	}
 	return "Resolve it?"
-}
-
-// ask reads a yes or a no from the terminal.
-func (s *shell) ask(ctx context.Context, question string) (bool, error) {
-	fmt.Fprintf(s.stdout, "%s [y/N] ", question)
-	answers := make(chan string, 1)
-	go func() {
-		// The end of input is a no.
-		answer, _ := bufio.NewReader(io.LimitReader(s.stdin, 256)).ReadString('\n')
-		answers <- strings.ToLower(strings.TrimSpace(answer))
-	}()
-	select {
-	case answer := <-answers:
-		return answer == "y" || answer == "yes", nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-}
-
-// interactive reports whether a person sits at both ends.
-func (s *shell) interactive() bool {
-	return term.IsTerminal(s.stdin) && term.IsTerminal(s.stdout) && s.getenv("TERM") != "dumb"
 }

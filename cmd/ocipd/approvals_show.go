@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -37,10 +38,10 @@ func newApprovalsShow(s *shell) *cobra.Command {
 		ValidArgsFunction: s.completeApproval("all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if decision != "" && !slices.Contains(api.Decisions(), decision) {
-				return usagef("cannot print what to sign for %q: want one of %s", decision, strings.Join(api.Decisions(), ", "))
+				return cli.Usagef("cannot print what to sign for %q: want one of %s", decision, strings.Join(api.Decisions(), ", "))
 			}
 			if content != "" && decision != api.DecideTakeover {
-				return usagef("cannot use --content without --to-sign %s", api.DecideTakeover)
+				return cli.Usagef("cannot use --content without --to-sign %s", api.DecideTakeover)
 			}
 			return s.showApproval(cmd.Context(), args[0], decision, content, asJSON)
 		},
@@ -59,7 +60,7 @@ func (s *shell) showApproval(ctx context.Context, name, decision, content string
 	if err != nil {
 		return err
 	}
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,14 +71,14 @@ func (s *shell) showApproval(ctx context.Context, name, decision, content string
 	}
 	switch {
 	case asJSON:
-		_, err = s.stdout.Write(s.screen().JSONLine(a.raw))
+		_, err = s.Stdout.Write(s.Screen().JSONLine(a.raw))
 	case decision != "":
 		var text string
 		if text, err = textToSign(&a.Approval, decision, content); err == nil {
-			_, err = io.WriteString(s.stdout, text)
+			_, err = io.WriteString(s.Stdout, text)
 		}
 	default:
-		err = writeApproval(s.stdout, s.screen(), &a.Approval, time.Now())
+		err = writeApproval(s.Stdout, s.Screen(), &a.Approval, time.Now())
 	}
 	return err
 }

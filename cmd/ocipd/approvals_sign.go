@@ -31,7 +31,7 @@ type keys struct {
 // openKey reads the key that was named, and asks for its passphrase if it has
 // one. What is no private key is left for ssh-agent to know.
 func (s *shell) openKey(name string) (*keys, error) {
-	k := &keys{wanted: name, socket: s.getenv("SSH_AUTH_SOCK")}
+	k := &keys{wanted: name, socket: s.Getenv("SSH_AUTH_SOCK")}
 	if name == "" || strings.HasPrefix(name, "SHA256:") {
 		return k, nil
 	}
@@ -58,12 +58,12 @@ func (s *shell) openKey(name string) (*keys, error) {
 }
 
 func (s *shell) passphrase(name string) ([]byte, error) {
-	f, ok := s.stdin.(*os.File)
+	f, ok := s.Stdin.(*os.File)
 	if !ok || !term.IsTerminal(f) {
 		return nil, fmt.Errorf("cannot use the key %s: it has a passphrase, and no terminal to ask for it; ssh-add %[1]s, and name %[1]s.pub", name)
 	}
-	fmt.Fprintf(s.stderr, "Passphrase of %s: ", term.Printable(name))
-	defer fmt.Fprintln(s.stderr)
+	fmt.Fprintf(s.Stderr, "Passphrase of %s: ", term.Printable(name))
+	defer fmt.Fprintln(s.Stderr)
 	return term.ReadPassword(f)
 }
 
@@ -149,7 +149,7 @@ func (s *shell) readSignature(ctx context.Context, file string) (string, error) 
 	var text []byte
 	var err error
 	if file == "-" {
-		text, err = s.readStdin(ctx)
+		text, err = s.ReadStdin(ctx)
 	} else {
 		text, err = os.ReadFile(file)
 	}

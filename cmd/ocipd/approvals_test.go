@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/term"
 )
@@ -414,7 +415,7 @@ func TestObstacles(t *testing.T) {
 		return fmt.Errorf("no: %w", &api.Error{Code: api.Conflict, Message: "conflict", Details: map[string]any{"ocip": details}})
 	}
 	var stderr bytes.Buffer
-	s := &shell{stdout: &bytes.Buffer{}, stderr: &stderr}
+	s := &shell{Process: cli.Process{Stdout: &bytes.Buffer{}, Stderr: &stderr}}
 	err := s.refusedDecision(conflict(map[string]any{
 		"code": "APPROVAL_STALE", "changed": []map[string]any{{"field": "verdict", "was": "may be sent", "now": "no\x1b[2J\nmore"}},
 	}), api.DecideApprove, "held-1")

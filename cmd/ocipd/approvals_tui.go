@@ -22,19 +22,19 @@ func (s *shell) watchApprovals(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	f := newFeed(s.dialOperator)
+	f := newFeed(s.DialOperator)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { f.run(ctx, c) })
 	defer tasks.Wait()
 	defer cancel()
-	d := newDesk(ctx, s.screen(), f.next(ctx), &liveOffice{feed: f, keys: keys}, time.Now())
-	_, err = tea.NewProgram(d, tea.WithContext(ctx), tea.WithInput(s.stdin), tea.WithOutput(s.stdout),
-		tea.WithEnvironment(s.env), tea.WithoutSignalHandler()).Run()
+	d := newDesk(ctx, s.Screen(), f.next(ctx), &liveOffice{feed: f, keys: keys}, time.Now())
+	_, err = tea.NewProgram(d, tea.WithContext(ctx), tea.WithInput(s.Stdin), tea.WithOutput(s.Stdout),
+		tea.WithEnvironment(s.Env), tea.WithoutSignalHandler()).Run()
 	if errors.Is(err, context.Canceled) {
 		return context.Canceled
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -43,17 +44,17 @@ func (f *filterFlags) add(c *cobra.Command) {
 func (f *filterFlags) resolve(now time.Time) (audit.Filter, error) {
 	var err error
 	if f.filter.Since, err = moment(f.since, now); err != nil {
-		return audit.Filter{}, usagef("cannot read --since: %v", err)
+		return audit.Filter{}, cli.Usagef("cannot read --since: %v", err)
 	}
 	if f.filter.Until, err = moment(f.until, now); err != nil {
-		return audit.Filter{}, usagef("cannot read --until: %v", err)
+		return audit.Filter{}, cli.Usagef("cannot read --until: %v", err)
 	}
 	if f.filter.Like.PolicyResult == resultHold {
 		f.filter.Like.PolicyResult = audit.ResultApproval
 	}
 	for m, value := range f.filter.Wants() {
 		if m.Values != nil && !slices.Contains(m.Values, value) {
-			return audit.Filter{}, usagef("cannot filter by --%s %q: want one of %s", m.Flag, value, strings.Join(m.Values, ", "))
+			return audit.Filter{}, cli.Usagef("cannot filter by --%s %q: want one of %s", m.Flag, value, strings.Join(m.Values, ", "))
 		}
 	}
 	return f.filter, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/export"
 	"github.com/openclawos/ocipd/internal/store"
@@ -50,10 +51,10 @@ func newAuditExport(s *shell) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			formats := []string{formatOCSF, formatOTLP, formatSyslog, formatJSONL}
 			if !slices.Contains(formats, f.format) {
-				return usagef("cannot print as --format %q: want one of %s", f.format, strings.Join(formats, ", "))
+				return cli.Usagef("cannot print as --format %q: want one of %s", f.format, strings.Join(formats, ", "))
 			}
 			if len(args) == 1 && f.database != "" {
-				return usagef("cannot read %s with --database: name one of them", args[0])
+				return cli.Usagef("cannot read %s with --database: name one of them", args[0])
 			}
 			filter, err := f.resolve(time.Now())
 			if err != nil {
@@ -75,7 +76,7 @@ func newAuditExport(s *shell) *cobra.Command {
 }
 
 func (s *shell) export(ctx context.Context, f *exportFlags, filter audit.Filter, file string) error {
-	out := newExporter(s.stdout, s.screen(), f.format)
+	out := newExporter(s.Stdout, s.Screen(), f.format)
 	each := func(line []byte) error {
 		if !filter.Unbounded() && !filter.Match(line) {
 			return nil
@@ -104,7 +105,7 @@ func (s *shell) eachRecord(ctx context.Context, f *exportFlags, filter audit.Fil
 		}
 		left = &mirrorFile{file: opened}
 	default:
-		c, err := s.dialOperator(ctx)
+		c, err := s.DialOperator(ctx)
 		if err == nil {
 			defer c.Close()
 			return exportLive(ctx, c, api.AuditTailParams{Filter: filter, After: &f.after}, visit)

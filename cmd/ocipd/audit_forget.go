@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -24,11 +25,11 @@ func newAuditForget(s *shell) *cobra.Command {
 			"the key in backups of the daemon's keys are yours to destroy.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !yes && !s.interactive() {
-				return usagef("cannot ask where there is no terminal: --yes says that you mean it")
+			if !yes && !s.Interactive() {
+				return cli.Usagef("cannot ask where there is no terminal: --yes says that you mean it")
 			}
 			if !yes {
-				agreed, err := s.ask(cmd.Context(), fmt.Sprintf("Destroy the digest key of tenant %q for good?", term.Visible(tenant)))
+				agreed, err := s.Ask(cmd.Context(), fmt.Sprintf("Destroy the digest key of tenant %q for good?", term.Visible(tenant)))
 				if err != nil {
 					return err
 				}
@@ -49,12 +50,12 @@ func newAuditForget(s *shell) *cobra.Command {
 
 func (s *shell) forget(ctx context.Context, tenant string, asJSON bool) error {
 	var result api.AuditForgetResult
-	if err := s.operate(ctx, "audit.forget", api.AuditForgetParams{Tenant: &tenant}, &result); err != nil {
+	if err := s.Operate(ctx, "audit.forget", api.AuditForgetParams{Tenant: &tenant}, &result); err != nil {
 		return fmt.Errorf("cannot forget: %w", err)
 	}
 	if asJSON {
-		return s.printJSON(result)
+		return s.PrintJSON(result)
 	}
-	_, err := fmt.Fprintf(s.stdout, "ok: the digest key of tenant %q is destroyed (record %d)\n", term.Visible(result.Tenant), result.AuditSeq)
+	_, err := fmt.Fprintf(s.Stdout, "ok: the digest key of tenant %q is destroyed (record %d)\n", term.Visible(result.Tenant), result.AuditSeq)
 	return err
 }

@@ -59,11 +59,11 @@ func newAuditKeyShow(s *shell) *cobra.Command {
 }
 
 func (s *shell) publicKeys() ([]shownKey, error) {
-	cfg, err := s.places("store.url", "audit.keys")
+	cfg, err := s.Places("store.url", "audit.keys")
 	if err != nil {
 		return nil, err
 	}
-	dir := config.KeysPath(cfg, config.DatabasePath(cfg, s.getenv))
+	dir := config.KeysPath(cfg, config.DatabasePath(cfg, s.Getenv))
 	keys, err := keyring.PublicKeys(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot find a key in %s: the daemon makes it at its first start", dir)
@@ -90,12 +90,12 @@ func (s *shell) publicKeys() ([]shownKey, error) {
 func (s *shell) showKeys(keys []shownKey, asJSON bool) error {
 	for i, k := range keys {
 		if asJSON {
-			if err := s.printJSON(k); err != nil {
+			if err := s.PrintJSON(k); err != nil {
 				return err
 			}
 			continue
 		}
-		p := &term.Page{Screen: s.screen()}
+		p := &term.Page{Screen: s.Screen()}
 		if i > 0 {
 			p.Line()
 		}
@@ -110,7 +110,7 @@ func (s *shell) showKeys(keys []shownKey, asJSON bool) error {
 		// It is for copying, and fits whole on a line of its own.
 		p.Line(term.Visible(k.Verifier))
 		for _, line := range p.Lines {
-			fmt.Fprintln(s.stdout, line)
+			fmt.Fprintln(s.Stdout, line)
 		}
 	}
 	return nil
@@ -127,13 +127,13 @@ func newAuditKeyRotate(s *shell) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result api.AuditRotateKeyResult
-			if err := s.operate(cmd.Context(), "audit.rotate_key", nil, &result); err != nil {
+			if err := s.Operate(cmd.Context(), "audit.rotate_key", nil, &result); err != nil {
 				return fmt.Errorf("cannot rotate the key: %w", err)
 			}
 			if asJSON {
-				return s.printJSON(result)
+				return s.PrintJSON(result)
 			}
-			_, err := fmt.Fprintf(s.stdout, "ok: signed over to another key in record %d; the public key is now\n%s\n", result.AuditSeq, term.Visible(result.Verifier))
+			_, err := fmt.Fprintf(s.Stdout, "ok: signed over to another key in record %d; the public key is now\n%s\n", result.AuditSeq, term.Visible(result.Verifier))
 			return err
 		},
 	}

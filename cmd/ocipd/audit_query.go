@@ -10,6 +10,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func newAuditQuery(s *shell) *cobra.Command {
 				return err
 			}
 			if limit < 1 {
-				return usagef("cannot read --limit %d: want at least 1", limit)
+				return cli.Usagef("cannot read --limit %d: want at least 1", limit)
 			}
 			return s.query(cmd.Context(), filter, before, limit, all, asJSON)
 		},
@@ -56,7 +57,7 @@ func (s *shell) query(ctx context.Context, filter audit.Filter, before uint64, l
 		return err
 	}
 	defer search.Close()
-	out := recordPrinter{w: s.stdout, screen: s.screen(), asJSON: asJSON}
+	out := recordPrinter{w: s.Stdout, screen: s.Screen(), asJSON: asJSON}
 	for {
 		if all {
 			limit = search.page
@@ -70,7 +71,7 @@ func (s *shell) query(ctx context.Context, filter audit.Filter, before uint64, l
 		}
 		if !all {
 			if !asJSON {
-				fmt.Fprintf(s.stderr, "there may be more: --before %d goes on\n", next)
+				fmt.Fprintf(s.Stderr, "there may be more: --before %d goes on\n", next)
 			}
 			return nil
 		}
@@ -91,7 +92,7 @@ type search struct {
 const evidencePage = 100_000
 
 func (s *shell) search(ctx context.Context, filter audit.Filter) (*search, error) {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if errors.Is(err, client.ErrNotRunning) {
 		left, err := s.openEvidence(ctx, err)
 		if err != nil {
@@ -105,7 +106,7 @@ func (s *shell) search(ctx context.Context, filter audit.Filter) (*search, error
 	return &search{page: api.MaxPage, Closer: c, ask: func(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 		limit = min(limit, api.MaxPage)
 		var answer api.AuditQueryResult
-		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 		defer cancel()
 		if err := c.Call(ctx, "audit.query", api.AuditQueryParams{Filter: filter, Limit: &limit, Before: before}, &answer); err != nil {
 			return nil, 0, err

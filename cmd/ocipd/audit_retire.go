@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -23,13 +24,13 @@ func newAuditRetire(s *shell) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at, err := moment(before, time.Now())
 			if err != nil {
-				return usagef("cannot read --before: %v", err)
+				return cli.Usagef("cannot read --before: %v", err)
 			}
 			if at.IsZero() {
-				return usagef("name the time before which records are removed with --before, such as 90d")
+				return cli.Usagef("name the time before which records are removed with --before, such as 90d")
 			}
 			if !yes {
-				sure, err := s.ask(cmd.Context(), fmt.Sprintf("Remove the records before %s for good?", at.Local().Format(time.DateTime)))
+				sure, err := s.Ask(cmd.Context(), fmt.Sprintf("Remove the records before %s for good?", at.Local().Format(time.DateTime)))
 				if err != nil {
 					return err
 				}
@@ -37,22 +38,22 @@ func newAuditRetire(s *shell) *cobra.Command {
 					return fmt.Errorf("nothing was removed")
 				}
 			}
-			daemon, err := s.dialOperator(cmd.Context())
+			daemon, err := s.DialOperator(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer daemon.Close()
 			var r api.AuditRetireResult
 			if err := daemon.Call(cmd.Context(), "audit.retire", api.AuditRetireParams{Before: at}, &r); err != nil {
-				return s.refused(err)
+				return s.Refused(err)
 			}
 			switch {
 			case asJSON:
-				return s.printJSON(r)
+				return s.PrintJSON(r)
 			case r.Segments == 0:
-				fmt.Fprintln(s.stdout, "nothing to remove: no whole segment is that old")
+				fmt.Fprintln(s.Stdout, "nothing to remove: no whole segment is that old")
 			default:
-				fmt.Fprintf(s.stdout, "ok: the records up to %d are removed, with %s; record %d stands for them\n", r.Retired, term.Count(r.Segments, "segment"), r.AuditSeq)
+				fmt.Fprintf(s.Stdout, "ok: the records up to %d are removed, with %s; record %d stands for them\n", r.Retired, term.Count(r.Segments, "segment"), r.AuditSeq)
 			}
 			return nil
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/store"
@@ -70,7 +71,7 @@ func newAuditReceipt(s *shell) *cobra.Command {
 				}
 				return s.printReceipt(cmd.Context(), f.database, seq)
 			}
-			return usagef("name one of a record's number, --check FILE and --held")
+			return cli.Usagef("name one of a record's number, --check FILE and --held")
 		},
 	}
 	flags := c.Flags()
@@ -92,7 +93,7 @@ type receiptFlags struct {
 func sequence(text string) (uint64, error) {
 	seq, err := strconv.ParseUint(text, 10, 63)
 	if err != nil || seq == 0 {
-		return 0, usagef("%q is not the number of a record", text)
+		return 0, cli.Usagef("%q is not the number of a record", text)
 	}
 	return seq, nil
 }
@@ -101,11 +102,11 @@ func sequence(text string) (uint64, error) {
 // its public keys are.
 func (s *shell) openRecord(ctx context.Context, database string) (r *store.Reader, keys string, err error) {
 	if database == "" {
-		cfg, err := s.places("store.url", "audit.keys")
+		cfg, err := s.Places("store.url", "audit.keys")
 		if err != nil {
 			return nil, "", err
 		}
-		if database = config.DatabasePath(cfg, s.getenv); database == "" {
+		if database = config.DatabasePath(cfg, s.Getenv); database == "" {
 			return nil, "", errors.New("cannot tell where the database is: HOME is not set, and store.url names no file")
 		}
 		keys = config.KeysPath(cfg, database)
@@ -141,14 +142,14 @@ func (s *shell) showRecord(ctx context.Context, database string, seq uint64, ide
 		return err
 	}
 	if asJSON {
-		_, err := s.stdout.Write(s.screen().RecordLine(line))
+		_, err := s.Stdout.Write(s.Screen().RecordLine(line))
 		return err
 	}
 	e, err := audit.Parse(line)
 	if err != nil {
 		return fmt.Errorf("cannot show record %d: %w", seq, err)
 	}
-	p := &recordText{term.Page{Screen: s.screen()}}
+	p := &recordText{term.Page{Screen: s.Screen()}}
 	p.Hang("", "    ", term.Bold, fmt.Sprintf("record %d: %s", seq, what(&e)))
 	if e.PolicyResult != "" {
 		p.Hang("", "    ", result(&e).Colour, strings.TrimSuffix(result(&e).Text+": "+reason(&e), ": "))
@@ -166,7 +167,7 @@ func (s *shell) showRecord(ctx context.Context, database string, seq uint64, ide
 	p.Fact("before", e.Prev.String())
 	p.Fact("hash", e.Hash.String())
 	p.proof(ctx, r, line, seq, keys)
-	_, err = io.WriteString(s.stdout, strings.Join(p.Lines, "\n")+"\n")
+	_, err = io.WriteString(s.Stdout, strings.Join(p.Lines, "\n")+"\n")
 	return err
 }
 
@@ -272,14 +273,14 @@ func (s *shell) printReceipt(ctx context.Context, database string, seq uint64) e
 	if err != nil {
 		return err
 	}
-	_, err = s.stdout.Write(text)
+	_, err = s.Stdout.Write(text)
 	return err
 }
 
 // checkReceipt checks a receipt as somebody does who has no log.
 func (s *shell) checkReceipt(f receiptFlags) error {
 	if f.line == "" || f.key == "" {
-		return usagef("cannot check a receipt without the record's line (--line) and the log's public key (--key)")
+		return cli.Usagef("cannot check a receipt without the record's line (--line) and the log's public key (--key)")
 	}
 	key, err := publicKey(f.key)
 	if err != nil {
@@ -294,7 +295,7 @@ func (s *shell) checkReceipt(f receiptFlags) error {
 		return fmt.Errorf("cannot read the record: %w", err)
 	}
 	fault := func(err error) error {
-		fmt.Fprintf(s.stdout, "%s: %s\n", term.Printable(f.check), s.screen().Colour.Paint(term.Red, "proves nothing"))
+		fmt.Fprintf(s.Stdout, "%s: %s\n", term.Printable(f.check), s.Screen().Colour.Paint(term.Red, "proves nothing"))
 		return fmt.Errorf("cannot trust %s: %w", f.check, &audit.Fault{Problem: err.Error()})
 	}
 	var r audit.Receipt
@@ -305,7 +306,7 @@ func (s *shell) checkReceipt(f receiptFlags) error {
 	if err != nil {
 		return fault(err)
 	}
-	fmt.Fprintf(s.stdout, "%s: %s, record %d is among the first %d of %s\n", term.Printable(f.check), s.screen().Colour.Paint(term.Green, "good"), r.Seq, c.Size, term.Printable(c.Origin))
+	fmt.Fprintf(s.Stdout, "%s: %s, record %d is among the first %d of %s\n", term.Printable(f.check), s.Screen().Colour.Paint(term.Green, "good"), r.Seq, c.Size, term.Printable(c.Origin))
 	return nil
 }
 
@@ -337,7 +338,7 @@ func (s *shell) heldOfOthers(ctx context.Context, database, origin string) error
 		if err != nil {
 			return fmt.Errorf("cannot print the checkpoint of record %d: %w", seq, err)
 		}
-		_, err = s.stdout.Write(append(held, '\n'))
+		_, err = s.Stdout.Write(append(held, '\n'))
 		return err
 	})
 }

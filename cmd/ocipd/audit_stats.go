@@ -10,6 +10,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -30,27 +31,27 @@ func newAuditStats(s *shell) *cobra.Command {
 			now := time.Now()
 			from, err := moment(since, now)
 			if err != nil {
-				return usagef("cannot read --since: %v", err)
+				return cli.Usagef("cannot read --since: %v", err)
 			}
 			to, err := moment(until, now)
 			if err != nil {
-				return usagef("cannot read --until: %v", err)
+				return cli.Usagef("cannot read --until: %v", err)
 			}
 			if to.IsZero() {
 				to = now
 			}
 			if to.Before(from) {
-				return usagef("cannot count from %s until %s: it ends before it begins", from.Format(time.DateTime), to.Format(time.DateTime))
+				return cli.Usagef("cannot count from %s until %s: it ends before it begins", from.Format(time.DateTime), to.Format(time.DateTime))
 			}
 			if bucket < 0 || bucket%time.Minute != 0 {
-				return usagef("cannot read --bucket %s: want whole minutes", bucket)
+				return cli.Usagef("cannot read --bucket %s: want whole minutes", bucket)
 			}
 			stats, err := s.stats(cmd.Context(), from, to, bucket)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return s.printJSON(stats)
+				return s.PrintJSON(stats)
 			}
 			return s.printStats(stats)
 		},
@@ -65,7 +66,7 @@ func newAuditStats(s *shell) *cobra.Command {
 
 // stats asks the daemon, or counts what it left behind where none runs.
 func (s *shell) stats(ctx context.Context, since, until time.Time, bucket time.Duration) (*audit.Stats, error) {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if errors.Is(err, client.ErrNotRunning) {
 		left, err := s.openEvidence(ctx, err)
 		if err != nil {
@@ -78,7 +79,7 @@ func (s *shell) stats(ctx context.Context, since, until time.Time, bucket time.D
 		return nil, err
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	var stats audit.Stats
 	err = c.Call(ctx, "audit.stats", api.AuditStatsParams{Since: since, Until: until, Bucket: int(bucket / time.Second)}, &stats)
@@ -138,8 +139,8 @@ func verdictKinds() []verdictKind {
 const statsRows = 20
 
 func (s *shell) printStats(stats *audit.Stats) error {
-	scr := s.screen()
-	w := bufio.NewWriter(s.stdout)
+	scr := s.Screen()
+	w := bufio.NewWriter(s.Stdout)
 	total := stats.Verdicts.Total()
 	noun := "records"
 	if total == 1 {

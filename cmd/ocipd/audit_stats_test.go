@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 )
 
@@ -27,7 +28,7 @@ func TestStatsAreDrawn(t *testing.T) {
 	for _, width := range []int{40, 60, 80, 81, 132, 500, 1200} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			var out bytes.Buffer
-			s := &shell{stdout: &out, env: []string{fmt.Sprint("COLUMNS=", width)}}
+			s := &shell{Process: cli.Process{Stdout: &out, Env: []string{fmt.Sprint("COLUMNS=", width)}}}
 			if err := s.printStats(&stats); err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -41,10 +42,10 @@ func newAuditTail(s *shell) *cobra.Command {
 				return err
 			}
 			if cmd.Flags().Changed("after") && cmd.Flags().Changed("last") {
-				return usagef("cannot use -n and --after together")
+				return cli.Usagef("cannot use -n and --after together")
 			}
 			if f.last < 0 || f.last > api.MaxPage {
-				return usagef("cannot read -n %d: want 0 to %d; audit query and --after reach further", f.last, api.MaxPage)
+				return cli.Usagef("cannot read -n %d: want 0 to %d; audit query and --after reach further", f.last, api.MaxPage)
 			}
 			params := api.AuditTailParams{Filter: filter, Last: f.last, Follow: f.follow}
 			if cmd.Flags().Changed("after") {
@@ -53,7 +54,7 @@ func newAuditTail(s *shell) *cobra.Command {
 			var cursor *tailCursor
 			if f.cursor != "" {
 				if cmd.Flags().Changed("after") || cmd.Flags().Changed("last") {
-					return usagef("cannot use --cursor with -n or --after")
+					return cli.Usagef("cannot use --cursor with -n or --after")
 				}
 				if cursor, err = openCursor(f.cursor); err != nil {
 					return err
@@ -74,9 +75,9 @@ func newAuditTail(s *shell) *cobra.Command {
 }
 
 func (s *shell) tail(ctx context.Context, params api.AuditTailParams, cursor *tailCursor, asJSON bool) error {
-	out := newTailPrinter(s.screen(), s.stdout, asJSON)
+	out := newTailPrinter(s.Screen(), s.Stdout, asJSON)
 	out.cursor = cursor
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if errors.Is(err, client.ErrNotRunning) && !params.Follow {
 		return s.tailOffline(ctx, params, out, err)
 	}

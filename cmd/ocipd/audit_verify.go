@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/mirror"
@@ -126,11 +127,11 @@ func (v *verification) ownLog() error {
 	if len(v.checkpoints) == 0 {
 		keys = append(keys, "audit.checkpoints")
 	}
-	cfg, err := v.places(keys...)
+	cfg, err := v.Places(keys...)
 	if err != nil {
 		return err
 	}
-	database := config.DatabasePath(cfg, v.getenv)
+	database := config.DatabasePath(cfg, v.Getenv)
 	v.path = config.MirrorPath(cfg, database)
 	if v.inDatabase {
 		v.path = database
@@ -157,7 +158,7 @@ func (v *verification) ownLog() error {
 		}
 		v.newestIn = keyring.NewestPath(dir)
 	}
-	if file := config.CheckpointsPath(cfg, database); len(v.checkpoints) == 0 && exists(file) {
+	if file := config.CheckpointsPath(cfg, database); len(v.checkpoints) == 0 && cli.Exists(file) {
 		v.checkpoints, v.defaulted = []string{file}, true
 	}
 	return nil
@@ -180,11 +181,6 @@ func (v *verification) ownKeys(dir string) error {
 	last := len(v.former) - 1
 	v.keys, v.former = v.former[last:], v.former[:last]
 	return nil
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }
 
 // gather reads what the log is held against.
@@ -234,7 +230,7 @@ func (v *verification) gather() error {
 	}
 	file := v.tombstone
 	if file == "" {
-		if file = tombstoneBeside(v.path); !exists(file) {
+		if file = tombstoneBeside(v.path); !cli.Exists(file) {
 			return nil
 		}
 	}
@@ -266,7 +262,7 @@ func publicKey(text string) (note.Verifier, error) {
 	}
 	key, err := note.NewVerifier(text)
 	if err != nil {
-		return nil, usagef("cannot use the key %.80q: it is no file, and no public key such as ocipd audit key show prints", text)
+		return nil, cli.Usagef("cannot use the key %.80q: it is no file, and no public key such as ocipd audit key show prints", text)
 	}
 	return key, nil
 }
@@ -600,11 +596,11 @@ func (v *verification) printReport(report *audit.Report, fault *audit.Fault) err
 	if fault != nil {
 		r.Fault = &verifyFault{Seq: fault.Seq, Problem: fault.Problem}
 	}
-	return v.printJSON(r)
+	return v.PrintJSON(r)
 }
 
 func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
-	p, head := v.screen().Colour, report.Head
+	p, head := v.Screen().Colour, report.Head
 	verdict, checked := p.Paint(term.Green, "intact"), "checked"
 	switch {
 	case fault == nil:
@@ -620,48 +616,48 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 	if v.about != "" {
 		about = " (" + v.about + ")"
 	}
-	fmt.Fprintf(v.stdout, "%s%s: %s, %s %s\n", term.Printable(v.path), term.Printable(about), verdict, term.Count(int(head.Seq-min(v.retired(), head.Seq)), "record"), checked)
+	fmt.Fprintf(v.Stdout, "%s%s: %s, %s %s\n", term.Printable(v.path), term.Printable(about), verdict, term.Count(int(head.Seq-min(v.retired(), head.Seq)), "record"), checked)
 	if head.Seq > 0 {
-		fmt.Fprintf(v.stdout, "head %d of %s, hash %s\n", head.Seq, head.Time.Format(time.RFC3339Nano), head.Hash)
+		fmt.Fprintf(v.Stdout, "head %d of %s, hash %s\n", head.Seq, head.Time.Format(time.RFC3339Nano), head.Hash)
 	}
 	if fault != nil {
 		return
 	}
 	keyed := len(v.proof.Keys) > 0
 	if report.Retired > 0 {
-		fmt.Fprintf(v.stdout, "the first %s were retired; a tombstone stands for them\n", term.Count(int(report.Retired), "record"))
+		fmt.Fprintf(v.Stdout, "the first %s were retired; a tombstone stands for them\n", term.Count(int(report.Retired), "record"))
 	}
 	switch {
 	case unsigned(report):
-		fmt.Fprintln(v.stdout, "not signed: the log holds no checkpoint, so whoever can write it can rewrite it")
+		fmt.Fprintln(v.Stdout, "not signed: the log holds no checkpoint, so whoever can write it can rewrite it")
 		return
 	case !keyed:
-		fmt.Fprintf(v.stdout, "%s of %s, signatures not checked: name the log's public key with --key\n", term.Count(report.Checkpoints, "checkpoint"), term.Printable(report.Origin))
+		fmt.Fprintf(v.Stdout, "%s of %s, signatures not checked: name the log's public key with --key\n", term.Count(report.Checkpoints, "checkpoint"), term.Printable(report.Origin))
 	case report.Signed == head.Seq:
-		fmt.Fprintf(v.stdout, "signed by %s to the last record\n", term.Printable(report.Origin))
+		fmt.Fprintf(v.Stdout, "signed by %s to the last record\n", term.Printable(report.Origin))
 	default:
-		fmt.Fprintf(v.stdout, "signed by %s up to record %d; the %s after it, since %s, only chained\n", term.Printable(report.Origin), report.Signed,
+		fmt.Fprintf(v.Stdout, "signed by %s up to record %d; the %s after it, since %s, only chained\n", term.Printable(report.Origin), report.Signed,
 			term.Count(int(head.Seq-report.Signed), "record"), report.UnsignedSince.Local().Format(time.DateTime))
 	}
 	if l := &report.LastLate; report.Late > 0 {
-		fmt.Fprintf(v.stdout, "%s records were signed late, as after a crash or while the machine slept: last those from %d to %d of %s, at %s\n",
+		fmt.Fprintf(v.Stdout, "%s records were signed late, as after a crash or while the machine slept: last those from %d to %d of %s, at %s\n",
 			times(report.Late), l.First, l.Last, l.From.Local().Format(time.DateTime), l.To.Local().Format(time.DateTime))
 	}
 	if g := &report.FirstGap; report.Gaps > 0 {
-		fmt.Fprintf(v.stdout, "%s no checkpoint stands for long between two records, as older versions let it: first behind record %d of %s, until %s\n",
+		fmt.Fprintf(v.Stdout, "%s no checkpoint stands for long between two records, as older versions let it: first behind record %d of %s, until %s\n",
 			times(report.Gaps), g.First, g.From.Local().Format(time.DateTime), g.To.Local().Format(time.DateTime))
 	}
 	for _, from := range v.against {
-		fmt.Fprintf(v.stdout, "held against %s: they fit\n", term.Printable(from))
+		fmt.Fprintf(v.Stdout, "held against %s: they fit\n", term.Printable(from))
 	}
 	if report.Passed > 0 {
-		fmt.Fprintf(v.stdout, "%d of them are of records that were retired, and were not compared\n", report.Passed)
+		fmt.Fprintf(v.Stdout, "%d of them are of records that were retired, and were not compared\n", report.Passed)
 	}
 	if report.Unproved > 0 {
-		fmt.Fprintf(v.stdout, "%d of them prove nothing: no known key signed them\n", report.Unproved)
+		fmt.Fprintf(v.Stdout, "%d of them prove nothing: no known key signed them\n", report.Unproved)
 	}
 	if len(v.against) == 0 {
-		fmt.Fprintln(v.stdout, "held against nothing from outside: a cut tail, or an older copy, would not show")
+		fmt.Fprintln(v.Stdout, "held against nothing from outside: a cut tail, or an older copy, would not show")
 	}
 }
 
@@ -680,7 +676,7 @@ func times(n int) string {
 // reportProgress tells a person how far a long check is. It is called with true
 // at the end.
 func (v *verification) reportProgress() func(end bool) {
-	if !term.IsTerminal(v.stderr) || v.getenv("TERM") == "dumb" {
+	if !term.IsTerminal(v.Stderr) || v.Getenv("TERM") == "dumb" {
 		return func(bool) {}
 	}
 	size := int64(0)
@@ -695,7 +691,7 @@ func (v *verification) reportProgress() func(end bool) {
 		}
 		switch now := time.Now(); {
 		case end && shown:
-			fmt.Fprint(v.stderr, "\r\x1b[K")
+			fmt.Fprint(v.Stderr, "\r\x1b[K")
 		case end || now.Before(next):
 		default:
 			next, shown = now.Add(time.Second/5), true
@@ -703,7 +699,7 @@ func (v *verification) reportProgress() func(end bool) {
 			if size > v.bytes {
 				done = fmt.Sprintf(", %.0f%%", 100*float64(v.bytes)/float64(size))
 			}
-			fmt.Fprintf(v.stderr, "\r\x1b[K%d records checked, %.0f MB/s%s", v.verifier.Head().Seq, float64(v.bytes)/1e6/now.Sub(began).Seconds(), done)
+			fmt.Fprintf(v.Stderr, "\r\x1b[K%d records checked, %.0f MB/s%s", v.verifier.Head().Seq, float64(v.bytes)/1e6/now.Sub(began).Seconds(), done)
 		}
 	}
 }

@@ -12,17 +12,14 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
 // callApp is the app that calls are made as where no other is named.
 const callApp = "@ocipd/call"
-
-// maxParams bounds what is read from stdin or a file.
-const maxParams = 16 << 20
 
 type callFlags struct {
 	app      string
@@ -49,7 +46,7 @@ func newCall(s *shell) *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.kernel && f.operator {
-				return usagef("cannot use --kernel and --operator together")
+				return cli.Usagef("cannot use --kernel and --operator together")
 			}
 			params := ""
 			if len(args) == 2 {
@@ -88,7 +85,7 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 	if err != nil {
 		return err
 	}
-	path, err := s.kernelSocket()
+	path, err := s.KernelSocket()
 	if err != nil {
 		return err
 	}
@@ -103,23 +100,23 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 	defer c.Close()
 	if !operator && method != "app.register" && method != "kernel.describe" {
 		if err := s.registerForCall(ctx, c, f); err != nil {
-			return s.refused(err)
+			return s.Refused(err)
 		}
 	}
 	answers, err := c.Stream(ctx, method, params)
 	if err != nil {
-		return s.refused(err)
+		return s.Refused(err)
 	}
-	scr := s.screen()
+	scr := s.Screen()
 	for {
 		answer, err := answers.Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return s.refused(err)
+			return s.Refused(err)
 		}
-		if _, err := s.stdout.Write(scr.JSONLine(answer)); err != nil {
+		if _, err := s.Stdout.Write(scr.JSONLine(answer)); err != nil {
 			return err
 		}
 	}
@@ -128,7 +125,7 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 // params reads the parameters of a request from the command line or stdin.
 func (s *shell) params(ctx context.Context, text string) (jsontext.Value, error) {
 	if text == "-" {
-		read, err := s.readStdin(ctx)
+		read, err := s.ReadStdin(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -139,31 +136,9 @@ func (s *shell) params(ctx context.Context, text string) (jsontext.Value, error)
 	}
 	params := jsontext.Value(text)
 	if err := params.Compact(); err != nil {
-		return nil, usagef("cannot read the params: not JSON: %v", err)
+		return nil, cli.Usagef("cannot read the params: not JSON: %v", err)
 	}
 	return params, nil
-}
-
-// readStdin reads stdin to its end, or fails when the context ends first.
-func (s *shell) readStdin(ctx context.Context) ([]byte, error) {
-	type outcome struct {
-		text []byte
-		err  error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		text, err := io.ReadAll(io.LimitReader(s.stdin, maxParams))
-		done <- outcome{text, err}
-	}()
-	select {
-	case o := <-done:
-		if o.err != nil {
-			return nil, fmt.Errorf("cannot read stdin: %w", o.err)
-		}
-		return o.text, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // registerForCall registers the app that the call is made as.
@@ -181,7 +156,7 @@ func (s *shell) registerForCall(ctx context.Context, c *client.Client, f callFla
 			}
 		}
 		if err := json.Unmarshal(text, &m); err != nil {
-			return usagef("cannot read the manifest: %v", err)
+			return cli.Usagef("cannot read the manifest: %v", err)
 		}
 		if f.app != "" {
 			m.ID = f.app
@@ -195,22 +170,4 @@ func (s *shell) registerForCall(ctx context.Context, c *client.Client, f callFla
 		_, err = c.Register(ctx, &m)
 	}
 	return err
-}
-
-// refused prints the daemon's error as it is. An interrupt is how one stops
-// watching, and no failure.
-func (s *shell) refused(err error) error {
-	var e *api.Error
-	switch {
-	case errors.Is(err, context.Canceled):
-		return nil
-	case !errors.As(err, &e):
-		return err
-	}
-	encoded, encodeErr := json.Marshal(e, json.Deterministic(true))
-	if encodeErr != nil {
-		return err
-	}
-	fmt.Fprintf(s.stderr, "%s\n", term.PrintableJSON(encoded))
-	return errSaid
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/term"
@@ -49,7 +50,7 @@ func newConfigCheck(s *shell) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if diff {
 				if len(args) > 0 || len(set) > 0 {
-					return usagef("--diff is about the file of the running daemon, so it goes with no FILE and no --set")
+					return cli.Usagef("--diff is about the file of the running daemon, so it goes with no FILE and no --set")
 				}
 				return s.configDiff(cmd.Context(), asJSON)
 			}
@@ -61,7 +62,7 @@ func newConfigCheck(s *shell) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg, err := s.loadFile(file, flags)
+			cfg, err := s.LoadFile(file, flags)
 			if err == nil {
 				err = daemon.Check(cmd.Context(), cfg)
 			}
@@ -70,15 +71,15 @@ func newConfigCheck(s *shell) *cobra.Command {
 			}
 			switch {
 			case err != nil:
-				complain(s.stderr, err)
+				complain(s.Stderr, err)
 				if cfg != nil {
 					s.printLacking(cfg)
 				}
-				return errSaid
+				return cli.ErrSaid
 			case cfg.File == "":
-				_, err = fmt.Fprintln(s.stdout, "ok: there is no file, the defaults serve")
+				_, err = fmt.Fprintln(s.Stdout, "ok: there is no file, the defaults serve")
 			default:
-				_, err = fmt.Fprintf(s.stdout, "ok: %s\n", term.Printable(cfg.File))
+				_, err = fmt.Fprintf(s.Stdout, "ok: %s\n", term.Printable(cfg.File))
 			}
 			return err
 		},
@@ -96,9 +97,9 @@ func (s *shell) printLacking(cfg *config.Config) {
 	if err != nil || len(lacks) == 0 {
 		return
 	}
-	fmt.Fprintln(s.stderr, "add, with the ids of your apps:")
+	fmt.Fprintln(s.Stderr, "add, with the ids of your apps:")
 	for line := range strings.Lines(daemon.DeclarationLines(lacks)) {
-		fmt.Fprintln(s.stderr, "  "+term.Printable(strings.TrimRight(line, "\n")))
+		fmt.Fprintln(s.Stderr, "  "+term.Printable(strings.TrimRight(line, "\n")))
 	}
 }
 
@@ -117,7 +118,7 @@ func (s *shell) reportCheck(file string, cfg *config.Config, failure error) erro
 	default:
 		return failure
 	}
-	if err := s.printJSON(report); err != nil {
+	if err := s.PrintJSON(report); err != nil {
 		return err
 	}
 	return failure
@@ -127,9 +128,9 @@ func (s *shell) reportCheck(file string, cfg *config.Config, failure error) erro
 func (s *shell) configArg(args []string) (string, error) {
 	switch {
 	case len(args) == 0:
-		return s.configFile, nil
-	case s.configFile != "":
-		return "", usagef("a file is named twice: %s and --config %s", args[0], s.configFile)
+		return s.ConfigFile, nil
+	case s.ConfigFile != "":
+		return "", cli.Usagef("a file is named twice: %s and --config %s", args[0], s.ConfigFile)
 	}
 	return args[0], nil
 }
@@ -153,13 +154,13 @@ func newConfigShow(s *shell) *cobra.Command {
 			}
 			d := &doctor{shell: s, ctx: cmd.Context(), now: time.Now}
 			if d.look(); d.other != "" {
-				fmt.Fprintln(s.stderr, "note: "+term.Printable(d.other))
+				fmt.Fprintln(s.Stderr, "note: "+term.Printable(d.other))
 			}
-			file := s.configFile
+			file := s.ConfigFile
 			if file == "" && d.other != "" {
 				file = d.live.ConfigFile
 			}
-			cfg, err := s.loadFile(file, flags)
+			cfg, err := s.LoadFile(file, flags)
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/configs"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -61,7 +62,7 @@ every process of yours, your agents' too.`,
 				return err
 			}
 			if file == "" {
-				file = config.FilePath(s.getenv)
+				file = config.FilePath(s.Getenv)
 			}
 			if file == "" {
 				return errors.New("cannot tell where the configuration belongs: HOME is not set; name a file")
@@ -102,7 +103,7 @@ func (s *shell) begin(file string, a *answers) error {
 	contacts := filepath.Join(filepath.Dir(file), contactsName)
 	wrote := []string{}
 	put := func(path, content string) error {
-		if content == "" || exists(path) {
+		if content == "" || cli.Exists(path) {
 			return nil
 		}
 		wrote = append(wrote, path)
@@ -112,7 +113,7 @@ func (s *shell) begin(file string, a *answers) error {
 	if err != nil {
 		return err
 	}
-	if signers != "" && exists(signers) {
+	if signers != "" && cli.Exists(signers) {
 		return thereAlready(signers)
 	}
 	err = errors.Join(put(contacts, contactsHead+a.owner()), put(signers, line))
@@ -129,16 +130,16 @@ func (s *shell) begin(file string, a *answers) error {
 	if len(wrote) > 0 {
 		said += " and beside it " + strings.Join(bases(wrote), " and ")
 	}
-	fmt.Fprintln(s.stdout, term.Printable(said))
+	fmt.Fprintln(s.Stdout, term.Printable(said))
 	switch {
 	case a.app == "":
-		fmt.Fprintln(s.stdout, "it names no agent yet, so nobody can send: add one to agents in it")
+		fmt.Fprintln(s.Stdout, "it names no agent yet, so nobody can send: add one to agents in it")
 	case a.channel != "" && a.chat == "":
-		fmt.Fprintln(s.stdout, "your own chat is a stranger's until you say so: write to your agent, then ocipd contacts bind --me")
+		fmt.Fprintln(s.Stdout, "your own chat is a stranger's until you say so: write to your agent, then ocipd contacts bind --me")
 	case a.chat != "" && !slices.Contains(wrote, contacts):
-		fmt.Fprintf(s.stdout, "%s was there already: ocipd contacts bind %s --me\n", term.Printable(contacts), term.Printable(a.channel+":"+a.chat))
+		fmt.Fprintf(s.Stdout, "%s was there already: ocipd contacts bind %s --me\n", term.Printable(contacts), term.Printable(a.channel+":"+a.chat))
 	}
-	fmt.Fprintln(s.stdout, "a running daemon takes it by itself; else start it: ocipd serve. Then: ocipd doctor")
+	fmt.Fprintln(s.Stdout, "a running daemon takes it by itself; else start it: ocipd serve. Then: ocipd doctor")
 	return nil
 }
 
@@ -153,18 +154,18 @@ func bases(paths []string) []string {
 // answer asks for what no flag said, where somebody is there to be asked. An answer
 // that cannot be is asked for again at once.
 func (s *shell) answer(a *answers, yes bool) error {
-	me := cmp.Or(s.getenv("USER"), "me")
-	in := bufio.NewReader(s.stdin)
-	asks := !yes && s.asks()
+	me := cmp.Or(s.Getenv("USER"), "me")
+	in := bufio.NewReader(s.Stdin)
+	asks := !yes && s.Asks()
 	ask := func(wanted bool, text, proposed string, take func(answer string) error) error {
 		for wanted && asks {
-			given, err := s.question(in, text, proposed)
+			given, err := s.Question(in, text, proposed)
 			if err != nil {
 				return err
 			}
 			if err := take(given); err == nil {
 				return nil
-			} else if _, err := fmt.Fprintln(s.stderr, term.Printable(err.Error())); err != nil {
+			} else if _, err := fmt.Fprintln(s.Stderr, term.Printable(err.Error())); err != nil {
 				return err
 			}
 		}
@@ -178,7 +179,7 @@ func (s *shell) answer(a *answers, yes bool) error {
 	}
 	if a.app == "" {
 		if a.user+a.tenant+a.channel+a.chat != "" || len(a.media) > 0 {
-			return usagef("--user, --tenant, --channel, --chat and --media are about an agent, and --app names none")
+			return cli.Usagef("--user, --tenant, --channel, --chat and --media are about an agent, and --app names none")
 		}
 	} else {
 		if err := ask(a.user == "" && a.tenant == "", "Whose agent is it, as user/tenant", me+"/"+me, func(given string) error {
@@ -277,7 +278,7 @@ func (a *answers) checkChannel() error {
 	case a.chat == "":
 		return nil
 	case a.channel == "":
-		return usagef("--chat is one of a channel, and --channel names none")
+		return cli.Usagef("--chat is one of a channel, and --channel names none")
 	}
 	if _, err := config.Parse("", []byte("directory: [{kind: person, sessions: ["+quoted(a.channel+":"+a.chat)+"]}]")); err != nil || strings.HasSuffix(a.chat, "*") {
 		return fmt.Errorf("cannot use the chat %q: want what the channel's app calls it, such as 4711", a.chat)
@@ -303,7 +304,7 @@ type touchedKey struct{ path, name string }
 
 // touchedKeys are those that may be offered.
 func (s *shell) touchedKeys() (keys []touchedKey) {
-	found, _ := filepath.Glob(filepath.Join(s.getenv("HOME"), ".ssh", "*.pub")) // the pattern is well-formed
+	found, _ := filepath.Glob(filepath.Join(s.Getenv("HOME"), ".ssh", "*.pub")) // the pattern is well-formed
 	for _, path := range found {
 		if _, err := touched(path); err == nil {
 			keys = append(keys, touchedKey{path, "the key " + filepath.Base(path)})
@@ -350,9 +351,6 @@ func (a *answers) owner() string {
 	mine := config.Contact{Kind: "person", UserID: a.user, Accepts: []string{"public", "internal"}, Sessions: []string{a.channel + ":" + a.chat}}
 	return string(mine.Line()) + "\n"
 }
-
-// asks reports whether somebody is there who can answer.
-func (s *shell) asks() bool { return term.IsTerminal(s.stdin) && term.IsTerminal(s.stderr) }
 
 // config is the default configuration with the answers in it, and the file of who
 // may sign. An answer that cannot be is an error.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
@@ -85,7 +86,7 @@ const tracedRecords = 20_000
 func (s *shell) trace(ctx context.Context) (traces, error) {
 	found := traces{}
 	var live api.Status
-	switch err := s.operate(ctx, "kernel.status", nil, &live); {
+	switch err := s.Operate(ctx, "kernel.status", nil, &live); {
 	case errors.Is(err, client.ErrNotRunning):
 	case err != nil:
 		return nil, err
@@ -270,7 +271,7 @@ func (t traces) proposals(cfg *config.Config) ([]proposal, error) {
 }
 
 func (s *shell) migrate(ctx context.Context, yes, asJSON bool) error {
-	cfg, err := s.load(nil)
+	cfg, err := s.Load(nil)
 	if err != nil {
 		return err
 	}
@@ -285,14 +286,14 @@ func (s *shell) migrate(ctx context.Context, yes, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	in, names := bufio.NewReader(s.stdin), map[string]string{}
+	in, names := bufio.NewReader(s.Stdin), map[string]string{}
 	left := 0
 	for i := range list {
 		p := &list[i]
 		wanted := yes && len(p.Evidence) > 0
 		if !asJSON {
 			s.printProposal(p)
-			if !yes && s.asks() {
+			if !yes && s.Asks() {
 				if wanted, err = s.agree(in, p, names); err != nil {
 					return err
 				}
@@ -307,7 +308,7 @@ func (s *shell) migrate(ctx context.Context, yes, asJSON bool) error {
 			left++
 		}
 		if asJSON {
-			if err := s.printJSON(p); err != nil {
+			if err := s.PrintJSON(p); err != nil {
 				return err
 			}
 		}
@@ -317,7 +318,7 @@ func (s *shell) migrate(ctx context.Context, yes, asJSON bool) error {
 
 // migrated says how the configuration is afterwards.
 func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error {
-	again, err := s.load(nil)
+	again, err := s.Load(nil)
 	if err != nil {
 		return err
 	}
@@ -325,9 +326,9 @@ func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error
 	if err != nil {
 		return err
 	}
-	out := s.stdout
+	out := s.Stdout
 	if asJSON {
-		out = s.stderr
+		out = s.Stderr
 	}
 	switch {
 	case wrote > 0:
@@ -345,21 +346,21 @@ func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error
 	if len(lacks) == 1 {
 		are = " is"
 	}
-	fmt.Fprintf(s.stderr, "ocipd: %s still missing, without which no daemon starts: answer at a terminal, have --yes take what there is evidence for, or write what ocipd config check prints\n", term.Count(len(lacks), "line")+are)
-	return errSaid
+	fmt.Fprintf(s.Stderr, "ocipd: %s still missing, without which no daemon starts: answer at a terminal, have --yes take what there is evidence for, or write what ocipd config check prints\n", term.Count(len(lacks), "line")+are)
+	return cli.ErrSaid
 }
 
 func (s *shell) printProposal(p *proposal) {
-	fmt.Fprintf(s.stdout, "%s: %s\n", term.Printable(p.Key), term.Printable(inYAML(p.Values)))
-	fmt.Fprintf(s.stdout, "    why       %s\n", term.Printable(p.Reason))
+	fmt.Fprintf(s.Stdout, "%s: %s\n", term.Printable(p.Key), term.Printable(inYAML(p.Values)))
+	fmt.Fprintf(s.Stdout, "    why       %s\n", term.Printable(p.Reason))
 	for _, shown := range p.Evidence {
-		fmt.Fprintf(s.stdout, "    evidence  %s\n", term.Printable(shown))
+		fmt.Fprintf(s.Stdout, "    evidence  %s\n", term.Printable(shown))
 	}
 	switch {
 	case p.unnamed:
-		fmt.Fprintln(s.stdout, "    evidence  none: put in the id of the app yourself")
+		fmt.Fprintln(s.Stdout, "    evidence  none: put in the id of the app yourself")
 	case len(p.Evidence) == 0:
-		fmt.Fprintln(s.stdout, "    evidence  none")
+		fmt.Fprintln(s.Stdout, "    evidence  none")
 	}
 }
 
@@ -367,16 +368,16 @@ func (s *shell) printProposal(p *proposal) {
 // which. Names holds what was said of placeholders already: each is asked for once.
 func (s *shell) agree(in *bufio.Reader, p *proposal, names map[string]string) (bool, error) {
 	if !p.unnamed {
-		return s.consents(in, "Write it? [y/N]")
+		return s.Consents(in, "Write it? [y/N]")
 	}
 	app, asked := names[p.app]
 	for !asked {
-		given, err := s.question(in, "Which app is it, by its id? (Enter: leave it out)", "")
+		given, err := s.Question(in, "Which app is it, by its id? (Enter: leave it out)", "")
 		if err != nil {
 			return false, err
 		}
 		if asked = given == "" || namesApp(given); !asked {
-			fmt.Fprintf(s.stderr, "cannot use the app %s: want its id, such as @acme/telegram\n", term.Printable(strconv.Quote(given)))
+			fmt.Fprintf(s.Stderr, "cannot use the app %s: want its id, such as @acme/telegram\n", term.Printable(strconv.Quote(given)))
 			continue
 		}
 		app, names[p.app] = given, given
@@ -386,7 +387,7 @@ func (s *shell) agree(in *bufio.Reader, p *proposal, names map[string]string) (b
 	}
 	p.Key = strings.Replace(p.Key, strconv.Quote(p.app), strconv.Quote(app), 1)
 	p.app = app
-	_, err := fmt.Fprintf(s.stdout, "    written   %s\n", term.Printable(p.Key))
+	_, err := fmt.Fprintf(s.Stdout, "    written   %s\n", term.Printable(p.Key))
 	return true, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -35,7 +36,7 @@ func newConfigReload(s *shell) *cobra.Command {
 			if result.Changed {
 				said += ", and the policy: " + result.Revision
 			}
-			if _, err := fmt.Fprintln(s.stdout, "ok: "+term.Printable(said)); err != nil {
+			if _, err := fmt.Fprintln(s.Stdout, "ok: "+term.Printable(said)); err != nil {
 				return err
 			}
 			return s.printReload(&result.Config)
@@ -48,7 +49,7 @@ func newConfigReload(s *shell) *cobra.Command {
 // tellReload has the daemon reload, and says what of the files it refuses: many faults
 // have a line each.
 func (s *shell) tellReload(ctx context.Context, asJSON bool, result *api.PolicyReloadResult) (printed bool, err error) {
-	printed, err = s.tellOperator(ctx, "policy.reload", asJSON, result)
+	printed, err = s.TellOperator(ctx, "policy.reload", asJSON, result)
 	return printed, s.splitRefusal(err)
 }
 
@@ -64,11 +65,11 @@ func (s *shell) splitRefusal(err error) error {
 		return err
 	}
 	cause, _, _ := strings.Cut(refused.Message, ": ")
-	fmt.Fprintf(s.stderr, "ocipd: %s: %s; what is in force stays (policy %s) (%s)\n", term.OneLine(cause), term.Count(d.FaultCount, "fault"), term.Printable(d.Revision), refused.Code)
+	fmt.Fprintf(s.Stderr, "ocipd: %s: %s; what is in force stays (policy %s) (%s)\n", term.OneLine(cause), term.Count(d.FaultCount, "fault"), term.Printable(d.Revision), refused.Code)
 	for _, line := range faultLines(d.Faults, d.FaultCount) {
-		fmt.Fprintln(s.stderr, "  "+line)
+		fmt.Fprintln(s.Stderr, "  "+line)
 	}
-	return errSaid
+	return cli.ErrSaid
 }
 
 // faultLines are the faults of files, a line each.
@@ -92,19 +93,19 @@ func (s *shell) printReload(r *api.ConfigReload) error {
 	if err := s.printDifferences(r.Changes, r.ChangeCount, ""); err != nil || len(r.PendingRestart) == 0 {
 		return err
 	}
-	_, err := fmt.Fprintf(s.stdout, "at the next start: %s\n", term.Printable(strings.Join(r.PendingRestart, ", ")))
+	_, err := fmt.Fprintf(s.Stdout, "at the next start: %s\n", term.Printable(strings.Join(r.PendingRestart, ", ")))
 	return err
 }
 
 // printDifferences lists values that differ, a line each.
 func (s *shell) printDifferences(list []api.ConfigDifference, n int, note string) error {
 	for _, d := range list {
-		if _, err := fmt.Fprintf(s.stdout, "  %s: %s -> %s%s\n", term.Printable(d.Key), valueText(d.Was), valueText(d.Now), note); err != nil {
+		if _, err := fmt.Fprintf(s.Stdout, "  %s: %s -> %s%s\n", term.Printable(d.Key), valueText(d.Was), valueText(d.Now), note); err != nil {
 			return err
 		}
 	}
 	if more := n - len(list); more > 0 {
-		if _, err := fmt.Fprintf(s.stdout, "  and %d more\n", more); err != nil {
+		if _, err := fmt.Fprintf(s.Stdout, "  and %d more\n", more); err != nil {
 			return err
 		}
 	}
@@ -131,21 +132,21 @@ func valueText(value any) string {
 // configDiff says what a reload of the running daemon would do.
 func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
 	var d api.ConfigDiffResult
-	if printed, err := s.tellOperator(ctx, "config.diff", asJSON, &d); err != nil || printed {
+	if printed, err := s.TellOperator(ctx, "config.diff", asJSON, &d); err != nil || printed {
 		return s.splitRefusal(err)
 	}
 	said := "ok: " + cmp.Or(d.File, "there is no file, the defaults serve")
 	if d.ChangeCount == 0 && !d.PolicyChanged && len(d.PendingRestart) == 0 {
 		said += ": nothing would change"
 	}
-	if _, err := fmt.Fprintln(s.stdout, term.Printable(said)); err != nil {
+	if _, err := fmt.Fprintln(s.Stdout, term.Printable(said)); err != nil {
 		return err
 	}
 	if err := s.printDifferences(d.Changes, d.ChangeCount, ""); err != nil {
 		return err
 	}
 	if d.PolicyChanged {
-		if _, err := fmt.Fprintf(s.stdout, "  the policy: %s\n", term.Printable(d.PolicyRevision)); err != nil {
+		if _, err := fmt.Fprintf(s.Stdout, "  the policy: %s\n", term.Printable(d.PolicyRevision)); err != nil {
 			return err
 		}
 	}
@@ -153,7 +154,7 @@ func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	for _, o := range d.Overridden {
-		if _, err := fmt.Fprintf(s.stdout, "  %s: what the file says does not count, because of %s\n", term.Printable(o.Key), term.Printable(o.By)); err != nil {
+		if _, err := fmt.Fprintf(s.Stdout, "  %s: what the file says does not count, because of %s\n", term.Printable(o.Key), term.Printable(o.By)); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ func (s *shell) showConfig(cfg *config.Config, asJSON bool) error {
 		if err := doc.Decode(&values); err != nil {
 			return fmt.Errorf("cannot show the configuration: %w", err)
 		}
-		return s.printJSON(showReport{File: cfg.File, Config: values, Sources: sources, Listed: len(cfg.Listed)})
+		return s.PrintJSON(showReport{File: cfg.File, Config: values, Sources: sources, Listed: len(cfg.Listed)})
 	}
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
@@ -46,7 +46,7 @@ func (s *shell) showConfig(cfg *config.Config, asJSON bool) error {
 	if err := enc.Close(); err != nil {
 		return fmt.Errorf("cannot show the configuration: %w", err)
 	}
-	_, err = s.stdout.Write(out.Bytes())
+	_, err = s.Stdout.Write(out.Bytes())
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/term"
@@ -38,7 +39,7 @@ configuration says, what an envelope has shown ("learned"), or nobody knows. Wit
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return usagef("cannot read --limit %d: want at least 1", limit)
+				return cli.Usagef("cannot read --limit %d: want at least 1", limit)
 			}
 			if entries {
 				return s.listEntries(asJSON)
@@ -57,12 +58,12 @@ configuration says, what an envelope has shown ("learned"), or nobody knows. Wit
 }
 
 func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, limit int, unknown, asJSON bool) error {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	scr, now := s.screen(), time.Now()
+	scr, now := s.Screen(), time.Now()
 	t := &term.Table{Columns: []term.Column{{Title: "SESSION", Whole: true}, {Title: "AGENT", Whole: true}, {Title: "WHO", Whole: true, Below: true}, {Title: "MESSAGES", Least: 8, Right: true}, {Title: "LAST", Least: 4, Right: true}}}
 	var printed, total int
 	for {
@@ -85,7 +86,7 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 			}
 			printed++
 			if asJSON {
-				if _, err := s.stdout.Write(scr.JSONLine(raw)); err != nil {
+				if _, err := s.Stdout.Write(scr.JSONLine(raw)); err != nil {
 					return err
 				}
 				continue
@@ -97,14 +98,14 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 			break
 		}
 	}
-	if err := t.Write(s.stdout, scr); err != nil {
+	if err := t.Write(s.Stdout, scr); err != nil {
 		return err
 	}
 	if printed == 0 {
-		fmt.Fprintln(s.stderr, "nobody")
+		fmt.Fprintln(s.Stderr, "nobody")
 	}
 	if total > params.Offset {
-		fmt.Fprintf(s.stderr, "looked at %d of %d sessions: --limit takes a larger number\n", params.Offset, total)
+		fmt.Fprintf(s.Stderr, "looked at %d of %d sessions: --limit takes a larger number\n", params.Offset, total)
 	}
 	return nil
 }
@@ -135,16 +136,16 @@ func whoIs(c *api.Contact) term.Cell {
 }
 
 func (s *shell) listEntries(asJSON bool) error {
-	cfg, err := s.load(nil)
+	cfg, err := s.Load(nil)
 	if err != nil {
 		return err
 	}
-	scr := s.screen()
+	scr := s.Screen()
 	t := &term.Table{Columns: []term.Column{{Title: "LINE", Least: 4, Right: true}, {Title: "KIND", Least: 6}, {Title: "WHO", Whole: true}, {Title: "ACCEPTS", Least: 7}, {Title: "SESSIONS", Whole: true, Below: true}}}
 	for i := range cfg.Listed {
 		e := cfg.Listed[i].Shown()
 		if asJSON {
-			if _, err := s.stdout.Write(scr.JSONLine(e.Line())); err != nil {
+			if _, err := s.Stdout.Write(scr.JSONLine(e.Line())); err != nil {
 				return err
 			}
 			continue
@@ -157,9 +158,9 @@ func (s *shell) listEntries(asJSON bool) error {
 		t.Add(term.Plain(line), term.Plain(e.Kind), term.Plain(who), term.Plain(strings.Join(e.Accepts, ", ")), term.Plain(strings.Join(e.Sessions, ", ")))
 	}
 	if len(cfg.Listed) == 0 {
-		fmt.Fprintln(s.stderr, "nobody")
+		fmt.Fprintln(s.Stderr, "nobody")
 	}
-	return t.Write(s.stdout, scr)
+	return t.Write(s.Stdout, scr)
 }
 
 func cutLast(text, sep string) (before, after string, found bool) {
@@ -192,7 +193,7 @@ file, contacts.jsonl beside it is one from then on. ` + afterwards,
 				}
 			}
 			if len(args) == 0 && entry.Kind != "agent" {
-				return usagef("name the sessions that reach the contact, such as telegram:4711")
+				return cli.Usagef("name the sessions that reach the contact, such as telegram:4711")
 			}
 			entry.Sessions = args
 			f, err := s.openContacts(cmd.Context())
@@ -242,7 +243,7 @@ nobody knows and was used last: write to your agent first. ` + afterwards,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if me == (to != "") {
-				return usagef("say whose the session is: --me, or --to with an id")
+				return cli.Usagef("say whose the session is: --me, or --to with an id")
 			}
 			session := ""
 			if len(args) > 0 {
@@ -268,7 +269,7 @@ func (s *shell) bindContact(ctx context.Context, session, to, agent string, yes,
 	defer f.close()
 	if session == "" {
 		if to != "" {
-			return usagef("name the session that is to be bound, such as telegram:4711")
+			return cli.Usagef("name the session that is to be bound, such as telegram:4711")
 		}
 		found, err := s.proposeOwner(ctx, agent, yes)
 		if err != nil {
@@ -303,7 +304,7 @@ func ownerOf(cfg *config.Config, agent string) (string, error) {
 		switch {
 		case agent != "" && a.ID != agent:
 		case owner != "" && owner != a.UserID:
-			return "", usagef("there are agents of several users: say with --agent whose session it is")
+			return "", cli.Usagef("there are agents of several users: say with --agent whose session it is")
 		default:
 			owner = a.UserID
 		}
@@ -320,15 +321,15 @@ func ownerOf(cfg *config.Config, agent string) (string, error) {
 // proposeOwner asks whether the session that nobody knows and was used last is the
 // owner's.
 func (s *shell) proposeOwner(ctx context.Context, agent string, yes bool) (*api.Contact, error) {
-	if !yes && !s.asks() {
-		return nil, usagef("name your session, such as telegram:4711, or take with --yes the one that nobody knows and was used last")
+	if !yes && !s.Asks() {
+		return nil, cli.Usagef("name your session, such as telegram:4711, or take with --yes the one that nobody knows and was used last")
 	}
 	size := api.MaxPage
 	var page api.ContactListResult
-	if err := s.operate(ctx, "contact.list", &api.ContactListParams{Agent: agent, Limit: &size}, &page); err != nil {
+	if err := s.Operate(ctx, "contact.list", &api.ContactListParams{Agent: agent, Limit: &size}, &page); err != nil {
 		return nil, err
 	}
-	in := bufio.NewReader(s.stdin)
+	in := bufio.NewReader(s.Stdin)
 	for i := range page.Contacts {
 		c := &page.Contacts[i]
 		if c.Kind != kindUnknown || strings.HasPrefix(c.SessionKey, "agent:") {
@@ -337,7 +338,7 @@ func (s *shell) proposeOwner(ctx context.Context, agent string, yes bool) (*api.
 		if yes {
 			return c, nil
 		}
-		mine, err := s.consents(in, fmt.Sprintf("%s wrote with %s, %s, %s ago. Is that you? [y/N]",
+		mine, err := s.Consents(in, fmt.Sprintf("%s wrote with %s, %s, %s ago. Is that you? [y/N]",
 			c.SessionKey, c.Agent, term.Count(int(c.MessageCount), "message"), term.Age(time.Since(c.LastActiveAt))))
 		if mine || err != nil {
 			return c, err
@@ -381,22 +382,22 @@ func (s *shell) forgetContact(ctx context.Context, params *api.ContactForgetPara
 				return err
 			}
 		} else {
-			fmt.Fprintln(s.stderr, term.Printable(f.path+" has no entry with "+params.SessionKey))
+			fmt.Fprintln(s.Stderr, term.Printable(f.path+" has no entry with "+params.SessionKey))
 		}
 	}
 	var result api.ContactForgetResult
-	if err := s.operate(ctx, "contact.forget", params, &result); err != nil {
+	if err := s.Operate(ctx, "contact.forget", params, &result); err != nil {
 		if entry && errors.Is(err, client.ErrNotRunning) {
-			fmt.Fprintln(s.stderr, "no daemon is running, so that what it learned stays")
+			fmt.Fprintln(s.Stderr, "no daemon is running, so that what it learned stays")
 			return nil
 		}
 		return err
 	}
 	switch {
 	case asJSON:
-		return s.printJSON(result)
+		return s.PrintJSON(result)
 	case !result.Changed:
-		_, err := fmt.Fprintln(s.stdout, "nothing was learned of it")
+		_, err := fmt.Fprintln(s.Stdout, "nothing was learned of it")
 		return err
 	}
 	what := "where answers go"
@@ -406,6 +407,6 @@ func (s *shell) forgetContact(ctx context.Context, params *api.ContactForgetPara
 			what += " of " + result.TenantID
 		}
 	}
-	_, err := fmt.Fprintf(s.stdout, "forgot %s (record %d)\n", term.Printable(what), result.AuditSeq)
+	_, err := fmt.Fprintf(s.Stdout, "forgot %s (record %d)\n", term.Printable(what), result.AuditSeq)
 	return err
 }

@@ -37,7 +37,7 @@ type contactsFile struct {
 
 // openContacts reads the directory file that the running daemon reads, or would.
 func (s *shell) openContacts(ctx context.Context) (*contactsFile, error) {
-	cfg, err := s.load(nil)
+	cfg, err := s.Load(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s *shell) openContacts(ctx context.Context) (*contactsFile, error) {
 		return nil, errors.New("cannot tell where contacts belong: there is no configuration; ocipd config init writes one")
 	}
 	var live api.Status
-	switch err := s.operate(ctx, "kernel.status", nil, &live); {
+	switch err := s.Operate(ctx, "kernel.status", nil, &live); {
 	case errors.Is(err, client.ErrNotRunning):
 	case err != nil:
 		return nil, err
@@ -161,7 +161,7 @@ func (f *contactsFile) write(s *shell) error {
 	if err = errors.Join(err, trial.Chmod(mode), trial.Sync(), trial.Close()); err != nil {
 		return fmt.Errorf("cannot write %s: %w", f.path, err)
 	}
-	if _, err := s.loadFile(f.cfg.File, map[string]any{"directory_file": absolute(trial.Name())}); err != nil {
+	if _, err := s.LoadFile(f.cfg.File, map[string]any{"directory_file": absolute(trial.Name())}); err != nil {
 		return renamed(err, absolute(trial.Name()), f.path)
 	}
 	if err := os.Rename(trial.Name(), f.path); err != nil {
@@ -199,7 +199,7 @@ func (s *shell) keepContacts(ctx context.Context, f *contactsFile, noReload bool
 	if f.unnamed {
 		where += ", which " + f.cfg.File + " names from now on"
 	}
-	if _, err := fmt.Fprintf(s.stdout, "%s (%s)\n", term.Printable(did), term.Printable(where)); err != nil || noReload {
+	if _, err := fmt.Fprintf(s.Stdout, "%s (%s)\n", term.Printable(did), term.Printable(where)); err != nil || noReload {
 		return err
 	}
 	return s.taken(ctx)
@@ -208,14 +208,14 @@ func (s *shell) keepContacts(ctx context.Context, f *contactsFile, noReload bool
 // taken waits until a running daemon has taken what was written.
 func (s *shell) taken(ctx context.Context) error {
 	var result api.PolicyReloadResult
-	switch err := s.operate(ctx, "policy.reload", nil, &result); {
+	switch err := s.Operate(ctx, "policy.reload", nil, &result); {
 	case errors.Is(err, client.ErrNotRunning):
-		_, err := fmt.Fprintln(s.stdout, "no daemon is running: the next one takes it")
+		_, err := fmt.Fprintln(s.Stdout, "no daemon is running: the next one takes it")
 		return err
 	case err != nil:
 		return fmt.Errorf("it is written, and the running daemon does not take it: %w", err)
 	}
-	_, err := fmt.Fprintln(s.stdout, "the running daemon has taken it")
+	_, err := fmt.Fprintln(s.Stdout, "the running daemon has taken it")
 	return err
 }
 

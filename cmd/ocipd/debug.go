@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -35,7 +36,7 @@ func newDebugPprof(s *shell) *cobra.Command {
 		ValidArgs: api.Profiles(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if length%time.Second != 0 {
-				return usagef("cannot watch for %s: want whole seconds", length)
+				return cli.Usagef("cannot watch for %s: want whole seconds", length)
 			}
 			return s.profile(cmd.Context(), api.ProfileParams{Name: args[0], Seconds: int(length / time.Second)}, file)
 		},
@@ -48,9 +49,9 @@ func newDebugPprof(s *shell) *cobra.Command {
 // profile asks the daemon for a profile and writes it.
 func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (err error) {
 	if problems := p.Validate(); len(problems) > 0 {
-		return usagef("cannot take a profile: %s: %s", problems[0].Path, problems[0].Message)
+		return cli.Usagef("cannot take a profile: %s: %s", problems[0].Path, problems[0].Message)
 	}
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (
 	if err != nil {
 		return err
 	}
-	out := s.stdout
+	out := s.Stdout
 	if file == "" {
 		file = p.Name + ".pprof"
 	}
@@ -70,8 +71,8 @@ func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 		out = f
-	} else if term.IsTerminal(s.stdout) {
-		return usagef("cannot write a profile to a terminal; name a file with -o")
+	} else if term.IsTerminal(s.Stdout) {
+		return cli.Usagef("cannot write a profile to a terminal; name a file with -o")
 	}
 	size := 0
 	for {
@@ -89,7 +90,7 @@ func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (
 		size += n
 	}
 	if file != "-" {
-		_, err = fmt.Fprintf(s.stdout, "%s: %d bytes; look at it with: go tool pprof %s\n", term.Printable(file), size, term.Printable(file))
+		_, err = fmt.Fprintf(s.Stdout, "%s: %d bytes; look at it with: go tool pprof %s\n", term.Printable(file), size, term.Printable(file))
 	}
 	return err
 }

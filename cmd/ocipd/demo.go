@@ -39,7 +39,7 @@ stays.`,
 			if err != nil {
 				return err
 			}
-			d := &demo{shell: s, ctx: cmd.Context(), dir: dir, screen: s.screen(), received: make(map[string]bool)}
+			d := &demo{shell: s, ctx: cmd.Context(), dir: dir, screen: s.Screen(), received: make(map[string]bool)}
 			defer d.cleanUp()
 			return d.tell()
 		},
@@ -179,7 +179,7 @@ func (d *demo) tell() error {
 	return d.verdict()
 }
 
-func (d *demo) printf(format string, args ...any) { fmt.Fprintf(d.stdout, format, args...) }
+func (d *demo) printf(format string, args ...any) { fmt.Fprintf(d.Stdout, format, args...) }
 
 // prepare writes the demo's configuration and policy.
 func (d *demo) prepare() error {
@@ -205,7 +205,7 @@ func (d *demo) startDaemon() error {
 	}
 	d.daemon = exec.CommandContext(d.ctx, self, "serve", "--config", d.path("ocipd.yaml"), "--socket", d.path("run", "kernel.sock"))
 	// The story is the same on every machine, whatever is set on this one.
-	d.daemon.Env = []string{"PATH=" + d.getenv("PATH"), "HOME=" + d.dir, "XDG_STATE_HOME=" + d.dir}
+	d.daemon.Env = []string{"PATH=" + d.Getenv("PATH"), "HOME=" + d.dir, "XDG_STATE_HOME=" + d.dir}
 	log, err := d.daemon.StderrPipe()
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/place"
@@ -174,12 +175,12 @@ func (d *doctor) run(asJSON, quiet, fix bool) error {
 				parts = append(parts, fmt.Sprintf("%d %s", tally[v], v))
 			}
 		}
-		if _, err := fmt.Fprintln(d.stdout, strings.Join(parts, ", ")); err != nil {
+		if _, err := fmt.Fprintln(d.Stdout, strings.Join(parts, ", ")); err != nil {
 			return err
 		}
 	}
 	if tally[fail] > 0 {
-		return errSaid
+		return cli.ErrSaid
 	}
 	return nil
 }
@@ -203,7 +204,7 @@ func mend(found []diagnosis, fix bool) (done []diagnosis) {
 
 // look finds out where things are and asks the daemon.
 func (d *doctor) look() {
-	d.lookAt(d.configFile)
+	d.lookAt(d.ConfigFile)
 	d.live, d.liveErr, d.other = nil, nil, ""
 	if d.idle() {
 		// Asking would start it.
@@ -228,10 +229,10 @@ func (d *doctor) look() {
 func (d *doctor) compareFiles() {
 	reads, here := d.live.ConfigFile, d.places.config
 	switch {
-	case place.Same(reads, here), reads == "" && d.configFile == "" && !exists(here):
+	case place.Same(reads, here), reads == "" && d.ConfigFile == "" && !cli.Exists(here):
 	case reads == "":
 		d.other = fmt.Sprintf("the daemon that answers reads no configuration file, and this is about %s", here)
-	case d.configFile != "":
+	case d.ConfigFile != "":
 		d.other = fmt.Sprintf("the daemon that answers reads %s, and this is about %s", reads, here)
 	default:
 		d.other = fmt.Sprintf("the daemon that answers reads %s: this is about that file, and not about %s", reads, here)
@@ -243,15 +244,15 @@ func (d *doctor) compareFiles() {
 
 // lookAt reads a configuration file and finds out where things are by it.
 func (d *doctor) lookAt(file string) {
-	if d.cfg, d.cfgErr = d.locateBy(file); d.cfg == nil {
+	if d.cfg, d.cfgErr = d.LocateBy(file); d.cfg == nil {
 		d.cfg = config.Default()
-		d.cfg.IPC.Socket = d.socket
+		d.cfg.IPC.Socket = d.Socket
 	}
 	p := &d.places
-	p.config = cmp.Or(file, config.FilePath(d.getenv))
-	p.socket = config.SocketPath(d.cfg, d.getenv)
+	p.config = cmp.Or(file, config.FilePath(d.Getenv))
+	p.socket = config.SocketPath(d.cfg, d.Getenv)
 	p.operator, p.runtime = config.OperatorPath(p.socket), filepath.Dir(p.socket)
-	p.database = config.DatabasePath(d.cfg, d.getenv)
+	p.database = config.DatabasePath(d.cfg, d.Getenv)
 	p.state = filepath.Dir(p.database)
 	p.mirror, p.keys = config.MirrorPath(d.cfg, p.database), config.KeysPath(d.cfg, p.database)
 	p.checkpoints = config.CheckpointsPath(d.cfg, p.database)
@@ -264,10 +265,10 @@ func (d *doctor) lookAt(file string) {
 // is looked at in their stead may be another daemon's, and is not touched.
 func (d *doctor) uncertain() error {
 	var errs []error
-	if d.cfg.File == "" && d.cfgErr != nil && d.configFile != "" {
+	if d.cfg.File == "" && d.cfgErr != nil && d.ConfigFile != "" {
 		errs = append(errs, errors.New("cannot tell where things are: there is no file of the name that was given"))
 	}
-	for _, key := range []string{socketKey, "store.url", "audit.mirror", "audit.keys", "audit.checkpoints"} {
+	for _, key := range []string{cli.SocketKey, "store.url", "audit.mirror", "audit.keys", "audit.checkpoints"} {
 		errs = append(errs, d.cfg.Certain(key))
 	}
 	return errors.Join(errs...)
@@ -302,9 +303,9 @@ func askAt(ctx context.Context, path, method string) (raw jsontext.Value, err er
 // a person reads.
 func (d *doctor) show(f *diagnosis, asJSON bool) error {
 	if asJSON {
-		return d.printJSON(f)
+		return d.PrintJSON(f)
 	}
-	_, err := d.stdout.Write([]byte(f.draw(d.screen())))
+	_, err := d.Stdout.Write([]byte(f.draw(d.Screen())))
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/policy"
@@ -52,7 +53,7 @@ func (d *doctor) daemon() []diagnosis {
 // answers checks what the daemon says of itself.
 func (d *doctor) answers() (found []diagnosis) {
 	s := d.live
-	if mine := buildVersion(); s.Version != mine {
+	if mine := d.Version; s.Version != mine {
 		found = append(found, warned("version %s runs, and this is %s", s.Version, mine).advise("restart it: systemctl --user restart ocipd.service, or stop it and ocipd serve"))
 	}
 	if d.other != "" {
@@ -153,18 +154,18 @@ func (d *doctor) removeSockets() (did string, err error) {
 
 // unitInstalled reports whether the service is installed for this user.
 func (d *doctor) unitInstalled() bool {
-	return exists(filepath.Join(d.xdg("XDG_CONFIG_HOME", ".config"), "systemd", "user", systemd.ServiceName))
+	return cli.Exists(filepath.Join(d.XDG("XDG_CONFIG_HOME", ".config"), "systemd", "user", systemd.ServiceName))
 }
 
 // usualSocket reports whether the sockets are where the units have them.
 func (d *doctor) usualSocket() bool {
-	dir := d.getenv("XDG_RUNTIME_DIR")
+	dir := d.Getenv("XDG_RUNTIME_DIR")
 	return dir != "" && d.places.socket == filepath.Join(dir, "openclawos", "kernel.sock")
 }
 
 // unit asks the service manager about a unit, nil where there is none to ask.
 func (d *doctor) unit(name string) map[string]string {
-	if _, err := exec.LookPath("systemctl"); err != nil || d.getenv("XDG_RUNTIME_DIR") == "" {
+	if _, err := exec.LookPath("systemctl"); err != nil || d.Getenv("XDG_RUNTIME_DIR") == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)

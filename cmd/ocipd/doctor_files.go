@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/place"
@@ -41,7 +42,7 @@ func (d *doctor) configuration() (found []diagnosis) {
 	path := d.places.config
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && d.configFile == "":
+	case errors.Is(err, fs.ErrNotExist) && d.ConfigFile == "":
 		found = append(found, passed("there is no file, the defaults serve").
 			advise("ocipd config init writes %s, where agents are named; until then nobody can send", path))
 	case err == nil:
@@ -66,7 +67,7 @@ func (d *doctor) configuration() (found []diagnosis) {
 		return append(found, failed("the daemon does not start with this configuration; what follows takes what can be read of it, else the defaults").
 			advise("correct it and try it with: ocipd config check"))
 	}
-	if file := d.cfg.Approvals.AllowedSigners; file != "" && !exists(file) {
+	if file := d.cfg.Approvals.AllowedSigners; file != "" && !cli.Exists(file) {
 		found = append(found, failed("there is no %s, which approvals.allowed_signers names", file).advise("put the file there: the daemon does not start without it"))
 	}
 	found = append(found, d.named()...)
@@ -102,7 +103,7 @@ func (d *doctor) named() (found []diagnosis) {
 	look("the file of who may sign decisions", c.Approvals.AllowedSigners, "approvals.allowed_signers")
 	if command := c.Approvals.Notify.Command; len(command) > 0 {
 		look("the program of approvals.notify.command", command[0], "approvals.notify.command")
-		if !exists(command[0]) {
+		if !cli.Exists(command[0]) {
 			found = append(found, failed("there is no %s, which approvals.notify.command names", command[0]).advise("install it, or name another: nobody is told that a message waits"))
 		}
 	}
@@ -224,7 +225,7 @@ func (d *doctor) files() (found []diagnosis) {
 	}
 	found = append(found, d.programs()...)
 	found = append(found, d.missing()...)
-	if !exists(d.places.database) && len(found) == 0 {
+	if !cli.Exists(d.places.database) && len(found) == 0 {
 		return []diagnosis{passed("nothing was recorded here yet").
 			advise("the first start makes %s with the database, its mirror and keys, and the sockets in %s, all for their owner alone",
 				d.places.state, d.places.runtime)}
@@ -244,7 +245,7 @@ func (d *doctor) missing() (found []diagnosis) {
 	if socket := d.cfg.Metrics.Socket; socket != "" {
 		found = append(found, missingDir("of metrics.socket", filepath.Dir(socket), fail)...)
 	}
-	if d.unitInstalled() && d.cfg.Store.URL == "" && exists(filepath.Dir(p.config)) {
+	if d.unitInstalled() && d.cfg.Store.URL == "" && cli.Exists(filepath.Dir(p.config)) {
 		// See systemd/ocipd.service, at StateDirectory=.
 		found = append(found, missingDir("of the state, which systemd may replace by a link to the configuration's,", p.state, warn)...)
 	}
@@ -254,7 +255,7 @@ func (d *doctor) missing() (found []diagnosis) {
 // lost is about a database that was there.
 func (d *doctor) lost() []diagnosis {
 	p := &d.places
-	if exists(p.database) {
+	if cli.Exists(p.database) {
 		return nil
 	}
 	if d.live != nil && place.Same(absolute(d.live.Database), p.database) {
@@ -263,7 +264,7 @@ func (d *doctor) lost() []diagnosis {
 				"which verifies every record first. Where it was removed, it is gone with the daemon; the mirror %s has its records", p.mirror)}
 	}
 	for _, left := range []string{p.mirror, p.checkpoints} {
-		if exists(left) {
+		if cli.Exists(left) {
 			return []diagnosis{failed("the database %s is gone, and %s is still there", p.database, left).
 				advise("where it was moved, put the file back under its name, and else from a backup; to begin a new log, move its mirror, checkpoints and keys aside first")}
 		}
@@ -276,9 +277,9 @@ func (d *doctor) programs() (found []diagnosis) {
 	if program, err := os.Executable(); err == nil {
 		found = append(found, decides("this program", "install it there", []string{program})...)
 	}
-	units := filepath.Join(d.xdg("XDG_CONFIG_HOME", ".config"), "systemd", "user")
+	units := filepath.Join(d.XDG("XDG_CONFIG_HOME", ".config"), "systemd", "user")
 	for _, name := range []string{systemd.ServiceName, systemd.SocketName} {
-		if path := filepath.Join(units, name); exists(path) {
+		if path := filepath.Join(units, name); cli.Exists(path) {
 			found = append(found, decides("the service's unit", "XDG_CONFIG_HOME", []string{path})...)
 		}
 	}
@@ -287,7 +288,7 @@ func (d *doctor) programs() (found []diagnosis) {
 
 // missingDir is about a directory that somebody has to make.
 func missingDir(what, dir string, how health) []diagnosis {
-	if exists(dir) {
+	if cli.Exists(dir) {
 		return nil
 	}
 	did := "mkdir -m 700 -p " + shellWord(dir)
@@ -301,7 +302,7 @@ func missingDir(what, dir string, how health) []diagnosis {
 // One that others share, by the sticky bit or a group's, and the user's home never
 // are, whatever they are named.
 func (d *doctor) ours(path string, info fs.FileInfo) bool {
-	home, err := os.Stat(d.getenv("HOME"))
+	home, err := os.Stat(d.Getenv("HOME"))
 	shared := info.Mode()&fs.ModeSticky != 0 || info.Mode()&fs.ModeSetgid != 0 && info.Mode().Perm()&0o020 != 0
 	if shared || err == nil && os.SameFile(home, info) {
 		return false
@@ -312,7 +313,7 @@ func (d *doctor) ours(path string, info fs.FileInfo) bool {
 	p := &d.places
 	switch path {
 	case p.keys:
-		return exists(filepath.Join(path, "checkpoint.pub")) || exists(filepath.Join(path, digestKeys))
+		return cli.Exists(filepath.Join(path, "checkpoint.pub")) || cli.Exists(filepath.Join(path, digestKeys))
 	case filepath.Join(p.state, "sinks"):
 		return filepath.Base(p.state) == "openclawos"
 	}

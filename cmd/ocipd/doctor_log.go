@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
@@ -26,7 +27,7 @@ const verifyAdvice = "ocipd audit verify --database says more"
 // was kept of that outside.
 func (d *doctor) log() (found []diagnosis) {
 	p := &d.places
-	if !exists(p.database) {
+	if !cli.Exists(p.database) {
 		if len(d.lost()) > 0 {
 			return []diagnosis{passed("not checked: there is no database to look at")}
 		}
@@ -46,7 +47,7 @@ func (d *doctor) log() (found []diagnosis) {
 	if err != nil {
 		return []diagnosis{failed("the end of the log is damaged: %v", err).advise(verifyAdvice+"; keep a copy of %s before anything else", p.state)}
 	}
-	if exists(p.database + ".latched") {
+	if cli.Exists(p.database + ".latched") {
 		found = append(found, warned("the daemon closed the database after a fault (%s.latched says which)", p.database).advise("the next start verifies the whole log"))
 	}
 	signed, problem := d.checkpoint(r, newest)
@@ -89,7 +90,7 @@ func (d *doctor) checkpoint(r *store.Reader, newest store.Signed) (covered uint6
 		found = append(found, failed("%v", err).advise("put the directory %s back from a backup, or correct what is wrong with it", d.places.keys))
 	case keys[len(keys)-1].Verifier != inForce:
 		found = append(found, failed("%s is not the key that signs this log", keys[len(keys)-1].File).advise("put the right one back from a backup: the daemon does not start with another"))
-	case !exists(filepath.Join(d.places.keys, "checkpoint.key")):
+	case !cli.Exists(filepath.Join(d.places.keys, "checkpoint.key")):
 		found = append(found, failed("the signing key is not in %s", d.places.keys).advise("put it back from a backup: the daemon does not start without"))
 	}
 	return c.Size, append(found, d.digestKeys(r)...)
@@ -103,7 +104,7 @@ const digestKeys = "digest.json"
 // made.
 func (d *doctor) digestKeys(r *store.Reader) []diagnosis {
 	path := filepath.Join(d.places.keys, digestKeys)
-	if exists(path) {
+	if cli.Exists(path) {
 		return nil
 	}
 	// A page may be empty and have more behind it.
@@ -191,7 +192,7 @@ func (d *doctor) mirror() []diagnosis {
 	if d.live != nil {
 		return d.liveMirror()
 	}
-	if !exists(d.places.database) {
+	if !cli.Exists(d.places.database) {
 		return []diagnosis{passed("no database to compare it with")}
 	}
 	r, err := store.OpenReader(d.ctx, d.places.database)

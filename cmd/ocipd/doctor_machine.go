@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
 	"golang.org/x/sys/unix"
@@ -112,7 +113,7 @@ const (
 // fsync takes.
 func (d *doctor) disk() (found []diagnosis) {
 	dir := d.places.state
-	for !exists(dir) && dir != filepath.Dir(dir) {
+	for !cli.Exists(dir) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}
 	var st unix.Statfs_t
@@ -157,7 +158,7 @@ func (d *doctor) room(free int64) (found []diagnosis) {
 		found = append(found, warned("%s are free, less than store.warn_free_bytes (%s)", term.Mebibytes(free), term.Mebibytes(int64(c.WarnFreeBytes))).advise(advice))
 	}
 	info, err := os.Stat(d.places.database + ".reserve")
-	if kept := err == nil && info.Size() == int64(c.ReserveBytes); !kept && c.ReserveBytes > 0 && exists(d.places.database) {
+	if kept := err == nil && info.Size() == int64(c.ReserveBytes); !kept && c.ReserveBytes > 0 && cli.Exists(d.places.database) {
 		found = append(found, warned("the reserve for the last records (%s) is not kept", term.Mebibytes(int64(c.ReserveBytes))).
 			advise("it comes back by itself when the daemon runs and there is room"))
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
@@ -144,7 +145,7 @@ func (c *clinic) examine(args ...string) (found []diagnosis, code int) {
 
 // doctor is one to be asked single things.
 func (c *clinic) doctor(now func() time.Time, env ...string) *doctor {
-	d := &doctor{shell: &shell{env: append(slices.Clone(c.env), env...)}, ctx: c.t.Context(), now: now}
+	d := &doctor{shell: &shell{Process: cli.Process{Env: append(slices.Clone(c.env), env...)}}, ctx: c.t.Context(), now: now}
 	d.look()
 	return d
 }
@@ -187,7 +188,7 @@ func TestDoctorOfAHealthyDaemon(t *testing.T) {
 		}
 	}
 	// Nothing of a daemon that lives is dead.
-	if did, err := c.doctor(time.Now).removeSockets(); err == nil || !exists(c.path(clinicRun+"/operator.sock")) {
+	if did, err := c.doctor(time.Now).removeSockets(); err == nil || !cli.Exists(c.path(clinicRun+"/operator.sock")) {
 		t.Errorf("it did %q", did)
 	}
 	stop()
@@ -218,7 +219,7 @@ func TestDoctorBeforeAnythingIsInstalled(t *testing.T) {
 		}
 	}
 	for _, made := range []string{".local", ".config", clinicRun} {
-		if exists(c.path(made)) {
+		if cli.Exists(c.path(made)) {
 			t.Errorf("the doctor made %s", made)
 		}
 	}
@@ -515,7 +516,7 @@ func TestDoctorHearsTheDaemon(t *testing.T) {
 			d := c.doctor(func() time.Time { return now.Add(test.clock) })
 			if test.live != nil {
 				d.live = &api.Status{
-					Version: buildVersion(), PID: 7, StartedAt: now.Add(-time.Hour), Socket: d.places.socket, Database: d.places.database,
+					Version: d.Version, PID: 7, StartedAt: now.Add(-time.Hour), Socket: d.places.socket, Database: d.places.database,
 					Agents: []api.AgentStatus{{ID: "alice"}}, Audit: api.AuditStatus{Seq: 9000, Mirrored: 9000, Indexed: 9000, Time: now},
 					Policy: api.PolicyStatus{Revision: revision},
 				}

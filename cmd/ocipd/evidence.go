@@ -31,15 +31,15 @@ type evidence interface {
 
 // openEvidence opens the record for reading where no daemon runs to be asked.
 func (s *shell) openEvidence(ctx context.Context, notRunning error) (evidence, error) {
-	cfg, err := s.places("store.url", "audit.mirror")
+	cfg, err := s.Places("store.url", "audit.mirror")
 	if err != nil {
 		return nil, fmt.Errorf("%w, and %w", notRunning, err)
 	}
-	database := config.DatabasePath(cfg, s.getenv)
+	database := config.DatabasePath(cfg, s.Getenv)
 	if database != "" {
 		reader, err := store.OpenReader(ctx, database)
 		if err == nil {
-			fmt.Fprintf(s.stderr, "no daemon is running: reading %s\n", term.Printable(database))
+			fmt.Fprintf(s.Stderr, "no daemon is running: reading %s\n", term.Printable(database))
 			return reader, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func (s *shell) openEvidence(ctx context.Context, notRunning error) (evidence, e
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the audit mirror: %w", err)
 	}
-	fmt.Fprintf(s.stderr, "no daemon is running: reading %s\n", term.Printable(path))
+	fmt.Fprintf(s.Stderr, "no daemon is running: reading %s\n", term.Printable(path))
 	return &mirrorFile{file: f}, nil
 }
 

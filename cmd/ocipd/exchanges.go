@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/term"
@@ -40,7 +41,7 @@ type asker func(ctx context.Context, method string, params any) ([]side, error)
 
 func sidesFrom(c *client.Client) asker {
 	return func(ctx context.Context, method string, params any) ([]side, error) {
-		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 		defer cancel()
 		var answer struct {
 			Exchanges []jsontext.Value `json:"exchanges"`
@@ -60,9 +61,9 @@ func sidesFrom(c *client.Client) asker {
 }
 
 func (s *shell) printSides(sides []side) error {
-	scr := s.screen()
+	scr := s.Screen()
 	for i := range sides {
-		if _, err := s.stdout.Write(scr.JSONLine(sides[i].raw)); err != nil {
+		if _, err := s.Stdout.Write(scr.JSONLine(sides[i].raw)); err != nil {
 			return err
 		}
 	}
@@ -83,11 +84,11 @@ line. --json prints each side as one line.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case all && cmd.Flags().Changed("limit"):
-				return usagef("cannot use --all and --limit together")
+				return cli.Usagef("cannot use --all and --limit together")
 			case limit < 1:
-				return usagef("cannot read --limit %d: want at least 1", limit)
+				return cli.Usagef("cannot read --limit %d: want at least 1", limit)
 			case params.Outcome != "" && !slices.Contains(outcomes(), params.Outcome):
-				return usagef("cannot filter by --outcome %q: want one of %s", params.Outcome, strings.Join(outcomes(), ", "))
+				return cli.Usagef("cannot filter by --outcome %q: want one of %s", params.Outcome, strings.Join(outcomes(), ", "))
 			case all:
 				limit = 0
 			}
@@ -112,7 +113,7 @@ func outcomes() []string {
 }
 
 func (s *shell) listExchanges(ctx context.Context, params api.ExchangeListParams, limit int, asJSON bool) error {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,21 +125,21 @@ func (s *shell) listExchanges(ctx context.Context, params api.ExchangeListParams
 	if asJSON {
 		return s.printSides(sides)
 	}
-	scr := s.screen()
-	if err := exchangeTable(sides, time.Now()).Write(s.stdout, scr); err != nil {
+	scr := s.Screen()
+	if err := exchangeTable(sides, time.Now()).Write(s.Stdout, scr); err != nil {
 		return err
 	}
 	switch {
 	case len(sides) > 0:
 	case params.Agent != "" || params.Counterparty != "":
-		fmt.Fprintln(s.stderr, "no exchanges: --agent and --counterparty take instance ids, as the list without them shows")
+		fmt.Fprintln(s.Stderr, "no exchanges: --agent and --counterparty take instance ids, as the list without them shows")
 	default:
-		fmt.Fprintln(s.stderr, "no exchanges")
+		fmt.Fprintln(s.Stderr, "no exchanges")
 	}
 	if more {
-		fmt.Fprintln(s.stderr, "there are more: --all lists every one")
+		fmt.Fprintln(s.Stderr, "there are more: --all lists every one")
 	}
-	hintEscalated(s.stderr, sides)
+	hintEscalated(s.Stderr, sides)
 	return nil
 }
 
@@ -310,7 +311,7 @@ func (s *shell) completeExchange(cmd *cobra.Command, args []string, _ string) ([
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	c, err := s.dialOperator(cmd.Context())
+	c, err := s.DialOperator(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -341,7 +342,7 @@ ended. The beginning of an id will do. --json prints each side as one line.`,
 		ValidArgsFunction: s.completeExchange,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			c, err := s.dialOperator(ctx)
+			c, err := s.DialOperator(ctx)
 			if err != nil {
 				return err
 			}
@@ -359,7 +360,7 @@ ended. The beginning of an id will do. --json prints each side as one line.`,
 					return fmt.Errorf("cannot read why the exchange ended: %w", err)
 				}
 			}
-			return writeExchange(s.stdout, s.screen(), time.Now(), sides, causes)
+			return writeExchange(s.Stdout, s.Screen(), time.Now(), sides, causes)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one side a line")
@@ -377,7 +378,7 @@ func causeOf(ctx context.Context, c *client.Client, x *side) (*audit.Entry, erro
 	}
 	ended, limit := time.UnixMilli(x.UpdatedAt), api.DefaultPage
 	params := api.AuditQueryParams{Limit: &limit, Filter: audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, ExchangeID: x.ExchangeID, AgentID: x.Agent}, Since: ended.Add(-causeWindow), Until: ended.Add(causeWindow)}}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	var found []audit.Entry
 	for {
@@ -558,7 +559,7 @@ note. The beginning of an id will do.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			params := api.ExchangeResolveParams{ExchangeID: args[0], Agent: agent, Outcome: string(ocip.Resolved), Note: note}
 			if wrong := params.Validate(); len(wrong) > 0 {
-				return usagef("cannot read the %s: %s", wrong[0].Path, wrong[0].Message)
+				return cli.Usagef("cannot read the %s: %s", wrong[0].Path, wrong[0].Message)
 			}
 			var by *keys
 			if sign || key != "" {
@@ -580,7 +581,7 @@ note. The beginning of an id will do.`,
 
 // resolveExchange ends an exchange, with a signature where by is not nil.
 func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveParams, by *keys, asJSON bool) error {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
@@ -596,7 +597,7 @@ func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveP
 			return err
 		}
 	}
-	answer, cancel := context.WithTimeout(ctx, answerTime)
+	answer, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	if err := c.Call(answer, "exchange.resolve", params, nil); err != nil {
 		return fmt.Errorf("cannot resolve exchange %s: %w", params.ExchangeID, err)
@@ -608,8 +609,8 @@ func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveP
 	if asJSON {
 		return s.printSides(is)
 	}
-	fmt.Fprintf(s.stdout, "exchange %s\n", term.Printable(params.ExchangeID))
-	return changes(was, is).Write(s.stdout, s.screen())
+	fmt.Fprintf(s.Stdout, "exchange %s\n", term.Printable(params.ExchangeID))
+	return changes(was, is).Write(s.Stdout, s.Screen())
 }
 
 // changes shows what became of each side.

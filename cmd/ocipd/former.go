@@ -56,7 +56,7 @@ func lacking(cfg *config.Config) int {
 // of the service is touched, sockets and database. It returns where there is no such
 // program, and the start says what is wrong.
 func (s *shell) goOnWithFormer(ctx context.Context, cfg *config.Config) error {
-	if s.getenv("NOTIFY_SOCKET") == "" || s.getenv(formerMark) != "" {
+	if s.Getenv("NOTIFY_SOCKET") == "" || s.Getenv(formerMark) != "" {
 		return nil
 	}
 	n := lacking(cfg)
@@ -68,17 +68,17 @@ func (s *shell) goOnWithFormer(ctx context.Context, cfg *config.Config) error {
 	if former == "" {
 		return nil
 	}
-	env := append(slices.Clone(s.env), formerMark+"=1")
+	env := append(slices.Clone(s.Env), formerMark+"=1")
 	check := exec.CommandContext(ctx, former, "config", "check")
 	if cfg.File != "" {
 		check.Args = append(check.Args, cfg.File)
 	}
 	check.Env = env
 	if out, err := check.CombinedOutput(); err != nil {
-		fmt.Fprintf(s.stderr, "ocipd: the former program %s does not take the configuration either: %s\n", term.Printable(former), term.OneLine(string(out)))
+		fmt.Fprintf(s.Stderr, "ocipd: the former program %s does not take the configuration either: %s\n", term.Printable(former), term.OneLine(string(out)))
 		return nil
 	}
-	fmt.Fprintf(s.stderr, "ocipd: the configuration lacks %s of access.apps, so the former program %s goes on until it has them; write them with: ocipd config migrate; then: systemctl --user restart ocipd.service\n",
+	fmt.Fprintf(s.Stderr, "ocipd: the configuration lacks %s of access.apps, so the former program %s goes on until it has them; write them with: ocipd config migrate; then: systemctl --user restart ocipd.service\n",
 		term.Count(n, "line"), term.Printable(former))
 	return unix.Exec(former, append([]string{former}, os.Args[1:]...), env)
 }
@@ -86,15 +86,15 @@ func (s *shell) goOnWithFormer(ctx context.Context, cfg *config.Config) error {
 // heldBack says why another version runs than is installed, "" where that is not for
 // the configuration's sake.
 func (s *shell) heldBack(running string) string {
-	if running == "" || running == buildVersion() {
+	if running == "" || running == s.Version {
 		return ""
 	}
-	cfg, err := s.load(nil)
+	cfg, err := s.Load(nil)
 	if err != nil {
 		return ""
 	}
 	if n := lacking(cfg); n > 0 {
-		return fmt.Sprintf("version %s runs, and %s is installed: its configuration lacks %s of access.apps; ocipd config migrate proposes them, then restart it", running, buildVersion(), term.Count(n, "line"))
+		return fmt.Sprintf("version %s runs, and %s is installed: its configuration lacks %s of access.apps; ocipd config migrate proposes them, then restart it", running, s.Version, term.Count(n, "line"))
 	}
 	return ""
 }

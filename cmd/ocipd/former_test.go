@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/openclawos/ocipd/internal/cli"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,7 +55,7 @@ func TestServiceGoesOnWithTheFormerProgram(t *testing.T) {
 	if out, err := serve(service); err == nil || !strings.Contains(out, refused) || !strings.Contains(out, "does not take the configuration either: too old") {
 		t.Errorf("with one that refuses too: %v\n%s", err, out)
 	}
-	if exists(filepath.Join(dir, ".local")) || exists(filepath.Join(dir, "k.sock")) {
+	if cli.Exists(filepath.Join(dir, ".local")) || cli.Exists(filepath.Join(dir, "k.sock")) {
 		t.Error("something was touched")
 	}
 }

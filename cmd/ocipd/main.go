@@ -18,6 +18,7 @@ import (
 	"os"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/term"
@@ -43,7 +44,7 @@ func main() {
 // run is the program with everything it takes from its process handed in, and
 // returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
-	s := &shell{stdin: stdin, stdout: stdout, stderr: stderr, env: env}
+	s := &shell{Process: cli.Process{Stdin: stdin, Stdout: stdout, Stderr: stderr, Env: env, Version: buildVersion()}}
 	root := newRoot(s)
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitDone
 	}
-	var wrong *usageError
+	var wrong *cli.UsageError
 	if !s.ran || errors.As(err, &wrong) {
 		fmt.Fprintf(stderr, "ocipd: %s (see: %s --help)\n", term.OneLine(err.Error()), cmd.CommandPath())
 		return exitUsage
@@ -79,7 +80,7 @@ func exitCode(err error) int {
 func complain(stderr io.Writer, err error) {
 	var problems config.Errors
 	switch {
-	case errors.Is(err, errSaid):
+	case errors.Is(err, cli.ErrSaid):
 	case errors.As(err, &problems):
 		for _, p := range problems {
 			fmt.Fprintln(stderr, term.OneLine(p.Error()))
@@ -89,18 +90,6 @@ func complain(stderr io.Writer, err error) {
 	default:
 		fmt.Fprintln(stderr, "ocipd: "+term.OneLine(err.Error()))
 	}
-}
-
-// errSaid fails a command that has said why already.
-var errSaid = errors.New("said already")
-
-// usageError is a command line that makes no sense.
-type usageError struct{ message string }
-
-func (e *usageError) Error() string { return e.message }
-
-func usagef(format string, args ...any) error {
-	return &usageError{message: fmt.Sprintf(format, args...)}
 }
 
 func newRoot(s *shell) *cobra.Command {
@@ -113,8 +102,8 @@ func newRoot(s *shell) *cobra.Command {
 	}
 	group(root)
 	flags := root.PersistentFlags()
-	flags.StringVar(&s.configFile, "config", "", "read this configuration `FILE` (default $XDG_CONFIG_HOME/openclawos/ocipd.yaml)")
-	flags.StringVar(&s.socket, "socket", "", "`PATH` of the kernel socket; the operator socket is beside it")
+	flags.StringVar(&s.ConfigFile, "config", "", "read this configuration `FILE` (default $XDG_CONFIG_HOME/openclawos/ocipd.yaml)")
+	flags.StringVar(&s.Socket, "socket", "", "`PATH` of the kernel socket; the operator socket is beside it")
 	root.AddCommand(commands(s)...)
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -163,13 +152,13 @@ func group(c *cobra.Command) *cobra.Command {
 			if err := cmd.Help(); err != nil {
 				return err
 			}
-			return usagef("a command is missing")
+			return cli.Usagef("a command is missing")
 		}
 		message := fmt.Sprintf("unknown command %q", args[0])
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			message += fmt.Sprintf(": did you mean %q?", near[0])
 		}
-		return usagef("%s", message)
+		return cli.Usagef("%s", message)
 	}
 	return c
 }

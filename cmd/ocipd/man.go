@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -35,7 +36,7 @@ func newMan(s *shell) *cobra.Command {
 					return err
 				}
 			}
-			_, err = fmt.Fprintf(s.stdout, "wrote %d manual pages to %s\n", len(pages), term.Printable(args[0]))
+			_, err = fmt.Fprintf(s.Stdout, "wrote %d manual pages to %s\n", len(pages), term.Printable(args[0]))
 			return err
 		},
 	}
@@ -88,10 +89,10 @@ func (s *shell) manPages(root *cobra.Command) ([]manPage, error) {
 //
 // Source: reproducible-builds.org, SOURCE_DATE_EPOCH.
 func (s *shell) buildDate() (time.Time, error) {
-	if text := s.getenv("SOURCE_DATE_EPOCH"); text != "" {
+	if text := s.Getenv("SOURCE_DATE_EPOCH"); text != "" {
 		seconds, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return time.Time{}, usagef("cannot read SOURCE_DATE_EPOCH=%q: want seconds since 1970", text)
+			return time.Time{}, cli.Usagef("cannot read SOURCE_DATE_EPOCH=%q: want seconds since 1970", text)
 		}
 		return time.Unix(seconds, 0).UTC(), nil
 	}

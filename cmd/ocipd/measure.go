@@ -26,7 +26,7 @@ commitments it finds (recall). FILE has one text a line, as JSON
 				return err
 			}
 			if asJSON {
-				return s.printJSON(report)
+				return s.PrintJSON(report)
 			}
 			return s.showMeasure(&report)
 		},
@@ -36,7 +36,7 @@ commitments it finds (recall). FILE has one text a line, as JSON
 }
 
 func (s *shell) measure(file string) (report commitment.Report, err error) {
-	cfg, err := s.load(nil)
+	cfg, err := s.Load(nil)
 	if err != nil {
 		return report, err
 	}
@@ -48,7 +48,7 @@ func (s *shell) measure(file string) (report commitment.Report, err error) {
 	if err != nil {
 		return report, fmt.Errorf("cannot use ocip.commitment: %w", err)
 	}
-	in := s.stdin
+	in := s.Stdin
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
@@ -68,8 +68,8 @@ func (s *shell) measure(file string) (report commitment.Report, err error) {
 }
 
 func (s *shell) showMeasure(r *commitment.Report) error {
-	fmt.Fprintf(s.stdout, "%d texts, %d of them commitments; %d would be held (%s)\n", r.Examples, r.Commitments, r.Held, percent(r.HoldRate))
-	fmt.Fprintf(s.stdout, "precision %s   recall %s\n", percent(r.Precision), percent(r.Recall))
+	fmt.Fprintf(s.Stdout, "%d texts, %d of them commitments; %d would be held (%s)\n", r.Examples, r.Commitments, r.Held, percent(r.HoldRate))
+	fmt.Fprintf(s.Stdout, "precision %s   recall %s\n", percent(r.Precision), percent(r.Recall))
 	if len(r.Parts) == 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (s *shell) showMeasure(r *commitment.Report) error {
 	for _, p := range r.Parts {
 		t.Add(term.Plain(p.Name), term.Plain(strconv.Itoa(p.Texts)), term.Plain(strconv.Itoa(p.Right)), term.Plain(percent(p.Precision)))
 	}
-	return t.Write(s.stdout, s.screen())
+	return t.Write(s.Stdout, s.Screen())
 }
 
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + " %" }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/term"
@@ -94,7 +95,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("cannot trust it: %w", &audit.Fault{Seq: 3, Problem: "changed"}), exitFault, "ocipd: cannot trust it: audit record 3: changed\n"},
 		{config.Errors{{File: "a.yaml", Line: 1, Message: "one"}, {File: "a.yaml", Line: 2, Message: "two"}}, exitFailed, "a.yaml:1: one\na.yaml:2: two\n"},
 		{context.Canceled, exitFailed, "ocipd: interrupted\n"},
-		{errSaid, exitFailed, ""},
+		{cli.ErrSaid, exitFailed, ""},
 	} {
 		var out bytes.Buffer
 		complain(&out, test.err)
@@ -128,7 +129,7 @@ func TestOnOperator(t *testing.T) {
 
 func TestStatusShowsNothingHostile(t *testing.T) {
 	var out bytes.Buffer
-	s := &shell{stdout: &out}
+	s := &shell{Process: cli.Process{Stdout: &out}}
 	err := s.printStatus(&api.Status{
 		Version: "1.0.0", PID: 7, StartedAt: time.Now().Add(-90 * time.Minute), Connections: 2,
 		Apps: []api.AppStatus{{

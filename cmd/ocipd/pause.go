@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -41,7 +42,7 @@ func (s *shell) pauseCommand(c *cobra.Command, method string) *cobra.Command {
 	c.Args = cobra.NoArgs
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if params.Agent != "" && params.Channel != "" {
-			return usagef("cannot use --agent and --channel together: name each by itself")
+			return cli.Usagef("cannot use --agent and --channel together: name each by itself")
 		}
 		return s.changePause(cmd.Context(), method, &params, asJSON)
 	}
@@ -54,12 +55,12 @@ func (s *shell) pauseCommand(c *cobra.Command, method string) *cobra.Command {
 }
 
 func (s *shell) changePause(ctx context.Context, method string, params *api.PauseParams, asJSON bool) error {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	var result api.PauseResult
 	verb := strings.TrimPrefix(method, "sending.")
@@ -71,23 +72,23 @@ func (s *shell) changePause(ctx context.Context, method string, params *api.Paus
 		if err != nil {
 			return err
 		}
-		_, err = s.stdout.Write(s.screen().JSONLine(raw))
+		_, err = s.Stdout.Write(s.Screen().JSONLine(raw))
 		return err
 	}
 	switch {
 	case !result.Changed && verb == "pause":
-		fmt.Fprintf(s.stdout, "%s is paused already\n", scopeName(params.Scope()))
+		fmt.Fprintf(s.Stdout, "%s is paused already\n", scopeName(params.Scope()))
 	case !result.Changed:
-		fmt.Fprintf(s.stdout, "%s is not paused\n", scopeName(params.Scope()))
+		fmt.Fprintf(s.Stdout, "%s is not paused\n", scopeName(params.Scope()))
 	case verb == "pause":
-		fmt.Fprintf(s.stdout, "paused %s (record %d)\n", scopeName(params.Scope()), result.AuditSeq)
+		fmt.Fprintf(s.Stdout, "paused %s (record %d)\n", scopeName(params.Scope()), result.AuditSeq)
 	default:
-		fmt.Fprintf(s.stdout, "%s goes on (record %d)\n", scopeName(params.Scope()), result.AuditSeq)
+		fmt.Fprintf(s.Stdout, "%s goes on (record %d)\n", scopeName(params.Scope()), result.AuditSeq)
 	}
 	now := time.Now()
 	for i := range result.Paused {
 		if p := &result.Paused[i]; verb == "resume" || p.Scope != params.Scope() {
-			fmt.Fprintln(s.stdout, pausedLine(p, now))
+			fmt.Fprintln(s.Stdout, pausedLine(p, now))
 		}
 	}
 	return nil

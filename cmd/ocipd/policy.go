@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func newPolicy(s *shell) *cobra.Command {
 
 // policyPath is the policy to look at: the one named, else the configuration's.
 func (s *shell) policyPath(args []string) (path string, data map[string]any, err error) {
-	cfg, err := s.load(nil)
+	cfg, err := s.Load(nil)
 	if err != nil {
 		return "", nil, err
 	}
@@ -47,7 +48,7 @@ func newPolicyCheck(s *shell) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("cannot use %s: %w", builtIn(path), err)
 			}
-			_, err = fmt.Fprintf(s.stdout, "ok: %s, %d files, %s\n", term.Printable(builtIn(path)), len(p.Files()), p.Revision())
+			_, err = fmt.Fprintf(s.Stdout, "ok: %s, %d files, %s\n", term.Printable(builtIn(path)), len(p.Files()), p.Revision())
 			return err
 		},
 	}
@@ -94,7 +95,7 @@ func newPolicyReload(s *shell) *cobra.Command {
 			if result.Changed {
 				said = term.Count(len(result.Files), "file") + ", " + result.Revision + " is in force"
 			}
-			if _, err := fmt.Fprintln(s.stdout, "ok: "+term.Printable(said)); err != nil {
+			if _, err := fmt.Fprintln(s.Stdout, "ok: "+term.Printable(said)); err != nil {
 				return err
 			}
 			return s.printReload(&result.Config)
@@ -116,7 +117,7 @@ type policyTest struct {
 }
 
 func (s *shell) reportPolicyTests(path string, results []policy.TestResult, asJSON bool) error {
-	scr := s.screen()
+	scr := s.Screen()
 	passed, failed := 0, 0
 	for _, r := range results {
 		outcome, colour := "pass", term.Green
@@ -130,26 +131,26 @@ func (s *shell) reportPolicyTests(path string, results []policy.TestResult, asJS
 			failed++
 		}
 		if asJSON {
-			if err := s.printJSON(policyTest{r.Package, r.Name, r.File, r.Line, outcome, r.Detail, r.Output}); err != nil {
+			if err := s.PrintJSON(policyTest{r.Package, r.Name, r.File, r.Line, outcome, r.Detail, r.Output}); err != nil {
 				return err
 			}
 			continue
 		}
-		fmt.Fprintf(s.stdout, "%s  %s\n", scr.Colour.Paint(colour, outcome), term.Printable(fmt.Sprintf("%s.%s (%s:%d)", r.Package, r.Name, r.File, r.Line)))
+		fmt.Fprintf(s.Stdout, "%s  %s\n", scr.Colour.Paint(colour, outcome), term.Printable(fmt.Sprintf("%s.%s (%s:%d)", r.Package, r.Name, r.File, r.Line)))
 		for line := range strings.Lines(r.Detail + "\n" + r.Output) {
 			if line = strings.TrimSpace(line); line != "" {
-				fmt.Fprintln(s.stdout, "      "+term.Printable(line))
+				fmt.Fprintln(s.Stdout, "      "+term.Printable(line))
 			}
 		}
 	}
 	if !asJSON {
-		fmt.Fprintf(s.stdout, "%d passed, %d failed\n", passed, failed)
+		fmt.Fprintf(s.Stdout, "%d passed, %d failed\n", passed, failed)
 	}
 	switch {
 	case len(results) == 0:
 		return fmt.Errorf("cannot find a test in %s: tests are rules named test_… in files named …_test.rego", builtIn(path))
 	case failed > 0:
-		return errSaid
+		return cli.ErrSaid
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -32,7 +33,7 @@ which they were decided. --json prints each as one line.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return usagef("cannot read --limit %d: want at least 1", limit)
+				return cli.Usagef("cannot read --limit %d: want at least 1", limit)
 			}
 			return s.listQueue(cmd.Context(), params, limit, asJSON)
 		},
@@ -47,12 +48,12 @@ which they were decided. --json prints each as one line.`,
 }
 
 func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit int, asJSON bool) error {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	scr, now := s.screen(), time.Now()
+	scr, now := s.Screen(), time.Now()
 	t := &term.Table{Columns: []term.Column{{Title: "DISPATCH", Whole: true}, {Title: "TO", Whole: true, Below: true}, {Title: "FROM", Whole: true, Below: true}, {Title: "BYTES", Least: 5, Right: true}, {Title: "STATE", Least: 8}, {Title: "TEXT", Least: 20, Below: true}}}
 	printed := 0
 	var more bool
@@ -68,7 +69,7 @@ func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit
 		}
 		for _, raw := range page.Messages {
 			if asJSON {
-				if _, err := s.stdout.Write(scr.JSONLine(raw)); err != nil {
+				if _, err := s.Stdout.Write(scr.JSONLine(raw)); err != nil {
 					return err
 				}
 				continue
@@ -84,21 +85,21 @@ func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit
 			break
 		}
 	}
-	if err := t.Write(s.stdout, scr); err != nil {
+	if err := t.Write(s.Stdout, scr); err != nil {
 		return err
 	}
 	if printed == 0 {
-		fmt.Fprintln(s.stderr, "nothing waits")
+		fmt.Fprintln(s.Stderr, "nothing waits")
 	}
 	if more {
-		fmt.Fprintf(s.stderr, "there are more: --limit takes a larger number than %d\n", limit)
+		fmt.Fprintf(s.Stderr, "there are more: --limit takes a larger number than %d\n", limit)
 	}
 	return nil
 }
 
 // askPage asks for one page, in the time that an answer may take.
 func (s *shell) askPage(ctx context.Context, call func(context.Context, string, any, any) error, method string, params, result any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	return call(ctx, method, params, result)
 }
@@ -131,7 +132,7 @@ goes on record with who wanted it. What is on its way to its app already cannot 
 taken out: ocipd pause keeps back what is not.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("no message is named: give dispatch ids, as ocipd queue list shows them")
+				return cli.Usagef("no message is named: give dispatch ids, as ocipd queue list shows them")
 			}
 			return nil
 		},
@@ -148,7 +149,7 @@ taken out: ocipd pause keeps back what is not.`,
 }
 
 func (s *shell) dropQueued(ctx context.Context, params *api.QueueDropParams, asJSON bool) error {
-	c, err := s.dialOperator(ctx)
+	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,19 +163,19 @@ func (s *shell) dropQueued(ctx context.Context, params *api.QueueDropParams, asJ
 		if err != nil {
 			return err
 		}
-		if _, err := s.stdout.Write(s.screen().JSONLine(raw)); err != nil {
+		if _, err := s.Stdout.Write(s.Screen().JSONLine(raw)); err != nil {
 			return err
 		}
 	} else {
 		for _, d := range result.Dropped {
-			fmt.Fprintf(s.stdout, "dropped %s from %s (record %d)\n", term.Printable(d.DispatchID), term.Printable(d.Queue), d.AuditSeq)
+			fmt.Fprintf(s.Stdout, "dropped %s from %s (record %d)\n", term.Printable(d.DispatchID), term.Printable(d.Queue), d.AuditSeq)
 		}
 	}
 	for _, k := range result.Kept {
-		fmt.Fprintf(s.stderr, "ocipd: cannot drop %s: %s\n", term.OneLine(k.DispatchID), term.OneLine(k.Reason))
+		fmt.Fprintf(s.Stderr, "ocipd: cannot drop %s: %s\n", term.OneLine(k.DispatchID), term.OneLine(k.Reason))
 	}
 	if len(result.Kept) > 0 {
-		return errSaid
+		return cli.ErrSaid
 	}
 	return nil
 }

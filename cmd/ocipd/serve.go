@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/supervisor"
@@ -20,12 +21,12 @@ const gcPercent = 400
 // tune fits the runtime to a daemon that waits for its disk, where its user has
 // not said otherwise.
 func (s *shell) tune() {
-	if s.getenv("GOGC") == "" {
+	if s.Getenv("GOGC") == "" {
 		// A message makes much garbage and keeps little: collecting less often
 		// costs a few megabytes and saves a tenth of the processor.
 		debug.SetGCPercent(gcPercent)
 	}
-	if s.getenv("GOMAXPROCS") == "" {
+	if s.Getenv("GOMAXPROCS") == "" {
 		// One thread is always waiting for the disk, and the runtime takes a
 		// while to see that its processor is free.
 		runtime.GOMAXPROCS(runtime.NumCPU() + 1)
@@ -58,7 +59,7 @@ func newServe(s *shell) *cobra.Command {
 			if format != "" {
 				flags["log.format"] = format
 			}
-			cfg, err := s.load(flags)
+			cfg, err := s.Load(flags)
 			if err != nil {
 				return err
 			}
@@ -66,9 +67,9 @@ func newServe(s *shell) *cobra.Command {
 				return err
 			}
 			s.tune()
-			log, threshold := newLogger(cfg.Log, s.stderr)
+			log, threshold := newLogger(cfg.Log, s.Stderr)
 			d, err := daemon.New(daemon.Options{
-				Config: cfg, Getenv: s.getenv, Version: buildVersion(), Log: log, Level: &threshold,
+				Config: cfg, Getenv: s.Getenv, Version: buildVersion(), Log: log, Level: &threshold,
 				Passed: supervisor.Files(), Manager: supervisor.New(log.Named("supervisor")),
 			})
 			if err != nil {
@@ -95,7 +96,7 @@ func keyValues(set []string) (map[string]any, error) {
 	for _, kv := range set {
 		key, value, ok := strings.Cut(kv, "=")
 		if !ok || key == "" {
-			return nil, usagef("cannot read --set %q: want KEY=VALUE, such as ocip.max_rounds=5", kv)
+			return nil, cli.Usagef("cannot read --set %q: want KEY=VALUE, such as ocip.max_rounds=5", kv)
 		}
 		flags[key] = value
 	}

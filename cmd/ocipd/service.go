@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/systemd"
 	"github.com/spf13/cobra"
@@ -90,8 +91,8 @@ type installer struct {
 }
 
 func (s *shell) newInstaller(cmd *cobra.Command, dryRun bool) (*installer, error) {
-	if s.socket != "" {
-		return nil, usagef("cannot use --socket here: the service is where ocipd.socket listens")
+	if s.Socket != "" {
+		return nil, cli.Usagef("cannot use --socket here: the service is where ocipd.socket listens")
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *shell) newInstaller(cmd *cobra.Command, dryRun bool) (*installer, error
 	}
 	i := &installer{shell: s, ctx: cmd.Context(), root: cmd.Root(), dryRun: dryRun, program: program}
 	for into, place := range map[*string][2]string{&i.configHome: {"XDG_CONFIG_HOME", ".config"}, &i.dataHome: {"XDG_DATA_HOME", ".local/share"}} {
-		if *into = s.xdg(place[0], place[1]); *into == "" {
+		if *into = s.XDG(place[0], place[1]); *into == "" {
 			return nil, errors.New("cannot tell where the service belongs: HOME is not set")
 		}
 	}
@@ -107,24 +108,12 @@ func (s *shell) newInstaller(cmd *cobra.Command, dryRun bool) (*installer, error
 	return i, nil
 }
 
-// xdg is a directory of the XDG Base Directory specification, empty where there is
-// none.
-func (s *shell) xdg(variable, below string) string {
-	if dir := s.getenv(variable); filepath.IsAbs(dir) {
-		return filepath.Clean(dir)
-	}
-	if home := s.getenv("HOME"); filepath.IsAbs(home) {
-		return filepath.Join(home, below)
-	}
-	return ""
-}
-
 // say tells what was done: a word for it and the rest.
 func (i *installer) say(did, format string, args ...any) {
 	if i.dryRun {
 		did = map[string]string{"wrote": "would write", "made": "would make", "ran": "would run", "removed": "would remove", "left": "would leave"}[did]
 	}
-	fmt.Fprintln(i.stdout, term.Printable(did+" "+fmt.Sprintf(format, args...)))
+	fmt.Fprintln(i.Stdout, term.Printable(did+" "+fmt.Sprintf(format, args...)))
 }
 
 // artefact is a file that install writes and uninstall removes.
@@ -205,7 +194,7 @@ func (i *installer) install(noStart bool) error {
 		return err
 	}
 	if noStart {
-		fmt.Fprintln(i.stdout, "start it with: systemctl --user daemon-reload && systemctl --user enable --now ocipd.socket ocipd.service")
+		fmt.Fprintln(i.Stdout, "start it with: systemctl --user daemon-reload && systemctl --user enable --now ocipd.socket ocipd.service")
 		return nil
 	}
 	return i.start()
@@ -228,14 +217,14 @@ func same(dir string, files []artefact) bool {
 // Source: systemd.unit(5), Unit File Load Path.
 func (s *shell) packaged() string {
 	var dirs []string
-	for dir := range strings.SplitSeq(cmp.Or(s.getenv("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"), ":") {
+	for dir := range strings.SplitSeq(cmp.Or(s.Getenv("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"), ":") {
 		if filepath.IsAbs(dir) {
 			dirs = append(dirs, dir)
 		}
 	}
 	for _, dir := range append(dirs, "/usr/local/lib", "/usr/lib") {
 		dir = filepath.Join(dir, "systemd", "user")
-		if exists(filepath.Join(dir, systemd.ServiceName)) {
+		if cli.Exists(filepath.Join(dir, systemd.ServiceName)) {
 			return dir
 		}
 	}
@@ -282,10 +271,10 @@ func (i *installer) service() (string, error) {
 		return "", err
 	}
 	text := strings.ReplaceAll(systemd.Service(), "="+systemd.Program+" ", "="+program+" ")
-	if i.configFile == "" {
+	if i.ConfigFile == "" {
 		return text, nil
 	}
-	file, err := filepath.Abs(i.configFile)
+	file, err := filepath.Abs(i.ConfigFile)
 	if err != nil {
 		return "", fmt.Errorf("cannot tell where --config is: %w", err)
 	}
@@ -318,7 +307,7 @@ func quoteExec(path string) (string, error) {
 // Before it first starts the service, systemd from 254 on would make the latter a
 // link to the former where only that is there.
 func (i *installer) places() error {
-	state := i.xdg("XDG_STATE_HOME", ".local/state")
+	state := i.XDG("XDG_STATE_HOME", ".local/state")
 	for _, dir := range []string{filepath.Join(i.configHome, "openclawos"), filepath.Join(state, "openclawos")} {
 		if _, err := os.Stat(dir); err == nil {
 			continue
@@ -347,7 +336,7 @@ func (s *shell) systemctl(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, managerTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "systemctl", append([]string{"--user", "--no-pager"}, args...)...)
-	cmd.Env = s.env
+	cmd.Env = s.Env
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
@@ -362,15 +351,15 @@ func (s *shell) systemctl(ctx context.Context, args ...string) (string, error) {
 
 // noManager says what to do where no service manager answers.
 func (i *installer) noManager(cause error) error {
-	fmt.Fprintln(i.stderr, term.OneLine("ocipd: no service manager answers: "+cause.Error()))
-	fmt.Fprintf(i.stderr, `What was to be written is written; nothing was started. Either
+	fmt.Fprintln(i.Stderr, term.OneLine("ocipd: no service manager answers: "+cause.Error()))
+	fmt.Fprintf(i.Stderr, `What was to be written is written; nothing was started. Either
   - systemd runs here, and has no session for you, as after su or in a job: run
     loginctl enable-linger %s
     log in again, and repeat: ocipd service install
   - or another supervisor runs here: have it run
     %s serve
 `, i.userName(), term.Printable(i.program))
-	return errSaid
+	return cli.ErrSaid
 }
 
 func (i *installer) userName() string {
@@ -412,9 +401,9 @@ func (i *installer) start() error {
 		}
 		i.say("ran", "systemctl --user restart %s: another version was running", systemd.ServiceName)
 	}
-	fmt.Fprintln(i.stdout, "the service runs; see: ocipd service status")
+	fmt.Fprintln(i.Stdout, "the service runs; see: ocipd service status")
 	if name := i.userName(); !lingers(name) {
-		fmt.Fprintf(i.stdout, "it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s\n", name)
+		fmt.Fprintf(i.Stdout, "it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s\n", name)
 	}
 	i.callable()
 	return nil
@@ -424,12 +413,12 @@ func (i *installer) start() error {
 // in the session that made ~/.local/bin.
 func (i *installer) callable() {
 	dir := filepath.Dir(i.program)
-	if slices.Contains(filepath.SplitList(i.getenv("PATH")), dir) {
+	if slices.Contains(filepath.SplitList(i.Getenv("PATH")), dir) {
 		return
 	}
-	fmt.Fprintf(i.stdout, "%s is not on your PATH; here and now: export PATH=\"%s:$PATH\"\n", term.Printable(dir), term.Printable(dir))
-	if dir == filepath.Join(i.getenv("HOME"), ".local", "bin") {
-		fmt.Fprintln(i.stdout, "most systems put it there at the next login")
+	fmt.Fprintf(i.Stdout, "%s is not on your PATH; here and now: export PATH=\"%s:$PATH\"\n", term.Printable(dir), term.Printable(dir))
+	if dir == filepath.Join(i.Getenv("HOME"), ".local", "bin") {
+		fmt.Fprintln(i.Stdout, "most systems put it there at the next login")
 	}
 }
 
@@ -466,8 +455,8 @@ func (i *installer) compareEnvironment(environment string) {
 		theirs[name] = value
 	}
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "OPENCLAWOS_KERNEL_SOCKET"} {
-		if mine := i.getenv(name); mine != "" && mine != theirs[name] {
-			fmt.Fprintf(i.stderr, "ocipd: %s is %s here, and %s for the service: to pass it on, systemctl --user import-environment %s\n",
+		if mine := i.Getenv(name); mine != "" && mine != theirs[name] {
+			fmt.Fprintf(i.Stderr, "ocipd: %s is %s here, and %s for the service: to pass it on, systemctl --user import-environment %s\n",
 				name, term.Printable(mine), orNone(term.Printable(theirs[name])), name)
 		}
 	}
@@ -522,7 +511,7 @@ func (i *installer) uninstall() error {
 	case removed:
 		i.say("removed", "units, completion and manual pages")
 	case !ours:
-		fmt.Fprintln(i.stdout, "nothing of the service is installed")
+		fmt.Fprintln(i.Stdout, "nothing of the service is installed")
 	}
 	if !i.dryRun {
 		i.prune(filepath.Join(i.configHome, "openclawos", "ocipd.yaml"))
@@ -536,16 +525,16 @@ func (i *installer) uninstall() error {
 		// It fails for units that never failed, and are now forgotten.
 		_, _ = i.systemctl("reset-failed", systemd.SocketName, systemd.ServiceName)
 	}
-	fmt.Fprintln(i.stdout, "these stay; remove them yourself if you mean to:")
+	fmt.Fprintln(i.Stdout, "these stay; remove them yourself if you mean to:")
 	for _, dir := range [][2]string{
 		{"configuration", filepath.Join(i.configHome, "openclawos")},
-		{"messages, records and keys", filepath.Join(i.xdg("XDG_STATE_HOME", ".local/state"), "openclawos")},
+		{"messages, records and keys", filepath.Join(i.XDG("XDG_STATE_HOME", ".local/state"), "openclawos")},
 		{"your changes to the unit", filepath.Join(i.units, systemd.ServiceName+".d")},
 		{"the package's units", packaged},
 		{"the program", i.program},
 	} {
 		if _, err := os.Stat(dir[1]); err == nil {
-			fmt.Fprintf(i.stdout, "  %-27s %s\n", dir[0], term.Printable(dir[1]))
+			fmt.Fprintf(i.Stdout, "  %-27s %s\n", dir[0], term.Printable(dir[1]))
 		}
 	}
 	return nil

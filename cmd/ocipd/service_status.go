@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/systemd"
@@ -52,12 +53,12 @@ func newServiceStatus(s *shell) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				err = s.printJSON(r)
+				err = s.PrintJSON(r)
 			} else {
 				err = s.printService(r)
 			}
 			if err == nil && r.Service.State != "active" {
-				return errors.Join(errSaid, client.ErrNotRunning)
+				return errors.Join(cli.ErrSaid, client.ErrNotRunning)
 			}
 			return err
 		},
@@ -102,7 +103,7 @@ func (s *shell) serviceReport(ctx context.Context) (*serviceReport, error) {
 	}
 	if r.Service.State == "active" {
 		// Asked only of a service that is there: asking would start it.
-		if raw, err := s.askOperator(ctx, "kernel.status"); err == nil {
+		if raw, err := s.AskOperator(ctx, "kernel.status"); err == nil {
 			var status api.Status
 			if json.Unmarshal(raw, &status) == nil {
 				r.Running = status.Version
@@ -132,10 +133,10 @@ func programOf(execStart string) string {
 
 // versionOf asks a program for its version, empty where it does not say.
 func (s *shell) versionOf(ctx context.Context, program string) string {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "version", "--json")
-	cmd.Env = s.env
+	cmd.Env = s.Env
 	out, err := cmd.Output()
 	var v versionReport
 	if err != nil || json.Unmarshal(out, &v) != nil {
@@ -179,6 +180,6 @@ func (s *shell) printService(r *serviceReport) error {
 	if r.Service.State == "not installed" {
 		b.WriteString("install it with: ocipd service install\n")
 	}
-	_, err := fmt.Fprint(s.stdout, b.String())
+	_, err := fmt.Fprint(s.Stdout, b.String())
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/systemd"
 )
 
@@ -90,14 +91,14 @@ func TestServiceOfAPackage(t *testing.T) {
 	if want := "--user --no-pager disable --now ocipd.socket ocipd.service\n"; !strings.Contains(asked(), want) {
 		t.Errorf("the manager was asked %q, want %q", asked(), want)
 	}
-	if !exists(c.path("share/systemd/user/ocipd.service")) {
+	if !cli.Exists(c.path("share/systemd/user/ocipd.service")) {
 		t.Error("the package's unit is gone")
 	}
 
 	// Another configuration takes a unit of one's own.
 	c.write("other.yaml", clinicYAML, 0o600)
 	if code, out, said := c.ocipd("--config", c.path("other.yaml"), "service", "install", "--no-start"); code != exitDone ||
-		!exists(c.path(".config/systemd/user/ocipd.service")) {
+		!cli.Exists(c.path(".config/systemd/user/ocipd.service")) {
 		t.Errorf("install exits %d: %s%s", code, out, said)
 	}
 }

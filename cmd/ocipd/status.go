@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ func newStatus(s *shell) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < minInterval {
-				return usagef("cannot look every %s: at least %s", every, minInterval)
+				return cli.Usagef("cannot look every %s: at least %s", every, minInterval)
 			}
 			raw, err := s.status(cmd.Context(), wait)
 			if err != nil {
@@ -60,7 +61,7 @@ func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value,
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
 	for {
-		raw, err := s.askOperator(ctx, "kernel.status")
+		raw, err := s.AskOperator(ctx, "kernel.status")
 		var lost *api.Error
 		starting := errors.Is(err, client.ErrNotRunning) || errors.As(err, &lost) && lost.Code == api.ConnectionClosed
 		if err == nil || !starting {
@@ -81,11 +82,11 @@ func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value,
 }
 
 func (s *shell) printStatus(status *api.Status) error {
-	if _, err := fmt.Fprintln(s.stdout, strings.Join(draw(status, s.screen(), time.Now(), false), "\n")); err != nil {
+	if _, err := fmt.Fprintln(s.Stdout, strings.Join(draw(status, s.Screen(), time.Now(), false), "\n")); err != nil {
 		return err
 	}
 	if why := s.heldBack(status.Version); why != "" {
-		fmt.Fprintln(s.stderr, "ocipd: "+term.Printable(why))
+		fmt.Fprintln(s.Stderr, "ocipd: "+term.Printable(why))
 	}
 	return nil
 }

@@ -17,13 +17,13 @@ import (
 // watchStatus shows the daemon's status again and again: on a terminal in place,
 // and otherwise one after another.
 func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON bool) error {
-	if scr := s.screen(); scr.Terminal && !asJSON {
+	if scr := s.Screen(); scr.Terminal && !asJSON {
 		return s.statusOnTerminal(ctx, every, scr)
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		raw, err := s.askOperator(ctx, "kernel.status")
+		raw, err := s.AskOperator(ctx, "kernel.status")
 		if err == nil {
 			err = s.showStatus(raw, asJSON, true)
 		}
@@ -44,7 +44,7 @@ func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON boo
 // showStatus writes what the daemon said of itself. One of many is brief.
 func (s *shell) showStatus(raw jsontext.Value, asJSON, brief bool) error {
 	if asJSON {
-		_, err := s.stdout.Write(s.screen().JSONLine(raw))
+		_, err := s.Stdout.Write(s.Screen().JSONLine(raw))
 		return err
 	}
 	var status api.Status
@@ -54,14 +54,14 @@ func (s *shell) showStatus(raw jsontext.Value, asJSON, brief bool) error {
 	if !brief {
 		return s.printStatus(&status)
 	}
-	_, err := fmt.Fprintln(s.stdout, strings.Join(draw(&status, s.screen(), time.Now(), true), "\n")+"\n")
+	_, err := fmt.Fprintln(s.Stdout, strings.Join(draw(&status, s.Screen(), time.Now(), true), "\n")+"\n")
 	return err
 }
 
 func (s *shell) statusOnTerminal(ctx context.Context, every time.Duration, scr term.Screen) error {
-	m := &statusBoard{screen: scr, every: every, ask: func() (jsontext.Value, error) { return s.askOperator(ctx, "kernel.status") }}
-	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(s.stdin), tea.WithOutput(s.stdout),
-		tea.WithEnvironment(s.env), tea.WithoutSignalHandler()).Run()
+	m := &statusBoard{screen: scr, every: every, ask: func() (jsontext.Value, error) { return s.AskOperator(ctx, "kernel.status") }}
+	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(s.Stdin), tea.WithOutput(s.Stdout),
+		tea.WithEnvironment(s.Env), tea.WithoutSignalHandler()).Run()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 		return nil
 	}

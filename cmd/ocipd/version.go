@@ -56,9 +56,9 @@ func newVersion(s *shell) *cobra.Command {
 				Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 			}
 			if asJSON {
-				return s.printJSON(v)
+				return s.PrintJSON(v)
 			}
-			_, err := fmt.Fprintf(s.stdout, "ocipd %s (commit %s, protocol %s, %s, %s)\n", v.Version, v.Commit, v.Protocol, v.Go, v.Platform)
+			_, err := fmt.Fprintf(s.Stdout, "ocipd %s (commit %s, protocol %s, %s, %s)\n", v.Version, v.Commit, v.Protocol, v.Go, v.Platform)
 			return err
 		},
 	}
