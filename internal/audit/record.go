@@ -49,7 +49,7 @@ type Record struct {
 	ID         string `json:"id" export:"record.id"`
 	ActionType string `json:"actionType" filter:"actionType" flag:"type" help:"records of this action type, such as agent_exchange or delivery" export:"action_type"`
 	// Event says what happened within the action type, such as "registered".
-	Event        string       `json:"event,omitzero" export:"event" syslog:"yes"`
+	Event        string       `json:"event,omitzero" filter:"event" help:"records of this event, such as registered or daemon_started" export:"event" syslog:"yes"`
 	Side         string       `json:"side,omitzero" filter:"side" help:"sender or receiver" export:"side"`
 	TenantID     string       `json:"tenantId,omitzero" filter:"tenant" help:"records of this tenant's agents" export:"tenant"`
 	UserID       string       `json:"userId,omitzero" filter:"user" help:"records of this user's agents" export:"user" otlp:"user.id" redact:"userId"`
