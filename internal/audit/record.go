@@ -67,11 +67,11 @@ type Record struct {
 	MaxRounds      int    `json:"maxRounds,omitzero"`
 	ExchangeType   string `json:"exchangeType,omitzero"`
 	// ChainID names the causal line of the message, and Hops its place there.
-	ChainID        string `json:"chainId,omitzero" filter:"chain" help:"records of the causal chain with this ID"`
+	ChainID        string `json:"chainId,omitzero" filter:"chain" help:"records of the causal chain with this ID" export:"chain"`
 	Hops           int    `json:"hops,omitzero"`
 	Classification string `json:"classification,omitzero" export:"classification"`
 
-	PolicyApplied  string `json:"policyApplied,omitzero" export:"policy"`
+	PolicyApplied  string `json:"policyApplied,omitzero" filter:"rule" help:"records that this policy or built-in rule decided, such as tenant-wall" export:"policy"`
 	PolicyRevision string `json:"policyRevision,omitzero" export:"policy.revision"`
 	PolicyResult   string `json:"policyResult,omitzero" filter:"result" help:"allow, deny or hold" export:"result" syslog:"yes"`
 	PolicyReason   string `json:"policyReason,omitzero" redact:"policyReason"`
@@ -90,7 +90,7 @@ type Record struct {
 	// of [DeliveredForm].
 	DeliveredDigest string         `json:"deliveredDigest,omitzero"`
 	DispatchID      string         `json:"dispatchId,omitzero" filter:"dispatch" help:"records of the message with this dispatch ID" export:"dispatch" ocsf:"message"`
-	RunID           string         `json:"runId,omitzero" ocsf:"run"`
+	RunID           string         `json:"runId,omitzero" filter:"run" help:"records of the agent's run with this ID" export:"run" ocsf:"run"`
 	ApprovalID      string         `json:"approvalId,omitzero" filter:"approval" help:"records of the held message with this approval ID" export:"approval" ocsf:"approval"`
 	Details         map[string]any `json:"details,omitempty"`
 }
@@ -107,7 +107,7 @@ type Counterparty struct {
 // Address is where somebody is reached: an account at a channel and a target there.
 // The two last say what the session's key says, and are redacted with it.
 type Address struct {
-	Channel string `json:"channel,omitzero"`
+	Channel string `json:"channel,omitzero" filter:"channel" help:"records of messages through this channel" export:"channel"`
 	Account string `json:"account,omitzero" redact:"sessionKey"`
 	Target  string `json:"target,omitzero" redact:"sessionKey"`
 }
