@@ -36,7 +36,7 @@ func TestInboundThatNeedsAPersonIsRefused(t *testing.T) {
 	saw := h.shown(one.ApprovalID)
 	person.refuse(api.Conflict, "approval.resolve", decision(api.DecideApprove, &saw))
 	free := people(1, "")
-	free["exchange.rego"] = "package ocip.agent_exchange\n\ndecision := {\"allow\": true, \"require_approval\": false, \"reason\": \"free\"}\n"
+	free["exchange.rego"] = "package ocip.agent_exchange\n\ndecision := {\"allow\": true, \"require_approval\": false, \"reason\": \"free\", \"constraints\": {}}\n"
 	h.enact(free)
 	telegram.must("agent.queue", message, nil)
 	if m := alice.message("hook:message_received"); m.Content != "Hello" {
