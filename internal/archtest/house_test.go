@@ -65,7 +65,7 @@ var house = map[string]room{
 	"internal/redact":          {imports: []string{"internal/text", "internal/audit", "internal/ocip/content"}},
 	"internal/config":          {imports: []string{"internal/text", "internal/api", "internal/audit", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
 	"internal/archtest":        {},
-	"internal/media":           {},
+	"internal/media":           {imports: []string{"internal/text"}},
 	"internal/supervisor":      {clock: true},
 	"systemd":                  {},
 	"configs":                  {},

@@ -188,7 +188,7 @@ func (k *ruleset) again(ctx context.Context, h *held) (*outgoing, error) {
 	}
 	m.hints.ID, m.hints.ConversationID, m.hints.New = h.ExchangeID, "", false
 	// A file is what it is when it is sent.
-	if err := k.lookAtMedia(m); err != nil {
+	if err := k.look(m); err != nil {
 		return nil, err
 	}
 	h.Media = m.media
@@ -345,6 +345,9 @@ func (k *ruleset) takeOver(ctx context.Context, d *decision) (api.ApprovalResolv
 	if d.Content != "" {
 		// The agent's line for the transcript is about the agent's text.
 		d.m.content, d.m.hints.Summary = d.Content, ""
+		if err := k.look(d.m); err != nil {
+			return api.ApprovalResolveResult{}, err
+		}
 	}
 	v := k.weigh(ctx, d.m, reopened(d.st, d.m, d.now), ocip.TakenOver, d.now)
 	if !v.Allowed() {

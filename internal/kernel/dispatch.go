@@ -47,9 +47,11 @@ type outgoing struct {
 	// its digest once somebody wanted it.
 	asked     *api.DispatchParams
 	requested string
-	// media are what goes along besides the text, and mediaTexts what its files say.
-	media      []api.MediaItem
-	mediaTexts []ocip.Passage
+	// passages are the strings of the metadata, media is what goes along besides the
+	// text, and files what was found in it.
+	passages []ocip.Passage
+	media    []api.MediaItem
+	files    ocip.Weighed
 	// askedAt is when a message that is released was held.
 	askedAt time.Time
 	// approvalID names the hold that the message is released from. Conclude
@@ -104,7 +106,7 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 		if err := k.passInterceptors(ctx, m); err != nil {
 			return nil, api.DispatchResult{}, err
 		}
-		if err := k.lookAtMedia(m); err != nil {
+		if err := k.look(m); err != nil {
 			return nil, api.DispatchResult{}, err
 		}
 	}
@@ -438,7 +440,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, First: st.first, Spent: st.spent, SpentHour: st.spentHour,
-		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: append(passages(m.metadata, m.recipient.IsAddress), m.mediaTexts...), Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
+		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: m.passages, Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
 	k.metrics.Decided(k.now().Sub(began))
 	if m.learned && v.Code == ocip.CrossEnterpriseBlocked {

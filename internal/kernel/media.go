@@ -9,30 +9,40 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// lookAtMedia looks at what a message sends along besides its text: addresses
-// elsewhere are put on record, and local files are hashed and their texts weighed
-// with the message. A file out of no folder that is listed for the agent is refused.
-func (k *ruleset) lookAtMedia(m *outgoing) error {
-	m.media, m.mediaTexts = nil, nil
-	references, err := media.References(m.metadata)
+// look reads what a message says besides its content, and looks at what it sends
+// along: addresses elsewhere are put on record, and local files and inline bytes are
+// hashed and all text in them weighed. A file out of no folder that is listed for the
+// agent is refused. Nothing of the message may change after this but what the daemon
+// writes.
+func (k *ruleset) look(m *outgoing) error {
+	m.media, m.files = nil, ocip.Weighed{}
+	var references []media.Reference
+	m.passages, references = media.Read(m.metadata, func(member string) bool { return isOurs(member) || m.recipient.IsAddress(member) })
+	references, err := media.InText(references, "content", m.content)
+	if err == nil && len(references) == 0 {
+		return nil
+	}
+	weigher := k.cfg.Rules.Weigher(m.recipient.Rendering)
+	looking := media.Look{Folders: m.sender.Media, Text: weigher}
 	for _, r := range references {
+		item := api.MediaItem{Member: clipped(r.Member)}
 		if r.Path == "" {
-			m.media = append(m.media, api.MediaItem{Member: clipped(r.Member), URL: clipped(r.Address())})
-			continue
+			item.URL = clipped(r.Address())
 		}
-		file, failed := media.Look(r, m.sender.Media)
-		if failed != nil {
-			err = failed
-			break
+		if r.Path != "" || r.Inline != nil {
+			weigher.Begin("file " + item.Member)
+			var file media.File
+			if file, err = looking.At(r); err != nil {
+				break
+			}
+			item.Path, item.SHA256, item.Bytes = file.Path, file.SHA256, file.Bytes
 		}
-		m.media = append(m.media, api.MediaItem{Member: clipped(r.Member), Path: file.Path, SHA256: file.SHA256, Bytes: file.Bytes})
-		if file.Text != "" {
-			m.mediaTexts = append(m.mediaTexts, ocip.Passage{Member: "file " + clipped(r.Member), Text: file.Text, Prose: true})
-		}
+		m.media = append(m.media, item)
 	}
 	if refused, ok := errors.AsType[*media.Refused](err); ok {
 		return k.refuseEarly(m, &ocip.Verdict{Result: ocip.Deny, Code: ocip.MediaRefused, Policy: "media", Reason: refused.Reason})
 	}
+	m.files = weigher.Found()
 	return err
 }
 

@@ -76,6 +76,8 @@ type Outgoing struct {
 	Content  string
 	Passages []Passage
 	Rules    *Rules
+	// Files is what was found in the files that go along.
+	Files Weighed
 	// Rendering is what the receiver's program makes of the texts.
 	Rendering []text.Rendering
 	// Data is what the caller says the message includes.

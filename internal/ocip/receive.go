@@ -234,7 +234,7 @@ func roundsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 // the envelope's flags and the texts. It holds nothing back: the agent may read
 // it, and its answer is a person's to give, who has to hear of it.
 func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
-	result := m.Rules.promises(together(m.Content, m.Passages), m.Rendering, v)
+	result := m.Rules.promises(together(m.Content, m.Passages), m.Rendering, nil, v)
 	v.Exchange.AwaitsCommitment = result.RequiresHuman || m.Envelope.RequiresCommitment
 	switch {
 	case m.Rules != nil && m.Rules.Monitor:

@@ -34,12 +34,12 @@ func (r *Rules) chainLimits() ChainLimits {
 }
 
 // promises looks for commitments in a message's texts, as written and as their
-// receiver is shown them, and enters what it finds.
-func (r *Rules) promises(texts []Passage, as []text.Rendering, v *Verdict) commitment.CommitmentDetectionResult {
+// receiver is shown them, and enters what it finds, and what was found in its files.
+func (r *Rules) promises(texts []Passage, as []text.Rendering, files []commitment.Hit, v *Verdict) commitment.CommitmentDetectionResult {
 	if r == nil || r.Commitments == nil {
 		return commitment.Judge(nil)
 	}
-	hits := r.Commitments.Scan(texts, as...)
+	hits := append(r.Commitments.Scan(texts, as...), files...)
 	var found []Detection
 	for _, h := range hits {
 		found = append(found, Detection{Rule: "commitment." + h.Name(), Member: clip(h.Member), Start: h.Start, End: h.End, Zone: h.Zone, Shadow: h.Shadow})
@@ -104,7 +104,7 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		return
 	}
 	var found []Detection
-	for _, f := range m.Rules.Content.Scan(m.texts, m.Rendering...) {
+	for _, f := range append(m.Rules.Content.Scan(m.texts, m.Rendering...), m.Files.findings...) {
 		d := Detection{Rule: f.Rule, Member: clip(f.Member), Start: f.Start, End: f.End}
 		found = append(found, d)
 		// The detector's levels are the protocol's; one that is not is treated as
@@ -123,7 +123,7 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 // commitments looks for what no agent may promise by itself: what it owes, the
 // exchange's own flags, and words in the texts. With a person, nothing is held.
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	result := m.Rules.promises(m.texts, m.Rendering, v)
+	result := m.Rules.promises(m.texts, m.Rendering, m.Files.hits, v)
 	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor {
 		return
 	}

@@ -1,0 +1,27 @@
+package kernel
+
+import (
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/directory"
+)
+
+// BenchmarkLook is what a message costs that has no media: most have none.
+func BenchmarkLook(b *testing.B) {
+	k := &ruleset{}
+	m := &outgoing{
+		sender:  &directory.Agent{},
+		content: "The report is ready: three items are open, and the first one is due on Friday.",
+		metadata: api.Object{
+			"accountId": api.String("main"), "threadId": api.String("1234.5678"), "replyTo": api.String("msg-20931"),
+			"lang": api.String("en-GB"), "note": api.String("as you asked"),
+		},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := k.look(m); err != nil || len(m.passages) != 5 {
+			b.Fatal(err, m.passages)
+		}
+	}
+}

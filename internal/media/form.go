@@ -1,0 +1,457 @@
+package media
+
+import (
+	"html"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// kind is how a member's texts are read.
+type kind uint8
+
+const (
+	// silent texts name nothing.
+	silent kind = iota
+	// other texts are files where they have the form of a local path.
+	other
+	// inlined texts can be the bytes themselves.
+	inlined
+	// loose texts are relative names too; a single word without an ending is an id
+	// that the channel gave.
+	loose
+	// strict texts are files where they are no address.
+	strict
+)
+
+// kindOf is the kind of a member by its name, in a member of another kind.
+func kindOf(member []byte, within kind) kind {
+	// The last letters are enough: no name or ending is longer.
+	var room [24]byte
+	name := room[len(room):]
+	for i := len(member) - 1; i >= 0 && len(name) < len(room); i-- {
+		if c := member[i]; c != '_' && c != '-' {
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			name = room[len(room)-len(name)-1:]
+			name[0] = c
+		}
+	}
+	if n := len(name); n > 0 && name[n-1] == 's' {
+		name = name[:n-1]
+	}
+	switch string(name) {
+	case "mediaurl", "mediapath", "filepath", "localpath", "path":
+		return strict
+	case "image", "photo", "picture", "audio", "voice", "video", "document", "thumbnail", "thumb", "sticker", "animation", "gif", "avatar", "icon",
+		"cover", "poster", "src", "href", "source":
+		return loose
+	case "buffer", "base64", "b64", "b64json":
+		return inlined
+	case "data", "content", "byte", "blob", "raw":
+		if within >= loose {
+			return inlined
+		}
+	case "profile":
+		return other
+	}
+	switch {
+	case ends(name, "path", "url", "uri", "file", "media", "attachment"):
+		return loose
+	case within <= other, ends(name, "type", "kind", "id", "name", "caption", "title", "alt", "text", "description", "format", "hash", "sha256",
+		"mime", "emoji", "performer", "lang", "language"):
+		// What describes a medium is no other.
+		return other
+	}
+	return min(within, loose)
+}
+
+// ends reports whether a name ends in one of some words.
+func ends(name []byte, words ...string) bool {
+	for _, word := range words {
+		if from := len(name) - len(word); from >= 0 && string(name[from:]) == word {
+			return true
+		}
+	}
+	return false
+}
+
+// appendReferences adds what a member's text names.
+func appendReferences(list []Reference, member, value string, k kind) []Reference {
+	if len(list) > MaxReferences {
+		return list
+	}
+	if k == other && !suspect(value) {
+		return list
+	}
+	if r, ok := whole(value, k); ok {
+		r.Member, r.Value = member, value
+		return append(list, r)
+	}
+	return inText(list, member, value)
+}
+
+// suspect reports whether a text can be a path or a data: URL, or have a reference in
+// it. It costs little, and most texts are none.
+func suspect(s string) bool {
+	if s == "" {
+		return false
+	}
+	switch c := s[0]; {
+	case c == '/', c == '\\', c == '~', c == '.', c <= ' ', c >= utf8.RuneSelf:
+		return true
+	}
+	return strings.IndexByte(s, ':') >= 0 || strings.Contains(s, "](")
+}
+
+// whole reads a text that stands alone.
+func whole(value string, k kind) (Reference, bool) {
+	s := strings.TrimFunc(value, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
+	if after, ok := cutFold(s, "media"); ok && !strings.HasPrefix(after, "://") {
+		// OpenClaw takes the word away.
+		if after, ok = strings.CutPrefix(strings.TrimLeftFunc(after, unicode.IsSpace), ":"); ok {
+			s = strings.TrimSpace(after)
+		}
+	}
+	// A URL's own white space is nothing.
+	address := s
+	if strings.ContainsAny(s, "\t\r\n") {
+		address = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(s)
+	}
+	scheme, rest, _ := strings.Cut(address, ":")
+	switch {
+	case s == "":
+		return Reference{}, false
+	case strings.EqualFold(scheme, "file") && rest != "" && (rest[0] == '/' || rest[0] == '\\' || !strings.ContainsFunc(rest, unicode.IsSpace)):
+		return Reference{Path: filePath(address)}, true
+	case strings.EqualFold(scheme, "data"):
+		if data, ok := decodeURL(rest); ok {
+			return Reference{Inline: data}, true
+		}
+	case strings.EqualFold(scheme, "media") && strings.HasPrefix(rest, "//"), isPath(s):
+		// What is in a runtime's own store is a file too, and not to be found.
+		return Reference{Path: s}, true
+	}
+	switch k {
+	case silent, other:
+	case inlined:
+		if data, ok := decodeAll(s); ok {
+			return Reference{Inline: data}, true
+		}
+	case loose, strict:
+		elsewhere := strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "mxc")
+		if elsewhere && rest != "" {
+			return Reference{}, true
+		}
+		if k == strict || strings.ContainsAny(s, `/\`) || s[0] == '~' || s[0] == '.' || hasEnding(s) {
+			return Reference{Path: s}, true
+		}
+	}
+	return Reference{}, false
+}
+
+// cutFold is strings.CutPrefix for small letters, in any case.
+func cutFold(s, prefix string) (after string, found bool) {
+	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
+		return s, false
+	}
+	return s[len(prefix):], true
+}
+
+// isPath reports whether a text has the form of a local path. One word behind a slash
+// is a command, such as /start: a file is in a folder or has an ending.
+func isPath(s string) bool {
+	if len(s) < 2 || strings.IndexByte(s, '\n') >= 0 {
+		return false
+	}
+	switch c := s[0]; {
+	case c == '/':
+		first := strings.TrimLeft(s, "/")
+		doubled := len(first) < len(s)-1
+		end := strings.IndexAny(first, "/ \t\n\r\u00a0\u3000")
+		if end < 0 {
+			return first != "" && (doubled || strings.IndexByte(first, '.') >= 0)
+		}
+		return end > 0 && (doubled || first[end] == '/')
+	case c == '\\':
+		return s[1] == '\\' && len(s) > 2 && strings.ContainsAny(s[2:], `\/`)
+	case c == '~':
+		end := strings.IndexAny(s, `/\`)
+		return end == 1 || end > 1 && isLetter(s[1]) && !strings.ContainsFunc(s[:end], unicode.IsSpace)
+	case c == '.':
+		s = strings.TrimPrefix(s, ".")
+		s = strings.TrimPrefix(s, ".")
+		return s != "" && (s[0] == '/' || s[0] == '\\')
+	case s[1] == ':':
+		return isLetter(c) && len(s) > 2 && (s[2] == '/' || s[2] == '\\')
+	}
+	return false
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// hasEnding reports whether a name ends as a file's does.
+func hasEnding(s string) bool {
+	ending := s[strings.LastIndexByte(s, '.')+1:]
+	if len(ending) == len(s) {
+		return false
+	}
+	letters := false
+	for i := range len(ending) {
+		c := ending[i]
+		letters = letters || isLetter(c)
+		if !isLetter(c) && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return letters && len(ending) <= 10
+}
+
+// filePath is the path of a file: URL. It is the URL itself, and no path, where
+// programs read it in more than one way.
+func filePath(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || u.Path == "" || u.Host != "" && !strings.EqualFold(u.Host, "localhost") || strings.ContainsAny(s, "?#\\") {
+		return s
+	}
+	return u.Path
+}
+
+// InText adds what a client is known to open of a text that people read to a list:
+//
+//   - what stands behind MEDIA:, as OpenClaw reads its agents' answers: a path, or more
+//     of them, quoted or not, and where the word begins a line a relative name and a
+//     web address too. It is one in a quote and in code as well: which versions look
+//     there differs;
+//   - file: URLs;
+//   - local paths that a link or an image of Markdown leads to;
+//   - data: URLs, whose bytes are in the text.
+//
+// A path that is mentioned is none of these. There are at most one more than
+// [MaxReferences].
+func InText(list []Reference, member, s string) ([]Reference, error) {
+	if list = inText(list, member, s); len(list) > MaxReferences {
+		return nil, refused("the message names more than %d files and addresses", MaxReferences)
+	}
+	return list, nil
+}
+
+func inText(list []Reference, member, s string) []Reference {
+	t := reading{list: list, member: member}
+	for i := 0; i < len(s) && len(t.list) <= MaxReferences; {
+		at := strings.IndexByte(s[i:], ':')
+		if at < 0 {
+			break
+		}
+		at += i
+		i = at + 1
+		switch word, rest := s[:at], s[i:]; {
+		case endsFold(word, "file"):
+			if strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, `\`) {
+				n := urlLength(rest)
+				i += n
+				t.add(s[at-len("file"):i], other)
+			}
+		case endsFold(word, "data"):
+			if inlines(rest) {
+				i += urlLength(rest)
+				t.add(s[at-len("data"):i], other)
+			}
+		case endsFold(word, "media"):
+			t.token(word[:len(word)-len("media")], word[len(word)-len("media"):], rest)
+		}
+	}
+	for i := 0; len(t.list) <= MaxReferences; {
+		at := strings.Index(s[i:], "](")
+		if at < 0 {
+			break
+		}
+		i += at + len("](")
+		t.link(s[i:])
+	}
+	return t.list
+}
+
+// reading is a text that is read, and what was found.
+type reading struct {
+	list   []Reference
+	member string
+}
+
+// add adds what stands alone in the text, if it is a reference.
+func (t *reading) add(value string, k kind) bool {
+	r, ok := whole(value, k)
+	if !ok || len(t.list) > MaxReferences {
+		return false
+	}
+	r.Member, r.Value = t.member, value
+	for _, known := range t.list {
+		if known.Member == r.Member && (known.Value == r.Value || r.Path != "" && known.Path == r.Path) {
+			return true
+		}
+	}
+	t.list = append(t.list, r)
+	return true
+}
+
+// endsFold reports whether a text ends in a word, in any case, that nothing runs into.
+func endsFold(s, word string) bool {
+	from := len(s) - len(word)
+	if from < 0 || !strings.EqualFold(s[from:], word) {
+		return false
+	}
+	return from == 0 || !isWord(s[from-1])
+}
+
+func isWord(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' || c == '_' }
+
+// urlLength is how far a URL goes on that stands in a text.
+func urlLength(s string) int {
+	end := strings.IndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`<>()", r) })
+	if end < 0 {
+		end = len(s)
+	}
+	return len(strings.TrimRight(s[:end], ".,;:!?"))
+}
+
+// inlines reports whether the text behind "data:" is the rest of such a URL. There
+// are others: what begins a line of YAML.
+func inlines(rest string) bool {
+	const longestHead = 256
+	comma := strings.IndexByte(rest[:min(len(rest), longestHead)], ',')
+	return comma == 0 || comma > 0 && strings.ContainsAny(rest[:comma], "/;") && !strings.ContainsFunc(rest[:comma], unicode.IsSpace)
+}
+
+// longestPath is how long a path or an address is at most that a client opens.
+const longestPath = 4096
+
+// token adds what stands behind a word, MEDIA in any case, and its colon.
+func (t *reading) token(before, word, rest string) {
+	part := other
+	if line := strings.TrimRight(before, " \t\r\v\f\u00a0\u3000\ufeff"); word == "MEDIA" && (line == "" || strings.HasSuffix(line, "\n")) {
+		part = loose
+	}
+	payload := strings.TrimLeftFunc(rest, unicode.IsSpace)
+	payload = strings.TrimSpace(payload[:payloadLength(payload)])
+	if n := len(payload); n >= 2 && payload[0] == payload[n-1] && strings.IndexByte("`\"'", payload[0]) >= 0 && strings.Count(payload, payload[:1]) == 2 {
+		t.add(clean(payload), part)
+		return
+	}
+	var found []string
+	parts := strings.Fields(payload)
+	for _, candidate := range parts {
+		candidate = clean(candidate)
+		if _, ok := whole(candidate, part); ok && strings.ContainsAny(candidate, `/\`) && len(candidate) <= longestPath && len(found) <= MaxReferences {
+			found = append(found, candidate)
+		}
+	}
+	// A path with blanks in it goes to the end of the line, unless there is another.
+	all := clean(payload)
+	switch {
+	case len(found) == 1 && len(parts) > 1 && isPath(found[0]) && found[0] == clean(parts[0]):
+		found[0] = all
+	case len(found) == 0 && part == loose && hasEnding(all):
+		found = append(found, all)
+	}
+	for _, value := range found {
+		t.add(value, part)
+	}
+}
+
+// payloadLength is how much of a text stands behind one MEDIA token: the line, as far
+// as the next.
+func payloadLength(s string) int {
+	for i := 0; ; i++ {
+		at := strings.IndexByte(s[i:], ':')
+		if at < 0 {
+			at = len(s) - i
+		}
+		if end := strings.IndexByte(s[i:i+at], '\n'); end >= 0 {
+			return i + end
+		}
+		switch i += at; {
+		case i == len(s):
+			return i
+		case endsFold(s[:i], "media"):
+			return i - len("media")
+		}
+	}
+}
+
+// clean takes off what stands around a path: quotes and brackets, and what follows a
+// quote.
+func clean(s string) string {
+	s = strings.TrimLeft(s, "`\"'[{(")
+	s, _, _ = strings.Cut(s, `"`)
+	return strings.TrimRight(s, "`'\\})],")
+}
+
+// link adds the local path that a link of Markdown leads to, if it does. The text
+// begins behind its opening parenthesis.
+func (t *reading) link(s string) {
+	s = strings.TrimLeft(s[:min(len(s), longestPath)], " \t\n")
+	if s == "" {
+		return
+	}
+	// Few links can be one. A character can be written by its number.
+	head := s[:min(len(s), 16)]
+	if strings.HasPrefix(head, "&") {
+		head = html.UnescapeString(head)
+	}
+	if head = strings.TrimLeft(head, `<\`); head != "" && strings.IndexByte(`/~.&`, head[0]) < 0 && !isLetter(head[0]) || isWebAddress(head) {
+		return
+	}
+	end := linkLength(s)
+	if s[0] == '<' {
+		s = s[1:]
+		if end = strings.IndexByte(s, '>'); end < 0 {
+			return
+		}
+	}
+	written := html.UnescapeString(s[:end])
+	for _, value := range [...]string{unescaped(written), written} {
+		if t.add(value, other) {
+			return
+		}
+	}
+}
+
+// linkLength is how far a link goes on that stands between parentheses, at most to
+// the next.
+func linkLength(s string) int {
+	depth := 0
+	for i := range len(s) {
+		switch s[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		if s[i] <= ' ' || depth < 0 || strings.HasPrefix(s[i:], "](") {
+			return i
+		}
+	}
+	return len(s)
+}
+
+func isWebAddress(s string) bool {
+	_, ok := cutFold(s, "http")
+	return ok
+}
+
+// unescaped is a text of Markdown without the backslashes before signs.
+func unescaped(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && s[i+1] > ' ' && s[i+1] < 0x7f && !isWord(s[i+1]) {
+			i++
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}

@@ -1,0 +1,109 @@
+package media
+
+import (
+	"strings"
+	"unicode"
+)
+
+// decodeURL returns the bytes of a data: URL, from behind its scheme. White space in
+// what it says of them is none, but in base64.
+func decodeURL(rest string) ([]byte, bool) {
+	about, body, ok := strings.Cut(rest, ",")
+	if !ok {
+		return nil, false
+	}
+	const encoded = "base64"
+	last := strings.TrimSpace(about)
+	packed := len(last) >= len(encoded) && strings.EqualFold(last[len(last)-len(encoded):], encoded)
+	if !packed && strings.ContainsFunc(about, unicode.IsSpace) {
+		return nil, false
+	}
+	raw := percentDecoded(body)
+	if packed {
+		raw = base64Decoded(raw)
+	}
+	return raw, true
+}
+
+// shortestInline is how short a text is that is an id rather than a file in base64.
+const shortestInline = 16
+
+// decodeAll returns the bytes of a text that is base64 and nothing else.
+func decodeAll(s string) ([]byte, bool) {
+	if len(s) < shortestInline {
+		return nil, false
+	}
+	for _, c := range []byte(s) {
+		if sextet(c) == noSextet && c != '=' && c != '\n' && c != '\r' {
+			return nil, false
+		}
+	}
+	return base64Decoded([]byte(s)), true
+}
+
+func percentDecoded(s string) []byte {
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '%' && i+2 < len(s) {
+			if high, low := hexDigit(s[i+1]), hexDigit(s[i+2]); high < 16 && low < 16 {
+				c = high<<4 | low
+				i += 2
+			}
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+func hexDigit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10
+	}
+	return 16
+}
+
+const noSextet = 0xff
+
+// sextet is the value of a letter of base64, of both alphabets.
+func sextet(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c - 'A'
+	case 'a' <= c && c <= 'z':
+		return c - 'a' + 26
+	case '0' <= c && c <= '9':
+		return c - '0' + 52
+	case c == '+', c == '-':
+		return 62
+	case c == '/', c == '_':
+		return 63
+	}
+	return noSextet
+}
+
+// base64Decoded decodes in place, as those do who take anything: other characters are
+// left out, and padding may stand anywhere and begins anew.
+func base64Decoded(b []byte) []byte {
+	out := b[:0]
+	var bits, held uint
+	for _, c := range b {
+		v := sextet(c)
+		switch {
+		case c == '=':
+			bits, held = 0, 0
+			continue
+		case v == noSextet:
+			continue
+		}
+		bits, held = bits<<6|uint(v), held+6
+		if held >= 8 {
+			held -= 8
+			out = append(out, byte(bits>>held))
+		}
+	}
+	return out
+}
