@@ -19,7 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // killPoint is a step of a decision that can be seen from outside: the daemon is
@@ -327,7 +327,7 @@ func (k *approvalKills) listen(ctx context.Context, t *testing.T, app *client.Cl
 }
 
 // take enters what an app was given. What comes again must be the same.
-func (k *approvalKills) take(in ipc.Incoming) error {
+func (k *approvalKills) take(in wire.Incoming) error {
 	switch in.Event {
 	case "hook:message_sending", "hook:message_received":
 		var e api.HookEvent
@@ -409,7 +409,7 @@ func (k *approvalKills) deafen(ctx context.Context, t *testing.T, person *client
 
 // firstAnswer reads the first response, byte by byte, so that nothing is read
 // that comes after it.
-func firstAnswer(t *testing.T, conn *os.File) (answer ipc.Incoming) {
+func firstAnswer(t *testing.T, conn *os.File) (answer wire.Incoming) {
 	t.Helper()
 	for answer.Type != "response" {
 		var line []byte
@@ -418,7 +418,7 @@ func firstAnswer(t *testing.T, conn *os.File) (answer ipc.Incoming) {
 				t.Fatal(err)
 			}
 		}
-		answer = ipc.Incoming{}
+		answer = wire.Incoming{}
 		if err := json.Unmarshal(line, &answer); err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // TestReference holds the built program to the OCIP protocol reference, row by
@@ -562,7 +562,7 @@ func (e *end) received(t *testing.T) api.Inbound {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
-		var in ipc.Incoming
+		var in wire.Incoming
 		in, err := e.Next(ctx)
 		if err != nil {
 			t.Fatalf("nothing reaches %s: %v", e.id, err)

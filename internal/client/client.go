@@ -34,8 +34,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/ipc"
-	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // ErrNotRunning means that no daemon listens on the socket.
@@ -53,6 +52,8 @@ const (
 	maxWaiting = 256 << 10
 	// keepBuffer is the largest write buffer kept for the next write.
 	keepBuffer = 64 << 10
+	// readBuffer is read at a time.
+	readBuffer = 32 << 10
 	// lastWords bounds how long a daemon that takes no more requests is
 	// listened to.
 	lastWords = 5 * time.Second
@@ -91,7 +92,7 @@ type Client struct {
 	conn net.Conn
 	opts options
 
-	events  chan ipc.Incoming
+	events  chan wire.Incoming
 	dropped atomic.Uint64
 	// calls keeps the records of answered calls for the next ones.
 	calls sync.Pool
@@ -123,7 +124,7 @@ type Client struct {
 // receiver takes what the daemon sends for one request. The reader alone calls
 // it, in order, and nothing more after the last.
 type receiver interface {
-	take(in *ipc.Incoming)
+	take(in *wire.Incoming)
 	fail(err error)
 }
 
@@ -171,7 +172,7 @@ func newClient(path string, conn net.Conn, opts ...Option) *Client {
 	}
 	c.setToken(c.opts.token)
 	c.calls.New = func() any { return &call{answer: make(chan answer, 1)} }
-	c.events = make(chan ipc.Incoming, c.opts.events)
+	c.events = make(chan wire.Incoming, c.opts.events)
 	c.tasks.Go(c.write)
 	c.tasks.Go(c.read)
 	return c
@@ -258,19 +259,19 @@ func (c *Client) Token() string {
 
 // Events returns the channel of events, for callers that select. It is closed
 // when the connection has ended and every event was taken.
-func (c *Client) Events() <-chan ipc.Incoming { return c.events }
+func (c *Client) Events() <-chan wire.Incoming { return c.events }
 
 // Next returns the next event. At the end of the connection it returns
 // [Client.Err].
-func (c *Client) Next(ctx context.Context) (ipc.Incoming, error) {
+func (c *Client) Next(ctx context.Context) (wire.Incoming, error) {
 	select {
 	case e, ok := <-c.events:
 		if !ok {
-			return ipc.Incoming{}, c.Err()
+			return wire.Incoming{}, c.Err()
 		}
 		return e, nil
 	case <-ctx.Done():
-		return ipc.Incoming{}, ctx.Err()
+		return wire.Incoming{}, ctx.Err()
 	}
 }
 
@@ -286,8 +287,8 @@ type answer struct {
 // call waits for one answer.
 type call struct{ answer chan answer }
 
-func (c *call) take(in *ipc.Incoming) {
-	if in.Type == typeStream || in.Stream {
+func (c *call) take(in *wire.Incoming) {
+	if in.Type == wire.TypeStream || in.Stream {
 		c.answer <- answer{err: errStreams}
 		return
 	}
@@ -300,7 +301,7 @@ func (c *call) fail(err error) { c.answer <- answer{err: err} }
 var errStreams = errors.New("it answers in a stream")
 
 // failure is the error in a response, nil where it is a success.
-func failure(in *ipc.Incoming) error {
+func failure(in *wire.Incoming) error {
 	switch {
 	case in.Success:
 		return nil
@@ -399,26 +400,13 @@ func (c *Client) sink() {
 }
 
 // queue writes a request behind those that wait. It is called with the lock,
-// so that ids and lines are in one order. The members are those of
-// [ipc.Request], written by hand because this is the hot path.
+// so that ids and lines are in one order.
 func (c *Client) queue(method string, params []byte, r receiver) uint64 {
 	c.lastID++
 	if r != nil {
 		c.pending[c.lastID] = r
 	}
-	b := append(c.waiting, `{"id":"`...)
-	b = strconv.AppendUint(b, c.lastID, 10)
-	b = append(b, `","type":"request","timestamp":`...)
-	b = strconv.AppendInt(b, time.Now().UnixMilli(), 10)
-	b = append(b, `,"method":`...)
-	b = jsonline.Quote(b, method)
-	b = append(b, `,"params":`...)
-	b = append(b, params...)
-	if c.token != nil {
-		b = append(b, `,"token":`...)
-		b = append(b, c.token...)
-	}
-	c.waiting = append(b, '}', '\n')
+	c.waiting = wire.AppendRequest(c.waiting, c.lastID, time.Now().UnixMilli(), method, params, c.token)
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -475,7 +463,7 @@ func (c *Client) write() {
 
 // read hands out what the daemon sends until the connection ends.
 func (c *Client) read() {
-	refusal, err := c.receive(newLines(c.conn, c.opts.lineBytes))
+	refusal, err := c.receive(wire.NewLineReader(c.conn, c.opts.lineBytes, readBuffer))
 	switch {
 	case refusal != nil:
 		c.stop(refusal)

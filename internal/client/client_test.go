@@ -16,7 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // fake is the daemon's end of one connection.
@@ -28,11 +28,11 @@ type fake struct {
 
 // request reads the next request the way the daemon does. It reports false at
 // the end of the connection.
-func (f *fake) request() (ipc.Request, bool) {
+func (f *fake) request() (wire.Request, bool) {
 	if !f.in.Scan() {
-		return ipc.Request{}, false
+		return wire.Request{}, false
 	}
-	r, err := ipc.ParseRequest(f.in.Bytes())
+	r, err := wire.ParseRequest(f.in.Bytes())
 	if err != nil {
 		f.t.Errorf("the client sent %s: %v", f.in.Bytes(), err)
 	}
@@ -95,7 +95,7 @@ func serve(t testing.TB, script func(*fake), opts ...Option) *Client {
 }
 
 // each answers every request with what reply returns.
-func each(reply func(ipc.Request) []string) func(*fake) {
+func each(reply func(wire.Request) []string) func(*fake) {
 	return func(f *fake) {
 		for {
 			r, ok := f.request()
@@ -117,7 +117,7 @@ func wantCode(t *testing.T, err error, code api.Code) *api.Error {
 }
 
 func TestCall(t *testing.T) {
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		switch r.Method {
 		case "echo":
 			return []string{response(r.ID, string(r.Params))}
@@ -162,7 +162,7 @@ func TestCall(t *testing.T) {
 func TestRegisterAddsToken(t *testing.T) {
 	var mu sync.Mutex
 	var tokens []string
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		mu.Lock()
 		defer mu.Unlock()
 		tokens = append(tokens, r.Method+":"+r.Token)
@@ -193,7 +193,7 @@ func TestRegisterAddsToken(t *testing.T) {
 func TestPipelined(t *testing.T) {
 	const callers = 200
 	c := serve(t, func(f *fake) {
-		var held []ipc.Request
+		var held []wire.Request
 		ids := map[string]bool{}
 		for range callers {
 			r, ok := f.request()
@@ -232,7 +232,7 @@ func TestCallForgotten(t *testing.T) {
 		close(asked)
 		<-forgotten
 		f.say(response(late.ID, "1"))
-		each(func(r ipc.Request) []string { return []string{response(r.ID, "2")} })(f)
+		each(func(r wire.Request) []string { return []string{response(r.ID, "2")} })(f)
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
@@ -248,7 +248,7 @@ func TestCallForgotten(t *testing.T) {
 
 func TestCallAnsweredInStream(t *testing.T) {
 	cancelled := make(chan string, 1)
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		if r.Method == "stream.cancel" {
 			cancelled <- string(r.Params)
 			return []string{response(r.ID, `{"ok":true}`), chunk("1", "null", true)}
@@ -267,7 +267,7 @@ func TestCallAnsweredInStream(t *testing.T) {
 // answer: they come in order, and the answer after them.
 func TestEventsKeepOrder(t *testing.T) {
 	const count = 500
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		var lines []string
 		for n := range count {
 			lines = append(lines, event("hook:test", n))
@@ -296,7 +296,7 @@ func TestEventsKeepOrder(t *testing.T) {
 }
 
 func TestEventsDropped(t *testing.T) {
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		return []string{event("a", 1), event("b", 2), event("c", 3), response(r.ID, "true")}
 	}), WithEventBuffer(1), WithDropEvents())
 	if err := c.Call(t.Context(), "go", nil, nil); err != nil {
@@ -323,7 +323,7 @@ func collect(t *testing.T, s *Stream) ([]string, error) {
 }
 
 func TestStream(t *testing.T) {
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		var lines []string
 		for n := range 3 * streamBuffer {
 			lines = append(lines, chunk(r.ID, fmt.Sprint(n), false))
@@ -364,7 +364,7 @@ func TestStream(t *testing.T) {
 // and a call does not take it for all there is.
 func TestStreamThatBeginsWithAnAnswer(t *testing.T) {
 	cancelled := make(chan string, 1)
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		opening := strings.TrimSuffix(response(r.ID, `{"watching":true}`), "}") + `,"stream":true}`
 		switch r.Method {
 		case "stream.cancel":
@@ -396,7 +396,7 @@ func TestStreamThatBeginsWithAnAnswer(t *testing.T) {
 }
 
 func TestStreamCancelled(t *testing.T) {
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		if r.Method == "stream.cancel" {
 			return []string{chunk("1", "null", true), response(r.ID, `{"ok":true}`)}
 		}
@@ -428,7 +428,7 @@ func TestStreamCancelled(t *testing.T) {
 }
 
 func TestStreamCancelledTooLate(t *testing.T) {
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		if r.Method == "stream.cancel" {
 			return []string{refusal(r.ID, "NOT_FOUND", "no stream")}
 		}
@@ -489,7 +489,7 @@ func TestWhatIsNotTheProtocol(t *testing.T) {
 		"long":       response("1", `"`+strings.Repeat("x", 1<<16)+`"`),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := serve(t, each(func(ipc.Request) []string { return []string{line} }), WithMaxLine(1<<16))
+			c := serve(t, each(func(wire.Request) []string { return []string{line} }), WithMaxLine(1<<16))
 			wantCode(t, c.Call(t.Context(), "go", nil, nil), api.ConnectionClosed)
 		})
 	}
@@ -497,7 +497,7 @@ func TestWhatIsNotTheProtocol(t *testing.T) {
 
 func TestLongLines(t *testing.T) {
 	text := strings.Repeat("x", 3<<20)
-	c := serve(t, each(func(r ipc.Request) []string {
+	c := serve(t, each(func(r wire.Request) []string {
 		return []string{event("long", len(text)), "", "\r", response(r.ID, string(r.Params)), `{"id":"1","type":"novelty"}`, response("other", "1"), response("77", "1")}
 	}))
 	for range 3 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // FuzzRead feeds the client whatever a daemon might send, with a call and a
@@ -40,15 +41,15 @@ func FuzzRead(f *testing.F) {
 			called <- err
 		}()
 		// The call goes first, so that it has id 1 and the stream id 2.
-		requests := newLines(theirs, 1<<16)
-		if _, err := requests.next(); err != nil {
+		requests := wire.NewLineReader(theirs, 1<<16, readBuffer)
+		if _, err := requests.Next(); err != nil {
 			t.Fatal(err)
 		}
 		s, err := c.Stream(t.Context(), "stream", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := requests.next(); err != nil {
+		if _, err := requests.Next(); err != nil {
 			t.Fatal(err)
 		}
 		go func() {

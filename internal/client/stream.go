@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // streamBuffer is how many chunks wait for the caller.
@@ -72,11 +72,11 @@ func (s *Stream) Cancel(ctx context.Context) error {
 	return err
 }
 
-func (s *Stream) take(in *ipc.Incoming) {
-	if in.Type == typeResponse && in.Stream {
+func (s *Stream) take(in *wire.Incoming) {
+	if in.Type == wire.TypeResponse && in.Stream {
 		return // that it has begun; the chunks follow
 	}
-	if in.Type == typeResponse {
+	if in.Type == wire.TypeResponse {
 		err := failure(in)
 		if err == nil {
 			s.push(in.Result)

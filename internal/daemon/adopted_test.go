@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/ipc"
+	protocol "github.com/openclawos/ocipd/internal/wire"
 )
 
 // After a restart a stock app connects again and says nothing until its next
@@ -53,7 +53,7 @@ func TestHalfALineOfTheDaemonBefore(t *testing.T) {
 	for read := 0; ; read++ {
 		line := buffer + w.read().line
 		buffer = ""
-		var m ipc.Incoming
+		var m protocol.Incoming
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			if read > 0 {
 				t.Fatal(err)

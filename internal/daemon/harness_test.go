@@ -16,8 +16,8 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
-	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/ocip"
+	protocol "github.com/openclawos/ocipd/internal/wire"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -271,7 +271,7 @@ func (a *app) dispatch(session, content string, metadata map[string]any) api.Dis
 }
 
 // next returns the next event of a name; others in between are dropped.
-func (a *app) next(event string) ipc.Incoming {
+func (a *app) next(event string) protocol.Incoming {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
 	defer cancel()

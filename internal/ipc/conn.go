@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/wire"
 	"go.uber.org/zap"
 )
 
@@ -147,19 +148,22 @@ func (c *conn) busy() bool {
 	return len(c.inFlight) > 0
 }
 
+// lineBuffer is what an idle connection keeps.
+const lineBuffer = 2 << 10
+
 // serve reads the connection to its end.
 func (c *conn) serve() {
 	defer c.finish()
 	longest := c.server.limits.Load().LineBytes
-	lines := newLineReader(c.heard, longest)
-	lines.charge = c.chargeLine
-	defer lines.release()
+	lines := wire.NewLineReader(c.heard, longest, lineBuffer)
+	lines.Charge = c.chargeLine
+	defer lines.Release()
 	for c.reads() {
-		line, err := lines.next()
+		line, err := lines.Next()
 		switch {
-		case errors.Is(err, errLineTooLong):
+		case errors.Is(err, wire.ErrLineTooLong):
 			c.server.metrics.Refused(metrics.TooLong)
-			c.fail(salvageID(line), api.Errorf(api.InvalidRequest,
+			c.fail(wire.SalvageID(line), api.Errorf(api.InvalidRequest,
 				"cannot read the request: line longer than %d bytes", longest))
 		case err != nil:
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.takes() {
@@ -171,7 +175,7 @@ func (c *conn) serve() {
 		}
 		// Answers collect while more requests are already here, and go out in
 		// one write.
-		if !lines.buffered() {
+		if !lines.Buffered() {
 			c.out.flush()
 		}
 	}
@@ -197,7 +201,7 @@ func (c *conn) finish() {
 
 // handle takes one line from request to answer, or starts what will answer it.
 func (c *conn) handle(line []byte) {
-	r, err := ParseRequest(line)
+	r, err := wire.ParseRequest(line)
 	if err != nil {
 		c.server.metrics.Refused(metrics.Malformed)
 		c.fail(r.ID, err)
@@ -242,7 +246,7 @@ func (c *conn) handle(line []byte) {
 }
 
 // answer calls a method and queues its answer.
-func (c *conn) answer(r *Request, m *method, params any) {
+func (c *conn) answer(r *wire.Request, m *method, params any) {
 	result, err := c.call(r, m, params)
 	c.respond(r.ID, result, m.answered(err))
 }
@@ -257,7 +261,7 @@ func (c *conn) respond(requestID string, result any, err error) {
 }
 
 // call runs a method.
-func (c *conn) call(r *Request, m *method, params any) (result any, err error) {
+func (c *conn) call(r *wire.Request, m *method, params any) (result any, err error) {
 	defer c.rescue(m, &err)
 	return m.call(c.ctx, c, r, params)
 }
@@ -297,7 +301,7 @@ func (c *conn) fail(requestID string, err error) {
 
 // begin runs a patient method beside the reader. It waits while the connection
 // has too much in flight, so that a client that floods slows itself.
-func (c *conn) begin(r *Request, m *method, params any, cost int) {
+func (c *conn) begin(r *wire.Request, m *method, params any, cost int) {
 	c.out.flushIf(c.crowded(cost))
 	if !c.enter(r.ID, cost) {
 		c.fail(r.ID, errClosing)
@@ -348,7 +352,7 @@ func (c *conn) queueUp(params any) (before chan struct{}, done func()) {
 }
 
 // stream opens a streaming method and runs it beside the reader.
-func (c *conn) stream(r *Request, m *method, params any) {
+func (c *conn) stream(r *wire.Request, m *method, params any) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	feed, err := c.open(ctx, m, params)
 	if err == nil {
@@ -524,12 +528,12 @@ func (c *conn) onOverflow() []byte {
 	c.server.metrics.Ended(reason)
 	c.server.log.Warn("a connection does not read: closing it", zap.Int32("pid", pid), zap.Uint32("uid", uid), zap.String("reason", reason))
 	now := c.server.now().UnixMilli()
-	words := appendEvent(nil, c.server.newID(), now, api.KernelLagging,
+	words := wire.AppendEvent(nil, c.server.newID(), now, api.KernelLagging,
 		[]byte(`{"reason":"the connection did not read what was sent to it; what was queued is dropped"}`))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range c.inFlight {
-		words = appendResponse(words, c.server.newID(), now, id, nil,
+		words = wire.AppendResponse(words, c.server.newID(), now, id, nil,
 			api.Errorf(api.ConnectionClosed, "the connection was closed because it did not read"))
 	}
 	return words

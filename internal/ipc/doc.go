@@ -1,5 +1,6 @@
-// Package ipc carries the kernel protocol over Unix sockets: lines, messages,
-// connections, the method table and who may call what.
+// Package ipc serves the kernel protocol over Unix sockets: connections, the method
+// table and who may call what. The form of lines and messages is that of
+// [github.com/openclawos/ocipd/internal/wire].
 //
 // One JSON object a line goes in each direction. A connection reads its lines
 // in bounded memory, decodes them strictly, checks access in one place and

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // A message is read, and one is written, for each that goes through the daemon.
@@ -27,11 +28,11 @@ func BenchmarkParseRequest(b *testing.B) {
 			text + `","metadata":{"exchange":{"type":"information_query","maxRounds":3}}},"token":"k5Wb0Vn1W0q2f6uW1Z8yqv0gG6c7mX9l1ZbY3D5e7R0"}`)
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				r, err := ParseRequest(line)
+				r, err := wire.ParseRequest(line)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := decodeParams[api.DispatchParams](r.Params); err != nil {
+				if _, err := wire.DecodeParams[api.DispatchParams](r.Params); err != nil {
 					b.Fatal(err)
 				}
 			}

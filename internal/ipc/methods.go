@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // access says who may call a method.
@@ -46,7 +47,7 @@ type method struct {
 	access access
 	pace   pace
 	decode func(jsontext.Value) (any, error)
-	call   func(context.Context, *conn, *Request, any) (any, error)
+	call   func(context.Context, *conn, *wire.Request, any) (any, error)
 	open   func(context.Context, *conn, any) (Feed, error)
 	// opening, where set, is the answer that a stream begins with, before its
 	// first chunk: what a client that knows no streams takes for the answer.
@@ -58,17 +59,15 @@ type method struct {
 }
 
 // read reads what a request gives the method.
-func (m *method) read(r *Request) (params any, err error) {
-	if r.oddNumbers {
-		if err := checkNumbers(r.Params); err != nil {
-			return nil, err
-		}
+func (m *method) read(r *wire.Request) (params any, err error) {
+	if err := r.CheckNumbers(); err != nil {
+		return nil, err
 	}
 	if params, err = m.decode(r.Params); err != nil {
 		return nil, err
 	}
-	if noted, ok := params.(interface{ Mend(int) }); ok && r.mended > 0 {
-		noted.Mend(r.mended)
+	if noted, ok := params.(interface{ Mend(int) }); ok && r.Mended() > 0 {
+		noted.Mend(r.Mended())
 	}
 	return params, nil
 }
@@ -153,8 +152,8 @@ func MethodNames() (names []string) {
 func app[P, R any](name string, pace pace, f func(Client, context.Context, *P) (R, error)) method {
 	return method{
 		name: name, access: accessApp, pace: pace,
-		decode: func(raw jsontext.Value) (any, error) { return decodeParams[P](raw) },
-		call: func(ctx context.Context, c *conn, _ *Request, p any) (any, error) {
+		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
+		call: func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, error) {
 			return f(c.client, ctx, p.(*P))
 		},
 		params: reflect.TypeFor[P](), result: reflect.TypeFor[R](),
@@ -164,7 +163,7 @@ func app[P, R any](name string, pace pace, f func(Client, context.Context, *P) (
 func appStream[Chunk, P any](name string, f func(Client, context.Context, *P) (Feed, error)) method {
 	return method{
 		name: name, access: accessApp, pace: streaming,
-		decode: func(raw jsontext.Value) (any, error) { return decodeParams[P](raw) },
+		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
 		open: func(ctx context.Context, c *conn, p any) (Feed, error) {
 			return f(c.client, ctx, p.(*P))
 		},
@@ -181,8 +180,8 @@ func answeredFirst(opening any, m method) method {
 func operator[P, R any](name string, pace pace, f func(Operator, context.Context, *P) (R, error)) method {
 	return method{
 		name: name, access: accessOperator, pace: pace,
-		decode: func(raw jsontext.Value) (any, error) { return decodeParams[P](raw) },
-		call: func(ctx context.Context, c *conn, _ *Request, p any) (any, error) {
+		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
+		call: func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, error) {
 			return f(c.server.kernel, ctx, p.(*P))
 		},
 		params: reflect.TypeFor[P](), result: reflect.TypeFor[R](),
@@ -193,7 +192,7 @@ func operator[P, R any](name string, pace pace, f func(Operator, context.Context
 // calls.
 func decision[P, R any](name string, f func(Operator, context.Context, api.Peer, *P) (R, error)) method {
 	m := operator(name, patient, func(Operator, context.Context, *P) (r R, err error) { return r, err })
-	m.call = func(ctx context.Context, c *conn, _ *Request, p any) (any, error) {
+	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, error) {
 		return f(c.server.kernel, ctx, c.peer, p.(*P))
 	}
 	return m
@@ -202,7 +201,7 @@ func decision[P, R any](name string, f func(Operator, context.Context, api.Peer,
 func operatorStream[Chunk, P any](name string, f func(Operator, context.Context, *P) (Feed, error)) method {
 	return method{
 		name: name, access: accessOperator, pace: streaming,
-		decode: func(raw jsontext.Value) (any, error) { return decodeParams[P](raw) },
+		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
 		open: func(ctx context.Context, c *conn, p any) (Feed, error) {
 			return f(c.server.kernel, ctx, p.(*P))
 		},
@@ -215,8 +214,8 @@ func operatorStream[Chunk, P any](name string, f func(Operator, context.Context,
 func registerMethod() method {
 	return method{
 		name: "app.register", access: accessOpen, pace: quick,
-		decode: func(raw jsontext.Value) (any, error) { return decodeParams[api.RegisterParams](raw) },
-		call: func(ctx context.Context, c *conn, r *Request, p any) (any, error) {
+		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[api.RegisterParams](raw) },
+		call: func(ctx context.Context, c *conn, r *wire.Request, p any) (any, error) {
 			return c.client.Register(ctx, r.Token, p.(*api.RegisterParams))
 		},
 		params: reflect.TypeFor[api.RegisterParams](), result: reflect.TypeFor[api.RegisterResult](),
@@ -227,8 +226,8 @@ func registerMethod() method {
 func cancelMethod() method {
 	return method{
 		name: "stream.cancel", access: accessAny, pace: quick,
-		decode: func(raw jsontext.Value) (any, error) { return decodeParams[api.CancelParams](raw) },
-		call: func(_ context.Context, c *conn, _ *Request, p any) (any, error) {
+		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[api.CancelParams](raw) },
+		call: func(_ context.Context, c *conn, _ *wire.Request, p any) (any, error) {
 			return c.cancelStream(p.(*api.CancelParams).RequestID)
 		},
 		params: reflect.TypeFor[api.CancelParams](), result: reflect.TypeFor[api.OK](),
@@ -238,8 +237,8 @@ func cancelMethod() method {
 func describeMethod() method {
 	return method{
 		name: "kernel.describe", access: accessAny, pace: patient,
-		decode: func(raw jsontext.Value) (any, error) { return decodeParams[api.Empty](raw) },
-		call: func(_ context.Context, c *conn, _ *Request, _ any) (any, error) {
+		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[api.Empty](raw) },
+		call: func(_ context.Context, c *conn, _ *wire.Request, _ any) (any, error) {
 			return c.server.describe(c.face)
 		},
 		params: reflect.TypeFor[api.Empty](), result: reflect.TypeFor[api.Description](),
@@ -247,7 +246,7 @@ func describeMethod() method {
 }
 
 // admit is the one place where access is checked.
-func (m *method) admit(c *conn, r *Request) error {
+func (m *method) admit(c *conn, r *wire.Request) error {
 	switch {
 	case m.access == accessOperator && c.face != faceOperator:
 		return api.Errorf(api.Forbidden, "cannot call %s here: it is served on the operator socket alone", m.name)

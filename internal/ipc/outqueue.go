@@ -11,6 +11,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -70,6 +71,9 @@ type piece struct {
 // pieceBytes is from how many bytes on a piece takes no more frames.
 const pieceBytes = 64 << 10
 
+// keepBuffer is the largest piece whose memory is kept for the next one.
+const keepBuffer = 16 << 10
+
 // ack is told when the other end has taken everything up to end.
 type ack struct {
 	end   int64
@@ -97,19 +101,19 @@ func (q *outQueue) spelled(b []byte, from int) []byte {
 }
 
 func (q *outQueue) response(id string, now int64, requestID string, result any, failure *api.Error) {
-	q.add(nil, func(b []byte) []byte { return appendResponse(b, id, now, requestID, result, failure) })
+	q.add(nil, func(b []byte) []byte { return wire.AppendResponse(b, id, now, requestID, result, failure) })
 }
 
 func (q *outQueue) opening(id string, now int64, requestID string, result any) {
-	q.add(nil, func(b []byte) []byte { return appendOpening(b, id, now, requestID, result) })
+	q.add(nil, func(b []byte) []byte { return wire.AppendOpening(b, id, now, requestID, result) })
 }
 
 func (q *outQueue) event(id string, now int64, event string, payload []byte, taken func()) bool {
-	return q.add(taken, func(b []byte) []byte { return appendEvent(b, id, now, event, payload) })
+	return q.add(taken, func(b []byte) []byte { return wire.AppendEvent(b, id, now, event, payload) })
 }
 
 func (q *outQueue) chunk(id string, now int64, requestID string, chunk []byte, done bool) {
-	q.add(nil, func(b []byte) []byte { return appendChunk(b, id, now, requestID, chunk, done) })
+	q.add(nil, func(b []byte) []byte { return wire.AppendChunk(b, id, now, requestID, chunk, done) })
 }
 
 // add queues a frame. It reports false where the connection is ending, or ends

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // patience bounds every wait of these tests.
@@ -59,8 +60,8 @@ func newQueue(socket *net.UnixConn, limit int, now func() time.Time) (*outQueue,
 	e := &ended{errors: make(chan error, 1)}
 	return newOutQueue(socket, limit, true, now, func(err error) { e.errors <- err }, func() []byte {
 		e.overflows.Add(1)
-		words := appendEvent(nil, "last", 1, "kernel:lagging", []byte("{}"))
-		return appendResponse(words, "last", 1, "r1", nil, api.Errorf(api.ConnectionClosed, "not read"))
+		words := wire.AppendEvent(nil, "last", 1, "kernel:lagging", []byte("{}"))
+		return wire.AppendResponse(words, "last", 1, "r1", nil, api.Errorf(api.ConnectionClosed, "not read"))
 	}), e
 }
 
@@ -180,7 +181,7 @@ func TestOutQueueOverflow(t *testing.T) {
 				<-end.errors
 				ours.Close()
 			}()
-			var got []Incoming
+			var got []wire.Incoming
 			for {
 				line, err := lines.ReadBytes('\n')
 				if errors.Is(err, io.EOF) && len(line) == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/peer"
+	"github.com/openclawos/ocipd/internal/wire"
 	"go.uber.org/zap"
 )
 
@@ -200,7 +201,7 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 // turnAway says why a connection is not served, if it can be said at once.
 func (s *Server) turnAway(socket *net.UnixConn, reason error) {
 	_ = socket.SetWriteDeadline(s.now().Add(lastWords))
-	_, _ = socket.Write(jsonline.ASCII(appendResponse(nil, s.newID(), s.now().UnixMilli(), "", nil, api.AsError(reason)), 0))
+	_, _ = socket.Write(jsonline.ASCII(wire.AppendResponse(nil, s.newID(), s.now().UnixMilli(), "", nil, api.AsError(reason)), 0))
 	if err := socket.Close(); err != nil {
 		s.log.Debug("cannot close a connection", zap.Error(err))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/wire"
 	"go.uber.org/zap"
 )
 
@@ -129,7 +130,7 @@ func (p *plug) send(id, method, params string) {
 }
 
 // next reads one message.
-func (p *plug) next() Incoming {
+func (p *plug) next() wire.Incoming {
 	p.t.Helper()
 	line, err := p.lines.ReadBytes('\n')
 	if err != nil {
@@ -142,7 +143,7 @@ func (p *plug) next() Incoming {
 	return in
 }
 
-func (p *plug) read(line []byte) (in Incoming, ok bool) {
+func (p *plug) read(line []byte) (in wire.Incoming, ok bool) {
 	t, isTest := p.t.(*testing.T)
 	if !isTest {
 		return in, false
@@ -151,11 +152,11 @@ func (p *plug) read(line []byte) (in Incoming, ok bool) {
 }
 
 // answers reads the answer to a request, and fails where it is another's.
-func (p *plug) answers(id string, code api.Code) Incoming {
+func (p *plug) answers(id string, code api.Code) wire.Incoming {
 	p.t.Helper()
 	in := p.next()
 	switch {
-	case in.Type != typeResponse || in.RequestID != id:
+	case in.Type != wire.TypeResponse || in.RequestID != id:
 		p.t.Fatalf("got %+v, want the answer to %q", in, id)
 	case in.Success != (code == "") || !in.Success && in.Error.Code != code:
 		p.t.Fatalf("request %q: got %+v (%v), want code %q", id, in, in.Error, code)
@@ -281,7 +282,7 @@ func TestRequestIDIsFreeOnceAnswered(t *testing.T) {
 		p.send("same", "session.get", `{"key":"a:b"}`)
 		for {
 			in := p.next()
-			if in.Type == typeEvent {
+			if in.Type == wire.TypeEvent {
 				continue
 			}
 			if !in.Success {
@@ -366,7 +367,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	done := false
 	for range 2 { // in either order
 		in := p.next()
-		if in.Type == typeStream {
+		if in.Type == wire.TypeStream {
 			done = in.Done && in.RequestID == "s0" && string(in.Chunk) == "null"
 		}
 	}
@@ -460,7 +461,7 @@ func TestStreamThatFails(t *testing.T) {
 		}
 	})
 	p.watches("1")
-	if in := p.next(); in.Type != typeStream || in.Done || string(in.Chunk) != `{"n":1}` {
+	if in := p.next(); in.Type != wire.TypeStream || in.Done || string(in.Chunk) != `{"n":1}` {
 		t.Errorf("got %+v", in)
 	}
 	p.answers("1", api.NotFound)
@@ -481,7 +482,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 	var done, answered bool
 	for range 2 {
 		in := p.next()
-		done = done || in.Type == typeStream && in.RequestID == "w" && in.Done
+		done = done || in.Type == wire.TypeStream && in.RequestID == "w" && in.Done
 		answered = answered || in.RequestID == "s" && in.Success
 	}
 	if !done || !answered {
@@ -596,7 +597,7 @@ func TestLaggingConnection(t *testing.T) {
 	if link.Send("more", payload, nil) || !errors.Is(link.Room(t.Context()), errEnded) {
 		t.Error("a lagging connection takes more")
 	}
-	var words []Incoming
+	var words []wire.Incoming
 	for n := 0; ; n++ {
 		in := p.next()
 		if in.Event != "e"+strconv.Itoa(n) {

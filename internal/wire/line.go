@@ -1,4 +1,4 @@
-package ipc
+package wire
 
 import (
 	"bytes"
@@ -8,56 +8,59 @@ import (
 	"unicode"
 )
 
-// errLineTooLong means that a line went over the limit. The reader has skipped
+// ErrLineTooLong means that a line went over the limit. The reader has skipped
 // nothing yet: the next call goes on behind the line's newline.
-var errLineTooLong = errors.New("line too long")
+var ErrLineTooLong = errors.New("line too long")
 
-const (
-	// lineBuffer is what an idle connection keeps.
-	lineBuffer = 2 << 10
-	// keepBuffer is the largest buffer kept after a long line.
-	keepBuffer = 16 << 10
-)
+// keepBuffer is the largest buffer kept after a long line, where more is not asked
+// for.
+const keepBuffer = 16 << 10
 
-// lineReader reads lines in bounded memory, whatever is sent.
-type lineReader struct {
+// LineReader reads lines in bounded memory, whatever is sent. One goroutine uses
+// it.
+type LineReader struct {
+	// Charge, where set, is told by how many bytes the buffer grows and shrinks.
+	Charge func(bytes int)
+
 	source io.Reader
 	limit  int
-	buf    []byte
+	// idle is the size of the buffer that is kept.
+	idle int
+	buf  []byte
 	// buf[start:end] is read and not yet returned.
 	start, end int
 	// searched is how far of that is known to hold no newline.
 	searched int
 	skipping bool
-	// charge, where set, is told by how many bytes the buffer grows and shrinks.
-	charge func(bytes int)
+}
+
+// NewLineReader makes a reader of lines of at most so many bytes, line ends not
+// counted, with a buffer of idle bytes that grows with longer lines.
+func NewLineReader(source io.Reader, limit, idle int) *LineReader {
+	return &LineReader{source: source, limit: limit, idle: idle, buf: make([]byte, idle)}
 }
 
 // resize takes another buffer, and keeps what is read and not yet returned.
-func (l *lineReader) resize(size int) {
-	if l.charge != nil {
-		l.charge(size - len(l.buf))
+func (l *LineReader) resize(size int) {
+	if l.Charge != nil {
+		l.Charge(size - len(l.buf))
 	}
 	buf := make([]byte, size)
 	l.end = copy(buf, l.buf[l.start:l.end])
 	l.start, l.buf = 0, buf
 }
 
-// release gives the buffer back. Nothing more is read.
-func (l *lineReader) release() {
+// Release gives the buffer back. Nothing more is read.
+func (l *LineReader) Release() {
 	l.start, l.end = 0, 0
-	l.resize(lineBuffer)
+	l.resize(l.idle)
 }
 
-func newLineReader(source io.Reader, limit int) *lineReader {
-	return &lineReader{source: source, limit: limit, buf: make([]byte, lineBuffer)}
-}
-
-// next returns the next line that is not empty, without its line end. The line
-// is valid until the next call. With [errLineTooLong] it returns the line's
+// Next returns the next line that is not empty, without its line end. The line
+// is valid until the next call. With [ErrLineTooLong] it returns the line's
 // beginning. At the end of input it returns io.EOF; a last line without a
 // newline is not a line.
-func (l *lineReader) next() ([]byte, error) {
+func (l *LineReader) Next() ([]byte, error) {
 	for {
 		if i := bytes.IndexByte(l.buf[l.start+l.searched:l.end], '\n'); i >= 0 {
 			line := l.buf[l.start : l.start+l.searched+i]
@@ -68,7 +71,7 @@ func (l *lineReader) next() ([]byte, error) {
 				continue
 			}
 			if l.tooLong(line) {
-				return line, errLineTooLong
+				return line, ErrLineTooLong
 			}
 			if line = bytes.TrimSuffix(line, []byte("\r")); len(bytes.TrimSpace(line)) == 0 {
 				continue
@@ -80,7 +83,7 @@ func (l *lineReader) next() ([]byte, error) {
 			l.start, l.end, l.searched = 0, 0, 0
 		} else if line := l.buf[l.start:l.end]; l.tooLong(line) {
 			l.skipping = true
-			return line, errLineTooLong
+			return line, ErrLineTooLong
 		}
 		if err := l.fill(); err != nil {
 			return nil, err
@@ -90,22 +93,22 @@ func (l *lineReader) next() ([]byte, error) {
 
 // tooLong reports whether a line, or the beginning of one, goes over the limit.
 // A carriage return at its end does not count.
-func (l *lineReader) tooLong(line []byte) bool {
+func (l *LineReader) tooLong(line []byte) bool {
 	return len(line) > l.limit && len(bytes.TrimSuffix(line, []byte("\r"))) > l.limit
 }
 
-// buffered reports whether the next line is here without waiting. Empty lines
+// Buffered reports whether the next line is here without waiting. Empty lines
 // are none: whoever has sent one waits for an answer like anybody else.
-func (l *lineReader) buffered() bool {
+func (l *LineReader) Buffered() bool {
 	rest := bytes.TrimLeftFunc(l.buf[l.start:l.end], unicode.IsSpace)
 	return bytes.IndexByte(rest, '\n') >= 0
 }
 
-func (l *lineReader) fill() error {
+func (l *LineReader) fill() error {
 	if l.start == l.end {
 		l.start, l.end = 0, 0
-		if len(l.buf) > keepBuffer {
-			l.resize(lineBuffer)
+		if len(l.buf) > max(keepBuffer, l.idle) {
+			l.resize(l.idle)
 		}
 	}
 	if l.end == len(l.buf) {

@@ -1,4 +1,4 @@
-package ipc
+package wire
 
 import (
 	"bytes"
@@ -9,6 +9,9 @@ import (
 	"testing/iotest"
 )
 
+// lineBuffer is what the readers keep that are tried here.
+const lineBuffer = 2 << 10
+
 // got is one answer of a reader: a line, or the beginning of one that is too
 // long.
 type got struct {
@@ -16,7 +19,7 @@ type got struct {
 	tooLong bool
 }
 
-// split is what a lineReader has to do, said as simply as possible for input
+// split is what a LineReader has to do, said as simply as possible for input
 // that is in memory as a whole. A line that is too long is named in full.
 func split(input []byte, limit int) (lines []got) {
 	for len(input) > 0 {
@@ -60,12 +63,12 @@ func (c *chunked) Read(p []byte) (int, error) {
 // compare reads everything and holds it against [split].
 func compare(t *testing.T, input []byte, limit int, source io.Reader) {
 	t.Helper()
-	l := newLineReader(source, limit)
+	l := NewLineReader(source, limit, lineBuffer)
 	bound := max(lineBuffer, limit+2)
 	for i, want := range split(input, limit) {
-		line, err := l.next()
+		line, err := l.Next()
 		switch {
-		case want.tooLong && !errors.Is(err, errLineTooLong):
+		case want.tooLong && !errors.Is(err, ErrLineTooLong):
 			t.Fatalf("line %d: got %q %v, want it to be too long", i, line, err)
 		case want.tooLong && (len(line) <= limit || !strings.HasPrefix(want.line, string(line))):
 			t.Fatalf("line %d: got %d bytes that are not the line's beginning", i, len(line))
@@ -76,7 +79,7 @@ func compare(t *testing.T, input []byte, limit int, source io.Reader) {
 			t.Fatalf("line %d: the reader keeps %d bytes, want at most %d", i, len(l.buf), bound)
 		}
 	}
-	if line, err := l.next(); !errors.Is(err, io.EOF) {
+	if line, err := l.Next(); !errors.Is(err, io.EOF) {
 		t.Fatalf("at the end: got %q %v, want EOF", line, err)
 	}
 }
@@ -114,11 +117,11 @@ func TestLineReaderBuffered(t *testing.T) {
 	}{
 		{"", false}, {"b", false}, {"b\n", true}, {"\n", false}, {"\r\n \n\t\r\n", false}, {"\n\nb", false}, {"\n\r\nb\n", true},
 	} {
-		l := newLineReader(strings.NewReader("a\n"+tc.rest), 100)
-		if _, err := l.next(); err != nil {
+		l := NewLineReader(strings.NewReader("a\n"+tc.rest), 100, lineBuffer)
+		if _, err := l.Next(); err != nil {
 			t.Fatal(err)
 		}
-		if got := l.buffered(); got != tc.want {
+		if got := l.Buffered(); got != tc.want {
 			t.Errorf("behind a line and in front of %q: got %v", tc.rest, got)
 		}
 	}
@@ -126,7 +129,7 @@ func TestLineReaderBuffered(t *testing.T) {
 
 // A source that gives nothing and no error must not spin.
 func TestLineReaderWithoutProgress(t *testing.T) {
-	if _, err := newLineReader(stuck{}, 100).next(); !errors.Is(err, io.ErrNoProgress) {
+	if _, err := NewLineReader(stuck{}, 100, lineBuffer).Next(); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -140,12 +143,12 @@ func TestLineReaderShrinks(t *testing.T) {
 	const limit = 1 << 20
 	var input bytes.Buffer
 	input.WriteString(strings.Repeat("x", limit) + "\n")
-	l := newLineReader(&input, limit)
-	if line, err := l.next(); err != nil || len(line) != limit {
+	l := NewLineReader(&input, limit, lineBuffer)
+	if line, err := l.Next(); err != nil || len(line) != limit {
 		t.Fatalf("got %d bytes, %v", len(line), err)
 	}
 	input.WriteString("short\n")
-	if line, err := l.next(); err != nil || string(line) != "short" {
+	if line, err := l.Next(); err != nil || string(line) != "short" {
 		t.Fatalf("got %q, %v", line, err)
 	}
 	if len(l.buf) > keepBuffer {

@@ -1,4 +1,4 @@
-package ipc
+package wire
 
 import (
 	"bytes"
@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/jsonline"
 )
 
 // Request is a message from an app (protocol, IPCRequest). Token is what the
@@ -52,12 +51,15 @@ type Incoming struct {
 	Done    bool           `json:"done,omitzero"`
 }
 
+// Mended is how many halves of characters [ParseRequest] replaced in the line.
+func (r *Request) Mended() int { return r.mended }
+
 // Message types of the protocol.
 const (
-	typeRequest  = "request"
-	typeResponse = "response"
-	typeEvent    = "event"
-	typeStream   = "stream"
+	TypeRequest  = "request"
+	TypeResponse = "response"
+	TypeEvent    = "event"
+	TypeStream   = "stream"
 )
 
 const (
@@ -82,12 +84,12 @@ func ParseRequest(line []byte) (Request, error) {
 	var r Request
 	deepest, odd := survey(line)
 	if deepest > MaxDepth {
-		return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: nested deeper than %d", MaxDepth)
+		return Request{ID: SalvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: nested deeper than %d", MaxDepth)
 	}
 	if err := json.Unmarshal(line, &r); err != nil {
 		mended, n := mendSurrogates(line)
 		if n == 0 || json.Unmarshal(mended, &r) != nil || strings.ContainsRune(r.ID, utf8.RuneError) {
-			return Request{ID: salvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: %s", jsonProblem(err, "the line"))
+			return Request{ID: SalvageID(line)}, api.Errorf(api.InvalidRequest, "cannot read the request: %s", jsonProblem(err, "the line"))
 		}
 		r.mended = n
 	}
@@ -99,8 +101,8 @@ func ParseRequest(line []byte) (Request, error) {
 		return Request{}, api.Errorf(api.InvalidRequest, "cannot read the request: id is longer than %d bytes", maxID)
 	case r.Type == "":
 		return r, api.Errorf(api.InvalidRequest, "cannot read the request: type is missing")
-	case r.Type != typeRequest:
-		return r, api.Errorf(api.InvalidRequest, "cannot take a message of type %q from an app, want %q", r.Type, typeRequest)
+	case r.Type != TypeRequest:
+		return r, api.Errorf(api.InvalidRequest, "cannot take a message of type %q from an app, want %q", r.Type, TypeRequest)
 	case r.Method == "":
 		return r, api.Errorf(api.InvalidRequest, "cannot read the request: method is missing")
 	}
@@ -108,7 +110,7 @@ func ParseRequest(line []byte) (Request, error) {
 }
 
 // survey returns how deep a line nests, without trusting it to be JSON, and
-// whether it has a number that [checkNumbers] may refuse.
+// whether it has a number that [Request.CheckNumbers] may refuse.
 func survey(line []byte) (deepest int, odd bool) {
 	level := 0
 	for i := 0; i < len(line); i++ {
@@ -159,8 +161,15 @@ func numberEnd(b []byte) int {
 	return len(b)
 }
 
-// checkNumbers refuses parameters with a number that not every reader can hold: one
+// CheckNumbers refuses parameters with a number that not every reader can hold: one
 // of too many characters, or beyond what a double-precision number can be.
+func (r *Request) CheckNumbers() error {
+	if !r.oddNumbers {
+		return nil
+	}
+	return checkNumbers(r.Params)
+}
+
 func checkNumbers(params jsontext.Value) error {
 	d := jsontext.NewDecoder(bytes.NewReader(params), jsontext.AllowDuplicateNames(true))
 	for {
@@ -226,9 +235,9 @@ func escapedUnit(b []byte) (unit rune, ok bool) {
 	return rune(n), err == nil
 }
 
-// salvageID finds the id of a request that could not be read as a whole, so
+// SalvageID finds the id of a request that could not be read as a whole, so
 // that its sender can tell which one failed.
-func salvageID(line []byte) string {
+func SalvageID(line []byte) string {
 	d := jsontext.NewDecoder(bytes.NewReader(line), jsontext.AllowDuplicateNames(true))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
 		return ""
@@ -301,9 +310,9 @@ func kindName(k jsontext.Kind) string {
 // validator is what parameters know of their own fields.
 type validator interface{ Validate() []api.FieldError }
 
-// decodeParams reads a method's parameters, which [ParseRequest] has found to be
+// DecodeParams reads a method's parameters, which [ParseRequest] has found to be
 // strict JSON already. Absent and null parameters are an empty object.
-func decodeParams[P any](raw jsontext.Value) (*P, error) {
+func DecodeParams[P any](raw jsontext.Value) (*P, error) {
 	p := new(P)
 	if len(raw) > 0 && raw.Kind() != 'n' {
 		if err := json.Unmarshal(raw, p, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
@@ -322,71 +331,4 @@ func decodeParams[P any](raw jsontext.Value) (*P, error) {
 		}
 	}
 	return p, nil
-}
-
-// The frames below are written by hand, member by member in the order of the
-// protocol's examples, since they are the hottest path of the daemon. Every
-// string goes through the JSON library's quoting.
-
-func appendHead(b []byte, id, kind string, now int64) []byte {
-	b = append(b, `{"id":"`...)
-	b = append(b, id...)
-	b = append(b, `","type":"`...)
-	b = append(b, kind...)
-	b = append(b, `","timestamp":`...)
-	return strconv.AppendInt(b, now, 10)
-}
-
-// appendOpening writes the answer that a stream begins with: chunks follow under
-// the same request id.
-func appendOpening(b []byte, id string, now int64, requestID string, result any) []byte {
-	b = appendResponse(b, id, now, requestID, result, nil)
-	b = jsonline.Bool(bytes.TrimSuffix(b, []byte("}\n")), "stream", true)
-	return append(b, '}', '\n')
-}
-
-// appendResponse writes an answer. A result that knows how to write itself does
-// so: what is stored as JSON is not read again.
-func appendResponse(b []byte, id string, now int64, requestID string, result any, failure *api.Error) []byte {
-	b = appendHead(b, id, typeResponse, now)
-	b = jsonline.Text(b, "requestId", requestID)
-	if written, ok := result.(interface{ Append([]byte) []byte }); ok && failure == nil {
-		b = jsonline.Key(jsonline.Bool(b, "success", true), "result")
-		return append(written.Append(b), '}', '\n')
-	}
-	if failure == nil {
-		encoded, err := json.Marshal(result)
-		if err == nil {
-			b = jsonline.Key(jsonline.Bool(b, "success", true), "result")
-			b = append(b, encoded...)
-			return append(b, '}', '\n')
-		}
-		failure = api.Errorf(api.InternalError, "cannot encode the result: %v", err)
-	}
-	// A message can name a file, and a file's name need not be UTF-8.
-	encoded, err := json.Marshal(failure, jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		encoded = []byte(`{"code":"INTERNAL_ERROR","message":"cannot encode the error"}`)
-	}
-	b = jsonline.Key(jsonline.Bool(b, "success", false), "error")
-	b = append(b, encoded...)
-	return append(b, '}', '\n')
-}
-
-// headBytes is about what a frame takes besides its payload.
-const headBytes = 192
-
-func appendEvent(b []byte, id string, now int64, event string, payload []byte) []byte {
-	b = appendHead(slices.Grow(b, len(payload)+headBytes), id, typeEvent, now)
-	b = jsonline.Text(b, "event", event)
-	b = append(jsonline.Key(b, "payload"), payload...)
-	return append(b, '}', '\n')
-}
-
-func appendChunk(b []byte, id string, now int64, requestID string, chunk []byte, done bool) []byte {
-	b = appendHead(b, id, typeStream, now)
-	b = jsonline.Text(b, "requestId", requestID)
-	b = append(jsonline.Key(b, "chunk"), chunk...)
-	b = jsonline.Bool(b, "done", done)
-	return append(b, '}', '\n')
 }
