@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"go.uber.org/zap"
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // Bounds of one page's work. A page that meets one ends short, or empty, with
@@ -167,7 +168,14 @@ func (p *page) shard(ctx context.Context, conn *sqlite.Conn, number, before uint
 	case err != nil:
 		return err
 	case !few && len(p.terms) == 0:
-		return p.walk(ctx, after, before)
+		from := max(after, before-1-min(before-1, 2*pageLooks))
+		if err := p.walk(ctx, from, before); err != nil || p.done {
+			return err
+		}
+		if from > after {
+			p.end(from + 1)
+		}
+		return nil
 	case !few:
 		return p.stream(ctx, conn, number, after, before, p.terms)
 	case len(reasons) <= orMost:
@@ -286,42 +294,40 @@ func (p *page) end(seq uint64) {
 	}
 }
 
-// Bounds of a look for a text in the reasons of a shard: how many that may have
-// it are read, and how many are asked for at a time. Where more have it, so have
-// many records, and these are read.
+// Bounds of a look for a text in the reasons of a shard: how many are read, how
+// many may have it, and how many of these are asked for at a time. Where more
+// have it, so have many records, and these are read.
 const (
+	readMost    = 16384
 	reasonsMost = 2048
 	orMost      = 128
 )
 
 // findReasons returns the tokens of a shard's reasons that have a text, and
-// false where there are too many, or the text is too short for their index.
+// false where there are too many.
 func findReasons(conn *sqlite.Conn, number uint64, text string) (tokens []string, few bool, err error) {
-	match := trigrams(text)
-	if match == "" {
-		return nil, false, nil
+	query, args := fmt.Sprintf(`SELECT rowid, reason FROM reasons_%d LIMIT ?`, number), []any{readMost + 1}
+	if pieces := trigrams(text); pieces != "" {
+		query, args = fmt.Sprintf(`SELECT rowid, reason FROM reasons_%d(?) LIMIT ?`, number), []any{pieces, readMost + 1}
 	}
-	stmt, err := conn.Prepare(fmt.Sprintf(`SELECT rowid, reason FROM reasons_%d(?) LIMIT ?`, number))
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { _ = stmt.Reset() }() // it gives the error of the last step again
-	stmt.BindText(1, match)
-	stmt.BindInt64(2, reasonsMost+1)
 	tokens = []string{longReason}
-	for read := 0; ; read++ {
-		found, err := stmt.Step()
-		if err != nil || !found {
-			return tokens, err == nil, err
-		}
-		if read == reasonsMost {
-			return nil, false, nil
-		}
+	read := 0
+	err = sqlitex.Execute(conn, query, &sqlitex.ExecOptions{Args: args, ResultFunc: func(stmt *sqlite.Stmt) error {
 		if strings.Contains(stmt.ColumnText(1), text) {
 			tokens = append(tokens, reasonToken(stmt.ColumnInt64(0)))
 		}
+		if read++; read > readMost || len(tokens) > reasonsMost {
+			return errMany
+		}
+		return nil
+	}})
+	if errors.Is(err, errMany) {
+		return nil, false, nil
 	}
+	return tokens, err == nil, err
 }
+
+var errMany = errors.New("many reasons have the text")
 
 // piecesMost bounds how many pieces of a text are looked up. What has these is
 // held against all of it.
