@@ -356,12 +356,12 @@ func TestRetire(t *testing.T) {
 		fill(t, l, 1, 500)
 		x, _ := openIndex(t, l)
 		indexed(t, x, 500)
-		l.retire(rangeRecords + 300)
-		if err := x.Retire(t.Context(), rangeRecords+300); err != nil {
+		l.retire(2*rangeRecords + 300)
+		if err := x.Retire(t.Context(), 2*rangeRecords+300); err != nil {
 			t.Fatal(err)
 		}
-		fill(t, l, 1, rangeRecords+1000)
-		indexed(t, x, rangeRecords+1500)
+		fill(t, l, 1, 2*rangeRecords+1000)
+		indexed(t, x, 2*rangeRecords+1500)
 		check(t, x, l)
 	})
 }

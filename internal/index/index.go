@@ -320,7 +320,7 @@ func (x *Index) advance(ctx context.Context) error {
 	defer x.writing.Unlock()
 	have := x.Indexed()
 	err := x.file.change(func() (err error) {
-		have, err = x.take(ctx, have, min(have+rangeRecords, x.log.Head().Seq))
+		have, err = x.take(ctx, have, x.log.Head().Seq, rangeRecords)
 		return err
 	})
 	if err != nil {
@@ -332,21 +332,23 @@ func (x *Index) advance(ctx context.Context) error {
 	return nil
 }
 
-// take takes in the records after one, at least up to another if there are so
-// many, and returns the last of them. It is called within a change.
-func (x *Index) take(ctx context.Context, after, last uint64) (uint64, error) {
-	for after < last {
+// take takes in the records after one up to another, until there are no more or
+// it took so many, and returns the last of them. It is called within a change.
+func (x *Index) take(ctx context.Context, after, last uint64, most int) (uint64, error) {
+	for most > 0 && after < last {
 		lines, upTo, err := x.log.LinesAfter(ctx, after)
 		if err != nil {
 			return after, ofLog(err)
 		}
-		if len(lines) == 0 {
-			break
+		first := upTo - uint64(len(lines)) + 1
+		if len(lines) == 0 || first > last {
+			break // they are not there yet, or not any more
 		}
-		if err := x.file.add(upTo-uint64(len(lines))+1, lines); err != nil {
+		lines = lines[:min(uint64(len(lines)), last-first+1)]
+		if err := x.file.add(first, lines); err != nil {
 			return after, err
 		}
-		after = upTo
+		after, most = first+uint64(len(lines))-1, most-len(lines)
 	}
 	return after, x.file.flush()
 }
@@ -390,22 +392,8 @@ func (x *Index) remake(ctx context.Context, number, after uint64) error {
 		if err := dropShard(x.file.writer, number); err != nil {
 			return err
 		}
-		after, last := max(after, firstOf(number)-1), min(x.Indexed(), firstOf(number+1)-1)
-		for after < last {
-			lines, upTo, err := x.log.LinesAfter(ctx, after)
-			if err != nil {
-				return ofLog(err)
-			}
-			start := upTo - uint64(len(lines)) + 1
-			if len(lines) == 0 || start > last {
-				break
-			}
-			if err := x.file.add(start, lines[:min(uint64(len(lines)), last-start+1)]); err != nil {
-				return err
-			}
-			after = upTo
-		}
-		return x.file.flush()
+		_, err := x.take(ctx, max(after, firstOf(number)-1), min(x.Indexed(), firstOf(number+1)-1), shardRecords)
+		return err
 	})
 }
 
