@@ -130,6 +130,9 @@ func load(t *testing.T) []unit {
 			if rel != "." && (base == "testdata" || base == "vendor" || base[0] == '.' || base[0] == '_') {
 				return filepath.SkipDir
 			}
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); rel != "." && err == nil {
+				return filepath.SkipDir // another module, which builds releases
+			}
 			if path.Dir(rel) == "internal" {
 				units[rel] = &unit{module: module, dir: rel, fset: fset}
 			}
