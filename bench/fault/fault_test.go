@@ -107,22 +107,22 @@ func TestFaults(t *testing.T) {
 
 // TestJudge gives the judge logs that disagree: each must be found.
 func TestJudge(t *testing.T) {
-	on := map[string]*allowed{"a": {seqs: map[uint64]bool{3: true}}}
+	on := map[string]string{"a": "3"}
 	tests := []struct {
 		name     string
 		attempt  attempt
 		received []receipt
 		want     string
 	}{
-		{"all is well", attempt{content: "x", dispatchID: "a", acknowledged: true}, []receipt{{"a", "x", 3, false}}, ""},
-		{"twice under its id", attempt{content: "x", dispatchID: "a", acknowledged: true}, []receipt{{"a", "x", 3, false}, {"a", "x", 3, true}}, ""},
-		{"out without a record", attempt{content: "x"}, []receipt{{"b", "x", 3, false}}, "OUT WITHOUT A RECORD"},
-		{"another's record", attempt{content: "x", dispatchID: "a", acknowledged: true}, []receipt{{"a", "x", 4, false}}, "names record 4"},
-		{"twice under two ids", attempt{content: "x", dispatchID: "a", acknowledged: true}, []receipt{{"a", "x", 3, false}, {"b", "x", 3, false}}, "arrived as a and as b"},
+		{"all is well", attempt{content: "x", dispatchID: "a", acknowledged: true}, []receipt{{"a", "x", "3", false}}, ""},
+		{"twice under its id", attempt{content: "x", dispatchID: "a", acknowledged: true}, []receipt{{"a", "x", "3", false}, {"a", "x", "3", true}}, ""},
+		{"out without a record", attempt{content: "x"}, []receipt{{"b", "x", "3", false}}, "OUT WITHOUT A RECORD"},
+		{"another's record", attempt{content: "x", dispatchID: "a", acknowledged: true}, []receipt{{"a", "x", "4", false}}, "names record 4"},
+		{"twice under two ids", attempt{content: "x", dispatchID: "a", acknowledged: true}, []receipt{{"a", "x", "3", false}, {"b", "x", "3", false}}, "arrived as a and as b"},
 		{"acknowledged and lost", attempt{content: "x", dispatchID: "a", acknowledged: true}, nil, "did not arrive"},
 		{"acknowledged and not on record", attempt{content: "x", dispatchID: "c", acknowledged: true}, nil, "is not on record"},
-		{"refused and out", attempt{content: "x", unrecorded: true}, []receipt{{"a", "x", 3, false}}, "although it could not be recorded"},
-		{"refused and out after the start", attempt{content: "x", unrecorded: true}, []receipt{{"a", "x", 3, true}}, ""},
+		{"refused and out", attempt{content: "x", unrecorded: true}, []receipt{{"a", "x", "3", false}}, "although it could not be recorded"},
+		{"refused and out after the start", attempt{content: "x", unrecorded: true}, []receipt{{"a", "x", "3", true}}, ""},
 		{"another answer", attempt{content: "x", other: "TIMEOUT"}, nil, "answered with TIMEOUT"},
 	}
 	for _, tt := range tests {

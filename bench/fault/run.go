@@ -328,7 +328,7 @@ func (o *outcome) judge(ctx context.Context, p place, attempts []*attempt, recei
 }
 
 // compare holds what was received and what was answered against the record.
-func (o *outcome) compare(attempts []*attempt, received []receipt, records map[string]*allowed) {
+func (o *outcome) compare(attempts []*attempt, received []receipt, records map[string]string) {
 	arrived := make(map[string]bool)
 	names := make(map[string]string)
 	for _, m := range received {
@@ -339,8 +339,8 @@ func (o *outcome) compare(attempts []*attempt, received []receipt, records map[s
 		}
 		if r, ok := records[m.dispatchID]; !ok {
 			o.wrong("OUT WITHOUT A RECORD: %q, dispatchId %s", m.content, m.dispatchID)
-		} else if !r.seqs[m.auditSeq] {
-			o.wrong("%q names record %d as its own, which is not", m.content, m.auditSeq)
+		} else if r != m.auditID {
+			o.wrong("%q names record %s as its own, which is not", m.content, m.auditID)
 		}
 		if other, ok := names[m.content]; ok && other != m.dispatchID {
 			o.wrong("%q arrived as %s and as %s", m.content, other, m.dispatchID)
@@ -352,13 +352,13 @@ func (o *outcome) compare(attempts []*attempt, received []receipt, records map[s
 	}
 }
 
-func (o *outcome) judgeAttempt(a *attempt, records map[string]*allowed, arrived map[string]bool, received []receipt) {
+func (o *outcome) judgeAttempt(a *attempt, records map[string]string, arrived map[string]bool, received []receipt) {
 	switch {
 	case a.other != "":
 		o.wrong("%q is answered with %s", a.content, a.other)
 	case a.acknowledged:
 		o.acknowledged++
-		if records[a.dispatchID] == nil {
+		if records[a.dispatchID] == "" {
 			o.wrong("%q was acknowledged as %s and is not on record", a.content, a.dispatchID)
 		}
 		if !arrived[a.dispatchID] {
@@ -375,48 +375,25 @@ func (o *outcome) judgeAttempt(a *attempt, records map[string]*allowed, arrived 
 	}
 }
 
-// allowed are the records that let one message through.
-type allowed struct{ seqs map[uint64]bool }
-
-// readRecords reads the database as it is, and returns who may have what.
-func readRecords(ctx context.Context, p place) (map[string]*allowed, error) {
+// readRecords reads the database as it is, and returns the ids of the records that
+// let messages through, by message.
+func readRecords(ctx context.Context, p place) (map[string]string, error) {
 	r, err := store.OpenReader(ctx, p.database())
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	records := make(map[string]*allowed)
-	err = r.EachLine(ctx, 0, func(seq uint64, line []byte) error {
+	records := make(map[string]string)
+	return records, r.EachLine(ctx, 0, func(seq uint64, line []byte) error {
 		e, err := audit.Parse(line)
 		if err != nil {
 			return fmt.Errorf("record %d: %w", seq, err)
 		}
-		if e.DispatchID == "" {
-			return nil
-		}
-		a := records[e.DispatchID]
-		if e.Side == audit.SideSender && e.PolicyResult == "allow" && a == nil {
-			a = &allowed{seqs: make(map[uint64]bool)}
-			records[e.DispatchID] = a
-		}
-		if a != nil || e.ActionType == audit.ActionApproval {
-			if a == nil {
-				a = &allowed{seqs: make(map[uint64]bool)}
-				// A person's decision comes right before what it lets go.
-				records["decided "+e.DispatchID] = a
-			}
-			a.seqs[seq] = true
+		if e.DispatchID != "" && e.Side == audit.SideSender && e.PolicyResult == "allow" {
+			records[e.DispatchID] = e.ID
 		}
 		return nil
 	})
-	for id, a := range records {
-		if of, ok := strings.CutPrefix(id, "decided "); ok && records[of] != nil {
-			for seq := range a.seqs {
-				records[of].seqs[seq] = true
-			}
-		}
-	}
-	return records, err
 }
 
 // SQLite checkpoints after 4000 frames of a page and a header each.

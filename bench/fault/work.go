@@ -31,8 +31,7 @@ type attempt struct {
 
 // receipt is one line of the receiver's own log.
 type receipt struct {
-	dispatchID, content string
-	auditSeq            uint64
+	dispatchID, content, auditID string
 	// late marks what came after the daemon was started again.
 	late bool
 }
@@ -147,9 +146,9 @@ func (p *people) receive(log *os.File) {
 			m.Content = "unreadable"
 		}
 		content, _, _ := strings.Cut(m.Content, "\n")
-		fmt.Fprintf(log, "%s %d %s\n", m.DispatchID, e.Context.AuditSeq, content)
+		fmt.Fprintf(log, "%s %s %s\n", m.DispatchID, e.Context.AuditID, content)
 		p.mu.Lock()
-		*p.received = append(*p.received, receipt{m.DispatchID, content, e.Context.AuditSeq, p.late})
+		*p.received = append(*p.received, receipt{m.DispatchID, content, e.Context.AuditID, p.late})
 		p.mu.Unlock()
 		p.receiving.Go(func() {
 			// That it arrived is a record too. Where that fails it comes again.

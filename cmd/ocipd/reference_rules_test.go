@@ -360,7 +360,7 @@ func (p *pair) walled(t *testing.T, content string, exchange map[string]any) jud
 		t.Errorf("the sender is told %+v", j)
 	}
 	r := p.alice.record(t, j.ExchangeID)
-	if r.PolicyResult != "deny" || r.PolicyApplied != "tenant-wall" || r.PolicyRevision != "" || r.Outcome != "denied" || r.Seq != j.AuditSeq {
+	if r.PolicyResult != "deny" || r.PolicyApplied != "tenant-wall" || r.PolicyRevision != "" || r.Outcome != "denied" || r.ID != j.AuditID {
 		t.Errorf("the record is %+v", r)
 	}
 	return j

@@ -501,7 +501,7 @@ type judgment struct {
 	ConversationID   string         `json:"conversationId"`
 	Round            int            `json:"round"`
 	MaxRounds        int            `json:"maxRounds"`
-	AuditSeq         uint64         `json:"auditSeq"`
+	AuditID          string         `json:"auditId"`
 	Classification   string         `json:"classification"`
 	Maximum          string         `json:"maximum"`
 	Rule             string         `json:"rule"`

@@ -95,7 +95,7 @@ func TestSessionKeys(t *testing.T) {
 
 func TestContextAsTheLibrary(t *testing.T) {
 	for _, c := range []HookContext{
-		{}, {AgentID: "a", SessionKey: "chat:\"b\"", ChannelID: "chat", AccountID: "x", Timestamp: 1 << 41, AuditSeq: 1<<64 - 1},
+		{}, {AgentID: "a", SessionKey: "chat:\"b\"", ChannelID: "chat", AccountID: "x", Timestamp: 1 << 41, AuditID: "01a2"},
 		{AccountID: "only", Timestamp: -1},
 	} {
 		want, err := json.Marshal(c)

@@ -418,7 +418,8 @@ type ExchangeRef struct {
 	ConversationID string `json:"conversationId"`
 	Round          int    `json:"round"`
 	MaxRounds      int    `json:"maxRounds"`
-	AuditSeq       uint64 `json:"auditSeq"`
+	// AuditID is the id of the record of the decision.
+	AuditID string `json:"auditId"`
 
 	Code             ocip.Code        `json:"code,omitzero"`
 	Reason           string           `json:"reason,omitzero"`
@@ -503,7 +504,7 @@ type HookEvent struct {
 	Context  HookContext    `json:"context"`
 }
 
-// HookContext says what a hook event is about. AuditSeq is the record of the
+// HookContext says what a hook event is about. AuditID is the id of the record of the
 // decision that let the message through.
 type HookContext struct {
 	AgentID    string `json:"agentId,omitzero"`
@@ -511,7 +512,7 @@ type HookContext struct {
 	ChannelID  string `json:"channelId,omitzero"`
 	AccountID  string `json:"accountId,omitzero"`
 	Timestamp  int64  `json:"timestamp"`
-	AuditSeq   uint64 `json:"auditSeq,omitzero"`
+	AuditID    string `json:"auditId,omitzero"`
 }
 
 // Append writes the context as JSON, as the library would.
@@ -521,7 +522,7 @@ func (c HookContext) Append(b []byte) []byte {
 	b = jsonline.TextIfAny(b, "channelId", c.ChannelID)
 	b = jsonline.TextIfAny(b, "accountId", c.AccountID)
 	b = jsonline.Int(b, "timestamp", c.Timestamp)
-	b = jsonline.IntIfAny(b, "auditSeq", c.AuditSeq)
+	b = jsonline.TextIfAny(b, "auditId", c.AuditID)
 	return append(b, '}')
 }
 

@@ -46,7 +46,7 @@ const (
 // Record is one audit record. Empty fields are left out of the line. The tags
 // say what else is done with a member, see [Member].
 type Record struct {
-	ID         string `json:"id" export:"record.id"`
+	ID         string `json:"id" filter:"record" help:"the record with this ID" export:"record.id"`
 	ActionType string `json:"actionType" filter:"actionType" flag:"type" help:"records of this action type, such as agent_exchange or delivery" export:"action_type"`
 	// Event says what happened within the action type, such as "registered".
 	Event        string       `json:"event,omitzero" filter:"event" help:"records of this event, such as registered or daemon_started" export:"event" syslog:"yes"`

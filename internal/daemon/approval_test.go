@@ -90,7 +90,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 	}
 
 	r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID}})
-	if len(r) != 1 || r[0].Seq != before+1 || r[0].Seq != held.OCIP.AuditSeq || r[0].PolicyResult != string(ocip.RequireApproval) ||
+	if len(r) != 1 || r[0].Seq != before+1 || r[0].ID != held.OCIP.AuditID || r[0].PolicyResult != string(ocip.RequireApproval) ||
 		r[0].DispatchID != held.DispatchID || r[0].Code != string(ocip.CommitmentRequiresHuman) || r[0].Outcome != "escalated" || r[0].Side != audit.SideSender {
 		t.Fatalf("on record: %+v", r)
 	}
@@ -148,7 +148,7 @@ func TestHoldOfTheSameBytes(t *testing.T) {
 	again := func() {
 		t.Helper()
 		got := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, metadata())
-		if got.ApprovalID != held.ApprovalID || got.DispatchID != held.DispatchID || got.OCIP.Reason != held.OCIP.Reason || got.OCIP.AuditSeq <= held.OCIP.AuditSeq {
+		if got.ApprovalID != held.ApprovalID || got.DispatchID != held.DispatchID || got.OCIP.Reason != held.OCIP.Reason || got.OCIP.AuditID == held.OCIP.AuditID {
 			t.Errorf("asked again: %+v %+v, want %+v %+v", got, got.OCIP, held, held.OCIP)
 		}
 	}
@@ -684,7 +684,7 @@ func TestReleaseIsWhatWasShown(t *testing.T) {
 	m := telegram.message("hook:message_sending")
 	e := m.envelope(t)
 	if e.MessageType != ocip.AgentAssisted || !e.Capabilities.CanCommit || e.ExchangeRound != 1 || e.ConversationID != held.OCIP.ConversationID ||
-		e.SourceAgent.InstanceID != "agent-alice-1" || m.DispatchID != held.DispatchID || m.Context.AuditSeq != got.AuditSeq {
+		e.SourceAgent.InstanceID != "agent-alice-1" || m.DispatchID != held.DispatchID {
 		t.Errorf("delivered is %+v with %+v", m, e)
 	}
 	if label, _ := api.Text(m.Metadata["aiDisclosure"]); label != ocip.DisclosureLabel || strings.Count(m.Content, ocip.DisclosureLabel) != 1 {
@@ -706,7 +706,7 @@ func TestReleaseIsWhatWasShown(t *testing.T) {
 	r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID}})
 	if len(r) != 3 || r[1].Seq != got.AuditSeq || r[1].ActionType != audit.ActionApproval || r[1].Event != "approved" ||
 		r[2].Seq != r[1].Seq+1 || r[2].PolicyResult != "allow" || r[2].ActionType != audit.ActionExchange || r[2].Round != 1 ||
-		len(r[2].DataShared) != 1 || len(r[2].DataWithheld) != 1 || r[2].Outcome != "in_progress" || r[2].Code != "" {
+		len(r[2].DataShared) != 1 || len(r[2].DataWithheld) != 1 || r[2].Outcome != "in_progress" || r[2].Code != "" || r[2].ID != m.Context.AuditID {
 		t.Fatalf("on record: %+v", r)
 	}
 	contains(t, fmt.Sprint(r[2].Details["changedBy"]), "metadata.ocip replaced")

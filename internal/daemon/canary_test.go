@@ -426,7 +426,7 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 		s.mu.Unlock()
 		return []object{{"runId": run, "success": false, "error": free("it failed")}}
 	case "hook.emit":
-		context := object{"agentId": s.speaks, "sessionKey": "agent:" + s.speaks + ":main", "channelId": "telegram", "accountId": "main"}
+		context := object{"agentId": s.speaks, "sessionKey": "agent:" + s.speaks + ":main", "channelId": "telegram", "accountId": "main", "auditId": "a"}
 		for _, hook := range []string{"agent_starting", "before_agent_start", "agent_completed", "tool_executing", "tool_completed", "session_start", "session_end", "message_sent"} {
 			calls = append(calls, object{"hookName": hook, "data": plus(anything(), object{"toolName": free("tool"), "params": anything(), "result": anything(), "sessionKey": free("s")}), "context": context})
 		}
@@ -904,7 +904,7 @@ func textMembers(s *jsonschema.Schema, path string) (paths []string) {
 // evidence is what the log has, by what lines to apps name it with.
 type evidence struct {
 	digests                        *keyring.Digests
-	seq                            map[uint64]*audit.Entry
+	id                             map[string]*audit.Entry
 	dispatch, run, session, traded map[string][]*audit.Entry
 	digested                       map[string][]*audit.Entry
 }
@@ -915,7 +915,7 @@ func (c *canary) evidence() *evidence {
 		c.t.Fatal(err)
 	}
 	e := &evidence{
-		digests: digests, seq: make(map[uint64]*audit.Entry), dispatch: make(map[string][]*audit.Entry), run: make(map[string][]*audit.Entry),
+		digests: digests, id: make(map[string]*audit.Entry), dispatch: make(map[string][]*audit.Entry), run: make(map[string][]*audit.Entry),
 		session: make(map[string][]*audit.Entry), traded: make(map[string][]*audit.Entry), digested: make(map[string][]*audit.Entry),
 	}
 	for before := uint64(0); ; {
@@ -926,7 +926,7 @@ func (c *canary) evidence() *evidence {
 			if err != nil {
 				c.t.Fatal(err)
 			}
-			e.seq[r.Seq] = &r
+			e.id[r.ID] = &r
 			for into, key := range map[*map[string][]*audit.Entry]string{&e.dispatch: r.DispatchID, &e.run: r.RunID, &e.session: r.SessionKey, &e.traded: r.ExchangeID, &e.digested: r.ContentDigest} {
 				if key != "" {
 					(*into)[key] = append((*into)[key], &r)
@@ -1070,7 +1070,7 @@ func (e *evidence) hook(c *canary, m mark, at *scout, l *line) string {
 	_ = json.Unmarshal(p.Data, &d, json.MatchCaseInsensitiveNames(true))
 	hook, _ := api.ParseHook(p.HookName)
 	var r []*audit.Entry
-	switch entry := e.seq[p.Context.AuditSeq]; {
+	switch entry := e.id[p.Context.AuditID]; {
 	case entry != nil:
 		r = []*audit.Entry{entry}
 		if entry.DispatchID != "" {
@@ -1096,7 +1096,7 @@ func (e *evidence) hook(c *canary, m mark, at *scout, l *line) string {
 	// The line of causes goes on from message to message: whom it names, and what its
 	// first sender called it, comes from those before.
 	inLine := !c.found(string(withoutLine(p.Data)))[m] && !c.found(string(without(l.Payload, "data")))[m]
-	question := p.Context.AuditSeq == 0 && hook.Interceptable()
+	question := p.Context.AuditID == "" && hook.Interceptable()
 	why := "nobody decided that"
 	for _, r := range r {
 		switch {
@@ -1204,14 +1204,14 @@ func (e *evidence) answered(c *canary, m mark, at *scout, l *line) string {
 func (s *scout) records(e *evidence, l *line) (r []*audit.Entry) {
 	var result struct {
 		OCIP struct {
-			AuditSeq uint64 `json:"auditSeq"`
+			AuditID string `json:"auditId"`
 		} `json:"ocip"`
 		Data jsontext.Value `json:"data"`
 	}
 	if json.Unmarshal(l.Result, &result) != nil {
 		return nil
 	}
-	if entry := e.seq[result.OCIP.AuditSeq]; entry != nil {
+	if entry := e.id[result.OCIP.AuditID]; entry != nil {
 		r = append(r, entry)
 	}
 	for _, tenant := range e.digests.Tenants() {
@@ -1251,7 +1251,7 @@ func (c *canary) wouldFail() {
 		for m = range c.found(text) {
 			break
 		}
-		if m.by != c.speaker("alice") || m.at != "message.dispatch content" || !strings.Contains(text, `"auditSeq"`) {
+		if m.by != c.speaker("alice") || m.at != "message.dispatch content" || !strings.Contains(text, `"auditId"`) {
 			continue
 		}
 		for what, leak := range map[string]struct {
@@ -1263,7 +1263,7 @@ func (c *canary) wouldFail() {
 			"to another tenant":   {c.speaker("gina"), text, true},
 			"to whom it is not":   {&scout{standing: standing{id: "@acme/other", tenant: "acme-corp"}}, text, true},
 			"changed":             {watcher, strings.Replace(text, "user's OpenClaw", "nobody's OpenClaw", 1), true},
-			"without a record":    {watcher, strings.ReplaceAll(strings.ReplaceAll(text, `"auditSeq":`, `"seq":`), "01a", "02a"), true},
+			"without a record":    {watcher, strings.ReplaceAll(strings.ReplaceAll(text, `"auditId":`, `"id":`), "01a", "02a"), true},
 			"under another event": {watcher, strings.Replace(text, `"event":"hook:message_`, `"event":"app:message_`, 1), true},
 		} {
 			if why := e.forbids(c, m, leak.at, leak.text); (why != "") != leak.want {

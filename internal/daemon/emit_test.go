@@ -24,7 +24,7 @@ type emitted struct {
 		Code       string
 		ExchangeID string
 		Round      int
-		AuditSeq   uint64
+		AuditID    string
 	}
 }
 
@@ -83,7 +83,7 @@ func TestEmitMessages(t *testing.T) {
 
 	// Every verdict is an answer, not an error.
 	promise := alice.emit("message_sending", say("I promise to do it by Friday", fresh(nil)), nil)
-	if promise.Allowed || promise.OCIP.Code != string(ocip.CommitmentRequiresHuman) || promise.OCIP.AuditSeq == 0 || promise.Data.Content != "" {
+	if promise.Allowed || promise.OCIP.Code != string(ocip.CommitmentRequiresHuman) || promise.OCIP.AuditID == "" || promise.Data.Content != "" {
 		t.Errorf("a promise: %+v", promise)
 	}
 	secret := alice.emit("message_sending", say("Use ghp_0123456789abcdefghijABCDEFGHIJ456789 for it", fresh(nil)), nil)
@@ -94,7 +94,7 @@ func TestEmitMessages(t *testing.T) {
 	if wall.Allowed || wall.OCIP.Code != string(ocip.CrossEnterpriseBlocked) {
 		t.Errorf("another tenant: %+v", wall)
 	}
-	if r := h.records(audit.Filter{Like: audit.Record{Code: string(ocip.CrossEnterpriseBlocked)}}); len(r) != 1 || r[0].Seq != wall.OCIP.AuditSeq {
+	if r := h.records(audit.Filter{Like: audit.Record{Code: string(ocip.CrossEnterpriseBlocked)}}); len(r) != 1 || r[0].ID != wall.OCIP.AuditID {
 		t.Errorf("on record: %+v", r)
 	}
 
@@ -147,12 +147,12 @@ func TestEmitTools(t *testing.T) {
 	if got := alice.emit("tool_executing", call, nil); !got.Allowed || got.Data.Params["command"] != "ls" {
 		t.Errorf("changed: %+v", got)
 	}
-	if e := watcher.message("hook:tool_executing"); e.Context.AgentID != "alice" || e.Context.AuditSeq == 0 {
+	if e := watcher.message("hook:tool_executing"); e.Context.AgentID != "alice" || e.Context.AuditID == "" {
 		t.Errorf("the observer is told %+v", e)
 	}
 	answer(map[string]any{"block": true, "reason": "not on my disk"})
 	got := alice.emit("before_tool_call", call, nil)
-	if got.Allowed || got.OCIP.Code != string(ocip.InterceptorBlocked) || got.OCIP.AuditSeq == 0 {
+	if got.Allowed || got.OCIP.Code != string(ocip.InterceptorBlocked) || got.OCIP.AuditID == "" {
 		t.Errorf("blocked: %+v", got)
 	}
 	contains(t, got.Reason, "@acme/guard")

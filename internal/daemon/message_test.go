@@ -38,15 +38,15 @@ func TestMessageReachesItsChannelStamped(t *testing.T) {
 		envelope.Classification != ocip.Internal || envelope.Capabilities.CanCommit {
 		t.Errorf("envelope is %+v", envelope)
 	}
-	if m.Context.AuditSeq != result.OCIP.AuditSeq {
-		t.Errorf("event carries record %d, want %d", m.Context.AuditSeq, result.OCIP.AuditSeq)
+	if m.Context.AuditID != result.OCIP.AuditID {
+		t.Errorf("event carries record %s, want %s", m.Context.AuditID, result.OCIP.AuditID)
 	}
 	records := h.records(audit.Filter{Like: audit.Record{DispatchID: result.DispatchID}})
 	if len(records) != 1 {
 		t.Fatalf("%d records of the dispatch, want 1", len(records))
 	}
 	r := records[0]
-	if r.Seq != result.OCIP.AuditSeq || r.Side != "sender" || r.PolicyResult != "allow" || r.AgentID != "agent-alice-1" ||
+	if r.ID != result.OCIP.AuditID || r.Side != "sender" || r.PolicyResult != "allow" || r.AgentID != "agent-alice-1" ||
 		r.Counterparty.InstanceID != "agent-dave-1" || r.Round != 1 || r.PolicyRevision == "" || r.ContentDigest == "" || r.Content != "" {
 		t.Errorf("record is %+v", r)
 	}

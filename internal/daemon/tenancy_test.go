@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // bothServed is an app that serves the agents of both tenants in one channel.
@@ -218,4 +220,53 @@ func TestLookAlikeAppIDIsRefused(t *testing.T) {
 	// The one that is configured has its id, whoever is there.
 	h.reloaded(acme + "hooks: {apps: {\"@me/tools\": {wait: 1s}}}\n")
 	h.register("@me/tools", api.Capabilities{})
+}
+
+// Apps are told which record is about what they asked, by its id, and never its number,
+// which counts what other tenants' agents do. The operator finds the record by it.
+func TestAppsAreToldNoNumbers(t *testing.T) {
+	h := build(t, bothServed)
+	telegram, alice := h.channel("@both/telegram", "telegram"), h.agent("@acme/alice")
+	told := func(what string, said any, result string) {
+		t.Helper()
+		text, err := json.Marshal(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, id, found := strings.Cut(string(text), `"auditId":"`)
+		if id, _, _ = strings.Cut(id, `"`); !found || strings.Contains(strings.ToLower(string(text)), "seq") {
+			t.Fatalf("%s is told as %s", what, text)
+		}
+		if r := h.records(audit.Filter{Like: audit.Record{ID: id}}); len(r) != 1 || r[0].PolicyResult != result || r[0].TenantID != "acme-corp" {
+			t.Errorf("the record of %s is %+v", what, r)
+		}
+	}
+	failed := func(a *app, method string, params map[string]any) *api.Error {
+		t.Helper()
+		return api.AsError(a.call(method, params, nil))
+	}
+	told("a message", alice.dispatch("telegram:x", "hello", nil), "allow")
+	told("its delivery", telegram.message("hook:message_sending").Context, "allow")
+	told("a held one", alice.held(ocip.CommitmentRequiresHuman, "telegram:x", "I promise to pay", nil), "require_approval")
+	told("a held one, asked again", alice.held(ocip.CommitmentRequiresHuman, "telegram:x", "I promise to pay", nil), "require_approval")
+	told("a refused one", failed(alice, "message.dispatch", map[string]any{"sessionKey": "agent:gina:main", "content": "hello"}), "deny")
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:x", "text": "hello"}, nil)
+	told("what came in", alice.message("hook:message_received").Context, "allow")
+	told("what may not come in", failed(telegram, "agent.queue", map[string]any{
+		"sessionKey": "telegram:y", "text": "hello", "metadata": map[string]any{"ocip": foreign("c-1", 1, "globex-inc")},
+	}), "deny")
+	var emitted api.EmitResult
+	alice.must("hook.emit", map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": "telegram:x", "content": "by itself"}}, &emitted)
+	told("what a runtime may send", emitted, "allow")
+
+	// What waits in the store is delivered with it too.
+	telegram.Close()
+	h.waitGone(telegram.id)
+	waits := alice.dispatch("telegram:x", "later", nil)
+	h.restart()
+	telegram = h.channel("@both/telegram", "telegram")
+	m := telegram.message("hook:message_sending")
+	if m.Context.AuditID != waits.OCIP.AuditID {
+		t.Errorf("its delivery is told as %+v, it was %+v", m.Context, waits.OCIP)
+	}
 }

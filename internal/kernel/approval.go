@@ -456,6 +456,8 @@ func (k *ruleset) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict,
 		giveBack()
 		return api.ApprovalResolveResult{}, err
 	}
+	var seq uint64
+	d.change.OnDurable(func(r store.Receipt) { seq = r.Seq })
 	result, err := k.release(ctx, d.m, v, d.st, d.change, d.now)
 	if err != nil {
 		giveBack()
@@ -471,7 +473,7 @@ func (k *ruleset) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict,
 	if result.Deliver != nil {
 		result.Deliver()
 	}
-	return resolveResult(d.h, result.OCIP.AuditSeq), nil
+	return resolveResult(d.h, seq), nil
 }
 
 // finish writes a decision that sends nothing.

@@ -266,11 +266,10 @@ func (k *ruleset) refuseEarly(m *outgoing, v *ocip.Verdict) error {
 		return err
 	}
 	r.Classification = ""
-	receipt, err := k.record(r)
-	if err != nil {
+	if _, err := k.record(r); err != nil {
 		return err
 	}
-	failure := refused(v, receipt.Seq)
+	failure := refused(v, r)
 	if v.Code == ocip.InterceptorTimeout {
 		failure.Code = api.Timeout
 	}
@@ -499,17 +498,17 @@ func (k *ruleset) refuseOnly(m *outgoing, v *ocip.Verdict, change *store.Change)
 	}
 	// What is told of the decision comes after it.
 	change.Records = slices.Insert(change.Records, 0, r)
-	receipt, err := k.commit(change)
-	if err != nil {
+	if _, err := k.commit(change); err != nil {
 		return err
 	}
 	k.entered(change)
-	return refused(v, receipt.Seq)
+	return refused(v, r)
 }
 
-// refused is what a caller sees of a verdict that is not an allow.
-func refused(v *ocip.Verdict, seq uint64) *api.Error {
-	details := map[string]any{"code": v.Code, "reason": v.Reason, "result": v.Result, "auditSeq": seq}
+// refused is what a caller sees of a verdict that is not an allow, and of its record
+// no more than the id: its number would count the records of others.
+func refused(v *ocip.Verdict, r *audit.Record) *api.Error {
+	details := map[string]any{"code": v.Code, "reason": v.Reason, "result": v.Result, "auditId": r.ID}
 	if v.Exchange.ID != "" {
 		details["exchangeId"], details["conversationId"] = v.Exchange.ID, v.Exchange.ConversationID
 	}
@@ -573,10 +572,11 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true}
 	if d != nil {
+		d.About.AuditID = sent.ID
 		d.enter(change)
 	}
-	change.OnDurable(func(r store.Receipt) {
-		k.observeSending(m, d, now, r.Seq)
+	change.OnDurable(func(store.Receipt) {
+		k.observeSending(m, d, now, sent.ID)
 		if d != nil {
 			result.Deliver = k.outbox.offer(d)
 			result.Waiting = result.Deliver == nil
@@ -587,8 +587,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 			return api.DispatchResult{}, err
 		}
 	}
-	receipt, err := k.commit(change)
-	if err != nil {
+	if _, err := k.commit(change); err != nil {
 		return api.DispatchResult{}, err
 	}
 	k.entered(change)
@@ -597,7 +596,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	result.OCIP = &api.ExchangeRef{
 		ExchangeID: v.Exchange.ID, ConversationID: v.Exchange.ConversationID,
-		Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditSeq: receipt.Seq,
+		Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditID: sent.ID,
 	}
 	return result, nil
 }
@@ -617,7 +616,7 @@ func (k *ruleset) enterSession(ctx context.Context, m *outgoing, agentID string,
 
 // observeSending tells who observes what an agent sends. It is the sender's view,
 // also where the receiver is an agent of this daemon.
-func (k *ruleset) observeSending(m *outgoing, d *delivery, now time.Time, seq uint64) {
+func (k *ruleset) observeSending(m *outgoing, d *delivery, now time.Time, auditID string) {
 	if len(k.listeners(api.MessageSending)) == 0 {
 		return
 	}
@@ -628,7 +627,7 @@ func (k *ruleset) observeSending(m *outgoing, d *delivery, now time.Time, seq ui
 		data = m.data()
 	}
 	about := m.about()
-	about.Timestamp, about.AuditSeq = now.UnixMilli(), seq
+	about.Timestamp, about.AuditID = now.UnixMilli(), auditID
 	k.observe(api.MessageSending, data, about, m.app)
 }
 

@@ -72,15 +72,15 @@ func (k *ruleset) emittedAbout(ctx context.Context, agent *Agent, given *api.Hoo
 // refuseHook puts on record that a hook was raised while the agent's sending is
 // paused. Nobody is told, and no tool may run.
 func (k *ruleset) refuseHook(a *app, agent *Agent, hook api.Hook, reason string, about api.HookContext) (api.EmitResult, error) {
-	receipt, err := k.record(&audit.Record{
+	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(hook), AppID: a.id(),
 		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
 		PolicyApplied: "pause", PolicyResult: string(ocip.Deny), PolicyReason: reason, Code: string(ocip.Paused),
-	})
-	if err != nil {
+	}
+	if _, err := k.record(r); err != nil {
 		return api.EmitResult{}, err
 	}
-	return api.EmitResult{Reason: reason, OCIP: map[string]any{"code": ocip.Paused, "reason": reason, "result": ocip.Deny, "auditSeq": receipt.Seq}}, nil
+	return api.EmitResult{Reason: reason, OCIP: map[string]any{"code": ocip.Paused, "reason": reason, "result": ocip.Deny, "auditId": r.ID}}, nil
 }
 
 // notice tells who observes an agent what its runtime says that it did. What they
@@ -95,11 +95,10 @@ func (k *ruleset) notice(a *app, agent *Agent, hook api.Hook, data api.Object, a
 	if err := k.content(r, string(encoded)); err != nil {
 		return api.EmitResult{}, err
 	}
-	receipt, err := k.record(r)
-	if err != nil {
+	if _, err := k.record(r); err != nil {
 		return api.EmitResult{}, err
 	}
-	about.AuditSeq = receipt.Seq
+	about.AuditID = r.ID
 	k.observe(hook, encoded, about, a)
 	return api.EmitResult{Allowed: true, Data: encoded}, nil
 }
@@ -206,14 +205,13 @@ func (k *ruleset) executeTool(ctx context.Context, a *app, agent *Agent, data ap
 	if err := k.content(r, string(encoded)); err != nil {
 		return api.EmitResult{}, err
 	}
-	receipt, err := k.record(r)
-	if err != nil {
+	if _, err := k.record(r); err != nil {
 		return api.EmitResult{}, err
 	}
 	if blocked != nil {
-		return api.EmitResult{Reason: blocked.reason, OCIP: map[string]any{"code": blocked.code, "reason": blocked.reason, "result": ocip.Deny, "auditSeq": receipt.Seq}}, nil
+		return api.EmitResult{Reason: blocked.reason, OCIP: map[string]any{"code": blocked.code, "reason": blocked.reason, "result": ocip.Deny, "auditId": r.ID}}, nil
 	}
-	about.AuditSeq = receipt.Seq
+	about.AuditID = r.ID
 	k.observe(api.ToolExecuting, encoded, about, a)
 	return api.EmitResult{Allowed: true, Data: encoded}, nil
 }

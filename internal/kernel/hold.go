@@ -244,8 +244,7 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 	}
 	stored.New = true
 	change.Approvals = append(change.Approvals, stored)
-	receipt, err := k.commit(change)
-	if err != nil {
+	if _, err := k.commit(change); err != nil {
 		k.holds.free(h.Agent, h.Asked)
 		return api.DispatchResult{}, err
 	}
@@ -254,7 +253,7 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 	if k.notify != nil {
 		k.notify.Held(h.ApprovalSummary)
 	}
-	return heldResult(h, receipt.Seq), nil
+	return heldResult(h, r.ID), nil
 }
 
 // heldAlready answers a request that waits already, and reports whether one does:
@@ -272,21 +271,21 @@ func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.Disp
 		// Its time is over; this is a request of its own.
 		return result, false, k.expireApproval(ctx, h)
 	}
-	receipt, err := k.record(&audit.Record{
+	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionApproval, Event: "asked_again", AppID: m.appID, AgentID: h.Agent, UserID: h.UserID,
 		TenantID: m.sender.TenantID, SessionKey: h.SessionKey, ExchangeID: h.ExchangeID, ConversationID: h.ConversationID,
 		PolicyResult: string(ocip.RequireApproval), Code: h.Code, ApprovalID: id, DispatchID: h.DispatchID,
-	})
-	if err != nil {
+	}
+	if _, err := k.record(r); err != nil {
 		return result, true, err
 	}
-	return heldResult(h, receipt.Seq), true, nil
+	return heldResult(h, r.ID), true, nil
 }
 
 // heldResult is what the caller of a held message sees.
-func heldResult(h *held, seq uint64) api.DispatchResult {
+func heldResult(h *held, auditID string) api.DispatchResult {
 	ref := &api.ExchangeRef{
-		ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, Round: h.Round, MaxRounds: h.MaxRounds, AuditSeq: seq,
+		ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, Round: h.Round, MaxRounds: h.MaxRounds, AuditID: auditID,
 		Code: ocip.Code(h.Code), Reason: h.Reason, RequiresHuman: h.RequiresHuman, DetectedKeywords: h.DetectedKeywords, Escalation: h.Escalation, Chain: h.Chain,
 		EscalatedExchange: h.EscalatedExchange,
 	}

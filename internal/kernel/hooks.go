@@ -577,11 +577,10 @@ func (k *ruleset) passInbound(ctx context.Context, in *incoming) error {
 	}
 	in.describe(r)
 	r.Classification = ""
-	receipt, err := k.stopped(in, r)
-	if err != nil {
+	if err := k.stopped(in, r); err != nil {
 		return err
 	}
-	failure := refused(v, receipt.Seq)
+	failure := refused(v, r)
 	if v.Code == ocip.InterceptorTimeout {
 		failure.Code = api.Timeout
 	}

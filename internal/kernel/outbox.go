@@ -84,7 +84,7 @@ func (d *delivery) enter(c *store.Change) {
 
 func (d *delivery) about(now time.Time) api.HookContext {
 	about := d.About
-	about.Timestamp, about.AuditSeq = now.UnixMilli(), d.RecordSeq
+	about.Timestamp = now.UnixMilli()
 	return about
 }
 

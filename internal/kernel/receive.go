@@ -91,12 +91,11 @@ func (k *ruleset) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived 
 	r.PolicyResult, r.Code, r.PolicyReason = string(arrived.Result), string(arrived.Code), "the receiver refused the message: "+arrived.Reason
 	r.Round, r.Outcome = sent.Before.Round, string(sent.Exchange.Outcome)
 	k.exchanges.refuse(change, sent, k.now())
-	receipt, err := k.commit(change)
-	if err != nil {
+	if _, err := k.commit(change); err != nil {
 		return err
 	}
 	k.entered(change)
-	failure := refused(arrived, receipt.Seq)
+	failure := refused(arrived, r)
 	failure.Message = r.PolicyReason
 	return failure
 }
@@ -438,21 +437,21 @@ func (k *ruleset) refuseInbound(in *incoming, from ocip.Counterparty, code ocip.
 	}
 	in.describe(r)
 	r.Event, r.Classification = event, "" // it has none that could be believed
-	receipt, err := k.stopped(in, r)
-	if err != nil {
+	if err := k.stopped(in, r); err != nil {
 		return api.QueueResult{}, err
 	}
-	return api.QueueResult{}, refused(&v, receipt.Seq)
+	return api.QueueResult{}, refused(&v, r)
 }
 
 // stopped records that a message was not taken. Who wrote it reads what is said where
 // it came from all the same.
-func (k *ruleset) stopped(in *incoming, r *audit.Record) (store.Receipt, error) {
+func (k *ruleset) stopped(in *incoming, r *audit.Record) error {
 	change := &store.Change{Records: []*audit.Record{r}}
 	if err := k.heard(context.Background(), in, change); err != nil {
-		return store.Receipt{}, err
+		return err
 	}
-	return k.commit(change)
+	_, err := k.commit(change)
+	return err
 }
 
 // describe enters into a record who brought a message in, and from where.
@@ -572,12 +571,11 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 			return api.QueueResult{}, err
 		}
 		k.exchanges.refuse(change, v, now)
-		receipt, err := k.commit(change)
-		if err != nil {
+		if _, err := k.commit(change); err != nil {
 			return api.QueueResult{}, err
 		}
 		k.entered(change)
-		return api.QueueResult{}, refused(v, receipt.Seq)
+		return api.QueueResult{}, refused(v, r)
 	}
 	if channel, _ := directory.Split(in.key); !listed && channel != agentChannel && !in.origin.Listed && k.learns(in) {
 		if err := k.seen.note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
@@ -753,6 +751,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	var d *delivery
 	if !in.carried {
 		d = in.delivery(expires)
+		d.About.AuditID = change.Records[0].ID
 		d.enter(change)
 		change.Runs = append(change.Runs, store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	}
@@ -788,14 +787,13 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if d != nil {
 		change.OnDurable(func(store.Receipt) { result.Deliver = k.outbox.offer(d) })
 	}
-	receipt, err := k.commit(change)
-	if err != nil {
+	if _, err := k.commit(change); err != nil {
 		return api.QueueResult{}, err
 	}
 	k.entered(change)
 	if d == nil {
 		about := in.about()
-		about.Timestamp, about.AuditSeq = now.UnixMilli(), receipt.Seq
+		about.Timestamp, about.AuditID = now.UnixMilli(), change.Records[0].ID
 		k.observe(api.MessageReceived, in.data(), about, in.app)
 	}
 	if fresh {

@@ -128,7 +128,7 @@ func (k *ruleset) exact(d *delivery, r *audit.Entry, text *said, kind, name stri
 	var again []byte
 	strict := json.RejectUnknownMembers(true)
 	key := r.SessionKey
-	about := api.HookContext{AgentID: name}
+	about := api.HookContext{AgentID: name, AuditID: r.ID}
 	switch kind {
 	case "channel":
 		var m api.Message
