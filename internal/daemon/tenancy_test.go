@@ -39,7 +39,8 @@ func TestSeenIsTheTenantsOwn(t *testing.T) {
 		// It is so from the store as well.
 		h.stop()
 		h.start()
-		telegram, alice, gina = h.channel("@both/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@globex/gina")
+		h.channel("@both/telegram", "telegram")
+		alice, gina = h.agent("@acme/alice"), h.agent("@globex/gina")
 	}
 	listed := func() api.Contact {
 		t.Helper()
@@ -160,7 +161,7 @@ func TestNamesOfToolsAreTheTenants(t *testing.T) {
 // Who asks for a channel that is somebody else's is told the same whether or not the
 // app that may have it is there.
 func TestSomebodyElsesChannelIsAnsweredAlike(t *testing.T) {
-	h := build(t, twoHouses)
+	h := build(t, strings.Replace(twoHouses, `  - {session: "telegram:*", agent: alice}`+"\n", "", 1))
 	gina := h.register("@globex/gina", api.Capabilities{Channels: api.Provides{Provides: []string{"telegram"}}})
 	gina.must("app.ready", nil, nil)
 	ask := func() (said []string) {
@@ -266,7 +267,109 @@ func TestAppsAreToldNoNumbers(t *testing.T) {
 	h.restart()
 	telegram = h.channel("@both/telegram", "telegram")
 	m := telegram.message("hook:message_sending")
+	for m.DispatchID != waits.DispatchID { // what was read before can come again
+		m = telegram.message("hook:message_sending")
+	}
 	if m.Context.AuditID != waits.OCIP.AuditID {
 		t.Errorf("its delivery is told as %+v, it was %+v", m.Context, waits.OCIP)
 	}
+}
+
+// What waits for a person is an answer to the same request alone: where a reload gives
+// the session to somebody else, the same bytes are a request of their own.
+func TestPendingIsNotAnsweredForSomebodyElse(t *testing.T) {
+	h := build(t, acme)
+	h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	ask := func() api.DispatchResult {
+		t.Helper()
+		return alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to pay", nil)
+	}
+	dave := ask()
+	if again := ask(); again.ApprovalID != dave.ApprovalID {
+		t.Fatalf("asked again it waits as %s and as %s", dave.ApprovalID, again.ApprovalID)
+	}
+	h.reloaded(strings.Replace(acme, "{instance_id: agent-dave-1, user_id: dave,", "{instance_id: agent-ned-1, user_id: ned,", 1))
+	ned := ask()
+	if ned.ApprovalID == dave.ApprovalID || ned.OCIP.ExchangeID == dave.OCIP.ExchangeID {
+		t.Errorf("for ned it waits as %+v, as it did for dave", ned)
+	}
+	for id, want := range map[string]string{dave.ApprovalID: "agent-dave-1", ned.ApprovalID: "agent-ned-1"} {
+		if saw := h.shown(id); saw.Counterparty != want {
+			t.Errorf("%s is for %s, want %s", id, saw.Counterparty, want)
+		}
+	}
+	// And back: what was asked for dave is his still.
+	h.reloaded(acme)
+	if back := ask(); back.ApprovalID != dave.ApprovalID {
+		t.Errorf("for dave again it waits as %s, want %s", back.ApprovalID, dave.ApprovalID)
+	}
+}
+
+// Two agents that call their exchanges with a third the same have one each: the third
+// knows the second one by another id. Both go on, and what a person settles ends both
+// sides of the one that is meant.
+func TestSidesOfOneExchangeUnderTwoIDs(t *testing.T) {
+	const three = acme + "\nocip: {disclosure: none}\n"
+	h := build(t, strings.Replace(three, "agents:\n", `agents:
+  - {id: cleo, app: "@acme/cleo", instance_id: agent-cleo-1, user_id: cleo, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
+`, 1))
+	alice, bob, cleo := h.agent("@acme/alice"), h.agent("@acme/bob"), h.agent("@acme/cleo")
+	named := map[string]any{"exchange": map[string]any{"id": "case"}}
+	toBob := func(a *app) *api.ExchangeRef {
+		t.Helper()
+		got := a.dispatch("agent:bob:main", "about the case", named).OCIP
+		bob.message("hook:message_received")
+		return got
+	}
+	first, second := toBob(cleo), toBob(alice)
+	if first.ExchangeID != "case" || second.ExchangeID != "case" || first.ConversationID == second.ConversationID {
+		t.Fatalf("cleo has %+v, alice %+v", first, second)
+	}
+	sides := func(with string) map[string]api.Exchange {
+		t.Helper()
+		var list api.ExchangeResult
+		h.operator("exchange.list", map[string]any{"counterparty": with}, &list)
+		var back api.ExchangeResult
+		h.operator("exchange.list", map[string]any{"agent": with}, &back)
+		by := make(map[string]api.Exchange)
+		for _, e := range append(list.Exchanges, back.Exchanges...) {
+			by[e.Agent] = e
+		}
+		if len(by) != 2 {
+			t.Fatalf("the exchange with %s has the sides %+v", with, by)
+		}
+		return by
+	}
+	withCleo, withAlice := sides("agent-cleo-1"), sides("agent-alice-1")
+	if id := withCleo["agent-bob-1"].ExchangeID; id != "case" {
+		t.Errorf("bob's side with cleo is %s", id)
+	}
+	if id := withAlice["agent-bob-1"].ExchangeID; id == "case" || withAlice["agent-alice-1"].ExchangeID != "case" {
+		t.Errorf("bob's side with alice is %s", id)
+	}
+	// Each goes on by itself: bob's answer to alice is round 2 of hers.
+	if got := bob.dispatch("agent:alice:main", "an answer", nil).OCIP; got.ConversationID != second.ConversationID || got.Round != 2 {
+		t.Errorf("bob's answer is %+v", got)
+	}
+	if by := sides("agent-alice-1"); by["agent-alice-1"].CurrentRound != 2 || by["agent-bob-1"].CurrentRound != 2 {
+		t.Errorf("with alice: %+v", by)
+	}
+	if by := sides("agent-cleo-1"); by["agent-cleo-1"].CurrentRound != 1 || by["agent-bob-1"].CurrentRound != 1 {
+		t.Errorf("with cleo: %+v", by)
+	}
+	// "case" alone names two exchanges; with an agent it is one, and ends on both sides.
+	h.operates().refuse(api.Conflict, "exchange.resolve", map[string]any{"exchangeId": "case", "outcome": "resolved"})
+	h.operator("exchange.resolve", map[string]any{"exchangeId": "case", "agent": "agent-alice-1", "outcome": "resolved"}, nil)
+	for agent, e := range sides("agent-alice-1") {
+		if e.Outcome != "resolved" {
+			t.Errorf("the side of %s is %s", agent, e.Outcome)
+		}
+	}
+	for agent, e := range sides("agent-cleo-1") {
+		if e.Outcome != "in_progress" {
+			t.Errorf("cleo's exchange is %s on the side of %s", e.Outcome, agent)
+		}
+	}
+	h.verify()
 }

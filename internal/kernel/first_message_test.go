@@ -1,0 +1,52 @@
+package kernel
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// Two first messages of one session are decided at once, each for another agent. The
+// session is that agent's whose message was committed first, in memory as in the store.
+func TestFirstMessagesOfASessionAtOnce(t *testing.T) {
+	s, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	known, err := newSessions(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := func(agent string) *store.Change {
+		t.Helper()
+		c := &store.Change{Records: []*audit.Record{{ID: "of " + agent, ActionType: audit.ActionDelivery}}}
+		if fresh, err := known.use(t.Context(), "chat:new", agent, "", time.Now(), c); err != nil || !fresh {
+			t.Fatalf("for %s the session is new: %t, %v", agent, fresh, err)
+		}
+		return c
+	}
+	alice, bob := first("alice"), first("bob")
+	for _, c := range []*store.Change{bob, alice} {
+		if _, err := s.Commit(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fromStore, err := newSessions(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, sessions := range map[string]*sessions{"in memory": known, "in the store": fromStore} {
+		if agent, err := sessions.agent(t.Context(), "chat:new"); agent != "bob" || err != nil {
+			t.Errorf("%s it is of %q, %v", where, agent, err)
+		}
+	}
+}
