@@ -1,54 +1,33 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/approvalsui"
 	"github.com/spf13/cobra"
 )
 
-// decisionFlags are what a person says along with a decision.
-type decisionFlags struct {
-	note, digest, content string
-	yes, asJSON           bool
-	sign                  bool
-	key, signature        string
-}
-
-// sends reports whether a decision lets something leave, which is then what the
-// person has to have seen.
-func sends(decision string) bool {
-	return decision == api.DecideApprove || decision == api.DecideTakeover
-}
-
 func newDecision(s *shell, decision string) *cobra.Command {
-	var f decisionFlags
+	var f approvalsui.DecideOptions
 	c := &cobra.Command{
 		Use:               decision + " ID",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeApproval(api.ApprovalPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(decision, s.Interactive()); err != nil {
+			if err := f.Check(decision, s.Interactive()); err != nil {
 				return err
 			}
-			return s.decide(cmd.Context(), args[0], decision, f)
+			return s.people().Decide(cmd.Context(), args[0], decision, f)
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.note, "note", "", fmt.Sprintf("record this `TEXT` with it, up to %d bytes; the app is told too", api.MaxNote))
-	flags.BoolVar(&f.yes, "yes", false, "do not ask")
-	flags.BoolVar(&f.asJSON, "json", false, "print the outcome as JSON")
-	flags.BoolVar(&f.sign, "sign", false, "sign with the key of ssh-agent, also where the daemon does not ask for it")
-	flags.StringVar(&f.key, "key", "", keyUsage)
-	flags.StringVar(&f.signature, "signature", "", "take the signature in this `FILE`, which ssh-keygen -Y sign made of: ocipd approvals show ID --to-sign "+decision)
+	flags.StringVar(&f.Note, "note", "", fmt.Sprintf("record this `TEXT` with it, up to %d bytes; the app is told too", api.MaxNote))
+	flags.BoolVar(&f.Yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.JSON, "json", false, "print the outcome as JSON")
+	flags.BoolVar(&f.Sign, "sign", false, "sign with the key of ssh-agent, also where the daemon does not ask for it")
+	flags.StringVar(&f.Key, "key", "", approvalsui.KeyUsage)
+	flags.StringVar(&f.Signature, "signature", "", "take the signature in this `FILE`, which ssh-keygen -Y sign made of: ocipd approvals show ID --to-sign "+decision)
 	c.MarkFlagsMutuallyExclusive("signature", "key")
 	c.MarkFlagsMutuallyExclusive("signature", "sign")
 	shown := "It is shown first, and you are asked: what is decided about is what you saw. Where no terminal\n" +
@@ -63,7 +42,7 @@ func newDecision(s *shell, decision string) *cobra.Command {
 		c.Short = "send a held message as your own, or say something else in its place"
 		c.Long = "Send a held message as your own words, or other words in its place, to the same session. The\n" +
 			"exchange ends as escalated. It is what remains where a message cannot be approved.\n\n" + shown + signed
-		flags.StringVar(&f.content, "content", "", "say this `TEXT` in place of the message, - reads it from stdin")
+		flags.StringVar(&f.Content, "content", "", "say this `TEXT` in place of the message, - reads it from stdin")
 	case api.DecideDeny:
 		c.Short = "do not let a held message go"
 		c.Long = "Do not let a held message go. The app that asked is told, and its exchange ends as denied.\n\n" + signed
@@ -72,202 +51,8 @@ func newDecision(s *shell, decision string) *cobra.Command {
 		c.Long = "Do not let a held message go, and settle its exchange: where its rounds were used up, the two\n" +
 			"agents may begin anew.\n\n" + signed
 	}
-	if sends(decision) {
-		flags.StringVar(&f.digest, "digest", "", "decide only about what has this `DIGEST`, as show prints it")
+	if approvalsui.Sends(decision) {
+		flags.StringVar(&f.Digest, "digest", "", "decide only about what has this `DIGEST`, as show prints it")
 	}
 	return c
-}
-
-// check says what of the flags makes no sense.
-func (f *decisionFlags) check(decision string, interactive bool) error {
-	switch {
-	case len(f.note) > api.MaxNote:
-		return cli.Usagef("cannot use the --note: it is longer than %d bytes", api.MaxNote)
-	case f.content == "-" && f.signature == "-":
-		return cli.Usagef("cannot read both --content and --signature from stdin")
-	case !sends(decision):
-		return nil
-	case f.yes && f.digest == "":
-		return cli.Usagef("cannot %s with --yes alone: --digest says what you saw", decision)
-	case f.asJSON && !f.yes:
-		return cli.Usagef("cannot %s with --json alone: programs give --yes --digest too", decision)
-	case !f.yes && !interactive:
-		return cli.Usagef("cannot %s where no terminal can ask: look at it with show, and give --yes --digest DIGEST", decision)
-	}
-	return nil
-}
-
-// decide takes a person's decision about a held message to the daemon.
-func (s *shell) decide(ctx context.Context, name, decision string, f decisionFlags) error {
-	keys, err := s.openKey(f.key)
-	if err != nil {
-		return err
-	}
-	content, err := s.words(ctx, f.content)
-	if err != nil {
-		return err
-	}
-	c, err := s.DialOperator(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	a, err := findApproval(ctx, c, name)
-	if err != nil {
-		return fmt.Errorf("cannot %s the held message: %w", decision, err)
-	}
-	if err := s.mayDecide(&a.Approval, decision, f.digest); err != nil {
-		return err
-	}
-	if err := s.confirm(ctx, &a.Approval, decision, content, f.yes || f.asJSON); err != nil {
-		return err
-	}
-	params := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: decision, Note: f.note, Content: content}
-	if params.Signature, err = s.signature(ctx, &a.Approval, decision, content, keys, f); err != nil {
-		return err
-	}
-	// What sends nothing may be decided about whatever it has become.
-	if sends(decision) || params.Signature != "" {
-		params.Digest = a.Digest
-	}
-	result, err := resolveApproval(ctx, c, params)
-	if err != nil {
-		return s.refusedDecision(err, decision, a.ApprovalID)
-	}
-	if f.asJSON {
-		return s.PrintJSON(result)
-	}
-	fmt.Fprintln(s.Stdout, decidedLine(result))
-	return nil
-}
-
-func resolveApproval(ctx context.Context, c *client.Client, params api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
-	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
-	defer cancel()
-	err = c.Call(ctx, "approval.resolve", params, &result)
-	return result, err
-}
-
-// decidedLine says what became of a held message.
-func decidedLine(r api.ApprovalResolveResult) string {
-	switch r.State {
-	case api.ApprovalPending:
-		return fmt.Sprintf("%d of %d approvals are given: the message goes on waiting (record %d)", r.Given, r.Needed, r.AuditSeq)
-	case api.ApprovalApproved:
-		return fmt.Sprintf("approved: the message goes on its way (record %d)", r.AuditSeq)
-	case api.ApprovalTakenOver:
-		return fmt.Sprintf("taken over: it goes on its way as yours, and the exchange has ended (record %d)", r.AuditSeq)
-	case api.ApprovalDenied:
-		return fmt.Sprintf("denied: nothing was sent (record %d)", r.AuditSeq)
-	case api.ApprovalResolved:
-		return fmt.Sprintf("resolved: nothing was sent, and the exchange is settled (record %d)", r.AuditSeq)
-	}
-	return fmt.Sprintf("%s (record %d)", term.Visible(stateWords(r.State)), r.AuditSeq)
-}
-
-// mayDecide says at once what the daemon would say.
-func (s *shell) mayDecide(a *api.Approval, decision, digest string) error {
-	switch {
-	case a.State != api.ApprovalPending && a.Decision != nil:
-		return decidedBefore(a.ApprovalID, decision, a.State, a.Decision.By, a.Decision.At, time.Now())
-	case digest != "" && digest != a.Digest:
-		return s.stale(decision, a.ApprovalID, a.Changed)
-	case decision == api.DecideApprove && !a.Approvable:
-		return fmt.Errorf("cannot approve %s: %s; deny it, resolve it, or take it over", a.ApprovalID, cmp.Or(a.Blocked, "it may not be sent"))
-	}
-	return nil
-}
-
-func decidedBefore(id, decision, state, by string, at int64, now time.Time) error {
-	return fmt.Errorf("cannot %s %s: it is %s already, by %s, %s", decision, id, stateWords(state), by, term.When(at, now))
-}
-
-// stale shows what changed since a person looked, and fails.
-func (s *shell) stale(decision, id string, changed []api.ApprovalChange) error {
-	p := &approvalText{term.Page{Screen: s.Screen()}}
-	p.Screen.Colour.On = p.Screen.Colour.On && term.IsTerminal(s.Stderr)
-	p.changes(changed)
-	for _, line := range p.Lines {
-		fmt.Fprintln(s.Stderr, line)
-	}
-	return fmt.Errorf("cannot %s %s: it is no longer what you saw; look again: ocipd approvals show %s", decision, id, argument(id))
-}
-
-func (s *shell) refusedDecision(err error, decision, id string) error {
-	switch o := api.DetailsOf[api.Obstacle](err); o.Code {
-	case api.ApprovalStale:
-		return s.stale(decision, id, o.Changed)
-	case api.AlreadyDecided:
-		return decidedBefore(id, decision, o.State, o.By, o.At, time.Now())
-	}
-	return fmt.Errorf("cannot %s %s: %w", decision, id, err)
-}
-
-// words are what a person says in place of a message.
-func (s *shell) words(ctx context.Context, text string) (string, error) {
-	if text != "-" {
-		return text, nil
-	}
-	read, err := s.ReadStdin(ctx)
-	if err != nil {
-		return "", err
-	}
-	if text = strings.TrimSuffix(string(read), "\n"); text == "" {
-		return "", errors.New("cannot take it over with no words: stdin is empty")
-	}
-	return text, nil
-}
-
-// confirm shows what is decided about and asks, unless that is settled.
-func (s *shell) confirm(ctx context.Context, a *api.Approval, decision, content string, yes bool) error {
-	if yes || !s.Interactive() {
-		return nil
-	}
-	scr, now := s.Screen(), time.Now()
-	if sends(decision) {
-		if err := writeApproval(s.Stdout, scr, a, now); err != nil {
-			return err
-		}
-	} else {
-		t := newHeldTable(likes{&a.ApprovalSummary}, api.ApprovalPending, now)
-		t.rows = []likes{{&a.ApprovalSummary}}
-		for _, line := range t.lines(scr) {
-			fmt.Fprintln(s.Stdout, line)
-		}
-	}
-	p := &approvalText{term.Page{Screen: scr}}
-	if content != "" {
-		p.instead(content)
-	}
-	p.Line()
-	for _, line := range p.Lines {
-		fmt.Fprintln(s.Stdout, line)
-	}
-	agreed, err := s.Ask(ctx, question(a, decision))
-	if err == nil && !agreed {
-		err = errors.New("nothing was decided")
-	}
-	return err
-}
-
-// instead shows what a person says in place of the message.
-func (p *approvalText) instead(content string) {
-	p.Heading("What you say in its place")
-	p.Quote(content)
-	for _, warning := range term.Misleading(content) {
-		p.Say("    ", term.Red, warning)
-	}
-}
-
-// question asks for the last word, about what was shown.
-func question(a *api.Approval, decision string) string {
-	switch decision {
-	case api.DecideApprove:
-		return "Approve " + term.Visible(a.Digest) + "?"
-	case api.DecideTakeover:
-		return "Takeover " + term.Visible(a.Digest) + "?"
-	case api.DecideDeny:
-		return "Deny it?"
-	}
-	return "Resolve it?"
 }

@@ -16,13 +16,14 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approvalsui"
 	"github.com/openclawos/ocipd/internal/client"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// people is a daemon in a process of its own, with people who decide.
-type people struct {
+// operators is a daemon in a process of its own, with operators who decide.
+type operators struct {
 	t *testing.T
 	killTest
 	daemon *exec.Cmd
@@ -30,9 +31,9 @@ type people struct {
 	env    []string
 }
 
-// newPeople writes a configuration, with further lines of it, and starts the
+// newOperators writes a configuration, with further lines of it, and starts the
 // daemon.
-func newPeople(t *testing.T, files map[string]string, more string) *people {
+func newOperators(t *testing.T, files map[string]string, more string) *operators {
 	t.Helper()
 	// Sockets have short addresses, so their directory's must be short too.
 	dir, err := os.MkdirTemp("", "ocipd")
@@ -40,7 +41,7 @@ func newPeople(t *testing.T, files map[string]string, more string) *people {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &people{t: t, killTest: killTest{dir: dir, socket: filepath.Join(dir, "run", "kernel.sock")}}
+	p := &operators{t: t, killTest: killTest{dir: dir, socket: filepath.Join(dir, "run", "kernel.sock")}}
 	p.env = []string{"HOME=" + dir, "XDG_STATE_HOME=" + dir, "TERM=xterm"}
 	for name, text := range files {
 		p.write(name, text)
@@ -55,7 +56,7 @@ agents:
 	return p
 }
 
-func (p *people) write(name, text string) string {
+func (p *operators) write(name, text string) string {
 	p.t.Helper()
 	file := filepath.Join(p.dir, name)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -64,7 +65,7 @@ func (p *people) write(name, text string) string {
 	return file
 }
 
-func (p *people) begin() {
+func (p *operators) begin() {
 	p.t.Helper()
 	p.daemon = p.start(p.t)
 	var err error
@@ -79,7 +80,7 @@ func (p *people) begin() {
 	}
 }
 
-func (p *people) end() {
+func (p *operators) end() {
 	p.t.Helper()
 	p.app.Close()
 	if err := p.daemon.Process.Signal(os.Interrupt); err != nil {
@@ -91,7 +92,7 @@ func (p *people) end() {
 }
 
 // hold has alice's app say something that waits for a person.
-func (p *people) hold(content string) string {
+func (p *operators) hold(content string) string {
 	p.t.Helper()
 	var result api.DispatchResult
 	err := p.app.Call(p.t.Context(), "message.dispatch", map[string]any{
@@ -104,7 +105,7 @@ func (p *people) hold(content string) string {
 }
 
 // exchange has alice's app say something that goes, and returns its exchange.
-func (p *people) exchange() string {
+func (p *operators) exchange() string {
 	p.t.Helper()
 	var result api.DispatchResult
 	err := p.app.Call(p.t.Context(), "message.dispatch", map[string]any{
@@ -117,14 +118,14 @@ func (p *people) exchange() string {
 }
 
 // run runs the program as a person does who has no terminal.
-func (p *people) run(stdin string, args ...string) (code int, stdout, stderr string) {
+func (p *operators) run(stdin string, args ...string) (code int, stdout, stderr string) {
 	var out, complaints bytes.Buffer
 	code = run(p.t.Context(), append([]string{"--socket", p.socket, "approvals"}, args...), strings.NewReader(stdin), &out, &complaints, p.env)
 	return code, out.String(), complaints.String()
 }
 
 // wants runs the program and wants this exit code, and what it says.
-func (p *people) wants(code int, says string, args ...string) string {
+func (p *operators) wants(code int, says string, args ...string) string {
 	p.t.Helper()
 	got, stdout, stderr := p.run("", args...)
 	if got != code || !strings.Contains(stdout+stderr, says) {
@@ -133,7 +134,7 @@ func (p *people) wants(code int, says string, args ...string) string {
 	return stdout
 }
 
-func (p *people) digest(id string) string {
+func (p *operators) digest(id string) string {
 	p.t.Helper()
 	_, digest, _ := strings.Cut(p.wants(0, "\ndigest sha256:", "show", id), "\ndigest ")
 	digest, _, _ = strings.Cut(digest, "\n")
@@ -141,7 +142,7 @@ func (p *people) digest(id string) string {
 }
 
 // key makes a key and writes it down, with a passphrase unless that is empty.
-func (p *people) key(name, passphrase string) (private ed25519.PrivateKey, public ssh.PublicKey, file string) {
+func (p *operators) key(name, passphrase string) (private ed25519.PrivateKey, public ssh.PublicKey, file string) {
 	p.t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -164,7 +165,7 @@ func (p *people) key(name, passphrase string) (private ed25519.PrivateKey, publi
 }
 
 // serveAgent is an ssh-agent with these keys.
-func (p *people) serveAgent(held ...ed25519.PrivateKey) {
+func (p *operators) serveAgent(held ...ed25519.PrivateKey) {
 	p.t.Helper()
 	keyring := agent.NewKeyring()
 	for _, key := range held {
@@ -193,9 +194,9 @@ func (p *people) serveAgent(held ...ed25519.PrivateKey) {
 	p.env = append(p.env, "SSH_AUTH_SOCK="+path)
 }
 
-// TestSignedDecisions has a daemon that wants two people's signatures.
+// TestSignedDecisions has a daemon that wants two operators's signatures.
 func TestSignedDecisions(t *testing.T) {
-	p := newPeople(t, map[string]string{"signers": ""}, `approvals: {required: 2, allowed_signers: "DIR/signers", notify: {desktop: false}}`)
+	p := newOperators(t, map[string]string{"signers": ""}, `approvals: {required: 2, allowed_signers: "DIR/signers", notify: {desktop: false}}`)
 	carol, carols, carolsFile := p.key("carol", "")
 	dan, dans, dansFile := p.key("dan", "")
 	eve, _, evesFile := p.key("eve", "")
@@ -209,13 +210,13 @@ func TestSignedDecisions(t *testing.T) {
 	id := p.hold("I promise to do it by Friday")
 	digest := p.digest(id)
 	approve := []string{"approve", id, "--yes", "--digest", digest}
-	p.wants(0, "0 given, by 2 people needed, each with a signature", "show", id)
+	p.wants(0, "0 given, by 2 operators needed, each with a signature", "show", id)
 	p.wants(1, "cannot sign: no ssh-agent is running", approve...)
 	p.wants(1, "cannot approve "+id+": the signature is not accepted", append(approve, "--key", evesFile)...)
 	p.wants(1, "it has a passphrase, and no terminal to ask for it", append(approve, "--key", lockedFile)...)
 	p.wants(1, "cannot use the key "+p.write("odd", "-----BEGIN OPENSSH PRIVATE KEY-----\n"), append(approve, "--key", filepath.Join(p.dir, "odd"))...)
 	p.wants(0, "1 of 2 approvals are given: the message goes on waiting", append(approve, "--key", carolsFile)...)
-	p.wants(1, "carol@acme.com has approved this already; it needs 2 people", append(approve, "--key", carolsFile)...)
+	p.wants(1, "carol@acme.com has approved this already; it needs 2 operators", append(approve, "--key", carolsFile)...)
 	p.wants(0, "  approved      by carol@acme.com, ", "show", id)
 
 	// ssh-agent has no key, several, and one.
@@ -238,7 +239,7 @@ func TestSignedDecisions(t *testing.T) {
 	id = p.hold("I promise something else")
 	approve[1], approve[4] = id, p.digest(id)
 	takeover := []string{"takeover", id, "--yes", "--digest", approve[4], "--content", "Not now.", "--key", carolsFile}
-	p.wants(1, "this message needs 2 people", takeover...)
+	p.wants(1, "this message needs 2 operators", takeover...)
 	p.wants(0, "1 of 2 approvals are given", append(approve, "--key", dansFile)...)
 	p.wants(0, "taken over: it goes on its way as yours", takeover...)
 	p.wants(0, "content sha256:", "show", p.hold("I promise the last thing"), "--to-sign", "takeover", "--content", "Not now.")
@@ -301,8 +302,8 @@ func TestSigningEndsWithItsCaller(t *testing.T) {
 		cancel()
 	}()
 	defer l.Close()
-	k := &keys{socket: path}
-	if _, err := k.sign(ctx, "text"); !errors.Is(err, context.Canceled) {
+	k := &approvalsui.Keys{Socket: path}
+	if _, err := k.Sign(ctx, "text"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

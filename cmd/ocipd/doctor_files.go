@@ -150,7 +150,7 @@ func decides(what, key string, paths []string, known ...string) (found []diagnos
 
 // shellWord is a path as it is given to a command in a shell.
 func shellWord(path string) string {
-	if plainWord(path) {
+	if cli.PlainWord(path) {
 		return path
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approvalsui"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
@@ -273,36 +274,14 @@ func hintEscalated(w io.Writer, sides []side) {
 	default:
 		fmt.Fprintf(w, "%d exchanges are escalated and wait for a person. To read and to settle one:\n", len(ids))
 	}
-	id := ids[max(0, slices.IndexFunc(ids, plainWord))]
+	id := ids[max(0, slices.IndexFunc(ids, cli.PlainWord))]
 	fmt.Fprintf(w, "  %s\n  %s\n", showCommand(id), resolveCommand(id))
 }
 
-func showCommand(id string) string { return "ocipd exchanges show " + argument(id) }
+func showCommand(id string) string { return "ocipd exchanges show " + cli.Argument(id) }
 
 func resolveCommand(id string) string {
-	return "ocipd exchanges resolve " + argument(id) + " --note TEXT"
-}
-
-// argument is an id as it is given to a command in a shell, or the word ID where
-// a shell could make something else of it: agents choose ids, and people copy
-// what they are shown.
-func argument(id string) string {
-	switch {
-	case plainWord(id):
-		return id
-	case id == "" || id[0] == '-' || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`'\!`, r) }):
-		return "ID"
-	}
-	return "'" + id + "'"
-}
-
-// plainWord reports whether every shell takes a text as the word it is, and no
-// command takes it for a flag.
-func plainWord(text string) bool {
-	odd := func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("._:@/-", r)
-	}
-	return text != "" && text[0] != '-' && !strings.ContainsFunc(text, odd)
+	return "ocipd exchanges resolve " + cli.Argument(id) + " --note TEXT"
 }
 
 // completeExchange completes the id of an exchange. One that a shell could
@@ -323,7 +302,7 @@ func (s *shell) completeExchange(cmd *cobra.Command, args []string, _ string) ([
 	var found []cobra.Completion
 	for i := range sides {
 		x := &sides[i]
-		if i > 0 && x.ExchangeID == sides[i-1].ExchangeID || !plainWord(x.ExchangeID) {
+		if i > 0 && x.ExchangeID == sides[i-1].ExchangeID || !cli.PlainWord(x.ExchangeID) {
 			continue
 		}
 		found = append(found, cobra.CompletionWithDesc(x.ExchangeID, term.Printable(x.Outcome+", "+x.Agent+" with "+x.Counterparty)))
@@ -523,7 +502,7 @@ func writeAdvice(w io.Writer, scr term.Screen, sides []side, causes []*audit.Ent
 	if escalated {
 		fmt.Fprintf(w, "To settle it:\n  %s\n", resolveCommand(id))
 	}
-	fmt.Fprintf(w, "To see what was decided:\n  ocipd audit query --exchange %s\n", argument(id))
+	fmt.Fprintf(w, "To see what was decided:\n  ocipd audit query --exchange %s\n", cli.Argument(id))
 }
 
 func rounds(x *side) string {
@@ -561,10 +540,10 @@ note. The beginning of an id will do.`,
 			if wrong := params.Validate(); len(wrong) > 0 {
 				return cli.Usagef("cannot read the %s: %s", wrong[0].Path, wrong[0].Message)
 			}
-			var by *keys
+			var by *approvalsui.Keys
 			if sign || key != "" {
 				var err error
-				if by, err = s.openKey(key); err != nil {
+				if by, err = s.people().OpenKey(key); err != nil {
 					return err
 				}
 			}
@@ -574,13 +553,13 @@ note. The beginning of an id will do.`,
 	c.Flags().StringVar(&note, "note", "", "record this `TEXT` with it, up to 1024 bytes")
 	c.Flags().StringVar(&agent, "agent", "", "the exchange of the agent with this instance `ID`, where several pairs of agents use the id")
 	c.Flags().BoolVar(&sign, "sign", false, "sign with the key of ssh-agent, where the daemon demands signed decisions")
-	c.Flags().StringVar(&key, "key", "", keyUsage)
+	c.Flags().StringVar(&key, "key", "", approvalsui.KeyUsage)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the sides as JSON, one a line")
 	return c
 }
 
 // resolveExchange ends an exchange, with a signature where by is not nil.
-func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveParams, by *keys, asJSON bool) error {
+func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveParams, by *approvalsui.Keys, asJSON bool) error {
 	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
@@ -593,7 +572,7 @@ func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveP
 	}
 	params.ExchangeID = was[0].ExchangeID
 	if by != nil {
-		if params.Signature, err = by.sign(ctx, api.SignedSettlement(params.ExchangeID, params.Agent)); err != nil {
+		if params.Signature, err = by.Sign(ctx, api.SignedSettlement(params.ExchangeID, params.Agent)); err != nil {
 			return err
 		}
 	}

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"github.com/openclawos/ocipd/internal/cli"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/openclawos/ocipd/internal/cli"
 )
 
 // A service whose configuration lacks what this version wants goes on with the former

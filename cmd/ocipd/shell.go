@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/openclawos/ocipd/internal/approvalsui"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/spf13/cobra"
 )
@@ -25,3 +26,6 @@ func (s *shell) mark(c *cobra.Command) {
 		s.mark(sub)
 	}
 }
+
+// people are the commands about approvals.
+func (s *shell) people() *approvalsui.People { return &approvalsui.People{Process: &s.Process} }

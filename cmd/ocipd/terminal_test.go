@@ -337,7 +337,7 @@ func (tty *terminal) coloured() bool {
 
 // TestTerminal has a person sit at a real terminal, before a real daemon.
 func TestTerminal(t *testing.T) {
-	p := newPeople(t, nil, `approvals: {notify: {desktop: false}}`)
+	p := newOperators(t, nil, `approvals: {notify: {desktop: false}}`)
 	program := []string{"--config", filepath.Join(p.dir, "ocipd.yaml"), "--socket", p.socket, "approvals"}
 	env := append(os.Environ(), asProgram+"=1", "TERM=linux", "NO_COLOR=", "GORACE=atexit_sleep_ms=0")
 	first := p.hold("I promise to do it by Friday.\n\x1b[2JAnd\u202e more.")
@@ -417,3 +417,6 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("it exits %d", code)
 	}
 }
+
+// endOf is the end of an id, as it is listed.
+func endOf(id string, n int) string { return id[len(id)-n:] }

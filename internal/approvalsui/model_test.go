@@ -1,4 +1,4 @@
-package main
+package approvalsui
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 	"github.com/openclawos/ocipd/internal/term"
 )
 
-// fakeOffice takes decisions about what it has.
-type fakeOffice struct {
+// fakeDecider takes decisions about what it has.
+type fakeDecider struct {
 	all   map[string]*api.Approval
 	taken []api.ApprovalResolveParams
 	err   error
 }
 
-func (o *fakeOffice) look(_ context.Context, id string) (*api.Approval, error) {
+func (o *fakeDecider) look(_ context.Context, id string) (*api.Approval, error) {
 	a, ok := o.all[id]
 	if !ok {
 		return nil, api.Errorf(api.NotFound, "there is no approval %q", id)
@@ -30,7 +30,7 @@ func (o *fakeOffice) look(_ context.Context, id string) (*api.Approval, error) {
 	return &seen, nil
 }
 
-func (o *fakeOffice) decide(_ context.Context, a *api.Approval, p api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
+func (o *fakeDecider) decide(_ context.Context, a *api.Approval, p api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
 	if o.err != nil {
 		return api.ApprovalResolveResult{}, o.err
 	}
@@ -43,20 +43,20 @@ func (o *fakeOffice) decide(_ context.Context, a *api.Approval, p api.ApprovalRe
 	}[p.Decision], AuditSeq: 42}, nil
 }
 
-// sitting is a person at a desk in a test.
+// sitting is a person at a model in a test.
 type sitting struct {
-	t      *testing.T
-	desk   *desk
-	office *fakeOffice
-	quit   bool
+	t       *testing.T
+	model   *model
+	decider *fakeDecider
+	quit    bool
 	// late are the commands that were not carried out yet, while hold is set.
 	hold bool
 	late []tea.Cmd
 }
 
 func sitDown(t *testing.T, width, height int, held ...*api.ApprovalSummary) *sitting {
-	s := &sitting{t: t, office: &fakeOffice{all: make(map[string]*api.Approval)}}
-	s.desk = newDesk(t.Context(), term.Screen{Terminal: true, Width: width}, nil, s.office, askedAt.Add(time.Minute))
+	s := &sitting{t: t, decider: &fakeDecider{all: make(map[string]*api.Approval)}}
+	s.model = newModel(t.Context(), term.Screen{Terminal: true, Width: width}, nil, s.decider, askedAt.Add(time.Minute))
 	s.tell(tea.WindowSizeMsg{Width: width, Height: height})
 	s.news(newsBegin{})
 	s.held(held...)
@@ -64,9 +64,9 @@ func sitDown(t *testing.T, width, height int, held ...*api.ApprovalSummary) *sit
 	return s
 }
 
-// tell gives the desk a message, and what comes of it.
+// tell gives the model a message, and what comes of it.
 func (s *sitting) tell(msg tea.Msg) {
-	_, cmd := s.desk.Update(msg)
+	_, cmd := s.model.Update(msg)
 	if _, time := msg.(tickMsg); !time {
 		s.do(cmd)
 	}
@@ -108,7 +108,7 @@ func (s *sitting) news(news ...any) { s.tell(newsMsg(news)) }
 func (s *sitting) held(all ...*api.ApprovalSummary) {
 	var news newsMsg
 	for _, a := range all {
-		s.office.all[a.ApprovalID] = heldInFull(a)
+		s.decider.all[a.ApprovalID] = heldInFull(a)
 		news = append(news, newsHeld{a})
 	}
 	s.tell(news)
@@ -139,20 +139,20 @@ func (s *sitting) keys(keys ...string) {
 // that steers it.
 func (s *sitting) see() string {
 	s.t.Helper()
-	view := s.desk.View()
+	view := s.model.View()
 	lines := strings.Split(view.Content, "\n")
-	if len(lines) != s.desk.height && s.desk.height >= 8 {
-		s.t.Fatalf("the screen has %d lines, want %d:\n%s", len(lines), s.desk.height, view.Content)
+	if len(lines) != s.model.height && s.model.height >= 8 {
+		s.t.Fatalf("the screen has %d lines, want %d:\n%s", len(lines), s.model.height, view.Content)
 	}
 	for _, line := range lines {
-		if strings.IndexFunc(line, hidden) >= 0 {
+		if strings.IndexFunc(line, unseen) >= 0 {
 			s.t.Fatalf("hostile: %q", line)
 		}
-		if w := term.Width(line); w > s.desk.screen.Width && s.desk.screen.Width >= 40 {
+		if w := term.Width(line); w > s.model.screen.Width && s.model.screen.Width >= 40 {
 			s.t.Fatalf("a line is %d wide: %q", w, line)
 		}
 	}
-	if c := view.Cursor; c != nil && s.desk.height >= 8 && s.desk.screen.Width >= 40 && (c.X < 0 || c.X >= s.desk.screen.Width || c.Y < 0 || c.Y >= s.desk.height) {
+	if c := view.Cursor; c != nil && s.model.height >= 8 && s.model.screen.Width >= 40 && (c.X < 0 || c.X >= s.model.screen.Width || c.Y < 0 || c.Y >= s.model.height) {
 		s.t.Fatalf("the cursor is at %d, %d", c.X, c.Y)
 	}
 	return view.Content
@@ -178,14 +178,14 @@ func (s *sitting) wantNot(parts ...string) {
 
 // decided takes what was decided so far.
 func (s *sitting) decided() []api.ApprovalResolveParams {
-	taken := s.office.taken
-	s.office.taken = nil
+	taken := s.decider.taken
+	s.decider.taken = nil
 	return taken
 }
 
-func TestDeskScreen(t *testing.T) {
+func TestModelScreen(t *testing.T) {
 	s := sitDown(t, 80, 24, heldBy("alice", 1, "I promise to do it by Friday"), heldBy("alice", 2, "I promise to do it by Friday"), heldBy("bob", 3, "I agree\x1b[2J\u202e to it"))
-	s.office.all[heldBy("alice", 1, "").ApprovalID].Sending = nil
+	s.decider.all[heldBy("alice", 1, "").ApprovalID].Sending = nil
 	s.keys("down", "up")
 	local := askedAt.Add(24*time.Hour + time.Second).Local().Format(time.DateTime)
 	want := `ocipd approvals: 3 waiting (alice 2, bob 1)                                 live
@@ -237,10 +237,10 @@ a approve  d deny  t take over  r resolve  n note  / filter  g group  q quit`
 	}
 }
 
-// TestDeskColour has colours only where they are wanted.
-func TestDeskColour(t *testing.T) {
+// TestModelColour has colours only where they are wanted.
+func TestModelColour(t *testing.T) {
 	for on, want := range map[bool]bool{true: true, false: false} {
-		d := newDesk(t.Context(), term.Screen{Terminal: true, Width: 80, Colour: term.Palette{On: on}}, nil, &fakeOffice{}, askedAt)
+		d := newModel(t.Context(), term.Screen{Terminal: true, Width: 80, Colour: term.Palette{On: on}}, nil, &fakeDecider{}, askedAt)
 		d.Update(newsMsg{newsBegin{}, newsHeld{heldBy("alice", 1, "x")}, newsCaught{}})
 		view := d.View()
 		if got := strings.Contains(view.Content, "\x1b[7m› 00000001"); got != want || strings.Contains(view.Content, "\x1b") != want {
@@ -252,8 +252,8 @@ func TestDeskColour(t *testing.T) {
 	}
 }
 
-// TestDeskSizes draws everything at every size.
-func TestDeskSizes(t *testing.T) {
+// TestModelSizes draws everything at every size.
+func TestModelSizes(t *testing.T) {
 	s := sitDown(t, 80, 24, heldBy("alice", 1, "I promise "+strings.Repeat("日本語 ", 90)), heldBy("bob", 2, "x"))
 	all := func() {
 		for _, width := range []int{1, 2, 9, 30, 40, 79, 80, 200} {
@@ -270,7 +270,7 @@ func TestDeskSizes(t *testing.T) {
 	}
 }
 
-func TestDeskIsLive(t *testing.T) {
+func TestModelIsLive(t *testing.T) {
 	one, two := heldBy("alice", 1, "first"), heldBy("alice", 2, "second")
 	s := sitDown(t, 80, 24)
 	s.want("nothing waits for a person", "live")
@@ -301,13 +301,13 @@ func TestDeskIsLive(t *testing.T) {
 	// A daemon that knows no such stream ends it.
 	refusal := api.Errorf(api.MethodNotFound, "no such method")
 	s.news(newsEnd{refusal})
-	if !s.quit || !errors.Is(s.desk.fatal, refusal) {
-		t.Errorf("it goes on after %v", s.desk.fatal)
+	if !s.quit || !errors.Is(s.model.fatal, refusal) {
+		t.Errorf("it goes on after %v", s.model.fatal)
 	}
 }
 
-// TestDeskFlood has one agent ask for thousands of things, and another for one.
-func TestDeskFlood(t *testing.T) {
+// TestModelFlood has one agent ask for thousands of things, and another for one.
+func TestModelFlood(t *testing.T) {
 	s := sitDown(t, 80, 24, flood(5000)...)
 	s.want("5001 waiting (mallory 5000, bob 1)", "› 00000000  mallory", "  00001388  bob ")
 	s.keys("down")
@@ -324,7 +324,7 @@ func TestDeskFlood(t *testing.T) {
 	s.want("5001 waiting (")
 }
 
-func TestDeskApproves(t *testing.T) {
+func TestModelApproves(t *testing.T) {
 	one := heldBy("alice", 1, "I promise")
 	s := sitDown(t, 80, 24, one, heldBy("alice", 2, "something else"))
 	// Keys that come before the question are not its answer.
@@ -347,17 +347,17 @@ func TestDeskApproves(t *testing.T) {
 	s.want("Approve sha256:"+strings.Repeat("0d", 32), "digest sha256:"+strings.Repeat("0d", 32))
 	s.keys("y")
 	s.want("approved: the message goes on its way (record 42)")
-	want := api.ApprovalResolveParams{ApprovalID: one.ApprovalID, Decision: api.DecideApprove, Digest: s.office.all[one.ApprovalID].Digest, Note: "go\x07 on"}
-	if taken := s.decided(); len(taken) != 1 || taken[0] != want || s.desk.note != "" {
+	want := api.ApprovalResolveParams{ApprovalID: one.ApprovalID, Decision: api.DecideApprove, Digest: s.decider.all[one.ApprovalID].Digest, Note: "go\x07 on"}
+	if taken := s.decided(); len(taken) != 1 || taken[0] != want || s.model.note != "" {
 		t.Errorf("took %+v, want %+v", taken, want)
 	}
 
 	// What cannot be approved is not asked for.
-	s.office.all[one.ApprovalID].Approvable, s.office.all[one.ApprovalID].Blocked = false, "its rounds are used up"
+	s.decider.all[one.ApprovalID].Approvable, s.decider.all[one.ApprovalID].Blocked = false, "its rounds are used up"
 	s.keys("home", "a")
 	s.want("it cannot be approved: its rounds are used up", "  ID ", "  blocked       its rounds are used up")
 	// A page that is read is decided about, wherever the list is.
-	s.office.all[one.ApprovalID].Approvable = true
+	s.decider.all[one.ApprovalID].Approvable = true
 	s.keys("enter", "d", "y")
 	if taken := s.decided(); len(taken) != 1 || taken[0].ApprovalID != one.ApprovalID || taken[0].Decision != api.DecideDeny {
 		t.Errorf("took %+v", taken)
@@ -371,8 +371,8 @@ func TestDeskApproves(t *testing.T) {
 	}
 }
 
-// TestDeskWhileAsking has things change while a person is asked.
-func TestDeskWhileAsking(t *testing.T) {
+// TestModelWhileAsking has things change while a person is asked.
+func TestModelWhileAsking(t *testing.T) {
 	one, two := heldBy("alice", 1, "I promise"), heldBy("bob", 2, "I agree")
 	changed := *one
 	changed.Given = 1
@@ -414,7 +414,7 @@ func TestDeskWhileAsking(t *testing.T) {
 	})
 }
 
-func TestDeskRefusals(t *testing.T) {
+func TestModelRefusals(t *testing.T) {
 	one := heldBy("alice", 1, "I promise")
 	conflict := func(details map[string]any) error {
 		return &api.Error{Code: api.Conflict, Message: "conflict", Details: map[string]any{"ocip": details}}
@@ -425,27 +425,27 @@ func TestDeskRefusals(t *testing.T) {
 		"cannot approve it: no‹U+000A›key":                          errors.New("no\nkey"),
 	} {
 		s := sitDown(t, 80, 60, one)
-		s.office.err = err
+		s.decider.err = err
 		s.keys("a")
-		s.office.all[one.ApprovalID].Changed = []api.ApprovalChange{{Field: "policyRevision", Was: "old", Now: "new"}}
+		s.decider.all[one.ApprovalID].Changed = []api.ApprovalChange{{Field: "policyRevision", Was: "old", Now: "new"}}
 		s.keys("y")
 		s.want(want, "What changed since it was last shown")
 	}
 	// It was decided before it is asked for, or is not there at all.
 	s := sitDown(t, 80, 60, one)
-	s.office.all[one.ApprovalID].State = api.ApprovalExpired
+	s.decider.all[one.ApprovalID].State = api.ApprovalExpired
 	s.keys("a")
 	s.want("it is expired already")
-	delete(s.office.all, one.ApprovalID)
+	delete(s.decider.all, one.ApprovalID)
 	s.keys("a")
-	s.want("cannot approve it: NOT_FOUND")
+	s.want("cannot approve it: there is no approval")
 	s = sitDown(t, 80, 24)
 	s.keys("a")
 	s.want("nothing is chosen")
 	s.keys("enter", "down", "up", "home", "end", " ", "pgup", "g", "esc")
 }
 
-func TestDeskTakesOver(t *testing.T) {
+func TestModelTakesOver(t *testing.T) {
 	one := heldBy("alice", 1, "I promise")
 	s := sitDown(t, 80, 60, one)
 	s.keys("t")
@@ -486,9 +486,9 @@ func TestDeskTakesOver(t *testing.T) {
 	s.want("    │ I promise Or not.")
 }
 
-// TestDeskDecidesAlike has like requests be denied at once, and never approved
+// TestModelDecidesAlike has like requests be denied at once, and never approved
 // so.
-func TestDeskDecidesAlike(t *testing.T) {
+func TestModelDecidesAlike(t *testing.T) {
 	all := []*api.ApprovalSummary{heldBy("alice", 1, "I promise"), heldBy("alice", 2, "I promise"), heldBy("alice", 3, "I promise"), heldBy("bob", 4, "I promise")}
 	s := sitDown(t, 80, 60, all...)
 	s.keys("a", "A")
@@ -509,12 +509,12 @@ func TestDeskDecidesAlike(t *testing.T) {
 	}
 	s.want("denied: 3 alike, the last in record 42")
 	// One of them is gone meanwhile: the rest is left alone, and that is said.
-	delete(s.office.all, all[1].ApprovalID)
+	delete(s.decider.all, all[1].ApprovalID)
 	s.keys("d", "A")
 	if taken := s.decided(); len(taken) != 1 {
 		t.Errorf("took %+v", taken)
 	}
-	s.want("cannot deny it: NOT_FOUND")
+	s.want("cannot deny it: there is no approval")
 	s.keys("d", "y")
 	if taken := s.decided(); len(taken) != 1 {
 		t.Errorf("took %+v", taken)

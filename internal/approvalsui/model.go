@@ -1,4 +1,4 @@
-package main
+package approvalsui
 
 import (
 	"cmp"
@@ -15,10 +15,10 @@ import (
 	"github.com/openclawos/ocipd/internal/term"
 )
 
-// watchApprovals shows what waits for a person as it changes, and takes
+// Watch shows what waits for a person as it changes, and takes
 // decisions by keys.
-func (s *shell) watchApprovals(ctx context.Context, key string) error {
-	keys, err := s.openKey(key)
+func (s *People) Watch(ctx context.Context, key string) error {
+	keys, err := s.OpenKey(key)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (s *shell) watchApprovals(ctx context.Context, key string) error {
 	tasks.Go(func() { f.run(ctx, c) })
 	defer tasks.Wait()
 	defer cancel()
-	d := newDesk(ctx, s.Screen(), f.next(ctx), &liveOffice{feed: f, keys: keys}, time.Now())
+	d := newModel(ctx, s.Screen(), f.next(ctx), &daemonDecider{feed: f, keys: keys}, time.Now())
 	_, err = tea.NewProgram(d, tea.WithContext(ctx), tea.WithInput(s.Stdin), tea.WithOutput(s.Stdout),
 		tea.WithEnvironment(s.Env), tea.WithoutSignalHandler()).Run()
 	if errors.Is(err, context.Canceled) {
@@ -41,13 +41,13 @@ func (s *shell) watchApprovals(ctx context.Context, key string) error {
 	return errors.Join(err, d.fatal)
 }
 
-// office is where a desk's decisions are taken.
-type office interface {
+// decider is where a model's decisions are taken.
+type decider interface {
 	look(ctx context.Context, id string) (*api.Approval, error)
 	decide(ctx context.Context, a *api.Approval, p api.ApprovalResolveParams) (api.ApprovalResolveResult, error)
 }
 
-// What a desk learns besides keys and news.
+// What a model learns besides keys and news.
 type (
 	tickMsg time.Time
 	// lookedMsg is a held message that was asked for.
@@ -68,7 +68,7 @@ type (
 	}
 )
 
-// stage is what a person is about at a desk.
+// stage is what a person is about at a model.
 type stage int
 
 const (
@@ -89,25 +89,25 @@ const (
 	filtering
 )
 
-// desk is where a person sees what waits and decides: the model of the
+// model is where a person sees what waits and decides: the model of the
 // interactive command. It is used by one goroutine, as bubbletea does.
-type desk struct {
-	ctx    context.Context
-	office office
-	next   tea.Cmd // waits for news
-	screen term.Screen
-	height int
-	now    time.Time
+type model struct {
+	ctx     context.Context
+	decider decider
+	next    tea.Cmd // waits for news
+	screen  term.Screen
+	height  int
+	now     time.Time
 
 	connected bool
 	// fresh holds what came since the feed began anew, nil once all has come.
 	fresh map[string]bool
 	held  map[string]*api.ApprovalSummary
 	// rows are what is listed, and top is the first of them that is seen.
-	rows    []likes
+	rows    []group
 	listed  int      // how many messages the rows are
 	waiting []string // how many of which agent, in the order of rows
-	table   *heldTable
+	table   *table
 	flat    bool
 	filter  string
 	top     int
@@ -133,20 +133,20 @@ type desk struct {
 	fatal error
 }
 
-func newDesk(ctx context.Context, scr term.Screen, next tea.Cmd, o office, now time.Time) *desk {
-	return &desk{
-		ctx: ctx, office: o, next: next, screen: scr, height: term.DefaultHeight, now: now,
-		held: make(map[string]*api.ApprovalSummary), fresh: make(map[string]bool), table: &heldTable{tail: shortID},
+func newModel(ctx context.Context, scr term.Screen, next tea.Cmd, o decider, now time.Time) *model {
+	return &model{
+		ctx: ctx, decider: o, next: next, screen: scr, height: term.DefaultHeight, now: now,
+		held: make(map[string]*api.ApprovalSummary), fresh: make(map[string]bool), table: &table{tail: shortID},
 	}
 }
 
 // Init begins to wait for news and for time to pass.
-func (d *desk) Init() tea.Cmd { return tea.Batch(d.next, tick()) }
+func (d *model) Init() tea.Cmd { return tea.Batch(d.next, tick()) }
 
 func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tickMsg(t) }) }
 
 // Update takes one message.
-func (d *desk) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (d *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	var cmd tea.Cmd
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -171,7 +171,7 @@ func (d *desk) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // paste takes a text that is pasted, which is never the answer to a question.
-func (d *desk) paste(text string) {
+func (d *model) paste(text string) {
 	switch d.stage {
 	case writing:
 		d.words.insert(text)
@@ -185,12 +185,12 @@ func (d *desk) paste(text string) {
 	}
 }
 
-func (d *desk) say(c term.Colour, format string, args ...any) {
+func (d *model) say(c term.Colour, format string, args ...any) {
 	d.said, d.tone = term.Visible(fmt.Sprintf(format, args...)), c
 }
 
 // hear takes news.
-func (d *desk) hear(news newsMsg) tea.Cmd {
+func (d *model) hear(news newsMsg) tea.Cmd {
 	var cmd tea.Cmd
 	for _, n := range news {
 		switch n := n.(type) {
@@ -224,7 +224,7 @@ func (d *desk) hear(news newsMsg) tea.Cmd {
 }
 
 // change takes a message that is new, or no longer as it was.
-func (d *desk) change(a *api.ApprovalSummary) tea.Cmd {
+func (d *model) change(a *api.ApprovalSummary) tea.Cmd {
 	if a.State == api.ApprovalPending {
 		d.held[a.ApprovalID] = a
 		if d.fresh != nil {
@@ -250,7 +250,7 @@ func (d *desk) change(a *api.ApprovalSummary) tea.Cmd {
 }
 
 // sort works out the rows anew. Who had chosen a message goes on to have it.
-func (d *desk) sort() {
+func (d *model) sort() {
 	messages := make([]*api.ApprovalSummary, 0, len(d.held))
 	wanted := strings.Fields(strings.ToLower(d.filter))
 	for _, a := range d.held {
@@ -262,7 +262,7 @@ func (d *desk) sort() {
 		return cmp.Or(cmp.Compare(a.AskedAt, b.AskedAt), strings.Compare(a.ApprovalID, b.ApprovalID))
 	})
 	widths, before := d.table.widths, d.at()
-	d.table = newHeldTable(messages, "", d.now)
+	d.table = newTable(messages, "", d.now)
 	d.table.widths = widths
 	group := alike
 	if d.flat {
@@ -295,16 +295,16 @@ func matches(a *api.ApprovalSummary, words []string) bool {
 }
 
 // at is the index of the chosen row, -1 where there is none.
-func (d *desk) at() int { return d.rowOf(d.chosen) }
+func (d *model) at() int { return d.rowOf(d.chosen) }
 
-func (d *desk) rowOf(id string) int {
-	return slices.IndexFunc(d.rows, func(row likes) bool {
+func (d *model) rowOf(id string) int {
+	return slices.IndexFunc(d.rows, func(row group) bool {
 		return slices.ContainsFunc(row, func(a *api.ApprovalSummary) bool { return a.ApprovalID == id })
 	})
 }
 
 // choose goes to a row, or the nearest.
-func (d *desk) choose(at int) {
+func (d *model) choose(at int) {
 	d.chosen = ""
 	if len(d.rows) > 0 {
 		d.chosen = d.rows[max(0, min(at, len(d.rows)-1))].oldest().ApprovalID
@@ -312,7 +312,7 @@ func (d *desk) choose(at int) {
 }
 
 // follow keeps the page that of the chosen row.
-func (d *desk) follow() tea.Cmd {
+func (d *model) follow() tea.Cmd {
 	if d.stage != choosing && d.stage != filtering {
 		return nil
 	}
@@ -330,17 +330,17 @@ func (d *desk) follow() tea.Cmd {
 	return d.look(id, "")
 }
 
-func (d *desk) look(id, decision string) tea.Cmd {
-	ctx, office := d.ctx, d.office
+func (d *model) look(id, decision string) tea.Cmd {
+	ctx, decider := d.ctx, d.decider
 	return func() tea.Msg {
-		a, err := office.look(ctx, id)
+		a, err := decider.look(ctx, id)
 		return lookedMsg{id: id, a: a, decision: decision, err: err}
 	}
 }
 
 // looked takes a message that was asked for, unless something else is wanted by
 // now.
-func (d *desk) looked(msg lookedMsg) {
+func (d *model) looked(msg lookedMsg) {
 	if msg.decision == "" {
 		if msg.id != d.asking || d.stage == confirming || d.stage == deciding || d.stage == writing {
 			return
@@ -383,7 +383,7 @@ func (d *desk) looked(msg lookedMsg) {
 }
 
 // turnTo makes a message the one that is seen.
-func (d *desk) turnTo(a *api.Approval) {
+func (d *model) turnTo(a *api.Approval) {
 	if a == nil || d.shown == nil || a.ApprovalID != d.shown.ApprovalID {
 		d.pageTop = 0
 	}
@@ -409,13 +409,13 @@ func (d *desk) turnTo(a *api.Approval) {
 const maxWords = 64 << 10
 
 // back goes to the list, with the chosen message below it from its beginning.
-func (d *desk) back() {
+func (d *model) back() {
 	d.stage, d.said, d.pageTop = choosing, "", 0
 	d.turnTo(d.shown)
 }
 
 // instead is what is said in place of the message, empty where it stays as it is.
-func (d *desk) instead() string {
+func (d *model) instead() string {
 	if d.shown == nil || d.words.String() == d.shown.Content {
 		return ""
 	}
@@ -423,7 +423,7 @@ func (d *desk) instead() string {
 }
 
 // press takes a key.
-func (d *desk) press(k tea.KeyPressMsg) tea.Cmd {
+func (d *model) press(k tea.KeyPressMsg) tea.Cmd {
 	switch k.String() {
 	case "ctrl+c":
 		return tea.Quit
@@ -449,7 +449,7 @@ func (d *desk) press(k tea.KeyPressMsg) tea.Cmd {
 }
 
 // command takes a key of the list or of a page.
-func (d *desk) command(k tea.KeyPressMsg) tea.Cmd {
+func (d *model) command(k tea.KeyPressMsg) tea.Cmd {
 	if d.scroll(k) {
 		return nil
 	}
@@ -487,7 +487,7 @@ func (d *desk) command(k tea.KeyPressMsg) tea.Cmd {
 }
 
 // scroll takes the keys that move. It reports whether it was one.
-func (d *desk) scroll(k tea.KeyPressMsg) bool {
+func (d *model) scroll(k tea.KeyPressMsg) bool {
 	key := k.String()
 	page := max(1, d.pageHeight()-1)
 	switch key {
@@ -512,7 +512,7 @@ func (d *desk) scroll(k tea.KeyPressMsg) bool {
 }
 
 // typing takes a key of a line that is typed.
-func (d *desk) typing(k tea.KeyPressMsg) {
+func (d *model) typing(k tea.KeyPressMsg) {
 	switch key := k.String(); {
 	case key == "enter" && d.stage == noting:
 		d.note, d.stage, d.said = strings.TrimSpace(d.typed.String()), choosing, ""
@@ -533,7 +533,7 @@ func (d *desk) typing(k tea.KeyPressMsg) {
 }
 
 // writing takes a key of the words in place of a message.
-func (d *desk) writing(k tea.KeyPressMsg) {
+func (d *model) writing(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "esc":
 		d.wordsFor = ""
@@ -552,7 +552,7 @@ func (d *desk) writing(k tea.KeyPressMsg) {
 
 // begin fetches the chosen message to decide about it: what is decided about is
 // what the daemon has now, and not what was listed.
-func (d *desk) begin(decision string) tea.Cmd {
+func (d *model) begin(decision string) tea.Cmd {
 	row := d.at()
 	var id string
 	switch {
@@ -583,18 +583,18 @@ func (d *desk) begin(decision string) tea.Cmd {
 }
 
 // confirm takes a key of the last question.
-func (d *desk) confirm(k tea.KeyPressMsg) tea.Cmd {
+func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
 	if d.scroll(k) {
 		d.said = ""
 		return nil
 	}
-	all := k.String() == "A" && len(d.alike) > 0 && !sends(d.decision)
+	all := k.String() == "A" && len(d.alike) > 0 && !Sends(d.decision)
 	switch {
 	case k.String() == "esc", k.String() == "n", k.String() == "q":
 		d.back()
 		d.say(term.Dim, "nothing was decided")
 	case k.String() != "y" && !all:
-	case sends(d.decision) && !d.readToEnd():
+	case Sends(d.decision) && !d.readToEnd():
 		d.say(term.Yellow, "read to the end first: space goes on")
 	default:
 		d.stage = deciding
@@ -608,19 +608,19 @@ func (d *desk) confirm(k tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-func (d *desk) readToEnd() bool { return d.pageTop+d.pageHeight() >= len(d.page) }
+func (d *model) readToEnd() bool { return d.pageTop+d.pageHeight() >= len(d.page) }
 
-// decide takes the decision to the office, and the same one about others that
+// decide takes the decision to the decider, and the same one about others that
 // are alike.
-func (d *desk) decide(others []string) tea.Cmd {
-	ctx, office, a := d.ctx, d.office, d.shown
+func (d *model) decide(others []string) tea.Cmd {
+	ctx, decider, a := d.ctx, d.decider, d.shown
 	p := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: d.decision, Digest: a.Digest, Note: d.note}
 	if d.decision == api.DecideTakeover {
 		p.Content = d.instead()
 	}
 	return func() tea.Msg {
 		msg := decidedMsg{id: a.ApprovalID, decision: p.Decision}
-		if msg.result, msg.err = office.decide(ctx, a, p); msg.err == nil {
+		if msg.result, msg.err = decider.decide(ctx, a, p); msg.err == nil {
 			msg.done++
 		}
 		for _, id := range others {
@@ -628,11 +628,11 @@ func (d *desk) decide(others []string) tea.Cmd {
 				break
 			}
 			var other *api.Approval
-			if other, msg.err = office.look(ctx, id); msg.err != nil {
+			if other, msg.err = decider.look(ctx, id); msg.err != nil {
 				break
 			}
 			p.ApprovalID, p.Digest = id, other.Digest
-			if msg.result, msg.err = office.decide(ctx, other, p); msg.err == nil {
+			if msg.result, msg.err = decider.decide(ctx, other, p); msg.err == nil {
 				msg.done++
 			}
 		}
@@ -641,7 +641,7 @@ func (d *desk) decide(others []string) tea.Cmd {
 }
 
 // decided takes how a decision went.
-func (d *desk) decided(msg decidedMsg) {
+func (d *model) decided(msg decidedMsg) {
 	d.back()
 	d.asking = ""
 	if msg.err == nil {
@@ -672,7 +672,7 @@ const (
 
 // listHeight is how many rows of the list are seen, none where the page has the
 // screen to itself.
-func (d *desk) listHeight() int {
+func (d *model) listHeight() int {
 	switch d.stage {
 	case choosing, noting, filtering, fetching:
 	default:
@@ -682,7 +682,7 @@ func (d *desk) listHeight() int {
 }
 
 // pageHeight is how many lines of the page are seen.
-func (d *desk) pageHeight() int {
+func (d *model) pageHeight() int {
 	left := d.height - titleLines - footerLines - ruleLines
 	if list := d.listHeight(); list > 0 {
 		left -= list + 1
@@ -691,7 +691,7 @@ func (d *desk) pageHeight() int {
 }
 
 // View is what is seen.
-func (d *desk) View() tea.View {
+func (d *model) View() tea.View {
 	p := &term.Page{Screen: d.screen}
 	p.Line(d.title())
 	if height := d.listHeight(); height > 0 {
@@ -715,7 +715,7 @@ func (d *desk) View() tea.View {
 	return view
 }
 
-func (d *desk) title() string {
+func (d *model) title() string {
 	text := "ocipd approvals: "
 	switch {
 	case len(d.held) == 0:
@@ -739,7 +739,7 @@ func (d *desk) title() string {
 }
 
 // list shows the rows around the chosen one.
-func (d *desk) list(p *term.Page, height int) {
+func (d *model) list(p *term.Page, height int) {
 	at := d.at()
 	if at >= 0 {
 		d.top = max(min(d.top, at), at-height+1)
@@ -768,7 +768,7 @@ func (d *desk) list(p *term.Page, height int) {
 }
 
 // rule parts the list from the page, and says how much of the page is seen.
-func (d *desk) rule() string {
+func (d *model) rule() string {
 	text := "──"
 	if below := len(d.page) - d.pageTop - d.pageHeight(); d.stage == writing {
 		text += " your words in its place "
@@ -783,7 +783,7 @@ func (d *desk) rule() string {
 	return d.screen.Colour.Paint(term.Dim, text+strings.Repeat("─", max(0, d.screen.Width-term.Width(text))))
 }
 
-func (d *desk) readPage(p *term.Page) {
+func (d *model) readPage(p *term.Page) {
 	height := d.pageHeight()
 	top := max(0, min(d.pageTop, len(d.page)-height))
 	for i := range height {
@@ -796,7 +796,7 @@ func (d *desk) readPage(p *term.Page) {
 }
 
 // writePage shows the words that are being written.
-func (d *desk) writePage(p *term.Page) *tea.Cursor {
+func (d *model) writePage(p *term.Page) *tea.Cursor {
 	height := d.pageHeight()
 	lines, x, y := d.words.layOut(d.screen.Width - term.Width(term.Gutter))
 	top := max(0, y-height+1)
@@ -812,7 +812,7 @@ func (d *desk) writePage(p *term.Page) *tea.Cursor {
 }
 
 // prompt is the line that is being typed. The cursor's part of it is seen.
-func (d *desk) prompt(y int) (string, *tea.Cursor) {
+func (d *model) prompt(y int) (string, *tea.Cursor) {
 	name := "note: "
 	if d.stage == filtering {
 		name = "filter: "
@@ -823,15 +823,15 @@ func (d *desk) prompt(y int) (string, *tea.Cursor) {
 }
 
 // status is what is said below the page.
-func (d *desk) status() string {
+func (d *model) status() string {
 	text, c := d.said, d.tone
 	switch {
 	case d.stage == confirming && text == "":
 		text, c = question(d.shown, d.decision), term.Bold
-		if n := len(d.alike); n > 0 && !sends(d.decision) {
+		if n := len(d.alike); n > 0 && !Sends(d.decision) {
 			text += fmt.Sprintf(" There are %d more like it.", n)
 		}
-		if sends(d.decision) {
+		if Sends(d.decision) {
 			// With the digest it fits 80 columns just so.
 			text = strings.TrimSuffix(text, "?")
 		}
@@ -842,14 +842,14 @@ func (d *desk) status() string {
 }
 
 // keys says which keys do what.
-func (d *desk) keys() string {
+func (d *model) keys() string {
 	switch d.stage {
 	case noting, filtering:
 		return "enter keep  esc leave"
 	case writing:
 		return "ctrl+d go on  esc leave"
 	case confirming:
-		if len(d.alike) > 0 && !sends(d.decision) {
+		if len(d.alike) > 0 && !Sends(d.decision) {
 			return fmt.Sprintf("y yes  A yes, and the %d like it  n no  space read on", len(d.alike))
 		}
 		return "y yes  n no  space read on"

@@ -1,4 +1,4 @@
-package main
+package approvalsui
 
 import (
 	"context"
@@ -156,13 +156,13 @@ func (f *feed) client() *client.Client {
 	return f.current
 }
 
-// liveOffice asks the daemon that the feed follows.
-type liveOffice struct {
+// daemonDecider asks the daemon that the feed follows.
+type daemonDecider struct {
 	feed *feed
-	keys *keys
+	keys *Keys
 }
 
-func (o *liveOffice) look(ctx context.Context, id string) (*api.Approval, error) {
+func (o *daemonDecider) look(ctx context.Context, id string) (*api.Approval, error) {
 	a, err := getApproval(ctx, o.feed.client(), id)
 	if err != nil {
 		return nil, err
@@ -170,13 +170,13 @@ func (o *liveOffice) look(ctx context.Context, id string) (*api.Approval, error)
 	return &a.Approval, nil
 }
 
-func (o *liveOffice) decide(ctx context.Context, a *api.Approval, p api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
+func (o *daemonDecider) decide(ctx context.Context, a *api.Approval, p api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
 	if a.SignatureRequired || o.keys.wanted != "" || o.keys.file != nil {
 		text, err := textToSign(a, p.Decision, p.Content)
 		if err != nil {
 			return result, err
 		}
-		if p.Signature, err = o.keys.sign(ctx, text); err != nil {
+		if p.Signature, err = o.keys.Sign(ctx, text); err != nil {
 			return result, err
 		}
 	}

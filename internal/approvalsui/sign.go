@@ -1,4 +1,4 @@
-package main
+package approvalsui
 
 import (
 	"bytes"
@@ -17,21 +17,22 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-const keyUsage = "sign with this `KEY`: the file of a private key, or for ssh-agent that of a public one, or its SHA256 fingerprint"
+// KeyUsage is the help of the flag that names a key.
+const KeyUsage = "sign with this `KEY`: the file of a private key, or for ssh-agent that of a public one, or its SHA256 fingerprint"
 
-// keys sign decisions: a key read from a file, or one of ssh-agent's.
-type keys struct {
+// Keys sign decisions: a key read from a file, or one of ssh-agent's.
+type Keys struct {
 	file ssh.Signer
 	// wanted is which of the agent's keys, empty for the only one.
 	wanted string
-	// socket is where the agent listens.
-	socket string
+	// Socket is where the agent listens.
+	Socket string
 }
 
-// openKey reads the key that was named, and asks for its passphrase if it has
+// OpenKey reads the key that was named, and asks for its passphrase if it has
 // one. What is no private key is left for ssh-agent to know.
-func (s *shell) openKey(name string) (*keys, error) {
-	k := &keys{wanted: name, socket: s.Getenv("SSH_AUTH_SOCK")}
+func (s *People) OpenKey(name string) (*Keys, error) {
+	k := &Keys{wanted: name, Socket: s.Getenv("SSH_AUTH_SOCK")}
 	if name == "" || strings.HasPrefix(name, "SHA256:") {
 		return k, nil
 	}
@@ -57,7 +58,7 @@ func (s *shell) openKey(name string) (*keys, error) {
 	return k, nil
 }
 
-func (s *shell) passphrase(name string) ([]byte, error) {
+func (s *People) passphrase(name string) ([]byte, error) {
 	f, ok := s.Stdin.(*os.File)
 	if !ok || !term.IsTerminal(f) {
 		return nil, fmt.Errorf("cannot use the key %s: it has a passphrase, and no terminal to ask for it; ssh-add %[1]s, and name %[1]s.pub", name)
@@ -67,15 +68,15 @@ func (s *shell) passphrase(name string) ([]byte, error) {
 	return term.ReadPassword(f)
 }
 
-// sign signs a text. It may wait for a person to touch a key.
-func (k *keys) sign(ctx context.Context, text string) (string, error) {
+// Sign signs a text. It may wait for a person to touch a key.
+func (k *Keys) Sign(ctx context.Context, text string) (string, error) {
 	if k.file != nil {
 		return signed(k.file, text)
 	}
-	if k.socket == "" {
+	if k.Socket == "" {
 		return "", errors.New("cannot sign: no ssh-agent is running (SSH_AUTH_SOCK is not set); --key names the file of a key")
 	}
-	conn, err := client.DialSocket(ctx, k.socket)
+	conn, err := client.DialSocket(ctx, k.Socket)
 	if err != nil {
 		return "", fmt.Errorf("cannot reach ssh-agent: %w", err)
 	}
@@ -131,21 +132,21 @@ func chosen(conn io.ReadWriter, wanted string) (ssh.Signer, error) {
 }
 
 // signature is a person's signature over a decision, where one is wanted.
-func (s *shell) signature(ctx context.Context, a *api.Approval, decision, content string, k *keys, f decisionFlags) (string, error) {
-	if f.signature != "" {
-		return s.readSignature(ctx, f.signature)
+func (s *People) signature(ctx context.Context, a *api.Approval, decision, content string, k *Keys, f DecideOptions) (string, error) {
+	if f.Signature != "" {
+		return s.readSignature(ctx, f.Signature)
 	}
-	if !f.sign && f.key == "" && !a.SignatureRequired {
+	if !f.Sign && f.Key == "" && !a.SignatureRequired {
 		return "", nil
 	}
 	text, err := textToSign(a, decision, content)
 	if err != nil {
 		return "", err
 	}
-	return k.sign(ctx, text)
+	return k.Sign(ctx, text)
 }
 
-func (s *shell) readSignature(ctx context.Context, file string) (string, error) {
+func (s *People) readSignature(ctx context.Context, file string) (string, error) {
 	var text []byte
 	var err error
 	if file == "-" {

@@ -1,4 +1,4 @@
-package main
+package approvalsui
 
 import (
 	"bufio"
@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,44 +17,10 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/term"
-	"github.com/spf13/cobra"
 )
 
-func newApprovalsShow(s *shell) *cobra.Command {
-	var asJSON bool
-	var decision, content string
-	c := &cobra.Command{
-		Use:   "show ID",
-		Short: "show all that there is to know about a held message",
-		Long: "Show all that there is to know about a held message: who speaks for whom and to whom, why it\n" +
-			"waits, what was found in it, what would be sent, and under which policy. A character that does\n" +
-			"not show as itself stands there by its name, such as ‹U+202E›. The beginning or the end of an id\n" +
-			"will do.\n\n" +
-			"--to-sign prints the text that a signature over a decision is about, for\n" +
-			"ssh-keygen -Y sign -n " + api.ApprovalNamespace + " -f KEY; approve, deny, resolve and takeover take what it\n" +
-			"makes with --signature.",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: s.completeApproval("all"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if decision != "" && !slices.Contains(api.Decisions(), decision) {
-				return cli.Usagef("cannot print what to sign for %q: want one of %s", decision, strings.Join(api.Decisions(), ", "))
-			}
-			if content != "" && decision != api.DecideTakeover {
-				return cli.Usagef("cannot use --content without --to-sign %s", api.DecideTakeover)
-			}
-			return s.showApproval(cmd.Context(), args[0], decision, content, asJSON)
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringVar(&decision, "to-sign", "", "print the text to sign for this `DECISION` and nothing else: "+strings.Join(api.Decisions(), ", "))
-	c.Flags().StringVar(&content, "content", "", "the `TEXT` that is to be said in place of the message, as takeover is given it; - reads it from stdin")
-	c.MarkFlagsMutuallyExclusive("json", "to-sign")
-	// It fails for a flag that does not exist, and this one does.
-	_ = c.RegisterFlagCompletionFunc("to-sign", cobra.FixedCompletions(api.Decisions(), cobra.ShellCompDirectiveNoFileComp))
-	return c
-}
-
-func (s *shell) showApproval(ctx context.Context, name, decision, content string, asJSON bool) error {
+// Show prints one held message, or the text that a decision about it signs.
+func (s *People) Show(ctx context.Context, name, decision, content string, asJSON bool) error {
 	content, err := s.words(ctx, content)
 	if err != nil {
 		return err
@@ -446,7 +411,7 @@ func (p *approvalText) advice(a *api.Approval) {
 	}
 	p.Line()
 	p.Line("To decide:")
-	id := argument(a.ApprovalID)
+	id := cli.Argument(a.ApprovalID)
 	for _, d := range []struct{ decision, does string }{
 		{api.DecideApprove, "send it, just as it is shown here"},
 		{api.DecideDeny, "do not send it"},

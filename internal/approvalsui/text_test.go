@@ -1,4 +1,4 @@
-package main
+package approvalsui
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // askedAt is when the messages of these tests were held.
@@ -47,6 +48,9 @@ func heldInFull(a *api.ApprovalSummary) *api.Approval {
 	return full
 }
 
+// unseen reports what no line for a person may have.
+func unseen(r rune) bool { return !text.Shows(r) }
+
 // Of what was decided the text is gone, and what was found in it still shows.
 func TestForgottenApproval(t *testing.T) {
 	a := heldInFull(heldBy("alice", 1, ""))
@@ -64,8 +68,8 @@ func TestForgottenApproval(t *testing.T) {
 	if strings.Contains(out.String(), "What would be sent") {
 		t.Errorf("something is to be sent:\n%s", out.String())
 	}
-	table := newHeldTable([]*api.ApprovalSummary{&a.ApprovalSummary}, "all", askedAt)
-	table.rows = []likes{{&a.ApprovalSummary}}
+	table := newTable([]*api.ApprovalSummary{&a.ApprovalSummary}, "all", askedAt)
+	table.rows = []group{{&a.ApprovalSummary}}
 	if lines := strings.Join(table.lines(term.Screen{Terminal: true, Width: 120}), "\n"); !strings.Contains(lines, "(forgotten)") {
 		t.Errorf("listed is\n%s", lines)
 	}
@@ -194,7 +198,7 @@ To decide:
 	b.Changed[0].Field = evil
 	for width := 1; width < 130; width++ {
 		for _, line := range approvalPage(term.Screen{Terminal: true, Width: width}, &b, now) {
-			if strings.IndexFunc(line, hidden) >= 0 {
+			if strings.IndexFunc(line, unseen) >= 0 {
 				t.Fatalf("hostile at width %d: %q", width, line)
 			}
 			if w := term.Width(line); width >= 40 && w > width {
@@ -257,7 +261,7 @@ func flood(n int) []*api.ApprovalSummary {
 func TestNobodyIsHidden(t *testing.T) {
 	all := flood(10_000)
 	const room = 20
-	at := newHeldTable(all, "", askedAt)
+	at := newTable(all, "", askedAt)
 	at.rows, at.more = fair(alike(all), room)
 	lines := at.lines(term.Screen{Terminal: true, Width: 80})
 	if len(lines) > room+1 {
@@ -349,22 +353,22 @@ func TestShortIDsTellApart(t *testing.T) {
 	}
 }
 
-func TestHeldTableFits(t *testing.T) {
+func TestTableFits(t *testing.T) {
 	all := append(flood(3), heldBy("alice", 9, "日本語のとても長い文章\x1b[2J and more of it"), heldBy("mallory", 1, "Promise number 1"))
 	all[1].Counterparty, all[2].State = strings.Repeat("long", 20), api.ApprovalTakenOver
 	for _, state := range []string{"", "all"} {
-		at := newHeldTable(all, state, askedAt.Add(23*time.Hour+55*time.Minute))
+		at := newTable(all, state, askedAt.Add(23*time.Hour+55*time.Minute))
 		at.rows, at.more = fair(alike(all), 3)
 		for width := 1; width < 150; width++ {
 			at.widths = nil
 			for _, line := range at.lines(term.Screen{Terminal: true, Width: width}) {
-				if term.Width(line) > width || strings.IndexFunc(line, hidden) >= 0 {
+				if term.Width(line) > width || strings.IndexFunc(line, unseen) >= 0 {
 					t.Errorf("at width %d: %q", width, line)
 				}
 			}
 		}
 	}
-	at := newHeldTable(all[:1], "", askedAt.Add(23*time.Hour+55*time.Minute))
+	at := newTable(all[:1], "", askedAt.Add(23*time.Hour+55*time.Minute))
 	at.rows = alone(all[:1])
 	want := "ID        AGENT    TO           WHY         SAYS              AGE  LEFT\n00000000  mallory  agent-bob-1  commitment  Promise number 0  23h    5m"
 	if got := strings.Join(at.lines(term.Screen{Terminal: true, Width: 80}), "\n"); got != want {
@@ -415,7 +419,7 @@ func TestObstacles(t *testing.T) {
 		return fmt.Errorf("no: %w", &api.Error{Code: api.Conflict, Message: "conflict", Details: map[string]any{"ocip": details}})
 	}
 	var stderr bytes.Buffer
-	s := &shell{Process: cli.Process{Stdout: &bytes.Buffer{}, Stderr: &stderr}}
+	s := &People{&cli.Process{Stdout: &bytes.Buffer{}, Stderr: &stderr}}
 	err := s.refusedDecision(conflict(map[string]any{
 		"code": "APPROVAL_STALE", "changed": []map[string]any{{"field": "verdict", "was": "may be sent", "now": "no\x1b[2J\nmore"}},
 	}), api.DecideApprove, "held-1")
@@ -429,7 +433,7 @@ func TestObstacles(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for _, other := range []error{
-		conflict(map[string]any{"code": "APPROVAL_TWICE"}), conflict(nil), &api.Error{Code: api.Forbidden, Details: map[string]any{"ocip": map[string]any{"code": "APPROVAL_STALE"}}},
+		conflict(map[string]any{"code": "APPROVAL_TWICE"}), conflict(nil),
 		&api.Error{Code: api.Conflict, Details: "odd"}, context.Canceled,
 	} {
 		if err := s.refusedDecision(other, api.DecideDeny, "held-1"); !errors.Is(err, other) || !strings.HasPrefix(err.Error(), "cannot deny held-1: ") {
