@@ -331,7 +331,7 @@ var errMany = errors.New("many reasons have the text")
 
 // piecesMost bounds how many pieces of a text are looked up. What has these is
 // held against all of it.
-const piecesMost = 6
+const piecesMost = 4
 
 // trigrams asks for pieces of three characters that a text has, from all over it;
 // empty where it is shorter. The pieces need not stand together.
