@@ -80,7 +80,7 @@ func openFile(path string) (*file, error) {
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("cannot open the audit index: %w", err)
 	}
-	conn, err := openConn(path, sqlite.OpenReadWrite, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", "journal_size_limit=16777216", "cache_size=-8192")
+	conn, err := openConn(path, sqlite.OpenReadWrite, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", "journal_size_limit=16777216", "cache_size=-8192", "trusted_schema=OFF")
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"go.uber.org/zap"
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // Log is the log that is indexed.
@@ -353,28 +354,19 @@ func (x *Index) take(ctx context.Context, after, last uint64, most int) (uint64,
 	return after, x.file.flush()
 }
 
-// check looks whether each shard has the records that it should have, and
-// makes those again that have not.
+// check looks whether each shard has the records that it should have, and makes
+// those again that have not.
 func (x *Index) check(ctx context.Context) {
-	lines, upTo, err := x.log.LinesAfter(ctx, 0)
-	last := x.Indexed()
-	if err != nil || len(lines) == 0 || last == 0 {
-		return // there is nothing to be held against
-	}
-	first := upTo - uint64(len(lines)) + 1
-	for number := shardOf(last) + 1; number > shardOf(first) && ctx.Err() == nil; {
+	for number := shardOf(max(x.Indexed(), 1)) + 1; number > 0 && ctx.Err() == nil; {
 		number--
 		began := x.now()
 		good := false
 		err := x.file.read(ctx, func(conn *sqlite.Conn) (err error) {
-			good, err = whole(conn, number, first, last)
+			good, err = x.whole(ctx, conn, number)
 			return err
 		})
 		if err == nil && !good {
-			x.zap.Warn("records are missing in the audit index: that part is made again", zap.Uint64("from", firstOf(number)))
-			x.writing.Lock()
-			err = x.remake(ctx, number, 0)
-			x.writing.Unlock()
+			err = x.mend(ctx, number)
 		}
 		if err != nil {
 			x.blame(ctx, err)
@@ -382,6 +374,31 @@ func (x *Index) check(ctx context.Context) {
 		}
 		rest(ctx, restRatio*x.now().Sub(began))
 	}
+}
+
+// mend makes a shard again if it lacks records still.
+func (x *Index) mend(ctx context.Context, number uint64) error {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	if good, err := x.whole(ctx, x.file.writer, number); err != nil || good {
+		return err
+	}
+	x.zap.Warn("records are missing in the audit index: that part is made again", zap.Uint64("from", firstOf(number)))
+	return x.remake(ctx, number, 0)
+}
+
+// whole reports whether a shard has those of its records that the log has.
+func (x *Index) whole(ctx context.Context, conn *sqlite.Conn, number uint64) (bool, error) {
+	last := min(x.Indexed(), firstOf(number+1)-1)
+	lines, upTo, err := x.log.LinesAfter(ctx, firstOf(number)-1)
+	if err != nil {
+		return false, ofLog(err)
+	}
+	first := upTo - uint64(len(lines)) + 1
+	if len(lines) == 0 || first > last {
+		return true, nil
+	}
+	return whole(conn, number, first, last)
 }
 
 // remake makes a shard again, of the records after one. It is called with
@@ -417,6 +434,10 @@ func (x *Index) Retire(ctx context.Context, upTo uint64) error {
 		if err == nil {
 			err = x.remake(ctx, number, upTo)
 		}
+	}
+	if err == nil {
+		// What was written before leaves the log of changes too.
+		err = sqlitex.ExecuteTransient(x.file.writer, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot retire records from the audit index: %w", err)

@@ -1,11 +1,9 @@
 package index
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -110,6 +108,8 @@ type page struct {
 	limit int
 	lines [][]byte
 	looks int
+	// seqs are records that may match and are not looked at yet, newest first.
+	seqs []uint64
 	// next is where to go on once the page is done.
 	next uint64
 	done bool
@@ -160,42 +160,47 @@ func (p *page) search(ctx context.Context, conn *sqlite.Conn, before uint64) err
 // shard looks through a shard.
 func (p *page) shard(ctx context.Context, conn *sqlite.Conn, number, before uint64) error {
 	after, before := max(p.after, firstOf(number)-1), min(before, firstOf(number+1))
-	if p.text == "" {
-		return p.stream(ctx, conn, number, after, before, p.terms)
-	}
-	reasons, few, err := findReasons(conn, number, p.text)
-	switch {
-	case err != nil:
-		return err
-	case !few && len(p.terms) == 0:
-		from := max(after, before-1-min(before-1, 2*pageLooks))
-		if err := p.walk(ctx, from, before); err != nil || p.done {
+	var reasons []string
+	if p.text != "" {
+		var few bool
+		var err error
+		reasons, few, err = findReasons(conn, number, p.text)
+		if err == nil && !few && len(p.terms) == 0 {
+			from := max(after, before-1-min(before-1, 2*pageLooks))
+			if err = p.walk(ctx, from, before); err == nil && !p.done && from > after {
+				p.end(from + 1)
+			}
 			return err
 		}
-		if from > after {
-			p.end(from + 1)
+		if err != nil {
+			return err
 		}
-		return nil
-	case !few:
-		return p.stream(ctx, conn, number, after, before, p.terms)
-	case len(reasons) <= orMost:
-		return p.stream(ctx, conn, number, after, before, append(slices.Clip(p.terms), anyOf(reasons)))
 	}
-	// SQLite takes so many alternatives and no more at a time.
-	var seqs []uint64
-	for some := range slices.Chunk(reasons, orMost) {
-		for seq, err := range matches(conn, number, after, before, append(slices.Clip(p.terms), anyOf(some))) {
+	visit := func(seq uint64) error { return p.consider(ctx, seq) }
+	if len(reasons) > orMost {
+		// SQLite takes so many alternatives and no more at a time, and each time
+		// gives records in order.
+		var seqs []uint64
+		for some := range slices.Chunk(reasons, orMost) {
+			err := matches(conn, number, after, before, p.terms, some, func(seq uint64) error {
+				seqs = append(seqs, seq)
+				return nil
+			})
 			if err != nil {
 				return err
 			}
-			seqs = append(seqs, seq)
 		}
+		slices.Sort(seqs)
+		for _, seq := range slices.Backward(seqs) {
+			if err := visit(seq); err != nil {
+				return p.ended(err)
+			}
+		}
+	} else if err := matches(conn, number, after, before, p.terms, reasons, visit); err != nil {
+		return p.ended(err)
 	}
-	slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
-	return p.look(ctx, slices.Values(seqs))
+	return p.ended(p.look(ctx))
 }
-
-func anyOf(tokens []string) string { return "(" + strings.Join(tokens, " OR ") + ")" }
 
 // walk reads every record between two, both exclusive.
 func (p *page) walk(ctx context.Context, after, before uint64) error {
@@ -207,62 +212,42 @@ func (p *page) walk(ctx context.Context, after, before uint64) error {
 	return ofLog(err)
 }
 
-// stream looks at the records that have all of some terms.
-func (p *page) stream(ctx context.Context, conn *sqlite.Conn, number, after, before uint64, terms []string) (err error) {
-	seqs := func(yield func(uint64) bool) {
-		for seq, fault := range matches(conn, number, after, before, terms) {
-			if err = fault; err != nil || !yield(seq) {
-				return
-			}
-		}
+// matches visits the records of a shard between two, both exclusive, that have
+// all of some terms and one of the reasons, where there are any; newest first.
+func matches(conn *sqlite.Conn, number, after, before uint64, terms, reasons []string, visit func(seq uint64) error) error {
+	if len(reasons) > 0 {
+		terms = append(slices.Clip(terms), "("+strings.Join(reasons, " OR ")+")")
 	}
-	return errors.Join(p.look(ctx, seqs), err)
+	query := fmt.Sprintf(`SELECT rowid FROM terms_%d(?) WHERE rowid > ? AND rowid < ? ORDER BY rowid DESC`, number)
+	return sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
+		Args:       []any{strings.Join(terms, " AND "), int64(after), int64(before)},
+		ResultFunc: func(stmt *sqlite.Stmt) error { return visit(uint64(stmt.ColumnInt64(0))) },
+	})
 }
 
-// matches gives the records of a shard between two, both exclusive, that have
-// all of some terms, newest first.
-func matches(conn *sqlite.Conn, number, after, before uint64, terms []string) iter.Seq2[uint64, error] {
-	return func(yield func(uint64, error) bool) {
-		stmt, err := conn.Prepare(fmt.Sprintf(`SELECT rowid FROM terms_%d(?) WHERE rowid > ? AND rowid < ? ORDER BY rowid DESC`, number))
-		if err != nil {
-			yield(0, err)
-			return
-		}
-		defer func() { _ = stmt.Reset() }() // it gives the error of the last step again
-		stmt.BindText(1, strings.Join(terms, " AND "))
-		stmt.BindInt64(2, int64(after))
-		stmt.BindInt64(3, int64(before))
-		for {
-			if found, err := stmt.Step(); err != nil || !found {
-				if err != nil {
-					yield(0, err)
-				}
-				return
-			}
-			if !yield(uint64(stmt.ColumnInt64(0)), nil) {
-				return
-			}
-		}
+// errDone ends a search whose page is done.
+var errDone = errors.New("the page is done")
+
+func (p *page) ended(err error) error {
+	if errors.Is(err, errDone) {
+		return nil
 	}
+	return err
 }
 
-// look adds those records to the page that match.
-func (p *page) look(ctx context.Context, seqs iter.Seq[uint64]) error {
+// consider looks at a record that may match, with some others.
+func (p *page) consider(ctx context.Context, seq uint64) error {
 	const most = 256
-	some := make([]uint64, 0, most)
-	for seq := range seqs {
-		if some = append(some, seq); len(some) < min(max(16, p.limit-len(p.lines)), most) {
-			continue
-		}
-		if err := p.lookAt(ctx, some); err != nil || p.done {
-			return err
-		}
-		some = some[:0]
+	if p.seqs = append(p.seqs, seq); len(p.seqs) < min(max(16, p.limit-len(p.lines)), most) {
+		return nil
 	}
-	return p.lookAt(ctx, some)
+	return p.look(ctx)
 }
 
-func (p *page) lookAt(ctx context.Context, seqs []uint64) error {
+// look adds those records to the page that match, of those that may.
+func (p *page) look(ctx context.Context) error {
+	seqs := p.seqs
+	p.seqs = p.seqs[:0]
 	if len(seqs) == 0 {
 		return nil
 	}
@@ -277,11 +262,12 @@ func (p *page) lookAt(ctx context.Context, seqs []uint64) error {
 		}
 		if p.lines = append(p.lines, line); len(p.lines) == p.limit {
 			p.end(seqs[i])
-			return nil
+			return errDone
 		}
 	}
 	if p.looks >= pageLooks {
 		p.end(seqs[len(seqs)-1])
+		return errDone
 	}
 	return nil
 }

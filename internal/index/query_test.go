@@ -1,6 +1,7 @@
 package index
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -127,14 +128,11 @@ func TestPageIsBounded(t *testing.T) {
 	// The pieces of the text are in every reason, the text is in none.
 	for _, f := range []audit.Filter{{Text: "er 1n"}, {Like: audit.Record{AgentID: "a"}, Text: "zu"}} {
 		p := &page{x: x, filter: f, limit: 10}
-		all := func(yield func(uint64) bool) {
-			for seq := uint64(records); seq > 0 && yield(seq); seq-- {
-			}
+		var err error
+		for seq := uint64(records); seq > 0 && err == nil; seq-- {
+			err = p.consider(t.Context(), seq)
 		}
-		if err := p.look(t.Context(), all); err != nil {
-			t.Fatal(err)
-		}
-		if !p.done || p.looks < pageLooks || p.looks > pageLooks+256 || p.next != records+1-uint64(p.looks) {
+		if !errors.Is(err, errDone) || !p.done || p.looks < pageLooks || p.looks > pageLooks+256 || p.next != records+1-uint64(p.looks) {
 			t.Errorf("looked at %d, next %d, done %v", p.looks, p.next, p.done)
 		}
 		if lines, err := collect(x, f, 0, 10); err != nil || len(lines) != 0 {

@@ -242,10 +242,9 @@ DELETE FROM subjects WHERE shard = %[1]d;
 DELETE FROM shards WHERE shard = %[1]d;`, number, shardRanges), nil)
 }
 
-// whole reports whether a shard has the records from one to another that are
-// its own: by what its ranges state, and by what is there.
+// whole reports whether a shard has its records from one to another: by what its
+// ranges state, and by what is there.
 func whole(conn *sqlite.Conn, number, first, last uint64) (bool, error) {
-	first, last = max(first, firstOf(number)), min(last, firstOf(number+1)-1)
 	stated := make(map[uint64]uint64)
 	err := sqlitex.Execute(conn, `SELECT range, records FROM ranges JOIN shards WHERE shard = ?2 AND range BETWEEN ?1 * ?2 AND ?1 * ?2 + ?1 - 1`, &sqlitex.ExecOptions{
 		Args: []any{shardRanges, int64(number)},
@@ -255,12 +254,12 @@ func whole(conn *sqlite.Conn, number, first, last uint64) (bool, error) {
 		},
 	})
 	for r := rangeOf(first); r <= rangeOf(last) && err == nil; r++ {
-		want := min(last, (r+1)*rangeRecords) - max(first, r*rangeRecords+1) + 1
-		if stated[r] < want {
+		if stated[r] < min(last, (r+1)*rangeRecords)-max(first, r*rangeRecords+1)+1 {
 			return false, nil
 		}
 		var n int64
-		if n, err = queryInt(conn, fmt.Sprintf(`SELECT count(*) FROM terms_%d('%s')`, number, rangeToken(r))); err == nil && uint64(n) != stated[r] {
+		n, err = queryInt(conn, fmt.Sprintf(`SELECT count(*) FROM terms_%d('%s')`, number, rangeToken(r)))
+		if err == nil && uint64(n) != stated[r] {
 			return false, nil
 		}
 	}
