@@ -194,8 +194,9 @@ type Obstacle struct {
 
 // Conflict is the error that says so.
 func (o Obstacle) Conflict(code ocip.Code, message string) *Error {
-	o.Code, o.Reason = code, message
-	return &Error{Code: Conflict, Message: message, Details: withOCIP[Obstacle]{o}}
+	said := o
+	said.Code, said.Reason = code, message
+	return &Error{Code: Conflict, Message: message, Details: withOCIP[Obstacle]{said}}
 }
 
 // ApprovalNamespace is the namespace of signatures over decisions

@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/filewatch"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/store"
@@ -99,7 +100,7 @@ type reloader struct {
 	started, read, inForce *config.Config
 	// watcher follows the policy's path watched, where that is not empty, and
 	// listing the directory file listed.
-	watcher, listing *config.Watcher
+	watcher, listing *filewatch.Watcher
 	watched, listed  string
 	// asked counts the reloads that somebody asked for. What a watch saw last is
 	// then no longer what was taken last.
@@ -156,7 +157,7 @@ func (r *reloader) close() {
 	r.tasks.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, watcher := range []*config.Watcher{r.watcher, r.listing} {
+	for _, watcher := range []*filewatch.Watcher{r.watcher, r.listing} {
 		if watcher != nil {
 			watcher.Close()
 		}
@@ -182,20 +183,20 @@ func (r *reloader) follow(cfg *config.Config) error {
 	if err := r.watch(&r.watcher, &r.watched, path, contents); err != nil {
 		return fmt.Errorf("cannot watch policy.path: %w", err)
 	}
-	if err := r.watch(&r.listing, &r.listed, cfg.DirectoryPath(), config.Fingerprint); err != nil {
+	if err := r.watch(&r.listing, &r.listed, cfg.DirectoryPath(), filewatch.Fingerprint); err != nil {
 		return fmt.Errorf("cannot watch directory_file: %w", err)
 	}
 	return nil
 }
 
 // watch has a watcher follow another path, none where that is empty.
-func (r *reloader) watch(watcher **config.Watcher, watched *string, path string, state func(path string) string) (err error) {
+func (r *reloader) watch(watcher **filewatch.Watcher, watched *string, path string, state func(path string) string) (err error) {
 	if path == *watched {
 		return nil
 	}
-	var next *config.Watcher
+	var next *filewatch.Watcher
 	if path != "" {
-		next, err = config.WatchTree(r.closing, path, func() string { return r.since(state(path)) }, r.poke)
+		next, err = filewatch.Start(r.closing, path, func() string { return r.since(state(path)) }, r.poke)
 		if err != nil {
 			return err
 		}
@@ -212,8 +213,8 @@ func (r *reloader) watch(watcher **config.Watcher, watched *string, path string,
 func (r *reloader) since(state string) string { return fmt.Sprint(r.asked.Load(), " ", state) }
 
 // watchFile follows the configuration file.
-func (r *reloader) watchFile(ctx context.Context, file string) (*config.Watcher, error) {
-	return config.WatchTree(ctx, file, func() string { return r.since(config.Fingerprint(file)) }, r.poke)
+func (r *reloader) watchFile(ctx context.Context, file string) (*filewatch.Watcher, error) {
+	return filewatch.Start(ctx, file, func() string { return r.since(filewatch.Fingerprint(file)) }, r.poke)
 }
 
 // contents tells apart what would be loaded from a path.

@@ -1,4 +1,4 @@
-package config
+package filewatch
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func watch(t *testing.T, file string) *watched {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	t.Cleanup(cancel)
 	w := &watched{t: t, ctx: ctx, seen: make(chan string, 100)}
-	watcher, err := Watch(ctx, file, func() {
+	watcher, err := Start(ctx, file, printOf(file), func() {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			data = []byte("absent")
@@ -61,6 +61,20 @@ func (w *watched) until(want string) {
 			w.t.Fatalf("no call for %q", want)
 		}
 	}
+}
+
+func printOf(file string) func() string { return func() string { return Fingerprint(file) } }
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func must(t *testing.T, err error) {
@@ -176,7 +190,7 @@ func TestWatchNeverMissesTheLastState(t *testing.T) {
 	defer cancel()
 	// Edits come while calls are under way, faster than they are gathered.
 	reached := make(chan struct{})
-	watcher, err := Watch(ctx, file, func() {
+	watcher, err := Start(ctx, file, printOf(file), func() {
 		if data, _ := os.ReadFile(file); string(data) == "end" {
 			close(reached)
 		}
@@ -198,7 +212,7 @@ func TestWatchEnds(t *testing.T) {
 	file := write(t, t.TempDir(), "ocipd.yaml", "0")
 
 	ctx, cancel := context.WithCancel(t.Context())
-	byContext, err := Watch(ctx, file, func() {})
+	byContext, err := Start(ctx, file, printOf(file), func() {})
 	must(t, err)
 	cancel()
 	select {
@@ -211,7 +225,7 @@ func TestWatchEnds(t *testing.T) {
 	// Close waits for the call that is under way.
 	began, release := make(chan struct{}), make(chan struct{})
 	returned := false
-	byClose, err := Watch(t.Context(), file, func() {
+	byClose, err := Start(t.Context(), file, printOf(file), func() {
 		close(began)
 		<-release
 		returned = true

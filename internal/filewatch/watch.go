@@ -1,4 +1,9 @@
-package config
+// Package filewatch says when what a path leads to has become something else: a file,
+// or a folder and all below it. It reads nothing of it but what [Fingerprint] is
+// asked for: what a state is, its caller says.
+//
+// Use: [Start], and [Watcher.Close] at the end.
+package filewatch
 
 import (
 	"context"
@@ -42,8 +47,6 @@ var errRestless = errors.New("its directories do not hold still")
 // Watcher sees the edits of one file, or of a folder and all below it.
 type Watcher struct {
 	path string
-	// tree is set where path may be a folder whose content counts.
-	tree bool
 	// state tells contents apart.
 	state func() string
 	// events are those of the directories armed. Each pump takes the events
@@ -59,48 +62,32 @@ type Watcher struct {
 	done   chan struct{}
 }
 
-// Watch calls onChange after the content of a file has become another one, or
-// the file came or went. It sees writes in place, an editor's rename, symlinks
-// that were turned (also those the file's directory is reached through, as
-// Kubernetes mounts have them), and a file or directory that does not exist
-// yet. Events are gathered for about 50 ms, half a second at most, so that one
-// edit is one call; the last state is never missed.
+// Start calls onChange after what is at a path has become something else, came or
+// went. The path is a file, or a folder of which all that is below counts, whatever
+// the depth, but for names that begin with a dot. It sees writes in place, an
+// editor's rename, symlinks that were turned (also those the path is reached
+// through, as Kubernetes mounts have them), and a file or directory that does not
+// exist yet. Symlinks to files are followed wherever they lead; folders that are
+// symlinks are not entered, unless path is one. Events are gathered for about
+// 50 ms, half a second at most, so that one edit is one call; the last state is
+// never missed.
 //
-// The watch holds from the moment Watch returns, so load the file after it.
+// state reads what is at the path and says in text what it is, such as
+// [Fingerprint] of a file: equal texts are equal contents. It is called from the
+// goroutine that calls onChange, and once before Start returns. What a folder
+// means, which of its files count and how large they may be, is thus up to the
+// caller. Folders with more than 1024 directories to watch are refused, or tried
+// again every second if they grow to that.
+//
+// The watch holds from the moment Start returns, so load what is there after it.
 // onChange is called from one goroutine, never twice at a time. The watch ends
 // with ctx or [Watcher.Close].
-func Watch(ctx context.Context, file string, onChange func()) (*Watcher, error) {
-	return start(ctx, file, nil, onChange)
-}
-
-// WatchTree is [Watch] for a path that is a file or a folder, of which all that
-// is below counts, whatever the depth, but for names that begin with a dot.
-// Symlinks to files are followed wherever they lead; folders that are symlinks
-// are not entered, unless path is one.
-//
-// state reads what is at the path and says in text what it is: equal texts are
-// equal contents. It is called from the goroutine that calls onChange, and once
-// before WatchTree returns. What a folder means, which of its files count and
-// how large they may be, is thus up to the caller. Folders with more than 1024
-// directories to watch are refused, or tried again every second if they grow to
-// that.
-func WatchTree(ctx context.Context, path string, state func() string, onChange func()) (*Watcher, error) {
-	return start(ctx, path, state, onChange)
-}
-
-// start watches a tree where it is given a state, and a file where it is not.
-func start(ctx context.Context, name string, state func() string, onChange func()) (*Watcher, error) {
+func Start(ctx context.Context, name string, state func() string, onChange func()) (*Watcher, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w", name, err)
 	}
-	w := &Watcher{
-		path: path, tree: state != nil, state: state,
-		news: make(chan struct{}, 1), done: make(chan struct{}),
-	}
-	if state == nil {
-		w.state = func() string { return Fingerprint(path) }
-	}
+	w := &Watcher{path: path, state: state, news: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := w.arm(); err != nil {
 		w.release()
 		return nil, fmt.Errorf("cannot watch %s: %w", name, err)
@@ -256,7 +243,7 @@ func (w *Watcher) directories() ([]string, error) {
 	}
 	list, folder := way(w.path)
 	note(list)
-	if w.tree && folder != "" {
+	if folder != "" {
 		// What cannot be looked into cannot be watched either; that it becomes
 		// readable is seen from the directory above.
 		_ = filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
@@ -326,7 +313,11 @@ func way(path string) (dirs []string, folder string) {
 	return dirs, folder
 }
 
-// Fingerprint tells contents of a file apart. Two ways of being unreadable are also two.
+// maxBytes is how much of a file counts.
+const maxBytes = 64<<20 + 1
+
+// Fingerprint tells contents of a file apart, by its first 64 MiB. Two ways of being
+// unreadable are also two.
 func Fingerprint(file string) string {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -341,7 +332,7 @@ func Fingerprint(file string) string {
 	}
 	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.LimitReader(f, maxListingBytes+1)); err != nil {
+	if _, err := io.Copy(sum, io.LimitReader(f, maxBytes)); err != nil {
 		return err.Error()
 	}
 	return string(sum.Sum(nil))

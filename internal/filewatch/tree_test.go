@@ -1,4 +1,4 @@
-package config
+package filewatch
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func watchTree(t *testing.T, path string) *watched {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	w := &watched{t: t, ctx: ctx, seen: make(chan string, 100)}
-	watcher, err := WatchTree(ctx, path, func() string { return content(path) }, func() { w.seen <- content(path) })
+	watcher, err := Start(ctx, path, func() string { return content(path) }, func() { w.seen <- content(path) })
 	must(t, err)
 	t.Cleanup(watcher.Close)
 	return w
@@ -180,7 +180,7 @@ func TestWatchTreeNeverMissesTheLastState(t *testing.T) {
 	defer cancel()
 	const last = "last/sub/a.rego=end"
 	reached := make(chan struct{})
-	watcher, err := WatchTree(ctx, dir, func() string { return content(dir) }, func() {
+	watcher, err := Start(ctx, dir, func() string { return content(dir) }, func() {
 		if content(dir) == last {
 			close(reached)
 		}
@@ -219,63 +219,10 @@ func TestWatchTreeIsBounded(t *testing.T) {
 
 	// Now that it is too large, a new watch is refused and the old one looks
 	// every second.
-	_, err := WatchTree(t.Context(), dir, func() string { return "" }, func() {})
+	_, err := Start(t.Context(), dir, func() string { return "" }, func() {})
 	if err == nil || !strings.Contains(err.Error(), "cannot watch "+dir+": more than 1024 directories") {
 		t.Errorf("got %v", err)
 	}
 	write(t, dir, fmt.Sprintf("%d/a.rego", maxDirectories-1), "2")
 	w.next(fmt.Sprintf("0/a.rego=1 %d/a.rego=2", maxDirectories-1))
-}
-
-func TestReload(t *testing.T) {
-	dir := t.TempDir()
-	file := write(t, dir, "ocipd.yaml", "ocip: {max_rounds: 4, max_annotation_bytes: 2000}\npolicy: {data: {cross_org: true}}\n")
-	flags := map[string]any{"ocip.max_rounds": 7}
-	first, err := Load(Options{File: file, Env: []string{"OCIPD_POLICY_DATA_CROSS_ORG=false"}, Flags: flags})
-	must(t, err)
-	clear(flags)
-
-	write(t, dir, "ocipd.yaml", "ocip: {max_rounds: 5, max_annotation_bytes: 3000}\npolicy: {data: {cross_org: true, enabled: false}}\n")
-	second, err := first.Reload()
-	must(t, err)
-	if second.OCIP.MaxRounds != 7 || second.OCIP.MaxAnnotationBytes != 3000 || second.Policy.Data.CrossOrg || second.Policy.Data.Enabled {
-		t.Errorf("the file alone may change what it says: got %+v, %+v", second.OCIP, second.Policy.Data)
-	}
-	if first.OCIP.MaxAnnotationBytes != 2000 || !first.Policy.Data.Enabled {
-		t.Error("the configuration in use was changed")
-	}
-	write(t, dir, "ocipd.yaml", "ocip: {max_rounds: 0}\nagnets: []\n")
-	if _, err = second.Reload(); err == nil || !strings.Contains(err.Error(), file+":2:1: unknown key") {
-		t.Errorf("got %v", err)
-	}
-	write(t, dir, "ocipd.yaml", " \n")
-	if _, err = second.Reload(); err == nil || !strings.Contains(err.Error(), file+" has become empty") {
-		t.Errorf("got %v", err)
-	}
-	must(t, os.Remove(file))
-	if _, err = second.Reload(); err == nil {
-		t.Error("a file that is gone reads as one")
-	}
-
-	// One that was empty from the start may stay so.
-	blank, err := Load(Options{File: write(t, dir, "blank.yaml", "")})
-	must(t, err)
-	if _, err := blank.Reload(); err != nil {
-		t.Error(err)
-	}
-
-	// Where no file was read, one that came since is.
-	none, err := Load(Options{Env: []string{"XDG_CONFIG_HOME=" + dir}})
-	must(t, err)
-	if again, err := none.Reload(); err != nil || again != none {
-		t.Errorf("got %+v, %v", again, err)
-	}
-	file = write(t, dir, "openclawos/ocipd.yaml", "ocip: {max_rounds: 9}\n")
-	came, err := none.Reload()
-	if err != nil || came.OCIP.MaxRounds != 9 || came.File != file {
-		t.Fatalf("got %+v, %v", came, err)
-	}
-	if again, err := came.Reload(); err != nil || again != came {
-		t.Errorf("read again: %+v, %v", again, err)
-	}
 }
