@@ -210,13 +210,13 @@ func TestSignedDecisions(t *testing.T) {
 	id := p.hold("I promise to do it by Friday")
 	digest := p.digest(id)
 	approve := []string{"approve", id, "--yes", "--digest", digest}
-	p.wants(0, "0 given, by 2 operators needed, each with a signature", "show", id)
+	p.wants(0, "0 given, by 2 people needed, each with a signature", "show", id)
 	p.wants(1, "cannot sign: no ssh-agent is running", approve...)
 	p.wants(1, "cannot approve "+id+": the signature is not accepted", append(approve, "--key", evesFile)...)
 	p.wants(1, "it has a passphrase, and no terminal to ask for it", append(approve, "--key", lockedFile)...)
 	p.wants(1, "cannot use the key "+p.write("odd", "-----BEGIN OPENSSH PRIVATE KEY-----\n"), append(approve, "--key", filepath.Join(p.dir, "odd"))...)
 	p.wants(0, "1 of 2 approvals are given: the message goes on waiting", append(approve, "--key", carolsFile)...)
-	p.wants(1, "carol@acme.com has approved this already; it needs 2 operators", append(approve, "--key", carolsFile)...)
+	p.wants(1, "carol@acme.com has approved this already; it needs 2 people", append(approve, "--key", carolsFile)...)
 	p.wants(0, "  approved      by carol@acme.com, ", "show", id)
 
 	// ssh-agent has no key, several, and one.
@@ -239,7 +239,7 @@ func TestSignedDecisions(t *testing.T) {
 	id = p.hold("I promise something else")
 	approve[1], approve[4] = id, p.digest(id)
 	takeover := []string{"takeover", id, "--yes", "--digest", approve[4], "--content", "Not now.", "--key", carolsFile}
-	p.wants(1, "this message needs 2 operators", takeover...)
+	p.wants(1, "this message needs 2 people", takeover...)
 	p.wants(0, "1 of 2 approvals are given", append(approve, "--key", dansFile)...)
 	p.wants(0, "taken over: it goes on its way as yours", takeover...)
 	p.wants(0, "content sha256:", "show", p.hold("I promise the last thing"), "--to-sign", "takeover", "--content", "Not now.")

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 )
 
@@ -83,7 +84,7 @@ func (c *tailCursor) save(line []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot keep the cursor: %w", err)
 	}
-	if _, err := replaceFile(c.file, append(text, '\n'), 0o600); err != nil {
+	if _, err := cli.ReplaceFile(c.file, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("cannot keep the cursor: %w", err)
 	}
 	return nil

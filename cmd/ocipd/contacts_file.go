@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/place"
@@ -241,6 +242,6 @@ func (s *shell) editConfig(cfg *config.Config, edit func(text []byte) ([]byte, e
 	if err != nil {
 		return fmt.Errorf("cannot write the configuration: %w", err)
 	}
-	_, err = replaceFile(path, text, info.Mode().Perm())
+	_, err = cli.ReplaceFile(path, text, info.Mode().Perm())
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/service"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/systemd"
 	"golang.org/x/sys/unix"
@@ -170,7 +171,7 @@ func (d *doctor) unit(name string) map[string]string {
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
 	defer cancel()
-	properties, err := d.showUnit(ctx, name)
+	properties, err := d.manager().ShowUnit(ctx, name)
 	if err != nil {
 		return nil
 	}
@@ -180,44 +181,44 @@ func (d *doctor) unit(name string) map[string]string {
 // idle reports whether the service manager holds the sockets and the daemon is
 // not started.
 func (d *doctor) idle() bool {
-	if !d.usualSocket() || !d.unitInstalled() && d.packaged() == "" {
+	if !d.usualSocket() || !d.unitInstalled() && d.manager().Packaged() == "" {
 		return false
 	}
-	socket, service := d.unit(systemd.SocketName), d.unit(systemd.ServiceName)
-	return socket["ActiveState"] == "active" && service["ActiveState"] == "inactive"
+	socket, unit := d.unit(systemd.SocketName), d.unit(systemd.ServiceName)
+	return socket["ActiveState"] == "active" && unit["ActiveState"] == "inactive"
 }
 
 // service checks the units of the service, where there are any.
 func (d *doctor) service() (found []diagnosis) {
-	service := d.unit(systemd.ServiceName)
+	unit := d.unit(systemd.ServiceName)
 	switch {
-	case service == nil && d.unitInstalled():
+	case unit == nil && d.unitInstalled():
 		return []diagnosis{warned("the units are installed, and no systemd user manager answers here").
 			advise("log in on the machine itself, or: loginctl enable-linger %s", currentUser())}
-	case service == nil:
+	case unit == nil:
 		return []diagnosis{passed("there is no systemd user manager here; something else has to start the daemon")}
-	case service["LoadState"] == "not-found":
+	case unit["LoadState"] == "not-found":
 		return []diagnosis{passed("not installed as a service").advise("to have it started at every login: ocipd service install")}
 	}
-	switch service["ActiveState"] {
+	switch unit["ActiveState"] {
 	case "failed":
-		found = append(found, failed("%s failed (%s)", systemd.ServiceName, service["Result"]).
+		found = append(found, failed("%s failed (%s)", systemd.ServiceName, unit["Result"]).
 			advise("journalctl --user -u ocipd -n 20; then: systemctl --user reset-failed ocipd.service ocipd.socket && systemctl --user start ocipd.socket ocipd.service"))
 	case "active", "reloading":
-		if d.live != nil && service["MainPID"] != strconv.Itoa(d.live.PID) && d.usualSocket() {
-			found = append(found, warned("the daemon that answers (pid %d) is not the service's (pid %s)", d.live.PID, service["MainPID"]).advise("stop one of them"))
+		if d.live != nil && unit["MainPID"] != strconv.Itoa(d.live.PID) && d.usualSocket() {
+			found = append(found, warned("the daemon that answers (pid %d) is not the service's (pid %s)", d.live.PID, unit["MainPID"]).advise("stop one of them"))
 		}
 	}
 	// What is no number is none.
-	if restarts, _ := strconv.Atoi(service["NRestarts"]); restarts > 0 {
+	if restarts, _ := strconv.Atoi(unit["NRestarts"]); restarts > 0 {
 		found = append(found, warned("it was started again %s by itself", term.Count(restarts, "time")).advise("journalctl --user -u ocipd says why; having looked: systemctl --user reset-failed ocipd.service"))
 	}
-	if state := service["UnitFileState"]; state != "enabled" && state != "" {
+	if state := unit["UnitFileState"]; state != "enabled" && state != "" {
 		found = append(found, warned("it is %s: it does not start at login", state).advise("systemctl --user enable ocipd.socket ocipd.service"))
 	}
-	well := passed("%s is %s (%s), %s", systemd.ServiceName, service["ActiveState"], service["SubState"], service["UnitFileState"])
+	well := passed("%s is %s (%s), %s", systemd.ServiceName, unit["ActiveState"], unit["SubState"], unit["UnitFileState"])
 	// Right where agents end with the session as well, so no fault.
-	if name := currentUser(); !lingers(name) {
+	if name := currentUser(); !service.Lingers(name) {
 		well = well.advise("it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s", name)
 	}
 	return orWell(found, well)

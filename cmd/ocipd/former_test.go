@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/service"
 )
 
 // A service whose configuration lacks what this version wants goes on with the former
@@ -37,23 +38,23 @@ func TestServiceGoesOnWithTheFormerProgram(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	const service, refused = "NOTIFY_SOCKET=/nowhere", "nothing says which app may have channel telegram"
-	if out, err := serve(service); err == nil || !strings.Contains(out, refused) {
+	const asService, refused = "NOTIFY_SOCKET=/nowhere", "nothing says which app may have channel telegram"
+	if out, err := serve(asService); err == nil || !strings.Contains(out, refused) {
 		t.Errorf("without a former program: %v\n%s", err, out)
 	}
 	put("ocipd.former", "#!/bin/sh\necho \"former $FORMER_OCIPD: $*\"\n", 0o700)
-	out, err := serve(service)
+	out, err := serve(asService)
 	if err != nil || !strings.Contains(out, "the configuration lacks 2 lines of access.apps, so the former program ") ||
 		!strings.Contains(out, "\nformer 1: serve --config "+filepath.Join(dir, "ocipd.yaml")) {
 		t.Errorf("with one: %v\n%s", err, out)
 	}
-	for _, env := range [][]string{nil, {service, formerMark + "=1"}} {
+	for _, env := range [][]string{nil, {asService, service.FormerMark + "=1"}} {
 		if out, err := serve(env...); err == nil || !strings.Contains(out, refused) || strings.Contains(out, "former 1") {
 			t.Errorf("with %q: %v\n%s", env, err, out)
 		}
 	}
 	put("ocipd.former", "#!/bin/sh\necho too old; exit 1\n", 0o700)
-	if out, err := serve(service); err == nil || !strings.Contains(out, refused) || !strings.Contains(out, "does not take the configuration either: too old") {
+	if out, err := serve(asService); err == nil || !strings.Contains(out, refused) || !strings.Contains(out, "does not take the configuration either: too old") {
 		t.Errorf("with one that refuses too: %v\n%s", err, out)
 	}
 	if cli.Exists(filepath.Join(dir, ".local")) || cli.Exists(filepath.Join(dir, "k.sock")) {

@@ -32,7 +32,7 @@ func newMan(s *shell) *cobra.Command {
 				return fmt.Errorf("cannot write manual pages: %w", err)
 			}
 			for _, p := range pages {
-				if _, err := replaceFile(filepath.Join(args[0], p.name), p.text, 0o644); err != nil {
+				if _, err := cli.ReplaceFile(filepath.Join(args[0], p.name), p.text, 0o644); err != nil {
 					return err
 				}
 			}

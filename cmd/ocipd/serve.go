@@ -63,7 +63,7 @@ func newServe(s *shell) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.goOnWithFormer(cmd.Context(), cfg); err != nil {
+			if err := s.manager().GoOnWithFormer(cmd.Context(), cfg); err != nil {
 				return err
 			}
 			s.tune()

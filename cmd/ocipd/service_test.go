@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/service"
 	"github.com/openclawos/ocipd/systemd"
 )
 
@@ -124,7 +125,7 @@ func TestDoctorOfALaptop(t *testing.T) {
 	if len(found) != 1 || found[0].Health != pass {
 		t.Fatalf("found %+v", found)
 	}
-	if !lingers(currentUser()) && !strings.Contains(found[0].Advice, "loginctl enable-linger") {
+	if !service.Lingers(currentUser()) && !strings.Contains(found[0].Advice, "loginctl enable-linger") {
 		t.Errorf("it does not say how to have it stay: %+v", found[0])
 	}
 }

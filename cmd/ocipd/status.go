@@ -85,7 +85,7 @@ func (s *shell) printStatus(status *api.Status) error {
 	if _, err := fmt.Fprintln(s.Stdout, strings.Join(draw(status, s.Screen(), time.Now(), false), "\n")); err != nil {
 		return err
 	}
-	if why := s.heldBack(status.Version); why != "" {
+	if why := s.manager().HeldBack(status.Version); why != "" {
 		fmt.Fprintln(s.Stderr, "ocipd: "+term.Printable(why))
 	}
 	return nil

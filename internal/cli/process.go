@@ -9,11 +9,13 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -324,4 +326,25 @@ func (e *UsageError) Error() string { return e.message }
 // Usagef makes an error of a command line that makes no sense.
 func Usagef(format string, args ...any) error {
 	return &UsageError{message: fmt.Sprintf(format, args...)}
+}
+
+// ReplaceFile writes a file as a whole or not at all, and reports whether it is
+// another one than before.
+func ReplaceFile(path string, text []byte, mode fs.FileMode) (changed bool, err error) {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
+		return false, nil
+	}
+	fail := func(err error) (bool, error) { return false, fmt.Errorf("cannot write %s: %w", path, err) }
+	f, err := os.CreateTemp(filepath.Dir(path), ".ocipd-*")
+	if err != nil {
+		return fail(err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fail(errors.Join(err, os.Remove(f.Name())))
+	}
+	return true, nil
 }

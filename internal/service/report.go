@@ -1,9 +1,8 @@
-package main
+package service
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
@@ -12,14 +11,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/systemd"
-	"github.com/spf13/cobra"
 )
 
-// serviceReport is what `ocipd service status --json` prints.
-type serviceReport struct {
+// report is what `ocipd service status --json` prints.
+type report struct {
 	Service unitReport `json:"service"`
 	Socket  unitReport `json:"socket"`
 	// Running is the version of the daemon that answers, Installed that of the
@@ -40,35 +37,8 @@ type unitReport struct {
 	Result  string `json:"result"`
 }
 
-func newServiceStatus(s *shell) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "status",
-		Short: "show the units and which version runs",
-		Long:  "Show the units and which version runs. Exits with 3 where the service does not run.",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := s.serviceReport(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = s.PrintJSON(r)
-			} else {
-				err = s.printService(r)
-			}
-			if err == nil && r.Service.State != "active" {
-				return errors.Join(cli.ErrSaid, client.ErrNotRunning)
-			}
-			return err
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
-}
-
-// showUnit asks the service manager about a unit.
-func (s *shell) showUnit(ctx context.Context, name string) (map[string]string, error) {
+// ShowUnit asks the service manager about a unit.
+func (s *Manager) ShowUnit(ctx context.Context, name string) (map[string]string, error) {
 	out, err := s.systemctl(ctx, "show", name, "-p",
 		"LoadState,ActiveState,SubState,UnitFileState,Result,MainPID,NRestarts,StatusText,ExecStart")
 	if err != nil {
@@ -82,16 +52,17 @@ func (s *shell) showUnit(ctx context.Context, name string) (map[string]string, e
 	return properties, nil
 }
 
-func (s *shell) serviceReport(ctx context.Context) (*serviceReport, error) {
-	service, err := s.showUnit(ctx, systemd.ServiceName)
+// Report asks the service manager and the daemon how the service is.
+func (s *Manager) Report(ctx context.Context) (*report, error) {
+	service, err := s.ShowUnit(ctx, systemd.ServiceName)
 	if err != nil {
 		return nil, fmt.Errorf("%w; a daemon that was started without it is shown by: ocipd status", err)
 	}
-	socket, err := s.showUnit(ctx, systemd.SocketName)
+	socket, err := s.ShowUnit(ctx, systemd.SocketName)
 	if err != nil {
 		return nil, err
 	}
-	r := &serviceReport{
+	r := &report{
 		Service: unitOf(systemd.ServiceName, service), Socket: unitOf(systemd.SocketName, socket), Status: service["StatusText"],
 		Program: programOf(service["ExecStart"]),
 	}
@@ -132,20 +103,23 @@ func programOf(execStart string) string {
 }
 
 // versionOf asks a program for its version, empty where it does not say.
-func (s *shell) versionOf(ctx context.Context, program string) string {
+func (s *Manager) versionOf(ctx context.Context, program string) string {
 	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "version", "--json")
 	cmd.Env = s.Env
 	out, err := cmd.Output()
-	var v versionReport
+	var v struct {
+		Version string `json:"version"`
+	}
 	if err != nil || json.Unmarshal(out, &v) != nil {
 		return ""
 	}
 	return v.Version
 }
 
-func (s *shell) printService(r *serviceReport) error {
+// Print writes a report for a person.
+func (s *Manager) Print(r *report) error {
 	var b strings.Builder
 	for _, u := range []unitReport{r.Service, r.Socket} {
 		fmt.Fprintf(&b, "%-14s %s", u.Unit, u.State)
@@ -175,7 +149,7 @@ func (s *shell) printService(r *serviceReport) error {
 	line("running", r.Running)
 	line("installed", strings.TrimSpace(r.Installed+"  "+r.Program))
 	if r.Running != "" && r.Installed != "" && r.Running != r.Installed {
-		line("", cmp.Or(s.heldBack(r.Running), "to run the installed version: systemctl --user restart ocipd.service"))
+		line("", cmp.Or(s.HeldBack(r.Running), "to run the installed version: systemctl --user restart ocipd.service"))
 	}
 	if r.Service.State == "not installed" {
 		b.WriteString("install it with: ocipd service install\n")

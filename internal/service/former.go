@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -24,9 +24,9 @@ const (
 	// keeps the former.
 	packagedProgram = "/usr/bin/ocipd"
 	packagedFormer  = "/usr/libexec/ocipd/ocipd" + formerSuffix
-	// formerMark is set for a former program, which goes on with none itself. It is
+	// FormerMark is set for a former program, which goes on with none itself. It is
 	// no OCIPD_… variable: those are keys of the configuration.
-	formerMark = "FORMER_OCIPD"
+	FormerMark = "FORMER_OCIPD"
 )
 
 // formerOf is the former version of a program, "" where none is kept.
@@ -51,12 +51,12 @@ func lacking(cfg *config.Config) int {
 	return len(lacks)
 }
 
-// goOnWithFormer becomes the former program, where a service is started with a
+// GoOnWithFormer becomes the former program, where a service is started with a
 // configuration that this one refuses and that one takes. It does so before anything
 // of the service is touched, sockets and database. It returns where there is no such
 // program, and the start says what is wrong.
-func (s *shell) goOnWithFormer(ctx context.Context, cfg *config.Config) error {
-	if s.Getenv("NOTIFY_SOCKET") == "" || s.Getenv(formerMark) != "" {
+func (s *Manager) GoOnWithFormer(ctx context.Context, cfg *config.Config) error {
+	if s.Getenv("NOTIFY_SOCKET") == "" || s.Getenv(FormerMark) != "" {
 		return nil
 	}
 	n := lacking(cfg)
@@ -68,7 +68,7 @@ func (s *shell) goOnWithFormer(ctx context.Context, cfg *config.Config) error {
 	if former == "" {
 		return nil
 	}
-	env := append(slices.Clone(s.Env), formerMark+"=1")
+	env := append(slices.Clone(s.Env), FormerMark+"=1")
 	check := exec.CommandContext(ctx, former, "config", "check")
 	if cfg.File != "" {
 		check.Args = append(check.Args, cfg.File)
@@ -83,9 +83,9 @@ func (s *shell) goOnWithFormer(ctx context.Context, cfg *config.Config) error {
 	return unix.Exec(former, append([]string{former}, os.Args[1:]...), env)
 }
 
-// heldBack says why another version runs than is installed, "" where that is not for
+// HeldBack says why another version runs than is installed, "" where that is not for
 // the configuration's sake.
-func (s *shell) heldBack(running string) string {
+func (s *Manager) HeldBack(running string) string {
 	if running == "" || running == s.Version {
 		return ""
 	}
