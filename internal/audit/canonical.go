@@ -2,10 +2,10 @@ package audit
 
 import (
 	"bytes"
-	"encoding/binary"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/jsonline"
 )
 
 // appendCanonical appends a JSON text in the canonical form of RFC 8785.
@@ -111,7 +111,7 @@ func (c *canonical) whole() bool {
 // it has none, and nothing but ASCII.
 func (c *canonical) text() (plain, ok bool) {
 	end := bytes.IndexByte(c.from[1:], '"') + 1
-	if end > 0 && plainText(c.from[1:end]) {
+	if end > 0 && jsonline.Plain(c.from[1:end]) {
 		c.take(end + 1)
 		return true, true
 	}
@@ -132,24 +132,6 @@ func (c *canonical) text() (plain, ok bool) {
 		}
 	}
 	return false, false
-}
-
-// plainText reports whether a text is ASCII, and neither an escape nor a control.
-func plainText(text []byte) bool {
-	const every, high = 0x0101010101010101, 0x8080808080808080
-	for ; len(text) >= 8; text = text[8:] {
-		w := binary.NativeEndian.Uint64(text)
-		control, escape := (w-' '*every)&^w, (w^'\\'*every-every)&^(w^'\\'*every)
-		if (w|control|escape)&high != 0 {
-			return false
-		}
-	}
-	for _, b := range text {
-		if b < ' ' || b == '\\' || b >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 func (c *canonical) array(depth int) bool {

@@ -35,8 +35,34 @@ func Key(b []byte, name string) []byte {
 
 // Quote appends a text as a JSON string.
 func Quote(b []byte, text string) []byte {
+	if Plain(text) {
+		b = append(slices.Grow(b, len(text)+len(`""`)), '"')
+		return append(append(b, text...), '"')
+	}
 	b, _ = jsontext.AppendQuote(b, text) // fails for what is not UTF-8, and replaces it
 	return b
+}
+
+// Plain reports whether a text stands in a JSON string as it is: it is ASCII, and no
+// quote, escape or control is in it. It looks at eight bytes at a time.
+func Plain[T string | []byte](text T) bool {
+	const every, high = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(text); i += 8 {
+		part := text[i : i+8]
+		w := uint64(part[0]) | uint64(part[1])<<8 | uint64(part[2])<<16 | uint64(part[3])<<24 |
+			uint64(part[4])<<32 | uint64(part[5])<<40 | uint64(part[6])<<48 | uint64(part[7])<<56
+		control, escape, quote := (w-' '*every)&^w, (w^'\\'*every-every)&^(w^'\\'*every), (w^'"'*every-every)&^(w^'"'*every)
+		if (w|control|escape|quote)&high != 0 {
+			return false
+		}
+	}
+	for ; i < len(text); i++ {
+		if c := text[i]; c < ' ' || c == '\\' || c == '"' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // Text appends a member that is a string.

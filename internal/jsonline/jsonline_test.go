@@ -99,3 +99,22 @@ func BenchmarkASCII(b *testing.B) {
 		})
 	}
 }
+
+// A text is plain where the library quotes it as it is, wherever a byte stands.
+func FuzzPlain(f *testing.F) {
+	for at := range 18 {
+		for _, c := range []string{"\"", "\\", "\x00", "\x1f", "\x7f", "\x80", "é", " ", "!", "#", "[", "]"} {
+			f.Add(strings.Repeat("a", at) + c + strings.Repeat("~", 10))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		quoted, err := jsontext.AppendQuote(nil, text)
+		ascii := !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
+		if want := err == nil && ascii && string(quoted) == `"`+text+`"`; Plain(text) != want || Plain([]byte(text)) != want {
+			t.Errorf("%q: got %v, want %v", text, !want, want)
+		}
+		if got := Quote(nil, text); string(got) != string(quoted) {
+			t.Errorf("got %s, want %s", got, quoted)
+		}
+	})
+}
