@@ -399,16 +399,6 @@ type DispatchResult struct {
 	// OCIP says under which record the message was decided, and in which exchange
 	// where the counterparty is an agent.
 	OCIP *ExchangeRef `json:"ocip,omitempty"`
-	// Deliver, where set, has the delivered message written to its receiver.
-	Deliver func() `json:"-"`
-}
-
-// Afterwards is called once the answer is written: the sender waits for it, and
-// the receiver for nothing.
-func (r DispatchResult) Afterwards() {
-	if r.Deliver != nil {
-		r.Deliver()
-	}
 }
 
 // ExchangeRef tells a sender which exchange its message belongs to and, where it
@@ -456,15 +446,6 @@ func (p *QueueParams) OrderKey() string { return p.SessionKey }
 type QueueResult struct {
 	RunID  string `json:"runId"`
 	Queued bool   `json:"queued"`
-	// Deliver, where set, has the delivered message written to its agent.
-	Deliver func() `json:"-"`
-}
-
-// Afterwards is what [DispatchResult.Afterwards] is.
-func (r QueueResult) Afterwards() {
-	if r.Deliver != nil {
-		r.Deliver()
-	}
 }
 
 // CompleteParams ends an agent run (extension agent.complete).

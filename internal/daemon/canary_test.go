@@ -19,7 +19,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -756,7 +756,7 @@ func (c *canary) comeAndGo(s *scout) {
 // operatorsOnly has apps call what is not theirs.
 func (c *canary) operatorsOnly() {
 	for _, s := range c.apps[:2] {
-		for _, method := range append(ipc.MethodNames(), "no.such.method", c.mark(s, "method")) {
+		for _, method := range append(daemon.MethodNames(), "no.such.method", c.mark(s, "method")) {
 			if c.bases(method, s) == nil {
 				s.done(s.ask(method, `{"approvalId":"`+c.mark(s, method)+`","note":"`+c.mark(s, method)+`","agent":"`+c.mark(s, method)+`"}`))
 			}

@@ -84,6 +84,9 @@ type Daemon struct {
 	notices  *notices
 	kernel   *kernel.Kernel
 	server   *ipc.Server
+	// apps and operators are the sockets, open from the first step on.
+	apps, operators *net.UnixListener
+
 	settings *settings
 	reloader *reloader
 
@@ -139,7 +142,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.claimSockets, d.loadPolicy, d.lookAround, d.openStore, d.dropOldKey, d.witnessLog, d.openDigests, d.openMirror, d.openIndex, d.openSinks, d.startKernel, d.recordStart, d.retain, d.watchFiles, d.serveMetrics, d.listen, d.leaveWord, d.supervise,
+		d.claimSockets, d.loadPolicy, d.lookAround, d.openStore, d.dropOldKey, d.witnessLog, d.openDigests, d.openMirror, d.openIndex, d.openSinks, d.startKernel, d.makeServer, d.recordStart, d.retain, d.watchFiles, d.serveMetrics, d.listen, d.leaveWord, d.supervise,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -187,18 +190,9 @@ func (d *Daemon) onStop(end func() error) { d.undo = append(d.undo, end) }
 
 // claimSockets comes first: where a daemon is running already, nothing of its
 // is touched.
-func (d *Daemon) claimSockets(context.Context) error {
-	apps, operators, err := d.openSockets()
-	if err != nil {
-		return err
-	}
-	d.server = ipc.NewServer(ipc.Options{
-		Kernel:   facade{d},
-		Limits:   limits(d.cfg),
-		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"), Metrics: d.metrics,
-		Apps: apps, Operators: operators,
-	})
-	return nil
+func (d *Daemon) claimSockets(context.Context) (err error) {
+	d.apps, d.operators, err = d.openSockets()
+	return err
 }
 
 // closer closes a listener that the server may have closed before.

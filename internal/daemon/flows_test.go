@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/daemon"
 )
 
 // listedFlows are the flows that the security model has a row for: members by
@@ -38,7 +38,7 @@ func listedFlows(t *testing.T) (members map[string][]string, events []string) {
 			switch {
 			case slices.Contains(api.Events(), method):
 				events = append(events, method)
-			case slices.Contains(ipc.MethodNames(), method):
+			case slices.Contains(daemon.MethodNames(), method):
 				members[method] = append(members[method], strings.Split(list, ", ")...)
 			}
 		}
@@ -66,7 +66,7 @@ func TestEveryFlowIsListed(t *testing.T) {
 			known[m.Name] = append(known[m.Name], textMembers(m.Params, "")...)
 		}
 	}
-	for _, method := range ipc.MethodNames() {
+	for _, method := range daemon.MethodNames() {
 		if _, described := known[method]; !described {
 			t.Errorf("method %s is not described", method)
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -14,7 +13,7 @@ import (
 // may say.
 func newMetrics() *metrics.Set {
 	w := metrics.Words{
-		Sides: []string{audit.SideSender, audit.SideReceiver}, Methods: ipc.MethodNames(),
+		Sides:   []string{audit.SideSender, audit.SideReceiver},
 		Results: []string{string(ocip.Allow), string(ocip.Deny), string(ocip.RequireApproval)},
 	}
 	for _, code := range ocip.Codes() {

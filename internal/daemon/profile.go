@@ -13,10 +13,10 @@ import (
 // profileChunk bounds what one chunk of a profile holds, in bytes.
 const profileChunk = 64 << 10
 
-// DebugProfile takes a profile of the running daemon. Apps never get here: it is
+// debugProfile takes a profile of the running daemon. Apps never get here: it is
 // a method of the operator socket, from which [kernel.Kernel.MayOperate] keeps
 // them.
-func (f facade) DebugProfile(_ context.Context, p *api.ProfileParams) (ipc.Feed, error) {
+func debugProfile(_ context.Context, p *api.ProfileParams) (ipc.Feed, error) {
 	return func(ctx context.Context, s api.Stream) error {
 		var text bytes.Buffer
 		if err := takeProfile(ctx, &text, p); err != nil {

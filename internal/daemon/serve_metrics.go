@@ -183,7 +183,7 @@ func (d *Daemon) gauges() []metrics.Gauge {
 		Labels: prometheus.Labels{"version": d.version, "goversion": runtime.Version()}}}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
-	s, err := facade{d}.Status(ctx, nil)
+	s, err := d.status(ctx, nil)
 	if err != nil {
 		d.log.Warn("cannot look up gauges", zap.Error(err))
 		return list

@@ -217,7 +217,7 @@ func (c *conn) handle(line []byte) {
 		c.fail(r.ID, api.Errorf(api.MethodNotFound, "unknown method %q; kernel.describe lists the methods", r.Method))
 		return
 	}
-	if m.pace != quick && !c.takes() {
+	if m.Pace != Quick && !c.takes() {
 		c.fail(r.ID, errClosing)
 		return
 	}
@@ -235,19 +235,19 @@ func (c *conn) handle(line []byte) {
 		c.fail(r.ID, m.answered(err))
 		return
 	}
-	switch m.pace {
-	case quick:
+	switch m.Pace {
+	case Quick:
 		c.answer(&r, m, params)
-	case patient:
+	case Patient:
 		c.begin(&r, m, params, len(line))
-	case streaming:
+	case Streaming:
 		c.stream(&r, m, params)
 	}
 }
 
 // answer calls a method and queues its answer.
-func (c *conn) answer(r *wire.Request, m *method, params any) {
-	result, err := c.call(r, m, params)
+func (c *conn) answer(r *wire.Request, m *Method, params any) {
+	result, _, err := c.call(r, m, params)
 	c.respond(r.ID, result, m.answered(err))
 }
 
@@ -261,29 +261,29 @@ func (c *conn) respond(requestID string, result any, err error) {
 }
 
 // call runs a method.
-func (c *conn) call(r *wire.Request, m *method, params any) (result any, err error) {
+func (c *conn) call(r *wire.Request, m *Method, params any) (result any, after api.AfterReply, err error) {
 	defer c.rescue(m, &err)
 	return m.call(c.ctx, c, r, params)
 }
 
 // open opens a stream.
-func (c *conn) open(ctx context.Context, m *method, params any) (feed Feed, err error) {
+func (c *conn) open(ctx context.Context, m *Method, params any) (feed Feed, err error) {
 	defer c.rescue(m, &err)
 	return m.open(ctx, c, params)
 }
 
 // feed runs a stream to its end.
-func (c *conn) feed(ctx context.Context, m *method, feed Feed, s *stream) (err error) {
+func (c *conn) feed(ctx context.Context, m *Method, feed Feed, s *stream) (err error) {
 	defer c.rescue(m, &err)
 	return feed(ctx, s)
 }
 
 // rescue is deferred around whatever runs for one request. A panic in it is
 // that request's INTERNAL_ERROR and leaves every other request alone.
-func (c *conn) rescue(m *method, err *error) {
+func (c *conn) rescue(m *Method, err *error) {
 	if p := recover(); p != nil {
-		c.server.log.Error("a method panicked", zap.String("method", m.name), zap.Any("panic", p), zap.StackSkip("stack", 2))
-		*err = api.Errorf(api.InternalError, "%s failed inside the kernel; its log has the cause", m.name)
+		c.server.log.Error("a method panicked", zap.String("method", m.Name), zap.Any("panic", p), zap.StackSkip("stack", 2))
+		*err = api.Errorf(api.InternalError, "%s failed inside the kernel; its log has the cause", m.Name)
 	}
 }
 
@@ -301,39 +301,38 @@ func (c *conn) fail(requestID string, err error) {
 
 // begin runs a patient method beside the reader. It waits while the connection
 // has too much in flight, so that a client that floods slows itself.
-func (c *conn) begin(r *wire.Request, m *method, params any, cost int) {
+func (c *conn) begin(r *wire.Request, m *Method, params any, cost int) {
 	c.out.flushIf(c.crowded(cost))
 	if !c.enter(r.ID, cost) {
 		c.fail(r.ID, errClosing)
 		return
 	}
-	before, done := c.queueUp(params)
+	before, done := c.queueUp(m, params)
 	request := *r
 	c.server.crew.run(func() {
 		defer c.idle.Done()
 		if before != nil {
 			<-before
 		}
-		result, err := c.call(&request, m, params)
+		result, after, err := c.call(&request, m, params)
 		// First this, then the answer: whoever has read it may use the id
 		// again.
 		c.leave(request.ID, cost)
 		c.respond(request.ID, result, m.answered(err))
 		done()
 		c.out.flush()
-		if more, ok := result.(interface{ Afterwards() }); ok && err == nil {
-			more.Afterwards()
+		if after != nil && err == nil {
+			after()
 		}
 	})
 }
 
 // queueUp puts a request behind the last one with the same order key.
-func (c *conn) queueUp(params any) (before chan struct{}, done func()) {
-	ordered, ok := params.(interface{ OrderKey() string })
-	if !ok {
+func (c *conn) queueUp(m *Method, params any) (before chan struct{}, done func()) {
+	if !m.ordered {
 		return nil, func() {}
 	}
-	key, mine := ordered.OrderKey(), make(chan struct{})
+	key, mine := params.(api.Ordered).OrderKey(), make(chan struct{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.orders == nil {
@@ -352,7 +351,7 @@ func (c *conn) queueUp(params any) (before chan struct{}, done func()) {
 }
 
 // stream opens a streaming method and runs it beside the reader.
-func (c *conn) stream(r *wire.Request, m *method, params any) {
+func (c *conn) stream(r *wire.Request, m *Method, params any) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	feed, err := c.open(ctx, m, params)
 	if err == nil {

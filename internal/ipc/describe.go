@@ -14,22 +14,23 @@ import (
 // take and give, derived from the very types that decode and encode them.
 func (s *Server) describe(f face) (api.Description, error) {
 	d := api.Description{ProtocolVersion: api.ProtocolVersion, Version: s.version}
-	for _, m := range methods() {
+	for i := range s.methods {
+		m := &s.methods[i]
 		if !m.served(f) {
 			continue
 		}
-		params, err := schema(m.params)
+		params, err := schema(m.Params)
 		if err != nil {
-			return d, fmt.Errorf("cannot describe the params of %s: %w", m.name, err)
+			return d, fmt.Errorf("cannot describe the params of %s: %w", m.Name, err)
 		}
-		result, err := schema(m.result)
+		result, err := schema(m.Result)
 		if err != nil {
-			return d, fmt.Errorf("cannot describe the result of %s: %w", m.name, err)
+			return d, fmt.Errorf("cannot describe the result of %s: %w", m.Name, err)
 		}
-		described := api.MethodDescription{Name: m.name, Access: string(m.access), Stream: m.pace == streaming, Params: params, Result: result}
+		described := api.MethodDescription{Name: m.Name, Access: string(m.Access), Stream: m.Pace == Streaming, Params: params, Result: result}
 		if m.opening != nil {
 			if described.Opening, err = schema(reflect.TypeOf(m.opening)); err != nil {
-				return d, fmt.Errorf("cannot describe the first answer of %s: %w", m.name, err)
+				return d, fmt.Errorf("cannot describe the first answer of %s: %w", m.Name, err)
 			}
 		}
 		d.Methods = append(d.Methods, described)
@@ -37,8 +38,8 @@ func (s *Server) describe(f face) (api.Description, error) {
 	return d, nil
 }
 
-func (m *method) served(f face) bool {
-	return m.access == accessAny || (m.access == accessOperator) == (f == faceOperator)
+func (m *Method) served(f face) bool {
+	return m.Access == AccessAny || (m.Access == AccessOperator) == (f == faceOperator)
 }
 
 func schema(t reflect.Type) (*jsonschema.Schema, error) {

@@ -3,7 +3,6 @@ package ipc
 import (
 	"context"
 	"reflect"
-	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
@@ -11,69 +10,190 @@ import (
 	"github.com/openclawos/ocipd/internal/wire"
 )
 
-// access says who may call a method.
-type access string
+// Client is what the server needs to know of an app's connection inside the
+// kernel. The rows of apps' methods name the type that it really has.
+type Client interface {
+	// Authorize checks a request's token: APP_NOT_REGISTERED before
+	// registration, UNAUTHORIZED where it is missing or wrong. It also counts
+	// as a sign of life.
+	Authorize(token string) error
+	// Registered reports whether the connection has an app.
+	Registered() bool
+	// Gone ends the connection's part in the kernel. It is called once, when
+	// no further call will be made.
+	Gone()
+}
+
+// Feed sends the chunks of a stream until it ends or the context does.
+type Feed = func(context.Context, api.Stream) error
+
+// Access says who may call a method.
+type Access string
 
 const (
-	// accessOpen: any app, registered or not.
-	accessOpen access = "open"
-	// accessApp: an app with its token.
-	accessApp access = "app"
-	// accessOperator: whoever may use the operator socket.
-	accessOperator access = "operator"
-	// accessAny: open on both sockets.
-	accessAny access = "any"
+	// AccessOpen: any app, registered or not.
+	AccessOpen Access = "open"
+	// AccessApp: an app with its token.
+	AccessApp Access = "app"
+	// AccessOperator: whoever may use the operator socket.
+	AccessOperator Access = "operator"
+	// AccessAny: open on both sockets.
+	AccessAny Access = "any"
 )
 
-// pace says how a method is run.
-type pace uint8
+// Pace says how a method is run.
+type Pace string
 
 const (
-	// quick methods are answered before the next line is read: they never wait
+	// Quick methods are answered before the next line is read: they never wait
 	// for another app, and for the disk only to record their own doing.
-	quick pace = iota
-	// patient methods may wait, for the disk or another app, and run beside
-	// the reader. Those with the same [api] order key run one after another.
-	patient
-	// streaming methods are opened before the next line is read, and then
+	Quick Pace = "quick"
+	// Patient methods may wait, for the disk or another app, and run beside
+	// the reader. Those with the same [api.Ordered] key run one after another.
+	Patient Pace = "patient"
+	// Streaming methods are opened before the next line is read, and then
 	// answer in chunks until they are cancelled.
-	streaming
+	Streaming Pace = "streaming"
 )
 
-// method is one line of the table. call and open get the parameters that
-// decode made.
-type method struct {
-	name   string
-	access access
-	pace   pace
-	decode func(jsontext.Value) (any, error)
-	call   func(context.Context, *conn, *wire.Request, any) (any, error)
-	open   func(context.Context, *conn, any) (Feed, error)
+// Method is a row of the table of what can be called: everything that the server
+// knows of a method. A name can stand for one method for apps and another for
+// operators. The functions of this file make the rows, each from a function whose
+// types say what the method takes and gives.
+type Method struct {
+	Name   string
+	Access Access
+	Pace   Pace
+	// Decode reads the parameters of a request and checks them.
+	Decode func(jsontext.Value) (any, error)
+	// Params and Result are what describe makes schemas of. Result is a chunk's
+	// type where the method streams.
+	Params, Result reflect.Type
+
+	// call and open get the parameters that Decode made.
+	call func(context.Context, *conn, *wire.Request, any) (any, api.AfterReply, error)
+	open func(context.Context, *conn, any) (Feed, error)
 	// opening, where set, is the answer that a stream begins with, before its
 	// first chunk: what a client that knows no streams takes for the answer.
 	opening any
-
-	params, result reflect.Type
+	// ordered and mendable say what the parameters are.
+	ordered, mendable bool
 	// counts are the requests for it.
 	counts *metrics.Requests
 }
 
+// row begins a row.
+func row[P, R any](name string, access Access, pace Pace) Method {
+	_, ordered := any((*P)(nil)).(api.Ordered)
+	_, mendable := any((*P)(nil)).(api.Mendable)
+	return Method{
+		Name: name, Access: access, Pace: pace,
+		Decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
+		Params: reflect.TypeFor[P](), Result: reflect.TypeFor[R](),
+		ordered: ordered, mendable: mendable,
+	}
+}
+
+// App makes the row of a method of apps. Who calls is the function's receiver.
+func App[C Client, P, R any](name string, pace Pace, f func(C, context.Context, *P) (R, error)) Method {
+	m := row[P, R](name, AccessApp, pace)
+	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
+		result, err := f(c.client.(C), ctx, p.(*P))
+		return result, nil, err
+	}
+	return m
+}
+
+// AppThen makes the row of a method of apps that does something once its answer is
+// written.
+func AppThen[C Client, P, R any](name string, f func(C, context.Context, *P) (R, api.AfterReply, error)) Method {
+	m := row[P, R](name, AccessApp, Patient)
+	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
+		return f(c.client.(C), ctx, p.(*P))
+	}
+	return m
+}
+
+// AppStream makes the row of a method that streams to an app, after a first answer.
+func AppStream[Chunk any, C Client, P any](name string, opening any, f func(C, context.Context, *P) (Feed, error)) Method {
+	m := row[P, Chunk](name, AccessApp, Streaming)
+	m.opening = opening
+	m.open = func(ctx context.Context, c *conn, p any) (Feed, error) { return f(c.client.(C), ctx, p.(*P)) }
+	return m
+}
+
+// Register makes the row of the method that gives an app its token. It stands apart
+// because it takes the token of an earlier registration, or "", where others must
+// prove the present one.
+func Register[C Client, P, R any](name string, f func(C, context.Context, string, *P) (R, error)) Method {
+	m := row[P, R](name, AccessOpen, Quick)
+	m.call = func(ctx context.Context, c *conn, r *wire.Request, p any) (any, api.AfterReply, error) {
+		result, err := f(c.client.(C), ctx, r.Token, p.(*P))
+		return result, nil, err
+	}
+	return m
+}
+
+// Operator makes the row of a method of operators.
+func Operator[P, R any](name string, f func(context.Context, *P) (R, error)) Method {
+	return OperatorAs(name, func(ctx context.Context, _ api.Peer, p *P) (R, error) { return f(ctx, p) })
+}
+
+// OperatorAs makes the row of a method of operators that asks who calls: what a
+// person decides is decided by somebody.
+func OperatorAs[P, R any](name string, f func(context.Context, api.Peer, *P) (R, error)) Method {
+	m := row[P, R](name, AccessOperator, Patient)
+	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
+		result, err := f(ctx, c.peer, p.(*P))
+		return result, nil, err
+	}
+	return m
+}
+
+// OperatorStream makes the row of a method that streams to an operator.
+func OperatorStream[Chunk, P any](name string, f func(context.Context, *P) (Feed, error)) Method {
+	m := row[P, Chunk](name, AccessOperator, Streaming)
+	m.open = func(ctx context.Context, _ *conn, p any) (Feed, error) { return f(ctx, p.(*P)) }
+	return m
+}
+
+// Cancel makes the row of the method that ends a stream of the same connection, on
+// either socket.
+func Cancel(name string) Method {
+	m := row[api.CancelParams, api.OK](name, AccessAny, Quick)
+	m.call = func(_ context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
+		result, err := c.cancelStream(p.(*api.CancelParams).RequestID)
+		return result, nil, err
+	}
+	return m
+}
+
+// Describe makes the row of the method that describes those of the caller's socket.
+func Describe(name string) Method {
+	m := row[api.Empty, api.Description](name, AccessAny, Patient)
+	m.call = func(_ context.Context, c *conn, _ *wire.Request, _ any) (any, api.AfterReply, error) {
+		result, err := c.server.describe(c.face)
+		return result, nil, err
+	}
+	return m
+}
+
 // read reads what a request gives the method.
-func (m *method) read(r *wire.Request) (params any, err error) {
+func (m *Method) read(r *wire.Request) (params any, err error) {
 	if err := r.CheckNumbers(); err != nil {
 		return nil, err
 	}
-	if params, err = m.decode(r.Params); err != nil {
+	if params, err = m.Decode(r.Params); err != nil {
 		return nil, err
 	}
-	if noted, ok := params.(interface{ Mend(int) }); ok && r.Mended() > 0 {
-		noted.Mend(r.Mended())
+	if m.mendable && r.Mended() > 0 {
+		params.(api.Mendable).Mend(r.Mended())
 	}
 	return params, nil
 }
 
 // answered counts an answer and returns its error.
-func (m *method) answered(err error) error {
+func (m *Method) answered(err error) error {
 	if err == nil {
 		m.counts.Answered("")
 	} else {
@@ -82,181 +202,18 @@ func (m *method) answered(err error) error {
 	return err
 }
 
-// methods is the table of everything that can be called. A name can stand for
-// one method for apps and another for operators.
-func methods() []method {
-	return []method{
-		registerMethod(),
-		app("app.heartbeat", quick, Client.Heartbeat),
-		app("app.ready", quick, Client.Ready),
-		app("app.shutdown", patient, Client.Shutdown),
-		app("capability.register", quick, Client.RegisterCapability),
-		app("capability.unregister", quick, Client.UnregisterCapability),
-		app("hook.subscribe", quick, Client.Subscribe),
-		app("hook.unsubscribe", quick, Client.Unsubscribe),
-		app("hook.result", quick, Client.HookResult),
-		app("config.get", quick, Client.Config),
-		answeredFirst(api.Watching{Watching: true}, appStream[api.ConfigChange]("config.watch", Client.WatchConfig)),
-		app("session.get", patient, Client.Session),
-		app("session.list", patient, Client.Sessions),
-		app("message.dispatch", patient, Client.Dispatch),
-		app("agent.queue", patient, Client.Queue),
-
-		app("agent.complete", patient, Client.Complete),
-		app("hook.emit", patient, Client.Emit),
-		app("exchange.get", patient, Client.Exchange),
-		app("exchange.list", patient, Client.Exchanges),
-		app("exchange.resolve", patient, Client.ResolveExchange),
-		app("approval.get", patient, Client.Approval),
-		cancelMethod(),
-		describeMethod(),
-
-		operator("kernel.status", patient, Operator.Status),
-		operator("audit.query", patient, Operator.AuditQuery),
-		operator("audit.stats", patient, Operator.AuditStats),
-		operatorStream[jsontext.Value]("audit.tail", Operator.AuditTail),
-		operator("audit.verify", patient, Operator.AuditVerify),
-		operator("exchange.get", patient, Operator.ExchangeGet),
-		operator("exchange.list", patient, Operator.ExchangeList),
-		decision("exchange.resolve", Operator.ExchangeResolve),
-		operator("approval.get", patient, Operator.ApprovalGet),
-		operator("approval.list", patient, Operator.ApprovalList),
-		decision("approval.resolve", Operator.ApprovalResolve),
-		operatorStream[api.ApprovalNews]("approval.watch", Operator.ApprovalWatch),
-		decision("sending.pause", Operator.SendingPause),
-		decision("sending.resume", Operator.SendingResume),
-		operator("queue.list", patient, Operator.QueueList),
-		decision("queue.drop", Operator.QueueDrop),
-		operator("contact.list", patient, Operator.ContactList),
-		decision("contact.forget", Operator.ContactForget),
-		decision("policy.reload", Operator.PolicyReload),
-		operator("config.diff", patient, Operator.ConfigDiff),
-		decision("audit.forget", Operator.AuditForget),
-		decision("audit.rotate_key", Operator.AuditRotateKey),
-		decision("audit.retire", Operator.AuditRetire),
-		operatorStream[api.ProfileChunk]("debug.profile", Operator.DebugProfile),
-	}
-}
-
-// MethodNames lists the names of all methods, each once.
-func MethodNames() (names []string) {
-	for _, m := range methods() {
-		if !slices.Contains(names, m.name) {
-			names = append(names, m.name)
-		}
-	}
-	return names
-}
-
-// app makes the table's line for a method of [Client].
-func app[P, R any](name string, pace pace, f func(Client, context.Context, *P) (R, error)) method {
-	return method{
-		name: name, access: accessApp, pace: pace,
-		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
-		call: func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, error) {
-			return f(c.client, ctx, p.(*P))
-		},
-		params: reflect.TypeFor[P](), result: reflect.TypeFor[R](),
-	}
-}
-
-func appStream[Chunk, P any](name string, f func(Client, context.Context, *P) (Feed, error)) method {
-	return method{
-		name: name, access: accessApp, pace: streaming,
-		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
-		open: func(ctx context.Context, c *conn, p any) (Feed, error) {
-			return f(c.client, ctx, p.(*P))
-		},
-		params: reflect.TypeFor[P](), result: reflect.TypeFor[Chunk](),
-	}
-}
-
-// answeredFirst makes a stream begin with an answer.
-func answeredFirst(opening any, m method) method {
-	m.opening = opening
-	return m
-}
-
-func operator[P, R any](name string, pace pace, f func(Operator, context.Context, *P) (R, error)) method {
-	return method{
-		name: name, access: accessOperator, pace: pace,
-		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
-		call: func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, error) {
-			return f(c.server.kernel, ctx, p.(*P))
-		},
-		params: reflect.TypeFor[P](), result: reflect.TypeFor[R](),
-	}
-}
-
-// decision makes the table's line for a method of [Operator] that asks who
-// calls.
-func decision[P, R any](name string, f func(Operator, context.Context, api.Peer, *P) (R, error)) method {
-	m := operator(name, patient, func(Operator, context.Context, *P) (r R, err error) { return r, err })
-	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, error) {
-		return f(c.server.kernel, ctx, c.peer, p.(*P))
-	}
-	return m
-}
-
-func operatorStream[Chunk, P any](name string, f func(Operator, context.Context, *P) (Feed, error)) method {
-	return method{
-		name: name, access: accessOperator, pace: streaming,
-		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
-		open: func(ctx context.Context, c *conn, p any) (Feed, error) {
-			return f(c.server.kernel, ctx, p.(*P))
-		},
-		params: reflect.TypeFor[P](), result: reflect.TypeFor[Chunk](),
-	}
-}
-
-// registerMethod stands apart because it takes the token of an earlier
-// registration where others must prove the present one.
-func registerMethod() method {
-	return method{
-		name: "app.register", access: accessOpen, pace: quick,
-		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[api.RegisterParams](raw) },
-		call: func(ctx context.Context, c *conn, r *wire.Request, p any) (any, error) {
-			return c.client.Register(ctx, r.Token, p.(*api.RegisterParams))
-		},
-		params: reflect.TypeFor[api.RegisterParams](), result: reflect.TypeFor[api.RegisterResult](),
-	}
-}
-
-// cancelMethod ends a stream of the same connection, on either socket.
-func cancelMethod() method {
-	return method{
-		name: "stream.cancel", access: accessAny, pace: quick,
-		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[api.CancelParams](raw) },
-		call: func(_ context.Context, c *conn, _ *wire.Request, p any) (any, error) {
-			return c.cancelStream(p.(*api.CancelParams).RequestID)
-		},
-		params: reflect.TypeFor[api.CancelParams](), result: reflect.TypeFor[api.OK](),
-	}
-}
-
-func describeMethod() method {
-	return method{
-		name: "kernel.describe", access: accessAny, pace: patient,
-		decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[api.Empty](raw) },
-		call: func(_ context.Context, c *conn, _ *wire.Request, _ any) (any, error) {
-			return c.server.describe(c.face)
-		},
-		params: reflect.TypeFor[api.Empty](), result: reflect.TypeFor[api.Description](),
-	}
-}
-
 // admit is the one place where access is checked.
-func (m *method) admit(c *conn, r *wire.Request) error {
+func (m *Method) admit(c *conn, r *wire.Request) error {
 	switch {
-	case m.access == accessOperator && c.face != faceOperator:
-		return api.Errorf(api.Forbidden, "cannot call %s here: it is served on the operator socket alone", m.name)
-	case m.access != accessOperator && m.access != accessAny && c.face == faceOperator:
-		return api.Errorf(api.Forbidden, "cannot call %s here: apps are served on the kernel socket", m.name)
-	case m.access == accessApp:
+	case m.Access == AccessOperator && c.face != faceOperator:
+		return api.Errorf(api.Forbidden, "cannot call %s here: it is served on the operator socket alone", m.Name)
+	case m.Access != AccessOperator && m.Access != AccessAny && c.face == faceOperator:
+		return api.Errorf(api.Forbidden, "cannot call %s here: apps are served on the kernel socket", m.Name)
+	case m.Access == AccessApp:
 		return c.client.Authorize(r.Token)
-	case m.access == accessOperator:
+	case m.Access == AccessOperator:
 		// Who speaks now: a connection can have been handed on since it was made.
-		return c.server.kernel.Admit(c.peer)
+		return c.server.admit(c.peer)
 	}
 	return nil
 }

@@ -3,12 +3,9 @@ package ipc
 import (
 	"bytes"
 	"errors"
-	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/wire"
 )
@@ -16,7 +13,7 @@ import (
 // A method is given what was mended in its request, and no number that breaks other
 // readers.
 func TestRead(t *testing.T) {
-	m := &method{decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[api.DispatchParams](raw) }}
+	m := row[api.DispatchParams, api.OK]("a", AccessApp, Patient)
 	read := func(content string) (any, error) {
 		t.Helper()
 		r, err := wire.ParseRequest([]byte(`{"id":"r1","type":"request","method":"a","params":{"sessionKey":"a:b","content":` + content + `}}`))
@@ -44,72 +41,6 @@ func oneLine(t *testing.T, frame []byte) (in wire.Incoming) {
 	return in
 }
 
-// sampleParams holds, for every method, parameters it must take and some it
-// must refuse.
-func sampleParams() map[string]struct{ good, bad []string } {
-	return map[string]struct{ good, bad []string }{
-		"app.register": {
-			good: []string{`{"manifest":{"id":"@openclawos/telegram","name":"Telegram","version":"1.0.0","type":"app","main":"dist/index.js","protocol":{"version":"1.0"},"capabilities":{"channels":{"provides":["telegram"]}}}}`},
-			bad: []string{`{}`, `{"manifest":null}`, `{"manifest":{"id":"","version":"1","type":"thing","protocol":{"version":"2.0"}}}`,
-				`{"manifest":{"capabilities":{"channels":{"provides":["",{}]}}}}`, `{"manifest":[]}`},
-		},
-		"app.heartbeat":         {good: []string{`{}`, `null`, ``, `{"status":{"load":0.5}}`, `{"status":null}`}, bad: []string{`{"status":[]}`, `{"status":1}`, `[]`, `"x"`, `{"status":{"x":"` + strings.Repeat("x", 5000) + `"}}`}},
-		"app.ready":             {good: []string{`{}`, `{"metadata":{"a":1}}`}, bad: []string{`[]`, `7`}},
-		"app.shutdown":          {good: []string{`{}`, `{"reason":"done","timeout":1000}`}, bad: []string{`{"timeout":-1}`, `{"timeout":1.5}`, `{"timeout":1e99}`, `{"reason":7}`}},
-		"capability.register":   {good: []string{`{"type":"channel","config":{"channelId":"telegram"}}`, `{"type":"hook","config":{"event":"message_sending","intercept":true}}`, `{}`, `{"type":"cable","config":{}}`, `{"type":"tool","config":null}`, `{"type":"tool","config":{"toolId":7}}`}, bad: []string{`{"type":"tool","config":"x"}`, `{"type":7}`}},
-		"capability.unregister": {good: []string{`{"capabilityId":"x"}`}, bad: []string{`{}`, `{"capabilityId":7}`}},
-		"hook.subscribe":        {good: []string{`{"events":["message_sending"]}`, `{"events":[]}`}, bad: []string{`{}`, `{"events":null}`, `{"events":"x"}`, `{"events":[""]}`, `{"events":[1]}`}},
-		"hook.unsubscribe":      {good: []string{`{"events":["message_sending"]}`}, bad: []string{`{}`, `{"events":{}}`}},
-		"hook.result":           {good: []string{`{"eventId":"e","result":{"content":"x"}}`, `{"eventId":"e","result":null}`, `{"eventId":"e"}`}, bad: []string{`{}`, `{"eventId":7}`}},
-		"config.get":            {good: []string{`{}`, `{"path":"channels.telegram"}`, `{"path":""}`}, bad: []string{`{"path":7}`, `{"path":"` + strings.Repeat("x", 5000) + `"}`}},
-		"config.watch":          {good: []string{`{}`, `{"paths":["channels"]}`, `{"paths":null}`}, bad: []string{`{"paths":"x"}`, `{"paths":[1]}`}},
-		"session.get":           {good: []string{`{"key":"telegram:1"}`}, bad: []string{`{}`, `{"key":"telegram"}`, `{"key":":x"}`, `{"key":"x:"}`, `{"key":7}`}},
-		"session.list":          {good: []string{`{}`, `{"filter":{"agentId":"a","channelId":"c","accountId":"x","active":true},"limit":10,"offset":5}`, `{"filter":null,"limit":0}`}, bad: []string{`{"limit":-1}`, `{"limit":1001}`, `{"offset":-1}`, `{"limit":1.5}`, `{"filter":{"active":"yes"}}`, `{"filter":[]}`}},
-		"message.dispatch":      {good: []string{`{"sessionKey":"telegram:1","content":"hi","metadata":{"a":[1]}}`, `{"sessionKey":"agent:bob:main","content":"hi"}`}, bad: []string{`{}`, `{"sessionKey":"telegram:1"}`, `{"sessionKey":"x","content":"y"}`, `{"sessionKey":"telegram:1","content":"hi","metadata":7}`}},
-		"agent.queue":           {good: []string{`{"sessionKey":"telegram:1","text":"hi"}`}, bad: []string{`{}`, `{"sessionKey":"telegram:1","text":""}`, `{"sessionKey":"telegram:1","text":["x"]}`}},
-		"exchange.get": {
-			good: []string{`{"exchangeId":"exch-1"}`}, bad: []string{`{}`, `{"exchangeId":7}`},
-		},
-		"sending.pause":  {good: []string{`{}`, `{"agent":"alice","note":"why"}`, `{"channel":"irc"}`}, bad: []string{`{"agent":"a","channel":"b"}`, `{"agent":7}`, `{"channel":"` + strings.Repeat("x", 300) + `"}`}},
-		"sending.resume": {good: []string{`{}`, `{"agent":"alice"}`}, bad: []string{`{"agent":"a","channel":"b"}`, `{"note":"` + strings.Repeat("x", 2000) + `"}`}},
-		"contact.list":   {good: []string{`{}`, `{"agent":"a","channel":"irc","limit":7,"offset":7}`}, bad: []string{`{"limit":0}`, `{"offset":-1}`, `{"agent":7}`}},
-		"contact.forget": {good: []string{`{"sessionKey":"irc:a","note":"why"}`}, bad: []string{`{}`, `{"sessionKey":"irc"}`, `{"sessionKey":"irc:a","note":"` + strings.Repeat("x", 2000) + `"}`}},
-		"queue.list":     {good: []string{`{}`, `{"queue":"channel:irc","agent":"a","channel":"irc","limit":7,"after":"channel:irc#7"}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"queue":7}`}},
-		"queue.drop":     {good: []string{`{"dispatchIds":["d"],"queue":"channel:irc","note":"why"}`}, bad: []string{`{}`, `{"dispatchIds":[]}`, `{"dispatchIds":[""]}`, `{"dispatchIds":"d"}`}},
-		"exchange.list": {
-			good: []string{`{}`, `{"agent":"a","outcome":"escalated","limit":5}`}, bad: []string{`{"limit":0}`, `{"limit":"5"}`},
-		},
-		"exchange.resolve": {
-			good: []string{`{"exchangeId":"exch-1","outcome":"resolved","note":"done"}`}, bad: []string{`{}`, `{"exchangeId":"exch-1","outcome":"denied"}`},
-		},
-		"approval.get":  {good: []string{`{"approvalId":"a"}`}, bad: []string{`{}`, `{"approvalId":7}`}},
-		"approval.list": {good: []string{`{}`, `{"state":"all","agent":"alice","limit":10000,"after":"x"}`}, bad: []string{`{"state":"open"}`, `{"limit":0}`, `{"limit":10001}`}},
-		"approval.resolve": {
-			good: []string{`{"approvalId":"a","decision":"deny"}`, `{"approvalId":"a","decision":"approve","digest":"sha256:0"}`, `{"approvalId":"a","decision":"takeover","digest":"d","content":"mine"}`},
-			bad:  []string{`{}`, `{"approvalId":"a"}`, `{"approvalId":"a","decision":"approve"}`, `{"approvalId":"a","decision":"maybe"}`, `{"approvalId":"a","decision":"deny","content":"x"}`},
-		},
-		"approval.watch":  {good: []string{`{}`}, bad: []string{`[]`}},
-		"hook.emit":       {good: []string{`{"hookName":"message_sending","data":{"sessionKey":"a:b","content":"x"}}`, `{"hookName":"session_end","data":{},"context":{"agentId":"alice"}}`}, bad: []string{`{}`, `{"hookName":"x"}`, `{"hookName":"x","data":7}`, `{"hookName":"x","data":{},"context":{"sessionKey":"x"}}`, `{"hookName":7,"data":{}}`}},
-		"agent.complete":  {good: []string{`{"runId":"r","success":true}`}, bad: []string{`{}`, `{"runId":"r","success":"yes"}`}},
-		"stream.cancel":   {good: []string{`{"requestId":"r"}`}, bad: []string{`{}`, `{"requestId":[]}`}},
-		"kernel.describe": {good: []string{`{}`, `{"x":1}`}, bad: []string{`[]`}},
-		"kernel.status":   {good: []string{`{}`}, bad: []string{`[]`}},
-		"audit.query":     {good: []string{`{}`, `{"limit":1}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"before":-1}`, `{"filter":7}`}},
-		"audit.stats":     {good: []string{`{}`, `{"since":"2026-03-13T10:00:00Z","bucket":3600}`}, bad: []string{`{"bucket":-60}`, `{"bucket":90}`, `{"since":7}`, `{"since":"2026-03-13T10:00:00Z","until":"2026-03-12T10:00:00Z"}`}},
-		"policy.reload":   {good: []string{`{}`}, bad: []string{`[]`}},
-		"config.diff":     {good: []string{`{}`}, bad: []string{`[]`}},
-		"audit.forget": {
-			good: []string{`{"tenant":"acme-corp"}`, `{"tenant":""}`},
-			bad:  []string{`{}`, `{"tenant":null}`, `{"tenant":7}`, `{"tenant":"` + strings.Repeat("x", 10_000) + `"}`},
-		},
-		"audit.rotate_key": {good: []string{`{}`}, bad: []string{`[]`}},
-		"audit.tail":       {good: []string{`{}`, `{"last":10,"follow":true}`}, bad: []string{`{"last":-1}`, `{"after":"x"}`}},
-		"audit.verify":     {good: []string{`{}`}, bad: []string{`[]`}},
-		"debug.profile":    {good: []string{`{"name":"heap"}`, `{"name":"cpu","seconds":3}`}, bad: []string{`{}`, `{"name":"x"}`, `{"name":"cpu","seconds":301}`, `{"name":"cpu","seconds":-1}`}},
-		"audit.retire":     {good: []string{`{"before":"2026-03-13T10:00:00Z"}`}, bad: []string{`{}`, `{"before":7}`}},
-	}
-}
-
 // refusedParams checks that an error names the fields that are wrong.
 func refusedParams(t *testing.T, err error) {
 	t.Helper()
@@ -126,67 +57,4 @@ func refusedParams(t *testing.T, err error) {
 			t.Fatalf("details are %+v", fields)
 		}
 	}
-}
-
-// Every method of the table has samples, so that a new one cannot be forgotten.
-func TestParamsOfEveryMethod(t *testing.T) {
-	samples, used := sampleParams(), make(map[string]bool)
-	for _, m := range methods() {
-		s, ok := samples[m.name]
-		if !ok {
-			t.Errorf("%s has no sample of its params; add one", m.name)
-		}
-		for _, good := range s.good {
-			if _, err := m.decode(jsontext.Value(good)); err != nil {
-				t.Errorf("%s %s: %v", m.name, good, err)
-			}
-		}
-		for _, bad := range s.bad {
-			p, err := m.decode(jsontext.Value(bad))
-			if err == nil {
-				t.Errorf("%s %s: accepted as %+v", m.name, bad, p)
-				continue
-			}
-			refusedParams(t, err)
-		}
-		used[m.name] = true
-	}
-	for name := range samples {
-		if !used[name] {
-			t.Errorf("there is no method %s", name)
-		}
-	}
-}
-
-// FuzzParams feeds every method's decoder through the method table. What is
-// accepted can be written and is accepted again.
-func FuzzParams(f *testing.F) {
-	table := methods()
-	for i, m := range table {
-		s := sampleParams()[m.name]
-		for _, params := range append(s.good, s.bad...) {
-			f.Add(uint8(i), []byte(params))
-		}
-	}
-	f.Fuzz(func(t *testing.T, which uint8, raw []byte) {
-		m := table[int(which)%len(table)]
-		p, err := m.decode(raw)
-		if err != nil {
-			refusedParams(t, err)
-			return
-		}
-		if got := reflect.TypeOf(p).Elem(); got != m.params {
-			t.Fatalf("%s decodes a %s, its schema is of %s", m.name, got, m.params)
-		}
-		if len(raw) > 0 && !jsontext.Value(raw).IsValid() {
-			return // no request that holds it is accepted
-		}
-		written, err := json.Marshal(p)
-		if err != nil {
-			t.Fatalf("%s: cannot write what was accepted: %v", m.name, err)
-		}
-		if _, err := m.decode(written); err != nil {
-			t.Fatalf("%s takes %q and not %s: %v", m.name, raw, written, err)
-		}
-	})
 }

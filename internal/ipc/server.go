@@ -33,7 +33,14 @@ type Limits struct {
 
 // Options is what a server is given from outside.
 type Options struct {
-	Kernel Kernel
+	// Methods is the table of everything that can be called.
+	Methods []Method
+	// Connect begins a connection of an app. It refuses with an error that is
+	// answered and ends the connection.
+	Connect func(api.Peer, api.Link) (Client, error)
+	// Admit decides whether a process may use the operator socket. It is asked when
+	// the process connects and at each of its requests.
+	Admit  func(api.Peer) error
 	Limits Limits
 	// AllowUID reports whether a user may connect, to the operator socket or
 	// to the apps'.
@@ -50,7 +57,9 @@ type Options struct {
 
 // Server answers on the kernel's sockets.
 type Server struct {
-	kernel   Kernel
+	methods  []Method
+	connect  func(api.Peer, api.Link) (Client, error)
+	admit    func(api.Peer) error
 	limits   atomic.Pointer[Limits]
 	allowUID func(uid uint32, operator bool) bool
 	now      func() time.Time
@@ -59,7 +68,7 @@ type Server struct {
 	log      *zap.Logger
 	metrics  *metrics.Set
 	// table holds the methods by the socket that serves them.
-	table map[face]map[string]*method
+	table map[face]map[string]*Method
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -94,18 +103,19 @@ type Server struct {
 // NewServer makes a server that does not answer yet.
 func NewServer(o Options) *Server {
 	s := &Server{
-		kernel: o.Kernel, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
-		table: map[face]map[string]*method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
+		methods: o.Methods, connect: o.Connect, admit: o.Admit, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
+		table: map[face]map[string]*Method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
 		faces: make(map[face]int), users: make(map[uint32]int), processes: make(map[processKey]*process), hurried: make(chan struct{}),
 	}
 	s.limits.Store(s.bounded(o.Limits))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew = newCrew(s.ctx)
-	for _, m := range methods() {
-		m.counts = o.Metrics.Method(m.name)
+	for i := range s.methods {
+		m := &s.methods[i]
+		m.counts = o.Metrics.Method(m.Name)
 		for f, served := range s.table {
 			if m.served(f) {
-				served[m.name] = &m
+				served[m.Name] = m
 			}
 		}
 	}
@@ -181,10 +191,10 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 		return
 	}
 	if f == faceOperator {
-		err = s.kernel.Admit(c.peer)
+		err = s.admit(c.peer)
 	} else {
 		var client Client
-		client, err = s.kernel.Connect(c.peer, c)
+		client, err = s.connect(c.peer, c)
 		s.mu.Lock()
 		c.client = client
 		s.mu.Unlock()

@@ -26,7 +26,6 @@ import (
 // fakeKernel is a kernel of which a test sets what it needs. Everything else
 // panics, which is a test of its own.
 type fakeKernel struct {
-	Operator
 	connect func(api.Peer, api.Link) (Client, error)
 	gone    atomic.Int32
 }
@@ -41,7 +40,6 @@ func (k *fakeKernel) Connect(p api.Peer, l api.Link) (Client, error) {
 func (k *fakeKernel) Admit(api.Peer) error { return nil }
 
 type fakeClient struct {
-	Client
 	kernel     *fakeKernel
 	link       api.Link
 	registered atomic.Bool
@@ -69,6 +67,10 @@ func (c *fakeClient) Session(ctx context.Context, p *api.SessionGetParams) (api.
 	return api.SessionResult{}, nil
 }
 
+func (c *fakeClient) Ready(context.Context, *api.ReadyParams) (api.OK, error) {
+	panic("ready")
+}
+
 func (c *fakeClient) Shutdown(context.Context, *api.ShutdownParams) (api.OK, error) {
 	c.link.Close(patience)
 	return api.OK{OK: true}, nil
@@ -76,6 +78,19 @@ func (c *fakeClient) Shutdown(context.Context, *api.ShutdownParams) (api.OK, err
 
 func (c *fakeClient) WatchConfig(ctx context.Context, _ *api.ConfigWatchParams) (Feed, error) {
 	return c.watch(ctx)
+}
+
+// fakeMethods are the methods that the fake has.
+func fakeMethods() []Method {
+	return []Method{
+		App("app.heartbeat", Quick, (*fakeClient).Heartbeat),
+		App("app.ready", Quick, (*fakeClient).Ready),
+		App("app.shutdown", Patient, (*fakeClient).Shutdown),
+		App("session.get", Patient, (*fakeClient).Session),
+		AppStream[api.ConfigChange]("config.watch", api.Watching{Watching: true}, (*fakeClient).WatchConfig),
+		Cancel("stream.cancel"),
+		Describe("kernel.describe"),
+	}
 }
 
 // serve runs a server over a fake kernel, and returns it with its socket.
@@ -91,7 +106,7 @@ func serve(t testing.TB, k *fakeKernel, change ...func(*Options)) (*Server, stri
 	must(t, err)
 	var ids atomic.Int64
 	o := Options{
-		Kernel: k, Limits: Limits{LineBytes: 4096, QueueBytes: 64 << 10, InFlight: 4, Connections: 8},
+		Methods: fakeMethods(), Connect: k.Connect, Admit: k.Admit, Limits: Limits{LineBytes: 4096, QueueBytes: 64 << 10, InFlight: 4, Connections: 8},
 		AllowUID: func(uint32, bool) bool { return true }, Now: time.Now, NewID: func() string { return "s" + strconv.FormatInt(ids.Add(1), 10) },
 		Version: "test", Log: zap.NewNop(), Apps: apps, Operators: operators,
 	}
@@ -246,7 +261,7 @@ func TestPanic(t *testing.T) {
 		}
 	})
 	for i, request := range []struct{ method, params string }{
-		{"app.ready", "{}"}, // the fake has none: a nil pointer
+		{"app.ready", "{}"},
 		{"session.get", `{"key":"a:b"}`},
 		{"config.watch", "{}"},
 		{"config.watch", "{}"},

@@ -458,7 +458,7 @@ func (k *ruleset) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict,
 	}
 	var seq uint64
 	d.change.OnDurable(func(r store.Receipt) { seq = r.Seq })
-	result, err := k.release(ctx, d.m, v, d.st, d.change, d.now)
+	_, err = k.release(ctx, d.m, v, d.st, d.change, d.now)
 	if err != nil {
 		giveBack()
 	} else if seen != nil {
@@ -470,8 +470,8 @@ func (k *ruleset) releaseHeld(ctx context.Context, d *decision, v *ocip.Verdict,
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
-	if result.Deliver != nil {
-		result.Deliver()
+	if d.m.deliver != nil {
+		d.m.deliver()
 	}
 	return resolveResult(d.h, seq), nil
 }

@@ -35,7 +35,7 @@ func waiting(t *testing.T, hold, exchange time.Duration, run func(w *world, alic
 // asks dispatches a message that waits for a person.
 func (a *app) asks(content string) api.DispatchResult {
 	a.w.t.Helper()
-	r, err := a.Dispatch(a.w.t.Context(), &api.DispatchParams{
+	r, _, err := a.Dispatch(a.w.t.Context(), &api.DispatchParams{
 		SessionKey: "telegram:dave", Content: content, Metadata: api.Object{"exchange": jsontext.Value(`{"new":true,"type":"commitment_request"}`)},
 	})
 	if err != nil || !r.Held {
@@ -260,7 +260,7 @@ func TestHalfAnApprovalExpires(t *testing.T) {
 func TestRoundLimitOutlivesItsHold(t *testing.T) {
 	waiting(t, 10*time.Minute, 24*time.Hour, func(w *world, alice *app) {
 		say := func() api.DispatchResult {
-			r, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: "ping"})
+			r, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: "ping"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -285,7 +285,7 @@ func TestRoundLimitOutlivesItsHold(t *testing.T) {
 		if _, err := w.ExchangeResolve(w.t.Context(), somebody{}, &api.ExchangeResolveParams{ExchangeID: held.OCIP.ExchangeID, Outcome: "resolved"}); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{
+		if r, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{
 			SessionKey: "telegram:dave", Content: "anew", Metadata: api.Object{"exchange": jsontext.Value(`{"new":true}`)},
 		}); err != nil || r.Held {
 			t.Errorf("after it was settled: %+v, %v", r, err)

@@ -59,6 +59,9 @@ type outgoing struct {
 	// it is known whether a receiver in this daemon refuses the message.
 	approvalID string
 	conclude   func(refused *ocip.Verdict) error
+	// deliver, where set, has the message written to its receiver, once it is
+	// durable.
+	deliver api.AfterReply
 }
 
 // about is the context of the hook events about the message.
@@ -68,10 +71,16 @@ func (m *outgoing) about() api.HookContext {
 
 // Dispatch takes a message from an app to its receiver: who speaks to whom,
 // the interceptors, the decision, its record, and only then the delivery.
-func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.DispatchResult, error) {
+//
+// The receiver's copy is written after the answer: the sender waits for that, and
+// the receiver for nothing.
+func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.DispatchResult, api.AfterReply, error) {
 	named, _ := api.Text(p.Metadata["agentId"])
-	_, result, err := c.dispatch(ctx, p, named, false)
-	return result, err
+	m, result, err := c.dispatch(ctx, p, named, false)
+	if err != nil {
+		return api.DispatchResult{}, nil, err
+	}
+	return result, m.deliver, nil
 }
 
 // dispatch takes a message as far as its delivery, or where its runtime carries
@@ -578,8 +587,8 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	change.OnDurable(func(store.Receipt) {
 		k.observeSending(m, d, now, sent.ID)
 		if d != nil {
-			result.Deliver = k.outbox.offer(d)
-			result.Waiting = result.Deliver == nil
+			m.deliver = k.outbox.offer(d)
+			result.Waiting = m.deliver == nil
 		}
 	})
 	if m.conclude != nil {

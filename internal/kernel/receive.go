@@ -196,9 +196,12 @@ func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict)
 // Queue brings a message in for an agent. With an envelope it goes through the
 // receiver's side of OCIP; without one it is a human message and is delivered
 // as it is (ADR-007).
-func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult, error) {
-	_, result, err := c.queue(ctx, p, "", false)
-	return result, err
+func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult, api.AfterReply, error) {
+	in, result, err := c.queue(ctx, p, "", false)
+	if err != nil {
+		return api.QueueResult{}, nil, err
+	}
+	return result, in.deliver, nil
 }
 
 // queue takes a message as far as its delivery, or where its runtime has it
@@ -285,6 +288,8 @@ type incoming struct {
 	carried, approved bool
 	// halves is how many halves of characters the daemon replaced in it.
 	halves int
+	// deliver, where set, has the message written to its agent, once it is durable.
+	deliver api.AfterReply
 }
 
 // mended says in a record of the message that it is not quite what was sent.
@@ -785,7 +790,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	}
 	result := api.QueueResult{RunID: in.runID, Queued: true}
 	if d != nil {
-		change.OnDurable(func(store.Receipt) { result.Deliver = k.outbox.offer(d) })
+		change.OnDurable(func(store.Receipt) { in.deliver = k.outbox.offer(d) })
 	}
 	if _, err := k.commit(change); err != nil {
 		return api.QueueResult{}, err

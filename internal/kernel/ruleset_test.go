@@ -43,7 +43,7 @@ func TestMessageKeepsItsTerms(t *testing.T) {
 		w.reload(later)
 		sending.Wait()
 		filter.answers(0, `{}`)
-		if _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: "hello", Metadata: api.Object{"exchange": []byte(`{"new":true}`)}}); err != nil {
+		if _, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: "hello", Metadata: api.Object{"exchange": []byte(`{"new":true}`)}}); err != nil {
 			w.t.Fatal(err)
 		}
 		sent := w.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}})

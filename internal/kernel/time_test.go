@@ -251,7 +251,7 @@ func eventID(s sent) string {
 // dispatch sends a message and says how long that took.
 func (a *app) dispatch(ctx context.Context, session string) (time.Duration, error) {
 	began := time.Now()
-	_, err := a.Dispatch(ctx, &api.DispatchParams{SessionKey: session, Content: "hello"})
+	_, _, err := a.Dispatch(ctx, &api.DispatchParams{SessionKey: session, Content: "hello"})
 	return time.Since(began), err
 }
 
@@ -517,7 +517,7 @@ func TestExchangesExpire(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		alice := w.register("@acme/alice", api.Capabilities{})
 		for range 3 {
-			if _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{
+			if _, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{
 				SessionKey: "telegram:dave", Content: "hello", Metadata: api.Object{"exchange": jsontext.Value(`{"new":true}`)},
 			}); err != nil {
 				w.t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 // Words are what labels may say.
 type Words struct {
 	Sides, Results, Codes []string
-	Methods, ErrorCodes   []string
+	ErrorCodes            []string
 }
 
 // Set is all that is counted.
@@ -42,7 +42,7 @@ type Set struct {
 	recorded atomic.Uint64
 
 	deliveries, accepted, ended, refused map[string]prometheus.Counter
-	requests                             map[string]*Requests
+	requests                             *prometheus.CounterVec
 	held                                 prometheus.Counter
 
 	decide, commit, hookWait, batch prometheus.Histogram
@@ -99,7 +99,7 @@ const codeOK = "OK"
 // could see. A word that nobody named, and words that do not come together, are
 // shown once they were counted.
 func New(w Words) *Set {
-	s := &Set{registry: prometheus.NewRegistry(), words: w, allowed: map[string]prometheus.Counter{}, requests: map[string]*Requests{}}
+	s := &Set{registry: prometheus.NewRegistry(), words: w, allowed: map[string]prometheus.Counter{}}
 	s.decisions = s.counters("ocipd_decisions_total", "Decisions about messages on record, by side, verdict and code.", "side", "result", "code")
 	for _, side := range w.Sides {
 		for _, result := range w.Results {
@@ -117,14 +117,7 @@ func New(w Words) *Set {
 	s.accepted = s.counted("ocipd_connections_total", "Connections that were served.", "socket", SocketApps, SocketOperators)
 	s.ended = s.counted("ocipd_connections_ended_total", "Connections that the daemon ended at a limit.", "reason", NotRead, NotReadOfAll, NotFinished, PushedOut, TurnedAway)
 	s.refused = s.counted("ocipd_refused_lines_total", "Lines that were refused before a method was called.", "reason", TooLong, Malformed, UnknownMethod, NotAdmitted)
-	answers := s.counters("ocipd_requests_total", "Requests that were answered, by method and code.", "method", "code")
-	for _, method := range w.Methods {
-		s.requests[method] = &Requests{codes: w.ErrorCodes, counters: answers.MustCurryWith(prometheus.Labels{"method": method}), ok: answers.WithLabelValues(method, codeOK)}
-		for _, code := range w.ErrorCodes {
-			answers.WithLabelValues(method, code)
-		}
-	}
-	s.requests[Other] = &Requests{codes: w.ErrorCodes, counters: answers.MustCurryWith(prometheus.Labels{"method": Other})}
+	s.requests = s.counters("ocipd_requests_total", "Requests that were answered, by method and code.", "method", "code")
 	s.decide = s.histogram("ocipd_decision_duration_seconds", "Time to weigh one message, policy and detectors included.", durations())
 	s.commit = s.histogram("ocipd_commit_duration_seconds", "Time to make one batch of changes durable.", durations())
 	s.batch = s.histogram("ocipd_commit_batch_changes", "Changes that share one commit.", prometheus.ExponentialBuckets(1, 2, 10))
@@ -280,19 +273,19 @@ func (s *Set) Refused(reason string) {
 type Requests struct {
 	codes    []string
 	counters *prometheus.CounterVec
-	// ok is nil for methods that nobody named.
-	ok prometheus.Counter
+	ok       prometheus.Counter
 }
 
-// Method returns the counters of a method, to be kept by whoever serves it.
+// Method returns the counters of a method, to be kept by whoever serves it. The name
+// is one of the daemon's own, never what somebody called.
 func (s *Set) Method(name string) *Requests {
 	if s == nil {
 		return nil
 	}
-	if r := s.requests[name]; r != nil {
-		return r
+	for _, code := range s.words.ErrorCodes {
+		s.requests.WithLabelValues(name, code)
 	}
-	return s.requests[Other]
+	return &Requests{codes: s.words.ErrorCodes, counters: s.requests.MustCurryWith(prometheus.Labels{"method": name}), ok: s.requests.WithLabelValues(name, codeOK)}
 }
 
 // Answered counts an answer, by the code of its error, "" for a result.
@@ -301,10 +294,8 @@ func (r *Requests) Answered(code string) {
 	case r == nil:
 	case code != "":
 		r.counters.WithLabelValues(known(code, r.codes)).Inc()
-	case r.ok != nil:
-		r.ok.Inc()
 	default:
-		r.counters.WithLabelValues(codeOK).Inc()
+		r.ok.Inc()
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func words() Words {
 	return Words{
 		Sides: []string{"sender", "receiver"}, Results: []string{"allow", "deny", "require_approval"}, Codes: []string{"POLICY_DENIED", "EXCHANGE_EXPIRED"},
-		Methods: []string{"message.dispatch"}, ErrorCodes: []string{"FORBIDDEN"},
+		ErrorCodes: []string{"FORBIDDEN"},
 	}
 }
 
@@ -68,8 +68,8 @@ func TestExposition(t *testing.T) {
 	s.Method("message.dispatch").Answered("")
 	s.Method("message.dispatch").Answered("FORBIDDEN")
 	s.Method("message.dispatch").Answered("SOMETHING")
-	s.Method("no.such").Answered("")
-	s.Method("no.such").Answered("FORBIDDEN")
+	s.Method(Other).Answered("")
+	s.Method(Other).Answered("FORBIDDEN")
 	for _, took := range []time.Duration{0, 1, time.Microsecond, 1600, 1601, 400 * time.Microsecond, 10 * time.Second, time.Hour} {
 		s.Decided(took)
 		s.HookWaited(took)
@@ -87,12 +87,13 @@ func TestExposition(t *testing.T) {
 // any of them.
 func TestSeriesAreFixed(t *testing.T) {
 	s := New(words())
+	method := s.Method("message.dispatch")
 	before := strings.Count(exposition(t, s), "\n")
 	for i := range 10_000 {
 		text := fmt.Sprintf("telegram:%d agent-%d", i, i)
 		s.Decision(text, text, text)
 		s.Decision("sender", text, text)
-		s.Method(text).Answered(text)
+		method.Answered(text)
 	}
 	after := exposition(t, s)
 	if made := strings.Count(after, "\n") - before; made != 3 || strings.Contains(after, "telegram") {

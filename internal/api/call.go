@@ -1,0 +1,13 @@
+package api
+
+// Ordered are the parameters of calls of which those with the same key run one
+// after another on a connection, in the order they were asked for.
+type Ordered interface{ OrderKey() string }
+
+// Mendable are parameters that are told how many halves of characters were replaced
+// in their request.
+type Mendable interface{ Mend(halves int) }
+
+// AfterReply is what a call leaves to be done once its answer is written, so that
+// its caller does not wait for it. It is nil where nothing is left.
+type AfterReply func()

@@ -1,0 +1,21 @@
+package daemon
+
+import (
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/kernel"
+)
+
+// MethodTable is the table of methods, without a daemon behind it.
+func MethodTable() []ipc.Method { return (&Daemon{kernel: new(kernel.Kernel)}).methods() }
+
+// MethodNames lists the names of all methods, each once.
+func MethodNames() (names []string) {
+	for _, m := range MethodTable() {
+		if !slices.Contains(names, m.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}

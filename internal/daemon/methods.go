@@ -1,0 +1,86 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/kernel"
+)
+
+// client is who calls the methods of apps: one app's connection.
+type client = *kernel.Client
+
+// methods is the table of everything that can be called: a row names a method, says
+// who may call it and which function answers. What it takes and gives are the types of
+// that function.
+func (d *Daemon) methods() []ipc.Method {
+	k := d.kernel
+	return []ipc.Method{
+		ipc.Register("app.register", client.Register),
+		ipc.App("app.heartbeat", ipc.Quick, client.Heartbeat),
+		ipc.App("app.ready", ipc.Quick, client.Ready),
+		ipc.App("app.shutdown", ipc.Patient, client.Shutdown),
+		ipc.App("capability.register", ipc.Quick, client.RegisterCapability),
+		ipc.App("capability.unregister", ipc.Quick, client.UnregisterCapability),
+		ipc.App("hook.subscribe", ipc.Quick, client.Subscribe),
+		ipc.App("hook.unsubscribe", ipc.Quick, client.Unsubscribe),
+		ipc.App("hook.result", ipc.Quick, client.HookResult),
+		ipc.App("config.get", ipc.Quick, client.Config),
+		ipc.AppStream[api.ConfigChange]("config.watch", api.Watching{Watching: true}, client.WatchConfig),
+		ipc.App("session.get", ipc.Patient, client.Session),
+		ipc.App("session.list", ipc.Patient, client.Sessions),
+		ipc.AppThen("message.dispatch", client.Dispatch),
+		ipc.AppThen("agent.queue", client.Queue),
+		ipc.App("agent.complete", ipc.Patient, client.Complete),
+		ipc.App("hook.emit", ipc.Patient, client.Emit),
+		ipc.App("exchange.get", ipc.Patient, client.Exchange),
+		ipc.App("exchange.list", ipc.Patient, client.Exchanges),
+		ipc.App("exchange.resolve", ipc.Patient, client.ResolveExchange),
+		ipc.App("approval.get", ipc.Patient, client.Approval),
+
+		ipc.Cancel("stream.cancel"),
+		ipc.Describe("kernel.describe"),
+
+		ipc.Operator("kernel.status", d.status),
+		ipc.Operator("audit.query", k.AuditQuery),
+		ipc.Operator("audit.stats", d.auditStats),
+		ipc.OperatorStream[jsontext.Value]("audit.tail", k.AuditTail),
+		ipc.Operator("audit.verify", d.auditVerify),
+		ipc.Operator("exchange.get", k.ExchangeGet),
+		ipc.Operator("exchange.list", k.ExchangeList),
+		ipc.OperatorAs("exchange.resolve", k.ExchangeResolve),
+		ipc.Operator("approval.get", k.ApprovalGet),
+		ipc.Operator("approval.list", k.ApprovalList),
+		ipc.OperatorAs("approval.resolve", k.ApprovalResolve),
+		ipc.OperatorStream[api.ApprovalNews]("approval.watch", k.ApprovalWatch),
+		ipc.OperatorAs("sending.pause", k.Pause),
+		ipc.OperatorAs("sending.resume", k.Resume),
+		ipc.Operator("queue.list", k.QueueList),
+		ipc.OperatorAs("queue.drop", k.QueueDrop),
+		ipc.Operator("contact.list", k.ContactList),
+		ipc.OperatorAs("contact.forget", k.ContactForget),
+		ipc.OperatorAs("policy.reload", d.policyReload),
+		ipc.Operator("config.diff", d.configDiff),
+		ipc.OperatorAs("audit.forget", d.auditForget),
+		ipc.OperatorAs("audit.rotate_key", d.auditRotateKey),
+		ipc.OperatorAs("audit.retire", d.auditRetire),
+		ipc.OperatorStream[api.ProfileChunk]("debug.profile", debugProfile),
+	}
+}
+
+// makeServer comes after the kernel, which its methods are of, and answers nobody yet.
+func (d *Daemon) makeServer(context.Context) error {
+	d.server = ipc.NewServer(ipc.Options{
+		Methods: d.methods(),
+		Connect: func(p api.Peer, l api.Link) (ipc.Client, error) { return d.kernel.Connect(p, l), nil },
+		// The socket's mode and the check of users have kept others out already; this
+		// keeps apps out.
+		Admit: d.kernel.MayOperate, Limits: limits(d.cfg),
+		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"), Metrics: d.metrics,
+		Apps: d.apps, Operators: d.operators,
+	})
+	return nil
+}

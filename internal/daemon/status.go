@@ -1,0 +1,92 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// status is the kernel's status with what only the daemon knows.
+func (d *Daemon) status(ctx context.Context, _ *api.Empty) (api.Status, error) {
+	s, err := d.kernel.Status(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Version, s.PID, s.StartedAt = d.version, os.Getpid(), d.started.UTC()
+	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = d.socket, d.operator, *d.reloader.file.Load(), d.database, d.mirror
+	s.UnusedSocket = d.unused
+	// Who asks is somewhere else.
+	for _, path := range []*string{&s.Socket, &s.OperatorSocket, &s.ConfigFile, &s.Database, &s.Mirror} {
+		if whole, err := filepath.Abs(*path); err == nil && *path != "" {
+			*path = whole
+		}
+	}
+	s.Connections = max(d.server.Connections()-1, 0)
+	s.Latency = d.latency()
+	mirror := d.mirrored.Load().Status()
+	s.Audit.Mirrored, s.Audit.Mirror = mirror.Mirrored, api.MirrorStatus{
+		Segments: mirror.Segments, Pending: mirror.Pending, SegmentBytes: mirror.PackedBytes, Problems: mirror.Problems,
+	}
+	s.Audit.Indexed = d.index.Indexed()
+	if tail := d.store.FoundUnsigned(); tail.Long {
+		s.Audit.Unsigned = &api.UnsignedRecords{First: tail.First, Last: tail.Last, Since: tail.From, Until: tail.To}
+	}
+	s.Sinks = d.sinkStatus()
+	s.Policy, s.Config = *d.reloader.status.Load(), *d.reloader.config.Load()
+	s.PendingRestart = d.reloader.waiting()
+	s.Store = d.storeStatus()
+	return s, nil
+}
+
+// policyReload puts the policy in force as the files have it now. It does not
+// end with its caller.
+func (d *Daemon) policyReload(_ context.Context, who api.Peer, _ *api.Empty) (api.PolicyReloadResult, error) {
+	return d.reloader.reload(asker{by: byOperator, peer: who})
+}
+
+// configDiff says what a reload would change, and changes nothing.
+func (d *Daemon) configDiff(context.Context, *api.Empty) (api.ConfigDiffResult, error) {
+	return d.reloader.diff()
+}
+
+// auditForget destroys a tenant's digest key. It does not end with its caller.
+func (d *Daemon) auditForget(_ context.Context, who api.Peer, p *api.AuditForgetParams) (api.AuditForgetResult, error) {
+	return d.forget(*p.Tenant, who)
+}
+
+// auditRotateKey hands the log over to a new key. It does not end with its
+// caller.
+func (d *Daemon) auditRotateKey(_ context.Context, who api.Peer, _ *api.Empty) (api.AuditRotateKeyResult, error) {
+	if _, err := d.keyRecord(eventRotating, "", byPeer(who)); err != nil {
+		return api.AuditRotateKeyResult{}, err
+	}
+	previous := d.signer.Verifier()
+	seq, public, err := d.rotateKey()
+	return api.AuditRotateKeyResult{Verifier: public, Previous: previous, AuditSeq: seq}, err
+}
+
+// auditRetire removes old records for good. It does not end with its caller.
+func (d *Daemon) auditRetire(_ context.Context, who api.Peer, p *api.AuditRetireParams) (api.AuditRetireResult, error) {
+	r, err := d.retire(context.Background(), p.Before)
+	if err != nil {
+		return r, api.Errorf(api.InternalError, "%v", err)
+	}
+	return r, nil
+}
+
+// auditVerify checks the whole log.
+func (d *Daemon) auditVerify(ctx context.Context, _ *api.Empty) (api.AuditVerifyResult, error) {
+	r, err := d.verify(ctx)
+	if err != nil && ctx.Err() == nil {
+		return r, api.Errorf(api.InternalError, "%v", err)
+	}
+	return r, err
+}
+
+// auditStats returns the numbers of records.
+func (d *Daemon) auditStats(ctx context.Context, p *api.AuditStatsParams) (api.AuditStats, error) {
+	return d.index.Stats(ctx, p.Since, p.Until, time.Duration(p.Bucket)*time.Second)
+}
