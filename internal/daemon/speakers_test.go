@@ -81,13 +81,15 @@ func TestForeignSpeakerIsRememberedForTheRoom(t *testing.T) {
 	h.verify()
 }
 
-// An envelope of another tenant counts for the room that it came from, and for nobody
-// who is written to alone.
+// A stranger's claim of another tenant stops that message and nothing else, and what
+// contradicts the directory shows nobody. One of the own tenant brings the rules for
+// agents to the room.
 func TestForeignEnvelopeInARoom(t *testing.T) {
 	h := build(t, onIRC)
 	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
 	irc.overheard("zed", "#team", map[string]any{"ocip": foreign("conv-1", 1, "globex-inc")})
-	alice.walled("irc:#team", nil)
+	alice.dispatch("irc:#team", "Hello", nil)
+	irc.goesTo("#team")
 	alice.dispatch("irc:direct:zed", "Hello", nil)
 	irc.goesTo("zed")
 	// What contradicts the directory shows nobody.

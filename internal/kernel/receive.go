@@ -602,9 +602,10 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 	claim, forged := k.directory.Compare(envelope, &in.origin, in.agent)
 	as := ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}
 	defer func() {
-		// A name that is borrowed or made up shows nobody. That one is of another tenant
-		// need not be shown: where it is not so, a message more is stopped.
-		if forged == nil && (refused == nil || refused.code == ocip.CrossEnterpriseBlocked) {
+		// A name that is borrowed or made up shows nobody, and a stranger's claim of another
+		// tenant stops that message alone: else whoever can write in a room could end the
+		// sending there.
+		if forged == nil && (refused == nil || refused.code == ocip.CrossEnterpriseBlocked && claim.Confirmed) {
 			in.spoke = append(slices.Clip(in.spoke), as)
 		}
 	}()
