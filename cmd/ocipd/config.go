@@ -1,14 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/doctor"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -152,14 +153,11 @@ func newConfigShow(s *shell) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := &doctor{shell: s, ctx: cmd.Context(), now: time.Now}
-			if d.look(); d.other != "" {
-				fmt.Fprintln(s.Stderr, "note: "+term.Printable(d.other))
+			note, theirs := doctor.New(cmd.Context(), &s.Process).AnotherFile()
+			if note != "" {
+				fmt.Fprintln(s.Stderr, "note: "+term.Printable(note))
 			}
-			file := s.ConfigFile
-			if file == "" && d.other != "" {
-				file = d.live.ConfigFile
-			}
+			file := cmp.Or(s.ConfigFile, theirs)
 			cfg, err := s.LoadFile(file, flags)
 			if err != nil {
 				return err

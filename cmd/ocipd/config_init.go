@@ -94,7 +94,7 @@ func (s *shell) begin(file string, a *answers) error {
 	signers := ""
 	if a.signer != "" {
 		// Relative to nothing: the daemon runs somewhere else.
-		signers = filepath.Join(filepath.Dir(absolute(file)), "allowed_signers")
+		signers = filepath.Join(filepath.Dir(cli.Absolute(file)), "allowed_signers")
 	}
 	text, err := a.config(signers)
 	if err != nil {

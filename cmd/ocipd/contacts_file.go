@@ -162,8 +162,8 @@ func (f *contactsFile) write(s *shell) error {
 	if err = errors.Join(err, trial.Chmod(mode), trial.Sync(), trial.Close()); err != nil {
 		return fmt.Errorf("cannot write %s: %w", f.path, err)
 	}
-	if _, err := s.LoadFile(f.cfg.File, map[string]any{"directory_file": absolute(trial.Name())}); err != nil {
-		return renamed(err, absolute(trial.Name()), f.path)
+	if _, err := s.LoadFile(f.cfg.File, map[string]any{"directory_file": cli.Absolute(trial.Name())}); err != nil {
+		return renamed(err, cli.Absolute(trial.Name()), f.path)
 	}
 	if err := os.Rename(trial.Name(), f.path); err != nil {
 		return fmt.Errorf("cannot write %s: %w", f.path, err)

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,8 +19,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/doctor"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/term"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
@@ -127,14 +126,14 @@ func lived(t *testing.T) *clinic {
 }
 
 // examine returns what the doctor says.
-func (c *clinic) examine(args ...string) (found []diagnosis, code int) {
+func (c *clinic) examine(args ...string) (found []doctor.Diagnosis, code int) {
 	c.t.Helper()
 	code, out, said := c.ocipd(append([]string{"doctor", "--json"}, args...)...)
 	if said != "" {
 		c.t.Errorf("doctor says %q", said)
 	}
 	for line := range strings.Lines(out) {
-		var f diagnosis
+		var f doctor.Diagnosis
 		if err := json.Unmarshal([]byte(line), &f); err != nil {
 			c.t.Fatalf("%q: %v", line, err)
 		}
@@ -143,20 +142,22 @@ func (c *clinic) examine(args ...string) (found []diagnosis, code int) {
 	return found, code
 }
 
-// doctor is one to be asked single things.
-func (c *clinic) doctor(now func() time.Time, env ...string) *doctor {
-	d := &doctor{shell: &shell{Process: cli.Process{Env: append(slices.Clone(c.env), env...)}}, ctx: c.t.Context(), now: now}
-	d.look()
-	return d
+// ask returns what the doctor says of one check, with more in the environment.
+func (c *clinic) ask(check string, env ...string) []doctor.Diagnosis {
+	c.t.Helper()
+	more := *c
+	more.env = append(slices.Clone(c.env), env...)
+	found, _ := more.examine()
+	return slices.DeleteFunc(found, func(f doctor.Diagnosis) bool { return f.Check != check })
 }
 
 // complaints are what does not pass, without what is the doing of the machine
 // that the test runs on.
-func complaints(found []diagnosis) (bad []diagnosis) {
+func complaints(found []doctor.Diagnosis) (bad []doctor.Diagnosis) {
 	for _, f := range found {
 		machine := f.Check == "machine" || f.Check == "service" || f.Check == "clock" && strings.Contains(f.Text, "time service") ||
 			f.Check == "disk" && (strings.Contains(f.Text, "fsync") || strings.Contains(f.Text, "are free"))
-		if f.Health != pass && f.Health != mended && !machine {
+		if f.Health != doctor.Pass && f.Health != doctor.Mended && !machine {
 			bad = append(bad, f)
 		}
 	}
@@ -164,12 +165,12 @@ func complaints(found []diagnosis) (bad []diagnosis) {
 }
 
 // asleep is what is said where no daemon runs.
-func asleep(f diagnosis) bool {
+func asleep(f doctor.Diagnosis) bool {
 	return f.Check == "daemon" && strings.HasPrefix(f.Text, "not running: nobody")
 }
 
-func said(found []diagnosis, check string, how health, text string) bool {
-	return slices.ContainsFunc(found, func(f diagnosis) bool {
+func said(found []doctor.Diagnosis, check string, how doctor.Health, text string) bool {
+	return slices.ContainsFunc(found, func(f doctor.Diagnosis) bool {
 		return (check == "" || f.Check == check) && f.Health == how && strings.Contains(f.Text, text)
 	})
 }
@@ -182,14 +183,14 @@ func TestDoctorOfAHealthyDaemon(t *testing.T) {
 	if bad := complaints(found); len(bad) > 0 || code != exitDone {
 		t.Errorf("a healthy daemon: exits %d, %+v", code, bad)
 	}
-	for _, e := range examinations() {
-		if !slices.ContainsFunc(found, func(f diagnosis) bool { return f.Check == e.name }) {
-			t.Errorf("%s is not reported", e.name)
+	for _, name := range doctor.Checks() {
+		if !slices.ContainsFunc(found, func(f doctor.Diagnosis) bool { return f.Check == name }) {
+			t.Errorf("%s is not reported", name)
 		}
 	}
 	// Nothing of a daemon that lives is dead.
-	if did, err := c.doctor(time.Now).removeSockets(); err == nil || !cli.Exists(c.path(clinicRun+"/operator.sock")) {
-		t.Errorf("it did %q", did)
+	if found, _ := c.examine("--fix"); said(found, "", doctor.Mended, "") || !cli.Exists(c.path(clinicRun+"/operator.sock")) {
+		t.Errorf("it did %+v", found)
 	}
 	stop()
 	found, code = c.examine()
@@ -197,7 +198,7 @@ func TestDoctorOfAHealthyDaemon(t *testing.T) {
 		t.Errorf("stopped: exits %d, %+v", code, bad)
 	}
 	found, _ = c.examine("-q")
-	if len(found) == 0 || slices.ContainsFunc(found, func(f diagnosis) bool { return f.Health == pass }) {
+	if len(found) == 0 || slices.ContainsFunc(found, func(f doctor.Diagnosis) bool { return f.Health == doctor.Pass }) {
 		t.Errorf("-q shows %+v", found)
 	}
 	if left, err := filepath.Glob(c.path(clinicState + "/.ocipd-doctor-*")); err != nil || len(left) > 0 {
@@ -248,156 +249,156 @@ func TestDoctorFinds(t *testing.T) {
 		name  string
 		wreck func(*clinic)
 		check string
-		want  health
+		want  doctor.Health
 		text  string
 		// fixed is set where --fix mends it.
 		fixed bool
 	}{
-		{"unknown key", also("ocpi: {}"), "config", fail, `did you mean "ocip"`, false},
-		{"no YAML", also("a: ["), "config", fail, "cannot read YAML", false},
-		{"open config", chmod(clinicConfig, 0o666), "config", fail, "others can write to the configuration", true},
-		{"open config directory", chmod(".config/openclawos", 0o777), "config", fail, "others can write to the configuration's directory", true},
+		{"unknown key", also("ocpi: {}"), "config", doctor.Fail, `did you mean "ocip"`, false},
+		{"no YAML", also("a: ["), "config", doctor.Fail, "cannot read YAML", false},
+		{"open config", chmod(clinicConfig, 0o666), "config", doctor.Fail, "others can write to the configuration", true},
+		{"open config directory", chmod(".config/openclawos", 0o777), "config", doctor.Fail, "others can write to the configuration's directory", true},
 		{"secrets in sight", func(c *clinic) {
 			also("channels: {telegram: {botToken: x}}")(c)
 			chmod(clinicConfig, 0o644)(c)
-		}, "config", warn, "others can get at the configuration", true},
-		{"no signers", also("approvals: {allowed_signers: HOME/signers}"), "config", fail, "approvals.allowed_signers", false},
+		}, "config", doctor.Warn, "others can get at the configuration", true},
+		{"no signers", also("approvals: {allowed_signers: HOME/signers}"), "config", doctor.Fail, "approvals.allowed_signers", false},
 
 		{"open policy directory", func(c *clinic) {
 			c.copyPolicy()
 			c.must(os.Chmod(c.path("policy"), 0o777))
 			also("policy: {path: HOME/policy}")(c)
-		}, "policy", fail, "can be written by everybody (mode 0777)", false},
+		}, "policy", doctor.Fail, "can be written by everybody (mode 0777)", false},
 		{"open policy", func(c *clinic) {
 			c.copyPolicy()
 			c.must(os.Chmod(c.path("policy/cross_org.rego"), 0o666))
 			also("policy: {path: HOME/policy}")(c)
-		}, "policy", fail, "cross_org.rego can be written by everybody (mode 0666)", false},
+		}, "policy", doctor.Fail, "cross_org.rego can be written by everybody (mode 0666)", false},
 		{"open folder in the policy", func(c *clinic) {
 			c.copyPolicy()
 			c.must(errors.Join(os.Mkdir(c.path("policy/more"), 0o700), os.Chmod(c.path("policy/more"), 0o777)))
 			also("policy: {path: HOME/policy}")(c)
-		}, "policy", fail, "policy/more can be written by everybody (mode 0777)", false},
+		}, "policy", doctor.Fail, "policy/more can be written by everybody (mode 0777)", false},
 		{"policy by an open link", func(c *clinic) {
 			c.copyPolicy()
 			c.must(errors.Join(os.Mkdir(c.path("links"), 0o700), os.Symlink(c.path("policy"), c.path("links/now")), os.Chmod(c.path("links"), 0o777)))
 			also("policy: {path: HOME/links/now}")(c)
-		}, "policy", fail, "links can be written by everybody (mode 0777)", false},
+		}, "policy", doctor.Fail, "links can be written by everybody (mode 0777)", false},
 		{"policy that does not compile", func(c *clinic) {
 			c.copyPolicy()
 			c.write("policy/bad.rego", "package bad\n\nx if nonesuch\n\ny if nonesuch\n", 0o600)
 			also("policy: {path: HOME/policy}")(c)
-		}, "policy", fail, "bad.rego:5: ", false},
+		}, "policy", doctor.Fail, "bad.rego:5: ", false},
 		{"open signers", func(c *clinic) {
 			c.write("signers", "carol ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n", 0o662)
 			also("approvals: {allowed_signers: HOME/signers}")(c)
-		}, "config", fail, "others can change the file of who may sign decisions", false},
+		}, "config", doctor.Fail, "others can change the file of who may sign decisions", false},
 		{"open notice", func(c *clinic) {
 			c.write("bin/notify", "#!/bin/sh\n", 0o777)
 			also("approvals: {notify: {command: [HOME/bin/notify]}}")(c)
-		}, "config", fail, "others can change the program of approvals.notify.command", false},
-		{"no notice", also("approvals: {notify: {command: [HOME/bin/notify]}}"), "config", fail, "which approvals.notify.command names", false},
+		}, "config", doctor.Fail, "others can change the program of approvals.notify.command", false},
+		{"no notice", also("approvals: {notify: {command: [HOME/bin/notify]}}"), "config", doctor.Fail, "which approvals.notify.command names", false},
 		{"open program of an agent", func(c *clinic) {
 			c.write("bin/alice", "#!/bin/sh\n", 0o777)
 			c.write(clinicConfig, strings.Replace(clinicYAML, "id: alice,", "id: alice, exe: "+c.path("bin/alice")+",", 1), 0o600)
-		}, "config", fail, "others can change the program of agent alice", false},
+		}, "config", doctor.Fail, "others can change the program of agent alice", false},
 		{"open authorities of a sink", func(c *clinic) {
 			c.write("ca.pem", "", 0o666)
 			also("audit: {sinks: [{name: siem, type: otlp, endpoint: \"https://127.0.0.1:9/v1/logs\", tls: {ca: HOME/ca.pem}}]}")(c)
-		}, "config", fail, "others can change the list of authorities of the sink siem", false},
-		{"open unit", func(c *clinic) { c.write(".config/systemd/user/ocipd.service", "[Service]\n", 0o666) }, "files", fail, "others can change the service's unit", false},
+		}, "config", doctor.Fail, "others can change the list of authorities of the sink siem", false},
+		{"open unit", func(c *clinic) { c.write(".config/systemd/user/ocipd.service", "[Service]\n", 0o666) }, "files", doctor.Fail, "others can change the service's unit", false},
 
-		{"open state", chmod(clinicState, 0o777), "files", fail, "others can write to the directory of the state", true},
-		{"state in sight", chmod(clinicState, 0o755), "files", warn, "others can get at the directory of the state", true},
-		{"open database", chmod(db, 0o666), "files", fail, "others can write to the database", true},
-		{"database in sight", chmod(db, 0o640), "files", warn, "others can get at the database", true},
-		{"database for nobody", chmod(db, 0o400), "files", fail, "its owner cannot use the database", true},
-		{"keys in sight", chmod(clinicState+"/keys", 0o750), "files", fail, "the daemon refuses it", true},
-		{"key in sight", chmod(clinicState+"/keys/checkpoint.key", 0o640), "files", fail, "others can get at a key", true},
+		{"open state", chmod(clinicState, 0o777), "files", doctor.Fail, "others can write to the directory of the state", true},
+		{"state in sight", chmod(clinicState, 0o755), "files", doctor.Warn, "others can get at the directory of the state", true},
+		{"open database", chmod(db, 0o666), "files", doctor.Fail, "others can write to the database", true},
+		{"database in sight", chmod(db, 0o640), "files", doctor.Warn, "others can get at the database", true},
+		{"database for nobody", chmod(db, 0o400), "files", doctor.Fail, "its owner cannot use the database", true},
+		{"keys in sight", chmod(clinicState+"/keys", 0o750), "files", doctor.Fail, "the daemon refuses it", true},
+		{"key in sight", chmod(clinicState+"/keys/checkpoint.key", 0o640), "files", doctor.Fail, "others can get at a key", true},
 		{"key with two names", func(c *clinic) {
 			c.must(os.Link(c.path(clinicState+"/keys/checkpoint.key"), c.path("copy")))
-		}, "files", fail, "2 names", false},
-		{"open mirror", chmod(clinicState+"/audit.jsonl", 0o622), "files", fail, "others can write to the mirror", true},
-		{"open checkpoints", chmod(clinicState+"/audit-checkpoints.jsonl", 0o602), "files", fail, "others can write to the file of checkpoints", true},
-		{"open runtime directory", chmod(clinicRun, 0o777), "files", fail, "others can write to the directory of the sockets", true},
+		}, "files", doctor.Fail, "2 names", false},
+		{"open mirror", chmod(clinicState+"/audit.jsonl", 0o622), "files", doctor.Fail, "others can write to the mirror", true},
+		{"open checkpoints", chmod(clinicState+"/audit-checkpoints.jsonl", 0o602), "files", doctor.Fail, "others can write to the file of checkpoints", true},
+		{"open runtime directory", chmod(clinicRun, 0o777), "files", doctor.Fail, "others can write to the directory of the sockets", true},
 		{"linked runtime directory", func(c *clinic) {
 			c.must(os.Rename(c.path(clinicRun), c.path("elsewhere")))
 			c.must(os.Symlink(c.path("elsewhere"), c.path(clinicRun)))
-		}, "files", fail, "is a symbolic link", false},
-		{"no socket", func(c *clinic) { c.write(clinicRun+"/operator.sock", "", 0o600) }, "files", fail, "is something else", false},
+		}, "files", doctor.Fail, "is a symbolic link", false},
+		{"no socket", func(c *clinic) { c.write(clinicRun+"/operator.sock", "", 0o600) }, "files", doctor.Fail, "is something else", false},
 		{"somebody else's", func(c *clinic) {
 			if os.Geteuid() != 0 {
 				c.t.Skip("only root gives files away")
 			}
 			c.must(os.Chown(c.path(db), 4711, -1))
-		}, "files", fail, "belongs to user 4711", false},
-		{"no directory for a sink", also("audit: {sinks: [{name: siem, type: ocsf, path: HOME/siem/ocsf.jsonl}]}"), "files", fail, "of the sink siem", true},
-		{"no directory for metrics", also("metrics: {socket: HOME/m/m.sock}"), "files", fail, "of metrics.socket", true},
+		}, "files", doctor.Fail, "belongs to user 4711", false},
+		{"no directory for a sink", also("audit: {sinks: [{name: siem, type: ocsf, path: HOME/siem/ocsf.jsonl}]}"), "files", doctor.Fail, "of the sink siem", true},
+		{"no directory for metrics", also("metrics: {socket: HOME/m/m.sock}"), "files", doctor.Fail, "of metrics.socket", true},
 		{"units without state", func(c *clinic) {
 			c.write(".config/systemd/user/ocipd.service", "[Service]\n", 0o600)
 			remove(clinicState)(c)
-		}, "files", warn, "which systemd may replace", true},
-		{"database gone", remove(db), "files", fail, "is gone", false},
+		}, "files", doctor.Warn, "which systemd may replace", true},
+		{"database gone", remove(db), "files", doctor.Fail, "is gone", false},
 		{"database by a link", func(c *clinic) {
 			c.must(errors.Join(os.Rename(c.path(db), c.path("x.db")), os.Symlink(c.path("x.db"), c.path(db))))
-		}, "files", warn, "is a symbolic link to", false},
-		{"database with two names", func(c *clinic) { c.must(os.Link(c.path(db), c.path("x.db"))) }, "files", fail, "2 names", false},
+		}, "files", doctor.Warn, "is a symbolic link to", false},
+		{"database with two names", func(c *clinic) { c.must(os.Link(c.path(db), c.path("x.db"))) }, "files", doctor.Fail, "2 names", false},
 		{"mirror by a link", func(c *clinic) {
 			mirror := c.path(clinicState + "/audit.jsonl")
 			c.must(errors.Join(os.Rename(mirror, c.path("m")), os.Symlink(c.path("m"), mirror)))
-		}, "files", warn, "is a symbolic link to", false},
+		}, "files", doctor.Warn, "is a symbolic link to", false},
 		{"mirror with two names", func(c *clinic) {
 			c.must(os.Link(c.path(clinicState+"/audit.jsonl"), c.path("m")))
-		}, "files", fail, "2 names", false},
-		{"write-ahead log by a link", func(c *clinic) { c.must(os.Symlink(c.path("x"), c.path(db+"-wal"))) }, "files", fail, "and the daemon made none", false},
-		{"shared memory by a link", func(c *clinic) { c.must(os.Symlink(c.path("x"), c.path(db+"-shm"))) }, "files", fail, "and the daemon made none", false},
+		}, "files", doctor.Fail, "2 names", false},
+		{"write-ahead log by a link", func(c *clinic) { c.must(os.Symlink(c.path("x"), c.path(db+"-wal"))) }, "files", doctor.Fail, "and the daemon made none", false},
+		{"shared memory by a link", func(c *clinic) { c.must(os.Symlink(c.path("x"), c.path(db+"-shm"))) }, "files", doctor.Fail, "and the daemon made none", false},
 		{"shared memory with two names", func(c *clinic) {
 			c.write("x", "", 0o600)
 			c.must(os.Link(c.path("x"), c.path(db+"-shm")))
-		}, "files", fail, "2 names", false},
+		}, "files", doctor.Fail, "2 names", false},
 		{"keys by a link", func(c *clinic) {
 			c.must(errors.Join(os.Rename(c.path(clinicState+"/keys"), c.path("k")), os.Symlink(c.path("k"), c.path(clinicState+"/keys"))))
-		}, "files", fail, "the daemon refuses it", false},
+		}, "files", doctor.Fail, "the daemon refuses it", false},
 
-		{"dead sockets", func(c *clinic) { c.deadSocket("kernel.sock"); c.deadSocket("operator.sock") }, "daemon", warn, "are still there", true},
+		{"dead sockets", func(c *clinic) { c.deadSocket("kernel.sock"); c.deadSocket("operator.sock") }, "daemon", doctor.Warn, "are still there", true},
 		{"locked", func(c *clinic) {
 			lock, err := os.OpenFile(c.path(clinicRun+"/kernel.sock.lock"), os.O_RDWR, 0)
 			c.must(err)
 			c.t.Cleanup(func() { lock.Close() })
 			c.must(unix.Flock(int(lock.Fd()), unix.LOCK_EX))
-		}, "daemon", fail, "has the lock and does not answer", false},
+		}, "daemon", doctor.Fail, "has the lock and does not answer", false},
 
-		{"full disk", also("store: {warn_free_bytes: 0, min_free_bytes: 4611686018427387904}"), "disk", fail, "nothing new is taken up", false},
-		{"disk filling up", also("store: {warn_free_bytes: 4611686018427387904}"), "disk", warn, "less than store.warn_free_bytes", false},
-		{"no reserve", remove(db + ".reserve"), "disk", warn, "the reserve", false},
+		{"full disk", also("store: {warn_free_bytes: 0, min_free_bytes: 4611686018427387904}"), "disk", doctor.Fail, "nothing new is taken up", false},
+		{"disk filling up", also("store: {warn_free_bytes: 4611686018427387904}"), "disk", doctor.Warn, "less than store.warn_free_bytes", false},
+		{"no reserve", remove(db + ".reserve"), "disk", doctor.Warn, "the reserve", false},
 
-		{"no policy", also("policy: {path: HOME/policy}"), "policy", fail, "cannot use", false},
+		{"no policy", also("policy: {path: HOME/policy}"), "policy", doctor.Fail, "cannot use", false},
 		{"policy's tests", func(c *clinic) {
 			c.copyPolicy()
 			c.write("policy/more_test.rego", "package more_test\n\ntest_never if { 1 == 2 }\n", 0o600)
 			also("policy: {path: HOME/policy}")(c)
-		}, "policy", fail, "1 of ", false},
+		}, "policy", doctor.Fail, "1 of ", false},
 
-		{"changed record", func(c *clinic) { c.replace(db, "daemon_stopped", "daemon_stopqed") }, "log", fail, "the end of the log is damaged", false},
-		{"no database", func(c *clinic) { c.write(db, strings.Repeat("no database at all, but a text\n", 100), 0o600) }, "log", fail, "another program's", false},
+		{"changed record", func(c *clinic) { c.replace(db, "daemon_stopped", "daemon_stopqed") }, "log", doctor.Fail, "the end of the log is damaged", false},
+		{"no database", func(c *clinic) { c.write(db, strings.Repeat("no database at all, but a text\n", 100), 0o600) }, "log", doctor.Fail, "another program's", false},
 		{"older copy", func(c *clinic) {
 			before := c.read(db)
 			c.serve()()
 			c.write(db, string(before), 0o600)
-		}, "log", fail, "cut or replaced by an older copy", false},
-		{"another log", func(c *clinic) { c.write(db, string(lived(c.t).read(db)), 0o600) }, "log", fail, "is not the key that signs this log", false},
-		{"lost key", remove(clinicState + "/keys/checkpoint.key"), "log", fail, "the signing key is not in", false},
-		{"lost keys", remove(clinicState + "/keys"), "log", fail, "", false},
-		{"checkpoints of nonsense", func(c *clinic) { c.write(clinicState+"/audit-checkpoints.jsonl", "nonsense\n", 0o600) }, "log", fail, "is not a checkpoint", false},
-		{"checkpoints gone", remove(clinicState + "/audit-checkpoints.jsonl"), "log", warn, "the checkpoints outside the log are gone", false},
-		{"latched", func(c *clinic) { c.write(db+".latched", "x\n", 0o600) }, "log", warn, "closed the database after a fault", false},
+		}, "log", doctor.Fail, "cut or replaced by an older copy", false},
+		{"another log", func(c *clinic) { c.write(db, string(lived(c.t).read(db)), 0o600) }, "log", doctor.Fail, "is not the key that signs this log", false},
+		{"lost key", remove(clinicState + "/keys/checkpoint.key"), "log", doctor.Fail, "the signing key is not in", false},
+		{"lost keys", remove(clinicState + "/keys"), "log", doctor.Fail, "", false},
+		{"checkpoints of nonsense", func(c *clinic) { c.write(clinicState+"/audit-checkpoints.jsonl", "nonsense\n", 0o600) }, "log", doctor.Fail, "is not a checkpoint", false},
+		{"checkpoints gone", remove(clinicState + "/audit-checkpoints.jsonl"), "log", doctor.Warn, "the checkpoints outside the log are gone", false},
+		{"latched", func(c *clinic) { c.write(db+".latched", "x\n", 0o600) }, "log", doctor.Warn, "closed the database after a fault", false},
 
-		{"mirror gone", remove(clinicState + "/audit.jsonl"), "mirror", warn, "is not there", false},
+		{"mirror gone", remove(clinicState + "/audit.jsonl"), "mirror", doctor.Warn, "is not there", false},
 		{"mirror behind", func(c *clinic) {
 			text := bytes.TrimSuffix(c.read(clinicState+"/audit.jsonl"), []byte("\n"))
 			c.write(clinicState+"/audit.jsonl", string(text[:bytes.LastIndexByte(text, '\n')+1]), 0o600)
-		}, "mirror", warn, "the mirror ends at record", false},
-		{"mirror of nonsense", func(c *clinic) { c.write(clinicState+"/audit.jsonl", "nonsense\n", 0o600) }, "mirror", fail, "the mirror is damaged", false},
+		}, "mirror", doctor.Warn, "the mirror ends at record", false},
+		{"mirror of nonsense", func(c *clinic) { c.write(clinicState+"/audit.jsonl", "nonsense\n", 0o600) }, "mirror", doctor.Fail, "the mirror is damaged", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := lived(t)
@@ -406,7 +407,7 @@ func TestDoctorFinds(t *testing.T) {
 			if !said(found, test.check, test.want, test.text) {
 				t.Fatalf("not found: %+v", complaints(found))
 			}
-			if test.want == fail && code != exitFailed {
+			if test.want == doctor.Fail && code != exitFailed {
 				t.Errorf("exits %d", code)
 			}
 			for _, f := range complaints(found) {
@@ -416,7 +417,7 @@ func TestDoctorFinds(t *testing.T) {
 				}
 			}
 			found, _ = c.examine("--fix")
-			if said(found, test.check, mended, "") != test.fixed {
+			if said(found, test.check, doctor.Mended, "") != test.fixed {
 				t.Errorf("--fix finds %+v", complaints(found))
 			}
 			if !test.fixed {
@@ -468,73 +469,6 @@ func (c *clinic) copyPolicy() {
 	}
 }
 
-// TestDoctorHearsTheDaemon holds what a daemon says of itself against what the
-// doctor makes of it.
-func TestDoctorHearsTheDaemon(t *testing.T) {
-	c := lived(t)
-	now := time.Now()
-	revision, _, _ := strings.Cut(strings.TrimPrefix((c.doctor(time.Now)).policy()[0].Text, "the built-in policy compiles, "), " ")
-	journal := "audit: {sinks: [{name: journal, type: journald}]}"
-	for _, test := range []struct {
-		name  string
-		yaml  string
-		live  func(*api.Status)
-		ask   func(*doctor) []diagnosis
-		want  health
-		text  string
-		clock time.Duration
-	}{
-		{name: "another version", live: func(s *api.Status) { s.Version = "0.0.1" }, ask: (*doctor).daemon, want: warn, text: "version 0.0.1 runs"},
-		{name: "closed store", live: func(s *api.Status) { s.Audit.Fault = "the database is gone" }, ask: (*doctor).daemon, want: fail, text: "nothing is recorded or let through: the database is gone"},
-		{name: "elsewhere", live: func(s *api.Status) { s.Database = "/elsewhere.db" }, ask: (*doctor).daemon, want: warn, text: "keeps its state in /elsewhere.db"},
-		{name: "silent app", live: func(s *api.Status) {
-			s.Apps = []api.AppStatus{{ID: "@acme/alice", Health: "unhealthy", LastSeenAt: now.Add(-2 * time.Minute)}}
-		}, ask: (*doctor).daemon, want: warn, text: "app @acme/alice was not heard of for 2m0s"},
-		{name: "nobody", live: func(s *api.Status) { s.Agents = nil }, ask: (*doctor).daemon, want: warn, text: "no agent is configured"},
-		{name: "well", live: func(*api.Status) {}, ask: (*doctor).daemon, want: pass, text: "answers on"},
-		{name: "refused policy", live: func(s *api.Status) { s.Policy.RefusedAt, s.Policy.Refusal = now, "a.rego:3: no" }, ask: (*doctor).policy, want: fail, text: "a.rego:3: no"},
-		{name: "edited policy", live: func(s *api.Status) { s.Policy.Revision = "sha256:0" }, ask: (*doctor).policy, want: warn, text: "the daemon decides by sha256:0"},
-		{name: "policy", live: func(*api.Status) {}, ask: (*doctor).policy, want: pass, text: "compiles"},
-		{name: "mirror's problems", live: func(s *api.Status) { s.Audit.Mirror.Problems = []string{"it is gone"} }, ask: (*doctor).mirror, want: fail, text: "it is gone"},
-		{name: "mirror behind", live: func(s *api.Status) { s.Audit.Mirrored = 1 }, ask: (*doctor).mirror, want: warn, text: "records behind"},
-		{name: "mirror", live: func(*api.Status) {}, ask: (*doctor).mirror, want: pass, text: "up to record 9000"},
-		{name: "index behind", live: func(s *api.Status) { s.Audit.Indexed = 1 }, ask: (*doctor).index, want: warn, text: "8999 records behind"},
-		{name: "index", live: func(*api.Status) {}, ask: (*doctor).index, want: pass, text: "up to record 9000"},
-		{name: "no sink", live: func(*api.Status) {}, ask: (*doctor).sinks, want: pass, text: "none configured"},
-		{name: "failing sink", yaml: journal, live: func(s *api.Status) {
-			s.Sinks = []api.SinkStatus{{Name: "journal", Lag: 7, Error: "no", FailingSince: now.Add(-time.Hour)}}
-		}, ask: (*doctor).sinks, want: warn, text: "journal takes nothing for 1h0m and is 7 records behind: no"},
-		{name: "slow sink", yaml: journal, live: func(s *api.Status) {
-			s.Sinks = []api.SinkStatus{{Name: "journal", Lag: 7000}}
-		}, ask: (*doctor).sinks, want: warn, text: "journal is 7000 records behind"},
-		{name: "a moment behind", live: func(s *api.Status) { s.Audit.Time = now.Add(10 * time.Second) }, ask: (*doctor).clock, want: warn, text: "behind the last record"},
-		{name: "clock jumped", live: func(s *api.Status) { s.Audit.Time = now.Add(10 * time.Hour) }, ask: (*doctor).clock, want: fail, text: "it jumped back"},
-		{name: "clock jumped, nobody there", clock: -48 * time.Hour, ask: (*doctor).clock, want: fail, text: "it jumped back"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c.write(clinicConfig, clinicYAML+test.yaml+"\n", 0o600)
-			d := c.doctor(func() time.Time { return now.Add(test.clock) })
-			if test.live != nil {
-				d.live = &api.Status{
-					Version: d.Version, PID: 7, StartedAt: now.Add(-time.Hour), Socket: d.places.socket, Database: d.places.database,
-					Agents: []api.AgentStatus{{ID: "alice"}}, Audit: api.AuditStatus{Seq: 9000, Mirrored: 9000, Indexed: 9000, Time: now},
-					Policy: api.PolicyStatus{Revision: revision},
-				}
-				test.live(d.live)
-			}
-			found := test.ask(d)
-			if !said(found, "", test.want, test.text) || test.want == pass && len(found) != 1 {
-				t.Errorf("found %+v", found)
-			}
-			for _, f := range found {
-				if f.Health != pass && f.Advice == "" {
-					t.Errorf("no advice: %+v", f)
-				}
-			}
-		})
-	}
-}
-
 // TestDoctorOfTheService has a service manager answer for the units.
 func TestDoctorOfTheService(t *testing.T) {
 	c := lived(t)
@@ -543,17 +477,17 @@ func TestDoctorOfTheService(t *testing.T) {
 	path := "PATH=" + os.Getenv("PATH")
 	for _, test := range []struct {
 		name, answer string
-		want         health
+		want         doctor.Health
 		text         string
 	}{
-		{"not installed", "LoadState=not-found\nActiveState=inactive\n", pass, "not installed as a service"},
-		{"failed", "LoadState=loaded\nActiveState=failed\nResult=exit-code\n", fail, "ocipd.service failed (exit-code)"},
-		{"restarts", "LoadState=loaded\nActiveState=active\nNRestarts=3\n", warn, "started again 3 times"},
-		{"disabled", "LoadState=loaded\nActiveState=active\nUnitFileState=disabled\n", warn, "it does not start at login"},
+		{"not installed", "LoadState=not-found\nActiveState=inactive\n", doctor.Pass, "not installed as a service"},
+		{"failed", "LoadState=loaded\nActiveState=failed\nResult=exit-code\n", doctor.Fail, "ocipd.service failed (exit-code)"},
+		{"restarts", "LoadState=loaded\nActiveState=active\nNRestarts=3\n", doctor.Warn, "started again 3 times"},
+		{"disabled", "LoadState=loaded\nActiveState=active\nUnitFileState=disabled\n", doctor.Warn, "it does not start at login"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c.write("answer", test.answer, 0o600)
-			if found := c.doctor(time.Now, "ANSWER="+c.path("answer"), path).service(); !said(found, "", test.want, test.text) {
+			if found := c.ask("service", "ANSWER="+c.path("answer"), path); !said(found, "", test.want, test.text) {
 				t.Errorf("found %+v", found)
 			}
 		})
@@ -561,7 +495,7 @@ func TestDoctorOfTheService(t *testing.T) {
 	// The manager holds the sockets: whoever asks would start the daemon.
 	c.write(".config/systemd/user/ocipd.service", "[Service]\n", 0o600)
 	c.write("bin/systemctl", "#!/bin/sh\ncase \"$*\" in *ocipd.socket*) echo ActiveState=active;; *) echo ActiveState=inactive;; esac\n", 0o700)
-	if found := c.doctor(time.Now, path).daemon(); len(found) != 1 || !said(found, "", pass, "it starts when somebody connects") {
+	if found := c.ask("daemon", path); len(found) != 1 || !said(found, "", doctor.Pass, "it starts when somebody connects") {
 		t.Errorf("found %+v", found)
 	}
 }
@@ -583,11 +517,11 @@ func TestDoctorWritesTheTombstone(t *testing.T) {
 	before, err := os.ReadFile(path)
 	c.must(err)
 	c.must(os.WriteFile(path, []byte("another"), 0o600))
-	if found, _ := c.examine(); !said(found, "log", warn, "is another one") {
+	if found, _ := c.examine(); !said(found, "log", doctor.Warn, "is another one") {
 		t.Errorf("another tombstone is not found: %+v", complaints(found))
 	}
 	c.must(os.Remove(path))
-	if found, _ := c.examine("--fix"); !said(found, "log", mended, path) {
+	if found, _ := c.examine("--fix"); !said(found, "log", doctor.Mended, path) {
 		t.Errorf("--fix finds %+v", complaints(found))
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
@@ -655,11 +589,11 @@ func TestDoctorLeavesOthersAlone(t *testing.T) {
 				args = test.args(dir)
 			}
 			found, _ := c.examine(append([]string{"--fix"}, args...)...)
-			if said(found, "", mended, dir) {
+			if said(found, "", doctor.Mended, dir) {
 				t.Errorf("--fix did %+v", found)
 			}
-			at := slices.IndexFunc(found, func(f diagnosis) bool {
-				return f.Check == test.check && f.Health != pass && strings.Contains(f.Text, dir+" (mode ")
+			at := slices.IndexFunc(found, func(f doctor.Diagnosis) bool {
+				return f.Check == test.check && f.Health != doctor.Pass && strings.Contains(f.Text, dir+" (mode ")
 			})
 			if at < 0 || strings.Contains(found[at].Advice, "chmod") || !strings.Contains(found[at].Advice, test.key) {
 				t.Errorf("found %+v", complaints(found))
@@ -681,14 +615,14 @@ func TestDoctorKeepsFurtherBits(t *testing.T) {
 	c := lived(t)
 	state := c.path(clinicState)
 	c.must(os.Chmod(state, fs.ModeSetgid|0o757))
-	if found, _ := c.examine("--fix"); !said(found, "files", mended, "chmod 2700 "+state) {
+	if found, _ := c.examine("--fix"); !said(found, "files", doctor.Mended, "chmod 2700 "+state) {
 		t.Errorf("--fix finds %+v", complaints(found))
 	}
 	if info, err := os.Stat(state); err != nil || info.Mode() != fs.ModeDir|fs.ModeSetgid|0o700 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	c.must(os.Chmod(state, fs.ModeSticky|0o777))
-	if found, _ := c.examine("--fix"); said(found, "files", mended, "") || !said(found, "files", fail, state+" (mode 1777)") {
+	if found, _ := c.examine("--fix"); said(found, "files", doctor.Mended, "") || !said(found, "files", doctor.Fail, state+" (mode 1777)") {
 		t.Errorf("--fix finds %+v", found)
 	}
 	c.must(os.Chmod(state, 0o700))
@@ -696,7 +630,7 @@ func TestDoctorKeepsFurtherBits(t *testing.T) {
 	home := c.path("openclawos")
 	c.must(errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o755)))
 	c.env = append(c.env, "HOME="+home)
-	if found, _ := c.examine("--fix", "--socket", home+"/kernel.sock"); said(found, "", mended, "") || !said(found, "files", warn, home+" (mode 0755)") {
+	if found, _ := c.examine("--fix", "--socket", home+"/kernel.sock"); said(found, "", doctor.Mended, "") || !said(found, "files", doctor.Warn, home+" (mode 0755)") {
 		t.Errorf("--fix finds %+v", found)
 	}
 }
@@ -712,7 +646,7 @@ func TestDoctorMissesDigestKeys(t *testing.T) {
 	text, err := os.ReadFile(keys)
 	c.must(err)
 	c.must(os.Remove(keys))
-	if found, _ := c.examine(); said(found, "log", fail, "") {
+	if found, _ := c.examine(); said(found, "log", doctor.Fail, "") {
 		t.Errorf("with no digest on record: %+v", complaints(found))
 	}
 	c.must(os.WriteFile(keys, text, 0o600))
@@ -727,11 +661,11 @@ func TestDoctorMissesDigestKeys(t *testing.T) {
 	_ = app.Call(t.Context(), "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "How far is it?"}, nil)
 	c.must(app.Close())
 	stop()
-	if found, _ := c.examine(); said(found, "log", fail, "") {
+	if found, _ := c.examine(); said(found, "log", doctor.Fail, "") {
 		t.Errorf("with the keys there: %+v", complaints(found))
 	}
 	c.must(os.Remove(keys))
-	if found, code := c.examine(); !said(found, "log", fail, "the keys of digests are gone ("+keys+")") || code != exitFailed {
+	if found, code := c.examine(); !said(found, "log", doctor.Fail, "the keys of digests are gone ("+keys+")") || code != exitFailed {
 		t.Errorf("exits %d: %+v", code, complaints(found))
 	}
 }
@@ -763,10 +697,10 @@ func TestDoctorBesideAnotherDaemon(t *testing.T) {
 		t.Fatal(said)
 	}
 	found, code := c.examine()
-	if !said(found, "daemon", fail, fmt.Sprintf("process %d uses the database %s", pid, c.path(clinicState+"/ocipd.db"))) || code != exitFailed {
+	if !said(found, "daemon", doctor.Fail, fmt.Sprintf("process %d uses the database %s", pid, c.path(clinicState+"/ocipd.db"))) || code != exitFailed {
 		t.Errorf("exits %d: %+v", code, complaints(found))
 	}
-	if found, _ := c.examine("--socket", socket); !said(found, "daemon", pass, "answers on") {
+	if found, _ := c.examine("--socket", socket); !said(found, "daemon", doctor.Pass, "answers on") {
 		t.Errorf("of the other one: %+v", complaints(found))
 	}
 }
@@ -782,14 +716,14 @@ func TestAnotherFileThanTheDaemons(t *testing.T) {
 		t.Fatal(said)
 	}
 	found, _ := c.examine()
-	if !said(found, "daemon", warn, "reads "+there+": this is about that file, and not about "+here) || !said(found, "config", pass, there+": valid") {
+	if !said(found, "daemon", doctor.Warn, "reads "+there+": this is about that file, and not about "+here) || !said(found, "config", doctor.Pass, there+": valid") {
 		t.Errorf("not said: %+v", found)
 	}
 	found, _ = c.examine("--config", here)
-	if !said(found, "daemon", warn, "reads "+there+", and this is about "+here) || !said(found, "config", pass, here+": valid") {
+	if !said(found, "daemon", doctor.Warn, "reads "+there+", and this is about "+here) || !said(found, "config", doctor.Pass, here+": valid") {
 		t.Errorf("of the one that was named: %+v", found)
 	}
-	if found, _ = c.examine("--config", there); said(found, "daemon", warn, "reads ") {
+	if found, _ = c.examine("--config", there); said(found, "daemon", doctor.Warn, "reads ") {
 		t.Errorf("of the daemon's own: %+v", found)
 	}
 	code, out, note := c.ocipd("config", "show")
@@ -810,8 +744,8 @@ func TestDoctorOfAMovedDatabase(t *testing.T) {
 	db := c.path(clinicState + "/ocipd.db")
 	c.must(os.Rename(db, db+".away"))
 	found, code := c.examine()
-	at := slices.IndexFunc(found, func(f diagnosis) bool {
-		return f.Check == "files" && f.Health == fail && strings.Contains(f.Text, "is gone under the running daemon")
+	at := slices.IndexFunc(found, func(f doctor.Diagnosis) bool {
+		return f.Check == "files" && f.Health == doctor.Fail && strings.Contains(f.Text, "is gone under the running daemon")
 	})
 	if at < 0 || code != exitFailed || !strings.Contains(found[at].Advice, "put it back under its name and restart the daemon") || strings.Contains(found[at].Advice, "backup") {
 		t.Errorf("exits %d: %+v", code, complaints(found))
@@ -830,7 +764,7 @@ func TestDoctorOfAnEmptyDatabase(t *testing.T) {
 	c.must(err)
 	c.must(s.Close())
 	c.write(db, string(other.read("new.db")), 0o600)
-	if found, _ := c.examine(); !said(found, "log", fail, "is new and empty") {
+	if found, _ := c.examine(); !said(found, "log", doctor.Fail, "is new and empty") {
 		t.Errorf("found %+v", complaints(found))
 	}
 }
@@ -847,61 +781,10 @@ func TestPathsAreNamedWhole(t *testing.T) {
 	}
 	t.Chdir(c.path("here"))
 	found, _ := c.examine("--config", "c.yaml")
-	if !slices.ContainsFunc(found, func(f diagnosis) bool {
-		return f.Check == "config" && f.Health == pass && strings.HasPrefix(f.Text, c.path("here/c.yaml")+": valid")
+	if !slices.ContainsFunc(found, func(f doctor.Diagnosis) bool {
+		return f.Check == "config" && f.Health == doctor.Pass && strings.HasPrefix(f.Text, c.path("here/c.yaml")+": valid")
 	}) {
 		t.Errorf("found %+v", found)
-	}
-}
-
-func TestMeasureSync(t *testing.T) {
-	dir := t.TempDir()
-	times, err := measureSync(t.Context().Err, dir)
-	if err != nil || len(times) != syncs || !slices.IsSorted(times) {
-		t.Errorf("%d times, %v", len(times), err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := measureSync(ended.Err, dir); !errors.Is(err, context.Canceled) {
-		t.Errorf("an interrupted one gives %v", err)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-}
-
-func TestDiagnosisFits(t *testing.T) {
-	long := "/home/carol/" + strings.Repeat("very-long/", 12) + "checkpoint.key"
-	f := failed("a path\x1b that is %s\nand %s", strings.Repeat("long ", 40), long).advise("%s; do %s", chmod(0o600, &syscall.Stat_t{}, long+" x"), strings.Repeat("this ", 40))
-	f.Check = "machine"
-	drawn := f.draw(term.Screen{Width: 80, Terminal: true})
-	if !strings.HasPrefix(drawn, `fail   machine  a path\x1b that is long`) || !strings.Contains(drawn, "\n                to do: chmod 600\n                       '"+long+"\n") {
-		t.Errorf("got\n%s", drawn)
-	}
-	for line := range strings.Lines(drawn) {
-		if term.Width(strings.TrimSuffix(line, "\n")) > 80 && !strings.Contains(line, long) {
-			t.Errorf("too wide: %q", line)
-		}
-	}
-	// A program gets the lines as they are.
-	whole := f.draw(term.Screen{Width: 80})
-	if lines := strings.Split(whole, "\n"); len(lines) != 4 || !strings.HasSuffix(lines[0], strings.Repeat("long ", 40)) ||
-		strings.TrimSpace(lines[1]) != "and "+long || !strings.HasPrefix(lines[2], "                to do: chmod 600 '"+long+" x'; do this") {
-		t.Errorf("got %q", lines)
-	}
-}
-
-func TestFoldAtBlanks(t *testing.T) {
-	for text, want := range map[string][]string{
-		"":                    {""},
-		"one two three":       {"one two", "three"},
-		"a  b":                {"a  b"},
-		"/longer/than/a/line": {"/longer/than/a/line"},
-		"rm /longer/than/a":   {"rm", "/longer/than/a"},
-	} {
-		if got := term.FoldAtBlanks(text, 8); !slices.Equal(got, want) {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
 	}
 }
 
@@ -913,25 +796,25 @@ func TestDoctorOfPeople(t *testing.T) {
 	for _, tt := range []struct {
 		name, yaml, signers string
 		check               string
-		how                 health
+		how                 doctor.Health
 		want                string
 	}{
-		{"strangers", "", "", "people", pass, "strangers: promises wait for a person, the policy is asked, the first message goes, more than 60 messages in 1h0m0s are held"},
-		{"promises to strangers", "ocip: {unknown: {commitments: record}}", "", "people", fail, "PROMISES TO STRANGERS ARE NOT HELD"},
-		{"promises to people", "ocip: {person: {commitments: record}}", "", "people", fail, "PROMISES TO PEOPLE YOU DECLARED ARE NOT HELD"},
-		{"no promises at all", "ocip: {commitment: {enforcement: monitor}}", "", "people", fail, "nor are any others: ocip.commitment.enforcement is monitor"},
-		{"no policy", "ocip: {unknown: {policy: false}}", "", "people", warn, "the policy is not asked about messages to strangers"},
-		{"look-alikes", "ocip: {look_alike: allow}", "", "people", warn, "whose key only looks like a known one goes"},
-		{"nobody declared", "", "", "people", pass, "nobody is declared: all but the agents here are strangers"},
-		{"the owner", "directory: [{kind: person, sessions: ['irc:x']}]", "", "people", pass, "the own chat of alice is not known"},
-		{"nothing to declare", "", "", "access", pass, "nothing need be declared"},
-		{"declared", "access: {apps: {'@acme/tg': {channels: [telegram]}}}", "", "access", pass, "what 1 app may do is declared"},
-		{"undeclared", "access: {apps: {'@acme/tg': {}}}\nroutes: [{session: 'telegram:*', agent: alice}]", "", "access", fail, "no daemon starts with it"},
-		{"no signatures", "", "", "who", pass, "It cannot know that a person decides"},
-		{"apps decide", "ipc: {apps_may_operate: true}", "", "who", fail, "APPS DECIDE ABOUT THEIR OWN MESSAGES"},
-		{"a plain key", "", "alice " + plain, "who", warn, "while ssh-agent has it, it signs for every process of yours, and keeps no app out"},
-		{"a key that waits", "", "alice namespaces=\"approval@ocipd\" " + touch, "who", pass, "each decision is signed by a key that waits for a touch"},
-		{"a key that does not wait", "", "alice no-touch-required " + touch, "who", warn, "signs without a touch"},
+		{"strangers", "", "", "people", doctor.Pass, "strangers: promises wait for a person, the policy is asked, the first message goes, more than 60 messages in 1h0m0s are held"},
+		{"promises to strangers", "ocip: {unknown: {commitments: record}}", "", "people", doctor.Fail, "PROMISES TO STRANGERS ARE NOT HELD"},
+		{"promises to people", "ocip: {person: {commitments: record}}", "", "people", doctor.Fail, "PROMISES TO PEOPLE YOU DECLARED ARE NOT HELD"},
+		{"no promises at all", "ocip: {commitment: {enforcement: monitor}}", "", "people", doctor.Fail, "nor are any others: ocip.commitment.enforcement is monitor"},
+		{"no policy", "ocip: {unknown: {policy: false}}", "", "people", doctor.Warn, "the policy is not asked about messages to strangers"},
+		{"look-alikes", "ocip: {look_alike: allow}", "", "people", doctor.Warn, "whose key only looks like a known one goes"},
+		{"nobody declared", "", "", "people", doctor.Pass, "nobody is declared: all but the agents here are strangers"},
+		{"the owner", "directory: [{kind: person, sessions: ['irc:x']}]", "", "people", doctor.Pass, "the own chat of alice is not known"},
+		{"nothing to declare", "", "", "access", doctor.Pass, "nothing need be declared"},
+		{"declared", "access: {apps: {'@acme/tg': {channels: [telegram]}}}", "", "access", doctor.Pass, "what 1 app may do is declared"},
+		{"undeclared", "access: {apps: {'@acme/tg': {}}}\nroutes: [{session: 'telegram:*', agent: alice}]", "", "access", doctor.Fail, "no daemon starts with it"},
+		{"no signatures", "", "", "who", doctor.Pass, "It cannot know that a person decides"},
+		{"apps decide", "ipc: {apps_may_operate: true}", "", "who", doctor.Fail, "APPS DECIDE ABOUT THEIR OWN MESSAGES"},
+		{"a plain key", "", "alice " + plain, "who", doctor.Warn, "while ssh-agent has it, it signs for every process of yours, and keeps no app out"},
+		{"a key that waits", "", "alice namespaces=\"approval@ocipd\" " + touch, "who", doctor.Pass, "each decision is signed by a key that waits for a touch"},
+		{"a key that does not wait", "", "alice no-touch-required " + touch, "who", doctor.Warn, "signs without a touch"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newClinic(t)

@@ -3,8 +3,8 @@
 //
 // `ocipd serve` runs it in the foreground; the other commands talk to a running
 // daemon over its operator socket, or read what it left behind. Each command is
-// one file. This room holds flags, signals, exit codes and how things look on a
-// terminal; everything else is done by the rooms under internal.
+// one file. This package holds flags, signals and exit codes; everything else is done
+// by the packages under internal.
 //
 // Exit codes: 0 done, 1 failed, 2 used wrongly, 3 no daemon is running,
 // 4 verification found a fault.

@@ -3,13 +3,14 @@ package main
 import (
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/doctor"
 	"github.com/openclawos/ocipd/internal/service"
 	"github.com/openclawos/ocipd/systemd"
 )
@@ -111,7 +112,7 @@ func TestDoctorStartsNoService(t *testing.T) {
 	c.manager()
 	c.packageUnits()
 	c.write("bin/systemctl", "#!/bin/sh\ncase \"$*\" in *ocipd.socket*) echo ActiveState=active;; *) echo ActiveState=inactive;; esac\n", 0o700)
-	if found := c.doctor(time.Now).daemon(); len(found) != 1 || !said(found, "", pass, "it starts when somebody connects") {
+	if found := c.ask("daemon"); len(found) != 1 || !said(found, "", doctor.Pass, "it starts when somebody connects") {
 		t.Errorf("found %+v", found)
 	}
 }
@@ -121,11 +122,15 @@ func TestDoctorOfALaptop(t *testing.T) {
 	c := lived(t)
 	c.manager()
 	c.write("bin/systemctl", "#!/bin/sh\nprintf 'LoadState=loaded\\nActiveState=active\\nSubState=running\\nUnitFileState=enabled\\n'\n", 0o700)
-	found := c.doctor(time.Now).service()
-	if len(found) != 1 || found[0].Health != pass {
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := c.ask("service")
+	if len(found) != 1 || found[0].Health != doctor.Pass {
 		t.Fatalf("found %+v", found)
 	}
-	if !service.Lingers(currentUser()) && !strings.Contains(found[0].Advice, "loginctl enable-linger") {
+	if !service.Lingers(me.Username) && !strings.Contains(found[0].Advice, "loginctl enable-linger") {
 		t.Errorf("it does not say how to have it stay: %+v", found[0])
 	}
 }

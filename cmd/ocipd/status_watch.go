@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/doctor"
 	"github.com/openclawos/ocipd/internal/term"
 )
 
@@ -151,7 +152,7 @@ func latencyText(l *api.LatencyStatus) string {
 	if l.Decisions == 0 {
 		return "none yet"
 	}
-	took := func(micros int64) string { return round(time.Duration(micros) * time.Microsecond).String() }
+	took := func(micros int64) string { return term.Round(time.Duration(micros) * time.Microsecond).String() }
 	return fmt.Sprintf("%d, p50 %s, p99 %s; commits p50 %s, p99 %s", l.Decisions,
 		took(l.DecisionP50), took(l.DecisionP99), took(l.CommitP50), took(l.CommitP99))
 }
@@ -171,7 +172,7 @@ func logCell(a *api.AuditStatus) term.Cell {
 		return term.Plain("no record yet")
 	}
 	text := fmt.Sprintf("record %d, signed %d, mirrored %d, indexed %d", a.Seq, a.Signed, a.Mirrored, a.Indexed)
-	if least := min(a.Mirrored, a.Indexed); a.Seq > least+manyBehind {
+	if least := min(a.Mirrored, a.Indexed); a.Seq > least+doctor.ManyBehind {
 		return term.Tinted(text, term.Yellow)
 	}
 	return term.Plain(text)

@@ -348,3 +348,14 @@ func ReplaceFile(path string, text []byte, mode fs.FileMode) (changed bool, err 
 	}
 	return true, nil
 }
+
+// Absolute is a path as it is from anywhere, "" where none is known.
+func Absolute(path string) string {
+	if path == "" {
+		return ""
+	}
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
+}

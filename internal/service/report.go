@@ -15,8 +15,8 @@ import (
 	"github.com/openclawos/ocipd/systemd"
 )
 
-// report is what `ocipd service status --json` prints.
-type report struct {
+// Status is what `ocipd service status --json` prints.
+type Status struct {
 	Service unitReport `json:"service"`
 	Socket  unitReport `json:"socket"`
 	// Running is the version of the daemon that answers, Installed that of the
@@ -53,7 +53,7 @@ func (s *Manager) ShowUnit(ctx context.Context, name string) (map[string]string,
 }
 
 // Report asks the service manager and the daemon how the service is.
-func (s *Manager) Report(ctx context.Context) (*report, error) {
+func (s *Manager) Report(ctx context.Context) (*Status, error) {
 	service, err := s.ShowUnit(ctx, systemd.ServiceName)
 	if err != nil {
 		return nil, fmt.Errorf("%w; a daemon that was started without it is shown by: ocipd status", err)
@@ -62,7 +62,7 @@ func (s *Manager) Report(ctx context.Context) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &report{
+	r := &Status{
 		Service: unitOf(systemd.ServiceName, service), Socket: unitOf(systemd.SocketName, socket), Status: service["StatusText"],
 		Program: programOf(service["ExecStart"]),
 	}
@@ -119,7 +119,7 @@ func (s *Manager) versionOf(ctx context.Context, program string) string {
 }
 
 // Print writes a report for a person.
-func (s *Manager) Print(r *report) error {
+func (s *Manager) Print(r *Status) error {
 	var b strings.Builder
 	for _, u := range []unitReport{r.Service, r.Socket} {
 		fmt.Fprintf(&b, "%-14s %s", u.Unit, u.State)

@@ -3,6 +3,7 @@ package term
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,5 +139,19 @@ func TestScreenOfAProgram(t *testing.T) {
 	env = []string{"COLUMNS=132", "COLUMNS=133"}
 	if scr := ScreenOf(&bytes.Buffer{}, getenv); scr.Width != 133 {
 		t.Errorf("got %+v", scr)
+	}
+}
+
+func TestFoldAtBlanks(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                    {""},
+		"one two three":       {"one two", "three"},
+		"a  b":                {"a  b"},
+		"/longer/than/a/line": {"/longer/than/a/line"},
+		"rm /longer/than/a":   {"rm", "/longer/than/a"},
+	} {
+		if got := FoldAtBlanks(text, 8); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
 	}
 }

@@ -71,3 +71,14 @@ func YesNo(b bool) string {
 	}
 	return "no"
 }
+
+// Round is a duration in about three figures.
+func Round(d time.Duration) time.Duration {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond)
+	case d < time.Second:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(10 * time.Millisecond)
+}

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"errors"
@@ -15,29 +15,29 @@ import (
 )
 
 // machine checks what the kernel can tell of who connects.
-func (d *doctor) machine() []diagnosis {
+func (d *Examiner) machine() []Diagnosis {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return []diagnosis{failed("cannot tell which kernel this is: %v", err).advise("run it on Linux, outside of what hides that, such as a sandbox")}
+		return []Diagnosis{failed("cannot tell which kernel this is: %v", err).advise("run it on Linux, outside of what hides that, such as a sandbox")}
 	}
 	release := "Linux " + unix.ByteSliceToString(name.Release[:])
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return []diagnosis{failed("%s makes no Unix sockets: %v", release, err).advise("run it outside of what keeps them away, such as a sandbox")}
+		return []Diagnosis{failed("%s makes no Unix sockets: %v", release, err).advise("run it outside of what keeps them away, such as a sandbox")}
 	}
 	defer closeAll(pair[:]...)
 	cred, err := unix.GetsockoptUcred(pair[0], unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil || int(cred.Uid) != os.Geteuid() {
-		return []diagnosis{failed("%s does not tell who is at the other end of a socket (SO_PEERCRED)", release).
+		return []Diagnosis{failed("%s does not tell who is at the other end of a socket (SO_PEERCRED)", release).
 			advise("run the daemon outside of what hides it, such as a sandbox")}
 	}
 	pidfd, err := unix.GetsockoptInt(pair[0], unix.SOL_SOCKET, soPeerPidfd)
 	if err != nil {
-		return []diagnosis{passed("%s tells who connects; processes are pinned by their start time", release).
+		return []Diagnosis{passed("%s tells who connects; processes are pinned by their start time", release).
 			advise("Linux 6.5 pins them by a pidfd, which is stronger where agents are bound to executables")}
 	}
 	closeAll(pidfd)
-	return []diagnosis{passed("%s tells who connects, and pins the process by a pidfd", release)}
+	return []Diagnosis{passed("%s tells who connects, and pins the process by a pidfd", release)}
 }
 
 // soPeerPidfd is SO_PEERPIDFD of Linux 6.5.
@@ -61,7 +61,7 @@ const (
 )
 
 // clock checks the clock against the log and the time service.
-func (d *doctor) clock() (found []diagnosis) {
+func (d *Examiner) clock() (found []Diagnosis) {
 	if last, err := d.lastTime(); err == nil && !last.IsZero() {
 		switch behind := last.Sub(d.now()); {
 		case behind > maxBehind:
@@ -85,7 +85,7 @@ func (d *doctor) clock() (found []diagnosis) {
 }
 
 // lastTime is when the last record was made, zero where there is none.
-func (d *doctor) lastTime() (time.Time, error) {
+func (d *Examiner) lastTime() (time.Time, error) {
 	if d.live != nil {
 		return d.live.Audit.Time, nil
 	}
@@ -111,14 +111,14 @@ const (
 
 // disk checks the file system of the database: its kind, its room and what an
 // fsync takes.
-func (d *doctor) disk() (found []diagnosis) {
+func (d *Examiner) disk() (found []Diagnosis) {
 	dir := d.places.state
 	for !cli.Exists(dir) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return []diagnosis{failed("cannot look at the disk of %s: %v", dir, err).advise("see that you may read the directories above it")}
+		return []Diagnosis{failed("cannot look at the disk of %s: %v", dir, err).advise("see that you may read the directories above it")}
 	}
 	kind, remote := fileSystem(uint32(st.Type))
 	if remote {
@@ -134,7 +134,7 @@ func (d *doctor) disk() (found []diagnosis) {
 		return append(found, failed("cannot write to the disk: %v", err).advise("see that %s can be written by you and has room, or put the state elsewhere (store.url)", dir))
 	}
 	p50, p99 := times[len(times)/2], times[len(times)*99/100]
-	took := fmt.Sprintf("an fsync takes %s (p50), %s (p99)", round(p50), round(p99))
+	took := fmt.Sprintf("an fsync takes %s (p50), %s (p99)", term.Round(p50), term.Round(p99))
 	switch {
 	case kind == "tmpfs":
 		found = append(found, warned("%s is on tmpfs: %s, and a restart of the machine loses everything", dir, took).advise("put the state on a disk: store.url"))
@@ -148,7 +148,7 @@ func (d *doctor) disk() (found []diagnosis) {
 }
 
 // room compares free space with what the configuration asks for.
-func (d *doctor) room(free int64) (found []diagnosis) {
+func (d *Examiner) room(free int64) (found []Diagnosis) {
 	c := &d.cfg.Store
 	const advice = "make room, or have old records removed: ocipd audit retire, audit.keep"
 	switch {
@@ -217,15 +217,4 @@ func measureSync(stop func() error, dir string) (times []time.Duration, err erro
 	}
 	slices.Sort(times)
 	return times, nil
-}
-
-// round is a duration in about three figures.
-func round(d time.Duration) time.Duration {
-	switch {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond)
-	case d < time.Second:
-		return d.Round(10 * time.Microsecond)
-	}
-	return d.Round(10 * time.Millisecond)
 }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 )
 
 // people says what holds towards those who are no agents of anybody known.
-func (d *doctor) people() (found []diagnosis) {
+func (d *Examiner) people() (found []Diagnosis) {
 	c := d.cfg
 	if len(c.Agents) == 0 {
-		return []diagnosis{passed("looked at once an agent is configured")}
+		return []Diagnosis{passed("looked at once an agent is configured")}
 	}
 	for _, who := range []struct {
 		key, words string
@@ -47,7 +47,7 @@ func (d *doctor) people() (found []diagnosis) {
 
 // known says of which owners the own chat is unknown, and that of nobody else is
 // anything known.
-func (d *doctor) known() (found []diagnosis) {
+func (d *Examiner) known() (found []Diagnosis) {
 	owners, entries := map[string]bool{}, 0
 	for e := range d.cfg.Contacts {
 		entries++
@@ -73,28 +73,28 @@ func (d *doctor) known() (found []diagnosis) {
 }
 
 // access says what apps may do.
-func (d *doctor) access() []diagnosis {
+func (d *Examiner) access() []Diagnosis {
 	lacks, err := daemon.Undeclared(d.cfg, nil)
 	switch {
 	case err != nil:
-		return []diagnosis{failed("cannot tell what apps may do: %v", err).advise("ocipd config check")}
+		return []Diagnosis{failed("cannot tell what apps may do: %v", err).advise("ocipd config check")}
 	case len(lacks) > 0:
-		return []diagnosis{failed("the configuration lacks %s of access.apps, and no daemon starts with it: %s", term.Count(len(lacks), "line"), lacks[0].Reason).
+		return []Diagnosis{failed("the configuration lacks %s of access.apps, and no daemon starts with it: %s", term.Count(len(lacks), "line"), lacks[0].Reason).
 			advise("ocipd config migrate proposes them; ocipd config check prints them")}
 	case len(d.cfg.Access.Apps) > 0:
-		return []diagnosis{passed("what %s may do is declared", term.Count(len(d.cfg.Access.Apps), "app"))}
+		return []Diagnosis{passed("what %s may do is declared", term.Count(len(d.cfg.Access.Apps), "app"))}
 	}
-	return []diagnosis{passed("one tenant and one user: an app has the channels that it registers and sees its own agents' messages, and nothing need be declared")}
+	return []Diagnosis{passed("one tenant and one user: an app has the channels that it registers and sees its own agents' messages, and nothing need be declared")}
 }
 
 // operators says what is known of who decides.
-func (d *doctor) operators() (found []diagnosis) {
+func (d *Examiner) operators() (found []Diagnosis) {
 	if d.cfg.IPC.AppsMayOperate {
-		return []diagnosis{failed("APPS DECIDE ABOUT THEIR OWN MESSAGES: their processes may use the operator socket (ipc.apps_may_operate)").advise("for anything but a test: ipc.apps_may_operate: false")}
+		return []Diagnosis{failed("APPS DECIDE ABOUT THEIR OWN MESSAGES: their processes may use the operator socket (ipc.apps_may_operate)").advise("for anything but a test: ipc.apps_may_operate: false")}
 	}
 	file := d.cfg.Approvals.AllowedSigners
 	if file == "" {
-		return []diagnosis{passed("decisions need no signature. The operator socket knows the user of a process and whether it is an app's, or was started by one. " +
+		return []Diagnosis{passed("decisions need no signature. The operator socket knows the user of a process and whether it is an app's, or was started by one. " +
 			"It cannot know that a person decides: not of a process that detached itself from an app, that started the app, or that was handed an open connection").
 			advise("for decisions that none of them can make: a key that waits for a touch (ssh-keygen -t ed25519-sk), and approvals.allowed_signers")}
 	}

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"cmp"
@@ -25,34 +25,34 @@ import (
 )
 
 // daemon checks whether the daemon answers, and as which version.
-func (d *doctor) daemon() []diagnosis {
+func (d *Examiner) daemon() []Diagnosis {
 	if d.live != nil {
 		return d.answers()
 	}
 	if holder := lockHolder(d.places.socket + ".lock"); holder != "" && d.liveErr != nil {
-		return []diagnosis{failed("process %s has the lock and does not answer: %v", holder, d.liveErr).
+		return []Diagnosis{failed("process %s has the lock and does not answer: %v", holder, d.liveErr).
 			advise("it may still be starting, or verifying after a fault; else look at its log and end it: kill %s", holder)}
 	}
 	if user := databaseHolder(d.places.database); user != "" {
-		return []diagnosis{failed("nobody answers on %s, and process %s uses the database %s: a daemon with other sockets", d.places.operator, user, d.places.database).
+		return []Diagnosis{failed("nobody answers on %s, and process %s uses the database %s: a daemon with other sockets", d.places.operator, user, d.places.database).
 			advise("name its socket (--socket, OPENCLAWOS_KERNEL_SOCKET), or end it; two daemons need a database each (store.url)")}
 	}
 	if d.liveErr == nil {
-		return []diagnosis{passed("not running: it starts when somebody connects to %s", d.places.socket)}
+		return []Diagnosis{passed("not running: it starts when somebody connects to %s", d.places.socket)}
 	}
 	info, err := os.Lstat(d.places.operator)
 	switch {
 	case err == nil && info.Mode().Type() == fs.ModeSocket && errors.Is(d.liveErr, client.ErrNotRunning):
-		return []diagnosis{warned("not running, and its sockets in %s are still there", d.places.runtime).
+		return []Diagnosis{warned("not running, and its sockets in %s are still there", d.places.runtime).
 			advise("rm %s %s; or start it: ocipd serve, ocipd service install", shellWord(d.places.socket), shellWord(d.places.operator)).by(d.removeSockets)}
 	case errors.Is(d.liveErr, client.ErrNotRunning):
-		return []diagnosis{warned("not running: nobody answers on %s", d.places.operator).advise("start it: ocipd serve; or as a service: ocipd service install")}
+		return []Diagnosis{warned("not running: nobody answers on %s", d.places.operator).advise("start it: ocipd serve; or as a service: ocipd service install")}
 	}
-	return []diagnosis{failed("cannot ask the daemon: %v", d.liveErr).advise("see whether it is the daemon that answers on %s, and what its log says", d.places.operator)}
+	return []Diagnosis{failed("cannot ask the daemon: %v", d.liveErr).advise("see whether it is the daemon that answers on %s, and what its log says", d.places.operator)}
 }
 
 // answers checks what the daemon says of itself.
-func (d *doctor) answers() (found []diagnosis) {
+func (d *Examiner) answers() (found []Diagnosis) {
 	s := d.live
 	if mine := d.Version; s.Version != mine {
 		found = append(found, warned("version %s runs, and this is %s", s.Version, mine).advise("restart it: systemctl --user restart ocipd.service, or stop it and ocipd serve"))
@@ -64,7 +64,7 @@ func (d *doctor) answers() (found []diagnosis) {
 		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).
 			advise("find out who did it and put it right before you restart the daemon: a file that was moved goes back under its name, one that was closed gets its mode back; the start verifies every record"))
 	}
-	if !place.Same(absolute(s.Database), d.places.database) {
+	if !place.Same(cli.Absolute(s.Database), d.places.database) {
 		found = append(found, warned("it keeps its state in %s, and the configuration here says %s", s.Database, d.places.database).
 			advise("compare its configuration (%s) and its environment with yours", cmp.Or(s.ConfigFile, "no file")))
 	}
@@ -124,7 +124,7 @@ func lockHolder(path string) string {
 
 // removeSockets removes what a daemon left that is gone. It holds the lock that a
 // daemon takes before it makes its sockets, so none is taken from one.
-func (d *doctor) removeSockets() (did string, err error) {
+func (d *Examiner) removeSockets() (did string, err error) {
 	lock, err := os.OpenFile(d.places.socket+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("cannot open the lock file: %w", err)
@@ -154,24 +154,24 @@ func (d *doctor) removeSockets() (did string, err error) {
 }
 
 // unitInstalled reports whether the service is installed for this user.
-func (d *doctor) unitInstalled() bool {
+func (d *Examiner) unitInstalled() bool {
 	return cli.Exists(filepath.Join(d.XDG("XDG_CONFIG_HOME", ".config"), "systemd", "user", systemd.ServiceName))
 }
 
 // usualSocket reports whether the sockets are where the units have them.
-func (d *doctor) usualSocket() bool {
+func (d *Examiner) usualSocket() bool {
 	dir := d.Getenv("XDG_RUNTIME_DIR")
 	return dir != "" && d.places.socket == filepath.Join(dir, "openclawos", "kernel.sock")
 }
 
 // unit asks the service manager about a unit, nil where there is none to ask.
-func (d *doctor) unit(name string) map[string]string {
+func (d *Examiner) unit(name string) map[string]string {
 	if _, err := exec.LookPath("systemctl"); err != nil || d.Getenv("XDG_RUNTIME_DIR") == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
 	defer cancel()
-	properties, err := d.manager().ShowUnit(ctx, name)
+	properties, err := (&service.Manager{Process: d.Process}).ShowUnit(ctx, name)
 	if err != nil {
 		return nil
 	}
@@ -180,8 +180,8 @@ func (d *doctor) unit(name string) map[string]string {
 
 // idle reports whether the service manager holds the sockets and the daemon is
 // not started.
-func (d *doctor) idle() bool {
-	if !d.usualSocket() || !d.unitInstalled() && d.manager().Packaged() == "" {
+func (d *Examiner) idle() bool {
+	if !d.usualSocket() || !d.unitInstalled() && (&service.Manager{Process: d.Process}).Packaged() == "" {
 		return false
 	}
 	socket, unit := d.unit(systemd.SocketName), d.unit(systemd.ServiceName)
@@ -189,16 +189,16 @@ func (d *doctor) idle() bool {
 }
 
 // service checks the units of the service, where there are any.
-func (d *doctor) service() (found []diagnosis) {
+func (d *Examiner) service() (found []Diagnosis) {
 	unit := d.unit(systemd.ServiceName)
 	switch {
 	case unit == nil && d.unitInstalled():
-		return []diagnosis{warned("the units are installed, and no systemd user manager answers here").
+		return []Diagnosis{warned("the units are installed, and no systemd user manager answers here").
 			advise("log in on the machine itself, or: loginctl enable-linger %s", currentUser())}
 	case unit == nil:
-		return []diagnosis{passed("there is no systemd user manager here; something else has to start the daemon")}
+		return []Diagnosis{passed("there is no systemd user manager here; something else has to start the daemon")}
 	case unit["LoadState"] == "not-found":
-		return []diagnosis{passed("not installed as a service").advise("to have it started at every login: ocipd service install")}
+		return []Diagnosis{passed("not installed as a service").advise("to have it started at every login: ocipd service install")}
 	}
 	switch unit["ActiveState"] {
 	case "failed":
@@ -234,9 +234,9 @@ func currentUser() string {
 
 // policy compiles the policy, runs its tests, and compares it with the one in
 // force.
-func (d *doctor) policy() (found []diagnosis) {
+func (d *Examiner) policy() (found []Diagnosis) {
 	if d.cfgErr != nil {
-		return []diagnosis{warned("not checked: the configuration says which policy it is, and cannot be used").advise("correct the configuration first")}
+		return []Diagnosis{warned("not checked: the configuration says which policy it is, and cannot be used").advise("correct the configuration first")}
 	}
 	c := &d.cfg.Policy
 	if c.Path != "" {
@@ -244,7 +244,7 @@ func (d *doctor) policy() (found []diagnosis) {
 	}
 	compiled, err := policy.Compile(d.ctx, policy.Source{Path: c.Path, Data: c.Data.Map(), Timeout: c.Timeout})
 	if err != nil {
-		return append(found, failed("cannot use %s: %v", builtIn(c.Path), err).
+		return append(found, failed("cannot use %s: %v", policyName(c.Path), err).
 			advise("correct it and try it with: ocipd policy check; the daemon does not start with it, and keeps the one before while it runs"))
 	}
 	tests := ""
@@ -274,7 +274,7 @@ func (d *doctor) policy() (found []diagnosis) {
 			found = append(found, warned("the daemon decides by %s, and the files are %s by now", p.Revision, compiled.Revision()).advise("ocipd policy reload"))
 		}
 	}
-	return orWell(found, passed("%s compiles, %s%s", builtIn(c.Path), compiled.Revision(), tests))
+	return orWell(found, passed("%s compiles, %s%s", policyName(c.Path), compiled.Revision(), tests))
 }
 
 // policyPlaces are the directories and files of a policy, but for its tests.
@@ -295,19 +295,19 @@ func policyPlaces(path string) []string {
 }
 
 // sinks checks how far other systems are behind the log.
-func (d *doctor) sinks() (found []diagnosis) {
+func (d *Examiner) sinks() (found []Diagnosis) {
 	if len(d.cfg.Audit.Sinks) == 0 {
-		return []diagnosis{passed("none configured: the log stays on this machine")}
+		return []Diagnosis{passed("none configured: the log stays on this machine")}
 	}
 	if d.live == nil {
-		return []diagnosis{passed("%s configured; how far they are is seen when the daemon runs", term.Count(len(d.cfg.Audit.Sinks), "sink"))}
+		return []Diagnosis{passed("%s configured; how far they are is seen when the daemon runs", term.Count(len(d.cfg.Audit.Sinks), "sink"))}
 	}
 	for i := range d.live.Sinks {
 		switch s := &d.live.Sinks[i]; {
 		case s.Error != "":
 			found = append(found, warned("%s takes nothing for %s and is %d records behind: %s", s.Name, term.Age(d.now().Sub(s.FailingSince)), s.Lag, s.Error).
 				advise("see that it runs and can be reached from here; what waits is sent when it takes records again"))
-		case s.Lag > manyBehind:
+		case s.Lag > ManyBehind:
 			found = append(found, warned("%s is %d records behind", s.Name, s.Lag).advise("see whether it keeps up; audit.sinks[].filter hands it fewer records"))
 		case s.Note != "":
 			found = append(found, warned("%s: %s", s.Name, s.Note).advise("look at its log and the daemon's"))
@@ -316,17 +316,20 @@ func (d *doctor) sinks() (found []diagnosis) {
 	return orWell(found, passed("%s, all up to date", term.Count(len(d.live.Sinks), "sink")))
 }
 
-// manyBehind is how many records behind the log something is that does not keep
+// ManyBehind is how many records behind the log something is that does not keep
 // up: more than come in the moments until it looks again.
-const manyBehind = 5000
+const ManyBehind = 5000
 
 // index checks whether records are found as fast as they should be.
-func (d *doctor) index() []diagnosis {
+func (d *Examiner) index() []Diagnosis {
 	if d.live == nil {
-		return []diagnosis{passed("looked at when the daemon runs; without one the log is read")}
+		return []Diagnosis{passed("looked at when the daemon runs; without one the log is read")}
 	}
-	if behind := d.live.Audit.Seq - min(d.live.Audit.Indexed, d.live.Audit.Seq); behind > manyBehind {
-		return []diagnosis{warned("the index is %d records behind: queries read those one by one", behind).advise("it catches up by itself; look at the daemon's log if it does not")}
+	if behind := d.live.Audit.Seq - min(d.live.Audit.Indexed, d.live.Audit.Seq); behind > ManyBehind {
+		return []Diagnosis{warned("the index is %d records behind: queries read those one by one", behind).advise("it catches up by itself; look at the daemon's log if it does not")}
 	}
-	return []diagnosis{passed("up to record %d", d.live.Audit.Indexed)}
+	return []Diagnosis{passed("up to record %d", d.live.Audit.Indexed)}
 }
+
+// policyName is where a policy comes from.
+func policyName(path string) string { return cmp.Or(path, "the built-in policy") }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"bytes"
@@ -25,27 +25,27 @@ const verifyAdvice = "ocipd audit verify --database says more"
 
 // log checks the end of the audit log: its chain, its newest checkpoint, and what
 // was kept of that outside.
-func (d *doctor) log() (found []diagnosis) {
+func (d *Examiner) log() (found []Diagnosis) {
 	p := &d.places
 	if !cli.Exists(p.database) {
 		if len(d.lost()) > 0 {
-			return []diagnosis{passed("not checked: there is no database to look at")}
+			return []Diagnosis{passed("not checked: there is no database to look at")}
 		}
-		return []diagnosis{passed("no record yet")}
+		return []Diagnosis{passed("no record yet")}
 	}
 	r, err := store.OpenReader(d.ctx, p.database)
 	if err != nil {
-		return []diagnosis{failed("%v", err).advise("put the right file there, or name another (store.url); a copy is whole with its -wal and -shm alone")}
+		return []Diagnosis{failed("%v", err).advise("put the right file there, or name another (store.url); a copy is whole with its -wal and -shm alone")}
 	}
 	defer r.Close()
 	// The checkpoint first: the log may grow meanwhile.
 	newest, err := r.Checkpoint(d.ctx)
 	if err != nil {
-		return []diagnosis{failed("cannot read the newest checkpoint: %v", err).advise(verifyAdvice)}
+		return []Diagnosis{failed("cannot read the newest checkpoint: %v", err).advise(verifyAdvice)}
 	}
 	head, err := r.CheckTail(d.ctx)
 	if err != nil {
-		return []diagnosis{failed("the end of the log is damaged: %v", err).advise(verifyAdvice+"; keep a copy of %s before anything else", p.state)}
+		return []Diagnosis{failed("the end of the log is damaged: %v", err).advise(verifyAdvice+"; keep a copy of %s before anything else", p.state)}
 	}
 	if cli.Exists(p.database + ".latched") {
 		found = append(found, warned("the daemon closed the database after a fault (%s.latched says which)", p.database).advise("the next start verifies the whole log"))
@@ -59,21 +59,21 @@ func (d *doctor) log() (found []diagnosis) {
 
 // checkpoint checks the newest checkpoint against the key in force and the
 // records, and returns how many it covers.
-func (d *doctor) checkpoint(r *store.Reader, newest store.Signed) (covered uint64, found []diagnosis) {
+func (d *Examiner) checkpoint(r *store.Reader, newest store.Signed) (covered uint64, found []Diagnosis) {
 	if newest.Seq == 0 {
-		return 0, []diagnosis{warned("the log is not signed yet").advise("it is within a minute of its first record, while the daemon runs")}
+		return 0, []Diagnosis{warned("the log is not signed yet").advise("it is within a minute of its first record, while the daemon runs")}
 	}
 	inForce, err := r.PublicKey(d.ctx)
 	if err != nil {
-		return 0, []diagnosis{failed("%v", err).advise(verifyAdvice)}
+		return 0, []Diagnosis{failed("%v", err).advise(verifyAdvice)}
 	}
 	key, err := note.NewVerifier(inForce)
 	if err != nil {
-		return 0, []diagnosis{failed("the public key in the database is none: %v", err).advise(verifyAdvice)}
+		return 0, []Diagnosis{failed("the public key in the database is none: %v", err).advise(verifyAdvice)}
 	}
 	c, err := audit.OpenCheckpoint(newest.Note, key)
 	if err != nil {
-		return 0, []diagnosis{failed("the newest checkpoint is not signed by the key in force: %v", err).advise(verifyAdvice)}
+		return 0, []Diagnosis{failed("the newest checkpoint is not signed by the key in force: %v", err).advise(verifyAdvice)}
 	}
 	root, err := r.RootAt(d.ctx, c.Size)
 	switch {
@@ -102,7 +102,7 @@ const digestKeys = "digest.json"
 
 // digestKeys checks that the keys are there with which the digests in the log were
 // made.
-func (d *doctor) digestKeys(r *store.Reader) []diagnosis {
+func (d *Examiner) digestKeys(r *store.Reader) []Diagnosis {
 	path := filepath.Join(d.places.keys, digestKeys)
 	if cli.Exists(path) {
 		return nil
@@ -111,10 +111,10 @@ func (d *doctor) digestKeys(r *store.Reader) []diagnosis {
 	for before, first := uint64(0), true; before > 0 || first; first = false {
 		lines, next, err := r.Query(d.ctx, audit.Filter{Like: audit.Record{ActionType: string(audit.ActionExchange)}}, 0, before, 256)
 		if err != nil {
-			return []diagnosis{failed("cannot look for digests in the log: %v", err).advise(verifyAdvice)}
+			return []Diagnosis{failed("cannot look for digests in the log: %v", err).advise(verifyAdvice)}
 		}
 		if slices.ContainsFunc(lines, func(line []byte) bool { return bytes.Contains(line, []byte(`"contentDigest":"hmac-`)) }) {
-			return []diagnosis{failed("the keys of digests are gone (%s), and the log has digests: no text can be held against them", path).
+			return []Diagnosis{failed("the keys of digests are gone (%s), and the log has digests: no text can be held against them", path).
 				advise("put the file back from a backup before the daemon starts again. To give the keys up, so that those digests match nothing any more: (umask 077; echo '{\"tenants\":{}}' > %s)", shellWord(path))}
 		}
 		before = next
@@ -123,18 +123,18 @@ func (d *doctor) digestKeys(r *store.Reader) []diagnosis {
 }
 
 // witnessed compares the log with the newest checkpoint that was kept outside.
-func (d *doctor) witnessed(r *store.Reader, last uint64, newest store.Signed) []diagnosis {
+func (d *Examiner) witnessed(r *store.Reader, last uint64, newest store.Signed) []Diagnosis {
 	path := d.places.checkpoints
 	notes, err := witness.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if newest.Seq == 0 {
 			return nil
 		}
-		return []diagnosis{warned("the checkpoints outside the log are gone: %s", path).
+		return []Diagnosis{warned("the checkpoints outside the log are gone: %s", path).
 			advise("the next checkpoint begins the file anew; compare the log with older ones you kept: ocipd audit verify --checkpoints")}
 	}
 	if err != nil {
-		return []diagnosis{failed("%v", err).
+		return []Diagnosis{failed("%v", err).
 			advise("put it back from a backup; the daemon does not start with it. Moved aside, it is begun anew, and what it witnessed no longer counts")}
 	}
 	var held audit.Checkpoint
@@ -149,27 +149,27 @@ func (d *doctor) witnessed(r *store.Reader, last uint64, newest store.Signed) []
 	root, err := r.RootAt(d.ctx, held.Size)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && last == 0:
-		return []diagnosis{failed("the database %s is new and empty, and %s witnessed %d records: the one that holds the log is gone", d.places.database, path, held.Size).
+		return []Diagnosis{failed("the database %s is new and empty, and %s witnessed %d records: the one that holds the log is gone", d.places.database, path, held.Size).
 			advise("move the empty one aside and put the right one in its place: where it was moved, that file, and else one from a backup")}
 	case errors.Is(err, store.ErrNotFound):
-		return []diagnosis{failed("%v", witness.Missing(path, last, held.Size)).advise("put the right database back")}
+		return []Diagnosis{failed("%v", witness.Missing(path, last, held.Size)).advise("put the right database back")}
 	case err != nil:
-		return []diagnosis{failed("cannot compare the log with %s: %v", path, err).advise(verifyAdvice)}
+		return []Diagnosis{failed("cannot compare the log with %s: %v", path, err).advise(verifyAdvice)}
 	case root != held.Root:
-		return []diagnosis{failed("%v", witness.Differs(path, held.Size)).advise(verifyAdvice)}
+		return []Diagnosis{failed("%v", witness.Differs(path, held.Size)).advise(verifyAdvice)}
 	}
 	return nil
 }
 
 // tombstone checks that what stands for records that were removed stands beside
 // the mirror too.
-func (d *doctor) tombstone(r *store.Reader) []diagnosis {
+func (d *Examiner) tombstone(r *store.Reader) []Diagnosis {
 	stone, err := r.Tombstone(d.ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
-		return []diagnosis{failed("%v", err).advise(verifyAdvice)}
+		return []Diagnosis{failed("%v", err).advise(verifyAdvice)}
 	}
 	dir := filepath.Dir(d.places.mirror)
 	path := filepath.Join(dir, witness.TombstoneFile)
@@ -181,49 +181,49 @@ func (d *doctor) tombstone(r *store.Reader) []diagnosis {
 	if err == nil {
 		how = "is another one"
 	}
-	return []diagnosis{warned("the tombstone of the records that were removed %s: %s; a copy of the mirror does not verify without", how, path).
+	return []Diagnosis{warned("the tombstone of the records that were removed %s: %s; a copy of the mirror does not verify without", how, path).
 		advise("ocipd doctor --fix writes it from the database").by(func() (string, error) {
 		return "wrote " + path, witness.WriteTombstone(dir, &stone)
 	})}
 }
 
 // mirror checks how far the copy in files is behind.
-func (d *doctor) mirror() []diagnosis {
+func (d *Examiner) mirror() []Diagnosis {
 	if d.live != nil {
 		return d.liveMirror()
 	}
 	if !cli.Exists(d.places.database) {
-		return []diagnosis{passed("no database to compare it with")}
+		return []Diagnosis{passed("no database to compare it with")}
 	}
 	r, err := store.OpenReader(d.ctx, d.places.database)
 	if err != nil {
-		return []diagnosis{passed("not checked: the database cannot be read")}
+		return []Diagnosis{passed("not checked: the database cannot be read")}
 	}
 	defer r.Close()
 	last, err := r.LastSeq(d.ctx)
 	if err != nil {
-		return []diagnosis{failed("%v", err).advise(verifyAdvice)}
+		return []Diagnosis{failed("%v", err).advise(verifyAdvice)}
 	}
 	copied, err := lastMirrored(d.ctx, d.places.mirror)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return []diagnosis{warned("%s is not there", d.places.mirror).advise("the next start writes it from the database")}
+		return []Diagnosis{warned("%s is not there", d.places.mirror).advise("the next start writes it from the database")}
 	case err != nil:
-		return []diagnosis{failed("the mirror is damaged: %v", err).advise("ocipd audit verify says more; the database is the record")}
+		return []Diagnosis{failed("the mirror is damaged: %v", err).advise("ocipd audit verify says more; the database is the record")}
 	case copied > last:
-		return []diagnosis{failed("the mirror ends at record %d and the database at %d: the database was cut or replaced", copied, last).advise("put the right database back")}
+		return []Diagnosis{failed("the mirror ends at record %d and the database at %d: the database was cut or replaced", copied, last).advise("put the right database back")}
 	case copied < last:
-		return []diagnosis{warned("the mirror ends at record %d and the database at %d", copied, last).advise("the next start catches it up")}
+		return []Diagnosis{warned("the mirror ends at record %d and the database at %d", copied, last).advise("the next start catches it up")}
 	}
-	return []diagnosis{passed("up to record %d, as the database", last)}
+	return []Diagnosis{passed("up to record %d, as the database", last)}
 }
 
-func (d *doctor) liveMirror() (found []diagnosis) {
+func (d *Examiner) liveMirror() (found []Diagnosis) {
 	a := &d.live.Audit
 	if len(a.Mirror.Problems) > 0 {
 		found = append(found, failed("%s", strings.Join(a.Mirror.Problems, "; ")).advise("see who touches %s and why it cannot be written; ocipd audit verify names a segment that is not what it was, to be put back from a copy", filepath.Dir(d.places.mirror)))
 	}
-	if behind := a.Seq - min(a.Mirrored, a.Seq); behind > manyBehind {
+	if behind := a.Seq - min(a.Mirrored, a.Seq); behind > ManyBehind {
 		found = append(found, warned("the mirror is %d records behind", behind).advise("it catches up by itself; look at the daemon's log if it does not"))
 	}
 	return orWell(found, passed("up to record %d, in %s (%s)", a.Mirrored, term.Count(a.Mirror.Segments+a.Mirror.Pending, "segment"), term.Mebibytes(a.Mirror.SegmentBytes)))

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"errors"
@@ -38,7 +38,7 @@ type rule struct {
 }
 
 // configuration checks the file and what is in it.
-func (d *doctor) configuration() (found []diagnosis) {
+func (d *Examiner) configuration() (found []Diagnosis) {
 	path := d.places.config
 	info, err := os.Stat(path)
 	switch {
@@ -74,12 +74,12 @@ func (d *doctor) configuration() (found []diagnosis) {
 	if len(found) > 0 {
 		return found
 	}
-	return []diagnosis{passed("%s: valid, %s, %s in the directory", path, term.Count(len(d.cfg.Agents), "agent"), term.Count(len(d.cfg.Directory)+len(d.cfg.Listed), "contact"))}
+	return []Diagnosis{passed("%s: valid, %s, %s in the directory", path, term.Count(len(d.cfg.Agents), "agent"), term.Count(len(d.cfg.Directory)+len(d.cfg.Listed), "contact"))}
 }
 
 // configMode is the mode that a configuration may have: one with secrets in it is
 // for its owner alone.
-func (d *doctor) configMode(now fs.FileMode) fs.FileMode {
+func (d *Examiner) configMode(now fs.FileMode) fs.FileMode {
 	secrets := len(d.cfg.Channels) > 0 || len(d.cfg.Apps) > 0
 	for i := range d.cfg.Audit.Sinks {
 		secrets = secrets || len(d.cfg.Audit.Sinks[i].Headers) > 0
@@ -92,7 +92,7 @@ func (d *doctor) configMode(now fs.FileMode) fs.FileMode {
 
 // named looks at the files that the configuration names and that decide what the
 // daemon does: who may change one of them decides too.
-func (d *doctor) named() (found []diagnosis) {
+func (d *Examiner) named() (found []Diagnosis) {
 	c := d.cfg
 	look := func(what, path, key string) {
 		if path != "" {
@@ -123,7 +123,7 @@ func (d *doctor) named() (found []diagnosis) {
 // place. Key names another place for them, and of known places nothing is said.
 // Nothing here is repaired: a file may have been changed already, and a directory
 // is not the daemon's.
-func decides(what, key string, paths []string, known ...string) (found []diagnosis) {
+func decides(what, key string, paths []string, known ...string) (found []Diagnosis) {
 	for _, path := range paths {
 		// One that is not there is said where it is needed.
 		list, _ := place.Exposed(path)
@@ -159,7 +159,7 @@ func shellWord(path string) string {
 // rules are what the daemon's own files should be.
 //
 // Source: protocol, section 1.
-func (d *doctor) rules() []rule {
+func (d *Examiner) rules() []rule {
 	p, c := &d.places, d.cfg
 	usual, runtimeMost, socketMost := fs.FileMode(0o755), fs.FileMode(0o700), fs.FileMode(0o600)
 	if c.Store.URL == "" {
@@ -212,9 +212,9 @@ func (d *doctor) rules() []rule {
 }
 
 // files checks owners and modes.
-func (d *doctor) files() (found []diagnosis) {
+func (d *Examiner) files() (found []Diagnosis) {
 	if d.places.database == "" {
-		return []diagnosis{failed("cannot tell where the state is kept: HOME is not set").advise("set HOME, or store.url in the configuration")}
+		return []Diagnosis{failed("cannot tell where the state is kept: HOME is not set").advise("set HOME, or store.url in the configuration")}
 	}
 	there := 0
 	for _, r := range d.rules() {
@@ -226,7 +226,7 @@ func (d *doctor) files() (found []diagnosis) {
 	found = append(found, d.programs()...)
 	found = append(found, d.missing()...)
 	if !cli.Exists(d.places.database) && len(found) == 0 {
-		return []diagnosis{passed("nothing was recorded here yet").
+		return []Diagnosis{passed("nothing was recorded here yet").
 			advise("the first start makes %s with the database, its mirror and keys, and the sockets in %s, all for their owner alone",
 				d.places.state, d.places.runtime)}
 	}
@@ -235,37 +235,37 @@ func (d *doctor) files() (found []diagnosis) {
 
 // missing looks for directories that the daemon does not make by itself, and for
 // what is lost.
-func (d *doctor) missing() (found []diagnosis) {
+func (d *Examiner) missing() (found []Diagnosis) {
 	p := &d.places
 	for i := range d.cfg.Audit.Sinks {
 		if s := &d.cfg.Audit.Sinks[i]; s.Type == "ocsf" {
-			found = append(found, missingDir("of the sink "+s.Name, filepath.Dir(s.Path), fail)...)
+			found = append(found, missingDir("of the sink "+s.Name, filepath.Dir(s.Path), Fail)...)
 		}
 	}
 	if socket := d.cfg.Metrics.Socket; socket != "" {
-		found = append(found, missingDir("of metrics.socket", filepath.Dir(socket), fail)...)
+		found = append(found, missingDir("of metrics.socket", filepath.Dir(socket), Fail)...)
 	}
 	if d.unitInstalled() && d.cfg.Store.URL == "" && cli.Exists(filepath.Dir(p.config)) {
 		// See systemd/ocipd.service, at StateDirectory=.
-		found = append(found, missingDir("of the state, which systemd may replace by a link to the configuration's,", p.state, warn)...)
+		found = append(found, missingDir("of the state, which systemd may replace by a link to the configuration's,", p.state, Warn)...)
 	}
 	return append(found, d.lost()...)
 }
 
 // lost is about a database that was there.
-func (d *doctor) lost() []diagnosis {
+func (d *Examiner) lost() []Diagnosis {
 	p := &d.places
 	if cli.Exists(p.database) {
 		return nil
 	}
-	if d.live != nil && place.Same(absolute(d.live.Database), p.database) {
-		return []diagnosis{failed("the database %s is gone under the running daemon", p.database).
+	if d.live != nil && place.Same(cli.Absolute(d.live.Database), p.database) {
+		return []Diagnosis{failed("the database %s is gone under the running daemon", p.database).
 			advise("find out who did it, and do not stop the daemon before: where the file was moved, put it back under its name and restart the daemon, "+
 				"which verifies every record first. Where it was removed, it is gone with the daemon; the mirror %s has its records", p.mirror)}
 	}
 	for _, left := range []string{p.mirror, p.checkpoints} {
 		if cli.Exists(left) {
-			return []diagnosis{failed("the database %s is gone, and %s is still there", p.database, left).
+			return []Diagnosis{failed("the database %s is gone, and %s is still there", p.database, left).
 				advise("where it was moved, put the file back under its name, and else from a backup; to begin a new log, move its mirror, checkpoints and keys aside first")}
 		}
 	}
@@ -273,7 +273,7 @@ func (d *doctor) lost() []diagnosis {
 }
 
 // programs looks at who can change what runs as the daemon.
-func (d *doctor) programs() (found []diagnosis) {
+func (d *Examiner) programs() (found []Diagnosis) {
 	if program, err := os.Executable(); err == nil {
 		found = append(found, decides("this program", "install it there", []string{program})...)
 	}
@@ -287,21 +287,21 @@ func (d *doctor) programs() (found []diagnosis) {
 }
 
 // missingDir is about a directory that somebody has to make.
-func missingDir(what, dir string, how health) []diagnosis {
+func missingDir(what, dir string, how Health) []Diagnosis {
 	if cli.Exists(dir) {
 		return nil
 	}
 	did := "mkdir -m 700 -p " + shellWord(dir)
 	f := failed("the directory %s %s is not there", what, dir).advise("%s", did)
 	f.Health = how
-	return []diagnosis{f.by(func() (string, error) { return did, os.MkdirAll(dir, 0o700) })}
+	return []Diagnosis{f.by(func() (string, error) { return did, os.MkdirAll(dir, 0o700) })}
 }
 
 // ours reports whether a directory is the daemon's, so that its mode may be
 // changed: one named openclawos, or one that holds the daemon's keys or places.
 // One that others share, by the sticky bit or a group's, and the user's home never
 // are, whatever they are named.
-func (d *doctor) ours(path string, info fs.FileInfo) bool {
+func (d *Examiner) ours(path string, info fs.FileInfo) bool {
 	home, err := os.Stat(d.Getenv("HOME"))
 	shared := info.Mode()&fs.ModeSticky != 0 || info.Mode()&fs.ModeSetgid != 0 && info.Mode().Perm()&0o020 != 0
 	if shared || err == nil && os.SameFile(home, info) {
@@ -327,7 +327,7 @@ func chmod(mode fs.FileMode, stat *syscall.Stat_t, path string) string {
 
 // holdTo compares a file with what it should be. One that is not there is no
 // fault of its mode.
-func (d *doctor) holdTo(r *rule) []diagnosis {
+func (d *Examiner) holdTo(r *rule) []Diagnosis {
 	info, err := os.Lstat(r.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -336,51 +336,51 @@ func (d *doctor) holdTo(r *rule) []diagnosis {
 		target, _ := os.Readlink(r.path) // for people to read
 		switch {
 		case r.plain:
-			return []diagnosis{failed("%s %s is a symbolic link to %s: the daemon refuses it", r.what, r.path, target).advise("put the thing itself there, or name where it is in the configuration")}
+			return []Diagnosis{failed("%s %s is a symbolic link to %s: the daemon refuses it", r.what, r.path, target).advise("put the thing itself there, or name where it is in the configuration")}
 		case r.link != "":
-			return []diagnosis{failed("%s %s is a symbolic link to %s, and the daemon made none", r.what, r.path, target).advise("%s", r.link)}
+			return []Diagnosis{failed("%s %s is a symbolic link to %s, and the daemon made none", r.what, r.path, target).advise("%s", r.link)}
 		case r.kind == 0 && !r.free:
 			link := warned("%s %s is a symbolic link to %s: that file is written", r.what, r.path, target).
 				advise("where you made it, name the file itself (%s); else stop the daemon, see who made it, and: rm %s", r.key, shellWord(r.path))
 			there := *r
 			if there.path, err = filepath.EvalSymlinks(r.path); err != nil {
-				return []diagnosis{link}
+				return []Diagnosis{link}
 			}
-			return append([]diagnosis{link}, d.holdTo(&there)...)
+			return append([]Diagnosis{link}, d.holdTo(&there)...)
 		}
 		info, err = os.Stat(r.path)
 	}
 	if err != nil {
-		return []diagnosis{failed("cannot look at %s: %v", r.what, err).advise("see that you may read the directories above it")}
+		return []Diagnosis{failed("cannot look at %s: %v", r.what, err).advise("see that you may read the directories above it")}
 	}
 	if info.Mode().Type() != r.kind {
-		return []diagnosis{failed("%s %s is something else (%s)", r.what, r.path, info.Mode()).advise("move it away")}
+		return []Diagnosis{failed("%s %s is something else (%s)", r.what, r.path, info.Mode()).advise("move it away")}
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return []diagnosis{failed("cannot tell whose %s is", r.path).advise("put it on a file system with owners")}
+		return []Diagnosis{failed("cannot tell whose %s is", r.path).advise("put it on a file system with owners")}
 	}
 	// What anybody may read may be the administrator's.
 	if uid := os.Geteuid(); int(stat.Uid) != uid && (stat.Uid != 0 || r.most&0o004 == 0) {
 		f := failed("%s %s belongs to user %d, and this is user %d", r.what, r.path, stat.Uid, uid)
 		if r.kind == fs.ModeDir {
-			return []diagnosis{f.advise("keep it in a directory of yours, named openclawos (%s)", r.key)}
+			return []Diagnosis{f.advise("keep it in a directory of yours, named openclawos (%s)", r.key)}
 		}
-		return []diagnosis{f.advise("if what is in it is to be believed: chown %d %s", uid, shellWord(r.path))}
+		return []Diagnosis{f.advise("if what is in it is to be believed: chown %d %s", uid, shellWord(r.path))}
 	}
 	if r.kind == 0 && stat.Nlink > 1 && !r.free {
 		f := failed("%s %s has %d names (hard links)", r.what, r.path, stat.Nlink)
 		if r.link != "" {
-			return []diagnosis{f.advise("%s", r.link)}
+			return []Diagnosis{f.advise("%s", r.link)}
 		}
-		return []diagnosis{f.advise("see what the other one is for; stop the daemon and give this one a file of its own: cp -p %[1]s %[1]s.new && mv %[1]s.new %[1]s", shellWord(r.path))}
+		return []Diagnosis{f.advise("see what the other one is for; stop the daemon and give this one a file of its own: cp -p %[1]s %[1]s.new && mv %[1]s.new %[1]s", shellWord(r.path))}
 	}
 	mode := info.Mode().Perm()
 	want := mode&r.most | r.need
 	if want == mode {
 		return nil
 	}
-	var f diagnosis
+	var f Diagnosis
 	switch open := mode &^ r.most; {
 	case open&0o022 != 0:
 		f = failed("others can write to %s %s (mode %04o)", r.what, r.path, stat.Mode&0o7777)
@@ -392,9 +392,9 @@ func (d *doctor) holdTo(r *rule) []diagnosis {
 		f = failed("its owner cannot use %s %s (mode %04o)", r.what, r.path, stat.Mode&0o7777)
 	}
 	if r.kind == fs.ModeDir && !d.ours(r.path, info) {
-		return []diagnosis{f.advise("it is not the daemon's own, so its mode stays: use a directory for this alone, named openclawos (%s)", r.key)}
+		return []Diagnosis{f.advise("it is not the daemon's own, so its mode stays: use a directory for this alone, named openclawos (%s)", r.key)}
 	}
 	did := chmod(want, stat, r.path)
 	further := info.Mode() & (fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
-	return []diagnosis{f.advise("%s", did).by(func() (string, error) { return did, os.Chmod(r.path, want|further) })}
+	return []Diagnosis{f.advise("%s", did).by(func() (string, error) { return did, os.Chmod(r.path, want|further) })}
 }
