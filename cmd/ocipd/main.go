@@ -104,7 +104,15 @@ func newRoot(s *shell) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.ConfigFile, "config", "", "read this configuration `FILE` (default $XDG_CONFIG_HOME/openclawos/ocipd.yaml)")
 	flags.StringVar(&s.Socket, "socket", "", "`PATH` of the kernel socket; the operator socket is beside it")
-	root.AddCommand(commands(s)...)
+	for _, g := range commandGroups(s) {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+			root.AddCommand(c)
+		}
+	}
+	root.SetHelpCommandGroupID(toolsGroup)
+	root.SetCompletionCommandGroupID(toolsGroup)
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
@@ -116,28 +124,23 @@ func newRoot(s *shell) *cobra.Command {
 	return root
 }
 
-// commands lists the subcommands in the order of the help.
-func commands(s *shell) []*cobra.Command {
-	return []*cobra.Command{
-		newDemo(s),
-		newServe(s),
-		newService(s),
-		newStatus(s),
-		newDoctor(s),
-		newCall(s),
-		newExchanges(s),
-		newContacts(s),
-		newApprovals(s),
-		newPause(s),
-		newResume(s),
-		newQueue(s),
-		newAudit(s),
-		newConfig(s),
-		newPolicy(s),
-		newMeasure(s),
-		newDebug(s),
-		newVersion(s),
-		newMan(s),
+// commandGroup is what of the subcommands stands together in the help.
+type commandGroup struct {
+	title    string
+	commands []*cobra.Command
+}
+
+// toolsGroup is where cobra's own commands stand.
+const toolsGroup = "Tools"
+
+// commandGroups lists the subcommands in the order of the help.
+func commandGroups(s *shell) []commandGroup {
+	return []commandGroup{
+		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s)}},
+		{"Decide", []*cobra.Command{newApprovals(s), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
+		{"Evidence", []*cobra.Command{newAudit(s)}},
+		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newMeasure(s)}},
+		{toolsGroup, []*cobra.Command{newCall(s), newDebug(s), newVersion(s), newMan(s)}},
 	}
 }
 
