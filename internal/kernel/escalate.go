@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -47,7 +49,7 @@ func (k *ruleset) tellPerson(c *concern, v *ocip.Verdict, change *store.Change, 
 		return nil
 	}
 	asked := escalationAsked(e)
-	if !k.holds.room(c.agent.InstanceID, asked, k.cfg.MaxHeld) {
+	if !k.requests.Room(c.agent.InstanceID, asked, k.cfg.MaxHeld) {
 		return nil
 	}
 	id := k.newID()
@@ -56,8 +58,8 @@ func (k *ruleset) tellPerson(c *concern, v *ocip.Verdict, change *store.Change, 
 	if code == "" {
 		code = ocip.CommitmentRequiresHuman
 	}
-	h := &held{
-		Asked: asked, Metadata: "{}",
+	r := &approval.Request{
+		Asked: asked,
 		Approval: api.Approval{
 			ApprovalSummary: api.ApprovalSummary{
 				ApprovalID: id, Kind: api.ApprovalOfEscalation, CounterpartyKind: ocip.KindAgent, Code: string(code), Reason: reason,
@@ -66,46 +68,79 @@ func (k *ruleset) tellPerson(c *concern, v *ocip.Verdict, change *store.Change, 
 				Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds, Classification: v.Level.String(), Summary: c.summary, DispatchID: c.dispatchID,
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Blocked: nothingWaits, Needed: 1,
 			},
-			SignatureRequired: k.signers != nil, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Transcript: e.Transcript, Detections: detections(v),
+			PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Transcript: e.Transcript, Detections: detections(v),
 		},
 	}
-	if escalation, ok := v.Details["escalation"].(ocip.Escalation); ok {
-		h.Escalation = &escalation
+	if payload, ok := v.Details["escalation"].(ocip.Escalation); ok {
+		r.Escalation = &payload
 	}
-	h.name()
-	stored, err := h.encode(api.ApprovalPending)
-	if err != nil {
+	if err := k.requests.Add(r, &escalation{k: k, r: r}, change); err != nil {
 		return err
 	}
-	stored.New = true
-	change.Approvals = append(change.Approvals, stored)
-	r := k.approvalRecord(h, "escalated")
-	r.PolicyReason, r.Details = reason, map[string]any{"digest": h.Digest, "expiresAt": h.ExpiresAt}
-	change.Records = append(change.Records, r)
-	change.OnDurable(func(store.Receipt) {
-		k.holds.enter(h)
-		if k.notify != nil {
-			k.notify.Held(h.ApprovalSummary)
-		}
-	})
+	record := k.requestRecord(r)
+	record.ID, record.ActionType, record.Event = k.newID(), audit.ActionApproval, "escalated"
+	record.PolicyReason, record.Details = reason, map[string]any{"digest": r.Digest, "expiresAt": r.ExpiresAt}
+	change.Records = append(change.Records, record)
 	return nil
 }
 
 // escalationAsked names the escalation of one side of an exchange among what waits.
-func escalationAsked(e *ocip.Exchange) string { return escalations + digestOf(e.ID, e.Agent) }
+func escalationAsked(e *ocip.Exchange) string {
+	return approval.Asked(api.ApprovalOfEscalation, e.ID, e.Agent)
+}
 
 // seenTo enters that what a person had to see to in an exchange is seen to: the
 // person has spoken in it.
-func (k *ruleset) seenTo(ctx context.Context, d *decision) (*held, error) {
-	e := &d.st.exchange
-	id := k.holds.named(e.Agent, escalationAsked(e))
-	if e.ID == "" || id == "" {
-		return nil, nil
+func (k *ruleset) seenTo(ctx context.Context, d *approval.Decision, e *ocip.Exchange) error {
+	if e.ID == "" {
+		return nil
 	}
-	h, err := k.lookUp(ctx, id)
-	if err != nil || h.State != api.ApprovalPending {
-		return nil, err
+	id := k.requests.Waiting(e.Agent, api.ApprovalOfEscalation, func() string { return escalationAsked(e) })
+	if id == "" {
+		return nil
 	}
-	done := &decision{ApprovalResolveParams: d.ApprovalResolveParams, by: d.by, h: h, now: d.now, change: d.change}
-	return h, k.conclude(done, api.ApprovalResolved, nil)
+	r, err := k.requests.Get(ctx, id)
+	if err != nil || r.State != api.ApprovalPending {
+		return err
+	}
+	return k.decider().EndWith(r, &d.By, d.Change)
 }
+
+// escalation is what a person of an agent has to see to, and that nothing waits for.
+type escalation struct {
+	k *ruleset
+	r *approval.Request
+}
+
+// Lock takes the lock of the exchange's two ends.
+func (s *escalation) Lock() (unlock func()) { return s.k.lockEnds(s.r) }
+
+// Takes refuses to approve or to take over what nothing waits for.
+func (s *escalation) Takes(decision string) error {
+	if decision == api.DecideApprove || decision == api.DecideTakeover {
+		return api.Obstacle{Blocked: nothingWaits}.Conflict(api.ApprovalBlocked, "this cannot be approved or taken over: "+nothingWaits)
+	}
+	return nil
+}
+
+// Preview has nothing to work out.
+func (s *escalation) Preview(context.Context, time.Time) error { return nil }
+
+// Shown names the session that it is about.
+func (s *escalation) Shown() approval.View { return approval.View{Asked: []string{s.r.SessionKey}} }
+
+// Release has nothing to let go.
+func (s *escalation) Release(context.Context, *approval.Decision) error {
+	return s.Takes(api.DecideApprove)
+}
+
+// End ends the exchange.
+func (s *escalation) End(ctx context.Context, d *approval.Decision, state string) error {
+	return s.k.endRequest(ctx, d, state)
+}
+
+// Record begins a record about the escalation.
+func (s *escalation) Record() *audit.Record { return s.k.requestRecord(s.r) }
+
+// Tell tells nobody: no app asked for it.
+func (s *escalation) Tell(*store.Change, api.ApprovalOutcome) error { return nil }

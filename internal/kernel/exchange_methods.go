@@ -5,9 +5,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -81,7 +81,7 @@ func (k *Kernel) ExchangeList(ctx context.Context, p *api.ExchangeListParams) (a
 // anew.
 func (k *Kernel) ExchangeResolve(ctx context.Context, who api.Peer, p *api.ExchangeResolveParams) (api.OK, error) {
 	r := k.rules()
-	by, err := r.decider(who, api.DecideResolve, p.Note, p.Signature, api.SignedSettlement(p.ExchangeID, p.Agent),
+	by, err := r.decider().Who(who, api.DecideResolve, p.Note, p.Signature, api.SignedSettlement(p.ExchangeID, p.Agent),
 		&audit.Record{ID: k.newID(), ExchangeID: p.ExchangeID, AgentID: p.Agent})
 	if err != nil {
 		return api.OK{}, err
@@ -148,7 +148,6 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 	if err != nil {
 		return err
 	}
-	var ended []*held
 	for _, e := range sides {
 		if !by.mine(e.Agent) {
 			continue
@@ -167,11 +166,9 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 			if err := k.forgive(ctx, change, e.Agent, e.Counterparty, ocip.Resolved, e.ConversationID, ""); err != nil {
 				return err
 			}
-			waiting, err := k.resolveHeld(ctx, &e, note, by, change, now)
-			if err != nil {
+			if err := k.resolveHeld(ctx, &e, by, change); err != nil {
 				return err
 			}
-			ended = append(ended, waiting...)
 		}
 		e, open := e.Settle(now, ocip.Resolved)
 		if open {
@@ -182,7 +179,7 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 		if by.app != nil {
 			r.AppID = by.app.id()
 		} else {
-			maps.Copy(r.Details, decisionDetails(&by.person))
+			maps.Copy(r.Details, approval.Details(&by.person))
 		}
 		change.Records = append(change.Records, r)
 	}
@@ -190,9 +187,6 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 		return err
 	}
 	k.entered(change)
-	for _, h := range ended {
-		k.concluded(h)
-	}
 	return nil
 }
 
@@ -208,29 +202,18 @@ func (k *Kernel) mayResolve(e *ocip.Exchange, by *resolver) error {
 }
 
 // resolveHeld enters that what waits of an exchange is resolved with it.
-func (k *ruleset) resolveHeld(ctx context.Context, e *ocip.Exchange, note string, by *resolver, change *store.Change, now time.Time) (ended []*held, err error) {
-	waiting, err := k.store.PendingOf(ctx, e.ID)
+func (k *ruleset) resolveHeld(ctx context.Context, e *ocip.Exchange, by *resolver, change *store.Change) error {
+	waiting, err := k.requests.OfExchange(ctx, e.ID, e.Agent)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, stored := range waiting {
-		if stored.Agent != e.Agent {
-			continue
+	decider := k.decider()
+	for _, r := range waiting {
+		if err := decider.EndWith(r, &by.person, change); err != nil {
+			return err
 		}
-		h, err := decodeHeld(stored)
-		if err != nil {
-			return nil, err
-		}
-		d := &decision{
-			ApprovalResolveParams: &api.ApprovalResolveParams{ApprovalID: h.ApprovalID, Decision: api.DecideResolve, Note: note},
-			by:                    by.person, h: h, now: now, change: change,
-		}
-		if err := k.conclude(d, api.ApprovalResolved, nil); err != nil {
-			return nil, err
-		}
-		ended = append(ended, h)
 	}
-	return ended, nil
+	return nil
 }
 
 // sidesOf returns the sides of an exchange that are kept here, as they are now: those

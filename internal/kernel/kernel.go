@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/metrics"
@@ -95,28 +96,12 @@ type View struct {
 	Channels []string
 }
 
-// Signers knows who may decide with a signature.
-type Signers interface {
-	// Verify checks an armored SSH signature over a text and returns the
-	// principal who made it and the fingerprint of the key. Its error is shown
-	// to whoever decides.
-	Verify(armored, text []byte, at time.Time) (principal, fingerprint string, err error)
-}
-
 // Search finds records.
 type Search interface {
 	// Query returns up to limit records before a number, newest first, and
 	// where to go on, zero where nothing more can match. Zero for before is the
 	// end of the log.
 	Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
-}
-
-// Notifier tells people. Its methods must not wait.
-type Notifier interface {
-	// Held is called when a message begins to wait, Decided when it no longer
-	// does.
-	Held(api.ApprovalSummary)
-	Decided(approvalID string)
 }
 
 // Options is what a kernel is given from outside.
@@ -128,7 +113,7 @@ type Options struct {
 	// Search answers operators' questions about the store's records.
 	Search Search
 	// Notify, where set, is told what waits for a person.
-	Notify Notifier
+	Notify approval.Notifier
 	// Digest makes the keyed digest that stands for a text in records, with the
 	// key of a tenant. Where it fails, nothing is released.
 	Digest func(tenant, text string) (string, error)
@@ -150,7 +135,7 @@ type Kernel struct {
 	store    *store.Store
 	settings Settings
 	search   Search
-	notify   Notifier
+	notify   approval.Notifier
 	digest   func(tenant, text string) (string, error)
 	now      func() time.Time
 	newID    func() string
@@ -167,7 +152,7 @@ type Kernel struct {
 	origins   origins
 	seen      seen
 	speakers  speakers
-	holds     *holds
+	requests  *approval.Requests
 	sessions  *sessions
 	outbox    *outbox
 	events    *events
@@ -219,7 +204,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if k.budgets, err = newBudgets(o.Store); err != nil {
 		return nil, err
 	}
-	if k.holds, err = newHolds(ctx, o.Store); err != nil {
+	if err := k.newRequests(ctx); err != nil {
 		return nil, err
 	}
 	if k.sessions, err = newSessions(o.Store); err != nil {

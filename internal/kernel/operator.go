@@ -3,12 +3,10 @@ package kernel
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -19,7 +17,7 @@ import (
 // Status returns what the kernel knows of itself. The daemon adds the rest.
 func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	s := api.Status{ProtocolVersion: api.ProtocolVersion, Exchanges: make(map[string]int)}
-	s.Held, s.Paused = k.holds.count(), k.pauses.list()
+	s.Held, s.Paused = k.requests.Count(), k.pauses.list()
 	// A store that is closed because a file is lost can often not be read either:
 	// that it is closed must be told all the same.
 	if err := k.storedStatus(ctx, &s); err != nil && k.store.Latched() == nil {
@@ -59,7 +57,7 @@ func (k *Kernel) storedStatus(ctx context.Context, s *api.Status) error {
 		return err
 	}
 	if s.Held > 0 {
-		if s.OldestHeld, err = k.oldestHeld(ctx); err != nil {
+		if s.OldestHeld, err = k.requests.Oldest(ctx); err != nil {
 			return err
 		}
 	}
@@ -71,19 +69,6 @@ func (k *Kernel) storedStatus(ctx context.Context, s *api.Status) error {
 		s.Queues = append(s.Queues, api.QueueStatus{Name: q.Name, Waiting: q.Count})
 	}
 	return nil
-}
-
-// oldestHeld is since when the oldest held message waits.
-func (k *Kernel) oldestHeld(ctx context.Context) (time.Time, error) {
-	page, _, err := k.store.Summaries(ctx, store.ApprovalFilter{State: api.ApprovalPending}, 1)
-	if err != nil || len(page) == 0 {
-		return time.Time{}, err
-	}
-	var oldest api.ApprovalSummary
-	if err := json.Unmarshal(page[0], &oldest); err != nil {
-		return time.Time{}, fmt.Errorf("cannot decode a held message: %w", err)
-	}
-	return time.UnixMilli(oldest.AskedAt).UTC(), nil
 }
 
 // tally keeps the numbers of exchanges where counting them takes long, so that

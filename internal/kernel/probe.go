@@ -21,7 +21,7 @@ func (k *Kernel) Probe(ctx context.Context) error {
 	k.outbox.mu.Lock()
 	_ = len(k.outbox.lanes)
 	k.outbox.mu.Unlock()
-	k.holds.count()
+	k.requests.Count()
 	if _, err := k.store.LastSeq(ctx); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -14,7 +15,7 @@ type Terms struct {
 	Config Config
 	Policy ocip.Policy
 	// Signers, where set, is who may sign decisions: each must then be signed.
-	Signers Signers
+	Signers approval.Signers
 	// Seal, where set, makes what records keep of a text itself. Where it fails,
 	// nothing is released.
 	Seal func(text string) (string, error)
@@ -29,7 +30,7 @@ type ruleset struct {
 	cfg       Config
 	directory *directory.Directory
 	policy    ocip.Policy
-	signers   Signers
+	signers   approval.Signers
 	seal      func(text string) (string, error)
 	// generation counts the rulesets, from 1.
 	generation uint64

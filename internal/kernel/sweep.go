@@ -26,7 +26,7 @@ func (k *Kernel) sweep() {
 		case <-k.closing.Done():
 			return
 		case <-ticker.C:
-			err := errors.Join(k.outbox.sweep(k.closing), k.sweepApprovals(k.closing), k.sweepExchanges(k.closing), k.tidy(k.closing))
+			err := errors.Join(k.outbox.sweep(k.closing), k.rules().decider().Sweep(k.closing), k.sweepExchanges(k.closing), k.tidy(k.closing))
 			if err != nil && k.closing.Err() == nil {
 				k.log.Error("cannot end what has expired", zap.Error(err))
 			}
@@ -40,8 +40,8 @@ func (k *Kernel) tidy(ctx context.Context) error {
 	return k.store.Tidy(ctx, now, now.Add(-max(longestWindow, k.rules().cfg.ChainWindow)-time.Minute))
 }
 
-// sweepPage is how many exchanges or held messages are ended side by side, and
-// so how many share a commit; sweepRows how many exchanges are looked at in a
+// sweepPage is how many exchanges are ended side by side, and so how many share a
+// commit; sweepRows how many exchanges are looked at in a
 // minute.
 const (
 	sweepPage = 64

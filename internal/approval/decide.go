@@ -1,0 +1,355 @@
+package approval
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// Rules are what one configuration says about requests.
+type Rules struct {
+	// Signers, where set, is who may sign decisions: each must then be signed.
+	Signers Signers
+	// KeepContent keeps what was shown when it is decided.
+	KeepContent bool
+	// Subject finds what a request is about.
+	Subject func(*Request) (Subject, error)
+}
+
+// Decider takes decisions under one configuration.
+type Decider struct {
+	*Requests
+	Rules
+}
+
+// Under returns who decides under a configuration.
+func (q *Requests) Under(r Rules) *Decider { return &Decider{Requests: q, Rules: r} }
+
+// Decision is one person's word about one request, under way.
+type Decision struct {
+	*api.ApprovalResolveParams
+	Request *Request
+	// By is who decides, as it is kept.
+	By  api.ApprovalDecision
+	Now time.Time
+	// Change is what the decision will write, records first.
+	Change *store.Change
+
+	decider *Decider
+	subject Subject
+	seq     uint64
+}
+
+func (c *Decider) decision(r *Request, s Subject, p *api.ApprovalResolveParams, change *store.Change) *Decision {
+	d := &Decision{ApprovalResolveParams: p, Request: r, Now: c.Now(), Change: change, decider: c, subject: s}
+	change.OnDurable(func(receipt store.Receipt) { d.seq = receipt.Seq })
+	return d
+}
+
+// Show returns a request as a person is shown it.
+func (c *Decider) Show(ctx context.Context, id string) (*Request, error) {
+	r, err := c.Get(ctx, id)
+	if err == nil {
+		r.SignatureRequired = c.Signers != nil
+	}
+	return r, err
+}
+
+// Resolve takes a person's decision about a request, at most once.
+func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
+	r, s, unlock, err := c.take(ctx, p.ApprovalID)
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	defer unlock()
+	d := c.decision(r, s, p, &store.Change{Last: true})
+	if err := c.mayDecide(d, peer); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	if err := s.Takes(p.Decision); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	switch p.Decision {
+	case api.DecideApprove:
+		err = c.approve(ctx, d)
+	case api.DecideTakeover:
+		err = c.takeOver(ctx, d)
+	case api.DecideResolve:
+		err = c.end(ctx, d, api.ApprovalResolved)
+	default:
+		err = c.end(ctx, d, api.ApprovalDenied)
+	}
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	return api.ApprovalResolveResult{State: r.State, DispatchID: r.DispatchID, Needed: r.Needed, Given: r.Given, AuditSeq: d.seq}, nil
+}
+
+// take returns a request that still waits, and takes the lock of its subject.
+func (c *Decider) take(ctx context.Context, id string) (r *Request, s Subject, unlock func(), err error) {
+	if r, err = c.Get(ctx, id); err != nil {
+		return nil, nil, nil, err
+	}
+	if s, err = c.Subject(r); err != nil {
+		return nil, nil, nil, err
+	}
+	unlock = s.Lock()
+	if r, err = c.Get(ctx, id); err == nil {
+		s, err = c.Subject(r)
+	}
+	if err == nil && r.State == api.ApprovalPending && r.OverAt(c.Now()) {
+		err = c.Expire(ctx, r)
+	}
+	if err == nil && r.State != api.ApprovalPending {
+		err = decidedAlready(r)
+	}
+	if err != nil {
+		unlock()
+		return nil, nil, nil, err
+	}
+	return r, s, unlock, nil
+}
+
+// OverAt reports whether the time of a request has run out.
+func (r *Request) OverAt(now time.Time) bool { return now.UnixMilli() >= r.ExpiresAt }
+
+// decidedAlready tells who came too late who was first.
+func decidedAlready(r *Request) error {
+	by := r.Decision
+	message := fmt.Sprintf("approval %s is %s already, by %s at %s", r.ApprovalID, r.State, by.By, time.UnixMilli(by.At).UTC().Format(time.RFC3339))
+	return api.Obstacle{State: r.State, By: by.By, At: by.At}.Conflict(api.AlreadyDecided, message)
+}
+
+// mayDecide finds out who decides. What was shown is what is decided about. A
+// signature that is missing or no good is on record.
+func (c *Decider) mayDecide(d *Decision, peer api.Peer) error {
+	if d.Digest != "" && d.Digest != d.Request.Digest {
+		return stale(d.Request, "what waits is not what you saw: look again")
+	}
+	text := api.SignedText(d.ApprovalID, d.Decision, d.Request.Digest)
+	if d.Content != "" {
+		text = api.SignedContent(text, d.Content)
+	}
+	var err error
+	d.By, err = c.Who(peer, d.Decision, d.Note, d.Signature, text, c.record(d.subject, ""))
+	return err
+}
+
+// Who is who decides something: whoever signed it or, where no signatures are asked
+// for, the user that the system says. Where they are, a word without one counts for
+// nothing; that somebody tried goes on record, in what the record says already of
+// what it is about.
+func (c *Decider) Who(peer api.Peer, what, note, signature, text string, r *audit.Record) (api.ApprovalDecision, error) {
+	uid, _, pid := peer.Credentials()
+	now := c.Now()
+	by := api.ApprovalDecision{Decision: what, By: fmt.Sprintf("uid:%d", uid), UID: uid, Note: note, At: now.UnixMilli()}
+	if c.Signers == nil {
+		return by, nil
+	}
+	reason := "decisions must be signed here, with a key of the allowed signers"
+	if signature != "" {
+		principal, fingerprint, err := c.Signers.Verify([]byte(signature), []byte(text), now)
+		if err == nil {
+			by.By, by.Fingerprint, by.Signature = principal, fingerprint, signature
+			return by, nil
+		}
+		reason = "the signature is not accepted: " + err.Error()
+	}
+	r.ActionType, r.Event, r.PolicyResult, r.PolicyReason = audit.ActionSecurity, "decision_refused", string(ocip.Deny), reason
+	r.Details = map[string]any{"decision": what, "uid": uid, "pid": pid}
+	if _, err := c.Commit(&store.Change{Records: []*audit.Record{r}}); err != nil {
+		return by, err
+	}
+	return by, api.Errorf(api.Forbidden, "%s", reason)
+}
+
+func stale(r *Request, message string) error {
+	return api.Obstacle{Changed: append([]api.ApprovalChange{}, r.Changed...), Digest: r.Digest}.Conflict(api.ApprovalStale, message)
+}
+
+// approve releases the subject, if it is still just as it was shown and enough
+// people have said so.
+func (c *Decider) approve(ctx context.Context, d *Decision) error {
+	if err := c.lookAgain(ctx, d); err != nil {
+		return err
+	}
+	r := d.Request
+	if r.Blocked != "" {
+		return api.Obstacle{Blocked: r.Blocked}.Conflict(api.ApprovalBlocked,
+			"this "+r.Kind+" cannot be approved: "+r.Blocked+"; "+d.subject.Shown().Instead)
+	}
+	recount(&r.Approval, c.Signers)
+	if others(r.Approvals, &d.By) < len(r.Approvals) {
+		return api.Obstacle{}.Conflict(api.ApprovedTwice, fmt.Sprintf("%s has approved this already; it needs %d people", d.By.By, r.Needed))
+	}
+	r.Approvals = append(r.Approvals, d.By)
+	if r.Given = len(r.Approvals); r.Given < r.Needed {
+		return c.keepWaiting(d, "approved_in_part")
+	}
+	return d.subject.Release(ctx, d)
+}
+
+// takeOver lets a person do it instead, once as many others as are needed besides
+// have approved.
+func (c *Decider) takeOver(ctx context.Context, d *Decision) error {
+	if err := c.lookAgain(ctx, d); err != nil {
+		return err
+	}
+	r := d.Request
+	recount(&r.Approval, c.Signers)
+	if others := others(r.Approvals, &d.By); others+1 < r.Needed {
+		return api.Obstacle{}.Conflict(api.ApprovalBlocked, fmt.Sprintf(
+			"this %s needs %d people, whoever it leaves as: let %d approve first, then take it over", r.Kind, r.Needed, r.Needed-1-others))
+	}
+	return d.subject.Release(ctx, d)
+}
+
+// lookAgain weighs the subject once more. Where an approval would no longer lead to
+// what was shown, nothing is decided: what changed is written down, and a person has
+// to look anew.
+func (c *Decider) lookAgain(ctx context.Context, d *Decision) error {
+	r, was, saw := d.Request, *d.Request, d.subject.Shown()
+	if err := d.subject.Preview(ctx, d.Now); err != nil {
+		return err
+	}
+	sees := d.subject.Shown()
+	if r.name(sees); r.Digest == was.Digest {
+		return nil
+	}
+	r.Changed = changes(&was, r, saw, sees)
+	r.Approvals, r.Given = nil, 0
+	r.Anew++
+	r.name(sees)
+	if err := c.keepWaiting(d, "asked_anew"); err != nil {
+		return err
+	}
+	message := "something changed since this was held: look again"
+	if r.Blocked != "" {
+		message = "something changed since this was held, and it may not be sent any more: " + r.Blocked
+	}
+	return stale(r, message)
+}
+
+// keepWaiting writes down what happened to a request that goes on waiting.
+func (c *Decider) keepWaiting(d *Decision, event string) error {
+	r := d.Request
+	stored, err := r.encode(api.ApprovalPending)
+	if err != nil {
+		return err
+	}
+	record := c.record(d.subject, event)
+	record.Details = Details(&d.By)
+	record.Details["digest"], record.Details["given"], record.Details["needed"] = r.Digest, r.Given, r.Needed
+	if len(r.Changed) > 0 {
+		if record.Details["changed"], err = c.recorded(record.TenantID, r.Changed); err != nil {
+			return err
+		}
+	}
+	d.Change.Records, d.Change.Approvals = append(d.Change.Records, record), append(d.Change.Approvals, stored)
+	if _, err := c.Commit(d.Change); err != nil {
+		return err
+	}
+	c.watchers.tell(r.ApprovalID)
+	return nil
+}
+
+// recorded is what changed as records have it: with keyed digests of what would be
+// done, which has the text of what was asked for.
+func (q *Requests) recorded(tenant string, changed []api.ApprovalChange) ([]api.ApprovalChange, error) {
+	list := slices.Clone(changed)
+	for i := range list {
+		if list[i].Field != changedSending {
+			continue
+		}
+		for _, text := range []*string{&list[i].Was, &list[i].Now} {
+			if *text == "" {
+				continue
+			}
+			digest, err := q.Keyed(tenant, *text)
+			if err != nil {
+				return nil, err
+			}
+			*text = digest
+		}
+	}
+	return list, nil
+}
+
+// end ends a request without a release.
+func (c *Decider) end(ctx context.Context, d *Decision, state string) error {
+	if err := d.subject.End(ctx, d, state); err != nil {
+		return err
+	}
+	if err := d.Conclude(state, nil); err != nil {
+		return err
+	}
+	_, err := c.Commit(d.Change)
+	return err
+}
+
+// EndWith enters into a change that a request is resolved by a decision about
+// something else: the person has spoken.
+func (c *Decider) EndWith(r *Request, by *api.ApprovalDecision, change *store.Change) error {
+	s, err := c.Subject(r)
+	if err != nil {
+		return err
+	}
+	d := c.decision(r, s, &api.ApprovalResolveParams{ApprovalID: r.ApprovalID, Decision: by.Decision, Note: by.Note}, change)
+	d.By = *by
+	return d.Conclude(api.ApprovalResolved, nil)
+}
+
+// Conclude enters a decision into its change: the state, the record, and the news
+// for whoever asked, with the data of what it may do now. Whatever is decided before
+// the change is durable, nothing else knows of it.
+func (d *Decision) Conclude(state string, data jsontext.Value) error {
+	r, c := d.Request, d.decider
+	r.Decision, r.DecidedAt, r.State = &d.By, d.By.At, state
+	decided := *r
+	if !c.KeepContent {
+		decided.forget()
+	}
+	stored, err := decided.encode(state)
+	if err != nil {
+		return err
+	}
+	d.Change.Approvals = append(d.Change.Approvals, stored)
+	record := c.record(d.subject, state)
+	record.Details = Details(&d.By)
+	record.Details["digest"] = r.Digest
+	if d.By.Signature != "" && d.Content != "" {
+		// What was signed can be checked from the record and the words.
+		record.Details["signedText"] = api.SignedContent(api.SignedText(d.ApprovalID, d.Decision, r.Digest), d.Content)
+	}
+	if len(r.Approvals) > 1 {
+		record.Details["approvals"] = r.Approvals
+	}
+	// The decision comes before what it lets go.
+	d.Change.Records = slices.Insert(d.Change.Records, 0, record)
+	d.Change.OnDurable(func(store.Receipt) {
+		c.Free(r.Agent, r.Asked)
+		c.watchers.tell(r.ApprovalID)
+		if c.Notify != nil {
+			c.Notify.Decided(r.ApprovalID)
+		}
+	})
+	return d.subject.Tell(d.Change, api.ApprovalOutcome{
+		ApprovalID: r.ApprovalID, DispatchID: r.DispatchID, Resolution: state, Note: d.By.Note, Data: data, Timestamp: d.By.At,
+	})
+}
+
+// forget drops what was to be said, once that is decided: nobody decides again.
+// What stays says who asked for how much of whom, what was found in it, why it
+// waited, and the digest that names it.
+func (r *Request) forget() {
+	r.Forgotten = true
+	r.Content, r.Summary, r.Sending, r.Own = "", "", nil, nil
+	r.Changed = slices.DeleteFunc(slices.Clone(r.Changed), func(c api.ApprovalChange) bool { return c.Field == changedSending })
+}

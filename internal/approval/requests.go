@@ -1,0 +1,164 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// Notifier tells people. Its methods must not wait.
+type Notifier interface {
+	// Held is called when a request begins to wait, Decided when it no longer
+	// does.
+	Held(api.ApprovalSummary)
+	Decided(approvalID string)
+}
+
+// Options is what requests are given from outside.
+type Options struct {
+	Store *store.Store
+	// Commit makes a change durable. Its error is what the caller is told.
+	Commit func(*store.Change) (store.Receipt, error)
+	// Keyed makes the keyed digest that stands for a tenant's text in records. Its
+	// error is what the caller is told.
+	Keyed func(tenant, text string) (string, error)
+	// Notify, where set, is told what waits.
+	Notify Notifier
+	Now    func() time.Time
+	NewID  func() string
+}
+
+// Requests are all approval requests. They are the same under every configuration;
+// what depends on one is a method of [Decider]. They are safe for concurrent use.
+type Requests struct {
+	Options
+	pending
+	watchers watchers
+}
+
+// New takes up the requests that the store holds.
+func New(ctx context.Context, o Options) (*Requests, error) {
+	q := &Requests{Options: o, pending: pending{asked: make(map[asker]map[string]string)}, watchers: watchers{set: make(map[*watcher]struct{})}}
+	return q, o.Store.Pending(ctx, func(id, agent, asked string) { q.put(agent, asked, id) })
+}
+
+// Request is one approval request: what a person is shown of it, and what else its
+// decision takes.
+type Request struct {
+	api.Approval
+	// Asked names what was asked for, see [Asked].
+	Asked string
+	// Anew counts how often a person had to be asked anew, so that no digest that
+	// was shown once is ever good again.
+	Anew int
+	// Own is what the subject keeps for its release, in its own form.
+	Own jsontext.Value
+}
+
+// changedSending is the field of a change that holds what would be sent.
+const changedSending = "sending"
+
+// NotFound is what is said of a request that there is not.
+func NotFound(id string) error { return api.Errorf(api.NotFound, "there is no approval %q", id) }
+
+// Get returns a request.
+func (q *Requests) Get(ctx context.Context, id string) (*Request, error) {
+	stored, err := q.Store.Approval(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, NotFound(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decode(stored)
+}
+
+// OfExchange returns what waits of one agent's side of an exchange.
+func (q *Requests) OfExchange(ctx context.Context, exchangeID, agent string) (list []*Request, err error) {
+	waiting, err := q.Store.PendingOf(ctx, exchangeID)
+	if err != nil {
+		return nil, err
+	}
+	for _, stored := range waiting {
+		if stored.Agent != agent {
+			continue
+		}
+		r, err := decode(stored)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// List returns a page of requests, oldest first.
+func (q *Requests) List(ctx context.Context, p *api.ApprovalListParams) (api.ApprovalListResult, error) {
+	f := store.ApprovalFilter{State: p.State, Agent: p.Agent, After: p.After}
+	switch f.State {
+	case "":
+		f.State = api.ApprovalPending
+	case "all":
+		f.State = ""
+	}
+	page, total, err := q.summaries(ctx, f, p.Page())
+	if err != nil {
+		return api.ApprovalListResult{}, err
+	}
+	result := api.ApprovalListResult{Approvals: make([]jsontext.Value, len(page)), Total: total}
+	for i := range page {
+		if result.Approvals[i], err = json.Marshal(&page[i]); err != nil {
+			return api.ApprovalListResult{}, fmt.Errorf("cannot encode approval %s: %w", page[i].ApprovalID, err)
+		}
+	}
+	return result, nil
+}
+
+// Oldest is since when the oldest request waits, zero where none does.
+func (q *Requests) Oldest(ctx context.Context) (time.Time, error) {
+	page, _, err := q.summaries(ctx, store.ApprovalFilter{State: api.ApprovalPending}, 1)
+	if err != nil || len(page) == 0 {
+		return time.Time{}, err
+	}
+	return time.UnixMilli(page[0].AskedAt).UTC(), nil
+}
+
+func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit int) (page []api.ApprovalSummary, total int, err error) {
+	stored, total, err := q.Store.Summaries(ctx, f, limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	page = make([]api.ApprovalSummary, len(stored))
+	for i, text := range stored {
+		if page[i], err = decodeSummary(text); err != nil {
+			return nil, 0, err
+		}
+	}
+	return page, total, nil
+}
+
+// Add enters a new request into a change, with its digest for a person to see. It
+// waits once the change is durable.
+func (q *Requests) Add(r *Request, s Subject, change *store.Change) error {
+	r.name(s.Shown())
+	stored, err := r.encode(api.ApprovalPending)
+	if err != nil {
+		return err
+	}
+	stored.New = true
+	change.Approvals = append(change.Approvals, stored)
+	change.OnDurable(func(store.Receipt) {
+		q.put(r.Agent, r.Asked, r.ApprovalID)
+		q.watchers.tell(r.ApprovalID)
+		if q.Notify != nil {
+			q.Notify.Held(r.ApprovalSummary)
+		}
+	})
+	return nil
+}

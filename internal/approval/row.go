@@ -1,0 +1,216 @@
+package approval
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// form is the version of what is stored of a request. Before the second, without a
+// number, it was what the wire had.
+const form = 2
+
+// head is what lists show, as it is stored. It has the members of the wire's summary,
+// so that one that is added there cannot be forgotten here.
+type head struct {
+	ApprovalID         string            `json:"id"`
+	Kind               string            `json:"kind"`
+	State              string            `json:"state"`
+	Code               string            `json:"code,omitzero"`
+	Reason             string            `json:"reason,omitzero"`
+	AgentID            string            `json:"agent_id,omitzero"`
+	Agent              string            `json:"agent,omitzero"`
+	AppID              string            `json:"app,omitzero"`
+	UserID             string            `json:"user,omitzero"`
+	SessionKey         string            `json:"session,omitzero"`
+	Counterparty       string            `json:"counterparty,omitzero"`
+	CounterpartyUserID string            `json:"counterparty_user,omitzero"`
+	CounterpartyKind   ocip.Kind         `json:"counterparty_kind,omitzero"`
+	Target             string            `json:"target,omitzero"`
+	ExchangeID         string            `json:"exchange,omitzero"`
+	ConversationID     string            `json:"conversation,omitzero"`
+	Type               ocip.ExchangeType `json:"type,omitzero"`
+	Round              int               `json:"round,omitzero"`
+	MaxRounds          int               `json:"max_rounds,omitzero"`
+	Classification     string            `json:"classification,omitzero"`
+	Summary            string            `json:"summary,omitzero"`
+	DispatchID         string            `json:"dispatch,omitzero"`
+	AskedAt            int64             `json:"asked_at"`
+	ExpiresAt          int64             `json:"expires_at"`
+	DecidedAt          int64             `json:"decided_at,omitzero"`
+	Approvable         bool              `json:"approvable,omitzero"`
+	Blocked            string            `json:"blocked,omitzero"`
+	Needed             int               `json:"needed"`
+	Given              int               `json:"given,omitzero"`
+}
+
+type storedHead struct {
+	Form int `json:"v"`
+	head
+}
+
+// body is the rest of a request as it is stored.
+type body struct {
+	Form int `json:"v"`
+
+	Digest         string `json:"digest"`
+	Anew           int    `json:"anew,omitzero"`
+	PolicyApplied  string `json:"policy,omitzero"`
+	PolicyRevision string `json:"policy_revision,omitzero"`
+
+	Content           string            `json:"content,omitzero"`
+	ContentBytes      int               `json:"content_bytes,omitzero"`
+	Forgotten         bool              `json:"forgotten,omitzero"`
+	Sending           jsontext.Value    `json:"sending,omitzero"`
+	RequiresHuman     bool              `json:"requires_human,omitzero"`
+	Media             []media           `json:"media,omitempty"`
+	DetectedKeywords  []string          `json:"detected_keywords,omitempty"`
+	Detections        []audit.Detection `json:"detections,omitempty"`
+	DataShared        []ocip.Shared     `json:"data_shared,omitempty"`
+	DataWithheld      []ocip.Withheld   `json:"data_withheld,omitempty"`
+	Transcript        []ocip.Turn       `json:"transcript,omitempty"`
+	Escalation        *ocip.Escalation  `json:"escalation,omitzero"`
+	Chain             *ocip.Chain       `json:"chain,omitzero"`
+	EscalatedExchange string            `json:"escalated_exchange,omitzero"`
+
+	Approvals []word         `json:"approvals,omitempty"`
+	Changed   []change       `json:"changed,omitempty"`
+	Decision  *word          `json:"decision,omitzero"`
+	Own       jsontext.Value `json:"own,omitzero"`
+}
+
+// media is [api.MediaItem], word [api.ApprovalDecision] and change
+// [api.ApprovalChange], as they are stored.
+type (
+	media struct {
+		Member string `json:"member"`
+		URL    string `json:"url,omitzero"`
+		Path   string `json:"path,omitzero"`
+		SHA256 string `json:"sha256,omitzero"`
+		Bytes  int64  `json:"bytes,omitzero"`
+	}
+	word struct {
+		Decision    string `json:"decision"`
+		By          string `json:"by"`
+		UID         uint32 `json:"uid"`
+		Note        string `json:"note,omitzero"`
+		At          int64  `json:"at"`
+		Fingerprint string `json:"fingerprint,omitzero"`
+		Signature   string `json:"signature,omitzero"`
+	}
+	change struct {
+		Field string `json:"field"`
+		Was   string `json:"was"`
+		Now   string `json:"now"`
+	}
+)
+
+func (r *Request) encode(state string) (store.Approval, error) {
+	r.State = state
+	summary, err := json.Marshal(storedHead{form, head(r.ApprovalSummary)})
+	if err != nil {
+		return store.Approval{}, fmt.Errorf("cannot encode approval %s: %w", r.ApprovalID, err)
+	}
+	b := body{
+		Form: form, Digest: r.Digest, Anew: r.Anew, PolicyApplied: r.PolicyApplied, PolicyRevision: r.PolicyRevision,
+		Content: r.Content, ContentBytes: r.ContentBytes, Forgotten: r.Forgotten, Sending: r.Sending, RequiresHuman: r.RequiresHuman,
+		Media:            each(r.Media, func(m api.MediaItem) media { return media(m) }),
+		DetectedKeywords: r.DetectedKeywords, Detections: r.Detections, DataShared: r.DataShared, DataWithheld: r.DataWithheld,
+		Transcript: r.Transcript, Escalation: r.Escalation, Chain: r.Chain, EscalatedExchange: r.EscalatedExchange,
+		Approvals: each(r.Approvals, func(d api.ApprovalDecision) word { return word(d) }),
+		Changed:   each(r.Changed, func(c api.ApprovalChange) change { return change(c) }),
+		Decision:  (*word)(r.Decision), Own: r.Own,
+	}
+	text, err := json.Marshal(&b)
+	if err != nil {
+		return store.Approval{}, fmt.Errorf("cannot encode approval %s: %w", r.ApprovalID, err)
+	}
+	return store.Approval{
+		ID: r.ApprovalID, Agent: r.Agent, AppID: r.AppID, ExchangeID: r.ExchangeID, Asked: r.Asked, State: state,
+		ExpiresAt: time.UnixMilli(r.ExpiresAt), Summary: summary, Body: text,
+	}, nil
+}
+
+func decode(a store.Approval) (*Request, error) {
+	var b body
+	if err := json.Unmarshal(a.Body, &b); err != nil {
+		return nil, fmt.Errorf("cannot decode approval %s: %w", a.ID, err)
+	}
+	if b.Form == 0 {
+		return decodeFirst(a)
+	}
+	summary, err := decodeSummary(a.Summary)
+	if err != nil {
+		return nil, err
+	}
+	r := &Request{
+		Asked: a.Asked, Anew: b.Anew, Own: b.Own,
+		Approval: api.Approval{
+			ApprovalSummary: summary, Digest: b.Digest, PolicyApplied: b.PolicyApplied, PolicyRevision: b.PolicyRevision,
+			Content: b.Content, ContentBytes: b.ContentBytes, Forgotten: b.Forgotten, Sending: b.Sending, RequiresHuman: b.RequiresHuman,
+			Media:            each(b.Media, func(m media) api.MediaItem { return api.MediaItem(m) }),
+			DetectedKeywords: b.DetectedKeywords, Detections: b.Detections, DataShared: b.DataShared, DataWithheld: b.DataWithheld,
+			Transcript: b.Transcript, Escalation: b.Escalation, Chain: b.Chain, EscalatedExchange: b.EscalatedExchange,
+			Approvals: each(b.Approvals, func(d word) api.ApprovalDecision { return api.ApprovalDecision(d) }),
+			Changed:   each(b.Changed, func(c change) api.ApprovalChange { return api.ApprovalChange(c) }),
+			Decision:  (*api.ApprovalDecision)(b.Decision),
+		},
+	}
+	r.sign()
+	return r, nil
+}
+
+func decodeSummary(text []byte) (api.ApprovalSummary, error) {
+	var h storedHead
+	err := json.Unmarshal(text, &h)
+	if err == nil && h.Form == 0 {
+		var first api.ApprovalSummary
+		err = json.Unmarshal(text, &first)
+		first.Kind = cmp.Or(first.Kind, api.ApprovalOfMessage)
+		return first, wrap(err)
+	}
+	return api.ApprovalSummary(h.head), wrap(err)
+}
+
+func wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("cannot decode an approval of the list: %w", err)
+}
+
+// decodeFirst reads the first form: the wire's, and beside it what a message takes
+// to go.
+func decodeFirst(a store.Approval) (*Request, error) {
+	var first struct {
+		Asked string `json:"asked"`
+		Anew  int    `json:"anew"`
+		api.Approval
+		Own jsontext.Value `json:",unknown"`
+	}
+	if err := json.Unmarshal(a.Body, &first); err != nil {
+		return nil, fmt.Errorf("cannot decode approval %s: %w", a.ID, err)
+	}
+	r := &Request{Approval: first.Approval, Asked: a.Asked, Anew: first.Anew, Own: first.Own}
+	if r.Kind == "" {
+		// It was written before anything but messages to agents could wait.
+		r.Kind, r.CounterpartyKind = api.ApprovalOfMessage, ocip.KindAgent
+		_, r.Target, _ = strings.Cut(r.SessionKey, ":")
+	}
+	return r, nil
+}
+
+func each[A, B any](list []A, f func(A) B) (all []B) {
+	for _, a := range list {
+		all = append(all, f(a))
+	}
+	return all
+}

@@ -1,0 +1,111 @@
+package approval
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// Subject is what a request is about: something that is done when enough people
+// have approved it, or that a person has to see to. One is made for a request
+// whenever somebody decides; it need not be safe for concurrent use.
+type Subject interface {
+	// Lock takes the lock under which all that concerns the subject is decided, one
+	// after the other. What it locks by never changes.
+	Lock() (unlock func())
+	// Takes refuses a decision that is never taken about such a subject.
+	Takes(decision string) error
+	// Preview works out what an approval would lead to now, and enters it into the
+	// request: what a person is shown, how many are needed, under which policy, and
+	// Blocked, why it cannot be approved if it cannot.
+	Preview(ctx context.Context, now time.Time) error
+	// Shown is what a person decides about, as the request has it.
+	Shown() View
+	// Release does what was approved, or taken over, as the last preview had it. It
+	// calls [Decision.Conclude] and commits the decision's change. Where it cannot,
+	// nothing is decided.
+	Release(ctx context.Context, d *Decision) error
+	// End enters into the decision's change what it means that nothing is released.
+	// The state is denied, resolved or expired.
+	End(ctx context.Context, d *Decision, state string) error
+	// Record begins a record: what the subject is, and whose.
+	Record() *audit.Record
+	// Tell enters into a change that whoever asked is told what came of it.
+	Tell(change *store.Change, outcome api.ApprovalOutcome) error
+}
+
+// View is what a person is shown of a subject. All of it is in the digest.
+type View struct {
+	// Asked is what was asked for, Effect what an approval leads to, without what is
+	// of the moment, and Along what goes along with it.
+	Asked  []string
+	Effect string
+	Along  []string
+	// Approvable says what an approval does, Instead what a person can do where
+	// there can be none.
+	Approvable, Instead string
+}
+
+// name gives a request its digest, which names exactly what waits: what was asked
+// for, what would be done, why it waits and under which policy. When it was weighed
+// is no part of it, so that what has not changed keeps its digest.
+func (r *Request) name(v View) {
+	parts := append([]string{r.ApprovalID}, v.Asked...)
+	parts = append(parts, v.Effect, r.Code, r.PolicyRevision, r.Blocked, strconv.Itoa(r.Anew))
+	r.Digest = Digest(append(parts, v.Along...)...)
+	r.sign()
+}
+
+// sign enters the texts that decisions about the request are signed over.
+func (r *Request) sign() {
+	r.ToSign = make(map[string]string)
+	for _, decision := range api.Decisions() {
+		r.ToSign[decision] = api.SignedText(r.ApprovalID, decision, r.Digest)
+	}
+}
+
+// changes lists what a person saw otherwise.
+func changes(was, now *Request, saw, sees View) (list []api.ApprovalChange) {
+	verdict := func(r *Request, v View) string {
+		if r.Blocked == "" {
+			return v.Approvable
+		}
+		return r.Blocked
+	}
+	for _, f := range []api.ApprovalChange{
+		{Field: "policyRevision", Was: was.PolicyRevision, Now: now.PolicyRevision},
+		{Field: "verdict", Was: verdict(was, saw), Now: verdict(now, sees)},
+		{Field: changedSending, Was: saw.Effect, Now: sees.Effect},
+	} {
+		if f.Was != f.Now {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// record is a record about a request.
+func (q *Requests) record(s Subject, event string) *audit.Record {
+	r := s.Record()
+	r.ID, r.ActionType, r.Event = q.NewID(), audit.ActionApproval, event
+	return r
+}
+
+// Details is a decision as records write it, with the signature, so that the record
+// alone can be checked.
+func Details(by *api.ApprovalDecision) map[string]any {
+	details := map[string]any{"by": by.By, "decision": by.Decision}
+	for name, value := range map[string]string{"note": by.Note, "fingerprint": by.Fingerprint, "signature": by.Signature} {
+		if value != "" {
+			details[name] = value
+		}
+	}
+	if by.By != byExpiry {
+		details["uid"] = by.UID
+	}
+	return details
+}

@@ -1,0 +1,116 @@
+package approval
+
+import (
+	"context"
+	"sync"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// watchers are the people looking on.
+type watchers struct {
+	mu  sync.Mutex
+	set map[*watcher]struct{}
+}
+
+// watcher is one person looking on. What changed and was not sent yet is kept as
+// ids, so that a slow reader costs little and gets the newest state.
+type watcher struct {
+	mu      sync.Mutex
+	changed []string
+	known   map[string]bool
+	wake    chan struct{}
+}
+
+func (w *watcher) tell(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.known[id] {
+		w.known[id] = true
+		w.changed = append(w.changed, id)
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := w.changed
+	w.changed = nil
+	clear(w.known)
+	return ids
+}
+
+// tell wakes those who watch.
+func (l *watchers) tell(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.set {
+		w.tell(id)
+	}
+}
+
+// join adds a watcher until leave is called.
+func (l *watchers) join() (w *watcher, leave func()) {
+	w = &watcher{known: make(map[string]bool), wake: make(chan struct{}, 1)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set[w] = struct{}{}
+	return w, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.set, w)
+	}
+}
+
+// Watch sends the requests that wait, and then each that is new or changes, until
+// the context ends.
+func (q *Requests) Watch(ctx context.Context, s api.Stream) error {
+	w, leave := q.watchers.join()
+	defer leave()
+	if err := q.sendPending(ctx, s); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.wake:
+		}
+		for _, id := range w.take() {
+			r, err := q.Get(ctx, id)
+			if err != nil {
+				return err
+			}
+			if err := s.Send(ctx, api.ApprovalNews{Approval: &r.ApprovalSummary}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// watchPage is how many requests are read at a time for who begins to look.
+const watchPage = 500
+
+func (q *Requests) sendPending(ctx context.Context, s api.Stream) error {
+	after := ""
+	for {
+		page, _, err := q.summaries(ctx, store.ApprovalFilter{State: api.ApprovalPending, After: after}, watchPage)
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return s.Send(ctx, api.ApprovalNews{Caught: true})
+		}
+		for i := range page {
+			if err := s.Send(ctx, api.ApprovalNews{Approval: &page[i]}); err != nil {
+				return err
+			}
+		}
+		after = page[len(page)-1].ApprovalID
+	}
+}
