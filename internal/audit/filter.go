@@ -17,8 +17,8 @@ import (
 type Filter struct {
 	// Since and Until bound the time, Until exclusive.
 	Since, Until time.Time
-	// Like holds members of [Filters] that a record must have; others in it do
-	// not count.
+	// Like holds the texts ([Members]) that a record must have. Those of [Filters]
+	// are in the filter's JSON, and are found without reading every record.
 	Like Record
 	// Text is looked for inside the reason, whatever the case of either.
 	Text string
@@ -58,7 +58,7 @@ func (f *Filter) Match(line []byte) bool {
 // Wants gives the members that a record must have, and their values.
 func (f *Filter) Wants() func(yield func(*Member, string) bool) {
 	return func(yield func(*Member, string) bool) {
-		list := Filters()
+		list := Members()
 		for i := range list {
 			if want := *list[i].Of(&f.Like); want != "" && !yield(&list[i], want) {
 				return

@@ -7,45 +7,24 @@ import (
 
 func TestFilterMatch(t *testing.T) {
 	odd := []string{`says "hi"`, `back\slash`, "line\nbreak", "ünïcode 李", "\u2028", "<b>&amp;</b>", "\x00\x1f", "tab\t", `","agentId":"x`, "😀"}
-	members := []struct {
-		name string
-		set  func(*Filter, string)
-		put  func(*Record, string)
-	}{
-		{"actionType", func(f *Filter, s string) { f.Like.ActionType = s }, func(r *Record, s string) { r.ActionType = s }},
-		{"side", func(f *Filter, s string) { f.Like.Side = s }, func(r *Record, s string) { r.Side = s }},
-		{"agent", func(f *Filter, s string) { f.Like.AgentID = s }, func(r *Record, s string) { r.AgentID = s }},
-		{"user", func(f *Filter, s string) { f.Like.UserID = s }, func(r *Record, s string) { r.UserID = s }},
-		{"tenant", func(f *Filter, s string) { f.Like.TenantID = s }, func(r *Record, s string) { r.TenantID = s }},
-		{"app", func(f *Filter, s string) { f.Like.AppID = s }, func(r *Record, s string) { r.AppID = s }},
-		{"counterparty", func(f *Filter, s string) { f.Like.Counterparty.InstanceID = s }, func(r *Record, s string) { r.Counterparty.InstanceID = s }},
-		{"conversation", func(f *Filter, s string) { f.Like.ConversationID = s }, func(r *Record, s string) { r.ConversationID = s }},
-		{"exchange", func(f *Filter, s string) { f.Like.ExchangeID = s }, func(r *Record, s string) { r.ExchangeID = s }},
-		{"chain", func(f *Filter, s string) { f.Like.ChainID = s }, func(r *Record, s string) { r.ChainID = s }},
-		{"approval", func(f *Filter, s string) { f.Like.ApprovalID = s }, func(r *Record, s string) { r.ApprovalID = s }},
-		{"dispatch", func(f *Filter, s string) { f.Like.DispatchID = s }, func(r *Record, s string) { r.DispatchID = s }},
-		{"session", func(f *Filter, s string) { f.Like.SessionKey = s }, func(r *Record, s string) { r.SessionKey = s }},
-		{"result", func(f *Filter, s string) { f.Like.PolicyResult = s }, func(r *Record, s string) { r.PolicyResult = s }},
-		{"code", func(f *Filter, s string) { f.Like.Code = s }, func(r *Record, s string) { r.Code = s }},
-	}
-	for _, m := range members {
-		t.Run(m.name, func(t *testing.T) {
+	for _, m := range Members() {
+		t.Run(m.Name, func(t *testing.T) {
 			for _, value := range append(odd, "plain") {
 				var f Filter
-				m.set(&f, value)
+				*m.Of(&f.Like) = value
 				if f.Unbounded() {
 					t.Fatal("a filter with a value selects everything")
 				}
 				r := &Record{}
-				m.put(r, value)
+				*m.Of(r) = value
 				if !f.Match(line(t, r)) {
 					t.Errorf("%q does not match itself", value)
 				}
 				// The value stands in the line, but as something else.
-				if r := (&Record{Event: value, Details: map[string]any{value: value}}); f.Match(line(t, r)) {
+				if r := (&Record{Details: map[string]any{value: value}}); f.Match(line(t, r)) {
 					t.Errorf("%q matches another member", value)
 				}
-				m.put(r, value+"x")
+				*m.Of(r) = value + "x"
 				if f.Match(line(t, r)) {
 					t.Errorf("%q matches what only begins so", value)
 				}

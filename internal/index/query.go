@@ -118,7 +118,9 @@ type page struct {
 func (x *Index) query(ctx context.Context, f audit.Filter, after, before uint64, limit int) ([][]byte, uint64, error) {
 	p := &page{x: x, filter: f, text: searched(f.Text), after: after, limit: limit}
 	for m, value := range f.Wants() {
-		p.terms = append(p.terms, token(m, value))
+		if m.Filter != "" {
+			p.terms = append(p.terms, token(m, value))
+		}
 	}
 	if !utf8.ValidString(f.Text) {
 		return nil, 0, nil

@@ -88,7 +88,8 @@ func TestEveryMemberIsIndexed(t *testing.T) {
 		*m.Of(&full), *m.Of(&f.Like) = "the "+m.Name, "the "+m.Name
 		filters[m.Name] = f
 	}
-	full.PolicyReason = "the reason"
+	full.PolicyReason, full.Outcome = "the reason", "an outcome"
+	filters["not indexed"] = audit.Filter{Like: audit.Record{Outcome: "an outcome", AgentID: "the agentId"}}
 	filters["Text"] = audit.Filter{Text: "the reason"}
 	const records = 3000
 	for i := range records {
