@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Bounds of what differences are shown: how many of them, and how many bytes of
@@ -307,7 +308,7 @@ func (d *differ) plain(v reflect.Value, rule string) any {
 // add notes a difference of values as they are shown, and bounds it.
 func (d *differ) add(at Path, was, is any) {
 	if d.Count++; len(d.Changes) < maxChanges {
-		d.Changes = append(d.Changes, Change{Path: clip256(at.shown()), Old: bounded(was), New: bounded(is)})
+		d.Changes = append(d.Changes, Change{Path: text.Clip(at.shown(), maxChangeBytes), Old: bounded(was), New: bounded(is)})
 	}
 }
 
@@ -315,13 +316,13 @@ func (d *differ) add(at Path, was, is any) {
 func bounded(value any) any {
 	switch v := value.(type) {
 	case string:
-		return clip256(v)
+		return text.Clip(v, maxChangeBytes)
 	case nil, bool, int:
 		return v
 	}
 	encoded, err := json.Marshal(value, json.Deterministic(true))
 	if err != nil || len(encoded) > maxChangeBytes {
-		return clip256(string(encoded))
+		return text.Clip(string(encoded), maxChangeBytes)
 	}
 	return value
 }
@@ -333,11 +334,4 @@ func showBelow(at Path, value any, rule string) any {
 		return maskWhole(value)
 	}
 	return showAny(value, rule)
-}
-
-func clip256(s string) string {
-	if len(s) > maxChangeBytes {
-		s = s[:maxChangeBytes-len("…")] + "…"
-	}
-	return strings.ToValidUTF8(s, "\ufffd")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
 )
 
@@ -554,13 +555,13 @@ func (r *reloader) unrecorded(p *plan, cause error) error {
 func faultsOf(cause error, source string) []api.PolicyFault {
 	var faults []api.PolicyFault
 	add := func(file string, line int, message string) {
-		faults = append(faults, api.PolicyFault{File: clip(file, maxFaultBytes), Line: line, Message: clip(message, maxFaultBytes)})
+		faults = append(faults, api.PolicyFault{File: text.Clip(file, maxFaultBytes), Line: line, Message: text.Clip(message, maxFaultBytes)})
 	}
-	text, inText := errors.AsType[policy.CompileError](cause)
+	compiled, inText := errors.AsType[policy.CompileError](cause)
 	problems, inConfig := errors.AsType[config.Errors](cause)
 	switch {
 	case inText:
-		for _, f := range text {
+		for _, f := range compiled {
 			add(f.File, f.Line, f.Message)
 		}
 	case inConfig:
@@ -586,16 +587,7 @@ func reasonOf(cause error) string {
 	if _, ok := errors.AsType[config.Errors](cause); ok && !strings.HasPrefix(reason, "cannot ") {
 		reason = "cannot use the configuration: " + reason
 	}
-	return clip(reason, maxRefusal)
-}
-
-// clip makes text fit for records: UTF-8, and at most limit bytes of it.
-func clip(text string, limit int) string {
-	const mark = "…"
-	if text = strings.ToValidUTF8(text, "\ufffd"); len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
-	}
-	return text
+	return text.Clip(reason, maxRefusal)
 }
 
 // printedName makes the name of a file fit for records, and printed those of many.

@@ -17,6 +17,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,16 +171,9 @@ func newSink(s *Spec, m *Mapping, now func() time.Time) (Sink, error) {
 	case TypeSyslog:
 		return newSyslogSink(s, m, now)
 	case TypeJournd:
-		return &journalSink{path: orDefault(s.Path, JournalSocket), mapping: m}, nil
+		return &journalSink{path: cmp.Or(s.Path, JournalSocket), mapping: m}, nil
 	}
 	return nil, fmt.Errorf("unknown type %q", s.Type)
-}
-
-func orDefault(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // validName reports whether a name can be that of a cursor file.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
 )
 
@@ -377,7 +378,7 @@ func (f *Follower) send(ctx context.Context, batch []Record) error {
 	f.mu.Unlock()
 	if ack.Refused > 0 {
 		f.note(fmt.Sprintf("of records %d to %d, %d were refused: %s",
-			batch[0].Entry.Seq, batch[len(batch)-1].Entry.Seq, ack.Refused, clip(oneLine(ack.Why), maxSummary)))
+			batch[0].Entry.Seq, batch[len(batch)-1].Entry.Seq, ack.Refused, text.Clip(oneLine(ack.Why), maxSummary)))
 	}
 	return nil
 }
@@ -422,7 +423,7 @@ func (f *Follower) failed(err error) {
 		f.status.Since = f.o.Now().UTC()
 		f.log.Warn("a sink takes no records: they wait in the log", zap.Uint64("after", f.at.Seq), zap.Error(err))
 	}
-	f.status.Error = clip(oneLine(err.Error()), maxSummary)
+	f.status.Error = text.Clip(oneLine(err.Error()), maxSummary)
 }
 
 func (f *Follower) recovered() {

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -127,7 +128,7 @@ func summary(r *Record) string {
 		b.WriteString(" " + e.PolicyResult)
 	}
 	actor, other := sides(e)
-	from, to := orDefault(actor.name(), e.AppID), orDefault(other.name(), e.SessionKey)
+	from, to := cmp.Or(actor.name(), e.AppID), cmp.Or(other.name(), e.SessionKey)
 	switch {
 	case from != "" && to != "":
 		b.WriteString(": " + from + " to " + to)
@@ -140,7 +141,7 @@ func summary(r *Record) string {
 	if e.PolicyReason != "" {
 		b.WriteString(": " + e.PolicyReason)
 	}
-	return clip(oneLine(b.String()), maxSummary)
+	return text.Clip(oneLine(b.String()), maxSummary)
 }
 
 // maxSummary bounds a summary, in bytes. The line holds all of it.
@@ -149,7 +150,7 @@ const maxSummary = 1000
 // party is one end of an exchange.
 type party struct{ kind, instance, user, org, tenant string }
 
-func (p party) name() string { return orDefault(p.instance, p.user) }
+func (p party) name() string { return cmp.Or(p.instance, p.user) }
 
 // sides tells who acted and on whom: on the receiver's record the counterparty
 // did.
@@ -172,14 +173,6 @@ func oneLine(s string) string {
 		}
 		return ' '
 	}, s)
-}
-
-// clip cuts a text that only helps to read, at a character's end.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return s[:boundary(s, most-len("…"))] + "…"
 }
 
 // boundary is the last place at or before i where a character of s begins.

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // OCSFVersion is the schema that events follow. It is the first one with the
@@ -246,7 +248,7 @@ func (m *Mapping) ocsf(r *Record) *ocsfEvent {
 	if ev.ActivityName = activityName(ev.ActivityID); ev.ActivityName == "" {
 		ev.ActivityName = ev.Metadata.EventCode
 	}
-	ev.TypeUID, ev.TypeName = ocsfClass*100+ev.ActivityID, "API Activity: "+orDefault(activityName(ev.ActivityID), "Other")
+	ev.TypeUID, ev.TypeName = ocsfClass*100+ev.ActivityID, "API Activity: "+cmp.Or(activityName(ev.ActivityID), "Other")
 	ev.API = ocsfAPI{
 		Operation: ev.Metadata.EventCode, Version: "1.0", Service: ocsfService{Name: ProductName, Version: m.Version},
 		Request: ocsfRequest{UID: ev.Metadata.UID},
@@ -262,9 +264,9 @@ func (m *Mapping) ocsf(r *Record) *ocsfEvent {
 	md := &ev.Metadata
 	md.UID, md.OriginalEventUID, md.Sequence, md.TenantUID = e.Hash.String(), e.ID, e.Seq, e.TenantID
 	md.OriginalTime = e.Time.UTC().Format(time.RFC3339Nano)
-	md.CorrelationUID = orDefault(e.ConversationID, e.ExchangeID)
+	md.CorrelationUID = cmp.Or(e.ConversationID, e.ExchangeID)
 	ev.StatusCode, ev.StatusDetail = e.Code, e.PolicyReason
-	ev.API.Request.UID = orDefault(e.DispatchID, e.ID)
+	ev.API.Request.UID = cmp.Or(e.DispatchID, e.ID)
 	ev.API.Response = ocsfResponse{Message: e.Outcome, Error: e.Code}
 	if e.Code != "" {
 		ev.API.Response.ErrorMessage = e.PolicyReason
@@ -277,7 +279,7 @@ func (m *Mapping) ocsf(r *Record) *ocsfEvent {
 		}
 	}
 	att := ocsfAttestation{
-		UID: strconv.FormatUint(e.Seq, 10), Authority: orDefault(m.Log, ProductName), ChainUID: m.Log, Fingerprint: lineHash(e.Hash),
+		UID: strconv.FormatUint(e.Seq, 10), Authority: cmp.Or(m.Log, ProductName), ChainUID: m.Log, Fingerprint: lineHash(e.Hash),
 	}
 	if (e.Prev != audit.Hash{}) {
 		att.PrevEvent = ocsfPrevEvent{UID: e.Prev.String(), Fingerprint: lineHash(e.Prev)}
@@ -313,7 +315,7 @@ func (ev *ocsfEvent) verdict(e *audit.Entry) {
 		if len(e.DataWithheld) > 0 {
 			act("Modified", 4)
 			left("Custom Action", 7)
-			ev.Message = clip("data withheld; "+ev.Message, maxSummary)
+			ev.Message = text.Clip("data withheld; "+ev.Message, maxSummary)
 		}
 	case kindApproved:
 		ok()

@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/text"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -85,7 +87,7 @@ func (o *otlpSink) Send(ctx context.Context, batch []Record) (Ack, error) {
 	if err != nil {
 		return Ack{}, err
 	}
-	return Ack{Refused: first.Refused + second.Refused, Why: orDefault(first.Why, second.Why)}, nil
+	return Ack{Refused: first.Refused + second.Refused, Why: cmp.Or(first.Why, second.Why)}, nil
 }
 
 func (o *otlpSink) post(ctx context.Context, batch []Record) (Ack, error) {
@@ -146,17 +148,17 @@ func compressed(body []byte) ([]byte, error) {
 
 // said is the message of a google.rpc.Status, the body of a failure.
 func said(answer []byte) string {
-	text := ""
+	message := ""
 	err := fields(answer, func(num protowire.Number, value []byte, _ uint64) error {
 		if num == 2 {
-			text = string(value)
+			message = string(value)
 		}
 		return nil
 	})
-	if err != nil || text == "" {
+	if err != nil || message == "" {
 		return ""
 	}
-	return ": " + clip(oneLine(text), maxSummary)
+	return ": " + text.Clip(oneLine(message), maxSummary)
 }
 
 // retryAfter reads the header of that name: seconds or a date (RFC 9110 section

@@ -1,10 +1,12 @@
 package export
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // sdID names the structured data. 32473 is the enterprise number for
@@ -92,7 +94,7 @@ func (m *Mapping) syslogHead(r *Record) string {
 	param(&b, "prev", e.Prev.String())
 	for _, m := range audit.Members() {
 		if value := *m.Of(&e.Record); m.Syslog && value != "" {
-			param(&b, m.Export, clip(oneLine(value), 64))
+			param(&b, m.Export, text.Clip(oneLine(value), 64))
 		}
 	}
 	return b.String()
@@ -118,5 +120,5 @@ func printASCII(s string, most int) string {
 		}
 		return r
 	}, s)
-	return orDefault(s[:min(len(s), most)], "-")
+	return cmp.Or(s[:min(len(s), most)], "-")
 }

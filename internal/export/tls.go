@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -10,7 +11,7 @@ import (
 
 // config reads the files. host is the name to expect where none is set.
 func (t *TLS) config(host string) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: orDefault(t.ServerName, host)}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(t.ServerName, host)}
 	if t.CA != "" {
 		pem, err := os.ReadFile(t.CA)
 		if err != nil {

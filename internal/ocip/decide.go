@@ -1,6 +1,7 @@
 package ocip
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -275,7 +276,7 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 		ask.Action = action
 		answer, name, revision, err := policy.Evaluate(ctx, ask)
 		v.PolicyRevision = revision
-		name = orDefault(name, action)
+		name = cmp.Or(name, action)
 		if err != nil {
 			// The cause stays out of the reason: it can hold parts of the
 			// policy. The daemon's log has it.
@@ -286,12 +287,12 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 			return PolicyAnswer{}
 		}
 		if !answer.Allow {
-			v.deny(PolicyDenied, name, orDefault(answer.Reason, "denied by policy "+name))
+			v.deny(PolicyDenied, name, cmp.Or(answer.Reason, "denied by policy "+name))
 			v.Exchange = v.Exchange.close(now, Denied)
 			return PolicyAnswer{}
 		}
 		if answer.RequireApproval && approval == "" {
-			approval = orDefault(answer.Reason, "policy "+name+" asks for a person's approval")
+			approval = cmp.Or(answer.Reason, "policy "+name+" asks for a person's approval")
 		}
 		if answer.HasMaxClassification && (!narrowed.HasMaxClassification || answer.MaxClassification < narrowed.MaxClassification) {
 			narrowed.HasMaxClassification, narrowed.MaxClassification = true, answer.MaxClassification
@@ -412,11 +413,4 @@ func lowest(limits ...int) int {
 		}
 	}
 	return low
-}
-
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
