@@ -53,3 +53,9 @@ type Link interface {
 type Stream interface {
 	Send(ctx context.Context, chunk any) error
 }
+
+// ByPeer is who asked for something, as records write it.
+func ByPeer(who Peer) map[string]any {
+	uid, _, pid := who.Credentials()
+	return map[string]any{"uid": uid, "pid": pid}
+}

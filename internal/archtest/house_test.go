@@ -28,7 +28,8 @@ var house = map[string]room{
 			"internal/ipc", "internal/peer", "internal/kernel", "internal/approval", "internal/directory", "internal/ocip", "internal/policy", "internal/audit",
 			"internal/store", "internal/index", "internal/config", "internal/client", "internal/api",
 			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/notify", "internal/mirror", "internal/witness",
-			"internal/keyring", "internal/redact", "internal/export", "internal/supervisor", "internal/filewatch", "internal/metrics", "internal/place", "internal/text",
+			"internal/keyring", "internal/redact", "internal/export", "internal/supervisor", "internal/metrics", "internal/place", "internal/text",
+			"internal/reload", "internal/digestkeys", "internal/metricshttp", "internal/appconfig",
 		},
 		clock: true,
 	},
@@ -83,6 +84,11 @@ var house = map[string]room{
 	"configs":              {},
 	"configs/policies":     {},
 
+	"internal/reload":      {imports: []string{"internal/api", "internal/audit", "internal/config", "internal/filewatch", "internal/kernel", "internal/policy", "internal/store"}},
+	"internal/digestkeys":  {imports: []string{"internal/api", "internal/audit", "internal/kernel", "internal/keyring", "internal/store"}},
+	"internal/metricshttp": {imports: []string{"internal/api", "internal/metrics"}},
+	"internal/appconfig":   {imports: []string{"internal/api", "internal/config", "internal/kernel"}},
+
 	"bench/fault": {
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},
 		clock:   true, process: true,
@@ -122,7 +128,7 @@ var fences = []fence{
 	},
 	{
 		paths: []string{"net"},
-		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/notify", "internal/export", "bench", "bench/soak"},
+		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/metricshttp", "internal/notify", "internal/export", "bench", "bench/soak"},
 		why:   "sockets stay with the rooms that serve and dial them",
 	},
 	{

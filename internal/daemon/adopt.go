@@ -58,7 +58,7 @@ func tenants(cfg *config.Config) (names []string) {
 }
 
 func (d *Daemon) newRedactor(cfg *config.Config) (*redact.Redactor, error) {
-	r, err := redact.New(redact.Options{Members: cfg.Audit.Redact.Members, Patterns: cfg.Audit.Redact.Patterns, Digest: d.secrets.digest})
+	r, err := redact.New(redact.Options{Members: cfg.Audit.Redact.Members, Patterns: cfg.Audit.Redact.Patterns, Digest: d.keys.Digest})
 	if err != nil {
 		return nil, fmt.Errorf("cannot use audit.redact: %w", err)
 	}
@@ -90,20 +90,20 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt func(), er
 	if err != nil {
 		return nil, err
 	}
-	if err := d.secrets.digests.Prepare(tenants(cfg)...); err != nil {
-		return nil, fmt.Errorf("cannot make digest keys: %w", err)
+	if err := d.keys.Prepare(tenants(cfg)...); err != nil {
+		return nil, err
 	}
 	notify, err := d.notices.prepare(cfg.Approvals.Notify)
 	if err != nil {
 		return nil, err
 	}
 	return func() {
-		d.secrets.redactor.Store(redactor)
+		d.redactor.Store(redactor)
 		decide()
 		d.policy.Swap(p)
 		d.live.Store(cfg)
 		d.server.SetLimits(limits(cfg))
-		d.settings.take(cfg)
+		d.settings.Take(cfg)
 		d.setLogLevel(cfg.Log.Level)
 		notify()
 		select {

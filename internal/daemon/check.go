@@ -9,6 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/export"
 	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/reload"
 )
 
 // Check says why a daemon could not start with a configuration, beyond what the
@@ -22,7 +23,7 @@ func Check(ctx context.Context, cfg *config.Config) error {
 			found = append(found, cfg.Fault("directory", err))
 		}
 	}
-	if _, err := policy.Compile(ctx, source(&cfg.Policy)); err != nil {
+	if _, err := policy.Compile(ctx, reload.Source(&cfg.Policy)); err != nil {
 		found = append(found, cfg.Fault("policy.path", fmt.Errorf("cannot use the policy: %s", strings.ReplaceAll(err.Error(), "\n", "; "))))
 	}
 	if file := cfg.Approvals.AllowedSigners; file != "" {
@@ -50,12 +51,12 @@ func checkSinks(cfg *config.Config) (found config.Errors) {
 // startable says why the daemon could not start again with a configuration of which
 // something waits for that. A file that is taken now must not keep the daemon down
 // then. What is live of it is put to the proof by being prepared.
-func (d *Daemon) startable(cfg *config.Config) error {
+func (d *Daemon) startable(ctx context.Context, cfg *config.Config) error {
 	next, err := New(Options{Config: cfg, Getenv: d.getenv, Version: d.version, Log: d.log})
 	if err != nil {
 		return err
 	}
-	if err := next.lookAround(d.reloader.closing); err != nil {
+	if err := next.lookAround(ctx); err != nil {
 		return err
 	}
 	if found := checkSinks(cfg); len(found) > 0 {

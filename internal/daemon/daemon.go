@@ -22,8 +22,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/appconfig"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/digestkeys"
 	"github.com/openclawos/ocipd/internal/export"
 	"github.com/openclawos/ocipd/internal/index"
 	"github.com/openclawos/ocipd/internal/ipc"
@@ -32,6 +34,8 @@ import (
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/peer"
 	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/redact"
+	"github.com/openclawos/ocipd/internal/reload"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/supervisor"
 	"go.uber.org/zap"
@@ -80,15 +84,16 @@ type Daemon struct {
 	store    *store.Store
 	mirrored mirrored
 	index    *index.Index
-	secrets  secrets
+	keys     *digestkeys.Keys
+	redactor atomic.Pointer[redact.Redactor]
 	notices  *notices
 	kernel   *kernel.Kernel
 	server   *ipc.Server
 	// apps and operators are the sockets, open from the first step on.
 	apps, operators *net.UnixListener
 
-	settings *settings
-	reloader *reloader
+	settings *appconfig.Settings
+	reloader *reload.Engine
 
 	sinks   *export.Set
 	metrics *metrics.Set
@@ -103,7 +108,7 @@ type Daemon struct {
 
 	// undo holds what ends each step that was started, newest last. A start
 	// that fails and a stop use the same list.
-	undo []func() error
+	undo []ending
 }
 
 // New checks what can be checked without touching anything.
@@ -141,24 +146,74 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, d.Stop())
 		}
 	}()
-	for _, step := range []func(context.Context) error{
-		d.claimSockets, d.loadPolicy, d.lookAround, d.openStore, d.dropOldKey, d.witnessLog, d.openDigests, d.openMirror, d.openIndex, d.openSinks, d.startKernel, d.makeServer, d.recordStart, d.retain, d.watchFiles, d.serveMetrics, d.listen, d.leaveWord, d.supervise,
-	} {
-		if err := step(ctx); err != nil {
+	for _, step := range d.steps() {
+		began := time.Now()
+		if err := step.run(ctx); err != nil {
+			d.log.Debug("a step of the start failed", zap.String("step", step.name), zap.Error(err))
 			return err
 		}
+		d.log.Debug("started", zap.String("step", step.name), zap.Duration("after", time.Since(began)))
 	}
 	d.log.Info("ready", zap.String("socket", d.socket), zap.String("operator", d.operator), zap.String("version", d.version),
 		zap.String("policy", d.policy.Load().Revision()), zap.Duration("after", time.Since(d.started)))
 	return nil
 }
 
+// step is one step of the start.
+type step struct {
+	name string
+	run  func(context.Context) error
+}
+
+// steps are those of a start, in order.
+func (d *Daemon) steps() []step {
+	return []step{
+		{"sockets", d.claimSockets},
+		{"policy", d.loadPolicy},
+		{"places", d.lookAround},
+		{"store", d.openStore},
+		{"checkpoints", d.witnessLog},
+		{"digest keys", d.settleKeys},
+		{"mirror", d.openMirror},
+		{"index", d.openIndex},
+		{"sinks", d.openSinks},
+		{"kernel", d.startKernel},
+		{"server", d.makeServer},
+		{"record of the start", d.recordStart},
+		{"retention", d.retain},
+		{"reload", d.watchFiles},
+		{"metrics", d.serveMetrics},
+		{"answers", d.listen},
+		{"place for commands", d.leaveWord},
+		{"service manager", d.supervise},
+	}
+}
+
+// ending ends what a step has started.
+type ending struct {
+	name string
+	run  func() error
+}
+
+// longStop is from when on the end of a step is worth a line in the log.
+const longStop = 5 * time.Second
+
 // Stop ends everything, newest first: no new connections, requests in flight
-// answered within drain_timeout, then kernel, mirror, store and sockets.
+// answered within drain_timeout, then kernel, mirror, store and sockets. What does
+// not end in order is logged by its name, and keeps nothing else from its end.
 func (d *Daemon) Stop() error {
 	var failures []error
 	for _, end := range slices.Backward(d.undo) {
-		failures = append(failures, end())
+		began := time.Now()
+		err := end.run()
+		took := time.Since(began)
+		switch {
+		case err != nil:
+			d.log.Error("something did not end in order", zap.String("what", end.name), zap.Duration("after", took), zap.Error(err))
+		case took > longStop:
+			d.log.Warn("something took long to end", zap.String("what", end.name), zap.Duration("after", took))
+		}
+		failures = append(failures, err)
 	}
 	d.undo = nil
 	return errors.Join(failures...)
@@ -186,7 +241,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	return err
 }
 
-func (d *Daemon) onStop(end func() error) { d.undo = append(d.undo, end) }
+func (d *Daemon) onStop(name string, end func() error) { d.undo = append(d.undo, ending{name, end}) }
 
 // claimSockets comes first: where a daemon is running already, nothing of its
 // is touched.
@@ -212,30 +267,55 @@ func (d *Daemon) allows(uid uint32, operator bool) bool {
 }
 
 func (d *Daemon) loadPolicy(ctx context.Context) error {
-	compiled, err := policy.Compile(ctx, source(&d.cfg.Policy))
+	compiled, err := policy.Compile(ctx, reload.Source(&d.cfg.Policy))
 	if err != nil {
 		return fmt.Errorf("cannot use the policy: %w", err)
 	}
 	d.warnOfWriters(d.cfg, compiled)
 	d.policy = policy.NewHolder(compiled)
-	d.settings = newSettings(d.cfg)
-	d.reloader = newReloader(ctx, d.cfg, d.policy, d.ids.next, d.log.Named("reload"))
-	d.reloader.prepare, d.reloader.startable = d.prepare, d.startable
-	d.reloader.tell = func() { d.manager.Status(d.condition()) }
+	d.settings = appconfig.New(d.cfg)
+	d.reloader = reload.New(ctx, d.cfg, reload.Options{
+		Policy: d.policy, Prepare: d.prepare, Startable: d.startable,
+		Commit: func(c *store.Change) (store.Receipt, error) { return d.store.Commit(c) },
+		Tell:   func() { d.manager.Status(d.condition()) },
+		Now:    time.Now, NewID: d.ids.next, Log: d.log.Named("reload"),
+	})
 	return nil
 }
 
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	d.store, err = store.Open(ctx, store.Options{
 		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(),
-		Signing: d.signing(), Redact: d.secrets.redact, Metrics: d.metrics, Claimed: d.claimed,
+		Signing: d.signing(), Redact: func(r *audit.Record) { d.redactor.Load().Record(r) }, Metrics: d.metrics, Claimed: d.claimed,
 	})
 	if err != nil {
 		return err
 	}
-	d.onStop(d.store.Close)
-	d.reloader.commit = d.store.Commit
+	d.onStop("the store", d.store.Close)
 	return nil
+}
+
+// claimed is called when the database is this daemon's: what stands beside it is,
+// too, and not before. The records of the store go through what is made here.
+func (d *Daemon) claimed(made bool) error {
+	if made {
+		if err := d.missed(); err != nil {
+			return err
+		}
+	}
+	var err error
+	d.keys, err = digestkeys.Open(digestkeys.Options{Dir: config.KeysPath(d.cfg, d.database), Now: time.Now, NewID: d.ids.next, Log: d.log})
+	if err != nil {
+		return err
+	}
+	redactor, err := d.newRedactor(d.cfg)
+	d.redactor.Store(redactor)
+	return err
+}
+
+// settleKeys takes up the digest keys.
+func (d *Daemon) settleKeys(ctx context.Context) error {
+	return d.keys.Settle(ctx, d.store, tenants(d.cfg)...)
 }
 
 // indexFile is where the index is kept.
@@ -249,7 +329,7 @@ func (d *Daemon) openIndex(ctx context.Context) error {
 	d.index = index.Open(ctx, index.Options{
 		Path: d.indexFile(), Log: d.store, Now: time.Now, Logger: d.log.Named("index"),
 	})
-	d.onStop(d.index.Close)
+	d.onStop("the index", d.index.Close)
 	return nil
 }
 
@@ -267,12 +347,12 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
 		Boot: boot, Runs: peer.Runs,
-		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.secrets.digest, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
+		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.keys.Digest, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
 	})
 	if err != nil {
 		return err
 	}
-	d.onStop(func() error {
+	d.onStop("the kernel", func() error {
 		d.kernel.Close()
 		return nil
 	})
@@ -287,12 +367,12 @@ func (d *Daemon) recordStart(context.Context) error {
 		&audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: audit.EventStarted, Details: map[string]any{
 			"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File, audit.SignsWithin: int(audit.SignWithin.Seconds()),
 		}},
-		d.reloader.loaded(d.policy.Load(), &d.cfg.Policy, asker{by: byStart}),
+		d.reloader.Started(),
 	)})
 	if err != nil {
 		return fmt.Errorf("cannot record the start: %w", err)
 	}
-	d.onStop(func() error {
+	d.onStop("the record of the stop", func() error {
 		_, err := d.store.Commit(&store.Change{Alarm: true, Checkpoint: true, Records: []*audit.Record{
 			{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "daemon_stopped", Details: map[string]any{"pid": os.Getpid()}},
 		}})
@@ -308,29 +388,19 @@ func (d *Daemon) recordStart(context.Context) error {
 // there is no configuration yet, it follows the place where one is looked for. It
 // comes after the record of the start, so that no other policy is on record
 // before it.
-func (d *Daemon) watchFiles(ctx context.Context) error {
-	d.onStop(func() error {
-		d.reloader.close()
+func (d *Daemon) watchFiles(context.Context) error {
+	d.onStop("the watch of the configuration and the policy", func() error {
+		d.reloader.Close()
 		return nil
 	})
-	if file := cmp.Or(d.cfg.File, config.FilePath(d.getenv)); file != "" {
-		watcher, err := d.reloader.watchFile(context.WithoutCancel(ctx), file)
-		if err != nil {
-			return err
-		}
-		d.onStop(func() error {
-			watcher.Close()
-			return nil
-		})
-	}
-	return d.reloader.start()
+	return d.reloader.Watch(cmp.Or(d.cfg.File, config.FilePath(d.getenv)))
 }
 
 // listen comes last: whoever connected meanwhile has waited in the sockets'
 // queues and is answered from now on.
 func (d *Daemon) listen(context.Context) error {
 	d.server.Serve()
-	d.onStop(func() error {
+	d.onStop("connections", func() error {
 		d.kernel.Stop()
 		d.inTime()
 		return nil

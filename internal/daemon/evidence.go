@@ -66,7 +66,7 @@ func (d *Daemon) witnessLog(ctx context.Context) error {
 		defer close(done)
 		d.keepCheckpoints(ctx, w)
 	}()
-	d.onStop(func() error {
+	d.onStop("the checkpoints outside the log", func() error {
 		stop()
 		<-done
 		return d.keepCheckpoint(w, d.store.Checkpoint().Note)

@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"context"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/metricshttp"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -33,4 +35,20 @@ func (d *Daemon) latency() api.LatencyStatus {
 		Decisions: l.Decisions, DecisionP50: micro(l.DecisionP50), DecisionP99: micro(l.DecisionP99),
 		CommitP50: micro(l.CommitP50), CommitP99: micro(l.CommitP99),
 	}
+}
+
+// serveMetrics serves the numbers where the configuration says, and nowhere
+// unless it does.
+func (d *Daemon) serveMetrics(ctx context.Context) error {
+	server, err := metricshttp.Serve(ctx, metricshttp.Options{
+		Socket: d.cfg.Metrics.Socket, Listen: d.cfg.Metrics.Listen, Metrics: d.metrics,
+		Status:  func(ctx context.Context) (api.Status, error) { return d.status(ctx, nil) },
+		Traffic: func() (int, int64) { return d.server.Connections(), d.server.Queued() },
+		Version: d.version, Now: time.Now, Log: d.log.Named("metrics"),
+	})
+	if err != nil {
+		return err
+	}
+	d.onStop("metrics", server.Close)
+	return nil
 }

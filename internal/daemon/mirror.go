@@ -35,7 +35,7 @@ func (d *Daemon) openMirror(ctx context.Context) error {
 		return err
 	}
 	d.mirrored.Store(open)
-	d.onStop(func() error {
+	d.onStop("the mirror", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), mirrorPatience)
 		defer cancel()
 		return open.Close(ctx)

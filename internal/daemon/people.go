@@ -68,7 +68,7 @@ func (d *Daemon) openNotices() error {
 		return err
 	}
 	begin()
-	d.onStop(func() error {
+	d.onStop("notices", func() error {
 		d.notices.put(nil)
 		d.notices.closing.Wait()
 		return nil

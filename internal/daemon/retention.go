@@ -28,7 +28,7 @@ func (d *Daemon) retain(ctx context.Context) error {
 		defer close(done)
 		d.retainOn(ctx)
 	}()
-	d.onStop(func() error {
+	d.onStop("retention", func() error {
 		stop()
 		<-done
 		return nil

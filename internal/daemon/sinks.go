@@ -29,7 +29,7 @@ func (d *Daemon) openSinks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.onStop(d.sinks.Close)
+	d.onStop("sinks", d.sinks.Close)
 	return nil
 }
 

@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
 )
 
 // status is the kernel's status with what only the daemon knows.
@@ -16,7 +20,7 @@ func (d *Daemon) status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 		return s, err
 	}
 	s.Version, s.PID, s.StartedAt = d.version, os.Getpid(), d.started.UTC()
-	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = d.socket, d.operator, *d.reloader.file.Load(), d.database, d.mirror
+	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = d.socket, d.operator, d.reloader.File(), d.database, d.mirror
 	s.UnusedSocket = d.unused
 	// Who asks is somewhere else.
 	for _, path := range []*string{&s.Socket, &s.OperatorSocket, &s.ConfigFile, &s.Database, &s.Mirror} {
@@ -35,33 +39,21 @@ func (d *Daemon) status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 		s.Audit.Unsigned = &api.UnsignedRecords{First: tail.First, Last: tail.Last, Since: tail.From, Until: tail.To}
 	}
 	s.Sinks = d.sinkStatus()
-	s.Policy, s.Config = *d.reloader.status.Load(), *d.reloader.config.Load()
-	s.PendingRestart = d.reloader.waiting()
+	s.Policy, s.Config = d.reloader.PolicyStatus(), d.reloader.ConfigStatus()
+	s.PendingRestart = d.reloader.Waiting()
 	s.Store = d.storeStatus()
 	return s, nil
-}
-
-// policyReload puts the policy in force as the files have it now. It does not
-// end with its caller.
-func (d *Daemon) policyReload(_ context.Context, who api.Peer, _ *api.Empty) (api.PolicyReloadResult, error) {
-	return d.reloader.reload(asker{by: byOperator, peer: who})
-}
-
-// configDiff says what a reload would change, and changes nothing.
-func (d *Daemon) configDiff(context.Context, *api.Empty) (api.ConfigDiffResult, error) {
-	return d.reloader.diff()
-}
-
-// auditForget destroys a tenant's digest key. It does not end with its caller.
-func (d *Daemon) auditForget(_ context.Context, who api.Peer, p *api.AuditForgetParams) (api.AuditForgetResult, error) {
-	return d.forget(*p.Tenant, who)
 }
 
 // auditRotateKey hands the log over to a new key. It does not end with its
 // caller.
 func (d *Daemon) auditRotateKey(_ context.Context, who api.Peer, _ *api.Empty) (api.AuditRotateKeyResult, error) {
-	if _, err := d.keyRecord(eventRotating, "", byPeer(who)); err != nil {
-		return api.AuditRotateKeyResult{}, err
+	_, err := d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
+		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "key_rotation", Details: api.ByPeer(who),
+	}}})
+	if err != nil {
+		d.log.Error("cannot record that the log gets a new key: the old one stays", zap.Error(err))
+		return api.AuditRotateKeyResult{}, kernel.NotRecorded("cannot record it, so nothing was done", err)
 	}
 	previous := d.signer.Verifier()
 	seq, public, err := d.rotateKey()

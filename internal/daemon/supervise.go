@@ -50,15 +50,15 @@ func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	d.onStop(claim.Release)
+	d.onStop("the claim of the sockets", claim.Release)
 	if apps, err = claim.Listen(d.socket, mode); err != nil {
 		return nil, nil, err
 	}
-	d.onStop(closer(apps))
+	d.onStop("the apps' socket", closer(apps))
 	if operators, err = claim.Listen(d.operator, 0o600); err != nil {
 		return nil, nil, err
 	}
-	d.onStop(closer(operators))
+	d.onStop("the operators' socket", closer(operators))
 	return apps, operators, nil
 }
 
@@ -76,13 +76,13 @@ func (d *Daemon) passOver(passed *ipc.Passed, wanted string) {
 
 // usePassed uses the sockets of a service manager, which keeps them.
 func (d *Daemon) usePassed(passed *ipc.Passed, mode fs.FileMode) (apps, operators *net.UnixListener, err error) {
-	d.onStop(closer(passed.Apps))
-	d.onStop(closer(passed.Operators))
+	d.onStop("the apps' socket", closer(passed.Apps))
+	d.onStop("the operators' socket", closer(passed.Operators))
 	claim, err := passed.Claim(mode)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.onStop(claim.Release)
+	d.onStop("the claim of the sockets", claim.Release)
 	d.socket, d.operator = passed.Apps.Addr().String(), passed.Operators.Addr().String()
 	if info, err := os.Lstat(d.socket); err == nil && mode&^info.Mode().Perm() != 0 {
 		d.log.Warn("users that ipc.allow_uids lists cannot connect: the mode of the passed socket keeps them out",
@@ -107,7 +107,7 @@ func (d *Daemon) leaveWord(context.Context) error {
 		d.log.Warn("commands will need --socket while the configuration file is broken", zap.Error(err))
 		return nil
 	}
-	d.onStop(remove)
+	d.onStop("the place for commands", remove)
 	return nil
 }
 
@@ -123,7 +123,7 @@ func (d *Daemon) supervise(ctx context.Context) error {
 			d.feed(feeding, patience/3)
 		}
 	}()
-	d.onStop(func() error {
+	d.onStop("signs of life", func() error {
 		stop()
 		<-fed
 		d.manager.Stopping("stopping: requests under way are answered")
@@ -187,7 +187,7 @@ func (d *Daemon) probe(ctx context.Context, soon time.Duration) error {
 
 // condition says in one line how the daemon is.
 func (d *Daemon) condition() string {
-	p, c := d.reloader.status.Load(), d.reloader.config.Load()
+	p, c := d.reloader.PolicyStatus(), d.reloader.ConfigStatus()
 	line := "serving, policy " + p.Revision
 	refused := func(at time.Time, why string) {
 		if why != "" {
@@ -196,7 +196,7 @@ func (d *Daemon) condition() string {
 	}
 	refused(p.RefusedAt, p.Refusal)
 	refused(c.RefusedAt, c.Refusal)
-	if keys := d.reloader.waiting(); len(keys) > 0 {
+	if keys := d.reloader.Waiting(); len(keys) > 0 {
 		line += "; waiting for a restart: " + strings.Join(keys, ", ")
 	}
 	if d.unused != "" {
@@ -210,7 +210,7 @@ func (d *Daemon) condition() string {
 // error says why. The daemon must be started and not be stopped meanwhile.
 func (d *Daemon) Reload(context.Context) error {
 	d.manager.Reloading()
-	result, err := d.reloader.reload(asker{by: bySignal})
+	result, err := d.reloader.ReloadBySignal()
 	d.manager.Ready(d.condition())
 	if err != nil {
 		d.log.Error("reloading failed, and what was in force stays", zap.Error(err))

@@ -1,4 +1,6 @@
-package daemon
+// Package appconfig serves apps what they may see of the configuration: config.get
+// and config.watch.
+package appconfig
 
 import (
 	"context"
@@ -12,9 +14,9 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 )
 
-// settings serves the app-visible part of the configuration, and tells who
+// Settings serves the app-visible part of the configuration, and tells who
 // watches what changed when the file did.
-type settings struct {
+type Settings struct {
 	mu       sync.Mutex
 	tree     map[string]any
 	watchers map[*watch]struct{}
@@ -30,8 +32,9 @@ type watch struct {
 	wake  chan struct{}
 }
 
-func newSettings(cfg *config.Config) *settings {
-	return &settings{tree: cfg.Visible(), watchers: make(map[*watch]struct{})}
+// New serves a configuration.
+func New(cfg *config.Config) *Settings {
+	return &Settings{tree: cfg.Visible(), watchers: make(map[*watch]struct{})}
 }
 
 // visible returns what an app may see of a tree: its channels' sections and its
@@ -75,7 +78,7 @@ func seen(tree map[string]any, v kernel.View, paths ...config.Path) map[string]a
 
 // Get returns the value at a path of what an app may see, nil where there is
 // none.
-func (s *settings) Get(view func() kernel.View, path string) (any, error) {
+func (s *Settings) Get(view func() kernel.View, path string) (any, error) {
 	// A path that cannot be read names nothing, and Lookup says what is wrong.
 	named, _ := config.CompilePath(path)
 	tree := s.current()
@@ -87,7 +90,7 @@ func (s *settings) Get(view func() kernel.View, path string) (any, error) {
 }
 
 // Watch delivers changes until the context ends.
-func (s *settings) Watch(ctx context.Context, view func() kernel.View, paths []string) (<-chan []api.ConfigChange, error) {
+func (s *Settings) Watch(ctx context.Context, view func() kernel.View, paths []string) (<-chan []api.ConfigChange, error) {
 	w := &watch{view: view, wake: make(chan struct{}, 1)}
 	for _, path := range paths {
 		compiled, err := config.CompilePath(path)
@@ -127,20 +130,20 @@ func (s *settings) Watch(ctx context.Context, view func() kernel.View, paths []s
 
 // current is the tree in force. Whoever shows it asks afterwards what an app may see
 // of it: what is decided by is put in force before the tree is.
-func (s *settings) current() map[string]any {
+func (s *Settings) current() map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tree
 }
 
-func (s *settings) forget(w *watch) {
+func (s *Settings) forget(w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.watchers, w)
 }
 
 // news returns what changed since a watcher was last told.
-func (s *settings) news(w *watch) (batch []api.ConfigChange) {
+func (s *Settings) news(w *watch) (batch []api.ConfigChange) {
 	before, tree := w.told, s.current()
 	w.told = seen(tree, w.view(), w.paths...)
 	for _, change := range config.Diff(before, w.told) {
@@ -156,9 +159,9 @@ func (w *watch) concerned(changed string) bool {
 	return len(w.paths) == 0 || err != nil || slices.ContainsFunc(w.paths, func(p config.Path) bool { return p.Covers(at) })
 }
 
-// take serves another configuration from here on, and tells the watchers. What
+// Take serves another configuration from here on, and tells the watchers. What
 // is not visible to apps is not taken here.
-func (s *settings) take(cfg *config.Config) {
+func (s *Settings) Take(cfg *config.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tree = cfg.Visible()

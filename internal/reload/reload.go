@@ -1,4 +1,5 @@
-package daemon
+// Package reload puts configurations and policies in force while the daemon runs.
+package reload
 
 import (
 	"cmp"
@@ -55,8 +56,23 @@ const (
 	maxRefusal    = 2048
 )
 
-// reloader puts configurations and policies in force while the daemon runs, one
-// after another.
+// Options are what an engine is given from outside.
+type Options struct {
+	Log    *zap.Logger
+	Now    func() time.Time
+	NewID  func() string
+	Commit func(*store.Change) (store.Receipt, error)
+	Policy *policy.Holder
+	// Prepare makes all that a configuration and a policy need to be in force,
+	// and returns what puts them there.
+	Prepare func(*config.Config, *policy.Policy) (adopt func(), err error)
+	// Startable says why a start with a configuration would fail.
+	Startable func(context.Context, *config.Config) error
+	// Tell is called whenever operators are told something else.
+	Tell func()
+}
+
+// Engine puts configurations and policies in force, one after another.
 //
 // What can fail comes first: the configuration as a whole, the policy's reading,
 // compiling and trial, and all that is made of both. Then the records are made
@@ -64,18 +80,8 @@ const (
 // decision is made under what a record announced before, and what fails on the
 // way leaves what is in force as it was. A call that is under way keeps what it
 // began with.
-type reloader struct {
-	log    *zap.Logger
-	newID  func() string
-	commit func(*store.Change) (store.Receipt, error)
-	holder *policy.Holder
-	// prepare makes all that a configuration and a policy need to be in force,
-	// and returns what puts them there.
-	prepare func(*config.Config, *policy.Policy) (adopt func(), err error)
-	// startable says why a start with a configuration would fail.
-	startable func(*config.Config) error
-	// tell is called whenever operators are told something else.
-	tell func()
+type Engine struct {
+	o Options
 
 	// closing ends with the daemon, and nothing else cuts a reload short.
 	closing context.Context
@@ -99,6 +105,8 @@ type reloader struct {
 	// started is the configuration of the start, read the last one that was valid
 	// as a whole, and inForce what of the two is in force.
 	started, read, inForce *config.Config
+	// own follows the configuration file.
+	own *filewatch.Watcher
 	// watcher follows the policy's path watched, where that is not empty, and
 	// listing the directory file listed.
 	watcher, listing *filewatch.Watcher
@@ -111,29 +119,35 @@ type reloader struct {
 	refused string
 }
 
-func source(p *config.Policy) policy.Source {
+// Source is where a configuration says the policy comes from.
+func Source(p *config.Policy) policy.Source {
 	return policy.Source{Path: p.Path, Data: p.Data.Map(), Timeout: p.Timeout}
 }
 
 // sourceName is a policy's path, as it is shown.
 func sourceName(p *config.Policy) string { return cmp.Or(p.Path, "built-in") }
 
-// newReloader takes charge of a configuration and a policy that was compiled
-// already.
-func newReloader(ctx context.Context, cfg *config.Config, holder *policy.Holder, newID func() string, log *zap.Logger) *reloader {
-	r := &reloader{
-		log: log, newID: newID, holder: holder, tell: func() {}, started: cfg, read: cfg, inForce: cfg, news: make(chan struct{}, 1),
-	}
+// New takes charge of a configuration and a policy that was compiled already.
+func New(ctx context.Context, cfg *config.Config, o Options) *Engine {
+	r := &Engine{o: o, started: cfg, read: cfg, inForce: cfg, news: make(chan struct{}, 1)}
 	r.closing, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.later.Store(&config.Delta{})
 	r.file.Store(&cfg.File)
-	r.stands()
+	r.policyStands()
+	r.configStands()
 	return r
 }
 
-// start follows the files that the configuration names. An edit
-// from here on is not missed, and one since the start is taken at once.
-func (r *reloader) start() error {
+// Watch follows the configuration file, where there is a name of one, and the files
+// that the configuration names. An edit from here on is not missed, and one since the
+// start is taken at once.
+func (r *Engine) Watch(file string) (err error) {
+	if file != "" {
+		r.own, err = filewatch.Start(r.closing, file, func() string { return r.since(filewatch.Fingerprint(file)) }, r.poke)
+		if err != nil {
+			return err
+		}
+	}
 	if err := r.follow(r.inForce); err != nil {
 		return err
 	}
@@ -152,13 +166,13 @@ func (r *reloader) start() error {
 	return nil
 }
 
-// close waits for a reload that is under way and ends the watch.
-func (r *reloader) close() {
+// Close waits for a reload that is under way and ends the watch.
+func (r *Engine) Close() {
 	r.stop()
 	r.tasks.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, watcher := range []*filewatch.Watcher{r.watcher, r.listing} {
+	for _, watcher := range []*filewatch.Watcher{r.own, r.watcher, r.listing} {
 		if watcher != nil {
 			watcher.Close()
 		}
@@ -166,7 +180,7 @@ func (r *reloader) close() {
 }
 
 // poke has the files looked at, soon.
-func (r *reloader) poke() {
+func (r *Engine) poke() {
 	select {
 	case r.news <- struct{}{}:
 	default:
@@ -176,7 +190,7 @@ func (r *reloader) poke() {
 // follow watches the files that a configuration names from here on: the policy's
 // path, but where the policy is built in or not to be watched, and the directory
 // file.
-func (r *reloader) follow(cfg *config.Config) error {
+func (r *Engine) follow(cfg *config.Config) error {
 	path := cfg.Policy.Path
 	if !cfg.Policy.Watch {
 		path = ""
@@ -191,7 +205,7 @@ func (r *reloader) follow(cfg *config.Config) error {
 }
 
 // watch has a watcher follow another path, none where that is empty.
-func (r *reloader) watch(watcher **filewatch.Watcher, watched *string, path string, state func(path string) string) (err error) {
+func (r *Engine) watch(watcher **filewatch.Watcher, watched *string, path string, state func(path string) string) (err error) {
 	if path == *watched {
 		return nil
 	}
@@ -211,12 +225,7 @@ func (r *reloader) watch(watcher **filewatch.Watcher, watched *string, path stri
 
 // since tells states of files apart that were looked at before and after somebody
 // asked for a reload: an edit that was taken so and then undone is an edit.
-func (r *reloader) since(state string) string { return fmt.Sprint(r.asked.Load(), " ", state) }
-
-// watchFile follows the configuration file.
-func (r *reloader) watchFile(ctx context.Context, file string) (*filewatch.Watcher, error) {
-	return filewatch.Start(ctx, file, func() string { return r.since(filewatch.Fingerprint(file)) }, r.poke)
-}
+func (r *Engine) since(state string) string { return fmt.Sprint(r.asked.Load(), " ", state) }
 
 // contents tells apart what would be loaded from a path.
 func contents(path string) string {
@@ -254,7 +263,7 @@ type refusal struct {
 // can be put in force. Look only looks: the path that is watched stays the same.
 //
 // Where policy.watch is off, a change of files leaves the policy alone.
-func (r *reloader) plan(who asker, look bool) (*plan, *refusal) {
+func (r *Engine) plan(who asker, look bool) (*plan, *refusal) {
 	read, err := r.read.Reload()
 	if err != nil {
 		return nil, &refusal{cause: err}
@@ -266,7 +275,7 @@ func (r *reloader) plan(who asker, look bool) (*plan, *refusal) {
 			return nil, &refusal{cause: fmt.Errorf("cannot use the configuration without a restart, for it does not go together with what takes one (%s): %w",
 				strings.Join(p.pending.Keys, ", "), err)}
 		}
-		if err := r.startable(read); err != nil {
+		if err := r.o.Startable(r.closing, read); err != nil {
 			return nil, &refusal{cause: fmt.Errorf("cannot use the configuration, for the daemon could not start with it again: %w", err)}
 		}
 	}
@@ -278,12 +287,12 @@ func (r *reloader) plan(who asker, look bool) (*plan, *refusal) {
 			return nil, &refusal{cause: err, policy: &p.cfg.Policy}
 		}
 	}
-	old := r.holder.Load()
+	old := r.o.Policy.Load()
 	p.policy = old
 	if who.by == byFile && !p.cfg.Policy.Watch {
 		p.cfg = p.cfg.KeepPolicy(r.inForce)
 	} else {
-		text, err := policy.Read(source(&p.cfg.Policy))
+		text, err := policy.Read(Source(&p.cfg.Policy))
 		if err != nil {
 			return nil, &refusal{cause: err, policy: &p.cfg.Policy}
 		}
@@ -298,7 +307,7 @@ func (r *reloader) plan(who asker, look bool) (*plan, *refusal) {
 	}
 	p.delta = p.cfg.Since(r.inForce)
 	p.configAnew = p.delta.Count > 0 || !samePending(p.pending, *r.later.Load()) || r.config.Load().Refusal != ""
-	if p.adopt, err = r.prepare(p.cfg, p.policy); err != nil {
+	if p.adopt, err = r.o.Prepare(p.cfg, p.policy); err != nil {
 		return nil, &refusal{cause: err}
 	}
 	return &p, nil
@@ -313,12 +322,22 @@ func samePending(a, b config.Delta) bool {
 		})
 }
 
+// Reload is asked for by an operator. It does not end with its caller.
+func (r *Engine) Reload(_ context.Context, who api.Peer, _ *api.Empty) (api.PolicyReloadResult, error) {
+	return r.reload(asker{by: byOperator, peer: who})
+}
+
+// ReloadBySignal is asked for by a signal to the process.
+func (r *Engine) ReloadBySignal() (api.PolicyReloadResult, error) {
+	return r.reload(asker{by: bySignal})
+}
+
 // reload reads the configuration file and the policy again, and puts in force
 // what has changed in them. What takes a restart keeps its value, and is named.
 //
 // An error is an [*api.Error]: CONFLICT with [api.PolicyRefusal] for what cannot
 // be used, INTERNAL_ERROR for what cannot be recorded.
-func (r *reloader) reload(who asker) (api.PolicyReloadResult, error) {
+func (r *Engine) reload(who asker) (api.PolicyReloadResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if who.by != byFile {
@@ -331,7 +350,7 @@ func (r *reloader) reload(who asker) (api.PolicyReloadResult, error) {
 	if !p.policyAnew && !p.configAnew {
 		return r.result(p), nil
 	}
-	previous := r.holder.Load().Revision()
+	previous := r.o.Policy.Load().Revision()
 	change := &store.Change{Drains: true}
 	if p.configAnew {
 		change.Records = append(change.Records, r.changed(p, who))
@@ -341,7 +360,7 @@ func (r *reloader) reload(who asker) (api.PolicyReloadResult, error) {
 		record.Details["previous"] = previous
 		change.Records = append(change.Records, record)
 	}
-	if _, err := r.commit(change); err != nil {
+	if _, err := r.o.Commit(change); err != nil {
 		return api.PolicyReloadResult{}, r.unrecorded(p, err)
 	}
 	p.adopt()
@@ -355,15 +374,15 @@ func (r *reloader) reload(who asker) (api.PolicyReloadResult, error) {
 		r.configStands()
 	}
 	r.refused = ""
-	r.tell()
+	r.o.Tell()
 	if p.policyAnew {
-		r.log.Info("the policy is in force", zap.String("revision", p.policy.Revision()), zap.String("previous", previous), zap.String("by", who.by))
+		r.o.Log.Info("the policy is in force", zap.String("revision", p.policy.Revision()), zap.String("previous", previous), zap.String("by", who.by))
 	}
 	if p.configAnew {
 		keys := p.delta.Keys
-		r.log.Info("the configuration is in force", zap.Strings("changed", keys), zap.Int("changes", p.delta.Count), zap.String("by", who.by))
+		r.o.Log.Info("the configuration is in force", zap.Strings("changed", keys), zap.Int("changes", p.delta.Count), zap.String("by", who.by))
 		if len(p.pending.Keys) > 0 {
-			r.log.Warn("some of the configuration takes a restart and keeps its value until then", zap.Strings("keys", p.pending.Keys))
+			r.o.Log.Warn("some of the configuration takes a restart and keeps its value until then", zap.Strings("keys", p.pending.Keys))
 		}
 	}
 	return r.result(p), nil
@@ -371,40 +390,42 @@ func (r *reloader) reload(who asker) (api.PolicyReloadResult, error) {
 
 // compile compiles and tries a policy. One that brings the compiler down is a
 // bad policy, and no reason for the daemon to end.
-func (r *reloader) compile(text *policy.Text) (p *policy.Policy, err error) {
+func (r *Engine) compile(text *policy.Text) (p *policy.Policy, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			r.log.Error("a policy brought the compiler down", zap.Any("fault", fault), zap.Stack("stack"))
+			r.o.Log.Error("a policy brought the compiler down", zap.Any("fault", fault), zap.Stack("stack"))
 			err = fmt.Errorf("cannot compile the policy: %v", fault)
 		}
 	}()
 	return text.Compile(r.closing)
 }
 
-// stands makes what is in force what operators are told of.
-func (r *reloader) stands() {
-	r.policyStands()
-	r.configStands()
-	r.tell()
+func (r *Engine) policyStands() {
+	r.status.Store(&api.PolicyStatus{Source: sourceName(&r.inForce.Policy), Revision: r.o.Policy.Load().Revision()})
 }
 
-func (r *reloader) policyStands() {
-	r.status.Store(&api.PolicyStatus{Source: sourceName(&r.inForce.Policy), Revision: r.holder.Load().Revision()})
-}
-
-func (r *reloader) configStands() {
+func (r *Engine) configStands() {
 	r.config.Store(&api.ConfigStatus{})
 }
 
-// waiting are the keys that take a restart.
-func (r *reloader) waiting() []string { return pendingKeys(*r.later.Load()) }
+// PolicyStatus and ConfigStatus are what operators are told.
+func (r *Engine) PolicyStatus() api.PolicyStatus { return *r.status.Load() }
+
+// ConfigStatus is as [Engine.PolicyStatus].
+func (r *Engine) ConfigStatus() api.ConfigStatus { return *r.config.Load() }
+
+// File is the name of the file that was read last, empty for none.
+func (r *Engine) File() string { return *r.file.Load() }
+
+// Waiting are the keys that take a restart.
+func (r *Engine) Waiting() []string { return pendingKeys(*r.later.Load()) }
 
 // pendingKeys are never nil, so that programs find a list.
 func pendingKeys(d config.Delta) []string { return append([]string{}, d.Keys...) }
 
 // refusedFor leaves what is in force and tells operators why.
-func (r *reloader) refusedFor(ofPolicy bool, reason string, faults []api.PolicyFault) {
-	now := time.Now().UTC()
+func (r *Engine) refusedFor(ofPolicy bool, reason string, faults []api.PolicyFault) {
+	now := r.o.Now().UTC()
 	if ofPolicy {
 		status := *r.status.Load()
 		status.RefusedAt, status.Refusal, status.Faults = now, reason, faults
@@ -414,13 +435,13 @@ func (r *reloader) refusedFor(ofPolicy bool, reason string, faults []api.PolicyF
 		status.RefusedAt, status.Refusal, status.Faults = now, reason, faults
 		r.config.Store(&status)
 	}
-	r.tell()
+	r.o.Tell()
 }
 
 // result is what a reload is answered with that has put a plan in force, or found
 // nothing to do.
-func (r *reloader) result(p *plan) api.PolicyReloadResult {
-	now := r.holder.Load()
+func (r *Engine) result(p *plan) api.PolicyReloadResult {
+	now := r.o.Policy.Load()
 	return api.PolicyReloadResult{
 		Revision: now.Revision(), Digest: now.Digest(), Changed: p.policyChanged, Files: printed(now.Files()),
 		Config: api.ConfigReload{
@@ -447,8 +468,8 @@ func overridden(cfg *config.Config) []api.ConfigOverride {
 	return list
 }
 
-// diff says what a reload would do, and does nothing of it.
-func (r *reloader) diff() (api.ConfigDiffResult, error) {
+// Diff says what a reload would do, and does nothing of it.
+func (r *Engine) Diff(context.Context, *api.Empty) (api.ConfigDiffResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, refused := r.plan(asker{by: byOperator}, true)
@@ -461,34 +482,39 @@ func (r *reloader) diff() (api.ConfigDiffResult, error) {
 	}, nil
 }
 
+// Started is the record of the policy that the daemon starts with.
+func (r *Engine) Started() *audit.Record {
+	return r.loaded(r.o.Policy.Load(), &r.started.Policy, asker{by: byStart})
+}
+
 // loaded is the record of a policy that is about to be in force.
-func (r *reloader) loaded(p *policy.Policy, from *config.Policy, who asker) *audit.Record {
+func (r *Engine) loaded(p *policy.Policy, from *config.Policy, who asker) *audit.Record {
 	d := who.details()
 	d["digest"], d["source"], d["files"], d["timeout"] = p.Digest(), sourceName(from), printed(p.Files()), from.Timeout.String()
 	return &audit.Record{
-		ID: r.newID(), ActionType: audit.ActionPolicyChange, Event: "loaded", PolicyRevision: p.Revision(), Details: d,
+		ID: r.o.NewID(), ActionType: audit.ActionPolicyChange, Event: "loaded", PolicyRevision: p.Revision(), Details: d,
 	}
 }
 
 // changed is the record of a configuration that is about to be in force.
-func (r *reloader) changed(p *plan, who asker) *audit.Record {
+func (r *Engine) changed(p *plan, who asker) *audit.Record {
 	d := who.details()
 	d["file"], d["changeCount"], d["diff"], d["needsRestart"] = printedName(p.cfg.File), p.delta.Count, differences(p.delta), pendingKeys(p.pending)
 	return &audit.Record{
-		ID: r.newID(), ActionType: audit.ActionConfigChange, Event: "loaded", PolicyRevision: p.policy.Revision(), Details: d,
+		ID: r.o.NewID(), ActionType: audit.ActionConfigChange, Event: "loaded", PolicyRevision: p.policy.Revision(), Details: d,
 	}
 }
 
 // refusal is what is told of what cannot be used.
-func (r *reloader) refusal(why *refusal) *api.Error {
-	faults, stays := r.faults(why), r.holder.Load().Revision()
+func (r *Engine) refusal(why *refusal) *api.Error {
+	faults, stays := r.faults(why), r.o.Policy.Load().Revision()
 	return &api.Error{
 		Code: api.Conflict, Message: fmt.Sprintf("%s; what is in force stays (policy %s)", reasonOf(why.cause), stays),
 		Details: api.PolicyRefusal{Revision: stays, FaultCount: len(faults), Faults: faults[:min(len(faults), maxFaults)]},
 	}
 }
 
-func (r *reloader) faults(why *refusal) []api.PolicyFault {
+func (r *Engine) faults(why *refusal) []api.PolicyFault {
 	if why.policy != nil {
 		return faultsOf(why.cause, sourceName(why.policy))
 	}
@@ -498,12 +524,12 @@ func (r *reloader) faults(why *refusal) []api.PolicyFault {
 // refuse records that what was wanted cannot be used, and returns the error
 // that says so. What files say wrong is recorded once, what a person asked for
 // each time.
-func (r *reloader) refuse(who asker, why *refusal) error {
+func (r *Engine) refuse(who asker, why *refusal) error {
 	if r.closing.Err() != nil {
 		return api.Errorf(api.InternalError, "cannot reload: the daemon is stopping")
 	}
 	faults, reason, ofPolicy := r.faults(why), reasonOf(why.cause), why.policy != nil
-	stays := r.holder.Load().Revision()
+	stays := r.o.Policy.Load().Revision()
 	refused := r.refusal(why)
 	what := "config\n" + why.cause.Error()
 	if ofPolicy {
@@ -517,19 +543,19 @@ func (r *reloader) refuse(who asker, why *refusal) error {
 	r.refusedFor(ofPolicy, reason, faults[:min(len(faults), maxFaults)])
 	d := who.details()
 	d["faultCount"], d["faults"] = len(faults), faults[:min(len(faults), maxFaults)]
-	record := &audit.Record{ID: r.newID(), ActionType: audit.ActionConfigChange, Event: "refused", PolicyRevision: stays, PolicyReason: reason, Details: d}
+	record := &audit.Record{ID: r.o.NewID(), ActionType: audit.ActionConfigChange, Event: "refused", PolicyRevision: stays, PolicyReason: reason, Details: d}
 	if ofPolicy {
-		r.log.Error("a policy is refused, the one in force stays", zap.String("reason", reason), zap.String("revision", stays), zap.String("by", who.by))
+		r.o.Log.Error("a policy is refused, the one in force stays", zap.String("reason", reason), zap.String("revision", stays), zap.String("by", who.by))
 		record.ActionType, d["source"] = audit.ActionPolicyChange, sourceName(why.policy)
 		if why.digest != "" {
 			d["digest"] = why.digest
 		}
 	} else {
-		r.log.Error("the configuration is refused, what is in force stays", zap.String("reason", reason), zap.String("by", who.by))
+		r.o.Log.Error("the configuration is refused, what is in force stays", zap.String("reason", reason), zap.String("by", who.by))
 		d["file"] = printedName(r.started.File)
 	}
-	if _, err := r.commit(&store.Change{Drains: true, Records: []*audit.Record{record}}); err != nil {
-		r.log.Error("cannot record the refusal of a policy or configuration", zap.Error(err))
+	if _, err := r.o.Commit(&store.Change{Drains: true, Records: []*audit.Record{record}}); err != nil {
+		r.o.Log.Error("cannot record the refusal of a policy or configuration", zap.Error(err))
 		return refused
 	}
 	r.refused = what
@@ -538,8 +564,8 @@ func (r *reloader) refuse(who asker, why *refusal) error {
 
 // unrecorded says that what is wanted is good and yet not in force, for want of
 // its record.
-func (r *reloader) unrecorded(p *plan, cause error) error {
-	r.log.Error("cannot record a reload: what is in force stays", zap.Error(cause))
+func (r *Engine) unrecorded(p *plan, cause error) error {
+	r.o.Log.Error("cannot record a reload: what is in force stays", zap.Error(cause))
 	what := "the configuration"
 	if p.policyAnew {
 		what = "the policy"

@@ -1,4 +1,7 @@
-package daemon
+// Package digestkeys decides which keys digests of texts are made with: one for
+// each tenant, in a file beside the database, which remembers of each key enough to
+// see that it was lost, put back or destroyed on record.
+package digestkeys
 
 import (
 	"bytes"
@@ -14,39 +17,39 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/keyring"
-	"github.com/openclawos/ocipd/internal/redact"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
 
-// secrets is what keeps texts out of the records.
-type secrets struct {
-	digests *keyring.Digests
-	// opened says that the keys were held against what is remembered of them.
-	opened   atomic.Bool
-	redactor atomic.Pointer[redact.Redactor]
+// Options are what [Open] is given.
+type Options struct {
+	// Dir is the directory of the keys' file.
+	Dir   string
+	Now   func() time.Time
+	NewID func() string
+	Log   *zap.Logger
 }
 
-// claimed is called when the database is this daemon's: what stands beside it is,
-// too, and not before. The records of the store go through what is made here.
-func (d *Daemon) claimed(made bool) error {
-	if made {
-		if err := d.missed(); err != nil {
-			return err
-		}
+// Keys are the digest keys of one daemon.
+type Keys struct {
+	digests *keyring.Digests
+	store   *store.Store
+	newID   func() string
+	log     *zap.Logger
+	// opened says that the keys were held against what is remembered of them.
+	opened atomic.Bool
+}
+
+// Open reads the keys' file. No digest is made before [Keys.Settle].
+func Open(o Options) (*Keys, error) {
+	digests, err := keyring.OpenDigests(o.Dir, rand.Reader, o.Now)
+	if err != nil {
+		return nil, err
 	}
-	s := &d.secrets
-	var err error
-	if s.digests, err = keyring.OpenDigests(config.KeysPath(d.cfg, d.database), rand.Reader, time.Now); err != nil {
-		return err
-	}
-	redactor, err := d.newRedactor(d.cfg)
-	s.redactor.Store(redactor)
-	return err
+	return &Keys{digests: digests, newID: o.NewID, log: o.Log}, nil
 }
 
 // digestKeyPrefix begins the names under which the database remembers the
@@ -77,18 +80,22 @@ func remember(tenant string, k rememberedKey) (store.Meta, error) {
 	return store.Meta{Key: digestKeyPrefix + tenant, Value: value}, err
 }
 
-// openDigests holds the digest keys against what the database remembers of them,
+// Settle holds the digest keys against what the database remembers of them,
 // and makes those that are missing. A key that was lost is not replaced unasked:
 // digests on record were made with it, and a new one would part them from those to
 // come. Whoever puts a file in its place that lacks the key has given it up, which
 // goes on record. A key that was destroyed on record is never used again.
-func (d *Daemon) openDigests(ctx context.Context) error {
-	digests := d.secrets.digests
-	values, err := d.store.MetaUnder(ctx, digestKeyPrefix)
+func (k *Keys) Settle(ctx context.Context, log *store.Store, tenants ...string) error {
+	k.store = log
+	if err := k.dropOldKey(ctx); err != nil {
+		return err
+	}
+	digests := k.digests
+	values, err := k.store.MetaUnder(ctx, digestKeyPrefix)
 	if err != nil {
 		return err
 	}
-	gone, err := d.destroyedKeys(ctx, values)
+	gone, err := k.destroyedKeys(ctx, values)
 	if err != nil {
 		return err
 	}
@@ -117,7 +124,7 @@ func (d *Daemon) openDigests(ctx context.Context) error {
 		}
 	}
 	if len(lost)+len(wrong) > 0 {
-		digested, err := d.digested(ctx)
+		digested, err := k.digested(ctx)
 		if err != nil {
 			return err
 		}
@@ -132,25 +139,25 @@ func (d *Daemon) openDigests(ctx context.Context) error {
 	}
 	slices.Sort(back)
 	for _, tenant := range back {
-		if err := d.destroyAgain(tenant); err != nil {
+		if err := k.destroyAgain(tenant); err != nil {
 			return err
 		}
 		delete(have, tenant)
 	}
 	slices.Sort(lost)
-	if err := d.giveUp(lost); err != nil {
+	if err := k.giveUp(lost); err != nil {
 		return err
 	}
 	// Keys of before this was remembered, or that a crash kept from it.
-	if err := d.rememberKeys(have); err != nil {
+	if err := k.rememberKeys(have); err != nil {
 		return err
 	}
-	digests.OnMade(d.rememberKeys)
-	d.secrets.opened.Store(true)
-	if err := digests.Prepare(tenants(d.cfg)...); err != nil {
+	digests.OnMade(k.rememberKeys)
+	k.opened.Store(true)
+	if err := digests.Prepare(tenants...); err != nil {
 		// What waits can be decided about all the same, and a text is refused
 		// until its tenant has a key.
-		d.log.Error("cannot make digest keys", zap.Error(err))
+		k.log.Error("cannot make digest keys", zap.Error(err))
 	}
 	return nil
 }
@@ -171,8 +178,8 @@ func alsoDestroyed(wrong, back []string) string {
 // destroyedKeys returns the ids of all keys that were ever destroyed on record. The
 // values are what is remembered of the tenants' keys: earlier daemons noted it there
 // alone, until the next key of the tenant.
-func (d *Daemon) destroyedKeys(ctx context.Context, values map[string][]byte) (map[string]bool, error) {
-	noted, err := d.store.MetaUnder(ctx, destroyedKeyPrefix)
+func (k *Keys) destroyedKeys(ctx context.Context, values map[string][]byte) (map[string]bool, error) {
+	noted, err := k.store.MetaUnder(ctx, destroyedKeyPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +201,7 @@ func (d *Daemon) destroyedKeys(ctx context.Context, values map[string][]byte) (m
 	if len(c.Meta) == 0 {
 		return gone, nil
 	}
-	if _, err := d.store.Commit(c); err != nil {
+	if _, err := k.store.Commit(c); err != nil {
 		return nil, fmt.Errorf("cannot remember destroyed digest keys: %w", err)
 	}
 	return gone, nil
@@ -203,10 +210,10 @@ func (d *Daemon) destroyedKeys(ctx context.Context, values map[string][]byte) (m
 // destroyAgain takes a key out of use and out of the file that was destroyed on
 // record and is there all the same: from a backup, or because the daemon ended
 // before it could destroy it.
-func (d *Daemon) destroyAgain(tenant string) error {
-	digests := d.secrets.digests
+func (k *Keys) destroyAgain(tenant string) error {
+	digests := k.digests
 	id := digests.IDs()[tenant]
-	seq, err := d.keyRecord(eventForgotten, tenant, map[string]any{"file": digests.File(), "again": true})
+	seq, err := k.record(eventForgotten, tenant, map[string]any{"file": digests.File(), "again": true})
 	if err != nil {
 		return err
 	}
@@ -214,19 +221,19 @@ func (d *Daemon) destroyAgain(tenant string) error {
 	if _, err := digests.Destroy(tenant); err != nil {
 		// It must not be used, whatever the disk says.
 		digests.Withdraw(tenant)
-		d.log.Error("a digest key that is destroyed on record is there again and cannot be destroyed: it is not used; take it out of the file, and out of wherever it came from",
+		k.log.Error("a digest key that is destroyed on record is there again and cannot be destroyed: it is not used; take it out of the file, and out of wherever it came from",
 			append(fields, zap.Error(err))...)
 		return nil
 	}
-	d.log.Error("a digest key that is destroyed on record was there again: it was not used and is destroyed again; destroy it wherever it came from, as in a backup", fields...)
+	k.log.Error("a digest key that is destroyed on record was there again: it was not used and is destroyed again; destroy it wherever it came from, as in a backup", fields...)
 	return nil
 }
 
 // digested returns the tenants of whom there are digests on record, made with a key
 // that is not on record as destroyed or lost. It reads the whole log.
-func (d *Daemon) digested(ctx context.Context) (map[string]bool, error) {
+func (k *Keys) digested(ctx context.Context) (map[string]bool, error) {
 	tenants := make(map[string]bool)
-	err := d.store.EachLine(ctx, d.store.Retired(), func(_ uint64, line []byte) error {
+	err := k.store.EachLine(ctx, k.store.Retired(), func(_ uint64, line []byte) error {
 		made := bytes.Contains(line, []byte(`"hmac-sha256:`)) || bytes.Contains(line, []byte(`"redacted:`))
 		ended := bytes.Contains(line, []byte(`"event":"`+eventForgotten+`"`)) || bytes.Contains(line, []byte(`"event":"`+eventLost+`"`))
 		if !made && !ended {
@@ -245,7 +252,7 @@ func (d *Daemon) digested(ctx context.Context) (map[string]bool, error) {
 }
 
 // rememberKeys notes keys in the database.
-func (d *Daemon) rememberKeys(ids map[string]string) error {
+func (k *Keys) rememberKeys(ids map[string]string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -257,7 +264,7 @@ func (d *Daemon) rememberKeys(ids map[string]string) error {
 		}
 		c.Meta = append(c.Meta, m)
 	}
-	if _, err := d.store.Commit(c); err != nil {
+	if _, err := k.store.Commit(c); err != nil {
 		return fmt.Errorf("cannot remember digest keys: %w", err)
 	}
 	return nil
@@ -265,11 +272,11 @@ func (d *Daemon) rememberKeys(ids map[string]string) error {
 
 // giveUp puts on record that digest keys are lost, where a file without them was
 // put in place, and refuses to go on where there is none.
-func (d *Daemon) giveUp(lost []string) error {
+func (k *Keys) giveUp(lost []string) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	digests := d.secrets.digests
+	digests := k.digests
 	if !digests.Found() {
 		return fmt.Errorf("cannot find %s, and digests on record were made with its keys, of: %s; put the file back from a backup, "+
 			"or go on with new keys, with which they match nothing: %s", digests.File(), orNone(lost), digests.GiveUp())
@@ -278,29 +285,34 @@ func (d *Daemon) giveUp(lost []string) error {
 	for _, tenant := range lost {
 		c.Dropped = append(c.Dropped, digestKeyPrefix+tenant)
 		c.Records = append(c.Records, &audit.Record{
-			ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: eventLost, TenantID: tenant, Details: map[string]any{"file": digests.File()},
+			ID: k.newID(), ActionType: audit.ActionSecurity, Event: eventLost, TenantID: tenant, Details: map[string]any{"file": digests.File()},
 		})
 	}
-	receipt, err := d.store.Commit(c)
+	receipt, err := k.store.Commit(c)
 	if err != nil {
 		return fmt.Errorf("cannot record that digest keys are lost: %w", err)
 	}
-	d.log.Error("digest keys are lost: digests of before match nothing any more, and new keys are made",
+	k.log.Error("digest keys are lost: digests of before match nothing any more, and new keys are made",
 		zap.Strings("tenants", lost), zap.String("file", digests.File()), zap.Uint64("record", receipt.Seq))
 	return nil
 }
 
-// redact keeps secrets out of a record.
-func (s *secrets) redact(r *audit.Record) { s.redactor.Load().Record(r) }
+// Prepare makes the keys that tenants lack.
+func (k *Keys) Prepare(tenants ...string) error {
+	if err := k.digests.Prepare(tenants...); err != nil {
+		return fmt.Errorf("cannot make digest keys: %w", err)
+	}
+	return nil
+}
 
-// digest is the keyed digest of a tenant's text. Where its key does not fit on the
+// Digest is the keyed digest of a tenant's text. Where its key does not fit on the
 // disk, that is told as it is of a record.
-func (s *secrets) digest(tenant, text string) (string, error) {
-	if !s.opened.Load() {
+func (k *Keys) Digest(tenant, text string) (string, error) {
+	if !k.opened.Load() {
 		// A key that is lost must not be made anew before that was seen.
 		return "", errors.New("cannot make a digest: the keys are not taken up yet")
 	}
-	digest, err := s.digests.Digest(tenant, text)
+	digest, err := k.digests.Digest(tenant, text)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)
 	}
@@ -313,52 +325,46 @@ const oldDigestKey = "content-digest-key"
 // dropOldKey takes the digest key of an earlier daemon out of the database:
 // whoever has a copy of the database could guess texts with it. Digests made
 // with it match nothing from here on.
-func (d *Daemon) dropOldKey(ctx context.Context) error {
-	key, err := d.store.Meta(ctx, oldDigestKey)
+func (k *Keys) dropOldKey(ctx context.Context) error {
+	key, err := k.store.Meta(ctx, oldDigestKey)
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(key) == 0 {
 		return nil
 	}
 	if err == nil {
-		_, err = d.store.Commit(&store.Change{Meta: []store.Meta{{Key: oldDigestKey}}, Drains: true})
+		_, err = k.store.Commit(&store.Change{Meta: []store.Meta{{Key: oldDigestKey}}, Drains: true})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot take the digest key out of the database: %w", err)
 	}
-	d.log.Info("digests are made with a key for each tenant from here on; earlier ones match nothing any more")
+	k.log.Info("digests are made with a key for each tenant from here on; earlier ones match nothing any more")
 	return nil
 }
 
-// Events of the daemon's keys.
+// Events of the keys, on record.
 const (
 	eventForgotten = "digest_key_destroyed"
 	eventKept      = "digest_key_kept"
 	eventLost      = "digest_key_lost"
-	eventRotating  = "key_rotation"
 )
 
-// byPeer is who asked for something, as records write it.
-func byPeer(who api.Peer) map[string]any {
-	uid, _, pid := who.Credentials()
-	return map[string]any{"uid": uid, "pid": pid}
-}
-
-// keyRecord puts on record what happens to a key, before it does.
-func (d *Daemon) keyRecord(event, tenant string, details map[string]any, remembered ...store.Meta) (uint64, error) {
-	receipt, err := d.store.Commit(&store.Change{Drains: true, Meta: remembered, Records: []*audit.Record{{
-		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event, TenantID: tenant, Details: details,
+// record puts on record what happens to a key, before it does.
+func (k *Keys) record(event, tenant string, details map[string]any, remembered ...store.Meta) (uint64, error) {
+	receipt, err := k.store.Commit(&store.Change{Drains: true, Meta: remembered, Records: []*audit.Record{{
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: event, TenantID: tenant, Details: details,
 	}}})
 	if err != nil {
-		d.log.Error("cannot record what happens to a key: it stays", zap.String("event", event), zap.Error(err))
+		k.log.Error("cannot record what happens to a key: it stays", zap.String("event", event), zap.Error(err))
 		return 0, kernel.NotRecorded("cannot record it, so nothing was done", err)
 	}
 	return receipt.Seq, nil
 }
 
-// forget destroys a tenant's digest key. That is on record first: where the
+// Forget destroys a tenant's digest key. That is on record first: where the
 // daemon dies in between, or the key cannot be destroyed, the key is still there
-// and it is to be asked for again.
-func (d *Daemon) forget(tenant string, who api.Peer) (api.AuditForgetResult, error) {
-	digests := d.secrets.digests
+// and it is to be asked for again. It does not end with its caller.
+func (k *Keys) Forget(_ context.Context, who api.Peer, p *api.AuditForgetParams) (api.AuditForgetResult, error) {
+	tenant := *p.Tenant
+	digests := k.digests
 	if have := digests.Tenants(); !slices.Contains(have, tenant) {
 		return api.AuditForgetResult{}, api.Errorf(api.NotFound, "there is no digest key of tenant %q; there are keys of: %s", tenant, orNone(have))
 	}
@@ -367,14 +373,14 @@ func (d *Daemon) forget(tenant string, who api.Peer) (api.AuditForgetResult, err
 	if err != nil {
 		return api.AuditForgetResult{}, err
 	}
-	seq, err := d.keyRecord(eventForgotten, tenant, byPeer(who), gone, destroyed(tenant, id))
+	seq, err := k.record(eventForgotten, tenant, api.ByPeer(who), gone, destroyed(tenant, id))
 	if err != nil {
 		return api.AuditForgetResult{}, err
 	}
 	if _, err := digests.Destroy(tenant); err != nil {
-		details := byPeer(who)
+		details := api.ByPeer(who)
 		details["error"], details["record"] = err.Error(), seq
-		if _, failed := d.keyRecord(eventKept, tenant, details); failed != nil {
+		if _, failed := k.record(eventKept, tenant, details); failed != nil {
 			err = errors.Join(err, failed)
 		}
 		return api.AuditForgetResult{}, api.Errorf(api.InternalError, "the digest key of tenant %q is not destroyed, though record %d says so; do it again: %v", tenant, seq, err)
