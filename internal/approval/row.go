@@ -2,6 +2,7 @@ package approval
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -144,8 +145,12 @@ func decode(a store.Approval) (*Request, error) {
 	if err := json.Unmarshal(a.Body, &b); err != nil {
 		return nil, fmt.Errorf("cannot decode approval %s: %w", a.ID, err)
 	}
-	if b.Form == 0 {
+	switch b.Form {
+	case 0:
 		return decodeFirst(a)
+	case form:
+	default:
+		return nil, fmt.Errorf("cannot decode approval %s: form %d is not known to this version", a.ID, b.Form)
 	}
 	summary, err := decodeSummary(a.Summary)
 	if err != nil {
@@ -190,16 +195,26 @@ func wrap(err error) error {
 // decodeFirst reads the first form: the wire's, and beside it what a message takes
 // to go.
 func decodeFirst(a store.Approval) (*Request, error) {
-	var first struct {
-		Asked string `json:"asked"`
-		Anew  int    `json:"anew"`
-		api.Approval
-		Own jsontext.Value `json:",unknown"`
-	}
-	if err := json.Unmarshal(a.Body, &first); err != nil {
+	var (
+		first struct {
+			Anew int `json:"anew"`
+			api.Approval
+		}
+		own struct {
+			Carried  bool     `json:"carried,omitzero"`
+			Account  string   `json:"account,omitzero"`
+			Metadata string   `json:"metadata"`
+			Changes  []string `json:"changes,omitempty"`
+		}
+	)
+	err := errors.Join(json.Unmarshal(a.Body, &first), json.Unmarshal(a.Body, &own))
+	if err != nil {
 		return nil, fmt.Errorf("cannot decode approval %s: %w", a.ID, err)
 	}
-	r := &Request{Approval: first.Approval, Asked: a.Asked, Anew: first.Anew, Own: first.Own}
+	r := &Request{Approval: first.Approval, Asked: a.Asked, Anew: first.Anew}
+	if r.Own, err = json.Marshal(&own); err != nil {
+		return nil, fmt.Errorf("cannot decode approval %s: %w", a.ID, err)
+	}
 	if r.Kind == "" {
 		// It was written before anything but messages to agents could wait.
 		r.Kind, r.CounterpartyKind = api.ApprovalOfMessage, ocip.KindAgent

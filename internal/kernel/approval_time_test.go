@@ -3,6 +3,8 @@ package kernel_test
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -319,5 +321,48 @@ func TestOutcomeWaitsForItsApp(t *testing.T) {
 			t.Errorf("it is told %+v", got)
 		}
 		back.Gone()
+	})
+}
+
+// other is another person than somebody.
+type other struct{ somebody }
+
+func (other) Credentials() (uid, gid uint32, pid int32) { return 2, 2, 1 }
+
+// A request that a daemon left in the first form, half approved, is decided as it was
+// shown: its digest and the approval it has are good.
+func TestRequestOfTheFirstForm(t *testing.T) {
+	bubble(t, func(c *kernel.Config) {
+		c.HoldFor, c.Approvers, c.AppsMayOperate, c.Directory.Agents[0].Types = 10*time.Minute, 2, true, nil
+	}, func(w *world) {
+		alice := w.register("@acme/alice", api.Capabilities{})
+		held := alice.asks("Can you do it?")
+		row, err := w.store.Approval(w.t.Context(), held.ApprovalID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]*[]byte{"first_summary.json": &row.Summary, "first_body.json": &row.Body} {
+			if *text, err = os.ReadFile(filepath.Join("..", "approval", "testdata", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		record := &audit.Record{ID: "as-before", ActionType: audit.ActionApproval}
+		if _, err := w.store.Commit(&store.Change{Records: []*audit.Record{record}, Approvals: []store.Approval{row}}); err != nil {
+			t.Fatal(err)
+		}
+		saw := w.sees(held.ApprovalID)
+		if saw.Given != 1 || saw.Digest != "sha256:e1785c3b20c6777f987b21ee12b9eeabe0ed0ba601a5dd85685dc5439d78ada6" {
+			t.Errorf("it is %+v", saw)
+		}
+		_, err = w.decides(api.DecideApprove, saw)
+		w.conflicts(err, api.ApprovedTwice)
+		r, err := w.ApprovalResolve(w.t.Context(), other{}, &api.ApprovalResolveParams{ApprovalID: saw.ApprovalID, Decision: api.DecideApprove, Digest: saw.Digest})
+		if err != nil || r.State != api.ApprovalApproved || r.Given != 2 {
+			t.Errorf("it is %+v, %v", r, err)
+		}
+		if page, err := w.store.Messages(w.t.Context(), "channel:telegram", 0, 10); err != nil || len(page) != 1 {
+			t.Errorf("%d messages wait for the channel, %v", len(page), err)
+		}
+		alice.Gone()
 	})
 }

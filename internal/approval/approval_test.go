@@ -1,0 +1,439 @@
+package approval_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+const hour = time.Hour
+
+// world is requests over a real store, about subjects that do nothing but say what
+// they were told to do.
+type world struct {
+	t *testing.T
+	*approval.Requests
+	store *store.Store
+	path  string
+	rules approval.Rules
+	now   atomic.Int64
+	ids   atomic.Int64
+	lock  sync.Mutex
+
+	// effect is what an approval leads to, blocked why there can be none, and
+	// failing why a release fails.
+	effect, blocked string
+	needed          int
+	failing         error
+	// did is what came of the subjects, and told what those who asked heard.
+	did, told []string
+}
+
+func open(t *testing.T) *world {
+	t.Helper()
+	o := &world{t: t, path: filepath.Join(t.TempDir(), "ocipd.db"), effect: "deploy", needed: 1}
+	o.now.Store(1_000_000)
+	o.rules.Subject = func(r *approval.Request) (approval.Subject, error) { return &effect{o, r}, nil }
+	o.start()
+	t.Cleanup(func() { _ = o.store.Close() })
+	return o
+}
+
+func (o *world) start() {
+	o.t.Helper()
+	var err error
+	o.store, err = store.Open(o.t.Context(), store.Options{Path: o.path, Clock: o.clock, Log: zap.NewNop()})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.Requests, err = approval.New(o.t.Context(), approval.Options{
+		Store: o.store, Commit: o.store.Commit, Now: o.clock,
+		Keyed: func(tenant, text string) (string, error) { return "keyed:" + tenant + "/" + text, nil },
+		NewID: func() string { return fmt.Sprintf("id-%06d", o.ids.Add(1)) },
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *world) clock() time.Time     { return time.UnixMilli(o.now.Load()) }
+func (o *world) pass(d time.Duration) { o.now.Add(d.Milliseconds()) }
+
+// ask makes a request that waits for an hour.
+func (o *world) ask(what string) *approval.Request {
+	o.t.Helper()
+	r := &approval.Request{Asked: approval.Asked("effect", what)}
+	r.ApprovalID, r.Kind, r.Agent, r.AppID, r.Content = o.NewID(), "effect", "builder-1", "@acme/builder", what
+	r.AskedAt, r.ExpiresAt, r.Needed = o.now.Load(), o.clock().Add(hour).UnixMilli(), o.needed
+	s := &effect{o, r}
+	if err := s.Preview(o.t.Context(), o.clock()); err != nil {
+		o.t.Fatal(err)
+	}
+	change := &store.Change{Records: []*audit.Record{{ID: o.NewID(), ActionType: audit.ActionApproval, Event: "asked"}}}
+	if err := o.Add(r, s, change); err != nil {
+		o.t.Fatal(err)
+	}
+	if _, err := o.Commit(change); err != nil {
+		o.t.Fatal(err)
+	}
+	return r
+}
+
+// decide is one person's decision about what is shown now.
+func (o *world) decide(uid uint32, what, id string) (api.ApprovalResolveResult, error) {
+	o.t.Helper()
+	r, err := o.Get(o.t.Context(), id)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return o.says(uid, &api.ApprovalResolveParams{ApprovalID: id, Decision: what, Digest: r.Digest})
+}
+
+func (o *world) says(uid uint32, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
+	return o.Under(o.rules).Resolve(o.t.Context(), person{uid: uid}, p)
+}
+
+// conflict wants an obstacle.
+func (o *world) conflict(err error, code ocip.Code) api.Obstacle {
+	o.t.Helper()
+	obstacle := api.DetailsOf[api.Obstacle](err)
+	if api.AsError(err).Code != api.Conflict || obstacle.Code != code {
+		o.t.Errorf("it is %v (%+v), want %s", err, obstacle, code)
+	}
+	return obstacle
+}
+
+func (o *world) want(did ...string) {
+	o.t.Helper()
+	if !slices.Equal(o.did, did) {
+		o.t.Errorf("what was done is %q, want %q", o.did, did)
+	}
+}
+
+// effect is a subject that an approval runs.
+type effect struct {
+	o *world
+	r *approval.Request
+}
+
+func (s *effect) Lock() func() { s.o.lock.Lock(); return s.o.lock.Unlock }
+
+func (s *effect) Takes(decision string) error {
+	if decision == api.DecideTakeover {
+		return api.Obstacle{}.Conflict(api.ApprovalBlocked, "an effect is not taken over")
+	}
+	return nil
+}
+
+func (s *effect) Preview(context.Context, time.Time) error {
+	s.r.Summary, s.r.Blocked, s.r.Needed, s.r.Approvable = s.o.effect, s.o.blocked, s.o.needed, s.o.blocked == ""
+	return nil
+}
+
+func (s *effect) Shown() approval.View {
+	return approval.View{Asked: []string{s.r.Content}, Effect: s.r.Summary, Approvable: "may run", Instead: "cancel it"}
+}
+
+func (s *effect) Release(_ context.Context, d *approval.Decision) error {
+	if s.o.failing != nil {
+		return s.o.failing
+	}
+	if err := d.Conclude(api.ApprovalApproved, nil); err != nil {
+		return err
+	}
+	if _, err := s.o.Commit(d.Change); err != nil {
+		return err
+	}
+	s.o.did = append(s.o.did, "ran "+s.r.Content)
+	return nil
+}
+
+func (s *effect) End(_ context.Context, _ *approval.Decision, state string) error {
+	s.o.did = append(s.o.did, state+" "+s.r.Content)
+	return nil
+}
+
+func (s *effect) Record() *audit.Record {
+	return &audit.Record{AgentID: s.r.Agent, TenantID: "acme", ApprovalID: s.r.ApprovalID}
+}
+
+func (s *effect) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
+	change.OnDurable(func(store.Receipt) { s.o.told = append(s.o.told, outcome.Resolution) })
+	return nil
+}
+
+// person is whoever is at the operator socket.
+type person struct {
+	api.Peer
+	uid uint32
+}
+
+func (p person) Credentials() (uid, gid uint32, pid int32) { return p.uid, p.uid, 1 }
+
+// signers take "NAME signs TEXT" for a signature of those they list.
+type signers []string
+
+func (s signers) Verify(armored, text []byte, _ time.Time) (principal, fingerprint string, err error) {
+	name, signed, _ := strings.Cut(string(armored), " signs ")
+	if !slices.Contains(s, name) || signed != string(text) {
+		return "", "", errors.New("not of a listed key")
+	}
+	return name, "SHA256:" + name, nil
+}
+
+// It takes as many people as are needed, each once, and what was decided stays.
+func TestQuorum(t *testing.T) {
+	o := open(t)
+	o.needed = 2
+	r := o.ask("deploy staging")
+	if got, err := o.decide(1, api.DecideApprove, r.ApprovalID); err != nil || got.State != api.ApprovalPending || got.Given != 1 || got.AuditSeq == 0 {
+		t.Errorf("the first: %+v, %v", got, err)
+	}
+	_, err := o.decide(1, api.DecideApprove, r.ApprovalID)
+	o.conflict(err, api.ApprovedTwice)
+	o.want()
+	if got, err := o.decide(2, api.DecideApprove, r.ApprovalID); err != nil || got.State != api.ApprovalApproved || got.Given != 2 {
+		t.Errorf("the second: %+v, %v", got, err)
+	}
+	for _, what := range []string{api.DecideApprove, api.DecideDeny, api.DecideResolve} {
+		_, err = o.decide(3, what, r.ApprovalID)
+		if got := o.conflict(err, api.AlreadyDecided); got.State != api.ApprovalApproved || got.By != "uid:2" {
+			t.Errorf("%s after it was decided: %+v", what, got)
+		}
+	}
+	o.want("ran deploy staging")
+	if len(o.told) != 1 || o.told[0] != api.ApprovalApproved || o.Count() != 0 {
+		t.Errorf("who asked heard %q, and %d wait", o.told, o.Count())
+	}
+	if got, err := o.Get(t.Context(), r.ApprovalID); err != nil || !got.Forgotten || got.Content != "" || len(got.Approvals) != 2 {
+		t.Errorf("what stays is %+v, %v", got, err)
+	}
+}
+
+// Of many who decide at once, one does.
+func TestDecidedOnce(t *testing.T) {
+	o := open(t)
+	r := o.ask("deploy")
+	var (
+		all  sync.WaitGroup
+		good atomic.Int32
+	)
+	for i := range 16 {
+		all.Go(func() {
+			if _, err := o.decide(uint32(i+1), []string{api.DecideApprove, api.DecideDeny}[i%2], r.ApprovalID); err == nil {
+				good.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if good.Load() != 1 || len(o.did) != 1 || len(o.told) != 1 {
+		t.Errorf("%d decided it; what came of it is %q, told %q", good.Load(), o.did, o.told)
+	}
+}
+
+// Where signatures are asked for, a word without one is on record and counts for
+// nothing, and who was taken off the list counts no longer.
+func TestSignatures(t *testing.T) {
+	o := open(t)
+	o.needed, o.rules.Signers = 2, signers{"ann", "bob", "eve"}
+	r := o.ask("deploy")
+	sign := func(name string) (api.ApprovalResolveResult, error) {
+		return o.says(1, &api.ApprovalResolveParams{
+			ApprovalID: r.ApprovalID, Decision: api.DecideApprove, Digest: r.Digest,
+			Signature: name + " signs " + api.SignedText(r.ApprovalID, api.DecideApprove, r.Digest),
+		})
+	}
+	before, err := o.store.LastSeq(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.decide(1, api.DecideApprove, r.ApprovalID); api.AsError(err).Code != api.Forbidden {
+		t.Errorf("without a signature: %v", err)
+	}
+	if _, err := sign("mallory"); api.AsError(err).Code != api.Forbidden {
+		t.Errorf("signed by nobody listed: %v", err)
+	}
+	if after, err := o.store.LastSeq(t.Context()); err != nil || after != before+2 {
+		t.Errorf("%d of the two are on record, %v", after-before, err)
+	}
+	if got, err := sign("eve"); err != nil || got.Given != 1 {
+		t.Errorf("eve: %+v, %v", got, err)
+	}
+	o.rules.Signers = signers{"ann", "bob"}
+	if got, err := sign("ann"); err != nil || got.Given != 1 || got.State != api.ApprovalPending {
+		t.Errorf("ann, once eve is not listed: %+v, %v", got, err)
+	}
+	if got, err := sign("bob"); err != nil || got.State != api.ApprovalApproved {
+		t.Errorf("bob: %+v, %v", got, err)
+	}
+	o.want("ran deploy")
+}
+
+// What is approved is what was shown: where that has changed, nothing is decided,
+// what was approved counts no longer, and a person looks anew.
+func TestAskedAnew(t *testing.T) {
+	o := open(t)
+	o.needed = 2
+	r := o.ask("deploy")
+	first := r.Digest
+	if _, err := o.decide(1, api.DecideApprove, r.ApprovalID); err != nil {
+		t.Fatal(err)
+	}
+	o.effect = "drop the database"
+	_, err := o.decide(2, api.DecideApprove, r.ApprovalID)
+	got := o.conflict(err, api.ApprovalStale)
+	if len(got.Changed) != 1 || got.Changed[0].Was != "deploy" || got.Changed[0].Now != "drop the database" || got.Digest == first {
+		t.Errorf("a person is told %+v", got)
+	}
+	o.effect = "deploy"
+	_, err = o.decide(2, api.DecideApprove, r.ApprovalID)
+	if got := o.conflict(err, api.ApprovalStale); got.Digest == first {
+		t.Error("a digest that was good once is good again")
+	}
+	_, err = o.says(2, &api.ApprovalResolveParams{ApprovalID: r.ApprovalID, Decision: api.DecideApprove, Digest: first})
+	o.conflict(err, api.ApprovalStale)
+	for uid := range uint32(2) {
+		if got, err := o.decide(uid, api.DecideApprove, r.ApprovalID); err != nil || got.Given != int(uid)+1 {
+			t.Errorf("approved anew: %+v, %v", got, err)
+		}
+	}
+	o.want("ran deploy")
+}
+
+// What cannot be approved says what can be done, and can be denied.
+func TestBlocked(t *testing.T) {
+	o := open(t)
+	o.blocked = "the disk is read-only"
+	r := o.ask("deploy")
+	_, err := o.decide(1, api.DecideApprove, r.ApprovalID)
+	if got := o.conflict(err, api.ApprovalBlocked); got.Blocked != o.blocked || got.Reason != "this effect cannot be approved: the disk is read-only; cancel it" {
+		t.Errorf("a person is told %+v", got)
+	}
+	_, err = o.decide(1, api.DecideTakeover, r.ApprovalID)
+	o.conflict(err, api.ApprovalBlocked)
+	if got, err := o.decide(1, api.DecideDeny, r.ApprovalID); err != nil || got.State != api.ApprovalDenied {
+		t.Errorf("denied: %+v, %v", got, err)
+	}
+	o.want("denied deploy")
+}
+
+// A release that fails leaves the request as it was.
+func TestReleaseFails(t *testing.T) {
+	o := open(t)
+	r := o.ask("deploy")
+	o.failing = errors.New("no such program")
+	if _, err := o.decide(1, api.DecideApprove, r.ApprovalID); !errors.Is(err, o.failing) {
+		t.Errorf("it is %v", err)
+	}
+	if got, err := o.Get(t.Context(), r.ApprovalID); err != nil || got.State != api.ApprovalPending || got.Given != 0 || o.Count() != 1 {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+	o.failing = nil
+	if got, err := o.decide(1, api.DecideApprove, r.ApprovalID); err != nil || got.State != api.ApprovalApproved {
+		t.Errorf("then it is %+v, %v", got, err)
+	}
+}
+
+// Time ends a request, whoever looks first, and never approves one.
+func TestExpiry(t *testing.T) {
+	o := open(t)
+	late, swept := o.ask("late"), o.ask("swept")
+	o.pass(hour - time.Millisecond)
+	if err := o.Under(o.rules).Sweep(t.Context()); err != nil || o.Count() != 2 {
+		t.Errorf("before its time %d wait, %v", o.Count(), err)
+	}
+	o.pass(time.Millisecond)
+	_, err := o.decide(1, api.DecideApprove, late.ApprovalID)
+	if got := o.conflict(err, api.AlreadyDecided); got.State != api.ApprovalExpired || got.By != "expiry" {
+		t.Errorf("who is late is told %+v", got)
+	}
+	if err := o.Under(o.rules).Sweep(t.Context()); err != nil || o.Count() != 0 {
+		t.Errorf("after its time %d wait, %v", o.Count(), err)
+	}
+	o.want("expired late", "expired swept")
+	if got, err := o.Get(t.Context(), swept.ApprovalID); err != nil || got.State != api.ApprovalExpired {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+}
+
+// The places of an agent are those of each kind by itself, also after a restart.
+func TestPlaces(t *testing.T) {
+	o := open(t)
+	r := o.ask("deploy")
+	if err := o.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.start()
+	if got := o.Waiting(r.Agent, "effect", func() string { return r.Asked }); got != r.ApprovalID {
+		t.Errorf("after a restart it waits as %q", got)
+	}
+	if o.Reserve(r.Agent, approval.Asked("effect", "another"), "x", 1) || o.Room(r.Agent, r.Asked, 5) {
+		t.Error("there is a place too many")
+	}
+	message := approval.Asked(api.ApprovalOfMessage, "hello")
+	if !o.Reserve(r.Agent, message, "y", 1) || o.Reserve(r.Agent, approval.Asked(api.ApprovalOfMessage, "once more"), "z", 1) {
+		t.Error("messages are counted with effects")
+	}
+	o.Free(r.Agent, message)
+	if !o.Room(r.Agent, message, 1) || o.Count() != 1 {
+		t.Errorf("%d places are taken", o.Count())
+	}
+}
+
+// Who looks on is sent what waits, then what changes.
+func TestWatch(t *testing.T) {
+	o := open(t)
+	first := o.ask("deploy")
+	news := make(stream)
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- o.Watch(ctx, news) }()
+	want := func(id, state string) {
+		t.Helper()
+		got := <-news
+		if id == "" && !got.Caught || id != "" && (got.Approval == nil || got.Approval.ApprovalID != id || got.Approval.State != state) {
+			t.Errorf("news of %+v, want %s %s", got, id, state)
+		}
+	}
+	want(first.ApprovalID, api.ApprovalPending)
+	want("", "")
+	second := o.ask("again")
+	want(second.ApprovalID, api.ApprovalPending)
+	if _, err := o.decide(1, api.DecideDeny, first.ApprovalID); err != nil {
+		t.Fatal(err)
+	}
+	want(first.ApprovalID, api.ApprovalDenied)
+	leave()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ends with %v", err)
+	}
+	list, err := o.List(t.Context(), &api.ApprovalListParams{})
+	if err != nil || list.Total != 1 || !strings.Contains(string(list.Approvals[0]), `"approvalId":"`+second.ApprovalID+`"`) {
+		t.Errorf("the list is %s, %v", list.Append(nil), err)
+	}
+}
+
+type stream chan api.ApprovalNews
+
+func (s stream) Send(ctx context.Context, chunk any) error {
+	select {
+	case s <- chunk.(api.ApprovalNews):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
