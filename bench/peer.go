@@ -386,11 +386,11 @@ func (b *bench) fill(name string) error {
 			id := uuid.Must(uuid.NewV7()).String()
 			change.Records = append(change.Records, benchRecord(id))
 			if (done+i)%(max(1, b.records/max(1, b.exchanges))) == 0 {
-				change.Exchanges = append(change.Exchanges, ocip.Exchange{
+				change.Add(&store.Exchange{Exchange: ocip.Exchange{
 					ID: id, ConversationID: id, Type: ocip.InformationQuery, Agent: "agent-a0", Counterparty: "agent-p0", SessionKey: "chat:p0",
 					Outcome: ocip.InProgress, Round: 1, MaxRounds: 3, OpenedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Hour),
 					Transcript: []ocip.Turn{{Round: 1, Sender: "agent-a0", Summary: "The build of milestone 2 is at 75 percent and on track."}},
-				})
+				}})
 			}
 		}
 		if _, err := s.Commit(change); err != nil {

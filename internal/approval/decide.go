@@ -252,7 +252,8 @@ func (c *Decider) keepWaiting(d *Decision, event string) error {
 			return err
 		}
 	}
-	d.Change.Records, d.Change.Approvals = append(d.Change.Records, record), append(d.Change.Approvals, stored)
+	d.Change.Records = append(d.Change.Records, record)
+	d.Change.Add(&stored)
 	if _, err := c.Commit(d.Change); err != nil {
 		return err
 	}
@@ -320,7 +321,7 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	if err != nil {
 		return err
 	}
-	d.Change.Approvals = append(d.Change.Approvals, stored)
+	d.Change.Add(&stored)
 	record := c.record(d.subject, state)
 	record.Details = Details(&d.By)
 	record.Details["digest"] = r.Digest

@@ -152,7 +152,7 @@ func (q *Requests) Add(r *Request, s Subject, change *store.Change) error {
 		return err
 	}
 	stored.New = true
-	change.Approvals = append(change.Approvals, stored)
+	change.Add(&stored)
 	change.OnDurable(func(store.Receipt) {
 		q.put(r.Agent, r.Asked, r.ApprovalID)
 		q.watchers.tell(r.ApprovalID)

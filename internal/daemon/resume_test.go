@@ -267,7 +267,7 @@ func TestResumeOfAnotherProcess(t *testing.T) {
 			if bytes.Equal(other, kept) {
 				t.Fatalf("no %s in %s", member, kept)
 			}
-			if _, err := s.Commit(&store.Change{Meta: []store.Meta{{Key: "app:@acme/alice", Value: other}}}); err != nil {
+			if _, err := s.Commit(&store.Change{Parts: []store.Part{store.Meta{Key: "app:@acme/alice", Value: other}}}); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Close(); err != nil {
@@ -288,7 +288,7 @@ func TestResumeUnreadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := &store.Change{Meta: []store.Meta{{Key: "app:@acme/alice", Value: []byte("{")}, {Key: "app:x", Value: []byte(`{"token":""}`)}}}
+	change := &store.Change{Parts: []store.Part{store.Meta{Key: "app:@acme/alice", Value: []byte("{")}, store.Meta{Key: "app:x", Value: []byte(`{"token":""}`)}}}
 	if _, err := s.Commit(change); err != nil {
 		t.Fatal(err)
 	}

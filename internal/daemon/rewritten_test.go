@@ -40,12 +40,12 @@ func (h *house) rewriteLog(records int, apart time.Duration) {
 	for _, name := range []string{"log-name", "checkpoint-key"} {
 		value, err := honest.Meta(ctx, name)
 		must(err)
-		kept.Meta = append(kept.Meta, store.Meta{Key: name, Value: value})
+		kept.Add(store.Meta{Key: name, Value: value})
 	}
 	values, err := honest.MetaUnder(ctx, "digest")
 	must(err)
 	for name, value := range values {
-		kept.Meta = append(kept.Meta, store.Meta{Key: name, Value: value})
+		kept.Add(store.Meta{Key: name, Value: value})
 	}
 	_, err = forged.Commit(&kept)
 	must(err)

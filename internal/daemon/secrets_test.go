@@ -130,7 +130,7 @@ func TestOldDigestKeyLeavesTheDatabase(t *testing.T) {
 		do(s)
 	}
 	with(func(s *store.Store) {
-		if _, err := s.Commit(&store.Change{Meta: []store.Meta{{Key: "content-digest-key", Value: []byte("0123456789abcdef")}}}); err != nil {
+		if _, err := s.Commit(&store.Change{Parts: []store.Part{store.Meta{Key: "content-digest-key", Value: []byte("0123456789abcdef")}}}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -638,7 +638,7 @@ func TestDestroyedDigestKeyOfAnEarlierDaemon(t *testing.T) {
 		t.Fatalf("noted are %q, %v", noted, err)
 	}
 	for name := range noted {
-		if _, err := s.Commit(&store.Change{Dropped: []string{name}}); err != nil {
+		if _, err := s.Commit(&store.Change{Parts: []store.Part{store.Dropped(name)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -195,10 +195,10 @@ func (k *Keys) destroyedKeys(ctx context.Context, values map[string][]byte) (map
 		}
 		if key.Destroyed && !gone[key.ID] {
 			gone[key.ID] = true
-			c.Meta = append(c.Meta, destroyed(strings.TrimPrefix(name, digestKeyPrefix), key.ID))
+			c.Add(destroyed(strings.TrimPrefix(name, digestKeyPrefix), key.ID))
 		}
 	}
-	if len(c.Meta) == 0 {
+	if len(c.Parts) == 0 {
 		return gone, nil
 	}
 	if _, err := k.store.Commit(c); err != nil {
@@ -262,7 +262,7 @@ func (k *Keys) rememberKeys(ids map[string]string) error {
 		if err != nil {
 			return err
 		}
-		c.Meta = append(c.Meta, m)
+		c.Add(m)
 	}
 	if _, err := k.store.Commit(c); err != nil {
 		return fmt.Errorf("cannot remember digest keys: %w", err)
@@ -283,7 +283,7 @@ func (k *Keys) giveUp(lost []string) error {
 	}
 	c := &store.Change{Drains: true}
 	for _, tenant := range lost {
-		c.Dropped = append(c.Dropped, digestKeyPrefix+tenant)
+		c.Add(store.Dropped(digestKeyPrefix + tenant))
 		c.Records = append(c.Records, &audit.Record{
 			ID: k.newID(), ActionType: audit.ActionSecurity, Event: eventLost, TenantID: tenant, Details: map[string]any{"file": digests.File()},
 		})
@@ -331,7 +331,7 @@ func (k *Keys) dropOldKey(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		_, err = k.store.Commit(&store.Change{Meta: []store.Meta{{Key: oldDigestKey}}, Drains: true})
+		_, err = k.store.Commit(&store.Change{Parts: []store.Part{store.Meta{Key: oldDigestKey}}, Drains: true})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot take the digest key out of the database: %w", err)
@@ -348,8 +348,8 @@ const (
 )
 
 // record puts on record what happens to a key, before it does.
-func (k *Keys) record(event, tenant string, details map[string]any, remembered ...store.Meta) (uint64, error) {
-	receipt, err := k.store.Commit(&store.Change{Drains: true, Meta: remembered, Records: []*audit.Record{{
+func (k *Keys) record(event, tenant string, details map[string]any, remembered ...store.Part) (uint64, error) {
+	receipt, err := k.store.Commit(&store.Change{Drains: true, Parts: remembered, Records: []*audit.Record{{
 		ID: k.newID(), ActionType: audit.ActionSecurity, Event: event, TenantID: tenant, Details: details,
 	}}})
 	if err != nil {

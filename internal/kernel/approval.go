@@ -263,7 +263,7 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 // endExchange gives the exchange of a request its outcome.
 func endExchange(d *approval.Decision, st *standing, outcome ocip.Outcome) {
 	if e, open := st.exchange.Settle(d.Now, outcome); open {
-		d.Change.Exchanges = append(d.Change.Exchanges, e)
+		d.Change.Add(&store.Exchange{Exchange: e})
 	}
 }
 
@@ -280,7 +280,7 @@ func (k *ruleset) endOtherSide(ctx context.Context, d *approval.Decision, st *st
 		if !open || e.Agent == d.Request.Agent || e.ConversationID != d.Request.ConversationID {
 			continue
 		}
-		d.Change.Exchanges = append(d.Change.Exchanges, e)
+		d.Change.Add(&store.Exchange{Exchange: e})
 		r := k.exchangeRecord(&e, string(outcome))
 		r.ApprovalID = d.Request.ApprovalID
 		d.Change.Records = append(d.Change.Records, r)
@@ -292,7 +292,7 @@ func (k *ruleset) endOtherSide(ctx context.Context, d *approval.Decision, st *st
 // up, its two agents may begin anew, and the agent begins a causal line anew.
 func (k *ruleset) settle(ctx context.Context, d *approval.Decision, st *standing) error {
 	if st.escalated != "" && st.escalated == d.Request.ExchangeID {
-		d.Change.Settled = append(d.Change.Settled, store.PairOf(d.Request.Agent, d.Request.Counterparty))
+		d.Change.Add(store.Settled(store.PairOf(d.Request.Agent, d.Request.Counterparty)))
 	}
 	return k.beginAnew(ctx, d.Request.Agent, d.Now, d.Change)
 }

@@ -34,7 +34,7 @@ func (o origins) enter(ctx context.Context, c *store.Change, key, account string
 	if members = directory.Keep(before, members); maps.Equal(before, members) {
 		return nil
 	}
-	c.Parts = append(c.Parts, store.Brought{SessionKey: key, Account: account, Members: members, At: now})
+	c.Add(store.Brought{SessionKey: key, Account: account, Members: members, At: now})
 	c.OnDurable(func(store.Receipt) { o.put(key, members) })
 	return nil
 }

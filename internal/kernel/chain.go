@@ -70,7 +70,7 @@ func (k *ruleset) hear(ctx context.Context, agent, from string, chain ocip.Chain
 			return err
 		}
 		if longer := known.Longer(chain); longer.Hops > known.Hops {
-			change.Heard = append(change.Heard, store.Heard{Agent: agent, Counterparty: who.from, At: now, Chain: longer})
+			change.Add(store.Heard{Agent: agent, Counterparty: who.from, At: now, Chain: longer})
 		}
 	}
 	return nil
@@ -86,7 +86,7 @@ func answers(before *ocip.Exchange) bool {
 // began with the person is all that counts.
 func hearAnew(agent, from string, chain ocip.Chain, now time.Time, change *store.Change) {
 	for _, who := range [...]string{from, fromAnybody} {
-		change.Heard = append(change.Heard, store.Heard{Agent: agent, Counterparty: who, At: now, Chain: chain})
+		change.Add(store.Heard{Agent: agent, Counterparty: who, At: now, Chain: chain})
 	}
 }
 
@@ -99,18 +99,15 @@ func (k *ruleset) beginAnew(ctx context.Context, agent string, now time.Time, ch
 		// Most of what people say follows what people said: nothing changes.
 		return err
 	}
-	change.Heard = append(change.Heard, store.Heard{Agent: agent, Counterparty: fromAPerson, At: now})
+	change.Add(store.Heard{Agent: agent, Counterparty: fromAPerson, At: now})
 	return nil
 }
 
 // entered remembers what a durable change holds.
 func (c *chains) entered(change *store.Change) {
-	if len(change.Heard) == 0 {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, h := range change.Heard {
+	for h := range store.Each[store.Heard](change) {
 		who := hearing{h.Agent, h.Counterparty}
 		if h.Chain.ID != "" {
 			c.put(hearing{h.Agent, lastOfAll}, store.Heard{At: h.At})

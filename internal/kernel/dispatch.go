@@ -543,7 +543,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	change.Records = append(change.Records, sent)
 	for _, scope := range st.scopes {
-		change.Parts = append(change.Parts, store.Spent{Scope: scope, At: now, Count: 1})
+		change.Add(store.Spent{Scope: scope, At: now, Count: 1})
 	}
 	if m.to.Kind == ocip.KindAgent {
 		k.debts.enter(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)

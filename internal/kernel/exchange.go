@@ -69,9 +69,9 @@ func (x *exchanges) refuse(c *store.Change, v *ocip.Verdict, now time.Time) {
 	if e.ID == "" || e.Outcome == v.Before.Outcome && e.ForPerson == v.Before.ForPerson {
 		return
 	}
-	c.Exchanges = append(c.Exchanges, *e)
+	c.Add(&store.Exchange{Exchange: *e})
 	if v.Exhausted() {
-		c.Escalations = append(c.Escalations, store.Escalation{Pair: pairOf(e), ExchangeID: e.ID, OpenedAt: now})
+		c.Add(store.Escalation{Pair: pairOf(e), ExchangeID: e.ID, OpenedAt: now})
 	}
 }
 
@@ -109,27 +109,27 @@ func pairOf(e *ocip.Exchange) store.Pair { return store.PairOf(e.Agent, e.Counte
 
 // enter puts an exchange into a change, and the session it is current for.
 func (x *exchanges) enter(c *store.Change, e ocip.Exchange) {
-	c.Exchanges = append(c.Exchanges, e)
+	c.Add(&store.Exchange{Exchange: e})
 	if id, ok := x.current.Get(sessionRef{e.Agent, e.SessionKey}); !ok || id != e.ID {
-		c.Current = append(c.Current, store.Current{Agent: e.Agent, SessionKey: e.SessionKey, ExchangeID: e.ID})
+		c.Add(store.Current{Agent: e.Agent, SessionKey: e.SessionKey, ExchangeID: e.ID})
 	}
 }
 
 // entered remembers what a durable change holds.
 func (x *exchanges) entered(c *store.Change) {
-	for _, e := range c.Exchanges {
-		x.sides.Add(sideRef{e.Agent, e.ID}, e)
-	}
-	for _, e := range c.Escalations {
-		if open, known := x.escalated.Get(e.Pair); !known || open == "" {
-			x.escalated.Add(e.Pair, e.ExchangeID)
+	for _, part := range c.Parts {
+		switch p := part.(type) {
+		case *store.Exchange:
+			x.sides.Add(sideRef{p.Agent, p.ID}, p.Exchange)
+		case store.Escalation:
+			if open, known := x.escalated.Get(p.Pair); !known || open == "" {
+				x.escalated.Add(p.Pair, p.ExchangeID)
+			}
+		case store.Settled:
+			x.escalated.Add(store.Pair(p), "")
+		case store.Current:
+			x.current.Add(sessionRef{p.Agent, p.SessionKey}, p.ExchangeID)
 		}
-	}
-	for _, p := range c.Settled {
-		x.escalated.Add(p, "")
-	}
-	for _, current := range c.Current {
-		x.current.Add(sessionRef{current.Agent, current.SessionKey}, current.ExchangeID)
 	}
 }
 

@@ -32,8 +32,8 @@ func TestAttack12ForeignExchangeIsNotRemembered(t *testing.T) {
 	write := func() {
 		t.Helper()
 		change := &store.Change{
-			Records:   []*audit.Record{{ID: "r", ActionType: audit.ActionExchange}},
-			Exchanges: []ocip.Exchange{e}, Current: []store.Current{{Agent: "alice", SessionKey: "irc:bob", ExchangeID: "case"}},
+			Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange}},
+			Parts:   []store.Part{&store.Exchange{Exchange: e}, store.Current{Agent: "alice", SessionKey: "irc:bob", ExchangeID: "case"}},
 		}
 		if _, err := s.Commit(change); err != nil {
 			t.Fatal(err)

@@ -148,6 +148,7 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 	if err != nil {
 		return err
 	}
+	settled := false
 	for _, e := range sides {
 		if !by.mine(e.Agent) {
 			continue
@@ -157,7 +158,8 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 		}
 		if by.app == nil {
 			if escalated == e.ID {
-				change.Settled = append(change.Settled, pair)
+				change.Add(store.Settled(pair))
+				settled = true
 			}
 			// A person has looked: what the agent does next begins a new line.
 			if err := k.beginAnew(ctx, e.Agent, now, change); err != nil {
@@ -172,10 +174,10 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 		}
 		e, open := e.Settle(now, ocip.Resolved)
 		if open {
-			change.Exchanges = append(change.Exchanges, e)
+			change.Add(&store.Exchange{Exchange: e})
 		}
 		r := k.exchangeRecord(&e, "resolved")
-		r.Details = map[string]any{"note": note, "settled": len(change.Settled) > 0}
+		r.Details = map[string]any{"note": note, "settled": settled}
 		if by.app != nil {
 			r.AppID = by.app.id()
 		} else {

@@ -79,7 +79,7 @@ func (b *body) decode(text []byte) error {
 // enter puts a delivery into the change that decides it.
 func (d *delivery) enter(c *store.Change) {
 	d.Body = d.encode()
-	c.Outbox = append(c.Outbox, &d.Message)
+	c.Add(&d.Message)
 }
 
 func (d *delivery) about(now time.Time) api.HookContext {
@@ -360,7 +360,7 @@ func (o *outbox) writeApart() {
 	if len(ids) == 0 {
 		return
 	}
-	if _, err := o.kernel.store.Commit(&store.Change{Taken: ids, Drains: true}); err != nil {
+	if _, err := o.kernel.store.Commit(&store.Change{Parts: []store.Part{store.Taken(ids)}, Drains: true}); err != nil {
 		o.kernel.log.Warn("cannot note what apps have taken: it comes again", zap.Error(err))
 	}
 }
@@ -632,7 +632,7 @@ func (o *outbox) acknowledge(a *app, d *delivery, said receipt) error {
 	if !said.Delivered {
 		r.Event, r.Details["error"] = "failed", said.Error
 	}
-	_, err := o.kernel.commit(&store.Change{Records: []*audit.Record{r}, Taken: []store.MessageID{d.MessageID}, Drains: true})
+	_, err := o.kernel.commit(&store.Change{Records: []*audit.Record{r}, Parts: []store.Part{store.Taken{d.MessageID}}, Drains: true})
 	return err
 }
 
@@ -655,7 +655,7 @@ func (k *Kernel) takeOut(m *store.Message, outcome string, details map[string]an
 		Records: []*audit.Record{{
 			ID: k.newID(), ActionType: audit.ActionDelivery, Event: outcome, Outcome: outcome, DispatchID: m.DispatchID, Details: details,
 		}},
-		Taken:  []store.MessageID{m.MessageID},
+		Parts:  []store.Part{store.Taken{m.MessageID}},
 		Drains: true,
 	})
 	return receipt.Seq, err

@@ -50,6 +50,6 @@ func (d debts) enter(c *store.Change, agent, counterparty string, before, now oc
 		}
 		part.Value = string(value)
 	}
-	c.Parts = append(c.Parts, part)
+	c.Add(part)
 	c.OnDurable(func(store.Receipt) { d.put(debtor{agent, counterparty}, now) })
 }

@@ -124,10 +124,10 @@ func (k *Kernel) changePause(who api.Peer, p *api.PauseParams, pause bool) (api.
 		r.Event = "sending_paused"
 		row := store.Paused{Scope: scope, At: k.now(), By: principal(who)}
 		next[scope] = row
-		change.Parts = append(change.Parts, row)
+		change.Add(row)
 	} else {
 		delete(next, scope)
-		change.Parts = append(change.Parts, store.Resumed(scope))
+		change.Add(store.Resumed(scope))
 	}
 	// In the order of the commits: whatever is durable after this is kept back.
 	change.OnDurable(func(store.Receipt) { k.pauses.now.Store(&next) })

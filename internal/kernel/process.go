@@ -114,13 +114,13 @@ func (k *Kernel) noteProcess(a *app, p api.Peer, c *store.Change) (process strin
 	}
 	fresh, ended, ok := k.processes.add(process, a.id())
 	if len(ended) > 0 {
-		c.Parts = append(c.Parts, store.EndedProcesses(ended))
+		c.Add(store.EndedProcesses(ended))
 	}
 	if !ok {
 		return "", api.Errorf(api.Forbidden, "the kernel knows its limit of %d app processes", maxProcesses)
 	}
 	if fresh {
-		c.Parts = append(c.Parts, store.AppProcess{Boot: k.processes.boot, Name: process, App: a.id(), At: k.now()})
+		c.Add(store.AppProcess{Boot: k.processes.boot, Name: process, App: a.id(), At: k.now()})
 	}
 	return process, nil
 }

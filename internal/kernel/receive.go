@@ -55,7 +55,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 		} else if err := k.hear(ctx, m.local.InstanceID, from, v.Chain, answers(&v.Before), now, change); err != nil {
 			return nil, "", err
 		}
-		change.Runs = append(change.Runs, store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
+		change.Add(store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
 	} else {
 		k.exchanges.refuse(change, v, now)
 	}
@@ -759,7 +759,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 		d = in.delivery(expires)
 		d.About.AuditID = change.Records[0].ID
 		d.enter(change)
-		change.Runs = append(change.Runs, store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
+		change.Add(store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	}
 	var err error
 	switch {
@@ -829,8 +829,8 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 		details["error"] = p.Error
 	}
 	_, err = k.commit(&store.Change{
-		EndedRuns: []string{run.ID},
-		Drains:    true,
+		Parts:  []store.Part{store.EndedRun(run.ID)},
+		Drains: true,
 		Records: []*audit.Record{{
 			ID: k.newID(), ActionType: audit.ActionDelivery, Event: "run_completed", Side: audit.SideReceiver,
 			TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, AppID: a.id(),

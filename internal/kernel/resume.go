@@ -118,7 +118,7 @@ func (k *Kernel) forgetKept(a *app, c *store.Change) (done func()) {
 	k.mu.Lock()
 	k.kept.drop(a.id())
 	k.mu.Unlock()
-	c.Dropped = append(c.Dropped, keptKey(a.id()))
+	c.Add(store.Dropped(keptKey(a.id())))
 	return done
 }
 
@@ -146,7 +146,7 @@ func (k *Kernel) keep(a *app) {
 		err = fmt.Errorf("it has %d bytes, limit %d", len(value), maxKeptBytes)
 	}
 	if err == nil {
-		change := &store.Change{Meta: []store.Meta{{Key: keptKey(a.id()), Value: value}}}
+		change := &store.Change{Parts: []store.Part{store.Meta{Key: keptKey(a.id()), Value: value}}}
 		if k.makeRoom(rules, a, change) {
 			_, err = k.store.Commit(change)
 		} else {
@@ -193,7 +193,7 @@ func (k *Kernel) makeRoom(rules *ruleset, a *app, c *store.Change) bool {
 		return false
 	}
 	k.kept.drop(gone)
-	c.Dropped = append(c.Dropped, keptKey(gone))
+	c.Add(store.Dropped(keptKey(gone)))
 	return true
 }
 

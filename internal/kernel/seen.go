@@ -38,13 +38,13 @@ func (s seen) note(ctx context.Context, key string, self *Agent, source ocip.Ide
 	if before == source || before.InstanceID != "" && !before.SameTenant(self.Identity) {
 		return nil
 	}
-	c.Seen = append(c.Seen, store.Seen{SessionKey: key, By: self.TenantID, Identity: source})
+	c.Add(store.Seen{SessionKey: key, By: self.TenantID, Identity: source})
 	return nil
 }
 
 // entered remembers what a durable change holds.
 func (s seen) entered(c *store.Change) {
-	for _, one := range c.Seen {
+	for one := range store.Each[store.Seen](c) {
 		s.put(sighting{one.By, one.SessionKey}, one.Identity)
 	}
 }

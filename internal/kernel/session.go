@@ -55,7 +55,7 @@ func (s *sessions) use(ctx context.Context, key, agent, account string, now time
 		c.OnDurable(func(store.Receipt) { s.store.TouchSession(key, now) })
 		return false, nil
 	}
-	c.Sessions = append(c.Sessions, store.Session{
+	c.Add(store.Session{
 		Key: key, AgentID: agent, ChannelID: channelOf(key), AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
 	})
 	c.OnDurable(func(store.Receipt) { s.known.ContainsOrAdd(key, agent) })

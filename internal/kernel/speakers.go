@@ -48,7 +48,7 @@ func (s speakers) note(ctx context.Context, place, account string, self *Agent, 
 	if covered(known, &one) {
 		return nil
 	}
-	c.Parts = append(c.Parts, one)
+	c.Add(one)
 	c.OnDurable(func(store.Receipt) {
 		now, ok := s.known.Peek(at)
 		if !ok {

@@ -82,7 +82,7 @@ func (k *Kernel) expireExchange(ctx context.Context, found ocip.Exchange) error 
 	e.Outcome, e.UpdatedAt = ocip.Expired, k.now()
 	r := k.rules().exchangeRecord(&e, "expired")
 	r.Details = map[string]any{"expiresAt": e.ExpiresAt}
-	change := &store.Change{Exchanges: []ocip.Exchange{e}, Records: []*audit.Record{r}, Drains: true}
+	change := &store.Change{Parts: []store.Part{&store.Exchange{Exchange: e}}, Records: []*audit.Record{r}, Drains: true}
 	if _, err := k.commit(change); err != nil {
 		return err
 	}

@@ -238,7 +238,7 @@ func (k *Kernel) reject(m *store.Message, why string) error {
 			ID: k.newID(), ActionType: audit.ActionSecurity, Event: "undecided_message", DispatchID: m.DispatchID,
 			PolicyResult: string(ocip.Deny), PolicyReason: why, Details: map[string]any{"queue": m.Queue, "decidedBy": m.RecordSeq},
 		}},
-		Taken:  []store.MessageID{m.MessageID},
+		Parts:  []store.Part{store.Taken{m.MessageID}},
 		Drains: true,
 	})
 	return err

@@ -11,7 +11,8 @@ import (
 )
 
 // Heard is what an agent heard, from one counterparty or, where that is "", from
-// anybody: the causal chain it came in, and none where it was a person's word.
+// anybody: the causal chain it came in, and none where it was a person's word. As a part
+// it is written over what the agent heard from there before.
 type Heard struct {
 	Agent        string // an instance id
 	Counterparty string // an instance id, or ""
@@ -20,10 +21,32 @@ type Heard struct {
 }
 
 // Seen is the agent that an envelope has shown to be at a session. By is the tenant
-// of the agent that got the envelope, "" where that was not kept.
+// of the agent that got the envelope, "" where that was not kept. As a part it is
+// written over an earlier one of its session and tenant.
 type Seen struct {
 	SessionKey, By string
 	ocip.Identity
+}
+
+func (Heard) prepare() (int, error) { return 0, nil }
+
+func (h Heard) put(w *writer, _ *pending) error {
+	chain, err := encodeChain(h.Chain)
+	if err != nil {
+		return err
+	}
+	return w.exec("what an agent heard", `INSERT INTO heard (agent, counterparty, at, chain) VALUES (?, ?, ?, ?)
+			ON CONFLICT (agent, counterparty) DO UPDATE SET at = excluded.at, chain = excluded.chain`,
+		text(h.Agent), text(h.Counterparty), number(h.At.UnixMilli()), text(chain))
+}
+
+func (Seen) prepare() (int, error) { return 0, nil }
+
+func (s Seen) put(w *writer, _ *pending) error {
+	return w.exec("the agent seen at a session", `INSERT INTO seen_agents (session_key, seen_by, instance_id, user_id, org_unit, tenant_id) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (session_key, seen_by) DO UPDATE SET instance_id = excluded.instance_id, user_id = excluded.user_id,
+				org_unit = excluded.org_unit, tenant_id = excluded.tenant_id`,
+		text(s.SessionKey), text(s.By), text(s.InstanceID), text(s.UserID), text(s.OrgUnit), text(s.TenantID))
 }
 
 // Heard returns what an agent heard from a counterparty, or from anybody where that
@@ -63,14 +86,14 @@ func scanSeen(stmt *sqlite.Stmt) (Seen, error) {
 // has shown: no agent, and no address. It is a part.
 type Forgotten string
 
-func (f Forgotten) check() error { return nil }
+func (Forgotten) prepare() (int, error) { return 0, nil }
 
-func (f Forgotten) put(w *writer) error {
+func (f Forgotten) put(w *writer, _ *pending) error {
 	const what = "that a session is forgotten"
-	if err := w.exec(what, `DELETE FROM seen_agents WHERE session_key = ?`, string(f)); err != nil {
+	if err := w.exec(what, `DELETE FROM seen_agents WHERE session_key = ?`, text(string(f))); err != nil {
 		return err
 	}
-	return w.exec(what, `DELETE FROM brought WHERE session_key = ?`, string(f))
+	return w.exec(what, `DELETE FROM brought WHERE session_key = ?`, text(string(f)))
 }
 
 // encodeChain is the line as text, empty where there is none.

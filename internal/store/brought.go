@@ -23,18 +23,18 @@ type Brought struct {
 // of first are forgotten, until they are heard of again.
 const maxBrought = 65536
 
-func (b Brought) check() error {
+func (b Brought) prepare() (int, error) {
 	size := 0
 	for name, value := range b.Members {
 		size += len(name) + len(value)
 	}
 	if size > maxPartText {
-		return tooLarge("the address of a session", size)
+		return 0, tooLarge("the address of a session", size)
 	}
 	return bounded("the address of a session", b.SessionKey, b.Account)
 }
 
-func (b Brought) put(w *writer) error {
+func (b Brought) put(w *writer, _ *pending) error {
 	const what = "the address of a session"
 	members, err := json.Marshal(b.Members, json.Deterministic(true))
 	if err != nil {
@@ -42,11 +42,11 @@ func (b Brought) put(w *writer) error {
 	}
 	err = w.exec(what, `INSERT INTO brought (session_key, account, members, at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (session_key) DO UPDATE SET account = excluded.account, members = excluded.members, at = excluded.at`,
-		b.SessionKey, b.Account, string(members), b.At.UnixMilli())
+		text(b.SessionKey), text(b.Account), text(string(members)), number(b.At.UnixMilli()))
 	if err != nil {
 		return err
 	}
-	return w.exec(what, `DELETE FROM brought WHERE no <= (SELECT max(no) FROM brought) - ?`, int64(maxBrought))
+	return w.exec(what, `DELETE FROM brought WHERE no <= (SELECT max(no) FROM brought) - ?`, number(maxBrought))
 }
 
 // Brought returns what the last message from a session brought of its address, or

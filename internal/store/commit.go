@@ -35,10 +35,14 @@ const maxBatch = 512
 
 type pending struct {
 	*Change
-	// bodies and states are encoded by the caller, so that the one writer does
+	// bodies are the records, encoded by the caller, so that the one writer does
 	// nothing that many callers can do side by side.
 	bodies [][]byte
-	states [][]byte
+	// guards are the parts that have a guard, and refused is what one of them said.
+	guards  []guarded
+	refused error
+	// messages are the parts that will wait for a receiver.
+	messages []*Message
 	// size is what it takes of the disk, see [pending.cost].
 	size    int64
 	receipt Receipt
@@ -54,24 +58,19 @@ func (p *pending) seals() bool {
 }
 
 // Commit makes a change durable. It returns [ErrClosed], [ErrFull], [ErrLow],
-// [ErrLatched], [ErrMirrorLost], [ErrBusy] or the cause, and then Durable was
-// not called and never will be. Nothing of the change was written either, but
+// [ErrLatched], [ErrMirrorLost], [ErrBusy], what a part was refused with or the
+// cause, and then Durable was not called and never will be. Nothing of the change was written either, but
 // with ErrLatched: what was under way then may be found by the next start.
 //
 // Commit takes no context, so that no caller can cut it short: a decision that
 // is being recorded is recorded. It has its own limit, [Options.Wait], on the
 // time until it is taken up.
 func (s *Store) Commit(c *Change) (Receipt, error) {
-	if err := c.checkParts(); err != nil {
+	p := &pending{Change: c, bodies: make([][]byte, len(c.Records)), done: make(chan struct{})}
+	if err := p.prepare(); err != nil {
 		return Receipt{}, err
 	}
-	p := &pending{
-		Change: c,
-		bodies: make([][]byte, len(c.Records)),
-		states: make([][]byte, len(c.Exchanges)),
-		done:   make(chan struct{}),
-	}
-	c.attribute()
+	p.attribute()
 	for i, r := range c.Records {
 		if s.redact != nil {
 			s.redact(r)
@@ -81,9 +80,6 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 			return Receipt{}, err
 		}
 		p.bodies[i] = body
-	}
-	for i := range c.Exchanges {
-		p.states[i] = encodeState(&c.Exchanges[i])
 	}
 	if err := s.take(p); err != nil {
 		return Receipt{}, err
@@ -99,7 +95,7 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 		return Receipt{}, p.err
 	}
 	s.space.written(p.size)
-	s.quotas.written(c)
+	s.quotas.written(p.messages)
 	s.counted(c)
 	return p.receipt, nil
 }
@@ -111,7 +107,7 @@ func (s *Store) take(p *pending) error {
 	if err := s.space.take(p.Change, p.size); err != nil {
 		return err
 	}
-	if err := s.quotas.take(s.closing, p.Change); err != nil {
+	if err := s.quotas.take(s.closing, p); err != nil {
 		s.space.giveBack(p.size)
 		return err
 	}
@@ -121,30 +117,18 @@ func (s *Store) take(p *pending) error {
 // drop uncounts a change that was not written.
 func (s *Store) drop(p *pending) {
 	s.space.giveBack(p.size)
-	s.quotas.giveBack(p.Change)
+	s.quotas.giveBack(p.messages)
 }
 
 // cost is about how much of the disk a change takes: what it writes, once in the
 // write-ahead log and once in the file, and the pages that it changes for that.
 func (p *pending) cost() int64 {
 	const pages = 8 << 10
-	size := 0
+	size := p.size
 	for _, b := range p.bodies {
-		size += len(b)
+		size += int64(len(b))
 	}
-	for _, s := range p.states {
-		size += len(s)
-	}
-	for _, m := range p.Outbox {
-		size += len(m.Body)
-	}
-	for i := range p.Approvals {
-		size += len(p.Approvals[i].Body) + len(p.Approvals[i].Summary)
-	}
-	for i := range p.Meta {
-		size += len(p.Meta[i].Value)
-	}
-	return 2*int64(size) + pages
+	return 2*size + pages
 }
 
 // finish returns when a queued change is durable or has failed.
@@ -268,7 +252,7 @@ func (s *Store) leadUnderLoad() {
 
 // commitBatch writes a batch in one transaction. Where one change cannot be
 // written, the others are tried again alone, so that nobody fails for a
-// stranger's fault.
+// stranger's fault. One that its guard refuses costs the others nothing.
 func (s *Store) commitBatch(batch []*pending) {
 	err := s.writeBatch(batch)
 	switch {
@@ -276,15 +260,23 @@ func (s *Store) commitBatch(batch []*pending) {
 		s.writeFull(batch, err)
 	case err != nil && len(batch) > 1 && s.Latched() == nil:
 		for _, p := range batch {
-			p.err = s.writeBatch([]*pending{p})
+			p.end(s.writeBatch([]*pending{p}))
 		}
 	default:
 		for _, p := range batch {
-			p.err = err
+			p.end(err)
 		}
 	}
 	for _, p := range batch {
 		close(p.done)
+	}
+}
+
+// end says what became of a change with its transaction. A refusal holds only where
+// that was written: it may have been for what another change of it did.
+func (p *pending) end(err error) {
+	if p.err = err; err == nil {
+		p.err = p.refused
 	}
 }
 
@@ -314,7 +306,7 @@ func (s *Store) writeBatch(batch []*pending) error {
 	}
 	s.end.Store(&next)
 	for _, p := range batch {
-		if p.Durable != nil {
+		if p.refused == nil && p.Durable != nil {
 			p.Durable(p.receipt)
 		}
 	}

@@ -11,20 +11,21 @@ import (
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/metrics"
-	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // whole is a change with something of everything.
 func whole(id, run string) *Change {
 	e := exchange("agent-"+id, id, "conv-"+id)
 	return &Change{
-		Records:   []*audit.Record{{ID: id, ActionType: audit.ActionExchange, DispatchID: id}, {ID: id + "-2", ActionType: audit.ActionDelivery, DispatchID: id}},
-		Exchanges: []ocip.Exchange{e},
-		Current:   []Current{{Agent: e.Agent, SessionKey: e.SessionKey, ExchangeID: e.ID}},
-		Sessions:  []Session{{Key: "s:" + id, AgentID: e.Agent, CreatedAt: e.OpenedAt, LastActiveAt: e.OpenedAt}},
-		Outbox:    []*Message{{MessageID: MessageID{Queue: "q:" + id}, DispatchID: id, Body: []byte(id)}},
-		Runs:      []Run{{ID: run, AgentID: e.Agent, SessionKey: e.SessionKey, QueuedAt: e.OpenedAt}},
-		Meta:      []Meta{{Key: "m:" + id, Value: []byte(id)}},
+		Records: []*audit.Record{{ID: id, ActionType: audit.ActionExchange, DispatchID: id}, {ID: id + "-2", ActionType: audit.ActionDelivery, DispatchID: id}},
+		Parts: []Part{
+			&Exchange{Exchange: e},
+			Current{Agent: e.Agent, SessionKey: e.SessionKey, ExchangeID: e.ID},
+			Session{Key: "s:" + id, AgentID: e.Agent, CreatedAt: e.OpenedAt, LastActiveAt: e.OpenedAt},
+			&Message{MessageID: MessageID{Queue: "q:" + id}, DispatchID: id, Body: []byte(id)},
+			Run{ID: run, AgentID: e.Agent, SessionKey: e.SessionKey, QueuedAt: e.OpenedAt},
+			Meta{Key: "m:" + id, Value: []byte(id)},
+		},
 	}
 }
 
@@ -347,9 +348,9 @@ func TestTouchesRideAlong(t *testing.T) {
 	s := openTest(t)
 	at := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
 	c := whole("a", "run-a")
-	c.Sessions[0].Key = "telegram:bob"
+	c.Add(Session{Key: "telegram:bob", AgentID: "agent-a"})
 	commit(t, s, c)
-	s.Taken(c.Outbox[0].MessageID)
+	s.Taken(messageOf(c).MessageID)
 	commit(t, s, noted("ride"))
 	if page, err := s.Messages(t.Context(), "q:a", 0, 10); err != nil || len(page) != 0 {
 		t.Errorf("%d messages after the next commit: %v", len(page), err)
@@ -369,7 +370,7 @@ func TestTouchesRideAlong(t *testing.T) {
 	s.TouchSession("telegram:bob", at.Add(time.Minute))
 	d := whole("b", "run-b")
 	commit(t, s, d)
-	s.Taken(d.Outbox[0].MessageID)
+	s.Taken(messageOf(d).MessageID)
 	eventually(t, "flushed", func() bool {
 		session, err := s.Session(t.Context(), "telegram:bob")
 		page, pageErr := s.Messages(t.Context(), "q:b", 0, 10)
@@ -388,7 +389,7 @@ func TestTouchesSurviveAFailedCommit(t *testing.T) {
 	commit(t, s, c)
 	release := hold(t, s)
 	s.TouchSession("s:a", time.Now())
-	s.Taken(c.Outbox[0].MessageID)
+	s.Taken(messageOf(c).MessageID)
 	bad := make(chan error, 1)
 	go func() {
 		_, err := s.Commit(whole("b", "run-1"))
@@ -467,10 +468,10 @@ func TestOnlyDurableCommitsAreTimed(t *testing.T) {
 	}
 	m := &Message{MessageID: MessageID{Queue: "agent:a"}, DispatchID: "d", Body: []byte(`{}`)}
 	timed("a record", 1, func() { commit(t, s, noted("first")) })
-	timed("no record, a value", 1, func() { commit(t, s, &Change{Meta: []Meta{{Key: "k", Value: []byte("v")}}}) })
-	timed("a message", 1, func() { commit(t, s, &Change{Outbox: []*Message{m}}) })
-	timed("it is taken", 1, func() { commit(t, s, &Change{Taken: []MessageID{m.MessageID}}) })
-	timed("it was taken", 0, func() { commit(t, s, &Change{Taken: []MessageID{m.MessageID}}) })
+	timed("no record, a value", 1, func() { commit(t, s, &Change{Parts: []Part{Meta{Key: "k", Value: []byte("v")}}}) })
+	timed("a message", 1, func() { commit(t, s, with(m)) })
+	timed("it is taken", 1, func() { commit(t, s, &Change{Parts: []Part{Taken{m.MessageID}}}) })
+	timed("it was taken", 0, func() { commit(t, s, &Change{Parts: []Part{Taken{m.MessageID}}}) })
 	timed("nothing", 0, func() {
 		for range 20 {
 			commit(t, s, &Change{})
@@ -483,7 +484,7 @@ func TestOnlyDurableCommitsAreTimed(t *testing.T) {
 			}
 		}
 	})
-	commit(t, s, &Change{Sessions: []Session{{Key: "telegram:dave"}}})
+	commit(t, s, with(Session{Key: "telegram:dave"}))
 	timed("a query with something to be written first", 1, func() {
 		s.TouchSession("telegram:dave", time.UnixMilli(1))
 		if found, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0); err != nil || len(found) != 1 || found[0].MessageCount != 1 {

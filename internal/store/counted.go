@@ -29,8 +29,8 @@ func (s *Store) counted(c *Change) {
 			}
 		}
 	}
-	for i := range c.Approvals {
-		if c.Approvals[i].New {
+	for a := range Each[*Approval](c) {
+		if a.New {
 			s.metrics.Held()
 		}
 	}

@@ -73,9 +73,10 @@ func childCommits(dir string) error {
 			for i := 0; ; i++ {
 				c := dispatchChange(i, time.Now())
 				id := c.Records[0].DispatchID
-				c.Outbox[0].Queue = fmt.Sprint("q", g)
-				c.Outbox[0].Body = []byte(id)
-				c.Runs = []Run{{ID: id, AgentID: "alice", QueuedAt: time.Now()}}
+				m := messageOf(c)
+				m.Queue = fmt.Sprint("q", g)
+				m.Body = []byte(id)
+				c.Add(Run{ID: id, AgentID: "alice", QueuedAt: time.Now()})
 				c.Records = append(c.Records, &audit.Record{ID: id + "-2", ActionType: audit.ActionDelivery, DispatchID: id})
 				_, err := s.Commit(c)
 				if err == nil {
@@ -192,7 +193,7 @@ func childFillsItsDisk(dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Commit(&Change{Sessions: []Session{{Key: "telegram:bob"}}}); err != nil {
+	if _, err := s.Commit(with(Session{Key: "telegram:bob"})); err != nil {
 		return err
 	}
 	for round := range 3 {
@@ -210,7 +211,7 @@ func childFillsItsDisk(dir string) error {
 			}
 			c := noted(fmt.Sprintf("%d-%d", round, i))
 			c.Records[0].Content = strings.Repeat("x", 3000)
-			c.Outbox = []*Message{{MessageID: MessageID{Queue: fmt.Sprint("q", round)}, Body: []byte("hi")}}
+			c.Add(&Message{MessageID: MessageID{Queue: fmt.Sprint("q", round)}, Body: []byte("hi")})
 			c.Durable = func(Receipt) { committed++ }
 			_, full = s.Commit(c)
 		}

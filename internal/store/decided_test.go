@@ -19,7 +19,7 @@ func TestDecisionOf(t *testing.T) {
 	queued := func(dispatch string, records ...*audit.Record) *Message {
 		t.Helper()
 		m := &Message{MessageID: MessageID{Queue: "channel:irc"}, DispatchID: dispatch, Body: []byte("body")}
-		commit(t, s, &Change{Records: records, Outbox: []*Message{m}})
+		commit(t, s, &Change{Records: records, Parts: []Part{m}})
 		page, err := s.Messages(t.Context(), "channel:irc", m.ID-1, 1)
 		if err != nil || len(page) != 1 {
 			t.Fatal(page, err)
@@ -68,7 +68,7 @@ func TestDecisionOfOlderVersion(t *testing.T) {
 	o := options(dir)
 	s := open(t, o)
 	m := &Message{MessageID: MessageID{Queue: "q"}, DispatchID: "old", Body: []byte("body")}
-	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange, DispatchID: "old", PolicyResult: "allow"}}, Outbox: []*Message{m}})
+	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange, DispatchID: "old", PolicyResult: "allow"}}, Parts: []Part{m}})
 	shut(t, s)
 	change(t, o.Path, olderThanParts)
 	s = open(t, o)
@@ -77,7 +77,7 @@ func TestDecisionOfOlderVersion(t *testing.T) {
 		t.Errorf("waiting since: %+v, %v", e, err)
 	}
 	fresh := &Message{MessageID: MessageID{Queue: "q"}, DispatchID: "new", Body: []byte("body")}
-	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange, DispatchID: "new", PolicyResult: "allow"}}, Outbox: []*Message{fresh}})
+	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange, DispatchID: "new", PolicyResult: "allow"}}, Parts: []Part{fresh}})
 	if e, err := s.DecisionOf(t.Context(), fresh, true); !errors.Is(err, ErrUndecided) {
 		t.Errorf("of this version: %+v, %v", e, err)
 	}

@@ -2,13 +2,8 @@ package store
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"errors"
 	"time"
-
-	"github.com/openclawos/ocipd/internal/ocip"
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // Pair is two agents, in one order whichever way they are named.
@@ -23,63 +18,35 @@ func PairOf(a, b string) Pair {
 }
 
 // Escalation is a round limit that was reached between two agents and that no
-// person has settled.
+// person has settled. As a part it is opened.
 type Escalation struct {
 	Pair
 	ExchangeID string
 	OpenedAt   time.Time
 }
 
+func (Escalation) prepare() (int, error) { return 0, nil }
+
+func (e Escalation) put(w *writer, _ *pending) error {
+	return w.exec("the escalation", `INSERT INTO escalations (first, second, exchange_id, opened_at) VALUES (?, ?, ?, ?)
+			ON CONFLICT (first, second) DO NOTHING`, text(e.First), text(e.Second), text(e.ExchangeID), moment(e.OpenedAt))
+}
+
+// Settled are two agents whose escalation a person has ended, as a part.
+type Settled Pair
+
+func (Settled) prepare() (int, error) { return 0, nil }
+
+func (p Settled) put(w *writer, _ *pending) error {
+	return w.exec("the end of the escalation", `DELETE FROM escalations WHERE first = ? AND second = ?`, text(p.First), text(p.Second))
+}
+
 // Escalated returns the exchange whose escalation is open between two agents,
 // or "".
 func (s *Store) Escalated(ctx context.Context, p Pair) (exchangeID string, err error) {
-	err = s.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT exchange_id FROM escalations WHERE first = ? AND second = ?`, &sqlitex.ExecOptions{
-			Args: []any{p.First, p.Second},
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				exchangeID = stmt.ColumnText(0)
-				return nil
-			},
-		})
-	})
-	if err != nil {
-		return "", fmt.Errorf("cannot read the escalations: %w", err)
+	exchangeID, err = row(ctx, &s.reader, "the escalations", `SELECT exchange_id FROM escalations WHERE first = ? AND second = ?`, []any{p.First, p.Second}, scanText)
+	if errors.Is(err, ErrNotFound) {
+		return "", nil
 	}
-	return exchangeID, nil
-}
-
-// ExchangeFilter selects exchange sides; an empty member selects all.
-type ExchangeFilter struct {
-	ID, Agent, Counterparty string
-	Outcome                 ocip.Outcome
-	// Before continues a page: the id of its last exchange.
-	Before string
-}
-
-// Exchanges returns up to limit exchange sides, highest id first, which for the
-// daemon's own ids is newest first.
-func (s *Store) Exchanges(ctx context.Context, f ExchangeFilter, limit int) (page []ocip.Exchange, err error) {
-	where, args := []string{"1"}, []any{}
-	for _, c := range []struct{ text, value string }{
-		{"id = ?", f.ID}, {"agent = ?", f.Agent}, {"counterparty = ?", f.Counterparty}, {"outcome = ?", string(f.Outcome)}, {"id < ?", f.Before},
-	} {
-		if c.value != "" {
-			where, args = append(where, c.text), append(args, c.value)
-		}
-	}
-	query := `SELECT ` + exchangeColumns + ` FROM exchanges WHERE ` + strings.Join(where, " AND ") + ` ORDER BY id DESC, agent LIMIT ?`
-	err = s.scan(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
-			Args: append(args, limit),
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				e, err := scanExchange(stmt)
-				page = append(page, e)
-				return err
-			},
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot list exchanges: %w", err)
-	}
-	return page, nil
+	return exchangeID, err
 }

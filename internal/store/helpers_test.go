@@ -57,6 +57,22 @@ func fill(tb testing.TB, s *Store, n int) {
 	}
 }
 
+// sides are exchanges as parts.
+func sides(exchanges ...ocip.Exchange) (parts []Part) {
+	for _, e := range exchanges {
+		parts = append(parts, &Exchange{Exchange: e})
+	}
+	return parts
+}
+
+// messageOf returns the first message of a change.
+func messageOf(c *Change) *Message {
+	for m := range Each[*Message](c) {
+		return m
+	}
+	return nil
+}
+
 // noted is a change of one record, with an id to know it by.
 func noted(id string) *Change {
 	return &Change{Records: []*audit.Record{{ID: id, ActionType: audit.ActionSecurity, DispatchID: id}}}

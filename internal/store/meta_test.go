@@ -8,8 +8,8 @@ import (
 
 func TestMetaUnder(t *testing.T) {
 	s := openTest(t)
-	commit(t, s, &Change{Meta: []Meta{{"app:b", []byte("2")}, {"app:a", []byte("1")}, {"app", nil}, {"app;", nil}, {"apple", nil}}})
-	commit(t, s, &Change{Dropped: []string{"app:a", "never", "app:c"}, Meta: []Meta{{"app:c", []byte("3")}}, Drains: true})
+	commit(t, s, &Change{Parts: []Part{Meta{"app:b", []byte("2")}, Meta{"app:a", []byte("1")}, Meta{"app", nil}, Meta{"app;", nil}, Meta{"apple", nil}}})
+	commit(t, s, &Change{Parts: []Part{Dropped("app:a"), Dropped("never"), Dropped("app:c"), Meta{"app:c", []byte("3")}}, Drains: true})
 	got, err := s.MetaUnder(t.Context(), "app:")
 	if err != nil {
 		t.Fatal(err)

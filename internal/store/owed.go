@@ -18,15 +18,17 @@ type Owed struct {
 	Until time.Time
 }
 
-func (o Owed) check() error { return bounded("what an agent owes", o.Agent, o.Counterparty, o.Value) }
+func (o Owed) prepare() (int, error) {
+	return bounded("what an agent owes", o.Agent, o.Counterparty, o.Value)
+}
 
-func (o Owed) put(w *writer) error {
+func (o Owed) put(w *writer, _ *pending) error {
 	if o.Value == "" {
-		return w.exec("what an agent owes", `DELETE FROM owed WHERE agent = ? AND counterparty = ?`, o.Agent, o.Counterparty)
+		return w.exec("what an agent owes", `DELETE FROM owed WHERE agent = ? AND counterparty = ?`, text(o.Agent), text(o.Counterparty))
 	}
 	return w.exec("what an agent owes", `INSERT INTO owed (agent, counterparty, value, until) VALUES (?, ?, ?, ?)
 		ON CONFLICT (agent, counterparty) DO UPDATE SET value = excluded.value, until = excluded.until`,
-		o.Agent, o.Counterparty, o.Value, unixMilli(o.Until))
+		text(o.Agent), text(o.Counterparty), text(o.Value), moment(o.Until))
 }
 
 // Owed returns what an agent owes another, also where its time is over, or
@@ -43,9 +45,9 @@ func scanOwed(stmt *sqlite.Stmt) (Owed, error) {
 // lapsed takes away what is owed no longer, as long as nobody has written it over.
 type lapsed Owed
 
-func (o lapsed) check() error { return nil }
+func (lapsed) prepare() (int, error) { return 0, nil }
 
-func (o lapsed) put(w *writer) error {
+func (o lapsed) put(w *writer, _ *pending) error {
 	return w.exec("that nothing is owed any more", `DELETE FROM owed WHERE agent = ? AND counterparty = ? AND until = ?`,
-		o.Agent, o.Counterparty, unixMilli(o.Until))
+		text(o.Agent), text(o.Counterparty), moment(o.Until))
 }

@@ -52,8 +52,10 @@ func TestPartNeedsARecord(t *testing.T) {
 	s := openTest(t)
 	part := Owed{Agent: "a", Counterparty: "b", Value: "{}"}
 	for name, c := range map[string]*Change{
-		"alone": {Parts: []Part{part}}, "with a meta": {Parts: []Part{part}, Meta: []Meta{{"k", nil}}},
-		"as an alarm": {Parts: []Part{part}, Alarm: true},
+		"alone": {Parts: []Part{part}}, "with a meta": {Parts: []Part{part, Meta{"k", nil}}},
+		"as an alarm": {Parts: []Part{part}, Alarm: true}, "with an alarm's record": {Parts: []Part{part}, Records: with().Records, Alarm: true},
+		"as what drains": {Parts: []Part{part}, Drains: true}, "as a person's": {Parts: []Part{part}, Last: true},
+		"behind what needs none": {Parts: []Part{Dropped("k"), Taken{{Queue: "q", ID: 1}}, part}, Drains: true},
 	} {
 		if _, err := s.Commit(c); !errors.Is(err, ErrUnrecorded) {
 			t.Errorf("%s: %v", name, err)
@@ -96,8 +98,10 @@ func TestPartIsAllOrNothing(t *testing.T) {
 // badPart cannot be written.
 type badPart struct{}
 
-func (badPart) check() error        { return nil }
-func (badPart) put(w *writer) error { return w.exec("nothing", `INSERT INTO nowhere VALUES (1)`) }
+func (badPart) prepare() (int, error) { return 0, nil }
+func (badPart) put(w *writer, _ *pending) error {
+	return w.exec("nothing", `INSERT INTO nowhere VALUES (1)`)
+}
 
 func TestPartIsBounded(t *testing.T) {
 	s := openTest(t)
@@ -123,7 +127,7 @@ func TestAppProcesses(t *testing.T) {
 		return AppProcess{Boot: "boot-1", Name: name, App: app, At: someTime}
 	}
 	commit(t, s, with(at("7@70", "a"), at("8@80", "b"), at("7@70", "c"), at("9@90", "d")))
-	commit(t, s, &Change{Parts: []Part{EndedProcesses{"8@80", "never"}}, Drains: true})
+	commit(t, s, with(EndedProcesses{"8@80", "never"}))
 	shut(t, s)
 	s = open(t, options(dir))
 	t.Cleanup(func() { shut(t, s) })
@@ -242,7 +246,7 @@ func TestHeardByPair(t *testing.T) {
 	s := openTest(t)
 	line := func(hops int) ocip.Chain { return ocip.Chain{ID: "d", Hops: hops} }
 	c := with()
-	c.Heard = []Heard{{Agent: "a", At: someTime, Chain: line(3)}, {Agent: "a", Counterparty: "b", At: someTime, Chain: line(7)}, {Agent: "a", Counterparty: "c", At: someTime}}
+	c.Add(Heard{Agent: "a", At: someTime, Chain: line(3)}, Heard{Agent: "a", Counterparty: "b", At: someTime, Chain: line(7)}, Heard{Agent: "a", Counterparty: "c", At: someTime})
 	commit(t, s, c)
 	for counterparty, want := range map[string]int{"": 3, "b": 7, "c": 0} {
 		if got, err := s.Heard(t.Context(), "a", counterparty); err != nil || got.Chain.Hops != want || got.Counterparty != counterparty {
@@ -262,7 +266,7 @@ func TestSeenIsKeptByTenantAndForgotten(t *testing.T) {
 	for _, one := range []struct{ key, by, instance string }{
 		{"telegram:a", "acme", "a-1"}, {"telegram:b", "", "before"}, {"telegram:b", "acme", "b-1"}, {"telegram:b", "globex", "b-2"}, {"telegram:c", "", "before"},
 	} {
-		c.Seen = append(c.Seen, Seen{SessionKey: one.key, By: one.by, Identity: ocip.Identity{InstanceID: one.instance, UserID: "u", OrgUnit: "o", TenantID: "t"}})
+		c.Add(Seen{SessionKey: one.key, By: one.by, Identity: ocip.Identity{InstanceID: one.instance, UserID: "u", OrgUnit: "o", TenantID: "t"}})
 	}
 	commit(t, s, c)
 	for _, want := range []struct{ tenant, key, instance string }{
@@ -301,7 +305,7 @@ func TestTidy(t *testing.T) {
 	parts = append(parts, Owed{Agent: "a", Counterparty: "b", Value: "1", Until: someTime}, Owed{Agent: "a", Counterparty: "never", Value: "1"},
 		Spent{"over1", someTime.Add(-time.Hour), 1})
 	c := with(parts...)
-	c.Heard = []Heard{{Agent: "a", At: someTime.Add(-3 * time.Hour)}, {Agent: "a", Counterparty: "b", At: someTime.Add(-time.Hour)}}
+	c.Add(Heard{Agent: "a", At: someTime.Add(-3 * time.Hour)}, Heard{Agent: "a", Counterparty: "b", At: someTime.Add(-time.Hour)})
 	commit(t, s, c)
 	before := s.Head()
 	if err := s.Tidy(t.Context(), someTime, someTime.Add(-2*time.Hour)); err != nil {
@@ -331,8 +335,8 @@ func TestMigrationKeepsWhatWasHeard(t *testing.T) {
 	o := options(dir)
 	s := open(t, o)
 	c := with()
-	c.Heard = []Heard{{Agent: "a", At: someTime, Chain: ocip.Chain{ID: "d", Hops: 4}}}
-	c.Outbox = []*Message{{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: []byte("body")}}
+	c.Add(Heard{Agent: "a", At: someTime, Chain: ocip.Chain{ID: "d", Hops: 4}})
+	c.Add(&Message{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: []byte("body")})
 	commit(t, s, c)
 	shut(t, s)
 	change(t, o.Path, olderThanParts)

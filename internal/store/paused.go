@@ -18,17 +18,17 @@ type Paused struct {
 // Resumed is a scope that goes on, as a part.
 type Resumed string
 
-func (p Paused) check() error { return bounded("what is paused", p.Scope, p.By) }
+func (p Paused) prepare() (int, error) { return bounded("what is paused", p.Scope, p.By) }
 
-func (p Paused) put(w *writer) error {
+func (p Paused) put(w *writer, _ *pending) error {
 	return w.exec("what is paused", `INSERT INTO paused (scope, at, by) VALUES (?, ?, ?)
-		ON CONFLICT (scope) DO UPDATE SET at = excluded.at, by = excluded.by`, p.Scope, p.At.UnixMilli(), p.By)
+		ON CONFLICT (scope) DO UPDATE SET at = excluded.at, by = excluded.by`, text(p.Scope), number(p.At.UnixMilli()), text(p.By))
 }
 
-func (p Resumed) check() error { return nil }
+func (Resumed) prepare() (int, error) { return 0, nil }
 
-func (p Resumed) put(w *writer) error {
-	return w.exec("what goes on", `DELETE FROM paused WHERE scope = ?`, string(p))
+func (p Resumed) put(w *writer, _ *pending) error {
+	return w.exec("what goes on", `DELETE FROM paused WHERE scope = ?`, text(string(p)))
 }
 
 // Paused returns all that is paused.

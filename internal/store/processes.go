@@ -26,30 +26,30 @@ type EndedProcesses []string
 // that were seen first are forgotten.
 const maxAppProcesses = 65536
 
-func (p AppProcess) check() error { return bounded("an app's process", p.Boot, p.Name, p.App) }
+func (p AppProcess) prepare() (int, error) { return bounded("an app's process", p.Boot, p.Name, p.App) }
 
-func (p AppProcess) put(w *writer) error {
+func (p AppProcess) put(w *writer, _ *pending) error {
 	const what = "an app's process"
 	if w.boot != p.Boot {
-		if err := w.exec(what, `DELETE FROM app_processes WHERE boot <> ?`, p.Boot); err != nil {
+		if err := w.exec(what, `DELETE FROM app_processes WHERE boot <> ?`, text(p.Boot)); err != nil {
 			return err
 		}
 		w.boot = p.Boot
 	}
 	err := w.exec(what, `INSERT INTO app_processes (boot, name, app, at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (name, boot) DO UPDATE SET app = excluded.app, at = excluded.at`, p.Boot, p.Name, p.App, p.At.UnixMilli())
+		ON CONFLICT (name, boot) DO UPDATE SET app = excluded.app, at = excluded.at`, text(p.Boot), text(p.Name), text(p.App), number(p.At.UnixMilli()))
 	if err != nil {
 		return err
 	}
 	// A process that registers again keeps its number, so that it pushes out nobody.
-	return w.exec(what, `DELETE FROM app_processes WHERE no <= (SELECT max(no) FROM app_processes) - ?`, int64(maxAppProcesses))
+	return w.exec(what, `DELETE FROM app_processes WHERE no <= (SELECT max(no) FROM app_processes) - ?`, number(maxAppProcesses))
 }
 
-func (p EndedProcesses) check() error { return nil }
+func (EndedProcesses) prepare() (int, error) { return 0, nil }
 
-func (p EndedProcesses) put(w *writer) error {
+func (p EndedProcesses) put(w *writer, _ *pending) error {
 	for _, name := range p {
-		if err := w.exec("that a process ended", `DELETE FROM app_processes WHERE name = ?`, name); err != nil {
+		if err := w.exec("that a process ended", `DELETE FROM app_processes WHERE name = ?`, text(name)); err != nil {
 			return err
 		}
 	}

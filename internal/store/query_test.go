@@ -230,7 +230,7 @@ func TestExchangesComeBackAsTheyWere(t *testing.T) {
 	s := openTest(t)
 	e := exchange("agent-1", "exch-1", "conv-1")
 	bare := ocip.Exchange{ID: "exch-2", ConversationID: "exch-2", Agent: "agent-1", Outcome: ocip.Denied}
-	commit(t, s, &Change{Exchanges: []ocip.Exchange{e, bare}})
+	commit(t, s, with(sides(e, bare)...))
 	for _, want := range []ocip.Exchange{e, bare} {
 		got, err := s.Exchange(t.Context(), "agent-1", want.ID)
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -238,7 +238,7 @@ func TestExchangesComeBackAsTheyWere(t *testing.T) {
 		}
 	}
 	e.Outcome, e.Round, e.ExpiresAt = ocip.Escalated, 3, time.Time{}
-	commit(t, s, &Change{Exchanges: []ocip.Exchange{e}})
+	commit(t, s, with(sides(e)...))
 	if got, err := s.Exchange(t.Context(), "agent-1", e.ID); err != nil || !reflect.DeepEqual(got, e) {
 		t.Errorf("written over: got %+v, want %+v, %v", got, e, err)
 	}
@@ -273,7 +273,7 @@ func TestCountingExchanges(t *testing.T) {
 		{"one id, two conversations", []ocip.Exchange{side("alice", "bob", "e9", "c9"), side("bob", "alice", "e9", "d9")}, 2},
 	} {
 		before := countAll(t, s)
-		commit(t, s, &Change{Exchanges: test.sides})
+		commit(t, s, with(sides(test.sides...)...))
 		if got := countAll(t, s) - before; got != test.want {
 			t.Errorf("%d, %s: counted %d, want %d", i, test.name, got, test.want)
 		}
@@ -299,14 +299,11 @@ func TestFindingExchanges(t *testing.T) {
 	other := exchange("bob", "exch-1", "conv-named")
 	// Its id is another one's conversation.
 	trap := exchange("alice", "conv-named", "conv-else")
-	commit(t, s, &Change{
-		Exchanges: []ocip.Exchange{own, named, other, trap},
-		Current: []Current{
-			{Agent: "alice", SessionKey: "telegram:bob", ExchangeID: own.ID},
-			{Agent: "bob", SessionKey: "telegram:bob", ExchangeID: other.ID},
-			{Agent: "carol", SessionKey: "telegram:bob", ExchangeID: "gone"},
-		},
-	})
+	commit(t, s, with(append(sides(own, named, other, trap),
+		Current{Agent: "alice", SessionKey: "telegram:bob", ExchangeID: own.ID},
+		Current{Agent: "bob", SessionKey: "telegram:bob", ExchangeID: other.ID},
+		Current{Agent: "carol", SessionKey: "telegram:bob", ExchangeID: "gone"},
+	)...))
 	tests := []struct {
 		name string
 		find func(context.Context) (ocip.Exchange, error)
@@ -352,7 +349,7 @@ func TestFindingExchanges(t *testing.T) {
 			}
 		})
 	}
-	commit(t, s, &Change{Current: []Current{{Agent: "alice", SessionKey: "telegram:bob", ExchangeID: named.ID}}})
+	commit(t, s, with(Current{Agent: "alice", SessionKey: "telegram:bob", ExchangeID: named.ID}))
 	if got, err := s.CurrentExchange(t.Context(), "alice", "telegram:bob"); err != nil || got.ID != named.ID {
 		t.Errorf("moved on: got %s, %v", got.ID, err)
 	}
@@ -361,9 +358,9 @@ func TestFindingExchanges(t *testing.T) {
 func TestSessions(t *testing.T) {
 	s := openTest(t)
 	at := func(n int) time.Time { return time.Date(2026, 3, 13, 10, n, 0, 0, time.UTC) }
-	c := new(Change)
+	c := with()
 	for i := range 6 {
-		c.Sessions = append(c.Sessions, Session{
+		c.Add(Session{
 			Key: fmt.Sprint("s", i), AgentID: fmt.Sprint("agent-", i%2), ChannelID: fmt.Sprint("channel-", i%3), AccountID: "a", CreatedAt: at(0), LastActiveAt: at(i / 2),
 		})
 	}
@@ -403,8 +400,8 @@ func TestSessions(t *testing.T) {
 		})
 	}
 	got, err := s.Session(t.Context(), "s5")
-	if err != nil || got != c.Sessions[5] {
-		t.Errorf("got %+v, want %+v, %v", got, c.Sessions[5], err)
+	if err != nil || got != c.Parts[5] {
+		t.Errorf("got %+v, want %+v, %v", got, c.Parts[5], err)
 	}
 	// A touch counts in a list at once.
 	s.TouchSession("s0", at(9))
@@ -424,7 +421,7 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 	decided := map[string][]string{}
 	send := func(queue, id string) *Change {
 		c := noted(id)
-		c.Outbox = []*Message{{MessageID: MessageID{Queue: queue}, DispatchID: id, ExpiresAt: time.UnixMilli(1e12).UTC(), Body: []byte("\x00 " + id)}}
+		c.Add(&Message{MessageID: MessageID{Queue: queue}, DispatchID: id, ExpiresAt: time.UnixMilli(1e12).UTC(), Body: []byte("\x00 " + id)})
 		c.Durable = func(Receipt) { decided[queue] = append(decided[queue], id) }
 		return c
 	}
@@ -507,7 +504,7 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 		t.Errorf("%d messages of the other queue left, %v", len(other), err)
 	}
 	// One taken in a change is that one alone.
-	commit(t, s, &Change{Taken: []MessageID{left[1].MessageID}})
+	commit(t, s, &Change{Parts: []Part{Taken{left[1].MessageID}}})
 	if now, err := s.Messages(ctx, "q0", 0, 2); err != nil || now[0].ID != left[0].ID || now[1].ID != left[2].ID {
 		t.Errorf("left %v, %v", now, err)
 	}
@@ -518,7 +515,7 @@ func TestRunsAndMeta(t *testing.T) {
 	s := openTest(t)
 	ctx := t.Context()
 	run := Run{ID: "run-1", AgentID: "alice", SessionKey: "telegram:bob", QueuedAt: time.UnixMilli(1e12).UTC()}
-	commit(t, s, &Change{Runs: []Run{run}, Meta: []Meta{{"key", []byte{0, 1, 255}}, {"empty", nil}}})
+	commit(t, s, with(run, Meta{"key", []byte{0, 1, 255}}, Meta{"empty", nil}))
 	if got, err := s.Run(ctx, "run-1"); err != nil || got != run {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -528,7 +525,7 @@ func TestRunsAndMeta(t *testing.T) {
 	if value, err := s.Meta(ctx, "empty"); err != nil || len(value) != 0 {
 		t.Errorf("got %v, %v", value, err)
 	}
-	commit(t, s, &Change{EndedRuns: []string{"run-1", "never"}, Meta: []Meta{{"key", []byte("new")}}})
+	commit(t, s, with(EndedRun("run-1"), EndedRun("never"), Meta{"key", []byte("new")}))
 	if _, err := s.Run(ctx, "run-1"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("an ended run: %v", err)
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"zombiezen.com/go/sqlite"
 )
 
 // ErrQuota means that too much waits already of what an app sent. Nothing was
@@ -76,50 +74,42 @@ func (q *quotas) recountLocked(ctx context.Context) error {
 	return nil
 }
 
-// Waiting returns how much waits of each app's messages.
-func (s *Store) Waiting(ctx context.Context) ([]Waiting, error) {
-	return rows(ctx, &s.reader, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM outbox WHERE app <> '' GROUP BY app`, nil,
-		func(stmt *sqlite.Stmt) (Waiting, error) {
-			return Waiting{App: stmt.ColumnText(0), Messages: stmt.ColumnInt(1), Bytes: stmt.ColumnInt64(2)}, nil
-		})
-}
-
 // attribute enters into a change's messages which app they are from: the one that
 // its records are about. It comes before anything is redacted in those.
-func (c *Change) attribute() {
-	if len(c.Outbox) == 0 {
+func (p *pending) attribute() {
+	if len(p.messages) == 0 {
 		return
 	}
 	app := ""
-	for i := 0; i < len(c.Records) && app == ""; i++ {
-		app = c.Records[i].AppID
+	for i := 0; i < len(p.Records) && app == ""; i++ {
+		app = p.Records[i].AppID
 	}
-	for _, m := range c.Outbox {
+	for _, m := range p.messages {
 		m.App = cmp.Or(m.App, app)
 	}
 }
 
 // take counts a change's messages, or refuses it whole. What ends something is
 // counted and never refused: a person let it go.
-func (q *quotas) take(ctx context.Context, c *Change) error {
-	if len(c.Outbox) == 0 {
+func (q *quotas) take(ctx context.Context, p *pending) error {
+	if len(p.messages) == 0 {
 		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, m := range c.Outbox {
+	for i, m := range p.messages {
 		if m.App == "" {
 			continue
 		}
 		more := Waiting{Messages: 1, Bytes: int64(len(m.Body))}
-		if !c.drains() && q.exceedsLocked(m.App, more) && q.clock().Sub(q.counted) >= recountEvery {
+		if !p.drains() && q.exceedsLocked(m.App, more) && q.clock().Sub(q.counted) >= recountEvery {
 			if err := q.recountLocked(ctx); err != nil {
-				q.giveBackLocked(c.Outbox[:i])
+				q.giveBackLocked(p.messages[:i])
 				return err
 			}
 		}
-		if !c.drains() && q.exceedsLocked(m.App, more) {
-			q.giveBackLocked(c.Outbox[:i])
+		if !p.drains() && q.exceedsLocked(m.App, more) {
+			q.giveBackLocked(p.messages[:i])
 			now := q.sent[m.App]
 			return fmt.Errorf("%w: %d messages with %d KiB of app %s, limits %d and %d KiB",
 				ErrQuota, now.Messages, now.Bytes>>10, m.App, q.limit.Messages, q.limit.Bytes>>10)
@@ -135,12 +125,12 @@ func (q *quotas) exceedsLocked(app string, more Waiting) bool {
 	return sent.Messages+flying.Messages+more.Messages > q.limit.Messages || sent.Bytes+flying.Bytes+more.Bytes > q.limit.Bytes
 }
 
-// giveBack uncounts a change that was not written.
-func (q *quotas) giveBack(c *Change) {
-	if len(c.Outbox) > 0 {
+// giveBack uncounts messages that were not written.
+func (q *quotas) giveBack(messages []*Message) {
+	if len(messages) > 0 {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.giveBackLocked(c.Outbox)
+		q.giveBackLocked(messages)
 	}
 }
 
@@ -152,15 +142,15 @@ func (q *quotas) giveBackLocked(messages []*Message) {
 	}
 }
 
-// written counts a change as one that is in the database.
-func (q *quotas) written(c *Change) {
-	if len(c.Outbox) == 0 {
+// written counts messages as some that are in the database.
+func (q *quotas) written(messages []*Message) {
+	if len(messages) == 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.giveBackLocked(c.Outbox)
-	for _, m := range c.Outbox {
+	q.giveBackLocked(messages)
+	for _, m := range messages {
 		if m.App != "" {
 			add(q.sent, m.App, Waiting{Messages: 1, Bytes: int64(len(m.Body))})
 		}

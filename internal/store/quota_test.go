@@ -18,7 +18,7 @@ func TestQuota(t *testing.T) {
 	s := open(t, o)
 	send := func(app string, bytes int) (*Message, error) {
 		m := &Message{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, bytes)}
-		_, err := s.Commit(&Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange, AppID: app}}, Outbox: []*Message{m}})
+		_, err := s.Commit(&Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange, AppID: app}}, Parts: []Part{m}})
 		return m, err
 	}
 	want := func(app string, messages int, bytes int64) {
@@ -59,11 +59,11 @@ func TestQuota(t *testing.T) {
 	want("@acme/other", 1, 1000)
 	// A person lets something go, and that is not refused.
 	m := &Message{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, 50)}
-	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionApproval, AppID: "@acme/flood"}}, Outbox: []*Message{m}, Last: true})
+	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionApproval, AppID: "@acme/flood"}}, Parts: []Part{m}, Last: true})
 	want("@acme/flood", 5, 450)
 	// Nothing that fails counts.
-	c := with(badPart{})
-	c.Records[0].AppID, c.Outbox = "@acme/third", []*Message{{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: make([]byte, 9)}}
+	c := with(&Message{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: make([]byte, 9)}, badPart{})
+	c.Records[0].AppID = "@acme/third"
 	if _, err := s.Commit(c); err == nil {
 		t.Error("it was written")
 	}
@@ -72,7 +72,7 @@ func TestQuota(t *testing.T) {
 
 	s = open(t, o)
 	want("@acme/flood", 5, 450)
-	commit(t, s, &Change{Records: noted("r").Records, Taken: []MessageID{sent[0].MessageID}, Drains: true})
+	commit(t, s, &Change{Records: noted("r").Records, Parts: []Part{Taken{sent[0].MessageID}}, Drains: true})
 	want("@acme/flood", 4, 350)
 	s.Taken(sent[3].MessageID)
 	s.Flush()

@@ -139,12 +139,8 @@ func (r *reader) firstSeq(ctx context.Context) (uint64, error) {
 func (w *writer) entomb(lines []byte, log *end, at time.Time, p *pending) ([]byte, error) {
 	r := p.retire
 	if r.prune > 0 {
-		w.prune.BindInt64(1, int64(r.upTo))
-		w.prune.BindInt64(2, int64(r.prune))
-		if err := exec(w.prune); err != nil {
-			return nil, fmt.Errorf("cannot remove retired records: %w", err)
-		}
-		return lines, nil
+		return lines, w.exec("that records are retired", `DELETE FROM records WHERE seq IN (SELECT seq FROM records WHERE seq <= ? ORDER BY seq LIMIT ?)`,
+			number(int64(r.upTo)), number(int64(r.prune)))
 	}
 	if r.head.Seq <= log.retired {
 		return lines, nil
@@ -156,12 +152,7 @@ func (w *writer) entomb(lines []byte, log *end, at time.Time, p *pending) ([]byt
 	if lines, err = w.state(lines, log, at, p, audit.EventRetired, t.Signed); err != nil {
 		return nil, err
 	}
-	w.retired.BindInt64(1, int64(r.head.Seq))
-	w.retired.BindText(2, t.Signed)
-	w.retired.BindBytes(3, hashBytes(r.leaves))
-	if err := exec(w.retired); err != nil {
-		return nil, fmt.Errorf("cannot write the tombstone: %w", err)
-	}
 	log.retired = r.head.Seq
-	return lines, nil
+	return lines, w.exec("the tombstone", `INSERT INTO retired (upto, note, leaves) VALUES (?, ?, ?)`,
+		number(int64(r.head.Seq)), text(t.Signed), bytesOf(hashBytes(r.leaves)))
 }

@@ -373,6 +373,6 @@ func (s *Store) writeFull(batch []*pending, full error) {
 	}
 	err := s.writeBatch(last)
 	for _, p := range last {
-		p.err = err
+		p.end(err)
 	}
 }

@@ -180,7 +180,7 @@ func TestNearlyFull(t *testing.T) {
 	if !errors.Is(err, ErrLow) || !strings.Contains(err.Error(), "12 MiB are free, store.min_free_bytes asks for 64") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := s.Commit(&Change{Meta: []Meta{{Key: "new"}}}); !errors.Is(err, ErrLow) {
+	if _, err := s.Commit(&Change{Parts: []Part{Meta{Key: "new"}}}); !errors.Is(err, ErrLow) {
 		t.Errorf("a change without records: got %v", err)
 	}
 	for i, c := range []*Change{{Drains: true}, {Alarm: true}, {Last: true}, {}} {
@@ -319,7 +319,7 @@ func TestBigChangesLookAtTheDisk(t *testing.T) {
 		}
 		c := noted(fmt.Sprint("big-", i))
 		c.Records[0].AppID = "@acme/flood"
-		c.Outbox = []*Message{{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, 200<<10)}}
+		c.Add(&Message{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, 200<<10)})
 		_, refused = s.Commit(c)
 	}
 	left, _ := free()
@@ -344,7 +344,7 @@ func TestManyAtOnceLookAtTheDisk(t *testing.T) {
 	for i := range 40 {
 		go func() {
 			c := noted(fmt.Sprint(i))
-			c.Outbox = []*Message{{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: make([]byte, 250<<10)}}
+			c.Add(&Message{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: make([]byte, 250<<10)})
 			_, err := s.Commit(c)
 			results <- err
 		}()

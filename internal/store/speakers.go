@@ -26,22 +26,22 @@ const maxSpeakers = 65536
 
 const aSpeaker = "who spoke at a place"
 
-func (s Speaker) check() error {
+func (s Speaker) prepare() (int, error) {
 	return bounded(aSpeaker, s.Place, s.Account, s.By, s.InstanceID, s.UserID, s.OrgUnit, s.TenantID)
 }
 
-func (s Speaker) put(w *writer) error {
+func (s Speaker) put(w *writer, _ *pending) error {
 	agent := int64(0)
 	if s.Agent {
 		agent = 1
 	}
 	err := w.exec(aSpeaker, `INSERT INTO speakers (place, heard_by, account, agent, instance_id, user_id, org_unit, tenant_id)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		s.Place, s.By, s.Account, agent, s.InstanceID, s.UserID, s.OrgUnit, s.TenantID)
+		text(s.Place), text(s.By), text(s.Account), number(agent), text(s.InstanceID), text(s.UserID), text(s.OrgUnit), text(s.TenantID))
 	if err != nil {
 		return err
 	}
-	return w.exec(aSpeaker, `DELETE FROM speakers WHERE no <= (SELECT max(no) FROM speakers) - ?`, int64(maxSpeakers))
+	return w.exec(aSpeaker, `DELETE FROM speakers WHERE no <= (SELECT max(no) FROM speakers) - ?`, number(maxSpeakers))
 }
 
 // Speakers returns who spoke at a place, as a tenant's agents heard.
@@ -67,8 +67,8 @@ func scanSpeaker(stmt *sqlite.Stmt) (Speaker, error) {
 // a part.
 type Unheard string
 
-func (u Unheard) check() error { return nil }
+func (Unheard) prepare() (int, error) { return 0, nil }
 
-func (u Unheard) put(w *writer) error {
-	return w.exec("that a place is forgotten", `DELETE FROM speakers WHERE place = ?`, string(u))
+func (u Unheard) put(w *writer, _ *pending) error {
+	return w.exec("that a place is forgotten", `DELETE FROM speakers WHERE place = ?`, text(string(u)))
 }

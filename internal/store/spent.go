@@ -15,11 +15,11 @@ type Spent struct {
 	Count int
 }
 
-func (c Spent) check() error { return bounded("a count", c.Scope) }
+func (c Spent) prepare() (int, error) { return bounded("a count", c.Scope) }
 
-func (c Spent) put(w *writer) error {
+func (c Spent) put(w *writer, _ *pending) error {
 	return w.exec("a count", `INSERT INTO spent (scope, minute, count) VALUES (?, ?, ?)
-		ON CONFLICT (scope, minute) DO UPDATE SET count = count + excluded.count`, c.Scope, minute(c.At), int64(c.Count))
+		ON CONFLICT (scope, minute) DO UPDATE SET count = count + excluded.count`, text(c.Scope), number(minute(c.At)), number(int64(c.Count)))
 }
 
 // minute is when the minute of a time began. Messages are counted by the minute.
@@ -38,10 +38,10 @@ type outdated struct {
 	before int64
 }
 
-func (c outdated) check() error { return nil }
+func (outdated) prepare() (int, error) { return 0, nil }
 
-func (c outdated) put(w *writer) error {
-	return w.exec("that counts are outdated", `DELETE FROM spent WHERE scope = ? AND minute < ?`, c.scope, c.before)
+func (c outdated) put(w *writer, _ *pending) error {
+	return w.exec("that counts are outdated", `DELETE FROM spent WHERE scope = ? AND minute < ?`, text(c.scope), number(c.before))
 }
 
 // SpentByMinute returns the counts of a scope since a time, with that of the minute

@@ -40,11 +40,11 @@ func dispatchChange(n int, now time.Time) *Change {
 			PolicyApplied: "ocip.agent_exchange+ocip.cross_org", PolicyRevision: "sha256:0123456789ab", PolicyResult: "allow", PolicyReason: "cross-org exchange allowed",
 			Outcome: "in_progress", ContentDigest: "hmac-sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", ContentBytes: 120, DispatchID: id,
 		}},
-		Exchanges: []ocip.Exchange{{ID: id, ConversationID: id, Type: ocip.InformationQuery, Agent: "agent-alice-1", Counterparty: "agent-carol-1",
+		Parts: []Part{&Exchange{Exchange: ocip.Exchange{ID: id, ConversationID: id, Type: ocip.InformationQuery, Agent: "agent-alice-1", Counterparty: "agent-carol-1",
 			SessionKey: "telegram:carol", Outcome: ocip.InProgress, Round: 1, MaxRounds: 3, OpenedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Hour),
 			Transcript: []ocip.Turn{{Round: 1, Sender: "agent-alice-1", Summary: "What is the status of ticket ENG-1234?"}}}},
-		Current: []Current{{Agent: "agent-alice-1", SessionKey: fmt.Sprint("telegram:", n%64), ExchangeID: id}},
-		Outbox:  []*Message{{MessageID: MessageID{Queue: "channel:telegram"}, DispatchID: id, ExpiresAt: now.Add(24 * time.Hour), Body: make([]byte, 700)}},
+			Current{Agent: "agent-alice-1", SessionKey: fmt.Sprint("telegram:", n%64), ExchangeID: id},
+			&Message{MessageID: MessageID{Queue: "channel:telegram"}, DispatchID: id, ExpiresAt: now.Add(24 * time.Hour), Body: make([]byte, 700)}},
 	}
 }
 
@@ -57,7 +57,7 @@ func BenchmarkCommitAlone(b *testing.B) {
 		if _, err := s.Commit(c); err != nil {
 			b.Fatal(err)
 		}
-		s.Taken(c.Outbox[0].MessageID)
+		s.Taken(messageOf(c).MessageID)
 	}
 }
 
@@ -72,7 +72,7 @@ func BenchmarkCommitTogether(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			s.Taken(c.Outbox[0].MessageID)
+			s.Taken(messageOf(c).MessageID)
 		}
 	})
 }

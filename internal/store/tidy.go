@@ -62,8 +62,8 @@ type faded struct {
 	before              int64
 }
 
-func (f faded) check() error { return nil }
+func (faded) prepare() (int, error) { return 0, nil }
 
-func (f faded) put(w *writer) error {
-	return w.exec("that something was heard long ago", `DELETE FROM heard WHERE agent = ? AND counterparty = ? AND at < ?`, f.agent, f.counterparty, f.before)
+func (f faded) put(w *writer, _ *pending) error {
+	return w.exec("that something was heard long ago", `DELETE FROM heard WHERE agent = ? AND counterparty = ? AND at < ?`, text(f.agent), text(f.counterparty), number(f.before))
 }

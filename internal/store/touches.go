@@ -86,6 +86,9 @@ func (t *touches) arm(s *Store) {
 	})
 }
 
+// Flush writes now what would wait for the next commit.
+func (s *Store) Flush() { s.flushTouches() }
+
 // flushTouches writes every touch now, where there is one. A failure keeps them
 // for the next commit.
 func (s *Store) flushTouches() {

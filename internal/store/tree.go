@@ -366,30 +366,20 @@ func (s *Store) plantTree(ctx context.Context, conn *sqlite.Conn, size uint64) (
 	if err := sqlitex.Execute(conn, `DELETE FROM tiles`, nil); err != nil {
 		return audit.Tree{}, fmt.Errorf("cannot make the Merkle tree: %w", err)
 	}
-	insert, err := conn.Prepare(insertTile)
-	if err != nil {
-		return audit.Tree{}, fmt.Errorf("cannot make the Merkle tree: %w", err)
-	}
+	w := writer{conn: conn, stmts: make(map[string]*sqlite.Stmt)}
 	err = s.EachLine(ctx, 0, func(seq uint64, line []byte) error {
 		if seq > size {
 			return nil
 		}
-		return tree.Append(audit.Leaf(line), func(t audit.Tile) error { return putTile(insert, t) })
+		return tree.Append(audit.Leaf(line), w.putTile)
 	})
 	return tree, err
 }
 
-const insertTile = `INSERT INTO tiles (id, root, hashes) VALUES (?, ?, ?)`
-
-func putTile(insert *sqlite.Stmt, t audit.Tile) error {
+func (w *writer) putTile(t audit.Tile) error {
 	root := t.Root()
-	insert.BindInt64(1, tileID(t.Level, t.Index))
-	insert.BindBytes(2, root[:])
-	insert.BindBytes(3, hashBytes(t.Hashes))
-	if err := exec(insert); err != nil {
-		return fmt.Errorf("cannot write the Merkle tree: %w", err)
-	}
-	return nil
+	return w.exec("the Merkle tree", `INSERT INTO tiles (id, root, hashes) VALUES (?, ?, ?)`,
+		number(tileID(t.Level, t.Index)), bytesOf(root[:]), bytesOf(hashBytes(t.Hashes)))
 }
 
 // conclude writes what a change asks to be signed behind its records.

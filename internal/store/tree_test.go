@@ -129,12 +129,12 @@ func TestCheckpointsByCount(t *testing.T) {
 		t.Errorf("%+v, newest checkpoint at %d", r, s.Checkpoint().Seq)
 	}
 	// A change that cannot be written takes the tree back to where it was.
-	record := s.writer.record
-	s.writer.record = s.writer.rollback
+	record := s.writer.stmts[insertRecord]
+	s.writer.stmts[insertRecord] = s.writer.stmts[`BEGIN IMMEDIATE`]
 	if _, err := s.Commit(noted("not written")); err == nil {
 		t.Error("a record that was not written is committed")
 	}
-	s.writer.record = record
+	s.writer.stmts[insertRecord] = record
 	fill(t, s, 300)
 	verified(t, s, key.verifier(t))
 	shut(t, s)

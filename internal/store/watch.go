@@ -313,7 +313,7 @@ func (s *Store) awaitCopies(batch []*pending) error {
 
 // copies asks whether the copies of the log are there, where that matters.
 func (s *Store) copies(batch []*pending) error {
-	if s.alive == nil || !slices.ContainsFunc(batch, func(p *pending) bool { return p.releases() }) {
+	if s.alive == nil || !slices.ContainsFunc(batch, func(p *pending) bool { return p.refused == nil && p.releases() }) {
 		return nil
 	}
 	return s.alive()

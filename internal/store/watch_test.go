@@ -117,7 +117,7 @@ func TestSharedMemoryIsWatched(t *testing.T) {
 func TestLossIsNoticedByDeliveries(t *testing.T) {
 	s, o := openIn(t, t.TempDir())
 	c := noted("a")
-	c.Outbox = []*Message{{MessageID: MessageID{Queue: "q"}, Body: []byte("hi")}}
+	c.Add(&Message{MessageID: MessageID{Queue: "q"}, Body: []byte("hi")})
 	commit(t, s, c)
 	if page, err := s.Messages(t.Context(), "q", 0, 10); err != nil || len(page) != 1 {
 		t.Fatalf("%v, %v", page, err)
@@ -143,7 +143,7 @@ func TestOutboxWaitsForItsRecord(t *testing.T) {
 		return nil
 	}
 	c := noted("b")
-	c.Outbox = []*Message{{MessageID: MessageID{Queue: "q"}, Body: []byte("hi")}}
+	c.Add(&Message{MessageID: MessageID{Queue: "q"}, Body: []byte("hi")})
 	if _, err := s.Commit(c); !errors.Is(err, ErrLatched) {
 		t.Fatalf("got %v, want %v", err, ErrLatched)
 	}

@@ -1,0 +1,258 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"zombiezen.com/go/sqlite"
+)
+
+// Exchange is one side of an exchange, as a part: it is written over what is known
+// of it.
+type Exchange struct {
+	ocip.Exchange
+	state []byte
+}
+
+func (e *Exchange) prepare() (int, error) {
+	e.state = encodeState(&e.Exchange)
+	return len(e.state), nil
+}
+
+func (e *Exchange) put(w *writer, _ *pending) error {
+	const what = "the exchange"
+	if e.Outcome == ocip.InProgress && e.Round > 1 {
+		// An exchange that goes on changes nothing that an index is made of.
+		err := w.exec(what, `UPDATE exchanges SET state = CAST(? AS TEXT) WHERE id = ? AND agent = ? AND outcome = ? AND expires_at = ?`,
+			bytesOf(e.state), text(e.ID), text(e.Agent), text(string(e.Outcome)), moment(e.ExpiresAt))
+		if err != nil || w.conn.Changes() > 0 {
+			return err
+		}
+	}
+	return w.exec(what, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
+			VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
+			ON CONFLICT (id, agent) DO UPDATE SET outcome = excluded.outcome, expires_at = excluded.expires_at, state = excluded.state`,
+		text(e.Agent), text(e.ID), text(e.ConversationID), text(e.Counterparty), text(string(e.Outcome)), moment(e.ExpiresAt), bytesOf(e.state))
+}
+
+// Current binds a session to the exchange that its next message belongs to, for one
+// agent.
+type Current struct {
+	Agent      string
+	SessionKey string
+	ExchangeID string
+}
+
+func (Current) prepare() (int, error) { return 0, nil }
+
+func (c Current) put(w *writer, _ *pending) error {
+	return w.exec("the current exchange", `INSERT INTO current_exchanges (agent, session_key, exchange_id) VALUES (?, ?, ?)
+			ON CONFLICT (agent, session_key) DO UPDATE SET exchange_id = excluded.exchange_id`, text(c.Agent), text(c.SessionKey), text(c.ExchangeID))
+}
+
+// exchangeState is the part of an exchange that no query selects by.
+type exchangeState struct {
+	Type       ocip.ExchangeType `json:"type"`
+	SessionKey string            `json:"sessionKey"`
+	Round      int               `json:"round"`
+	MaxRounds  int               `json:"maxRounds"`
+	Awaiting   ocip.ReplyPolicy  `json:"awaiting,omitzero"`
+	Commitment bool              `json:"awaitsCommitment,omitzero"`
+	ForPerson  bool              `json:"forPerson,omitzero"`
+	Approved   bool              `json:"approved,omitzero"`
+	Chain      *ocip.Chain       `json:"chain,omitempty"`
+	Level      ocip.Level        `json:"level"`
+	OpenedAt   int64             `json:"openedAt"`
+	UpdatedAt  int64             `json:"updatedAt"`
+	Transcript []ocip.Turn       `json:"transcript,omitempty"`
+	Shared     []ocip.Shared     `json:"shared,omitempty"`
+	Withheld   []ocip.Withheld   `json:"withheld,omitempty"`
+}
+
+// encodeState writes an [exchangeState], as the JSON library would: it is written
+// for every message.
+func encodeState(e *ocip.Exchange) []byte {
+	b := make([]byte, 0, 640)
+	b = jsonline.Text(append(b, '{'), "type", string(e.Type))
+	b = jsonline.Text(b, "sessionKey", e.SessionKey)
+	b = jsonline.Int(b, "round", e.Round)
+	b = jsonline.Int(b, "maxRounds", e.MaxRounds)
+	b = jsonline.TextIfAny(b, "awaiting", string(e.Awaiting))
+	b = jsonline.BoolIfTrue(b, "awaitsCommitment", e.AwaitsCommitment)
+	b = jsonline.BoolIfTrue(b, "forPerson", e.ForPerson)
+	b = jsonline.BoolIfTrue(b, "approved", e.Approved)
+	if e.Chain.ID != "" {
+		b = append(jsonline.Key(b, "chain"), e.Chain.Annotation()...)
+	}
+	b = jsonline.Text(b, "level", e.Level.String())
+	b = jsonline.Int(b, "openedAt", e.OpenedAt.UnixMilli())
+	b = jsonline.Int(b, "updatedAt", e.UpdatedAt.UnixMilli())
+	if len(e.Transcript) > 0 {
+		b = append(jsonline.Key(b, "transcript"), '[')
+		for i, turn := range e.Transcript {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = jsonline.Int(append(b, '{'), "round", turn.Round)
+			b = jsonline.Text(b, "sender", turn.Sender)
+			b = append(jsonline.BoolIfTrue(jsonline.Text(b, "summary", turn.Summary), "claimed", turn.Claimed), '}')
+		}
+		b = append(b, ']')
+	}
+	b = appendTracked(b, "shared", e.Shared)
+	b = appendTracked(b, "withheld", e.Withheld)
+	return append(b, '}')
+}
+
+// appendTracked writes the data of an exchange, of which most have none.
+func appendTracked[T any](b []byte, name string, items []T) []byte {
+	if len(items) == 0 {
+		return b
+	}
+	list, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("store: data items cannot fail to encode: " + err.Error())
+	}
+	return append(jsonline.Key(b, name), list...)
+}
+
+const exchangeColumns = `agent, id, conversation_id, counterparty, outcome, expires_at, state`
+
+// Exchange returns one side of an exchange by its id, or [ErrNotFound].
+func (s *Store) Exchange(ctx context.Context, agent, id string) (ocip.Exchange, error) {
+	return s.oneExchange(ctx, `SELECT `+exchangeColumns+` FROM exchanges WHERE agent = ? AND id = ?`, agent, id)
+}
+
+// ExchangeByConversation returns one side of an exchange by its conversation,
+// or [ErrNotFound].
+func (s *Store) ExchangeByConversation(ctx context.Context, agent, conversation string) (ocip.Exchange, error) {
+	e, err := s.Exchange(ctx, agent, conversation)
+	if err == nil && e.ConversationID == conversation {
+		return e, nil
+	}
+	return s.oneExchange(ctx, `SELECT `+exchangeColumns+` FROM exchanges
+		WHERE agent = ? AND conversation_id = ? AND conversation_id <> id ORDER BY id DESC LIMIT 1`, agent, conversation)
+}
+
+// CurrentExchange returns the exchange that a session's next message belongs
+// to for an agent, or [ErrNotFound].
+func (s *Store) CurrentExchange(ctx context.Context, agent, sessionKey string) (ocip.Exchange, error) {
+	return s.oneExchange(ctx, `SELECT `+exchangeColumns+` FROM exchanges WHERE agent = ?1 AND id =
+		(SELECT exchange_id FROM current_exchanges WHERE agent = ?1 AND session_key = ?2)`, agent, sessionKey)
+}
+
+func (s *Store) oneExchange(ctx context.Context, query string, args ...any) (ocip.Exchange, error) {
+	return row(ctx, &s.reader, "the exchange", query, args, scanExchange)
+}
+
+func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
+	var state exchangeState
+	if err := json.Unmarshal([]byte(stmt.ColumnText(6)), &state); err != nil {
+		return ocip.Exchange{}, fmt.Errorf("cannot decode exchange %s: %w", stmt.ColumnText(1), err)
+	}
+	e := state.exchange()
+	e.Agent, e.ID, e.ConversationID = stmt.ColumnText(0), stmt.ColumnText(1), stmt.ColumnText(2)
+	e.Counterparty, e.Outcome, e.ExpiresAt = stmt.ColumnText(3), ocip.Outcome(stmt.ColumnText(4)), fromMilli(stmt.ColumnInt64(5))
+	return e, nil
+}
+
+// exchange is what the state says of an exchange.
+func (s *exchangeState) exchange() ocip.Exchange {
+	e := ocip.Exchange{
+		Type: s.Type, SessionKey: s.SessionKey, Round: s.Round, MaxRounds: s.MaxRounds,
+		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, ForPerson: s.ForPerson, Approved: s.Approved, Level: s.Level,
+		OpenedAt: fromMilli(s.OpenedAt), UpdatedAt: fromMilli(s.UpdatedAt), Transcript: s.Transcript, Shared: s.Shared, Withheld: s.Withheld,
+	}
+	if s.Chain != nil {
+		e.Chain = *s.Chain
+	}
+	return e
+}
+
+// ExchangeFilter selects exchange sides; an empty member selects all.
+type ExchangeFilter struct {
+	ID, Agent, Counterparty string
+	Outcome                 ocip.Outcome
+	// Before continues a page: the id of its last exchange.
+	Before string
+}
+
+// Exchanges returns up to limit exchange sides, highest id first, which for the
+// daemon's own ids is newest first.
+func (s *Store) Exchanges(ctx context.Context, f ExchangeFilter, limit int) ([]ocip.Exchange, error) {
+	where, args := matching([2]string{"id = ?", f.ID}, [2]string{"agent = ?", f.Agent}, [2]string{"counterparty = ?", f.Counterparty},
+		[2]string{"outcome = ?", string(f.Outcome)}, [2]string{"id < ?", f.Before})
+	return rows(ctx, &s.reader, "exchanges", `SELECT `+exchangeColumns+` FROM exchanges WHERE `+where+` ORDER BY id DESC, agent LIMIT ?`,
+		append(args, limit), scanExchange)
+}
+
+// ExchangeKey is a place in the order in which exchanges are kept.
+type ExchangeKey struct{ ID, Agent string }
+
+// Expired looks at the next count exchange sides behind a place, and returns
+// those that are open and have expired, and the place to go on from: the zero
+// one where the end was reached.
+//
+// No index finds them, on purpose: every message would pay for it with a page
+// more to sync, and an exchange that has expired takes no message whether or not
+// it was found yet.
+func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now time.Time) (page []ocip.Exchange, next ExchangeKey, err error) {
+	type side struct {
+		ocip.Exchange
+		expired bool
+	}
+	sides, err := rows(ctx, &s.reader, "expired exchanges", `SELECT `+exchangeColumns+`, outcome = 'in_progress' AND expires_at BETWEEN 1 AND ?3
+			FROM exchanges WHERE (id, agent) > (?1, ?2) ORDER BY id, agent LIMIT ?4`, []any{behind.ID, behind.Agent, now.UnixMilli(), count},
+		func(stmt *sqlite.Stmt) (one side, err error) {
+			if one.expired = stmt.ColumnBool(7); one.expired {
+				one.Exchange, err = scanExchange(stmt)
+			}
+			one.ID, one.Agent = stmt.ColumnText(1), stmt.ColumnText(0)
+			return one, err
+		})
+	if err != nil {
+		return nil, ExchangeKey{}, err
+	}
+	for i := range sides {
+		if sides[i].expired {
+			page = append(page, sides[i].Exchange)
+		}
+	}
+	if len(sides) == count && count > 0 {
+		next = ExchangeKey{ID: sides[count-1].ID, Agent: sides[count-1].Agent}
+	}
+	return page, next, nil
+}
+
+// countExchanges counts each exchange once: not the side of one between two
+// agents of this database whose other side has the lesser agent. The two sides
+// share the conversation, and nearly always the id.
+const countExchanges = `SELECT outcome, count(*) FROM exchanges AS e WHERE e.counterparty >= e.agent OR NOT EXISTS (
+		SELECT 1 FROM exchanges AS o WHERE o.id = e.id AND o.agent = e.counterparty
+		AND o.counterparty = e.agent AND o.conversation_id = e.conversation_id AND o.agent < e.agent
+	) AND NOT EXISTS (
+		SELECT 1 FROM exchanges AS o WHERE o.id = e.conversation_id AND o.id <> e.id AND o.agent = e.counterparty
+		AND o.counterparty = e.agent AND o.conversation_id = e.conversation_id AND o.agent < e.agent
+	) AND NOT EXISTS (
+		SELECT 1 FROM exchanges AS o WHERE o.agent = e.counterparty AND o.conversation_id = e.conversation_id
+		AND o.conversation_id <> o.id AND o.id <> e.id AND o.counterparty = e.agent AND o.agent < e.agent
+	) GROUP BY outcome`
+
+// ExchangeCounts returns how many exchanges have each outcome. One between two
+// agents of this database is one, though each has its side of it.
+func (s *Store) ExchangeCounts(ctx context.Context) (map[ocip.Outcome]int, error) {
+	counts := make(map[ocip.Outcome]int)
+	_, err := rows(ctx, &s.reader, "how many exchanges there are", countExchanges, nil, func(stmt *sqlite.Stmt) (struct{}, error) {
+		counts[ocip.Outcome(stmt.ColumnText(0))] = stmt.ColumnInt(1)
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return counts, nil
+}

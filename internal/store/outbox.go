@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// MessageID names a message in the outbox.
+type MessageID struct {
+	Queue string
+	// ID orders the messages of all queues by when they were decided. The
+	// store assigns it.
+	ID int64
+}
+
+// Message is one message on its way to a receiver. As a part it begins to wait.
+type Message struct {
+	MessageID
+	// RecordSeq is the record of the decision that let it through. The store
+	// assigns it.
+	RecordSeq  uint64
+	DispatchID string
+	// ExpiresAt ends the waiting; zero never does.
+	ExpiresAt time.Time
+	// App is the app that it is from, which may have so much waiting and no more.
+	// The store fills it in from the change's records where it is empty.
+	App string
+	// Body is the message as its receiver will get it, in the kernel's form.
+	Body []byte
+}
+
+func (m *Message) prepare() (int, error) { return len(m.Body), nil }
+
+// A message's id holds its queue's number above sequenceBits.
+const (
+	sequenceBits = 40
+	sequenceMask = 1<<sequenceBits - 1
+)
+
+func (m *Message) put(w *writer, p *pending) error {
+	no, err := w.queueNo(m.Queue)
+	if err != nil {
+		return err
+	}
+	w.nextMessage++
+	m.ID, m.RecordSeq = no<<sequenceBits|w.nextMessage, p.receipt.Seq
+	return w.exec("the message", `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, app, message) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))`,
+		number(m.ID), number(int64(m.RecordSeq)), text(m.DispatchID), moment(m.ExpiresAt), text(m.App), bytesOf(m.Body))
+}
+
+// rememberedQueues bounds the queue numbers kept in memory.
+const rememberedQueues = 4096
+
+// queueNo returns the number of a queue, which it gets on first use.
+func (w *writer) queueNo(name string) (int64, error) {
+	if no, ok := w.queues[name]; ok {
+		return no, nil
+	}
+	no, err := w.scalar("the queue's number", `INSERT INTO queues (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING no`, text(name))
+	if err != nil {
+		return 0, err
+	}
+	if len(w.queues) >= rememberedQueues {
+		clear(w.queues)
+	}
+	w.queues[name] = no
+	return no, nil
+}
+
+// Taken are messages that their receivers have, as a part.
+type Taken []MessageID
+
+func (Taken) prepare() (int, error) { return 0, nil }
+
+func (t Taken) put(w *writer, _ *pending) error {
+	for _, id := range t {
+		if err := w.takeOut(id.ID, id.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) takeOut(first, last int64) error {
+	return w.exec("that a message was taken", `DELETE FROM outbox WHERE id BETWEEN ? AND ?`, number(first), number(last))
+}
+
+// Messages returns up to limit messages of a queue after an id, in order. They
+// are there to be delivered, so it returns none whose record is not yet known
+// to be kept, and an error where the database is lost.
+func (s *Store) Messages(ctx context.Context, queue string, after int64, limit int) ([]*Message, error) {
+	if err := s.noticeLoss(s.watch.glance()); err != nil {
+		return nil, err
+	}
+	head := s.Head().Seq
+	page, err := rows(ctx, &s.reader, "the outbox", `SELECT id, record_seq, dispatch_id, expires_at, message FROM queues, outbox
+			WHERE name = ?1 AND id > max(?2, no << 40) AND id < (no + 1) << 40 ORDER BY id LIMIT ?3`, []any{queue, after, limit},
+		func(stmt *sqlite.Stmt) (*Message, error) {
+			return &Message{
+				MessageID:  MessageID{Queue: queue, ID: stmt.ColumnInt64(0)},
+				RecordSeq:  uint64(stmt.ColumnInt64(1)),
+				DispatchID: stmt.ColumnText(2),
+				ExpiresAt:  fromMilli(stmt.ColumnInt64(3)),
+				Body:       []byte(stmt.ColumnText(4)),
+			}, nil
+		})
+	return slices.DeleteFunc(page, func(m *Message) bool { return m.RecordSeq > head }), err
+}
+
+// Queue is how much waits for one receiver.
+type Queue struct {
+	Name string
+	// Last is the id of the newest message.
+	Last  int64
+	Count int
+}
+
+// Queues lists the receivers for whom something waits.
+func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
+	return rows(ctx, &s.reader, "the outbox", `SELECT name, max(id), count(*) FROM queues JOIN outbox ON id > no << 40 AND id < (no + 1) << 40 GROUP BY no`, nil,
+		func(stmt *sqlite.Stmt) (Queue, error) {
+			return Queue{Name: stmt.ColumnText(0), Last: stmt.ColumnInt64(1), Count: stmt.ColumnInt(2)}, nil
+		})
+}
+
+// NextQueue returns the name of the queue behind another that holds a message,
+// "" where there is none. The first one is behind "".
+func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err error) {
+	name, err = row(ctx, &s.reader, "the outbox", `SELECT name FROM queues WHERE name > ? AND EXISTS
+			(SELECT 1 FROM outbox WHERE id > no << 40 AND id < (no + 1) << 40) ORDER BY name LIMIT 1`, []any{behind}, scanText)
+	if errors.Is(err, ErrNotFound) {
+		return "", nil
+	}
+	return name, err
+}
+
+// Waiting returns how much waits of each app's messages.
+func (s *Store) Waiting(ctx context.Context) ([]Waiting, error) {
+	return rows(ctx, &s.reader, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM outbox WHERE app <> '' GROUP BY app`, nil,
+		func(stmt *sqlite.Stmt) (Waiting, error) {
+			return Waiting{App: stmt.ColumnText(0), Messages: stmt.ColumnInt(1), Bytes: stmt.ColumnInt64(2)}, nil
+		})
+}

@@ -1,0 +1,40 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// Run is one agent invocation that has not completed. As a part it is a new one.
+type Run struct {
+	ID         string
+	AgentID    string
+	SessionKey string
+	QueuedAt   time.Time
+}
+
+func (Run) prepare() (int, error) { return 0, nil }
+
+func (r Run) put(w *writer, _ *pending) error {
+	return w.exec("the run", `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`,
+		text(r.ID), text(r.AgentID), text(r.SessionKey), number(r.QueuedAt.UnixMilli()))
+}
+
+// EndedRun is the id of a run that has completed, as a part.
+type EndedRun string
+
+func (EndedRun) prepare() (int, error) { return 0, nil }
+
+func (id EndedRun) put(w *writer, _ *pending) error {
+	return w.exec("the end of the run", `DELETE FROM runs WHERE id = ?`, text(string(id)))
+}
+
+// Run returns an agent run that has not completed, or [ErrNotFound].
+func (s *Store) Run(ctx context.Context, id string) (Run, error) {
+	return row(ctx, &s.reader, "the run", `SELECT id, agent_id, session_key, queued_at FROM runs WHERE id = ?`, []any{id},
+		func(stmt *sqlite.Stmt) (Run, error) {
+			return Run{ID: stmt.ColumnText(0), AgentID: stmt.ColumnText(1), SessionKey: stmt.ColumnText(2), QueuedAt: fromMilli(stmt.ColumnInt64(3))}, nil
+		})
+}

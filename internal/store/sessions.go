@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/jsonline"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// Session is what is known of a session. As a part it is a new one.
+type Session struct {
+	Key          string
+	AgentID      string
+	ChannelID    string
+	AccountID    string
+	CreatedAt    time.Time
+	LastActiveAt time.Time
+	MessageCount int64
+}
+
+func (Session) prepare() (int, error) { return 0, nil }
+
+func (s Session) put(w *writer, _ *pending) error {
+	return w.exec("the session", `INSERT INTO sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`,
+		text(s.Key), text(s.AgentID), text(s.ChannelID), text(s.AccountID), number(s.CreatedAt.UnixMilli()), number(s.LastActiveAt.UnixMilli()), number(s.MessageCount))
+}
+
+// putTouch writes that a session was used.
+func (w *writer) putTouch(key string, t touch) error {
+	return w.exec("the session", `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`,
+		number(t.at.UnixMilli()), number(t.messages), text(key))
+}
+
+// Session returns a session by its key, or [ErrNotFound].
+func (s *Store) Session(ctx context.Context, key string) (Session, error) {
+	return row(ctx, &s.reader, "the session", `SELECT `+sessionColumns+` FROM sessions WHERE key = ?`, []any{key}, scanSession)
+}
+
+// FreshSession returns a session with every use of it counted.
+func (s *Store) FreshSession(ctx context.Context, key string) (Session, error) {
+	s.flushTouches()
+	return s.Session(ctx, key)
+}
+
+// SessionFilter selects sessions; an empty field selects all.
+type SessionFilter struct {
+	AgentID, ChannelID, AccountID string
+	// Of, where set, selects only the sessions of some agents and some channels.
+	Of *SessionOwners
+	// ActiveSince selects sessions used at or after it, IdleSince those used
+	// before it.
+	ActiveSince, IdleSince time.Time
+}
+
+// SessionOwners are whose sessions may be seen: those of the agents, and those
+// whose key begins with one of the channels where they are of an agent that the
+// channels serve.
+type SessionOwners struct{ Agents, Channels, Served []string }
+
+// lists are the owners as the query takes them.
+func (o *SessionOwners) lists() (agents, channels, served string) {
+	if o == nil {
+		return "", "", ""
+	}
+	return jsonList(o.Agents), jsonList(o.Channels), jsonList(o.Served)
+}
+
+func jsonList(names []string) string {
+	b := []byte{'['}
+	for i, name := range names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = jsonline.Quote(b, name)
+	}
+	return string(append(b, ']'))
+}
+
+const sessionColumns = `key, agent_id, channel_id, account_id, created_at, last_active_at, message_count`
+
+const sessionMatch = ` FROM sessions WHERE (?1 = '' OR agent_id = ?1) AND (?2 = '' OR channel_id = ?2)
+	AND (?3 = '' OR account_id = ?3) AND (?4 = 0 OR last_active_at >= ?4) AND (?5 = 0 OR last_active_at < ?5)
+	AND (?6 = '' OR agent_id IN (SELECT value FROM json_each(?6)) OR substr(key, 1, instr(key, ':') - 1) IN (SELECT value FROM json_each(?7))
+	AND agent_id IN (SELECT value FROM json_each(?8)))`
+
+// Sessions returns a page of the sessions that match, last used first, and how
+// many match in all.
+func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int) (page []Session, total int, err error) {
+	s.flushTouches()
+	agents, channels, served := f.Of.lists()
+	match := []any{f.AgentID, f.ChannelID, f.AccountID, unixMilli(f.ActiveSince), unixMilli(f.IdleSince), agents, channels, served}
+	var counts []int64
+	err = s.scan(ctx, func(conn *sqlite.Conn) (err error) {
+		// Both queries see one state, so that the total fits the page.
+		defer sqlitex.Transaction(conn)(&err)
+		if err := collect(conn, &counts, `SELECT count(*)`+sessionMatch, match, scanInt); err != nil {
+			return err
+		}
+		return collect(conn, &page, `SELECT `+sessionColumns+sessionMatch+` ORDER BY last_active_at DESC, key LIMIT ?9 OFFSET ?10`,
+			append(match, limit, offset), scanSession)
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot list sessions: %w", err)
+	}
+	return page, int(counts[0]), nil
+}
+
+func scanSession(stmt *sqlite.Stmt) (Session, error) {
+	return Session{
+		Key: stmt.ColumnText(0), AgentID: stmt.ColumnText(1), ChannelID: stmt.ColumnText(2), AccountID: stmt.ColumnText(3),
+		CreatedAt: fromMilli(stmt.ColumnInt64(4)), LastActiveAt: fromMilli(stmt.ColumnInt64(5)), MessageCount: stmt.ColumnInt64(6),
+	}, nil
+}
