@@ -11,7 +11,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/registry"
 )
 
 // Settings serves the app-visible part of the configuration, and tells who
@@ -26,7 +26,7 @@ type Settings struct {
 // as the tree that was last told, so a slow reader costs one tree and gets the
 // newest state.
 type watch struct {
-	view  func() kernel.View
+	view  func() registry.View
 	paths []config.Path
 	told  map[string]any
 	wake  chan struct{}
@@ -39,7 +39,7 @@ func New(cfg *config.Config) *Settings {
 
 // visible returns what an app may see of a tree: its channels' sections and its
 // own. Other apps' sections can hold their secrets.
-func visible(tree map[string]any, v kernel.View) map[string]any {
+func visible(tree map[string]any, v registry.View) map[string]any {
 	pick := func(section string, names ...string) map[string]any {
 		all, _ := tree[section].(map[string]any)
 		mine := make(map[string]any)
@@ -55,7 +55,7 @@ func visible(tree map[string]any, v kernel.View) map[string]any {
 
 // own is where an app finds its section under the last part of its id too, as
 // apps do that were written for the stock kernel: "lobster" for @openclawos/lobster.
-func own(v kernel.View) config.Path {
+func own(v registry.View) config.Path {
 	name := v.App[strings.LastIndexByte(v.App, '/')+1:]
 	if name == "channels" || name == "apps" {
 		return nil
@@ -65,7 +65,7 @@ func own(v kernel.View) config.Path {
 
 // seen is what an app may see, as the paths name it: its own section also under
 // the last part of its id, where a path begins with that.
-func seen(tree map[string]any, v kernel.View, paths ...config.Path) map[string]any {
+func seen(tree map[string]any, v registry.View, paths ...config.Path) map[string]any {
 	all, short := visible(tree, v), own(v)
 	if len(short) > 0 && slices.ContainsFunc(paths, func(p config.Path) bool { return len(p) > 0 && p.Covers(short) }) {
 		apps, _ := all["apps"].(map[string]any)
@@ -78,7 +78,7 @@ func seen(tree map[string]any, v kernel.View, paths ...config.Path) map[string]a
 
 // Get returns the value at a path of what an app may see, nil where there is
 // none.
-func (s *Settings) Get(view func() kernel.View, path string) (any, error) {
+func (s *Settings) Get(view func() registry.View, path string) (any, error) {
 	// A path that cannot be read names nothing, and Lookup says what is wrong.
 	named, _ := config.CompilePath(path)
 	tree := s.current()
@@ -90,7 +90,7 @@ func (s *Settings) Get(view func() kernel.View, path string) (any, error) {
 }
 
 // Watch delivers changes until the context ends.
-func (s *Settings) Watch(ctx context.Context, view func() kernel.View, paths []string) (<-chan []api.ConfigChange, error) {
+func (s *Settings) Watch(ctx context.Context, view func() registry.View, paths []string) (<-chan []api.ConfigChange, error) {
 	w := &watch{view: view, wake: make(chan struct{}, 1)}
 	for _, path := range paths {
 		compiled, err := config.CompilePath(path)

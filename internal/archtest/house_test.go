@@ -25,7 +25,7 @@ var house = map[string]room{
 	},
 	"internal/daemon": {
 		imports: []string{
-			"internal/ipc", "internal/peer", "internal/kernel", "internal/approval", "internal/directory", "internal/ocip", "internal/policy", "internal/audit",
+			"internal/ipc", "internal/peer", "internal/kernel", "internal/registry", "internal/approval", "internal/directory", "internal/ocip", "internal/policy", "internal/audit",
 			"internal/store", "internal/index", "internal/config", "internal/client", "internal/api",
 			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/notify", "internal/mirror", "internal/witness",
 			"internal/keyring", "internal/redact", "internal/export", "internal/supervisor", "internal/metrics", "internal/place", "internal/text",
@@ -35,7 +35,9 @@ var house = map[string]room{
 	},
 	"internal/client":   {imports: []string{"internal/wire", "internal/api", "internal/place"}, clock: true},
 	"internal/approval": {imports: []string{"internal/api", "internal/audit", "internal/ocip", "internal/store"}},
-	"internal/kernel":   {imports: []string{"internal/approval", "internal/media", "internal/text", "internal/directory", "internal/store", "internal/audit", "internal/ocip", "internal/api", "internal/metrics", "internal/jsonline"}},
+	"internal/kernel":   {imports: []string{"internal/approval", "internal/registry", "internal/keylock", "internal/media", "internal/text", "internal/directory", "internal/store", "internal/audit", "internal/ocip", "internal/api", "internal/metrics", "internal/jsonline"}},
+	"internal/registry": {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/jsonline", "internal/keylock", "internal/metrics", "internal/ocip", "internal/store", "internal/text"}},
+	"internal/keylock":  {},
 	"internal/ipc":      {imports: []string{"internal/peer", "internal/ocip", "internal/wire", "internal/api", "internal/metrics", "internal/jsonline"}},
 	"internal/wire":     {imports: []string{"internal/api", "internal/jsonline"}},
 	"internal/store":    {imports: []string{"internal/audit", "internal/ocip", "internal/metrics", "internal/jsonline"}},
@@ -87,7 +89,7 @@ var house = map[string]room{
 	"internal/reload":      {imports: []string{"internal/api", "internal/audit", "internal/config", "internal/filewatch", "internal/kernel", "internal/policy", "internal/store"}},
 	"internal/digestkeys":  {imports: []string{"internal/api", "internal/audit", "internal/kernel", "internal/keyring", "internal/store"}},
 	"internal/metricshttp": {imports: []string{"internal/api", "internal/metrics"}},
-	"internal/appconfig":   {imports: []string{"internal/api", "internal/config", "internal/kernel"}},
+	"internal/appconfig":   {imports: []string{"internal/api", "internal/config", "internal/registry"}},
 
 	"bench/fault": {
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},

@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/text"
 )
 
@@ -19,15 +20,18 @@ import (
 func kernelConfig(c *config.Config) (kernel.Config, error) {
 	k := kernel.Config{
 		Directory: directory.Config{DefaultAgent: c.DefaultAgent},
-		HookWait:  c.Hooks.Wait, HookAnswer: c.Hooks.Answer, HookApps: make(map[string]kernel.HookTimes),
-		UnhealthyAfter: c.Health.UnhealthyAfter, ActiveWindow: c.Sessions.ActiveWindow, DrainTimeout: c.DrainTimeout,
-		MaxRounds: c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
+		Config: registry.Config{
+			HookWait: c.Hooks.Wait, HookAnswer: c.Hooks.Answer, HookApps: make(map[string]registry.HookTimes),
+			UnhealthyAfter: c.Health.UnhealthyAfter, DrainTimeout: c.DrainTimeout, AppsMayOperate: c.IPC.AppsMayOperate,
+		},
+		ActiveWindow: c.Sessions.ActiveWindow,
+		MaxRounds:    c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
 		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), ChainWindow: c.OCIP.Chain.Window,
-		MaxHeld: c.Approvals.MaxOpen, HoldFor: c.Approvals.ExpiresAfter, Approvers: c.Approvals.Required, AppsMayOperate: c.IPC.AppsMayOperate,
+		MaxHeld: c.Approvals.MaxOpen, HoldFor: c.Approvals.ExpiresAfter, Approvers: c.Approvals.Required,
 		KeepHeld: c.Approvals.KeepContent, Unannotated: c.OCIP.Inbound.Unannotated,
 	}
 	for app, t := range c.Hooks.Apps {
-		k.HookApps[app] = kernel.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}
+		k.HookApps[app] = registry.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}
 	}
 	var err error
 	if k.DefaultLevel, err = ocip.ParseLevel(c.OCIP.DefaultClassification); err != nil {

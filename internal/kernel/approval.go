@@ -226,9 +226,7 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	if sender == nil || sender.InstanceID != r.Agent {
 		return nil, api.Errorf(api.Conflict, "agent %s, whose message this is, is no longer configured; deny it, or configure the agent", r.AgentID)
 	}
-	k.mu.RLock()
-	a := k.apps[r.AppID]
-	k.mu.RUnlock()
+	a := k.apps.Connected(r.AppID)
 	m := &outgoing{
 		app: a, appID: r.AppID, sender: sender, key: r.SessionKey, content: r.Content, account: kept.Account,
 		dispatchID: r.DispatchID, changedBy: kept.Changes, carried: kept.Carried, approvalID: r.ApprovalID, askedAt: time.UnixMilli(r.AskedAt), local: k.directory.LocalAgent(r.SessionKey),

@@ -55,7 +55,7 @@ func (c *Client) Approval(ctx context.Context, p *api.ApprovalParams) (api.Appro
 	if err != nil {
 		return api.Approval{}, err
 	}
-	if r.AppID != c.app.Load().id() {
+	if r.AppID != c.App().ID() {
 		return api.Approval{}, approval.NotFound(p.ApprovalID)
 	}
 	// What people sign is not for the one that asked.

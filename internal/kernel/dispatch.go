@@ -16,13 +16,14 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
 // outgoing is one message on its way out.
 type outgoing struct {
 	// app is whoever asked, nil where it is not connected any more.
-	app    *app
+	app    *registry.App
 	appID  string
 	sender *Agent
 	to     ocip.Counterparty
@@ -90,13 +91,13 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 	if err != nil {
 		return nil, api.DispatchResult{}, err
 	}
-	m, err := k.address(ctx, c.app.Load(), p, agent)
+	m, err := k.address(ctx, c.App(), p, agent)
 	if err != nil {
-		return nil, api.DispatchResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
+		return nil, api.DispatchResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
 	}
 	m.carried = carried
 	if err := k.served(m); err != nil {
-		return nil, api.DispatchResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
+		return nil, api.DispatchResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
 	}
 	if _, walled := ocip.Wall(m.sender.Identity, m.to); walled {
 		// The wall comes before anything else: no wish is read, and nobody sees the
@@ -124,13 +125,13 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 }
 
 // address finds out who speaks to whom, from the configuration alone.
-func (k *ruleset) address(ctx context.Context, a *app, p *api.DispatchParams, named string) (*outgoing, error) {
-	sender, err := k.sender(a.id(), named)
+func (k *ruleset) address(ctx context.Context, a *registry.App, p *api.DispatchParams, named string) (*outgoing, error) {
+	sender, err := k.sender(a.ID(), named)
 	if err != nil {
 		return nil, err
 	}
 	m := &outgoing{
-		app: a, appID: a.id(), asked: p, sender: sender, key: p.SessionKey, content: p.Content, metadata: p.Metadata, dispatchID: k.newID(),
+		app: a, appID: a.ID(), asked: p, sender: sender, key: p.SessionKey, content: p.Content, metadata: p.Metadata, dispatchID: k.newID(),
 		local: k.directory.LocalAgent(p.SessionKey),
 	}
 	m.account, _ = api.Text(p.Metadata["accountId"])
@@ -152,12 +153,10 @@ func (k *ruleset) served(m *outgoing) error {
 	if m.carried || m.local != nil || m.channel == agentChannel {
 		return nil
 	}
-	k.mu.RLock()
-	owner := k.channels[m.channel]
-	k.mu.RUnlock()
+	owner := k.apps.Owner(m.channel)
 	err := k.directory.Served(m.channel, m.sender)
 	if owner != nil {
-		err = k.directory.Serves(owner.id(), m.sender)
+		err = k.directory.Serves(owner.ID(), m.sender)
 	}
 	if err != nil {
 		return api.Errorf(api.Forbidden, "%v", err)
@@ -203,13 +202,10 @@ func (m *outgoing) asSender() ocip.Agent {
 // passInterceptors lets the interceptors change the message. One that stops it
 // is on record, like any other denial.
 func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
-	if len(k.cfg.HookApps) == 0 && len(k.listeners(api.MessageSending)) == 0 {
+	if !k.apps.Intercepted(k.terms) {
 		return nil
 	}
-	k.mu.RLock()
-	owner := k.channels[m.channel]
-	k.mu.RUnlock()
-	left, err := k.intercept(ctx, m, owner)
+	left, err := k.intercept(ctx, m, k.apps.Owner(m.channel))
 	if err != nil {
 		return err
 	}
@@ -220,7 +216,7 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 	if left.blocked == nil {
 		return k.bind(m, "an interceptor")
 	}
-	return k.refuseEarly(m, left.blocked.verdict())
+	return k.refuseEarly(m, left.blocked)
 }
 
 // bind writes the address that the message is decided about into its metadata,
@@ -252,7 +248,7 @@ func (k *ruleset) instead(m *outgoing, member string) string {
 
 // changedHints takes up what interceptors made of the caller's wishes. They may
 // tighten them and nothing else.
-func (k *ruleset) changedHints(m *outgoing) *refusal {
+func (k *ruleset) changedHints(m *outgoing) *ocip.Verdict {
 	by := m.changedBy[len(m.changedBy)-1]
 	left, err := parseHints(m.metadata["exchange"])
 	wrong := "left metadata.exchange in a form that cannot be read"
@@ -265,7 +261,7 @@ func (k *ruleset) changedHints(m *outgoing) *refusal {
 		m.metadata["exchange"] = m.hints.object()
 		return nil
 	}
-	return &refusal{code: ocip.InterceptorBlocked, by: by, reason: "interceptor " + by + " " + wrong + ", which no interceptor may"}
+	return &ocip.Verdict{Result: ocip.Deny, Code: ocip.InterceptorBlocked, Policy: "interceptor:" + by, Reason: "interceptor " + by + " " + wrong + ", which no interceptor may"}
 }
 
 // refuseEarly records a denial of a message that nobody came to weigh.
@@ -601,7 +597,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	k.entered(change)
 	if fresh {
-		k.observe(api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
+		k.apps.Observe(k.terms, api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
 	}
 	result.OCIP = &api.ExchangeRef{
 		ExchangeID: v.Exchange.ID, ConversationID: v.Exchange.ConversationID,
@@ -626,7 +622,7 @@ func (k *ruleset) enterSession(ctx context.Context, m *outgoing, agentID string,
 // observeSending tells who observes what an agent sends. It is the sender's view,
 // also where the receiver is an agent of this daemon.
 func (k *ruleset) observeSending(m *outgoing, d *delivery, now time.Time, auditID string) {
-	if len(k.listeners(api.MessageSending)) == 0 {
+	if len(k.apps.Listeners(api.MessageSending)) == 0 {
 		return
 	}
 	var data []byte
@@ -637,7 +633,7 @@ func (k *ruleset) observeSending(m *outgoing, d *delivery, now time.Time, auditI
 	}
 	about := m.about()
 	about.Timestamp, about.AuditID = now.UnixMilli(), auditID
-	k.observe(api.MessageSending, data, about, m.app)
+	k.apps.Observe(k.terms, api.MessageSending, data, about, m.app)
 }
 
 // handedTo is the target that the delivered message's digest is taken with: the

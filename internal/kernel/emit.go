@@ -3,12 +3,14 @@ package kernel
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/registry"
 )
 
 // Emit takes a hook from a runtime that delivers by itself. A message goes the
@@ -29,21 +31,21 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if err != nil {
 		return api.EmitResult{}, err
 	}
-	agent, err := k.sender(c.app.Load().id(), p.Context.AgentID)
+	agent, err := k.sender(c.App().ID(), p.Context.AgentID)
 	if err != nil {
-		return api.EmitResult{}, k.onRecord(c.app.Load(), "sender_refused", err, map[string]any{"hook": hook})
+		return api.EmitResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"hook": hook})
 	}
 	about, err := k.emittedAbout(ctx, agent, &p.Context)
 	if err != nil {
 		return api.EmitResult{}, err
 	}
 	if reason, paused := k.pausedFor(agent.ID, about.ChannelID); paused {
-		return k.refuseHook(c.app.Load(), agent, hook, reason, about)
+		return k.refuseHook(c.App(), agent, hook, reason, about)
 	}
 	if hook == api.ToolExecuting {
-		return k.executeTool(ctx, c.app.Load(), agent, p.Data, about)
+		return k.executeTool(ctx, c.App(), agent, p.Data, about)
 	}
-	return k.notice(c.app.Load(), agent, hook, p.Data, about)
+	return k.notice(c.App(), agent, hook, p.Data, about)
 }
 
 // emittedAbout is the context of a hook that a runtime raises. Who hears of it goes
@@ -71,9 +73,9 @@ func (k *ruleset) emittedAbout(ctx context.Context, agent *Agent, given *api.Hoo
 
 // refuseHook puts on record that a hook was raised while the agent's sending is
 // paused. Nobody is told, and no tool may run.
-func (k *ruleset) refuseHook(a *app, agent *Agent, hook api.Hook, reason string, about api.HookContext) (api.EmitResult, error) {
+func (k *ruleset) refuseHook(a *registry.App, agent *Agent, hook api.Hook, reason string, about api.HookContext) (api.EmitResult, error) {
 	r := &audit.Record{
-		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(hook), AppID: a.id(),
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(hook), AppID: a.ID(),
 		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
 		PolicyApplied: "pause", PolicyResult: string(ocip.Deny), PolicyReason: reason, Code: string(ocip.Paused),
 	}
@@ -85,10 +87,10 @@ func (k *ruleset) refuseHook(a *app, agent *Agent, hook api.Hook, reason string,
 
 // notice tells who observes an agent what its runtime says that it did. What they
 // are told is on record first.
-func (k *ruleset) notice(a *app, agent *Agent, hook api.Hook, data api.Object, about api.HookContext) (api.EmitResult, error) {
+func (k *ruleset) notice(a *registry.App, agent *Agent, hook api.Hook, data api.Object, about api.HookContext) (api.EmitResult, error) {
 	encoded := data.Append(nil)
 	r := &audit.Record{
-		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(hook), AppID: a.id(),
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(hook), AppID: a.ID(),
 		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
 		PolicyApplied: "access", PolicyResult: string(ocip.Allow), PolicyReason: "told to those who may observe the agent",
 	}
@@ -99,7 +101,7 @@ func (k *ruleset) notice(a *app, agent *Agent, hook api.Hook, data api.Object, a
 		return api.EmitResult{}, err
 	}
 	about.AuditID = r.ID
-	k.observe(hook, encoded, about, a)
+	k.apps.Observe(k.terms, hook, encoded, about, a)
 	return api.EmitResult{Allowed: true, Data: encoded}, nil
 }
 
@@ -163,21 +165,21 @@ func notAllowed(err error) (api.EmitResult, error) {
 
 // executeTool asks the interceptors whether an agent's tool may run, and with
 // what. The answer is on record, also where it is yes.
-func (k *ruleset) executeTool(ctx context.Context, a *app, agent *Agent, data api.Object, about api.HookContext) (api.EmitResult, error) {
+func (k *ruleset) executeTool(ctx context.Context, a *registry.App, agent *Agent, data api.Object, about api.HookContext) (api.EmitResult, error) {
 	var changedBy []string
-	blocked, err := k.askAll(ctx, question{
-		hook: api.ToolExecuting, about: about, asker: a,
-		data: func() []byte { return data.Append(nil) },
-		take: func(by *app, result jsontext.Value) *refusal {
-			if refused := by.blocks(result); refused != nil {
-				return refused
+	blocked, err := k.apps.Ask(ctx, k.terms, &registry.Question{
+		Hook: api.ToolExecuting, About: about, Asker: a,
+		Data: func() []byte { return data.Append(nil) },
+		Take: func(by *registry.App, result jsontext.Value) *ocip.Verdict {
+			if denied := by.Denies(result); denied != nil {
+				return denied
 			}
 			var changed api.Object
 			if err := json.Unmarshal(result, &changed); err != nil {
-				return by.block("gave an answer that is no object")
+				return by.Deny("gave an answer that is no object")
 			}
 			if !sameObject(changed, data) {
-				data, changedBy = changed, append(changedBy, by.id())
+				data, changedBy = changed, append(changedBy, by.ID())
 			}
 			return nil
 		},
@@ -187,7 +189,7 @@ func (k *ruleset) executeTool(ctx context.Context, a *app, agent *Agent, data ap
 	}
 	tool, _ := api.Text(data["toolName"])
 	r := &audit.Record{
-		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(api.ToolExecuting), AppID: a.id(),
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(api.ToolExecuting), AppID: a.ID(),
 		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
 		PolicyApplied: "interceptors", PolicyResult: string(ocip.Allow), PolicyReason: "no interceptor objected",
 		Details: map[string]any{"tool": ocip.Summarize(tool)},
@@ -196,10 +198,8 @@ func (k *ruleset) executeTool(ctx context.Context, a *app, agent *Agent, data ap
 		r.Details["changedBy"] = changedBy
 	}
 	if blocked != nil {
-		r.PolicyApplied, r.PolicyResult, r.PolicyReason, r.Code = "interceptor:"+blocked.by, string(ocip.Deny), blocked.reason, string(blocked.code)
-		if blocked.said != "" {
-			r.Details["cause"] = blocked.said
-		}
+		r.PolicyApplied, r.PolicyResult, r.PolicyReason, r.Code = blocked.Policy, string(ocip.Deny), blocked.Reason, string(blocked.Code)
+		maps.Copy(r.Details, blocked.Details)
 	}
 	encoded := data.Append(nil)
 	if err := k.content(r, string(encoded)); err != nil {
@@ -209,9 +209,9 @@ func (k *ruleset) executeTool(ctx context.Context, a *app, agent *Agent, data ap
 		return api.EmitResult{}, err
 	}
 	if blocked != nil {
-		return api.EmitResult{Reason: blocked.reason, OCIP: map[string]any{"code": blocked.code, "reason": blocked.reason, "result": ocip.Deny, "auditId": r.ID}}, nil
+		return api.EmitResult{Reason: blocked.Reason, OCIP: map[string]any{"code": blocked.Code, "reason": blocked.Reason, "result": ocip.Deny, "auditId": r.ID}}, nil
 	}
 	about.AuditID = r.ID
-	k.observe(api.ToolExecuting, encoded, about, a)
+	k.apps.Observe(k.terms, api.ToolExecuting, encoded, about, a)
 	return api.EmitResult{Allowed: true, Data: encoded}, nil
 }

@@ -3,11 +3,11 @@ package kernel
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/keylock"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -17,7 +17,7 @@ import (
 // round; all others side by side.
 type exchanges struct {
 	store *store.Store
-	pairs locks
+	pairs pairLocks
 	// sides and current remember what the store holds. What they hold of a pair
 	// is changed under that pair's lock alone: a read of the store that is put
 	// there later would bring an old round back.
@@ -215,41 +215,13 @@ func (k *Kernel) freeID(ctx context.Context, locked store.Pair, agent string, wa
 	return k.newID(), nil
 }
 
-// locks is a set of locks made as they are needed.
-type locks struct {
-	mu   sync.Mutex
-	held map[string]*keyLock
-}
-
-type keyLock struct {
-	mu    sync.Mutex
-	users int
-}
+// pairLocks has a lock for each pair of agents.
+type pairLocks struct{ keylock.Locks }
 
 // lock takes the lock of a pair of agents, in whichever order they are named.
-func (l *locks) lock(a, b string) (unlock func()) {
+func (l *pairLocks) lock(a, b string) (unlock func()) {
 	if b < a {
 		a, b = b, a
 	}
-	key := a + "\x00" + b
-	l.mu.Lock()
-	if l.held == nil {
-		l.held = make(map[string]*keyLock)
-	}
-	k := l.held[key]
-	if k == nil {
-		k = new(keyLock)
-		l.held[key] = k
-	}
-	k.users++
-	l.mu.Unlock()
-	k.mu.Lock()
-	return func() {
-		k.mu.Unlock()
-		l.mu.Lock()
-		if k.users--; k.users == 0 {
-			delete(l.held, key)
-		}
-		l.mu.Unlock()
-	}
+	return l.Lock(a + "\x00" + b)
 }

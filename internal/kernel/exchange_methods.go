@@ -10,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -23,7 +24,7 @@ func (c *Client) Exchange(ctx context.Context, p *api.ExchangeParams) (api.Excha
 	if err != nil {
 		return api.ExchangeResult{}, err
 	}
-	return k.exchange(ctx, p.ExchangeID, k.heldBy(c.app.Load()))
+	return k.exchange(ctx, p.ExchangeID, k.heldBy(c.App()))
 }
 
 // Exchanges lists the exchanges of one of the app's agents.
@@ -32,13 +33,13 @@ func (c *Client) Exchanges(ctx context.Context, p *api.ExchangeListParams) (api.
 	if err != nil {
 		return api.ExchangeResult{}, err
 	}
-	a := c.app.Load()
-	agents := k.directory.SpokenBy(a.id())
+	a := c.App()
+	agents := k.directory.SpokenBy(a.ID())
 	if p.Agent == "" && len(agents) == 1 {
 		p.Agent = agents[0].InstanceID
 	}
 	if !k.heldBy(a)(p.Agent) {
-		return api.ExchangeResult{}, api.Errorf(api.Forbidden, "app %s does not speak for agent %q; name one of its own in agent", a.id(), p.Agent)
+		return api.ExchangeResult{}, api.Errorf(api.Forbidden, "app %s does not speak for agent %q; name one of its own in agent", a.ID(), p.Agent)
 	}
 	return k.ExchangeList(ctx, p)
 }
@@ -49,13 +50,13 @@ func (c *Client) ResolveExchange(ctx context.Context, p *api.ExchangeResolvePara
 	if err != nil {
 		return api.OK{}, err
 	}
-	a := c.app.Load()
+	a := c.App()
 	return k.resolve(ctx, p, &resolver{app: a, mine: k.heldBy(a)})
 }
 
 // heldBy tells the agents that an app speaks for from others.
-func (k *ruleset) heldBy(a *app) func(instance string) bool {
-	mine := k.directory.SpokenBy(a.id())
+func (k *ruleset) heldBy(a *registry.App) func(instance string) bool {
+	mine := k.directory.SpokenBy(a.ID())
 	return func(instance string) bool {
 		return slices.ContainsFunc(mine, func(a *Agent) bool { return a.InstanceID == instance })
 	}
@@ -109,7 +110,7 @@ func (k *Kernel) sides(ctx context.Context, id string, mine func(agent string) b
 
 // resolver is who ends an exchange: an app, for its own agents, or a person.
 type resolver struct {
-	app    *app
+	app    *registry.App
 	person api.ApprovalDecision
 	mine   func(agent string) bool
 }
@@ -179,7 +180,7 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 		r := k.exchangeRecord(&e, "resolved")
 		r.Details = map[string]any{"note": note, "settled": settled}
 		if by.app != nil {
-			r.AppID = by.app.id()
+			r.AppID = by.app.ID()
 		} else {
 			maps.Copy(r.Details, approval.Details(&by.person))
 		}
@@ -198,7 +199,7 @@ func (k *Kernel) mayResolve(e *ocip.Exchange, by *resolver) error {
 	case by.app == nil, e.Outcome == ocip.InProgress:
 		return nil
 	case e.Outcome == ocip.Escalated:
-		return k.onRecord(by.app, "settling_refused", api.Errorf(api.Forbidden, "exchange %s was escalated: a person settles it, on the operator socket", e.ID), map[string]any{"exchangeId": e.ID})
+		return k.apps.RecordRefusal(by.app, "settling_refused", api.Errorf(api.Forbidden, "exchange %s was escalated: a person settles it, on the operator socket", e.ID), map[string]any{"exchangeId": e.ID})
 	}
 	return api.Errorf(api.Conflict, "exchange %s is %s already", e.ID, e.Outcome)
 }

@@ -11,7 +11,6 @@ package kernel
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,6 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -32,17 +32,11 @@ type Config struct {
 	// Directory is who is who.
 	Directory directory.Config
 
-	// HookWait is how long a plain interceptor is waited for, HookAnswer how
-	// long one that must answer. HookApps overrides both for single apps.
-	HookWait, HookAnswer time.Duration
-	HookApps             map[string]HookTimes
+	// Config is how apps are dealt with.
+	registry.Config
 
-	// UnhealthyAfter is how long an app may be silent.
-	UnhealthyAfter time.Duration
 	// ActiveWindow is how recently an active session was used.
 	ActiveWindow time.Duration
-	// DrainTimeout bounds a graceful end where the app sets no limit.
-	DrainTimeout time.Duration
 
 	DefaultLevel  ocip.Level
 	DefaultType   ocip.ExchangeType
@@ -59,8 +53,6 @@ type Config struct {
 	// policy does not say.
 	MaxHeld, Approvers int
 	HoldFor            time.Duration
-	// AppsMayOperate admits apps' processes to the operator socket.
-	AppsMayOperate bool
 	// Unannotated is how a known agent's text without an annotation is taken: bind
 	// has its answer go by that agent's rules, human takes it as a person's, and
 	// refuse does not take it.
@@ -71,30 +63,6 @@ type Config struct {
 
 // Agent is a local agent, as the directory has it.
 type Agent = directory.Agent
-
-// HookTimes are one app's own limits; zero is the general one. Required makes
-// the app an interceptor that messages wait for even while it is away: without
-// it, nothing goes out.
-type HookTimes struct {
-	Wait, Answer time.Duration
-	Required     bool
-}
-
-// Settings is the part of the configuration that apps may see.
-type Settings interface {
-	// Get returns the value at a path, nil where there is none. The view is asked
-	// for after the configuration that it is a view of.
-	Get(view func() View, path string) (any, error)
-	// Watch delivers changes below any of the paths, all where there are
-	// none, until the context ends. The view is asked for anew at each change.
-	Watch(ctx context.Context, view func() View, paths []string) (<-chan []api.ConfigChange, error)
-}
-
-// View says what an app may see: its own section and those of its channels.
-type View struct {
-	App      string
-	Channels []string
-}
 
 // Search finds records.
 type Search interface {
@@ -109,7 +77,7 @@ type Options struct {
 	// Terms are those of the start, see [Kernel.Prepare].
 	Terms    Terms
 	Store    *store.Store
-	Settings Settings
+	Settings registry.Settings
 	// Search answers operators' questions about the store's records.
 	Search Search
 	// Notify, where set, is told what waits for a person.
@@ -132,15 +100,14 @@ type Options struct {
 
 // Kernel is the running kernel. Its methods are safe for concurrent use.
 type Kernel struct {
-	store    *store.Store
-	settings Settings
-	search   Search
-	notify   approval.Notifier
-	digest   func(tenant, text string) (string, error)
-	now      func() time.Time
-	newID    func() string
-	metrics  *metrics.Set
-	log      *zap.Logger
+	store   *store.Store
+	search  Search
+	notify  approval.Notifier
+	digest  func(tenant, text string) (string, error)
+	now     func() time.Time
+	newID   func() string
+	metrics *metrics.Set
+	log     *zap.Logger
 
 	// inForce is what calls that begin now are decided by.
 	inForce atomic.Pointer[ruleset]
@@ -155,22 +122,12 @@ type Kernel struct {
 	requests  *approval.Requests
 	sessions  *sessions
 	outbox    *outbox
-	events    *events
 	tally     tally
 	// logHead is what was last said of the audit log, for the next message.
 	logHead atomic.Pointer[logHead]
 
-	// mu guards the registry: who is connected, with what. It is held for
-	// look-ups and changes in memory, never for the disk or an app.
-	mu       sync.RWMutex
-	apps     map[string]*app
-	channels map[string]*app
-	// processes are those that have registered as an app.
-	processes processes
-	// hooks holds the apps that listen to a hook, in registration order.
-	hooks map[api.Hook][]*app
-	order uint64
-	kept  kept
+	// apps knows who is connected, with what.
+	apps *registry.Registry
 	// pauses are what a person has stopped.
 	pauses pauses
 
@@ -185,16 +142,15 @@ type Kernel struct {
 // New makes a kernel over an open store and takes up what the store holds.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{
-		store: o.Store, settings: o.Settings, search: o.Search, notify: o.Notify,
+		store: o.Store, search: o.Search, notify: o.Notify,
 		digest: o.Digest, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
-		apps: make(map[string]*app), channels: make(map[string]*app), hooks: make(map[api.Hook][]*app),
 	}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	first, err := k.newRuleset(&o.Terms)
 	if err != nil {
 		return nil, err
 	}
-	first.generation = 1
+	first.terms.Generation = 1
 	k.inForce.Store(first)
 	if k.exchanges, err = newExchanges(o.Store); err != nil {
 		return nil, err
@@ -210,17 +166,17 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if k.sessions, err = newSessions(o.Store); err != nil {
 		return nil, err
 	}
-	if err := k.loadKept(ctx); err != nil {
-		return nil, err
-	}
 	if err := k.pauses.load(ctx, o.Store); err != nil {
 		return nil, err
 	}
-	if err := k.processes.load(ctx, &o); err != nil {
+	k.outbox = newOutbox(k)
+	k.apps, err = registry.New(k.closing, registry.Options{
+		Store: o.Store, Settings: o.Settings, Outbox: deliveries{k.outbox}, Terms: func() *registry.Terms { return k.rules().terms },
+		Commit: k.commit, Now: o.Now, NewID: o.NewID, Boot: o.Boot, Runs: o.Runs, Metrics: o.Metrics, Log: o.Log,
+	})
+	if err != nil {
 		return nil, err
 	}
-	k.events = newEvents(o.Now)
-	k.outbox = newOutbox(k)
 	k.tasks.Go(k.sweep)
 	return k, nil
 }
@@ -292,16 +248,13 @@ func (k *Kernel) entered(c *store.Change) {
 	k.seen.entered(c)
 }
 
-// tell sends an event at once that nobody is told the fate of.
-func tell(link api.Link, event string, payload []byte) {
-	if link.Send(event, payload, nil) {
-		link.Flush()
-	}
-}
+// deliveries are the outbox as the registry knows it.
+type deliveries struct{ *outbox }
 
-// listeners returns the apps that listen to a hook, in registration order.
-func (k *Kernel) listeners(hook api.Hook) []*app {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	return slices.Clone(k.hooks[hook])
+func (d deliveries) Resume(a *registry.App)       { d.resume(d.kernel.queuesOf(a)) }
+func (d deliveries) ResumeChannel(channel string) { d.resume([]string{channelQueue(channel)}) }
+func (d deliveries) Leave(a *registry.App)        { d.leave(a) }
+
+func (d deliveries) Acknowledge(a *registry.App, of *registry.Delivery, said registry.Receipt) error {
+	return d.acknowledge(a, of, said)
 }

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
-	"go.uber.org/zap"
 )
 
 // Status returns what the kernel knows of itself. The daemon adds the rest.
@@ -28,17 +26,15 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	if err := k.store.Latched(); err != nil {
 		s.Audit.Fault = err.Error()
 	}
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	for _, a := range k.apps {
-		s.Apps = append(s.Apps, appStatus(a))
+	s.Apps = k.apps.Status()
+	ready := make(map[string]bool, len(s.Apps))
+	for i := range s.Apps {
+		ready[s.Apps[i].ID] = s.Apps[i].Ready
 	}
-	slices.SortFunc(s.Apps, func(x, y api.AppStatus) int { return cmp.Compare(x.ID, y.ID) })
 	configured := k.rules().cfg.Directory.Agents
 	for i := range configured {
 		agent := &configured[i]
-		a := k.apps[agent.App]
-		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, InstanceID: agent.InstanceID, App: agent.App, Connected: a != nil && a.ready})
+		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, InstanceID: agent.InstanceID, App: agent.App, Connected: ready[agent.App]})
 	}
 	return s, nil
 }
@@ -104,51 +100,6 @@ func (t *tally) of(ctx context.Context, count func(context.Context) (map[ocip.Ou
 		t.until = began.Add(countShare * took)
 	}
 	return counts, nil
-}
-
-// MayOperate reports whether a process may use the operator socket: none that is
-// a registered app's, or was started by one, and none that uses another's
-// connection. It is asked at each request. It sees only what does not hide; where that is not enough, decisions
-// are signed, or the app runs where the socket is not.
-func (k *Kernel) MayOperate(p api.Peer) error {
-	if k.rules().cfg.AppsMayOperate {
-		return nil
-	}
-	if err := p.Present(); err != nil {
-		k.log.Warn("somebody operates who did not connect: refused", zap.Error(err))
-		return api.Errorf(api.Forbidden, "the process that connected to the operator socket is not who speaks on it, so the kernel cannot tell it from an app")
-	}
-	line, err := p.Ancestors()
-	if err != nil {
-		k.log.Warn("cannot tell where an operator comes from: refused", zap.Error(err))
-		return api.Errorf(api.Forbidden, "the kernel cannot tell which process this is, so it cannot tell it from an app")
-	}
-	for _, process := range line {
-		if app, ok := k.processes.app(process); ok {
-			return api.Errorf(api.Forbidden, "this process is app %s or was started by it (process %s); apps do not operate the daemon", app, process)
-		}
-	}
-	return nil
-}
-
-// appStatus is called with the registry lock.
-func appStatus(a *app) api.AppStatus {
-	s := api.AppStatus{
-		ID: a.id(), Version: a.manifest.Version, Type: a.manifest.Type, Health: "healthy", Ready: a.ready, PID: a.pid, UID: a.uid,
-		LastSeenAt: time.Unix(0, a.lastSeen.Load()).UTC(), Status: a.status,
-	}
-	if a.unhealthy.Load() {
-		s.Health = "unhealthy"
-	}
-	for _, cp := range a.capabilities {
-		s.Capabilities = append(s.Capabilities, cp.kind+":"+cp.name)
-	}
-	for _, names := range a.hooks {
-		s.Hooks = append(s.Hooks, names...)
-	}
-	slices.Sort(s.Capabilities)
-	slices.Sort(s.Hooks)
-	return s
 }
 
 // AuditQuery returns a page of records, newest first. One that took much

@@ -17,7 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/metrics"
-	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -43,13 +43,9 @@ type body struct {
 	Data  jsontext.Value  `json:"-"`
 }
 
-// reference is a delivery without its text: what an answer to it is about. The
-// events that are remembered hold as many of these as there may be answers.
-func (d *delivery) reference() *delivery {
-	return &delivery{
-		Message: store.Message{MessageID: d.MessageID, RecordSeq: d.RecordSeq, DispatchID: d.DispatchID},
-		body:    body{Hook: d.Hook, About: d.About},
-	}
+// reference is what an answer to a delivery is about.
+func (d *delivery) reference() *registry.Delivery {
+	return &registry.Delivery{MessageID: d.MessageID, RecordSeq: d.RecordSeq, DispatchID: d.DispatchID, SessionKey: d.About.SessionKey}
 }
 
 // encode writes the first line as the JSON library would.
@@ -121,7 +117,7 @@ type outbox struct {
 // lane is one queue on its way to one app.
 type lane struct {
 	queue string
-	app   *app
+	app   *registry.App
 
 	mu sync.Mutex
 	// sent is the last message handed to the connection, tail the last one
@@ -187,41 +183,31 @@ func newOutbox(k *Kernel) *outbox {
 }
 
 // queuesOf lists the queues whose messages an app receives.
-func (k *Kernel) queuesOf(a *app) (queues []string) {
-	k.mu.RLock()
-	for _, channel := range k.queuesHeld(a) {
+func (k *Kernel) queuesOf(a *registry.App) (queues []string) {
+	for _, channel := range k.apps.Channels(a) {
 		queues = append(queues, channelQueue(channel))
 	}
-	k.mu.RUnlock()
-	for _, agent := range k.rules().directory.SpokenBy(a.id()) {
+	for _, agent := range k.rules().directory.SpokenBy(a.ID()) {
 		queues = append(queues, agentQueue(agent.ID))
 	}
-	return append(queues, appQueue(a.id()))
+	return append(queues, appQueue(a.ID()))
 }
 
 // receiverOf returns the app that takes a queue's messages now, or nil.
-func (k *Kernel) receiverOf(queue string) *app {
+func (k *Kernel) receiverOf(queue string) *registry.App {
 	kind, name := directory.Split(queue)
 	r := k.rules()
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	var a *app
 	switch kind {
 	case "channel":
-		if a = k.channels[name]; a != nil && r.directory.MayOwn(a.id(), name) != nil {
-			a = nil
-		}
+		return k.apps.ChannelReceiver(r.terms, name)
 	case "agent":
 		if agent := r.directory.Agent(name); agent != nil {
-			a = k.apps[agent.App]
+			return k.apps.Receiver(r.terms, agent.App)
 		}
 	case "app":
-		a = k.apps[name]
+		return k.apps.Receiver(r.terms, name)
 	}
-	if a == nil || !a.ready || !r.cleared(a) {
-		return nil
-	}
-	return a
+	return nil
 }
 
 // lane returns the queue's way to its present app, nil where it has none. A
@@ -253,7 +239,7 @@ func (o *outbox) rebind() {
 }
 
 // leave forgets the ways to an app that is gone.
-func (o *outbox) leave(a *app) {
+func (o *outbox) leave(a *registry.App) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for queue, l := range o.lanes {
@@ -278,19 +264,19 @@ func (o *outbox) offer(d *delivery) (deliver func()) {
 	switch {
 	case d.ID <= l.sent:
 		// The drain was faster: it found the message in the store.
-		return l.app.link.Flush
+		return l.app.Link().Flush
 	case !l.behind && o.kernel.keptBack(d) != "":
 		o.decided.add(&d.Message)
 		l.keepBack(d.ID)
 		l.sent = d.ID
 		return nil
-	case l.behind || l.app.link.Crowded() || !o.send(l, d):
+	case l.behind || l.app.Link().Crowded() || !o.send(l, d):
 		o.decided.add(&d.Message)
 		l.behind = true
 		o.drain(l)
 		return nil
 	}
-	return l.app.link.Flush
+	return l.app.Link().Flush
 }
 
 // resume lets queues flow whose app has become ready.
@@ -403,7 +389,7 @@ func (o *outbox) catchUp(l *lane) (err error) {
 	// What an earlier connection has taken must not be sent again.
 	o.settle()
 	for o.current(l) {
-		if l.app.link.Room(k.closing) != nil {
+		if l.app.Link().Room(k.closing) != nil {
 			// The connection or the daemon is ending; the next one goes on.
 			return nil
 		}
@@ -413,7 +399,7 @@ func (o *outbox) catchUp(l *lane) (err error) {
 			return err
 		}
 		done, err = o.sendPage(l, page, from)
-		l.app.link.Flush()
+		l.app.Link().Flush()
 		if done || err != nil {
 			return err
 		}
@@ -468,7 +454,7 @@ func (o *outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 			switch {
 			case o.kernel.keptBack(d) != "":
 				l.keepBack(m.ID)
-			case l.app.link.Crowded():
+			case l.app.Link().Crowded():
 				return false, nil
 			case !o.send(l, d):
 				l.draining = false
@@ -503,7 +489,7 @@ func (o *outbox) sendPassed(l *lane, page []*store.Message, due []*delivery) (do
 			case d == nil:
 			case o.kernel.keptBack(d) != "":
 				l.still = append(l.still, m.ID)
-			case l.app.link.Crowded():
+			case l.app.Link().Crowded():
 				return false, nil
 			case !o.send(l, d):
 				l.draining = false
@@ -570,31 +556,25 @@ func (o *outbox) send(l *lane, d *delivery) bool {
 		return true
 	}
 	if d.Event != "" {
-		if !a.link.Send(d.Event, d.Data, o.taken(l, d.MessageID)) {
+		if !a.Link().Send(d.Event, d.Data, o.taken(l, d.MessageID)) {
 			return false
 		}
 		l.sent = max(l.sent, d.ID)
 		return true
 	}
-	name := string(d.Hook)
-	k.mu.RLock()
-	if names := a.hooks[d.Hook]; len(names) > 0 {
-		name = names[0]
-	}
-	k.mu.RUnlock()
 	about := d.about(k.now())
-	e := k.events.add(&event{id: k.newID(), app: a, hook: d.Hook, receipt: d.reference()})
-	if !a.link.Send("hook:"+name, appendHookEvent(nil, e.id, name, d.Data, about), o.taken(l, d.MessageID)) {
+	event, payload := k.apps.Deliver(a, d.Hook, d.Data, about, d.reference())
+	if !a.Link().Send(event, payload, o.taken(l, d.MessageID)) {
 		return false
 	}
 	l.sent = max(l.sent, d.ID)
 	k.metrics.Delivery(metrics.Handed)
 	if d.Hook == api.MessageSending {
 		// The owner too, behind the message: it may have asked for that.
-		k.observe(api.MessageSent, d.Data, about, nil)
+		k.apps.Observe(k.terms, api.MessageSent, d.Data, about, nil)
 	} else {
-		k.observe(api.MessageReceived, d.Data, about, a)
-		k.observe(api.AgentStarting, runEvent(d), about, nil)
+		k.apps.Observe(k.terms, api.MessageReceived, d.Data, about, a)
+		k.apps.Observe(k.terms, api.AgentStarting, runEvent(d), about, nil)
 	}
 	return true
 }
@@ -604,29 +584,10 @@ func runEvent(d *delivery) []byte {
 		api.String(d.RunID), api.String(d.About.AgentID), api.String(d.About.SessionKey))
 }
 
-// receipt is what an app says became of a message it was given.
-type receipt struct {
-	Delivered bool
-	Error     string
-}
-
-// parseReceipt reports false for what is none: an object that has neither member is
-// none either.
-func parseReceipt(result jsontext.Value) (r receipt, ok bool) {
-	var said struct {
-		Delivered *bool  `json:"delivered"`
-		Error     string `json:"error"`
-	}
-	if result.Kind() != '{' || json.Unmarshal(result, &said) != nil || said.Delivered == nil && said.Error == "" {
-		return r, false
-	}
-	return receipt{Delivered: said.Delivered != nil && *said.Delivered, Error: ocip.Summarize(said.Error)}, true
-}
-
 // acknowledge records a receipt. The message is with its receiver for good.
-func (o *outbox) acknowledge(a *app, d *delivery, said receipt) error {
+func (o *outbox) acknowledge(a *registry.App, d *registry.Delivery, said registry.Receipt) error {
 	r := &audit.Record{
-		ID: o.kernel.newID(), ActionType: audit.ActionDelivery, Event: "delivered", AppID: a.id(), SessionKey: d.About.SessionKey,
+		ID: o.kernel.newID(), ActionType: audit.ActionDelivery, Event: "delivered", AppID: a.ID(), SessionKey: d.SessionKey,
 		DispatchID: d.DispatchID, Details: map[string]any{"decidedBy": d.RecordSeq},
 	}
 	if !said.Delivered {

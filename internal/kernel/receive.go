@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
@@ -216,7 +217,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 		return nil, api.QueueResult{}, err
 	}
 	in := &incoming{
-		app: c.app.Load(), agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
+		app: c.App(), agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
 	}
 	in.origin, err = k.directory.Origin(in.key, in.metadata, agent)
 	if err == nil {
@@ -266,7 +267,7 @@ const agentChannel = "agent"
 
 // incoming is one message brought in by an app.
 type incoming struct {
-	app          *app
+	app          *registry.App
 	agent        *Agent
 	key, account string
 	content      string
@@ -311,16 +312,14 @@ func (in *incoming) about() api.HookContext {
 // one with an envelope through a channel. That it tried is on record.
 func (k *ruleset) mayBring(in *incoming) error {
 	channel, _ := directory.Split(in.key)
-	owns := k.ownsChannel(in.app, channel)
-	err := k.directory.MayBring(in.app.id(), owns, in.key, in.agent)
+	owns := k.apps.Owns(k.terms, in.app, channel)
+	err := k.directory.MayBring(in.app.ID(), owns, in.key, in.agent)
 	if err == nil && channel != agentChannel && !owns {
 		// A runtime with a channel of its own has nobody else's.
-		err = k.directory.MayOwn(in.app.id(), channel)
-		k.mu.RLock()
-		if k.channels[channel] != nil && err == nil {
+		err = k.directory.MayOwn(in.app.ID(), channel)
+		if err == nil && k.apps.Owner(channel) != nil {
 			err = fmt.Errorf("channel %s is another app's", channel)
 		}
-		k.mu.RUnlock()
 	}
 	if err == nil {
 		return nil
@@ -328,7 +327,7 @@ func (k *ruleset) mayBring(in *incoming) error {
 	if channel != agentChannel && !owns {
 		return api.Errorf(api.CapabilityDenied, "%v", err)
 	}
-	return k.onRecord(in.app, "bringing_refused", api.Errorf(api.Forbidden, "%v", err), map[string]any{"sessionKey": in.key, "agentId": in.agent.ID})
+	return k.apps.RecordRefusal(in.app, "bringing_refused", api.Errorf(api.Forbidden, "%v", err), map[string]any{"sessionKey": in.key, "agentId": in.agent.ID})
 }
 
 // freshens reports whether a person's message, as an app says, begins a causal
@@ -337,10 +336,10 @@ func (k *ruleset) mayBring(in *incoming) error {
 // with.
 func (k *ruleset) freshens(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
-	if channel == agentChannel || !k.ownsChannel(in.app, channel) || in.from.Kind == ocip.KindAgent {
+	if channel == agentChannel || !k.apps.Owns(k.terms, in.app, channel) || in.from.Kind == ocip.KindAgent {
 		return false
 	}
-	return len(k.directory.SpokenBy(in.app.id())) == 0 || len(k.cfg.Directory.Agents) == 1
+	return len(k.directory.SpokenBy(in.app.ID())) == 0 || len(k.cfg.Directory.Agents) == 1
 }
 
 // mayBeFor reports whether a message of a session can be for the agent that its app
@@ -461,7 +460,7 @@ func (k *ruleset) stopped(in *incoming, r *audit.Record) error {
 
 // describe enters into a record who brought a message in, and from where.
 func (in *incoming) describe(r *audit.Record) {
-	r.AppID, r.RunID, r.DispatchID = in.app.id(), in.runID, in.dispatchID
+	r.AppID, r.RunID, r.DispatchID = in.app.ID(), in.runID, in.dispatchID
 	if channel, _ := directory.Split(in.key); channel != agentChannel {
 		r.Address = audit.Address(in.origin.Address)
 	}
@@ -536,13 +535,13 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	unlock := k.exchanges.pairs.lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
 	defer unlock()
 	ctx, now := context.WithoutCancel(ctx), k.now()
-	from, refusal, err := k.source(ctx, in, &envelope)
+	from, denied, err := k.source(ctx, in, &envelope)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	if refusal != nil {
+	if denied != nil {
 		claimed := ocip.Counterparty{Kind: ocip.KindAgent, Identity: envelope.SourceAgent}
-		return k.refuseInbound(in, claimed, refusal.code, refusal.by, refusal.reason, "envelope_refused")
+		return k.refuseInbound(in, claimed, denied.Code, denied.Policy, denied.Reason, "envelope_refused")
 	}
 	a := &arrival{
 		agent: in.agent, from: from, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
@@ -596,7 +595,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 // source holds an envelope against what the directory knows of its sender, its
 // session and its address. It returns who sent it, of the kind agent where that is
 // shown, or why it is refused: what contradicts the directory is a forgery.
-func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (from ocip.Counterparty, refused *refusal, err error) {
+func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (from ocip.Counterparty, denied *ocip.Verdict, err error) {
 	claimed := envelope.SourceAgent
 	from = ocip.Counterparty{Kind: ocip.KindUnknown, Identity: claimed}
 	claim, forged := k.directory.Compare(envelope, &in.origin, in.agent)
@@ -605,23 +604,23 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 		// A name that is borrowed or made up shows nobody, and a stranger's claim of another
 		// tenant stops that message alone: else whoever can write in a room could end the
 		// sending there.
-		if forged == nil && (refused == nil || refused.code == ocip.CrossEnterpriseBlocked && claim.Confirmed) {
+		if forged == nil && (denied == nil || denied.Code == ocip.CrossEnterpriseBlocked && claim.Confirmed) {
 			in.spoke = append(slices.Clip(in.spoke), as)
 		}
 	}()
 	if reason, blocked := ocip.Wall(in.agent.Identity, as); blocked {
-		return from, &refusal{ocip.CrossEnterpriseBlocked, "tenant-wall", reason, ""}, nil
+		return from, &ocip.Verdict{Code: ocip.CrossEnterpriseBlocked, Policy: "tenant-wall", Reason: reason}, nil
 	}
 	if forged != nil {
-		return from, &refusal{ocip.EnvelopeForged, "receiver", forged.Error(), ""}, nil
+		return from, &ocip.Verdict{Code: ocip.EnvelopeForged, Policy: "receiver", Reason: forged.Error()}, nil
 	}
 	channel, _ := directory.Split(in.key)
-	mayCarry := k.directory.MayCarry(in.app.id(), claimed.InstanceID, in.agent)
+	mayCarry := k.directory.MayCarry(in.app.ID(), claimed.InstanceID, in.agent)
 	switch {
 	case claim.Confirmed, claim.Elsewhere && mayCarry == nil:
 		from.Kind = ocip.KindAgent
 		return from, nil, nil
-	case in.app.id() == in.agent.App && k.directory.Local(claimed.InstanceID) != nil:
+	case in.app.ID() == in.agent.App && k.directory.Local(claimed.InstanceID) != nil:
 		// Its runtime delivers by itself what agents of this daemon send each other.
 		sent, approved, err := k.sent(ctx, in, envelope)
 		if sent {
@@ -629,12 +628,12 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 			return from, nil, nil
 		}
 		reason := fmt.Sprintf("agent %s has not sent this message, or not so", claimed.InstanceID)
-		return from, &refusal{ocip.SourceMismatch, "receiver", reason, ""}, err
+		return from, &ocip.Verdict{Code: ocip.SourceMismatch, Policy: "receiver", Reason: reason}, err
 	case claim.Elsewhere:
 		reason := fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID)
-		return from, &refusal{ocip.SourceMismatch, "receiver", reason, ""}, nil
+		return from, &ocip.Verdict{Code: ocip.SourceMismatch, Policy: "receiver", Reason: reason}, nil
 	case channel == agentChannel && mayCarry != nil:
-		return from, &refusal{ocip.SourceMismatch, "receiver", mayCarry.Error(), ""}, nil
+		return from, &ocip.Verdict{Code: ocip.SourceMismatch, Policy: "receiver", Reason: mayCarry.Error()}, nil
 	}
 	return from, nil, nil
 }
@@ -645,7 +644,7 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 // that reports a message would have others' answers go where it says.
 func (k *ruleset) learns(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
-	return channel == agentChannel || k.ownsChannel(in.app, channel)
+	return channel == agentChannel || k.apps.Owns(k.terms, in.app, channel)
 }
 
 // isAddress reports whether a member of the message's metadata is where it came
@@ -800,10 +799,10 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if d == nil {
 		about := in.about()
 		about.Timestamp, about.AuditID = now.UnixMilli(), change.Records[0].ID
-		k.observe(api.MessageReceived, in.data(), about, in.app)
+		k.apps.Observe(k.terms, api.MessageReceived, in.data(), about, in.app)
 	}
 	if fresh {
-		k.observe(api.SessionStart, sessionEvent(in.key, in.agent.ID), in.about(), nil)
+		k.apps.Observe(k.terms, api.SessionStart, sessionEvent(in.key, in.agent.ID), in.about(), nil)
 	}
 	return result, nil
 }
@@ -814,14 +813,14 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	if err != nil {
 		return api.OK{}, err
 	}
-	a := c.app.Load()
+	a := c.App()
 	run, err := k.store.Run(ctx, p.RunID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return api.OK{}, err
 	}
 	agent := k.directory.Agent(run.AgentID)
-	if agent == nil || agent.App != a.id() {
-		return api.OK{}, api.Errorf(api.NotFound, "app %s has no run %q", a.id(), p.RunID)
+	if agent == nil || agent.App != a.ID() {
+		return api.OK{}, api.Errorf(api.NotFound, "app %s has no run %q", a.ID(), p.RunID)
 	}
 	now := k.now()
 	details := map[string]any{"success": p.Success, "durationMs": now.Sub(run.QueuedAt).Milliseconds()}
@@ -833,7 +832,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 		Drains: true,
 		Records: []*audit.Record{{
 			ID: k.newID(), ActionType: audit.ActionDelivery, Event: "run_completed", Side: audit.SideReceiver,
-			TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, AppID: a.id(),
+			TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, AppID: a.ID(),
 			SessionKey: run.SessionKey, RunID: run.ID, Details: details,
 		}},
 	})
@@ -845,6 +844,6 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 		k.log.Error("cannot encode an event", zap.Error(err))
 		return api.OK{OK: true}, nil
 	}
-	k.observe(api.AgentCompleted, data, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli()}, nil)
+	k.apps.Observe(k.terms, api.AgentCompleted, data, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli()}, nil)
 	return api.OK{OK: true}, nil
 }

@@ -53,23 +53,6 @@ func detections(v *ocip.Verdict) (list []audit.Detection) {
 	return list
 }
 
-// onRecord records that an app tried what it may not, and returns the error it
-// is told. What is only malformed is no attempt and no record.
-func (k *Kernel) onRecord(a *app, event string, refusal error, details map[string]any) error {
-	said := api.AsError(refusal)
-	if said.Code != api.Forbidden {
-		return refusal
-	}
-	_, err := k.record(&audit.Record{
-		ID: k.newID(), ActionType: audit.ActionSecurity, Event: event, AppID: a.id(),
-		PolicyResult: string(ocip.Deny), PolicyReason: said.Message, Details: details,
-	})
-	if err != nil {
-		return err
-	}
-	return refusal
-}
-
 func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 	return audit.Counterparty{Kind: string(kind), InstanceID: id.InstanceID, UserID: id.UserID, OrgUnit: id.OrgUnit, TenantID: id.TenantID}
 }

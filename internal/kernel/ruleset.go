@@ -1,13 +1,11 @@
 package kernel
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/registry"
 )
 
 // Terms are all that messages are decided by. They are replaced as one.
@@ -32,8 +30,8 @@ type ruleset struct {
 	policy    ocip.Policy
 	signers   approval.Signers
 	seal      func(text string) (string, error)
-	// generation counts the rulesets, from 1.
-	generation uint64
+	// terms are what the registry of apps goes by under these.
+	terms *registry.Terms
 }
 
 // rules returns what is in force. Whoever asks twice may get two answers, so a
@@ -44,6 +42,7 @@ func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
 	r := &ruleset{Kernel: k, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal}
 	var err error
 	r.directory, err = directory.New(&r.cfg.Directory)
+	r.terms = &registry.Terms{Config: r.cfg.Config, Directory: r.directory, Agents: r.cfg.Directory.Agents, Grants: r.cfg.Directory.Grants}
 	return r, err
 }
 
@@ -69,79 +68,38 @@ func (k *Kernel) Prepare(t Terms) (adopt func(), err error) {
 }
 
 func (k *Kernel) adopt(next *ruleset) {
-	next.generation = k.rules().generation + 1
+	next.terms.Generation = k.rules().terms.Generation + 1
 	// Before the swap, so that nobody who stays has to wait for it, and after it
 	// for those who came in between.
-	next.clearAll()
+	k.apps.CheckBindings(next.terms)
 	before := k.inForce.Swap(next)
-	apps := next.clearAll()
+	apps := k.apps.CheckBindings(next.terms)
 	k.outbox.rebind()
 	for _, a := range apps {
 		k.outbox.resume(k.queuesOf(a))
 		if before.cfg.UnhealthyAfter != next.cfg.UnhealthyAfter {
-			k.checkHealth(a)
+			k.apps.CheckHealth(a)
 		}
 	}
 }
 
-// clearance is what was found out about an app under a ruleset: nil where it may
-// run, and else why not.
-type clearance struct {
-	under *ruleset
-	err   error
+// Client is one connection of an app, registered or not.
+type Client struct {
+	*registry.Client
+	kernel *Kernel
 }
 
-// clear reports whether an app may still run: an agent it speaks for can have been
-// bound to another user or program since it registered.
-func (k *ruleset) clear(a *app) error {
-	known := a.clearance.Load()
-	if known != nil && known.under == k {
-		return known.err
-	}
-	found := &clearance{under: k, err: k.mayRun(a.id(), a.peer)}
-	for known == nil || known.under.generation < k.generation {
-		if !a.clearance.CompareAndSwap(known, found) {
-			known = a.clearance.Load()
-			continue
-		}
-		if found.err != nil && k.registered(a) {
-			// It is refused also where that cannot be recorded.
-			details := k.claim(a)
-			details["connected"] = true
-			_ = k.onRecord(a, "binding_refused", found.err, details)
-		}
-		break
-	}
-	return found.err
+// Connect begins a connection.
+func (k *Kernel) Connect(peer api.Peer, link api.Link) *Client {
+	return &Client{Client: k.apps.Connect(peer, link), kernel: k}
 }
 
-// clearAll looks at every app that is registered, and returns them.
-func (k *ruleset) clearAll() []*app {
-	k.mu.RLock()
-	apps := slices.Collect(maps.Values(k.apps))
-	k.mu.RUnlock()
-	for _, a := range apps {
-		_ = k.clear(a)
-	}
-	return apps
-}
-
-// cleared reports whether an app was found to be allowed to run, under these terms
-// or later ones. It never waits.
-func (k *ruleset) cleared(a *app) bool {
-	c := a.clearance.Load()
-	return c != nil && c.err == nil && c.under.generation >= k.generation
-}
-
-func (k *Kernel) registered(a *app) bool {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	return k.apps[a.id()] == a
-}
+// MayOperate reports whether a process may use the operator socket.
+func (k *Kernel) MayOperate(p api.Peer) error { return k.apps.MayOperate(p) }
 
 // rules returns what a call of the client's app is decided by. Terms under which
 // the app may not run refuse its calls from the next one on.
 func (c *Client) rules() (*ruleset, error) {
 	k := c.kernel.rules()
-	return k, k.clear(c.app.Load())
+	return k, c.CheckBinding(k.terms)
 }

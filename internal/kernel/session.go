@@ -79,15 +79,13 @@ func channelOf(key string) string {
 // owned are the sessions that the client's app may see: those of the agents it
 // speaks for, and in the channels it owns those of the agents they serve.
 func (c *Client) owned(k *ruleset) *store.SessionOwners {
-	a, own := c.app.Load(), new(store.SessionOwners)
-	for _, agent := range k.directory.SpokenBy(a.id()) {
+	a, own := c.App(), new(store.SessionOwners)
+	for _, agent := range k.directory.SpokenBy(a.ID()) {
 		own.Agents = append(own.Agents, agent.ID)
 	}
-	k.mu.RLock()
-	own.Channels = k.queuesHeld(a)
-	k.mu.RUnlock()
+	own.Channels = k.apps.Channels(a)
 	for i := range k.cfg.Directory.Agents {
-		if agent := &k.cfg.Directory.Agents[i]; k.directory.Serves(a.id(), agent) == nil {
+		if agent := &k.cfg.Directory.Agents[i]; k.directory.Serves(a.ID(), agent) == nil {
 			own.Served = append(own.Served, agent.ID)
 		}
 	}

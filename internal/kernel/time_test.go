@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -54,8 +55,11 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 				Kind: ocip.KindAgent, Accepts: ocip.Internal,
 				Identity: ocip.Identity{InstanceID: "agent-dave-1", UserID: "dave", OrgUnit: "engineering", TenantID: "acme-corp"},
 			}}}},
-			HookWait: 250 * time.Millisecond, HookAnswer: 5 * time.Second, HookApps: map[string]kernel.HookTimes{},
-			UnhealthyAfter: 90 * time.Second, ActiveWindow: 30 * time.Minute, DrainTimeout: 10 * time.Second,
+			Config: registry.Config{
+				HookWait: 250 * time.Millisecond, HookAnswer: 5 * time.Second, HookApps: map[string]registry.HookTimes{},
+				UnhealthyAfter: 90 * time.Second, DrainTimeout: 10 * time.Second,
+			},
+			ActiveWindow: 30 * time.Minute,
 			DefaultLevel: ocip.Internal, DefaultType: ocip.InformationQuery, MaxRounds: 3, ExpiresAfter: 24 * time.Hour,
 			MaxAnnotation: 4096, Disclosure: ocip.DisclosureSuffix, MaxHeld: 100, HoldFor: 24 * time.Hour, Approvers: 1,
 		}
@@ -381,7 +385,7 @@ func TestInterceptorWaits(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tc := range []struct {
 		name   string
-		times  kernel.HookTimes // of the first interceptor
+		times  registry.HookTimes // of the first interceptor
 		hooks  []hook
 		takes  time.Duration
 		denied api.Code
@@ -396,9 +400,9 @@ func TestInterceptorWaits(t *testing.T) {
 		{name: "one that must answer and does, late", hooks: []hook{{must: true, after: 4900 * ms, result: "{}"}}, takes: 4900 * ms},
 		{name: "a silent one, then one that must answer and does not", hooks: []hook{{}, {must: true}}, takes: 5250 * ms, denied: api.Timeout},
 		{name: "one that must answer and does not, then nobody else is asked", hooks: []hook{{must: true}, {must: true}}, takes: 5 * time.Second, denied: api.Timeout},
-		{name: "a time of its own to stay silent", times: kernel.HookTimes{Wait: 2 * time.Second}, hooks: []hook{{}, {}}, takes: 2250 * ms},
-		{name: "a time of its own to answer", times: kernel.HookTimes{Answer: 70 * ms}, hooks: []hook{{must: true}}, takes: 70 * ms, denied: api.Timeout},
-		{name: "one that is required", times: kernel.HookTimes{Required: true}, hooks: []hook{{}}, takes: 5 * time.Second, denied: api.Timeout},
+		{name: "a time of its own to stay silent", times: registry.HookTimes{Wait: 2 * time.Second}, hooks: []hook{{}, {}}, takes: 2250 * ms},
+		{name: "a time of its own to answer", times: registry.HookTimes{Answer: 70 * ms}, hooks: []hook{{must: true}}, takes: 70 * ms, denied: api.Timeout},
+		{name: "one that is required", times: registry.HookTimes{Required: true}, hooks: []hook{{}}, takes: 5 * time.Second, denied: api.Timeout},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(c *kernel.Config) { c.HookApps["@acme/hook0"] = tc.times }, func(w *world) {

@@ -1,4 +1,4 @@
-package kernel
+package registry
 
 import (
 	"context"
@@ -21,9 +21,9 @@ type capability struct {
 // RegisterCapability grants what the manifest declares and nobody else has.
 // Not granted is an answer, not an error.
 func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) (api.CapabilityResult, error) {
-	a, k := c.app.Load(), c.kernel
-	rules := k.rules()
-	cp := &capability{id: k.newID(), kind: p.Type, name: p.ID()}
+	a, r := c.app.Load(), c.registry
+	t := r.terms()
+	cp := &capability{id: r.newID(), kind: p.Type, name: p.ID()}
 	refused := func(format string, args ...any) (api.CapabilityResult, error) {
 		return api.CapabilityResult{CapabilityID: cp.id, Reason: fmt.Sprintf(format, args...)}, nil
 	}
@@ -44,44 +44,42 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	if declared, where := declares(a.manifest, cp); !declared {
 		return refused("the manifest does not declare %s under capabilities.%s", cp.name, where)
 	}
-	if cp.intercept && !rules.mayIntercept(a.id()) {
+	if cp.intercept && !t.mayIntercept(a.ID()) {
 		// Else the app would believe that messages wait for it, and they would leave
 		// unseen.
-		return refused("app %s may intercept no agent's messages; list the agents in access.apps.%q.intercepts, or make the app required under hooks.apps", a.id(), a.id())
+		return refused("app %s may intercept no agent's messages; list the agents in access.apps.%q.intercepts, or make the app required under hooks.apps", a.ID(), a.ID())
 	}
 	if cp.kind == "channel" {
-		if err := rules.directory.MayOwn(a.id(), cp.name); err != nil {
+		if err := t.Directory.MayOwn(a.ID(), cp.name); err != nil {
 			return refused("%v", err)
 		}
 	}
-	defer k.keep(a)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.apps[a.id()] != a {
-		// Another connection has taken the app over; what this one were given
-		// nobody would take back.
-		return refused("app %s has another connection", a.id())
+	defer r.save(a)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.apps[a.ID()] != a {
+		// A superseded connection must not acquire capabilities.
+		return refused("app %s has another connection", a.ID())
 	}
 	if len(a.capabilities) >= maxCapabilities {
 		return refused("the app has its limit of %d capabilities", maxCapabilities)
 	}
-	if owner := rules.ownerLocked(cp, a); owner != nil {
-		return refused("%s %s belongs to app %s", cp.kind, cp.name, owner.id())
+	if owner := r.ownerLocked(t, cp, a); owner != nil {
+		return refused("%s %s belongs to app %s", cp.kind, cp.name, owner.ID())
 	}
-	k.grant(a, cp)
+	r.grantLocked(a, cp)
 	if cp.kind == "channel" && a.ready {
 		// The app was ready before it had the channel, so what waits for the
 		// channel can flow now.
-		go k.outbox.resume([]string{channelQueue(cp.name)})
+		go r.outbox.ResumeChannel(cp.name)
 	}
 	return api.CapabilityResult{CapabilityID: cp.id, Granted: true}, nil
 }
 
-// grant is called with the registry lock.
-func (k *Kernel) grant(a *app, cp *capability) {
+func (r *Registry) grantLocked(a *App, cp *capability) {
 	a.capabilities[cp.id] = cp
 	if cp.kind == "channel" {
-		k.channels[cp.name] = a
+		r.channels[cp.name] = a
 	}
 }
 
@@ -91,16 +89,16 @@ const maxCapabilities = 1024
 // ownerLocked returns another app that has what may be one app's alone: a channel, of
 // which the configuration says whose it can be, and a tool or a gateway method in a
 // tenant. What apps of other tenants have, an app is not told.
-func (k *ruleset) ownerLocked(cp *capability, a *app) *app {
+func (r *Registry) ownerLocked(t *Terms, cp *capability, a *App) *App {
 	switch cp.kind {
 	case "channel":
-		if owner := k.channels[cp.name]; owner != a {
+		if owner := r.channels[cp.name]; owner != a {
 			return owner
 		}
 	case "tool", "gateway_method":
-		mine := k.tenantsOf(a.id())
-		for _, other := range k.apps {
-			if other != a && other.has(cp) && (!k.directory.SeveralTenants() || mine.share(k.tenantsOf(other.id()))) {
+		mine := t.tenantsOf(a.ID())
+		for _, other := range r.apps {
+			if other != a && other.hasLocked(cp) && (!t.Directory.SeveralTenants() || mine.share(t.tenantsOf(other.ID()))) {
 				return other
 			}
 		}
@@ -108,9 +106,8 @@ func (k *ruleset) ownerLocked(cp *capability, a *app) *app {
 	return nil
 }
 
-// has reports whether the app has a capability of the same name. It is called with the
-// registry lock.
-func (a *app) has(cp *capability) bool {
+// hasLocked reports whether the app has a capability of the same name.
+func (a *App) hasLocked(cp *capability) bool {
 	for _, have := range a.capabilities {
 		if have.kind == cp.kind && have.name == cp.name {
 			return true
@@ -155,41 +152,63 @@ func listsHook(names []string, hook api.Hook) bool {
 // UnregisterCapability gives a capability back. One that the app does not have is
 // an answer, not an error.
 func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams) (api.OK, error) {
-	a, k := c.app.Load(), c.kernel
-	defer k.keep(a)
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	a, r := c.app.Load(), c.registry
+	defer r.save(a)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	cp, ok := a.capabilities[p.CapabilityID]
 	if !ok {
-		return api.OK{Reason: fmt.Sprintf("app %s has no capability %q", a.id(), p.CapabilityID)}, nil
+		return api.OK{Reason: fmt.Sprintf("app %s has no capability %q", a.ID(), p.CapabilityID)}, nil
 	}
 	delete(a.capabilities, p.CapabilityID)
-	if cp.kind == "channel" && k.channels[cp.name] == a && !a.has(cp) {
-		delete(k.channels, cp.name)
+	if cp.kind == "channel" && r.channels[cp.name] == a && !a.hasLocked(cp) {
+		delete(r.channels, cp.name)
 	}
 	return api.OK{OK: true}, nil
 }
 
-// ownsChannel reports whether the app has the channel, or any where the name is
-// empty. One that it may not have any more it has not, whatever it registered.
-func (k *Kernel) ownsChannel(a *app, channel string) bool {
-	may := k.rules().directory
-	k.mu.RLock()
-	defer k.mu.RUnlock()
+// Owner returns the app that has a channel, nil where none has.
+func (r *Registry) Owner(channel string) *App {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.channels[channel]
+}
+
+// Owns reports whether the app has the channel, or any where the name is empty. One
+// that it may not have any more it has not, whatever it registered.
+func (r *Registry) Owns(t *Terms, a *App, channel string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	if channel != "" {
-		return k.channels[channel] == a && may.MayOwn(a.id(), channel) == nil
+		return r.channels[channel] == a && t.Directory.MayOwn(a.ID(), channel) == nil
 	}
-	for name, owner := range k.channels {
-		if owner == a && may.MayOwn(a.id(), name) == nil {
+	for name, owner := range r.channels {
+		if owner == a && t.Directory.MayOwn(a.ID(), name) == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// mustAnswer reports whether the app registered itself as an interceptor that
-// has to answer. It is called with the registry lock.
-func (a *app) mustAnswer(hook api.Hook) bool {
+// Channels lists the channels of an app.
+func (r *Registry) Channels(a *App) []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.channelsLocked(a)
+}
+
+func (r *Registry) channelsLocked(a *App) (channels []string) {
+	for channel, owner := range r.channels {
+		if owner == a {
+			channels = append(channels, channel)
+		}
+	}
+	return channels
+}
+
+// mustAnswerLocked reports whether the app registered itself as an interceptor that
+// has to answer.
+func (a *App) mustAnswerLocked(hook api.Hook) bool {
 	for _, cp := range a.capabilities {
 		if cp.kind == "hook" && cp.hook == hook && cp.intercept {
 			return true

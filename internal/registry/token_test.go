@@ -1,4 +1,4 @@
-package kernel
+package registry
 
 import (
 	"go/ast"

@@ -1,4 +1,4 @@
-package kernel
+package registry
 
 import (
 	"context"
@@ -99,20 +99,20 @@ func (p *processes) add(process, app string) (fresh bool, ended []string, ok boo
 // memory at once and with the change for good, and returns its name. It refuses who
 // is not there any more and who is not who connected: a process that cannot be told
 // again could decide about what it asked for itself.
-func (k *Kernel) noteProcess(a *app, p api.Peer, c *store.Change) (process string, err error) {
+func (r *Registry) noteProcess(a *App, p api.Peer, c *store.Change) (process string, err error) {
 	if err := p.Present(); err != nil {
-		k.log.Warn("an app registers from a process that is not who connected: refused", zap.String("app", a.id()), zap.Error(err))
-		return "", api.Errorf(api.Forbidden, "app %s must speak from the process that connected: that one has ended, has become another program, or another process uses its connection", a.id())
+		r.log.Warn("an app registers from a process that is not who connected: refused", zap.String("app", a.ID()), zap.Error(err))
+		return "", api.Errorf(api.Forbidden, "app %s must speak from the process that connected: that one has ended, has become another program, or another process uses its connection", a.ID())
 	}
 	if process, err = p.Process(); err != nil {
-		k.log.Warn("cannot tell which process an app is: refused", zap.String("app", a.id()), zap.Error(err))
-		return "", api.Errorf(api.Forbidden, "the kernel cannot tell which process app %s is", a.id())
+		r.log.Warn("cannot tell which process an app is: refused", zap.String("app", a.ID()), zap.Error(err))
+		return "", api.Errorf(api.Forbidden, "the kernel cannot tell which process app %s is", a.ID())
 	}
 	if process == "" {
 		// Nor could it be told on the operator socket, which refuses it for that.
 		return "", nil
 	}
-	fresh, ended, ok := k.processes.add(process, a.id())
+	fresh, ended, ok := r.processes.add(process, a.ID())
 	if len(ended) > 0 {
 		c.Add(store.EndedProcesses(ended))
 	}
@@ -120,7 +120,32 @@ func (k *Kernel) noteProcess(a *app, p api.Peer, c *store.Change) (process strin
 		return "", api.Errorf(api.Forbidden, "the kernel knows its limit of %d app processes", maxProcesses)
 	}
 	if fresh {
-		c.Add(store.AppProcess{Boot: k.processes.boot, Name: process, App: a.id(), At: k.now()})
+		c.Add(store.AppProcess{Boot: r.processes.boot, Name: process, App: a.ID(), At: r.now()})
 	}
 	return process, nil
+}
+
+// MayOperate reports whether a process may use the operator socket: none that is
+// a registered app's, or was started by one, and none that uses another's
+// connection. It is asked at each request. It sees only what does not hide; where that is not enough, decisions
+// are signed, or the app runs where the socket is not.
+func (r *Registry) MayOperate(p api.Peer) error {
+	if r.terms().AppsMayOperate {
+		return nil
+	}
+	if err := p.Present(); err != nil {
+		r.log.Warn("somebody operates who did not connect: refused", zap.Error(err))
+		return api.Errorf(api.Forbidden, "the process that connected to the operator socket is not who speaks on it, so the kernel cannot tell it from an app")
+	}
+	line, err := p.Ancestors()
+	if err != nil {
+		r.log.Warn("cannot tell where an operator comes from: refused", zap.Error(err))
+		return api.Errorf(api.Forbidden, "the kernel cannot tell which process this is, so it cannot tell it from an app")
+	}
+	for _, process := range line {
+		if app, ok := r.processes.app(process); ok {
+			return api.Errorf(api.Forbidden, "this process is app %s or was started by it (process %s); apps do not operate the daemon", app, process)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,175 @@
+package registry
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Intercepted reports whether anybody may have to be asked about what goes out.
+func (r *Registry) Intercepted(t *Terms) bool {
+	return len(t.HookApps) > 0 || len(r.Listeners(api.MessageSending)) > 0
+}
+
+// Question is what interceptors are asked about.
+type Question struct {
+	Hook  api.Hook
+	About api.HookContext
+	// Asker has had its say, and could not answer while it waits; But is left
+	// out too, where it is set and not required.
+	Asker, But *App
+	// Data is what the next interceptor is shown, Take what becomes of its
+	// answer: a denial ends the asking.
+	Data func() []byte
+	Take func(*App, jsontext.Value) *ocip.Verdict
+}
+
+// Ask asks the interceptors of a hook that may intercept the agent, one after
+// another. Without one that is required it asks nobody.
+func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdict, error) {
+	if missing := r.missingInterceptor(t, q.Hook); missing != "" {
+		return denied(ocip.InterceptorBlocked, missing, "is required and not connected"), nil
+	}
+	for _, a := range r.Listeners(q.Hook) {
+		if a == q.Asker || a == q.But && !t.HookApps[a.ID()].Required {
+			continue
+		}
+		names, intercepts := r.subscription(t, a, q.Hook)
+		if !intercepts || !t.intercepts(a, q.About.AgentID) {
+			continue
+		}
+		for _, name := range names {
+			result, answered, err := r.ask(ctx, t, a, q.Hook, name, q.Data(), q.About)
+			switch {
+			case err != nil:
+				return nil, err
+			case answered:
+				if blocked := q.Take(a, result); blocked != nil {
+					return blocked, nil
+				}
+			case r.requiresAnswer(t, a, q.Hook):
+				return denied(ocip.InterceptorTimeout, a.ID(), "did not answer in time"), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// intercepts reports whether the configuration lets an app intercept what an agent
+// does.
+func (t *Terms) intercepts(a *App, agentID string) bool {
+	agent := t.Directory.Agent(agentID)
+	return agent != nil && t.Directory.Intercepts(a.ID(), agent)
+}
+
+// missingInterceptor names a required interceptor that is not there. Of what goes
+// out it must be a listener; what else it wants to be asked about is known once it
+// is there.
+func (r *Registry) missingInterceptor(t *Terms, hook api.Hook) string {
+	for id, times := range t.HookApps {
+		if !times.Required {
+			continue
+		}
+		r.mu.RLock()
+		a := r.apps[id]
+		present := a != nil && a.ready && (hook != api.MessageSending || slices.Contains(r.listeners[hook], a))
+		r.mu.RUnlock()
+		if !present {
+			return id
+		}
+	}
+	return ""
+}
+
+// requiresAnswer reports whether a message waits for the app's word and is blocked
+// without it.
+func (r *Registry) requiresAnswer(t *Terms, a *App, hook api.Hook) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return a.mustAnswerLocked(hook) || t.HookApps[a.ID()].Required
+}
+
+// ask sends an event and waits for its answer: briefly for an app that may
+// stay silent, longer for one that must speak.
+func (r *Registry) ask(ctx context.Context, t *Terms, a *App, hook api.Hook, name string, data []byte, about api.HookContext) (jsontext.Value, bool, error) {
+	times := t.HookApps[a.ID()]
+	wait := pick(times.Wait, t.HookWait)
+	if r.requiresAnswer(t, a, hook) {
+		wait = pick(times.Answer, t.HookAnswer)
+	}
+	e := r.events.add(&event{id: r.newID(), app: a, hook: hook, awaited: true, answers: make(chan jsontext.Value, 1)})
+	began := r.now()
+	defer func() { r.metrics.HookWaited(r.now().Sub(began)) }()
+	about.Timestamp = began.UnixMilli()
+	Send(a.link, "hook:"+name, appendHookEvent(nil, e.id, name, data, about))
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
+	select {
+	case result := <-e.answers:
+		return result, true, nil
+	case <-limit.C:
+	case <-a.gone:
+	case <-ctx.Done():
+		r.events.expire(e)
+		return nil, false, api.Errorf(api.ConnectionClosed, "the connection ended before the message was decided")
+	}
+	if !r.events.expire(e) {
+		return <-e.answers, true, nil
+	}
+	return nil, false, nil
+}
+
+func pick(own, general time.Duration) time.Duration {
+	if own > 0 {
+		return own
+	}
+	return general
+}
+
+// mayIntercept reports whether there is any agent whose messages an app may look at
+// and stop.
+func (t *Terms) mayIntercept(app string) bool {
+	for i := range t.Agents {
+		if t.Directory.Intercepts(app, &t.Agents[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// denied is the verdict of an interceptor that stops something.
+func denied(code ocip.Code, app, how string) *ocip.Verdict {
+	return &ocip.Verdict{Result: ocip.Deny, Code: code, Policy: "interceptor:" + app, Reason: "interceptor " + app + " " + how}
+}
+
+// Deny is the verdict of an interceptor that stops something, for a reason that goes
+// on with the app's name.
+func (a *App) Deny(how string) *ocip.Verdict { return denied(ocip.InterceptorBlocked, a.ID(), how) }
+
+// Denies returns the denial that an interceptor's answer is, nil where it is an
+// object that replaces what was asked about. What the interceptor itself said is for
+// the record: nobody decided that its words may reach whoever asked.
+func (a *App) Denies(result jsontext.Value) *ocip.Verdict {
+	var answer struct {
+		Block  bool   `json:"block"`
+		Reason string `json:"reason"`
+	}
+	switch {
+	case len(result) == 0 || result.Kind() == 'n':
+		return a.Deny("blocked it")
+	case result.Kind() != '{' || json.Unmarshal(result, &answer) != nil:
+		return a.Deny("gave an answer that is no object")
+	case !answer.Block:
+		return nil
+	}
+	v := a.Deny("blocked it")
+	if said := ocip.Summarize(answer.Reason); said != "" {
+		v.Details = map[string]any{"cause": said}
+	}
+	return v
+}
