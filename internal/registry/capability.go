@@ -83,7 +83,7 @@ func (r *Registry) grantLocked(a *App, cp *capability) {
 	}
 }
 
-// maxCapabilities bounds what one app can make the kernel keep.
+// maxCapabilities bounds what one app can make the registry hold.
 const maxCapabilities = 1024
 
 // ownerLocked returns another app that has what may be one app's alone: a channel, of

@@ -62,7 +62,7 @@ func (c *Client) Authorize(token string) error {
 	case (a == nil || a.byProcess.Load()) && token == "":
 		return api.Errorf(api.AppNotRegistered, "call app.register first")
 	case a == nil:
-		// An app that was there before goes on.
+		// An app that registered before resumes.
 		return c.resume(token)
 	case a.byProcess.Load() && !a.owns(token):
 		return api.Errorf(api.AppNotRegistered, "call app.register first")
@@ -163,7 +163,7 @@ func (c *Client) enter(a *App, token string, change *store.Change) error {
 
 // register enters an app under its id, and ends an earlier connection of it
 // where the token shows that both are the same app. One that resumes is at once
-// what the other was: no message finds neither of them.
+// what the other was: there is no moment at which a message finds neither.
 func (r *Registry) register(t *Terms, a *App, token string) error {
 	holder, err := r.replace(t, a, token)
 	if holder != nil {

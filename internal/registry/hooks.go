@@ -15,7 +15,7 @@ import (
 // own, the SDK's alias for it, or both. It is told under each.
 type hookNames []string
 
-// UnmarshalJSON also reads what was kept when an app had one name a hook.
+// UnmarshalJSON also reads what was saved when an app had one name a hook.
 func (n *hookNames) UnmarshalJSON(b []byte) error {
 	if jsontext.Value(b).Kind() != '"' {
 		return json.Unmarshal(b, (*[]string)(n))
@@ -57,8 +57,8 @@ func (a *App) declaresHook(hook api.Hook) bool {
 }
 
 // listenLocked adds a name under which an app listens. One that provides channels and
-// lists no hook hears of its own channels' messages, which are delivered to it, and
-// so of nothing as a listener.
+// lists no hook is sent its own channels' messages, which are delivered to it, and
+// nothing as a listener.
 func (r *Registry) listenLocked(a *App, hook api.Hook, name string) {
 	names, again := a.hooks[hook]
 	if !again && r.apps[a.ID()] == a && a.declaresHook(hook) {

@@ -19,7 +19,7 @@ import (
 )
 
 // savedApp is what the store keeps of an app that became ready. Its SDK connects
-// again by itself when a connection or the daemon ended, and then goes on with the
+// again by itself when a connection or the daemon ended, and then resumes with the
 // token it has, without registering anew.
 type savedApp struct {
 	// Token is the SHA-256 of the app's token, which is 256 random bits.
@@ -45,7 +45,7 @@ type savedCapability struct {
 	Intercept bool     `json:"intercept,omitzero"`
 }
 
-// Bounds of what is kept. An app with more to keep registers anew after a restart.
+// Bounds of what is saved. An app with more to save registers anew after a restart.
 // Where there are too many, one that is not connected gives way: of the process
 // itself, where it has many, else the one that registered first of those that
 // speak for no agent.
@@ -76,7 +76,7 @@ const savedPrefix = "app:"
 
 func savedKey(id string) string { return savedPrefix + id }
 
-// loadSaved takes up what the store keeps of apps. What cannot be read is as if it
+// loadSaved takes up what the store holds of apps. What cannot be read is as if it
 // were not there: its app registers again.
 func (r *Registry) loadSaved(ctx context.Context) error {
 	r.saved.apps, r.saved.tokens = make(map[tokenDigest]string), make(map[string]savedToken)
@@ -85,13 +85,13 @@ func (r *Registry) loadSaved(ctx context.Context) error {
 		return err
 	}
 	for key, value := range values {
-		var was savedApp
-		if err := json.Unmarshal(value, &was); err != nil || len(was.Token) != sha256.Size || was.Manifest == nil || savedKey(was.Manifest.ID) != key {
+		var app savedApp
+		if err := json.Unmarshal(value, &app); err != nil || len(app.Token) != sha256.Size || app.Manifest == nil || savedKey(app.Manifest.ID) != key {
 			r.log.Warn("cannot read what is kept of an app", zap.String("key", key), zap.Error(err))
 			continue
 		}
-		r.saved.put(was.Manifest.ID, savedToken{tokenDigest(was.Token), was.Order, was.UID, was.PID})
-		r.order = max(r.order, was.Order)
+		r.saved.put(app.Manifest.ID, savedToken{tokenDigest(app.Token), app.Order, app.UID, app.PID})
+		r.order = max(r.order, app.Order)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (r *Registry) forgetSaved(a *App, c *store.Change) (done func()) {
 func (r *Registry) save(a *App) {
 	defer r.saved.writing.Lock(a.ID())()
 	t := r.terms()
-	// What cannot be told is left out: then the token alone has the app go on.
+	// What cannot be told is left out: then the app resumes by its token alone.
 	process, _ := a.peer.Process()
 	exe, _ := a.peer.Executable()
 	r.mu.Lock()
@@ -197,7 +197,7 @@ func (r *Registry) makeRoom(t *Terms, a *App, c *store.Change) bool {
 
 // resume makes the connection that of the app whose token a request on it shows,
 // with what the app had when its last connection ended. Only the process that
-// registered can go on: another one that has the token has to register.
+// registered can resume: another one that has the token has to register.
 func (c *Client) resume(token string) error {
 	r := c.registry
 	c.entering.Lock()
@@ -230,20 +230,20 @@ func (c *Client) resume(token string) error {
 	return c.resumeAs(a, before, token, nil)
 }
 
-// savedOf returns what is kept of an app.
+// savedOf returns what is saved of an app.
 func (r *Registry) savedOf(id string) (*savedApp, error) {
 	value, err := r.store.Meta(r.closing, savedKey(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	was := new(savedApp)
+	found := new(savedApp)
 	if err == nil {
-		err = json.Unmarshal(value, was)
+		err = json.Unmarshal(value, found)
 	}
 	if err != nil {
 		r.log.Error("cannot read what is kept of an app", zap.String("app", id), zap.Error(err))
 	}
-	return was, err
+	return found, err
 }
 
 // resumeAfter is how long a connection has to say by itself whose it is.
@@ -300,7 +300,7 @@ func (c *Client) resumeByProcess() {
 	}
 }
 
-// resumeAs makes the connection that of an app which was there before.
+// resumeAs makes the connection that of an app which registered before.
 func (c *Client) resumeAs(a *App, before *savedApp, token string, details map[string]any) error {
 	r := c.registry
 	a.order, a.resumedFrom = before.Order, before

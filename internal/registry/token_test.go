@@ -10,7 +10,7 @@ import (
 )
 
 // A token is compared in constant time: how long it takes to refuse one says
-// nothing of how much of it was right. So in this room a token is an operand of no
+// nothing of how much of it was right. So in this package a token is an operand of no
 // comparison, but with the empty one, no key of a map and no argument of a
 // comparing function but that of crypto/subtle; a digest of it may be anything.
 func TestTokensAreComparedInConstantTime(t *testing.T) {
@@ -66,7 +66,7 @@ func TestTokensAreComparedInConstantTime(t *testing.T) {
 		})
 	}
 	// A request's token, on a connection that is the app's by its process too, a
-	// takeover's, and that of one that goes on: each by its digest ([app.owns]).
+	// takeover's, and that of a resumption: each by its digest ([app.owns]).
 	if compared < 4 {
 		t.Errorf("tokens are compared %d times", compared)
 	}
