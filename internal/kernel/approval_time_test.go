@@ -347,7 +347,7 @@ func TestRequestOfTheFirstForm(t *testing.T) {
 			}
 		}
 		record := &audit.Record{ID: "as-before", ActionType: audit.ActionApproval}
-		if _, err := w.store.Commit(&store.Change{Records: []*audit.Record{record}, Approvals: []store.Approval{row}}); err != nil {
+		if _, err := w.store.Commit(&store.Change{Records: []*audit.Record{record}, Parts: []store.Part{&row}}); err != nil {
 			t.Fatal(err)
 		}
 		saw := w.sees(held.ApprovalID)
