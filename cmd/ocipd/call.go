@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -26,12 +27,13 @@ type callFlags struct {
 	manifest string
 	kernel   bool
 	operator bool
+	list     bool
 }
 
 func newCall(s *shell) *cobra.Command {
 	var f callFlags
 	c := &cobra.Command{
-		Use:   "call METHOD [JSON | -]",
+		Use:   "call METHOD [JSON | -] | --list",
 		Short: "make one request and print its answer",
 		Long: "Make one request and print its result as one line of JSON; a streaming method prints one\n" +
 			"line a chunk until it ends or is interrupted. Params are JSON, or - for stdin.\n\n" +
@@ -39,12 +41,22 @@ func newCall(s *shell) *cobra.Command {
 			"kernel. go to the operator socket, all others to the kernel socket; --operator and --kernel say otherwise. On the kernel\n" +
 			"socket an app is registered for the one call (" + callApp + ", or --app), but for app.register\n" +
 			"itself and for kernel.describe. kernel.describe lists the methods of either socket.\n\n" +
+			"--list prints the methods instead: who may call each, and how long it may take.\n\n" +
 			"An error of the daemon is printed on stderr as JSON.",
-		Example: "  ocipd call kernel.describe\n" +
+		Example: "  ocipd call --list\n" +
+			"  ocipd call kernel.describe\n" +
 			"  ocipd call session.list '{\"limit\":10}'\n" +
 			"  ocipd call --app @acme/alice-runtime message.dispatch - <message.json",
-		Args: cobra.RangeArgs(1, 2),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.list {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.RangeArgs(1, 2)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.list {
+				return s.listMethods(cmd.Context())
+			}
 			if f.kernel && f.operator {
 				return cli.Usagef("cannot use --kernel and --operator together")
 			}
@@ -59,6 +71,7 @@ func newCall(s *shell) *cobra.Command {
 	flags.StringVar(&f.app, "app", "", "register as the app with this `ID` (default "+callApp+")")
 	flags.StringVar(&f.manifest, "manifest", "", "register with the manifest in this `FILE`, or this JSON; what it leaves out is filled in")
 	flags.BoolVar(&f.kernel, "kernel", false, "use the kernel socket")
+	flags.BoolVar(&f.list, "list", false, "print the methods there are")
 	flags.BoolVar(&f.operator, "operator", false, "use the operator socket")
 	return c
 }
@@ -120,6 +133,21 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 			return err
 		}
 	}
+}
+
+// listMethods prints the methods of both sockets.
+func (s *shell) listMethods(ctx context.Context) error {
+	var list api.MethodList
+	if err := s.Operate(ctx, "kernel.methods", nil, &list); err != nil {
+		return fmt.Errorf("cannot list the methods: %w", err)
+	}
+	callers := map[string]string{"open": "any app, registered or not", "app": "an app with its token", "operator": "an operator", "any": "an app or an operator"}
+	paces := map[string]string{"quick": "at once", "patient": "may wait", "streaming": "until it is cancelled"}
+	t := &term.Table{Columns: []term.Column{{Title: "METHOD", Whole: true}, {Title: "CALLED BY", Least: 12}, {Title: "ANSWERED", Least: 8}}}
+	for _, m := range list.Methods {
+		t.Add(term.Plain(m.Name), term.Plain(cmp.Or(callers[m.Access], m.Access)), term.Plain(cmp.Or(paces[m.Pace], m.Pace)))
+	}
+	return t.Write(s.Stdout, s.Screen())
 }
 
 // params reads the parameters of a request from the command line or stdin.

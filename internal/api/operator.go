@@ -444,3 +444,21 @@ type Description struct {
 	Version         string              `json:"version"`
 	Methods         []MethodDescription `json:"methods"`
 }
+
+// MethodList is the answer of kernel.methods: every method of both sockets, in the
+// order of the table.
+type MethodList struct {
+	Methods []MethodEntry `json:"methods"`
+}
+
+// MethodEntry is one method as kernel.methods lists it.
+type MethodEntry struct {
+	Name string `json:"name"`
+	// Access is who may call it: any connection to the kernel socket (open), an app
+	// with its token (app), an operator (operator), or whoever is connected (any).
+	Access string `json:"access"`
+	// Pace is how long it may take: it is answered before the next request is read
+	// (quick), it may wait for the disk or for others (patient), or it goes on until
+	// it is cancelled (streaming).
+	Pace string `json:"pace"`
+}

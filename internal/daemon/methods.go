@@ -44,6 +44,7 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.Cancel("stream.cancel"),
 		ipc.Describe("kernel.describe"),
 
+		ipc.Operator("kernel.methods", d.listMethods),
 		ipc.Operator("kernel.status", d.status),
 		ipc.Operator("audit.query", k.AuditQuery),
 		ipc.Operator("audit.stats", d.auditStats),
@@ -83,4 +84,12 @@ func (d *Daemon) makeServer(context.Context) error {
 		Apps: d.apps, Operators: d.operators,
 	})
 	return nil
+}
+
+// listMethods lists the table.
+func (d *Daemon) listMethods(context.Context, *api.Empty) (list api.MethodList, err error) {
+	for _, m := range d.methods() {
+		list.Methods = append(list.Methods, api.MethodEntry{Name: m.Name, Access: string(m.Access), Pace: string(m.Pace)})
+	}
+	return list, nil
 }

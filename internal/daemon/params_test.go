@@ -61,6 +61,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"agent.complete":  {good: []string{`{"runId":"r","success":true}`}, bad: []string{`{}`, `{"runId":"r","success":"yes"}`}},
 		"stream.cancel":   {good: []string{`{"requestId":"r"}`}, bad: []string{`{}`, `{"requestId":[]}`}},
 		"kernel.describe": {good: []string{`{}`, `{"x":1}`}, bad: []string{`[]`}},
+		"kernel.methods":  {good: []string{`{}`}, bad: []string{`[]`}},
 		"kernel.status":   {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.query":     {good: []string{`{}`, `{"limit":1}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"before":-1}`, `{"filter":7}`}},
 		"audit.stats":     {good: []string{`{}`, `{"since":"2026-03-13T10:00:00Z","bucket":3600}`}, bad: []string{`{"bucket":-60}`, `{"bucket":90}`, `{"since":7}`, `{"since":"2026-03-13T10:00:00Z","until":"2026-03-12T10:00:00Z"}`}},
