@@ -22,6 +22,17 @@ const (
 	ApprovalExpired   = "expired"
 )
 
+// The states that are reserved for subjects that can be asked about again, or whose
+// approval can be taken back before it is used. No subject has them yet.
+const (
+	// ApprovalRequestChanges means that a person wants something else: what was asked
+	// for is not done, and may be asked for anew once it is changed.
+	ApprovalRequestChanges = "request_changes"
+	// ApprovalRevoked means that the request, or an approval that was not used, counts
+	// no longer: what it was for is gone.
+	ApprovalRevoked = "revoked"
+)
+
 // ApprovalStates lists every state, pending first.
 func ApprovalStates() []string {
 	return []string{ApprovalPending, ApprovalApproved, ApprovalDenied, ApprovalTakenOver, ApprovalResolved, ApprovalExpired}

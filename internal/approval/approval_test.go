@@ -63,13 +63,14 @@ func (o *world) start() {
 	o.Requests, err = approval.New(o.t.Context(), approval.Options{
 		Store: o.store, Commit: o.store.Commit, Now: o.clock,
 		Keyed: func(tenant, text string) (string, error) { return "keyed:" + tenant + "/" + text, nil },
-		NewID: func() string { return fmt.Sprintf("id-%06d", o.ids.Add(1)) },
+		NewID: o.newID,
 	})
 	if err != nil {
 		o.t.Fatal(err)
 	}
 }
 
+func (o *world) newID() string        { return fmt.Sprintf("id-%06d", o.ids.Add(1)) }
 func (o *world) clock() time.Time     { return time.UnixMilli(o.now.Load()) }
 func (o *world) pass(d time.Duration) { o.now.Add(d.Milliseconds()) }
 
@@ -77,17 +78,17 @@ func (o *world) pass(d time.Duration) { o.now.Add(d.Milliseconds()) }
 func (o *world) ask(what string) *approval.Request {
 	o.t.Helper()
 	r := &approval.Request{Asked: approval.Asked("effect", what)}
-	r.ApprovalID, r.Kind, r.Agent, r.AppID, r.Content = o.NewID(), "effect", "builder-1", "@acme/builder", what
+	r.ApprovalID, r.Kind, r.Agent, r.AppID, r.Content = o.newID(), "effect", "builder-1", "@acme/builder", what
 	r.AskedAt, r.ExpiresAt, r.Needed = o.now.Load(), o.clock().Add(hour).UnixMilli(), o.needed
 	s := &effect{o, r}
 	if err := s.Preview(o.t.Context(), o.clock()); err != nil {
 		o.t.Fatal(err)
 	}
-	change := &store.Change{Records: []*audit.Record{{ID: o.NewID(), ActionType: audit.ActionApproval, Event: "asked"}}}
+	change := &store.Change{Records: []*audit.Record{{ID: o.newID(), ActionType: audit.ActionApproval, Event: "asked"}}}
 	if err := o.Add(r, s, change); err != nil {
 		o.t.Fatal(err)
 	}
-	if _, err := o.Commit(change); err != nil {
+	if _, err := o.store.Commit(change); err != nil {
 		o.t.Fatal(err)
 	}
 	return r
@@ -155,7 +156,7 @@ func (s *effect) Release(_ context.Context, d *approval.Decision) error {
 	if err := d.Conclude(api.ApprovalApproved, nil); err != nil {
 		return err
 	}
-	if _, err := s.o.Commit(d.Change); err != nil {
+	if _, err := s.o.store.Commit(d.Change); err != nil {
 		return err
 	}
 	s.o.did = append(s.o.did, "ran "+s.r.Content)
@@ -391,6 +392,35 @@ func TestPlaces(t *testing.T) {
 	o.Free(r.Agent, message)
 	if !o.Room(r.Agent, message, 1) || o.Count() != 1 {
 		t.Errorf("%d places are taken", o.Count())
+	}
+}
+
+// A decision about something else can end a request with it: once that is durable,
+// and not before.
+func TestEndWith(t *testing.T) {
+	o := open(t)
+	r := o.ask("deploy")
+	end := func(commit func(*store.Change) error) {
+		t.Helper()
+		change := &store.Change{Last: true}
+		seen, err := o.Get(t.Context(), r.ApprovalID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Under(o.rules).EndWith(seen, &api.ApprovalDecision{Decision: api.DecideApprove, By: "ann"}, change); err != nil {
+			t.Fatal(err)
+		}
+		if err := commit(change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(func(*store.Change) error { return nil })
+	if got, err := o.Get(t.Context(), r.ApprovalID); err != nil || got.State != api.ApprovalPending || o.Count() != 1 {
+		t.Errorf("before it is durable it is %+v, %v", got, err)
+	}
+	end(func(c *store.Change) error { _, err := o.store.Commit(c); return err })
+	if got, err := o.Get(t.Context(), r.ApprovalID); err != nil || got.State != api.ApprovalResolved || got.Decision.By != "ann" || o.Count() != 0 {
+		t.Errorf("then it is %+v, %v", got, err)
 	}
 }
 

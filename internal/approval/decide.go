@@ -48,7 +48,7 @@ type Decision struct {
 }
 
 func (c *Decider) decision(r *Request, s Subject, p *api.ApprovalResolveParams, change *store.Change) *Decision {
-	d := &Decision{ApprovalResolveParams: p, Request: r, Now: c.Now(), Change: change, decider: c, subject: s}
+	d := &Decision{ApprovalResolveParams: p, Request: r, Now: c.o.Now(), Change: change, decider: c, subject: s}
 	change.OnDurable(func(receipt store.Receipt) { d.seq = receipt.Seq })
 	return d
 }
@@ -104,7 +104,7 @@ func (c *Decider) take(ctx context.Context, id string) (r *Request, s Subject, u
 	if r, err = c.Get(ctx, id); err == nil {
 		s, err = c.Subject(r)
 	}
-	if err == nil && r.State == api.ApprovalPending && r.OverAt(c.Now()) {
+	if err == nil && r.State == api.ApprovalPending && r.OverAt(c.o.Now()) {
 		err = c.Expire(ctx, r)
 	}
 	if err == nil && r.State != api.ApprovalPending {
@@ -148,7 +148,7 @@ func (c *Decider) mayDecide(d *Decision, peer api.Peer) error {
 // what it is about.
 func (c *Decider) Who(peer api.Peer, what, note, signature, text string, r *audit.Record) (api.ApprovalDecision, error) {
 	uid, _, pid := peer.Credentials()
-	now := c.Now()
+	now := c.o.Now()
 	by := api.ApprovalDecision{Decision: what, By: fmt.Sprintf("uid:%d", uid), UID: uid, Note: note, At: now.UnixMilli()}
 	if c.Signers == nil {
 		return by, nil
@@ -164,7 +164,7 @@ func (c *Decider) Who(peer api.Peer, what, note, signature, text string, r *audi
 	}
 	r.ActionType, r.Event, r.PolicyResult, r.PolicyReason = audit.ActionSecurity, "decision_refused", string(ocip.Deny), reason
 	r.Details = map[string]any{"decision": what, "uid": uid, "pid": pid}
-	if _, err := c.Commit(&store.Change{Records: []*audit.Record{r}}); err != nil {
+	if _, err := c.o.Commit(&store.Change{Records: []*audit.Record{r}}); err != nil {
 		return by, err
 	}
 	return by, api.Errorf(api.Forbidden, "%s", reason)
@@ -240,21 +240,20 @@ func (c *Decider) lookAgain(ctx context.Context, d *Decision) error {
 // keepWaiting writes down what happened to a request that goes on waiting.
 func (c *Decider) keepWaiting(d *Decision, event string) error {
 	r := d.Request
-	stored, err := r.encode(api.ApprovalPending)
-	if err != nil {
+	if err := r.enter(d.Change, api.ApprovalPending, false); err != nil {
 		return err
 	}
 	record := c.record(d.subject, event)
 	record.Details = Details(&d.By)
 	record.Details["digest"], record.Details["given"], record.Details["needed"] = r.Digest, r.Given, r.Needed
 	if len(r.Changed) > 0 {
+		var err error
 		if record.Details["changed"], err = c.recorded(record.TenantID, r.Changed); err != nil {
 			return err
 		}
 	}
 	d.Change.Records = append(d.Change.Records, record)
-	d.Change.Add(&stored)
-	if _, err := c.Commit(d.Change); err != nil {
+	if _, err := c.o.Commit(d.Change); err != nil {
 		return err
 	}
 	c.watchers.tell(r.ApprovalID)
@@ -273,7 +272,7 @@ func (q *Requests) recorded(tenant string, changed []api.ApprovalChange) ([]api.
 			if *text == "" {
 				continue
 			}
-			digest, err := q.Keyed(tenant, *text)
+			digest, err := q.o.Keyed(tenant, *text)
 			if err != nil {
 				return nil, err
 			}
@@ -291,7 +290,7 @@ func (c *Decider) end(ctx context.Context, d *Decision, state string) error {
 	if err := d.Conclude(state, nil); err != nil {
 		return err
 	}
-	_, err := c.Commit(d.Change)
+	_, err := c.o.Commit(d.Change)
 	return err
 }
 
@@ -317,11 +316,9 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	if !c.KeepContent {
 		decided.forget()
 	}
-	stored, err := decided.encode(state)
-	if err != nil {
+	if err := decided.enter(d.Change, state, false); err != nil {
 		return err
 	}
-	d.Change.Add(&stored)
 	record := c.record(d.subject, state)
 	record.Details = Details(&d.By)
 	record.Details["digest"] = r.Digest
@@ -337,8 +334,8 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	d.Change.OnDurable(func(store.Receipt) {
 		c.Free(r.Agent, r.Asked)
 		c.watchers.tell(r.ApprovalID)
-		if c.Notify != nil {
-			c.Notify.Decided(r.ApprovalID)
+		if c.o.Notify != nil {
+			c.o.Notify.Decided(r.ApprovalID)
 		}
 	})
 	return d.subject.Tell(d.Change, api.ApprovalOutcome{

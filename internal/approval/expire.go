@@ -28,7 +28,7 @@ const sweepPage = 64
 // Sweep ends the requests whose time has run out.
 func (c *Decider) Sweep(ctx context.Context) error {
 	for {
-		page, err := c.Store.ExpiredApprovals(ctx, c.Now(), sweepPage)
+		page, err := c.o.Store.ExpiredApprovals(ctx, c.o.Now(), sweepPage)
 		if err != nil || len(page) == 0 {
 			return err
 		}

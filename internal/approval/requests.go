@@ -37,14 +37,14 @@ type Options struct {
 // Requests are all approval requests. They are the same under every configuration;
 // what depends on one is a method of [Decider]. They are safe for concurrent use.
 type Requests struct {
-	Options
+	o Options
 	pending
 	watchers watchers
 }
 
 // New takes up the requests that the store holds.
 func New(ctx context.Context, o Options) (*Requests, error) {
-	q := &Requests{Options: o, pending: pending{asked: make(map[asker]map[string]string)}, watchers: watchers{set: make(map[*watcher]struct{})}}
+	q := &Requests{o: o, pending: pending{asked: make(map[asker]map[string]string)}, watchers: watchers{set: make(map[*watcher]struct{})}}
 	return q, o.Store.Pending(ctx, func(id, agent, asked string) { q.put(agent, asked, id) })
 }
 
@@ -69,7 +69,7 @@ func NotFound(id string) error { return api.Errorf(api.NotFound, "there is no ap
 
 // Get returns a request.
 func (q *Requests) Get(ctx context.Context, id string) (*Request, error) {
-	stored, err := q.Store.Approval(ctx, id)
+	stored, err := q.o.Store.Approval(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, NotFound(id)
 	}
@@ -81,7 +81,7 @@ func (q *Requests) Get(ctx context.Context, id string) (*Request, error) {
 
 // OfExchange returns what waits of one agent's side of an exchange.
 func (q *Requests) OfExchange(ctx context.Context, exchangeID, agent string) (list []*Request, err error) {
-	waiting, err := q.Store.PendingOf(ctx, exchangeID)
+	waiting, err := q.o.Store.PendingOf(ctx, exchangeID)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (q *Requests) Oldest(ctx context.Context) (time.Time, error) {
 }
 
 func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit int) (page []api.ApprovalSummary, total int, err error) {
-	stored, total, err := q.Store.Summaries(ctx, f, limit)
+	stored, total, err := q.o.Store.Summaries(ctx, f, limit)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -147,17 +147,14 @@ func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit 
 // waits once the change is durable.
 func (q *Requests) Add(r *Request, s Subject, change *store.Change) error {
 	r.name(s.Shown())
-	stored, err := r.encode(api.ApprovalPending)
-	if err != nil {
+	if err := r.enter(change, api.ApprovalPending, true); err != nil {
 		return err
 	}
-	stored.New = true
-	change.Add(&stored)
 	change.OnDurable(func(store.Receipt) {
 		q.put(r.Agent, r.Asked, r.ApprovalID)
 		q.watchers.tell(r.ApprovalID)
-		if q.Notify != nil {
-			q.Notify.Held(r.ApprovalSummary)
+		if q.o.Notify != nil {
+			q.o.Notify.Held(r.ApprovalSummary)
 		}
 	})
 	return nil

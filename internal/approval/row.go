@@ -114,6 +114,15 @@ type (
 	}
 )
 
+// enter enters a request into a change: a new one, or what became of one that is
+// still pending.
+func (r *Request) enter(c *store.Change, state string, isNew bool) error {
+	row, err := r.encode(state)
+	row.New = isNew
+	c.Add(&row)
+	return err
+}
+
 func (r *Request) encode(state string) (store.Approval, error) {
 	r.State = state
 	summary, err := json.Marshal(storedHead{form, head(r.ApprovalSummary)})

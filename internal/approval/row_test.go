@@ -97,8 +97,8 @@ func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		if v.Type() != reflect.TypeFor[time.Time]() {
-			for i := range v.NumField() {
-				fill(v.Field(i))
+			for _, member := range v.Fields() {
+				fill(member)
 			}
 		}
 	case reflect.Slice:

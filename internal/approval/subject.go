@@ -91,7 +91,7 @@ func changes(was, now *Request, saw, sees View) (list []api.ApprovalChange) {
 // record is a record about a request.
 func (q *Requests) record(s Subject, event string) *audit.Record {
 	r := s.Record()
-	r.ID, r.ActionType, r.Event = q.NewID(), audit.ActionApproval, event
+	r.ID, r.ActionType, r.Event = q.o.NewID(), audit.ActionApproval, event
 	return r
 }
 
