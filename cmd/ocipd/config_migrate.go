@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"maps"
 	"slices"
 	"strconv"
@@ -407,18 +409,18 @@ func (s *shell) declare(cfg *config.Config, p *proposal) error {
 		}
 		if p.agent != "" {
 			i := slices.IndexFunc(now.Agents, func(a config.Agent) bool { return a.ID == p.agent })
-			return config.Edit(text, config.Path{}.Key("agents").Index(i).Key(p.name), p.Values[0])
+			return yamltext.Edit(text, keypath.Path{}.Key("agents").Index(i).Key(p.name), p.Values[0])
 		}
-		at := config.Path{}.Key("access").Key("apps").Key(p.app).Key(p.name)
+		at := keypath.Path{}.Key("access").Key("apps").Key(p.app).Key(p.name)
 		have := granted(now.Access.Apps[p.app], p.name)
 		if len(have) == 0 {
-			return config.Edit(text, at, inYAML(p.Values))
+			return yamltext.Edit(text, at, inYAML(p.Values))
 		}
 		for _, value := range slices.Backward(p.Values) {
 			if slices.Contains(have, value) {
 				continue
 			}
-			if text, err = config.Edit(text, at, quoted(value)); err != nil {
+			if text, err = yamltext.Edit(text, at, quoted(value)); err != nil {
 				return nil, err
 			}
 		}

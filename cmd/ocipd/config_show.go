@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/term"
@@ -29,7 +30,7 @@ func (s *shell) showConfig(cfg *config.Config, asJSON bool) error {
 		return fmt.Errorf("cannot show the configuration: %w", err)
 	}
 	sources := map[string]string{}
-	annotate(&doc, config.Path{}, cfg, sources)
+	annotate(&doc, keypath.Path{}, cfg, sources)
 	if asJSON {
 		values := map[string]any{}
 		if err := doc.Decode(&values); err != nil {
@@ -51,7 +52,7 @@ func (s *shell) showConfig(cfg *config.Config, asJSON bool) error {
 }
 
 // annotate puts beside each value who set it.
-func annotate(n *yaml.Node, at config.Path, cfg *config.Config, sources map[string]string) {
+func annotate(n *yaml.Node, at keypath.Path, cfg *config.Config, sources map[string]string) {
 	switch n.Kind {
 	case yaml.DocumentNode:
 		for _, child := range n.Content {

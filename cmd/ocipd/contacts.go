@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"strings"
 	"time"
 
@@ -150,7 +151,7 @@ func (s *shell) listEntries(asJSON bool) error {
 			}
 			continue
 		}
-		_, line, _ := cutLast(cfg.SourceAt(config.Path{}.Key("directory_file").Index(i)), ":")
+		_, line, _ := cutLast(cfg.SourceAt(keypath.Path{}.Key("directory_file").Index(i)), ":")
 		who := cmp.Or(e.InstanceID, e.UserID)
 		if e.Kind == "group" {
 			who = term.Count(len(e.Members), "member")

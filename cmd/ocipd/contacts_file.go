@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"os"
 	"path/filepath"
 	"slices"
@@ -172,7 +174,7 @@ func (f *contactsFile) write(s *shell) error {
 		return nil
 	}
 	return s.editConfig(f.cfg, func(text []byte) ([]byte, error) {
-		return config.Edit(text, config.Path{}.Key("directory_file"), contactsName)
+		return yamltext.Edit(text, keypath.Path{}.Key("directory_file"), contactsName)
 	})
 }
 

@@ -4,6 +4,7 @@ package appconfig
 
 import (
 	"context"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ type Settings struct {
 // newest state.
 type watch struct {
 	view  func() registry.View
-	paths []config.Path
+	paths []keypath.Path
 	told  map[string]any
 	wake  chan struct{}
 }
@@ -55,19 +56,19 @@ func visible(tree map[string]any, v registry.View) map[string]any {
 
 // own is where an app finds its section under the last part of its id too, as
 // apps do that were written for the stock kernel: "lobster" for @openclawos/lobster.
-func own(v registry.View) config.Path {
+func own(v registry.View) keypath.Path {
 	name := v.App[strings.LastIndexByte(v.App, '/')+1:]
 	if name == "channels" || name == "apps" {
 		return nil
 	}
-	return config.Path(nil).Key(name)
+	return keypath.Path(nil).Key(name)
 }
 
 // seen is what an app may see, as the paths name it: its own section also under
 // the last part of its id, where a path begins with that.
-func seen(tree map[string]any, v registry.View, paths ...config.Path) map[string]any {
+func seen(tree map[string]any, v registry.View, paths ...keypath.Path) map[string]any {
 	all, short := visible(tree, v), own(v)
-	if len(short) > 0 && slices.ContainsFunc(paths, func(p config.Path) bool { return len(p) > 0 && p.Covers(short) }) {
+	if len(short) > 0 && slices.ContainsFunc(paths, func(p keypath.Path) bool { return len(p) > 0 && p.Covers(short) }) {
 		apps, _ := all["apps"].(map[string]any)
 		if section, ok := apps[v.App]; ok {
 			all[v.App[strings.LastIndexByte(v.App, '/')+1:]] = section
@@ -80,9 +81,9 @@ func seen(tree map[string]any, v registry.View, paths ...config.Path) map[string
 // none.
 func (s *Settings) Get(view func() registry.View, path string) (any, error) {
 	// A path that cannot be read names nothing, and Lookup says what is wrong.
-	named, _ := config.CompilePath(path)
+	named, _ := keypath.Compile(path)
 	tree := s.current()
-	value, _, err := config.Lookup(seen(tree, view(), named), path)
+	value, _, err := keypath.Lookup(seen(tree, view(), named), path)
 	if err != nil {
 		return nil, api.Invalid([]api.FieldError{{Path: "path", Message: err.Error()}})
 	}
@@ -93,7 +94,7 @@ func (s *Settings) Get(view func() registry.View, path string) (any, error) {
 func (s *Settings) Watch(ctx context.Context, view func() registry.View, paths []string) (<-chan []api.ConfigChange, error) {
 	w := &watch{view: view, wake: make(chan struct{}, 1)}
 	for _, path := range paths {
-		compiled, err := config.CompilePath(path)
+		compiled, err := keypath.Compile(path)
 		if err != nil {
 			return nil, api.Invalid([]api.FieldError{{Path: "paths", Message: err.Error()}})
 		}
@@ -146,7 +147,7 @@ func (s *Settings) forget(w *watch) {
 func (s *Settings) news(w *watch) (batch []api.ConfigChange) {
 	before, tree := w.told, s.current()
 	w.told = seen(tree, w.view(), w.paths...)
-	for _, change := range config.Diff(before, w.told) {
+	for _, change := range keypath.Diff(before, w.told) {
 		if w.concerned(change.Path) {
 			batch = append(batch, api.ConfigChange{Path: change.Path, OldValue: change.Old, NewValue: change.New})
 		}
@@ -155,8 +156,8 @@ func (s *Settings) news(w *watch) (batch []api.ConfigChange) {
 }
 
 func (w *watch) concerned(changed string) bool {
-	at, err := config.CompilePath(changed)
-	return len(w.paths) == 0 || err != nil || slices.ContainsFunc(w.paths, func(p config.Path) bool { return p.Covers(at) })
+	at, err := keypath.Compile(changed)
+	return len(w.paths) == 0 || err != nil || slices.ContainsFunc(w.paths, func(p keypath.Path) bool { return p.Covers(at) })
 }
 
 // Take serves another configuration from here on, and tells the watchers. What

@@ -16,7 +16,7 @@ type room struct {
 var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
-			"internal/daemon", "internal/client", "internal/config", "internal/audit", "internal/store",
+			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
 			"internal/mirror", "internal/witness", "internal/keyring", "internal/export",
 			"internal/policy", "internal/ocip", "internal/ocip/commitment", "internal/api", "configs", "configs/policies",
 			"internal/supervisor", "internal/place", "internal/term", "internal/cli", "internal/approvalsui", "internal/service", "internal/doctor",
@@ -77,7 +77,9 @@ var house = map[string]room{
 	"internal/durable":     {},
 	"internal/place":       {},
 	"internal/redact":      {imports: []string{"internal/text", "internal/audit", "internal/ocip/content"}},
-	"internal/config":      {imports: []string{"internal/text", "internal/api", "internal/audit", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
+	"internal/keypath":     {},
+	"internal/yamltext":    {imports: []string{"internal/keypath", "internal/api"}},
+	"internal/config":      {imports: []string{"internal/keypath", "internal/yamltext", "internal/text", "internal/api", "internal/audit", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
 	"internal/archtest":    {},
 	"internal/filewatch":   {},
 	"internal/media":       {imports: []string{"internal/text"}},
@@ -86,10 +88,10 @@ var house = map[string]room{
 	"configs":              {},
 	"configs/policies":     {},
 
-	"internal/reload":      {imports: []string{"internal/api", "internal/audit", "internal/config", "internal/filewatch", "internal/kernel", "internal/policy", "internal/store"}},
+	"internal/reload":      {imports: []string{"internal/keypath", "internal/text", "internal/api", "internal/audit", "internal/config", "internal/filewatch", "internal/kernel", "internal/policy", "internal/store"}},
 	"internal/digestkeys":  {imports: []string{"internal/api", "internal/audit", "internal/kernel", "internal/keyring", "internal/store"}},
 	"internal/metricshttp": {imports: []string{"internal/api", "internal/metrics"}},
-	"internal/appconfig":   {imports: []string{"internal/api", "internal/config", "internal/registry"}},
+	"internal/appconfig":   {imports: []string{"internal/keypath", "internal/api", "internal/config", "internal/registry"}},
 
 	"bench/fault": {
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},

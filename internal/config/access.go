@@ -1,6 +1,7 @@
 package config
 
 import (
+	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -90,7 +91,7 @@ func lower(a, b string) string {
 }
 
 // checkUnknown looks at what an agent may send, where to none of the agents.
-func (a *Agent) checkUnknown(p *problems, at Path) {
+func (a *Agent) checkUnknown(p *problems, at keypath.Path) {
 	key := at.Key("max_classification_unknown")
 	p.word(key, "level", a.MaxClassificationUnknown, levels()...)
 	if most := slices.Index(levels(), a.MaxClassificationShared); most >= 0 && slices.Index(levels(), a.MaxClassificationUnknown) > most {
@@ -109,7 +110,7 @@ func (a *Agent) checkUnknown(p *problems, at Path) {
 }
 
 func (c *Config) checkPeople(p *problems) {
-	ocip := Path{}.Key("ocip")
+	ocip := keypath.Path{}.Key("ocip")
 	for _, who := range []struct {
 		key   string
 		rules *People
@@ -125,7 +126,7 @@ func (c *Config) checkPeople(p *problems) {
 }
 
 func (c *Config) checkAccess(p *problems) {
-	apps, channels := Path{}.Key("access").Key("apps"), Path{}.Key("access").Key("channels")
+	apps, channels := keypath.Path{}.Key("access").Key("apps"), keypath.Path{}.Key("access").Key("channels")
 	tenants := make([]string, 0, len(c.Agents))
 	for i := range c.Agents {
 		tenants = append(tenants, c.Agents[i].TenantID)
@@ -137,7 +138,7 @@ func (c *Config) checkAccess(p *problems) {
 	for _, app := range slices.Sorted(maps.Keys(c.Access.Apps)) {
 		grant, at := c.Access.Apps[app], apps.Key(app)
 		p.app(at, app)
-		p.each(at.Key("channels"), grant.Channels, func(at Path, channel string) {
+		p.each(at.Key("channels"), grant.Channels, func(at keypath.Path, channel string) {
 			if !validChannel(channel) {
 				p.bad(at, "want the id of a channel such as telegram, got %q", channel)
 			}
@@ -150,13 +151,13 @@ func (c *Config) checkAccess(p *problems) {
 			owners[channel] = append(owners[channel], app)
 		})
 		for key, named := range map[string][]string{"intercepts": grant.Intercepts, "observes": grant.Observes} {
-			p.each(at.Key(key), named, func(at Path, id string) {
+			p.each(at.Key(key), named, func(at keypath.Path, id string) {
 				if id != anyAgent {
 					agents.check(p, at, id)
 				}
 			})
 		}
-		p.each(at.Key("tenants"), grant.Tenants, func(at Path, tenant string) {
+		p.each(at.Key("tenants"), grant.Tenants, func(at keypath.Path, tenant string) {
 			if !slices.Contains(tenants, tenant) {
 				p.add(at, nearest(tenant, tenants, near(tenant)), "%s: no agent has the tenant %q, there are: %s", at, tenant, listed(tenants))
 			}
@@ -168,7 +169,7 @@ func (c *Config) checkAccess(p *problems) {
 		if !validChannel(id) {
 			p.bad(at, "want the id of a channel such as telegram, got %q", id)
 		}
-		p.each(at.Key("address"), channel.Address, func(at Path, member string) {
+		p.each(at.Key("address"), channel.Address, func(at keypath.Path, member string) {
 			if strings.TrimSpace(member) != member || member == "" {
 				p.bad(at, "want the name of a member of metadata such as chatId, got %q", member)
 			}
@@ -193,7 +194,7 @@ func validChannel(id string) bool {
 }
 
 // each looks at the items of a list, of which none comes twice.
-func (p *problems) each(at Path, items []string, look func(at Path, item string)) {
+func (p *problems) each(at keypath.Path, items []string, look func(at keypath.Path, item string)) {
 	for i, item := range items {
 		if slices.Contains(items[:i], item) {
 			p.bad(at.Index(i), "%q is listed twice", item)
@@ -218,7 +219,7 @@ func (c *Config) agentIDs() agentIDs {
 }
 
 // check reports an id that no agent has.
-func (ids *agentIDs) check(p *problems, at Path, id string) {
+func (ids *agentIDs) check(p *problems, at keypath.Path, id string) {
 	if _, ok := ids.set[id]; ok && id != "" || p.full() {
 		return
 	}
@@ -238,10 +239,10 @@ func listed(names []string) string {
 
 // group looks at what of an entry is for groups alone, or not for them. Each of
 // its members is asked about once all entries are known, see members.
-func (d *directoryCheck) group(at Path, c *Contact) {
+func (d *directoryCheck) group(at keypath.Path, c *Contact) {
 	if c.Kind != kindGroup {
 		if len(c.Members) > 0 {
-			d.bad(at.under("members"), "are for a group, and this one is of the kind %s", c.Kind)
+			d.bad(at.Under("members"), "are for a group, and this one is of the kind %s", c.Kind)
 		}
 		return
 	}
@@ -249,11 +250,11 @@ func (d *directoryCheck) group(at Path, c *Contact) {
 		{"instance_id", c.InstanceID}, {"user_id", c.UserID}, {"org_unit", c.OrgUnit}, {"tenant_id", c.TenantID},
 	} {
 		if f.text != "" {
-			d.bad(at.under(f.key), "a group has none: its members say who is there")
+			d.bad(at.Under(f.key), "a group has none: its members say who is there")
 		}
 	}
 	for i, member := range c.Members {
-		key := at.under("members").item(i)
+		key := at.Under("members").Item(i)
 		if slices.Contains(c.Members[:i], member) {
 			d.bad(key, "%q is listed twice", member)
 		}
@@ -263,7 +264,7 @@ func (d *directoryCheck) group(at Path, c *Contact) {
 
 // groupMember is one member of a group and where it is written.
 type groupMember struct {
-	at   Path
+	at   keypath.Path
 	name string
 }
 

@@ -15,6 +15,7 @@ package config
 
 import (
 	"crypto/sha256"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
 	"time"
 )
@@ -474,15 +475,15 @@ func defaultContact() Contact {
 // stays one and is refused.
 func (c *Config) inherit() {
 	for i := range c.Agents {
-		if c.SourceAt(Path{}.Key("agents").Index(i).Key("max_rounds")) == SourceDefault {
+		if c.SourceAt(keypath.Path{}.Key("agents").Index(i).Key("max_rounds")) == SourceDefault {
 			c.Agents[i].MaxRounds = c.OCIP.MaxRounds
 		}
-		if c.SourceAt(Path{}.Key("agents").Index(i).Key("max_classification_unknown")) == SourceDefault {
+		if c.SourceAt(keypath.Path{}.Key("agents").Index(i).Key("max_classification_unknown")) == SourceDefault {
 			c.Agents[i].MaxClassificationUnknown = lower(c.Agents[i].MaxClassificationShared, maxUnknown)
 		}
 	}
 	for app, t := range c.Hooks.Apps {
-		at := Path{}.Key("hooks").Key("apps").Key(app)
+		at := keypath.Path{}.Key("hooks").Key("apps").Key(app)
 		if c.SourceAt(at.Key("wait")) == SourceDefault {
 			t.Wait = c.Hooks.Wait
 		}
@@ -493,8 +494,8 @@ func (c *Config) inherit() {
 	}
 }
 
-// Visible returns the sections apps may read, as the tree that [Lookup] and
-// [Diff] take: channels and apps. It is not a copy.
+// Visible returns the sections apps may read, as the tree that [keypath.Lookup] and
+// [keypath.Diff] take: channels and apps. It is not a copy.
 func (c *Config) Visible() map[string]any {
 	tree := map[string]any{"channels": map[string]any{}, "apps": map[string]any{}}
 	if c.Channels != nil {

@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"io"
 	"iter"
 	"math"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -20,9 +20,8 @@ import (
 // What a file may hold. The counts are taken after aliases are followed, so that
 // a small file cannot stand for a huge tree.
 const (
-	maxFileBytes = 1 << 20
-	maxDepth     = 64
-	maxValues    = 100_000
+	maxDepth  = 64
+	maxValues = 100_000
 )
 
 // rest is the tag of the field that collects the keys a struct does not name.
@@ -31,9 +30,6 @@ const rest = "*"
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	treeType     = reflect.TypeFor[map[string]any]()
-	// unknownAnchor is what YAML says of an anchor, with the name of it.
-	unknownAnchor = regexp.MustCompile(`anchor '.*'`)
-	yamlLine      = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
 )
 
 // decoder writes a YAML document into a [Config] and remembers where each key
@@ -58,12 +54,12 @@ type shape struct {
 
 // parse reads the one document of a file into c.
 func (p *problems) parse(data []byte, c *Config) {
-	if len(data) > maxFileBytes {
-		p.add(nil, "", "cannot read a configuration of more than %d bytes: a long directory belongs into a file of its own, see directory_file", maxFileBytes)
+	if len(data) > yamltext.MaxBytes {
+		p.add(nil, "", "cannot read a configuration of more than %d bytes: a long directory belongs into a file of its own, see directory_file", yamltext.MaxBytes)
 		return
 	}
 	d := &decoder{problems: p, shapes: map[reflect.Type]*shape{}}
-	if line, column, what := hidden(data); what != "" {
+	if line, column, what := yamltext.Hidden(data); what != "" {
 		d.report(origin{d.file, line, column}, nil, "", "cannot read this file: "+what)
 		return
 	}
@@ -80,81 +76,18 @@ func (p *problems) parse(data []byte, c *Config) {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		d.broken(data, err)
+		line, column, what := yamltext.Broken(data, err)
+		d.report(origin{d.file, line, column}, nil, "", "cannot read YAML: "+what)
 		return
 	}
 	d.value(nil, doc.Content[0], reflect.ValueOf(c).Elem())
 }
 
-// broken reports what is no YAML.
-func (d *decoder) broken(data []byte, err error) {
-	m := yamlLine.FindStringSubmatch(err.Error())
-	if m == nil {
-		m = []string{"", "", err.Error()}
-	}
-	// The first line is the one that is not named.
-	line, _ := strconv.Atoi(m[1])
-	line = max(line, 1)
-	column, what := 0, m[2]
-	switch at := notUTF8(data); {
-	case at >= 0:
-		start := bytes.LastIndexByte(data[:at], '\n') + 1
-		line, column = bytes.Count(data[:start], []byte("\n"))+1, utf8.RuneCount(data[start:at])+1
-		what = "this is not UTF-8"
-	case strings.Contains(what, "cannot start any token") || strings.Contains(what, "tab character") || strings.Contains(what, "alphabetic or numeric"):
-		if l, c := indentedByTab(data, line); l > 0 {
-			line, column, what = l, c, "a tab indents this line, want spaces"
-		} else if l, c, why := unquotedNear(data, line); l > 0 {
-			line, column, what = l, c, why
-		}
-	case strings.Contains(what, "did not find expected") || strings.Contains(what, "mapping values are not allowed"):
-		if l, c, why := misplaced(data); l > 0 {
-			line, column, what = l, c, why
-		}
-	case unknownAnchor.MatchString(what):
-		// What is no alias is a value, and that is not shown.
-		what = unknownAnchor.ReplaceAllString(what, "anchor") + ": put a text that begins with * in quotes"
-	}
-	d.report(origin{d.file, line, column}, nil, "", "cannot read YAML: "+what)
-}
-
-// notUTF8 is where a text stops being UTF-8, -1 for one that is. UTF-16 is YAML
-// too, where it says so.
-func notUTF8(data []byte) int {
-	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
-		return -1
-	}
-	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 {
-			return i
-		}
-		i += size
-	}
-	return -1
-}
-
-// indentedByTab finds the tab that indents a line, or one beside it, because YAML
-// is read ahead. Both count from 1, 0 where there is none.
-func indentedByTab(data []byte, near int) (line, column int) {
-	n := 0
-	for text := range bytes.Lines(data) {
-		if n++; n < near-1 || n > near+1 {
-			continue
-		}
-		blank := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]
-		if i := bytes.IndexByte(blank, '\t'); i >= 0 && len(bytes.TrimSpace(text)) > 0 {
-			return n, i + 1
-		}
-	}
-	return 0, 0
-}
-
 // fail reports a problem at a node.
-func (d *decoder) fail(at Path, n *yaml.Node, format string, args ...any) {
+func (d *decoder) fail(at keypath.Path, n *yaml.Node, format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
 	if len(at) > 0 {
-		message = at.shown() + ": " + message
+		message = masked(at) + ": " + message
 	}
 	d.report(d.place(n), at, "", message)
 }
@@ -163,7 +96,7 @@ func (d *decoder) place(n *yaml.Node) origin { return origin{d.file, n.Line, n.C
 
 // enter counts one value and follows an alias. It is false where the file is
 // too large or too deep, which is reported once.
-func (d *decoder) enter(at Path, n **yaml.Node) bool {
+func (d *decoder) enter(at keypath.Path, n **yaml.Node) bool {
 	if d.full {
 		return false
 	}
@@ -180,7 +113,7 @@ func (d *decoder) enter(at Path, n **yaml.Node) bool {
 
 // value writes a node into out, which holds the default. A null says nothing,
 // so the default stays.
-func (d *decoder) value(at Path, n *yaml.Node, out reflect.Value) {
+func (d *decoder) value(at keypath.Path, n *yaml.Node, out reflect.Value) {
 	if !d.enter(at, &n) || n.ShortTag() == "!!null" {
 		return
 	}
@@ -201,7 +134,7 @@ func (d *decoder) value(at Path, n *yaml.Node, out reflect.Value) {
 	case out.Kind() == reflect.Map:
 		for key, child := range d.pairs(at, n) {
 			item := newItem(out.Type().Elem())
-			d.value(at.under(key.Value), child, item)
+			d.value(at.Under(key.Value), child, item)
 			if out.IsNil() {
 				out.Set(reflect.MakeMap(out.Type()))
 			}
@@ -219,7 +152,7 @@ func (d *decoder) value(at Path, n *yaml.Node, out reflect.Value) {
 		list := reflect.MakeSlice(out.Type(), len(n.Content), len(n.Content))
 		for i, child := range n.Content {
 			setDefault(list.Index(i))
-			d.value(at.item(i), child, list.Index(i))
+			d.value(at.Item(i), child, list.Index(i))
 		}
 		out.Set(list)
 	case out.Kind() == reflect.Pointer:
@@ -249,11 +182,11 @@ func setDefault(item reflect.Value) {
 	}
 }
 
-func (d *decoder) fields(at Path, n *yaml.Node, out reflect.Value) {
+func (d *decoder) fields(at keypath.Path, n *yaml.Node, out reflect.Value) {
 	known := d.shape(out.Type())
 	var extra map[string]any
 	for k, child := range d.pairs(at, n) {
-		key, below := k.Value, at.under(k.Value)
+		key, below := k.Value, at.Under(k.Value)
 		if i, ok := known.field[key]; ok {
 			d.value(below, child, out.Field(i))
 			continue
@@ -326,7 +259,7 @@ func keyOf(f reflect.StructField) string {
 
 // pairs walks the keys and values of a mapping, and reports keys that are not
 // plain text or come twice.
-func (d *decoder) pairs(at Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+func (d *decoder) pairs(at keypath.Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		if n.Kind != yaml.MappingNode {
 			d.want(at, n, "a mapping")
@@ -356,7 +289,7 @@ func (d *decoder) pairs(at Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node]
 }
 
 // raw turns a node into maps, lists and scalars such as JSON has them.
-func (d *decoder) raw(at Path, n *yaml.Node) any {
+func (d *decoder) raw(at keypath.Path, n *yaml.Node) any {
 	if !d.enter(at, &n) {
 		return nil
 	}
@@ -364,13 +297,13 @@ func (d *decoder) raw(at Path, n *yaml.Node) any {
 	case yaml.MappingNode:
 		tree := map[string]any{}
 		for key, child := range d.pairs(at, n) {
-			tree[key.Value] = d.raw(at.under(key.Value), child)
+			tree[key.Value] = d.raw(at.Under(key.Value), child)
 		}
 		return tree
 	case yaml.SequenceNode:
 		list := make([]any, len(n.Content))
 		for i, child := range n.Content {
-			list[i] = d.raw(at.item(i), child)
+			list[i] = d.raw(at.Item(i), child)
 		}
 		return list
 	}
@@ -400,7 +333,7 @@ func (d *decoder) raw(at Path, n *yaml.Node) any {
 }
 
 // scalar reads one value of a known type.
-func (d *decoder) scalar(at Path, n *yaml.Node, out reflect.Value) {
+func (d *decoder) scalar(at keypath.Path, n *yaml.Node, out reflect.Value) {
 	want, tag := describeType(out.Type())
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != tag {
 		d.want(at, n, want)
@@ -457,7 +390,7 @@ func setText(out reflect.Value, text string) bool {
 // want reports a node that is not what the key takes. Of a value that may be
 // secret, and of one that stands where a section or a list belongs, it says the
 // kind alone.
-func (d *decoder) want(at Path, n *yaml.Node, want string) {
+func (d *decoder) want(at keypath.Path, n *yaml.Node, want string) {
 	got, hint := kindOf(n), ""
 	if n.Kind == yaml.ScalarNode && ruleAt(at) == "" && want != "a mapping" && want != "a list" {
 		if got = clip(scrub(n.Value)); n.ShortTag() == "!!str" {

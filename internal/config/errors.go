@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"slices"
 	"strings"
 )
@@ -18,7 +19,7 @@ type Error struct {
 	File string
 	// Line and Column count from 1, 0 where they are not known.
 	Line, Column int
-	// Key is the key as a [Path], empty where the file as a whole is wrong.
+	// Key is the key as a [keypath.Path], empty where the file as a whole is wrong.
 	Key string
 	// Message says what is wrong and what would be right. Like Key it holds no
 	// value that [Config.Redacted] masks.
@@ -91,11 +92,11 @@ func (p *problems) full() bool { return len(p.list) == maxErrors }
 
 // report adds a problem. A key is reported once: what follows from the first
 // problem with it is noise.
-func (p *problems) report(at origin, key Path, nearest, message string) {
+func (p *problems) report(at origin, key keypath.Path, nearest, message string) {
 	if p.full() {
 		return
 	}
-	text := key.shown()
+	text := masked(key)
 	if slices.ContainsFunc(p.list, func(e *Error) bool { return text != "" && e.Key == text }) {
 		return
 	}
@@ -107,7 +108,7 @@ func (p *problems) report(at origin, key Path, nearest, message string) {
 
 // add reports a problem of one key, at the key's own place or the nearest place
 // around it.
-func (p *problems) add(key Path, nearest, format string, args ...any) {
+func (p *problems) add(key keypath.Path, nearest, format string, args ...any) {
 	if p.full() {
 		return
 	}
@@ -126,20 +127,20 @@ func (p *problems) add(key Path, nearest, format string, args ...any) {
 }
 
 // bad reports a value that does not do, with the key in front.
-func (p *problems) bad(key Path, format string, args ...any) {
+func (p *problems) bad(key keypath.Path, format string, args ...any) {
 	if p.full() {
 		return
 	}
-	p.add(key, "", "%s: %s", key.shown(), fmt.Sprintf(format, args...))
+	p.add(key, "", "%s: %s", masked(key), fmt.Sprintf(format, args...))
 }
 
 // Fault is something wrong with a key's value that shows only when the value is
 // used, at the place the value came from.
 func (c *Config) Fault(key string, why error) *Error {
 	p := &problems{file: c.File, origins: c.origins, listed: c.listed}
-	at, err := CompilePath(key)
+	at, err := keypath.Compile(key)
 	if err != nil {
-		at = Path{}.Key(key)
+		at = keypath.Path{}.Key(key)
 	}
 	p.add(at, "", "%v", why)
 	return p.list[0]

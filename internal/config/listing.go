@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"io"
 	"os"
 	"path/filepath"
@@ -97,7 +98,7 @@ func readUpTo(file string, most int64) ([]byte, error) {
 // list reads the directory file into c. What is as an earlier configuration read
 // it is shared with that one.
 func (c *Config) list(p *problems, earlier *Config) {
-	at := Path{}.Key(listingKey)
+	at := keypath.Path{}.Key(listingKey)
 	file := c.DirectoryPath()
 	if file == "" {
 		return
@@ -170,7 +171,7 @@ func parseListing(p *problems, file string, data []byte) ([]Contact, []int32) {
 		n += len(done.contacts)
 	}
 	if n > maxListed {
-		p.bad(Path{}.Key(listingKey), "want at most %d entries, got %d", maxListed, n)
+		p.bad(keypath.Path{}.Key(listingKey), "want at most %d entries, got %d", maxListed, n)
 		return nil, nil
 	}
 	contacts, lines := make([]Contact, 0, n), make([]int32, 0, n)
@@ -287,11 +288,11 @@ func jsonKind(k jsontext.Kind) string {
 }
 
 // find returns where an entry of the file stands that a path leads to, or into.
-func (l *listing) find(at Path) (origin, bool) {
-	if l == nil || len(at) < 2 || at[0].key != listingKey || at[1].index < 0 || at[1].index >= len(l.lines) {
+func (l *listing) find(at keypath.Path) (origin, bool) {
+	if l == nil || len(at) < 2 || at[0].Key != listingKey || at[1].Index < 0 || at[1].Index >= len(l.lines) {
 		return origin{}, false
 	}
-	return origin{name: l.file, line: int(l.lines[at[1].index])}, true
+	return origin{name: l.file, line: int(l.lines[at[1].Index])}, true
 }
 
 // unchanged reports whether the file is as it was read. Where it cannot be read, it

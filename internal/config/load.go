@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"io/fs"
 	"maps"
 	"reflect"
@@ -131,7 +133,7 @@ func read(file string) ([]byte, error) {
 	if file == "" {
 		return nil, fs.ErrNotExist
 	}
-	return readUpTo(file, maxFileBytes)
+	return readUpTo(file, yamltext.MaxBytes)
 }
 
 // merge stacks the layers in viper, lowest first. Everything handed to viper is
@@ -251,12 +253,12 @@ func (p *problems) environment(env map[string]string) map[string]any {
 func (p *problems) reportUnknown(at origin, what, name string, known []string, nameOf func(key string) string) {
 	for key := range leaves(Default()) {
 		if nameOf(key) == name {
-			p.report(at, Path{}.Key(name), "", fmt.Sprintf("%s cannot set %s, which is a list or a mapping: only the file can", what, key))
+			p.report(at, keypath.Path{}.Key(name), "", fmt.Sprintf("%s cannot set %s, which is a list or a mapping: only the file can", what, key))
 			return
 		}
 	}
 	// The beginning is the same for all, and says nothing.
-	p.report(at, Path{}.Key(name), nearest(name, known, near(strings.TrimPrefix(name, envPrefix))), what+" names no key that holds one value")
+	p.report(at, keypath.Path{}.Key(name), nearest(name, known, near(strings.TrimPrefix(name, envPrefix))), what+" names no key that holds one value")
 }
 
 // flags checks the values given on the command line.
@@ -295,7 +297,7 @@ func (p *problems) convert(key string, value any) (any, bool) {
 		return out.Interface(), true
 	}
 	want, _ := describeType(out.Type())
-	at, _ := CompilePath(key)
+	at, _ := keypath.Compile(key)
 	p.bad(at, "want %s, got %#v", want, value)
 	return nil, false
 }
@@ -365,13 +367,13 @@ func EnvName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// Source says who set a key, given as a [Path]: [SourceDefault], a file with
+// Source says who set a key, given as a [keypath.Path]: [SourceDefault], a file with
 // its line ("ocipd.yaml:12"), a variable ("OCIPD_LOG_LEVEL") or a flag
 // ("flag log.level").
 func (c *Config) Source(key string) string {
 	o, ok := c.origins[key]
 	if !ok && c.listed != nil {
-		if at, err := CompilePath(key); err == nil {
+		if at, err := keypath.Compile(key); err == nil {
 			o, ok = c.listed.find(at)
 		}
 	}
@@ -379,7 +381,7 @@ func (c *Config) Source(key string) string {
 }
 
 // SourceAt is [Config.Source] for the path of a key.
-func (c *Config) SourceAt(at Path) string {
+func (c *Config) SourceAt(at keypath.Path) string {
 	if o, ok := c.listed.find(at); ok {
 		return o.source(true)
 	}

@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -425,7 +427,7 @@ func TestBounds(t *testing.T) {
 		bomb += fmt.Sprintf("  a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(alias, 9))
 	}
 	for _, tt := range []struct{ name, text, want string }{
-		{"size", "# " + strings.Repeat("x", maxFileBytes), "more than 1048576 bytes"},
+		{"size", "# " + strings.Repeat("x", yamltext.MaxBytes), "more than 1048576 bytes"},
 		{"bomb", bomb, "more than 100000 values"},
 		{"many values", "channels: {a: [" + strings.Repeat("1,", maxValues) + "]}", "more than 100000 values"},
 		{"depth", "channels: {a: " + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "}", "64 levels"},
@@ -439,7 +441,7 @@ func TestBounds(t *testing.T) {
 			}
 		})
 	}
-	file := write(t, t.TempDir(), "large.yaml", "# "+strings.Repeat("x", 2*maxFileBytes))
+	file := write(t, t.TempDir(), "large.yaml", "# "+strings.Repeat("x", 2*yamltext.MaxBytes))
 	if _, err := Load(Options{File: file}); err == nil || !strings.Contains(err.Error(), "1048576 bytes") {
 		t.Errorf("a large file: got %v", err)
 	}
@@ -464,7 +466,7 @@ func TestEnvNamesAreUnique(t *testing.T) {
 			t.Errorf("%s sets both %s and %s", name, seen[name], key)
 		}
 		seen[name] = key
-		if _, err := CompilePath(key); err != nil {
+		if _, err := keypath.Compile(key); err != nil {
 			t.Error(err)
 		}
 	}
@@ -529,8 +531,8 @@ func FuzzParse(f *testing.F) {
 		if string(second) != string(printed) {
 			t.Fatalf("printed as\n%s\nthen as\n%s", printed, second)
 		}
-		for _, change := range Diff(c.Visible(), again.Visible()) {
-			if _, err := CompilePath(change.Path); err != nil {
+		for _, change := range keypath.Diff(c.Visible(), again.Visible()) {
+			if _, err := keypath.Compile(change.Path); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -361,12 +362,12 @@ func holdsToken(text string) bool {
 
 // ruleAt is what the tag show says of a key, given as it stands in the file or as
 // [Config.Since] names it.
-func ruleAt(at Path) (rule string) {
+func ruleAt(at keypath.Path) (rule string) {
 	t := reflect.TypeFor[Config]()
 	for _, s := range at {
 		switch t.Kind() {
 		case reflect.Struct:
-			field, ok := fieldOf(t, s.key)
+			field, ok := fieldOf(t, s.Key)
 			if !ok {
 				return rule
 			}
@@ -399,20 +400,20 @@ func fieldOf(t reflect.Type, key string) (taken reflect.StructField, ok bool) {
 
 // shown is the path without what a key of the operator's own, or the name of an
 // entry, should not hold.
-func (p Path) shown() string {
+func masked(p keypath.Path) string {
 	clean := p
 	for i, s := range p {
-		key := scrub(s.key)
-		if s.index < 0 && ruleAt(p[:i]) != "" {
-			key = showKey(s.key)
+		key := scrub(s.Key)
+		if s.Index < 0 && ruleAt(p[:i]) != "" {
+			key = showKey(s.Key)
 		}
-		if key == s.key {
+		if key == s.Key {
 			continue
 		}
 		if &clean[0] == &p[0] {
 			clean = slices.Clone(p)
 		}
-		clean[i].key = key
+		clean[i].Key = key
 	}
 	return clean.String()
 }

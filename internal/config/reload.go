@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ type Delta struct {
 	// Count is how many values differ, and Changes are the first 64 of them in
 	// the order of the default file.
 	Count   int
-	Changes []Change
+	Changes []keypath.Change
 	// Keys are the keys below which something differs, without their values:
 	// those that [Keys] lists, and those of lists and mappings as a whole.
 	Keys []string
@@ -44,7 +45,7 @@ type Delta struct {
 func (c *Config) Keep(started *Config) (now *Config, pending Delta) {
 	kept := *c
 	d := differ{}
-	walk(reflect.ValueOf(started).Elem(), reflect.ValueOf(&kept).Elem(), nil, "", func(at Path, how string, was, is reflect.Value) {
+	walk(reflect.ValueOf(started).Elem(), reflect.ValueOf(&kept).Elem(), nil, "", func(at keypath.Path, how string, was, is reflect.Value) {
 		if how != reloadRestart || reflect.DeepEqual(was.Interface(), is.Interface()) {
 			return
 		}
@@ -75,12 +76,12 @@ func (c *Config) KeepPolicy(of *Config) *Config {
 // shows as *** on both sides. What is longer than 256 bytes is cut to text.
 func (c *Config) Since(earlier *Config) Delta {
 	d := differ{}
-	walk(reflect.ValueOf(earlier).Elem(), reflect.ValueOf(c).Elem(), nil, "", func(at Path, _ string, was, is reflect.Value) {
+	walk(reflect.ValueOf(earlier).Elem(), reflect.ValueOf(c).Elem(), nil, "", func(at keypath.Path, _ string, was, is reflect.Value) {
 		d.leaf(at, was, is)
 	})
 	if !sameListing(earlier, c) {
 		before := d.Count
-		d.value(Path{}.Key(listingKey), "", reflect.ValueOf(&earlier.Listed).Elem(), reflect.ValueOf(&c.Listed).Elem())
+		d.value(keypath.Path{}.Key(listingKey), "", reflect.ValueOf(&earlier.Listed).Elem(), reflect.ValueOf(&c.Listed).Elem())
 		if d.Count > before && !slices.Contains(d.Keys, listingKey) {
 			d.Keys = append(d.Keys, listingKey)
 		}
@@ -96,7 +97,7 @@ func sameListing(a, b *Config) bool {
 
 // walk visits the leaves of two configurations that [leaves] visits of one, with
 // what the tag reload says of each, "" where it says nothing.
-func walk(was, is reflect.Value, at Path, how string, visit func(at Path, how string, was, is reflect.Value)) {
+func walk(was, is reflect.Value, at keypath.Path, how string, visit func(at keypath.Path, how string, was, is reflect.Value)) {
 	for i := range is.NumField() {
 		field := is.Type().Field(i)
 		key := keyOf(field)
@@ -116,9 +117,9 @@ func walk(was, is reflect.Value, at Path, how string, visit func(at Path, how st
 type differ struct{ Delta }
 
 // leaf compares the values of one key of [leaves].
-func (d *differ) leaf(at Path, was, is reflect.Value) {
+func (d *differ) leaf(at keypath.Path, was, is reflect.Value) {
 	before, rule := d.Count, ruleAt(at)
-	if at[len(at)-1].key == rest {
+	if at[len(at)-1].Key == rest {
 		// Further keys stand beside those that are known.
 		d.value(at[:len(at)-1], rule, was, is)
 	} else {
@@ -130,12 +131,12 @@ func (d *differ) leaf(at Path, was, is reflect.Value) {
 }
 
 // value compares two values of which the rule says what is shown.
-func (d *differ) value(at Path, rule string, was, is reflect.Value) {
+func (d *differ) value(at keypath.Path, rule string, was, is reflect.Value) {
 	t := is.Type()
 	switch {
 	case t == treeType:
-		for _, c := range Diff(was.Interface().(map[string]any), is.Interface().(map[string]any)) {
-			below, err := CompilePath(c.Path)
+		for _, c := range keypath.Diff(was.Interface().(map[string]any), is.Interface().(map[string]any)) {
+			below, err := keypath.Compile(c.Path)
 			if err != nil {
 				continue // it was made by Path.String
 			}
@@ -165,7 +166,7 @@ type entry struct {
 
 // entries compares two lists of entries: those that stayed by their values, the
 // others as they are.
-func (d *differ) entries(at Path, rule string, was, is []entry) {
+func (d *differ) entries(at keypath.Path, rule string, was, is []entry) {
 	before := make(map[string]reflect.Value, len(was))
 	for _, e := range was {
 		before[e.name] = e.value
@@ -306,9 +307,9 @@ func (d *differ) plain(v reflect.Value, rule string) any {
 }
 
 // add notes a difference of values as they are shown, and bounds it.
-func (d *differ) add(at Path, was, is any) {
+func (d *differ) add(at keypath.Path, was, is any) {
 	if d.Count++; len(d.Changes) < maxChanges {
-		d.Changes = append(d.Changes, Change{Path: text.Clip(at.shown(), maxChangeBytes), Old: bounded(was), New: bounded(is)})
+		d.Changes = append(d.Changes, keypath.Change{Path: text.Clip(masked(at), maxChangeBytes), Old: bounded(was), New: bounded(is)})
 	}
 }
 
@@ -329,8 +330,8 @@ func bounded(value any) any {
 
 // showBelow is what is shown of a value at a path in a tree with keys of the
 // operator's own.
-func showBelow(at Path, value any, rule string) any {
-	if rule == showData && slices.ContainsFunc(at, func(s segment) bool { return looksSecret(s.key) }) {
+func showBelow(at keypath.Path, value any, rule string) any {
+	if rule == showData && slices.ContainsFunc(at, func(s keypath.Step) bool { return looksSecret(s.Key) }) {
 		return maskWhole(value)
 	}
 	return showAny(value, rule)

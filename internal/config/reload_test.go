@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"os"
 	"reflect"
 	"slices"
@@ -43,7 +44,7 @@ func another(t *testing.T, v reflect.Value) {
 // is in force or kept back just as it says.
 func TestEveryKeyIsLiveOrNot(t *testing.T) {
 	seen := 0
-	walk(reflect.ValueOf(Default()).Elem(), reflect.ValueOf(Default()).Elem(), nil, "", func(at Path, how string, _, _ reflect.Value) {
+	walk(reflect.ValueOf(Default()).Elem(), reflect.ValueOf(Default()).Elem(), nil, "", func(at keypath.Path, how string, _, _ reflect.Value) {
 		seen++
 		t.Run(at.String(), func(t *testing.T) {
 			if how != reloadLive && how != reloadRestart {
@@ -82,10 +83,10 @@ func TestEveryKeyIsLiveOrNot(t *testing.T) {
 }
 
 // joined is a path as leaves writes it.
-func joined(at Path) string {
+func joined(at keypath.Path) string {
 	names := make([]string, len(at))
 	for i, s := range at {
-		names[i] = s.key
+		names[i] = s.Key
 	}
 	return strings.Join(names, ".")
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 // checkRules looks at what is searched for in messages, as those do who search.
 func (c *Config) checkRules(p *problems) {
-	families := Path{}.Key("ocip").Key("commitment").Key("families")
+	families := keypath.Path{}.Key("ocip").Key("commitment").Key("families")
 	for _, name := range slices.Sorted(maps.Keys(c.OCIP.Commitment.Families)) {
 		at := families.Key(name)
 		if !slices.Contains(commitment.Families(), name) {
@@ -21,7 +22,7 @@ func (c *Config) checkRules(p *problems) {
 		p.word(at, "mode", c.OCIP.Commitment.Families[name], string(commitment.Enforce), string(commitment.Shadow), string(commitment.Off))
 	}
 
-	patterns, names := Path{}.Key("ocip").Key("content").Key("patterns"), map[string]spot{}
+	patterns, names := keypath.Path{}.Key("ocip").Key("content").Key("patterns"), map[string]spot{}
 	if n := len(c.OCIP.Content.Patterns); n > detect.MaxPatterns {
 		p.bad(patterns, "want at most %d, got %d", detect.MaxPatterns, n)
 		return

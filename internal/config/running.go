@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"hash/fnv"
 	"io"
 	"os"
@@ -101,7 +102,7 @@ func readRunning(path string) *Running {
 		return nil // whoever left it lives no more
 	}
 	r := &Running{}
-	if json.UnmarshalRead(io.LimitReader(f, maxFileBytes), r) != nil {
+	if json.UnmarshalRead(io.LimitReader(f, yamltext.MaxBytes), r) != nil {
 		return nil
 	}
 	for key := range Default().places() {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -63,7 +64,7 @@ func defaultSink() Sink {
 func (c *Config) checkSinks(p *problems) {
 	names, files := map[string]spot{}, map[string]spot{}
 	for i := range c.Audit.Sinks {
-		s, at := &c.Audit.Sinks[i], Path{}.Key("audit").Key("sinks").Index(i)
+		s, at := &c.Audit.Sinks[i], keypath.Path{}.Key("audit").Key("sinks").Index(i)
 		p.required(at.Key("name"), s.Name)
 		if len(s.Name) > maxSinkName || strings.ContainsFunc(s.Name, notWord) {
 			p.bad(at.Key("name"), "want up to %d letters, digits, hyphens and underscores, because a file has the name, got %q", maxSinkName, s.Name)
@@ -94,7 +95,7 @@ func (c *Config) checkSinks(p *problems) {
 }
 
 // checkKeys reports keys that the sink's type does not read.
-func (s *Sink) checkKeys(p *problems, at Path) {
+func (s *Sink) checkKeys(p *problems, at keypath.Path) {
 	for _, k := range []struct {
 		key   string
 		set   bool
@@ -114,7 +115,7 @@ func (s *Sink) checkKeys(p *problems, at Path) {
 	}
 }
 
-func (s *Sink) checkHTTP(p *problems, at Path) {
+func (s *Sink) checkHTTP(p *problems, at keypath.Path) {
 	_, rest, ok := strings.Cut(s.Endpoint, "://")
 	web := strings.HasPrefix(s.Endpoint, "http://") || strings.HasPrefix(s.Endpoint, "https://")
 	if !ok || !web || rest == "" || strings.HasPrefix(rest, "/") {
@@ -135,7 +136,7 @@ func (s *Sink) checkHTTP(p *problems, at Path) {
 	}
 }
 
-func (s *Sink) checkSyslog(p *problems, at Path) {
+func (s *Sink) checkSyslog(p *problems, at keypath.Path) {
 	p.word(at.Key("network"), "network", s.Network, "unixgram", "unix", "tcp", "tls")
 	p.between(at.Key("max_bytes"), s.MaxBytes, minSyslogBytes, maxSyslogBytes)
 	if (s.TLS != SinkTLS{}) && s.Network != "tls" {
@@ -155,7 +156,7 @@ func (s *Sink) checkSyslog(p *problems, at Path) {
 	}
 }
 
-func (s *Sink) checkFilter(p *problems, at Path) {
+func (s *Sink) checkFilter(p *problems, at keypath.Path) {
 	known := audit.Filters()
 	keys := make([]string, len(known))
 	for i := range known {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"path/filepath"
 	"regexp"
 	"regexp/syntax"
@@ -64,8 +65,8 @@ func (c *Config) check(p *problems) {
 	c.checkRules(p)
 	c.checkMetrics(p)
 
-	key := func(names ...string) Path {
-		var at Path
+	key := func(names ...string) keypath.Path {
+		var at keypath.Path
 		for _, name := range names {
 			at = at.Key(name)
 		}
@@ -123,7 +124,7 @@ func (c *Config) check(p *problems) {
 
 // checkNotify looks at the command without saying what is in it.
 func (c *Config) checkNotify(p *problems) {
-	command, at := c.Approvals.Notify.Command, Path{}.Key("approvals").Key("notify").Key("command")
+	command, at := c.Approvals.Notify.Command, keypath.Path{}.Key("approvals").Key("notify").Key("command")
 	if len(command) == 0 {
 		return
 	}
@@ -146,7 +147,7 @@ func (c *Config) checkNotify(p *problems) {
 const maxReserve = 1 << 30
 
 func (c *Config) checkStore(p *problems) {
-	at := Path{}.Key("store")
+	at := keypath.Path{}.Key("store")
 	if url := c.Store.URL; url != "" && databaseFile(url) == "" {
 		p.bad(at.Key("url"), "want a file, as a path or behind sqlite:, or nothing, because this daemon keeps its store in SQLite; got %q", RedactURL(url))
 	}
@@ -188,7 +189,7 @@ const (
 )
 
 func (c *Config) checkMetrics(p *problems) {
-	at := Path{}.Key("metrics")
+	at := keypath.Path{}.Key("metrics")
 	if address := c.Metrics.Listen; address != "" {
 		switch why := notLoopback(address); why {
 		case "":
@@ -206,7 +207,7 @@ func (c *Config) checkMetrics(p *problems) {
 
 // checkSecrets looks at what the records hold of texts.
 func (c *Config) checkSecrets(p *problems) {
-	at := Path{}.Key("audit")
+	at := keypath.Path{}.Key("audit")
 	to := at.Key("recipients")
 	for i, text := range c.Audit.Recipients {
 		if _, err := keyring.ParseRecipients(text); err != nil {
@@ -248,7 +249,7 @@ func expressionFault(expression string, err error) error {
 }
 
 func (c *Config) checkIPC(p *problems) {
-	ipc := Path{}.Key("ipc")
+	ipc := keypath.Path{}.Key("ipc")
 	p.atLeast(ipc.Key("max_line_bytes"), c.IPC.MaxLineBytes, minLineBytes)
 	p.atLeast(ipc.Key("max_queue_bytes"), c.IPC.MaxQueueBytes, 1)
 	if c.IPC.MaxQueueBytes >= 1 && c.IPC.MaxQueueBytes < c.IPC.MaxLineBytes {
@@ -277,7 +278,7 @@ func (c *Config) checkIPC(p *problems) {
 func (c *Config) checkAgents(p *problems) {
 	ids, instances := map[string]spot{}, map[string]spot{}
 	for i, a := range c.Agents {
-		at := Path{}.Key("agents").Index(i)
+		at := keypath.Path{}.Key("agents").Index(i)
 		p.required(at.Key("id"), a.ID)
 		p.required(at.Key("app"), a.App)
 		p.app(at.Key("app"), a.App)
@@ -310,11 +311,11 @@ func (c *Config) checkAgents(p *problems) {
 
 	known := c.agentIDs()
 	if c.DefaultAgent != "" {
-		known.check(p, Path{}.Key("default_agent"), c.DefaultAgent)
+		known.check(p, keypath.Path{}.Key("default_agent"), c.DefaultAgent)
 	}
 	routed := map[string]spot{}
 	for i, r := range c.Routes {
-		at := Path{}.Key("routes").Index(i)
+		at := keypath.Path{}.Key("routes").Index(i)
 		p.session(at.Key("session"), r.Session)
 		p.unique(at.Key("session"), r.Session, routed, spot{"routes.session", i, -1})
 		known.check(p, at.Key("agent"), r.Agent)
@@ -336,7 +337,7 @@ func (c *Config) checkDirectory(p *problems) {
 		list []Contact
 	}{{directoryKey, c.Directory}, {listingKey, c.Listed}} {
 		// The path of an entry is written over that of the one before.
-		d.key, d.at = part.key, append(make(Path, 0, 4), Path{}.Key(part.key)...)
+		d.key, d.at = part.key, append(make(keypath.Path, 0, 4), keypath.Path{}.Key(part.key)...)
 		for i := range part.list {
 			d.entry(i, &part.list[i])
 		}
@@ -350,66 +351,66 @@ type directoryCheck struct {
 	instances, sessions map[string]spot
 	groups              []groupMember
 	key                 string
-	at                  Path
+	at                  keypath.Path
 }
 
 func (d *directoryCheck) entry(i int, c *Contact) {
-	at := d.at.item(i)
-	d.word(at.under("kind"), "kind", c.Kind, "agent", kindPerson, kindGroup)
+	at := d.at.Item(i)
+	d.word(at.Under("kind"), "kind", c.Kind, "agent", kindPerson, kindGroup)
 	if c.Kind == "agent" {
-		d.required(at.under("instance_id"), c.InstanceID)
-		d.required(at.under("user_id"), c.UserID)
-		d.required(at.under("org_unit"), c.OrgUnit)
-		d.required(at.under("tenant_id"), c.TenantID)
+		d.required(at.Under("instance_id"), c.InstanceID)
+		d.required(at.Under("user_id"), c.UserID)
+		d.required(at.Under("org_unit"), c.OrgUnit)
+		d.required(at.Under("tenant_id"), c.TenantID)
 	}
 	if (c.Kind == kindPerson || c.Kind == kindGroup) && len(c.Sessions) == 0 {
-		d.bad(at.under("sessions"), "a %s is known by sessions alone, want at least one", c.Kind)
+		d.bad(at.Under("sessions"), "a %s is known by sessions alone, want at least one", c.Kind)
 	}
 	d.group(at, c)
 	if c.Kind != "agent" {
-		d.canonical(at.under("instance_id"), c.InstanceID)
-		d.canonical(at.under("user_id"), c.UserID)
-		d.canonical(at.under("org_unit"), c.OrgUnit)
-		d.canonical(at.under("tenant_id"), c.TenantID)
+		d.canonical(at.Under("instance_id"), c.InstanceID)
+		d.canonical(at.Under("user_id"), c.UserID)
+		d.canonical(at.Under("org_unit"), c.OrgUnit)
+		d.canonical(at.Under("tenant_id"), c.TenantID)
 	}
-	d.unique(at.under("instance_id"), c.InstanceID, d.instances, spot{d.key + ".instance_id", i, -1})
-	d.words(at.under("accepts"), "level", c.Accepts, levels())
+	d.unique(at.Under("instance_id"), c.InstanceID, d.instances, spot{d.key + ".instance_id", i, -1})
+	d.words(at.Under("accepts"), "level", c.Accepts, levels())
 	if len(c.Accepts) == 0 {
-		d.bad(at.under("accepts"), "want at least one level, or leave the key out for public")
+		d.bad(at.Under("accepts"), "want at least one level, or leave the key out for public")
 	}
 	for j, s := range c.Sessions {
-		at := at.under("sessions").item(j)
+		at := at.Under("sessions").Item(j)
 		d.session(at, s)
 		d.unique(at, s, d.sessions, spot{d.key + ".sessions", i, j})
 	}
 }
 
-func (p *problems) atLeast(key Path, n, least int) {
+func (p *problems) atLeast(key keypath.Path, n, least int) {
 	if n < least {
 		p.bad(key, "want at least %d, got %d", least, n)
 	}
 }
 
-func (p *problems) between(key Path, n, least, most int) {
+func (p *problems) between(key keypath.Path, n, least, most int) {
 	if n < least || n > most {
 		p.bad(key, "want %d to %d, got %d", least, most, n)
 	}
 }
 
-func (p *problems) positive(key Path, d time.Duration) {
+func (p *problems) positive(key keypath.Path, d time.Duration) {
 	if d <= 0 {
 		p.bad(key, "want a duration above zero, got %s", d)
 	}
 }
 
 // absolute reports a path that is given and begins nowhere.
-func (p *problems) absolute(key Path, path string) {
+func (p *problems) absolute(key keypath.Path, path string) {
 	if path != "" && !filepath.IsAbs(path) {
 		p.bad(key, "want an absolute path, got %q", path)
 	}
 }
 
-func (p *problems) required(key Path, value string) {
+func (p *problems) required(key keypath.Path, value string) {
 	if strings.TrimSpace(value) == "" {
 		p.bad(key, "is required")
 		return
@@ -418,7 +419,7 @@ func (p *problems) required(key Path, value string) {
 }
 
 // canonical reports a name that could be spelled in another way and look the same.
-func (p *problems) canonical(key Path, value string) {
+func (p *problems) canonical(key keypath.Path, value string) {
 	if err := notCanonical(value); err != nil {
 		p.bad(key, "%v", err)
 	}
@@ -436,7 +437,7 @@ func notCanonical(value string) error {
 }
 
 // app reports an id under which no app can register.
-func (p *problems) app(key Path, id string) {
+func (p *problems) app(key keypath.Path, id string) {
 	if strings.TrimSpace(id) != "" && !api.ValidAppID(id) {
 		p.bad(key, "want the id of an app, which is a package name such as @acme/telegram, got %q", id)
 	}
@@ -449,10 +450,10 @@ type spot struct {
 	i, j int
 }
 
-func (s spot) path() Path {
+func (s spot) path() keypath.Path {
 	names := strings.Split(s.name, ".")
 	last := len(names) - 1
-	var at Path
+	var at keypath.Path
 	for _, name := range names[:last] {
 		at = at.Key(name)
 	}
@@ -464,7 +465,7 @@ func (s spot) path() Path {
 }
 
 // unique reports a value that another entry has; none is no value.
-func (p *problems) unique(key Path, value string, taken map[string]spot, here spot) {
+func (p *problems) unique(key keypath.Path, value string, taken map[string]spot, here spot) {
 	if value == "" {
 		return
 	}
@@ -481,7 +482,7 @@ func (p *problems) unique(key Path, value string, taken map[string]spot, here sp
 }
 
 // word reports a value that is none of the words.
-func (p *problems) word(key Path, what, value string, known ...string) {
+func (p *problems) word(key keypath.Path, what, value string, known ...string) {
 	if !slices.Contains(known, value) {
 		p.add(key, nearest(value, known, near(value)), "%s: unknown %s %q, want one of %s",
 			key, what, value, strings.Join(known, ", "))
@@ -489,20 +490,20 @@ func (p *problems) word(key Path, what, value string, known ...string) {
 }
 
 // words reports values of a list that are none of the words, or come twice.
-func (p *problems) words(key Path, what string, values, known []string) {
+func (p *problems) words(key keypath.Path, what string, values, known []string) {
 	for i, value := range values {
 		if p.full() {
 			return
 		}
-		p.word(key.item(i), what, value, known...)
+		p.word(key.Item(i), what, value, known...)
 		if slices.Contains(values[:i], value) {
-			p.bad(key.item(i), "%q is listed twice", value)
+			p.bad(key.Item(i), "%q is listed twice", value)
 		}
 	}
 }
 
 // session reports what is no session key and no beginning of one with a star.
-func (p *problems) session(key Path, session string) {
+func (p *problems) session(key keypath.Path, session string) {
 	channel, rest, ok := strings.Cut(session, ":")
 	star := strings.IndexByte(session, '*')
 	switch {

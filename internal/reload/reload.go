@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"slices"
 	"strings"
 	"sync"
@@ -317,7 +318,7 @@ func (r *Engine) plan(who asker, look bool) (*plan, *refusal) {
 // reasons, as far as those are shown.
 func samePending(a, b config.Delta) bool {
 	return a.Count == b.Count && slices.Equal(a.Keys, b.Keys) &&
-		slices.EqualFunc(a.Changes, b.Changes, func(x, y config.Change) bool {
+		slices.EqualFunc(a.Changes, b.Changes, func(x, y keypath.Change) bool {
 			return x.Path == y.Path && fmt.Sprint(x.Old, x.New) == fmt.Sprint(y.Old, y.New)
 		})
 }

@@ -1,4 +1,7 @@
-package config
+// Package yamltext is about the text of a YAML file: what is wrong with one that
+// cannot be read, in words, and how a value is put into one so that all else of it
+// stays.
+package yamltext
 
 import (
 	"bytes"
@@ -12,8 +15,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// This file says in words what is wrong with a text that is no YAML, or is
-// something else to YAML than to an editor.
+// MaxBytes bounds a text that is read or edited.
+const MaxBytes = 1 << 20
 
 // hiddenLineEnds are those that YAML takes for the end of a line, and with it for
 // the end of a comment, and that editors show on one line.
@@ -25,9 +28,9 @@ func hiddenLineEnds() map[string]string {
 	}
 }
 
-// hidden finds what may hide a key behind a comment. It returns where that is,
+// Hidden finds what may hide a key behind a comment. It returns where that is,
 // counted from 1, and what is wrong with it, "" where nothing is.
-func hidden(data []byte) (line, column int, what string) {
+func Hidden(data []byte) (line, column int, what string) {
 	at := -1
 	first := func(i int, fault string) {
 		if i >= 0 && (at < 0 || i < at) {
@@ -163,4 +166,75 @@ func blank(line []byte) bool {
 // utf16 reports whether a text says that it is UTF-16.
 func utf16(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff"))
+}
+
+var (
+	// unknownAnchor is what YAML says of an anchor, with the name of it.
+	unknownAnchor = regexp.MustCompile(`anchor '.*'`)
+	yamlLine      = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+)
+
+// Broken says in words what the YAML library's error means, and where: the line and
+// the column count from 1, 0 where they are not known.
+func Broken(data []byte, err error) (line, column int, what string) {
+	m := yamlLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		m = []string{"", "", err.Error()}
+	}
+	// The first line is the one that is not named.
+	line, _ = strconv.Atoi(m[1])
+	line = max(line, 1)
+	what = m[2]
+	switch at := notUTF8(data); {
+	case at >= 0:
+		start := bytes.LastIndexByte(data[:at], '\n') + 1
+		line, column = bytes.Count(data[:start], []byte("\n"))+1, utf8.RuneCount(data[start:at])+1
+		what = "this is not UTF-8"
+	case strings.Contains(what, "cannot start any token") || strings.Contains(what, "tab character") || strings.Contains(what, "alphabetic or numeric"):
+		if l, c := indentedByTab(data, line); l > 0 {
+			line, column, what = l, c, "a tab indents this line, want spaces"
+		} else if l, c, why := unquotedNear(data, line); l > 0 {
+			line, column, what = l, c, why
+		}
+	case strings.Contains(what, "did not find expected") || strings.Contains(what, "mapping values are not allowed"):
+		if l, c, why := misplaced(data); l > 0 {
+			line, column, what = l, c, why
+		}
+	case unknownAnchor.MatchString(what):
+		// What is no alias is a value, and that is not shown.
+		what = unknownAnchor.ReplaceAllString(what, "anchor") + ": put a text that begins with * in quotes"
+	}
+	return line, column, what
+}
+
+// notUTF8 is where a text stops being UTF-8, -1 for one that is. UTF-16 is YAML
+// too, where it says so.
+func notUTF8(data []byte) int {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return -1
+	}
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+// indentedByTab finds the tab that indents a line, or one beside it, because YAML
+// is read ahead. Both count from 1, 0 where there is none.
+func indentedByTab(data []byte, near int) (line, column int) {
+	n := 0
+	for text := range bytes.Lines(data) {
+		if n++; n < near-1 || n > near+1 {
+			continue
+		}
+		blank := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]
+		if i := bytes.IndexByte(blank, '\t'); i >= 0 && len(bytes.TrimSpace(text)) > 0 {
+			return n, i + 1
+		}
+	}
+	return 0, 0
 }

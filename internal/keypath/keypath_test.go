@@ -1,4 +1,4 @@
-package config
+package keypath
 
 import (
 	"reflect"
@@ -76,7 +76,7 @@ func TestMalformedPaths(t *testing.T) {
 		{`a["b']`, "does not end in a quote and a bracket at character 2"},
 		{`a["\q"]`, "a broken escape in the quoted key at character 2"},
 	} {
-		_, err := CompilePath(tt.path)
+		_, err := Compile(tt.path)
 		if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
 			t.Errorf("%q: got %v, want %s", tt.path, err, tt.want)
 		}
@@ -102,11 +102,11 @@ func TestCovers(t *testing.T) {
 		{"a[0]", "a[1]", false},
 		{"a[0]", `a["0"]`, false},
 	} {
-		watch, err := CompilePath(tt.watch)
+		watch, err := Compile(tt.watch)
 		if err != nil {
 			t.Fatal(err)
 		}
-		change, err := CompilePath(tt.change)
+		change, err := Compile(tt.change)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,8 +175,8 @@ func FuzzPath(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if p, err := CompilePath(s); err == nil {
-			again, err := CompilePath(p.String())
+		if p, err := Compile(s); err == nil {
+			again, err := Compile(p.String())
 			if err != nil || !reflect.DeepEqual(again, p) {
 				t.Fatalf("%q is printed as %q, which reads as %v, %v", s, p, again, err)
 			}

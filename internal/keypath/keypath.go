@@ -1,4 +1,6 @@
-package config
+// Package keypath names places in trees of maps and lists, such as
+// channels.telegram.botToken, looks them up and says in which two trees differ.
+package keypath
 
 import (
 	"fmt"
@@ -19,50 +21,51 @@ import (
 //	apps["@acme/x.y"].hosts[0]
 //
 // An empty path is the whole tree.
-type Path []segment
+type Path []Step
 
-// segment is one step; index is -1 where the step is a key.
-type segment struct {
-	key   string
-	index int
+// Step is one step; Index is -1 where the step is a key.
+type Step struct {
+	Key   string
+	Index int
 }
 
 // Key returns the path of a key below p.
 func (p Path) Key(key string) Path {
-	return append(slices.Clip(p), segment{key: key, index: -1})
+	return append(slices.Clip(p), Step{Key: key, Index: -1})
 }
 
 // Index returns the path of a list item below p, counted from 0.
 func (p Path) Index(i int) Path {
-	return append(slices.Clip(p), segment{index: i})
+	return append(slices.Clip(p), Step{Index: i})
 }
 
-// under and item are Key and Index for a path that nobody keeps: the next path
+// Under and Item are Key and Index for a path that nobody keeps: the next path
 // below p may be written over it. They spare the reading of a large file a
 // million copies.
-func (p Path) under(key string) Path { return append(p, segment{key: key, index: -1}) }
-func (p Path) item(i int) Path       { return append(p, segment{index: i}) }
+func (p Path) Under(key string) Path { return append(p, Step{Key: key, Index: -1}) }
+func (p Path) Item(i int) Path       { return append(p, Step{Index: i}) }
 
-// String writes the path so that [CompilePath] reads it back.
+// String writes the path so that [Compile] reads it back.
 func (p Path) String() string {
 	var b strings.Builder
 	for i, s := range p {
 		switch {
-		case s.index >= 0:
-			b.WriteString("[" + strconv.Itoa(s.index) + "]")
-		case !plain(s.key):
-			b.WriteString("[" + strconv.Quote(s.key) + "]")
+		case s.Index >= 0:
+			b.WriteString("[" + strconv.Itoa(s.Index) + "]")
+		case !Plain(s.Key):
+			b.WriteString("[" + strconv.Quote(s.Key) + "]")
 		default:
 			if i > 0 {
 				b.WriteByte('.')
 			}
-			b.WriteString(s.key)
+			b.WriteString(s.Key)
 		}
 	}
 	return b.String()
 }
 
-func plain(key string) bool {
+// Plain reports whether a key stands in a path without quotes.
+func Plain(key string) bool {
 	for i := range len(key) {
 		c := key[i]
 		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
@@ -82,11 +85,11 @@ func (p Path) Covers(other Path) bool {
 	return slices.Equal(p[:n], other[:n])
 }
 
-// CompilePath reads a path. Besides the canonical text it takes a leading "$"
+// Compile reads a path. Besides the canonical text it takes a leading "$"
 // or "$.", single quotes in brackets, and bare keys with any character but
 // dots, brackets, quotes, white space and control characters. A malformed path
 // is an error that says at which character, counted in bytes from 1.
-func CompilePath(path string) (Path, error) {
+func Compile(path string) (Path, error) {
 	fail := func(at int, what string) (Path, error) {
 		return nil, fmt.Errorf("cannot read path %q: %s at character %d", path, what, at+1)
 	}
@@ -129,7 +132,7 @@ func CompilePath(path string) (Path, error) {
 
 // bracket reads "[0]" or `["key"]` at the start of s and says how long it was,
 // or what is wrong with it.
-func bracket(s string) (seg segment, n int, what string) {
+func bracket(s string) (seg Step, n int, what string) {
 	if len(s) > 1 && (s[1] == '"' || s[1] == '\'') {
 		var key strings.Builder
 		rest := s[2:]
@@ -148,21 +151,21 @@ func bracket(s string) (seg segment, n int, what string) {
 		if !strings.HasPrefix(rest, s[1:2]+"]") {
 			return seg, 0, "a quoted key that does not end in a quote and a bracket"
 		}
-		return segment{key: key.String(), index: -1}, len(s) - len(rest) + 2, ""
+		return Step{Key: key.String(), Index: -1}, len(s) - len(rest) + 2, ""
 	}
 	digits, _, closed := strings.Cut(s[1:], "]")
 	index, err := strconv.ParseUint(digits, 10, 31)
 	if !closed || err != nil {
 		return seg, 0, "a bracket that holds neither an index nor a quoted key"
 	}
-	return segment{index: int(index)}, len(digits) + 2, ""
+	return Step{Index: int(index)}, len(digits) + 2, ""
 }
 
-// Lookup finds the value at a path, see [CompilePath]. It reports false where
+// Lookup finds the value at a path, see [Compile]. It reports false where
 // the path leads nowhere, also where it takes a map for a list or the other way
 // round. The value is part of the tree, not a copy.
 func Lookup(tree map[string]any, path string) (any, bool, error) {
-	p, err := CompilePath(path)
+	p, err := Compile(path)
 	if err != nil {
 		return nil, false, err
 	}
@@ -170,16 +173,16 @@ func Lookup(tree map[string]any, path string) (any, bool, error) {
 	for _, s := range p {
 		switch node := at.(type) {
 		case map[string]any:
-			child, ok := node[s.key]
-			if !ok || s.index >= 0 {
+			child, ok := node[s.Key]
+			if !ok || s.Index >= 0 {
 				return nil, false, nil
 			}
 			at = child
 		case []any:
-			if s.index < 0 || s.index >= len(node) {
+			if s.Index < 0 || s.Index >= len(node) {
 				return nil, false, nil
 			}
-			at = node[s.index]
+			at = node[s.Index]
 		default:
 			return nil, false, nil
 		}

@@ -1,4 +1,4 @@
-package config
+package yamltext
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/openclawos/ocipd/internal/keypath"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -17,12 +18,12 @@ var errByHand = errors.New("it is written in a form that no program should edit:
 // of a list that is there, the value is another item. Only keys lead there, and
 // indexes of lists that are there.
 //
-// The caller checks what has become of it, with [Parse].
-func Edit(text []byte, at Path, value string) ([]byte, error) {
+// The caller checks what has become of it, as the configuration that it is.
+func Edit(text []byte, at keypath.Path, value string) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return append([]byte(flow(at, value)), '\n'), nil
 	}
-	if _, _, what := hidden(text); what != "" || len(text) > maxFileBytes {
+	if _, _, what := Hidden(text); what != "" || len(text) > MaxBytes {
 		return nil, errByHand
 	}
 	var doc yaml.Node
@@ -39,7 +40,7 @@ func Edit(text []byte, at Path, value string) ([]byte, error) {
 	}
 	for i, step := range at {
 		next := child(n, step)
-		if next == nil && (step.index >= 0 || n.Kind != yaml.MappingNode) {
+		if next == nil && (step.Index >= 0 || n.Kind != yaml.MappingNode) {
 			return nil, errByHand
 		}
 		if next == nil {
@@ -61,11 +62,11 @@ func Edit(text []byte, at Path, value string) ([]byte, error) {
 }
 
 // flow is a value at a path that is not there, on one line.
-func flow(at Path, value string) string {
+func flow(at keypath.Path, value string) string {
 	var b strings.Builder
 	for i, s := range at {
-		key := s.key
-		if !plain(key) {
+		key := s.Key
+		if !keypath.Plain(key) {
 			key = quote(key)
 		}
 		b.WriteString(key + ": ")
@@ -91,13 +92,13 @@ func nothing(n *yaml.Node) bool {
 }
 
 // child is the value one step below a node, or nil.
-func child(n *yaml.Node, step segment) *yaml.Node {
+func child(n *yaml.Node, step keypath.Step) *yaml.Node {
 	switch {
-	case n.Kind == yaml.SequenceNode && step.index >= 0 && step.index < len(n.Content):
-		return n.Content[step.index]
-	case n.Kind == yaml.MappingNode && step.index < 0:
+	case n.Kind == yaml.SequenceNode && step.Index >= 0 && step.Index < len(n.Content):
+		return n.Content[step.Index]
+	case n.Kind == yaml.MappingNode && step.Index < 0:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == step.key {
+			if n.Content[i].Value == step.Key {
 				return n.Content[i+1]
 			}
 		}
