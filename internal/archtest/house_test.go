@@ -35,7 +35,7 @@ var house = map[string]room{
 	},
 	"internal/client":   {imports: []string{"internal/wire", "internal/api", "internal/place"}, clock: true},
 	"internal/approval": {imports: []string{"internal/api", "internal/audit", "internal/ocip", "internal/store"}},
-	"internal/kernel":   {imports: []string{"internal/approval", "internal/registry", "internal/keylock", "internal/media", "internal/text", "internal/directory", "internal/store", "internal/audit", "internal/ocip", "internal/api", "internal/metrics", "internal/jsonline"}},
+	"internal/kernel":   {imports: []string{"internal/outbox", "internal/approval", "internal/registry", "internal/keylock", "internal/media", "internal/text", "internal/directory", "internal/store", "internal/audit", "internal/ocip", "internal/api", "internal/metrics", "internal/jsonline"}},
 	"internal/registry": {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/jsonline", "internal/keylock", "internal/metrics", "internal/ocip", "internal/store", "internal/text"}},
 	"internal/keylock":  {},
 	"internal/ipc":      {imports: []string{"internal/peer", "internal/ocip", "internal/wire", "internal/api", "internal/metrics", "internal/jsonline"}},
@@ -48,6 +48,7 @@ var house = map[string]room{
 	"internal/policy":   {imports: []string{"internal/ocip", "configs/policies"}},
 	"internal/api":      {imports: []string{"internal/media", "internal/ocip", "internal/audit", "internal/jsonline"}},
 
+	"internal/outbox":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/jsonline", "internal/metrics", "internal/ocip", "internal/registry", "internal/store"}},
 	"internal/directory": {imports: []string{"internal/ocip", "internal/text"}},
 
 	"internal/ocip": {imports: []string{"internal/text", "internal/ocip/commitment", "internal/ocip/content", "internal/jsonline"}},

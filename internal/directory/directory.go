@@ -196,6 +196,20 @@ func Split(key string) (channel, rest string) {
 	return channel, rest
 }
 
+// ChannelOf returns the channel of a session: agent:alice:telegram:1 is one of
+// telegram, and agent:alice:main of the agent alone.
+func ChannelOf(key string) string {
+	channel, rest := Split(key)
+	if channel != "agent" {
+		return channel
+	}
+	_, rest, _ = strings.Cut(rest, ":")
+	if inner, _, nested := strings.Cut(rest, ":"); nested && inner != "" {
+		return inner
+	}
+	return channel
+}
+
 // folded is a session key, or the beginning of one with * behind it, in the one
 // spelling that it is compared by.
 func (d *Directory) folded(key string) string {

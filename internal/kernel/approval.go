@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -317,15 +318,15 @@ func (s *heldMessage) Tell(change *store.Change, outcome api.ApprovalOutcome) er
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
 	channel, _ := directory.Split(s.r.SessionKey)
-	told := &delivery{
+	told := &outbox.Delivery{
 		Message: store.Message{
-			MessageID: store.MessageID{Queue: appQueue(s.r.AppID)}, DispatchID: s.r.DispatchID, ExpiresAt: time.UnixMilli(outcome.Timestamp).Add(outcomeKept),
+			MessageID: store.MessageID{Queue: outbox.AppQueue(s.r.AppID)}, DispatchID: s.r.DispatchID, ExpiresAt: time.UnixMilli(outcome.Timestamp).Add(outcomeKept),
 		},
-		body: body{Event: api.ApprovalEvent, About: api.HookContext{AgentID: s.r.AgentID, ChannelID: channel}, Data: event},
+		Event: outbox.Event{Name: api.ApprovalEvent, About: api.HookContext{AgentID: s.r.AgentID, ChannelID: channel}, Data: event},
 	}
-	told.enter(change)
+	told.Enter(change)
 	change.OnDurable(func(store.Receipt) {
-		if flush := s.k.outbox.offer(told); flush != nil {
+		if flush := s.k.outbox.Offer(told); flush != nil {
 			flush()
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -67,7 +68,7 @@ type outgoing struct {
 
 // about is the context of the hook events about the message.
 func (m *outgoing) about() api.HookContext {
-	return api.HookContext{AgentID: m.sender.ID, SessionKey: m.key, ChannelID: channelOf(m.key), AccountID: m.account}
+	return api.HookContext{AgentID: m.sender.ID, SessionKey: m.key, ChannelID: directory.ChannelOf(m.key), AccountID: m.account}
 }
 
 // Dispatch takes a message from an app to its receiver: who speaks to whom,
@@ -544,7 +545,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if m.to.Kind == ocip.KindAgent {
 		k.debts.enter(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
 	}
-	var d *delivery
+	var d *outbox.Delivery
 	switch {
 	case m.carried:
 		sent.Details["carried"] = true
@@ -578,12 +579,12 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true}
 	if d != nil {
 		d.About.AuditID = sent.ID
-		d.enter(change)
+		d.Enter(change)
 	}
 	change.OnDurable(func(store.Receipt) {
 		k.observeSending(m, d, now, sent.ID)
 		if d != nil {
-			m.deliver = k.outbox.offer(d)
+			m.deliver = k.outbox.Offer(d)
 			result.Waiting = m.deliver == nil
 		}
 	})
@@ -621,7 +622,7 @@ func (k *ruleset) enterSession(ctx context.Context, m *outgoing, agentID string,
 
 // observeSending tells who observes what an agent sends. It is the sender's view,
 // also where the receiver is an agent of this daemon.
-func (k *ruleset) observeSending(m *outgoing, d *delivery, now time.Time, auditID string) {
+func (k *ruleset) observeSending(m *outgoing, d *outbox.Delivery, now time.Time, auditID string) {
 	if len(k.apps.Listeners(api.MessageSending)) == 0 {
 		return
 	}
@@ -733,11 +734,11 @@ func (m *outgoing) emitted() api.EmittedMessage {
 }
 
 // outbound is the delivery of a message to the app that owns its channel.
-func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict) *delivery {
+func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict) *outbox.Delivery {
 	data := m.data()
-	return &delivery{
-		Message: store.Message{MessageID: store.MessageID{Queue: channelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
-		body:    body{Hook: api.MessageSending, From: m.sender.ID, About: m.about(), Data: data},
+	return &outbox.Delivery{
+		Message: store.Message{MessageID: store.MessageID{Queue: outbox.ChannelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
+		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, About: m.about(), Data: data},
 	}
 }
 

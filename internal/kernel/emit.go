@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/registry"
 )
@@ -67,7 +68,7 @@ func (k *ruleset) emittedAbout(ctx context.Context, agent *Agent, given *api.Hoo
 	if !own {
 		return about, api.Invalid([]api.FieldError{{Path: "context.sessionKey", Message: "is no session of agent " + agent.ID}})
 	}
-	about.SessionKey, about.ChannelID = given.SessionKey, channelOf(given.SessionKey)
+	about.SessionKey, about.ChannelID = given.SessionKey, directory.ChannelOf(given.SessionKey)
 	return about, nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -121,7 +122,7 @@ type Kernel struct {
 	speakers  speakers
 	requests  *approval.Requests
 	sessions  *sessions
-	outbox    *outbox
+	outbox    *outbox.Outbox
 	tally     tally
 	// logHead is what was last said of the audit log, for the next message.
 	logHead atomic.Pointer[logHead]
@@ -169,9 +170,11 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err := k.pauses.load(ctx, o.Store); err != nil {
 		return nil, err
 	}
-	k.outbox = newOutbox(k)
+	k.outbox = outbox.New(k.closing, &outbox.Options{
+		Host: receivers{k}, Store: o.Store, Digest: o.Digest, Now: o.Now, NewID: o.NewID, Metrics: o.Metrics, Log: o.Log,
+	})
 	k.apps, err = registry.New(k.closing, registry.Options{
-		Store: o.Store, Settings: o.Settings, Outbox: deliveries{k.outbox}, Terms: func() *registry.Terms { return k.rules().terms },
+		Store: o.Store, Settings: o.Settings, Outbox: deliveries{k}, Terms: func() *registry.Terms { return k.rules().terms },
 		Commit: k.commit, Now: o.Now, NewID: o.NewID, Boot: o.Boot, Runs: o.Runs, Metrics: o.Metrics, Log: o.Log,
 	})
 	if err != nil {
@@ -190,6 +193,7 @@ func (k *Kernel) Stop() { k.stop() }
 func (k *Kernel) Close() {
 	k.stop()
 	k.tasks.Wait()
+	k.outbox.Wait()
 }
 
 // record commits records that come with no other change.
@@ -246,15 +250,4 @@ func (k *Kernel) entered(c *store.Change) {
 	k.exchanges.entered(c)
 	k.chains.entered(c)
 	k.seen.entered(c)
-}
-
-// deliveries are the outbox as the registry knows it.
-type deliveries struct{ *outbox }
-
-func (d deliveries) Resume(a *registry.App)       { d.resume(d.kernel.queuesOf(a)) }
-func (d deliveries) ResumeChannel(channel string) { d.resume([]string{channelQueue(channel)}) }
-func (d deliveries) Leave(a *registry.App)        { d.leave(a) }
-
-func (d deliveries) Acknowledge(a *registry.App, of *registry.Delivery, said registry.Receipt) error {
-	return d.acknowledge(a, of, said)
 }

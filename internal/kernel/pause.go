@@ -82,12 +82,6 @@ func (p *pauses) of(channel string, agents ...string) string {
 	return ""
 }
 
-// keptBack returns the scope of a pause that keeps a delivery from its app, "" where
-// none does: that of whoever sent it, of whom it is for, or of its channel.
-func (k *Kernel) keptBack(d *delivery) string {
-	return k.pauses.of(d.About.ChannelID, d.From, d.About.AgentID)
-}
-
 // Pause stops the sending of a scope, durably: from the record on, nothing of it is
 // decided and nothing is handed to an app.
 func (k *Kernel) Pause(_ context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
@@ -101,7 +95,7 @@ func (k *Kernel) Pause(_ context.Context, who api.Peer, p *api.PauseParams) (api
 func (k *Kernel) Resume(_ context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
 	result, err := k.changePause(who, p, false)
 	if err == nil && result.Changed {
-		k.outbox.lookBack()
+		k.outbox.LookBack()
 	}
 	return result, err
 }

@@ -15,9 +15,7 @@ import (
 // A disk that is full is no error: nothing is let through, but all works.
 func (k *Kernel) Probe(ctx context.Context) error {
 	k.apps.Probe()
-	k.outbox.mu.Lock()
-	_ = len(k.outbox.lanes)
-	k.outbox.mu.Unlock()
+	k.outbox.Probe()
 	k.requests.Count()
 	if _, err := k.store.LastSeq(ctx); err != nil {
 		return err

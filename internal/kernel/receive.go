@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/text"
@@ -181,15 +182,15 @@ func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.V
 }
 
 // inbound is the delivery of a message between agents of this daemon.
-func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict) *delivery {
+func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict) *outbox.Delivery {
 	data := api.Inbound{
 		RunID: runID, SessionKey: m.key, ReplyTo: replyKey(m), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,
 	}.Append(nil)
-	return &delivery{
-		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
-		body: body{
+	return &outbox.Delivery{
+		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
+		Event: outbox.Event{
 			Hook: api.MessageReceived, RunID: runID, Data: data, From: m.sender.ID, For: to.Identified(),
-			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: channelOf(m.key), AccountID: m.account},
+			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: directory.ChannelOf(m.key), AccountID: m.account},
 		},
 	}
 }
@@ -305,7 +306,7 @@ func (in *incoming) mended(r *audit.Record) {
 }
 
 func (in *incoming) about() api.HookContext {
-	return api.HookContext{AgentID: in.agent.ID, SessionKey: in.key, ChannelID: channelOf(in.key), AccountID: in.account}
+	return api.HookContext{AgentID: in.agent.ID, SessionKey: in.key, ChannelID: directory.ChannelOf(in.key), AccountID: in.account}
 }
 
 // mayBring reports whether an app may bring in a message without an envelope, or
@@ -743,21 +744,21 @@ func (in *incoming) data() []byte {
 }
 
 // delivery is the message on its way to its agent.
-func (in *incoming) delivery(expires time.Time) *delivery {
-	return &delivery{
-		Message: store.Message{MessageID: store.MessageID{Queue: agentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
-		body:    body{Hook: api.MessageReceived, RunID: in.runID, Data: in.data(), For: in.agent.Identified(), About: in.about()},
+func (in *incoming) delivery(expires time.Time) *outbox.Delivery {
+	return &outbox.Delivery{
+		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
+		Event:   outbox.Event{Hook: api.MessageReceived, RunID: in.runID, Data: in.data(), For: in.agent.Identified(), About: in.about()},
 	}
 }
 
 // take records an inbound message and lets the commit deliver it to its agent.
 func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
 	ctx, now := context.Background(), k.now()
-	var d *delivery
+	var d *outbox.Delivery
 	if !in.carried {
 		d = in.delivery(expires)
 		d.About.AuditID = change.Records[0].ID
-		d.enter(change)
+		d.Enter(change)
 		change.Add(store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	}
 	var err error
@@ -790,7 +791,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	}
 	result := api.QueueResult{RunID: in.runID, Queued: true}
 	if d != nil {
-		change.OnDurable(func(store.Receipt) { in.deliver = k.outbox.offer(d) })
+		change.OnDurable(func(store.Receipt) { in.deliver = k.outbox.Offer(d) })
 	}
 	if _, err := k.commit(change); err != nil {
 		return api.QueueResult{}, err

@@ -74,9 +74,9 @@ func (k *Kernel) adopt(next *ruleset) {
 	k.apps.CheckBindings(next.terms)
 	before := k.inForce.Swap(next)
 	apps := k.apps.CheckBindings(next.terms)
-	k.outbox.rebind()
+	k.outbox.Rebind()
 	for _, a := range apps {
-		k.outbox.resume(k.queuesOf(a))
+		k.outbox.Resume(k.queuesOf(a))
 		if before.cfg.UnhealthyAfter != next.cfg.UnhealthyAfter {
 			k.apps.CheckHealth(a)
 		}

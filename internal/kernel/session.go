@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -56,24 +55,10 @@ func (s *sessions) use(ctx context.Context, key, agent, account string, now time
 		return false, nil
 	}
 	c.Add(store.Session{
-		Key: key, AgentID: agent, ChannelID: channelOf(key), AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
+		Key: key, AgentID: agent, ChannelID: directory.ChannelOf(key), AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
 	})
 	c.OnDurable(func(store.Receipt) { s.known.ContainsOrAdd(key, agent) })
 	return true, nil
-}
-
-// channelOf returns the channel of a session: agent:alice:telegram:1 is one of
-// telegram, and agent:alice:main of the agent alone.
-func channelOf(key string) string {
-	channel, rest := directory.Split(key)
-	if channel != "agent" {
-		return channel
-	}
-	_, rest, _ = strings.Cut(rest, ":")
-	if inner, _, nested := strings.Cut(rest, ":"); nested && inner != "" {
-		return inner
-	}
-	return channel
 }
 
 // owned are the sessions that the client's app may see: those of the agents it

@@ -26,7 +26,7 @@ func (k *Kernel) sweep() {
 		case <-k.closing.Done():
 			return
 		case <-ticker.C:
-			err := errors.Join(k.outbox.sweep(k.closing), k.rules().decider().Sweep(k.closing), k.sweepExchanges(k.closing), k.tidy(k.closing))
+			err := errors.Join(k.outbox.Sweep(k.closing), k.rules().decider().Sweep(k.closing), k.sweepExchanges(k.closing), k.tidy(k.closing))
 			if err != nil && k.closing.Err() == nil {
 				k.log.Error("cannot end what has expired", zap.Error(err))
 			}

@@ -1,4 +1,4 @@
-package kernel
+package outbox
 
 import (
 	"bytes"
@@ -71,10 +71,10 @@ func (r *decided) has(m *store.Message) bool {
 	return known && want == r.sum(m)
 }
 
-// undecided returns why a row of the outbox is not what a record let through, ""
+// mismatch returns why a row of the outbox is not what a record let through, ""
 // where it is: whoever can write the database can put rows there.
-func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) (why string, err error) {
-	if k.outbox.decided.has(m) {
+func (o *Outbox) mismatch(ctx context.Context, who *directory.Directory, m *store.Message, d *Delivery) (why string, err error) {
+	if o.decided.has(m) {
 		return "", nil
 	}
 	kind, name := directory.Split(m.Queue)
@@ -82,7 +82,7 @@ func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) 
 	if why != "" {
 		return why, nil
 	}
-	r, err := k.store.DecisionOf(ctx, m, text != nil)
+	r, err := o.store.DecisionOf(ctx, m, text != nil)
 	switch {
 	case errors.Is(err, store.ErrUndecided):
 		return "no record lets it through", nil
@@ -95,7 +95,7 @@ func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) 
 			return "its record is of session " + r.SessionKey, nil
 		}
 	case "agent":
-		if agent := k.directory.Agent(name); agent != nil && !isFor(&r, agent) {
+		if agent := who.Agent(name); agent != nil && !isFor(&r, agent) {
 			return "its record is of a message for another agent", nil
 		}
 	case "app":
@@ -112,10 +112,10 @@ func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) 
 	if other(text.SessionKey) || other(d.About.SessionKey) || text.DispatchID != m.DispatchID {
 		return "it names another session or message than its record", nil
 	}
-	if why, err := k.otherText(&r, text); why != "" || err != nil {
+	if why, err := o.otherText(&r, text); why != "" || err != nil {
 		return why, err
 	}
-	if (kind == "channel" || kind == "agent") && !k.exact(d, &r, text, kind, name) {
+	if (kind == "channel" || kind == "agent") && !exact(who, d, &r, text, kind, name) {
 		return "it says more than its record let through", nil
 	}
 	return "", nil
@@ -124,7 +124,7 @@ func (k *ruleset) undecided(ctx context.Context, m *store.Message, d *delivery) 
 // exact reports whether a delivery has nothing but what its record covers, written as
 // the daemon writes it: a member that was added would reach the app as well. What is
 // said about the message is made anew from what was verified.
-func (k *ruleset) exact(d *delivery, r *audit.Entry, text *said, kind, name string) bool {
+func exact(who *directory.Directory, d *Delivery, r *audit.Entry, text *said, kind, name string) bool {
 	var again []byte
 	strict := json.RejectUnknownMembers(true)
 	key := r.SessionKey
@@ -137,7 +137,7 @@ func (k *ruleset) exact(d *delivery, r *audit.Entry, text *said, kind, name stri
 		}
 		again = m.Append(nil)
 		about.AgentID = ""
-		if sender := k.directory.Local(r.AgentID); sender != nil {
+		if sender := who.Local(r.AgentID); sender != nil {
 			about.AgentID = sender.ID
 		}
 	case "agent":
@@ -146,21 +146,21 @@ func (k *ruleset) exact(d *delivery, r *audit.Entry, text *said, kind, name stri
 			return false
 		}
 		again, key = m.Append(nil), m.SessionKey
-		if sender := k.directory.Local(r.AgentID); m.ReplyTo != "" && (sender == nil || !strings.HasPrefix(m.ReplyTo, "agent:"+sender.ID+":")) {
+		if sender := who.Local(r.AgentID); m.ReplyTo != "" && (sender == nil || !strings.HasPrefix(m.ReplyTo, "agent:"+sender.ID+":")) {
 			return false
 		}
 	}
 	if audit.Redacted(key) {
 		key = d.About.SessionKey
 	}
-	about.SessionKey, about.ChannelID = key, channelOf(key)
+	about.SessionKey, about.ChannelID = key, directory.ChannelOf(key)
 	about.AccountID, _ = api.Text(text.Metadata["accountId"])
 	d.About = about
 	return bytes.Equal(again, d.Data)
 }
 
 // isFor reports whether a record let a message through to an agent here.
-func isFor(r *audit.Entry, agent *Agent) bool {
+func isFor(r *audit.Entry, agent *directory.Agent) bool {
 	if r.Side == audit.SideReceiver {
 		return r.AgentID == agent.InstanceID
 	}
@@ -178,11 +178,11 @@ type said struct {
 
 // text returns what a delivery of a kind of queue hands over, nil where it is in the
 // daemon's own words alone, and why it can be none.
-func (d *delivery) text(kind string) (text *said, why string) {
+func (d *Delivery) text(kind string) (text *said, why string) {
 	text = new(said)
 	raw := []byte(d.Data)
 	switch {
-	case kind == "app" && d.Event == api.ApprovalEvent:
+	case kind == "app" && d.Name == api.ApprovalEvent:
 		// A runtime that delivers by itself is given there what it may send.
 		var event struct {
 			Data *said `json:"data"`
@@ -195,8 +195,8 @@ func (d *delivery) text(kind string) (text *said, why string) {
 		}
 		event.Data.Target = event.Data.SessionKey
 		return event.Data, ""
-	case kind == "channel" && d.Hook == api.MessageSending && d.Event == "":
-	case kind == "agent" && d.Hook == api.MessageReceived && d.Event == "":
+	case kind == "channel" && d.Hook == api.MessageSending && d.Name == "":
+	case kind == "agent" && d.Hook == api.MessageReceived && d.Name == "":
 	default:
 		return nil, "it is no message of such a queue"
 	}
@@ -210,7 +210,7 @@ func (d *delivery) text(kind string) (text *said, why string) {
 }
 
 // otherText returns why what is handed over is not what a record has the digest of.
-func (k *Kernel) otherText(r *audit.Entry, text *said) (why string, err error) {
+func (o *Outbox) otherText(r *audit.Entry, text *said) (why string, err error) {
 	const other = "it is not what its record let through"
 	want, form := r.DeliveredDigest, []byte(text.Content)
 	if want == "" {
@@ -219,7 +219,7 @@ func (k *Kernel) otherText(r *audit.Entry, text *said) (why string, err error) {
 	} else if form, err = audit.DeliveredForm(text.Target, text.Content, text.Metadata.Append(nil)); err != nil {
 		return other, nil
 	}
-	got, err := k.digest(r.TenantID, string(form))
+	got, err := o.digest(r.TenantID, string(form))
 	if err != nil {
 		return "", fmt.Errorf("cannot hold a waiting message against its record: %w", err)
 	}
@@ -230,12 +230,12 @@ func (k *Kernel) otherText(r *audit.Entry, text *said) (why string, err error) {
 }
 
 // reject takes a row out that no decision let through, with a record of it.
-func (k *Kernel) reject(m *store.Message, why string) error {
-	k.log.Error("a row of the outbox was not written by a decision: it is not delivered",
+func (o *Outbox) reject(m *store.Message, why string) error {
+	o.log.Error("a row of the outbox was not written by a decision: it is not delivered",
 		zap.String("queue", m.Queue), zap.Uint64("record", m.RecordSeq), zap.String("reason", why))
-	_, err := k.commit(&store.Change{
+	_, err := o.host.Commit(&store.Change{
 		Records: []*audit.Record{{
-			ID: k.newID(), ActionType: audit.ActionSecurity, Event: "undecided_message", DispatchID: m.DispatchID,
+			ID: o.newID(), ActionType: audit.ActionSecurity, Event: "undecided_message", DispatchID: m.DispatchID,
 			PolicyResult: string(ocip.Deny), PolicyReason: why, Details: map[string]any{"queue": m.Queue, "decidedBy": m.RecordSeq},
 		}},
 		Parts:  []store.Part{store.Taken{m.MessageID}},

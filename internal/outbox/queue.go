@@ -1,7 +1,8 @@
-package kernel
+package outbox
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,22 +16,22 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// QueueList returns a page of what was let through and has not reached its receiver.
-func (k *Kernel) QueueList(ctx context.Context, p *api.QueueListParams) (api.QueueListResult, error) {
+// List returns a page of what was let through and has not reached its receiver.
+func (o *Outbox) List(ctx context.Context, p *api.QueueListParams) (api.QueueListResult, error) {
 	result := api.QueueListResult{Messages: []api.QueuedMessage{}}
 	from, after, err := parseQueuePlace(p.After)
 	if err != nil {
 		return result, err
 	}
 	// What receivers have by now is not listed.
-	k.outbox.settle()
-	err = k.eachQueue(ctx, p.Queue, from, func(queue string) (bool, error) {
+	o.Settle()
+	err = o.eachQueue(ctx, p.Queue, from, func(queue string) (bool, error) {
 		start := int64(0)
 		if queue == from {
 			start = after
 		}
-		return k.eachMessage(ctx, queue, start, func(m *store.Message, d *delivery) (bool, error) {
-			q := k.queued(m, d)
+		return o.eachMessage(ctx, queue, start, func(m *store.Message, d *Delivery) (bool, error) {
+			q := o.queued(m, d)
 			if p.Agent != "" && q.Sender != p.Agent && q.Receiver != p.Agent || p.Channel != "" && q.Channel != p.Channel {
 				return true, nil
 			}
@@ -63,7 +64,7 @@ func parseQueuePlace(place string) (queue string, after int64, err error) {
 }
 
 // eachQueue visits the queues that hold something, from one on, or one alone.
-func (k *Kernel) eachQueue(ctx context.Context, only, from string, visit func(queue string) (more bool, err error)) error {
+func (o *Outbox) eachQueue(ctx context.Context, only, from string, visit func(queue string) (more bool, err error)) error {
 	if only != "" {
 		_, err := visit(only)
 		return err
@@ -72,7 +73,7 @@ func (k *Kernel) eachQueue(ctx context.Context, only, from string, visit func(qu
 	for first := from != ""; ; first = false {
 		if !first {
 			var err error
-			if queue, err = k.store.NextQueue(ctx, queue); err != nil || queue == "" {
+			if queue, err = o.store.NextQueue(ctx, queue); err != nil || queue == "" {
 				return err
 			}
 		}
@@ -84,15 +85,15 @@ func (k *Kernel) eachQueue(ctx context.Context, only, from string, visit func(qu
 
 // eachMessage visits the messages of a queue after one. What cannot be decoded is
 // nobody's to list; its delivery says so in the log.
-func (k *Kernel) eachMessage(ctx context.Context, queue string, after int64, visit func(*store.Message, *delivery) (more bool, err error)) (more bool, err error) {
+func (o *Outbox) eachMessage(ctx context.Context, queue string, after int64, visit func(*store.Message, *Delivery) (more bool, err error)) (more bool, err error) {
 	for {
-		page, err := k.store.Messages(ctx, queue, after, drainPage)
+		page, err := o.store.Messages(ctx, queue, after, drainPage)
 		if err != nil || len(page) == 0 {
 			return true, err
 		}
 		for _, m := range page {
 			after = m.ID
-			d := &delivery{Message: *m}
+			d := &Delivery{Message: *m}
 			if d.decode(m.Body) != nil {
 				continue
 			}
@@ -104,15 +105,15 @@ func (k *Kernel) eachMessage(ctx context.Context, queue string, after int64, vis
 }
 
 // queued is a waiting message as a person sees it.
-func (k *Kernel) queued(m *store.Message, d *delivery) api.QueuedMessage {
+func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 	kind, name := directory.Split(m.Queue)
 	q := api.QueuedMessage{
 		Queue: m.Queue, DispatchID: m.DispatchID, AuditSeq: m.RecordSeq, Event: "hook:" + string(d.Hook), Sender: d.From,
-		Channel: d.About.ChannelID, SessionKey: d.About.SessionKey, Bytes: len(d.Data), ExpiresAt: m.ExpiresAt, Paused: k.keptBack(d),
+		Channel: d.About.ChannelID, SessionKey: d.About.SessionKey, Bytes: len(d.Data), ExpiresAt: m.ExpiresAt, Paused: o.keptBack(d),
 	}
 	switch {
-	case d.Event != "":
-		q.Event, q.Sender = d.Event, d.About.AgentID
+	case d.Name != "":
+		q.Event, q.Sender = d.Name, d.About.AgentID
 	case kind == "agent":
 		q.Receiver = name
 	case q.Sender == "":
@@ -125,24 +126,25 @@ func (k *Kernel) queued(m *store.Message, d *delivery) api.QueuedMessage {
 	if json.Unmarshal(d.Data, &said) == nil {
 		q.Summary = ocip.Summarize(said.Content)
 	}
-	q.Handed = k.outbox.handed(m.MessageID)
+	q.Handed = o.handed(m.MessageID)
 	return q
 }
 
-// QueueDrop takes messages out that have not reached their receivers, on record.
-func (k *Kernel) QueueDrop(_ context.Context, who api.Peer, p *api.QueueDropParams) (api.QueueDropResult, error) {
+// Drop takes messages out that have not reached their receivers, on record. By is what
+// the records say of who does that.
+func (o *Outbox) Drop(by map[string]any, p *api.QueueDropParams) (api.QueueDropResult, error) {
 	result := api.QueueDropResult{Dropped: []api.DroppedMessage{}, Kept: []api.KeptMessage{}}
 	// What is begun is not left half done because its caller has left.
 	ctx := context.Background()
-	k.outbox.settle()
+	o.Settle()
 	found := make(map[string]bool)
-	err := k.eachQueue(ctx, p.Queue, "", func(queue string) (bool, error) {
-		return k.eachMessage(ctx, queue, 0, func(m *store.Message, d *delivery) (bool, error) {
+	err := o.eachQueue(ctx, p.Queue, "", func(queue string) (bool, error) {
+		return o.eachMessage(ctx, queue, 0, func(m *store.Message, d *Delivery) (bool, error) {
 			if !slices.Contains(p.DispatchIDs, m.DispatchID) {
 				return true, nil
 			}
 			found[m.DispatchID] = true
-			seq, handed, err := k.drop(who, p.Note, m, d)
+			seq, handed, err := o.drop(maps.Clone(by), m, d)
 			switch {
 			case err != nil:
 				return false, err
@@ -164,18 +166,17 @@ func (k *Kernel) QueueDrop(_ context.Context, who api.Peer, p *api.QueueDropPara
 }
 
 // drop takes one message out, unless it was handed to its app.
-func (k *Kernel) drop(who api.Peer, note string, m *store.Message, d *delivery) (seq uint64, handed bool, err error) {
+func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (seq uint64, handed bool, err error) {
 	// First this: from here on nobody hands it over, and who has done so is seen.
-	k.outbox.dropped.add(m.MessageID, k.now())
-	if k.outbox.handed(m.MessageID) {
-		k.outbox.dropped.remove(m.MessageID)
+	o.dropped.add(m.MessageID, o.now())
+	if o.handed(m.MessageID) {
+		o.dropped.remove(m.MessageID)
 		return 0, true, nil
 	}
-	details := byPerson(who, note)
 	details["sessionKey"], details["agent"] = d.About.SessionKey, d.About.AgentID
-	seq, err = k.takeOut(m, "dropped", details)
+	seq, err = o.takeOut(m, "dropped", details)
 	if err != nil {
-		k.outbox.dropped.remove(m.MessageID)
+		o.dropped.remove(m.MessageID)
 	}
 	return seq, false, err
 }

@@ -1,0 +1,107 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/outbox"
+	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// queuesOf lists the queues whose messages an app receives.
+func (k *Kernel) queuesOf(a *registry.App) (queues []string) {
+	for _, channel := range k.apps.Channels(a) {
+		queues = append(queues, outbox.ChannelQueue(channel))
+	}
+	for _, agent := range k.rules().directory.SpokenBy(a.ID()) {
+		queues = append(queues, outbox.AgentQueue(agent.ID))
+	}
+	return append(queues, outbox.AppQueue(a.ID()))
+}
+
+// deliveries are the outbox as the registry knows it.
+type deliveries struct{ kernel *Kernel }
+
+func (d deliveries) Resume(a *registry.App) { d.kernel.outbox.Resume(d.kernel.queuesOf(a)) }
+
+func (d deliveries) ResumeChannel(channel string) {
+	d.kernel.outbox.Resume([]string{outbox.ChannelQueue(channel)})
+}
+
+func (d deliveries) Leave(a *registry.App) { d.kernel.outbox.Leave(a) }
+
+func (d deliveries) Acknowledge(a *registry.App, of *registry.Delivery, said registry.Receipt) error {
+	return d.kernel.outbox.Acknowledge(a.ID(), of, said)
+}
+
+// receivers is the kernel as its outbox knows it.
+type receivers struct{ kernel *Kernel }
+
+// Receiver returns the app that takes a queue's messages now, or nil.
+func (h receivers) Receiver(queue string) outbox.Receiver {
+	kind, name := directory.Split(queue)
+	k := h.kernel
+	r := k.rules()
+	var a *registry.App
+	switch kind {
+	case "channel":
+		a = k.apps.ChannelReceiver(r.terms, name)
+	case "agent":
+		if agent := r.directory.Agent(name); agent != nil {
+			a = k.apps.Receiver(r.terms, agent.App)
+		}
+	case "app":
+		a = k.apps.Receiver(r.terms, name)
+	}
+	if a == nil {
+		return nil
+	}
+	return a
+}
+
+// Directory is who is who in the terms in force.
+func (h receivers) Directory() *directory.Directory { return h.kernel.rules().directory }
+
+// PausedBy returns the scope of a pause that stops what goes from an agent to another or
+// through a channel.
+func (h receivers) PausedBy(channel, from, to string) string {
+	return h.kernel.pauses.of(channel, from, to)
+}
+
+// HookEvent makes the event that hands a delivery to an app.
+func (h receivers) HookEvent(to outbox.Receiver, d *outbox.Delivery, about api.HookContext) (name string, payload []byte) {
+	return h.kernel.apps.Deliver(to.(*registry.App), d.Hook, d.Data, about, d.Reference())
+}
+
+// Handed tells those who observe it that an app was handed a delivery.
+func (h receivers) Handed(to outbox.Receiver, d *outbox.Delivery, about api.HookContext) {
+	k := h.kernel.rules()
+	if d.Hook == api.MessageSending {
+		// The owner too, behind the message: it may have asked for that.
+		k.apps.Observe(k.terms, api.MessageSent, d.Data, about, nil)
+		return
+	}
+	k.apps.Observe(k.terms, api.MessageReceived, d.Data, about, to.(*registry.App))
+	k.apps.Observe(k.terms, api.AgentStarting, runEvent(d), about, nil)
+}
+
+// Commit makes a change of the outbox durable.
+func (h receivers) Commit(c *store.Change) (store.Receipt, error) { return h.kernel.commit(c) }
+
+func runEvent(d *outbox.Delivery) []byte {
+	return fmt.Appendf(nil, `{"runId":%s,"agentId":%s,"sessionKey":%s}`,
+		api.String(d.RunID), api.String(d.About.AgentID), api.String(d.About.SessionKey))
+}
+
+// QueueList returns a page of what was let through and has not reached its receiver.
+func (k *Kernel) QueueList(ctx context.Context, p *api.QueueListParams) (api.QueueListResult, error) {
+	return k.outbox.List(ctx, p)
+}
+
+// QueueDrop takes messages out that have not reached their receivers.
+func (k *Kernel) QueueDrop(_ context.Context, who api.Peer, p *api.QueueDropParams) (api.QueueDropResult, error) {
+	return k.outbox.Drop(byPerson(who, p.Note), p)
+}
