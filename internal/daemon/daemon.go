@@ -183,8 +183,9 @@ func (d *Daemon) steps() []step {
 		{"retention", d.retain},
 		{"reload", d.watchFiles},
 		{"metrics", d.serveMetrics},
-		{"answers", d.listen},
+		// Whoever is answered finds the daemon by it.
 		{"place for commands", d.leaveWord},
+		{"answers", d.listen},
 		{"service manager", d.supervise},
 	}
 }
