@@ -286,8 +286,8 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	d.store, err = store.Open(ctx, store.Options{
-		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(),
-		Signing: d.signing(), Redact: func(r *audit.Record) { d.redactor.Load().Record(r) }, Metrics: d.metrics, Claimed: d.claimed,
+		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(), DiskChanged: d.diskChanged,
+		Signing: d.signing(), Redact: func(r *audit.Record) { d.redactor.Load().Record(r) }, Metrics: d.metrics, Claimed: d.claimed, Unreadable: kernel.Unreadable,
 	})
 	if err != nil {
 		return err

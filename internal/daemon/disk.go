@@ -3,27 +3,28 @@ package daemon
 import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/diskspace"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
 // space is the ladder of a filling disk, as it is configured.
-func (d *Daemon) space() store.SpaceOptions {
+func (d *Daemon) space() diskspace.Options {
 	c := &d.cfg.Store
-	return store.SpaceOptions{
-		WarnFree: int64(c.WarnFreeBytes), MinFree: int64(c.MinFreeBytes), Reserve: int64(c.ReserveBytes), Changed: d.diskChanged,
+	return diskspace.Options{
+		WarnFree: int64(c.WarnFreeBytes), MinFree: int64(c.MinFreeBytes), Reserve: int64(c.ReserveBytes),
 	}
 }
 
 // diskChanged is what goes on record of a disk that fills up or is freed: later
 // it explains why messages were refused.
-func (d *Daemon) diskChanged(was, now store.Disk) *store.Change {
+func (d *Daemon) diskChanged(was, now diskspace.Disk) *store.Change {
 	event := "disk_low"
 	switch now.Rung {
-	case store.DiskOK:
+	case diskspace.OK:
 		event = "disk_ok"
-	case store.DiskFull:
+	case diskspace.Full:
 		event = "disk_full"
-	case store.DiskWarn, store.DiskRefuse:
+	case diskspace.Warn, diskspace.Refuse:
 	}
 	return &store.Change{Alarm: true, Records: []*audit.Record{{
 		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event,

@@ -20,6 +20,7 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/fileintegrity"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
@@ -225,7 +226,7 @@ func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
 // NotRecorded is what a caller is told for whom something was not done because it
 // could not be recorded.
 func NotRecorded(message string, cause error) *api.Error {
-	var lost *store.LostError
+	var lost *fileintegrity.LostError
 	code, verdict := api.InternalError, ocip.AuditWriteFailed
 	switch {
 	case errors.Is(cause, store.ErrQuota):
@@ -243,6 +244,22 @@ func NotRecorded(message string, cause error) *api.Error {
 		message += ": the daemon is stopping"
 	}
 	return &api.Error{Code: code, Message: message, Details: map[string]any{"ocip": map[string]any{"code": verdict, "reason": message}}}
+}
+
+// unreadable is what a caller is told where something that a decision needs cannot be
+// read: the code, and the file that is lost, where one is.
+type unreadable struct{ *store.UnreadableError }
+
+// Unreadable words what [store.Options] asks for.
+func Unreadable(err *store.UnreadableError) error { return unreadable{err} }
+
+// OCIP makes it known to [api.AsError].
+func (e unreadable) OCIP() (code ocip.Code, reason string) {
+	why := "the audit store failed and is closed until the daemon is restarted"
+	if lost, ok := errors.AsType[*fileintegrity.LostError](e.Closed); ok {
+		why = lost.Error() + "; nothing more is let through until the daemon is restarted"
+	}
+	return ocip.AuditWriteFailed, "cannot read what was recorded, so nothing was done: " + why
 }
 
 // entered remembers what a durable change holds.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/openclawos/ocipd/internal/diskspace"
 	"go.uber.org/zap"
 	"zombiezen.com/go/sqlite"
 )
@@ -113,7 +114,7 @@ func rewrittenBytes(conn *sqlite.Conn, version int) (int64, error) {
 // anything of either is given back. The key of a table with row numbers is a tree
 // of its own, and what is written in another order fills its pages less.
 func migrationRoom(rewritten int64) int64 {
-	return 2*(rewritten+rewritten/4) + leastAfterFull
+	return 2*(rewritten+rewritten/4) + diskspace.Least
 }
 
 func databaseSize(conn *sqlite.Conn) (int64, error) {

@@ -94,7 +94,7 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 		s.drop(p)
 		return Receipt{}, p.err
 	}
-	s.space.written(p.size)
+	s.space.Written(p.size)
 	s.quotas.written(p.messages)
 	s.counted(c)
 	return p.receipt, nil
@@ -104,11 +104,11 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 // or refuses it.
 func (s *Store) take(p *pending) error {
 	p.size = p.cost()
-	if err := s.space.take(p.Change, p.size); err != nil {
+	if err := s.space.Take(p.use(), p.size); err != nil {
 		return err
 	}
 	if err := s.quotas.take(s.closing, p); err != nil {
-		s.space.giveBack(p.size)
+		s.space.GiveBack(p.size)
 		return err
 	}
 	return nil
@@ -116,7 +116,7 @@ func (s *Store) take(p *pending) error {
 
 // drop uncounts a change that was not written.
 func (s *Store) drop(p *pending) {
-	s.space.giveBack(p.size)
+	s.space.GiveBack(p.size)
 	s.quotas.giveBack(p.messages)
 }
 
@@ -326,7 +326,7 @@ func (s *Store) judge(err error) error {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case isIO(err):
 		// A file that was taken away is why, where one was.
-		err = errors.Join(s.watch.check(), err)
+		err = errors.Join(s.watch.Check(), err)
 		s.latch(err)
 		return fmt.Errorf("%w: %w", ErrLatched, err)
 	}

@@ -31,6 +31,8 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/diskspace"
+	"github.com/openclawos/ocipd/internal/fileintegrity"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
@@ -52,9 +54,12 @@ var (
 	ErrClosed = errors.New("the store is closed")
 	// ErrFull means that the disk is full. Nothing was written; the store goes
 	// on when there is space.
-	ErrFull = errors.New("the disk is full")
+	ErrFull = diskspace.ErrFull
+	// ErrLow means that the disk is nearly full, so that nothing new is taken up;
+	// what ends something is still written. Nothing was written of the change.
+	ErrLow = diskspace.ErrLow
 	// ErrLatched means that an input/output error, or the loss of a file (see
-	// [LostError]), closed the store for writing until a restart has verified it.
+	// [fileintegrity.LostError]), closed the store for writing until a restart has verified it.
 	ErrLatched = errors.New("the store is closed until a restart has verified it")
 	// ErrMirrorLost means that [Options.Alive] reported a loss. Nothing was
 	// written; the store goes on when it reports none.
@@ -77,7 +82,10 @@ type Options struct {
 	// Wait bounds how long a change waits for its turn; zero is 10 s.
 	Wait time.Duration
 	// Space says what a filling disk leads to.
-	Space SpaceOptions
+	Space diskspace.Options
+	// DiskChanged, where set, returns what is to be recorded where the disk fills up
+	// or is freed.
+	DiskChanged func(was, now diskspace.Disk) *Change
 	// Quota bounds what may wait of one app's messages.
 	Quota Quota
 	// Alive, where set, reports that a copy of the log is lost without which
@@ -90,6 +98,9 @@ type Options struct {
 	Redact func(*audit.Record)
 	// Metrics, where set, counts what is made durable.
 	Metrics *metrics.Set
+	// Unreadable, where set, words the error of a query that failed in a store that
+	// is closed for writing.
+	Unreadable func(*UnreadableError) error
 	// Claimed, where set, is called once the database is this store's alone and
 	// before anything is read or written: what belongs to it may be touched from
 	// then on. Made says that there was no file, or one without anything in it. An
@@ -111,12 +122,14 @@ type Store struct {
 	queue   commitQueue
 	writer  *writer
 	touches touches
-	watch   *watch
-	space   *space
+	watch   *fileintegrity.Watch
+	space   *diskspace.Ladder
 	quotas  quotas
 	alive   func() error
 	redact  func(*audit.Record)
-	metrics *metrics.Set
+	// unreadable is [Options.Unreadable].
+	unreadable func(*UnreadableError) error
+	metrics    *metrics.Set
 
 	// end is where the log ends. It is replaced by the writer alone.
 	end     atomic.Pointer[end]
@@ -177,13 +190,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 	}
 	files := []string{o.Path, o.Path + "-wal", o.Path + "-shm"}
-	space := newSpace(o.Space, o.Path, o.Log)
-	space.makeRoom()
+	space := diskspace.New(o.Space, o.Path, o.Log)
+	space.MakeRoom()
 	conn, err := openWriter(o.Path)
 	if err != nil {
-		return nil, abandon(space.explain(err), files...)
+		return nil, abandon(space.Explain(err), files...)
 	}
-	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, claim: claim, space: space, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact, metrics: o.Metrics}
+	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, claim: claim, space: space, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact, unreadable: o.Unreadable, metrics: o.Metrics}
 	s.queue.wait = o.Wait
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	fail := func(err error) (*Store, error) {
@@ -192,7 +205,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			// A key may have been made for the log by its name, which is in there.
 			files = nil
 		}
-		return nil, abandon(errors.Join(space.explain(err), s.close(), conn.Close(), s.watch.close()), files...)
+		return nil, abandon(errors.Join(space.Explain(err), s.close(), conn.Close(), s.watch.Close()), files...)
 	}
 	discard, err := s.backUp(ctx, conn)
 	if err != nil {
@@ -222,12 +235,20 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if s.writer, err = newWriter(s, conn); err != nil {
 		return fail(err)
 	}
-	if s.watch, err = newWatch(o.Path); err != nil {
+	if s.watch, err = fileintegrity.New(o.Path, journalLimit); err != nil {
 		return fail(err)
 	}
 	s.failed = s.readFailed
-	if o.Space.on() {
-		s.tasks.Go(func() { s.space.run(s.closing, s.Commit) })
+	if o.Space.On() {
+		s.tasks.Go(func() {
+			s.space.Run(s.closing, func(was, now diskspace.Disk) error {
+				if o.DiskChanged == nil {
+					return nil
+				}
+				_, err := s.Commit(o.DiskChanged(was, now))
+				return err
+			})
+		})
 	}
 	s.tasks.Go(s.leadUnderLoad)
 	if s.signing != nil {
@@ -305,13 +326,16 @@ func blank(path string) (bool, error) {
 	return version == 0, errors.Join(err, conn.Close())
 }
 
+// journalLimit is the size that SQLite cuts the write-ahead log back to.
+const journalLimit = 64 << 20
+
 // openWriter opens the connection that writes.
 func openWriter(path string) (*sqlite.Conn, error) {
 	return openConn(path, sqlite.OpenReadWrite, []string{
 		"journal_mode=WAL",
 		"synchronous=FULL",
 		"wal_autocheckpoint=4000",
-		"journal_size_limit=67108864",
+		fmt.Sprintf("journal_size_limit=%d", journalLimit),
 		"cache_size=-8192",
 		"trusted_schema=OFF",
 	})
@@ -536,5 +560,5 @@ func (s *Store) Close() error {
 	s.finish(last, lead)
 	s.startStop()
 	s.tasks.Wait()
-	return errors.Join(last.err, s.close(), s.writer.close(), s.watch.close(), s.claim.Close())
+	return errors.Join(last.err, s.close(), s.writer.close(), s.watch.Close(), s.claim.Close())
 }

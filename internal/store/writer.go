@@ -48,8 +48,8 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 		return nil, err
 	}
 	w.pageSize = int64(size)
-	if s.space.on() {
-		w.grown = s.space.pages.Store
+	if s.space.On() {
+		w.grown = s.space.Grown
 	}
 	w.nextMessage, err = w.scalar("the outbox", `SELECT coalesce(max(id & ?), 0) FROM outbox`, number(sequenceMask))
 	return w, err

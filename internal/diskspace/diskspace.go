@@ -1,0 +1,377 @@
+// Package diskspace watches the disk of a file that must go on growing, and says what
+// may still be written to it. A disk that fills up is a ladder: first a warning, then
+// nothing new, then only what ends something, and at last, on a reserve that is kept
+// for it, people's decisions and the end itself.
+//
+// Whoever writes asks [Ladder.Take] before, and says afterwards whether it was written.
+package diskspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// Errors of [Ladder.Take].
+var (
+	// ErrLow means that the disk is nearly full, so that nothing new is taken up;
+	// what ends something is still written.
+	ErrLow = errors.New("the disk is nearly full")
+	// ErrFull means that the disk is full.
+	ErrFull = errors.New("the disk is full")
+)
+
+// Use is what something is written for.
+type Use int
+
+// The uses. What begins something is refused first. What ends something is written
+// as long as there is more than the reserve, and the last records always.
+const (
+	Begin Use = iota
+	End
+	Last
+)
+
+// Rung is how far down the ladder the disk is.
+type Rung string
+
+// The rungs, in order. On [Refuse] and below nothing is begun. [Full] means that a
+// write found no space.
+const (
+	OK     Rung = "ok"
+	Warn   Rung = "warn"
+	Refuse Rung = "refuse"
+	Full   Rung = "full"
+)
+
+// Disk is how the disk is.
+type Disk struct {
+	Rung Rung
+	// Free is how many bytes the daemon's user may still write, besides those that
+	// what is in the write-ahead log will take.
+	Free int64
+	// Reserve says whether the space for the last records is kept.
+	Reserve bool
+}
+
+// Options say what a filling disk leads to. The zero value is no ladder:
+// only a disk that is full refuses.
+type Options struct {
+	// WarnFree and MinFree are the bytes that must be free for [OK] and
+	// for anything new. Zero leaves out the rung.
+	WarnFree, MinFree int64
+	// Reserve is the size in bytes of a file beside the one that grows, which is given
+	// up once for the last records; zero keeps none.
+	Reserve int64
+	// Every is how often free space is looked at, 1 s where it is zero.
+	Every time.Duration
+	// Free returns the free bytes; statfs(2) of the file's directory where
+	// it is nil.
+	Free func() (int64, error)
+}
+
+// On reports whether there is a ladder.
+func (o *Options) On() bool { return o.WarnFree > 0 || o.MinFree > 0 || o.Reserve > 0 }
+
+// leave is what must be free for a rung to be left again: an eighth more than
+// what it begins at, so that a disk at the border is not told of each second.
+func leave(limit int64) int64 { return limit + limit/8 }
+
+// Least is what must be free after a write found no space, where no limit is set.
+const Least = 1 << 20
+
+// Ladder watches the disk. Its methods are safe for concurrent use.
+type Ladder struct {
+	Options
+	reserve string
+	log     *zap.Logger
+
+	now  atomic.Pointer[Disk]
+	wake chan struct{}
+	// file is what grows, and size how many bytes it will have, see [Ladder.Grown].
+	file string
+	size atomic.Int64
+	// flying is what is under way, and since what was written since the disk was
+	// looked at.
+	flying, since atomic.Int64
+
+	// mu makes a look and what follows from it one step.
+	mu sync.Mutex
+	// blind is set while free space cannot be told.
+	blind bool
+}
+
+// New looks at the disk of a file and makes the reserve.
+func New(o Options, file string, log *zap.Logger) *Ladder {
+	if o.Every == 0 {
+		o.Every = time.Second
+	}
+	if o.Free == nil {
+		dir := filepath.Dir(file)
+		o.Free = func() (int64, error) { return freeBytes(dir) }
+	}
+	s := &Ladder{Options: o, file: file, reserve: file + ".reserve", log: log, wake: make(chan struct{}, 1)}
+	info, err := os.Lstat(s.reserve)
+	s.now.Store(&Disk{Rung: OK, Reserve: err == nil && info.Mode().IsRegular() && info.Size() == o.Reserve && o.Reserve > 0})
+	s.Look(false)
+	return s
+}
+
+// freeBytes is what an ordinary user may still write in a directory.
+func freeBytes(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("cannot tell the free space of %s: %w", dir, err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+// Run looks every now and then until the context ends, and records each other rung.
+func (s *Ladder) Run(ctx context.Context, record func(was, now Disk) error) {
+	ticker := time.NewTicker(s.Every)
+	defer ticker.Stop()
+	told := Disk{Rung: OK}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-ticker.C:
+			s.Look(false)
+		}
+		now := *s.now.Load()
+		if now.Rung == told.Rung {
+			continue
+		}
+		s.say(&now)
+		if err := record(told, now); err != nil {
+			s.log.Error("cannot record how the disk is", zap.Error(err))
+		}
+		told = now
+	}
+}
+
+func (s *Ladder) say(d *Disk) {
+	fields := []zap.Field{zap.String("rung", string(d.Rung)), zap.Int64("freeBytes", d.Free), zap.Bool("reserve", d.Reserve)}
+	switch d.Rung {
+	case OK:
+		s.log.Info("the disk has space again", fields...)
+	case Warn:
+		s.log.Warn("the disk is filling up", fields...)
+	case Refuse:
+		s.log.Error("the disk is nearly full: nothing new is taken up, what waits can still be ended", fields...)
+	case Full:
+		s.log.Error("the disk is full: nothing can be recorded, so nothing is let through", fields...)
+	}
+}
+
+// Look finds out how the disk is; full says that a write has just found no
+// space.
+func (s *Ladder) Look(full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := *s.now.Load()
+	s.since.Store(0)
+	free, err := s.Free()
+	if err != nil {
+		if !s.blind {
+			s.log.Error("cannot tell how full the disk is", zap.Error(err))
+		}
+		s.blind, free = true, was.Free
+	} else {
+		s.blind = false
+		free -= s.growth()
+	}
+	if full {
+		was.Rung = Full
+	}
+	d := Disk{Rung: s.rung(was.Rung, free), Free: free, Reserve: was.Reserve}
+	if s.Reserve > 0 && !d.Reserve && free >= max(leave(s.MinFree), Least)+s.Reserve {
+		if err := makeReserve(s.reserve, s.Reserve); err != nil {
+			s.log.Error("cannot keep space for the last records", zap.Error(err))
+		} else {
+			d.Reserve, d.Free = true, free-s.Reserve
+		}
+	}
+	s.now.Store(&d)
+}
+
+// Grown says how many bytes the file will have when all that was written is in it,
+// and not only in a write-ahead log beside it.
+func (s *Ladder) Grown(size int64) { s.size.Store(size) }
+
+// growth is how much the file will take that it does not take yet.
+func (s *Ladder) growth() int64 {
+	info, err := os.Stat(s.file)
+	if err != nil {
+		return 0
+	}
+	return max(0, s.size.Load()-info.Size())
+}
+
+// rung is where the ladder leads from a rung with so much space.
+func (s *Ladder) rung(was Rung, free int64) Rung {
+	low := was == Refuse || was == Full
+	switch {
+	case was == Full && free < max(leave(s.MinFree), Least):
+		return Full
+	case free < s.MinFree, low && free < leave(s.MinFree):
+		return Refuse
+	case free < s.WarnFree, was != OK && free < leave(s.WarnFree):
+		return Warn
+	}
+	return OK
+}
+
+// Take counts so many bytes as taken, until they are written or given back. It
+// refuses what begins something while the disk is nearly full, or would fill it,
+// and what ends something where nothing is left but what was the reserve.
+func (s *Ladder) Take(use Use, size int64) error {
+	flying := s.flying.Add(size)
+	if !s.On() || use == Last {
+		return nil
+	}
+	d := s.now.Load()
+	if s.suffices(use, d, flying+s.since.Load()) {
+		return nil
+	}
+	if d.Rung == OK || d.Rung == Warn {
+		// So much was written since, or is about to be, that it is time to look.
+		s.Look(false)
+		s.poke()
+		if d = s.now.Load(); s.suffices(use, d, flying) {
+			return nil
+		}
+	}
+	s.flying.Add(-size)
+	if use == End {
+		return fmt.Errorf("%w: what is left of the disk is kept for people's decisions and the daemon's end, until there is space", ErrFull)
+	}
+	return fmt.Errorf("%w: %d MiB are free, store.min_free_bytes asks for %d; nothing new is taken up until there is space",
+		ErrLow, max(0, d.Free)>>20, s.MinFree>>20)
+}
+
+// suffices reports whether something may be written to a disk, besides what takes so
+// much already.
+func (s *Ladder) suffices(use Use, d *Disk, taken int64) bool {
+	low := d.Rung == Refuse || d.Rung == Full
+	switch {
+	case use == End:
+		// On a disk that was full the reserve may have been given up.
+		return d.Rung != Full || d.Reserve || s.Reserve == 0 || d.Free-taken >= s.Reserve
+	case s.MinFree == 0:
+		return true
+	}
+	return !low && d.Free-taken >= s.MinFree
+}
+
+// Written counts bytes as some that the next look at the disk will see.
+func (s *Ladder) Written(size int64) {
+	s.since.Add(size)
+	s.flying.Add(-size)
+}
+
+// GiveBack uncounts what was not written.
+func (s *Ladder) GiveBack(size int64) { s.flying.Add(-size) }
+
+// Filled looks at once after a write that found no space.
+func (s *Ladder) Filled() {
+	if !s.On() {
+		return
+	}
+	s.Look(true)
+	s.poke()
+}
+
+func (s *Ladder) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Release gives the reserve up, and reports whether there was one.
+func (s *Ladder) Release() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := *s.now.Load()
+	if !d.Reserve {
+		return false
+	}
+	err := os.Remove(s.reserve)
+	d.Reserve = false
+	s.now.Store(&d)
+	if err != nil {
+		s.log.Error("cannot give up the space kept for the last records", zap.Error(err))
+		return false
+	}
+	s.log.Warn("the space kept for the last records is in use", zap.Int64("bytes", s.Reserve))
+	return true
+}
+
+// MakeRoom gives the reserve up where there is not enough space to open the file at
+// all: whoever decides about what waits must be able to.
+func (s *Ladder) MakeRoom() {
+	if d := s.now.Load(); d.Free < Least && s.Release() {
+		s.Look(false)
+	}
+}
+
+// Explain says of a failure on a full disk what to do about it.
+func (s *Ladder) Explain(err error) error {
+	free, failed := s.Free()
+	if failed != nil || free >= Least {
+		return err
+	}
+	dir := filepath.Dir(s.reserve)
+	return fmt.Errorf("cannot start: the disk of %s is full (%d KiB are free, and opening the store takes up to %d KiB); free some space and start again: %w",
+		dir, free>>10, Least>>10, err)
+}
+
+// makeReserve makes a file whose space is taken, not only promised.
+func makeReserve(path string, size int64) (err error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot make the reserve: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot make the reserve: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = errors.Join(fmt.Errorf("cannot make the reserve: %w", err), os.Remove(path))
+		}
+	}()
+	err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	// A file system that cannot set space aside takes it for what is written.
+	block := make([]byte, 1<<20)
+	for size > 0 {
+		n := min(size, int64(len(block)))
+		if _, err := f.Write(block[:n]); err != nil {
+			return err
+		}
+		size -= n
+	}
+	return nil
+}
+
+// Now returns how the disk was when it was last looked at.
+func (s *Ladder) Now() Disk {
+	if !s.On() {
+		// Nobody looks by the clock.
+		s.Look(false)
+	}
+	return *s.now.Load()
+}
