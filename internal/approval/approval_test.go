@@ -379,18 +379,23 @@ func TestPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.start()
-	if got := o.Waiting(r.Agent, "effect", func() string { return r.Asked }); got != r.ApprovalID {
+	if got := o.Waiting(r.Kind, r.Agent, func() string { return r.Asked }); got != r.ApprovalID {
 		t.Errorf("after a restart it waits as %q", got)
 	}
-	if o.Reserve(r.Agent, approval.Asked("effect", "another"), "x", 1) || o.Room(r.Agent, r.Asked, 5) {
+	like := func(kind, what string) *approval.Request {
+		other := *r
+		other.ApprovalID, other.Kind, other.Asked = o.newID(), kind, approval.Asked(kind, what)
+		return &other
+	}
+	if o.Reserve(like("effect", "another"), 1) || o.Room(r.Kind, r.Agent, r.Asked, 5) {
 		t.Error("there is a place too many")
 	}
-	message := approval.Asked(api.ApprovalOfMessage, "hello")
-	if !o.Reserve(r.Agent, message, "y", 1) || o.Reserve(r.Agent, approval.Asked(api.ApprovalOfMessage, "once more"), "z", 1) {
+	message := like(api.ApprovalOfMessage, "hello")
+	if !o.Reserve(message, 1) || o.Reserve(like(api.ApprovalOfMessage, "once more"), 1) {
 		t.Error("messages are counted with effects")
 	}
-	o.Free(r.Agent, message)
-	if !o.Room(r.Agent, message, 1) || o.Count() != 1 {
+	o.Free(message)
+	if !o.Room(message.Kind, message.Agent, message.Asked, 1) || o.Count() != 1 {
 		t.Errorf("%d places are taken", o.Count())
 	}
 }

@@ -332,7 +332,7 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	// The decision comes before what it lets go.
 	d.Change.Records = slices.Insert(d.Change.Records, 0, record)
 	d.Change.OnDurable(func(store.Receipt) {
-		c.Free(r.Agent, r.Asked)
+		c.Free(r)
 		c.watchers.tell(r.ApprovalID)
 		if c.o.Notify != nil {
 			c.o.Notify.Decided(r.ApprovalID)

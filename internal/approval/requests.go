@@ -45,7 +45,7 @@ type Requests struct {
 // New takes up the requests that the store holds.
 func New(ctx context.Context, o Options) (*Requests, error) {
 	q := &Requests{o: o, pending: pending{asked: make(map[asker]map[string]string)}, watchers: watchers{set: make(map[*watcher]struct{})}}
-	return q, o.Store.Pending(ctx, func(id, agent, asked string) { q.put(agent, asked, id) })
+	return q, o.Store.Pending(ctx, func(id, kind, agent, asked string) { q.put(kind, agent, asked, id) })
 }
 
 // Request is one approval request: what a person is shown of it, and what else its
@@ -151,7 +151,7 @@ func (q *Requests) Add(r *Request, s Subject, change *store.Change) error {
 		return err
 	}
 	change.OnDurable(func(store.Receipt) {
-		q.put(r.Agent, r.Asked, r.ApprovalID)
+		q.put(r.Kind, r.Agent, r.Asked, r.ApprovalID)
 		q.watchers.tell(r.ApprovalID)
 		if q.o.Notify != nil {
 			q.o.Notify.Held(r.ApprovalSummary)

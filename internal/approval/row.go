@@ -144,7 +144,7 @@ func (r *Request) encode(state string) (store.Approval, error) {
 		return store.Approval{}, fmt.Errorf("cannot encode approval %s: %w", r.ApprovalID, err)
 	}
 	return store.Approval{
-		ID: r.ApprovalID, Agent: r.Agent, AppID: r.AppID, ExchangeID: r.ExchangeID, Asked: r.Asked, State: state,
+		ID: r.ApprovalID, Kind: r.Kind, Agent: r.Agent, AppID: r.AppID, ExchangeID: r.ExchangeID, Asked: r.Asked, State: state,
 		ExpiresAt: time.UnixMilli(r.ExpiresAt), Summary: summary, Body: text,
 	}, nil
 }

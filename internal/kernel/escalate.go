@@ -49,7 +49,7 @@ func (k *ruleset) tellPerson(c *concern, v *ocip.Verdict, change *store.Change, 
 		return nil
 	}
 	asked := escalationAsked(e)
-	if !k.requests.Room(c.agent.InstanceID, asked, k.cfg.MaxHeld) {
+	if !k.requests.Room(api.ApprovalOfEscalation, c.agent.InstanceID, asked, k.cfg.MaxHeld) {
 		return nil
 	}
 	id := k.newID()
@@ -95,7 +95,7 @@ func (k *ruleset) seenTo(ctx context.Context, d *approval.Decision, e *ocip.Exch
 	if e.ID == "" {
 		return nil
 	}
-	id := k.requests.Waiting(e.Agent, api.ApprovalOfEscalation, func() string { return escalationAsked(e) })
+	id := k.requests.Waiting(api.ApprovalOfEscalation, e.Agent, func() string { return escalationAsked(e) })
 	if id == "" {
 		return nil
 	}

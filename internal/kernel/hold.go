@@ -44,8 +44,8 @@ type keptMessage struct {
 // hold stores a message for a person, in the commit of the decision that asks
 // for one. It is called under the pair's lock.
 func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
-	id := k.newID()
-	if !k.requests.Reserve(m.sender.InstanceID, m.request(), id, k.cfg.MaxHeld) {
+	r := k.newRequest(m, v, k.newID(), now)
+	if !k.requests.Reserve(r, k.cfg.MaxHeld) {
 		if v.Exhausted() {
 			// There may be no place to ask, but the two are stopped all the same.
 			k.exchanges.refuse(change, v, now)
@@ -54,13 +54,13 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 			"%d messages of agent %s wait for a person already; decide about them first: ocipd approvals list --agent %s", k.cfg.MaxHeld, m.sender.ID, m.sender.ID))
 		return api.DispatchResult{}, k.refuseOnly(m, v, change)
 	}
-	r, record, err := k.enterRequest(ctx, m, v, st, change, id, now)
+	record, err := k.enterRequest(ctx, r, m, v, st, change, now)
 	if err == nil {
 		k.exchanges.refuse(change, v, now)
 		_, err = k.commit(change)
 	}
 	if err != nil {
-		k.requests.Free(m.sender.InstanceID, m.request())
+		k.requests.Free(r)
 		return api.DispatchResult{}, err
 	}
 	k.entered(change)
@@ -69,33 +69,33 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 
 // enterRequest enters the request to release a message, and the record that it
 // waits.
-func (k *ruleset) enterRequest(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, id string, now time.Time) (*approval.Request, *audit.Record, error) {
+func (k *ruleset) enterRequest(ctx context.Context, r *approval.Request, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (*audit.Record, error) {
 	s := &heldMessage{
-		k: k, r: k.newRequest(m, v, id, now), m: m, st: st,
+		k: k, r: r, m: m, st: st,
 		kept: keptMessage{Carried: m.carried, Account: m.account, Metadata: string(m.metadata.Append(nil)), Changes: m.changedBy},
 	}
 	var err error
-	if s.r.Own, err = json.Marshal(&s.kept); err != nil {
-		return nil, nil, fmt.Errorf("cannot encode a held message: %w", err)
+	if r.Own, err = json.Marshal(&s.kept); err != nil {
+		return nil, fmt.Errorf("cannot encode a held message: %w", err)
 	}
 	s.show(ctx, now)
-	if err := k.requests.Add(s.r, s, change); err != nil {
-		return nil, nil, err
+	if err := k.requests.Add(r, s, change); err != nil {
+		return nil, err
 	}
-	m.approvalID = id
+	m.approvalID = r.ApprovalID
 	record, err := k.sentRecord(m, v)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	record.Details["digest"], record.Details["expiresAt"] = s.r.Digest, s.r.ExpiresAt
+	record.Details["digest"], record.Details["expiresAt"] = r.Digest, r.ExpiresAt
 	change.Records = append(change.Records, record)
-	return s.r, record, nil
+	return record, nil
 }
 
 // heldAlready answers a request that waits already, and reports whether one does:
 // nothing is asked twice. It is called under the pair's lock.
 func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.DispatchResult, already bool, err error) {
-	id := k.requests.Waiting(m.sender.InstanceID, api.ApprovalOfMessage, m.request)
+	id := k.requests.Waiting(api.ApprovalOfMessage, m.sender.InstanceID, m.request)
 	if id == "" {
 		return result, false, nil
 	}

@@ -9,10 +9,11 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Approval is one held message as the store keeps it. Summary and Body are in
-// the kernel's form. As a part it begins to wait, or a person has decided about it.
+// Approval is one approval request as the store keeps it. Summary and Body are in
+// the form of internal/approval. As a part it begins to wait, or a person has decided about it.
 type Approval struct {
 	ID         string
+	Kind       string // what it is about
 	Agent      string // an instance id
 	AppID      string
 	ExchangeID string
@@ -33,7 +34,7 @@ const PendingApproval = "pending"
 // ErrDecided means that an approval was to change that is no longer pending.
 var ErrDecided = errors.New("the approval is decided already")
 
-const approvalColumns = `id, agent, app_id, exchange_id, asked, state, expires_at, summary, body`
+const approvalColumns = `id, kind, agent, app_id, exchange_id, asked, state, expires_at, summary, body`
 
 func (a *Approval) prepare() (int, error) { return len(a.Summary) + len(a.Body), nil }
 
@@ -52,8 +53,8 @@ func (a *Approval) guard(w *writer) (refusal, err error) {
 
 func (a *Approval) put(w *writer, _ *pending) error {
 	if a.New {
-		return w.exec("the held message", `INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))`,
-			text(a.ID), text(a.Agent), text(a.AppID), text(a.ExchangeID), text(a.Asked), text(a.State), moment(a.ExpiresAt), bytesOf(a.Summary), bytesOf(a.Body))
+		return w.exec("the held message", `INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))`,
+			text(a.ID), text(a.Kind), text(a.Agent), text(a.AppID), text(a.ExchangeID), text(a.Asked), text(a.State), moment(a.ExpiresAt), bytesOf(a.Summary), bytesOf(a.Body))
 	}
 	err := w.exec("the decision", `UPDATE approvals SET state = ?, summary = CAST(? AS TEXT), body = CAST(? AS TEXT) WHERE id = ? AND state = 'pending'`,
 		text(a.State), bytesOf(a.Summary), bytesOf(a.Body), text(a.ID))
@@ -66,9 +67,9 @@ func (a *Approval) put(w *writer, _ *pending) error {
 
 func scanApproval(stmt *sqlite.Stmt) (Approval, error) {
 	return Approval{
-		ID: stmt.ColumnText(0), Agent: stmt.ColumnText(1), AppID: stmt.ColumnText(2), ExchangeID: stmt.ColumnText(3),
-		Asked: stmt.ColumnText(4), State: stmt.ColumnText(5), ExpiresAt: fromMilli(stmt.ColumnInt64(6)),
-		Summary: []byte(stmt.ColumnText(7)), Body: []byte(stmt.ColumnText(8)),
+		ID: stmt.ColumnText(0), Kind: stmt.ColumnText(1), Agent: stmt.ColumnText(2), AppID: stmt.ColumnText(3), ExchangeID: stmt.ColumnText(4),
+		Asked: stmt.ColumnText(5), State: stmt.ColumnText(6), ExpiresAt: fromMilli(stmt.ColumnInt64(7)),
+		Summary: []byte(stmt.ColumnText(8)), Body: []byte(stmt.ColumnText(9)),
 	}, nil
 }
 
@@ -90,12 +91,12 @@ func (s *Store) ExpiredApprovals(ctx context.Context, now time.Time, limit int) 
 		[]any{now.UnixMilli(), limit}, scanText)
 }
 
-// Pending calls visit with the id, agent and asked digest of every pending
+// Pending calls visit with the id, kind, agent and asked digest of every pending
 // approval.
-func (s *Store) Pending(ctx context.Context, visit func(id, agent, asked string)) error {
-	_, err := rows(ctx, &s.reader, "the approvals", `SELECT id, agent, asked FROM approvals WHERE state = 'pending'`, nil,
+func (s *Store) Pending(ctx context.Context, visit func(id, kind, agent, asked string)) error {
+	_, err := rows(ctx, &s.reader, "the approvals", `SELECT id, kind, agent, asked FROM approvals WHERE state = 'pending'`, nil,
 		func(stmt *sqlite.Stmt) (struct{}, error) {
-			visit(stmt.ColumnText(0), stmt.ColumnText(1), stmt.ColumnText(2))
+			visit(stmt.ColumnText(0), stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnText(3))
 			return struct{}{}, nil
 		})
 	return err

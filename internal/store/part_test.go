@@ -326,6 +326,7 @@ func TestTidy(t *testing.T) {
 const olderThanParts = `CREATE TABLE oldbox (id INTEGER PRIMARY KEY, record_seq INTEGER NOT NULL, dispatch_id TEXT NOT NULL, expires_at INTEGER NOT NULL, message TEXT NOT NULL) STRICT;
 	INSERT INTO oldbox SELECT id, record_seq, dispatch_id, expires_at, message FROM outbox; DROP TABLE outbox; ALTER TABLE oldbox RENAME TO outbox; CREATE TABLE old (agent TEXT PRIMARY KEY, at INTEGER NOT NULL, chain TEXT NOT NULL) STRICT, WITHOUT ROWID;
 	INSERT INTO old SELECT agent, at, chain FROM heard; DROP TABLE heard; ALTER TABLE old RENAME TO heard;
+	ALTER TABLE approvals DROP COLUMN kind;
 	DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused; DROP TABLE speakers;
 	DELETE FROM meta WHERE key = 'digests-from'; PRAGMA user_version=6`
 
@@ -337,6 +338,9 @@ func TestMigrationKeepsWhatWasHeard(t *testing.T) {
 	c := with()
 	c.Add(Heard{Agent: "a", At: someTime, Chain: ocip.Chain{ID: "d", Hops: 4}})
 	c.Add(&Message{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: []byte("body")})
+	for kind, asked := range map[string]string{"message": "sha256:1", "escalation": "escalation:sha256:1"} {
+		c.Add(&Approval{ID: kind, Agent: "a", Asked: asked, State: PendingApproval, New: true})
+	}
 	commit(t, s, c)
 	shut(t, s)
 	change(t, o.Path, olderThanParts)
@@ -347,5 +351,10 @@ func TestMigrationKeepsWhatWasHeard(t *testing.T) {
 	}
 	if page, err := s.Messages(t.Context(), "q", 0, 9); err != nil || len(page) != 1 || string(page[0].Body) != "body" {
 		t.Errorf("waiting: %v, %v", page, err)
+	}
+	for _, kind := range []string{"message", "escalation"} {
+		if got, err := s.Approval(t.Context(), kind); err != nil || got.Kind != kind {
+			t.Errorf("what waits for a person is %+v, %v, want a %s", got, err, kind)
+		}
 	}
 }
