@@ -27,9 +27,9 @@ var house = map[string]room{
 		imports: []string{
 			"internal/ipc", "internal/peer", "internal/kernel", "internal/registry", "internal/approval", "internal/directory", "internal/ocip", "internal/policy", "internal/audit",
 			"internal/store", "internal/index", "internal/config", "internal/client", "internal/api",
-			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/notify", "internal/mirror", "internal/witness",
+			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/mirror", "internal/witness",
 			"internal/keyring", "internal/redact", "internal/export", "internal/supervisor", "internal/metrics", "internal/place", "internal/text",
-			"internal/reload", "internal/digestkeys", "internal/metricshttp", "internal/appconfig", "internal/diskspace",
+			"internal/reload", "internal/digestkeys", "internal/metricshttp", "internal/appconfig", "internal/diskspace", "internal/retention", "internal/notices",
 		},
 		clock: true,
 	},
@@ -91,6 +91,8 @@ var house = map[string]room{
 	"configs":                {},
 	"configs/policies":       {},
 
+	"internal/retention":   {imports: []string{"internal/api", "internal/audit", "internal/index", "internal/mirror", "internal/store", "internal/witness"}},
+	"internal/notices":     {imports: []string{"internal/api", "internal/config", "internal/notify"}},
 	"internal/reload":      {imports: []string{"internal/keypath", "internal/text", "internal/api", "internal/audit", "internal/config", "internal/filewatch", "internal/kernel", "internal/policy", "internal/store"}},
 	"internal/digestkeys":  {imports: []string{"internal/api", "internal/audit", "internal/kernel", "internal/keyring", "internal/store"}},
 	"internal/metricshttp": {imports: []string{"internal/api", "internal/metrics"}},

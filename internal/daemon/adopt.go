@@ -93,7 +93,7 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt func(), er
 	if err := d.keys.Prepare(tenants(cfg)...); err != nil {
 		return nil, err
 	}
-	notify, err := d.notices.prepare(cfg.Approvals.Notify)
+	notify, err := d.notices.Prepare(cfg.Approvals.Notify)
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +106,7 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt func(), er
 		d.settings.Take(cfg)
 		d.setLogLevel(cfg.Log.Level)
 		notify()
-		select {
-		case d.kept <- struct{}{}:
-		default:
-		}
+		d.retention.Look()
 	}, nil
 }
 

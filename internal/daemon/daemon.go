@@ -32,10 +32,12 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/notices"
 	"github.com/openclawos/ocipd/internal/peer"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/redact"
 	"github.com/openclawos/ocipd/internal/reload"
+	"github.com/openclawos/ocipd/internal/retention"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/supervisor"
 	"go.uber.org/zap"
@@ -86,7 +88,7 @@ type Daemon struct {
 	index    *index.Index
 	keys     *digestkeys.Keys
 	redactor atomic.Pointer[redact.Redactor]
-	notices  *notices
+	notices  *notices.Notices
 	kernel   *kernel.Kernel
 	server   *ipc.Server
 	// apps and operators are the sockets, open from the first step on.
@@ -95,16 +97,13 @@ type Daemon struct {
 	settings *appconfig.Settings
 	reloader *reload.Engine
 
-	sinks   *export.Set
-	metrics *metrics.Set
+	sinks     *export.Set
+	retention *retention.Keeper
+	metrics   *metrics.Set
 
 	signer *keyring.Signer
 	// rotating keeps two rotations of the key apart.
 	rotating sync.Mutex
-	// retiring keeps two removals of records apart.
-	retiring sync.Mutex
-	// kept says that audit.keep may have changed.
-	kept chan struct{}
 
 	// undo holds what ends each step that was started, newest last. A start
 	// that fails and a stop use the same list.
@@ -115,7 +114,7 @@ type Daemon struct {
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{
 		cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, level: o.Level, ids: newIDs(),
-		passed: o.Passed, manager: o.Manager, hurried: make(chan struct{}), kept: make(chan struct{}, 1),
+		passed: o.Passed, manager: o.Manager, hurried: make(chan struct{}),
 	}
 	d.live.Store(o.Config)
 	d.socket = config.SocketPath(o.Config, o.Getenv)
@@ -178,9 +177,9 @@ func (d *Daemon) steps() []step {
 		{"index", d.openIndex},
 		{"sinks", d.openSinks},
 		{"kernel", d.startKernel},
-		{"server", d.makeServer},
 		{"record of the start", d.recordStart},
 		{"retention", d.retain},
+		{"server", d.makeServer},
 		{"reload", d.watchFiles},
 		{"metrics", d.serveMetrics},
 		// Whoever is answered finds the daemon by it.
@@ -339,9 +338,13 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.openNotices(); err != nil {
+	d.notices = notices.New(d.getenv, d.log.Named("notify"))
+	notify, err := d.notices.Prepare(d.cfg.Approvals.Notify)
+	if err != nil {
 		return err
 	}
+	notify()
+	d.onStop("notices", d.notices.Close)
 	boot, err := peer.Boot()
 	if err != nil {
 		return err

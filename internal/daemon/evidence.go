@@ -5,11 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/retention"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/witness"
 	"go.uber.org/zap"
@@ -36,9 +39,6 @@ func (d *Daemon) signing() *store.Signing {
 
 // checkpoints is the file of checkpoints outside the log.
 func (d *Daemon) checkpoints() string { return config.CheckpointsPath(d.cfg, d.database) }
-
-// exported is the last record that everything that follows the log has.
-func (d *Daemon) exported() uint64 { return d.sinks.Behind(d.store.Head()) }
 
 // witnessLog keeps the log's checkpoints outside it, and refuses to go on with
 // a log that lacks what was witnessed.
@@ -163,4 +163,45 @@ func (d *Daemon) unsignedTail() []*audit.Record {
 			"first": tail.First, "last": tail.Last, "since": tail.From.Format(time.RFC3339Nano), "until": tail.To.Format(time.RFC3339Nano),
 		},
 	}}
+}
+
+// retain begins to remove what is older than audit.keep.
+func (d *Daemon) retain(ctx context.Context) error {
+	d.retention = retention.Start(ctx, retention.Options{
+		Store: d.store, Mirror: d.mirrored.Load(), Index: d.index, Dir: filepath.Dir(d.mirror),
+		Followed: func() uint64 { return d.sinks.Behind(d.store.Head()) },
+		Keep:     func() time.Duration { return d.config().Audit.Keep }, Now: time.Now, Log: d.log,
+	})
+	d.onStop("retention", d.retention.Close)
+	return nil
+}
+
+// verify checks the whole log as `ocipd audit verify --database` does.
+func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error) {
+	held, err := witness.Read(d.checkpoints())
+	if err != nil {
+		return r, err
+	}
+	newest, err := keyring.Newest(config.KeysPath(d.cfg, d.database))
+	if err != nil {
+		return r, err
+	}
+	if newest != "" {
+		held = append(held, newest)
+	}
+	key, err := d.signer.Public()
+	if err != nil {
+		return r, err
+	}
+	r.Verifier = d.signer.Verifier()
+	proof := audit.Proof{Keys: []note.Verifier{key}, Held: held}
+	report, err := d.store.Verify(ctx, proof)
+	if fault, ok := errors.AsType[*audit.Fault](err); ok {
+		r.Fault, err = &api.AuditFault{Seq: fault.Seq, Problem: fault.Problem}, nil
+	}
+	r.OK, r.Log = r.Fault == nil, report.Origin
+	r.Seq, r.Hash, r.Retired = report.Head.Seq, report.Head.Hash.String(), report.Retired
+	r.Signed, r.Checkpoints, r.Held = report.Signed, report.Checkpoints, report.Held
+	r.Late, r.Gaps = report.Late, report.Gaps
+	return r, err
 }

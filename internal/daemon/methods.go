@@ -67,12 +67,12 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.Operator("config.diff", d.reloader.Diff),
 		ipc.OperatorAs("audit.forget", d.keys.Forget),
 		ipc.OperatorAs("audit.rotate_key", d.auditRotateKey),
-		ipc.OperatorAs("audit.retire", d.auditRetire),
+		ipc.OperatorAs("audit.retire", d.retention.Retire),
 		ipc.OperatorStream[api.ProfileChunk]("debug.profile", debugProfile),
 	}
 }
 
-// makeServer comes after the kernel, which its methods are of, and answers nobody yet.
+// makeServer comes after all that its methods are of, and answers nobody yet.
 func (d *Daemon) makeServer(context.Context) error {
 	d.server = ipc.NewServer(ipc.Options{
 		Methods: d.methods(),

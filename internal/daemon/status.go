@@ -60,15 +60,6 @@ func (d *Daemon) auditRotateKey(_ context.Context, who api.Peer, _ *api.Empty) (
 	return api.AuditRotateKeyResult{Verifier: public, Previous: previous, AuditSeq: seq}, err
 }
 
-// auditRetire removes old records for good. It does not end with its caller.
-func (d *Daemon) auditRetire(_ context.Context, who api.Peer, p *api.AuditRetireParams) (api.AuditRetireResult, error) {
-	r, err := d.retire(context.Background(), p.Before)
-	if err != nil {
-		return r, api.Errorf(api.InternalError, "%v", err)
-	}
-	return r, nil
-}
-
 // auditVerify checks the whole log.
 func (d *Daemon) auditVerify(ctx context.Context, _ *api.Empty) (api.AuditVerifyResult, error) {
 	r, err := d.verify(ctx)

@@ -31,13 +31,13 @@ type Feed = func(context.Context, api.Stream) error
 type Access string
 
 const (
-	// AccessOpen: any app, registered or not.
+	// AccessOpen admits any app, registered or not.
 	AccessOpen Access = "open"
-	// AccessApp: an app with its token.
+	// AccessApp admits an app with its token.
 	AccessApp Access = "app"
-	// AccessOperator: whoever may use the operator socket.
+	// AccessOperator admits whoever may use the operator socket.
 	AccessOperator Access = "operator"
-	// AccessAny: open on both sockets.
+	// AccessAny admits whoever is connected, on either socket.
 	AccessAny Access = "any"
 )
 

@@ -1,10 +1,11 @@
-package daemon
+// Package notices words what people are told of approval requests, and tells them in
+// the ways that the configuration names.
+package notices
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -13,73 +14,41 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/notify"
-	"github.com/openclawos/ocipd/internal/sshsig"
 	"go.uber.org/zap"
 )
-
-// signers reads the file of allowed signers anew for each decision, so that
-// whoever is taken out of it decides nothing more.
-type signers struct{ file string }
-
-func (s signers) load() (*sshsig.Signers, error) {
-	f, err := os.Open(s.file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read approvals.allowed_signers: %w", err)
-	}
-	defer f.Close()
-	list, err := sshsig.ParseAllowedSigners(f)
-	if err != nil {
-		return nil, fmt.Errorf("cannot use approvals.allowed_signers %s: %w", s.file, err)
-	}
-	return list, nil
-}
-
-// Verify checks a signature over a decision.
-func (s signers) Verify(armored, text []byte, at time.Time) (principal, fingerprint string, err error) {
-	list, err := s.load()
-	if err != nil {
-		return "", "", err
-	}
-	signature, err := list.Verify(armored, text, api.ApprovalNamespace, at)
-	return signature.Principal, signature.Fingerprint, err
-}
 
 // notifyDrain bounds how long the last notices may take when the daemon stops, or
 // tells people by other means.
 const notifyDrain = time.Second
 
-// notices words what people are told, by what is configured. The message itself
+// Notices words what people are told, by what is configured. The message itself
 // is no part of it: it may be shown on a locked screen, or mailed.
-type notices struct {
+type Notices struct {
 	getenv func(string) string
 	log    *zap.Logger
-	// ways are how people are told, nil where they are not. wanted is the
-	// configuration they were made from, and belongs to who prepares others.
+	// ways are the notifiers, nil where nobody is told. wanted is the configuration
+	// they were made from, and belongs to who prepares others.
 	ways    atomic.Pointer[notify.Fanout]
 	wanted  config.Notify
 	closing sync.WaitGroup
 }
 
-// openNotices begins to tell people.
-func (d *Daemon) openNotices() error {
-	d.notices = &notices{getenv: d.getenv, log: d.log.Named("notify")}
-	begin, err := d.notices.prepare(d.cfg.Approvals.Notify)
-	if err != nil {
-		return err
-	}
-	begin()
-	d.onStop("notices", func() error {
-		d.notices.put(nil)
-		d.notices.closing.Wait()
-		return nil
-	})
+// New makes notices that tell nobody yet.
+func New(getenv func(string) string, log *zap.Logger) *Notices {
+	return &Notices{getenv: getenv, log: log}
+}
+
+// Close waits until what is being told is told.
+func (n *Notices) Close() error {
+	n.put(nil)
+	n.closing.Wait()
 	return nil
 }
 
-// prepare makes what tells people as a configuration wants it, and returns what
+// Prepare makes what tells people as a configuration wants it, and returns what
 // has it do so in place of what did. Those ways are ended by and by: what waits
 // in them is told yet.
-func (n *notices) prepare(c config.Notify) (begin func(), err error) {
+func (n *Notices) Prepare(c config.Notify) (begin func(), err error) {
 	if n.ways.Load() != nil && reflect.DeepEqual(c, n.wanted) {
 		return func() {}, nil
 	}
@@ -105,7 +74,7 @@ func (n *notices) prepare(c config.Notify) (begin func(), err error) {
 }
 
 // put has people told by other ways, none where they are nil.
-func (n *notices) put(ways *notify.Fanout) {
+func (n *Notices) put(ways *notify.Fanout) {
 	if old := n.ways.Swap(ways); old != nil {
 		n.closing.Go(old.Close)
 	}
@@ -113,7 +82,7 @@ func (n *notices) put(ways *notify.Fanout) {
 
 // tell hands something to the ways there are. Those that were replaced meanwhile
 // take nothing more, and then it is for the others.
-func (n *notices) tell(what func(*notify.Fanout) error) error {
+func (n *Notices) tell(what func(*notify.Fanout) error) error {
 	for {
 		ways := n.ways.Load()
 		if ways == nil {
@@ -126,7 +95,7 @@ func (n *notices) tell(what func(*notify.Fanout) error) error {
 }
 
 // Held tells that a message waits.
-func (n *notices) Held(a api.ApprovalSummary) {
+func (n *Notices) Held(a api.ApprovalSummary) {
 	err := n.tell(func(f *notify.Fanout) error {
 		return f.Notify(context.Background(), notify.Notice{
 			ID: a.ApprovalID, Urgency: notify.Normal,
@@ -144,7 +113,7 @@ func (n *notices) Held(a api.ApprovalSummary) {
 }
 
 // Decided takes the notice back.
-func (n *notices) Decided(id string) {
+func (n *Notices) Decided(id string) {
 	err := n.tell(func(f *notify.Fanout) error { return f.Withdraw(context.Background(), id) })
 	if err != nil {
 		n.log.Debug("cannot take a notice back", zap.String("approval", id), zap.Error(err))

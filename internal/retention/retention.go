@@ -1,0 +1,153 @@
+// Package retention removes old records from the log and from all that follows it: a
+// tombstone stands for them.
+package retention
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/index"
+	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/witness"
+	"go.uber.org/zap"
+)
+
+// every is how often the keeper looks for what has been kept for long enough.
+const every = time.Hour
+
+// Options are what a keeper works with.
+type Options struct {
+	Store  *store.Store
+	Mirror *mirror.Mirror
+	Index  *index.Index
+	// Followed is the last record that everything has that follows the log.
+	Followed func() uint64
+	// Keep is for how long records are kept, zero for ever.
+	Keep func() time.Duration
+	// Dir is where a tombstone is written, beside the mirror.
+	Dir string
+	Now func() time.Time
+	Log *zap.Logger
+}
+
+// Keeper removes what has been kept for long enough, until it is closed.
+type Keeper struct {
+	o    Options
+	stop context.CancelFunc
+	done chan struct{}
+	// looks says that Keep may have changed.
+	looks chan struct{}
+	// mu keeps two removals apart.
+	mu sync.Mutex
+}
+
+// Start finishes a removal that was broken off, and from then on removes what
+// is older than it is to be kept.
+func Start(ctx context.Context, o Options) *Keeper {
+	k := &Keeper{o: o, done: make(chan struct{}), looks: make(chan struct{}, 1)}
+	ctx, k.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(k.done)
+		k.run(ctx)
+	}()
+	return k
+}
+
+// Look has the keeper ask anew for how long records are kept.
+func (k *Keeper) Look() {
+	select {
+	case k.looks <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the keeper.
+func (k *Keeper) Close() error {
+	k.stop()
+	<-k.done
+	return nil
+}
+
+func (k *Keeper) run(ctx context.Context) {
+	if err := k.finish(ctx); err != nil && ctx.Err() == nil {
+		k.o.Log.Error("cannot finish removing retired records", zap.Error(err))
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if keep := k.o.Keep(); keep > 0 {
+			if _, err := k.retire(ctx, k.o.Now().Add(-keep)); err != nil && ctx.Err() == nil {
+				k.o.Log.Error("cannot remove records that are older than audit.keep", zap.Error(err))
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-k.looks:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Retire removes old records for good, as an operator asks for. It does not end with
+// its caller.
+func (k *Keeper) Retire(_ context.Context, _ api.Peer, p *api.AuditRetireParams) (api.AuditRetireResult, error) {
+	r, err := k.retire(context.Background(), p.Before)
+	if err != nil {
+		return r, api.Errorf(api.InternalError, "%v", err)
+	}
+	return r, nil
+}
+
+// retire removes the segments whose last record is older than a moment, and
+// their records from the database, if every sink has them.
+func (k *Keeper) retire(ctx context.Context, before time.Time) (r api.AuditRetireResult, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	segments, refused := k.o.Mirror.Expired(ctx, before)
+	for len(segments) > 0 && segments[len(segments)-1].Last > k.o.Followed() {
+		segments = segments[:len(segments)-1]
+	}
+	if len(segments) == 0 {
+		return r, refused
+	}
+	// A tombstone stands for what was signed before.
+	if err := k.o.Store.Sign(); err != nil {
+		return r, err
+	}
+	tomb, err := k.o.Store.Retire(ctx, segments[len(segments)-1].Last)
+	if err != nil {
+		return r, errors.Join(refused, err)
+	}
+	r = api.AuditRetireResult{Retired: tomb.Head.Seq, Segments: len(segments), AuditSeq: k.o.Store.Head().Seq}
+	k.o.Log.Info("audit records retired", zap.Uint64("upTo", r.Retired), zap.Int("segments", r.Segments))
+	return r, errors.Join(refused, k.pruneFollowers(ctx, &tomb))
+}
+
+// finish takes up what a crash left of the last removal.
+func (k *Keeper) finish(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	tomb, err := k.o.Store.Tombstone(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(k.o.Store.Prune(ctx), k.pruneFollowers(ctx, &tomb))
+}
+
+// pruneFollowers takes retired records out of everything that follows the log.
+func (k *Keeper) pruneFollowers(ctx context.Context, tomb *audit.Tombstone) error {
+	if err := witness.WriteTombstone(k.o.Dir, tomb); err != nil {
+		return err
+	}
+	_, err := k.o.Mirror.Retire(ctx, tomb.Head.Seq)
+	return errors.Join(err, k.o.Index.Retire(ctx, tomb.Head.Seq))
+}
