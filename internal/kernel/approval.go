@@ -23,7 +23,7 @@ func (k *Kernel) newRequests(ctx context.Context) (err error) {
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			receipt, err := k.commit(c)
 			if err == nil {
-				k.entered(c)
+				k.state.Entered(c)
 			}
 			return receipt, err
 		},
@@ -82,7 +82,7 @@ func endOf(r *approval.Request) string {
 func (s *heldMessage) Lock() (unlock func()) { return s.k.lockEnds(s.r) }
 
 func (k *Kernel) lockEnds(r *approval.Request) (unlock func()) {
-	return k.exchanges.pairs.lock(r.Agent, otherEnd(r.Counterparty, r.SessionKey))
+	return k.state.Lock(r.Agent, otherEnd(r.Counterparty, r.SessionKey))
 }
 
 // Takes takes every decision about a message.
@@ -214,10 +214,10 @@ func (k *ruleset) standingOf(ctx context.Context, r *approval.Request) (*standin
 		err error
 	)
 	pair := store.PairOf(r.Agent, r.Counterparty)
-	if st.exchange, err = k.exchanges.side(ctx, pair, r.Agent, r.ExchangeID); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if st.exchange, err = k.state.SideLocked(ctx, pair, r.Agent, r.ExchangeID); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	st.escalated, err = k.exchanges.escalation(ctx, pair)
+	st.escalated, err = k.state.EscalationLocked(ctx, pair)
 	return &st, err
 }
 
@@ -293,7 +293,7 @@ func (k *ruleset) settle(ctx context.Context, d *approval.Decision, st *standing
 	if st.escalated != "" && st.escalated == d.Request.ExchangeID {
 		d.Change.Add(store.Settled(store.PairOf(d.Request.Agent, d.Request.Counterparty)))
 	}
-	return k.beginAnew(ctx, d.Request.Agent, d.Now, d.Change)
+	return k.state.Chains.BeginAnew(ctx, d.Request.Agent, d.Now, d.Change)
 }
 
 // forgive enters what an agent still owes once a person has ended something.
@@ -301,9 +301,9 @@ func (k *ruleset) forgive(ctx context.Context, change *store.Change, agent, coun
 	if counterparty == "" {
 		return nil
 	}
-	owed, err := k.debts.of(ctx, debtor{agent, counterparty})
+	owed, err := k.state.Owed.OfLocked(ctx, agent, counterparty)
 	if err == nil {
-		k.debts.enter(change, agent, counterparty, owed, owed.Settle(outcome, conversation, held))
+		k.state.Owed.EnterLocked(change, agent, counterparty, owed, owed.Settle(outcome, conversation, held))
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -50,7 +49,7 @@ func (k *Kernel) ContactList(ctx context.Context, p *api.ContactListParams) (api
 // the directory has there. A session whose key is spelled as no new one may be
 // reaches nobody any more.
 func (k *ruleset) at(ctx context.Context, key string, self *Agent) (to, listed ocip.Counterparty, err error) {
-	brought, err := k.origins.of(ctx, key)
+	brought, err := k.state.Origins.Of(ctx, key)
 	if err != nil {
 		return to, listed, err
 	}
@@ -59,7 +58,7 @@ func (k *ruleset) at(ctx context.Context, key string, self *Agent) (to, listed o
 		nobody := ocip.Counterparty{Kind: ocip.KindUnknown}
 		return nobody, nobody, nil
 	}
-	to, _, err = k.readers(ctx, key, self, &recipient)
+	to, _, err = k.state.Readers(ctx, k.directory, key, self, &recipient)
 	return to, recipient.Counterparty, err
 }
 
@@ -104,11 +103,7 @@ func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.Contact
 		r.Details["seen"] = all
 	}
 	change := &store.Change{Records: []*audit.Record{r}, Parts: parts, Drains: true}
-	receipt, err := k.seen.forget(func(at sighting) bool { return at.session == p.SessionKey }, func() (store.Receipt, error) {
-		return k.origins.forget(func(key string) bool { return key == p.SessionKey }, func() (store.Receipt, error) {
-			return k.speakers.forget(func(at audience) bool { return slices.Contains(places, at.place) }, func() (store.Receipt, error) { return k.commit(change) })
-		})
-	})
+	receipt, err := k.state.Forget(p.SessionKey, places, func() (store.Receipt, error) { return k.commit(change) })
 	if err != nil {
 		return api.ContactForgetResult{}, err
 	}

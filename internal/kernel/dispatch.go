@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/registry"
@@ -169,7 +170,7 @@ func (k *ruleset) served(m *outgoing) error {
 // answers, the session's last one unless it says otherwise, else where its key
 // leads, and who the directory has there.
 func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
-	brought, err := k.origins.of(ctx, m.key)
+	brought, err := k.state.Origins.Of(ctx, m.key)
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]str
 		return err
 	}
 	m.channel, m.target, m.account = m.recipient.Channel, m.recipient.Target, m.recipient.Account
-	m.to, m.learned, err = k.readers(ctx, m.key, m.sender, &m.recipient)
+	m.to, m.learned, err = k.state.Readers(ctx, k.directory, m.key, m.sender, &m.recipient)
 	return err
 }
 
@@ -239,7 +240,7 @@ func (k *ruleset) bind(m *outgoing, by string) error {
 // of another tenant's agent leads is not told.
 func (k *ruleset) instead(m *outgoing, member string) string {
 	const omit = "; leave that member out"
-	has, err := k.sessions.agent(context.Background(), m.key)
+	has, err := k.state.Sessions.Agent(context.Background(), m.key)
 	agent, reached := k.directory.Agent(has), m.recipient.Says(member)
 	if err != nil || reached == "" || has != "" && (agent == nil || agent.TenantID != m.sender.TenantID) {
 		return omit
@@ -288,7 +289,7 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, whether or not its sender stays.
 	ctx, now := context.Background(), k.now()
 	change := new(store.Change)
-	unlock := k.exchanges.pairs.lock(m.sender.InstanceID, m.other())
+	unlock := k.state.Lock(m.sender.InstanceID, m.other())
 	defer unlock()
 	if result, already, err := k.heldAlready(ctx, m); already || err != nil {
 		return result, err
@@ -388,16 +389,16 @@ func (k *ruleset) count(ctx context.Context, m *outgoing, st *standing, now time
 			return 0
 		}
 		var back func()
-		if before, back, err = k.budgets.take(ctx, scope, now.Add(-window), now); err == nil {
+		if before, back, err = k.state.Budgets.Take(ctx, scope, now.Add(-window), now); err == nil {
 			undo, st.scopes = append(undo, back), append(st.scopes, scope)
 		}
 		return before
 	}
 	if m.sender.MaxPerHour > 0 {
-		st.spentHour = take(agentScope(m.sender.InstanceID), time.Hour)
+		st.spentHour = take(exchange.AgentScope(m.sender.InstanceID), time.Hour)
 	}
 	if p := k.cfg.Rules.Towards(m.to.Kind); p.MaxMessages > 0 {
-		st.spent = take(sessionScope(m.sender.InstanceID, m.recipient.Place()), p.Window)
+		st.spent = take(exchange.SessionScope(m.sender.InstanceID, m.recipient.Place()), p.Window)
 	}
 	if err != nil {
 		giveBack()
@@ -413,20 +414,20 @@ func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*st
 	)
 	if m.to.Kind != ocip.KindAgent {
 		st.exchange = k.talk(m, cmp.Or(m.askedAt, now))
-		known, err := k.sessions.agent(ctx, m.key)
+		known, err := k.state.Sessions.Agent(ctx, m.key)
 		st.first = known == ""
 		return &st, err
 	}
-	if st.owed, err = k.debts.of(ctx, debtor{m.sender.InstanceID, m.to.InstanceID}); err != nil {
+	if st.owed, err = k.state.Owed.OfLocked(ctx, m.sender.InstanceID, m.to.InstanceID); err != nil {
 		return nil, err
 	}
-	if st.exchange, err = k.forOutgoing(ctx, m, now); err != nil {
+	if st.exchange, err = k.forOutgoingLocked(ctx, m, now); err != nil {
 		return nil, err
 	}
-	if st.escalated, err = k.exchanges.escalation(ctx, store.PairOf(m.sender.InstanceID, m.to.InstanceID)); err != nil {
+	if st.escalated, err = k.state.EscalationLocked(ctx, store.PairOf(m.sender.InstanceID, m.to.InstanceID)); err != nil {
 		return nil, err
 	}
-	st.cause, err = k.cause(ctx, m, &st.exchange, now)
+	st.cause, err = k.state.Chains.Cause(ctx, m.dispatchID, &st.exchange, k.chainsSince(now), now)
 	return &st, err
 }
 
@@ -487,7 +488,7 @@ func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) err
 	if v.Code != ocip.CrossEnterpriseBlocked || m.to.InstanceID == m.recipient.Counterparty.InstanceID {
 		// An agent that another tenant's app has named is on record, and not shown
 		// to the sender's as the other end of an exchange.
-		k.exchanges.refuse(change, v, now)
+		k.state.Refuse(change, v, now)
 	}
 	if err := k.tellPerson(m.concern(), v, change, now); err != nil {
 		return err
@@ -507,7 +508,7 @@ func (k *ruleset) refuseOnly(m *outgoing, v *ocip.Verdict, change *store.Change)
 	if _, err := k.commit(change); err != nil {
 		return err
 	}
-	k.entered(change)
+	k.state.Entered(change)
 	return refused(v, r)
 }
 
@@ -543,7 +544,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		change.Add(store.Spent{Scope: scope, At: now, Count: 1})
 	}
 	if m.to.Kind == ocip.KindAgent {
-		k.debts.enter(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
+		k.state.Owed.EnterLocked(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
 	}
 	var d *outbox.Delivery
 	switch {
@@ -563,7 +564,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	if v.Exchange.ID != "" {
 		v.Exchange.Track(v.Shared, v.Withheld)
-		k.exchanges.enter(change, v.Exchange)
+		k.state.EnterLocked(change, v.Exchange)
 	}
 	agentID := m.sender.ID
 	if m.local != nil {
@@ -596,7 +597,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if _, err := k.commit(change); err != nil {
 		return api.DispatchResult{}, err
 	}
-	k.entered(change)
+	k.state.Entered(change)
 	if fresh {
 		k.apps.Observe(k.terms, api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
 	}
@@ -610,14 +611,14 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 // enterSession enters a message's session into a change. One that another tenant's
 // agent has is left as it is: its app would be told of the key that the sender chose.
 func (k *ruleset) enterSession(ctx context.Context, m *outgoing, agentID string, now time.Time, change *store.Change) (fresh bool, err error) {
-	known, err := k.sessions.agent(ctx, m.key)
+	known, err := k.state.Sessions.Agent(ctx, m.key)
 	if err != nil {
 		return false, err
 	}
 	if has := k.directory.Agent(cmp.Or(known, agentID)); has != nil && has.TenantID != m.sender.TenantID {
 		return false, nil
 	}
-	return k.sessions.use(ctx, m.key, agentID, m.account, now, change)
+	return k.state.Sessions.Use(ctx, m.key, agentID, m.account, now, change)
 }
 
 // observeSending tells who observes what an agent sends. It is the sender's view,

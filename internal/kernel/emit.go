@@ -59,7 +59,7 @@ func (k *ruleset) emittedAbout(ctx context.Context, agent *Agent, given *api.Hoo
 	}
 	own := k.directory.LocalAgent(given.SessionKey) == agent
 	if !own {
-		whose, err := k.sessions.agent(ctx, given.SessionKey)
+		whose, err := k.state.Sessions.Agent(ctx, given.SessionKey)
 		if err != nil {
 			return about, err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
@@ -129,7 +130,7 @@ func (k *ruleset) resolve(ctx context.Context, p *api.ExchangeResolveParams, by 
 		}
 	}
 	first := sides[0]
-	if slices.ContainsFunc(sides, func(e ocip.Exchange) bool { return pairOf(&e) != pairOf(&first) }) {
+	if slices.ContainsFunc(sides, func(e ocip.Exchange) bool { return exchange.PairOf(&e) != exchange.PairOf(&first) }) {
 		return api.OK{}, api.Errorf(api.Conflict, "several pairs of agents have an exchange %q; name an agent of the one you mean in agent", p.ExchangeID)
 	}
 	return api.OK{OK: true}, k.resolveSides(context.WithoutCancel(ctx), &first, p.Note, by)
@@ -138,14 +139,14 @@ func (k *ruleset) resolve(ctx context.Context, p *api.ExchangeResolveParams, by 
 // resolveSides ends the sides of one exchange that the resolver may end, and for
 // a person what is held of them, in one commit.
 func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note string, by *resolver) error {
-	unlock := k.exchanges.pairs.lock(of.Agent, of.Counterparty)
+	unlock := k.state.Lock(of.Agent, of.Counterparty)
 	defer unlock()
 	sides, err := k.sidesOf(ctx, of)
 	if err != nil {
 		return err
 	}
 	pair, change, now := store.PairOf(of.Agent, of.Counterparty), &store.Change{Drains: true, Last: by.app == nil}, k.now()
-	escalated, err := k.exchanges.escalation(ctx, pair)
+	escalated, err := k.state.EscalationLocked(ctx, pair)
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 				settled = true
 			}
 			// A person has looked: what the agent does next begins a new line.
-			if err := k.beginAnew(ctx, e.Agent, now, change); err != nil {
+			if err := k.state.Chains.BeginAnew(ctx, e.Agent, now, change); err != nil {
 				return err
 			}
 			if err := k.forgive(ctx, change, e.Agent, e.Counterparty, ocip.Resolved, e.ConversationID, ""); err != nil {
@@ -189,7 +190,7 @@ func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note stri
 	if _, err := k.commit(change); err != nil {
 		return err
 	}
-	k.entered(change)
+	k.state.Entered(change)
 	return nil
 }
 
@@ -224,8 +225,8 @@ func (k *ruleset) resolveHeld(ctx context.Context, e *ocip.Exchange, by *resolve
 // where it had one of that name already. It is called under the pair's lock.
 func (k *Kernel) sidesOf(ctx context.Context, of *ocip.Exchange) (sides []ocip.Exchange, err error) {
 	for _, agent := range [...]string{of.Agent, of.Counterparty} {
-		named, err := k.exchanges.side(ctx, pairOf(of), agent, of.ID)
-		if err == nil && pairOf(&named) == pairOf(of) {
+		named, err := k.state.SideLocked(ctx, exchange.PairOf(of), agent, of.ID)
+		if err == nil && exchange.PairOf(&named) == exchange.PairOf(of) {
 			sides = append(sides, named)
 		} else if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, err
@@ -236,10 +237,10 @@ func (k *Kernel) sidesOf(ctx context.Context, of *ocip.Exchange) (sides []ocip.E
 			continue
 		case err != nil:
 			return nil, err
-		case same.ID == of.ID || pairOf(&same) != pairOf(of):
+		case same.ID == of.ID || exchange.PairOf(&same) != exchange.PairOf(of):
 			continue
 		}
-		if same, err = k.exchanges.side(ctx, pairOf(of), agent, same.ID); err != nil {
+		if same, err = k.state.SideLocked(ctx, exchange.PairOf(of), agent, same.ID); err != nil {
 			return nil, err
 		}
 		sides = append(sides, same)

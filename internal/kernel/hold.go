@@ -48,7 +48,7 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 	if !k.requests.Reserve(r, k.cfg.MaxHeld) {
 		if v.Exhausted() {
 			// There may be no place to ask, but the two are stopped all the same.
-			k.exchanges.refuse(change, v, now)
+			k.state.Refuse(change, v, now)
 		}
 		v.Crowd(fmt.Sprintf(
 			"%d messages of agent %s wait for a person already; decide about them first: ocipd approvals list --agent %s", k.cfg.MaxHeld, m.sender.ID, m.sender.ID))
@@ -56,14 +56,14 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 	}
 	record, err := k.enterRequest(ctx, r, m, v, st, change, now)
 	if err == nil {
-		k.exchanges.refuse(change, v, now)
+		k.state.Refuse(change, v, now)
 		_, err = k.commit(change)
 	}
 	if err != nil {
 		k.requests.Free(r)
 		return api.DispatchResult{}, err
 	}
-	k.entered(change)
+	k.state.Entered(change)
 	return heldResult(r, record.ID), nil
 }
 

@@ -1,6 +1,5 @@
-// Package kernel carries one call from its caller to its effect: apps and what
-// they may do, hooks, sessions, who talks to whom, the way of a message, and
-// its delivery.
+// Package kernel carries one message from its caller to its effect: who sends what to
+// whom, interception, the decision for both sides, and the commit that lets it go.
 //
 // The kernel knows no sockets. It is given a store, a policy, a clock and a
 // source of ids, and is handed connections as [api.Link]s. Its one rule is the
@@ -20,6 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/fileintegrity"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -114,17 +114,11 @@ type Kernel struct {
 	// inForce is what calls that begin now are decided by.
 	inForce atomic.Pointer[ruleset]
 
-	exchanges *exchanges
-	chains    *chains
-	debts     debts
-	budgets   *budgets
-	origins   origins
-	seen      seen
-	speakers  speakers
-	requests  *approval.Requests
-	sessions  *sessions
-	outbox    *outbox.Outbox
-	tally     tally
+	// state is what is known between two ends.
+	state    *exchange.State
+	requests *approval.Requests
+	outbox   *outbox.Outbox
+	tally    tally
 	// logHead is what was last said of the audit log, for the next message.
 	logHead atomic.Pointer[logHead]
 
@@ -154,18 +148,10 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	}
 	first.terms.Generation = 1
 	k.inForce.Store(first)
-	if k.exchanges, err = newExchanges(o.Store); err != nil {
-		return nil, err
-	}
-	k.chains, k.debts, k.origins, k.seen = newChains(o.Store), newDebts(o.Store), newOrigins(o.Store), newSeen(o.Store)
-	k.speakers = newSpeakers(o.Store)
-	if k.budgets, err = newBudgets(o.Store); err != nil {
+	if k.state, err = exchange.New(o.Store); err != nil {
 		return nil, err
 	}
 	if err := k.newRequests(ctx); err != nil {
-		return nil, err
-	}
-	if k.sessions, err = newSessions(o.Store); err != nil {
 		return nil, err
 	}
 	if err := k.pauses.load(ctx, o.Store); err != nil {
@@ -200,12 +186,6 @@ func (k *Kernel) Close() {
 // record commits records that come with no other change.
 func (k *Kernel) record(r ...*audit.Record) (store.Receipt, error) {
 	return k.commit(&store.Change{Records: r})
-}
-
-// drain is record for what ends something, or is needed for it: it is written
-// also while the disk is nearly full.
-func (k *Kernel) drain(r ...*audit.Record) (store.Receipt, error) {
-	return k.commit(&store.Change{Records: r, Drains: true})
 }
 
 // commit makes a change durable, and turns a failure into what its caller is
@@ -260,11 +240,4 @@ func (e unreadable) OCIP() (code ocip.Code, reason string) {
 		why = lost.Error() + "; nothing more is let through until the daemon is restarted"
 	}
 	return ocip.AuditWriteFailed, "cannot read what was recorded, so nothing was done: " + why
-}
-
-// entered remembers what a durable change holds.
-func (k *Kernel) entered(c *store.Change) {
-	k.exchanges.entered(c)
-	k.chains.entered(c)
-	k.seen.entered(c)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/registry"
@@ -49,17 +50,17 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 		return nil, "", err
 	}
 	if v.Allowed() {
-		k.exchanges.enter(change, v.Exchange)
-		k.debts.enter(change, m.local.InstanceID, m.sender.InstanceID, a.owed, v.Owed)
+		k.state.EnterLocked(change, v.Exchange)
+		k.state.Owed.EnterLocked(change, m.local.InstanceID, m.sender.InstanceID, a.owed, v.Owed)
 		from := m.sender.InstanceID
 		if m.approvalID != "" {
-			hearAnew(m.local.InstanceID, from, v.Chain, now, change)
-		} else if err := k.hear(ctx, m.local.InstanceID, from, v.Chain, answers(&v.Before), now, change); err != nil {
+			exchange.ReceiveApproved(m.local.InstanceID, from, v.Chain, now, change)
+		} else if err := k.state.Chains.Receive(ctx, m.local.InstanceID, from, v.Chain, exchange.Answers(&v.Before), k.chainsSince(now), now, change); err != nil {
 			return nil, "", err
 		}
 		change.Add(store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
 	} else {
-		k.exchanges.refuse(change, v, now)
+		k.state.Refuse(change, v, now)
 	}
 	return v, runID, nil
 }
@@ -92,11 +93,11 @@ func (k *ruleset) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived 
 	}
 	r.PolicyResult, r.Code, r.PolicyReason = string(arrived.Result), string(arrived.Code), "the receiver refused the message: "+arrived.Reason
 	r.Round, r.Outcome = sent.Before.Round, string(sent.Exchange.Outcome)
-	k.exchanges.refuse(change, sent, k.now())
+	k.state.Refuse(change, sent, k.now())
 	if _, err := k.commit(change); err != nil {
 		return err
 	}
-	k.entered(change)
+	k.state.Entered(change)
 	failure := refused(arrived, r)
 	failure.Message = r.PolicyReason
 	return failure
@@ -130,12 +131,9 @@ type arrival struct {
 // arrive weighs a message on its receiver's side. It is called under the lock
 // of the two agents.
 func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.Verdict, error) {
-	e, err := k.store.ExchangeByConversation(ctx, a.agent.InstanceID, a.envelope.ConversationID)
-	if cached, ok := k.exchanges.sides.Get(sideRef{a.agent.InstanceID, e.ID}); err == nil && ok {
-		e = cached
-	}
+	e, err := k.state.ByConversation(ctx, a.agent.InstanceID, a.envelope.ConversationID)
 	if errors.Is(err, store.ErrNotFound) {
-		id, err := k.freeID(ctx, store.PairOf(a.agent.InstanceID, a.envelope.SourceAgent.InstanceID), a.agent.InstanceID, a.exchangeID, a.envelope.ConversationID)
+		id, err := k.state.FreeIDLocked(ctx, k.newID, store.PairOf(a.agent.InstanceID, a.envelope.SourceAgent.InstanceID), a.agent.InstanceID, a.exchangeID, a.envelope.ConversationID)
 		if err != nil {
 			return nil, err
 		}
@@ -151,10 +149,10 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	if err != nil {
 		return nil, err
 	}
-	if a.owed, err = k.debts.of(ctx, debtor{a.agent.InstanceID, a.envelope.SourceAgent.InstanceID}); err != nil {
+	if a.owed, err = k.state.Owed.OfLocked(ctx, a.agent.InstanceID, a.envelope.SourceAgent.InstanceID); err != nil {
 		return nil, err
 	}
-	escalated, err := k.exchanges.escalation(ctx, pairOf(&e))
+	escalated, err := k.state.EscalationLocked(ctx, exchange.PairOf(&e))
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +221,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 	in.origin, err = k.directory.Origin(in.key, in.metadata, agent)
 	if err == nil {
 		in.account, in.spoke = in.origin.Account, in.origin.Writers
-		in.from, err = k.known(ctx, in.key, agent, in.origin.Counterparty)
+		in.from, err = k.state.Seen.Known(ctx, in.key, agent, in.origin.Counterparty)
 	}
 	switch {
 	case errors.Is(err, directory.ErrSpelling), errors.Is(err, directory.ErrAddress):
@@ -350,7 +348,7 @@ func (k *ruleset) mayBeFor(ctx context.Context, key string, named *Agent) error 
 	if _, ok := directory.AgentOf(key); ok {
 		return nil
 	}
-	id, err := k.sessions.agent(ctx, key)
+	id, err := k.state.Sessions.Agent(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -379,7 +377,7 @@ func (k *ruleset) receiver(ctx context.Context, key, named string) (*Agent, erro
 	if id, ok := directory.AgentOf(key); ok {
 		return k.receiver(ctx, "", id)
 	}
-	id, err := k.sessions.agent(ctx, key)
+	id, err := k.state.Sessions.Agent(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -409,8 +407,8 @@ func (k *ruleset) takeUnannotated(ctx context.Context, in *incoming) (api.QueueR
 	if k.cfg.Unannotated == UnannotatedRefuse {
 		return k.refuseInbound(in, in.from, ocip.MalformedEnvelope, "envelope", "agent "+in.from.InstanceID+" is known, and its message has no envelope", "")
 	}
-	defer k.exchanges.pairs.lock(in.agent.InstanceID, in.from.InstanceID)()
-	escalated, err := k.exchanges.escalation(ctx, store.PairOf(in.agent.InstanceID, in.from.InstanceID))
+	defer k.state.Lock(in.agent.InstanceID, in.from.InstanceID)()
+	escalated, err := k.state.EscalationLocked(ctx, store.PairOf(in.agent.InstanceID, in.from.InstanceID))
 	if err != nil {
 		return api.QueueResult{}, err
 	}
@@ -418,8 +416,9 @@ func (k *ruleset) takeUnannotated(ctx context.Context, in *incoming) (api.QueueR
 		return k.refuseInbound(in, in.from, ocip.RoundLimit, "round-limit",
 			"exchange "+escalated+" between these agents reached its limit; until a person has settled it, nothing goes between them", "")
 	}
+	now := k.now()
 	in.speaker = in.from.InstanceID
-	if in.chain, in.answer, err = k.unannotatedChain(ctx, in); err != nil {
+	if in.chain, in.answer, err = k.state.UnannotatedLocked(ctx, in.agent.InstanceID, in.from.InstanceID, in.key, in.dispatchID, k.chainsSince(now), now); err != nil {
 		return api.QueueResult{}, err
 	}
 	return k.takeHuman(in, map[string]any{"unannotated": true})
@@ -533,7 +532,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	unlock := k.exchanges.pairs.lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
+	unlock := k.state.Lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
 	defer unlock()
 	ctx, now := context.WithoutCancel(ctx), k.now()
 	from, denied, err := k.source(ctx, in, &envelope)
@@ -575,21 +574,21 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		if err := k.heard(ctx, in, change); err != nil {
 			return api.QueueResult{}, err
 		}
-		k.exchanges.refuse(change, v, now)
+		k.state.Refuse(change, v, now)
 		if _, err := k.commit(change); err != nil {
 			return api.QueueResult{}, err
 		}
-		k.entered(change)
+		k.state.Entered(change)
 		return api.QueueResult{}, refused(v, r)
 	}
 	if channel, _ := directory.Split(in.key); !listed && channel != agentChannel && !in.origin.Listed && k.learns(in) {
-		if err := k.seen.note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
+		if err := k.state.Seen.Note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
 			return api.QueueResult{}, err
 		}
 	}
-	k.exchanges.enter(change, v.Exchange)
-	k.debts.enter(change, in.agent.InstanceID, from.InstanceID, a.owed, v.Owed)
-	in.chain, in.speaker, in.answer = v.Chain, envelope.SourceAgent.InstanceID, answers(&v.Before)
+	k.state.EnterLocked(change, v.Exchange)
+	k.state.Owed.EnterLocked(change, in.agent.InstanceID, from.InstanceID, a.owed, v.Owed)
+	in.chain, in.speaker, in.answer = v.Chain, envelope.SourceAgent.InstanceID, exchange.Answers(&v.Before)
 	return k.take(in, change, v.Exchange.ExpiresAt)
 }
 
@@ -764,16 +763,16 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	var err error
 	switch {
 	case in.speaker != "":
-		err = k.hear(ctx, in.agent.InstanceID, in.speaker, in.chain, in.answer, now, change)
+		err = k.state.Chains.Receive(ctx, in.agent.InstanceID, in.speaker, in.chain, in.answer, k.chainsSince(now), now, change)
 	case k.freshens(in):
-		err = k.beginAnew(ctx, in.agent.InstanceID, now, change)
+		err = k.state.Chains.BeginAnew(ctx, in.agent.InstanceID, now, change)
 	}
 	if err != nil {
 		return api.QueueResult{}, err
 	}
 	learns := k.learns(in)
 	if learns && len(in.origin.Brought) > 0 {
-		if err := k.origins.enter(ctx, change, in.key, in.account, in.origin.Brought, now); err != nil {
+		if err := k.state.Origins.Enter(ctx, change, in.key, in.account, in.origin.Brought, now); err != nil {
 			return api.QueueResult{}, err
 		}
 	}
@@ -785,7 +784,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	}
 	fresh := false
 	if learns {
-		if fresh, err = k.sessions.use(ctx, in.key, in.agent.ID, in.account, now, change); err != nil {
+		if fresh, err = k.state.Sessions.Use(ctx, in.key, in.agent.ID, in.account, now, change); err != nil {
 			return api.QueueResult{}, err
 		}
 	}
@@ -796,7 +795,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if _, err := k.commit(change); err != nil {
 		return api.QueueResult{}, err
 	}
-	k.entered(change)
+	k.state.Entered(change)
 	if d == nil {
 		about := in.about()
 		about.Timestamp, about.AuditID = now.UnixMilli(), change.Records[0].ID
@@ -848,3 +847,32 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	k.apps.Observe(k.terms, api.AgentCompleted, data, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli()}, nil)
 	return api.OK{OK: true}, nil
 }
+
+// heard enters into a change who spoke with a message, where many read it. Only the
+// app that has the channel knows where a message came from.
+func (k *ruleset) heard(ctx context.Context, in *incoming, c *store.Change) error {
+	if len(in.spoke) == 0 || len(in.origin.Places) == 0 || !k.learns(in) {
+		return nil
+	}
+	for _, place := range in.origin.Places {
+		for _, who := range in.spoke {
+			if err := k.state.Speakers.Note(ctx, place, in.account, in.agent, who, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// arrived returns the chain of a message that came in. That of an agent of this daemon is
+// known.
+func (k *ruleset) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
+	if k.directory.Local(a.envelope.SourceAgent.InstanceID) != nil && a.chain.ID != "" {
+		return a.chain, nil
+	}
+	return k.state.ArrivedLocked(ctx, a.envelope.SourceAgent.InstanceID, a.key, a.dispatchID, a.chain, e, k.chainsSince(now), now)
+}
+
+// chainsSince is from when on a message counts as the cause of what its receiver
+// begins now.
+func (k *ruleset) chainsSince(now time.Time) time.Time { return now.Add(-k.cfg.ChainWindow) }

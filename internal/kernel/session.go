@@ -4,62 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
-
-// sessions remembers which sessions exist and whose they are, so that a known
-// one costs no look-up in the store.
-type sessions struct {
-	store *store.Store
-	known *lru.Cache[string, string]
-}
-
-const rememberedSessions = 8192
-
-func newSessions(s *store.Store) (*sessions, error) {
-	known, err := lru.New[string, string](rememberedSessions)
-	return &sessions{store: s, known: known}, err
-}
-
-// agent returns the agent that a session has, empty where the session is new.
-func (s *sessions) agent(ctx context.Context, key string) (string, error) {
-	if agent, ok := s.known.Get(key); ok {
-		return agent, nil
-	}
-	found, err := s.store.Session(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	s.known.Add(key, found.AgentID)
-	return found.AgentID, nil
-}
-
-// use enters a session into a change: as new, or as used once more when the
-// change is durable. It reports whether the session is new. Of two first messages
-// at once, the one that is committed first says whose the session is.
-func (s *sessions) use(ctx context.Context, key, agent, account string, now time.Time, c *store.Change) (fresh bool, err error) {
-	known, err := s.agent(ctx, key)
-	if err != nil {
-		return false, err
-	}
-	if known != "" {
-		c.OnDurable(func(store.Receipt) { s.store.TouchSession(key, now) })
-		return false, nil
-	}
-	c.Add(store.Session{
-		Key: key, AgentID: agent, ChannelID: directory.ChannelOf(key), AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
-	})
-	c.OnDurable(func(store.Receipt) { s.known.ContainsOrAdd(key, agent) })
-	return true, nil
-}
 
 // owned are the sessions that the client's app may see: those of the agents it
 // speaks for, and in the channels it owns those of the agents they serve.

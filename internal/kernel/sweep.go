@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -37,7 +38,7 @@ func (k *Kernel) sweep() {
 // tidy takes away rows that no window reaches back to.
 func (k *Kernel) tidy(ctx context.Context) error {
 	now := k.now()
-	return k.store.Tidy(ctx, now, now.Add(-max(longestWindow, k.rules().cfg.ChainWindow)-time.Minute))
+	return k.store.Tidy(ctx, now, now.Add(-max(exchange.LongestWindow, k.rules().cfg.ChainWindow)-time.Minute))
 }
 
 // sweepPage is how many exchanges are ended side by side, and so how many share a
@@ -73,9 +74,9 @@ func (k *Kernel) sweepExchanges(ctx context.Context) error {
 // expireExchange ends one side of an exchange, unless a message has done so
 // since it was looked up.
 func (k *Kernel) expireExchange(ctx context.Context, found ocip.Exchange) error {
-	unlock := k.exchanges.pairs.lock(found.Agent, found.Counterparty)
+	unlock := k.state.Lock(found.Agent, found.Counterparty)
 	defer unlock()
-	e, err := k.exchanges.side(ctx, pairOf(&found), found.Agent, found.ID)
+	e, err := k.state.SideLocked(ctx, exchange.PairOf(&found), found.Agent, found.ID)
 	if err != nil || e.Outcome != ocip.InProgress {
 		return err
 	}
@@ -86,7 +87,7 @@ func (k *Kernel) expireExchange(ctx context.Context, found ocip.Exchange) error 
 	if _, err := k.commit(change); err != nil {
 		return err
 	}
-	k.entered(change)
+	k.state.Entered(change)
 	return nil
 }
 

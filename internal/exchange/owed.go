@@ -1,4 +1,4 @@
-package kernel
+package exchange
 
 import (
 	"context"
@@ -9,19 +9,19 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// debts knows what an agent owes a counterparty an answer to, whichever exchange
+// Owed knows what an agent owes a counterparty an answer to, whichever exchange
 // the answer is put in. It is read and changed under the lock of the two.
-type debts struct {
+type Owed struct {
 	*recent[debtor, ocip.Owed]
 }
 
 // debtor is an agent and whom it owes, by their instance ids.
 type debtor struct{ agent, counterparty string }
 
-const rememberedDebts = 8192
+const rememberedOwed = 8192
 
-func newDebts(s *store.Store) debts {
-	return debts{newRecent(rememberedDebts, func(ctx context.Context, who debtor) (owed ocip.Owed, err error) {
+func newOwed(s *store.Store) Owed {
+	return Owed{newRecent(rememberedOwed, func(ctx context.Context, who debtor) (owed ocip.Owed, err error) {
 		stored, err := s.Owed(ctx, who.agent, who.counterparty)
 		if err != nil {
 			return owed, err
@@ -33,8 +33,13 @@ func newDebts(s *store.Store) debts {
 	})}
 }
 
-// enter puts into a change what an agent owes from here on.
-func (d debts) enter(c *store.Change, agent, counterparty string, before, now ocip.Owed) {
+// OfLocked returns what an agent owes a counterparty.
+func (d Owed) OfLocked(ctx context.Context, agent, counterparty string) (ocip.Owed, error) {
+	return d.of(ctx, debtor{agent, counterparty})
+}
+
+// EnterLocked puts into a change what an agent owes from here on.
+func (d Owed) EnterLocked(c *store.Change, agent, counterparty string, before, now ocip.Owed) {
 	until := now.Until
 	if until.Equal(before.Until) {
 		before.Until = until
@@ -46,7 +51,7 @@ func (d debts) enter(c *store.Change, agent, counterparty string, before, now oc
 	if now != (ocip.Owed{}) {
 		value, err := json.Marshal(now)
 		if err != nil {
-			panic("kernel: what an agent owes cannot fail to encode: " + err.Error())
+			panic("exchange: what an agent owes cannot fail to encode: " + err.Error())
 		}
 		part.Value = string(value)
 	}

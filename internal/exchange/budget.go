@@ -1,4 +1,4 @@
-package kernel
+package exchange
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// budgets counts the messages of a scope in a window that slides by the minute:
+// Budgets counts the messages of a scope in a window that slides by the minute:
 // of an agent, or of a session with somebody who is no agent. The store has the
 // counts; here are those that were asked for lately.
-type budgets struct {
+type Budgets struct {
 	store *store.Store
 	mu    sync.Mutex
 	known *lru.Cache[string, *spending]
@@ -24,24 +24,24 @@ type spending struct{ minutes []store.Spent }
 
 const (
 	rememberedBudgets = 8192
-	// longestWindow bounds how far back messages are counted.
-	longestWindow = 24 * time.Hour
+	// LongestWindow bounds how far back messages are counted.
+	LongestWindow = 24 * time.Hour
 )
 
-func newBudgets(s *store.Store) (*budgets, error) {
+func newBudgets(s *store.Store) (*Budgets, error) {
 	known, err := lru.New[string, *spending](rememberedBudgets)
-	return &budgets{store: s, known: known}, err
+	return &Budgets{store: s, known: known}, err
 }
 
-// take counts a message that is being decided, and returns how many were counted
+// Take counts a message that is being decided, and returns how many were counted
 // since a time before it. A message that is not let through gives back.
-func (b *budgets) take(ctx context.Context, scope string, since, now time.Time) (before int, giveBack func(), err error) {
+func (b *Budgets) Take(ctx context.Context, scope string, since, now time.Time) (before int, giveBack func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	spent, known := b.known.Get(scope)
 	if !known {
 		// Held over the read: of two first messages, either must see the other.
-		minutes, err := b.store.SpentByMinute(ctx, scope, now.Add(-longestWindow))
+		minutes, err := b.store.SpentByMinute(ctx, scope, now.Add(-LongestWindow))
 		if err != nil {
 			return 0, nil, err
 		}
@@ -71,14 +71,15 @@ func (s *spending) add(at time.Time, n int) {
 			return
 		}
 	}
-	for len(s.minutes) > 0 && s.minutes[0].At.Before(at.Add(-longestWindow)) {
+	for len(s.minutes) > 0 && s.minutes[0].At.Before(at.Add(-LongestWindow)) {
 		s.minutes = s.minutes[1:]
 	}
 	s.minutes = append(s.minutes, store.Spent{At: at, Count: n})
 }
 
-// agentScope and sessionScope name what messages are counted for. A session is
-// counted by the place it leads to, however its key is spelled.
-func agentScope(instance string) string { return "agent:" + instance }
+// AgentScope names the messages of an agent.
+func AgentScope(instance string) string { return "agent:" + instance }
 
-func sessionScope(agent, place string) string { return "session:" + agent + ":" + place }
+// SessionScope names an agent's messages to a session, which is counted by the place it
+// leads to, however its key is spelled.
+func SessionScope(agent, place string) string { return "session:" + agent + ":" + place }

@@ -1,4 +1,4 @@
-package kernel
+package exchange
 
 import (
 	"path/filepath"
@@ -42,8 +42,10 @@ func TestAttack12ForeignExchangeIsNotRemembered(t *testing.T) {
 	write()
 	own, other := store.PairOf("alice", "bob"), store.PairOf("alice", "carol")
 	for name, read := range map[string]func(store.Pair) (ocip.Exchange, error){
-		"by its id":      func(p store.Pair) (ocip.Exchange, error) { return x.side(t.Context(), p, "alice", "case") },
-		"by its session": func(p store.Pair) (ocip.Exchange, error) { return x.ofSession(t.Context(), p, "alice", "irc:bob") },
+		"by its id": func(p store.Pair) (ocip.Exchange, error) { return x.SideLocked(t.Context(), p, "alice", "case") },
+		"by its session": func(p store.Pair) (ocip.Exchange, error) {
+			return x.OfSessionLocked(t.Context(), p, "alice", "irc:bob")
+		},
 	} {
 		x.sides.Purge()
 		x.current.Purge()

@@ -1,4 +1,4 @@
-package kernel
+package exchange
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// speakers knows who spoke where many read, so that a message to a room that the
+// Speakers knows who spoke where many read, so that a message to a room that the
 // directory does not list is decided as for those who are known to read it, the
-// tenant wall before all. As with [seen], what one tenant's agents heard says
+// tenant wall before all. As with [Seen], what one tenant's agents heard says
 // nothing to another's.
-type speakers struct {
+type Speakers struct {
 	*recent[audience, []store.Speaker]
 }
 
@@ -27,15 +27,15 @@ const (
 	manyAccounts = 16
 )
 
-func newSpeakers(s *store.Store) speakers {
-	return speakers{newRecent(rememberedSpeakers, func(ctx context.Context, at audience) ([]store.Speaker, error) {
+func newSpeakers(s *store.Store) Speakers {
+	return Speakers{newRecent(rememberedSpeakers, func(ctx context.Context, at audience) ([]store.Speaker, error) {
 		return s.Speakers(ctx, at.tenant, at.place)
 	})}
 }
 
-// note enters into a change that a counterparty spoke at a place to an agent, where
+// Note enters into a change that a counterparty spoke at a place to an agent, where
 // that makes anything stricter there.
-func (s speakers) note(ctx context.Context, place, account string, self *Agent, who ocip.Counterparty, c *store.Change) error {
+func (s Speakers) Note(ctx context.Context, place, account string, self *directory.Agent, who ocip.Counterparty, c *store.Change) error {
 	at := audience{self.TenantID, place}
 	known, err := s.of(ctx, at)
 	if err != nil {
@@ -99,33 +99,17 @@ func spoken(s *store.Speaker) ocip.Counterparty {
 	return c
 }
 
-// heard enters into a change who spoke with a message, where many read it. Only the
-// app that has the channel knows where a message came from.
-func (k *ruleset) heard(ctx context.Context, in *incoming, c *store.Change) error {
-	if len(in.spoke) == 0 || len(in.origin.Places) == 0 || !k.learns(in) {
-		return nil
-	}
-	for _, place := range in.origin.Places {
-		for _, who := range in.spoke {
-			if err := k.speakers.note(ctx, place, in.account, in.agent, who, c); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// readers returns whom a message is decided about that an agent sends to a session:
+// Readers returns whom a message is decided about that an agent sends to a session:
 // who is known there, or the strictest of those who spoke where it leads. Learned is
 // set where one of those decides.
-func (k *ruleset) readers(ctx context.Context, key string, self *Agent, r *directory.Recipient) (to ocip.Counterparty, learned bool, err error) {
-	if to, err = k.known(ctx, key, self, r.Counterparty); err != nil || !r.Strangers {
+func (x *State) Readers(ctx context.Context, who *directory.Directory, key string, self *directory.Agent, r *directory.Recipient) (to ocip.Counterparty, learned bool, err error) {
+	if to, err = x.Seen.Known(ctx, key, self, r.Counterparty); err != nil || !r.Strangers {
 		return to, false, err
 	}
 	var spoke []ocip.Counterparty
 	account := r.OwnAccount()
 	for _, place := range r.Places() {
-		known, err := k.speakers.of(ctx, audience{self.TenantID, place})
+		known, err := x.Speakers.of(ctx, audience{self.TenantID, place})
 		if err != nil {
 			return to, false, err
 		}
@@ -135,6 +119,6 @@ func (k *ruleset) readers(ctx context.Context, key string, self *Agent, r *direc
 			}
 		}
 	}
-	to, learned = k.directory.Among(r, to, spoke, self)
+	to, learned = who.Among(r, to, spoke, self)
 	return to, learned, nil
 }

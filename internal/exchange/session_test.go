@@ -1,4 +1,4 @@
-package kernel
+package exchange
 
 import (
 	"path/filepath"
@@ -29,7 +29,7 @@ func TestFirstMessagesOfASessionAtOnce(t *testing.T) {
 	first := func(agent string) *store.Change {
 		t.Helper()
 		c := &store.Change{Records: []*audit.Record{{ID: "of " + agent, ActionType: audit.ActionDelivery}}}
-		if fresh, err := known.use(t.Context(), "chat:new", agent, "", time.Now(), c); err != nil || !fresh {
+		if fresh, err := known.Use(t.Context(), "chat:new", agent, "", time.Now(), c); err != nil || !fresh {
 			t.Fatalf("for %s the session is new: %t, %v", agent, fresh, err)
 		}
 		return c
@@ -44,8 +44,8 @@ func TestFirstMessagesOfASessionAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for where, sessions := range map[string]*sessions{"in memory": known, "in the store": fromStore} {
-		if agent, err := sessions.agent(t.Context(), "chat:new"); agent != "bob" || err != nil {
+	for where, sessions := range map[string]*Sessions{"in memory": known, "in the store": fromStore} {
+		if agent, err := sessions.Agent(t.Context(), "chat:new"); agent != "bob" || err != nil {
 			t.Errorf("%s it is of %q, %v", where, agent, err)
 		}
 	}

@@ -1,17 +1,18 @@
-package kernel
+package exchange
 
 import (
 	"context"
 
+	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// seen knows which agents envelopes have shown at sessions that the directory
+// Seen knows which agents envelopes have shown at sessions that the directory
 // does not list as an agent's. From then on all rules hold there, the tenant
 // wall before all, for the tenant whose agents saw it: what another's agents were
 // sent says nothing to this one's.
-type seen struct {
+type Seen struct {
 	// It holds no agent where none was seen.
 	*recent[sighting, ocip.Identity]
 }
@@ -21,16 +22,16 @@ type sighting struct{ tenant, session string }
 
 const rememberedSeen = 8192
 
-func newSeen(s *store.Store) seen {
-	return seen{newRecent(rememberedSeen, func(ctx context.Context, at sighting) (ocip.Identity, error) {
+func newSeen(s *store.Store) Seen {
+	return Seen{newRecent(rememberedSeen, func(ctx context.Context, at sighting) (ocip.Identity, error) {
 		return s.SeenAt(ctx, at.tenant, at.session)
 	})}
 }
 
-// note enters the source of an envelope into a change. An agent of another
+// Note enters the source of an envelope into a change. An agent of another
 // tenant, once seen at a session, is not forgotten for one of the own: what is
 // sent there would reach both.
-func (s seen) note(ctx context.Context, key string, self *Agent, source ocip.Identity, c *store.Change) error {
+func (s Seen) Note(ctx context.Context, key string, self *directory.Agent, source ocip.Identity, c *store.Change) error {
 	before, err := s.of(ctx, sighting{self.TenantID, key})
 	if err != nil {
 		return err
@@ -43,20 +44,20 @@ func (s seen) note(ctx context.Context, key string, self *Agent, source ocip.Ide
 }
 
 // entered remembers what a durable change holds.
-func (s seen) entered(c *store.Change) {
+func (s Seen) entered(c *store.Change) {
 	for one := range store.Each[store.Seen](c) {
 		s.put(sighting{one.By, one.SessionKey}, one.Identity)
 	}
 }
 
-// known returns who is at a session, as an agent knows it: whom the directory has
+// Known returns who is at a session, as an agent knows it: whom the directory has
 // there, and where it has nobody, the agent that was seen. What was seen never
 // outranks what is configured.
-func (k *ruleset) known(ctx context.Context, key string, self *Agent, listed ocip.Counterparty) (ocip.Counterparty, error) {
+func (s Seen) Known(ctx context.Context, key string, self *directory.Agent, listed ocip.Counterparty) (ocip.Counterparty, error) {
 	if listed.Kind != ocip.KindUnknown {
 		return listed, nil
 	}
-	id, err := k.seen.of(ctx, sighting{self.TenantID, key})
+	id, err := s.of(ctx, sighting{self.TenantID, key})
 	if err != nil || id.InstanceID == "" {
 		return listed, err
 	}

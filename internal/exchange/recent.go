@@ -1,4 +1,4 @@
-package kernel
+package exchange
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type recent[K comparable, V any] struct {
 func newRecent[K comparable, V any](size int, read func(context.Context, K) (V, error)) *recent[K, V] {
 	known, err := lru.New[K, V](size)
 	if err != nil {
-		panic("kernel: " + err.Error()) // the size is a constant above zero
+		panic("exchange: " + err.Error()) // the size is a constant above zero
 	}
 	return &recent[K, V]{known: known, read: read}
 }

@@ -1,0 +1,58 @@
+// Package exchange knows what has passed between two ends, an agent and whoever it
+// talks with: their exchanges and whose turn it is, the causal chains of what an agent
+// received, what it owes an answer to, how much it has sent, where answers go, and who
+// was seen or spoke at a session.
+//
+// All of it is in the store; here is what was wanted of late. Nothing is decided here.
+// What is read and written of two ends from a decision to its commit is so under their
+// lock ([State.Lock]); functions called with it end in Locked.
+package exchange
+
+import (
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// State is what is known between ends. Its methods are safe for concurrent use.
+type State struct {
+	*exchanges
+	Chains   *Chains
+	Owed     Owed
+	Budgets  *Budgets
+	Origins  Origins
+	Seen     Seen
+	Speakers Speakers
+	Sessions *Sessions
+}
+
+// New takes up what an open store holds.
+func New(s *store.Store) (*State, error) {
+	x := &State{Chains: newChains(s), Owed: newOwed(s), Origins: newOrigins(s), Seen: newSeen(s), Speakers: newSpeakers(s)}
+	var err error
+	if x.exchanges, err = newExchanges(s); err != nil {
+		return nil, err
+	}
+	if x.Budgets, err = newBudgets(s); err != nil {
+		return nil, err
+	}
+	x.Sessions, err = newSessions(s)
+	return x, err
+}
+
+// Entered remembers what a durable change holds.
+func (x *State) Entered(c *store.Change) {
+	x.entered(c)
+	x.Chains.entered(c)
+	x.Seen.entered(c)
+}
+
+// Forget has a commit take away what messages have shown of a session and of the places
+// it leads to. What is read meanwhile is not kept.
+func (x *State) Forget(session string, places []string, commit func() (store.Receipt, error)) (store.Receipt, error) {
+	return x.Seen.forget(func(at sighting) bool { return at.session == session }, func() (store.Receipt, error) {
+		return x.Origins.forget(func(key string) bool { return key == session }, func() (store.Receipt, error) {
+			return x.Speakers.forget(func(at audience) bool { return slices.Contains(places, at.place) }, commit)
+		})
+	})
+}
