@@ -142,10 +142,11 @@ func (c *Config) checkAccess(p *problems) {
 			if !validChannel(channel) {
 				p.bad(at, "want the id of a channel such as telegram, got %q", channel)
 			}
-			// A channel is one app's at a time: either would find out when the other has it.
+			// A channel is one app's at a time: either would find out when the other has
+			// it, and what waits there would go to whom it was not given for.
 			for _, other := range owners[channel] {
-				if theirs := c.Access.Apps[other].Tenants; len(theirs) > 0 && len(grant.Tenants) > 0 && !meet(theirs, grant.Tenants) {
-					p.bad(at, "channel %s is app %s's, which serves another tenant (%s); want a channel of its own for each", channel, other, listed(theirs))
+				if theirs := c.Access.Apps[other].Tenants; len(theirs) > 0 && len(grant.Tenants) > 0 && !sameSet(theirs, grant.Tenants) {
+					p.bad(at, "channel %s is app %s's, which serves other tenants (%s); want a channel of its own for each, or the same tenants", channel, other, listed(theirs))
 				}
 			}
 			owners[channel] = append(owners[channel], app)
@@ -182,9 +183,10 @@ func (c *Config) checkAccess(p *problems) {
 	}
 }
 
-// meet reports whether two lists have an item in common.
-func meet(a, b []string) bool {
-	return slices.ContainsFunc(a, func(item string) bool { return slices.Contains(b, item) })
+// sameSet reports whether two lists have the same items, in whatever order.
+func sameSet(a, b []string) bool {
+	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
+	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }
 
 // validChannel reports whether a session key can begin with the id of a channel,

@@ -92,6 +92,7 @@ func TestAccessErrors(t *testing.T) {
 	agent := func(more string) string { return strings.Replace(alice, "}", ", "+more+"}", 1) }
 	app := func(grant string) string { return alice + "access:\n  apps:\n    \"@a/b\": {" + grant + "}" }
 	channel := func(profile string) string { return "access: {channels: {irc: {" + profile + "}}}" }
+	two := strings.Replace(alice, "agents:\n", "agents:\n  - {id: gina, app: \"@g/g\", instance_id: g-1, user_id: g, org_unit: o, tenant_id: globex}\n", 1)
 	group := func(more string) string {
 		return alice + "directory:\n  - {kind: group, sessions: ['irc:#x'], " + more + "}"
 	}
@@ -108,9 +109,13 @@ func TestAccessErrors(t *testing.T) {
 		{"tenants", app("tenants: [acne]"), `no agent has the tenant "acne", there are: acme: did you mean "acme"?`},
 		{
 			"one channel of two tenants' apps",
-			strings.Replace(alice, "agents:\n", "agents:\n  - {id: gina, app: \"@g/g\", instance_id: g-1, user_id: g, org_unit: o, tenant_id: globex}\n", 1) +
-				`access: {apps: {"@a/irc": {channels: [irc], tenants: [acme]}, "@b/irc": {channels: [irc], tenants: [acme, globex]}, "@c/irc": {channels: [chat, irc], tenants: [globex]}}}`,
-			`access.apps["@c/irc"].channels[1]: channel irc is app @a/irc's, which serves another tenant (acme); want a channel of its own for each`,
+			two + `access: {apps: {"@a/irc": {channels: [irc], tenants: [acme]}, "@b/irc": {channels: [irc], tenants: [acme, globex]}, "@c/irc": {channels: [chat, irc], tenants: [globex]}}}`,
+			`access.apps["@c/irc"].channels[1]: channel irc is app @a/irc's, which serves other tenants (acme); want a channel of its own for each, or the same tenants`,
+		},
+		{
+			"one channel of apps whose tenants differ",
+			two + `access: {apps: {"@a/irc": {channels: [irc], tenants: [globex, acme]}, "@b/irc": {channels: [irc], tenants: [acme, globex]}, "@c/irc": {channels: [irc], tenants: [acme]}}}`,
+			`access.apps["@c/irc"].channels[0]: channel irc is app @a/irc's, which serves other tenants (globex, acme)`,
 		},
 		{"carries nobody", app("carries: ['']"), `carries[0]: is required`},
 		{"channel", `access: {channels: {"a b": {}}}`, `access.channels["a b"]: want the id of a channel`},
