@@ -146,7 +146,7 @@ func (s *effect) Preview(context.Context, time.Time) error {
 }
 
 func (s *effect) Shown() approval.View {
-	return approval.View{Asked: []string{s.r.Content}, Effect: s.r.Summary, Approvable: "may run", Instead: "cancel it"}
+	return approval.View{Asked: []string{s.r.Content}, Effect: s.r.Summary, Approvable: "may run", Refused: "it may not run any more", Instead: "cancel it"}
 }
 
 func (s *effect) Release(_ context.Context, d *approval.Decision) error {
@@ -313,6 +313,14 @@ func TestAskedAnew(t *testing.T) {
 		}
 	}
 	o.want("ran deploy")
+
+	r = o.ask("again")
+	o.blocked = "the disk is read-only"
+	_, err = o.decide(1, api.DecideApprove, r.ApprovalID)
+	got = o.conflict(err, api.ApprovalStale)
+	if want := "something changed since this was held, and it may not run any more: the disk is read-only"; got.Reason != want || len(got.Changed) != 1 || got.Changed[0].Was != "may run" {
+		t.Errorf("a person is told %+v", got)
+	}
 }
 
 // What cannot be approved says what can be done, and can be denied.

@@ -232,7 +232,7 @@ func (c *Decider) lookAgain(ctx context.Context, d *Decision) error {
 	}
 	message := "something changed since this was held: look again"
 	if r.Blocked != "" {
-		message = "something changed since this was held, and it may not be sent any more: " + r.Blocked
+		message = "something changed since this was held, and " + sees.Refused + ": " + r.Blocked
 	}
 	return stale(r, message)
 }

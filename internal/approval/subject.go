@@ -45,9 +45,9 @@ type View struct {
 	Asked  []string
 	Effect string
 	Along  []string
-	// Approvable says what an approval does, Instead what a person can do where
-	// there can be none.
-	Approvable, Instead string
+	// Approvable says what an approval does, Refused that there can be none any
+	// more, and Instead what a person can do then.
+	Approvable, Refused, Instead string
 }
 
 // name gives a request its digest, which names exactly what waits: what was asked

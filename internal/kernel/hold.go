@@ -197,7 +197,7 @@ func (s *heldMessage) show(ctx context.Context, now time.Time) {
 func (s *heldMessage) Shown() approval.View {
 	view := approval.View{
 		Asked: []string{s.r.SessionKey, s.r.Content, s.kept.Metadata}, Effect: string(timeless(s.r.Sending)),
-		Approvable: "may be sent once approved", Instead: "deny it, resolve the exchange, or take it over",
+		Approvable: "may be sent once approved", Refused: "it may not be sent any more", Instead: "deny it, resolve the exchange, or take it over",
 	}
 	for _, item := range s.r.Media {
 		view.Along = append(view.Along, item.Member, item.URL, item.Path, item.SHA256)
