@@ -56,7 +56,7 @@ func (d *Daemon) startable(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := next.lookAround(ctx); err != nil {
+	if err := next.checkPlaces(ctx); err != nil {
 		return err
 	}
 	if found := checkSinks(cfg); len(found) > 0 {

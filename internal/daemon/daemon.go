@@ -169,7 +169,7 @@ func (d *Daemon) steps() []step {
 	return []step{
 		{"sockets", d.claimSockets},
 		{"policy", d.loadPolicy},
-		{"places", d.lookAround},
+		{"places", d.checkPlaces},
 		{"store", d.openStore},
 		{"checkpoints", d.witnessLog},
 		{"digest keys", d.settleKeys},
@@ -183,7 +183,7 @@ func (d *Daemon) steps() []step {
 		{"reload", d.watchFiles},
 		{"metrics", d.serveMetrics},
 		// Whoever is answered finds the daemon by it.
-		{"place for commands", d.leaveWord},
+		{"place for commands", d.publishPlaces},
 		{"answers", d.listen},
 		{"service manager", d.supervise},
 	}
@@ -299,7 +299,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 // too, and not before. The records of the store go through what is made here.
 func (d *Daemon) claimed(made bool) error {
 	if made {
-		if err := d.missed(); err != nil {
+		if err := d.refuseMissing(); err != nil {
 			return err
 		}
 	}
@@ -406,7 +406,7 @@ func (d *Daemon) listen(context.Context) error {
 	d.server.Serve()
 	d.onStop("connections", func() error {
 		d.kernel.Stop()
-		d.inTime()
+		d.closeServer()
 		return nil
 	})
 	// Starting makes garbage that serving does not need.

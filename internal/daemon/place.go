@@ -16,10 +16,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// lookAround looks at the places of the daemon's files before any of them is
+// checkPlaces looks at the places of the daemon's files before any of them is
 // opened, and touches nothing. The rooms look at theirs as well; here is what they
 // cannot, or would say in the words of a system call.
-func (d *Daemon) lookAround(context.Context) error {
+func (d *Daemon) checkPlaces(context.Context) error {
 	for _, at := range []struct{ key, dir string }{
 		{"store.url", filepath.Dir(d.database)}, {"audit.keys", config.KeysPath(d.cfg, d.database)},
 		{"audit.mirror", filepath.Dir(d.mirror)}, {"audit.checkpoints", filepath.Dir(d.checkpoints())},
@@ -49,9 +49,9 @@ func (d *Daemon) lookAround(context.Context) error {
 	return nil
 }
 
-// missed refuses to begin a new log where there was one: SQLite would remove what
+// refuseMissing refuses to begin a new log where there was one: SQLite would remove what
 // is left of it, and whoever reads the log would take the new one for all there is.
-func (d *Daemon) missed() error {
+func (d *Daemon) refuseMissing() error {
 	missing := func(path, there string) error {
 		return fmt.Errorf("cannot find the database %s (there is none, or an empty one), and %s: put it back from where it was moved, or from a backup; or, to begin a new log knowingly, move %s and the directory %s aside",
 			d.database, there, path, config.KeysPath(d.cfg, d.database))

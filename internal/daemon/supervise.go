@@ -37,7 +37,7 @@ func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
 		return nil, nil, err
 	}
 	if wanted := config.ConfiguredSocket(d.cfg, d.getenv); passed != nil && wanted != "" && !place.Same(wanted, passed.Apps.Addr().String()) {
-		d.passOver(passed, wanted)
+		d.warnOfUnused(passed, wanted)
 		if err := passed.Close(); err != nil {
 			return nil, nil, fmt.Errorf("cannot close the sockets that were passed: %w", err)
 		}
@@ -62,11 +62,11 @@ func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
 	return apps, operators, nil
 }
 
-// passOver says that the sockets of a service manager are not used. It is no
+// warnOfUnused says that the sockets of a service manager are not used. It is no
 // reason not to start: who was told of the configured place finds the daemon
 // there. But the service manager goes on listening, and whoever connects to its
 // sockets waits for an answer that never comes.
-func (d *Daemon) passOver(passed *ipc.Passed, wanted string) {
+func (d *Daemon) warnOfUnused(passed *ipc.Passed, wanted string) {
 	by := d.cfg.Source("ipc.socket")
 	d.unused = passed.Apps.Addr().String()
 	d.log.Error("the sockets that were passed are not used: another one is configured, and whoever connects to those is never answered",
@@ -91,9 +91,9 @@ func (d *Daemon) usePassed(passed *ipc.Passed, mode fs.FileMode) (apps, operator
 	return passed.Apps, passed.Operators, nil
 }
 
-// leaveWord says where this daemon is, for commands beside a configuration file that
+// publishPlaces says where this daemon is, for commands beside a configuration file that
 // is broken. Without it they ask for --socket then.
-func (d *Daemon) leaveWord(context.Context) error {
+func (d *Daemon) publishPlaces(context.Context) error {
 	dir := config.RunningPath(d.socket, d.getenv)
 	if dir == "" {
 		return nil
@@ -225,8 +225,8 @@ func (d *Daemon) Reload(context.Context) error {
 // unanswered. It may be called more than once, and at any time.
 func (d *Daemon) Hurry() { d.hurry.Do(func() { close(d.hurried) }) }
 
-// inTime closes the server, in a hurry where one is in one.
-func (d *Daemon) inTime() {
+// closeServer closes the server, in a hurry where one is in one.
+func (d *Daemon) closeServer() {
 	closed := make(chan struct{})
 	go func() {
 		select {

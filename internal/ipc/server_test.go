@@ -858,3 +858,38 @@ func draining(s *Server) bool {
 	}
 	return true
 }
+
+// What a call leaves to be done is done once its answer is written, and not where it
+// failed.
+func TestAfterReply(t *testing.T) {
+	answered, after := make(chan struct{}), make(chan bool, 2)
+	send := func(_ *fakeClient, _ context.Context, p *api.SessionGetParams) (api.OK, api.AfterReply, error) {
+		var err error
+		if p.Key == "fails:x" {
+			err = api.Errorf(api.Forbidden, "no")
+		}
+		return api.OK{OK: true}, func() {
+			select {
+			case <-answered:
+				after <- true
+			case <-time.After(patience):
+				after <- false
+			}
+		}, err
+	}
+	p, _, _ := with(t, func(*fakeClient) {}, func(o *Options) {
+		o.Methods = append(o.Methods, AppThen("message.send", send))
+	})
+	p.send("1", "message.send", `{"key":"fails:x"}`)
+	p.answers("1", api.Forbidden)
+	p.send("2", "message.send", `{"key":"a:b"}`)
+	p.answers("2", "")
+	close(answered)
+	if !<-after {
+		t.Error("it was done before the answer was read")
+	}
+	p.alive()
+	if len(after) > 0 {
+		t.Error("it was done for a call that failed")
+	}
+}
