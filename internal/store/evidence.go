@@ -20,40 +20,20 @@ func (r *reader) LastSeq(ctx context.Context) (uint64, error) {
 }
 
 // seqOf returns the one number that a query gives.
-func (r *reader) seqOf(ctx context.Context, query string) (seq uint64, err error) {
-	err = r.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				seq = uint64(stmt.ColumnInt64(0))
-				return nil
-			},
-		})
-	})
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the audit log: %w", err)
-	}
-	return seq, nil
+func (r *reader) seqOf(ctx context.Context, query string) (uint64, error) {
+	seq, err := row(ctx, r, "the audit log", query, nil, scanInt)
+	return uint64(seq), err
 }
 
+const selectLine = `SELECT line FROM records WHERE seq = ?`
+
 // Line returns one record's line, or [ErrNotFound].
-func (r *reader) Line(ctx context.Context, seq uint64) (line []byte, err error) {
-	err = r.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT line FROM records WHERE seq = ?`, &sqlitex.ExecOptions{
-			Args: []any{int64(min(seq, math.MaxInt64))},
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				line = make([]byte, stmt.ColumnLen(0))
-				stmt.ColumnBytes(0, line)
-				return nil
-			},
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read audit record %d: %w", seq, err)
+func (r *reader) Line(ctx context.Context, seq uint64) ([]byte, error) {
+	line, err := row(ctx, r, "the audit log", selectLine, []any{int64(min(seq, math.MaxInt64))}, scanBytes)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("audit record %d: %w", seq, err)
 	}
-	if line == nil {
-		return nil, ErrNotFound
-	}
-	return line, nil
+	return line, err
 }
 
 // A page is what one query reads at most, in records and, but for a last
@@ -224,19 +204,13 @@ func (r *reader) Query(ctx context.Context, f audit.Filter, after, before uint64
 // Lines returns the lines of some records in the order they are asked for, nil
 // for one that is not there.
 func (r *reader) Lines(ctx context.Context, seqs []uint64) (lines [][]byte, err error) {
-	lines = make([][]byte, len(seqs))
 	err = r.scan(ctx, func(conn *sqlite.Conn) error {
 		for i, seq := range seqs {
-			err := sqlitex.Execute(conn, `SELECT line FROM records WHERE seq = ?`, &sqlitex.ExecOptions{
-				Args: []any{int64(min(seq, math.MaxInt64))},
-				ResultFunc: func(stmt *sqlite.Stmt) error {
-					lines[i] = make([]byte, stmt.ColumnLen(0))
-					stmt.ColumnBytes(0, lines[i])
-					return nil
-				},
-			})
-			if err != nil {
+			if err := collect(conn, &lines, selectLine, []any{int64(min(seq, math.MaxInt64))}, scanBytes); err != nil {
 				return err
+			}
+			if len(lines) == i {
+				lines = append(lines, nil)
 			}
 		}
 		return nil

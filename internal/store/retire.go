@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // retirement removes records from the beginning of the log: first it says so,
@@ -32,20 +30,9 @@ const pruneRecords = 512
 // Tombstone returns what stands for the records that were retired, or
 // [ErrNotFound] where none were.
 func (r *reader) Tombstone(ctx context.Context) (t audit.Tombstone, err error) {
-	var signed string
-	err = r.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT note FROM retired ORDER BY upto DESC LIMIT 1`, &sqlitex.ExecOptions{
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				signed = stmt.ColumnText(0)
-				return nil
-			},
-		})
-	})
+	signed, err := row(ctx, r, "what was retired", `SELECT note FROM retired ORDER BY upto DESC LIMIT 1`, nil, scanText)
 	if err != nil {
-		return audit.Tombstone{}, fmt.Errorf("cannot read what was retired: %w", err)
-	}
-	if signed == "" {
-		return audit.Tombstone{}, ErrNotFound
+		return audit.Tombstone{}, err
 	}
 	if t, err = audit.OpenTombstone(signed); !errors.Is(err, audit.ErrUnsigned) {
 		return audit.Tombstone{}, fmt.Errorf("cannot read what was retired: %w", err)
@@ -113,22 +100,12 @@ func (s *Store) Prune(ctx context.Context) error {
 
 // retiredLeaves returns the leaf hashes from an index on that retention took out
 // of the tile that begins there.
-func (r *reader) retiredLeaves(ctx context.Context, from uint64) (leaves []audit.Hash, err error) {
-	err = r.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT leaves FROM retired WHERE upto > ? ORDER BY upto DESC LIMIT 1`, &sqlitex.ExecOptions{
-			Args: []any{int64(from)},
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				b := make([]byte, stmt.ColumnLen(0))
-				stmt.ColumnBytes(0, b)
-				leaves, err = hashList(b)
-				return err
-			},
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read what was retired: %w", err)
+func (r *reader) retiredLeaves(ctx context.Context, from uint64) ([]audit.Hash, error) {
+	leaves, err := row(ctx, r, "what was retired", `SELECT leaves FROM retired WHERE upto > ? ORDER BY upto DESC LIMIT 1`, []any{int64(from)}, scanHashes)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
 	}
-	return leaves, nil
+	return leaves, err
 }
 
 func (r *reader) firstSeq(ctx context.Context) (uint64, error) {

@@ -25,6 +25,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -522,24 +523,11 @@ func (s *Store) Latched() error {
 
 // integrity lets SQLite check its own structures.
 func (s *Store) integrity(ctx context.Context) error {
-	return s.scan(ctx, func(conn *sqlite.Conn) error {
-		var problems []string
-		err := sqlitex.ExecuteTransient(conn, "PRAGMA quick_check", &sqlitex.ExecOptions{
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				if text := stmt.ColumnText(0); text != "ok" {
-					problems = append(problems, text)
-				}
-				return nil
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("cannot check the store: %w", err)
-		}
-		if len(problems) > 0 {
-			return fmt.Errorf("cannot start on a damaged store: %s", strings.Join(problems, "; "))
-		}
-		return nil
-	})
+	said, err := rows(ctx, &s.reader, "the structure of the store", `PRAGMA quick_check`, nil, scanText)
+	if err == nil && !slices.Equal(said, []string{"ok"}) {
+		err = fmt.Errorf("cannot start on a damaged store: %s", strings.Join(said, "; "))
+	}
+	return err
 }
 
 // Head returns the last durable record's place in the chain.

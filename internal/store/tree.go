@@ -232,26 +232,15 @@ func (r *reader) tiles(ctx context.Context) audit.TileReader {
 }
 
 // tile returns a complete tile's hashes.
-func (r *reader) tile(ctx context.Context, level int, n uint64) (hashes []audit.Hash, err error) {
-	err = r.read(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, `SELECT hashes FROM tiles WHERE id = ?`, &sqlitex.ExecOptions{
-			Args: []any{tileID(level, n)},
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				b := make([]byte, stmt.ColumnLen(0))
-				stmt.ColumnBytes(0, b)
-				hashes, err = hashList(b)
-				return err
-			},
-		})
-	})
-	if err == nil && len(hashes) != audit.TileWidth {
-		err = fmt.Errorf("tile %d of level %d has %d hashes", n, level, len(hashes))
+func (r *reader) tile(ctx context.Context, level int, n uint64) ([]audit.Hash, error) {
+	hashes, err := row(ctx, r, "the Merkle tree", `SELECT hashes FROM tiles WHERE id = ?`, []any{tileID(level, n)}, scanHashes)
+	if err == nil && len(hashes) != audit.TileWidth || errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("cannot read the Merkle tree: tile %d of level %d has %d hashes", n, level, len(hashes))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the Merkle tree: %w", err)
-	}
-	return hashes, nil
+	return hashes, err
 }
+
+func scanHashes(stmt *sqlite.Stmt) ([]audit.Hash, error) { return hashList(columnBytes(stmt, 0)) }
 
 // hashBytes and hashList are how hashes are kept: one after another.
 func hashBytes(hashes []audit.Hash) []byte {
@@ -277,25 +266,15 @@ func hashList(b []byte) ([]audit.Hash, error) {
 // tree reads the tree of a number of records.
 func (r *reader) tree(ctx context.Context, size uint64) (audit.Tree, error) {
 	return audit.GrowTree(size,
-		func(level int, from, to uint64) (roots []audit.Hash, err error) {
-			err = r.read(ctx, func(conn *sqlite.Conn) error {
-				return sqlitex.Execute(conn, `SELECT root FROM tiles WHERE id >= ? AND id < ? ORDER BY id`, &sqlitex.ExecOptions{
-					Args: []any{tileID(level, from), tileID(level, to)},
-					ResultFunc: func(stmt *sqlite.Stmt) error {
-						var h audit.Hash
-						if stmt.ColumnLen(0) != len(h) {
-							return errors.New("a tile's root is no hash")
-						}
-						stmt.ColumnBytes(0, h[:])
-						roots = append(roots, h)
-						return nil
-					},
+		func(level int, from, to uint64) ([]audit.Hash, error) {
+			return rows(ctx, r, "the Merkle tree", `SELECT root FROM tiles WHERE id >= ? AND id < ? ORDER BY id`, []any{tileID(level, from), tileID(level, to)},
+				func(stmt *sqlite.Stmt) (h audit.Hash, err error) {
+					if stmt.ColumnLen(0) != len(h) {
+						return h, errors.New("a tile's root is no hash")
+					}
+					stmt.ColumnBytes(0, h[:])
+					return h, nil
 				})
-			})
-			if err != nil {
-				return nil, fmt.Errorf("cannot read the Merkle tree: %w", err)
-			}
-			return roots, nil
 		},
 		func(from, to uint64) (leaves []audit.Hash, err error) {
 			leaves, err = r.retiredLeaves(ctx, from)
@@ -339,18 +318,11 @@ func (r *reader) newestCheckpoint(ctx context.Context) (newest Signed, err error
 // growTree reads the tree of a log, and makes it first where an older daemon
 // wrote the log without one.
 func (s *Store) growTree(ctx context.Context, conn *sqlite.Conn, size, retired uint64) (audit.Tree, error) {
-	have := uint64(0)
-	err := sqlitex.Execute(conn, `SELECT coalesce(max(id) + 1, 0) FROM tiles WHERE id < ?`, &sqlitex.ExecOptions{
-		Args: []any{tileID(1, 0)},
-		ResultFunc: func(stmt *sqlite.Stmt) error {
-			have = uint64(stmt.ColumnInt64(0))
-			return nil
-		},
-	})
+	have, err := queryInt(conn, fmt.Sprintf(`SELECT coalesce(max(id) + 1, 0) FROM tiles WHERE id < %d`, tileID(1, 0)))
 	if err != nil {
-		return audit.Tree{}, fmt.Errorf("cannot read the Merkle tree: %w", err)
+		return audit.Tree{}, err
 	}
-	if have == size/audit.TileWidth {
+	if uint64(have) == size/audit.TileWidth {
 		return s.tree(ctx, size)
 	}
 	if retired > 0 {
