@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/quota"
 )
 
 // commitQueue hands the one writer around. A caller that finds nobody leading
@@ -41,8 +42,8 @@ type pending struct {
 	// guards are the parts that have a guard, and refused is what one of them said.
 	guards  []guarded
 	refused error
-	// messages are the parts that will wait for a receiver.
-	messages []*Message
+	// waiting are the messages that will wait for a receiver.
+	waiting []quota.Message
 	// size is what it takes of the disk, see [pending.cost].
 	size    int64
 	receipt Receipt
@@ -95,7 +96,7 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 		return Receipt{}, p.err
 	}
 	s.space.Written(p.size)
-	s.quotas.written(p.messages)
+	s.quotas.Written(p.waiting)
 	s.counted(c)
 	return p.receipt, nil
 }
@@ -107,7 +108,7 @@ func (s *Store) take(p *pending) error {
 	if err := s.space.Take(p.use(), p.size); err != nil {
 		return err
 	}
-	if err := s.quotas.take(s.closing, p); err != nil {
+	if err := s.quotas.Take(s.closing, p.drains(), p.waiting); err != nil {
 		s.space.GiveBack(p.size)
 		return err
 	}
@@ -117,7 +118,7 @@ func (s *Store) take(p *pending) error {
 // drop uncounts a change that was not written.
 func (s *Store) drop(p *pending) {
 	s.space.GiveBack(p.size)
-	s.quotas.giveBack(p.messages)
+	s.quotas.GiveBack(p.waiting)
 }
 
 // cost is about how much of the disk a change takes: what it writes, once in the

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/diskspace"
+	"github.com/openclawos/ocipd/internal/quota"
 )
 
 // TestNearlyFull: what begins something is refused and says how much is free,
@@ -163,7 +164,7 @@ func TestBigChangesLookAtTheDisk(t *testing.T) {
 		return disk - used, nil
 	}
 	o.Space = diskspace.Options{WarnFree: 24 << 20, MinFree: least, Every: time.Hour, Free: free}
-	o.Quota = Quota{Bytes: 1 << 40}
+	o.Quota = quota.Limit{Bytes: 1 << 40}
 	s := open(t, o)
 	defer shut(t, s)
 	var refused error

@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/quota"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -34,6 +36,24 @@ type Message struct {
 }
 
 func (m *Message) prepare() (int, error) { return len(m.Body), nil }
+
+// attribute enters into a change's messages which app they are from: the one that
+// its records are about. It comes before anything is redacted in those.
+func (p *pending) attribute() {
+	if len(p.waiting) == 0 {
+		return
+	}
+	app := ""
+	for i := 0; i < len(p.Records) && app == ""; i++ {
+		app = p.Records[i].AppID
+	}
+	i := 0
+	for m := range Each[*Message](p.Change) {
+		m.App = cmp.Or(m.App, app)
+		p.waiting[i].App = m.App
+		i++
+	}
+}
 
 // A message's id holds its queue's number above sequenceBits.
 const (
@@ -139,9 +159,9 @@ func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err 
 }
 
 // Waiting returns how much waits of each app's messages.
-func (s *Store) Waiting(ctx context.Context) ([]Waiting, error) {
+func (s *Store) Waiting(ctx context.Context) ([]quota.Waiting, error) {
 	return rows(ctx, &s.reader, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM outbox WHERE app <> '' GROUP BY app`, nil,
-		func(stmt *sqlite.Stmt) (Waiting, error) {
-			return Waiting{App: stmt.ColumnText(0), Messages: stmt.ColumnInt(1), Bytes: stmt.ColumnInt64(2)}, nil
+		func(stmt *sqlite.Stmt) (quota.Waiting, error) {
+			return quota.Waiting{App: stmt.ColumnText(0), Messages: stmt.ColumnInt(1), Bytes: stmt.ColumnInt64(2)}, nil
 		})
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/quota"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -83,7 +84,7 @@ func (p *pending) prepare() error {
 			p.guards = append(p.guards, g)
 		}
 		if m, ok := part.(*Message); ok {
-			p.messages = append(p.messages, m)
+			p.waiting = append(p.waiting, quota.Message{App: m.App, Bytes: len(m.Body)})
 		}
 	}
 	return nil

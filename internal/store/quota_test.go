@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/quota"
 )
 
 // What waits of one app's messages has a bound, across restarts, and is free again
@@ -14,7 +15,7 @@ func TestQuota(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
 	clock := newClock()
-	o.Clock, o.Quota = clock.now, Quota{Messages: 4, Bytes: 1000}
+	o.Clock, o.Quota = clock.now, quota.Limit{Messages: 4, Bytes: 1000}
 	s := open(t, o)
 	send := func(app string, bytes int) (*Message, error) {
 		m := &Message{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, bytes)}
@@ -24,13 +25,13 @@ func TestQuota(t *testing.T) {
 	want := func(app string, messages int, bytes int64) {
 		t.Helper()
 		waiting, err := s.Waiting(t.Context())
-		got := Waiting{App: app}
+		got := quota.Waiting{App: app}
 		for _, w := range waiting {
 			if w.App == app {
 				got = w
 			}
 		}
-		if err != nil || got != (Waiting{app, messages, bytes}) {
+		if err != nil || got != (quota.Waiting{App: app, Messages: messages, Bytes: bytes}) {
 			t.Errorf("%+v waits (%v), want %d and %d", got, err, messages, bytes)
 		}
 	}
@@ -78,12 +79,12 @@ func TestQuota(t *testing.T) {
 	s.Flush()
 	want("@acme/flood", 1, 50)
 	// What was taken counts no more, once that was looked up again.
-	clock.add(recountEvery)
+	clock.add(quota.RecountEvery)
 	if _, err := send("@acme/flood", 100); err != nil {
 		t.Errorf("with room again: %v", err)
 	}
-	if len(s.quotas.flying) > 0 {
-		t.Errorf("still counted as under way: %v", s.quotas.flying)
+	if _, err := send("@acme/third", 1000); err != nil {
+		t.Errorf("what failed is still counted as under way: %v", err)
 	}
 	wantSound(t, s)
 	shut(t, s)

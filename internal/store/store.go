@@ -35,6 +35,7 @@ import (
 	"github.com/openclawos/ocipd/internal/diskspace"
 	"github.com/openclawos/ocipd/internal/fileintegrity"
 	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/quota"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/sys/unix"
@@ -67,6 +68,9 @@ var (
 	ErrMirrorLost = errors.New("a copy of the log that must be there is lost")
 	// ErrInUse means that another daemon has the database open.
 	ErrInUse = errors.New("cannot start: another daemon is using the database")
+	// ErrQuota means that too much waits already of what an app sent. Nothing was
+	// written of the change; it goes on when receivers have taken some of it.
+	ErrQuota = quota.ErrExceeded
 	// ErrBusy means that the change waited too long for its turn.
 	ErrBusy = errors.New("the store did not take the change in time")
 	// ErrNotFound means that there is no such row.
@@ -88,7 +92,7 @@ type Options struct {
 	// or is freed.
 	DiskChanged func(was, now diskspace.Disk) *Change
 	// Quota bounds what may wait of one app's messages.
-	Quota Quota
+	Quota quota.Limit
 	// Alive, where set, reports that a copy of the log is lost without which
 	// nothing may be released. It is called for every batch and must be fast.
 	Alive func() error
@@ -125,7 +129,7 @@ type Store struct {
 	touches touches
 	watch   *fileintegrity.Watch
 	space   *diskspace.Ladder
-	quotas  quotas
+	quotas  quota.Counts
 	alive   func() error
 	redact  func(*audit.Record)
 	// unreadable is [Options.Unreadable].
@@ -229,7 +233,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if err := s.quotas.begin(ctx, o.Quota, o.Clock, s.Waiting); err != nil {
+	if err := s.quotas.Begin(ctx, o.Quota, o.Clock, s.Waiting); err != nil {
 		return fail(err)
 	}
 	s.end.Store(&last)
