@@ -142,6 +142,34 @@ func (x *exchanges) ByConversation(ctx context.Context, agent, conversation stri
 	return e, err
 }
 
+// SidesLocked returns the sides of an exchange that are kept here, as they are now: those
+// of its id, and those of its conversation, which an agent can know by another id
+// where it had one of that name already.
+func (x *exchanges) SidesLocked(ctx context.Context, of *ocip.Exchange) (sides []ocip.Exchange, err error) {
+	for _, agent := range [...]string{of.Agent, of.Counterparty} {
+		named, err := x.SideLocked(ctx, PairOf(of), agent, of.ID)
+		if err == nil && PairOf(&named) == PairOf(of) {
+			sides = append(sides, named)
+		} else if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		same, err := x.store.ExchangeByConversation(ctx, agent, of.ConversationID)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			continue
+		case err != nil:
+			return nil, err
+		case same.ID == of.ID || PairOf(&same) != PairOf(of):
+			continue
+		}
+		if same, err = x.SideLocked(ctx, PairOf(of), agent, same.ID); err != nil {
+			return nil, err
+		}
+		sides = append(sides, same)
+	}
+	return sides, nil
+}
+
 // FreeIDLocked returns the first of the wanted ids that is no exchange of the agent
 // yet, or a new one: what somebody else calls an exchange must never meet
 // another one's state.

@@ -270,7 +270,7 @@ func endExchange(d *approval.Decision, st *standing, outcome ocip.Outcome) {
 // used up, where it is kept here: that agent would go on in it, and be stopped
 // once more.
 func (k *ruleset) endOtherSide(ctx context.Context, d *approval.Decision, st *standing, outcome ocip.Outcome) error {
-	sides, err := k.sidesOf(ctx, &st.exchange)
+	sides, err := k.state.SidesLocked(ctx, &st.exchange)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (h receivers) Directory() *directory.Directory { return h.kernel.rules().di
 // PausedBy returns the scope of a pause that stops what goes from an agent to another or
 // through a channel.
 func (h receivers) PausedBy(channel, from, to string) string {
-	return h.kernel.pauses.of(channel, from, to)
+	return h.kernel.pauses.Of(channel, from, to)
 }
 
 // HookEvent makes the event that hands a delivery to an app.

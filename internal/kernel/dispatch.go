@@ -106,7 +106,7 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 		// text.
 		m.hints = hints{MessageType: ocip.AgentGenerated}
 	} else {
-		if reason, paused := k.pausedFor(m.sender.ID, m.channel); paused {
+		if reason, paused := k.pauses.Reason(m.sender.ID, m.channel); paused {
 			return nil, api.DispatchResult{}, k.refuseEarly(m, &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason})
 		}
 		if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
@@ -666,8 +666,8 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 	if v.Chain.ID != "" {
 		metadata["ocipChain"] = v.Chain.Annotation()
 	}
-	if head := k.ownLogHead(); head != nil && m.local == nil {
-		metadata[logHeadName] = head
+	if head := k.logHead.Annotation(k.store.Checkpoint(), k.log); head != nil && m.local == nil {
+		metadata[exchange.LogHeadName] = head
 	}
 	delete(metadata, "exchange")
 	if v.Exchange.ID != "" {

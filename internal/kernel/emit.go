@@ -40,7 +40,7 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if err != nil {
 		return api.EmitResult{}, err
 	}
-	if reason, paused := k.pausedFor(agent.ID, about.ChannelID); paused {
+	if reason, paused := k.pauses.Reason(agent.ID, about.ChannelID); paused {
 		return k.refuseHook(c.App(), agent, hook, reason, about)
 	}
 	if hook == api.ToolExecuting {

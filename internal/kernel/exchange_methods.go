@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -141,7 +140,7 @@ func (k *ruleset) resolve(ctx context.Context, p *api.ExchangeResolveParams, by 
 func (k *ruleset) resolveSides(ctx context.Context, of *ocip.Exchange, note string, by *resolver) error {
 	unlock := k.state.Lock(of.Agent, of.Counterparty)
 	defer unlock()
-	sides, err := k.sidesOf(ctx, of)
+	sides, err := k.state.SidesLocked(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -218,34 +217,6 @@ func (k *ruleset) resolveHeld(ctx context.Context, e *ocip.Exchange, by *resolve
 		}
 	}
 	return nil
-}
-
-// sidesOf returns the sides of an exchange that are kept here, as they are now: those
-// of its id, and those of its conversation, which an agent can know by another id
-// where it had one of that name already. It is called under the pair's lock.
-func (k *Kernel) sidesOf(ctx context.Context, of *ocip.Exchange) (sides []ocip.Exchange, err error) {
-	for _, agent := range [...]string{of.Agent, of.Counterparty} {
-		named, err := k.state.SideLocked(ctx, exchange.PairOf(of), agent, of.ID)
-		if err == nil && exchange.PairOf(&named) == exchange.PairOf(of) {
-			sides = append(sides, named)
-		} else if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
-		}
-		same, err := k.store.ExchangeByConversation(ctx, agent, of.ConversationID)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			continue
-		case err != nil:
-			return nil, err
-		case same.ID == of.ID || exchange.PairOf(&same) != exchange.PairOf(of):
-			continue
-		}
-		if same, err = k.state.SideLocked(ctx, exchange.PairOf(of), agent, same.ID); err != nil {
-			return nil, err
-		}
-		sides = append(sides, same)
-	}
-	return sides, nil
 }
 
 func exchangeResult(sides []ocip.Exchange) api.ExchangeResult {

@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -225,7 +226,7 @@ func timeless(sending jsontext.Value) jsontext.Value {
 		return sending
 	}
 	delete(m.Metadata, "ocipChain")
-	delete(m.Metadata, logHeadName)
+	delete(m.Metadata, exchange.LogHeadName)
 	sending = m.Append(nil)
 	// What was decoded can be formatted.
 	_ = sending.Format()

@@ -24,6 +24,7 @@ import (
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
+	"github.com/openclawos/ocipd/internal/pause"
 	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -119,13 +120,13 @@ type Kernel struct {
 	requests *approval.Requests
 	outbox   *outbox.Outbox
 	tally    tally
-	// logHead is what was last said of the audit log, for the next message.
-	logHead atomic.Pointer[logHead]
+	// logHead is what messages say of the audit log.
+	logHead exchange.LogHead
 
 	// apps knows who is connected, with what.
 	apps *registry.Registry
 	// pauses are what a person has stopped.
-	pauses pauses
+	pauses *pause.Pauses
 
 	// swept is how far the sweep of exchanges has come. It is the sweep's alone.
 	swept store.ExchangeKey
@@ -154,7 +155,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err := k.newRequests(ctx); err != nil {
 		return nil, err
 	}
-	if err := k.pauses.load(ctx, o.Store); err != nil {
+	if k.pauses, err = pause.Load(ctx, o.Store); err != nil {
 		return nil, err
 	}
 	k.outbox = outbox.New(k.closing, &outbox.Options{

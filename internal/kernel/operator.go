@@ -15,7 +15,7 @@ import (
 // Status returns what the kernel knows of itself. The daemon adds the rest.
 func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	s := api.Status{ProtocolVersion: api.ProtocolVersion, Exchanges: make(map[string]int)}
-	s.Held, s.Paused = k.requests.Count(), k.pauses.list()
+	s.Held, s.Paused = k.requests.Count(), k.pauses.List()
 	// A store that is closed because a file is lost can often not be read either:
 	// that it is closed must be told all the same.
 	if err := k.storedStatus(ctx, &s); err != nil && k.store.Latched() == nil {

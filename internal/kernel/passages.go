@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/media"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // ours are the members of a message's metadata that the daemon writes. What a
 // caller puts there never leaves.
-var ours = [...]string{"ocip", "ocipChain", logHeadName, "aiDisclosure", dispatchIDName}
+var ours = [...]string{"ocip", "ocipChain", exchange.LogHeadName, "aiDisclosure", dispatchIDName}
 
 // dispatchIDName is the member of a message's metadata by which its receiver
 // tells a message that comes again.

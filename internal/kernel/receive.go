@@ -235,7 +235,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 
 // bring sorts an inbound message by its annotation.
 func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, error) {
-	if reason, paused := k.pausedFor(in.agent.ID, ""); paused && in.carried {
+	if reason, paused := k.pauses.Reason(in.agent.ID, ""); paused && in.carried {
 		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 	}
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
@@ -513,7 +513,7 @@ func (k *ruleset) takeMalformed(in *incoming, problem error) (api.QueueResult, e
 	in.metadata = maps.Clone(in.metadata)
 	delete(in.metadata, "ocip")
 	delete(in.metadata, "ocipChain")
-	delete(in.metadata, logHeadName)
+	delete(in.metadata, exchange.LogHeadName)
 	in.metadata["ocipUntrusted"] = api.String(problem.Error())
 	return k.takeHuman(in, map[string]any{"malformedEnvelope": problem.Error(), "untrusted": true})
 }
@@ -560,7 +560,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	peerLogHead(in.metadata, r)
+	exchange.PeerLogHead(in.metadata, r)
 	in.describe(r)
 	if !listed {
 		// Nothing shows that it is who it says.
