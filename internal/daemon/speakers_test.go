@@ -98,12 +98,13 @@ func TestForeignEnvelopeInARoom(t *testing.T) {
 	irc.overheard("zed", "#other", map[string]any{"ocip": forged})
 	alice.dispatch("irc:#other", "Hello", nil)
 	irc.goesTo("#other")
-	// One of the own tenant brings the rules for agents.
+	// One of the own tenant is a stranger's claim as well: it neither sheds the rules for
+	// strangers nor brings those for agents, by which the room could be locked.
 	irc.must("agent.queue", map[string]any{"sessionKey": "irc:direct:yan", "text": "Hello", "metadata": map[string]any{
 		"target": "#third", "senderNick": "yan", "isGroup": true, "ocip": foreign("conv-3", 1, "acme-corp"),
 	}}, nil)
-	if got := alice.dispatch("irc:#third", "Hello", nil).OCIP; got.ExchangeID == "" {
-		t.Errorf("a message where an agent spoke has %+v", got)
+	if got := alice.dispatch("irc:#third", "Hello", nil).OCIP; got.ExchangeID != "" {
+		t.Errorf("a message where a stranger called itself an agent has %+v", got)
 	}
 	// What was learned never outranks the configuration.
 	h.reloaded(strings.Replace(onIRC, "default_agent", `  - {kind: group, sessions: ["irc:#team"], members: [agent-friend-1]}`+"\ndefault_agent", 1))

@@ -216,6 +216,16 @@ func (d *Directory) Served(channel string, a *Agent) error {
 	return refused
 }
 
+// Granted reports whether the configuration gives a channel to some app.
+func (d *Directory) Granted(channel string) bool {
+	for _, grant := range d.access.grants {
+		if slices.Contains(grant.Channels, channel) {
+			return true
+		}
+	}
+	return false
+}
+
 // MayBring returns why an app may not bring in for an agent what came through a
 // session, nil where it may. Owns says whether the app has the session's channel.
 // It is for a message without an envelope, and for one with an envelope in the

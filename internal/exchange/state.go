@@ -48,10 +48,11 @@ func (x *State) Entered(c *store.Change) {
 }
 
 // Forget has a commit take away what messages have shown of a session and of the places
-// it leads to. What is read meanwhile is not kept.
-func (x *State) Forget(session string, places []string, commit func() (store.Receipt, error)) (store.Receipt, error) {
+// it leads to; keys name the session to each tenant, see [Origins]. What is read
+// meanwhile is not kept.
+func (x *State) Forget(session string, keys, places []string, commit func() (store.Receipt, error)) (store.Receipt, error) {
 	return x.Seen.forget(func(at sighting) bool { return at.session == session }, func() (store.Receipt, error) {
-		return x.Origins.forget(func(key string) bool { return key == session }, func() (store.Receipt, error) {
+		return x.Origins.forget(func(key string) bool { return slices.Contains(keys, key) }, func() (store.Receipt, error) {
 			return x.Speakers.forget(func(at audience) bool { return slices.Contains(places, at.place) }, commit)
 		})
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -49,7 +50,7 @@ func (k *Kernel) ContactList(ctx context.Context, p *api.ContactListParams) (api
 // the directory has there. A session whose key is spelled as no new one may be
 // reaches nobody any more.
 func (k *ruleset) at(ctx context.Context, key string, self *Agent) (to, listed ocip.Counterparty, err error) {
-	brought, err := k.state.Origins.Of(ctx, key)
+	brought, err := k.state.Origins.Of(ctx, k.originKey(self, key))
 	if err != nil {
 		return to, listed, err
 	}
@@ -70,12 +71,24 @@ func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.Contact
 	if err != nil {
 		return api.ContactForgetResult{}, err
 	}
-	brought, err := k.store.Brought(ctx, p.SessionKey)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return api.ContactForgetResult{}, err
+	rules := k.rules()
+	keys := rules.originKeys(p.SessionKey)
+	var (
+		parts  []store.Part
+		places []string
+		known  bool
+	)
+	for _, key := range keys {
+		brought, err := k.store.Brought(ctx, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return api.ContactForgetResult{}, err
+		}
+		known = known || len(brought.Members) > 0
+		parts = append(parts, store.Forgotten(key))
+		places = append(places, rules.directory.Places(p.SessionKey, brought.Members)...)
 	}
-	places := k.rules().directory.Places(p.SessionKey, brought.Members)
-	parts := []store.Part{store.Forgotten(p.SessionKey)}
+	slices.Sort(places)
+	places = slices.Compact(places)
 	for _, place := range places {
 		spoke, err := k.store.SpeakersToAll(ctx, place)
 		if err != nil {
@@ -86,7 +99,7 @@ func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.Contact
 		}
 		parts = append(parts, store.Unheard(place))
 	}
-	if len(seen) == 0 && len(brought.Members) == 0 {
+	if len(seen) == 0 && !known {
 		return api.ContactForgetResult{}, nil
 	}
 	r := &audit.Record{
@@ -103,7 +116,7 @@ func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.Contact
 		r.Details["seen"] = all
 	}
 	change := &store.Change{Records: []*audit.Record{r}, Parts: parts, Drains: true}
-	receipt, err := k.state.Forget(p.SessionKey, places, func() (store.Receipt, error) { return k.commit(change) })
+	receipt, err := k.state.Forget(p.SessionKey, keys, places, func() (store.Receipt, error) { return k.commit(change) })
 	if err != nil {
 		return api.ContactForgetResult{}, err
 	}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -152,10 +154,13 @@ func (k *ruleset) address(ctx context.Context, a *registry.App, p *api.DispatchP
 // served reports whether the app of the message's channel, if it has one, is there
 // for the sender: of two tenants, each has its own.
 func (k *ruleset) served(m *outgoing) error {
-	if m.carried || m.local != nil || m.channel == agentChannel {
+	if m.local != nil || m.channel == agentChannel {
 		return nil
 	}
 	owner := k.apps.Owner(m.channel)
+	if m.carried && owner == nil && !k.directory.Granted(m.channel) {
+		return nil // the runtime has a channel of its own
+	}
 	err := k.directory.Served(m.channel, m.sender)
 	if owner != nil {
 		err = k.directory.Serves(owner.ID(), m.sender)
@@ -170,12 +175,34 @@ func (k *ruleset) served(m *outgoing) error {
 // answers, the session's last one unless it says otherwise, else where its key
 // leads, and who the directory has there.
 func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
-	brought, err := k.state.Origins.Of(ctx, m.key)
+	brought, err := k.state.Origins.Of(ctx, k.originKey(m.sender, m.key))
 	if err != nil {
 		return err
 	}
 	return k.reach(ctx, m, k.directory.Answering(m.key, brought, m.metadata))
 }
+
+// originKey names what messages of a session brought to the agents of one tenant:
+// another tenant's are not shown it.
+func (k *ruleset) originKey(a *Agent, session string) string {
+	if k.directory.SeveralTenants() {
+		return originOf(a.TenantID, session)
+	}
+	return session
+}
+
+// originKeys are the names of all tenants.
+func (k *ruleset) originKeys(session string) []string {
+	keys := []string{session}
+	for i := range k.cfg.Directory.Agents {
+		keys = append(keys, originOf(k.cfg.Directory.Agents[i].TenantID, session))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// originOf is the key of one of several tenants. No session key has a zero in it.
+func originOf(tenant, session string) string { return tenant + "\x00" + session }
 
 // reach is locate where it is known what was brought.
 func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]string) (err error) {
@@ -189,6 +216,12 @@ func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]str
 	m.channel, m.target, m.account = m.recipient.Channel, m.recipient.Target, m.recipient.Account
 	m.to, m.learned, err = k.state.Readers(ctx, k.directory, m.key, m.sender, &m.recipient)
 	return err
+}
+
+// unconfirmed reports whether the counterparty is known as an agent by what it said of
+// itself alone.
+func (m *outgoing) unconfirmed() bool {
+	return m.to.Kind == ocip.KindAgent && m.recipient.Counterparty.Kind == ocip.KindUnknown
 }
 
 // asSender is the sender as the rules see it. Where strangers read along with an
@@ -397,7 +430,11 @@ func (k *ruleset) count(ctx context.Context, m *outgoing, st *standing, now time
 	if m.sender.MaxPerHour > 0 {
 		st.spentHour = take(exchange.AgentScope(m.sender.InstanceID), time.Hour)
 	}
-	if p := k.cfg.Rules.Towards(m.to.Kind); p.MaxMessages > 0 {
+	kind := m.to.Kind
+	if m.unconfirmed() {
+		kind = ocip.KindUnknown
+	}
+	if p := k.cfg.Rules.Towards(kind); p.MaxMessages > 0 {
 		st.spent = take(exchange.SessionScope(m.sender.InstanceID, m.recipient.Place()), p.Window)
 	}
 	if err != nil {
@@ -414,8 +451,7 @@ func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*st
 	)
 	if m.to.Kind != ocip.KindAgent {
 		st.exchange = k.talk(m, cmp.Or(m.askedAt, now))
-		known, err := k.state.Sessions.Agent(ctx, m.key)
-		st.first = known == ""
+		st.first, err = k.firstIn(ctx, m)
 		return &st, err
 	}
 	if st.owed, err = k.state.Owed.OfLocked(ctx, m.sender.InstanceID, m.to.InstanceID); err != nil {
@@ -427,8 +463,38 @@ func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*st
 	if st.escalated, err = k.state.EscalationLocked(ctx, store.PairOf(m.sender.InstanceID, m.to.InstanceID)); err != nil {
 		return nil, err
 	}
-	st.cause, err = k.state.Chains.Cause(ctx, m.dispatchID, &st.exchange, k.chainsSince(now), now)
+	if st.cause, err = k.state.Chains.Cause(ctx, m.dispatchID, &st.exchange, k.chainsSince(now), now); err != nil || !m.unconfirmed() {
+		return &st, err
+	}
+	st.first, err = k.firstIn(ctx, m)
 	return &st, err
+}
+
+// firstIn reports whether a message is the first of the sender's tenant in its session.
+func (k *ruleset) firstIn(ctx context.Context, m *outgoing) (bool, error) {
+	known, err := k.state.Sessions.Agent(ctx, m.key)
+	agent := k.directory.Agent(known)
+	return agent == nil || agent.TenantID != m.sender.TenantID, err
+}
+
+// named adds to the passages what the caller chose in the names of session and
+// account, where nobody has declared them: they arrive with the message. A name
+// without letters is a number of its network.
+func (m *outgoing) named(list []ocip.Passage) []ocip.Passage {
+	if m.local == nil && m.recipient.Counterparty.Kind != ocip.KindUnknown {
+		return list
+	}
+	_, name := directory.Split(m.key)
+	if m.local != nil {
+		_, name, _ = strings.Cut(name, ":")
+	}
+	for _, p := range [...]ocip.Passage{{Member: "sessionKey", Text: name}, {Member: "accountId", Text: m.account}} {
+		if strings.ContainsFunc(p.Text, unicode.IsLetter) {
+			p.Prose = strings.ContainsAny(p.Text, " \t")
+			list = append(slices.Clip(list), p)
+		}
+	}
+	return list
 }
 
 // weigh puts a message before the rules.
@@ -445,8 +511,8 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	v := ocip.Decide(ctx, &ocip.Outgoing{
 		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
-		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, First: st.first, Spent: st.spent, SpentHour: st.spentHour,
-		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: m.passages, Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
+		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, Unconfirmed: m.unconfirmed(), First: st.first, Spent: st.spent, SpentHour: st.spentHour,
+		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 	}, k.policy)
 	k.metrics.Decided(k.now().Sub(began))
 	if m.learned && v.Code == ocip.CrossEnterpriseBlocked {
@@ -572,6 +638,8 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	} else if routed, ok := k.directory.Routed(m.key); ok {
 		// Who writes first does not take the session from whom it is configured for.
 		agentID = routed.ID
+	} else if other := k.directory.Default(); other != nil && other.TenantID != m.sender.TenantID {
+		agentID = other.ID
 	}
 	fresh, err := k.enterSession(ctx, m, agentID, now, change)
 	if err != nil {

@@ -211,7 +211,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 	if err != nil {
 		return nil, api.QueueResult{}, err
 	}
-	agent, err := k.receiver(ctx, p.SessionKey, named)
+	agent, err := k.receiver(ctx, c.App(), p.SessionKey, named)
 	if err != nil {
 		return nil, api.QueueResult{}, err
 	}
@@ -240,9 +240,16 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, err
 	}
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
 	if channel, _ := directory.Split(in.key); err == nil && channel == agentChannel {
-		// Whose envelope it is decides who may bring it.
-		if err := k.passInbound(ctx, in); err != nil {
+		// Whose envelope it is decides who may bring it, before anybody sees the text.
+		spoke := in.spoke
+		_, denied, err := k.source(ctx, in, &envelope)
+		if in.spoke = spoke; err != nil {
 			return api.QueueResult{}, err
+		}
+		if denied == nil {
+			if err := k.passInbound(ctx, in); err != nil {
+				return api.QueueResult{}, err
+			}
 		}
 		return k.takeEnvelope(ctx, in, envelope)
 	}
@@ -344,7 +351,7 @@ func (k *ruleset) freshens(in *incoming) bool {
 // mayBeFor reports whether a message of a session can be for the agent that its app
 // names: not where the session is another app's agent's, by what has gone through it
 // or by a route.
-func (k *ruleset) mayBeFor(ctx context.Context, key string, named *Agent) error {
+func (k *ruleset) mayBeFor(ctx context.Context, a *registry.App, key string, named *Agent) error {
 	if _, ok := directory.AgentOf(key); ok {
 		return nil
 	}
@@ -356,39 +363,48 @@ func (k *ruleset) mayBeFor(ctx context.Context, key string, named *Agent) error 
 	if routed, ok := k.directory.Routed(key); ok {
 		whose = routed
 	}
-	if whose != nil && whose.App != named.App {
+	if whose != nil && whose.App != named.App && k.shows(a, key, whose) {
 		return api.Errorf(api.Forbidden, "session %s is of agent %q, not of %q", key, whose.ID, named.ID)
 	}
 	return nil
 }
 
+// shows reports whether an app may know that a session is an agent's: one that has the
+// session's channel, or may have it, or that speaks for an agent of the same tenant.
+// To others it is as if nobody had the session.
+func (k *ruleset) shows(a *registry.App, key string, agent *Agent) bool {
+	channel, _ := directory.Split(key)
+	return !k.directory.SeveralTenants() || k.directory.MayOwn(a.ID(), channel) == nil ||
+		slices.ContainsFunc(k.directory.SpokenBy(a.ID()), func(own *Agent) bool { return own.TenantID == agent.TenantID })
+}
+
 // receiver returns the agent that an inbound message is for: the one that is
 // named, or whom its session says.
-func (k *ruleset) receiver(ctx context.Context, key, named string) (*Agent, error) {
+func (k *ruleset) receiver(ctx context.Context, a *registry.App, key, named string) (*Agent, error) {
 	if id, ok := directory.AgentOf(key); ok && named != "" && id != named {
 		return nil, api.Errorf(api.InvalidParams, "session %s is of agent %q, not of %q", key, id, named)
 	}
 	if named != "" {
 		if agent := k.directory.Agent(named); agent != nil {
-			return agent, k.mayBeFor(ctx, key, agent)
+			return agent, k.mayBeFor(ctx, a, key, agent)
 		}
 		return nil, api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", named)
 	}
 	if id, ok := directory.AgentOf(key); ok {
-		return k.receiver(ctx, "", id)
+		return k.receiver(ctx, a, "", id)
 	}
 	id, err := k.state.Sessions.Agent(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if agent := k.directory.Agent(id); agent != nil {
-		return agent, nil
+	agent := k.directory.Agent(id)
+	if agent == nil {
+		if agent, _ = k.directory.Routed(key); agent == nil {
+			agent = k.directory.Default()
+		}
 	}
-	if agent, ok := k.directory.Routed(key); ok {
+	if agent != nil && k.shows(a, key, agent) {
 		return agent, nil
-	}
-	if k.directory.Default() != nil {
-		return k.directory.Default(), nil
 	}
 	return nil, api.Errorf(api.NotFound, "no agent takes messages of session %s; add a route {session: %q, agent: …} or a default_agent to the configuration", key, key)
 }
@@ -581,7 +597,8 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		k.state.Entered(change)
 		return api.QueueResult{}, refused(v, r)
 	}
-	if channel, _ := directory.Split(in.key); !listed && channel != agentChannel && !in.origin.Listed && k.learns(in) {
+	if channel, _ := directory.Split(in.key); !listed && channel != agentChannel && !in.origin.Listed && !in.origin.Group && k.learns(in) {
+		// In a room, whoever can write there would decide what is said to all in it.
 		if err := k.state.Seen.Note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
 			return api.QueueResult{}, err
 		}
@@ -601,10 +618,10 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 	claim, forged := k.directory.Compare(envelope, &in.origin, in.agent)
 	as := ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}
 	defer func() {
-		// A name that is borrowed or made up shows nobody, and a stranger's claim of another
-		// tenant stops that message alone: else whoever can write in a room could end the
-		// sending there.
-		if forged == nil && (denied == nil || denied.Code == ocip.CrossEnterpriseBlocked && claim.Confirmed) {
+		// A name that is borrowed or made up shows nobody. What a stranger says of itself
+		// shows nothing of the room, whichever tenant it names: else whoever can write
+		// there could end the sending, or have it held.
+		if forged == nil && claim.Confirmed {
 			in.spoke = append(slices.Clip(in.spoke), as)
 		}
 	}()
@@ -772,7 +789,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	}
 	learns := k.learns(in)
 	if learns && len(in.origin.Brought) > 0 {
-		if err := k.state.Origins.Enter(ctx, change, in.key, in.account, in.origin.Brought, now); err != nil {
+		if err := k.state.Origins.Enter(ctx, change, k.originKey(in.agent, in.key), in.account, in.origin.Brought, now); err != nil {
 			return api.QueueResult{}, err
 		}
 	}

@@ -65,6 +65,10 @@ type Outgoing struct {
 	// LooksLike is the entry of the directory that the session key imitates, empty
 	// where it imitates none.
 	LooksLike string
+	// Unconfirmed is set where the counterparty is known as an agent by its own word
+	// alone. Then the rules for strangers hold beside those for agents: to be spared
+	// them, a stranger would only have to call itself an agent.
+	Unconfirmed bool
 	// First is set where nothing was sent to the counterparty before.
 	First bool
 	// Spent counts the messages sent in the session within the window of its
@@ -202,7 +206,7 @@ func exchangeState(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 }
 
 func classification(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	limit := m.Sender.mayShare(m.To.Kind)
+	limit := m.mayShare()
 	if v.Level <= limit {
 		return
 	}
@@ -213,13 +217,12 @@ func classification(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	denyLevel(m.Now, v, limit, ruleClassification, fmt.Sprintf("the maximum agent %s may share%s is %s", m.Sender.ID, with, limit))
 }
 
-// mayShare returns the highest level the agent may share with a counterparty of a
-// kind.
-func (a Agent) mayShare(kind Kind) Level {
-	if kind == KindUnknown && a.MaxUnknown != nil {
+// mayShare returns the highest level the sender may share with the counterparty.
+func (m *Outgoing) mayShare() Level {
+	if a := &m.Sender; a.MaxUnknown != nil && (m.Unconfirmed || m.To.Kind == KindUnknown) {
 		return min(a.MaxShared, *a.MaxUnknown)
 	}
-	return a.MaxShared
+	return m.Sender.MaxShared
 }
 
 func denyLevel(now time.Time, v *Verdict, limit Level, rule, because string) {
@@ -397,7 +400,7 @@ func stamp(m *Outgoing, v *Verdict) Envelope {
 		ConversationID:     v.Exchange.ConversationID,
 		ExchangeRound:      v.Exchange.Round,
 		MaxRounds:          v.Exchange.MaxRounds,
-		Capabilities:       Capabilities{CanCommit: m.Person != Nobody, CanShare: m.Sender.mayShare(m.To.Kind).UpTo()},
+		Capabilities:       Capabilities{CanCommit: m.Person != Nobody, CanShare: m.mayShare().UpTo()},
 		ReplyPolicy:        v.Exchange.Type.ReplyPolicy().tighten(m.ReplyPolicy),
 		RequiresCommitment: v.Exchange.Type.RequiresCommitment(),
 		ExpiresAt:          Time{v.Exchange.ExpiresAt},

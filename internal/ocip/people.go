@@ -54,6 +54,14 @@ func (r *Rules) Towards(kind Kind) PeopleRules {
 	return PeopleRules{}
 }
 
+// contact returns what bounds messages to the counterparty as such, whatever they say.
+func (m *Outgoing) contact() PeopleRules {
+	if m.Unconfirmed {
+		return m.Rules.Towards(KindUnknown)
+	}
+	return m.Rules.Towards(m.To.Kind)
+}
+
 // lookAlike weighs a session key that imitates a known one. A person who has looked
 // can let the message go, unless the configuration denies it.
 func lookAlike(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
@@ -87,7 +95,7 @@ func firstContact(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		return
 	}
 	const first = "nobody has written to this counterparty before"
-	switch m.Rules.Towards(m.To.Kind).FirstContact {
+	switch m.contact().FirstContact {
 	case ContactHold:
 		if m.Person == Nobody {
 			v.escalate(FirstContactHeld, ruleContact, first+"; a person has to let the first message go")
@@ -105,7 +113,7 @@ func budget(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.Person != Nobody {
 		return
 	}
-	people := m.Rules.Towards(m.To.Kind)
+	people := m.contact()
 	spent, limit, window, whose := m.SpentHour, m.Sender.MaxPerHour, time.Hour, "agent "+m.Sender.ID
 	if limit <= 0 || spent < limit {
 		spent, limit, window, whose = m.Spent, people.MaxMessages, people.Window, "this session"

@@ -1,0 +1,137 @@
+package daemon_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// ownTelegram is a channel that serves one of two tenants, and an app that has none.
+var ownTelegram = strings.Replace(bothServed, `"@both/telegram": {channels: [telegram], tenants: [acme-corp, globex-inc]}`,
+	`"@acme/telegram": {channels: [telegram], tenants: [acme-corp]}`+"\n    \"@nobody/stranger\": {}", 1)
+
+// What messages brought of an address is the tenant's whose agent had them: it goes to
+// no other tenant, neither to an app nor into a message.
+func TestBroughtIsTheTenantsOwn(t *testing.T) {
+	h := build(t, ownTelegram)
+	telegram, gina := h.channel("@acme/telegram", "telegram"), h.agent("@globex/gina")
+	bring := func(a *app, key string) {
+		t.Helper()
+		a.must("agent.queue", map[string]any{"sessionKey": key, "text": "Hello", "metadata": map[string]any{"chatId": "-100999", "isGroup": true, "accountId": "of-acme"}}, nil)
+	}
+	bring(telegram, "telegram:55")
+	// The channel's app does not serve her, so no runtime of hers delivers there.
+	if got := gina.refuse(api.Forbidden, "hook.emit", map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": "telegram:55", "content": "Hello"}}); strings.Contains(got.Message, "999") {
+		t.Errorf("she is told %s", got.Message)
+	}
+	// Nor does an app that serves both mix them up.
+	h.reloaded(bothServed)
+	telegram.Close()
+	telegram = h.channel("@both/telegram", "telegram")
+	bring(telegram, "telegram:56")
+	got := gina.emit("message_sending", map[string]any{"sessionKey": "telegram:56", "content": "Hello"}, nil)
+	for _, member := range []string{"chatId", "accountId"} {
+		if text := string(got.Data.Metadata[member]); strings.Contains(text, "999") || strings.Contains(text, "acme") {
+			t.Errorf("what gina sends has %s %s", member, text)
+		}
+	}
+	if got := h.forgets("telegram:56"); !got.Changed {
+		t.Errorf("nothing is known of the session: %+v", got)
+	}
+}
+
+// A session is not taken ahead of the tenant that the configuration gives it, and to
+// apps of others it is as one that nobody has.
+func TestSessionsOfTenants(t *testing.T) {
+	byDefault := strings.Replace(bothServed, `routes:
+  - {session: "telegram:*", agent: alice}`, "default_agent: alice", 1)
+	h := build(t, byDefault+"    \"@nobody/stranger\": {}\n")
+	telegram, alice, gina, stranger := h.channel("@both/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@globex/gina"), h.agent("@nobody/stranger")
+	gina.emit("message_sending", map[string]any{"sessionKey": "telegram:901", "content": "Hello"}, nil)
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:901", "text": "for alice"}, nil)
+	if m := alice.message("hook:message_received"); m.Content != "for alice" {
+		t.Errorf("alice has %+v", m)
+	}
+	for _, tc := range []struct {
+		who    *app
+		method string
+		params func(key string) map[string]any
+	}{
+		{stranger, "agent.queue", func(key string) map[string]any { return map[string]any{"sessionKey": key, "text": "x"} }},
+		{gina, "agent.queue", func(key string) map[string]any { return map[string]any{"sessionKey": key, "text": "x"} }},
+		{gina, "hook.emit", func(key string) map[string]any {
+			return map[string]any{"hookName": "message_received", "context": map[string]any{"agentId": "gina"}, "data": map[string]any{"sessionKey": key, "content": "x"}}
+		}},
+	} {
+		said := func(key string) string {
+			err := tc.who.call(tc.method, tc.params(key), nil)
+			if err == nil {
+				t.Fatalf("%s by %s is taken", tc.method, tc.who.id)
+			}
+			return strings.ReplaceAll(err.Error(), key, "KEY")
+		}
+		if used, unused := said("telegram:901"), said("telegram:902"); used != unused {
+			t.Errorf("%s by %s: of a session in use %q, else %q", tc.method, tc.who.id, used, unused)
+		}
+	}
+	// The first message of another tenant is one still.
+	h.reloaded(strings.Replace(byDefault, "access:", "ocip: {unknown: {first_contact: hold}}\naccess:", 1))
+	gina.held(ocip.FirstContactHeld, "telegram:901", "Hello", nil)
+}
+
+// A stranger who calls itself an agent of ours is bound by the rules for strangers
+// still.
+func TestUnconfirmedAgentIsAStrangerToo(t *testing.T) {
+	h := plot(t, strings.Replace(acme, "max_rounds: 3}", "max_rounds: 3, max_classification_unknown: public}", 1))
+	h.flags = map[string]any{"ocip.unknown.max_messages": 2}
+	h.start()
+	t.Cleanup(h.stop)
+	telegram, alice := h.channel("@acme/telegram", "telegram"), h.agent("@acme/alice")
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:zed", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-1", 1, "acme-corp")}}, nil)
+	internal := map[string]any{"exchange": map[string]any{"new": true, "classification": "internal"}}
+	if code := ocipCode(t, alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:zed", "content": "Hello", "metadata": internal})); code != string(ocip.ClassificationViolation) {
+		t.Errorf("what strangers may not be told is refused as %s", code)
+	}
+	for range 2 {
+		alice.dispatch("telegram:zed", "Hello", fresh(nil))
+	}
+	alice.held(ocip.BudgetExceeded, "telegram:zed", "Hello", fresh(nil))
+}
+
+// Nobody is shown a text under an agent's key before it is clear that its app may bring
+// it.
+func TestUnbroughtTextIsNotIntercepted(t *testing.T) {
+	h := build(t, acme+`
+access:
+  apps:
+    "@sec/dlp": {intercepts: ["*"], observes: ["*"]}
+    "@acme/telegram": {channels: [telegram]}
+`)
+	dlp := h.register("@sec/dlp", api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}, Intercepts: []string{"message_received", "message_sending"}}})
+	dlp.must("hook.subscribe", map[string]any{"events": []string{"message_received", "message_sending"}}, nil)
+	dlp.must("app.ready", nil, nil)
+	stranger := h.register("@some/stranger", api.Capabilities{})
+	stranger.must("app.ready", nil, nil)
+	e := stranger.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "agent:alice:main", "text": "unbrought", "metadata": map[string]any{"ocip": foreign("conv-1", 1, "acme-corp")}})
+	if code := ocipCode(t, e); code != string(ocip.SourceMismatch) {
+		t.Errorf("it is refused as %s", code)
+	}
+	dlp.silent("hook:message_received")
+}
+
+// What a caller chooses as the name of a session arrives with the message, so it is
+// weighed as any other text.
+func TestNamesAreWeighed(t *testing.T) {
+	h := build(t, acme)
+	h.channel("@acme/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	h.agent("@acme/bob")
+	for _, key := range []string{"agent:bob:AKIAIOSFODNN7REALKEY", "telegram:AKIAIOSFODNN7REALKEY"} {
+		if code := ocipCode(t, alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": key, "content": "Hello", "metadata": fresh(nil)})); code != string(ocip.ClassificationViolation) {
+			t.Errorf("%s is refused as %s", key, code)
+		}
+	}
+	alice.held(ocip.CommitmentRequiresHuman, "agent:bob:I promise to pay", "Hello", fresh(nil))
+}
