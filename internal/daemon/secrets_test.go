@@ -36,7 +36,7 @@ func withGina(yaml string) string {
 // digestOf sends a text to a stranger and returns the digest on record.
 func (h *house) digestOf(a *app, text string) string {
 	h.t.Helper()
-	sent := a.dispatch("matrix:stranger", text, nil)
+	sent := a.dispatch("matrix:!stranger:acme.example", text, nil)
 	r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}})
 	if len(r) != 1 || r[0].ContentBytes == 0 || !regexp.MustCompile(`^hmac-sha256:[0-9a-f]{64}$`).MatchString(r[0].ContentDigest) || r[0].Content != "" {
 		h.t.Fatalf("on record: %+v", r)

@@ -24,7 +24,7 @@ func known(n int) *Config {
 			Counterparty: ocip.Counterparty{Kind: ocip.KindAgent, Accepts: ocip.Internal, Identity: ocip.Identity{
 				InstanceID: fmt.Sprintf("peer-%d", i), UserID: fmt.Sprintf("user-%d", i), OrgUnit: "engineering", TenantID: "acme",
 			}},
-			Sessions: []string{fmt.Sprintf("telegram:%d", i), fmt.Sprintf("irc:direct:user-%d", i), fmt.Sprintf("matrix:%d:*", i)},
+			Sessions: []string{fmt.Sprintf("telegram:%d", i), fmt.Sprintf("irc:direct:user-%d", i), fmt.Sprintf("matrix:!%d:*", i)},
 		})
 	}
 	return cfg
@@ -61,7 +61,7 @@ func BenchmarkDirectory(b *testing.B) {
 			}
 		}
 		run("session", func(i int) string { return fmt.Sprintf("irc:direct:user-%d", i) }, reaches(ocip.KindAgent))
-		run("beginning", func(i int) string { return fmt.Sprintf("matrix:%d:room", i) }, reaches(ocip.KindAgent))
+		run("beginning", func(i int) string { return fmt.Sprintf("matrix:!%d:room", i) }, reaches(ocip.KindAgent))
 		run("stranger", func(i int) string { return fmt.Sprintf("telegram:nobody-%d", i) }, reaches(ocip.KindUnknown))
 		run("local agent", func(i int) string { return fmt.Sprintf("agent:agent-%d:main", i%max(2, n/100)) }, reaches(ocip.KindAgent))
 		run("sender", func(i int) string { return fmt.Sprintf("@bench/agent-%d", i%max(2, n/100)) }, func(key string) bool {

@@ -1,9 +1,11 @@
 package directory
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/openclawos/ocipd/internal/text"
 )
@@ -38,7 +40,8 @@ type network struct {
 	// does not tell.
 	many func(target string) bool
 	// refuse says why the app cannot be given a target, nil where it can be given
-	// any: it would send to more than one, or to another.
+	// any, as where nothing is known of the network. What is no id of a known one is
+	// refused: the app or the network could read another's in it, or more than one.
 	refuse func(target string) string
 	// alias says why a target may be somebody whom the directory has by another
 	// name, nil where there is one name only. It is asked about those whom the
@@ -213,57 +216,89 @@ func networks() map[string]network {
 		many("group:{to}:topic:{}"), many("group:{to}:thread:{}"), one("direct:{to}:topic:{}"), one("direct:{to}:thread:{}"),
 	), text.CaseASCII, text.RenderHTML)
 	telegram.spell, telegram.many, telegram.alias = decimal, telegramGroup, aliasPublicName
+	telegram.refuse = only("a number, @ and a public name, or a name", `[+-]?[0-9]+|@[A-Za-z0-9_]+|\pL[\pL\pM\pN_-]*`)
 
 	signal := plain(network{direct: []string{"recipient", "sender"}, group: []string{"groupId"}}, named(), text.CaseASCII)
 	signal.refuse = refuseSignal
 
 	matrix := plain(both("roomId"), roomed(), text.CaseNone)
-	matrix.refuse = refuseMatrix
+	matrix.refuse = only("! and a room's id: messages are sent to rooms", `![A-Za-z0-9_.=+~-]+(:([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?)?`)
 
 	discord := plain(both("channelId"), roomed(
 		one("discord:direct:{to}:{who}"), many("discord:guild:{}:{to}"), one("direct:{to}:{who}"), many("guild:{}:{to}"),
 	), text.CaseNone, text.RenderMarkdown)
-	discord.spell, discord.refuse = decimal, refuseInURL
+	discord.spell, discord.refuse = decimal, only("a number", `[0-9]+`)
 
 	slack := plain(both("channel"), named(
 		many("slack:thread:{to}:{}"), one("slack:direct:{to}:{who}"), many("slack:group:{to}:{who}"), many("slack:channel:{to}:{who}"),
 		many("thread:{to}:{}"), one("direct:{to}:{who}"), many("group:{to}:{who}"), many("channel:{to}:{who}"),
 	), text.CaseASCII, text.RenderMarkdown)
 	slack.alias = aliasSlackName
+	slack.refuse = only("letters and digits, or the name of a channel or a person", `[A-Za-z0-9]+|[#@][\pL\pM\pN_.-]+|[\p{Ll}\p{Lo}0-9_-][\pL\pM\pN_.-]*`)
 	slack.many = func(to string) bool { return strings.HasPrefix(to, "C") || strings.HasPrefix(to, "G") }
 
 	whatsapp := plain(both("remoteJid", "jid"), named(many("whatsapp:group:{to}"), one("whatsapp:direct:{to}")), text.CaseASCII, text.RenderMarkdown)
 	whatsapp.spell, whatsapp.many = whatsappNumber, whatsappGroup
+	whatsapp.refuse = only("a number, alone or before @ and its server", `(?i)\+?[0-9]+([_:][0-9]+)*(@(s\.whatsapp\.net|c\.us))?|[0-9]+([_:][0-9]+)*@lid|`+
+		`[0-9]+(-[0-9]+)?@g\.us|[0-9]+@(newsletter|bot)|([0-9]+|status)@broadcast`)
 
 	mattermost := plain(both("channelId"), roomed(), text.CaseNone, text.RenderMarkdown)
-	mattermost.refuse = refuseInURL
+	mattermost.refuse = only(letters, `[A-Za-z0-9]+`)
 	msteams := plain(both("conversationId"), named(), text.CaseNone, text.RenderHTML, text.RenderMarkdown)
-	msteams.many = func(to string) bool { return strings.Contains(to, "@thread") }
+	msteams.spell, msteams.many = conversationOfThread, func(to string) bool { return strings.Contains(to, "@thread") }
+	msteams.refuse = only("such as 19:…@thread.v2 or a:…", `[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)*(@[a-z0-9.]+)?(;messageid=[0-9]+)?`)
 	nextcloud := plain(both("conversationId"), roomed(), text.CaseNone, text.RenderMarkdown)
-	nextcloud.refuse = refuseInURL
+	nextcloud.refuse = only(letters, `[A-Za-z0-9]+`)
 	googlechat := plain(both("spaceId"), named(), text.CaseNone, text.RenderMarkdown)
 	googlechat.spell = func(to string) string { return strings.TrimPrefix(to, "spaces/") }
+	googlechat.refuse = only("letters and digits, alone or behind spaces/", `(spaces/)?[A-Za-z0-9_-]+`)
 
 	bluebubbles := plain(both("chatId"), named(), text.CaseASCII)
-	bluebubbles.many = func(to string) bool { return strings.Contains(to, ";+;") }
+	bluebubbles.spell, bluebubbles.many = withoutService, func(to string) bool { return strings.Contains(to, ";+;") || chatOfMany.MatchString(to) }
+	bluebubbles.refuse = only("such as iMessage;-;+15550001, "+handles, `(?i)((iMessage|SMS|RCS|any);-;)?(`+handle+`)|(iMessage|SMS|RCS|any);\+;[0-9A-Z-]+`)
 	imessage := plain(both("handle"), named(), text.CaseASCII)
-	imessage.many, imessage.refuse = never, refuseInScript
+	imessage.many, imessage.refuse = never, only(handles, handle)
 
 	twitch := plain(both("channel"), []form{one("direct:{who}"), one("dm:{who}"), many("channel:{to}"), many("group:{to}"), free()}, text.CaseASCII)
+	twitch.refuse = only("a name, alone or behind #", `#?[A-Za-z0-9_]+`)
 	twitch.spell, twitch.many = func(to string) string { return strings.TrimPrefix(to, "#") }, always
 	tlon := plain(both("ship"), named(), text.CaseASCII)
 	tlon.spell, tlon.many = func(to string) string { return strings.TrimPrefix(to, "~") }, never
 	nostr := plain(both("pubkey"), named(), text.CaseASCII)
+	tlon.refuse = only("a ship such as ~sampel-palnet", `(?i)~?([a-z]{3}|[a-z]{6}(-[a-z]{6}){0,3}|([a-z]{6}-){0,3}[a-z]{6}--([a-z]{6}-){3}[a-z]{6})`)
 	nostr.many, nostr.alias = never, aliasNostr
+	nostr.refuse = only("a key", `(?i)[0-9a-f]+|(npub1|nprofile1)[0-9a-z]+`)
 
 	feishu, line := plain(both("openId"), named(), text.CaseNone), plain(both("userId"), named(), text.CaseNone)
 	zalo, zalouser := plain(both("userId"), named(), text.CaseNone), plain(both("recipientId"), named(), text.CaseNone)
-	feishu.many, line.many, zalo.many, zalouser.many = never, never, never, never
+	for _, n := range []*network{&feishu, &line, &zalo, &zalouser} {
+		n.many, n.refuse = never, only(letters, `[A-Za-z0-9_-]+`)
+	}
 
 	return map[string]network{
 		"irc": irc, "telegram": telegram, "signal": signal, "matrix": matrix, "discord": discord, "slack": slack, "whatsapp": whatsapp,
 		"mattermost": mattermost, "msteams": msteams, "nextcloud-talk": nextcloud, "googlechat": googlechat, "bluebubbles": bluebubbles,
 		"imessage": imessage, "twitch": twitch, "tlon": tlon, "nostr": nostr, "feishu": feishu, "line": line, "zalo": zalo, "zalouser": zalouser,
+	}
+}
+
+const (
+	letters = "letters and digits"
+	// handle is somebody's name for iMessage: a number that says its country, that of
+	// a service, an address, or a name. A number without its country is somebody by
+	// where the account is.
+	handles = "a number with + and its country, an e-mail address or a name"
+	handle  = `\+[1-9][0-9]*|[0-9]{2,6}|[A-Za-z0-9][A-Za-z0-9._+-]*@[A-Za-z0-9.-]+|[A-Za-z][A-Za-z0-9._-]*|urn:biz:[0-9A-Fa-f-]+`
+)
+
+// only refuses what is no id of a network, all of which a pattern matches.
+func only(ids, pattern string) func(target string) string {
+	whole := regexp.MustCompile("^(?:" + pattern + ")$")
+	return func(target string) string {
+		if whole.MatchString(target) {
+			return ""
+		}
+		return "an id there is " + ids
 	}
 }
 
@@ -274,18 +309,21 @@ func ircChannel(to string) bool { return to != "" && (to[0] == '#' || to[0] == '
 // to all of it, masks and statuses go to many, a nick with a host or server behind
 // it is that nick, and the app writes escapes out before it sends.
 func refuseIRC(to string) string {
-	name := to
-	if ircChannel(to) {
-		name = to[1:]
-	} else if strings.ContainsAny(to, "!@%*?$.") || to != "" && strings.IndexByte("+~=", to[0]) >= 0 {
-		return "it is no nick and no channel"
-	}
+	name := strings.TrimLeft(to, "#&")
 	for i := range len(name) {
 		switch c := name[i]; {
 		case c <= ' ' || c == ',' || c == ':' || c == 0x7f:
 			return "it is more than one nick or channel"
 		case c == '\\' && i+1 < len(name) && strings.IndexByte("rnt0xu", name[i+1]) >= 0:
 			return "its app writes the escape in it out"
+		}
+	}
+	if ircChannel(to) {
+		return ""
+	}
+	for _, r := range to {
+		if !unicode.In(r, unicode.L, unicode.M, unicode.N) && !strings.ContainsRune("_-[]{}\\|^`/", r) {
+			return "it is no nick and no channel"
 		}
 	}
 	return ""
@@ -324,47 +362,31 @@ func aliasPublicName(to string) string {
 // with anything around it, and without its country it is somebody by where the
 // account is.
 func refuseSignal(to string) string {
-	if digits, ok := strings.CutPrefix(to, "+"); ok {
-		if digits != "" && digits[0] != '0' && strings.Trim(digits, "0123456789") == "" {
-			return ""
-		}
+	switch {
+	case signalNumber.MatchString(to):
+		return ""
+	case strings.HasPrefix(to, "+") || strings.Trim(to, "0123456789 ()-./+") == "" || strings.ContainsAny(to, " :;"):
 		return "a phone number is written as + and digits, the country first"
-	}
-	digits := strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return r
-		}
-		return -1
-	}, to)
-	if len(digits) > 2 && strings.Trim(to, "0123456789 ()-./+") == "" || strings.Contains(to, "+") && strings.ContainsAny(to, " :;") {
-		return "a phone number is written as + and digits, the country first"
+	case !signalID.MatchString(to):
+		return "an id there is letters and digits, as a name or in base64"
 	}
 	return ""
 }
 
-// refuseMatrix keeps to rooms: the app sends to nothing else.
-func refuseMatrix(to string) string {
-	if strings.HasPrefix(to, "@") || strings.HasPrefix(to, "#") {
-		return "messages are sent to rooms, whose ids begin with !"
-	}
-	return ""
-}
+var (
+	signalNumber = regexp.MustCompile(`^\+[1-9][0-9]*$`)
+	signalID     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+/=-]*$`)
+	chatOfMany   = regexp.MustCompile(`^(?i)chat[0-9]+$`)
+	service      = regexp.MustCompile(`^[A-Za-z]+;[+-];`)
+	thread       = regexp.MustCompile(`;messageid=[0-9]+$`)
+)
 
-// refuseInURL keeps what is written into the path of a URL from leading elsewhere.
-func refuseInURL(to string) string {
-	if strings.ContainsAny(to, "/\\?#%:") || strings.Contains(to, "..") {
-		return "it is part of a URL, in which it would lead elsewhere"
-	}
-	return ""
-}
+// withoutService leaves out by which service a chat is reached, and whether it is
+// one of many: the chat is the same by any.
+func withoutService(to string) string { return service.ReplaceAllString(to, "") }
 
-// refuseInScript keeps what is written into a script from being more than text.
-func refuseInScript(to string) string {
-	if strings.ContainsAny(to, "\"\\") {
-		return "it is part of a script, in which it would be more than a name"
-	}
-	return ""
-}
+// conversationOfThread leaves out which thread of a conversation a message belongs to.
+func conversationOfThread(to string) string { return thread.ReplaceAllString(to, "") }
 
 // aliasSlackName knows ids from names, by which Slack sends as well.
 func aliasSlackName(to string) string {
@@ -385,11 +407,15 @@ func aliasNostr(to string) string {
 // knows numbers with and without their server, and with a device behind them.
 func whatsappNumber(to string) string {
 	user, server, _ := strings.Cut(to, "@")
-	if server != "" && !strings.EqualFold(server, "s.whatsapp.net") && !strings.EqualFold(server, "c.us") {
+	hidden := strings.EqualFold(server, "lid")
+	if server != "" && !hidden && !strings.EqualFold(server, "s.whatsapp.net") && !strings.EqualFold(server, "c.us") {
 		return to
 	}
 	user, _, _ = strings.Cut(user, ":")
 	user, _, _ = strings.Cut(user, "_")
+	if hidden {
+		return user + "@lid"
+	}
 	return decimal(user)
 }
 
