@@ -120,7 +120,7 @@ func TestEveryWayOfMedia(t *testing.T) {
 	refusedAs(alice, ocip.ClassificationViolation, "file metadata.anything", "See attached.", with("anything", inline))
 
 	// A path that is mentioned is none, nor is a command; what may go is on record.
-	content := "Look into /etc/hosts, or ~/notes.\nMEDIA:" + h.path("out/my plan.txt")
+	content := "Look into /etc/hosts, or ~/notes.\nMEDIA:\"" + h.path("out/my plan.txt") + "\""
 	m := with("button", "/model gpt")
 	m["icon"] = "data:,the%20plan"
 	sent := alice.dispatch("telegram:dave", content, m)

@@ -29,7 +29,7 @@ func (k *ruleset) look(m *outgoing) error {
 		if r.Path == "" {
 			item.URL = clipped(r.Address())
 		}
-		if r.Path != "" || r.Inline != nil {
+		if r.Path != "" || r.Inline != nil || r.Refused != "" {
 			weigher.Begin("file " + item.Member)
 			var file media.File
 			if file, err = looking.At(r); err != nil {

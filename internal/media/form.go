@@ -109,10 +109,21 @@ func suspect(s string) bool {
 // whole reads a text that stands alone.
 func whole(value string, k kind) (Reference, bool) {
 	s := strings.TrimFunc(value, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
+	// Some programs trim what they open, and others do not.
+	file := func(path string) (Reference, bool) {
+		r := Reference{Path: path}
+		if s != value {
+			r.Refused = unclear
+		}
+		return r, true
+	}
 	if after, ok := cutFold(s, "media"); ok && !strings.HasPrefix(after, "://") {
-		// OpenClaw takes the word away.
+		// OpenClaw takes the word away. A member that names media has none but for it.
 		if after, ok = strings.CutPrefix(strings.TrimLeftFunc(after, unicode.IsSpace), ":"); ok {
 			s = strings.TrimSpace(after)
+			if k <= other && strings.HasSuffix(value, ":"+s) {
+				value = s
+			}
 		}
 	}
 	// A URL's own white space is nothing.
@@ -125,14 +136,18 @@ func whole(value string, k kind) (Reference, bool) {
 	case s == "":
 		return Reference{}, false
 	case strings.EqualFold(scheme, "file") && rest != "" && (rest[0] == '/' || rest[0] == '\\' || !strings.ContainsFunc(rest, unicode.IsSpace)):
-		return Reference{Path: filePath(address)}, true
+		r, _ := file(filePath(address))
+		if r.Path == address || address != s {
+			r.Refused = unclear
+		}
+		return r, true
 	case strings.EqualFold(scheme, "data"):
 		if data, ok := decodeURL(rest); ok {
 			return Reference{Inline: data}, true
 		}
 	case strings.EqualFold(scheme, "media") && strings.HasPrefix(rest, "//"), isPath(s):
 		// What is in a runtime's own store is a file too, and not to be found.
-		return Reference{Path: s}, true
+		return file(s)
 	}
 	switch k {
 	case silent, other:
@@ -146,7 +161,7 @@ func whole(value string, k kind) (Reference, bool) {
 			return Reference{}, true
 		}
 		if k == strict || strings.ContainsAny(s, `/\`) || s[0] == '~' || s[0] == '.' || hasEnding(s) {
-			return Reference{Path: s}, true
+			return file(s)
 		}
 	}
 	return Reference{}, false
@@ -213,7 +228,7 @@ func hasEnding(s string) bool {
 // programs read it in more than one way.
 func filePath(s string) string {
 	u, err := url.Parse(s)
-	if err != nil || u.Path == "" || u.Host != "" && !strings.EqualFold(u.Host, "localhost") || strings.ContainsAny(s, "?#\\") {
+	if err != nil || u.Path == "" || u.Host != "" || strings.ContainsAny(s, `?#%\`) {
 		return s
 	}
 	return u.Path
@@ -250,14 +265,15 @@ func inText(list []Reference, member, s string) []Reference {
 		switch word, rest := s[:at], s[i:]; {
 		case endsFold(word, "file"):
 			if strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, `\`) {
-				n := urlLength(rest)
-				i += n
-				t.add(s[at-len("file"):i], other)
+				end := at + 1 + urlLength(rest)
+				from := at - len("file")
+				t.add(s[from:end], other, !standsAlone(s[:from], s[end:]))
+				i = end
 			}
 		case endsFold(word, "data"):
 			if inlines(rest) {
 				i += urlLength(rest)
-				t.add(s[at-len("data"):i], other)
+				t.add(s[at-len("data"):i], other, false)
 			}
 		case endsFold(word, "media"):
 			t.token(word[:len(word)-len("media")], word[len(word)-len("media"):], rest)
@@ -280,20 +296,38 @@ type reading struct {
 	member string
 }
 
-// add adds what stands alone in the text, if it is a reference.
-func (t *reading) add(value string, k kind) bool {
+// add adds what stands alone in the text, if it is a reference. Unsure says that what
+// is around it leaves open where it ends, or that the text writes it otherwise.
+func (t *reading) add(value string, k kind, unsure bool) bool {
 	r, ok := whole(value, k)
 	if !ok || len(t.list) > MaxReferences {
 		return false
 	}
+	if unsure && r.Path != "" {
+		r.Refused = unclear
+	}
 	r.Member, r.Value = t.member, value
 	for _, known := range t.list {
-		if known.Member == r.Member && (known.Value == r.Value || r.Path != "" && known.Path == r.Path) {
+		if known.Member == r.Member && (known.Value == r.Value || r.Path != "" && known.Path == r.Path) && known.Refused == r.Refused {
 			return true
 		}
 	}
 	t.list = append(t.list, r)
 	return true
+}
+
+// standsAlone reports whether every program that finds an address between two texts
+// ends it there: at a blank, or at the sign that closes what it stands in.
+func standsAlone(before, after string) bool {
+	if after == "" || after[0] == ' ' || '\t' <= after[0] && after[0] <= '\r' {
+		return true
+	}
+	for _, around := range [...]string{"<>", "``", `""`} {
+		if strings.HasSuffix(before, around[:1]) && strings.HasPrefix(after, around[1:]) {
+			return true
+		}
+	}
+	return strings.HasSuffix(before, "](") && strings.HasPrefix(after, ")")
 }
 
 // endsFold reports whether a text ends in a word, in any case, that nothing runs into.
@@ -333,18 +367,22 @@ func (t *reading) token(before, word, rest string) {
 	if line := strings.TrimRight(before, " \t\r\v\f\u00a0\u3000\ufeff"); word == "MEDIA" && (line == "" || strings.HasSuffix(line, "\n")) {
 		part = loose
 	}
-	payload := strings.TrimLeftFunc(rest, unicode.IsSpace)
-	payload = strings.TrimSpace(payload[:payloadLength(payload)])
+	behind := strings.TrimLeftFunc(rest, unicode.IsSpace)
+	payload := behind
+	payload = payload[:payloadLength(payload)]
+	// Not for every program is a blank of another script one.
+	unsure := strings.ContainsFunc(rest[:len(rest)-len(behind)+len(payload)], func(r rune) bool { return r >= utf8.RuneSelf && unicode.IsSpace(r) })
+	payload = strings.TrimSpace(payload)
 	if n := len(payload); n >= 2 && payload[0] == payload[n-1] && strings.IndexByte("`\"'", payload[0]) >= 0 && strings.Count(payload, payload[:1]) == 2 {
-		t.add(clean(payload), part)
+		t.add(clean(payload), part, unsure)
 		return
 	}
 	var found []string
 	parts := strings.Fields(payload)
-	for _, candidate := range parts {
-		candidate = clean(candidate)
-		if _, ok := whole(candidate, part); ok && strings.ContainsAny(candidate, `/\`) && len(candidate) <= longestPath && len(found) <= MaxReferences {
-			found = append(found, candidate)
+	for _, written := range parts {
+		value := clean(written)
+		if _, ok := whole(value, part); ok && strings.ContainsAny(value, `/\`) && len(value) <= longestPath && len(found) <= MaxReferences {
+			found = append(found, value)
 		}
 	}
 	// A path with blanks in it goes to the end of the line, unless there is another.
@@ -356,7 +394,7 @@ func (t *reading) token(before, word, rest string) {
 		found = append(found, all)
 	}
 	for _, value := range found {
-		t.add(value, part)
+		t.add(value, part, unsure || value != payload || len(parts) > 1)
 	}
 }
 
@@ -391,6 +429,7 @@ func clean(s string) string {
 // link adds the local path that a link of Markdown leads to, if it does. The text
 // begins behind its opening parenthesis.
 func (t *reading) link(s string) {
+	blank := s != "" && s[0] <= ' '
 	s = strings.TrimLeft(s[:min(len(s), longestPath)], " \t\n")
 	if s == "" {
 		return
@@ -403,16 +442,19 @@ func (t *reading) link(s string) {
 	if head = strings.TrimLeft(head, `<\`); head != "" && strings.IndexByte(`/~.&`, head[0]) < 0 && !isLetter(head[0]) || isWebAddress(head) {
 		return
 	}
-	end := linkLength(s)
+	end, closing := linkLength(s), ")"
 	if s[0] == '<' {
-		s = s[1:]
+		s, closing = s[1:], ">)"
 		if end = strings.IndexByte(s, '>'); end < 0 {
 			return
 		}
 	}
+	// Renderers decode what is escaped, each in its own way, and end a link with a title
+	// or brackets in it where they like.
+	sure := !blank && !strings.ContainsAny(s[:end], `&%?#\()<>`) && strings.HasPrefix(s[end:], closing)
 	written := html.UnescapeString(s[:end])
 	for _, value := range [...]string{unescaped(written), written} {
-		if t.add(value, other) {
+		if t.add(value, other, !sure) {
 			return
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -48,6 +47,8 @@ type Reference struct {
 	Path string
 	// Inline are the bytes that stand in the message itself, nil where none do.
 	Inline []byte
+	// Refused is why it may not go along, whatever it names, empty where it may.
+	Refused string
 }
 
 // File is what was looked at: a local file or inline bytes.
@@ -64,6 +65,10 @@ type Refused struct{ Reason string }
 func (e *Refused) Error() string { return e.Reason }
 
 func refused(format string, args ...any) *Refused { return &Refused{fmt.Sprintf(format, args...)} }
+
+// unclear is why a path is refused of which programs that read it differently make
+// different files: what is looked at is the file that the very bytes name.
+const unclear = "in a way that programs read differently: write its whole path alone, with no blanks around it and nothing escaped"
 
 // Mentioned reports whether metadata names anything to send besides the text.
 func Mentioned(metadata map[string]jsontext.Value) bool {
@@ -100,6 +105,9 @@ type Look struct {
 // and writes all the text in it to Text. Its error is a [*Refused] where the message
 // may not send it.
 func (l *Look) At(r Reference) (File, error) {
+	if r.Refused != "" {
+		return File{}, refused("%s names a local file, %s", r.Member, r.Refused)
+	}
 	if r.Inline != nil {
 		return l.read(r, bytes.NewReader(r.Inline), int64(len(r.Inline)))
 	}
@@ -114,14 +122,18 @@ func (l *Look) At(r Reference) (File, error) {
 	if !filepath.IsAbs(r.Path) || filepath.Clean(r.Path) != r.Path {
 		return refuse("and not by its whole path from / on")
 	}
-	path, err := filepath.EvalSymlinks(r.Path)
+	folder, name, ok := l.resolve(r.Path)
+	if !ok {
+		// One text for all of these: what is there elsewhere is not the agent's to know.
+		return refuse("which is in none of the folders of agents[].media, or not there")
+	}
+	path := filepath.Join(folder, name)
+	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return refuse("which cannot be found")
+		return refuse("which the daemon cannot read")
 	}
-	if !slices.ContainsFunc(l.Folders, func(folder string) bool { return within(path, folder) }) {
-		return refuse("which is in none of the folders of agents[].media")
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	defer root.Close()
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return refuse("which the daemon cannot read")
 	}
@@ -169,13 +181,39 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// within reports whether a file is in a folder. The folder's own links are followed,
-// as the file's were.
-func within(path, folder string) bool {
-	folder, err := filepath.EvalSymlinks(folder)
-	if err != nil {
-		return false
+// resolve follows the links of a path and of the folders, and returns the folder that
+// the file is in and its name there. A path that names nothing in a folder is not
+// looked at.
+func (l *Look) resolve(path string) (folder, name string, ok bool) {
+	folders := make([]string, 0, len(l.Folders))
+	named := false
+	for _, folder := range l.Folders {
+		real, err := filepath.EvalSymlinks(folder)
+		if err != nil {
+			continue
+		}
+		folders = append(folders, real)
+		_, as := within(path, folder)
+		_, is := within(path, real)
+		named = named || as || is
 	}
-	rest, err := filepath.Rel(folder, path)
-	return err == nil && rest != ".." && !strings.HasPrefix(rest, ".."+string(filepath.Separator))
+	if !named {
+		return "", "", false
+	}
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", "", false
+	}
+	for _, folder := range folders {
+		if name, ok = within(path, folder); ok {
+			return folder, name, true
+		}
+	}
+	return "", "", false
+}
+
+// within is the name of a file in a folder, by what the two are called.
+func within(path, folder string) (name string, ok bool) {
+	name, err := filepath.Rel(folder, path)
+	return name, err == nil && name != ".." && !strings.HasPrefix(name, ".."+string(filepath.Separator))
 }

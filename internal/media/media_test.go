@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -58,7 +59,7 @@ func TestReferences(t *testing.T) {
 		{`{"note":"/flag.txt"}`, `metadata.note=/flag.txt`},
 		{`{"note":"\u002fetc\u002fpasswd"}`, `metadata.note=/etc/passwd`},
 		{`{"note":"file:///etc/passwd"}`, `metadata.note=/etc/passwd`},
-		{`{"note":"FILE:/etc/pass%77d"}`, `metadata.note=/etc/passwd`},
+		{`{"note":"FILE:/etc/pass%77d"}`, `metadata.note=FILE:/etc/pass%77d`},
 		{`{"note":"fi\tle:etc/passwd"}`, `metadata.note=file:etc/passwd`},
 		{`{"note":"file://host/etc/passwd"}`, `metadata.note=file://host/etc/passwd`},
 		{`{"note":"file:///a?/../etc/passwd"}`, `metadata.note=file:///a?/../etc/passwd`},
@@ -235,7 +236,7 @@ func TestLook(t *testing.T) {
 		secret: "in none of the folders", link: "in none of the folders", "/dev/zero": "in none of the folders",
 		folder + "/../in/secret": "not by its whole path", folder + "/./note.txt": "not by its whole path", "/" + note: "not by its whole path",
 		"note.txt": "not by its whole path", "~/note.txt": "not by its whole path", `\\host\share\x`: "not by its whole path",
-		filepath.Join(folder, "none"): "cannot be found", folder: "no regular file",
+		filepath.Join(folder, "none"): "in none of the folders", folder: "no regular file",
 	} {
 		refused(look, Reference{Member: "m", Path: path}, want)
 	}
@@ -253,6 +254,124 @@ func TestLook(t *testing.T) {
 		t.Error(err)
 	}
 	refused(look, Reference{Member: "n", Path: huge}, "the limit is")
+}
+
+// What is looked at is the file that the very bytes name which are handed over: what
+// other programs read as another name is refused.
+func TestOneReading(t *testing.T) {
+	for _, tc := range []struct {
+		text    string // in metadata where it begins so, else in a text
+		refused bool
+	}{
+		{"mediaUrl /o/a.txt", false},
+		{"mediaUrl /o/a b.txt", false},
+		{"mediaUrl file:///o/a b.txt", false},
+		{"mediaUrl /o/a.txt ", true},
+		{"mediaUrl /o/a.txt\u200b", true},
+		{"mediaUrl /o/a.txt\n", true},
+		{"mediaUrl /o/a.txt\u00a0", true},
+		{"mediaUrl \u200b/o/a.txt", true},
+		{"mediaUrl MEDIA:/o/a.txt", true},
+		{"mediaUrl file:///o/a%20b.txt", true},
+		{"mediaUrl file://localhost/o/a.txt", true},
+		{"mediaUrl file:///o/a\t.txt", true},
+		{"mediaUrl file:///o/a.txt ", true},
+		{"photo /o/a.txt\u200b", true},
+		{"x /o/a.txt\u200b", true},
+		{"x MEDIA:/o/a.txt", false},
+		{"x MEDIA: /o/a.txt", true},
+		{"x MEDIA:/o/a.txt\u200b", true},
+		{"see file:///o/a.txt", false},
+		{"see file:///o/a.txt in the folder", false},
+		{"see <file:///o/a.txt>, [a](file:///o/a.txt), \"file:///o/a.txt\" and `file:///o/a.txt`.", false},
+		{"see <file:///o/a.txt'b>", true},
+		{"see <file:///o/a.txt(b)>", true},
+		{"see <file:///o/a.txt!>", true},
+		{"see file:///o/a.txt.", true},
+		{"see 'file:///o/a.txt'b", true},
+		{"see (file:///o/a.txt)", true},
+		{"see file:///o/a.txt\u00a0b", true},
+		{"see file:///o/a.txt\u200b", true},
+		{"see file:///o/a%74.txt", true},
+		{"![a](/o/a.txt) [b](</o/a b.txt>)", false},
+		{"![a](/o/a.txt\u200b)", true},
+		{"![a](</o/a.txt >)", true},
+		{"![a](/o/a.txt\u00a0)", true},
+		{"![a](/o/a.txt 'title')", true},
+		{"![a]( /o/a.txt)", true},
+		{"![a](/o/a.txt(b))", true},
+		{"![a](/o/a%20b.txt)", true},
+		{"![a](/o/a.txt#b)", true},
+		{"![a](/o/a\\.txt)", true},
+		{"![a](/o/a&#46;txt)", true},
+		{"MEDIA:/o/a.txt", false},
+		{"MEDIA: `/o/a.txt`", false},
+		{"MEDIA:\"/o/a b.txt\"\nBye.", false},
+		{"MEDIA:/o/a.txt\u200b", true},
+		{"MEDIA:/o/a.txt\u00a0", true},
+		{"MEDIA:/o/a.txt)", true},
+		{"MEDIA:/o/a.txt,", true},
+		{"MEDIA:/o/a b.txt", true},
+		{"MEDIA:/o/a.txt /o/b.txt", true},
+	} {
+		member, value, _ := strings.Cut(tc.text, " ")
+		var list []Reference
+		if member == "mediaUrl" || member == "photo" || member == "x" {
+			text, _ := json.Marshal(map[string]string{member: value})
+			_, list = Read(object(t, string(text)), nil)
+		} else {
+			list, _ = InText(nil, "content", tc.text)
+		}
+		refused := false
+		for _, r := range list {
+			refused = refused || r.Refused != ""
+		}
+		if len(list) == 0 || refused != tc.refused {
+			t.Errorf("%q: refused is %v of %+v", tc.text, refused, list)
+		}
+	}
+}
+
+// Of what is outside of the folders an agent hears one thing, whatever is there.
+func TestOutsideIsOneText(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "out")
+	for name, text := range map[string]string{"out/note.txt": "x", "in/secret": "x"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"there": "in/secret", "not": "in/none", "folder": "in", "below": "in/secret/x"} {
+		if err := os.Symlink(filepath.Join(dir, to), filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := &Look{Folders: []string{folder}, Text: io.Discard}
+	heard := make(map[string]bool)
+	for _, path := range []string{
+		dir + "/in/secret", dir + "/in/none", dir + "/in", dir + "/in/secret/x", dir, "/proc/self/fd/0", "/proc/self/fd/999",
+		folder + "/there", folder + "/not", folder + "/folder", folder + "/below", folder + "/folder/secret", folder + "/folder/none", folder + "/none",
+	} {
+		_, err := look.At(Reference{Member: "m", Path: path})
+		if err == nil {
+			t.Fatalf("%s goes along", path)
+		}
+		heard[err.Error()] = true
+	}
+	if len(heard) != 1 {
+		t.Errorf("heard: %v", heard)
+	}
+	// A folder may be named by a link, and have links to other folders that are listed.
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(folder, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link + "/note.txt", folder + "/note.txt", link + "/there"} {
+		if f, err := (&Look{Folders: []string{link, filepath.Join(dir, "in")}, Text: io.Discard}).At(Reference{Member: "m", Path: path}); err != nil || f.Bytes != 1 {
+			t.Errorf("%s: %+v, %v", path, f, err)
+		}
+	}
 }
 
 func wideText(order binary.ByteOrder, s string) string {
