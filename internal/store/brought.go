@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -13,14 +14,17 @@ import (
 // members that an answer may repeat. As a part it is written over what is known of
 // the session.
 type Brought struct {
+	// SessionKey is the session's. Of several tenants, the one whose agents got the
+	// message stands before it, with a zero between them.
 	SessionKey string
 	Account    string
 	Members    map[string]string
 	At         time.Time
 }
 
-// maxBrought bounds the sessions that this is kept of. Beyond it those that were heard
-// of first are forgotten, until they are heard of again.
+// maxBrought bounds the sessions that this is kept of for one tenant. Beyond it those
+// that were heard of first are forgotten, until they are heard of again. Another
+// tenant's are not touched.
 const maxBrought = 65536
 
 func (b Brought) prepare() (int, error) {
@@ -40,13 +44,20 @@ func (b Brought) put(w *writer, _ *pending) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", what, err)
 	}
-	err = w.exec(what, `INSERT INTO brought (session_key, account, members, at) VALUES (?, ?, ?, ?)
+	tenant, _, several := strings.Cut(b.SessionKey, "\x00")
+	if !several {
+		tenant = ""
+	}
+	first, last := shareOf(tenant)
+	err = w.exec(what, `INSERT INTO brought (no, session_key, account, members, at)
+		VALUES ((SELECT coalesce(max(no), ?) + 1 FROM brought WHERE no BETWEEN ? AND ?), ?, ?, ?, ?)
 		ON CONFLICT (session_key) DO UPDATE SET account = excluded.account, members = excluded.members, at = excluded.at`,
-		text(b.SessionKey), text(b.Account), text(string(members)), number(b.At.UnixMilli()))
+		first, first, last, text(b.SessionKey), text(b.Account), text(string(members)), number(b.At.UnixMilli()))
 	if err != nil {
 		return err
 	}
-	return w.exec(what, `DELETE FROM brought WHERE no <= (SELECT max(no) FROM brought) - ?`, number(maxBrought))
+	return w.exec(what, `DELETE FROM brought WHERE no BETWEEN ? AND (SELECT max(no) FROM brought WHERE no BETWEEN ? AND ?) - ?`,
+		first, first, last, number(maxBrought))
 }
 
 // Brought returns what the last message from a session brought of its address, or

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"iter"
 	"time"
 
@@ -272,4 +273,14 @@ func fromMilli(ms int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()
+}
+
+// shareOf is the range of row numbers that is a tenant's own in a table of which each
+// tenant has a bounded part.
+func shareOf(tenant string) (first, last value) {
+	const bits = 40
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(tenant)) // a hash takes everything
+	at := int64(h.Sum32()&0x3fffff) << bits
+	return number(at), number(at + 1<<bits - 1)
 }

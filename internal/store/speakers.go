@@ -20,8 +20,8 @@ type Speaker struct {
 	ocip.Identity
 }
 
-// maxSpeakers bounds those that are kept. Beyond it those that were heard first are
-// forgotten, until they are heard again.
+// maxSpeakers bounds those that are kept for one tenant. Beyond it those that were heard
+// first are forgotten, until they are heard again. Another tenant's are not touched.
 const maxSpeakers = 65536
 
 const aSpeaker = "who spoke at a place"
@@ -35,13 +35,15 @@ func (s Speaker) put(w *writer, _ *pending) error {
 	if s.Agent {
 		agent = 1
 	}
-	err := w.exec(aSpeaker, `INSERT INTO speakers (place, heard_by, account, agent, instance_id, user_id, org_unit, tenant_id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		text(s.Place), text(s.By), text(s.Account), number(agent), text(s.InstanceID), text(s.UserID), text(s.OrgUnit), text(s.TenantID))
+	first, last := shareOf(s.By)
+	err := w.exec(aSpeaker, `INSERT INTO speakers (no, place, heard_by, account, agent, instance_id, user_id, org_unit, tenant_id)
+		VALUES ((SELECT coalesce(max(no), ?) + 1 FROM speakers WHERE no BETWEEN ? AND ?), ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		first, first, last, text(s.Place), text(s.By), text(s.Account), number(agent), text(s.InstanceID), text(s.UserID), text(s.OrgUnit), text(s.TenantID))
 	if err != nil {
 		return err
 	}
-	return w.exec(aSpeaker, `DELETE FROM speakers WHERE no <= (SELECT max(no) FROM speakers) - ?`, number(maxSpeakers))
+	return w.exec(aSpeaker, `DELETE FROM speakers WHERE no BETWEEN ? AND (SELECT max(no) FROM speakers WHERE no BETWEEN ? AND ?) - ?`,
+		first, first, last, number(maxSpeakers))
 }
 
 // Speakers returns who spoke at a place, as a tenant's agents heard.

@@ -1,0 +1,49 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// What is bounded is bounded for each tenant: whoever fills its own part takes nothing
+// out of another's.
+func TestTenantsHaveTheirOwnShare(t *testing.T) {
+	o := options(t.TempDir())
+	s := open(t, o)
+	defer func() { shut(t, s) }()
+	write := func(parts ...Part) {
+		t.Helper()
+		c := noted("a share")
+		c.Add(parts...)
+		commit(t, s, c)
+	}
+	speaker := func(tenant, id string) *Speaker {
+		return &Speaker{Place: "irc:#" + id, By: tenant, Agent: true, Identity: ocip.Identity{InstanceID: id, TenantID: "rival"}}
+	}
+	brought := func(tenant, id string) *Brought {
+		return &Brought{SessionKey: tenant + "\x00irc:" + id, Members: map[string]string{"target": id}}
+	}
+	write(speaker("acme", "first"), brought("acme", "first"), speaker("globex", "first"), brought("globex", "first"))
+	shut(t, s)
+	change(t, o.Path, fmt.Sprintf(`UPDATE speakers SET no = no + %d WHERE heard_by = 'globex'; UPDATE brought SET no = no + %d WHERE session_key LIKE 'globex%%';`, maxSpeakers, maxBrought))
+	s = open(t, o)
+	write(speaker("globex", "second"), brought("globex", "second"))
+	has := func(tenant, id string) bool {
+		t.Helper()
+		spoke, err := s.Speakers(context.Background(), tenant, "irc:#"+id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Brought(context.Background(), tenant+"\x00irc:"+id)
+		if (len(spoke) == 1) != (err == nil) {
+			t.Errorf("of %s and %s, %+v is known and %v", tenant, id, spoke, err)
+		}
+		return err == nil
+	}
+	if !has("acme", "first") || !has("globex", "second") || has("globex", "first") {
+		t.Error("a tenant has lost what another has filled")
+	}
+}
