@@ -27,8 +27,9 @@ func TestTenantsHaveTheirOwnShare(t *testing.T) {
 		return &Brought{SessionKey: tenant + "\x00irc:" + id, Members: map[string]string{"target": id}}
 	}
 	write(speaker("acme", "first"), brought("acme", "first"), speaker("globex", "first"), brought("globex", "first"))
+	write(speaker("globex", "many"), brought("globex", "many"))
 	shut(t, s)
-	change(t, o.Path, fmt.Sprintf(`UPDATE speakers SET no = no + %d WHERE heard_by = 'globex'; UPDATE brought SET no = no + %d WHERE session_key LIKE 'globex%%';`, maxSpeakers, maxBrought))
+	change(t, o.Path, fmt.Sprintf(`UPDATE speakers SET no = no + %d WHERE instance_id = 'many'; UPDATE brought SET no = no + %d WHERE members LIKE '%%many%%';`, maxSpeakers, maxBrought))
 	s = open(t, o)
 	write(speaker("globex", "second"), brought("globex", "second"))
 	has := func(tenant, id string) bool {
