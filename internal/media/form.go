@@ -1,8 +1,10 @@
 package media
 
 import (
+	"bytes"
 	"html"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -48,34 +50,42 @@ func kindOf(member []byte, within kind) kind {
 	case "image", "photo", "picture", "audio", "voice", "video", "document", "thumbnail", "thumb", "sticker", "animation", "gif", "avatar", "icon",
 		"cover", "poster", "src", "href", "source":
 		return loose
-	case "buffer", "base64", "b64", "b64json":
+	case "b64json":
 		return inlined
-	case "data", "content", "byte", "blob", "raw":
-		if within >= loose {
-			return inlined
-		}
 	case "profile":
 		return other
+	}
+	if last := lastOf(name, "buffer", "base64", "b64", "data", "content", "byte", "blob", "raw", "body", "payload"); last != "" && string(name) != "metadata" {
+		before := name[:len(name)-len(last)]
+		if within >= inlined || last == "buffer" || last == "base64" || last == "b64" || lastOf(before, mediaWords[:]...) != "" {
+			return inlined
+		}
 	}
 	switch {
 	case ends(name, "path", "url", "uri", "file", "media", "attachment"):
 		return loose
 	case within <= other, ends(name, "type", "kind", "id", "name", "caption", "title", "alt", "text", "description", "format", "hash", "sha256",
-		"mime", "emoji", "performer", "lang", "language"):
+		"mime", "emoji", "performer", "lang", "language", "encoding", "charset", "metadata", "meta", "status", "role"):
 		// What describes a medium is no other.
 		return other
 	}
 	return min(within, loose)
 }
 
+// mediaWords are what names of media end in.
+var mediaWords = [...]string{"file", "image", "photo", "picture", "audio", "voice", "video", "document", "media", "attachment", "thumbnail", "sticker"}
+
 // ends reports whether a name ends in one of some words.
-func ends(name []byte, words ...string) bool {
+func ends(name []byte, words ...string) bool { return lastOf(name, words...) != "" }
+
+// lastOf returns which of some words a name ends in.
+func lastOf(name []byte, words ...string) string {
 	for _, word := range words {
 		if from := len(name) - len(word); from >= 0 && string(name[from:]) == word {
-			return true
+			return word
 		}
 	}
-	return false
+	return ""
 }
 
 // appendReferences adds what a member's text names.
@@ -155,6 +165,7 @@ func whole(value string, k kind) (Reference, bool) {
 		if data, ok := decodeAll(s); ok {
 			return Reference{Inline: data}, true
 		}
+		return Reference{Refused: undecodable}, true
 	case loose, strict:
 		elsewhere := strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "mxc")
 		if elsewhere && rest != "" {
@@ -162,6 +173,13 @@ func whole(value string, k kind) (Reference, bool) {
 		}
 		if k == strict || strings.ContainsAny(s, `/\`) || s[0] == '~' || s[0] == '.' || hasEnding(s) {
 			return file(s)
+		}
+		// Short ones are ids, and words are weighed as they are.
+		if len(s) >= shortestInline {
+			if data, ok := decodeAll(s); ok {
+				return Reference{Inline: data}, true
+			}
+			return Reference{Refused: undecodable}, !strings.ContainsFunc(s, unicode.IsSpace)
 		}
 	}
 	return Reference{}, false
@@ -255,6 +273,7 @@ func InText(list []Reference, member, s string) ([]Reference, error) {
 
 func inText(list []Reference, member, s string) []Reference {
 	t := reading{list: list, member: member}
+	comma, mark := ahead{of: ", \t\r\n"}, ahead{of: "/;"}
 	for i := 0; i < len(s) && len(t.list) <= MaxReferences; {
 		at := strings.IndexByte(s[i:], ':')
 		if at < 0 {
@@ -271,13 +290,27 @@ func inText(list []Reference, member, s string) []Reference {
 				i = end
 			}
 		case endsFold(word, "data"):
-			if inlines(rest) {
-				i += urlLength(rest)
-				t.add(s[at-len("data"):i], other, false)
+			if end := comma.from(s, i); end < len(s) && s[end] == ',' && (end == i || mark.from(s, i) < end) {
+				from := at - len("data")
+				// Programs end it at different signs: no byte of it may be left out.
+				for i = end; i < len(s) && s[i] > ' '; {
+					i++
+				}
+				t.add(s[from:i], other, false)
 			}
+		case strings.HasSuffix(word, "]"):
+			t.definition(word, rest)
 		case endsFold(word, "media"):
 			t.token(word[:len(word)-len("media")], word[len(word)-len("media"):], rest)
 		}
+	}
+	for i := 0; len(t.list) <= MaxReferences; {
+		at := strings.IndexByte(s[i:], '=')
+		if at < 0 {
+			break
+		}
+		t.attribute(s[:i+at], s[i+at+1:])
+		i += at + 1
 	}
 	for i := 0; len(t.list) <= MaxReferences; {
 		at := strings.Index(s[i:], "](")
@@ -308,7 +341,7 @@ func (t *reading) add(value string, k kind, unsure bool) bool {
 	}
 	r.Member, r.Value = t.member, value
 	for _, known := range t.list {
-		if known.Member == r.Member && (known.Value == r.Value || r.Path != "" && known.Path == r.Path) && known.Refused == r.Refused {
+		if known.Member == r.Member && (known.Value == r.Value || r.Path != "" && known.Path == r.Path || r.Inline != nil && bytes.Equal(known.Inline, r.Inline)) && known.Refused == r.Refused {
 			return true
 		}
 	}
@@ -350,13 +383,92 @@ func urlLength(s string) int {
 	return len(strings.TrimRight(s[:end], ".,;:!?"))
 }
 
-// inlines reports whether the text behind "data:" is the rest of such a URL. There
-// are others: what begins a line of YAML.
-func inlines(rest string) bool {
-	const longestHead = 256
-	comma := strings.IndexByte(rest[:min(len(rest), longestHead)], ',')
-	return comma == 0 || comma > 0 && strings.ContainsAny(rest[:comma], "/;") && !strings.ContainsFunc(rest[:comma], unicode.IsSpace)
+// ahead finds the next of some signs from places on that come one after another.
+type ahead struct {
+	of   string
+	at   int
+	seen bool
 }
+
+func (a *ahead) from(s string, i int) int {
+	if !a.seen || a.at < i {
+		a.at, a.seen = len(s), true
+		if n := strings.IndexAny(s[i:], a.of); n >= 0 {
+			a.at = i + n
+		}
+	}
+	return a.at
+}
+
+// definition adds the local path that a link of Markdown leads to which is defined by
+// itself: behind its name in brackets and a colon, alone on its line but for a title.
+func (t *reading) definition(name, rest string) {
+	name = name[:len(name)-1]
+	from := strings.LastIndexAny(name, "[]")
+	if from < 0 || name[from] != '[' {
+		return
+	}
+	// A line of a quote or a list can be one too.
+	if line := strings.TrimRight(name[:from], " \t>*+-.)0123456789"); line != "" && line[len(line)-1] != '\n' {
+		return
+	}
+	s := strings.TrimLeft(rest[:min(len(rest), longestPath)], " \t\r\n")
+	if s == "" {
+		return
+	}
+	var value, after string
+	if s[0] == '<' {
+		var ok bool
+		if value, after, ok = strings.Cut(s[1:], ">"); !ok {
+			return
+		}
+	} else {
+		end := strings.IndexAny(s, " \t\r\n")
+		if end < 0 {
+			end = len(s)
+		}
+		value, after = s[:end], s[end:]
+	}
+	line, _, _ := strings.Cut(after, "\n")
+	if line = strings.Trim(line, " \t\r"); line != "" && strings.IndexByte("\"'(", line[0]) < 0 {
+		return
+	}
+	written := html.UnescapeString(value)
+	for _, path := range [...]string{unescaped(written), written} {
+		if t.add(path, other, line != "" || strings.ContainsAny(value, `&%?#\()<>`)) {
+			return
+		}
+	}
+}
+
+// attribute adds what an attribute of HTML names by which a client loads something:
+// its name is what one text ends with, its value what the other begins with.
+func (t *reading) attribute(before, after string) {
+	before = strings.TrimRight(before, " \t\r\n")
+	if !slices.ContainsFunc(loading[:], func(name string) bool {
+		// In a query of a web address it is no attribute.
+		from := len(before) - len(name)
+		return from > 0 && endsFold(before, name) && (before[from-1] <= ' ' || strings.IndexByte("\"'/:-", before[from-1]) >= 0)
+	}) {
+		return
+	}
+	s := strings.TrimLeft(after, " \t\r\n")
+	end := -1
+	if s != "" && (s[0] == '"' || s[0] == '\'') {
+		quote := s[0]
+		s = s[1:]
+		end = strings.IndexByte(s, quote)
+	} else {
+		end = strings.IndexAny(s[:min(len(s), longestPath)], " \t\r\n>")
+	}
+	if end < 0 {
+		end = min(len(s), longestPath)
+	}
+	t.add(html.UnescapeString(s[:end]), other, strings.ContainsAny(s[:end], `&%?#\`))
+}
+
+// loading are the attributes of HTML by which clients load something.
+var loading = [...]string{"src", "href", "srcset", "poster", "data", "background", "action", "cite"}
 
 // longestPath is how long a path or an address is at most that a client opens.
 const longestPath = 4096

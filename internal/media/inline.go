@@ -28,17 +28,34 @@ func decodeURL(rest string) ([]byte, bool) {
 // shortestInline is how short a text is that is an id rather than a file in base64.
 const shortestInline = 16
 
-// decodeAll returns the bytes of a text that is base64 and nothing else.
+// decodeAll returns the bytes of a text that is base64 or hexadecimal digits and
+// nothing else, but for white space and the word that says which it is.
 func decodeAll(s string) ([]byte, bool) {
-	if len(s) < shortestInline {
-		return nil, false
-	}
-	for _, c := range []byte(s) {
-		if sextet(c) == noSextet && c != '=' && c != '\n' && c != '\r' {
-			return nil, false
+	for _, word := range [...]string{"base64", "b64"} {
+		if after, ok := cutFold(s, word); ok && after != "" && (after[0] == ':' || after[0] == ',') {
+			s = after[1:]
+			break
 		}
 	}
-	return base64Decoded([]byte(s)), true
+	b := make([]byte, 0, len(s))
+	digits := true
+	for _, c := range []byte(s) {
+		switch {
+		case c == ' ' || '\t' <= c && c <= '\r':
+			continue
+		case sextet(c) == noSextet && c != '=':
+			return nil, false
+		}
+		digits = digits && hexDigit(c) < 16
+		b = append(b, c)
+	}
+	if digits && len(b)%2 == 0 {
+		for i := range len(b) / 2 {
+			b[i] = hexDigit(b[2*i])<<4 | hexDigit(b[2*i+1])
+		}
+		return b[:len(b)/2], true
+	}
+	return base64Decoded(b), len(b) > 0
 }
 
 func percentDecoded(s string) []byte {

@@ -68,7 +68,10 @@ func refused(format string, args ...any) *Refused { return &Refused{fmt.Sprintf(
 
 // unclear is why a path is refused of which programs that read it differently make
 // different files: what is looked at is the file that the very bytes name.
-const unclear = "in a way that programs read differently: write its whole path alone, with no blanks around it and nothing escaped"
+const unclear = "names a local file, in a way that programs read differently: write its whole path alone, with no blanks around it and nothing escaped"
+
+// undecodable is why a text is refused that stands where a file's bytes do.
+const undecodable = "names no file and no address, and is in no encoding that is decoded: write the bytes in base64"
 
 // Mentioned reports whether metadata names anything to send besides the text.
 func Mentioned(metadata map[string]jsontext.Value) bool {
@@ -106,7 +109,7 @@ type Look struct {
 // may not send it.
 func (l *Look) At(r Reference) (File, error) {
 	if r.Refused != "" {
-		return File{}, refused("%s names a local file, %s", r.Member, r.Refused)
+		return File{}, refused("%s %s", r.Member, r.Refused)
 	}
 	if r.Inline != nil {
 		return l.read(r, bytes.NewReader(r.Inline), int64(len(r.Inline)))

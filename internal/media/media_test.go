@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,14 @@ func TestReferences(t *testing.T) {
 		{`{"note":"![](data:text/plain;base64,aGk)"}`, `metadata.note=<hi>`},
 		{`{"buffer":"aGVsbG8gdGhlcmUsIHlvdQ=="}`, `metadata.buffer=<hello there, you>`},
 		{`{"attachments":[{"content":"aGVsbG8gdGhlcmUsIHlvdQ=="}],"content":"aGVsbG8gdGhlcmUsIHlvdQ=="}`, `metadata.attachments[0].content=<hello there, you>`},
+		{`{"fileData":"aGVsbG8gdGhlcmUsIHlvdQ==","attachmentBase64":"aGk=","imageData":"base64:aGk="}`, `metadata.#1=<hi> metadata.fileData=<hello there, you> metadata.imageData=<hi>`},
+		{`{"media":{"payload":"aGk="},"attachments":[{"filename":"a.txt","body":"aG k="},{"contents":"6869"}]}`, `metadata.attachments[0].body=<hi> metadata.attachments[1].contents=<hi> metadata.media.payload=<hi>`},
+		{`{"media":"aGVsbG8gdGhlcmUsIHlvdQ==","photo":"base64,aGVsbG8gdGhlcmUsIHlvdQ"}`, `metadata.media=<hello there, you> metadata.photo=<hello there, you>`},
+		{`{"attachment":{"type":"Buffer","data":[104,105]},"media":[{"bytes":[104.9,361]}]}`, `metadata.attachment.data=<hi> metadata.media[0].bytes=<hi>`},
+		{`{"media":{"buffer":{"0":104,"1":105}}}`, `metadata.media.buffer=<hi>`},
+		{`{"x":{"type":"Buffer","data":[104,105,104,105,104,105,104,105,104,105,104,105,104,105,104,105]}}`, `metadata.x.data=<hihihihihihihihi>`},
+		{`{"x":[1,2,3],"y":[0.1,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],"image":{"size":[640,480],"width":640}}`, ``},
+		{`{"media":{"data":["aGVsbG8g","dGhlcmUs"]}}`, `metadata.media.data[0]=<hello > metadata.media.data[1]=<there,> metadata.media.data=<hello there,>`},
 	} {
 		_, list := Read(object(t, tc.metadata), nil)
 		if got := shown(list); got != tc.want {
@@ -149,6 +158,15 @@ func TestInText(t *testing.T) {
 		{"[a](https://x.example/a) [b](#c) [d](docs/e.md) [f](mailto:a@b.example) [g](/help) f[1](x) [h](", ""},
 		{"an image: data:text/plain;base64,aGk=, and another data:,x", "content=<hi> content=<x>"},
 		{"data: a, b; {\"data\":1,\"x\":2}; data:1,2", ""},
+		// What a renderer opens.
+		{"![a][r]\n\n[r]: /etc/passwd\n", "content=/etc/passwd"},
+		{"> [r]: <~/My notes>\n[s]:\n  /etc/shadow 'title'", "content=~/My notes content=/etc/shadow"},
+		{"[r]: https://x.example/a\n[error]: /var/log/x cannot be read\n[10:30]: /start", ""},
+		{"<img src=\"/etc/passwd\"> <img SRC='&#47;etc&#47;group'> <a href = /etc/shadow>x</a>", "content=/etc/passwd content=/etc/group content=/etc/shadow"},
+		{"<video poster=file:/etc/passwd> <img src=\"https://x.example/a.png\"> https://x.example/?src=/a/b&href=/c/d", "content=/etc/passwd content=/etc/passwd"},
+		{"<img src=\"data:text/plain;base64,\naGk=\">", "content=<> content=<hi>"},
+		{"data:text/plain;q=" + strings.Repeat("a", 5000) + ";base64,aGk=", "content=<hi>"},
+		{"data:text/plain,(h%69", "content=<(hi>"},
 	} {
 		list, err := InText(nil, "content", tc.text)
 		if got := shown(list); err != nil || got != tc.want {
@@ -169,7 +187,7 @@ func TestInText(t *testing.T) {
 
 // No text takes more than its length.
 func TestWorstTexts(t *testing.T) {
-	for _, unit := range []string{":", "file:", "file:/", "media:", "MEDIA: ", "MEDIA:/", "data:", "data:,", "data:/", "](", "](/", "](&", "](<", "](\\", "[](/a", "MEDIA:\n", "media:x ", "](~", "](.", "((", "/"} {
+	for _, unit := range []string{":", "file:", "file:/", "media:", "MEDIA: ", "MEDIA:/", "data:", "data:,", "data:/", "](", "](/", "](&", "](<", "](\\", "[](/a", "MEDIA:\n", "media:x ", "](~", "](.", "((", "/", "]:", "]:\n", "[]:/", "\n[]:/", "[]: <", "src=", " src='", " src=\"/", "data:x/", "=", "data:data/data:,"} {
 		text := strings.Repeat(unit, 1<<20/len(unit))
 		began := time.Now()
 		_, _ = InText(nil, "content", text)
@@ -370,6 +388,21 @@ func TestOutsideIsOneText(t *testing.T) {
 	for _, path := range []string{link + "/note.txt", folder + "/note.txt", link + "/there"} {
 		if f, err := (&Look{Folders: []string{link, filepath.Join(dir, "in")}, Text: io.Discard}).At(Reference{Member: "m", Path: path}); err != nil || f.Bytes != 1 {
 			t.Errorf("%s: %+v, %v", path, f, err)
+		}
+	}
+}
+
+// What stands where bytes do and is none is refused; words and what the channel calls
+// its media by are not.
+func TestUndecodable(t *testing.T) {
+	for metadata, want := range map[string]bool{
+		`{"buffer":"{+}~"}`: true, `{"attachments":[{"data":"hello, you"}]}`: true, `{"fileData":"<~87cURD]j7BEbo80~>"}`: true, `{"media":"87cURD]j7BEbo80!!"}`: true,
+		`{"photo":"AgACAgIAAxkBAAI"}`: false, `{"photo":"AgACAgIAAxkBAAIBa2ZkZmRmZGZkZmRm"}`: false, `{"photo":"a photo, of all"}`: false, `{"buffer":"AAAA"}`: false,
+		`{"data":"hello, you","content":"x, y","body":"z?"}`: false, `{"media":{"metadata":{"note":"a, b"},"encoding":"base64"}}`: false, `{"buffer":" "}`: false,
+	} {
+		_, list := Read(object(t, metadata), nil)
+		if got := slices.ContainsFunc(list, func(r Reference) bool { return r.Refused != "" }); got != want {
+			t.Errorf("%s: refused is %v of %+v", metadata, got, list)
 		}
 	}
 }

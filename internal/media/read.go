@@ -1,6 +1,7 @@
 package media
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,6 +82,13 @@ type span struct {
 	name bool
 }
 
+// packed and joined are the kinds of what has no name in any member: bytes that are
+// written as numbers, and the texts of a list, one behind another.
+const (
+	packed kind = 200 + iota
+	joined
+)
+
 // found lists what a walk has found. All texts are parts of one.
 func (w *walk) found() (passages []text.Passage, references []Reference) {
 	if len(w.spans) == 0 {
@@ -90,6 +98,16 @@ func (w *walk) found() (passages []text.Passage, references []Reference) {
 	passages = make([]text.Passage, 0, len(w.spans))
 	for _, s := range w.spans {
 		member, value := all[s.member:s.text], all[s.text:s.end]
+		if s.kind >= packed {
+			data, ok := []byte(value), true
+			if s.kind == joined {
+				data, ok = decodeAll(value)
+			}
+			if ok && len(references) <= MaxReferences {
+				references = append(references, Reference{Member: member, Inline: data})
+			}
+			continue
+		}
 		if len(value) >= shortestSaying {
 			passages = append(passages, text.Passage{Member: member, Text: value, Prose: !s.name && strings.ContainsFunc(value, isSpace)})
 		}
@@ -185,9 +203,13 @@ func (w *walk) add(member, text int, k kind, name bool) {
 func (w *walk) composite(v []byte, k kind) (rest []byte) {
 	object := v[0] == '{'
 	path := len(w.path)
+	p := parts{kind: k}
 	for i, v := 0, blanks(v[1:]); len(v) > 0; i++ {
 		switch v[0] {
 		case ']', '}':
+			if !w.quiet {
+				w.parts(&p)
+			}
 			return v[1:]
 		case ',':
 			v = blanks(v[1:])
@@ -201,15 +223,78 @@ func (w *walk) composite(v []byte, k kind) (rest []byte) {
 			if behind = blanks(behind); len(behind) == 0 || behind[0] != ':' {
 				return nil
 			}
-			v = w.member(i, name, behind[1:], k)
+			value := blanks(behind[1:])
+			v = w.member(i, name, value, k)
+			if strings.Trim(string(name), "0123456789") == "" {
+				p.take(value[:len(value)-len(v)])
+			}
 		} else {
 			w.path = append(strconv.AppendInt(append(w.path, '['), int64(i), 10), ']')
+			value := v
 			v = w.value(v, k)
 			w.path = w.path[:path]
+			p.take(value[:len(value)-len(v)])
 		}
 		v = blanks(v)
 	}
 	return nil
+}
+
+// parts are the numbers and the texts of one list, which can be bytes: a list of
+// their values, as Node writes them too, or base64 in pieces.
+type parts struct {
+	kind    kind
+	numbers []byte
+	// other is set where there are numbers that are no bytes.
+	other bool
+	text  []byte
+	texts int
+}
+
+func (p *parts) take(value []byte) {
+	switch {
+	case len(value) == 0:
+	case value[0] == '"':
+		if p.kind >= inlined {
+			p.text, _ = appendString(p.text, value)
+			p.texts++
+		}
+	case value[0] == '-' || '0' <= value[0] && value[0] <= '9':
+		n, err := strconv.ParseFloat(string(value), 64)
+		if err != nil || n != math.Trunc(n) || n < 0 || n > math.MaxUint8 {
+			p.other = true
+		}
+		// Programs take any number for the byte that its last bits are.
+		p.numbers = append(p.numbers, byte(int64(math.Mod(n, 1<<8))))
+	}
+}
+
+// parts adds what the parts of a list are together.
+func (w *walk) parts(p *parts) {
+	least := 2 * shortestSaying
+	switch {
+	case p.kind == inlined:
+		least = 1
+	case p.kind < inlined:
+		// Elsewhere a list of numbers is one of bytes where all are.
+		if least = shortestInline; p.other {
+			p.numbers = nil
+		}
+	}
+	if len(p.numbers) >= least {
+		w.together(p.numbers, packed)
+	}
+	if p.texts > 1 && len(p.text) >= shortestInline {
+		w.together(p.text, joined)
+	}
+}
+
+func (w *walk) together(bytes []byte, k kind) {
+	start := len(w.texts)
+	w.texts = append(w.texts, w.path...)
+	middle := len(w.texts)
+	w.texts = append(w.texts, bytes...)
+	w.add(start, middle, k, false)
 }
 
 func blanks(v []byte) []byte {
