@@ -210,10 +210,21 @@ func (p *recordPrinter) rows(b *strings.Builder, t *term.Table) {
 	}
 	for _, row := range t.Rows {
 		b.WriteString(term.RowLine(columns, widths, row[:len(columns)], p.screen))
-		if reason := row[last].Text; below && reason != "" {
-			for _, line := range term.Fold(reason, p.screen.Width-reasonIndent) {
-				b.WriteString(strings.Repeat(" ", reasonIndent) + line + "\n")
-			}
+		if below {
+			_ = writeBelow(b, row[last].Text, p.screen) // a builder takes everything
 		}
 	}
+}
+
+// writeBelow writes what has no room in a row below it.
+func writeBelow(w io.Writer, text string, screen term.Screen) error {
+	if text == "" {
+		return nil
+	}
+	for _, line := range term.Fold(text, screen.Width-reasonIndent) {
+		if _, err := fmt.Fprintf(w, "%*s%s\n", reasonIndent, "", line); err != nil {
+			return err
+		}
+	}
+	return nil
 }

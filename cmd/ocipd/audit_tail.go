@@ -181,7 +181,9 @@ func newTailPrinter(scr term.Screen, w io.Writer, asJSON bool) *tailPrinter {
 	p.columns = recordColumns(p.narrow)
 	p.widths = []int{19, 6, 20, 22, 24, 12, 5, 6, room}
 	if p.narrow {
-		p.widths = []int{14, 5, 14, 16, 8, 5, 6, room}
+		// What happened stands below, where it has room.
+		p.widths = []int{14, 5, 14, 16, 12, 5, 6}
+		p.columns = p.columns[:len(p.widths)]
 	}
 	term.Fit(p.columns, p.widths, room)
 	return p
@@ -200,6 +202,14 @@ func (p *tailPrinter) print(line jsontext.Value) error {
 		_, err = p.w.Write(p.screen.RecordLine(line))
 		return err
 	}
-	_, err = p.w.WriteString(term.RowLine(p.columns, p.widths, recordRow(&e, p.narrow), p.screen))
-	return err
+	row := recordRow(&e, p.narrow)
+	if _, err = p.w.WriteString(term.RowLine(p.columns, p.widths, row[:len(p.columns)], p.screen)); err != nil {
+		return err
+	}
+	for _, cell := range row[len(p.columns):] {
+		if err := writeBelow(p.w, cell.Text, p.screen); err != nil {
+			return err
+		}
+	}
+	return nil
 }

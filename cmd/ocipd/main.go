@@ -44,7 +44,7 @@ func main() {
 // run is the program with everything it takes from its process handed in, and
 // returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
-	s := &shell{Process: cli.Process{Stdin: stdin, Stdout: stdout, Stderr: stderr, Env: env, Version: buildVersion()}}
+	s := &shell{Process: cli.Process{Stdin: stdin, Stdout: stdout, Stderr: stderr, Env: env, Version: buildVersion(), Interrupted: ctx.Done()}}
 	root := newRoot(s)
 	root.SetArgs(args)
 	root.SetIn(stdin)

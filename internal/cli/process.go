@@ -40,6 +40,9 @@ type Process struct {
 	// Version is that of this program.
 	Version string
 
+	// Interrupted is closed when the user wants the command to end; nil never is.
+	Interrupted <-chan struct{}
+
 	ConfigFile string
 	Socket     string
 
@@ -222,11 +225,25 @@ func (s *Process) Question(in *bufio.Reader, text, proposed string) (string, err
 	if _, err := fmt.Fprintf(s.Stderr, "%s: ", term.Printable(text)); err != nil {
 		return "", err
 	}
-	line, err := in.ReadString('\n')
-	if err != nil && line == "" {
-		return "", fmt.Errorf("cannot read the answer: %w; nothing was written", err)
+	type outcome struct {
+		line string
+		err  error
 	}
-	return cmp.Or(strings.TrimSpace(line), proposed), nil
+	// A terminal is read to the end of its line, and an interrupt does not wait for it.
+	answer := make(chan outcome, 1)
+	go func() {
+		line, err := in.ReadString('\n')
+		answer <- outcome{line, err}
+	}()
+	select {
+	case o := <-answer:
+		if o.err != nil && o.line == "" {
+			return "", fmt.Errorf("cannot read the answer: %w; nothing was written", o.err)
+		}
+		return cmp.Or(strings.TrimSpace(o.line), proposed), nil
+	case <-s.Interrupted:
+		return "", errors.New("interrupted; nothing was written")
+	}
 }
 
 // maxInput bounds what is read from stdin.

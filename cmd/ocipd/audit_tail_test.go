@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/term"
+)
+
+// On a narrow terminal, what happened and why stands below its row, whole.
+func TestTailOnANarrowScreen(t *testing.T) {
+	var b strings.Builder
+	p := newTailPrinter(term.Screen{Width: 80, Terminal: true}, &b, false)
+	for _, line := range []string{
+		`{"seq":9,"time":"2026-03-01T10:00:00Z","id":"a","actionType":"app_lifecycle","event":"registered","appId":"@tour/shell"}`,
+		`{"seq":45,"time":"2026-03-01T10:00:00Z","id":"b","actionType":"agent_exchange","agentId":"agent-me-1","sessionKey":"shell:friend","side":"sender","policyResult":"deny","code":"CLASSIFICATION_VIOLATION","policyReason":"message classified restricted"}`,
+	} {
+		if err := p.print(jsontext.Value(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"app_lifecycle registered", "CLASSIFICATION_VIOLATION", "message classified restricted"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	for line := range strings.Lines(b.String()) {
+		if w := term.Width(strings.TrimRight(line, "\n")); w > 80 {
+			t.Errorf("%d columns: %s", w, line)
+		}
+	}
+}
