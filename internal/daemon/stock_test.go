@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -170,6 +171,18 @@ func TestNextAppOfAnIDIsAnother(t *testing.T) {
 	var said api.OK
 	if over.must("hook.result", map[string]any{"eventId": last.EventID, "result": map[string]any{"delivered": true}}, &said); !said.OK {
 		t.Errorf("one that went on is not who it was: %+v", said)
+	}
+	alice.dispatch("telegram:dave", "three", nil)
+	for last.DispatchID == "" || !strings.HasPrefix(last.Content, "three") {
+		last = over.message("hook:message_sending")
+	}
+	over.Close()
+	<-over.Done()
+	h.waitGone("@openclawos/telegram")
+	again := h.connect(client.WithToken(first.Token()))
+	again.id = first.id
+	if again.must("hook.result", map[string]any{"eventId": last.EventID, "result": map[string]any{"delivered": true}}, &said); !said.OK {
+		t.Errorf("one that was away and went on is not who it was: %+v", said)
 	}
 	if token == first.Token() {
 		t.Error("the tokens are one")

@@ -20,12 +20,11 @@ type App struct {
 	manifest *api.Manifest
 	peer     api.Peer
 	link     api.Link
-	// digest is of the token that the app's requests have to show, and former of that
-	// of an earlier registration which the app has shown.
-	digest, former tokenDigest
-	order          uint64
-	uid            uint32
-	pid            int32
+	// digest is of the token that the app's requests have to show.
+	digest tokenDigest
+	order  uint64
+	uid    uint32
+	pid    int32
 	// skeleton is what its id looks like.
 	skeleton string
 
@@ -35,6 +34,9 @@ type App struct {
 	// where it registered. It may still register.
 	resumedFrom  *savedApp
 	capabilities map[string]*capability
+	// events are those it was sent, also on an earlier connection whose token it has
+	// shown. Whoever merely has the id has none of them.
+	events *events
 	// hooks holds the subscriptions: by canonical name, the names the app used.
 	hooks  map[api.Hook]hookNames
 	status jsontext.Value
@@ -56,12 +58,6 @@ func (a *App) ID() string { return a.manifest.ID }
 
 // Link returns the app's connection.
 func (a *App) Link() api.Link { return a.link }
-
-// is reports whether the other is this app itself, on this connection or a later
-// one: it has shown this one's token. Whoever merely has the id is another.
-func (a *App) is(other *App) bool {
-	return a == other || a.ID() == other.ID() && (sameDigest(other.digest, a.digest) || sameDigest(other.former, a.digest))
-}
 
 // owns reports whether a token is the app's.
 func (a *App) owns(token string) bool {

@@ -114,7 +114,7 @@ func (c *Client) newApp(manifest *api.Manifest, digest tokenDigest) *App {
 	uid, _, pid := c.peer.Credentials()
 	return &App{
 		manifest: manifest, peer: c.peer, link: c.link, digest: digest, uid: uid, pid: pid, skeleton: text.Skeleton(manifest.ID),
-		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]hookNames), gone: make(chan struct{}),
+		capabilities: make(map[string]*capability), hooks: make(map[api.Hook]hookNames), events: newEvents(), gone: make(chan struct{}),
 	}
 }
 
@@ -184,7 +184,7 @@ func (r *Registry) replace(t *Terms, a *App, token string) (holder *App, err err
 			return nil, api.Errorf(api.Conflict, "app %s is connected already; send its token to take over", a.ID())
 		}
 		r.unregisterLocked(holder)
-		a.former = holder.digest
+		a.events = holder.events
 	}
 	if a.order == 0 {
 		r.order++
@@ -192,6 +192,9 @@ func (r *Registry) replace(t *Terms, a *App, token string) (holder *App, err err
 	}
 	r.apps[a.ID()] = a
 	if a.resumedFrom != nil {
+		if before := r.saved.tokens[a.ID()]; before.events != nil && sameDigest(before.digest, a.digest) {
+			a.events = before.events
+		}
 		r.restoreLocked(t, a)
 	}
 	return holder, nil

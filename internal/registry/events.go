@@ -51,7 +51,7 @@ func (r *Registry) Deliver(a *App, hook api.Hook, data []byte, about api.HookCon
 		name = names[0]
 	}
 	r.mu.RUnlock()
-	e := r.events.add(&event{id: r.newID(), app: a, hook: hook, delivery: d})
+	e := a.events.add(&event{id: r.newID(), hook: hook, delivery: d})
 	return "hook:" + name, appendHookEvent(nil, e.id, name, data, about)
 }
 
@@ -67,14 +67,14 @@ func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK,
 		return api.OK{}, api.Errorf(api.HookNotSubscribed, "app %s is subscribed to no hook", a.ID())
 	}
 	var said Receipt
-	if r.events.delivers(a, p.EventID) {
+	if a.events.delivers(p.EventID) {
 		// What is no receipt is not waited for, and does not use up the event.
 		var ok bool
 		if said, ok = parseReceipt(p.Result); !ok {
 			return api.OK{Reason: "the event delivered a message; a receipt is {delivered, error}"}, nil
 		}
 	}
-	e, missed := r.events.answer(a, p.EventID, p.Result.Clone())
+	e, missed := a.events.answer(p.EventID, p.Result.Clone())
 	switch {
 	case missed == answeredLate:
 		r.log.Warn("an app answered a hook too late", zap.String("app", a.ID()), zap.String("hook", string(e.hook)), zap.String("event", e.id))
@@ -90,22 +90,24 @@ func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK,
 	return api.OK{OK: true}, nil
 }
 
-// events remembers which events may still be answered, and for a while those
-// that no longer can be, so that a late answer is told from an unknown one.
+// events are those that one app was sent and may still answer, and for a while those
+// that it no longer can, so that a late answer is told from an unknown one. They are an
+// app's own, so that what others are sent pushes none of them out, and go on with the
+// app to its next connection.
 type events struct {
 	mu   sync.Mutex
 	byID map[string]*event
-	// ring forgets the oldest event when a new one needs its place.
+	// ring forgets the oldest event when a new one needs its place. One that is waited
+	// for comes into it when the waiting ends, so it is never forgotten before.
 	ring []*event
 	next int
 }
 
-// rememberedEvents bounds the events that can be told apart.
-const rememberedEvents = 8192
+// rememberedEvents bounds the events of an app that can be told apart.
+const rememberedEvents = 2048
 
 type event struct {
 	id   string
-	app  *App
 	hook api.Hook
 	// awaited events have somebody waiting for the answer.
 	awaited bool
@@ -117,29 +119,36 @@ type event struct {
 }
 
 func newEvents() *events {
-	return &events{byID: make(map[string]*event), ring: make([]*event, 0, 64)}
+	return &events{byID: make(map[string]*event)}
 }
 
 func (r *events) add(e *event) *event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.ring) < rememberedEvents {
-		r.ring = append(r.ring, e)
-	} else {
-		delete(r.byID, r.ring[r.next].id)
-		r.ring[r.next] = e
-		r.next = (r.next + 1) % rememberedEvents
-	}
 	r.byID[e.id] = e
+	if !e.awaited {
+		r.rememberLocked(e)
+	}
 	return e
 }
 
+// rememberLocked keeps an event that nobody waits for, in the place of the oldest one.
+func (r *events) rememberLocked(e *event) {
+	if len(r.ring) < rememberedEvents {
+		r.ring = append(r.ring, e)
+		return
+	}
+	delete(r.byID, r.ring[r.next].id)
+	r.ring[r.next] = e
+	r.next = (r.next + 1) % rememberedEvents
+}
+
 // delivers reports whether an event gave a message to the app.
-func (r *events) delivers(a *App, id string) bool {
+func (r *events) delivers(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, known := r.byID[id]
-	return known && e.app.is(a) && e.delivery != nil
+	return known && e.delivery != nil
 }
 
 // missed says why an answer counts for nothing, "" where it counts.
@@ -151,14 +160,13 @@ const (
 	answeredLate   missed = "the event was answered too late; the kernel went on without it"
 )
 
-// answer takes an app's answer, once. An event that was another app's does not
-// exist for this one, also where that had the same id.
-func (r *events) answer(a *App, id string, result jsontext.Value) (*event, missed) {
+// answer takes the app's answer, once.
+func (r *events) answer(id string, result jsontext.Value) (*event, missed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, known := r.byID[id]
 	switch {
-	case !known || !e.app.is(a):
+	case !known:
 		return nil, answerUnknown
 	case e.answered:
 		return e, answeredBefore
@@ -169,6 +177,7 @@ func (r *events) answer(a *App, id string, result jsontext.Value) (*event, misse
 	}
 	if e.awaited {
 		e.answers <- result
+		r.rememberLocked(e)
 	}
 	return e, ""
 }
@@ -182,6 +191,7 @@ func (r *events) expire(e *event) bool {
 		return false
 	}
 	e.late = true
+	r.rememberLocked(e)
 	return true
 }
 

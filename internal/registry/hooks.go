@@ -158,7 +158,7 @@ func (r *Registry) Observe(t *Terms, hook api.Hook, data []byte, about api.HookC
 			continue
 		}
 		for _, name := range names {
-			e := r.events.add(&event{id: r.newID(), app: a, hook: hook})
+			e := a.events.add(&event{id: r.newID(), hook: hook})
 			Send(a.link, "hook:"+name, appendHookEvent(nil, e.id, name, data, about))
 		}
 	}

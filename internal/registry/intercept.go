@@ -102,7 +102,7 @@ func (r *Registry) ask(ctx context.Context, t *Terms, a *App, hook api.Hook, nam
 	if r.requiresAnswer(t, a, hook) {
 		wait = pick(times.Answer, t.HookAnswer)
 	}
-	e := r.events.add(&event{id: r.newID(), app: a, hook: hook, awaited: true, answers: make(chan jsontext.Value, 1)})
+	e := a.events.add(&event{id: r.newID(), hook: hook, awaited: true, answers: make(chan jsontext.Value, 1)})
 	began := r.now()
 	defer func() { r.metrics.HookWaited(r.now().Sub(began)) }()
 	about.Timestamp = began.UnixMilli()
@@ -115,10 +115,10 @@ func (r *Registry) ask(ctx context.Context, t *Terms, a *App, hook api.Hook, nam
 	case <-limit.C:
 	case <-a.gone:
 	case <-ctx.Done():
-		r.events.expire(e)
+		a.events.expire(e)
 		return nil, false, api.Errorf(api.ConnectionClosed, "the connection ended before the message was decided")
 	}
-	if !r.events.expire(e) {
+	if !a.events.expire(e) {
 		return <-e.answers, true, nil
 	}
 	return nil, false, nil

@@ -103,7 +103,6 @@ type Registry struct {
 	// closing ends when the daemon does.
 	closing context.Context
 
-	events *events
 	// processes are those that have registered as an app.
 	processes processes
 
@@ -124,7 +123,7 @@ type Registry struct {
 func New(closing context.Context, o Options) (*Registry, error) {
 	r := &Registry{
 		store: o.Store, settings: o.Settings, outbox: o.Outbox, terms: o.Terms, commit: o.Commit,
-		now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log, closing: closing, events: newEvents(),
+		now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log, closing: closing,
 		apps: make(map[string]*App), channels: make(map[string]*App), listeners: make(map[api.Hook][]*App),
 	}
 	if err := r.loadSaved(closing); err != nil {

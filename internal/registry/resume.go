@@ -70,6 +70,8 @@ type savedToken struct {
 	order  uint64
 	uid    uint32
 	pid    int32
+	// events are those that the app was sent since the daemon started.
+	events *events
 }
 
 const savedPrefix = "app:"
@@ -90,7 +92,7 @@ func (r *Registry) loadSaved(ctx context.Context) error {
 			r.log.Warn("cannot read what is kept of an app", zap.String("key", key), zap.Error(err))
 			continue
 		}
-		r.saved.put(app.Manifest.ID, savedToken{tokenDigest(app.Token), app.Order, app.UID, app.PID})
+		r.saved.put(app.Manifest.ID, savedToken{digest: tokenDigest(app.Token), order: app.Order, uid: app.UID, pid: app.PID})
 		r.order = max(r.order, app.Order)
 	}
 	return nil
@@ -153,7 +155,7 @@ func (r *Registry) save(a *App) {
 	}
 	r.mu.Lock()
 	if err == nil {
-		r.saved.put(a.ID(), savedToken{digest, a.order, a.uid, a.pid})
+		r.saved.put(a.ID(), savedToken{digest, a.order, a.uid, a.pid, a.events})
 	} else {
 		r.saved.drop(a.ID())
 	}
