@@ -160,7 +160,7 @@ func whole(value string, k kind) (Reference, bool) {
 		return file(s)
 	}
 	switch k {
-	case silent, other:
+	case silent, other, packed, joined:
 	case inlined:
 		if data, ok := decodeAll(s); ok {
 			return Reference{Inline: data}, true
@@ -254,12 +254,13 @@ func filePath(s string) string {
 
 // InText adds what a client is known to open of a text that people read to a list:
 //
-//   - what stands behind MEDIA:, as OpenClaw reads its agents' answers: a path, or more
-//     of them, quoted or not, and where the word begins a line a relative name and a
+//   - what stands behind MEDIA:, as OpenClaw reads its agents' answers: a path, in
+//     quotes where it has blanks, and where the word begins a line a relative name and a
 //     web address too. It is one in a quote and in code as well: which versions look
 //     there differs;
 //   - file: URLs;
-//   - local paths that a link or an image of Markdown leads to;
+//   - local paths that a link or an image of Markdown leads to, or the definition of
+//     one, or an attribute of HTML by which clients load something;
 //   - data: URLs, whose bytes are in the text.
 //
 // A path that is mentioned is none of these. There are at most one more than
@@ -453,7 +454,7 @@ func (t *reading) attribute(before, after string) {
 		return
 	}
 	s := strings.TrimLeft(after, " \t\r\n")
-	end := -1
+	var end int
 	if s != "" && (s[0] == '"' || s[0] == '\'') {
 		quote := s[0]
 		s = s[1:]

@@ -191,13 +191,13 @@ func (l *Look) resolve(path string) (folder, name string, ok bool) {
 	folders := make([]string, 0, len(l.Folders))
 	named := false
 	for _, folder := range l.Folders {
-		real, err := filepath.EvalSymlinks(folder)
+		followed, err := filepath.EvalSymlinks(folder)
 		if err != nil {
 			continue
 		}
-		folders = append(folders, real)
+		folders = append(folders, followed)
 		_, as := within(path, folder)
-		_, is := within(path, real)
+		_, is := within(path, followed)
 		named = named || as || is
 	}
 	if !named {
