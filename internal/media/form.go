@@ -543,7 +543,8 @@ func clean(s string) string {
 // begins behind its opening parenthesis.
 func (t *reading) link(s string) {
 	blank := s != "" && s[0] <= ' '
-	s = strings.TrimLeft(s[:min(len(s), longestPath)], " \t\n")
+	s = strings.TrimLeft(s, " \t\n")
+	s = s[:min(len(s), longestPath)]
 	if s == "" {
 		return
 	}

@@ -159,6 +159,7 @@ func TestInText(t *testing.T) {
 		{"an image: data:text/plain;base64,aGk=, and another data:,x", "content=<hi> content=<x>"},
 		{"data: a, b; {\"data\":1,\"x\":2}; data:1,2", ""},
 		// What a renderer opens.
+		{"![a](" + strings.Repeat(" ", 5000) + "/etc/passwd)", "content=/etc/passwd"},
 		{"![a][r]\n\n[r]: /etc/passwd\n", "content=/etc/passwd"},
 		{"> [r]: <~/My notes>\n[s]:\n  /etc/shadow 'title'", "content=~/My notes content=/etc/shadow"},
 		{"[r]: https://x.example/a\n[error]: /var/log/x cannot be read\n[10:30]: /start", ""},
@@ -187,7 +188,7 @@ func TestInText(t *testing.T) {
 
 // No text takes more than its length.
 func TestWorstTexts(t *testing.T) {
-	for _, unit := range []string{":", "file:", "file:/", "media:", "MEDIA: ", "MEDIA:/", "data:", "data:,", "data:/", "](", "](/", "](&", "](<", "](\\", "[](/a", "MEDIA:\n", "media:x ", "](~", "](.", "((", "/", "]:", "]:\n", "[]:/", "\n[]:/", "[]: <", "src=", " src='", " src=\"/", "data:x/", "=", "data:data/data:,"} {
+	for _, unit := range []string{":", "file:", "file:/", "media:", "MEDIA: ", "MEDIA:/", "data:", "data:,", "data:/", "](", "](/", "](&", "](<", "](\\", "[](/a", "MEDIA:\n", "media:x ", "](~", "](.", "((", "/", "]:", "]:\n", "[]:/", "\n[]:/", "]( ", "[]: <", "src=", " src='", " src=\"/", "data:x/", "=", "data:data/data:,"} {
 		text := strings.Repeat(unit, 1<<20/len(unit))
 		began := time.Now()
 		_, _ = InText(nil, "content", text)
