@@ -66,3 +66,55 @@ access:
 	}
 	chat.silent("hook:message_sending")
 }
+
+// A required app is granted what its manifest lists as to intercept, what comes in
+// too, and as long as it does not listen to one of these, that one is refused.
+func TestRequiredInterceptorIsAskedOfWhatItLists(t *testing.T) {
+	h := build(t, acme+`
+hooks: {apps: {"@sec/dlp": {required: true}}, answer: 1h}
+access:
+  apps:
+    "@sec/dlp": {}
+    "@acme/telegram": {channels: [telegram]}
+`)
+	telegram, alice := h.channel("@acme/telegram", "telegram"), h.agent("@acme/alice")
+	lists := []string{"message_sending", "message_received", "tool_executing"}
+	dlp := h.register("@sec/dlp", api.Capabilities{Hooks: api.HookDeclaration{Intercepts: lists}})
+	dlp.must("hook.subscribe", map[string]any{"events": lists[:1]}, nil)
+	dlp.must("app.ready", nil, nil)
+
+	in := map[string]any{"sessionKey": "telegram:alice", "text": "Hello"}
+	blocked := func(err error) {
+		t.Helper()
+		if code, ocipCode := codeOf(t, err); code != api.Forbidden || ocipCode != string(ocip.InterceptorBlocked) {
+			t.Errorf("what comes in is %s, %s", code, ocipCode)
+		}
+	}
+	blocked(telegram.call("agent.queue", in, nil))
+	if got := alice.emit("tool_executing", map[string]any{"toolName": "shell"}, nil); got.Allowed {
+		t.Error("a tool runs that a required interceptor is not asked about")
+	}
+
+	var subscribed api.SubscribeResult
+	if dlp.must("hook.subscribe", map[string]any{"events": lists}, &subscribed); len(subscribed.Denied) > 0 {
+		t.Fatalf("the required app is denied %v", subscribed.Denied)
+	}
+	var granted api.CapabilityResult
+	if dlp.must("capability.register", map[string]any{"type": "hook", "config": map[string]any{"event": "message_received", "intercept": true}}, &granted); !granted.Granted {
+		t.Errorf("the required app may not intercept: %s", granted.Reason)
+	}
+	for _, result := range []any{nil, map[string]any{}} {
+		done := make(chan error, 1)
+		go func() { done <- telegram.call("agent.queue", in, nil) }()
+		m := dlp.message("hook:message_received")
+		if m.Content != "Hello" {
+			t.Errorf("it is asked about %q", m.Content)
+		}
+		dlp.answer(m.EventID, result)
+		if err := <-done; result == nil {
+			blocked(err)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 		}
 		cp.hook = hook
 		cp.intercept = string(p.Config["intercept"]) == "true"
-		if cp.intercept && !hook.Interceptable() {
+		if cp.intercept && !t.canBeAsked(a, hook) {
 			return refused("hook %s can only be observed", hook)
 		}
 	}

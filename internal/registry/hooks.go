@@ -136,7 +136,7 @@ func (r *Registry) mayObserve(t *Terms, a *App, about *api.HookContext) bool {
 func (t *Terms) mayListen(a *App, hook api.Hook) bool {
 	for i := range t.Agents {
 		agent := &t.Agents[i]
-		if t.Directory.Observes(a.ID(), agent, "") || hook.Interceptable() && t.Directory.Intercepts(a.ID(), agent) {
+		if t.Directory.Observes(a.ID(), agent, "") || t.canBeAsked(a, hook) && t.Directory.Intercepts(a.ID(), agent) {
 			return true
 		}
 	}
@@ -173,15 +173,10 @@ func (r *Registry) subscription(t *Terms, a *App, hook api.Hook) (names hookName
 	if !subscribed || !a.ready {
 		return nil, false
 	}
-	required := t.HookApps[a.ID()].Required
-	if hook == api.MessageReceived {
-		// What comes in may be stopped by those that nothing goes past.
-		return names, required && listsHook(a.manifest.Capabilities.Hooks.Intercepts, hook)
-	}
-	if !hook.Interceptable() {
+	if !t.canBeAsked(a, hook) {
 		return names, false
 	}
-	if required {
+	if t.HookApps[a.ID()].Required {
 		return names, true
 	}
 	if hook == api.MessageSending && len(r.channelsLocked(a)) > 0 && !a.mustAnswerLocked(hook) {
@@ -189,5 +184,5 @@ func (r *Registry) subscription(t *Terms, a *App, hook api.Hook) (names hookName
 		// unless it asked to intercept them.
 		return nil, false
 	}
-	return names, a.mustAnswerLocked(hook) || listsHook(a.manifest.Capabilities.Hooks.Intercepts, hook)
+	return names, a.mustAnswerLocked(hook) || a.listsIntercept(hook)
 }

@@ -67,9 +67,20 @@ func (t *Terms) intercepts(a *App, agentID string) bool {
 	return agent != nil && t.Directory.Intercepts(a.ID(), agent)
 }
 
-// missingInterceptor names a required interceptor that is not there. Of what goes
-// out it must be a listener; what else it wants to be asked about is known once it
-// is there.
+// canBeAsked reports whether an app that may intercept an agent can be asked about a
+// hook. What comes in may be stopped by those alone that nothing goes past, where
+// their manifest lists it.
+func (t *Terms) canBeAsked(a *App, hook api.Hook) bool {
+	return hook.Interceptable() || hook == api.MessageReceived && t.HookApps[a.ID()].Required && a.listsIntercept(hook)
+}
+
+// listsIntercept reports whether the app's manifest lists a hook as one to intercept.
+func (a *App) listsIntercept(hook api.Hook) bool {
+	return listsHook(a.manifest.Capabilities.Hooks.Intercepts, hook)
+}
+
+// missingInterceptor names a required interceptor that is not there. It must be a
+// listener of what goes out, and of what else its manifest lists as to intercept.
 func (r *Registry) missingInterceptor(t *Terms, hook api.Hook) string {
 	for id, times := range t.HookApps {
 		if !times.Required {
@@ -77,7 +88,7 @@ func (r *Registry) missingInterceptor(t *Terms, hook api.Hook) string {
 		}
 		r.mu.RLock()
 		a := r.apps[id]
-		present := a != nil && a.ready && (hook != api.MessageSending || slices.Contains(r.listeners[hook], a))
+		present := a != nil && a.ready && (hook != api.MessageSending && !a.listsIntercept(hook) || slices.Contains(r.listeners[hook], a))
 		r.mu.RUnlock()
 		if !present {
 			return id
