@@ -211,7 +211,7 @@ func (m *Method) admit(c *conn, r *wire.Request) error {
 		return api.Errorf(api.Forbidden, "cannot call %s here: apps are served on the kernel socket", m.Name)
 	case m.Access == AccessApp:
 		return c.client.Authorize(r.Token)
-	case m.Access == AccessOperator:
+	case c.face == faceOperator:
 		// Who speaks now: a connection can have been handed on since it was made.
 		return c.server.admit(c.peer)
 	}
