@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -132,8 +134,12 @@ func TestMessageFromAHuman(t *testing.T) {
 		t.Errorf("alice got %+v", m)
 	}
 	alice.next("hook:agent_starting")
-	alice.must("agent.complete", map[string]any{"runId": m.RunID, "success": true}, nil)
-	alice.next("hook:agent_completed")
+	alice.must("agent.complete", map[string]any{"runId": m.RunID, "success": false, "error": "key ghp_0123456789abcdefghijABCDEFGHIJ456789"}, nil)
+	ended := alice.message("hook:agent_completed")
+	told := h.records(audit.Filter{Like: audit.Record{Event: "run_completed", RunID: m.RunID}})
+	if len(told) != 1 || told[0].ID != ended.Context.AuditID || told[0].ContentDigest == "" || told[0].ContentBytes != len(ended.Data) || strings.Contains(fmt.Sprint(told[0].Details), "ghp_") {
+		t.Errorf("on record is %+v of %+v", told, ended.HookEvent)
+	}
 	if got := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery}}); len(got) != 2 || got[0].Event != "human_message" || got[1].Event != "run_completed" {
 		t.Errorf("records are %+v", got)
 	}

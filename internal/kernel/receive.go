@@ -18,7 +18,6 @@ import (
 	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/text"
-	"go.uber.org/zap"
 )
 
 // arriveLocally weighs an allowed message on the side of its receiver, an
@@ -844,24 +843,22 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	if p.Error != "" {
 		details["error"] = p.Error
 	}
-	_, err = k.commit(&store.Change{
-		Parts:  []store.Part{store.EndedRun(run.ID)},
-		Drains: true,
-		Records: []*audit.Record{{
-			ID: k.newID(), ActionType: audit.ActionDelivery, Event: "run_completed", Side: audit.SideReceiver,
-			TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, AppID: a.ID(),
-			SessionKey: run.SessionKey, RunID: run.ID, Details: details,
-		}},
-	})
+	data, err := json.Marshal(map[string]any{"runId": run.ID, "sessionKey": run.SessionKey, "success": p.Success, "error": p.Error}, json.Deterministic(true))
 	if err != nil {
 		return api.OK{}, err
 	}
-	data, err := json.Marshal(map[string]any{"runId": run.ID, "sessionKey": run.SessionKey, "success": p.Success, "error": p.Error}, json.Deterministic(true))
-	if err != nil {
-		k.log.Error("cannot encode an event", zap.Error(err))
-		return api.OK{OK: true}, nil
+	r := &audit.Record{
+		ID: k.newID(), ActionType: audit.ActionDelivery, Event: "run_completed", Side: audit.SideReceiver,
+		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, AppID: a.ID(),
+		SessionKey: run.SessionKey, RunID: run.ID, Details: details,
 	}
-	k.apps.Observe(k.terms, api.AgentCompleted, data, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli()}, nil)
+	if err := k.content(r, string(data)); err != nil {
+		return api.OK{}, err
+	}
+	if _, err := k.commit(&store.Change{Parts: []store.Part{store.EndedRun(run.ID)}, Drains: true, Records: []*audit.Record{r}}); err != nil {
+		return api.OK{}, err
+	}
+	k.apps.Observe(k.terms, api.AgentCompleted, data, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli(), AuditID: r.ID}, nil)
 	return api.OK{OK: true}, nil
 }
 
