@@ -43,7 +43,9 @@ func (p Path) Index(i int) Path {
 // below p may be written over it. They spare the reading of a large file a
 // million copies.
 func (p Path) Under(key string) Path { return append(p, Step{Key: key, Index: -1}) }
-func (p Path) Item(i int) Path       { return append(p, Step{Index: i}) }
+
+// Item is Index in the same way.
+func (p Path) Item(i int) Path { return append(p, Step{Index: i}) }
 
 // String writes the path so that [Compile] reads it back.
 func (p Path) String() string {
