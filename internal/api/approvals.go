@@ -109,6 +109,10 @@ type Approval struct {
 	// CounterpartyNow is what the counterparty is by now, where that is something
 	// else than it was when the message was held.
 	CounterpartyNow ocip.Kind `json:"counterpartyNow,omitzero"`
+	// Address is what the channel's app would send to, and Group is set where many read
+	// it. They are worked out for people who look, while the message waits.
+	Address audit.Address `json:"address,omitzero"`
+	Group   bool          `json:"group,omitzero"`
 	// Digest names exactly what would be sent, under which policy. A decision
 	// to approve or take over carries it back, and a signature is over it.
 	Digest string `json:"digest"`

@@ -97,6 +97,9 @@ type approvalText struct{ term.Page }
 func (p *approvalText) title(a *api.Approval, now time.Time) {
 	p.Hang("", "    ", term.Bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
 	p.Hang("", "    ", term.Bold, acting(a.Agent, a.UserID)+" → "+receiving(a))
+	if at := address(a); at != "" {
+		p.Tinted("goes to", term.Yellow, at)
+	}
 	p.Tinted("why", term.Yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
 	if a.EscalatedExchange != "" {
 		p.Fact("held by", "the round limit of exchange "+a.EscalatedExchange)
@@ -151,6 +154,22 @@ func receiving(a *api.Approval) string {
 	default:
 		return acting(a.To(), a.CounterpartyUserID)
 	}
+}
+
+// address is where a message goes, where its session does not say just that.
+func address(a *api.Approval) string {
+	at := a.Address
+	if at.Target == "" || !a.Group && a.SessionKey == at.Channel+":"+at.Target {
+		return ""
+	}
+	text := at.Target + " on " + at.Channel
+	if at.Account != "" {
+		text += " by account " + at.Account
+	}
+	if a.Group {
+		text += ", where many read it"
+	}
+	return text
 }
 
 func (p *approvalText) facts(a *api.Approval, now time.Time) {

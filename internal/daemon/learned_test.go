@@ -135,3 +135,17 @@ func TestNamesAreWeighed(t *testing.T) {
 	}
 	alice.held(ocip.CommitmentRequiresHuman, "agent:bob:I promise to pay", "Hello", fresh(nil))
 }
+
+// Who decides about a message is shown where it goes: to the room in which it was asked
+// for, whatever its session is called.
+func TestApprovalShowsTheAddress(t *testing.T) {
+	h := build(t, onIRC)
+	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
+	irc.must("agent.queue", map[string]any{"sessionKey": "irc:direct:friend", "text": "Will you?", "metadata": map[string]any{
+		"channelId": "irc", "from": "friend", "target": "#team", "senderNick": "friend", "isGroup": true,
+	}}, nil)
+	held := alice.held(ocip.CommitmentRequiresHuman, "irc:direct:friend", "I promise, room", nil)
+	if got := h.shown(held.ApprovalID); got.Address.Channel != "irc" || got.Address.Target != "#team" || !got.Group {
+		t.Errorf("it is shown to go to %+v, many: %v", got.Address, got.Group)
+	}
+}

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
-	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/audit"
 )
 
 // ApprovalResolve takes a person's decision about a request, at most once.
@@ -23,30 +23,35 @@ func (k *Kernel) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Ap
 	if err != nil {
 		return api.Approval{}, err
 	}
-	r.CounterpartyNow = rules.becomes(ctx, r)
+	rules.locateHeld(ctx, r)
 	return r.Approval, nil
 }
 
-// becomes is what the counterparty of a held message is by now, "" where that is
-// what it was, or is not known: the configuration may have changed since.
-func (k *ruleset) becomes(ctx context.Context, r *approval.Request) ocip.Kind {
+// locateHeld enters into a request where its message goes, and what the counterparty is
+// by now where it is something else than it was: the configuration may have changed.
+func (k *ruleset) locateHeld(ctx context.Context, r *approval.Request) {
 	sender := k.directory.Agent(r.AgentID)
 	if r.State != api.ApprovalPending || r.Kind != api.ApprovalOfMessage || sender == nil {
-		return ""
+		return
 	}
 	var (
 		kept     keptMessage
 		metadata map[string]jsontext.Value
 	)
 	if json.Unmarshal(r.Own, &kept) != nil || json.Unmarshal([]byte(kept.Metadata), &metadata) != nil {
-		return ""
+		return
 	}
 	m := &outgoing{key: r.SessionKey, account: kept.Account, sender: sender}
 	bound, err := k.directory.Brought(m.key, metadata)
-	if err != nil || k.reach(ctx, m, bound) != nil || m.to.Kind == r.CounterpartyKind {
-		return ""
+	if err != nil || k.reach(ctx, m, bound) != nil {
+		return
 	}
-	return m.to.Kind
+	if m.to.Kind != r.CounterpartyKind {
+		r.CounterpartyNow = m.to.Kind
+	}
+	if k.directory.LocalAgent(m.key) == nil {
+		r.Address, r.Group = audit.Address{Channel: m.channel, Account: m.account, Target: m.target}, m.recipient.Group
+	}
 }
 
 // Approval returns what became of a message that the app asked for.
