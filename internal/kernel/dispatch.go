@@ -186,7 +186,7 @@ func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
 // another tenant's are not shown it.
 func (k *ruleset) originKey(a *Agent, session string) string {
 	if k.directory.SeveralTenants() {
-		return originOf(a.TenantID, session)
+		return store.TenantSession(a.TenantID, session)
 	}
 	return session
 }
@@ -195,14 +195,11 @@ func (k *ruleset) originKey(a *Agent, session string) string {
 func (k *ruleset) originKeys(session string) []string {
 	keys := []string{session}
 	for i := range k.cfg.Directory.Agents {
-		keys = append(keys, originOf(k.cfg.Directory.Agents[i].TenantID, session))
+		keys = append(keys, store.TenantSession(k.cfg.Directory.Agents[i].TenantID, session))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
-
-// originOf is the key of one of several tenants. No session key has a zero in it.
-func originOf(tenant, session string) string { return tenant + "\x00" + session }
 
 // reach is locate where it is known what was brought.
 func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]string) (err error) {

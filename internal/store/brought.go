@@ -14,12 +14,25 @@ import (
 // members that an answer may repeat. As a part it is written over what is known of
 // the session.
 type Brought struct {
-	// SessionKey is the session's. Of several tenants, the one whose agents got the
-	// message stands before it, with a zero between them.
+	// SessionKey is the session's, or where there are several tenants, its
+	// [TenantSession].
 	SessionKey string
 	Account    string
 	Members    map[string]string
 	At         time.Time
+}
+
+// TenantSession names a session as the agents of one of several tenants know it. No
+// session key has a zero in it.
+func TenantSession(tenant, session string) string { return tenant + "\x00" + session }
+
+// tenantOf is the tenant of a [TenantSession], "" of a session's key.
+func tenantOf(key string) string {
+	tenant, _, found := strings.Cut(key, "\x00")
+	if !found {
+		return ""
+	}
+	return tenant
 }
 
 // maxBrought bounds the sessions that this is kept of for one tenant. Beyond it those
@@ -44,11 +57,7 @@ func (b Brought) put(w *writer, _ *pending) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", what, err)
 	}
-	tenant, _, several := strings.Cut(b.SessionKey, "\x00")
-	if !several {
-		tenant = ""
-	}
-	first, last := shareOf(tenant)
+	first, last := shareOf(tenantOf(b.SessionKey))
 	err = w.exec(what, `INSERT INTO brought (no, session_key, account, members, at)
 		VALUES ((SELECT coalesce(max(no), ?) + 1 FROM brought WHERE no BETWEEN ? AND ?), ?, ?, ?, ?)
 		ON CONFLICT (session_key) DO UPDATE SET account = excluded.account, members = excluded.members, at = excluded.at`,

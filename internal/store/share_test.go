@@ -24,7 +24,7 @@ func TestTenantsHaveTheirOwnShare(t *testing.T) {
 		return &Speaker{Place: "irc:#" + id, By: tenant, Agent: true, Identity: ocip.Identity{InstanceID: id, TenantID: "rival"}}
 	}
 	brought := func(tenant, id string) *Brought {
-		return &Brought{SessionKey: tenant + "\x00irc:" + id, Members: map[string]string{"target": id}}
+		return &Brought{SessionKey: TenantSession(tenant, "irc:"+id), Members: map[string]string{"target": id}}
 	}
 	write(speaker("acme", "first"), brought("acme", "first"), speaker("globex", "first"), brought("globex", "first"))
 	write(speaker("globex", "many"), brought("globex", "many"))
@@ -38,7 +38,7 @@ func TestTenantsHaveTheirOwnShare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Brought(context.Background(), tenant+"\x00irc:"+id)
+		_, err = s.Brought(context.Background(), TenantSession(tenant, "irc:"+id))
 		if (len(spoke) == 1) != (err == nil) {
 			t.Errorf("of %s and %s, %+v is known and %v", tenant, id, spoke, err)
 		}
