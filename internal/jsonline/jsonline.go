@@ -90,14 +90,6 @@ func TextIfAny(b []byte, name, value string) []byte {
 	return Text(b, name, value)
 }
 
-// IntIfAny is [Int] for a member that is left out where it is zero.
-func IntIfAny[N int | int64 | uint64](b []byte, name string, value N) []byte {
-	if value == 0 {
-		return b
-	}
-	return Int(b, name, value)
-}
-
 // BoolIfTrue is [Bool] for a member that is left out where it is false.
 func BoolIfTrue(b []byte, name string, value bool) []byte {
 	if !value {
