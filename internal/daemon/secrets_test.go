@@ -342,6 +342,8 @@ func TestDecidedMessagesAreForgotten(t *testing.T) {
 			after := h.shown(held.ApprovalID)
 			want := before
 			want.State, want.DecidedAt, want.Decision, want.Given, want.Approvals = after.State, after.DecidedAt, after.Decision, after.Given, after.Approvals
+			// Where it would go is found anew for a message that still waits; where it went is on record.
+			want.Address, want.Group = audit.Address{}, false
 			if !tc.keep {
 				want.Content, want.Summary, want.Sending, want.Forgotten = "", "", nil, true
 			}
