@@ -116,6 +116,8 @@ type Approval struct {
 	// Digest names exactly what would be sent, under which policy. A decision
 	// to approve or take over carries it back, and a signature is over it.
 	Digest string `json:"digest"`
+	// Salt is the secret in the digests that people sign, dropped with Content.
+	Salt string `json:"salt,omitzero"`
 	// ToSign maps each decision that can be signed to the text to sign, in the
 	// namespace of [ApprovalNamespace].
 	ToSign map[string]string `json:"toSign"`
@@ -224,9 +226,9 @@ func SignedText(approvalID, decision, digest string) string {
 }
 
 // SignedContent is what a person signs who takes over in words of their own: the
-// text that [SignedText] makes, and a digest of the words.
-func SignedContent(text, content string) string {
-	sum := sha256.Sum256([]byte(content))
+// text that [SignedText] makes, and a digest of the request's salt and the words.
+func SignedContent(text, salt, content string) string {
+	sum := sha256.Sum256([]byte(salt + content))
 	return text + "content sha256:" + hex.EncodeToString(sum[:]) + "\n"
 }
 

@@ -480,3 +480,21 @@ func (s stream) Send(ctx context.Context, chunk any) error {
 		return ctx.Err()
 	}
 }
+
+// The digest of a request cannot be made again by whoever knows all but its salt, and
+// the salt goes with the text.
+func TestDigestIsSalted(t *testing.T) {
+	o := open(t)
+	r := o.ask("pay 500")
+	parts := []string{r.ApprovalID, r.Content, r.Summary, r.Code, r.PolicyRevision, r.Blocked, "0"}
+	if r.Digest == approval.Digest(parts...) || r.Digest != approval.Digest(append([]string{r.Salt}, parts...)...) || len(r.Salt) != 64 {
+		t.Errorf("with the salt %q the digest is %s", r.Salt, r.Digest)
+	}
+	if _, err := o.decide(1, api.DecideApprove, r.ApprovalID); err != nil {
+		t.Fatal(err)
+	}
+	after, err := o.Get(t.Context(), r.ApprovalID)
+	if err != nil || after.Salt != "" || after.Asked != "" || after.Digest != r.Digest {
+		t.Errorf("decided it has the salt %q and what was asked for as %q, %v", after.Salt, after.Asked, err)
+	}
+}

@@ -135,7 +135,7 @@ func (c *Decider) mayDecide(d *Decision, peer api.Peer) error {
 	}
 	text := api.SignedText(d.ApprovalID, d.Decision, d.Request.Digest)
 	if d.Content != "" {
-		text = api.SignedContent(text, d.Content)
+		text = api.SignedContent(text, d.Request.Salt, d.Content)
 	}
 	var err error
 	d.By, err = c.Who(peer, d.Decision, d.Note, d.Signature, text, c.record(d.subject, ""))
@@ -324,7 +324,7 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	record.Details["digest"] = r.Digest
 	if d.By.Signature != "" && d.Content != "" {
 		// What was signed can be checked from the record and the words.
-		record.Details["signedText"] = api.SignedContent(api.SignedText(d.ApprovalID, d.Decision, r.Digest), d.Content)
+		record.Details["signedText"] = api.SignedContent(api.SignedText(d.ApprovalID, d.Decision, r.Digest), r.Salt, d.Content)
 	}
 	if len(r.Approvals) > 1 {
 		record.Details["approvals"] = r.Approvals
@@ -345,9 +345,9 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 
 // forget drops what was to be said, once that is decided: nobody decides again.
 // What stays says who asked for how much of whom, what was found in it, why it
-// waited, and the digest that names it.
+// waited, and the digest that names it, which without its salt says nothing of the text.
 func (r *Request) forget() {
 	r.Forgotten = true
-	r.Content, r.Summary, r.Sending, r.Own = "", "", nil, nil
+	r.Content, r.Summary, r.Salt, r.Sending, r.Own = "", "", "", nil, nil
 	r.Changed = slices.DeleteFunc(slices.Clone(r.Changed), func(c api.ApprovalChange) bool { return c.Field == changedSending })
 }

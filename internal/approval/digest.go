@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -17,7 +18,16 @@ func Digest(parts ...string) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// Asked names what is asked for, by a digest: the same again is the same request.
+// newSalt makes what keeps the digests of a request from being guessed: 256 bits, in
+// hexadecimal.
+func newSalt() string {
+	salt := make([]byte, 32)
+	_, _ = rand.Read(salt) // it never fails
+	return hex.EncodeToString(salt)
+}
+
+// Asked names what is asked for, by a digest: the same again is the same request. It
+// stands beside the text only, and goes with it.
 // The kind stands before it, except for messages, the first there were.
 func Asked(kind string, parts ...string) string {
 	if kind == api.ApprovalOfMessage {

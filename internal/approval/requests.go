@@ -146,6 +146,7 @@ func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit 
 // Add enters a new request into a change, with its digest for a person to see. It
 // waits once the change is durable.
 func (q *Requests) Add(r *Request, s Subject, change *store.Change) error {
+	r.Salt = newSalt()
 	r.name(s.Shown())
 	if err := r.enter(change, api.ApprovalPending, true); err != nil {
 		return err

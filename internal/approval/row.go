@@ -63,6 +63,7 @@ type body struct {
 	Form int `json:"v"`
 
 	Digest         string `json:"digest"`
+	Salt           string `json:"salt,omitzero"`
 	Anew           int    `json:"anew,omitzero"`
 	PolicyApplied  string `json:"policy,omitzero"`
 	PolicyRevision string `json:"policy_revision,omitzero"`
@@ -130,7 +131,7 @@ func (r *Request) encode(state string) (store.Approval, error) {
 		return store.Approval{}, fmt.Errorf("cannot encode approval %s: %w", r.ApprovalID, err)
 	}
 	b := body{
-		Form: form, Digest: r.Digest, Anew: r.Anew, PolicyApplied: r.PolicyApplied, PolicyRevision: r.PolicyRevision,
+		Form: form, Digest: r.Digest, Salt: r.Salt, Anew: r.Anew, PolicyApplied: r.PolicyApplied, PolicyRevision: r.PolicyRevision,
 		Content: r.Content, ContentBytes: r.ContentBytes, Forgotten: r.Forgotten, Sending: r.Sending, RequiresHuman: r.RequiresHuman,
 		Media:            each(r.Media, func(m api.MediaItem) media { return media(m) }),
 		DetectedKeywords: r.DetectedKeywords, Detections: r.Detections, DataShared: r.DataShared, DataWithheld: r.DataWithheld,
@@ -168,7 +169,7 @@ func decode(a store.Approval) (*Request, error) {
 	r := &Request{
 		Asked: a.Asked, Anew: b.Anew, Own: b.Own,
 		Approval: api.Approval{
-			ApprovalSummary: summary, Digest: b.Digest, PolicyApplied: b.PolicyApplied, PolicyRevision: b.PolicyRevision,
+			ApprovalSummary: summary, Digest: b.Digest, Salt: b.Salt, PolicyApplied: b.PolicyApplied, PolicyRevision: b.PolicyRevision,
 			Content: b.Content, ContentBytes: b.ContentBytes, Forgotten: b.Forgotten, Sending: b.Sending, RequiresHuman: b.RequiresHuman,
 			Media:            each(b.Media, func(m media) api.MediaItem { return api.MediaItem(m) }),
 			DetectedKeywords: b.DetectedKeywords, Detections: b.Detections, DataShared: b.DataShared, DataWithheld: b.DataWithheld,

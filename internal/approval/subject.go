@@ -52,10 +52,15 @@ type View struct {
 
 // name gives a request its digest, which names exactly what waits: what was asked
 // for, what would be done, why it waits and under which policy. When it was weighed
-// is no part of it, so that what has not changed keeps its digest.
+// is no part of it, so that what has not changed keeps its digest. The salt is: all
+// the rest is on record, but for the text, which could be guessed then. A request that
+// waits since before there were salts has none.
 func (r *Request) name(v View) {
 	parts := append([]string{r.ApprovalID}, v.Asked...)
 	parts = append(parts, v.Effect, r.Code, r.PolicyRevision, r.Blocked, strconv.Itoa(r.Anew))
+	if r.Salt != "" {
+		parts = append([]string{r.Salt}, parts...)
+	}
 	r.Digest = Digest(append(parts, v.Along...)...)
 	r.sign()
 }

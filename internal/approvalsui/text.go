@@ -55,7 +55,7 @@ func textToSign(a *api.Approval, decision, content string) (string, error) {
 	text := api.SignedText(a.ApprovalID, decision, a.Digest)
 	switch {
 	case a.ToSign[decision] == text && content != "":
-		return api.SignedContent(text, content), nil
+		return api.SignedContent(text, a.Salt, content), nil
 	case a.ToSign[decision] != text:
 		return "", fmt.Errorf("cannot sign: what the daemon wants signed to %s is not about approval %s and digest %s", decision, a.ApprovalID, a.Digest)
 	}

@@ -402,7 +402,7 @@ func TestSignsOnlyWhatIsShown(t *testing.T) {
 		t.Errorf("signs %q, %v", text, err)
 	}
 	text, err := textToSign(a, api.DecideTakeover, "my words")
-	if want := api.SignedContent(api.SignedText(a.ApprovalID, api.DecideTakeover, a.Digest), "my words"); err != nil || text != want {
+	if want := api.SignedContent(api.SignedText(a.ApprovalID, api.DecideTakeover, a.Digest), a.Salt, "my words"); err != nil || text != want {
 		t.Errorf("signs %q, %v", text, err)
 	}
 	a.ToSign[api.DecideDeny] = a.ToSign[api.DecideApprove]

@@ -334,7 +334,7 @@ func TestSignedWordsAndSettlements(t *testing.T) {
 	params := signed(t, "carol", api.DecideTakeover, &saw)
 	params["content"] = "I shall see."
 	person.refuse(api.Forbidden, "approval.resolve", params)
-	text := api.SignedContent(saw.ToSign[api.DecideTakeover], "I shall see.")
+	text := api.SignedContent(saw.ToSign[api.DecideTakeover], saw.Salt, "I shall see.")
 	params["signature"] = signs(t, "carol", text, api.ApprovalNamespace)
 	person.must("approval.resolve", params, nil)
 	if m := telegram.message("hook:message_sending"); m.Content != "I shall see." {

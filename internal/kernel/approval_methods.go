@@ -64,7 +64,7 @@ func (c *Client) Approval(ctx context.Context, p *api.ApprovalParams) (api.Appro
 		return api.Approval{}, approval.NotFound(p.ApprovalID)
 	}
 	// What people sign is not for the one that asked.
-	r.ToSign = nil
+	r.ToSign, r.Salt = nil, ""
 	for i := range r.Approvals {
 		r.Approvals[i].Signature = ""
 	}

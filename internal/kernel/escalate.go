@@ -79,7 +79,10 @@ func (k *ruleset) tellPerson(c *concern, v *ocip.Verdict, change *store.Change, 
 	}
 	record := k.requestRecord(r)
 	record.ID, record.ActionType, record.Event = k.newID(), audit.ActionApproval, "escalated"
-	record.PolicyReason, record.Details = reason, map[string]any{"digest": r.Digest, "expiresAt": r.ExpiresAt}
+	record.PolicyReason, record.Details = reason, make(map[string]any)
+	if err := k.named(record, r); err != nil {
+		return err
+	}
 	change.Records = append(change.Records, record)
 	return nil
 }

@@ -88,7 +88,9 @@ func (k *ruleset) enterRequest(ctx context.Context, r *approval.Request, m *outg
 	if err != nil {
 		return nil, err
 	}
-	record.Details["digest"], record.Details["expiresAt"] = r.Digest, r.ExpiresAt
+	if err := k.named(record, r); err != nil {
+		return nil, err
+	}
 	change.Records = append(change.Records, record)
 	return record, nil
 }

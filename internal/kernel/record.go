@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"go.uber.org/zap"
@@ -64,11 +65,7 @@ func (k *Kernel) delivered(r *audit.Record, target, content string, metadata api
 	if err == nil {
 		r.DeliveredDigest, err = k.digest(r.TenantID, string(form))
 	}
-	if err == nil {
-		return nil
-	}
-	k.log.Error("cannot record what is delivered: nothing was released", zap.Error(err))
-	return NotRecorded("cannot record the decision, so nothing was done", err)
+	return k.recordable(err)
 }
 
 // content enters what was said into a record: by its keyed digest, which shows
@@ -80,6 +77,22 @@ func (k *ruleset) content(r *audit.Record, text string) (err error) {
 	if r.ContentDigest, err = k.digest(r.TenantID, text); err == nil && k.seal != nil {
 		r.Content, err = k.seal(text)
 	}
+	return k.recordable(err)
+}
+
+// named enters into the record of a new request the digest that names it, and until
+// when it waits. The salt of the digest goes with the text: sealed, or nowhere. It
+// fails as [ruleset.content] does.
+func (k *ruleset) named(record *audit.Record, r *approval.Request) (err error) {
+	record.Details["digest"], record.Details["expiresAt"] = r.Digest, r.ExpiresAt
+	if k.seal != nil {
+		record.Details["salt"], err = k.seal(r.Salt)
+	}
+	return k.recordable(err)
+}
+
+// recordable is the error that a caller is told where a text cannot be recorded.
+func (k *Kernel) recordable(err error) error {
 	if err == nil {
 		return nil
 	}

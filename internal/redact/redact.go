@@ -14,7 +14,7 @@
 //
 // What a signature or a digest covers stays as it is, since it would prove
 // nothing any more: records of checkpoints as a whole, and the members digest,
-// signature, fingerprint, signedText and peerLog wherever they stand in details.
+// salt, signature, fingerprint, signedText and peerLog wherever they stand in details.
 // None of them holds text.
 package redact
 
@@ -220,7 +220,7 @@ func compile(pattern string) (*regexp.Regexp, error) {
 // kept are the members of details that prove something, and say nothing.
 func kept(name string) bool {
 	switch name {
-	case "digest", "signature", "fingerprint", "signedText", "peerLog":
+	case "digest", "salt", "signature", "fingerprint", "signedText", "peerLog":
 		return true
 	}
 	return false

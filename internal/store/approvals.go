@@ -17,7 +17,8 @@ type Approval struct {
 	Agent      string // an instance id
 	AppID      string
 	ExchangeID string
-	// Asked is the digest of what the app asked for.
+	// Asked is the digest of what the app asked for. It goes with the text, when the
+	// request is decided.
 	Asked     string
 	State     string
 	ExpiresAt time.Time
@@ -56,8 +57,9 @@ func (a *Approval) put(w *writer, _ *pending) error {
 		return w.exec("the held message", `INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))`,
 			text(a.ID), text(a.Kind), text(a.Agent), text(a.AppID), text(a.ExchangeID), text(a.Asked), text(a.State), moment(a.ExpiresAt), bytesOf(a.Summary), bytesOf(a.Body))
 	}
-	err := w.exec("the decision", `UPDATE approvals SET state = ?, summary = CAST(? AS TEXT), body = CAST(? AS TEXT) WHERE id = ? AND state = 'pending'`,
-		text(a.State), bytesOf(a.Summary), bytesOf(a.Body), text(a.ID))
+	err := w.exec("the decision", `UPDATE approvals SET state = ?, asked = CASE ? WHEN 'pending' THEN asked ELSE '' END,
+		summary = CAST(? AS TEXT), body = CAST(? AS TEXT) WHERE id = ? AND state = 'pending'`,
+		text(a.State), text(a.State), bytesOf(a.Summary), bytesOf(a.Body), text(a.ID))
 	if err == nil && w.conn.Changes() == 0 {
 		// The guard saw it pending: the change itself has decided about it before.
 		return ErrDecided

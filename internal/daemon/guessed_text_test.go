@@ -1,0 +1,174 @@
+package daemon_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// found are the texts of some that a digest in the log gives away, and the kinds of
+// records that do. Whoever guesses has the log, the texts to try and, where they are
+// given, a secret that stands before each text, and a key of digests.
+func (h *house) found(texts []string, salt string, key []byte) (list []string) {
+	h.t.Helper()
+	digests := regexp.MustCompile(`[0-9a-f]{64}`)
+	for _, r := range h.records(audit.Filter{}) {
+		line := strings.Join([]string{r.ContentDigest, r.DeliveredDigest, fmt.Sprint(r.Details)}, " ")
+		parts := []string{"", r.ApprovalID, r.SessionKey, r.DispatchID, r.ExchangeID, salt}
+		for _, digest := range digests.FindAllString(line, -1) {
+			for _, text := range texts {
+				for _, before := range parts {
+					whole := before + text
+					framed := fmt.Sprintf("%d:%s\n%d:%s\n", len(before), before, len(text), text)
+					sums := [][]byte{sum(whole), sum(whole + "\n"), sum(framed), sum(fmt.Sprintf("%d:%s\n", len(text), text)), sum(before + "\n" + text)}
+					if key != nil {
+						mac := hmac.New(sha256.New, key)
+						mac.Write([]byte(whole))
+						sums = append(sums, mac.Sum(nil))
+					}
+					if slices.ContainsFunc(sums, func(s []byte) bool { return hex.EncodeToString(s) == digest }) {
+						list = append(list, r.ActionType+" "+r.Event+": "+text)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func sum(text string) []byte {
+	s := sha256.Sum256([]byte(text))
+	return s[:]
+}
+
+// digestKey is a tenant's key, as its file has it.
+func (h *house) digestKey() []byte {
+	h.t.Helper()
+	text, err := os.ReadFile(h.path("state/keys/digest.json"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	m := regexp.MustCompile(`"key": "([^"]+)"`).FindSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	key, err := base64.StdEncoding.DecodeString(string(m[1]))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return key
+}
+
+// No digest on record lets anybody find a text by trying likely ones: not of what was
+// sent, not of what waits or waited, not of what a person wrote instead. With the
+// tenant's key what was sent can be matched, until the key is destroyed.
+func TestTextsCannotBeGuessed(t *testing.T) {
+	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""))
+	h.channel("@openclawos/telegram", "telegram")
+	alice, bob, person := h.agent("@acme/alice"), h.agent("@acme/bob"), h.operates()
+	const instead = "Let us talk on Monday."
+	sent := []string{"How far is it?\n\n" + ocip.DisclosureLabel, "Is it far?\n\n" + ocip.DisclosureLabel}
+	alice.dispatch("matrix:!stranger:acme.example", "How far is it?", nil)
+	bob.dispatch("matrix:!stranger:acme.example", "Is it far?", nil)
+	texts := append([]string{instead}, sent...)
+	var salts, ids []string
+	for i, what := range []string{api.DecideApprove, api.DecideDeny, api.DecideResolve, api.DecideTakeover, ""} {
+		text := fmt.Sprintf("I promise you %d dollars by Friday", 1000*i)
+		texts = append(texts, text)
+		held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", text, fresh(nil))
+		saw := h.shown(held.ApprovalID)
+		salts, ids = append(salts, saw.Salt), append(ids, held.ApprovalID)
+		var own api.Approval
+		if alice.must("approval.get", map[string]any{"approvalId": held.ApprovalID}, &own); own.Salt != "" {
+			t.Error("the app that asks is shown the salt")
+		}
+		// The same again is on record too.
+		alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", text, fresh(nil))
+		if what == "" {
+			continue
+		}
+		params := signed(t, "carol", what, &saw)
+		if what == api.DecideTakeover {
+			params["content"] = instead
+			params["signature"] = signs(t, "carol", api.SignedContent(saw.ToSign[what], saw.Salt, instead), api.ApprovalNamespace)
+		}
+		person.must("approval.resolve", params, nil)
+		if after := h.shown(held.ApprovalID); after.Salt != "" || !after.Forgotten {
+			t.Errorf("after it was decided (%s) its salt is %q", what, after.Salt)
+		}
+	}
+	if slices.Sort(salts); len(slices.Compact(salts)) != 5 || len(salts[0]) != 64 {
+		t.Errorf("the salts are %q", salts)
+	}
+	if found := h.found(texts, "", nil); len(found) > 0 {
+		t.Errorf("found by guessing: %q", found)
+	}
+	// The guesses are good ones: with the salt they find what the person wrote, with
+	// the key what was sent.
+	words := 0
+	for _, salt := range salts {
+		words += len(h.found([]string{instead}, salt, nil))
+	}
+	key := h.digestKey()
+	if found := h.found(sent, "", key); words != 1 || len(found) < len(sent) {
+		t.Errorf("with the salt %d are found, with the key %q", words, found)
+	}
+	person.must("audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
+	if found := h.found(texts, "", nil); len(found) > 0 || len(h.digestKey()) > 0 {
+		t.Errorf("found by guessing, after the key was destroyed: %q", found)
+	}
+	// What was asked for is not in the database any longer than its text.
+	h.stop()
+	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, id := range ids {
+		a, err := s.Approval(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waits := a.State == api.ApprovalPending; waits != (a.Asked != "") {
+			t.Errorf("approval %s is %s and has what was asked for as %q", a.ID, a.State, a.Asked)
+		}
+	}
+}
+
+// The salt is sealed with the text, where texts are kept.
+func TestSaltIsSealedWithTheText(t *testing.T) {
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "identity.txt")
+	if err := os.WriteFile(file, []byte(identity.String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := build(t, acme+"audit:\n  content: full\n  recipients: ["+identity.Recipient().String()+"]\n")
+	held := h.agent("@acme/alice").held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
+	saw := h.shown(held.ApprovalID)
+	r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID}})
+	sealed, _ := r[0].Details["salt"].(string)
+	if salt, err := keyring.Unseal(file, sealed); err != nil || salt != saw.Salt || salt == "" {
+		t.Errorf("sealed is %q, %v, want %q", salt, err, saw.Salt)
+	}
+}
