@@ -13,10 +13,12 @@ import (
 func newApprovals(s *shell) *cobra.Command {
 	var key string
 	c := group(&cobra.Command{
-		Use:   "approvals",
-		Short: "see the messages that wait for a person, and decide about them",
-		Long: "See the messages that wait for a person, and decide about them. On a terminal and without a\n" +
-			"command, what waits is shown as it changes, and keys decide; else it is listed.",
+		Use: "approvals",
+		Example: "  ocipd approvals\n" +
+			"  ocipd approvals list --json",
+		Short: "list held messages and decide about them",
+		Long: `List held messages and decide about them. On a terminal, without a command, the
+list is live and keys decide; otherwise it is printed.`,
 	})
 	another := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -40,13 +42,16 @@ func newApprovalsList(s *shell) *cobra.Command {
 	var f approvalsui.ListOptions
 	states := append(api.ApprovalStates(), "all")
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "list what waits for a person, by agent, the longest waiting first",
-		Long: "List what waits for a person, by agent, the longest waiting first. Like requests share a row:\n" +
-			"those of one agent to the same other one for the same reason with the same first line. Of an\n" +
-			"agent that asks for more than there is room for, the rest is only counted, so that every agent\n" +
-			"is seen; --agent and --flat show all. The other commands take the ids as they stand here.\n" +
-			"--json prints every message as one line.",
+		Use: "list",
+		Example: "  ocipd approvals list\n" +
+			"  ocipd approvals list --agent alice --flat\n" +
+			"  ocipd approvals list --state all --json",
+		Short: "list pending approval requests by agent, oldest first",
+		Long: `List pending approval requests by agent, oldest first. Similar requests share a
+row: the same agent, counterparty, reason and first line. A flooding agent's
+surplus is only counted, so that every agent is seen; --agent and --flat show
+all. The ids can be passed to the other commands. --json prints one request a
+line.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.State != "" && !slices.Contains(states, f.State) {
@@ -56,7 +61,7 @@ func newApprovalsList(s *shell) *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.State, "state", "", strings.Join(states, ", ")+" (default pending)")
+	flags.StringVar(&f.State, "state", "", "requests in this `STATE`: "+strings.Join(states, ", ")+" (default pending)")
 	flags.StringVar(&f.Agent, "agent", "", "messages of the agent with this `ID`")
 	flags.BoolVar(&f.Flat, "flat", false, "give every message a row of its own, the agents in turn")
 	flags.BoolVar(&f.JSON, "json", false, "print JSON, one message a line")
@@ -90,8 +95,11 @@ func newApprovalsShow(s *shell) *cobra.Command {
 	var asJSON bool
 	var decision, content string
 	c := &cobra.Command{
-		Use:   "show ID",
-		Short: "show all that there is to know about a held message",
+		Use: "show ID",
+		Example: "  ocipd approvals show 64cda28c\n" +
+			"  ocipd approvals show 64cda28c --json\n" +
+			"  ocipd approvals show 64cda28c --to-sign approve",
+		Short: "show everything about one held message",
 		Long: "Show all that there is to know about a held message: who speaks for whom and to whom, why it\n" +
 			"waits, what was found in it, what would be sent, and under which policy. A character that does\n" +
 			"not show as itself stands there by its name, such as ‹U+202E›. The beginning or the end of an id\n" +

@@ -12,6 +12,7 @@ func newDecision(s *shell, decision string) *cobra.Command {
 	var f approvalsui.DecideOptions
 	c := &cobra.Command{
 		Use:               decision + " ID",
+		Example:           "  ocipd approvals " + decision + " 64cda28c",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeApproval(api.ApprovalPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,19 +37,19 @@ func newDecision(s *shell, decision string) *cobra.Command {
 	signed := "Where the daemon demands a signature, it is made by ssh-agent, or by the key that --key names."
 	switch decision {
 	case api.DecideApprove:
-		c.Short = "let a held message go, just as it is shown"
+		c.Short = "approve a held message exactly as shown"
 		c.Long = "Let a held message go, just as it is shown. It leaves as assisted by a person.\n\n" + shown + signed
 	case api.DecideTakeover:
-		c.Short = "send a held message as your own, or say something else in its place"
+		c.Short = "send a held message, or another text, as your own"
 		c.Long = "Send a held message as your own words, or other words in its place, to the same session. The\n" +
 			"exchange ends as escalated. It is what remains where a message cannot be approved.\n\n" + shown + signed
 		flags.StringVar(&f.Content, "content", "", "say this `TEXT` in place of the message, - reads it from stdin")
 	case api.DecideDeny:
-		c.Short = "do not let a held message go"
-		c.Long = "Do not let a held message go. The app that asked is told, and its exchange ends as denied.\n\n" + signed
+		c.Short = "deny a held message"
+		c.Long = "Deny a held message. The app that asked is told, and its exchange ends as denied.\n\n" + signed
 	case api.DecideResolve:
-		c.Short = "do not let a held message go, and settle its exchange"
-		c.Long = "Do not let a held message go, and settle its exchange: where its rounds were used up, the two\n" +
+		c.Short = "deny a held message and settle its exchange"
+		c.Long = "Deny a held message and settle its exchange: if its rounds were used up, the two\n" +
 			"agents may begin anew.\n\n" + signed
 	}
 	if approvalsui.Sends(decision) {

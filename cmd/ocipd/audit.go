@@ -15,7 +15,7 @@ import (
 )
 
 func newAudit(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "audit", Short: "read and verify the record of what was decided"})
+	c := group(&cobra.Command{Use: "audit", Short: "read, search and verify the audit log"})
 	c.AddCommand(newAuditTail(s), newAuditQuery(s), newAuditStats(s), newAuditShow(s), newAuditVerify(s), newAuditExport(s), newAuditReceipt(s), newAuditRetire(s), newAuditForget(s), newAuditKey(s))
 	return c
 }

@@ -38,8 +38,10 @@ type exportFlags struct {
 func newAuditExport(s *shell) *cobra.Command {
 	var f exportFlags
 	c := &cobra.Command{
-		Use:   "export [FILE]",
-		Short: "print the record in the form of other systems",
+		Use: "export [FILE]",
+		Example: "  ocipd audit export --since 7d > week.ocsf.jsonl\n" +
+			"  ocipd audit export --format syslog --result deny",
+		Short: "print records as OCSF, OTLP, syslog or JSON lines",
 		Long: "Print the record as it is now: of the running daemon, or what it left behind; of a mirror file\n" +
 			"or a copy of one; with --database of a database file. One line a record, as\n" +
 			"  ocsf    OCSF " + export.OCSFVersion + ", class API Activity (6003)\n" +
@@ -68,7 +70,7 @@ func newAuditExport(s *shell) *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.format, "format", formatOCSF, "ocsf, otlp, syslog or jsonl")
+	flags.StringVar(&f.format, "format", formatOCSF, "`FORMAT`: ocsf, otlp, syslog or jsonl")
 	flags.StringVar(&f.database, "database", "", "read this database `FILE`")
 	flags.Uint64Var(&f.after, "after", 0, "begin behind the record with this `SEQ`")
 	f.add(c)

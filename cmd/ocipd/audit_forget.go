@@ -15,8 +15,9 @@ func newAuditForget(s *shell) *cobra.Command {
 	var tenant string
 	var yes, asJSON bool
 	c := &cobra.Command{
-		Use:   "forget --tenant TENANT",
-		Short: "destroy the key of a tenant's digests, so that nobody can match texts with them",
+		Use:     "forget --tenant TENANT",
+		Example: "  ocipd audit forget --tenant acme-corp",
+		Short:   "destroy a tenant's digest key, so that no text can be matched with its records",
 		Long: "Destroy the key that the digests of a tenant's texts are made with. The records stay, and the\n" +
 			"log verifies as before, but their digests can no longer be told from anything else: not by\n" +
 			"guessing the text, and not by this daemon. It cannot be undone. The tenant's next message\n" +

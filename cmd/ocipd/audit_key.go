@@ -35,7 +35,9 @@ type shownKey struct {
 func newAuditKeyShow(s *shell) *cobra.Command {
 	var all, asJSON bool
 	c := &cobra.Command{
-		Use:   "show",
+		Use: "show",
+		Example: "  ocipd audit key show\n" +
+			"  ocipd audit key show --all",
 		Short: "print the public key that verifies the log",
 		Long: "Print the public key that the log's checkpoints are verified with, as NAME+HASH+KEY: the name\n" +
 			"is the log's. Keep it where nobody who could change the log can change it. The key is read\n" +
@@ -119,8 +121,9 @@ func (s *shell) showKeys(keys []shownKey, asJSON bool) error {
 func newAuditKeyRotate(s *shell) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "rotate",
-		Short: "have the running daemon sign with a new key from here on",
+		Use:     "rotate",
+		Example: "  ocipd audit key rotate",
+		Short:   "have the running daemon sign with a new key",
 		Long: "Have the running daemon make a new key and sign with it from here on. The key before signs\n" +
 			"the new one, in a record of the log, so that whoever has the old public key can verify what\n" +
 			"follows. The old private key is gone then; its public key stays in the directory of keys.",

@@ -23,7 +23,7 @@ func newAuditQuery(s *shell) *cobra.Command {
 	var all, asJSON bool
 	c := &cobra.Command{
 		Use:   "query",
-		Short: "search the record, newest first",
+		Short: "search the audit log, newest record first",
 		Long: "Search the record, newest first. Where no daemon runs, its database is read, or the\n" +
 			"mirror file where that is all there is. Where a reason has no room beside its record, it\n" +
 			"stands below it. --json prints each record exactly as it was sealed.",

@@ -14,8 +14,9 @@ func newAuditRetire(s *shell) *cobra.Command {
 	var before string
 	var yes, asJSON bool
 	c := &cobra.Command{
-		Use:   "retire --before TIME",
-		Short: "remove old records for good, leaving a signed tombstone",
+		Use:     "retire --before TIME",
+		Example: "  ocipd audit retire --before 90d",
+		Short:   "remove old records and leave a signed tombstone",
 		Long: "Remove the records of whole segments of the mirror whose last record is before TIME, from the\n" +
 			"mirror and from the database. Each segment is read and verified first. A signed tombstone stays\n" +
 			"in the log and beside the mirror, and what follows still verifies. Copy the segments elsewhere\n" +

@@ -27,8 +27,10 @@ func newAuditShow(s *shell) *cobra.Command {
 	var asJSON bool
 	var identity, database string
 	c := &cobra.Command{
-		Use:   "show SEQ",
-		Short: "show one record, and the proof that it is in the log",
+		Use: "show SEQ",
+		Example: "  ocipd audit show 5\n" +
+			"  ocipd audit show 5 --json",
+		Short: "show one record with the proof that it is in the log",
 		Long: "Show a record with everything in it, its place in the chain, and whether a signed checkpoint\n" +
 			"covers it. It reads the database, and may run beside the daemon.\n" +
 			"Content that was kept encrypted (audit.content: full) is shown with --identity.",
@@ -50,7 +52,9 @@ func newAuditShow(s *shell) *cobra.Command {
 func newAuditReceipt(s *shell) *cobra.Command {
 	var f receiptFlags
 	c := &cobra.Command{
-		Use:   "receipt [SEQ]",
+		Use: "receipt [SEQ]",
+		Example: "  ocipd audit receipt 5 > receipt\n" +
+			"  ocipd audit receipt --check receipt --line record --key checkpoint.pub",
 		Short: "make or check the proof that a record is in a log",
 		Long: "Print the receipt of a record (a transparency log proof, C2SP tlog-proof): it shows, to whoever has\n" +
 			"the record and the log's public key, that the record is in the log, and shows no other record.\n" +

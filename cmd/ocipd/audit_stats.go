@@ -21,8 +21,10 @@ func newAuditStats(s *shell) *cobra.Command {
 	var bucket time.Duration
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "stats",
-		Short: "draw verdicts over time, by agent and by rule",
+		Use: "stats",
+		Example: "  ocipd audit stats\n" +
+			"  ocipd audit stats --since 7d --bucket 1h",
+		Short: "chart decisions over time, by agent and by rule",
 		Long: "Draw how many records there are over time, by their verdicts, and list them by agent, by rule\n" +
 			"and by code. A message between two agents of this daemon has a record on each side. Where no\n" +
 			"daemon runs, its database is read, or the mirror file where that is all there is.",
@@ -59,7 +61,7 @@ func newAuditStats(s *shell) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&since, "since", "24h", "count from this `TIME` on: RFC 3339, a date, a duration back such as 2h or 7d, today, yesterday")
 	flags.StringVar(&until, "until", "", "count up to this `TIME`")
-	flags.DurationVar(&bucket, "bucket", 0, "how long a step of the drawing is, in whole minutes (chosen by the time counted)")
+	flags.DurationVar(&bucket, "bucket", 0, "`TIME` of a step of the drawing, in whole minutes (chosen by the time counted)")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -29,8 +29,11 @@ type tailFlags struct {
 func newAuditTail(s *shell) *cobra.Command {
 	var f tailFlags
 	c := &cobra.Command{
-		Use:   "tail",
-		Short: "print the last records, and follow the record",
+		Use: "tail",
+		Example: "  ocipd audit tail -n 20\n" +
+			"  ocipd audit tail -f --result deny\n" +
+			"  ocipd audit tail --cursor seen --json",
+		Short: "print the newest records, and follow the log",
 		Long: "Print the last records, and with -f each new one as soon as it is durable. Where no daemon\n" +
 			"runs, its database is read, or the mirror file where that is all there is, and there is nothing\n" +
 			"to follow. --json prints each record exactly as it was sealed. With --cursor FILE it goes on\n" +

@@ -36,8 +36,10 @@ type verifyFlags struct {
 func newAuditVerify(s *shell) *cobra.Command {
 	var f verifyFlags
 	c := &cobra.Command{
-		Use:   "verify [PATH]",
-		Short: "check that no record was changed, removed or added",
+		Use: "verify [PATH]",
+		Example: "  ocipd audit verify\n" +
+			"  ocipd audit verify copy/ --key checkpoint.pub --checkpoints audit-checkpoints.jsonl",
+		Short: "verify that no record was changed, removed or added",
 		Long: "Read every byte of an audit log and check it: the chain from record to record, the Merkle tree,\n" +
 			"the signed checkpoints in the log, and those that were kept outside it. It needs no daemon, may\n" +
 			"run beside one, and changes nothing.\n" +

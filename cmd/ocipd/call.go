@@ -34,7 +34,7 @@ func newCall(s *shell) *cobra.Command {
 	var f callFlags
 	c := &cobra.Command{
 		Use:   "call METHOD [JSON | -] | --list",
-		Short: "make one request and print its answer",
+		Short: "send one request to the daemon and print the answer",
 		Long: "Make one request and print its result as one line of JSON; a streaming method prints one\n" +
 			"line a chunk until it ends or is interrupted. Params are JSON, or - for stdin.\n\n" +
 			"Methods that begin with audit., approval., exchange., contact., queue., sending., policy. or\n" +

@@ -15,7 +15,7 @@ import (
 )
 
 func newConfig(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "config", Short: "check, show, write, migrate or reload the configuration"})
+	c := group(&cobra.Command{Use: "config", Short: "check, show, create, migrate or reload the configuration"})
 	c.AddCommand(newConfigCheck(s), newConfigShow(s), newConfigInit(s), newConfigMigrate(s), newConfigReload(s))
 	return c
 }
@@ -40,13 +40,17 @@ func newConfigCheck(s *shell) *cobra.Command {
 	var asJSON, diff bool
 	var set []string
 	c := &cobra.Command{
-		Use:   "check [FILE]",
-		Short: "check the configuration and say all that is wrong with it",
-		Long: "Check the configuration and say all that is wrong with it: its keys and values first, and\n" +
-			"then what they name, as a start does (the policy compiles, signers and certificates can be\n" +
-			"read).\n\n" +
-			"With --diff, have the running daemon check its own file, under its own environment and\n" +
-			"flags, and say what a reload would change and what would wait for a restart.",
+		Use: "check [FILE]",
+		Example: "  ocipd config check\n" +
+			"  ocipd config check new.yaml\n" +
+			"  ocipd config check --diff",
+		Short: "check the configuration and print every fault",
+		Long: `Check the configuration and print every fault: first keys and values, then what
+they name, as the daemon does at its start (the policy compiles; signers and
+certificates can be read).
+
+With --diff, the running daemon checks its own file, under its own environment
+and flags, and prints what a reload would change and what needs a restart.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if diff {
@@ -140,13 +144,16 @@ func newConfigShow(s *shell) *cobra.Command {
 	var asJSON bool
 	var set []string
 	c := &cobra.Command{
-		Use:   "show",
-		Short: "show the configuration in force, secrets masked",
-		Long: "Show the configuration as file, environment and flags make it, with secrets masked and a\n" +
-			"comment that says who set each value; a value without one is the default. The entries of\n" +
-			"directory_file are counted alone; \"ocipd contacts list\" shows them.\n\n" +
-			"Where a daemon runs that reads another file, that one is shown unless --config names one,\n" +
-			"and it is said; environment and flags are those of this command.",
+		Use:     "show",
+		Example: "  ocipd config show",
+		Short:   "show the configuration in force, secrets masked",
+		Long: `Show the configuration that results from file, environment and flags, with
+secrets masked. A comment names the source of each value; a value without one is
+the default. Entries of directory_file are only counted; "ocipd contacts list"
+shows them.
+
+While a daemon runs with another file, that file is shown and named, unless
+--config names one. Environment and flags are those of this command.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags, err := keyValues(set)

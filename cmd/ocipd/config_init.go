@@ -42,18 +42,18 @@ func newConfigInit(s *shell) *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "write a first configuration, commented, by asking a few questions",
-		Long: `Write a first configuration: which app speaks for your agent, whose agent it is,
-which channel reaches it, which chat there is your own, and what files it may send.
-Questions are asked at a terminal, and Enter takes what is proposed; flags answer
-them beforehand, and --yes takes what was not answered as it is proposed. Without an
-app the file names no agent and is all defaults. Every key is there, with a comment,
-and contacts.jsonl beside it is for the people and agents you know. A file that is
-there is never overwritten.
+		Short: "create a first configuration interactively",
+		Long: `Create a first configuration: the app that speaks for your agent, whose agent it
+is, the channel that reaches it, your own chat there, and the folders it may send
+files from. At a terminal, Enter takes the proposed answer; flags answer
+questions beforehand, and --yes takes every proposal. Without an app the file
+names no agent and holds only defaults. Every key is there with a comment, and
+contacts.jsonl beside it is for the people and agents you know. An existing file
+is never overwritten.
 
-Decisions can be made to need the signature of a key. Only keys are offered that wait
-for a touch (ssh-keygen -t ed25519-sk): a plain one that is in ssh-agent signs for
-every process of yours, your agents' too.`,
+Decisions can be made to need a signature. Only keys that wait for a touch are
+offered (ssh-keygen -t ed25519-sk), because a plain key in ssh-agent signs for
+every process of yours, your agents' included.`,
 		Example: "  ocipd config init\n  ocipd config init --app @acme/alice-runtime --user alice --tenant acme-corp --channel telegram",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

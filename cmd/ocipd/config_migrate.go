@@ -27,14 +27,16 @@ import (
 func newConfigMigrate(s *shell) *cobra.Command {
 	var yes, asJSON bool
 	c := &cobra.Command{
-		Use:   "migrate",
-		Short: "propose what the configuration must say about apps, and write what you agree to",
-		Long: `Propose what the configuration lacks of access.apps: which app may have which channel,
-for whose agents, and which apps look at or watch messages of others. Each comes with
-the evidence: what the running daemon says of its apps, and what the log shows of the
-last 20,000 records, in which a daemon that is not running is read too. You are asked
-about each, and what you agree to is put into the file, which keeps all else as it is.
---json prints each as a line, and writes only together with --yes.`,
+		Use: "migrate",
+		Example: "  ocipd config migrate\n" +
+			"  ocipd config migrate --json",
+		Short: "propose the grants that the configuration lacks, with evidence",
+		Long: `Propose the entries of access.apps that the configuration lacks: which app may
+own which channel, speak for which agents, and intercept or observe messages of
+others. Each proposal comes with its evidence, from the running daemon and from
+the last 20,000 records. You are asked about each; what you agree to is added to
+the file, and nothing else in it changes. --json prints one proposal a line, and
+writes only together with --yes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.migrate(cmd.Context(), yes, asJSON)

@@ -18,11 +18,13 @@ import (
 func newConfigReload(s *shell) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "reload",
-		Short: "have the running daemon take its configuration as it is now",
-		Long: "Have the running daemon read its configuration and its policy again and put both in force,\n" +
-			"as \"ocipd policy reload\" and SIGHUP do, and say what changed. What takes a restart keeps\n" +
-			"its value and is named. What cannot be used is refused, and nothing changes.",
+		Use:     "reload",
+		Example: "  ocipd config reload",
+		Short:   "reload the configuration in the running daemon",
+		Long: `Have the running daemon read its configuration and policy again, put both in
+force and print what changed, like "ocipd policy reload" and SIGHUP. A setting
+that needs a restart keeps its value and is named. A configuration with a fault
+is refused, and nothing changes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result api.PolicyReloadResult

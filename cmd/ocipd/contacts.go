@@ -21,8 +21,8 @@ import (
 )
 
 func newContacts(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "contacts", Short: "see with whom your agents spoke, and say who that is"})
-	c.AddCommand(newContactsList(s), newContactsAdd(s), newContactsBind(s), newContactsForget(s))
+	c := groupAround(&cobra.Command{Use: "contacts", Short: "list whom your agents spoke to, and name them"}, newContactsList(s))
+	c.AddCommand(newContactsAdd(s), newContactsBind(s), newContactsForget(s))
 	return c
 }
 
@@ -32,9 +32,9 @@ func newContactsList(s *shell) *cobra.Command {
 	var asJSON, unknown, entries bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "list with whom your agents spoke, and who that is to them",
-		Long: `List the sessions of your agents, the one used last first, and who is there: what the
-configuration says, what an envelope has shown ("learned"), or nobody knows. With
+		Short: "list the sessions of your agents, and who is there",
+		Long: `List the sessions of your agents, most recent first, and who is there: as the
+configuration says, as an envelope has shown ("learned"), or unknown. With
 --entries, list the entries of the directory file instead; that needs no daemon.`,
 		Example: "  ocipd contacts list --unknown\n  ocipd contacts add telegram:4711 --user dave",
 		Args:    cobra.NoArgs,
@@ -178,10 +178,10 @@ func newContactsAdd(s *shell) *cobra.Command {
 	var noReload bool
 	c := &cobra.Command{
 		Use:   "add SESSION...",
-		Short: "declare who is at a session, as an entry of the directory file",
-		Long: `Add an entry to the directory file: a person, unless --kind or --instance says
-otherwise, who is reached by these sessions. Where the configuration names no such
-file, contacts.jsonl beside it is one from then on. ` + afterwards,
+		Short: "add a person, agent or group to the directory file",
+		Long: `Add an entry to the directory file: a person with these sessions, unless --kind
+or --instance says otherwise. If the configuration names no such file,
+contacts.jsonl beside it becomes that file. ` + afterwards,
 		Example: `  ocipd contacts add telegram:4711 --user dave
   ocipd contacts add irc:direct:carol --instance agent-carol-1 --user carol --org-unit marketing --tenant acme-corp
   ocipd contacts add 'irc:#team' --kind group --member agent-carol-1 --member telegram:4711`,
@@ -207,7 +207,7 @@ file, contacts.jsonl beside it is one from then on. ` + afterwards,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&entry.Kind, "kind", "", "person, agent or group")
+	flags.StringVar(&entry.Kind, "kind", "", "`KIND`: person, agent or group")
 	flags.StringVar(&entry.UserID, "user", "", "`NAME` of the person, or of whose agent it is")
 	flags.StringVar(&entry.InstanceID, "instance", "", "`ID` of an agent elsewhere")
 	flags.StringVar(&entry.OrgUnit, "org-unit", "", "`NAME` of the unit of an agent")
@@ -235,11 +235,11 @@ func newContactsBind(s *shell) *cobra.Command {
 	var to, agent string
 	c := &cobra.Command{
 		Use:   "bind [SESSION]",
-		Short: "say that a session is yours, or that of somebody in the directory file",
-		Long: `Say whose a session is: with --me that of the owner of your agent, who is no
-stranger to it, and with --to that of somebody whom the directory file has by this
-user or instance id. Without a session, --me proposes at a terminal the one that
-nobody knows and was used last: write to your agent first. ` + afterwards,
+		Short: "mark a session as your own, or as somebody's of the directory file",
+		Long: `Name the owner of a session: with --me the owner of your agent, who is no
+stranger to it; with --to the entry of the directory file with this user or
+instance id. Without a session, --me proposes the unknown one that was used last,
+so write to your agent first. ` + afterwards,
 		Example: "  ocipd contacts bind --me\n  ocipd contacts bind telegram:4711 --me\n  ocipd contacts bind signal:dave --to dave",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -352,11 +352,13 @@ func newContactsForget(s *shell) *cobra.Command {
 	var params api.ContactForgetParams
 	var entry, asJSON, noReload bool
 	c := &cobra.Command{
-		Use:   "forget SESSION",
-		Short: "forget what was learned of who is at a session",
-		Long: `Have the daemon forget what messages have shown of a session: which agent is there,
-and where its answers go. What you wrote stays; with --entry, the session is taken out
-of the directory file too, and its entry with the last of its sessions.`,
+		Use: "forget SESSION",
+		Example: "  ocipd contacts forget telegram:4711\n" +
+			"  ocipd contacts forget 'irc:#team' --entry --note 'left the company'",
+		Short: "forget what messages have shown about a session",
+		Long: `Have the daemon forget what messages have shown about a session: which agent is
+there, and where its answers go. Your own entries stay. With --entry, the session
+is also removed from the directory file, and its entry with its last session.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			params.SessionKey = args[0]

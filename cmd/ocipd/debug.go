@@ -18,7 +18,7 @@ import (
 )
 
 func newDebug(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "debug", Short: "look inside the running daemon"})
+	c := group(&cobra.Command{Use: "debug", Short: "take profiles of the running daemon"})
 	c.AddCommand(newDebugPprof(s))
 	return c
 }
@@ -27,7 +27,9 @@ func newDebugPprof(s *shell) *cobra.Command {
 	var file string
 	var length time.Duration
 	c := &cobra.Command{
-		Use:   "pprof NAME",
+		Use: "pprof NAME",
+		Example: "  ocipd debug pprof heap > heap.pprof\n" +
+			"  ocipd debug pprof profile --for 30s > cpu.pprof",
 		Short: "take a profile of the running daemon (" + strings.Join(api.Profiles(), ", ") + ")",
 		Long: "Take a profile of the running daemon, in the format of go tool pprof. It goes over the\n" +
 			"operator socket; apps cannot ask for one. Profiles hold names of functions and numbers,\n" +
@@ -42,7 +44,7 @@ func newDebugPprof(s *shell) *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&file, "output", "o", "", "write to this `FILE` (default NAME.pprof; - is stdout)")
-	c.Flags().DurationVar(&length, "for", 0, "how long to watch the processor, in whole seconds (default 10s)")
+	c.Flags().DurationVar(&length, "for", 0, "`TIME` to watch the processor for, in whole seconds (default 10s)")
 	return c
 }
 

@@ -27,12 +27,12 @@ import (
 
 func newDemo(s *shell) *cobra.Command {
 	return &cobra.Command{
-		Use:   "demo",
-		Short: "see messages decided, delivered and recorded by a daemon of its own",
-		Long: `demo starts a daemon on a private socket in a temporary directory, connects
-apps to it, and tells a short story. After each step it shows what the apps saw
-beside what the log recorded, and at the end it verifies the log. Nothing of it
-stays.`,
+		Use:     "demo",
+		Example: "  ocipd demo",
+		Short:   "show messages decided, delivered and recorded",
+		Long: `Start a daemon on a private socket in a temporary directory, connect apps to it,
+and play short scenes. Each scene shows what the apps saw beside what the log
+recorded; at the end the log is verified. Everything is removed afterwards.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := os.MkdirTemp("", "ocipd-demo-")

@@ -8,13 +8,16 @@ import (
 func newDoctor(s *shell) *cobra.Command {
 	var asJSON, quiet, fix bool
 	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "check everything the daemon needs, and say what to do",
-		Long: `Check the machine, the configuration, what holds towards strangers, what apps may do,
-who decides, files and their modes, the daemon, its service, the clock, the disk, the
-policy and the end of the audit log. It needs no daemon and may run beside one. Each
-line is pass, warn or fail, with what to do about it; one that fails makes the exit
-code 1. "ocipd audit verify" reads the whole log.`,
+		Use: "doctor",
+		Example: "  ocipd doctor\n" +
+			"  ocipd doctor --quiet\n" +
+			"  ocipd doctor --fix",
+		Short: "check everything the daemon needs, and print the fix",
+		Long: `Check the machine, the configuration, the rules for strangers, grants of apps,
+signers, files and their modes, the daemon, its service, clock, disk, policy and
+the end of the audit log. No daemon is needed; one may run. Each line is pass,
+warn or fail with the fix; a fail makes the exit code 1. "ocipd audit verify"
+reads the whole log.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return doctor.New(cmd.Context(), &s.Process).Run(asJSON, quiet, fix)

@@ -24,8 +24,8 @@ import (
 )
 
 func newExchanges(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "exchanges", Short: "see the agents' exchanges, and settle what waits for a person"})
-	c.AddCommand(newExchangesList(s), newExchangesShow(s), newExchangesResolve(s))
+	c := groupAround(&cobra.Command{Use: "exchanges", Short: "list exchanges between agents, and close escalated ones"}, newExchangesList(s))
+	c.AddCommand(newExchangesShow(s), newExchangesResolve(s))
 	return c
 }
 
@@ -76,11 +76,13 @@ func newExchangesList(s *shell) *cobra.Command {
 	var limit int
 	var all, asJSON bool
 	c := &cobra.Command{
-		Use:   "list",
+		Use: "list",
+		Example: "  ocipd exchanges list --outcome escalated\n" +
+			"  ocipd exchanges list --agent agent-alice-1 --json",
 		Short: "list exchanges, newest first",
 		Long: `List exchanges, newest first. Each agent of this daemon keeps its own side of an
-exchange and has a row of its own. A narrow screen shows what has no room on a second
-line. --json prints each side as one line.`,
+exchange, in a row of its own. A narrow terminal shows long fields on a second
+line. --json prints one side a line.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -313,10 +315,11 @@ func (s *shell) completeExchange(cmd *cobra.Command, args []string, _ string) ([
 func newExchangesShow(s *shell) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "show ID",
-		Short: "show both sides of an exchange, what was said, and why it ended",
-		Long: `Show both sides of an exchange with the first line of each message, and why it
-ended. The beginning of an id will do. --json prints each side as one line.`,
+		Use:     "show ID",
+		Example: "  ocipd exchanges show 01a1fa2b",
+		Short:   "show both sides of an exchange and how it ended",
+		Long: `Show both sides of an exchange with the first line of each message, and how it
+ended. The beginning of an id is enough. --json prints one side a line.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeExchange,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -527,12 +530,13 @@ func newExchangesResolve(s *shell) *cobra.Command {
 	var note, agent, key string
 	var asJSON, sign bool
 	c := &cobra.Command{
-		Use:   "resolve ID",
-		Short: "end an exchange, and settle what was escalated",
-		Long: `End every side of an exchange that is in progress or escalated, and settle its
-escalation: where its rounds were used up, the two agents may begin a new one.
-A side that is denied, expired or resolved stays so. It is recorded, with the
-note. The beginning of an id will do.`,
+		Use:     "resolve ID",
+		Example: "  ocipd exchanges resolve 01a1fa2b --note 'spoke to them'",
+		Short:   "close an exchange and settle its escalation",
+		Long: `Close every side of an exchange that is in progress or escalated, and settle its
+escalation: if its rounds were used up, the two agents may begin a new one. A
+side that is denied, expired or resolved stays so. The act is recorded, with the
+note. The beginning of an id is enough.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeExchange,
 		RunE: func(cmd *cobra.Command, args []string) error {

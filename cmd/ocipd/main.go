@@ -101,8 +101,12 @@ func newRoot(s *shell) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	group(root)
+	showHelp(root)
+	root.Version = versionLine()
+	root.SetVersionTemplate("{{.Version}}")
+	root.Flags().Bool("version", false, "print the version")
 	flags := root.PersistentFlags()
-	flags.StringVar(&s.ConfigFile, "config", "", "read this configuration `FILE` (default $XDG_CONFIG_HOME/openclawos/ocipd.yaml)")
+	flags.StringVar(&s.ConfigFile, "config", "", "read this configuration `FILE`, not $XDG_CONFIG_HOME/openclawos/ocipd.yaml")
 	flags.StringVar(&s.Socket, "socket", "", "`PATH` of the kernel socket; the operator socket is beside it")
 	for _, g := range commandGroups(s) {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
@@ -147,21 +151,27 @@ func commandGroups(s *shell) []commandGroup {
 // group makes a command that only holds others: without one of them it is used
 // wrongly.
 func group(c *cobra.Command) *cobra.Command {
+	return groupAround(c, nil)
+}
+
+// groupAround makes a command that holds others. Without one of them it does what
+// usual does, with its flags.
+func groupAround(c, usual *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.SuggestionsMinimumDistance = 2
+	if usual != nil {
+		c.Flags().AddFlagSet(usual.Flags())
+		c.AddCommand(usual)
+	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			cmd.SetOut(cmd.ErrOrStderr())
-			if err := cmd.Help(); err != nil {
-				return err
-			}
-			return cli.Usagef("a command is missing")
+		switch {
+		case len(args) > 0:
+			return unknownCommand(cmd, args[0])
+		case usual != nil:
+			return usual.RunE(cmd, nil)
 		}
-		message := fmt.Sprintf("unknown command %q", args[0])
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			message += fmt.Sprintf(": did you mean %q?", near[0])
-		}
-		return cli.Usagef("%s", message)
+		writeHelp(cmd.ErrOrStderr(), cmd)
+		return cli.Usagef("a command is missing")
 	}
 	return c
 }

@@ -13,8 +13,10 @@ import (
 func newMeasure(s *shell) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "measure FILE",
-		Short: "measure commitment detection on labelled texts of your own",
+		Use: "measure FILE",
+		Example: "  ocipd measure texts.jsonl\n" +
+			"  ocipd measure texts.jsonl --json",
+		Short: "measure detection on labelled texts of your own",
 		Long: `Run the configuration's commitment detection over labelled texts, and print how
 many it would hold, how many of those rightly (precision), and how many of the
 commitments it finds (recall). FILE has one text a line, as JSON

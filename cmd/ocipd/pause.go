@@ -15,23 +15,28 @@ import (
 
 func newPause(s *shell) *cobra.Command {
 	return s.pauseCommand(&cobra.Command{
-		Use:   "pause",
-		Short: "stop sending at once: of one agent, through one channel, or all",
-		Long: `Stop sending at once. New messages are refused with the code PAUSED, and what was
-allowed and is not with its app yet stays where it is, also over a restart, until
-ocipd resume. With --agent that is what the agent sends and is sent, with
---channel what goes through the channel, without either all. What an app was given
-before cannot be taken back.`,
+		Use: "pause",
+		Example: "  ocipd pause --note 'what is it doing?'\n" +
+			"  ocipd pause --agent alice\n" +
+			"  ocipd pause --channel telegram",
+		Short: "stop sending at once: an agent, a channel or everything",
+		Long: `Stop sending at once. New messages are refused with the code PAUSED, and allowed
+ones that have not reached their app stay queued, also over a restart, until
+"ocipd resume". --agent pauses what an agent sends and receives, --channel what
+goes through a channel; without either, everything is paused. A message that an
+app already has cannot be taken back.`,
 	}, "sending.pause")
 }
 
 func newResume(s *shell) *cobra.Command {
 	return s.pauseCommand(&cobra.Command{
-		Use:   "resume",
-		Short: "let sending go on that was paused",
-		Long: `Let sending go on that was paused, beginning with what waited. Each pause ends by
-itself: the one of an agent with --agent, of a channel with --channel, and without
-either the one of all. What is paused still is shown.`,
+		Use: "resume",
+		Example: "  ocipd resume\n" +
+			"  ocipd resume --agent alice",
+		Short: "resume what was paused",
+		Long: `Resume sending, beginning with the queued messages. Each pause is ended by
+itself: that of an agent with --agent, of a channel with --channel, and the pause
+of everything without either. Remaining pauses are shown.`,
 	}, "sending.resume")
 }
 
@@ -49,7 +54,7 @@ func (s *shell) pauseCommand(c *cobra.Command, method string) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&params.Agent, "agent", "", "the agent of this `ID`")
 	flags.StringVar(&params.Channel, "channel", "", "the channel of this `ID`, such as telegram")
-	flags.StringVar(&params.Note, "note", "", "why, for the record")
+	flags.StringVar(&params.Note, "note", "", "`TEXT` for the record")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -34,10 +34,12 @@ func builtIn(path string) string { return cmp.Or(path, "the built-in policy") }
 
 func newPolicyCheck(s *shell) *cobra.Command {
 	return &cobra.Command{
-		Use:   "check [PATH]",
-		Short: "compile a policy and try it, as the daemon would at its start",
-		Long: "Compile a policy, with the configuration's policy.data, and try it on samples.\n" +
-			"Without PATH it is the policy that the configuration names.",
+		Use: "check [PATH]",
+		Example: "  ocipd policy check\n" +
+			"  ocipd policy check my-policy/",
+		Short: "compile a policy and try it as the daemon does",
+		Long: `Compile a policy with the policy.data of the configuration, and try it on
+samples. Without PATH it is the policy that the configuration names.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, data, err := s.policyPath(args)
@@ -57,9 +59,10 @@ func newPolicyCheck(s *shell) *cobra.Command {
 func newPolicyTest(s *shell) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "test [PATH]",
-		Short: "run a policy's own tests (rules named test_…, in files named …_test.rego)",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "test [PATH]",
+		Example: "  ocipd policy test my-policy/",
+		Short:   "run a policy's own tests (rules named test_…, in files named …_test.rego)",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := s.policyPath(args)
 			if err != nil {
@@ -79,12 +82,14 @@ func newPolicyTest(s *shell) *cobra.Command {
 func newPolicyReload(s *shell) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "reload",
-		Short: "have the running daemon take its policy and configuration as they are",
-		Long: "Have the running daemon read its configuration and the policy's files again, compile the\n" +
-			"policy, try it on samples, and put both in force. What cannot be used is refused with all\n" +
-			"that is wrong, and what is in force stays. With policy.watch the daemon does this by itself\n" +
-			"when a file changes; \"ocipd policy check\" and \"ocipd config check --diff\" tell beforehand.",
+		Use:     "reload",
+		Example: "  ocipd policy reload",
+		Short:   "reload policy and configuration in the running daemon",
+		Long: `Have the running daemon read its configuration and the policy's files again,
+compile the policy, try it on samples, and put both in force. A fault is refused
+with everything that is wrong, and nothing changes. With policy.watch the daemon
+does this by itself when a file changes; "ocipd policy check" and "ocipd config
+check --diff" preview it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result api.PolicyReloadResult

@@ -15,8 +15,8 @@ import (
 )
 
 func newQueue(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "queue", Short: "see what was allowed and is not delivered yet, and take it out"})
-	c.AddCommand(newQueueList(s), newQueueDrop(s))
+	c := groupAround(&cobra.Command{Use: "queue", Short: "list allowed messages that are not delivered yet, or drop them"}, newQueueList(s))
+	c.AddCommand(newQueueDrop(s))
 	return c
 }
 
@@ -25,11 +25,13 @@ func newQueueList(s *shell) *cobra.Command {
 	var limit int
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "list what waits for its receivers",
-		Long: `List the messages that were allowed and have not reached their apps: because the
-app is not there, is slow, or sending is paused. Each queue's are in the order in
-which they were decided. --json prints each as one line.`,
+		Use: "list",
+		Example: "  ocipd queue list\n" +
+			"  ocipd queue list --json",
+		Short: "list messages that are not delivered yet",
+		Long: `List the messages that were allowed and have not reached their apps, because the
+app is not connected, is slow, or sending is paused. Each queue is in the order
+of the decisions. --json prints one message a line.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
@@ -125,11 +127,12 @@ func newQueueDrop(s *shell) *cobra.Command {
 	var params api.QueueDropParams
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "drop DISPATCH...",
-		Short: "take messages out that were allowed and are not delivered yet",
-		Long: `Take messages out for good, by their dispatch ids. They are not delivered, which
-goes on record with who wanted it. What is on its way to its app already cannot be
-taken out: ocipd pause keeps back what is not.`,
+		Use:     "drop DISPATCH...",
+		Example: "  ocipd queue drop 01a1fdba-c941-7b42-b28b-d2b9d6bad93f --note 'no longer true'",
+		Short:   "drop messages that are not delivered yet",
+		Long: `Drop messages for good, by their dispatch ids. They are not delivered, and the
+record names who dropped them. A message that is already on its way to its app
+cannot be dropped; "ocipd pause" holds back the rest.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usagef("no message is named: give dispatch ids, as ocipd queue list shows them")
@@ -143,7 +146,7 @@ taken out: ocipd pause keeps back what is not.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&params.Queue, "queue", "", "look only in the queue of this `NAME`")
-	flags.StringVar(&params.Note, "note", "", "why, for the record")
+	flags.StringVar(&params.Note, "note", "", "`TEXT` for the record")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

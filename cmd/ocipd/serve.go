@@ -37,14 +37,18 @@ func newServe(s *shell) *cobra.Command {
 	var level, format string
 	var set []string
 	c := &cobra.Command{
-		Use:   "serve",
+		Use: "serve",
+		Example: "  ocipd serve\n" +
+			"  ocipd serve --config ocipd.yaml --log-format console\n" +
+			"  ocipd serve --set approvals.max_open=10",
 		Short: "run the daemon in the foreground",
-		Long: "Run the daemon in the foreground until SIGINT or SIGTERM. Requests under way are then\n" +
-			"answered, for as long as drain_timeout says; a second signal leaves them unanswered,\n" +
-			"closes the store and exits with 1 where there were any. SIGHUP reloads the configuration\n" +
-			"and the policy.\n\n" +
-			"Sockets that systemd passes are used unless --socket or OPENCLAWOS_KERNEL_SOCKET names\n" +
-			"another; ocipd service install sets both up.",
+		Long: `Run the daemon in the foreground until SIGINT or SIGTERM. Requests in progress are
+then answered, for up to drain_timeout; a second signal leaves them unanswered,
+closes the store and exits with 1 if there were any. SIGHUP reloads the
+configuration and the policy.
+
+Sockets passed by systemd are used unless --socket or OPENCLAWOS_KERNEL_SOCKET
+names another; "ocipd service install" sets both up.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Before anything else: until then a hangup would end the program.

@@ -15,7 +15,7 @@ import (
 func newService(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "service",
-		Short: "run the daemon as a service of yours, under systemd",
+		Short: "run the daemon as a systemd user service",
 	}
 	group(c)
 	c.AddCommand(newServiceInstall(s), newServiceUninstall(s), newServiceStatus(s))
@@ -25,13 +25,15 @@ func newService(s *shell) *cobra.Command {
 func newServiceInstall(s *shell) *cobra.Command {
 	var dryRun, noStart bool
 	c := &cobra.Command{
-		Use:   "install",
-		Short: "install the service, start it now and at every login",
-		Long: "Write ocipd.service and ocipd.socket for your service manager, with the path of this very\n" +
-			"program in them, and the manual pages and the completion of bash, zsh and fish; then enable\n" +
-			"and start both. What is installed already and is another version is replaced and started\n" +
-			"again. With --config the service reads that file. What a package of the system has brought\n" +
-			"for this program is not written again.",
+		Use: "install",
+		Example: "  ocipd service install\n" +
+			"  ocipd service install --dry-run",
+		Short: "install the service and start it now and at each login",
+		Long: `Write ocipd.service and ocipd.socket for your service manager, with the path of
+this program, its manual pages and its completion for bash, zsh and fish; then
+enable and start both. Another installed version is replaced and restarted. With
+--config the service reads that file. What a system package has installed for
+this program is not written again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i, err := s.manager().Installation(cmd.Context(), s.shellFiles(cmd.Root()), dryRun)
@@ -49,10 +51,12 @@ func newServiceInstall(s *shell) *cobra.Command {
 func newServiceUninstall(s *shell) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
-		Use:   "uninstall",
-		Short: "stop the service and remove what install wrote",
-		Long:  "Stop the service and remove what install wrote. Configuration, state and the program stay.",
-		Args:  cobra.NoArgs,
+		Use:     "uninstall",
+		Example: "  ocipd service uninstall",
+		Short:   "stop the service and remove what install wrote",
+		Long: `Stop the service and remove what "install" wrote. Configuration, state and the
+program stay.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i, err := s.manager().Installation(cmd.Context(), s.shellFiles(cmd.Root()), dryRun)
 			if err != nil {
@@ -68,10 +72,11 @@ func newServiceUninstall(s *shell) *cobra.Command {
 func newServiceStatus(s *shell) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "status",
-		Short: "show the units and which version runs",
-		Long:  "Show the units and which version runs. Exits with 3 where the service does not run.",
-		Args:  cobra.NoArgs,
+		Use:     "status",
+		Example: "  ocipd service status",
+		Short:   "show the units and the running version",
+		Long:    `Show the units and the running version. Exits with 3 if the service is not running.`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := s.manager().Report(cmd.Context())
 			if err != nil {

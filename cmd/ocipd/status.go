@@ -26,8 +26,11 @@ func newStatus(s *shell) *cobra.Command {
 	var asJSON, watch bool
 	var wait, every time.Duration
 	c := &cobra.Command{
-		Use:   "status",
-		Short: "show the running daemon, its apps and what waits",
+		Use: "status",
+		Example: "  ocipd status\n" +
+			"  ocipd status --wait 5s\n" +
+			"  ocipd status --json | jq .head",
+		Short: "show the running daemon, its apps and queues",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < minInterval {
@@ -45,8 +48,8 @@ func newStatus(s *shell) *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing it, in few lines; q ends")
-	c.Flags().DurationVar(&every, "interval", time.Second, "how often --watch looks")
-	c.Flags().DurationVar(&wait, "wait", 0, "wait this long for a daemon that is starting")
+	c.Flags().DurationVar(&every, "interval", time.Second, "`TIME` between two looks of --watch")
+	c.Flags().DurationVar(&wait, "wait", 0, "wait up to this `TIME` for a daemon that is starting")
 	return c
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -44,21 +45,32 @@ func buildCommit() string {
 	return "none"
 }
 
+// thisVersion is this program's version.
+func thisVersion() versionReport {
+	return versionReport{
+		Version: buildVersion(), Commit: buildCommit(), Protocol: api.ProtocolVersion,
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+// versionLine is this program's version as `ocipd version` prints it.
+func versionLine() string {
+	v := thisVersion()
+	return fmt.Sprintf("ocipd %s (commit %s, protocol %s, %s, %s)\n", v.Version, v.Commit, v.Protocol, v.Go, v.Platform)
+}
+
 func newVersion(s *shell) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "version",
-		Short: "print the version",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Example: "  ocipd version --json",
+		Short:   "print the version",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := versionReport{
-				Version: buildVersion(), Commit: buildCommit(), Protocol: api.ProtocolVersion,
-				Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-			}
 			if asJSON {
-				return s.PrintJSON(v)
+				return s.PrintJSON(thisVersion())
 			}
-			_, err := fmt.Fprintf(s.Stdout, "ocipd %s (commit %s, protocol %s, %s, %s)\n", v.Version, v.Commit, v.Protocol, v.Go, v.Platform)
+			_, err := io.WriteString(s.Stdout, versionLine())
 			return err
 		},
 	}

@@ -44,8 +44,9 @@ func (m *Member) Of(r *Record) *string {
 func (m *Member) Usage() string {
 	words := strings.Fields(m.help)
 	for i, w := range words {
-		if w == "ID" || w == "KEY" {
-			words[i] = "`" + w + "`"
+		if name := strings.TrimRight(w, ",:"); len(name) > 1 && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
+			words[i] = "`" + name + "`" + w[len(name):]
+			break
 		}
 	}
 	return strings.Join(words, " ")

@@ -47,14 +47,14 @@ const (
 // say what else is done with a member, see [Member].
 type Record struct {
 	ID         string `json:"id" filter:"record" help:"the record with this ID" export:"record.id"`
-	ActionType string `json:"actionType" filter:"actionType" flag:"type" help:"records of this action type, such as agent_exchange or delivery" export:"action_type"`
+	ActionType string `json:"actionType" filter:"actionType" flag:"type" help:"records of this action TYPE, such as agent_exchange or delivery" export:"action_type"`
 	// Event says what happened within the action type, such as "registered".
-	Event        string       `json:"event,omitzero" filter:"event" help:"records of this event, such as registered or daemon_started" export:"event" syslog:"yes"`
-	Side         string       `json:"side,omitzero" filter:"side" help:"sender or receiver" export:"side"`
-	TenantID     string       `json:"tenantId,omitzero" filter:"tenant" help:"records of this tenant's agents" export:"tenant"`
-	UserID       string       `json:"userId,omitzero" filter:"user" help:"records of this user's agents" export:"user" otlp:"user.id" redact:"userId"`
+	Event        string       `json:"event,omitzero" filter:"event" help:"records of this EVENT, such as registered or daemon_started" export:"event" syslog:"yes"`
+	Side         string       `json:"side,omitzero" filter:"side" help:"records of this SIDE: sender or receiver" export:"side"`
+	TenantID     string       `json:"tenantId,omitzero" filter:"tenant" help:"records of the agents of this TENANT" export:"tenant"`
+	UserID       string       `json:"userId,omitzero" filter:"user" help:"records of the agents of this USER" export:"user" otlp:"user.id" redact:"userId"`
 	AgentID      string       `json:"agentId,omitzero" filter:"agent" help:"records of the agent with this instance ID" export:"agent" syslog:"yes"`
-	AppID        string       `json:"appId,omitzero" filter:"app" help:"records of this app" export:"app" redact:"appId"`
+	AppID        string       `json:"appId,omitzero" filter:"app" help:"records of the app with this ID" export:"app" redact:"appId"`
 	Counterparty Counterparty `json:"counterparty,omitzero"`
 	SessionKey   string       `json:"sessionKey,omitzero" filter:"session" help:"records of the session with this KEY" export:"session" otlp:"session.id" ocsf:"session" redact:"sessionKey"`
 	// Address is where the message goes, or came from: what its channel's app
@@ -71,11 +71,11 @@ type Record struct {
 	Hops           int    `json:"hops,omitzero"`
 	Classification string `json:"classification,omitzero" export:"classification"`
 
-	PolicyApplied  string `json:"policyApplied,omitzero" filter:"rule" help:"records that this policy or built-in rule decided, such as tenant-wall" export:"policy"`
+	PolicyApplied  string `json:"policyApplied,omitzero" filter:"rule" help:"records decided by this RULE, of the policy or built in, such as tenant-wall" export:"policy"`
 	PolicyRevision string `json:"policyRevision,omitzero" export:"policy.revision"`
-	PolicyResult   string `json:"policyResult,omitzero" filter:"result" help:"allow, deny or hold" export:"result" syslog:"yes"`
+	PolicyResult   string `json:"policyResult,omitzero" filter:"result" help:"records with this RESULT: allow, deny or hold" export:"result" syslog:"yes"`
 	PolicyReason   string `json:"policyReason,omitzero" redact:"policyReason"`
-	Code           string `json:"code,omitzero" filter:"code" help:"records with this code, such as CLASSIFICATION_VIOLATION" export:"code" syslog:"yes"`
+	Code           string `json:"code,omitzero" filter:"code" help:"records with this CODE, such as CLASSIFICATION_VIOLATION" export:"code" syslog:"yes"`
 	Outcome        string `json:"outcome,omitzero" export:"outcome"`
 
 	// The two lists are nil, and left out, where the record is about no message.
@@ -107,7 +107,7 @@ type Counterparty struct {
 // Address is where somebody is reached: an account at a channel and a target there.
 // The two last say what the session's key says, and are redacted with it.
 type Address struct {
-	Channel string `json:"channel,omitzero" filter:"channel" help:"records of messages through this channel" export:"channel"`
+	Channel string `json:"channel,omitzero" filter:"channel" help:"records of messages through this CHANNEL" export:"channel"`
 	Account string `json:"account,omitzero" redact:"sessionKey"`
 	Target  string `json:"target,omitzero" redact:"sessionKey"`
 }

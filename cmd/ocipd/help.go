@@ -1,0 +1,160 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpWidth is how many columns a help page takes: those of the smallest common terminal.
+const helpWidth = 80
+
+// showHelp has the whole command tree print its help pages folded to [helpWidth], and
+// answer a misspelt flag with the one that was probably meant.
+func showHelp(root *cobra.Command) {
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { writeHelp(c.OutOrStdout(), c) })
+	root.SetUsageFunc(func(c *cobra.Command) error { return nil })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if near := nearestFlag(c, err); near != "" {
+			return cli.Usagef("%v: did you mean --%s?", err, near)
+		}
+		return err
+	})
+	root.SetHelpCommand(&cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "print the help page of a command",
+		Example: "  ocipd help audit query",
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []string
+			for _, sub := range c.Commands() {
+				if sub.IsAvailableCommand() {
+					names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 && c.HasSubCommands() {
+				err = unknownCommand(c, rest[0])
+			}
+			if err != nil {
+				return err
+			}
+			return c.Help()
+		},
+	})
+}
+
+// unknownCommand names a command that is not there, and the one that was probably meant.
+func unknownCommand(c *cobra.Command, name string) error {
+	message := fmt.Sprintf("unknown command %q", name)
+	if near := c.SuggestionsFor(name); len(near) > 0 {
+		message += fmt.Sprintf(": did you mean %q?", near[0])
+	}
+	return cli.Usagef("%s", message)
+}
+
+// nearestFlag is the flag of c that resembles the unknown one that err names; "" where
+// err names none, or none resembles it.
+func nearestFlag(c *cobra.Command, err error) (near string) {
+	const most = 2 // as many letters may differ
+	_, wrong, found := strings.Cut(err.Error(), "unknown flag: --")
+	if !found {
+		return ""
+	}
+	least := most + 1
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if d := levenshtein.ComputeDistance(wrong, f.Name); d < least && !f.Hidden {
+			near, least = f.Name, d
+		}
+	})
+	return near
+}
+
+// writeHelp writes the help page of a command: what it does, how it is used, what it
+// has, and examples.
+func writeHelp(w io.Writer, c *cobra.Command) {
+	about := cmp.Or(c.Long, sentence(c.Short))
+	fmt.Fprintf(w, "%s\n\nUsage:\n", foldParagraphs(about))
+	if c.Runnable() {
+		fmt.Fprintf(w, "  %s\n", c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "  %s COMMAND\n", c.CommandPath())
+	}
+	section := func(title, text string) {
+		if text != "" {
+			fmt.Fprintf(w, "\n%s:\n%s\n", title, strings.TrimRight(text, "\n"))
+		}
+	}
+	titles := map[string]string{"": "Commands"}
+	order := []string{}
+	for _, g := range c.Groups() {
+		titles[g.ID], order = g.ID, append(order, g.ID)
+	}
+	for _, id := range append(order, "") {
+		section(titles[id], commandRows(c, id))
+	}
+	section("Flags", c.LocalFlags().FlagUsagesWrapped(helpWidth))
+	section("Flags of every command", c.InheritedFlags().FlagUsagesWrapped(helpWidth))
+	section("Examples", c.Example)
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\n\"%s COMMAND --help\" says more about a command.\n", c.CommandPath())
+	}
+}
+
+// commandRows lists the commands of a group below c, a row each.
+func commandRows(c *cobra.Command, group string) string {
+	subs := slices.DeleteFunc(slices.Clone(c.Commands()), func(sub *cobra.Command) bool {
+		return !sub.IsAvailableCommand() || sub.GroupID != group
+	})
+	var b strings.Builder
+	for _, sub := range subs {
+		name := fmt.Sprintf("  %-*s  ", c.NamePadding(), sub.Name())
+		lines := term.FoldAtBlanks(sub.Short, helpWidth-len(name))
+		b.WriteString(name + strings.Join(lines, "\n"+strings.Repeat(" ", len(name))) + "\n")
+	}
+	return b.String()
+}
+
+// foldParagraphs folds each paragraph of a text; indented lines stay as they are.
+func foldParagraphs(text string) string {
+	var out, paragraph []string
+	flush := func() {
+		if len(paragraph) > 0 {
+			out = append(out, term.FoldAtBlanks(strings.Join(paragraph, " "), helpWidth)...)
+			paragraph = nil
+		}
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		if line != "" && !strings.HasPrefix(line, " ") {
+			paragraph = append(paragraph, line)
+			continue
+		}
+		flush()
+		out = append(out, line)
+	}
+	flush()
+	return strings.Join(out, "\n")
+}
+
+// sentence makes a sentence of a command's short description.
+func sentence(short string) string {
+	if short == "" {
+		return ""
+	}
+	return strings.ToUpper(short[:1]) + short[1:] + "."
+}

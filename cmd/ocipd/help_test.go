@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// TestHelp reads the help page of every command: it fits a terminal, shows an example
+// of each command that does something, and names what each flag takes.
+func TestHelp(t *testing.T) {
+	pages := 0
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() && sub.Name() != "completion" {
+				walk(sub)
+			}
+		}
+		pages++
+		path := c.CommandPath()
+		var page bytes.Buffer
+		writeHelp(&page, c)
+		for line := range strings.SplitSeq(page.String(), "\n") {
+			if term.Width(line) > helpWidth && !strings.HasPrefix(line, "  ocipd") {
+				t.Errorf("%s: %d columns: %s", path, term.Width(line), line)
+			}
+		}
+		if !c.HasSubCommands() && !strings.HasPrefix(c.Example, "  ocipd ") {
+			t.Errorf("%s has no example", path)
+		}
+		for line := range strings.SplitSeq(c.Example, "\n") {
+			if !c.HasSubCommands() && !strings.Contains(line, path) && !strings.Contains(c.Example, path) {
+				t.Errorf("%s: the example %q is of another command", path, line)
+			}
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); name == "string" || name == "duration" || name == "int" {
+				t.Errorf("%s --%s does not name what it takes: %s", path, f.Name, f.Usage)
+			}
+		})
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: the short description is %q", path, c.Short)
+		}
+	}
+	walk(newRoot(&shell{Process: cli.Process{}}))
+	if pages < 50 {
+		t.Errorf("%d pages were read", pages)
+	}
+}
+
+// TestMistyped answers what is used wrongly with what was probably meant, and exits 2.
+func TestMistyped(t *testing.T) {
+	for _, tc := range []struct{ args, want string }{
+		{"status --jsno", "did you mean --json?"},
+		{"audit query --reslt deny", "did you mean --result?"},
+		{"exchanges lst", `did you mean "list"?`},
+		{"statsu", `did you mean "status"?`},
+		{"help foo", `unknown command "foo"`},
+		{"help audit reciept", `did you mean "receipt"?`},
+		{"status --zzzzzz", "unknown flag: --zzzzzz (see"},
+		{"audit", "a command is missing"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields(tc.args), strings.NewReader(""), &stdout, &stderr, nil)
+		if code != exitUsage || !strings.Contains(stderr.String(), tc.want) || stdout.Len() > 0 {
+			t.Errorf("%s exits %d: %s%s", tc.args, code, &stderr, &stdout)
+		}
+	}
+}
