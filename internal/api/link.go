@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -58,4 +59,21 @@ type Stream interface {
 func ByPeer(who Peer) map[string]any {
 	uid, _, pid := who.Credentials()
 	return map[string]any{"uid": uid, "pid": pid}
+}
+
+// Principal names who operates as the operating system does.
+func Principal(who Peer) string {
+	uid, _, _ := who.Credentials()
+	return fmt.Sprintf("uid:%d", uid)
+}
+
+// ByPerson is who decided something on the operator socket, as records write it, with a
+// note where there is one.
+func ByPerson(who Peer, note string) map[string]any {
+	details := ByPeer(who)
+	details["by"] = Principal(who)
+	if note != "" {
+		details["note"] = note
+	}
+	return details
 }

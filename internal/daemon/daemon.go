@@ -39,6 +39,7 @@ import (
 	"github.com/openclawos/ocipd/internal/reload"
 	"github.com/openclawos/ocipd/internal/retention"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/storeerror"
 	"github.com/openclawos/ocipd/internal/supervisor"
 	"go.uber.org/zap"
 )
@@ -286,7 +287,7 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	d.store, err = store.Open(ctx, store.Options{
 		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(), DiskChanged: d.diskChanged,
-		Signing: d.signing(), Redact: func(r *audit.Record) { d.redactor.Load().Record(r) }, Metrics: d.metrics, Claimed: d.claimed, Unreadable: kernel.Unreadable,
+		Signing: d.signing(), Redact: func(r *audit.Record) { d.redactor.Load().Record(r) }, Metrics: d.metrics, Claimed: d.claimed, Unreadable: storeerror.Unreadable,
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/logquery"
 )
 
 // client is who calls the methods of apps: one app's connection.
@@ -17,7 +18,7 @@ type client = *kernel.Client
 // who may call it and which function answers. What it takes and gives are the types of
 // that function.
 func (d *Daemon) methods() []ipc.Method {
-	k := d.kernel
+	k, log := d.kernel, logquery.Log{Store: d.store, Search: d.index}
 	return []ipc.Method{
 		ipc.Register("app.register", client.Register),
 		ipc.App("app.heartbeat", ipc.Quick, client.Heartbeat),
@@ -46,9 +47,9 @@ func (d *Daemon) methods() []ipc.Method {
 
 		ipc.Operator("kernel.methods", d.listMethods),
 		ipc.Operator("kernel.status", d.status),
-		ipc.Operator("audit.query", k.AuditQuery),
+		ipc.Operator("audit.query", log.Query),
 		ipc.Operator("audit.stats", d.auditStats),
-		ipc.OperatorStream[jsontext.Value]("audit.tail", k.AuditTail),
+		ipc.OperatorStream[jsontext.Value]("audit.tail", log.Tail),
 		ipc.Operator("audit.verify", d.auditVerify),
 		ipc.Operator("exchange.get", k.ExchangeGet),
 		ipc.Operator("exchange.list", k.ExchangeList),

@@ -8,8 +8,8 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/storeerror"
 	"go.uber.org/zap"
 )
 
@@ -53,7 +53,7 @@ func (d *Daemon) auditRotateKey(_ context.Context, who api.Peer, _ *api.Empty) (
 	}}})
 	if err != nil {
 		d.log.Error("cannot record that the log gets a new key: the old one stays", zap.Error(err))
-		return api.AuditRotateKeyResult{}, kernel.NotRecorded("cannot record it, so nothing was done", err)
+		return api.AuditRotateKeyResult{}, storeerror.NotRecorded("cannot record it, so nothing was done", err)
 	}
 	previous := d.signer.Verifier()
 	seq, public, err := d.rotateKey()

@@ -17,9 +17,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/storeerror"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
@@ -354,7 +354,7 @@ func (k *Keys) record(event, tenant string, details map[string]any, remembered .
 	}}})
 	if err != nil {
 		k.log.Error("cannot record what happens to a key: it stays", zap.String("event", event), zap.Error(err))
-		return 0, kernel.NotRecorded("cannot record it, so nothing was done", err)
+		return 0, storeerror.NotRecorded("cannot record it, so nothing was done", err)
 	}
 	return receipt.Seq, nil
 }

@@ -103,6 +103,9 @@ func (d *Directory) Declared() bool { return d.access.declared() }
 // SeveralTenants reports whether the agents are of more than one tenant.
 func (d *Directory) SeveralTenants() bool { return len(d.access.tenants) > 1 }
 
+// AllTenants are the tenants of the agents.
+func (d *Directory) AllTenants() []string { return d.access.tenants }
+
 // speaksFor reports whether an app is the agent's own.
 func speaksFor(app string, a *Agent) bool { return app != "" && a.App == app }
 

@@ -24,6 +24,25 @@ func newOrigins(s *store.Store) Origins {
 	})}
 }
 
+// OriginKey names what messages of a session brought to the agents of one tenant:
+// another tenant's are not shown it.
+func OriginKey(d *directory.Directory, a *directory.Agent, session string) string {
+	if d.SeveralTenants() {
+		return store.TenantSession(a.TenantID, session)
+	}
+	return session
+}
+
+// OriginKeys are the names that a session has for all tenants, now or before there were
+// several.
+func OriginKeys(d *directory.Directory, session string) []string {
+	keys := []string{session}
+	for _, tenant := range d.AllTenants() {
+		keys = append(keys, store.TenantSession(tenant, session))
+	}
+	return keys
+}
+
 // Of returns what messages brought of a session.
 func (o Origins) Of(ctx context.Context, key string) (map[string]string, error) {
 	return o.of(ctx, key)

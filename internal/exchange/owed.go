@@ -58,3 +58,16 @@ func (d Owed) EnterLocked(c *store.Change, agent, counterparty string, before, n
 	c.Add(part)
 	c.OnDurable(func(store.Receipt) { d.put(debtor{agent, counterparty}, now) })
 }
+
+// ForgiveLocked puts into a change what an agent still owes once a person has ended
+// something, see [ocip.Owed.Settle].
+func (d Owed) ForgiveLocked(ctx context.Context, c *store.Change, agent, counterparty string, outcome ocip.Outcome, conversation string, held ocip.Code) error {
+	if counterparty == "" {
+		return nil
+	}
+	owed, err := d.OfLocked(ctx, agent, counterparty)
+	if err == nil {
+		d.EnterLocked(c, agent, counterparty, owed, owed.Settle(outcome, conversation, held))
+	}
+	return err
+}

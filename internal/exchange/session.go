@@ -15,13 +15,19 @@ import (
 type Sessions struct {
 	store *store.Store
 	known *lru.Cache[string, string]
+	// begun are the sessions that a durable change has begun.
+	begun *lru.Cache[string, struct{}]
 }
 
 const rememberedSessions = 8192
 
 func newSessions(s *store.Store) (*Sessions, error) {
 	known, err := lru.New[string, string](rememberedSessions)
-	return &Sessions{store: s, known: known}, err
+	if err != nil {
+		return nil, err
+	}
+	begun, err := lru.New[string, struct{}](rememberedSessions)
+	return &Sessions{store: s, known: known, begun: begun}, err
 }
 
 // Agent returns the agent that a session has, empty where the session is new.
@@ -41,20 +47,26 @@ func (s *Sessions) Agent(ctx context.Context, key string) (string, error) {
 }
 
 // Use enters a session into a change: as new, or as used once more when the
-// change is durable. It reports whether the session is new. Of two first messages
-// at once, the one that is committed first says whose the session is.
-func (s *Sessions) Use(ctx context.Context, key, agent, account string, now time.Time, c *store.Change) (fresh bool, err error) {
+// change is durable. Fresh is set then where this change began the session: of two
+// first messages at once, the one that is committed first does, and says whose the
+// session is.
+func (s *Sessions) Use(ctx context.Context, key, agent, account string, now time.Time, c *store.Change) (fresh *bool, err error) {
+	fresh = new(bool)
 	known, err := s.Agent(ctx, key)
 	if err != nil {
-		return false, err
+		return fresh, err
 	}
 	if known != "" {
 		c.OnDurable(func(store.Receipt) { s.store.TouchSession(key, now) })
-		return false, nil
+		return fresh, nil
 	}
 	c.Add(store.Session{
 		Key: key, AgentID: agent, ChannelID: directory.ChannelOf(key), AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
 	})
-	c.OnDurable(func(store.Receipt) { s.known.ContainsOrAdd(key, agent) })
-	return true, nil
+	c.OnDurable(func(store.Receipt) {
+		s.known.ContainsOrAdd(key, agent)
+		before, _ := s.begun.ContainsOrAdd(key, struct{}{})
+		*fresh = !before
+	})
+	return fresh, nil
 }

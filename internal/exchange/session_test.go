@@ -26,19 +26,24 @@ func TestFirstMessagesOfASessionAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := func(agent string) *store.Change {
+	first := func(agent string) (*store.Change, *bool) {
 		t.Helper()
 		c := &store.Change{Records: []*audit.Record{{ID: "of " + agent, ActionType: audit.ActionDelivery}}}
-		if fresh, err := known.Use(t.Context(), "chat:new", agent, "", time.Now(), c); err != nil || !fresh {
-			t.Fatalf("for %s the session is new: %t, %v", agent, fresh, err)
+		fresh, err := known.Use(t.Context(), "chat:new", agent, "", time.Now(), c)
+		if err != nil || *fresh {
+			t.Fatalf("for %s the session is new before it is durable: %t, %v", agent, *fresh, err)
 		}
-		return c
+		return c, fresh
 	}
-	alice, bob := first("alice"), first("bob")
+	alice, begunByAlice := first("alice")
+	bob, begunByBob := first("bob")
 	for _, c := range []*store.Change{bob, alice} {
 		if _, err := s.Commit(c); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if *begunByAlice || !*begunByBob {
+		t.Errorf("the session is begun by alice's message %t, by bob's %t, want bob's alone, which was committed first", *begunByAlice, *begunByBob)
 	}
 	fromStore, err := newSessions(s)
 	if err != nil {

@@ -11,9 +11,11 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/hints"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/storeerror"
 )
 
 // newRequests takes up what waits for a person.
@@ -30,7 +32,7 @@ func (k *Kernel) newRequests(ctx context.Context) (err error) {
 		Keyed: func(tenant, text string) (string, error) {
 			digest, err := k.digest(tenant, text)
 			if err != nil {
-				err = NotRecorded("cannot record what changed, so nothing was done", err)
+				err = storeerror.NotRecorded("cannot record what changed, so nothing was done", err)
 			}
 			return digest, err
 		},
@@ -81,7 +83,7 @@ func endOf(r *approval.Request) string {
 // is decided one after the other.
 func (s *heldMessage) Lock() (unlock func()) { return s.k.lockEnds(s.r) }
 
-func (k *Kernel) lockEnds(r *approval.Request) (unlock func()) {
+func (k *base) lockEnds(r *approval.Request) (unlock func()) {
 	return k.state.Lock(r.Agent, otherEnd(r.Counterparty, r.SessionKey))
 }
 
@@ -196,7 +198,7 @@ func (k *ruleset) endRequest(ctx context.Context, d *approval.Decision, state st
 	if err := k.settle(ctx, d, st); err != nil {
 		return err
 	}
-	if err := k.forgive(ctx, d.Change, r.Agent, r.Counterparty, outcome, r.ConversationID, ocip.Code(r.Code)); err != nil {
+	if err := k.state.Owed.ForgiveLocked(ctx, d.Change, r.Agent, r.Counterparty, outcome, r.ConversationID, ocip.Code(r.Code)); err != nil {
 		return err
 	}
 	endExchange(d, st, outcome)
@@ -247,7 +249,7 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	if m.to.InstanceID != r.Counterparty || m.target != r.Target {
 		return nil, api.Errorf(api.Conflict, "session %s no longer reaches %s, for whom the message is; deny it, or configure whom it reaches", r.SessionKey, endOf(r))
 	}
-	if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
+	if m.hints, err = hints.Parse(m.metadata["exchange"]); err != nil {
 		return nil, err
 	}
 	m.hints.ID, m.hints.ConversationID, m.hints.New = r.ExchangeID, "", false
@@ -280,7 +282,7 @@ func (k *ruleset) endOtherSide(ctx context.Context, d *approval.Decision, st *st
 			continue
 		}
 		d.Change.Add(&store.Exchange{Exchange: e})
-		r := k.exchangeRecord(&e, string(outcome))
+		r := k.exchanges.Record(&e, string(outcome), k.directory)
 		r.ApprovalID = d.Request.ApprovalID
 		d.Change.Records = append(d.Change.Records, r)
 	}
@@ -294,18 +296,6 @@ func (k *ruleset) settle(ctx context.Context, d *approval.Decision, st *standing
 		d.Change.Add(store.Settled(store.PairOf(d.Request.Agent, d.Request.Counterparty)))
 	}
 	return k.state.Chains.BeginAnew(ctx, d.Request.Agent, d.Now, d.Change)
-}
-
-// forgive enters what an agent still owes once a person has ended something.
-func (k *ruleset) forgive(ctx context.Context, change *store.Change, agent, counterparty string, outcome ocip.Outcome, conversation string, held ocip.Code) error {
-	if counterparty == "" {
-		return nil
-	}
-	owed, err := k.state.Owed.OfLocked(ctx, agent, counterparty)
-	if err == nil {
-		k.state.Owed.EnterLocked(change, agent, counterparty, owed, owed.Settle(outcome, conversation, held))
-	}
-	return err
 }
 
 // outcomeKept is for how long an app is waited for that must be told.

@@ -103,5 +103,5 @@ func (k *Kernel) QueueList(ctx context.Context, p *api.QueueListParams) (api.Que
 
 // QueueDrop takes messages out that have not reached their receivers.
 func (k *Kernel) QueueDrop(_ context.Context, who api.Peer, p *api.QueueDropParams) (api.QueueDropResult, error) {
-	return k.outbox.Drop(byPerson(who, p.Note), p)
+	return k.outbox.Drop(api.ByPerson(who, p.Note), p)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/exchange"
+	"github.com/openclawos/ocipd/internal/hints"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/registry"
@@ -38,7 +39,7 @@ type outgoing struct {
 	account              string
 	content              string
 	metadata             api.Object
-	hints                hints
+	hints                hints.Hints
 	dispatchID           string
 	// recipient is whom the message reaches, and to who that is to the rules: an
 	// agent that was seen there, where the directory has nobody.
@@ -106,12 +107,12 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 	if _, walled := ocip.Wall(m.sender.Identity, m.to); walled {
 		// The wall comes before anything else: no wish is read, and nobody sees the
 		// text.
-		m.hints = hints{MessageType: ocip.AgentGenerated}
+		m.hints = hints.Hints{MessageType: ocip.AgentGenerated}
 	} else {
 		if reason, paused := k.pauses.Reason(m.sender.ID, m.channel); paused {
 			return nil, api.DispatchResult{}, k.refuseEarly(m, &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason})
 		}
-		if m.hints, err = parseHints(m.metadata["exchange"]); err != nil {
+		if m.hints, err = hints.Parse(m.metadata["exchange"]); err != nil {
 			return nil, api.DispatchResult{}, err
 		}
 		if err := k.bind(m, "the message"); err != nil {
@@ -175,30 +176,11 @@ func (k *ruleset) served(m *outgoing) error {
 // answers, the session's last one unless it says otherwise, else where its key
 // leads, and who the directory has there.
 func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
-	brought, err := k.state.Origins.Of(ctx, k.originKey(m.sender, m.key))
+	brought, err := k.state.Origins.Of(ctx, exchange.OriginKey(k.directory, m.sender, m.key))
 	if err != nil {
 		return err
 	}
 	return k.reach(ctx, m, k.directory.Answering(m.key, brought, m.metadata))
-}
-
-// originKey names what messages of a session brought to the agents of one tenant:
-// another tenant's are not shown it.
-func (k *ruleset) originKey(a *Agent, session string) string {
-	if k.directory.SeveralTenants() {
-		return store.TenantSession(a.TenantID, session)
-	}
-	return session
-}
-
-// originKeys are the names of all tenants.
-func (k *ruleset) originKeys(session string) []string {
-	keys := []string{session}
-	for i := range k.cfg.Directory.Agents {
-		keys = append(keys, store.TenantSession(k.cfg.Directory.Agents[i].TenantID, session))
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
 }
 
 // reach is locate where it is known what was brought.
@@ -282,15 +264,15 @@ func (k *ruleset) instead(m *outgoing, member string) string {
 // tighten them and nothing else.
 func (k *ruleset) changedHints(m *outgoing) *ocip.Verdict {
 	by := m.changedBy[len(m.changedBy)-1]
-	left, err := parseHints(m.metadata["exchange"])
+	left, err := hints.Parse(m.metadata["exchange"])
 	wrong := "left metadata.exchange in a form that cannot be read"
 	if err == nil {
-		wrong = m.hints.after(left, k.cfg.DefaultLevel)
+		wrong = m.hints.After(left, k.cfg.DefaultLevel)
 	}
 	if wrong == "" {
 		// What is held is read once more when it is released.
 		m.metadata = maps.Clone(m.metadata)
-		m.metadata["exchange"] = m.hints.object()
+		m.metadata["exchange"] = m.hints.Object()
 		return nil
 	}
 	return &ocip.Verdict{Result: ocip.Deny, Code: ocip.InterceptorBlocked, Policy: "interceptor:" + by, Reason: "interceptor " + by + " " + wrong + ", which no interceptor may"}
@@ -506,7 +488,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	}
 	began := k.now()
 	v := ocip.Decide(ctx, &ocip.Outgoing{
-		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.level(k.cfg.DefaultLevel),
+		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.Claimed(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, Unconfirmed: m.unconfirmed(), First: st.first, Spent: st.spent, SpentHour: st.spentHour,
 		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
@@ -663,7 +645,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		return api.DispatchResult{}, err
 	}
 	k.state.Entered(change)
-	if fresh {
+	if *fresh {
 		k.apps.Observe(k.terms, api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
 	}
 	result.OCIP = &api.ExchangeRef{
@@ -675,13 +657,13 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 
 // enterSession enters a message's session into a change. One that another tenant's
 // agent has is left as it is: its app would be told of the key that the sender chose.
-func (k *ruleset) enterSession(ctx context.Context, m *outgoing, agentID string, now time.Time, change *store.Change) (fresh bool, err error) {
+func (k *ruleset) enterSession(ctx context.Context, m *outgoing, agentID string, now time.Time, change *store.Change) (fresh *bool, err error) {
 	known, err := k.state.Sessions.Agent(ctx, m.key)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if has := k.directory.Agent(cmp.Or(known, agentID)); has != nil && has.TenantID != m.sender.TenantID {
-		return false, nil
+		return new(bool), nil
 	}
 	return k.state.Sessions.Use(ctx, m.key, agentID, m.account, now, change)
 }

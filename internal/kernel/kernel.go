@@ -12,21 +12,22 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/contacts"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/exchange"
-	"github.com/openclawos/ocipd/internal/fileintegrity"
+	"github.com/openclawos/ocipd/internal/exchanges"
+	"github.com/openclawos/ocipd/internal/logquery"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/pause"
 	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/storeerror"
 	"go.uber.org/zap"
 )
 
@@ -67,22 +68,14 @@ type Config struct {
 // Agent is a local agent, as the directory has it.
 type Agent = directory.Agent
 
-// Search finds records.
-type Search interface {
-	// Query returns up to limit records before a number, newest first, and
-	// where to go on, zero where nothing more can match. Zero for before is the
-	// end of the log.
-	Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
-}
-
 // Options is what a kernel is given from outside.
 type Options struct {
 	// Terms are those of the start, see [Kernel.Prepare].
 	Terms    Terms
 	Store    *store.Store
 	Settings registry.Settings
-	// Search answers operators' questions about the store's records.
-	Search Search
+	// Search finds the store's records.
+	Search logquery.Search
 	// Notify, where set, is told what waits for a person.
 	Notify approval.Notifier
 	// Digest makes the keyed digest that stands for a text in records, with the
@@ -101,35 +94,41 @@ type Options struct {
 	Log     *zap.Logger
 }
 
-// Kernel is the running kernel. Its methods are safe for concurrent use.
-type Kernel struct {
+// base is what is the same under every configuration: what is known, and what
+// decisions are recorded and carried out with.
+type base struct {
 	store   *store.Store
-	search  Search
-	notify  approval.Notifier
+	search  logquery.Search
 	digest  func(tenant, text string) (string, error)
 	now     func() time.Time
 	newID   func() string
 	metrics *metrics.Set
 	log     *zap.Logger
 
-	// inForce is what calls that begin now are decided by.
-	inForce atomic.Pointer[ruleset]
-
 	// state is what is known between two ends.
 	state    *exchange.State
 	requests *approval.Requests
 	outbox   *outbox.Outbox
-	tally    tally
+	// exchanges shows and ends exchanges.
+	exchanges *exchanges.Exchanges
+	contacts  *contacts.Contacts
 	// logHead is what messages say of the audit log.
 	logHead exchange.LogHead
-
 	// apps knows who is connected, with what.
 	apps *registry.Registry
 	// pauses are what a person has stopped.
 	pauses *pause.Pauses
+}
 
-	// swept is how far the sweep of exchanges has come. It is the sweep's alone.
-	swept store.ExchangeKey
+// Kernel is the running kernel. Its methods are safe for concurrent use.
+type Kernel struct {
+	*base
+	notify approval.Notifier
+
+	// inForce is what calls that begin now are decided by.
+	inForce atomic.Pointer[ruleset]
+
+	tally tally
 
 	closing context.Context
 	stop    context.CancelFunc
@@ -138,10 +137,9 @@ type Kernel struct {
 
 // New makes a kernel over an open store and takes up what the store holds.
 func New(ctx context.Context, o Options) (*Kernel, error) {
-	k := &Kernel{
-		store: o.Store, search: o.Search, notify: o.Notify,
-		digest: o.Digest, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
-	}
+	k := &Kernel{notify: o.Notify, base: &base{
+		store: o.Store, search: o.Search, digest: o.Digest, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
+	}}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	first, err := k.newRuleset(&o.Terms)
 	if err != nil {
@@ -168,6 +166,10 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.exchanges = exchanges.New(exchanges.Options{
+		Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Now: o.Now, NewID: o.NewID,
+	})
+	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
 	k.tasks.Go(k.sweep)
 	return k, nil
 }
@@ -185,13 +187,13 @@ func (k *Kernel) Close() {
 }
 
 // record commits records that come with no other change.
-func (k *Kernel) record(r ...*audit.Record) (store.Receipt, error) {
+func (k *base) record(r ...*audit.Record) (store.Receipt, error) {
 	return k.commit(&store.Change{Records: r})
 }
 
 // commit makes a change durable, and turns a failure into what its caller is
 // told: nothing was done, since it could not be recorded.
-func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
+func (k *base) commit(c *store.Change) (store.Receipt, error) {
 	receipt, err := k.store.Commit(c)
 	if err == nil {
 		return receipt, nil
@@ -201,44 +203,5 @@ func (k *Kernel) commit(c *store.Change) (store.Receipt, error) {
 		// each message.
 		k.log.Error("cannot record a decision: nothing was released", zap.Error(err))
 	}
-	return store.Receipt{}, NotRecorded("cannot record the decision, so nothing was done", err)
-}
-
-// NotRecorded is what a caller is told for whom something was not done because it
-// could not be recorded.
-func NotRecorded(message string, cause error) *api.Error {
-	var lost *fileintegrity.LostError
-	code, verdict := api.InternalError, ocip.AuditWriteFailed
-	switch {
-	case errors.Is(cause, store.ErrQuota):
-		// Nothing is wrong with the log: it is the app that has to wait.
-		message, code, verdict = "nothing was done: "+cause.Error(), api.Forbidden, ocip.BudgetExceeded
-	case errors.Is(cause, store.ErrFull), errors.Is(cause, syscall.ENOSPC):
-		message += ": the disk is full"
-	case errors.Is(cause, store.ErrLow), errors.Is(cause, store.ErrMirrorLost):
-		message += ": " + cause.Error()
-	case errors.As(cause, &lost):
-		message += ": " + lost.Error() + "; nothing more is let through until the daemon is restarted"
-	case errors.Is(cause, store.ErrLatched):
-		message += ": the audit store failed and is closed until the daemon is restarted"
-	case errors.Is(cause, store.ErrClosed):
-		message += ": the daemon is stopping"
-	}
-	return &api.Error{Code: code, Message: message, Details: map[string]any{"ocip": map[string]any{"code": verdict, "reason": message}}}
-}
-
-// unreadable is what a caller is told where something that a decision needs cannot be
-// read: the code, and the file that is lost, where one is.
-type unreadable struct{ *store.UnreadableError }
-
-// Unreadable words what [store.Options] asks for.
-func Unreadable(err *store.UnreadableError) error { return unreadable{err} }
-
-// OCIP makes it known to [api.AsError].
-func (e unreadable) OCIP() (code ocip.Code, reason string) {
-	why := "the audit store failed and is closed until the daemon is restarted"
-	if lost, ok := errors.AsType[*fileintegrity.LostError](e.Closed); ok {
-		why = lost.Error() + "; nothing more is let through until the daemon is restarted"
-	}
-	return ocip.AuditWriteFailed, "cannot read what was recorded, so nothing was done: " + why
+	return store.Receipt{}, storeerror.NotRecorded("cannot record the decision, so nothing was done", err)
 }

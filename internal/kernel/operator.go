@@ -2,11 +2,9 @@ package kernel
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -102,68 +100,12 @@ func (t *tally) of(ctx context.Context, count func(context.Context) (map[ocip.Ou
 	return counts, nil
 }
 
-// AuditQuery returns a page of records, newest first. One that took much
-// searching may be short and have more behind it.
-func (k *Kernel) AuditQuery(ctx context.Context, p *api.AuditQueryParams) (api.AuditQueryResult, error) {
-	lines, next, err := k.search.Query(ctx, p.Filter, p.Before, p.Page())
-	if err != nil {
-		return api.AuditQueryResult{}, err
-	}
-	result := api.AuditQueryResult{Records: make([]jsontext.Value, len(lines)), NextBefore: next}
-	for i, line := range lines {
-		result.Records[i] = line
-	}
-	return result, nil
+// ContactList lists with whom the agents had sessions, and who that is to them.
+func (k *Kernel) ContactList(ctx context.Context, p *api.ContactListParams) (api.ContactListResult, error) {
+	return k.contacts.List(ctx, p, k.rules().directory)
 }
 
-// AuditTail opens a stream of records, oldest first.
-func (k *Kernel) AuditTail(ctx context.Context, p *api.AuditTailParams) (func(context.Context, api.Stream) error, error) {
-	head := k.store.Head().Seq
-	after := head
-	if p.After != nil {
-		after = min(*p.After, head)
-	}
-	var last []jsontext.Value
-	if p.After == nil && p.Last > 0 {
-		for before := head + 1; before > 0 && len(last) < p.Last; {
-			lines, next, err := k.search.Query(ctx, p.Filter, before, p.Last-len(last))
-			if err != nil {
-				return nil, err
-			}
-			for _, line := range lines {
-				last = append(last, line)
-			}
-			before = next
-		}
-		slices.Reverse(last)
-	}
-	return func(ctx context.Context, s api.Stream) error {
-		for _, line := range last {
-			if err := s.Send(ctx, line); err != nil {
-				return err
-			}
-		}
-		for {
-			page, upTo, err := k.store.LinesAfter(ctx, after)
-			if err != nil {
-				return err
-			}
-			for _, line := range page {
-				if p.Filter.Match(line) {
-					if err := s.Send(ctx, jsontext.Value(line)); err != nil {
-						return err
-					}
-				}
-			}
-			switch after = upTo; {
-			case len(page) > 0:
-			case !p.Follow:
-				return nil
-			default:
-				if err := k.store.WaitAfter(ctx, after); err != nil {
-					return err
-				}
-			}
-		}
-	}, nil
+// ContactForget undoes what messages of a session have shown about who is there.
+func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.ContactForgetParams) (api.ContactForgetResult, error) {
+	return k.contacts.Forget(ctx, who, p, k.rules().directory)
 }

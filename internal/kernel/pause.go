@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -28,8 +27,8 @@ func (k *Kernel) Resume(_ context.Context, who api.Peer, p *api.PauseParams) (ap
 }
 
 func (k *Kernel) changePause(who api.Peer, p *api.PauseParams, pause bool) (api.PauseResult, error) {
-	row := store.Paused{Scope: p.Scope(), At: k.now(), By: principal(who)}
-	r := &audit.Record{ID: k.newID(), ActionType: audit.ActionSecurity, Event: "sending_resumed", Details: byPerson(who, p.Note)}
+	row := store.Paused{Scope: p.Scope(), At: k.now(), By: api.Principal(who)}
+	r := &audit.Record{ID: k.newID(), ActionType: audit.ActionSecurity, Event: "sending_resumed", Details: api.ByPerson(who, p.Note)}
 	if pause {
 		r.Event = "sending_paused"
 	}
@@ -38,20 +37,4 @@ func (k *Kernel) changePause(who api.Peer, p *api.PauseParams, pause bool) (api.
 		r.AgentID, r.TenantID, r.UserID = agent.InstanceID, agent.TenantID, agent.UserID
 	}
 	return k.pauses.Change(row, pause, &store.Change{Records: []*audit.Record{r}, Last: true}, k.commit)
-}
-
-// principal names who operates as the operating system does.
-func principal(who api.Peer) string {
-	uid, _, _ := who.Credentials()
-	return fmt.Sprintf("uid:%d", uid)
-}
-
-// byPerson is who decided something on the operator socket, as records have it.
-func byPerson(who api.Peer, note string) map[string]any {
-	uid, _, pid := who.Credentials()
-	details := map[string]any{"by": principal(who), "uid": uid, "pid": pid}
-	if note != "" {
-		details["note"] = note
-	}
-	return details
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/exchange"
+	"github.com/openclawos/ocipd/internal/hints"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/registry"
@@ -543,7 +544,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		}
 		return k.takeMalformed(in, malformed)
 	}
-	h, err := parseInboundHints(in.metadata["exchange"], &envelope)
+	h, err := hints.ParseInbound(in.metadata["exchange"], &envelope)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
@@ -567,7 +568,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	v.Shared, v.Withheld = parseTracked(in.metadata["exchange"])
+	v.Shared, v.Withheld = hints.ParseTracked(in.metadata["exchange"])
 	v.Exchange.Track(v.Shared, v.Withheld)
 	listed := from.Kind == ocip.KindAgent
 	from.Kind = ocip.KindAgent
@@ -702,57 +703,6 @@ func (k *ruleset) sent(ctx context.Context, in *incoming, e *ocip.Envelope) (sen
 // its receiver reports. An exchange has few rounds.
 const sentWithin = 64
 
-// parseInboundHints reads what an annotated message says of its exchange. The
-// type is derived from the envelope where it is not given, and an exchange that
-// nobody named has its conversation's id.
-func parseInboundHints(raw []byte, e *ocip.Envelope) (hints, error) {
-	h := hints{ID: e.ConversationID, Type: ocip.InformationQuery}
-	switch {
-	case e.ReplyPolicy == ocip.HumanOnly:
-		h.Type = ocip.MeetingScheduling
-	case e.RequiresCommitment:
-		h.Type = ocip.CommitmentRequest
-	}
-	if len(raw) == 0 {
-		return h, nil
-	}
-	given, err := parseHints(raw)
-	if err != nil {
-		return h, err
-	}
-	if given.ID != "" {
-		h.ID = given.ID
-	}
-	// What stands beside the envelope cannot make less of it.
-	if t := given.Type; t != "" && (t.ReplyPolicy() == ocip.HumanOnly || e.ReplyPolicy != ocip.HumanOnly) && (t.RequiresCommitment() || !e.RequiresCommitment) {
-		h.Type = t
-	}
-	return h, nil
-}
-
-// parseTracked reads what the sender says its message included and kept back.
-// What cannot be read is left out: it is the sender's word, for the record.
-func parseTracked(raw []byte) (shared []ocip.Shared, withheld []ocip.Withheld) {
-	var in struct {
-		Shared   []ocip.Shared   `json:"dataShared"`
-		Withheld []ocip.Withheld `json:"dataWithheld"`
-	}
-	if len(raw) == 0 || json.Unmarshal(raw, &in) != nil {
-		return nil, nil
-	}
-	for _, s := range in.Shared[:min(len(in.Shared), maxData)] {
-		fields := make([]string, 0, len(s.Fields))
-		for _, field := range s.Fields[:min(len(s.Fields), maxData)] {
-			fields = append(fields, ocip.Summarize(field))
-		}
-		shared = append(shared, ocip.Shared{Source: ocip.Summarize(s.Source), Fields: fields})
-	}
-	for _, w := range in.Withheld[:min(len(in.Withheld), maxData)] {
-		withheld = append(withheld, ocip.Withheld{Reason: ocip.Summarize(w.Reason), Description: ocip.Summarize(w.Description)})
-	}
-	return shared, withheld
-}
-
 // data is the message as hook events about it show it.
 func (in *incoming) data() []byte {
 	return api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}.Append(nil)
@@ -788,7 +738,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	}
 	learns := k.learns(in)
 	if learns && len(in.origin.Brought) > 0 {
-		if err := k.state.Origins.Enter(ctx, change, k.originKey(in.agent, in.key), in.account, in.origin.Brought, now); err != nil {
+		if err := k.state.Origins.Enter(ctx, change, exchange.OriginKey(k.directory, in.agent, in.key), in.account, in.origin.Brought, now); err != nil {
 			return api.QueueResult{}, err
 		}
 	}
@@ -798,7 +748,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if err := k.delivered(change.Records[0], in.key, in.content, in.metadata); err != nil {
 		return api.QueueResult{}, err
 	}
-	fresh := false
+	fresh := new(bool)
 	if learns {
 		if fresh, err = k.state.Sessions.Use(ctx, in.key, in.agent.ID, in.account, now, change); err != nil {
 			return api.QueueResult{}, err
@@ -817,7 +767,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 		about.Timestamp, about.AuditID = now.UnixMilli(), change.Records[0].ID
 		k.apps.Observe(k.terms, api.MessageReceived, in.data(), about, in.app)
 	}
-	if fresh {
+	if *fresh {
 		k.apps.Observe(k.terms, api.SessionStart, sessionEvent(in.key, in.agent.ID), in.about(), nil)
 	}
 	return result, nil

@@ -7,6 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/storeerror"
 	"go.uber.org/zap"
 )
 
@@ -60,7 +61,7 @@ func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 
 // delivered enters into a record what the receiver gets, by its keyed digest. It
 // fails as [ruleset.content] does.
-func (k *Kernel) delivered(r *audit.Record, target, content string, metadata api.Object) error {
+func (k *base) delivered(r *audit.Record, target, content string, metadata api.Object) error {
 	form, err := audit.DeliveredForm(target, content, metadata.Append(nil))
 	if err == nil {
 		r.DeliveredDigest, err = k.digest(r.TenantID, string(form))
@@ -71,7 +72,7 @@ func (k *Kernel) delivered(r *audit.Record, target, content string, metadata api
 // content enters what was said into a record: by its keyed digest, which shows
 // whether two texts of a tenant are equal and nothing else, and sealed, where the
 // operator asked for the text. It fails where the record could not be made, and
-// then nothing may be done: see [NotRecorded].
+// then nothing may be done: see [storeerror.NotRecorded].
 func (k *ruleset) content(r *audit.Record, text string) (err error) {
 	r.ContentBytes = len(text)
 	if r.ContentDigest, err = k.digest(r.TenantID, text); err == nil && k.seal != nil {
@@ -92,10 +93,10 @@ func (k *ruleset) named(record *audit.Record, r *approval.Request) (err error) {
 }
 
 // recordable is the error that a caller is told where a text cannot be recorded.
-func (k *Kernel) recordable(err error) error {
+func (k *base) recordable(err error) error {
 	if err == nil {
 		return nil
 	}
 	k.log.Error("cannot record a text: nothing was released", zap.Error(err))
-	return NotRecorded("cannot record the decision, so nothing was done", err)
+	return storeerror.NotRecorded("cannot record the decision, so nothing was done", err)
 }

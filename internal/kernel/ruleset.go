@@ -19,12 +19,12 @@ type Terms struct {
 	Seal func(text string) (string, error)
 }
 
-// ruleset is the kernel under one set of terms, which never changes. A call takes
+// ruleset decides under one set of terms, which never changes. A call takes
 // the one in force when it begins and keeps it to its end, so that no message is
-// decided half by one configuration and half by another. What reads terms is
-// a method of ruleset; what is a method of [Kernel] alone is the same under all.
+// decided half by one configuration and half by another: a ruleset knows what is the
+// same under all, and not the [Kernel], which has the others.
 type ruleset struct {
-	*Kernel
+	*base
 	cfg       Config
 	directory *directory.Directory
 	policy    ocip.Policy
@@ -39,7 +39,7 @@ type ruleset struct {
 func (k *Kernel) rules() *ruleset { return k.inForce.Load() }
 
 func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
-	r := &ruleset{Kernel: k, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal}
+	r := &ruleset{base: k.base, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal}
 	var err error
 	r.directory, err = directory.New(&r.cfg.Directory)
 	r.terms = &registry.Terms{Config: r.cfg.Config, Directory: r.directory, Agents: r.cfg.Directory.Agents, Grants: r.cfg.Directory.Grants}

@@ -17,9 +17,9 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/filewatch"
-	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/storeerror"
 	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
 )
@@ -571,7 +571,7 @@ func (r *Engine) unrecorded(p *plan, cause error) error {
 	if p.policyAnew {
 		what = "the policy"
 	}
-	told := kernel.NotRecorded("cannot record "+what+", so it is not in force", cause)
+	told := storeerror.NotRecorded("cannot record "+what+", so it is not in force", cause)
 	r.refused = ""
 	r.refusedFor(p.policyAnew, told.Message, nil)
 	return told

@@ -1,4 +1,7 @@
-package kernel
+// Package hints reads what a caller says of a message's exchange in metadata.exchange: which
+// exchange it belongs to, of what type, at which level, for how many rounds. Hints
+// wish; they do not decide. Interceptors may tighten them, see [Hints.After].
+package hints
 
 import (
 	"cmp"
@@ -13,9 +16,8 @@ import (
 	"github.com/openclawos/ocipd/internal/text"
 )
 
-// hints is what a caller says about the exchange in metadata.exchange. Hints
-// wish; they do not decide.
-type hints struct {
+// Hints is what a caller says about the exchange.
+type Hints struct {
 	ID             string
 	ConversationID string
 	New            bool
@@ -30,8 +32,8 @@ type hints struct {
 	Data        []ocip.DataItem
 }
 
-// maxData bounds the data items of a message.
-const maxData = 64
+// MaxData bounds the data items of a message.
+const MaxData = 64
 
 // maxExchangeID bounds the ids that callers give, in bytes.
 const maxExchangeID = 128
@@ -57,8 +59,8 @@ type wishItem struct {
 	Description    string   `json:"description"`
 }
 
-// object writes hints as a caller would.
-func (h *hints) object() jsontext.Value {
+// Object writes hints as a caller would.
+func (h *Hints) Object() jsontext.Value {
 	w := wishes{
 		ID: h.ID, ConversationID: h.ConversationID, New: h.New, Type: string(h.Type), MaxRounds: h.MaxRounds,
 		MessageType: string(h.MessageType), ReplyPolicy: string(h.ReplyPolicy), Summary: h.Summary,
@@ -71,19 +73,19 @@ func (h *hints) object() jsontext.Value {
 	}
 	encoded, err := json.Marshal(w, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
-		panic("kernel: hints cannot fail to encode: " + err.Error())
+		panic("hints: what was read cannot fail to encode: " + err.Error())
 	}
 	return encoded
 }
 
-// parseHints reads metadata.exchange. An error names the member that is wrong.
-func parseHints(raw jsontext.Value) (hints, error) {
+// Parse reads metadata.exchange. An error names the member that is wrong.
+func Parse(raw jsontext.Value) (Hints, error) {
 	var in wishes
-	h := hints{MessageType: ocip.AgentGenerated}
+	h := Hints{MessageType: ocip.AgentGenerated}
 	if len(raw) == 0 || raw.Kind() == 'n' {
 		return h, nil
 	}
-	wrong := func(member, problem string) (hints, error) {
+	wrong := func(member, problem string) (Hints, error) {
 		path := "metadata.exchange"
 		if member != "" {
 			path += "." + member
@@ -131,7 +133,7 @@ func parseHints(raw jsontext.Value) (hints, error) {
 	default:
 		return wrong("replyPolicy", "unknown reply policy, want agent-ok, human-only or no-reply-needed")
 	}
-	if len(in.Data) > maxData {
+	if len(in.Data) > MaxData {
 		return wrong("data", "more than 64 items")
 	}
 	for i, item := range in.Data {
@@ -153,19 +155,19 @@ func parseHints(raw jsontext.Value) (hints, error) {
 	return h, nil
 }
 
-// after takes up the hints as interceptors left them; what they left out stays as it
+// After takes up the hints as interceptors left them; what they left out stays as it
 // was. They can only tighten what the caller said: a higher level, a stricter type
 // or reply policy, fewer rounds. Which exchange the message belongs to is the
 // caller's to say. A change that is none of these is named. Unsaid is the level of
 // a message of which nobody says any.
-func (h *hints) after(left hints, unsaid ocip.Level) (wrong string) {
+func (h *Hints) After(left Hints, unsaid ocip.Level) (wrong string) {
 	left.inherit(h)
 	switch {
 	case left.ID != h.ID || left.ConversationID != h.ConversationID || left.New != h.New:
 		return "changed the exchange that the message belongs to"
 	case left.MessageType != h.MessageType:
 		return "changed who wrote the message"
-	case left.level(unsaid) < h.level(unsaid):
+	case left.Claimed(unsaid) < h.Claimed(unsaid):
 		return "lowered the message's level"
 	case left.Type != h.Type && strictness(left.Type) <= strictness(h.Type):
 		return "made the exchange's type no stricter"
@@ -184,7 +186,7 @@ func (h *hints) after(left hints, unsaid ocip.Level) (wrong string) {
 }
 
 // inherit fills what hints leave out from earlier ones.
-func (h *hints) inherit(from *hints) {
+func (h *Hints) inherit(from *Hints) {
 	h.ID, h.ConversationID = cmp.Or(h.ID, from.ID), cmp.Or(h.ConversationID, from.ConversationID)
 	h.New = h.New || from.New
 	h.Type, h.ReplyPolicy = cmp.Or(h.Type, from.Type), cmp.Or(h.ReplyPolicy, from.ReplyPolicy)
@@ -200,8 +202,8 @@ func (h *hints) inherit(from *hints) {
 	}
 }
 
-// level is the level that the hints claim, or what holds where they claim none.
-func (h *hints) level(unsaid ocip.Level) ocip.Level {
+// Claimed is the level that the hints claim, or what holds where they claim none.
+func (h *Hints) Claimed(unsaid ocip.Level) ocip.Level {
 	if h.hasLevel {
 		return h.Level
 	}
@@ -219,4 +221,55 @@ func strictness(t ocip.ExchangeType) int {
 		n++
 	}
 	return n
+}
+
+// ParseInbound reads what an annotated message says of its exchange. The
+// type is derived from the envelope where it is not given, and an exchange that
+// nobody named has its conversation's id.
+func ParseInbound(raw []byte, e *ocip.Envelope) (Hints, error) {
+	h := Hints{ID: e.ConversationID, Type: ocip.InformationQuery}
+	switch {
+	case e.ReplyPolicy == ocip.HumanOnly:
+		h.Type = ocip.MeetingScheduling
+	case e.RequiresCommitment:
+		h.Type = ocip.CommitmentRequest
+	}
+	if len(raw) == 0 {
+		return h, nil
+	}
+	given, err := Parse(raw)
+	if err != nil {
+		return h, err
+	}
+	if given.ID != "" {
+		h.ID = given.ID
+	}
+	// What stands beside the envelope cannot make less of it.
+	if t := given.Type; t != "" && (t.ReplyPolicy() == ocip.HumanOnly || e.ReplyPolicy != ocip.HumanOnly) && (t.RequiresCommitment() || !e.RequiresCommitment) {
+		h.Type = t
+	}
+	return h, nil
+}
+
+// ParseTracked reads what the sender says its message included and kept back.
+// What cannot be read is left out: it is the sender's word, for the record.
+func ParseTracked(raw []byte) (shared []ocip.Shared, withheld []ocip.Withheld) {
+	var in struct {
+		Shared   []ocip.Shared   `json:"dataShared"`
+		Withheld []ocip.Withheld `json:"dataWithheld"`
+	}
+	if len(raw) == 0 || json.Unmarshal(raw, &in) != nil {
+		return nil, nil
+	}
+	for _, s := range in.Shared[:min(len(in.Shared), MaxData)] {
+		fields := make([]string, 0, len(s.Fields))
+		for _, field := range s.Fields[:min(len(s.Fields), MaxData)] {
+			fields = append(fields, ocip.Summarize(field))
+		}
+		shared = append(shared, ocip.Shared{Source: ocip.Summarize(s.Source), Fields: fields})
+	}
+	for _, w := range in.Withheld[:min(len(in.Withheld), MaxData)] {
+		withheld = append(withheld, ocip.Withheld{Reason: ocip.Summarize(w.Reason), Description: ocip.Summarize(w.Description)})
+	}
+	return shared, withheld
 }

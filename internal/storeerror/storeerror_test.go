@@ -1,4 +1,4 @@
-package kernel
+package storeerror
 
 import (
 	"errors"
