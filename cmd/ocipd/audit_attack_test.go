@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/witness"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"golang.org/x/mod/sumdb/note"
 )
 
@@ -132,13 +132,13 @@ func (s *scene) signedUpTo() int {
 }
 
 // everyCut cuts the log at every offset. What it ends with is either no whole
-// line, or less than was witnessed.
+// line, or less than a checkpoint says.
 func (s *scene) everyCut() {
 	v, reach := s.verifier(), s.signedUpTo()
 	for i, line := range s.lines {
 		end := *v
 		if _, err := end.Finish(); (err == nil) != (i >= reach) {
-			s.Errorf("cut after record %d, where %d are witnessed: %v", i, reach, err)
+			s.Errorf("cut after record %d, where a checkpoint is of %d: %v", i, reach, err)
 		}
 		for at := range line {
 			if v.Add(line[:at]) == nil {
@@ -155,7 +155,7 @@ func (s *scene) everyCut() {
 		s.Error("without the last newline the log is good")
 	}
 	if reach != len(s.lines)-1 {
-		s.Errorf("of %d records %d are witnessed", len(s.lines), reach)
+		s.Errorf("of %d records a checkpoint is of %d", len(s.lines), reach)
 	}
 }
 
@@ -487,7 +487,7 @@ type attack struct {
 // Arguments of verify.
 func withKey(more ...string) []string { return append([]string{"--key", "log.pub"}, more...) }
 
-func witnessed(more ...string) []string {
+func heldAgainst(more ...string) []string {
 	return withKey(append([]string{"--checkpoints", "outside.jsonl"}, more...)...)
 }
 
@@ -529,16 +529,16 @@ func (s *scene) attacks() []attack {
 	}
 	last := len(s.lines) - 1
 	return []attack{
-		{name: "nothing", args: witnessed("copy"), says: "they fit", change: copied(func(*scene) int { return 0 }), passes: true},
+		{name: "nothing", args: heldAgainst("copy"), says: "they fit", change: copied(func(*scene) int { return 0 }), passes: true},
 		{
-			name: "a byte changed", args: witnessed("copy"), says: "its content does not match its hash: changed after it was written",
+			name: "a byte changed", args: heldAgainst("copy"), says: "its content does not match its hash: changed after it was written",
 			change: live(func(lines [][]byte) [][]byte {
 				lines[1] = bytes.Replace(lines[1], []byte(`"id":"`), []byte(`"iD":"`), 1)
 				return lines
 			}),
 		},
 		{
-			name: "a byte of a segment changed", args: witnessed("copy"), says: "the segment cannot be read",
+			name: "a byte of a segment changed", args: heldAgainst("copy"), says: "the segment cannot be read",
 			change: copied(func(s *scene) int {
 				segment := s.segments("copy")[1]
 				s.edit(segment, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
@@ -546,7 +546,7 @@ func (s *scene) attacks() []attack {
 			}),
 		},
 		{
-			name: "a denial made a permission, and its hash made right", args: witnessed("copy"), says: "names ",
+			name: "a denial made a permission, and its hash made right", args: heldAgainst("copy"), says: "names ",
 			change: copied(func(s *scene) int {
 				lines := slices.Clone(s.lines)
 				lines[denial] = s.rewrite(lines[:denial]...).again(deny(lines[denial])).lines[denial]
@@ -569,11 +569,11 @@ func (s *scene) attacks() []attack {
 			}),
 		},
 		{
-			name: "a record dropped", args: witnessed("copy"), says: "stands here: records are missing or moved",
+			name: "a record dropped", args: heldAgainst("copy"), says: "stands here: records are missing or moved",
 			change: live(func(lines [][]byte) [][]byte { return slices.Delete(lines, 1, 2) }),
 		},
 		{
-			name: "a record inserted", args: witnessed("copy"), says: "names ",
+			name: "a record inserted", args: heldAgainst("copy"), says: "names ",
 			change: live(func(lines [][]byte) [][]byte {
 				head, err := audit.HeadOf(lines[0])
 				if err != nil {
@@ -584,18 +584,18 @@ func (s *scene) attacks() []attack {
 			}),
 		},
 		{
-			name: "two records swapped", args: witnessed("copy"), says: "stands here: records are missing or moved",
+			name: "two records swapped", args: heldAgainst("copy"), says: "stands here: records are missing or moved",
 			change: live(func(lines [][]byte) [][]byte {
 				lines[1], lines[2] = lines[2], lines[1]
 				return lines
 			}),
 		},
 		{
-			name: "a record doubled", args: witnessed("copy"), says: "stands here again: doubled or moved",
+			name: "a record doubled", args: heldAgainst("copy"), says: "stands here again: doubled or moved",
 			change: live(func(lines [][]byte) [][]byte { return slices.Insert(lines, 1, lines[0]) }),
 		},
 		{
-			name: "a segment removed", args: witnessed("copy"), says: "is listed and is not there",
+			name: "a segment removed", args: heldAgainst("copy"), says: "is listed and is not there",
 			change: copied(func(s *scene) int {
 				segment := s.segments("copy")[1]
 				seq := s.firstOf(segment)
@@ -606,7 +606,7 @@ func (s *scene) attacks() []attack {
 			}),
 		},
 		{
-			name: "a segment removed, and its line in the manifest", args: witnessed("copy"), says: "are missing: no file holds them",
+			name: "a segment removed, and its line in the manifest", args: heldAgainst("copy"), says: "are missing: no file holds them",
 			change: copied(func(s *scene) int {
 				segment := s.segments("copy")[1]
 				seq := s.firstOf(segment)
@@ -618,7 +618,7 @@ func (s *scene) attacks() []attack {
 			}),
 		},
 		{
-			name: "the first segment removed", args: witnessed("copy"), says: "stands here: records are missing or moved",
+			name: "the first segment removed", args: heldAgainst("copy"), says: "stands here: records are missing or moved",
 			change: copied(func(s *scene) int {
 				segment := s.segments("copy")[0]
 				if err := os.Remove(segment); err != nil {
@@ -629,7 +629,7 @@ func (s *scene) attacks() []attack {
 			}),
 		},
 		{
-			name: "the first segment removed, with a tombstone of the attacker's", args: witnessed("copy"), says: "nothing that is signed says that they were retired",
+			name: "the first segment removed, with a tombstone of the attacker's", args: heldAgainst("copy"), says: "nothing that is signed says that they were retired",
 			change: copied(func(s *scene) int {
 				segment := s.segments("copy")[0]
 				gone := s.rewrite(s.lines[:s.firstOf(s.segments("copy")[1])-1]...)
@@ -641,15 +641,15 @@ func (s *scene) attacks() []attack {
 				if err != nil {
 					s.Fatal(err)
 				}
-				s.write(filepath.Join("copy", witness.TombstoneFile), tomb.Signed)
+				s.write(filepath.Join("copy", checkpoints.TombstoneFile), tomb.Signed)
 				return 1
 			}),
 		},
 		{
-			name: "a tombstone changed", args: witnessed("copy"), says: "cannot be believed",
+			name: "a tombstone changed", args: heldAgainst("copy"), says: "cannot be believed",
 			change: func(s *scene) int {
 				s.mirror("retired", "copy")
-				s.edit(filepath.Join("copy", witness.TombstoneFile), func(b []byte) []byte {
+				s.edit(filepath.Join("copy", checkpoints.TombstoneFile), func(b []byte) []byte {
 					// A digit of the hash of the last record that was retired.
 					digit := &b[bytes.Index(b, []byte("\nchain "))+len("\nchain ")]
 					if *digit == '0' || *digit == 'a' {
@@ -662,7 +662,7 @@ func (s *scene) attacks() []attack {
 			},
 		},
 		{
-			name: "records made up in the place of retired ones", args: witnessed("copy"), says: "records that the tombstone stands for",
+			name: "records made up in the place of retired ones", args: heldAgainst("copy"), says: "records that the tombstone stands for",
 			change: func(s *scene) int {
 				s.mirror("retired", "copy")
 				head, err := audit.HeadOf(s.walk("copy")[0])
@@ -676,14 +676,14 @@ func (s *scene) attacks() []attack {
 			},
 		},
 		{
-			name: "the manifest changed", args: witnessed("copy"), says: "one of the two was changed",
+			name: "the manifest changed", args: heldAgainst("copy"), says: "one of the two was changed",
 			change: copied(func(s *scene) int {
 				s.edit("copy/audit-manifest.jsonl", func(b []byte) []byte { return bytes.Replace(b, []byte(`"lastTime":"2`), []byte(`"lastTime":"3`), 1) })
 				return 0
 			}),
 		},
 		{
-			name: "the tail cut in a line", args: witnessed("copy"), says: "cut short: no newline at the end",
+			name: "the tail cut in a line", args: heldAgainst("copy"), says: "cut short: no newline at the end",
 			change: copied(func(s *scene) int {
 				s.edit("copy/audit.jsonl", func(b []byte) []byte { return b[:len(b)-1000] })
 				log, err := os.ReadFile("copy/audit.jsonl")
@@ -694,7 +694,7 @@ func (s *scene) attacks() []attack {
 			}),
 		},
 		{
-			name: "the tail cut between lines", args: witnessed("copy"), says: "its tail was cut, or it is an older copy",
+			name: "the tail cut between lines", args: heldAgainst("copy"), says: "its tail was cut, or it is an older copy",
 			change: copied(func(s *scene) int {
 				s.edit("copy/audit.jsonl", func(b []byte) []byte {
 					lines := bytes.SplitAfter(b, []byte("\n"))
@@ -704,14 +704,14 @@ func (s *scene) attacks() []attack {
 			}),
 		},
 		{
-			name: "the tail cut after a checkpoint", args: witnessed("copy"), says: "its tail was cut, or it is an older copy",
+			name: "the tail cut after a checkpoint", args: heldAgainst("copy"), says: "its tail was cut, or it is an older copy",
 			change: rewritten(func(s *scene) (*chained, int) {
 				at := point(started)
 				return s.rewrite(s.lines[:at+1]...), at + 2
 			}),
 		},
 		{
-			name: "an older copy in its place", args: witnessed("copy"), says: "its tail was cut, or it is an older copy",
+			name: "an older copy in its place", args: heldAgainst("copy"), says: "its tail was cut, or it is an older copy",
 			change: func(s *scene) int {
 				s.mirror("older", "copy")
 				return len(s.walk("older")) + 1
@@ -739,7 +739,7 @@ func (s *scene) attacks() []attack {
 			},
 		},
 		{
-			name: "an empty directory", args: witnessed("copy"), says: "its tail was cut, or it is an older copy",
+			name: "an empty directory", args: heldAgainst("copy"), says: "its tail was cut, or it is an older copy",
 			change: func(s *scene) int {
 				if err := errors.Join(os.RemoveAll("copy"), os.Mkdir("copy", 0o700)); err != nil {
 					s.Fatal(err)
@@ -821,7 +821,7 @@ func (s *scene) attacks() []attack {
 			}),
 		},
 		{
-			name: "the database cut", args: witnessed("--database", "older/ocipd.db"), says: "its tail was cut, or it is an older copy",
+			name: "the database cut", args: heldAgainst("--database", "older/ocipd.db"), says: "its tail was cut, or it is an older copy",
 			change: func(s *scene) int { return len(s.walk("older")) + 1 },
 		},
 		{

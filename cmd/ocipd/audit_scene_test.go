@@ -18,10 +18,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/mirror"
-	"github.com/openclawos/ocipd/internal/witness"
 	"golang.org/x/mod/sumdb/note"
 )
 
@@ -274,7 +274,7 @@ func (s *scene) read(stolen []byte) {
 	s.Helper()
 	s.lines, s.elsewhere = s.walk("state"), s.walk("elsewhere")
 	var err error
-	if s.held, err = witness.Read("outside.jsonl"); err != nil {
+	if s.held, err = checkpoints.Read("outside.jsonl"); err != nil {
 		s.Fatal(err)
 	}
 	if s.stolen, err = note.NewSigner(strings.TrimSpace(string(stolen))); err != nil {
@@ -368,7 +368,7 @@ func (s *scene) mirror(from, to string) {
 	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o700)); err != nil {
 		s.Fatal(err)
 	}
-	for _, pattern := range []string{"audit.jsonl", "audit-0*", "audit-manifest.jsonl", witness.TombstoneFile} {
+	for _, pattern := range []string{"audit.jsonl", "audit-0*", "audit-manifest.jsonl", checkpoints.TombstoneFile} {
 		found, err := filepath.Glob(filepath.Join(from, pattern))
 		if err != nil {
 			s.Fatal(err)

@@ -13,12 +13,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
-	"github.com/openclawos/ocipd/internal/witness"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -338,7 +338,7 @@ func (s *shell) heldOfOthers(ctx context.Context, database, origin string) error
 			return nil
 		}
 		known[c.Origin] = signed
-		held, err := json.Marshal(witness.Entry{Time: e.Time, Size: c.Size, Note: signed}, out)
+		held, err := json.Marshal(checkpoints.Entry{Time: e.Time, Size: c.Size, Note: signed}, out)
 		if err != nil {
 			return fmt.Errorf("cannot print the checkpoint of record %d: %w", seq, err)
 		}

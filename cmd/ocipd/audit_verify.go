@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
-	"github.com/openclawos/ocipd/internal/witness"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -202,7 +202,7 @@ func (v *verification) gather() error {
 		v.proof.Former = append(v.proof.Former, key)
 	}
 	for _, file := range v.checkpoints {
-		notes, err := witness.Read(file)
+		notes, err := checkpoints.Read(file)
 		if err != nil {
 			return err
 		}
@@ -252,9 +252,9 @@ func (v *verification) gather() error {
 // tombstoneBeside is where the tombstone of a mirror stands.
 func tombstoneBeside(path string) string {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return filepath.Join(path, witness.TombstoneFile)
+		return filepath.Join(path, checkpoints.TombstoneFile)
 	}
-	return filepath.Join(filepath.Dir(path), witness.TombstoneFile)
+	return filepath.Join(filepath.Dir(path), checkpoints.TombstoneFile)
 }
 
 // publicKey reads a public key, or the file that holds it.
@@ -310,7 +310,7 @@ func heldNotes(path string) (notes []string, err error) {
 	if _, err := audit.OpenCheckpoint(string(text)); errors.Is(err, audit.ErrUnsigned) {
 		return []string{string(text)}, nil
 	}
-	notes, err = witness.Read(path)
+	notes, err = checkpoints.Read(path)
 	if err != nil || len(notes) == 0 {
 		return nil, fmt.Errorf("cannot read the receipts in %s: it holds no receipt, no checkpoint and no lines of them", path)
 	}

@@ -239,8 +239,8 @@ func TestRewritten(t *testing.T) {
 		{"a checkpoint moved back", rewrite(func(l *signedLog) { l.records(3); l.sign(k); l.state(EventSigned, honest.notes[0]) }), Proof{Keys: keys}, 5, "is of 3 records, and stands after 4"},
 		{"an older copy", join(honest.lines[:8]), Proof{Keys: keys, Held: honest.notes}, 9, "a checkpoint of 11 records is held outside"},
 		{"emptied", nil, Proof{Keys: keys, Held: honest.notes[:1]}, 1, "a checkpoint of 3 records is held outside"},
-		{"a tail rewritten that was witnessed", rewrite(func(l *signedLog) { l.records(3); l.sign(k); l.add(forged(5)); l.records(6) }), Proof{Keys: keys, Held: honest.notes}, 7, "are not those of a checkpoint that is held outside"},
-		{"without a key, witnessed", rewrite(func(l *signedLog) { l.add(forged(1)); l.records(9) }), Proof{Held: honest.notes}, 3, "are not those of a checkpoint that is held outside"},
+		{"a tail rewritten that a checkpoint is of", rewrite(func(l *signedLog) { l.records(3); l.sign(k); l.add(forged(5)); l.records(6) }), Proof{Keys: keys, Held: honest.notes}, 7, "are not those of a checkpoint that is held outside"},
+		{"without a key, held against checkpoints", rewrite(func(l *signedLog) { l.add(forged(1)); l.records(9) }), Proof{Held: honest.notes}, 3, "are not those of a checkpoint that is held outside"},
 		{"a hand-over by another key", rewrite(func(l *signedLog) { l.records(3); l.sign(k); l.rotate(other, other) }), Proof{Keys: keys}, 5, "nothing in the log hands over to"},
 		{"another log", rewrite(func(l *signedLog) {
 			l.records(1)

@@ -172,7 +172,7 @@ func (d *Daemon) steps() []step {
 		{"policy", d.loadPolicy},
 		{"places", d.checkPlaces},
 		{"store", d.openStore},
-		{"checkpoints", d.witnessLog},
+		{"checkpoints", d.holdCheckpoints},
 		{"digest keys", d.settleKeys},
 		{"mirror", d.openMirror},
 		{"index", d.openIndex},

@@ -10,11 +10,11 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/retention"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/witness"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -40,15 +40,15 @@ func (d *Daemon) signing() *store.Signing {
 // checkpoints is the file of checkpoints outside the log.
 func (d *Daemon) checkpoints() string { return config.CheckpointsPath(d.cfg, d.database) }
 
-// witnessLog keeps the log's checkpoints outside it, and refuses to go on with
-// a log that lacks what was witnessed.
-func (d *Daemon) witnessLog(ctx context.Context) error {
+// holdCheckpoints keeps the log's checkpoints outside it, and refuses to go on with
+// a log that lacks what they are of.
+func (d *Daemon) holdCheckpoints(ctx context.Context) error {
 	path := d.checkpoints()
-	o := witness.Options{Path: path, Clock: time.Now, Log: d.log.Named("witness")}
-	if witness.HasJournal() {
-		o.Journal = witness.Journal
+	o := checkpoints.Options{Path: path, Clock: time.Now, Log: d.log.Named("checkpoints")}
+	if checkpoints.HasJournal() {
+		o.Journal = checkpoints.Journal
 	}
-	w, err := witness.Open(o)
+	w, err := checkpoints.Open(o)
 	if err != nil {
 		return err
 	}
@@ -77,14 +77,14 @@ func (d *Daemon) witnessLog(ctx context.Context) error {
 // fits refuses to go on with a log that a checkpoint in a file is not of.
 func (d *Daemon) fits(ctx context.Context, path string, c *audit.Checkpoint) error {
 	if have := d.store.Head().Seq; c.Size > have {
-		return witness.Missing(path, have, c.Size)
+		return checkpoints.Missing(path, have, c.Size)
 	}
 	root, err := d.store.RootAt(ctx, c.Size)
 	if err != nil {
 		return err
 	}
 	if root != c.Root {
-		return witness.Differs(path, c.Size)
+		return checkpoints.Differs(path, c.Size)
 	}
 	return nil
 }
@@ -104,14 +104,14 @@ func (d *Daemon) fitsKey(ctx context.Context) error {
 }
 
 // keepCheckpoint keeps a checkpoint wherever one is kept.
-func (d *Daemon) keepCheckpoint(w *witness.Witness, signed string) error {
+func (d *Daemon) keepCheckpoint(w *checkpoints.File, signed string) error {
 	if signed == "" {
 		return nil
 	}
 	return errors.Join(w.Keep(signed), d.signer.KeepNewest(signed))
 }
 
-func (d *Daemon) keepCheckpoints(ctx context.Context, w *witness.Witness) {
+func (d *Daemon) keepCheckpoints(ctx context.Context, w *checkpoints.File) {
 	var last uint64
 	for {
 		signed, err := d.store.WaitCheckpoint(ctx, last)
@@ -178,7 +178,7 @@ func (d *Daemon) retain(ctx context.Context) error {
 
 // verify checks the whole log as `ocipd audit verify --database` does.
 func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error) {
-	held, err := witness.Read(d.checkpoints())
+	held, err := checkpoints.Read(d.checkpoints())
 	if err != nil {
 		return r, err
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/mirror"
-	"github.com/openclawos/ocipd/internal/witness"
 	"golang.org/x/mod/sumdb/note"
 )
 
@@ -31,12 +31,12 @@ func (h *house) publicKey() note.Verifier {
 // checkpoints that were kept outside.
 func (h *house) verified(more ...string) audit.Report {
 	h.t.Helper()
-	held, err := witness.Read(h.path("state/audit-checkpoints.jsonl"))
+	held, err := checkpoints.Read(h.path("state/audit-checkpoints.jsonl"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	p := audit.Proof{Keys: []note.Verifier{h.publicKey()}, Held: append(held, more...)}
-	if text, err := os.ReadFile(h.path("state/" + witness.TombstoneFile)); err == nil {
+	if text, err := os.ReadFile(h.path("state/" + checkpoints.TombstoneFile)); err == nil {
 		tomb, err := audit.OpenTombstone(string(text), h.publicKey())
 		if err != nil {
 			h.t.Fatal(err)
@@ -211,7 +211,7 @@ func TestRetention(t *testing.T) {
 	if r := h.verified(); r.Retired != removed.Retired {
 		t.Errorf("%+v", r)
 	}
-	if err := os.Remove(h.path("state/" + witness.TombstoneFile)); err != nil {
+	if err := os.Remove(h.path("state/" + checkpoints.TombstoneFile)); err != nil {
 		t.Fatal(err)
 	}
 	h.start()

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/policy"
-	"github.com/openclawos/ocipd/internal/witness"
 	"go.uber.org/zap"
 )
 
@@ -60,7 +60,7 @@ func (d *Daemon) refuseMissing() error {
 		return missing(d.database+"-wal", "its write-ahead log is there without it")
 	}
 	path := d.checkpoints()
-	notes, err := witness.Read(path)
+	notes, err := checkpoints.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/witness"
 	"go.uber.org/zap"
 )
 
@@ -78,7 +78,7 @@ func (h *house) rewriteLog(records int, apart time.Duration) {
 		must(os.RemoveAll(file))
 	}
 	must(os.Rename(h.path("state/forged.db"), database))
-	outside, err := witness.Open(witness.Options{Path: h.path("state/audit-checkpoints.jsonl"), Clock: time.Now, Log: zap.NewNop()})
+	outside, err := checkpoints.Open(checkpoints.Options{Path: h.path("state/audit-checkpoints.jsonl"), Clock: time.Now, Log: zap.NewNop()})
 	must(err)
 	must(outside.Keep(first))
 	must(os.Remove(h.path("state/keys/checkpoint.newest")))

@@ -12,12 +12,12 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
-	"github.com/openclawos/ocipd/internal/witness"
 	"golang.org/x/mod/sumdb/note"
 )
 
@@ -52,7 +52,7 @@ func (d *Examiner) log() (found []Diagnosis) {
 	}
 	signed, problem := d.checkpoint(r, newest)
 	found = append(found, problem...)
-	found = append(found, d.witnessed(r, head.Seq, newest)...)
+	found = append(found, d.reaches(r, head.Seq, newest)...)
 	found = append(found, d.tombstone(r)...)
 	return orWell(found, passed("record %d; the last records are chained, the newest checkpoint covers %d and is signed by the key in force", head.Seq, signed))
 }
@@ -122,10 +122,10 @@ func (d *Examiner) digestKeys(r *store.Reader) []Diagnosis {
 	return nil
 }
 
-// witnessed compares the log with the newest checkpoint that was kept outside.
-func (d *Examiner) witnessed(r *store.Reader, last uint64, newest store.Signed) []Diagnosis {
+// reaches compares the log with the newest checkpoint that was kept outside.
+func (d *Examiner) reaches(r *store.Reader, last uint64, newest store.Signed) []Diagnosis {
 	path := d.places.checkpoints
-	notes, err := witness.Read(path)
+	notes, err := checkpoints.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if newest.Seq == 0 {
 			return nil
@@ -135,7 +135,7 @@ func (d *Examiner) witnessed(r *store.Reader, last uint64, newest store.Signed) 
 	}
 	if err != nil {
 		return []Diagnosis{failed("%v", err).
-			advise("put it back from a backup; the daemon does not start with it. Moved aside, it is begun anew, and what it witnessed no longer counts")}
+			advise("put it back from a backup; the daemon does not start with it. Moved aside, it is begun anew, and what it held no longer counts")}
 	}
 	var held audit.Checkpoint
 	for _, n := range notes {
@@ -149,14 +149,14 @@ func (d *Examiner) witnessed(r *store.Reader, last uint64, newest store.Signed) 
 	root, err := r.RootAt(d.ctx, held.Size)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && last == 0:
-		return []Diagnosis{failed("the database %s is new and empty, and %s witnessed %d records: the one that holds the log is gone", d.places.database, path, held.Size).
+		return []Diagnosis{failed("the database %s is new and empty, and %s holds a checkpoint of %d records: the one that holds the log is gone", d.places.database, path, held.Size).
 			advise("move the empty one aside and put the right one in its place: where it was moved, that file, and else one from a backup")}
 	case errors.Is(err, store.ErrNotFound):
-		return []Diagnosis{failed("%v", witness.Missing(path, last, held.Size)).advise("put the right database back")}
+		return []Diagnosis{failed("%v", checkpoints.Missing(path, last, held.Size)).advise("put the right database back")}
 	case err != nil:
 		return []Diagnosis{failed("cannot compare the log with %s: %v", path, err).advise(verifyAdvice)}
 	case root != held.Root:
-		return []Diagnosis{failed("%v", witness.Differs(path, held.Size)).advise(verifyAdvice)}
+		return []Diagnosis{failed("%v", checkpoints.Differs(path, held.Size)).advise(verifyAdvice)}
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (d *Examiner) tombstone(r *store.Reader) []Diagnosis {
 		return []Diagnosis{failed("%v", err).advise(verifyAdvice)}
 	}
 	dir := filepath.Dir(d.places.mirror)
-	path := filepath.Join(dir, witness.TombstoneFile)
+	path := filepath.Join(dir, checkpoints.TombstoneFile)
 	text, err := os.ReadFile(path)
 	if err == nil && string(text) == stone.Signed {
 		return nil
@@ -183,7 +183,7 @@ func (d *Examiner) tombstone(r *store.Reader) []Diagnosis {
 	}
 	return []Diagnosis{warned("the tombstone of the records that were removed %s: %s; a copy of the mirror does not verify without", how, path).
 		advise("ocipd doctor --fix writes it from the database").by(func() (string, error) {
-		return "wrote " + path, witness.WriteTombstone(dir, &stone)
+		return "wrote " + path, checkpoints.WriteTombstone(dir, &stone)
 	})}
 }
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/index"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/witness"
 	"go.uber.org/zap"
 )
 
@@ -145,7 +145,7 @@ func (k *Keeper) finish(ctx context.Context) error {
 
 // pruneFollowers takes retired records out of everything that follows the log.
 func (k *Keeper) pruneFollowers(ctx context.Context, tomb *audit.Tombstone) error {
-	if err := witness.WriteTombstone(k.o.Dir, tomb); err != nil {
+	if err := checkpoints.WriteTombstone(k.o.Dir, tomb); err != nil {
 		return err
 	}
 	_, err := k.o.Mirror.Retire(ctx, tomb.Head.Seq)

@@ -1,4 +1,4 @@
-package witness
+package checkpoints
 
 import (
 	"crypto/rand"
@@ -39,7 +39,7 @@ func notes(tb testing.TB, sizes ...uint64) (signed []string) {
 	return signed
 }
 
-func open(tb testing.TB, path string, journal func(Entry, *audit.Checkpoint) error) *Witness {
+func open(tb testing.TB, path string, journal func(Entry, *audit.Checkpoint) error) *File {
 	tb.Helper()
 	w, err := Open(Options{Path: path, Journal: journal, Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestKeep(t *testing.T) {
 		return errors.New("no journal can stop it")
 	})
 	if w.Newest().Size != 0 {
-		t.Errorf("of nothing %d records were witnessed", w.Newest().Size)
+		t.Errorf("of nothing there is a checkpoint of %d records", w.Newest().Size)
 	}
 	all := notes(t, 3, 7, 9)
 	// What is not of more records says nothing new.
@@ -116,7 +116,7 @@ func TestTornLine(t *testing.T) {
 		}
 		w := open(t, path, nil)
 		if w.Newest().Size != 3 {
-			t.Fatalf("cut at %d: %d records witnessed", cut, w.Newest().Size)
+			t.Fatalf("cut at %d: the newest is of %d records", cut, w.Newest().Size)
 		}
 		if err := w.Keep(all[2]); err != nil {
 			t.Fatal(err)

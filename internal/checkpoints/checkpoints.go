@@ -1,11 +1,11 @@
-// Package witness keeps a log's checkpoints outside the log: in a file that may
+// Package checkpoints keeps a log's checkpoints outside the log: in a file that may
 // lie on another disk, and in the systemd journal where there is one. A log
 // that was cut, emptied or replaced by an older copy says nothing of it; what
 // is kept here does.
 //
-// The caller hands every checkpoint to [Witness.Keep] and asks [Witness.Newest]
-// at every start whether the log has all that was witnessed of it.
-package witness
+// The caller hands every checkpoint to [File.Keep] and asks [File.Newest]
+// at every start whether the log has all that is kept of it.
+package checkpoints
 
 import (
 	"bufio"
@@ -44,8 +44,8 @@ type Options struct {
 	Log     *zap.Logger
 }
 
-// Witness keeps checkpoints.
-type Witness struct {
+// File keeps checkpoints.
+type File struct {
 	o      Options
 	newest audit.Checkpoint
 }
@@ -53,13 +53,13 @@ type Witness struct {
 // maxLine bounds a line of the file.
 const maxLine = 2 * audit.MaxNoteBytes
 
-// Open takes up the file, and reads how far the log has been witnessed. A last
+// Open takes up the file, and reads how far the checkpoints go. A last
 // line that a crash tore is cut off.
-func Open(o Options) (*Witness, error) {
+func Open(o Options) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of the checkpoints: %w", err)
 	}
-	w := &Witness{o: o}
+	w := &File{o: o}
 	f, err := os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the checkpoints: %w", err)
@@ -81,12 +81,12 @@ func Open(o Options) (*Witness, error) {
 
 // Newest returns the largest checkpoint kept here, the zero one where there is
 // none.
-func (w *Witness) Newest() audit.Checkpoint { return w.newest }
+func (w *File) Newest() audit.Checkpoint { return w.newest }
 
 // Keep writes one checkpoint, durably, and tells the journal. One that is not
 // of more records than those before it is left out. Where it fails, the next one
 // says all that this would have said.
-func (w *Witness) Keep(signed string) error {
+func (w *File) Keep(signed string) error {
 	if signed == "" {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (w *Witness) Keep(signed string) error {
 	return nil
 }
 
-func (w *Witness) keep(signed string) error {
+func (w *File) keep(signed string) error {
 	c, err := audit.OpenCheckpoint(signed)
 	if !errors.Is(err, audit.ErrUnsigned) {
 		return err
@@ -200,13 +200,13 @@ func read(r io.Reader, visit func(Entry, *audit.Checkpoint) error) (whole int64,
 	}
 }
 
-// Missing says that a log does not reach as far as was witnessed of it.
-func Missing(path string, have, witnessed uint64) error {
+// Missing says that a log does not reach as far as a checkpoint outside it.
+func Missing(path string, have, kept uint64) error {
 	return fmt.Errorf("cannot go on with an audit log of %d records: %s holds a signed checkpoint of %d, so the log was cut or replaced by an older copy; put the newer one back, or, if you restored it knowingly, move that file aside",
-		have, path, witnessed)
+		have, path, kept)
 }
 
-// Differs says that a log holds other records than were witnessed.
+// Differs says that a log holds other records than a checkpoint outside it is of.
 func Differs(path string, size uint64) error {
 	return fmt.Errorf("cannot go on with an audit log whose first %d records are not those of the signed checkpoint in %s: it was rewritten or is another log; ocipd audit verify says more", size, path)
 }
