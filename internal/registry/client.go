@@ -180,11 +180,16 @@ func (r *Registry) replace(t *Terms, a *App, token string) (holder *App, err err
 		return nil, api.Errorf(api.Forbidden, "app id %s looks like %s, which is connected; use that id if it is the same app, and another one if not", a.ID(), like)
 	}
 	if holder = r.apps[a.ID()]; holder != nil {
-		if !holder.owns(token) {
+		resumes := holder.owns(token)
+		// The connection of a process that has ended may be held open by a child of it,
+		// or not be closed yet.
+		if !resumes && holder.peer.Present() == nil {
 			return nil, api.Errorf(api.Conflict, "app %s is connected already; send its token to take over", a.ID())
 		}
 		r.unregisterLocked(holder)
-		a.events = holder.events
+		if resumes {
+			a.events = holder.events
+		}
 	}
 	if a.order == 0 {
 		r.order++

@@ -92,6 +92,19 @@ func (p someone) Present() error                            { return nil }
 func (p someone) Process() (string, error)                  { return p.name(), nil }
 func (p someone) name() string                              { return fmt.Sprintf("%d@1", int32(p)) }
 
+// mortal is a process that can end while its connection stays open.
+type mortal struct {
+	someone
+	ended bool
+}
+
+func (p *mortal) Present() error {
+	if p.ended {
+		return errors.New("it has ended")
+	}
+	return nil
+}
+
 // wire notes the events an app is sent.
 type wire struct {
 	events []string
@@ -107,9 +120,9 @@ func (w *wire) Room(context.Context) error { return nil }
 func (w *wire) Crowded() bool              { return false }
 func (w *wire) Close(time.Duration)        { w.closed = true }
 
-func (f *fixture) connects(pid someone, m *api.Manifest, token string) (*Client, *wire, string, error) {
+func (f *fixture) connects(who api.Peer, m *api.Manifest, token string) (*Client, *wire, string, error) {
 	w := new(wire)
-	c := f.Connect(pid, w)
+	c := f.Connect(who, w)
 	r, err := c.Register(f.Context(), token, &api.RegisterParams{Manifest: m})
 	if err == nil {
 		_, err = c.Ready(f.Context(), &api.ReadyParams{})
@@ -137,22 +150,41 @@ func isCode(t *testing.T, what string, err error, want api.Code) {
 	}
 }
 
+// A connection that outlives its process keeps nobody from its app's id, and whoever
+// registers next has none of its events.
+func TestEndedProcessHoldsNoID(t *testing.T) {
+	run(t, directory.Config{}, func(f *fixture) {
+		first := &mortal{someone: 7}
+		c, w, _, err := f.connects(first, manifest("@acme/bot"), "")
+		isCode(t, "the first", err, "")
+		events := c.App().events
+		_, _, _, err = f.connects(someone(8), manifest("@acme/bot"), "")
+		isCode(t, "beside it", err, api.Conflict)
+		first.ended = true
+		next, _, _, err := f.connects(someone(9), manifest("@acme/bot"), "")
+		isCode(t, "after its end", err, "")
+		if !w.closed || next.App().events == events {
+			t.Errorf("the connection of the ended process is closed: %t", w.closed)
+		}
+	})
+}
+
 // An id is its holder's: another connection has it only with the token, and one that
 // looks like it not at all.
 func TestRegistration(t *testing.T) {
 	run(t, directory.Config{}, func(f *fixture) {
-		first, wire, token, err := f.connects(1, manifest("@acme/alice"), "")
+		first, wire, token, err := f.connects(someone(1), manifest("@acme/alice"), "")
 		isCode(t, "the first", err, "")
-		_, _, _, err = f.connects(2, manifest("@acme/alice"), "")
+		_, _, _, err = f.connects(someone(2), manifest("@acme/alice"), "")
 		isCode(t, "without the token", err, api.Conflict)
-		_, _, _, err = f.connects(2, manifest("@acme/alice"), "another")
+		_, _, _, err = f.connects(someone(2), manifest("@acme/alice"), "another")
 		isCode(t, "with another token", err, api.Conflict)
-		_, _, _, err = f.connects(2, manifest("@acme/a1ice"), "")
+		_, _, _, err = f.connects(someone(2), manifest("@acme/a1ice"), "")
 		isCode(t, "a look-alike", err, api.Forbidden)
 		if wire.closed || f.Connected("@acme/alice") != first.App() {
 			t.Error("the holder lost its id")
 		}
-		second, _, fresh, err := f.connects(1, manifest("@acme/alice"), token)
+		second, _, fresh, err := f.connects(someone(1), manifest("@acme/alice"), token)
 		isCode(t, "a takeover", err, "")
 		if !wire.closed || f.Connected("@acme/alice") != second.App() {
 			t.Error("the id was not taken over")
@@ -173,7 +205,7 @@ func TestResumption(t *testing.T) {
 		m := manifest("@acme/chat")
 		m.Capabilities.Channels.Provides = []string{"chat"}
 		m.Capabilities.Hooks.Subscribes = []string{"message_sending"}
-		c, _, token, err := f.connects(1, m, "")
+		c, _, token, err := f.connects(someone(1), m, "")
 		isCode(t, "registers", err, "")
 		if r, err := c.RegisterCapability(f.Context(), &api.CapabilityParams{Type: "channel", Config: api.Object{"channelId": jsontext.Value(`"chat"`)}}); err != nil || !r.Granted {
 			t.Fatal(r, err)
@@ -206,9 +238,9 @@ func TestAnswers(t *testing.T) {
 		m := manifest("@acme/chat")
 		m.Capabilities.Hooks.Intercepts = []string{"message_sending"}
 		f.terms.HookApps = map[string]HookTimes{m.ID: {Required: true}}
-		c, w, _, err := f.connects(1, m, "")
+		c, w, _, err := f.connects(someone(1), m, "")
 		isCode(t, "registers", err, "")
-		other, _, _, err := f.connects(2, manifest("@acme/other"), "")
+		other, _, _, err := f.connects(someone(2), manifest("@acme/other"), "")
 		isCode(t, "another registers", err, "")
 		isCode(t, "an answer of who listens to nothing", answer(other, "x", `{}`), api.HookNotSubscribed)
 		if _, err := c.Subscribe(f.Context(), &api.HooksParams{Events: []string{"message_sending"}}); err != nil {
@@ -266,7 +298,7 @@ func idOf(payload string) string {
 func TestBinding(t *testing.T) {
 	cfg := directory.Config{Agents: []directory.Agent{agentOf("alice", "@acme/alice", "acme")}}
 	run(t, cfg, func(f *fixture) {
-		c, _, token, err := f.connects(1, manifest("@acme/alice"), "")
+		c, _, token, err := f.connects(someone(1), manifest("@acme/alice"), "")
 		isCode(t, "registers", err, "")
 		before := f.terms
 		uid := uint32(2)
@@ -293,7 +325,7 @@ func TestBinding(t *testing.T) {
 // that has ended gives its place to another.
 func TestProcesses(t *testing.T) {
 	run(t, directory.Config{}, func(f *fixture) {
-		c, _, _, err := f.connects(1, manifest("@acme/alice"), "")
+		c, _, _, err := f.connects(someone(1), manifest("@acme/alice"), "")
 		isCode(t, "registers", err, "")
 		c.Gone()
 		isCode(t, "an app's process", f.MayOperate(someone(1)), api.Forbidden)
