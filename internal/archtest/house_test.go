@@ -106,6 +106,8 @@ var house = map[string]room{
 	"internal/metricshttp": {imports: []string{"internal/api", "internal/metrics"}},
 	"internal/appconfig":   {imports: []string{"internal/keypath", "internal/api", "internal/config", "internal/registry"}},
 
+	"examples":    {},
+	"examples/go": {clock: true, process: true},
 	"bench/fault": {
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},
 		clock:   true, process: true,
@@ -145,7 +147,7 @@ var fences = []fence{
 	},
 	{
 		paths: []string{"net"},
-		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/metricshttp", "internal/notify", "internal/export", "bench", "bench/soak"},
+		rooms: []string{"internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/metricshttp", "internal/notify", "internal/export", "bench", "bench/soak", "examples/go"},
 		why:   "sockets stay with the rooms that serve and dial them",
 	},
 	{

@@ -1,0 +1,183 @@
+package examples
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tools are the built programs: the daemon and the bot in Go.
+var tools = struct{ dir string }{}
+
+func TestMain(m *testing.M) {
+	code, err := build(m)
+	if err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+func build(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "ocipd-examples")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	tools.dir = dir
+	for name, pkg := range map[string]string{"ocipd": "../cmd/ocipd", "bot": "./go"} {
+		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), pkg).CombinedOutput(); err != nil {
+			os.Stderr.Write(out)
+			return 0, err
+		}
+	}
+	return m.Run(), nil
+}
+
+// place is a daemon of its own with the examples' configuration.
+type place struct {
+	*testing.T
+	env []string
+}
+
+func serve(t *testing.T) *place {
+	dir, err := os.MkdirTemp("", "ocipd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	p := &place{t, append(os.Environ(), "OPENCLAWOS_KERNEL_SOCKET="+dir+"/run/kernel.sock", "XDG_STATE_HOME="+dir+"/state",
+		"XDG_CONFIG_HOME="+dir, "PATH="+tools.dir+":"+os.Getenv("PATH"))}
+	config, err := filepath.Abs("ocipd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon := p.command("ocipd", "serve", "--config", config)
+	var log bytes.Buffer
+	daemon.Stderr = &log
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = daemon.Process.Signal(os.Interrupt)
+		if err := daemon.Wait(); err != nil {
+			t.Errorf("the daemon ended with %v:\n%s", err, &log)
+		}
+	})
+	p.ocipd("status", "--wait", "30s")
+	return p
+}
+
+func (p *place) command(name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	p.Cleanup(cancel)
+	path := name
+	if built := filepath.Join(tools.dir, name); name == "ocipd" || name == "bot" {
+		path = built
+	}
+	c := exec.CommandContext(ctx, path, args...)
+	c.Env, c.Stderr = p.env, os.Stderr
+	return c
+}
+
+func (p *place) ocipd(args ...string) string {
+	p.Helper()
+	out, err := p.command("ocipd", args...).Output()
+	if err != nil {
+		p.Fatalf("ocipd %s: %v", strings.Join(args, " "), err)
+	}
+	return string(out)
+}
+
+// needs skips a test where a tool of an example is not installed.
+func needs(t *testing.T, name string) {
+	if name == "bot" {
+		return
+	}
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("%s is not installed", name)
+	}
+}
+
+// TestBots has each bot send what is allowed, hold back a promise until a person has
+// approved it, and keep a secret.
+func TestBots(t *testing.T) {
+	for _, bot := range [][]string{{"python3", "python/bot.py"}, {"node", "node/bot.mjs"}, {"bot"}} {
+		t.Run(bot[0], func(t *testing.T) {
+			needs(t, bot[0])
+			p := serve(t)
+			c := p.command(bot[0], bot[1:]...)
+			c.Stdin = strings.NewReader("telegram:4711 How far is the review?\ntelegram:4711 I promise it by Friday.\n" +
+				"telegram:4711 The key is AKIA" + "Q3EGRT5XPWKJ2LMN.\ntelegram:4712 I promise it to you.\n")
+			out, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(out)
+			next := func(want string) string {
+				t.Helper()
+				if !lines.Scan() {
+					t.Fatalf("the bot said nothing more, want %q", want)
+				}
+				rest, ok := strings.CutPrefix(lines.Text(), want)
+				if !ok {
+					t.Fatalf("the bot said %q, want %q", lines.Text(), want)
+				}
+				return rest
+			}
+			next("sent telegram:4711: How far is the review?")
+			promised := next("held telegram:4711: ")
+			next("refused telegram:4711: CLASSIFICATION_VIOLATION")
+			refused := next("held telegram:4712: ")
+
+			var shown struct{ Digest string }
+			if err := json.Unmarshal([]byte(p.ocipd("approvals", "show", promised, "--json")), &shown); err != nil {
+				t.Fatal(err)
+			}
+			p.ocipd("approvals", "approve", promised, "--yes", "--digest", shown.Digest)
+			next("sent telegram:4711: I promise it by Friday.")
+			p.ocipd("approvals", "deny", refused, "--yes")
+			next("denied " + refused)
+			if rest, _ := io.ReadAll(out); len(rest) > 0 {
+				t.Errorf("the bot said more: %s", rest)
+			}
+			if err := c.Wait(); err != nil {
+				t.Errorf("the bot ended with %v", err)
+			}
+			if log := p.ocipd("audit", "query", "--all", "--json"); strings.Contains(log, "Q3EGRT5XPWKJ2LMN") {
+				t.Error("the secret is in the log")
+			}
+		})
+	}
+}
+
+// TestSendScript runs the script in the shell once for each kind of answer.
+func TestSendScript(t *testing.T) {
+	needs(t, "bash")
+	needs(t, "jq")
+	p := serve(t)
+	for _, tc := range []struct {
+		text, want string
+		code       int
+	}{
+		{"How far is the review?", "sent telegram:4711: How far is the review?\n", 0},
+		{"I promise it by Friday.", "held telegram:4711: ", 5},
+		{"The key is AKIA" + "Q3EGRT5XPWKJ2LMN.", "refused telegram:4711: CLASSIFICATION_VIOLATION\n", 6},
+	} {
+		c := p.command("bash", "shell/send.sh", "telegram:4711", tc.text)
+		out, _ := c.Output()
+		if !strings.HasPrefix(string(out), tc.want) || c.ProcessState.ExitCode() != tc.code {
+			t.Errorf("%s: exit code %d, %s", tc.text, c.ProcessState.ExitCode(), out)
+		}
+	}
+}
