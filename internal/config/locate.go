@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+
+	"github.com/openclawos/ocipd/internal/running"
 )
 
-const socketKey = "ipc.socket"
+const socketKey = running.Socket
 
 // places are the keys that say where a daemon and its files are.
 func (c *Config) places() map[string]*string {
@@ -93,14 +96,14 @@ func placesOf(file string, getenv func(string) string) (known map[string]string,
 	if err != nil {
 		return nil, err.Error()
 	}
-	running := runningWith(filepath.Join(runtimeDir(getenv), "running"), whole)
-	switch len(running) {
+	daemons := running.With(filepath.Join(runtimeDir(getenv), "running"), whole, slices.Collect(maps.Keys(Default().places())))
+	switch len(daemons) {
 	case 0:
 		return nil, "it is broken, and no daemon that runs with it has left word where it is"
 	case 1:
-		return running[0].Places, ""
+		return daemons[0].Places, ""
 	}
-	return nil, fmt.Sprintf("it is broken, and %d daemons run with it", len(running))
+	return nil, fmt.Sprintf("it is broken, and %d daemons run with it", len(daemons))
 }
 
 // Certain is nil where each of the places, such as "ipc.socket", is known. Else

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/openclawos/ocipd/internal/running"
 )
 
 // left is what the daemon of a test has left word of.
-func left(file, at string) *Running {
-	return &Running{Config: file, Places: map[string]string{
+func left(file, at string) *running.Daemon {
+	return &running.Daemon{Config: file, Places: map[string]string{
 		"ipc.socket": at + "/k.sock", "store.url": at + "/x.db", "audit.mirror": at + "/a.jsonl", "audit.keys": at + "/k", "audit.checkpoints": at + "/c",
 	}}
 }
@@ -91,7 +93,7 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-func leave(t *testing.T, run string, r *Running) (file string, remove func() error) {
+func leave(t *testing.T, run string, r *running.Daemon) (file string, remove func() error) {
 	t.Helper()
 	remove, err := r.Leave(filepath.Join(run, "openclawos/running"))
 	if err != nil {

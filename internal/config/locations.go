@@ -48,7 +48,7 @@ func runtimeDir(getenv func(string) string) string {
 }
 
 // RunningPath is the directory in which daemons leave word where they are, see
-// [Running]: running in the directory of the app socket of those that nobody
+// [running.Daemon]: running in the directory of the app socket of those that nobody
 // asked to have one elsewhere. It is empty for a daemon with its socket elsewhere
 // where $XDG_RUNTIME_DIR is not set: what there is besides is everybody's.
 func RunningPath(socket string, getenv func(string) string) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/place"
+	"github.com/openclawos/ocipd/internal/running"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -98,7 +99,7 @@ func (d *Daemon) publishPlaces(context.Context) error {
 	if dir == "" {
 		return nil
 	}
-	r := config.Running{Config: cmp.Or(d.cfg.File, config.FilePath(d.getenv)), Places: map[string]string{
+	r := running.Daemon{Config: cmp.Or(d.cfg.File, config.FilePath(d.getenv)), Places: map[string]string{
 		"ipc.socket": d.socket, "store.url": d.database, "audit.mirror": d.mirror,
 		"audit.keys": config.KeysPath(d.cfg, d.database), "audit.checkpoints": config.CheckpointsPath(d.cfg, d.database),
 	}}

@@ -1,9 +1,10 @@
-package config
+// Package running has a daemon leave word where it and its files are, and finds what
+// daemons have left: for who looks for one while its configuration file is broken.
+package running
 
 import (
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/yamltext"
 	"hash/fnv"
 	"io"
 	"os"
@@ -13,10 +14,14 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Running says where a running daemon and its files are. The daemon leaves it in
-// the runtime directory, for who looks for the daemon while its configuration file
-// is broken.
-type Running struct {
+// Socket is the key of the apps' socket, of which each daemon has its own.
+const Socket = "ipc.socket"
+
+// maxBytes is more than any daemon writes.
+const maxBytes = 1 << 20
+
+// Daemon says where a running daemon and its files are.
+type Daemon struct {
 	// Config is the configuration file.
 	Config string `json:"config"`
 	// Places are paths by the keys of the configuration that set them.
@@ -27,11 +32,11 @@ type Running struct {
 // holds a lock on it for as long as the process lives: a file without is what a
 // daemon left that was killed. The file is removed by the function that is
 // returned. The caller must have its sockets to itself.
-func (r *Running) Leave(dir string) (remove func() error, err error) {
+func (r *Daemon) Leave(dir string) (remove func() error, err error) {
 	fail := func(err error) (func() error, error) {
 		return nil, fmt.Errorf("cannot leave word where the daemon is: %w", err)
 	}
-	whole := Running{Places: map[string]string{}}
+	whole := Daemon{Places: map[string]string{}}
 	if whole.Config, err = filepath.Abs(r.Config); err != nil {
 		return fail(err)
 	}
@@ -49,7 +54,7 @@ func (r *Running) Leave(dir string) (remove func() error, err error) {
 	}
 	// One for each socket, so that a daemon replaces what its predecessor left.
 	name := fnv.New64a()
-	_, _ = name.Write([]byte(whole.Places[socketKey])) // a hash takes everything
+	_, _ = name.Write([]byte(whole.Places[Socket])) // a hash takes everything
 	path := filepath.Join(dir, fmt.Sprintf("%016x.json", name.Sum64()))
 	// Made under another name, so that it is never there in part, or without lock.
 	f, err := os.CreateTemp(dir, ".new-")
@@ -69,23 +74,24 @@ func (r *Running) Leave(dir string) (remove func() error, err error) {
 	return func() error { return errors.Join(os.Remove(path), f.Close()) }, nil
 }
 
-// runningWith returns the daemons that run with a configuration file.
-func runningWith(dir, file string) (found []*Running) {
+// With returns the daemons that run with a configuration file, of those that say where
+// each of the keys leads.
+func With(dir, file string, keys []string) (found []*Daemon) {
 	entries, _ := os.ReadDir(dir) // a directory that is not there has none
 	for _, entry := range entries {
 		if filepath.Ext(entry.Name()) != ".json" {
 			continue // a daemon is making it
 		}
-		if r := readRunning(filepath.Join(dir, entry.Name())); r != nil && r.Config == file {
+		if r := read(filepath.Join(dir, entry.Name()), keys); r != nil && r.Config == file {
 			found = append(found, r)
 		}
 	}
 	return found
 }
 
-// readRunning reads what a daemon left. It is nil where no daemon of this user
+// read reads what a daemon left. It is nil where no daemon of this user
 // that lives did.
-func readRunning(path string) *Running {
+func read(path string, keys []string) *Daemon {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
@@ -101,11 +107,11 @@ func readRunning(path string) *Running {
 	if !errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
 		return nil // whoever left it lives no more
 	}
-	r := &Running{}
-	if json.UnmarshalRead(io.LimitReader(f, yamltext.MaxBytes), r) != nil {
+	r := &Daemon{}
+	if json.UnmarshalRead(io.LimitReader(f, maxBytes), r) != nil {
 		return nil
 	}
-	for key := range Default().places() {
+	for _, key := range keys {
 		if !filepath.IsAbs(r.Places[key]) {
 			return nil // a place that is not there would be the default one
 		}
