@@ -10,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/doctor"
+	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -98,12 +99,12 @@ and flags, and prints what a reload would change and what needs a restart.`,
 // printLacking prints the lines that a configuration must have and lacks, as one
 // piece to be added to it.
 func (s *shell) printLacking(cfg *config.Config) {
-	lacks, err := daemon.Undeclared(cfg, nil)
+	lacks, err := kernelconfig.Undeclared(cfg, nil)
 	if err != nil || len(lacks) == 0 {
 		return
 	}
 	fmt.Fprintln(s.Stderr, "add, with the ids of your apps:")
-	for line := range strings.Lines(daemon.DeclarationLines(lacks)) {
+	for line := range strings.Lines(kernelconfig.Lines(lacks)) {
 		fmt.Fprintln(s.Stderr, "  "+term.Printable(strings.TrimRight(line, "\n")))
 	}
 }

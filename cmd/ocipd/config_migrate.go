@@ -19,7 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -249,7 +249,7 @@ func (t traces) proposals(cfg *config.Config) ([]proposal, error) {
 		}
 		granted.Access.Apps[app] = grant
 	}
-	lacks, err := daemon.Undeclared(&granted, t.owners(cfg))
+	lacks, err := kernelconfig.Undeclared(&granted, t.owners(cfg))
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +326,7 @@ func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error
 	if err != nil {
 		return err
 	}
-	lacks, err := daemon.Undeclared(again, nil)
+	lacks, err := kernelconfig.Undeclared(again, nil)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ type room struct {
 var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
+			"internal/kernelconfig",
 			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
 			"internal/mirror", "internal/checkpoints", "internal/keyring", "internal/export",
 			"internal/policy", "internal/ocip", "internal/ocip/commitment", "internal/api", "configs", "configs/policies",
@@ -25,11 +26,12 @@ var house = map[string]room{
 	},
 	"internal/daemon": {
 		imports: []string{
+			"internal/kernelconfig", "internal/profile", "internal/running", "internal/watchdog",
 			"internal/ipc", "internal/peer", "internal/kernel", "internal/registry", "internal/approval", "internal/directory", "internal/ocip", "internal/policy", "internal/audit",
 			"internal/store", "internal/index", "internal/config", "internal/client", "internal/api",
 			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/mirror", "internal/checkpoints",
 			"internal/keyring", "internal/redact", "internal/export", "internal/supervisor", "internal/metrics", "internal/place", "internal/text",
-			"internal/reload", "internal/digestkeys", "internal/metricshttp", "internal/appconfig", "internal/diskspace", "internal/retention", "internal/notices", "internal/running", "internal/logquery", "internal/storeerror",
+			"internal/reload", "internal/digestkeys", "internal/metricshttp", "internal/appconfig", "internal/diskspace", "internal/retention", "internal/notices", "internal/logquery", "internal/storeerror",
 		},
 		clock: true,
 	},
@@ -43,7 +45,6 @@ var house = map[string]room{
 	"internal/contacts":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/exchange", "internal/ocip", "internal/store"}},
 	"internal/logquery":    {imports: []string{"internal/api", "internal/audit", "internal/store"}},
 	"internal/storeerror":  {imports: []string{"internal/api", "internal/fileintegrity", "internal/ocip", "internal/store"}},
-	"internal/running":     {},
 	"internal/registry":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/jsonline", "internal/keylock", "internal/metrics", "internal/ocip", "internal/store", "internal/text"}},
 	"internal/keylock":     {},
 	"internal/ipc":         {imports: []string{"internal/peer", "internal/ocip", "internal/wire", "internal/api", "internal/metrics", "internal/jsonline"}},
@@ -71,9 +72,10 @@ var house = map[string]room{
 	"internal/notify":          {imports: []string{"internal/text"}},
 	"internal/text":            {},
 	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term"}},
-	"internal/service":         {imports: []string{"internal/api", "internal/cli", "internal/client", "internal/config", "internal/daemon", "internal/term", "systemd"}},
+	"internal/service":         {imports: []string{"internal/kernelconfig", "internal/api", "internal/cli", "internal/config", "internal/term", "systemd"}},
 	"internal/doctor": {
 		imports: []string{
+			"internal/kernelconfig",
 			"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/config", "internal/daemon", "internal/keyring", "internal/mirror",
 			"internal/place", "internal/policy", "internal/service", "internal/store", "internal/term", "internal/checkpoints", "systemd",
 		},
@@ -91,7 +93,7 @@ var house = map[string]room{
 	"internal/redact":        {imports: []string{"internal/text", "internal/audit", "internal/ocip/content"}},
 	"internal/keypath":       {},
 	"internal/yamltext":      {imports: []string{"internal/keypath", "internal/api"}},
-	"internal/config":        {imports: []string{"internal/api", "internal/audit", "internal/keypath", "internal/keyring", "internal/ocip/commitment", "internal/ocip/content", "internal/redact", "internal/running", "internal/text", "internal/yamltext"}},
+	"internal/config":        {imports: []string{"internal/running", "internal/keypath", "internal/yamltext", "internal/text", "internal/api", "internal/audit", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
 	"internal/archtest":      {},
 	"internal/filewatch":     {},
 	"internal/media":         {imports: []string{"internal/text"}},
@@ -107,8 +109,16 @@ var house = map[string]room{
 	"internal/metricshttp": {imports: []string{"internal/api", "internal/metrics"}},
 	"internal/appconfig":   {imports: []string{"internal/keypath", "internal/api", "internal/config", "internal/registry"}},
 
-	"examples":    {},
-	"examples/go": {clock: true, process: true},
+	"examples":              {},
+	"examples/go":           {clock: true, process: true},
+	"internal/kernelconfig": {imports: []string{"internal/config", "internal/directory", "internal/kernel", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content", "internal/registry", "internal/text"}},
+
+	"internal/profile": {imports: []string{"internal/api"}},
+
+	"internal/running": {},
+
+	"internal/watchdog": {imports: []string{"internal/store"}},
+
 	"bench/fault": {
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},
 		clock:   true, process: true,

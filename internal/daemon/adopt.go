@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/redact"
+	"github.com/openclawos/ocipd/internal/sshsig"
 )
 
 // The configuration of the start, d.cfg, says what holds from start to stop: what
@@ -21,18 +24,18 @@ func (d *Daemon) config() *config.Config { return d.live.Load() }
 
 // terms are what a configuration and a policy make messages to be decided by.
 func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, err error) {
-	if lacks := checkDeclared(cfg); len(lacks) > 0 {
+	if lacks := kernelconfig.CheckDeclared(cfg); len(lacks) > 0 {
 		return t, lacks
 	}
-	if t.Config, err = kernelConfig(cfg); err != nil {
+	if t.Config, err = kernelconfig.New(cfg); err != nil {
 		return t, err
 	}
 	t.Policy = p
 	if file := cfg.Approvals.AllowedSigners; file != "" {
 		// A file of signers that cannot be read is refused: without it nobody could
 		// decide.
-		s := signers{file}
-		if _, err := s.load(); err != nil {
+		s := allowedSigners(file)
+		if _, err := s.Load(); err != nil {
 			return t, err
 		}
 		t.Signers = s
@@ -117,4 +120,9 @@ func (d *Daemon) setLogLevel(level string) {
 		// A configuration that was checked has a level.
 		_ = d.level.UnmarshalText([]byte(level))
 	}
+}
+
+// allowedSigners is the file of those who may sign decisions.
+func allowedSigners(path string) sshsig.File {
+	return sshsig.File{Path: path, Key: "approvals.allowed_signers", Namespace: api.ApprovalNamespace}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/kernelconfig"
 )
 
 // eachKey visits the values of a configuration that are not made of others, with
@@ -49,7 +50,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 	// Compiled rules cannot be compared; what they are compiled from is checked, and
 	// another value of it below is one that does not compile.
 	typed := func(c *config.Config) (kernel.Config, error) {
-		k, err := kernelConfig(c)
+		k, err := kernelconfig.New(c)
 		if err == nil {
 			r := *k.Rules
 			r.Content, r.Commitments = nil, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/export"
+	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/reload"
 )
@@ -17,8 +18,8 @@ import (
 // the other files that are named. It changes nothing, takes no socket and opens no
 // store. The error is [config.Errors] with all that is wrong.
 func Check(ctx context.Context, cfg *config.Config) error {
-	found := checkDeclared(cfg)
-	if k, err := kernelConfig(cfg); err == nil {
+	found := kernelconfig.CheckDeclared(cfg)
+	if k, err := kernelconfig.New(cfg); err == nil {
 		if _, err := directory.New(&k.Directory); err != nil {
 			found = append(found, cfg.Fault("directory", err))
 		}
@@ -27,7 +28,7 @@ func Check(ctx context.Context, cfg *config.Config) error {
 		found = append(found, cfg.Fault("policy.path", fmt.Errorf("cannot use the policy: %s", strings.ReplaceAll(err.Error(), "\n", "; "))))
 	}
 	if file := cfg.Approvals.AllowedSigners; file != "" {
-		if _, err := (signers{file}).load(); err != nil {
+		if _, err := allowedSigners(file).Load(); err != nil {
 			found = append(found, cfg.Fault("approvals.allowed_signers", err))
 		}
 	}

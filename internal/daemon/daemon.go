@@ -30,6 +30,7 @@ import (
 	"github.com/openclawos/ocipd/internal/index"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/notices"
@@ -126,7 +127,7 @@ func New(o Options) (*Daemon, error) {
 		}
 		return nil, errors.New("cannot tell where the database belongs: HOME is not set; name a file in store.url")
 	}
-	if lacks := checkDeclared(o.Config); len(lacks) > 0 {
+	if lacks := kernelconfig.CheckDeclared(o.Config); len(lacks) > 0 {
 		return nil, lacks
 	}
 	d.mirror = config.MirrorPath(o.Config, d.database)

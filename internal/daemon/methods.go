@@ -9,6 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/logquery"
+	"github.com/openclawos/ocipd/internal/profile"
 )
 
 // client is who calls the methods of apps: one app's connection.
@@ -69,7 +70,7 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.OperatorAs("audit.forget", d.keys.Forget),
 		ipc.OperatorAs("audit.rotate_key", d.auditRotateKey),
 		ipc.OperatorAs("audit.retire", d.retention.Retire),
-		ipc.OperatorStream[api.ProfileChunk]("debug.profile", debugProfile),
+		ipc.OperatorStream[api.ProfileChunk]("debug.profile", profile.Feed),
 	}
 }
 

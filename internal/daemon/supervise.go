@@ -15,7 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/running"
-	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/watchdog"
 	"go.uber.org/zap"
 )
 
@@ -121,7 +121,9 @@ func (d *Daemon) supervise(ctx context.Context) error {
 	go func() {
 		defer close(fed)
 		if patience := d.manager.Patience(); patience > 0 {
-			d.feed(feeding, patience/3)
+			watchdog.Feed(feeding, watchdog.Options{
+				Manager: d.manager, Every: patience / 3, Probe: d.probe, Log: d.log,
+			})
 		}
 	}()
 	d.onStop("signs of life", func() error {
@@ -133,57 +135,12 @@ func (d *Daemon) supervise(ctx context.Context) error {
 	return nil
 }
 
-// feed gives a sign of life each time the way of a decision was gone from
-// beginning to end. A store that is closed for writing stays so until a restart
-// has verified it, so a restart is what is asked for.
-func (d *Daemon) feed(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		switch err := d.probe(ctx, every); {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			d.manager.Alive()
-		case errors.Is(err, store.ErrLatched):
-			d.log.Error("asking to be started again: only that verifies the store", zap.Error(err))
-			d.manager.Broken("the store is closed for writing until a restart has verified it")
-		default:
-			d.log.Error("no sign of life for the watchdog: no decision would get through", zap.Error(err))
-			d.manager.Status("no decision gets through: " + err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+// probe goes the way of a decision from beginning to end.
+func (d *Daemon) probe(ctx context.Context) error {
+	if err := d.policy.Load().Check(ctx); err != nil {
+		return err
 	}
-}
-
-// probe goes the way of a decision, and returns when it has come through, however
-// long that takes, or the context ends.
-func (d *Daemon) probe(ctx context.Context, soon time.Duration) error {
-	done := make(chan error, 1)
-	go func() {
-		if err := d.policy.Load().Check(ctx); err != nil {
-			done <- err
-			return
-		}
-		done <- d.kernel.Probe(ctx)
-	}()
-	late := time.NewTimer(soon)
-	defer late.Stop()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-late.C:
-			d.log.Error("no sign of life for the watchdog: a decision takes too long", zap.Duration("after", soon))
-			d.manager.Status("no decision gets through")
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return d.kernel.Probe(ctx)
 }
 
 // condition says in one line how the daemon is.

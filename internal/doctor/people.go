@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/term"
 )
 
@@ -74,7 +74,7 @@ func (d *Examiner) known() (found []Diagnosis) {
 
 // access says what apps may do.
 func (d *Examiner) access() []Diagnosis {
-	lacks, err := daemon.Undeclared(d.cfg, nil)
+	lacks, err := kernelconfig.Undeclared(d.cfg, nil)
 	switch {
 	case err != nil:
 		return []Diagnosis{failed("cannot tell what apps may do: %v", err).advise("ocipd config check")}

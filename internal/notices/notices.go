@@ -94,12 +94,20 @@ func (n *Notices) tell(what func(*notify.Fanout) error) error {
 	}
 }
 
-// Held tells that a message waits.
+// title says what a request is about in one line.
+func title(a *api.ApprovalSummary) string {
+	if a.Kind == api.ApprovalOfEscalation {
+		return fmt.Sprintf("%s and %s need you", a.AgentID, a.To())
+	}
+	return fmt.Sprintf("%s wants to send to %s", a.AgentID, a.To())
+}
+
+// Held tells that a request waits.
 func (n *Notices) Held(a api.ApprovalSummary) {
 	err := n.tell(func(f *notify.Fanout) error {
 		return f.Notify(context.Background(), notify.Notice{
 			ID: a.ApprovalID, Urgency: notify.Normal,
-			Title: fmt.Sprintf("%s wants to send to %s", a.AgentID, a.Counterparty),
+			Title: title(&a),
 			Body:  fmt.Sprintf("%s\nocipd approvals show %s", a.Reason, a.ApprovalID),
 			Fields: map[string]string{
 				"approval": a.ApprovalID, "agent": a.AgentID, "counterparty": a.Counterparty, "code": a.Code, "reason": a.Reason,

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/term"
 	"golang.org/x/sys/unix"
 )
@@ -44,7 +44,7 @@ func formerOf(program string) string {
 // lacking is how many lines a configuration lacks without which this version does
 // not start.
 func lacking(cfg *config.Config) int {
-	lacks, err := daemon.Undeclared(cfg, nil)
+	lacks, err := kernelconfig.Undeclared(cfg, nil)
 	if err != nil {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package daemon
+package kernelconfig
 
 import (
 	"fmt"
@@ -12,22 +12,22 @@ import (
 // Declaration is one line that a configuration lacks.
 type Declaration = directory.Declaration
 
-// DeclarationLines are declarations as YAML to be added to a configuration.
-func DeclarationLines(lacks []Declaration) string { return directory.Lines(lacks) }
+// Lines are declarations as YAML to be added to a configuration.
+func Lines(lacks []Declaration) string { return directory.Lines(lacks) }
 
 // Undeclared lists what a configuration must say about apps and does not. Owners
 // says which app had a channel of late, as far as somebody knows.
 func Undeclared(cfg *config.Config, owners map[string]string) ([]Declaration, error) {
-	k, err := kernelConfig(cfg)
+	k, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return directory.Missing(&k.Directory, owners), nil
 }
 
-// checkDeclared refuses a configuration in which it is not said what apps may do
+// CheckDeclared refuses a configuration in which it is not said what apps may do
 // and has to be. Each line that it lacks is an error with that line in it.
-func checkDeclared(cfg *config.Config) (found config.Errors) {
+func CheckDeclared(cfg *config.Config) (found config.Errors) {
 	lacks, err := Undeclared(cfg, nil)
 	if err != nil {
 		return config.Errors{cfg.Fault("", err)}

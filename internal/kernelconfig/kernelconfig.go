@@ -1,4 +1,6 @@
-package daemon
+// Package kernelconfig types a configuration for the kernel: what [config.Config] holds as
+// text becomes [kernel.Config]. It also says what a configuration lacks about apps.
+package kernelconfig
 
 import (
 	"fmt"
@@ -15,9 +17,9 @@ import (
 	"github.com/openclawos/ocipd/internal/text"
 )
 
-// kernelConfig types what the configuration holds as text. The configuration
+// New types what the configuration holds as text. The configuration
 // was checked when it was loaded, so an error here is one of the house.
-func kernelConfig(c *config.Config) (kernel.Config, error) {
+func New(c *config.Config) (kernel.Config, error) {
 	k := kernel.Config{
 		Directory: directory.Config{DefaultAgent: c.DefaultAgent},
 		Config: registry.Config{
@@ -40,14 +42,14 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 	if k.DefaultType, err = ocip.ParseExchangeType(c.OCIP.DefaultExchangeType); err != nil {
 		return k, fmt.Errorf("cannot use ocip.default_exchange_type: %w", err)
 	}
-	if k.Rules, err = kernelRules(&c.OCIP); err != nil {
+	if k.Rules, err = rules(&c.OCIP); err != nil {
 		return k, err
 	}
 	for _, r := range c.Routes {
 		k.Directory.Routes = append(k.Directory.Routes, directory.Route{Session: r.Session, Agent: r.Agent})
 	}
 	for i := range c.Agents {
-		a, err := kernelAgent(&c.Agents[i])
+		a, err := agent(&c.Agents[i])
 		if err != nil {
 			return k, fmt.Errorf("cannot use agent %s: %w", c.Agents[i].ID, err)
 		}
@@ -56,7 +58,7 @@ func kernelConfig(c *config.Config) (kernel.Config, error) {
 	declare(&k.Directory, c)
 	k.Directory.Entries = make([]directory.Entry, 0, len(c.Directory)+len(c.Listed))
 	for contact := range c.Contacts {
-		e, err := kernelEntry(contact)
+		e, err := entry(contact)
 		if err != nil {
 			return k, fmt.Errorf("cannot use directory entry %s: %w", contact.InstanceID, err)
 		}
@@ -92,7 +94,7 @@ func declare(d *directory.Config, c *config.Config) {
 	}
 }
 
-func kernelRules(c *config.OCIP) (*ocip.Rules, error) {
+func rules(c *config.OCIP) (*ocip.Rules, error) {
 	patterns := make([]content.Pattern, len(c.Content.Patterns))
 	for i, p := range c.Content.Patterns {
 		patterns[i] = content.Pattern{Name: p.Name, Regexp: p.Regexp, Level: p.Level}
@@ -129,7 +131,7 @@ func chainLimits(c *config.Chain) ocip.ChainLimits {
 	return ocip.ChainLimits{MaxHops: c.MaxHops, MaxRevisits: c.MaxRevisits, MaxAge: c.MaxAge, Monitor: c.Enforcement == "monitor"}
 }
 
-func kernelAgent(a *config.Agent) (directory.Agent, error) {
+func agent(a *config.Agent) (directory.Agent, error) {
 	k := directory.Agent{
 		App: a.App, Exe: a.Exe, Media: a.Media,
 		Agent: ocip.Agent{
@@ -164,7 +166,7 @@ func kernelAgent(a *config.Agent) (directory.Agent, error) {
 	return k, nil
 }
 
-func kernelEntry(c *config.Contact) (directory.Entry, error) {
+func entry(c *config.Contact) (directory.Entry, error) {
 	e := directory.Entry{
 		Counterparty: ocip.Counterparty{
 			Kind:     ocip.KindAgent,

@@ -1,4 +1,5 @@
-package daemon
+// Package profile takes profiles of the running daemon, for operators.
+package profile
 
 import (
 	"bytes"
@@ -7,23 +8,20 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/ipc"
 )
 
-// profileChunk bounds what one chunk of a profile holds, in bytes.
-const profileChunk = 64 << 10
+// chunk bounds what one chunk of a profile holds, in bytes.
+const chunk = 64 << 10
 
-// debugProfile takes a profile of the running daemon. Apps never get here: it is
-// a method of the operator socket, from which [kernel.Kernel.MayOperate] keeps
-// them.
-func debugProfile(_ context.Context, p *api.ProfileParams) (ipc.Feed, error) {
+// Feed takes a profile and sends it in chunks. Apps must never get here.
+func Feed(_ context.Context, p *api.ProfileParams) (func(context.Context, api.Stream) error, error) {
 	return func(ctx context.Context, s api.Stream) error {
 		var text bytes.Buffer
-		if err := takeProfile(ctx, &text, p); err != nil {
+		if err := take(ctx, &text, p); err != nil {
 			return err
 		}
 		for text.Len() > 0 {
-			if err := s.Send(ctx, api.ProfileChunk{Data: text.Next(profileChunk)}); err != nil {
+			if err := s.Send(ctx, api.ProfileChunk{Data: text.Next(chunk)}); err != nil {
 				return err
 			}
 		}
@@ -31,7 +29,7 @@ func debugProfile(_ context.Context, p *api.ProfileParams) (ipc.Feed, error) {
 	}, nil
 }
 
-func takeProfile(ctx context.Context, into *bytes.Buffer, p *api.ProfileParams) error {
+func take(ctx context.Context, into *bytes.Buffer, p *api.ProfileParams) error {
 	if p.Name != api.ProfileCPU {
 		if err := pprof.Lookup(p.Name).WriteTo(into, 0); err != nil {
 			return api.Errorf(api.InternalError, "cannot take the profile: %v", err)

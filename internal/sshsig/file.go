@@ -1,0 +1,42 @@
+package sshsig
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// File is a file of allowed signers. It is read anew for each signature, so that
+// whoever is taken out of it signs nothing more.
+type File struct {
+	Path string
+	// Key names the setting that names the file, for whoever is told that it cannot be
+	// used.
+	Key string
+	// Namespace is that of the signatures.
+	Namespace string
+}
+
+// Load reads the file.
+func (f File) Load() (*Signers, error) {
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", f.Key, err)
+	}
+	defer file.Close()
+	list, err := ParseAllowedSigners(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s %s: %w", f.Key, f.Path, err)
+	}
+	return list, nil
+}
+
+// Verify checks an armored signature over a text.
+func (f File) Verify(armored, text []byte, at time.Time) (principal, fingerprint string, err error) {
+	list, err := f.Load()
+	if err != nil {
+		return "", "", err
+	}
+	signature, err := list.Verify(armored, text, f.Namespace, at)
+	return signature.Principal, signature.Fingerprint, err
+}
