@@ -25,7 +25,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test race fuzz bench profile fault soak cover lint vuln fmt dist dist-test machine-test clean help
+.PHONY: build run install uninstall demo test race fuzz bench detection profile fault soak cover lint vuln fmt dist dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -pgo=$(PROFILE) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -72,6 +72,9 @@ fuzz: ## run every fuzz target for FUZZTIME (10s) each
 
 bench: build ## measure the daemon end to end
 	$(GO) run -buildvcs=false ./bench $(ARGS)
+
+detection: ## measure the detectors on labelled texts (ARGS="-write": keep the figures)
+	$(GO) run -buildvcs=false ./bench/detection $(ARGS)
 
 profile: ## record anew, into bench/ocipd.pgo, what the build is made fast for
 	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \

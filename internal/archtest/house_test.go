@@ -123,6 +123,11 @@ var house = map[string]room{
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},
 		clock:   true, process: true,
 	},
+	"internal/measure": {imports: []string{"internal/ocip/commitment", "internal/ocip/content"}},
+	"bench/detection": {
+		imports: []string{"internal/measure", "internal/ocip/commitment", "internal/ocip/content"},
+		clock:   true, process: true,
+	},
 	"bench/soak": {
 		imports: []string{"internal/client", "internal/config", "internal/api"},
 		clock:   true, process: true,
@@ -163,7 +168,7 @@ var fences = []fence{
 	},
 	{
 		paths: []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
-		rooms: []string{"cmd/ocipd", "bench", "bench/fault", "bench/soak"},
+		rooms: []string{"cmd/ocipd", "bench", "bench/detection", "bench/fault", "bench/soak"},
 		why:   "flags and signals belong to the command",
 	},
 	{
