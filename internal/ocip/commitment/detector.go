@@ -88,6 +88,10 @@ type Detector struct {
 	words, cues, terms trie
 	entries            []entry
 	phrases            []phrase
+	// beginnings says how the words of words and cues begin, and uncut which
+	// beginnings of a keyword are words before a blank.
+	beginnings beginnings
+	uncut      [4]uint16
 	// verbs says what a verb after "I will" is worth.
 	verbs map[string]verb
 	money bool
@@ -121,6 +125,7 @@ func New(o Options) (*Detector, error) {
 	}
 	d.learnWords()
 	d.learnCues()
+	d.learnBeginnings()
 	return d, nil
 }
 
@@ -188,6 +193,13 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Hit {
 			g.look(one.Text, shown)
 			g.kept = g.kept[:first+len(merge(g.kept[first:], written-first))]
 		}
+		if d.match != MatchSubstring {
+			written := len(g.kept)
+			g.unpack(one.Text)
+			if len(g.kept) > written {
+				slices.SortStableFunc(g.kept[first:], byPlace)
+			}
+		}
 		for k := range g.kept[first:] {
 			g.kept[first+k].Member = one.Member
 		}
@@ -204,6 +216,25 @@ func (g *gathering) look(written string, shown text.View) {
 		g.d.scan(shown.Text, g)
 	}
 	g.settle(len(shown.Text))
+}
+
+// unpack gathers the hits of what stands in the text in base64 or hexadecimal
+// digits: the whole stretch, once for each thing that is found there.
+func (g *gathering) unpack(written string) {
+	g.zones, g.shown = zoner{text: written}, text.View{Text: written}
+	for _, e := range text.Decode(written) {
+		inside := gathering{d: g.d}
+		inside.look(e.Text, text.View{Text: e.Text})
+		seen := []string{}
+		for _, h := range inside.kept {
+			if n := len(seen); h.Rule == RuleKeyword || h.Zone == ZoneBody {
+				if seen = insert(seen, h.Name()); len(seen) > n {
+					g.add(Hit{Rule: h.Rule, Keyword: h.Keyword, Start: e.Start, End: e.End})
+				}
+			}
+		}
+	}
+	g.settle(len(written))
 }
 
 // merge leaves out what was found in a text as it is shown, the hits from the

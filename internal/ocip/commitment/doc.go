@@ -1,11 +1,13 @@
 // Package commitment sees, in the text of a message, that its sender binds
 // somebody to something.
 //
-// A [Detector] looks for the thirteen keywords of the OCIP reference, in every
-// inflected form and under the usual disguises (zero-width characters,
-// look-alike letters, markup inside a word, spaced-out letters), behind the
-// escapes of JSON (\nconfirm), behind the hump of a name (pleaseConfirm) and
-// between the sequences that colour a terminal, and on top of
+// A [Detector] looks for the thirteen keywords of the OCIP reference wherever
+// the reference's literal match finds them but inside another word (facebook,
+// committee), in every inflected form and under the usual disguises (zero-width
+// characters, look-alike letters, markup inside a word, spaced-out letters, a
+// break in the word, backwards, percent signs), behind the escapes of JSON
+// (\nconfirm), in a name (pleaseConfirm), between the sequences that colour a
+// terminal, and in what stands in the text in base64 or hexadecimal digits, and on top of
 // them for families of cues that carry a promise without any keyword: "I'll
 // send it by Friday", "works for me", "we can pay $500". The thirteen cannot
 // be switched off; a family can be, or can be put in the shadow, where it is
@@ -25,10 +27,8 @@
 // hold thousands of hits (see [Digest]). The flags of the envelope,
 // requires_commitment and human-only, are the caller's to weigh.
 //
-// What is not seen: small letters run together ("pleaseapprove": a part of a
-// word is no word, or facebook and committee would be held; who would rather
-// hold them sets [MatchSubstring]), words in other
-// languages, a keyword cut by ordinary spaces into syllables ("com mit"), and
+// What is not seen: words in other
+// languages than those it has lists of, a keyword cut in three, and
 // text in pictures.
 //
 // Source: OCIP protocol reference (seed 000), Commitment Detection.

@@ -147,7 +147,7 @@ var sharedAtlas = sync.OnceValue(func() *atlas {
 		a.pages[page] = drawn
 	}
 	copy(a.ascii[:], a.pages[0][:])
-	a.ascii['&'], a.ascii['\\'], a.ascii[esc] = opening, opening, opening
+	a.ascii['&'], a.ascii['\\'], a.ascii['%'], a.ascii[esc] = opening, opening, opening, opening
 	return a
 })
 
@@ -231,7 +231,7 @@ func decomposed(r rune, special map[rune]glyph) (glyph, bool) {
 
 // at reads the glyph at pos: what it looks like, the rune, and how many bytes
 // of the text it takes. A character reference (&#115; or &shy;) and an escape by
-// number (\u0073) are read as the rune they stand for, since many readers are
+// number (\u0073, %73) are read as the rune they stand for, since many readers are
 // shown them so.
 func (a *atlas) at(s string, pos int) (g glyph, r rune, width int) {
 	c := s[pos]
@@ -240,6 +240,11 @@ func (a *atlas) at(s string, pos int) (g glyph, r rune, width int) {
 		case '&':
 			if r, width := reference(s[pos:]); width > 0 {
 				return a.of(r), r, width
+			}
+		case '%':
+			// Other bytes than those of ASCII are parts of characters.
+			if r, width := number16(s, pos+1, 2); width > 0 && r < utf8.RuneSelf && r != esc {
+				return a.of(r), r, width - pos
 			}
 		case '\\', esc:
 			if r, width := escape(s[pos:]); width > 0 {

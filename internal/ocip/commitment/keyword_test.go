@@ -1,6 +1,8 @@
 package commitment
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,6 +152,26 @@ func disguises() []disguise {
 		{"broken in a quote", inside("-\n> > ")},
 		{"broken by a soft hyphen", inside("\u00ad\n")},
 		{"quoted-printable", inside("=\r\n")},
+		{"broken at the line's end, no hyphen", inside("\n")},
+		{"broken, indented, no hyphen", inside("\r\n ")},
+		{"a blank inside", inside(" ")},
+		{"two blanks inside", inside("  ")},
+		{"percent", func(w string) string { return fmt.Sprintf("%%%02x%s", w[0], w[1:]) }},
+		{"percent all through", func(w string) string {
+			var b strings.Builder
+			for i := range len(w) {
+				fmt.Fprintf(&b, "%%%02X", w[i])
+			}
+			return b.String()
+		}},
+		{"backwards", func(w string) string { b := []byte(w); slices.Reverse(b); return string(b) }},
+		{"backwards, turned", func(w string) string { b := []byte(w); slices.Reverse(b); return "\u202e" + string(b) }},
+		{"thirteen letters on", func(w string) string { return strings.Map(rot13, w) }},
+		{"base64", func(w string) string { return base64.StdEncoding.EncodeToString([]byte(w)) }},
+		{"base64 in a sentence", func(w string) string { return base64.StdEncoding.EncodeToString([]byte("so we " + w + " it")) }},
+		{"base64 with no padding", func(w string) string { return base64.RawURLEncoding.EncodeToString([]byte("so we " + w + " it, yes")) }},
+		{"hexadecimal", func(w string) string { return hex.EncodeToString([]byte(w)) }},
+		{"hexadecimal with 0x", func(w string) string { return fmt.Sprintf("0x%X", "to "+w) }},
 	}
 	for name, sign := range map[string]string{
 		"zero-width space": "\u200b", "zero-width non-joiner": "\u200c", "zero-width joiner": "\u200d", "word joiner": "\u2060",
@@ -190,10 +212,55 @@ func TestEvasion(t *testing.T) {
 				// Markup around the word is no part of it.
 				want := strings.Trim(hidden, "*_~`")
 				want = strings.TrimPrefix(want, "<i>")
+				want = strings.TrimPrefix(want, "\u202e")
 				if got := text[hits[0].Start:hits[0].End]; got != want {
 					t.Errorf("%s: %q: the span is %q, want %q", disguise.name, text, got, want)
 				}
 			}
+		}
+	}
+}
+
+// TestGlued puts every keyword, as the reference plugin would find it, next to
+// other letters.
+func TestGlued(t *testing.T) {
+	d := thirteenOnly(t)
+	for _, k := range keywords {
+		for _, frame := range []string{
+			"please%s", "%snow", "please%sit", "PLEASE%sIT", "#%sNow", "#now%s", "a%sa", "x%s", "%sx", "call_%sBy(x)", "д%s", "%sж", "7%sz", "z%s7",
+			"ok, we%sthat.", "search%s%s", "\u202ex%s", "zq\u200b%s", "please%%20%sx", "z\\u0020%sz", "\\n%sx", "https://x.example/please%s?y=1",
+		} {
+			for _, word := range []string{k.name, strings.ToUpper(k.name), alternate(k.name), k.name[:1] + "\u200b" + k.name[1:], k.name[:len(k.name)-1] + "\u2060\u200d" + k.name[len(k.name)-1:]} {
+				text := strings.ReplaceAll(strings.ReplaceAll(frame, "%%", "%"), "%s", word)
+				hits := d.Detect(text)
+				if !slices.ContainsFunc(hits, func(h Hit) bool {
+					return h.Keyword == k.name && strings.HasPrefix(strings.ToLower(word), strings.ToLower(text[h.Start:h.End]))
+				}) {
+					t.Errorf("%q: found %+v, want %s", text, hits, k.name)
+				}
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		"hasSignature":       "assign", // the seed's literal match finds it, and it is no word
+		"searchandbook":      "book",
+		"mondaybook":         "book",
+		"confirmeeting":      "confirm meeting",
+		"pleasescheduling":   "schedule",
+		"weareapprovingthis": "approve",
+		"iampromisingyou":    "promise",
+		"bookbookbook":       "book",
+		"boo\u212a":          "book",
+		"please&#98;ook":     "book",
+		"please%62ookit":     "book",
+		"notebooks":          "",
+		"preserving":         "",
+		"uncompromising":     "",
+		"HANDBOOK":           "",
+		"MyFaceBook":         "",
+	} {
+		if got := Judge(d.Detect(text)).DetectedKeywords; !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%q: found %v, want %s", text, got, want)
 		}
 	}
 }
@@ -259,11 +326,11 @@ unconfirmed|confirmatory|conform|confine|confide|firm|infirm|affirm|affirmation|
 guarantor|guarantors|warrantee|guard|guarani|
 compromise|compromised|compromising|unpromising|promisingly|promissory|premise|premises|promiscuous|
 meet|meets|met|greeting|greetings|fleeting|sheeting|meetinghouse|teeming|meetup|
-deadlock|deadbeat|headline|headlines|headliner|deadly|breadline|dateline|lifeline|deadliner|
+deadlock|deadbeat|headline|headlines|headliner|deadly|breadline|dateline|lifeline|deadliness|
 degree|degrees|pedigree|filigree|greed|greedy|agrarian|agriculture|agre|gree|
 commission|commissioner|common|comet|omit|emit|commute|commode|communist|submit|summit|vomit|
 approx|approach|apropos|prove|proven|improve|improvement|reprove|proval|
-faceb00k|e\u200bbook|a.Sign(x)|4_signed|4-sign|x.com/mit|a sign|4 greedy|n o t e b o o k|f-a-c-e-b-o-o-k|800k|a b c d|b o o m|boo k|com mit|as sign|dead line|meet ing|book­shelf|
+faceb00k|e\u200bbook|a.Sign(x)|4_signed|4-sign|x.com/mit|a sign|4 greedy|n o t e b o o k|f-a-c-e-b-o-o-k|800k|a b c d|b o o m|as sign|boo king|re served|dead lines|a greed|all gone|app rules|book­shelf|
 s c h o o l|1000|0x800c|5c4ed01e|f47ac10b-58cc-4372-a567-0e02b2c3d479|caffè|Straße|книга|расписание|встреча|συμφωνία|会议|約束|บุ๊ก`
 
 func TestInnocents(t *testing.T) {
@@ -424,9 +491,10 @@ func FuzzDetect(f *testing.F) {
 				t.Fatalf("%q: substrings %v, %s: %v", text, found, k.name, !slices.Contains(found, k.name))
 			}
 		}
+		conforms(t, text, hits)
 		// Zero-width characters change nothing, wherever they are put, but
-		// inside of a character reference.
-		if strings.Contains(text, "&") {
+		// inside of a character reference, an escape or a terminal sequence.
+		if strings.ContainsAny(text, "&\\%\x1b") {
 			return
 		}
 		var b strings.Builder
@@ -443,6 +511,53 @@ func FuzzDetect(f *testing.F) {
 			t.Fatalf("%q: found %q, with zero-width characters %q", text, before, after)
 		}
 	})
+}
+
+// conforms holds to the reference: what its literal match finds is found, but
+// inside of another word.
+func conforms(t *testing.T, text string, hits []Hit) {
+	t.Helper()
+	counts := map[string]int{}
+	for _, h := range hits {
+		counts[h.Keyword]++
+	}
+	lower := strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, text)
+	if len(lower) != len(text) {
+		return // bytes that are no UTF-8
+	}
+	for _, k := range keywords {
+		for from := 0; counts[k.name] < MaxPerKind; {
+			i := strings.Index(lower[from:], k.name)
+			if i < 0 {
+				break
+			}
+			start := from + i
+			end := start + len(k.name)
+			from = end
+			if slices.ContainsFunc(hits, func(h Hit) bool { return h.Keyword == k.name && h.Start < end && start < h.End }) || inOtherWord(lower, start, end) {
+				continue
+			}
+			t.Fatalf("%q: %s at %d is not found, in %+v", text, k.name, start, hits)
+		}
+	}
+}
+
+// inOtherWord reports whether a word of the tables that is none of the thirteen
+// lies across a stretch. What looks like its letters may stand before.
+func inOtherWord(lower string, start, end int) bool {
+	for w := range strings.FieldsSeq(innocents + " " + prefixed) {
+		for i := 0; i+end-start <= len(w); i++ {
+			if w[i:i+end-start] == lower[start:end] && strings.HasPrefix(lower[end:], w[i+end-start:min(len(w), i+end-start+1)]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func boundary(text string, at int) bool {

@@ -1,6 +1,7 @@
 package commitment
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -57,13 +58,16 @@ func (d *Detector) learnWords() {
 		number := len(d.entries)
 		d.entries = append(d.entries, e)
 		for word := range strings.FieldsSeq(words) {
-			spelled := make([]glyph, len(word))
-			for i := range spelled {
-				spelled[i] = upright(letterOf(word[i]))
-			}
+			spelled := spell(word)
 			d.words.add(spelled, number)
 			if e.keyword != "" {
 				d.disguiseM(spelled, 0, number)
+				// Backwards, and each letter thirteen further on: no word of any
+				// language comes out of it.
+				turned := slices.Clone(spelled)
+				slices.Reverse(turned)
+				d.words.add(turned, number)
+				d.words.add(spell(strings.Map(rot13, word)), number)
 			}
 		}
 	}
@@ -71,9 +75,29 @@ func (d *Detector) learnWords() {
 		learn(k.forms, entry{keyword: k.name})
 	}
 	learn(innocents, entry{})
-	if d.modes[Prefixed] != Off {
-		learn(prefixed, entry{family: Prefixed})
+	// Also where they are off: words of their own, and none of the thirteen glued
+	// to another.
+	learn(prefixed, entry{family: Prefixed})
+	d.uncut = [...]uint16{d.words.node("as"), d.words.node("re"), d.words.node("boo"), d.words.node("dead")}
+}
+
+func spell(word string) []glyph {
+	spelled := make([]glyph, len(word))
+	for i := range spelled {
+		spelled[i] = upright(letterOf(word[i]))
 	}
+	return spelled
+}
+
+func rot13(r rune) rune { return 'a' + (r-'a'+13)%26 }
+
+// node returns where a word has got the trie to.
+func (t *trie) node(word string) uint16 {
+	at := uint16(0)
+	for _, g := range spell(word) {
+		at = t.nodes[at].next[g]
+	}
+	return at
 }
 
 // disguiseM adds a word with every choice of its m written as rn, which looks
@@ -90,7 +114,8 @@ func (d *Detector) disguiseM(word []glyph, from, number int) {
 }
 
 // scan goes through the text once and tries, at the beginning of every word,
-// the words of the trie and the openers of the cues.
+// the words of the trie and the openers of the cues, and inside of it the
+// thirteen as they are written.
 func (d *Detector) scan(text string, into *gathering) {
 	var (
 		inWord bool // the last glyph that can be seen continues a word
@@ -99,14 +124,15 @@ func (d *Detector) scan(text string, into *gathering) {
 		cueEnd int
 		numEnd int // where the last number that was weighed ends
 	)
-	roots, cueRoots := &d.words.nodes[0].next, &d.cues.nodes[0].next
+	roots := &d.words.nodes[0].next
 	for pos := 0; pos < len(text); {
 		var g glyph
 		width := 1
 		if c := text[pos]; c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
 			g = d.atlas.ascii[c]
 		} else {
-			g, _, width = d.atlas.at(text, pos)
+			var r rune
+			g, r, width = d.atlas.at(text, pos)
 			if g == seam {
 				pos += width
 				inWord, loose = false, pos
@@ -115,13 +141,19 @@ func (d *Detector) scan(text string, into *gathering) {
 			if c == '\\' && width == 1 && pos+1 < len(text) && strings.IndexByte("nrtbfv", text[pos+1]) >= 0 {
 				loose = pos + 1
 			}
+			if inWord && r < utf8.RuneSelf && g.isLetter() {
+				d.gluedAround(text, pos, width, true, into)
+			}
 		}
 		if g == unseen {
+			if inWord {
+				d.gluedAround(text, pos, width, false, into)
+			}
 			pos += width
 			continue
 		}
 		if inWord && capital(text[pos]) {
-			inWord = !humped(text, pos)
+			inWord = !d.humped(text, pos)
 		}
 		if !inWord && g != other && g != blank {
 			if c := text[pos]; d.money && !inSum && c >= '0' && c <= '9' && pos >= max(cueEnd, numEnd) {
@@ -132,20 +164,23 @@ func (d *Detector) scan(text string, into *gathering) {
 					cueEnd = end
 				}
 			}
-			if pos >= cueEnd && g.isLetter() && cueRoots[g] != 0 && d.cues.promises(d.atlas, text, pos, false) {
+			word, cue := true, false
+			if g.isLetter() {
+				word, cue = d.begins(text, pos)
+			}
+			if cue && pos >= cueEnd && d.cues.promises(d.atlas, text, pos, false) {
 				if family, end := d.cue(text, pos); end > 0 {
 					into.add(Hit{Rule: family, Start: pos, End: end})
 					cueEnd = end
 				}
 			}
-			if g&marks == markLigature || roots[upright(g&letterBits)] != 0 && d.words.promises(d.atlas, text, pos, true) {
+			if word && (g&marks == markLigature || roots[upright(g&letterBits)] != 0 && d.words.promises(d.atlas, text, pos, true)) {
 				w := walk{d: d, text: text}
 				w.follow(pos, pos, steps{})
-				if w.end > 0 {
-					e := d.entries[w.number]
+				if e := d.entries[w.number]; w.end > 0 && (e != entry{} || !d.shouted(text, pos, &w)) {
 					if e.keyword != "" {
 						into.add(Hit{Rule: RuleKeyword, Keyword: e.keyword, Start: pos, End: w.end})
-					} else if e.family != "" {
+					} else if e.family != "" && d.modes[e.family] != Off {
 						into.add(Hit{Rule: e.family, Start: pos, End: w.end})
 					}
 					// Past the whole word, or the parts of an innocent one
@@ -157,9 +192,13 @@ func (d *Detector) scan(text string, into *gathering) {
 		}
 		inWord = g.wordly() && pos != loose
 		inSum = g == figure || g&marks == markDigit
+		if inWord && width == 1 {
+			d.glued(text, pos, into)
+		}
 		pos += width
 		if inWord {
-			for pos < len(text) && (text[pos]-'a' < 26 || capital(text[pos]) && !humped(text, pos)) {
+			for pos < len(text) && (text[pos]-'a' < 26 || capital(text[pos]) && !d.humped(text, pos)) {
+				d.glued(text, pos, into)
 				pos++
 			}
 		}
@@ -168,12 +207,46 @@ func (d *Detector) scan(text string, into *gathering) {
 
 // humped reports whether a name written in humps has one at pos: pleaseConfirm,
 // HTTPConfirm. A word ends there and another begins.
-func humped(text string, pos int) bool {
+func (d *Detector) humped(text string, pos int) bool {
 	if pos == 0 || !capital(text[pos]) {
 		return false
 	}
-	before := text[pos-1]
-	return before >= 'a' && before <= 'z' || capital(before) && pos+1 < len(text) && text[pos+1] >= 'a' && text[pos+1] <= 'z'
+	before, after := d.skipUnseen(text, pos)
+	if before == 0 {
+		return false
+	}
+	last := text[before-1]
+	return last-'a' < 26 || capital(last) && after < len(text) && text[after]-'a' < 26
+}
+
+// maxUnseen bounds how far what does not show is skipped beside a letter.
+const maxUnseen = 64
+
+// skipUnseen returns the ends of what is seen before and after the letter at pos.
+func (d *Detector) skipUnseen(text string, pos int) (before, after int) {
+	before, after = pos, pos+1
+	for before > 0 && text[before-1] >= utf8.RuneSelf && pos-before < maxUnseen {
+		r, width := utf8.DecodeLastRuneInString(text[:before])
+		if d.atlas.of(r) != unseen {
+			break
+		}
+		before -= width
+	}
+	for after < len(text) && text[after] >= utf8.RuneSelf && after-pos < maxUnseen {
+		r, width := utf8.DecodeRuneInString(text[after:])
+		if d.atlas.of(r) != unseen {
+			break
+		}
+		after += width
+	}
+	return before, after
+}
+
+// shouted reports whether a word of a few letters has its first from the capitals
+// before it: "PLEASEbook" holds no ebook.
+func (d *Detector) shouted(text string, start int, w *walk) bool {
+	before, _ := d.skipUnseen(text, start)
+	return before > 0 && capital(text[before-1]) && int(w.plain) <= len("ebooks")
 }
 
 func capital(c byte) bool { return c-'A' < 26 }
@@ -182,15 +255,14 @@ func capital(c byte) bool { return c-'A' < 26 }
 // trie has nothing for them. Most words of most texts go no further.
 func (t *trie) promises(a *atlas, text string, pos int, fold bool) bool {
 	at := uint16(0)
-	for i := range min(4, len(text)-pos) {
+	for i := range min(5, len(text)-pos) {
 		c := text[pos+i]
 		if c >= utf8.RuneSelf {
 			return true
 		}
 		g := a.ascii[c]
 		if !g.isLetter() {
-			// A space ends a word of more than one letter.
-			return !fold || c != ' ' || i < 2 || t.nodes[at].end != 0
+			return true
 		}
 		if fold {
 			g = upright(g)
@@ -211,6 +283,7 @@ type walk struct {
 	text   string
 	end    int // where the longest word ends, 0 for none
 	number uint16
+	plain  uint8 // how many letters it has
 }
 
 // steps is how the walk came to where it is.
@@ -225,6 +298,8 @@ type steps struct {
 	tight   bool  // another gap was crossed
 	crooked bool  // one that was no hyphen
 	cuts    uint8 // terminal sequences that were crossed
+	half    uint8 // letters before the blank that the word is cut in two by, 0 for none
+	halved  uint16
 }
 
 // follow walks on from pos; end is where the last letter ended. It calls
@@ -246,10 +321,12 @@ func (w *walk) follow(pos, end int, s steps) {
 				return
 			}
 			pos += width
-			w.follow(min(pos+1, len(w.text)), end, s)
+			if pos < len(w.text) && w.text[pos] < utf8.RuneSelf {
+				w.follow(pos+1, end, s)
+			}
 			continue
 		case g.isLetter():
-			if humped(w.text, pos) {
+			if w.d.humped(w.text, pos) {
 				w.offer(end, s)
 			}
 			if !w.step(&s, g, true) {
@@ -321,6 +398,9 @@ func (w *walk) offer(end int, s steps) {
 		// "a55" is a name.
 		return
 	}
+	if s.half > 0 && !w.d.cutInTwo(number-1, &s) {
+		return
+	}
 	switch e := w.d.entries[number-1]; {
 	case e.keyword == "" && e.family == "" && (s.crooked || s.plain <= 6 && s.run == 1 && !s.broken):
 		// An innocent word is let off only as people write it. Letter by letter,
@@ -330,7 +410,7 @@ func (w *walk) offer(end int, s steps) {
 		// "re-schedule" holds the whole word schedule.
 		return
 	}
-	w.end, w.number = end, number-1
+	w.end, w.number, w.plain = end, number-1, s.plain
 }
 
 // The gaps that a word can be cut by.
@@ -357,7 +437,9 @@ gap:
 		switch {
 		case g == unseen:
 		case g == seam:
-			width++ // its last letter
+			if pos+width < len(w.text) && w.text[pos+width] < utf8.RuneSelf {
+				width++ // its last letter
+			}
 		case g.wordly() || g&marks == markDigit || g == figure:
 			break gap
 		case newline:
@@ -396,13 +478,32 @@ gap:
 		s.tight = true
 		s.crooked = s.crooked || crooked
 		s.broken = s.broken || s.run > 1
-	case signs+blanks <= maxSpaced && s.run == 1 && !s.broken:
+	case signs+blanks <= maxSpaced && s.run == 1 && !s.broken && s.half == 0:
 		s.spaced = true
+	case signs == 0 && blanks <= maxSpaced && s.run == s.plain && s.half == 0 && !s.leet && !s.tight && !s.spaced && s.cuts == 0:
+		s.half, s.halved = s.plain, s.node
 	default:
 		return 0, false
 	}
 	s.run = 0
 	return pos, true
+}
+
+// cutInTwo reports whether a word that a blank cuts in two is one. Where both
+// parts are words it is not: "as sign", "re served", "boo king", "dead lines".
+func (d *Detector) cutInTwo(number uint16, s *steps) bool {
+	if d.entries[number].keyword == "" {
+		return false
+	}
+	switch right := s.plain - s.half; s.halved {
+	case d.uncut[0], d.uncut[1]:
+		return false
+	case d.uncut[2]:
+		return right < 4
+	case d.uncut[3]:
+		return right == 4
+	}
+	return true
 }
 
 func isHyphen(r rune) bool {

@@ -1,0 +1,178 @@
+package text
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Encoded is a stretch of a text that holds another text, in base64 or in
+// hexadecimal digits.
+type Encoded struct {
+	Start, End int
+	Text       string
+}
+
+// minEncoded is the least length of such a stretch: "Ym9vaw==".
+const minEncoded = 8
+
+// minWrapped is the least length of a line that goes on in the next.
+const minWrapped = 32
+
+// sextets says which six bits a character stands for in the alphabets of base64,
+// plus one; of any other it is zero.
+var sextets = func() (table [256]byte) {
+	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
+		table[c] = byte(i) + 1
+	}
+	table['-'], table['_'] = table['+'], table['/']
+	return table
+}()
+
+// Decode finds what stands in a text in base64, of either alphabet and also over
+// several lines, or in hexadecimal digits, and is text itself. It decodes once,
+// in time linear in the text.
+func Decode(s string) []Encoded {
+	var found []Encoded
+	for from, at := 0, minEncoded-1; at < len(s); at += minEncoded {
+		if sextets[s[at]] == 0 && s[at] != '=' {
+			continue
+		}
+		// Most runs are words, and their ends are near.
+		start := at
+		for start > from && at-start < 2 && s[start] == '=' {
+			start--
+		}
+		if sextets[s[start]] == 0 {
+			continue
+		}
+		for start > from && sextets[s[start-1]] != 0 {
+			start--
+		}
+		end, wrapped := encodedEnd(s, start)
+		from, at = end, end-1
+		if end-start < minEncoded || !begins(s[start:end]) {
+			continue
+		}
+		run := s[start:end]
+		if wrapped {
+			run = strings.Map(func(r rune) rune {
+				if r == '\n' || r == '\r' {
+					return -1
+				}
+				return r
+			}, run)
+		}
+		if decoded, ok := decode(run); ok {
+			found = append(found, Encoded{Start: start, End: end, Text: decoded})
+		}
+	}
+	return found
+}
+
+// encodedEnd is where the run ends that begins at start, lines and padding
+// included.
+func encodedEnd(s string, start int) (end int, wrapped bool) {
+	line := start
+	for end = start; end < len(s); {
+		if sextets[s[end]] != 0 {
+			end++
+			continue
+		}
+		next := end
+		if strings.HasPrefix(s[next:], "\r") {
+			next++
+		}
+		if !strings.HasPrefix(s[next:], "\n") || end-line < minWrapped || next+1 == len(s) || sextets[s[next+1]] == 0 {
+			break
+		}
+		wrapped, line, end = true, next+1, next+1
+	}
+	for range 2 {
+		if end < len(s) && s[end] == '=' {
+			end++
+		}
+	}
+	return end, wrapped
+}
+
+// begins says of most runs that they are no text: their first bytes would not be.
+func begins(run string) bool {
+	var head [3 * minEncoded / 4]byte
+	if n := unhex(head[:], trimHex(run)); n > 0 && plain(head[:n]) {
+		return true
+	}
+	n := unbase64(head[:], run)
+	return n > 0 && plain(head[:n])
+}
+
+func plain(b []byte) bool {
+	for _, c := range b {
+		if c < ' ' && c != '\n' && c != '\r' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func trimHex(run string) string {
+	if len(run) > 2 && run[0] == '0' && run[1]|0x20 == 'x' {
+		return run[2:]
+	}
+	return run
+}
+
+// decode reads a run in hexadecimal digits, or else in base64.
+func decode(run string) (string, bool) {
+	b := make([]byte, len(run)*3/4+1)
+	if digits := trimHex(run); len(digits)%2 == 0 {
+		if n := unhex(b, digits); n == len(digits)/2 && readable(b[:n]) {
+			return string(b[:n]), true
+		}
+	}
+	if n := unbase64(b, run); n > 0 && readable(b[:n]) {
+		return string(b[:n]), true
+	}
+	return "", false
+}
+
+// readable reports whether bytes are a text that people read.
+func readable(b []byte) bool { return plain(b) && utf8.Valid(b) }
+
+// unhex reads digits into b, as many as it takes, and returns how many bytes
+// they are, 0 if there is another sign among them.
+func unhex(b []byte, digits string) int {
+	n := 0
+	for ; n < len(b) && 2*n+1 < len(digits); n++ {
+		value, ok := hexDigits(digits, 2*n, 2)
+		if !ok {
+			return 0
+		}
+		b[n] = byte(value)
+	}
+	return n
+}
+
+// unbase64 reads base64 into b, as much as it takes, and returns how many bytes
+// it is, 0 if it is none.
+func unbase64(b []byte, run string) int {
+	n, bits, held := 0, 0, uint(0)
+	for i := range len(run) {
+		sextet := sextets[run[i]]
+		if sextet == 0 {
+			break // padding
+		}
+		held = held<<6 | uint(sextet-1)
+		if bits += 6; bits >= 8 {
+			if n == len(b) {
+				return n
+			}
+			bits -= 8
+			b[n] = byte(held >> bits)
+			n++
+		}
+	}
+	if bits == 6 {
+		return 0 // a single character of a group
+	}
+	return n
+}
