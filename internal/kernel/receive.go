@@ -241,17 +241,16 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, err
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
 	if channel, _ := directory.Split(in.key); err == nil && channel == agentChannel {
 		// Whose envelope it is decides who may bring it, before anybody sees the text.
-		spoke := in.spoke
-		_, denied, err := k.source(ctx, in, &envelope)
-		if in.spoke = spoke; err != nil {
+		from, err := k.source(ctx, in, &envelope)
+		if err != nil {
 			return api.QueueResult{}, err
 		}
-		if denied == nil {
+		if from.denied == nil {
 			if err := k.passInbound(ctx, in); err != nil {
 				return api.QueueResult{}, err
 			}
 		}
-		return k.takeEnvelope(ctx, in, envelope)
+		return k.takeEnvelope(ctx, in, envelope, from)
 	}
 	if err := k.mayBring(in); err != nil {
 		return api.QueueResult{}, err
@@ -265,7 +264,7 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, err
 	if err != nil {
 		return k.takeMalformed(in, err)
 	}
-	return k.takeEnvelope(ctx, in, envelope)
+	return k.takeEnvelope(ctx, in, envelope, nil)
 }
 
 // agentChannel begins the keys of agents' own sessions.
@@ -290,9 +289,8 @@ type incoming struct {
 	speaker           string
 	answer            bool
 	runID, dispatchID string
-	// carried messages are with their runtime already, approved ones were let
-	// through by a person of this daemon.
-	carried, approved bool
+	// carried messages are with their runtime already.
+	carried bool
 	// halves is how many halves of characters the daemon replaced in it.
 	halves int
 	// deliver, where set, has the message written to its agent, once it is durable.
@@ -534,8 +532,9 @@ func (k *ruleset) takeMalformed(in *incoming, problem error) (api.QueueResult, e
 	return k.takeHuman(in, map[string]any{"malformedEnvelope": problem.Error(), "untrusted": true})
 }
 
-// takeEnvelope weighs an annotated message on the agent's side.
-func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.Envelope) (api.QueueResult, error) {
+// takeEnvelope weighs an annotated message on the agent's side. Whose it is was asked
+// already where from is given.
+func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.Envelope, from *sourced) (api.QueueResult, error) {
 	var malformed error
 	if in.chain, malformed = ocip.ParseChain(in.metadata["ocipChain"], k.now()); malformed != nil {
 		// What becomes a person's message is brought in by those who may bring one.
@@ -551,18 +550,20 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	unlock := k.state.Lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
 	defer unlock()
 	ctx, now := context.WithoutCancel(ctx), k.now()
-	from, denied, err := k.source(ctx, in, &envelope)
-	if err != nil {
-		return api.QueueResult{}, err
+	if from == nil {
+		if from, err = k.source(ctx, in, &envelope); err != nil {
+			return api.QueueResult{}, err
+		}
 	}
-	if denied != nil {
+	if in.spoke = append(slices.Clip(in.spoke), from.spoke...); from.denied != nil {
+		denied := from.denied
 		claimed := ocip.Counterparty{Kind: ocip.KindAgent, Identity: envelope.SourceAgent}
 		return k.refuseInbound(in, claimed, denied.Code, denied.Policy, denied.Reason, "envelope_refused")
 	}
 	a := &arrival{
-		agent: in.agent, from: from, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
+		agent: in.agent, from: from.Counterparty, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
 		chain: in.chain, content: in.content, passages: passages(in.metadata, in.isAddress), rendering: k.directory.Rendering(in.origin.Channel),
-		dispatchID: in.dispatchID, approved: in.approved,
+		dispatchID: in.dispatchID, approved: from.approved,
 	}
 	v, err := k.arrive(ctx, a, now)
 	if err != nil {
@@ -572,7 +573,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	v.Exchange.Track(v.Shared, v.Withheld)
 	listed := from.Kind == ocip.KindAgent
 	from.Kind = ocip.KindAgent
-	r, err := k.receivedRecord(in.agent, from, v, in.key, in.content)
+	r, err := k.receivedRecord(in.agent, from.Counterparty, v, in.key, in.content)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
@@ -609,50 +610,60 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	return k.take(in, change, v.Exchange.ExpiresAt)
 }
 
+// sourced is who sent an envelope: of the kind agent where that is shown, or denied.
+type sourced struct {
+	ocip.Counterparty
+	denied *ocip.Verdict
+	// spoke are those whom it shows to read where it came from, and approved is set where
+	// a person of this daemon let the message through.
+	spoke    []ocip.Counterparty
+	approved bool
+}
+
 // source holds an envelope against what the directory knows of its sender, its
-// session and its address. It returns who sent it, of the kind agent where that is
-// shown, or why it is refused: what contradicts the directory is a forgery.
-func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (from ocip.Counterparty, denied *ocip.Verdict, err error) {
+// session and its address: what contradicts the directory is a forgery.
+func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (*sourced, error) {
 	claimed := envelope.SourceAgent
-	from = ocip.Counterparty{Kind: ocip.KindUnknown, Identity: claimed}
+	from := &sourced{Counterparty: ocip.Counterparty{Kind: ocip.KindUnknown, Identity: claimed}}
+	deny := func(code ocip.Code, policy, reason string) (*sourced, error) {
+		from.denied = &ocip.Verdict{Code: code, Policy: policy, Reason: reason}
+		return from, nil
+	}
 	claim, forged := k.directory.Compare(envelope, &in.origin, in.agent)
 	as := ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}
-	defer func() {
+	if forged == nil && claim.Confirmed {
 		// A name that is borrowed or made up shows nobody. What a stranger says of itself
 		// shows nothing of the room, whichever tenant it names: else whoever can write
 		// there could end the sending, or have it held.
-		if forged == nil && claim.Confirmed {
-			in.spoke = append(slices.Clip(in.spoke), as)
-		}
-	}()
+		from.spoke = append(from.spoke, as)
+	}
 	if reason, blocked := ocip.Wall(in.agent.Identity, as); blocked {
-		return from, &ocip.Verdict{Code: ocip.CrossEnterpriseBlocked, Policy: "tenant-wall", Reason: reason}, nil
+		return deny(ocip.CrossEnterpriseBlocked, "tenant-wall", reason)
 	}
 	if forged != nil {
-		return from, &ocip.Verdict{Code: ocip.EnvelopeForged, Policy: "receiver", Reason: forged.Error()}, nil
+		return deny(ocip.EnvelopeForged, "receiver", forged.Error())
 	}
 	channel, _ := directory.Split(in.key)
 	mayCarry := k.directory.MayCarry(in.app.ID(), claimed.InstanceID, in.agent)
 	switch {
 	case claim.Confirmed, claim.Elsewhere && mayCarry == nil:
 		from.Kind = ocip.KindAgent
-		return from, nil, nil
 	case in.app.ID() == in.agent.App && k.directory.Local(claimed.InstanceID) != nil:
 		// Its runtime delivers by itself what agents of this daemon send each other.
 		sent, approved, err := k.sent(ctx, in, envelope)
-		if sent {
-			from.Kind, in.approved = ocip.KindAgent, approved
-			return from, nil, nil
+		if err != nil {
+			return nil, err
 		}
-		reason := fmt.Sprintf("agent %s has not sent this message, or not so", claimed.InstanceID)
-		return from, &ocip.Verdict{Code: ocip.SourceMismatch, Policy: "receiver", Reason: reason}, err
+		if !sent {
+			return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("agent %s has not sent this message, or not so", claimed.InstanceID))
+		}
+		from.Kind, from.approved = ocip.KindAgent, approved
 	case claim.Elsewhere:
-		reason := fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID)
-		return from, &ocip.Verdict{Code: ocip.SourceMismatch, Policy: "receiver", Reason: reason}, nil
+		return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID))
 	case channel == agentChannel && mayCarry != nil:
-		return from, &ocip.Verdict{Code: ocip.SourceMismatch, Policy: "receiver", Reason: mayCarry.Error()}, nil
+		return deny(ocip.SourceMismatch, "receiver", mayCarry.Error())
 	}
-	return from, nil, nil
+	return from, nil
 }
 
 // learns reports whether what a message shows of its session is kept: whose the

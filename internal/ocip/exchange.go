@@ -247,9 +247,6 @@ func Summarize(content string) string {
 	return ""
 }
 
-// Showable reports whether a text can be shown to a person as it is.
-func Showable(s string) bool { return text.Showable(s) }
-
 // misleading reports a character that a person reading a text does not see for
 // what it is, and bytes that are no character.
 func misleading(r rune) bool { return !text.Shows(r) }

@@ -21,8 +21,5 @@ func TestSummaryHasOnlyWhatShows(t *testing.T) {
 		if got := Summarize(s); got != want {
 			t.Errorf("U+%04X: %q, want %q", r, got, want)
 		}
-		if Showable(s) != text.Shows(r) {
-			t.Errorf("U+%04X: showable %v", r, Showable(s))
-		}
 	}
 }
