@@ -9,7 +9,7 @@ func assignmentAnchors() []anchor {
 	for _, name := range []string{
 		"password", "passwd", "passwort", "kennwort", "passphrase", "pwd", "secret", "token",
 		"apikey", "api_key", "api-key", "api key", "access_key", "accesskey", "secret_key", "secretkey", "secret-key",
-		"private_key", "privatekey", "auth_key", "authkey", "encryption_key", "signing_key",
+		"private_key", "privatekey", "private-key", "presharedkey", "auth_key", "authkey", "encryption_key", "signing_key",
 	} {
 		all = append(all, anchor{name, func(s *scan, end int) { s.assignment(end, len(name)) }})
 	}
@@ -23,21 +23,9 @@ func (s *scan) assignment(end, size int) {
 	if s.full(ruleAssignment) {
 		return
 	}
-	at := end
-	if s.is(at, quote) || strings.HasPrefix(s.text[at:], `\"`) {
-		at = s.run(at+1, quote, at+2)
-	}
-	at = s.run(at, space, at+4)
-	operator := at
-	for at < len(s.text) && at-operator < 2 && strings.IndexByte(":=>", s.text[at]) >= 0 {
-		at++
-	}
-	if at == operator || s.text[operator] == '>' || s.text[operator:at] == "::" {
+	at := s.operator(end, size)
+	if at < 0 || at < s.weak { // what is too weak as a whole is no stronger in part
 		return
-	}
-	at = s.run(at, space, at+8)
-	if at < s.weak {
-		return // what is too weak as a whole is no stronger in part
 	}
 
 	const shortest, longest = 8, 256
@@ -71,11 +59,17 @@ func (s *scan) assignment(end, size int) {
 		}
 	}
 	if closing == 0 {
+		if stop-at > len("...") && s.text[stop-3:stop] == "..." {
+			return // cut off
+		}
 		for stop > at && (s.is(stop-1, dot) || s.text[stop-1] == '?') {
 			stop--
 		}
 	}
 	value := s.text[at:stop]
+	if strings.HasPrefix(s.text[stop:], "...") || strings.HasPrefix(s.text[stop:], "\u2026") {
+		return // cut off
+	}
 	if len(value) < shortest || strings.ContainsAny(value, " \t") || strings.Contains(value, "://") {
 		return
 	}
@@ -95,16 +89,99 @@ func (s *scan) assignment(end, size int) {
 	if s.harmless.in(s.text[start:end]) || s.standIn(value) || closing == 0 && member(value) {
 		return
 	}
-	if name == "token" && isUUID(value) {
+	if name == "token" && isUUID(value) && !s.uuids.in(s.text[start:end]) {
 		return // these name things more often than they open them
 	}
 	s.add(ruleAssignment, Restricted, at, stop)
 }
 
+// operator is where the value begins that a name which ends at end is given, or
+// -1 where it is given none. The ways are those of configurations, of sources, of
+// markup, and of a list of logins.
+func (s *scan) operator(end, size int) int {
+	at, quoted := end, false
+	if s.is(at, quote) || strings.HasPrefix(s.text[at:], `\"`) {
+		at, quoted = s.run(at+1, quote, at+2), true
+	}
+	closed := at
+	at = s.run(at, space, at+4)
+	switch {
+	case quoted && s.at(at) == ',': // f("NAME", "value")
+		if at = s.run(at+1, space, at+8); s.is(at, quote) {
+			return at
+		}
+		return -1
+	case quoted && at > closed && s.hasFold(at, "value="): // key="NAME" value="value"
+		return at + len("value=")
+	case at == closed && s.at(at) == '>' && !quoted: // <NAME>value</NAME>
+		if s.at(s.back(end-size, word|dash, end-64)-1) != '<' {
+			return -1
+		}
+		return s.run(at+1, space|newline, at+64)
+	case at > closed && !quoted && s.is(at, quote): // NAME "value"
+		return at
+	case at > closed && size == len("password") && s.is(at, alnum) && s.hasFold(end-size, "password") && s.lineHas("login ", end-size):
+		return at // login NAME password value
+	}
+	if word := s.typeName(at); word > at {
+		at = s.run(word, space, word+4)
+		if s.at(at) != '=' {
+			return -1
+		}
+	}
+	compared := s.at(at) == '!'
+	if strings.IndexByte("?.+|!", s.at(at)) >= 0 && at < len(s.text) {
+		if at++; s.at(at) == s.text[at-1] && s.at(at) != '=' {
+			at++
+		}
+		if s.at(at) != '=' {
+			return -1
+		}
+	}
+	operator := at
+	for at < len(s.text) && at-operator < 4 && strings.IndexByte(":=>", s.text[at]) >= 0 {
+		at++
+	}
+	if at == operator || s.text[operator] == '>' || s.text[operator:at] == "::" {
+		return -1
+	}
+	at = s.run(at, space, at+8)
+	if compared && !s.is(at, quote) {
+		return -1 // with a name
+	}
+	if word := s.typeName(at); word > at { // NAME: type = value
+		if next := s.run(word, space, word+4); s.at(next) == '=' && s.at(next+1) != '=' {
+			return s.run(next+1, space, next+8)
+		}
+	}
+	return at
+}
+
+// typeName is where the name of the type of texts ends that begins at at, or at.
+func (s *scan) typeName(at int) int {
+	for _, name := range []string{"string", "str"} {
+		if s.hasFold(at, name) && s.is(at+len(name), space) {
+			return at + len(name)
+		}
+	}
+	return at
+}
+
+// lineHas reports whether a word stands before at, in its line and near.
+func (s *scan) lineHas(word string, at int) bool {
+	before := s.text[max(0, at-96):at]
+	return strings.Contains(before[strings.LastIndexByte(before, '\n')+1:], word)
+}
+
+// uuids are parts of the names of those who give out such numbers as keys.
+func uuids() []string {
+	return []string{"heroku", "hubspot", "snyk", "sendbird", "squarespace", "messagebird", "postmark", "kucoin"}
+}
+
 // harmless are the parts of a name that says that what it holds is no secret:
 // it walks through pages, or is handed to everybody.
 func harmless() []string {
-	return []string{"page", "next", "csrf", "xsrf", "continu", "sync", "cancel", "idempot", "public", "publish", "cursor"}
+	return []string{"page", "next", "csrf", "xsrf", "continu", "sync", "cancel", "idempot", "public", "publish", "cursor", "trial"}
 }
 
 // strong reports whether a value of that size looks like a secret: of several kinds of
@@ -146,7 +223,7 @@ func member(value string) bool {
 // standIns are what a value holds that stands for another.
 func standIns() []string {
 	return []string{
-		"xxxx", "****", "....", "${", "$(", "{{", "your", "changeme", "change_me", "change-me", "placeholder",
+		"xxxx", "****", "...", "\u2026", "${", "$(", "{{", "your", "changeme", "change_me", "change-me", "placeholder",
 		"redacted", "example", "dummy", "env:", "process.env", "os.environ",
 	}
 }

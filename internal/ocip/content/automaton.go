@@ -9,7 +9,7 @@ type automaton struct {
 	class [256]uint8
 	// next holds a row for each state, one entry a class. An entry is where
 	// the row of the following state begins. States that end a word come last.
-	next  []uint16
+	next  []uint32
 	width int
 	// ends is where the first row of a state that ends a word begins, and hits
 	// what words those states end.
@@ -93,30 +93,17 @@ func newAutomaton(words []string) *automaton {
 			}
 		}
 	}
-	a.next = make([]uint16, len(nodes)*a.width)
+	a.next = make([]uint32, len(nodes)*a.width)
 	a.hits = make([][]uint16, count-a.ends/a.width)
 	for n := range nodes {
 		for c, to := range nodes[n].next {
-			a.next[row[n]+c] = uint16(row[to])
+			a.next[row[n]+c] = uint32(row[to])
 		}
 		if row[n] >= a.ends {
 			a.hits[(row[n]-a.ends)/a.width] = nodes[n].hits
 		}
 	}
 	return a
-}
-
-// each calls found for every word in text, with its number and where it ends.
-func (a *automaton) each(text string, found func(word, end int)) {
-	state := 0
-	for i := 0; i < len(text); i++ {
-		state = int(a.next[state+int(a.class[text[i]])])
-		if state >= a.ends {
-			for _, word := range a.hits[(state-a.ends)/a.width] {
-				found(int(word), i+1)
-			}
-		}
-	}
 }
 
 // in reports whether any of the words is in text.

@@ -65,7 +65,7 @@ type Options struct {
 
 // Detector holds the rules, prepared. It never changes once built.
 type Detector struct {
-	trie     *automaton
+	words    *index
 	checks   []check
 	lists    lists
 	patterns []pattern
@@ -106,8 +106,8 @@ func New(o Options) (*Detector, error) {
 		words[i] = a.text
 		d.checks = append(d.checks, a.check)
 	}
-	d.trie = newAutomaton(words)
-	d.lists = lists{standIns: newAutomaton(standIns()), harmless: newAutomaton(harmless())}
+	d.words = newIndex(words)
+	d.lists = lists{standIns: newAutomaton(standIns()), harmless: newAutomaton(harmless()), uuids: newAutomaton(uuids())}
 	return d, nil
 }
 
@@ -156,21 +156,32 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding
 	for i := range passages {
 		one := &passages[i]
 		first := len(found)
-		found = p.look(found, one.Text)
-		if shown := text.See(one.Text, as...); shown.Changed() {
-			written := len(found)
-			found = p.look(found, shown.Text)
-			for k := range found[written:] {
-				f := &found[written+k]
-				f.Start, f.End = shown.Span(f.Start, f.End)
-			}
-			found = found[:first+len(merge(found[first:], written-first))]
+		plain := odd(one.Text)
+		found = p.look(found, one.Text, plain)
+		if plain < len(one.Text) || len(as) > 1 { // else nothing is there that does not show
+			found = p.rendered(found, first, one.Text, as)
 		}
 		for k := range found[first:] {
 			found[first+k].Member = one.Member
 		}
 	}
 	return found
+}
+
+// rendered adds what the rules find in a text as it is shown and did not find in
+// it as it is written, which is what is found from first on.
+func (p *pass) rendered(found []Finding, first int, s string, as []text.Rendering) []Finding {
+	shown := text.See(s, as...)
+	if !shown.Changed() {
+		return found
+	}
+	written := len(found)
+	found = p.look(found, shown.Text, odd(shown.Text))
+	for k := range found[written:] {
+		f := &found[written+k]
+		f.Start, f.End = shown.Span(f.Start, f.End)
+	}
+	return found[:first+len(merge(found[first:], written-first))]
 }
 
 // pass is one look at a message.
@@ -193,12 +204,12 @@ func (p *pass) count(rule string) {
 	p.counts[rule]++
 }
 
-// look adds what the rules find in a text, sorted.
-func (p *pass) look(found []Finding, s string) []Finding {
+// look adds what the rules find in a text, sorted. Up to plain it is ASCII.
+func (p *pass) look(found []Finding, s string, plain int) []Finding {
 	d := p.d
-	v := look(s)
+	v := look(s, plain)
 	p.scan = scan{text: v.text, lists: &d.lists, pass: p, pem: -1, putty: -1}
-	d.trie.each(v.text, p.hit)
+	d.words.each(v.text, p.hit)
 	p.scan.numbers()
 	first := len(found)
 	found = append(found, p.scan.settle()...)

@@ -5,26 +5,43 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // The rules that need more than a prefix.
 const (
-	rulePrivateKey    = "credential.private-key"
-	rulePutty         = "credential.putty-private-key"
-	ruleJWT           = "credential.jwt"
-	ruleAWSSecret     = "credential.aws-secret-access-key"
-	ruleAzure         = "credential.azure-account-key"
-	ruleOpenAI        = "credential.openai-key"
-	ruleSendGrid      = "credential.sendgrid-key"
-	ruleSlackWebhook  = "credential.slack-webhook"
-	ruleTelegram      = "credential.telegram-bot-token"
-	ruleTwilio        = "credential.twilio-key"
-	ruleBearer        = "credential.bearer-token"
-	ruleBasic         = "credential.basic-authorization"
-	ruleURL           = "credential.url-password"
-	ruleDatabase      = "credential.database-url"
-	ruleAssignment    = "credential.assignment"
-	longestPrivateKey = 64 << 10
+	rulePrivateKey     = "credential.private-key"
+	rulePutty          = "credential.putty-private-key"
+	ruleJWT            = "credential.jwt"
+	ruleAWSSecret      = "credential.aws-secret-access-key"
+	ruleAzure          = "credential.azure-account-key"
+	ruleAzureKey       = "credential.azure-identifiable-key"
+	ruleEntra          = "credential.entra-client-secret"
+	ruleOpenAI         = "credential.openai-key"
+	ruleSendGrid       = "credential.sendgrid-key"
+	ruleMailchimp      = "credential.mailchimp-key"
+	ruleMaxMind        = "credential.maxmind-key"
+	ruleTerraform      = "credential.terraform-token"
+	ruleNewRelic       = "credential.new-relic-license-key"
+	ruleMapbox         = "credential.mapbox-token"
+	ruleFacebookApp    = "credential.facebook-app-token"
+	ruleOkta           = "credential.okta-token"
+	ruleSlackWebhook   = "credential.slack-webhook"
+	ruleDiscordWebhook = "credential.discord-webhook"
+	ruleDiscord        = "credential.discord-bot-token"
+	ruleTeamsWebhook   = "credential.teams-webhook"
+	ruleTelegram       = "credential.telegram-bot-token"
+	ruleTwilio         = "credential.twilio-key"
+	ruleKubernetes     = "credential.kubernetes-secret"
+	ruleBearer         = "credential.bearer-token"
+	ruleAuthorization  = "credential.authorization-header"
+	ruleBasic          = "credential.basic-authorization"
+	ruleURL            = "credential.url-password"
+	ruleDatabase       = "credential.database-url"
+	ruleCurl           = "credential.curl-user"
+	ruleAssignment     = "credential.assignment"
+	rulePassword       = "credential.password"
+	longestPrivateKey  = 64 << 10
 )
 
 func credentialAnchors() []anchor {
@@ -41,6 +58,16 @@ func credentialAnchors() []anchor {
 		{"t3blbkfj", (*scan).openAI},
 		{"sg.", (*scan).sendGrid},
 		{"hooks.slack.com/", (*scan).slackWebhook},
+		{"/api/webhooks/", (*scan).discordWebhook},
+		{"discord", (*scan).nearDiscord},
+		{"office.com/webhook", (*scan).teamsWebhook},
+		{"ssws ", (*scan).okta},
+		{"sk.eyj", (*scan).mapbox},
+		{"kind:", (*scan).kubernetes},
+		{"authorization", (*scan).authorization},
+		{"curl ", func(s *scan, end int) { s.curled = end }},
+		{"-u ", (*scan).curl},
+		{"--user ", (*scan).curl},
 		{":aa", (*scan).telegram},
 		{"twilio", (*scan).nearTwilio},
 		{"bearer ", (*scan).bearer},
@@ -53,7 +80,63 @@ func credentialAnchors() []anchor {
 	} {
 		all = append(all, anchor{name, (*scan).awsSecret})
 	}
+	for i := range marks {
+		m := &marks[i]
+		check := func(s *scan, end int) { s.marked(m, end) }
+		if len(m.mark) > 1 {
+			all = append(all, anchor{strings.ToLower(m.mark), check})
+			continue
+		}
+		for _, last := range "0123456789" { // what is before it is digits
+			all = append(all, anchor{string(last) + m.mark, check})
+		}
+	}
 	return all
+}
+
+// mark is a credential that its issuer put a sign into the middle or to the end
+// of. Of the runs before and behind it the lengths are known.
+type mark struct {
+	rule, mark           string
+	before               kind
+	beforeMin, beforeMax int
+	behind               kind
+	behindMin, behindMax int
+}
+
+var marks = []mark{
+	{ruleTerraform, ".atlasv1.", alnum, 14, 14, base64URL | equals, 60, 70},
+	{ruleMailchimp, "-us", hexDigits, 32, 32, digit, 1, 2},
+	{ruleMaxMind, "_mmk", word, 36, 36, under, 0, 0},
+	{ruleFacebookApp, "|", digit, 15, 16, base64URL, 27, 40},
+	{ruleNewRelic, "NRAL", lowerNum, 36, 36, under, 0, 0},
+	{ruleAzureKey, "JQQJ99", alnum, 52, 52, alnum, 26, 26},
+	{ruleEntra, "Q~", word | dot | dash | tilde, 4, 4, word | dot | dash | tilde, 31, 34},
+}
+
+// marked weighs the runs around such a sign, and everything as a whole.
+func (s *scan) marked(m *mark, end int) {
+	at := end - len(m.mark)
+	if s.text[at:end] != m.mark {
+		return
+	}
+	start := s.back(at, m.before, at-m.beforeMax-1)
+	stop := s.run(end, m.behind, end+m.behindMax+1)
+	if n := at - start; n < m.beforeMin || n > m.beforeMax {
+		return
+	}
+	for stop > end && s.is(stop-1, dot) { // of the sentence around it
+		stop--
+	}
+	if n := stop - end; n < m.behindMin || n > m.behindMax || s.is(stop, alnum) || s.is(start-1, alnum) && !s.fresh(start, alnum) {
+		return
+	}
+	if m.rule == ruleEntra && !s.is(at-1, digit) {
+		return
+	}
+	if genuine(s.text[start:at]+s.text[end:stop], m.before|m.behind) {
+		s.add(m.rule, Restricted, start, stop)
+	}
 }
 
 // pemBegin weighs the first line of a private key. Alone it is no secret, as
@@ -338,6 +421,209 @@ func (s *scan) nearTwilio(end int) {
 			s.add(ruleTwilio, Restricted, at, key)
 		}
 		at += 2
+	}
+}
+
+// nearDiscord looks around that name for the token of a bot: its number in
+// base64, a time, and a sum, with dots between them.
+func (s *scan) nearDiscord(end int) {
+	const around = 200
+	at := max(end-around, s.discord)
+	stop := min(end+around, len(s.text))
+	s.discord = max(stop, s.discord)
+	for at < stop {
+		i := strings.IndexByte(s.text[at:stop], '.')
+		if i < 0 {
+			break
+		}
+		first := at + i
+		at = first + 1
+		start := s.back(first, alnum, first-29)
+		second := s.run(first+1, base64URL, first+8)
+		if n := first - start; n < 23 || n > 28 || second-first != 7 || !s.is(second, dot) || !s.fresh(start, alnum) || strings.IndexByte("MNO", s.text[start]) < 0 {
+			continue
+		}
+		third := s.run(second+1, base64URL, second+41)
+		if n := third - second - 1; n >= 27 && n <= 38 && genuine(s.text[start:third], base64URL) {
+			s.add(ruleDiscord, Restricted, start, third)
+		}
+	}
+}
+
+// discordWebhook weighs the path of one: a number and what opens it.
+func (s *scan) discordWebhook(end int) {
+	number := s.run(end, digit, end+21)
+	stop := s.run(number+1, base64URL, number+90)
+	if number-end >= 17 && s.at(number) == '/' && stop-number > 60 && genuine(s.text[number+1:stop], base64URL) {
+		s.add(ruleDiscordWebhook, Restricted, number+1, stop)
+	}
+}
+
+// teamsWebhook weighs the path of one: who, where, and what opens it.
+func (s *scan) teamsWebhook(end int) {
+	const longest = 300
+	stop := s.run(end, alnum|dash|slash|sign, end+longest)
+	_, path, ok := strings.Cut(s.text[end:stop], "/IncomingWebhook/")
+	if ok && run(path, 0, hexDigits, 33) == 32 {
+		s.add(ruleTeamsWebhook, Restricted, end-len("office.com/webhook"), stop)
+	}
+}
+
+// okta weighs the token behind the name of its scheme.
+func (s *scan) okta(end int) {
+	stop := s.run(end, base64URL, end+43)
+	if s.fresh(end-len("ssws "), alnum) && stop-end == 42 && strings.HasPrefix(s.text[end:], "00") && genuine(s.text[end+2:stop], base64URL) {
+		s.add(ruleOkta, Restricted, end, stop)
+	}
+}
+
+// mapbox weighs a secret token. Its public sister begins with pk.
+func (s *scan) mapbox(end int) {
+	start := end - len("sk.eyJ")
+	if s.text[start:end] != "sk.eyJ" || !s.fresh(start, word) || start < s.mapboxed {
+		return
+	}
+	payload := s.run(end, base64URL, end+512)
+	s.mapboxed = payload
+	key := s.run(payload+1, base64URL, payload+24)
+	if payload-end >= 40 && s.is(payload, dot) && key-payload-1 == 22 && genuine(s.text[end:payload], base64URL) {
+		s.add(ruleMapbox, Restricted, start, key)
+	}
+}
+
+// kubernetes weighs the values of a manifest of secrets, which are in base64.
+func (s *scan) kubernetes(end int) {
+	const around, most, shortest = 1000, 32, 8 // of base64, for five characters
+	name := s.run(end, space|quote, end+4)
+	if !s.hasFold(name, "secret") || s.is(name+len("secret"), word|dash) {
+		return
+	}
+	from, to := max(end-around, s.kube), min(end+around, len(s.text))
+	s.kube = max(s.kube, to)
+	for from < to {
+		i := strings.Index(s.text[from:to], "data:")
+		if i < 0 {
+			return
+		}
+		at := from + i + len("data:")
+		from = at
+		for range most {
+			line := s.run(at, space|newline, at+64)
+			if line == at {
+				break
+			}
+			key := s.run(line, word|dash|dot, line+64)
+			if key == line || s.at(key) != ':' {
+				break
+			}
+			value := s.run(key+1, space|quote|newline, key+16)
+			if c := s.at(value); c == '|' || c == '>' { // on lines of its own
+				value = s.run(s.run(value+1, dash, value+2), space|quote|newline, value+64)
+			}
+			stop := s.run(value, base64Std|equals, value+4096)
+			if stop-value < shortest || !s.is(stop, newline|space|quote) && stop < len(s.text) {
+				at = stop
+				continue
+			}
+			raw, err := base64.StdEncoding.DecodeString(s.text[value:stop])
+			if plain := strings.TrimSpace(string(raw)); err == nil && len(plain) >= 5 && printable(plain) && !s.standIn(plain) {
+				s.add(ruleKubernetes, Restricted, value, stop)
+			}
+			at = s.run(stop, quote, stop+1)
+		}
+	}
+}
+
+// printable reports whether a text has nothing in it but what people write.
+func printable(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f {
+			return false
+		}
+	}
+	return text != "" && utf8.ValidString(text)
+}
+
+// curl weighs who a call logs in as.
+func (s *scan) curl(end int) {
+	const before, longest = 400, 128
+	if !s.is(end-len("-u ")-1, space|newline) && !s.hasFold(end-len("--user "), "--user ") {
+		return
+	}
+	if s.curled == 0 || end-s.curled > before {
+		return
+	}
+	at := s.run(end, space, end+4)
+	var closing byte
+	if s.is(at, quote) {
+		closing = s.text[at]
+		at++
+	}
+	stop, colon := at, -1
+	for limit := min(at+longest, len(s.text)); stop < limit; stop++ {
+		c := s.text[stop]
+		if closing != 0 && c == closing || kindOf(c).in(newline) || closing == 0 && kindOf(c).in(space|quote) {
+			break
+		}
+		if c == ':' && colon < 0 {
+			colon = stop
+		}
+	}
+	// The password may stand in a quote of its own.
+	if colon == stop-1 && closing == 0 && s.is(stop, quote) {
+		from := stop + 1
+		if stop = from + strings.IndexByte(s.text[from:min(from+longest, len(s.text))], s.text[stop]); stop >= from {
+			s.curlLogin(s.text[at:colon], from, stop)
+		}
+		return
+	}
+	if colon < 0 {
+		return
+	}
+	if m := weigh(s.text[at:colon]); colon == stop-1 && stop-at > 8 && m.classes() > 1 { // a key in the name's place
+		s.curlLogin("", at, colon)
+		return
+	}
+	s.curlLogin(s.text[at:colon], colon+1, stop)
+}
+
+func (s *scan) curlLogin(user string, from, to int) {
+	const shortest = 3
+	password := s.text[from:to]
+	if len(password) < shortest || s.standIn(password) || user != "" && s.standIn(user) || s.text[from] == '/' {
+		return
+	}
+	if user == password || manual(user, password) || manual(user, "password") && slices.Contains([]string{"pass", "token", "secret"}, password) {
+		return // of a manual
+	}
+	s.add(ruleCurl, Restricted, from, to)
+}
+
+// authorization weighs what stands behind the header's name under a scheme that
+// no other rule knows, or under none.
+func (s *scan) authorization(end int) {
+	const shortest, longest = 16, 1024
+	at := s.run(end, quote, end+2)
+	at = s.run(at, space, at+2)
+	if c := s.at(at); c != ':' && c != '=' {
+		return
+	}
+	at = s.run(at+1, space|quote, at+8)
+	scheme := s.run(at, letter|dash, at+16)
+	if s.is(scheme, space) {
+		if name := s.text[at:scheme]; strings.EqualFold(name, "bearer") || strings.EqualFold(name, "basic") {
+			return
+		}
+		at = s.run(scheme, space, scheme+4)
+	}
+	stop := s.run(at, base64URL|dot|slash|equals|sign, at+longest)
+	for stop > at && s.is(stop-1, dot|sign) {
+		stop--
+	}
+	value := s.text[at:stop]
+	m := weigh(value)
+	if len(value) >= shortest && m.strong(len(value)) && !strings.Contains(value, "://") && !s.standIn(value) {
+		s.add(ruleAuthorization, Restricted, at, stop)
 	}
 }
 

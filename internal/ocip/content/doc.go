@@ -15,7 +15,7 @@
 // [Highest] and the declared level, and keep the text itself out of whatever
 // is written about a finding.
 //
-// The time is linear in the text. One automaton finds the places worth a look,
+// The time is linear in the text. One index finds the places worth a look,
 // every look from such a place is bounded or never repeated, and operator
 // patterns have RE2 semantics and a limit on the matches taken from each.
 package content

@@ -8,6 +8,10 @@ const (
 	ruleInternal     = "marking.internal"
 	ruleRestricted   = "marking.restricted"
 	ruleSecret       = "marking.secret"
+	ruleRed          = "marking.tlp-red"
+	ruleAmberStrict  = "marking.tlp-amber-strict"
+	ruleAmber        = "marking.tlp-amber"
+	ruleGreen        = "marking.tlp-green"
 )
 
 func markingAnchors() []anchor {
@@ -251,10 +255,10 @@ func (s *scan) tlp(end int) {
 	}
 	at := s.run(end, space, end+1)
 	for _, t := range []struct{ colour, rule, level string }{
-		{"red", "marking.tlp-red", Restricted},
-		{"amber+strict", "marking.tlp-amber-strict", Confidential},
-		{"amber", "marking.tlp-amber", Confidential},
-		{"green", "marking.tlp-green", Internal},
+		{"red", ruleRed, Restricted},
+		{"amber+strict", ruleAmberStrict, Confidential},
+		{"amber", ruleAmber, Confidential},
+		{"green", ruleGreen, Internal},
 	} {
 		if stop := at + len(t.colour); s.hasFold(at, t.colour) && !s.is(stop, word) {
 			s.add(t.rule, t.level, start, stop)

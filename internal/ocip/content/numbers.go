@@ -26,10 +26,7 @@ func (g group) size() int { return g.end - g.start }
 func (s *scan) numbers() {
 	const most, reach = 64, longestNumber + 1
 	var buf [most]group
-	for i := 0; i < len(s.text); i++ {
-		if c := s.text[i]; c < '0' || c > '9' {
-			continue
-		}
+	for i := nextDigit(s.text, 0); i < len(s.text); i = nextDigit(s.text, i+1) {
 		if end := s.iban(i); end > 0 {
 			i = end - 1 // its digits are no numbers of their own
 			continue
@@ -131,6 +128,8 @@ func (s *scan) cardNumber(groups []group, doubtful bool) bool {
 	}
 	// The short numbers were given up long ago, and look like bar codes.
 	doubtful = doubtful || len(number) == 13 || s.is(start-1, dot) && s.is(start-2, digit)
+	// A part of a name, or of a fraction.
+	doubtful = doubtful || s.is(start-1, dash) && s.is(start-2, word) || s.at(start-1) == '/' || s.at(end) == '/'
 	if doubtful && !s.near(start, end, "card", "cards", "visa", "mastercard", "amex", "maestro", "cvv", "cvc",
 		"kreditkarte", "karte", "kartennummer", "tarjeta", "carte", "cc", "pan") {
 		return false
@@ -213,7 +212,7 @@ func (s *scan) iban(at int) int {
 		return 0
 	}
 	size := ibanSizes[strings.ToUpper(s.text[start:at])]
-	if size == 0 {
+	if size == 0 || s.inUUID(start) {
 		return 0
 	}
 	var number [34]byte
@@ -242,6 +241,17 @@ func (s *scan) iban(at int) int {
 	}
 	s.add(ruleIBAN, Confidential, start, i)
 	return i
+}
+
+// inUUID reports whether a part of such a number begins at at.
+func (s *scan) inUUID(at int) bool {
+	const size = 36
+	for _, before := range []int{0, 9, 14, 19, 24} {
+		if from := at - before; from >= 0 && from+size <= len(s.text) && isUUID(s.text[from:from+size]) {
+			return true
+		}
+	}
+	return false
 }
 
 // mod97 is the check of ISO 7064 over the account and then country and check

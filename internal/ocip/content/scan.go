@@ -6,8 +6,9 @@ import (
 )
 
 // lists are words that are looked for in a few bytes: those of a value that is
-// none, and those of a name that no secret has.
-type lists struct{ standIns, harmless *automaton }
+// none, those of a name that no secret has, and those of a name whose secrets are
+// UUIDs.
+type lists struct{ standIns, harmless, uuids *automaton }
 
 // scan is the state of one pass over one text.
 type scan struct {
@@ -22,11 +23,15 @@ type scan struct {
 	// file began whose private part has not come yet, twilio how far the
 	// neighbourhood of that word was read. -1 is none.
 	pem, putty, twilio int
+	// discord is how far the neighbourhood of that word was read, mapboxed how far
+	// the last of its tokens, curled where the last call's name ended.
+	discord, mapboxed, curled int
 	// mark is how far the last mark of an older OpenAI key has read, from where
 	// its run of letters begins.
 	mark stretch
-	// weak is where the last assigned value ended that was no secret.
-	weak int
+	// weak is where the last assigned value ended that was no secret, kube how far
+	// the last manifest of secrets was read.
+	weak, kube int
 	// number is where the digits of a number in groups are put together.
 	number [longestNumber]byte
 }
@@ -46,10 +51,7 @@ type anchor struct {
 // builtin lists the anchors of all rules of the house.
 func builtin() []anchor {
 	var all []anchor
-	for _, t := range tokens {
-		all = append(all, anchor{strings.ToLower(t.prefix), func(s *scan, end int) { s.token(&t, end-len(t.prefix)) }})
-	}
-	for _, group := range [][]anchor{credentialAnchors(), assignmentAnchors(), markingAnchors()} {
+	for _, group := range [][]anchor{tokenAnchors(), credentialAnchors(), assignmentAnchors(), passwordAnchors(), markingAnchors()} {
 		all = append(all, group...)
 	}
 	return all
@@ -65,18 +67,29 @@ func (s *scan) add(rule, level string, start, end int) int {
 	return len(s.found) - 1
 }
 
+// vague says how little a rule knows of what it finds.
+func vague(rule string) int {
+	switch rule {
+	case rulePassword:
+		return 2
+	case ruleAssignment, ruleBearer, ruleAuthorization:
+		return 1
+	}
+	return 0
+}
+
 // settle drops what a rule that knows only the surroundings found where
 // another knows the thing itself.
 func (s *scan) settle() []Finding {
-	vague := func(f *Finding) bool { return f.Rule == ruleAssignment || f.Rule == ruleBearer }
 	kept := s.found[:0:0]
 	for i := range s.found {
 		f := &s.found[i]
 		known := false
-		if vague(f) {
+		if v := vague(f.Rule); v > 0 {
 			for j := range s.found {
 				g := &s.found[j]
-				known = known || !vague(g) && g.Level == f.Level && g.Start < f.End && f.Start < g.End
+				same := g.Level == f.Level || strings.HasPrefix(g.Rule, "credential.")
+				known = known || same && vague(g.Rule) < v && g.Start < f.End && f.Start < g.End
 			}
 		}
 		if !known {
@@ -101,6 +114,7 @@ const (
 	slash  // '/' and '+', the rest of base64
 	equals // '=', its padding
 	sign   // what people put into passwords
+	tilde  // '~', which is one of those
 	space
 	newline
 	quote
@@ -129,7 +143,7 @@ var kinds = [256]kind{
 	'0': digit, '1': digit, '2': digit, '3': digit, '4': digit,
 	'5': digit, '6': digit, '7': digit, '8': digit, '9': digit,
 	'_': under, '-': dash, '.': dot, '/': slash, '+': slash, '=': equals,
-	'!': sign, '@': sign, '#': sign, '$': sign, '%': sign, '^': sign, '&': sign, '*': sign, '?': sign, '~': sign,
+	'!': sign, '@': sign, '#': sign, '$': sign, '%': sign, '^': sign, '&': sign, '*': sign, '?': sign, '~': sign | tilde,
 	' ': space, '\t': space, '\n': newline, '\r': newline, '"': quote, '\'': quote, '`': quote,
 }
 
@@ -143,10 +157,21 @@ func (s *scan) is(i int, set kind) bool {
 }
 
 // run is where the bytes of set that begin at i end, at the latest at limit.
-func (s *scan) run(i int, set kind, limit int) int {
-	limit = min(limit, len(s.text))
-	for i < limit && kindOf(s.text[i]).in(set) {
+func (s *scan) run(i int, set kind, limit int) int { return run(s.text, i, set, limit) }
+
+func run(text string, i int, set kind, limit int) int {
+	limit = min(limit, len(text))
+	for i < limit && kindOf(text[i]).in(set) {
 		i++
+	}
+	return i
+}
+
+// back is where the bytes of set that end before i begin, at the earliest at
+// limit.
+func (s *scan) back(i int, set kind, limit int) int {
+	for i > max(limit, 0) && kindOf(s.text[i-1]).in(set) {
+		i--
 	}
 	return i
 }
@@ -168,12 +193,14 @@ func (s *scan) fresh(i int, set kind) bool {
 
 // hasFold reports whether want, which is in lower case, stands at i in any
 // case.
-func (s *scan) hasFold(i int, want string) bool {
-	if i < 0 || i+len(want) > len(s.text) {
+func (s *scan) hasFold(i int, want string) bool { return hasFold(s.text, i, want) }
+
+func hasFold(text string, i int, want string) bool {
+	if i < 0 || i+len(want) > len(text) {
 		return false
 	}
 	for k := range len(want) {
-		if lower(s.text[i+k]) != want[k] {
+		if lower(text[i+k]) != want[k] {
 			return false
 		}
 	}

@@ -24,13 +24,11 @@ type view struct {
 
 type segment struct{ at, original int }
 
-// look makes the view. Plain ASCII, the usual case, is not copied.
-func look(s string) view {
+// look makes the view of a text that is ASCII up to plain. Plain ASCII, the usual
+// case, is not copied.
+func look(s string, plain int) view {
 	v := view{text: s, original: s}
-	i := 0
-	for i < len(s) && s[i] < utf8.RuneSelf {
-		i++
-	}
+	i := plain
 	var b strings.Builder
 	copied := 0
 	mark := func(original int) {

@@ -1,0 +1,126 @@
+package content
+
+import (
+	"slices"
+	"strings"
+)
+
+// passwordNames are what people call a password where they write to each other.
+// They stand in the languages of the commitments: English, German, Spanish,
+// French, Italian, Dutch, Portuguese, Japanese and Chinese.
+var passwordNames = []string{
+	"password", "passwd", "passcode", "passphrase", "passwort", "kennwort", "zugangscode", "contrase\u00f1a", "clave",
+	"mot de passe", "code secret", "code d'acc\u00e8s", "parola d'ordine", "codice di accesso", "wachtwoord", "toegangscode", "senha",
+	"palavra-passe", "\u30d1\u30b9\u30ef\u30fc\u30c9", "\u6697\u8a3c\u756a\u53f7", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4",
+}
+
+// pinNames are what a number is called that opens something.
+var pinNames = []string{"pin", "pin code", "pin-code", "geheimzahl", "pincode"}
+
+// saying are the words and signs between a name and its value, in the same
+// languages.
+var saying = []string{
+	"is", "was", "are", "will be", "ist", "war", "lautet", "es", "era", "est", "\u00e9tait", "\u00e8", "\u00e9", "luidt", "\u306f", "\u662f", "\u4e3a", "\u70ba",
+}
+
+func passwordAnchors() []anchor {
+	var all []anchor
+	for _, name := range passwordNames {
+		all = append(all, anchor{name, func(s *scan, end int) { s.password(end, len(name), false) }})
+	}
+	for _, name := range pinNames {
+		all = append(all, anchor{name, func(s *scan, end int) { s.password(end, len(name), true) }})
+	}
+	return all
+}
+
+// password weighs "the password is …" as people write it to each other. What
+// they make up is weaker than what a program draws, so the name has to stand
+// there as a word, and the value alone behind it.
+func (s *scan) password(end, size int, pin bool) {
+	const longest = 64
+	ascii := s.text[end-size] < 0x80
+	if s.full(rulePassword) || ascii && s.is(end-size-1, word|dash|dot) {
+		return
+	}
+	at, prose, ok := s.says(end)
+	if !ok {
+		return
+	}
+	if s.is(at, quote) {
+		at++
+	}
+	stop := at
+	for limit := min(at+longest, len(s.text)); stop < limit; stop++ {
+		if c := s.text[stop]; !kindOf(c).in(alnum|under|dash|dot|sign) || c >= 0x80 {
+			break
+		}
+	}
+	if strings.IndexByte("(){}[]<>/\\+=:|", s.at(stop)) >= 0 && stop < len(s.text) || s.is(stop-1, dot) && s.is(stop-2, dot) {
+		return // code, a path, or cut off
+	}
+	for stop > at && s.is(stop-1, dot|sign) {
+		if s.text[stop-1] == '?' {
+			return // asked for
+		}
+		if s.text[stop-1] != '.' && s.text[stop-1] != '!' {
+			break
+		}
+		stop--
+	}
+	if value := s.text[at:stop]; value != "" && s.madeUp(value, pin, prose) {
+		s.add(rulePassword, Restricted, at, stop)
+	}
+}
+
+// says is where the value begins that a name which ends at end is said to have.
+// prose is a verb, as people write, and no sign alone.
+func (s *scan) says(end int) (at int, prose, ok bool) {
+	at = s.run(end, quote, end+1)
+	at = s.run(at, space, at+3)
+	for _, w := range saying {
+		if !s.hasFold(at, w) {
+			continue
+		}
+		if next := at + len(w); w[0] >= 0x80 || s.is(next, space|newline) || s.at(next) == ':' {
+			at, prose = s.run(next, space, next+3), true
+			break
+		}
+	}
+	colon := s.at(at) == ':'
+	if colon {
+		at = s.run(at+1, space|newline, at+4)
+	}
+	return at, prose, prose || colon
+}
+
+// madeUp reports whether a value looks like a password or a PIN that a person
+// made up: letters with digits, or digits alone where those are usual.
+func (s *scan) madeUp(value string, pin, prose bool) bool {
+	m := weigh(value)
+	letters := m.lower + m.upper
+	if letters == 0 && m.digits == len(value) {
+		switch {
+		case pin:
+			return len(value) == 4 || prose && len(value) >= 5 && len(value) <= 8
+		case prose:
+			return len(value) >= 6 && len(value) <= 16
+		}
+		return false
+	}
+	const shortest = 6
+	if pin || len(value) < shortest || letters < 2 || m.digits == 0 || m.distinct < 4 || s.standIn(value) || isUUID(value) {
+		return false
+	}
+	return !technical(strings.ToLower(value)) && kindOf(value[0]).in(alnum)
+}
+
+// technical reports whether a word is the name of a method, a format or a
+// measure, which stand behind the word password in manuals.
+func technical(word string) bool {
+	name := strings.TrimRight(word, "0123456789")
+	return slices.Contains([]string{
+		"sha", "base", "oauth", "argon", "pbkdf", "aes", "rsa", "md", "utf", "ascii", "level", "version", "step", "section", "chapter", "page",
+		"field", "input", "param", "arg", "value", "test", "text", "string", "line", "item", "option", "ipv", "http", "windows",
+	}, name) || strings.Contains(word, "-char") || strings.Contains(word, "character") || strings.HasPrefix(word, "length")
+}
