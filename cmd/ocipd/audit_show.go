@@ -263,7 +263,8 @@ func (s *shell) printReceipt(ctx context.Context, database string, seq uint64) e
 		return err
 	}
 	defer r.Close()
-	if _, err := lineOf(ctx, r, seq); err != nil {
+	line, err := lineOf(ctx, r, seq)
+	if err != nil {
 		return err
 	}
 	receipt, err := r.ProveRecord(ctx, seq)
@@ -272,6 +273,9 @@ func (s *shell) printReceipt(ctx context.Context, database string, seq uint64) e
 	}
 	if err != nil {
 		return err
+	}
+	if err := receipt.Proves(line); err != nil {
+		return fmt.Errorf("cannot make a receipt: %w", &audit.Fault{Seq: seq, Problem: "the tiles of the Merkle tree do not lead to the newest checkpoint from it: the next start of the daemon makes them again"})
 	}
 	text, err := receipt.MarshalText()
 	if err != nil {

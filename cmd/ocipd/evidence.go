@@ -75,6 +75,7 @@ func (m *mirrorFile) EachLine(ctx context.Context, after uint64, visit func(seq 
 		return fmt.Errorf("cannot read the audit mirror: %w", err)
 	}
 	lines := bufio.NewReaderSize(m.file, 64<<10)
+	var before audit.Head
 	for ctx.Err() == nil {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -84,11 +85,17 @@ func (m *mirrorFile) EachLine(ctx context.Context, after uint64, visit func(seq 
 			return fmt.Errorf("cannot read the audit mirror: %w", err)
 		}
 		line = line[:len(line)-1]
-		head, err := audit.HeadOf(line)
-		if err != nil {
-			return fmt.Errorf("cannot read the audit mirror %s: %w; ocipd audit verify says where it is damaged", m.file.Name(), err)
+		if before.Seq == 0 {
+			// The first line says where the file begins.
+			if e, err := audit.Parse(line); err == nil && e.Seq > 0 {
+				before = audit.Head{Seq: e.Seq - 1, Hash: e.Prev}
+			}
 		}
-		if head.Seq <= after {
+		head, err := before.Check(line)
+		if err != nil {
+			return fmt.Errorf("cannot read the audit mirror %s: %w; ocipd audit verify says more", m.file.Name(), err)
+		}
+		if before = head; head.Seq <= after {
 			continue
 		}
 		if err := visit(head.Seq, line); err != nil {

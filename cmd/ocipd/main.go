@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 func exitCode(err error) int {
 	var fault *audit.Fault
 	switch {
-	case errors.As(err, &fault):
+	case errors.As(err, &fault), api.DetailsOf[api.Obstacle](err).Code == api.AuditDamaged:
 		return exitFault
 	case errors.Is(err, client.ErrNotRunning):
 		return exitNotRunning

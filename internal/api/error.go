@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -69,8 +70,16 @@ func AsError(err error) *Error {
 		code, reason := e.OCIP()
 		return &Error{Code: InternalError, Message: reason, Details: map[string]any{"ocip": map[string]any{"code": code, "reason": reason}}}
 	}
+	if fault, ok := errors.AsType[*audit.Fault](err); ok {
+		reason := "cannot trust the audit log: " + fault.Error() + "; ocipd audit verify says more"
+		return &Error{Code: InternalError, Message: reason, Details: map[string]any{"ocip": map[string]any{"code": AuditDamaged, "reason": reason}}}
+	}
 	return &Error{Code: UnknownError, Message: "the kernel could not answer; its log has the cause"}
 }
+
+// AuditDamaged is the code of an answer that would have been made of a record that is
+// not what was written.
+const AuditDamaged ocip.Code = "AUDIT_DAMAGED"
 
 // withOCIP is the details of an error with a code of OCIP.
 type withOCIP[T any] struct {

@@ -115,6 +115,44 @@ func (h Head) follow(line []byte) (Head, place, error) {
 	fault := func(format string, args ...any) (Head, place, error) {
 		return h, place{}, &Fault{Seq: want, Problem: fmt.Sprintf(format, args...)}
 	}
+	next, p, err := unseal(want, line)
+	if err != nil {
+		return h, place{}, err
+	}
+	before := h.Hash.text()
+	switch {
+	case p.seq < want:
+		return fault("record %d stands here again: doubled or moved", p.seq)
+	case p.seq > want:
+		return fault("record %d stands here: records are missing or moved", p.seq)
+	case !bytes.Equal(p.prev, before[:]):
+		return fault("names %s as the record before it, but that one is %s", p.prev, h.Hash)
+	case p.time.Before(h.Time):
+		return fault("is older than the record before it")
+	}
+	return next, p, nil
+}
+
+// Sealed returns where a line stands in a chain, and the hash of the line before it,
+// for a line that is read by itself and is kept under a number. One whose hash is not
+// that of its content, or that has another number, is a [*Fault].
+func Sealed(seq uint64, line []byte) (head Head, prev Hash, err error) {
+	head, p, err := unseal(seq, line)
+	if err == nil && p.seq != seq {
+		err = &Fault{Seq: seq, Problem: fmt.Sprintf("record %d stands here: doubled or moved", p.seq)}
+	}
+	if err == nil && prev.UnmarshalText(p.prev) != nil {
+		err = &Fault{Seq: seq, Problem: fmt.Sprintf("names %.80q as the record before it", p.prev)}
+	}
+	return head, prev, err
+}
+
+// unseal holds a line, which should have a number, against its hash, and cuts it at
+// its fixed ends.
+func unseal(want uint64, line []byte) (Head, place, error) {
+	fault := func(format string, args ...any) (Head, place, error) {
+		return Head{}, place{}, &Fault{Seq: want, Problem: fmt.Sprintf(format, args...)}
+	}
 	if len(line) < tailLen {
 		return fault("cut short: %d bytes", len(line))
 	}
@@ -136,17 +174,6 @@ func (h Head) follow(line []byte) (Head, place, error) {
 		return fault("not an audit record: it does not say its number, its time and the record before it")
 	}
 	next.Seq, next.Time = p.seq, p.time
-	before := h.Hash.text()
-	switch {
-	case p.seq < want:
-		return fault("record %d stands here again: doubled or moved", p.seq)
-	case p.seq > want:
-		return fault("record %d stands here: records are missing or moved", p.seq)
-	case !bytes.Equal(p.prev, before[:]):
-		return fault("names %s as the record before it, but that one is %s", p.prev, h.Hash)
-	case p.time.Before(h.Time):
-		return fault("is older than the record before it")
-	}
 	return next, p, nil
 }
 

@@ -245,17 +245,31 @@ func (r *Receipt) Check(line []byte, keys ...note.Verifier) (Checkpoint, error) 
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("the receipt of record %d proves nothing: %w", r.Seq, err)
 	}
+	return c, r.proves(line, &c)
+}
+
+// Proves reports whether the path leads from a line to the checkpoint, whoever signed
+// that.
+func (r *Receipt) Proves(line []byte) error {
+	c, err := OpenCheckpoint(r.Note)
+	if !errors.Is(err, ErrUnsigned) {
+		return err
+	}
+	return r.proves(line, &c)
+}
+
+func (r *Receipt) proves(line []byte, c *Checkpoint) error {
 	path := make(tlog.RecordProof, len(r.Path))
 	for i, h := range r.Path {
 		path[i] = tlog.Hash(h)
 	}
 	if r.Seq > c.Size {
-		return Checkpoint{}, fmt.Errorf("the receipt of record %d proves nothing: its checkpoint is of %d records", r.Seq, c.Size)
+		return fmt.Errorf("the receipt of record %d proves nothing: its checkpoint is of %d records", r.Seq, c.Size)
 	}
 	if tlog.CheckRecord(path, int64(c.Size), tlog.Hash(c.Root), int64(r.Seq-1), tlog.Hash(Leaf(line))) != nil {
-		return Checkpoint{}, fmt.Errorf("the receipt of record %d is not of this line: the line, the path or the number was changed", r.Seq)
+		return fmt.Errorf("the receipt of record %d is not of this line: the line, the path or the number was changed", r.Seq)
 	}
-	return c, nil
+	return nil
 }
 
 // CheckpointOf returns the checkpoint that a line holds of all the records before

@@ -98,12 +98,13 @@ func (f *Frontier) Root() Hash {
 // fits reports whether there are as many hashes as the size has binary ones.
 func (f *Frontier) fits() bool { return len(f.Hashes) == bits.OnesCount64(f.Size) }
 
-// TileWidth is how many hashes a complete tile holds.
-const TileWidth = 1 << tileHeight
-
+// TileWidth is how many hashes a complete tile holds, and TileHeight how many levels
+// of the tree stand in one.
 const (
-	tileHeight = 8
-	tileLevels = 64 / tileHeight
+	TileWidth  = 1 << TileHeight
+	TileHeight = 8
+
+	tileLevels = 64 / TileHeight
 )
 
 // Tile is a run of neighbouring hashes of a tree: at level 0 of leaves, at
@@ -131,7 +132,7 @@ type Tree struct {
 // the leaf hashes from an index on.
 func GrowTree(size uint64, roots func(level int, from, to uint64) ([]Hash, error), leaves func(from, to uint64) ([]Hash, error)) (Tree, error) {
 	t := Tree{size: size}
-	for level, n := 0, size; n > 0; level, n = level+1, n>>tileHeight {
+	for level, n := 0, size; n > 0; level, n = level+1, n>>TileHeight {
 		from := n &^ (TileWidth - 1)
 		var hashes []Hash
 		var err error
@@ -146,7 +147,7 @@ func GrowTree(size uint64, roots func(level int, from, to uint64) ([]Hash, error
 			return Tree{}, err
 		}
 		if uint64(len(hashes)) != n-from {
-			return Tree{}, fmt.Errorf("cannot take up the Merkle tree: level %d has %d hashes from %d on, want %d", level, len(hashes), from, n-from)
+			return Tree{}, &Fault{Problem: fmt.Sprintf("the Merkle tree has %d hashes on level %d from %d on, want %d", len(hashes), level, from, n-from)}
 		}
 		t.edge[level] = append(make([]Hash, 0, TileWidth), hashes...)
 	}
@@ -159,7 +160,7 @@ func (t *Tree) Size() uint64 { return t.size }
 // Append adds a leaf and calls done for every tile that it completes, the
 // lowest first.
 func (t *Tree) Append(leaf Hash, done func(Tile) error) error {
-	index := t.size >> tileHeight
+	index := t.size >> TileHeight
 	t.size++
 	for level := 0; ; level++ {
 		edge := t.edge[level]
@@ -177,7 +178,7 @@ func (t *Tree) Append(leaf Hash, done func(Tile) error) error {
 		if err := done(tile); err != nil {
 			return err
 		}
-		leaf, index = tile.Root(), index>>tileHeight
+		leaf, index = tile.Root(), index>>TileHeight
 	}
 }
 
@@ -232,11 +233,11 @@ type TileReader func(level int, index uint64) ([]Hash, error)
 
 // subtree returns the root of the index-th complete subtree of 1<<level leaves.
 func (t *Tree) subtree(level int, index uint64, tiles TileReader) (Hash, error) {
-	tileLevel, within := level/tileHeight, level%tileHeight
+	tileLevel, within := level/TileHeight, level%TileHeight
 	first := index << within
-	tile, offset := first>>tileHeight, first&(TileWidth-1)
+	tile, offset := first>>TileHeight, first&(TileWidth-1)
 	hashes := t.edge[tileLevel]
-	if complete := t.size >> (tileHeight * (tileLevel + 1)); tile < complete {
+	if complete := t.size >> (TileHeight * (tileLevel + 1)); tile < complete {
 		var err error
 		if hashes, err = tiles(tileLevel, tile); err != nil {
 			return Hash{}, err

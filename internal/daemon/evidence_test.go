@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -10,7 +12,11 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // publicKey is the log's public key, as it stands in its file.
@@ -222,4 +228,47 @@ func TestRetention(t *testing.T) {
 	}
 	h.stop()
 	h.verified()
+}
+
+// A record that was changed in the file is handed to nobody: who asks is told which.
+func TestChangedRecordIsHandedToNobody(t *testing.T) {
+	h := build(t, acme)
+	alice := h.agent("@acme/alice")
+	alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:carol", "content": "Hello"})
+	r := h.records(audit.Filter{Like: audit.Record{PolicyResult: "deny"}})
+	if len(r) != 1 {
+		t.Fatalf("on record: %+v", r)
+	}
+	h.stop()
+	// So many records before the end, a start does not look at it.
+	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &store.Change{}
+	for i := range 300 {
+		c.Records = append(c.Records, &audit.Record{ID: fmt.Sprint("note-", i), ActionType: audit.ActionSecurity})
+	}
+	_, err = s.Commit(c)
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := sqlite.OpenConn(h.path("state/ocipd.db"), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = sqlitex.ExecuteScript(conn, fmt.Sprintf(`DROP TRIGGER records_no_update; UPDATE records SET line = replace(line, '"deny"', '"allow"') WHERE seq = %d;`, r[0].Seq), nil)
+	if err := errors.Join(err, conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	for method, params := range map[string]any{
+		"audit.query": map[string]any{"limit": 1000}, "audit.stats": map[string]any{"since": r[0].Time, "until": r[0].Time.Add(1)},
+	} {
+		failure := h.operates().refuse(api.InternalError, method, params)
+		if ocipCode(t, failure) != string(api.AuditDamaged) {
+			t.Errorf("%s: %+v", method, failure)
+		}
+		contains(t, failure.Message, fmt.Sprintf("audit record %d", r[0].Seq), "ocipd audit verify")
+	}
 }

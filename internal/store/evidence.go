@@ -31,7 +31,10 @@ const selectLine = `SELECT line FROM records WHERE seq = ?`
 func (r *reader) Line(ctx context.Context, seq uint64) ([]byte, error) {
 	line, err := row(ctx, r, "the audit log", selectLine, []any{int64(min(seq, math.MaxInt64))}, scanBytes)
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		err = fmt.Errorf("audit record %d: %w", seq, err)
+		return nil, fmt.Errorf("audit record %d: %w", seq, err)
+	}
+	if err == nil {
+		_, _, err = audit.Sealed(seq, line)
 	}
 	return line, err
 }
@@ -50,6 +53,10 @@ type page struct {
 	seqs []uint64
 	ends []int
 	text []byte
+	// last is the number of the line that was checked last, zero before the first,
+	// and link the hash that its neighbour names, or, going back, has.
+	last uint64
+	link audit.Hash
 }
 
 var errPageFull = errors.New("the page is full")
@@ -61,7 +68,7 @@ const (
 
 // read fills the page with records between two, both exclusive.
 func (p *page) read(ctx context.Context, r *reader, query string, after, before uint64) error {
-	p.seqs, p.ends, p.text = p.seqs[:0], p.ends[:0], p.text[:0]
+	p.seqs, p.ends, p.text, p.last, p.link = p.seqs[:0], p.ends[:0], p.text[:0], 0, audit.Hash{}
 	err := r.scan(ctx, func(conn *sqlite.Conn) error {
 		err := sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
 			Args: []any{int64(min(after, math.MaxInt64)), int64(min(before, math.MaxInt64)), pageLines},
@@ -95,6 +102,36 @@ func (p *page) line(i int) []byte {
 	return p.text[start:p.ends[i]:p.ends[i]]
 }
 
+// check returns a line, which is what was sealed: nobody is given one that was
+// changed since. Lines are checked in their order, and each with its neighbour.
+func (p *page) check(i int) ([]byte, error) {
+	line, seq := p.line(i), p.seqs[i]
+	head, prev, err := audit.Sealed(seq, line)
+	if err != nil {
+		return nil, err
+	}
+	apart := &audit.Fault{Seq: seq, Problem: "it and the record beside it do not name each other: one of the two was changed"}
+	switch p.last {
+	case seq - 1: // oldest first
+		if prev != p.link {
+			return nil, apart
+		}
+		p.link = head.Hash
+	case seq + 1: // newest first
+		if head.Hash != p.link {
+			return nil, apart
+		}
+		p.link = prev
+	default:
+		p.link = head.Hash
+		if i+1 < len(p.seqs) && p.seqs[i+1] < seq {
+			p.link = prev
+		}
+	}
+	p.last = seq
+	return line, nil
+}
+
 // LinesAfter returns a page of records after seq, oldest first, and the number
 // of the last one, or seq where there is none. The newest are in memory.
 func (s *Store) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
@@ -112,7 +149,14 @@ func (r *reader) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, up
 		return nil, seq, err
 	}
 	for i := range p.seqs {
-		lines, seq = append(lines, p.line(i)), p.seqs[i]
+		line, err := p.check(i)
+		if err != nil && i == 0 {
+			return nil, seq, err
+		}
+		if err != nil {
+			break // those before it are good
+		}
+		lines, seq = append(lines, line), p.seqs[i]
 	}
 	return lines, seq, nil
 }
@@ -121,6 +165,16 @@ func (r *reader) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, up
 // last one at the time of its call. The line is valid during the visit only.
 // An error of visit ends the walk and is returned as it is.
 func (r *reader) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
+	return r.each(ctx, after, (*page).check, visit)
+}
+
+// EachStored is [reader.EachLine] for a verifier: the lines are as they stand in the
+// file, and nobody has looked at them.
+func (r *reader) EachStored(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
+	return r.each(ctx, after, func(p *page, i int) ([]byte, error) { return p.line(i), nil }, visit)
+}
+
+func (r *reader) each(ctx context.Context, after uint64, get func(p *page, i int) ([]byte, error), visit func(seq uint64, line []byte) error) error {
 	last, err := r.LastSeq(ctx)
 	if err != nil {
 		return err
@@ -134,7 +188,11 @@ func (r *reader) EachLine(ctx context.Context, after uint64, visit func(seq uint
 			return nil
 		}
 		for i, seq := range p.seqs {
-			if err := visit(seq, p.line(i)); err != nil {
+			line, err := get(&p, i)
+			if err != nil {
+				return err
+			}
+			if err := visit(seq, line); err != nil {
 				return err
 			}
 		}
@@ -187,10 +245,14 @@ func (r *reader) Query(ctx context.Context, f audit.Filter, after, before uint64
 		}
 		for i := range p.seqs {
 			before = p.seqs[i]
-			if !f.Match(p.line(i)) {
+			line, err := p.check(i)
+			if err != nil {
+				return nil, 0, err
+			}
+			if !f.Match(line) {
 				continue
 			}
-			if lines = append(lines, bytes.Clone(p.line(i))); len(lines) == limit {
+			if lines = append(lines, bytes.Clone(line)); len(lines) == limit {
 				if before <= after+1 {
 					before = 0
 				}
@@ -211,6 +273,8 @@ func (r *reader) Lines(ctx context.Context, seqs []uint64) (lines [][]byte, err 
 			}
 			if len(lines) == i {
 				lines = append(lines, nil)
+			} else if _, _, err := audit.Sealed(seq, lines[i]); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -430,7 +430,7 @@ func (s *Store) takeUp(ctx context.Context, conn *sqlite.Conn) (end, error) {
 	if log.head.Seq != last {
 		return damaged(fmt.Errorf("it ends at record %d, want %d", log.head.Seq, last))
 	}
-	if log.tree, err = s.growTree(ctx, conn, last, log.retired); err != nil {
+	if log.tree, err = s.growTree(ctx, conn, last, tombstone); err != nil {
 		return end{}, err
 	}
 	if log.newest, err = s.newestCheckpoint(ctx); err != nil {
@@ -475,7 +475,7 @@ func (r *reader) verifyTail(ctx context.Context, tombstone audit.Tombstone, last
 			return head, fmt.Errorf("record %d: %w", from, err)
 		}
 	}
-	err := r.EachLine(ctx, head.Seq, func(_ uint64, line []byte) (err error) {
+	err := r.EachStored(ctx, head.Seq, func(_ uint64, line []byte) (err error) {
 		head, err = head.Check(line)
 		return err
 	})
@@ -497,7 +497,7 @@ func (r *reader) Verify(ctx context.Context, p audit.Proof) (audit.Report, error
 	if err != nil {
 		return audit.Report{Retired: tombstone.Head.Seq}, err
 	}
-	if err := r.EachLine(ctx, tombstone.Head.Seq, func(_ uint64, line []byte) error { return v.Add(line) }); err != nil {
+	if err := r.EachStored(ctx, tombstone.Head.Seq, func(_ uint64, line []byte) error { return v.Add(line) }); err != nil {
 		return audit.Report{Head: v.Head(), Retired: tombstone.Head.Seq}, err
 	}
 	return v.Finish()

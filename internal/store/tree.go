@@ -233,11 +233,34 @@ func (r *reader) tiles(ctx context.Context) audit.TileReader {
 
 // tile returns a complete tile's hashes.
 func (r *reader) tile(ctx context.Context, level int, n uint64) ([]audit.Hash, error) {
-	hashes, err := row(ctx, r, "the Merkle tree", `SELECT hashes FROM tiles WHERE id = ?`, []any{tileID(level, n)}, scanHashes)
-	if err == nil && len(hashes) != audit.TileWidth || errors.Is(err, ErrNotFound) {
-		err = fmt.Errorf("cannot read the Merkle tree: tile %d of level %d has %d hashes", n, level, len(hashes))
+	t, err := r.storedTile(ctx, level, n)
+	return t.Hashes, err
+}
+
+// storedTile is a complete tile with the root that is stated of it.
+type storedTile struct {
+	audit.Tile
+	root audit.Hash
+}
+
+func (r *reader) storedTile(ctx context.Context, level int, n uint64) (storedTile, error) {
+	t := storedTile{Tile: audit.Tile{Level: level, Index: n}}
+	roots, err := row(ctx, r, "the Merkle tree", `SELECT root, hashes FROM tiles WHERE id = ?`, []any{tileID(level, n)}, func(stmt *sqlite.Stmt) (roots []audit.Hash, err error) {
+		if roots, err = hashList(columnBytes(stmt, 0)); err == nil {
+			t.Hashes, err = hashList(columnBytes(stmt, 1))
+		}
+		if err != nil || len(roots) != 1 || len(t.Hashes) != audit.TileWidth {
+			err = badTile(level, n, "is none")
+		}
+		return roots, err
+	})
+	if errors.Is(err, ErrNotFound) {
+		err = badTile(level, n, "is missing")
 	}
-	return hashes, err
+	if err == nil {
+		t.root = roots[0]
+	}
+	return t, err
 }
 
 func scanHashes(stmt *sqlite.Stmt) ([]audit.Hash, error) { return hashList(columnBytes(stmt, 0)) }
@@ -270,7 +293,7 @@ func (r *reader) tree(ctx context.Context, size uint64) (audit.Tree, error) {
 			return rows(ctx, r, "the Merkle tree", `SELECT root FROM tiles WHERE id >= ? AND id < ? ORDER BY id`, []any{tileID(level, from), tileID(level, to)},
 				func(stmt *sqlite.Stmt) (h audit.Hash, err error) {
 					if stmt.ColumnLen(0) != len(h) {
-						return h, errors.New("a tile's root is no hash")
+						return h, &audit.Fault{Problem: "a tile of the Merkle tree has no root"}
 					}
 					stmt.ColumnBytes(0, h[:])
 					return h, nil
@@ -315,38 +338,153 @@ func (r *reader) newestCheckpoint(ctx context.Context) (newest Signed, err error
 	return newest, nil
 }
 
-// growTree reads the tree of a log, and makes it first where an older daemon
-// wrote the log without one.
-func (s *Store) growTree(ctx context.Context, conn *sqlite.Conn, size, retired uint64) (audit.Tree, error) {
+// growTree reads the tree of a log. It makes it where an older daemon wrote the log
+// without one, and makes it again where the tiles are not those of the records.
+func (s *Store) growTree(ctx context.Context, conn *sqlite.Conn, size uint64, tombstone audit.Tombstone) (audit.Tree, error) {
 	have, err := queryInt(conn, fmt.Sprintf(`SELECT coalesce(max(id) + 1, 0) FROM tiles WHERE id < %d`, tileID(1, 0)))
 	if err != nil {
 		return audit.Tree{}, err
 	}
-	if uint64(have) == size/audit.TileWidth {
-		return s.tree(ctx, size)
+	if have == 0 && tombstone.Head.Seq == 0 && size >= audit.TileWidth {
+		s.log.Info("making the Merkle tree of the audit log, once", zap.Uint64("records", size))
+		return s.plantTree(ctx, conn, size, tombstone)
 	}
-	if retired > 0 {
-		return audit.Tree{}, fmt.Errorf("cannot take up the Merkle tree: %d tiles for %d records, and the first %d records were retired", have, size, retired)
+	tree, err := s.checkedTree(ctx, size)
+	if _, damaged := errors.AsType[*audit.Fault](err); !damaged {
+		return tree, err
 	}
-	s.log.Info("making the Merkle tree of the audit log, once", zap.Uint64("records", size))
-	return s.plantTree(ctx, conn, size)
+	s.log.Error("the Merkle tree is damaged: it is made again from the records", zap.Error(err))
+	if _, err = s.plantTree(ctx, conn, size, tombstone); err == nil {
+		tree, err = s.checkedTree(ctx, size)
+	}
+	if fault, damaged := errors.AsType[*audit.Fault](err); damaged {
+		err = fmt.Errorf("cannot start on a damaged audit log: the records are not those that its newest checkpoint was signed for: %w", fault)
+	}
+	return tree, err
 }
 
-// plantTree makes the tiles of a log from its lines.
-func (s *Store) plantTree(ctx context.Context, conn *sqlite.Conn, size uint64) (tree audit.Tree, err error) {
+// checkedTree reads the tree of all records, and checks its tiles.
+func (r *reader) checkedTree(ctx context.Context, size uint64) (audit.Tree, error) {
+	tree, err := r.tree(ctx, size)
+	if err == nil {
+		err = r.checkTree(ctx, &tree)
+	}
+	return tree, err
+}
+
+// CheckTree checks the tiles of the Merkle tree. What is wrong with them is an
+// [*audit.Fault].
+func (r *reader) CheckTree(ctx context.Context) error {
+	size, err := r.LastSeq(ctx)
+	if err == nil {
+		_, err = r.checkedTree(ctx, size)
+	}
+	return err
+}
+
+// badTile is a tile that is not that of the records.
+func badTile(level int, n uint64, problem string) error {
+	return &audit.Fault{Problem: fmt.Sprintf("tile %d of level %d of the Merkle tree %s", n, level, problem)}
+}
+
+// checkTree holds the tiles against each other, and the whole against the newest
+// checkpoint: each tile has the root that it states, and that root stands in the tile
+// above it. With the root of a tree that is known, nothing in them is another.
+func (r *reader) checkTree(ctx context.Context, tree *audit.Tree) error {
+	if err := r.countTiles(ctx, tree.Size()); err != nil {
+		return err
+	}
+	for level, n := 0, tree.Size()>>audit.TileHeight; n > 0; level, n = level+1, n>>audit.TileHeight {
+		var above []audit.Hash
+		for i := range n {
+			t, err := r.storedTile(ctx, level, i)
+			if err != nil {
+				return err
+			}
+			if t.root != t.Root() {
+				return badTile(level, i, "has not the root that it states")
+			}
+			if i%audit.TileWidth == 0 {
+				if above = nil; i>>audit.TileHeight < n>>audit.TileHeight {
+					t, err := r.storedTile(ctx, level+1, i>>audit.TileHeight)
+					if err != nil {
+						return err
+					}
+					above = t.Hashes
+				}
+			}
+			if above != nil && above[i%audit.TileWidth] != t.root {
+				return badTile(level, i, "is another one than the tile above it says")
+			}
+		}
+	}
+	newest, err := r.newestCheckpoint(ctx)
+	if err != nil || newest.Seq == 0 {
+		return err
+	}
+	c, err := audit.OpenCheckpoint(newest.Note)
+	if !errors.Is(err, audit.ErrUnsigned) {
+		return fmt.Errorf("cannot read the newest checkpoint: %w", err)
+	}
+	if c.Size > tree.Size() {
+		return nil // records are missing, and not tiles
+	}
+	root, err := r.rootAt(ctx, c.Size, tree)
+	if err == nil && root != c.Root {
+		err = &audit.Fault{Problem: fmt.Sprintf("the tiles of the Merkle tree are not those of the checkpoint of %d records", c.Size)}
+	}
+	return err
+}
+
+// countTiles wants as many tiles as so many records have.
+func (r *reader) countTiles(ctx context.Context, size uint64) error {
+	want := uint64(0)
+	for n := size >> audit.TileHeight; n > 0; n >>= audit.TileHeight {
+		want += n
+	}
+	have, err := r.seqOf(ctx, `SELECT count(*) FROM tiles`)
+	if err == nil && have != want {
+		err = &audit.Fault{Problem: fmt.Sprintf("the Merkle tree has %d tiles, and %d records have %d", have, size, want)}
+	}
+	return err
+}
+
+// plantTree makes the tiles of a log from its lines, whose chain it checks. Of
+// records that were retired it takes the tiles that there are, if they are those
+// that the tombstone stands for.
+func (s *Store) plantTree(ctx context.Context, conn *sqlite.Conn, size uint64, tombstone audit.Tombstone) (tree audit.Tree, err error) {
+	head := tombstone.Head
+	tree, err = s.tree(ctx, head.Seq)
+	_, damaged := errors.AsType[*audit.Fault](err)
+	if damaged || err == nil && head.Seq > 0 && tree.Root() != tombstone.Frontier.Root() {
+		return audit.Tree{}, fmt.Errorf("cannot make the Merkle tree again: its tiles of the first %d records are damaged, and these were retired; restore the database from a backup", head.Seq)
+	}
+	if err != nil {
+		return audit.Tree{}, err
+	}
 	defer sqlitex.Transaction(conn)(&err)
-	if err := sqlitex.Execute(conn, `DELETE FROM tiles`, nil); err != nil {
-		return audit.Tree{}, fmt.Errorf("cannot make the Merkle tree: %w", err)
+	for level, n := 0, head.Seq; level < tileLevels; level++ {
+		n >>= audit.TileHeight
+		err := sqlitex.Execute(conn, `DELETE FROM tiles WHERE id >= ? AND id < ?`, &sqlitex.ExecOptions{Args: []any{tileID(level, n), tileID(level+1, 0)}})
+		if err != nil {
+			return audit.Tree{}, fmt.Errorf("cannot make the Merkle tree: %w", err)
+		}
 	}
 	w := writer{conn: conn, stmts: make(map[string]*sqlite.Stmt)}
-	err = s.EachLine(ctx, 0, func(seq uint64, line []byte) error {
+	err = s.EachStored(ctx, head.Seq, func(seq uint64, line []byte) (err error) {
 		if seq > size {
 			return nil
+		}
+		if head, err = head.Check(line); err != nil {
+			return err
 		}
 		return tree.Append(audit.Leaf(line), w.putTile)
 	})
 	return tree, err
 }
+
+// tileLevels is how many levels of tiles a tree can have.
+const tileLevels = 64 / audit.TileHeight
 
 func (w *writer) putTile(t audit.Tile) error {
 	root := t.Root()

@@ -1,0 +1,204 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// tampered is the database of a log of ten records, in which somebody made a change.
+func tampered(t *testing.T, script string) *Reader {
+	t.Helper()
+	o := options(t.TempDir())
+	s := open(t, o)
+	fill(t, s, 10)
+	shut(t, s)
+	change(t, o.Path, "DROP TRIGGER records_no_update;"+script)
+	r, err := OpenReader(t.Context(), o.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// Whatever is read of the log is what was sealed: a line that was changed since is
+// given to nobody, however it is asked for.
+func TestChangedLinesAreGivenToNobody(t *testing.T) {
+	for name, script := range map[string]string{
+		"changed":              `UPDATE records SET line = replace(line, 'note-4', 'note-7') WHERE seq = 5`,
+		"another one's number": `UPDATE records SET line = (SELECT line FROM records WHERE seq = 4) WHERE seq = 5`,
+		"no record":            `UPDATE records SET line = 'x' WHERE seq = 5`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := tampered(t, script)
+			var fault *audit.Fault
+			if _, err := r.Line(t.Context(), 5); !errors.As(err, &fault) || fault.Seq != 5 {
+				t.Errorf("by its number: %v", err)
+			}
+			if _, err := r.Lines(t.Context(), []uint64{3, 5}); !errors.As(err, &fault) {
+				t.Errorf("with others: %v", err)
+			}
+			lines, upTo, err := r.LinesAfter(t.Context(), 0)
+			if err != nil || upTo != 4 || len(lines) != 4 {
+				t.Errorf("the lines before it are %d up to %d, %v", len(lines), upTo, err)
+			}
+			if _, _, err := r.LinesAfter(t.Context(), 4); !errors.As(err, &fault) {
+				t.Errorf("the lines from it on: %v", err)
+			}
+			for _, id := range []string{"", "note-4", "note-7"} {
+				if _, _, err := r.Query(t.Context(), audit.Filter{Like: audit.Record{DispatchID: id}}, 0, 0, 100); !errors.As(err, &fault) {
+					t.Errorf("records of %q: %v", id, err)
+				}
+			}
+			seen := 0
+			err = r.EachLine(t.Context(), 0, func(uint64, []byte) error { seen++; return nil })
+			if !errors.As(err, &fault) || seen != 4 {
+				t.Errorf("one after another: %d, %v", seen, err)
+			}
+		})
+	}
+}
+
+// A line whose hash was made right is not what the next one follows.
+func TestResealedLinesAreGivenToNobody(t *testing.T) {
+	line, err := tampered(t, "").Line(t.Context(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := audit.HeadOf(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The database of another log: the lines after it follow another one too.
+	forged, _ := before.Seal(nil, before.Time, []byte(`{"id":"x","actionType":"security"}`))
+	r := tampered(t, fmt.Sprintf(`UPDATE records SET line = '%s' WHERE seq = 5`, forged))
+	var fault *audit.Fault
+	if err := r.EachLine(t.Context(), 4, func(uint64, []byte) error { return nil }); !errors.As(err, &fault) || fault.Seq != 6 {
+		t.Errorf("oldest first: %v", err)
+	}
+	if _, _, err := r.Query(t.Context(), audit.Filter{}, 4, 0, 100); !errors.As(err, &fault) || fault.Seq != 5 {
+		t.Errorf("newest first: %v", err)
+	}
+}
+
+// The database refuses what changes, removes or replaces a record, and what puts one
+// where nobody looks.
+func TestTriggersGuardRecords(t *testing.T) {
+	o := options(t.TempDir())
+	s := open(t, o)
+	fill(t, s, 3)
+	shut(t, s)
+	conn, err := sqlite.OpenConn(o.Path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, script := range []string{
+		`UPDATE records SET line = 'x' WHERE seq = 2`, `DELETE FROM records WHERE seq = 2`, `INSERT OR REPLACE INTO records (seq, line) VALUES (2, 'x')`,
+		`REPLACE INTO records (seq, line) VALUES (3, 'x')`, `INSERT INTO records (seq, line) VALUES (0, 'x')`, `INSERT INTO records (seq, line) VALUES (-1, 'x')`,
+	} {
+		if err := sqlitex.ExecuteTransient(conn, script, nil); err == nil || !strings.Contains(err.Error(), "audit records cannot be") {
+			t.Errorf("%s: %v", script, err)
+		}
+	}
+}
+
+// Tiles that somebody damaged are made again from the records at the next start, and
+// receipts are right then; the verifier names them before.
+func TestDamagedTilesAreMadeAgain(t *testing.T) {
+	o, key := signed(t, t.TempDir())
+	s := open(t, o)
+	c := &Change{}
+	for i := range 1600 {
+		c.Records = append(c.Records, noted(fmt.Sprint("note-", i)).Records...)
+	}
+	commit(t, s, c)
+	whole := make(map[uint64][]byte)
+	for _, retired := range []uint64{0, 700} {
+		if retired > 0 {
+			if _, err := s.Retire(t.Context(), retired); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Sign(); err != nil {
+			t.Fatal(err)
+		}
+		shut(t, s)
+		text, err := os.ReadFile(o.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole[retired] = text
+		s = open(t, o)
+	}
+	shut(t, s)
+	for name, script := range map[string]string{
+		"hashes":            `UPDATE tiles SET hashes = randomblob(8192) WHERE id = 4`,
+		"hashes, fewer":     `UPDATE tiles SET hashes = x'00' WHERE id = 4`,
+		"a root":            `UPDATE tiles SET root = randomblob(32) WHERE id = 4`,
+		"a root, no hash":   `UPDATE tiles SET root = x'00' WHERE id = 4`,
+		"one for another":   `UPDATE tiles SET (root, hashes) = (SELECT root, hashes FROM tiles WHERE id = 3) WHERE id = 4`,
+		"one missing":       `DELETE FROM tiles WHERE id = 4`,
+		"the last missing":  `DELETE FROM tiles WHERE id = 5`,
+		"all missing":       `DELETE FROM tiles`,
+		"one too many":      `INSERT INTO tiles SELECT 6, root, hashes FROM tiles WHERE id = 4`,
+		"one level further": fmt.Sprintf(`INSERT INTO tiles SELECT %d, root, hashes FROM tiles WHERE id = 4`, tileID(1, 0)),
+	} {
+		for retired, from := range whole {
+			t.Run(fmt.Sprintf("%s, retired %d", name, retired), func(t *testing.T) {
+				o := o
+				o.Path = filepath.Join(t.TempDir(), "ocipd.db")
+				if err := os.WriteFile(o.Path, from, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				change(t, o.Path, script)
+				r, err := OpenReader(t.Context(), o.Path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var fault *audit.Fault
+				if err := r.CheckTree(t.Context()); !errors.As(err, &fault) {
+					t.Errorf("the verifier says %v", err)
+				}
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s, err = Open(t.Context(), o)
+				if retired > 0 && name == "all missing" {
+					if err == nil || !strings.Contains(err.Error(), "restore the database from a backup") {
+						t.Errorf("what cannot be made again: %v", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer shut(t, s)
+				if err := s.CheckTree(t.Context()); err != nil {
+					t.Errorf("after the start: %v", err)
+				}
+				for _, seq := range []uint64{retired + 1, 1025, 1100, 1280, 1281, 1590} {
+					receipt, err := s.ProveRecord(t.Context(), seq)
+					if err != nil {
+						t.Fatal(err)
+					}
+					line, err := s.Line(t.Context(), seq)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := receipt.Check(line, key.verifier(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+}
