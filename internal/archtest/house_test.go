@@ -56,6 +56,7 @@ var house = map[string]room{
 	"internal/export":      {imports: []string{"internal/text", "internal/audit", "internal/durable"}},
 	"internal/policy":      {imports: []string{"internal/ocip", "configs/policies"}},
 	"internal/api":         {imports: []string{"internal/media", "internal/ocip", "internal/audit", "internal/jsonline"}},
+	"internal/task":        {},
 
 	"internal/outbox":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/jsonline", "internal/metrics", "internal/ocip", "internal/registry", "internal/store"}},
 	"internal/directory": {imports: []string{"internal/ocip", "internal/text"}},

@@ -1,0 +1,293 @@
+package task
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// StartAttempt begins an attempt.
+type StartAttempt struct {
+	Runtime, Executor, WorkerRef, SessionRef string
+	Expected                                 *int
+}
+
+func (c StartAttempt) decide(d *draft) error {
+	t := d.t
+	if err := d.revision(c.Expected); err != nil {
+		return err
+	}
+	last := t.Last()
+	retrying := last != nil && last.Status == AttemptRetrying
+	if t.Phase != ExecutionReady && (t.Phase != Executing || !retrying) {
+		return refuse(PhaseMismatch, "an attempt starts in execution_ready, or in executing where the last one is to be tried again; the task is in %s", t.Phase)
+	}
+	if err := d.guards("no attempt can start", Idle, Unblocked); err != nil {
+		return err
+	}
+	if t.counted() >= maxTries {
+		return refuse(RetriesExhausted, "there were %d attempts: open the circuit, or let the task fail", t.counted())
+	}
+	if len(t.Attempts) >= MaxAttempts {
+		return refuse(Limit, "a task has %d attempts at most", MaxAttempts)
+	}
+	at := t.NotBefore
+	if retrying {
+		at = latest(at, last.RetryAt)
+	}
+	if d.now.Before(at) {
+		r := refuse(NotBefore, "the next attempt may start at %s", at.UTC().Format(time.RFC3339))
+		r.At = at
+		return r
+	}
+	actor := d.who.Name
+	if role, _, ok := d.w.Known(c.WorkerRef); ok && role == Executor {
+		if err := d.cleared(c.WorkerRef); err != nil {
+			return err
+		}
+		actor = c.WorkerRef
+	}
+	if err := d.ask(Question{Action: AskAttempt, Attempt: t.counted() + 1, WorkedBy: actor}); err != nil {
+		return err
+	}
+	d.forget(false)
+	if retrying {
+		d.attempt(last.ID).Status = AttemptFailed
+	}
+	t.Fence++
+	a := Attempt{
+		ID: d.w.NewID(AttemptID), Ordinal: len(t.Attempts) + 1, Actor: actor, Status: AttemptRunning, Fence: t.Fence, Runtime: c.Runtime, Executor: c.Executor,
+		WorkerRef: c.WorkerRef, SessionRef: c.SessionRef, Escalate: t.counted()+1 == maxTries, StartedAt: d.now, LeaseExpires: d.now.Add(d.w.Rules.Lease),
+	}
+	t.Attempts = append(t.Attempts, a)
+	touch(d, KindAttempt, t.Attempts, len(t.Attempts)-1, a.ID)
+	e := d.event("attempt.started").set("current_attempt_id", t.CurrentAttempt, a.ID).made("ordinal", a.Ordinal).made("fence", a.Fence).
+		made("runtime", a.Runtime).made("executor_kind", a.Executor).made("escalate", a.Escalate).made("actor", a.Actor)
+	e.AttemptID, t.CurrentAttempt = a.ID, a.ID
+	d.out.Attempt, d.out.Lease = a.ID, a.LeaseExpires
+	return nil
+}
+
+// held returns the running attempt, to be changed, where the caller may write under
+// it: it is named, its fence is the one, and its lease has not ended.
+func (d *draft) held(id string, fence *int64) (*Attempt, error) {
+	a := d.t.Attempt(id)
+	if a == nil {
+		return nil, refuse(Absent, "the task has no attempt %s", id)
+	}
+	if err := d.assigned(a); err != nil {
+		return nil, err
+	}
+	switch g := d.who.Grant; {
+	case a.Status != AttemptRunning:
+		return nil, refuse(LeaseLost, "attempt %d is %s", a.Ordinal, a.Status)
+	case fence != nil && *fence != a.Fence, g != nil && g.Fence != 0 && g.Fence != a.Fence:
+		return nil, refuse(LeaseLost, "the fence is %d by now", a.Fence)
+	case !d.now.Before(d.w.lease(a)):
+		return nil, refuse(LeaseLost, "the lease ended at %s", d.w.lease(a).Format(time.RFC3339))
+	}
+	return d.attempt(id), nil
+}
+
+// assigned refuses an executor whose attempt it is not.
+func (d *draft) assigned(a *Attempt) error {
+	if d.who.Role != Executor {
+		return nil
+	}
+	if g := d.who.Grant; a.Actor != d.who.Name || g != nil && g.AttemptID != "" && g.AttemptID != a.ID {
+		return refuse(NotPermitted, "attempt %d is not %s's", a.Ordinal, d.who.Name)
+	}
+	return nil
+}
+
+// CheckpointHeartbeat and CheckpointSession are the types of checkpoints that mean
+// something here.
+const (
+	CheckpointHeartbeat = "heartbeat"
+	CheckpointSession   = "session"
+)
+
+// heartbeatEvery is how often a heartbeat with a payload is recorded.
+const heartbeatEvery = time.Minute
+
+// RecordCheckpoint says how an attempt goes. A heartbeat renews the lease.
+type RecordCheckpoint struct {
+	AttemptID, Type string
+	Payload         jsontext.Value
+	Fence           *int64
+}
+
+func (c RecordCheckpoint) decide(d *draft) error {
+	d.silent = true
+	t := d.t
+	a := t.Attempt(c.AttemptID)
+	if a == nil {
+		return refuse(Absent, "the task has no attempt %s", c.AttemptID)
+	}
+	worker := d.who.Role == Executor || d.who.Role == Orchestrator && a.Status == AttemptRunning || d.who.Role == Operator && a.Status == AttemptRunning
+	d.out.Attempt = a.ID
+	if a.Status == AttemptAborted && worker {
+		if err := d.assigned(a); err != nil {
+			return err
+		}
+		d.out.Cancel = true
+		return nil
+	}
+	if worker {
+		if _, err := d.held(c.AttemptID, c.Fence); err != nil {
+			return err
+		}
+		d.out.Touched = nil
+		if d.out.Lease = d.w.lease(a); c.Type == CheckpointHeartbeat {
+			d.out.Lease = d.now.Add(d.w.Rules.Lease)
+		}
+	}
+	if c.Type == CheckpointHeartbeat && (emptyPayload(c.Payload) || a.Last != nil && a.Last.Type == c.Type && d.now.Sub(a.Last.At) < heartbeatEvery) {
+		return nil
+	}
+	a = d.attempt(a.ID)
+	if worker {
+		a.LeaseExpires = d.out.Lease
+	}
+	if c.Type == CheckpointSession {
+		var session struct {
+			Ref string `json:"external_session_ref"`
+		}
+		if err := json.Unmarshal(c.Payload, &session); err != nil || session.Ref == "" {
+			return refuse(Invalid, "a checkpoint of type session has the payload {external_session_ref}")
+		}
+		a.SessionRef = session.Ref
+	}
+	a.Checkpoints++
+	a.Last = &Checkpoint{Type: c.Type, Payload: c.Payload, Actor: d.who.Name, At: d.now}
+	e := d.event("attempt.checkpoint").made("checkpoint_type", c.Type).made("checkpoints", a.Checkpoints)
+	e.AttemptID = a.ID
+	e.Texts["payload"] = string(c.Payload)
+	return nil
+}
+
+func emptyPayload(v jsontext.Value) bool {
+	return len(v) == 0 || string(v) == "null" || string(v) == "{}"
+}
+
+// RecordArtifact says what an attempt made.
+type RecordArtifact struct {
+	AttemptID, Kind, URI, Digest, Summary, ClaimedBy string
+	Size                                             int64
+	Verified                                         bool
+	Fence                                            *int64
+}
+
+func (c RecordArtifact) decide(d *draft) error {
+	t := d.t
+	attempt := t.Attempt(c.AttemptID)
+	if attempt == nil {
+		return refuse(Absent, "the task has no attempt %s", c.AttemptID)
+	}
+	if len(t.Artifacts) >= MaxArtifacts {
+		return refuse(Limit, "a task has %d artifacts at most", MaxArtifacts)
+	}
+	work := d.who.Role == Executor || d.who.Role == Orchestrator || d.who.Role == Operator
+	switch {
+	case work:
+		if d.who.Role == Executor && t.Phase != Executing {
+			return refuse(PhaseMismatch, "an executor delivers in executing, and the task is in %s", t.Phase)
+		}
+		if _, err := d.held(c.AttemptID, c.Fence); err != nil {
+			return err
+		}
+	case c.Kind != ReviewReport && c.Kind != TestReport && c.Kind != OtherArtifact:
+		return refuse(NotPermitted, "a %s records reports and what is other, and no %s", d.who.Role, c.Kind)
+	}
+	before := slices.IndexFunc(t.Artifacts, func(a Artifact) bool { return a.Current && a.Work == work && a.URI == c.URI })
+	raises := work
+	if before >= 0 {
+		raises = work && t.Artifacts[before].Digest != c.Digest
+		touch(d, KindArtifact, t.Artifacts, before, t.Artifacts[before].ID).Current = false
+	}
+	was := t.ArtifactRevision
+	if raises {
+		t.ArtifactRevision++
+	}
+	a := Artifact{
+		ID: d.w.NewID(ArtifactID), AttemptID: c.AttemptID, Kind: c.Kind, URI: c.URI, Digest: c.Digest, Size: c.Size, Verified: c.Verified, Summary: c.Summary,
+		Actor: d.who.Name, Work: work, Current: true, Revision: t.ArtifactRevision, ClaimedBy: c.ClaimedBy, At: d.now,
+	}
+	t.Artifacts = append(t.Artifacts, a)
+	touch(d, KindArtifact, t.Artifacts, len(t.Artifacts)-1, a.ID)
+	e := d.event("artifact.recorded").made("artifact_id", a.ID).made("kind", a.Kind).made("digest", a.Digest).made("verified", a.Verified).set("artifact_revision", was, t.ArtifactRevision)
+	e.AttemptID = a.AttemptID
+	e.Texts["uri"] = a.URI
+	d.out.Artifact, d.out.Attempt = a.ID, a.AttemptID
+	return nil
+}
+
+// FinishAttempt ends an attempt.
+type FinishAttempt struct {
+	AttemptID, Outcome, Failure, Summary string
+	Fence                                *int64
+}
+
+func (c FinishAttempt) decide(d *draft) error {
+	a, err := d.held(c.AttemptID, c.Fence)
+	if err != nil {
+		return err
+	}
+	if d.who.Role == Executor && c.Outcome == AttemptSucceeded && d.t.Phase != Executing {
+		return refuse(PhaseMismatch, "an executor delivers in executing, and the task is in %s", d.t.Phase)
+	}
+	a.Error = c.Summary
+	if c.Outcome == AttemptFailed {
+		a.Failure = c.Failure
+	}
+	d.finish(a, c.Outcome)
+	return nil
+}
+
+// finish ends the running attempt. Where another one is due, it says when.
+func (d *draft) finish(a *Attempt, outcome string) {
+	status := outcome
+	if outcome == AttemptFailed && slices.Contains(RetriedFailures(), a.Failure) {
+		if n := d.t.counted(); n < maxTries {
+			status, a.RetryAt = AttemptRetrying, d.now.Add(backoff(&d.w.Rules, n))
+		}
+	}
+	e := d.event("attempt.finished").set("status", a.Status, status)
+	if a.Failure != "" {
+		e.made("failure_code", a.Failure)
+	}
+	if !a.RetryAt.IsZero() {
+		e.made("retry_at", a.RetryAt)
+	}
+	e.AttemptID, e.Reason = a.ID, a.Error
+	a.Status, a.EndedAt = status, d.now
+	d.out.Attempt = a.ID
+}
+
+// backoff is how long the next attempt waits after so many.
+func backoff(r *Rules, n int) time.Duration {
+	wait := r.RetryBase
+	for range n - 1 {
+		wait *= time.Duration(r.RetryFactor)
+	}
+	return wait
+}
+
+// EndLease fails an attempt that was not heard of within its lease.
+type EndLease struct{ AttemptID string }
+
+func (c EndLease) decide(d *draft) error {
+	a := d.t.Running()
+	if a == nil || a.ID != c.AttemptID || d.now.Before(d.w.lease(a)) {
+		return nil
+	}
+	a = d.attempt(a.ID)
+	a.Failure, a.Error = FailureLease, "nothing was heard of it within its lease"
+	d.finish(a, AttemptFailed)
+	return nil
+}

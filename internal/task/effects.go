@@ -1,0 +1,595 @@
+package task
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// plan adds an effect, or plans a cancelled one again. One that is planned already
+// stays as it is.
+func (d *draft) plan(p *Planned, origin string) (*Effect, error) {
+	t := d.t
+	e := t.EffectOf(p.Key)
+	switch {
+	case e != nil && e.State != EffectCancelled:
+		if !p.same(&e.Planned) {
+			return nil, refuse(IdempotencyConflict, "%q is planned already, and is something else", p.Key)
+		}
+		return e, nil
+	case e != nil:
+		e = d.effect(e.ID)
+		d.event("effect.planned").made("effect_id", e.ID).set("state", e.State, EffectPlanned).made("side_effect_kind", p.Kind)
+		e.Planned, e.EffectType, e.Origin, e.State, e.PlannedBy, e.Digest, e.Bound = *p, p.Type(), origin, EffectPlanned, d.who.Name, "", nil
+		return e, nil
+	case len(t.Effects) >= MaxEffects:
+		return nil, refuse(Limit, "a task has %d effects at most", MaxEffects)
+	}
+	t.Effects = append(t.Effects, Effect{
+		ID: d.w.NewID(EffectID), Planned: *p, EffectType: p.Type(), Origin: origin, State: EffectPlanned, PlannedBy: d.who.Name, At: d.now,
+	})
+	e = &t.Effects[len(t.Effects)-1]
+	touch(d, KindEffect, t.Effects, len(t.Effects)-1, e.ID)
+	event := d.event("effect.planned").made("effect_id", e.ID).made("state", e.State).made("side_effect_kind", e.Kind).made("type", e.EffectType).made("origin", origin)
+	event.Texts["idempotency_key"] = e.Key
+	return e, nil
+}
+
+// same reports whether two plans are of the same.
+func (p *Planned) same(q *Planned) bool {
+	text := func(p *Planned) []byte {
+		v, err := json.Marshal(p, json.Deterministic(true))
+		if err == nil {
+			err = (*jsontext.Value)(&v).Canonicalize()
+		}
+		if err != nil {
+			return nil
+		}
+		return v
+	}
+	return bytes.Equal(text(p), text(q))
+}
+
+// PlanEffect says ahead what is to be done in the world.
+type PlanEffect struct{ Planned Planned }
+
+func (c PlanEffect) decide(d *draft) error {
+	t := d.t
+	switch t.Phase {
+	case Executing, SpecGate, QualityGate, AwaitingApproval:
+	default:
+		return refuse(PhaseMismatch, "effects are planned from executing to awaiting_approval, and the task is in %s", t.Phase)
+	}
+	if d.who.Role == Executor {
+		a := t.Running()
+		if a == nil {
+			return refuse(LeaseLost, "no attempt is running")
+		}
+		if _, err := d.held(a.ID, nil); err != nil {
+			return err
+		}
+		d.out.Touched = nil
+	}
+	before := len(d.out.Events)
+	e, err := d.plan(&c.Planned, OriginAttempt)
+	if err != nil {
+		return err
+	}
+	d.out.Effect, d.out.Replayed = e.ID, len(d.out.Events) == before
+	return nil
+}
+
+// RequestApproval asks a person about an effect.
+type RequestApproval struct {
+	Planned Planned
+	// Digest is the request's, Bound what else it names, and ID the approval's if there
+	// has to be a new one.
+	Digest    string
+	Bound     jsontext.Value
+	ID        string
+	ExpiresAt time.Time
+	ClaimedBy string
+}
+
+func (c RequestApproval) decide(d *draft) error {
+	t := d.t
+	e := t.EffectOf(c.Planned.Key)
+	if e != nil && e.State != EffectCancelled {
+		if !c.Planned.same(&e.Planned) {
+			return refuse(IdempotencyConflict, "%q is planned already, and is something else", c.Planned.Key)
+		}
+		d.out.Effect = e.ID
+		newest := t.Newest(e.ID)
+		again := isOpen(*e) && (newest == nil || newest.renewable(d.now))
+		if newest != nil && (!again || t.Phase != AwaitingApproval) {
+			d.out.Approval, d.out.Replayed = newest.ID, true
+			return nil
+		}
+		if !again {
+			return refuse(PhaseMismatch, "the effect is %s, and nothing waits for an approval", e.State)
+		}
+	}
+	if t.Phase != AwaitingApproval {
+		return refuse(PhaseMismatch, "approvals are asked for in awaiting_approval, and the task is in %s", t.Phase)
+	}
+	if len(t.Approvals) >= MaxApprovals {
+		return refuse(Limit, "a task has %d approvals at most", MaxApprovals)
+	}
+	e, err := d.plan(&c.Planned, OriginAttempt)
+	if err != nil {
+		return err
+	}
+	if err := d.ask(Question{Action: AskEffect, Effect: e}); err != nil {
+		return err
+	}
+	e = d.effect(e.ID)
+	e.Digest, e.Bound = c.Digest, c.Bound
+	a := Approval{
+		ID: c.ID, EffectID: e.ID, Status: ApprovalPending, Digest: c.Digest, RequestedBy: d.who.Name, AskedAt: d.now, ExpiresAt: c.ExpiresAt,
+	}
+	t.Approvals = append(t.Approvals, a)
+	touch(d, KindApproval, t.Approvals, len(t.Approvals)-1, a.ID)
+	event := d.event("approval.requested").made("approval_id", a.ID).made("effect_id", e.ID).made("status", a.Status).made("request_digest", a.Digest)
+	if c.ClaimedBy != "" {
+		event.Details["claimed_by"] = c.ClaimedBy
+	}
+	d.out.Effect, d.out.Approval = e.ID, a.ID
+	return nil
+}
+
+// renewable reports whether an open effect may get another approval than this one.
+func (a *Approval) renewable(now time.Time) bool {
+	if a.Void || a.Used || a.Status == ApprovalRevoked || a.Status == ApprovalExpired {
+		return true
+	}
+	return (a.Status == ApprovalPending || a.Status == ApprovalApproved) && !now.Before(a.ExpiresAt)
+}
+
+// ResolveApproval is what a person, or time, has decided about an approval.
+type ResolveApproval struct {
+	ID, Status, Note string
+	// By names the person.
+	By string
+}
+
+func (c ResolveApproval) decide(d *draft) error {
+	a := d.t.Approval(c.ID)
+	if a == nil {
+		return refuse(Absent, "the task has no approval %s", c.ID)
+	}
+	if a.Status != ApprovalPending && (c.Status != ApprovalRevoked || a.Status != ApprovalApproved || a.Used) {
+		return refuse(PhaseMismatch, "approval %s is %s already", c.ID, a.Status)
+	}
+	a = d.approval(c.ID)
+	if c.Status == ApprovalApproved {
+		if a.Void || !d.now.Before(a.ExpiresAt) {
+			return refuse(PhaseMismatch, "what approval %s was for is gone", c.ID)
+		}
+		if a.RequestedBy == c.By {
+			if !d.w.Rules.SelfApproval {
+				return refuse(SelfApproval, "%s asked for it, so somebody else has to approve", c.By)
+			}
+			a.SelfApproved, d.out.SelfApproved = true, true
+		}
+	}
+	e := d.event("approval.resolved").made("approval_id", a.ID).made("effect_id", a.EffectID).set("status", a.Status, c.Status)
+	e.Reason = c.Note
+	if a.SelfApproved {
+		e.Details["self_approved"] = true
+	}
+	a.Status, a.ResolvedBy, a.ResolvedAt, a.Note = c.Status, c.By, d.now, c.Note
+	d.out.Approval, d.out.Effect = a.ID, a.EffectID
+	return nil
+}
+
+// CancelEffect gives up an effect that is open.
+type CancelEffect struct{ EffectID string }
+
+func (c CancelEffect) decide(d *draft) error {
+	e := d.t.Effect(c.EffectID)
+	switch {
+	case e == nil:
+		return refuse(Absent, "the task has no effect %s", c.EffectID)
+	case e.State == EffectCancelled:
+		d.out.Effect, d.out.Replayed = e.ID, true
+		return nil
+	case !isOpen(*e):
+		return busy(e)
+	}
+	for i := range d.t.Approvals {
+		if a := &d.t.Approvals[i]; a.EffectID == e.ID && !a.Void {
+			a = d.approval(a.ID)
+			a.Void = true
+			d.revoke(a)
+		}
+	}
+	d.cancel(e.ID)
+	d.out.Effect = e.ID
+	return nil
+}
+
+func (d *draft) cancel(id string) {
+	e := d.effect(id)
+	d.event("effect.cancelled").made("effect_id", e.ID).set("state", e.State, EffectCancelled)
+	e.State = EffectCancelled
+}
+
+// busy is why nothing can be done with an effect that is not open.
+func busy(e *Effect) *Refusal {
+	switch e.State {
+	case EffectStarted:
+		return refuse(EffectInFlight, "effect %s is under way", e.ID)
+	case EffectUncertain:
+		return refuse(EffectUnknown, "nobody knows whether effect %s was done: a person has to look and settle it", e.ID)
+	default:
+		return refuse(PhaseMismatch, "effect %s is %s", e.ID, e.State)
+	}
+}
+
+// RunEffect starts an effect once, or says what came of it.
+type RunEffect struct {
+	EffectID, Key, Digest string
+	Compensation          bool
+	// TokenHash is the SHA-256 of what the doer of an external effect proves itself by.
+	TokenHash string
+}
+
+func (c RunEffect) decide(d *draft) error {
+	t := d.t
+	e := t.Effect(c.EffectID)
+	if c.EffectID == "" {
+		e = t.EffectOf(c.Key)
+	}
+	if e == nil {
+		return refuse(Absent, "the task has no such effect")
+	}
+	d.out.Effect = e.ID
+	if c.Compensation {
+		return c.compensate(d, e)
+	}
+	switch e.State {
+	case EffectDone:
+		d.out.Run, d.out.Replayed = e.lastRun(false), true
+		return nil
+	case EffectStarted, EffectUncertain, EffectCancelled:
+		d.out.Run = e.lastRun(false)
+		return busy(e)
+	}
+	if t.Phase != ReadyToResume {
+		return refuse(PhaseMismatch, "effects run in ready_to_resume, and the task is in %s", t.Phase)
+	}
+	a := t.Live(e.ID, d.now)
+	if a == nil {
+		r := refuse(GuardFailed, "the effect has no approval that can be used: approved, not expired, and not used by a start")
+		r.Guards = []Guard{Approved}
+		return r
+	}
+	if a.Digest != c.Digest {
+		return refuse(IdempotencyConflict, "what was approved is %s, not %s", a.Digest, c.Digest)
+	}
+	return d.start(e, a, c.TokenHash, false)
+}
+
+// compensate undoes an effect, once, by what was approved with it.
+func (c RunEffect) compensate(d *draft, e *Effect) error {
+	if e.Compensation == nil {
+		return refuse(Invalid, "effect %s has no compensation", e.ID)
+	}
+	if n := e.lastRun(true); n > 0 {
+		switch r := e.run(n); r.State {
+		case EffectStarted:
+			return refuse(EffectInFlight, "the compensation of effect %s is under way", e.ID)
+		case EffectUncertain:
+			return refuse(EffectUnknown, "nobody knows whether the compensation of effect %s was done: a person has to look and settle it", e.ID)
+		default:
+			d.out.Run, d.out.Replayed = n, true
+			return nil
+		}
+	}
+	n := e.lastRun(false)
+	if n == 0 || e.State != EffectDone && e.State != EffectFailed {
+		return refuse(PhaseMismatch, "effect %s is %s: there is nothing to undo", e.ID, e.State)
+	}
+	a := d.t.Approval(e.run(n).ApprovalID)
+	if a.Digest != c.Digest {
+		return refuse(IdempotencyConflict, "what was approved is %s, not %s", a.Digest, c.Digest)
+	}
+	return d.start(e, a, c.TokenHash, true)
+}
+
+func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) error {
+	command := e.EffectType == TypeCommand || compensation
+	if command && !d.w.Runner {
+		return refuse(RunnerAbsent, "no runner is attached: start `ocipd runner`")
+	}
+	if len(e.Runs) >= MaxRuns {
+		return refuse(Limit, "an effect has %d runs at most", MaxRuns)
+	}
+	if err := d.ask(Question{Action: AskEffect, Effect: e}); err != nil {
+		return err
+	}
+	if command {
+		token = ""
+	}
+	e = d.effect(e.ID)
+	r := Run{Number: len(e.Runs) + 1, Compensation: compensation, State: EffectStarted, ApprovalID: a.ID, Actor: d.who.Name, StartedAt: d.now, TokenHash: token}
+	e.Runs = append(e.Runs, r)
+	event := d.event("effect.started").made("effect_id", e.ID).made("run", r.Number).made("approval_id", a.ID).made("request_digest", a.Digest)
+	if compensation {
+		event.Details["compensation"] = true
+	} else {
+		event.set("state", e.State, EffectStarted)
+		e.State = EffectStarted
+		d.approval(a.ID).Used = true
+	}
+	d.out.Run = r.Number
+	return nil
+}
+
+// lastRun is the number of the effect's last run, or of its compensation's, and zero
+// for none.
+func (e *Effect) lastRun(compensation bool) int {
+	for i := range slices.Backward(e.Runs) {
+		if e.Runs[i].Compensation == compensation {
+			return e.Runs[i].Number
+		}
+	}
+	return 0
+}
+
+// run returns a run by its number, or nil.
+func (e *Effect) run(n int) *Run {
+	if n < 1 || n > len(e.Runs) {
+		return nil
+	}
+	return &e.Runs[n-1]
+}
+
+// Run returns a run by its number, or nil.
+func (e *Effect) Run(n int) *Run { return e.run(n) }
+
+// runOf returns a run of the task, to be changed.
+func (d *draft) runOf(effect string, n int) (*Effect, *Run, error) {
+	e := d.t.Effect(effect)
+	if e == nil {
+		return nil, nil, refuse(Absent, "the task has no effect %s", effect)
+	}
+	if e.run(n) == nil {
+		return nil, nil, refuse(Absent, "effect %s has no run %d", effect, n)
+	}
+	e = d.effect(effect)
+	d.out.Effect, d.out.Run = effect, n
+	return e, e.run(n), nil
+}
+
+// Spawned says that the runner has started the process of a run.
+type Spawned struct {
+	EffectID string
+	Run, PID int
+}
+
+func (c Spawned) decide(d *draft) error {
+	_, r, err := d.runOf(c.EffectID, c.Run)
+	if err != nil {
+		return err
+	}
+	if r.State != EffectStarted || r.PID != 0 {
+		d.out.Touched, d.out.Replayed = nil, true
+		return nil
+	}
+	r.PID = c.PID
+	d.event("effect.spawned").made("effect_id", c.EffectID).made("run", c.Run).made("pid", c.PID)
+	return nil
+}
+
+// FinishRun says how a run ended. Without Token it is the runner's word about a
+// command, or the daemon's that nobody said anything in time.
+type FinishRun struct {
+	EffectID, State, Evidence string
+	Run                       int
+	Receipt                   jsontext.Value
+	// Token is the SHA-256 of what proves that an external effect was the caller's to do.
+	Token string
+}
+
+func (c FinishRun) decide(d *draft) error {
+	e, r, err := d.runOf(c.EffectID, c.Run)
+	if err != nil {
+		return err
+	}
+	if d.who.Role != Daemon && (r.TokenHash == "" || r.TokenHash != c.Token) {
+		return refuse(NotPermitted, "run %d of effect %s is not yours to finish", c.Run, c.EffectID)
+	}
+	if r.State == c.State {
+		d.out.Touched, d.out.Replayed = nil, true
+		return nil
+	}
+	if r.State == EffectUncertain {
+		return refuse(EffectUnknown, "nobody knows any more whether run %d was done: a person has to settle it", c.Run)
+	}
+	if r.State != EffectStarted {
+		return refuse(PhaseMismatch, "run %d is %s already", c.Run, r.State)
+	}
+	kind := "effect.finished"
+	if c.State == EffectUncertain {
+		kind = "effect.unknown"
+	}
+	d.ends(e, r, kind, c.State)
+	r.Receipt, r.Evidence = c.Receipt, c.Evidence
+	if !r.Compensation {
+		e.Receipt = c.Receipt
+	}
+	return nil
+}
+
+func (d *draft) ends(e *Effect, r *Run, kind, state string) *Event {
+	event := d.event(kind).made("effect_id", e.ID).made("run", r.Number).set("state", r.State, state)
+	if r.Compensation {
+		event.Details["compensation"] = true
+	} else {
+		e.State = state
+	}
+	if r.State = state; state != EffectUncertain {
+		r.EndedAt = d.now
+	}
+	return event
+}
+
+// SettleEffect is a person's word about a run that nobody knows the outcome of.
+type SettleEffect struct {
+	EffectID, Outcome, Note string
+	Run                     int
+}
+
+func (c SettleEffect) decide(d *draft) error {
+	e := d.t.Effect(c.EffectID)
+	if e == nil {
+		return refuse(Absent, "the task has no effect %s", c.EffectID)
+	}
+	number := c.Run
+	if number == 0 {
+		i := slices.IndexFunc(e.Runs, func(r Run) bool { return r.State == EffectUncertain })
+		if i < 0 {
+			return refuse(PhaseMismatch, "effect %s is %s: there is nothing to settle", e.ID, e.State)
+		}
+		number = i + 1
+	}
+	e, r, err := d.runOf(c.EffectID, number)
+	if err != nil {
+		return err
+	}
+	if r.State != EffectUncertain {
+		return refuse(PhaseMismatch, "run %d is %s: there is nothing to settle", number, r.State)
+	}
+	d.ends(e, r, "effect.settled", c.Outcome).Reason = c.Note
+	r.Settled = d.who.Name
+	return nil
+}
+
+// IssueGrant gives an actor a way to the task by a token. An executor's makes the
+// running attempt the actor's own.
+type IssueGrant struct{ Grant *Grant }
+
+func (c IssueGrant) decide(d *draft) error {
+	t, g := d.t, c.Grant
+	if t.Phase.Final() {
+		return refuse(PhaseMismatch, "the task is %s", t.Phase)
+	}
+	if err := d.cleared(g.Actor); err != nil {
+		return err
+	}
+	switch g.Role {
+	case Executor:
+		a := t.Running()
+		if a == nil || g.AttemptID != "" && g.AttemptID != a.ID {
+			r := refuse(GuardFailed, "an executor's grant is for an attempt, and that one is not running")
+			r.Guards = []Guard{Leased}
+			return r
+		}
+		if role, _, ok := d.w.Known(a.Actor); ok && role == Executor && a.Actor != g.Actor {
+			return refuse(NotPermitted, "attempt %d is %s's", a.Ordinal, a.Actor)
+		}
+		g.AttemptID, g.Fence = a.ID, a.Fence
+		if a.Actor != g.Actor {
+			d.attempt(a.ID).Actor = g.Actor
+		}
+	case SpecReviewer, QualityReviewer:
+		if g.Role == SpecReviewer && t.Phase != SpecReview && t.Phase != SpecGate || g.Role == QualityReviewer && t.Phase != SpecGate && t.Phase != QualityGate {
+			return refuse(PhaseMismatch, "a %s's grant is for what is reviewed, and the task is in %s", g.Role, t.Phase)
+		}
+		g.Subject = t.Subject()
+	default:
+	}
+	g.TaskID, g.Tenant = t.ID, t.Tenant
+	e := d.event("grant.issued").made("grant_id", g.ID).made("actor", g.Actor).made("role", g.Role).made("expires_at", g.ExpiresAt)
+	e.AttemptID = g.AttemptID
+	d.silent = true
+	return nil
+}
+
+// RevokeGrant ends a grant.
+type RevokeGrant struct{ ID string }
+
+//nolint:unparam // it is a Command
+func (c RevokeGrant) decide(d *draft) error {
+	d.event("grant.revoked").made("grant_id", c.ID)
+	d.silent = true
+	return nil
+}
+
+// Digest is a SHA-256 as ids of content have it.
+func Digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Program is the program of a command, as an approval names it.
+type Program struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+}
+
+// Input is one of a command's inputs, as an approval names it.
+type Input struct {
+	URI    string `json:"uri"`
+	Digest string `json:"digest"`
+}
+
+// Bound is what an approval names of a command besides what is planned.
+type Bound struct {
+	Exe    Program `json:"exe"`
+	Inputs []Input `json:"inputs"`
+}
+
+// BoundPair is what an approval names of an effect: its command's, and its
+// compensation's.
+type BoundPair struct {
+	Command      *Bound `json:"command,omitzero"`
+	Compensation *Bound `json:"compensation,omitzero"`
+}
+
+// RequestDigest names exactly what a person approves: SHA-256 over the RFC 8785 form
+// of what is planned, and for a command of what it would run.
+func RequestDigest(taskID string, p *Planned, bound *BoundPair) (string, error) {
+	m := map[string]any{
+		"v": 1, "task_id": taskID, "type": p.Type(), "idempotency_key": p.Key, "side_effect_kind": p.Kind,
+		"command": boundCommand(p.Command, bound.Command), "compensation": boundCommand(p.Compensation, bound.Compensation),
+	}
+	if p.Command == nil {
+		delete(m, "command")
+		m["requested_action"] = p.RequestedAction
+		m["params"] = p.Params
+		if len(p.Params) == 0 {
+			m["params"] = nil
+		}
+	}
+	text, err := json.Marshal(m, json.Deterministic(true))
+	if err == nil {
+		err = (*jsontext.Value)(&text).Canonicalize()
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot name what is asked for: %w", err)
+	}
+	return Digest(text), nil
+}
+
+func boundCommand(c *Action, b *Bound) any {
+	if c == nil {
+		return nil
+	}
+	if b == nil {
+		b = new(Bound)
+	}
+	// Lists and maps that say nothing are written as empty, however they came.
+	m := map[string]any{
+		"argv": c.Argv, "cwd": c.Cwd, "env": c.Env, "env_from": c.EnvFrom, "timeout_s": c.TimeoutS,
+		"exe": b.Exe, "inputs": b.Inputs, "stdin_sha256": Digest([]byte(c.Stdin)),
+	}
+	return m
+}

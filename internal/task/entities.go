@@ -1,0 +1,366 @@
+package task
+
+import (
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Head is what a task is apart from its lists.
+type Head struct {
+	ID        string `json:"task_id"`
+	Tenant    string `json:"tenant_id,omitzero"`
+	Title     string `json:"title"`
+	Workspace string `json:"workspace"`
+	Phase     Phase  `json:"phase"`
+	// Revision grows by one with each change, but not with checkpoints and claims, and
+	// Seq with each event.
+	Revision  int      `json:"revision"`
+	Seq       int      `json:"seq"`
+	Circuit   string   `json:"circuit_status"`
+	Priority  int      `json:"priority"`
+	Labels    []string `json:"labels"`
+	DependsOn []string `json:"depends_on"`
+	// Classification is the level of the task's texts.
+	Classification string    `json:"classification,omitzero"`
+	NotBefore      time.Time `json:"not_before,omitzero"`
+	CreatedAt      time.Time `json:"created_at"`
+	UpdatedAt      time.Time `json:"updated_at"`
+	CreatedBy      string    `json:"created_by"`
+	// CurrentAttempt is the last attempt, running or not.
+	CurrentAttempt   string `json:"current_attempt_id,omitzero"`
+	ArtifactRevision int    `json:"artifact_revision"`
+	// Fence is the last attempt's, and Counted from which attempt on retries count:
+	// the first since the circuit was last closed.
+	Fence   int64  `json:"fence,omitzero"`
+	Counted int    `json:"counted,omitzero"`
+	Claim   *Claim `json:"claim,omitzero"`
+	// CircuitReason is why the circuit was opened.
+	CircuitReason string `json:"circuit_reason,omitzero"`
+	// Origin names the task elsewhere that this one was imported from.
+	Origin string `json:"origin,omitzero"`
+}
+
+// Task is a task as it is stored.
+type Task struct {
+	Head
+	// Specs are all versions of the spec, the current one last.
+	Specs     []Spec     `json:"specs"`
+	Attempts  []Attempt  `json:"attempts"`
+	Artifacts []Artifact `json:"artifacts"`
+	Reviews   []Review   `json:"reviews"`
+	Effects   []Effect   `json:"effects"`
+	Approvals []Approval `json:"approvals"`
+}
+
+// Claim keeps a task for one orchestrator for a while.
+type Claim struct {
+	Actor string        `json:"actor"`
+	Until time.Time     `json:"until"`
+	For   time.Duration `json:"for,format:nano"`
+}
+
+// Spec is one version of what is to be done.
+type Spec struct {
+	Version int `json:"version"`
+	Fields
+	Markdown string `json:"markdown,omitzero"`
+	// URI and Digest name the file in the workspace that it was read from.
+	URI    string    `json:"uri,omitzero"`
+	Digest string    `json:"digest,omitzero"`
+	Author string    `json:"author"`
+	At     time.Time `json:"at"`
+}
+
+// Fields are the parts of a spec. A list that is nil is absent.
+type Fields struct {
+	Goal               string   `json:"goal,omitzero"`
+	ScopeIn            []string `json:"scope_in,omitzero"`
+	ScopeOut           []string `json:"scope_out,omitzero"`
+	Inputs             []string `json:"inputs,omitzero"`
+	Outputs            []string `json:"outputs,omitzero"`
+	AcceptanceCriteria []string `json:"acceptance_criteria,omitzero"`
+	Risks              []string `json:"risks,omitzero"`
+}
+
+// Attempt is one try at the task.
+type Attempt struct {
+	ID      string `json:"attempt_id"`
+	Ordinal int    `json:"ordinal"`
+	// Actor is who makes it: the orchestrator itself where nobody else is assigned.
+	Actor    string `json:"actor"`
+	Status   string `json:"status"`
+	Fence    int64  `json:"fence"`
+	Runtime  string `json:"runtime"`
+	Executor string `json:"executor_kind"`
+	// The two references are somebody else's and decide nothing.
+	WorkerRef  string    `json:"worker_ref,omitzero"`
+	SessionRef string    `json:"external_session_ref,omitzero"`
+	Escalate   bool      `json:"escalate"`
+	StartedAt  time.Time `json:"started_at"`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+	// LeaseExpires is where the lease ends that was last stored. Heartbeats renew it in
+	// memory alone.
+	LeaseExpires time.Time `json:"lease_expires_at"`
+	RetryAt      time.Time `json:"retry_at,omitzero"`
+	Failure      string    `json:"failure_code,omitzero"`
+	Error        string    `json:"error_summary,omitzero"`
+	// Checkpoints are how many were recorded, and Last what the last one said.
+	Checkpoints int         `json:"checkpoints"`
+	Last        *Checkpoint `json:"last_checkpoint,omitzero"`
+}
+
+// Checkpoint is what somebody said of an attempt on its way.
+type Checkpoint struct {
+	Type    string         `json:"checkpoint_type"`
+	Payload jsontext.Value `json:"payload,omitzero"`
+	Actor   string         `json:"actor"`
+	At      time.Time      `json:"at"`
+}
+
+// Artifact is something that an attempt made, or that was made about it.
+type Artifact struct {
+	ID        string `json:"artifact_id"`
+	AttemptID string `json:"attempt_id"`
+	Kind      string `json:"kind"`
+	URI       string `json:"uri"`
+	Digest    string `json:"digest"`
+	Size      int64  `json:"size,omitzero"`
+	// Verified is set where the daemon has hashed the file itself.
+	Verified bool   `json:"verified"`
+	Summary  string `json:"summary,omitzero"`
+	Actor    string `json:"actor"`
+	// Work is set on what can raise the artifact revision: what an executor or the
+	// orchestrator recorded. Current is set on the newest of its URI.
+	Work      bool      `json:"work"`
+	Current   bool      `json:"current"`
+	Revision  int       `json:"artifact_revision"`
+	ClaimedBy string    `json:"claimed_by,omitzero"`
+	At        time.Time `json:"at"`
+}
+
+// Subject is what a review is of: a version of the spec alone, or what was made for
+// it.
+type Subject struct {
+	Spec int `json:"spec_version"`
+	// Artifact is zero where the spec alone is reviewed.
+	Artifact int `json:"artifact_revision"`
+	// Gate is set where what was made is reviewed, though nothing may have been.
+	Gate bool `json:"gate"`
+}
+
+// Review is one reviewer's word.
+type Review struct {
+	ID        string    `json:"review_id"`
+	AttemptID string    `json:"attempt_id,omitzero"`
+	Type      string    `json:"review_type"`
+	Actor     string    `json:"actor"`
+	Verdict   string    `json:"verdict"`
+	Findings  []Finding `json:"findings"`
+	Summary   string    `json:"summary,omitzero"`
+	Subject   Subject   `json:"subject"`
+	ClaimedBy string    `json:"claimed_by,omitzero"`
+	At        time.Time `json:"at"`
+}
+
+// Finding is one thing a reviewer found.
+type Finding struct {
+	Severity string `json:"severity"`
+	Message  string `json:"message"`
+	File     string `json:"file,omitzero"`
+	Line     int    `json:"line,omitzero"`
+	URI      string `json:"artifact_uri,omitzero"`
+}
+
+// Action is a command as it is planned.
+type Action struct {
+	Argv []string          `json:"argv"`
+	Cwd  string            `json:"cwd,omitzero"`
+	Env  map[string]string `json:"env,omitzero"`
+	// EnvFrom names variables of the runner's.
+	EnvFrom []string `json:"env_from,omitzero"`
+	Stdin   string   `json:"stdin,omitzero"`
+	// Inputs name artifacts, by id or URI.
+	Inputs   []string `json:"inputs,omitzero"`
+	TimeoutS int      `json:"timeout_s,omitzero"`
+}
+
+// Planned is what somebody wants done in the world.
+type Planned struct {
+	Key             string         `json:"idempotency_key"`
+	Kind            string         `json:"side_effect_kind"`
+	RequestedAction string         `json:"requested_action,omitzero"`
+	Command         *Action        `json:"command,omitzero"`
+	Params          jsontext.Value `json:"params,omitzero"`
+	Compensation    *Action        `json:"compensation,omitzero"`
+}
+
+// Type is command or external.
+func (p *Planned) Type() string {
+	if p.Command != nil {
+		return TypeCommand
+	}
+	return TypeExternal
+}
+
+// Effect is something that is done in the world once a person has approved it.
+type Effect struct {
+	ID string `json:"effect_id"`
+	Planned
+	EffectType string `json:"type"`
+	Origin     string `json:"origin"`
+	State      string `json:"state"`
+	PlannedBy  string `json:"planned_by"`
+	// Digest is the request's that was last asked for, and Bound what it names beside
+	// what is planned: the program and the inputs with their digests.
+	Digest  string         `json:"request_digest,omitzero"`
+	Bound   jsontext.Value `json:"bound,omitzero"`
+	Runs    []Run          `json:"runs"`
+	Receipt jsontext.Value `json:"receipt,omitzero"`
+	At      time.Time      `json:"at"`
+}
+
+// Run is one start of an effect, or of its compensation.
+type Run struct {
+	Number       int            `json:"run"`
+	Compensation bool           `json:"compensation,omitzero"`
+	State        string         `json:"state"`
+	ApprovalID   string         `json:"approval_id"`
+	Actor        string         `json:"actor"`
+	StartedAt    time.Time      `json:"started_at"`
+	EndedAt      time.Time      `json:"ended_at,omitzero"`
+	PID          int            `json:"pid,omitzero"`
+	Receipt      jsontext.Value `json:"receipt,omitzero"`
+	// TokenHash is the SHA-256 of what proves who was told to do an external effect.
+	TokenHash string `json:"token_hash,omitzero"`
+	// Evidence is why the outcome is not known, and Settled who settled it.
+	Evidence string `json:"evidence,omitzero"`
+	Settled  string `json:"settled_by,omitzero"`
+}
+
+// open reports whether the run is not at its end.
+func (r *Run) open() bool { return r.State == EffectStarted || r.State == EffectUncertain }
+
+// Approval is a person's word about an effect, as the task has it.
+type Approval struct {
+	ID       string `json:"approval_id"`
+	EffectID string `json:"effect_id"`
+	Status   string `json:"status"`
+	// Digest is that of the request.
+	Digest      string    `json:"request_digest"`
+	RequestedBy string    `json:"requested_by"`
+	AskedAt     time.Time `json:"asked_at"`
+	ExpiresAt   time.Time `json:"expires_at"`
+	ResolvedBy  string    `json:"resolved_by,omitzero"`
+	ResolvedAt  time.Time `json:"resolved_at,omitzero"`
+	Note        string    `json:"note,omitzero"`
+	// Used is set when a start has taken it, and Void when what it was for is gone.
+	Used bool `json:"used,omitzero"`
+	Void bool `json:"void,omitzero"`
+	// SelfApproved marks one that whoever asked gave, where that is allowed.
+	SelfApproved bool `json:"self_approved,omitzero"`
+}
+
+// live reports whether an effect may be started on the approval.
+func (a *Approval) live(now time.Time) bool {
+	return a.Status == ApprovalApproved && !a.Used && !a.Void && now.Before(a.ExpiresAt)
+}
+
+// Spec returns the current version.
+func (t *Task) Spec() *Spec { return &t.Specs[len(t.Specs)-1] }
+
+// Running returns the running attempt, or nil.
+func (t *Task) Running() *Attempt {
+	if a := t.Last(); a != nil && a.Status == AttemptRunning {
+		return a
+	}
+	return nil
+}
+
+// Last returns the last attempt, or nil.
+func (t *Task) Last() *Attempt {
+	if len(t.Attempts) == 0 {
+		return nil
+	}
+	return &t.Attempts[len(t.Attempts)-1]
+}
+
+// Attempt returns an attempt by its id, or nil.
+func (t *Task) Attempt(id string) *Attempt {
+	return find(t.Attempts, func(a *Attempt) bool { return a.ID == id })
+}
+
+// Effect returns an effect by its id, or nil.
+func (t *Task) Effect(id string) *Effect {
+	return find(t.Effects, func(e *Effect) bool { return e.ID == id })
+}
+
+// EffectOf returns the effect of an idempotency key, or nil.
+func (t *Task) EffectOf(key string) *Effect {
+	return find(t.Effects, func(e *Effect) bool { return e.Key == key })
+}
+
+// Approval returns an approval by its id, or nil.
+func (t *Task) Approval(id string) *Approval {
+	return find(t.Approvals, func(a *Approval) bool { return a.ID == id })
+}
+
+// Newest returns the newest approval of an effect, or nil.
+func (t *Task) Newest(effect string) *Approval {
+	for i := range slices.Backward(t.Approvals) {
+		if t.Approvals[i].EffectID == effect {
+			return &t.Approvals[i]
+		}
+	}
+	return nil
+}
+
+// Live returns the approval that an effect can be started on, or nil.
+func (t *Task) Live(effect string, now time.Time) *Approval {
+	if a := t.Newest(effect); a != nil && a.live(now) {
+		return a
+	}
+	return nil
+}
+
+func find[T any](list []T, is func(*T) bool) *T {
+	for i := range list {
+		if is(&list[i]) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// Subject is what a review would be of now.
+func (t *Task) Subject() Subject {
+	s := Subject{Spec: t.Spec().Version}
+	if t.Phase != SpecDraft && t.Phase != SpecReview && t.Phase != CircuitOpen {
+		s.Artifact, s.Gate = t.ArtifactRevision, true
+	}
+	return s
+}
+
+// Stale reports whether a review counts no longer: what it was of has moved on.
+func (t *Task) Stale(r *Review) bool {
+	if r.Subject.Spec != t.Spec().Version {
+		return true
+	}
+	return r.Subject.Gate && r.Subject.Artifact != t.ArtifactRevision
+}
+
+// Digests reports whether a text is a SHA-256 in the form "sha256:" and 64 hexadecimal
+// digits.
+func Digests(text string) bool {
+	const prefix, length = "sha256:", 64
+	if len(text) != len(prefix)+length || text[:len(prefix)] != prefix {
+		return false
+	}
+	for _, c := range []byte(text[len(prefix):]) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}

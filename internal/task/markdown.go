@@ -1,0 +1,238 @@
+package task
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/text"
+	"go.yaml.in/yaml/v3"
+)
+
+// headings are the names of fields as headings have them, in small letters and
+// without marks.
+func headings() map[string]string {
+	return map[string]string{
+		"goal": "goal", "goals": "goal", "objective": "goal",
+		"scope": "scope_in", "scope in": "scope_in", "in scope": "scope_in",
+		"scope out": "scope_out", "out of scope": "scope_out", "non goals": "scope_out", "nongoals": "scope_out",
+		"inputs": "inputs", "input": "inputs",
+		"outputs": "outputs", "output": "outputs",
+		"acceptance criteria": "acceptance_criteria", "acceptance": "acceptance_criteria",
+		"risks": "risks", "risk": "risks",
+	}
+}
+
+// ReadMarkdown reads the fields of a spec under headings of their names, of any level
+// and case. Items of lists are entries, and so is each paragraph outside of them. The
+// title is the first heading of the first level that is no field's name, or "".
+func ReadMarkdown(source []byte) (fields Fields, title string) {
+	root := goldmark.DefaultParser().Parse(text.NewReader(source))
+	known := headings()
+	var at *[]string
+	goal := []string(nil)
+	for n := root.FirstChild(); n != nil; n = n.NextSibling() {
+		heading, ok := n.(*ast.Heading)
+		if !ok {
+			if at != nil {
+				*at = append(*at, entries(n, source)...)
+			}
+			continue
+		}
+		words := plain(heading, source)
+		name, ok := known[headingKey(words)]
+		at = nil
+		switch {
+		case !ok:
+			if heading.Level == 1 && title == "" {
+				title = words
+			}
+		case name == "goal":
+			at = &goal
+		default:
+			i := slices.IndexFunc(lists(), func(l list) bool { return l.name == name })
+			at = lists()[i].of(&fields)
+		}
+		if at != nil && *at == nil {
+			*at = []string{}
+		}
+	}
+	for _, l := range lists() {
+		if e := l.of(&fields); len(*e) == 1 && nothing((*e)[0]) {
+			*e = []string{}
+		}
+	}
+	if goal != nil {
+		// A heading over nothing is another fault than none.
+		if fields.Goal = strings.Join(goal, "\n"); fields.Goal == "" {
+			fields.Goal = " "
+		}
+	}
+	return fields, title
+}
+
+// nothing reports whether an entry says that there is none.
+func nothing(entry string) bool {
+	switch strings.Trim(fold(entry), ".-–— ") {
+	case "", "none", "nothing", "n/a", "na":
+		return true
+	}
+	return false
+}
+
+// headingKey is a heading as [headings] has it.
+func headingKey(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch r {
+		case '-', '_', '–', '‑':
+			return ' '
+		case ':', '*', '#', '`', '.':
+			return -1
+		}
+		return r
+	}, s)
+	return fold(s)
+}
+
+// entries are those of one block: a list's items, those within them too, or the block
+// itself.
+func entries(n ast.Node, source []byte) (list []string) {
+	if n.Kind() == ast.KindList {
+		for item := n.FirstChild(); item != nil; item = item.NextSibling() {
+			first := true
+			for part := item.FirstChild(); part != nil; part = part.NextSibling() {
+				found := entries(part, source)
+				if part.Kind() != ast.KindList && !first && len(list) > 0 {
+					list[len(list)-1] += "\n" + strings.Join(found, "\n")
+					continue
+				}
+				list = append(list, found...)
+				first = false
+			}
+		}
+		return list
+	}
+	if s := plain(n, source); s != "" {
+		list = append(list, s)
+	}
+	return list
+}
+
+// plain is a block as its writer wrote it, lines joined.
+func plain(n ast.Node, source []byte) string {
+	if n.Type() == ast.TypeInline {
+		return ""
+	}
+	var lines []string
+	if segments := n.Lines(); segments != nil {
+		for i := range segments.Len() {
+			segment := segments.At(i)
+			if line := strings.TrimSpace(string(segment.Value(source))); line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	if n.Kind() == ast.KindParagraph || n.Kind() == ast.KindTextBlock || n.Kind() == ast.KindHeading {
+		return unticked(strings.Join(lines, " "))
+	}
+	if len(lines) == 0 {
+		for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+			if s := plain(c, source); s != "" {
+				lines = append(lines, s)
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// unticked takes the box of a task list from an entry.
+func unticked(entry string) string {
+	for _, box := range []string{"[ ] ", "[x] ", "[X] "} {
+		if rest, ok := strings.CutPrefix(entry, box); ok {
+			return rest
+		}
+	}
+	return entry
+}
+
+// File is a spec file: what creates a task, as one puts it down in an editor.
+type File struct {
+	// Front is the front matter, by name.
+	Front map[string]any
+	// Markdown is what follows it.
+	Markdown string
+}
+
+const fence = "---"
+
+// ErrNoEnd says that the front matter has no last line.
+var ErrNoEnd = errors.New("the front matter does not end: a line of --- closes it")
+
+// ReadFile takes a spec file apart. One without front matter is Markdown as a whole.
+func ReadFile(source []byte) (File, error) {
+	source = bytes.TrimPrefix(source, []byte("\ufeff"))
+	first, rest, _ := bytes.Cut(source, []byte("\n"))
+	if string(bytes.TrimRight(first, " \t\r")) != fence {
+		return File{Markdown: string(source)}, nil
+	}
+	var front []byte
+	for {
+		line, after, more := bytes.Cut(rest, []byte("\n"))
+		if string(bytes.TrimRight(line, " \t\r")) == fence {
+			f := File{Markdown: string(after), Front: make(map[string]any)}
+			return f, readFront(front, &f)
+		}
+		if !more {
+			return File{}, ErrNoEnd
+		}
+		front, rest = append(append(front, line...), '\n'), after
+	}
+}
+
+func readFront(source []byte, f *File) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(source))
+	var node yaml.Node
+	switch err := decoder.Decode(&node); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot read the front matter: %w", moved(err))
+	}
+	if err := aliases(&node); err != nil {
+		return err
+	}
+	if err := node.Decode(&f.Front); err != nil {
+		return fmt.Errorf("cannot read the front matter: it has to name members, such as title: %w", err)
+	}
+	return nil
+}
+
+// aliases refuses references within the front matter: nobody writes one there who
+// does not mean harm.
+func aliases(n *yaml.Node) error {
+	if n.Kind == yaml.AliasNode || n.Anchor != "" {
+		return fmt.Errorf("cannot read the front matter: line %d: references (& and *) are not taken", n.Line+1)
+	}
+	for _, c := range n.Content {
+		if err := aliases(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moved counts lines as the file has them: the front matter begins on its second.
+func moved(err error) error {
+	var line int
+	rest := strings.TrimPrefix(err.Error(), "yaml: ")
+	if _, scanErr := fmt.Sscanf(rest, "line %d:", &line); scanErr != nil {
+		return errors.New(rest)
+	}
+	_, what, _ := strings.Cut(rest, ": ")
+	return fmt.Errorf("line %d: %s", line+1, what)
+}

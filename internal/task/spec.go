@@ -1,0 +1,150 @@
+package task
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Missing is one thing that a spec lacks.
+type Missing struct {
+	Field   string `json:"field"`
+	Problem string `json:"problem"`
+	// Entry is which one of the field, from 1, and Reason what to mend. Both are of weak
+	// entries alone.
+	Entry  int    `json:"entry,omitzero"`
+	Reason string `json:"reason,omitzero"`
+}
+
+// String says it in a sentence's part.
+func (m Missing) String() string {
+	switch m.Problem {
+	case ProblemWeak:
+		return fmt.Sprintf("%s %d is weak: %s", m.Field, m.Entry, m.Reason)
+	default:
+		return m.Field + " is " + m.Problem
+	}
+}
+
+// The problems of a spec's field.
+const (
+	ProblemAbsent = "absent"
+	ProblemEmpty  = "empty"
+	ProblemWeak   = "weak"
+)
+
+// list is one of a spec's lists.
+type list struct {
+	name string
+	of   func(*Fields) *[]string
+	// bare lists may have no entries.
+	bare bool
+}
+
+func lists() []list {
+	return []list{
+		{"scope_in", func(f *Fields) *[]string { return &f.ScopeIn }, false},
+		{"scope_out", func(f *Fields) *[]string { return &f.ScopeOut }, true},
+		{"inputs", func(f *Fields) *[]string { return &f.Inputs }, true},
+		{"outputs", func(f *Fields) *[]string { return &f.Outputs }, false},
+		{"acceptance_criteria", func(f *Fields) *[]string { return &f.AcceptanceCriteria }, false},
+		{"risks", func(f *Fields) *[]string { return &f.Risks }, true},
+	}
+}
+
+// Missing lists what the task's spec lacks before anybody may work on it.
+func (t *Task) Missing() []Missing { return t.Spec().Missing(t.Title) }
+
+// Missing lists what the fields lack, under the title of their task.
+func (f *Fields) Missing(title string) []Missing {
+	missing := []Missing{}
+	switch strings.TrimSpace(f.Goal) {
+	case "":
+		problem := ProblemAbsent
+		if f.Goal != "" {
+			problem = ProblemEmpty
+		}
+		missing = append(missing, Missing{Field: "goal", Problem: problem})
+	}
+	for _, l := range lists() {
+		entries := *l.of(f)
+		switch {
+		case entries == nil:
+			missing = append(missing, Missing{Field: l.name, Problem: ProblemAbsent})
+		case !slices.ContainsFunc(entries, says) && (!l.bare || len(entries) > 0):
+			missing = append(missing, Missing{Field: l.name, Problem: ProblemEmpty})
+		}
+	}
+	seen := map[string]string{fold(f.Goal): "the goal", fold(title): "the title"}
+	delete(seen, "")
+	for i, c := range f.AcceptanceCriteria {
+		reason := weakness(c)
+		if other, ok := seen[fold(c)]; ok && reason == "" {
+			reason = "it says what " + other + " says"
+		}
+		seen[fold(c)] = fmt.Sprintf("criterion %d", i+1)
+		if reason != "" && says(c) {
+			missing = append(missing, Missing{Field: "acceptance_criteria", Problem: ProblemWeak, Entry: i + 1, Reason: reason})
+		}
+	}
+	return missing
+}
+
+func says(s string) bool { return strings.TrimSpace(s) != "" }
+
+func fold(s string) string { return strings.ToLower(strings.Join(strings.Fields(s), " ")) }
+
+var (
+	openWords  = regexp.MustCompile(`(?i)\b(tbd|todo)\b|\?\?\?`)
+	vagueWords = regexp.MustCompile(`(?i)\b(works|correct|correctly|properly|good|fast|robust|as expected|etc)\b`)
+	// checkable is what a criterion can be held against: a digit, quoted or code text,
+	// or a path.
+	checkable = regexp.MustCompile("[0-9]|`[^`]+`|\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|'[^']{2,}'|«[^»]+»|[\\w.-]*/[\\w.-]+|\\b[\\w-]+\\.[a-z]{1,4}\\b")
+)
+
+// weakness is why nobody could tell whether a criterion is met, or "".
+func weakness(c string) string {
+	c = strings.TrimSpace(c)
+	switch word := vagueWords.FindString(c); {
+	case len(strings.Fields(c)) < 3, len([]rune(c)) < 15:
+		return "it has fewer than 3 words or 15 characters: say what is checked, and how"
+	case openWords.MatchString(c):
+		return fmt.Sprintf("it has %q: decide it", openWords.FindString(c))
+	case word != "" && !checkable.MatchString(c):
+		return fmt.Sprintf("%q can not be checked: name a number, a command, a text or a path", word)
+	}
+	return ""
+}
+
+// Size is how many bytes the spec takes.
+func (s *Spec) Size() int {
+	size := len(s.Markdown) + len(s.Goal)
+	for _, l := range lists() {
+		for _, e := range *l.of(&s.Fields) {
+			size += len(e)
+		}
+	}
+	return size
+}
+
+// Oversized is what of the spec is more than may be kept, or "".
+func (s *Spec) Oversized() string {
+	if s.Size() > MaxSpecBytes {
+		return fmt.Sprintf("the spec is larger than %d bytes", MaxSpecBytes)
+	}
+	for _, l := range lists() {
+		if len(*l.of(&s.Fields)) > MaxEntries {
+			return fmt.Sprintf("%s has more than %d entries", l.name, MaxEntries)
+		}
+	}
+	return ""
+}
+
+// Given reports whether any field is there.
+func (f *Fields) Given() bool {
+	if f.Goal != "" {
+		return true
+	}
+	return slices.ContainsFunc(lists(), func(l list) bool { return *l.of(f) != nil })
+}

@@ -1,0 +1,177 @@
+package task
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const specFile = `---
+title: Invoices get a CSV export
+workspace: billing
+priority: 1
+labels: [billing]
+effects:
+  - idempotency_key: deploy-staging
+    command: {argv: [bin/deploy, staging], timeout_s: 600}
+---
+## Goal
+Accountants download a month of invoices as CSV.
+## SCOPE
+- the endpoint GET /invoices.csv
+## Non-goals
+- other formats
+### Inputs
+- internal/invoice/
+## Outputs
+- internal/export/*.go
+- build/billing.tar
+## Acceptance criteria
+- [ ] ` + "`go test ./internal/export`" + ` exits
+  with 0
+- a month of 10,000 invoices downloads in under 2 s
+## Risks
+None.
+`
+
+func TestReadFile(t *testing.T) {
+	f, err := ReadFile([]byte("\ufeff" + strings.ReplaceAll(specFile, "\n", "\r\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Front["title"] != "Invoices get a CSV export" || f.Front["priority"] != 1 {
+		t.Errorf("front matter %v", f.Front)
+	}
+	fields, _ := ReadMarkdown([]byte(f.Markdown))
+	want := Fields{
+		Goal: "Accountants download a month of invoices as CSV.", ScopeIn: []string{"the endpoint GET /invoices.csv"}, ScopeOut: []string{"other formats"},
+		Inputs: []string{"internal/invoice/"}, Outputs: []string{"internal/export/*.go", "build/billing.tar"},
+		AcceptanceCriteria: []string{"`go test ./internal/export` exits with 0", "a month of 10,000 invoices downloads in under 2 s"}, Risks: []string{},
+	}
+	if !reflect.DeepEqual(fields, want) {
+		t.Errorf("got  %#v\nwant %#v", fields, want)
+	}
+	if m := fields.Missing("x"); len(m) > 0 {
+		t.Errorf("missing %v", m)
+	}
+}
+
+func TestReadFileRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"---\ntitle: x\n":                     "does not end",
+		"---\ntitle: [\n---\n":                "line ",
+		"---\n- a\n---\n":                     "members",
+		"---\na: 1\na: 2\n---\n":              "already defined",
+		"---\na: &x [1]\nb: *x\n---\n":        "references",
+		"---\n\ttitle: x\n---\n":              "cannot start any token",
+		"---\na: {b: {c: &y 1}}\n---\n# Goal": "line 2",
+	} {
+		if _, err := ReadFile([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	for _, text := range []string{"", "# Title\n", "---", "--\na\n--\n", "---\n---\n", "---\n# only a comment\n---\nx"} {
+		if text == "---" {
+			continue
+		}
+		if _, err := ReadFile([]byte(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestReadMarkdown(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		check      func(f Fields, title string) bool
+	}{
+		{"a title", "# Export\n## Goal\nx", func(f Fields, title string) bool { return title == "Export" && f.Goal == "x" }},
+		{"paragraphs are entries", "# Risks\none\n\ntwo\nlines", func(f Fields, _ string) bool { return slices.Equal(f.Risks, []string{"one", "two lines"}) }},
+		{"lists within lists", "# Outputs\n1. a\n   - b\n2. c", func(f Fields, _ string) bool { return slices.Equal(f.Outputs, []string{"a", "b", "c"}) }},
+		{"an item of two paragraphs", "# Outputs\n- a\n\n  b\n- c", func(f Fields, _ string) bool { return slices.Equal(f.Outputs, []string{"a\nb", "c"}) }},
+		{"code", "# Inputs\n```\ncat x\n```\n", func(f Fields, _ string) bool { return slices.Equal(f.Inputs, []string{"cat x"}) }},
+		{"other headings end a field", "# Inputs\n- a\n# Notes\n- b", func(f Fields, _ string) bool { return slices.Equal(f.Inputs, []string{"a"}) }},
+		{"a heading over nothing", "# Goal\n# Inputs", func(f Fields, _ string) bool { return f.Goal == " " && f.Inputs != nil && f.Outputs == nil }},
+		{"twice", "# Inputs\n- a\n# Inputs\n- b", func(f Fields, _ string) bool { return slices.Equal(f.Inputs, []string{"a", "b"}) }},
+		{"a heading in code is none", "```\n# Goal\n```\n", func(f Fields, _ string) bool { return f.Goal == "" }},
+		{"underlined headings and marks", "**Acceptance_Criteria:**\n---\n* x", func(f Fields, _ string) bool { return len(f.AcceptanceCriteria) == 1 }},
+		{"out of scope", "## Out of scope\n* x", func(f Fields, _ string) bool { return len(f.ScopeOut) == 1 }},
+	} {
+		if f, title := ReadMarkdown([]byte(test.text)); !test.check(f, title) {
+			t.Errorf("%s: %#v %q", test.name, f, title)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Fields)
+		want   string
+	}{
+		{"complete", func(*Fields) {}, "[]"},
+		{"nothing", func(f *Fields) { *f = Fields{} }, "[goal is absent scope_in is absent scope_out is absent inputs is absent outputs is absent acceptance_criteria is absent risks is absent]"},
+		{"empty", func(f *Fields) { f.Goal, f.ScopeIn = " ", []string{} }, "[goal is empty scope_in is empty]"},
+		{"entries that say nothing", func(f *Fields) { f.Risks, f.Outputs = []string{" "}, []string{""} }, "[outputs is empty risks is empty]"},
+	} {
+		f := goodSpec()
+		test.change(&f)
+		if got := fmt.Sprint(f.Missing("title")); got != test.want {
+			t.Errorf("%s: %s", test.name, got)
+		}
+	}
+	for criterion, weak := range map[string]bool{
+		"it works":                                          true,
+		"the export works as expected":                      true,
+		"the export works on 10,000 rows":                   false,
+		"`make test` passes, correctly":                     false,
+		"TBD: how fast it has to be, 10 ms":                 true,
+		"what is exported is ??? columns":                   true,
+		"short one x":                                       true,
+		"all fields are quoted properly":                    true,
+		`a field with "," is quoted properly`:               false,
+		"docs/export.md describes it correctly":             false,
+		"Accountants  download a month of INVOICES as CSV.": true,
+		"the title of the task":                             true,
+		"each row has an invoice's number and sum":          false,
+		"todolists are exported with all members":           false,
+	} {
+		f := goodSpec()
+		f.AcceptanceCriteria = []string{criterion}
+		got := f.Missing("The title of the task")
+		if (len(got) > 0) != weak {
+			t.Errorf("%q: %v", criterion, got)
+		}
+	}
+	f := goodSpec()
+	f.AcceptanceCriteria = append(f.AcceptanceCriteria, strings.ToUpper(f.AcceptanceCriteria[0]))
+	if got := f.Missing(""); len(got) != 1 || got[0].Entry != 2 || !strings.Contains(got[0].Reason, "criterion 1") {
+		t.Errorf("a criterion twice: %v", got)
+	}
+}
+
+// Whatever a file holds, it is read or refused, and what is read once is read the same
+// again.
+func FuzzReadFile(f *testing.F) {
+	f.Add([]byte(specFile))
+	f.Add([]byte("---\n---\n# Goal\n- x\n\n  y\n> # Risks\n> none"))
+	f.Add([]byte("---\na: [1, {b: 2}]\n---"))
+	f.Fuzz(func(t *testing.T, source []byte) {
+		file, err := ReadFile(source)
+		if err != nil {
+			return
+		}
+		fields, title := ReadMarkdown([]byte(file.Markdown))
+		again, titleAgain := ReadMarkdown([]byte(file.Markdown))
+		if !reflect.DeepEqual(fields, again) || title != titleAgain {
+			t.Fatal("read otherwise the second time")
+		}
+		fields.Missing(title)
+		s := Spec{Fields: fields}
+		if len(source) < MaxSpecBytes/2 && s.Size() > 4*len(source)+64 {
+			t.Fatalf("%d bytes became %d", len(source), s.Size())
+		}
+	})
+}

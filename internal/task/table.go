@@ -1,0 +1,258 @@
+package task
+
+import (
+	"slices"
+	"time"
+)
+
+// Guard names a condition of a transition.
+type Guard string
+
+// The guards.
+const (
+	Complete   Guard = "complete"
+	Idle       Guard = "idle"
+	Leased     Guard = "leased"
+	Unblocked  Guard = "unblocked"
+	Delivered  Guard = "delivered"
+	SpecOK     Guard = "spec_ok"
+	QualityOK  Guard = "quality_ok"
+	NoEffect   Guard = "no_effect"
+	Approved   Guard = "approved"
+	Unapproved Guard = "unapproved"
+	Changes    Guard = "changes"
+	Quiet      Guard = "quiet"
+)
+
+// Via is which call makes a transition.
+type Via string
+
+// The calls that move a task.
+const (
+	ByTransition   Via = "transition"
+	ByOpenCircuit  Via = "open_circuit"
+	ByCloseCircuit Via = "close_circuit"
+)
+
+// Transition is a row of the table: all of its guards must hold.
+type Transition struct {
+	From, To Phase
+	Via      Via
+	Guards   []Guard
+}
+
+// table has the transitions of each phase, but those that lead out of every one.
+func table() []Transition {
+	row := func(from, to Phase, guards ...Guard) Transition { return Transition{from, to, ByTransition, guards} }
+	return []Transition{
+		row(SpecDraft, SpecReview, Complete),
+		row(SpecReview, ExecutionReady, SpecOK),
+		row(SpecReview, SpecDraft),
+		row(ExecutionReady, Executing, Leased, Unblocked),
+		row(ExecutionReady, SpecDraft, Idle),
+		row(Executing, SpecGate, Delivered),
+		row(Executing, ExecutionReady, Idle),
+		row(SpecGate, QualityGate, SpecOK),
+		row(SpecGate, ExecutionReady),
+		row(QualityGate, Completed, SpecOK, QualityOK, NoEffect, Quiet),
+		row(QualityGate, AwaitingApproval, SpecOK, QualityOK),
+		row(QualityGate, ExecutionReady),
+		row(AwaitingApproval, ReadyToResume, Approved),
+		row(AwaitingApproval, ExecutionReady, Changes),
+		row(ReadyToResume, Completed, Quiet, NoEffect),
+		row(ReadyToResume, AwaitingApproval, Quiet, Unapproved),
+		row(ReadyToResume, ExecutionReady, Quiet, Unapproved),
+		{CircuitOpen, SpecDraft, ByCloseCircuit, nil},
+		{CircuitOpen, ExecutionReady, ByCloseCircuit, []Guard{Complete, SpecOK}},
+	}
+}
+
+// Transitions returns what leads out of a phase.
+func Transitions(from Phase) (list []Transition) {
+	for _, t := range table() {
+		if t.From == from {
+			list = append(list, t)
+		}
+	}
+	if from.Final() {
+		return list
+	}
+	list = append(list, Transition{from, Failed, ByTransition, []Guard{Quiet}})
+	if from != CircuitOpen {
+		list = append(list, Transition{from, CircuitOpen, ByOpenCircuit, []Guard{Quiet}})
+	}
+	return list
+}
+
+// transition returns the row from one phase to another.
+func transition(from, to Phase) (Transition, bool) {
+	list := Transitions(from)
+	i := slices.IndexFunc(list, func(t Transition) bool { return t.To == to })
+	if i < 0 {
+		return Transition{}, false
+	}
+	return list[i], true
+}
+
+// Option is a transition as whoever reads a task is told of it.
+type Option struct {
+	To      Phase   `json:"to"`
+	Allowed bool    `json:"allowed"`
+	Guards  []Guard `json:"guards"`
+	// Via is the call where it is not a transition.
+	Via Via `json:"via,omitzero"`
+}
+
+// Options returns what leads out of the task's phase, with the guards that do not
+// hold.
+func (t *Task) Options(w *World, now time.Time) []Option {
+	options := []Option{}
+	for _, row := range Transitions(t.Phase) {
+		o := Option{To: row.To, Guards: t.failing(row.Guards, w, now)}
+		if o.Allowed = len(o.Guards) == 0; row.Via != ByTransition {
+			o.Via = row.Via
+		}
+		options = append(options, o)
+	}
+	return options
+}
+
+// failing returns the guards that do not hold.
+func (t *Task) failing(guards []Guard, w *World, now time.Time) []Guard {
+	failed := []Guard{}
+	for _, g := range guards {
+		if !t.holds(g, w, now) {
+			failed = append(failed, g)
+		}
+	}
+	return failed
+}
+
+// holds reports whether a guard holds.
+func (t *Task) holds(g Guard, w *World, now time.Time) bool {
+	switch g {
+	case Complete:
+		return len(t.Missing()) == 0
+	case Idle:
+		return t.Running() == nil
+	case Leased:
+		a := t.Running()
+		return a != nil && now.Before(w.lease(a))
+	case Unblocked:
+		return len(w.Open) == 0
+	case Delivered:
+		return t.delivered()
+	case SpecOK:
+		return t.Gate(ReviewSpec, w.Rules.SpecReviews).OK()
+	case QualityOK:
+		return t.Gate(ReviewQuality, w.Rules.QualityReviews).OK()
+	case NoEffect:
+		return !slices.ContainsFunc(t.Effects, isOpen)
+	case Approved:
+		return !slices.ContainsFunc(t.Effects, func(e Effect) bool { return isOpen(e) && t.Live(e.ID, now) == nil })
+	case Unapproved:
+		return slices.ContainsFunc(t.Effects, func(e Effect) bool { return isOpen(e) && t.Live(e.ID, now) == nil })
+	case Changes:
+		return slices.ContainsFunc(t.Effects, func(e Effect) bool {
+			a := t.Newest(e.ID)
+			return isOpen(e) && a != nil && a.Status == ApprovalChanges && !a.Void
+		})
+	case Quiet:
+		return !slices.ContainsFunc(t.Effects, func(e Effect) bool {
+			return slices.ContainsFunc(e.Runs, func(r Run) bool { return r.open() })
+		})
+	}
+	return false
+}
+
+// isOpen reports whether an effect is still to be done.
+func isOpen(e Effect) bool { return e.State == EffectPlanned || e.State == EffectFailed }
+
+// delivered reports whether the last attempt succeeded with something to show.
+func (t *Task) delivered() bool {
+	last := t.Last()
+	if last == nil || last.Status != AttemptSucceeded {
+		return false
+	}
+	return slices.ContainsFunc(t.Artifacts, func(a Artifact) bool {
+		return a.AttemptID == last.ID && a.Work && a.Kind != ReviewReport
+	})
+}
+
+// Gate is how the reviews of one type stand.
+type Gate struct {
+	Needed   int      `json:"needed"`
+	Approved []string `json:"approved"`
+	Against  []string `json:"against"`
+}
+
+// OK reports whether enough approve, and nobody says otherwise.
+func (g Gate) OK() bool { return len(g.Approved) >= g.Needed && len(g.Against) == 0 }
+
+// Gate returns how the reviews of a type stand: of each actor's newest on what is
+// reviewed now.
+func (t *Task) Gate(kind string, needed int) Gate {
+	g := Gate{Needed: needed, Approved: []string{}, Against: []string{}}
+	now := t.Subject()
+	seen := make(map[string]bool)
+	for i := range slices.Backward(t.Reviews) {
+		r := &t.Reviews[i]
+		if r.Type != kind || r.Subject != now || seen[r.Actor] {
+			continue
+		}
+		seen[r.Actor] = true
+		if r.Verdict == VerdictApproved {
+			g.Approved = append(g.Approved, r.Actor)
+		} else {
+			g.Against = append(g.Against, r.Actor)
+		}
+	}
+	slices.Sort(g.Approved)
+	slices.Sort(g.Against)
+	return g
+}
+
+// binding reports whether dependencies bind in the phase.
+func (p Phase) binding() bool {
+	return p != SpecDraft && p != SpecReview && p != CircuitOpen && !p.Final()
+}
+
+// ReadyAt is from when on there is something to do for the orchestrator, and false
+// where it waits for somebody else.
+func (t *Task) ReadyAt(w *World, now time.Time) (at time.Time, ready bool) {
+	if t.Phase.Final() || t.Phase == CircuitOpen || t.Running() != nil || t.Phase.binding() && len(w.Open) > 0 {
+		return time.Time{}, false
+	}
+	for i := range t.Approvals {
+		if a := &t.Approvals[i]; a.Status == ApprovalPending && !a.Void && now.Before(a.ExpiresAt) {
+			return time.Time{}, false
+		}
+	}
+	if !t.holds(Quiet, w, now) {
+		return time.Time{}, false
+	}
+	at = latest(t.UpdatedAt, t.NotBefore)
+	if last := t.Last(); last != nil && last.Status == AttemptRetrying {
+		at = latest(at, last.RetryAt)
+	}
+	if t.Claim != nil {
+		at = latest(at, t.Claim.Until)
+	}
+	return at, true
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// counted is how many attempts there were since the circuit was last closed.
+func (t *Task) counted() int { return len(t.Attempts) - t.Counted }
+
+// maxTries is how many attempts may be made before a person has to look.
+const maxTries = 3
+
+// RetriesLeft is how many attempts may still be started.
+func (t *Task) RetriesLeft() int { return max(0, maxTries-t.counted()) }

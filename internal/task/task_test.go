@@ -1,0 +1,822 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+var (
+	lead    = Actor{Name: "lead", Role: Orchestrator, Tenant: "acme"}
+	person  = Actor{Name: "uid:1000", Role: Operator}
+	checker = Actor{Name: "checker", Role: SpecReviewer, Tenant: "acme"}
+	critic  = Actor{Name: "critic", Role: QualityReviewer, Tenant: "acme"}
+	builder = Actor{Name: "builder", Role: Executor, Tenant: "acme"}
+	gate    = Actor{Name: "gate", Role: Lobster, Tenant: "acme"}
+	daemon  = Actor{Name: "ocipd", Role: Daemon}
+)
+
+const zero = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+
+func sum(n int) string { return fmt.Sprintf("sha256:%064x", n) }
+
+// desk is one task under test, with its world.
+type desk struct {
+	t    testing.TB
+	task *Task
+	w    World
+	now  time.Time
+	ids  int
+	last *Outcome
+}
+
+func newDesk(t testing.TB) *desk {
+	d := &desk{t: t, now: time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)}
+	d.w = World{
+		Rules:  Rules{Lease: 90 * time.Second, RetryBase: 30 * time.Second, RetryFactor: 4, SpecReviews: 1, QualityReviews: 1},
+		Runner: true,
+		Level: func(name string) int {
+			return max(0, slices.Index([]string{"public", "internal", "confidential", "restricted"}, name))
+		},
+		Known: func(name string) (Role, string, bool) {
+			for _, a := range []Actor{lead, checker, critic, builder, gate} {
+				if a.Name == name {
+					return a.Role, "restricted", true
+				}
+			}
+			return "", "", false
+		},
+	}
+	d.w.NewID = func(prefix string) string {
+		d.ids++
+		return fmt.Sprintf("%s%08x-0000-7000-8000-000000000000", prefix, d.ids)
+	}
+	return d
+}
+
+func goodSpec() Fields {
+	return Fields{
+		Goal: "Accountants download a month of invoices as CSV.", ScopeIn: []string{"the endpoint GET /invoices.csv"}, ScopeOut: []string{}, Inputs: []string{},
+		Outputs: []string{"internal/export/*.go"}, AcceptanceCriteria: []string{"`go test ./internal/export` exits with 0"}, Risks: []string{},
+	}
+}
+
+func (d *desk) try(who Actor, c Command) error {
+	out, err := Decide(d.task, c, &who, &d.w, d.now)
+	if err == nil {
+		d.task, d.last = out.Task, out
+	}
+	return err
+}
+
+func (d *desk) do(who Actor, c Command) *Outcome {
+	d.t.Helper()
+	if err := d.try(who, c); err != nil {
+		d.t.Fatalf("%T by %s: %v", c, who.Name, err)
+	}
+	return d.last
+}
+
+func (d *desk) refused(who Actor, c Command, code Code, guards ...Guard) {
+	d.t.Helper()
+	before := fmt.Sprintf("%+v", d.task)
+	err := d.try(who, c)
+	r, ok := errors.AsType[*Refusal](err)
+	if !ok || r.Code != code {
+		d.t.Fatalf("%T by %s: got %v, want %s", c, who.Name, err, code)
+	}
+	if code == GuardFailed && len(guards) > 0 && !slices.Equal(r.Guards, guards) {
+		d.t.Fatalf("%T by %s: guards %v, want %v", c, who.Name, r.Guards, guards)
+	}
+	if after := fmt.Sprintf("%+v", d.task); after != before {
+		d.t.Fatalf("%T by %s: a refusal changed the task", c, who.Name)
+	}
+}
+
+func (d *desk) create(phase Phase, effects ...Planned) {
+	d.t.Helper()
+	d.do(lead, Create{Title: "Invoices get a CSV export", Workspace: "billing", Tenant: "acme", Phase: phase, Priority: 2, Spec: Spec{Fields: goodSpec()}, Effects: effects})
+}
+
+func (d *desk) move(to Phase) {
+	d.t.Helper()
+	d.do(lead, Move{From: d.task.Phase, To: to, Reason: "because"})
+}
+
+func (d *desk) review(who Actor, verdict string) {
+	d.t.Helper()
+	kind := ReviewSpec
+	if who.Role == QualityReviewer {
+		kind = ReviewQuality
+	}
+	who.Seen = d.task.Subject()
+	d.do(who, AppendReview{AttemptID: d.task.CurrentAttempt, Type: kind, Verdict: verdict})
+}
+
+func (d *desk) start() *Attempt {
+	d.t.Helper()
+	d.do(lead, StartAttempt{Runtime: "local", Executor: "builder", WorkerRef: "builder"})
+	return d.task.Running()
+}
+
+func (d *desk) deliver(digest string) {
+	d.t.Helper()
+	d.do(builder, RecordArtifact{AttemptID: d.task.CurrentAttempt, Kind: PrimaryOutput, URI: "out.go", Digest: digest})
+	d.do(builder, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptSucceeded})
+}
+
+// to brings a new task to a phase on the straight way.
+func (d *desk) to(phase Phase, effects ...Planned) {
+	d.t.Helper()
+	steps := map[Phase]func(){
+		SpecDraft:      func() { d.create(SpecDraft, effects...) },
+		SpecReview:     func() { d.move(SpecReview) },
+		ExecutionReady: func() { d.review(checker, VerdictApproved); d.move(ExecutionReady) },
+		Executing:      func() { d.start(); d.move(Executing) },
+		SpecGate:       func() { d.deliver(sum(1)); d.move(SpecGate) },
+		QualityGate:    func() { d.review(checker, VerdictApproved); d.move(QualityGate) },
+		AwaitingApproval: func() {
+			d.review(critic, VerdictApproved)
+			if phase == Completed && len(effects) == 0 {
+				return
+			}
+			d.move(AwaitingApproval)
+		},
+		ReadyToResume: func() {
+			if phase == Completed && len(effects) == 0 {
+				return
+			}
+			for i := range d.task.Effects {
+				d.approve(&d.task.Effects[i])
+			}
+			d.move(ReadyToResume)
+		},
+		Completed: func() {
+			for _, e := range d.task.Effects {
+				d.run(e.ID, EffectDone)
+			}
+			d.move(Completed)
+		},
+	}
+	for _, p := range Phases() {
+		if f := steps[p]; f != nil {
+			f()
+		}
+		if p == phase {
+			return
+		}
+	}
+}
+
+func deploy() Planned {
+	return Planned{Key: "deploy", Kind: "deployment", RequestedAction: "Deploy", Command: &Action{Argv: []string{"bin/deploy"}}, Compensation: &Action{Argv: []string{"bin/undo"}}}
+}
+
+func notify() Planned {
+	return Planned{Key: "notify", Kind: "notification", RequestedAction: "Tell", Params: jsontext.Value(`{"to":"ops"}`)}
+}
+
+func (d *desk) request(p Planned) *Outcome {
+	d.t.Helper()
+	return d.do(gate, RequestApproval{Planned: p, Digest: zero, ID: d.w.NewID(ApprovalID), ExpiresAt: d.now.Add(time.Hour)})
+}
+
+func (d *desk) approve(e *Effect) {
+	d.t.Helper()
+	id := d.request(e.Planned).Approval
+	d.do(person, ResolveApproval{ID: id, Status: ApprovalApproved, By: "uid:1000"})
+}
+
+func (d *desk) run(id, state string) int {
+	d.t.Helper()
+	d.do(gate, RunEffect{EffectID: id, Digest: zero, TokenHash: "h"})
+	n := d.last.Run
+	d.finishRun(id, n, state)
+	return n
+}
+
+func (d *desk) finishRun(id string, n int, state string) {
+	d.t.Helper()
+	d.do(daemon, FinishRun{EffectID: id, Run: n, State: state})
+}
+
+// A task goes the whole way, and its events are counted without a gap.
+func TestLifecycle(t *testing.T) {
+	d := newDesk(t)
+	d.to(Completed, deploy())
+	if d.task.Phase != Completed {
+		t.Fatalf("phase %s", d.task.Phase)
+	}
+	if d.task.Effects[0].State != EffectDone || !d.task.Approvals[0].Used {
+		t.Errorf("effect %+v", d.task.Effects[0])
+	}
+	d.refused(lead, Move{From: Completed, To: Failed}, PhaseMismatch)
+	d.refused(lead, OpenCircuit{}, PhaseMismatch)
+	d.refused(lead, Update{Priority: new(1)}, PhaseMismatch)
+
+	d = newDesk(t)
+	d.to(Completed)
+	if d.task.Phase != Completed {
+		t.Fatalf("phase %s", d.task.Phase)
+	}
+}
+
+// Each row of the table is taken where its guards hold, and where one does not, the
+// refusal names it.
+func TestTransitions(t *testing.T) {
+	tests := []struct {
+		name string
+		from Phase
+		have []Planned
+		then func(*desk)
+		to   Phase
+		want []Guard
+	}{
+		{"a complete spec is reviewed", SpecDraft, nil, nil, SpecReview, nil},
+		{"one that is not is not", SpecDraft, nil, func(d *desk) {
+			d.do(lead, Update{Spec: &Spec{Fields: Fields{Goal: "x"}}})
+		}, SpecReview, []Guard{Complete}},
+		{"no review", SpecReview, nil, nil, ExecutionReady, []Guard{SpecOK}},
+		{"against", SpecReview, nil, func(d *desk) { d.review(checker, VerdictChanges) }, ExecutionReady, []Guard{SpecOK}},
+		{"approved, then against", SpecReview, nil, func(d *desk) {
+			d.review(checker, VerdictApproved)
+			d.review(checker, VerdictBlocked)
+		}, ExecutionReady, []Guard{SpecOK}},
+		{"against, then approved", SpecReview, nil, func(d *desk) {
+			d.review(checker, VerdictBlocked)
+			d.review(checker, VerdictApproved)
+		}, ExecutionReady, nil},
+		{"two reviewers, one against", SpecReview, nil, func(d *desk) {
+			d.review(checker, VerdictApproved)
+			other := checker
+			other.Name = "other"
+			d.review(other, VerdictChanges)
+		}, ExecutionReady, []Guard{SpecOK}},
+		{"two are needed", SpecReview, nil, func(d *desk) {
+			d.w.Rules.SpecReviews = 2
+			d.review(checker, VerdictApproved)
+		}, ExecutionReady, []Guard{SpecOK}},
+		{"back to the draft", SpecReview, nil, nil, SpecDraft, nil},
+		{"a changed spec is reviewed anew", SpecReview, nil, func(d *desk) {
+			d.review(checker, VerdictApproved)
+			d.move(SpecDraft)
+			f := goodSpec()
+			f.Goal = "Accountants download a year."
+			d.do(lead, Update{Spec: &Spec{Fields: f}})
+			d.move(SpecReview)
+		}, ExecutionReady, []Guard{SpecOK}},
+		{"nobody works", ExecutionReady, nil, nil, Executing, []Guard{Leased}},
+		{"somebody works", ExecutionReady, nil, func(d *desk) { d.start() }, Executing, nil},
+		{"the lease has ended", ExecutionReady, nil, func(d *desk) {
+			d.start()
+			d.now = d.now.Add(time.Hour)
+		}, Executing, []Guard{Leased}},
+		{"blocked", ExecutionReady, nil, func(d *desk) {
+			d.start()
+			d.w.Open = []string{"tsk_other"}
+		}, Executing, []Guard{Unblocked}},
+		{"to the draft while somebody works", ExecutionReady, nil, func(d *desk) { d.start() }, SpecDraft, []Guard{Idle}},
+		{"to the draft", ExecutionReady, nil, nil, SpecDraft, nil},
+		{"nothing delivered yet", Executing, nil, nil, SpecGate, []Guard{Delivered}},
+		{"a report is no delivery", Executing, nil, func(d *desk) {
+			d.do(builder, RecordArtifact{AttemptID: d.task.CurrentAttempt, Kind: ReviewReport, URI: "r", Digest: sum(3)})
+			d.do(builder, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptSucceeded})
+		}, SpecGate, []Guard{Delivered}},
+		{"success without anything", Executing, nil, func(d *desk) {
+			d.do(builder, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptSucceeded})
+		}, SpecGate, []Guard{Delivered}},
+		{"delivered", Executing, nil, func(d *desk) { d.deliver(sum(1)) }, SpecGate, nil},
+		{"back when nobody does", Executing, nil, func(d *desk) {
+			d.do(lead, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptAborted})
+		}, ExecutionReady, nil},
+		{"back while somebody works", Executing, nil, nil, ExecutionReady, []Guard{Idle}},
+		{"the gate before a review", SpecGate, nil, nil, QualityGate, []Guard{SpecOK}},
+		{"the gate after one", SpecGate, nil, func(d *desk) { d.review(checker, VerdictApproved) }, QualityGate, nil},
+		{"rework", SpecGate, nil, nil, ExecutionReady, nil},
+		{"no quality review", QualityGate, nil, nil, Completed, []Guard{QualityOK}},
+		{"no quality review, to approval", QualityGate, nil, nil, AwaitingApproval, []Guard{QualityOK}},
+		{"an effect to be approved", QualityGate, []Planned{deploy()}, func(d *desk) { d.review(critic, VerdictApproved) }, AwaitingApproval, nil},
+		{"rework", QualityGate, nil, nil, ExecutionReady, nil},
+		{"an open effect", QualityGate, []Planned{deploy()}, func(d *desk) { d.review(critic, VerdictApproved) }, Completed, []Guard{NoEffect}},
+		{"no effect", QualityGate, nil, func(d *desk) { d.review(critic, VerdictApproved) }, Completed, nil},
+		{"not approved yet", AwaitingApproval, []Planned{deploy()}, nil, ReadyToResume, []Guard{Approved}},
+		{"approved", AwaitingApproval, []Planned{deploy()}, func(d *desk) { d.approve(&d.task.Effects[0]) }, ReadyToResume, nil},
+		{"approved too long ago", AwaitingApproval, []Planned{deploy()}, func(d *desk) {
+			d.approve(&d.task.Effects[0])
+			d.now = d.now.Add(time.Hour)
+		}, ReadyToResume, []Guard{Approved}},
+		{"one of two approved", AwaitingApproval, []Planned{deploy(), notify()}, func(d *desk) { d.approve(&d.task.Effects[0]) }, ReadyToResume, []Guard{Approved}},
+		{"the last effect is cancelled", AwaitingApproval, []Planned{deploy()}, func(d *desk) {
+			d.do(lead, CancelEffect{EffectID: d.task.Effects[0].ID})
+		}, ReadyToResume, nil},
+		{"nobody asks for changes", AwaitingApproval, []Planned{deploy()}, nil, ExecutionReady, []Guard{Changes}},
+		{"a person asks for changes", AwaitingApproval, []Planned{deploy()}, func(d *desk) {
+			d.do(person, ResolveApproval{ID: d.request(deploy()).Approval, Status: ApprovalChanges, By: "uid:1"})
+		}, ExecutionReady, nil},
+		{"what was approved is not done", ReadyToResume, []Planned{deploy()}, nil, Completed, []Guard{NoEffect}},
+		{"it is being done", ReadyToResume, []Planned{deploy()}, func(d *desk) {
+			d.do(gate, RunEffect{EffectID: d.task.Effects[0].ID, Digest: zero})
+		}, Completed, []Guard{Quiet}},
+		{"nobody knows", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectUncertain) }, Completed, []Guard{Quiet}},
+		{"nobody knows, and it is given up", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectUncertain) }, Failed, []Guard{Quiet}},
+		{"it failed", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectFailed) }, Completed, []Guard{NoEffect}},
+		{"it failed, once more", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectFailed) }, AwaitingApproval, nil},
+		{"it failed, rework", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectFailed) }, ExecutionReady, nil},
+		{"all is approved still", ReadyToResume, []Planned{deploy()}, nil, AwaitingApproval, []Guard{Unapproved}},
+		{"done", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectDone) }, Completed, nil},
+	}
+	covered := make(map[[2]Phase]bool)
+	for _, test := range tests {
+		t.Run(string(test.from)+" "+test.name, func(t *testing.T) {
+			d := newDesk(t)
+			d.to(test.from, test.have...)
+			if test.then != nil {
+				test.then(d)
+			}
+			c := Move{From: d.task.Phase, To: test.to, Reason: "because"}
+			if test.want != nil {
+				d.refused(lead, c, GuardFailed, test.want...)
+				return
+			}
+			covered[[2]Phase{test.from, test.to}] = true
+			d.do(lead, c)
+			if d.task.Phase != test.to {
+				t.Errorf("phase %s", d.task.Phase)
+			}
+		})
+	}
+	for _, row := range table() {
+		if row.Via == ByTransition && !covered[[2]Phase{row.From, row.To}] {
+			t.Errorf("nothing goes from %s to %s", row.From, row.To)
+		}
+	}
+}
+
+// There is no other way from a phase to another than the table's, and from all but
+// the final ones a task can fail and its circuit can be opened.
+func TestNoOtherWay(t *testing.T) {
+	for _, from := range Phases() {
+		if from == Failed || from == CircuitOpen {
+			continue
+		}
+		for _, to := range Phases() {
+			if _, ok := transition(from, to); ok {
+				continue
+			}
+			d := newDesk(t)
+			d.to(from)
+			d.refused(lead, Move{From: from, To: to}, PhaseMismatch)
+		}
+		if from.Final() {
+			continue
+		}
+		for _, to := range []Phase{Failed, CircuitOpen} {
+			d := newDesk(t)
+			d.to(from)
+			d.move(to)
+			if a := d.task.Running(); a != nil {
+				t.Errorf("from %s to %s: an attempt goes on", from, to)
+			}
+		}
+	}
+}
+
+// Only a person closes the circuit, and not around the spec's review.
+func TestCircuit(t *testing.T) {
+	d := newDesk(t)
+	d.to(SpecReview)
+	d.move(CircuitOpen)
+	d.refused(lead, Move{From: CircuitOpen, To: ExecutionReady}, NotPermitted)
+	d.refused(lead, Move{From: CircuitOpen, To: SpecDraft}, NotPermitted)
+	d.refused(person, CloseCircuit{To: Executing}, PhaseMismatch)
+	d.refused(person, CloseCircuit{To: Failed}, PhaseMismatch)
+	d.refused(person, CloseCircuit{To: ExecutionReady}, GuardFailed, SpecOK)
+	d.do(person, CloseCircuit{To: SpecDraft})
+	if d.task.Phase != SpecDraft || d.task.Circuit != CircuitClosed {
+		t.Errorf("task %+v", d.task.Head)
+	}
+
+	d = newDesk(t)
+	d.to(Executing)
+	for range maxTries {
+		if d.task.Running() == nil {
+			d.now = d.now.Add(time.Hour)
+			d.start()
+		}
+		d.do(builder, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptFailed, Failure: "crashed"})
+	}
+	d.now = d.now.Add(time.Hour)
+	d.refused(lead, StartAttempt{}, PhaseMismatch)
+	d.move(ExecutionReady)
+	d.refused(lead, StartAttempt{}, RetriesExhausted)
+	d.do(lead, OpenCircuit{Reason: "three crashes"})
+	if got := d.task.FailureSummary(); len(got) != 4 {
+		t.Errorf("summary %q", got)
+	}
+	d.do(person, CloseCircuit{To: ExecutionReady})
+	if d.start().Escalate || d.task.RetriesLeft() != 2 {
+		t.Error("attempts are not counted anew")
+	}
+}
+
+// The waits between attempts and the last one's escalation are stored.
+func TestRetry(t *testing.T) {
+	d := newDesk(t)
+	d.to(Executing)
+	for n, wait := range []time.Duration{30 * time.Second, 120 * time.Second} {
+		d.do(builder, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptFailed, Failure: "timeout"})
+		last := d.task.Last()
+		if last.Status != AttemptRetrying || !last.RetryAt.Equal(d.now.Add(wait)) {
+			t.Fatalf("after attempt %d: %+v", n+1, last)
+		}
+		if at, ok := d.task.ReadyAt(&d.w, d.now); !ok || !at.Equal(last.RetryAt) {
+			t.Errorf("ready at %v", at)
+		}
+		d.now = d.now.Add(wait - 1)
+		d.refused(lead, StartAttempt{}, NotBefore)
+		d.now = d.now.Add(1)
+		if a := d.start(); a.Escalate != (n == 1) || a.Fence != int64(n+2) || a.Ordinal != n+2 {
+			t.Errorf("attempt %+v", a)
+		}
+		if d.task.Phase != Executing {
+			t.Errorf("retrying left executing for %s", d.task.Phase)
+		}
+	}
+	d.do(builder, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptFailed, Failure: "timeout"})
+	if d.task.Last().Status != AttemptFailed || !d.task.Last().RetryAt.IsZero() {
+		t.Errorf("last %+v", d.task.Last())
+	}
+	for _, code := range OtherFailures() {
+		d := newDesk(t)
+		d.to(Executing)
+		d.do(builder, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptFailed, Failure: code})
+		if d.task.Last().Status != AttemptFailed {
+			t.Errorf("%s: %s", code, d.task.Last().Status)
+		}
+		d.refused(lead, StartAttempt{}, PhaseMismatch)
+		d.move(ExecutionReady)
+		d.start()
+	}
+}
+
+// Whoever has lost the lease writes nothing more.
+func TestFence(t *testing.T) {
+	d := newDesk(t)
+	d.to(Executing)
+	first := *d.task.Running()
+	beat := RecordCheckpoint{AttemptID: first.ID, Type: CheckpointHeartbeat}
+	revision, seq := d.task.Revision, d.task.Seq
+	d.now = d.now.Add(time.Minute)
+	if out := d.do(builder, beat); !out.Lease.Equal(d.now.Add(90*time.Second)) || d.task.Revision != revision || d.task.Seq != seq {
+		t.Errorf("heartbeat: %+v", out)
+	} else {
+		d.w.Lease = out.Lease
+	}
+	artifact := RecordArtifact{AttemptID: first.ID, Kind: Diff, URI: "x", Digest: sum(1)}
+	wrong := artifact
+	wrong.Fence = new(int64(7))
+	d.refused(builder, wrong, LeaseLost)
+	stranger := builder
+	stranger.Name = "stranger"
+	d.refused(stranger, artifact, NotPermitted)
+
+	d.now = d.now.Add(90 * time.Second)
+	d.refused(builder, artifact, LeaseLost)
+	d.refused(builder, beat, LeaseLost)
+	d.refused(builder, FinishAttempt{AttemptID: first.ID, Outcome: AttemptSucceeded}, LeaseLost)
+	d.do(daemon, EndLease{AttemptID: first.ID})
+	if a := d.task.Last(); a.Status != AttemptRetrying || a.Failure != FailureLease {
+		t.Fatalf("attempt %+v", a)
+	}
+	d.w.Lease = time.Time{}
+	d.now = d.now.Add(time.Minute)
+	d.start()
+	d.refused(builder, artifact, LeaseLost)
+	if d.do(daemon, EndLease{AttemptID: d.task.CurrentAttempt}); len(d.last.Events) > 0 {
+		t.Error("a lease that holds was ended")
+	}
+
+	d.move(Failed)
+	if out := d.do(builder, RecordCheckpoint{AttemptID: d.task.CurrentAttempt, Type: CheckpointHeartbeat}); !out.Cancel {
+		t.Error("an aborted attempt is not told so")
+	}
+}
+
+// The revision of artifacts grows with what is new of the work, and with nothing else.
+func TestArtifactRevision(t *testing.T) {
+	d := newDesk(t)
+	d.to(Executing)
+	record := func(who Actor, kind, uri, digest string, want int) {
+		t.Helper()
+		d.do(who, RecordArtifact{AttemptID: d.task.CurrentAttempt, Kind: kind, URI: uri, Digest: digest})
+		if d.task.ArtifactRevision != want {
+			t.Errorf("%s by %s: revision %d, want %d", uri, who.Name, d.task.ArtifactRevision, want)
+		}
+	}
+	record(builder, Diff, "a", sum(1), 1)
+	record(builder, Diff, "a", sum(1), 1)
+	record(lead, Diff, "a", sum(2), 2)
+	record(builder, Diff, "b", sum(1), 3)
+	reviewer := checker
+	reviewer.Grant = &Grant{TaskID: d.task.ID, Role: SpecReviewer}
+	record(reviewer, ReviewReport, "a", sum(9), 3)
+	d.refused(reviewer, RecordArtifact{AttemptID: d.task.CurrentAttempt, Kind: Diff, URI: "a", Digest: sum(9)}, NotPermitted)
+	current := 0
+	for _, a := range d.task.Artifacts {
+		if a.Current && a.URI == "a" && a.Work {
+			current++
+		}
+	}
+	if current != 1 {
+		t.Errorf("%d of a are current", current)
+	}
+}
+
+// Nobody reviews their own, nor what they have not read.
+func TestReviews(t *testing.T) {
+	d := newDesk(t)
+	d.to(SpecReview)
+	c := AppendReview{Type: ReviewSpec, Verdict: VerdictApproved}
+	d.refused(checker, c, ReadFirst)
+	seen := checker
+	seen.Seen = d.task.Subject()
+	author := seen
+	author.Name = "lead"
+	d.refused(author, c, SameActor)
+	quality := seen
+	quality.Role = QualityReviewer
+	quality.Grant = &Grant{TaskID: d.task.ID}
+	d.refused(quality, c, NotPermitted)
+	d.refused(quality, AppendReview{Type: ReviewQuality, Verdict: VerdictApproved}, PhaseMismatch)
+	future := c
+	future.Revision = new(2)
+	d.refused(seen, future, RevisionMismatch)
+
+	d = newDesk(t)
+	d.to(SpecGate)
+	seen.Seen = d.task.Subject()
+	d.refused(seen, c, Invalid)
+	c.AttemptID = d.task.CurrentAttempt
+	maker := seen
+	maker.Name = "builder"
+	d.refused(maker, c, SameActor)
+	before := seen
+	before.Seen = Subject{Spec: 1}
+	d.refused(before, c, ReadFirst)
+
+	// A verdict about an earlier result is kept, and counts for nothing.
+	c.Revision = new(0)
+	d.do(seen, c)
+	if r := &d.task.Reviews[len(d.task.Reviews)-1]; !d.task.Stale(r) {
+		t.Errorf("review %+v is not stale", r)
+	}
+	d.refused(lead, Move{From: SpecGate, To: QualityGate}, GuardFailed, SpecOK)
+}
+
+// A review of one result says nothing about the next one, and one of the spec nothing
+// about a result.
+func TestReviewsHoldForTheirSubject(t *testing.T) {
+	d := newDesk(t)
+	d.to(QualityGate)
+	d.review(critic, VerdictApproved)
+	d.move(ExecutionReady)
+	d.start()
+	d.move(Executing)
+	d.deliver(sum(2))
+	d.move(SpecGate)
+	d.refused(lead, Move{From: SpecGate, To: QualityGate}, GuardFailed, SpecOK)
+
+	// The spec changes, and the same bytes are delivered again.
+	d.move(ExecutionReady)
+	d.move(SpecDraft)
+	d.do(lead, Update{Spec: &Spec{Fields: goodSpec()}})
+	d.move(SpecReview)
+	d.review(checker, VerdictApproved)
+	d.move(ExecutionReady)
+	d.start()
+	d.move(Executing)
+	d.deliver(sum(2))
+	d.move(SpecGate)
+	d.refused(lead, Move{From: SpecGate, To: QualityGate}, GuardFailed, SpecOK)
+}
+
+// The table of an effect's life.
+func TestEffectLife(t *testing.T) {
+	d := newDesk(t)
+	d.to(AwaitingApproval, deploy())
+	id := d.task.Effects[0].ID
+	run := RunEffect{EffectID: id, Digest: zero}
+	d.refused(gate, run, PhaseMismatch)
+	first := d.request(deploy()).Approval
+	if again := d.request(deploy()); again.Approval != first || !again.Replayed {
+		t.Errorf("asked again: %+v", again)
+	}
+	other := deploy()
+	other.Command = &Action{Argv: []string{"bin/other"}}
+	d.refused(gate, RequestApproval{Planned: other, Digest: zero, ID: "x"}, IdempotencyConflict)
+	asker := ResolveApproval{ID: first, Status: ApprovalApproved, By: "gate"}
+	d.refused(person, asker, SelfApproval)
+	d.do(person, ResolveApproval{ID: first, Status: ApprovalApproved, By: "uid:1"})
+	d.refused(person, ResolveApproval{ID: first, Status: ApprovalRejected, By: "uid:1"}, PhaseMismatch)
+	d.move(ReadyToResume)
+	wrong := run
+	wrong.Digest = sum(4)
+	d.refused(gate, wrong, IdempotencyConflict)
+	d.w.Runner = false
+	d.refused(gate, run, RunnerAbsent)
+	d.w.Runner = true
+	d.do(gate, run)
+	d.refused(gate, run, EffectInFlight)
+	d.refused(gate, CancelEffect{EffectID: id}, EffectInFlight)
+	d.do(daemon, Spawned{EffectID: id, Run: 1, PID: 4})
+	d.finishRun(id, 1, EffectFailed)
+	d.refused(gate, run, GuardFailed, Approved)
+
+	d.move(AwaitingApproval)
+	second := d.request(deploy()).Approval
+	if second == first {
+		t.Fatal("a used approval was given again")
+	}
+	d.do(person, ResolveApproval{ID: second, Status: ApprovalApproved, By: "uid:1"})
+	d.move(ReadyToResume)
+	if d.run(id, EffectUncertain) != 2 {
+		t.Error("not the second run")
+	}
+	d.refused(gate, run, EffectUnknown)
+	d.refused(daemon, FinishRun{EffectID: id, Run: 2, State: EffectDone}, EffectUnknown)
+	d.do(person, SettleEffect{EffectID: id, Outcome: EffectDone, Note: "looked"})
+	if out := d.do(gate, run); !out.Replayed || out.Run != 2 {
+		t.Errorf("outcome %+v", out)
+	}
+	d.refused(person, SettleEffect{EffectID: id, Outcome: EffectDone}, PhaseMismatch)
+	d.move(Completed)
+
+	// What was done is undone once, by the approval that it was done on.
+	undo := RunEffect{EffectID: id, Digest: zero, Compensation: true}
+	d.do(gate, undo)
+	d.refused(gate, undo, EffectInFlight)
+	d.finishRun(id, 3, EffectDone)
+	if out := d.do(gate, undo); !out.Replayed || d.task.Effects[0].State != EffectDone {
+		t.Errorf("outcome %+v", out)
+	}
+}
+
+// An external effect is finished by whoever has its token.
+func TestExternalEffect(t *testing.T) {
+	d := newDesk(t)
+	d.to(ReadyToResume, notify())
+	id := d.task.Effects[0].ID
+	d.w.Runner = false
+	d.do(gate, RunEffect{Key: "notify", Digest: zero, TokenHash: "secret"})
+	d.refused(gate, FinishRun{EffectID: id, Run: 1, State: EffectDone, Token: "guess"}, NotPermitted)
+	d.refused(gate, FinishRun{EffectID: id, Run: 1, State: EffectDone}, NotPermitted)
+	d.do(gate, FinishRun{EffectID: id, Run: 1, State: EffectDone, Token: "secret", Receipt: jsontext.Value(`{"id":7}`)})
+	d.move(Completed)
+}
+
+// With the result that it was for, an approval goes.
+func TestReworkEndsApprovals(t *testing.T) {
+	d := newDesk(t)
+	d.to(AwaitingApproval, deploy())
+	d.do(gate, PlanEffect{Planned: notify()})
+	approved := d.request(deploy()).Approval
+	d.do(person, ResolveApproval{ID: approved, Status: ApprovalApproved, By: "uid:1"})
+	changes := d.request(notify()).Approval
+	d.do(person, ResolveApproval{ID: changes, Status: ApprovalChanges, By: "uid:1"})
+	d.move(ExecutionReady)
+	if a := d.task.Approval(approved); a.Status != ApprovalRevoked {
+		t.Errorf("approval %+v", a)
+	}
+	if deploy, notify := d.task.EffectOf("deploy"), d.task.EffectOf("notify"); deploy.State != EffectPlanned || notify.State != EffectCancelled {
+		t.Errorf("deploy is %s, notify is %s", deploy.State, notify.State)
+	}
+	d.start()
+	d.move(Executing)
+	other := notify()
+	other.RequestedAction = "Tell somebody else"
+	d.do(builder, PlanEffect{Planned: other})
+	d.deliver(sum(2))
+	d.move(SpecGate)
+	d.review(checker, VerdictApproved)
+	d.move(QualityGate)
+	d.review(critic, VerdictApproved)
+	d.move(AwaitingApproval)
+	d.refused(lead, Move{From: AwaitingApproval, To: ExecutionReady}, GuardFailed, Changes)
+	waiting := d.request(other).Approval
+	d.move(Failed)
+	if !slices.Contains(d.last.Revoke, waiting) || d.task.EffectOf("deploy").State != EffectCancelled {
+		t.Errorf("outcome %+v", d.last)
+	}
+}
+
+// A claim keeps other orchestrators away until it ends, and each write renews it.
+func TestClaim(t *testing.T) {
+	d := newDesk(t)
+	d.to(SpecDraft)
+	other := lead
+	other.Name = "other"
+	d.do(lead, Claiming{For: time.Minute})
+	d.refused(other, Update{Priority: new(1)}, Claimed)
+	d.refused(other, Claiming{For: time.Minute}, Claimed)
+	d.now = d.now.Add(50 * time.Second)
+	d.do(lead, Update{Priority: new(1)})
+	d.now = d.now.Add(50 * time.Second)
+	d.refused(other, Update{Priority: new(0)}, Claimed)
+	d.now = d.now.Add(10 * time.Second)
+	d.do(other, Claiming{For: time.Minute})
+	d.refused(lead, Move{From: SpecDraft, To: SpecReview}, Claimed)
+	d.do(other, Claiming{})
+	d.move(SpecReview)
+}
+
+// What an actor may not know, it gets no work of.
+func TestClassification(t *testing.T) {
+	d := newDesk(t)
+	known := d.w.Known
+	d.w.Known = func(name string) (Role, string, bool) {
+		role, level, ok := known(name)
+		if name == "builder" {
+			level = "internal"
+		}
+		return role, level, ok
+	}
+	d.to(ExecutionReady)
+	d.do(lead, Update{Classification: "confidential"})
+	d.refused(lead, StartAttempt{WorkerRef: "builder"}, Classified)
+	d.refused(lead, IssueGrant{&Grant{Actor: "builder", Role: Executor}}, Classified)
+}
+
+// A grant ends with what it is for.
+func TestGrants(t *testing.T) {
+	d := newDesk(t)
+	d.to(ExecutionReady)
+	d.refused(lead, IssueGrant{&Grant{Actor: "builder", Role: Executor}}, GuardFailed, Leased)
+	d.do(lead, StartAttempt{Runtime: "local", Executor: "builder"})
+	if got := d.task.Running().Actor; got != "lead" {
+		t.Errorf("the attempt is %s's", got)
+	}
+	g := &Grant{ID: "g", Actor: "builder", Role: Executor}
+	d.do(lead, IssueGrant{g})
+	if g.AttemptID == "" || g.Fence != 1 || d.task.Running().Actor != "builder" {
+		t.Errorf("grant %+v", g)
+	}
+	d.refused(lead, IssueGrant{&Grant{Actor: "other", Role: Executor}}, NotPermitted)
+	d.move(Executing)
+	if g.Ended(d.task) {
+		t.Error("it ended early")
+	}
+	d.deliver(sum(1))
+	if !g.Ended(d.task) {
+		t.Error("it outlives its attempt")
+	}
+	d.move(SpecGate)
+	r := &Grant{ID: "r", Actor: "checker", Role: SpecReviewer}
+	d.do(lead, IssueGrant{r})
+	if r.Ended(d.task) {
+		t.Error("it ended early")
+	}
+	d.move(ExecutionReady)
+	d.move(SpecDraft)
+	if !r.Ended(d.task) {
+		t.Error("it outlives its subject")
+	}
+}
+
+// Another tenant's task is not there, and an executor's own is all it sees.
+func TestMay(t *testing.T) {
+	d := newDesk(t)
+	d.to(Executing)
+	foreign := lead
+	foreign.Tenant = "globex"
+	d.refused(foreign, Update{Priority: new(1)}, Absent)
+	for _, test := range []struct {
+		who Actor
+		ok  bool
+	}{
+		{lead, true}, {person, true}, {builder, true}, {checker, true}, {critic, false}, {gate, false},
+		{Actor{Name: "other", Role: SpecReviewer, Tenant: "acme"}, false},
+		{Actor{Name: "other", Role: Executor, Tenant: "acme"}, false},
+		{Actor{Name: "checker", Role: SpecReviewer, Tenant: "acme", Grant: &Grant{TaskID: d.task.ID}}, true},
+		{Actor{Name: "checker", Role: SpecReviewer, Tenant: "acme", Grant: &Grant{TaskID: "tsk_other"}}, false},
+	} {
+		if got := d.task.May(&test.who) == nil; got != test.ok {
+			t.Errorf("%s: %v", test.who.Name, got)
+		}
+	}
+}
+
+func TestIsID(t *testing.T) {
+	good := "tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7"
+	for id, want := range map[string]bool{
+		good: true, good[4:]: false, "att_" + good[4:]: false, good + "0": false, good[:39]: false,
+		"tsk_01a1fe46-d68f-77d6-9611-d5a7674802C7": false, "tsk_01a1fe46xd68f-77d6-9611-d5a7674802c7": false, "": false,
+	} {
+		if IsID(TaskID, id) != want {
+			t.Errorf("%q", id)
+		}
+	}
+}
