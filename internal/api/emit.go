@@ -75,7 +75,7 @@ func (m *EmittedMessage) Validate() []FieldError {
 func (m EmittedMessage) Append(b []byte) []byte {
 	b = append(b, '{')
 	b = jsonline.TextIfAny(b, "sessionKey", m.SessionKey)
-	b = appendContent(b, m.Content, m.Metadata)
+	b, _ = appendContent(b, m.Content, m.Metadata)
 	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
 	return append(b, '}')
 }

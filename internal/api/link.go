@@ -34,6 +34,7 @@ type Link interface {
 	// the other end has taken the event out of the socket; it is never called
 	// where the connection ends before. Send reports false where the event was
 	// not queued because the connection is ending.
+	// The payload is copied.
 	Send(event string, payload []byte, taken func()) bool
 	// Flush has what is queued written, and does not wait for it. What was
 	// sent is written by the next flush at the latest.

@@ -531,12 +531,18 @@ type Inbound struct {
 // Append writes the message as JSON, members in the order of their fields and
 // metadata in the order of its keys, so that equal messages are equal bytes.
 func (m Message) Append(b []byte) []byte {
+	b, _ = m.Write(b)
+	return b
+}
+
+// Write is Append, which also tells the metadata as it wrote them, nil for none.
+func (m Message) Write(b []byte) (_ []byte, metadata jsontext.Value) {
 	b = append(slices.Grow(b, len(m.Content)+messageBytes), '{')
 	b = jsonline.TextIfAny(b, "channelId", m.ChannelID)
 	b = jsonline.TextIfAny(b, "target", m.Target)
-	b = appendContent(b, m.Content, m.Metadata)
+	b, metadata = appendContent(b, m.Content, m.Metadata)
 	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
-	return append(b, '}')
+	return append(b, '}'), metadata
 }
 
 // Append writes the message as JSON, as [Message.Append] does.
@@ -545,7 +551,7 @@ func (m Inbound) Append(b []byte) []byte {
 	b = jsonline.TextIfAny(b, "runId", m.RunID)
 	b = jsonline.TextIfAny(b, "sessionKey", m.SessionKey)
 	b = jsonline.TextIfAny(b, "replyTo", m.ReplyTo)
-	b = appendContent(b, m.Content, m.Metadata)
+	b, _ = appendContent(b, m.Content, m.Metadata)
 	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
 	return append(b, '}')
 }
@@ -553,12 +559,16 @@ func (m Inbound) Append(b []byte) []byte {
 // messageBytes is about what a message takes besides its text.
 const messageBytes = 1536
 
-func appendContent(b []byte, content string, metadata Object) []byte {
+// appendContent also tells the metadata as it wrote them, nil for none.
+func appendContent(b []byte, content string, metadata Object) (_ []byte, written jsontext.Value) {
 	b = jsonline.Text(b, "content", content)
 	if len(metadata) == 0 {
-		return b
+		return b, nil
 	}
-	return metadata.Append(jsonline.Key(b, "metadata"))
+	b = jsonline.Key(b, "metadata")
+	begin := len(b)
+	b = metadata.Append(b)
+	return b, b[begin:]
 }
 
 // Append writes the object with its keys sorted and its values as they are.

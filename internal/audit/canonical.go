@@ -15,8 +15,8 @@ import (
 // the library.
 func appendCanonical(b []byte, text jsontext.Value) ([]byte, error) {
 	c := canonical{to: b, from: text}
-	if c.value(0) && c.peek() == 0 && len(c.from) == 0 {
-		return c.to, nil
+	if end := c.value(c.blank(0), 0); end >= 0 && c.blank(end) == len(text) {
+		return c.copied(len(text)), nil
 	}
 	text = bytes.Clone(text)
 	if err := text.Canonicalize(); err != nil {
@@ -25,9 +25,14 @@ func appendCanonical(b []byte, text jsontext.Value) ([]byte, error) {
 	return append(b, text...), nil
 }
 
-// canonical writes the canonical form of what it reads. Its methods return false
-// where they meet what they do not know: they refuse nothing by themselves.
-type canonical struct{ to, from []byte }
+// canonical writes the canonical form of what it reads. What stands there in that form
+// already is copied as one piece: from mark on nothing is written yet. Its methods take
+// where something begins and return where it ends, below zero where they meet what they
+// do not know: they refuse nothing by themselves.
+type canonical struct {
+	to, from []byte
+	mark     int
+}
 
 const (
 	// usualDepth and usualMembers bound what is written without the library.
@@ -35,180 +40,196 @@ const (
 	usualMembers = 32
 	// exactDigits is how many digits of a whole number every double has.
 	exactDigits = 15
+	unknown     = -1
 )
 
-// peek returns the next byte that is no white space, zero at the end.
-func (c *canonical) peek() byte {
-	for i, b := range c.from {
-		if b != ' ' && b != '\n' && b != '\t' && b != '\r' {
-			c.from = c.from[i:]
-			return b
-		}
-	}
-	c.from = nil
-	return 0
+// copied writes what stands before an index.
+func (c *canonical) copied(end int) []byte {
+	c.to = append(c.to, c.from[c.mark:end]...)
+	c.mark = end
+	return c.to
 }
 
-func (c *canonical) value(depth int) bool {
-	switch b := c.peek(); {
+// written is how much is written once all before an index is.
+func (c *canonical) written(at int) int { return len(c.to) + at - c.mark }
+
+// blank leaves white space out.
+func (c *canonical) blank(at int) int {
+	end := at
+	for end < len(c.from) && (c.from[end] == ' ' || c.from[end] == '\n' || c.from[end] == '\t' || c.from[end] == '\r') {
+		end++
+	}
+	if end > at {
+		c.copied(at)
+		c.mark = end
+	}
+	return end
+}
+
+// is reports whether a byte stands somewhere.
+func (c *canonical) is(at int, b byte) bool { return at < len(c.from) && c.from[at] == b }
+
+func (c *canonical) value(at, depth int) (end int) {
+	if at == len(c.from) {
+		return unknown
+	}
+	switch b := c.from[at]; {
 	case b == '"':
-		_, ok := c.text()
-		return ok
-	case b == '{':
-		return depth < usualDepth && c.object(depth)
-	case b == '[':
-		return depth < usualDepth && c.array(depth)
+		return c.text(at)
+	case b == '{' && depth < usualDepth:
+		return c.object(at, depth)
+	case b == '[' && depth < usualDepth:
+		return c.array(at, depth)
 	case b == '-' || '0' <= b && b <= '9':
-		return c.whole()
+		return c.whole(at)
+	case b == 't':
+		return c.word(at, "true")
+	case b == 'f':
+		return c.word(at, "false")
+	case b == 'n':
+		return c.word(at, "null")
 	}
-	return c.word("true") || c.word("false") || c.word("null")
+	return unknown
 }
 
-func (c *canonical) word(word string) bool {
-	rest, ok := bytes.CutPrefix(c.from, []byte(word))
-	if ok {
-		c.to, c.from = append(c.to, word...), rest
+func (c *canonical) word(at int, word string) (end int) {
+	if end = at + len(word); end <= len(c.from) && string(c.from[at:end]) == word {
+		return end
 	}
-	return ok
+	return unknown
 }
 
-// take moves bytes over as they are.
-func (c *canonical) take(n int) {
-	c.to, c.from = append(c.to, c.from[:n]...), c.from[n:]
-}
-
-// next takes one byte, where it is the next.
-func (c *canonical) next(b byte) bool {
-	if c.peek() != b {
-		return false
+// whole is for a whole number that a double has exactly.
+func (c *canonical) whole(at int) (end int) {
+	digits := at
+	if c.from[at] == '-' {
+		digits++
 	}
-	c.take(1)
-	return true
-}
-
-// whole takes a whole number that a double has exactly.
-func (c *canonical) whole() bool {
-	digits := 0
-	if c.from[0] == '-' {
-		digits = 1
-	}
-	end := digits
+	end = digits
 	for end < len(c.from) && '0' <= c.from[end] && c.from[end] <= '9' {
 		end++
 	}
 	n := end - digits
-	if n == 0 || n > exactDigits || c.from[digits] == '0' && end > 1 {
-		return false
+	if n == 0 || n > exactDigits || c.from[digits] == '0' && end > at+1 || c.is(end, '.') || c.is(end, 'e') || c.is(end, 'E') {
+		return unknown
 	}
-	if end < len(c.from) && (c.from[end] == '.' || c.from[end] == 'e' || c.from[end] == 'E') {
-		return false
-	}
-	c.take(end)
-	return true
+	return end
 }
 
-// text takes a string whose escapes are those of the canonical form. Plain says that
-// it has none, and nothing but ASCII.
-func (c *canonical) text() (plain, ok bool) {
-	end := bytes.IndexByte(c.from[1:], '"') + 1
-	if end > 0 && jsonline.Plain(c.from[1:end]) {
-		c.take(end + 1)
-		return true, true
+// plain is for a string without escapes that is ASCII. It looks at eight bytes at a time.
+func (c *canonical) plain(at int) (end int) {
+	at++
+	at += jsonline.PlainLength(c.from[at:])
+	if c.is(at, '"') {
+		return at + 1
 	}
-	for i := 1; i < len(c.from); i++ {
+	return unknown
+}
+
+// text is for a string whose escapes are those of the canonical form.
+func (c *canonical) text(at int) (end int) {
+	if end = c.plain(at); end >= 0 {
+		return end
+	}
+	for i := at + 1; i < len(c.from); i++ {
 		switch b := c.from[i]; {
 		case b == '"':
-			if !utf8.Valid(c.from[:i]) {
-				return false, false
+			if !utf8.Valid(c.from[at:i]) {
+				return unknown
 			}
-			c.take(i + 1)
-			return false, true
+			return i + 1
 		case b == '\\':
 			if i++; i == len(c.from) || bytes.IndexByte([]byte(`"\bfnrt`), c.from[i]) < 0 {
-				return false, false
+				return unknown
 			}
 		case b < ' ':
-			return false, false
+			return unknown
 		}
 	}
-	return false, false
+	return unknown
 }
 
-func (c *canonical) array(depth int) bool {
-	c.take(1)
-	if c.next(']') {
-		return true
+func (c *canonical) array(at, depth int) (end int) {
+	if at = c.blank(at + 1); c.is(at, ']') {
+		return at + 1
 	}
-	for c.value(depth + 1) {
-		if c.next(']') {
-			return true
+	for {
+		if at = c.value(at, depth+1); at < 0 {
+			return unknown
 		}
-		if !c.next(',') {
-			return false
+		if at = c.blank(at); c.is(at, ']') {
+			return at + 1
 		}
+		if !c.is(at, ',') {
+			return unknown
+		}
+		at = c.blank(at + 1)
 	}
-	return false
 }
 
-// span is where a member and its name stand in what was written.
-type span struct{ begin, name, end int }
+// member is where a member stands in what is written, and its name in what is read.
+type member struct{ begin, end, name, nameEnd int }
 
-// object takes an object, and puts its members in order where they are not. Only
-// names that are plain ASCII are known: those are ordered as their bytes are.
-func (c *canonical) object(depth int) bool {
-	var members [usualMembers]span
-	c.take(1)
-	start := len(c.to)
-	if c.next('}') {
-		return true
+// object puts the members in order where they are not. Only names that are plain ASCII
+// are known: those are ordered as their bytes are.
+func (c *canonical) object(at, depth int) (end int) {
+	var members [usualMembers]member
+	if at = c.blank(at + 1); c.is(at, '}') {
+		return at + 1
 	}
 	n, sorted := 0, true
 	for {
-		if n == usualMembers || c.peek() != '"' {
-			return false
+		if n == usualMembers || !c.is(at, '"') {
+			return unknown
 		}
-		m := span{begin: len(c.to)}
-		if plain, _ := c.text(); !plain {
-			return false
+		m := member{begin: c.written(at), name: at + 1}
+		if at = c.plain(at); at < 0 {
+			return unknown
 		}
-		m.name = len(c.to)
-		if !c.next(':') || !c.value(depth+1) {
-			return false
+		m.nameEnd = at - 1
+		if at = c.blank(at); !c.is(at, ':') {
+			return unknown
 		}
-		m.end = len(c.to)
+		if at = c.value(c.blank(at+1), depth+1); at < 0 {
+			return unknown
+		}
+		m.end = c.written(at)
 		// What is in order so far stays so: the member is put before those that it precedes.
-		at := n
-		for ; at > 0; at-- {
-			before := members[at-1]
-			// Without the closing quote a name stands before those that it begins.
-			order := bytes.Compare(c.to[before.begin:before.name-1], c.to[m.begin:m.name-1])
+		to := n
+		for ; to > 0; to-- {
+			before := members[to-1]
+			order := bytes.Compare(c.from[before.name:before.nameEnd], c.from[m.name:m.nameEnd])
 			if order == 0 {
-				return false
+				return unknown
 			}
 			if order < 0 {
 				break
 			}
-			members[at], sorted = before, false
+			members[to], sorted = before, false
 		}
-		members[at] = m
+		members[to] = m
 		n++
-		if c.peek() == '}' {
+		if at = c.blank(at); c.is(at, '}') {
 			break
 		}
-		if !c.next(',') {
-			return false
+		if !c.is(at, ',') {
+			return unknown
 		}
+		at = c.blank(at + 1)
 	}
 	if !sorted {
-		c.order(start, members[:n])
+		c.copied(at)
+		c.order(members[:n])
 	}
-	return c.next('}')
+	return at + 1
 }
 
-// order rewrites the members of an object, which stand from an index on.
-func (c *canonical) order(start int, members []span) {
+// order rewrites the members of an object that was written last.
+func (c *canonical) order(members []member) {
 	end := len(c.to)
+	start := end
 	for i, m := range members {
+		start = min(start, m.begin)
 		if i > 0 {
 			c.to = append(c.to, ',')
 		}

@@ -1113,7 +1113,7 @@ func (e *evidence) hook(c *canary, m mark, at *scout, l *line) string {
 			return ""
 		}
 		for _, target := range []string{d.Target, d.SessionKey, p.Context.SessionKey} {
-			form, err := audit.DeliveredForm(target, d.Content, d.Metadata)
+			form, err := audit.DeliveredForm(nil, target, d.Content, d.Metadata)
 			if err != nil {
 				return err.Error()
 			}

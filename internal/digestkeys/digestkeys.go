@@ -308,11 +308,16 @@ func (k *Keys) Prepare(tenants ...string) error {
 // Digest is the keyed digest of a tenant's text. Where its key does not fit on the
 // disk, that is told as it is of a record.
 func (k *Keys) Digest(tenant, text string) (string, error) {
+	return k.DigestForm(tenant, func(b []byte) ([]byte, error) { return append(b, text...), nil })
+}
+
+// DigestForm is [Keys.Digest] of what a function appends to a buffer.
+func (k *Keys) DigestForm(tenant string, form func([]byte) ([]byte, error)) (string, error) {
 	if !k.opened.Load() {
 		// A key that is lost must not be made anew before that was seen.
 		return "", errors.New("cannot make a digest: the keys are not taken up yet")
 	}
-	digest, err := k.digests.Digest(tenant, text)
+	digest, err := k.digests.DigestForm(tenant, form)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)
 	}

@@ -15,6 +15,7 @@ package jsonline
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -35,17 +36,34 @@ func Key(b []byte, name string) []byte {
 
 // Quote appends a text as a JSON string.
 func Quote(b []byte, text string) []byte {
-	if Plain(text) {
-		b = append(slices.Grow(b, len(text)+len(`""`)), '"')
-		return append(append(b, text...), '"')
+	start := len(b)
+	b = append(slices.Grow(b, len(text)+len(`"\n\n"`)), '"')
+	for rest := text; ; {
+		n := PlainLength(rest)
+		b = append(b, rest[:n]...)
+		if n == len(rest) {
+			return append(b, '"')
+		}
+		switch c := rest[n]; c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, `\n`...)
+		default:
+			b, _ = jsontext.AppendQuote(b[:start], text) // fails for what is not UTF-8, and replaces it
+			return b
+		}
+		rest = rest[n+1:]
 	}
-	b, _ = jsontext.AppendQuote(b, text) // fails for what is not UTF-8, and replaces it
-	return b
 }
 
 // Plain reports whether a text stands in a JSON string as it is: it is ASCII, and no
-// quote, escape or control is in it. It looks at eight bytes at a time.
-func Plain[T string | []byte](text T) bool {
+// quote, escape or control is in it.
+func Plain[T string | []byte](text T) bool { return PlainLength(text) == len(text) }
+
+// PlainLength returns how many bytes at the beginning of a text are [Plain]. It looks at
+// eight bytes at a time.
+func PlainLength[T string | []byte](text T) int {
 	const every, high = 0x0101010101010101, 0x8080808080808080
 	i := 0
 	for ; i+8 <= len(text); i += 8 {
@@ -53,16 +71,18 @@ func Plain[T string | []byte](text T) bool {
 		w := uint64(part[0]) | uint64(part[1])<<8 | uint64(part[2])<<16 | uint64(part[3])<<24 |
 			uint64(part[4])<<32 | uint64(part[5])<<40 | uint64(part[6])<<48 | uint64(part[7])<<56
 		control, escape, quote := (w-' '*every)&^w, (w^'\\'*every-every)&^(w^'\\'*every), (w^'"'*every-every)&^(w^'"'*every)
-		if (w|control|escape|quote)&high != 0 {
-			return false
+		// The lowest byte that is marked is one that is not plain; above it a borrow can mark
+		// one that is.
+		if found := (w | control | escape | quote) & high; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
 		}
 	}
 	for ; i < len(text); i++ {
 		if c := text[i]; c < ' ' || c == '\\' || c == '"' || c >= utf8.RuneSelf {
-			return false
+			break
 		}
 	}
-	return true
+	return i
 }
 
 // Text appends a member that is a string.

@@ -47,6 +47,24 @@ func FuzzAsTheLibrary(f *testing.F) {
 	})
 }
 
+// What is plain is found byte by byte too, wherever it ends.
+func FuzzPlainLength(f *testing.F) {
+	for _, end := range []string{"", "\"", "\\", "\n", "\x1f!\x00", "é", "\x7f\xff", "]\\[", "#\"!"} {
+		f.Add("plain text that is longer than a look", end)
+		f.Add("x", end)
+	}
+	f.Fuzz(func(t *testing.T, begin, end string) {
+		text := begin + end
+		want := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r >= utf8.RuneSelf })
+		if want < 0 {
+			want = len(text)
+		}
+		if got := PlainLength(text); got != want || PlainLength([]byte(text)) != want {
+			t.Errorf("%q is plain for %d bytes, want %d", text, got, want)
+		}
+	})
+}
+
 // ASCII texts mean what they meant, and nothing before the index is touched.
 func FuzzASCII(f *testing.F) {
 	for _, text := range []string{

@@ -72,8 +72,8 @@ func (h receivers) PausedBy(channel, from, to string) string {
 }
 
 // HookEvent makes the event that hands a delivery to an app.
-func (h receivers) HookEvent(to outbox.Receiver, d *outbox.Delivery, about api.HookContext) (name string, payload []byte) {
-	return h.kernel.apps.Deliver(to.(*registry.App), d.Hook, d.Data, about, d.Reference())
+func (h receivers) HookEvent(b []byte, to outbox.Receiver, d *outbox.Delivery, about api.HookContext) (name string, payload []byte) {
+	return h.kernel.apps.Deliver(b, to.(*registry.App), d.Hook, d.Data, about, d.Reference())
 }
 
 // Handed tells those who observe it that an app was handed a delivery.

@@ -581,7 +581,8 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	if err := k.delivered(sent, m.handedTo(), m.content, m.metadata); err != nil {
+	d, metadata := k.outbound(m, v, sent.ID)
+	if err := k.delivered(sent, m.handedTo(), m.content, metadata); err != nil {
 		return api.DispatchResult{}, err
 	}
 	change.Records = append(change.Records, sent)
@@ -591,7 +592,6 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if m.to.Kind == ocip.KindAgent {
 		k.state.Owed.EnterLocked(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
 	}
-	var d *outbox.Delivery
 	switch {
 	case m.carried:
 		sent.Details["carried"] = true
@@ -604,8 +604,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 			return api.DispatchResult{}, k.refusedByReceiver(m, sent, v, arrived, change)
 		}
 		d = k.inbound(m.local, runID, m, v)
-	default:
-		d = k.outbound(m, v)
+		d.About.AuditID = sent.ID
 	}
 	if v.Exchange.ID != "" {
 		v.Exchange.Track(v.Shared, v.Withheld)
@@ -626,7 +625,6 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true}
 	if d != nil {
-		d.About.AuditID = sent.ID
 		d.Enter(change)
 	}
 	change.OnDurable(func(store.Receipt) {
@@ -772,8 +770,10 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 }
 
 // data is the message as hook events about it show it.
-func (m *outgoing) data() []byte {
-	return api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}.Append(nil)
+func (m *outgoing) data() []byte { return m.message().Append(nil) }
+
+func (m *outgoing) message() api.Message {
+	return api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}
 }
 
 // emitted is the message as a runtime that delivers by itself is given it.
@@ -781,13 +781,22 @@ func (m *outgoing) emitted() api.EmittedMessage {
 	return api.EmittedMessage{SessionKey: m.key, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}
 }
 
-// outbound is the delivery of a message to the app that owns its channel.
-func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict) *outbox.Delivery {
-	data := m.data()
-	return &outbox.Delivery{
-		Message: store.Message{MessageID: store.MessageID{Queue: outbox.ChannelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
-		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, About: m.about(), Data: data},
+// outbound is the delivery of a message to the app that owns its channel, nil where it
+// goes another way, and the metadata that are handed over either way.
+func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) (d *outbox.Delivery, metadata jsontext.Value) {
+	if m.carried || m.local != nil {
+		return nil, m.metadata.Append(nil)
 	}
+	d = &outbox.Delivery{
+		Message: store.Message{MessageID: store.MessageID{Queue: outbox.ChannelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
+		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, About: m.about()},
+	}
+	d.About.AuditID = auditID
+	d.Write(func(b []byte) []byte {
+		b, metadata = m.message().Write(b)
+		return b
+	})
+	return d, metadata
 }
 
 func sessionEvent(key, agent string) []byte {

@@ -81,7 +81,9 @@ type Options struct {
 	// Digest makes the keyed digest that stands for a text in records, with the
 	// key of a tenant. Where it fails, nothing is released.
 	Digest func(tenant, text string) (string, error)
-	Now    func() time.Time
+	// DigestForm is Digest of what a function appends to a buffer.
+	DigestForm func(tenant string, form func([]byte) ([]byte, error)) (string, error)
+	Now        func() time.Time
 	// NewID makes ids that sort by time, so that tables keyed by them grow at
 	// one end.
 	NewID func() string
@@ -100,6 +102,7 @@ type base struct {
 	store   *store.Store
 	search  logquery.Search
 	digest  func(tenant, text string) (string, error)
+	formed  func(tenant string, form func([]byte) ([]byte, error)) (string, error)
 	now     func() time.Time
 	newID   func() string
 	metrics *metrics.Set
@@ -138,7 +141,7 @@ type Kernel struct {
 // New makes a kernel over an open store and takes up what the store holds.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{notify: o.Notify, base: &base{
-		store: o.Store, search: o.Search, digest: o.Digest, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
+		store: o.Store, search: o.Search, digest: o.Digest, formed: o.DigestForm, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
 	}}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	first, err := k.newRuleset(&o.Terms)

@@ -756,7 +756,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if err := k.heard(ctx, in, change); err != nil {
 		return api.QueueResult{}, err
 	}
-	if err := k.delivered(change.Records[0], in.key, in.content, in.metadata); err != nil {
+	if err := k.delivered(change.Records[0], in.key, in.content, in.metadata.Append(nil)); err != nil {
 		return api.QueueResult{}, err
 	}
 	fresh := new(bool)

@@ -3,7 +3,7 @@ package kernel
 import (
 	"maps"
 
-	"github.com/openclawos/ocipd/internal/api"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -61,11 +61,10 @@ func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 
 // delivered enters into a record what the receiver gets, by its keyed digest. It
 // fails as [ruleset.content] does.
-func (k *base) delivered(r *audit.Record, target, content string, metadata api.Object) error {
-	form, err := audit.DeliveredForm(target, content, metadata.Append(nil))
-	if err == nil {
-		r.DeliveredDigest, err = k.digest(r.TenantID, string(form))
-	}
+func (k *base) delivered(r *audit.Record, target, content string, metadata jsontext.Value) (err error) {
+	r.DeliveredDigest, err = k.formed(r.TenantID, func(b []byte) ([]byte, error) {
+		return audit.DeliveredForm(b, target, content, metadata)
+	})
 	return k.recordable(err)
 }
 

@@ -74,7 +74,11 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 		}
 		k, err := kernel.New(t.Context(), kernel.Options{
 			Digest: func(tenant, text string) (string, error) { return "digest:" + tenant + "/" + text, nil },
-			Terms:  kernel.Terms{Config: cfg, Policy: allowAll{}}, Store: s, Now: time.Now, Log: zap.NewNop(),
+			DigestForm: func(tenant string, form func([]byte) ([]byte, error)) (string, error) {
+				text, err := form(nil)
+				return "digest:" + tenant + "/" + string(text), err
+			},
+			Terms: kernel.Terms{Config: cfg, Policy: allowAll{}}, Store: s, Now: time.Now, Log: zap.NewNop(),
 			NewID: func() string {
 				mu.Lock()
 				defer mu.Unlock()

@@ -167,6 +167,11 @@ type mac struct {
 // tenant makes its key, and fails where that cannot be made durable: a digest
 // whose key a crash takes along would match nothing afterwards.
 func (d *Digests) Digest(tenant, text string) (string, error) {
+	return d.DigestForm(tenant, func(b []byte) ([]byte, error) { return append(b, text...), nil })
+}
+
+// DigestForm is [Digests.Digest] of what a function appends to a buffer.
+func (d *Digests) DigestForm(tenant string, form func([]byte) ([]byte, error)) (string, error) {
 	key := (*d.tenants.Load())[tenant]
 	for key == nil {
 		if err := d.Prepare(tenant); err != nil {
@@ -175,13 +180,17 @@ func (d *Digests) Digest(tenant, text string) (string, error) {
 		// It can be destroyed again at once.
 		key = (*d.tenants.Load())[tenant]
 	}
-	return key.digest(text), nil
+	return key.digest(form)
 }
 
-func (k *digestKey) digest(text string) string {
+func (k *digestKey) digest(form func([]byte) ([]byte, error)) (string, error) {
 	m := k.macs.Get().(*mac)
+	defer k.macs.Put(m)
 	m.Reset()
-	m.buffer = append(m.buffer[:0], text...)
+	var err error
+	if m.buffer, err = form(m.buffer[:0]); err != nil {
+		return "", err
+	}
 	m.Write(m.buffer)
 	m.buffer = m.Sum(m.buffer[:0])
 	var digest [len(digestScheme) + 2*sha256.Size]byte
@@ -190,8 +199,7 @@ func (k *digestKey) digest(text string) string {
 	if cap(m.buffer) > keepBuffer {
 		m.buffer = nil
 	}
-	k.macs.Put(m)
-	return string(digest[:])
+	return string(digest[:]), nil
 }
 
 // Prepare makes the keys of the tenants that have none, so that their first

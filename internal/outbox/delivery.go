@@ -41,24 +41,37 @@ func (d *Delivery) Reference() *registry.Delivery {
 
 // Enter puts a delivery into the change that decides it.
 func (d *Delivery) Enter(c *store.Change) {
-	d.Body = d.encode()
+	if d.Body == nil {
+		d.Write(func(b []byte) []byte { return append(b, d.Data...) })
+	}
 	c.Add(&d.Message)
+}
+
+// Write makes of a delivery what the store keeps of it. Its data are what a function
+// appends: they are written once, where they stay.
+func (d *Delivery) Write(data func([]byte) []byte) {
+	head := d.encode()
+	d.Body = data(head)
+	d.Data = d.Body[len(head):]
 }
 
 // encode writes the first line as the JSON library would.
 func (e *Event) encode() []byte {
-	text := make([]byte, 0, headBytes+len(e.Data))
+	text := make([]byte, 0, headBytes+max(len(e.Data), usualData))
 	text = jsonline.TextIfAny(append(text, '{'), "hook", string(e.Hook))
 	text = jsonline.TextIfAny(text, "event", e.Name)
 	text = jsonline.TextIfAny(text, "runId", e.RunID)
 	text = jsonline.TextIfAny(text, "from", e.From)
 	text = jsonline.TextIfAny(text, "for", e.For)
 	text = e.About.Append(jsonline.Key(text, "about"))
-	return append(append(text, "}\n"...), e.Data...)
+	return append(text, "}\n"...)
 }
 
-// headBytes is about what a delivery's first line takes.
-const headBytes = 256
+// headBytes is about what a delivery's first line takes, and usualData what its data do.
+const (
+	headBytes = 256
+	usualData = 2048
+)
 
 func (e *Event) decode(text []byte) error {
 	head, data, ok := bytes.Cut(text, []byte("\n"))

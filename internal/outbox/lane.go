@@ -17,6 +17,8 @@ type lane struct {
 	// behind is set while messages must be read back from the store, because
 	// some are waiting there that come before any new one.
 	behind, draining bool
+	// buffer is for the next event, which a connection copies.
+	buffer []byte
 
 	// passed are the messages that a pause kept back, in their order. Those behind
 	// them go on, and from then on are taken out of the store apart: what came before
@@ -31,6 +33,9 @@ type lane struct {
 	at      int
 	still   []int64
 }
+
+// keepBuffer is the largest buffer that is kept.
+const keepBuffer = 16 << 10
 
 // keepBackLocked passes a message over.
 func (l *lane) keepBackLocked(id int64) {

@@ -40,8 +40,8 @@ type Host interface {
 	// or through a channel, "" where none does.
 	PausedBy(channel, from, to string) (scope string)
 	// HookEvent makes the event that hands a delivery to an app, which may answer
-	// it with a receipt.
-	HookEvent(to Receiver, d *Delivery, about api.HookContext) (name string, payload []byte)
+	// it with a receipt. The payload is appended to a buffer.
+	HookEvent(b []byte, to Receiver, d *Delivery, about api.HookContext) (name string, payload []byte)
 	// Handed is called when an app was handed a delivery, for whoever observes that.
 	Handed(to Receiver, d *Delivery, about api.HookContext)
 	// Commit makes a change durable. Its error is what a caller may be told. The outbox
@@ -448,7 +448,10 @@ func (o *Outbox) sendLocked(l *lane, d *Delivery) bool {
 		return true
 	}
 	about := d.about(o.now())
-	name, payload := o.host.HookEvent(l.to, d, about)
+	name, payload := o.host.HookEvent(l.buffer[:0], l.to, d, about)
+	if l.buffer = nil; cap(payload) <= keepBuffer {
+		l.buffer = payload
+	}
 	if !l.to.Link().Send(name, payload, o.takenLocked(l, d.MessageID)) {
 		return false
 	}

@@ -149,7 +149,7 @@ func (w *world) PausedBy(channel, from, to string) string {
 	return ""
 }
 
-func (w *world) HookEvent(_ Receiver, d *Delivery, _ api.HookContext) (name string, payload []byte) {
+func (w *world) HookEvent(_ []byte, _ Receiver, d *Delivery, _ api.HookContext) (name string, payload []byte) {
 	return "hook:" + string(d.Hook), []byte(d.DispatchID)
 }
 
@@ -184,7 +184,7 @@ func (w *world) send(from, id string) {
 		Message: store.Message{MessageID: store.MessageID{Queue: ChannelQueue("irc")}, DispatchID: id, ExpiresAt: w.now().Add(time.Hour)},
 		Event:   Event{Hook: api.MessageSending, From: from, About: api.HookContext{SessionKey: "irc:bob", ChannelID: "irc", AuditID: "r-" + id}, Data: data},
 	}
-	form, err := audit.DeliveredForm("bob", "hello", api.Object(nil).Append(nil))
+	form, err := audit.DeliveredForm(nil, "bob", "hello", api.Object(nil).Append(nil))
 	if err != nil {
 		w.t.Fatal(err)
 	}

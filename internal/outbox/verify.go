@@ -216,7 +216,7 @@ func (o *Outbox) otherText(r *audit.Entry, text *said) (why string, err error) {
 	if want == "" {
 		// It waits since before records had that: there is the one of its content.
 		want = r.ContentDigest
-	} else if form, err = audit.DeliveredForm(text.Target, text.Content, text.Metadata.Append(nil)); err != nil {
+	} else if form, err = audit.DeliveredForm(nil, text.Target, text.Content, text.Metadata.Append(nil)); err != nil {
 		return other, nil
 	}
 	got, err := o.digest(r.TenantID, string(form))

@@ -43,8 +43,9 @@ func parseReceipt(result jsontext.Value) (r Receipt, ok bool) {
 }
 
 // Deliver makes the event that gives a message to an app, under the first name by
-// which the app listens to the hook. Its answer is a receipt.
-func (r *Registry) Deliver(a *App, hook api.Hook, data []byte, about api.HookContext, d *Delivery) (name string, payload []byte) {
+// which the app listens to the hook. Its answer is a receipt. The payload is appended
+// to a buffer.
+func (r *Registry) Deliver(b []byte, a *App, hook api.Hook, data []byte, about api.HookContext, d *Delivery) (name string, payload []byte) {
 	name = string(hook)
 	r.mu.RLock()
 	if names := a.hooks[hook]; len(names) > 0 {
@@ -52,7 +53,7 @@ func (r *Registry) Deliver(a *App, hook api.Hook, data []byte, about api.HookCon
 	}
 	r.mu.RUnlock()
 	e := a.events.add(&event{id: r.newID(), hook: hook, delivery: d})
-	return "hook:" + name, appendHookEvent(nil, e.id, name, data, about)
+	return "hook:" + name, appendHookEvent(b, e.id, name, data, about)
 }
 
 // HookResult takes an app's answer to an event. One that counts for nothing is told

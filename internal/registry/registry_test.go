@@ -248,7 +248,7 @@ func TestAnswers(t *testing.T) {
 		}
 		a := c.App()
 		about := api.HookContext{AgentID: "alice"}
-		_, payload := f.Deliver(a, api.MessageSending, []byte("{}"), about, &Delivery{DispatchID: "d1"})
+		_, payload := f.Deliver(nil, a, api.MessageSending, []byte("{}"), about, &Delivery{DispatchID: "d1"})
 		id := idOf(string(payload))
 		for _, step := range []struct{ result, reason string }{
 			{`null`, "a receipt is"},
