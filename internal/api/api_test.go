@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // The protocol has fourteen codes, and no two are one.
@@ -108,6 +110,49 @@ func TestContextAsTheLibrary(t *testing.T) {
 	}
 }
 
+// Each member of an answer is written as the library does, wherever it is set.
+func TestResultAsTheLibrary(t *testing.T) {
+	var results []DispatchResult
+	each := func(v any, add func()) {
+		fields := reflect.ValueOf(v).Elem()
+		for i := range fields.NumField() {
+			f := fields.Field(i)
+			switch f.Kind() {
+			case reflect.String:
+				f.SetString("a \"text\"\u2028")
+			case reflect.Bool:
+				f.SetBool(true)
+			case reflect.Int:
+				f.SetInt(-7)
+			case reflect.Slice:
+				f.Set(reflect.ValueOf([]string{"x", "\n"}))
+			case reflect.Pointer:
+				f.Set(reflect.New(f.Type().Elem()))
+			}
+			add()
+			f.SetZero()
+		}
+	}
+	var r DispatchResult
+	each(&r, func() { results = append(results, r) })
+	var e ExchangeRef
+	each(&e, func() { results = append(results, DispatchResult{OCIP: new(e)}) })
+	all := DispatchResult{DispatchID: "d", Queued: true, Waiting: true, Held: true, ApprovalID: "a", OCIP: &ExchangeRef{
+		ExchangeID: "e", ConversationID: "c", Round: 1, MaxRounds: 3, AuditID: "r", Code: ocip.RoundLimit, Reason: "why", RequiresHuman: true,
+		DetectedKeywords: []string{}, Escalation: &ocip.Escalation{ExchangeID: "e"}, EscalatedExchange: "other",
+		Chain: &ocip.Chain{ID: "c", Hops: 2, Path: []string{"a", "b"}, StartedAt: ocip.Time{Time: time.UnixMilli(1 << 41)}},
+	}}
+	for _, r := range append(results, all) {
+		want, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Append(nil); string(got) != string(want) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
 // FuzzAppend writes messages by hand, and has the JSON library read them: they
 // are one line, and say what they were given.
 func FuzzAppend(f *testing.F) {
@@ -119,7 +164,10 @@ func FuzzAppend(f *testing.F) {
 		if bytes.ContainsRune(metadata, '\n') || json.Unmarshal(metadata, &object) != nil {
 			return // it came in on a line
 		}
-		written := Message{ChannelID: channel, Target: target, Content: content, Metadata: object, DispatchID: "d"}.Append(nil)
+		written, told := Message{ChannelID: channel, Target: target, Content: content, Metadata: object, DispatchID: "d"}.Write(nil)
+		if len(object) == 0 && told != nil || len(object) > 0 && !bytes.Equal(told, object.Append(nil)) {
+			t.Fatalf("metadata %q are told as %q", object, told)
+		}
 		if !jsontext.Value(written).IsValid() || bytes.ContainsRune(written, '\n') {
 			t.Fatalf("%q", written)
 		}

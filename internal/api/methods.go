@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/media"
@@ -401,6 +402,19 @@ type DispatchResult struct {
 	OCIP *ExchangeRef `json:"ocip,omitempty"`
 }
 
+// Append writes the result as the JSON library does: it is the answer to every message.
+func (r DispatchResult) Append(b []byte) []byte {
+	b = jsonline.Text(append(b, '{'), "dispatchId", r.DispatchID)
+	b = jsonline.Bool(b, "queued", r.Queued)
+	b = jsonline.BoolIfTrue(b, "waiting", r.Waiting)
+	b = jsonline.BoolIfTrue(b, "held", r.Held)
+	b = jsonline.TextIfAny(b, "approvalId", r.ApprovalID)
+	if r.OCIP != nil {
+		b = r.OCIP.append(jsonline.Key(b, "ocip"))
+	}
+	return append(b, '}')
+}
+
 // ExchangeRef tells a sender which exchange its message belongs to and, where it
 // is held, why.
 type ExchangeRef struct {
@@ -419,6 +433,37 @@ type ExchangeRef struct {
 	// EscalatedExchange is the exchange whose round limit stops this one.
 	EscalatedExchange string      `json:"escalatedExchange,omitzero"`
 	Chain             *ocip.Chain `json:"chain,omitempty"`
+}
+
+func (e *ExchangeRef) append(b []byte) []byte {
+	b = jsonline.TextIfAny(append(b, '{'), "exchangeId", e.ExchangeID)
+	b = jsonline.Text(b, "conversationId", e.ConversationID)
+	b = jsonline.Int(b, "round", e.Round)
+	b = jsonline.Int(b, "maxRounds", e.MaxRounds)
+	b = jsonline.Text(b, "auditId", e.AuditID)
+	b = jsonline.TextIfAny(b, "code", string(e.Code))
+	b = jsonline.TextIfAny(b, "reason", e.Reason)
+	b = jsonline.BoolIfTrue(b, "requiresHuman", e.RequiresHuman)
+	if e.DetectedKeywords != nil {
+		b = appendJSON(jsonline.Key(b, "detectedKeywords"), e.DetectedKeywords)
+	}
+	if e.Escalation != nil {
+		b = appendJSON(jsonline.Key(b, "escalation"), e.Escalation)
+	}
+	b = jsonline.TextIfAny(b, "escalatedExchange", e.EscalatedExchange)
+	if e.Chain != nil {
+		b = append(jsonline.Key(b, "chain"), e.Chain.Annotation()...)
+	}
+	return append(b, '}')
+}
+
+// appendJSON is for what most results have not.
+func appendJSON(b []byte, value any) []byte {
+	encoded, err := json.Marshal(value, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("api: a result cannot fail to encode: " + err.Error())
+	}
+	return append(b, encoded...)
 }
 
 // QueueParams brings a message in for an agent.

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -15,7 +14,7 @@ import (
 type Budgets struct {
 	store *store.Store
 	mu    sync.Mutex
-	known *lru.Cache[string, *spending]
+	known *cache[string, *spending]
 }
 
 // spending is what one scope has spent, by the minute, oldest first. It is guarded
@@ -28,9 +27,8 @@ const (
 	LongestWindow = 24 * time.Hour
 )
 
-func newBudgets(s *store.Store) (*Budgets, error) {
-	known, err := lru.New[string, *spending](rememberedBudgets)
-	return &Budgets{store: s, known: known}, err
+func newBudgets(s *store.Store) *Budgets {
+	return &Budgets{store: s, known: newCache[string, *spending](rememberedBudgets)}
 }
 
 // Take counts a message that is being decided, and returns how many were counted
@@ -38,7 +36,7 @@ func newBudgets(s *store.Store) (*Budgets, error) {
 func (b *Budgets) Take(ctx context.Context, scope string, since, now time.Time) (before int, giveBack func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	spent, known := b.known.Get(scope)
+	spent, known := b.known.get(scope)
 	if !known {
 		// Held over the read: of two first messages, either must see the other.
 		minutes, err := b.store.SpentByMinute(ctx, scope, now.Add(-LongestWindow))
@@ -46,7 +44,7 @@ func (b *Budgets) Take(ctx context.Context, scope string, since, now time.Time) 
 			return 0, nil, err
 		}
 		spent = &spending{minutes}
-		b.known.Add(scope, spent)
+		b.known.add(scope, spent)
 	}
 	edge := since.Truncate(time.Minute)
 	for _, m := range spent.minutes {

@@ -94,7 +94,7 @@ func ReceiveApproved(agent, from string, chain ocip.Chain, now time.Time, change
 // BeginAnew enters into a change that a person has spoken, or has looked: what the
 // agent does next begins a chain of its own.
 func (c *Chains) BeginAnew(ctx context.Context, agent string, now time.Time, change *store.Change) error {
-	lately, known := c.known.Peek(received{agent, lastOfAll})
+	lately, known := c.known.get(received{agent, lastOfAll})
 	person, err := c.of(ctx, received{agent, fromAPerson})
 	if err != nil || known && person.At.After(lately.At) {
 		// Most of what people say follows what people said: nothing changes.
@@ -113,7 +113,7 @@ func (c *Chains) entered(change *store.Change) {
 		if h.Chain.ID != "" {
 			c.put(received{h.Agent, lastOfAll}, store.Heard{At: h.At})
 		}
-		if known, ok := c.known.Get(who); ok && h.Chain.ID != "" && known.At.After(h.At) && known.Chain.Hops >= h.Chain.Hops {
+		if known, ok := c.known.get(who); ok && h.Chain.ID != "" && known.At.After(h.At) && known.Chain.Hops >= h.Chain.Hops {
 			continue
 		}
 		c.put(who, h)

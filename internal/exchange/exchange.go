@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/keylock"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -20,10 +19,10 @@ type exchanges struct {
 	// sides and current remember what the store holds. What they hold of a pair
 	// is changed under that pair's lock alone: a read of the store that is put
 	// there later would bring an old round back.
-	sides   *lru.Cache[sideRef, ocip.Exchange]
-	current *lru.Cache[sessionRef, string]
+	sides   *cache[sideRef, ocip.Exchange]
+	current *cache[sessionRef, string]
 	// escalated holds the exchange whose escalation is open, "" for none.
-	escalated *lru.Cache[store.Pair, string]
+	escalated *cache[store.Pair, string]
 }
 
 type sideRef struct{ agent, id string }
@@ -32,31 +31,22 @@ type sessionRef struct{ agent, session string }
 
 const rememberedExchanges = 8192
 
-func newExchanges(s *store.Store) (*exchanges, error) {
-	sides, err := lru.New[sideRef, ocip.Exchange](rememberedExchanges)
-	if err != nil {
-		return nil, err
+func newExchanges(s *store.Store) *exchanges {
+	return &exchanges{
+		store: s, sides: newCache[sideRef, ocip.Exchange](rememberedExchanges), current: newCache[sessionRef, string](rememberedExchanges),
+		escalated: newCache[store.Pair, string](rememberedExchanges),
 	}
-	current, err := lru.New[sessionRef, string](rememberedExchanges)
-	if err != nil {
-		return nil, err
-	}
-	escalated, err := lru.New[store.Pair, string](rememberedExchanges)
-	if err != nil {
-		return nil, err
-	}
-	return &exchanges{store: s, sides: sides, current: current, escalated: escalated}, nil
 }
 
 // EscalationLocked returns the exchange whose escalation is open between two agents,
 // "" where there is none.
 func (x *exchanges) EscalationLocked(ctx context.Context, p store.Pair) (string, error) {
-	if id, ok := x.escalated.Get(p); ok {
+	if id, ok := x.escalated.get(p); ok {
 		return id, nil
 	}
 	id, err := x.store.Escalated(ctx, p)
 	if err == nil {
-		x.escalated.Add(p, id)
+		x.escalated.add(p, id)
 	}
 	return id, err
 }
@@ -79,12 +69,12 @@ func (x *exchanges) Refuse(c *store.Change, v *ocip.Verdict, now time.Time) {
 // be another pair's, which may be changing it right now: then it is not
 // remembered.
 func (x *exchanges) SideLocked(ctx context.Context, locked store.Pair, agent, id string) (ocip.Exchange, error) {
-	if e, ok := x.sides.Get(sideRef{agent, id}); ok {
+	if e, ok := x.sides.get(sideRef{agent, id}); ok {
 		return e, nil
 	}
 	e, err := x.store.Exchange(ctx, agent, id)
 	if err == nil && PairOf(&e) == locked {
-		x.sides.Add(sideRef{agent, id}, e)
+		x.sides.add(sideRef{agent, id}, e)
 	}
 	return e, err
 }
@@ -92,13 +82,13 @@ func (x *exchanges) SideLocked(ctx context.Context, locked store.Pair, agent, id
 // OfSessionLocked returns the exchange a session's next message belongs to, or
 // [store.ErrNotFound]. Locked is as for [State.SideLocked].
 func (x *exchanges) OfSessionLocked(ctx context.Context, locked store.Pair, agent, session string) (ocip.Exchange, error) {
-	if id, ok := x.current.Get(sessionRef{agent, session}); ok {
+	if id, ok := x.current.get(sessionRef{agent, session}); ok {
 		return x.SideLocked(ctx, locked, agent, id)
 	}
 	e, err := x.store.CurrentExchange(ctx, agent, session)
 	if err == nil && PairOf(&e) == locked {
-		x.current.Add(sessionRef{agent, session}, e.ID)
-		x.sides.Add(sideRef{agent, e.ID}, e)
+		x.current.add(sessionRef{agent, session}, e.ID)
+		x.sides.add(sideRef{agent, e.ID}, e)
 	}
 	return e, err
 }
@@ -109,7 +99,7 @@ func PairOf(e *ocip.Exchange) store.Pair { return store.PairOf(e.Agent, e.Counte
 // EnterLocked puts an exchange into a change, and the session it is current for.
 func (x *exchanges) EnterLocked(c *store.Change, e ocip.Exchange) {
 	c.Add(&store.Exchange{Exchange: e})
-	if id, ok := x.current.Get(sessionRef{e.Agent, e.SessionKey}); !ok || id != e.ID {
+	if id, ok := x.current.get(sessionRef{e.Agent, e.SessionKey}); !ok || id != e.ID {
 		c.Add(store.Current{Agent: e.Agent, SessionKey: e.SessionKey, ExchangeID: e.ID})
 	}
 }
@@ -119,15 +109,15 @@ func (x *exchanges) entered(c *store.Change) {
 	for _, part := range c.Parts {
 		switch p := part.(type) {
 		case *store.Exchange:
-			x.sides.Add(sideRef{p.Agent, p.ID}, p.Exchange)
+			x.sides.add(sideRef{p.Agent, p.ID}, p.Exchange)
 		case store.Escalation:
-			if open, known := x.escalated.Get(p.Pair); !known || open == "" {
-				x.escalated.Add(p.Pair, p.ExchangeID)
+			if open, known := x.escalated.get(p.Pair); !known || open == "" {
+				x.escalated.add(p.Pair, p.ExchangeID)
 			}
 		case store.Settled:
-			x.escalated.Add(store.Pair(p), "")
+			x.escalated.add(store.Pair(p), "")
 		case store.Current:
-			x.current.Add(sessionRef{p.Agent, p.SessionKey}, p.ExchangeID)
+			x.current.add(sessionRef{p.Agent, p.SessionKey}, p.ExchangeID)
 		}
 	}
 }
@@ -136,7 +126,7 @@ func (x *exchanges) entered(c *store.Change) {
 // [store.ErrNotFound].
 func (x *exchanges) ByConversation(ctx context.Context, agent, conversation string) (ocip.Exchange, error) {
 	e, err := x.store.ExchangeByConversation(ctx, agent, conversation)
-	if cached, ok := x.sides.Get(sideRef{agent, e.ID}); err == nil && ok {
+	if cached, ok := x.sides.get(sideRef{agent, e.ID}); err == nil && ok {
 		e = cached
 	}
 	return e, err

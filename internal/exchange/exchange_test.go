@@ -24,10 +24,7 @@ func TestAttack12ForeignExchangeIsNotRemembered(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	x, err := newExchanges(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := newExchanges(s)
 	e := ocip.Exchange{ID: "case", ConversationID: "talk", Agent: "alice", Counterparty: "bob", SessionKey: "irc:bob", Outcome: ocip.InProgress, Round: 1, MaxRounds: 3}
 	write := func() {
 		t.Helper()
@@ -47,8 +44,8 @@ func TestAttack12ForeignExchangeIsNotRemembered(t *testing.T) {
 			return x.OfSessionLocked(t.Context(), p, "alice", "irc:bob")
 		},
 	} {
-		x.sides.Purge()
-		x.current.Purge()
+		x.sides.remove(func(sideRef) bool { return true })
+		x.current.remove(func(sessionRef) bool { return true })
 		before, err := read(other)
 		if err != nil {
 			t.Fatal(err)

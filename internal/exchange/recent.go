@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -13,7 +12,7 @@ import (
 // memory; that the store holds nothing is kept too. What is read never takes the
 // place of what was committed meanwhile.
 type recent[K comparable, V any] struct {
-	known *lru.Cache[K, V]
+	known *cache[K, V]
 	// read asks the store. An [store.ErrNotFound] means the zero value.
 	read func(context.Context, K) (V, error)
 	// reading is held from a read of the store until its result is kept, and alone
@@ -22,16 +21,12 @@ type recent[K comparable, V any] struct {
 }
 
 func newRecent[K comparable, V any](size int, read func(context.Context, K) (V, error)) *recent[K, V] {
-	known, err := lru.New[K, V](size)
-	if err != nil {
-		panic("exchange: " + err.Error()) // the size is a constant above zero
-	}
-	return &recent[K, V]{known: known, read: read}
+	return &recent[K, V]{known: newCache[K, V](size), read: read}
 }
 
 // of returns what the store holds, the zero value where it holds nothing.
 func (r *recent[K, V]) of(ctx context.Context, key K) (V, error) {
-	if value, ok := r.known.Get(key); ok {
+	if value, ok := r.known.get(key); ok {
 		return value, nil
 	}
 	r.reading.RLock()
@@ -40,24 +35,18 @@ func (r *recent[K, V]) of(ctx context.Context, key K) (V, error) {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return value, err
 	}
-	if newer, committed, _ := r.known.PeekOrAdd(key, value); committed {
-		return newer, nil
-	}
+	value, _ = r.known.getOrAdd(key, value)
 	return value, nil
 }
 
 // put keeps what a durable change holds.
-func (r *recent[K, V]) put(key K, value V) { r.known.Add(key, value) }
+func (r *recent[K, V]) put(key K, value V) { r.known.add(key, value) }
 
 // forget has a commit take away what the store holds by some keys.
 func (r *recent[K, V]) forget(which func(K) bool, commit func() (store.Receipt, error)) (store.Receipt, error) {
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	receipt, err := commit()
-	for _, key := range r.known.Keys() {
-		if which(key) {
-			r.known.Remove(key)
-		}
-	}
+	r.known.remove(which)
 	return receipt, err
 }

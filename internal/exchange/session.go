@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -14,25 +13,20 @@ import (
 // one costs no look-up in the store.
 type Sessions struct {
 	store *store.Store
-	known *lru.Cache[string, string]
+	known *cache[string, string]
 	// begun are the sessions that a durable change has begun.
-	begun *lru.Cache[string, struct{}]
+	begun *cache[string, struct{}]
 }
 
 const rememberedSessions = 8192
 
-func newSessions(s *store.Store) (*Sessions, error) {
-	known, err := lru.New[string, string](rememberedSessions)
-	if err != nil {
-		return nil, err
-	}
-	begun, err := lru.New[string, struct{}](rememberedSessions)
-	return &Sessions{store: s, known: known, begun: begun}, err
+func newSessions(s *store.Store) *Sessions {
+	return &Sessions{store: s, known: newCache[string, string](rememberedSessions), begun: newCache[string, struct{}](rememberedSessions)}
 }
 
 // Agent returns the agent that a session has, empty where the session is new.
 func (s *Sessions) Agent(ctx context.Context, key string) (string, error) {
-	if agent, ok := s.known.Get(key); ok {
+	if agent, ok := s.known.get(key); ok {
 		return agent, nil
 	}
 	found, err := s.store.Session(ctx, key)
@@ -42,7 +36,7 @@ func (s *Sessions) Agent(ctx context.Context, key string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.known.Add(key, found.AgentID)
+	s.known.add(key, found.AgentID)
 	return found.AgentID, nil
 }
 
@@ -64,8 +58,8 @@ func (s *Sessions) Use(ctx context.Context, key, agent, account string, now time
 		Key: key, AgentID: agent, ChannelID: directory.ChannelOf(key), AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
 	})
 	c.OnDurable(func(store.Receipt) {
-		s.known.ContainsOrAdd(key, agent)
-		before, _ := s.begun.ContainsOrAdd(key, struct{}{})
+		s.known.getOrAdd(key, agent)
+		_, before := s.begun.getOrAdd(key, struct{}{})
 		*fresh = !before
 	})
 	return fresh, nil

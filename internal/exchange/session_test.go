@@ -22,10 +22,7 @@ func TestFirstMessagesOfASessionAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	known, err := newSessions(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := newSessions(s)
 	first := func(agent string) (*store.Change, *bool) {
 		t.Helper()
 		c := &store.Change{Records: []*audit.Record{{ID: "of " + agent, ActionType: audit.ActionDelivery}}}
@@ -45,10 +42,7 @@ func TestFirstMessagesOfASessionAtOnce(t *testing.T) {
 	if *begunByAlice || !*begunByBob {
 		t.Errorf("the session is begun by alice's message %t, by bob's %t, want bob's alone, which was committed first", *begunByAlice, *begunByBob)
 	}
-	fromStore, err := newSessions(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fromStore := newSessions(s)
 	for where, sessions := range map[string]*Sessions{"in memory": known, "in the store": fromStore} {
 		if agent, err := sessions.Agent(t.Context(), "chat:new"); agent != "bob" || err != nil {
 			t.Errorf("%s it is of %q, %v", where, agent, err)

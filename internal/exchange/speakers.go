@@ -50,7 +50,7 @@ func (s Speakers) Note(ctx context.Context, place, account string, self *directo
 	}
 	c.Add(one)
 	c.OnDurable(func(store.Receipt) {
-		now, ok := s.known.Peek(at)
+		now, ok := s.known.get(at)
 		if !ok {
 			now = known
 		}

@@ -27,17 +27,11 @@ type State struct {
 }
 
 // New takes up what an open store holds.
-func New(s *store.Store) (*State, error) {
-	x := &State{Chains: newChains(s), Owed: newOwed(s), Origins: newOrigins(s), Seen: newSeen(s), Speakers: newSpeakers(s)}
-	var err error
-	if x.exchanges, err = newExchanges(s); err != nil {
-		return nil, err
+func New(s *store.Store) *State {
+	return &State{
+		exchanges: newExchanges(s), Chains: newChains(s), Owed: newOwed(s), Budgets: newBudgets(s), Origins: newOrigins(s), Seen: newSeen(s),
+		Speakers: newSpeakers(s), Sessions: newSessions(s),
 	}
-	if x.Budgets, err = newBudgets(s); err != nil {
-		return nil, err
-	}
-	x.Sessions, err = newSessions(s)
-	return x, err
 }
 
 // Entered remembers what a durable change holds.

@@ -150,9 +150,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	}
 	first.terms.Generation = 1
 	k.inForce.Store(first)
-	if k.state, err = exchange.New(o.Store); err != nil {
-		return nil, err
-	}
+	k.state = exchange.New(o.Store)
 	if err := k.newRequests(ctx); err != nil {
 		return nil, err
 	}

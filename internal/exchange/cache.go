@@ -1,0 +1,73 @@
+package exchange
+
+import "sync"
+
+// cache keeps what was wanted of late: at least the last half of as many values as its
+// size says, and never more than that. It has two generations. What is wanted goes to
+// the young one, and when that is full it becomes the old one, whose values are
+// dropped. So no order is kept, which would take longer than all else that is done here.
+type cache[K comparable, V any] struct {
+	mu         sync.Mutex
+	half       int
+	young, old map[K]V
+}
+
+func newCache[K comparable, V any](size int) *cache[K, V] {
+	return &cache[K, V]{half: max(1, size/2), young: make(map[K]V), old: make(map[K]V)}
+}
+
+func (c *cache[K, V]) get(key K) (V, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.getLocked(key)
+}
+
+func (c *cache[K, V]) getLocked(key K) (V, bool) {
+	value, known := c.young[key]
+	if !known {
+		if value, known = c.old[key]; known {
+			c.addLocked(key, value)
+		}
+	}
+	return value, known
+}
+
+func (c *cache[K, V]) add(key K, value V) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addLocked(key, value)
+}
+
+func (c *cache[K, V]) addLocked(key K, value V) {
+	c.young[key] = value
+	if len(c.young) > c.half {
+		clear(c.old)
+		c.young, c.old = c.old, c.young
+		delete(c.old, key)
+		c.young[key] = value
+	}
+}
+
+// getOrAdd returns what is there, or else adds a value and returns that.
+func (c *cache[K, V]) getOrAdd(key K, value V) (_ V, there bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, there := c.getLocked(key); there {
+		return known, true
+	}
+	c.addLocked(key, value)
+	return value, false
+}
+
+// remove forgets the values of some keys.
+func (c *cache[K, V]) remove(which func(K) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, generation := range [...]map[K]V{c.young, c.old} {
+		for key := range generation {
+			if which(key) {
+				delete(generation, key)
+			}
+		}
+	}
+}
