@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -118,21 +119,50 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 	}
 	answers, err := c.Stream(ctx, method, params)
 	if err != nil {
-		return s.Refused(err)
+		return s.callFailed(err)
 	}
 	scr := s.Screen()
+	var last jsontext.Value
 	for {
 		answer, err := answers.Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return answered(last)
 		case err != nil:
-			return s.Refused(err)
+			return s.callFailed(err)
 		}
 		if _, err := s.Stdout.Write(scr.JSONLine(answer)); err != nil {
 			return err
 		}
+		last = answer
 	}
+}
+
+// callFailed prints an error of the daemon. One that is the verdict about a message is
+// a refusal of it.
+func (s *shell) callFailed(err error) error {
+	refused, ok := errors.AsType[*api.Error](err)
+	if err = s.Refused(err); err != nil && ok && verdictOf(refused) != nil {
+		return &verdictError{exitRefused}
+	}
+	return err
+}
+
+// answered is what a result says of a message that may not be sent yet, or not at all.
+// One that the daemon sends by itself once it may is taken, held or not.
+func answered(result jsontext.Value) error {
+	var message struct {
+		Allowed *bool       `json:"allowed"`
+		Held    bool        `json:"held"`
+		Result  ocip.Result `json:"result"`
+	}
+	switch _ = json.Unmarshal(result, &message); {
+	case message.Allowed != nil && !*message.Allowed && message.Held, message.Result == ocip.RequireApproval:
+		return &verdictError{exitHeld}
+	case message.Allowed != nil && !*message.Allowed, message.Result == ocip.Deny:
+		return &verdictError{exitRefused}
+	}
+	return nil
 }
 
 // listMethods prints the methods of both sockets.

@@ -7,7 +7,7 @@
 // by the packages under internal.
 //
 // Exit codes: 0 done, 1 failed, 2 used wrongly, 3 no daemon is running,
-// 4 verification found a fault.
+// 4 verification found a fault, 5 a message is held, 6 a message is refused.
 package main
 
 import (
@@ -36,6 +36,8 @@ const (
 	exitUsage      = 2
 	exitNotRunning = 3
 	exitFault      = 4
+	exitHeld       = 5
+	exitRefused    = 6
 )
 
 func main() {
@@ -66,8 +68,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // exitCode is the one place where errors become exit codes.
 func exitCode(err error) int {
-	var fault *audit.Fault
+	var (
+		fault   *audit.Fault
+		verdict *verdictError
+	)
 	switch {
+	case errors.As(err, &verdict):
+		return verdict.code
 	case errors.As(err, &fault), api.DetailsOf[api.Obstacle](err).Code == api.AuditDamaged:
 		return exitFault
 	case errors.Is(err, client.ErrNotRunning):
@@ -141,7 +148,7 @@ const toolsGroup = "Tools"
 // commandGroups lists the subcommands in the order of the help.
 func commandGroups(s *shell) []commandGroup {
 	return []commandGroup{
-		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s)}},
+		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newSend(s), newCheck(s)}},
 		{"Decide", []*cobra.Command{newApprovals(s), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
 		{"Evidence", []*cobra.Command{newAudit(s)}},
 		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newMeasure(s)}},

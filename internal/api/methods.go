@@ -649,3 +649,26 @@ func Text(v jsontext.Value) (string, bool) {
 
 // String returns a string as a JSON value.
 func String(s string) jsontext.Value { return jsonline.Quote(nil, s) }
+
+// OperatorApp stands in records for the app of a message that an operator wrote.
+const OperatorApp = "@ocipd/operator"
+
+// SendParams is a message that an operator sends, or has checked, as an agent.
+type SendParams struct {
+	// Agent is the agent's id or instance id, and may be left out where there is one.
+	Agent string `json:"agent,omitzero"`
+	DispatchParams
+}
+
+// CheckResult is what would be decided about a message.
+type CheckResult struct {
+	Result         ocip.Result       `json:"result"`
+	Code           ocip.Code         `json:"code,omitzero"`
+	Reason         string            `json:"reason"`
+	Rule           string            `json:"rule,omitzero"`
+	Classification string            `json:"classification"`
+	Type           ocip.ExchangeType `json:"type,omitzero"`
+	Round          int               `json:"round,omitzero"`
+	MaxRounds      int               `json:"maxRounds,omitzero"`
+	AuditID        string            `json:"auditId"`
+}

@@ -21,6 +21,7 @@ import (
 // Action types a record can have (protocol, Records).
 const (
 	ActionExchange     = "agent_exchange"
+	ActionCheck        = "check"
 	ActionApproval     = "approval"
 	ActionPolicyChange = "policy_change"
 	ActionConfigChange = "config_change"
@@ -33,7 +34,7 @@ const (
 // ActionTypes returns all of them.
 func ActionTypes() []string {
 	return []string{
-		ActionExchange, ActionApproval, ActionPolicyChange, ActionConfigChange, ActionAppLifecycle, ActionDelivery, ActionSecurity, ActionCheckpoint,
+		ActionExchange, ActionCheck, ActionApproval, ActionPolicyChange, ActionConfigChange, ActionAppLifecycle, ActionDelivery, ActionSecurity, ActionCheckpoint,
 	}
 }
 

@@ -59,6 +59,8 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.Operator("approval.list", k.ApprovalList),
 		ipc.OperatorAs("approval.resolve", k.ApprovalResolve),
 		ipc.OperatorStream[api.ApprovalNews]("approval.watch", k.ApprovalWatch),
+		ipc.OperatorAs("sending.message", k.Send),
+		ipc.OperatorAs("sending.check", k.Check),
 		ipc.OperatorAs("sending.pause", k.Pause),
 		ipc.OperatorAs("sending.resume", k.Resume),
 		ipc.Operator("queue.list", k.QueueList),

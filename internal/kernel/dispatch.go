@@ -49,6 +49,10 @@ type outgoing struct {
 	changedBy []string
 	// carried messages are delivered by their runtime, not by the daemon.
 	carried bool
+	// check is set where it is only asked what would be decided, and operator is who
+	// asks in an agent's name without being its app.
+	check    bool
+	operator api.Peer
 	// asked is what the app asked for, before any interceptor, and requested
 	// its digest once somebody wanted it.
 	asked     *api.DispatchParams
@@ -104,52 +108,66 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 	if err := k.served(m); err != nil {
 		return nil, api.DispatchResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
 	}
-	if _, walled := ocip.Wall(m.sender.Identity, m.to); walled {
-		// The wall comes before anything else: no wish is read, and nobody sees the
-		// text.
-		m.hints = hints.Hints{MessageType: ocip.AgentGenerated}
-	} else {
-		if reason, paused := k.pauses.Reason(m.sender.ID, m.channel); paused {
-			return nil, api.DispatchResult{}, k.refuseEarly(m, &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason})
-		}
-		if m.hints, err = hints.Parse(m.metadata["exchange"]); err != nil {
-			return nil, api.DispatchResult{}, err
-		}
-		if err := k.bind(m, "the message"); err != nil {
-			return nil, api.DispatchResult{}, err
-		}
-		if err := k.passInterceptors(ctx, m); err != nil {
-			return nil, api.DispatchResult{}, err
-		}
-		if err := k.look(m); err != nil {
-			return nil, api.DispatchResult{}, err
-		}
+	if err := k.prepare(ctx, m); err != nil {
+		return nil, api.DispatchResult{}, err
 	}
 	result, err := k.send(m)
 	return m, result, err
 }
 
-// address finds out who speaks to whom, from the configuration alone.
+// prepare takes a message whose sender and recipient are known as far as its decision:
+// wall, pauses, the caller's hints, the address, the interceptors, and the files that
+// go along. What stops it on the way is on record.
+func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
+	if _, walled := ocip.Wall(m.sender.Identity, m.to); walled {
+		// The wall comes before anything else: no wish is read, and nobody sees the
+		// text.
+		m.hints = hints.Hints{MessageType: ocip.AgentGenerated}
+		return nil
+	}
+	if reason, paused := k.pauses.Reason(m.sender.ID, m.channel); paused {
+		return k.refuseEarly(m, &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason})
+	}
+	if m.hints, err = hints.Parse(m.metadata["exchange"]); err != nil {
+		return err
+	}
+	if err := k.bind(m, "the message"); err != nil {
+		return err
+	}
+	if !m.check {
+		if err := k.passInterceptors(ctx, m); err != nil {
+			return err
+		}
+	}
+	return k.look(m)
+}
+
+// address finds out who speaks to whom for an app, from the configuration alone.
 func (k *ruleset) address(ctx context.Context, a *registry.App, p *api.DispatchParams, named string) (*outgoing, error) {
 	sender, err := k.sender(a.ID(), named)
 	if err != nil {
 		return nil, err
 	}
-	m := &outgoing{
-		app: a, appID: a.ID(), asked: p, sender: sender, key: p.SessionKey, content: p.Content, metadata: p.Metadata, dispatchID: k.newID(),
-		local: k.directory.LocalAgent(p.SessionKey),
-	}
+	m := &outgoing{app: a, appID: a.ID(), sender: sender}
+	return m, k.direct(ctx, m, p)
+}
+
+// direct enters what is to be said into a message whose sender is known, and finds out
+// whom it reaches.
+func (k *ruleset) direct(ctx context.Context, m *outgoing, p *api.DispatchParams) error {
+	m.asked, m.key, m.content, m.metadata, m.dispatchID = p, p.SessionKey, p.Content, p.Metadata, k.newID()
+	m.local = k.directory.LocalAgent(p.SessionKey)
 	m.account, _ = api.Text(p.Metadata["accountId"])
 	if err := k.locate(ctx, m); err != nil {
-		return nil, err
+		return err
 	}
 	if id, ok := directory.AgentOf(p.SessionKey); ok && m.local == nil && m.to.Kind == ocip.KindUnknown && !k.directory.Lists(p.SessionKey) {
-		return nil, api.Errorf(api.NotFound, "there is no agent %q: name it in agents, or where it is reached in directory[].sessions", id)
+		return api.Errorf(api.NotFound, "there is no agent %q: name it in agents, or where it is reached in directory[].sessions", id)
 	}
-	if m.local == sender {
-		return nil, api.Errorf(api.InvalidParams, "agent %s cannot send to itself; a reply goes to the replyTo of the message", sender.ID)
+	if m.local == m.sender {
+		return api.Errorf(api.InvalidParams, "agent %s cannot send to itself; a reply goes to the replyTo of the message", m.sender.ID)
 	}
-	return m, nil
+	return nil
 }
 
 // served reports whether the app of the message's channel, if it has one, is there
@@ -765,6 +783,12 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	}
 	if m.asked != nil && m.asked.Halves > 0 {
 		r.Details["mended"] = m.asked.Halves
+	}
+	if m.operator != nil {
+		r.Details["operator"] = api.ByPeer(m.operator)
+	}
+	if m.check {
+		r.ActionType, r.Event = audit.ActionCheck, "decided"
 	}
 	return r, k.content(r, m.content)
 }

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/spf13/cobra"
+)
+
+// verdictError ends a command whose message may not go, after it was said why.
+type verdictError struct{ code int }
+
+func (e *verdictError) Error() string { return cli.ErrSaid.Error() }
+func (e *verdictError) Unwrap() error { return cli.ErrSaid }
+
+const sendExits = "Exit codes: 0 allowed, 5 held for a person, 6 refused, 1 nothing was decided."
+
+func newSend(s *shell) *cobra.Command {
+	c := newSpeak(s, "sending.message")
+	c.Use, c.Short = "send SESSION TEXT", "send a message as one of your agents"
+	c.Long = `Send a message as one of your agents. It is decided, recorded and delivered like
+any message of that agent, whose app need not be connected. SESSION is where it
+goes, such as telegram:4711; TEXT is the message, - reads it from stdin.
+
+` + sendExits
+	c.Example = `  ocipd send telegram:4711 'How far is the review?'
+  ocipd send --agent alice --level internal agent:bob:main - < report.txt`
+	return c
+}
+
+func newCheck(s *shell) *cobra.Command {
+	c := newSpeak(s, "sending.check")
+	c.Use, c.Short = "check SESSION TEXT", "print what would be decided about a message"
+	c.Long = `Print what would be decided about a message of one of your agents, and why. The
+message goes nowhere, takes no round, counts for no budget and is shown to no
+interceptor; the log has a record of the check. SESSION is where the message would
+go, such as telegram:4711; TEXT is the message, - reads it from stdin.
+
+` + sendExits
+	c.Example = `  ocipd check telegram:4711 'I promise it by Friday.'
+  ocipd check --json telegram:4711 - < answer.txt | jq .code`
+	return c
+}
+
+// newSpeak makes a command that asks a method about a message.
+func newSpeak(s *shell, method string) *cobra.Command {
+	var (
+		params              api.SendParams
+		level, kind, policy string
+		fresh, asJSON       bool
+	)
+	c := &cobra.Command{
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			params.SessionKey, params.Content = args[0], args[1]
+			if args[1] == "-" {
+				text, err := io.ReadAll(io.LimitReader(s.Stdin, maxSendBytes+1))
+				switch {
+				case err != nil:
+					return fmt.Errorf("cannot read the message from stdin: %w", err)
+				case len(text) > maxSendBytes:
+					return cli.Usagef("the message is longer than %d bytes", maxSendBytes)
+				}
+				params.Content = strings.TrimSuffix(string(text), "\n")
+			}
+			wishes := map[string]any{}
+			for name, value := range map[string]string{"classification": level, "type": kind, "replyPolicy": policy} {
+				if value != "" {
+					wishes[name] = value
+				}
+			}
+			if fresh {
+				wishes["new"] = true
+			}
+			if len(wishes) > 0 {
+				exchange, err := json.Marshal(wishes)
+				if err != nil {
+					return fmt.Errorf("cannot encode the message: %w", err)
+				}
+				params.Metadata = api.Object{"exchange": exchange}
+			}
+			return s.speak(cmd.Context(), method, &params, asJSON)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&params.Agent, "agent", "", "`ID` of the agent that it is a message of, where there are several")
+	flags.StringVar(&level, "level", "", "`LEVEL` of the message: public, internal, confidential or restricted")
+	flags.StringVar(&kind, "type", "", "`TYPE` of the exchange: information_query, commitment_request or meeting_scheduling")
+	flags.StringVar(&policy, "reply-policy", "", "`POLICY` for the answer: agent-ok, human-only or no-reply-needed")
+	flags.BoolVar(&fresh, "new", false, "begin a new exchange")
+	flags.BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	return c
+}
+
+// maxSendBytes is the longest message that is read from stdin: what a line to the
+// daemon holds.
+const maxSendBytes = 1 << 20
+
+// speak asks about a message, says what became of it, and returns a [verdictError]
+// where it may not go.
+func (s *shell) speak(ctx context.Context, method string, params *api.SendParams, asJSON bool) error {
+	c, err := s.DialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
+	defer cancel()
+	var answer jsontext.Value
+	err = c.Call(ctx, method, params, &answer)
+	refused, wasRefused := errors.AsType[*api.Error](err)
+	if err != nil && !wasRefused {
+		return err
+	}
+	said, err := readAnswer(answer, refused)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		if wasRefused {
+			if answer, err = json.Marshal(map[string]any{"result": ocip.Deny, "error": refused}); err != nil {
+				return fmt.Errorf("cannot encode the answer: %w", err)
+			}
+		}
+		if _, err := s.Stdout.Write(s.Screen().JSONLine(answer)); err != nil {
+			return err
+		}
+	} else if err := s.say(method, said); err != nil {
+		return err
+	}
+	switch said.Result {
+	case ocip.RequireApproval:
+		return &verdictError{exitHeld}
+	case ocip.Deny:
+		return &verdictError{exitRefused}
+	case ocip.Allow:
+	}
+	return nil
+}
+
+// spoken is what became of a message, or would.
+type spoken struct {
+	api.CheckResult
+	ApprovalID, DispatchID string
+	Waiting                bool
+}
+
+// readAnswer reads the answer of either method, or the refusal in its place. An error
+// that is no verdict is returned.
+func readAnswer(answer jsontext.Value, refused *api.Error) (*spoken, error) {
+	var said spoken
+	if refused != nil {
+		verdict := verdictOf(refused)
+		if verdict == nil {
+			return nil, refused
+		}
+		said.Result, said.Reason = ocip.Deny, refused.Message
+		code, _ := verdict["code"].(string)
+		said.Code = ocip.Code(code)
+		said.AuditID, _ = verdict["auditId"].(string)
+		return &said, nil
+	}
+	var sent api.DispatchResult
+	if json.Unmarshal(answer, &sent) == nil && sent.DispatchID != "" {
+		said.Result, said.DispatchID, said.ApprovalID, said.Waiting = ocip.Allow, sent.DispatchID, sent.ApprovalID, sent.Waiting
+		if sent.OCIP != nil {
+			said.Code, said.Reason, said.AuditID = sent.OCIP.Code, sent.OCIP.Reason, sent.OCIP.AuditID
+			if sent.OCIP.ExchangeID != "" {
+				said.Round, said.MaxRounds = sent.OCIP.Round, sent.OCIP.MaxRounds
+			}
+		}
+		if sent.Held {
+			said.Result = ocip.RequireApproval
+		}
+		return &said, nil
+	}
+	if err := json.Unmarshal(answer, &said.CheckResult); err != nil {
+		return nil, fmt.Errorf("cannot read the daemon's answer: %w", err)
+	}
+	return &said, nil
+}
+
+// verdictOf is the verdict that an error carries, nil where it is none.
+func verdictOf(refused *api.Error) map[string]any {
+	details, _ := refused.Details.(map[string]any)
+	verdict, _ := details["ocip"].(map[string]any)
+	return verdict
+}
+
+// say tells a person what became of a message, in a line or two.
+func (s *shell) say(method string, said *spoken) error {
+	would, gone := "", "sent"
+	if method == "sending.check" {
+		would, gone = "would be ", "allowed"
+	}
+	var b strings.Builder
+	colour := s.Screen().Colour
+	switch said.Result {
+	case ocip.Allow:
+		b.WriteString(colour.Paint(term.Green, would+gone))
+		switch {
+		case said.Waiting:
+			b.WriteString(": it waits for its app to take it")
+		case said.Reason != "":
+			b.WriteString(": " + term.OneLine(said.Reason))
+		}
+	case ocip.RequireApproval:
+		b.WriteString(colour.Paint(term.Yellow, would+"held") + ": " + term.OneLine(string(said.Code)+": "+said.Reason))
+		if said.ApprovalID != "" {
+			b.WriteString("\nto decide: ocipd approvals show " + said.ApprovalID)
+		}
+	case ocip.Deny:
+		b.WriteString(colour.Paint(term.Red, would+"refused") + ": " + term.OneLine(string(said.Code)+": "+said.Reason))
+	}
+	if said.Round > 0 {
+		fmt.Fprintf(&b, "\nround %d of %d", said.Round, said.MaxRounds)
+	}
+	fmt.Fprintf(&b, "\nrecord: ocipd audit query --record %s\n", said.AuditID)
+	_, err := io.WriteString(s.Stdout, b.String())
+	return err
+}

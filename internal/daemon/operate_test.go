@@ -1,0 +1,98 @@
+package daemon_test
+
+import (
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// A person sends as an agent whose app is not connected, or is, by the rules of that
+// agent's messages.
+func TestOperatorSends(t *testing.T) {
+	h := build(t, acme)
+	telegram := h.channel("@openclawos/telegram", "telegram")
+	person := h.operates()
+	send := func(agent, text string) map[string]any {
+		return map[string]any{"agent": agent, "sessionKey": "telegram:dave", "content": text}
+	}
+	var sent api.DispatchResult
+	h.operator("sending.message", send("alice", "How far is the lighthouse?"), &sent)
+	if m := telegram.message("hook:message_sending"); m.Content == "" || sent.DispatchID == "" || sent.Held || sent.Waiting {
+		t.Fatalf("sent is %+v, delivered %q", sent, m.Content)
+	}
+	alice := h.agent("@acme/alice")
+	h.operator("sending.message", send("agent-alice-1", "And the harbour?"), &sent)
+	telegram.message("hook:message_sending")
+	if sent.OCIP.Round != 2 {
+		t.Errorf("the second message has round %d", sent.OCIP.Round)
+	}
+
+	h.operator("sending.message", send("alice", "I promise the lighthouse"), &sent)
+	if !sent.Held {
+		t.Fatalf("a promise is %+v", sent)
+	}
+	h.decides("approve", sent.ApprovalID)
+	telegram.message("hook:message_sending")
+	alice.silent("approval:resolved")
+
+	person.refuse(api.Forbidden, "sending.message", send("alice", "The key is AKIA"+"Q3EGRT5XPWKJ2LMN."))
+	person.refuse(api.NotFound, "sending.message", send("zoe", "hello"))
+	person.refuse(api.InvalidParams, "sending.message", map[string]any{"sessionKey": "telegram:dave", "content": "hello"})
+
+	said := 0
+	for _, r := range h.records(audit.Filter{}) {
+		if r.ActionType == audit.ActionExchange && r.Side == audit.SideSender {
+			said++
+			if by, _ := r.Details["operator"].(map[string]any); r.AppID != api.OperatorApp || by["uid"] == nil && r.ApprovalID == "" {
+				t.Errorf("record %d is of app %s, operator %v", r.Seq, r.AppID, by)
+			}
+		}
+	}
+	if said < 4 {
+		t.Errorf("%d messages are on record", said)
+	}
+	h.verify()
+}
+
+// A check says what would be decided, and leaves everything but the log as it was.
+func TestOperatorChecks(t *testing.T) {
+	h := build(t, acme)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	check := func(text string) (c api.CheckResult) {
+		t.Helper()
+		h.operator("sending.check", map[string]any{"agent": "alice", "sessionKey": "telegram:dave", "content": text}, &c)
+		return c
+	}
+	for range 5 { // more often than there are rounds
+		if c := check("How far is the lighthouse?"); c.Result != ocip.Allow || c.Round != 1 {
+			t.Errorf("a question is %+v", c)
+		}
+	}
+	if c := check("I promise the lighthouse"); c.Result != ocip.RequireApproval || c.Code != ocip.CommitmentRequiresHuman {
+		t.Errorf("a promise is %+v", c)
+	}
+	if c := check("The key is AKIA" + "Q3EGRT5XPWKJ2LMN."); c.Result != ocip.Deny || c.Classification != "restricted" {
+		t.Errorf("a secret is %+v", c)
+	}
+	var list api.ApprovalListResult
+	h.operator("approval.list", map[string]any{}, &list)
+	if len(list.Approvals) > 0 {
+		t.Errorf("a check asks a person: %s", list.Approvals)
+	}
+	if r := alice.dispatch("telegram:dave", "How far is the lighthouse?", nil); r.OCIP.Round != 1 {
+		t.Errorf("the first message has round %d", r.OCIP.Round)
+	}
+	telegram.message("hook:message_sending")
+	telegram.silent("hook:message_sending")
+	checks := 0
+	for _, r := range h.records(audit.Filter{}) {
+		if r.ActionType == audit.ActionCheck {
+			checks++
+		}
+	}
+	if checks != 7 {
+		t.Errorf("%d checks are on record", checks)
+	}
+}

@@ -1,0 +1,101 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Send sends a message that an operator wrote, as one of the agents. It is
+// decided like any message of that agent's app, which need not be connected, and its
+// record says whose user asked.
+func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api.DispatchResult, error) {
+	r := k.rules()
+	m, err := r.operates(ctx, who, p)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	if err := r.prepare(ctx, m); err != nil {
+		return api.DispatchResult{}, err
+	}
+	result, err := r.send(m)
+	if err == nil && m.deliver != nil {
+		m.deliver()
+	}
+	return result, err
+}
+
+// Check decides such a message and does nothing about it: it takes no round and
+// counts for no budget, nobody is asked, no interceptor sees it, and its record is one
+// of a check.
+func (k *Kernel) Check(ctx context.Context, who api.Peer, p *api.SendParams) (api.CheckResult, error) {
+	r := k.rules()
+	m, err := r.operates(ctx, who, p)
+	if err != nil {
+		return api.CheckResult{}, err
+	}
+	m.check = true
+	if err := r.prepare(ctx, m); err != nil {
+		return api.CheckResult{}, err
+	}
+	return r.check(ctx, m)
+}
+
+// operates is a message of an operator, whose sender is an agent of theirs.
+func (k *ruleset) operates(ctx context.Context, who api.Peer, p *api.SendParams) (*outgoing, error) {
+	agents := k.cfg.Directory.Agents
+	var sender *Agent
+	switch {
+	case p.Agent != "":
+		if sender = cmp.Or(k.directory.Agent(p.Agent), k.directory.Local(p.Agent)); sender == nil {
+			return nil, api.Errorf(api.NotFound, "there is no agent %q; ocipd status lists the configured ones", p.Agent)
+		}
+	case len(agents) == 1:
+		sender = k.directory.Agent(agents[0].ID)
+	default:
+		return nil, api.Invalid([]api.FieldError{{Path: "agent", Message: "required where several agents are configured, or none"}})
+	}
+	if uid, _, _ := who.Credentials(); sender.UID != nil && *sender.UID != uid {
+		return nil, api.Errorf(api.Forbidden, "agent %s is bound to user %d; this process runs as user %d", sender.ID, *sender.UID, uid)
+	}
+	m := &outgoing{appID: api.OperatorApp, sender: sender, operator: who}
+	if err := k.direct(ctx, m, &p.DispatchParams); err != nil {
+		return nil, err
+	}
+	return m, k.served(m)
+}
+
+// check weighs a message, and records what would have been decided.
+func (k *ruleset) check(ctx context.Context, m *outgoing) (api.CheckResult, error) {
+	now := k.now()
+	defer k.state.Lock(m.sender.InstanceID, m.other())()
+	st, err := k.standing(ctx, m, now)
+	if err != nil {
+		return api.CheckResult{}, k.exchangeRefused(m, err)
+	}
+	giveBack, err := k.count(ctx, m, st, now)
+	if err != nil {
+		return api.CheckResult{}, err
+	}
+	giveBack()
+	v := k.weigh(ctx, m, st, ocip.Nobody, now)
+	r, err := k.sentRecord(m, v)
+	if err != nil {
+		return api.CheckResult{}, err
+	}
+	if _, err := k.record(r); err != nil {
+		return api.CheckResult{}, err
+	}
+	return checkResult(v, r), nil
+}
+
+func checkResult(v *ocip.Verdict, r *audit.Record) api.CheckResult {
+	c := api.CheckResult{Result: v.Result, Code: v.Code, Reason: v.Reason, Rule: v.Policy, Classification: v.Level.String(), AuditID: r.ID}
+	if v.Exchange.ID != "" {
+		c.Type, c.Round, c.MaxRounds = v.Exchange.Type, v.Exchange.Round, v.Exchange.MaxRounds
+	}
+	return c
+}
