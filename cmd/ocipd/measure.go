@@ -1,85 +1,411 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
-	"github.com/openclawos/ocipd/internal/ocip/commitment"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/kernelconfig"
+	"github.com/openclawos/ocipd/internal/measure"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
+type measureFlags struct {
+	compare, since         string
+	fromLog, every, asJSON bool
+}
+
 func newMeasure(s *shell) *cobra.Command {
-	var asJSON bool
+	var f measureFlags
 	c := &cobra.Command{
-		Use: "measure FILE",
+		Use: "measure {FILE | --from-log}",
 		Example: "  ocipd measure texts.jsonl\n" +
-			"  ocipd measure texts.jsonl --json",
-		Short: "measure detection on labelled texts of your own",
-		Long: `Run the configuration's commitment detection over labelled texts, and print how
-many it would hold, how many of those rightly (precision), and how many of the
-commitments it finds (recall). FILE has one text a line, as JSON
-{"text": "…", "commitment": true} or as a label, a tab and the text; - is stdin.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			report, err := s.measure(args[0])
-			if err != nil {
-				return err
+			"  ocipd measure texts.jsonl --compare quieter.yaml\n" +
+			"  ocipd measure --from-log --since 30d",
+		Short: "measure detection on labelled texts, or on what people decided",
+		Long: `Run the configuration's detectors over labelled texts, and print how many they
+would hold, how many of those rightly (precision), how many of the commitments
+they find (recall), each with its bounds at 95 % confidence, the same for each
+rule, the commitments that pass and the holds that are useless. FILE has one text
+a line, as JSON {"text": "…", "commitment": true} or as a label, a tab and the
+text; - is stdin. JSON may have more: "id", "lenient" (it commits, or asks for a
+commitment, or promises weakly), "answers" (the id of the message it answers) and
+"secrets" (names of what secrets are in it).
+
+--compare runs another configuration over the same texts, and lists what the two
+do not treat alike.
+
+--from-log reads no texts: it counts, in the daemon's own record, what people did
+with the messages that each rule held.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case f.fromLog && len(args) > 0:
+				return cli.Usagef("cannot measure %s and the log at once", args[0])
+			case f.fromLog && f.compare != "":
+				return cli.Usagef("cannot compare configurations on the log, which has no texts: give a FILE")
+			case !f.fromLog && f.since != "":
+				return cli.Usagef("cannot use --since without --from-log")
+			case !f.fromLog && len(args) != 1:
+				return cli.Usagef("want one FILE of labelled texts, or --from-log")
 			}
-			if asJSON {
-				return s.PrintJSON(report)
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.fromLog:
+				return s.measureLog(cmd.Context(), &f)
+			case f.compare != "":
+				return s.measureBoth(args[0], &f)
 			}
-			return s.showMeasure(&report)
+			return s.measureFile(args[0], &f)
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	flags := c.Flags()
+	flags.StringVar(&f.compare, "compare", "", "run the detectors of this configuration `FILE` as well, and list the differences")
+	flags.BoolVar(&f.fromLog, "from-log", false, "measure what people decided, by the record")
+	flags.StringVar(&f.since, "since", "", "with --from-log, from this `TIME` on: RFC 3339, a date, a duration back such as 30d")
+	flags.BoolVar(&f.every, "all", false, "list all texts, not the first of each list")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
 
-func (s *shell) measure(file string) (report commitment.Report, err error) {
-	cfg, err := s.Load(nil)
+// measured is what `ocipd measure FILE --json` prints.
+type measured struct {
+	measure.Report
+	// Secrets is there where texts are labelled with secrets.
+	Secrets *measure.SecretsReport `json:"secrets,omitempty"`
+}
+
+func (s *shell) measureFile(file string, f *measureFlags) error {
+	texts, err := s.readTexts(file)
 	if err != nil {
-		return report, err
+		return err
 	}
-	families := make(map[string]commitment.Mode)
-	for name, mode := range cfg.OCIP.Commitment.Families {
-		families[name] = commitment.Mode(mode)
-	}
-	detector, err := commitment.New(commitment.Options{Match: commitment.Match(cfg.OCIP.Commitment.Match), Families: families})
+	seen, err := s.look(s.ConfigFile, texts)
 	if err != nil {
-		return report, fmt.Errorf("cannot use ocip.commitment: %w", err)
+		return err
 	}
-	in := s.Stdin
+	m := measured{Report: measure.Commitments(seen)}
+	if slices.ContainsFunc(texts, func(t measure.Text) bool { return len(t.Secrets) > 0 }) {
+		secrets := measure.Secrets(seen)
+		m.Secrets = &secrets
+	}
+	if f.asJSON {
+		return s.PrintJSON(m)
+	}
+	return s.showMeasured(&m, f)
+}
+
+func (s *shell) measureBoth(file string, f *measureFlags) error {
+	texts, err := s.readTexts(file)
+	if err != nil {
+		return err
+	}
+	now, err := s.look(s.ConfigFile, texts)
+	if err != nil {
+		return err
+	}
+	other, err := s.look(f.compare, texts)
+	if err != nil {
+		return err
+	}
+	c := measure.Compare(now, other)
+	if f.asJSON {
+		return s.PrintJSON(c)
+	}
+	return s.showComparison(&c, f)
+}
+
+func (s *shell) readTexts(file string) ([]measure.Text, error) {
+	var in io.Reader = s.Stdin
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return report, fmt.Errorf("cannot read the texts: %w", err)
+			return nil, fmt.Errorf("cannot read the texts: %w", err)
 		}
 		defer f.Close()
 		in = f
 	}
-	examples, err := commitment.ReadExamples(in)
+	texts, err := measure.Read(in)
 	switch {
 	case err != nil:
-		return report, fmt.Errorf("cannot read the texts of %s: %w", file, err)
-	case len(examples) == 0:
-		return report, fmt.Errorf("cannot measure on %s: it has no texts", file)
+		return nil, fmt.Errorf("cannot read the texts of %s: %w", file, err)
+	case len(texts) == 0:
+		return nil, fmt.Errorf("cannot measure on %s: it has no texts", file)
 	}
-	return detector.Measure(examples), nil
+	return texts, nil
 }
 
-func (s *shell) showMeasure(r *commitment.Report) error {
-	fmt.Fprintf(s.Stdout, "%d texts, %d of them commitments; %d would be held (%s)\n", r.Examples, r.Commitments, r.Held, percent(r.HoldRate))
-	fmt.Fprintf(s.Stdout, "precision %s   recall %s\n", percent(r.Precision), percent(r.Recall))
-	if len(r.Parts) == 0 {
+// look runs the detectors of a configuration over texts.
+func (s *shell) look(file string, texts []measure.Text) ([]measure.Seen, error) {
+	cfg, err := s.LoadFile(file, nil)
+	if err != nil {
+		return nil, err
+	}
+	typed, err := kernelconfig.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	rules := measure.Rules{Commitments: typed.Rules.Commitments, Content: typed.Rules.Content}
+	step, end := s.progress("texts", len(texts))
+	defer end()
+	return rules.Look(texts, step), nil
+}
+
+// progress tells a person how far long work is. Where all is not known it is 0.
+func (s *shell) progress(what string, all int) (step func(done int), end func()) {
+	if !term.IsTerminal(s.Stderr) || s.Getenv("TERM") == "dumb" {
+		return func(int) {}, func() {}
+	}
+	next, shown := time.Now().Add(time.Second), false
+	step = func(done int) {
+		now := time.Now()
+		if now.Before(next) {
+			return
+		}
+		next, shown = now.Add(time.Second/5), true
+		of := ""
+		if all > 0 {
+			of = " of " + thousands(all)
+		}
+		fmt.Fprintf(s.Stderr, "\r\x1b[K%s%s %s", thousands(done), of, what)
+	}
+	return step, func() {
+		if shown {
+			fmt.Fprint(s.Stderr, "\r\x1b[K")
+		}
+	}
+}
+
+func (s *shell) showMeasured(m *measured, f *measureFlags) error {
+	scr := s.Screen()
+	w := bufio.NewWriter(s.Stdout)
+	fmt.Fprintf(w, "%s texts, %s of them commitments; in 100, with bounds at 95 %% confidence\n", thousands(m.Texts), thousands(m.Strict.Labelled))
+	showMatch(w, &m.Report)
+	if len(m.Rules) > 0 {
+		fmt.Fprintln(w)
+		t := term.Table{Columns: []term.Column{
+			{Title: "RULE", Least: 8}, {Title: "HELD", Least: 4, Right: true}, {Title: "RIGHT", Least: 5, Right: true},
+			{Title: "PRECISION", Least: 14, Right: true}, {Title: "ALONE", Least: 5, Right: true},
+		}}
+		for i := range m.Rules {
+			r := &m.Rules[i]
+			name, alone := r.Name, fmt.Sprintf("%d, %d right", r.Alone, r.AloneRight)
+			if r.Shadow {
+				name, alone = name+" (shadow)", "holds nothing"
+			}
+			t.Add(term.Plain(name), term.Plain(strconv.Itoa(r.Rate.Part)), term.Plain(strconv.Itoa(r.Strict.Part)), term.Plain(r.Strict.String()), term.Plain(alone))
+		}
+		if err := t.Write(w, scr); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "ALONE: what nothing else holds.")
+	}
+	most := f.most()
+	listQuotes(w, scr, "commitments that pass", m.Misses, most)
+	for _, group := range byRule(m.Useless) {
+		listQuotes(w, scr, "useless holds by "+group.rule, group.quotes, most)
+	}
+	if m.Secrets != nil {
+		fmt.Fprintf(w, "\nsecrets found    %v of %d\nraised falsely   %v of %d\n", m.Secrets.Found, m.Secrets.Found.Whole, m.Secrets.False, m.Secrets.False.Whole)
+		listQuotes(w, scr, "secrets not found", m.Secrets.Missed, most)
+		listQuotes(w, scr, "raised without a secret", m.Secrets.Useless, most)
+	}
+	return w.Flush()
+}
+
+func showMatch(w io.Writer, r *measure.Report) {
+	leniently := func(of func(*measure.Match) measure.Share) string {
+		if r.Lenient == nil {
+			return ""
+		}
+		return fmt.Sprintf("   leniently %v", of(r.Lenient))
+	}
+	fmt.Fprintf(w, "held       %v\n", r.Held)
+	fmt.Fprintf(w, "precision  %v%s\n", r.Strict.Precision, leniently(func(m *measure.Match) measure.Share { return m.Precision }))
+	fmt.Fprintf(w, "recall     %v%s\n", r.Strict.Recall, leniently(func(m *measure.Match) measure.Share { return m.Recall }))
+}
+
+// fewQuotes is how many texts of a list people are shown.
+const fewQuotes = 5
+
+func (f *measureFlags) most() int {
+	if f.every {
+		return 1 << 30
+	}
+	return fewQuotes
+}
+
+type ruleQuotes struct {
+	rule   string
+	quotes []measure.Quote
+}
+
+// byRule sorts holds by what holds them, the rule with the most first. A text is
+// listed once, under the first of its rules.
+func byRule(quotes []measure.Quote) (groups []ruleQuotes) {
+	count := map[string]int{}
+	for _, q := range quotes {
+		for _, rule := range q.Rules {
+			count[rule]++
+		}
+	}
+	more := func(a, b string) int {
+		if count[a] != count[b] {
+			return count[b] - count[a]
+		}
+		return strings.Compare(a, b)
+	}
+	at := map[string]int{}
+	for _, q := range quotes {
+		rule := slices.MinFunc(q.Rules, more)
+		if _, known := at[rule]; !known {
+			at[rule] = len(groups)
+			groups = append(groups, ruleQuotes{rule: rule})
+		}
+		g := &groups[at[rule]]
+		g.quotes = append(g.quotes, q)
+	}
+	slices.SortStableFunc(groups, func(a, b ruleQuotes) int { return more(a.rule, b.rule) })
+	return groups
+}
+
+// listQuotes prints texts, each on a line, and says how many more there are.
+func listQuotes(w io.Writer, scr term.Screen, title string, quotes []measure.Quote, most int) {
+	if len(quotes) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s: %s\n", title, thousands(len(quotes)))
+	for _, q := range quotes[:min(len(quotes), most)] {
+		line := "  " + term.Printable(q.ID) + "  "
+		if len(q.Rules) > 1 {
+			line += "[" + term.Printable(strings.Join(q.Rules, " ")) + "] "
+		}
+		fmt.Fprintln(w, term.Cut(line+term.Printable(strings.Join(strings.Fields(q.Text), " ")), scr.RowWidth()))
+	}
+	if more := len(quotes) - most; more > 0 {
+		fmt.Fprintf(w, "  and %s more (--all)\n", thousands(more))
+	}
+}
+
+func (s *shell) showComparison(c *measure.Comparison, f *measureFlags) error {
+	scr := s.Screen()
+	w := bufio.NewWriter(s.Stdout)
+	fmt.Fprintf(w, "%s texts, %s of them commitments; in 100, with bounds at 95 %% confidence\n\n", thousands(c.Now.Texts), thousands(c.Now.Strict.Labelled))
+	t := term.Table{Columns: []term.Column{
+		{Title: "", Least: 5}, {Title: "HELD", Least: 14, Right: true}, {Title: "PRECISION", Least: 14, Right: true}, {Title: "RECALL", Least: 14, Right: true},
+	}}
+	for _, row := range []struct {
+		name string
+		*measure.Report
+	}{{"now", &c.Now}, {term.Printable(f.compare), &c.Other}} {
+		t.Add(term.Plain(row.name), term.Plain(row.Held.String()), term.Plain(row.Strict.Precision.String()), term.Plain(row.Strict.Recall.String()))
+	}
+	if err := t.Write(w, scr); err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		title string
+		*measure.Difference
+	}{{"no longer held", &c.Freed}, {"newly held", &c.Caught}} {
+		for _, commits := range []bool{true, false} {
+			var quotes []measure.Quote
+			for _, q := range d.Quotes {
+				if q.Commitment == commits {
+					quotes = append(quotes, q.Quote)
+				}
+			}
+			title := d.title + ", no commitments"
+			if commits {
+				title = d.title + ", commitments"
+			}
+			listQuotes(w, scr, title, quotes, f.most())
+		}
+	}
+	if c.Freed.Texts+c.Caught.Texts == 0 {
+		fmt.Fprintln(w, "\nboth treat every text alike")
+	}
+	return w.Flush()
+}
+
+// measureLog counts what people decided.
+func (s *shell) measureLog(ctx context.Context, f *measureFlags) error {
+	since, err := moment(f.since, time.Now())
+	if err != nil {
+		return cli.Usagef("cannot read --since: %v", err)
+	}
+	history := measure.NewHistory()
+	step, end := s.progress("records", 0)
+	read := 0
+	for _, like := range []audit.Record{{PolicyResult: audit.ResultApproval}, {ActionType: audit.ActionApproval}} {
+		search, err := s.search(ctx, audit.Filter{Since: since, Like: like})
+		if err != nil {
+			return err
+		}
+		defer search.Close()
+		for before := uint64(0); ; {
+			lines, next, err := search.most(ctx, before, search.page)
+			if err != nil {
+				return err
+			}
+			for _, line := range lines {
+				e, err := audit.Parse(line)
+				if err != nil {
+					return err
+				}
+				history.Add(&e)
+				read++
+				step(read)
+			}
+			if before = next; next == 0 {
+				break
+			}
+		}
+	}
+	end()
+	d := history.Decisions()
+	if f.asJSON {
+		return s.PrintJSON(d)
+	}
+	return s.showDecisions(&d)
+}
+
+func (s *shell) showDecisions(d *measure.Decisions) error {
+	if d.Held == 0 {
+		fmt.Fprintln(s.Stderr, "no message was held for a person")
 		return nil
 	}
-	t := term.Table{Columns: []term.Column{{Title: "WHAT", Least: 8}, {Title: "TEXTS", Least: 5, Right: true}, {Title: "RIGHT", Least: 5, Right: true}, {Title: "PRECISION", Least: 9, Right: true}}}
-	for _, p := range r.Parts {
-		t.Add(term.Plain(p.Name), term.Plain(strconv.Itoa(p.Texts)), term.Plain(strconv.Itoa(p.Right)), term.Plain(percent(p.Precision)))
+	w := bufio.NewWriter(s.Stdout)
+	fmt.Fprintf(w, "%s messages held since %s; %s wait still\n\n", thousands(d.Held), d.Since.Local().Format("2006-01-02 15:04"), thousands(d.Open))
+	t := term.Table{Columns: []term.Column{{Title: "RULE", Least: 10}, {Title: "HELD", Least: 4, Right: true}, {Title: "ALONE", Least: 5, Right: true}}}
+	for _, title := range []string{"APPROVED", "DENIED", "TAKEN OVER", "RESOLVED", "EXPIRED"} {
+		t.Columns = append(t.Columns, term.Column{Title: title, Least: 4, Right: true})
 	}
-	return t.Write(s.Stdout, s.Screen())
+	t.Columns = append(t.Columns, term.Column{Title: "STOPPED", Least: 14, Right: true})
+	add := func(name, held, alone string, e *measure.Ends) {
+		cells := []term.Cell{term.Plain(name), term.Plain(held), term.Plain(alone)}
+		for _, n := range []int{e.Approved, e.Denied, e.TakenOver, e.Resolved, e.Expired} {
+			cells = append(cells, term.Plain(strconv.Itoa(n)))
+		}
+		t.Add(append(cells, term.Plain(e.Stopped.String()))...)
+	}
+	for i := range d.Rules {
+		r := &d.Rules[i]
+		add(r.Name, strconv.Itoa(r.Held), strconv.Itoa(r.Alone), &r.Ends)
+	}
+	add("all", strconv.Itoa(d.Held), "", &d.Ends)
+	if err := t.Write(w, s.Screen()); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "STOPPED: of what people decided, in 100, what did not leave as it was written.")
+	return w.Flush()
 }
-
-func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + " %" }

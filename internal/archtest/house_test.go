@@ -16,10 +16,10 @@ type room struct {
 var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
-			"internal/kernelconfig",
+			"internal/kernelconfig", "internal/measure",
 			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
 			"internal/mirror", "internal/checkpoints", "internal/keyring", "internal/export",
-			"internal/policy", "internal/ocip", "internal/ocip/commitment", "internal/api", "configs", "configs/policies",
+			"internal/policy", "internal/ocip", "internal/api", "configs", "configs/policies",
 			"internal/supervisor", "internal/place", "internal/term", "internal/cli", "internal/approvalsui", "internal/service", "internal/doctor",
 		},
 		clock: true, process: true,
@@ -124,7 +124,7 @@ var house = map[string]room{
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},
 		clock:   true, process: true,
 	},
-	"internal/measure": {imports: []string{"internal/ocip/commitment", "internal/ocip/content"}},
+	"internal/measure": {imports: []string{"internal/audit", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content"}},
 	"bench/detection": {
 		imports: []string{"internal/measure", "internal/ocip/commitment", "internal/ocip/content"},
 		clock:   true, process: true,

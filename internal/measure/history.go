@@ -1,0 +1,143 @@
+package measure
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Decisions says what people did with the messages that were held.
+type Decisions struct {
+	// Since is the time of the oldest record that was counted, zero for none.
+	Since time.Time `json:"since,omitzero"`
+	// Held counts the approval requests, Open those that nobody has decided yet.
+	Held int `json:"held"`
+	Open int `json:"open"`
+	Ends
+	// Rules are what the messages were held for, the most frequent first. A
+	// message counts once for each of its rules.
+	Rules []DecidedRule `json:"rules"`
+}
+
+// Ends counts how approval requests ended.
+type Ends struct {
+	Approved  int `json:"approved"`
+	Denied    int `json:"denied"`
+	TakenOver int `json:"takenOver"`
+	Resolved  int `json:"resolved"`
+	Expired   int `json:"expired"`
+	// Stopped is the share of what people decided that did not leave as it was
+	// written: denied, taken over or resolved. It is the precision of holding as
+	// people saw it, from below: an approval can be a needed one too.
+	Stopped Share `json:"stopped"`
+}
+
+// DecidedRule is what people did with the messages that one rule held.
+type DecidedRule struct {
+	Name string `json:"name"`
+	Held int    `json:"held"`
+	// Alone counts those that nothing else held.
+	Alone int `json:"alone"`
+	Ends
+}
+
+// History gathers [Decisions] from records, which may come in any order.
+type History struct {
+	since time.Time
+	held  map[string][]string
+	ends  map[string]string
+}
+
+// NewHistory makes one for no records.
+func NewHistory() *History {
+	return &History{held: map[string][]string{}, ends: map[string]string{}}
+}
+
+// Add takes a record. Those that say nothing about held messages are passed over.
+func (h *History) Add(e *audit.Entry) {
+	switch {
+	case e.ApprovalID == "":
+		return
+	case e.ActionType == audit.ActionApproval:
+		switch e.Event {
+		case "approved", "denied", "taken_over", "resolved", "expired":
+			h.ends[e.ApprovalID] = e.Event
+		}
+	case e.PolicyResult == audit.ResultApproval && e.Side != audit.SideReceiver:
+		h.held[e.ApprovalID] = reasons(&e.Record)
+	}
+	if h.since.IsZero() || e.Time.Before(h.since) {
+		h.since = e.Time
+	}
+}
+
+// reasons are what a message is held for: the commitments seen in it, or else the
+// code.
+func reasons(r *audit.Record) (names []string) {
+	for _, d := range r.Detections {
+		if name, commitment := strings.CutPrefix(d.Rule, "commitment."); commitment && !d.Shadow && r.Code == string(ocip.CommitmentRequiresHuman) {
+			names = insert(names, name)
+		}
+	}
+	if names == nil {
+		names = []string{cmp.Or(r.Code, "unknown")}
+	}
+	return names
+}
+
+// Decisions sums up. A decision about a message that was held before the first
+// record is left out.
+func (h *History) Decisions() Decisions {
+	d := Decisions{Since: h.since, Rules: []DecidedRule{}}
+	rules := map[string]*DecidedRule{}
+	for id, names := range h.held {
+		d.Held++
+		end := h.ends[id]
+		if end == "" {
+			d.Open++
+		}
+		d.count(end)
+		for _, name := range names {
+			if rules[name] == nil {
+				rules[name] = &DecidedRule{Name: name}
+			}
+			r := rules[name]
+			r.Held++
+			if len(names) == 1 {
+				r.Alone++
+			}
+			r.count(end)
+		}
+	}
+	d.settle()
+	for _, r := range rules {
+		r.settle()
+		d.Rules = append(d.Rules, *r)
+	}
+	slices.SortFunc(d.Rules, func(a, b DecidedRule) int { return cmp.Or(b.Held-a.Held, cmp.Compare(a.Name, b.Name)) })
+	return d
+}
+
+func (e *Ends) count(end string) {
+	switch end {
+	case "approved":
+		e.Approved++
+	case "denied":
+		e.Denied++
+	case "taken_over":
+		e.TakenOver++
+	case "resolved":
+		e.Resolved++
+	case "expired":
+		e.Expired++
+	}
+}
+
+func (e *Ends) settle() {
+	stopped := e.Denied + e.TakenOver + e.Resolved
+	e.Stopped = ShareOf(stopped, stopped+e.Approved)
+}

@@ -1,0 +1,81 @@
+package measure
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+func TestCompare(t *testing.T) {
+	texts := []Text{{ID: "1", Text: "one", Commitment: true, Lenient: true}, {ID: "2", Text: "two"}, {ID: "3", Text: "three", Lenient: true}}
+	now := []Seen{{Text: &texts[0], Held: true, Names: []string{"promise"}}, {Text: &texts[1]}, {Text: &texts[2], Held: true, Names: []string{"book"}}}
+	other := []Seen{{Text: &texts[0]}, {Text: &texts[1], Held: true, Names: []string{"deal"}}, {Text: &texts[2], Held: true, Names: []string{"book"}}}
+	c := Compare(now, other)
+	if want := (Difference{1, 1, 1, []DifferentQuote{{Quote{ID: "1", Rules: []string{"promise"}, Text: "one"}, true}}}); !reflect.DeepEqual(c.Freed, want) {
+		t.Errorf("freed %+v, want %+v", c.Freed, want)
+	}
+	if want := (Difference{1, 0, 0, []DifferentQuote{{Quote{ID: "2", Rules: []string{"deal"}, Text: "two"}, false}}}); !reflect.DeepEqual(c.Caught, want) {
+		t.Errorf("caught %+v, want %+v", c.Caught, want)
+	}
+	if c.Now.Held.Part != 2 || c.Other.Strict.Recall.Part != 0 {
+		t.Errorf("reports %+v, %+v", c.Now, c.Other)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := 0
+	record := func(r audit.Record) *audit.Entry {
+		at++
+		return &audit.Entry{Time: began.Add(time.Duration(at) * time.Minute), Record: r}
+	}
+	held := func(approval string, code ocip.Code, rules ...audit.Detection) *audit.Entry {
+		return record(audit.Record{
+			ActionType: audit.ActionExchange, Side: audit.SideSender, PolicyResult: audit.ResultApproval,
+			ApprovalID: approval, Code: string(code), Detections: rules,
+		})
+	}
+	decided := func(approval, event string) *audit.Entry {
+		return record(audit.Record{ActionType: audit.ActionApproval, ApprovalID: approval, Event: event})
+	}
+	book := audit.Detection{Rule: "commitment.book"}
+	entries := []*audit.Entry{
+		held("a", ocip.CommitmentRequiresHuman, book, book, audit.Detection{Rule: "commitment.money", Shadow: true}),
+		held("b", ocip.CommitmentRequiresHuman, book, audit.Detection{Rule: "commitment.promise"}),
+		held("c", ocip.RoundLimit, book),
+		held("d", ocip.CommitmentRequiresHuman, audit.Detection{Rule: "credential.assignment"}),
+		held("e", ocip.CommitmentRequiresHuman, book),
+		held("f", ocip.CommitmentRequiresHuman, book),
+		held("g", ocip.CommitmentRequiresHuman, book),
+		record(audit.Record{ActionType: audit.ActionExchange, Side: audit.SideReceiver, PolicyResult: audit.ResultApproval, ApprovalID: "a", Code: "X"}),
+		record(audit.Record{ActionType: audit.ActionExchange, PolicyResult: audit.ResultAllow}),
+		decided("a", "asked_again"), decided("a", "approved"), decided("b", "denied"), decided("c", "taken_over"),
+		decided("d", "resolved"), decided("e", "expired"), decided("f", "approved_in_part"), decided("f", "approved"),
+		decided("held before", "approved"),
+	}
+	want := Decisions{
+		Since: entries[0].Time, Held: 7, Open: 1,
+		Ends: Ends{Approved: 2, Denied: 1, TakenOver: 1, Resolved: 1, Expired: 1, Stopped: ShareOf(3, 5)},
+		Rules: []DecidedRule{
+			{"book", 5, 4, Ends{Approved: 2, Denied: 1, Expired: 1, Stopped: ShareOf(1, 3)}},
+			{"COMMITMENT_REQUIRES_HUMAN", 1, 1, Ends{Resolved: 1, Stopped: ShareOf(1, 1)}},
+			{"EXCHANGE_ROUND_LIMIT", 1, 1, Ends{TakenOver: 1, Stopped: ShareOf(1, 1)}},
+			{"promise", 1, 0, Ends{Denied: 1, Stopped: ShareOf(1, 1)}},
+		},
+	}
+	for _, backwards := range []bool{false, true} {
+		h := NewHistory()
+		for i := range entries {
+			if backwards {
+				i = len(entries) - 1 - i
+			}
+			h.Add(entries[i])
+		}
+		if got := h.Decisions(); !reflect.DeepEqual(got, want) {
+			t.Errorf("backwards %v: decisions\n%+v, want\n%+v", backwards, got, want)
+		}
+	}
+}
