@@ -260,6 +260,8 @@ func (c *checker) constant(e ast.Expr) bool {
 			fun = index.X // an instantiated generic function
 		}
 		switch fun := fun.(type) {
+		case *ast.FuncLit: // a table that is worked out once
+			return len(e.Args) == 0 && fun.Type.Results.NumFields() == 1 && isArray(fun.Type.Results.List[0].Type)
 		case *ast.ArrayType, *ast.StarExpr: // conversions
 			return len(e.Args) == 1 && c.constant(e.Args[0])
 		case *ast.SelectorExpr:

@@ -100,7 +100,7 @@ func gluedAmong(text string, pos int, among uint32, into *gathering) {
 		if among>>i&1 == 0 {
 			continue
 		}
-		l := &literals[i]
+		l := literals[i]
 		start := pos - 1 - l.anchor
 		if end := start + len(l.letters); start >= 0 && end <= len(text) && strings.EqualFold(text[start:end], l.letters) && ascii(text[start:end]) {
 			into.add(Hit{Rule: RuleKeyword, Keyword: l.keyword, Start: start, End: end})
@@ -135,7 +135,7 @@ func (d *Detector) gluedAround(text string, pos, width int, letter bool, into *g
 	}
 	for ; from <= last; from++ {
 		for i := range literals {
-			l := &literals[i]
+			l := literals[i]
 			if from < pos && l.letters[0] != text[from]|0x20 {
 				continue
 			}

@@ -81,8 +81,8 @@ func credentialAnchors() []anchor {
 		all = append(all, anchor{name, (*scan).awsSecret})
 	}
 	for i := range marks {
-		m := &marks[i]
-		check := func(s *scan, end int) { s.marked(m, end) }
+		m := marks[i]
+		check := func(s *scan, end int) { s.marked(&m, end) }
 		if len(m.mark) > 1 {
 			all = append(all, anchor{strings.ToLower(m.mark), check})
 			continue

@@ -269,11 +269,11 @@ const tokenAnchor = 8
 func tokenAnchors() []anchor {
 	var all []anchor
 	for i := range tokens {
-		t := &tokens[i]
+		t := tokens[i]
 		for j := range t.shapes {
 			sh := &t.shapes[j]
 			word := strings.ToLower(sh.prefix[:min(len(sh.prefix), tokenAnchor)])
-			all = append(all, anchor{word, func(s *scan, end int) { s.token(t, sh, end-len(word)) }})
+			all = append(all, anchor{word, func(s *scan, end int) { s.token(&t, sh, end-len(word)) }})
 		}
 	}
 	return all
