@@ -115,7 +115,8 @@ func TestEveryWayOfMedia(t *testing.T) {
 		refusedAs(alice, ocip.ClassificationViolation, "file metadata.anything", "See attached.", with("anything", h.path("out/"+name)))
 	}
 	refusedAs(alice, ocip.MediaRefused, "as much as is weighed", "See attached.", with("anything", h.path("out/vast.txt")))
-	inline := "data:text/plain;base64," + base64.StdEncoding.EncodeToString([]byte("it is "+key))
+	// In UTF-16, which is no text to whoever looks at the message alone.
+	inline := "data:text/plain;base64," + base64.StdEncoding.EncodeToString([]byte("\xff\xfe"+wide("it is "+key)))
 	refusedAs(alice, ocip.ClassificationViolation, "file content", "![]("+inline+")", fresh(nil))
 	refusedAs(alice, ocip.ClassificationViolation, "file metadata.anything", "See attached.", with("anything", inline))
 

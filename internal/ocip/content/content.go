@@ -145,7 +145,8 @@ func (d *Detector) Detect(s string) []Finding {
 // order and in each sorted by Start. Nothing is found across the border of two
 // strings. Each is looked at as it is written, where a character that does not
 // show ends a word, and as the receiver is shown it, without such characters and
-// after the renderings; the spans are those of the string as written. The limit of
+// after the renderings, and once more behind its encodings (see decode.go); the
+// spans are those of the string as written. The limit of
 // [MaxPerRule] holds for all strings together.
 func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding {
 	p := &pass{d: d}
@@ -161,6 +162,7 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding
 		if plain < len(one.Text) || len(as) > 1 { // else nothing is there that does not show
 			found = p.rendered(found, first, one.Text, as)
 		}
+		found = p.decoded(found, first, one.Text)
 		for k := range found[first:] {
 			found[first+k].Member = one.Member
 		}
@@ -206,18 +208,30 @@ func (p *pass) count(rule string) {
 
 // look adds what the rules find in a text, sorted. Up to plain it is ASCII.
 func (p *pass) look(found []Finding, s string, plain int) []Finding {
-	d := p.d
 	v := look(s, plain)
-	p.scan = scan{text: v.text, lists: &d.lists, pass: p, pem: -1, putty: -1}
-	d.words.each(v.text, p.hit)
+	first := len(found)
+	found = p.rules(found, &v)
+	for i := range p.d.patterns {
+		found = p.find(found, &p.d.patterns[i], &v)
+	}
+	return found[:first+len(inOrder(found[first:]))]
+}
+
+// builtin adds what the rules of the house find in a text.
+func (p *pass) builtin(found []Finding, s string, plain int) []Finding {
+	v := look(s, plain)
+	return p.rules(found, &v)
+}
+
+// rules adds what the rules of the house find in a view.
+func (p *pass) rules(found []Finding, v *view) []Finding {
+	p.scan = scan{text: v.text, lists: &p.d.lists, pass: p, pem: -1, putty: -1}
+	p.d.words.each(v.text, p.hit)
 	p.scan.numbers()
 	first := len(found)
 	found = append(found, p.scan.settle()...)
 	v.restore(found[first:])
-	for i := range d.patterns {
-		found = p.find(found, &d.patterns[i], &v)
-	}
-	return found[:first+len(inOrder(found[first:]))]
+	return found
 }
 
 // find adds the places an operator's pattern matches: in the text as it was

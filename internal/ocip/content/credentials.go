@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // The rules that need more than a prefix.
@@ -526,22 +525,12 @@ func (s *scan) kubernetes(end int) {
 				continue
 			}
 			raw, err := base64.StdEncoding.DecodeString(s.text[value:stop])
-			if plain := strings.TrimSpace(string(raw)); err == nil && len(plain) >= 5 && printable(plain) && !s.standIn(plain) {
+			if plain := strings.TrimSpace(string(raw)); err == nil && len(plain) >= 5 && readable(raw) && !s.standIn(plain) {
 				s.add(ruleKubernetes, Restricted, value, stop)
 			}
 			at = s.run(stop, quote, stop+1)
 		}
 	}
-}
-
-// printable reports whether a text has nothing in it but what people write.
-func printable(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f {
-			return false
-		}
-	}
-	return text != "" && utf8.ValidString(text)
 }
 
 // curl weighs who a call logs in as.

@@ -14,24 +14,30 @@ func eight(s string) uint64 {
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
+// equal has the highest bit of each byte set that is c.
+func equal(w uint64, c byte) uint64 {
+	t := w ^ uint64(c)*ones
+	return ^((t&^highs + 0x7f*ones) | t) & highs
+}
+
 // odd is where the first byte stands that is not ASCII which shows or ends a line,
 // or the length of the text.
 func odd(s string) int {
 	i := 0
-	for i < len(s) {
-		if i+8 <= len(s) {
-			w := eight(s[i:])
-			del := w ^ 0x7f*ones
-			if (w|(w-' '*ones)|(del-ones)&^del)&highs == 0 {
-				i += 8
-				continue
-			}
+	for ; i+8 <= len(s); i += 8 {
+		w := eight(s[i:])
+		del := w ^ 0x7f*ones
+		if (w|(w-' '*ones)|(del-ones)&^del)&highs == 0 {
+			continue
 		}
-		// One of these is something else, a line end as a rule.
-		for end := min(i+8, len(s)); i < end; i++ {
-			if c := s[i]; (c < ' ' || c >= 0x7f) && c != '\n' && c != '\r' && c != '\t' {
-				return i
-			}
+		low := ^(w&^highs + 0x60*ones) & highs // below the blank
+		if w&highs|equal(w, 0x7f)|low&^(equal(w, '\n')|equal(w, '\r')|equal(w, '\t')) != 0 {
+			break
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; (c < ' ' || c >= 0x7f) && c != '\n' && c != '\r' && c != '\t' {
+			break
 		}
 	}
 	return i

@@ -12,6 +12,8 @@ type index struct {
 	heads   [headBits / 32]uint32
 	bucket  [headBits]uint16
 	buckets [][]entry
+	// fourth has, for each bucket, a bit for each class of the byte behind those.
+	fourth []uint32
 }
 
 // entry is a word, in lower case, and its number.
@@ -45,7 +47,7 @@ func classOf(c byte) uint8 {
 
 // newIndex makes one. Words have at least two bytes.
 func newIndex(words []string) *index {
-	x := &index{buckets: make([][]entry, 1)} // the first is nobody's
+	x := &index{buckets: make([][]entry, 1), fourth: make([]uint32, 1)} // the first are nobody's
 	for _, w := range words {
 		for i := range len(w) {
 			x.class[w[i]] = classOf(w[i])
@@ -71,9 +73,14 @@ func (x *index) add(head uint32, e entry) {
 	x.heads[head/32] |= 1 << (head % 32)
 	if x.bucket[head] == 0 {
 		x.bucket[head] = uint16(len(x.buckets))
-		x.buckets = append(x.buckets, nil)
+		x.buckets, x.fourth = append(x.buckets, nil), append(x.fourth, 0)
 	}
 	at := x.bucket[head]
+	if len(e.word) > 3 {
+		x.fourth[at] |= 1 << x.class[e.word[3]]
+	} else {
+		x.fourth[at] = ^uint32(0)
+	}
 	x.buckets[at] = append(x.buckets[at], e)
 }
 
@@ -94,7 +101,11 @@ func (x *index) each(text string, found func(word, end int)) {
 
 // compare calls found for every word that begins at at.
 func (x *index) compare(text string, at int, head uint32, found func(word, end int)) {
-	for _, e := range x.buckets[x.bucket[head]] {
+	b := x.bucket[head]
+	if at+3 < len(text) && x.fourth[b]&(1<<x.class[text[at+3]]) == 0 {
+		return
+	}
+	for _, e := range x.buckets[b] {
 		if end := at + len(e.word); end <= len(text) && lower(text[end-1]) == e.word[len(e.word)-1] && hasFold(text, at, e.word) {
 			found(e.id, end)
 		}

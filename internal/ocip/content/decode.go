@@ -1,0 +1,335 @@
+package content
+
+import (
+	"encoding/hex"
+	"html"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/text"
+)
+
+// Secrets travel in encodings: in a query, a page, a string of a program, a
+// configuration. What is decoded is looked at once more, and not decoded again.
+
+// decoded adds what the rules find behind the encodings of a text, and did not
+// find in it as it is: what is found from first on. All that is decoded is no
+// longer than the text.
+func (p *pass) decoded(found []Finding, first int, s string) []Finding {
+	written := len(found)
+	found = p.escaped(found, s)
+	found = p.encoded(found, s)
+	if len(found) == written {
+		return found
+	}
+	return found[:first+len(merge(found[first:], written-first))]
+}
+
+// hides reports whether a rule is looked for behind encodings: a marking is on
+// what people read.
+func hides(rule string) bool { return !strings.HasPrefix(rule, "marking.") }
+
+// escaped looks at what stands around escapes, with the escapes written out.
+func (p *pass) escaped(found []Finding, s string) []Finding {
+	var next [len(escapeSigns)]int // where each sign stands next
+	for i := range next {
+		next[i] = find(s, escapeSigns[i], 0)
+	}
+	// before is what may be needed before a value, its name, or behind that, and
+	// around is how far a word is followed.
+	const before, around = 48, 512
+	for at := 0; ; {
+		sign := 0
+		for i := range next {
+			if next[i] < at {
+				next[i] = find(s, escapeSigns[i], at)
+			}
+			if next[i] < next[sign] {
+				sign = i
+			}
+		}
+		i := next[sign]
+		if i == len(s) {
+			return found
+		}
+		if _, size := escape(s[i:]); size == 0 {
+			at = i + 1
+			continue
+		}
+		// A window begins and ends at a blank, and goes on where another escape is
+		// near its end.
+		from := i
+		for from > max(at, i-around) && !kindOf(s[from-1]).in(space|newline) {
+			from--
+		}
+		from = wordStart(s, max(at, from-before), from)
+		w := window{text: make([]byte, 0, 256), origin: make([]int, 0, 256)}
+		end := from
+		for last := i; end < len(s) && (end-last < before || end-last < around && !kindOf(s[end]).in(space|newline)); {
+			if r, size := escape(s[end:]); size > 0 {
+				w.add(r, end)
+				end += size
+				last = end
+				continue
+			}
+			w.text, w.origin = append(w.text, s[end]), append(w.origin, end)
+			end++
+		}
+		w.origin = append(w.origin, end)
+		w.cut = from > 0 && !kindOf(s[from-1]).in(space|newline)
+		w.more = end < len(s) && !kindOf(s[end]).in(space|newline)
+		found = p.window(found, &w)
+		at = end
+	}
+}
+
+const escapeSigns = "%&\\"
+
+// find is where a byte stands at or behind at, or the length of the text.
+func find(s string, c byte, at int) int {
+	if at > len(s) {
+		return len(s)
+	}
+	if i := strings.IndexByte(s[at:], c); i >= 0 {
+		return at + i
+	}
+	return len(s)
+}
+
+// wordStart is where the first word begins between from and to.
+func wordStart(s string, from, to int) int {
+	if from == 0 {
+		return 0
+	}
+	for i := from; i < to; i++ {
+		if kindOf(s[i-1]).in(space | newline) {
+			return i
+		}
+	}
+	return to
+}
+
+// window is a decoded part of a text, and where each of its bytes was written. It
+// is cut where it begins inside a word, and there is more where it ends in one.
+type window struct {
+	text      []byte
+	origin    []int
+	cut, more bool
+}
+
+func (w *window) add(r rune, at int) {
+	if !text.Shows(r) && r != '\n' && r != '\t' {
+		return // it hides what stands around it
+	}
+	w.text = utf8.AppendRune(w.text, r)
+	for len(w.origin) < len(w.text) {
+		w.origin = append(w.origin, at)
+	}
+}
+
+// window looks at a decoded part.
+func (p *pass) window(found []Finding, w *window) []Finding {
+	s := string(w.text)
+	first := len(found)
+	found = p.builtin(found, s, odd(s))
+	kept := found[:first]
+	for _, f := range found[first:] {
+		if f.Start == 0 && w.cut || f.End == len(s) && w.more {
+			continue // of something longer
+		}
+		from, to := w.origin[f.Start], w.origin[f.End]
+		// Of a number, what stands around it may be out of the window.
+		if hides(f.Rule) && from < to && (to-from > f.End-f.Start || strings.HasPrefix(f.Rule, "credential.")) {
+			f.Start, f.End = from, to
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// escape reads what stands for one character at the beginning of a text, and says
+// how long it is.
+func escape(s string) (r rune, size int) {
+	number := func(from, to, base int) rune {
+		if to > len(s) {
+			return -1
+		}
+		n, err := strconv.ParseUint(s[from:to], base, 32)
+		if err != nil || n == 0 || n > utf8.MaxRune {
+			return -1
+		}
+		return rune(n)
+	}
+	switch {
+	case len(s) < 2:
+		return 0, 0
+	case s[0] == '%': // of a URI. Beyond ASCII it is part of a character, and no secret's
+		if r = number(1, 3, 16); r > 0 && r < utf8.RuneSelf {
+			return r, 3
+		}
+	case s[0] == '\\' && s[1] == '/':
+		return '/', 2
+	case s[0] == '\\' && s[1] == 'x':
+		if r = number(2, 4, 16); r > 0 && r < utf8.RuneSelf {
+			return r, 4
+		}
+	case s[0] == '\\' && s[1] == 'u':
+		if r = number(2, 6, 16); r > 0 && (r < 0xd800 || r > 0xdfff) {
+			return r, 6
+		}
+	case s[0] == '&' && (s[1] == '#' || kindOf(s[1]).in(letter)):
+		const longest = 12
+		end := strings.IndexByte(s[:min(len(s), longest)], ';')
+		if end < 0 {
+			return 0, 0
+		}
+		shown := html.UnescapeString(s[:end+1])
+		if r, n := utf8.DecodeRuneInString(shown); n == len(shown) && r != utf8.RuneError {
+			return r, end + 1
+		}
+	}
+	return 0, 0
+}
+
+// encoded looks into runs of base64 and of hexadecimal digits that are text.
+func (p *pass) encoded(found []Finding, s string) []Finding {
+	const shortest, set = 24, base64URL | slash
+	for i := shortest - 1; i < len(s); {
+		// Behind a byte that is not of the set no run begins earlier.
+		start := i + 1
+		for start > i-shortest+1 && kindOf(s[start-1]).in(set) {
+			start--
+		}
+		if start > i-shortest+1 {
+			i = start + shortest - 1
+			continue
+		}
+		end := run(s, i, set, len(s))
+		if texts(s[start:end]) {
+			found, end = p.inside(found, s, start, end)
+		}
+		i = end + shortest
+	}
+	return found
+}
+
+// sixBits is what a digit of base64 stands for, in either alphabet.
+var sixBits = func() (bits [256]byte) {
+	for i := range 62 {
+		bits["ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"[i]] = byte(i)
+	}
+	bits['+'], bits['-'], bits['/'], bits['_'] = 62, 62, 63, 63
+	return bits
+}()
+
+// texts reports whether a run begins as one that text was encoded into does: words
+// and names end here, mostly at their first letters.
+func texts(s string) bool {
+	const glance = 16
+	var plain [glance / 4 * 3]byte
+	for i := 0; i < glance; i += 4 {
+		a, b, c, d := sixBits[s[i]], sixBits[s[i+1]], sixBits[s[i+2]], sixBits[s[i+3]]
+		at := i / 4 * 3
+		plain[at], plain[at+1], plain[at+2] = a<<2|b>>4, b<<4|c>>2, c<<6|d
+		if !readable(plain[at:at+1]) && plain[at] < 0x80 || i == 0 && plain[0] >= 0x80 && plain[0] < 0xc2 {
+			return digits(s[:glance])
+		}
+	}
+	return readable(whole(plain[:])) || digits(s[:glance])
+}
+
+// digits reports whether a run is hexadecimal and stands for ASCII.
+func digits(s string) bool {
+	for i := range len(s) {
+		if k := kindOf(s[i]); !k.in(hexAny) || i%2 == 0 && (s[i] < '2' || s[i] > '7') && s[i] != '0' {
+			return false
+		}
+	}
+	return true
+}
+
+// inside looks into one such run, and into the lines below where it is a block. It
+// says where what it has read ends.
+func (p *pass) inside(found []Finding, s string, start, end int) ([]Finding, int) {
+	const line = 40
+	block := s[start:end]
+	if end-start >= line && end < len(s) && kindOf(s[end]).in(newline) {
+		var b strings.Builder
+		b.WriteString(block)
+		for at := end; ; {
+			next := run(s, at, newline|space, at+16)
+			last := run(s, next, base64URL|slash, len(s))
+			if at == len(s) || !kindOf(s[at]).in(newline) || last == next {
+				break
+			}
+			b.WriteString(s[next:last])
+			at, end = last, last
+			if last-next < line {
+				break
+			}
+		}
+		block = b.String()
+	}
+	plain := decode(block)
+	if !readable(plain) {
+		return found, end
+	}
+	first := len(found)
+	found = p.builtin(found, string(plain), odd(string(plain)))
+	kept := found[:first]
+	for _, f := range found[first:] {
+		if f.Start, f.End = start, end; hides(f.Rule) {
+			kept = append(kept, f)
+		}
+	}
+	return kept, end
+}
+
+// decode reads hexadecimal digits, or base64 of either alphabet up to where it is
+// whole.
+func decode(s string) []byte {
+	if len(s)%2 == 0 && digits(s) {
+		plain, _ := hex.DecodeString(s)
+		return plain
+	}
+	if len(s)%4 == 1 { // which no whole one is
+		s = s[:len(s)-1]
+	}
+	plain := make([]byte, 0, len(s)/4*3+3)
+	for i := 0; i+1 < len(s); i += 4 {
+		a, b := sixBits[s[i]], sixBits[s[i+1]]
+		plain = append(plain, a<<2|b>>4)
+		if i+2 < len(s) {
+			c := sixBits[s[i+2]]
+			plain = append(plain, b<<4|c>>2)
+			if i+3 < len(s) {
+				plain = append(plain, c<<6|sixBits[s[i+3]])
+			}
+		}
+	}
+	return plain
+}
+
+// whole leaves out a character that is cut off at the end.
+func whole(plain []byte) []byte {
+	for i := 1; i <= min(len(plain), utf8.UTFMax-1); i++ {
+		if rest := plain[len(plain)-i:]; utf8.RuneStart(rest[0]) {
+			if !utf8.FullRune(rest) {
+				return plain[:len(plain)-i]
+			}
+			break
+		}
+	}
+	return plain
+}
+
+// readable reports whether what was decoded is a text.
+func readable(plain []byte) bool {
+	for _, c := range plain {
+		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f {
+			return false
+		}
+	}
+	return len(plain) > 0 && utf8.Valid(plain)
+}

@@ -1,0 +1,125 @@
+package content
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"html"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// TestDecodedOnce hides secrets in the encodings of queries, pages, programs and
+// configurations.
+func TestDecodedOnce(t *testing.T) {
+	token := "ghp_" + body(mixed, 36)
+	assigned := "password: Tr0ub4dor&3"
+	each := func(f func(c byte) string) func(string) string {
+		return func(s string) string {
+			var b strings.Builder
+			for i := range len(s) {
+				b.WriteString(f(s[i]))
+			}
+			return b.String()
+		}
+	}
+	std, raw := base64.StdEncoding.EncodeToString, base64.RawURLEncoding.EncodeToString
+	wrap := func(s string) string {
+		s = std([]byte(strings.Repeat("nothing here ", 6) + s + " and so on, for a while longer"))
+		for i := 64; i < len(s); i += 65 {
+			s = s[:i] + "\n" + s[i:]
+		}
+		return s
+	}
+	d := detector(t)
+	for name, encode := range map[string]func(string) string{
+		"base64":           func(s string) string { return std([]byte(s)) },
+		"base64 of URLs":   func(s string) string { return raw([]byte(s)) },
+		"a block":          wrap,
+		"hexadecimal":      func(s string) string { return hex.EncodeToString([]byte(s)) },
+		"a query":          url.QueryEscape,
+		"per cent":         each(func(c byte) string { return fmt.Sprintf("%%%02X", c) }),
+		"one per cent":     func(s string) string { return s[:3] + fmt.Sprintf("%%%02x", s[3]) + s[4:] },
+		"references":       each(func(c byte) string { return fmt.Sprintf("&#%d;", c) }),
+		"hex references":   each(func(c byte) string { return fmt.Sprintf("&#x%x;", c) }),
+		"named references": html.EscapeString,
+		"a soft hyphen":    func(s string) string { return s[:9] + "&shy;" + s[9:] },
+		"escapes":          each(func(c byte) string { return fmt.Sprintf(`\u%04x`, c) }),
+		"one escape":       func(s string) string { return s[:3] + fmt.Sprintf(`\u%04X`, s[3]) + s[4:] },
+		"bytes":            each(func(c byte) string { return fmt.Sprintf(`\x%02x`, c) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for secret, rule := range map[string]string{token: "credential.github-token", assigned: ruleAssignment} {
+				if name == "a query" && secret == assigned {
+					continue // its blank is a plus
+				}
+				encoded := encode(secret)
+				before := "see "
+				found := d.Detect(before + encoded + " there")
+				if len(found) != 1 || found[0].Rule != rule || found[0].Level != Restricted {
+					t.Fatalf("got %v in %q", found, encoded)
+				}
+				if f := found[0]; f.Start < len(before) || f.End > len(before)+len(encoded) || f.End-f.Start < 11 {
+					t.Errorf("the span %d-%d in %q", f.Start, f.End, encoded)
+				}
+			}
+		})
+	}
+	// A span is that of the value where it can be told.
+	text := "user=bob&password%3ATr0ub4dor%263&x=1"
+	if found := d.Detect(text); len(found) != 1 || text[found[0].Start:found[0].End] != "Tr0ub4dor%263" {
+		t.Errorf("got %v", found)
+	}
+	jwt := std([]byte(jwtLike))
+	if found := d.Detect("data: " + jwt); len(found) != 1 || found[0].Rule != ruleJWT {
+		t.Errorf("got %v in %q", found, jwt)
+	}
+	slash := strings.ReplaceAll("https://hooks.slack.com/services/T0"+body(capped, 8)+"/B0"+body(capped, 8)+"/"+body(mixed, 24), "/", `\/`)
+	if found := d.Detect(slash); len(found) != 1 || found[0].Rule != ruleSlackWebhook {
+		t.Errorf("got %v in %q", found, slash)
+	}
+}
+
+// TestDecodedIsNoSecret has what is encoded and is none, and markings, which are
+// on what people read.
+func TestDecodedIsNoSecret(t *testing.T) {
+	std := base64.StdEncoding.EncodeToString
+	none(t, map[string]string{
+		"prose":     std([]byte(prose[:300])),
+		"a marking": std([]byte("TLP:RED and CONFIDENTIAL and nothing else")),
+		"bytes":     std([]byte("\x89PNG\r\n\x1a\n password: Tr0ub4dor&3 ghp_" + body(mixed, 36))),
+		"twice":     std([]byte(std([]byte("ghp_" + body(mixed, 36))))),
+		"per cent":  "100%25 of it, 5% 6%, %zz, 12%",
+		"page":      "a &amp; b &lt;c&gt; &nbsp; &copy; &unknown; & AT&T; \\u12 \\x \\u{41}",
+		"path":      "/usr/local/share/documentation/packages/internal/and/so/on/and/so/forth",
+	})
+}
+
+// FuzzDecoded wants what is found behind encodings to be found in a base64 block
+// as it is alone, and spans to stay inside.
+func FuzzDecoded(f *testing.F) {
+	for _, s := range []string{"ghp_" + body(mixed, 36), "password: Tr0ub4dor&3 and more of it", "%41%4b&#73;\\u0041", "&shy;%%%\\/\\/&#x10ffff;"} {
+		f.Add(s)
+	}
+	d := detector(f)
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, one := range d.Detect(s) {
+			if one.Start < 0 || one.Start >= one.End || one.End > len(s) {
+				t.Fatalf("%+v of %q", one, s)
+			}
+		}
+		if len(s) < 18 || len(s) > 1<<10 || !readable([]byte(s)) {
+			return
+		}
+		secrets := 0
+		for _, one := range (&pass{d: d, hit: func(int, int) {}}).builtin(nil, s, odd(s)) {
+			if hides(one.Rule) {
+				secrets++
+			}
+		}
+		if behind := d.Detect(base64.StdEncoding.EncodeToString([]byte(s))); secrets > 0 && len(behind) == 0 {
+			t.Errorf("%d in %q, none in its base64", secrets, s)
+		}
+	})
+}
