@@ -1,7 +1,8 @@
 // Command detection measures the two detectors, as they are built, on the texts
 // of this folder, and prints the figures beside those of the commit before.
 //
-//	go run ./bench/detection [-json] [-write] [-list] [-speed=false]
+//	go run ./bench/detection [-json] [-write] [-list HALF] [-speed=false]
+//	go run ./bench/detection -corpora [-half HALF] FORM=PATH...
 //
 // Rules are tuned on the half "tune" of the texts; what is published is measured
 // on the half "report".
@@ -41,8 +42,16 @@ func main() {
 	flag.BoolVar(&o.write, "write", false, "keep the figures: the next runs are compared with them")
 	flag.StringVar(&o.list, "list", "", "list the misses and the useless holds of this half: tune or report")
 	flag.BoolVar(&o.speed, "speed", true, "measure the throughput too")
+	others := flag.Bool("corpora", false, "measure on other people's texts instead, given as FORM=PATH")
+	half := flag.String("half", "", "with -corpora, count this half: tune or report")
 	flag.Parse()
-	if err := run(o, os.Stdout); err != nil {
+	var err error
+	if *others {
+		err = runCorpora(flag.Args(), *half, os.Stdout)
+	} else {
+		err = run(o, os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "detection:", err)
 		os.Exit(1)
 	}
