@@ -3,8 +3,13 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/openclawos/ocipd/configs/policies"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/policy"
@@ -14,7 +19,7 @@ import (
 
 func newPolicy(s *shell) *cobra.Command {
 	c := group(&cobra.Command{Use: "policy", Short: "check, test and reload Rego policies"})
-	c.AddCommand(newPolicyCheck(s), newPolicyTest(s), newPolicyReload(s))
+	c.AddCommand(newPolicyNew(s), newPolicyCheck(s), newPolicyTest(s), newPolicyReload(s))
 	return c
 }
 
@@ -51,6 +56,43 @@ samples. Without PATH it is the policy that the configuration names.`,
 				return fmt.Errorf("cannot use %s: %w", builtIn(path), err)
 			}
 			_, err = fmt.Fprintf(s.Stdout, "ok: %s, %d files, %s\n", term.Printable(builtIn(path)), len(p.Files()), p.Revision())
+			return err
+		},
+	}
+}
+
+func newPolicyNew(s *shell) *cobra.Command {
+	return &cobra.Command{
+		Use:     "new DIR",
+		Example: "  ocipd policy new ~/.config/openclawos/policy",
+		Short:   "write a policy of your own to begin with",
+		Long: `Write a policy of your own to begin with: the built-in one, and my_rules.rego
+with two example rules and their tests. DIR must not exist, or be empty. Nothing is
+put in force: that takes policy.path in the configuration.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := args[0]
+			if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
+				return fmt.Errorf("%s has files in it; want a directory that is empty or does not exist", dir)
+			}
+			starter, err := policies.Starter()
+			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return fmt.Errorf("cannot make the directory: %w", err)
+			}
+			for _, name := range slices.Sorted(maps.Keys(starter)) {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(starter[name]), 0o600); err != nil {
+					return fmt.Errorf("cannot write the policy: %w", err)
+				}
+			}
+			full, err := filepath.Abs(dir)
+			if err != nil {
+				full = dir
+			}
+			_, err = fmt.Fprintf(s.Stdout, "wrote %s to %s\nnext:\n  edit %s\n  ocipd policy test %s\n  set policy.path: %s in the configuration, then: ocipd policy reload\n",
+				term.Count(len(starter), "file"), term.Printable(dir), term.Printable(filepath.Join(dir, "my_rules.rego")), cli.Argument(dir), term.Printable(full))
 			return err
 		},
 	}
