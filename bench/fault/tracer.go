@@ -33,7 +33,6 @@ type file string
 const (
 	fileWAL      file = "wal"
 	fileDatabase file = "db"
-	fileShared   file = "shm"
 	fileMirror   file = "mirror"
 	// fileOther is every other regular file below the daemon's directory:
 	// checkpoints, manifests, the index, cursors of exports.
@@ -50,8 +49,6 @@ func fileOf(dir, path string) file {
 		return fileWAL
 	case base == "ocipd.db":
 		return fileDatabase
-	case base == "ocipd.db-shm":
-		return fileShared
 	case base == "audit.jsonl":
 		return fileMirror
 	case strings.HasSuffix(base, ".sock"), strings.HasSuffix(base, ".lock"):

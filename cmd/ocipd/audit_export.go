@@ -16,7 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/export"
-	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -95,7 +95,7 @@ func (s *shell) eachRecord(ctx context.Context, f *exportFlags, filter audit.Fil
 	var left evidence
 	switch {
 	case f.database != "":
-		reader, err := store.OpenReader(ctx, f.database)
+		reader, err := logreader.OpenWhole(ctx, f.database, s.operatorSocket)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -32,7 +33,7 @@ func newAuditShow(s *shell) *cobra.Command {
 			"  ocipd audit show 5 --json",
 		Short: "show one record with the proof that it is in the log",
 		Long: "Show a record with everything in it, its place in the chain, and whether a signed checkpoint\n" +
-			"covers it. It reads the database, and may run beside the daemon.\n" +
+			"covers it. It reads the database, or asks the daemon that uses it.\n" +
 			"Content that was kept encrypted (audit.content: full) is shown with --identity.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,7 +105,7 @@ func sequence(text string) (uint64, error) {
 
 // openRecord opens a database, this daemon's where none is named, and says where
 // its public keys are.
-func (s *shell) openRecord(ctx context.Context, database string) (r *store.Reader, keys string, err error) {
+func (s *shell) openRecord(ctx context.Context, database string) (r logreader.Log, keys string, err error) {
 	if database == "" {
 		cfg, err := s.Places("store.url", "audit.keys")
 		if err != nil {
@@ -115,12 +116,12 @@ func (s *shell) openRecord(ctx context.Context, database string) (r *store.Reade
 		}
 		keys = config.KeysPath(cfg, database)
 	}
-	r, err = store.OpenReader(ctx, database)
+	r, err = logreader.Open(ctx, database, s.operatorSocket)
 	return r, keys, err
 }
 
 // lineOf returns a record's line, with an error a person can use.
-func lineOf(ctx context.Context, r *store.Reader, seq uint64) ([]byte, error) {
+func lineOf(ctx context.Context, r logreader.Log, seq uint64) ([]byte, error) {
 	line, err := r.Line(ctx, seq)
 	if !errors.Is(err, store.ErrNotFound) {
 		return line, err
@@ -229,7 +230,7 @@ func (p *recordText) sealed(content, identity string) error {
 
 // proof says whether a checkpoint covers a record, and whether its path to it
 // holds.
-func (p *recordText) proof(ctx context.Context, r *store.Reader, line []byte, seq uint64, keys string) {
+func (p *recordText) proof(ctx context.Context, r logreader.Log, line []byte, seq uint64, keys string) {
 	receipt, err := r.ProveRecord(ctx, seq)
 	switch {
 	case errors.Is(err, store.ErrUnsigned):

@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
@@ -380,7 +381,7 @@ func (v *verification) rested() error {
 
 // database checks the record itself.
 func (v *verification) database(ctx context.Context) error {
-	reader, err := store.OpenReader(ctx, v.path)
+	reader, err := logreader.OpenWhole(ctx, v.path, v.operatorSocket)
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,12 @@ func (s *shell) openEvidence(ctx context.Context, notRunning error) (evidence, e
 	return &mirrorFile{file: f}, nil
 }
 
+// operatorSocket is where a daemon answers operators.
+func (s *shell) operatorSocket() (string, error) {
+	path, err := s.KernelSocket()
+	return config.OperatorPath(path), err
+}
+
 // mirrorFile reads a mirror without its database.
 type mirrorFile struct{ file *os.File }
 

@@ -16,7 +16,7 @@ type room struct {
 var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
-			"internal/kernelconfig", "internal/measure",
+			"internal/kernelconfig", "internal/logreader", "internal/measure",
 			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
 			"internal/mirror", "internal/checkpoints", "internal/keyring", "internal/export",
 			"internal/policy", "internal/ocip", "internal/api", "configs", "configs/policies",
@@ -51,6 +51,7 @@ var house = map[string]room{
 	"internal/wire":        {imports: []string{"internal/api", "internal/jsonline"}},
 	"internal/store":       {imports: []string{"internal/quota", "internal/diskspace", "internal/fileintegrity", "internal/audit", "internal/ocip", "internal/metrics", "internal/jsonline"}},
 	"internal/checkpoints": {imports: []string{"internal/audit", "internal/durable"}},
+	"internal/logreader":   {imports: []string{"internal/api", "internal/audit", "internal/client", "internal/store"}},
 	"internal/mirror":      {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/index":       {imports: []string{"internal/audit"}},
 	"internal/export":      {imports: []string{"internal/text", "internal/audit", "internal/durable"}},
@@ -76,7 +77,7 @@ var house = map[string]room{
 	"internal/service":         {imports: []string{"internal/kernelconfig", "internal/api", "internal/cli", "internal/config", "internal/term", "systemd"}},
 	"internal/doctor": {
 		imports: []string{
-			"internal/kernelconfig",
+			"internal/kernelconfig", "internal/logreader",
 			"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/config", "internal/daemon", "internal/keyring", "internal/mirror",
 			"internal/place", "internal/policy", "internal/service", "internal/store", "internal/term", "internal/checkpoints", "systemd",
 		},

@@ -52,6 +52,8 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.Operator("audit.stats", d.auditStats),
 		ipc.OperatorStream[jsontext.Value]("audit.tail", log.Tail),
 		ipc.Operator("audit.verify", d.auditVerify),
+		ipc.Operator("audit.inspect", d.auditInspect),
+		ipc.OperatorStream[api.StoreSnapshot]("store.snapshot", d.storeSnapshot),
 		ipc.Operator("exchange.get", k.ExchangeGet),
 		ipc.Operator("exchange.list", k.ExchangeList),
 		ipc.OperatorAs("exchange.resolve", k.ExchangeResolve),

@@ -75,6 +75,8 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		},
 		"audit.rotate_key": {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.tail":       {good: []string{`{}`, `{"last":10,"follow":true}`}, bad: []string{`{"last":-1}`, `{"after":"x"}`}},
+		"audit.inspect":    {good: []string{`{}`, `{"seq":1,"size":2}`}, bad: []string{`{"seq":-1}`, `{"size":"x"}`}},
+		"store.snapshot":   {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.verify":     {good: []string{`{}`}, bad: []string{`[]`}},
 		"debug.profile":    {good: []string{`{"name":"heap"}`, `{"name":"cpu","seconds":3}`}, bad: []string{`{}`, `{"name":"x"}`, `{"name":"cpu","seconds":301}`, `{"name":"cpu","seconds":-1}`}},
 		"audit.retire":     {good: []string{`{"before":"2026-03-13T10:00:00Z"}`}, bad: []string{`{}`, `{"before":7}`}},

@@ -195,7 +195,7 @@ func (s *Ladder) Look(full bool) {
 		was.Rung = Full
 	}
 	d := Disk{Rung: s.rung(was.Rung, free), Free: free, Reserve: was.Reserve}
-	if s.Reserve > 0 && !d.Reserve && free >= max(leave(s.MinFree), Least)+s.Reserve {
+	if s.Reserve > 0 && !d.Reserve && free >= s.Kept()+s.Reserve {
 		if err := makeReserve(s.reserve, s.Reserve); err != nil {
 			s.log.Error("cannot keep space for the last records", zap.Error(err))
 		} else {
@@ -204,6 +204,9 @@ func (s *Ladder) Look(full bool) {
 	}
 	s.now.Store(&d)
 }
+
+// Kept is what is to stay free of the disk, whatever else is put on it.
+func (s *Ladder) Kept() int64 { return max(leave(s.MinFree), Least) }
 
 // Grown says how many bytes the file will have when all that was written is in it,
 // and not only in a write-ahead log beside it.
@@ -222,7 +225,7 @@ func (s *Ladder) growth() int64 {
 func (s *Ladder) rung(was Rung, free int64) Rung {
 	low := was == Refuse || was == Full
 	switch {
-	case was == Full && free < max(leave(s.MinFree), Least):
+	case was == Full && free < s.Kept():
 		return Full
 	case free < s.MinFree, low && free < leave(s.MinFree):
 		return Refuse

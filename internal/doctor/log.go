@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
@@ -33,9 +34,9 @@ func (d *Examiner) log() (found []Diagnosis) {
 		}
 		return []Diagnosis{passed("no record yet")}
 	}
-	r, err := store.OpenReader(d.ctx, p.database)
+	r, err := d.openLog()
 	if err != nil {
-		return []Diagnosis{failed("%v", err).advise("put the right file there, or name another (store.url); a copy is whole with its -wal and -shm alone")}
+		return []Diagnosis{failed("%v", err).advise("put the right file there, or name another (store.url); a copy is whole with its -wal alone")}
 	}
 	defer r.Close()
 	// The checkpoint first: the log may grow meanwhile.
@@ -57,9 +58,14 @@ func (d *Examiner) log() (found []Diagnosis) {
 	return orWell(found, passed("record %d; the last records are chained, the newest checkpoint covers %d and is signed by the key in force", head.Seq, signed))
 }
 
+// openLog opens the log that is examined.
+func (d *Examiner) openLog() (logreader.Log, error) {
+	return logreader.Open(d.ctx, d.places.database, func() (string, error) { return d.places.operator, nil })
+}
+
 // checkpoint checks the newest checkpoint against the key in force and the
 // records, and returns how many it covers.
-func (d *Examiner) checkpoint(r *store.Reader, newest store.Signed) (covered uint64, found []Diagnosis) {
+func (d *Examiner) checkpoint(r logreader.Log, newest store.Signed) (covered uint64, found []Diagnosis) {
 	if newest.Seq == 0 {
 		return 0, []Diagnosis{warned("the log is not signed yet").advise("it is within a minute of its first record, while the daemon runs")}
 	}
@@ -102,7 +108,7 @@ const digestKeys = "digest.json"
 
 // digestKeys checks that the keys are there with which the digests in the log were
 // made.
-func (d *Examiner) digestKeys(r *store.Reader) []Diagnosis {
+func (d *Examiner) digestKeys(r logreader.Log) []Diagnosis {
 	path := filepath.Join(d.places.keys, digestKeys)
 	if cli.Exists(path) {
 		return nil
@@ -123,7 +129,7 @@ func (d *Examiner) digestKeys(r *store.Reader) []Diagnosis {
 }
 
 // reaches compares the log with the newest checkpoint that was kept outside.
-func (d *Examiner) reaches(r *store.Reader, last uint64, newest store.Signed) []Diagnosis {
+func (d *Examiner) reaches(r logreader.Log, last uint64, newest store.Signed) []Diagnosis {
 	path := d.places.checkpoints
 	notes, err := checkpoints.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +169,7 @@ func (d *Examiner) reaches(r *store.Reader, last uint64, newest store.Signed) []
 
 // tombstone checks that what stands for records that were removed stands beside
 // the mirror too.
-func (d *Examiner) tombstone(r *store.Reader) []Diagnosis {
+func (d *Examiner) tombstone(r logreader.Log) []Diagnosis {
 	stone, err := r.Tombstone(d.ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -195,7 +201,7 @@ func (d *Examiner) mirror() []Diagnosis {
 	if !cli.Exists(d.places.database) {
 		return []Diagnosis{passed("no database to compare it with")}
 	}
-	r, err := store.OpenReader(d.ctx, d.places.database)
+	r, err := d.openLog()
 	if err != nil {
 		return []Diagnosis{passed("not checked: the database cannot be read")}
 	}

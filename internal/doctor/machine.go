@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
 	"golang.org/x/sys/unix"
 )
@@ -89,7 +88,7 @@ func (d *Examiner) lastTime() (time.Time, error) {
 	if d.live != nil {
 		return d.live.Audit.Time, nil
 	}
-	r, err := store.OpenReader(d.ctx, d.places.database)
+	r, err := d.openLog()
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -122,7 +121,7 @@ func (d *Examiner) disk() (found []Diagnosis) {
 	}
 	kind, remote := fileSystem(uint32(st.Type))
 	if remote {
-		found = append(found, failed("%s is on %s, where SQLite's locks and shared memory do not hold", dir, kind).advise("put the state on a disk of this machine: store.url"))
+		found = append(found, failed("%s is on %s, where SQLite's locks do not hold", dir, kind).advise("put the state on a disk of this machine: store.url"))
 	}
 	free := int64(st.Bavail) * st.Bsize
 	found = append(found, d.room(free)...)

@@ -32,14 +32,14 @@ func (e *LostError) Error() string {
 // Watch knows the files of one database as they were last seen. Its methods are safe
 // for concurrent use.
 type Watch struct {
-	// dir is the directory of the two companions, for shorter look-ups.
+	// dir is the directory of the write-ahead log, for shorter look-ups.
 	dir int
 
 	// mu makes looking and remembering one step: deliveries look too.
 	mu   sync.Mutex
 	main watched
-	// log and index are the write-ahead log and its shared memory.
-	log, index watched
+	// log is the write-ahead log. Its index is in memory: see store.openAlone.
+	log watched
 }
 
 // solid reports whether a file system takes space for what is written as it is,
@@ -64,8 +64,8 @@ type watched struct {
 	dev, inode uint64
 	size       uint64
 	// shrinksTo is the size down to which the file may shrink. SQLite never
-	// shortens the database (there is no VACUUM) nor the index, and the log
-	// only to journal_size_limit.
+	// shortens the database (there is no VACUUM), and the log only to
+	// journal_size_limit.
 	shrinksTo uint64
 	// solid marks a file without holes. One that was cut and then written on
 	// behind where its end had been is as long as ever, and has one.
@@ -75,7 +75,7 @@ type watched struct {
 // New remembers the files of a database that was just opened. LogLimit is the size
 // that SQLite cuts the write-ahead log back to, its journal_size_limit.
 func New(path string, logLimit uint64) (*Watch, error) {
-	// SQLite keeps the companions beside the file that a link leads to.
+	// SQLite keeps the log beside the file that a link leads to.
 	target, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		target, err = filepath.Abs(target)
@@ -90,16 +90,15 @@ func New(path string, logLimit uint64) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch the store's directory: %w", err)
 	}
-	beside := func(what, suffix string) watched {
-		return watched{what: what, path: target + suffix, dir: dir, name: filepath.Base(target) + suffix}
-	}
 	w := &Watch{
 		dir:  dir,
 		main: watched{what: "the database", path: path, dir: unix.AT_FDCWD, name: path},
-		log:  beside("the database's write-ahead log", "-wal"), index: beside("the database's shared memory", "-shm"),
+		log: watched{
+			what: "the database's write-ahead log", path: target + "-wal", dir: dir, name: filepath.Base(target) + "-wal",
+			shrinksTo: logLimit, solid: solid(dir),
+		},
 	}
-	w.log.shrinksTo, w.log.solid = logLimit, solid(dir)
-	for _, f := range []*watched{&w.main, &w.log, &w.index} {
+	for _, f := range []*watched{&w.main, &w.log} {
 		if err := f.remember(); err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
@@ -118,23 +117,9 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-// Check reports the first file that is lost. It is a few system calls that read
-// names, no input or output.
+// Check reports the first file that is lost. It is two system calls that read names,
+// no input or output.
 func (w *Watch) Check() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.main.check(); err != nil {
-		return err
-	}
-	if err := w.log.check(); err != nil {
-		return err
-	}
-	return w.index.check()
-}
-
-// Glance is [Watch.Check] without the index, for before a transaction, where nothing is
-// lost yet.
-func (w *Watch) Glance() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.main.check(); err != nil {

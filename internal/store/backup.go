@@ -14,7 +14,7 @@ import (
 )
 
 // backupPages is how many pages are copied between two looks at the context.
-const backupPages = 4096
+const backupPages = 1024
 
 // BackupPath is where a database at an older schema version is kept when a newer
 // daemon migrates it. To go back, stop the daemon, put this file in the
@@ -62,7 +62,7 @@ func (s *Store) backUp(ctx context.Context, conn *sqlite.Conn) (discard func() e
 	s.log.Info("keeping a copy of the store before it is migrated",
 		zap.Int("from", version), zap.Int("to", len(steps)), zap.String("copy", kept), zap.Int64("bytes", size))
 	partial := kept + ".partial"
-	if err := copyDatabase(ctx, conn, partial); err != nil {
+	if err := errors.Join(copyDatabase(ctx, conn, partial), syncPath(partial)); err != nil {
 		return fail(errors.Join(err, removeIfThere(partial)))
 	}
 	if err := os.Rename(partial, kept); err != nil {
@@ -126,7 +126,7 @@ func databaseSize(conn *sqlite.Conn) (int64, error) {
 	return int64(pages) * int64(size), err
 }
 
-// copyDatabase makes a durable copy for its owner alone.
+// copyDatabase makes a copy for its owner alone. It is not durable yet.
 func copyDatabase(ctx context.Context, from *sqlite.Conn, path string) (err error) {
 	if err := removeIfThere(path); err != nil {
 		return err
@@ -139,15 +139,11 @@ func copyDatabase(ctx context.Context, from *sqlite.Conn, path string) (err erro
 	if err := f.Close(); err != nil {
 		return err
 	}
-	to, err := openConn(path, sqlite.OpenReadWrite, nil)
+	to, err := openConn(path, sqlite.OpenReadWrite, []string{"synchronous=OFF", "journal_mode=OFF"})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err = errors.Join(err, to.Close()); err == nil {
-			err = syncPath(path)
-		}
-	}()
+	defer func() { err = errors.Join(err, to.Close()) }()
 	copying, err := sqlite.NewBackup(to, "main", from, "main")
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	osexec "os/exec"
@@ -20,6 +21,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // The tests of this file need a process of their own, to kill it or to take
@@ -34,7 +37,7 @@ func TestMain(m *testing.M) {
 	if role == "" {
 		os.Exit(m.Run())
 	}
-	play := map[string]func(string) error{"commit": childCommits, "full disk": childFillsItsDisk, "broken disk": childLosesItsDisk, "reserve": childUsesItsReserve}[role]
+	play := map[string]func(string) error{"commit": childCommits, "full disk": childFillsItsDisk, "broken disk": childLosesItsDisk, "reserve": childUsesItsReserve, "outsider": childLooksIn, "visitor": childReadsOn}[role]
 	if err := play(dir); err != nil {
 		fmt.Println("fault:", err)
 		os.Exit(1)
@@ -178,6 +181,67 @@ func wantAcknowledged(t *testing.T, s *Store, ids []string) {
 	// What was not acknowledged is there whole or not at all.
 	if len(queued) != len(records) {
 		t.Errorf("%d changes have records, %d have messages", len(records), len(queued))
+	}
+}
+
+// childLooksIn opens a store's file as any other program does.
+func childLooksIn(dir string) error {
+	for _, uri := range []string{"", "?mode=ro", "?vfs=unix-excl"} {
+		conn, err := sqlite.OpenConn("file:"+options(dir).Path+uri, sqlite.OpenReadWrite|sqlite.OpenURI)
+		if err != nil {
+			return err
+		}
+		conn.SetBusyTimeout(0)
+		for _, query := range []string{"SELECT count(*) FROM records", "CREATE TABLE mine (x)", "PRAGMA wal_checkpoint"} {
+			err := sqlitex.ExecuteTransient(conn, query, nil)
+			fmt.Println(sqlite.ErrCode(err).ToPrimary())
+		}
+		if err := conn.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// childReadsOn reads a database until its parent ends it.
+func childReadsOn(dir string) error {
+	conn, err := sqlite.OpenConn(options(dir).Path, sqlite.OpenReadWrite)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(sqlitex.ExecuteTransient(conn, "BEGIN", nil), sqlitex.ExecuteTransient(conn, "SELECT count(*) FROM records", nil))
+	fmt.Println("reading")
+	_, _ = io.Copy(io.Discard, os.Stdin) // it ends with the parent
+	return errors.Join(err, conn.Close())
+}
+
+// TestNoOtherProcess wants SQLite's lock to be held by all that a store has open, and
+// to outlast the closing of one of its connections.
+func TestNoOtherProcess(t *testing.T) {
+	s, o := openIn(t, t.TempDir())
+	path, remove, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := openReader(t, path)
+	wantRecords(t, whole.reader, s.Head().Seq)
+	if err := remove(); err != nil {
+		t.Error(err)
+	}
+	said, err := child(t, "outsider", filepath.Dir(o.Path)).Output()
+	if err != nil || string(said) != strings.Repeat("SQLITE_BUSY\n", 9) {
+		t.Errorf("another process gets %q, %v", said, err)
+	}
+	fill(t, s, 1)
+	wantSound(t, s)
+	for name := range files(t, filepath.Dir(o.Path)) {
+		if name != "ocipd.db" && name != "ocipd.db-wal" {
+			t.Errorf("there is %s", name)
+		}
+	}
+	shut(t, s)
+	if said, err := child(t, "outsider", filepath.Dir(o.Path)).Output(); err != nil || !strings.HasPrefix(string(said), "SQLITE_OK\n") {
+		t.Errorf("afterwards another process gets %q, %v", said, err)
 	}
 }
 

@@ -7,12 +7,18 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
+// Evidence is what a database shows of its log.
+type Evidence struct{ *reader }
+
+// Evidence returns what the store's own file shows, and not what is remembered of it.
+func (s *Store) Evidence() Evidence { return Evidence{&s.reader} }
+
 // Checkpoint returns the newest checkpoint; its Seq is zero where none was made.
-func (r *Reader) Checkpoint(ctx context.Context) (Signed, error) { return r.newestCheckpoint(ctx) }
+func (r Evidence) Checkpoint(ctx context.Context) (Signed, error) { return r.newestCheckpoint(ctx) }
 
 // PublicKey returns the public key that the log is signed with, "" where it never
 // was.
-func (r *Reader) PublicKey(ctx context.Context) (string, error) {
+func (r Evidence) PublicKey(ctx context.Context) (string, error) {
 	key, err := r.meta(ctx, publicKeyName)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
@@ -22,7 +28,7 @@ func (r *Reader) PublicKey(ctx context.Context) (string, error) {
 
 // RootAt returns the root of the tree over the first records, or [ErrNotFound]
 // where there are fewer.
-func (r *Reader) RootAt(ctx context.Context, size uint64) (audit.Hash, error) {
+func (r Evidence) RootAt(ctx context.Context, size uint64) (audit.Hash, error) {
 	last, err := r.LastSeq(ctx)
 	if err != nil {
 		return audit.Hash{}, err
@@ -36,7 +42,7 @@ func (r *Reader) RootAt(ctx context.Context, size uint64) (audit.Hash, error) {
 
 // CheckTail checks the chain of the last 256 records, or of those there are, and
 // returns its end.
-func (r *Reader) CheckTail(ctx context.Context) (audit.Head, error) {
+func (r Evidence) CheckTail(ctx context.Context) (audit.Head, error) {
 	tombstone, err := r.Tombstone(ctx)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return audit.Head{}, err

@@ -288,7 +288,6 @@ func TestFileWithoutALog(t *testing.T) {
 			tc.before(t, o.Path)
 			if tc.log != "" {
 				write(t, o.Path+"-wal", tc.log)
-				write(t, o.Path+"-shm", "")
 			}
 			was, refused := files(t, filepath.Dir(o.Path)), errors.New("refused")
 			for range 2 {

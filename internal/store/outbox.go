@@ -113,7 +113,7 @@ func (w *writer) takeOut(first, last int64) error {
 // are there to be delivered, so it returns none whose record is not yet known
 // to be kept, and an error where the database is lost.
 func (s *Store) Messages(ctx context.Context, queue string, after int64, limit int) ([]*Message, error) {
-	if err := s.noticeLoss(s.watch.Glance()); err != nil {
+	if err := s.noticeLoss(s.watch.Check()); err != nil {
 		return nil, err
 	}
 	head := s.Head().Seq

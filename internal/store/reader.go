@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -48,6 +50,10 @@ func (r *reader) read(ctx context.Context, query func(*sqlite.Conn) error) error
 	case conn := <-r.conns:
 		defer func() { r.conns <- conn }()
 		if err := query(conn); err != nil {
+			if r.settled != nil {
+				// A file that is being written reads as a broken one.
+				err = cmp.Or(r.settled(), err)
+			}
 			if r.failed != nil && isIO(err) {
 				return r.failed(err)
 			}
@@ -91,18 +97,19 @@ func (r *reader) close() error {
 	return errors.Join(errs...)
 }
 
-// Reader reads a database without a daemon, or beside one. It changes nothing
-// and makes no file. Its methods are safe for concurrent use.
-type Reader struct{ reader }
+// Reader reads a database that no daemon uses. It changes nothing, makes no file and
+// keeps no daemon from starting. Its methods are safe for concurrent use.
+type Reader struct{ Evidence }
 
-// OpenReader opens a database to read its evidence.
-//
-// Where a write-ahead log stands beside the file, a daemon runs on it or has
-// crashed, and the log is read along. Where none does, the file is whole by
-// itself and is read without a lock; should a daemon start meanwhile, the
-// queries fail rather than show a mixture of old and new.
+// OpenReader opens a database to read its evidence, or returns [ErrRunning] where a
+// daemon uses it. A write-ahead log beside the file, as a crash leaves it, is read
+// along. Should a daemon start meanwhile, the queries fail rather than show a mixture
+// of old and new.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := unclaimed(path); err != nil {
 		return nil, err
 	}
 	conn, settled, err := openBeside(path)
@@ -116,23 +123,38 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	r := &Reader{newReader(1)}
+	sides := newReader(1)
+	r := &Reader{Evidence{&sides}}
 	r.settled = settled
 	r.add(conn)
 	return r, nil
 }
 
+// unclaimed returns [ErrRunning] where a store has the file, see [claimFile].
+func unclaimed(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("cannot open the store: %w", err)
+	}
+	// Closing the file gives the lock back at once.
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("cannot read %s: %w", path, ErrRunning)
+	} else if err != nil {
+		// A file system without such locks has no daemon on it either.
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
 // Close closes the database. Queries that come later get [ErrClosed].
 func (r *Reader) Close() error { return r.close() }
-
-// errNoIndex means that a write-ahead log has lost its index, which cannot be
-// made again without writing a file.
-var errNoIndex = errors.New("its write-ahead log has no -shm file, as after a copy: let a daemon open it once")
 
 var errEmpty = errors.New("cannot use the store: the file is an empty database")
 
 // openBeside opens a database for reading in such a way that neither it nor
-// any file beside it is changed or made.
+// any file beside it is changed or made, and that no lock is taken. Settled says
+// whether both were left alone since.
 func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -147,29 +169,23 @@ func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error
 		// reads, and with it what is left of the records.
 		return nil, nil, errEmpty
 	}
-	log, logErr := os.Stat(path + "-wal")
-	_, indexErr := os.Stat(path + "-shm")
-	mode := "?mode=ro&readonly_shm=1"
-	switch {
-	case logErr == nil && log.Size() > 0 && log.Size() <= walHeader:
-		// A log that was begun and has no frame: the file is whole by itself.
-		// With an index beside that no process holds, SQLite would give up with
-		// SQLITE_PROTOCOL.
-		mode = "?mode=ro&immutable=1"
-		settled = func() error { return sameFile(path, opened) }
-	case logErr == nil && indexErr == nil:
-		// A daemon runs, or has crashed. SQLite's own locks do the rest.
-	case logErr == nil && log.Size() > 0:
-		return nil, nil, fmt.Errorf("cannot open the store %s: %w", path, errNoIndex)
-	default:
-		mode = "?mode=ro&immutable=1"
-		settled = func() error { return sameFile(path, opened) }
+	log, err := os.Stat(path + "-wal")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("cannot open the store: %w", err)
 	}
-	conn, err = openConn("file:"+uriEscaper.Replace(path)+mode, sqlite.OpenReadOnly|sqlite.OpenURI, readerSettings)
+	// Where there is no log, or one that was begun and has no frame, the file is whole
+	// by itself. Otherwise the index of the log is made in memory; in exclusive mode
+	// SQLite needs no file for it, and the VFS takes no lock. That mode has to be set
+	// before anything is read.
+	mode, settings := "immutable=1", readerSettings
+	if log != nil && log.Size() > walHeader {
+		mode, settings = "vfs=unix-none", append([]string{"locking_mode=EXCLUSIVE"}, readerSettings...)
+	}
+	conn, err = openConn("file:"+uriEscaper.Replace(path)+"?mode=ro&"+mode, sqlite.OpenReadOnly|sqlite.OpenURI, settings)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot open the store %s: %w", path, err)
 	}
-	return conn, settled, nil
+	return conn, func() error { return leftAlone(path, opened, log) }, nil
 }
 
 // walHeader is the length of a write-ahead log that holds nothing, in bytes.
@@ -180,18 +196,26 @@ const walHeader = 32
 // uriEscaper hides the characters that end the path in a URI.
 var uriEscaper = strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23")
 
-// sameFile reports an error where a file that is read without locks is being
+// leftAlone reports an error where a file that is read without locks is being
 // written after all.
-func sameFile(path string, opened fs.FileInfo) error {
+func leftAlone(path string, opened, log fs.FileInfo) error {
 	now, err := os.Stat(path)
-	if err == nil {
-		log, logErr := os.Stat(path + "-wal")
-		quiet := errors.Is(logErr, fs.ErrNotExist) || logErr == nil && log.Size() <= walHeader
-		if quiet && os.SameFile(now, opened) && now.Size() == opened.Size() && now.ModTime().Equal(opened.ModTime()) {
+	if err == nil && same(now, opened) {
+		now, err = os.Stat(path + "-wal")
+		switch quiet := errors.Is(err, fs.ErrNotExist) || err == nil && now.Size() <= walHeader; {
+		case log == nil || log.Size() <= walHeader:
+			if quiet {
+				return nil
+			}
+		case err == nil && same(now, log):
 			return nil
 		}
 	}
 	return fmt.Errorf("a daemon has opened %s meanwhile: try again", path)
+}
+
+func same(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // refuseForeign looks at a file before it is opened for writing, so that one
@@ -199,7 +223,7 @@ func sameFile(path string, opened fs.FileInfo) error {
 func refuseForeign(path string) error {
 	conn, _, err := openBeside(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoIndex), errors.Is(err, errEmpty):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errEmpty):
 		return nil
 	case err != nil:
 		return err

@@ -68,6 +68,8 @@ var (
 	ErrMirrorLost = errors.New("a copy of the log that must be there is lost")
 	// ErrInUse means that another daemon has the database open.
 	ErrInUse = errors.New("cannot start: another daemon is using the database")
+	// ErrRunning means that a daemon has the database open, which has to be asked.
+	ErrRunning = errors.New("a daemon is using the database")
 	// ErrQuota means that too much waits already of what an app sent. Nothing was
 	// written of the change; it goes on when receivers have taken some of it.
 	ErrQuota = quota.ErrExceeded
@@ -148,6 +150,8 @@ type Store struct {
 	// signings lets the next checkpoint be waited for.
 	signings news
 	latched  atomic.Pointer[error]
+	// copying is full while a copy is being made: see [Store.Snapshot].
+	copying chan struct{}
 
 	closing   context.Context
 	startStop context.CancelFunc
@@ -194,7 +198,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			return nil, abandon(err, o.Path)
 		}
 	}
-	files := []string{o.Path, o.Path + "-wal", o.Path + "-shm"}
+	files := []string{o.Path, o.Path + "-wal"}
 	space := diskspace.New(o.Space, o.Path, o.Log)
 	space.MakeRoom()
 	conn, err := openWriter(o.Path)
@@ -202,7 +206,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, abandon(space.Explain(err), files...)
 	}
 	s := &Store{clock: o.Clock, log: o.Log, path: o.Path, claim: claim, space: space, signing: o.Signing, reader: newReader(readerCount), alive: o.Alive, redact: o.Redact, unreadable: o.Unreadable, metrics: o.Metrics}
-	s.queue.wait = o.Wait
+	s.queue.wait, s.copying = o.Wait, make(chan struct{}, 1)
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	fail := func(err error) (*Store, error) {
 		s.startStop()
@@ -211,6 +215,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			files = nil
 		}
 		return nil, abandon(errors.Join(space.Explain(err), s.close(), conn.Close(), s.watch.Close()), files...)
+	}
+	if err := dropLeftovers(o.Path); err != nil {
+		return fail(err)
 	}
 	discard, err := s.backUp(ctx, conn)
 	if err != nil {
@@ -223,7 +230,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return fail(err)
 	}
 	for range readerCount {
-		reading, err := openConn(o.Path, sqlite.OpenReadOnly, readerSettings)
+		reading, err := openAlone(o.Path, readerSettings)
 		if err != nil {
 			return fail(err)
 		}
@@ -336,7 +343,9 @@ const journalLimit = 64 << 20
 
 // openWriter opens the connection that writes.
 func openWriter(path string) (*sqlite.Conn, error) {
-	return openConn(path, sqlite.OpenReadWrite, []string{
+	conn, err := openAlone(path, []string{
+		// Stores are kept apart by claimFile: who is in the way is no daemon.
+		"busy_timeout=1000",
 		"journal_mode=WAL",
 		"synchronous=FULL",
 		"wal_autocheckpoint=4000",
@@ -344,6 +353,28 @@ func openWriter(path string) (*sqlite.Conn, error) {
 		"cache_size=-8192",
 		"trusted_schema=OFF",
 	})
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {
+		err = fmt.Errorf("cannot open the store: another program has %s open; end it (fuser -v names it), and start again", path)
+	}
+	return conn, err
+}
+
+// openAlone opens a connection of a store. All of them use SQLite's unix-excl VFS:
+// the first one locks the file for this process until the last is closed, so that
+// no other process that heeds SQLite's locks reads or writes it, and the index of
+// the write-ahead log is in this process's memory. So there is no -shm file that
+// somebody could take away, and no transaction makes a system call for a lock. Each
+// connection opens the file for writing, since one for reading alone would lock by
+// itself and weaken the lock.
+//
+// POSIX locks belong to the process and are lost when it closes any descriptor of the
+// file: nothing else in the process may open it.
+func openAlone(path string, settings []string) (*sqlite.Conn, error) {
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the store: %w", err)
+	}
+	return openConn("file:"+uriEscaper.Replace(whole)+"?vfs=unix-excl", sqlite.OpenReadWrite|sqlite.OpenURI, settings)
 }
 
 func openConn(name string, flags sqlite.OpenFlags, settings []string) (*sqlite.Conn, error) {
@@ -552,5 +583,6 @@ func (s *Store) Close() error {
 	s.finish(last, lead)
 	s.startStop()
 	s.tasks.Wait()
+	s.copying <- struct{}{}
 	return errors.Join(last.err, s.close(), s.writer.close(), s.watch.Close(), s.claim.Close())
 }

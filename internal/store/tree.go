@@ -207,7 +207,7 @@ func (r *reader) prove(ctx context.Context, seq uint64, tree *audit.Tree, newest
 }
 
 // ProveRecord returns the receipt of a record, as [Store.ProveRecord] does.
-func (r *Reader) ProveRecord(ctx context.Context, seq uint64) (audit.Receipt, error) {
+func (r Evidence) ProveRecord(ctx context.Context, seq uint64) (audit.Receipt, error) {
 	last, err := r.LastSeq(ctx)
 	if err != nil {
 		return audit.Receipt{}, err

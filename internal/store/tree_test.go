@@ -249,15 +249,9 @@ func TestProveRecord(t *testing.T) {
 		}
 	}
 	prove(s)
-	r, err := OpenReader(t.Context(), o.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	prove(r)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	prove(s.Evidence())
 	shut(t, s)
+	prove(openReader(t, o.Path))
 }
 
 // TestOldLogGetsTree opens a database of a daemon that made no tree.

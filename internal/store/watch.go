@@ -54,7 +54,7 @@ func (s *Store) readFailed(err error) error {
 // mayWrite looks right before a batch goes to the disk, so that nothing is
 // written where nobody will find it.
 func (s *Store) mayWrite(batch []*pending) error {
-	if err := s.noticeLoss(s.watch.Glance()); err != nil {
+	if err := s.noticeLoss(s.watch.Check()); err != nil {
 		return err
 	}
 	if err := s.copies(batch); err != nil {

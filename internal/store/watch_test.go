@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/fileintegrity"
-	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
@@ -100,17 +99,6 @@ func TestLossDuringTheTransaction(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryIsWatched: whoever opened the database beside a daemon whose
-// index has no name would see none of its locks.
-func TestSharedMemoryIsWatched(t *testing.T) {
-	s, o := openIn(t, t.TempDir())
-	fill(t, s, 1)
-	if err := os.Remove(o.Path + "-shm"); err != nil {
-		t.Fatal(err)
-	}
-	wantRefused(t, s, "ocipd.db-shm is gone")
-}
-
 // TestLossIsNoticedByDeliveries: what waits in the outbox is not delivered from
 // a database that nobody will find.
 func TestLossIsNoticedByDeliveries(t *testing.T) {
@@ -193,7 +181,7 @@ func TestNoFalseLoss(t *testing.T) {
 	if err := sqlitex.ExecuteScript(s.writer.conn, fmt.Sprintf("PRAGMA journal_size_limit=%d; PRAGMA wal_autocheckpoint=100;", limit), nil); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := openConn(o.Path, sqlite.OpenReadOnly, readerSettings)
+	reader, err := openAlone(o.Path, readerSettings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,10 +249,10 @@ func TestStartAfterALoss(t *testing.T) {
 		{"the mode is put back", "", func(p string) error { return os.Chmod(p, 0o400) }, func(p string) error { return os.Chmod(p, 0o600) }},
 		{"the log was emptied", "cannot start: the store was closed at record 46", func(p string) error { return os.Truncate(p+"-wal", 0) }, nil},
 		{"an older copy", "cannot start: the store was closed at record 46, and the database ends at record 43", func(p string) error {
-			return errors.Join(os.Rename(p, p+".lost"), copyFile(p+".early", p), os.Remove(p+"-wal"), os.Remove(p+"-shm"))
+			return errors.Join(os.Rename(p, p+".lost"), copyFile(p+".early", p), os.Remove(p+"-wal"))
 		}, nil},
 		{"an empty file", "cannot start: the store was closed at record 46", func(p string) error {
-			return errors.Join(os.Remove(p), os.Remove(p+"-wal"), os.Remove(p+"-shm"), os.WriteFile(p, nil, 0o600))
+			return errors.Join(os.Remove(p), os.Remove(p+"-wal"), os.WriteFile(p, nil, 0o600))
 		}, nil},
 		{"another log", "cannot start: the store was closed at record 46, and the database has another record there", func(p string) error {
 			other := filepath.Join(filepath.Dir(p), "other")
@@ -277,7 +265,7 @@ func TestStartAfterALoss(t *testing.T) {
 					return err
 				}
 			}
-			return errors.Join(s.Close(), os.Remove(p+"-wal"), os.Remove(p+"-shm"), os.Rename(filepath.Join(other, "ocipd.db"), p))
+			return errors.Join(s.Close(), os.Remove(p+"-wal"), os.Rename(filepath.Join(other, "ocipd.db"), p))
 		}, nil},
 	}
 	for _, tt := range tests {
@@ -408,7 +396,7 @@ func BenchmarkWatch(b *testing.B) {
 	s := open(b, options(b.TempDir()))
 	defer s.Close()
 	for b.Loop() {
-		if err := errors.Join(s.watch.Glance(), s.watch.Check()); err != nil {
+		if err := errors.Join(s.watch.Check()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -422,7 +410,6 @@ func TestReadNoticesALoss(t *testing.T) {
 		do         func(path string) error
 	}{
 		{"log emptied", "ocipd.db-wal was cut", func(p string) error { return os.Truncate(p+"-wal", 0) }},
-		{"shared memory emptied", "ocipd.db-shm was cut", func(p string) error { return os.Truncate(p+"-shm", 0) }},
 	} {
 		t.Run(loss.name, func(t *testing.T) {
 			s, o := openIn(t, t.TempDir())

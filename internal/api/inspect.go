@@ -1,0 +1,54 @@
+package api
+
+import "time"
+
+// AuditInspectParams asks what shows that the log is whole (operator, audit.inspect).
+type AuditInspectParams struct {
+	// Seq, where set, asks for a record and its receipt.
+	Seq uint64 `json:"seq,omitzero"`
+	// Size, where set, asks for the root of the tree over so many records.
+	Size uint64 `json:"size,omitzero"`
+}
+
+// AuditInspection is what a database says of its log.
+type AuditInspection struct {
+	// Database is the file that it is about.
+	Database string `json:"database"`
+	// Last is the last record.
+	Last uint64 `json:"last"`
+	// Checkpoint is the newest one, and CheckpointSeq the record that holds it; they
+	// are absent where none was made.
+	CheckpointSeq uint64 `json:"checkpointSeq,omitzero"`
+	Checkpoint    string `json:"checkpoint,omitzero"`
+	// Key is the public key in force.
+	Key string `json:"key,omitzero"`
+	// Tombstone stands for the records that were retired.
+	Tombstone string `json:"tombstone,omitzero"`
+	// Tail is the end of the last 256 records, where their chain holds, and Fault why
+	// it does not.
+	Tail  *AuditHead `json:"tail,omitzero"`
+	Fault string     `json:"fault,omitzero"`
+	// Line is the record that was asked for, absent where there is none, and Receipt its
+	// receipt, absent where no checkpoint covers it yet.
+	Line    string `json:"line,omitzero"`
+	Receipt string `json:"receipt,omitzero"`
+	// Root is that of the tree over the records that were asked for, absent where there
+	// are fewer.
+	Root string `json:"root,omitzero"`
+}
+
+// AuditHead is a place in the chain of records.
+type AuditHead struct {
+	Seq  uint64    `json:"seq"`
+	Time time.Time `json:"time"`
+	Hash string    `json:"hash"`
+}
+
+// StoreSnapshot is a copy of the database (operator, store.snapshot, streaming). The
+// file is there until the stream ends.
+type StoreSnapshot struct {
+	// Database is the file that was copied, and Path the copy.
+	Database string `json:"database"`
+	Path     string `json:"path"`
+	Bytes    int64  `json:"bytes"`
+}
