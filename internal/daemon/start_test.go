@@ -44,9 +44,9 @@ func found(t testing.TB, dir string) (names []string) {
 // says so again; with the file put back it goes on.
 func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
 	lost := map[string][]string{
-		"checkpoints are there":         {"ocipd.db", "ocipd.db-wal", "ocipd.db-shm"},
+		"checkpoints are there":         {"ocipd.db", "ocipd.db-wal"},
 		"the write-ahead log was left":  {"ocipd.db", "audit-checkpoints.jsonl"},
-		"the signing key alone is left": {"ocipd.db", "ocipd.db-wal", "ocipd.db-shm", "audit-checkpoints.jsonl"},
+		"the signing key alone is left": {"ocipd.db", "ocipd.db-wal", "audit-checkpoints.jsonl"},
 	}
 	// An empty file is what is left by whoever emptied the database, or by a start
 	// that was killed before it looked around.

@@ -329,6 +329,17 @@ func (s *Ladder) MakeRoom() {
 	}
 }
 
+// startBytes is less than any start writes that is on record.
+const startBytes = 64 << 10
+
+// MayStart refuses a disk on which not even a start could be recorded.
+func (s *Ladder) MayStart() error {
+	if free, err := s.Free(); err == nil && free < startBytes {
+		return s.Explain(ErrFull)
+	}
+	return nil
+}
+
 // Explain says of a failure on a full disk what to do about it.
 func (s *Ladder) Explain(err error) error {
 	free, failed := s.Free()

@@ -201,6 +201,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	files := []string{o.Path, o.Path + "-wal"}
 	space := diskspace.New(o.Space, o.Path, o.Log)
 	space.MakeRoom()
+	if err := space.MayStart(); err != nil {
+		return nil, abandon(err, o.Path)
+	}
 	conn, err := openWriter(o.Path)
 	if err != nil {
 		return nil, abandon(space.Explain(err), files...)
