@@ -149,10 +149,13 @@ type Figures struct {
 
 // Half is what one half of the texts says.
 type Half struct {
-	All     *measure.Report            `json:"all"`
-	Kinds   map[string]*measure.Report `json:"kinds"`
-	Other   *measure.Report            `json:"otherLanguages"`
-	Secrets measure.SecretsReport      `json:"secrets"`
+	All   *measure.Report            `json:"all"`
+	Kinds map[string]*measure.Report `json:"kinds"`
+	Other *measure.Report            `json:"otherLanguages"`
+	// Answering is All where what answers a held message is held too, as a daemon
+	// between agents does.
+	Answering *measure.Report       `json:"answering"`
+	Secrets   measure.SecretsReport `json:"secrets"`
 	// AgentSecrets is the same for agents at work alone, who send the most.
 	AgentsFalse measure.Share            `json:"agentsFalse"`
 	Acts        map[string]*measure.Acts `json:"acts"`
@@ -180,6 +183,7 @@ func halfOf(seen []measure.Seen) *Half {
 		return &r
 	}
 	h.All = report(seen)
+	h.Answering = report(measure.Answering(seen))
 	h.Other = report(where(seen, func(s *measure.Seen) bool { return s.Lang != "en" }))
 	h.Secrets = measure.Secrets(seen)
 	for _, kind := range kinds() {
@@ -256,7 +260,7 @@ func readFigures(file string) (*Figures, error) {
 // text, and make the file longer than what it says.
 func (f *Figures) keep(file string) error {
 	for _, h := range f.Halves {
-		for _, r := range append([]*measure.Report{h.All, h.Other}, h.perKind()...) {
+		for _, r := range append([]*measure.Report{h.All, h.Other, h.Answering}, h.perKind()...) {
 			r.Misses, r.Useless = nil, nil
 			if r != h.All {
 				r.Rules = nil
@@ -330,6 +334,7 @@ func (f *Figures) print(out io.Writer, before *Figures) {
 		one("not English", h.Other, was.Other)
 		lenient := func(r *measure.Report) *measure.Match { return cmp.Or(r.Lenient, &r.Strict) }
 		match(out, "all, leniently", h.All, was.All, lenient)
+		one("answers too", h.Answering, was.Answering)
 		fmt.Fprintln(out)
 
 		fmt.Fprintf(out, row, "held by", "texts", "rate", "precision", "leniently")

@@ -38,14 +38,14 @@ func CountActs(seen []Seen, rounds ...int) Acts {
 		}
 	}
 	a := Acts{Exchanges: len(exchanges)}
+	for _, s := range Answering(seen) {
+		if s.Exchange != "" && s.Held {
+			a.Asked++
+		}
+	}
 	for _, messages := range exchanges {
 		slices.SortFunc(messages, func(a, b *Seen) int { return a.Turn - b.Turn })
 		a.Messages += len(messages)
-		for _, m := range waiting(messages) {
-			if m {
-				a.Asked++
-			}
-		}
 	}
 	for _, n := range rounds {
 		w := Within{Rounds: n}
@@ -56,17 +56,6 @@ func CountActs(seen []Seen, rounds ...int) Acts {
 		a.Within = append(a.Within, w)
 	}
 	return a
-}
-
-// waiting says which messages of an exchange wait for a person.
-func waiting(messages []*Seen) []bool {
-	held := map[string]bool{}
-	waits := make([]bool, len(messages))
-	for i, m := range messages {
-		held[m.ID] = m.Held
-		waits[i] = m.Held || held[m.Answers]
-	}
-	return waits
 }
 
 // approving counts the decisions where each approval that may stand for the

@@ -66,6 +66,25 @@ func (r Rules) look(t *Text) Seen {
 	return s
 }
 
+// Answer is the name of what holds a message because of the one it answers.
+const Answer = "answer"
+
+// Answering is what was seen, as a daemon between agents has it: what answers a
+// held message is held too, whatever its words.
+func Answering(seen []Seen) []Seen {
+	held := map[string]bool{}
+	for i := range seen {
+		held[seen[i].ID] = seen[i].Held
+	}
+	all := slices.Clone(seen)
+	for i := range all {
+		if s := &all[i]; !s.Held && held[s.Answers] {
+			s.Held, s.Names = true, []string{Answer}
+		}
+	}
+	return all
+}
+
 // insert puts a name into a sorted list unless it is there.
 func insert(sorted []string, name string) []string {
 	at, found := slices.BinarySearch(sorted, name)
