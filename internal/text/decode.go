@@ -34,21 +34,33 @@ var sextets = func() (table [256]byte) {
 func Decode(s string) []Encoded {
 	var found []Encoded
 	for from, at := 0, minEncoded-1; at < len(s); at += minEncoded {
-		if sextets[s[at]] == 0 && s[at] != '=' {
-			continue
+		if sextets[s[at]] == 0 {
+			if s[at] != '=' {
+				continue
+			}
+			for range 2 {
+				if at > from && s[at] == '=' {
+					at--
+				}
+			}
+			if sextets[s[at]] == 0 {
+				at += 2
+				continue
+			}
 		}
 		// Most runs are words, and their ends are near.
-		start := at
-		for start > from && at-start < 2 && s[start] == '=' {
-			start--
-		}
-		if sextets[s[start]] == 0 {
-			continue
-		}
+		start, end := at, at
 		for start > from && sextets[s[start-1]] != 0 {
 			start--
 		}
-		end, wrapped := encodedEnd(s, start)
+		for end < len(s) && sextets[s[end]] != 0 {
+			end++
+		}
+		if end-start+2 < minEncoded {
+			at = end - 1
+			continue
+		}
+		end, wrapped := encodedEnd(s, start, end)
 		from, at = end, end-1
 		if end-start < minEncoded || !begins(s[start:end]) {
 			continue
@@ -69,11 +81,10 @@ func Decode(s string) []Encoded {
 	return found
 }
 
-// encodedEnd is where the run ends that begins at start, lines and padding
-// included.
-func encodedEnd(s string, start int) (end int, wrapped bool) {
-	line := start
-	for end = start; end < len(s); {
+// encodedEnd is where the run ends whose first line is from start to end, with
+// all lines and the padding.
+func encodedEnd(s string, start, end int) (last int, wrapped bool) {
+	for line := start; end < len(s); {
 		if sextets[s[end]] != 0 {
 			end++
 			continue
@@ -97,12 +108,12 @@ func encodedEnd(s string, start int) (end int, wrapped bool) {
 
 // begins says of most runs that they are no text: their first bytes would not be.
 func begins(run string) bool {
-	var head [3 * minEncoded / 4]byte
+	var head [24]byte
 	if n := unhex(head[:], trimHex(run)); n > 0 && plain(head[:n]) {
 		return true
 	}
 	n := unbase64(head[:], run)
-	return n > 0 && plain(head[:n])
+	return n > 0 && plain(head[:n]) && (n == len(head) || utf8.Valid(head[:n]))
 }
 
 func plain(b []byte) bool {

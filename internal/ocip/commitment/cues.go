@@ -33,6 +33,19 @@ const (
 	aYesAlone
 	// aYesBare: one that is its whole sentence: "Deal."
 	aYesBare
+	// aYesTo: one that ends its clause, or names what it is to: "I accept your offer".
+	aYesTo
+	// anOffer: a verb of the sender's giving follows, and when: "we can offer the
+	// seminar on Monday".
+	anOffer
+	// aDeedUnsaid: the sentence begins here, with no "I" before it, and one of the
+	// verbs follows that people leave it out with: "Will send".
+	aDeedUnsaid
+	// aDeedOfOurs: a verb of giving follows: "the company will pay".
+	aDeedOfOurs
+	// aDone: a verb follows that says what is done, and was somebody's to decide:
+	// "has been cancelled".
+	aDone
 )
 
 // openers are the phrases of the two families of words. An apostrophe may be
@@ -42,13 +55,17 @@ var openers = [...]struct {
 	then    then
 	phrases string // separated by commas
 }{
-	{FirstPersonFuture, aDeed, "i'll,we'll,i will,we will,i shall,we shall," +
+	{FirstPersonFuture, aDeed, "i'll,we'll,i 'll,we 'll,i will,we will,i shall,we shall," +
 		"i'm going to,i am going to,we're going to,we are going to,i'm gonna,we're gonna,i am gonna,we are gonna," +
 		"i'm about to,we're about to,i am about to,we are about to,i intend to,we intend to," +
 		"i'm happy to,i am happy to,i'd be happy to,i would be happy to,i'm glad to,i'd be glad to,i would be glad to," +
 		"we're happy to,we are happy to,we'd be happy to,we would be happy to,we'd be glad to,we would be glad to," +
 		"i'm willing to,i am willing to,we're willing to,we are willing to,i'm prepared to,we're prepared to," +
 		"i am prepared to,we are prepared to,my team will,our team will"},
+	{FirstPersonFuture, aDeedUnsaid, "will,ill"},
+	{FirstPersonFuture, aDeedOfOurs, "the company will,our company will,my company will,our firm will,our side will,the company shall,our company shall," +
+		"my boss will,our office will,my client will,my principal will,my user will"},
+	{FirstPersonFuture, anOffer, "i can,we can,i could,we could"},
 	{FirstPersonFuture, aHandout, "let me,allow me to"},
 	{FirstPersonFuture, anObject, "you'll have,you will have,you'll get,you will get,you'll receive,you will receive"},
 	{FirstPersonFuture, always, "it'll be ready,it will be ready,it'll be done,it'll be there,it'll be sent,it'll be delivered," +
@@ -57,14 +74,32 @@ var openers = [...]struct {
 	{FirstPersonFuture, aYes, "count me in,count us in,count on me,count on us,count on it,i'm on it,i am on it,we're on it,we are on it"},
 	{Acceptance, aYes, "works for me,works for us,works great,works fine,works well for me,works fine for me,works great for me," +
 		"work for me,work for us,fine by me,fine by us,fine with me,fine with us,okay with me,ok with me,good with me,good for me," +
-		"sounds good,sounds great,sounds fine,sounds perfect,let's do it,let's do that,let's do this,let's go with,let's go ahead," +
+		"sounds good,sounds great,sounds fine,sounds perfect,let's go with," +
 		"consider it done,consider it handled,consider it sorted,you have my word,you've got my word,i give you my word,we have a deal," +
-		"we've got a deal,you have a deal,you've got a deal,you got a deal,it's a deal,it is a deal,that's a deal," +
-		"it's a date,i accept,we accept,i hereby accept,we hereby accept," +
+		"we've got a deal,you have a deal,is acceptable,are acceptable,good with that,good with this,good with it,fine with that,fine with this," +
+		"okay with that,ok with that,okay with this,ok with this,cool with that,happy with that,happy with this,sounds like a plan,sounds wonderful," +
+		"sounds excellent,sounds right,sounds fair,sounds reasonable,go for it,i can give you,we can give you,i could give you,i can let you," +
+		"it's settled,that's settled,shake on it,shake on that,you can have all,you can have the,you can have both,you can have one," +
+		"you can have two,you can have three,you can have my,you can keep all,you can keep the,you can take all," +
+		"you've got a deal,you got a deal,it's a deal,it is a deal,that's a deal," +
+		"it's a date," +
 		"i can do that,we can do that,i could do that,see you then,see you there,you can go ahead,please go ahead,feel free to go ahead," +
 		"happy to do that,happy to do so,happy to do it,glad to do that,glad to do it,glad to do so"},
-	{Acceptance, aYesAlone, "i'm in,i am in,we're in,we are in,count us in,you're on,you got it,no objection,no objections,i'll take it,we'll take it"},
-	{Acceptance, aYesBare, "deal,will do,on it,accepted,done deal,go ahead,you bet,sure thing"},
+	{Acceptance, aYesAlone, "i'm in,i am in,we're in,we are in,count us in,you're on,let's do it,let's do that,let's do this,let's go ahead,you got it,no objection,no objections,i'll take it,we'll take it," +
+		"that works,that'll work,that will work,that would work,that works well,that works great,that works perfectly,that's fine,that is fine," +
+		"that would be great,that would be perfect,that'd be great,that would be fine"},
+	{Acceptance, aYesTo, "i accept,we accept,i happily accept,we happily accept,i'd accept,we'd accept,i will accept,we will accept,i'll accept,we'll accept"},
+	{Acceptance, aYesBare, "deal,will do,on it,accepted,done deal,go ahead,you bet,sure thing,roger that,copy that,wilco,so be it,it's a go"},
+	{Pledge, aYes, "i vow,we vow,i pledge,we pledge,i swear,we swear,i hereby,we hereby,i solemnly,we solemnly,i undertake,we undertake," +
+		"i bind myself,we bind ourselves,i give my word,we give our word,you have our word,my word on it,consider this our," +
+		"consider this a binding,consider this a contract,consider this an order,consider this my,binding contract,binding offer,binding order," +
+		"legally binding,we are bound,we're bound,i am bound,i'm bound,cross my heart,i warrant,we warrant,i take full responsibility," +
+		"we take full responsibility,you can count on,you can rely on,you may count on,you may rely on,i owe you,we owe you," +
+		"this is our order,this is an order for,please accept this as our,i stake"},
+
+	{Done, aDone, "has been,have been,has now been,have now been,has just been,has already been,have already been,has also been,is now,are now," +
+		"i've,i have,we've,we have,i just,we just,i already,i've just,i have just,i've already,i have already,i've now,i have now"},
+	{Done, always, "you're all set,you are all set,you're booked,your cab is on,your ride is on"},
 }
 
 // verb is what a word after an opener says about it. A verb that is not listed
@@ -81,31 +116,71 @@ const (
 	having
 	// looking is none when it is forward.
 	looking
+	// seeing is a deed with whom: "I'll see you at nine".
+	seeing
+	// work is the sender's own: "I'll search the logs". It promises with somebody
+	// addressed, a time or a sum in its clause.
+	work
+	// helping is work that names whom it helps: "I'll help you solve it".
+	helping
 )
 
 var verbLists = [...]struct {
 	verb  verb
 	words string
 }{
-	{filler, "also then definitely certainly surely gladly happily personally probably likely now just immediately" +
-		" first again soon still only quickly all both"},
-	{state, "not never hardly need assume guess admit say know think see miss like love bet hope want wish understand" +
-		" regret remain wonder believe presume suppose remember recall forget hate lose learn hear find always" +
+	{filler, "also then just first again soon still only all both now further either therefore thus next once later instead second third" +
+		" gladly always" +
+		" simply"},
+	{state, "not never hardly need assume guess admit say know think miss like love bet hope want wish understand" +
+		" regret remain wonder believe presume suppose remember recall forget hate lose learn hear" +
 		" wait pass survive live die fail require lack grant spare" +
 		" the a an my your our his her their this that no to it in on at for from with by home"},
 	{having, "have get"},
 	{looking, "look"},
+	{seeing, "see"},
+	{work, "use try open search check run execute read reread examine inspect analyze analyse compute calculate click scroll navigate visit browse" +
+		" query explore investigate test retest debug implement write rewrite code modify edit add remove refactor define redefine start begin" +
+		" continue proceed focus break list find locate identify determine extract parse load reload import print solve apply consider evaluate compare" +
+		" summarize summarise fetch retrieve download install view go move perform adjust correct convert count create recreate assess verify validate" +
+		" simplify split sort filter iterate loop repeat rerun retry restart resume set setup store save sum multiply divide subtract round" +
+		" substitute derive prove express rearrange note keep track follow step switch turn type enter input press select choose" +
+		" pick narrow refine expand extend outline plan design sketch construct build rebuild compile generate produce collect gather" +
+		" combine merge join map match replace rename insert delete append trim clean process tackle approach attempt" +
+		" utilize utilise leverage employ adopt cross recheck revisit review reconsider rephrase reformat format present" +
+		" show display report output answer conclude end stop terminate wrap demonstrate illustrate describe clarify" +
+		" specify state mention include exclude ignore skip avoid treat work dig dive delve scan crawl scrape" +
+		" ask request provide make take suggest propose conduct initiate obtain refer defer ensure update raise reopen let" +
+		" execute manually pursue figure measure cite quote rely reduce increase change point rule return rank record fill count plot draw" +
+		" dissect elaborate supply reference engage integrate incorporate gauge infer assign estimate approximate initialize finalize" +
+		" access invoke delegate watch monitor observe interpret translate transform encode decode hover double"},
+	{helping, "help assist guide walk explain tell teach remind"},
 }
 
 // handouts are the deeds that follow "let me". Most of what does is no promise:
 // "let me know", "let me see".
 const handouts = "send handle arrange set forward deliver fix sort organize organise prepare draft email mail schedule book confirm"
 
+// endedInLy are deeds that end as adverbs do.
+const endedInLy = "reply apply supply comply rely fly multiply imply"
+
 // objects are what a sender promises with "you'll have".
 const objects = "it them everything this these those my our the"
 
 // beings are what makes a deed of "I'll be".
-const beings = "there happy glad able sure"
+const beings = "there happy glad sure"
+
+// unsaid are the deeds that people say with no "I" before "will".
+const unsaid = "send keep get let call forward follow have share email mail revert reply respond ping arrange deliver handle pay ship sign" +
+	" join attend meet bring take check update confirm call come see be make provide return give help try refund process prepare"
+
+// offers are the deeds of "we can offer" and what is like it.
+const offers = "offer provide deliver ship send have pay do start give meet accommodate supply refund waive cover finish complete lend sell buy" +
+	" throw include extend come be make bring pick drop take hold sign join attend host"
+
+// housed are the deeds of those whom the sender acts for.
+const housed = "pay refund deliver ship cover provide send reimburse sign honor honour compensate accept buy order supply transfer wire waive return" +
+	" replace repair indemnify"
 
 // errands are what does not.
 const errands = "going seeing traveling travelling leaving having heading looking wondering"
@@ -128,9 +203,6 @@ func (d *Detector) learnCues() {
 		d.phrases = append(d.phrases, p)
 	}
 	for _, row := range openers {
-		if d.modes[row.family] == Off {
-			continue
-		}
 		for spelled := range strings.SplitSeq(row.phrases, ",") {
 			learn(spelled, phrase{row.family, row.then})
 			first, _, _ := strings.Cut(spelled, " ")
@@ -150,7 +222,7 @@ func (d *Detector) learnCues() {
 			d.verbs[word] = row.verb
 		}
 	}
-	d.money = d.modes[Money] != Off
+	d.money = !d.off(Money)
 	d.learnTerms()
 }
 
@@ -188,8 +260,12 @@ func (d *Detector) cue(text string, pos int) (family string, end int) {
 		}
 	}
 	for found--; found >= 0; found-- {
-		if end := d.holds(text, pos, ends[found].end, ends[found].phrase.then); end > 0 {
-			return ends[found].phrase.family, end
+		p := ends[found].phrase
+		if end, own := d.holds(text, pos, ends[found].end, p.then); end > 0 {
+			if own {
+				return NextStep, end
+			}
+			return p.family, end
 		}
 	}
 	return "", 0
@@ -282,77 +358,220 @@ func (r *reader) word() (w word) {
 }
 
 // holds weighs the condition of an opener that stands from start to end, and
-// returns where the cue ends, or 0.
-func (d *Detector) holds(text string, start, end int, condition then) int {
+// returns where the cue ends, or 0, and whether it is no more than the sender's
+// own next step.
+func (d *Detector) holds(text string, start, end int, condition then) (past int, own bool) {
 	r := reader{a: d.atlas, text: text, pos: end}
-	switch condition { //nolint:exhaustive // a plain yes has no more to hold than what comes behind the switch
+	switch condition {
 	case always:
-		return end
+		return end, false
 	case aDeed:
 		if d.doubted(text, start) {
-			return 0
+			return 0, false
 		}
-		return d.deed(&r)
+		return d.deed(&r, start)
 	case aHandout:
-		if w := r.word(); w.n > 0 && listed(handouts, &w) {
-			return r.pos
+		return d.followed(&r, handouts), false
+	case aDeedUnsaid:
+		// "ILL" is sick, and "ill" too.
+		if !opensSentence(text, start) || text[start] == 'i' || asked(text, end) {
+			return 0, false
 		}
-		return 0
+		return d.followed(&r, unsaid), false
+	case aDeedOfOurs:
+		return d.followed(&r, housed), false
+	case anOffer:
+		if past := d.followed(&r, offers); past > 0 && !asked(text, past) && !d.doubted(text, start) && d.said(text, start, past)&timed != 0 {
+			return past, false
+		}
+		return 0, false
+	case aDone:
+		return d.done(&r, start), false
 	case anObject:
 		if w := r.word(); w.n > 0 && listed(objects, &w) && !asked(text, r.pos) && !d.doubted(text, start) {
-			return r.pos
+			return r.pos, false
 		}
-		return 0
+		return 0, false
 	case aYesBare:
-		if !opensSentence(text, start) {
-			return 0
+		if !opensSentence(text, start) || !closesSentence(text, end) {
+			return 0, false
 		}
-		fallthrough
 	case aYesAlone:
-		if !closesSentence(text, end) {
-			return 0
+		// A colon begins what is done now: "Let's do it:".
+		if !closesSentence(text, end) || strings.HasPrefix(strings.TrimLeft(text[end:min(len(text), end+4)], "* "), ":") {
+			return 0, false
 		}
+	case aYesTo:
+		if w := r.word(); w.n > 0 && !listed("your the this that it these those all both them", &w) || w.n == 0 && !closesSentence(text, end) {
+			return 0, false
+		}
+	case aYes:
 	}
 	if asked(text, end) || d.denied(text, start) {
-		return 0
+		return 0, false
 	}
-	return end
+	return end, false
 }
 
-// deed looks past adverbs for the verb after an opener.
-func (d *Detector) deed(r *reader) int {
+// followed returns where the next word ends, adverbs let past, if it is one of a
+// list, or 0.
+func (d *Detector) followed(r *reader, list string) int {
+	for range 4 {
+		w := r.word()
+		switch {
+		case w.n == 0:
+			return 0
+		case listed(list, &w):
+			return r.pos
+		case d.verbs[string(w.letters[:w.n])] != filler && (!w.endsIn("ly") || listed(endedInLy, &w)):
+			return 0
+		}
+	}
+	return 0
+}
+
+// deed looks past adverbs for the verb after an opener, and reports whether it
+// is of the sender's own work and there is nothing in its clause that makes a
+// promise of it.
+func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 	for range 5 {
+		w := r.word()
+		if w.n == 0 {
+			return 0, false
+		}
+		if w.is("be") {
+			next := r.word()
+			if next.is("able") {
+				return r.pos, d.said(r.text, start, r.pos) == 0
+			}
+			if next.n > 0 && (listed(beings, &next) || next.endsIn("ing") && !listed(errands, &next)) {
+				return r.pos, false
+			}
+			return 0, false
+		}
+		end := r.pos
+		what := d.verbs[string(w.letters[:w.n])]
+		if what == deed && w.endsIn("ly") && !listed(endedInLy, &w) {
+			what = filler
+		}
+		switch what {
+		case filler:
+		case deed:
+			return end, false
+		case state:
+			return 0, false
+		case having:
+			if next := r.word(); next.is("to") || next.n == 0 {
+				return 0, false
+			}
+			return end, false
+		case looking:
+			switch next := r.word(); {
+			case next.is("forward"):
+				return 0, false
+			case next.is("into"):
+				return r.pos, false
+			}
+			return end, d.said(r.text, start, end) == 0
+		case seeing:
+			if next := r.word(); !next.is("you") && !next.is("to") {
+				return 0, false
+			}
+			return r.pos, false
+		case work:
+			// "I'll take 2", "I'll make sure".
+			if w.is("take") && figureNext(r.text, end) {
+				return end, false
+			}
+			if next := r.word(); w.is("make") && next.is("sure") || w.is("follow") && next.is("up") || w.is("take") && next.n > 0 && listed("care it them all both this that one two three none", &next) {
+				return r.pos, false
+			}
+			return end, d.said(r.text, start, end) == 0
+		case helping:
+			return end, d.said(r.text, start, end)&^addressed == 0
+		}
+	}
+	return 0, false
+}
+
+// figureNext reports whether a number comes next.
+func figureNext(text string, pos int) bool {
+	for pos < len(text) && text[pos] == ' ' {
+		pos++
+	}
+	return pos < len(text) && text[pos]-'0' < 10
+}
+
+// done looks past adverbs for what was done, behind "has been" and "I've".
+func (d *Detector) done(r *reader, start int) int {
+	for range 4 {
 		w := r.word()
 		if w.n == 0 {
 			return 0
 		}
-		if w.is("be") {
-			next := r.word()
-			if next.n > 0 && (listed(beings, &next) || next.endsIn("ing") && !listed(errands, &next)) {
-				return r.pos
-			}
-			return 0
-		}
-		switch d.verbs[string(w.letters[:w.n])] { //nolint:exhaustive // any other word is passed over
-		case deed:
-			return r.pos
-		case state:
-			return 0
-		case having:
-			end := r.pos
-			if next := r.word(); next.is("to") || next.n == 0 {
+		switch t := d.term(&w); {
+		case t&settled != 0:
+		case t&finished != 0:
+			// Of whose? "Your order has been changed", and not "the file".
+			if d.said(r.text, start, r.pos)&addressed == 0 && !back(r.text, start, 6, func(_ int, s string) bool {
+				return d.termOf(s)&(fund|bought) != 0 || oneOf(s, "your", "you")
+			}) {
 				return 0
 			}
-			return end
-		case looking:
-			end := r.pos
-			if next := r.word(); next.is("forward") {
-				return 0
-			}
-			return end
+		case d.verbs[string(w.letters[:w.n])] == filler || w.is("been") || w.is("already") || w.endsIn("ly"):
+			continue
+		default:
+			return 0
 		}
+		if asked(r.text, r.pos) || d.denied(r.text, start) {
+			return 0
+		}
+		return r.pos
 	}
 	return 0
+}
+
+// maxClause is how many words of a clause are looked at for what makes a promise
+// of a step.
+const maxClause = 24
+
+// said looks at the words of a clause beside a cue for whom it addresses, for a
+// time and for a sum.
+func (d *Detector) said(text string, start, end int) (what term) {
+	back(text, start, 6, func(_ int, s string) bool {
+		what |= d.termOf(s) & timed
+		return false
+	})
+	stop := min(len(text), end+maxSentence)
+	for pos, words := end, 0; pos < stop && words < maxClause; {
+		c := text[pos]
+		switch {
+		case c == '$', strings.HasPrefix(text[pos:], "€"), strings.HasPrefix(text[pos:], "£"):
+			return what | summed
+		case c == '!' || c == '?' || c == ';', (c == '.' || c == ':') && (pos+1 == len(text) || text[pos+1] <= ' '):
+			return what
+		case c == '\n' && pos+1 < len(text) && (text[pos+1] == '\n' || text[pos+1] == '-' || text[pos+1] == '`' || text[pos+1] == '#'):
+			return what
+		case !wordByte(c):
+			pos++
+			continue
+		}
+		from := pos
+		for pos < stop && wordByte(text[pos]) {
+			pos++
+		}
+		words++
+		word := text[from:pos]
+		t := d.termOf(word)
+		if t&(fund|unit) != 0 {
+			what |= summed
+		}
+		if c >= '0' && c <= '9' && (hasSuffixFold(word, "am") || hasSuffixFold(word, "pm") || hasSuffixFold(word, "k") || pos+2 < len(text) && text[pos] == ':' && text[pos+1]-'0' < 10) {
+			what |= timed
+		}
+		what |= t & (addressed | timed)
+	}
+	return what
 }
 
 // listed reports whether a word is one of a list separated by spaces.
@@ -449,6 +668,83 @@ func back(text string, pos, words int, yes func(start int, word string) bool) bo
 // have none but the curly apostrophe.
 func wordByte(c byte) bool {
 	return c >= 0x80 || c == '\'' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
+}
+
+// A sentence that says no more than yes has one of the words of affirming and
+// others of padding; behind one of wanting it may go on as it likes.
+const (
+	affirming = "yes yep yup yeah yea aye sure surely ok okay k perfect great good fine right correct exactly absolutely definitely certainly alright" +
+		" please do does sounds sound works work course indeed looks go proceed cool excellent wonderful awesome affirmative precisely true both winner" +
+		" problem worries means \U0001f44d \u2705 \U0001f91d"
+	padding = "all very well it that thats that's this is for me us thanks thank you so much of look ahead with then and just either by one" +
+		" was what looking thinking wanted the a an deal plan be will would thatd thatll it's to really quite about lets let's kind too sir maam" +
+		" oh ah hi hello nice lovely splendid super amazing also of-course"
+	wanting = "i i'd id we we'd i'm im"
+)
+
+// bareYes returns from where to where the first sentence of a text says no more
+// than yes, or that the sender wants it; to is 0 if it says more, or asks.
+func (d *Detector) bareYes(text string) (from, to int) {
+	pos, stop, yes := 0, min(len(text), maxSentence), false
+	for pos < stop && (text[pos] <= ' ' || isMarkup(rune(text[pos]))) {
+		pos++
+	}
+	from = pos
+	for pos < stop {
+		switch c := text[pos]; {
+		case (c == '.' || c == '!' || c == '\n') && yes:
+			return from, pos
+		case c == '?':
+			return 0, 0
+		case !wordByte(c):
+			pos++
+		default:
+			start := pos
+			for pos < stop && wordByte(text[pos]) {
+				pos++
+			}
+			word := strings.ReplaceAll(text[start:pos], "\u2019", "'")
+			switch {
+			case strings.EqualFold(word, "no") && among("problem worries", text[min(len(text), pos+1):min(len(text), pos+8)]):
+			case among(affirming, word):
+				yes = true
+			case among(wanting, word) && yes:
+				if asked(text, pos) || strings.Contains(strings.ToLower(text[pos:stop]), "n't") {
+					return 0, 0
+				}
+				return from, pos
+			case !among(padding, word) && word[0] < 0x80:
+				return 0, 0
+			}
+		}
+	}
+	if !yes || stop < len(text) {
+		return 0, 0
+	}
+	return from, pos
+}
+
+// among reports whether a word is one of a list, whatever the case.
+func among(list, word string) bool {
+	for one := range strings.FieldsSeq(list) {
+		if strings.EqualFold(one, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// begun reports whether nothing but blanks and markup stands before pos: the
+// text begins there.
+func begun(text string, pos int) bool {
+	for pos > 0 {
+		r, width := utf8.DecodeLastRuneInString(text[:pos])
+		if r > ' ' && !isMarkup(r) && r != '>' && !passed(r) {
+			return false
+		}
+		pos -= width
+	}
+	return true
 }
 
 // denied reports whether the clause before pos turns a yes into a no.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	textpkg "github.com/openclawos/ocipd/internal/text"
 )
 
 func TestCues(t *testing.T) {
@@ -21,9 +23,47 @@ func TestCues(t *testing.T) {
 		{FirstPersonFuture, "I will definitely also be there.", "I will definitely also be there"},
 		{FirstPersonFuture, "we'll be sending the draft", "we'll be sending"},
 		{FirstPersonFuture, "I'll have it ready", "I'll have"},
-		{FirstPersonFuture, "I will\nfollow up", "I will\nfollow"},
+		{FirstPersonFuture, "I will\nfollow up", "I will\nfollow up"},
 		{FirstPersonFuture, "I **will** *send* it", "I **will** *send"},
-		{FirstPersonFuture, "I'd be happy to help", "I'd be happy to help"},
+		{FirstPersonFuture, "I'd be happy to help on Saturday", "I'd be happy to help"},
+		{FirstPersonFuture, "I 'll send it over", "I 'll send"},
+		{FirstPersonFuture, "Ill let you know", "Ill let"},
+		{FirstPersonFuture, "Will send it over.", "Will send"},
+		{FirstPersonFuture, "Thanks! Will keep you posted", "Will keep"},
+		{FirstPersonFuture, "I will see you at 9 am on Sunday", "I will see you"},
+		{FirstPersonFuture, "We can offer the seminar on Monday", "We can offer"},
+		{FirstPersonFuture, "The company will pay for it", "The company will pay"},
+		{FirstPersonFuture, "I'll review the contract by Friday.", "I'll review"},
+		{FirstPersonFuture, "I'll check the logs for you", "I'll check"},
+		{FirstPersonFuture, "By Friday I'll run the tests", "I'll run"},
+		{FirstPersonFuture, "I'll process the refund", "I'll process"},
+		{FirstPersonFuture, "I'll take 2 of them", "I'll take"},
+		{FirstPersonFuture, "I'll take care of it", "I'll take care"},
+		{FirstPersonFuture, "We'll make sure it works", "We'll make sure"},
+		{FirstPersonFuture, "I will personally deliver it", "I will personally deliver"},
+		{Acceptance, "Yes. That deal is acceptable.", "is acceptable"},
+		{Acceptance, "I accept your offer", "I accept"},
+		{Acceptance, "I'm fine with that.", "fine with that"},
+		{Acceptance, "You can have all the water.", "You can have all"},
+		{Acceptance, "Roger that.", "Roger that"},
+		{Acceptance, "Let's do it!", "Let's do it"},
+		{Pledge, "I vow to return it", "I vow"},
+		{Pledge, "We pledge our support", "We pledge"},
+		{Pledge, "I swear it is yours", "I swear"},
+		{Pledge, "We hereby order 100 units", "We hereby"},
+		{Pledge, "Consider this our contract", "Consider this our"},
+		{Pledge, "This is legally binding.", "legally binding"},
+		{Pledge, "You can count on us", "You can count on"},
+		{Done, "Your order has been cancelled", "has been cancelled"},
+		{Done, "Your order has been successfully changed.", "has been successfully changed"},
+		{Done, "It has been paid.", "has been paid"},
+		{Done, "I've cancelled the subscription", "I've cancelled"},
+		{Done, "I have just transferred your seat", "I have just transferred"},
+		{NextStep, "I'll search the logs", "I'll search"},
+		{NextStep, "Let's see. Next, I will carefully run the tests.", "I will carefully run"},
+		{NextStep, "I'd be happy to help", "I'd be happy to help"},
+		{NextStep, "I'll help you solve this", "I'll help"},
+		{NextStep, "we will now use a loop", "we will now use"},
 		{FirstPersonFuture, "You'll have it by Monday.", "You'll have it"},
 		{FirstPersonFuture, "you will receive the files tonight", "you will receive the"},
 		{FirstPersonFuture, "Count me in!", "Count me in"},
@@ -53,7 +93,7 @@ func TestCues(t *testing.T) {
 		{Money, "We can offer you a flat $1,200.50 for it", "We can offer you a flat $1,200.50"},
 		{Money, "budget of 20k approved", "20k approved"},
 		{Money, "approved a budget of 20k", "approved a budget of 20k"},
-		{Money, "we can give you 10% off", "we can give you 10%"},
+		{Money, "we could offer you 10% off", "we could offer you 10%"},
 		{Money, "I could pay 500", "I could pay 500"},
 		{Money, "happy to pay 500 euros", "happy to pay 500 euros"},
 		{Money, "I am refunding €40 today", "I am refunding €40"},
@@ -64,14 +104,14 @@ func TestCues(t *testing.T) {
 	} {
 		hits := d.Detect(c.text)
 		hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Rule == RuleKeyword })
-		if len(hits) != 1 || hits[0].Rule != c.rule || hits[0].Shadow || hits[0].Keyword != "" {
+		if len(hits) != 1 || hits[0].Rule != c.rule || hits[0].Shadow != (c.rule == NextStep) || hits[0].Keyword != "" {
 			t.Errorf("%q: found %+v, want one of %s", c.text, hits, c.rule)
 			continue
 		}
 		if got := c.text[hits[0].Start:hits[0].End]; got != c.span {
 			t.Errorf("%q: the span is %q, want %q", c.text, got, c.span)
 		}
-		if result := Judge(hits); !result.RequiresHuman || len(result.DetectedKeywords) != 0 || result.DetectedKeywords == nil {
+		if result := Judge(hits); result.RequiresHuman == (c.rule == NextStep) || len(result.DetectedKeywords) != 0 || result.DetectedKeywords == nil {
 			t.Errorf("%q: judged %+v", c.text, result)
 		}
 	}
@@ -96,6 +136,10 @@ func TestNoCues(t *testing.T) {
 		"We are 100% sure", "He pays $500 rent", "Revenue was $5 million", "version 1.2.500", "the budget of 20k was refused",
 		"Not 200k cleared", "not 1,200k cleared", "if 1.200.300k released then what",
 		"ill send word", "well deliver", "wed", "were going to send", "",
+		"Will it send?", "Will you keep me posted?", "The ill will send for help", "We can offer help.", "We accept credit cards and cash.",
+		"The function has been changed.", "It has been raining", "I have read your order", "Has your order been cancelled?", "The file has been updated",
+		"It has not been paid", "The team has been highly successful", "we need to calculate the profit for selling 10 jars",
+		"Yes.", "Sure", "Perfect, thanks!", // binding only where they answer a question
 		"Sent 5 files", "on it goes", "I count on you", "The ones who count meet here",
 	} {
 		if hits := d.Detect(text); len(hits) > 0 {
@@ -105,7 +149,7 @@ func TestNoCues(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
-	const text = "I'll book it. Works for me. We could pay $500. Rescheduled."
+	const text = "I'll book it. Works for me. We could pay $500. Rescheduled. Our approval stands. I vow it. It has been paid. I'll search the logs."
 	for _, family := range Families() {
 		for _, mode := range []Mode{Enforce, Shadow, Off} {
 			hits := detector(t, Options{Families: map[string]Mode{family: mode}}).Detect(text)
@@ -115,11 +159,15 @@ func TestModes(t *testing.T) {
 				if at >= 0 != want {
 					t.Errorf("%s %s: found %s: %v, in %+v", family, mode, rule, at >= 0, hits)
 				}
-				if at >= 0 && hits[at].Shadow != (rule == family && mode == Shadow) {
+				if at >= 0 && hits[at].Shadow != (rule == family && mode == Shadow || rule != family && rule != RuleKeyword && DefaultMode(rule) == Shadow) {
 					t.Errorf("%s %s: %+v", family, mode, hits[at])
 				}
 			}
-			if got := Judge(hits).Reason; got == nil || strings.Contains(*got, family) != (mode == Enforce) {
+			named := family
+			if family == Derived {
+				named = "approve" // the keyword it comes from
+			}
+			if got := Judge(hits).Reason; got == nil || strings.Contains(*got, named) != (mode == Enforce) {
 				t.Errorf("%s %s: the reason is %v", family, mode, got)
 			}
 		}
@@ -245,5 +293,85 @@ func TestFlood(t *testing.T) {
 	}
 	if len(count) > 0 {
 		t.Errorf("besides: %v", count)
+	}
+}
+
+// TestAnswers wants a bare yes to bind where it answers a question, and nowhere
+// else.
+func TestAnswers(t *testing.T) {
+	d := detector(t, Options{})
+	for text, want := range map[string]bool{
+		"Yes.": true, "yes": true, "Yep, that's right.": true, "Ok": true, "OK, thanks!": true, "Perfect": true, "Sure, no problem.": true, "*Yes*": true,
+		"Yes please, go ahead with that": true, "Of course.": true, "That is correct.": true, "Yes, I would.": true, "That's fine": true, "\U0001f44d": true,
+		"Great. The table is by the window.": true, "Yes\n\nSent by user's OpenClaw assistant": true,
+		"Yes, there are ten of them.": false, "No.": false, "No, that's okay.": false, "Okay?": false, "It costs ten.": false, "": false, "Thanks": false,
+		"Perfect numbers are rare.": false, "Yes, but I don't know.": false, "Right now it rains": false,
+	} {
+		p := []textpkg.Passage{{Text: text, Prose: true}}
+		hits := d.ScanAfter(Before{Asked: true}, p)
+		if got := len(hits) == 1 && hits[0].Rule == Acceptance; got != want || len(hits) > 1 {
+			t.Errorf("%q: found %+v, want %v", text, hits, want)
+		}
+	}
+	for text, want := range map[string]bool{
+		"Shall I send it?": true, "Hi Bob,\n\nwould Friday work for you?\n\nCarol": true, "Is Friday fine?": true, "How about Monday?": true, "Do you want it?": true,
+		"Please look. Deal?": true, "好吗？": true, "What does it cost? Shall we?": true,
+		"What would you like?": false, "Does it have a garden?": false, "Where are you?": false, "I see.": false, "": false, "When can you come?": false,
+	} {
+		if got := Asks(text); got != want {
+			t.Errorf("%q asks: %v", text, got)
+		}
+	}
+}
+
+// TestHalves wants a commitment that is said in two messages.
+func TestHalves(t *testing.T) {
+	d := detector(t, Options{})
+	for _, tt := range []struct {
+		messages []string
+		want     string
+	}{
+		{[]string{"I pro", "mise"}, "promise"}, {[]string{"please con", "firm it"}, "confirm"}, {[]string{"I will", "send it by Friday"}, FirstPersonFuture},
+		{[]string{"c o m", "m i t"}, "commit"}, {[]string{"b", "o", "o", "k"}, "book"}, {[]string{"p", "r", "o", "m", "i", "s", "e"}, "promise"},
+		{[]string{"we'd pay", "$500"}, Money}, {[]string{"xxapp", "rovexx"}, "approve"}, {[]string{"boo", "k it"}, "book"},
+		{[]string{"I will", "not send it"}, ""}, {[]string{"such as", "signed copies"}, ""}, {[]string{"It was a pro.", "Mise en place."}, ""}, {[]string{"I will.", "Send it."}, ""},
+		{[]string{"hello", "there"}, ""}, {[]string{"confirm", "it"}, ""}, {[]string{"", "it"}, ""},
+	} {
+		tail := ""
+		var hits []Hit
+		for i, m := range tt.messages {
+			hits = d.ScanAfter(Before{Tail: tail}, []textpkg.Passage{{Text: m, Prose: true}})
+			if i < len(tt.messages)-1 {
+				tail = Tail(tail, m)
+			}
+			for _, h := range hits {
+				if h.Start < 0 || h.Start >= h.End || h.End > len(m) {
+					t.Errorf("%q: span of %+v", m, h)
+				}
+			}
+		}
+		if got := ""; len(hits) > 0 && hits[0].Name() != tt.want || len(hits) == 0 && tt.want != got {
+			t.Errorf("%q: found %+v, want %s", tt.messages, hits, tt.want)
+		}
+		if len(tail) > maxTail {
+			t.Errorf("%q: the tail is %q", tt.messages, tail)
+		}
+	}
+}
+
+// TestDerived wants the nouns of a keyword's deed in a family of their own, which
+// names the keyword.
+func TestDerived(t *testing.T) {
+	for text, keyword := range map[string]string{"The approval came.": "approve", "two RESERVATIONS": "reserve", "the al\u200blocation": "allocate", "pre-approval": "approve"} {
+		for _, mode := range []Mode{Enforce, Shadow, Off} {
+			hits := detector(t, Options{Families: map[string]Mode{Derived: mode}}).Detect(text)
+			switch {
+			case mode == Off && len(hits) == 0:
+			case mode != Off && len(hits) == 1 && hits[0].Rule == Derived && hits[0].Keyword == keyword && hits[0].Shadow == (mode == Shadow) &&
+				Judge(hits).RequiresHuman == (mode == Enforce) && slices.Equal(Judge(hits).DetectedKeywords, []string{keyword}[:map[Mode]int{Enforce: 1}[mode]]):
+			default:
+				t.Errorf("%q, %s: %+v", text, mode, hits)
+			}
+		}
 	}
 }

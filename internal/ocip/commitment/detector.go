@@ -27,7 +27,7 @@ const (
 type Mode string
 
 const (
-	// Enforce makes a hit require a person. Families not named are enforced.
+	// Enforce makes a hit require a person.
 	Enforce Mode = "enforce"
 	// Shadow reports hits that require nobody.
 	Shadow Mode = "shadow"
@@ -53,10 +53,33 @@ const (
 	// Prefixed is a keyword made into another word: "rescheduled",
 	// "preapproved".
 	Prefixed = "prefixed"
+	// Derived is a noun of a keyword's deed that does not hold the keyword:
+	// "approval", "reservation", "allocation".
+	Derived = "derived"
+	// Pledge is a sender who binds themself in so many words: "I vow", "we hereby
+	// order", "consider this our contract".
+	Pledge = "pledge"
+	// Done is a deed that was somebody's to decide and is done: "your order has
+	// been cancelled", "I've paid it".
+	Done = "done"
+	// NextStep is what the sender says it does next, with nobody addressed, no
+	// time and no sum: "I'll search the logs". It is shadow where no mode is
+	// named.
+	NextStep = "next-step"
 )
 
 // Families lists the families of cues.
-func Families() []string { return []string{FirstPersonFuture, Acceptance, Money, Prefixed} }
+func Families() []string {
+	return []string{FirstPersonFuture, Acceptance, Money, Prefixed, Derived, Pledge, Done, NextStep}
+}
+
+// DefaultMode is the mode of a family that is not named.
+func DefaultMode(family string) Mode {
+	if family == NextStep {
+		return Shadow
+	}
+	return Enforce
+}
 
 // Keywords lists the thirteen, sorted.
 func Keywords() []string {
@@ -68,10 +91,10 @@ func Keywords() []string {
 	return names
 }
 
-// Options configure a detector. The zero value is the strictest.
+// Options configure a detector.
 type Options struct {
 	Match Match
-	// Families gives modes to families; one that is not named is enforced. With
+	// Families gives modes to families; see [DefaultMode] for one that is not named. With
 	// MatchSubstring the modes are checked and have no effect.
 	Families map[string]Mode
 }
@@ -88,6 +111,8 @@ type Detector struct {
 	words, cues, terms trie
 	entries            []entry
 	phrases            []phrase
+	// meanings are what the words of terms say.
+	meanings []term
 	// beginnings says how the words of words and cues begin, and uncut which
 	// beginnings of a keyword are words before a blank.
 	beginnings beginnings
@@ -109,7 +134,7 @@ func New(o Options) (*Detector, error) {
 		return nil, fmt.Errorf("cannot match commitments by %q, want %s or %s", o.Match, MatchWord, MatchSubstring)
 	}
 	for _, family := range Families() {
-		d.modes[family] = Enforce
+		d.modes[family] = DefaultMode(family)
 	}
 	for _, family := range slices.Sorted(maps.Keys(o.Families)) {
 		mode := o.Families[family]
@@ -141,7 +166,8 @@ const (
 type Hit struct {
 	// Rule is RuleKeyword or a family.
 	Rule string `json:"rule"`
-	// Keyword is the one of the thirteen that was found, empty for a cue.
+	// Keyword is the one of the thirteen that was found, or that the word is derived
+	// from; empty for a cue.
 	Keyword string `json:"keyword,omitzero"`
 	// Start and End are byte offsets into the text that was given, on rune
 	// boundaries, disguises included.
@@ -158,11 +184,13 @@ type Hit struct {
 
 // Name is what the hit is called in reports: its keyword or its family.
 func (h Hit) Name() string {
-	if h.Keyword != "" {
+	if h.Rule == RuleKeyword {
 		return h.Keyword
 	}
 	return h.Rule
 }
+
+func (d *Detector) off(family string) bool { return d.modes[family] == Off }
 
 // MaxPerKind limits the hits of one name in one zone of a text. More of them
 // would say nothing new, and a text can be nothing else.
@@ -180,6 +208,21 @@ func (d *Detector) Detect(s string) []Hit {
 // those of the string as written. The limit of [MaxPerKind] holds for all
 // strings together.
 func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Hit {
+	return d.ScanAfter(Before{}, passages, as...)
+}
+
+// Before is what went before a message, as far as its words depend on it.
+type Before struct {
+	// Asked is set where the message answers a question: then a yes binds.
+	Asked bool
+	// Tail is how the sender's last message to the receiver ended, as [Tail]
+	// returns it: a commitment can be said in two halves.
+	Tail string
+}
+
+// ScanAfter is [Detector.Scan] for a message whose content answers or goes on
+// with something.
+func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.Rendering) []Hit {
 	g := gathering{d: d}
 	for i := range passages {
 		one := &passages[i]
@@ -187,6 +230,7 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Hit {
 			continue
 		}
 		first := len(g.kept)
+		g.answers = before.Asked && one.Member == ""
 		g.look(one.Text, text.View{Text: one.Text})
 		if shown := text.See(one.Text, as...); shown.Changed() {
 			written := len(g.kept)
@@ -196,6 +240,9 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Hit {
 		if d.match != MatchSubstring {
 			written := len(g.kept)
 			g.unpack(one.Text)
+			if one.Member == "" {
+				g.goOn(before.Tail, one.Text)
+			}
 			if len(g.kept) > written {
 				slices.SortStableFunc(g.kept[first:], byPlace)
 			}
@@ -266,6 +313,8 @@ type gathering struct {
 	// words that give it away.
 	open []Hit
 	kept []Hit
+	// answers is set where the message answers a question.
+	answers bool
 	// counts is how many of each kind are kept, nil as long as there cannot be
 	// too many of any.
 	counts map[kind]int
@@ -378,9 +427,10 @@ func Judge(hits []Hit) CommitmentDetectionResult {
 	found, cues := []string{}, []string{}
 	for _, h := range hits {
 		switch {
+		case h.Shadow:
 		case h.Keyword != "":
 			found = insert(found, h.Keyword)
-		case !h.Shadow:
+		default:
 			cues = insert(cues, h.Rule)
 		}
 	}

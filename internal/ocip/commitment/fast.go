@@ -5,10 +5,14 @@ import "strings"
 // What stands here says no quickly: it looks at plain bytes, at the beginning of
 // each word and at its letters, so that most words of most texts go no further.
 
-// beginnings are the first three symbols of words, a bit each.
-type beginnings struct {
-	words, cues [1 << 15 / 64]uint64
-}
+// beginnings are the first three symbols of words, two bits each: whether a word
+// begins so, and whether a cue does.
+type beginnings [1 << 15 / 32]uint64
+
+const (
+	wordBegins = 1
+	cueBegins  = 2
+)
 
 // The symbols are the letters as [upright] takes them, and one for all else.
 const symElse = 0
@@ -23,39 +27,45 @@ var symbolOf = func() (table [256]uint8) {
 }()
 
 func (d *Detector) learnBeginnings() {
-	d.words.begin(&d.beginnings.words, 0, 0, 0)
-	d.cues.begin(&d.beginnings.cues, 0, 0, 0)
+	d.words.begin(&d.beginnings, wordBegins, 0, 0, 0)
+	d.cues.begin(&d.beginnings, cueBegins, 0, 0, 0)
 }
 
 // begin marks how the words of a trie begin that go on from a node. What is no
 // letter may be anything: a sign for a letter, a gap, the end.
-func (t *trie) begin(bits *[1 << 15 / 64]uint64, node uint16, depth, index uint) {
+func (t *trie) begin(bits *beginnings, mark uint64, node uint16, depth, index uint) {
 	shift := 5 * (3 - depth)
 	if depth == 3 {
-		bits[index>>6] |= 1 << (index & 63)
+		bits[index>>5] |= mark << (index & 31 * 2)
 		return
 	}
 	for rest := range uint(1) << (shift - 5) {
 		i := index<<shift | symElse<<(shift-5) | rest
-		bits[i>>6] |= 1 << (i & 63)
+		bits[i>>5] |= mark << (i & 31 * 2)
 	}
 	for sym, next := range t.nodes[node].next[:27] {
 		if next != 0 {
-			t.begin(bits, next, depth+1, index<<5|uint(upright(glyph(sym))))
+			t.begin(bits, mark, next, depth+1, index<<5|uint(upright(glyph(sym))))
 		}
 	}
 }
 
-// begins reports whether a word or a cue can begin with the letter at pos.
-func (d *Detector) begins(text string, pos int) (word, cue bool) {
-	if pos+2 >= len(text) {
-		return true, true
+// begin reports what can begin with three bytes, the first of which is a plain
+// letter.
+func (b *beginnings) begin(one, two, three byte) uint64 {
+	index := uint(symbolOf[one])<<10 | uint(symbolOf[two])<<5 | uint(symbolOf[three])
+	return b[index>>5&(1<<10-1)] >> (index & 31 * 2) & (wordBegins | cueBegins)
+}
+
+// beginsAs is begin for any other glyph, and for the end of the text.
+func (d *Detector) beginsAs(g glyph) (what uint64) {
+	if g&marks == markLigature || d.words.nodes[0].next[upright(g&letterBits)] != 0 {
+		what = wordBegins
 	}
-	index := uint(symbolOf[text[pos]])<<10 | uint(symbolOf[text[pos+1]])<<5 | uint(symbolOf[text[pos+2]])
-	if index < 1<<10 {
-		return true, true // no plain letter
+	if g.isLetter() && d.cues.nodes[0].next[g] != 0 {
+		what |= cueBegins
 	}
-	return d.beginnings.words[index>>6]>>(index&63)&1 != 0, d.beginnings.cues[index>>6]>>(index&63)&1 != 0
+	return what
 }
 
 // literal is one of the thirteen as the reference plugin looks for it, or a form
@@ -84,17 +94,9 @@ var anchors = func() (table [1 << 10]uint32) {
 	return table
 }()
 
-// glued looks for the literals that have the letter at pos for the second of
+// gluedAmong looks for the literals that have the letter at pos for the second of
 // their anchor: glued to other letters, they are as good as alone, where the
 // whole is no word.
-func (d *Detector) glued(text string, pos int, into *gathering) {
-	if pos > 0 {
-		if among := anchors[uint(text[pos-1]&31)<<5|uint(text[pos]&31)]; among != 0 {
-			gluedAmong(text, pos, among, into)
-		}
-	}
-}
-
 func gluedAmong(text string, pos int, among uint32, into *gathering) {
 	for i := range literals {
 		if among>>i&1 == 0 {

@@ -13,6 +13,8 @@ type node struct {
 	next [symbols]uint16
 	// end is where a word ends: its number plus one.
 	end uint16
+	// keyword marks what a form of one of the thirteen begins with.
+	keyword bool
 }
 
 // The symbols of the tries: the letters, and for the phrases of cues the
@@ -23,9 +25,11 @@ const (
 	symbols       = 32 // so that the low bits of any glyph are an index
 )
 
-func (t *trie) add(word []glyph, number int) {
+func (t *trie) add(word []glyph, number int) { t.addAs(word, number, false) }
+
+func (t *trie) addAs(word []glyph, number int, keyword bool) {
 	if t.nodes == nil {
-		t.nodes = make([]node, 1, 1024)
+		t.nodes = make([]node, 1, 4096)
 	}
 	at := uint16(0)
 	for _, g := range word {
@@ -34,15 +38,16 @@ func (t *trie) add(word []glyph, number int) {
 			t.nodes = append(t.nodes, node{})
 		}
 		at = t.nodes[at].next[g]
+		t.nodes[at].keyword = t.nodes[at].keyword || keyword
 	}
 	if t.nodes[at].end == 0 {
 		t.nodes[at].end = uint16(number + 1)
 	}
 }
 
-// entry is what a word of the keyword trie counts as: a keyword, a family, or
-// neither for an innocent word.
-type entry struct{ keyword, family string }
+// entry is what a word of the keyword trie counts as: a rule and the keyword that
+// the word is or comes from, or neither for an innocent word.
+type entry struct{ rule, keyword string }
 
 // upright takes l for i. A capital I, a one, a bar and an l are one shape to a
 // reader, and no two words of the trie differ by them.
@@ -59,7 +64,7 @@ func (d *Detector) learnWords() {
 		d.entries = append(d.entries, e)
 		for word := range strings.FieldsSeq(words) {
 			spelled := spell(word)
-			d.words.add(spelled, number)
+			d.words.addAs(spelled, number, e.keyword != "")
 			if e.keyword != "" {
 				d.disguiseM(spelled, 0, number)
 				// Backwards, and each letter thirteen further on: no word of any
@@ -72,12 +77,13 @@ func (d *Detector) learnWords() {
 		}
 	}
 	for _, k := range keywords {
-		learn(k.forms, entry{keyword: k.name})
+		learn(k.forms, entry{RuleKeyword, k.name})
+		learn(k.derived, entry{Derived, k.name})
 	}
 	learn(innocents, entry{})
 	// Also where they are off: words of their own, and none of the thirteen glued
 	// to another.
-	learn(prefixed, entry{family: Prefixed})
+	learn(prefixed, entry{rule: Prefixed})
 	d.uncut = [...]uint16{d.words.node("as"), d.words.node("re"), d.words.node("boo"), d.words.node("dead")}
 }
 
@@ -124,12 +130,21 @@ func (d *Detector) scan(text string, into *gathering) {
 		cueEnd int
 		numEnd int // where the last number that was weighed ends
 	)
-	roots := &d.words.nodes[0].next
+	if into.answers && !d.off(Acceptance) {
+		if from, to := d.bareYes(text); to > 0 {
+			into.add(Hit{Rule: Acceptance, Start: from, End: to})
+			cueEnd = to
+		}
+	}
 	for pos := 0; pos < len(text); {
 		var g glyph
 		width := 1
 		if c := text[pos]; c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
-			g = d.atlas.ascii[c]
+			if g = d.atlas.ascii[c]; g == blank || g == other {
+				inWord, inSum = false, false
+				pos++
+				continue
+			}
 		} else {
 			var r rune
 			g, r, width = d.atlas.at(text, pos)
@@ -155,33 +170,37 @@ func (d *Detector) scan(text string, into *gathering) {
 		if inWord && capital(text[pos]) {
 			inWord = !d.humped(text, pos)
 		}
-		if !inWord && g != other && g != blank {
-			if c := text[pos]; d.money && !inSum && c >= '0' && c <= '9' && pos >= max(cueEnd, numEnd) {
+		var what uint64
+		c := text[pos]
+		switch {
+		case inWord || g == other || g == blank:
+		case c|0x20-'a' < 26 && pos+2 < len(text):
+			what = d.beginnings.begin(c, text[pos+1], text[pos+2])
+		default:
+			if what = d.beginsAs(g); d.money && !inSum && c >= '0' && c <= '9' && pos >= max(cueEnd, numEnd) {
 				// Weighed as a whole: its parts are no numbers of their own.
 				numEnd = number(text, pos)
-				if start, end, ok := d.sum(text, pos, numEnd); ok && start >= cueEnd {
+				if start, end, ok := d.sum(text, pos, numEnd); ok {
 					into.add(Hit{Rule: Money, Start: start, End: end})
 					cueEnd = end
 				}
 			}
-			word, cue := true, false
-			if g.isLetter() {
-				word, cue = d.begins(text, pos)
-			}
-			if cue && pos >= cueEnd && d.cues.promises(d.atlas, text, pos, false) {
+		}
+		if what != 0 {
+			if what&cueBegins != 0 && pos >= cueEnd && d.cues.promises(d.atlas, text, pos, false) {
 				if family, end := d.cue(text, pos); end > 0 {
-					into.add(Hit{Rule: family, Start: pos, End: end})
+					if !d.off(family) {
+						into.add(Hit{Rule: family, Start: pos, End: end})
+					}
 					cueEnd = end
 				}
 			}
-			if word && (g&marks == markLigature || roots[upright(g&letterBits)] != 0 && d.words.promises(d.atlas, text, pos, true)) {
+			if what&wordBegins != 0 && (g&marks == markLigature || d.words.promises(d.atlas, text, pos, true)) {
 				w := walk{d: d, text: text}
 				w.follow(pos, pos, steps{})
 				if e := d.entries[w.number]; w.end > 0 && (e != entry{} || !d.shouted(text, pos, &w)) {
-					if e.keyword != "" {
-						into.add(Hit{Rule: RuleKeyword, Keyword: e.keyword, Start: pos, End: w.end})
-					} else if e.family != "" && d.modes[e.family] != Off {
-						into.add(Hit{Rule: e.family, Start: pos, End: w.end})
+					if e.rule != "" && !d.off(e.rule) {
+						into.add(Hit{Rule: e.rule, Keyword: e.keyword, Start: pos, End: w.end})
 					}
 					// Past the whole word, or the parts of an innocent one
 					// would be tried on their own.
@@ -192,15 +211,28 @@ func (d *Detector) scan(text string, into *gathering) {
 		}
 		inWord = g.wordly() && pos != loose
 		inSum = g == figure || g&marks == markDigit
-		if inWord && width == 1 {
-			d.glued(text, pos, into)
+		if !inWord {
+			pos += width
+			continue
 		}
-		pos += width
-		if inWord {
-			for pos < len(text) && (text[pos]-'a' < 26 || capital(text[pos]) && !d.humped(text, pos)) {
-				d.glued(text, pos, into)
-				pos++
+		// The rest of the word, and whether one of the thirteen is glued to it.
+		last := byte(0)
+		if width == 1 {
+			if last = text[pos]; pos > 0 {
+				if among := anchors[uint(text[pos-1]&31)<<5|uint(last&31)]; among != 0 {
+					gluedAmong(text, pos, among, into)
+				}
 			}
+		}
+		for pos += width; pos < len(text); pos++ {
+			c := text[pos]
+			if c-'a' >= 26 && (!capital(c) || d.humped(text, pos)) {
+				break
+			}
+			if among := anchors[uint(last&31)<<5|uint(c&31)]; among != 0 {
+				gluedAmong(text, pos, among, into)
+			}
+			last = c
 		}
 	}
 }
@@ -262,7 +294,9 @@ func (t *trie) promises(a *atlas, text string, pos int, fold bool) bool {
 		}
 		g := a.ascii[c]
 		if !g.isLetter() {
-			return true
+			// A space ends a word, unless it stands between single letters or cuts a
+			// keyword in two.
+			return !fold || c != ' ' || i < 2 || t.nodes[at].end != 0 || t.nodes[at].keyword
 		}
 		if fold {
 			g = upright(g)
@@ -402,11 +436,11 @@ func (w *walk) offer(end int, s steps) {
 		return
 	}
 	switch e := w.d.entries[number-1]; {
-	case e.keyword == "" && e.family == "" && (s.crooked || s.plain <= 6 && s.run == 1 && !s.broken):
+	case e.rule == "" && (s.crooked || s.plain <= 6 && s.run == 1 && !s.broken):
 		// An innocent word is let off only as people write it. Letter by letter,
 		// a short one may be the end of another word: "p l e a s e b o o k".
 		return
-	case e.family != "" && s.tight:
+	case e.rule == Prefixed && s.tight:
 		// "re-schedule" holds the whole word schedule.
 		return
 	}
@@ -480,7 +514,7 @@ gap:
 		s.broken = s.broken || s.run > 1
 	case signs+blanks <= maxSpaced && s.run == 1 && !s.broken && s.half == 0:
 		s.spaced = true
-	case signs == 0 && blanks <= maxSpaced && s.run == s.plain && s.half == 0 && !s.leet && !s.tight && !s.spaced && s.cuts == 0:
+	case signs == 0 && blanks <= maxSpaced && w.d.words.nodes[s.node].keyword && s.run == s.plain && s.half == 0 && !s.leet && !s.tight && !s.spaced && s.cuts == 0:
 		s.half, s.halved = s.plain, s.node
 	default:
 		return 0, false

@@ -7,7 +7,7 @@ import (
 )
 
 // term is what a word near a sum says about it.
-type term uint16
+type term uint32
 
 const (
 	// giving is a verb that moves money from the sender: pay, offer.
@@ -30,6 +30,19 @@ const (
 	// the other families.
 	denies
 	doubts
+	// addressed, timed and summed make a promise of a step: whom it is for, when,
+	// and for how much.
+	addressed
+	timed
+	summed
+	// settled is what was somebody's to decide and is done: cancelled. finished is
+	// it where it was done to what people order and have: "your order has been
+	// changed", and bought names those.
+	settled
+	finished
+	bought
+	// priced is a verb of giving that makes a sum of a bare number: "pay 500".
+	priced
 )
 
 var termLists = [...]struct {
@@ -40,15 +53,28 @@ var termLists = [...]struct {
 		" lend lending donate donating contribute contributing credit crediting cover covering give giving knock invest investing" +
 		" settle settling discount discounting compensate charge charging bid bidding sell selling buy buying sponsor fund advance" +
 		" advancing accept accepting"},
+	{priced, "pay paying offer offering refund refunding reimburse reimbursing transfer transferring wire wiring spend spending donate donating" +
+		" contribute contributing bid bidding charge"},
 	{ours, "i we ill well id wed im were ive weve lets my our happy willing prepared glad us"},
 	{theirs, "you youll youd your he she they hell shell theyll his her their please who it its"},
-	{against, "not never cannot cant wont dont didnt doesnt couldnt wouldnt if unless whether no without how"},
+	{against, "calculate compute find determine not never cannot cant wont dont didnt doesnt couldnt wouldnt if unless whether no without how"},
 	{fund, "budget budgets offer discount refund price quote fee rebate bonus raise payment deposit credit loan advance grant sum"},
-	{granted, "approved accepted granted cleared authorized authorised signed released ok okay fine works deal settled available agreed"},
+	{granted, "approved accepted granted cleared authorized authorised signed released ok okay fine works settled available agreed"},
 	{unit, "k m bn mm million millions billion thousand grand usd eur gbp chf jpy cad aud dollar dollars euro euros pound pounds" +
 		" bucks quid yen cents francs"},
 	{cut, "off discount rebate back"},
 	{denies, "not no never nothing neither none nor cannot hardly dont doesnt wont if whether unless what whatever whichever"},
+	{addressed, "you your yours u ya yourself yall youre"},
+	{timed, "today tonight tomorrow tmrw monday tuesday wednesday thursday friday saturday sunday weekend week weeks month months noon midnight" +
+		" morning afternoon evening eod eow cob asap january february april june july august september october november december" +
+		" hour hours minute minutes min mins day days shortly soon later oclock quarter"},
+	{settled, "cancelled canceled paid refunded reimbursed purchased bought ordered shipped dispatched signed waived credited wired" +
+		" booked reserved scheduled confirmed approved rescheduled rebooked"},
+	{finished, "changed updated modified placed completed processed sent made added issued transferred set arranged upgraded applied exchanged" +
+		" returned submitted successful accepted activated renewed charged extended removed"},
+	{bought, "order orders payment booking bookings reservation reservations ticket tickets flight flights subscription appointment refund transfer" +
+		" purchase table cab taxi ride rental car rooms hotel seat seats bus train invoice contract application cancellation exchange account trip" +
+		" itinerary appointment visit request certificate"},
 	{doubts, "if whether unless when how what where why doubt wonder wondering wish suppose asked asks"},
 }
 
@@ -65,7 +91,8 @@ func (d *Detector) learnTerms() {
 		for i := range letters {
 			letters[i] = letterOf(word[i])
 		}
-		d.terms.add(letters, int(t))
+		d.terms.add(letters, len(d.meanings))
+		d.meanings = append(d.meanings, t)
 	}
 }
 
@@ -111,7 +138,7 @@ func (d *Detector) isTerm(word string, t term) bool {
 
 func (d *Detector) termAt(node uint16) term {
 	if end := d.terms.nodes[node].end; end > 0 {
-		return term(end - 1)
+		return d.meanings[end-1]
 	}
 	return 0
 }
@@ -227,7 +254,7 @@ func (d *Detector) parted(text string, start int, strong bool) (from int, ok boo
 		case verb && t&ours != 0:
 			from, ok = place, true
 		case !verb && t&giving != 0:
-			verb = strong || nth == 1
+			verb = strong || nth == 1 && t&priced != 0
 			stopped = !verb
 		case !strong && nth == 1:
 			stopped = true

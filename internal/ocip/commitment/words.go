@@ -8,24 +8,26 @@ type keyword struct {
 	// guarantor) are not among them: they name a part or a program, and bind
 	// nobody.
 	forms string
+	// derived are the nouns of its deed that it is no part of.
+	derived string
 }
 
 var keywords = [...]keyword{
-	{"schedule", "schedule schedules scheduled scheduling schedulings shedule sheduled schedual scheduale"},
-	{"meeting", "meeting meetings"},
-	{"agree", "agree agrees agreed agreeing agreement agreements agreeement aggree aggreed aggreement agrement"},
-	{"approve", "approve approves approved approving approval approvals aprove aproved aproval"},
-	{"allocate", "allocate allocates allocated allocating allocation allocations alocate alocated alocation"},
-	{"assign", "assign assigns assigned assigning assignment assignments asign asigned asignment"},
-	{"reserve", "reserve reserves reserved reserving reservation reservations"},
+	{"schedule", "schedule schedules scheduled scheduling schedulings shedule sheduled schedual scheduale", ""},
+	{"meeting", "meeting meetings", ""},
+	{"agree", "agree agrees agreed agreeing agreement agreements agreeement aggree aggreed aggreement agrement", ""},
+	{"approve", "approve approves approved approving aprove aproved", "approval approvals aproval"},
+	{"allocate", "allocate allocates allocated allocating alocate alocated", "allocation allocations alocation"},
+	{"assign", "assign assigns assigned assigning assignment assignments asign asigned asignment", ""},
+	{"reserve", "reserve reserves reserved reserving", "reservation reservations"},
 	{"commit", "commit commits committed committing commitment commitments" +
-		" commited commiting committment committments comitted comitment comit"},
-	{"confirm", "confirm confirms confirmed confirming confirmation confirmations comfirm comfirmed"},
-	{"book", "book books booked booking bookings"},
-	{"deadline", "deadline deadlines deadlined deadlining"},
-	{"promise", "promise promises promised promising promis promissed"},
+		" commited commiting committment committments comitted comitment comit", ""},
+	{"confirm", "confirm confirms confirmed confirming confirmation confirmations comfirm comfirmed", ""},
+	{"book", "book books booked booking bookings", ""},
+	{"deadline", "deadline deadlines deadlined deadlining", ""},
+	{"promise", "promise promises promised promising promis promissed", ""},
 	{"guarantee", "guarantee guarantees guaranteed guaranteeing guaranty guaranties guarantied" +
-		" garantee garanteed guarentee guarenteed gaurantee gauranteed"},
+		" garantee garanteed guarentee guarenteed gaurantee gauranteed", ""},
 }
 
 // innocents are words that hold a keyword and are none. Any other run of letters

@@ -1,0 +1,113 @@
+package commitment
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/text"
+)
+
+// maxTail is how many bytes of one message are joined with the next: the longest
+// keyword with its letters apart, or the beginning of a cue.
+const maxTail = 64
+
+// Tail returns what [Before] wants of a message, whose own tail was before: the
+// last words of both, for a word can be sent letter by letter. A message that
+// ends a sentence has none.
+func Tail(before, content string) string {
+	content = strings.TrimRight(content, " \t\r\n")
+	if content == "" {
+		return before
+	}
+	if len(content) >= maxTail {
+		content = content[len(content)-maxTail:]
+		for len(content) > 0 && !utf8.RuneStart(content[0]) {
+			content = content[1:]
+		}
+		before = ""
+	}
+	if i := strings.LastIndexAny(content, ".!?\n"); i == len(content)-1 {
+		return ""
+	} else if i >= 0 {
+		content, before = content[i+1:], ""
+	}
+	if before != "" {
+		if before += " " + content; len(before) > maxTail {
+			return Tail("", before)
+		}
+		return before
+	}
+	return content
+}
+
+// Asks reports whether a text asks for a yes that would bind whoever says it:
+// "shall I send it?", "is Friday fine?", and not "does it have a garden?" or
+// "what does it cost?".
+func Asks(content string) bool {
+	for end, looked := strings.IndexByte(content, '?'), 0; end >= 0 && looked < maxAsked; looked++ {
+		from := max(0, end-maxSentence)
+		sentence := content[from:end]
+		if i := strings.LastIndexAny(sentence, ".!?\n"); i >= 0 {
+			sentence = sentence[i+1:]
+		}
+		first, wants, open := true, false, false
+		for word := range strings.FieldsFuncSeq(sentence, func(r rune) bool { return r < 0x80 && !wordByte(byte(r)) }) {
+			if among("so and ok okay great then well thanks please also hi hello sure", word) {
+				continue
+			}
+			open = open || first && among("what when where which who whom whose how why what's how's", word)
+			if first = false; among("shall should may would will can could want wanna like okay ok fine good deal right correct proceed ready accept agree"+
+				" works work about acceptable confirm yes set willing happy able", word) {
+				wants = true
+				open = open && !strings.EqualFold(word, "about")
+			}
+		}
+		if wants && !open || first && end > 0 {
+			return true
+		}
+		next := strings.IndexByte(content[end+1:], '?')
+		if next < 0 {
+			break
+		}
+		end += 1 + next
+	}
+	return strings.Contains(content, "\uff1f")
+}
+
+// maxAsked is how many questions of a text are looked at.
+const maxAsked = 64
+
+// goOn gathers the hits that begin in the last message's tail and end in the
+// text. They are given from the text's beginning on.
+func (g *gathering) goOn(tail, written string) {
+	trimmed := strings.TrimLeft(written, " \t\r\n")
+	if tail == "" || trimmed == "" {
+		return
+	}
+	head := trimmed[:min(len(trimmed), maxTail)]
+	for !utf8.ValidString(head) && len(head) > maxTail-utf8.UTFMax && len(head) < len(trimmed) {
+		head = head[:len(head)-1]
+	}
+	skipped := len(written) - len(trimmed)
+	seen := []string{}
+	for _, between := range [...]string{" ", ""} {
+		if last := tail[strings.LastIndexByte(tail, ' ')+1:]; between == "" && oneOf(last, "as", "re", "a") {
+			// "such as", "signed copies".
+			break
+		}
+		joined := tail + between + head
+		across := gathering{d: g.d, zones: zoner{text: joined}}
+		across.look(joined, text.View{Text: joined})
+		border := len(tail) + len(between)
+		for _, h := range across.kept {
+			if h.Start >= len(tail) || h.End <= border || h.Shadow {
+				continue
+			}
+			if n := len(seen); len(insert(seen, h.Name())) > n {
+				seen = insert(seen, h.Name())
+				h.Start, h.End = skipped, skipped+h.End-border
+				g.kept = append(g.kept, h)
+			}
+		}
+	}
+}
