@@ -16,6 +16,8 @@ import (
 	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/durable"
+	"github.com/openclawos/ocipd/internal/index"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/mirror"
@@ -84,8 +86,16 @@ type verification struct {
 	about   string
 	// unsound is what is wrong with what stands beside the log.
 	unsound *audit.Fault
-	// own marks this daemon's mirror, which may be a moment behind.
-	own bool
+	// own marks this daemon's mirror, which may be a moment behind, databasePath is
+	// the database that it is of; beside and indexed say that it was checked too, and
+	// its index.
+	own             bool
+	databasePath    string
+	beside, indexed bool
+	// behind is how many records the mirror lacks.
+	behind uint64
+	// each, where set, is given every line of the database that was found good.
+	each func(seq uint64, line []byte) error
 	// keyless is where this daemon's public key should be and is not.
 	keyless string
 	// left is the last of the retired records that are still there.
@@ -106,16 +116,29 @@ func (v *verification) run(ctx context.Context, path string) error {
 	if path != "" {
 		v.path = path
 	}
-	if err := v.gather(); err != nil {
-		return err
-	}
-	var err error
-	if v.inDatabase {
+	err := v.gather()
+	switch {
+	case err != nil:
+	case v.inDatabase:
 		err = v.database(ctx)
-	} else {
+	default:
 		err = v.copy(ctx)
 	}
 	return v.conclude(ctx, err)
+}
+
+// damaged makes faults of errors that say that a file does not hold what it should,
+// and leaves those that say that it could not be read.
+func damaged(err error) error {
+	var fault *audit.Fault
+	if err == nil || errors.As(err, &fault) {
+		return err
+	}
+	switch err = store.Damaged(err); {
+	case errors.Is(err, store.ErrDamaged), errors.Is(err, durable.ErrNoFile):
+		return &audit.Fault{Problem: err.Error()}
+	}
+	return err
 }
 
 // ownLog takes what this daemon's configuration says of its log.
@@ -148,7 +171,7 @@ func (v *verification) ownLog() error {
 	if !v.inDatabase {
 		v.own = true
 		if _, err := os.Stat(database); err == nil {
-			v.about = "the mirror of " + database
+			v.about, v.databasePath = "the mirror of "+database, database
 		}
 	}
 	if len(v.keys) == 0 {
@@ -237,7 +260,7 @@ func (v *verification) gather() error {
 			return nil
 		}
 	}
-	text, err := os.ReadFile(file)
+	text, err := durable.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("cannot read the tombstone: %w", err)
 	}
@@ -260,7 +283,7 @@ func tombstoneBeside(path string) string {
 
 // publicKey reads a public key, or the file that holds it.
 func publicKey(text string) (note.Verifier, error) {
-	if read, err := os.ReadFile(text); err == nil {
+	if read, err := durable.ReadFile(text); err == nil {
 		text = strings.TrimSpace(string(read))
 	}
 	key, err := note.NewVerifier(text)
@@ -300,7 +323,7 @@ func heldNotes(path string) (notes []string, err error) {
 	if info.Size() > maxHeldFile {
 		return nil, fmt.Errorf("cannot read the receipts in %s: larger than %d bytes", path, maxHeldFile)
 	}
-	text, err := os.ReadFile(path)
+	text, err := durable.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the receipts: %w", err)
 	}
@@ -396,7 +419,66 @@ func (v *verification) database(ctx context.Context) error {
 	if err := v.begin(); err != nil {
 		return err
 	}
-	return reader.EachLine(ctx, 0, func(_ uint64, line []byte) error { return v.add(line) })
+	if n, err := reader.Misplaced(ctx); err != nil || n > 0 {
+		return cmp.Or(err, error(&audit.Fault{Seq: 1, Problem: fmt.Sprintf("%s with no number of a record stand before it", term.Count(int(n), "row"))}))
+	}
+	err = reader.EachStored(ctx, 0, func(seq uint64, line []byte) error {
+		if err := v.add(line); err != nil || v.each == nil {
+			return err
+		}
+		return v.each(seq, line)
+	})
+	if err != nil {
+		return err
+	}
+	return reader.CheckTree(ctx, v.verifier.Head().Seq, v.verifier.Root())
+}
+
+// agree checks what else this daemon answers from, the database with its tiles and the
+// index, and that it is the same log. Where it is not, the report is about that.
+func (v *verification) agree(ctx context.Context, report *audit.Report) error {
+	if v.databasePath == "" {
+		return nil
+	}
+	d := &verification{shell: v.shell, verifyFlags: v.verifyFlags, proof: v.proof, path: v.databasePath}
+	d.inDatabase, d.proof.Tombstone = true, nil
+	indexed, err := index.OpenCheck(index.Path(d.path))
+	if err != nil {
+		return err
+	}
+	mirrored := report.Head
+	var apart error
+	d.each = func(seq uint64, line []byte) error {
+		if seq == mirrored.Seq && d.verifier.Head().Hash != mirrored.Hash {
+			apart = &audit.Fault{Seq: seq, Problem: "the database and the mirror have two records of this number"}
+		}
+		if indexed == nil {
+			return nil
+		}
+		return indexed.Add(seq, line)
+	}
+	found := audit.Report{}
+	if err = d.database(ctx); err == nil {
+		found, err = d.verifier.Finish()
+	}
+	if d.verifier != nil {
+		d.progress(true)
+		found.Head = d.verifier.Head()
+	}
+	if indexed != nil {
+		v.indexed = true
+		err = cmp.Or(err, indexed.Finish())
+	}
+	err = cmp.Or(err, d.rested(), apart)
+	if err == nil && found.Head.Seq < mirrored.Seq {
+		err = &audit.Fault{Seq: found.Head.Seq + 1, Problem: fmt.Sprintf("the database ends before it, and the mirror goes on to record %d", mirrored.Seq)}
+	}
+	v.beside, v.behind = true, found.Head.Seq-min(mirrored.Seq, found.Head.Seq)
+	if err != nil {
+		*report = found
+		v.path, v.about, v.proof.Tombstone = d.path, "", d.proof.Tombstone
+	}
+	return err
 }
 
 const (
@@ -494,18 +576,20 @@ func (v *verification) walk(ctx context.Context) error {
 
 // verifyReport is what `ocipd audit verify --json` prints.
 type verifyReport struct {
-	File    string      `json:"file"`
-	OK      bool        `json:"ok"`
-	Records uint64      `json:"records"`
-	Retired uint64      `json:"retired,omitzero"`
-	Log     string      `json:"log,omitempty"`
-	Head    *verifyHead `json:"head,omitempty"`
-	Signed  uint64      `json:"signedUpTo"`
-	KeyUsed bool        `json:"keyGiven"`
-	Points  int         `json:"checkpoints"`
-	Held    int         `json:"heldOutside"`
-	// Unproved are those of them that no known key signed.
-	Unproved int `json:"unproved,omitzero"`
+	File    string `json:"file"`
+	OK      bool   `json:"ok"`
+	Records uint64 `json:"records"`
+	Retired uint64 `json:"retired,omitzero"`
+	Log     string `json:"log,omitempty"`
+	// Database is what was checked besides, and agrees, and Behind how many records
+	// more it has than the mirror.
+	Database string      `json:"database,omitempty"`
+	Behind   uint64      `json:"behind,omitzero"`
+	Head     *verifyHead `json:"head,omitempty"`
+	Signed   uint64      `json:"signedUpTo"`
+	KeyUsed  bool        `json:"keyGiven"`
+	Points   int         `json:"checkpoints"`
+	Held     int         `json:"heldOutside"`
 	// Late counts the times that records were signed long after they were written,
 	// Gaps those that no checkpoint stood for long between two records of an older
 	// version.
@@ -547,6 +631,10 @@ func (v *verification) conclude(ctx context.Context, err error) error {
 	if err == nil {
 		err = cmp.Or(v.rested(), v.around(ctx, &report))
 	}
+	if err == nil && v.own {
+		err = v.agree(ctx, &report)
+	}
+	err = damaged(err)
 	var fault *audit.Fault
 	if err != nil && !errors.As(err, &fault) {
 		return err
@@ -583,7 +671,7 @@ func (v *verification) printReport(report *audit.Report, fault *audit.Fault) err
 	head := report.Head
 	r := verifyReport{
 		File: v.path, OK: fault == nil, Records: head.Seq - min(v.retired(), head.Seq), Retired: report.Retired, Log: report.Origin,
-		Signed: report.Signed, KeyUsed: len(v.proof.Keys) > 0, Points: report.Checkpoints, Held: report.Held, Unproved: report.Unproved,
+		Signed: report.Signed, KeyUsed: len(v.proof.Keys) > 0, Points: report.Checkpoints, Held: report.Held, Database: v.databasePath, Behind: v.behind,
 	}
 	if head.Seq > 0 {
 		r.Head = &verifyHead{Seq: head.Seq, Time: head.Time, Hash: head.Hash}
@@ -626,6 +714,7 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 	if fault != nil {
 		return
 	}
+	v.tellBeside()
 	keyed := len(v.proof.Keys) > 0
 	if report.Retired > 0 {
 		fmt.Fprintf(v.Stdout, "the first %s were retired; a tombstone stands for them\n", term.Count(int(report.Retired), "record"))
@@ -656,11 +745,23 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 	if report.Passed > 0 {
 		fmt.Fprintf(v.Stdout, "%d of them are of records that were retired, and were not compared\n", report.Passed)
 	}
-	if report.Unproved > 0 {
-		fmt.Fprintf(v.Stdout, "%d of them prove nothing: no known key signed them\n", report.Unproved)
-	}
 	if len(v.against) == 0 {
 		fmt.Fprintln(v.Stdout, "held against nothing from outside: a cut tail, or an older copy, would not show")
+	}
+}
+
+// tellBeside says what else was checked.
+func (v *verification) tellBeside() {
+	if !v.beside {
+		return
+	}
+	also := "its tree"
+	if v.indexed {
+		also = "its tree and its index"
+	}
+	fmt.Fprintf(v.Stdout, "%s holds the same log; %s fit\n", term.Printable(v.databasePath), also)
+	if v.behind > 0 {
+		fmt.Fprintf(v.Stdout, "the mirror lacks the last %s of it; a daemon fills it in\n", term.Count(int(v.behind), "record"))
 	}
 }
 

@@ -18,7 +18,7 @@ var house = map[string]room{
 		imports: []string{
 			"internal/kernelconfig", "internal/logreader", "internal/measure",
 			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
-			"internal/mirror", "internal/checkpoints", "internal/keyring", "internal/export",
+			"internal/mirror", "internal/checkpoints", "internal/durable", "internal/index", "internal/keyring", "internal/export",
 			"internal/policy", "internal/ocip", "internal/api", "configs", "configs/policies",
 			"internal/supervisor", "internal/place", "internal/term", "internal/cli", "internal/approvalsui", "internal/service", "internal/doctor",
 		},

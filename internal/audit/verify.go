@@ -84,9 +84,6 @@ type Report struct {
 	// Checkpoints counts the checkpoint records, Held the checkpoints from
 	// outside that fit, and Passed those that lie before the first line.
 	Checkpoints, Held, Passed int
-	// Unproved counts checkpoints from outside that fit, that no known key
-	// signed, and that are of more records than one vouches for.
-	Unproved int
 	// Signed is how many records a known key vouches for; the records after it
 	// are chained, and could have been written by whoever can write the log.
 	Signed uint64
@@ -182,7 +179,7 @@ func NewVerifier(p Proof) (*Verifier, error) {
 	for _, signed := range p.Held {
 		c, err := OpenCheckpoint(signed)
 		if !errors.Is(err, ErrUnsigned) {
-			return nil, fmt.Errorf("cannot verify against what is held outside the log: %w", err)
+			return nil, &Fault{Problem: fmt.Sprintf("what is held outside the log is no checkpoint: %v", err)}
 		}
 		v.held = append(v.held, heldCheckpoint{c, signed})
 	}
@@ -419,11 +416,10 @@ func (v *Verifier) Finish() (Report, error) {
 		return v.report, f
 	}
 	for _, size := range v.loose {
-		if size <= v.report.Signed {
-			v.report.Held++
-		} else {
-			v.report.Unproved++
+		if size > v.report.Signed {
+			return v.report, &Fault{Problem: fmt.Sprintf("a checkpoint of %d records that is held outside proves nothing: no known key signed it; either it was made up, or a key is missing here", size)}
 		}
+		v.report.Held++
 	}
 	v.loose = nil
 	if v.report.Signed == v.head.Seq {
@@ -463,6 +459,9 @@ func (v *Verifier) missing() *Fault {
 	}
 	return nil
 }
+
+// Root returns the root of the tree over the records that were found good.
+func (v *Verifier) Root() Hash { return v.frontier.Root() }
 
 // Head returns the last record that was found good.
 func (v *Verifier) Head() Head { return v.head }

@@ -155,7 +155,7 @@ func HasJournal() bool { return journal.Enabled() }
 
 // Read returns the notes in a file of checkpoints.
 func Read(path string) (notes []string, err error) {
-	f, err := os.Open(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the checkpoints: %w", err)
 	}
@@ -178,26 +178,38 @@ func read(r io.Reader, visit func(Entry, *audit.Checkpoint) error) (whole int64,
 			// What a crash tore is the beginning of a line, or zeros that never
 			// got their content. Anything else is somebody's and is not cut off.
 			if len(line) > 0 && line[0] != '{' && line[0] != 0 {
-				return whole, fmt.Errorf("line %d is not a checkpoint", number)
+				return whole, malformed(number, nil)
 			}
 			return whole, nil
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return whole, malformed(number, err)
 		}
 		if err != nil {
 			return whole, fmt.Errorf("line %d: %w", number, err)
 		}
 		var e Entry
 		if err := json.Unmarshal(line, &e); err != nil {
-			return whole, fmt.Errorf("line %d is not a checkpoint: %w", number, err)
+			return whole, malformed(number, err)
 		}
 		c, err := audit.OpenCheckpoint(e.Note)
 		if !errors.Is(err, audit.ErrUnsigned) {
-			return whole, fmt.Errorf("line %d: %w", number, err)
+			return whole, malformed(number, err)
 		}
 		if err := visit(e, &c); err != nil {
 			return whole, err
 		}
 		whole += int64(len(line))
 	}
+}
+
+// malformed is the fault of a line that nobody wrote who keeps checkpoints here.
+func malformed(number int, cause error) error {
+	problem := fmt.Sprintf("line %d is not a checkpoint", number)
+	if cause != nil {
+		problem += ": " + cause.Error()
+	}
+	return &audit.Fault{Problem: problem}
 }
 
 // Missing says that a log does not reach as far as a checkpoint outside it.

@@ -13,11 +13,9 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -320,16 +318,11 @@ func (d *Daemon) settleKeys(ctx context.Context) error {
 	return d.keys.Settle(ctx, d.store, tenants(d.cfg)...)
 }
 
-// indexFile is where the index is kept.
-func (d *Daemon) indexFile() string {
-	return strings.TrimSuffix(d.database, filepath.Ext(d.database)) + ".index.db"
-}
-
 // openIndex begins to index the log. Without an index the log is read, so that
 // nothing here fails.
 func (d *Daemon) openIndex(ctx context.Context) error {
 	d.index = index.Open(ctx, index.Options{
-		Path: d.indexFile(), Log: d.store, Now: time.Now, Logger: d.log.Named("index"),
+		Path: index.Path(d.database), Log: d.store, Now: time.Now, Logger: d.log.Named("index"),
 	})
 	d.onStop("the index", d.index.Close)
 	return nil

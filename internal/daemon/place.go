@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/index"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/policy"
 	"go.uber.org/zap"
@@ -38,8 +39,8 @@ func (d *Daemon) checkPlaces(context.Context) error {
 		{"the database", database}, {"the database's write-ahead log", database + "-wal"},
 		{"the database's shared memory", database + "-shm"}, {"the database's journal", database + "-journal"},
 		{"the mark of a closed store", d.database + ".latched"},
-		{"the audit index", d.indexFile()}, {"the audit index's write-ahead log", d.indexFile() + "-wal"},
-		{"the audit index's shared memory", d.indexFile() + "-shm"}, {"the audit index's journal", d.indexFile() + "-journal"},
+		{"the audit index", index.Path(d.database)}, {"the audit index's write-ahead log", index.Path(d.database) + "-wal"},
+		{"the audit index's shared memory", index.Path(d.database) + "-shm"}, {"the audit index's journal", index.Path(d.database) + "-journal"},
 		{"the file of checkpoints", d.checkpoints()},
 	} {
 		if err := place.Single(file.what, file.path); err != nil {

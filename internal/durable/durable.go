@@ -8,6 +8,8 @@ package durable
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -44,6 +46,36 @@ func Create(path string, mode fs.FileMode, content []byte) error {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
+}
+
+// ErrNoFile means that something else has the name of a file.
+var ErrNoFile = errors.New("it is no file")
+
+// Open opens a file for reading. Whatever else has its name is not opened: a pipe
+// would keep its reader waiting for ever.
+func Open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w", path, ErrNoFile)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// ReadFile reads a file as [Open] opens it.
+func ReadFile(path string) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(f)
+	return text, errors.Join(err, f.Close())
 }
 
 // SyncDir makes the names in a directory durable. Some file systems cannot, and

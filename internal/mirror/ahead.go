@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/durable"
 	"golang.org/x/sys/unix"
 )
 
@@ -124,7 +125,7 @@ type trail struct {
 // follow reads a file as far as it continues the chain. An [*unsound] error says
 // that it ends before the file does.
 func (t *trail) follow(path string, packed bool) error {
-	f, err := os.Open(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // Files holds the files of a mirror against its manifest, and against each
@@ -85,7 +86,7 @@ func (f *Files) Check(ctx context.Context, last uint64) error {
 
 // listedFile compares a segment's file with the manifest.
 func (f *Files) listedFile(ctx context.Context, s *Segment, last uint64) error {
-	file, err := os.Open(f.layout.path(s.File))
+	file, err := durable.Open(f.layout.path(s.File))
 	if errors.Is(err, fs.ErrNotExist) {
 		if f.retired(s) {
 			return nil
@@ -134,7 +135,11 @@ func (f *Files) doubled(ctx context.Context) error {
 	}
 	found := make(map[span]files)
 	for _, e := range entries {
-		if r, packed, ok := f.layout.parse(e.Name()); ok {
+		r, packed, ok := f.layout.parse(e.Name())
+		if !ok && f.layout.poses(e.Name()) {
+			return &audit.Fault{Problem: fmt.Sprintf("%s has a name like a segment's, and is none", e.Name())}
+		}
+		if ok {
 			had := found[r]
 			had.packed, had.plain = had.packed || packed, had.plain || !packed
 			found[r] = had

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // WalkFile visits the lines of one file, wherever it came from: a live file, a
@@ -13,7 +14,7 @@ import (
 // line is valid during the visit only, and has no newline. [ErrTorn] comes after
 // all lines that are whole. An error of visit ends the walk.
 func WalkFile(path string, visit func(line []byte) error) error {
-	f, err := os.Open(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return fmt.Errorf("cannot read the audit log: %w", err)
 	}

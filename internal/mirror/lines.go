@@ -10,10 +10,10 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // ErrTorn means that the last line of the live file has no end: it is just
@@ -99,7 +99,7 @@ func (e *unsound) Unwrap() error { return e.cause }
 // examine reads a segment's file to its end, checks the chain in it and
 // returns what it is. An [*unsound] error says what is wrong with it.
 func examine(ctx context.Context, path string, packed bool) (Segment, error) {
-	f, err := os.Open(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return Segment{}, fmt.Errorf("cannot read a segment of the mirror: %w", err)
 	}

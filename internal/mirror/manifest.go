@@ -103,6 +103,13 @@ func (l layout) parse(name string) (r span, packed, ok bool) {
 	return r, packed, true
 }
 
+// poses reports whether a file that is no segment could be taken for one by whoever
+// lists them by the beginning of their names.
+func (l layout) poses(name string) bool {
+	rest, ours := strings.CutPrefix(name, l.base+"-")
+	return ours && rest != "" && rest[0] >= '0' && rest[0] <= '9' && !strings.Contains(name, ".foreign-") && !strings.HasSuffix(name, temporaryExt)
+}
+
 // parseManifest reads a manifest. The segments it returns are in order and do
 // not overlap, and each names the file it must have.
 func (l layout) parseManifest(text []byte) ([]Segment, error) {
@@ -160,7 +167,7 @@ func encodeManifest(list []Segment) ([]byte, error) {
 // readManifest returns the segments of the manifest file, none where there is
 // no file.
 func (l layout) readManifest() ([]Segment, error) {
-	text, err := os.ReadFile(l.manifest())
+	text, err := durable.ReadFile(l.manifest())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // liveName is the live file's name where only a directory is named.
@@ -125,7 +126,7 @@ func (w *walk) missing(before uint64) error {
 // segment visits the lines of a segment from the record that follows.
 func (w *walk) segment(s segmentFile) error {
 	path := w.layout.path(s.name)
-	f, err := os.Open(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return fmt.Errorf("cannot read the mirror: %w", err)
 	}
@@ -157,7 +158,7 @@ func (w *walk) segment(s segmentFile) error {
 // live visits the lines of the live file. It reports false where the file was
 // rotated meanwhile, so that a segment holds what follows.
 func (w *walk) live() (done bool, err error) {
-	f, err := os.Open(w.layout.live)
+	f, err := durable.Open(w.layout.live)
 	if errors.Is(err, fs.ErrNotExist) && w.next > 0 {
 		// Between two names, or never made: the segments tell.
 		again, err := w.behind()

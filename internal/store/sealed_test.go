@@ -121,7 +121,7 @@ func TestDamagedTilesAreMadeAgain(t *testing.T) {
 		c.Records = append(c.Records, noted(fmt.Sprint("note-", i)).Records...)
 	}
 	commit(t, s, c)
-	whole := make(map[uint64][]byte)
+	whole, sizes, roots := make(map[uint64][]byte), make(map[uint64]uint64), make(map[uint64]audit.Hash)
 	for _, retired := range []uint64{0, 700} {
 		if retired > 0 {
 			if _, err := s.Retire(t.Context(), retired); err != nil {
@@ -131,6 +131,11 @@ func TestDamagedTilesAreMadeAgain(t *testing.T) {
 		if err := s.Sign(); err != nil {
 			t.Fatal(err)
 		}
+		root, err := s.RootAt(t.Context(), s.Head().Seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[retired], roots[retired] = s.Head().Seq, root
 		shut(t, s)
 		text, err := os.ReadFile(o.Path)
 		if err != nil {
@@ -165,7 +170,7 @@ func TestDamagedTilesAreMadeAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 				var fault *audit.Fault
-				if err := r.CheckTree(t.Context()); !errors.As(err, &fault) {
+				if err := r.CheckTree(t.Context(), sizes[retired], roots[retired]); !errors.As(err, &fault) {
 					t.Errorf("the verifier says %v", err)
 				}
 				if err := r.Close(); err != nil {
@@ -182,7 +187,7 @@ func TestDamagedTilesAreMadeAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer shut(t, s)
-				if err := s.CheckTree(t.Context()); err != nil {
+				if err := s.CheckTree(t.Context(), sizes[retired], roots[retired]); err != nil {
 					t.Errorf("after the start: %v", err)
 				}
 				for _, seq := range []uint64{retired + 1, 1025, 1100, 1280, 1281, 1590} {

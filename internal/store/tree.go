@@ -372,12 +372,15 @@ func (r *reader) checkedTree(ctx context.Context, size uint64) (audit.Tree, erro
 	return tree, err
 }
 
-// CheckTree checks the tiles of the Merkle tree. What is wrong with them is an
-// [*audit.Fault].
-func (r *reader) CheckTree(ctx context.Context) error {
-	size, err := r.LastSeq(ctx)
-	if err == nil {
-		_, err = r.checkedTree(ctx, size)
+// CheckTree checks the tiles of the Merkle tree, over so many records, whose root was
+// made of the records. What is wrong with them is an [*audit.Fault].
+func (r *reader) CheckTree(ctx context.Context, size uint64, root audit.Hash) error {
+	tree, err := r.checkedTree(ctx, size)
+	if err == nil && tree.Root() != root {
+		err = &audit.Fault{Problem: "the tiles of the Merkle tree are not those of the records"}
+	}
+	if fault, damaged := errors.AsType[*audit.Fault](err); damaged {
+		fault.Problem += "; the next start of the daemon makes them again"
 	}
 	return err
 }

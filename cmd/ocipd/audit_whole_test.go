@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// ran is what a command of this program did.
+type ran struct {
+	code         int
+	stdout, said string
+}
+
+// ocipd runs a command over what a daemon left.
+func (d *staged) ocipd(t *testing.T, args ...string) ran {
+	t.Helper()
+	var out, said bytes.Buffer
+	code := run(t.Context(), append([]string{"--config", d.at("ocipd.yaml"), "--socket", d.socket}, args...), strings.NewReader(""), &out, &said,
+		[]string{"HOME=" + d.dir, "XDG_STATE_HOME=" + d.dir})
+	return ran{code, out.String(), said.String()}
+}
+
+// sql changes a database file.
+func sql(t *testing.T, path, script string) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sqlitex.ExecuteScript(conn, script, nil), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Plain verify covers all that this daemon answers from. Whatever is wrong with any
+// of it ends it with the code of a fault, and in no time.
+func TestVerifyCoversWhatIsAnsweredFrom(t *testing.T) {
+	d := newStaged(t, `
+agents:
+  - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}
+  - {id: bob, app: "@acme/bob", instance_id: agent-bob-1, user_id: bob, org_unit: engineering, tenant_id: acme-corp}
+audit: {rotate: {bytes: 16384}}
+`)
+	d.begin(t, "@acme/alice", "@acme/link")
+	for i := range 40 {
+		if _, err := d.say(t, "agent:bob:main", fmt.Sprintf("Where do we stand with item %d?", i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.settled(t)
+	// It may run beside the daemon.
+	if r := d.ocipd(t, "audit", "verify"); r.code != exitDone || !strings.Contains(r.stdout, "holds the same log; its tree") {
+		t.Errorf("beside the daemon: %+v", r)
+	}
+	d.end(t)
+	// Its index is up with it, and there are tiles to be damaged.
+	seq := 20
+	state := d.at("openclawos")
+	whole := t.TempDir()
+	copyTree(t, state, whole)
+	database, index := filepath.Join(state, "ocipd.db"), filepath.Join(state, "ocipd.index.db")
+	line := func(script string) func(*testing.T) {
+		return func(t *testing.T) { sql(t, database, "DROP TRIGGER records_no_update; DROP TRIGGER records_no_replace;"+script) }
+	}
+	in := func(path, script string) func(*testing.T) { return func(t *testing.T) { sql(t, path, script) } }
+	pipe := func(name string) func(*testing.T) {
+		return func(t *testing.T) {
+			path := filepath.Join(state, name)
+			if err := errors.Join(os.RemoveAll(path), unix.Mkfifo(path, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put := func(name, text string) func(*testing.T) {
+		return func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(state, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*testing.T)
+		says   string
+	}{
+		"nothing":                        {func(*testing.T) {}, ""},
+		"a record in the database":       {line(fmt.Sprintf(`UPDATE records SET line = replace(line, '"allow"', '"deny"') WHERE seq = %d`, seq)), fmt.Sprintf("ocipd.db: audit record %d: its content does not match its hash", seq)},
+		"a record of number zero":        {line(`INSERT INTO records (seq, line) VALUES (0, 'x'), (-7, 'y')`), "2 rows with no number of a record"},
+		"the last records":               {in(database, fmt.Sprintf(`DROP TRIGGER records_no_delete; DELETE FROM records WHERE seq > %d`, seq)), "the log ends before it"},
+		"a tile":                         {in(database, `INSERT INTO tiles SELECT 0, randomblob(32), randomblob(8192)`), "the Merkle tree has 1 tiles"},
+		"the database's first page":      {func(t *testing.T) { scribble(t, database, 20) }, "the database is damaged"},
+		"the database's pages":           {func(t *testing.T) { scribble(t, database, 4096) }, "ocipd.db"},
+		"a term of the index":            {in(index, `UPDATE ranges SET records = records - 1`), "remove it, and the daemon makes it again"},
+		"all terms of the index":         {in(index, `DELETE FROM terms_0_data WHERE id > 10`), "remove it, and the daemon makes it again"},
+		"a pipe as the live file":        {pipe("audit.jsonl"), "it is no file"},
+		"a pipe as the checkpoints":      {pipe("audit-checkpoints.jsonl"), "it is no file"},
+		"a pipe as the manifest":         {pipe("audit-manifest.jsonl"), "it is no file"},
+		"a pipe as the tombstone":        {pipe("audit-tombstone.note"), "it is no file"},
+		"a file that poses as a segment": {put("audit-0evil.jsonl.zst", "x"), "audit-0evil.jsonl.zst has a name like a segment's"},
+		"checkpoints that are none":      {put("audit-checkpoints.jsonl", "{\"size\":1}\n"), "line 1 is not a checkpoint"},
+		"a newest checkpoint of nobody":  {put("keys/checkpoint.newest", "nothing"), "no checkpoint"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.RemoveAll(state); err != nil {
+				t.Fatal(err)
+			}
+			copyTree(t, whole, state)
+			tc.change(t)
+			r := d.ocipd(t, "audit", "verify")
+			want := exitFault
+			if tc.says == "" {
+				want = exitDone
+			}
+			if r.code != want || !strings.Contains(r.said, tc.says) {
+				t.Errorf("it ends with %d:\n%s%s", r.code, r.stdout, r.said)
+			}
+			if tc.says != "" && strings.Contains(r.stdout, "intact") {
+				t.Errorf("it says\n%s", r.stdout)
+			}
+		})
+	}
+}
+
+// scribble writes over a file from a place on.
+func scribble(t *testing.T, path string, from int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(bytes.Repeat([]byte{0xa5}, 3*4096), from)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyTree copies a directory.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			return os.MkdirAll(filepath.Join(to, name), 0o700)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, name), text, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

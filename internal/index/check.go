@@ -1,0 +1,288 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// Path is where the index of a database stands.
+func Path(database string) string {
+	return strings.TrimSuffix(database, filepath.Ext(database)) + ".index.db"
+}
+
+// Check holds an index against the log that it is of, line by line, whether or not a
+// daemon uses it: what records are found by, and the numbers of them. The caller adds
+// every line there is, in order, and asks [Check.Finish] then.
+type Check struct {
+	path string
+	conn *sqlite.Conn
+	// last is the last record that is indexed, and hash its hash.
+	last uint64
+	hash string
+	// same says that the log has that record, first is the first one that it has, and
+	// fault the first thing that is wrong.
+	same  bool
+	first uint64
+	fault *audit.Fault
+
+	shard  uint64
+	ranges map[uint64]*spanCheck
+	terms  terms
+}
+
+// spanCheck is a range as the lines have it.
+type spanCheck struct {
+	span
+	subjects map[audit.Subject]int
+}
+
+// terms sums what records are found by, in whatever order.
+type terms struct{ n, sum uint64 }
+
+func (t *terms) add(term string, seq uint64) {
+	h := uint64(14695981039346656037)
+	for i := range len(term) {
+		h = (h ^ uint64(term[i])) * 1099511628211
+	}
+	hi, lo := bits.Mul64(h^0x9e3779b97f4a7c15, seq*0xbf58476d1ce4e5b9+1)
+	t.n, t.sum = t.n+1, t.sum+(hi^lo)
+}
+
+// OpenCheck opens the index at a path. It is nil where there is none that a daemon
+// would take up: then it answers from the log.
+func OpenCheck(path string) (*Check, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the audit index: %w", err)
+	}
+	c := &Check{path: path, ranges: make(map[uint64]*spanCheck)}
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil, nil
+	}
+	mode := "ro"
+	if _, err := os.Stat(path + "-wal"); err != nil {
+		mode += "&immutable=1" // nobody has it open
+	}
+	name := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?mode=" + mode
+	if c.conn, err = openConn(name, sqlite.OpenReadOnly|sqlite.OpenURI); err != nil {
+		return nil, err
+	}
+	usable := false
+	x := file{writer: c.conn}
+	err = sqlitex.Execute(c.conn, "BEGIN", nil)
+	if err == nil {
+		var owner, version int64
+		if owner, err = queryInt(c.conn, "PRAGMA application_id"); err == nil {
+			version, err = queryInt(c.conn, "PRAGMA user_version")
+		}
+		usable = owner == applicationID && version == form()
+	}
+	if err == nil && usable {
+		c.last, c.hash, err = x.end()
+	}
+	if err != nil {
+		// A daemon would find it damaged, and make another.
+		c.fault = &audit.Fault{Problem: fmt.Sprintf("the index %s cannot be read: %v; remove it, and the daemon makes it again", path, err)}
+		c.last, c.same = 1, true
+		return c, nil
+	}
+	if !usable || c.last == 0 {
+		return nil, c.conn.Close()
+	}
+	return c, nil
+}
+
+// Add takes the next line in.
+func (c *Check) Add(seq uint64, line []byte) error {
+	if seq == c.last && c.hash != "" {
+		head, err := audit.HeadOf(line)
+		c.same = err == nil && head.Hash.String() == c.hash
+	}
+	if seq > c.last || c.fault != nil {
+		return nil
+	}
+	if c.first == 0 {
+		c.first, c.shard = seq, shardOf(seq)
+	}
+	if shardOf(seq) != c.shard {
+		if err := c.compare(); err != nil {
+			return err
+		}
+		c.shard = shardOf(seq)
+	}
+	e, err := audit.Parse(line)
+	if err != nil {
+		return fmt.Errorf("cannot compare audit record %d with the index: %w", seq, err)
+	}
+	r := c.ranges[rangeOf(seq)]
+	if r == nil {
+		r = &spanCheck{span: span{number: rangeOf(seq)}, subjects: make(map[audit.Subject]int)}
+		c.ranges[r.number] = r
+	}
+	r.records++
+	r.last, r.hash = seq, e.Hash
+	r.count(e.Time.Unix()/60, e.PolicyResult, 0)
+	r.subjects[audit.SubjectOf(&e.Record)]++
+	found := []string{rangeToken(r.number)}
+	list := audit.Filters()
+	for i := range list {
+		if value := *list[i].Of(&e.Record); value != "" {
+			found = append(found, token(&list[i], value))
+		}
+	}
+	switch {
+	case e.PolicyReason == "":
+	case len(e.PolicyReason) > longestReason:
+		found = append(found, longReason)
+	default:
+		found = append(found, reasonTerm(searched(e.PolicyReason)))
+	}
+	for i, term := range found {
+		if !contains(found[:i], term) {
+			c.terms.add(term, seq)
+		}
+	}
+	return nil
+}
+
+func contains(list []string, term string) bool {
+	for _, t := range list {
+		if t == term {
+			return true
+		}
+	}
+	return false
+}
+
+// reasonTerm stands for a reason, whatever number the index gave it.
+func reasonTerm(text string) string { return "reason " + text }
+
+// errOther ends a comparison with the first difference.
+var errOther = errors.New("the index says something else")
+
+// compare holds what is indexed of a shard against its lines.
+func (c *Check) compare() error {
+	retiring, err := c.retiring()
+	if err == nil && !retiring {
+		err = c.compareRanges()
+	}
+	if err == nil && !retiring {
+		err = c.compareTerms()
+	}
+	if errors.Is(err, errOther) || errors.Is(err, errDamaged) || err != nil && sqlite.ErrCode(err) != sqlite.ResultOK {
+		from, to := max(c.first, firstOf(c.shard)), min(c.last, firstOf(c.shard+1)-1)
+		c.fault = &audit.Fault{Problem: fmt.Sprintf("the index %s is not of the records from %d to %d: it lacks some or says something else of them; remove it, and the daemon makes it again", c.path, from, to)}
+		err = nil
+	}
+	clear(c.ranges)
+	c.terms = terms{}
+	return err
+}
+
+// retiring reports whether the shard still has records that retention has just taken
+// from the log: it is made again without them.
+func (c *Check) retiring() (bool, error) {
+	if c.shard != shardOf(c.first) || c.first == firstOf(c.shard) {
+		return false, nil
+	}
+	first := rangeOf(firstOf(c.shard))
+	n, err := queryInt(c.conn, fmt.Sprintf(`SELECT coalesce(sum(records), 0) FROM ranges WHERE range BETWEEN %d AND %d`, first, first+shardRanges-1))
+	return uint64(n) > min(c.last, firstOf(c.shard+1)-1)-c.first+1, err
+}
+
+func (c *Check) compareRanges() error {
+	list, err := subjectsOf(c.conn, c.shard)
+	if err != nil {
+		return err
+	}
+	seen := 0
+	err = sqlitex.Execute(c.conn, `SELECT range, records, last, hash, first_minute, last_minute, counts FROM ranges WHERE range BETWEEN ? AND ?`, &sqlitex.ExecOptions{
+		Args: []any{int64(c.shard * shardRanges), int64(c.shard*shardRanges + shardRanges - 1)},
+		ResultFunc: func(stmt *sqlite.Stmt) error {
+			want := c.ranges[uint64(stmt.ColumnInt64(0))]
+			if want == nil {
+				return errOther
+			}
+			seen++
+			got, err := decodeCounts(columnBytes(stmt, 6), uint64(stmt.ColumnInt64(1)))
+			if err != nil {
+				return err
+			}
+			first, last := want.bounds()
+			if want.records != uint64(stmt.ColumnInt64(1)) || want.last != uint64(stmt.ColumnInt64(2)) || want.hash.String() != stmt.ColumnText(3) ||
+				first != stmt.ColumnInt64(4) || last != stmt.ColumnInt64(5) || !reflect.DeepEqual(got.minutes, want.minutes) {
+				return errOther
+			}
+			subjects := make(map[audit.Subject]int)
+			for i, n := range got.subjects {
+				if n > 0 && i < len(list) {
+					subjects[list[i]] += n
+				}
+			}
+			if !reflect.DeepEqual(subjects, want.subjects) {
+				return errOther
+			}
+			return nil
+		},
+	})
+	if err == nil && seen != len(c.ranges) {
+		err = errOther
+	}
+	return err
+}
+
+func (c *Check) compareTerms() error {
+	reasons := make(map[string]string)
+	err := sqlitex.Execute(c.conn, fmt.Sprintf(`SELECT rowid, reason FROM reasons_%d`, c.shard), &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		reasons[reasonToken(stmt.ColumnInt64(0))] = reasonTerm(stmt.ColumnText(1))
+		return nil
+	}})
+	if err != nil {
+		return err
+	}
+	if err := sqlitex.ExecuteTransient(c.conn, fmt.Sprintf(`CREATE VIRTUAL TABLE temp.instances USING fts5vocab(main, terms_%d, instance)`, c.shard), nil); err != nil {
+		return err
+	}
+	var got terms
+	err = sqlitex.ExecuteTransient(c.conn, `SELECT term, doc FROM temp.instances`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		term := stmt.ColumnText(0)
+		if reason, ok := reasons[term]; ok {
+			term = reason
+		}
+		got.add(term, uint64(stmt.ColumnInt64(1)))
+		return nil
+	}})
+	if err == nil && got != c.terms {
+		err = errOther
+	}
+	return errors.Join(err, sqlitex.ExecuteTransient(c.conn, `DROP TABLE temp.instances`, nil))
+}
+
+// Finish closes the index and returns what is wrong with it, an [*audit.Fault]. One
+// that is of another log, or of a longer one, no daemon takes up.
+func (c *Check) Finish() error {
+	var err error
+	if c.fault == nil && len(c.ranges) > 0 {
+		err = c.compare()
+	}
+	if err = errors.Join(err, c.conn.Close()); err != nil {
+		return fmt.Errorf("cannot compare the audit index with the log: %w", err)
+	}
+	if c.fault != nil && c.same {
+		return c.fault
+	}
+	return nil
+}
