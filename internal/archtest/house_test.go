@@ -56,7 +56,7 @@ var house = map[string]room{
 	"internal/index":       {imports: []string{"internal/audit"}},
 	"internal/export":      {imports: []string{"internal/text", "internal/audit", "internal/durable"}},
 	"internal/policy":      {imports: []string{"internal/ocip", "configs/policies"}},
-	"internal/api":         {imports: []string{"internal/media", "internal/ocip", "internal/audit", "internal/jsonline"}},
+	"internal/api":         {imports: []string{"internal/media", "internal/ocip", "internal/audit", "internal/jsonline", "internal/task"}},
 	"internal/task":        {},
 
 	"internal/outbox":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/jsonline", "internal/metrics", "internal/ocip", "internal/registry", "internal/store"}},

@@ -29,12 +29,13 @@ const (
 	ActionDelivery     = "delivery"
 	ActionSecurity     = "security"
 	ActionCheckpoint   = "checkpoint"
+	ActionTask         = "task"
 )
 
 // ActionTypes returns all of them.
 func ActionTypes() []string {
 	return []string{
-		ActionExchange, ActionCheck, ActionApproval, ActionPolicyChange, ActionConfigChange, ActionAppLifecycle, ActionDelivery, ActionSecurity, ActionCheckpoint,
+		ActionExchange, ActionCheck, ActionApproval, ActionPolicyChange, ActionConfigChange, ActionAppLifecycle, ActionDelivery, ActionSecurity, ActionCheckpoint, ActionTask,
 	}
 }
 
@@ -89,11 +90,17 @@ type Record struct {
 	Content       string `json:"content,omitzero"`
 	// DeliveredDigest is the keyed digest of all that is handed over, in the form
 	// of [DeliveredForm].
-	DeliveredDigest string         `json:"deliveredDigest,omitzero"`
-	DispatchID      string         `json:"dispatchId,omitzero" filter:"dispatch" help:"records of the message with this dispatch ID" export:"dispatch" ocsf:"message"`
-	RunID           string         `json:"runId,omitzero" filter:"run" help:"records of the agent's run with this ID" export:"run" ocsf:"run"`
-	ApprovalID      string         `json:"approvalId,omitzero" filter:"approval" help:"records of the held message with this approval ID" export:"approval" ocsf:"approval"`
-	Details         map[string]any `json:"details,omitempty"`
+	DeliveredDigest string `json:"deliveredDigest,omitzero"`
+	DispatchID      string `json:"dispatchId,omitzero" filter:"dispatch" help:"records of the message with this dispatch ID" export:"dispatch" ocsf:"message"`
+	RunID           string `json:"runId,omitzero" filter:"run" help:"records of the agent's run with this ID" export:"run" ocsf:"run"`
+	ApprovalID      string `json:"approvalId,omitzero" filter:"approval" help:"records of the held message with this approval ID" export:"approval" ocsf:"approval"`
+	// TaskSeq counts the events of a task, without a gap.
+	TaskID    string         `json:"taskId,omitzero" filter:"task" help:"records of the task with this ID, its messages too" export:"task"`
+	TaskSeq   int            `json:"taskSeq,omitzero"`
+	AttemptID string         `json:"attemptId,omitzero" export:"task.attempt"`
+	Actor     string         `json:"actor,omitzero" export:"task.actor"`
+	Role      string         `json:"role,omitzero" export:"task.role"`
+	Details   map[string]any `json:"details,omitempty"`
 }
 
 // Counterparty is the other end, as far as it is known.

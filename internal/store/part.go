@@ -148,6 +148,8 @@ func (w *writer) stmt(query string, args []value) (*sqlite.Stmt, error) {
 			stmt.BindInt64(i+1, arg.n)
 		case sqlite.TypeBlob:
 			stmt.BindBytes(i+1, arg.bytes)
+		case sqlite.TypeNull:
+			stmt.BindNull(i + 1)
 		}
 	}
 	return stmt, nil

@@ -315,7 +315,8 @@ type validator interface{ Validate() []api.FieldError }
 func DecodeParams[P any](raw jsontext.Value) (*P, error) {
 	p := new(P)
 	if len(raw) > 0 && raw.Kind() != 'n' {
-		if err := json.Unmarshal(raw, p, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+		_, strict := any(p).(interface{ Strictly() })
+		if err := json.Unmarshal(raw, p, jsontext.AllowDuplicateNames(!strict), json.RejectUnknownMembers(strict), jsontext.AllowInvalidUTF8(true)); err != nil {
 			path := "params"
 			if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 				path = cmp.Or(fieldPath(semantic), path)
