@@ -2,6 +2,7 @@ package measure
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
@@ -14,18 +15,15 @@ type Acts struct {
 	// itself: those whose words hold them, and those that answer such a one.
 	Asked int `json:"asked"`
 	// Within is how many decisions are left when a person who approves a message
-	// approves its exchange, for this sender, this message's words and so many
-	// rounds.
+	// approves with it what the rest of the exchange may say, where that can be.
 	Within []Within `json:"within"`
 }
 
-// Within is a number of rounds, 0 for all of the exchange, and what is left.
+// Within is a number of rounds that such an approval is good for, 0 for all of the
+// exchange, and what is left.
 type Within struct {
 	Rounds int `json:"rounds"`
 	Asked  int `json:"asked"`
-	// AskedOnce is what is left where the approval also stands for answers to a
-	// message that is held.
-	AskedOnce int `json:"askedOnce"`
 }
 
 // CountActs plays the exchanges of texts that were looked at. Texts that are in
@@ -38,53 +36,79 @@ func CountActs(seen []Seen, rounds ...int) Acts {
 		}
 	}
 	a := Acts{Exchanges: len(exchanges)}
-	for _, s := range Answering(seen) {
-		if s.Exchange != "" && s.Held {
-			a.Asked++
-		}
-	}
 	for _, messages := range exchanges {
 		slices.SortFunc(messages, func(a, b *Seen) int { return a.Turn - b.Turn })
 		a.Messages += len(messages)
+		a.Asked += play(messages, nil)
 	}
 	for _, n := range rounds {
 		w := Within{Rounds: n}
 		for _, messages := range exchanges {
-			w.Asked += approving(messages, n, false)
-			w.AskedOnce += approving(messages, n, true)
+			w.Asked += play(messages, &approvals{rounds: n, given: map[string][]approval{}})
 		}
 		a.Within = append(a.Within, w)
 	}
 	return a
 }
 
-// approving counts the decisions where each approval that may stand for the
-// exchange does. An acceptance and a sum of money are decided one by one, and
-// an answer to a message that is held, unless answers are spared too.
-func approving(messages []*Seen, rounds int, answers bool) (asked int) {
-	type approval struct {
-		words []string
-		last  int
+// play counts the decisions that an exchange takes. A message waits for the person
+// of its sender where its words hold it, or where the sender owes an answer to words
+// that would hold them. The person of either side may have approved some words for
+// the rest of the exchange: then they are no question there.
+func play(messages []*Seen, given *approvals) (asked int) {
+	owes := map[string]bool{}
+	sides := map[string]bool{}
+	for _, m := range messages {
+		sides[m.From] = true
 	}
-	held := map[string]bool{}
-	inForce := map[string][]approval{}
-	for i, m := range messages {
-		held[m.ID] = m.Held
-		answer := held[m.Answers]
-		if !m.Held && !answer {
-			continue
+	for round, m := range messages {
+		if owes[m.From] || m.Held && !given.cover(m.From, m, round) {
+			asked++
+			given.approve(m, round)
 		}
-		single := answer && !answers || slices.Contains(m.Names, commitment.Acceptance) || slices.Contains(m.Names, commitment.Money)
-		covered := !single && slices.ContainsFunc(inForce[m.From], func(a approval) bool {
-			return (rounds == 0 || i <= a.last) && !slices.ContainsFunc(m.Names, func(name string) bool { return !slices.Contains(a.words, name) })
-		})
-		if covered {
-			continue
-		}
-		asked++
-		if !single {
-			inForce[m.From] = append(inForce[m.From], approval{m.Names, i + rounds})
+		delete(owes, m.From)
+		for side := range sides {
+			if side != m.From && m.Held && !given.cover(side, m, round) {
+				owes[side] = true
+			}
 		}
 	}
 	return asked
+}
+
+// approvals are what people have approved for the rest of an exchange, by the side
+// whose person it was. There are none in nil.
+type approvals struct {
+	rounds int
+	given  map[string][]approval
+}
+
+type approval struct {
+	words []string
+	last  int
+}
+
+// approve has the sender's person approve a message's words for the rest of the
+// exchange, where that can be.
+func (a *approvals) approve(m *Seen, round int) {
+	if a != nil && m.Held && grantable(m) {
+		a.given[m.From] = append(a.given[m.From], approval{m.Names, round + a.rounds})
+	}
+}
+
+func (a *approvals) cover(side string, m *Seen, round int) bool {
+	return a != nil && grantable(m) && slices.ContainsFunc(a.given[side], func(one approval) bool {
+		return (a.rounds == 0 || round <= one.last) && !slices.ContainsFunc(m.Names, func(name string) bool { return !slices.Contains(one.words, name) })
+	})
+}
+
+// grantable reports whether a person can approve beforehand what a message says: the
+// keywords and what the sender will do, and nothing that speaks of money.
+func grantable(m *Seen) bool {
+	if strings.ContainsAny(m.Text.Text, "$€£¥") {
+		return false
+	}
+	return !slices.ContainsFunc(m.Names, func(name string) bool {
+		return name != commitment.FirstPersonFuture && name != commitment.Prefixed && !slices.Contains(commitment.Keywords(), name)
+	})
 }

@@ -176,32 +176,35 @@ func TestSecrets(t *testing.T) {
 }
 
 func TestCountActs(t *testing.T) {
-	seen := func(turn int, from, answers string, names ...string) Seen {
+	seen := func(turn int, from string, names ...string) Seen {
 		return Seen{
-			Text: &Text{ID: from + string(rune('0'+turn)), Exchange: "x", Turn: turn, From: from, Answers: answers},
+			Text: &Text{ID: from + string(rune('0'+turn)), Exchange: "x", Turn: turn, From: from, Text: "about it"},
 			Held: len(names) > 0, Names: names,
 		}
 	}
+	dear := seen(2, "A", "book")
+	dear.Text.Text = "for 50 €"
 	for _, c := range []struct {
 		name  string
 		seen  []Seen
 		asked int
-		// three and all are what is left within three rounds and all of them;
-		// once is the latter with answers spared too.
-		three, all, once int
+		// three and all are what is left within three rounds and all of them.
+		three, all int
 	}{
-		{"nothing held", []Seen{seen(1, "A", ""), seen(2, "B", "A1")}, 0, 0, 0, 0},
-		{"the same word again", []Seen{seen(1, "A", "", "book"), seen(2, "A", "", "book"), seen(3, "A", "", "book")}, 3, 1, 1, 1},
-		{"a new word", []Seen{seen(1, "A", "", "book"), seen(2, "A", "", "book", "deadline"), seen(3, "A", "", "deadline")}, 3, 2, 2, 2},
-		{"too late", []Seen{seen(1, "A", "", "book"), seen(2, "A", ""), seen(3, "A", ""), seen(4, "A", ""), seen(5, "A", "", "book")}, 2, 2, 1, 1},
-		{"an acceptance", []Seen{seen(1, "A", "", "acceptance"), seen(2, "A", "", "acceptance")}, 2, 2, 2, 2},
-		{"money", []Seen{seen(1, "A", "", "book", "money"), seen(2, "A", "", "book")}, 2, 2, 2, 2},
-		{"the other side", []Seen{seen(1, "A", "", "book"), seen(2, "B", "", "book")}, 2, 2, 2, 2},
-		{"answers to what is held", []Seen{seen(1, "A", "", "book"), seen(2, "B", "A1"), seen(3, "A", "B2", "book"), seen(4, "B", "A3")}, 4, 3, 3, 2},
-		{"no exchange", []Seen{{Text: &Text{}, Held: true, Names: []string{"book"}}}, 0, 0, 0, 0},
+		{"nothing held", []Seen{seen(1, "A"), seen(2, "B")}, 0, 0, 0},
+		{"the same word again", []Seen{seen(1, "A", "book"), seen(2, "A", "book"), seen(3, "A", "book")}, 3, 1, 1},
+		{"a new word", []Seen{seen(1, "A", "book"), seen(2, "A", "book", "deadline"), seen(3, "A", "deadline")}, 3, 2, 2},
+		{"too late", []Seen{seen(1, "A", "book"), seen(2, "A"), seen(3, "A"), seen(4, "A"), seen(5, "A", "book")}, 2, 2, 1},
+		{"an acceptance", []Seen{seen(1, "A", "acceptance"), seen(2, "A", "acceptance")}, 2, 2, 2},
+		{"money", []Seen{seen(1, "A", "book", "money"), seen(2, "A", "book")}, 2, 2, 2},
+		{"a sum beside a word", []Seen{seen(1, "A", "book"), dear}, 2, 2, 2},
+		{"the other side", []Seen{seen(1, "A", "book"), seen(2, "B", "book")}, 2, 2, 2},
+		{"an answer", []Seen{seen(1, "A", "book"), seen(2, "B"), seen(3, "A"), seen(4, "B")}, 2, 2, 2},
+		{"answers of one who has approved", []Seen{seen(1, "A", "book"), seen(2, "B", "book"), seen(3, "A"), seen(4, "B", "book"), seen(5, "A")}, 5, 2, 2},
+		{"no exchange", []Seen{{Text: &Text{}, Held: true, Names: []string{"book"}}}, 0, 0, 0},
 	} {
 		a := CountActs(c.seen, 3, 0)
-		if a.Asked != c.asked || a.Within[0].Asked != c.three || a.Within[1].Asked != c.all || a.Within[1].AskedOnce != c.once {
+		if a.Asked != c.asked || a.Within[0].Asked != c.three || a.Within[1].Asked != c.all {
 			t.Errorf("%s: %+v, want %+v", c.name, a, c)
 		}
 	}
