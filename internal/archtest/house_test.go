@@ -125,7 +125,7 @@ var house = map[string]room{
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},
 		clock:   true, process: true,
 	},
-	"internal/measure": {imports: []string{"internal/audit", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content"}},
+	"internal/measure": {imports: []string{"internal/audit", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content", "internal/text"}},
 	"bench/detection": {
 		imports: []string{"internal/measure", "internal/ocip/commitment", "internal/ocip/content"},
 		clock:   true, process: true,

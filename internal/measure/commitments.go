@@ -6,6 +6,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Rules are the detectors that are measured. Either may be nil.
@@ -29,12 +30,23 @@ type Seen struct {
 	Findings, Noted []string
 }
 
-// Look runs the detectors over texts. It tells step, which may be nil, how many
+// Look runs the detectors over texts, which stand in the order in which they were
+// said: a yes binds where it answers a question. It tells step, which may be nil, how many
 // are done.
 func (r Rules) Look(texts []Text, step func(done int)) []Seen {
 	seen := make([]Seen, len(texts))
+	asked := map[string]bool{}
+	tails := map[[2]string]string{}
 	for i := range texts {
-		seen[i] = r.look(&texts[i])
+		t := &texts[i]
+		before := commitment.Before{Asked: asked[t.Answers]}
+		if t.Exchange != "" {
+			side := [2]string{t.Exchange, t.From}
+			before.Tail = tails[side]
+			tails[side] = commitment.Tail(before.Tail, t.Text)
+		}
+		asked[t.ID] = commitment.Asks(t.Text)
+		seen[i] = r.look(t, before)
 		if step != nil {
 			step(i + 1)
 		}
@@ -42,10 +54,10 @@ func (r Rules) Look(texts []Text, step func(done int)) []Seen {
 	return seen
 }
 
-func (r Rules) look(t *Text) Seen {
+func (r Rules) look(t *Text, before commitment.Before) Seen {
 	s := Seen{Text: t}
 	if r.Commitments != nil {
-		hits := r.Commitments.Detect(t.Text)
+		hits := r.Commitments.ScanAfter(before, []text.Passage{{Text: t.Text, Prose: true}})
 		s.Held = commitment.Judge(hits).RequiresHuman
 		for _, h := range hits {
 			switch {
@@ -179,12 +191,12 @@ func Commitments(seen []Seen) Report {
 	}
 	var all, held, keyword, cue, both tally
 	rules := map[name]*tally{}
-	texts := map[string]string{}
+	said := map[string]string{}
 	for i := range seen {
 		s := &seen[i]
-		texts[s.ID] = s.Text.Text
+		said[s.ID] = s.Text.Text
 		all.count(s.Text)
-		quote := Quote{ID: s.ID, Rules: s.Names, Answers: texts[s.Answers], Text: s.Text.Text}
+		quote := Quote{ID: s.ID, Rules: s.Names, Answers: said[s.Answers], Text: s.Text.Text}
 		switch {
 		case s.Held && !s.Lenient:
 			r.Useless = append(r.Useless, quote)
