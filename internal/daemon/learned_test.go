@@ -1,10 +1,12 @@
 package daemon_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -134,6 +136,23 @@ func TestNamesAreWeighed(t *testing.T) {
 		}
 	}
 	alice.held(ocip.CommitmentRequiresHuman, "agent:bob:I promise to pay", "Hello", fresh(nil))
+	for _, key := range []string{"telegram:dave", "telegram:alice", "telegram:nobody"} { // declared, the owner, and nobody
+		for name, secret := range map[string]map[string]any{
+			"the account":      {"accountId": "AKIAIOSFODNN7REALKEY"},
+			"the exchange":     {"exchange": map[string]any{"type": "information_query", "id": "AKIAIOSFODNN7REALKEY"}},
+			"the conversation": {"exchange": map[string]any{"type": "information_query", "conversationId": "AKIAIOSFODNN7REALKEY"}},
+		} {
+			if code := ocipCode(t, alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": key, "content": "Hello", "metadata": secret})); code != string(ocip.ClassificationViolation) {
+				t.Errorf("%s to %s is refused as %s", name, key, code)
+			}
+		}
+	}
+	// Nor does the log have it.
+	for _, r := range h.records(audit.Filter{}) {
+		if strings.Contains(fmt.Sprintf("%+v", r.Record), "AKIAIOSFODNN7REALKEY") {
+			t.Errorf("on record: %+v", r.Record)
+		}
+	}
 }
 
 // Who decides about a message is shown where it goes: to the room in which it was asked

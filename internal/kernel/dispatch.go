@@ -475,17 +475,21 @@ func (k *ruleset) firstIn(ctx context.Context, m *outgoing) (bool, error) {
 }
 
 // named adds to the passages what the caller chose in the names of session and
-// account, where nobody has declared them: they arrive with the message. A name
-// without letters is a number of its network.
+// account, where nobody has declared the one and the channel's app has not named
+// the other: they arrive with the message. A name without letters is a number of
+// its network.
 func (m *outgoing) named(list []ocip.Passage) []ocip.Passage {
-	if m.local == nil && m.recipient.Counterparty.Kind != ocip.KindUnknown {
-		return list
-	}
-	_, name := directory.Split(m.key)
-	if m.local != nil {
+	name, account := "", m.account
+	switch {
+	case m.local != nil:
+		_, name = directory.Split(m.key)
 		_, name, _ = strings.Cut(name, ":")
+	case m.recipient.Counterparty.Kind == ocip.KindUnknown:
+		_, name = directory.Split(m.key)
+	case m.recipient.OwnAccount() != "":
+		account = ""
 	}
-	for _, p := range [...]ocip.Passage{{Member: "sessionKey", Text: name}, {Member: "accountId", Text: m.account}} {
+	for _, p := range [...]ocip.Passage{{Member: "sessionKey", Text: name}, {Member: "accountId", Text: account}} {
 		if strings.ContainsFunc(p.Text, unicode.IsLetter) {
 			p.Prose = strings.ContainsAny(p.Text, " \t")
 			list = append(slices.Clip(list), p)

@@ -1,6 +1,11 @@
 package ocip
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+
+	"github.com/openclawos/ocipd/internal/text"
+)
 
 // DisclosureLabel tells a recipient that an agent wrote or helped to write a
 // message.
@@ -16,20 +21,46 @@ const (
 	DisclosureNone   Disclosure = "none"
 )
 
-// Disclose puts the label into content once: content that already begins or
-// ends with it on a line of its own is returned as it is.
+// Disclose puts the label into content once: content that already begins or ends
+// with it is returned as it is. Blank lines, of which the reader's screen may be
+// full, part the label from what it is about: written behind more than one of
+// them it does not count, and it is never put behind those that somebody wrote.
 func Disclose(content string, where Disclosure) string {
-	if where == DisclosureNone {
-		return content
-	}
-	trimmed := strings.TrimSpace(content)
-	first, _, _ := strings.Cut(trimmed, "\n")
-	last := trimmed[strings.LastIndexByte(trimmed, '\n')+1:]
-	if strings.TrimSpace(first) == DisclosureLabel || strings.TrimSpace(last) == DisclosureLabel {
+	if where == DisclosureNone || disclosed(content) {
 		return content
 	}
 	if where == DisclosurePrefix {
+		rest := strings.TrimLeftFunc(content, blank)
+		// What the first line is indented by stays.
+		if i := strings.LastIndexByte(content[:len(content)-len(rest)], '\n'); i >= 0 {
+			content = content[i+1:]
+		}
 		return DisclosureLabel + "\n\n" + content
 	}
-	return content + "\n\n" + DisclosureLabel
+	return strings.TrimRightFunc(content, blank) + "\n\n" + DisclosureLabel
 }
+
+// disclosed reports whether the label stands at one end of content, on a line of
+// its own, with no more than one blank line to the rest.
+func disclosed(content string) bool {
+	content = strings.TrimFunc(content, blank)
+	if rest, ok := strings.CutPrefix(content, DisclosureLabel); ok && apart(rest, strings.TrimLeftFunc(rest, blank)) {
+		return true
+	}
+	rest, ok := strings.CutSuffix(content, DisclosureLabel)
+	// Nor is it indented, which makes a sample of it.
+	return ok && strings.HasSuffix(rest, "\n") && apart(rest, strings.TrimRightFunc(rest, blank))
+}
+
+// apart reports whether between a label and the rest of a content, of which shown
+// is what shows, a line ends and at most one is blank.
+func apart(rest, shown string) bool {
+	if shown == "" {
+		return rest == ""
+	}
+	lines := strings.Count(rest, "\n") - strings.Count(shown, "\n")
+	return lines == 1 || lines == 2
+}
+
+// blank reports a character that nothing is seen of.
+func blank(r rune) bool { return unicode.IsSpace(r) || r == '\u2800' || !text.Shows(r) }

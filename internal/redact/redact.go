@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
@@ -126,9 +127,13 @@ type Redactor struct {
 
 	// clean remembers texts in which nothing was found: the daemon's own are few
 	// and come again and again.
-	clean [cleanSlots]atomic.Pointer[string]
-	seed  maphash.Seed
+	// cleanNames remembers names, in which fewer things count.
+	clean, cleanNames remembered
+	seed              maphash.Seed
 }
+
+// remembered are texts, each at the place that its hash says.
+type remembered [cleanSlots]atomic.Pointer[string]
 
 // Bounds of what is remembered: 256 texts of up to 256 bytes.
 const (
@@ -239,6 +244,11 @@ func (r *Redactor) Record(rec *audit.Record) {
 		r.replace(rec.TenantID, rec.Details, path)
 	}
 	rec.PolicyReason = r.Text(rec.PolicyReason)
+	for _, name := range [...]*string{
+		&rec.SessionKey, &rec.Address.Account, &rec.Address.Target, &rec.ExchangeID, &rec.ConversationID, &rec.AppID, &rec.Counterparty.InstanceID,
+	} {
+		*name = r.name(*name)
+	}
 	for name, value := range rec.Details {
 		if kept(name) {
 			continue
@@ -376,18 +386,21 @@ type span struct {
 }
 
 // Text returns a text without what is secret in it.
-func (r *Redactor) Text(text string) string {
+func (r *Redactor) Text(text string) string { return r.replaced(text, &r.clean, r.find) }
+
+// replaced returns a text without what find has found in it.
+func (r *Redactor) replaced(text string, clean *remembered, find func(string) []span) string {
 	if text == "" {
 		return text
 	}
 	var slot *atomic.Pointer[string]
 	if len(text) <= cleanBytes {
-		slot = &r.clean[maphash.String(r.seed, text)%cleanSlots]
+		slot = &clean[maphash.String(r.seed, text)%cleanSlots]
 		if known := slot.Load(); known != nil && *known == text {
 			return text
 		}
 	}
-	spans := r.find(text)
+	spans := find(text)
 	if len(spans) == 0 {
 		if slot != nil {
 			known := strings.Clone(text)
@@ -399,27 +412,47 @@ func (r *Redactor) Text(text string) string {
 	// look; what never comes to an end is not written at all.
 	for range maxLooks {
 		text = cover(text, spans)
-		if spans = r.find(text); len(spans) == 0 {
+		if spans = find(text); len(spans) == 0 {
 			return text
 		}
 	}
 	return "[redacted]"
 }
 
+// name returns a name that somebody outside chose without the credentials in it. It
+// is what records are found by, so that nothing else is replaced: a network's
+// number may look like anybody's.
+func (r *Redactor) name(text string) string {
+	const shortest = 16
+	if len(text) < shortest || uuid.Validate(text) == nil {
+		return text
+	}
+	return r.replaced(text, &r.cleanNames, r.credentials)
+}
+
 // maxLooks bounds how often one text is searched.
 const maxLooks = 16
 
 func (r *Redactor) find(text string) (spans []span) {
-	for _, f := range r.detector.Detect(text) {
-		if secret(f.Rule) {
-			spans = append(spans, span{f.Start, f.End, "[redacted " + f.Rule + "]"})
-		}
-	}
+	spans = r.detected(text, secret)
 	for _, p := range r.patterns {
 		for _, m := range p.FindAllStringIndex(text, -1) {
 			if m[0] < m[1] {
 				spans = append(spans, span{m[0], m[1], "[redacted]"})
 			}
+		}
+	}
+	return spans
+}
+
+func (r *Redactor) credentials(text string) []span {
+	return r.detected(text, func(rule string) bool { return strings.HasPrefix(rule, "credential.") })
+}
+
+func (r *Redactor) detected(text string, counts func(rule string) bool) (spans []span) {
+	for _, f := range r.detector.Detect(text) {
+		if counts(f.Rule) {
+			spans = append(spans, span{f.Start, f.End, "[redacted " + f.Rule + "]"})
 		}
 	}
 	return spans

@@ -103,6 +103,33 @@ func TestNumbersAndPatterns(t *testing.T) {
 
 // The detectors report up to 32 findings of a rule; none of the others may be
 // left.
+// TestNamesHoldNoCredentials looks at the names that records are found by: what
+// opens something is replaced, and a number is a network's.
+func TestNamesHoldNoCredentials(t *testing.T) {
+	const key, number = "AKIAIOSFODNN7REALKEY", "4111111111111111"
+	r, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := audit.Record{
+		SessionKey: "telegram:" + key, ExchangeID: key, ConversationID: key, AppID: "@acme/" + key,
+		Address: audit.Address{Account: key, Target: key}, Counterparty: audit.Counterparty{InstanceID: key},
+	}
+	r.Record(&rec)
+	if text := fmt.Sprint(rec); strings.Contains(text, key) || strings.Count(text, "[redacted credential.aws-access-key-id]") != 7 {
+		t.Errorf("got %s", text)
+	}
+	rec = audit.Record{SessionKey: "whatsapp:" + number, ExchangeID: "550e8400-e29b-41d4-a716-446655440000", Address: audit.Address{Target: number}}
+	want := rec
+	if r.Record(&rec); fmt.Sprint(rec) != fmt.Sprint(want) {
+		t.Errorf("got %v", rec)
+	}
+	// That a name is clean says nothing of the same text in a note.
+	if got := r.Text(number); strings.Contains(got, number) {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestManySecretsInOneText(t *testing.T) {
 	text := strings.Repeat(token+" ", 100)
 	if got := redactor(t, Options{}).Text(text); strings.Contains(got, token) {
