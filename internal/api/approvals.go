@@ -147,6 +147,10 @@ type Approval struct {
 	Chain      *ocip.Chain      `json:"chain,omitzero"`
 	// EscalatedExchange is the exchange whose round limit holds this one.
 	EscalatedExchange string `json:"escalatedExchange,omitzero"`
+	// Exchange is what can be approved with the message of its whole exchange, null
+	// where that is nothing; NoExchange says why.
+	Exchange   *Bounds `json:"exchange,omitzero"`
+	NoExchange string  `json:"noExchange,omitzero"`
 	// Approvals are the approvals given so far, where several are needed.
 	Approvals []ApprovalDecision `json:"approvals"`
 	// Changed lists what is no longer as it was when a person last looked.
@@ -177,6 +181,8 @@ type ApprovalDecision struct {
 	Fingerprint string `json:"fingerprint,omitzero"`
 	// Signature is the armored signature as it was given.
 	Signature string `json:"signature,omitzero"`
+	// Exchange is what the person has approved of the exchange too.
+	Exchange *Bounds `json:"exchange,omitzero"`
 }
 
 // ApprovalChange is one thing that changed under a held message.
@@ -313,8 +319,11 @@ type ApprovalResolveParams struct {
 	// Content is what a person who takes over says instead, the message as it
 	// is where it is empty.
 	Content string `json:"content,omitzero"`
+	// Exchange, with approve, approves the message's exchange too within bounds, none
+	// of them beyond those that [Approval] offers.
+	Exchange *Bounds `json:"exchange,omitzero"`
 	// Signature is an armored SSH signature over [SignedText], with content
-	// over [SignedContent].
+	// over [SignedContent], with an exchange over [SignedApproval].
 	Signature string `json:"signature,omitzero"`
 }
 
@@ -342,6 +351,12 @@ func (p *ApprovalResolveParams) Validate() []FieldError {
 	}
 	if p.Content != "" && p.Decision != DecideTakeover {
 		f.add("content", "only a person who takes over may write")
+	}
+	if p.Exchange != nil {
+		if p.Decision != DecideApprove {
+			f.add("exchange", "an exchange is approved with one of its messages")
+		}
+		f.bounds("exchange.", p.Exchange)
 	}
 	if len(p.Signature) > maxSignature {
 		f.add("signature", "longer than %d bytes", maxSignature)
@@ -380,4 +395,6 @@ type ApprovalResolveResult struct {
 	Needed     int    `json:"needed"`
 	Given      int    `json:"given"`
 	AuditSeq   uint64 `json:"auditSeq"`
+	// GrantID is the grant that was made of the approval of the exchange.
+	GrantID string `json:"grantId,omitzero"`
 }

@@ -41,6 +41,8 @@ type Decision struct {
 	Now time.Time
 	// Change is what the decision will write, records first.
 	Change *store.Change
+	// Grant is the id of the grant that was made of it, where the exchange was approved.
+	Grant string
 
 	decider *Decider
 	subject Subject
@@ -89,7 +91,7 @@ func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalRes
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
-	return api.ApprovalResolveResult{State: r.State, DispatchID: r.DispatchID, Needed: r.Needed, Given: r.Given, AuditSeq: d.seq}, nil
+	return api.ApprovalResolveResult{State: r.State, DispatchID: r.DispatchID, Needed: r.Needed, Given: r.Given, AuditSeq: d.seq, GrantID: d.Grant}, nil
 }
 
 // take returns a request that still waits, and takes the lock of its subject.
@@ -134,11 +136,15 @@ func (c *Decider) mayDecide(d *Decision, peer api.Peer) error {
 		return stale(d.Request, "what waits is not what you saw: look again")
 	}
 	text := api.SignedText(d.ApprovalID, d.Decision, d.Request.Digest)
+	if d.Exchange != nil {
+		text = api.SignedApproval(&d.Request.Approval, d.Exchange)
+	}
 	if d.Content != "" {
 		text = api.SignedContent(text, d.Request.Salt, d.Content)
 	}
 	var err error
 	d.By, err = c.Who(peer, d.Decision, d.Note, d.Signature, text, c.record(d.subject, ""))
+	d.By.Exchange = d.Exchange
 	return err
 }
 
@@ -181,6 +187,14 @@ func (c *Decider) approve(ctx context.Context, d *Decision) error {
 		return err
 	}
 	r := d.Request
+	if d.Exchange != nil {
+		if r.Exchange == nil {
+			return api.Obstacle{Blocked: r.NoExchange}.Conflict(api.ApprovalBlocked, "the exchange cannot be approved: "+r.NoExchange+"; approve the message alone")
+		}
+		if !d.Exchange.Within(r.Exchange) {
+			return api.Obstacle{}.Conflict(api.ApprovalBlocked, "the bounds go beyond those that are shown: look again")
+		}
+	}
 	if r.Blocked != "" {
 		return api.Obstacle{Blocked: r.Blocked}.Conflict(api.ApprovalBlocked,
 			"this "+r.Kind+" cannot be approved: "+r.Blocked+"; "+d.subject.Shown().Instead)
@@ -209,6 +223,17 @@ func (c *Decider) takeOver(ctx context.Context, d *Decision) error {
 			"this %s needs %d people, whoever it leaves as: let %d approve first, then take it over", r.Kind, r.Needed, r.Needed-1-others))
 	}
 	return d.subject.Release(ctx, d)
+}
+
+// OfExchange is what all who approved the request have approved of its exchange, nil
+// where they have not approved the same.
+func (d *Decision) OfExchange() *api.Bounds {
+	for i := range d.Request.Approvals {
+		if !d.Request.Approvals[i].Exchange.Equal(d.Exchange) {
+			return nil
+		}
+	}
+	return d.Exchange
 }
 
 // lookAgain weighs the subject once more. Where an approval would no longer lead to
@@ -322,6 +347,9 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	record := c.record(d.subject, state)
 	record.Details = Details(&d.By)
 	record.Details["digest"] = r.Digest
+	if d.Grant != "" {
+		record.Details["grantId"] = d.Grant
+	}
 	if d.By.Signature != "" && d.Content != "" {
 		// What was signed can be checked from the record and the words.
 		record.Details["signedText"] = api.SignedContent(api.SignedText(d.ApprovalID, d.Decision, r.Digest), r.Salt, d.Content)

@@ -83,14 +83,17 @@ type body struct {
 	Chain             *ocip.Chain       `json:"chain,omitzero"`
 	EscalatedExchange string            `json:"escalated_exchange,omitzero"`
 
+	Exchange   *bounds `json:"exchange,omitzero"`
+	NoExchange string  `json:"no_exchange,omitzero"`
+
 	Approvals []word         `json:"approvals,omitempty"`
 	Changed   []change       `json:"changed,omitempty"`
 	Decision  *word          `json:"decision,omitzero"`
 	Own       jsontext.Value `json:"own,omitzero"`
 }
 
-// media is [api.MediaItem], word [api.ApprovalDecision] and change
-// [api.ApprovalChange], as they are stored.
+// media is [api.MediaItem], word [api.ApprovalDecision], change [api.ApprovalChange] and
+// bounds [api.Bounds], as they are stored.
 type (
 	media struct {
 		Member string `json:"member"`
@@ -107,6 +110,14 @@ type (
 		At          int64  `json:"at"`
 		Fingerprint string `json:"fingerprint,omitzero"`
 		Signature   string `json:"signature,omitzero"`
+
+		Exchange *bounds `json:"exchange,omitzero"`
+	}
+	bounds struct {
+		Words          []string `json:"words"`
+		Classification string   `json:"level"`
+		MaxRound       int      `json:"round"`
+		Until          int64    `json:"until"`
 	}
 	change struct {
 		Field string `json:"field"`
@@ -136,9 +147,13 @@ func (r *Request) encode(state string) (store.Approval, error) {
 		Media:            each(r.Media, func(m api.MediaItem) media { return media(m) }),
 		DetectedKeywords: r.DetectedKeywords, Detections: r.Detections, DataShared: r.DataShared, DataWithheld: r.DataWithheld,
 		Transcript: r.Transcript, Escalation: r.Escalation, Chain: r.Chain, EscalatedExchange: r.EscalatedExchange,
-		Approvals: each(r.Approvals, func(d api.ApprovalDecision) word { return word(d) }),
+		Approvals: each(r.Approvals, toWord),
 		Changed:   each(r.Changed, func(c api.ApprovalChange) change { return change(c) }),
-		Decision:  (*word)(r.Decision), Own: r.Own,
+		Own:       r.Own, Exchange: (*bounds)(r.Exchange), NoExchange: r.NoExchange,
+	}
+	if r.Decision != nil {
+		last := toWord(*r.Decision)
+		b.Decision = &last
 	}
 	text, err := json.Marshal(&b)
 	if err != nil {
@@ -174,10 +189,14 @@ func decode(a store.Approval) (*Request, error) {
 			Media:            each(b.Media, func(m media) api.MediaItem { return api.MediaItem(m) }),
 			DetectedKeywords: b.DetectedKeywords, Detections: b.Detections, DataShared: b.DataShared, DataWithheld: b.DataWithheld,
 			Transcript: b.Transcript, Escalation: b.Escalation, Chain: b.Chain, EscalatedExchange: b.EscalatedExchange,
-			Approvals: each(b.Approvals, func(d word) api.ApprovalDecision { return api.ApprovalDecision(d) }),
+			Approvals: each(b.Approvals, word.decision),
 			Changed:   each(b.Changed, func(c change) api.ApprovalChange { return api.ApprovalChange(c) }),
-			Decision:  (*api.ApprovalDecision)(b.Decision),
+			Exchange:  (*api.Bounds)(b.Exchange), NoExchange: b.NoExchange,
 		},
+	}
+	if b.Decision != nil {
+		last := b.Decision.decision()
+		r.Decision = &last
 	}
 	r.sign()
 	return r, nil
@@ -231,6 +250,16 @@ func decodeFirst(a store.Approval) (*Request, error) {
 		_, r.Target, _ = strings.Cut(r.SessionKey, ":")
 	}
 	return r, nil
+}
+
+func toWord(d api.ApprovalDecision) word {
+	return word{d.Decision, d.By, d.UID, d.Note, d.At, d.Fingerprint, d.Signature, (*bounds)(d.Exchange)}
+}
+
+func (w word) decision() api.ApprovalDecision {
+	return api.ApprovalDecision{
+		Decision: w.Decision, By: w.By, UID: w.UID, Note: w.Note, At: w.At, Fingerprint: w.Fingerprint, Signature: w.Signature, Exchange: (*api.Bounds)(w.Exchange),
+	}
 }
 
 func each[A, B any](list []A, f func(A) B) (all []B) {

@@ -21,9 +21,8 @@ func recount(a *api.Approval, signers Signers) {
 	if signers == nil {
 		return
 	}
-	text := []byte(api.SignedText(a.ApprovalID, api.DecideApprove, a.Digest))
 	a.Approvals = slices.DeleteFunc(a.Approvals, func(given api.ApprovalDecision) bool {
-		_, _, err := signers.Verify([]byte(given.Signature), text, time.UnixMilli(given.At))
+		_, _, err := signers.Verify([]byte(given.Signature), []byte(api.SignedApproval(a, given.Exchange)), time.UnixMilli(given.At))
 		return err != nil
 	})
 	a.Given = len(a.Approvals)

@@ -112,5 +112,8 @@ func Details(by *api.ApprovalDecision) map[string]any {
 	if by.By != byExpiry {
 		details["uid"] = by.UID
 	}
+	if by.Exchange != nil {
+		details["exchange"] = by.Exchange
+	}
 	return details
 }

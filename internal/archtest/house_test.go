@@ -39,7 +39,7 @@ var house = map[string]room{
 	"internal/approval":    {imports: []string{"internal/api", "internal/audit", "internal/ocip", "internal/store"}},
 	"internal/exchange":    {imports: []string{"internal/audit", "internal/directory", "internal/keylock", "internal/ocip", "internal/store"}},
 	"internal/pause":       {imports: []string{"internal/api", "internal/store"}},
-	"internal/kernel":      {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/contacts", "internal/directory", "internal/exchange", "internal/exchanges", "internal/hints", "internal/logquery", "internal/media", "internal/metrics", "internal/ocip", "internal/outbox", "internal/pause", "internal/registry", "internal/store", "internal/storeerror", "internal/text"}},
+	"internal/kernel":      {imports: []string{"internal/grants", "internal/api", "internal/approval", "internal/audit", "internal/contacts", "internal/directory", "internal/exchange", "internal/exchanges", "internal/hints", "internal/logquery", "internal/media", "internal/metrics", "internal/ocip", "internal/outbox", "internal/pause", "internal/registry", "internal/store", "internal/storeerror", "internal/text"}},
 	"internal/hints":       {imports: []string{"internal/api", "internal/ocip", "internal/text"}},
 	"internal/exchanges":   {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/directory", "internal/exchange", "internal/ocip", "internal/registry", "internal/store"}},
 	"internal/contacts":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/exchange", "internal/ocip", "internal/store"}},
@@ -120,6 +120,8 @@ var house = map[string]room{
 	"internal/running": {},
 
 	"internal/watchdog": {imports: []string{"internal/store"}},
+
+	"internal/grants": {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/directory", "internal/ocip", "internal/store"}},
 
 	"bench/fault": {
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},

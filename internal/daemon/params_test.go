@@ -46,6 +46,18 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"contact.forget":  {good: []string{`{"sessionKey":"irc:a","note":"why"}`}, bad: []string{`{}`, `{"sessionKey":"irc"}`, `{"sessionKey":"irc:a","note":"` + strings.Repeat("x", 2000) + `"}`}},
 		"queue.list":      {good: []string{`{}`, `{"queue":"channel:irc","agent":"a","channel":"irc","limit":7,"after":"channel:irc#7"}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"queue":7}`}},
 		"queue.drop":      {good: []string{`{"dispatchIds":["d"],"queue":"channel:irc","note":"why"}`}, bad: []string{`{}`, `{"dispatchIds":[]}`, `{"dispatchIds":[""]}`, `{"dispatchIds":"d"}`}},
+		"grant.list":      {good: []string{`{}`, `{"agent":"alice","kind":"exchange","all":true}`}, bad: []string{`{"kind":"x"}`, `{"all":7}`, `{"agent":"` + strings.Repeat("x", 300) + `"}`}},
+		"grant.add": {
+			good: []string{`{"grantId":"g","agent":"a","receiver":"b","words":["schedule"],"classification":"public","until":1,"maxUses":1,"signature":"x"}`},
+			bad: []string{
+				`{}`, `{"grantId":"g","agent":"a","receiver":"b","words":["money"],"classification":"public","until":1,"maxUses":1,"signature":"x"}`,
+				`{"grantId":"g","agent":"a","receiver":"b","words":["prefixed"],"classification":"public","until":1,"maxUses":1,"signature":"x"}`,
+				`{"grantId":"g","agent":"a","receiver":"b","words":["schedule"],"classification":"x","until":1,"maxUses":1,"signature":"x"}`,
+				`{"grantId":"g","agent":"a","receiver":"b","words":["schedule"],"classification":"public","until":1,"maxUses":10001,"signature":"x"}`,
+				`{"grantId":"g","agent":"a","receiver":"b","words":["schedule"],"classification":"public","maxRound":2,"until":1,"maxUses":1,"signature":"x"}`,
+			},
+		},
+		"grant.revoke": {good: []string{`{"grantId":"g","note":"n"}`}, bad: []string{`{}`, `{"grantId":7}`, `{"grantId":"g","note":"` + strings.Repeat("x", 2000) + `"}`}},
 		"exchange.list": {
 			good: []string{`{}`, `{"agent":"a","outcome":"escalated","limit":5}`}, bad: []string{`{"limit":0}`, `{"limit":"5"}`},
 		},

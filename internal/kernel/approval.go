@@ -152,7 +152,13 @@ func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip
 			}
 			d.By.Note = why
 			return d.Conclude(api.ApprovalDenied, nil)
-		case s.m.carried:
+		case d.OfExchange() != nil:
+			var err error
+			if d.Grant, err = k.grants.OfApproval(d.Request, d.OfExchange(), d.Change, d.Now); err != nil {
+				return err
+			}
+		}
+		if s.m.carried {
 			// Its runtime sends it, and is told with what.
 			return d.Conclude(state, s.m.emitted().Append(nil))
 		}

@@ -64,6 +64,8 @@ type outgoing struct {
 	files    ocip.Weighed
 	// askedAt is when a message that is released was held.
 	askedAt time.Time
+	// ungranted messages are weighed as if nobody had approved anything beforehand.
+	ungranted bool
 	// approvalID names the hold that the message is released from. Conclude
 	// enters the decision of the person who releases it into the change, once
 	// it is known whether a receiver in this daemon refuses the message.
@@ -317,10 +319,21 @@ func (k *ruleset) refuseEarly(m *outgoing, v *ocip.Verdict) error {
 // a person must decide about is held.
 func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, whether or not its sender stays.
-	ctx, now := context.Background(), k.now()
-	change := new(store.Change)
 	unlock := k.state.Lock(m.sender.InstanceID, m.other())
 	defer unlock()
+	before := *m
+	result, err := k.sendLocked(context.Background(), m)
+	if errors.Is(err, store.ErrGrantOver) {
+		// A person took the grant back while the message was on its way.
+		*m = before
+		m.ungranted = true
+		result, err = k.sendLocked(context.Background(), m)
+	}
+	return result, err
+}
+
+func (k *ruleset) sendLocked(ctx context.Context, m *outgoing) (api.DispatchResult, error) {
+	now, change := k.now(), new(store.Change)
 	if result, already, err := k.heldAlready(ctx, m); already || err != nil {
 		return result, err
 	}
@@ -509,12 +522,17 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	case ocip.Nobody:
 	}
 	began := k.now()
-	v := ocip.Decide(ctx, &ocip.Outgoing{
+	o := &ocip.Outgoing{
 		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.Claimed(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, Unconfirmed: m.unconfirmed(), First: st.first, Spent: st.spent, SpentHour: st.spentHour,
 		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
-	}, k.policy)
+		Approvers: k.cfg.Approvers,
+	}
+	v := ocip.Decide(ctx, o, k.policy)
+	if o.Grants = k.grantsFor(m, st, v); person == ocip.Nobody && len(o.Grants) > 0 {
+		v = ocip.Decide(ctx, o, k.policy)
+	}
 	k.metrics.Decided(k.now().Sub(began))
 	if m.learned && v.Code == ocip.CrossEnterpriseBlocked {
 		// Who that is stands on record: the sender's app has it from nobody.
@@ -608,6 +626,10 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		return api.DispatchResult{}, err
 	}
 	change.Records = append(change.Records, sent)
+	if v.Grant != "" {
+		k.grants.Name(m.sender.InstanceID, v.Grant, sent)
+		k.grants.Use(m.sender.InstanceID, v.Grant, now, change)
+	}
 	for _, scope := range st.scopes {
 		change.Add(store.Spent{Scope: scope, At: now, Count: 1})
 	}

@@ -156,7 +156,7 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),
 			},
 			Media: m.media, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, ContentBytes: len(m.content), Transcript: e.Transcript,
-			Detections: detections(v),
+			Detections: detections(v), Exchange: offered(v), NoExchange: v.NoOffer,
 		},
 	}
 	h.RequiresHuman, _ = v.Details["requiresHuman"].(bool)

@@ -20,6 +20,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/exchanges"
+	"github.com/openclawos/ocipd/internal/grants"
 	"github.com/openclawos/ocipd/internal/logquery"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -111,6 +112,7 @@ type base struct {
 	// state is what is known between two ends.
 	state    *exchange.State
 	requests *approval.Requests
+	grants   *grants.Grants
 	outbox   *outbox.Outbox
 	// exchanges shows and ends exchanges.
 	exchanges *exchanges.Exchanges
@@ -152,6 +154,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	k.inForce.Store(first)
 	k.state = exchange.New(o.Store)
 	if err := k.newRequests(ctx); err != nil {
+		return nil, err
+	}
+	if k.grants, err = grants.Load(ctx, grants.Options{Store: o.Store, Commit: k.commit, Now: o.Now, NewID: o.NewID}); err != nil {
 		return nil, err
 	}
 	if k.pauses, err = pause.Load(ctx, o.Store); err != nil {
@@ -196,8 +201,8 @@ func (k *base) record(r ...*audit.Record) (store.Receipt, error) {
 // told: nothing was done, since it could not be recorded.
 func (k *base) commit(c *store.Change) (store.Receipt, error) {
 	receipt, err := k.store.Commit(c)
-	if err == nil {
-		return receipt, nil
+	if err == nil || errors.Is(err, store.ErrGrantOver) || errors.Is(err, store.ErrGrantKnown) {
+		return receipt, err
 	}
 	if !errors.Is(err, store.ErrLow) && !errors.Is(err, store.ErrQuota) {
 		// That the disk is nearly full, or an app has too much waiting, is not logged for

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 	if err != nil {
 		return nil, "", err
 	}
-	r.AppID, r.DispatchID, r.RunID, r.ApprovalID = m.local.App, m.dispatchID, runID, m.approvalID
+	r.AppID, r.DispatchID, r.RunID, r.ApprovalID = m.local.App, m.dispatchID, runID, cmp.Or(m.approvalID, r.ApprovalID)
 	r.DeliveredDigest = change.Records[len(change.Records)-1].DeliveredDigest
 	change.Records = append(change.Records, r)
 	if err := k.tellPerson(a.concern(), v, change, now); err != nil {
@@ -160,11 +161,15 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	if !a.local {
 		began = k.now()
 	}
-	v := ocip.Receive(ctx, &ocip.Incoming{
+	m := &ocip.Incoming{
 		Now: now, Receiver: a.agent.Agent, From: a.from, Envelope: a.envelope, Exchange: e, Summary: a.summary, Claimed: a.claimed,
 		Chain: line, Escalated: escalated, ExpiresAfter: k.cfg.ExpiresAfter, Owed: a.owed,
 		Content: a.content, Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved,
-	}, k.policy)
+	}
+	v := ocip.Receive(ctx, m, k.policy)
+	if m.Grants = k.grantsOf(&e, v); len(m.Grants) > 0 {
+		v = ocip.Receive(ctx, m, k.policy)
+	}
 	if !a.local {
 		k.metrics.Decided(k.now().Sub(began))
 	}
@@ -176,6 +181,7 @@ func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.V
 	r := k.verdictRecord(audit.SideReceiver, agent, v)
 	r.SessionKey = key
 	r.Counterparty = counterpartyRecord(from.Kind, from.Identity)
+	k.grants.Name(agent.InstanceID, v.Grant, r)
 	return r, k.content(r, content)
 }
 

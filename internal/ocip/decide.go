@@ -94,6 +94,10 @@ type Outgoing struct {
 	Claimed bool
 	// Person says what a person has decided about the message, if one has.
 	Person Person
+	// Grants are what people have allowed beforehand, and Approvers how many of them a
+	// message needs at least.
+	Grants    []Grant
+	Approvers int
 	// MaxAnnotation bounds the annotation in bytes.
 	MaxAnnotation int
 
@@ -143,6 +147,7 @@ func Decide(ctx context.Context, m *Outgoing, policy Policy) *Verdict {
 	for _, weigh := range outgoing {
 		weigh(ctx, m, policy, v)
 		if v.Result != "" {
+			v.Grant = ""
 			return v
 		}
 	}
@@ -391,16 +396,24 @@ func (e Exchange) summary() string {
 	return strings.Join(lines, "\n")
 }
 
+// assisted reports whether the message leaves on a person's word, given for it or
+// beforehand.
+func (v *Verdict) assisted(m *Outgoing) bool { return m.Person != Nobody || v.Grant != "" }
+
 func stamp(m *Outgoing, v *Verdict) Envelope {
+	kind := m.MessageType
+	if v.Grant != "" {
+		kind = AgentAssisted
+	}
 	return Envelope{
 		Version:            Version,
-		MessageType:        m.MessageType,
+		MessageType:        kind,
 		SourceAgent:        m.Sender.Identity,
 		Classification:     v.Level,
 		ConversationID:     v.Exchange.ConversationID,
 		ExchangeRound:      v.Exchange.Round,
 		MaxRounds:          v.Exchange.MaxRounds,
-		Capabilities:       Capabilities{CanCommit: m.Person != Nobody, CanShare: m.mayShare().UpTo()},
+		Capabilities:       Capabilities{CanCommit: v.assisted(m), CanShare: m.mayShare().UpTo()},
 		ReplyPolicy:        v.Exchange.Type.ReplyPolicy().tighten(m.ReplyPolicy),
 		RequiresCommitment: v.Exchange.Type.RequiresCommitment(),
 		ExpiresAt:          Time{v.Exchange.ExpiresAt},

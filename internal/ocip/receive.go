@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/text"
 )
 
@@ -46,6 +47,8 @@ type Incoming struct {
 	// Approved is set where a person of this daemon has let the message through
 	// on the sender's side.
 	Approved bool
+	// Grants are the words that the agent's person has given for this exchange.
+	Grants []Grant
 }
 
 // arrival weighs one rule on the receiver's side, as [step] does on the
@@ -234,7 +237,16 @@ func roundsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 // the envelope's flags and the texts. It holds nothing back: the agent may read
 // it, and its answer is a person's to give, who has to hear of it.
 func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
-	result := m.Rules.promises(together(m.Content, m.Passages), m.Rendering, nil, v)
+	texts := together(m.Content, m.Passages)
+	hits := m.Rules.promises(texts, m.Rendering, nil, v)
+	result := commitment.Judge(hits)
+	if result.RequiresHuman && !m.Envelope.RequiresCommitment && m.Envelope.ReplyPolicy != HumanOnly {
+		if g := granted(m.Grants, texts, hits, v.Level, max(v.Exchange.Round+1, m.Envelope.ExchangeRound), m.Now, 1); g != nil {
+			// The person of the agent has let it speak of these already: it is asked for
+			// nothing else.
+			v.Grant, result.RequiresHuman = g.ID, false
+		}
+	}
 	v.Exchange.AwaitsCommitment = result.RequiresHuman || m.Envelope.RequiresCommitment
 	switch {
 	case m.Rules != nil && m.Rules.Monitor:

@@ -35,17 +35,17 @@ func (r *Rules) chainLimits() ChainLimits {
 
 // promises looks for commitments in a message's texts, as written and as their
 // receiver is shown them, and enters what it finds, and what was found in its files.
-func (r *Rules) promises(texts []Passage, as []text.Rendering, files []commitment.Hit, v *Verdict) commitment.CommitmentDetectionResult {
+func (r *Rules) promises(texts []Passage, as []text.Rendering, files []commitment.Hit, v *Verdict) (hits []commitment.Hit) {
 	if r == nil || r.Commitments == nil {
-		return commitment.Judge(nil)
+		return nil
 	}
-	hits := append(r.Commitments.Scan(texts, as...), files...)
+	hits = append(r.Commitments.Scan(texts, as...), files...)
 	var found []Detection
 	for _, h := range hits {
 		found = append(found, Detection{Rule: "commitment." + h.Name(), Member: clip(h.Member), Start: h.Start, End: h.End, Zone: h.Zone, Shadow: h.Shadow})
 	}
 	v.Detections = append(v.Detections, few(found, maxDetections)...)
-	return commitment.Judge(hits)
+	return hits
 }
 
 // Detection is one thing that was found in a text: the rule that found it and
@@ -123,17 +123,23 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 // commitments looks for what no agent may promise by itself: what it owes, the
 // exchange's own flags, and words in the texts. With a person, nothing is held.
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	result := m.Rules.promises(m.texts, m.Rendering, m.Files.hits, v)
+	hits := m.Rules.promises(m.texts, m.Rendering, m.Files.hits, v)
+	result := commitment.Judge(hits)
 	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor {
 		return
 	}
 	code, reason := binding(m, v)
 	if reason == "" && result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.Towards(m.To.Kind).Commitments) {
+		if g := granted(m.Grants, m.texts, hits, v.Level, v.Exchange.Round+1, m.Now, max(v.Approvers, m.Approvers)); g != nil && len(m.Files.hits) == 0 {
+			v.Grant = g.ID
+			return
+		}
 		code, reason = CommitmentRequiresHuman, *result.Reason
 	}
 	if reason == "" {
 		return
 	}
+	m.offer(hits, v)
 	v.escalate(code, ruleCommitment, reason)
 	v.Details = map[string]any{"requiresHuman": true, "detectedKeywords": result.DetectedKeywords}
 	v.Exchange = v.Exchange.close(m.Now, Escalated)

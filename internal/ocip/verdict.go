@@ -78,6 +78,13 @@ type Verdict struct {
 	// Approvers is how many people the policy wants to approve, zero where it
 	// does not say.
 	Approvers int
+	// Grant is the id of the grant that let commitments in the text past, empty where
+	// none had to.
+	Grant string
+	// Offer is what a person who approves the message can approve of its exchange, nil
+	// where that is nothing; NoOffer says why.
+	Offer   *Grant
+	NoOffer string
 	// Owed is what the agent owes the counterparty once this verdict is durable.
 	Owed Owed
 	// ForPerson says why a person of the agent must hear of a verdict that asks

@@ -1,0 +1,222 @@
+package api
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// The kinds of grants: for one exchange, made with the approval of one of its messages,
+// and standing, from one sender to one receiver.
+const (
+	GrantOfExchange = "exchange"
+	GrantStanding   = "standing"
+)
+
+// The states of a grant. All but the first are final.
+const (
+	GrantInForce = "in_force"
+	GrantRevoked = "revoked"
+	GrantExpired = "expired"
+	GrantUsedUp  = "used_up"
+	// GrantOver means that the exchange has ended, or has come to the grant's last round.
+	GrantOver = "over"
+)
+
+// Bounds are what a grant lets past: the names of what may be found in a text (keywords
+// and families of cues), the highest level, the last round of an exchange, and until
+// when, in Unix milliseconds.
+type Bounds struct {
+	Words          []string `json:"words"`
+	Classification string   `json:"classification"`
+	MaxRound       int      `json:"maxRound,omitzero"`
+	Until          int64    `json:"until"`
+}
+
+// lines write bounds for a signature.
+func (b *Bounds) lines() string {
+	return "words " + strings.Join(b.Words, ",") + "\nclassification " + b.Classification +
+		"\nround " + strconv.Itoa(b.MaxRound) + "\nuntil " + time.UnixMilli(b.Until).UTC().Format("2006-01-02T15:04:05.000Z") + "\n"
+}
+
+// Within reports whether nothing of the bounds goes beyond others.
+func (b *Bounds) Within(o *Bounds) bool {
+	level, err := ocip.ParseLevel(b.Classification)
+	most, failed := ocip.ParseLevel(o.Classification)
+	return err == nil && failed == nil && level <= most && b.MaxRound <= o.MaxRound && b.Until <= o.Until &&
+		!slices.ContainsFunc(b.Words, func(w string) bool { return !slices.Contains(o.Words, w) })
+}
+
+// Equal reports whether two bounds are the same.
+func (b *Bounds) Equal(o *Bounds) bool {
+	if b == nil || o == nil {
+		return b == o
+	}
+	return b.lines() == o.lines()
+}
+
+func (f *fields) bounds(path string, b *Bounds) {
+	if f.names(path+"words", b.Words); len(b.Words) == 0 {
+		f.add(path+"words", "required: what may be found in a message")
+	}
+	for i, w := range b.Words {
+		if !ocip.Grantable(w) {
+			f.add(path+"words["+strconv.Itoa(i)+"]", "%q cannot be approved beforehand", w)
+		}
+	}
+	if _, err := ocip.ParseLevel(b.Classification); err != nil {
+		f.add(path+"classification", "%v", err)
+	}
+	if b.MaxRound < 0 {
+		f.add(path+"maxRound", "below zero")
+	}
+	if b.Until <= 0 {
+		f.add(path+"until", "required: a time in milliseconds")
+	}
+}
+
+// Grant is what people have approved beforehand. Agent is the sender's instance id,
+// Receiver an instance id or a session key. Times are Unix milliseconds.
+type Grant struct {
+	GrantID  string `json:"grantId"`
+	Kind     string `json:"kind"`
+	State    string `json:"state"`
+	Agent    string `json:"agent"`
+	Receiver string `json:"receiver"`
+	// ExchangeID and ConversationID are the exchange, and ApprovalID the approval that
+	// it was made with.
+	ExchangeID     string `json:"exchangeId,omitzero"`
+	ConversationID string `json:"conversationId,omitzero"`
+	ApprovalID     string `json:"approvalId,omitzero"`
+	Bounds
+	// Uses counts the messages that were let go, of at most MaxUses unless that is zero.
+	Uses    int   `json:"uses"`
+	MaxUses int   `json:"maxUses,omitzero"`
+	MadeAt  int64 `json:"madeAt"`
+	// People are those who made it, with their signatures.
+	People []ApprovalDecision `json:"people"`
+}
+
+// By names the people who made the grant.
+func (g *Grant) By() string {
+	names := make([]string, len(g.People))
+	for i := range g.People {
+		names[i] = g.People[i].By
+	}
+	return strings.Join(names, ", ")
+}
+
+// GrantListParams asks for grants (operator, grant.list): those in force unless All is
+// set, of one agent unless Agent is empty.
+type GrantListParams struct {
+	Agent string `json:"agent,omitzero"`
+	Kind  string `json:"kind,omitzero"`
+	All   bool   `json:"all,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *GrantListParams) Validate() []FieldError {
+	var f fields
+	if len(p.Agent) > maxName {
+		f.add("agent", "longer than %d bytes", maxName)
+	}
+	if p.Kind != "" && p.Kind != GrantOfExchange && p.Kind != GrantStanding {
+		f.add("kind", "%q is not %s or %s", p.Kind, GrantOfExchange, GrantStanding)
+	}
+	return f
+}
+
+// GrantListResult lists grants.
+type GrantListResult struct {
+	Grants []Grant `json:"grants"`
+}
+
+// GrantAddParams makes a standing grant (operator, grant.add). The id is the person's to
+// choose, and is good once. Signature is an armored SSH signature over [SignedGrant].
+type GrantAddParams struct {
+	GrantID string `json:"grantId"`
+	// Agent is the sender's instance id, Receiver an instance id or a session key.
+	Agent    string `json:"agent"`
+	Receiver string `json:"receiver"`
+	Bounds
+	MaxUses   int    `json:"maxUses"`
+	Note      string `json:"note,omitzero"`
+	Signature string `json:"signature"`
+}
+
+// MaxGrantUses and MaxGrantTime bound a standing grant.
+const (
+	MaxGrantUses = 10_000
+	MaxGrantTime = 366 * 24 * time.Hour
+)
+
+// Validate names the fields that are wrong.
+func (p *GrantAddParams) Validate() []FieldError {
+	var f fields
+	f.text("grantId", p.GrantID, maxName)
+	f.text("agent", p.Agent, maxName)
+	f.text("receiver", p.Receiver, MaxSessionKey)
+	f.bounds("", &p.Bounds)
+	for i, w := range p.Words {
+		if !slices.Contains(ocip.Keywords(), w) {
+			f.add("words["+strconv.Itoa(i)+"]", "%q is no keyword; a standing grant is for keywords alone", w)
+		}
+	}
+	if p.MaxRound != 0 {
+		f.add("maxRound", "a standing grant is bound to no exchange, and counts uses")
+	}
+	f.between("maxUses", p.MaxUses, 1, MaxGrantUses)
+	if len(p.Note) > MaxNote {
+		f.add("note", "longer than %d bytes", MaxNote)
+	}
+	f.text("signature", p.Signature, maxSignature)
+	return f
+}
+
+// GrantAddResult is the grant as it is in force.
+type GrantAddResult struct {
+	Grant    Grant  `json:"grant"`
+	AuditSeq uint64 `json:"auditSeq"`
+}
+
+// GrantRevokeParams takes a grant back (operator, grant.revoke).
+type GrantRevokeParams struct {
+	GrantID string `json:"grantId"`
+	Note    string `json:"note,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *GrantRevokeParams) Validate() []FieldError {
+	var f fields
+	f.text("grantId", p.GrantID, maxName)
+	if len(p.Note) > MaxNote {
+		f.add("note", "longer than %d bytes", MaxNote)
+	}
+	return f
+}
+
+// GrantRevokeResult says whether the grant was in force until now.
+type GrantRevokeResult struct {
+	Changed  bool   `json:"changed"`
+	AuditSeq uint64 `json:"auditSeq,omitzero"`
+}
+
+// SignedApproval is what a person signs who approves a message: the text that
+// [SignedText] makes and, where the exchange is approved too, which one and the bounds.
+func SignedApproval(a *Approval, b *Bounds) string {
+	text := SignedText(a.ApprovalID, DecideApprove, a.Digest)
+	if b == nil {
+		return text
+	}
+	return text + "exchange " + strconv.Quote(a.ExchangeID) + " conversation " + strconv.Quote(a.ConversationID) +
+		"\nfrom " + strconv.Quote(a.Agent) + "\nto " + strconv.Quote(a.Counterparty) + "\n" + b.lines()
+}
+
+// SignedGrant is what a person signs who makes a standing grant.
+func SignedGrant(p *GrantAddParams) string {
+	return "ocipd grant v1\n" + strconv.Quote(p.GrantID) + "\nfrom " + strconv.Quote(p.Agent) + "\nto " + strconv.Quote(p.Receiver) +
+		"\nuses " + strconv.Itoa(p.MaxUses) + "\n" + p.lines()
+}

@@ -1,0 +1,439 @@
+package daemon_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// patient is acme with exchanges that last some rounds.
+var patient = strings.Replace(acme, "max_rounds: 3", "max_rounds: 9", 1) + "ocip: {max_rounds: 9}\n"
+
+// in names an exchange, with more wishes.
+func in(id string, more ...any) map[string]any {
+	wishes := map[string]any{"id": id, "classification": "public"}
+	for i := 0; i < len(more); i += 2 {
+		wishes[more[i].(string)] = more[i+1]
+	}
+	return map[string]any{"exchange": wishes}
+}
+
+// withExchange is an approval of a message and its exchange.
+func withExchange(saw *api.Approval, b *api.Bounds) map[string]any {
+	params := decision(api.DecideApprove, saw)
+	params["exchange"] = b
+	return params
+}
+
+// grants lists those in force.
+func (h *house) grants(all bool) []api.Grant {
+	h.t.Helper()
+	var list api.GrantListResult
+	h.operator("grant.list", map[string]any{"all": all}, &list)
+	return list.Grants
+}
+
+// approveExchange has a person approve a held message and its exchange, as it is
+// offered.
+func (h *house) approveExchange(id string) api.ApprovalResolveResult {
+	h.t.Helper()
+	saw := h.shown(id)
+	var result api.ApprovalResolveResult
+	h.operates().must("approval.resolve", withExchange(&saw, saw.Exchange), &result)
+	if result.GrantID == "" {
+		h.t.Fatalf("no grant is made: %+v, offered was %+v (%s)", result, saw.Exchange, saw.NoExchange)
+	}
+	return result
+}
+
+// A person who approves an exchange is asked once: what speaks of the same goes, as
+// assisted and on record with the approval and the person; anything new asks again, and
+// so does everything once the grant is taken back.
+func TestExchangeIsApprovedOnce(t *testing.T) {
+	h := build(t, patient)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to look", in("deal"))
+	saw := h.shown(held.ApprovalID)
+	if b := saw.Exchange; b == nil || !slices.Equal(b.Words, []string{"promise"}) || b.Classification != "public" || b.MaxRound != 9 || b.Until <= time.Now().UnixMilli() {
+		t.Fatalf("offered is %+v, %s", b, saw.NoExchange)
+	}
+	made := h.approveExchange(held.ApprovalID)
+	telegram.message("hook:message_sending")
+	if list := h.grants(false); len(list) != 1 || list[0].GrantID != made.GrantID || list[0].ApprovalID != held.ApprovalID || list[0].ExchangeID != "deal" || list[0].By() == "" {
+		t.Fatalf("in force is %+v", list)
+	}
+
+	sent := alice.dispatch("telegram:dave", "My promise stands", in("deal"))
+	if sent.Held {
+		t.Fatalf("the same word asks again: %+v", sent.OCIP)
+	}
+	m := telegram.message("hook:message_sending")
+	if e := m.envelope(t); e.MessageType != ocip.AgentAssisted || !e.Capabilities.CanCommit || e.ExchangeRound != 2 {
+		t.Errorf("it leaves as %+v", e)
+	}
+	r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}})
+	grant, _ := r[0].Details["grant"].(map[string]any)
+	if len(r) == 0 || r[0].ApprovalID != held.ApprovalID || grant["id"] != made.GrantID || grant["by"] != saw.UserID && !strings.HasPrefix(fmt.Sprint(grant["by"]), "uid:") {
+		t.Errorf("on record is %+v", r)
+	}
+	if plain := alice.dispatch("telegram:dave", "All well here", in("deal")); plain.Held {
+		t.Error("what needs nobody is held")
+	}
+	if e := telegram.message("hook:message_sending"); e.envelope(t).Capabilities.CanCommit {
+		t.Error("what needs no grant leaves with one")
+	}
+
+	for what, asks := range map[string]map[string]any{
+		"I promise a deadline":     in("deal"),
+		"I promise, and I agree":   in("deal"),
+		"Promise you $500":         in("deal"),
+		"Deal, that is my promise": in("deal"),
+		"I promise secretly":       in("deal", "classification", "internal"),
+		"I promise elsewhere":      in("other"),
+	} {
+		again := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", what, asks)
+		h.decides(api.DecideApprove, again.ApprovalID)
+		telegram.message("hook:message_sending")
+		if len(h.grants(false)) != 1 {
+			t.Errorf("%q changes what is in force", what)
+		}
+	}
+
+	var revoked api.GrantRevokeResult
+	h.operates().must("grant.revoke", map[string]any{"grantId": made.GrantID, "note": "enough"}, &revoked)
+	if !revoked.Changed || len(h.grants(false)) != 0 {
+		t.Errorf("taken back: %+v, in force %+v", revoked, h.grants(false))
+	}
+	alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise once more", in("deal"))
+	if all := h.grants(true); len(all) != 1 || all[0].State != api.GrantRevoked || all[0].Uses != 1 {
+		t.Errorf("all grants are %+v", all)
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, Event: "grant_revoked"}}); len(r) != 1 || r[0].Details["note"] != "enough" {
+		t.Errorf("on record is %+v", r)
+	}
+	h.verify()
+}
+
+// A grant outlives the daemon, and ends with the last round that a person gave it.
+func TestExchangeApprovalIsDurableAndBounded(t *testing.T) {
+	h := build(t, patient)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	saw := h.shown(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to look", in("deal")).ApprovalID)
+	person := h.operates()
+	for name, beyond := range map[string]func(*api.Bounds){
+		"a word":  func(b *api.Bounds) { b.Words = append(slices.Clone(b.Words), "agree") },
+		"a level": func(b *api.Bounds) { b.Classification = "internal" },
+		"a round": func(b *api.Bounds) { b.MaxRound++ },
+		"a time":  func(b *api.Bounds) { b.Until++ },
+	} {
+		b := *saw.Exchange
+		beyond(&b)
+		e := person.conflict(string(api.ApprovalBlocked), withExchange(&saw, &b))
+		if !strings.Contains(e.Message, "beyond") {
+			t.Errorf("%s beyond what is offered: %s", name, e.Message)
+		}
+	}
+	b := *saw.Exchange
+	b.MaxRound = 2
+	person.must("approval.resolve", withExchange(&saw, &b), nil)
+	telegram.message("hook:message_sending")
+
+	h.stop()
+	h.start()
+	h.channel("@openclawos/telegram", "telegram")
+	alice = h.agent("@acme/alice")
+	if second := alice.dispatch("telegram:dave", "I promise again", in("deal")); second.Held {
+		t.Errorf("after a restart the second round asks: %+v", second.OCIP)
+	}
+	alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise for the third time", in("deal"))
+	if list := h.grants(true); len(list) != 1 || list[0].State != api.GrantOver || list[0].Uses != 1 {
+		t.Errorf("grants are %+v", list)
+	}
+}
+
+// What is a person's to say each time is not offered, and cannot be approved beforehand.
+func TestExchangeThatIsNotOffered(t *testing.T) {
+	h := build(t, patient)
+	h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	for content, want := range map[string]string{
+		"Deal, I promise it":                   "one by one",
+		"I promise you $500":                   "are approved one by one",
+		"I promise on Thursday (a meeting)":    "only a person may answer",
+		"I promise, as asked for a commitment": "asks for a commitment",
+	} {
+		exchange := in(strings.Fields(want)[0])
+		wishes := exchange["exchange"].(map[string]any)
+		switch want {
+		case "only a person may answer":
+			wishes["type"] = ocip.MeetingScheduling
+		case "asks for a commitment":
+			wishes["type"] = ocip.CommitmentRequest
+		}
+		saw := h.shown(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", content, exchange).ApprovalID)
+		if saw.Exchange != nil || !strings.Contains(saw.NoExchange, want) {
+			t.Errorf("%q: offered is %+v, %q; want %q", content, saw.Exchange, saw.NoExchange, want)
+		}
+		e := h.operates().conflict(string(api.ApprovalBlocked), withExchange(&saw, &api.Bounds{
+			Words: []string{"promise"}, Classification: "public", MaxRound: 5, Until: time.Now().Add(time.Hour).UnixMilli(),
+		}))
+		if !strings.Contains(e.Message, "approve the message alone") {
+			t.Errorf("%q: %s", content, e.Message)
+		}
+	}
+}
+
+// Between two agents of this daemon each side's person approves the exchange once, and
+// is told of nothing that is within it.
+func TestExchangeApprovedOnBothSides(t *testing.T) {
+	h := build(t, patient)
+	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+	h.approveExchange(alice.held(ocip.CommitmentRequiresHuman, "agent:bob:main", "My promise: it works", in("pair")).ApprovalID)
+	m := bob.message("hook:message_received")
+	answer := bob.held(ocip.CommitmentRequiresHuman, m.ReplyTo, "A promise is a promise", in("pair"))
+	h.approveExchange(answer.ApprovalID)
+	alice.message("hook:message_received")
+	for range 2 {
+		for _, turn := range []struct {
+			from, to *app
+			session  string
+		}{{alice, bob, "agent:bob:main"}, {bob, alice, m.ReplyTo}} {
+			if sent := turn.from.dispatch(turn.session, "The promise holds", in("pair")); sent.Held {
+				t.Fatalf("%s is asked again: %+v", turn.from.id, sent.OCIP)
+			}
+			turn.to.message("hook:message_received")
+		}
+	}
+	var waiting api.ApprovalListResult
+	h.operator("approval.list", map[string]any{}, &waiting)
+	if waiting.Total != 0 {
+		t.Errorf("people are to see to %s", waiting.Approvals)
+	}
+	// Money is another thing.
+	bob.held(ocip.CommitmentRequiresHuman, m.ReplyTo, "I promise $900", in("pair"))
+}
+
+// Where decisions are signed, what is signed are the bounds, and who may sign no more
+// has allowed nothing.
+func TestExchangeApprovalIsSigned(t *testing.T) {
+	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	saw := h.shown(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to look", in("deal")).ApprovalID)
+	params := withExchange(&saw, saw.Exchange)
+	params["signature"] = signs(t, "carol", saw.ToSign[api.DecideApprove], api.ApprovalNamespace)
+	h.operates().refuse(api.Forbidden, "approval.resolve", params)
+	narrow := *saw.Exchange
+	narrow.MaxRound = 4
+	params["signature"] = signs(t, "carol", api.SignedApproval(&saw, &narrow), api.ApprovalNamespace)
+	h.operates().refuse(api.Forbidden, "approval.resolve", params)
+	params["exchange"] = narrow
+	h.operates().must("approval.resolve", params, nil)
+	telegram.message("hook:message_sending")
+	if sent := alice.dispatch("telegram:dave", "I promise again", in("deal")); sent.Held {
+		t.Fatalf("within the bounds: %+v", sent.OCIP)
+	}
+	h.allow(listed(t, "dan", ""))
+	if list := h.grants(false); len(list) != 0 {
+		t.Errorf("in force is %+v", list)
+	}
+	alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise on", in("deal"))
+}
+
+// standingGrant is a standing grant, signed by carol.
+func standingGrant(t testing.TB, id string, uses int, change func(*api.GrantAddParams)) *api.GrantAddParams {
+	t.Helper()
+	p := &api.GrantAddParams{
+		GrantID: id, Agent: "agent-alice-1", Receiver: "agent-dave-1", MaxUses: uses,
+		Bounds: api.Bounds{Words: []string{"meeting", "schedule"}, Classification: "public", Until: time.Now().Add(time.Hour).UnixMilli()},
+	}
+	if change != nil {
+		change(p)
+	}
+	p.Signature = signs(t, "carol", api.SignedGrant(p), api.ApprovalNamespace)
+	return p
+}
+
+// A standing grant lets keywords alone past, as often as it says, between two ends, and
+// is good once.
+func TestStandingGrant(t *testing.T) {
+	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
+	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
+	const status = "The meeting room is on the schedule"
+	asks := func(session, content string, metadata map[string]any) {
+		t.Helper()
+		held := alice.held(ocip.CommitmentRequiresHuman, session, content, metadata)
+		saw := h.shown(held.ApprovalID)
+		person.must("approval.resolve", signed(t, "carol", api.DecideDeny, &saw), nil)
+	}
+	goes := func(session, content string) {
+		t.Helper()
+		if sent := alice.dispatch(session, content, in(fmt.Sprint("e", time.Now().UnixNano()))); sent.Held {
+			t.Fatalf("%q is held: %+v", content, sent.OCIP)
+		}
+		if e := telegram.message("hook:message_sending"); !e.envelope(t).Capabilities.CanCommit {
+			t.Errorf("%q leaves as %+v", content, e)
+		}
+	}
+	asks("telegram:dave", status, fresh(nil))
+
+	p := standingGrant(t, "g-1", 3, nil)
+	unsigned := *p
+	unsigned.MaxUses = 30
+	person.refuse(api.Forbidden, "grant.add", &unsigned)
+	var added api.GrantAddResult
+	person.must("grant.add", p, &added)
+	if added.Grant.By() != "carol@acme-corp" || added.AuditSeq == 0 {
+		t.Errorf("made is %+v", added)
+	}
+	person.refuse(api.Conflict, "grant.add", p)
+	goes("telegram:dave", status)
+	asks("agent:bob:main", status, fresh(nil))
+	asks("telegram:dave", "I promise a meeting", fresh(nil))
+	asks("telegram:dave", "Sounds good, the meeting is on the schedule", fresh(nil))
+	asks("telegram:dave", "The meeting costs us: we'll pay $500", fresh(nil))
+	asks("telegram:dave", "I'll send the schedule by Friday", fresh(nil))
+	asks("telegram:dave", status, fresh(map[string]any{"classification": "internal"}))
+	asks("telegram:dave", status, fresh(map[string]any{"type": ocip.CommitmentRequest}))
+	asks("telegram:dave", status, fresh(map[string]any{"type": ocip.MeetingScheduling}))
+
+	h.stop()
+	h.start()
+	telegram, alice, person = h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
+	goes("telegram:dave", status)
+	goes("telegram:dave", status)
+	asks("telegram:dave", status, fresh(nil))
+	if list := h.grants(true); len(list) != 1 || list[0].State != api.GrantUsedUp || list[0].Uses != 3 {
+		t.Errorf("grants are %+v", list)
+	}
+	used := h.records(audit.Filter{Like: audit.Record{AgentID: "agent-alice-1", Side: audit.SideSender, PolicyResult: string(ocip.Allow)}})
+	if len(used) != 3 || used[2].Details["grant"].(map[string]any)["id"] != "g-1" {
+		t.Errorf("the uses on record are %+v", used)
+	}
+	person.refuse(api.Conflict, "grant.add", p) // used up, it is good no more
+
+	person.must("grant.add", standingGrant(t, "g-2", 3, nil), nil)
+	goes("telegram:dave", status)
+	person.must("grant.revoke", map[string]any{"grantId": "g-2"}, nil)
+	asks("telegram:dave", status, fresh(nil))
+
+	for name, change := range map[string]func(*api.GrantAddParams){
+		"a cue":     func(p *api.GrantAddParams) { p.Words = []string{"acceptance"} },
+		"no words":  func(p *api.GrantAddParams) { p.Words = nil },
+		"no end":    func(p *api.GrantAddParams) { p.Until = 0 },
+		"no uses":   func(p *api.GrantAddParams) { p.MaxUses = 0 },
+		"past":      func(p *api.GrantAddParams) { p.Until = 1 },
+		"for years": func(p *api.GrantAddParams) { p.Until = time.Now().AddDate(3, 0, 0).UnixMilli() },
+	} {
+		if e := person.refuse(api.InvalidParams, "grant.add", standingGrant(t, "g-3", 1, change)); e.Message == "" {
+			t.Errorf("%s: %v", name, e)
+		}
+	}
+}
+
+// Where nobody has to sign, there are no standing grants.
+func TestStandingGrantTakesSigners(t *testing.T) {
+	h := build(t, acme)
+	e := h.operates().refuse(api.Forbidden, "grant.add", standingGrant(t, "g-1", 3, nil))
+	contains(t, e.Message, "allowed_signers")
+}
+
+// Whatever many senders are told while a grant is used, taken back and made, over
+// restarts, is what they would have been told one after the other: no grant is used
+// once too often, and none after it was taken back.
+func TestGrantsAreLinearizable(t *testing.T) {
+	type input struct {
+		revoke bool
+		grant  int
+	}
+	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
+	const grants, uses, senders = 4, 3, 4
+	var (
+		mu      sync.Mutex
+		history []porcupine.Operation
+		began   = time.Now()
+	)
+	note := func(client int, in input, out bool, call, end time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		history = append(history, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(call), Return: int64(end)})
+	}
+	for round := range 2 {
+		h.channel("@openclawos/telegram", "telegram")
+		alice, person := h.agent("@acme/alice"), h.operates()
+		if round == 0 {
+			for i := range grants {
+				// Each is for a session of its own, so that the messages of two do not wait
+				// for one lock.
+				person.must("grant.add", standingGrant(t, fmt.Sprint("g-", i), uses, func(p *api.GrantAddParams) { p.Receiver = fmt.Sprint("telegram:room", i) }), nil)
+			}
+		}
+		var work sync.WaitGroup
+		for s := range senders {
+			work.Go(func() {
+				for n := range 6 {
+					i := (s + n) % grants
+					call := time.Since(began)
+					var result api.DispatchResult
+					err := alice.call("message.dispatch", map[string]any{
+						"sessionKey": fmt.Sprint("telegram:room", i), "content": fmt.Sprintf("The meeting of %d %d %d", round, s, n), "metadata": in("x"),
+					}, &result)
+					if err != nil {
+						t.Error(err)
+					}
+					note(s, input{grant: i}, !result.Held, call, time.Since(began))
+				}
+			})
+		}
+		work.Go(func() {
+			call := time.Since(began)
+			if err := person.call("grant.revoke", map[string]any{"grantId": fmt.Sprint("g-", round)}, nil); err != nil {
+				t.Error(err)
+			}
+			note(senders, input{revoke: true, grant: round}, true, call, time.Since(began))
+		})
+		work.Wait()
+		h.stop()
+		h.start()
+	}
+	model := porcupine.Model{
+		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+			parts := make([][]porcupine.Operation, grants)
+			for _, op := range history {
+				parts[op.Input.(input).grant] = append(parts[op.Input.(input).grant], op)
+			}
+			return parts
+		},
+		Init: func() any { return uses },
+		Step: func(state, in, out any) (bool, any) {
+			left := state.(int)
+			switch {
+			case in.(input).revoke:
+				return true, 0
+			case out.(bool):
+				return left > 0, left - 1
+			}
+			return left == 0, left
+		},
+	}
+	if !porcupine.CheckOperations(model, history) {
+		t.Errorf("the history is not one of grants that are used one after the other: %+v", history)
+	}
+	// One told wrong is found.
+	for i, op := range history {
+		if !op.Input.(input).revoke && op.Input.(input).grant == grants-1 && !op.Output.(bool) {
+			history[i].Output = true
+			break
+		}
+	}
+	if porcupine.CheckOperations(model, history) {
+		t.Error("a use too many is not found")
+	}
+}

@@ -1,0 +1,61 @@
+package kernel
+
+import (
+	"context"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/grants"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// grantsFor are the grants that may let a message past which is held for nothing but a
+// commitment in its text.
+func (k *ruleset) grantsFor(m *outgoing, st *standing, v *ocip.Verdict) []ocip.Grant {
+	if v.Code != ocip.CommitmentRequiresHuman || m.ungranted || m.unconfirmed() || !k.grants.Some(m.sender.InstanceID) {
+		return nil
+	}
+	about := &grants.About{Agent: m.sender.InstanceID, SessionKey: m.key}
+	if m.to.Kind == ocip.KindAgent {
+		about.Receiver, about.Exchange = m.to.InstanceID, &st.exchange
+	}
+	return k.grants.For(about, k.signers)
+}
+
+// grantsOf are the grants of the exchange that a message arrives in, where it asks
+// for a commitment.
+func (k *ruleset) grantsOf(e *ocip.Exchange, v *ocip.Verdict) []ocip.Grant {
+	if !v.Exchange.AwaitsCommitment || !k.grants.Some(e.Agent) {
+		return nil
+	}
+	return k.grants.For(&grants.About{Agent: e.Agent, Receiver: e.Counterparty, Exchange: e}, k.signers)
+}
+
+// offered are the bounds in which a person may approve the exchange of a held message.
+func offered(v *ocip.Verdict) *api.Bounds {
+	if v.Offer == nil {
+		return nil
+	}
+	return &api.Bounds{
+		Words: v.Offer.Words, Classification: v.Offer.Level.String(), MaxRound: v.Offer.Rounds, Until: v.Offer.Until.UnixMilli(),
+	}
+}
+
+// GrantList lists what people have approved beforehand.
+func (k *Kernel) GrantList(ctx context.Context, p *api.GrantListParams) (api.GrantListResult, error) {
+	rules, asked := k.rules(), *p
+	if agent := rules.directory.Agent(p.Agent); agent != nil {
+		asked.Agent = agent.InstanceID
+	}
+	return k.grants.List(ctx, &asked, rules.signers)
+}
+
+// GrantAdd makes a standing grant.
+func (k *Kernel) GrantAdd(_ context.Context, who api.Peer, p *api.GrantAddParams) (api.GrantAddResult, error) {
+	rules := k.rules()
+	return k.grants.Add(who, p, rules.directory, rules.decider(), rules.cfg.Approvers)
+}
+
+// GrantRevoke takes a grant back.
+func (k *Kernel) GrantRevoke(ctx context.Context, who api.Peer, p *api.GrantRevokeParams) (api.GrantRevokeResult, error) {
+	return k.grants.Revoke(context.WithoutCancel(ctx), who, p)
+}
