@@ -34,11 +34,12 @@ type Grant struct {
 }
 
 // Grantable reports whether a person's word can be given beforehand for what a rule
-// finds. Only for what is listed: an acceptance or a sum of money binds by what it
-// answers or how much it is, which nobody knows beforehand, and a family that is new
-// has to be thought about first.
+// finds. Only for what is listed: an acceptance, a sum, a pledge or a deed that is done
+// binds by what it answers or how much it is, which nobody knows beforehand, and a
+// family that is new has to be thought about first.
 func Grantable(name string) bool {
-	return slices.Contains(commitment.Keywords(), name) || slices.Contains([]string{commitment.FirstPersonFuture, commitment.Prefixed}, name)
+	return slices.Contains(commitment.Keywords(), name) ||
+		slices.Contains([]string{commitment.FirstPersonFuture, commitment.NextStep, commitment.Prefixed, commitment.Derived}, name)
 }
 
 // Keywords lists the thirteen, sorted.
@@ -46,7 +47,9 @@ func Keywords() []string { return commitment.Keywords() }
 
 // neverGranted are the families that no grant lets past, even where they are in
 // the shadow: who gave it has not meant them.
-func neverGranted(name string) bool { return name == commitment.Acceptance || name == commitment.Money }
+func neverGranted(name string) bool {
+	return slices.Contains([]string{commitment.Acceptance, commitment.Money, commitment.Pledge, commitment.Done}, name)
+}
 
 // Granted reports whether a person's word can be given beforehand for all that was
 // found in a text, and names what that is.

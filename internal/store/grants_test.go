@@ -1,0 +1,58 @@
+package store
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// A grant is used as often as it says and not once too often, also by two uses of one
+// transaction; it is made once, and of no use once it is revoked or over.
+func TestGrantUses(t *testing.T) {
+	s := openTest(t)
+	until := someTime.Add(time.Hour)
+	grant := func(id string, uses int) *Grant {
+		return &Grant{ID: id, Agent: "a", Kind: "standing", Until: until, MaxUses: uses, Body: []byte(`{}`)}
+	}
+	commit(t, s, with(grant("g", 2)))
+	if _, err := s.Commit(with(grant("g", 9))); !errors.Is(err, ErrGrantKnown) {
+		t.Errorf("made twice: %v", err)
+	}
+	const callers = 16
+	release := hold(t, s)
+	results := make(chan error, callers)
+	for range callers {
+		go func() {
+			_, err := s.Commit(with(GrantUse{ID: "g", At: someTime}))
+			results <- err
+		}()
+	}
+	eventually(t, "all wait", func() bool { return s.waitingChanges() == callers })
+	release()
+	used := 0
+	for range callers {
+		if err := <-results; err == nil {
+			used++
+		} else if !errors.Is(err, ErrGrantOver) {
+			t.Error(err)
+		}
+	}
+	if g, err := s.Grant(t.Context(), "g"); used != 2 || err != nil || g.Uses != 2 {
+		t.Errorf("used %d times, counted %+v, %v", used, g, err)
+	}
+	commit(t, s, with(grant("revoked", 2)))
+	commit(t, s, with(GrantEnded("revoked")))
+	commit(t, s, with(grant("endless", 0)))
+	for id, at := range map[string]time.Time{"revoked": someTime, "unknown": someTime, "endless": until} {
+		if _, err := s.Commit(with(GrantUse{ID: id, At: at})); !errors.Is(err, ErrGrantOver) {
+			t.Errorf("the use of %s at %s: %v", id, at, err)
+		}
+	}
+	for range 3 {
+		commit(t, s, with(GrantUse{ID: "endless", At: someTime}))
+	}
+	in, err := s.GrantsInForce(t.Context(), someTime)
+	if err != nil || len(in) != 1 || in[0].ID != "endless" || in[0].Uses != 3 {
+		t.Errorf("in force are %+v, %v", in, err)
+	}
+}
