@@ -83,7 +83,7 @@ const form = 1
 
 // Load takes up the grants that the store holds.
 func Load(ctx context.Context, o Options) (*Grants, error) {
-	rows, err := o.Store.GrantsInForce(ctx, o.Now())
+	rows, err := o.Store.CommitmentGrantsInForce(ctx, o.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func Load(ctx context.Context, o Options) (*Grants, error) {
 	return g, nil
 }
 
-func (g *Grant) row() (*store.Grant, error) {
+func (g *Grant) row() (*store.CommitmentGrant, error) {
 	b := body{
 		Form: form, Receiver: g.Receiver, ExchangeID: g.ExchangeID, ConversationID: g.ConversationID, ApprovalID: g.ApprovalID,
 		Words: g.Words, Level: g.Classification, MaxRound: g.MaxRound, MadeAt: g.MadeAt, Digest: g.digest,
@@ -112,10 +112,10 @@ func (g *Grant) row() (*store.Grant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode grant %s: %w", g.GrantID, err)
 	}
-	return &store.Grant{ID: g.GrantID, Agent: g.Agent, Kind: g.Kind, Until: time.UnixMilli(g.Until), MaxUses: g.MaxUses, Body: text}, nil
+	return &store.CommitmentGrant{ID: g.GrantID, Agent: g.Agent, Kind: g.Kind, Until: time.UnixMilli(g.Until), MaxUses: g.MaxUses, Body: text}, nil
 }
 
-func decode(row store.Grant) (*Grant, error) {
+func decode(row store.CommitmentGrant) (*Grant, error) {
 	var b body
 	if err := json.Unmarshal(row.Body, &b); err != nil {
 		return nil, fmt.Errorf("cannot decode grant %s: %w", row.ID, err)
@@ -276,7 +276,7 @@ func (g *Grants) count(agent, id string) {
 
 // Revoke takes a grant back: from the commit on, nothing goes with it.
 func (g *Grants) Revoke(ctx context.Context, who api.Peer, p *api.GrantRevokeParams) (api.GrantRevokeResult, error) {
-	row, err := g.o.Store.Grant(ctx, p.GrantID)
+	row, err := g.o.Store.CommitmentGrant(ctx, p.GrantID)
 	if errors.Is(err, store.ErrNotFound) {
 		return api.GrantRevokeResult{}, api.Errorf(api.NotFound, "there is no grant %q", p.GrantID)
 	}
@@ -364,7 +364,7 @@ const listed = 1000
 // List lists grants.
 func (g *Grants) List(ctx context.Context, p *api.GrantListParams, signers approval.Signers) (api.GrantListResult, error) {
 	result := api.GrantListResult{Grants: []api.Grant{}}
-	rows, err := g.o.Store.Grants(ctx, p.Agent, listed)
+	rows, err := g.o.Store.CommitmentGrants(ctx, p.Agent, listed)
 	if err != nil {
 		return result, err
 	}

@@ -11,8 +11,8 @@ import (
 func TestGrantUses(t *testing.T) {
 	s := openTest(t)
 	until := someTime.Add(time.Hour)
-	grant := func(id string, uses int) *Grant {
-		return &Grant{ID: id, Agent: "a", Kind: "standing", Until: until, MaxUses: uses, Body: []byte(`{}`)}
+	grant := func(id string, uses int) *CommitmentGrant {
+		return &CommitmentGrant{ID: id, Agent: "a", Kind: "standing", Until: until, MaxUses: uses, Body: []byte(`{}`)}
 	}
 	commit(t, s, with(grant("g", 2)))
 	if _, err := s.Commit(with(grant("g", 9))); !errors.Is(err, ErrGrantKnown) {
@@ -37,7 +37,7 @@ func TestGrantUses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if g, err := s.Grant(t.Context(), "g"); used != 2 || err != nil || g.Uses != 2 {
+	if g, err := s.CommitmentGrant(t.Context(), "g"); used != 2 || err != nil || g.Uses != 2 {
 		t.Errorf("used %d times, counted %+v, %v", used, g, err)
 	}
 	commit(t, s, with(grant("revoked", 2)))
@@ -51,7 +51,7 @@ func TestGrantUses(t *testing.T) {
 	for range 3 {
 		commit(t, s, with(GrantUse{ID: "endless", At: someTime}))
 	}
-	in, err := s.GrantsInForce(t.Context(), someTime)
+	in, err := s.CommitmentGrantsInForce(t.Context(), someTime)
 	if err != nil || len(in) != 1 || in[0].ID != "endless" || in[0].Uses != 3 {
 		t.Errorf("in force are %+v, %v", in, err)
 	}

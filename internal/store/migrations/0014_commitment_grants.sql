@@ -1,5 +1,5 @@
--- What people have approved beforehand. A row stays: its id is never good again.
-CREATE TABLE grants (
+-- The commitments that people have approved beforehand. A row stays: its id is never good again.
+CREATE TABLE commitment_grants (
     id       TEXT PRIMARY KEY,
     agent    TEXT NOT NULL,
     kind     TEXT NOT NULL,
@@ -9,4 +9,4 @@ CREATE TABLE grants (
     max_uses INTEGER NOT NULL,
     body     TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX grants_in_force ON grants (until) WHERE state = 'in_force';
+CREATE INDEX commitment_grants_in_force ON commitment_grants (until) WHERE state = 'in_force';
