@@ -423,7 +423,7 @@ func (h *Half) list(out io.Writer) {
 	quotes := func(title string, list []measure.Quote) {
 		fmt.Fprintf(out, "%s: %d\n", title, len(list))
 		for _, q := range list {
-			fmt.Fprintf(out, "%s %v %q\n", q.ID, q.Rules, q.Text)
+			fmt.Fprintf(out, "%s %v %q\n", q.ID, slices.Concat(q.Rules, q.Shadowed), q.Text)
 		}
 		fmt.Fprintln(out)
 	}

@@ -290,6 +290,9 @@ func listQuotes(w io.Writer, scr term.Screen, title string, quotes []measure.Quo
 		if len(q.Rules) > 1 {
 			line += "[" + term.Printable(strings.Join(q.Rules, " ")) + "] "
 		}
+		if len(q.Rules) == 0 && len(q.Shadowed) > 0 {
+			line += "(" + term.Printable(strings.Join(q.Shadowed, " ")) + ") "
+		}
 		fmt.Fprintln(w, term.Cut(line+term.Printable(strings.Join(strings.Fields(q.Text), " ")), scr.RowWidth()))
 	}
 	if more := len(quotes) - most; more > 0 {

@@ -161,6 +161,8 @@ type Rule struct {
 type Quote struct {
 	ID    string   `json:"id"`
 	Rules []string `json:"rules,omitempty"`
+	// Shadowed are the rules that would hold it if they were enforced.
+	Shadowed []string `json:"shadowed,omitempty"`
 	// Answers is the message before it, where that is known.
 	Answers string `json:"answers,omitzero"`
 	Text    string `json:"text"`
@@ -196,7 +198,7 @@ func Commitments(seen []Seen) Report {
 		s := &seen[i]
 		said[s.ID] = s.Text.Text
 		all.count(s.Text)
-		quote := Quote{ID: s.ID, Rules: s.Names, Answers: said[s.Answers], Text: s.Text.Text}
+		quote := Quote{ID: s.ID, Rules: s.Names, Shadowed: s.Shadowed, Answers: said[s.Answers], Text: s.Text.Text}
 		switch {
 		case s.Held && !s.Lenient:
 			r.Useless = append(r.Useless, quote)
