@@ -40,7 +40,8 @@ func newAuditKeyShow(s *shell) *cobra.Command {
 			"  ocipd audit key show --all",
 		Short: "print the public key that verifies the log",
 		Long: "Print the public key that the log's checkpoints are verified with, as NAME+HASH+KEY: the name\n" +
-			"is the log's. Keep it where nobody who could change the log can change it. The key is read\n" +
+			"is the log's, in one line on standard output. Keep it where nobody who could change the log can\n" +
+			"change it. The key is read\n" +
 			"from the directory of keys; no daemon is needed. --all shows earlier keys too, oldest first:\n" +
 			"each signed the next, in the log.",
 		Args: cobra.NoArgs,
@@ -97,6 +98,7 @@ func (s *shell) showKeys(keys []shownKey, asJSON bool) error {
 			}
 			continue
 		}
+		// The key alone is for programs, and for a file; the rest is for people.
 		p := &term.Page{Screen: s.Screen()}
 		if i > 0 {
 			p.Line()
@@ -109,11 +111,10 @@ func (s *shell) showKeys(keys []shownKey, asJSON bool) error {
 			p.Fact("until", k.Until.Local().Format(time.DateTime))
 		}
 		p.Fact("file", k.File)
-		// It is for copying, and fits whole on a line of its own.
-		p.Line(term.Visible(k.Verifier))
 		for _, line := range p.Lines {
-			fmt.Fprintln(s.Stdout, line)
+			fmt.Fprintln(s.Stderr, line)
 		}
+		fmt.Fprintln(s.Stdout, term.Visible(k.Verifier))
 	}
 	return nil
 }

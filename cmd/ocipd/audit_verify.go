@@ -331,6 +331,10 @@ func heldNotes(path string) (notes []string, err error) {
 	if r.UnmarshalText(text) == nil {
 		return []string{r.Note}, nil
 	}
+	var c audit.Consistency
+	if c.UnmarshalText(text) == nil {
+		return []string{c.Note}, nil
+	}
 	if _, err := audit.OpenCheckpoint(string(text)); errors.Is(err, audit.ErrUnsigned) {
 		return []string{string(text)}, nil
 	}

@@ -70,7 +70,9 @@ audit: {rotate: {bytes: 16384}}
 	copyTree(t, state, whole)
 	database, index := filepath.Join(state, "ocipd.db"), filepath.Join(state, "ocipd.index.db")
 	line := func(script string) func(*testing.T) {
-		return func(t *testing.T) { sql(t, database, "DROP TRIGGER records_no_update; DROP TRIGGER records_no_replace;"+script) }
+		return func(t *testing.T) {
+			sql(t, database, "DROP TRIGGER records_no_update; DROP TRIGGER records_no_replace;"+script)
+		}
 	}
 	in := func(path, script string) func(*testing.T) { return func(t *testing.T) { sql(t, path, script) } }
 	pipe := func(name string) func(*testing.T) {

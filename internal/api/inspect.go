@@ -8,6 +8,9 @@ type AuditInspectParams struct {
 	Seq uint64 `json:"seq,omitzero"`
 	// Size, where set, asks for the root of the tree over so many records.
 	Size uint64 `json:"size,omitzero"`
+	// Old, where set, asks for the path that shows that the first records of this
+	// number are the beginning of those of Size.
+	Old *uint64 `json:"old,omitzero"`
 }
 
 // AuditInspection is what a database says of its log.
@@ -35,6 +38,8 @@ type AuditInspection struct {
 	// Root is that of the tree over the records that were asked for, absent where there
 	// are fewer.
 	Root string `json:"root,omitzero"`
+	// Path is the path that was asked for with Old.
+	Path []string `json:"path,omitempty"`
 }
 
 // AuditHead is a place in the chain of records.

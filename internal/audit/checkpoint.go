@@ -26,6 +26,11 @@ type Checkpoint struct {
 // MaxNoteBytes bounds a signed note.
 const MaxNoteBytes = 16 << 10
 
+// HandsOver reports whether the log's key names the next one in it.
+func (c *Checkpoint) HandsOver() bool {
+	return len(c.Extension) == 1 && strings.HasPrefix(c.Extension[0], keyMember)
+}
+
 // Text returns what is signed.
 func (c *Checkpoint) Text() string {
 	var b strings.Builder
@@ -270,6 +275,20 @@ func (r *Receipt) proves(line []byte, c *Checkpoint) error {
 		return fmt.Errorf("the receipt of record %d is not of this line: the line, the path or the number was changed", r.Seq)
 	}
 	return nil
+}
+
+// HandOverOf returns the note of a line in which a key hands over to the next.
+func HandOverOf(line []byte) (signed string, ok bool) {
+	p, ok := placeOf(line[:max(0, len(line)-tailLen)])
+	if !ok || !isCheckpoint(p.members) {
+		return "", false
+	}
+	e, err := Parse(line)
+	if err != nil || e.Event != EventRotated {
+		return "", false
+	}
+	signed, ok = e.Details["note"].(string)
+	return signed, ok
 }
 
 // CheckpointOf returns the checkpoint that a line holds of all the records before

@@ -255,18 +255,7 @@ func (t *Tree) Prove(seq, size uint64, tiles TileReader) ([]Hash, error) {
 	if seq == 0 || seq > size || size > t.size {
 		return nil, fmt.Errorf("cannot prove record %d in the first %d of %d records", seq, size, t.size)
 	}
-	proof, err := tlog.ProveRecord(int64(size), int64(seq-1), tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		hashes := make([]tlog.Hash, len(indexes))
-		for i, stored := range indexes {
-			level, n := tlog.SplitStoredHashIndex(stored)
-			h, err := t.subtree(level, uint64(n), tiles)
-			if err != nil {
-				return nil, err
-			}
-			hashes[i] = tlog.Hash(h)
-		}
-		return hashes, nil
-	}))
+	proof, err := tlog.ProveRecord(int64(size), int64(seq-1), t.hashes(tiles))
 	if err != nil {
 		return nil, fmt.Errorf("cannot prove record %d: %w", seq, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/journal"
@@ -46,8 +47,12 @@ type Options struct {
 
 // File keeps checkpoints.
 type File struct {
-	o      Options
+	o Options
+
+	mu     sync.Mutex
 	newest audit.Checkpoint
+	// rotated are the sizes of the checkpoints here that hand over to another key.
+	rotated map[uint64]bool
 }
 
 // maxLine bounds a line of the file.
@@ -59,15 +64,13 @@ func Open(o Options) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of the checkpoints: %w", err)
 	}
-	w := &File{o: o}
+	w := &File{o: o, rotated: make(map[uint64]bool)}
 	f, err := os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the checkpoints: %w", err)
 	}
 	whole, err := read(f, func(_ Entry, c *audit.Checkpoint) error {
-		if c.Size > w.newest.Size {
-			w.newest = *c
-		}
+		w.took(c)
 		return nil
 	})
 	if err == nil {
@@ -81,27 +84,44 @@ func Open(o Options) (*File, error) {
 
 // Newest returns the largest checkpoint kept here, the zero one where there is
 // none.
-func (w *File) Newest() audit.Checkpoint { return w.newest }
+func (w *File) Newest() audit.Checkpoint {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.newest
+}
+
+// took remembers a checkpoint that is here.
+func (w *File) took(c *audit.Checkpoint) {
+	if c.HandsOver() {
+		w.rotated[c.Size] = true
+	}
+	if c.Size > w.newest.Size {
+		w.newest = *c
+	}
+}
 
 // Keep writes one checkpoint, durably, and tells the journal. One that is not
-// of more records than those before it is left out. Where it fails, the next one
+// of more records than those before it is left out, unless it hands over to another
+// key: with it, whoever holds this file alone can follow. Where it fails, the next one
 // says all that this would have said.
 func (w *File) Keep(signed string) error {
 	if signed == "" {
 		return nil
 	}
-	if err := w.keep(signed); err != nil {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.keepLocked(signed); err != nil {
 		return fmt.Errorf("cannot keep a checkpoint outside the log, in %s: %w", w.o.Path, err)
 	}
 	return nil
 }
 
-func (w *File) keep(signed string) error {
+func (w *File) keepLocked(signed string) error {
 	c, err := audit.OpenCheckpoint(signed)
 	if !errors.Is(err, audit.ErrUnsigned) {
 		return err
 	}
-	if c.Size <= w.newest.Size {
+	if c.Size <= w.newest.Size && (!c.HandsOver() || w.rotated[c.Size]) {
 		return nil
 	}
 	e := Entry{Time: w.o.Clock().UTC(), Size: c.Size, Note: signed}
@@ -127,7 +147,7 @@ func (w *File) keep(signed string) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	w.newest = c
+	w.took(&c)
 	if w.o.Journal != nil {
 		if err := w.o.Journal(e, &c); err != nil {
 			w.o.Log.Warn("cannot tell the journal of a checkpoint", zap.Error(err))

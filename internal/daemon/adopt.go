@@ -35,6 +35,7 @@ func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, er
 		// A file of signers that cannot be read is refused: without it nobody could
 		// decide.
 		s := allowedSigners(file)
+		s.Seen = d.signersSeen(file)
 		if _, err := s.Load(); err != nil {
 			return t, err
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/appconfig"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/digestkeys"
 	"github.com/openclawos/ocipd/internal/export"
@@ -103,6 +104,9 @@ type Daemon struct {
 
 	signer *keyring.Signer
 	// rotating keeps two rotations of the key apart.
+	signers seenSigners
+	// outside are the checkpoints outside the log.
+	outside  atomic.Pointer[checkpoints.File]
 	rotating sync.Mutex
 
 	// undo holds what ends each step that was started, newest last. A start

@@ -60,6 +60,10 @@ func (d *Daemon) holdCheckpoints(ctx context.Context) error {
 	if err := d.fitsKey(ctx); err != nil {
 		return err
 	}
+	if err := d.keepHandOvers(ctx, w); err != nil {
+		d.log.Error("that the log was handed over to another key is not kept outside the log as well", zap.Error(err))
+	}
+	d.outside.Store(w)
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
@@ -125,6 +129,35 @@ func (d *Daemon) keepCheckpoints(ctx context.Context, w *checkpoints.File) {
 	}
 }
 
+// keepHandOvers keeps, where the newest checkpoint outside the log is of another key
+// than the one in force, the checkpoints behind it that hand over.
+func (d *Daemon) keepHandOvers(ctx context.Context, w *checkpoints.File) error {
+	key, err := d.signer.Public()
+	if err != nil {
+		return err
+	}
+	newest := w.Newest()
+	if newest.Size == 0 || d.outsideIsOf(key) {
+		return nil
+	}
+	return d.store.EachLine(ctx, max(newest.Size, d.store.Retired()), func(_ uint64, line []byte) error {
+		if signed, ok := audit.HandOverOf(line); ok {
+			return w.Keep(signed)
+		}
+		return nil
+	})
+}
+
+// outsideIsOf reports whether a key signed the last checkpoint outside the log.
+func (d *Daemon) outsideIsOf(key note.Verifier) bool {
+	notes, err := checkpoints.Read(d.checkpoints())
+	if err != nil || len(notes) == 0 {
+		return false
+	}
+	_, err = audit.OpenCheckpoint(notes[len(notes)-1], key)
+	return err == nil
+}
+
 // rotateKey hands the log over to a new key. A crash at any point leaves one of
 // the two in force, and the next start finds out which.
 func (d *Daemon) rotateKey() (seq uint64, public string, err error) {
@@ -139,6 +172,13 @@ func (d *Daemon) rotateKey() (seq uint64, public string, err error) {
 	}
 	if err := d.signer.Promote(); err != nil {
 		return 0, "", errors.Join(fmt.Errorf("the log is signed with %s from record %d on, and the next start puts its key in place", public, seq), err)
+	}
+	line, err := d.store.Line(context.Background(), seq)
+	if signed, ok := audit.HandOverOf(line); err == nil && ok {
+		err = d.outside.Load().Keep(signed)
+	}
+	if err != nil {
+		d.log.Error("that the log was handed over to another key is not kept outside the log as well", zap.Error(err))
 	}
 	// So that it is in force for everything before, too.
 	return seq, public, d.store.Sign()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -18,6 +19,9 @@ func (d *Daemon) auditInspect(ctx context.Context, p *api.AuditInspectParams) (f
 	fail := func(err error) (api.AuditInspection, error) {
 		if ctx.Err() != nil {
 			return api.AuditInspection{}, ctx.Err()
+		}
+		if _, damaged := errors.AsType[*audit.Fault](err); damaged {
+			return api.AuditInspection{}, err
 		}
 		return api.AuditInspection{}, api.Errorf(api.InternalError, "%v", err)
 	}
@@ -54,6 +58,18 @@ func (d *Daemon) auditInspect(ctx context.Context, p *api.AuditInspectParams) (f
 	if p.Size > 0 {
 		root, err := log.RootAt(ctx, p.Size)
 		switch {
+		case err == nil && p.Old != nil:
+			path, err := log.ProveExtension(ctx, *p.Old, p.Size)
+			if errors.Is(err, store.ErrNotFound) {
+				break
+			}
+			if err != nil {
+				return fail(err)
+			}
+			found.Root = root.String()
+			for _, h := range path {
+				found.Path = append(found.Path, h.String())
+			}
 		case err == nil:
 			found.Root = root.String()
 		case !errors.Is(err, store.ErrNotFound):

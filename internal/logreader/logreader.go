@@ -31,6 +31,7 @@ type Log interface {
 	Checkpoint(ctx context.Context) (store.Signed, error)
 	PublicKey(ctx context.Context) (string, error)
 	RootAt(ctx context.Context, size uint64) (audit.Hash, error)
+	ProveExtension(ctx context.Context, old, size uint64) ([]audit.Hash, error)
 	CheckTail(ctx context.Context) (audit.Head, error)
 	Close() error
 }
@@ -213,6 +214,23 @@ func (l *live) RootAt(ctx context.Context, size uint64) (root audit.Hash, err er
 		return root, store.ErrNotFound
 	}
 	return root, root.UnmarshalText([]byte(found.Root))
+}
+
+func (l *live) ProveExtension(ctx context.Context, old, size uint64) ([]audit.Hash, error) {
+	found, err := l.ask(ctx, api.AuditInspectParams{Old: &old, Size: size})
+	if err != nil {
+		return nil, err
+	}
+	if found.Root == "" {
+		return nil, store.ErrNotFound
+	}
+	path := make([]audit.Hash, len(found.Path))
+	for i, text := range found.Path {
+		if err := path[i].UnmarshalText([]byte(text)); err != nil {
+			return nil, err
+		}
+	}
+	return path, nil
 }
 
 func (l *live) CheckTail(ctx context.Context) (head audit.Head, err error) {

@@ -1,7 +1,10 @@
 package sshsig
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"time"
 )
@@ -15,7 +18,13 @@ type File struct {
 	Key string
 	// Namespace is that of the signatures.
 	Namespace string
+	// Seen, where set, is told the SHA-256 of the file whenever it is read, before
+	// anybody is let in by it. Where it fails, the file is not used.
+	Seen func(sum [sha256.Size]byte) error
 }
+
+// maxFile bounds a file of signers.
+const maxFile = 16 << 20
 
 // Load reads the file.
 func (f File) Load() (*Signers, error) {
@@ -24,9 +33,18 @@ func (f File) Load() (*Signers, error) {
 		return nil, fmt.Errorf("cannot read %s: %w", f.Key, err)
 	}
 	defer file.Close()
-	list, err := ParseAllowedSigners(file)
+	text, err := io.ReadAll(io.LimitReader(file, maxFile))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", f.Key, err)
+	}
+	list, err := ParseAllowedSigners(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("cannot use %s %s: %w", f.Key, f.Path, err)
+	}
+	if f.Seen != nil {
+		if err := f.Seen(sha256.Sum256(text)); err != nil {
+			return nil, fmt.Errorf("cannot use %s %s: %w", f.Key, f.Path, err)
+		}
 	}
 	return list, nil
 }
