@@ -143,7 +143,7 @@ func TestCommitments(t *testing.T) {
 	if !r.Rules[3].Shadow || r.Rules[3].Strict.Part != 1 {
 		t.Errorf("money, in the shadow: %+v", r.Rules[3])
 	}
-	if want := []Quote{{ID: "5", Answers: "Please book the room", Text: "My pleasure entirely"}, {ID: "6", Text: "We can pay $500 for it"}}; !reflect.DeepEqual(r.Misses, want) {
+	if want := []Quote{{ID: "5", Answers: "Please book the room", Text: "My pleasure entirely"}, {ID: "6", Shadowed: []string{"money"}, Text: "We can pay $500 for it"}}; !reflect.DeepEqual(r.Misses, want) {
 		t.Errorf("misses %+v, want %+v", r.Misses, want)
 	}
 	if len(r.Useless) != 1 || r.Useless[0].ID != "3" || !slices.Equal(r.Useless[0].Rules, []string{"meeting"}) {
