@@ -63,9 +63,8 @@ type watched struct {
 	name       string
 	dev, inode uint64
 	size       uint64
-	// shrinksTo is the size down to which the file may shrink. SQLite never
-	// shortens the database (there is no VACUUM), and the log only to
-	// journal_size_limit.
+	// shrinksTo is the size down to which the file may shrink. SQLite shortens the
+	// log to journal_size_limit, and the database only as [Watch.Shrinks] says.
 	shrinksTo uint64
 	// solid marks a file without holes. One that was cut and then written on
 	// behind where its end had been is as long as ever, and has one.
@@ -122,10 +121,37 @@ func (w *Watch) Close() error {
 func (w *Watch) Check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.check()
+}
+
+func (w *Watch) check() error {
 	if err := w.main.check(); err != nil {
 		return err
 	}
 	return w.log.check()
+}
+
+// Shrinks says to how many bytes the database is about to be made shorter by its own
+// process. It may be, once.
+func (w *Watch) Shrinks(to uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.main.shrinksTo = to
+}
+
+// Rewrites has both files changed in whatever way by their own process. Nobody looks
+// meanwhile, and what they are afterwards is what they are to be.
+func (w *Watch) Rewrites(change func() error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.check(); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	w.main.size, w.main.shrinksTo, w.log.size = 0, 0, 0
+	return w.check()
 }
 
 // look asks for what the watch compares and nothing more. Above all it does not

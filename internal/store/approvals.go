@@ -60,6 +60,7 @@ func (a *Approval) put(w *writer, _ *pending) error {
 	err := w.exec("the decision", `UPDATE approvals SET state = ?, asked = CASE ? WHEN 'pending' THEN asked ELSE '' END,
 		summary = CAST(? AS TEXT), body = CAST(? AS TEXT) WHERE id = ? AND state = 'pending'`,
 		text(a.State), text(a.State), bytesOf(a.Summary), bytesOf(a.Body), text(a.ID))
+	w.removed.Or(removedTexts)
 	if err == nil && w.conn.Changes() == 0 {
 		// The guard saw it pending: the change itself has decided about it before.
 		return ErrDecided

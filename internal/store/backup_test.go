@@ -192,7 +192,7 @@ func TestNoMigrationWithoutACopy(t *testing.T) {
 		says    string
 	}{
 		{"no space", func(t *testing.T, o *Options) context.Context {
-			o.Space.Free = func() (int64, error) { return 4096, nil }
+			o.Space.Free = func() (int64, error) { return 128 << 10, nil }
 			return t.Context()
 		}, "0 MiB are free"},
 		{"free space cannot be told", func(t *testing.T, o *Options) context.Context {

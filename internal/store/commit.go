@@ -44,6 +44,8 @@ type pending struct {
 	refused error
 	// waiting are the messages that will wait for a receiver.
 	waiting []quota.Message
+	// task, where set, is run in place of the change: see [Store.exclusively].
+	task func(*writer) error
 	// size is what it takes of the disk, see [pending.cost].
 	size    int64
 	receipt Receipt
@@ -198,6 +200,13 @@ func (q *commitQueue) take(into []*pending) []*pending {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := min(len(q.waiting), maxBatch)
+	for i, p := range q.waiting[:n] {
+		if p.task != nil {
+			// It is alone.
+			n = max(i, 1)
+			break
+		}
+	}
 	if n == 0 {
 		q.leading = false
 		return nil
@@ -255,6 +264,11 @@ func (s *Store) leadUnderLoad() {
 // written, the others are tried again alone, so that nobody fails for a
 // stranger's fault. One that its guard refuses costs the others nothing.
 func (s *Store) commitBatch(batch []*pending) {
+	if p := batch[0]; p.task != nil {
+		p.err = s.runTask(p)
+		close(p.done)
+		return
+	}
 	err := s.writeBatch(batch)
 	switch {
 	case errors.Is(err, ErrFull):

@@ -175,6 +175,11 @@ func (r *reader) EachStored(ctx context.Context, after uint64, visit func(seq ui
 }
 
 func (r *reader) each(ctx context.Context, after uint64, get func(p *page, i int) ([]byte, error), visit func(seq uint64, line []byte) error) error {
+	if after == 0 {
+		if err := r.noStrayRecords(ctx); err != nil {
+			return err
+		}
+	}
 	last, err := r.LastSeq(ctx)
 	if err != nil {
 		return err
@@ -314,4 +319,14 @@ func (r *reader) SeqAt(ctx context.Context, at time.Time) (uint64, error) {
 		}
 	}
 	return low, nil
+}
+
+// noStrayRecords reports a record under a number that none can have: nothing reads it,
+// and whoever lists the table sees it.
+func (r *reader) noStrayRecords(ctx context.Context) error {
+	first, err := row(ctx, r, "the audit log", `SELECT coalesce(min(seq), 1) FROM records`, nil, scanInt)
+	if err == nil && first <= 0 {
+		err = &audit.Fault{Problem: fmt.Sprintf("a row has the number %d, which is no record's", first)}
+	}
+	return err
 }

@@ -106,7 +106,11 @@ func (t Taken) put(w *writer, _ *pending) error {
 }
 
 func (w *writer) takeOut(first, last int64) error {
-	return w.exec("that a message was taken", `DELETE FROM outbox WHERE id BETWEEN ? AND ?`, number(first), number(last))
+	err := w.exec("that a message was taken", `DELETE FROM outbox WHERE id BETWEEN ? AND ?`, number(first), number(last))
+	if err == nil && w.conn.Changes() > 0 {
+		w.removed.Or(removedTexts)
+	}
+	return err
 }
 
 // Messages returns up to limit messages of a queue after an id, in order. They

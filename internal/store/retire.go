@@ -80,16 +80,28 @@ func (s *Store) Retire(ctx context.Context, seq uint64) (audit.Tombstone, error)
 	return s.Tombstone(ctx)
 }
 
-// Prune removes what is left of the records that a tombstone stands for.
+// Prune removes what is left of the records that a tombstone stands for, and with them
+// the exchanges that have ended before, and leaves nothing of either in the files.
 func (s *Store) Prune(ctx context.Context) error {
 	upTo := s.end.Load().retired
-	for upTo > 0 {
+	for pruned := false; upTo > 0; pruned = true {
 		first, err := s.firstSeq(ctx)
 		if err != nil {
 			return err
 		}
 		if first == 0 || first > upTo {
-			return nil
+			if !pruned {
+				return nil
+			}
+			t, err := s.Tombstone(ctx)
+			if err == nil {
+				err = s.removeExchanges(ctx, t.Head.Time)
+			}
+			if err != nil {
+				return err
+			}
+			s.removed.Or(removedTexts | removedPages)
+			return s.Clean(ctx)
 		}
 		if _, err := s.Commit(&Change{retire: &retirement{prune: pruneRecords, upTo: upTo}, Alarm: true}); err != nil {
 			return err

@@ -150,6 +150,9 @@ type Store struct {
 	// signings lets the next checkpoint be waited for.
 	signings news
 	latched  atomic.Pointer[error]
+	// removed says what was removed since it was last taken out of the files: see
+	// [Store.Clean].
+	removed atomic.Uint32
 	// copying is full while a copy is being made: see [Store.Snapshot].
 	copying chan struct{}
 
@@ -232,6 +235,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 		return fail(err)
 	}
+	if err := sqlitex.ExecuteTransient(conn, "PRAGMA secure_delete=ON", nil); err != nil {
+		return fail(fmt.Errorf("cannot open the store: %w", err))
+	}
+	if err := s.makeMovable(ctx, conn); err != nil {
+		return fail(err)
+	}
 	for range readerCount {
 		reading, err := openAlone(o.Path, readerSettings)
 		if err != nil {
@@ -248,6 +257,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.end.Store(&last)
 	if s.writer, err = newWriter(s, conn); err != nil {
+		return fail(err)
+	}
+	// From here on nothing waits for a lock with everybody behind it.
+	conn.SetBusyTimeout(0)
+	if err := s.findRemoved(conn); err != nil {
 		return fail(err)
 	}
 	if s.watch, err = fileintegrity.New(o.Path, journalLimit); err != nil {
@@ -349,6 +363,8 @@ func openWriter(path string) (*sqlite.Conn, error) {
 	conn, err := openAlone(path, []string{
 		// Stores are kept apart by claimFile: who is in the way is no daemon.
 		"busy_timeout=1000",
+		// For a file that is made here. Another is written anew: see [Store.makeMovable].
+		fmt.Sprintf("auto_vacuum=%d", autoVacuum),
 		"journal_mode=WAL",
 		"synchronous=FULL",
 		"wal_autocheckpoint=4000",
@@ -445,6 +461,9 @@ func (s *Store) takeUp(ctx context.Context, conn *sqlite.Conn) (end, error) {
 		return end{}, err
 	}
 	log := end{retired: tombstone.Head.Seq}
+	if err := s.noStrayRecords(ctx); err != nil {
+		return end{}, fmt.Errorf("cannot start on a damaged audit log: %w", err)
+	}
 	damaged := func(err error) (end, error) {
 		return end{}, fmt.Errorf("cannot start on a damaged audit log: %w", err)
 	}
@@ -464,10 +483,13 @@ func (s *Store) takeUp(ctx context.Context, conn *sqlite.Conn) (end, error) {
 	if log.head.Seq != last {
 		return damaged(fmt.Errorf("it ends at record %d, want %d", log.head.Seq, last))
 	}
-	if log.tree, err = s.growTree(ctx, conn, last, tombstone); err != nil {
+	if log.newest, err = s.newestCheckpoint(ctx); err != nil {
 		return end{}, err
 	}
-	if log.newest, err = s.newestCheckpoint(ctx); err != nil {
+	if log.newest.Seq > last {
+		return damaged(fmt.Errorf("it ends at record %d, and record %d holds its newest checkpoint; put the right database back, such as a backup", last, log.newest.Seq))
+	}
+	if log.tree, err = s.growTree(ctx, conn, last, tombstone); err != nil {
 		return end{}, err
 	}
 	if s.digestsFrom, err = s.readDigestsFrom(ctx); err != nil {

@@ -13,6 +13,7 @@ const tidyAtOnce = 256
 
 // Tidy takes away what has no effect any more: what was owed until before now, and
 // what was counted or heard before a time that nothing looks back beyond.
+// Then it cleans the files of what was removed: see [Store.Clean].
 // It is called every now and then. It reads without being in anybody's way, writes a
 // few rows at a time, and goes on where it was stopped when it is called again.
 func (s *Store) Tidy(ctx context.Context, now, before time.Time) error {
@@ -53,7 +54,7 @@ func (s *Store) Tidy(ctx context.Context, now, before time.Time) error {
 			}
 		}
 	}
-	return nil
+	return s.Clean(ctx)
 }
 
 // faded takes away what an agent heard before a time.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -27,6 +28,8 @@ type writer struct {
 	// boot is the only one that app processes are remembered of, once it is known.
 	boot    string
 	touches *touches
+	// removed is [Store.removed].
+	removed *atomic.Uint32
 	// ready has the last word before a batch goes to the disk.
 	ready func([]*pending) error
 	// grown, where set, is told how large the database is after so many bytes more;
@@ -41,7 +44,7 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 	s.queue.relay = make(chan struct{}, 1)
 	w := &writer{
 		conn: conn, stmts: make(map[string]*sqlite.Stmt), queues: make(map[string]int64),
-		touches: &s.touches, ready: s.mayWrite, signing: s.signing, leaves: audit.Leaves(),
+		touches: &s.touches, removed: &s.removed, ready: s.mayWrite, signing: s.signing, leaves: audit.Leaves(),
 	}
 	size, err := queryInt(conn, "PRAGMA page_size")
 	if err != nil {
