@@ -102,13 +102,21 @@ func complain(stderr io.Writer, err error) {
 
 func newRoot(s *shell) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "ocipd",
-		Short:         "the kernel daemon of OpenClawOS",
-		Long:          "ocipd stands between agents, decides what they may say to each other, and keeps the record of it.",
+		Use:   "ocipd",
+		Short: "the kernel daemon of OpenClawOS",
+		Long: "ocipd stands between agents, decides what they may say to each other, and keeps the record of it.\n\n" +
+			"Without a command, at a terminal, it shows one live screen: status, approval requests, the log, and exchanges.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	group(root)
+	help := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && s.Interactive() {
+			return s.home(cmd.Context())
+		}
+		return help(cmd, args)
+	}
 	showHelp(root)
 	root.Version = versionLine()
 	root.SetVersionTemplate("{{.Version}}")

@@ -248,6 +248,14 @@ func (tty *terminal) control(given string, final byte) {
 	case 'r':
 		tty.top, tty.bottom = number(0, 1)-1, min(number(1, height), height)-1
 		tty.x, tty.y = 0, 0
+	case 'P':
+		n := min(number(0, 1), width-tty.x)
+		copy(tty.rows[tty.y][tty.x:], tty.rows[tty.y][tty.x+n:])
+		blank(tty.y, width-n, width)
+	case '@':
+		n := min(number(0, 1), width-tty.x)
+		copy(tty.rows[tty.y][tty.x+n:], tty.rows[tty.y][tty.x:width-n])
+		blank(tty.y, tty.x, tty.x+n)
 	case 'X':
 		blank(tty.y, tty.x, tty.x+number(0, 1))
 	case 'm':

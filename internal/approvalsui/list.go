@@ -81,6 +81,24 @@ func (s *People) List(ctx context.Context, f ListOptions) error {
 	return nil
 }
 
+// Lines draws the pending requests as the live list has them, fairly cut to so many
+// rows, and says how many there are.
+func (s *People) Lines(ctx context.Context, scr term.Screen, rows int) (lines []string, pending int, err error) {
+	c, err := s.DialOperator(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer c.Close()
+	all, err := approvalsIn(ctx, c, "", "")
+	if err != nil || len(all) == 0 {
+		return nil, 0, err
+	}
+	messages := summaries(all)
+	t := newTable(messages, "", time.Now())
+	t.rows, t.more = fair(alike(messages), rows-1)
+	return t.lines(scr), len(all), nil
+}
+
 // listFrame is how many lines of a screen a list does not have for itself: its
 // titles, the advice, and the shell's lines before and after it.
 const listFrame = 4

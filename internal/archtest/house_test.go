@@ -20,7 +20,7 @@ var house = map[string]room{
 			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
 			"internal/mirror", "internal/checkpoints", "internal/durable", "internal/index", "internal/keyring", "internal/export",
 			"internal/policy", "internal/ocip", "internal/api", "configs", "configs/policies",
-			"internal/supervisor", "internal/place", "internal/term", "internal/cli", "internal/approvalsui", "internal/service", "internal/doctor",
+			"internal/supervisor", "internal/place", "internal/term", "internal/cli", "internal/console", "internal/approvalsui", "internal/service", "internal/doctor",
 		},
 		clock: true, process: true,
 	},
@@ -108,6 +108,7 @@ var house = map[string]room{
 	"internal/notices":     {imports: []string{"internal/api", "internal/config", "internal/notify"}},
 	"internal/reload":      {imports: []string{"internal/api", "internal/audit", "internal/config", "internal/filewatch", "internal/keypath", "internal/policy", "internal/store", "internal/storeerror", "internal/text"}},
 	"internal/digestkeys":  {imports: []string{"internal/api", "internal/audit", "internal/keyring", "internal/store", "internal/storeerror"}},
+	"internal/console":     {imports: []string{"internal/term"}},
 	"internal/metricshttp": {imports: []string{"internal/api", "internal/metrics"}},
 	"internal/appconfig":   {imports: []string{"internal/keypath", "internal/api", "internal/config", "internal/registry"}},
 

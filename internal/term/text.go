@@ -114,6 +114,7 @@ const (
 	NoColour Colour = ""
 	Bold     Colour = "1"
 	Dim      Colour = "2"
+	Reverse  Colour = "7"
 	Red      Colour = "31"
 	Green    Colour = "32"
 	Yellow   Colour = "33"

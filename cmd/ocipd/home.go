@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/console"
+	"github.com/openclawos/ocipd/internal/term"
+)
+
+// home is what the bare command shows at a terminal: one live screen over what the
+// other commands show one by one.
+func (s *shell) home(ctx context.Context) error {
+	return console.Run(ctx, console.Options{
+		Stdin: s.Stdin, Stdout: s.Stdout, Env: s.Env, Screen: s.Screen(), Every: time.Second,
+		Panes: []console.Pane{
+			{Title: "overview", Lines: s.overview, Open: s.decide, Opens: "decides"},
+			{Title: "requests", Lines: s.requests, Open: s.decide, Opens: "decides"},
+			{Title: "log", Lines: s.newestRecords, End: true},
+			{Title: "exchanges", Lines: s.newestExchanges},
+			{Title: "status", Lines: s.statusLines},
+		},
+	})
+}
+
+func (s *shell) decide(ctx context.Context) error { return s.people().Watch(ctx, "") }
+
+// overview is a third of each: how the daemon is, what waits for a person, and the
+// newest records.
+func (s *shell) overview(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
+	third := max(3, rows/3)
+	lines, err := s.statusOf(ctx, scr, true)
+	if err != nil {
+		return nil, err
+	}
+	lines = lines[:min(len(lines), third)]
+	requests, pending, err := s.people().Lines(ctx, scr, third)
+	if err != nil {
+		return nil, err
+	}
+	title := func(text string) { lines = append(lines, "", scr.Colour.Paint(term.Bold, text)) }
+	if pending > 0 {
+		title(term.Count(pending, "message") + " for a person")
+		lines = append(lines, requests[:min(len(requests), third)]...)
+	} else {
+		title("nothing waits for a person")
+	}
+	title("newest records")
+	records, err := s.newestRecords(ctx, scr, rows-len(lines))
+	return append(lines, records[max(0, len(records)-(rows-len(lines))):]...), err
+}
+
+func (s *shell) requests(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
+	lines, pending, err := s.people().Lines(ctx, scr, max(rows, api.DefaultPage))
+	if err == nil && pending == 0 {
+		lines = []string{"nothing waits for a person"}
+	}
+	return lines, err
+}
+
+// newestRecords is the end of the log, the newest record last.
+func (s *shell) newestRecords(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
+	limit := api.DefaultPage
+	var page struct {
+		Records []jsontext.Value `json:"records"`
+	}
+	if err := s.Operate(ctx, "audit.query", api.AuditQueryParams{Limit: &limit}, &page); err != nil {
+		return nil, fmt.Errorf("cannot read the log: %w", err)
+	}
+	var b strings.Builder
+	out := newTailPrinter(scr, &b, false)
+	for _, line := range slices.Backward(page.Records) {
+		if err := out.print(line); err != nil {
+			return nil, err
+		}
+	}
+	if err := out.flush(); err != nil {
+		return nil, err
+	}
+	return split(&b), nil
+}
+
+func (s *shell) newestExchanges(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
+	c, err := s.DialOperator(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	sides, _, err := pages(ctx, sidesFrom(c), api.ExchangeListParams{}, api.DefaultPage)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list exchanges: %w", err)
+	}
+	if len(sides) == 0 {
+		return []string{"no exchanges between agents yet"}, nil
+	}
+	var b strings.Builder
+	err = exchangeTable(sides, time.Now()).Write(&b, scr)
+	return split(&b), err
+}
+
+func (s *shell) statusLines(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
+	return s.statusOf(ctx, scr, false)
+}
+
+func (s *shell) statusOf(ctx context.Context, scr term.Screen, brief bool) ([]string, error) {
+	raw, err := s.AskOperator(ctx, "kernel.status")
+	if err != nil {
+		return nil, err
+	}
+	var status api.Status
+	if err := json.Unmarshal(raw, &status); err != nil {
+		return nil, fmt.Errorf("cannot read the daemon's status: %w", err)
+	}
+	return draw(&status, scr, time.Now(), brief), nil
+}
+
+func split(b *strings.Builder) []string {
+	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+}

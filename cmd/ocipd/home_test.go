@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"testing"
+)
+
+// TestHome opens the screen that the bare command shows at a terminal, walks through
+// its panes, decides from it, and quits.
+func TestHome(t *testing.T) {
+	p := newOperators(t, nil, "")
+	p.hold("I promise the lighthouse")
+	tty := openTerminal(t, 80, 24, append(p.env, asProgram+"=1", "OPENCLAWOS_KERNEL_SOCKET="+p.socket), os.Args[0])
+	tty.want("1 overview", "1 message for a person", "I promise", "newest records", "COMMITMENT", "? help")
+	tty.typed("2")
+	tty.want("enter decides", "I promise")
+	tty.typed("\r")
+	tty.want("a approve", "d deny", "What the agent wrote")
+	tty.typed("q")
+	tty.want("2 requests", "enter decides")
+	tty.typed("3")
+	tty.want("daemon_started")
+	tty.typed("4")
+	tty.want("EXCHANGE", "agent-alice-1")
+	tty.typed("5")
+	tty.want("AGENT", "alice")
+	tty.typed("?")
+	tty.want("another pane")
+	tty.typed("x")
+	tty.resize(50, 12)
+	tty.typed("1")
+	tty.want("for a person")
+	p.end()
+	tty.want("cannot reach the daemon")
+	tty.typed("q")
+	if code := tty.wait(); code != exitDone {
+		t.Errorf("exits %d", code)
+	}
+}
