@@ -6,6 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +42,38 @@ func build(m *testing.M) (int, error) {
 		}
 	}
 	return m.Run(), nil
+}
+
+// TestNotices has each program tell a server of its own what a notice says.
+func TestNotices(t *testing.T) {
+	needs(t, "curl")
+	needs(t, "jq")
+	got := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if unescaped, err := url.QueryUnescape(string(body)); err == nil && r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" {
+			body = []byte(unescaped)
+		}
+		got <- r.URL.Path + " " + r.Header.Get("Title") + " " + string(body)
+	}))
+	defer server.Close()
+	token, hook := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "hook")
+	for file, text := range map[string]string{token: "123:abc\n", hook: server.URL + "/hook\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"ntfy.sh", server.URL + "/topic"}, {"telegram.sh", token, "42"}, {"slack.sh", hook}} {
+		c := exec.CommandContext(t.Context(), filepath.Join("notices", args[0]), args[1:]...)
+		c.Env = append(os.Environ(), "TELEGRAM_API="+server.URL, "OCIPD_NOTICE_TITLE=alice wants to send to dave", "OCIPD_NOTICE_BODY=commitment keywords: promise\nocipd approvals show 64cda28c")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", args[0], err, out)
+			continue
+		}
+		if said := <-got; !strings.Contains(said, "alice wants to send to dave") || !strings.Contains(said, "ocipd approvals show 64cda28c") {
+			t.Errorf("%s sent %s", args[0], said)
+		}
+	}
 }
 
 // place is a daemon of its own with the examples' configuration.
