@@ -186,14 +186,20 @@ def verify(key, path, stone=None, held=()):
             if not any(n.by(k) for k in ever) and n.size > up_to:
                 loose.append(n)
 
-    loose, stones = [], []
+    loose, stones, left = [], [], None
     meet()
     for line in lines(path):
         m = LINE.fullmatch(line)
         if not m or hashlib.sha256(m[1]).hexdigest() != m[5].decode():
             raise Fault(seq + 1, "it does not match its hash, or is no record")
         if int(m[2]) <= retired:
+            # Retired records that are still there are those that the tombstone stands for.
+            if left and (int(m[2]) != left[0] + 1 or m[4].decode() != left[1]):
+                raise Fault(int(m[2]), "it does not follow the record before it")
+            left = int(m[2]), m[5].decode()
             continue
+        if left and left != (retired, prev) and seq == retired:
+            raise Fault(left[0], "it is not one of the %d records that the tombstone stands for" % retired)
         if int(m[2]) != seq + 1 or m[4].decode() != prev or m[3].decode() < last:
             raise Fault(seq + 1, "it does not follow the record before it")
         r = json.loads(line)

@@ -37,7 +37,8 @@ func TestAttacks(t *testing.T) {
 	for _, a := range s.attacks() {
 		t.Run(a.name, func(t *testing.T) { samples.run(s.on(t), a) })
 	}
-	t.Run("recipe", func(t *testing.T) { s.on(t).recipe() })
+	t.Run("example", func(t *testing.T) { s.on(t).example() })
+	t.Run("independent", func(t *testing.T) { s.on(t).agree() })
 	t.Run("documented", func(t *testing.T) { samples.documented(t) })
 }
 
@@ -882,6 +883,10 @@ func (all *samples) run(s *scene, a attack) {
 	if code != want || !strings.Contains(stdout+stderr, a.says) || !a.passes && !strings.Contains(stdout, named) || a.passes && !strings.Contains(stdout, ": intact, ") {
 		s.Errorf("exit %d, want %d, %q and %q:\n%s%s", code, want, named, a.says, stdout, stderr)
 	}
+	// It knows no manifest.
+	if other, said, ok := s.independent(a.args...); ok && other != want && !strings.Contains(a.name, "manifest") {
+		s.Errorf("the independent verifier ends with %d, want %d: %s", other, want, said)
+	}
 	asJSON, report, _ := s.ocipd(append([]string{"audit", "verify", "--json"}, a.args...)...)
 	if asJSON != code || !strings.Contains(report, fmt.Sprintf(`"ok":%t`, a.passes)) || seq > 0 && !strings.Contains(report, fmt.Sprintf(`"fault":{"seq":%d,`, seq)) {
 		s.Errorf("as JSON: exit %d, %s", asJSON, report)
@@ -933,9 +938,8 @@ var (
 	pluralText = regexp.MustCompile(`(record|checkpoint|receipt)s?\b`)
 )
 
-// recipe checks that what the documentation says of a log holds without the
-// program: its Python script, and its example of a checkpoint.
-func (s *scene) recipe() {
+// example checks that the documentation's checkpoint is one.
+func (s *scene) example() {
 	page, err := os.ReadFile(filepath.Join(s.root, "../../docs/AUDIT.md"))
 	if err != nil {
 		s.Fatal(err)
@@ -945,33 +949,72 @@ func (s *scene) recipe() {
 	if c, err := audit.OpenCheckpoint("ocipd/" + example); !errors.Is(err, audit.ErrUnsigned) || c.Size == 0 {
 		s.Errorf("the example of a checkpoint is none: %+v, %v", c, err)
 	}
+}
+
+// independent runs the verifier in docs/verify.py with the arguments of `ocipd audit
+// verify` and returns its exit code, and false where it has no such arguments.
+func (s *scene) independent(args ...string) (code int, said string, ok bool) {
+	s.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		s.Skip("there is no python3")
 	}
-	_, script, found := strings.Cut(string(page), "```python\n")
-	script, _, _ = strings.Cut(script, "```")
-	if !found {
-		s.Fatal("there is no script")
-	}
-	s.write("verify.py", script)
-	for _, test := range []struct {
-		what, key, says string
-		lines           [][]byte
-	}{
-		{"the log", "log.pub", fmt.Sprintf("signed up to record %d", s.signedUpTo()), s.lines},
-		{"the log, with the key that was replaced", "old.pub", fmt.Sprintf("signed up to record %d", lastWhere(s.T, s.lines, `"event":"key_rotated"`)), s.lines},
-		{"another key", "forger.pub", "no good signature of this key", s.lines},
-		{"a record dropped", "log.pub", "does not follow", slices.Delete(slices.Clone(s.lines), 9, 10)},
-		{"a record dropped, and all chained anew", "log.pub", "not those its checkpoint was signed for", s.rewrite(s.lines[:9]...).again(s.lines[10:]...).lines},
-		{"everything written anew", "log.pub", "no good signature of this key", s.rewrite().again(without(s.lines)...).sign(s.forger).lines},
-		{"a signature changed", "log.pub", "no good signature of this key", s.missigned()},
-	} {
-		s.write("log.jsonl", string(logText(test.lines)))
-		said, err := exec.CommandContext(s.Context(), python, "verify.py", "log.jsonl", test.key).CombinedOutput()
-		if !strings.Contains(string(said), test.says) || (err == nil) != strings.HasPrefix(test.says, "signed up") {
-			s.Errorf("%s: %v, %s", test.what, err, said)
+	var rest []string
+	key := ""
+	for i := 0; i < len(args); i++ {
+		switch args[i] {
+		case "--key":
+			i++
+			key = args[i]
+		case "--checkpoints", "--tombstone":
+			rest = append(rest, args[i], args[i+1])
+			i++
+		case "--database", "--with-receipts":
+			return 0, "", false
+		default:
+			rest = append(rest, args[i])
 		}
+	}
+	if key == "" {
+		return 0, "", false
+	}
+	out, err := exec.CommandContext(s.Context(), python, append([]string{filepath.Join(s.root, "../../docs/verify.py"), key}, rest...)...).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return exit.ExitCode(), string(out), true
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	return exitDone, string(out), true
+}
+
+// agree wants the independent verifier to say the same as the program of whole logs,
+// of every kind there is, and of damaged ones.
+func (s *scene) agree() {
+	same := func(what string, args ...string) {
+		s.Helper()
+		code, stdout, stderr := s.ocipd(append([]string{"audit", "verify"}, args...)...)
+		other, said, _ := s.independent(args...)
+		if code != other {
+			s.Errorf("%s: the program ends with %d, the other with %d\n%s%s%s", what, code, other, stdout, stderr, said)
+		}
+	}
+	for _, key := range []string{"log.pub", "old.pub", "forger.pub"} {
+		for _, state := range []string{"state", "older", "retired", "elsewhere"} {
+			s.mirror(state, "copy")
+			same(state+" with "+key, "--key", key, "copy")
+			same(state+" with "+key+" and checkpoints", "--key", key, "--checkpoints", "outside.jsonl", "copy")
+		}
+	}
+	s.write("log.jsonl", string(logText(s.missigned())))
+	same("a signature changed", "--key", "log.pub", "log.jsonl")
+	for i := 1; i < len(s.lines); i += 9 {
+		line := bytes.Clone(s.lines[i])
+		line[len(line)/2] ^= 1
+		s.write("log.jsonl", string(logText(slices.Concat(s.lines[:i], [][]byte{line}, s.lines[i+1:]))))
+		same("a bit changed", "--key", "log.pub", "log.jsonl")
+		s.write("log.jsonl", string(logText(s.lines[:i])))
+		same("cut", "--key", "log.pub", "--checkpoints", "outside.jsonl", "log.jsonl")
 	}
 }
 
