@@ -33,13 +33,14 @@ list is live and keys decide; otherwise it is printed.`,
 	c.Flags().StringVar(&key, "key", "", approvalsui.KeyUsage)
 	c.AddCommand(
 		newApprovalsList(s), newApprovalsShow(s), newDecision(s, api.DecideApprove), newDecision(s, api.DecideDeny),
-		newDecision(s, api.DecideTakeover), newDecision(s, api.DecideResolve),
+		newDecision(s, api.DecideTakeover), newDecision(s, api.DecideResolve), newApprovalsRevoke(s),
 	)
 	return c
 }
 
 func newApprovalsList(s *shell) *cobra.Command {
 	var f approvalsui.ListOptions
+	var inForce bool
 	states := append(api.ApprovalStates(), "all")
 	c := &cobra.Command{
 		Use: "list",
@@ -57,14 +58,20 @@ line.`,
 			if f.State != "" && !slices.Contains(states, f.State) {
 				return cli.Usagef("cannot list by --state %q: want one of %s", f.State, strings.Join(states, ", "))
 			}
+			if inForce {
+				return s.people().Grants(cmd.Context(), approvalsui.GrantOptions{Agent: f.Agent, Kind: api.GrantOfExchange, JSON: f.JSON})
+			}
 			return s.people().List(cmd.Context(), f)
 		},
 	}
 	flags := c.Flags()
+	flags.BoolVar(&inForce, "in-force", false, "list the exchanges that are approved, and within what, instead of requests")
 	flags.StringVar(&f.State, "state", "", "requests in this `STATE`: "+strings.Join(states, ", ")+" (default pending)")
 	flags.StringVar(&f.Agent, "agent", "", "messages of the agent with this `ID`")
 	flags.BoolVar(&f.Flat, "flat", false, "give every message a row of its own, the agents in turn")
 	flags.BoolVar(&f.JSON, "json", false, "print JSON, one message a line")
+	c.MarkFlagsMutuallyExclusive("in-force", "state")
+	c.MarkFlagsMutuallyExclusive("in-force", "flat")
 	// They fail for flags that do not exist, and these do.
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("agent", s.completeHeldAgent)
@@ -94,6 +101,7 @@ func (s *shell) completeHeldAgent(cmd *cobra.Command, _ []string, _ string) ([]c
 func newApprovalsShow(s *shell) *cobra.Command {
 	var asJSON bool
 	var decision, content string
+	var with approvalsui.Beyond
 	c := &cobra.Command{
 		Use: "show ID",
 		Example: "  ocipd approvals show 64cda28c\n" +
@@ -116,12 +124,19 @@ func newApprovalsShow(s *shell) *cobra.Command {
 			if content != "" && decision != api.DecideTakeover {
 				return cli.Usagef("cannot use --content without --to-sign %s", api.DecideTakeover)
 			}
-			return s.people().Show(cmd.Context(), args[0], decision, content, asJSON)
+			if err := with.Check(); err != nil {
+				return err
+			}
+			if with.Exchange && decision != api.DecideApprove {
+				return cli.Usagef("cannot use --exchange without --to-sign %s", api.DecideApprove)
+			}
+			return s.people().Show(cmd.Context(), args[0], decision, content, with, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&decision, "to-sign", "", "print the text to sign for this `DECISION` and nothing else: "+strings.Join(api.Decisions(), ", "))
 	c.Flags().StringVar(&content, "content", "", "the `TEXT` that is to be said in place of the message, as takeover is given it; - reads it from stdin")
+	beyond(c, &with)
 	c.MarkFlagsMutuallyExclusive("json", "to-sign")
 	// It fails for a flag that does not exist, and this one does.
 	_ = c.RegisterFlagCompletionFunc("to-sign", cobra.FixedCompletions(api.Decisions(), cobra.ShellCompDirectiveNoFileComp))

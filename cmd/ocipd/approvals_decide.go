@@ -38,7 +38,13 @@ func newDecision(s *shell, decision string) *cobra.Command {
 	switch decision {
 	case api.DecideApprove:
 		c.Short = "approve a held message exactly as shown"
-		c.Long = "Let a held message go, just as it is shown. It leaves as assisted by a person.\n\n" + shown + signed
+		c.Long = "Let a held message go, just as it is shown. It leaves as assisted by a person.\n\n" +
+			"--exchange approves the rest of its exchange with it, within the bounds that are shown: the\n" +
+			"words found in the message, up to its level, as many rounds and as long as the exchange has\n" +
+			"left, or less with --round and --for. What is within them goes without a question; anything\n" +
+			"new asks again, and so does what is never approved beforehand: acceptances, money, and what\n" +
+			"only a person may answer. \"ocipd approvals list --in-force\" lists what is approved so.\n\n" + shown + signed
+		beyond(c, &f.Beyond)
 	case api.DecideTakeover:
 		c.Short = "send a held message, or another text, as your own"
 		c.Long = "Send a held message as your own words, or other words in its place, to the same session. The\n" +

@@ -157,7 +157,7 @@ const toolsGroup = "Tools"
 func commandGroups(s *shell) []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newSend(s), newCheck(s)}},
-		{"Decide", []*cobra.Command{newApprovals(s), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
+		{"Decide", []*cobra.Command{newApprovals(s), newGrants(s), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
 		{"Evidence", []*cobra.Command{newAudit(s)}},
 		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newMeasure(s)}},
 		{toolsGroup, []*cobra.Command{newCall(s), newDebug(s), newVersion(s), newMan(s)}},

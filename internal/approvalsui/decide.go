@@ -20,6 +20,7 @@ type DecideOptions struct {
 	Yes, JSON             bool
 	Sign                  bool
 	Key, Signature        string
+	Beyond
 }
 
 // Sends reports whether a decision lets something leave, which is then what the
@@ -30,6 +31,9 @@ func Sends(decision string) bool {
 
 // Check says what of the flags makes no sense.
 func (f *DecideOptions) Check(decision string, interactive bool) error {
+	if err := f.Beyond.Check(); err != nil {
+		return err
+	}
 	switch {
 	case len(f.Note) > api.MaxNote:
 		return cli.Usagef("cannot use the --note: it is longer than %d bytes", api.MaxNote)
@@ -69,11 +73,15 @@ func (s *People) Decide(ctx context.Context, name, decision string, f DecideOpti
 	if err := s.mayDecide(&a.Approval, decision, f.Digest); err != nil {
 		return err
 	}
-	if err := s.confirm(ctx, &a.Approval, decision, content, f.Yes || f.JSON); err != nil {
+	exchange, err := f.bounds(&a.Approval, time.Now())
+	if err != nil {
 		return err
 	}
-	params := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: decision, Note: f.Note, Content: content}
-	if params.Signature, err = s.signature(ctx, &a.Approval, decision, content, keys, f); err != nil {
+	if err := s.confirm(ctx, &a.Approval, decision, content, exchange, f.Yes || f.JSON); err != nil {
+		return err
+	}
+	params := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: decision, Note: f.Note, Content: content, Exchange: exchange}
+	if params.Signature, err = s.signature(ctx, &a.Approval, decision, content, exchange, keys, f); err != nil {
 		return err
 	}
 	// What sends nothing may be decided about whatever it has become.
@@ -88,6 +96,12 @@ func (s *People) Decide(ctx context.Context, name, decision string, f DecideOpti
 		return s.PrintJSON(result)
 	}
 	fmt.Fprintln(s.Stdout, decidedLine(result))
+	switch {
+	case result.GrantID != "":
+		fmt.Fprintf(s.Stdout, "its exchange is approved within these bounds: ocipd approvals revoke %s takes that back\n", cli.Argument(result.GrantID))
+	case exchange != nil && result.State == api.ApprovalApproved:
+		fmt.Fprintln(s.Stdout, "the message alone: not all who approved it have approved the same of its exchange")
+	}
 	return nil
 }
 
@@ -169,7 +183,7 @@ func (s *People) words(ctx context.Context, text string) (string, error) {
 }
 
 // confirm shows what is decided about and asks, unless that is settled.
-func (s *People) confirm(ctx context.Context, a *api.Approval, decision, content string, yes bool) error {
+func (s *People) confirm(ctx context.Context, a *api.Approval, decision, content string, exchange *api.Bounds, yes bool) error {
 	if yes || !s.Interactive() {
 		return nil
 	}
@@ -188,6 +202,11 @@ func (s *People) confirm(ctx context.Context, a *api.Approval, decision, content
 	p := &approvalText{term.Page{Screen: scr}}
 	if content != "" {
 		p.instead(content)
+	}
+	if exchange != nil {
+		p.Heading("What you approve of its exchange")
+		p.Fact("within", within(exchange, now))
+		p.Fact("not", "another word, a higher level, acceptances, money, and what only a person may answer: they ask again")
 	}
 	p.Line()
 	for _, line := range p.Lines {

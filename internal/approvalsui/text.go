@@ -20,7 +20,7 @@ import (
 )
 
 // Show prints one held message, or the text that a decision about it signs.
-func (s *People) Show(ctx context.Context, name, decision, content string, asJSON bool) error {
+func (s *People) Show(ctx context.Context, name, decision, content string, with Beyond, asJSON bool) error {
 	content, err := s.words(ctx, content)
 	if err != nil {
 		return err
@@ -39,7 +39,11 @@ func (s *People) Show(ctx context.Context, name, decision, content string, asJSO
 		_, err = s.Stdout.Write(s.Screen().JSONLine(a.raw))
 	case decision != "":
 		var text string
-		if text, err = textToSign(&a.Approval, decision, content); err == nil {
+		bounds, failed := with.bounds(&a.Approval, time.Now())
+		if failed != nil {
+			return failed
+		}
+		if text, err = textToSign(&a.Approval, decision, content, bounds); err == nil {
 			_, err = io.WriteString(s.Stdout, text)
 		}
 	default:
@@ -51,11 +55,13 @@ func (s *People) Show(ctx context.Context, name, decision, content string, asJSO
 // textToSign returns what a signature over a decision is about, with what is
 // said in place of the message unless that is empty. It is made of what was
 // shown; a daemon that wants something else signed does not get it.
-func textToSign(a *api.Approval, decision, content string) (string, error) {
+func textToSign(a *api.Approval, decision, content string, exchange *api.Bounds) (string, error) {
 	text := api.SignedText(a.ApprovalID, decision, a.Digest)
 	switch {
 	case a.ToSign[decision] == text && content != "":
 		return api.SignedContent(text, a.Salt, content), nil
+	case a.ToSign[decision] == text && exchange != nil:
+		return api.SignedApproval(a, exchange), nil
 	case a.ToSign[decision] != text:
 		return "", fmt.Errorf("cannot sign: what the daemon wants signed to %s is not about approval %s and digest %s", decision, a.ApprovalID, a.Digest)
 	}
@@ -120,6 +126,7 @@ func (p *approvalText) title(a *api.Approval, now time.Time) {
 		needed += ", each with a signature"
 	}
 	p.Fact("approvals", needed)
+	p.exchange(a, now)
 }
 
 // acting says for whom an agent speaks.
@@ -443,6 +450,10 @@ func (p *approvalText) advice(a *api.Approval) {
 		command := "  ocipd approvals " + d.decision + " " + id
 		p.Line(command)
 		p.Say("      ", term.Dim, d.does)
+		if d.decision == api.DecideApprove && a.Exchange != nil {
+			p.Line(command + " --exchange")
+			p.Say("      ", term.Dim, "send it, and what follows in its exchange within the bounds above")
+		}
 	}
 }
 

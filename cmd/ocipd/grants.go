@@ -1,0 +1,136 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approvalsui"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/spf13/cobra"
+)
+
+// beyond makes the flags of who approves the exchange of a message too.
+func beyond(c *cobra.Command, b *approvalsui.Beyond) {
+	flags := c.Flags()
+	flags.BoolVar(&b.Exchange, "exchange", false, "approve its exchange too, within the bounds that are shown")
+	flags.IntVar(&b.Round, "round", 0, "with --exchange, to this `ROUND` at most (default the last one)")
+	flags.Var((*days)(&b.For), "for", "with --exchange, for this `DURATION` at most, such as 2h (default to its end)")
+}
+
+// days is a duration that may be given in days.
+type days time.Duration
+
+func (d *days) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return time.Duration(*d).String()
+}
+
+func (*days) Type() string { return "duration" }
+
+func (d *days) Set(s string) error {
+	scale := time.Duration(1)
+	if n, ok := strings.CutSuffix(s, "d"); ok {
+		s, scale = n+"h", 24
+	}
+	one, err := time.ParseDuration(s)
+	*d = days(one * scale)
+	return err
+}
+
+func newApprovalsRevoke(s *shell) *cobra.Command {
+	return s.revokeCommand(&cobra.Command{
+		Example: "  ocipd approvals revoke 64cda28c --note 'not what I meant'",
+		Short:   "take back the approval of an exchange",
+		Long: `Take back the approval of an exchange, as "ocipd approvals list --in-force" lists
+it. Nothing more goes with it, also of what is being decided; what went stays on
+record.`,
+	})
+}
+
+func (s *shell) revokeCommand(c *cobra.Command) *cobra.Command {
+	var note string
+	c.Use, c.Args = "revoke GRANT", cobra.ExactArgs(1)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return s.people().RevokeGrant(cmd.Context(), args[0], note)
+	}
+	c.Flags().StringVar(&note, "note", "", "`TEXT` for the record")
+	return c
+}
+
+func newGrants(s *shell) *cobra.Command {
+	c := group(&cobra.Command{
+		Use: "grants",
+		Example: "  ocipd grants add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
+			"  ocipd grants list",
+		Short: "approve keywords between two agents beforehand",
+		Long: `Approve keywords between two agents beforehand. There are no standing grants
+unless a person makes one, and they count only where decisions are signed
+(approvals.allowed_signers).`,
+	})
+	c.AddCommand(newGrantsAdd(s), newGrantsList(s), s.revokeCommand(&cobra.Command{
+		Example: "  ocipd grants revoke 64cda28c",
+		Short:   "take a grant back",
+		Long: `Take a grant back. Nothing more goes with it, also of what is being decided; what
+went stays on record.`,
+	}))
+	return c
+}
+
+func newGrantsAdd(s *shell) *cobra.Command {
+	var g approvalsui.NewGrant
+	c := &cobra.Command{
+		Use: "add",
+		Example: "  ocipd grants add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
+			"  ocipd grants add --from alice --to telegram:4711 --words deadline --level internal --uses 5 --for 12h",
+		Short: "sign a standing grant and put it in force",
+		Long: `Sign a standing grant and put it in force: what one agent sends to one receiver,
+and what is held for nothing but these keywords, goes without a question, as
+assisted by you, so many times and so long. Never with it: other words and
+cues, a higher level, acceptances, money, an answer to a request, and exchanges
+that ask for a commitment or for a person. Each use is on record with the grant.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := g.Check(s.Interactive()); err != nil {
+				return err
+			}
+			return s.people().AddGrant(cmd.Context(), &g)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&g.From, "from", "", "the sending `AGENT`, by its id or instance id")
+	flags.StringVar(&g.To, "to", "", "the `RECEIVER`: an agent's id or instance id, or a session key")
+	flags.StringSliceVar(&g.Words, "words", nil, "the `KEYWORDS`: some of "+strings.Join(ocip.Keywords(), ", "))
+	flags.StringVar(&g.Level, "level", ocip.Public.String(), "the highest `LEVEL` of a message")
+	flags.IntVar(&g.Uses, "uses", 0, "the `NUMBER` of messages that may go with it")
+	flags.Var((*days)(&g.For), "for", "for how long it is good: a `DURATION` such as 12h or 7d")
+	flags.StringVar(&g.Note, "note", "", "`TEXT` for the record")
+	flags.StringVar(&g.Key, "key", "", approvalsui.KeyUsage)
+	flags.BoolVar(&g.Yes, "yes", false, "do not ask")
+	flags.BoolVar(&g.JSON, "json", false, "print JSON")
+	return c
+}
+
+func newGrantsList(s *shell) *cobra.Command {
+	var f approvalsui.GrantOptions
+	c := &cobra.Command{
+		Use: "list",
+		Example: "  ocipd grants list\n" +
+			"  ocipd grants list --all --agent alice --json",
+		Short: "list the standing grants in force",
+		Long: `List the standing grants in force, with --all those that are over too. Approvals of
+exchanges are listed by "ocipd approvals list --in-force".`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.Kind = api.GrantStanding
+			return s.people().Grants(cmd.Context(), f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.Agent, "agent", "", "those of the agent with this `ID`")
+	flags.BoolVar(&f.All, "all", false, "also those that are over")
+	flags.BoolVar(&f.JSON, "json", false, "print JSON, one grant a line")
+	return c
+}
