@@ -1,11 +1,6 @@
 package measure
 
-import (
-	"slices"
-	"strings"
-
-	"github.com/openclawos/ocipd/internal/ocip/commitment"
-)
+import "slices"
 
 // Acts counts the decisions that people are asked for in conversations.
 type Acts struct {
@@ -91,24 +86,13 @@ type approval struct {
 // approve has the sender's person approve a message's words for the rest of the
 // exchange, where that can be.
 func (a *approvals) approve(m *Seen, round int) {
-	if a != nil && m.Held && grantable(m) {
+	if a != nil && m.Held && m.Grantable {
 		a.given[m.From] = append(a.given[m.From], approval{m.Names, round + a.rounds})
 	}
 }
 
 func (a *approvals) cover(side string, m *Seen, round int) bool {
-	return a != nil && grantable(m) && slices.ContainsFunc(a.given[side], func(one approval) bool {
+	return a != nil && m.Grantable && slices.ContainsFunc(a.given[side], func(one approval) bool {
 		return (a.rounds == 0 || round <= one.last) && !slices.ContainsFunc(m.Names, func(name string) bool { return !slices.Contains(one.words, name) })
-	})
-}
-
-// grantable reports whether a person can approve beforehand what a message says: the
-// keywords and what the sender will do, and nothing that speaks of money.
-func grantable(m *Seen) bool {
-	if strings.ContainsAny(m.Text.Text, "$€£¥") {
-		return false
-	}
-	return !slices.ContainsFunc(m.Names, func(name string) bool {
-		return name != commitment.FirstPersonFuture && name != commitment.Prefixed && !slices.Contains(commitment.Keywords(), name)
 	})
 }

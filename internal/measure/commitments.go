@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
 	"github.com/openclawos/ocipd/internal/text"
@@ -25,6 +26,8 @@ type Seen struct {
 	Names, Shadowed []string
 	// Keyword and Cue say which of the two kinds of rules hold it.
 	Keyword, Cue bool
+	// Grantable is set where a person can approve its words beforehand.
+	Grantable bool
 	// Findings are the rules that raise its level, Noted those that only take
 	// note of what they find. Both are sorted.
 	Findings, Noted []string
@@ -57,8 +60,11 @@ func (r Rules) Look(texts []Text, step func(done int)) []Seen {
 func (r Rules) look(t *Text, before commitment.Before) Seen {
 	s := Seen{Text: t}
 	if r.Commitments != nil {
-		hits := r.Commitments.ScanAfter(before, []text.Passage{{Text: t.Text, Prose: true}})
+		passages := []text.Passage{{Text: t.Text, Prose: true}}
+		hits := r.Commitments.ScanAfter(before, passages)
 		s.Held = commitment.Judge(hits).RequiresHuman
+		_, all := ocip.Granted(hits)
+		s.Grantable = all && !ocip.OfMoney(passages)
 		for _, h := range hits {
 			switch {
 			case h.Shadow:

@@ -178,12 +178,12 @@ func TestSecrets(t *testing.T) {
 func TestCountActs(t *testing.T) {
 	seen := func(turn int, from string, names ...string) Seen {
 		return Seen{
-			Text: &Text{ID: from + string(rune('0'+turn)), Exchange: "x", Turn: turn, From: from, Text: "about it"},
-			Held: len(names) > 0, Names: names,
+			Text: &Text{ID: from + string(rune('0'+turn)), Exchange: "x", Turn: turn, From: from},
+			Held: len(names) > 0, Names: names, Grantable: !slices.Contains(names, "acceptance"),
 		}
 	}
 	dear := seen(2, "A", "book")
-	dear.Text.Text = "for 50 €"
+	dear.Grantable = false
 	for _, c := range []struct {
 		name  string
 		seen  []Seen
@@ -196,7 +196,6 @@ func TestCountActs(t *testing.T) {
 		{"a new word", []Seen{seen(1, "A", "book"), seen(2, "A", "book", "deadline"), seen(3, "A", "deadline")}, 3, 2, 2},
 		{"too late", []Seen{seen(1, "A", "book"), seen(2, "A"), seen(3, "A"), seen(4, "A"), seen(5, "A", "book")}, 2, 2, 1},
 		{"an acceptance", []Seen{seen(1, "A", "acceptance"), seen(2, "A", "acceptance")}, 2, 2, 2},
-		{"money", []Seen{seen(1, "A", "book", "money"), seen(2, "A", "book")}, 2, 2, 2},
 		{"a sum beside a word", []Seen{seen(1, "A", "book"), dear}, 2, 2, 2},
 		{"the other side", []Seen{seen(1, "A", "book"), seen(2, "B", "book")}, 2, 2, 2},
 		{"an answer", []Seen{seen(1, "A", "book"), seen(2, "B"), seen(3, "A"), seen(4, "B")}, 2, 2, 2},

@@ -73,9 +73,9 @@ func Granted(hits []commitment.Hit) (words []string, all bool) {
 // currencies are the words that say a number is money.
 const currencies = " usd eur gbp chf jpy cad aud dollar dollars euro euros pound pounds bucks quid yen cents francs "
 
-// ofMoney reports whether texts speak of a sum of money, however they do. A keyword
+// OfMoney reports whether texts speak of a sum of money, however they do. A keyword
 // beside one is not what a person has approved who approved the keyword.
-func ofMoney(texts []Passage) bool {
+func OfMoney(texts []Passage) bool {
 	for i := range texts {
 		if !texts[i].Prose {
 			continue
@@ -102,7 +102,7 @@ func (g *Grant) covers(words []string, hits []commitment.Hit, level Level, round
 
 // granted returns the first grant that is for a message, nil where none is.
 func granted(grants []Grant, texts []Passage, hits []commitment.Hit, level Level, round int, now time.Time, needed int) *Grant {
-	if len(grants) == 0 || ofMoney(texts) {
+	if len(grants) == 0 || OfMoney(texts) {
 		return nil
 	}
 	words, all := Granted(hits)
@@ -130,7 +130,7 @@ func (m *Outgoing) offer(hits []commitment.Hit, v *Verdict) {
 		v.NoOffer = fmt.Sprintf("an exchange of type %s asks for a commitment with each message", v.Exchange.Type)
 	case v.Exchange.Awaiting != "" && !m.Sender.CanAutoRespond:
 		v.NoOffer = fmt.Sprintf("agent %s does not answer by itself", m.Sender.ID)
-	case len(words) > 0 && (!all || ofMoney(m.texts)):
+	case len(words) > 0 && (!all || OfMoney(m.texts)):
 		v.NoOffer = "an acceptance, a sum of money and the like are approved one by one"
 	case len(words) == 0:
 		v.NoOffer = "nothing was found in the message that could be approved beforehand"

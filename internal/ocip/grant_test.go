@@ -151,7 +151,7 @@ func FuzzOfMoney(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		one := []text.Passage{{Text: s + " $", Prose: true}}
-		if !ofMoney(one) {
+		if !OfMoney(one) {
 			t.Errorf("no money in %q", one[0].Text)
 		}
 	})
