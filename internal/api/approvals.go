@@ -22,8 +22,8 @@ const (
 	ApprovalExpired   = "expired"
 )
 
-// The states that are reserved for subjects that can be asked about again, or whose
-// approval can be taken back before it is used. No subject has them yet.
+// The states of subjects that can be asked about again, or whose approval can be taken
+// back before it is used.
 const (
 	// ApprovalRequestChanges means that a person wants something else: what was asked
 	// for is not done, and may be asked for anew once it is changed.
@@ -35,7 +35,7 @@ const (
 
 // ApprovalStates lists every state, pending first.
 func ApprovalStates() []string {
-	return []string{ApprovalPending, ApprovalApproved, ApprovalDenied, ApprovalTakenOver, ApprovalResolved, ApprovalExpired}
+	return []string{ApprovalPending, ApprovalApproved, ApprovalDenied, ApprovalTakenOver, ApprovalResolved, ApprovalExpired, ApprovalRequestChanges, ApprovalRevoked}
 }
 
 // The decisions a person can take about a held message.
@@ -44,16 +44,38 @@ const (
 	DecideDeny     = "deny"
 	DecideTakeover = "takeover"
 	DecideResolve  = "resolve"
+	// DecideChanges is about an effect: what is asked for has to be another first. DecideRevoke
+	// is the daemon's word about a request that nobody needs any more.
+	DecideChanges = "request_changes"
+	DecideRevoke  = "revoke"
 )
 
 // Decisions lists what a person can decide.
-func Decisions() []string { return []string{DecideApprove, DecideDeny, DecideTakeover, DecideResolve} }
+func Decisions() []string {
+	return []string{DecideApprove, DecideDeny, DecideTakeover, DecideResolve, DecideChanges}
+}
+
+// DecisionsOf lists what a person can decide about a request of a kind.
+func DecisionsOf(kind string) []string {
+	switch kind {
+	case ApprovalOfEffect:
+		return []string{DecideApprove, DecideDeny, DecideChanges}
+	case ApprovalOfPermission:
+		return []string{DecideApprove, DecideDeny}
+	default:
+		return []string{DecideApprove, DecideDeny, DecideTakeover, DecideResolve}
+	}
+}
 
 // What an approval can be about: a message that waits, or something that a person
 // must know and see to, and that nothing waits for.
 const (
 	ApprovalOfMessage    = "message"
 	ApprovalOfEscalation = "escalation"
+	// ApprovalOfEffect is about what a task does in the world, and ApprovalOfPermission
+	// about a tool that an agent at work on one asks for.
+	ApprovalOfEffect     = "effect"
+	ApprovalOfPermission = "permission"
 )
 
 // ApprovalSummary is one line of the list of held messages. Times are Unix
@@ -62,7 +84,9 @@ const (
 type ApprovalSummary struct {
 	ApprovalID string `json:"approvalId"`
 	Kind       string `json:"kind"`
-	State      string `json:"state"`
+	// TaskID is the task that an effect or a permission is of.
+	TaskID string `json:"taskId,omitzero"`
+	State  string `json:"state"`
 	// Code and Reason are why the message was held.
 	Code               string    `json:"code"`
 	Reason             string    `json:"reason"`

@@ -94,8 +94,8 @@ type TaskWrite struct {
 	RequestKey string `json:"request_key,omitzero"`
 }
 
-// Key is the request's key, "" for none.
-func (p *TaskWrite) Key() string { return p.RequestKey }
+// WithKey is the request's key, "" for none.
+func (p *TaskWrite) WithKey() string { return p.RequestKey }
 
 func (p *TaskWrite) validate(f *fields) {
 	p.TaskRef.validate(f)
@@ -143,8 +143,8 @@ type TaskCreateParams struct {
 	RequestKey     string         `json:"request_key,omitzero"`
 }
 
-// Key is the request's key, "" for none.
-func (p *TaskCreateParams) Key() string { return p.RequestKey }
+// WithKey is the request's key, "" for none.
+func (p *TaskCreateParams) WithKey() string { return p.RequestKey }
 
 // Validate names the fields that are wrong.
 func (p *TaskCreateParams) Validate() []FieldError {
@@ -939,8 +939,8 @@ type TaskGrantParams struct {
 	RequestKey string   `json:"request_key,omitzero"`
 }
 
-// Key is the request's key, "" for none.
-func (p *TaskGrantParams) Key() string { return p.RequestKey }
+// WithKey is the request's key, "" for none.
+func (p *TaskGrantParams) WithKey() string { return p.RequestKey }
 
 // Validate names the fields that are wrong.
 func (p *TaskGrantParams) Validate() []FieldError {
@@ -977,8 +977,8 @@ type TaskRevokeGrantParams struct {
 	RequestKey string `json:"request_key,omitzero"`
 }
 
-// Key is the request's key, "" for none.
-func (p *TaskRevokeGrantParams) Key() string { return p.RequestKey }
+// WithKey is the request's key, "" for none.
+func (p *TaskRevokeGrantParams) WithKey() string { return p.RequestKey }
 
 // Validate names the fields that are wrong.
 func (p *TaskRevokeGrantParams) Validate() []FieldError {

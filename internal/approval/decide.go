@@ -85,6 +85,8 @@ func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalRes
 		err = c.takeOver(ctx, d)
 	case api.DecideResolve:
 		err = c.end(ctx, d, api.ApprovalResolved)
+	case api.DecideChanges:
+		err = c.end(ctx, d, api.ApprovalRequestChanges)
 	default:
 		err = c.end(ctx, d, api.ApprovalDenied)
 	}
@@ -322,13 +324,42 @@ func (c *Decider) end(ctx context.Context, d *Decision, state string) error {
 // EndWith enters into a change that a request is resolved by a decision about
 // something else: the person has spoken.
 func (c *Decider) EndWith(r *Request, by *api.ApprovalDecision, change *store.Change) error {
+	return c.EndWithState(r, by, api.ApprovalResolved, change)
+}
+
+// EndWithState enters into a change that a request ends with it, in a state. Its
+// subject is not asked: the change is the subject's own.
+func (c *Decider) EndWithState(r *Request, by *api.ApprovalDecision, state string, change *store.Change) error {
 	s, err := c.Subject(r)
 	if err != nil {
 		return err
 	}
 	d := c.decision(r, s, &api.ApprovalResolveParams{ApprovalID: r.ApprovalID, Decision: by.Decision, Note: by.Note}, change)
 	d.By = *by
-	return d.Conclude(api.ApprovalResolved, nil)
+	return d.Conclude(state, nil)
+}
+
+// EndBy ends a request without a release by the word of somebody who is no person: to
+// refuse what was asked for takes none.
+func (c *Decider) EndBy(ctx context.Context, id, decision, by, note string) (api.ApprovalResolveResult, error) {
+	r, s, unlock, err := c.take(ctx, id)
+	if err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	defer unlock()
+	if err := s.Takes(decision); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	d := c.decision(r, s, &api.ApprovalResolveParams{ApprovalID: id, Decision: decision, Note: note}, &store.Change{Drains: true})
+	d.By = api.ApprovalDecision{Decision: decision, By: by, Note: note, At: d.Now.UnixMilli()}
+	state := api.ApprovalDenied
+	if decision == api.DecideChanges {
+		state = api.ApprovalRequestChanges
+	}
+	if err := c.end(ctx, d, state); err != nil {
+		return api.ApprovalResolveResult{}, err
+	}
+	return api.ApprovalResolveResult{State: r.State, Needed: r.Needed, Given: r.Given, AuditSeq: d.seq}, nil
 }
 
 // Conclude enters a decision into its change: the state, the record, and the news

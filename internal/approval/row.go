@@ -24,6 +24,7 @@ const form = 2
 type head struct {
 	ApprovalID         string            `json:"id"`
 	Kind               string            `json:"kind"`
+	TaskID             string            `json:"task,omitzero"`
 	State              string            `json:"state"`
 	Code               string            `json:"code,omitzero"`
 	Reason             string            `json:"reason,omitzero"`

@@ -37,7 +37,7 @@ func TestFirstForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Kind != api.ApprovalOfMessage || r.Given != 1 || len(r.Approvals) != 1 || r.Approvals[0].By != "uid:1" || r.Asked != "sha256:570a" ||
-		r.Content != "Can you do it?" || !r.RequiresHuman || len(r.Sending) == 0 || len(r.ToSign) != len(api.Decisions()) {
+		r.Content != "Can you do it?" || !r.RequiresHuman || len(r.Sending) == 0 || len(r.ToSign) != len(api.DecisionsOf(r.Kind)) {
 		t.Errorf("it is %+v", r)
 	}
 	var own struct {

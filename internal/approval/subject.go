@@ -68,7 +68,7 @@ func (r *Request) name(v View) {
 // sign enters the texts that decisions about the request are signed over.
 func (r *Request) sign() {
 	r.ToSign = make(map[string]string)
-	for _, decision := range api.Decisions() {
+	for _, decision := range api.DecisionsOf(r.Kind) {
 		r.ToSign[decision] = api.SignedText(r.ApprovalID, decision, r.Digest)
 	}
 }

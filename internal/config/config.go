@@ -47,6 +47,7 @@ type Config struct {
 	Health    Health    `yaml:"health" reload:"live"`
 	OCIP      OCIP      `yaml:"ocip" reload:"live"`
 	Approvals Approvals `yaml:"approvals" reload:"live"`
+	Tasks     Tasks     `yaml:"tasks" reload:"live"`
 	Policy    Policy    `yaml:"policy" reload:"live"`
 	Store     Store     `yaml:"store" reload:"restart"`
 	Audit     Audit     `yaml:"audit"`
@@ -437,6 +438,7 @@ func Default() *Config {
 			Inbound:               Inbound{Unannotated: "bind"},
 		},
 		Approvals: Approvals{MaxOpen: 100, ExpiresAfter: 24 * time.Hour, Required: 1, Notify: Notify{Desktop: true}},
+		Tasks:     defaultTasks(),
 		Policy: Policy{
 			Watch:   true,
 			Timeout: 100 * time.Millisecond,

@@ -64,6 +64,7 @@ func (c *Config) check(p *problems) {
 	c.checkSinks(p)
 	c.checkRules(p)
 	c.checkMetrics(p)
+	c.checkTasks(p)
 
 	key := func(names ...string) keypath.Path {
 		var at keypath.Path

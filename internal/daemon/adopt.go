@@ -58,6 +58,11 @@ func tenants(cfg *config.Config) (names []string) {
 			names = append(names, name)
 		}
 	}
+	for i := range cfg.Tasks.Actors {
+		if name := cfg.Tasks.Actors[i].TenantID; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	return names
 }
 
@@ -106,6 +111,7 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt func(), er
 		decide()
 		d.policy.Swap(p)
 		d.live.Store(cfg)
+		d.tasks.Load().Configure(tasksConfig(cfg))
 		d.server.SetLimits(limits(cfg))
 		d.settings.Take(cfg)
 		d.setLogLevel(cfg.Log.Level)

@@ -41,6 +41,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/storeerror"
 	"github.com/openclawos/ocipd/internal/supervisor"
+	"github.com/openclawos/ocipd/internal/tasks"
 	"go.uber.org/zap"
 )
 
@@ -91,6 +92,7 @@ type Daemon struct {
 	redactor atomic.Pointer[redact.Redactor]
 	notices  *notices.Notices
 	kernel   *kernel.Kernel
+	tasks    atomic.Pointer[tasks.Tasks]
 	server   *ipc.Server
 	// apps and operators are the sockets, open from the first step on.
 	apps, operators *net.UnixListener
@@ -181,6 +183,7 @@ func (d *Daemon) steps() []step {
 		{"index", d.openIndex},
 		{"sinks", d.openSinks},
 		{"kernel", d.startKernel},
+		{"tasks", d.startTasks},
 		{"record of the start", d.recordStart},
 		{"retention", d.retain},
 		{"server", d.makeServer},
@@ -351,6 +354,7 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	d.kernel, err = kernel.New(ctx, kernel.Options{
 		Boot: boot, Runs: peer.Runs,
 		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.keys.Digest, DigestForm: d.keys.DigestForm, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
+		Subject: d.taskSubject,
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/logquery"
 	"github.com/openclawos/ocipd/internal/profile"
+	"github.com/openclawos/ocipd/internal/tasks"
 )
 
 // client is who calls the methods of apps: one app's connection.
@@ -42,6 +43,33 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.App("exchange.list", ipc.Patient, client.Exchanges),
 		ipc.App("exchange.resolve", ipc.Patient, client.ResolveExchange),
 		ipc.App("approval.get", ipc.Patient, client.Approval),
+
+		ipc.TaskAttach("task.attach", taskSession.Attach),
+		taskRow("task.create", taskSession.Create),
+		taskRow("task.get", taskSession.Get),
+		taskRow("task.transition", taskSession.Transition),
+		taskRow("task.start_attempt", taskSession.StartAttempt),
+		taskRow("task.record_checkpoint", taskSession.RecordCheckpoint),
+		taskRow("task.record_artifact", taskSession.RecordArtifact),
+		taskRow("task.append_review", taskSession.AppendReview),
+		taskRow("task.request_approval", taskSession.RequestApproval),
+		taskRow("task.resolve_approval", taskSession.ResolveApproval),
+		taskRow("task.open_circuit", taskSession.OpenCircuit),
+		taskRow("task.list_ready", taskSession.ListReady),
+		taskRow("task.claim", taskSession.Claim),
+		taskRow("task.update", taskSession.Update),
+		taskRow("task.finish_attempt", taskSession.FinishAttempt),
+		taskRow("task.plan_effect", taskSession.PlanEffect),
+		taskRow("task.run_effect", taskSession.RunEffect),
+		taskRow("task.finish_effect", taskSession.FinishEffect),
+		taskRow("task.settle_effect", taskSession.SettleEffect),
+		taskRow("task.cancel_effect", taskSession.CancelEffect),
+		taskRow("task.close_circuit", taskSession.CloseCircuit),
+		taskRow("task.ask_permission", taskSession.AskPermission),
+		taskRow("task.grant", taskSession.Grant),
+		taskRow("task.revoke_grant", taskSession.RevokeGrant),
+		taskRow("task.list", taskSession.List),
+		ipc.OperatorStream[api.TaskNews]("task.watch", d.tasks.Load().Watch),
 
 		ipc.Cancel("stream.cancel"),
 		ipc.Describe("kernel.describe"),
@@ -81,6 +109,11 @@ func (d *Daemon) methods() []ipc.Method {
 	}
 }
 
+// taskRow makes the row of a method of tasks, with the roles that may call it.
+func taskRow[P, R any](name string, f func(taskSession, context.Context, *P) (R, error)) ipc.Method {
+	return ipc.Task(name, tasks.Matrix()[name], f)
+}
+
 // makeServer comes after all that its methods are of, and answers nobody yet.
 func (d *Daemon) makeServer(context.Context) error {
 	d.server = ipc.NewServer(ipc.Options{
@@ -88,7 +121,7 @@ func (d *Daemon) makeServer(context.Context) error {
 		Connect: func(p api.Peer, l api.Link) (ipc.Client, error) { return d.kernel.Connect(p, l), nil },
 		// The socket's mode and the check of users have kept others out already; this
 		// keeps apps out.
-		Admit: d.kernel.MayOperate, Limits: limits(d.cfg),
+		Admit: d.mayOperate, Tasks: d.connectTasks, Limits: limits(d.cfg),
 		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"), Metrics: d.metrics,
 		Apps: d.apps, Operators: d.operators,
 	})

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"errors"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -116,6 +117,7 @@ func refusedParams(t *testing.T, err error) {
 // Every method of the table has samples, so that a new one cannot be forgotten.
 func TestParamsOfEveryMethod(t *testing.T) {
 	samples, used := sampleParams(), make(map[string]bool)
+	maps.Copy(samples, taskSamples())
 	for _, m := range daemon.MethodTable() {
 		s, ok := samples[m.Name]
 		if !ok {

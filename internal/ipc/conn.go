@@ -54,6 +54,8 @@ type conn struct {
 	socket *net.UnixConn
 	client Client
 	peer   api.Peer
+	// tasks is the connection's part in tasks.
+	tasks TaskSession
 	// heard is the socket as it is read: what another process writes is noticed.
 	heard io.Reader
 	out   *outQueue

@@ -39,7 +39,7 @@ func (s *Server) describe(f face) (api.Description, error) {
 }
 
 func (m *Method) served(f face) bool {
-	return m.Access == AccessAny || (m.Access == AccessOperator) == (f == faceOperator)
+	return m.Access == AccessAny || m.Access == AccessTask || (m.Access == AccessOperator) == (f == faceOperator)
 }
 
 func schema(t reflect.Type) (*jsonschema.Schema, error) {

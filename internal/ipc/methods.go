@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/wire"
 )
 
@@ -37,6 +38,8 @@ const (
 	AccessApp Access = "app"
 	// AccessOperator admits whoever may use the operator socket.
 	AccessOperator Access = "operator"
+	// AccessTask admits whoever works on tasks, on either socket: see [TaskSession].
+	AccessTask Access = "task"
 	// AccessAny admits whoever is connected, on either socket.
 	AccessAny Access = "any"
 )
@@ -69,6 +72,8 @@ type Method struct {
 	// Params and Result are what describe makes schemas of. Result is a chunk's
 	// type where the method streams.
 	Params, Result reflect.Type
+	// Roles are those that may call a method of tasks.
+	Roles task.Roles
 
 	// call and open get the parameters that Decode made.
 	call func(context.Context, *conn, *wire.Request, any) (any, api.AfterReply, error)
@@ -157,6 +162,40 @@ func OperatorStream[Chunk, P any](name string, f func(context.Context, *P) (Feed
 	return m
 }
 
+// TaskSession is what the server needs to know of a connection's part in tasks.
+type TaskSession interface {
+	// Admit finds out who calls a method, and refuses a role that is not of those that
+	// may. Authorized says that the request has its app's token. The context that it
+	// returns is the call's.
+	Admit(ctx context.Context, method string, roles task.Roles, authorized bool) (context.Context, error)
+}
+
+// Task makes the row of a method of tasks, on both sockets, with the roles that may call
+// it.
+func Task[S TaskSession, P, R any](name string, roles task.Roles, f func(S, context.Context, *P) (R, error)) Method {
+	m := row[P, R](name, AccessTask, Patient)
+	m.Roles = roles
+	m.call = func(ctx context.Context, c *conn, r *wire.Request, p any) (any, api.AfterReply, error) {
+		ctx, err := c.tasks.Admit(ctx, name, roles, c.face == faceApp && r.Token != "")
+		if err != nil {
+			return nil, nil, err
+		}
+		result, err := f(c.tasks.(S), ctx, p.(*P))
+		return result, nil, err
+	}
+	return m
+}
+
+// TaskAttach makes the row of the method that makes a connection an actor's.
+func TaskAttach[S TaskSession, P, R any](name string, f func(S, context.Context, *P) (R, error)) Method {
+	m := row[P, R](name, AccessOpen, Patient)
+	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
+		result, err := f(c.tasks.(S), ctx, p.(*P))
+		return result, nil, err
+	}
+	return m
+}
+
 // Cancel makes the row of the method that ends a stream of the same connection, on
 // either socket.
 func Cancel(name string) Method {
@@ -207,9 +246,9 @@ func (m *Method) admit(c *conn, r *wire.Request) error {
 	switch {
 	case m.Access == AccessOperator && c.face != faceOperator:
 		return api.Errorf(api.Forbidden, "cannot call %s here: it is served on the operator socket alone", m.Name)
-	case m.Access != AccessOperator && m.Access != AccessAny && c.face == faceOperator:
+	case m.Access != AccessOperator && m.Access != AccessAny && m.Access != AccessTask && c.face == faceOperator:
 		return api.Errorf(api.Forbidden, "cannot call %s here: apps are served on the kernel socket", m.Name)
-	case m.Access == AccessApp:
+	case m.Access == AccessApp, m.Access == AccessTask && c.face == faceApp && r.Token != "":
 		return c.client.Authorize(r.Token)
 	case c.face == faceOperator:
 		// Who speaks now: a connection can have been handed on since it was made.

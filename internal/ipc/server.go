@@ -38,6 +38,8 @@ type Options struct {
 	// Connect begins a connection of an app. It refuses with an error that is
 	// answered and ends the connection.
 	Connect func(api.Peer, api.Link) (Client, error)
+	// Tasks begins a connection's part in tasks. The client is nil for an operator's.
+	Tasks func(api.Peer, Client) TaskSession
 	// Admit decides whether a process may use the operator socket. It is asked when
 	// the process connects and at each of its requests.
 	Admit  func(api.Peer) error
@@ -59,6 +61,7 @@ type Options struct {
 type Server struct {
 	methods  []Method
 	connect  func(api.Peer, api.Link) (Client, error)
+	tasksOf  func(api.Peer, Client) TaskSession
 	admit    func(api.Peer) error
 	limits   atomic.Pointer[Limits]
 	allowUID func(uid uint32, operator bool) bool
@@ -103,7 +106,7 @@ type Server struct {
 // NewServer makes a server that does not answer yet.
 func NewServer(o Options) *Server {
 	s := &Server{
-		methods: o.Methods, connect: o.Connect, admit: o.Admit, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
+		methods: o.Methods, connect: o.Connect, tasksOf: o.Tasks, admit: o.Admit, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
 		table: map[face]map[string]*Method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
 		faces: make(map[face]int), users: make(map[uint32]int), processes: make(map[processKey]*process), hurried: make(chan struct{}),
 	}
@@ -203,6 +206,9 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 		s.turnAway(socket, err)
 		s.forget(c)
 		return
+	}
+	if s.tasksOf != nil {
+		c.tasks = s.tasksOf(c.peer, c.client)
 	}
 	s.metrics.Accepted(f.name())
 	c.serve()

@@ -40,6 +40,9 @@ func (k *Kernel) newRequests(ctx context.Context) (err error) {
 	return err
 }
 
+// Approvals returns who takes people's decisions under the rules in force.
+func (k *Kernel) Approvals() *approval.Decider { return k.rules().decider() }
+
 // decider takes people's decisions under the ruleset.
 func (k *ruleset) decider() *approval.Decider {
 	return k.requests.Under(approval.Rules{Signers: k.signers, KeepContent: k.cfg.KeepHeld, Subject: k.subject})
@@ -47,8 +50,14 @@ func (k *ruleset) decider() *approval.Decider {
 
 // subject finds what a request is about.
 func (k *ruleset) subject(r *approval.Request) (approval.Subject, error) {
-	if r.Kind == api.ApprovalOfEscalation {
+	switch r.Kind {
+	case api.ApprovalOfEscalation:
 		return &escalation{k: k, r: r}, nil
+	case api.ApprovalOfEffect, api.ApprovalOfPermission:
+		if k.subjectOf == nil {
+			return nil, approval.NotFound(r.ApprovalID)
+		}
+		return k.subjectOf(r)
 	}
 	s := &heldMessage{k: k, r: r}
 	if len(r.Own) > 0 {
@@ -87,8 +96,13 @@ func (k *base) lockEnds(r *approval.Request) (unlock func()) {
 	return k.state.Lock(r.Agent, otherEnd(r.Counterparty, r.SessionKey))
 }
 
-// Takes takes every decision about a message.
-func (s *heldMessage) Takes(string) error { return nil }
+// Takes takes every decision that there is about a message.
+func (s *heldMessage) Takes(decision string) error {
+	if decision == api.DecideChanges {
+		return api.Errorf(api.InvalidParams, "decision: what a message would have to be is said by whoever takes it over")
+	}
+	return nil
+}
 
 // Preview weighs the message once more.
 func (s *heldMessage) Preview(ctx context.Context, now time.Time) (err error) {

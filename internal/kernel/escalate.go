@@ -120,7 +120,7 @@ func (s *escalation) Lock() (unlock func()) { return s.k.lockEnds(s.r) }
 
 // Takes refuses to approve or to take over what nothing waits for.
 func (s *escalation) Takes(decision string) error {
-	if decision == api.DecideApprove || decision == api.DecideTakeover {
+	if decision == api.DecideApprove || decision == api.DecideTakeover || decision == api.DecideChanges {
 		return api.Obstacle{Blocked: nothingWaits}.Conflict(api.ApprovalBlocked, "this cannot be approved or taken over: "+nothingWaits)
 	}
 	return nil

@@ -79,6 +79,8 @@ type Options struct {
 	Search logquery.Search
 	// Notify, where set, is told what waits for a person.
 	Notify approval.Notifier
+	// Subject finds what approval requests that are not of messages are about.
+	Subject func(*approval.Request) (approval.Subject, error)
 	// Digest makes the keyed digest that stands for a text in records, with the
 	// key of a tenant. Where it fails, nothing is released.
 	Digest func(tenant, text string) (string, error)
@@ -100,14 +102,16 @@ type Options struct {
 // base is what is the same under every configuration: what is known, and what
 // decisions are recorded and carried out with.
 type base struct {
-	store   *store.Store
-	search  logquery.Search
-	digest  func(tenant, text string) (string, error)
-	formed  func(tenant string, form func([]byte) ([]byte, error)) (string, error)
-	now     func() time.Time
-	newID   func() string
-	metrics *metrics.Set
-	log     *zap.Logger
+	store  *store.Store
+	search logquery.Search
+	digest func(tenant, text string) (string, error)
+	formed func(tenant string, form func([]byte) ([]byte, error)) (string, error)
+	// subjectOf finds the subjects of requests that are not the kernel's own.
+	subjectOf func(*approval.Request) (approval.Subject, error)
+	now       func() time.Time
+	newID     func() string
+	metrics   *metrics.Set
+	log       *zap.Logger
 
 	// state is what is known between two ends.
 	state    *exchange.State
@@ -143,7 +147,7 @@ type Kernel struct {
 // New makes a kernel over an open store and takes up what the store holds.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{notify: o.Notify, base: &base{
-		store: o.Store, search: o.Search, digest: o.Digest, formed: o.DigestForm, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
+		store: o.Store, search: o.Search, digest: o.Digest, formed: o.DigestForm, subjectOf: o.Subject, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
 	}}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	first, err := k.newRuleset(&o.Terms)

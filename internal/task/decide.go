@@ -280,6 +280,15 @@ func (t *Task) reviewed(actor string) bool {
 	return slices.ContainsFunc(t.Reviews, func(r Review) bool { return r.Actor == actor })
 }
 
+// Reads refuses whoever may not read the task.
+func (t *Task) Reads(who *Actor, w *World) error {
+	d := &draft{t: t, w: w, who: who}
+	if err := t.May(who); err != nil || who.Role == Operator || who.Role == Daemon {
+		return err
+	}
+	return d.cleared(who.Name)
+}
+
 // belongs refuses whoever has no business with the task, and an orchestrator's
 // command while another one has claimed it.
 func (d *draft) belongs(c Command) error {

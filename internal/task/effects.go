@@ -154,8 +154,8 @@ func (a *Approval) renewable(now time.Time) bool {
 // ResolveApproval is what a person, or time, has decided about an approval.
 type ResolveApproval struct {
 	ID, Status, Note string
-	// By names the person.
-	By string
+	// By names the person, and UID the user that spoke, as operators are named.
+	By, UID string
 }
 
 func (c ResolveApproval) decide(d *draft) error {
@@ -171,7 +171,7 @@ func (c ResolveApproval) decide(d *draft) error {
 		if a.Void || !d.now.Before(a.ExpiresAt) {
 			return refuse(PhaseMismatch, "what approval %s was for is gone", c.ID)
 		}
-		if a.RequestedBy == c.By {
+		if a.RequestedBy == c.By || a.RequestedBy == c.UID {
 			if !d.w.Rules.SelfApproval {
 				return refuse(SelfApproval, "%s asked for it, so somebody else has to approve", c.By)
 			}

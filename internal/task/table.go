@@ -212,15 +212,15 @@ func (t *Task) Gate(kind string, needed int) Gate {
 	return g
 }
 
-// binding reports whether dependencies bind in the phase.
-func (p Phase) binding() bool {
+// Binds reports whether dependencies matter in the phase.
+func (p Phase) Binds() bool {
 	return p != SpecDraft && p != SpecReview && p != CircuitOpen && !p.Final()
 }
 
 // ReadyAt is from when on there is something to do for the orchestrator, and false
 // where it waits for somebody else.
 func (t *Task) ReadyAt(w *World, now time.Time) (at time.Time, ready bool) {
-	if t.Phase.Final() || t.Phase == CircuitOpen || t.Running() != nil || t.Phase.binding() && len(w.Open) > 0 {
+	if t.Phase.Final() || t.Phase == CircuitOpen || t.Running() != nil || t.Phase.Binds() && len(w.Open) > 0 {
 		return time.Time{}, false
 	}
 	for i := range t.Approvals {

@@ -1,0 +1,119 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/keypath"
+)
+
+// Tasks says who works on tasks, and by which rules.
+type Tasks struct {
+	Actors []TaskActor `yaml:"actors"`
+	// Lease is for how long an attempt runs that says nothing.
+	Lease   time.Duration `yaml:"lease"`
+	Retry   TaskRetry     `yaml:"retry"`
+	Reviews TaskReviews   `yaml:"reviews"`
+	// SelfApproval lets whoever asked for an approval give it.
+	SelfApproval bool `yaml:"self_approval"`
+}
+
+// TaskActor is somebody who works on tasks, in one role. It is known by its app, or by
+// the token of a grant.
+type TaskActor struct {
+	Name string `yaml:"name"`
+	Role string `yaml:"role"`
+	// App is the id of the app that the actor is, empty where it attaches with a token.
+	App      string   `yaml:"app"`
+	ACP      *TaskACP `yaml:"acp,omitempty"`
+	TenantID string   `yaml:"tenant_id"`
+	// MaxClassification is the highest level that the actor works with, internal unless
+	// set.
+	MaxClassification string `yaml:"max_classification"`
+	// UID and Exe, when set, narrow the actor to one user and one executable.
+	UID *int   `yaml:"uid,omitempty"`
+	Exe string `yaml:"exe,omitempty"`
+}
+
+// TaskACP is how an actor's agent is started that speaks the Agent Client Protocol.
+type TaskACP struct {
+	// Command is the program, by absolute path, with its arguments, and Wrap what it is
+	// started by.
+	Command []string `yaml:"command" show:"program"`
+	Wrap    []string `yaml:"wrap" show:"program"`
+	// Env names the variables that it gets.
+	Env  []string `yaml:"env"`
+	Mode string   `yaml:"mode"`
+	// Timeout bounds an attempt, and Idle how long nothing may be heard. Zero is 30 and
+	// 10 minutes.
+	Timeout time.Duration `yaml:"timeout"`
+	Idle    time.Duration `yaml:"idle"`
+}
+
+// TaskRetry is how long the next attempt waits: Base after the first failure, and
+// Factor times as long after each further one.
+type TaskRetry struct {
+	Base   time.Duration `yaml:"base"`
+	Factor int           `yaml:"factor"`
+}
+
+// TaskReviews is how many approving reviews each gate takes.
+type TaskReviews struct {
+	Spec    int `yaml:"spec"`
+	Quality int `yaml:"quality"`
+}
+
+// taskRoles are the roles that an actor can have.
+func taskRoles() []string {
+	return []string{"orchestrator", "executor", "spec_reviewer", "quality_reviewer", "lobster"}
+}
+
+// defaultTasks are the rules of the protocol.
+func defaultTasks() Tasks {
+	return Tasks{Lease: 90 * time.Second, Retry: TaskRetry{Base: 30 * time.Second, Factor: 4}, Reviews: TaskReviews{Spec: 1, Quality: 1}}
+}
+
+func (c *Config) checkTasks(p *problems) {
+	at := keypath.Path{}.Key("tasks")
+	p.positive(at.Key("lease"), c.Tasks.Lease)
+	p.positive(at.Key("retry").Key("base"), c.Tasks.Retry.Base)
+	p.between(at.Key("retry").Key("factor"), c.Tasks.Retry.Factor, 1, 100)
+	p.between(at.Key("reviews").Key("spec"), c.Tasks.Reviews.Spec, 1, maxApprovers)
+	p.between(at.Key("reviews").Key("quality"), c.Tasks.Reviews.Quality, 1, maxApprovers)
+	names, apps := map[string]spot{}, map[string]spot{}
+	for i := range c.Tasks.Actors {
+		a, at := &c.Tasks.Actors[i], at.Key("actors").Index(i)
+		p.required(at.Key("name"), a.Name)
+		if len(a.Name) > maxSinkName || strings.ContainsFunc(a.Name, notWord) {
+			p.bad(at.Key("name"), "want up to %d letters, digits, hyphens and underscores, got %q", maxSinkName, a.Name)
+		}
+		p.unique(at.Key("name"), a.Name, names, spot{"tasks.actors.name", i, -1})
+		p.word(at.Key("role"), "role", a.Role, taskRoles()...)
+		if a.App != "" {
+			p.app(at.Key("app"), a.App)
+			p.unique(at.Key("app"), a.App, apps, spot{"tasks.actors.app", i, -1})
+		}
+		p.required(at.Key("tenant_id"), a.TenantID)
+		if a.MaxClassification != "" {
+			p.word(at.Key("max_classification"), "level", a.MaxClassification, levels()...)
+		}
+		if a.UID != nil {
+			p.atLeast(at.Key("uid"), *a.UID, 0)
+		}
+		p.absolute(at.Key("exe"), a.Exe)
+		if a.ACP == nil {
+			continue
+		}
+		if len(a.ACP.Command) == 0 {
+			p.bad(at.Key("acp").Key("command"), "want the program that is started, by absolute path, and its arguments")
+		} else {
+			p.absolute(at.Key("acp").Key("command").Index(0), a.ACP.Command[0])
+		}
+		if len(a.ACP.Wrap) > 0 {
+			p.absolute(at.Key("acp").Key("wrap").Index(0), a.ACP.Wrap[0])
+		}
+		if a.ACP.Timeout < 0 || a.ACP.Idle < 0 {
+			p.bad(at.Key("acp"), "want times of zero or more")
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/storeerror"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/tasks"
+	"github.com/openclawos/ocipd/internal/text"
+)
+
+// taskSession is who calls the methods of tasks: one connection.
+type taskSession = *tasks.Session
+
+// permitWithin is for how long it is waited for a person's word about a tool call.
+const permitWithin = 10 * time.Minute
+
+// tasksConfig types what the configuration says of tasks.
+func tasksConfig(c *config.Config) tasks.Config {
+	t := tasks.Config{
+		Rules: task.Rules{
+			Lease: c.Tasks.Lease, RetryBase: c.Tasks.Retry.Base, RetryFactor: c.Tasks.Retry.Factor,
+			SpecReviews: c.Tasks.Reviews.Spec, QualityReviews: c.Tasks.Reviews.Quality, SelfApproval: c.Tasks.SelfApproval,
+		},
+		ApproveWithin: c.Approvals.ExpiresAfter, PermitWithin: permitWithin, Approvers: c.Approvals.Required, Tenants: tenants(c),
+	}
+	for _, l := range ocip.Levels() {
+		t.Levels = append(t.Levels, l.String())
+	}
+	for i := range c.Tasks.Actors {
+		a := &c.Tasks.Actors[i]
+		t.Actors = append(t.Actors, tasks.Actor{
+			Name: a.Name, Role: task.Role(a.Role), App: a.App, Tenant: a.TenantID, MaxClassification: cmp.Or(a.MaxClassification, ocip.Internal.String()), UID: a.UID, Exe: a.Exe,
+		})
+	}
+	return t
+}
+
+// startTasks comes after the kernel, under whose rules people decide.
+func (d *Daemon) startTasks(ctx context.Context) error {
+	detector, err := content.New(content.Options{})
+	if err != nil {
+		return err
+	}
+	made, err := tasks.New(ctx, tasks.Options{
+		Store: d.store, Digest: d.keys.Digest, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg),
+		Commit: func(c *store.Change) (store.Receipt, error) {
+			receipt, err := d.store.Commit(c)
+			if err != nil {
+				err = storeerror.NotRecorded("cannot record what was decided, so nothing was done", err)
+			}
+			return receipt, err
+		},
+		Ask:   func(_ context.Context, q tasks.Question) task.Answer { return tasks.BuiltIn(&q) },
+		Raise: func(level string, texts ...string) string { return raised(detector, level, texts) },
+		Now:   time.Now, NewID: d.ids.next, Log: d.log.Named("tasks"),
+	})
+	if err != nil {
+		return fmt.Errorf("cannot take up the tasks: %w", err)
+	}
+	d.tasks.Store(made)
+	d.onStop("tasks", func() error {
+		made.Close()
+		return nil
+	})
+	return nil
+}
+
+// raised is the level that texts come to, at least the one that is given.
+func raised(detector *content.Detector, level string, texts []string) string {
+	names := make([]string, 0, 4)
+	for _, l := range ocip.Levels() {
+		names = append(names, l.String())
+	}
+	at := max(0, slices.Index(names, level))
+	var passages []text.Passage
+	for _, s := range texts {
+		passages = append(passages, text.Passage{Text: s})
+	}
+	for _, f := range detector.Scan(passages) {
+		at = max(at, slices.Index(names, f.Level))
+	}
+	return names[at]
+}
+
+// taskSubject finds what an approval request of tasks is about.
+func (d *Daemon) taskSubject(r *approval.Request) (approval.Subject, error) {
+	if t := d.tasks.Load(); t != nil {
+		return t.Subject(r)
+	}
+	return nil, approval.NotFound(r.ApprovalID)
+}
+
+// connectTasks begins a connection's part in tasks.
+func (d *Daemon) connectTasks(p api.Peer, c ipc.Client) ipc.TaskSession {
+	app := func() string { return "" }
+	if client, ok := c.(*kernel.Client); ok {
+		app = func() string {
+			if a := client.App(); a != nil {
+				return a.ID()
+			}
+			return ""
+		}
+	}
+	return d.tasks.Load().Connect(p, c == nil, app)
+}
+
+// mayOperate keeps apps and tasks' actors from the operator socket.
+func (d *Daemon) mayOperate(p api.Peer) error {
+	if err := d.kernel.MayOperate(p); err != nil || d.config().IPC.AppsMayOperate {
+		return err
+	}
+	return d.tasks.Load().MayOperate(p)
+}

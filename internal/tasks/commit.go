@@ -1,0 +1,373 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/task"
+	"go.uber.org/zap"
+)
+
+// act decides about one command and commits what comes of it. Build makes the command
+// of the task as it is, nil for none; more, where set, adds to the change.
+func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
+	defer t.locks.Lock(id)()
+	return t.actLocked(ctx, id, who, build, more)
+}
+
+func (t *Tasks) actLocked(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
+	at, err := t.loadLocked(ctx, id)
+	if err != nil {
+		return nil, store.Receipt{}, err
+	}
+	command, err := build(at)
+	if err != nil {
+		return nil, store.Receipt{}, err
+	}
+	if command == nil {
+		return &task.Outcome{Task: at}, store.Receipt{}, nil
+	}
+	out, change, err := t.decide(ctx, at, command, who)
+	if err != nil {
+		return nil, store.Receipt{}, err
+	}
+	return t.write(change, at, out, more)
+}
+
+// write commits what was decided.
+func (t *Tasks) write(change *store.Change, at *task.Task, out *task.Outcome, more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
+	if more != nil {
+		if err := more(change, out); err != nil {
+			return nil, store.Receipt{}, err
+		}
+	}
+	if len(change.Records) == 0 {
+		t.settle(at, out)
+		return out, store.Receipt{}, nil
+	}
+	receipt, err := t.o.Commit(change)
+	if err != nil {
+		t.cache.Remove(out.Task.ID)
+		return nil, store.Receipt{}, err
+	}
+	return out, receipt, nil
+}
+
+// decide asks internal/task, and makes a change of what it says.
+func (t *Tasks) decide(ctx context.Context, at *task.Task, command task.Command, who *task.Actor) (*task.Outcome, *store.Change, error) {
+	c := t.config.Load()
+	w, err := t.world(ctx, c, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.Ask = func(q task.Question) task.Answer { return t.ask(ctx, q, at, command) }
+	out, err := task.Decide(at, command, who, w, t.o.Now())
+	if err != nil {
+		return nil, nil, t.refused(at, who, w, err)
+	}
+	change, err := t.change(at, out, who, w)
+	if err == nil && len(out.Revoke) > 0 {
+		err = t.revoke(ctx, change, out.Revoke, who)
+	}
+	return out, change, err
+}
+
+func (t *Tasks) ask(ctx context.Context, q task.Question, at *task.Task, command task.Command) task.Answer {
+	if t.o.Ask == nil {
+		return task.Answer{Allow: true}
+	}
+	full := Question{Question: q}
+	if create, ok := command.(task.Create); ok {
+		full.Tenant, full.Classification, full.Labels = create.Tenant, create.Classification, create.Labels
+	} else {
+		full.Tenant, full.Classification, full.Labels, full.Phase = at.Tenant, at.Classification, at.Labels, at.Phase
+	}
+	return t.o.Ask(ctx, full)
+}
+
+// change makes the rows and records of an outcome.
+func (t *Tasks) change(at *task.Task, out *task.Outcome, who *task.Actor, w *task.World) (*store.Change, error) {
+	change := &store.Change{Drains: who.Role == task.Operator || who.Role == task.Daemon}
+	if len(out.Events) == 0 {
+		return change, nil
+	}
+	seq := 0
+	if at != nil {
+		seq = at.Seq
+	}
+	for i := range out.Events {
+		record, err := t.record(out, &out.Events[i], who)
+		if err != nil {
+			return nil, err
+		}
+		record.TaskSeq = seq + i + 1
+		change.Records = append(change.Records, record)
+	}
+	if err := t.parts(change, at, out, w); err != nil {
+		return nil, err
+	}
+	change.OnDurable(func(store.Receipt) { t.settle(at, out) })
+	return change, nil
+}
+
+// settle takes what is durable into memory. The task's lock is held.
+func (t *Tasks) settle(at *task.Task, out *task.Outcome) {
+	now := out.Task
+	if len(out.Events) > 0 {
+		t.cache.Add(now.ID, now)
+		t.moved.tell(now.ID)
+		switch {
+		case at == nil && !now.Phase.Final():
+			t.counts.add(now.Tenant, 1)
+		case at != nil && now.Phase.Final() && !at.Phase.Final():
+			t.counts.add(now.Tenant, -1)
+		}
+	}
+	switch {
+	case now.Running() == nil:
+		t.leases.end(now.ID)
+	case !out.Lease.IsZero():
+		t.leases.renew(now.ID, out.Lease)
+	}
+}
+
+// record is an event as the log has it.
+func (t *Tasks) record(out *task.Outcome, e *task.Event, who *task.Actor) (*audit.Record, error) {
+	now := out.Task
+	r := &audit.Record{
+		ID: t.o.NewID(), ActionType: audit.ActionTask, Event: e.Type, TenantID: now.Tenant, TaskID: now.ID, AttemptID: e.AttemptID,
+		Actor: who.Name, Role: string(who.Role), Classification: now.Classification, PolicyResult: audit.ResultAllow,
+		Details: map[string]any{"phase": now.Phase, "revision": now.Revision},
+	}
+	if out.Policy != nil {
+		r.PolicyApplied, r.PolicyRevision = out.Policy.Policy, out.Policy.Revision
+	}
+	if id, ok := e.Now["approval_id"].(string); ok {
+		r.ApprovalID = id
+	}
+	maps.Copy(r.Details, e.Details)
+	if len(e.Was) > 0 {
+		r.Details["was"] = e.Was
+	}
+	if len(e.Now) > 0 {
+		r.Details["now"] = e.Now
+	}
+	if e.Reason != "" {
+		r.Details["reason"] = e.Reason
+	}
+	texts := make(map[string]any)
+	for name, text := range e.Texts {
+		if text == "" {
+			continue
+		}
+		digest, err := t.o.Digest(now.Tenant, text)
+		if err != nil {
+			return nil, api.Errorf(api.InternalError, "cannot record what was said, so nothing was done")
+		}
+		texts[name] = digest
+	}
+	if len(texts) > 0 {
+		r.Details["texts"] = texts
+	}
+	if g := who.Grant; g != nil {
+		r.Details["grant_id"] = g.ID
+	}
+	if who.Person != "" && who.Person != who.Name {
+		r.Details["person"] = who.Person
+	}
+	return r, nil
+}
+
+// parts adds the rows of an outcome.
+func (t *Tasks) parts(change *store.Change, at *task.Task, out *task.Outcome, w *task.World) error {
+	now := out.Task
+	head, err := json.Marshal(&now.Head)
+	if err != nil {
+		return fmt.Errorf("cannot encode task %s: %w", now.ID, err)
+	}
+	row := &store.Task{
+		ID: now.ID, Tenant: now.Tenant, Phase: string(now.Phase), Origin: now.Origin, Open: !now.Phase.Final(), Binds: now.Phase.Binds(), Running: now.Running() != nil,
+		Priority: now.Priority, Seq: now.Seq, Head: head,
+	}
+	// Whether dependencies are open is the store's to say: they are completed without
+	// this task's being written.
+	alone := *w
+	alone.Open = nil
+	if ready, ok := now.ReadyAt(&alone, t.o.Now()); ok {
+		row.ReadyAt = ready
+	}
+	if at != nil {
+		row.Was = at.Seq
+	}
+	row.Completed = now.Phase == task.Completed && (at == nil || at.Phase != task.Completed)
+	if at == nil || !equal(at.DependsOn, now.DependsOn) {
+		row.Deps, row.DependsOn = at != nil || len(now.DependsOn) > 0, now.DependsOn
+	}
+	change.Add(row)
+	for _, touched := range out.Touched {
+		part, err := encodePart(now, touched)
+		if err != nil {
+			return fmt.Errorf("cannot encode task %s: %w", now.ID, err)
+		}
+		change.Add(part)
+	}
+	for i := range out.Events {
+		if e := &out.Events[i]; e.Type == "attempt.checkpoint" {
+			a := now.Attempt(e.AttemptID)
+			body, err := json.Marshal(a.Last)
+			if err != nil {
+				return fmt.Errorf("cannot encode a checkpoint of task %s: %w", now.ID, err)
+			}
+			change.Add(&store.TaskPart{TaskID: now.ID, Kind: "checkpoint", ID: a.ID, Place: now.Seq, Body: body})
+		}
+	}
+	return nil
+}
+
+func equal(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func encodePart(now *task.Task, at task.Touch) (store.Part, error) {
+	var entry any
+	switch at.Kind {
+	case task.KindSpec:
+		entry = &now.Specs[at.Index]
+	case task.KindAttempt:
+		entry = &now.Attempts[at.Index]
+	case task.KindArtifact:
+		entry = &now.Artifacts[at.Index]
+	case task.KindReview:
+		entry = &now.Reviews[at.Index]
+	case task.KindApproval:
+		entry = &now.Approvals[at.Index]
+	case task.KindEffect:
+		e := &now.Effects[at.Index]
+		body, err := json.Marshal(e, json.Deterministic(true))
+		busy := false
+		for i := range e.Runs {
+			busy = busy || e.Runs[i].State == task.EffectStarted || e.Runs[i].State == task.EffectUncertain
+		}
+		return &store.TaskEffect{TaskID: now.ID, ID: e.ID, Key: e.Key, Place: at.Index, Busy: busy, Body: body}, err
+	default:
+		return nil, fmt.Errorf("no part of a task is a %s", at.Kind)
+	}
+	body, err := json.Marshal(entry)
+	return &store.TaskPart{TaskID: now.ID, Kind: at.Kind, ID: at.ID, Place: at.Index, Body: body}, err
+}
+
+func decodeTask(id string, stored *store.StoredTask) (*task.Task, error) {
+	now := new(task.Task)
+	err := json.Unmarshal(stored.Head, &now.Head)
+	for _, p := range stored.Parts {
+		if err != nil {
+			break
+		}
+		switch p.Kind {
+		case task.KindSpec:
+			now.Specs, err = appended(now.Specs, p.Body)
+		case task.KindAttempt:
+			now.Attempts, err = appended(now.Attempts, p.Body)
+		case task.KindArtifact:
+			now.Artifacts, err = appended(now.Artifacts, p.Body)
+		case task.KindReview:
+			now.Reviews, err = appended(now.Reviews, p.Body)
+		case task.KindApproval:
+			now.Approvals, err = appended(now.Approvals, p.Body)
+		default:
+			err = fmt.Errorf("this version knows no part %q", p.Kind)
+		}
+	}
+	for _, body := range stored.Effects {
+		if err == nil {
+			now.Effects, err = appended(now.Effects, body)
+		}
+	}
+	if err == nil && len(now.Specs) == 0 {
+		err = errors.New("it has no spec")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot decode task %s: %w", id, err)
+	}
+	return now, nil
+}
+
+func appended[T any](list []T, body []byte) ([]T, error) {
+	var entry T
+	err := json.Unmarshal(body, &entry)
+	return append(list, entry), err
+}
+
+// refused is what a caller is told of a refusal. What a principal may not do is on
+// record.
+func (t *Tasks) refused(at *task.Task, who *task.Actor, w *task.World, err error) error {
+	r, ok := errors.AsType[*task.Refusal](err)
+	if !ok {
+		return err
+	}
+	e := &api.Error{Code: codeOf(r.Code), Message: r.Message}
+	d := api.TaskError{Code: r.Code, Guards: r.Guards, Missing: r.Missing, At: r.At}
+	if at != nil && r.Code != task.Absent && at.May(who) == nil {
+		d.Phase, d.Revision, d.Transitions = at.Phase, at.Revision, at.Options(w, t.o.Now())
+	}
+	if r.Code != task.Absent && r.Code != task.Invalid {
+		e.Details = api.TaskDetails{Task: d}
+	}
+	switch r.Code {
+	case task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.ToolDenied, task.PolicyDenied:
+		id := ""
+		if at != nil {
+			id = at.ID
+		}
+		t.overstepped(id, who, r)
+	default:
+		if at != nil && r.Code == task.Absent && who.Tenant != at.Tenant && who.Role != task.Operator {
+			t.overstepped(at.ID, who, r)
+		}
+	}
+	return e
+}
+
+// overstepped puts on record that somebody wanted what the role does not allow.
+func (t *Tasks) overstepped(id string, who *task.Actor, r *task.Refusal) {
+	record := &audit.Record{
+		ID: t.o.NewID(), ActionType: audit.ActionSecurity, Event: "task_refused", TenantID: who.Tenant, TaskID: id, Actor: who.Name, Role: string(who.Role),
+		PolicyResult: audit.ResultDeny, PolicyReason: r.Message, Code: string(r.Code),
+	}
+	if r.Answer != nil {
+		record.PolicyApplied, record.PolicyRevision = r.Answer.Policy, r.Answer.Revision
+	}
+	if _, err := t.o.Commit(&store.Change{Records: []*audit.Record{record}}); err != nil {
+		t.o.Log.Error("cannot record that somebody was refused", zap.Error(err))
+	}
+}
+
+// codeOf is the protocol's code of a refusal.
+func codeOf(c task.Code) api.Code {
+	switch c {
+	case task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.PolicyDenied:
+		return api.Forbidden
+	case task.ToolDenied:
+		return api.CapabilityDenied
+	case task.Invalid:
+		return api.InvalidParams
+	case task.Absent:
+		return api.NotFound
+	default:
+		return api.Conflict
+	}
+}

@@ -1,0 +1,203 @@
+package tasks
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// RunEffect answers task.run_effect: it starts an effect, once, and waits for its end
+// for as long as the caller asks.
+func (s *Session) RunEffect(ctx context.Context, p *api.TaskRunEffectParams) (api.TaskEffectRun, error) {
+	t := s.t
+	who := s.as(ctx, p.TaskID)
+	until := t.o.Now().Add(time.Duration(p.WaitS) * time.Second)
+	for {
+		moved, leave := t.moved.watch(p.TaskID)
+		result, wait, err := s.runOnce(ctx, who, p)
+		if !wait || !t.o.Now().Before(until) {
+			leave()
+			return result, err
+		}
+		timer := time.NewTimer(until.Sub(t.o.Now()))
+		select {
+		case <-moved:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			leave()
+			return result, ctx.Err()
+		}
+		timer.Stop()
+		leave()
+	}
+}
+
+// runOnce tries to start, or says how it stands. Wait is set where time may help.
+func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *api.TaskRunEffectParams) (result api.TaskEffectRun, wait bool, err error) {
+	t := s.t
+	token := newToken("")
+	c := task.RunEffect{EffectID: p.EffectID, Key: p.IdempotencyKey, Digest: p.RequestDigest, Compensation: p.Compensation, TokenHash: hex.EncodeToString(digestOf(token))}
+	out, receipt, err := t.act(ctx, p.TaskID, who, always(c), nil)
+	if err != nil {
+		return result, p.WaitS > 0 && mayCome(err), err
+	}
+	e := out.Task.Effect(out.Effect)
+	r := e.Run(out.Run)
+	result = api.TaskEffectRun{TaskChanged: changed(out, receipt), EffectID: e.ID, State: r.State, Run: r.Number, Receipt: r.Receipt}
+	if out.Replayed {
+		return result, false, nil
+	}
+	if r.TokenHash != "" {
+		result.RunToken = token
+		return result, false, nil
+	}
+	if err := t.startRun(out.Task, e, r); err != nil {
+		return result, false, err
+	}
+	if p.WaitS == 0 {
+		return result, false, nil
+	}
+	// The end comes as another answer: the effect is done then, or says why not.
+	return s.await(ctx, who, p, e.ID, r.Number, result)
+}
+
+// await waits for the end of a run that this call has started.
+func (s *Session) await(ctx context.Context, who *task.Actor, p *api.TaskRunEffectParams, effect string, run int, started api.TaskEffectRun) (api.TaskEffectRun, bool, error) {
+	t := s.t
+	timer := time.NewTimer(time.Duration(p.WaitS) * time.Second)
+	defer timer.Stop()
+	for {
+		moved, leave := t.moved.watch(p.TaskID)
+		out, _, err := t.act(ctx, p.TaskID, who, always(nil), nil)
+		if err != nil {
+			leave()
+			return started, false, err
+		}
+		if r := out.Task.Effect(effect).Run(run); r.State != task.EffectStarted {
+			leave()
+			started.State, started.Receipt, started.Phase, started.Revision = r.State, r.Receipt, out.Task.Phase, out.Task.Revision
+			return started, false, nil
+		}
+		select {
+		case <-moved:
+		case <-timer.C:
+			leave()
+			return started, false, nil
+		case <-ctx.Done():
+			leave()
+			return started, false, ctx.Err()
+		}
+		leave()
+	}
+}
+
+// mayCome reports whether what is in the way may go away by itself.
+func mayCome(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	if !ok {
+		return false
+	}
+	d, ok := e.Details.(api.TaskDetails)
+	if !ok {
+		return false
+	}
+	switch d.Task.Code {
+	case task.GuardFailed, task.EffectInFlight:
+		return true
+	case task.PhaseMismatch:
+		return d.Task.Phase == task.AwaitingApproval || d.Task.Phase == task.QualityGate
+	default:
+		return false
+	}
+}
+
+// startRun hands a run that is on record to the runner.
+func (t *Tasks) startRun(at *task.Task, e *task.Effect, r *task.Run) error {
+	order, err := orderOf(at, e, r)
+	if err == nil {
+		t.o.Runner.Start(order)
+	}
+	return err
+}
+
+func orderOf(at *task.Task, e *task.Effect, r *task.Run) (RunOrder, error) {
+	var pair task.BoundPair
+	if err := json.Unmarshal(e.Bound, &pair); err != nil {
+		return RunOrder{}, err
+	}
+	o := RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, Workspace: at.Workspace}
+	action, bound := e.Command, pair.Command
+	if r.Compensation {
+		action, bound = e.Compensation, pair.Compensation
+	}
+	o.Action = *action
+	if bound != nil {
+		o.Bound = *bound
+	}
+	return o, nil
+}
+
+// Orders are the runs of commands that are on record as started: what a runner that
+// attaches has to account for.
+func (t *Tasks) Orders(ctx context.Context) (orders []RunOrder, err error) {
+	ids, err := t.o.Store.BusyTasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		out, _, err := t.act(ctx, id, daemonActor(), always(nil), nil)
+		if err != nil {
+			return nil, err
+		}
+		for i := range out.Task.Effects {
+			e := &out.Task.Effects[i]
+			for j := range e.Runs {
+				r := &e.Runs[j]
+				if r.State != task.EffectStarted || e.EffectType == task.TypeExternal && !r.Compensation {
+					continue
+				}
+				order, err := orderOf(out.Task, e, r)
+				if err != nil {
+					return nil, err
+				}
+				orders = append(orders, order)
+			}
+		}
+	}
+	return orders, nil
+}
+
+// Spawned is the runner's word that a run has a process.
+func (t *Tasks) Spawned(ctx context.Context, taskID, effect string, run, pid int) error {
+	_, _, err := t.act(ctx, taskID, daemonActor(), always(task.Spawned{EffectID: effect, Run: run, PID: pid}), nil)
+	return err
+}
+
+// Finished is the runner's word of how a run ended: done, failed or outcome_unknown.
+func (t *Tasks) Finished(ctx context.Context, taskID, effect string, run int, state, evidence string, receipt jsontext.Value) error {
+	_, _, err := t.act(ctx, taskID, daemonActor(), always(task.FinishRun{EffectID: effect, Run: run, State: state, Evidence: evidence, Receipt: receipt}), nil)
+	return err
+}
+
+// AskPermission answers task.ask_permission.
+func (s *Session) AskPermission(ctx context.Context, p *api.TaskAskPermissionParams) (api.TaskPermission, error) {
+	who := s.as(ctx, p.TaskID)
+	out, _, err := s.t.act(ctx, p.TaskID, who, always(nil), nil)
+	if err != nil {
+		return api.TaskPermission{}, err
+	}
+	if err := out.Task.May(who); err != nil {
+		return api.TaskPermission{}, s.t.refused(out.Task, who, &task.World{}, err)
+	}
+	if a := out.Task.Running(); who.Role == task.Executor && (a == nil || a.Actor != who.Name || p.AttemptID != "" && p.AttemptID != a.ID) {
+		return api.TaskPermission{}, s.t.refused(out.Task, who, &task.World{}, &task.Refusal{Code: task.LeaseLost, Message: "the attempt does not run any more"})
+	}
+	return s.t.permit(ctx, out.Task, who, p)
+}

@@ -1,0 +1,169 @@
+package tasks
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/task"
+	"golang.org/x/sys/unix"
+)
+
+// maxFile bounds an artifact that the daemon hashes itself, and maxProgram a program.
+const (
+	maxFile    = 64 << 20
+	maxProgram = 1 << 30
+)
+
+// errNoFile says that a name is of no file in the workspace.
+var errNoFile = errors.New("there is no such file in the workspace")
+
+// openIn opens a regular file beneath a workspace, by no link.
+func openIn(workspace, name string) (*os.File, error) {
+	if !filepath.IsAbs(workspace) {
+		return nil, fmt.Errorf("%w: the workspace is a name and no folder", errNoFile)
+	}
+	name = strings.TrimPrefix(name, "file://")
+	if rel, err := filepath.Rel(workspace, name); filepath.IsAbs(name) && err == nil {
+		name = rel
+	}
+	dir, err := unix.Open(workspace, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", errNoFile, workspace, err)
+	}
+	defer unix.Close(dir) //nolint:errcheck // nothing was written
+	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoFile, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: it is no regular file", errNoFile)
+	}
+	if err != nil {
+		f.Close() //nolint:errcheck // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+// hashFile returns the digest and size of a file beneath a workspace.
+func hashFile(workspace, name string) (digest string, size int64, err error) {
+	f, err := openIn(workspace, name)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	return hash(f, maxFile)
+}
+
+func hash(f *os.File, limit int64) (string, int64, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, io.LimitReader(f, limit+1))
+	if err != nil {
+		return "", 0, err
+	}
+	if n > limit {
+		return "", 0, api.Errorf(api.InvalidParams, "the file is larger than %d bytes", limit)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), n, nil
+}
+
+// readSpecFile reads a spec from a file of the workspace.
+func readSpecFile(workspace string, ref *api.TaskSpecRef) (task.Spec, error) {
+	f, err := openIn(workspace, ref.URI)
+	if err != nil {
+		return task.Spec{}, api.Errorf(api.InvalidParams, "spec_ref.uri: %v", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, task.MaxSpecBytes+1))
+	if err != nil {
+		return task.Spec{}, err
+	}
+	digest := task.Digest(text)
+	if ref.Digest != "" && ref.Digest != digest {
+		return task.Spec{}, api.Errorf(api.InvalidParams, "spec_ref.digest: the file has %s", digest)
+	}
+	file, err := task.ReadFile(text)
+	if err != nil {
+		return task.Spec{}, api.Errorf(api.InvalidParams, "spec_ref: %v", err)
+	}
+	s := task.Spec{Markdown: file.Markdown, URI: ref.URI, Digest: digest}
+	s.Fields, _ = task.ReadMarkdown([]byte(file.Markdown))
+	return s, nil
+}
+
+// programDirs are where a program is looked for that is named without a folder.
+func programDirs() []string {
+	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+}
+
+// program finds the program of a command, and hashes it.
+func program(workspace string, c *task.Action) (task.Program, error) {
+	name := c.Argv[0]
+	var path string
+	switch {
+	case filepath.IsAbs(name):
+		path = name
+	case strings.ContainsRune(name, '/'):
+		if !filepath.IsAbs(workspace) {
+			return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: %q is relative, and the workspace is a name and no folder", name)
+		}
+		path = filepath.Join(workspace, c.Cwd, name)
+	default:
+		for _, dir := range programDirs() {
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				path = filepath.Join(dir, name)
+				break
+			}
+		}
+	}
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: there is no program %q", name)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: cannot read %s: %v", path, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: %s is no regular file", path)
+	}
+	digest, _, err := hash(f, maxProgram)
+	return task.Program{Path: path, SHA256: strings.TrimPrefix(digest, "sha256:")}, err
+}
+
+// bind finds what a command would run, and on what.
+func bind(at *task.Task, c *task.Action) (*task.Bound, error) {
+	if c == nil {
+		return nil, nil
+	}
+	exe, err := program(at.Workspace, c)
+	if err != nil {
+		return nil, err
+	}
+	b := &task.Bound{Exe: exe, Inputs: []task.Input{}}
+	for _, name := range c.Inputs {
+		found := false
+		for _, a := range at.Artifacts {
+			if a.Current && a.Work && (a.ID == name || a.URI == name) {
+				b.Inputs, found = append(b.Inputs, task.Input{URI: a.URI, Digest: a.Digest}), true
+			}
+		}
+		if !found {
+			return nil, api.Errorf(api.InvalidParams, "command.inputs: the task has no current artifact %.64q", name)
+		}
+	}
+	return b, nil
+}

@@ -1,0 +1,404 @@
+package tasks
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// Matrix says which roles may call which method: the column of the method table.
+func Matrix() map[string]task.Roles {
+	return map[string]task.Roles{
+		"task.create": task.O | task.P, "task.get": task.All, "task.transition": task.O | task.P, "task.start_attempt": task.O | task.P,
+		"task.record_checkpoint": task.O | task.E | task.S | task.Q | task.L, "task.record_artifact": task.O | task.E | task.S | task.Q | task.L,
+		"task.append_review": task.S | task.Q, "task.request_approval": task.O | task.L | task.P, "task.resolve_approval": task.O | task.L | task.P,
+		"task.open_circuit": task.O | task.P, "task.list_ready": task.O | task.P, "task.claim": task.O | task.P, "task.update": task.O | task.P,
+		"task.finish_attempt": task.O | task.E | task.P, "task.plan_effect": task.O | task.E | task.L | task.P, "task.run_effect": task.O | task.L | task.P,
+		"task.finish_effect": task.O | task.L | task.P, "task.settle_effect": task.P, "task.cancel_effect": task.O | task.P, "task.close_circuit": task.P,
+		"task.ask_permission": task.E | task.S | task.Q, "task.grant": task.O | task.P, "task.revoke_grant": task.O | task.P,
+		"task.list": task.P, "task.watch": task.P,
+	}
+}
+
+// ToolsOf are the tools of a role: its methods, but for the one that is for bridges.
+func ToolsOf(role task.Role) (tools []string) {
+	for method, roles := range Matrix() {
+		if roles.Has(role) && method != "task.ask_permission" {
+			tools = append(tools, tool(method))
+		}
+	}
+	slices.Sort(tools)
+	return tools
+}
+
+// keyed are parameters with a request key.
+type keyed interface{ WithKey() string }
+
+// once answers a request that has a key as it was answered before, or makes the call
+// and keeps its answer. The answer is kept in the call's own change. Secret parts of
+// an answer are not kept.
+func once[P keyed, R any](ctx context.Context, s *Session, method string, p P, kept func(R) R, call func(keep func(*store.Change, R) error) (R, error)) (R, error) {
+	var none R
+	key := p.WithKey()
+	if key == "" {
+		return call(func(*store.Change, R) error { return nil })
+	}
+	who := ctx.Value(callKey{}).(*caller)
+	text, err := json.Marshal(p, json.Deterministic(true))
+	if err != nil {
+		return none, err
+	}
+	asked := task.Digest(append([]byte(method+"\n"), text...))
+	defer s.t.locks.Lock("key " + who.Name + "\n" + key)()
+	before, err := s.t.o.Store.RequestOf(ctx, who.Name, key, s.t.o.Now())
+	switch {
+	case err == nil && before.Asked != asked:
+		return none, s.t.refused(nil, &who.Actor, nil, &task.Refusal{Code: task.RequestKeyReused, Message: "the key " + key + " was of another request"})
+	case err == nil:
+		if err := json.Unmarshal(before.Result, &none); err != nil {
+			return none, err
+		}
+		reflect.ValueOf(&none).Elem().FieldByName("Replayed").SetBool(true)
+		return none, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return none, err
+	}
+	return call(func(change *store.Change, result R) error {
+		if kept != nil {
+			result = kept(result)
+		}
+		text, err := json.Marshal(result)
+		if err == nil && len(change.Records) > 0 {
+			change.Add(&store.RequestKey{Actor: who.Name, Key: key, Asked: asked, At: s.t.o.Now(), Result: text})
+		}
+		return err
+	})
+}
+
+func changed(out *task.Outcome, receipt store.Receipt) api.TaskChanged {
+	t := out.Task
+	return api.TaskChanged{TaskID: t.ID, Phase: t.Phase, Revision: t.Revision, AuditSeq: receipt.Seq, Replayed: out.Replayed}
+}
+
+// write runs a command of a writer and makes its answer.
+func write[P keyed, R any](ctx context.Context, s *Session, method, id string, p P, build func(*task.Task) (task.Command, error), answer func(*task.Outcome, api.TaskChanged) R) (R, error) {
+	who := s.as(ctx, id)
+	return once(ctx, s, method, p, nil, func(keep func(*store.Change, R) error) (result R, err error) {
+		out, receipt, err := s.t.act(ctx, id, who, build, func(change *store.Change, out *task.Outcome) error {
+			return keep(change, answer(out, changed(out, store.Receipt{})))
+		})
+		if err != nil {
+			return result, err
+		}
+		if !out.Lease.IsZero() && out.Task.Running() != nil {
+			s.t.leases.renew(id, out.Lease)
+		}
+		return answer(out, changed(out, receipt)), nil
+	})
+}
+
+func always(c task.Command) func(*task.Task) (task.Command, error) {
+	return func(*task.Task) (task.Command, error) { return c, nil }
+}
+
+func justChanged(_ *task.Outcome, c api.TaskChanged) api.TaskChanged { return c }
+
+// Transition answers task.transition.
+func (s *Session) Transition(ctx context.Context, p *api.TaskTransitionParams) (api.TaskChanged, error) {
+	claimed, err := s.said(s.as(ctx, p.TaskID), p.Actor, p.ActorRole)
+	if err != nil {
+		return api.TaskChanged{}, err
+	}
+	c := task.Move{From: p.FromPhase, To: p.ToPhase, AttemptID: p.AttemptID, Expected: p.Expected, Reason: p.Reason, ClaimedBy: claimed}
+	return write(ctx, s, "task.transition", p.TaskID, p, s.withFile(ctx, c), justChanged)
+}
+
+// StartAttempt answers task.start_attempt.
+func (s *Session) StartAttempt(ctx context.Context, p *api.TaskStartAttemptParams) (api.TaskAttemptStarted, error) {
+	if _, err := s.said(s.as(ctx, p.TaskID), p.Actor, p.ActorRole); err != nil {
+		return api.TaskAttemptStarted{}, err
+	}
+	c := task.StartAttempt{Runtime: p.Runtime, Executor: p.ExecutorKind, WorkerRef: p.WorkerRef, SessionRef: p.SessionRef, Expected: p.Expected}
+	return write(ctx, s, "task.start_attempt", p.TaskID, p, always(c), func(out *task.Outcome, c api.TaskChanged) api.TaskAttemptStarted {
+		a := out.Task.Attempt(out.Attempt)
+		return api.TaskAttemptStarted{TaskChanged: c, AttemptID: a.ID, Ordinal: a.Ordinal, Fence: a.Fence, Escalate: a.Escalate}
+	})
+}
+
+// RecordCheckpoint answers task.record_checkpoint.
+func (s *Session) RecordCheckpoint(ctx context.Context, p *api.TaskCheckpointParams) (api.TaskCheckpointed, error) {
+	c := task.RecordCheckpoint{AttemptID: p.AttemptID, Type: p.Type, Payload: p.Payload, Fence: p.Fence}
+	return write(ctx, s, "task.record_checkpoint", p.TaskID, p, always(c), func(out *task.Outcome, c api.TaskChanged) api.TaskCheckpointed {
+		return api.TaskCheckpointed{TaskChanged: c, LeaseExpiresAt: out.Lease, Cancel: out.Cancel}
+	})
+}
+
+// RecordArtifact answers task.record_artifact.
+func (s *Session) RecordArtifact(ctx context.Context, p *api.TaskArtifactParams) (api.TaskArtifactRecorded, error) {
+	who := s.as(ctx, p.TaskID)
+	c := task.RecordArtifact{AttemptID: p.AttemptID, Kind: p.Kind, URI: p.URI, Digest: p.Digest, Summary: p.Summary, Fence: p.Fence}
+	if p.ProducedBy != who.Name {
+		c.ClaimedBy = p.ProducedBy
+	}
+	build := func(at *task.Task) (task.Command, error) {
+		if err := at.May(who); err != nil {
+			// Decide says so, before any file is looked at.
+			return c, nil
+		}
+		digest, size, err := hashFile(at.Workspace, p.URI)
+		switch {
+		case err == nil:
+			if p.Digest != "" && p.Digest != digest {
+				return nil, api.Errorf(api.InvalidParams, "digest: the file has %s", digest)
+			}
+			c.Digest, c.Size, c.Verified = digest, size, true
+		case !errors.Is(err, errNoFile):
+			return nil, err
+		case p.Digest == "":
+			return nil, api.Errorf(api.InvalidParams, "digest: required for what is no file in the workspace: %v", err)
+		}
+		return c, nil
+	}
+	return write(ctx, s, "task.record_artifact", p.TaskID, p, build, func(out *task.Outcome, c api.TaskChanged) api.TaskArtifactRecorded {
+		a := out.Task.Artifacts[len(out.Task.Artifacts)-1]
+		return api.TaskArtifactRecorded{TaskChanged: c, ArtifactID: a.ID, ArtifactRevision: out.Task.ArtifactRevision, Digest: a.Digest, Verified: a.Verified}
+	})
+}
+
+// AppendReview answers task.append_review.
+func (s *Session) AppendReview(ctx context.Context, p *api.TaskReviewParams) (api.TaskReviewed, error) {
+	c := task.AppendReview{AttemptID: p.AttemptID, Type: p.ReviewType, Verdict: p.Verdict, Summary: p.Summary, Findings: p.Findings, Revision: p.Subject}
+	if p.ReviewerRef != s.as(ctx, p.TaskID).Name {
+		c.ClaimedBy = p.ReviewerRef
+	}
+	return write(ctx, s, "task.append_review", p.TaskID, p, s.withFile(ctx, c), func(out *task.Outcome, c api.TaskChanged) api.TaskReviewed {
+		r := &out.Task.Reviews[len(out.Task.Reviews)-1]
+		return api.TaskReviewed{TaskChanged: c, ReviewID: r.ID, Stale: out.Task.Stale(r)}
+	})
+}
+
+// OpenCircuit answers task.open_circuit.
+func (s *Session) OpenCircuit(ctx context.Context, p *api.TaskOpenCircuitParams) (api.TaskChanged, error) {
+	if _, err := s.said(s.as(ctx, p.TaskID), p.Actor, p.ActorRole); err != nil {
+		return api.TaskChanged{}, err
+	}
+	return write(ctx, s, "task.open_circuit", p.TaskID, p, always(task.OpenCircuit{Reason: p.Reason, AttemptID: p.LatestAttempt}), justChanged)
+}
+
+// CloseCircuit answers task.close_circuit.
+func (s *Session) CloseCircuit(ctx context.Context, p *api.TaskCloseCircuitParams) (api.TaskChanged, error) {
+	return write(ctx, s, "task.close_circuit", p.TaskID, p, s.withFile(ctx, task.CloseCircuit{To: p.ToPhase, Reason: p.Reason}), justChanged)
+}
+
+// defaultClaim is for how long a claim holds that does not say.
+const defaultClaim = time.Minute
+
+// Claim answers task.claim.
+func (s *Session) Claim(ctx context.Context, p *api.TaskClaimParams) (api.TaskClaimed, error) {
+	c := task.Claiming{For: defaultClaim}
+	if p.LeaseS != nil {
+		c.For = time.Duration(*p.LeaseS) * time.Second
+	}
+	return write(ctx, s, "task.claim", p.TaskID, p, always(c), func(out *task.Outcome, c api.TaskChanged) api.TaskClaimed {
+		r := api.TaskClaimed{TaskChanged: c}
+		if out.Task.Claim != nil {
+			r.ClaimedUntil = out.Task.Claim.Until
+		}
+		return r
+	})
+}
+
+// FinishAttempt answers task.finish_attempt.
+func (s *Session) FinishAttempt(ctx context.Context, p *api.TaskFinishAttemptParams) (api.TaskAttemptFinished, error) {
+	c := task.FinishAttempt{AttemptID: p.AttemptID, Outcome: p.Outcome, Failure: p.FailureCode, Summary: p.ErrorSummary, Fence: p.Fence}
+	return write(ctx, s, "task.finish_attempt", p.TaskID, p, always(c), func(out *task.Outcome, c api.TaskChanged) api.TaskAttemptFinished {
+		a := out.Task.Attempt(p.AttemptID)
+		return api.TaskAttemptFinished{TaskChanged: c, Status: a.Status, RetryAt: a.RetryAt}
+	})
+}
+
+// PlanEffect answers task.plan_effect.
+func (s *Session) PlanEffect(ctx context.Context, p *api.TaskPlanEffectParams) (api.TaskEffectPlanned, error) {
+	return write(ctx, s, "task.plan_effect", p.TaskID, p, always(task.PlanEffect{Planned: p.Planned}), func(out *task.Outcome, c api.TaskChanged) api.TaskEffectPlanned {
+		return api.TaskEffectPlanned{TaskChanged: c, EffectID: out.Effect, State: out.Task.Effect(out.Effect).State}
+	})
+}
+
+func effectState(out *task.Outcome, c api.TaskChanged) api.TaskEffectState {
+	return api.TaskEffectState{TaskChanged: c, EffectID: out.Effect, State: out.Task.Effect(out.Effect).State}
+}
+
+// CancelEffect answers task.cancel_effect.
+func (s *Session) CancelEffect(ctx context.Context, p *api.TaskCancelEffectParams) (api.TaskEffectState, error) {
+	return write(ctx, s, "task.cancel_effect", p.TaskID, p, always(task.CancelEffect{EffectID: p.EffectID}), effectState)
+}
+
+// FinishEffect answers task.finish_effect.
+func (s *Session) FinishEffect(ctx context.Context, p *api.TaskFinishEffectParams) (api.TaskEffectState, error) {
+	c := task.FinishRun{EffectID: p.EffectID, Run: p.Run, State: p.Outcome, Receipt: p.Receipt, Token: hex.EncodeToString(digestOf(p.RunToken))}
+	return write(ctx, s, "task.finish_effect", p.TaskID, p, always(c), effectState)
+}
+
+// SettleEffect answers task.settle_effect.
+func (s *Session) SettleEffect(ctx context.Context, p *api.TaskSettleEffectParams) (api.TaskEffectState, error) {
+	build := func(at *task.Task) (task.Command, error) {
+		if e := at.Effect(p.EffectID); e != nil && s.t.o.Runner != nil {
+			for i := range e.Runs {
+				if n := e.Runs[i].Number; e.Runs[i].State == task.EffectUncertain && (p.Run == 0 || p.Run == n) && s.t.o.Runner.Lives(e.ID, n) {
+					return nil, s.t.refused(at, s.as(ctx, p.TaskID), &task.World{}, &task.Refusal{Code: task.EffectInFlight, Message: "a process of the run is still there"})
+				}
+			}
+		}
+		return task.SettleEffect{EffectID: p.EffectID, Run: p.Run, Outcome: p.Outcome, Note: p.Note}, nil
+	}
+	return write(ctx, s, "task.settle_effect", p.TaskID, p, build, effectState)
+}
+
+// newToken makes a token.
+func newToken(prefix string) string {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // it does not fail
+	return prefix + base64.RawURLEncoding.EncodeToString(random)
+}
+
+// longestGrant is for how long a grant holds that nothing ends before.
+const longestGrant = 30 * 24 * time.Hour
+
+// Grant answers task.grant.
+func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGranted, error) {
+	who := s.as(ctx, p.TaskID)
+	a := s.t.config.Load().actor(p.Actor)
+	if a == nil || who.Role != task.Operator && a.Tenant != who.Tenant {
+		return api.TaskGranted{}, api.Errorf(api.InvalidParams, "actor: tasks.actors has no %.64q", p.Actor)
+	}
+	for i, name := range p.Tools {
+		if !slices.Contains(ToolsOf(a.Role), name) {
+			return api.TaskGranted{}, api.Errorf(api.InvalidParams, "tools[%d]: %.64q is no tool of a %s", i, name, a.Role)
+		}
+	}
+	now := s.t.o.Now()
+	expires := now.Add(longestGrant)
+	if p.ExpiresS != nil {
+		expires = now.Add(time.Duration(*p.ExpiresS) * time.Second)
+	}
+	if a.Role == task.Orchestrator && who.Role != task.Operator || p.TaskID == "" && (who.Role != task.Operator || a.Role != task.Orchestrator) {
+		return api.TaskGranted{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "an orchestrator's grant, and one without a task, is an operator's to give, and to orchestrators"})
+	}
+	g := &task.Grant{ID: task.GrantID + s.t.o.NewID(), Actor: a.Name, Role: a.Role, Tenant: a.Tenant, AttemptID: p.AttemptID, Tools: p.Tools, IssuedBy: who.Name, IssuedAt: now.UTC(), ExpiresAt: expires.UTC()}
+	token := newToken(task.TokenPrefix)
+	answer := func(c api.TaskChanged) api.TaskGranted {
+		return api.TaskGranted{TaskChanged: c, GrantID: g.ID, Token: token, Actor: g.Actor, Role: g.Role, AttemptID: g.AttemptID, Fence: g.Fence, Tools: toolsOf(g), ExpiresAt: g.ExpiresAt}
+	}
+	withoutToken := func(r api.TaskGranted) api.TaskGranted { r.Token = ""; return r }
+	return once(ctx, s, "task.grant", p, withoutToken, func(keep func(*store.Change, api.TaskGranted) error) (api.TaskGranted, error) {
+		more := func(change *store.Change, out *task.Outcome) error {
+			c := api.TaskChanged{}
+			if out != nil {
+				c = changed(out, store.Receipt{})
+			}
+			body, err := json.Marshal(g)
+			if err != nil {
+				return err
+			}
+			change.Add(&store.TaskGrant{ID: g.ID, Token: digestOf(token), TaskID: g.TaskID, ExpiresAt: g.ExpiresAt, Body: body})
+			return keep(change, answer(c))
+		}
+		if p.TaskID == "" {
+			change := &store.Change{Records: append([]recordOf{}, s.t.grantRecord("grant.issued", g, who))}
+			if err := more(change, nil); err != nil {
+				return api.TaskGranted{}, err
+			}
+			receipt, err := s.t.o.Commit(change)
+			return answer(api.TaskChanged{AuditSeq: receipt.Seq}), err
+		}
+		build := func(at *task.Task) (task.Command, error) {
+			if at.Tenant != a.Tenant {
+				return nil, api.Errorf(api.InvalidParams, "actor: %s is of another tenant than the task", a.Name)
+			}
+			return task.IssueGrant{Grant: g}, nil
+		}
+		out, receipt, err := s.t.act(ctx, p.TaskID, who, build, more)
+		if err != nil {
+			return api.TaskGranted{}, err
+		}
+		return answer(changed(out, receipt)), nil
+	})
+}
+
+// RevokeGrant answers task.revoke_grant.
+func (s *Session) RevokeGrant(ctx context.Context, p *api.TaskRevokeGrantParams) (api.TaskChanged, error) {
+	who := s.as(ctx, p.TaskID)
+	stored, err := s.t.o.Store.Grant(ctx, p.GrantID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && stored.TaskID != p.TaskID {
+		return api.TaskChanged{}, api.Errorf(api.NotFound, "there is no grant %s of this task", p.GrantID)
+	}
+	g := new(task.Grant)
+	if err == nil {
+		err = json.Unmarshal(stored.Body, g)
+	}
+	if err != nil {
+		return api.TaskChanged{}, err
+	}
+	if p.TaskID == "" && who.Role != task.Operator {
+		return api.TaskChanged{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a grant without a task is an operator's to revoke"})
+	}
+	g.RevokedAt = s.t.o.Now().UTC()
+	more := func(change *store.Change) error {
+		body, err := json.Marshal(g)
+		change.Add(&store.TaskGrant{ID: g.ID, Token: stored.Token, TaskID: g.TaskID, ExpiresAt: g.ExpiresAt, Body: body})
+		return err
+	}
+	return once(ctx, s, "task.revoke_grant", p, nil, func(keep func(*store.Change, api.TaskChanged) error) (api.TaskChanged, error) {
+		if p.TaskID == "" {
+			change := &store.Change{Records: append([]recordOf{}, s.t.grantRecord("grant.revoked", g, who))}
+			if err := errors.Join(more(change), keep(change, api.TaskChanged{})); err != nil {
+				return api.TaskChanged{}, err
+			}
+			receipt, err := s.t.o.Commit(change)
+			return api.TaskChanged{AuditSeq: receipt.Seq}, err
+		}
+		out, receipt, err := s.t.act(ctx, p.TaskID, who, always(task.RevokeGrant{ID: g.ID}), func(change *store.Change, out *task.Outcome) error {
+			return errors.Join(more(change), keep(change, changed(out, store.Receipt{})))
+		})
+		if err != nil {
+			return api.TaskChanged{}, err
+		}
+		return changed(out, receipt), nil
+	})
+}
+
+func (s *Session) withFile(ctx context.Context, c task.Command) func(*task.Task) (task.Command, error) {
+	return func(at *task.Task) (task.Command, error) {
+		if at.Spec().URI == "" {
+			return c, nil
+		}
+		fields, err := readSpecFile(at.Workspace, &api.TaskSpecRef{URI: at.Spec().URI})
+		if err != nil {
+			return nil, fmt.Errorf("cannot look at the spec's file: %w", err)
+		}
+		if fields.Digest == at.Spec().Digest {
+			return c, nil
+		}
+		// The changed file is a new version, and then there is nothing for the call to
+		// stand on: the caller looks again.
+		out, change, err := s.t.decide(ctx, at, task.SpecFile{Spec: fields}, daemonActor())
+		if err == nil {
+			_, _, err = s.t.write(change, at, out, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.t.refused(out.Task, s.as(ctx, at.ID), &task.World{}, &task.Refusal{Code: task.RevisionMismatch, Message: "the spec's file has changed: it is version " + fmt.Sprint(out.Task.Spec().Version) + " now, look again"})
+	}
+}

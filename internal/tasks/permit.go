@@ -1,0 +1,114 @@
+package tasks
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// ownServer is the name of the MCP server whose calls the store itself checks.
+const ownServer = "ocipd"
+
+// quiet are the kinds of tool calls that need no person within the workspace.
+func quiet() []string { return []string{"read", "search", "think", "edit"} }
+
+// BuiltIn answers as without a policy for tasks: what moves a task is allowed, an effect
+// needs a person, and so does a tool call that is more than reading, searching,
+// thinking and editing within the workspace.
+func BuiltIn(q *Question) task.Answer {
+	a := task.Answer{Allow: true, Policy: "tasks-built-in"}
+	switch q.Action {
+	case task.AskEffect:
+		a.RequireApproval = true
+	case task.AskPermission:
+		a.RequireApproval = q.Tool == nil || q.Tool.Server != ownServer && (!slices.Contains(quiet(), q.Tool.Kind) || !q.Tool.InWorkspace)
+	}
+	return a
+}
+
+// permit answers whether a tool call may be made: by the policy, or by a person.
+func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *api.TaskAskPermissionParams) (api.TaskPermission, error) {
+	q := Question{
+		Question: task.Question{Action: task.AskPermission, Actor: who.Name, ActorAs: who.Role}, Tenant: at.Tenant, Classification: at.Classification, Labels: at.Labels,
+		Phase: at.Phase, Tool: &p.ToolCall,
+	}
+	answer := BuiltIn(&q)
+	if t.o.Ask != nil {
+		answer = t.o.Ask(ctx, q)
+	}
+	record := &audit.Record{
+		ID: t.o.NewID(), ActionType: audit.ActionSecurity, Event: "task_permission", TenantID: at.Tenant, TaskID: at.ID, AttemptID: p.AttemptID, Actor: who.Name, Role: string(who.Role),
+		PolicyApplied: answer.Policy, PolicyRevision: answer.Revision, PolicyReason: answer.Reason,
+		Details: map[string]any{"kind": p.ToolCall.Kind, "in_workspace": p.ToolCall.InWorkspace, "input_digest": task.Digest(p.ToolCall.Input)},
+	}
+	change := &store.Change{Records: []*audit.Record{record}}
+	if !answer.Allow || !answer.RequireApproval {
+		result := api.TaskPermission{Decision: "deny", Reason: answer.Reason}
+		if record.PolicyResult = audit.ResultDeny; answer.Allow {
+			result.Decision, record.PolicyResult = "allow", audit.ResultAllow
+		}
+		_, err := t.o.Commit(change)
+		return result, err
+	}
+	record.PolicyResult = audit.ResultApproval
+	return t.askPerson(ctx, at, who, p, change, max(1, answer.Approvers))
+}
+
+// askPerson has a person decide about a tool call, and waits. Expiry denies.
+func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p *api.TaskAskPermissionParams, change *store.Change, needed int) (api.TaskPermission, error) {
+	now := t.o.Now()
+	within := t.config.Load().PermitWithin
+	id := task.ApprovalID + t.o.NewID()
+	o := own{TaskID: at.ID, Tenant: at.Tenant, Digest: task.Digest(p.ToolCall.Input)}
+	kept, err := json.Marshal(&o)
+	if err != nil {
+		return api.TaskPermission{}, err
+	}
+	content := p.ToolCall.Title + "\n" + string(p.ToolCall.Input)
+	r := &approval.Request{Asked: approval.Asked(api.ApprovalOfPermission, at.ID, id), Own: kept, Approval: api.Approval{
+		ApprovalSummary: api.ApprovalSummary{
+			ApprovalID: id, Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: "PERMISSION", Reason: "an agent asks to use a tool: " + p.ToolCall.Kind,
+			AgentID: who.Name, Agent: "task:" + at.ID, TaskID: at.ID, Classification: at.Classification, Summary: summary(p.ToolCall.Title, p.ToolCall.Kind),
+			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(within).UnixMilli(), Approvable: true, Needed: needed,
+		},
+		Content: content, ContentBytes: len(content),
+	}}
+	change.Records[0].ApprovalID = id
+	if err := t.o.Approvals().Add(r, &subject{t: t, r: r, own: o}, change); err != nil {
+		return api.TaskPermission{}, err
+	}
+	if _, err := t.o.Commit(change); err != nil {
+		return api.TaskPermission{}, err
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	for {
+		decided, leave := t.moved.watch(id)
+		now, err := t.o.Approvals().Get(ctx, id)
+		if err != nil || now.State != api.ApprovalPending {
+			leave()
+			result := api.TaskPermission{Decision: "deny", ApprovalID: id}
+			if err == nil && now.State == api.ApprovalApproved {
+				result.Decision = "allow"
+			}
+			return result, err
+		}
+		select {
+		case <-decided:
+			leave()
+		case <-timer.C:
+			leave()
+			return api.TaskPermission{Decision: "deny", Reason: "nobody decided in time", ApprovalID: id}, nil
+		case <-ctx.Done():
+			leave()
+			return api.TaskPermission{}, ctx.Err()
+		}
+	}
+}

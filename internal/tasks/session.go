@@ -1,0 +1,302 @@
+package tasks
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// Session is one connection's part in tasks.
+type Session struct {
+	t        *Tasks
+	peer     api.Peer
+	operator bool
+	// app names the connection's app, "" while it has none.
+	app func() string
+
+	mu sync.Mutex
+	// grant is what the connection attached with, and process what it was then.
+	grant *task.Grant
+	// seen is what was last read of tasks, for who reviews.
+	seen map[string]task.Subject
+}
+
+// maxSeen is of how many tasks a connection's reading is remembered.
+const maxSeen = 64
+
+// Connect begins a connection's part. An operator's has no app.
+func (t *Tasks) Connect(peer api.Peer, operator bool, app func() string) *Session {
+	return &Session{t: t, peer: peer, operator: operator, app: app, seen: make(map[string]task.Subject)}
+}
+
+// callKey finds the caller that [Session.Admit] found, in a call's context.
+type callKey struct{}
+
+// caller is who makes a call.
+type caller struct {
+	task.Actor
+	peer api.Peer
+}
+
+// Admit finds out who calls and refuses whoever may not call the method at all: this
+// is the permission matrix. Authorized says that the request had its app's token. The
+// context that it returns is the call's.
+func (s *Session) Admit(ctx context.Context, method string, roles task.Roles, authorized bool) (context.Context, error) {
+	who, err := s.who(ctx, authorized)
+	if err != nil {
+		return ctx, err
+	}
+	if !roles.Has(who.Role) {
+		refusal := &task.Refusal{Code: task.NotPermitted, Message: fmt.Sprintf("%s is for %s, and %s is %s", method, named(roles), who.Name, who.Role)}
+		return ctx, s.t.refused(nil, &who.Actor, nil, refusal)
+	}
+	if g := who.Grant; g != nil && len(g.Tools) > 0 && !slices.Contains(g.Tools, tool(method)) {
+		return ctx, s.t.refused(nil, &who.Actor, nil, &task.Refusal{Code: task.ToolDenied, Message: fmt.Sprintf("this grant does not have the tool %s", tool(method))})
+	}
+	return context.WithValue(ctx, callKey{}, who), nil
+}
+
+func named(roles task.Roles) string {
+	var names []byte
+	for _, r := range append(task.ActorRoles(), task.Operator) {
+		if roles.Has(r) {
+			if len(names) > 0 {
+				names = append(names, ", "...)
+			}
+			names = append(names, r...)
+		}
+	}
+	return string(names)
+}
+
+// tool is a method's name as tools have it.
+func tool(method string) string {
+	b := []byte(method)
+	for i := range b {
+		if b[i] == '.' {
+			b[i] = '_'
+		}
+	}
+	return string(b)
+}
+
+// who is who speaks on the connection.
+func (s *Session) who(ctx context.Context, authorized bool) (*caller, error) {
+	if s.operator {
+		uid, _, _ := s.peer.Credentials()
+		name := fmt.Sprintf("uid:%d", uid)
+		return &caller{Actor: task.Actor{Name: name, Role: task.Operator, Person: name}, peer: s.peer}, nil
+	}
+	s.mu.Lock()
+	g := s.grant
+	s.mu.Unlock()
+	c := s.t.config.Load()
+	if g == nil {
+		a := c.actorOf(s.app())
+		if a == nil || !authorized {
+			return nil, api.Errorf(api.AppNotRegistered, "this connection is no actor's: attach with a grant's token, or register an app that tasks.actors names")
+		}
+		return &caller{Actor: task.Actor{Name: a.Name, Role: a.Role, Tenant: a.Tenant}, peer: s.peer}, s.bound(a)
+	}
+	// The grant may have been revoked, and its actor may be none any more.
+	now, err := s.t.grantOf(ctx, g.ID)
+	if err != nil {
+		return nil, err
+	}
+	a := c.actor(now.Actor)
+	if a == nil || a.Role != now.Role || a.Tenant != now.Tenant {
+		return nil, api.Errorf(api.Unauthorized, "the grant's actor %s is not configured as it was", now.Actor)
+	}
+	return &caller{Actor: task.Actor{Name: a.Name, Role: a.Role, Tenant: a.Tenant, Grant: now}, peer: s.peer}, s.bound(a)
+}
+
+// bound refuses a process that is not the actor's.
+func (s *Session) bound(a *Actor) error {
+	uid, _, _ := s.peer.Credentials()
+	if a.UID != nil && uint32(*a.UID) != uid {
+		return api.Errorf(api.Forbidden, "actor %s is of another user", a.Name)
+	}
+	if a.Exe == "" {
+		return nil
+	}
+	if err := s.peer.Present(); err != nil {
+		return api.Errorf(api.Forbidden, "the process that connected is not who speaks")
+	}
+	if exe, err := s.peer.Executable(); err != nil || exe != a.Exe {
+		return api.Errorf(api.Forbidden, "actor %s runs another program", a.Name)
+	}
+	return nil
+}
+
+// as is the caller of a call, with what it has read of the task.
+func (s *Session) as(ctx context.Context, id string) *task.Actor {
+	who := ctx.Value(callKey{}).(*caller)
+	actor := who.Actor
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	actor.Seen = s.seen[id]
+	return &actor
+}
+
+func (s *Session) read(id string, subject task.Subject) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.seen) >= maxSeen {
+		clear(s.seen)
+	}
+	s.seen[id] = subject
+}
+
+// said refuses a caller that says it is somebody else by role, and returns the name
+// that it says where that is another one.
+func (s *Session) said(who *task.Actor, actor, role string) (claimed string, err error) {
+	if role != "" && role != string(who.Role) && (who.Role != task.Operator || role != string(task.Orchestrator)) {
+		return "", s.t.refused(nil, who, nil, &task.Refusal{Code: task.RoleMismatch, Message: fmt.Sprintf("the connection is %s, and the request says %.64q", who.Role, role)})
+	}
+	if actor != "" && actor != who.Name {
+		claimed = actor
+	}
+	return claimed, nil
+}
+
+// digestOf is the SHA-256 of a token.
+func digestOf(token string) []byte {
+	sum := sha256.Sum256([]byte(token))
+	return sum[:]
+}
+
+// errToken is what is said of any token that is not good.
+func errToken() error {
+	return api.Errorf(api.Unauthorized, "the token is wrong, or what it was for has ended")
+}
+
+// Attach makes the connection an actor's by a grant's token.
+func (s *Session) Attach(ctx context.Context, p *api.TaskAttachParams) (api.TaskAttached, error) {
+	if s.operator {
+		return api.TaskAttached{}, api.Errorf(api.Forbidden, "a token is for the kernel socket: an operator needs none")
+	}
+	body, err := s.t.o.Store.GrantByToken(ctx, digestOf(p.Token))
+	if errors.Is(err, store.ErrNotFound) {
+		return api.TaskAttached{}, errToken()
+	}
+	var g task.Grant
+	if err == nil {
+		err = json.Unmarshal(body, &g)
+	}
+	if err != nil {
+		return api.TaskAttached{}, err
+	}
+	now, err := s.t.grantOf(ctx, g.ID)
+	if err != nil {
+		return api.TaskAttached{}, err
+	}
+	a := s.t.config.Load().actor(now.Actor)
+	if a == nil || a.Role != now.Role || a.Tenant != now.Tenant {
+		return api.TaskAttached{}, errToken()
+	}
+	if err := s.bound(a); err != nil {
+		return api.TaskAttached{}, err
+	}
+	s.mu.Lock()
+	s.grant = now
+	s.mu.Unlock()
+	s.t.attached(s.peer)
+	return api.TaskAttached{
+		GrantID: now.ID, Actor: now.Actor, Role: now.Role, TenantID: now.Tenant, TaskID: now.TaskID, AttemptID: now.AttemptID, Fence: now.Fence,
+		Tools: toolsOf(now), ExpiresAt: now.ExpiresAt,
+	}, nil
+}
+
+// grantOf returns a grant that holds.
+func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
+	stored, err := t.o.Store.Grant(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errToken()
+	}
+	g := new(task.Grant)
+	if err == nil {
+		err = json.Unmarshal(stored.Body, g)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !g.RevokedAt.IsZero() || !t.o.Now().Before(g.ExpiresAt) {
+		return nil, errToken()
+	}
+	if g.TaskID == "" {
+		return g, nil
+	}
+	defer t.locks.Lock(g.TaskID)()
+	at, err := t.loadLocked(ctx, g.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	// Whoever runs an attempt that was aborted is told so by its checkpoints.
+	if a := at.Attempt(g.AttemptID); g.Ended(at) && (a == nil || a.Status != task.AttemptAborted || a != at.Last()) {
+		return nil, errToken()
+	}
+	return g, nil
+}
+
+// toolsOf are the tools of a grant: its own, or its role's.
+func toolsOf(g *task.Grant) []string {
+	if len(g.Tools) > 0 {
+		return g.Tools
+	}
+	return ToolsOf(g.Role)
+}
+
+// attached remembers that a process is an actor's, so that neither it nor what it
+// starts operates the daemon.
+func (t *Tasks) attached(peer api.Peer) {
+	name, err := peer.Process()
+	if err != nil || name == "" {
+		return
+	}
+	t.processes.mu.Lock()
+	defer t.processes.mu.Unlock()
+	if len(t.processes.names) >= maxProcesses {
+		clear(t.processes.names)
+	}
+	t.processes.names[name] = t.o.Now()
+}
+
+// processes are those that have attached.
+type processes struct {
+	mu    sync.Mutex
+	names map[string]time.Time
+}
+
+const maxProcesses = 10_000
+
+// MayOperate refuses processes that attached, and what they started, at the operator
+// socket.
+func (t *Tasks) MayOperate(p api.Peer) error {
+	t.processes.mu.Lock()
+	some := len(t.processes.names) > 0
+	t.processes.mu.Unlock()
+	if !some {
+		return nil
+	}
+	line, err := p.Ancestors()
+	if err != nil {
+		return api.Errorf(api.Forbidden, "the kernel cannot tell which process this is, so it cannot tell it from an actor's")
+	}
+	t.processes.mu.Lock()
+	defer t.processes.mu.Unlock()
+	for _, process := range line {
+		if _, ok := t.processes.names[process]; ok {
+			return api.Errorf(api.Forbidden, "this process is a task's actor or was started by one (process %s); actors do not operate the daemon", process)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,547 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// spec reads what a task is to do from what a caller gives of it. The fields win over
+// the Markdown.
+func spec(workspace, markdown string, fields *task.Fields, ref *api.TaskSpecRef) (s task.Spec, err error) {
+	if ref != nil {
+		if s, err = readSpecFile(workspace, ref); err != nil {
+			return s, err
+		}
+	} else {
+		s.Markdown = markdown
+		s.Fields, _ = task.ReadMarkdown([]byte(markdown))
+	}
+	if fields != nil && fields.Given() {
+		s.Fields = *fields
+	}
+	if what := s.Oversized(); what != "" {
+		return s, limit(what)
+	}
+	return s, nil
+}
+
+// limit is what is said of more than may be kept.
+func limit(what string) error {
+	return &api.Error{Code: api.Conflict, Message: what, Details: api.TaskDetails{Task: api.TaskError{Code: task.Limit}}}
+}
+
+// Create answers task.create.
+func (s *Session) Create(ctx context.Context, p *api.TaskCreateParams) (api.TaskCreated, error) {
+	t := s.t
+	who := s.as(ctx, "")
+	var none api.TaskCreated
+	c := t.config.Load()
+	tenant := p.TenantID
+	switch {
+	case who.Role != task.Operator && tenant != "" && tenant != who.Tenant:
+		return none, t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a task has its creator's tenant"})
+	case who.Role != task.Operator:
+		tenant = who.Tenant
+	case tenant == "" && len(c.Tenants) == 1:
+		tenant = c.Tenants[0]
+	case !slices.Contains(c.Tenants, tenant):
+		return none, api.Errorf(api.InvalidParams, "tenant_id: required, one of %v", c.Tenants)
+	}
+	if p.Classification != "" && !slices.Contains(c.Levels, p.Classification) {
+		return none, api.Errorf(api.InvalidParams, "classification: %.64q is not one of %v", p.Classification, c.Levels)
+	}
+	if t.counts.full(tenant) {
+		return none, limit(fmt.Sprintf("the tenant has %d open tasks", maxOpen))
+	}
+	given, err := spec(p.Workspace, p.SpecMarkdown, p.Spec, p.SpecRef)
+	if err != nil {
+		return none, err
+	}
+	command := task.Create{
+		Title: p.Title, Workspace: p.Workspace, Tenant: tenant, Phase: p.InitialPhase, Labels: p.Labels, DependsOn: p.DependsOn, Priority: task.DefaultPriority,
+		NotBefore: p.NotBefore, Spec: given, Effects: p.Effects, Classification: t.raise(c, p.Classification, p.Title, &given),
+	}
+	if p.Priority != nil {
+		command.Priority = *p.Priority
+	}
+	return once(ctx, s, "task.create", p, nil, func(keep func(*store.Change, api.TaskCreated) error) (api.TaskCreated, error) {
+		if len(p.DependsOn) > 0 {
+			t.deps.Lock()
+			defer t.deps.Unlock()
+			if err := t.mayDepend(ctx, "", tenant, p.DependsOn); err != nil {
+				return none, err
+			}
+		}
+		out, change, err := t.decide(ctx, nil, command, who)
+		if err != nil {
+			return none, err
+		}
+		defer t.locks.Lock(out.Task.ID)()
+		answer := func(r store.Receipt) api.TaskCreated {
+			return api.TaskCreated{TaskChanged: changed(out, r), Missing: out.Task.Missing()}
+		}
+		out, receipt, err := t.write(change, nil, out, func(change *store.Change, _ *task.Outcome) error { return keep(change, answer(store.Receipt{})) })
+		if err != nil {
+			return none, err
+		}
+		return answer(receipt), nil
+	})
+}
+
+// raise is the level that a task's texts come to.
+func (t *Tasks) raise(c *Config, level, title string, s *task.Spec) string {
+	if level == "" && len(c.Levels) > 0 {
+		level = c.Levels[0]
+	}
+	if t.o.Raise == nil {
+		return level
+	}
+	texts := []string{title, s.Markdown, s.Goal}
+	for _, list := range [][]string{s.ScopeIn, s.ScopeOut, s.Inputs, s.Outputs, s.AcceptanceCriteria, s.Risks} {
+		texts = append(texts, list...)
+	}
+	return t.o.Raise(level, texts...)
+}
+
+// mayDepend refuses dependencies that are not there, are another tenant's, or would
+// make the task wait for itself. The lock of dependencies is held.
+func (t *Tasks) mayDepend(ctx context.Context, id, tenant string, on []string) error {
+	seen := make(map[string]bool)
+	next := slices.Clone(on)
+	for depth := 0; len(next) > 0; depth++ {
+		var after []string
+		for _, dep := range next {
+			if dep == id {
+				return api.Errorf(api.InvalidParams, "depends_on: the task would wait for itself")
+			}
+			if seen[dep] {
+				continue
+			}
+			seen[dep] = true
+			if depth == 0 {
+				stored, err := t.o.Store.Task(ctx, dep)
+				var head task.Head
+				if err == nil {
+					err = json.Unmarshal(stored.Head, &head)
+				}
+				if errors.Is(err, store.ErrNotFound) || err == nil && head.Tenant != tenant {
+					return api.Errorf(api.InvalidParams, "depends_on: there is no task %s", dep)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			// A new task is depended on by none, so that there can be no circle.
+			if id == "" {
+				continue
+			}
+			further, err := t.o.Store.DependenciesOf(ctx, dep)
+			if err != nil {
+				return err
+			}
+			after = append(after, further...)
+		}
+		next = after
+	}
+	return nil
+}
+
+// Update answers task.update.
+func (s *Session) Update(ctx context.Context, p *api.TaskUpdateParams) (api.TaskUpdated, error) {
+	t := s.t
+	who := s.as(ctx, p.TaskID)
+	if p.DependsOn != nil {
+		t.deps.Lock()
+		defer t.deps.Unlock()
+	}
+	build := func(at *task.Task) (task.Command, error) {
+		c := task.Update{Expected: p.Expected, Title: p.Title, Labels: p.Labels, DependsOn: p.DependsOn, Priority: p.Priority, NotBefore: p.NotBefore}
+		if at.May(who) != nil {
+			return c, nil
+		}
+		if p.DependsOn != nil {
+			if err := t.mayDepend(ctx, at.ID, at.Tenant, *p.DependsOn); err != nil {
+				return nil, err
+			}
+		}
+		if p.Spec == nil && p.SpecMarkdown == nil && p.Title == nil {
+			return c, nil
+		}
+		title, now := at.Title, *at.Spec()
+		if p.Title != nil {
+			title = *p.Title
+		}
+		if p.Spec != nil || p.SpecMarkdown != nil {
+			markdown := ""
+			if p.SpecMarkdown != nil {
+				markdown = *p.SpecMarkdown
+			}
+			given, err := spec(at.Workspace, markdown, p.Spec, nil)
+			if err != nil {
+				return nil, err
+			}
+			now = given
+			c.Spec = &given
+		}
+		c.Classification = t.raise(t.config.Load(), at.Classification, title, &now)
+		return c, nil
+	}
+	return write(ctx, s, "task.update", p.TaskID, p, build, func(out *task.Outcome, c api.TaskChanged) api.TaskUpdated {
+		return api.TaskUpdated{TaskChanged: c, Missing: out.Task.Missing()}
+	})
+}
+
+// newest is how many entries of each list a task is shown with, and maxView how large
+// it may be, in bytes.
+const (
+	newest      = 100
+	maxView     = 1 << 20
+	usualEvents = 20
+)
+
+// Get answers task.get.
+func (s *Session) Get(ctx context.Context, p *api.TaskGetParams) (api.TaskView, error) {
+	t := s.t
+	who := s.as(ctx, p.TaskID)
+	unlock := t.locks.Lock(p.TaskID)
+	at, err := t.loadLocked(ctx, p.TaskID)
+	unlock()
+	if err != nil {
+		return api.TaskView{}, err
+	}
+	w, err := t.world(ctx, t.config.Load(), at)
+	if err != nil {
+		return api.TaskView{}, err
+	}
+	if err := at.Reads(who, w); err != nil {
+		return api.TaskView{}, t.refused(at, who, w, err)
+	}
+	s.read(at.ID, at.Subject())
+	v := t.view(at, w)
+	limit := usualEvents
+	if p.Events != nil {
+		limit = *p.Events
+	}
+	if p.Part != "" {
+		return v, t.onePart(ctx, &v, at, p)
+	}
+	if limit > 0 {
+		if v.Events, err = t.events(ctx, at.ID, 0, limit); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// view is a task as it is shown.
+func (t *Tasks) view(at *task.Task, w *task.World) api.TaskView {
+	now := t.o.Now()
+	v := api.TaskView{
+		Head: at.Head, Spec: *at.Spec(), SpecVersions: len(at.Specs), Missing: at.Missing(), Transitions: at.Options(w, now), RetriesLeft: at.RetriesLeft(),
+		Gates:            api.TaskGates{Spec: at.Gate(task.ReviewSpec, w.Rules.SpecReviews), Quality: at.Gate(task.ReviewQuality, w.Rules.QualityReviews)},
+		OpenDependencies: w.Open, Events: []api.TaskEvent{}, FailureSummary: at.FailureSummary(), Unblock: at.Unblock(),
+	}
+	if ready, ok := at.ReadyAt(w, now); ok {
+		v.ReadyAt = &ready
+	}
+	if a := at.Running(); a != nil {
+		v.LeaseExpiresAt = a.LeaseExpires
+		if w.Lease.After(v.LeaseExpiresAt) {
+			v.LeaseExpiresAt = w.Lease
+		}
+	}
+	if at.Phase == task.CircuitOpen {
+		v.LastGood = at.LastGood()
+	}
+	size := 0
+	v.Attempts = cut(&v, "attempts", at.Attempts, &size)
+	v.Artifacts = cut(&v, "artifacts", at.Artifacts, &size)
+	v.Effects = cut(&v, "effects", at.Effects, &size)
+	for i := range v.Effects {
+		v.Effects[i] = shown(v.Effects[i])
+	}
+	v.Approvals = cut(&v, "approvals", at.Approvals, &size)
+	v.Reviews = []api.TaskReview{}
+	for _, r := range cut(&v, "reviews", at.Reviews, &size) {
+		v.Reviews = append(v.Reviews, api.TaskReview{Review: r, Stale: at.Stale(&r)})
+	}
+	return v
+}
+
+// shown is an effect without what proves who was told to do it.
+func shown(e task.Effect) task.Effect {
+	e.Runs = slices.Clone(e.Runs)
+	for i := range e.Runs {
+		e.Runs[i].TokenHash = ""
+	}
+	if e.Runs == nil {
+		e.Runs = []task.Run{}
+	}
+	return e
+}
+
+// cut returns the newest entries of a list, as many as there is room for.
+func cut[T any](v *api.TaskView, name string, list []T, size *int) []T {
+	from := max(0, len(list)-newest)
+	for i := len(list) - 1; i >= from; i-- {
+		text, err := json.Marshal(&list[i])
+		if *size += len(text); err != nil || *size > maxView-task.MaxSpecBytes*2 {
+			from = i + 1
+			break
+		}
+	}
+	if from > 0 {
+		v.More = append(v.More, name)
+	}
+	return append([]T{}, list[from:]...)
+}
+
+// onePart leaves one list alone in a view, from an entry on.
+func (t *Tasks) onePart(ctx context.Context, v *api.TaskView, at *task.Task, p *api.TaskGetParams) error {
+	v.Attempts, v.Artifacts, v.Reviews, v.Effects, v.Approvals, v.More = []task.Attempt{}, []task.Artifact{}, []api.TaskReview{}, []task.Effect{}, []task.Approval{}, nil
+	size := 0
+	switch p.Part {
+	case "specs":
+		v.Specs = page(v, p, at.Specs, func(s task.Spec) string { return strconv.Itoa(s.Version) }, &size)
+	case "attempts":
+		v.Attempts = page(v, p, at.Attempts, func(a task.Attempt) string { return a.ID }, &size)
+	case "artifacts":
+		v.Artifacts = page(v, p, at.Artifacts, func(a task.Artifact) string { return a.ID }, &size)
+	case "reviews":
+		for _, r := range page(v, p, at.Reviews, func(r task.Review) string { return r.ID }, &size) {
+			v.Reviews = append(v.Reviews, api.TaskReview{Review: r, Stale: at.Stale(&r)})
+		}
+	case "effects":
+		for _, e := range page(v, p, at.Effects, func(e task.Effect) string { return e.ID }, &size) {
+			v.Effects = append(v.Effects, shown(e))
+		}
+	case "approvals":
+		v.Approvals = page(v, p, at.Approvals, func(a task.Approval) string { return a.ID }, &size)
+	case "checkpoints":
+		from, _ := strconv.Atoi(p.After)
+		found, err := t.o.Store.TaskParts(ctx, at.ID, "checkpoint", from, newest)
+		for _, part := range found {
+			if err == nil {
+				v.Checkpoints, err = appended(v.Checkpoints, part.Body)
+			}
+		}
+		return err
+	case "events":
+		before, _ := strconv.ParseUint(p.After, 10, 64)
+		var err error
+		v.Events, err = t.events(ctx, at.ID, before, 200)
+		return err
+	}
+	return nil
+}
+
+func page[T any](v *api.TaskView, p *api.TaskGetParams, list []T, id func(T) string, size *int) []T {
+	if i := slices.IndexFunc(list, func(e T) bool { return id(e) == p.After }); i >= 0 {
+		list = list[i+1:]
+	}
+	for i := range list {
+		text, err := json.Marshal(&list[i])
+		if *size += len(text); err != nil || *size > maxView-task.MaxSpecBytes*2 || i >= 200 {
+			v.More = append(v.More, p.Part)
+			return list[:i]
+		}
+	}
+	return append([]T{}, list...)
+}
+
+// events are the newest events of a task before a number of the log, oldest first.
+func (t *Tasks) events(ctx context.Context, id string, before uint64, limit int) ([]api.TaskEvent, error) {
+	f := audit.Filter{Like: audit.Record{TaskID: id, ActionType: audit.ActionTask}}
+	list := []api.TaskEvent{}
+	for len(list) < limit {
+		lines, next, err := t.o.Search.Query(ctx, f, before, limit-len(list))
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range lines {
+			if e, ok := eventOf(line); ok {
+				list = append(list, e)
+			}
+		}
+		if before = next; next == 0 {
+			break
+		}
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+// eventOf reads an event from a line of the log, false where it is none.
+func eventOf(line []byte) (api.TaskEvent, bool) {
+	r, err := audit.Parse(line)
+	if err != nil || r.ActionType != audit.ActionTask {
+		return api.TaskEvent{}, false
+	}
+	e := api.TaskEvent{Seq: r.Seq, TaskID: r.TaskID, N: r.TaskSeq, Event: r.Event, At: r.Time, Actor: r.Actor, Role: r.Role, AttemptID: r.AttemptID}
+	e.Was, _ = r.Details["was"].(map[string]any)
+	e.Now, _ = r.Details["now"].(map[string]any)
+	e.Reason, _ = r.Details["reason"].(string)
+	if phase, ok := r.Details["phase"].(string); ok {
+		e.Phase = task.Phase(phase)
+	}
+	if n, ok := r.Details["revision"].(float64); ok {
+		e.Revision = int(n)
+	}
+	return e, true
+}
+
+// ListReady answers task.list_ready.
+func (s *Session) ListReady(ctx context.Context, p *api.TaskListReadyParams) (api.TaskList, error) {
+	t := s.t
+	who := s.as(ctx, "")
+	want := 50
+	if p.Limit != nil {
+		want = *p.Limit
+	}
+	list := api.TaskList{Tasks: []api.TaskLine{}}
+	c := t.config.Load()
+	tenants := []string{who.Tenant}
+	if who.Role == task.Operator {
+		tenants = c.Tenants
+	}
+	now := t.o.Now()
+	var fault error
+	for priority := range task.MaxPriority + 1 {
+		for _, tenant := range tenants {
+			err := t.o.Store.ReadyTasks(ctx, tenant, priority, now, func(r store.ReadyTask) bool {
+				var line api.TaskLine
+				if line, fault = t.line(r); fault != nil {
+					return false
+				}
+				for _, l := range p.Labels {
+					if !slices.Contains(line.Labels, l) {
+						return true
+					}
+				}
+				list.Tasks = append(list.Tasks, line)
+				return len(list.Tasks) < want
+			})
+			if err = errors.Join(err, fault); err != nil || len(list.Tasks) >= want {
+				return list, err
+			}
+		}
+	}
+	return list, nil
+}
+
+// List answers task.list.
+func (s *Session) List(ctx context.Context, p *api.TaskListParams) (api.TaskList, error) {
+	want := api.MaxPage
+	if p.Limit != nil {
+		want = *p.Limit
+	}
+	found, err := s.t.o.Store.Tasks(ctx, store.TaskFilter{Tenant: p.TenantID, Phase: string(p.Phase), Open: p.Open, After: p.After}, want)
+	if err != nil {
+		return api.TaskList{}, err
+	}
+	list := api.TaskList{Tasks: []api.TaskLine{}}
+	for _, r := range found {
+		line, err := s.t.line(r)
+		if err != nil {
+			return list, err
+		}
+		list.Tasks = append(list.Tasks, line)
+	}
+	if len(found) == want && want > 0 {
+		list.Next = list.Tasks[want-1].ID
+	}
+	return list, nil
+}
+
+// line is a task of a list.
+func (t *Tasks) line(r store.ReadyTask) (api.TaskLine, error) {
+	var line api.TaskLine
+	if err := json.Unmarshal(r.Head, &line.Head); err != nil {
+		return line, fmt.Errorf("cannot decode a task of the list: %w", err)
+	}
+	if !r.ReadyAt.IsZero() {
+		line.ReadyAt = &r.ReadyAt
+	}
+	line.Since = line.UpdatedAt
+	line.Waits, line.Person = waits(line.Phase, line.ReadyAt != nil)
+	return line, nil
+}
+
+// waits says who a task waits for, and whether that is a person.
+func waits(phase task.Phase, ready bool) (whom string, person bool) {
+	switch phase {
+	case task.Completed, task.Failed:
+		return "", false
+	case task.CircuitOpen:
+		return "a person, to close the circuit", true
+	case task.AwaitingApproval:
+		if ready {
+			return "the orchestrator", false
+		}
+		return "a person, to approve", true
+	case task.Executing:
+		if ready {
+			return "the orchestrator", false
+		}
+		return "the executor", false
+	case task.ReadyToResume:
+		if ready {
+			return "the orchestrator", false
+		}
+		return "an effect", false
+	case task.ExecutionReady:
+		if ready {
+			return "the orchestrator", false
+		}
+		return "its dependencies, or an attempt", false
+	default:
+		return "the orchestrator", false
+	}
+}
+
+// Watch answers task.watch: all events after a number, then a mark, then what comes.
+func (t *Tasks) Watch(_ context.Context, p *api.TaskWatchParams) (func(context.Context, api.Stream) error, error) {
+	after := t.o.Store.Head().Seq
+	if p.After != nil {
+		after = min(*p.After, after)
+	}
+	return func(ctx context.Context, out api.Stream) error {
+		caught := false
+		for {
+			lines, upTo, err := t.o.Store.LinesAfter(ctx, after)
+			if err != nil {
+				return err
+			}
+			for _, line := range lines {
+				e, ok := eventOf(line)
+				if !ok || p.TaskID != "" && e.TaskID != p.TaskID {
+					continue
+				}
+				if err := out.Send(ctx, api.TaskNews{TaskEvent: &e}); err != nil {
+					return err
+				}
+			}
+			if after = upTo; len(lines) > 0 {
+				continue
+			}
+			if !caught {
+				caught = true
+				if err := out.Send(ctx, api.TaskNews{Caught: true}); err != nil {
+					return err
+				}
+			}
+			if err := t.o.Store.WaitAfter(ctx, after); err != nil {
+				return err
+			}
+		}
+	}, nil
+}
