@@ -105,7 +105,7 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	}
 	var found []Detection
 	for _, f := range append(m.Rules.Content.Scan(m.texts, m.Rendering...), m.Files.findings...) {
-		d := Detection{Rule: f.Rule, Member: clip(f.Member), Start: f.Start, End: f.End}
+		d := Detection{Rule: f.Rule, Member: clip(f.Member), Start: f.Start, End: f.End, Shadow: f.Shadow}
 		found = append(found, d)
 		// The detector's levels are the protocol's; one that is not is treated as
 		// the highest.

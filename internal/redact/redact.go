@@ -451,7 +451,7 @@ func (r *Redactor) credentials(text string) []span {
 
 func (r *Redactor) detected(text string, counts func(rule string) bool) (spans []span) {
 	for _, f := range r.detector.Detect(text) {
-		if counts(f.Rule) {
+		if counts(f.Rule) && !f.Shadow {
 			spans = append(spans, span{f.Start, f.End, "[redacted " + f.Rule + "]"})
 		}
 	}

@@ -53,6 +53,14 @@ func families() []struct{ name, text string } {
 		{"mapbox", "sk.eyJa"},
 		{"elements", "<token>"},
 		{"headers", "authorization: a1"},
+		{"addresses", "a@b."},
+		{"signs of addresses", "@"},
+		{"phones", "+12345678 "},
+		{"signs of phones", "+1"},
+		{"phones in groups", "555-010-0199 "},
+		{"births", "born 1."},
+		{"passports", "passport A"},
+		{"codes", "RSSMRA85T10"},
 		{"per cent", "%41"},
 		{"references", "&#65; "},
 		{"escapes", "\\u0041"},
@@ -70,7 +78,7 @@ func families() []struct{ name, text string } {
 // BenchmarkDetect shows that no text takes more than its length: within a
 // family the bytes a second are the same at every size.
 func BenchmarkDetect(b *testing.B) {
-	d := detector(b)
+	d := made(b, Options{})
 	for _, family := range families() {
 		for _, kib := range []int{1, 4, 64, 256} {
 			text := filler(family.text, kib<<10)
@@ -89,7 +97,7 @@ func BenchmarkDetect(b *testing.B) {
 // room for a slow machine: what is quadratic in 256 KiB takes minutes.
 func TestWorstTexts(t *testing.T) {
 	const limit = 3 * time.Second
-	d := detector(t)
+	d := made(t, Options{})
 	for _, family := range families() {
 		text := filler(family.text, 256<<10)
 		began := time.Now()

@@ -46,6 +46,8 @@ type Finding struct {
 	Start, End int
 	// Member is the string of the message, empty for its content.
 	Member string
+	// Shadow is what is written down and raises nothing. Its level is Public.
+	Shadow bool
 }
 
 // Pattern is a rule of the operator's own.
@@ -61,6 +63,9 @@ type Pattern struct {
 // Options are what a Detector can be told.
 type Options struct {
 	Patterns []Pattern
+	// Personal is what becomes of personal data, by the names of [Personal]: one of
+	// [PersonalModes]. What is not named is in shadow.
+	Personal map[string]string
 }
 
 // Detector holds the rules, prepared. It never changes once built.
@@ -69,6 +74,8 @@ type Detector struct {
 	checks   []check
 	lists    lists
 	patterns []pattern
+	// personal is what becomes of each kind of personal data.
+	personal map[string]string
 }
 
 type pattern struct {
@@ -97,9 +104,14 @@ func New(o Options) (*Detector, error) {
 		seen[p.Name] = true
 		d.patterns = append(d.patterns, pattern{"operator." + p.Name, p.Level, re})
 	}
+	modes, err := personalModes(o.Personal)
+	if err != nil {
+		faults = append(faults, err)
+	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+	d.personal = modes
 	anchors := builtin()
 	words := make([]string, len(anchors))
 	for i, a := range anchors {
@@ -227,6 +239,7 @@ func (p *pass) builtin(found []Finding, s string, plain int) []Finding {
 func (p *pass) rules(found []Finding, v *view) []Finding {
 	p.scan = scan{text: v.text, lists: &p.d.lists, pass: p, pem: -1, putty: -1}
 	p.d.words.each(v.text, p.hit)
+	p.scan.people()
 	p.scan.numbers()
 	first := len(found)
 	found = append(found, p.scan.settle()...)

@@ -606,11 +606,11 @@ func FuzzDetect(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	d := detector(f, Pattern{"a", `a+b?`, Internal})
+	d := made(f, Options{Patterns: []Pattern{{"a", `a+b?`, Internal}}})
 	f.Fuzz(func(t *testing.T, text string) {
 		found := d.Detect(text)
 		for i, x := range found {
-			if x.Start < 0 || x.Start >= x.End || x.End > len(text) || rank(x.Level) == 0 || x.Rule == "" {
+			if x.Start < 0 || x.Start >= x.End || x.End > len(text) || (rank(x.Level) == 0) != x.Shadow || x.Rule == "" {
 				t.Fatalf("%q: %v", text, x)
 			}
 			if utf8.ValidString(text) && !utf8.ValidString(text[x.Start:x.End]) {

@@ -48,8 +48,11 @@ func (s *scan) numbers() {
 			}
 			i++
 		}
-		if total >= 6 { // what has fewer digits is not looked for
+		switch {
+		case total >= 6: // what has fewer digits is not looked for
 			s.sequence(groups, first, len(groups), glued)
+		case glued && total == 2 && s.is(groups[0].end, letter):
+			s.codice(groups[0].start)
 		}
 	}
 }
@@ -64,6 +67,7 @@ func (s *scan) sequence(groups []group, first, last int, glued bool) {
 			s.identity(groups[i:])
 		}
 		s.lettered(groups[i:])
+		s.abroad(groups[i:])
 	}
 }
 
@@ -270,37 +274,6 @@ func mod97(parts ...[]byte) bool {
 	return rest == 1
 }
 
-// identity weighs the national numbers that are digits alone. A checksum by
-// itself is met by too many other numbers, so each needs its name nearby too.
-func (s *scan) identity(groups []group) {
-	number := func(layouts ...[]int) ([]byte, int) {
-		for _, sizes := range layouts {
-			if s.layout(groups, sizes...) {
-				return s.digits(groups[:len(sizes)]), groups[len(sizes)-1].end
-			}
-		}
-		return nil, 0
-	}
-	start := groups[0].start
-	if n, end := number([]int{3, 2, 4}, []int{9}); n != nil && validSSN(n) &&
-		s.near(start, end, "ssn", "ssns", "social security", "social sec", "soc sec") {
-		s.add(ruleSSN, Confidential, start, end)
-	}
-	if n, end := number([]int{11}, []int{2, 3, 3, 3}); n != nil && validSteuerID(n) &&
-		s.near(start, end, "steuer-id", "steuer id", "steuerid", "idnr", "steuer-idnr", "steuer-identifikationsnummer",
-			"steuerliche identifikationsnummer", "steueridentifikationsnummer", "identifikationsnummer", "tin", "tax id") {
-		s.add(ruleSteuerID, Confidential, start, end)
-	}
-	if n, end := number([]int{12}, []int{4, 4, 4}); n != nil && n[0] >= '2' && verhoeff(n) &&
-		s.near(start, end, "aadhaar", "aadhar", "adhaar", "uidai") {
-		s.add(ruleAadhaar, Confidential, start, end)
-	}
-	if n, end := number([]int{15}, []int{13, 2}, []int{1, 2, 2, 2, 3, 3, 2}); n != nil && validINSEE(n) &&
-		s.near(start, end, "insee", "nir", "sociale", "secu", "s\u00e9cu", "s\u00e9curit\u00e9", "vitale") {
-		s.add(ruleINSEE, Confidential, start, end)
-	}
-}
-
 // lettered weighs the national numbers that begin or end in letters.
 func (s *scan) lettered(groups []group) {
 	start := groups[0].start
@@ -382,11 +355,14 @@ func (s *scan) near(start, end int, words ...string) bool {
 		if i == start {
 			i = end
 		}
-		if !s.is(i, letter) || s.is(i-1, alnum) { // they all begin with a letter
+		if i >= to {
+			break
+		}
+		if s.text[i] < 0x80 && (!s.is(i, letter) || s.is(i-1, alnum)) { // they all begin with a letter
 			continue
 		}
 		for _, w := range words {
-			if lower(s.text[i]) == w[0] && s.hasFold(i, w) && !s.is(i+len(w), letter) && (i+len(w) <= start || i >= end) {
+			if lower(s.text[i]) == w[0] && s.hasFold(i, w) && (!s.is(i+len(w), letter) || w[0] >= 0x80) && (i+len(w) <= start || i >= end) {
 				return true
 			}
 		}

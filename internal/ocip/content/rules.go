@@ -9,7 +9,8 @@ import (
 type Rule struct {
 	// ID is what findings name.
 	ID string
-	// Level is what a finding raises a text to.
+	// Level is what a finding raises a text to. That of personal data is public,
+	// until an operator says what it is.
 	Level string
 	// Source is who says what the rule looks for: the issuer's own documentation,
 	// or the standard.
@@ -74,6 +75,9 @@ func Rules() []Rule {
 	all := slices.Clone(described)
 	for _, t := range tokens {
 		all = append(all, Rule{t.id, t.level, t.source})
+	}
+	for _, r := range personalRules {
+		all = append(all, Rule{personalPrefix + r.ID, r.Level, r.Source})
 	}
 	slices.SortFunc(all, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 	return all

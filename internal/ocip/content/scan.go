@@ -51,7 +51,7 @@ type anchor struct {
 // builtin lists the anchors of all rules of the house.
 func builtin() []anchor {
 	var all []anchor
-	for _, group := range [][]anchor{tokenAnchors(), credentialAnchors(), assignmentAnchors(), passwordAnchors(), markingAnchors()} {
+	for _, group := range [][]anchor{tokenAnchors(), credentialAnchors(), assignmentAnchors(), passwordAnchors(), personalAnchors(), markingAnchors()} {
 		all = append(all, group...)
 	}
 	return all
