@@ -16,6 +16,7 @@ type room struct {
 var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
+			"internal/ocip/content", "internal/text",
 			"internal/kernelconfig", "internal/logreader", "internal/measure",
 			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
 			"internal/mirror", "internal/checkpoints", "internal/durable", "internal/index", "internal/keyring", "internal/export",

@@ -256,6 +256,9 @@ type Commitment struct {
 // Content says what raises a message's level besides the built-in rules.
 type Content struct {
 	Patterns []Pattern `yaml:"patterns"`
+	// Personal says for kinds of personal data, by name, which level they raise a
+	// message to, or that they are only recorded (shadow) or off.
+	Personal map[string]string `yaml:"personal"`
 }
 
 // Pattern is an operator's own rule: a regular expression (RE2) whose match

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/openclawos/ocipd/configs"
+	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 
 // another changes the value of a key into one that is not what it was.
@@ -205,12 +208,22 @@ func TestSinceIsBounded(t *testing.T) {
 	}
 }
 
+// The comment that people read lists every kind of personal data.
+func TestPersonalDataIsListed(t *testing.T) {
+	words := strings.FieldsFunc(string(configs.Default()), func(r rune) bool { return strings.ContainsRune(" \n#,.:", r) })
+	for _, name := range content.Personal() {
+		if !slices.Contains(words, name) {
+			t.Errorf("configs/ocipd.yaml does not have %s", name)
+		}
+	}
+}
+
 // A regular expression that does not compile, and a cue that does not exist, are
 // found with their place.
 func TestRulesAreChecked(t *testing.T) {
 	_, err := Parse("ocipd.yaml", []byte("ocip:\n  commitment:\n    families: {mony: off, money: of}\n  content:\n    patterns:\n"+
 		"      - {name: ok, regexp: falcon, level: internal}\n      - {name: bad, regexp: \"fal(con\", level: internal}\n"+
-		"      - {name: ok, regexp: osprey, level: intern}\n"))
+		"      - {name: ok, regexp: osprey, level: intern}\n    personal: {emial: off, email: secret, phone: internal}\n"))
 	if err == nil {
 		t.Fatal("it is taken")
 	}
@@ -220,6 +233,8 @@ func TestRulesAreChecked(t *testing.T) {
 		"ocipd.yaml:7:29: ocip.content.patterns[1].regexp:", "missing closing )",
 		`ocipd.yaml:8:16: ocip.content.patterns[2].name: "ok" is taken by ocip.content.patterns[0].name`,
 		`unknown level "intern"`,
+		`ocipd.yaml:9:23: ocip.content.personal.emial: unknown kind of personal data "emial"`, `did you mean "email"?`,
+		`ocip.content.personal.email: unknown mode "secret"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)

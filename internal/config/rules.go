@@ -22,6 +22,16 @@ func (c *Config) checkRules(p *problems) {
 		p.word(at, "mode", c.OCIP.Commitment.Families[name], string(commitment.Enforce), string(commitment.Shadow), string(commitment.Off))
 	}
 
+	personal := keypath.Path{}.Key("ocip").Key("content").Key("personal")
+	for _, name := range slices.Sorted(maps.Keys(c.OCIP.Content.Personal)) {
+		at := personal.Key(name)
+		if !slices.Contains(detect.Personal(), name) {
+			p.add(at, nearest(name, detect.Personal(), near(name)), "%s: unknown kind of personal data %q, want one of %s", at, clip(name), strings.Join(detect.Personal(), ", "))
+			continue
+		}
+		p.word(at, "mode", c.OCIP.Content.Personal[name], detect.PersonalModes()...)
+	}
+
 	patterns, names := keypath.Path{}.Key("ocip").Key("content").Key("patterns"), map[string]spot{}
 	if n := len(c.OCIP.Content.Patterns); n > detect.MaxPatterns {
 		p.bad(patterns, "want at most %d, got %d", detect.MaxPatterns, n)

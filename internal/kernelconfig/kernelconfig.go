@@ -103,7 +103,7 @@ func rules(c *config.OCIP) (*ocip.Rules, error) {
 	for name, mode := range c.Commitment.Families {
 		families[name] = commitment.Mode(mode)
 	}
-	found, err := content.New(content.Options{Patterns: patterns})
+	found, err := content.New(content.Options{Patterns: patterns, Personal: c.Content.Personal})
 	if err != nil {
 		return nil, fmt.Errorf("cannot use ocip.content: %w", err)
 	}

@@ -661,3 +661,28 @@ func TestEnvelopeShapes(t *testing.T) {
 		}
 	}
 }
+
+// Personal data are on record and raise nothing, until the operator gives them a
+// level.
+func TestPersonalDataInShadow(t *testing.T) {
+	for mode, want := range map[string]Code{"": "", content.Off: "", content.Restricted: ClassificationViolation} {
+		m := question()
+		m.Content, m.Rules = "Ask ada@acme.io.", detectors(t)
+		o := content.Options{Personal: map[string]string{}}
+		if mode != "" {
+			o.Personal["email"] = mode
+		}
+		var err error
+		if m.Rules.Content, err = content.New(o); err != nil {
+			t.Fatal(err)
+		}
+		v := Decide(t.Context(), &m, yes)
+		if v.Code != want {
+			t.Errorf("%q: got %s, %s", mode, v.Code, v.Reason)
+		}
+		found := slices.IndexFunc(v.Detections, func(d Detection) bool { return d.Rule == "personal.email" })
+		if found >= 0 == (mode == content.Off) || found >= 0 && v.Detections[found].Shadow != (mode == "") {
+			t.Errorf("%q: got %+v", mode, v.Detections)
+		}
+	}
+}

@@ -74,15 +74,14 @@ var chineseWords = []string{"\u8eab\u4efd\u8bc1", "\u8eab\u4efd\u8b49", "\u516c\
 
 // form is one layout of a number.
 type form struct {
-	number *national
-	sizes  []int
-	mixed  bool
+	national
+	sizes []int
+	mixed bool
 }
 
 // forms are the layouts by the size of their first group.
 var forms = func() (by [longestNumber + 1][]form) {
-	for i := range nationals {
-		n := &nationals[i]
+	for _, n := range nationals {
 		for _, sizes := range n.layouts {
 			by[sizes[0]] = append(by[sizes[0]], form{n, sizes, false})
 		}
@@ -96,13 +95,15 @@ var forms = func() (by [longestNumber + 1][]form) {
 // identity weighs the numbers that are digits alone and begin with groups[0].
 func (s *scan) identity(groups []group) {
 	start := groups[0].start
-	for _, f := range forms[min(groups[0].size(), longestNumber)] {
+	of := forms[min(groups[0].size(), longestNumber)]
+	for i := range of {
+		f := &of[i]
 		if !fits(groups, f.sizes) || !f.mixed && !s.layout(groups, f.sizes...) {
 			continue
 		}
 		end := groups[len(f.sizes)-1].end
-		if n := s.digits(groups[:len(f.sizes)]); !s.is(end, word) && f.number.valid(n) && s.near(start, end, f.number.words...) {
-			s.identified(f.number.rule, start, end)
+		if n := s.digits(groups[:len(f.sizes)]); !s.is(end, word) && f.valid(n) && s.near(start, end, f.words...) {
+			s.identified(f.rule, start, end)
 		}
 	}
 }

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/kernelconfig"
+	"github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/text"
+	"github.com/spf13/cobra"
+)
+
+func newContent(s *shell) *cobra.Command {
+	c := group(&cobra.Command{Use: "content", Short: "say what raises the level of a text, and why"})
+	c.AddCommand(newContentExplain(s), newContentRules(s))
+	return c
+}
+
+// maxExplained bounds the text that is read. Messages are shorter.
+const maxExplained = 16 << 20
+
+// explained is what `ocipd content explain --json` prints.
+type explained struct {
+	// Level is what the text is raised to.
+	Level    string    `json:"level"`
+	Findings []finding `json:"findings"`
+}
+
+// finding is one of them. It has no word of the text.
+type finding struct {
+	Rule   string `json:"rule"`
+	Source string `json:"source"`
+	Level  string `json:"level"`
+	// Shadow is what is recorded and raises nothing.
+	Shadow bool `json:"shadow,omitzero"`
+	// Start and End are bytes of the text, Line and Column, both from 1, where it
+	// begins for people.
+	Start  int `json:"start"`
+	End    int `json:"end"`
+	Line   int `json:"line"`
+	Column int `json:"column"`
+}
+
+func newContentExplain(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "explain FILE",
+		Example: "  ocipd content explain reply.txt\n" +
+			"  ocipd content explain - --json < reply.txt",
+		Short: "list what is found in a text: rule, source, place and level",
+		Long: `Look at a text as the daemon looks at a message, with the patterns and the
+personal data of the configuration, and list what is found: the rule, who says
+what the rule looks for, the place and the level. What is in shadow is recorded
+and raises nothing. The words themselves are not printed. FILE may be -, for
+stdin.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			e, err := s.explain(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return s.PrintJSON(e)
+			}
+			return s.showExplained(&e)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (s *shell) explain(file string) (e explained, err error) {
+	cfg, err := s.Load(nil)
+	if err != nil {
+		return e, err
+	}
+	typed, err := kernelconfig.New(cfg)
+	if err != nil {
+		return e, err
+	}
+	var in io.Reader = s.Stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return e, fmt.Errorf("cannot read the text: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, maxExplained+1))
+	switch {
+	case err != nil:
+		return e, fmt.Errorf("cannot read the text of %s: %w", file, err)
+	case len(raw) > maxExplained:
+		return e, fmt.Errorf("cannot explain %s: it is longer than %d MiB", file, maxExplained>>20)
+	}
+	known := map[string]string{}
+	for _, r := range content.Rules() {
+		known[r.ID] = r.Source
+	}
+	said := string(raw)
+	found := typed.Rules.Content.Scan([]text.Passage{{Text: said}}, text.Renderings()...)
+	e.Level, e.Findings = content.Highest(found), make([]finding, 0, len(found))
+	for _, f := range found {
+		source, ok := known[f.Rule]
+		if !ok {
+			source = "ocip.content.patterns of the configuration"
+		}
+		before := said[:f.Start]
+		e.Findings = append(e.Findings, finding{
+			Rule: f.Rule, Source: source, Level: f.Level, Shadow: f.Shadow, Start: f.Start, End: f.End,
+			Line: 1 + strings.Count(before, "\n"), Column: f.Start - strings.LastIndexByte(before, '\n'),
+		})
+	}
+	return e, nil
+}
+
+func (s *shell) showExplained(e *explained) error {
+	if len(e.Findings) == 0 {
+		_, err := fmt.Fprintln(s.Stdout, "nothing is found: the text stays at the level that its sender gives it")
+		return err
+	}
+	t := term.Table{Columns: []term.Column{{Title: "RULE", Least: 12}, {Title: "LEVEL", Least: 6}, {Title: "LINE", Least: 4, Right: true}, {Title: "BYTES", Least: 5}, {Title: "SOURCE", Least: 8}}}
+	for _, f := range e.Findings {
+		level := f.Level
+		if f.Shadow {
+			level = content.Shadow
+		}
+		t.Add(term.Plain(f.Rule), term.Plain(level), term.Plain(strconv.Itoa(f.Line)+":"+strconv.Itoa(f.Column)),
+			term.Plain(strconv.Itoa(f.Start)+"-"+strconv.Itoa(f.End)), term.Plain(f.Source))
+	}
+	if err := t.Write(s.Stdout, s.Screen()); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(s.Stdout, "the text is %s\n", e.Level)
+	return err
+}
+
+// rule is a row of `ocipd content rules --json`.
+type rule struct {
+	Rule   string `json:"rule"`
+	Level  string `json:"level"`
+	Source string `json:"source"`
+}
+
+func newContentRules(s *shell) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "rules",
+		Example: "  ocipd content rules\n" +
+			"  ocipd content rules --json",
+		Short: "list the built-in rules, their levels and sources",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			var rules []rule
+			for _, r := range content.Rules() {
+				rules = append(rules, rule{r.ID, r.Level, r.Source})
+			}
+			if asJSON {
+				return s.PrintJSON(rules)
+			}
+			t := term.Table{Columns: []term.Column{{Title: "RULE", Least: 12}, {Title: "LEVEL", Least: 6}, {Title: "SOURCE", Least: 8}}}
+			for _, r := range rules {
+				t.Add(term.Plain(r.Rule), term.Plain(r.Level), term.Plain(r.Source))
+			}
+			return t.Write(s.Stdout, s.Screen())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
