@@ -26,12 +26,8 @@ func open() []string {
 		"ocip.unknown.commitments", "ocip.unknown.first_contact", "ocip.person.commitments", "ocip.person.first_contact", "ocip.look_alike", "ocip.inbound.unannotated",
 		"directory.kind", "directory.instance_id", "directory.user_id", "directory.org_unit", "directory.tenant_id", "directory.accepts", "directory.sessions",
 		"ocip.default_classification", "ocip.default_exchange_type", "ocip.disclosure", "ocip.commitment.match", "ocip.commitment.enforcement",
-<<<<<<< HEAD
-		"ocip.commitment.families", "ocip.content.patterns.name", "ocip.content.patterns.regexp", "ocip.content.patterns.level", "ocip.chain.enforcement",
-		"tasks.actors.name", "tasks.actors.role", "tasks.actors.app", "tasks.actors.tenant_id", "tasks.actors.max_classification", "tasks.actors.exe",
-=======
 		"ocip.commitment.families", "ocip.content.patterns.name", "ocip.content.patterns.regexp", "ocip.content.patterns.level", "ocip.content.personal", "ocip.chain.enforcement",
->>>>>>> d4717fc (cmd/ocipd, internal/config: content explain and content rules; personal data have a level where the operator gives them one)
+		"tasks.actors.name", "tasks.actors.role", "tasks.actors.app", "tasks.actors.tenant_id", "tasks.actors.max_classification", "tasks.actors.exe",
 		"approvals.allowed_signers", "policy.path", "policy.data.allowed_exchange_types", "policy.data.max_classification_shared",
 		// What a policy decides by is what is looked for in a difference.
 		"policy.data.*",
