@@ -24,13 +24,14 @@ type State struct {
 	Seen     Seen
 	Speakers Speakers
 	Sessions *Sessions
+	Words    Words
 }
 
 // New takes up what an open store holds.
 func New(s *store.Store) *State {
 	return &State{
 		exchanges: newExchanges(s), Chains: newChains(s), Owed: newOwed(s), Budgets: newBudgets(s), Origins: newOrigins(s), Seen: newSeen(s),
-		Speakers: newSpeakers(s), Sessions: newSessions(s),
+		Speakers: newSpeakers(s), Sessions: newSessions(s), Words: newWords(),
 	}
 }
 

@@ -348,9 +348,12 @@ func (k *ruleset) sendLocked(ctx context.Context, m *outgoing) (api.DispatchResu
 	v := k.weigh(ctx, m, st, ocip.Nobody, now)
 	switch v.Result {
 	case ocip.Allow:
+		said := m.content // without the disclosure
 		result, err := k.release(ctx, m, v, st, change, now)
 		if err != nil {
 			giveBack()
+		} else {
+			k.state.Words.Said(m.sender.InstanceID, m.key, said)
 		}
 		return result, err
 	case ocip.RequireApproval:
@@ -526,7 +529,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.Claimed(k.cfg.DefaultLevel),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, Unconfirmed: m.unconfirmed(), First: st.first, Spent: st.spent, SpentHour: st.spentHour,
-		ReplyPolicy: m.hints.ReplyPolicy, Content: m.content, Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
+		ReplyPolicy: m.hints.ReplyPolicy, Before: k.state.Words.Before(m.sender.InstanceID, m.key), Content: m.content, Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 		Approvers: k.cfg.Approvers,
 	}
 	v := ocip.Decide(ctx, o, k.policy)

@@ -508,7 +508,11 @@ func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResu
 	if err := k.content(r, in.content); err != nil {
 		return api.QueueResult{}, err
 	}
-	return k.take(in, &store.Change{Records: []*audit.Record{r}}, time.Time{})
+	result, err := k.take(in, &store.Change{Records: []*audit.Record{r}}, time.Time{})
+	if err == nil {
+		k.state.Words.Heard(in.agent.InstanceID, in.key, in.content)
+	}
+	return result, err
 }
 
 // reported is who a record says has written: nobody known, where a runtime says so of

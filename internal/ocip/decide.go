@@ -76,6 +76,8 @@ type Outgoing struct {
 	Spent, SpentHour int
 	// ReplyPolicy is the caller's wish for who may answer.
 	ReplyPolicy ReplyPolicy
+	// Before is what went before the message in its session.
+	Before Before
 	// Content is the text to judge, Passages are the message's other strings, and
 	// Rules is what both are judged by.
 	Content  string
@@ -155,7 +157,7 @@ func Decide(ctx context.Context, m *Outgoing, policy Policy) *Verdict {
 	v.Shared, v.Withheld = sift(m.Data, v.Level, m.To.Accepts)
 	if m.To.Kind == KindAgent {
 		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary, m.Claimed)
-		v.Exchange.Awaiting, v.Exchange.AwaitsCommitment, v.Exchange.Chain = "", false, v.Chain
+		v.Exchange.Awaiting, v.Exchange.AwaitsCommitment, v.Exchange.Asks, v.Exchange.Chain = "", false, false, v.Chain
 		v.Exchange.Approved, v.Exchange.ForPerson = m.Person != Nobody, false
 		v.Exchange.Outcome = InProgress
 		if m.Person == TakenOver {

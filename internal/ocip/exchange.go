@@ -125,6 +125,8 @@ type Exchange struct {
 	// AwaitsCommitment is set where the last message came from the counterparty
 	// and asks for a commitment, by its envelope or its text.
 	AwaitsCommitment bool
+	// Asks is set where it asks for a yes that would bind.
+	Asks bool
 	// ForPerson is set where the exchange is escalated by a message that was
 	// delivered: nothing is stopped, but the answer is a person's to give.
 	ForPerson bool

@@ -238,7 +238,7 @@ func roundsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 // it, and its answer is a person's to give, who has to hear of it.
 func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	texts := together(m.Content, m.Passages)
-	hits := m.Rules.promises(texts, m.Rendering, nil, v)
+	hits := m.Rules.promises(Before{}, texts, m.Rendering, nil, v)
 	result := commitment.Judge(hits)
 	if result.RequiresHuman && !m.Envelope.RequiresCommitment && m.Envelope.ReplyPolicy != HumanOnly {
 		if g := granted(m.Grants, texts, hits, v.Level, max(v.Exchange.Round+1, m.Envelope.ExchangeRound), m.Now, 1); g != nil {
@@ -247,6 +247,7 @@ func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 			v.Grant, result.RequiresHuman = g.ID, false
 		}
 	}
+	v.Exchange.Asks = commitment.Asks(m.Content)
 	v.Exchange.AwaitsCommitment = result.RequiresHuman || m.Envelope.RequiresCommitment
 	switch {
 	case m.Rules != nil && m.Rules.Monitor:

@@ -35,11 +35,11 @@ func (r *Rules) chainLimits() ChainLimits {
 
 // promises looks for commitments in a message's texts, as written and as their
 // receiver is shown them, and enters what it finds, and what was found in its files.
-func (r *Rules) promises(texts []Passage, as []text.Rendering, files []commitment.Hit, v *Verdict) (hits []commitment.Hit) {
+func (r *Rules) promises(before Before, texts []Passage, as []text.Rendering, files []commitment.Hit, v *Verdict) (hits []commitment.Hit) {
 	if r == nil || r.Commitments == nil {
 		return nil
 	}
-	hits = append(r.Commitments.Scan(texts, as...), files...)
+	hits = append(r.Commitments.ScanAfter(before, texts, as...), files...)
 	var found []Detection
 	for _, h := range hits {
 		found = append(found, Detection{Rule: "commitment." + h.Name(), Member: clip(h.Member), Start: h.Start, End: h.End, Zone: h.Zone, Shadow: h.Shadow})
@@ -123,7 +123,7 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 // commitments looks for what no agent may promise by itself: what it owes, the
 // exchange's own flags, and words in the texts. With a person, nothing is held.
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	hits := m.Rules.promises(m.texts, m.Rendering, m.Files.hits, v)
+	hits := m.Rules.promises(m.before(v), m.texts, m.Rendering, m.Files.hits, v)
 	result := commitment.Judge(hits)
 	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor {
 		return

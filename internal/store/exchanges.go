@@ -63,6 +63,7 @@ type exchangeState struct {
 	MaxRounds  int               `json:"maxRounds"`
 	Awaiting   ocip.ReplyPolicy  `json:"awaiting,omitzero"`
 	Commitment bool              `json:"awaitsCommitment,omitzero"`
+	Asks       bool              `json:"asks,omitzero"`
 	ForPerson  bool              `json:"forPerson,omitzero"`
 	Approved   bool              `json:"approved,omitzero"`
 	Chain      *ocip.Chain       `json:"chain,omitempty"`
@@ -84,6 +85,7 @@ func encodeState(e *ocip.Exchange) []byte {
 	b = jsonline.Int(b, "maxRounds", e.MaxRounds)
 	b = jsonline.TextIfAny(b, "awaiting", string(e.Awaiting))
 	b = jsonline.BoolIfTrue(b, "awaitsCommitment", e.AwaitsCommitment)
+	b = jsonline.BoolIfTrue(b, "asks", e.Asks)
 	b = jsonline.BoolIfTrue(b, "forPerson", e.ForPerson)
 	b = jsonline.BoolIfTrue(b, "approved", e.Approved)
 	if e.Chain.ID != "" {
@@ -165,7 +167,7 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 func (s *exchangeState) exchange() ocip.Exchange {
 	e := ocip.Exchange{
 		Type: s.Type, SessionKey: s.SessionKey, Round: s.Round, MaxRounds: s.MaxRounds,
-		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, ForPerson: s.ForPerson, Approved: s.Approved, Level: s.Level,
+		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, Asks: s.Asks, ForPerson: s.ForPerson, Approved: s.Approved, Level: s.Level,
 		OpenedAt: fromMilli(s.OpenedAt), UpdatedAt: fromMilli(s.UpdatedAt), Transcript: s.Transcript, Shared: s.Shared, Withheld: s.Withheld,
 	}
 	if s.Chain != nil {

@@ -50,11 +50,12 @@ func Asks(content string) bool {
 		if i := strings.LastIndexAny(sentence, ".!?\n"); i >= 0 {
 			sentence = sentence[i+1:]
 		}
-		first, wants, open := true, false, false
+		first, wants, open, foreign := true, false, false, true
 		for word := range strings.FieldsFuncSeq(sentence, func(r rune) bool { return r < 0x80 && !wordByte(byte(r)) }) {
-			if among("so and ok okay great then well thanks please also hi hello sure", word) {
+			if among("so and great then well thanks please also hi hello sure", word) {
 				continue
 			}
+			foreign = foreign && !among(english, word)
 			open = open || first && among("what when where which who whom whose how why what's how's", word)
 			if first = false; among("shall should may would will can could want wanna like okay ok fine good deal right correct proceed ready accept agree"+
 				" works work about acceptable confirm yes set willing happy able", word) {
@@ -62,7 +63,7 @@ func Asks(content string) bool {
 				open = open && !strings.EqualFold(word, "about")
 			}
 		}
-		if wants && !open || first && end > 0 {
+		if (wants || foreign) && !open {
 			return true
 		}
 		next := strings.IndexByte(content[end+1:], '?')
@@ -71,7 +72,7 @@ func Asks(content string) bool {
 		}
 		end += 1 + next
 	}
-	return strings.Contains(content, "\uff1f")
+	return strings.Contains(content, "\uff1f") || strings.Contains(content, "yes or no")
 }
 
 // maxAsked is how many questions of a text are looked at.

@@ -44,6 +44,8 @@ func texts() []struct{ name, unit string } {
 		{"rules and empty lines", "-- \n\n\n\n\n\n\n\n\nbook\n"},
 		{"references", "&#98;&#111;&#111;&#107;&#;&"},
 		{"Cyrillic", "Встреча назначена на пятницу, сообщите если что. "},
+		{"Spanish", "La reserva del hotel para el viernes ya está confirmada y el pago lo haremos mañana. "},
+		{"foreign words in English", "The acuerdo and the termin of the reunion were the garantie. "},
 		{"Han", "会议安排在星期五如有问题请联系我们"},
 		{"one word", "agreement"},
 		{"invalid", "\xe2\x80"},
@@ -98,7 +100,7 @@ func TestWorstTexts(t *testing.T) {
 // read in place.
 func TestPlainTextAllocatesNothing(t *testing.T) {
 	d := detector(t, Options{})
-	for _, text := range []string{prose, "Встреча назначена на пятницу", "s c h e d u l x e, facebook, com-mi"} {
+	for _, text := range []string{prose, "Встреча в пятницу", "猫在桌子上", "s c h e d u l x e, facebook, com-mi"} {
 		if got := testing.AllocsPerRun(20, func() { d.Detect(text) }); got > 0 {
 			t.Errorf("%.20q: %v allocations", text, got)
 		}

@@ -12,6 +12,8 @@ import (
 type phrase struct {
 	family string
 	then   then
+	// languages are those that have the phrase, a bit each.
+	languages uint16
 }
 
 // then is the condition on what surrounds an opener.
@@ -38,11 +40,23 @@ const (
 	// anOffer: a verb of the sender's giving follows, and when: "we can offer the
 	// seminar on Monday".
 	anOffer
+	// aDeedNow: one of the deeds is going on, with somebody addressed, a time or a sum:
+	// "we're letting the fees go".
+	aDeedNow
+	// aTime: a time stands in the clause: "see you on Friday", "it will be ready at
+	// nine".
+	aTime
+	// aChoice: a time stands before, and the sentence ends: "Thursday it is."
+	aChoice
+	// aPart: a verb follows of taking part: "we'd love to join".
+	aPart
 	// aDeedUnsaid: the sentence begins here, with no "I" before it, and one of the
 	// verbs follows that people leave it out with: "Will send".
 	aDeedUnsaid
 	// aDeedOfOurs: a verb of giving follows: "the company will pay".
 	aDeedOfOurs
+	// spoken: one of another language.
+	spoken
 	// aDone: a verb follows that says what is done, and was somebody's to decide:
 	// "has been cancelled".
 	aDone
@@ -63,6 +77,12 @@ var openers = [...]struct {
 		"i'm willing to,i am willing to,we're willing to,we are willing to,i'm prepared to,we're prepared to," +
 		"i am prepared to,we are prepared to,my team will,our team will"},
 	{FirstPersonFuture, aDeedUnsaid, "will,ill"},
+	{FirstPersonFuture, aYesBare, "i will,we will,i shall,we shall,i'll do it,we'll do it,i'll be there,we'll be there"},
+	{FirstPersonFuture, aDeedNow, "i'm,i am,we're,we are"},
+	{FirstPersonFuture, aTime, "they'll be there,they will be there,it'll be with you,it will be with you,they'll be with you,they'll be ready,will be in your,will be with you," +
+		"will be at your,will be on your,will be ready,will arrive,will be delivered,will be shipped,will be refunded,will be back,you'll get a,you'll get an,you will get a," +
+		"you will get an,you'll receive a,you will receive a,you'll find it,you'll find them,you will find it,expect it,expect them"},
+	{FirstPersonFuture, aPart, "i'd love to,we'd love to,i would love to,we would love to,we'd be delighted to,i'd be delighted to,we would be delighted to,i would be delighted to"},
 	{FirstPersonFuture, aDeedOfOurs, "the company will,our company will,my company will,our firm will,our side will,the company shall,our company shall," +
 		"my boss will,our office will,my client will,my principal will,my user will"},
 	{FirstPersonFuture, anOffer, "i can,we can,i could,we could"},
@@ -81,46 +101,54 @@ var openers = [...]struct {
 		"sounds excellent,sounds right,sounds fair,sounds reasonable,go for it,i can give you,we can give you,i could give you,i can let you," +
 		"it's settled,that's settled,shake on it,shake on that,you can have all,you can have the,you can have both,you can have one," +
 		"you can have two,you can have three,you can have my,you can keep all,you can keep the,you can take all," +
-		"you've got a deal,you got a deal,it's a deal,it is a deal,that's a deal," +
+		"you've got a deal,you got a deal,it's a deal,it is a deal,that's a deal,got yourself a deal,got yourselves a deal," +
 		"it's a date," +
 		"i can do that,we can do that,i could do that,see you then,see you there,you can go ahead,please go ahead,feel free to go ahead," +
 		"happy to do that,happy to do so,happy to do it,glad to do that,glad to do it,glad to do so"},
 	{Acceptance, aYesAlone, "i'm in,i am in,we're in,we are in,count us in,you're on,let's do it,let's do that,let's do this,let's go ahead,you got it,no objection,no objections,i'll take it,we'll take it," +
 		"that works,that'll work,that will work,that would work,that works well,that works great,that works perfectly,that's fine,that is fine," +
 		"that would be great,that would be perfect,that'd be great,that would be fine"},
+	{Acceptance, aYes, "put me down,put us down,put my name down,put our name down,put our names down,sign me up,sign us up,is yours,are yours,consider it paid,good for us,works too," +
+		"ok with us,ok by me,ok by us,okay with us,okay by me,okay for me,okay for us,ok for me,ok for us,fine for me,fine for us,cool with me,good with us,great for me,great for us," +
+		"fine with your,okay with your,ok with your,happy with your,good with your,works for our,let's do that one,let's go for,let's make it,charge it to,charge the visa," +
+		"charge the card,charge my card,put it on my card,put it on my account,bill it to,bill me"},
+	{Acceptance, aTime, "see you,see you on,see you at"},
+	{Acceptance, aChoice, "it is,then,it is then"},
+	{Acceptance, aYesBare, "you can,you may,i do,we do,that works"},
 	{Acceptance, aYesTo, "i accept,we accept,i happily accept,we happily accept,i'd accept,we'd accept,i will accept,we will accept,i'll accept,we'll accept"},
 	{Acceptance, aYesBare, "deal,will do,on it,accepted,done deal,go ahead,you bet,sure thing,roger that,copy that,wilco,so be it,it's a go"},
 	{Pledge, aYes, "i vow,we vow,i pledge,we pledge,i swear,we swear,i hereby,we hereby,i solemnly,we solemnly,i undertake,we undertake," +
 		"i bind myself,we bind ourselves,i give my word,we give our word,you have our word,my word on it,consider this our," +
 		"consider this a binding,consider this a contract,consider this an order,consider this my,binding contract,binding offer,binding order," +
-		"legally binding,we are bound,we're bound,i am bound,i'm bound,cross my heart,i warrant,we warrant,i take full responsibility," +
+		"legally binding,we are bound,we're bound,i am bound,i'm bound,cross my heart,i assure you,we assure you,i can assure you,we can assure you,i stand by,we stand by,at our cost,at our expense,at my expense,i warrant,we warrant,i take full responsibility," +
 		"we take full responsibility,you can count on,you can rely on,you may count on,you may rely on,i owe you,we owe you," +
 		"this is our order,this is an order for,please accept this as our,i stake"},
 
 	{Done, aDone, "has been,have been,has now been,have now been,has just been,has already been,have already been,has also been,is now,are now," +
 		"i've,i have,we've,we have,i just,we just,i already,i've just,i have just,i've already,i have already,i've now,i have now"},
-	{Done, always, "you're all set,you are all set,you're booked,your cab is on,your ride is on"},
+	{Done, always, "on its way to you,on their way to you,you're down for,you are down for,is booked for you,are blocked for you,is blocked for you,you're all set,you are all set,you're booked,your cab is on,your ride is on"},
 }
 
-// verb is what a word after an opener says about it. A verb that is not listed
-// is a deed: "I'll" is a promise more often than not.
+// verb is what a word after an opener says about it.
 type verb uint8
 
 const (
-	deed verb = iota
+	// work is the sender's own, as every verb that is not listed: "I'll search the
+	// logs". It promises with somebody addressed, a time or a sum in its clause.
+	work verb = iota
+	// deed is for somebody: "I'll send it".
+	deed
 	// filler is let past: "I'll gladly send".
 	filler
 	// state is no deed: "I'll need", "I will not".
 	state
-	// having is a deed with an object: "I'll have it done", not "I'll have to".
-	having
+	// thing is a deed where what follows makes it one: "I'll do it", "I'll take
+	// care", "I'll make sure".
+	thing
 	// looking is none when it is forward.
 	looking
 	// seeing is a deed with whom: "I'll see you at nine".
 	seeing
-	// work is the sender's own: "I'll search the logs". It promises with somebody
-	// addressed, a time or a sum in its clause.
-	work
 	// helping is work that names whom it helps: "I'll help you solve it".
 	helping
 )
@@ -134,32 +162,33 @@ var verbLists = [...]struct {
 		" simply"},
 	{state, "not never hardly need assume guess admit say know think miss like love bet hope want wish understand" +
 		" regret remain wonder believe presume suppose remember recall forget hate lose learn hear" +
-		" wait pass survive live die fail require lack grant spare" +
+		" pass survive live die fail require lack spare wait" +
 		" the a an my your our his her their this that no to it in on at for from with by home"},
-	{having, "have get"},
 	{looking, "look"},
 	{seeing, "see"},
-	{work, "use try open search check run execute read reread examine inspect analyze analyse compute calculate click scroll navigate visit browse" +
-		" query explore investigate test retest debug implement write rewrite code modify edit add remove refactor define redefine start begin" +
-		" continue proceed focus break list find locate identify determine extract parse load reload import print solve apply consider evaluate compare" +
-		" summarize summarise fetch retrieve download install view go move perform adjust correct convert count create recreate assess verify validate" +
-		" simplify split sort filter iterate loop repeat rerun retry restart resume set setup store save sum multiply divide subtract round" +
-		" substitute derive prove express rearrange note keep track follow step switch turn type enter input press select choose" +
-		" pick narrow refine expand extend outline plan design sketch construct build rebuild compile generate produce collect gather" +
-		" combine merge join map match replace rename insert delete append trim clean process tackle approach attempt" +
-		" utilize utilise leverage employ adopt cross recheck revisit review reconsider rephrase reformat format present" +
-		" show display report output answer conclude end stop terminate wrap demonstrate illustrate describe clarify" +
-		" specify state mention include exclude ignore skip avoid treat work dig dive delve scan crawl scrape" +
-		" ask request provide make take suggest propose conduct initiate obtain refer defer ensure update raise reopen let" +
-		" execute manually pursue figure measure cite quote rely reduce increase change point rule return rank record fill count plot draw" +
-		" dissect elaborate supply reference engage integrate incorporate gauge infer assign estimate approximate initialize finalize" +
-		" access invoke delegate watch monitor observe interpret translate transform encode decode hover double"},
+	{deed, "send resend deliver pay repay ship refund reimburse arrange order sign countersign cancel forward bring buy sell give lend return email mail text" +
+		" phone ring join attend come accept cover waive replace repair notify inform hold honor honour support back vouch transfer wire credit discount donate" +
+		" contribute sponsor host fund finance invest renew extend upgrade grant release deduct charge bill invoice issue quit resign vote endorse introduce" +
+		" invite meet travel fly drive cook bake mentor represent reply respond finish spend offer compensate indemnify settle owe apologize apologise share" +
+		" schedule book reserve confirm approve allocate assign guarantee promise commit agree reschedule participate testify serve supply lower match beat" +
+		" postpone swap trade keep stay stand throw"},
+	{thing, things("do", "it that this so my everything both them whatever what") + things("make", "sure it up good them") + things("take", "care it them all both this that one two three none my") +
+		things("get", "it you them him her back done this that your someone somebody everything") + things("have", "it them everything this that your him her someone somebody my") +
+		things("handle", "it this that everything them") + things("put", "you your my our together aside") + things("let", "him her them you everyone") +
+		things("sort", "it this that out") + things("follow", "up") + things("check", "with back") + things("fix", "it this that") + things("call", "him her them back") +
+		things("deal", "with") + things("set", "aside") + things("pick", "up it them him her") + things("report", "back") + things("go", "with for ahead up down"),
+	},
 	{helping, "help assist guide walk explain tell teach remind"},
 }
 
 // handouts are the deeds that follow "let me". Most of what does is no promise:
 // "let me know", "let me see".
 const handouts = "send handle arrange set forward deliver fix sort organize organise prepare draft email mail schedule book confirm"
+
+// things writes out the words that make a deed of a verb.
+func things(verb, words string) string {
+	return " " + verb + " " + strings.ReplaceAll(verb+" "+words, " ", "+")
+}
 
 // endedInLy are deeds that end as adverbs do.
 const endedInLy = "reply apply supply comply rely fly multiply imply"
@@ -172,11 +201,11 @@ const beings = "there happy glad sure"
 
 // unsaid are the deeds that people say with no "I" before "will".
 const unsaid = "send keep get let call forward follow have share email mail revert reply respond ping arrange deliver handle pay ship sign" +
-	" join attend meet bring take check update confirm call come see be make provide return give help try refund process prepare"
+	" join attend meet bring take check update confirm call come see make provide return give help try refund process prepare"
 
 // offers are the deeds of "we can offer" and what is like it.
 const offers = "offer provide deliver ship send have pay do start give meet accommodate supply refund waive cover finish complete lend sell buy" +
-	" throw include extend come be make bring pick drop take hold sign join attend host"
+	" throw include extend come be make manage bring pick drop take hold sign join attend host"
 
 // housed are the deeds of those whom the sender acts for.
 const housed = "pay refund deliver ship cover provide send reimburse sign honor honour compensate accept buy order supply transfer wire waive return" +
@@ -204,21 +233,25 @@ func (d *Detector) learnCues() {
 	}
 	for _, row := range openers {
 		for spelled := range strings.SplitSeq(row.phrases, ",") {
-			learn(spelled, phrase{row.family, row.then})
+			learn(spelled, phrase{family: row.family, then: row.then})
 			first, _, _ := strings.Cut(spelled, " ")
 			switch first {
 			case "i'll", "we'll", "we're", "i'd", "we'd":
 				// Ill, well, were, id, wed.
 			default:
 				if bare := strings.ReplaceAll(spelled, "'", ""); bare != spelled {
-					learn(bare, phrase{row.family, row.then})
+					learn(bare, phrase{family: row.family, then: row.then})
 				}
 			}
 		}
 	}
-	d.verbs = map[string]verb{}
+	d.verbs, d.things = map[string]verb{}, map[string][]string{}
 	for _, row := range verbLists {
 		for word := range strings.FieldsSeq(row.words) {
+			if with := strings.Split(word, "+"); len(with) > 1 {
+				d.things[with[0]] = with[1:]
+				continue
+			}
 			d.verbs[word] = row.verb
 		}
 	}
@@ -231,7 +264,7 @@ const maxGap = 8
 
 // cue tries the openers at pos and returns the family and the end of the
 // longest one that holds, or 0.
-func (d *Detector) cue(text string, pos int) (family string, end int) {
+func (d *Detector) cue(text string, pos int) (family string, languages uint16, end int) {
 	var (
 		ends [4]struct {
 			end    int
@@ -263,12 +296,12 @@ func (d *Detector) cue(text string, pos int) (family string, end int) {
 		p := ends[found].phrase
 		if end, own := d.holds(text, pos, ends[found].end, p.then); end > 0 {
 			if own {
-				return NextStep, end
+				return NextStep, 0, end
 			}
-			return p.family, end
+			return p.family, p.languages, end
 		}
 	}
-	return "", 0
+	return "", 0, 0
 }
 
 // reader reads text as the symbols of the cue trie.
@@ -365,6 +398,11 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 	switch condition {
 	case always:
 		return end, false
+	case spoken:
+		if asked(text, end) {
+			return 0, false
+		}
+		return end, false
 	case aDeed:
 		if d.doubted(text, start) {
 			return 0, false
@@ -374,14 +412,37 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		return d.followed(&r, handouts), false
 	case aDeedUnsaid:
 		// "ILL" is sick, and "ill" too.
-		if !opensSentence(text, start) || text[start] == 'i' || asked(text, end) {
+		if !opensSentence(text, start) || strings.HasSuffix(strings.TrimRight(text[:start], " "), ",") || text[start] == 'i' || asked(text, end) {
 			return 0, false
 		}
 		return d.followed(&r, unsaid), false
+	case aDeedNow:
+		w := r.word()
+		if w.n < 6 || !w.endsIn("ing") || d.doubted(text, start) {
+			return 0, false
+		}
+		base := string(w.letters[:min(w.n, maxWord)-3])
+		if d.verbs[base] != deed && d.verbs[base+"e"] != deed && !listed("letting putting", &w) || asked(text, r.pos) {
+			return 0, false
+		}
+		return r.pos, d.said(text, start, r.pos) == 0
+	case aTime:
+		if d.said(text, end, end)&timed == 0 || asked(text, end) || d.doubted(text, start) || d.denied(text, start) {
+			return 0, false
+		}
+		return end, false
+	case aChoice:
+		if !closesSentence(text, end) || asked(text, end) || !back(text, start, 1, func(_ int, s string) bool { return d.termOf(s)&timed != 0 || ordinal(s) }) && !clock(text, start) {
+			return 0, false
+		}
+		return end, false
+	case aPart:
+		return d.followed(&r, "join attend come accept meet take help be have host sponsor"), false
 	case aDeedOfOurs:
 		return d.followed(&r, housed), false
 	case anOffer:
-		if past := d.followed(&r, offers); past > 0 && !asked(text, past) && !d.doubted(text, start) && d.said(text, start, past)&timed != 0 {
+		if past := d.followed(&r, offers); past > 0 && !asked(text, past) && !d.doubted(text, start) && (d.said(text, start, past)&timed != 0 ||
+			figureNext(text, past) && hasSuffixFold(text[:past], "manage")) {
 			return past, false
 		}
 		return 0, false
@@ -398,7 +459,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		}
 	case aYesAlone:
 		// A colon begins what is done now: "Let's do it:".
-		if !closesSentence(text, end) || strings.HasPrefix(strings.TrimLeft(text[end:min(len(text), end+4)], "* "), ":") {
+		if !closesSentence(text, end) || (text[start]|0x20) == 'l' && strings.HasPrefix(strings.TrimLeft(text[end:min(len(text), end+4)], "* "), ":") {
 			return 0, false
 		}
 	case aYesTo:
@@ -434,37 +495,48 @@ func (d *Detector) followed(r *reader, list string) int {
 // is of the sender's own work and there is nothing in its clause that makes a
 // promise of it.
 func (d *Detector) deed(r *reader, start int) (end int, own bool) {
-	for range 5 {
+	for nth := range 5 {
 		w := r.word()
 		if w.n == 0 {
-			return 0, false
-		}
-		if w.is("be") {
-			next := r.word()
-			if next.is("able") {
-				return r.pos, d.said(r.text, start, r.pos) == 0
-			}
-			if next.n > 0 && (listed(beings, &next) || next.endsIn("ing") && !listed(errands, &next)) {
+			// "Who does it?" - "I will."
+			if rest := r.text[r.pos:]; nth == 0 && opensSentence(r.text, start) && rest != "" && (rest[0] == '.' || rest[0] == '!') {
 				return r.pos, false
 			}
 			return 0, false
 		}
 		end := r.pos
-		what := d.verbs[string(w.letters[:w.n])]
-		if what == deed && w.endsIn("ly") && !listed(endedInLy, &w) {
-			what = filler
+		if w.is("be") {
+			next := r.word()
+			switch {
+			case next.n == 0 || listed(errands, &next):
+				return 0, false
+			case listed(beings, &next):
+				return r.pos, false
+			case next.is("able"):
+				return r.pos, d.said(r.text, start, r.pos) == 0
+			case next.endsIn("ing"):
+				base := string(next.letters[:next.n-3])
+				return r.pos, d.verbs[base] != deed && d.verbs[base+"e"] != deed && d.said(r.text, start, r.pos) == 0
+			}
+			return 0, false
 		}
-		switch what {
+		switch name := string(w.letters[:min(w.n, maxWord)]); d.verbs[name] {
 		case filler:
+			continue
+		case work:
+			if w.endsIn("ly") && !listed(endedInLy, &w) {
+				continue
+			}
 		case deed:
+			if w.is("keep") {
+				// "I'll keep you posted", and not "I'll keep searching".
+				if next := r.word(); next.endsIn("ing") {
+					return end, d.said(r.text, start, end) == 0
+				}
+			}
 			return end, false
 		case state:
 			return 0, false
-		case having:
-			if next := r.word(); next.is("to") || next.n == 0 {
-				return 0, false
-			}
-			return end, false
 		case looking:
 			switch next := r.word(); {
 			case next.is("forward"):
@@ -472,26 +544,50 @@ func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 			case next.is("into"):
 				return r.pos, false
 			}
-			return end, d.said(r.text, start, end) == 0
 		case seeing:
 			if next := r.word(); !next.is("you") && !next.is("to") {
 				return 0, false
 			}
 			return r.pos, false
-		case work:
-			// "I'll take 2", "I'll make sure".
-			if w.is("take") && figureNext(r.text, end) {
-				return end, false
-			}
-			if next := r.word(); w.is("make") && next.is("sure") || w.is("follow") && next.is("up") || w.is("take") && next.n > 0 && listed("care it them all both this that one two three none", &next) {
-				return r.pos, false
-			}
-			return end, d.said(r.text, start, end) == 0
 		case helping:
 			return end, d.said(r.text, start, end)&^addressed == 0
+		case thing:
+			// "I'll take 2", "I'll take the 18th".
+			after := end
+			next := r.word()
+			if next.is("the") {
+				after = r.pos
+			}
+			switch {
+			case next.is("to") && (w.is("have") || w.is("get")):
+				return 0, false
+			case figureNext(r.text, after), slices.Contains(d.things[name], string(next.letters[:min(next.n, maxWord)])):
+				return end, false
+			case next.is("the"):
+				// "I'll take the blue one".
+				for range 3 {
+					if next = r.word(); next.is("one") || next.is("offer") || next.is("rest") || next.is("deal") || next.is("room") {
+						return end, false
+					}
+				}
+			}
 		}
+		return end, d.said(r.text, start, end) == 0
 	}
 	return 0, false
+}
+
+// ordinal reports a day of a month as 18th.
+func ordinal(word string) bool {
+	return len(word) > 2 && len(word) < 5 && word[0]-'0' < 10 && (hasSuffixFold(word, "th") || hasSuffixFold(word, "st") || hasSuffixFold(word, "nd") || hasSuffixFold(word, "rd"))
+}
+
+// clock reports whether a time like 20:30 stands right before pos.
+func clock(text string, pos int) bool {
+	for pos > 0 && text[pos-1] == ' ' {
+		pos--
+	}
+	return pos > 4 && text[pos-1]-'0' < 10 && text[pos-2]-'0' < 10 && text[pos-3] == ':' && text[pos-4]-'0' < 10
 }
 
 // figureNext reports whether a number comes next.
@@ -513,7 +609,7 @@ func (d *Detector) done(r *reader, start int) int {
 		case t&settled != 0:
 		case t&finished != 0:
 			// Of whose? "Your order has been changed", and not "the file".
-			if d.said(r.text, start, r.pos)&addressed == 0 && !back(r.text, start, 6, func(_ int, s string) bool {
+			if d.said(r.text, start, r.pos)&(addressed|timed) == 0 && !back(r.text, start, 6, func(_ int, s string) bool {
 				return d.termOf(s)&(fund|bought) != 0 || oneOf(s, "your", "you")
 			}) {
 				return 0
@@ -565,6 +661,9 @@ func (d *Detector) said(text string, start, end int) (what term) {
 		t := d.termOf(word)
 		if t&(fund|unit) != 0 {
 			what |= summed
+		}
+		if ordinal(word) {
+			what |= timed
 		}
 		if c >= '0' && c <= '9' && (hasSuffixFold(word, "am") || hasSuffixFold(word, "pm") || hasSuffixFold(word, "k") || pos+2 < len(text) && text[pos] == ':' && text[pos+1]-'0' < 10) {
 			what |= timed
@@ -675,7 +774,7 @@ func wordByte(c byte) bool {
 const (
 	affirming = "yes yep yup yeah yea aye sure surely ok okay k perfect great good fine right correct exactly absolutely definitely certainly alright" +
 		" please do does sounds sound works work course indeed looks go proceed cool excellent wonderful awesome affirmative precisely true both winner" +
-		" problem worries means \U0001f44d \u2705 \U0001f91d"
+		" problem worries means done ja klar genau natürlich gerne oui volontiers sí claro vale perfecto certo prima natuurlijk sim はい 好 好的 可以 是的 行 \U0001f44d \u2705 \U0001f91d"
 	padding = "all very well it that thats that's this is for me us thanks thank you so much of look ahead with then and just either by one" +
 		" was what looking thinking wanted the a an deal plan be will would thatd thatll it's to really quite about lets let's kind too sir maam" +
 		" oh ah hi hello nice lovely splendid super amazing also of-course"

@@ -23,7 +23,7 @@ func TestCues(t *testing.T) {
 		{FirstPersonFuture, "I will definitely also be there.", "I will definitely also be there"},
 		{FirstPersonFuture, "we'll be sending the draft", "we'll be sending"},
 		{FirstPersonFuture, "I'll have it ready", "I'll have"},
-		{FirstPersonFuture, "I will\nfollow up", "I will\nfollow up"},
+		{FirstPersonFuture, "I will\nfollow up", "I will\nfollow"},
 		{FirstPersonFuture, "I **will** *send* it", "I **will** *send"},
 		{FirstPersonFuture, "I'd be happy to help on Saturday", "I'd be happy to help"},
 		{FirstPersonFuture, "I 'll send it over", "I 'll send"},
@@ -38,8 +38,8 @@ func TestCues(t *testing.T) {
 		{FirstPersonFuture, "By Friday I'll run the tests", "I'll run"},
 		{FirstPersonFuture, "I'll process the refund", "I'll process"},
 		{FirstPersonFuture, "I'll take 2 of them", "I'll take"},
-		{FirstPersonFuture, "I'll take care of it", "I'll take care"},
-		{FirstPersonFuture, "We'll make sure it works", "We'll make sure"},
+		{FirstPersonFuture, "I'll take care of it", "I'll take"},
+		{FirstPersonFuture, "We'll make sure it works", "We'll make"},
 		{FirstPersonFuture, "I will personally deliver it", "I will personally deliver"},
 		{Acceptance, "Yes. That deal is acceptable.", "is acceptable"},
 		{Acceptance, "I accept your offer", "I accept"},
@@ -49,7 +49,7 @@ func TestCues(t *testing.T) {
 		{Acceptance, "Let's do it!", "Let's do it"},
 		{Pledge, "I vow to return it", "I vow"},
 		{Pledge, "We pledge our support", "We pledge"},
-		{Pledge, "I swear it is yours", "I swear"},
+		{Pledge, "I swear it is real", "I swear"},
 		{Pledge, "We hereby order 100 units", "We hereby"},
 		{Pledge, "Consider this our contract", "Consider this our"},
 		{Pledge, "This is legally binding.", "legally binding"},
@@ -59,6 +59,26 @@ func TestCues(t *testing.T) {
 		{Done, "It has been paid.", "has been paid"},
 		{Done, "I've cancelled the subscription", "I've cancelled"},
 		{Done, "I have just transferred your seat", "I have just transferred"},
+		{FirstPersonFuture, "I will.", "I will"},
+		{FirstPersonFuture, "We're letting the fees go on Monday", "We're letting"},
+		{FirstPersonFuture, "They'll be there by the 12th.", "They'll be there"},
+		{FirstPersonFuture, "I'll keep it till the 1st.", "I'll keep"},
+		{FirstPersonFuture, "I'll take the blue one.", "I'll take"},
+		{FirstPersonFuture, "We'd be delighted to take part", "We'd be delighted to take"},
+		{Acceptance, "Put us down for it", "Put us down"},
+		{Acceptance, "See you Saturday at 10.", "See you"},
+		{Acceptance, "OK, Thursday it is.", "it is"},
+		{Acceptance, "20:30 then.", "then"},
+		{Acceptance, "The garden is yours on 12 July.", "is yours"},
+		{Acceptance, "You've got yourself a deal.", "got yourself a deal"},
+		{Pledge, "There'll be none, I assure you", "I assure you"},
+		{Done, "Your appointment has been moved", "has been moved"},
+		{Done, "A new card is on its way to you", "on its way to you"},
+		{NextStep, "I'll bin the ages in steps", "I'll bin"},
+		{NextStep, "We will handle empty cells", "We will handle"},
+		{NextStep, "we'll be executing the code", "we'll be executing"},
+		{NextStep, "I'll keep searching", "I'll keep"},
+		{NextStep, "I'm sending a request", "I'm sending"},
 		{NextStep, "I'll search the logs", "I'll search"},
 		{NextStep, "Let's see. Next, I will carefully run the tests.", "I will carefully run"},
 		{NextStep, "I'd be happy to help", "I'd be happy to help"},
@@ -104,6 +124,10 @@ func TestCues(t *testing.T) {
 	} {
 		hits := d.Detect(c.text)
 		hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Rule == RuleKeyword })
+		if c.rule == Money {
+			// Who says that they will pay it does so in two ways.
+			hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Rule == FirstPersonFuture })
+		}
 		if len(hits) != 1 || hits[0].Rule != c.rule || hits[0].Shadow != (c.rule == NextStep) || hits[0].Keyword != "" {
 			t.Errorf("%q: found %+v, want one of %s", c.text, hits, c.rule)
 			continue
@@ -149,11 +173,12 @@ func TestNoCues(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
-	const text = "I'll book it. Works for me. We could pay $500. Rescheduled. Our approval stands. I vow it. It has been paid. I'll search the logs."
-	for _, family := range Families() {
+	const text = "I'll book it. Works for me. We could pay $500. Rescheduled. Our approval stands. I vow it. It has been paid. I'll search the logs. Встреча назначена на пятницу вечером"
+	families := slices.DeleteFunc(Families(), isLanguage)
+	for _, family := range families {
 		for _, mode := range []Mode{Enforce, Shadow, Off} {
 			hits := detector(t, Options{Families: map[string]Mode{family: mode}}).Detect(text)
-			for _, rule := range append(Families(), RuleKeyword) {
+			for _, rule := range append([]string{RuleKeyword}, families...) {
 				want := rule != family || mode != Off
 				at := slices.IndexFunc(hits, func(h Hit) bool { return h.Rule == rule })
 				if at >= 0 != want {

@@ -66,16 +66,22 @@ const (
 	// time and no sum: "I'll search the logs". It is shadow where no mode is
 	// named.
 	NextStep = "next-step"
+	// Unreadable is a stretch in a script that no list has words of, or of bytes
+	// that are no text. It is shadow where no mode is named.
+	Unreadable = "unreadable"
 )
 
 // Families lists the families of cues.
 func Families() []string {
-	return []string{FirstPersonFuture, Acceptance, Money, Prefixed, Derived, Pledge, Done, NextStep}
+	return []string{
+		FirstPersonFuture, Acceptance, Money, Prefixed, Derived, Pledge, Done, NextStep, Unreadable,
+		German, Spanish, French, Italian, Japanese, Dutch, Portuguese, Chinese,
+	}
 }
 
 // DefaultMode is the mode of a family that is not named.
 func DefaultMode(family string) Mode {
-	if family == NextStep {
+	if family == NextStep || family == Unreadable {
 		return Shadow
 	}
 	return Enforce
@@ -119,7 +125,10 @@ type Detector struct {
 	uncut      [4]uint16
 	// verbs says what a verb after "I will" is worth.
 	verbs map[string]verb
-	money bool
+	// things are the words that make a deed of a verb.
+	things map[string][]string
+	money  bool
+	lingo  *lingo
 }
 
 // New makes a detector. It refuses a match, a family or a mode it does not
@@ -150,6 +159,7 @@ func New(o Options) (*Detector, error) {
 	}
 	d.learnWords()
 	d.learnCues()
+	d.learnLanguages()
 	d.learnBeginnings()
 	return d, nil
 }
@@ -257,6 +267,7 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 // look gathers the hits of a text as it is shown.
 func (g *gathering) look(written string, shown text.View) {
 	g.zones, g.shown = zoner{text: written}, shown
+	g.spoken, g.kanaKnown, g.unreadCount, g.unreadEnd = nil, false, 0, -gapUnread-1
 	if g.d.match == MatchSubstring {
 		substrings(shown.Text, g)
 	} else {
@@ -315,6 +326,15 @@ type gathering struct {
 	kept []Hit
 	// answers is set where the message answers a question.
 	answers bool
+	// spoken counts the common words of each language in the block spokenAt;
+	// isKana says of the block kanaAt whether it has Japanese letters.
+	spoken           *[len(languages) + 1]int
+	spokenAt, kanaAt int
+	kanaKnown        bool
+	isKana           bool
+	// unreadStart and unreadEnd bound the run of letters that no list has words
+	// of, and unreadCount is how many there are.
+	unreadStart, unreadEnd, unreadCount int
 	// counts is how many of each kind are kept, nil as long as there cannot be
 	// too many of any.
 	counts map[kind]int

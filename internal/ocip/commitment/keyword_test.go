@@ -34,7 +34,7 @@ func TestInflections(t *testing.T) {
 	d := thirteenOnly(t)
 	frames := []string{
 		"%s", "%s.", "(%s)", "\"%s\"", "it is %s, then", "a/%s/b", "the %s's end", "pre-%s", "%s-related", "x=%s;", "\u201c%s\u201d",
-		"# %s\n", "- [ ] %s", "[%s](https://example.org)", "on 5 %s 6", "line\n%s\nline", "дом %s дом", "会议 %s 会议", "请%s这个", "この%sを", "%s해주세요", "ה%s", "%s!", "%s?", "%s…",
+		"# %s\n", "- [ ] %s", "[%s](https://example.org)", "on 5 %s 6", "line\n%s\nline", "дом %s дом", "桌子 %s 桌子", "请%s这个", "この%sを", "%s해주세요", "ה%s", "%s!", "%s?", "%s…",
 	}
 	for keyword, forms := range inflections {
 		for form := range strings.FieldsSeq(forms) {
@@ -331,7 +331,7 @@ degree|degrees|pedigree|filigree|greed|greedy|agrarian|agriculture|agre|gree|
 commission|commissioner|common|comet|omit|emit|commute|commode|communist|submit|summit|vomit|
 approx|approach|apropos|prove|proven|improve|improvement|reprove|proval|
 faceb00k|e\u200bbook|a.Sign(x)|4_signed|4-sign|x.com/mit|a sign|4 greedy|n o t e b o o k|f-a-c-e-b-o-o-k|800k|a b c d|b o o m|as sign|boo king|re served|dead lines|a greed|all gone|app rules|book­shelf|
-s c h o o l|1000|0x800c|5c4ed01e|f47ac10b-58cc-4372-a567-0e02b2c3d479|caffè|Straße|книга|расписание|встреча|συμφωνία|会议|約束|บุ๊ก`
+s c h o o l|1000|0x800c|5c4ed01e|f47ac10b-58cc-4372-a567-0e02b2c3d479|caffè|Straße|книга|расписание|встреча|συμφωνία|約束|บุ๊ก`
 
 func TestInnocents(t *testing.T) {
 	d := detector(t, Options{})

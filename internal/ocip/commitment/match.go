@@ -47,7 +47,11 @@ func (t *trie) addAs(word []glyph, number int, keyword bool) {
 
 // entry is what a word of the keyword trie counts as: a rule and the keyword that
 // the word is or comes from, or neither for an innocent word.
-type entry struct{ rule, keyword string }
+// The languages are a bit each of those that have the word.
+type entry struct {
+	rule, keyword string
+	languages     uint16
+}
 
 // upright takes l for i. A capital I, a one, a bar and an l are one shape to a
 // reader, and no two words of the trie differ by them.
@@ -77,8 +81,8 @@ func (d *Detector) learnWords() {
 		}
 	}
 	for _, k := range keywords {
-		learn(k.forms, entry{RuleKeyword, k.name})
-		learn(k.derived, entry{Derived, k.name})
+		learn(k.forms, entry{rule: RuleKeyword, keyword: k.name})
+		learn(k.derived, entry{rule: Derived, keyword: k.name})
 	}
 	learn(innocents, entry{})
 	// Also where they are off: words of their own, and none of the thirteen glued
@@ -96,6 +100,27 @@ func spell(word string) []glyph {
 }
 
 func rot13(r rune) rune { return 'a' + (r-'a'+13)%26 }
+
+// ending returns the number of a word plus one, or 0.
+func (t *trie) ending(word []glyph) uint16 {
+	at := uint16(0)
+	for _, g := range word {
+		if at = t.nodes[at].next[g]; at == 0 {
+			return 0
+		}
+	}
+	return t.nodes[at].end
+}
+
+// set adds a word, or gives it another number.
+func (t *trie) set(word []glyph, number int) {
+	t.add(word, number)
+	at := uint16(0)
+	for _, g := range word {
+		at = t.nodes[at].next[g]
+	}
+	t.nodes[at].end = uint16(number + 1)
+}
 
 // node returns where a word has got the trie to.
 func (t *trie) node(word string) uint16 {
@@ -153,6 +178,14 @@ func (d *Detector) scan(text string, into *gathering) {
 				inWord, loose = false, pos
 				continue
 			}
+			if r >= 0x370 {
+				if d.lingo.first[byte(r)] {
+					into.written(text, pos, r)
+				}
+				if !readable(r) && !d.off(Unreadable) {
+					into.unread(pos, width)
+				}
+			}
 			if c == '\\' && width == 1 && pos+1 < len(text) && strings.IndexByte("nrtbfv", text[pos+1]) >= 0 {
 				loose = pos + 1
 			}
@@ -188,8 +221,11 @@ func (d *Detector) scan(text string, into *gathering) {
 		}
 		if what != 0 {
 			if what&cueBegins != 0 && pos >= cueEnd && d.cues.promises(d.atlas, text, pos, false) {
-				if family, end := d.cue(text, pos); end > 0 {
-					if !d.off(family) {
+				if family, languages, end := d.cue(text, pos); end > 0 {
+					if languages != 0 {
+						family = into.language(text, pos, languages)
+					}
+					if family != "" && !d.off(family) {
 						into.add(Hit{Rule: family, Start: pos, End: end})
 					}
 					cueEnd = end
@@ -199,13 +235,18 @@ func (d *Detector) scan(text string, into *gathering) {
 				w := walk{d: d, text: text}
 				w.follow(pos, pos, steps{})
 				if e := d.entries[w.number]; w.end > 0 && (e != entry{} || !d.shouted(text, pos, &w)) {
+					if e.languages != 0 {
+						e.rule = into.language(text, pos, e.languages)
+					}
 					if e.rule != "" && !d.off(e.rule) {
 						into.add(Hit{Rule: e.rule, Keyword: e.keyword, Start: pos, End: w.end})
 					}
-					// Past the whole word, or the parts of an innocent one
-					// would be tried on their own.
-					pos, inWord, inSum = w.end, true, false
-					continue
+					if e.languages == 0 {
+						// Past the whole word, or the parts of an innocent one
+						// would be tried on their own.
+						pos, inWord, inSum = w.end, true, false
+						continue
+					}
 				}
 			}
 		}
@@ -436,7 +477,9 @@ func (w *walk) offer(end int, s steps) {
 		return
 	}
 	switch e := w.d.entries[number-1]; {
-	case e.rule == "" && (s.crooked || s.plain <= 6 && s.run == 1 && !s.broken):
+	case e.languages != 0 && (s.leet || s.crooked || s.spaced || s.half > 0):
+		return
+	case e.rule == "" && e.languages == 0 && (s.crooked || s.plain <= 6 && s.run == 1 && !s.broken):
 		// An innocent word is let off only as people write it. Letter by letter,
 		// a short one may be the end of another word: "p l e a s e b o o k".
 		return

@@ -67,14 +67,14 @@ var termLists = [...]struct {
 	{addressed, "you your yours u ya yourself yall youre"},
 	{timed, "today tonight tomorrow tmrw monday tuesday wednesday thursday friday saturday sunday weekend week weeks month months noon midnight" +
 		" morning afternoon evening eod eow cob asap january february april june july august september october november december" +
-		" hour hours minute minutes min mins day days shortly soon later oclock quarter"},
+		" hour hours minute minutes min mins day days shortly soon later oclock quarter till until"},
 	{settled, "cancelled canceled paid refunded reimbursed purchased bought ordered shipped dispatched signed waived credited wired" +
 		" booked reserved scheduled confirmed approved rescheduled rebooked"},
 	{finished, "changed updated modified placed completed processed sent made added issued transferred set arranged upgraded applied exchanged" +
-		" returned submitted successful accepted activated renewed charged extended removed"},
+		" returned submitted successful accepted activated renewed charged extended removed granted moved blocked waived put"},
 	{bought, "order orders payment booking bookings reservation reservations ticket tickets flight flights subscription appointment refund transfer" +
 		" purchase table cab taxi ride rental car rooms hotel seat seats bus train invoice contract application cancellation exchange account trip" +
-		" itinerary appointment visit request certificate"},
+		" itinerary visit request certificate assistance access table"},
 	{doubts, "if whether unless when how what where why doubt wonder wondering wish suppose asked asks"},
 }
 

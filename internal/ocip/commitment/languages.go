@@ -1,0 +1,348 @@
+package commitment
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// The families of other languages, by their codes (ISO 639): what the thirteen
+// keywords mean there, and the cues. They look where the text is in the
+// language.
+const (
+	German     = "de"
+	Spanish    = "es"
+	French     = "fr"
+	Italian    = "it"
+	Japanese   = "ja"
+	Dutch      = "nl"
+	Portuguese = "pt"
+	Chinese    = "zh"
+)
+
+// language is one that is written with our letters.
+type language struct {
+	family string
+	// common are words that tell the language from others.
+	common string
+	// words are stems, each with its endings after a bar, if it has any; a dot is
+	// the ending of none. Words that English has, too, are not here.
+	words string
+	// phrases are cues, separated by commas.
+	phrases string
+}
+
+var languages = [...]language{
+	{
+		German,
+		"der die das und ist nicht ich sie wir ihr ein eine einen einem dem den des mit für auf von zu zum zur im am bis um bei wird werden haben hat kann" +
+			" bitte danke ja nein auch noch uhr nach aber oder wie dass habe bin sind dein deine ihre ihnen dir mir uns euch morgen heute gerne gern freitag montag" +
+			" dienstag mittwoch donnerstag samstag sonntag tag woche monat",
+		"termin|. e en es s; terminier|en e t te ten ung; vereinbar|en e t te ten ung ungen; verabred|en e et ete ung ungen; besprechung|. en; sitzung|. en;" +
+			" treffen|. s; einplanen|.; eingeplant|. e en; geplant|. e en er es; zustimm|en e t te ten ung; zugestimmt; einverstanden; genehmig|en e t te ten te ung ungen;" +
+			" bewillig|en e t te ten ung; freigeb|en e; freigegeben|. e en; freigabe|. n; zuteil|en e t te ung ungen; zugeteilt|. e en; zuweis|en e ung ungen;" +
+			" zugewiesen|. e en; reservier|en e t te ten ung ungen; verpflicht|en e et ete eten ung ungen; bestätig|en e t te ten ung ungen; buch|en e te ten ung ungen;" +
+			" gebucht|. e en; frist|. en; stichtag|. e; versprech|en e t; verspricht|.; versprochen|. e en; versprach|.; zusag|en e t te ten; zusage|. n; zugesagt|. e en;" +
+			" zusicher|n e t te ung ungen; zugesichert|. e en; garantier|en e t te ten; garantie|. n; gewährleist|en e et ete ung; bestell|en e t te ung ungen;" +
+			" abgemacht|.; beauftrag|en e t te ten",
+		"ich werde,wir werden,werde ich,werden wir,ich schicke,ich sende,ich liefere,ich zahle,ich bezahle,wir liefern,wir zahlen,wir bezahlen,wir schicken,wir senden," +
+			"ich kümmere mich,wir kümmern uns,ich übernehme,wir übernehmen,ich erledige,wir erledigen,ich mache das,wird gemacht,wird erledigt,geht klar,geht in ordnung," +
+			"passt mir,passt uns,passt für mich,passt für uns,klingt gut,machen wir so,so machen wir es,ich nehme an,wir nehmen an,nehme ich an,nehmen wir an,ich bin dabei," +
+			"wir sind dabei,sie haben mein wort,du hast mein wort,ich schwöre,ich gelobe,ich stimme zu,wir stimmen zu,stimme ich zu,hiermit,kein problem,in ordnung,den nehmen wir,die nehmen wir,das nehmen wir,den nehme ich,die nehme ich,das nehme ich,mache ich,mach ich,wird geliefert,wir erstatten,wir stornieren,ich bringe",
+	},
+	{
+		Spanish,
+		"el la los las y es no que de en un una por para con se lo le su mi tu al del está como más pero si sí gracias favor hola usted te me nos ya muy mañana hoy" +
+			" esta este eso bien lunes martes miércoles jueves viernes sábado domingo semana son hay qué cuando",
+		"reserv|ar o as amos an é ó aron ado ada ados adas aré ará aremos ación aciones; reserva|. s; confirm|ar o a amos an é ó ado ada ados adas aré ará aremos ación aciones;" +
+			" agend|ar o é ado ada aré aremos; programado|. s; programada|. s; programar|. é emos; reunión; reuniones; cita|. s; acord|ar amos ado ada é aron; acuerdo|. s;" +
+			" aprob|ar ado ada amos é ó aré aremos ación; aprueb|o a an; asign|ar o a é ó ado ada ados adas aré aremos ación aciones; compromet|er ido ida idos emos o í eré;" +
+			" compromiso|. s; promet|er o e emos í ió ido ida eré eremos; promesa|. s; garanti|zar zo za zamos zado zada zaré zaremos; garantía|. s; plazo|. s;" +
+			" contrat|ar o é ado ada aré aremos",
+		"voy a enviar,voy a pagar,voy a mandar,vamos a enviar,vamos a pagar,voy a hacer,voy a entregar,vamos a entregar,lo haré,lo haremos,enviaré,enviaremos,mandaré," +
+			"pagaré,pagaremos,entregaré,entregaremos,me encargo,nos encargamos,me parece bien,nos parece bien,de acuerdo,trato hecho,me viene bien,nos viene bien," +
+			"cuenta conmigo,cuente conmigo,cuente con nosotros,cuenta con nosotros,acepto,aceptamos,lo juro,le juro,te juro,doy mi palabra,por la presente,cuenta con ello,dalo por hecho," +
+			"delo por hecho,sin problema,estaré allí,ahí estaré,queda cambiado,queda cancelado,queda anulado,queda hecho,ha sido cancelado,ha sido cancelada,hemos cobrado,hemos cancelado",
+	},
+	{
+		French,
+		"le la les et est ne pas que de des du un une pour avec sur dans je vous nous il elle ce cette en au aux mon votre notre vos nos merci bonjour oui à qui où mais" +
+			" si plus demain se me te lundi mardi mercredi jeudi vendredi samedi dimanche semaine sera bien c'est j'ai être avons suis",
+		"réserv|er e es ons ez ent é ée és ées erai era erons ation ations; confirm|er e ons ez ent é ée és ées erai era erons ation ations; planifi|er e ons ez é ée és ées erai erons;" +
+			" programm|er é ée és ons erai; réunion|. s; rendezvous; accept|er e ons ez é ée erai erons; approuv|er e ons ez é ée és ées erai erons; approbation|. s;" +
+			" allou|er e ons é ée és; attribu|er e ons é ée és ées; engag|er eons ez é ée és; promet|s t tons tez tre trai trons; promis; promesse|. s; garanti|r s t ssons e es;" +
+			" échéance|. s; délai|. s; command|er e ons ez é ée erai",
+		"je vais vous,je vais t'envoyer,je vais te,nous allons vous,j'enverrai,je vous envoie,je t'envoie,je vous enverrai,je t'enverrai,nous enverrons,nous vous enverrons,je paierai,nous paierons," +
+			"je payerai,je m'en occupe,nous nous en occupons,on s'en occupe,je m'en charge,nous nous en chargeons,d'accord,entendu,ça marche,marché conclu,ça me va,ça nous va," +
+			"cela me convient,ça me convient,cela nous convient,me convient,c'est bon pour moi,comptez sur moi,compte sur moi,comptez sur nous,je m'engage,nous nous engageons," +
+			"j'accepte,je livrerai,nous livrerons,je le ferai,nous le ferons,je jure,parole d'honneur,par la présente,sera livré,sera remboursé,nous vous rembourserons,nous vous livrerons,nous vous ferons,je passerai,je viendrai,j'apporterai,je ferai,nous ferons,a été annulé,a été annulée,pas de problème,date limite,je serai là",
+	},
+	{
+		Italian,
+		"il lo la i gli le e è non che di del della dei delle un una per con su nel nella alla al da dal ci si mi ti vi grazie ciao buongiorno sono ho ha hai favore" +
+			" domani oggi questo questa come ma anche più se lunedì martedì mercoledì giovedì venerdì sabato domenica settimana bene molto sarà",
+		"prenot|are o a iamo ate ano ato ata ati erò erà eremo azione azioni; conferm|are o a iamo ate ano ato ata ati erò eremo; programm|are ato ata iamo erò; pianific|are o ato ata ati hiamo herò;" +
+			" riunion|e i; appuntament|o i; accordo; accordi; concord|are ato ata iamo; approv|are o a iamo ato ata ati erò eremo azione; assegn|are o a iamo ato ata ati ate erò eremo azione;" +
+			" alloc|are ato ata erò; riserv|are o ato ata ati; impegn|o i iamo arsi ato erò; promett|o iamo ere erò e; promess|o a e; garant|ire isco isce iamo ito ita irò iremo; garanzi|a e; scadenz|a e",
+		"invierò,invieremo,manderò,manderemo,ti mando,le mando,vi mando,pagherò,pagheremo,consegnerò,consegneremo,lo farò,lo faremo,ci penso io,ci pensiamo noi,me ne occupo,ce ne occupiamo," +
+			"va bene,mi va bene,ci va bene,d'accordo,affare fatto,ci sto,ci stiamo,accetto,accettiamo,conta su di me,conti su di me,conti su di noi,lo giuro,ti giuro,parola mia,con la presente," +
+			"ci sarò,ci saremo,è stato annullato,è stata annullata,rimborseremo,porterò,verrò,nessun problema,ordineremo,ordinerò",
+	},
+	{
+		Dutch,
+		"de het een en is niet dat van in op te met voor ik je we wij u zijn er aan om bij ook naar maar of wat dan graag bedankt mijn uw ons onze morgen vandaag dag" +
+			" deze dit heb heeft kan wordt worden als nog wel hallo maandag dinsdag woensdag donderdag vrijdag zaterdag zondag week uur",
+		"reserveren; reserveer|. t de; gereserveerd|. e; reservering|. en; bevestig|. en t de d ing ingen; inplannen; ingepland|. e; gepland|. e; vergadering|. en; afspraak; afspraken; afspreken;" +
+			" afgesproken; akkoord; goedkeur|en t ing; goedgekeurd|. e; toewijz|en ing; toegewezen; toegekend|. e; beloof|. t de; beloofd|.; beloven; belofte|. n; garandeer|. t de; garanderen; gegarandeerd|. e;" +
+			" garantie|. s; boeking|. en; geboekt|. e; boeken; verplicht|en ing ingen; toezegg|en ing ingen; toegezegd|.; bestell|en ing ingen; besteld|. e; termijn|. en; toestemming",
+		"ik zal,wij zullen,we zullen,zal ik,zullen we u,zullen wij u,ik stuur,wij sturen,we sturen,ik betaal,wij betalen,we betalen,ik lever,wij leveren,we leveren,ik regel het,wij regelen het,ik zorg voor,ik zorg dat," +
+			"wij zorgen voor,we zorgen voor,we zorgen dat,ik ga akkoord,wij gaan akkoord,we gaan akkoord,dat is goed,prima voor mij,klinkt goed,komt in orde,komt goed,komt voor elkaar,doe ik,doen we,doen wij," +
+			"ik doe mee,ik accepteer,wij accepteren,we accepteren,erewoord,hierbij bestellen,geen probleem,voor mijn rekening,voor onze rekening,ik breng,ik kom,wij komen,ik neem de,ik neem het,is geannuleerd,ik ben erbij,ik neem het aan",
+	},
+	{
+		Portuguese,
+		"o a os as e é não que de do da dos das em um uma para com por no na nos se eu você vocês meu minha seu sua obrigado obrigada olá mas mais ao às amanhã hoje está" +
+			" isso este esta sim bom bem muito segunda terça quarta quinta sexta sábado domingo semana são foi será",
+		"reserv|ar o amos am ei ou ado ada ados adas arei ará aremos; reserva|. s; confirm|ar o a amos am ei ou ado ada ados adas arei aremos ação ações; agend|ar o amos ei ou ado ada arei aremos amento;" +
+			" marcad|o a os as; reuni|ão ões; compromisso|. s; compromet|o er emos ido ida i; acord|o os ado ada; concord|o ar amos ado; aprov|ar o a amos ei ou ado ada arei aremos ação; aloc|ar ado ada arei;" +
+			" atribu|ir ído ída; promet|o er e emos i ido ida erei eremos; promessa|. s; garant|ir o e imos ido ida irei iremos; garantia|. s; prazo|. s; encomend|ar o amos ei ado arei aremos",
+		"vou enviar,vou mandar,vou pagar,vou fazer,vamos enviar,vamos pagar,vou entregar,vamos entregar,vou te enviar,vou lhe enviar,enviarei,enviaremos,pagarei,pagaremos,entregarei,entregaremos," +
+			"eu cuido,nós cuidamos,deixa comigo,deixe comigo,fechado,combinado,de acordo,para mim está bem,por mim tudo bem,está bom para mim,pode contar,podem contar,conte comigo,conte conosco," +
+			"aceito,aceitamos,dou minha palavra,eu juro,juro que,negócio fechado,pela presente,sem problema,foi cancelado,foi cancelada,reembolsaremos,levarei,eu levo,estarei lá,farei isso,faremos isso",
+	},
+}
+
+// english is what tells English from all of them.
+const english = "the of and to is you that it for was with are this have be on not we as at your from or by will would can could please thanks but they" +
+	" he she his her has had my our there their what which when were been if so do does did about out up all any more who how its also just into than then" +
+	" these those some only them us should may might here i i'm i'll it's an"
+
+// ideographs are the words and cues of the languages without blanks, each with
+// whether it is of Japanese, of Chinese or of both.
+var ideographs = [...]struct {
+	japanese, chinese bool
+	words             string
+}{
+	{true, false, "予約 会議 打ち合わせ ミーティング 締め切り 締切 割り当て 割当 確約 約束 承認 了承 合意 スケジュール コミット 契約 手配 お送りします 送ります 送付します 送信します お支払いします 支払います" +
+		" 対応します 対応いたします 承知しました 承知いたしました かしこまりました 了解しました 了解いたしました 了解です 引き受けます お引き受け 任せてください お任せください 届けます お届けします" +
+		" 間に合わせます 注文します 発注します 誓います 参加します 伺います キャンセルいたしました 返金は 返金いたします 手配しました 変更しました 発送しました 発送します 問題ありません それで大丈夫です それでお願いします"},
+	{true, true, "確認 同意 保証 期限 承諾"},
+	{false, true, "预订 預訂 预定 預定 预约 預約 确认 批准 分配 指派 保证 保證 承诺 会议 會議 开会 開會 截止 预留 預留 安排 约定 約定 答应 答應 许诺 许下 协议 協議 签署 簽署 签约 订购" +
+		" 我会 我會 我们会 我們會 我将 我將 我们将 我們將 我来处理 我来办 我来安排 没问题 沒問題 成交 就这么定 就這麼定 一言为定 一言為定 说定了 我付 我们付 支付 付款 我接受 我们接受 我發誓 我发誓 下单 已取消 已付 我保 交给我 包在我身上 就订 就定 订这间 已退款 退款 已发货 已更改"},
+}
+
+// lingo finds words of the languages.
+type lingo struct {
+	// common says which languages a word is common in, a bit each in the order of
+	// the list, the last one for English.
+	common map[string]uint16
+	// first are the first characters of the ideographs, by their last byte, and
+	// ideographs what begins with one.
+	first      [256]bool
+	ideographs map[rune][]ideograph
+}
+
+type ideograph struct {
+	word              string
+	japanese, chinese bool
+}
+
+// isLanguage reports whether a family is of a language: their names are codes.
+func isLanguage(family string) bool { return len(family) == 2 }
+
+const ofEnglish = 1 << len(languages)
+
+func (d *Detector) learnLanguages() {
+	d.lingo = &lingo{common: map[string]uint16{}, ideographs: map[rune][]ideograph{}}
+	for i := range languages {
+		l := &languages[i]
+		for word := range strings.FieldsSeq(l.common) {
+			d.lingo.common[word] |= 1 << i
+		}
+		if d.off(l.family) {
+			continue
+		}
+		for one := range strings.SplitSeq(l.words, ";") {
+			stem, endings, _ := strings.Cut(strings.TrimSpace(one), "|")
+			if endings == "" {
+				endings = "."
+			}
+			for ending := range strings.FieldsSeq(endings) {
+				d.learnIn(d.fold(stem+strings.TrimPrefix(ending, "."), true), 1<<i)
+			}
+		}
+		for spelled := range strings.SplitSeq(l.phrases, ",") {
+			symbols := d.fold(spelled, false)
+			if n := d.cues.ending(symbols); n == 0 {
+				d.cues.add(symbols, len(d.phrases))
+				d.phrases = append(d.phrases, phrase{then: spoken, languages: 1 << i})
+			} else if d.phrases[n-1].family == "" {
+				d.phrases[n-1].languages |= 1 << i
+			}
+		}
+	}
+	for word := range strings.FieldsSeq(english) {
+		d.lingo.common[word] |= ofEnglish
+	}
+	for _, row := range ideographs {
+		for word := range strings.FieldsSeq(row.words) {
+			r, _ := utf8.DecodeRuneInString(word)
+			d.lingo.first[byte(r)] = true
+			d.lingo.ideographs[r] = append(d.lingo.ideographs[r], ideograph{word, row.japanese && !d.off(Japanese), row.chinese && !d.off(Chinese)})
+		}
+	}
+}
+
+// learnIn learns a word for one more language. The thirteen, and words that hold
+// them, are what they are in any.
+func (d *Detector) learnIn(word []glyph, language uint16) {
+	all := language
+	if n := d.words.ending(word); n != 0 {
+		if d.entries[n-1].languages == 0 {
+			return
+		}
+		all |= d.entries[n-1].languages
+	}
+	number := slices.Index(d.entries, entry{languages: all})
+	if number < 0 {
+		number = len(d.entries)
+		d.entries = append(d.entries, entry{languages: all})
+	}
+	d.words.set(word, number)
+}
+
+// fold spells a word as the symbols that a text is read as.
+func (d *Detector) fold(spelled string, asWord bool) []glyph {
+	var symbols []glyph
+	for _, r := range spelled {
+		g := d.atlas.of(r)
+		switch {
+		case r == ' ':
+			g = symGap
+		case r == '\'':
+			g = symApostrophe
+		case asWord:
+			g = upright(g)
+		}
+		symbols = append(symbols, g)
+	}
+	return symbols
+}
+
+// around is how many bytes before and behind a block of a text tell its
+// language, and block how many bytes are taken together.
+const (
+	around = 256
+	block  = 512
+)
+
+// language returns the family of the language, of several, that a text is in
+// about a place, or nothing. What is in none that is known is in any, if it is
+// short.
+func (g *gathering) language(text string, pos int, among uint16) string {
+	if i := pos / block; g.spoken == nil || g.spokenAt != i {
+		if g.spoken == nil {
+			g.spoken = new([len(languages) + 1]int)
+		}
+		clear(g.spoken[:])
+		g.spokenAt = i
+		g.count(text[max(0, i*block-around):min(len(text), i*block+block+around)])
+	}
+	english, most, family := g.spoken[len(languages)], -1, ""
+	for i := range languages {
+		if among>>i&1 != 0 && g.spoken[i] > most && !g.d.off(languages[i].family) {
+			most, family = g.spoken[i], languages[i].family
+		}
+	}
+	if most > english || most == 0 && english == 0 && len(text) < around {
+		return family
+	}
+	return ""
+}
+
+// count counts the common words of a stretch for each language.
+func (g *gathering) count(text string) {
+	var buf [12]byte
+	for pos := 0; pos < len(text); {
+		if !wordByte(text[pos]) {
+			pos++
+			continue
+		}
+		n := 0
+		for ; pos < len(text) && wordByte(text[pos]); pos++ {
+			if n < len(buf) {
+				c := text[pos]
+				if capital(c) {
+					c |= 0x20
+				}
+				buf[n] = c
+			}
+			n++
+		}
+		if n > len(buf) {
+			continue
+		}
+		for of, i := g.d.lingo.common[string(buf[:n])], 0; of != 0; of, i = of>>1, i+1 {
+			g.spoken[i] += int(of & 1)
+		}
+	}
+}
+
+// written looks for a word or a cue that begins with an ideograph.
+func (g *gathering) written(text string, pos int, r rune) {
+	for _, one := range g.d.lingo.ideographs[r] {
+		if strings.HasPrefix(text[pos:], one.word) {
+			family := Chinese
+			if g.kana(text, pos) {
+				family = Japanese
+			}
+			if (family == Japanese && one.japanese || family == Chinese && one.chinese) && !asked(text, pos+len(one.word)) {
+				g.add(Hit{Rule: family, Start: pos, End: pos + len(one.word)})
+			}
+			return
+		}
+	}
+}
+
+// kana reports whether the text about a place has a character of the Japanese
+// syllabaries.
+func (g *gathering) kana(text string, pos int) bool {
+	if i := pos / block; !g.kanaKnown || g.kanaAt != i {
+		g.kanaKnown, g.kanaAt, g.isKana = true, i, false
+		for _, r := range text[max(0, i*block-around):min(len(text), i*block+block+around)] {
+			if r >= 0x3041 && r <= 0x30fa {
+				g.isKana = true
+				break
+			}
+		}
+	}
+	return g.isKana
+}
+
+// unreadable are how many letters in a row that no list has words of make a text
+// unreadable, and how many bytes may be between two of them.
+const (
+	manyUnread = 24
+	gapUnread  = 16
+)
+
+// unread counts letters that no list has words of.
+func (g *gathering) unread(pos, width int) {
+	if pos-g.unreadEnd > gapUnread {
+		g.unreadStart, g.unreadCount = pos, 0
+	}
+	g.unreadEnd = pos + width
+	if g.unreadCount++; g.unreadCount == manyUnread {
+		g.add(Hit{Rule: Unreadable, Start: g.unreadStart, End: g.unreadEnd})
+	}
+}
+
+// readable reports whether a character is of a script that words are known in,
+// or of none.
+func readable(r rune) bool {
+	switch {
+	case r < 0x370, r >= 0x1d00 && r < 0x1f00, r >= 0x2000 && r < 0xa000, r >= 0xd800 && r < 0xe000, r >= 0xf900 && r < 0xfb1d, r >= 0xfe00 && r < 0xfe70, r >= 0xff00 && r < 0xfffd, r >= 0x1d000 && r < 0xf0000:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,91 @@
+package commitment
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestLanguages wants what the thirteen mean, and the cues, in the languages that
+// there are lists of.
+func TestLanguages(t *testing.T) {
+	d := detector(t, Options{})
+	for family, texts := range map[string]string{
+		German: "Ich reserviere den Tisch für Freitag.|Der Termin ist bestätigt.|Wir haben den Flug gebucht.|Ich verspreche es dir.|Das genehmigen wir.|Wir garantieren die Lieferung.|" +
+			"Ich schicke dir die Zahlen bis Freitag.|Passt mir.|Geht klar, bis morgen!|Einverstanden.|Die Frist endet am Montag.|Wir werden am Montag liefern.|Die Besprechung ist um drei.|" +
+			"Hiermit bestelle ich 100 Stück.|Wir sagen zu: die Zusage gilt.|ICH BESTÄTIGE DEN TERMIN.|Ich bestatige das nicht nur so.",
+		Spanish: "Confirmo la reunión para el jueves.|Reservé la mesa para dos.|Le garantizamos la entrega.|Prometo que lo haré.|De acuerdo, nos vemos mañana.|Apruebo el presupuesto.|" +
+			"Le enviaré el informe mañana.|Aceptamos su oferta.|Me encargo de eso.|El plazo es el viernes.|La cita está agendada.|Trato hecho.",
+		French: "Je confirme la réunion de jeudi.|La table est réservée pour vous.|Nous vous garantissons la livraison.|Je promets de le faire.|D'accord, à demain.|Nous approuvons le budget.|" +
+			"Je vous envoie le rapport demain.|Nous acceptons votre offre.|Je m'en occupe.|L'échéance est vendredi.|Le rendez-vous est pris.|Marché conclu.|Je m’en charge.",
+		Italian: "Confermo la riunione di giovedì.|Ho prenotato il tavolo per due.|Le garantiamo la consegna.|Prometto che lo farò.|D'accordo, a domani.|Approviamo il preventivo.|" +
+			"Invierò il rapporto domani.|Accettiamo la vostra offerta.|Ci penso io.|La scadenza è venerdì.|L'appuntamento è alle tre.|Affare fatto.|Va bene.",
+		Dutch: "Ik bevestig de vergadering van donderdag.|De tafel is gereserveerd voor u.|Wij garanderen de levering.|Ik beloof het je.|Afgesproken, tot morgen.|Het budget is goedgekeurd.|" +
+			"Ik stuur het rapport morgen.|Wij accepteren uw aanbod.|Ik zorg voor de taart.|We hebben de vlucht geboekt.|Akkoord.|Ik zal het doen.",
+		Portuguese: "Confirmo a reunião de quinta.|A mesa está reservada para você.|Garantimos a entrega.|Prometo que farei isso.|Combinado, até amanhã.|Aprovamos o orçamento.|" +
+			"Enviaremos o relatório amanhã.|Aceitamos a sua oferta.|Deixa comigo.|O prazo é sexta.|Negócio fechado.|O voo foi marcado e reservado.",
+		Japanese: "木曜日の会議を確認しました。|席を予約しました。|納期を保証します。|約束します。|承知いたしました。|予算を承認します。|明日報告書をお送りします。|お任せください。|締め切りは金曜日です。|お支払いします。",
+		Chinese:  "周四的会议已确认。|我已经预订了座位。|我们保证交货。|我承诺会做到。|没问题，明天见。|我批准这个预算。|我会在明天发送报告。|我们接受你的报价，成交。|截止日期是星期五。|我們會支付這筆款項。",
+	} {
+		for text := range strings.SplitSeq(texts, "|") {
+			found, hits := false, d.Detect(text)
+			for _, h := range hits {
+				found = found || h.Rule == family && !h.Shadow && h.Keyword == ""
+			}
+			// The thirteen are words of other languages, too.
+			if !found && (len(hits) == 0 || hits[0].Rule != RuleKeyword) {
+				t.Errorf("%s: %q: found %+v", family, text, hits)
+			}
+		}
+		shadowed := detector(t, Options{Families: map[string]Mode{family: Shadow}})
+		first, _, _ := strings.Cut(texts, "|")
+		if hits := shadowed.Detect(first); len(hits) == 0 || hits[0].Rule == family && !hits[0].Shadow {
+			t.Errorf("%s shadowed: %q: found %+v", family, first, hits)
+		}
+		for _, h := range detector(t, Options{Families: map[string]Mode{family: Off}}).Detect(first) {
+			if h.Rule == family {
+				t.Errorf("%s off: %q: found %+v", family, first, h)
+			}
+		}
+	}
+}
+
+// TestOtherLanguagesAreNotTheirs holds that a word of another language counts in
+// a text of that language alone, and that plain texts have none.
+func TestOtherLanguagesAreNotTheirs(t *testing.T) {
+	d := detector(t, Options{})
+	for _, text := range []string{
+		"The Reserva wine is what we drank, and it was a Gran Reserva from the north.", "She lives in the city of Termin and works there for a garage.",
+		"The word for it is reunión, which you can read in the library of the town.", "We saw that the Honda Accord was red.",
+		"Der Hund schläft auf dem Sofa.", "El gato está en la casa.", "Le chat est sur la table.", "Il gatto è sul tavolo.", "De kat zit op de stoel.", "O gato está na mesa.",
+		"猫はテーブルの上にいます。", "猫在桌子上。", "今日はいい天気ですね。", "今天天气很好。", "Wann kommt der Zug?", "¿Dónde está la estación?",
+	} {
+		if hits := d.Detect(text); len(hits) > 0 {
+			t.Errorf("%q: found %+v", text, hits)
+		}
+	}
+}
+
+// TestUnreadable wants stretches in scripts that no list has words of, in the
+// shadow.
+func TestUnreadable(t *testing.T) {
+	d := detector(t, Options{})
+	for text, want := range map[string]bool{
+		"Мы забронировали столик на пятницу": true, "لقد حجزنا طاولة ليوم الجمعة القادم": true, "우리는 금요일에 테이블을 예약했습니다 감사합니다 다음에": true, "Κλείσαμε τραπέζι για την Παρασκευή": true,
+		"so: हमने शुक्रवार के लिए एक मेज आरक्षित की है": true, strings.Repeat("\ue000", 30): true, strings.Repeat("\xff", 30): true,
+		"Да, спасибо": false, "naïve café Straße": false, "日本語の文章はここに読めるものとしてあります": false, "": false,
+	} {
+		hits := d.Detect(text)
+		found := false
+		for _, h := range hits {
+			if h.Rule == Unreadable {
+				found = true
+				if !h.Shadow || h.Start < 0 || h.End > len(text) || h.Start >= h.End {
+					t.Errorf("%q: %+v", text, h)
+				}
+			}
+		}
+		if found != want {
+			t.Errorf("%q: found %+v, want %v", text, hits, want)
+		}
+	}
+}
