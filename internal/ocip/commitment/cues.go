@@ -314,6 +314,18 @@ type reader struct {
 // symbol reads one symbol: a letter, an apostrophe inside a word, the gap
 // between words, or 0 for anything else and the end.
 func (r *reader) symbol() glyph {
+	// Most of it is plain letters, and a space before one.
+	if r.pos+1 < len(r.text) {
+		c := r.text[r.pos]
+		if g := plainLetter[c]; g != 0 {
+			r.pos++
+			return g
+		}
+		if c == ' ' && plainLetter[r.text[r.pos+1]] != 0 {
+			r.pos++
+			return symGap
+		}
+	}
 	var gap, blanks, lines int
 	for r.pos < len(r.text) {
 		g, c, width := r.a.at(r.text, r.pos)
@@ -520,7 +532,7 @@ func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 			}
 			return 0, false
 		}
-		switch name := string(w.letters[:min(w.n, maxWord)]); d.verbs[name] {
+		switch d.verbs[string(w.letters[:min(w.n, maxWord)])] {
 		case filler:
 			continue
 		case work:
@@ -561,7 +573,7 @@ func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 			switch {
 			case next.is("to") && (w.is("have") || w.is("get")):
 				return 0, false
-			case figureNext(r.text, after), slices.Contains(d.things[name], string(next.letters[:min(next.n, maxWord)])):
+			case figureNext(r.text, after), slices.Contains(d.things[string(w.letters[:min(w.n, maxWord)])], string(next.letters[:min(next.n, maxWord)])):
 				return end, false
 			case next.is("the"):
 				// "I'll take the blue one".
@@ -831,19 +843,6 @@ func among(list, word string) bool {
 		}
 	}
 	return false
-}
-
-// begun reports whether nothing but blanks and markup stands before pos: the
-// text begins there.
-func begun(text string, pos int) bool {
-	for pos > 0 {
-		r, width := utf8.DecodeLastRuneInString(text[:pos])
-		if r > ' ' && !isMarkup(r) && r != '>' && !passed(r) {
-			return false
-		}
-		pos -= width
-	}
-	return true
 }
 
 // denied reports whether the clause before pos turns a yes into a no.

@@ -128,7 +128,9 @@ type Detector struct {
 	// things are the words that make a deed of a verb.
 	things map[string][]string
 	money  bool
-	lingo  *lingo
+	// unreadable is set where stretches are looked for that nobody reads.
+	unreadable bool
+	lingo      *lingo
 }
 
 // New makes a detector. It refuses a match, a family or a mode it does not
@@ -160,6 +162,7 @@ func New(o Options) (*Detector, error) {
 	d.learnWords()
 	d.learnCues()
 	d.learnLanguages()
+	d.unreadable = !d.off(Unreadable)
 	d.learnBeginnings()
 	return d, nil
 }
@@ -240,7 +243,7 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 			continue
 		}
 		first := len(g.kept)
-		g.answers = before.Asked && one.Member == ""
+		g.answers, g.mixed = before.Asked && one.Member == "", false
 		g.look(one.Text, text.View{Text: one.Text})
 		if shown := text.See(one.Text, as...); shown.Changed() {
 			written := len(g.kept)
@@ -249,7 +252,9 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 		}
 		if d.match != MatchSubstring {
 			written := len(g.kept)
-			g.unpack(one.Text)
+			if g.mixed {
+				g.unpack(one.Text)
+			}
 			if one.Member == "" {
 				g.goOn(before.Tail, one.Text)
 			}
@@ -267,7 +272,7 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 // look gathers the hits of a text as it is shown.
 func (g *gathering) look(written string, shown text.View) {
 	g.zones, g.shown = zoner{text: written}, shown
-	g.spoken, g.kanaKnown, g.unreadCount, g.unreadEnd = nil, false, 0, -gapUnread-1
+	g.spoken, g.kanaKnown, g.unreadCount, g.unreadEnd, g.ideographs = nil, false, 0, -gapUnread-1, 0
 	if g.d.match == MatchSubstring {
 		substrings(shown.Text, g)
 	} else {
@@ -335,6 +340,11 @@ type gathering struct {
 	// unreadStart and unreadEnd bound the run of letters that no list has words
 	// of, and unreadCount is how many there are.
 	unreadStart, unreadEnd, unreadCount int
+	// ideographs counts the hits that are written in them.
+	ideographs int
+	// mixed is set where digits or capitals stand in the midst of a word: without,
+	// nothing is encoded.
+	mixed bool
 	// counts is how many of each kind are kept, nil as long as there cannot be
 	// too many of any.
 	counts map[kind]int

@@ -26,6 +26,16 @@ var symbolOf = func() (table [256]uint8) {
 	return table
 }()
 
+// plainLetter is the glyph of a plain letter, and 0 for any other byte.
+var plainLetter = func() (table [256]glyph) {
+	for c := range table {
+		if b := byte(c) | 0x20; b-'a' < 26 && c < 0x80 {
+			table[c] = letterOf(b)
+		}
+	}
+	return table
+}()
+
 func (d *Detector) learnBeginnings() {
 	d.words.begin(&d.beginnings, wordBegins, 0, 0, 0)
 	d.cues.begin(&d.beginnings, cueBegins, 0, 0, 0)
@@ -104,7 +114,10 @@ func gluedAmong(text string, pos int, among uint32, into *gathering) {
 		}
 		l := literals[i]
 		start := pos - 1 - l.anchor
-		if end := start + len(l.letters); start >= 0 && end <= len(text) && strings.EqualFold(text[start:end], l.letters) && ascii(text[start:end]) {
+		if start < 0 || text[start]|0x20 != l.letters[0] {
+			continue
+		}
+		if end := start + len(l.letters); end <= len(text) && strings.EqualFold(text[start:end], l.letters) && ascii(text[start:end]) {
 			into.add(Hit{Rule: RuleKeyword, Keyword: l.keyword, Start: start, End: end})
 		}
 	}

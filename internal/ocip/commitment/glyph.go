@@ -256,6 +256,10 @@ func (a *atlas) at(s string, pos int) (g glyph, r rune, width int) {
 		}
 		return a.pages[0][c], rune(c), 1
 	}
+	if c >= 0xc2 && c < 0xe0 && pos+1 < len(s) && s[pos+1]&0xc0 == 0x80 {
+		r = rune(c&31)<<6 | rune(s[pos+1]&63)
+		return a.pages[r>>8&7][r&0xff], r, 2
+	}
 	r, width = utf8.DecodeRuneInString(s[pos:])
 	return a.of(r), r, width
 }

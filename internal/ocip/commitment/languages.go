@@ -136,9 +136,9 @@ type lingo struct {
 	// common says which languages a word is common in, a bit each in the order of
 	// the list, the last one for English.
 	common map[string]uint16
-	// first are the first characters of the ideographs, by their last byte, and
-	// ideographs what begins with one.
-	first      [256]bool
+	// first are the first characters of the ideographs, a bit each, and ideographs
+	// what begins with one.
+	first      [0x10000 / 64]uint64
 	ideographs map[rune][]ideograph
 }
 
@@ -155,7 +155,7 @@ const ofEnglish = 1 << len(languages)
 func (d *Detector) learnLanguages() {
 	d.lingo = &lingo{common: map[string]uint16{}, ideographs: map[rune][]ideograph{}}
 	for i := range languages {
-		l := &languages[i]
+		l := languages[i]
 		for word := range strings.FieldsSeq(l.common) {
 			d.lingo.common[word] |= 1 << i
 		}
@@ -187,7 +187,7 @@ func (d *Detector) learnLanguages() {
 	for _, row := range ideographs {
 		for word := range strings.FieldsSeq(row.words) {
 			r, _ := utf8.DecodeRuneInString(word)
-			d.lingo.first[byte(r)] = true
+			d.lingo.first[r>>6] |= 1 << (r & 63)
 			d.lingo.ideographs[r] = append(d.lingo.ideographs[r], ideograph{word, row.japanese && !d.off(Japanese), row.chinese && !d.off(Chinese)})
 		}
 	}
@@ -235,6 +235,18 @@ const (
 	around = 256
 	block  = 512
 )
+
+// begins reports whether a word of the ideographs begins with a character.
+func (l *lingo) begins(r rune) bool { return r < 0x10000 && l.first[r>>6]>>(r&63)&1 != 0 }
+
+// passes reports whether an ideograph stands at pos, of three bytes, that no word
+// begins with.
+func (l *lingo) passes(text string, pos int) bool {
+	if pos+2 >= len(text) || text[pos] < 0xe4 || text[pos] > 0xe9 || text[pos+1]&0xc0 != 0x80 || text[pos+2]&0xc0 != 0x80 {
+		return false
+	}
+	return !l.begins(rune(text[pos]&15)<<12 | rune(text[pos+1]&63)<<6 | rune(text[pos+2]&63))
+}
 
 // language returns the family of the language, of several, that a text is in
 // about a place, or nothing. What is in none that is known is in any, if it is
@@ -290,6 +302,9 @@ func (g *gathering) count(text string) {
 
 // written looks for a word or a cue that begins with an ideograph.
 func (g *gathering) written(text string, pos int, r rune) {
+	if g.ideographs >= 2*MaxPerKind {
+		return // more of them would say nothing new
+	}
 	for _, one := range g.d.lingo.ideographs[r] {
 		if strings.HasPrefix(text[pos:], one.word) {
 			family := Chinese
@@ -297,6 +312,7 @@ func (g *gathering) written(text string, pos int, r rune) {
 				family = Japanese
 			}
 			if (family == Japanese && one.japanese || family == Chinese && one.chinese) && !asked(text, pos+len(one.word)) {
+				g.ideographs++
 				g.add(Hit{Rule: family, Start: pos, End: pos + len(one.word)})
 			}
 			return
@@ -337,11 +353,20 @@ func (g *gathering) unread(pos, width int) {
 	}
 }
 
+// firstUnread is the first character of a script that no list has words of.
+const firstUnread = 0x370
+
 // readable reports whether a character is of a script that words are known in,
 // or of none.
 func readable(r rune) bool {
-	switch {
-	case r < 0x370, r >= 0x1d00 && r < 0x1f00, r >= 0x2000 && r < 0xa000, r >= 0xd800 && r < 0xe000, r >= 0xf900 && r < 0xfb1d, r >= 0xfe00 && r < 0xfe70, r >= 0xff00 && r < 0xfffd, r >= 0x1d000 && r < 0xf0000:
+	switch page := r >> 8; {
+	case page < 0x20:
+		return page == 0x1d || page == 0x1e || r < firstUnread
+	case page < 0xa0:
+		return true
+	case page < 0xd8:
+		return false
+	case page < 0xe0, r >= 0xf900 && r < 0xfb1d, page == 0xfe && r < 0xfe70, page == 0xff && r < 0xfffd, r >= 0x1d000 && r < 0xf0000:
 		return true
 	}
 	return false

@@ -171,18 +171,30 @@ func (d *Detector) scan(text string, into *gathering) {
 				continue
 			}
 		} else {
+			if c >= 0xe4 && d.lingo.passes(text, pos) {
+				// Ideographs that begin no word.
+				inWord, inSum = false, false
+				for pos += 3; d.lingo.passes(text, pos); pos += 3 {
+				}
+				continue
+			}
 			var r rune
-			g, r, width = d.atlas.at(text, pos)
+			if c >= 0xc2 && c < 0xe0 && pos+1 < len(text) && text[pos+1]&0xc0 == 0x80 {
+				r, width = rune(c&31)<<6|rune(text[pos+1]&63), 2
+				g = d.atlas.pages[r>>8&7][r&0xff]
+			} else {
+				g, r, width = d.atlas.at(text, pos)
+			}
 			if g == seam {
 				pos += width
 				inWord, loose = false, pos
 				continue
 			}
-			if r >= 0x370 {
-				if d.lingo.first[byte(r)] {
+			if r >= firstUnread {
+				if d.lingo.begins(r) {
 					into.written(text, pos, r)
 				}
-				if !readable(r) && !d.off(Unreadable) {
+				if d.unreadable && !readable(r) {
 					into.unread(pos, width)
 				}
 			}
@@ -210,12 +222,16 @@ func (d *Detector) scan(text string, into *gathering) {
 		case c|0x20-'a' < 26 && pos+2 < len(text):
 			what = d.beginnings.begin(c, text[pos+1], text[pos+2])
 		default:
-			if what = d.beginsAs(g); d.money && !inSum && c >= '0' && c <= '9' && pos >= max(cueEnd, numEnd) {
+			if what = d.beginsAs(g); !inSum && c-'0' < 10 && pos >= max(cueEnd, numEnd) {
 				// Weighed as a whole: its parts are no numbers of their own.
-				numEnd = number(text, pos)
-				if start, end, ok := d.sum(text, pos, numEnd); ok {
-					into.add(Hit{Rule: Money, Start: start, End: end})
-					cueEnd = end
+				if numEnd = number(text, pos); numEnd-pos >= longNumber {
+					into.mixed = true
+				}
+				if d.money {
+					if start, end, ok := d.sum(text, pos, numEnd); ok {
+						into.add(Hit{Rule: Money, Start: start, End: end})
+						cueEnd = end
+					}
 				}
 			}
 		}
@@ -250,6 +266,9 @@ func (d *Detector) scan(text string, into *gathering) {
 				}
 			}
 		}
+		if c-'0' < 10 && pos+1 < len(text) && plainLetter[text[pos+1]] != 0 {
+			into.mixed = true
+		}
 		inWord = g.wordly() && pos != loose
 		inSum = g == figure || g&marks == markDigit
 		if !inWord {
@@ -268,6 +287,9 @@ func (d *Detector) scan(text string, into *gathering) {
 		for pos += width; pos < len(text); pos++ {
 			c := text[pos]
 			if c-'a' >= 26 && (!capital(c) || d.humped(text, pos)) {
+				if c != ' ' && (capital(c) || c-'0' < 10) {
+					into.mixed = true
+				}
 				break
 			}
 			if among := anchors[uint(last&31)<<5|uint(c&31)]; among != 0 {
@@ -291,6 +313,9 @@ func (d *Detector) humped(text string, pos int) bool {
 	last := text[before-1]
 	return last-'a' < 26 || capital(last) && after < len(text) && text[after]-'a' < 26
 }
+
+// longNumber is how many digits may be hexadecimal digits that hold a text.
+const longNumber = 8
 
 // maxUnseen bounds how far what does not show is skipped beside a letter.
 const maxUnseen = 64
@@ -324,17 +349,28 @@ func (d *Detector) shouted(text string, start int, w *walk) bool {
 
 func capital(c byte) bool { return c-'A' < 26 }
 
-// promises looks at the first plain letters of a word, and says no where the
+// promises looks at the first symbols of a word or a cue, and says no where the
 // trie has nothing for them. Most words of most texts go no further.
 func (t *trie) promises(a *atlas, text string, pos int, fold bool) bool {
 	at := uint16(0)
-	for i := range min(5, len(text)-pos) {
-		c := text[pos+i]
-		if c >= utf8.RuneSelf {
+	for i := range 8 {
+		if pos >= len(text) {
 			return true
 		}
-		g := a.ascii[c]
-		if !g.isLetter() {
+		c := text[pos]
+		g, width := plainLetter[c], 1
+		switch {
+		case g != 0:
+			if c < 'a' && i > 0 && (!capital(text[pos-1]) || pos+1 < len(text) && text[pos+1] >= 'a') {
+				return true // a hump may end it
+			}
+		case c >= utf8.RuneSelf:
+			if g, _, width = a.at(text, pos); !g.isLetter() {
+				return true
+			}
+		case !fold && c == ' ' && i > 0 && t.nodes[at].end == 0 && pos+1 < len(text) && plainLetter[text[pos+1]] != 0:
+			g = symGap
+		default:
 			// A space ends a word, unless it stands between single letters or cuts a
 			// keyword in two.
 			return !fold || c != ' ' || i < 2 || t.nodes[at].end != 0 || t.nodes[at].keyword
@@ -345,6 +381,7 @@ func (t *trie) promises(a *atlas, text string, pos int, fold bool) bool {
 		if at = t.nodes[at].next[g&letterBits]; at == 0 {
 			return false
 		}
+		pos += width
 	}
 	return true
 }
