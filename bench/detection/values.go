@@ -128,6 +128,15 @@ func (s source) codiceFiscale() string {
 	return code + string(rune('A'+sum%26))
 }
 
+// domain and ip are none of those that are set aside for examples.
+func (s source) domain() string {
+	return s.one("bram kel tor lund vest gro hal mer") + s.one("holt wick berg nes dal ford") + "-" + s.one("papir druck works studio lab") + s.one(".net .org .de .fi .es")
+}
+
+func (s source) ip() string {
+	return fmt.Sprintf("%s.%d.%d.%d", s.one("62 77 81 93 145 188"), s.IntN(256), s.IntN(256), 1+s.IntN(254))
+}
+
 func (s source) privateKey() string {
 	var b strings.Builder
 	b.WriteString("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\n")
@@ -155,6 +164,11 @@ var values = map[string]func(s source) string{
 	},
 	"card":               source.card,
 	"codice-fiscale":     source.codiceFiscale,
+	"d2":                 func(s source) string { return s.of("23456789", 2) },
+	"d3":                 func(s source) string { return s.of("23467", 3) },
+	"d4":                 func(s source) string { return s.of("2346789", 4) },
+	"domain":             source.domain,
+	"ip":                 source.ip,
 	"digitalocean-token": func(s source) string { return "dop_v1_" + s.of(hexes, 64) },
 	"github-token":       func(s source) string { return "ghp_" + s.of(alnums, 36) },
 	"gitlab-token":       func(s source) string { return "glpat-" + s.of(alnums, 20) },
@@ -195,6 +209,7 @@ var placeholder = regexp.MustCompile(`\{\{([a-z0-9-]+)\}\}`)
 // fill draws the values of a text.
 func fill(id, text string) (string, error) {
 	var unknown error
+	drawn := map[string]int{}
 	filled := placeholder.ReplaceAllStringFunc(text, func(found string) string {
 		name := found[2 : len(found)-2]
 		draw := values[name]
@@ -202,7 +217,8 @@ func fill(id, text string) (string, error) {
 			unknown = fmt.Errorf("the text %s has no value for %s", id, found)
 			return found
 		}
-		return draw(sourceOf(id, name))
+		drawn[name]++
+		return draw(sourceOf(id, name+strings.Repeat("\x00", drawn[name]-1)))
 	})
 	return filled, unknown
 }

@@ -78,7 +78,11 @@ func (r Rules) look(t *Text, before commitment.Before) Seen {
 	}
 	if r.Content != nil {
 		for _, f := range r.Content.Detect(t.Text) {
-			s.Findings = insert(s.Findings, f.Rule)
+			if f.Shadow {
+				s.Noted = insert(s.Noted, f.Rule)
+			} else {
+				s.Findings = insert(s.Findings, f.Rule)
+			}
 		}
 	}
 	return s

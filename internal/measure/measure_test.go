@@ -161,7 +161,7 @@ func TestSecrets(t *testing.T) {
 		{ID: "1", Text: "use " + token, Secrets: []string{"github-token"}},
 		{ID: "2", Text: "the passphrase is in the drawer", Secrets: []string{"password"}},
 		{ID: "3", Text: "again " + token},
-		{ID: "4", Text: "I was born in May", Personal: []string{"birth-date"}},
+		{ID: "4", Text: "write to maria.keller@lundberg-papir.net", Personal: []string{"email"}},
 		{ID: "5", Text: "nothing here"},
 	}, nil))
 	if r.Found.Part != 1 || r.Found.Whole != 2 || r.False.Part != 1 || r.False.Whole != 2 {
@@ -169,6 +169,9 @@ func TestSecrets(t *testing.T) {
 	}
 	if len(r.Missed) != 1 || r.Missed[0].ID != "2" || len(r.Useless) != 1 || r.Useless[0].ID != "3" {
 		t.Errorf("missed %+v, useless %+v", r.Missed, r.Useless)
+	}
+	if want := []Family{{"email", ShareOf(1, 1)}}; !reflect.DeepEqual(r.Personal, want) {
+		t.Errorf("personal %+v", r.Personal)
 	}
 	if want := []Family{{"github-token", ShareOf(1, 1)}, {"password", ShareOf(0, 1)}}; !reflect.DeepEqual(r.Families, want) {
 		t.Errorf("families %+v", r.Families)
