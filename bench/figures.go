@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,10 +15,15 @@ func figures() []figure {
 		{"heartbeat p50, 1 connection", "JSON echo", "≤ 1.5×", heartbeatLatency},
 		{"heartbeats/s, 64 connections", "JSON echo", "≥ 80 %", heartbeatRate},
 		{"dispatch p50, 1 connection", "append+fsync", "≤ 1.8×", dispatchLatency},
+		{"dispatch p50, over bare parts", "commit+echo", "≤ 1.4×", dispatchOverParts},
+		{"dispatch, system calls, 1 connection", "—", "≤ 22", dispatchCalls},
 		{"dispatch/s, 64 connections × 4", "—", "≥ 20000/s", dispatchRate},
+		{"dispatch/s, beside another build", "-beside", "≥ 1.3×", dispatchBeside},
 		{"start to ready", "—", "≤ 60 ms", startTime},
 		{"resident memory, idle", "—", "≤ 40 MB", idleMemory},
 		{"resident memory, 1000 apps", "—", "≤ 100 MB", crowdMemory},
+		{"resident memory, steady load", "—", "≤ 110 MB", loadMemory},
+		{"resident memory, a minute after", "idle", "≤ 1.3×", burstMemory},
 		{"dispatch p50, large store", "empty store", "≤ 1.2×", largeStore},
 	}, evidence())
 }
@@ -30,6 +36,7 @@ const (
 	talks        = 4 // conversations an app has going in the rate of dispatches
 	manyApps     = 1000
 	startSamples = 15
+	besideTurns  = 3
 )
 
 func p50(samples []time.Duration) time.Duration {
@@ -185,20 +192,179 @@ func compare(n int, ours, floor func() error, goal float64) (result, error) {
 	return times(p50(samples[0]), p50(samples[1]), goal), nil
 }
 
-func dispatchRate(b *bench) (result, error) {
-	d, err := b.start("dispatches", crowd)
+// dispatchOverParts compares a dispatch with what it cannot do without: a commit of
+// the same record and message, and a round trip of the same request.
+func dispatchOverParts(b *bench) (result, error) {
+	d, err := b.start("parts", 1)
 	if err != nil {
 		return result{}, err
 	}
 	defer d.stop()
-	var ours []func() error
+	e, err := b.echo()
+	if err != nil {
+		return result{}, err
+	}
+	defer e.stop()
+	ours, err := d.sender(0)
+	if err != nil {
+		return result{}, err
+	}
+	floor, err := dial(e.socket)
+	if err != nil {
+		return result{}, err
+	}
+	floor.token, floor.peer = ours.token, ours.peer
+	durable, err := d.durableBytes(ours)
+	if err != nil {
+		return result{}, err
+	}
+	commit, end, err := b.bareCommit(durable)
+	if err != nil {
+		return result{}, err
+	}
+	defer end()
+	return compare(turns*turnSamples, ours.dispatch, func() error {
+		if err := commit(); err != nil {
+			return err
+		}
+		return floor.dispatch()
+	}, 1.4)
+}
+
+// crowded starts a daemon with a crowd of senders, and returns what each does.
+func (b *bench) crowded(name string) (*daemon, []func() error, error) {
+	d, err := b.start(name, crowd)
+	if err != nil {
+		return nil, nil, err
+	}
+	var steps []func() error
 	for i := range crowd {
 		s, err := d.sender(i)
 		if err != nil {
+			d.stop()
+			return nil, nil, err
+		}
+		steps = append(steps, s.dispatchTalks)
+	}
+	return d, steps, nil
+}
+
+// dispatchCalls counts the system calls of a dispatch, with perf(1).
+func dispatchCalls(b *bench) (result, error) {
+	d, err := b.start("calls", 1)
+	if err != nil {
+		return result{}, err
+	}
+	defer d.stop()
+	s, err := d.sender(0)
+	if err != nil {
+		return result{}, err
+	}
+	// The sender is the same in each count: what the daemon does besides falls out.
+	few, err := d.calls(func() error { return repeat(turnSamples, s.dispatch) })
+	if errors.Is(err, errNoPerf) {
+		return result{"not counted", "—", "—", true}, nil
+	}
+	if err != nil {
+		return result{}, err
+	}
+	many, err := d.calls(func() error { return repeat(4*turnSamples, s.dispatch) })
+	each := float64(many-few) / (3 * turnSamples)
+	return result{fmt.Sprintf("%.1f", each), "—", "—", each <= 22}, err
+}
+
+func repeat(n int, step func() error) error {
+	for range n {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dispatchBeside compares the rate with that of another build, in turns.
+func dispatchBeside(b *bench) (result, error) {
+	if b.beside == "" {
+		return result{"not asked for", "—", "—", true}, nil
+	}
+	var rates [2][]float64
+	for turn := range besideTurns {
+		for side, binary := range [2]string{b.binary, b.beside} {
+			other := *b
+			other.binary = binary
+			d, steps, err := other.crowded(fmt.Sprintf("beside-%d-%d", turn, side))
+			if err != nil {
+				return result{}, err
+			}
+			_, err = rate(steps) // warms up
+			r := 0.0
+			if err == nil {
+				r, err = rate(steps)
+			}
+			d.stop()
+			if err != nil {
+				return result{}, err
+			}
+			rates[side] = append(rates[side], talks*r)
+		}
+	}
+	ours, floor := middle(rates[0]), middle(rates[1])
+	return result{fmt.Sprintf("%.0f/s", ours), fmt.Sprintf("%.0f/s", floor), fmt.Sprintf("%.2f×", ours/floor), ours >= 1.3*floor}, nil
+}
+
+// loadMemory is the most that is resident while a crowd sends.
+func loadMemory(b *bench) (result, error) {
+	d, steps, err := b.crowded("load")
+	if err != nil {
+		return result{}, err
+	}
+	defer d.stop()
+	most := 0
+	for range 3 {
+		if _, err := rate(steps); err != nil {
 			return result{}, err
 		}
-		ours = append(ours, s.dispatchTalks)
+		kb, err := d.resident()
+		if err != nil {
+			return result{}, err
+		}
+		most = max(most, kb)
 	}
+	return megabytes(most, 110), nil
+}
+
+// burstMemory is what is resident a minute after a crowd has sent.
+func burstMemory(b *bench) (result, error) {
+	d, steps, err := b.crowded("burst")
+	if err != nil {
+		return result{}, err
+	}
+	defer d.stop()
+	idle, err := d.resident()
+	if err != nil {
+		return result{}, err
+	}
+	if _, err := rate(steps); err != nil {
+		return result{}, err
+	}
+	select {
+	case <-time.After(time.Minute):
+	case <-b.ctx.Done():
+		return result{}, b.ctx.Err()
+	}
+	after, err := d.resident()
+	return result{
+		fmt.Sprintf("%.1f MB", float64(after)/1000), fmt.Sprintf("%.1f MB", float64(idle)/1000), fmt.Sprintf("%.2f×", float64(after)/float64(idle)),
+		float64(after) <= 1.3*float64(idle),
+	}, err
+}
+
+func dispatchRate(b *bench) (result, error) {
+	d, ours, err := b.crowded("dispatches")
+	if err != nil {
+		return result{}, err
+	}
+	defer d.stop()
 	var rates []float64
 	for turn := range 4 {
 		r, err := rate(ours)
@@ -259,7 +425,11 @@ func memory(d *daemon, goal int) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	return result{fmt.Sprintf("%.1f MB", float64(kb)/1000), "—", "—", kb <= goal*1000}, nil
+	return megabytes(kb, goal), nil
+}
+
+func megabytes(kb, goal int) result {
+	return result{fmt.Sprintf("%.1f MB", float64(kb)/1000), "—", "—", kb <= goal*1000}
 }
 
 func largeStore(b *bench) (result, error) {

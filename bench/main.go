@@ -32,6 +32,7 @@ func run() error {
 	only := flag.String("only", "", "measure only figures whose name contains this")
 	records := flag.Int("records", 5_000_000, "audit records in the large store")
 	exchanges := flag.Int("exchanges", 1_000_000, "exchanges in the large store")
+	beside := flag.String("beside", "", "the binary of another build of the daemon, to be measured beside this one")
 	echo := flag.String("echo", "", "serve the echo floor on this socket (used by bench itself)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -49,7 +50,7 @@ func run() error {
 		}
 		defer func() { _ = os.RemoveAll(*dir) }()
 	}
-	b := &bench{ctx: ctx, binary: binaryPath, dir: *dir, records: *records, exchanges: *exchanges}
+	b := &bench{ctx: ctx, binary: binaryPath, beside: *beside, dir: *dir, records: *records, exchanges: *exchanges}
 	fmt.Println("each figure beside its floor, measured in turns; lower ratios are better unless the goal says ≥")
 	for _, f := range figures() {
 		if !strings.Contains(f.name, *only) {
@@ -83,8 +84,10 @@ type row struct {
 }
 
 type bench struct {
-	ctx                context.Context
-	binary, dir        string
+	ctx         context.Context
+	binary, dir string
+	// beside is another build, "" for none.
+	beside             string
 	records, exchanges int
 	rows               []row
 }

@@ -23,6 +23,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // serveEcho is the floor of a round trip: it decodes each line and encodes it
@@ -361,6 +363,74 @@ func (d *daemon) durableBytes(c *conn) ([]byte, error) {
 		}
 	}
 	return nil, errors.New("the dispatch left no record")
+}
+
+var errNoPerf = errors.New("perf cannot count system calls here")
+
+// calls counts the system calls that the daemon makes meanwhile.
+func (d *daemon) calls(work func() error) (n int, err error) {
+	var said strings.Builder
+	perf := exec.Command("perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-p", strconv.Itoa(d.cmd.Process.Pid))
+	perf.Stderr = &said
+	if err := perf.Start(); err != nil {
+		return 0, errNoPerf
+	}
+	<-time.After(time.Second / 2) // it says not when it has begun
+	err = work()
+	_ = perf.Process.Signal(syscall.SIGINT)
+	_ = perf.Wait() // ends by the signal
+	if err != nil {
+		return 0, err
+	}
+	count, _, _ := strings.Cut(said.String(), ",")
+	if n, err = strconv.Atoi(strings.TrimSpace(count)); err != nil {
+		return 0, errNoPerf
+	}
+	return n, nil
+}
+
+// bareCommit returns a step that writes a record and a message to a SQLite database
+// which does nothing else, and what ends it.
+func (b *bench) bareCommit(durable []byte) (commit func() error, end func(), err error) {
+	record, message, _ := bytes.Cut(durable, []byte("\n"))
+	path := filepath.Join(b.dir, "commit.db")
+	for _, suffix := range []string{"", "-wal"} {
+		_ = os.Remove(path + suffix)
+	}
+	conn, err := sqlite.OpenConn("file:"+path+"?vfs=unix-excl", sqlite.OpenReadWrite|sqlite.OpenCreate|sqlite.OpenURI)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, statement := range []string{
+		"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA locking_mode=EXCLUSIVE",
+		"CREATE TABLE records (seq INTEGER PRIMARY KEY, line TEXT)", "CREATE TABLE state (key INTEGER PRIMARY KEY, message BLOB)",
+	} {
+		if err := sqlitex.ExecuteTransient(conn, statement, nil); err != nil {
+			return nil, nil, errors.Join(err, conn.Close())
+		}
+	}
+	var stmts []*sqlite.Stmt
+	for _, statement := range []string{"BEGIN IMMEDIATE", "INSERT INTO records (line) VALUES (?)", "INSERT OR REPLACE INTO state VALUES (1, ?)", "COMMIT"} {
+		stmt, err := conn.Prepare(statement)
+		if err != nil {
+			return nil, nil, errors.Join(err, conn.Close())
+		}
+		stmts = append(stmts, stmt)
+	}
+	commit = func() error {
+		stmts[1].BindBytes(1, record)
+		stmts[2].BindBytes(1, message)
+		for _, stmt := range stmts {
+			if _, err := stmt.Step(); err != nil {
+				return err
+			}
+			if err := stmt.Reset(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return commit, func() { _ = conn.Close() }, nil
 }
 
 // fill makes a store with as many records and exchanges as the figure asks for,

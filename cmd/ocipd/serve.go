@@ -19,18 +19,21 @@ import (
 const gcPercent = 400
 
 // tune fits the runtime to a daemon that waits for its disk, where its user has
-// not said otherwise.
-func (s *shell) tune() {
+// not said otherwise. It returns how much the heap may grow, zero where the user has
+// said it.
+func (s *shell) tune() (percent int) {
 	if s.Getenv("GOGC") == "" {
 		// A message makes much garbage and keeps little: collecting less often
 		// costs a few megabytes and saves a tenth of the processor.
-		debug.SetGCPercent(gcPercent)
+		percent = gcPercent
+		debug.SetGCPercent(percent)
 	}
 	if s.Getenv("GOMAXPROCS") == "" {
 		// One thread is always waiting for the disk, and the runtime takes a
 		// while to see that its processor is free.
 		runtime.GOMAXPROCS(runtime.NumCPU() + 1)
 	}
+	return percent
 }
 
 func newServe(s *shell) *cobra.Command {
@@ -70,11 +73,11 @@ names another; "ocipd service install" sets both up.`,
 			if err := s.manager().GoOnWithFormer(cmd.Context(), cfg); err != nil {
 				return err
 			}
-			s.tune()
+			percent := s.tune()
 			log, threshold := newLogger(cfg.Log, s.Stderr)
 			d, err := daemon.New(daemon.Options{
 				Config: cfg, Getenv: s.Getenv, Version: buildVersion(), Log: log, Level: &threshold,
-				Passed: supervisor.Files(), Manager: supervisor.New(log.Named("supervisor")),
+				GCPercent: percent, Passed: supervisor.Files(), Manager: supervisor.New(log.Named("supervisor")),
 			})
 			if err != nil {
 				return err

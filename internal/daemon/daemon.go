@@ -31,6 +31,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/memory"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/notices"
 	"github.com/openclawos/ocipd/internal/peer"
@@ -58,6 +59,9 @@ type Options struct {
 	// who hears how the daemon is. Both may be nil.
 	Passed  []*os.File
 	Manager *supervisor.Manager
+	// GCPercent is how much the heap may grow between two collections while there are
+	// messages. Where it is zero, the daemon leaves that as it is.
+	GCPercent int
 }
 
 // Daemon is one daemon, from Start to Stop.
@@ -111,6 +115,9 @@ type Daemon struct {
 	outside  atomic.Pointer[checkpoints.File]
 	rotating sync.Mutex
 
+	// gcPercent is [Options.GCPercent].
+	gcPercent int
+
 	// undo holds what ends each step that was started, newest last. A start
 	// that fails and a stop use the same list.
 	undo []ending
@@ -134,6 +141,7 @@ func New(o Options) (*Daemon, error) {
 	if lacks := kernelconfig.CheckDeclared(o.Config); len(lacks) > 0 {
 		return nil, lacks
 	}
+	d.gcPercent = o.GCPercent
 	d.mirror = config.MirrorPath(o.Config, d.database)
 	d.metrics = newMetrics()
 	return d, nil
@@ -415,5 +423,26 @@ func (d *Daemon) listen(context.Context) error {
 	// Starting makes garbage that serving does not need.
 	runtime.GC()
 	debug.FreeOSMemory()
+	d.giveBack()
 	return nil
+}
+
+// giveBack has memory given back after each burst of messages.
+func (d *Daemon) giveBack() {
+	ctx, cancel := context.WithCancel(context.Background())
+	looks, ended := time.NewTicker(memory.Every), make(chan struct{})
+	go func() {
+		defer close(ended)
+		memory.GiveBack(ctx, memory.Options{Looks: looks.C, BusyPercent: d.gcPercent, Shrink: func() {
+			d.kernel.Shrink()
+			d.store.Shrink(ctx)
+			d.index.Shrink()
+		}})
+	}()
+	d.onStop("the giving back of memory", func() error {
+		looks.Stop()
+		cancel()
+		<-ended
+		return nil
+	})
 }

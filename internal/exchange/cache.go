@@ -59,6 +59,13 @@ func (c *cache[K, V]) getOrAdd(key K, value V) (_ V, there bool) {
 	return value, false
 }
 
+// empty forgets all.
+func (c *cache[K, V]) empty() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.young, c.old = make(map[K]V), make(map[K]V)
+}
+
 // remove forgets the values of some keys.
 func (c *cache[K, V]) remove(which func(K) bool) {
 	c.mu.Lock()

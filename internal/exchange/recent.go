@@ -42,6 +42,13 @@ func (r *recent[K, V]) of(ctx context.Context, key K) (V, error) {
 // put keeps what a durable change holds.
 func (r *recent[K, V]) put(key K, value V) { r.known.add(key, value) }
 
+// shrink keeps nothing of it in memory.
+func (r *recent[K, V]) shrink() {
+	r.reading.Lock()
+	defer r.reading.Unlock()
+	r.known.empty()
+}
+
 // forget has a commit take away what the store holds by some keys.
 func (r *recent[K, V]) forget(which func(K) bool, commit func() (store.Receipt, error)) (store.Receipt, error) {
 	r.reading.Lock()

@@ -42,6 +42,17 @@ func (x *State) Entered(c *store.Change) {
 	x.Seen.entered(c)
 }
 
+// Shrink gives back the memory of what was wanted of late: it is in the store.
+func (x *State) Shrink() {
+	x.sides.empty()
+	x.current.empty()
+	x.Chains.shrink()
+	x.Owed.shrink()
+	x.Origins.shrink()
+	x.Seen.shrink()
+	x.Speakers.shrink()
+}
+
 // Forget has a commit take away what messages have shown of a session and of the places
 // it leads to; keys name the session to each tenant, see [Origins]. What is read
 // meanwhile is not kept.

@@ -110,6 +110,18 @@ func (x *Index) Close() error {
 	return err
 }
 
+// Shrink gives back the memory of pages that are read again when they are wanted.
+func (x *Index) Shrink() {
+	x.files.RLock()
+	defer x.files.RUnlock()
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	if x.file != nil {
+		// What cannot be given back costs memory and nothing else.
+		_ = sqlitex.ExecuteTransient(x.file.writer, "PRAGMA shrink_memory", nil)
+	}
+}
+
 // Indexed returns the last record that is indexed. Those after it are read from
 // the log.
 func (x *Index) Indexed() uint64 {

@@ -184,6 +184,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	return k, nil
 }
 
+// Shrink gives back the memory of what is in the store too.
+func (k *Kernel) Shrink() { k.state.Shrink() }
+
 // Stop says that the daemon is ending: connections that end from now on are no
 // loss of an app. It comes before the connections are closed.
 func (k *Kernel) Stop() { k.stop() }

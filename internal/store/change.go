@@ -20,6 +20,9 @@ type Change struct {
 	Checkpoint bool
 	// rotate and retire are what the store itself writes.
 	rotate *rotation
+	// shrink asks for the memory of the writer's pages, which are read again when they
+	// are wanted.
+	shrink bool
 	retire *retirement
 
 	// Drains marks a change that ends something or is needed for it: a person's

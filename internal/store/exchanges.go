@@ -204,29 +204,22 @@ type ExchangeKey struct{ ID, Agent string }
 // more to sync, and an exchange that has expired takes no message whether or not
 // it was found yet.
 func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now time.Time) (page []ocip.Exchange, next ExchangeKey, err error) {
-	type side struct {
-		ocip.Exchange
-		expired bool
-	}
-	sides, err := rows(ctx, &s.reader, "expired exchanges", `SELECT `+exchangeColumns+`, outcome = 'in_progress' AND expires_at BETWEEN 1 AND ?3
+	seen := 0
+	_, err = rows(ctx, &s.reader, "expired exchanges", `SELECT `+exchangeColumns+`, outcome = 'in_progress' AND expires_at BETWEEN 1 AND ?3
 			FROM exchanges WHERE (id, agent) > (?1, ?2) ORDER BY id, agent LIMIT ?4`, []any{behind.ID, behind.Agent, now.UnixMilli(), count},
-		func(stmt *sqlite.Stmt) (one side, err error) {
-			if one.expired = stmt.ColumnBool(7); one.expired {
-				one.Exchange, err = scanExchange(stmt)
+		func(stmt *sqlite.Stmt) (none struct{}, err error) {
+			if seen++; seen == count {
+				next = ExchangeKey{ID: stmt.ColumnText(1), Agent: stmt.ColumnText(0)}
 			}
-			one.ID, one.Agent = stmt.ColumnText(1), stmt.ColumnText(0)
-			return one, err
+			if stmt.ColumnBool(7) {
+				var expired ocip.Exchange
+				expired, err = scanExchange(stmt)
+				page = append(page, expired)
+			}
+			return none, err
 		})
 	if err != nil {
 		return nil, ExchangeKey{}, err
-	}
-	for i := range sides {
-		if sides[i].expired {
-			page = append(page, sides[i].Exchange)
-		}
-	}
-	if len(sides) == count && count > 0 {
-		next = ExchangeKey{ID: sides[count-1].ID, Agent: sides[count-1].Agent}
 	}
 	return page, next, nil
 }

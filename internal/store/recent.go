@@ -39,6 +39,13 @@ func (r *recent) add(first, last uint64, text []byte) {
 	}
 }
 
+// forget drops all lines: who follows the log reads the database until there are new ones.
+func (r *recent) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.batches, r.bytes = nil, 0
+}
+
 // after returns a page of the lines after seq and the number of the last one,
 // and false where memory does not reach back so far.
 func (r *recent) after(seq uint64) (lines [][]byte, upTo uint64, ok bool) {

@@ -1,9 +1,13 @@
 package store
 
 import (
+	"context"
 	"maps"
 	"sync"
 	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // touches collects what need not be durable before anybody is answered: that a
@@ -88,6 +92,17 @@ func (t *touches) arm(s *Store) {
 
 // Flush writes now what would wait for the next commit.
 func (s *Store) Flush() { s.flushTouches() }
+
+// Shrink gives back the memory of pages and lines that are read again when they are
+// wanted.
+func (s *Store) Shrink(ctx context.Context) {
+	s.recent.forget()
+	// What cannot be given back costs memory and nothing else.
+	_, _ = s.Commit(&Change{shrink: true})
+	for range s.reader.count {
+		_ = s.reader.read(ctx, func(conn *sqlite.Conn) error { return sqlitex.ExecuteTransient(conn, shrinkMemory, nil) })
+	}
+}
 
 // flushTouches writes every touch now, where there is one. A failure keeps them
 // for the next commit.

@@ -102,6 +102,10 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 	}
 	w.touches.forget()
 	for _, p := range batch {
+		if p.shrink {
+			// What is not given back costs memory and nothing else.
+			_ = w.control(shrinkMemory)
+		}
 		if p.refused == nil {
 			w.counted += p.size
 		}
@@ -115,6 +119,9 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 	}
 	return lines, next, nil
 }
+
+// shrinkMemory gives back the memory of a connection's pages.
+const shrinkMemory = `PRAGMA shrink_memory`
 
 // countEvery is after how many bytes the size of the database is looked at.
 const countEvery = 256 << 10
