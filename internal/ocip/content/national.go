@@ -123,15 +123,15 @@ func (s *scan) abroad(groups []group) {
 	end := groups[0].end
 	switch size {
 	case 6: // Finland: a date, a sign of the century, three digits and a check
-		third := s.run(end+1, digit, end+5)
-		if strings.IndexByte("-+ABCDEFYXWVU", s.at(end)) < 0 || third-end-1 != 3 || s.is(start-1, word) || !s.is(third, alnum) || s.is(third+1, word) {
+		third := end + 4 // the check may be a digit too
+		if strings.IndexByte("-+ABCDEFYXWVU", s.at(end)) < 0 || s.run(end+1, digit, third) != third || s.is(start-1, word) || !s.is(third, alnum) || s.is(third+1, word) {
 			return
 		}
 		n := 0
 		for _, c := range s.text[start:end] + s.text[end+1:third] {
 			n = n*10 + int(c-'0')
 		}
-		if "0123456789abcdefhjklmnprstuvwxy"[n%31] == lower(s.text[third]) &&
+		if calendar([]byte(s.text[start+2:start+4]), []byte(s.text[start:start+2])) && "0123456789abcdefhjklmnprstuvwxy"[n%31] == lower(s.text[third]) &&
 			s.near(start, third+1, "hetu", "henkil\u00f6tunnus", "personal identity code", "personbeteckning") {
 			s.person("fi-hetu", start, third+1)
 		}

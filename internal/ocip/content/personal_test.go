@@ -32,7 +32,7 @@ var personal = map[string]struct{ some, none []string }{
 	"ch-ahv":            {[]string{"AHV-Nr. \u00ab756.9217.0769.85\u00bb"}, []string{"AHV-Nr. 756.9217.0769.84", "756.9217.0769.85"}},
 	"cn-resident-id":    {[]string{"\u8eab\u4efd\u8bc1\u53f7\u7801\uff1a\u00ab11010519491231002X\u00bb", "ID card \u00ab110105194912310038\u00bb"}, []string{"\u8eab\u4efd\u8bc1 110105194912310021", "11010519491231002X"}},
 	"dk-cpr":            {[]string{"CPR-nr. \u00ab070761-4285\u00bb"}, []string{"CPR 991361-4285", "070761-4285"}},
-	"fi-hetu":           {[]string{"hetu \u00ab131052-308T\u00bb", "HETU: \u00ab131052A308T\u00bb"}, []string{"hetu 131052-308U", "131052-308T"}},
+	"fi-hetu":           {[]string{"hetu \u00ab131052-308T\u00bb", "HETU: \u00ab131052A308T\u00bb", "hetu \u00ab010594Y9032\u00bb"}, []string{"hetu 131052-308U", "131052-308T"}},
 	"it-codice-fiscale": {[]string{"CF \u00abRSSMRA85T10A562S\u00bb"}, []string{"CF RSSMRA85T10A562T"}},
 	"jp-my-number":      {[]string{"\u30de\u30a4\u30ca\u30f3\u30d0\u30fc \u00ab1234 5678 9018\u00bb"}, []string{"\u30de\u30a4\u30ca\u30f3\u30d0\u30fc 1234 5678 9019", "1234 5678 9018"}},
 	"kr-rrn":            {[]string{"\uc8fc\ubbfc\ub4f1\ub85d\ubc88\ud638 \u00ab800101-1000008\u00bb"}, []string{"800101-1000000"}},
