@@ -9,7 +9,7 @@ type index struct {
 	class [256]uint8
 	// heads has a bit for each three classes that a word begins with, bucket which of
 	// the buckets holds the words that begin with them.
-	heads   [headBits / 32]uint32
+	heads   [headBits / 64]uint64
 	bucket  [headBits]uint16
 	buckets [][]entry
 	// fourth has, for each bucket, a bit for each class of the byte behind those.
@@ -70,7 +70,7 @@ func newIndex(words []string) *index {
 }
 
 func (x *index) add(head uint32, e entry) {
-	x.heads[head/32] |= 1 << (head % 32)
+	x.heads[head/64] |= 1 << (head % 64)
 	if x.bucket[head] == 0 {
 		x.bucket[head] = uint16(len(x.buckets))
 		x.buckets, x.fourth = append(x.buckets, nil), append(x.fourth, 0)
@@ -87,15 +87,19 @@ func (x *index) add(head uint32, e entry) {
 // each calls found for every word in text, with its number and where it ends, in
 // the order of where they begin.
 func (x *index) each(text string, found func(word, end int)) {
-	head := uint32(0)
+	// No step waits for the one before it: the two last classes are kept, and not
+	// what was made of them.
+	var first, second uint32
 	for i := range len(text) {
-		head = (head<<classBits | uint32(x.class[text[i]])) % headBits
-		if x.heads[head/32]&(1<<(head%32)) != 0 && i >= 2 {
+		third := uint32(x.class[text[i]])
+		head := (first<<(2*classBits) | second<<classBits | third) % headBits
+		if x.heads[head/64]&(1<<(head%64)) != 0 && i >= 2 {
 			x.compare(text, i-2, head, found)
 		}
+		first, second = second, third
 	}
 	if len(text) >= 2 { // a word of two bytes at the end
-		x.compare(text, len(text)-2, head<<classBits%headBits, found)
+		x.compare(text, len(text)-2, first<<(2*classBits)|second<<classBits, found)
 	}
 }
 
