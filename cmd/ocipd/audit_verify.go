@@ -23,6 +23,7 @@ import (
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/witness"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -33,6 +34,7 @@ type verifyFlags struct {
 	keys               []string
 	checkpoints        []string
 	receipts           []string
+	witnesses          []string
 	tombstone          string
 }
 
@@ -63,6 +65,7 @@ func newAuditVerify(s *shell) *cobra.Command {
 	flags.StringArrayVar(&f.keys, "key", nil, "public `KEY` of the log, or a file that holds it (checkpoint.pub)")
 	flags.StringArrayVar(&f.checkpoints, "checkpoints", nil, "`FILE` of checkpoints kept outside the log")
 	flags.StringArrayVar(&f.receipts, "with-receipts", nil, "`FILE` or directory of receipts and checkpoints that counterparties hold")
+	flags.StringArrayVar(&f.witnesses, "witness", nil, "public `KEY` of a witness that must have cosigned the log, or a file that holds it")
 	flags.StringVar(&f.tombstone, "tombstone", "", "`FILE` that stands for the records before a copy's first")
 	return c
 }
@@ -84,6 +87,8 @@ type verification struct {
 	against []string
 	path    string
 	about   string
+	// cosigned says how far the witnesses have cosigned the log.
+	cosigned []string
 	// unsound is what is wrong with what stands beside the log.
 	unsound *audit.Fault
 	// own marks this daemon's mirror, which may be a moment behind, databasePath is
@@ -183,6 +188,14 @@ func (v *verification) ownLog() error {
 			return err
 		}
 		v.newestIn = keyring.NewestPath(dir)
+		notes, err := witness.Kept(dir)
+		if err != nil {
+			return err
+		}
+		if len(notes) > 0 {
+			v.proof.Held = append(v.proof.Held, notes...)
+			v.against = append(v.against, fmt.Sprintf("%s that witnesses cosigned", term.Count(len(notes), "checkpoint")))
+		}
 	}
 	if file := config.CheckpointsPath(cfg, database); len(v.checkpoints) == 0 && cli.Exists(file) {
 		v.checkpoints, v.defaulted = []string{file}, true
@@ -633,7 +646,7 @@ func (v *verification) conclude(ctx context.Context, err error) error {
 		report, err = v.verifier.Finish()
 	}
 	if err == nil {
-		err = cmp.Or(v.rested(), v.around(ctx, &report))
+		err = cmp.Or(v.rested(), v.around(ctx, &report), v.witnessed())
 	}
 	if err == nil && v.own {
 		err = v.agree(ctx, &report)
@@ -745,6 +758,9 @@ func (v *verification) tell(report *audit.Report, fault *audit.Fault) {
 	}
 	for _, from := range v.against {
 		fmt.Fprintf(v.Stdout, "held against %s: they fit\n", term.Printable(from))
+	}
+	for _, said := range v.cosigned {
+		fmt.Fprintln(v.Stdout, term.Printable(said))
 	}
 	if report.Passed > 0 {
 		fmt.Fprintf(v.Stdout, "%d of them are of records that were retired, and were not compared\n", report.Passed)

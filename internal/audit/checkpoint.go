@@ -26,10 +26,16 @@ type Checkpoint struct {
 // MaxNoteBytes bounds a signed note.
 const MaxNoteBytes = 16 << 10
 
-// HandsOver reports whether the log's key names the next one in it.
-func (c *Checkpoint) HandsOver() bool {
-	return len(c.Extension) == 1 && strings.HasPrefix(c.Extension[0], keyMember)
+// NextKey is the key that a checkpoint hands the log over to, "" where it does not.
+func (c *Checkpoint) NextKey() string {
+	if len(c.Extension) != 1 || !strings.HasPrefix(c.Extension[0], keyMember) {
+		return ""
+	}
+	return strings.TrimPrefix(c.Extension[0], keyMember)
 }
+
+// HandsOver reports whether a checkpoint hands the log over to another key.
+func (c *Checkpoint) HandsOver() bool { return c.NextKey() != "" }
 
 // Text returns what is signed.
 func (c *Checkpoint) Text() string {

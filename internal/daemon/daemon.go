@@ -186,6 +186,7 @@ func (d *Daemon) steps() []step {
 		{"places", d.checkPlaces},
 		{"store", d.openStore},
 		{"checkpoints", d.holdCheckpoints},
+		{"witnesses", d.askWitnesses},
 		{"digest keys", d.settleKeys},
 		{"mirror", d.openMirror},
 		{"index", d.openIndex},

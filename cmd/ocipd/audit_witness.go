@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/durable"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/witness"
+	"github.com/spf13/cobra"
+)
+
+func newAuditWitness(s *shell) *cobra.Command {
+	c := group(&cobra.Command{Use: "witness", Short: "have others cosign the log's checkpoints, or cosign those of others"})
+	c.AddCommand(newAuditWitnessAdd(s), newAuditWitnessList(s), newAuditWitnessServe(s))
+	return c
+}
+
+func newAuditWitnessAdd(s *shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "add KEY URL",
+		Short: "have a witness cosign this daemon's checkpoints",
+		Long: "List a witness beside the log's keys: its public key, as `ocipd audit witness serve` prints it, and\n" +
+			"where it is asked: http://HOST/PREFIX, https://HOST/PREFIX or unix:/PATH. The daemon shows it each\n" +
+			"checkpoint from the next one on, and asks it at each start how far it saw the log: where that is\n" +
+			"further than the log goes, the daemon does not start.",
+		Example: "  ocipd audit witness add backup.example+1a2b3c4d+BF… http://backup.example:7421\n" +
+			"  ocipd audit witness add other-user+1a2b3c4d+BF… unix:/run/witness/witness.sock",
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := witness.ParsePlace(args[0], args[1])
+			if err != nil {
+				return cli.Usagef("cannot add the witness: %v", err)
+			}
+			dir, err := s.keysDir()
+			if err != nil {
+				return err
+			}
+			if err := witness.AddPlace(dir, p); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(s.Stdout, "ok: %s is shown each checkpoint; it must know the log: ocipd audit witness serve --log KEY, with the key that ocipd audit key show prints\n", term.Visible(p.Key.Name()))
+			return err
+		},
+	}
+}
+
+// keysDir is the directory of this daemon's keys.
+func (s *shell) keysDir() (string, error) {
+	cfg, err := s.Places("store.url", "audit.keys")
+	if err != nil {
+		return "", err
+	}
+	return config.KeysPath(cfg, config.DatabasePath(cfg, s.Getenv)), nil
+}
+
+func newAuditWitnessList(s *shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "list the witnesses of this daemon's log",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dir, err := s.keysDir()
+			if err != nil {
+				return err
+			}
+			list, err := witness.Places(dir)
+			if err != nil {
+				return err
+			}
+			notes, err := witness.Kept(dir)
+			if err != nil {
+				return err
+			}
+			for _, p := range list {
+				seen := "has cosigned nothing yet"
+				if size, at := cosigned(p.Key, notes); size > 0 {
+					seen = fmt.Sprintf("has cosigned %s, at %s", term.Count(int(size), "record"), at.Local().Format(time.DateTime))
+				}
+				fmt.Fprintf(s.Stdout, "%s %s\n  %s\n", term.Visible(p.Key.String()), term.Visible(p.URL), seen)
+			}
+			return nil
+		},
+	}
+}
+
+// cosigned is how many records the largest checkpoint is of that a witness has signed,
+// and when.
+func cosigned(k *witness.Key, notes []string) (size uint64, at time.Time) {
+	for _, signed := range notes {
+		c, err := audit.OpenCheckpoint(signed)
+		if when, ok := k.Cosigned(signed); ok && errors.Is(err, audit.ErrUnsigned) && c.Size >= size {
+			size, at = c.Size, when
+		}
+	}
+	return size, at
+}
+
+type witnessFlags struct {
+	dir, listen, name string
+	logs              []string
+}
+
+func newAuditWitnessServe(s *shell) *cobra.Command {
+	var f witnessFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "cosign the checkpoints of other daemons' logs",
+		Long: "Cosign checkpoints of logs (C2SP tlog-witness): of each log only what goes on from what was seen of\n" +
+			"it. It needs no daemon here, and should run as another user or on another machine than the daemon\n" +
+			"whose log it witnesses. The first start makes its key; each prints the public one.\n" +
+			"It speaks plain HTTP: everything it says is signed, and it is asked nothing secret.",
+		Example: "  ocipd audit witness serve --dir /var/lib/witness --name backup.example --listen 0.0.0.0:7421 --log log.pub\n" +
+			"  ocipd audit witness serve --dir ~/witness --name other-user --listen unix:/run/witness/witness.sock --log log.pub",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.serveWitness(cmd.Context(), f) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.dir, "dir", "", "`DIR` of the witness's key and of what it has seen")
+	flags.StringVar(&f.name, "name", "", "`NAME` of the witness, such as a host's")
+	flags.StringVar(&f.listen, "listen", "", "`ADDRESS` to answer at: HOST:PORT or unix:/PATH")
+	flags.StringArrayVar(&f.logs, "log", nil, "public `KEY` of a log to witness, or a file that holds it")
+	for _, name := range []string{"dir", "name", "listen", "log"} {
+		// It fails for a flag that does not exist.
+		_ = c.MarkFlagRequired(name)
+	}
+	return c
+}
+
+func (s *shell) serveWitness(ctx context.Context, f witnessFlags) error {
+	keys := make([]string, len(f.logs))
+	for i, text := range f.logs {
+		if _, err := publicKey(text); err != nil {
+			return err
+		}
+		keys[i] = text
+		if read, err := durable.ReadFile(text); err == nil {
+			keys[i] = strings.TrimSpace(string(read))
+		}
+	}
+	w, err := witness.Open(f.dir, f.name, time.Now, keys...)
+	if err != nil {
+		return err
+	}
+	return w.Serve(ctx, f.listen, func(address string) {
+		fmt.Fprintln(s.Stdout, w.Key())
+		fmt.Fprintf(s.Stderr, "answering at %s\n", term.Printable(address))
+	})
+}
+
+// witnessed wants each of the witnesses that were named to have cosigned a checkpoint
+// that the log fits.
+func (v *verification) witnessed() error {
+	for _, text := range v.witnesses {
+		if read, err := durable.ReadFile(text); err == nil {
+			text = strings.TrimSpace(string(read))
+		}
+		k, err := witness.ParseKey(text)
+		if err != nil {
+			return cli.Usagef("cannot use the witness: %v", err)
+		}
+		size, at := cosigned(k, v.proof.Held)
+		if size == 0 {
+			return &audit.Fault{Problem: fmt.Sprintf("nothing that is held outside is cosigned by the witness %s: it may have been shown another log", k.Name())}
+		}
+		v.cosigned = append(v.cosigned, fmt.Sprintf("cosigned by the witness %s up to record %d, at %s", k.Name(), size, at.Local().Format(time.DateTime)))
+	}
+	return nil
+}

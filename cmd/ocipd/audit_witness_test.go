@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/witness"
+)
+
+// verify --witness demands that a witness has cosigned what the log fits.
+func TestVerifyDemandsTheWitness(t *testing.T) {
+	d := newStaged(t, `
+agents:
+  - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}
+`)
+	d.begin(t, "@acme/alice", "@acme/link")
+	key := strings.TrimSpace(d.ocipd(t, "audit", "key", "show").stdout)
+	w, err := witness.Open(t.TempDir(), "other.example", time.Now, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := witness.Open(t.TempDir(), "other.example", time.Now, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "unix:" + filepath.Join(d.dir, "witness.sock")
+	ctx, stop := context.WithCancel(t.Context())
+	ready, done := make(chan string, 1), make(chan error, 1)
+	go func() { done <- w.Serve(ctx, at, func(address string) { ready <- address }) }()
+	<-ready
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	if r := d.ocipd(t, "audit", "witness", "add", "nothing", at); r.code != exitUsage {
+		t.Errorf("a key that is none: %+v", r)
+	}
+	if r := d.ocipd(t, "audit", "witness", "add", w.Key().String(), at); r.code != exitDone || !strings.HasPrefix(r.stdout, "ok: other.example is shown each checkpoint") {
+		t.Fatalf("%+v", r)
+	}
+	if r := d.ocipd(t, "audit", "witness", "list"); r.code != exitDone || !strings.Contains(r.stdout, "has cosigned nothing yet") {
+		t.Errorf("%+v", r)
+	}
+	d.end(t)
+	if r := d.ocipd(t, "audit", "witness", "list"); r.code != exitDone || !strings.Contains(r.stdout, at+"\n  has cosigned ") {
+		t.Errorf("%+v", r)
+	}
+	if r := d.ocipd(t, "audit", "verify", "--witness", w.Key().String()); r.code != exitDone || !strings.Contains(r.stdout, "cosigned by the witness other.example up to record ") {
+		t.Errorf("%+v", r)
+	}
+	if r := d.ocipd(t, "audit", "verify", "--witness", stranger.Key().String()); r.code != exitFault || !strings.Contains(r.said, "nothing that is held outside is cosigned by the witness other.example") {
+		t.Errorf("%+v", r)
+	}
+}

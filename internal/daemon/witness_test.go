@@ -1,0 +1,87 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/witness"
+)
+
+// A daemon shows its witnesses every checkpoint, over a change of its key too, and does
+// not start on a log of which one has seen more.
+func TestWitnessKeepsAnOlderLogClosed(t *testing.T) {
+	h := build(t, acme)
+	text, err := os.ReadFile(h.path("state/keys/checkpoint.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := strings.TrimSpace(string(text))
+	ctx, stop := context.WithCancel(t.Context())
+	w, err := witness.Open(t.TempDir(), "other.example", time.Now, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, ready, done := "unix:"+h.path("run/witness.sock"), make(chan string, 1), make(chan error, 1)
+	go func() { done <- w.Serve(ctx, at, func(address string) { ready <- address }) }()
+	<-ready
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	p, err := witness.ParsePlace(w.Key().String(), at)
+	if err == nil {
+		err = witness.AddPlace(h.path("state/keys"), p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := func() uint64 {
+		t.Helper()
+		notes, err := witness.Kept(h.path("state/keys"))
+		if err != nil || len(notes) != 1 {
+			t.Fatalf("kept are %q, %v", notes, err)
+		}
+		c, err := audit.OpenCheckpoint(notes[0])
+		if _, ok := p.Key.Cosigned(notes[0]); !ok || !errors.Is(err, audit.ErrUnsigned) {
+			t.Fatalf("kept is %s, %v", notes[0], err)
+		}
+		return c.Size
+	}
+	h.stop()
+	last := seen()
+	if out, err := exec.Command("cp", "-r", h.path("state"), h.path("older")).CombinedOutput(); err != nil {
+		t.Fatal(string(out))
+	}
+	h.start()
+	h.operates().must("audit.rotate_key", map[string]any{}, nil)
+	h.stop()
+	now := seen()
+	if now <= last {
+		t.Errorf("after a change of the key the witness has seen %d records, before %d", now, last)
+	}
+	h.start()
+	h.stop()
+	// All of it is put back, as from a backup: nothing here says that there was more.
+	if err := errors.Join(os.Rename(h.path("state"), h.path("newer")), os.Rename(h.path("older"), h.path("state"))); err != nil {
+		t.Fatal(err)
+	}
+	err = h.tryStart()
+	if err == nil {
+		t.Fatal("it starts on an older log")
+	}
+	contains(t, err.Error(), "the witness other.example was shown", "it was cut, or is an older copy")
+	// Without the witness it starts: that is what it is for.
+	if err := os.Remove(filepath.Join(h.path("state"), "keys", "witnesses")); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+}

@@ -1,0 +1,61 @@
+package witness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// Serve answers at HOST:PORT or unix:/PATH until the context ends, and calls ready with
+// the address once it does.
+func (w *Witness) Serve(ctx context.Context, listen string, ready func(address string)) error {
+	network, address := "tcp", listen
+	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
+		network, address = "unix", path
+		if err := clearSocket(path); err != nil {
+			return fmt.Errorf("cannot answer at %s: %w", listen, err)
+		}
+	}
+	var listener net.ListenConfig
+	l, err := listener.Listen(ctx, network, address)
+	if err != nil {
+		return fmt.Errorf("cannot answer at %s: %w", listen, err)
+	}
+	if network == "unix" {
+		// Whoever may enter the directory may ask.
+		if err := os.Chmod(address, 0o666); err != nil {
+			return errors.Join(err, l.Close())
+		}
+	}
+	ready(l.Addr().String())
+	server := &http.Server{Handler: w, ReadTimeout: askTime, WriteTimeout: askTime, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("cannot go on answering at %s: %w", listen, err)
+	}
+	return nil
+}
+
+// clearSocket removes what a witness before this one left.
+func clearSocket(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSocket == 0 {
+		return fmt.Errorf("%s is there, and is no socket", path)
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		return errors.Join(errors.New("another witness does"), c.Close())
+	}
+	return os.Remove(path)
+}
