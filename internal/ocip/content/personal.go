@@ -128,6 +128,9 @@ func (s *scan) people() {
 
 func (s *scan) email(at int) {
 	const longestName, longestHost = 64, 128
+	if !s.is(at+1, alnum) {
+		return
+	}
 	start := s.back(at, word|dash|dot|sign|slash, at-longestName-1)
 	for start < at && !s.is(start, alnum) {
 		start++
