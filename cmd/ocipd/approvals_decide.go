@@ -1,15 +1,48 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approvalsui"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
+// decideEach takes the same decision about each request, in order, and ends with the
+// first that cannot be decided.
+func (s *shell) decideEach(ctx context.Context, ids []string, decision string, f approvalsui.DecideOptions) error {
+	for _, id := range ids {
+		if err := s.people().Decide(ctx, id, decision, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// denyAll ends every pending request of an agent. A person is asked once for all.
+func (s *shell) denyAll(ctx context.Context, agent, decision string, f approvalsui.DecideOptions) error {
+	ids, err := s.people().Pending(ctx, agent)
+	switch {
+	case err != nil:
+		return err
+	case len(ids) == 0:
+		return fmt.Errorf("no request of agent %s is pending", term.Visible(agent))
+	case !f.Yes && !f.JSON && s.Interactive():
+		agreed, err := s.Ask(ctx, fmt.Sprintf("%s %s of agent %s?", decision, term.Count(len(ids), "request"), term.Visible(agent)))
+		if err != nil || !agreed {
+			return err
+		}
+	}
+	f.Yes = true
+	return s.decideEach(ctx, ids, decision, f)
+}
+
 func newDecision(s *shell, decision string) *cobra.Command {
 	var f approvalsui.DecideOptions
+	var agent string
 	c := &cobra.Command{
 		Use:               decision + " ID",
 		Example:           "  ocipd approvals " + decision + " 64cda28c",
@@ -19,10 +52,30 @@ func newDecision(s *shell, decision string) *cobra.Command {
 			if err := f.Check(decision, s.Interactive()); err != nil {
 				return err
 			}
-			return s.people().Decide(cmd.Context(), args[0], decision, f)
+			if agent == "" {
+				return s.decideEach(cmd.Context(), args, decision, f)
+			}
+			return s.denyAll(cmd.Context(), agent, decision, f)
 		},
 	}
 	flags := c.Flags()
+	if !approvalsui.Sends(decision) {
+		// What is sent is read one by one.
+		c.Use = decision + " ID..."
+		c.Example += " e05ca40c\n  ocipd approvals " + decision + " --all-of alice --note 'a flood'"
+		flags.StringVar(&agent, "all-of", "", "every pending request of the agent with this `ID`")
+		c.Args = func(_ *cobra.Command, args []string) error {
+			switch {
+			case agent == "" && len(args) == 0:
+				return cli.Usagef("no request is named; want an ID, or --all-of")
+			case agent != "" && len(args) > 0:
+				return cli.Usagef("cannot use --all-of with an ID")
+			case f.Signature != "" && len(args) != 1:
+				return cli.Usagef("cannot use --signature for several requests: each needs its own")
+			}
+			return nil
+		}
+	}
 	flags.StringVar(&f.Note, "note", "", fmt.Sprintf("record this `TEXT` with it, up to %d bytes; the app is told too", api.MaxNote))
 	flags.BoolVar(&f.Yes, "yes", false, "do not ask")
 	flags.BoolVar(&f.JSON, "json", false, "print the outcome as JSON")

@@ -239,17 +239,23 @@ func exchangeTable(sides []side, now time.Time) *term.Table {
 		x := &sides[i]
 		t.Add(
 			term.Plain(x.ExchangeID), term.Plain(x.Agent), term.Plain(x.Counterparty), term.Plain(x.Type), term.Cell{Text: fmt.Sprintf("%d/%d", x.CurrentRound, x.MaxRounds)},
-			term.Tinted(x.Outcome, outcomeColour(x.Outcome)), term.Plain(x.Classification), term.Cell{Text: term.Age(now.Sub(time.UnixMilli(x.UpdatedAt)))},
+			term.Tinted(x.Outcome, x.colour()), term.Plain(x.Classification), term.Cell{Text: term.Age(now.Sub(time.UnixMilli(x.UpdatedAt)))},
 		)
 	}
 	return t
 }
 
-func outcomeColour(outcome string) term.Colour {
+func (x *side) colour() term.Colour { return outcomeColour(x.Outcome, x.Pending) }
+
+// outcomeColour is that of an outcome: an escalation stands out until it is settled.
+func outcomeColour(outcome string, pending bool) term.Colour {
 	switch ocip.Outcome(outcome) {
 	case ocip.Resolved:
 		return term.Green
 	case ocip.Escalated:
+		if !pending {
+			return term.Dim
+		}
 		return term.Yellow
 	case ocip.Denied:
 		return term.Red
@@ -264,7 +270,7 @@ func outcomeColour(outcome string) term.Colour {
 func hintEscalated(w io.Writer, sides []side) {
 	var ids []string
 	for i := range sides {
-		if x := &sides[i]; x.is(ocip.Escalated) && !slices.Contains(ids, x.ExchangeID) {
+		if x := &sides[i]; x.Pending && !slices.Contains(ids, x.ExchangeID) {
 			ids = append(ids, x.ExchangeID)
 		}
 	}
@@ -423,7 +429,7 @@ func writeExchange(out io.Writer, scr term.Screen, now time.Time, sides []side, 
 	fmt.Fprintf(w, "%s %s\n", p.Paint(term.Bold, "exchange"), term.Printable(sides[0].ExchangeID))
 	for i := range sides {
 		x := &sides[i]
-		fmt.Fprintf(w, "\n%s with %s: %s\n", p.Paint(term.Bold, term.Printable(x.Agent)), term.Printable(x.Counterparty), p.Paint(outcomeColour(x.Outcome), term.Printable(x.Outcome)))
+		fmt.Fprintf(w, "\n%s with %s: %s\n", p.Paint(term.Bold, term.Printable(x.Agent)), term.Printable(x.Counterparty), p.Paint(x.colour(), term.Printable(x.Outcome)))
 		if causes[i] != nil {
 			term.Prose(w, scr, term.FactName(p, "why"), strings.Repeat(" ", term.FactWidth), because(causes[i]))
 		}
@@ -478,7 +484,7 @@ func writeAdvice(w io.Writer, scr term.Screen, sides []side, causes []*audit.Ent
 		if !slices.Contains(pairs, pair) {
 			pairs = append(pairs, pair)
 		}
-		if !x.is(ocip.Escalated) {
+		if !x.Pending {
 			continue
 		}
 		escalated = true
@@ -605,7 +611,7 @@ func changes(was, is []side) *term.Table {
 		if at := slices.IndexFunc(was, func(w side) bool { return w.Agent == x.Agent }); at >= 0 {
 			before = was[at].Outcome
 		}
-		t.Add(term.Plain(x.Agent), term.Plain(x.Counterparty), term.Tinted(before, outcomeColour(before)), term.Tinted(x.Outcome, outcomeColour(x.Outcome)))
+		t.Add(term.Plain(x.Agent), term.Plain(x.Counterparty), term.Tinted(before, outcomeColour(before, true)), term.Tinted(x.Outcome, x.colour()))
 	}
 	return t
 }

@@ -137,7 +137,7 @@ func sampleSides() []side {
 	return []side{
 		{Exchange: api.Exchange{
 			ExchangeID: "01a1fd5b-310b-7864-9821-3314347342bd", ConversationID: "conversation-1", Type: "information_query",
-			Agent: "agent-alice-1", Counterparty: "agent-bob-1", SessionKey: "agent:bob:main", Outcome: "escalated", CurrentRound: 3, MaxRounds: 3,
+			Agent: "agent-alice-1", Counterparty: "agent-bob-1", SessionKey: "agent:bob:main", Outcome: "escalated", Pending: true, CurrentRound: 3, MaxRounds: 3,
 			Classification: "confidential", OpenedAt: at, UpdatedAt: at + 61_000, ExpiresAt: at + 86_400_000, Transcript: said,
 		}},
 		{Exchange: api.Exchange{
@@ -235,8 +235,8 @@ func TestHintEscalated(t *testing.T) {
 	// Two sides of one exchange wait once, and one that can be typed goes before
 	// one that cannot.
 	out.Reset()
-	hostile := side{Exchange: api.Exchange{ExchangeID: "it's\x1b[2J", Outcome: "escalated"}}
-	sides[1].Outcome = "escalated"
+	hostile := side{Exchange: api.Exchange{ExchangeID: "it's\x1b[2J", Outcome: "escalated", Pending: true}}
+	sides[1].Outcome, sides[1].Pending = "escalated", true
 	hintEscalated(&out, append([]side{hostile}, sides...))
 	want = strings.Replace(want, "1 exchange is escalated and waits for a person. To read and to settle it:", "2 exchanges are escalated and wait for a person. To read and to settle one:", 1)
 	if out.String() != want {

@@ -71,13 +71,16 @@ func (p *ExchangeListParams) Page() int {
 // Exchange is one side of an exchange. Agent and counterparty are instance ids,
 // times Unix milliseconds.
 type Exchange struct {
-	ExchangeID     string      `json:"exchangeId"`
-	ConversationID string      `json:"conversationId"`
-	Type           string      `json:"type"`
-	Agent          string      `json:"agent"`
-	Counterparty   string      `json:"counterparty"`
-	SessionKey     string      `json:"sessionKey"`
-	Outcome        string      `json:"outcome"`
+	ExchangeID     string `json:"exchangeId"`
+	ConversationID string `json:"conversationId"`
+	Type           string `json:"type"`
+	Agent          string `json:"agent"`
+	Counterparty   string `json:"counterparty"`
+	SessionKey     string `json:"sessionKey"`
+	Outcome        string `json:"outcome"`
+	// Pending is set where a person is to settle it: one of its approval requests is
+	// pending, or its rounds are used up and nobody has settled that.
+	Pending        bool        `json:"pending,omitzero"`
 	CurrentRound   int         `json:"currentRound"`
 	MaxRounds      int         `json:"maxRounds"`
 	Classification string      `json:"classification"`

@@ -99,6 +99,20 @@ func (s *People) Lines(ctx context.Context, scr term.Screen, rows int) (lines []
 	return t.lines(scr), len(all), nil
 }
 
+// Pending returns the ids of an agent's pending requests, oldest first.
+func (s *People) Pending(ctx context.Context, agent string) (ids []string, err error) {
+	c, err := s.DialOperator(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	all, err := approvalsIn(ctx, c, "", agent)
+	for i := range all {
+		ids = append(ids, all[i].ApprovalID)
+	}
+	return ids, err
+}
+
 // listFrame is how many lines of a screen a list does not have for itself: its
 // titles, the advice, and the shell's lines before and after it.
 const listFrame = 4

@@ -56,6 +56,31 @@ func TestOperatorSends(t *testing.T) {
 	h.verify()
 }
 
+// An escalated exchange waits for a person until one has decided, and for nobody from
+// then on.
+func TestSettledExchangesWaitForNobody(t *testing.T) {
+	h := build(t, acme)
+	h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise the lighthouse", fresh(map[string]any{"id": "exch-1"}))
+	sides := func() (list api.ExchangeResult) {
+		t.Helper()
+		h.operator("exchange.get", map[string]any{"exchangeId": "exch-1"}, &list)
+		return list
+	}
+	for _, x := range sides().Exchanges {
+		if x.Outcome != "escalated" || !x.Pending {
+			t.Errorf("while it waits: %s, pending %t", x.Outcome, x.Pending)
+		}
+	}
+	h.decides("takeover", held.ApprovalID)
+	for _, x := range sides().Exchanges {
+		if x.Outcome != "escalated" || x.Pending {
+			t.Errorf("taken over: %s, pending %t", x.Outcome, x.Pending)
+		}
+	}
+}
+
 // A check says what would be decided, and leaves everything but the log as it was.
 func TestOperatorChecks(t *testing.T) {
 	h := build(t, acme)

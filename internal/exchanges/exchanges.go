@@ -61,7 +61,10 @@ func All(string) bool { return true }
 // Get returns the sides of an exchange that a caller may see.
 func (x *Exchanges) Get(ctx context.Context, id string, mine func(agent string) bool) (api.ExchangeResult, error) {
 	sides, err := x.sides(ctx, id, mine)
-	return result(sides), err
+	if err != nil {
+		return api.ExchangeResult{}, err
+	}
+	return x.shown(ctx, sides)
 }
 
 // List returns a page of exchanges, newest first.
@@ -69,7 +72,10 @@ func (x *Exchanges) List(ctx context.Context, p *api.ExchangeListParams) (api.Ex
 	page, err := x.o.Store.Exchanges(ctx, store.ExchangeFilter{
 		Agent: p.Agent, Counterparty: p.Counterparty, Outcome: ocip.Outcome(p.Outcome), Before: p.Before,
 	}, p.Page())
-	return result(page), err
+	if err != nil {
+		return api.ExchangeResult{}, err
+	}
+	return x.shown(ctx, page)
 }
 
 // ResolveAs lets a person end an exchange, both its sides and what is held
@@ -212,7 +218,7 @@ func (x *Exchanges) resolveHeld(ctx context.Context, e *ocip.Exchange, by *resol
 	return nil
 }
 
-func result(sides []ocip.Exchange) api.ExchangeResult {
+func (x *Exchanges) shown(ctx context.Context, sides []ocip.Exchange) (api.ExchangeResult, error) {
 	list := api.ExchangeResult{Exchanges: make([]api.Exchange, len(sides))}
 	for i := range sides {
 		e := &sides[i]
@@ -222,6 +228,23 @@ func result(sides []ocip.Exchange) api.ExchangeResult {
 			OpenedAt: e.OpenedAt.UnixMilli(), UpdatedAt: e.UpdatedAt.UnixMilli(), ExpiresAt: e.ExpiresAt.UnixMilli(), Transcript: e.Transcript,
 			DataShared: append([]ocip.Shared{}, e.Shared...), DataWithheld: append([]ocip.Withheld{}, e.Withheld...),
 		}
+		if e.Outcome != ocip.Escalated {
+			continue
+		}
+		var err error
+		if list.Exchanges[i].Pending, err = x.pending(ctx, e); err != nil {
+			return api.ExchangeResult{}, err
+		}
 	}
-	return list
+	return list, nil
+}
+
+// pending reports whether a person is to settle an exchange that was escalated.
+func (x *Exchanges) pending(ctx context.Context, e *ocip.Exchange) (bool, error) {
+	requests, err := x.o.Requests.OfExchange(ctx, e.ID, e.Agent)
+	if err != nil || len(requests) > 0 {
+		return len(requests) > 0, err
+	}
+	stopped, err := x.o.Store.Escalated(ctx, store.PairOf(e.Agent, e.Counterparty))
+	return stopped == e.ID, err
 }
