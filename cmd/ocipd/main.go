@@ -158,6 +158,7 @@ func commandGroups(s *shell) []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newSend(s), newCheck(s)}},
 		{"Decide", []*cobra.Command{newApprovals(s), newGrants(s), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
+		{"Tasks", []*cobra.Command{newTask(s)}},
 		{"Evidence", []*cobra.Command{newAudit(s)}},
 		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newContent(s), newMeasure(s)}},
 		{toolsGroup, []*cobra.Command{newCall(s), newDebug(s), newVersion(s), newMan(s)}},

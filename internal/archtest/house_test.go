@@ -20,7 +20,7 @@ var house = map[string]room{
 			"internal/kernelconfig", "internal/logreader", "internal/measure",
 			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
 			"internal/mirror", "internal/checkpoints", "internal/witness", "internal/durable", "internal/index", "internal/keyring", "internal/export",
-			"internal/policy", "internal/ocip", "internal/api", "configs", "configs/policies",
+			"internal/policy", "internal/ocip", "internal/api", "internal/task", "configs", "configs/policies",
 			"internal/supervisor", "internal/place", "internal/term", "internal/cli", "internal/console", "internal/demo", "internal/approvalsui", "internal/service", "internal/doctor",
 		},
 		clock: true, process: true,

@@ -1,0 +1,577 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/spf13/cobra"
+)
+
+// taskCommand is what the commands about tasks share: who calls, and how an answer is
+// printed.
+type taskCommand struct {
+	*shell
+	tokenFile string
+	asJSON    bool
+}
+
+func newTask(s *shell) *cobra.Command {
+	t := &taskCommand{shell: s}
+	c := group(&cobra.Command{
+		Use: "task", Short: "create tasks, and see, move and review them",
+		Long: `Work with tasks of several agents: what is to be done, who does it, who reviews it,
+and what a person has to approve.
+
+Without a token a command is the operator's. With --token-file, OCIPD_TOKEN_FILE or
+OCIPD_TOKEN it is the actor's whose grant the token is. A refusal begins with its
+code, such as GUARD_FAILED.`,
+	})
+	c.PersistentFlags().StringVar(&t.tokenFile, "token-file", "", "act by the grant whose token stands in `FILE`")
+	c.PersistentFlags().BoolVar(&t.asJSON, "json", false, "print the answer as JSON")
+	circuit := group(&cobra.Command{Use: "circuit", Short: "open or close a task's circuit"})
+	circuit.AddCommand(t.newCircuitOpen(), t.newCircuitClose())
+	effect := group(&cobra.Command{Use: "effect", Short: "list, run, settle and cancel what a task does in the world"})
+	effect.AddCommand(t.newEffectList(), t.newEffectRun(), t.newEffectSettle(), t.newEffectCancel())
+	c.AddCommand(
+		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newReview(),
+		t.newRequestApproval(), t.newWait(), t.newGrant(), t.newRevokeGrant(), circuit, effect,
+	)
+	return c
+}
+
+// token is the grant's token that the command acts by, "" for the operator.
+func (t *taskCommand) token() (string, error) {
+	file := cmp.Or(t.tokenFile, t.Getenv("OCIPD_TOKEN_FILE"))
+	if file == "" {
+		return t.Getenv("OCIPD_TOKEN"), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// dial connects as whoever the command acts as.
+func (t *taskCommand) dial(ctx context.Context) (*client.Client, error) {
+	token, err := t.token()
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return t.DialOperator(ctx)
+	}
+	return t.attach(ctx, token)
+}
+
+func (t *taskCommand) attach(ctx context.Context, token string) (*client.Client, error) {
+	path, err := t.KernelSocket()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Call(ctx, "task.attach", &api.TaskAttachParams{Token: token}, nil); err != nil {
+		c.Close() //nolint:errcheck // it is of no use
+		return nil, t.said(err)
+	}
+	return c, nil
+}
+
+// ask makes one call.
+func (t *taskCommand) ask(ctx context.Context, method string, params any) (raw jsontext.Value, err error) {
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
+	defer cancel()
+	c, err := t.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return raw, t.said(c.Call(ctx, method, params, &raw))
+}
+
+// do makes one call, and prints its answer: as it is, or in a line.
+func (t *taskCommand) do(ctx context.Context, method string, params any, line func(*api.TaskView) string) error {
+	raw, err := t.ask(ctx, method, params)
+	if err != nil {
+		return err
+	}
+	if t.asJSON {
+		_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
+		return err
+	}
+	// All answers of writers have the members of a task that a line is made of.
+	var said api.TaskView
+	if err := json.Unmarshal(raw, &said); err != nil {
+		return fmt.Errorf("cannot read the daemon's answer: %w", err)
+	}
+	_, err = fmt.Fprintln(t.Stdout, term.Printable(line(&said)))
+	return err
+}
+
+// moved is the line of what a task became.
+func moved(v *api.TaskView) string {
+	return fmt.Sprintf("%s is in %s, at revision %d", v.ID, v.Phase, v.Revision)
+}
+
+// said puts the code of a refusal before it.
+func (t *taskCommand) said(err error) error {
+	e, ok := errors.AsType[*api.Error](err)
+	if !ok {
+		return err
+	}
+	var details api.TaskDetails
+	if text, encodeErr := json.Marshal(e.Details); encodeErr != nil || json.Unmarshal(text, &details) != nil || details.Task.Code == "" {
+		return err
+	}
+	if t.asJSON {
+		return t.Refused(err)
+	}
+	fmt.Fprintf(t.Stderr, "%s: %s\n", details.Task.Code, term.OneLine(e.Message))
+	for _, m := range details.Task.Missing {
+		fmt.Fprintf(t.Stderr, "  %s\n", term.OneLine(m.String()))
+	}
+	return cli.ErrSaid
+}
+
+// complete completes ids of tasks, with their titles.
+func (t *taskCommand) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var list api.TaskList
+	if err := t.Operate(cmd.Context(), "task.list", &api.TaskListParams{}, &list); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var ids []string
+	for i := range list.Tasks {
+		ids = append(ids, list.Tasks[i].ID+"\t"+term.OneLine(list.Tasks[i].Title)+" ("+string(list.Tasks[i].Phase)+")")
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// about makes a command about one task.
+func (t *taskCommand) about(c *cobra.Command, run func(ctx context.Context, id string) error) *cobra.Command {
+	c.Args, c.ValidArgsFunction = cobra.ExactArgs(1), t.complete
+	c.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args[0]) }
+	return c
+}
+
+// view reads a task.
+func (t *taskCommand) view(ctx context.Context, id string) (*api.TaskView, jsontext.Value, error) {
+	raw, err := t.ask(ctx, "task.get", &api.TaskGetParams{TaskRef: api.TaskRef{TaskID: id}})
+	if err != nil {
+		return nil, nil, err
+	}
+	v := new(api.TaskView)
+	if err := json.Unmarshal(raw, v); err != nil {
+		return nil, nil, fmt.Errorf("cannot read the task: %w", err)
+	}
+	return v, raw, nil
+}
+
+func write(id string) api.TaskWrite { return api.TaskWrite{TaskRef: api.TaskRef{TaskID: id}} }
+
+func (t *taskCommand) newCreate() *cobra.Command {
+	var file, key string
+	c := &cobra.Command{
+		Use: "create -f FILE",
+		Example: "  ocipd task create -f invoices.md\n" +
+			"  ocipd task create -f - --json < invoices.json",
+		Short: "make a task from a spec file",
+		Long: `Make a task from a file: Markdown under front matter in YAML, or JSON with the
+members of task.create. The fields of the spec are read from headings: Goal, Scope,
+Non-goals, Inputs, Outputs, Acceptance criteria, Risks. What the spec lacks is told.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return cli.Usagef("cannot make a task of nothing: name its file with -f")
+			}
+			params, err := t.readTaskFile(cmd.Context(), file)
+			if err != nil {
+				return err
+			}
+			if key != "" {
+				params["request_key"] = key
+			}
+			raw, err := t.ask(cmd.Context(), "task.create", params)
+			if err != nil {
+				return err
+			}
+			if t.asJSON {
+				_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
+				return err
+			}
+			var made api.TaskCreated
+			if err := json.Unmarshal(raw, &made); err != nil {
+				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			}
+			fmt.Fprintf(t.Stdout, "%s is in %s\n", made.TaskID, made.Phase)
+			for _, m := range made.Missing {
+				fmt.Fprintf(t.Stderr, "to mend: %s\n", term.OneLine(m.String()))
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&file, "file", "f", "", "the spec `FILE`, - for standard input")
+	c.Flags().StringVar(&key, "request-key", "", "make the task once, however often this `KEY` is used")
+	return c
+}
+
+// readTaskFile reads what creates a task.
+func (t *taskCommand) readTaskFile(ctx context.Context, file string) (map[string]any, error) {
+	var source []byte
+	var err error
+	if file == "-" {
+		source, err = t.ReadStdin(ctx)
+	} else {
+		source, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the spec file: %w", err)
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(source), []byte("{")) {
+		params := make(map[string]any)
+		if err := json.Unmarshal(source, &params); err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", file, err)
+		}
+		return params, nil
+	}
+	f, err := task.ReadFile(source)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	params := f.Front
+	if params == nil {
+		params = make(map[string]any)
+	}
+	_, title := task.ReadMarkdown([]byte(f.Markdown))
+	for name, value := range map[string]string{"title": title, "initial_phase": string(task.SpecDraft), "workspace": ""} {
+		if _, ok := params[name]; !ok && value != "" {
+			params[name] = value
+		}
+	}
+	for _, name := range []string{"title", "workspace"} {
+		if _, ok := params[name]; !ok {
+			return nil, fmt.Errorf("cannot read %s: its front matter has no %s; begin the file with\n---\ntitle: …\nworkspace: …\n---", file, name)
+		}
+	}
+	params["spec_markdown"] = f.Markdown
+	return params, nil
+}
+
+func (t *taskCommand) newList() *cobra.Command {
+	var p api.TaskListParams
+	var phase string
+	var all bool
+	c := &cobra.Command{
+		Use:     "list",
+		Example: "  ocipd task list\n  ocipd task list --all --phase completed --json",
+		Short:   "list tasks",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.Phase, p.Open = task.Phase(phase), !all
+			raw, err := t.ask(cmd.Context(), t.listMethod(), t.listParams(&p))
+			if err != nil {
+				return err
+			}
+			if t.asJSON {
+				_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
+				return err
+			}
+			var list api.TaskList
+			if err := json.Unmarshal(raw, &list); err != nil {
+				return fmt.Errorf("cannot read the tasks: %w", err)
+			}
+			return t.printList(&list)
+		},
+	}
+	c.Flags().StringVar(&phase, "phase", "", "tasks in this `PHASE`")
+	c.Flags().StringVar(&p.TenantID, "tenant", "", "tasks of this `TENANT`")
+	c.Flags().BoolVar(&all, "all", false, "completed and failed tasks too")
+	return c
+}
+
+// listMethod is how whoever the command acts as lists tasks: an orchestrator sees what
+// is ready.
+func (t *taskCommand) listMethod() string {
+	if token, err := t.token(); err == nil && token != "" {
+		return "task.list_ready"
+	}
+	return "task.list"
+}
+
+func (t *taskCommand) listParams(p *api.TaskListParams) any {
+	if t.listMethod() == "task.list_ready" {
+		return &api.TaskListReadyParams{}
+	}
+	return p
+}
+
+func (t *taskCommand) printList(list *api.TaskList) error {
+	if len(list.Tasks) == 0 {
+		fmt.Fprintln(t.Stderr, "there is no task")
+		return nil
+	}
+	now := time.Now()
+	table := &term.Table{Columns: []term.Column{{Title: "TASK", Whole: true}, {Title: "PHASE", Whole: true}, {Title: "PRI", Least: 3, Right: true}, {Title: "TITLE", Least: 16}, {Title: "WAITS FOR", Least: 12, Below: true}}}
+	for i := range list.Tasks {
+		l := &list.Tasks[i]
+		table.Add(term.Plain(l.ID), term.Tinted(string(l.Phase), phaseColour(l.Phase)), term.Plain(strconv.Itoa(l.Priority)), term.Plain(l.Title), waiting(l, now))
+	}
+	return table.Write(t.Stdout, t.Screen())
+}
+
+func waiting(l *api.TaskLine, now time.Time) term.Cell {
+	if l.Waits == "" {
+		return term.Plain("")
+	}
+	text := l.Waits + ", " + term.Age(now.Sub(l.Since))
+	if l.ReadyAt != nil && l.ReadyAt.After(now) {
+		text = "until " + l.ReadyAt.Local().Format("15:04:05")
+	}
+	if l.Person {
+		return term.Tinted(text, term.Yellow)
+	}
+	return term.Plain(text)
+}
+
+func phaseColour(p task.Phase) term.Colour {
+	switch p {
+	case task.Completed:
+		return term.Green
+	case task.Failed, task.CircuitOpen:
+		return term.Red
+	case task.AwaitingApproval:
+		return term.Yellow
+	default:
+		return term.NoColour
+	}
+}
+
+func (t *taskCommand) newShow() *cobra.Command {
+	return t.about(&cobra.Command{
+		Use: "show TASK", Aliases: []string{"get"},
+		Example: "  ocipd task show tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
+		Short:   "show a task: its phase, what it waits for, and what may come next",
+	}, func(ctx context.Context, id string) error {
+		v, raw, err := t.view(ctx, id)
+		if err != nil {
+			return err
+		}
+		if t.asJSON {
+			_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
+			return err
+		}
+		return t.show(v)
+	})
+}
+
+func (t *taskCommand) show(v *api.TaskView) error {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s %s\n", name, term.OneLine(fmt.Sprintf(format, args...)))
+	}
+	row("task", "%s", v.ID)
+	row("title", "%s", v.Title)
+	row("phase", "%s, revision %d", v.Phase, v.Revision)
+	row("workspace", "%s", v.Workspace)
+	row("spec", "version %d by %s: %s", v.Spec.Version, v.Spec.Author, v.Spec.Goal)
+	for _, m := range v.Missing {
+		row("  to mend", "%s", m)
+	}
+	for i := range v.Attempts {
+		a := &v.Attempts[i]
+		row(fmt.Sprintf("attempt %d", a.Ordinal), "%s by %s %s %s", a.Status, a.Actor, a.Failure, a.Error)
+	}
+	for i := range v.Artifacts {
+		if a := &v.Artifacts[i]; a.Current {
+			row("artifact", "%s %s %s", a.Kind, a.URI, a.Digest)
+		}
+	}
+	for i := range v.Reviews {
+		r := &v.Reviews[i]
+		stale := ""
+		if r.Stale {
+			stale = " (stale)"
+		}
+		row("review", "%s %s by %s%s", r.Type, r.Verdict, r.Actor, stale)
+		for _, f := range r.Findings {
+			row("  "+f.Severity, "%s %s", f.File, f.Message)
+		}
+	}
+	for i := range v.Effects {
+		e := &v.Effects[i]
+		row("effect", "%s %s %s: %s", e.Key, e.Kind, e.State, e.RequestedAction)
+	}
+	for i := range v.Approvals {
+		a := &v.Approvals[i]
+		row("approval", "%s %s", a.ID, a.Status)
+	}
+	for _, o := range v.Transitions {
+		if o.Allowed {
+			row("may go to", "%s", o.To)
+			continue
+		}
+		var lacks []string
+		for _, g := range o.Guards {
+			lacks = append(lacks, string(g))
+		}
+		row("not yet to", "%s: %s", o.To, strings.Join(lacks, ", "))
+	}
+	for _, s := range v.FailureSummary {
+		row("circuit", "%s", s)
+	}
+	for _, s := range v.Unblock {
+		row("a way out", "%s", s)
+	}
+	_, err := fmt.Fprint(t.Stdout, b.String())
+	return err
+}
+
+func (t *taskCommand) newTimeline() *cobra.Command {
+	return t.about(&cobra.Command{
+		Use:     "timeline TASK",
+		Example: "  ocipd task timeline tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
+		Short:   "show all that is on record of a task, its messages and approvals too",
+	}, t.timeline)
+}
+
+func (t *taskCommand) timeline(ctx context.Context, id string) error {
+	c, err := t.DialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var lines []jsontext.Value
+	limit := api.MaxPage
+	p := api.AuditQueryParams{Limit: &limit}
+	p.Filter.Like.TaskID = id
+	for {
+		var page api.AuditQueryResult
+		if err := t.askPage(ctx, c.Call, "audit.query", &p, &page); err != nil {
+			return err
+		}
+		lines = append(lines, page.Records...)
+		if p.Before = page.NextBefore; p.Before == 0 {
+			break
+		}
+	}
+	slices.Reverse(lines)
+	table := &term.Table{Columns: []term.Column{{Title: "N", Least: 3, Right: true}, {Title: "TIME", Whole: true}, {Title: "ACTOR", Least: 8}, {Title: "ROLE", Least: 8}, {Title: "CHANGE", Least: 20}, {Title: "REASON", Least: 12, Below: true}}}
+	for _, line := range lines {
+		if t.asJSON {
+			if _, err := t.Stdout.Write(t.Screen().JSONLine(line)); err != nil {
+				return err
+			}
+			continue
+		}
+		row, err := timelineRow(line)
+		if err != nil {
+			return err
+		}
+		table.Add(row...)
+	}
+	if t.asJSON {
+		return nil
+	}
+	return table.Write(t.Stdout, t.Screen())
+}
+
+func (t *taskCommand) newBoard() *cobra.Command {
+	var every time.Duration
+	c := &cobra.Command{
+		Use:     "board",
+		Example: "  ocipd task board\n  ocipd task board --watch 2s",
+		Short:   "show open tasks by where they are, those that wait for a person first",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for {
+				if err := t.board(cmd.Context()); err != nil || every <= 0 {
+					return err
+				}
+				timer := time.NewTimer(every)
+				select {
+				case <-cmd.Context().Done():
+					timer.Stop()
+					return nil
+				case <-timer.C:
+				}
+				fmt.Fprintln(t.Stdout)
+			}
+		},
+	}
+	c.Flags().DurationVar(&every, "watch", 0, "show it again each `DURATION`")
+	return c
+}
+
+// columns are those of the board, with their phases.
+func boardColumns() []struct {
+	title  string
+	phases []task.Phase
+} {
+	return []struct {
+		title  string
+		phases []task.Phase
+	}{
+		{"SPEC", []task.Phase{task.SpecDraft, task.SpecReview}}, {"READY", []task.Phase{task.ExecutionReady}}, {"RUNNING", []task.Phase{task.Executing}},
+		{"GATES", []task.Phase{task.SpecGate, task.QualityGate}}, {"APPROVAL", []task.Phase{task.AwaitingApproval, task.ReadyToResume}},
+		{"CIRCUIT", []task.Phase{task.CircuitOpen}}, {"DONE", []task.Phase{task.Completed, task.Failed}},
+	}
+}
+
+func (t *taskCommand) board(ctx context.Context) error {
+	raw, err := t.ask(ctx, t.listMethod(), t.listParams(&api.TaskListParams{}))
+	if err != nil {
+		return err
+	}
+	if t.asJSON {
+		_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
+		return err
+	}
+	var list api.TaskList
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return fmt.Errorf("cannot read the tasks: %w", err)
+	}
+	slices.SortStableFunc(list.Tasks, func(a, b api.TaskLine) int {
+		return cmp.Or(person(b.Person)-person(a.Person), a.Priority-b.Priority, a.Since.Compare(b.Since))
+	})
+	now := time.Now()
+	table := &term.Table{Columns: []term.Column{{Title: "WHERE", Whole: true}, {Title: "TASK", Whole: true}, {Title: "TITLE", Least: 14}, {Title: "WAITS FOR", Least: 14, Below: true}}}
+	for _, column := range boardColumns() {
+		for i := range list.Tasks {
+			l := &list.Tasks[i]
+			if slices.Contains(column.phases, l.Phase) {
+				table.Add(term.Tinted(column.title, phaseColour(l.Phase)), term.Plain(l.ID), term.Plain(l.Title), waiting(l, now))
+			}
+		}
+	}
+	if len(table.Rows) == 0 {
+		fmt.Fprintln(t.Stderr, "there is no task")
+	}
+	return table.Write(t.Stdout, t.Screen())
+}
+
+func person(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

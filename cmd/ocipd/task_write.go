@@ -1,0 +1,647 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/spf13/cobra"
+)
+
+// timelineRow is a record of a task as the timeline shows it.
+func timelineRow(line jsontext.Value) ([]term.Cell, error) {
+	r, err := audit.Parse(line)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a record of the daemon: %w", err)
+	}
+	n := ""
+	if r.TaskSeq > 0 {
+		n = fmt.Sprint(r.TaskSeq)
+	}
+	was, _ := r.Details["was"].(map[string]any)
+	now, _ := r.Details["now"].(map[string]any)
+	change := r.Event
+	var parts []string
+	for name, value := range now {
+		if strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "digest") || name == "revision" {
+			continue
+		}
+		part := fmt.Sprintf("%s %v", name, value)
+		if before, ok := was[name]; ok {
+			part = fmt.Sprintf("%s %v → %v", name, before, value)
+		}
+		parts = append(parts, part)
+	}
+	slices.Sort(parts)
+	if len(parts) > 0 {
+		change += ": " + strings.Join(parts, ", ")
+	}
+	reason, _ := r.Details["reason"].(string)
+	if reason == "" {
+		reason = r.PolicyReason
+	}
+	colour := term.NoColour
+	if r.PolicyResult == audit.ResultDeny {
+		colour = term.Red
+	}
+	who := r.Actor
+	if who == "" {
+		who = r.AgentID
+	}
+	return []term.Cell{
+		term.Plain(n), term.Plain(r.Time.Local().Format("15:04:05")), term.Plain(who), term.Plain(r.Role), term.Tinted(change, colour), term.Plain(reason),
+	}, nil
+}
+
+func (t *taskCommand) newUpdate() *cobra.Command {
+	var title, file string
+	var priority int
+	var labels, depends []string
+	var c *cobra.Command
+	c = t.about(&cobra.Command{
+		Use:     "update TASK",
+		Example: "  ocipd task update tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --priority 0 -f invoices.md",
+		Short:   "change a task's title, labels, priority, dependencies or spec",
+	}, func(ctx context.Context, id string) error {
+		v, _, err := t.view(ctx, id)
+		if err != nil {
+			return err
+		}
+		p := api.TaskUpdateParams{TaskWrite: write(id), Expected: &v.Revision}
+		flags := c.Flags()
+		if flags.Changed("title") {
+			p.Title = &title
+		}
+		if flags.Changed("priority") {
+			p.Priority = &priority
+		}
+		if flags.Changed("label") {
+			p.Labels = &labels
+		}
+		if flags.Changed("depends-on") {
+			p.DependsOn = &depends
+		}
+		if file != "" {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("cannot read the spec file: %w", err)
+			}
+			f, err := task.ReadFile(source)
+			if err != nil {
+				return fmt.Errorf("cannot read %s: %w", file, err)
+			}
+			p.SpecMarkdown = &f.Markdown
+		}
+		return t.do(ctx, "task.update", &p, func(v *api.TaskView) string {
+			line := moved(v)
+			for _, m := range v.Missing {
+				line += "; " + m.String()
+			}
+			return line
+		})
+	})
+	flags := c.Flags()
+	flags.StringVar(&title, "title", "", "the new `TITLE`")
+	flags.IntVar(&priority, "priority", task.DefaultPriority, "the new priority, `N` from 0 (first) to 4")
+	flags.StringSliceVar(&labels, "label", nil, "the task's `LABELS`, all of them")
+	flags.StringSliceVar(&depends, "depends-on", nil, "the `TASKS` that must be completed before")
+	flags.StringVarP(&file, "file", "f", "", "a `FILE` with the new spec")
+	return c
+}
+
+// me is the name and role that a command says it has: its own.
+func (t *taskCommand) me(ctx context.Context) (name, role string, err error) {
+	token, err := t.token()
+	if err != nil {
+		return "", "", err
+	}
+	if token == "" {
+		return fmt.Sprintf("uid:%d", os.Getuid()), string(task.Operator), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
+	defer cancel()
+	path, err := t.KernelSocket()
+	if err != nil {
+		return "", "", err
+	}
+	return t.attached(ctx, path, token)
+}
+
+func (t *taskCommand) newTransition() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:               "transition TASK PHASE",
+		Example:           "  ocipd task transition tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 spec_review --reason 'the spec is complete'",
+		Short:             "move a task to another phase",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: t.complete,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, _, err := t.view(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			name, role, err := t.me(cmd.Context())
+			if err != nil {
+				return err
+			}
+			p := api.TaskTransitionParams{TaskWrite: write(args[0]), FromPhase: v.Phase, ToPhase: task.Phase(args[1]), TaskSaid: api.TaskSaid{Actor: name, ActorRole: role}, Reason: reason, Expected: &v.Revision}
+			return t.do(cmd.Context(), "task.transition", &p, moved)
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "by hand", "`TEXT` for the record")
+	return c
+}
+
+func (t *taskCommand) newStartAttempt() *cobra.Command {
+	p := api.TaskStartAttemptParams{Phase: task.Executing}
+	c := t.about(&cobra.Command{
+		Use:     "start-attempt TASK",
+		Example: "  ocipd task start-attempt tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --worker builder",
+		Short:   "begin an attempt at a task",
+	}, func(ctx context.Context, id string) (err error) {
+		p.TaskWrite = write(id)
+		if p.Actor, p.ActorRole, err = t.me(ctx); err != nil {
+			return err
+		}
+		raw, err := t.ask(ctx, "task.start_attempt", &p)
+		if err != nil {
+			return err
+		}
+		if t.asJSON {
+			_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
+			return err
+		}
+		var a api.TaskAttemptStarted
+		if err := json.Unmarshal(raw, &a); err != nil {
+			return fmt.Errorf("cannot read the daemon's answer: %w", err)
+		}
+		_, err = fmt.Fprintf(t.Stdout, "attempt %d of %s: %s, fence %d\n", a.Ordinal, a.TaskID, a.AttemptID, a.Fence)
+		return err
+	})
+	flags := c.Flags()
+	flags.StringVar(&p.Runtime, "runtime", "local", "where it runs, `WORD`: "+strings.Join(task.Runtimes(), ", "))
+	flags.StringVar(&p.ExecutorKind, "kind", "builder", "what runs it, `WORD`: "+strings.Join(task.ExecutorKinds(), ", "))
+	flags.StringVar(&p.WorkerRef, "worker", "", "the `ACTOR` that makes it")
+	return c
+}
+
+func (t *taskCommand) newFinishAttempt() *cobra.Command {
+	var p api.TaskFinishAttemptParams
+	c := t.about(&cobra.Command{
+		Use:     "finish-attempt TASK",
+		Example: "  ocipd task finish-attempt tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --outcome aborted",
+		Short:   "end the running attempt of a task",
+	}, func(ctx context.Context, id string) error {
+		p.TaskWrite = write(id)
+		if p.AttemptID == "" {
+			v, _, err := t.view(ctx, id)
+			if err != nil {
+				return err
+			}
+			p.AttemptID = v.CurrentAttempt
+		}
+		return t.do(ctx, "task.finish_attempt", &p, moved)
+	})
+	flags := c.Flags()
+	flags.StringVar(&p.Outcome, "outcome", task.AttemptSucceeded, "how it ended, `WORD`: "+strings.Join(task.Outcomes(), ", "))
+	flags.StringVar(&p.FailureCode, "failure", "", "why it failed, `CODE`: agent_error, timeout, refused, …")
+	flags.StringVar(&p.ErrorSummary, "error", "", "`TEXT` of what went wrong")
+	flags.StringVar(&p.AttemptID, "attempt", "", "the attempt's `ID` (default the last one)")
+	return c
+}
+
+func (t *taskCommand) newReview() *cobra.Command {
+	var as, verdict, summary string
+	var findings []string
+	c := t.about(&cobra.Command{
+		Use: "review TASK",
+		Example: "  ocipd task review tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --as checker --verdict approved\n" +
+			"  ocipd task review tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --verdict changes_requested --finding 'major: no test of quotes'",
+		Short: "review a task's spec, or what was made",
+		Long: `Review a task: its spec while that is reviewed, else what was made. With a
+reviewer's token it is that reviewer's word. A person reviews with --as: the command
+then makes itself a grant of that reviewer.`,
+	}, func(ctx context.Context, id string) error { return t.review(ctx, id, as, verdict, summary, findings) })
+	flags := c.Flags()
+	flags.StringVar(&as, "as", "", "review as this `ACTOR`, by a grant that is made for it")
+	flags.StringVar(&verdict, "verdict", "", "the `VERDICT`: "+strings.Join(task.Verdicts(), ", "))
+	flags.StringVar(&summary, "summary", "", "`TEXT` that says why")
+	flags.StringArrayVar(&findings, "finding", nil, "one `FINDING`: severity: message")
+	return c
+}
+
+func (t *taskCommand) review(ctx context.Context, id, as, verdict, summary string, findings []string) error {
+	token, err := t.token()
+	if err != nil {
+		return err
+	}
+	if as != "" {
+		var granted api.TaskGranted
+		expires := 600
+		if err := t.said(t.Operate(ctx, "task.grant", &api.TaskGrantParams{TaskID: id, Actor: as, ExpiresS: &expires}, &granted)); err != nil {
+			return err
+		}
+		token = granted.Token
+	}
+	if token == "" {
+		return cli.Usagef("cannot review as an operator: name the reviewer with --as")
+	}
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
+	defer cancel()
+	path, err := t.KernelSocket()
+	if err != nil {
+		return err
+	}
+	name, role, err := t.attached(ctx, path, token)
+	if err != nil {
+		return err
+	}
+	c, err := t.attach(ctx, token)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var v api.TaskView
+	if err := t.said(c.Call(ctx, "task.get", &api.TaskGetParams{TaskRef: api.TaskRef{TaskID: id}}, &v)); err != nil {
+		return err
+	}
+	p := api.TaskReviewParams{TaskWrite: write(id), AttemptID: v.CurrentAttempt, ReviewType: task.ReviewSpec, ReviewerRef: name, Verdict: verdict, Summary: summary, Findings: []task.Finding{}}
+	if role == string(task.QualityReviewer) {
+		p.ReviewType = task.ReviewQuality
+	}
+	for _, f := range findings {
+		severity, message, ok := strings.Cut(f, ":")
+		if !ok {
+			severity, message = "major", f
+		}
+		p.Findings = append(p.Findings, task.Finding{Severity: strings.TrimSpace(severity), Message: strings.TrimSpace(message)})
+	}
+	var raw jsontext.Value
+	if err := t.said(c.Call(ctx, "task.append_review", &p, &raw)); err != nil {
+		return err
+	}
+	if t.asJSON {
+		_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
+		return err
+	}
+	_, err = fmt.Fprintf(t.Stdout, "%s says of %s: %s\n", name, id, verdict)
+	return err
+}
+
+// attached asks whose a token is.
+func (t *taskCommand) attached(ctx context.Context, path, token string) (name, role string, err error) {
+	c, err := client.Dial(ctx, path)
+	if err != nil {
+		return "", "", err
+	}
+	defer c.Close()
+	var a api.TaskAttached
+	err = t.said(c.Call(ctx, "task.attach", &api.TaskAttachParams{Token: token}, &a))
+	return a.Actor, string(a.Role), err
+}
+
+func (t *taskCommand) newRequestApproval() *cobra.Command {
+	var id, key string
+	c := &cobra.Command{
+		Use:     "request-approval",
+		Example: "  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json",
+		Short:   "ask a person about a planned effect",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, _, err := t.view(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == key })
+			if i < 0 {
+				return fmt.Errorf("the task plans no effect %q", key)
+			}
+			e := &v.Effects[i]
+			name, _, err := t.me(cmd.Context())
+			if err != nil {
+				return err
+			}
+			p := api.TaskRequestApprovalParams{TaskWrite: write(id), RequestedBy: name}
+			p.Planned.Key, p.Kind, p.RequestedAction = key, e.Kind, e.RequestedAction
+			if p.RequestedAction == "" {
+				p.RequestedAction = key
+			}
+			raw, err := t.ask(cmd.Context(), "task.request_approval", &p)
+			if err != nil {
+				return err
+			}
+			var asked api.TaskApprovalRequested
+			if err := json.Unmarshal(raw, &asked); err != nil {
+				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			}
+			if !t.asJSON {
+				_, err := fmt.Fprintf(t.Stdout, "approval %s is %s\n", asked.ApprovalID, asked.Status)
+				return err
+			}
+			return t.PrintJSON(lobsterRequest{
+				TaskApprovalRequested: asked, IdempotencyKey: key, ActionDigest: asked.RequestDigest,
+				RequiresApproval: lobsterPrompt{Prompt: "Approve: " + p.RequestedAction, Items: []task.Planned{e.Planned}, Preview: p.RequestedAction + " (" + e.Kind + ")"},
+			})
+		},
+	}
+	c.Flags().StringVar(&id, "task", "", "the task's `ID`")
+	c.Flags().StringVar(&key, "key", "", "the effect's idempotency `KEY`")
+	return c
+}
+
+// lobsterRequest is what a workflow of Lobster reads of a request.
+type lobsterRequest struct {
+	api.TaskApprovalRequested
+	IdempotencyKey   string        `json:"idempotency_key"`
+	ActionDigest     string        `json:"action_digest"`
+	RequiresApproval lobsterPrompt `json:"requiresApproval"`
+}
+
+type lobsterPrompt struct {
+	Prompt  string         `json:"prompt"`
+	Items   []task.Planned `json:"items"`
+	Preview string         `json:"preview"`
+}
+
+func (t *taskCommand) newWait() *cobra.Command {
+	var phases []string
+	var approval string
+	var timeout time.Duration
+	c := t.about(&cobra.Command{
+		Use: "wait TASK",
+		Example: "  ocipd task wait tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --phase completed,failed\n" +
+			"  ocipd task wait tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --approval apr_01a1fe46-d68f-77d6-9611-d5a7674802c7",
+		Short: "wait until a task is in a phase, or an approval is decided",
+		Long: `Wait until a task is in one of the phases, or an approval of it is decided. What
+has not come by the timeout is no success: the command exits with 1.`,
+	}, func(ctx context.Context, id string) error { return t.wait(ctx, id, phases, approval, timeout) })
+	flags := c.Flags()
+	flags.StringSliceVar(&phases, "phase", nil, "the `PHASES`, one of which is waited for (default completed,failed)")
+	flags.StringVar(&approval, "approval", "", "wait for the decision about the approval of this `ID`")
+	flags.DurationVar(&timeout, "timeout", 15*time.Second, "wait for this `DURATION` at most")
+	return c
+}
+
+// lookEvery is how often a command that waits looks.
+const lookEvery = 300 * time.Millisecond
+
+func (t *taskCommand) wait(ctx context.Context, id string, phases []string, approval string, timeout time.Duration) error {
+	if len(phases) == 0 {
+		phases = []string{string(task.Completed), string(task.Failed)}
+	}
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		v, _, err := t.view(ctx, id)
+		if err != nil {
+			return err
+		}
+		state, came := string(v.Phase), slices.Contains(phases, string(v.Phase))
+		if approval != "" {
+			i := slices.IndexFunc(v.Approvals, func(a task.Approval) bool { return a.ID == approval })
+			if i < 0 {
+				return fmt.Errorf("the task has no approval %s", approval)
+			}
+			state = v.Approvals[i].Status
+			came = state != task.ApprovalPending
+		}
+		if came {
+			return t.waited(v, state)
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			if err := t.waited(v, state); err != nil {
+				return err
+			}
+			return cli.ErrSaid
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (t *taskCommand) waited(v *api.TaskView, state string) error {
+	if t.asJSON {
+		return t.PrintJSON(map[string]any{"task_id": v.ID, "phase": v.Phase, "revision": v.Revision, "state": state})
+	}
+	_, err := fmt.Fprintf(t.Stdout, "%s: %s\n", v.ID, state)
+	return err
+}
+
+func (t *taskCommand) newGrant() *cobra.Command {
+	var p api.TaskGrantParams
+	var expires time.Duration
+	var file string
+	c := &cobra.Command{
+		Use: "grant ACTOR",
+		Example: "  ocipd task grant builder --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --out builder.token\n" +
+			"  ocipd task grant lead --expires 24h",
+		Short: "give an actor a token",
+		Long: `Give an actor a token: for one task, and an executor for the running attempt. An
+orchestrator's needs no task. The token is shown once, or written to a file that
+nobody else can read.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.Actor = args[0]
+			if expires > 0 {
+				s := int(expires / time.Second)
+				p.ExpiresS = &s
+			}
+			raw, err := t.ask(cmd.Context(), "task.grant", &p)
+			if err != nil {
+				return err
+			}
+			var g api.TaskGranted
+			if err := json.Unmarshal(raw, &g); err != nil {
+				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			}
+			if file != "" {
+				if err := os.WriteFile(file, []byte(g.Token+"\n"), 0o600); err != nil {
+					return fmt.Errorf("cannot write the token: %w", err)
+				}
+				g.Token = ""
+			}
+			if t.asJSON {
+				return t.PrintJSON(&g)
+			}
+			if g.Token == "" {
+				g.Token = "the token is in " + file
+			}
+			_, err = fmt.Fprintf(t.Stdout, "%s\n", term.Printable(g.Token))
+			return err
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&p.TaskID, "task", "", "the task's `ID`")
+	flags.StringVar(&p.AttemptID, "attempt", "", "the attempt's `ID` (default the running one)")
+	flags.StringSliceVar(&p.Tools, "tools", nil, "the `TOOLS` that it may use (default those of its role)")
+	flags.DurationVar(&expires, "expires", 0, "it ends after this `DURATION` (default 720h)")
+	flags.StringVar(&file, "out", "", "write the token to this `FILE`")
+	return c
+}
+
+func (t *taskCommand) newRevokeGrant() *cobra.Command {
+	var p api.TaskRevokeGrantParams
+	c := &cobra.Command{
+		Use:     "revoke-grant GRANT",
+		Example: "  ocipd task revoke-grant grt_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
+		Short:   "end a grant: its token is good no more",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.GrantID = args[0]
+			return t.do(cmd.Context(), "task.revoke_grant", &p, func(*api.TaskView) string { return args[0] + " is revoked" })
+		},
+	}
+	c.Flags().StringVar(&p.TaskID, "task", "", "the `ID` of the grant's task")
+	return c
+}
+
+func (t *taskCommand) newCircuitOpen() *cobra.Command {
+	var reason string
+	c := t.about(&cobra.Command{
+		Use:     "open TASK",
+		Example: "  ocipd task circuit open tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --reason 'the same fault three times'",
+		Short:   "stop a task until a person has looked at it",
+	}, func(ctx context.Context, id string) error {
+		name, _, err := t.me(ctx)
+		if err != nil {
+			return err
+		}
+		return t.do(ctx, "task.open_circuit", &api.TaskOpenCircuitParams{TaskWrite: write(id), TaskSaid: api.TaskSaid{Actor: name}, Reason: reason}, moved)
+	})
+	c.Flags().StringVar(&reason, "reason", "by hand", "`TEXT` for the record")
+	return c
+}
+
+func (t *taskCommand) newCircuitClose() *cobra.Command {
+	var reason, to string
+	c := t.about(&cobra.Command{
+		Use:     "close TASK",
+		Example: "  ocipd task circuit close tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --to spec_draft --reason 'the spec was wrong'",
+		Short:   "let a task go on, and count its attempts anew",
+	}, func(ctx context.Context, id string) error {
+		return t.do(ctx, "task.close_circuit", &api.TaskCloseCircuitParams{TaskWrite: write(id), ToPhase: task.Phase(to), Reason: reason}, moved)
+	})
+	c.Flags().StringVar(&to, "to", string(task.SpecDraft), "the `PHASE` that it goes on from: spec_draft or execution_ready")
+	c.Flags().StringVar(&reason, "reason", "by hand", "`TEXT` for the record")
+	return c
+}
+
+func (t *taskCommand) newEffectList() *cobra.Command {
+	return t.about(&cobra.Command{
+		Use:     "list TASK",
+		Example: "  ocipd task effect list tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
+		Short:   "list the effects of a task, with their runs",
+	}, func(ctx context.Context, id string) error {
+		v, _, err := t.view(ctx, id)
+		if err != nil {
+			return err
+		}
+		if t.asJSON {
+			return t.PrintJSON(v.Effects)
+		}
+		table := &term.Table{Columns: []term.Column{{Title: "EFFECT", Whole: true}, {Title: "KEY", Least: 8}, {Title: "KIND", Least: 8}, {Title: "STATE", Whole: true}, {Title: "RUNS", Least: 4, Right: true}}}
+		for i := range v.Effects {
+			e := &v.Effects[i]
+			table.Add(term.Plain(e.ID), term.Plain(e.Key), term.Plain(e.Kind), term.Plain(e.State), term.Plain(fmt.Sprint(len(e.Runs))))
+		}
+		return table.Write(t.Stdout, t.Screen())
+	})
+}
+
+func (t *taskCommand) newEffectRun() *cobra.Command {
+	var id, key, digest string
+	var compensation bool
+	var wait int
+	c := &cobra.Command{
+		Use:     "run",
+		Example: "  ocipd task effect run --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json",
+		Short:   "run an approved effect, once; one that is done is answered as before",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if digest == "" {
+				v, _, err := t.view(cmd.Context(), id)
+				if err != nil {
+					return err
+				}
+				for i := range v.Effects {
+					if v.Effects[i].Key == key {
+						digest = v.Effects[i].Digest
+					}
+				}
+			}
+			p := api.TaskRunEffectParams{TaskRef: api.TaskRef{TaskID: id}, IdempotencyKey: key, RequestDigest: digest, Compensation: compensation, WaitS: wait}
+			raw, err := t.ask(cmd.Context(), "task.run_effect", &p)
+			if err != nil {
+				return err
+			}
+			if t.asJSON {
+				_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
+				return err
+			}
+			var r api.TaskEffectRun
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			}
+			_, err = fmt.Fprintf(t.Stdout, "run %d of %s is %s\n", r.Run, r.EffectID, r.State)
+			return err
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&id, "task", "", "the task's `ID`")
+	flags.StringVar(&key, "key", "", "the effect's idempotency `KEY`")
+	flags.StringVar(&digest, "digest", "", "the `DIGEST` that was approved (default the one asked for last)")
+	flags.BoolVar(&compensation, "compensation", false, "undo it instead, once")
+	flags.IntVar(&wait, "wait", 15, "wait for its end for `SECONDS` at most, up to 20")
+	return c
+}
+
+func (t *taskCommand) newEffectSettle() *cobra.Command {
+	var p api.TaskSettleEffectParams
+	var id string
+	c := &cobra.Command{
+		Use:     "settle EFFECT",
+		Example: "  ocipd task effect settle eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --outcome done --note 'it is deployed'",
+		Short:   "say how a run ended of which nobody knows",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.TaskWrite, p.EffectID = write(id), args[0]
+			return t.do(cmd.Context(), "task.settle_effect", &p, func(*api.TaskView) string { return args[0] + " is settled as " + p.Outcome })
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&id, "task", "", "the task's `ID`")
+	flags.IntVar(&p.Run, "run", 0, "the run's `NUMBER` (default the one that is not known)")
+	flags.StringVar(&p.Outcome, "outcome", "", "how it ended, `WORD`: done or failed")
+	flags.StringVar(&p.Note, "note", "", "`TEXT` that says how you know")
+	return c
+}
+
+func (t *taskCommand) newEffectCancel() *cobra.Command {
+	var id string
+	c := &cobra.Command{
+		Use:     "cancel EFFECT",
+		Example: "  ocipd task effect cancel eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
+		Short:   "give up an effect that is planned or has failed",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.do(cmd.Context(), "task.cancel_effect", &api.TaskCancelEffectParams{TaskWrite: write(id), EffectID: args[0]}, func(*api.TaskView) string { return args[0] + " is cancelled" })
+		},
+	}
+	c.Flags().StringVar(&id, "task", "", "the task's `ID`")
+	return c
+}
