@@ -43,6 +43,16 @@ const (
 	// aDeedNow: one of the deeds is going on, with somebody addressed, a time or a sum:
 	// "we're letting the fees go".
 	aDeedNow
+	// aPresent: one of the deeds that people announce as if they were done already:
+	// "I bring it to you tonight".
+	aPresent
+	// anOrder: the sentence begins here, with the sender's own or a number: "Charge my
+	// card", "Ship 200".
+	anOrder
+	// aYesOpens: one that begins its sentence.
+	aYesOpens
+	// aTimeBefore: a time stands right before: "Saturday works".
+	aTimeBefore
 	// aTime: a time stands in the clause: "see you on Friday", "it will be ready at
 	// nine".
 	aTime
@@ -75,8 +85,20 @@ var openers = [...]struct {
 		"i'm happy to,i am happy to,i'd be happy to,i would be happy to,i'm glad to,i'd be glad to,i would be glad to," +
 		"we're happy to,we are happy to,we'd be happy to,we would be happy to,we'd be glad to,we would be glad to," +
 		"i'm willing to,i am willing to,we're willing to,we are willing to,i'm prepared to,we're prepared to," +
-		"i am prepared to,we are prepared to,my team will,our team will"},
-	{FirstPersonFuture, aDeedUnsaid, "will,ill"},
+		"i am prepared to,we are prepared to,we've decided to,we have decided to,i've decided to,i have decided to,i decided to,we decided to,i mean to,we mean to," +
+		"we'd be glad to,i'd gladly,we'd gladly,i would gladly,we would gladly,my team will,our team will"},
+	{FirstPersonFuture, aDeedUnsaid, "will,ill,shall"},
+	{FirstPersonFuture, aPresent, "i,we"},
+	{FirstPersonFuture, aTime, "she'll have,he'll have,they'll have,will have it,will have them,will have the,will have your"},
+	{FirstPersonFuture, aYesOpens, "count on,rely on,leave the,leave your,leave everything,trust me with"},
+	{Acceptance, aYesOpens, "consider me,consider us,yes to,yes for,count our"},
+	{FirstPersonFuture, aYes, "i'm coming,we're coming,i am coming,we are coming,i'm bringing,we're bringing,i can make it,we can make it,i can be there,we can be there," +
+		"i've got this,we've got this,i've got it covered,we've got you covered,i've got you covered,i'm covering,we're covering,it's on me,it's on us,is on me,is on us,are on me,are on us,on the house,in charge of the,i'm yours,bear the cost,bear the costs,takes over the cost,takes over the costs,get your money back,stand behind the,stand behind our,you may keep,you can keep,you may have the,you can use our,you can use my,you may use our,you may use my,my treat," +
+		"i won't tell,we won't tell,i won't share,we won't share,we won't charge,i won't charge,we won't raise,we won't increase,we will not raise,we will not charge,we will not increase," +
+		"i won't let you down,we won't let you down,you won't be charged,you will not be charged,won't cost you,free of charge,no charge,no extra charge,at no cost,i take responsibility," +
+		"we take responsibility,i'm responsible for,i own this,i'll own,until then it's yours,you have my,you have our,you've got my,you've got our"},
+	{Money, anOrder, "charge,debit,bill,invoice,order,ship,buy,sell,cancel,renew,extend,deduct,transfer,wire"},
+	{Acceptance, aTimeBefore, "works,suits,is fine,is good,is perfect,is great,is ok,is okay,is settled,is set,is a go,is a yes,is a date,would work,would be fine,would be perfect"},
 	{FirstPersonFuture, aYesBare, "i will,we will,i shall,we shall,i'll do it,we'll do it,i'll be there,we'll be there"},
 	{FirstPersonFuture, aDeedNow, "i'm,i am,we're,we are"},
 	{FirstPersonFuture, aTime, "they'll be there,they will be there,it'll be with you,it will be with you,they'll be with you,they'll be ready,will be in your,will be with you," +
@@ -112,6 +134,11 @@ var openers = [...]struct {
 		"ok with us,ok by me,ok by us,okay with us,okay by me,okay for me,okay for us,ok for me,ok for us,fine for me,fine for us,cool with me,good with us,great for me,great for us," +
 		"fine with your,okay with your,ok with your,happy with your,good with your,works for our,let's do that one,let's go for,let's make it,charge it to,charge the visa," +
 		"charge the card,charge my card,put it on my card,put it on my account,bill it to,bill me"},
+	{Acceptance, aYes, "on board with,i'm on board,we're on board,i am on board,we are on board,i'm game,we're game,suits me,suits us,i can live with,we can live with,in favour of your,yes from me,yes from us," +
+		"yes from our side,the answer is yes,my answer is yes,our answer is yes,green light,i consent,we consent,i give my consent,you have a yes,it's a yes,we'll go with,i'll go with,we go with," +
+		"we've decided to go with,we have decided to go with,i've decided to go with,we choose,please proceed,please ship,please charge,please debit,you may charge,you may debit,you may publish,you may use my,you may use our," +
+		"fine on our side,fine on my side,okay on our side,ok from our side,fine from our side,no objection from,no objections from,happy to accept,glad to accept,pleased to accept,delighted to accept," +
+		"gladly accept,deal then,it's yours,they're yours,all yours,i'm down for,we're down for,that's settled,you're in,you are in"},
 	{Acceptance, aTime, "see you,see you on,see you at"},
 	{Acceptance, aChoice, "it is,then,it is then"},
 	{Acceptance, aYesBare, "you can,you may,i do,we do,that works"},
@@ -126,7 +153,9 @@ var openers = [...]struct {
 
 	{Done, aDone, "has been,have been,has now been,have now been,has just been,has already been,have already been,has also been,is now,are now," +
 		"i've,i have,we've,we have,i just,we just,i already,i've just,i have just,i've already,i have already,i've now,i have now"},
-	{Done, always, "on its way to you,on their way to you,you're down for,you are down for,is booked for you,are blocked for you,is blocked for you,you're all set,you are all set,you're booked,your cab is on,your ride is on"},
+	{Done, always, "on its way to you,on their way to you,is in the post,is in the mail,went out today,went out this,went out yesterday,has gone out,have gone out,i've put you down,we've put you down," +
+		"i've added you,we've added you,i've set aside,we've set aside,i've kept,we've kept,you're registered,you are registered,you're enrolled,you are enrolled,you're signed up,you're on the list," +
+		"it's done,it's paid,it is paid,is all set,you're down for,you are down for,is booked for you,are blocked for you,is blocked for you,you're all set,you are all set,you're booked,your cab is on,your ride is on"},
 }
 
 // verb is what a word after an opener says about it.
@@ -176,7 +205,7 @@ var verbLists = [...]struct {
 		things("get", "it you them him her back done this that your someone somebody everything") + things("have", "it them everything this that your him her someone somebody my") +
 		things("handle", "it this that everything them") + things("put", "you your my our together aside") + things("let", "him her them you everyone") +
 		things("sort", "it this that out") + things("follow", "up") + things("check", "with back") + things("fix", "it this that") + things("call", "him her them back") +
-		things("deal", "with") + things("set", "aside") + things("pick", "up it them him her") + things("report", "back") + things("go", "with for ahead up down"),
+		things("deal", "with") + things("set", "aside") + things("pick", "up it them him her") + things("report", "back") + things("step", "in") + things("speak", "to with") + things("talk", "to with") + things("go", "with for ahead up down"),
 	},
 	{helping, "help assist guide walk explain tell teach remind"},
 }
@@ -422,7 +451,29 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		return d.deed(&r, start)
 	case aHandout:
 		return d.followed(&r, handouts), false
+	case aPresent:
+		past := d.followed(&r, presents)
+		if past == 0 || d.said(text, past, past) == 0 || asked(text, past) || d.doubted(text, start) || d.denied(text, start) {
+			return 0, false
+		}
+		return past, false
+	case anOrder:
+		if w := r.word(); !opensSentence(text, start) || !w.is("my") && !w.is("our") && !figureNext(text, end) || asked(text, end) {
+			return 0, false
+		}
+		return end, false
+	case aTimeBefore:
+		if asked(text, end) || d.denied(text, start) || !clock(text, start) && !back(text, start, 2, func(_ int, s string) bool { return d.termOf(s)&timed != 0 || ordinal(s) }) {
+			return 0, false
+		}
+		if w := r.word(); w.n > 0 && !listed("for with by me us well too fine great perfectly then good perfect better best", &w) {
+			return 0, false
+		}
+		return end, false
 	case aDeedUnsaid:
+		if !opensSentence(text, start) && (text[start]|0x20) != 'i' {
+			return d.promised(&r, start), false
+		}
 		// "ILL" is sick, and "ill" too.
 		if !opensSentence(text, start) || strings.HasSuffix(strings.TrimRight(text[:start], " "), ",") || text[start] == 'i' || asked(text, end) {
 			return 0, false
@@ -437,7 +488,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		if d.verbs[base] != deed && d.verbs[base+"e"] != deed && !listed("letting putting", &w) || asked(text, r.pos) {
 			return 0, false
 		}
-		return r.pos, d.said(text, start, r.pos) == 0
+		return r.pos, d.said(text, start, r.pos) == 0 && !figureNext(text, r.pos)
 	case aTime:
 		if d.said(text, end, end)&timed == 0 || asked(text, end) || d.doubted(text, start) || d.denied(text, start) {
 			return 0, false
@@ -478,12 +529,59 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		if w := r.word(); w.n > 0 && !listed("your the this that it these those all both them", &w) || w.n == 0 && !closesSentence(text, end) {
 			return 0, false
 		}
+	case aYesOpens:
+		if !opensSentence(text, start) {
+			return 0, false
+		}
 	case aYes:
 	}
 	if asked(text, end) || d.denied(text, start) {
 		return 0, false
 	}
 	return end, false
+}
+
+// presents are the deeds of [aPresent], and delivered what is done to what is
+// promised: "will be delivered".
+const (
+	presents  = "pay send deliver ship bring give lend refund reimburse cover guarantee grant offer order buy sell cancel waive transfer return extend keep renew sign owe drop collect pick"
+	delivered = "sent delivered shipped paid refunded reimbursed credited returned replaced repaired ready there back done finished completed waived transferred issued" +
+		" included covered provided installed picked collected handed"
+)
+
+// promised weighs "will" behind somebody other than the sender, for whom it may
+// speak: "the invoice will be paid on Friday", "my colleague will call you".
+func (d *Detector) promised(r *reader, start int) int {
+	if back(r.text, start, 1, func(_ int, s string) bool {
+		return among("you they he she who which what there i we this that if whether people users", s)
+	}) {
+		return 0
+	}
+	for range 4 {
+		w := r.word()
+		switch {
+		case w.n == 0:
+			return 0
+		case w.is("be"):
+			next := r.word()
+			if next.n == 0 || !listed(delivered, &next) || d.said(r.text, r.pos, r.pos)&(addressed|timed) == 0 {
+				return 0
+			}
+		case listed(presents, &w) || w.is("call") || w.is("contact") || w.is("arrive") || w.is("come") || w.is("join") || w.is("attend"):
+			if d.said(r.text, r.pos, r.pos) == 0 {
+				return 0
+			}
+		case d.verbs[string(w.letters[:min(w.n, maxWord)])] == filler || w.endsIn("ly"):
+			continue
+		default:
+			return 0
+		}
+		if asked(r.text, r.pos) || d.denied(r.text, start) {
+			return 0
+		}
+		return r.pos
+	}
+	return 0
 }
 
 // followed returns where the next word ends, adverbs let past, if it is one of a
@@ -522,7 +620,7 @@ func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 			switch {
 			case next.n == 0 || listed(errands, &next):
 				return 0, false
-			case listed(beings, &next):
+			case listed(beings, &next), next.is("your"), next.is("yours"):
 				return r.pos, false
 			case next.is("able"):
 				return r.pos, d.said(r.text, start, r.pos) == 0
@@ -553,7 +651,7 @@ func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 			switch next := r.word(); {
 			case next.is("forward"):
 				return 0, false
-			case next.is("into"):
+			case next.is("into"), next.is("after"):
 				return r.pos, false
 			}
 		case seeing:

@@ -297,6 +297,11 @@ func (d *Detector) scan(text string, into *gathering) {
 			}
 			last = c
 		}
+		if pos < len(text) && text[pos] == ' ' {
+			// As it is behind most words.
+			inWord = false
+			pos++
+		}
 	}
 }
 

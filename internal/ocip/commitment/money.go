@@ -58,7 +58,7 @@ var termLists = [...]struct {
 	{ours, "i we ill well id wed im were ive weve lets my our happy willing prepared glad us"},
 	{theirs, "you youll youd your he she they hell shell theyll his her their please who it its"},
 	{against, "calculate compute find determine not never cannot cant wont dont didnt doesnt couldnt wouldnt if unless whether no without how"},
-	{fund, "budget budgets offer discount refund price quote fee rebate bonus raise payment deposit credit loan advance grant sum"},
+	{fund, "bill bills rent tab costs budget budgets offer discount refund price quote fee rebate bonus raise payment deposit credit loan advance grant sum"},
 	{granted, "approved accepted granted cleared authorized authorised signed released ok okay fine works settled available agreed"},
 	{unit, "k m bn mm million millions billion thousand grand usd eur gbp chf jpy cad aud dollar dollars euro euros pound pounds" +
 		" bucks quid yen cents francs"},
