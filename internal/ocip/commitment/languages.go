@@ -48,7 +48,13 @@ var languages = [...]language{
 		"ich werde,wir werden,werde ich,werden wir,ich schicke,ich sende,ich liefere,ich zahle,ich bezahle,wir liefern,wir zahlen,wir bezahlen,wir schicken,wir senden," +
 			"ich kümmere mich,wir kümmern uns,ich übernehme,wir übernehmen,ich erledige,wir erledigen,ich mache das,wird gemacht,wird erledigt,geht klar,geht in ordnung," +
 			"passt mir,passt uns,passt für mich,passt für uns,klingt gut,machen wir so,so machen wir es,ich nehme an,wir nehmen an,nehme ich an,nehmen wir an,ich bin dabei," +
-			"wir sind dabei,sie haben mein wort,du hast mein wort,ich schwöre,ich gelobe,ich stimme zu,wir stimmen zu,stimme ich zu,hiermit,kein problem,in ordnung,den nehmen wir,die nehmen wir,das nehmen wir,den nehme ich,die nehme ich,das nehme ich,mache ich,mach ich,wird geliefert,wir erstatten,wir stornieren,ich bringe",
+			"wir sind dabei,sie haben mein wort,du hast mein wort,ich schwöre,ich gelobe,ich stimme zu,wir stimmen zu,stimme ich zu,hiermit,kein problem,in ordnung,sie bekommen,sie erhalten,du bekommst,du kriegst,wird erstattet,wird storniert,wird geschickt,ist storniert,ist reserviert,ist notiert,ist erledigt,ist gebucht,gebongt,schicke ich,schicken wir,sende ich,senden wir,liefere ich,liefern wir,zahle ich,zahlen wir,bezahle ich,bezahlen wir,ich überweise,überweise ich," +
+			"wir überweisen,überweisen wir,bringe ich,wir bringen,bringen wir,ich hole,hole ich,wir holen,holen wir,ich komme,komme ich,wir kommen,kommen wir," +
+			"ich gebe,gebe ich,wir geben,geben wir,wir machen,übernehme ich,übernehmen wir,erledige ich,erledigen wir,ich besorge,besorge ich,wir besorgen," +
+			"besorgen wir,ich erstatte,erstatte ich,erstatten wir,ich storniere,storniere ich,stornieren wir,ich bestelle,bestelle ich,wir bestellen,bestellen wir," +
+			"ich kaufe,kaufe ich,wir kaufen,kaufen wir,ich verkaufe,verkaufe ich,wir verkaufen,verkaufen wir,ich unterschreibe,unterschreibe ich,wir unterschreiben," +
+			"unterschreiben wir,ich akzeptiere,akzeptiere ich,wir akzeptieren,akzeptieren wir,ich organisiere,organisiere ich,wir organisieren,organisieren wir," +
+			"kümmere ich,kümmern wir,ich richte,richte ich,wir richten,richten wir,ich lege,lege ich,wir legen,legen wir,den nehmen wir,die nehmen wir,das nehmen wir,den nehme ich,die nehme ich,das nehme ich,mache ich,mach ich,wird geliefert,wir erstatten,wir stornieren,ich bringe",
 	},
 	{
 		Spanish,
@@ -58,7 +64,9 @@ var languages = [...]language{
 			" agend|ar o é ado ada aré aremos; programado|. s; programada|. s; programar|. é emos; reunión; reuniones; cita|. s; acord|ar amos ado ada é aron; acuerdo|. s;" +
 			" aprob|ar ado ada amos é ó aré aremos ación; aprueb|o a an; asign|ar o a é ó ado ada ados adas aré aremos ación aciones; compromet|er ido ida idos emos o í eré;" +
 			" compromiso|. s; promet|er o e emos í ió ido ida eré eremos; promesa|. s; garanti|zar zo za zamos zado zada zaré zaremos; garantía|. s; plazo|. s;" +
-			" contrat|ar o é ado ada aré aremos",
+			" contrat|ar o é ado ada aré aremos; enviamos; mandamos; pagamos; entrego; entregamos; llevaré; llevaremos; traeré; traeremos; compraré; compraremos;" +
+			" venderé; venderemos; firmaré; firmaremos; firmamos; haré; haremos; daré; daremos; cubriré; cubriremos; cubrimos; devolveré; devolveremos; devolvemos; reembolsaremos; reembolsamos;" +
+			" cancelado|. s; cancelada|. s; recogeré; iré; iremos; quedamos",
 		"voy a enviar,voy a pagar,voy a mandar,vamos a enviar,vamos a pagar,voy a hacer,voy a entregar,vamos a entregar,lo haré,lo haremos,enviaré,enviaremos,mandaré," +
 			"pagaré,pagaremos,entregaré,entregaremos,me encargo,nos encargamos,me parece bien,nos parece bien,de acuerdo,trato hecho,me viene bien,nos viene bien," +
 			"cuenta conmigo,cuente conmigo,cuente con nosotros,cuenta con nosotros,acepto,aceptamos,lo juro,le juro,te juro,doy mi palabra,por la presente,cuenta con ello,dalo por hecho," +
@@ -71,7 +79,8 @@ var languages = [...]language{
 		"réserv|er e es ons ez ent é ée és ées erai era erons ation ations; confirm|er e ons ez ent é ée és ées erai era erons ation ations; planifi|er e ons ez é ée és ées erai erons;" +
 			" programm|er é ée és ons erai; réunion|. s; rendezvous; accept|er e ons ez é ée erai erons; approuv|er e ons ez é ée és ées erai erons; approbation|. s;" +
 			" allou|er e ons é ée és; attribu|er e ons é ée és ées; engag|er eons ez é ée és; promet|s t tons tez tre trai trons; promis; promesse|. s; garanti|r s t ssons e es;" +
-			" échéance|. s; délai|. s; command|er e ons ez é ée erai",
+			" échéance|. s; délai|. s; command|er e ons ez é ée erai; enverrai; enverrons; apporterai; apporterons; paierai; livrerai; donnerai; donnerons; signerai; signerons; ferai; ferons; rembourserai; rembourserons;" +
+			" rembours|ons é ée; viendrai; viendrons; passerai; passerons; achèterai; achèterons; vendrai; vendrons; prendrai; prendrons; serai; serons; annulé|. e es",
 		"je vais vous,je vais t'envoyer,je vais te,nous allons vous,j'enverrai,je vous envoie,je t'envoie,je vous enverrai,je t'enverrai,nous enverrons,nous vous enverrons,je paierai,nous paierons," +
 			"je payerai,je m'en occupe,nous nous en occupons,on s'en occupe,je m'en charge,nous nous en chargeons,d'accord,entendu,ça marche,marché conclu,ça me va,ça nous va," +
 			"cela me convient,ça me convient,cela nous convient,me convient,c'est bon pour moi,comptez sur moi,compte sur moi,comptez sur nous,je m'engage,nous nous engageons," +
@@ -83,7 +92,8 @@ var languages = [...]language{
 			" domani oggi questo questa come ma anche più se lunedì martedì mercoledì giovedì venerdì sabato domenica settimana bene molto sarà",
 		"prenot|are o a iamo ate ano ato ata ati erò erà eremo azione azioni; conferm|are o a iamo ate ano ato ata ati erò eremo; programm|are ato ata iamo erò; pianific|are o ato ata ati hiamo herò;" +
 			" riunion|e i; appuntament|o i; accordo; accordi; concord|are ato ata iamo; approv|are o a iamo ato ata ati erò eremo azione; assegn|are o a iamo ato ata ati ate erò eremo azione;" +
-			" alloc|are ato ata erò; riserv|are o ato ata ati; impegn|o i iamo arsi ato erò; promett|o iamo ere erò e; promess|o a e; garant|ire isco isce iamo ito ita irò iremo; garanzi|a e; scadenz|a e",
+			" alloc|are ato ata erò; riserv|are o ato ata ati; impegn|o i iamo arsi ato erò; promett|o iamo ere erò e; promess|o a e; garant|ire isco isce iamo ito ita irò iremo; garanzi|a e; scadenz|a e; inviamo; mandiamo; paghiamo; consegniamo; portiamo; porterò; porteremo; firmiamo; firmerò; firmeremo; faremo; farò; darò; daremo; copriamo; copriremo; rimborsiamo;" +
+			" rimborseremo; annulliamo; annullat|o a i e; verrò; verremo; comprerò; venderò; passerò; prenderò; prenderemo",
 		"invierò,invieremo,manderò,manderemo,ti mando,le mando,vi mando,pagherò,pagheremo,consegnerò,consegneremo,lo farò,lo faremo,ci penso io,ci pensiamo noi,me ne occupo,ce ne occupiamo," +
 			"va bene,mi va bene,ci va bene,d'accordo,affare fatto,ci sto,ci stiamo,accetto,accettiamo,conta su di me,conti su di me,conti su di noi,lo giuro,ti giuro,parola mia,con la presente," +
 			"ci sarò,ci saremo,è stato annullato,è stata annullata,rimborseremo,porterò,verrò,nessun problema,ordineremo,ordinerò",
@@ -97,7 +107,13 @@ var languages = [...]language{
 			" garantie|. s; boeking|. en; geboekt|. e; boeken; verplicht|en ing ingen; toezegg|en ing ingen; toegezegd|.; bestell|en ing ingen; besteld|. e; termijn|. en; toestemming",
 		"ik zal,wij zullen,we zullen,zal ik,zullen we u,zullen wij u,ik stuur,wij sturen,we sturen,ik betaal,wij betalen,we betalen,ik lever,wij leveren,we leveren,ik regel het,wij regelen het,ik zorg voor,ik zorg dat," +
 			"wij zorgen voor,we zorgen voor,we zorgen dat,ik ga akkoord,wij gaan akkoord,we gaan akkoord,dat is goed,prima voor mij,klinkt goed,komt in orde,komt goed,komt voor elkaar,doe ik,doen we,doen wij," +
-			"ik doe mee,ik accepteer,wij accepteren,we accepteren,erewoord,hierbij bestellen,geen probleem,voor mijn rekening,voor onze rekening,ik breng,ik kom,wij komen,ik neem de,ik neem het,is geannuleerd,ik ben erbij,ik neem het aan",
+			"ik doe mee,ik accepteer,wij accepteren,we accepteren,erewoord,hierbij bestellen,u krijgt,je krijgt,u ontvangt,je ontvangt,is gereserveerd,is geregeld,staat genoteerd,stuur ik,sturen wij,sturen we,betaal ik,betalen wij,betalen we,lever ik,leveren wij,leveren we,breng ik,wij brengen,brengen wij,we brengen,brengen we," +
+			"ik haal,haal ik,wij halen,halen wij,we halen,halen we,kom ik,komen wij,we komen,komen we,ik geef,geef ik,wij geven,geven wij,we geven,geven we,ik maak," +
+			"maak ik,wij maken,maken wij,we maken,maken we,ik neem,neem ik,wij nemen,nemen wij,we nemen,nemen we,ik regel,regel ik,wij regelen,regelen wij," +
+			"we regelen,regelen we,ik bestel,bestel ik,wij bestellen,bestellen wij,we bestellen,bestellen we,ik koop,koop ik,wij kopen,kopen wij,we kopen,kopen we," +
+			"ik verkoop,verkoop ik,wij verkopen,verkopen wij,we verkopen,verkopen we,ik teken,teken ik,wij tekenen,tekenen wij,we tekenen,tekenen we,ik doe," +
+			"wij doen,we doen,ik boek,boek ik,wij boeken,boeken wij,we boeken,boeken we,ik annuleer,annuleer ik,wij annuleren,annuleren wij,we annuleren," +
+			"annuleren we,ik vergoed,vergoed ik,wij vergoeden,vergoeden wij,we vergoeden,vergoeden we,geen probleem,voor mijn rekening,voor onze rekening,ik breng,ik kom,wij komen,ik neem de,ik neem het,is geannuleerd,ik ben erbij,ik neem het aan",
 	},
 	{
 		Portuguese,
@@ -105,7 +121,8 @@ var languages = [...]language{
 			" isso este esta sim bom bem muito segunda terça quarta quinta sexta sábado domingo semana são foi será",
 		"reserv|ar o amos am ei ou ado ada ados adas arei ará aremos; reserva|. s; confirm|ar o a amos am ei ou ado ada ados adas arei aremos ação ações; agend|ar o amos ei ou ado ada arei aremos amento;" +
 			" marcad|o a os as; reuni|ão ões; compromisso|. s; compromet|o er emos ido ida i; acord|o os ado ada; concord|o ar amos ado; aprov|ar o a amos ei ou ado ada arei aremos ação; aloc|ar ado ada arei;" +
-			" atribu|ir ído ída; promet|o er e emos i ido ida erei eremos; promessa|. s; garant|ir o e imos ido ida irei iremos; garantia|. s; prazo|. s; encomend|ar o amos ei ado arei aremos",
+			" atribu|ir ído ída; promet|o er e emos i ido ida erei eremos; promessa|. s; garant|ir o e imos ido ida irei iremos; garantia|. s; prazo|. s; encomend|ar o amos ei ado arei aremos; enviamos; mandamos; mandarei; pagamos; entrego; entregamos; levarei; levaremos; trarei; assino; assinamos; assinarei; farei; faremos; darei; daremos;" +
+			" cobrimos; cobriremos; devolvemos; devolverei; reembolsamos; reembolsaremos; cancelad|o a os as; comprarei; venderei; irei; iremos",
 		"vou enviar,vou mandar,vou pagar,vou fazer,vamos enviar,vamos pagar,vou entregar,vamos entregar,vou te enviar,vou lhe enviar,enviarei,enviaremos,pagarei,pagaremos,entregarei,entregaremos," +
 			"eu cuido,nós cuidamos,deixa comigo,deixe comigo,fechado,combinado,de acordo,para mim está bem,por mim tudo bem,está bom para mim,pode contar,podem contar,conte comigo,conte conosco," +
 			"aceito,aceitamos,dou minha palavra,eu juro,juro que,negócio fechado,pela presente,sem problema,foi cancelado,foi cancelada,reembolsaremos,levarei,eu levo,estarei lá,farei isso,faremos isso",
@@ -125,10 +142,11 @@ var ideographs = [...]struct {
 }{
 	{true, false, "予約 会議 打ち合わせ ミーティング 締め切り 締切 割り当て 割当 確約 約束 承認 了承 合意 スケジュール コミット 契約 手配 お送りします 送ります 送付します 送信します お支払いします 支払います" +
 		" 対応します 対応いたします 承知しました 承知いたしました かしこまりました 了解しました 了解いたしました 了解です 引き受けます お引き受け 任せてください お任せください 届けます お届けします" +
-		" 間に合わせます 注文します 発注します 誓います 参加します 伺います キャンセルいたしました 返金は 返金いたします 手配しました 変更しました 発送しました 発送します 問題ありません それで大丈夫です それでお願いします"},
+		" 間に合わせます 注文します 発注します 誓います 参加します 伺います キャンセルいたしました 返金は 返金いたします 手配しました 変更しました 発送しました 発送します 用意いたします 用意します 手配いたします 手配します 発送いたします 変更いたします 変更します 連絡いたします 連絡します 準備いたします 準備します 払います 支払いました 予約いたしました" +
+		" キャンセルしました 行きます 参ります 渡します 買います 売ります 承ります お受けします お受けいたします でお願いします いいですよ わかりました 問題ありません それで大丈夫です それでお願いします"},
 	{true, true, "確認 同意 保証 期限 承諾"},
 	{false, true, "预订 預訂 预定 預定 预约 預約 确认 批准 分配 指派 保证 保證 承诺 会议 會議 开会 開會 截止 预留 預留 安排 约定 約定 答应 答應 许诺 许下 协议 協議 签署 簽署 签约 订购" +
-		" 我会 我會 我们会 我們會 我将 我將 我们将 我們將 我来处理 我来办 我来安排 没问题 沒問題 成交 就这么定 就這麼定 一言为定 一言為定 说定了 我付 我们付 支付 付款 我接受 我们接受 我發誓 我发誓 下单 已取消 已付 我保 交给我 包在我身上 就订 就定 订这间 已退款 退款 已发货 已更改"},
+		" 我会 我會 我们会 我們會 我将 我將 我们将 我們將 我来处理 我来办 我来安排 没问题 沒問題 成交 就这么定 就這麼定 一言为定 一言為定 说定了 我付 我们付 支付 付款 我接受 我们接受 我發誓 我发誓 下单 已取消 已付 我保 交给我 包在我身上 没有问题 沒有問題 就这么办 就這麼辦 已为您 已為您 会为您 會為您 将为您 將為您 给您退 給您退 我负责 我負責 由我 承担 承擔 算我一个 我请客 我請客 不见不散 我带 我送 我寄 我发给 我給你 我给你 就订 就定 订这间 已退款 退款 已发货 已更改"},
 }
 
 // lingo finds words of the languages.
