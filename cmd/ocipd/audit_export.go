@@ -46,7 +46,7 @@ func newAuditExport(s *shell) *cobra.Command {
 			"or a copy of one; with --database of a database file. One line a record, as\n" +
 			"  ocsf    OCSF " + export.OCSFVersion + ", class API Activity (6003)\n" +
 			"  otlp    OTLP logs in JSON, up to 512 records a line\n" +
-			"  syslog  RFC 5424 messages, with all of the record in one\n" +
+			"  syslog  RFC 5424 messages, long records in several parts\n" +
 			"  jsonl   as it was sealed\n" +
 			"The sinks of audit.sinks get the same as it is written, and lose nothing.",
 		Args: cobra.MaximumNArgs(1),
@@ -175,7 +175,7 @@ func (x *exporter) add(line []byte) error {
 	case formatOCSF:
 		return x.print(x.mapping.OCSF(&r))
 	case formatSyslog:
-		for _, message := range x.mapping.Syslog(&r, 2*audit.MaxBodyBytes) {
+		for _, message := range x.mapping.Syslog(&r, export.DefaultMaxBytes) {
 			if err := x.print(message); err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -21,6 +22,7 @@ func newAuditQuery(s *shell) *cobra.Command {
 	var limit int
 	var before uint64
 	var all, asJSON bool
+	var database string
 	c := &cobra.Command{
 		Use:   "query",
 		Short: "search the audit log, newest record first",
@@ -39,7 +41,7 @@ func newAuditQuery(s *shell) *cobra.Command {
 			if limit < 1 {
 				return cli.Usagef("cannot read --limit %d: want at least 1", limit)
 			}
-			return s.query(cmd.Context(), filter, before, limit, all, asJSON)
+			return s.query(cmd.Context(), database, filter, before, limit, all, asJSON)
 		},
 	}
 	f.add(c)
@@ -47,12 +49,13 @@ func newAuditQuery(s *shell) *cobra.Command {
 	c.Flags().BoolVar(&all, "all", false, "print all records")
 	c.Flags().Uint64Var(&before, "before", 0, "print records before this `SEQ`")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one record a line")
+	c.Flags().StringVar(&database, "database", "", "search this database `FILE`, such as a copy")
 	c.MarkFlagsMutuallyExclusive("all", "limit")
 	return c
 }
 
-func (s *shell) query(ctx context.Context, filter audit.Filter, before uint64, limit int, all, asJSON bool) error {
-	search, err := s.search(ctx, filter)
+func (s *shell) query(ctx context.Context, database string, filter audit.Filter, before uint64, limit int, all, asJSON bool) error {
+	search, err := s.search(ctx, filter, database)
 	if err != nil {
 		return err
 	}
@@ -91,7 +94,14 @@ type search struct {
 // behind, which is read whole for each page where it is a mirror.
 const evidencePage = 100_000
 
-func (s *shell) search(ctx context.Context, filter audit.Filter) (*search, error) {
+func (s *shell) search(ctx context.Context, filter audit.Filter, database string) (*search, error) {
+	if database != "" {
+		left, err := logreader.OpenWhole(ctx, database, s.operatorSocket)
+		if err != nil {
+			return nil, err
+		}
+		return searchEvidence(left, filter), nil
+	}
 	c, err := s.DialOperator(ctx)
 	if errors.Is(err, client.ErrNotRunning) {
 		left, err := s.openEvidence(ctx, err)

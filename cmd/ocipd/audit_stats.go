@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -20,6 +21,7 @@ func newAuditStats(s *shell) *cobra.Command {
 	var since, until string
 	var bucket time.Duration
 	var asJSON bool
+	var database string
 	c := &cobra.Command{
 		Use: "stats",
 		Example: "  ocipd audit stats\n" +
@@ -48,7 +50,7 @@ func newAuditStats(s *shell) *cobra.Command {
 			if bucket < 0 || bucket%time.Minute != 0 {
 				return cli.Usagef("cannot read --bucket %s: want whole minutes", bucket)
 			}
-			stats, err := s.stats(cmd.Context(), from, to, bucket)
+			stats, err := s.stats(cmd.Context(), database, from, to, bucket)
 			if err != nil {
 				return err
 			}
@@ -62,12 +64,21 @@ func newAuditStats(s *shell) *cobra.Command {
 	flags.StringVar(&since, "since", "24h", "count from this `TIME` on: RFC 3339, a date, a duration back such as 2h or 7d, today, yesterday")
 	flags.StringVar(&until, "until", "", "count up to this `TIME`")
 	flags.DurationVar(&bucket, "bucket", 0, "`TIME` of a step of the drawing, in whole minutes (chosen by the time counted)")
+	flags.StringVar(&database, "database", "", "count the records of this database `FILE`, such as a copy")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
 // stats asks the daemon, or counts what it left behind where none runs.
-func (s *shell) stats(ctx context.Context, since, until time.Time, bucket time.Duration) (*audit.Stats, error) {
+func (s *shell) stats(ctx context.Context, database string, since, until time.Time, bucket time.Duration) (*audit.Stats, error) {
+	if database != "" {
+		left, err := logreader.OpenWhole(ctx, database, s.operatorSocket)
+		if err != nil {
+			return nil, err
+		}
+		defer left.Close()
+		return countEvidence(ctx, left, since, until, bucket)
+	}
 	c, err := s.DialOperator(ctx)
 	if errors.Is(err, client.ErrNotRunning) {
 		left, err := s.openEvidence(ctx, err)

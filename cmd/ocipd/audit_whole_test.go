@@ -68,6 +68,12 @@ audit: {rotate: {bytes: 16384}}
 	state := d.at("openclawos")
 	whole := t.TempDir()
 	copyTree(t, state, whole)
+	// A copy is searched and counted as well, and one that was changed is not.
+	for _, args := range [][]string{{"audit", "query", "--all"}, {"audit", "stats"}} {
+		if r := d.ocipd(t, append(args, "--database", filepath.Join(whole, "ocipd.db"))...); r.code != exitDone || !strings.Contains(r.stdout, "agent-alice-1") {
+			t.Errorf("%q of a copy: %+v", args, r)
+		}
+	}
 	database, index := filepath.Join(state, "ocipd.db"), filepath.Join(state, "ocipd.index.db")
 	line := func(script string) func(*testing.T) {
 		return func(t *testing.T) {

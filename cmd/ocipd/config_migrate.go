@@ -108,7 +108,7 @@ func (s *shell) trace(ctx context.Context) (traces, error) {
 		}
 		t.observes = a.Hooks
 	}
-	q, err := s.search(ctx, audit.Filter{})
+	q, err := s.search(ctx, audit.Filter{}, "")
 	if errors.Is(err, client.ErrNotRunning) {
 		return found, nil // nothing was recorded yet
 	}

@@ -350,7 +350,7 @@ func (s *shell) measureLog(ctx context.Context, f *measureFlags) error {
 	step, end := s.progress("records", 0)
 	read := 0
 	for _, like := range []audit.Record{{PolicyResult: audit.ResultApproval}, {ActionType: audit.ActionApproval}} {
-		search, err := s.search(ctx, audit.Filter{Since: since, Like: like})
+		search, err := s.search(ctx, audit.Filter{Since: since, Like: like}, "")
 		if err != nil {
 			return err
 		}

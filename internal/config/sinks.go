@@ -58,7 +58,7 @@ const (
 )
 
 func defaultSink() Sink {
-	return Sink{MaxBytes: 8192, Timeout: 10 * time.Second, From: "start"}
+	return Sink{MaxBytes: 8000, Timeout: 10 * time.Second, From: "start"}
 }
 
 func (c *Config) checkSinks(p *problems) {

@@ -24,7 +24,7 @@ audit:
     - { name: journal, type: journald }
 `)
 	sinks := c.Audit.Sinks
-	if len(sinks) != 4 || sinks[0].Timeout != 10*time.Second || sinks[0].From != "start" || sinks[0].MaxBytes != 8192 {
+	if len(sinks) != 4 || sinks[0].Timeout != 10*time.Second || sinks[0].From != "start" || sinks[0].MaxBytes != 8000 {
 		t.Errorf("sinks %+v", sinks)
 	}
 	if s := sinks[1]; s.Headers["Authorization"] != "Bearer s3cret" || s.Filter["tenant"] != "acme" || s.From != "now" || s.Timeout != 3*time.Second {

@@ -124,8 +124,9 @@ const (
 )
 
 // DefaultMaxBytes is the longest syslog message unless configured, in bytes:
-// what receivers take by default, and what RFC 5425 section 4.3.1 asks of them.
-const DefaultMaxBytes = 8192
+// what receivers take by default. RFC 5425 section 4.3.1 asks them to take 8192, and
+// rsyslog cuts at 8096.
+const DefaultMaxBytes = 8000
 
 // MinMaxBytes is the least a syslog message may be limited to, in bytes. It is
 // what RFC 5425 section 4.3.1 obliges a receiver to take, and leaves room for

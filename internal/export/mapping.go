@@ -45,6 +45,9 @@ func gradeOf(r *Record) grade {
 	case audit.ResultApproval:
 		return gradeNotice
 	}
+	if alarms(&r.Entry) {
+		return gradeWarning
+	}
 	switch kindOf(&r.Entry) {
 	case kindRefused, kindFailed:
 		return gradeWarning
@@ -53,6 +56,16 @@ func gradeOf(r *Record) grade {
 	case kindDone, kindAllowed, kindApproved:
 	}
 	return gradeInfo
+}
+
+// alarms reports whether a record tells of something that happened to the evidence
+// itself, which somebody should look at though nothing was refused.
+func alarms(e *audit.Entry) bool {
+	switch e.Event {
+	case "digest_key_destroyed", "digest_key_kept", "digest_key_lost", "unsigned_tail", "mirror_lost", "disk_full":
+		return e.ActionType == audit.ActionSecurity
+	}
+	return false
 }
 
 // kind is what became of what a record tells.

@@ -307,6 +307,7 @@ func (ev *ocsfEvent) verdict(e *audit.Entry) {
 	failed := func() { ev.Status, ev.StatusID = "Failure", 2 }
 	act := func(name string, id int) { ev.Action, ev.ActionID = name, id }
 	left := func(name string, id int) { ev.Disposition, ev.DispositionID = name, id }
+	ev.IsAlert = alarms(e)
 	switch kindOf(e) {
 	case kindAllowed:
 		ok()
