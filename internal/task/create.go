@@ -180,7 +180,7 @@ func (c Claiming) decide(d *draft) error {
 	if t.Phase.Final() {
 		return refuse(PhaseMismatch, "the task is %s", t.Phase)
 	}
-	t.Claim = &Claim{Actor: d.who.Name, Until: d.now.Add(c.For), For: c.For}
+	t.Claim = &Claim{Actor: d.who.Name, Until: d.now.Add(c.For), LeaseMS: c.For.Milliseconds()}
 	d.event("task.claimed").made("until", t.Claim.Until)
 	return nil
 }

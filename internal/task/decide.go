@@ -224,7 +224,7 @@ func Decide(t *Task, c Command, who *Actor, w *World, now time.Time) (*Outcome, 
 		d.t.UpdatedAt = now
 		if t != nil && d.t.Claim != nil && d.t.Claim.Actor == who.Name {
 			claim := *d.t.Claim
-			claim.Until = now.Add(claim.For)
+			claim.Until = now.Add(time.Duration(claim.LeaseMS) * time.Millisecond)
 			d.t.Claim = &claim
 		}
 	}

@@ -56,9 +56,10 @@ type Task struct {
 
 // Claim keeps a task for one orchestrator for a while.
 type Claim struct {
-	Actor string        `json:"actor"`
-	Until time.Time     `json:"until"`
-	For   time.Duration `json:"for,format:nano"`
+	Actor string    `json:"actor"`
+	Until time.Time `json:"until"`
+	// LeaseMS is how long each write of the holder renews it for.
+	LeaseMS int64 `json:"lease_ms"`
 }
 
 // Spec is one version of what is to be done.
