@@ -45,7 +45,7 @@ func TestNoCharacterOfAMessageIsLostToAStockClient(t *testing.T) {
 	alice := h.agent("@acme/alice")
 	sent := make(map[string]string)
 	for n := range 120 {
-		text := fmt.Sprint("締め切りは明日です 🤝 ", n)
+		text := fmt.Sprint("明日は晴れるでしょう 🤝 ", n)
 		if n%40 == 0 {
 			text = strings.Repeat(text, 60_000/len(text))
 		}
