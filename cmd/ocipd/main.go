@@ -156,7 +156,7 @@ const toolsGroup = "Tools"
 // commandGroups lists the subcommands in the order of the help.
 func commandGroups(s *shell) []commandGroup {
 	return []commandGroup{
-		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newSend(s), newCheck(s)}},
+		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newBackup(s), newRestore(s), newSend(s), newCheck(s)}},
 		{"Decide", []*cobra.Command{newApprovals(s), newGrants(s), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
 		{"Tasks", []*cobra.Command{newTask(s)}},
 		{"Evidence", []*cobra.Command{newAudit(s)}},

@@ -50,6 +50,12 @@ func TestScripts(t *testing.T) {
 			dir := t.TempDir()
 			env.Setenv("SOCKET", filepath.Join(dir, "kernel.sock"))
 			env.Setenv("HOME", env.WorkDir)
+			// What an older daemon left, at commit b5a7172: see upgrade.txtar.
+			older, err := filepath.Abs("testdata/state-v6.tar.gz")
+			if err != nil {
+				return err
+			}
+			env.Setenv("OLDER", older)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("XDG_RUNTIME_DIR", dir)

@@ -17,7 +17,7 @@ var house = map[string]room{
 	"cmd/ocipd": {
 		imports: []string{
 			"internal/ocip/content", "internal/text",
-			"internal/kernelconfig", "internal/logreader", "internal/measure",
+			"internal/kernelconfig", "internal/backup", "internal/logreader", "internal/measure",
 			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
 			"internal/mirror", "internal/checkpoints", "internal/witness", "internal/durable", "internal/index", "internal/keyring", "internal/export",
 			"internal/policy", "internal/ocip", "internal/api", "internal/task", "configs", "configs/policies",
@@ -53,6 +53,7 @@ var house = map[string]room{
 	"internal/store":       {imports: []string{"internal/quota", "internal/diskspace", "internal/fileintegrity", "internal/audit", "internal/ocip", "internal/metrics", "internal/jsonline"}},
 	"internal/witness":     {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/checkpoints": {imports: []string{"internal/audit", "internal/durable"}},
+	"internal/backup":      {imports: []string{"internal/audit", "internal/checkpoints", "internal/durable", "internal/keyring", "internal/logreader", "internal/store"}},
 	"internal/logreader":   {imports: []string{"internal/api", "internal/audit", "internal/client", "internal/store"}},
 	"internal/mirror":      {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/index":       {imports: []string{"internal/audit"}},

@@ -379,7 +379,11 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 // policy; its end is on record too, so that a gap shows.
 func (d *Daemon) recordStart(context.Context) error {
 	// Also on a disk that is nearly full: what waits must be ended by somebody.
-	_, err := d.store.Commit(&store.Change{Last: true, Checkpoint: true, Records: append(d.unsignedTail(),
+	restored, forget, err := d.restored()
+	if err != nil {
+		return err
+	}
+	_, err = d.store.Commit(&store.Change{Last: true, Checkpoint: true, Records: append(append(d.unsignedTail(), restored...),
 		&audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: audit.EventStarted, Details: map[string]any{
 			"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File, audit.SignsWithin: int(audit.SignWithin.Seconds()),
 		}},
@@ -387,6 +391,9 @@ func (d *Daemon) recordStart(context.Context) error {
 	)})
 	if err != nil {
 		return fmt.Errorf("cannot record the start: %w", err)
+	}
+	if err := forget(); err != nil {
+		return err
 	}
 	d.onStop("the record of the stop", func() error {
 		_, err := d.store.Commit(&store.Change{Alarm: true, Checkpoint: true, Records: []*audit.Record{

@@ -111,3 +111,15 @@ func dropLeftovers(database string) error {
 	}
 	return nil
 }
+
+// CopyTo copies the database into a new file, durable and for its owner alone.
+func (r *Reader) CopyTo(ctx context.Context, path string) error {
+	err := r.scan(ctx, func(conn *sqlite.Conn) error { return copySnapshot(ctx, conn, path) })
+	if err == nil {
+		err = syncPath(path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot copy the database: %w", err), removeIfThere(path))
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/backup"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/spf13/cobra"
+)
+
+func newBackup(s *shell) *cobra.Command {
+	var without backup.Without
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "backup DIR",
+		Example: "  ocipd backup /mnt/backup/ocipd-monday",
+		Short:   "copy the daemon's state, also while it runs",
+		Long: `Copy the database, the checkpoints kept outside it, the signing key and the keys
+of digests into DIR, which is made and is there whole or not at all. The daemon
+may run. The copy is verified. It holds messages that wait in the clear, and
+whoever has the keys can sign as this log: keep it as you keep the original.
+Each of the rest can be left out. The configuration and the policy are not in it.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := s.statePlaces()
+			if err != nil {
+				return err
+			}
+			made, err := backup.Make(cmd.Context(), p, cli.Absolute(args[0]), without)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return s.PrintJSON(made)
+			}
+			fmt.Fprintf(s.Stdout, "backed up to %s: %s, with messages that wait in the clear\n", term.Printable(args[0]), contents(&made))
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&without.Checkpoints, "without-checkpoints", false, "leave out the checkpoints kept outside the log")
+	flags.BoolVar(&without.SigningKey, "without-signing-key", false, "leave out the key that signs the log; a restored daemon needs it")
+	flags.BoolVar(&without.DigestKeys, "without-digest-keys", false, "leave out the keys of digests; a restored daemon needs them, and audit forget does not reach a copy")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newRestore(s *shell) *cobra.Command {
+	var older, asJSON bool
+	c := &cobra.Command{
+		Use:     "restore DIR",
+		Example: "  ocipd restore /mnt/backup/ocipd-monday",
+		Short:   "put a backup in the place of a stopped daemon's state",
+		Long: `Verify a backup and put it in the place of the state of this daemon, which must
+not run. What is there is moved aside, into a directory before-restore-TIME, and
+not removed. Keys that are there and fit stay.
+Where checkpoints kept here are of a longer log the backup is older, and records
+are lost by it: then nothing is done, unless --older says that it is meant. The
+next start puts that on record.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := s.statePlaces()
+			if err != nil {
+				return err
+			}
+			done, err := backup.Restore(cmd.Context(), p, cli.Absolute(args[0]), older, time.Now())
+			if _, is := errors.AsType[*backup.OlderError](err); is {
+				return fmt.Errorf("%w; nothing was done: if you mean it, repeat with --older", err)
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return s.PrintJSON(done)
+			}
+			fmt.Fprintf(s.Stdout, "restored: %s\nwhat was there is in %s, beside its place\n", contents(&done.Contents), done.Aside)
+			if done.Lost > 0 {
+				fmt.Fprintf(s.Stdout, "%s that were signed since are not in it; the next start puts that on record\n", term.Count(int(done.Lost), "record"))
+			}
+			fmt.Fprintln(s.Stdout, "start the daemon as before: ocipd serve, or ocipd service")
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&older, "older", false, "restore a state that is older than what checkpoints kept here have seen")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// contents says what is in a backup.
+func contents(c *backup.Contents) string {
+	has := func(is bool) string {
+		if is {
+			return "with"
+		}
+		return "without"
+	}
+	return fmt.Sprintf("%s (%s), %s checkpoints, %s the signing key, %s the keys of digests", term.Count(int(c.Records), "record"), term.Mebibytes(c.Bytes),
+		has(c.Witnessed > 0), has(c.SigningKey), has(c.DigestKeys))
+}
+
+// statePlaces are where this daemon's state is.
+func (s *shell) statePlaces() (backup.Places, error) {
+	cfg, err := s.Places("store.url", "audit.keys", "audit.checkpoints", "audit.mirror")
+	if err != nil {
+		return backup.Places{}, err
+	}
+	database := config.DatabasePath(cfg, s.Getenv)
+	if database == "" {
+		return backup.Places{}, errors.New("cannot tell where the database is: HOME is not set, and store.url names no file")
+	}
+	return backup.Places{
+		Database: database, Checkpoints: config.CheckpointsPath(cfg, database), Keys: config.KeysPath(cfg, database),
+		Mirror: config.MirrorPath(cfg, database), Socket: s.operatorSocket,
+	}, nil
+}
