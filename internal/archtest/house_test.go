@@ -27,7 +27,7 @@ var house = map[string]room{
 	},
 	"internal/daemon": {
 		imports: []string{
-			"internal/kernelconfig", "internal/memory", "internal/profile", "internal/running", "internal/watchdog",
+			"internal/backup", "internal/kernelconfig", "internal/memory", "internal/profile", "internal/running", "internal/watchdog",
 			"internal/ipc", "internal/peer", "internal/kernel", "internal/registry", "internal/approval", "internal/directory", "internal/ocip", "internal/policy", "internal/audit",
 			"internal/store", "internal/index", "internal/config", "internal/client", "internal/api",
 			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/mirror", "internal/checkpoints", "internal/witness",
