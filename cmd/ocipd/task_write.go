@@ -104,11 +104,11 @@ func (t *taskCommand) newUpdate() *cobra.Command {
 			p.SpecMarkdown = &f.Markdown
 		}
 		return t.do(ctx, "task.update", &p, func(v *api.TaskView) string {
-			line := moved(v)
+			parts := []string{moved(v)}
 			for _, m := range v.Missing {
-				line += "; " + m.String()
+				parts = append(parts, m.String())
 			}
-			return line
+			return strings.Join(parts, "; ")
 		})
 	})
 	flags := c.Flags()
@@ -333,7 +333,7 @@ func (t *taskCommand) newRequestApproval() *cobra.Command {
 				return err
 			}
 			p := api.TaskRequestApprovalParams{TaskWrite: write(id), RequestedBy: name}
-			p.Planned.Key, p.Kind, p.RequestedAction = key, e.Kind, e.RequestedAction
+			p.Key, p.Kind, p.RequestedAction = key, e.Kind, e.RequestedAction
 			if p.RequestedAction == "" {
 				p.RequestedAction = key
 			}

@@ -289,7 +289,7 @@ func TaskParts() []string {
 // Validate names the fields that are wrong.
 func (p *TaskGetParams) Validate() []FieldError {
 	var f fields
-	p.TaskRef.validate(&f)
+	p.validate(&f)
 	if p.Events != nil {
 		f.between("include_events_limit", *p.Events, 0, 200)
 	}
@@ -370,7 +370,7 @@ type TaskTransitionParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskTransitionParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.phase("from_phase", p.FromPhase)
 	f.phase("to_phase", p.ToPhase)
 	f.text("actor", p.Actor, maxName)
@@ -403,7 +403,7 @@ type TaskStartAttemptParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskStartAttemptParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.oneOf("phase", string(p.Phase), []string{string(task.Executing)})
 	f.text("actor", p.Actor, maxName)
 	f.oneOf("runtime", p.Runtime, task.Runtimes())
@@ -434,7 +434,7 @@ type TaskCheckpointParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskCheckpointParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.id("attempt_id", task.AttemptID, p.AttemptID)
 	f.text("checkpoint_type", p.Type, 64)
 	switch {
@@ -471,7 +471,7 @@ type TaskArtifactParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskArtifactParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.id("attempt_id", task.AttemptID, p.AttemptID)
 	f.oneOf("kind", p.Kind, task.ArtifactKinds())
 	f.text("uri", p.URI, task.MaxText)
@@ -507,7 +507,7 @@ type TaskReviewParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskReviewParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
 	f.oneOf("review_type", p.ReviewType, task.ReviewTypes())
 	f.text("reviewer_ref", p.ReviewerRef, maxName)
@@ -554,7 +554,7 @@ type TaskRequestApprovalParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskRequestApprovalParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
 	f.planned("", &p.Planned, true)
 	f.text("requested_action", p.RequestedAction, task.MaxText)
@@ -588,7 +588,7 @@ type TaskResolveApprovalParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskResolveApprovalParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.id("approval_id", task.ApprovalID, p.ApprovalID)
 	f.oneOf("resolution", p.Resolution, task.Resolutions())
 	f.upTo("resolved_by", p.ResolvedBy, maxName)
@@ -620,7 +620,7 @@ type TaskOpenCircuitParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskOpenCircuitParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.text("actor", p.Actor, maxName)
 	f.text("reason", p.Reason, task.MaxText)
 	f.maybe("latest_attempt_id", task.AttemptID, p.LatestAttempt)
@@ -637,7 +637,7 @@ type TaskCloseCircuitParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskCloseCircuitParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.phase("to_phase", p.ToPhase)
 	f.text("reason", p.Reason, task.MaxText)
 	return f
@@ -711,7 +711,7 @@ type TaskClaimParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskClaimParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	if p.LeaseS != nil {
 		f.between("lease_s", *p.LeaseS, 0, 3600)
 	}
@@ -740,7 +740,7 @@ type TaskUpdateParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskUpdateParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	if p.Expected == nil {
 		f.add("expected_revision", "required")
 	}
@@ -776,7 +776,7 @@ type TaskFinishAttemptParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskFinishAttemptParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.id("attempt_id", task.AttemptID, p.AttemptID)
 	f.oneOf("outcome", p.Outcome, task.Outcomes())
 	switch {
@@ -805,7 +805,7 @@ type TaskPlanEffectParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskPlanEffectParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.planned("", &p.Planned, false)
 	return f
 }
@@ -831,7 +831,7 @@ type TaskRunEffectParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskRunEffectParams) Validate() []FieldError {
 	var f fields
-	p.TaskRef.validate(&f)
+	p.validate(&f)
 	f.maybe("effect_id", task.EffectID, p.EffectID)
 	f.upTo("idempotency_key", p.IdempotencyKey, maxName)
 	if (p.EffectID == "") == (p.IdempotencyKey == "") {
@@ -870,7 +870,7 @@ func effectOutcomes() []string { return []string{task.EffectDone, task.EffectFai
 // Validate names the fields that are wrong.
 func (p *TaskFinishEffectParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.id("effect_id", task.EffectID, p.EffectID)
 	if p.Run < 1 {
 		f.add("run", "required")
@@ -896,7 +896,7 @@ type TaskSettleEffectParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskSettleEffectParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.id("effect_id", task.EffectID, p.EffectID)
 	if p.Run < 0 {
 		f.add("run", "%d is no run", p.Run)
@@ -915,7 +915,7 @@ type TaskCancelEffectParams struct {
 // Validate names the fields that are wrong.
 func (p *TaskCancelEffectParams) Validate() []FieldError {
 	var f fields
-	p.TaskWrite.validate(&f)
+	p.validate(&f)
 	f.id("effect_id", task.EffectID, p.EffectID)
 	return f
 }
@@ -1038,7 +1038,7 @@ type TaskToolCall struct {
 // Validate names the fields that are wrong.
 func (p *TaskAskPermissionParams) Validate() []FieldError {
 	var f fields
-	p.TaskRef.validate(&f)
+	p.validate(&f)
 	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
 	f.text("tool_call.kind", p.ToolCall.Kind, 64)
 	f.upTo("tool_call.id", p.ToolCall.ID, maxName)
