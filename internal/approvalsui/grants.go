@@ -66,7 +66,7 @@ func within(b *api.Bounds, now time.Time) string {
 
 // exchange shows what can be approved with a message of its exchange.
 func (p *approvalText) exchange(a *api.Approval, now time.Time) {
-	if a.State != api.ApprovalPending || a.Kind != api.ApprovalOfMessage {
+	if a.State != api.ApprovalPending || a.Kind == api.ApprovalOfEscalation {
 		return
 	}
 	switch {

@@ -589,11 +589,12 @@ func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
 		return nil
 	}
 	all := k.String() == "A" && len(d.alike) > 0 && !Sends(d.decision)
+	exchange := k.String() == "x" && d.offers()
 	switch {
 	case k.String() == "esc", k.String() == "n", k.String() == "q":
 		d.back()
 		d.say(term.Dim, "nothing was decided")
-	case k.String() != "y" && !all:
+	case k.String() != "y" && !all && !exchange:
 	case Sends(d.decision) && !d.readToEnd():
 		d.say(term.Yellow, "read to the end first: space goes on")
 	default:
@@ -603,20 +604,26 @@ func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
 		if all {
 			others = d.alike
 		}
-		return d.decide(others)
+		return d.decide(others, exchange)
 	}
 	return nil
 }
 
+// offers reports whether the exchange of the message can be approved with it.
+func (d *model) offers() bool { return d.decision == api.DecideApprove && d.shown.Exchange != nil }
+
 func (d *model) readToEnd() bool { return d.pageTop+d.pageHeight() >= len(d.page) }
 
 // decide takes the decision to the decider, and the same one about others that
-// are alike.
-func (d *model) decide(others []string) tea.Cmd {
+// are alike, or about the exchange too.
+func (d *model) decide(others []string, exchange bool) tea.Cmd {
 	ctx, decider, a := d.ctx, d.decider, d.shown
 	p := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: d.decision, Digest: a.Digest, Note: d.note}
 	if d.decision == api.DecideTakeover {
 		p.Content = d.instead()
+	}
+	if exchange {
+		p.Exchange = a.Exchange
 	}
 	return func() tea.Msg {
 		msg := decidedMsg{id: a.ApprovalID, decision: p.Decision}
@@ -647,6 +654,9 @@ func (d *model) decided(msg decidedMsg) {
 	if msg.err == nil {
 		d.note, d.wordsFor = "", ""
 		d.say(term.Green, "%s", decidedLine(msg.result))
+		if msg.result.GrantID != "" {
+			d.say(term.Green, "approved, and its exchange: ocipd approvals revoke %s takes that back", msg.result.GrantID)
+		}
 		if msg.done > 1 {
 			d.say(term.Green, "%s: %d alike, the last in record %d", stateWords(msg.result.State), msg.done, msg.result.AuditSeq)
 		}
@@ -851,6 +861,9 @@ func (d *model) keys() string {
 	case confirming:
 		if len(d.alike) > 0 && !Sends(d.decision) {
 			return fmt.Sprintf("y yes  A yes, and the %d like it  n no  space read on", len(d.alike))
+		}
+		if d.offers() {
+			return "y yes  x yes, and its exchange within these bounds  n no  space read on"
 		}
 		return "y yes  n no  space read on"
 	case fetching:

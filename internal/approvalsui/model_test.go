@@ -584,3 +584,24 @@ func TestInput(t *testing.T) {
 		}
 	}
 }
+
+// The exchange of a message is approved with it by a key of its own, where it is
+// offered, with the bounds that stand on the page.
+func TestExchangeOnTheScreen(t *testing.T) {
+	one := heldBy("alice", 1, "I promise")
+	s := sitDown(t, 100, 60, one)
+	s.keys("a", "end", "x")
+	if len(s.decider.taken) != 0 {
+		t.Fatalf("an exchange that is not offered is approved: %+v", s.decider.taken)
+	}
+	s.keys("n")
+	s.decider.all[one.ApprovalID].Exchange = &api.Bounds{Words: []string{"promise"}, Classification: "public", MaxRound: 9, Until: one.ExpiresAt}
+	s.keys("a", "end")
+	if shown := strings.Join(strings.Fields(strings.Join(s.model.page, " ")), " "); !strings.Contains(shown, "promise; up to public; to round 9") || !strings.Contains(s.model.keys(), "x yes, and its exchange") {
+		t.Errorf("shown is\n%s\n%s", shown, s.model.keys())
+	}
+	s.keys("x")
+	if len(s.decider.taken) != 1 || s.decider.taken[0].Exchange == nil || s.decider.taken[0].Exchange.MaxRound != 9 {
+		t.Errorf("decided is %+v", s.decider.taken)
+	}
+}
