@@ -36,6 +36,7 @@ type Exchanges struct {
 	o Options
 	// swept is how far the sweep has come. It is the sweep's alone.
 	swept store.ExchangeKey
+	tally tally
 }
 
 // New returns who shows and ends exchanges.

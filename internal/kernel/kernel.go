@@ -137,8 +137,6 @@ type Kernel struct {
 	// inForce is what calls that begin now are decided by.
 	inForce atomic.Pointer[ruleset]
 
-	tally tally
-
 	closing context.Context
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup

@@ -2,11 +2,8 @@ package kernel
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -39,7 +36,7 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 
 // storedStatus adds what the store is asked for.
 func (k *Kernel) storedStatus(ctx context.Context, s *api.Status) error {
-	counts, err := k.tally.of(ctx, k.store.ExchangeCounts, k.now)
+	counts, err := k.exchanges.Counts(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,41 +60,6 @@ func (k *Kernel) storedStatus(ctx context.Context, s *api.Status) error {
 		s.Queues = append(s.Queues, api.QueueStatus{Name: q.Name, Waiting: q.Count})
 	}
 	return nil
-}
-
-// tally keeps the numbers of exchanges where counting them takes long, so that
-// who looks every second does not keep a disk busy.
-type tally struct {
-	mu     sync.Mutex
-	counts map[ocip.Outcome]int
-	// until is for how long the counts are good.
-	until time.Time
-}
-
-const (
-	// quickCount is what may be counted anew each time.
-	quickCount = 20 * time.Millisecond
-	// countShare is the part of the time that counting may take, as one of so
-	// many.
-	countShare = 20
-)
-
-func (t *tally) of(ctx context.Context, count func(context.Context) (map[ocip.Outcome]int, error), now func() time.Time) (map[ocip.Outcome]int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	began := now()
-	if t.counts != nil && began.Before(t.until) {
-		return t.counts, nil
-	}
-	counts, err := count(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t.counts, t.until = counts, time.Time{}
-	if took := now().Sub(began); took > quickCount {
-		t.until = began.Add(countShare * took)
-	}
-	return counts, nil
 }
 
 // ContactList lists with whom the agents had sessions, and who that is to them.
