@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,6 +17,11 @@ import (
 // Object is a JSON object whose members the kernel passes on without knowing
 // all of them.
 type Object map[string]jsontext.Value
+
+// Equal reports whether two objects have the same members, each with the same bytes.
+func (o Object) Equal(other Object) bool {
+	return maps.EqualFunc(o, other, func(a, b jsontext.Value) bool { return bytes.Equal(a, b) })
+}
 
 // Empty is a result or parameters without members.
 type Empty struct{}

@@ -179,7 +179,7 @@ func (k *ruleset) executeTool(ctx context.Context, a *registry.App, agent *Agent
 			if err := json.Unmarshal(result, &changed); err != nil {
 				return by.Deny("gave an answer that is no object")
 			}
-			if !sameObject(changed, data) {
+			if !changed.Equal(data) {
 				data, changedBy = changed, append(changedBy, by.ID())
 			}
 			return nil

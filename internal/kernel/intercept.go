@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
 
 	"github.com/go-json-experiment/json"
@@ -65,7 +64,7 @@ func (i *interception) take(a *registry.App, m *outgoing, result jsontext.Value)
 		if err := json.Unmarshal(answer.Metadata, &metadata); err != nil {
 			return a.Deny("gave metadata that is no object")
 		}
-		if !sameObject(metadata, i.metadata) {
+		if !metadata.Equal(i.metadata) {
 			i.metadata, changed = metadata, true
 		}
 	}
@@ -114,16 +113,4 @@ func (k *ruleset) passInbound(ctx context.Context, in *incoming) error {
 		failure.Code = api.Timeout
 	}
 	return failure
-}
-
-func sameObject(x, y api.Object) bool {
-	if len(x) != len(y) {
-		return false
-	}
-	for key, value := range x {
-		if other, ok := y[key]; !ok || !bytes.Equal(value, other) {
-			return false
-		}
-	}
-	return true
 }
