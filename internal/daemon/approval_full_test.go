@@ -61,7 +61,7 @@ func onSmallDisk(t *testing.T) {
 	shown := h.shown(held.ApprovalID)
 	recorded = h.fillDisk()
 	person := h.operates()
-	for _, decision := range api.Decisions() {
+	for _, decision := range api.DecisionsOf(api.ApprovalOfMessage) {
 		unrecorded(t, person.refuse(api.InternalError, "approval.resolve",
 			map[string]any{"approvalId": held.ApprovalID, "decision": decision, "digest": shown.Digest}))
 		now := h.shown(held.ApprovalID)

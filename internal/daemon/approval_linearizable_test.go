@@ -350,7 +350,7 @@ func (r *approvalRace) decide(who int, person *app, random *rand.Rand) bool {
 	if digest == "" || random.IntN(4) == 0 {
 		return r.read(who, person, message, id)
 	}
-	decision := api.Decisions()[random.IntN(len(api.Decisions()))]
+	decision := api.DecisionsOf(api.ApprovalOfMessage)[random.IntN(len(api.DecisionsOf(api.ApprovalOfMessage)))]
 	return r.call(who, approvalCall{message: message, decision: decision, id: id}, func() (approvalAnswer, error) {
 		var result api.ApprovalResolveResult
 		err := person.call("approval.resolve", map[string]any{"approvalId": id, "decision": decision, "digest": digest}, &result)
@@ -470,7 +470,7 @@ func (r *approvalRace) counts() map[string]int {
 		}
 		seen[out.id] = true
 	}
-	for _, want := range append(api.Decisions(), approvalAsk, approvalRead, "asked again", "late", "lost") {
+	for _, want := range append(api.DecisionsOf(api.ApprovalOfMessage), approvalAsk, approvalRead, "asked again", "late", "lost") {
 		if counts[want] == 0 {
 			r.Errorf("there is no %q among %v", want, counts)
 		}

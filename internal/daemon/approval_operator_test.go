@@ -97,7 +97,7 @@ func playApp(t *testing.T, part string) {
 	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
 	var saw api.Approval
 	alice.must("approval.get", map[string]any{"approvalId": held.ApprovalID}, &saw)
-	for _, what := range api.Decisions() {
+	for _, what := range api.DecisionsOf(api.ApprovalOfMessage) {
 		e := early.refuse(api.Forbidden, "approval.resolve", decision(what, &saw))
 		contains(t, e.Message, "@acme/alice", fmt.Sprintf("process %d", os.Getpid()))
 	}

@@ -368,7 +368,7 @@ func TestAppsDecideNothing(t *testing.T) {
 	saw := h.shown(held.ApprovalID)
 	before := h.logEnd()
 	for _, who := range []*app{alice, bob, telegram, h.connect()} {
-		for _, what := range api.Decisions() {
+		for _, what := range api.DecisionsOf(api.ApprovalOfMessage) {
 			e := who.refuse(api.Forbidden, "approval.resolve", decision(what, &saw))
 			contains(t, e.Message, "operator socket alone")
 		}

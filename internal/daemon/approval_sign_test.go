@@ -83,7 +83,7 @@ func TestDecisionsAreSigned(t *testing.T) {
 	}
 	good := signs(t, "carol", saw.ToSign[api.DecideApprove], api.ApprovalNamespace)
 	attempts := 0
-	for _, what := range api.Decisions() {
+	for _, what := range api.DecisionsOf(api.ApprovalOfMessage) {
 		for _, tc := range []struct{ name, signature, reason string }{
 			{"none", "", "must be signed"},
 			{"not a signature", "approved", "malformed SSH signature"},
@@ -96,7 +96,7 @@ func TestDecisionsAreSigned(t *testing.T) {
 			{"over the digest alone", signs(t, "carol", saw.Digest, api.ApprovalNamespace), "bad signature"},
 			{"over another approval", signs(t, "carol", other.ToSign[what], api.ApprovalNamespace), "bad signature"},
 			{"over another digest", signs(t, "carol", api.SignedText(saw.ApprovalID, what, other.Digest), api.ApprovalNamespace), "bad signature"},
-			{"over another decision", signs(t, "carol", saw.ToSign[api.Decisions()[(slices.Index(api.Decisions(), what)+1)%4]], api.ApprovalNamespace), "bad signature"},
+			{"over another decision", signs(t, "carol", saw.ToSign[api.DecisionsOf(api.ApprovalOfMessage)[(slices.Index(api.DecisionsOf(api.ApprovalOfMessage), what)+1)%4]], api.ApprovalNamespace), "bad signature"},
 		} {
 			t.Run(what+" "+tc.name, func(t *testing.T) {
 				params := decision(what, &saw)

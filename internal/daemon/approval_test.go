@@ -122,7 +122,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 		envelope.MessageType != ocip.AgentAssisted || !envelope.Capabilities.CanCommit || envelope.ExchangeRound != 1 {
 		t.Errorf("would be sent: %+v with %+v", sending, envelope)
 	}
-	if len(saw.Detections) == 0 || saw.Detections[0].Rule == "" || len(saw.ToSign) != len(api.Decisions()) || saw.SignatureRequired || saw.Decision != nil {
+	if len(saw.Detections) == 0 || saw.Detections[0].Rule == "" || len(saw.ToSign) != len(api.DecisionsOf(api.ApprovalOfMessage)) || saw.SignatureRequired || saw.Decision != nil {
 		t.Errorf("shown are %+v", saw)
 	}
 	for what, text := range saw.ToSign {
@@ -295,7 +295,7 @@ func TestDecidedOnce(t *testing.T) {
 		api.DecideApprove: api.ApprovalApproved, api.DecideDeny: api.ApprovalDenied,
 		api.DecideTakeover: api.ApprovalTakenOver, api.DecideResolve: api.ApprovalResolved,
 	}
-	for _, first := range api.Decisions() {
+	for _, first := range api.DecisionsOf(api.ApprovalOfMessage) {
 		t.Run(first, func(t *testing.T) {
 			held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise+" after "+first, fresh(nil))
 			saw := h.shown(held.ApprovalID)
@@ -306,7 +306,7 @@ func TestDecidedOnce(t *testing.T) {
 			if got.State != states[first] || got.DispatchID != held.DispatchID {
 				t.Fatalf("got %+v", got)
 			}
-			for _, second := range api.Decisions() {
+			for _, second := range api.DecisionsOf(api.ApprovalOfMessage) {
 				e := person.conflict("APPROVAL_DECIDED", decision(second, &saw))
 				contains(t, e.Message, states[first], "by uid:")
 			}
@@ -352,7 +352,7 @@ func TestDecisionRace(t *testing.T) {
 		var deciding sync.WaitGroup
 		for i, p := range people {
 			deciding.Go(func() {
-				results[i] = p.call("approval.resolve", decision(api.Decisions()[i%len(api.Decisions())], &saw), nil)
+				results[i] = p.call("approval.resolve", decision(api.DecisionsOf(api.ApprovalOfMessage)[i%len(api.DecisionsOf(api.ApprovalOfMessage))], &saw), nil)
 			})
 		}
 		deciding.Wait()
@@ -360,9 +360,9 @@ func TestDecisionRace(t *testing.T) {
 		for i, err := range results {
 			if err == nil {
 				if won != "" {
-					t.Errorf("%s won too", api.Decisions()[i%4])
+					t.Errorf("%s won too", api.DecisionsOf(api.ApprovalOfMessage)[i%4])
 				}
-				won = api.Decisions()[i%4]
+				won = api.DecisionsOf(api.ApprovalOfMessage)[i%4]
 				continue
 			}
 			var e *api.Error
@@ -749,7 +749,7 @@ func TestHoldsOutliveTheDaemon(t *testing.T) {
 		if now := h.shown(waiting[i].ApprovalID); now.Digest != waiting[i].Digest || string(now.Sending) != string(waiting[i].Sending) {
 			t.Errorf("after a restart it is %+v, was %+v", now, waiting[i])
 		}
-		person.must("approval.resolve", decision(api.Decisions()[i], &waiting[i]), nil)
+		person.must("approval.resolve", decision(api.DecisionsOf(api.ApprovalOfMessage)[i], &waiting[i]), nil)
 	}
 	h.stop()
 	h.start()
@@ -893,7 +893,7 @@ func TestApprovalIsBoundToItsReceiver(t *testing.T) {
 func TestApprovalList(t *testing.T) {
 	h := build(t, acme)
 	alice, bob, person := h.agent("@acme/alice"), h.agent("@acme/bob"), h.operates()
-	for i, what := range api.Decisions() {
+	for i, what := range api.DecisionsOf(api.ApprovalOfMessage) {
 		held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", fmt.Sprint(promise, i), fresh(nil))
 		h.decides(what, held.ApprovalID)
 	}

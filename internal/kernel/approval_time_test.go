@@ -95,7 +95,7 @@ func (l *link) outcomes(t *testing.T) (list []api.ApprovalOutcome) {
 func TestHoldExpires(t *testing.T) {
 	// A sweep looks every minute, so that time is up between two of them.
 	const hold = 90 * time.Second
-	for _, what := range api.Decisions() {
+	for _, what := range api.DecisionsOf(api.ApprovalOfMessage) {
 		waiting(t, hold, 24*time.Hour, func(w *world, alice *app) {
 			last, late := alice.asks("decided at the last moment"), alice.asks("decided too late")
 			saw := []api.Approval{w.sees(last.ApprovalID), w.sees(late.ApprovalID)}
