@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -34,7 +35,7 @@ func (x *Index) Stats(ctx context.Context, since, until time.Time, bucket time.D
 		since = first.Time
 	}
 	tally := audit.NewTally(since, until, bucket)
-	have, err := x.count(ctx, tally)
+	have, err := x.count(ctx, tally, first.Seq)
 	if err != nil {
 		if !x.blame(ctx, err) {
 			return audit.Stats{}, err
@@ -51,9 +52,10 @@ func (x *Index) Stats(ctx context.Context, since, until time.Time, bucket time.D
 	return tally.Stats(), nil
 }
 
-// count adds what is indexed, and returns the last record of it. Of ranges that
+// count adds what is indexed of a log that begins with a record, and returns the last
+// record of it. Of ranges that
 // are within the time in part, the records are read.
-func (x *Index) count(ctx context.Context, t *audit.Tally) (have uint64, err error) {
+func (x *Index) count(ctx context.Context, t *audit.Tally, first uint64) (have uint64, err error) {
 	x.files.RLock()
 	defer x.files.RUnlock()
 	if !x.usable() {
@@ -64,6 +66,11 @@ func (x *Index) count(ctx context.Context, t *audit.Tally) (have uint64, err err
 	err = x.file.read(ctx, func(conn *sqlite.Conn) error {
 		last, err := queryInt(conn, `SELECT coalesce(max(last), 0) FROM ranges`)
 		if err != nil {
+			return err
+		}
+		// While ranges that were lost are made again, those behind them count nothing.
+		missing, err := queryInt(conn, fmt.Sprintf(`SELECT coalesce(max(last) - sum(records) - min(%d, min(last - records)), 0) FROM ranges`, first-1))
+		if err != nil || missing != 0 {
 			return err
 		}
 		have = uint64(last)
