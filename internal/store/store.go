@@ -363,11 +363,14 @@ func openWriter(path string) (*sqlite.Conn, error) {
 	conn, err := openAlone(path, []string{
 		// Stores are kept apart by claimFile: who is in the way is no daemon.
 		"busy_timeout=1000",
+		// Before anything is written: SQLite's own limit is 1000, and the next line's
+		// write would bring a longer log into the file at every start.
+		"wal_autocheckpoint=4000",
 		// For a file that is made here. Another is written anew: see [Store.makeMovable].
+		// SQLite writes the file's header in either case.
 		fmt.Sprintf("auto_vacuum=%d", autoVacuum),
 		"journal_mode=WAL",
 		"synchronous=FULL",
-		"wal_autocheckpoint=4000",
 		fmt.Sprintf("journal_size_limit=%d", journalLimit),
 		"cache_size=-8192",
 		"trusted_schema=OFF",
