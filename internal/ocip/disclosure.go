@@ -3,6 +3,7 @@ package ocip
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/openclawos/ocipd/internal/text"
 )
@@ -37,7 +38,10 @@ func Disclose(content string, where Disclosure) string {
 		}
 		return DisclosureLabel + "\n\n" + content
 	}
-	return strings.TrimRightFunc(content, blank) + "\n\n" + DisclosureLabel
+	rest := strings.TrimRightFunc(content, blank)
+	// What makes the last character what it is stays.
+	behind := strings.TrimLeftFunc(content[len(rest):], joined)
+	return strings.TrimSuffix(content, behind) + "\n\n" + DisclosureLabel
 }
 
 // disclosed reports whether the label stands at one end of content, on a line of
@@ -62,5 +66,17 @@ func apart(rest, shown string) bool {
 	return lines == 1 || lines == 2
 }
 
-// blank reports a character that nothing is seen of.
-func blank(r rune) bool { return unicode.IsSpace(r) || r == '\u2800' || !text.Shows(r) }
+// blank reports a character that nothing is seen of. A sign stands on the screen for
+// what was lost, and for what the reader's font, or this program, does not know.
+func blank(r rune) bool {
+	if r == utf8.RuneError || unicode.In(r, unicode.Co, unicode.Cn) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) {
+		return false
+	}
+	return unicode.IsSpace(r) || r == '\u2800' || !text.Shows(r)
+}
+
+// joined reports a character that says how the one before it looks: the selectors of
+// variants, the joiners, and the tags that make a flag.
+func joined(r rune) bool {
+	return unicode.In(r, unicode.Variation_Selector, unicode.Join_Control) || '\U000e0020' <= r && r <= '\U000e007f'
+}

@@ -30,6 +30,13 @@ func TestDisclose(t *testing.T) {
 		{"blank lines to come behind it", strings.Repeat("\n", 40) + "  Status?", DisclosurePrefix, label + "\n\n  Status?"},
 		{"indented", "Status?\n\n    " + label, DisclosureSuffix, "Status?\n\n    " + label + "\n\n" + label},
 		{"on the same line", label + " Status?", DisclosureSuffix, label + " Status?\n\n" + label},
+		{"half a character", "half \ufffd\n\n\n", DisclosureSuffix, "half \ufffd\n\n" + label},
+		{"half a character before it", "half \ufffd\n" + label, DisclosureSuffix, "half \ufffd\n" + label},
+		{"begins with half a character", "\n\n\n\ufffd half", DisclosurePrefix, label + "\n\n\ufffd half"},
+		{"a character of its font alone", "mine \uf8ff", DisclosureSuffix, "mine \uf8ff\n\n" + label},
+		{"a character of tomorrow", "new \U0001fbfe", DisclosureSuffix, "new \U0001fbfe\n\n" + label},
+		{"a red heart", "love \u2764\ufe0f \n", DisclosureSuffix, "love \u2764\ufe0f\n\n" + label},
+		{"a flag of tags", "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", DisclosureSuffix, "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f\n\n" + label},
 		{"odd blanks behind", "Status?\n" + label + "\n\u00a0", DisclosureSuffix, "Status?\n" + label + "\n\u00a0"},
 	}
 	for _, tt := range tests {
