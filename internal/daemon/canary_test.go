@@ -459,6 +459,8 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 		return []object{{"manifest": manifestBase("@acme/other")}}
 	case "app.shutdown":
 		return []object{{"reason": free("enough"), "timeout": 1000}}
+	default:
+		return taskBases(method)
 	}
 	return calls
 }
