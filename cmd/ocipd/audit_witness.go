@@ -62,9 +62,10 @@ func (s *shell) keysDir() (string, error) {
 
 func newAuditWitnessList(s *shell) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "list the witnesses of this daemon's log",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Example: "  ocipd audit witness list",
+		Short:   "list the witnesses of this daemon's log",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			dir, err := s.keysDir()
 			if err != nil {

@@ -31,12 +31,12 @@ func (d *days) String() string {
 func (*days) Type() string { return "duration" }
 
 func (d *days) Set(s string) error {
-	scale := time.Duration(1)
+	scale := days(1)
 	if n, ok := strings.CutSuffix(s, "d"); ok {
 		s, scale = n+"h", 24
 	}
 	one, err := time.ParseDuration(s)
-	*d = days(one * scale)
+	*d = days(one) * scale
 	return err
 }
 

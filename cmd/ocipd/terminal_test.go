@@ -358,7 +358,7 @@ func TestTerminal(t *testing.T) {
 
 	// What is approved is what was read.
 	tty.typed("a")
-	tty.want("Approve sha256:", "y yes  n no")
+	tty.want("Approve sha256:", "y yes  x yes, and its exchange within these bounds  n no")
 	tty.typed("y")
 	tty.want("read to the end first")
 	tty.typed("\x1b[6~\x1b[6~\x1b[6~\x1b[6~")

@@ -115,8 +115,7 @@ func TestResultAsTheLibrary(t *testing.T) {
 	var results []DispatchResult
 	each := func(v any, add func()) {
 		fields := reflect.ValueOf(v).Elem()
-		for i := range fields.NumField() {
-			f := fields.Field(i)
+		for _, f := range fields.Fields() {
 			switch f.Kind() {
 			case reflect.String:
 				f.SetString("a \"text\"\u2028")

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +58,10 @@ func (s *People) Show(ctx context.Context, name, decision, content string, with 
 // shown; a daemon that wants something else signed does not get it.
 func textToSign(a *api.Approval, decision, content string, exchange *api.Bounds) (string, error) {
 	text := api.SignedText(a.ApprovalID, decision, a.Digest)
+	offered := api.DecisionsOf(a.Kind)
 	switch {
+	case !slices.Contains(offered, decision):
+		return "", fmt.Errorf("cannot sign: %s is no decision about approval %s: want one of %s", decision, a.ApprovalID, strings.Join(offered, ", "))
 	case a.ToSign[decision] == text && content != "":
 		return api.SignedContent(text, a.Salt, content), nil
 	case a.ToSign[decision] == text && exchange != nil:

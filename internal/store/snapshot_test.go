@@ -28,7 +28,6 @@ func TestSnapshotWhileWriting(t *testing.T) {
 			}
 		}
 	}()
-	last := uint64(0)
 	for range 10 {
 		before := s.Head().Seq
 		path, remove, err := s.Snapshot(t.Context())
@@ -43,7 +42,8 @@ func TestSnapshotWhileWriting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if last, err = r.LastSeq(t.Context()); err != nil || last < before {
+		last, err := r.LastSeq(t.Context())
+		if err != nil || last < before {
 			t.Errorf("a copy made after record %d ends at %d, %v", before, last, err)
 		}
 		wantRecords(t, r.reader, last)

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -96,6 +97,27 @@ func TestTaskMoves(t *testing.T) {
 	busy, err2 := s.BusyTasks(t.Context())
 	if !slices.Equal(running, []string{"one"}) || !slices.Equal(busy, []string{"one"}) || err1 != nil || err2 != nil {
 		t.Errorf("running %v %v, busy %v %v", running, err1, busy, err2)
+	}
+}
+
+// A grant is found by its id and by the digest of its token, as it was written last.
+func TestTaskGrants(t *testing.T) {
+	s := openTest(t)
+	until := time.UnixMilli(1_000_000_000).UTC()
+	for _, want := range []TaskGrant{
+		{ID: "g", Token: []byte{1, 2}, TaskID: "one", ExpiresAt: until, Body: []byte(`{}`)},
+		{ID: "g", Token: []byte{1, 2}, TaskID: "one", ExpiresAt: until.Add(-time.Hour), Body: []byte(`[]`)},
+	} {
+		putTask(t, s, &want)
+		if got, err := s.Grant(t.Context(), "g"); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+		if body, err := s.GrantByToken(t.Context(), want.Token); err != nil || string(body) != string(want.Body) {
+			t.Errorf("by its token: %s, %v", body, err)
+		}
+	}
+	if _, err := s.GrantByToken(t.Context(), []byte{1}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("by another token: %v", err)
 	}
 }
 

@@ -99,8 +99,8 @@ func (s *Store) Shrink(ctx context.Context) {
 	s.recent.forget()
 	// What cannot be given back costs memory and nothing else.
 	_, _ = s.Commit(&Change{shrink: true})
-	for range s.reader.count {
-		_ = s.reader.read(ctx, func(conn *sqlite.Conn) error { return sqlitex.ExecuteTransient(conn, shrinkMemory, nil) })
+	for range s.count {
+		_ = s.read(ctx, func(conn *sqlite.Conn) error { return sqlitex.ExecuteTransient(conn, shrinkMemory, nil) })
 	}
 }
 

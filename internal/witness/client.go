@@ -128,8 +128,7 @@ func (p Place) Ask(ctx context.Context, log Log, signed string) (cosigned string
 	// The first guess is that nothing is new; the answer to it says what is.
 	question := audit.Consistency{Old: c.Size, Note: signed}
 	lines, err := p.post(ctx, &question)
-	var remembers *sizeError
-	if errors.As(err, &remembers) {
+	if remembers, ok := errors.AsType[*sizeError](err); ok {
 		if remembers.size >= c.Size {
 			return "", &LargerError{p.Key.name, c.Size, remembers.size}
 		}
@@ -138,7 +137,7 @@ func (p Place) Ask(ctx context.Context, log Log, signed string) (cosigned string
 			return "", err
 		}
 		lines, err = p.post(ctx, &question)
-		if errors.As(err, &remembers) && remembers.size >= c.Size {
+		if remembers, ok = errors.AsType[*sizeError](err); ok && remembers.size >= c.Size {
 			return "", &LargerError{p.Key.name, c.Size, remembers.size}
 		}
 	}

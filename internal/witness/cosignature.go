@@ -69,9 +69,9 @@ func message(text string, at int64) []byte {
 }
 
 // textOf is the text of a signed note.
-func textOf(signed string) (text string, signatures string, ok bool) {
-	text, signatures, ok = strings.Cut(signed, "\n\n")
-	return text + "\n", signatures, ok
+func textOf(signed string) (text, signatures string) {
+	text, signatures, _ = strings.Cut(signed, "\n\n")
+	return text + "\n", signatures
 }
 
 // maxSignatures bounds the signatures of a note that are looked at.
@@ -79,7 +79,7 @@ const maxSignatures = 64
 
 // Cosigned returns when the witness cosigned a note last, and false where it did not.
 func (k *Key) Cosigned(signed string) (at time.Time, ok bool) {
-	text, signatures, _ := textOf(signed)
+	text, signatures := textOf(signed)
 	seen := 0
 	for line := range strings.Lines(signatures) {
 		if seen++; seen > maxSignatures {

@@ -218,6 +218,6 @@ func (w *Witness) add(text []byte) (line string, status int, err error) {
 		return "", http.StatusInternalServerError, errors.New("the checkpoint cannot be remembered")
 	}
 	w.keys[next.Origin] = key
-	signed, _, _ := textOf(c.Note)
+	signed, _ := textOf(c.Note)
 	return w.signer.cosign(signed, w.now()), http.StatusOK, nil
 }
