@@ -21,7 +21,7 @@ func figures() []figure {
 		{"dispatch/s, beside another build", "-beside", "≥ 1.3×", dispatchBeside},
 		{"start to ready", "—", "≤ 60 ms", startTime},
 		{"resident memory, idle", "—", "≤ 40 MB", idleMemory},
-		{"resident memory, 1000 apps", "—", "≤ 100 MB", crowdMemory},
+		{"resident memory, 1000 apps", "—", "≤ 100 MB", manyAppsMemory},
 		{"resident memory, steady load", "—", "≤ 110 MB", loadMemory},
 		{"resident memory, a minute after", "idle", "≤ 1.3×", burstMemory},
 		{"dispatch p50, large store", "empty store", "≤ 1.2×", largeStore},
@@ -32,7 +32,7 @@ const (
 	turns        = 8
 	turnSamples  = 400
 	rateFor      = 2 * time.Second
-	crowd        = 64
+	clients      = 64
 	talks        = 4 // conversations an app has going in the rate of dispatches
 	manyApps     = 1000
 	startSamples = 15
@@ -99,7 +99,7 @@ func heartbeatLatency(b *bench) (result, error) {
 }
 
 func heartbeatRate(b *bench) (result, error) {
-	d, err := b.start("heartbeats", crowd)
+	d, err := b.start("heartbeats", clients)
 	if err != nil {
 		return result{}, err
 	}
@@ -110,7 +110,7 @@ func heartbeatRate(b *bench) (result, error) {
 	}
 	defer e.stop()
 	var ours, floor []func() error
-	for i := range crowd {
+	for i := range clients {
 		o, err := d.app(i)
 		if err != nil {
 			return result{}, err
@@ -231,14 +231,14 @@ func dispatchOverParts(b *bench) (result, error) {
 	}, 1.4)
 }
 
-// crowded starts a daemon with a crowd of senders, and returns what each does.
+// crowded starts a daemon with a clients of senders, and returns what each does.
 func (b *bench) crowded(name string) (*daemon, []func() error, error) {
-	d, err := b.start(name, crowd)
+	d, err := b.start(name, clients)
 	if err != nil {
 		return nil, nil, err
 	}
 	var steps []func() error
-	for i := range crowd {
+	for i := range clients {
 		s, err := d.sender(i)
 		if err != nil {
 			d.stop()
@@ -312,7 +312,7 @@ func dispatchBeside(b *bench) (result, error) {
 	return result{fmt.Sprintf("%.0f/s", ours), fmt.Sprintf("%.0f/s", floor), fmt.Sprintf("%.2f×", ours/floor), ours >= 1.3*floor}, nil
 }
 
-// loadMemory is the most that is resident while a crowd sends.
+// loadMemory is the most that is resident while a clients sends.
 func loadMemory(b *bench) (result, error) {
 	d, steps, err := b.crowded("load")
 	if err != nil {
@@ -333,7 +333,7 @@ func loadMemory(b *bench) (result, error) {
 	return megabytes(most, 110), nil
 }
 
-// burstMemory is what is resident a minute after a crowd has sent.
+// burstMemory is what is resident a minute after a clients has sent.
 func burstMemory(b *bench) (result, error) {
 	d, steps, err := b.crowded("burst")
 	if err != nil {
@@ -402,8 +402,8 @@ func idleMemory(b *bench) (result, error) {
 	return memory(d, 40)
 }
 
-func crowdMemory(b *bench) (result, error) {
-	d, err := b.start("crowd", manyApps)
+func manyAppsMemory(b *bench) (result, error) {
+	d, err := b.start("clients", manyApps)
 	if err != nil {
 		return result{}, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// A phase is when the fault may strike.
+// A phase is when the fault may inject.
 type phase string
 
 const (
@@ -87,7 +87,7 @@ type rig struct {
 // runLimit bounds one run; none takes that long unless something hangs.
 const runLimit = 2 * time.Minute
 
-// run lets a fault strike once and judges what is left.
+// run lets a fault inject once and judges what is left.
 func (r *rig) run(ctx context.Context, j job) (*outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
@@ -109,7 +109,7 @@ func (r *rig) run(ctx context.Context, j job) (*outcome, error) {
 	var attempts []*attempt
 	var received []receipt
 	crew := &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received}
-	if err := r.strike(ctx, j, p, crew, o); err != nil {
+	if err := r.inject(ctx, j, p, crew, o); err != nil {
 		return nil, err
 	}
 	crew = &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received, late: true}
@@ -123,8 +123,8 @@ func (r *rig) run(ctx context.Context, j job) (*outcome, error) {
 	return o, nil
 }
 
-// strike is the daemon's life with the fault.
-func (r *rig) strike(ctx context.Context, j job, p place, crew *people, o *outcome) error {
+// inject is the daemon's life with the fault.
+func (r *rig) inject(ctx context.Context, j job, p place, crew *people, o *outcome) error {
 	var first *aim
 	if j.phase.starts() {
 		first = &j.aim

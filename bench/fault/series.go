@@ -102,7 +102,7 @@ func (s *series) plan(ctx context.Context) ([]job, error) {
 	return interleave(groups), nil
 }
 
-// spread picks the calls to strike at: all of them, or as many as there is time
+// spread picks the calls to inject at: all of them, or as many as there is time
 // for, evenly, the first and the last among them.
 func (s *series) spread(p phase, f file, count int) (list []int) {
 	most := count

@@ -195,7 +195,7 @@ func newScene(t *testing.T) *scene {
 	}
 	t.Chdir(t.TempDir())
 	s := &scene{T: t, root: root}
-	house := newStaged(t, `
+	scene := newStaged(t, `
 agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}
   - {id: bob, app: "@acme/bob", instance_id: agent-bob-1, user_id: bob, org_unit: engineering, tenant_id: acme-corp}
@@ -211,7 +211,7 @@ directory:
 routes: [{session: "link:alice", agent: dave}]
 `)
 	other.begin(t, "@acme/dave", "@acme/link")
-	house.begin(t, "@acme/alice", "@acme/link")
+	scene.begin(t, "@acme/alice", "@acme/link")
 	talk := func(n int) {
 		t.Helper()
 		for i := range n {
@@ -222,47 +222,47 @@ routes: [{session: "link:alice", agent: dave}]
 			if i%5 == 4 {
 				exchange = map[string]any{"classification": "restricted"}
 			}
-			if _, err := house.say(t, session, fmt.Sprintf("Where do we stand with item %d?", i), exchange); (err != nil) != (exchange != nil) {
+			if _, err := scene.say(t, session, fmt.Sprintf("Where do we stand with item %d?", i), exchange); (err != nil) != (exchange != nil) {
 				t.Fatal(err)
 			}
 		}
 	}
 	talk(25)
-	house.cross(t, other)
-	if held, err := house.say(t, "agent:bob:main", "I promise to deliver it by Friday.", nil); err != nil || !held.Held {
+	scene.cross(t, other)
+	if held, err := scene.say(t, "agent:bob:main", "I promise to deliver it by Friday.", nil); err != nil || !held.Held {
 		t.Fatalf("it is not held: %+v, %v", held, err)
 	}
-	state := house.at("openclawos")
+	state := scene.at("openclawos")
 	stolen, err := os.ReadFile(filepath.Join(state, "keys", "checkpoint.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.copyFile(filepath.Join(state, "keys", "checkpoint.pub"), "old.pub")
-	house.must(t, house.operator, "audit.rotate_key", nil, nil)
+	scene.must(t, scene.operator, "audit.rotate_key", nil, nil)
 	talk(20)
-	house.settled(t)
-	house.end(t)
+	scene.settled(t)
+	scene.end(t)
 	s.copyDir(state, "older")
-	s.copyFile(house.at("outside/checkpoints.jsonl"), "then.jsonl")
+	s.copyFile(scene.at("outside/checkpoints.jsonl"), "then.jsonl")
 
-	house.begin(t, "@acme/alice", "@acme/link")
-	house.cross(t, other)
+	scene.begin(t, "@acme/alice", "@acme/link")
+	scene.cross(t, other)
 	talk(20)
-	house.settled(t)
-	house.end(t)
+	scene.settled(t)
+	scene.end(t)
 	other.end(t)
 	s.copyDir(state, "state")
-	s.copyFile(house.at("outside/checkpoints.jsonl"), "outside.jsonl")
+	s.copyFile(scene.at("outside/checkpoints.jsonl"), "outside.jsonl")
 	s.copyFile(filepath.Join(state, "keys", "checkpoint.pub"), "log.pub")
 	s.copyDir(other.at("openclawos"), "elsewhere")
 
-	house.begin(t, "@acme/alice", "@acme/link")
+	scene.begin(t, "@acme/alice", "@acme/link")
 	var gone api.AuditRetireResult
-	house.must(t, house.operator, "audit.retire", map[string]any{"before": time.Now().Add(time.Hour)}, &gone)
+	scene.must(t, scene.operator, "audit.retire", map[string]any{"before": time.Now().Add(time.Hour)}, &gone)
 	if gone.Segments < 3 {
 		t.Fatalf("only %d segments were retired", gone.Segments)
 	}
-	house.end(t)
+	scene.end(t)
 	s.copyDir(state, "retired")
 
 	s.read(stolen)

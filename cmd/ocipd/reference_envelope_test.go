@@ -29,7 +29,7 @@ type field struct {
 }
 
 // envelopeFormat goes through the table of the envelope. Each field is there
-// with its type on what arrives in the other house; there, an envelope without
+// with its type on what arrives in the other installation; there, an envelope without
 // it, or with something else in its place, is none.
 func envelopeFormat(t *testing.T, w *world) {
 	for _, f := range []field{
@@ -83,7 +83,7 @@ func envelopeFormat(t *testing.T, w *world) {
 			same(t, "can_commit of a forged envelope", at(t, p.alice.crossed(t).Metadata["ocip"], "capabilities.can_commit"), false)
 			p.bob.received(t)
 			same(t, "can_commit", stamped(t, p, nil, "capabilities.can_commit"), false)
-			// Another house that says otherwise is not believed.
+			// Another installation that says otherwise is not believed.
 			t.Run("received", func(t *testing.T) {
 				m := p.intercept(t, question, map[string]any{"new": true})
 				m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "capabilities.can_commit", true)
@@ -135,7 +135,7 @@ func (f *field) required(t *testing.T, p *pair) {
 		}
 	}
 	p.bob.gotNothing(t)
-	r := p.bob.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: p.bob.instance}})
+	r := p.bob.installation.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: p.bob.instance}})
 	if len(r) != 1+len(f.wrong) {
 		t.Fatalf("%d records of envelopes that are none, want %d", len(r), 1+len(f.wrong))
 	}
@@ -146,7 +146,7 @@ func (f *field) required(t *testing.T, p *pair) {
 	}
 }
 
-// intercept sends a message of alice that leaves her house and is not handed
+// intercept sends a message of alice that leaves her installation and is not handed
 // over.
 func (p *pair) intercept(t *testing.T, content string, exchange map[string]any) crossing {
 	t.Helper()
@@ -291,7 +291,7 @@ func exampleEnvelope(t *testing.T, w *world) {
 	// It is of somebody whom nobody here knows.
 	example = alter(t, example, "expires_at", moments(time.Hour))
 	var queued sent
-	must(t, p.bob.house.carrier, "agent.queue", map[string]any{
+	must(t, p.bob.installation.carrier, "agent.queue", map[string]any{
 		"sessionKey": "agent:" + p.bob.id + ":example", "text": question, "metadata": map[string]any{"ocip": example},
 	}, &queued)
 	m := p.bob.received(t)

@@ -44,7 +44,7 @@ func exchangeTypes(t *testing.T, w *world) {
 			same(t, "reply_policy", at(t, m.arrived.Metadata["ocip"], "reply_policy"), `"`+row.policy+`"`)
 			same(t, "requires_commitment", at(t, m.arrived.Metadata["ocip"], "requires_commitment"), row.commits)
 			for _, e := range []*end{p.alice, p.bob} {
-				same(t, "the type on record in house "+e.house.name, e.record(t, "typed").ExchangeType, row.kind)
+				same(t, "the type on record in installation "+e.installation.name, e.record(t, "typed").ExchangeType, row.kind)
 				same(t, "the type of the exchange of "+e.id, e.exchange(t, "typed").Type, row.kind)
 			}
 			if !row.commits {
@@ -75,7 +75,7 @@ func exchangeTypes(t *testing.T, w *world) {
 func (e *end) outcome(t *testing.T, exchange, want string) audit.Entry {
 	t.Helper()
 	r := e.record(t, exchange)
-	same(t, "the outcome on record in house "+e.house.name, r.Outcome, want)
+	same(t, "the outcome on record in installation "+e.installation.name, r.Outcome, want)
 	same(t, "the outcome of the exchange of "+e.id, e.exchange(t, exchange).Outcome, want)
 	return r
 }
@@ -139,7 +139,7 @@ func exchangeOutcomes(t *testing.T, w *world) {
 		same(t, "the result on record", p.bob.outcome(t, "in", "denied").PolicyResult, "deny")
 	})
 	t.Run("expired", func(t *testing.T) {
-		// An exchange of house d lasts 50 ms.
+		// An exchange of installation d lasts 50 ms.
 		p := w.pair(t, brief)
 		p.alice.keep.Store(true)
 		p.alice.send(t, question, named("late"))
@@ -190,7 +190,7 @@ func loopPrevention(t *testing.T, w *world) {
 			same(t, "exchange_round", at(t, m.arrived.Metadata["ocip"], "exchange_round"), round)
 			for _, e := range []*end{p.alice, p.bob} {
 				same(t, "the round of "+e.id, e.exchange(t, "counted").CurrentRound, round)
-				same(t, "the round on record in house "+e.house.name, e.record(t, "counted").Round, round)
+				same(t, "the round on record in installation "+e.installation.name, e.record(t, "counted").Round, round)
 			}
 		}
 	})
@@ -207,7 +207,7 @@ func loopPrevention(t *testing.T, w *world) {
 			overLimit(t, p.bob, "long")
 		})
 		t.Run("receiver", func(t *testing.T) {
-			// House c lets five rounds pass, house b three.
+			// House c lets five rounds pass, installation b three.
 			p := w.pair(t, monitored)
 			for range 3 {
 				p.pass(t, p.alice, question, named("long"))

@@ -24,9 +24,9 @@ func tracked() map[string]any {
 // only returns the one record of an agent in an exchange.
 func (e *end) only(t *testing.T, exchange string) audit.Entry {
 	t.Helper()
-	r := e.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: e.instance, ExchangeID: exchange}})
+	r := e.installation.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: e.instance, ExchangeID: exchange}})
 	if len(r) != 1 {
-		t.Fatalf("house %s has %d records of %s, want 1: %+v", e.house.name, len(r), e.id, r)
+		t.Fatalf("installation %s has %d records of %s, want 1: %+v", e.installation.name, len(r), e.id, r)
 	}
 	return r[0]
 }
@@ -65,7 +65,7 @@ func receiverSideLogging(t *testing.T, w *world) {
 	r := logged(t, p.bob, p.alice, audit.SideReceiver, p.pass(t, p.alice, question, tracked()))
 	t.Run("data withheld (if any)", func(t *testing.T) {
 		if len(r.DataWithheld) != 1 || r.DataWithheld[0] != (audit.Withheld{Reason: "above_level", Description: "above the message's level"}) {
-			t.Errorf("the receiver's record of a message from another house has dataWithheld %+v, and its metadata.exchange said what was withheld", r.DataWithheld)
+			t.Errorf("the receiver's record of a message from another installation has dataWithheld %+v, and its metadata.exchange said what was withheld", r.DataWithheld)
 		}
 	})
 	t.Run("data withheld (none)", func(t *testing.T) {
@@ -89,7 +89,7 @@ func dataTracking(t *testing.T, w *world) {
 		}
 		same(t, "what arrives", got, shared)
 		for _, e := range []*end{p.alice, p.bob} {
-			t.Run("record of house "+e.house.name, func(t *testing.T) {
+			t.Run("record of installation "+e.installation.name, func(t *testing.T) {
 				same(t, "dataShared", e.only(t, "tracked").DataShared, shared)
 			})
 		}
@@ -102,10 +102,10 @@ func dataTracking(t *testing.T, w *world) {
 		}
 		same(t, "what arrives", got, []audit.Withheld{{Reason: "above_level", Description: "above the message's level"}})
 		for _, e := range []*end{p.alice, p.bob} {
-			t.Run("record of house "+e.house.name, func(t *testing.T) {
+			t.Run("record of installation "+e.installation.name, func(t *testing.T) {
 				want := got
 				if e == p.alice {
-					// In whose words it was kept back, its own house knows alone.
+					// In whose words it was kept back, its own installation knows alone.
 					want = []audit.Withheld{{Reason: "above_level", Description: "what its owner earns"}}
 				}
 				same(t, "dataWithheld", e.only(t, "tracked").DataWithheld, want)
@@ -207,12 +207,12 @@ func messageFlow(t *testing.T, w *world) {
 	t.Run("Both sides log to their own audit systems independently", func(t *testing.T) {
 		for e, want := range map[*end][]string{p.alice: {"sender 1", "receiver 2"}, p.bob: {"receiver 1", "sender 2"}} {
 			var got []string
-			for _, r := range e.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, ExchangeID: "flow"}}) {
+			for _, r := range e.installation.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, ExchangeID: "flow"}}) {
 				if r.AgentID == p.alice.instance || r.AgentID == p.bob.instance {
 					got = append(got, fmt.Sprint(r.Side, " ", r.Round))
 				}
 			}
-			same(t, "the log of house "+e.house.name, got, want)
+			same(t, "the log of installation "+e.installation.name, got, want)
 		}
 	})
 	t.Run("alt Round limit exceeded", func(t *testing.T) {

@@ -73,7 +73,7 @@ func classification(t *testing.T, w *world) {
 			m := p.pass(t, p.alice, question, exchange)
 			same(t, "classification", at(t, m.arrived.Metadata["ocip"], "classification"), `"`+level+`"`)
 			for _, e := range []*end{p.alice, p.bob} {
-				same(t, "the level on record in house "+e.house.name, e.record(t, m.answer.OCIP.ExchangeID).Classification, level)
+				same(t, "the level on record in installation "+e.installation.name, e.record(t, m.answer.OCIP.ExchangeID).Classification, level)
 			}
 			return
 		}
@@ -268,19 +268,19 @@ func detectionResult(t *testing.T, w *world) {
 	})
 }
 
-// sameOrgUnit: always allowed, no additional policy checks, also in a house
+// sameOrgUnit: always allowed, no additional policy checks, also in a installation
 // that keeps its units apart.
 func sameOrgUnit(t *testing.T, w *world) {
 	for _, kind := range []string{ordinary, toStrict} {
-		t.Run("always allowed in house "+casts()[kind].to.home, func(t *testing.T) {
+		t.Run("always allowed in installation "+casts()[kind].to.home, func(t *testing.T) {
 			p := w.pair(t, kind)
 			for _, from := range []*end{p.alice, p.bob} {
 				p.pass(t, from, question, named("unit"))
 			}
 			for _, e := range []*end{p.alice, p.bob} {
-				for _, r := range e.house.records(t, audit.Filter{Like: audit.Record{AgentID: e.instance, ExchangeID: "unit"}}) {
+				for _, r := range e.installation.records(t, audit.Filter{Like: audit.Record{AgentID: e.instance, ExchangeID: "unit"}}) {
 					if r.PolicyResult != "allow" || r.PolicyApplied != "ocip.agent_exchange" {
-						t.Errorf("house %s has on record %+v", e.house.name, r)
+						t.Errorf("installation %s has on record %+v", e.installation.name, r)
 					}
 				}
 			}
@@ -296,13 +296,13 @@ func crossOrg(t *testing.T, w *world) {
 			p.pass(t, from, question, named("unit"))
 		}
 		for _, e := range []*end{p.alice, p.bob} {
-			r := e.house.records(t, audit.Filter{Like: audit.Record{AgentID: e.instance, ExchangeID: "unit"}})
+			r := e.installation.records(t, audit.Filter{Like: audit.Record{AgentID: e.instance, ExchangeID: "unit"}})
 			if len(r) != 2 {
-				t.Fatalf("house %s has %d records", e.house.name, len(r))
+				t.Fatalf("installation %s has %d records", e.installation.name, len(r))
 			}
 			for _, r := range r {
 				if r.PolicyResult != "allow" || r.PolicyApplied != applied || !strings.Contains(r.PolicyReason, "policy.data.cross_org") {
-					t.Errorf("house %s has on record %+v", e.house.name, r)
+					t.Errorf("installation %s has on record %+v", e.installation.name, r)
 				}
 			}
 		}
@@ -330,7 +330,7 @@ func crossOrg(t *testing.T, w *world) {
 		})
 	})
 	t.Run("action agent_exchange_cross_org with sourceOrgUnit and targetOrgUnit", func(t *testing.T) {
-		// The policy of house c answers with what it was asked.
+		// The policy of installation c answers with what it was asked.
 		p := w.pair(t, monitoredUnits)
 		p.pass(t, p.alice, question, named("asked"))
 		same(t, "what the policy was asked", p.alice.record(t, "asked").PolicyReason, "agent_exchange_cross_org from engineering to marketing")
@@ -396,7 +396,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		p.stopped(t, p.alice, p.bob)
 	})
 	t.Run("receiver", func(t *testing.T) {
-		// What a house without a wall would send.
+		// What a installation without a wall would send.
 		p := w.pair(t, toGlobex)
 		m := w.pair(t, ordinary).intercept(t, question, named("wall"))
 		for name, value := range map[string]string{"instance_id": p.alice.instance, "user_id": p.alice.user} {
@@ -406,7 +406,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		refused(t, queued, err, "CROSS_ENTERPRISE_BLOCKED")
 		p.bob.gotNothing(t)
 		// What is behind the wall opens nothing, so there is no exchange to end.
-		r := p.bob.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: p.bob.instance}})
+		r := p.bob.installation.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: p.bob.instance}})
 		if len(r) != 1 || r[0].PolicyApplied != "tenant-wall" || r[0].PolicyRevision != "" || r[0].PolicyResult != "deny" || r[0].Outcome != "denied" {
 			t.Errorf("the receiver's records are %+v", r)
 		}
@@ -422,7 +422,7 @@ func quickReference(t *testing.T, w *world) {
 		p := w.pair(t, toMarketing)
 		m := p.pass(t, p.alice, question, nil)
 		for _, e := range []*end{p.alice, p.bob} {
-			same(t, "the policy on record in house "+e.house.name, e.record(t, m.answer.OCIP.ExchangeID).PolicyApplied, "ocip.agent_exchange+ocip.cross_org")
+			same(t, "the policy on record in installation "+e.installation.name, e.record(t, m.answer.OCIP.ExchangeID).PolicyApplied, "ocip.agent_exchange+ocip.cross_org")
 		}
 		p = w.pair(t, toStrictMarketing)
 		refusedThere, err := p.bob.dispatch(t, question, nil)

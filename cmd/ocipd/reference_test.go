@@ -30,9 +30,9 @@ import (
 // TestReference holds the built program to the OCIP protocol reference, row by
 // row: each table of the reference is a group of subtests here and each of its
 // rows one subtest, named after it. Agents live in daemons of their own, and
-// what one house sends is carried to the other by an app that owns the channel,
+// what one installation sends is carried to the other by an app that owns the channel,
 // so every row is seen where it counts: on the wire at the other side, in the
-// answer its sender got, and in the audit records of both houses.
+// answer its sender got, and in the audit records of both installations.
 func TestReference(t *testing.T) {
 	w := newWorld(t)
 	for _, table := range []struct {
@@ -73,7 +73,7 @@ const patience = 20 * time.Second
 
 // world is four daemons and the app that carries messages between them.
 //
-//	a  the sender's house, everything enforced, other org units allowed
+//	a  the sender's installation, everything enforced, other org units allowed
 //	b  the receiver's, the same
 //	c  commitments are only recorded, five rounds, the disclosure before the
 //	   text, and a cross-org policy that allows all and says what it was asked
@@ -81,14 +81,14 @@ const patience = 20 * time.Second
 //
 // A row that needs both sides takes a pair of agents that nobody else uses.
 type world struct {
-	houses map[string]*house
-	ends   map[string]*end
+	installations map[string]*installation
+	ends          map[string]*end
 	// taken counts the pairs in use by kind.
 	taken map[string]int
 }
 
-// house is a daemon in a process of its own.
-type house struct {
+// installation is a daemon in a process of its own.
+type installation struct {
 	name, dir string
 	// agents, contacts and routes are the lists of its configuration.
 	agents, contacts, routes strings.Builder
@@ -124,8 +124,8 @@ type cast struct {
 	from, to role
 }
 
-// role is where an agent lives and what it is there. Home is the house's name,
-// max the highest level it may share; rounds are the house's where zero.
+// role is where an agent lives and what it is there. Home is the installation's name,
+// max the highest level it may share; rounds are the installation's where zero.
 type role struct {
 	home, unit, tenant string
 	max                string
@@ -185,7 +185,7 @@ func levels() []string { return []string{"public", "internal", "confidential", "
 // end is one agent of a pair, and its app.
 type end struct {
 	*client.Client
-	house *house
+	installation *installation
 	role
 	id, app, instance, user string
 	// to is the session key that reaches the other agent.
@@ -196,7 +196,7 @@ type end struct {
 	carried chan crossing
 }
 
-// crossing is one message between the houses: what the app that owns the
+// crossing is one message between the installations: what the app that owns the
 // channel was given, and what the other daemon answered to it.
 type crossing struct {
 	api.Message
@@ -212,7 +212,7 @@ type pair struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{houses: make(map[string]*house), ends: make(map[string]*end), taken: make(map[string]int)}
+	w := &world{installations: make(map[string]*installation), ends: make(map[string]*end), taken: make(map[string]int)}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		// Sockets have short addresses, so their directory's must be short too.
 		dir, err := os.MkdirTemp("", "ocipd")
@@ -220,7 +220,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.RemoveAll(dir) })
-		w.houses[name] = &house{name: name, dir: dir}
+		w.installations[name] = &installation{name: name, dir: dir}
 	}
 	for kind, c := range casts() {
 		for i := range c.count {
@@ -234,12 +234,12 @@ func newWorld(t *testing.T) *world {
 	settings := map[string]string{
 		"a": open,
 		"b": open,
-		"c": fmt.Sprintf("policy: {%s, path: %q, data: {max_classification_shared: restricted}}\n", patient, w.houses["c"].echoPolicy(t)) +
+		"c": fmt.Sprintf("policy: {%s, path: %q, data: {max_classification_shared: restricted}}\n", patient, w.installations["c"].echoPolicy(t)) +
 			"ocip: {max_rounds: 5, disclosure: prefix, commitment: {enforcement: monitor}}\n",
 		"d": "policy: {" + patient + "}\nocip: {expires_after: 50ms}\n",
 	}
 	var starting sync.WaitGroup
-	for name, h := range w.houses {
+	for name, h := range w.installations {
 		cfg := "ipc: {apps_may_operate: true}\nagents:\n" + h.agents.String() + "directory:\n" + h.contacts.String() + "routes:\n" + h.routes.String() + settings[name]
 		if strings.Contains(h.agents.String(), "globex-inc") {
 			cfg += "access: {apps: {'@acme/carrier': {channels: [link], tenants: ['acme-corp', 'globex-inc'], carries: [agent-abc-123]}}}\n"
@@ -253,19 +253,19 @@ func newWorld(t *testing.T) *world {
 	if t.Failed() {
 		t.FailNow()
 	}
-	for _, h := range w.houses {
+	for _, h := range w.installations {
 		h.connect(t)
 		go w.carry(t, h)
 	}
 	return w
 }
 
-// settle gives a pair its names, and both its places in their houses.
+// settle gives a pair its names, and both its places in their installations.
 func (w *world) settle(kind string, i int, c cast) {
 	var p [2]*end
 	for j, r := range []role{c.from, c.to} {
 		id := fmt.Sprintf("%s-%d-%s", kind, i, [...]string{"alice", "bob"}[j])
-		p[j] = &end{role: r, house: w.houses[r.home], id: id, app: "@acme/" + id, instance: "agent-" + id, user: id, carried: make(chan crossing, 64)}
+		p[j] = &end{role: r, installation: w.installations[r.home], id: id, app: "@acme/" + id, instance: "agent-" + id, user: id, carried: make(chan crossing, 64)}
 	}
 	if kind == ofTheReference {
 		// The reference's examples call them so.
@@ -274,12 +274,12 @@ func (w *world) settle(kind string, i int, c cast) {
 	p[0].to, p[1].to = "link:"+p[1].id, "link:"+p[0].id
 	for j, e := range p {
 		w.ends[e.id] = e
-		e.house.enter(e, p[1-j])
+		e.installation.enter(e, p[1-j])
 	}
 }
 
-// enter writes an agent into the house's configuration, and who it talks to.
-func (h *house) enter(e, other *end) {
+// enter writes an agent into the installation's configuration, and who it talks to.
+func (h *installation) enter(e, other *end) {
 	fmt.Fprintf(&h.agents, "  - {id: %s, app: %q, instance_id: %s, user_id: %s, org_unit: %s, tenant_id: %s, max_classification_shared: %s",
 		e.id, e.app, e.instance, e.user, e.unit, e.tenant, e.max)
 	if e.rounds > 0 {
@@ -294,7 +294,7 @@ func (h *house) enter(e, other *end) {
 
 // echoPolicy writes the built-in policy with a cross-org part that allows all,
 // and whose reason says what it was asked.
-func (h *house) echoPolicy(t *testing.T) (dir string) {
+func (h *installation) echoPolicy(t *testing.T) (dir string) {
 	t.Helper()
 	builtIn, err := policies.FS().Open("agent_exchange.rego")
 	if err != nil {
@@ -325,11 +325,11 @@ decision := {
 	return dir
 }
 
-func (h *house) path(name string) string { return filepath.Join(h.dir, name) }
+func (h *installation) path(name string) string { return filepath.Join(h.dir, name) }
 
 // start runs the program. It returns when the daemon answers; at the test's end
 // the daemon is stopped, and its log of records verified.
-func (h *house) start(t *testing.T) {
+func (h *installation) start(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "serve", "--config", h.path("ocipd.yaml"), "--socket", h.path("kernel.sock"))
 	// The race detector would have every daemon wait a second at its end.
 	cmd.Env = append(os.Environ(), ocipd.AsProgram+"=1", "XDG_STATE_HOME="+h.dir, "GORACE=atexit_sleep_ms=0")
@@ -337,23 +337,23 @@ func (h *house) start(t *testing.T) {
 	h.log.ready = sync.OnceFunc(func() { close(ready) })
 	cmd.Stderr = &h.log
 	if err := cmd.Start(); err != nil {
-		t.Errorf("house %s: %v", h.name, err)
+		t.Errorf("installation %s: %v", h.name, err)
 		return
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Errorf("house %s: %v", h.name, err)
+			t.Errorf("installation %s: %v", h.name, err)
 		}
 		select {
 		case err := <-ended:
 			if err != nil {
-				t.Errorf("house %s ends with %v", h.name, err)
+				t.Errorf("installation %s ends with %v", h.name, err)
 			}
 		case <-time.After(patience):
 			_ = cmd.Process.Kill()
-			t.Errorf("house %s does not end", h.name)
+			t.Errorf("installation %s does not end", h.name)
 		}
 		h.verify(t)
 	})
@@ -361,14 +361,14 @@ func (h *house) start(t *testing.T) {
 	case <-ready:
 	case err := <-ended:
 		ended <- err
-		t.Errorf("house %s does not start: %v\n%s", h.name, err, &h.log)
+		t.Errorf("installation %s does not start: %v\n%s", h.name, err, &h.log)
 	case <-time.After(patience):
-		t.Errorf("house %s does not start", h.name)
+		t.Errorf("installation %s does not start", h.name)
 	}
 }
 
-// verify checks the house's whole log of records.
-func (h *house) verify(t *testing.T) {
+// verify checks the installation's whole log of records.
+func (h *installation) verify(t *testing.T) {
 	f, err := os.Open(h.path("openclawos/audit.jsonl"))
 	if err != nil {
 		t.Error(err)
@@ -377,12 +377,12 @@ func (h *house) verify(t *testing.T) {
 	defer f.Close()
 	var v audit.Verifier
 	if _, err := v.ReadFrom(f); err != nil {
-		t.Errorf("house %s: %v", h.name, err)
+		t.Errorf("installation %s: %v", h.name, err)
 	}
 }
 
 // connect connects the operator, and the app that owns the channel.
-func (h *house) connect(t *testing.T) {
+func (h *installation) connect(t *testing.T) {
 	t.Helper()
 	operator, err := client.Dial(t.Context(), config.OperatorPath(h.path("kernel.sock")))
 	if err != nil {
@@ -403,7 +403,7 @@ func (h *house) connect(t *testing.T) {
 }
 
 // register connects an app.
-func (h *house) register(t *testing.T, id string, c api.Capabilities) *client.Client {
+func (h *installation) register(t *testing.T, id string, c api.Capabilities) *client.Client {
 	t.Helper()
 	app, err := client.Dial(t.Context(), h.path("kernel.sock"))
 	if err != nil {
@@ -433,10 +433,10 @@ func must(t *testing.T, c *client.Client, method string, params, result any) {
 	}
 }
 
-// carry hands what leaves one house to the house of the agent it is for, under
-// the session key by which that house knows the sender, until the connection
+// carry hands what leaves one installation to the installation of the agent it is for, under
+// the session key by which that installation knows the sender, until the connection
 // ends.
-func (w *world) carry(t *testing.T, h *house) {
+func (w *world) carry(t *testing.T, h *installation) {
 	ctx := context.WithoutCancel(t.Context())
 	for {
 		in, err := h.carrier.Next(ctx)
@@ -460,9 +460,9 @@ func (w *world) carry(t *testing.T, h *house) {
 	}
 }
 
-// bring hands a message to a house as one of the agent from.
+// bring hands a message to a installation as one of the agent from.
 func bring(ctx context.Context, to, from *end, text string, metadata api.Object) (queued sent, err error) {
-	err = ask(ctx, to.house.carrier, "agent.queue", map[string]any{"sessionKey": to.to, "text": text, "metadata": metadata}, &queued)
+	err = ask(ctx, to.installation.carrier, "agent.queue", map[string]any{"sessionKey": to.to, "text": text, "metadata": metadata}, &queued)
 	return queued, err
 }
 
@@ -476,7 +476,7 @@ func (w *world) pair(t *testing.T, kind string) *pair {
 		t.Fatalf("there is no pair %d of kind %s", i, kind)
 	}
 	for _, e := range []*end{p.alice, p.bob} {
-		e.Client = e.house.register(t, e.app, api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}}})
+		e.Client = e.installation.register(t, e.app, api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}}})
 		must(t, e.Client, "app.ready", nil, nil)
 	}
 	return p
@@ -604,7 +604,7 @@ func (p *pair) pass(t *testing.T, from *end, content string, exchange map[string
 	return m
 }
 
-// sentNothing checks that nothing of an agent left its house up to now: what it
+// sentNothing checks that nothing of an agent left its installation up to now: what it
 // sends to a person next is the next that the channel sees.
 func (e *end) sentNothing(t *testing.T) {
 	t.Helper()
@@ -613,7 +613,7 @@ func (e *end) sentNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := e.crossed(t); c.DispatchID != fence.DispatchID {
-		t.Errorf("a message of %s left its house: %+v", e.id, c)
+		t.Errorf("a message of %s left its installation: %+v", e.id, c)
 	}
 }
 
@@ -632,8 +632,8 @@ func (p *pair) stopped(t *testing.T, from, to *end) {
 	t.Helper()
 	from.sentNothing(t)
 	to.gotNothing(t)
-	if r := to.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: to.instance}}); len(r) != 0 {
-		t.Errorf("house %s has records of it: %+v", to.house.name, r)
+	if r := to.installation.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: to.instance}}); len(r) != 0 {
+		t.Errorf("installation %s has records of it: %+v", to.installation.name, r)
 	}
 }
 
@@ -687,7 +687,7 @@ func wantHuman(t *testing.T, answer sent, err error, code string) judgment {
 }
 
 // records returns the records that a filter selects, oldest first.
-func (h *house) records(t *testing.T, f audit.Filter) []audit.Entry {
+func (h *installation) records(t *testing.T, f audit.Filter) []audit.Entry {
 	t.Helper()
 	var page api.AuditQueryResult
 	must(t, h.operator, "audit.query", map[string]any{"filter": f, "limit": api.MaxPage}, &page)
@@ -705,9 +705,9 @@ func (h *house) records(t *testing.T, f audit.Filter) []audit.Entry {
 // record returns the agent's last record of an exchange.
 func (e *end) record(t *testing.T, exchange string) audit.Entry {
 	t.Helper()
-	r := e.house.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: e.instance, ExchangeID: exchange}})
+	r := e.installation.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: e.instance, ExchangeID: exchange}})
 	if len(r) == 0 {
-		t.Fatalf("house %s has no record of %s in exchange %s", e.house.name, e.id, exchange)
+		t.Fatalf("installation %s has no record of %s in exchange %s", e.installation.name, e.id, exchange)
 	}
 	return r[len(r)-1]
 }

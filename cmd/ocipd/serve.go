@@ -82,7 +82,7 @@ names another; "ocipd service install" sets both up.`,
 			if err != nil {
 				return err
 			}
-			onSecondSignal(cmd.Context(), d.Hurry)
+			onSecondSignal(cmd.Context(), d.Abort)
 			return d.Run(cmd.Context(), reload)
 		},
 	}

@@ -2,7 +2,7 @@
 // say to each other, apart from how it travels.
 //
 // It holds each method's parameters and result, the package manifest, the hook
-// names and the error codes. Both ends of the house use it: internal/ipc reads
+// names and the error codes. Both ends use it: internal/ipc reads
 // and writes these types on a socket, internal/kernel acts on them. Parameters
 // know which of their fields are wrong (Validate); whoever decodes them must
 // ask before using them.

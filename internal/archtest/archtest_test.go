@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestHouse holds the whole module against the rules.
-func TestHouse(t *testing.T) {
+// TestLayers holds the whole module against the rules.
+func TestLayers(t *testing.T) {
 	for _, u := range load(t) {
 		for _, fault := range check(u) {
 			t.Error(fault)
@@ -23,16 +23,16 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// TestHouseSeesEveryRoom guards against a walk that finds nothing and passes.
-// It counts the files of each room by itself.
-func TestHouseSeesEveryRoom(t *testing.T) {
+// TestEveryFolderIsListed guards against a walk that finds nothing and passes.
+// It counts the files of each folder by itself.
+func TestEveryFolderIsListed(t *testing.T) {
 	root, _ := moduleRoot(t)
 	seen := map[string]unit{}
 	for _, u := range load(t) {
 		seen[u.dir] = u
 	}
-	rooms := 0
-	for dir := range house {
+	folders := 0
+	for dir := range layers {
 		all, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(dir), "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestHouseSeesEveryRoom(t *testing.T) {
 		if len(all) == 0 {
 			continue // not built yet
 		}
-		rooms++
+		folders++
 		u := seen[dir]
 		if got := len(u.files) + len(u.tests); got != len(all) {
 			t.Errorf("%s: the check read %d of %d files", dir, got, len(all))
@@ -49,36 +49,36 @@ func TestHouseSeesEveryRoom(t *testing.T) {
 			t.Errorf("%s: nothing but tests", dir)
 		}
 	}
-	if rooms == 0 {
-		t.Error("the check found no room at all")
+	if folders == 0 {
+		t.Error("the check found no folder at all")
 	}
 }
 
 // TestTable holds the table against itself: what it allows must exist in it,
 // and the two edges nobody may ever add stay out.
 func TestTable(t *testing.T) {
-	for dir, row := range house {
+	for dir, row := range layers {
 		for _, imported := range row.imports {
-			if _, ok := house[imported]; !ok {
+			if _, ok := layers[imported]; !ok {
 				t.Errorf("%s may import %s, which has no row", dir, imported)
 			}
 		}
 	}
 	for _, f := range fences {
-		for _, dir := range f.rooms {
-			if _, ok := house[dir]; !ok {
+		for _, dir := range f.folders {
+			if _, ok := layers[dir]; !ok {
 				t.Errorf("the fence around %s names %s, which has no row", f.paths, dir)
 			}
 		}
 	}
 	for _, never := range [][2]string{{"internal/kernel", "internal/ipc"}, {"internal/ipc", "internal/kernel"}} {
-		if slices.Contains(house[never[0]].imports, never[1]) {
+		if slices.Contains(layers[never[0]].imports, never[1]) {
 			t.Errorf("%s may import %s: the daemon introduces them", never[0], never[1])
 		}
 	}
 }
 
-// documentRow is a row of the document's table: room, task, imports.
+// documentRow is a row of the document's table: folder, task, imports.
 var documentRow = regexp.MustCompile("^\\| `([^`]+)` \\| .* \\| ([^|]*) \\|$")
 
 // TestDocument holds the table that people read against the one that is
@@ -95,7 +95,7 @@ func TestDocument(t *testing.T) {
 			said[m[1]] = m[2]
 		}
 	}
-	for dir, row := range house {
+	for dir, row := range layers {
 		var names []string
 		for _, imported := range slices.Sorted(slices.Values(row.imports)) {
 			names = append(names, strings.TrimPrefix(imported, "internal/"))
@@ -201,7 +201,7 @@ func moduleRoot(t *testing.T) (dir, module string) {
 	}
 }
 
-const testModule = "example.com/house"
+const testModule = "example.com/layers"
 
 // TestCheck breaks every rule once, so that the check is known to be able to
 // fail, and keeps some neighbours of each rule, so that it is known to be able
@@ -216,19 +216,19 @@ func TestCheck(t *testing.T) {
 		want []string // a part of each fault, in order
 	}{
 		// Layers.
-		{"allowed edge", "internal/kernel", "", `import "example.com/house/internal/store"`, nil},
-		{"kernel to ipc", "internal/kernel", "", `import "example.com/house/internal/ipc"`, []string{"internal/kernel may not import internal/ipc"}},
-		{"ipc to kernel", "internal/ipc", "", `import "example.com/house/internal/kernel"`, []string{"internal/ipc may not import internal/kernel"}},
-		{"command to ipc", "cmd/ocipd", "", `import "example.com/house/internal/ipc"`, []string{"may not import internal/ipc"}},
-		{"leaf to leaf", "internal/ocip", "", `import _ "example.com/house/internal/audit"`, []string{"may not import internal/audit"}},
-		{"renamed import", "internal/audit", "", `import s "example.com/house/internal/store"`, []string{"may not import internal/store"}},
-		{"a folder below an allowed one", "internal/kernel", "", `import "example.com/house/internal/store/inner"`, []string{"may not import internal/store/inner"}},
-		{"the module's root", "internal/daemon", "", `import "example.com/house"`, []string{"may not import"}},
+		{"allowed edge", "internal/kernel", "", `import "example.com/layers/internal/store"`, nil},
+		{"kernel to ipc", "internal/kernel", "", `import "example.com/layers/internal/ipc"`, []string{"internal/kernel may not import internal/ipc"}},
+		{"ipc to kernel", "internal/ipc", "", `import "example.com/layers/internal/kernel"`, []string{"internal/ipc may not import internal/kernel"}},
+		{"command to ipc", "cmd/ocipd", "", `import "example.com/layers/internal/ipc"`, []string{"may not import internal/ipc"}},
+		{"leaf to leaf", "internal/ocip", "", `import _ "example.com/layers/internal/audit"`, []string{"may not import internal/audit"}},
+		{"renamed import", "internal/audit", "", `import s "example.com/layers/internal/store"`, []string{"may not import internal/store"}},
+		{"a folder below an allowed one", "internal/kernel", "", `import "example.com/layers/internal/store/inner"`, []string{"may not import internal/store/inner"}},
+		{"the module's root", "internal/daemon", "", `import "example.com/layers"`, []string{"may not import"}},
 		{"a module with the same beginning", "internal/ocip", "", `import "example.com/housekeeping"`, nil},
 		{"dot import", "internal/ocip", "", `import . "strings"`, []string{"dot import"}},
-		{"unknown room", "internal/attic", "", ``, []string{"internal/attic: not in the layer table"}},
-		{"unknown room below a known one", "internal/store/inner", "", ``, []string{"not in the layer table"}},
-		{"unknown room of tests", "internal/attic", "x_test.go", `package attic`, []string{"not in the layer table"}},
+		{"unknown folder", "internal/attic", "", ``, []string{"internal/attic: not in the layer table"}},
+		{"unknown folder below a known one", "internal/store/inner", "", ``, []string{"not in the layer table"}},
+		{"unknown folder of tests", "internal/attic", "x_test.go", `package attic`, []string{"not in the layer table"}},
 		{"unknown command", "cmd/other", "", ``, []string{"not in the layer table"}},
 
 		// Fences.

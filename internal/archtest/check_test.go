@@ -23,7 +23,7 @@ type unit struct {
 // checker collects the faults of one unit.
 type checker struct {
 	unit
-	row    room
+	row    folder
 	info   *types.Info
 	scope  *types.Scope // the package's own
 	faults []string
@@ -32,7 +32,7 @@ type checker struct {
 // check reports every rule the unit breaks, one line each.
 func check(u unit) []string {
 	c := &checker{unit: u}
-	row, known := house[u.dir]
+	row, known := layers[u.dir]
 	if !known {
 		if len(u.files) > 0 || strings.HasPrefix(u.dir, "internal/") {
 			c.faults = append(c.faults, u.dir+": not in the layer table")
@@ -141,7 +141,7 @@ func (c *checker) imports(f *ast.File) {
 			continue
 		}
 		for _, fence := range fences {
-			if unfenced[p] || slices.Contains(fence.rooms, c.dir) {
+			if unfenced[p] || slices.Contains(fence.folders, c.dir) {
 				continue
 			}
 			for _, fenced := range fence.paths {
@@ -278,7 +278,7 @@ func (c *checker) constant(e ast.Expr) bool {
 	return false
 }
 
-// uses finds what only some rooms, or none, may call. A function named without
+// uses finds what only some folders, or none, may call. A function named without
 // being called counts too: it was taken to be called.
 func (c *checker) uses(f *ast.File) {
 	c.sleeps(f)

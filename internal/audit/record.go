@@ -4,7 +4,7 @@
 // A record becomes a line: one JSON object with its sequence number, the hash
 // of the line before it and its own hash. The line is the record; it is stored
 // and mirrored byte for byte, so whoever checks it never has to encode anything
-// again. This room does no I/O: the caller stores a sealed line durably before
+// again. This package does no I/O: the caller stores a sealed line durably before
 // anything the record allows may happen, and advances its [Head] only then.
 package audit
 
@@ -68,7 +68,7 @@ type Record struct {
 	Round          int    `json:"round,omitzero"`
 	MaxRounds      int    `json:"maxRounds,omitzero"`
 	ExchangeType   string `json:"exchangeType,omitzero"`
-	// ChainID names the causal line of the message, and Hops its place there.
+	// ChainID names the causal chain of the message, and Hops its place there.
 	ChainID        string `json:"chainId,omitzero" filter:"chain" help:"records of the causal chain with this ID" export:"chain"`
 	Hops           int    `json:"hops,omitzero"`
 	Classification string `json:"classification,omitzero" export:"classification"`

@@ -342,7 +342,7 @@ type Store struct {
 	// CommitTimeout bounds one commit, which no caller can cut short.
 	CommitTimeout time.Duration `yaml:"commit_timeout"`
 	// WarnFreeBytes is how much of its disk should be free, and MinFreeBytes
-	// how much must be for anything new to be taken up; zero leaves the rung
+	// how much must be for anything new to be taken up; zero leaves the level
 	// out. ReserveBytes is kept beside the database for the last records, zero
 	// keeps none.
 	WarnFreeBytes int `yaml:"warn_free_bytes"`

@@ -17,7 +17,7 @@ import (
 
 // The configuration of the start, d.cfg, says what holds from start to stop: what
 // the tag reload of [config.Config] calls restart. What it calls live is asked of
-// config, and here is what of that reaches the other rooms.
+// config, and here is what of that reaches the other packages.
 
 // config is the configuration in force.
 func (d *Daemon) config() *config.Config { return d.live.Load() }

@@ -23,7 +23,7 @@ func onSmallDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &house{t: t, dir: dir}
+	h := &harness{t: t, dir: dir}
 	if err := os.Mkdir(h.path("state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func onSmallDisk(t *testing.T) {
 		}
 	})
 	// One message may wait: a place that was not given back would be missed.
-	// It is about a disk that is full at once, without the ladder before it.
+	// It is about a disk that is full at once, without the disk monitor before it.
 	h.configure(acme + "approvals: {max_open: 1}\nstore: {warn_free_bytes: 0, min_free_bytes: 0, reserve_bytes: 0}\n")
 	h.start()
 	t.Cleanup(h.stop)
@@ -120,7 +120,7 @@ func unrecorded(t *testing.T, e *api.Error) {
 	}
 }
 
-func wantWaiting(t *testing.T, h *house, pending int) {
+func wantWaiting(t *testing.T, h *harness, pending int) {
 	t.Helper()
 	var list api.ApprovalListResult
 	h.operator("approval.list", map[string]any{}, &list)
@@ -130,7 +130,7 @@ func wantWaiting(t *testing.T, h *house, pending int) {
 }
 
 // shown returns all about one held message.
-func (h *house) shown(id string) api.Approval {
+func (h *harness) shown(id string) api.Approval {
 	h.t.Helper()
 	var a api.Approval
 	h.operator("approval.get", map[string]any{"approvalId": id}, &a)
@@ -138,7 +138,7 @@ func (h *house) shown(id string) api.Approval {
 }
 
 // operates connects to the operator socket.
-func (h *house) operates() *app {
+func (h *harness) operates() *app {
 	h.t.Helper()
 	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
 	if err != nil {
@@ -149,7 +149,7 @@ func (h *house) operates() *app {
 }
 
 // logEnd returns the number of the last record.
-func (h *house) logEnd() uint64 {
+func (h *harness) logEnd() uint64 {
 	h.t.Helper()
 	var status api.Status
 	h.operator("kernel.status", map[string]any{}, &status)
@@ -158,7 +158,7 @@ func (h *house) logEnd() uint64 {
 
 // fillDisk takes all space of the small disk and returns the last record that found
 // some.
-func (h *house) fillDisk() uint64 {
+func (h *harness) fillDisk() uint64 {
 	h.t.Helper()
 	// The mirror has its lines before, so that it takes no more space.
 	var status api.Status
@@ -181,7 +181,7 @@ func (h *house) fillDisk() uint64 {
 }
 
 // freeDisk gives the space back.
-func (h *house) freeDisk() {
+func (h *harness) freeDisk() {
 	h.t.Helper()
 	if err := os.Remove(h.path("state/ballast")); err != nil {
 		h.t.Fatal(err)

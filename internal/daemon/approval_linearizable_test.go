@@ -196,7 +196,7 @@ func TestApprovalsAreLinearizable(t *testing.T) {
 // approvalRace is apps that ask and people who decide.
 type approvalRace struct {
 	*testing.T
-	h     *house
+	h     *harness
 	asks  []approvalRequest
 	clock atomic.Int64
 

@@ -15,11 +15,11 @@ import (
 )
 
 // appPart tells the test that it runs as an app's process, or as what such a
-// process starts, and which part it plays there; appHouse is where the daemon
+// process starts, and which part it plays there; appHarness is where the daemon
 // is, and appApproval what is to be decided.
 const (
 	appPart     = "OCIPD_DAEMON_TEST_APP_PART"
-	appHouse    = "OCIPD_DAEMON_TEST_APP_HOUSE"
+	appHarness  = "OCIPD_DAEMON_TEST_APP_HOUSE"
 	appApproval = "OCIPD_DAEMON_TEST_APP_APPROVAL"
 )
 
@@ -40,7 +40,7 @@ func TestAppProcessesDecideNothing(t *testing.T) {
 	h.start()
 
 	app := exec.CommandContext(t.Context(), self(t), "-test.v", "-test.run=^"+t.Name()+"$")
-	app.Env = append(os.Environ(), appPart+"=app", appHouse+"="+h.dir, "GORACE=atexit_sleep_ms=0")
+	app.Env = append(os.Environ(), appPart+"=app", appHarness+"="+h.dir, "GORACE=atexit_sleep_ms=0")
 	out, err := app.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatalf("%s (%v)", out, err)
@@ -81,7 +81,7 @@ func self(t *testing.T) string {
 
 // playApp is what happens in the app's process, and in those it starts.
 func playApp(t *testing.T, part string) {
-	h := &house{t: t, dir: os.Getenv(appHouse)}
+	h := &harness{t: t, dir: os.Getenv(appHarness)}
 	if part != "app" {
 		knock(t, h, part, os.Getenv(appApproval))
 		if part == "child" {
@@ -120,7 +120,7 @@ func playApp(t *testing.T, part string) {
 
 // knock tries every method of the operator socket that shows or decides
 // something, each on a connection of its own.
-func knock(t *testing.T, h *house, part, id string) {
+func knock(t *testing.T, h *harness, part, id string) {
 	t.Helper()
 	for method, params := range map[string]map[string]any{
 		"approval.resolve": {"approvalId": id, "decision": api.DecideDeny},
@@ -147,12 +147,12 @@ func knock(t *testing.T, h *house, part, id string) {
 
 // start plays a part in a process of its own, and returns what it says. Between
 // this process and that one stands a shell.
-func start(t *testing.T, h *house, part, id string) string {
+func start(t *testing.T, h *harness, part, id string) string {
 	t.Helper()
 	// The shell has something to do afterwards, so that it does not become what
 	// it starts.
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `"$0" "$@"; exit $?`, self(t), "-test.v", "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), appPart+"="+part, appHouse+"="+h.dir, appApproval+"="+id)
+	cmd.Env = append(os.Environ(), appPart+"="+part, appHarness+"="+h.dir, appApproval+"="+id)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%s: %s (%v)", part, out, err)

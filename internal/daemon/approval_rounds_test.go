@@ -10,7 +10,7 @@ import (
 
 // usedUp lets alice and bob use up the rounds of an exchange, and returns
 // alice's message that was one too many.
-func usedUp(t testing.TB, h *house, alice, bob *app) api.DispatchResult {
+func usedUp(t testing.TB, h *harness, alice, bob *app) api.DispatchResult {
 	t.Helper()
 	alice.dispatch("agent:bob:main", "one", nil)
 	bob.dispatch(bob.message("hook:message_received").ReplyTo, "two", nil)
@@ -20,7 +20,7 @@ func usedUp(t testing.TB, h *house, alice, bob *app) api.DispatchResult {
 }
 
 // outcomeOf returns how an agent's side of an exchange stands.
-func (h *house) outcomeOf(exchange, agent string) api.Exchange {
+func (h *harness) outcomeOf(exchange, agent string) api.Exchange {
 	h.t.Helper()
 	var x api.ExchangeResult
 	h.operator("exchange.get", map[string]any{"exchangeId": exchange}, &x)

@@ -52,15 +52,15 @@ func listed(t testing.TB, name, options string) string {
 }
 
 // allow writes the allowed signers.
-func (h *house) allow(lines ...string) {
+func (h *harness) allow(lines ...string) {
 	h.t.Helper()
 	if err := os.WriteFile(h.path("signers"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// guarded builds a house in which decisions are signed.
-func guarded(t testing.TB, yaml string, files map[string]string, lines ...string) *house {
+// guarded builds a harness in which decisions are signed.
+func guarded(t testing.TB, yaml string, files map[string]string, lines ...string) *harness {
 	t.Helper()
 	h := ruled(t, yaml, files)
 	h.stop()

@@ -24,7 +24,7 @@ func decision(what string, saw *api.Approval) map[string]any {
 }
 
 // decides has a person look at a held message and then decide about it.
-func (h *house) decides(what, id string) (result api.ApprovalResolveResult) {
+func (h *harness) decides(what, id string) (result api.ApprovalResolveResult) {
 	h.t.Helper()
 	saw := h.shown(id)
 	h.operates().must("approval.resolve", decision(what, &saw), &result)
@@ -396,7 +396,7 @@ func people(approvers int, reason string) map[string]string {
 }
 
 // enact puts a policy in force.
-func (h *house) enact(files map[string]string) {
+func (h *harness) enact(files map[string]string) {
 	h.t.Helper()
 	lay(h.t, h.path("policy"), files)
 	if _, err := h.reload(); err != nil {
@@ -404,15 +404,15 @@ func (h *house) enact(files map[string]string) {
 	}
 }
 
-// ruled builds a house with a policy that is only loaded when it is asked for.
-func ruled(t testing.TB, yaml string, files map[string]string) *house {
+// ruled builds a harness with a policy that is only loaded when it is asked for.
+func ruled(t testing.TB, yaml string, files map[string]string) *harness {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &house{t: t, dir: dir}
+	h := &harness{t: t, dir: dir}
 	lay(t, h.path("policy"), files)
 	h.configure(yaml + policySection(h.path("policy"), "watch: false"))
 	h.start()

@@ -212,14 +212,14 @@ func TestAttack8BorrowedNames(t *testing.T) {
 // Attack 9: a loop does not begin anew by what a third agent says, by what an app
 // brings its own agent as a person's, or by what its runtime says it received.
 func TestAttack9LoopsStop(t *testing.T) {
-	for name, between := range map[string]func(h *house, n int, ben, cas *app){
-		"a third agent": func(_ *house, n int, _, cas *app) {
+	for name, between := range map[string]func(h *harness, n int, ben, cas *app){
+		"a third agent": func(_ *harness, n int, _, cas *app) {
 			_ = cas.call("message.dispatch", map[string]any{"sessionKey": "agent:ben:main", "content": fmt.Sprintf("ok %d", n), "metadata": fresh(nil)}, nil)
 		},
-		"an app's own person": func(_ *house, n int, ben, _ *app) {
+		"an app's own person": func(_ *harness, n int, ben, _ *app) {
 			_ = ben.call("agent.queue", map[string]any{"sessionKey": "agent:ben:main", "text": fmt.Sprintf("go on %d", n)}, nil)
 		},
-		"a bare emit": func(_ *house, n int, ben, _ *app) {
+		"a bare emit": func(_ *harness, n int, ben, _ *app) {
 			_ = ben.call("hook.emit", map[string]any{"hookName": "message_received", "data": map[string]any{"sessionKey": "agent:ben:main", "content": fmt.Sprintf("go on %d", n)}}, nil)
 		},
 	} {

@@ -71,8 +71,8 @@ func (w *wire) lastIs(event string) bool {
 // A process that registers as many apps as it can keeps neither operators out nor
 // the apps of others: it comes to its own limit first.
 func TestRegistrationsOfOneProcessLockNobodyOut(t *testing.T) {
-	if dir := os.Getenv(newcomerHouse); dir != "" {
-		(&house{t: t, dir: dir}).registered("@acme/other", `{}`).alive()
+	if dir := os.Getenv(newcomerHarness); dir != "" {
+		(&harness{t: t, dir: dir}).registered("@acme/other", `{}`).alive()
 		return
 	}
 	h := build(t, acme+"ipc: {max_connections: 40, max_connections_per_process: 30}\n")
@@ -84,14 +84,14 @@ func TestRegistrationsOfOneProcessLockNobodyOut(t *testing.T) {
 		t.Errorf("one more got %s", m.line)
 	}
 	other := exec.CommandContext(t.Context(), self(t), "-test.v", "-test.run=^"+t.Name()+"$")
-	other.Env = append(os.Environ(), newcomerHouse+"="+h.dir)
+	other.Env = append(os.Environ(), newcomerHarness+"="+h.dir)
 	if out, err := other.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("an app of another process does not get in: %s (%v)", out, err)
 	}
 }
 
-// newcomerHouse tells the process of another app where the daemon is.
-const newcomerHouse = "OCIPD_DAEMON_TEST_NEWCOMER_HOUSE"
+// newcomerHarness tells the process of another app where the daemon is.
+const newcomerHarness = "OCIPD_DAEMON_TEST_NEWCOMER_HOUSE"
 
 // Where apps have every connection there is, an operator gets in.
 func TestAppsThatHaveEveryConnectionLeaveTheOperatorsTheirs(t *testing.T) {

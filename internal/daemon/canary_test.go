@@ -116,7 +116,7 @@ type line struct {
 }
 
 // dialScout connects an app.
-func (h *house) dialScout(like standing) *scout {
+func (h *harness) dialScout(like standing) *scout {
 	h.t.Helper()
 	s := &scout{standing: like}
 	conn, err := net.Dial("unix", h.path("run/kernel.sock"))
@@ -295,9 +295,9 @@ type mark struct {
 	text string
 }
 
-// canary is the house, its apps, and what they said.
+// canary is the harness, its apps, and what they said.
 type canary struct {
-	*house
+	*harness
 	// late are apps that came and went; they may be granted something.
 	apps, late []*scout
 	mu         sync.Mutex
@@ -546,7 +546,7 @@ func (c *canary) render(s *scout, method, path string, v any, at int, spoil func
 
 func newCanary(t *testing.T, yaml string, single bool, apps ...standing) *canary {
 	t.Helper()
-	c := &canary{house: build(t, yaml), single: single}
+	c := &canary{harness: build(t, yaml), single: single}
 	for _, like := range apps {
 		s := c.dialScout(like)
 		s.enlist()

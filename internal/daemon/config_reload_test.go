@@ -23,7 +23,7 @@ import (
 )
 
 // reloaded edits the configuration and has it taken, and returns what was.
-func (h *house) reloaded(yaml string) api.ConfigReload {
+func (h *harness) reloaded(yaml string) api.ConfigReload {
 	h.t.Helper()
 	h.edit(yaml)
 	result, err := h.reload()
@@ -34,14 +34,14 @@ func (h *house) reloaded(yaml string) api.ConfigReload {
 }
 
 // status asks for kernel.status.
-func (h *house) status() (s api.Status) {
+func (h *harness) status() (s api.Status) {
 	h.t.Helper()
 	h.operator("kernel.status", nil, &s)
 	return s
 }
 
 // operatorClient connects to the operator socket.
-func (h *house) operatorClient() *client.Client {
+func (h *harness) operatorClient() *client.Client {
 	h.t.Helper()
 	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
 	if err != nil {
@@ -52,7 +52,7 @@ func (h *house) operatorClient() *client.Client {
 }
 
 // configRecords are those of the configuration.
-func (h *house) configRecords() []audit.Entry {
+func (h *harness) configRecords() []audit.Entry {
 	h.t.Helper()
 	return h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionConfigChange}})
 }
@@ -75,7 +75,7 @@ func TestFirstConfigurationIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &house{t: t, dir: dir}
+	h := &harness{t: t, dir: dir}
 	env := map[string]string{"XDG_CONFIG_HOME": h.path("config"), "XDG_STATE_HOME": h.path("state"), "XDG_RUNTIME_DIR": dir}
 	var list []string
 	for name, value := range env {

@@ -19,7 +19,7 @@ import (
 
 // told is everything that leaves the daemon about its configuration: the record,
 // the status and what is logged.
-func (h *house) told(more ...any) string {
+func (h *harness) told(more ...any) string {
 	h.t.Helper()
 	var all bytes.Buffer
 	for _, r := range h.records(audit.Filter{}) {

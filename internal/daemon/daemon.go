@@ -1,5 +1,5 @@
-// Package daemon puts the rooms of the house together: configuration, policy,
-// store, kernel and sockets. It is the only room that knows them all, and holds
+// Package daemon puts the packages together: configuration, policy,
+// store, kernel and sockets. It is the only package that knows them all, and holds
 // nothing but their order: what is started, what is undone when a later step
 // fails, and what is stopped, in reverse.
 //
@@ -77,9 +77,9 @@ type Daemon struct {
 
 	passed  []*os.File
 	manager *supervisor.Manager
-	// hurried is closed when a stop is to wait for nothing.
-	hurried chan struct{}
-	hurry   sync.Once
+	// aborted is closed when a stop is to wait for nothing.
+	aborted chan struct{}
+	abort   sync.Once
 
 	socket, operator string
 	// unused is where a service manager's socket is that is not used, or "".
@@ -127,7 +127,7 @@ type Daemon struct {
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{
 		cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, level: o.Level, ids: newIDs(),
-		passed: o.Passed, manager: o.Manager, hurried: make(chan struct{}),
+		passed: o.Passed, manager: o.Manager, aborted: make(chan struct{}),
 	}
 	d.live.Store(o.Config)
 	d.socket = config.SocketPath(o.Config, o.Getenv)
@@ -250,8 +250,8 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	d.log.Info("stopping")
 	err := d.Stop()
-	if d.left > 0 && d.isHurried() {
-		err = errors.Join(err, fmt.Errorf("%w: requests under way were not answered: %d", ErrHurried, d.left))
+	if d.left > 0 && d.isAborted() {
+		err = errors.Join(err, fmt.Errorf("%w: requests under way were not answered: %d", ErrAborted, d.left))
 	}
 	d.log.Info("stopped", zap.Int("unanswered", d.left), zap.Error(err))
 	return err

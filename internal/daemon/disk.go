@@ -7,7 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// space is the ladder of a filling disk, as it is configured.
+// space is the disk monitor of a filling disk, as it is configured.
 func (d *Daemon) space() diskspace.Options {
 	c := &d.cfg.Store
 	return diskspace.Options{
@@ -19,7 +19,7 @@ func (d *Daemon) space() diskspace.Options {
 // it explains why messages were refused.
 func (d *Daemon) diskChanged(was, now diskspace.Disk) *store.Change {
 	event := "disk_low"
-	switch now.Rung {
+	switch now.Level {
 	case diskspace.OK:
 		event = "disk_ok"
 	case diskspace.Full:
@@ -28,12 +28,12 @@ func (d *Daemon) diskChanged(was, now diskspace.Disk) *store.Change {
 	}
 	return &store.Change{Alarm: true, Records: []*audit.Record{{
 		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event,
-		Details: map[string]any{"disk": now.Rung, "was": was.Rung, "freeBytes": now.Free, "reserve": now.Reserve},
+		Details: map[string]any{"disk": now.Level, "was": was.Level, "freeBytes": now.Free, "reserve": now.Reserve},
 	}}}
 }
 
 // storeStatus is how the disk is, for operators.
 func (d *Daemon) storeStatus() api.StoreStatus {
 	disk := d.store.Disk()
-	return api.StoreStatus{Disk: string(disk.Rung), FreeBytes: disk.Free, Reserve: disk.Reserve}
+	return api.StoreStatus{Disk: string(disk.Level), FreeBytes: disk.Free, Reserve: disk.Reserve}
 }

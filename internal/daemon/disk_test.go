@@ -53,9 +53,9 @@ func withDisk(t *testing.T, body func(*testing.T)) {
 	}
 }
 
-// TestLadderOfAFillingDisk: what begins something is refused, what waits is
+// TestLevelsOfAFillingDisk: what begins something is refused, what waits is
 // ended, and with space again it goes on, without a restart.
-func TestLadderOfAFillingDisk(t *testing.T) { withDisk(t, onFillingDisk) }
+func TestLevelsOfAFillingDisk(t *testing.T) { withDisk(t, onFillingDisk) }
 
 func onFillingDisk(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ocipd")
@@ -63,7 +63,7 @@ func onFillingDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &house{t: t, dir: dir}
+	h := &harness{t: t, dir: dir}
 	if err := os.Mkdir(h.path("state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +137,8 @@ func onFillingDisk(t *testing.T) {
 	telegram.message("hook:message_sending")
 }
 
-// disk waits until the disk's rung is as said.
-func (h *house) disk(rung string) api.StoreStatus {
+// disk waits until the disk's level is as said.
+func (h *harness) disk(level string) api.StoreStatus {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
@@ -147,19 +147,19 @@ func (h *house) disk(rung string) api.StoreStatus {
 	for {
 		var status api.Status
 		h.operator("kernel.status", map[string]any{}, &status)
-		if status.Store.Disk == rung {
+		if status.Store.Disk == level {
 			return status.Store
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			h.t.Fatalf("the disk is %+v, want %s", status.Store, rung)
+			h.t.Fatalf("the disk is %+v, want %s", status.Store, level)
 		}
 	}
 }
 
 // leaveFree takes the small disk's space but for so many bytes.
-func (h *house) leaveFree(free int64) {
+func (h *harness) leaveFree(free int64) {
 	h.t.Helper()
 	f, err := os.OpenFile(h.path("state/ballast"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // publicKey is the log's public key, as it stands in its file.
-func (h *house) publicKey() note.Verifier {
+func (h *harness) publicKey() note.Verifier {
 	h.t.Helper()
 	text, err := os.ReadFile(h.path("state/keys/checkpoint.pub"))
 	if err != nil {
@@ -35,7 +35,7 @@ func (h *house) publicKey() note.Verifier {
 
 // verified checks the mirror, from its tombstone on, against the key and all
 // checkpoints that were kept outside.
-func (h *house) verified(more ...string) audit.Report {
+func (h *harness) verified(more ...string) audit.Report {
 	h.t.Helper()
 	held, err := checkpoints.Read(h.path("state/audit-checkpoints.jsonl"))
 	if err != nil {
@@ -101,7 +101,7 @@ func TestLogHeadTravels(t *testing.T) {
 	if by, ok := entry.Details["changedBy"].([]any); !ok || len(by) != 1 || by[0] != "kernel: metadata.ocipLog replaced" {
 		t.Errorf("the forged one is on record as %v", entry.Details["changedBy"])
 	}
-	// Within one house there is nothing to keep.
+	// Within one harness there is nothing to keep.
 	alice.dispatch("agent:bob:main", "Hello", nil)
 	if got := bob.message("hook:message_received"); got.Metadata["ocipLog"] != nil {
 		t.Errorf("bob got %s", got.Metadata["ocipLog"])

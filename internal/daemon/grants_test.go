@@ -34,7 +34,7 @@ func withExchange(saw *api.Approval, b *api.Bounds) map[string]any {
 }
 
 // grants lists those in force.
-func (h *house) grants(all bool) []api.Grant {
+func (h *harness) grants(all bool) []api.Grant {
 	h.t.Helper()
 	var list api.GrantListResult
 	h.operator("grant.list", map[string]any{"all": all}, &list)
@@ -43,7 +43,7 @@ func (h *house) grants(all bool) []api.Grant {
 
 // approveExchange has a person approve a held message and its exchange, as it is
 // offered.
-func (h *house) approveExchange(id string) api.ApprovalResolveResult {
+func (h *harness) approveExchange(id string) api.ApprovalResolveResult {
 	h.t.Helper()
 	saw := h.shown(id)
 	var result api.ApprovalResolveResult

@@ -182,7 +182,7 @@ func sendIn(a *app, session, exchange string) error {
 
 // settle ends an exchange whose rounds are used up, so that its agents may begin
 // another.
-func settle(t *testing.T, h *house, id string) {
+func settle(t *testing.T, h *harness, id string) {
 	t.Helper()
 	h.operates().must("exchange.resolve", map[string]any{"exchangeId": id, "outcome": "resolved"}, nil)
 }

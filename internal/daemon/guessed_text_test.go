@@ -26,7 +26,7 @@ import (
 // found are the texts of some that a digest in the log gives away, and the kinds of
 // records that do. Whoever guesses has the log, the texts to try and, where they are
 // given, a secret that stands before each text, and a key of digests.
-func (h *house) found(texts []string, salt string, key []byte) (list []string) {
+func (h *harness) found(texts []string, salt string, key []byte) (list []string) {
 	h.t.Helper()
 	digests := regexp.MustCompile(`[0-9a-f]{64}`)
 	for _, r := range h.records(audit.Filter{}) {
@@ -60,7 +60,7 @@ func sum(text string) []byte {
 }
 
 // digestKey is a tenant's key, as its file has it.
-func (h *house) digestKey() []byte {
+func (h *harness) digestKey() []byte {
 	h.t.Helper()
 	text, err := os.ReadFile(h.path("state/keys/digest.json"))
 	if err != nil {

@@ -41,8 +41,8 @@ routes:
   - {session: "telegram:*", agent: alice}
 `
 
-// house is a running daemon with a place of its own.
-type house struct {
+// harness is a running daemon with a place of its own.
+type harness struct {
 	t      testing.TB
 	dir    string
 	daemon *daemon.Daemon
@@ -57,7 +57,7 @@ type house struct {
 }
 
 // build starts a daemon over a directory that stays when it is stopped.
-func build(t testing.TB, yaml string) *house {
+func build(t testing.TB, yaml string) *harness {
 	t.Helper()
 	h := plot(t, yaml)
 	h.start()
@@ -66,7 +66,7 @@ func build(t testing.TB, yaml string) *house {
 }
 
 // plot is a place for a daemon that is not started.
-func plot(t testing.TB, yaml string) *house {
+func plot(t testing.TB, yaml string) *harness {
 	t.Helper()
 	// Sockets have short addresses, so the directory's must be short too.
 	dir, err := os.MkdirTemp("", "ocipd")
@@ -74,28 +74,28 @@ func plot(t testing.TB, yaml string) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &house{t: t, dir: dir}
+	h := &harness{t: t, dir: dir}
 	h.configure(yaml)
 	return h
 }
 
-func (h *house) configure(yaml string) {
+func (h *harness) configure(yaml string) {
 	h.t.Helper()
 	if err := os.WriteFile(h.path("ocipd.yaml"), []byte(yaml), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-func (h *house) path(name string) string { return filepath.Join(h.dir, name) }
+func (h *harness) path(name string) string { return filepath.Join(h.dir, name) }
 
-func (h *house) start() {
+func (h *harness) start() {
 	h.t.Helper()
 	if err := h.tryStart(); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-func (h *house) tryStart() error {
+func (h *harness) tryStart() error {
 	d, err := h.make()
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (h *house) tryStart() error {
 }
 
 // make makes a daemon that is not started.
-func (h *house) make() (*daemon.Daemon, error) {
+func (h *harness) make() (*daemon.Daemon, error) {
 	flags := map[string]any{
 		"ipc.socket": h.path("run/kernel.sock"), "store.url": h.path("state/ocipd.db"),
 		// Most tests are apps and operators in one process.
@@ -129,13 +129,13 @@ func (h *house) make() (*daemon.Daemon, error) {
 }
 
 // observe keeps what the daemon logs from here on.
-func (h *house) observe() *observer.ObservedLogs {
+func (h *harness) observe() *observer.ObservedLogs {
 	core, logged := observer.New(zap.DebugLevel)
 	h.logger = zap.New(core)
 	return logged
 }
 
-func (h *house) stop() {
+func (h *harness) stop() {
 	h.t.Helper()
 	if h.daemon == nil {
 		return
@@ -154,7 +154,7 @@ type app struct {
 }
 
 // connect dials the socket without registering.
-func (h *house) connect(opts ...client.Option) *app {
+func (h *harness) connect(opts ...client.Option) *app {
 	h.t.Helper()
 	c, err := client.Dial(h.t.Context(), h.path("run/kernel.sock"), opts...)
 	if err != nil {
@@ -172,7 +172,7 @@ func manifest(id string, c api.Capabilities) *api.Manifest {
 }
 
 // register connects and registers.
-func (h *house) register(id string, c api.Capabilities, opts ...client.Option) *app {
+func (h *harness) register(id string, c api.Capabilities, opts ...client.Option) *app {
 	h.t.Helper()
 	a := h.connect(opts...)
 	a.id = id
@@ -183,7 +183,7 @@ func (h *house) register(id string, c api.Capabilities, opts ...client.Option) *
 }
 
 // agent is an app that speaks for an agent, ready.
-func (h *house) agent(id string) *app {
+func (h *harness) agent(id string) *app {
 	h.t.Helper()
 	a := h.register(id, api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_received", "agent_starting", "agent_completed"}}})
 	a.must("app.ready", nil, nil)
@@ -191,7 +191,7 @@ func (h *house) agent(id string) *app {
 }
 
 // channel is an app that owns channels, set up as the SDK does.
-func (h *house) channel(id string, channels ...string) *app {
+func (h *harness) channel(id string, channels ...string) *app {
 	h.t.Helper()
 	a := h.register(id, api.Capabilities{Channels: api.Provides{Provides: channels}, Hooks: api.HookDeclaration{Subscribes: []string{"message_sending"}}})
 	for _, channel := range channels {
@@ -316,7 +316,7 @@ func (a *app) decode(raw []byte, into any) {
 }
 
 // operator calls a method on the operator socket.
-func (h *house) operator(method string, params, result any) {
+func (h *harness) operator(method string, params, result any) {
 	h.t.Helper()
 	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
 	if err != nil {
@@ -329,7 +329,7 @@ func (h *house) operator(method string, params, result any) {
 }
 
 // records returns the newest records that a filter selects, oldest first.
-func (h *house) records(f audit.Filter) []audit.Entry {
+func (h *harness) records(f audit.Filter) []audit.Entry {
 	h.t.Helper()
 	var page api.AuditQueryResult
 	h.operator("audit.query", map[string]any{"filter": f, "limit": 1000}, &page)
@@ -345,7 +345,7 @@ func (h *house) records(f audit.Filter) []audit.Entry {
 }
 
 // verify checks the whole mirror.
-func (h *house) verify() audit.Head {
+func (h *harness) verify() audit.Head {
 	h.t.Helper()
 	f, err := os.Open(h.path("state/audit.jsonl"))
 	if err != nil {

@@ -41,7 +41,7 @@ hooks: {wait: 150ms, answer: 300ms}
 
 // interceptor is an app that intercepts outgoing messages. One that must
 // answer says so by a capability.
-func (h *house) interceptor(id string, mustAnswer bool) *app {
+func (h *harness) interceptor(id string, mustAnswer bool) *app {
 	h.t.Helper()
 	a := h.register(id, api.Capabilities{Hooks: api.HookDeclaration{Intercepts: []string{"message_sending"}}})
 	if mustAnswer {

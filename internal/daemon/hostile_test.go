@@ -51,7 +51,7 @@ type honest struct {
 // work starts an app that beats and dispatches, and the channel that gets its
 // messages. Each has to be answered in time, and each message to arrive, once
 // and in order.
-func (h *house) work(t *testing.T) *honest {
+func (h *harness) work(t *testing.T) *honest {
 	t.Helper()
 	w := &honest{t: t, stop: make(chan struct{}), done: make(chan struct{})}
 	alice, calm := h.agent("@acme/alice"), h.channel("@acme/calm", "calm")
@@ -173,7 +173,7 @@ func TestHostileClients(t *testing.T) {
 	defer worker.end()
 	for _, tc := range []struct {
 		name   string
-		attack func(t *testing.T, h *house)
+		attack func(t *testing.T, h *harness)
 	}{
 		{"garbage", attackGarbage},
 		{"ten megabytes and no newline", attackEndlessLine},
@@ -199,7 +199,7 @@ func TestHostileClients(t *testing.T) {
 	}
 }
 
-func attackGarbage(t *testing.T, h *house) {
+func attackGarbage(t *testing.T, h *harness) {
 	var all sync.WaitGroup
 	for n := range 4 {
 		w := h.dialWire("kernel.sock")
@@ -231,7 +231,7 @@ func attackGarbage(t *testing.T, h *house) {
 	all.Wait()
 }
 
-func attackEndlessLine(t *testing.T, h *house) {
+func attackEndlessLine(t *testing.T, h *harness) {
 	before := heap()
 	w := h.dialWire("kernel.sock")
 	piece := strings.Repeat("x", 64<<10)
@@ -246,7 +246,7 @@ func attackEndlessLine(t *testing.T, h *house) {
 	w.deny(api.AppNotRegistered, "app.heartbeat", "{}")
 }
 
-func attackHeartbeats(t *testing.T, h *house) {
+func attackHeartbeats(t *testing.T, h *harness) {
 	const n = 10_000
 	before := heap()
 	w := h.registered("@evil/beats", `{}`)
@@ -271,7 +271,7 @@ func attackHeartbeats(t *testing.T, h *house) {
 	<-done
 }
 
-func attackDispatches(t *testing.T, h *house) {
+func attackDispatches(t *testing.T, h *harness) {
 	const n = 10_000
 	before := heap()
 	w := h.registered("@acme/bob", `{}`)
@@ -314,7 +314,7 @@ func attackDispatches(t *testing.T, h *house) {
 	t.Logf("%d requests written, %d answered, lagging: %v", written.Load(), answered, lagging)
 }
 
-func attackHalfALine(t *testing.T, h *house) {
+func attackHalfALine(t *testing.T, h *harness) {
 	var silent []*wire
 	for range 50 {
 		w := h.dialWire("kernel.sock")
@@ -334,7 +334,7 @@ func attackHalfALine(t *testing.T, h *house) {
 	}
 }
 
-func attackMidRequest(t *testing.T, h *house) {
+func attackMidRequest(t *testing.T, h *harness) {
 	for n := range 100 {
 		w := h.dialWire("kernel.sock")
 		id := fmt.Sprintf("@evil/app%d", n)
@@ -373,7 +373,7 @@ func attackMidRequest(t *testing.T, h *house) {
 	}
 }
 
-func attackLimits(t *testing.T, h *house) {
+func attackLimits(t *testing.T, h *harness) {
 	var all sync.WaitGroup
 	for n := range 4 {
 		w := h.registered(fmt.Sprintf("@evil/long%d", n), `{}`)
@@ -420,7 +420,7 @@ func attackLimits(t *testing.T, h *house) {
 // The owner of a channel that does not read has its messages wait on disk.
 // When it reads on they all come, in order; where its connection was given up
 // in between, some come again, under the same id.
-func attackSlowOwner(t *testing.T, h *house) {
+func attackSlowOwner(t *testing.T, h *harness) {
 	const sessions, each = 8, 150
 	owner := func() *wire {
 		w := h.registered("@evil/slow", `{"channels":{"provides":["slow"]}}`)
@@ -506,7 +506,7 @@ func attackSlowOwner(t *testing.T, h *house) {
 	}
 }
 
-func attackIdle(t *testing.T, h *house) {
+func attackIdle(t *testing.T, h *harness) {
 	survivor := h.registered("@acme/survivor", `{}`)
 	// At any time more are open than the limit; who is pushed out is closed.
 	var idle []net.Conn

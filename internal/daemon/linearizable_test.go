@@ -32,7 +32,7 @@ func TestRoundsAreLinearizable(t *testing.T) {
 
 // races has a load at work until so many messages are answered, and stops the
 // daemon. Without any it only looks at what is left.
-func (h *house) races(l *roundtest.Load, messages int) {
+func (h *harness) races(l *roundtest.Load, messages int) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()

@@ -26,7 +26,7 @@ func TestLogsHoldNoMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &house{t: t, dir: dir}
+	h := &harness{t: t, dir: dir}
 	valid := acme + "channels: {telegram: {botToken: " + mark + "-bot}}\naudit: {sinks: [{name: siem, type: otlp, endpoint: \"http://127.0.0.1:9/v1/logs\", headers: {Authorization: " + mark + "-header}}]}\n"
 	h.configure(valid)
 	core, logged := observer.New(zapcore.DebugLevel)

@@ -23,7 +23,7 @@ func TestNoticeOfAHeldMessage(t *testing.T) {
 	h.start()
 	h.channel("@openclawos/telegram", "telegram")
 	alice := h.agent("@acme/alice")
-	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise the blue house", fresh(nil))
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise the blue harness", fresh(nil))
 
 	// Reading waits for the command to write and to end.
 	text, err := os.ReadFile(pipe)
@@ -44,7 +44,7 @@ func TestNoticeOfAHeldMessage(t *testing.T) {
 	}
 	contains(t, notice.Title, "alice", "agent-dave-1")
 	contains(t, notice.Body, "promise", "ocipd approvals show "+held.ApprovalID)
-	if strings.Contains(string(text), "blue house") {
+	if strings.Contains(string(text), "blue harness") {
 		t.Errorf("the notice tells the message: %s", text)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // pause stops a scope, or lets it go on.
-func (h *house) pause(method string, scope map[string]any) (result api.PauseResult) {
+func (h *harness) pause(method string, scope map[string]any) (result api.PauseResult) {
 	h.t.Helper()
 	if scope == nil {
 		scope = map[string]any{}
@@ -21,7 +21,7 @@ func (h *house) pause(method string, scope map[string]any) (result api.PauseResu
 }
 
 // waits lists what waits for its receivers.
-func (h *house) waits(filter map[string]any) (list api.QueueListResult) {
+func (h *harness) waits(filter map[string]any) (list api.QueueListResult) {
 	h.t.Helper()
 	if filter == nil {
 		filter = map[string]any{}

@@ -18,7 +18,7 @@ import (
 )
 
 // checkPlaces looks at the places of the daemon's files before any of them is
-// opened, and touches nothing. The rooms look at theirs as well; here is what they
+// opened, and touches nothing. The packages look at theirs as well; here is what they
 // cannot, or would say in the words of a system call.
 func (d *Daemon) checkPlaces(context.Context) error {
 	for _, at := range []struct{ key, dir string }{

@@ -85,7 +85,7 @@ type stranger struct {
 	says  bytes.Buffer
 }
 
-func (h *house) stranger(t *testing.T, program string, as *syscall.Credential) *stranger {
+func (h *harness) stranger(t *testing.T, program string, as *syscall.Credential) *stranger {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "-test.run=^TestStranger$", "-test.count=1")
 	cmd.Dir = "/"

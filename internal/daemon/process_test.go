@@ -65,16 +65,16 @@ func spoken(t *testing.T, f *os.File) net.Conn {
 }
 
 // plays runs this test in a process of its own, in a part.
-func plays(t *testing.T, part string, h *house) *exec.Cmd {
+func plays(t *testing.T, part string, h *harness) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), self(t), "-test.v", "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), appPart+"="+part, appHouse+"="+h.dir, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), appPart+"="+part, appHarness+"="+h.dir, "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 
 // joins connects the shared socket, which is descriptor 3.
 func joins(t *testing.T, socket string) {
 	t.Helper()
-	if err := syscall.Connect(3, &syscall.SockaddrUnix{Name: filepath.Join(os.Getenv(appHouse), socket)}); err != nil {
+	if err := syscall.Connect(3, &syscall.SockaddrUnix{Name: filepath.Join(os.Getenv(appHarness), socket)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -172,7 +172,7 @@ func boundSleep(t *testing.T) string {
 // becomesBound connects, starts a process that has the connection too, and becomes
 // the bound program.
 func becomesBound(t *testing.T) {
-	h := &house{t: t, dir: os.Getenv(appHouse)}
+	h := &harness{t: t, dir: os.Getenv(appHarness)}
 	f := loose(t)
 	if err := syscall.Connect(int(f.Fd()), &syscall.SockaddrUnix{Name: h.path("run/kernel.sock")}); err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestAppProcessesAreRememberedOverARestart(t *testing.T) {
 }
 
 func decidesAfterARestart(t *testing.T) {
-	h := &house{t: t, dir: os.Getenv(appHouse)}
+	h := &harness{t: t, dir: os.Getenv(appHarness)}
 	alice := h.agent("@acme/alice")
 	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
 	fmt.Printf("\nheld: %s\n", held.ApprovalID)

@@ -55,13 +55,13 @@ func policySection(path, more string) string {
 }
 
 // edit puts another configuration in the place of the file, at once.
-func (h *house) edit(yaml string) {
+func (h *harness) edit(yaml string) {
 	h.t.Helper()
 	lay(h.t, h.dir, map[string]string{"ocipd.yaml": yaml})
 }
 
 // policyStatus asks for the policy as operators see it.
-func (h *house) policyStatus() api.PolicyStatus {
+func (h *harness) policyStatus() api.PolicyStatus {
 	h.t.Helper()
 	var s api.Status
 	h.operator("kernel.status", nil, &s)
@@ -69,13 +69,13 @@ func (h *house) policyStatus() api.PolicyStatus {
 }
 
 // policyUntil asks until the status is as it should become.
-func (h *house) policyUntil(what string, is func(api.PolicyStatus) bool) api.PolicyStatus {
+func (h *harness) policyUntil(what string, is func(api.PolicyStatus) bool) api.PolicyStatus {
 	h.t.Helper()
 	return h.statusUntil(what, func(s api.Status) bool { return is(s.Policy) }).Policy
 }
 
 // statusUntil asks until the daemon is as it should become.
-func (h *house) statusUntil(what string, is func(api.Status) bool) api.Status {
+func (h *harness) statusUntil(what string, is func(api.Status) bool) api.Status {
 	h.t.Helper()
 	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
 	if err != nil {
@@ -96,25 +96,25 @@ func (h *house) statusUntil(what string, is func(api.Status) bool) api.Status {
 }
 
 // takes waits for a policy other than one that was in force.
-func (h *house) takes(old string) string {
+func (h *harness) takes(old string) string {
 	h.t.Helper()
 	return h.policyUntil("another policy than "+old, func(s api.PolicyStatus) bool { return s.Revision != old }).Revision
 }
 
 // refuses waits for a refusal that says something.
-func (h *house) refuses(part string) api.PolicyStatus {
+func (h *harness) refuses(part string) api.PolicyStatus {
 	h.t.Helper()
 	return h.policyUntil("a refusal with "+part, func(s api.PolicyStatus) bool { return strings.Contains(s.Refusal, part) })
 }
 
 // refusesConfig waits for a refusal of the configuration that says something.
-func (h *house) refusesConfig(part string) {
+func (h *harness) refusesConfig(part string) {
 	h.t.Helper()
 	h.statusUntil("a refusal with "+part, func(s api.Status) bool { return strings.Contains(s.Config.Refusal, part) })
 }
 
 // reload asks for policy.reload.
-func (h *house) reload() (api.PolicyReloadResult, error) {
+func (h *harness) reload() (api.PolicyReloadResult, error) {
 	h.t.Helper()
 	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
 	if err != nil {
@@ -126,7 +126,7 @@ func (h *house) reload() (api.PolicyReloadResult, error) {
 }
 
 // policyRecords lists what was recorded of policies, such as "loaded by file".
-func (h *house) policyRecords() (entries []audit.Entry, said []string) {
+func (h *harness) policyRecords() (entries []audit.Entry, said []string) {
 	h.t.Helper()
 	entries = h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionPolicyChange}})
 	for _, e := range entries {
@@ -135,7 +135,7 @@ func (h *house) policyRecords() (entries []audit.Entry, said []string) {
 	return entries, said
 }
 
-func (h *house) wantPolicyRecords(want ...string) []audit.Entry {
+func (h *harness) wantPolicyRecords(want ...string) []audit.Entry {
 	h.t.Helper()
 	entries, said := h.policyRecords()
 	if !slices.Equal(said, want) {
@@ -602,7 +602,7 @@ func TestEditBeforeTheWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &house{t: t, dir: dir}
+	h := &harness{t: t, dir: dir}
 	h.configure(acme)
 	cfg, err := config.Load(config.Options{File: h.path("ocipd.yaml"), Flags: map[string]any{
 		"ipc.socket": h.path("run/kernel.sock"), "store.url": h.path("state/ocipd.db"), "policy.data.max_classification_shared": "public",

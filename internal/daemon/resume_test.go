@@ -15,7 +15,7 @@ import (
 )
 
 // restart ends the daemon and starts it on what it left.
-func (h *house) restart() {
+func (h *harness) restart() {
 	h.t.Helper()
 	h.stop()
 	h.start()
@@ -23,7 +23,7 @@ func (h *house) restart() {
 
 // again connects as an app of the SDK does whose connection ended: with the token
 // it has, without registering.
-func (h *house) again(a *app) *app {
+func (h *harness) again(a *app) *app {
 	h.t.Helper()
 	b := h.connect(client.WithToken(a.Token()))
 	b.id = a.id
@@ -31,7 +31,7 @@ func (h *house) again(a *app) *app {
 }
 
 // events lists what is on record of an app's life.
-func (h *house) events(id string) (events []string) {
+func (h *harness) events(id string) (events []string) {
 	h.t.Helper()
 	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionAppLifecycle, AppID: id}}) {
 		events = append(events, r.Event)
@@ -124,17 +124,17 @@ func TestResumeRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		// token leaves a token that is worth nothing.
-		token func(h *house) string
+		token func(h *harness) string
 	}{
-		{"never given", func(*house) string { return "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" }},
-		{"not ready", func(h *house) string { return h.register("@acme/alice", api.Capabilities{}).Token() }},
-		{"shut down", func(h *house) string {
+		{"never given", func(*harness) string { return "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" }},
+		{"not ready", func(h *harness) string { return h.register("@acme/alice", api.Capabilities{}).Token() }},
+		{"shut down", func(h *harness) string {
 			a := h.agent("@acme/alice")
 			a.must("app.shutdown", nil, nil)
 			<-a.Done()
 			return a.Token()
 		}},
-		{"registered anew", func(h *house) string {
+		{"registered anew", func(h *harness) string {
 			a := h.agent("@acme/alice")
 			h.register("@acme/alice", api.Capabilities{}, client.WithToken(a.Token()))
 			return a.Token()

@@ -19,7 +19,7 @@ import (
 // rewriteLog does what somebody can do who can write all files of a stopped daemon
 // and has not its key: up to the first checkpoint the log stays, behind it stands
 // what he wants, chained anew, and what knew of the rest is gone.
-func (h *house) rewriteLog(records int, apart time.Duration) {
+func (h *harness) rewriteLog(records int, apart time.Duration) {
 	h.t.Helper()
 	must := func(err error) {
 		h.t.Helper()

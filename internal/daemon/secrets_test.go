@@ -34,7 +34,7 @@ func withGina(yaml string) string {
 }
 
 // digestOf sends a text to a stranger and returns the digest on record.
-func (h *house) digestOf(a *app, text string) string {
+func (h *harness) digestOf(a *app, text string) string {
 	h.t.Helper()
 	sent := a.dispatch("matrix:!stranger:acme.example", text, nil)
 	r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID}})
@@ -45,7 +45,7 @@ func (h *house) digestOf(a *app, text string) string {
 }
 
 // everywhere returns the files below the state directory that hold a text.
-func (h *house) everywhere(text string) (files []string) {
+func (h *harness) everywhere(text string) (files []string) {
 	h.t.Helper()
 	err := filepath.WalkDir(h.path("state"), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
@@ -64,7 +64,7 @@ func (h *house) everywhere(text string) (files []string) {
 }
 
 // log returns every line of the log, newest first.
-func (h *house) log() string {
+func (h *harness) log() string {
 	h.t.Helper()
 	var page api.AuditQueryResult
 	h.operator("audit.query", map[string]any{"limit": 1000}, &page)
@@ -406,7 +406,7 @@ func TestAskedAnewSaysNoText(t *testing.T) {
 }
 
 // keyFile is where the digest keys are.
-func (h *house) keyFile() string { return h.path("state/keys/digest.json") }
+func (h *harness) keyFile() string { return h.path("state/keys/digest.json") }
 
 // A key that digests on record were made with is not replaced unasked: the start
 // ends, changes nothing, and goes on with the file in its place.
@@ -533,7 +533,7 @@ func TestDigestKeyOfAnotherIsRefused(t *testing.T) {
 }
 
 // keysOnRecord returns the records of an event of the digest keys.
-func (h *house) keysOnRecord(event string) []audit.Entry {
+func (h *harness) keysOnRecord(event string) []audit.Entry {
 	h.t.Helper()
 	return slices.DeleteFunc(h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}), func(e audit.Entry) bool { return e.Event != event })
 }
@@ -658,7 +658,7 @@ func TestDestroyedDigestKeyOfAnEarlierDaemon(t *testing.T) {
 }
 
 // digestKeys returns what the file holds for each tenant.
-func (h *house) digestKeys() map[string]jsontext.Value {
+func (h *harness) digestKeys() map[string]jsontext.Value {
 	h.t.Helper()
 	var stored struct {
 		Tenants map[string]jsontext.Value `json:"tenants"`
@@ -673,7 +673,7 @@ func (h *house) digestKeys() map[string]jsontext.Value {
 	return stored.Tenants
 }
 
-func (h *house) putDigestKeys(tenants map[string]jsontext.Value) {
+func (h *harness) putDigestKeys(tenants map[string]jsontext.Value) {
 	h.t.Helper()
 	text, err := json.Marshal(map[string]any{"tenants": tenants})
 	if err == nil {

@@ -37,7 +37,7 @@ func (a *app) walled(key string, metadata map[string]any) {
 	}
 }
 
-func (h *house) forgets(key string) (got api.ContactForgetResult) {
+func (h *harness) forgets(key string) (got api.ContactForgetResult) {
 	h.t.Helper()
 	h.operator("contact.forget", map[string]any{"sessionKey": key}, &got)
 	return got

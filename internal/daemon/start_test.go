@@ -122,7 +122,7 @@ func waitFor(t testing.TB, what string, is func() bool) {
 
 // copyState copies the state of a running daemon, as it would be found after its
 // death.
-func copyState(t testing.TB, h *house) string {
+func copyState(t testing.TB, h *harness) string {
 	t.Helper()
 	to := h.path("copy")
 	if err := os.CopyFS(to, os.DirFS(h.path("state"))); err != nil {
@@ -216,20 +216,20 @@ func TestUnusedSocketsAreSaid(t *testing.T) {
 	}
 }
 
-// TestStopSaysWhatIsLeft runs out of the time for a stop, is hurried in it, or is
-// hurried with nothing to wait for.
+// TestStopSaysWhatIsLeft runs out of the time for a stop, is aborted in it, or is
+// aborted with nothing to wait for.
 func TestStopSaysWhatIsLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		waiting int
-		hurried bool
+		aborted bool
 	}{
-		{"nothing is under way", 0, false}, {"hurried, and nothing is under way", 0, true},
-		{"the time runs out", 2, false}, {"hurried", 2, true},
+		{"nothing is under way", 0, false}, {"aborted, and nothing is under way", 0, true},
+		{"the time runs out", 2, false}, {"aborted", 2, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			limit := "50ms"
-			if tc.hurried {
+			if tc.aborted {
 				limit = "1h"
 			}
 			h := plot(t, acme+"drain_timeout: "+limit+"\nhooks: {answer: 1h, apps: {\"@acme/guard\": {required: true}}}\n")
@@ -255,11 +255,11 @@ func TestStopSaysWhatIsLeft(t *testing.T) {
 				}
 			}
 			stop()
-			if tc.hurried {
-				d.Hurry()
+			if tc.aborted {
+				d.Abort()
 			}
 			err = <-ended
-			if want := tc.hurried && tc.waiting > 0; errors.Is(err, daemon.ErrHurried) != want || !want && err != nil {
+			if want := tc.aborted && tc.waiting > 0; errors.Is(err, daemon.ErrAborted) != want || !want && err != nil {
 				t.Errorf("it ends with %v", err)
 			} else if want {
 				contains(t, err.Error(), "were not answered: 2")
@@ -278,7 +278,7 @@ func TestStopSaysWhatIsLeft(t *testing.T) {
 }
 
 // onDisk is a place whose state is on a small disk.
-func onDisk(t *testing.T, yaml, size string) *house {
+func onDisk(t *testing.T, yaml, size string) *harness {
 	t.Helper()
 	h := plot(t, yaml)
 	if err := os.Mkdir(h.path("state"), 0o700); err != nil {
@@ -386,7 +386,7 @@ func TestStartWarnsOfWriters(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &house{t: t, dir: dir}
+	h := &harness{t: t, dir: dir}
 	h.configure(acme + "policy: {path: " + h.path("policy") + ", data: {cross_org: true}}\n")
 	if err := os.CopyFS(h.path("policy"), os.DirFS("../../configs/policies")); err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func TestATextCutInsideAnEmojiIsTaken(t *testing.T) {
 }
 
 // mended are the records that say that halves of characters were replaced.
-func mended(h *house) (found []audit.Entry) {
+func mended(h *harness) (found []audit.Entry) {
 	for _, e := range h.records(audit.Filter{}) {
 		if e.Details["mended"] != nil {
 			found = append(found, e)

@@ -190,7 +190,7 @@ func TestNextAppOfAnIDIsAnother(t *testing.T) {
 }
 
 // waitGone waits until an app has no connection.
-func (h *house) waitGone(id string) {
+func (h *harness) waitGone(id string) {
 	h.t.Helper()
 	h.statusUntil(id+" is gone", func(s api.Status) bool {
 		return !slices.ContainsFunc(s.Apps, func(a api.AppStatus) bool { return a.ID == id })

@@ -19,9 +19,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrHurried means that the daemon was stopped without waiting for requests that
+// ErrAborted means that the daemon was stopped without waiting for requests that
 // were under way. What was committed is whole.
-var ErrHurried = errors.New("stopped at once")
+var ErrAborted = errors.New("stopped at once")
 
 // openSockets takes the sockets for this daemon: those that were asked for, else
 // those that a service manager passed, else those at the usual place.
@@ -178,32 +178,32 @@ func (d *Daemon) Reload(context.Context) error {
 	return nil
 }
 
-// Hurry cuts short how long a stop waits for requests under way, whether it has
-// begun or not. [Daemon.Run] then returns [ErrHurried], where a request was left
+// Abort cuts short how long a stop waits for requests under way, whether it has
+// begun or not. [Daemon.Run] then returns [ErrAborted], where a request was left
 // unanswered. It may be called more than once, and at any time.
-func (d *Daemon) Hurry() { d.hurry.Do(func() { close(d.hurried) }) }
+func (d *Daemon) Abort() { d.abort.Do(func() { close(d.aborted) }) }
 
-// closeServer closes the server, in a hurry where one is in one.
+// closeServer closes the server, in a abort where one is in one.
 func (d *Daemon) closeServer() {
 	closed := make(chan struct{})
 	go func() {
 		select {
-		case <-d.hurried:
-			d.server.Hurry()
+		case <-d.aborted:
+			d.server.Abort()
 		case <-closed:
 		}
 	}()
 	limit := d.config().DrainTimeout
 	if d.left = d.server.Close(limit); d.left > 0 {
 		d.log.Warn("requests under way are left unanswered: what they asked for is done and on record, or not at all",
-			zap.Int("requests", d.left), zap.Duration("drain_timeout", limit), zap.Bool("hurried", d.isHurried()))
+			zap.Int("requests", d.left), zap.Duration("drain_timeout", limit), zap.Bool("aborted", d.isAborted()))
 	}
 	close(closed)
 }
 
-func (d *Daemon) isHurried() bool {
+func (d *Daemon) isAborted() bool {
 	select {
-	case <-d.hurried:
+	case <-d.aborted:
 		return true
 	default:
 		return false

@@ -44,9 +44,9 @@ type taskCaller struct {
 	name string
 }
 
-func (h *house) taskOperator() *taskCaller { return h.taskDial("run/operator.sock", "operator") }
+func (h *harness) taskOperator() *taskCaller { return h.taskDial("run/operator.sock", "operator") }
 
-func (h *house) taskDial(socket, name string) *taskCaller {
+func (h *harness) taskDial(socket, name string) *taskCaller {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
@@ -59,7 +59,7 @@ func (h *house) taskDial(socket, name string) *taskCaller {
 }
 
 // actor attaches as an actor with a fresh grant.
-func (h *house) actor(name, id string) *taskCaller {
+func (h *harness) actor(name, id string) *taskCaller {
 	h.t.Helper()
 	params := m{"actor": name}
 	if id != "" {
@@ -107,7 +107,7 @@ func str(v m, name string) string { s, _ := v[name].(string); return s }
 
 // crew are the actors of one task on its way.
 type crew struct {
-	h                              *house
+	h                              *harness
 	lead, builder, checker, critic *taskCaller
 	id, attempt                    string
 }
@@ -129,7 +129,7 @@ func (c *crew) review(kind, verdict string) {
 	reviewer.must("task.append_review", params)
 }
 
-func (h *house) crew(effects ...any) *crew {
+func (h *harness) crew(effects ...any) *crew {
 	h.t.Helper()
 	c := &crew{h: h, lead: h.actor("lead", "")}
 	work := filepath.Join(h.dir, "work")

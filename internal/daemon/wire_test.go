@@ -53,7 +53,7 @@ type message struct {
 }
 
 // dialWire connects to one of the daemon's sockets.
-func (h *house) dialWire(socket string) *wire {
+func (h *harness) dialWire(socket string) *wire {
 	h.t.Helper()
 	c, err := net.Dial("unix", h.path("run/"+socket))
 	if err != nil {
@@ -222,7 +222,7 @@ func same(t testing.TB, what string, got []string, want ...string) {
 }
 
 // registered connects an app and registers it with these capabilities.
-func (h *house) registered(id, capabilities string) *wire {
+func (h *harness) registered(id, capabilities string) *wire {
 	h.t.Helper()
 	w := h.dialWire("kernel.sock")
 	m := w.grant("app.register", wireManifest(id, capabilities))
@@ -392,13 +392,13 @@ func TestWireErrorCodes(t *testing.T) {
 			h.dialWire("kernel.sock").deny(api.Conflict, "app.register", wireManifest("@acme/alice", "{}"))
 		},
 		api.Timeout: func(t *testing.T) {
-			h := &house{t: t, dir: h.dir, daemon: h.daemon}
+			h := &harness{t: t, dir: h.dir, daemon: h.daemon}
 			dlp := h.interceptor("@acme/dlp", true)
 			defer dlp.Close()
 			alice.deny(api.Timeout, "message.dispatch", `{"sessionKey":"telegram:1","content":"nobody answers"}`)
 		},
 		api.ConnectionClosed: func(t *testing.T) {
-			h := &house{t: t, dir: h.dir, daemon: h.daemon}
+			h := &harness{t: t, dir: h.dir, daemon: h.daemon}
 			dlp := h.interceptor("@acme/dlp2", true)
 			bob := h.registered("@acme/bob", `{}`)
 			bob.write(bob.request("d", "message.dispatch", `{"sessionKey":"telegram:1","content":"x"}`) + "\n")

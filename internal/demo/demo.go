@@ -373,7 +373,7 @@ func (d *demo) next(app *client.Client, event string) (payload api.HookEvent, er
 	}
 }
 
-// demoEnvelope is an envelope of an agent of acme-corp in another house.
+// demoEnvelope is an envelope of an agent of acme-corp in another installation.
 func demoEnvelope(instance, user, unit string) map[string]any {
 	return map[string]any{
 		"version": ocip.Version, "message_type": ocip.AgentGenerated, "classification": "internal", "conversation_id": "conv-" + user + "-1",
@@ -383,7 +383,7 @@ func demoEnvelope(instance, user, unit string) map[string]any {
 	}
 }
 
-// replay brings what another house has sent, twice.
+// replay brings what another installation has sent, twice.
 func (d *demo) replay() (saw []term.Cell, err error) {
 	params := map[string]any{"sessionKey": "telegram:dave", "text": "How far is the review?", "metadata": map[string]any{"ocip": demoEnvelope("agent-dave-1", "dave", "engineering")}}
 	for range 2 {

@@ -238,7 +238,7 @@ func (d *Directory) MayBring(app string, owns bool, key string, a *Agent) error 
 	switch {
 	case channel == agentChannel && (!speaksFor(app, a) || d.LocalAgent(key) != a):
 		return fmt.Errorf("what comes in through session %s comes from app %s alone, which speaks for the agent (agents[].app); "+
-			"app %s brings the messages of people in through a channel of its own, and the envelopes of another house's agent where %s lists its instance id",
+			"app %s brings the messages of people in through a channel of its own, and the envelopes of another installation's agent where %s lists its instance id",
 			key, a.App, app, grantKey(app, "carries"))
 	case speaksFor(app, a):
 		return nil

@@ -1,9 +1,9 @@
 // Package diskspace watches the disk of a file that must go on growing, and says what
-// may still be written to it. A disk that fills up is a ladder: first a warning, then
+// may still be written to it. A disk that fills up is a disk monitor: first a warning, then
 // nothing new, then only what ends something, and at last, on a reserve that is kept
 // for it, people's decisions and the end itself.
 //
-// Whoever writes asks [Ladder.Take] before, and says afterwards whether it was written.
+// Whoever writes asks [Monitor.Take] before, and says afterwards whether it was written.
 package diskspace
 
 import (
@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Errors of [Ladder.Take].
+// Errors of [Monitor.Take].
 var (
 	// ErrLow means that the disk is nearly full, so that nothing new is taken up;
 	// what ends something is still written.
@@ -41,21 +41,21 @@ const (
 	Last
 )
 
-// Rung is how far down the ladder the disk is.
-type Rung string
+// Level is how far down the disk monitor the disk is.
+type Level string
 
-// The rungs, in order. On [Refuse] and below nothing is begun. [Full] means that a
+// The levels, in order. On [Refuse] and below nothing is begun. [Full] means that a
 // write found no space.
 const (
-	OK     Rung = "ok"
-	Warn   Rung = "warn"
-	Refuse Rung = "refuse"
-	Full   Rung = "full"
+	OK     Level = "ok"
+	Warn   Level = "warn"
+	Refuse Level = "refuse"
+	Full   Level = "full"
 )
 
 // Disk is how the disk is.
 type Disk struct {
-	Rung Rung
+	Level Level
 	// Free is how many bytes the daemon's user may still write, besides those that
 	// what is in the write-ahead log will take.
 	Free int64
@@ -63,11 +63,11 @@ type Disk struct {
 	Reserve bool
 }
 
-// Options say what a filling disk leads to. The zero value is no ladder:
+// Options say what a filling disk leads to. The zero value is no disk monitor:
 // only a disk that is full refuses.
 type Options struct {
 	// WarnFree and MinFree are the bytes that must be free for [OK] and
-	// for anything new. Zero leaves out the rung.
+	// for anything new. Zero leaves out the level.
 	WarnFree, MinFree int64
 	// Reserve is the size in bytes of a file beside the one that grows, which is given
 	// up once for the last records; zero keeps none.
@@ -79,25 +79,25 @@ type Options struct {
 	Free func() (int64, error)
 }
 
-// On reports whether there is a ladder.
+// On reports whether there is a disk monitor.
 func (o *Options) On() bool { return o.WarnFree > 0 || o.MinFree > 0 || o.Reserve > 0 }
 
-// leave is what must be free for a rung to be left again: an eighth more than
+// leave is what must be free for a level to be left again: an eighth more than
 // what it begins at, so that a disk at the border is not told of each second.
 func leave(limit int64) int64 { return limit + limit/8 }
 
 // Least is what must be free after a write found no space, where no limit is set.
 const Least = 1 << 20
 
-// Ladder watches the disk. Its methods are safe for concurrent use.
-type Ladder struct {
+// Monitor watches the disk. Its methods are safe for concurrent use.
+type Monitor struct {
 	Options
 	reserve string
 	log     *zap.Logger
 
 	now  atomic.Pointer[Disk]
 	wake chan struct{}
-	// file is what grows, and size how many bytes it will have, see [Ladder.Grown].
+	// file is what grows, and size how many bytes it will have, see [Monitor.Grown].
 	file string
 	size atomic.Int64
 	// flying is what is under way, and since what was written since the disk was
@@ -111,7 +111,7 @@ type Ladder struct {
 }
 
 // New looks at the disk of a file and makes the reserve.
-func New(o Options, file string, log *zap.Logger) *Ladder {
+func New(o Options, file string, log *zap.Logger) *Monitor {
 	if o.Every == 0 {
 		o.Every = time.Second
 	}
@@ -119,9 +119,9 @@ func New(o Options, file string, log *zap.Logger) *Ladder {
 		dir := filepath.Dir(file)
 		o.Free = func() (int64, error) { return freeBytes(dir) }
 	}
-	s := &Ladder{Options: o, file: file, reserve: file + ".reserve", log: log, wake: make(chan struct{}, 1)}
+	s := &Monitor{Options: o, file: file, reserve: file + ".reserve", log: log, wake: make(chan struct{}, 1)}
 	info, err := os.Lstat(s.reserve)
-	s.now.Store(&Disk{Rung: OK, Reserve: err == nil && info.Mode().IsRegular() && info.Size() == o.Reserve && o.Reserve > 0})
+	s.now.Store(&Disk{Level: OK, Reserve: err == nil && info.Mode().IsRegular() && info.Size() == o.Reserve && o.Reserve > 0})
 	s.Look(false)
 	return s
 }
@@ -135,11 +135,11 @@ func freeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// Run looks every now and then until the context ends, and records each other rung.
-func (s *Ladder) Run(ctx context.Context, record func(was, now Disk) error) {
+// Run looks every now and then until the context ends, and records each other level.
+func (s *Monitor) Run(ctx context.Context, record func(was, now Disk) error) {
 	ticker := time.NewTicker(s.Every)
 	defer ticker.Stop()
-	told := Disk{Rung: OK}
+	told := Disk{Level: OK}
 	for {
 		select {
 		case <-ctx.Done():
@@ -149,7 +149,7 @@ func (s *Ladder) Run(ctx context.Context, record func(was, now Disk) error) {
 			s.Look(false)
 		}
 		now := *s.now.Load()
-		if now.Rung == told.Rung {
+		if now.Level == told.Level {
 			continue
 		}
 		s.say(&now)
@@ -160,9 +160,9 @@ func (s *Ladder) Run(ctx context.Context, record func(was, now Disk) error) {
 	}
 }
 
-func (s *Ladder) say(d *Disk) {
-	fields := []zap.Field{zap.String("rung", string(d.Rung)), zap.Int64("freeBytes", d.Free), zap.Bool("reserve", d.Reserve)}
-	switch d.Rung {
+func (s *Monitor) say(d *Disk) {
+	fields := []zap.Field{zap.String("level", string(d.Level)), zap.Int64("freeBytes", d.Free), zap.Bool("reserve", d.Reserve)}
+	switch d.Level {
 	case OK:
 		s.log.Info("the disk has space again", fields...)
 	case Warn:
@@ -176,7 +176,7 @@ func (s *Ladder) say(d *Disk) {
 
 // Look finds out how the disk is; full says that a write has just found no
 // space.
-func (s *Ladder) Look(full bool) {
+func (s *Monitor) Look(full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := *s.now.Load()
@@ -192,9 +192,9 @@ func (s *Ladder) Look(full bool) {
 		free -= s.growth()
 	}
 	if full {
-		was.Rung = Full
+		was.Level = Full
 	}
-	d := Disk{Rung: s.rung(was.Rung, free), Free: free, Reserve: was.Reserve}
+	d := Disk{Level: s.level(was.Level, free), Free: free, Reserve: was.Reserve}
 	if s.Reserve > 0 && !d.Reserve && free >= s.Kept()+s.Reserve {
 		if err := makeReserve(s.reserve, s.Reserve); err != nil {
 			s.log.Error("cannot keep space for the last records", zap.Error(err))
@@ -206,14 +206,14 @@ func (s *Ladder) Look(full bool) {
 }
 
 // Kept is what is to stay free of the disk, whatever else is put on it.
-func (s *Ladder) Kept() int64 { return max(leave(s.MinFree), Least) }
+func (s *Monitor) Kept() int64 { return max(leave(s.MinFree), Least) }
 
 // Grown says how many bytes the file will have when all that was written is in it,
 // and not only in a write-ahead log beside it.
-func (s *Ladder) Grown(size int64) { s.size.Store(size) }
+func (s *Monitor) Grown(size int64) { s.size.Store(size) }
 
 // growth is how much the file will take that it does not take yet.
-func (s *Ladder) growth() int64 {
+func (s *Monitor) growth() int64 {
 	info, err := os.Stat(s.file)
 	if err != nil {
 		return 0
@@ -221,8 +221,8 @@ func (s *Ladder) growth() int64 {
 	return max(0, s.size.Load()-info.Size())
 }
 
-// rung is where the ladder leads from a rung with so much space.
-func (s *Ladder) rung(was Rung, free int64) Rung {
+// level is where the disk monitor leads from a level with so much space.
+func (s *Monitor) level(was Level, free int64) Level {
 	low := was == Refuse || was == Full
 	switch {
 	case was == Full && free < s.Kept():
@@ -238,7 +238,7 @@ func (s *Ladder) rung(was Rung, free int64) Rung {
 // Take counts so many bytes as taken, until they are written or given back. It
 // refuses what begins something while the disk is nearly full, or would fill it,
 // and what ends something where nothing is left but what was the reserve.
-func (s *Ladder) Take(use Use, size int64) error {
+func (s *Monitor) Take(use Use, size int64) error {
 	flying := s.flying.Add(size)
 	if !s.On() || use == Last {
 		return nil
@@ -247,10 +247,10 @@ func (s *Ladder) Take(use Use, size int64) error {
 	if s.suffices(use, d, flying+s.since.Load()) {
 		return nil
 	}
-	if d.Rung == OK || d.Rung == Warn {
+	if d.Level == OK || d.Level == Warn {
 		// So much was written since, or is about to be, that it is time to look.
 		s.Look(false)
-		s.poke()
+		s.wakeUp()
 		if d = s.now.Load(); s.suffices(use, d, flying) {
 			return nil
 		}
@@ -265,12 +265,12 @@ func (s *Ladder) Take(use Use, size int64) error {
 
 // suffices reports whether something may be written to a disk, besides what takes so
 // much already.
-func (s *Ladder) suffices(use Use, d *Disk, taken int64) bool {
-	low := d.Rung == Refuse || d.Rung == Full
+func (s *Monitor) suffices(use Use, d *Disk, taken int64) bool {
+	low := d.Level == Refuse || d.Level == Full
 	switch {
 	case use == End:
 		// On a disk that was full the reserve may have been given up.
-		return d.Rung != Full || d.Reserve || s.Reserve == 0 || d.Free-taken >= s.Reserve
+		return d.Level != Full || d.Reserve || s.Reserve == 0 || d.Free-taken >= s.Reserve
 	case s.MinFree == 0:
 		return true
 	}
@@ -278,24 +278,24 @@ func (s *Ladder) suffices(use Use, d *Disk, taken int64) bool {
 }
 
 // Written counts bytes as some that the next look at the disk will see.
-func (s *Ladder) Written(size int64) {
+func (s *Monitor) Written(size int64) {
 	s.since.Add(size)
 	s.flying.Add(-size)
 }
 
 // GiveBack uncounts what was not written.
-func (s *Ladder) GiveBack(size int64) { s.flying.Add(-size) }
+func (s *Monitor) GiveBack(size int64) { s.flying.Add(-size) }
 
 // Filled looks at once after a write that found no space.
-func (s *Ladder) Filled() {
+func (s *Monitor) Filled() {
 	if !s.On() {
 		return
 	}
 	s.Look(true)
-	s.poke()
+	s.wakeUp()
 }
 
-func (s *Ladder) poke() {
+func (s *Monitor) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -303,7 +303,7 @@ func (s *Ladder) poke() {
 }
 
 // Release gives the reserve up, and reports whether there was one.
-func (s *Ladder) Release() bool {
+func (s *Monitor) Release() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := *s.now.Load()
@@ -323,7 +323,7 @@ func (s *Ladder) Release() bool {
 
 // MakeRoom gives the reserve up where there is not enough space to open the file at
 // all: whoever decides about what waits must be able to.
-func (s *Ladder) MakeRoom() {
+func (s *Monitor) MakeRoom() {
 	if d := s.now.Load(); d.Free < Least && s.Release() {
 		s.Look(false)
 	}
@@ -333,7 +333,7 @@ func (s *Ladder) MakeRoom() {
 const startBytes = 64 << 10
 
 // MayStart refuses a disk on which not even a start could be recorded.
-func (s *Ladder) MayStart() error {
+func (s *Monitor) MayStart() error {
 	if free, err := s.Free(); err == nil && free < startBytes {
 		return s.Explain(ErrFull)
 	}
@@ -341,7 +341,7 @@ func (s *Ladder) MayStart() error {
 }
 
 // Explain says of a failure on a full disk what to do about it.
-func (s *Ladder) Explain(err error) error {
+func (s *Monitor) Explain(err error) error {
 	free, failed := s.Free()
 	if failed != nil || free >= Least {
 		return err
@@ -382,7 +382,7 @@ func makeReserve(path string, size int64) (err error) {
 }
 
 // Now returns how the disk was when it was last looked at.
-func (s *Ladder) Now() Disk {
+func (s *Monitor) Now() Disk {
 	if !s.On() {
 		// Nobody looks by the clock.
 		s.Look(false)

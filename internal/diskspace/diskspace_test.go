@@ -14,13 +14,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestLadder walks a disk down and up again: where each rung begins and ends.
-func TestLadder(t *testing.T) {
+// TestLevels walks a disk down and up again: where each level begins and ends.
+func TestLevels(t *testing.T) {
 	const warn, least, mib = 1000 << 20, 64 << 20, 1 << 20
 	steps := []struct {
 		free int64
 		full bool
-		want Rung
+		want Level
 	}{
 		{2000 << 20, false, OK},
 		{warn, false, OK},
@@ -43,17 +43,17 @@ func TestLadder(t *testing.T) {
 	}
 	free := int64(0)
 	s := New(Options{WarnFree: warn, MinFree: least, Free: func() (int64, error) { return free, nil }}, t.TempDir()+"/db", zap.NewNop())
-	s.now.Store(&Disk{Rung: OK})
+	s.now.Store(&Disk{Level: OK})
 	for i, step := range steps {
 		free = step.free
 		s.Look(step.full)
-		if got := s.now.Load().Rung; got != step.want {
+		if got := s.now.Load().Level; got != step.want {
 			t.Fatalf("step %d, %d MiB free: got %s, want %s", i+1, step.free>>20, got, step.want)
 		}
 	}
 	s.Free = func() (int64, error) { return 0, errors.New("no such disk") }
 	s.Look(false)
-	if got := s.now.Load(); got.Rung != OK || got.Free != 2000<<20 {
+	if got := s.now.Load(); got.Level != OK || got.Free != 2000<<20 {
 		t.Errorf("what cannot be told changes nothing: got %+v", got)
 	}
 }
@@ -64,7 +64,7 @@ func TestReserve(t *testing.T) {
 	const least, size = 8 << 20, 2 << 20
 	free := int64(least)
 	db := t.TempDir() + "/db"
-	open := func() *Ladder {
+	open := func() *Monitor {
 		return New(Options{MinFree: least, Reserve: size, Free: func() (int64, error) { return free, nil }}, db, zap.NewNop())
 	}
 	have := func() bool {
@@ -112,7 +112,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestDiskIsLookedAtOnceASecond, and each change of the rung is told once.
+// TestDiskIsLookedAtOnceASecond, and each change of the level is told once.
 func TestDiskIsLookedAtOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -132,7 +132,7 @@ func TestDiskIsLookedAtOnceASecond(t *testing.T) {
 		go func() {
 			defer close(done)
 			s.Run(ctx, func(was, now Disk) error {
-				told = append(told, string(was.Rung)+">"+string(now.Rung))
+				told = append(told, string(was.Level)+">"+string(now.Level))
 				return ErrFull
 			})
 		}()
@@ -144,7 +144,7 @@ func TestDiskIsLookedAtOnceASecond(t *testing.T) {
 			synctest.Wait()
 		}
 		s.Look(true) // there is space: nothing to tell
-		s.poke()
+		s.wakeUp()
 		synctest.Wait()
 		stop()
 		<-done

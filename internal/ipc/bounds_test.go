@@ -25,8 +25,8 @@ func TestConnectionsWithin(t *testing.T) {
 	}
 }
 
-// house is a server whose clients a test reaches by the order they came in.
-type house struct {
+// harness is a server whose clients a test reaches by the order they came in.
+type harness struct {
 	*Server
 	path  string
 	links chan api.Link
@@ -34,8 +34,8 @@ type house struct {
 	came  []*fakeClient
 }
 
-func bounded(t *testing.T, l Limits) *house {
-	h := &house{links: make(chan api.Link, 1000)}
+func bounded(t *testing.T, l Limits) *harness {
+	h := &harness{links: make(chan api.Link, 1000)}
 	k := &fakeKernel{}
 	k.connect = func(_ api.Peer, l api.Link) (Client, error) {
 		h.mu.Lock()
@@ -55,13 +55,13 @@ func bounded(t *testing.T, l Limits) *house {
 }
 
 // join connects and returns the connection with what the kernel has of it.
-func (h *house) join(t *testing.T) (*plug, api.Link) {
+func (h *harness) join(t *testing.T) (*plug, api.Link) {
 	p := dial(t, h.path)
 	return p, <-h.links
 }
 
 // registers has all who came so far count as registered.
-func (h *house) registers() {
+func (h *harness) registers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.came {
@@ -313,7 +313,7 @@ func TestAnOperatorAtWorkIsNotPushedOut(t *testing.T) {
 	}
 	h.Server.mu.Unlock()
 	first.mu.Lock()
-	first.fly("at work", nil)
+	first.trackLocked("at work", nil)
 	first.mu.Unlock()
 	if comesBefore(first, second) || !comesBefore(second, first) {
 		t.Error("the one at work gives way")

@@ -463,7 +463,7 @@ func (c *conn) enter(id string, cost int) bool {
 		c.process.leave(cost)
 		return false
 	}
-	c.fly(id, nil)
+	c.trackLocked(id, nil)
 	c.load.requests++
 	c.load.bytes += cost
 	return true
@@ -483,13 +483,13 @@ func (c *conn) enterStream(id string, cancel context.CancelFunc) error {
 		c.process.streams.Add(-1)
 		return api.Errorf(api.Conflict, "process %d has its limit of %d streams; end one with stream.cancel", c.process.key.pid, maxStreamsOfProcess)
 	}
-	c.fly(id, cancel)
+	c.trackLocked(id, cancel)
 	c.streams++
 	return nil
 }
 
-// fly is called with the lock.
-func (c *conn) fly(id string, cancel context.CancelFunc) {
+// trackLocked puts a request into flight.
+func (c *conn) trackLocked(id string, cancel context.CancelFunc) {
 	if c.inFlight == nil {
 		c.inFlight = make(map[string]context.CancelFunc)
 	}

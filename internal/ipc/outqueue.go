@@ -270,7 +270,7 @@ func (q *outQueue) write() {
 	}()
 	for !q.dead && (q.waiting > 0 || q.last != nil) {
 		if q.last != nil {
-			q.farewell(nil)
+			q.writeLast(nil)
 			return
 		}
 		first := q.take()
@@ -284,7 +284,7 @@ func (q *outQueue) write() {
 		}
 		if err != nil {
 			if q.last != nil {
-				q.farewell(torn(frames, n))
+				q.writeLast(torn(frames, n))
 				return
 			}
 			q.die(err)
@@ -321,8 +321,8 @@ func torn(frames []byte, n int) []byte {
 	return rest[:bytes.IndexByte(rest, '\n')+1]
 }
 
-// farewell writes the last words behind a whole frame, and ends the writing.
-func (q *outQueue) farewell(rest []byte) {
+// writeLast writes the last words behind a whole frame, and ends the writing.
+func (q *outQueue) writeLast(rest []byte) {
 	words := append(bytes.Clone(rest), q.last...)
 	q.last = nil
 	q.mu.Unlock()

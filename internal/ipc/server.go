@@ -80,9 +80,9 @@ type Server struct {
 
 	apps, operators *net.UnixListener
 
-	// hurried is closed when nothing in flight is waited for any more.
-	hurried chan struct{}
-	hurry   sync.Once
+	// aborted is closed when nothing in flight is waited for any more.
+	aborted chan struct{}
+	abort   sync.Once
 
 	// queued is what waits for all readers, in bytes. Relief is held by whoever
 	// makes that less, so that not two connections are ended where one is enough.
@@ -108,7 +108,7 @@ func NewServer(o Options) *Server {
 	s := &Server{
 		methods: o.Methods, connect: o.Connect, tasksOf: o.Tasks, admit: o.Admit, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
 		table: map[face]map[string]*Method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
-		faces: make(map[face]int), users: make(map[uint32]int), processes: make(map[processKey]*process), hurried: make(chan struct{}),
+		faces: make(map[face]int), users: make(map[uint32]int), processes: make(map[processKey]*process), aborted: make(chan struct{}),
 	}
 	s.limits.Store(s.bounded(o.Limits))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -151,7 +151,7 @@ func (s *Server) serve(l *net.UnixListener, f face) {
 				s.pause()
 				continue
 			}
-			s.tasks.Go(func() { s.welcome(socket, f) })
+			s.tasks.Go(func() { s.admitConn(socket, f) })
 		}
 	})
 }
@@ -166,12 +166,12 @@ func (s *Server) pause() {
 	}
 }
 
-// welcome finds out who connects and serves the connection.
-func (s *Server) welcome(socket *net.UnixConn, f face) {
+// admitConn finds out who connects and serves the connection.
+func (s *Server) admitConn(socket *net.UnixConn, f face) {
 	who, err := peer.FromConn(socket)
 	if err != nil {
 		s.log.Warn("cannot tell who connects: refused", zap.Error(err))
-		s.turnAway(socket, api.Errorf(api.Forbidden, "the kernel cannot tell who connects"))
+		s.rejectConn(socket, api.Errorf(api.Forbidden, "the kernel cannot tell who connects"))
 		return
 	}
 	defer func() {
@@ -181,7 +181,7 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 	}()
 	if !s.allowUID(who.UID, f == faceOperator) {
 		s.log.Warn("a foreign user connects: refused", zap.Uint32("uid", who.UID), zap.Int32("pid", who.PID))
-		s.turnAway(socket, api.Errorf(api.Forbidden, "user %d may not connect; ipc.allow_uids in the configuration lists who may", who.UID))
+		s.rejectConn(socket, api.Errorf(api.Forbidden, "user %d may not connect; ipc.allow_uids in the configuration lists who may", who.UID))
 		return
 	}
 	c := newConn(s, f, socket, identity{who})
@@ -190,7 +190,7 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 	defer c.cancel()
 	if err := s.remember(c); err != nil {
 		s.metrics.Ended(metrics.TurnedAway)
-		s.turnAway(socket, err)
+		s.rejectConn(socket, err)
 		return
 	}
 	if f == faceOperator {
@@ -203,7 +203,7 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 		s.mu.Unlock()
 	}
 	if err != nil {
-		s.turnAway(socket, err)
+		s.rejectConn(socket, err)
 		s.forget(c)
 		return
 	}
@@ -214,8 +214,8 @@ func (s *Server) welcome(socket *net.UnixConn, f face) {
 	c.serve()
 }
 
-// turnAway says why a connection is not served, if it can be said at once.
-func (s *Server) turnAway(socket *net.UnixConn, reason error) {
+// rejectConn says why a connection is not served, if it can be said at once.
+func (s *Server) rejectConn(socket *net.UnixConn, reason error) {
 	_ = socket.SetWriteDeadline(s.now().Add(lastWords))
 	_, _ = socket.Write(jsonline.ASCII(wire.AppendResponse(nil, s.newID(), s.now().UnixMilli(), "", nil, api.AsError(reason)), 0))
 	if err := socket.Close(); err != nil {
@@ -233,10 +233,10 @@ func (s *Server) Connections() int {
 // Queued returns how many bytes wait to be read, on all connections.
 func (s *Server) Queued() int64 { return s.queued.Load() }
 
-// Hurry cuts short what [Server.Close] waits for, also where that comes later:
+// Abort cuts short what [Server.Close] waits for, also where that comes later:
 // requests in flight end without an answer. A commit that is under way is still
 // finished.
-func (s *Server) Hurry() { s.hurry.Do(func() { close(s.hurried) }) }
+func (s *Server) Abort() { s.abort.Do(func() { close(s.aborted) }) }
 
 // Close stops listening, lets requests in flight be answered for as long as
 // the limit lasts, and ends every connection. It returns how many requests were
@@ -270,7 +270,7 @@ func (s *Server) Close(within time.Duration) (left int) {
 	case <-done:
 	case <-limit.C:
 		s.giveUp(open, done)
-	case <-s.hurried:
+	case <-s.aborted:
 		s.giveUp(open, done)
 	}
 	s.cancel()
@@ -292,7 +292,7 @@ func (s *Server) settle(open []*conn, within time.Duration) {
 	select {
 	case <-idle:
 	case <-limit.C:
-	case <-s.hurried:
+	case <-s.aborted:
 	}
 }
 

@@ -764,8 +764,8 @@ func TestServerClose(t *testing.T) {
 	}
 }
 
-// A server in a hurry waits for no answer, whatever it was given for it.
-func TestServerHurry(t *testing.T) {
+// A server in a abort waits for no answer, whatever it was given for it.
+func TestServerAbort(t *testing.T) {
 	for _, when := range []string{"before", "while"} {
 		entered := make(chan struct{}, 1)
 		p, _, s := with(t, func(c *fakeClient) {
@@ -778,7 +778,7 @@ func TestServerHurry(t *testing.T) {
 		p.send("1", "session.get", `{"key":"a:b"}`)
 		<-entered
 		if when == "before" {
-			s.Hurry()
+			s.Abort()
 		}
 		closed := make(chan struct{})
 		go func() {
@@ -794,8 +794,8 @@ func TestServerHurry(t *testing.T) {
 			}
 			p.send("2", "session.get", `{"key":"a:b"}`)
 			p.answers("2", api.ConnectionClosed)
-			s.Hurry()
-			s.Hurry()
+			s.Abort()
+			s.Abort()
 		}
 		wait(t, closed, when+": the server does not close")
 	}

@@ -310,7 +310,7 @@ func (k *ruleset) endOtherSide(ctx context.Context, d *approval.Decision, st *st
 }
 
 // settle enters that a person has looked: where the exchange's rounds were used
-// up, its two agents may begin anew, and the agent begins a causal line anew.
+// up, its two agents may begin anew, and the agent begins a causal chain anew.
 func (k *ruleset) settle(ctx context.Context, d *approval.Decision, st *standing) error {
 	if st.escalated != "" && st.escalated == d.Request.ExchangeID {
 		d.Change.Add(store.Settled(store.PairOf(d.Request.Agent, d.Request.Counterparty)))

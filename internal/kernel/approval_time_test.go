@@ -196,7 +196,7 @@ func TestHoldAndExchangeExpire(t *testing.T) {
 	}
 }
 
-// What would be sent stays what was shown while it waits: only the causal line
+// What would be sent stays what was shown while it waits: only the causal chain
 // begins when a person lets it go.
 func TestHeldMessageKeepsItsDigest(t *testing.T) {
 	waiting(t, 24*time.Hour, 48*time.Hour, func(w *world, alice *app) {

@@ -51,7 +51,7 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 			// There may be no place to ask, but the two are stopped all the same.
 			k.state.Refuse(change, v, now)
 		}
-		v.Crowd(fmt.Sprintf(
+		v.DenyTooManyPending(fmt.Sprintf(
 			"%d messages of agent %s wait for a person already; decide about them first: ocipd approvals list --agent %s", k.cfg.MaxHeld, m.sender.ID, m.sender.ID))
 		return api.DispatchResult{}, k.refuseOnly(m, v, change)
 	}
@@ -209,7 +209,7 @@ func (s *heldMessage) Shown() approval.View {
 }
 
 // reopened is how things are once a person has looked: the exchange goes on, and
-// the message begins a causal line of its own.
+// the message begins a causal chain of its own.
 func reopened(st *standing, m *outgoing, now time.Time) *standing {
 	again := *st
 	if again.exchange.Outcome == ocip.Escalated {
@@ -220,7 +220,7 @@ func reopened(st *standing, m *outgoing, now time.Time) *standing {
 }
 
 // timeless is what would be sent without what is of the moment it is sent at, its
-// causal line's beginning and the log's newest checkpoint, in the one form it
+// causal chain's beginning and the log's newest checkpoint, in the one form it
 // has whether or not it was stored.
 func timeless(sending jsontext.Value) jsontext.Value {
 	var m api.EmittedMessage

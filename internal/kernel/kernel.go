@@ -49,7 +49,7 @@ type Config struct {
 	ExpiresAfter  time.Duration
 	MaxAnnotation int
 	Disclosure    ocip.Disclosure
-	// Rules are what messages' texts and causal lines are judged by, and
+	// Rules are what messages' texts and causal chains are judged by, and
 	// ChainWindow for how long an agent acts on what it heard.
 	Rules       *ocip.Rules
 	ChainWindow time.Duration

@@ -114,7 +114,7 @@ type arrival struct {
 	exchangeType ocip.ExchangeType
 	summary      string
 	claimed      bool
-	// chain is the causal line as the message carries it.
+	// chain is the causal chain as the message carries it.
 	chain      ocip.Chain
 	content    string
 	passages   []ocip.Passage

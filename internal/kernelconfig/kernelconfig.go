@@ -18,7 +18,7 @@ import (
 )
 
 // New types what the configuration holds as text. The configuration
-// was checked when it was loaded, so an error here is one of the house.
+// was checked when it was loaded, so an error here is one of the program.
 func New(c *config.Config) (kernel.Config, error) {
 	k := kernel.Config{
 		Directory: directory.Config{DefaultAgent: c.DefaultAgent},

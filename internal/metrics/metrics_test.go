@@ -174,7 +174,7 @@ func TestCountsSideBySide(t *testing.T) {
 	}
 }
 
-// TestNilCountsNothing is for rooms that are built without metrics.
+// TestNilCountsNothing is for packages that are built without metrics.
 func TestNilCountsNothing(t *testing.T) {
 	var s *Set
 	s.Decision("sender", "allow", "")

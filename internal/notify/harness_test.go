@@ -71,7 +71,7 @@ func receive[T any](t *testing.T, from <-chan T, what string) T {
 	case v := <-from:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("did not see %s", what)
 		panic("not reached")
 	}
 }

@@ -58,7 +58,7 @@ func (l *lane) add(n Notice) error {
 	if l.closed {
 		return ErrClosed
 	}
-	defer l.poke()
+	defer l.wakeUp()
 	if n.ID != "" {
 		for i := range l.waiting {
 			if e := &l.waiting[i]; e.merged == 0 && e.notice.ID == n.ID {
@@ -141,7 +141,7 @@ func (l *lane) withdraw(id string) error {
 		l.withdrawn = slices.Delete(l.withdrawn, 0, 1)
 	}
 	l.withdrawn = append(l.withdrawn, id)
-	l.poke()
+	l.wakeUp()
 	return nil
 }
 
@@ -150,10 +150,10 @@ func (l *lane) shut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.poke()
+	l.wakeUp()
 }
 
-func (l *lane) poke() {
+func (l *lane) wakeUp() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

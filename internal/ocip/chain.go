@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/jsonline"
 )
 
-// Chain is the causal line of a message: which message caused the one that
+// Chain is the causal chain of a message: which message caused the one that
 // caused it, back to the first. A limit per pair of agents does not see three
 // that pass one thing around; the line they draw grows with every message.
 //
@@ -91,7 +91,7 @@ func (c Chain) revisits(agent string) int {
 	return n
 }
 
-// ChainLimits bound a causal line. A limit of zero is none.
+// ChainLimits bound a causal chain. A limit of zero is none.
 type ChainLimits struct {
 	MaxHops, MaxRevisits int
 	MaxAge               time.Duration

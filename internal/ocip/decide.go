@@ -57,7 +57,7 @@ type Outgoing struct {
 	// Escalated is the exchange between the two agents that has come to its limit
 	// and that no person has settled, empty where there is none.
 	Escalated string
-	// Cause is the causal line that the message goes on with.
+	// Cause is the causal chain that the message goes on with.
 	Cause Chain
 	// Owed is what the sender owes the counterparty, whatever exchange that is
 	// about.

@@ -1,7 +1,7 @@
 // Package ocip is the vocabulary of the OpenClaw Interchange Protocol and the
 // pure decision over one message.
 //
-// It holds the words the rest of the house speaks (identities, levels,
+// It holds the words that the other packages use (identities, levels,
 // envelopes, exchanges, verdicts) and two functions that weigh them: [Decide]
 // for a message that wants to leave, [Receive] for one that arrives. Nothing
 // here reads a clock, a file, a socket or a random source: the caller brings

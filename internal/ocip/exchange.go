@@ -132,7 +132,7 @@ type Exchange struct {
 	ForPerson bool
 	// Approved is set where this side had the last word, and on a person's word.
 	Approved bool
-	// Chain is the causal line up to the last message, of either side.
+	// Chain is the causal chain up to the last message, of either side.
 	Chain      Chain
 	Level      Level
 	OpenedAt   time.Time

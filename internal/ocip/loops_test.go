@@ -117,7 +117,7 @@ func TestHubOfThirtyWorkersIsNotStopped(t *testing.T) {
 	}
 }
 
-// Another house that says of a line it is longer than it is does not get to begin
+// Another installation that says of a chain it is longer than it is does not get to begin
 // its age or its returns anew.
 func TestLongerLineKeepsAgeAndReturns(t *testing.T) {
 	now := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)

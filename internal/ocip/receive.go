@@ -26,7 +26,7 @@ type Incoming struct {
 	Summary  string
 	// Claimed is as in [Outgoing].
 	Claimed bool
-	// Chain is the causal line with this message in it.
+	// Chain is the causal chain with this message in it.
 	Chain Chain
 	// Escalated is the exchange between the two agents that has come to its limit
 	// and that no person has settled, empty where there is none.

@@ -16,7 +16,7 @@ type Rules struct {
 	Commitments *commitment.Detector
 	// Monitor records commitments and lets them go.
 	Monitor bool
-	// Chain bounds the causal line of messages between agents.
+	// Chain bounds the causal chain of messages between agents.
 	Chain ChainLimits
 	// Unknown is what holds towards whom nobody declared, Person towards declared
 	// people who are not the owner.

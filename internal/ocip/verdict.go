@@ -67,7 +67,7 @@ type Verdict struct {
 	// are set only when allowed.
 	Envelope   Envelope
 	Annotation []byte
-	// Chain is the causal line with this message in it. It has no ID where the
+	// Chain is the causal chain with this message in it. It has no ID where the
 	// counterparty is no agent.
 	Chain Chain
 	// Detections are what was found in the text.
@@ -111,7 +111,7 @@ func (v *Verdict) escalate(code Code, rule, reason string) {
 }
 
 // Exhausted reports whether a person is asked about a message whose exchange has
-// no round left, whatever else the message is held for, or whose causal line is
+// no round left, whatever else the message is held for, or whose causal chain is
 // too long: then nothing goes between the two agents before the person has
 // decided.
 func (v *Verdict) Exhausted() bool {
@@ -119,10 +119,10 @@ func (v *Verdict) Exhausted() bool {
 		(v.Code == RoundLimit || v.Code == ChainLimit || v.Exchange.Round >= v.Exchange.MaxRounds)
 }
 
-// Crowd turns a message that a person would have to decide about into a denial:
+// DenyTooManyPending turns a message that a person would have to decide about into a denial:
 // as many of its agent's wait already as may. What the rules said of the
 // exchange stands where nothing but a person can open it again.
-func (v *Verdict) Crowd(reason string) {
+func (v *Verdict) DenyTooManyPending(reason string) {
 	if !v.Exhausted() {
 		v.Exchange = v.Before
 	}

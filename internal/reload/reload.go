@@ -144,7 +144,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) *Engine {
 // start is taken at once.
 func (r *Engine) Watch(file string) (err error) {
 	if file != "" {
-		r.own, err = filewatch.Start(r.closing, file, func() string { return r.since(filewatch.Fingerprint(file)) }, r.poke)
+		r.own, err = filewatch.Start(r.closing, file, func() string { return r.since(filewatch.Fingerprint(file)) }, r.wakeUp)
 		if err != nil {
 			return err
 		}
@@ -180,8 +180,8 @@ func (r *Engine) Close() {
 	}
 }
 
-// poke has the files looked at, soon.
-func (r *Engine) poke() {
+// wakeUp has the files looked at, soon.
+func (r *Engine) wakeUp() {
 	select {
 	case r.news <- struct{}{}:
 	default:
@@ -212,7 +212,7 @@ func (r *Engine) watch(watcher **filewatch.Watcher, watched *string, path string
 	}
 	var next *filewatch.Watcher
 	if path != "" {
-		next, err = filewatch.Start(r.closing, path, func() string { return r.since(state(path)) }, r.poke)
+		next, err = filewatch.Start(r.closing, path, func() string { return r.since(state(path)) }, r.wakeUp)
 		if err != nil {
 			return err
 		}

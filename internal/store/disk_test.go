@@ -26,7 +26,7 @@ func TestNearlyFull(t *testing.T) {
 	fill(t, s, 1)
 	free = 12 << 20
 	s.space.Look(false)
-	if d := s.Disk(); d.Rung != diskspace.Refuse || d.Free != free {
+	if d := s.Disk(); d.Level != diskspace.Refuse || d.Free != free {
 		t.Fatalf("got %+v", d)
 	}
 	c := noted("new")
@@ -71,7 +71,7 @@ func childUsesItsReserve(dir string) error {
 		return err
 	}
 	for round := range 3 {
-		if d := s.Disk(); d.Rung != diskspace.OK || !d.Reserve {
+		if d := s.Disk(); d.Level != diskspace.OK || !d.Reserve {
 			return fmt.Errorf("round %d begins with %+v", round, d)
 		}
 		ballast := dir + "/ballast"
@@ -87,7 +87,7 @@ func childUsesItsReserve(dir string) error {
 			c.Records[0].Content = strings.Repeat("x", 3000)
 			_, full = s.Commit(c)
 		}
-		if d := s.Disk(); !errors.Is(full, ErrFull) || d.Rung != diskspace.Full || !d.Reserve {
+		if d := s.Disk(); !errors.Is(full, ErrFull) || d.Level != diskspace.Full || !d.Reserve {
 			return fmt.Errorf("a change that begins something has used the reserve: %+v, %w", d, full)
 		}
 		if _, err := s.Commit(noted("new")); !errors.Is(err, ErrLow) {

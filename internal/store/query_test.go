@@ -262,7 +262,7 @@ func TestCountingExchanges(t *testing.T) {
 		sides []ocip.Exchange
 		want  int
 	}{
-		{"one of another house", []ocip.Exchange{side("alice", "eve", "e1", "e1")}, 1},
+		{"one of another installation", []ocip.Exchange{side("alice", "eve", "e1", "e1")}, 1},
 		{"both sides", []ocip.Exchange{side("alice", "bob", "e2", "e2"), side("bob", "alice", "e2", "e2")}, 1},
 		{"a conversation of another name", []ocip.Exchange{side("alice", "bob", "e3", "c3"), side("bob", "alice", "e3", "c3")}, 1},
 		{"the receiver has the conversation's id", []ocip.Exchange{side("alice", "bob", "e4", "c4"), side("bob", "alice", "c4", "c4")}, 1},

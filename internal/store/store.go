@@ -130,7 +130,7 @@ type Store struct {
 	writer  *writer
 	touches touches
 	watch   *fileintegrity.Watch
-	space   *diskspace.Ladder
+	space   *diskspace.Monitor
 	quotas  quota.Counts
 	alive   func() error
 	redact  func(*audit.Record)

@@ -291,7 +291,7 @@ func FuzzFrames(f *testing.F) {
 			t.Fatalf("the response is %+v", in)
 		}
 		// What results, payloads and chunks are made of is JSON on one line:
-		// it was encoded by the house or came in on a line.
+		// it was encoded by the daemon or came in on a line.
 		if !jsontext.Value(value).IsValid() || bytes.ContainsAny(value, "\n") {
 			return
 		}

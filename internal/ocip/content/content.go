@@ -229,13 +229,13 @@ func (p *pass) look(found []Finding, s string, plain int) []Finding {
 	return found[:first+len(inOrder(found[first:]))]
 }
 
-// builtin adds what the rules of the house find in a text.
+// builtin adds what the built-in rules find in a text.
 func (p *pass) builtin(found []Finding, s string, plain int) []Finding {
 	v := look(s, plain)
 	return p.rules(found, &v)
 }
 
-// rules adds what the rules of the house find in a view.
+// rules adds what the built-in rules find in a view.
 func (p *pass) rules(found []Finding, v *view) []Finding {
 	p.scan = scan{text: v.text, lists: &p.d.lists, pass: p, pem: -1, putty: -1}
 	p.d.words.each(v.text, p.hit)

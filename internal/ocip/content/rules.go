@@ -70,7 +70,7 @@ var described = []Rule{
 	{ruleGreen, Internal, "FIRST, Traffic Light Protocol 2.0"},
 }
 
-// Rules lists the rules of the house, sorted by their ids.
+// Rules lists the built-in rules, sorted by their ids.
 func Rules() []Rule {
 	all := slices.Clone(described)
 	for _, t := range tokens {

@@ -48,7 +48,7 @@ type anchor struct {
 	check check
 }
 
-// builtin lists the anchors of all rules of the house.
+// builtin lists the anchors of all built-in rules.
 func builtin() []anchor {
 	var all []anchor
 	for _, group := range [][]anchor{tokenAnchors(), credentialAnchors(), assignmentAnchors(), passwordAnchors(), personalAnchors(), markingAnchors()} {

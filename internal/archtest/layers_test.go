@@ -1,19 +1,19 @@
 package archtest
 
-// room is one package folder and what it may do.
-type room struct {
-	// imports are the folders of the house this one may import.
+// folder is one package folder and what it may do.
+type folder struct {
+	// imports are the folders of the layers this one may import.
 	imports []string
-	// clock marks a room that may read the clock and draw fresh ids. The
+	// clock marks a folder that may read the clock and draw fresh ids. The
 	// others are handed both.
 	clock bool
-	// process marks a room that owns a process: it sets the knobs of the
+	// process marks a folder that owns a process: it sets the knobs of the
 	// libraries it starts, and the linker sets its version strings.
 	process bool
 }
 
-// house is the layer table. A folder with Go code that has no row is a fault.
-var house = map[string]room{
+// layers is the layer table. A folder with Go code that has no row is a fault.
+var layers = map[string]folder{
 	"cmd/ocipd": {
 		imports: []string{
 			"internal/ocip/content", "internal/text",
@@ -159,35 +159,35 @@ var house = map[string]room{
 	},
 }
 
-// fence keeps some imports in a few rooms.
+// fence keeps some imports in a few folders.
 type fence struct {
 	// paths are import paths; each stands for itself and all below it.
 	paths []string
-	// rooms are the folders that may import them; none means nobody.
-	rooms []string
-	why   string
+	// folders are the folders that may import them; none means nobody.
+	folders []string
+	why     string
 }
 
 var fences = []fence{
 	{
-		paths: []string{"github.com/open-policy-agent"},
-		rooms: []string{"internal/policy"},
-		why:   "policy is asked through internal/policy",
+		paths:   []string{"github.com/open-policy-agent"},
+		folders: []string{"internal/policy"},
+		why:     "policy is asked through internal/policy",
 	},
 	{
-		paths: []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
-		rooms: []string{"internal/store", "internal/index", "bench"},
-		why:   "the database is reached through internal/store, and bench has a bare one beside it",
+		paths:   []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
+		folders: []string{"internal/store", "internal/index", "bench"},
+		why:     "the database is reached through internal/store, and bench has a bare one beside it",
 	},
 	{
-		paths: []string{"net"},
-		rooms: []string{"internal/witness", "internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/metricshttp", "internal/notify", "internal/export", "bench", "bench/soak", "examples/go"},
-		why:   "sockets stay with the rooms that serve and dial them",
+		paths:   []string{"net"},
+		folders: []string{"internal/witness", "internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/metricshttp", "internal/notify", "internal/export", "bench", "bench/soak", "examples/go"},
+		why:     "sockets stay with the folders that serve and dial them",
 	},
 	{
-		paths: []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
-		rooms: []string{"cmd/ocipd", "bench", "bench/detection", "bench/fault", "bench/soak"},
-		why:   "flags and signals belong to the command",
+		paths:   []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
+		folders: []string{"cmd/ocipd", "bench", "bench/detection", "bench/fault", "bench/soak"},
+		why:     "flags and signals belong to the command",
 	},
 	{
 		paths: []string{"log"},
