@@ -239,10 +239,11 @@ func Restore(ctx context.Context, p Places, dir string, older bool, now time.Tim
 			return fail(err)
 		}
 	}
-	inForce := ""
-	if done.Contents, inForce, err = look(ctx, dir); err != nil {
+	contents, inForce, err := look(ctx, dir)
+	if err != nil {
 		return fail(err)
 	}
+	done.Contents = contents
 	notes, err := held(p.Checkpoints, p.Keys)
 	if err != nil {
 		return fail(err)

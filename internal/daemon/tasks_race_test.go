@@ -97,7 +97,8 @@ func TestTaskCallsAreLinearizable(t *testing.T) {
 			attempt, fence := "", int64(0)
 			for i := range rounds {
 				op := taskOp{who: name}
-				method, params := "", m{"task_id": c.id}
+				var method string
+				params := m{"task_id": c.id}
 				switch (i + n) % 6 {
 				case 0:
 					op.call, method = "claim", "task.claim"

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -151,20 +152,11 @@ func (c *Check) Add(seq uint64, line []byte) error {
 		found = append(found, reasonTerm(searched(e.PolicyReason)))
 	}
 	for i, term := range found {
-		if !contains(found[:i], term) {
+		if !slices.Contains(found[:i], term) {
 			c.terms.add(term, seq)
 		}
 	}
 	return nil
-}
-
-func contains(list []string, term string) bool {
-	for _, t := range list {
-		if t == term {
-			return true
-		}
-	}
-	return false
 }
 
 // reasonTerm stands for a reason, whatever number the index gave it.

@@ -50,7 +50,7 @@ func open(t *testing.T, yaml string) *bed {
 				return store.Receipt{}, b.commit
 			}
 			for _, r := range c.Records {
-				b.events = append(b.events, string(r.ActionType)+" "+r.Event)
+				b.events = append(b.events, r.ActionType+" "+r.Event)
 			}
 			return store.Receipt{}, nil
 		},
