@@ -383,7 +383,7 @@ func TestGrantsAreLinearizable(t *testing.T) {
 					call := time.Since(began)
 					var result api.DispatchResult
 					err := alice.call("message.dispatch", map[string]any{
-						"sessionKey": fmt.Sprint("telegram:room", i), "content": fmt.Sprintf("The meeting of %d %d %d", round, s, n), "metadata": in("x"),
+						"sessionKey": fmt.Sprint("telegram:room", i), "content": "The meeting of " + strings.Repeat("r", round+1) + strings.Repeat("s", s+1) + strings.Repeat("n", n+1), "metadata": in("x"),
 					}, &result)
 					if err != nil {
 						t.Error(err)

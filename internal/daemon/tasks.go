@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -48,6 +49,19 @@ func tasksConfig(c *config.Config) tasks.Config {
 	return t
 }
 
+// privateFolders are those of the daemon's state, evidence, keys, sockets and
+// configuration.
+func (d *Daemon) privateFolders() []string {
+	dirs := []string{filepath.Dir(d.socket), filepath.Dir(d.database), filepath.Dir(d.mirror)}
+	if keys := d.cfg.Audit.Keys; keys != "" {
+		dirs = append(dirs, keys)
+	}
+	if file := d.cfg.File; file != "" {
+		dirs = append(dirs, file)
+	}
+	return dirs
+}
+
 // startTasks comes after the kernel, under whose rules people decide.
 func (d *Daemon) startTasks(ctx context.Context) error {
 	detector, err := content.New(content.Options{})
@@ -56,6 +70,7 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	}
 	made, err := tasks.New(ctx, tasks.Options{
 		Store: d.store, Digest: d.keys.Digest, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg),
+		Private: d.privateFolders(),
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			receipt, err := d.store.Commit(c)
 			if err != nil {

@@ -422,3 +422,20 @@ func taskSamples() map[string]struct{ good, bad []string } {
 	}
 	return samples
 }
+
+// No file of the daemon's own, nor of the system's, is read for who makes a task,
+// whatever is called the workspace.
+func TestTasksReadNoPrivateFile(t *testing.T) {
+	h := build(t, taskTeam)
+	lead := h.actor("lead", "")
+	for workspace, name := range map[string]string{
+		h.path("state"): "audit.jsonl", h.path("state") + "/keys": "checkpoint.key", h.dir: "ocipd.yaml", "/proc/self": "environ", "/etc": "hostname",
+	} {
+		_, err := lead.call("task.create", m{"title": "Read a file", "workspace": workspace, "initial_phase": "spec_draft", "spec_ref": m{"uri": name}})
+		if own := workspace != "/etc"; err == nil && own {
+			t.Errorf("%s of %s is read", name, workspace)
+		} else if own && !strings.Contains(err.Error(), "no such file in the workspace") {
+			t.Errorf("%s of %s: %v", name, workspace, err)
+		}
+	}
+}

@@ -70,15 +70,19 @@ func Granted(hits []commitment.Hit) (words []string, all bool) {
 	return words, all && len(words) > 0
 }
 
-// currencies are the words that say a number is money.
-const currencies = " usd eur gbp chf jpy cad aud dollar dollars euro euros pound pounds bucks quid yen cents francs "
+// currencies are the words that speak of money without a digit.
+const currencies = " hundred thousand million billion lakh lakhs crore grand usd eur gbp chf jpy cad aud dollar dollars euro euros pound pounds bucks quid yen cents francs "
 
-// OfMoney reports whether texts speak of a sum of money, however they do. A keyword
-// beside one is not what a person has approved who approved the keyword.
+// OfMoney reports whether texts could speak of a sum of money: there is no list of all
+// ways to write one, so every number counts as one, whatever it is of. A keyword beside
+// it is not what a person has approved who approved the keyword.
 func OfMoney(texts []Passage) bool {
 	for i := range texts {
 		if !texts[i].Prose {
 			continue
+		}
+		if strings.ContainsFunc(texts[i].Text, unicode.IsNumber) {
+			return true
 		}
 		for word := range strings.FieldsFuncSeq(text.Fold(texts[i].Text, text.CaseUnicode), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.Is(unicode.Sc, r) }) {
 			if strings.ContainsFunc(word, func(r rune) bool { return unicode.Is(unicode.Sc, r) }) || strings.Contains(currencies, " "+word+" ") {

@@ -24,8 +24,45 @@ const (
 // errNoFile says that a name is of no file in the workspace.
 var errNoFile = errors.New("there is no such file in the workspace")
 
+// reader reads files for a caller: those alone that the caller can read without the
+// daemon, which is what its user tells, and none of the daemon's own.
+type reader struct {
+	own     bool
+	private []string
+}
+
+// reader is who reads files for the session's caller.
+func (s *Session) reader() reader {
+	r := reader{own: s.operator, private: s.t.o.Private}
+	if s.peer != nil {
+		uid, _, _ := s.peer.Credentials()
+		r.own = r.own || int64(uid) == int64(os.Geteuid())
+	}
+	return r
+}
+
+// mayRead refuses a file that is open, by where it really is.
+func (r reader) mayRead(fd int) error {
+	if !r.own {
+		return fmt.Errorf("%w: the daemon reads files for processes of its own user alone; give the text or the digest", errNoFile)
+	}
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return err
+	}
+	for _, dir := range append([]string{"/proc", "/sys", "/dev"}, r.private...) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		if path == dir || strings.HasPrefix(path, dir+"/") {
+			return fmt.Errorf("%w: it is the daemon's or the system's own", errNoFile)
+		}
+	}
+	return nil
+}
+
 // openIn opens a regular file beneath a workspace, by no link.
-func openIn(workspace, name string) (*os.File, error) {
+func (r reader) openIn(workspace, name string) (*os.File, error) {
 	if !filepath.IsAbs(workspace) {
 		return nil, fmt.Errorf("%w: the workspace is a name and no folder", errNoFile)
 	}
@@ -45,6 +82,10 @@ func openIn(workspace, name string) (*os.File, error) {
 		return nil, fmt.Errorf("%w: %w", errNoFile, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
+	if err := r.mayRead(fd); err != nil {
+		f.Close() //nolint:errcheck // nothing was written
+		return nil, err
+	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%w: it is no regular file", errNoFile)
@@ -57,8 +98,8 @@ func openIn(workspace, name string) (*os.File, error) {
 }
 
 // hashFile returns the digest and size of a file beneath a workspace.
-func hashFile(workspace, name string) (digest string, size int64, err error) {
-	f, err := openIn(workspace, name)
+func (r reader) hashFile(workspace, name string) (digest string, size int64, err error) {
+	f, err := r.openIn(workspace, name)
 	if err != nil {
 		return "", 0, err
 	}
@@ -79,8 +120,8 @@ func hash(f *os.File, limit int64) (string, int64, error) {
 }
 
 // readSpecFile reads a spec from a file of the workspace.
-func readSpecFile(workspace string, ref *api.TaskSpecRef) (task.Spec, error) {
-	f, err := openIn(workspace, ref.URI)
+func (r reader) readSpecFile(workspace string, ref *api.TaskSpecRef) (task.Spec, error) {
+	f, err := r.openIn(workspace, ref.URI)
 	if err != nil {
 		return task.Spec{}, api.Errorf(api.InvalidParams, "spec_ref.uri: %v", err)
 	}
@@ -137,8 +178,8 @@ func program(workspace string, c *task.Action) (task.Program, error) {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: %s is no regular file", path)
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: %s is no program", path)
 	}
 	digest, _, err := hash(f, maxProgram)
 	return task.Program{Path: path, SHA256: strings.TrimPrefix(digest, "sha256:")}, err

@@ -156,7 +156,7 @@ func (s *Session) RecordArtifact(ctx context.Context, p *api.TaskArtifactParams)
 			// Decide says so, before any file is looked at.
 			return c, nil
 		}
-		digest, size, err := hashFile(at.Workspace, p.URI)
+		digest, size, err := s.reader().hashFile(at.Workspace, p.URI)
 		switch {
 		case err == nil:
 			if p.Digest != "" && p.Digest != digest {
@@ -383,7 +383,7 @@ func (s *Session) withFile(ctx context.Context, c task.Command) func(*task.Task)
 		if at.Spec().URI == "" {
 			return c, nil
 		}
-		fields, err := readSpecFile(at.Workspace, &api.TaskSpecRef{URI: at.Spec().URI})
+		fields, err := s.reader().readSpecFile(at.Workspace, &api.TaskSpecRef{URI: at.Spec().URI})
 		if err != nil {
 			return nil, fmt.Errorf("cannot look at the spec's file: %w", err)
 		}

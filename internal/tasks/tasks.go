@@ -106,10 +106,12 @@ type Options struct {
 	// Approvals returns who decides under the configuration in force.
 	Approvals func() *approval.Decider
 	Runner    Runner
-	Config    Config
-	Now       func() time.Time
-	NewID     func() string
-	Log       *zap.Logger
+	// Private are the daemon's own folders, of which no file is read for a caller.
+	Private []string
+	Config  Config
+	Now     func() time.Time
+	NewID   func() string
+	Log     *zap.Logger
 }
 
 // Tasks are all tasks. They are safe for concurrent use.

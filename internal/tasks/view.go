@@ -16,9 +16,9 @@ import (
 
 // spec reads what a task is to do from what a caller gives of it. The fields win over
 // the Markdown.
-func spec(workspace, markdown string, fields *task.Fields, ref *api.TaskSpecRef) (s task.Spec, err error) {
+func spec(r reader, workspace, markdown string, fields *task.Fields, ref *api.TaskSpecRef) (s task.Spec, err error) {
 	if ref != nil {
-		if s, err = readSpecFile(workspace, ref); err != nil {
+		if s, err = r.readSpecFile(workspace, ref); err != nil {
 			return s, err
 		}
 	} else {
@@ -62,7 +62,7 @@ func (s *Session) Create(ctx context.Context, p *api.TaskCreateParams) (api.Task
 	if t.counts.full(tenant) {
 		return none, limit(fmt.Sprintf("the tenant has %d open tasks", maxOpen))
 	}
-	given, err := spec(p.Workspace, p.SpecMarkdown, p.Spec, p.SpecRef)
+	given, err := spec(s.reader(), p.Workspace, p.SpecMarkdown, p.Spec, p.SpecRef)
 	if err != nil {
 		return none, err
 	}
@@ -185,7 +185,7 @@ func (s *Session) Update(ctx context.Context, p *api.TaskUpdateParams) (api.Task
 			if p.SpecMarkdown != nil {
 				markdown = *p.SpecMarkdown
 			}
-			given, err := spec(at.Workspace, markdown, p.Spec, nil)
+			given, err := spec(s.reader(), at.Workspace, markdown, p.Spec, nil)
 			if err != nil {
 				return nil, err
 			}
