@@ -240,7 +240,8 @@ func (c *conn) answer(method string) ([]byte, error) {
 		if bytes.Contains(line, []byte(`"type":"event"`)) {
 			continue
 		}
-		if bytes.Contains(line, []byte(`"success":false`)) {
+		// A message that is held is never delivered, and costs something else.
+		if bytes.Contains(line, []byte(`"success":false`)) || bytes.Contains(line, []byte(`"held":true`)) {
 			return nil, fmt.Errorf("%s: %s", method, line)
 		}
 		return line, nil
@@ -309,7 +310,7 @@ func (d *daemon) sender(i int) (*conn, error) {
 }
 
 // report is 400 bytes of plain text that binds nobody to anything.
-const report = "The build of milestone 2 is at 75 percent and on track. The last three runs were green, the slow test is fixed, and the numbers of the week are in the usual place. Could you tell me how far the review of the second part is, and whether anything in it needs work from our side before the end of the week? Nothing here is urgent, any answer by tomorrow is fine. It can wait for you. Thanks and regards!"
+const report = "The build of milestone 2 is at 75 percent and on track. The last three runs were green, the slow test is fixed, and the numbers of the week are in the usual place. Could you tell me how far the review of the second part is, and whether anything in it needs work from our side before the end of the week? Nothing here is urgent, there is no hurry with answers. It can wait for you. Thanks and regards!"
 
 // message opens an exchange with a peer.
 func (c *conn) message(talk int) string {

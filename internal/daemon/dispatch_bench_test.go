@@ -10,7 +10,7 @@ import (
 // report is plain text that binds nobody to anything.
 const report = "The build of milestone 2 is at 75 percent and on track. The last three runs were green, the slow test is fixed, and the numbers of the week " +
 	"are in the usual place. Could you tell me how far the review of the second part is, and whether anything in it needs work from our side before the " +
-	"end of the week? Nothing here is urgent, any answer by tomorrow is fine. It can wait for you. Thanks and regards!"
+	"end of the week? Nothing here is urgent, there is no hurry with answers. It can wait for you. Thanks and regards!"
 
 // BenchmarkDispatch takes messages from one app to another over the real socket, one
 // at a time, and many at once that go to as many agents: messages between the same two
