@@ -55,7 +55,7 @@ func mayTrace(t *testing.T) {
 	}
 }
 
-// TestFaults lets a few faults inject, one of each kind: a write and an fsync
+// TestFaults injects a few faults, one of each kind: a write and an fsync
 // of a decision's commit fail or are the daemon's last, and so do those of the
 // checkpoint that brings the log into the database. `make fault` does all.
 func TestFaults(t *testing.T) {
@@ -96,7 +96,7 @@ func TestFaults(t *testing.T) {
 			case err != nil:
 				t.Errorf("%s: %v", job, err)
 			case !o.hit:
-				t.Errorf("%s: the fault did not inject", job)
+				t.Errorf("%s: the fault was not injected", job)
 			case len(o.problems) > 0:
 				t.Errorf("%s: %s", job, strings.Join(o.problems, "\n"))
 			}

@@ -32,7 +32,7 @@ func main() {
 
 func run() (int, error) {
 	binary := flag.String("ocipd", "bin/ocipd", "the daemon's binary")
-	all := flag.Bool("all", false, "let the fault inject at every call, however long it takes")
+	all := flag.Bool("all", false, "inject the fault at every call, however long it takes")
 	limit := flag.Duration("for", 4*time.Minute+30*time.Second, "start no run after this")
 	only := flag.String("only", "", "one run, as a failed one is named: \"serve wal write EIO 17\"")
 	keep := flag.Bool("keep", false, "keep the directories of all runs")

@@ -17,7 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// A phase is when the fault may inject.
+// A phase is when the fault may be injected.
 type phase string
 
 const (
@@ -87,7 +87,7 @@ type rig struct {
 // runLimit bounds one run; none takes that long unless something hangs.
 const runLimit = 2 * time.Minute
 
-// run lets a fault inject once and judges what is left.
+// run injects a fault once and judges what is left.
 func (r *rig) run(ctx context.Context, j job) (*outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()

@@ -226,7 +226,7 @@ func (p *people) untilCheckpoint() {
 	}
 }
 
-// work is what goes on while a fault may inject: messages one by one, several
+// work is what goes on while a fault may be injected: messages one by one, several
 // at once, one that a person must approve, and their receipts.
 func (p *people) work() {
 	for i := range 3 {

@@ -26,7 +26,7 @@ func named(id string, more ...any) map[string]any {
 }
 
 // exchangeTypes: each type has its reply policy and says whether it asks for a
-// commitment. House c only records commitments, so there every type leaves.
+// commitment. Installation c only records commitments, so there every type leaves.
 func exchangeTypes(t *testing.T, w *world) {
 	for _, row := range []struct {
 		kind, policy string
@@ -207,7 +207,7 @@ func loopPrevention(t *testing.T, w *world) {
 			overLimit(t, p.bob, "long")
 		})
 		t.Run("receiver", func(t *testing.T) {
-			// House c lets five rounds pass, installation b three.
+			// Installation c lets five rounds pass, installation b three.
 			p := w.pair(t, monitored)
 			for range 3 {
 				p.pass(t, p.alice, question, named("long"))
@@ -302,7 +302,7 @@ func escalationPayload(t *testing.T, w *world) {
 func transcriptTracking(t *testing.T, w *world) {
 	exchange := named("exch-001", "conversationId", "conv-789-xyz")
 	t.Run("label before the text", func(t *testing.T) {
-		// House c puts the disclosure first, and it is no summary.
+		// Installation c puts the disclosure first, and it is no summary.
 		p := w.pair(t, monitored)
 		p.pass(t, p.alice, "Requested project status", exchange)
 		for _, e := range []*end{p.alice, p.bob} {

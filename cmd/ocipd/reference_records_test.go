@@ -226,7 +226,7 @@ func messageFlow(t *testing.T, w *world) {
 		overLimit(t, p.bob, "flow")
 	})
 	t.Run("alt Commitment detected", func(t *testing.T) {
-		// House c lets it through, so it is bob's side that has to see it: either
+		// Installation c lets it through, so it is bob's side that has to see it: either
 		// his agent does not get it, or it does not answer.
 		p := w.pair(t, monitored)
 		p.alice.send(t, "Can you book the large room?", named("flow"))

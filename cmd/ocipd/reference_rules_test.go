@@ -268,7 +268,7 @@ func detectionResult(t *testing.T, w *world) {
 	})
 }
 
-// sameOrgUnit: always allowed, no additional policy checks, also in a installation
+// sameOrgUnit: always allowed, no additional policy checks, also in an installation
 // that keeps its units apart.
 func sameOrgUnit(t *testing.T, w *world) {
 	for _, kind := range []string{ordinary, toStrict} {
@@ -374,7 +374,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		p.stopped(t, p.alice, p.bob)
 	})
 	t.Run("no policy can override", func(t *testing.T) {
-		// House c's policy allows whatever it is asked.
+		// Installation c's policy allows whatever it is asked.
 		p := w.pair(t, monitoredGlobex)
 		p.walled(t, question, nil)
 		p.stopped(t, p.alice, p.bob)
@@ -396,7 +396,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		p.stopped(t, p.alice, p.bob)
 	})
 	t.Run("receiver", func(t *testing.T) {
-		// What a installation without a wall would send.
+		// What an installation without a wall would send.
 		p := w.pair(t, toGlobex)
 		m := w.pair(t, ordinary).intercept(t, question, named("wall"))
 		for name, value := range map[string]string{"instance_id": p.alice.instance, "user_id": p.alice.user} {

@@ -460,7 +460,7 @@ func (w *world) carry(t *testing.T, h *installation) {
 	}
 }
 
-// bring hands a message to a installation as one of the agent from.
+// bring hands a message to an installation as one of the agent from.
 func bring(ctx context.Context, to, from *end, text string, metadata api.Object) (queued sent, err error) {
 	err = ask(ctx, to.installation.carrier, "agent.queue", map[string]any{"sessionKey": to.to, "text": text, "metadata": metadata}, &queued)
 	return queued, err

@@ -36,7 +36,7 @@ func onSmallDisk(t *testing.T) {
 		}
 	})
 	// One message may wait: a place that was not given back would be missed.
-	// It is about a disk that is full at once, without the disk monitor before it.
+	// It is about a disk that is full at once, without a warning before it.
 	h.configure(acme + "approvals: {max_open: 1}\nstore: {warn_free_bytes: 0, min_free_bytes: 0, reserve_bytes: 0}\n")
 	h.start()
 	t.Cleanup(h.stop)

@@ -152,7 +152,7 @@ func TestChainEnforcement(t *testing.T) {
 	}
 }
 
-// foreign is the envelope of an agent of another harness.
+// foreign is the envelope of an agent of another installation.
 func foreign(conversation string, round int, tenant string) map[string]any {
 	return map[string]any{
 		"version": "1.0", "message_type": "agent-generated", "classification": "internal",
@@ -163,7 +163,7 @@ func foreign(conversation string, round int, tenant string) map[string]any {
 	}
 }
 
-// What another harness says of a chain can lengthen it and never shorten it, and
+// What another installation says of a chain can lengthen it and never shorten it, and
 // one that says nothing is taken to answer what it was sent last.
 func TestChainFromElsewhere(t *testing.T) {
 	h := build(t, acme)

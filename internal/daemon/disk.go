@@ -7,7 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// space is the disk monitor of a filling disk, as it is configured.
+// space is what a filling disk leads to, as it is configured.
 func (d *Daemon) space() diskspace.Options {
 	c := &d.cfg.Store
 	return diskspace.Options{

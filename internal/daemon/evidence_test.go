@@ -101,7 +101,7 @@ func TestLogHeadTravels(t *testing.T) {
 	if by, ok := entry.Details["changedBy"].([]any); !ok || len(by) != 1 || by[0] != "kernel: metadata.ocipLog replaced" {
 		t.Errorf("the forged one is on record as %v", entry.Details["changedBy"])
 	}
-	// Within one harness there is nothing to keep.
+	// Within one installation there is nothing to keep.
 	alice.dispatch("agent:bob:main", "Hello", nil)
 	if got := bob.message("hook:message_received"); got.Metadata["ocipLog"] != nil {
 		t.Errorf("bob got %s", got.Metadata["ocipLog"])

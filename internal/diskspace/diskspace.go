@@ -1,6 +1,6 @@
 // Package diskspace watches the disk of a file that must go on growing, and says what
-// may still be written to it. A disk that fills up is a disk monitor: first a warning, then
-// nothing new, then only what ends something, and at last, on a reserve that is kept
+// may still be written to it. As it fills up less is allowed: first
+// everything with a warning, then nothing new, then only what ends something, and at last, on a reserve that is kept
 // for it, people's decisions and the end itself.
 //
 // Whoever writes asks [Monitor.Take] before, and says afterwards whether it was written.
@@ -41,7 +41,7 @@ const (
 	Last
 )
 
-// Level is how far down the disk monitor the disk is.
+// Level is how full the disk is.
 type Level string
 
 // The levels, in order. On [Refuse] and below nothing is begun. [Full] means that a
@@ -63,7 +63,7 @@ type Disk struct {
 	Reserve bool
 }
 
-// Options say what a filling disk leads to. The zero value is no disk monitor:
+// Options say what a filling disk leads to. The zero value sets no limits:
 // only a disk that is full refuses.
 type Options struct {
 	// WarnFree and MinFree are the bytes that must be free for [OK] and
@@ -79,7 +79,7 @@ type Options struct {
 	Free func() (int64, error)
 }
 
-// On reports whether there is a disk monitor.
+// On reports whether there are limits.
 func (o *Options) On() bool { return o.WarnFree > 0 || o.MinFree > 0 || o.Reserve > 0 }
 
 // leave is what must be free for a level to be left again: an eighth more than
@@ -161,7 +161,7 @@ func (s *Monitor) Run(ctx context.Context, record func(was, now Disk) error) {
 }
 
 func (s *Monitor) say(d *Disk) {
-	fields := []zap.Field{zap.String("level", string(d.Level)), zap.Int64("freeBytes", d.Free), zap.Bool("reserve", d.Reserve)}
+	fields := []zap.Field{zap.String("disk", string(d.Level)), zap.Int64("freeBytes", d.Free), zap.Bool("reserve", d.Reserve)}
 	switch d.Level {
 	case OK:
 		s.log.Info("the disk has space again", fields...)
@@ -221,7 +221,7 @@ func (s *Monitor) growth() int64 {
 	return max(0, s.size.Load()-info.Size())
 }
 
-// level is where the disk monitor leads from a level with so much space.
+// level is the one that follows on another with so much free space.
 func (s *Monitor) level(was Level, free int64) Level {
 	low := was == Refuse || was == Full
 	switch {

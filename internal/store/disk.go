@@ -2,7 +2,7 @@ package store
 
 import "github.com/openclawos/ocipd/internal/diskspace"
 
-// use is what a change is to the disk monitor of the disk.
+// use is what a change writes for, to the monitor of the disk.
 func (c *Change) use() diskspace.Use {
 	switch {
 	case c.last():

@@ -112,7 +112,7 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 	}
 	if w.counted >= countEvery && w.grown != nil {
 		w.counted = 0
-		// It is for the disk monitor of the disk alone: what cannot be told stays as it was.
+		// It is for the monitor of the disk alone: what cannot be told stays as it was.
 		if pages, err := w.scalar("the size of the store", `PRAGMA page_count`); err == nil {
 			w.grown(pages * w.pageSize)
 		}
