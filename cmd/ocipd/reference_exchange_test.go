@@ -125,7 +125,7 @@ func exchangeOutcomes(t *testing.T, w *world) {
 		})
 	})
 	t.Run("denied", func(t *testing.T) {
-		// House d keeps its units apart, on the way out as on the way in.
+		// Installation d keeps its units apart, on the way out as on the way in.
 		p := w.pair(t, toStrictMarketing)
 		out, err := p.bob.dispatch(t, question, named("out"))
 		refused(t, out, err, "POLICY_DENIED")

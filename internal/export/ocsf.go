@@ -224,7 +224,7 @@ func (m *Mapping) OCSF(r *Record) []byte {
 		b, err = json.Marshal(ev)
 	}
 	if err != nil {
-		// Texts of this house and of what was made valid above hold no fault.
+		// Texts of this program and of what was made valid above hold no fault.
 		panic(fmt.Sprintf("cannot encode an OCSF event: %v", err))
 	}
 	return b

@@ -2,8 +2,8 @@
 // whom, interception, the decision for both sides, and the commit that lets it go.
 //
 // The kernel knows no sockets. It is given a store, a policy, a clock and a
-// source of ids, and is handed connections as [api.Link]s. Its one rule is the
-// house's: a message is decided by internal/ocip, the decision is committed to
+// source of ids, and is handed connections as [api.Link]s. Its one rule is
+// this: a message is decided by internal/ocip, the decision is committed to
 // internal/store, and only the commit's own callback lets anything out.
 package kernel
 

@@ -28,7 +28,7 @@ type Files struct {
 }
 
 // OpenFiles takes up the manifest of a mirror, as [Walk] names one; there may be
-// none. A manifest that nobody of this house wrote is an [*audit.Fault].
+// none. A manifest that this program did not write is an [*audit.Fault].
 func OpenFiles(path string) (*Files, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, liveName)

@@ -181,7 +181,7 @@ func (l layout) readManifest() ([]Segment, error) {
 	return list, nil
 }
 
-// manifestError is a manifest that nobody of this house wrote.
+// manifestError is a manifest that this program did not write.
 type manifestError struct {
 	file  string
 	cause error
