@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -69,19 +69,18 @@ func unknownCommand(c *cobra.Command, name string) error {
 
 // nearestFlag is the flag of c that resembles the unknown one that err names; "" where
 // err names none, or none resembles it.
-func nearestFlag(c *cobra.Command, err error) (near string) {
-	const most = 2 // as many letters may differ
+func nearestFlag(c *cobra.Command, err error) string {
 	_, wrong, found := strings.Cut(err.Error(), "unknown flag: --")
 	if !found {
 		return ""
 	}
-	least := most + 1
+	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if d := levenshtein.ComputeDistance(wrong, f.Name); d < least && !f.Hidden {
-			near, least = f.Name, d
+		if !f.Hidden {
+			names = append(names, f.Name)
 		}
 	})
-	return near
+	return text.Nearest(wrong, names, text.Near(wrong))
 }
 
 // writeHelp writes the help page of a command: what it does, how it is used, what it

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/console"
@@ -109,13 +108,9 @@ func (s *shell) statusLines(ctx context.Context, scr term.Screen, _ int) ([]stri
 }
 
 func (s *shell) statusOf(ctx context.Context, scr term.Screen, brief bool) ([]string, error) {
-	raw, err := s.AskOperator(ctx, "kernel.status")
-	if err != nil {
-		return nil, err
-	}
 	var status api.Status
-	if err := json.Unmarshal(raw, &status); err != nil {
-		return nil, fmt.Errorf("cannot read the daemon's status: %w", err)
+	if err := s.Operate(ctx, "kernel.status", nil, &status); err != nil {
+		return nil, err
 	}
 	return draw(&status, scr, time.Now(), brief), nil
 }

@@ -60,16 +60,9 @@ func (s *shell) pauseCommand(c *cobra.Command, method string) *cobra.Command {
 }
 
 func (s *shell) changePause(ctx context.Context, method string, params *api.PauseParams, asJSON bool) error {
-	c, err := s.DialOperator(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
-	defer cancel()
 	var result api.PauseResult
 	verb := strings.TrimPrefix(method, "sending.")
-	if err := c.Call(ctx, method, params, &result); err != nil {
+	if err := s.Operate(ctx, method, params, &result); err != nil {
 		return fmt.Errorf("cannot %s sending: %w", verb, err)
 	}
 	if asJSON {

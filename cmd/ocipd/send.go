@@ -63,10 +63,10 @@ func newSpeak(s *shell, method string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			params.SessionKey, params.Content = args[0], args[1]
 			if args[1] == "-" {
-				text, err := io.ReadAll(io.LimitReader(s.Stdin, maxSendBytes+1))
+				text, err := s.ReadStdin(cmd.Context())
 				switch {
 				case err != nil:
-					return fmt.Errorf("cannot read the message from stdin: %w", err)
+					return err
 				case len(text) > maxSendBytes:
 					return cli.Usagef("the message is longer than %d bytes", maxSendBytes)
 				}
@@ -108,15 +108,8 @@ const maxSendBytes = 1 << 20
 // speak asks about a message, says what became of it, and returns a [verdictError]
 // where it may not go.
 func (s *shell) speak(ctx context.Context, method string, params *api.SendParams, asJSON bool) error {
-	c, err := s.DialOperator(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
-	defer cancel()
 	var answer jsontext.Value
-	err = c.Call(ctx, method, params, &answer)
+	err := s.Operate(ctx, method, params, &answer)
 	refused, wasRefused := errors.AsType[*api.Error](err)
 	if err != nil && !wasRefused {
 		return err

@@ -197,12 +197,32 @@ func (r *Receipt) MarshalText() ([]byte, error) {
 	b := append([]byte(receiptHeader), "index "...)
 	b = strconv.AppendUint(b, r.Seq-1, 10)
 	b = append(b, '\n')
-	for _, h := range r.Path {
+	return appendProof(b, r.Path, r.Note), nil
+}
+
+// appendProof writes the end of a proof: a line for each hash, and the signed
+// checkpoint behind a blank one.
+func appendProof(b []byte, path []Hash, signed string) []byte {
+	for _, h := range path {
 		b = base64.StdEncoding.AppendEncode(b, h[:])
 		b = append(b, '\n')
 	}
-	b = append(b, '\n')
-	return append(b, r.Note...), nil
+	return append(append(b, '\n'), signed...)
+}
+
+// readPath reads the hashes of a proof, a line each.
+func readPath(lines []string, most int) (path []Hash, err error) {
+	if len(lines) > most {
+		return nil, fmt.Errorf("a path of %d hashes", len(lines))
+	}
+	for _, line := range lines {
+		h, err := base64.StdEncoding.Strict().DecodeString(line)
+		if err != nil || len(h) != len(Hash{}) {
+			return nil, fmt.Errorf("%.80q is not a hash in base64", line)
+		}
+		path = append(path, Hash(h))
+	}
+	return path, nil
 }
 
 // UnmarshalText reads a receipt. Extra data is read over: a record's receipt
@@ -232,15 +252,8 @@ func (r *Receipt) UnmarshalText(text []byte) error {
 		return fmt.Errorf("not a receipt: %.40q names no index", lines[0])
 	}
 	got := Receipt{Seq: index + 1, Note: string(signed)}
-	if len(lines)-1 > 64 {
-		return fmt.Errorf("not a receipt: a path of %d hashes", len(lines)-1)
-	}
-	for _, line := range lines[1:] {
-		h, err := base64.StdEncoding.Strict().DecodeString(line)
-		if err != nil || len(h) != len(Hash{}) {
-			return fmt.Errorf("not a receipt: %.80q is not a hash in base64", line)
-		}
-		got.Path = append(got.Path, Hash(h))
+	if got.Path, err = readPath(lines[1:], 64); err != nil {
+		return fmt.Errorf("not a receipt: %w", err)
 	}
 	if _, err := OpenCheckpoint(got.Note); !errors.Is(err, ErrUnsigned) {
 		return fmt.Errorf("not a receipt: %w", err)

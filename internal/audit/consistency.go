@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -32,12 +31,7 @@ const oldMember = "old "
 func (c *Consistency) MarshalText() ([]byte, error) {
 	b := strconv.AppendUint([]byte(oldMember), c.Old, 10)
 	b = append(b, '\n')
-	for _, h := range c.Path {
-		b = base64.StdEncoding.AppendEncode(b, h[:])
-		b = append(b, '\n')
-	}
-	b = append(b, '\n')
-	return append(b, c.Note...), nil
+	return appendProof(b, c.Path, c.Note), nil
 }
 
 // UnmarshalText reads a proof.
@@ -59,15 +53,8 @@ func (c *Consistency) UnmarshalText(text []byte) error {
 		return bad("%.40q names no number of records", lines[0])
 	}
 	got := Consistency{Old: old, Note: string(signed)}
-	if len(lines)-1 > maxPath {
-		return bad("a path of %d hashes", len(lines)-1)
-	}
-	for _, line := range lines[1:] {
-		h, err := base64.StdEncoding.Strict().DecodeString(line)
-		if err != nil || len(h) != len(Hash{}) {
-			return bad("%.80q is not a hash in base64", line)
-		}
-		got.Path = append(got.Path, Hash(h))
+	if got.Path, err = readPath(lines[1:], maxPath); err != nil {
+		return bad("%w", err)
 	}
 	if _, err := OpenCheckpoint(got.Note); !errors.Is(err, ErrUnsigned) {
 		return bad("%w", err)

@@ -160,7 +160,7 @@ func (c *Config) checkAccess(p *problems) {
 		}
 		p.each(at.Key("tenants"), grant.Tenants, func(at keypath.Path, tenant string) {
 			if !slices.Contains(tenants, tenant) {
-				p.add(at, nearest(tenant, tenants, near(tenant)), "%s: no agent has the tenant %q, there are: %s", at, tenant, listed(tenants))
+				p.add(at, text.Nearest(tenant, tenants, text.Near(tenant)), "%s: no agent has the tenant %q, there are: %s", at, tenant, listed(tenants))
 			}
 		})
 		p.each(at.Key("carries"), grant.Carries, p.required)
@@ -225,7 +225,7 @@ func (ids *agentIDs) check(p *problems, at keypath.Path, id string) {
 	if _, ok := ids.set[id]; ok && id != "" || p.full() {
 		return
 	}
-	p.add(at, nearest(id, ids.list, near(id)), "%s: no agent has the id %q, there are: %s", at, id, listed(ids.list))
+	p.add(at, text.Nearest(id, ids.list, text.Near(id)), "%s: no agent has the id %q, there are: %s", at, id, listed(ids.list))
 }
 
 // listed are names as an error lists them.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/text"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -199,7 +200,7 @@ func (d *decoder) fields(at keypath.Path, n *yaml.Node, out reflect.Value) {
 			continue
 		}
 		message := fmt.Sprintf("unknown key %q", clip(key))
-		guess := nearest(key, known.names, near(key))
+		guess := text.Nearest(key, known.names, text.Near(key))
 		if guess == "" {
 			guess = elsewhere(key)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // A directory grows with every person an agent speaks to, and commands write to
@@ -255,7 +256,7 @@ func entryFault(err error) *Error {
 		return &Error{Column: int(syntax.ByteOffset) + 1, Message: "cannot read JSON: " + what}
 	case isMeaning && errors.Is(err, json.ErrUnknownName):
 		name := meaning.JSONPointer.LastToken()
-		fault := &Error{Column: int(meaning.ByteOffset) + 1, Message: fmt.Sprintf("unknown key %q", clip(name)), Nearest: nearest(name, entryKeys(), near(name))}
+		fault := &Error{Column: int(meaning.ByteOffset) + 1, Message: fmt.Sprintf("unknown key %q", clip(name)), Nearest: text.Nearest(name, entryKeys(), text.Near(name))}
 		if fault.Nearest == "" {
 			fault.Message += ", want one of " + strings.Join(entryKeys(), ", ")
 		}

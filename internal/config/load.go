@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
+	"github.com/openclawos/ocipd/internal/text"
 	"github.com/spf13/viper"
 )
 
@@ -258,7 +259,7 @@ func (p *problems) reportUnknown(at origin, what, name string, known []string, n
 		}
 	}
 	// The beginning is the same for all, and says nothing.
-	p.report(at, keypath.Path{}.Key(name), nearest(name, known, near(strings.TrimPrefix(name, envPrefix))), what+" names no key that holds one value")
+	p.report(at, keypath.Path{}.Key(name), text.Nearest(name, known, text.Near(strings.TrimPrefix(name, envPrefix))), what+" names no key that holds one value")
 }
 
 // flags checks the values given on the command line.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	detect "github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // checkRules looks at what is searched for in messages, as those do who search.
@@ -16,7 +17,7 @@ func (c *Config) checkRules(p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(c.OCIP.Commitment.Families)) {
 		at := families.Key(name)
 		if !slices.Contains(commitment.Families(), name) {
-			p.add(at, nearest(name, commitment.Families(), near(name)), "%s: unknown family of cues %q, want one of %s", at, clip(name), strings.Join(commitment.Families(), ", "))
+			p.add(at, text.Nearest(name, commitment.Families(), text.Near(name)), "%s: unknown family of cues %q, want one of %s", at, clip(name), strings.Join(commitment.Families(), ", "))
 			continue
 		}
 		p.word(at, "mode", c.OCIP.Commitment.Families[name], string(commitment.Enforce), string(commitment.Shadow), string(commitment.Off))
@@ -26,7 +27,7 @@ func (c *Config) checkRules(p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(c.OCIP.Content.Personal)) {
 		at := personal.Key(name)
 		if !slices.Contains(detect.Personal(), name) {
-			p.add(at, nearest(name, detect.Personal(), near(name)), "%s: unknown kind of personal data %q, want one of %s", at, clip(name), strings.Join(detect.Personal(), ", "))
+			p.add(at, text.Nearest(name, detect.Personal(), text.Near(name)), "%s: unknown kind of personal data %q, want one of %s", at, clip(name), strings.Join(detect.Personal(), ", "))
 			continue
 		}
 		p.word(at, "mode", c.OCIP.Content.Personal[name], detect.PersonalModes()...)

@@ -485,7 +485,7 @@ func (p *problems) unique(key keypath.Path, value string, taken map[string]spot,
 // word reports a value that is none of the words.
 func (p *problems) word(key keypath.Path, what, value string, known ...string) {
 	if !slices.Contains(known, value) {
-		p.add(key, nearest(value, known, near(value)), "%s: unknown %s %q, want one of %s",
+		p.add(key, text.Nearest(value, known, text.Near(value)), "%s: unknown %s %q, want one of %s",
 			key, what, value, strings.Join(known, ", "))
 	}
 }

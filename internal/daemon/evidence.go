@@ -64,18 +64,36 @@ func (d *Daemon) holdCheckpoints(ctx context.Context) error {
 		d.log.Error("that the log was handed over to another key is not kept outside the log as well", zap.Error(err))
 	}
 	d.outside.Store(w)
+	d.followCheckpoints(ctx, "the checkpoints outside the log", func(_ context.Context, signed string) {
+		if err := d.keepCheckpoint(w, signed); err != nil {
+			d.log.Error("a checkpoint is not kept outside the log as well", zap.Error(err))
+		}
+	}, func() error { return d.keepCheckpoint(w, d.store.Checkpoint().Note) })
+	return nil
+}
+
+// followCheckpoints has each checkpoint visited that is signed from here on, until the
+// daemon stops. What is done at last comes after all visits.
+func (d *Daemon) followCheckpoints(ctx context.Context, name string, visit func(ctx context.Context, signed string), atLast func() error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		d.keepCheckpoints(ctx, w)
+		var last uint64
+		for {
+			signed, err := d.store.WaitCheckpoint(ctx, last)
+			if err != nil {
+				return
+			}
+			last = signed.Seq
+			visit(ctx, signed.Note)
+		}
 	}()
-	d.onStop("the checkpoints outside the log", func() error {
+	d.onStop(name, func() error {
 		stop()
 		<-done
-		return d.keepCheckpoint(w, d.store.Checkpoint().Note)
+		return atLast()
 	})
-	return nil
 }
 
 // fits refuses to go on with a log that a checkpoint in a file is not of.
@@ -113,20 +131,6 @@ func (d *Daemon) keepCheckpoint(w *checkpoints.File, signed string) error {
 		return nil
 	}
 	return errors.Join(w.Keep(signed), d.signer.KeepNewest(signed))
-}
-
-func (d *Daemon) keepCheckpoints(ctx context.Context, w *checkpoints.File) {
-	var last uint64
-	for {
-		signed, err := d.store.WaitCheckpoint(ctx, last)
-		if err != nil {
-			return
-		}
-		last = signed.Seq
-		if err := d.keepCheckpoint(w, signed.Note); err != nil {
-			d.log.Error("a checkpoint is not kept outside the log as well", zap.Error(err))
-		}
-	}
 }
 
 // keepHandOvers keeps, where the newest checkpoint outside the log is of another key

@@ -7,14 +7,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"filippo.io/age"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/keyring"
@@ -155,15 +153,7 @@ func TestTextsCannotBeGuessed(t *testing.T) {
 
 // The salt is sealed with the text, where texts are kept.
 func TestSaltIsSealedWithTheText(t *testing.T) {
-	identity, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "identity.txt")
-	if err := os.WriteFile(file, []byte(identity.String()+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	h := build(t, acme+"audit:\n  content: full\n  recipients: ["+identity.Recipient().String()+"]\n")
+	h, file := sealing(t)
 	held := h.agent("@acme/alice").held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
 	saw := h.shown(held.ApprovalID)
 	r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID}})

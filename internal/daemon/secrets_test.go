@@ -237,17 +237,23 @@ func TestRotatingTheSigningKey(t *testing.T) {
 	h.verify()
 }
 
-// Texts that were kept are for their recipients, and nobody else finds them.
-func TestKeptTextsAreSealed(t *testing.T) {
+// sealing builds a harness that keeps texts for one identity, which is in a file.
+func sealing(t *testing.T) (h *harness, file string) {
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "identity.txt")
+	file = filepath.Join(t.TempDir(), "identity.txt")
 	if err := os.WriteFile(file, []byte(identity.String()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := build(t, acme+"audit:\n  content: full\n  recipients: ["+identity.Recipient().String()+"]\n")
+	h = build(t, acme+"audit:\n  content: full\n  recipients: ["+identity.Recipient().String()+"]\n")
+	return h, file
+}
+
+// Texts that were kept are for their recipients, and nobody else finds them.
+func TestKeptTextsAreSealed(t *testing.T) {
+	h, file := sealing(t)
 	alice := h.agent("@acme/alice")
 	const text = "The lighthouse keeper sends his regards"
 	sent := alice.dispatch("agent:bob:main", text, fresh(nil))

@@ -37,33 +37,13 @@ func (d *Daemon) askWitnesses(ctx context.Context) error {
 			}
 		}
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d.followWitnesses(ctx, dir)
-	}()
-	d.onStop("the witnesses", func() error {
-		stop()
-		<-done
+	d.followCheckpoints(ctx, "the witnesses", func(ctx context.Context, signed string) { d.tellWitnesses(ctx, dir, signed) }, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), lastWord)
 		defer cancel()
 		d.tellWitnesses(ctx, dir, d.store.Checkpoint().Note)
 		return nil
 	})
 	return nil
-}
-
-func (d *Daemon) followWitnesses(ctx context.Context, dir string) {
-	var last uint64
-	for {
-		signed, err := d.store.WaitCheckpoint(ctx, last)
-		if err != nil {
-			return
-		}
-		last = signed.Seq
-		d.tellWitnesses(ctx, dir, signed.Note)
-	}
 }
 
 // tellWitnesses shows a checkpoint to whoever is listed now.
