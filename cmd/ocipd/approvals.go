@@ -108,13 +108,14 @@ func newApprovalsShow(s *shell) *cobra.Command {
 			"  ocipd approvals show 64cda28c --json\n" +
 			"  ocipd approvals show 64cda28c --to-sign approve",
 		Short: "show everything about one held message",
-		Long: "Show all that there is to know about a held message: who speaks for whom and to whom, why it\n" +
-			"waits, what was found in it, what would be sent, and under which policy. A character that does\n" +
-			"not show as itself stands there by its name, such as ‹U+202E›. The beginning or the end of an id\n" +
-			"will do.\n\n" +
-			"--to-sign prints the text that a signature over a decision is about, for\n" +
-			"ssh-keygen -Y sign -n " + api.ApprovalNamespace + " -f KEY; approve, deny, resolve and takeover take what it\n" +
-			"makes with --signature.",
+		Long: `Show everything about a held message: sender, receiver, why it is held, what was
+found in it, what would be sent, and the policy. A character that does not show
+as itself is named, such as ‹U+202E›. The beginning or the end of an id is
+enough.
+
+--to-sign prints the text to be signed for a decision, for
+ssh-keygen -Y sign -n ` + api.ApprovalNamespace + ` -f KEY. Pass the signature to approve, deny,
+resolve or takeover with --signature.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeApproval("all"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -84,24 +84,24 @@ func newDecision(s *shell, decision string) *cobra.Command {
 	flags.StringVar(&f.Signature, "signature", "", "take the signature in this `FILE`, which ssh-keygen -Y sign made of: ocipd approvals show ID --to-sign "+decision)
 	c.MarkFlagsMutuallyExclusive("signature", "key")
 	c.MarkFlagsMutuallyExclusive("signature", "sign")
-	shown := "It is shown first, and you are asked: what is decided about is what you saw. Where no terminal\n" +
-		"asks, --yes --digest DIGEST says that you saw it. If anything has changed since, nothing is\n" +
-		"decided, and what changed is shown.\n\n"
-	signed := "Where the daemon demands a signature, it is made by ssh-agent, or by the key that --key names."
+	shown := "The request is shown first and you are asked; the decision is bound to what you saw. Without a\n" +
+		"terminal, --yes --digest DIGEST names what you saw. If anything has changed since, nothing is\n" +
+		"decided, and the difference is shown.\n\n"
+	signed := "If the daemon demands a signature, ssh-agent makes it, or the key that --key names."
 	switch decision {
 	case api.DecideApprove:
 		c.Short = "approve a held message exactly as shown"
-		c.Long = "Let a held message go, just as it is shown. It leaves as assisted by a person.\n\n" +
-			"--exchange approves the rest of its exchange with it, within the bounds that are shown: the\n" +
-			"words found in the message, up to its level, as many rounds and as long as the exchange has\n" +
-			"left, or less with --round and --for. What is within them goes without a question; anything\n" +
-			"new asks again, and so does what is never approved beforehand: acceptances, money, and what\n" +
-			"only a person may answer. \"ocipd approvals list --in-force\" lists what is approved so.\n\n" + shown + signed
+		c.Long = "Approve a held message exactly as shown. It is sent as assisted by a person.\n\n" +
+			"--exchange also approves the rest of its exchange, within the bounds shown: the words found\n" +
+			"in this message, up to its level, for the rounds and the time that the exchange has left, or\n" +
+			"less with --round and --for. Messages within the bounds are sent without a question; all\n" +
+			"others ask again, and so do acceptances, money, and answers that only a person may give.\n" +
+			"\"ocipd approvals list --in-force\" lists these approvals.\n\n" + shown + signed
 		beyond(c, &f.Beyond)
 	case api.DecideTakeover:
 		c.Short = "send a held message, or another text, as your own"
 		c.Long = "Send a held message as your own words, or other words in its place, to the same session. The\n" +
-			"exchange ends as escalated. It is what remains where a message cannot be approved.\n\n" + shown + signed
+			"exchange ends as escalated. Use it if a message cannot be approved.\n\n" + shown + signed
 		flags.StringVar(&f.Content, "content", "", "say this `TEXT` in place of the message, - reads it from stdin")
 	case api.DecideDeny:
 		c.Short = "deny a held message"

@@ -110,7 +110,7 @@ func (s *shell) eachRecord(ctx context.Context, f *exportFlags, filter audit.Fil
 		c, err := s.DialOperator(ctx)
 		if err == nil {
 			defer c.Close()
-			return exportLive(ctx, c, api.AuditTailParams{Filter: filter, After: &f.after}, visit)
+			return logreader.Stream(ctx, c, api.AuditTailParams{Filter: filter, After: &f.after}, visit)
 		}
 		if !errors.Is(err, client.ErrNotRunning) {
 			return err
@@ -121,25 +121,6 @@ func (s *shell) eachRecord(ctx context.Context, f *exportFlags, filter audit.Fil
 	}
 	defer left.Close()
 	return left.EachLine(ctx, f.after, func(_ uint64, line []byte) error { return visit(line) })
-}
-
-func exportLive(ctx context.Context, c *client.Client, params api.AuditTailParams, visit func(line []byte) error) error {
-	records, err := c.Stream(ctx, "audit.tail", params)
-	if err != nil {
-		return err
-	}
-	for {
-		record, err := records.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := visit(record); err != nil {
-			return err
-		}
-	}
 }
 
 // exporter prints records in a format.

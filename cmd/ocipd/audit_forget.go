@@ -18,12 +18,13 @@ func newAuditForget(s *shell) *cobra.Command {
 		Use:     "forget --tenant TENANT",
 		Example: "  ocipd audit forget --tenant acme-corp",
 		Short:   "destroy a tenant's digest key, so that no text can be matched with its records",
-		Long: "Destroy the key that the digests of a tenant's texts are made with. The records stay, and the\n" +
-			"log verifies as before, but their digests can no longer be told from anything else: not by\n" +
-			"guessing the text, and not by this daemon. It cannot be undone. The tenant's next message\n" +
-			"makes a new key. TENANT is \"\" for what belongs to none.\n\n" +
-			"That it is done goes on record first. Where this fails afterwards, do it again. Copies of\n" +
-			"the key in backups of the daemon's keys are yours to destroy.",
+		Long: `Destroy the key of a tenant's digests. The records stay and the log still
+verifies, but nobody can match a text with its digest any more, not by guessing
+and not with this daemon. This cannot be undone. The tenant's next message
+creates a new key. TENANT is "" for records of no tenant.
+
+The act is recorded first; if it fails afterwards, repeat it. Copies of the key
+in your backups are yours to destroy.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes && !s.Interactive() {

@@ -39,11 +39,10 @@ func newAuditKeyShow(s *shell) *cobra.Command {
 		Example: "  ocipd audit key show\n" +
 			"  ocipd audit key show --all",
 		Short: "print the public key that verifies the log",
-		Long: "Print the public key that the log's checkpoints are verified with, as NAME+HASH+KEY: the name\n" +
-			"is the log's, in one line on standard output. Keep it where nobody who could change the log can\n" +
-			"change it. The key is read\n" +
-			"from the directory of keys; no daemon is needed. --all shows earlier keys too, oldest first:\n" +
-			"each signed the next, in the log.",
+		Long: `Print the public key that verifies the log's checkpoints as one line,
+NAME+HASH+KEY; NAME is the log's. Store it where nobody who could change the log
+can change it. The key is read from the directory of keys; no daemon is needed.
+--all adds earlier keys, oldest first: each signed the next one, in the log.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			keys, err := s.publicKeys()
@@ -125,9 +124,10 @@ func newAuditKeyRotate(s *shell) *cobra.Command {
 		Use:     "rotate",
 		Example: "  ocipd audit key rotate",
 		Short:   "have the running daemon sign with a new key",
-		Long: "Have the running daemon make a new key and sign with it from here on. The key before signs\n" +
-			"the new one, in a record of the log, so that whoever has the old public key can verify what\n" +
-			"follows. The old private key is gone then; its public key stays in the directory of keys.",
+		Long: `Have the running daemon sign with a new key. The former key signs the new one in a
+record of the log, so that a holder of the former public key can verify what
+follows. The former private key is destroyed; its public key stays in the
+directory of keys.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result api.AuditRotateKeyResult

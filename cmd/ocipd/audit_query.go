@@ -26,9 +26,9 @@ func newAuditQuery(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "query",
 		Short: "search the audit log, newest record first",
-		Long: "Search the record, newest first. Where no daemon runs, its database is read, or the\n" +
-			"mirror file where that is all there is. Where a reason has no room beside its record, it\n" +
-			"stands below it. --json prints each record exactly as it was sealed.",
+		Long: `Search the audit log, newest record first. If no daemon is running, its database
+is read, or the mirror file if there is no database. A long reason is printed
+below its record. --json prints each record exactly as it was sealed.`,
 		Example: "  ocipd audit query --result deny --since 2h\n" +
 			"  ocipd audit query --agent agent-alice-1 --text 'not allowed to share'\n" +
 			"  ocipd audit query --exchange 01a1fa2b-9a2e-761b-b52b-6f34bf753fca --all --json",

@@ -17,10 +17,11 @@ func newAuditRetire(s *shell) *cobra.Command {
 		Use:     "retire --before TIME",
 		Example: "  ocipd audit retire --before 90d",
 		Short:   "remove old records and leave a signed tombstone",
-		Long: "Remove the records of whole segments of the mirror whose last record is before TIME, from the\n" +
-			"mirror and from the database. Each segment is read and verified first. A signed tombstone stays\n" +
-			"in the log and beside the mirror, and what follows still verifies. Copy the segments elsewhere\n" +
-			"before, if you have to keep them. audit.keep does the same by itself.",
+		Long: `Remove old records from the mirror and the database: those of whole segments whose
+last record is before TIME. Each segment is verified first. A signed tombstone
+stays in the log and beside the mirror, so that the remaining log still verifies.
+Copy the segments elsewhere first if you must keep them. audit.keep does the same
+automatically.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at, err := moment(before, time.Now())

@@ -32,9 +32,9 @@ func newAuditShow(s *shell) *cobra.Command {
 		Example: "  ocipd audit show 5\n" +
 			"  ocipd audit show 5 --json",
 		Short: "show one record with the proof that it is in the log",
-		Long: "Show a record with everything in it, its place in the chain, and whether a signed checkpoint\n" +
-			"covers it. It reads the database, or asks the daemon that uses it.\n" +
-			"Content that was kept encrypted (audit.content: full) is shown with --identity.",
+		Long: `Show a record with all members, its place in the chain, and whether a signed
+checkpoint covers it. It is read from the database, or from the running daemon.
+Content that was kept encrypted (audit.content: full) is shown with --identity.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, err := sequence(args[0])
@@ -57,11 +57,11 @@ func newAuditReceipt(s *shell) *cobra.Command {
 		Example: "  ocipd audit receipt 5 > receipt\n" +
 			"  ocipd audit receipt --check receipt --line record --key checkpoint.pub",
 		Short: "make or check the proof that a record is in a log",
-		Long: "Print the receipt of a record (a transparency log proof, C2SP tlog-proof): it shows, to whoever has\n" +
-			"the record and the log's public key, that the record is in the log, and shows no other record.\n" +
-			"With --check, check the receipt in FILE against the record's line that --line names.\n" +
-			"With --held, print the checkpoints of other daemons' logs that came with their messages and are\n" +
-			"on record here, for whoever verifies their logs: ocipd audit verify --with-receipts.",
+		Long: `Print the receipt of a record (a transparency log proof, C2SP tlog-proof). With
+the log's public key it proves that the record is in the log, and it shows no
+other record. --check verifies the receipt in FILE against the record in --line.
+--held prints the checkpoints of other daemons' logs that came with their
+messages, for whoever verifies those logs: ocipd audit verify --with-receipts.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

@@ -27,9 +27,10 @@ func newAuditStats(s *shell) *cobra.Command {
 		Example: "  ocipd audit stats\n" +
 			"  ocipd audit stats --since 7d --bucket 1h",
 		Short: "chart decisions over time, by agent and by rule",
-		Long: "Draw how many records there are over time, by their verdicts, and list them by agent, by rule\n" +
-			"and by code. A message between two agents of this daemon has a record on each side. Where no\n" +
-			"daemon runs, its database is read, or the mirror file where that is all there is.",
+		Long: `Chart the number of records over time by decision, and list them by agent, rule
+and code. A message between two agents of this daemon has a record on each side.
+If no daemon is running, its database is read, or the mirror file if there is no
+database.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now()

@@ -34,10 +34,11 @@ func newAuditTail(s *shell) *cobra.Command {
 			"  ocipd audit tail -f --result deny\n" +
 			"  ocipd audit tail --cursor seen --json",
 		Short: "print the newest records, and follow the log",
-		Long: "Print the last records, and with -f each new one as soon as it is durable. Where no daemon\n" +
-			"runs, its database is read, or the mirror file where that is all there is, and there is nothing\n" +
-			"to follow. --json prints each record exactly as it was sealed. With --cursor FILE it goes on\n" +
-			"where it ended the last time, from the first record at first; nothing is missed.",
+		Long: `Print the newest records, and with -f each further one as soon as it is durable. If
+no daemon is running, its database is read, or the mirror file if there is no
+database; -f needs the daemon. --json prints each record exactly as it was sealed.
+--cursor FILE continues where the last call ended, beginning with the first
+record; no record is missed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.resolve(time.Now())

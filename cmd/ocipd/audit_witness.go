@@ -17,7 +17,7 @@ import (
 )
 
 func newAuditWitness(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "witness", Short: "have others cosign the log's checkpoints, or cosign those of others"})
+	c := group(&cobra.Command{Use: "witness", Short: "have the log's checkpoints cosigned, or cosign others'"})
 	c.AddCommand(newAuditWitnessAdd(s), newAuditWitnessList(s), newAuditWitnessServe(s))
 	return c
 }
@@ -26,10 +26,11 @@ func newAuditWitnessAdd(s *shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "add KEY URL",
 		Short: "have a witness cosign this daemon's checkpoints",
-		Long: "List a witness beside the log's keys: its public key, as `ocipd audit witness serve` prints it, and\n" +
-			"where it is asked: http://HOST/PREFIX, https://HOST/PREFIX or unix:/PATH. The daemon shows it each\n" +
-			"checkpoint from the next one on, and asks it at each start how far it saw the log: where that is\n" +
-			"further than the log goes, the daemon does not start.",
+		Long: `Add a witness: its public key, as "ocipd audit witness serve" prints it, and its
+address, http://HOST/PREFIX, https://HOST/PREFIX or unix:/PATH. The daemon sends
+it each checkpoint from the next one on. At each start the daemon asks it for the
+newest checkpoint, and does not start if the witness has seen more of the log
+than there is.`,
 		Example: "  ocipd audit witness add backup.example+1a2b3c4d+BF… http://backup.example:7421\n" +
 			"  ocipd audit witness add other-user+1a2b3c4d+BF… unix:/run/witness/witness.sock",
 		Args: cobra.ExactArgs(2),
@@ -113,10 +114,11 @@ func newAuditWitnessServe(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "cosign the checkpoints of other daemons' logs",
-		Long: "Cosign checkpoints of logs (C2SP tlog-witness): of each log only what goes on from what was seen of\n" +
-			"it. It needs no daemon here, and should run as another user or on another machine than the daemon\n" +
-			"whose log it witnesses. The first start makes its key; each prints the public one.\n" +
-			"It speaks plain HTTP: everything it says is signed, and it is asked nothing secret.",
+		Long: `Cosign checkpoints of logs (C2SP tlog-witness): of each log only those that extend
+what was seen of it. No daemon is needed here. Run the witness as another user, or
+on another machine, than the daemon whose log it cosigns. The first start creates
+its key; each start prints the public key. The witness speaks plain HTTP: all it
+says is signed, and nothing it is sent is secret.`,
 		Example: "  ocipd audit witness serve --dir /var/lib/witness --name backup.example --listen 0.0.0.0:7421 --log log.pub\n" +
 			"  ocipd audit witness serve --dir ~/witness --name other-user --listen unix:/run/witness/witness.sock --log log.pub",
 		Args: cobra.NoArgs,

@@ -19,11 +19,11 @@ func newBackup(s *shell) *cobra.Command {
 		Use:     "backup DIR",
 		Example: "  ocipd backup /mnt/backup/ocipd-monday",
 		Short:   "copy the daemon's state, also while it runs",
-		Long: `Copy the database, the checkpoints kept outside it, the signing key and the keys
-of digests into DIR, which is made and is there whole or not at all. The daemon
-may run. The copy is verified. It holds messages that wait in the clear, and
-whoever has the keys can sign as this log: keep it as you keep the original.
-Each of the rest can be left out. The configuration and the policy are not in it.`,
+		Long: `Copy the database, the checkpoints kept outside it, the signing key and the digest
+keys into DIR. The daemon may be running. DIR is created, whole or not at all, and
+the copy is verified. Each part but the database can be left out; configuration
+and policy are not included. Store the backup as safely as the original: it holds
+pending messages in the clear, and its keys can sign as this log.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := s.statePlaces()
@@ -55,12 +55,12 @@ func newRestore(s *shell) *cobra.Command {
 		Use:     "restore DIR",
 		Example: "  ocipd restore /mnt/backup/ocipd-monday",
 		Short:   "put a backup in the place of a stopped daemon's state",
-		Long: `Verify a backup and put it in the place of the state of this daemon, which must
-not run. What is there is moved aside, into a directory before-restore-TIME, and
-not removed. Keys that are there and fit stay.
-Where checkpoints kept here are of a longer log the backup is older, and records
-are lost by it: then nothing is done, unless --older says that it is meant. The
-next start puts that on record.`,
+		Long: `Verify a backup and replace the state of this daemon with it; the daemon must not
+be running. The present state is moved aside into a directory
+before-restore-TIME, and keys that fit the backup stay in place. If the
+checkpoints kept here know a longer log, the backup is older and its use would
+lose records: it is refused unless --older is given, and the next start records
+the loss.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := s.statePlaces()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -38,11 +39,11 @@ func newCall(s *shell) *cobra.Command {
 		Short: "send one request to the daemon and print the answer",
 		Long: "Make one request and print its result as one line of JSON; a streaming method prints one\n" +
 			"line a chunk until it ends or is interrupted. Params are JSON, or - for stdin.\n\n" +
-			"Methods that begin with audit., approval., exchange., contact., queue., sending., policy. or\n" +
-			"kernel. go to the operator socket, all others to the kernel socket; --operator and --kernel say otherwise. On the kernel\n" +
-			"socket an app is registered for the one call (" + callApp + ", or --app), but for app.register\n" +
-			"itself and for kernel.describe. kernel.describe lists the methods of either socket.\n\n" +
-			"--list prints the methods instead: who may call each, and how long it may take.\n\n" +
+			"Methods that begin with " + strings.Join(operatorMethods(), ", ") + "\n" +
+			"go to the operator socket, all others to the kernel socket, unless --operator or --kernel is\n" +
+			"given. On the kernel socket an app is registered for the one call (" + callApp + ", or --app),\n" +
+			"except for app.register and kernel.describe, which lists the methods of either socket.\n\n" +
+			"--list prints the methods, who may call each, and how long each may take.\n\n" +
 			"An error of the daemon is printed on stderr as JSON.",
 		Example: "  ocipd call --list\n" +
 			"  ocipd call kernel.describe\n" +
@@ -86,12 +87,13 @@ func onOperator(method string, f callFlags) bool {
 	if f.app != "" || f.manifest != "" {
 		return false
 	}
-	for _, prefix := range []string{"audit.", "approval.", "exchange.", "contact.", "queue.", "sending.", "policy.", "kernel."} {
-		if strings.HasPrefix(method, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(operatorMethods(), func(prefix string) bool { return strings.HasPrefix(method, prefix) })
+}
+
+// operatorMethods are how the names of methods begin that are for operators, alone or
+// too.
+func operatorMethods() []string {
+	return []string{"approval.", "audit.", "contact.", "exchange.", "grant.", "kernel.", "policy.", "queue.", "sending.", "store.", "task.watch"}
 }
 
 func (s *shell) call(ctx context.Context, method, text string, f callFlags) error {

@@ -15,7 +15,7 @@ import (
 )
 
 func newContent(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "content", Short: "say what raises the level of a text, and why"})
+	c := group(&cobra.Command{Use: "content", Short: "explain what raises the level of a text"})
 	c.AddCommand(newContentExplain(s), newContentRules(s))
 	return c
 }
@@ -52,11 +52,10 @@ func newContentExplain(s *shell) *cobra.Command {
 		Example: "  ocipd content explain reply.txt\n" +
 			"  ocipd content explain - --json < reply.txt",
 		Short: "list what is found in a text: rule, source, place and level",
-		Long: `Look at a text as the daemon looks at a message, with the patterns and the
-personal data of the configuration, and list what is found: the rule, who says
-what the rule looks for, the place and the level. What is in shadow is recorded
-and raises nothing. The words themselves are not printed. FILE may be -, for
-stdin.`,
+		Long: `Check a text as the daemon checks a message, with the configuration's patterns and
+personal data, and list each finding: the rule, its source, the place and the
+level. Shadow rules are listed too, but raise no level. The words themselves are
+not printed. FILE is - for stdin.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			e, err := s.explain(args[0])

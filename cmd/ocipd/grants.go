@@ -44,9 +44,9 @@ func newApprovalsRevoke(s *shell) *cobra.Command {
 	return s.revokeCommand(&cobra.Command{
 		Example: "  ocipd approvals revoke 64cda28c --note 'not what I meant'",
 		Short:   "take back the approval of an exchange",
-		Long: `Take back the approval of an exchange, as "ocipd approvals list --in-force" lists
-it. Nothing more goes with it, also of what is being decided; what went stays on
-record.`,
+		Long: `Revoke the approval of an exchange that "ocipd approvals list --in-force" lists. It
+covers no further message, including those being decided now; messages that were
+sent stay on record.`,
 	})
 }
 
@@ -66,15 +66,15 @@ func newGrants(s *shell) *cobra.Command {
 		Example: "  ocipd grants add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
 			"  ocipd grants list",
 		Short: "approve keywords between two agents beforehand",
-		Long: `Approve keywords between two agents beforehand. There are no standing grants
-unless a person makes one, and they count only where decisions are signed
+		Long: `Approve keywords between two agents beforehand. Standing grants are made by a
+person only, and count only while decisions are signed
 (approvals.allowed_signers).`,
 	})
 	c.AddCommand(newGrantsAdd(s), newGrantsList(s), s.revokeCommand(&cobra.Command{
 		Example: "  ocipd grants revoke 64cda28c",
 		Short:   "take a grant back",
-		Long: `Take a grant back. Nothing more goes with it, also of what is being decided; what
-went stays on record.`,
+		Long: `Revoke a grant. It covers no further message, including those being decided now;
+messages that were sent stay on record.`,
 	}))
 	return c
 }
@@ -86,11 +86,12 @@ func newGrantsAdd(s *shell) *cobra.Command {
 		Example: "  ocipd grants add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
 			"  ocipd grants add --from alice --to telegram:4711 --words deadline --level internal --uses 5 --for 12h",
 		Short: "sign a standing grant and put it in force",
-		Long: `Sign a standing grant and put it in force: what one agent sends to one receiver,
-and what is held for nothing but these keywords, goes without a question, as
-assisted by you, so many times and so long. Never with it: other words and
-cues, a higher level, acceptances, money, an answer to a request, and exchanges
-that ask for a commitment or for a person. Each use is on record with the grant.`,
+		Long: `Sign a standing grant and put it in force. Messages from one agent to one receiver
+that would be held only for the named keywords are then sent without a question,
+as assisted by you, up to a number of uses and a time. A grant never covers other
+words or cues, a higher level, acceptances, money, an answer to a request, or an
+exchange that asks for a commitment or a person. Each use is recorded with the
+grant's id.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := g.Check(s.Interactive()); err != nil {
@@ -120,8 +121,8 @@ func newGrantsList(s *shell) *cobra.Command {
 		Example: "  ocipd grants list\n" +
 			"  ocipd grants list --all --agent alice --json",
 		Short: "list the standing grants in force",
-		Long: `List the standing grants in force, with --all those that are over too. Approvals of
-exchanges are listed by "ocipd approvals list --in-force".`,
+		Long: `List the standing grants in force; --all includes those that have ended. Approvals
+of exchanges are listed by "ocipd approvals list --in-force".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.Kind = api.GrantStanding

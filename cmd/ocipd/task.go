@@ -33,19 +33,19 @@ type taskCommand struct {
 func newTask(s *shell) *cobra.Command {
 	t := &taskCommand{shell: s}
 	c := group(&cobra.Command{
-		Use: "task", Short: "create tasks, and see, move and review them",
+		Use: "task", Short: "create, show, move and review tasks",
 		Long: `Work with tasks of several agents: what is to be done, who does it, who reviews it,
 and what a person has to approve.
 
-Without a token a command is the operator's. With --token-file, OCIPD_TOKEN_FILE or
-OCIPD_TOKEN it is the actor's whose grant the token is. A refusal begins with its
-code, such as GUARD_FAILED.`,
+Without a token, commands act as the operator. With --token-file,
+OCIPD_TOKEN_FILE or OCIPD_TOKEN they act as the actor of that grant. A refusal
+begins with its code, such as GUARD_FAILED.`,
 	})
 	c.PersistentFlags().StringVar(&t.tokenFile, "token-file", "", "act by the grant whose token stands in `FILE`")
 	c.PersistentFlags().BoolVar(&t.asJSON, "json", false, "print the answer as JSON")
 	circuit := group(&cobra.Command{Use: "circuit", Short: "open or close a task's circuit"})
 	circuit.AddCommand(t.newCircuitOpen(), t.newCircuitClose())
-	effect := group(&cobra.Command{Use: "effect", Short: "list, run, settle and cancel what a task does in the world"})
+	effect := group(&cobra.Command{Use: "effect", Short: "list, run, settle and cancel a task's effects"})
 	effect.AddCommand(t.newEffectList(), t.newEffectRun(), t.newEffectSettle(), t.newEffectCancel())
 	c.AddCommand(
 		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newReview(),
@@ -195,10 +195,10 @@ func (t *taskCommand) newCreate() *cobra.Command {
 		Use: "create -f FILE",
 		Example: "  ocipd task create -f invoices.md\n" +
 			"  ocipd task create -f - --json < invoices.json",
-		Short: "make a task from a spec file",
-		Long: `Make a task from a file: Markdown under front matter in YAML, or JSON with the
+		Short: "create a task from a spec file",
+		Long: `Create a task from a file: Markdown under front matter in YAML, or JSON with the
 members of task.create. The fields of the spec are read from headings: Goal, Scope,
-Non-goals, Inputs, Outputs, Acceptance criteria, Risks. What the spec lacks is told.`,
+Non-goals, Inputs, Outputs, Acceptance criteria, Risks. Missing fields are listed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
@@ -370,7 +370,7 @@ func (t *taskCommand) newShow() *cobra.Command {
 	return t.about(&cobra.Command{
 		Use: "show TASK", Aliases: []string{"get"},
 		Example: "  ocipd task show tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
-		Short:   "show a task: its phase, what it waits for, and what may come next",
+		Short:   "show a task: its phase, open conditions and next phases",
 	}, func(ctx context.Context, id string) error {
 		v, raw, err := t.view(ctx, id)
 		if err != nil {
@@ -450,7 +450,7 @@ func (t *taskCommand) newTimeline() *cobra.Command {
 	return t.about(&cobra.Command{
 		Use:     "timeline TASK",
 		Example: "  ocipd task timeline tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
-		Short:   "show all that is on record of a task, its messages and approvals too",
+		Short:   "show every record of a task, with its messages and approvals",
 	}, t.timeline)
 }
 
@@ -500,7 +500,7 @@ func (t *taskCommand) newBoard() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "board",
 		Example: "  ocipd task board\n  ocipd task board --watch 2s",
-		Short:   "show open tasks by where they are, those that wait for a person first",
+		Short:   "show open tasks by phase, those that need a person first",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for {

@@ -168,7 +168,7 @@ func (t *taskCommand) newStartAttempt() *cobra.Command {
 	c := t.about(&cobra.Command{
 		Use:     "start-attempt TASK",
 		Example: "  ocipd task start-attempt tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --worker builder",
-		Short:   "begin an attempt at a task",
+		Short:   "start an attempt at a task",
 	}, func(ctx context.Context, id string) (err error) {
 		p.TaskWrite = write(id)
 		if p.Actor, p.ActorRole, err = t.me(ctx); err != nil {
@@ -228,10 +228,10 @@ func (t *taskCommand) newReview() *cobra.Command {
 		Use: "review TASK",
 		Example: "  ocipd task review tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --as checker --verdict approved\n" +
 			"  ocipd task review tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --verdict changes_requested --finding 'major: no test of quotes'",
-		Short: "review a task's spec, or what was made",
-		Long: `Review a task: its spec while that is reviewed, else what was made. With a
-reviewer's token it is that reviewer's word. A person reviews with --as: the command
-then makes itself a grant of that reviewer.`,
+		Short: "review a task's spec or its result",
+		Long: `Review a task: its spec while the spec is under review, otherwise its result. With
+a reviewer's token the review is that reviewer's. A person reviews with --as NAME;
+the command then issues itself a grant for that reviewer.`,
 	}, func(ctx context.Context, id string) error { return t.review(ctx, id, as, verdict, summary, findings) })
 	flags := c.Flags()
 	flags.StringVar(&as, "as", "", "review as this `ACTOR`, by a grant that is made for it")
@@ -383,8 +383,8 @@ func (t *taskCommand) newWait() *cobra.Command {
 		Example: "  ocipd task wait tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --phase completed,failed\n" +
 			"  ocipd task wait tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --approval apr_01a1fe46-d68f-77d6-9611-d5a7674802c7",
 		Short: "wait until a task is in a phase, or an approval is decided",
-		Long: `Wait until a task is in one of the phases, or an approval of it is decided. What
-has not come by the timeout is no success: the command exits with 1.`,
+		Long: `Wait until a task is in one of the phases, or an approval request of it is
+decided. If that has not happened at the timeout, the command exits with 1.`,
 	}, func(ctx context.Context, id string) error { return t.wait(ctx, id, phases, approval, timeout) })
 	flags := c.Flags()
 	flags.StringSliceVar(&phases, "phase", nil, "the `PHASES`, one of which is waited for (default completed,failed)")
@@ -451,8 +451,8 @@ func (t *taskCommand) newGrant() *cobra.Command {
 		Example: "  ocipd task grant builder --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --out builder.token\n" +
 			"  ocipd task grant lead --expires 24h",
 		Short: "give an actor a token",
-		Long: `Give an actor a token: for one task, and an executor for the running attempt. An
-orchestrator's needs no task. The token is shown once, or written to a file that
+		Long: `Give an actor a token for one task; an executor's is for the running attempt, and
+an orchestrator's needs no task. The token is shown once, or written to a file that
 nobody else can read.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -499,7 +499,7 @@ func (t *taskCommand) newRevokeGrant() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "revoke-grant GRANT",
 		Example: "  ocipd task revoke-grant grt_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
-		Short:   "end a grant: its token is good no more",
+		Short:   "revoke a grant and its token",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.GrantID = args[0]
@@ -515,7 +515,7 @@ func (t *taskCommand) newCircuitOpen() *cobra.Command {
 	c := t.about(&cobra.Command{
 		Use:     "open TASK",
 		Example: "  ocipd task circuit open tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --reason 'the same fault three times'",
-		Short:   "stop a task until a person has looked at it",
+		Short:   "open a task's circuit: nothing runs until a person closes it",
 	}, func(ctx context.Context, id string) error {
 		name, _, err := t.me(ctx)
 		if err != nil {
@@ -532,7 +532,7 @@ func (t *taskCommand) newCircuitClose() *cobra.Command {
 	c := t.about(&cobra.Command{
 		Use:     "close TASK",
 		Example: "  ocipd task circuit close tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --to spec_draft --reason 'the spec was wrong'",
-		Short:   "let a task go on, and count its attempts anew",
+		Short:   "close a task's circuit and reset its attempts",
 	}, func(ctx context.Context, id string) error {
 		return t.do(ctx, "task.close_circuit", &api.TaskCloseCircuitParams{TaskWrite: write(id), ToPhase: task.Phase(to), Reason: reason}, moved)
 	})
@@ -570,7 +570,7 @@ func (t *taskCommand) newEffectRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "run",
 		Example: "  ocipd task effect run --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json",
-		Short:   "run an approved effect, once; one that is done is answered as before",
+		Short:   "run an approved effect once; a repetition gets the first result",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if digest == "" {
@@ -616,7 +616,7 @@ func (t *taskCommand) newEffectSettle() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "settle EFFECT",
 		Example: "  ocipd task effect settle eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --outcome done --note 'it is deployed'",
-		Short:   "say how a run ended of which nobody knows",
+		Short:   "settle a run whose outcome is unknown",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.TaskWrite, p.EffectID = write(id), args[0]
@@ -636,7 +636,7 @@ func (t *taskCommand) newEffectCancel() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "cancel EFFECT",
 		Example: "  ocipd task effect cancel eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
-		Short:   "give up an effect that is planned or has failed",
+		Short:   "cancel an effect that is planned or has failed",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.do(cmd.Context(), "task.cancel_effect", &api.TaskCancelEffectParams{TaskWrite: write(id), EffectID: args[0]}, func(*api.TaskView) string { return args[0] + " is cancelled" })

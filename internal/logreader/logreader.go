@@ -264,7 +264,19 @@ func (l *live) Query(ctx context.Context, f audit.Filter, after, before uint64, 
 }
 
 func (l *live) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
-	records, err := l.client.Stream(ctx, "audit.tail", api.AuditTailParams{After: &after})
+	return Stream(ctx, l.client, api.AuditTailParams{After: &after}, func(line []byte) error {
+		head, err := audit.HeadOf(line)
+		if err != nil {
+			return err
+		}
+		return visit(head.Seq, line)
+	})
+}
+
+// Stream visits the records that a running daemon is asked for, in order, to the end of
+// the log.
+func Stream(ctx context.Context, c *client.Client, params api.AuditTailParams, visit func(line []byte) error) error {
+	records, err := c.Stream(ctx, "audit.tail", params)
 	if err != nil {
 		return err
 	}
@@ -276,11 +288,7 @@ func (l *live) EachLine(ctx context.Context, after uint64, visit func(seq uint64
 		if err != nil {
 			return err
 		}
-		head, err := audit.HeadOf(record)
-		if err == nil {
-			err = visit(head.Seq, record)
-		}
-		if err != nil {
+		if err := visit(record); err != nil {
 			return err
 		}
 	}
