@@ -348,9 +348,9 @@ func TestTerminal(t *testing.T) {
 	p := newOperators(t, nil, `approvals: {notify: {desktop: false}}`)
 	program := []string{"--config", filepath.Join(p.dir, "ocipd.yaml"), "--socket", p.socket, "approvals"}
 	env := append(os.Environ(), asProgram+"=1", "TERM=linux", "NO_COLOR=", "GORACE=atexit_sleep_ms=0")
-	first := p.hold("I promise to do it by Friday.\n\x1b[2JAnd\u202e more.")
+	first := p.hold("I promise to do it by Friday.\n\x1b[JAnd\u202e more.")
 	tty := openTerminal(t, 80, 24, env, os.Args[0], program...)
-	tty.want("ocipd approvals: 1 waiting (alice 1)", "live", "› "+endOf(first, 8), "    │ I promise to do it by Friday.", "        ^^^^^^^ promise", "    │ ‹U+001B›[2JAnd‹U+202E› more.")
+	tty.want("ocipd approvals: 1 waiting (alice 1)", "live", "› "+endOf(first, 8), "    │ I promise to do it by Friday.", "        ^^^^^^^ promise", "    │ ‹U+001B›[JAnd‹U+202E› more.")
 
 	// What comes while one looks is seen.
 	second := p.hold("I agree to everything")

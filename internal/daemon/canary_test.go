@@ -1078,6 +1078,9 @@ func (e *evidence) hook(c *canary, m mark, at *scout, l *line) string {
 		if entry.DispatchID != "" {
 			r = append(r, e.dispatch[entry.DispatchID]...)
 		}
+		if entry.RunID != "" { // who began the run named its session
+			r = append(r, e.run[entry.RunID]...)
+		}
 	case d.DispatchID != "" && hook != api.ToolExecuting:
 		r = e.dispatch[d.DispatchID]
 	case d.RunID != "":
