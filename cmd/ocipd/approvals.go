@@ -12,7 +12,7 @@ import (
 
 func newApprovals(s *shell) *cobra.Command {
 	var key string
-	c := group(&cobra.Command{
+	c := cli.Group(&cobra.Command{
 		Use: "approvals",
 		Example: "  ocipd approvals\n" +
 			"  ocipd approvals list --json",

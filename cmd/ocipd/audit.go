@@ -15,7 +15,7 @@ import (
 )
 
 func newAudit(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "audit", Short: "read, search and verify the audit log"})
+	c := cli.Group(&cobra.Command{Use: "audit", Short: "read, search and verify the audit log"})
 	c.AddCommand(newAuditTail(s), newAuditQuery(s), newAuditStats(s), newAuditShow(s), newAuditVerify(s), newAuditExport(s), newAuditReceipt(s), newAuditProve(s), newAuditRetire(s), newAuditForget(s), newAuditKey(s), newAuditWitness(s))
 	return c
 }

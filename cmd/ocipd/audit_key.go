@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/term"
@@ -15,7 +16,7 @@ import (
 )
 
 func newAuditKey(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "key", Short: "show or rotate the key that signs the log's checkpoints"})
+	c := cli.Group(&cobra.Command{Use: "key", Short: "show or rotate the key that signs the log's checkpoints"})
 	c.AddCommand(newAuditKeyShow(s), newAuditKeyRotate(s))
 	return c
 }

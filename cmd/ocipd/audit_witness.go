@@ -17,7 +17,7 @@ import (
 )
 
 func newAuditWitness(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "witness", Short: "have the log's checkpoints cosigned, or cosign others'"})
+	c := cli.Group(&cobra.Command{Use: "witness", Short: "have the log's checkpoints cosigned, or cosign others'"})
 	c.AddCommand(newAuditWitnessAdd(s), newAuditWitnessList(s), newAuditWitnessServe(s))
 	return c
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func newConfig(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "config", Short: "check, show, create, migrate or reload the configuration"})
+	c := cli.Group(&cobra.Command{Use: "config", Short: "check, show, create, migrate or reload the configuration"})
 	c.AddCommand(newConfigCheck(s), newConfigShow(s), newConfigInit(s), newConfigMigrate(s), newConfigReload(s))
 	return c
 }

@@ -21,7 +21,7 @@ import (
 )
 
 func newContacts(s *shell) *cobra.Command {
-	c := groupAround(&cobra.Command{Use: "contacts", Short: "list whom your agents spoke to, and name them"}, newContactsList(s))
+	c := cli.GroupAround(&cobra.Command{Use: "contacts", Short: "list whom your agents spoke to, and name them"}, newContactsList(s))
 	c.AddCommand(newContactsAdd(s), newContactsBind(s), newContactsForget(s))
 	return c
 }
@@ -74,7 +74,7 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 			Contacts []jsontext.Value `json:"contacts"`
 			Total    int              `json:"total"`
 		}
-		if err := s.askPage(ctx, c.Call, "contact.list", &params, &page); err != nil {
+		if err := s.AskPage(ctx, c.Call, "contact.list", &params, &page); err != nil {
 			return fmt.Errorf("cannot list contacts: %w", err)
 		}
 		for _, raw := range page.Contacts {

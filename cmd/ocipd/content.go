@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/ocip/content"
 	"github.com/openclawos/ocipd/internal/term"
@@ -15,7 +16,7 @@ import (
 )
 
 func newContent(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "content", Short: "explain what raises the level of a text"})
+	c := cli.Group(&cobra.Command{Use: "content", Short: "explain what raises the level of a text"})
 	c.AddCommand(newContentExplain(s), newContentRules(s))
 	return c
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func newDebug(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "debug", Short: "take profiles of the running daemon"})
+	c := cli.Group(&cobra.Command{Use: "debug", Short: "take profiles of the running daemon"})
 	c.AddCommand(newDebugPprof(s))
 	return c
 }

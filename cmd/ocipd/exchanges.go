@@ -24,7 +24,7 @@ import (
 )
 
 func newExchanges(s *shell) *cobra.Command {
-	c := groupAround(&cobra.Command{Use: "exchanges", Short: "list exchanges between agents, and close escalated ones"}, newExchangesList(s))
+	c := cli.GroupAround(&cobra.Command{Use: "exchanges", Short: "list exchanges between agents, and close escalated ones"}, newExchangesList(s))
 	c.AddCommand(newExchangesShow(s), newExchangesResolve(s))
 	return c
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approvalsui"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/spf13/cobra"
 )
@@ -61,7 +62,7 @@ func (s *shell) revokeCommand(c *cobra.Command) *cobra.Command {
 }
 
 func newGrants(s *shell) *cobra.Command {
-	c := group(&cobra.Command{
+	c := cli.Group(&cobra.Command{
 		Use: "grants",
 		Example: "  ocipd grants add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
 			"  ocipd grants list",

@@ -25,9 +25,9 @@ func TestHelp(t *testing.T) {
 		pages++
 		path := c.CommandPath()
 		var page bytes.Buffer
-		writeHelp(&page, c)
+		cli.WriteHelp(&page, c)
 		for line := range strings.SplitSeq(page.String(), "\n") {
-			if term.Width(line) > helpWidth && !strings.HasPrefix(line, "  ocipd") {
+			if term.Width(line) > cli.HelpWidth && !strings.HasPrefix(line, "  ocipd") {
 				t.Errorf("%s: %d columns: %s", path, term.Width(line), line)
 			}
 		}

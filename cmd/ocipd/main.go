@@ -22,6 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/taskcmd"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -109,7 +110,7 @@ func newRoot(s *shell) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	group(root)
+	cli.Group(root)
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && s.Interactive() {
@@ -117,7 +118,7 @@ func newRoot(s *shell) *cobra.Command {
 		}
 		return help(cmd, args)
 	}
-	showHelp(root)
+	cli.ShowHelp(root)
 	root.Version = versionLine()
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
@@ -137,7 +138,7 @@ func newRoot(s *shell) *cobra.Command {
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
 			c.Short = "print the completion script of a shell"
-			group(c)
+			cli.Group(c)
 		}
 	}
 	s.mark(root)
@@ -158,37 +159,9 @@ func commandGroups(s *shell) []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newBackup(s), newRestore(s), newSend(s), newCheck(s)}},
 		{"Decide", []*cobra.Command{newApprovals(s), newGrants(s), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
-		{"Tasks", []*cobra.Command{newTask(s)}},
+		{"Tasks", []*cobra.Command{taskcmd.New(&s.Process)}},
 		{"Evidence", []*cobra.Command{newAudit(s)}},
 		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newContent(s), newMeasure(s)}},
 		{toolsGroup, []*cobra.Command{newCall(s), newDebug(s), newVersion(s), newMan(s)}},
 	}
-}
-
-// group makes a command that only holds others: without one of them it is used
-// wrongly.
-func group(c *cobra.Command) *cobra.Command {
-	return groupAround(c, nil)
-}
-
-// groupAround makes a command that holds others. Without one of them it does what
-// usual does, with its flags.
-func groupAround(c, usual *cobra.Command) *cobra.Command {
-	c.Args = cobra.ArbitraryArgs
-	c.SuggestionsMinimumDistance = 2
-	if usual != nil {
-		c.Flags().AddFlagSet(usual.Flags())
-		c.AddCommand(usual)
-	}
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) > 0:
-			return unknownCommand(cmd, args[0])
-		case usual != nil:
-			return usual.RunE(cmd, nil)
-		}
-		writeHelp(cmd.ErrOrStderr(), cmd)
-		return cli.Usagef("a command is missing")
-	}
-	return c
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func newPolicy(s *shell) *cobra.Command {
-	c := group(&cobra.Command{Use: "policy", Short: "check, test and reload Rego policies"})
+	c := cli.Group(&cobra.Command{Use: "policy", Short: "check, test and reload Rego policies"})
 	c.AddCommand(newPolicyNew(s), newPolicyCheck(s), newPolicyTest(s), newPolicyReload(s))
 	return c
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func newQueue(s *shell) *cobra.Command {
-	c := groupAround(&cobra.Command{Use: "queue", Short: "list allowed messages that are not delivered yet, or drop them"}, newQueueList(s))
+	c := cli.GroupAround(&cobra.Command{Use: "queue", Short: "list allowed messages that are not delivered yet, or drop them"}, newQueueList(s))
 	c.AddCommand(newQueueDrop(s))
 	return c
 }
@@ -66,7 +66,7 @@ func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit
 			Messages []jsontext.Value `json:"messages"`
 			Next     string           `json:"next"`
 		}
-		if err := s.askPage(ctx, c.Call, "queue.list", &params, &page); err != nil {
+		if err := s.AskPage(ctx, c.Call, "queue.list", &params, &page); err != nil {
 			return fmt.Errorf("cannot list what waits: %w", err)
 		}
 		for _, raw := range page.Messages {
@@ -97,13 +97,6 @@ func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit
 		fmt.Fprintf(s.Stderr, "there are more: --limit takes a larger number than %d\n", limit)
 	}
 	return nil
-}
-
-// askPage asks for one page, in the time that an answer may take.
-func (s *shell) askPage(ctx context.Context, call func(context.Context, string, any, any) error, method string, params, result any) error {
-	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
-	defer cancel()
-	return call(ctx, method, params, result)
 }
 
 func queueRow(m *api.QueuedMessage, now time.Time) []term.Cell {
@@ -158,7 +151,7 @@ func (s *shell) dropQueued(ctx context.Context, params *api.QueueDropParams, asJ
 	}
 	defer c.Close()
 	var result api.QueueDropResult
-	if err := s.askPage(ctx, c.Call, "queue.drop", params, &result); err != nil {
+	if err := s.AskPage(ctx, c.Call, "queue.drop", params, &result); err != nil {
 		return fmt.Errorf("cannot drop what waits: %w", err)
 	}
 	if asJSON {

@@ -17,7 +17,7 @@ func newService(s *shell) *cobra.Command {
 		Use:   "service",
 		Short: "run the daemon as a systemd user service",
 	}
-	group(c)
+	cli.Group(c)
 	c.AddCommand(newServiceInstall(s), newServiceUninstall(s), newServiceStatus(s))
 	return c
 }

@@ -20,8 +20,8 @@ var layers = map[string]folder{
 			"internal/kernelconfig", "internal/backup", "internal/logreader", "internal/measure",
 			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
 			"internal/mirror", "internal/checkpoints", "internal/witness", "internal/durable", "internal/index", "internal/keyring", "internal/export",
-			"internal/policy", "internal/ocip", "internal/api", "internal/task", "configs", "configs/policies",
-			"internal/supervisor", "internal/place", "internal/term", "internal/cli", "internal/console", "internal/demo", "internal/approvalsui", "internal/service", "internal/doctor",
+			"internal/policy", "internal/ocip", "internal/api", "configs", "configs/policies",
+			"internal/supervisor", "internal/place", "internal/term", "internal/cli", "internal/console", "internal/demo", "internal/approvalsui", "internal/service", "internal/doctor", "internal/taskcmd",
 		},
 		clock: true, process: true,
 	},
@@ -77,7 +77,8 @@ var layers = map[string]folder{
 	"internal/metrics":         {},
 	"internal/notify":          {imports: []string{"internal/text"}},
 	"internal/text":            {},
-	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term"}},
+	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term", "internal/text"}},
+	"internal/taskcmd":         {imports: []string{"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/task", "internal/term"}, clock: true},
 	"internal/service":         {imports: []string{"internal/kernelconfig", "internal/api", "internal/cli", "internal/config", "internal/term", "systemd"}},
 	"internal/doctor": {
 		imports: []string{
@@ -186,7 +187,7 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
-		folders: []string{"cmd/ocipd", "bench", "bench/detection", "bench/fault", "bench/soak"},
+		folders: []string{"cmd/ocipd", "internal/cli", "internal/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
 		why:     "flags and signals belong to the command",
 	},
 	{

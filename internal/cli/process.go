@@ -184,6 +184,13 @@ func (s *Process) Operate(ctx context.Context, method string, params, result any
 	return c.Call(ctx, method, params, result)
 }
 
+// AskPage asks for one page, in the time that an answer may take.
+func (s *Process) AskPage(ctx context.Context, call func(context.Context, string, any, any) error, method string, params, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
+	defer cancel()
+	return call(ctx, method, params, result)
+}
+
 // AskOperator is operate for a method that takes no parameters, with the answer
 // as it is.
 func (s *Process) AskOperator(ctx context.Context, method string) (raw jsontext.Value, err error) {

@@ -1,4 +1,4 @@
-package main
+package taskcmd
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func timelineRow(line jsontext.Value) ([]term.Cell, error) {
 	}, nil
 }
 
-func (t *taskCommand) newUpdate() *cobra.Command {
+func (t *command) newUpdate() *cobra.Command {
 	var title, file string
 	var priority int
 	var labels, depends []string
@@ -121,7 +121,7 @@ func (t *taskCommand) newUpdate() *cobra.Command {
 }
 
 // me is the name and role that a command says it has: its own.
-func (t *taskCommand) me(ctx context.Context) (name, role string, err error) {
+func (t *command) me(ctx context.Context) (name, role string, err error) {
 	token, err := t.token()
 	if err != nil {
 		return "", "", err
@@ -138,7 +138,7 @@ func (t *taskCommand) me(ctx context.Context) (name, role string, err error) {
 	return t.attached(ctx, path, token)
 }
 
-func (t *taskCommand) newTransition() *cobra.Command {
+func (t *command) newTransition() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:               "transition TASK PHASE",
@@ -163,7 +163,7 @@ func (t *taskCommand) newTransition() *cobra.Command {
 	return c
 }
 
-func (t *taskCommand) newStartAttempt() *cobra.Command {
+func (t *command) newStartAttempt() *cobra.Command {
 	p := api.TaskStartAttemptParams{Phase: task.Executing}
 	c := t.about(&cobra.Command{
 		Use:     "start-attempt TASK",
@@ -196,7 +196,7 @@ func (t *taskCommand) newStartAttempt() *cobra.Command {
 	return c
 }
 
-func (t *taskCommand) newFinishAttempt() *cobra.Command {
+func (t *command) newFinishAttempt() *cobra.Command {
 	var p api.TaskFinishAttemptParams
 	c := t.about(&cobra.Command{
 		Use:     "finish-attempt TASK",
@@ -221,7 +221,7 @@ func (t *taskCommand) newFinishAttempt() *cobra.Command {
 	return c
 }
 
-func (t *taskCommand) newReview() *cobra.Command {
+func (t *command) newReview() *cobra.Command {
 	var as, verdict, summary string
 	var findings []string
 	c := t.about(&cobra.Command{
@@ -241,7 +241,7 @@ the command then issues itself a grant for that reviewer.`,
 	return c
 }
 
-func (t *taskCommand) review(ctx context.Context, id, as, verdict, summary string, findings []string) error {
+func (t *command) review(ctx context.Context, id, as, verdict, summary string, findings []string) error {
 	token, err := t.token()
 	if err != nil {
 		return err
@@ -300,7 +300,7 @@ func (t *taskCommand) review(ctx context.Context, id, as, verdict, summary strin
 }
 
 // attached asks whose a token is.
-func (t *taskCommand) attached(ctx context.Context, path, token string) (name, role string, err error) {
+func (t *command) attached(ctx context.Context, path, token string) (name, role string, err error) {
 	c, err := client.Dial(ctx, path)
 	if err != nil {
 		return "", "", err
@@ -311,7 +311,7 @@ func (t *taskCommand) attached(ctx context.Context, path, token string) (name, r
 	return a.Actor, string(a.Role), err
 }
 
-func (t *taskCommand) newRequestApproval() *cobra.Command {
+func (t *command) newRequestApproval() *cobra.Command {
 	var id, key string
 	c := &cobra.Command{
 		Use:     "request-approval",
@@ -374,7 +374,7 @@ type lobsterPrompt struct {
 	Preview string         `json:"preview"`
 }
 
-func (t *taskCommand) newWait() *cobra.Command {
+func (t *command) newWait() *cobra.Command {
 	var phases []string
 	var approval string
 	var timeout time.Duration
@@ -396,7 +396,7 @@ decided. If that has not happened at the timeout, the command exits with 1.`,
 // lookEvery is how often a command that waits looks.
 const lookEvery = 300 * time.Millisecond
 
-func (t *taskCommand) wait(ctx context.Context, id string, phases []string, approval string, timeout time.Duration) error {
+func (t *command) wait(ctx context.Context, id string, phases []string, approval string, timeout time.Duration) error {
 	if len(phases) == 0 {
 		phases = []string{string(task.Completed), string(task.Failed)}
 	}
@@ -434,7 +434,7 @@ func (t *taskCommand) wait(ctx context.Context, id string, phases []string, appr
 	}
 }
 
-func (t *taskCommand) waited(v *api.TaskView, state string) error {
+func (t *command) waited(v *api.TaskView, state string) error {
 	if t.asJSON {
 		return t.PrintJSON(map[string]any{"task_id": v.ID, "phase": v.Phase, "revision": v.Revision, "state": state})
 	}
@@ -442,7 +442,7 @@ func (t *taskCommand) waited(v *api.TaskView, state string) error {
 	return err
 }
 
-func (t *taskCommand) newGrant() *cobra.Command {
+func (t *command) newGrant() *cobra.Command {
 	var p api.TaskGrantParams
 	var expires time.Duration
 	var file string
@@ -494,7 +494,7 @@ nobody else can read.`,
 	return c
 }
 
-func (t *taskCommand) newRevokeGrant() *cobra.Command {
+func (t *command) newRevokeGrant() *cobra.Command {
 	var p api.TaskRevokeGrantParams
 	c := &cobra.Command{
 		Use:     "revoke-grant GRANT",
@@ -510,7 +510,7 @@ func (t *taskCommand) newRevokeGrant() *cobra.Command {
 	return c
 }
 
-func (t *taskCommand) newCircuitOpen() *cobra.Command {
+func (t *command) newCircuitOpen() *cobra.Command {
 	var reason string
 	c := t.about(&cobra.Command{
 		Use:     "open TASK",
@@ -527,7 +527,7 @@ func (t *taskCommand) newCircuitOpen() *cobra.Command {
 	return c
 }
 
-func (t *taskCommand) newCircuitClose() *cobra.Command {
+func (t *command) newCircuitClose() *cobra.Command {
 	var reason, to string
 	c := t.about(&cobra.Command{
 		Use:     "close TASK",
@@ -541,7 +541,7 @@ func (t *taskCommand) newCircuitClose() *cobra.Command {
 	return c
 }
 
-func (t *taskCommand) newEffectList() *cobra.Command {
+func (t *command) newEffectList() *cobra.Command {
 	return t.about(&cobra.Command{
 		Use:     "list TASK",
 		Example: "  ocipd task effect list tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
@@ -563,7 +563,7 @@ func (t *taskCommand) newEffectList() *cobra.Command {
 	})
 }
 
-func (t *taskCommand) newEffectRun() *cobra.Command {
+func (t *command) newEffectRun() *cobra.Command {
 	var id, key, digest string
 	var compensation bool
 	var wait int
@@ -610,7 +610,7 @@ func (t *taskCommand) newEffectRun() *cobra.Command {
 	return c
 }
 
-func (t *taskCommand) newEffectSettle() *cobra.Command {
+func (t *command) newEffectSettle() *cobra.Command {
 	var p api.TaskSettleEffectParams
 	var id string
 	c := &cobra.Command{
@@ -631,7 +631,7 @@ func (t *taskCommand) newEffectSettle() *cobra.Command {
 	return c
 }
 
-func (t *taskCommand) newEffectCancel() *cobra.Command {
+func (t *command) newEffectCancel() *cobra.Command {
 	var id string
 	c := &cobra.Command{
 		Use:     "cancel EFFECT",

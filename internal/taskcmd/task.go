@@ -1,4 +1,5 @@
-package main
+// Package taskcmd is the commands about tasks.
+package taskcmd
 
 import (
 	"bytes"
@@ -22,17 +23,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// taskCommand is what the commands about tasks share: who calls, and how an answer is
+// command is what the commands about tasks share: who calls, and how an answer is
 // printed.
-type taskCommand struct {
-	*shell
+type command struct {
+	*cli.Process
 	tokenFile string
 	asJSON    bool
 }
 
-func newTask(s *shell) *cobra.Command {
-	t := &taskCommand{shell: s}
-	c := group(&cobra.Command{
+// New makes the commands about tasks.
+func New(p *cli.Process) *cobra.Command {
+	t := &command{Process: p}
+	c := cli.Group(&cobra.Command{
 		Use: "task", Short: "create, show, move and review tasks",
 		Long: `Work with tasks of several agents: what is to be done, who does it, who reviews it,
 and what a person has to approve.
@@ -43,9 +45,9 @@ begins with its code, such as GUARD_FAILED.`,
 	})
 	c.PersistentFlags().StringVar(&t.tokenFile, "token-file", "", "act by the grant whose token stands in `FILE`")
 	c.PersistentFlags().BoolVar(&t.asJSON, "json", false, "print the answer as JSON")
-	circuit := group(&cobra.Command{Use: "circuit", Short: "open or close a task's circuit"})
+	circuit := cli.Group(&cobra.Command{Use: "circuit", Short: "open or close a task's circuit"})
 	circuit.AddCommand(t.newCircuitOpen(), t.newCircuitClose())
-	effect := group(&cobra.Command{Use: "effect", Short: "list, run, settle and cancel a task's effects"})
+	effect := cli.Group(&cobra.Command{Use: "effect", Short: "list, run, settle and cancel a task's effects"})
 	effect.AddCommand(t.newEffectList(), t.newEffectRun(), t.newEffectSettle(), t.newEffectCancel())
 	c.AddCommand(
 		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newReview(),
@@ -55,7 +57,7 @@ begins with its code, such as GUARD_FAILED.`,
 }
 
 // token is the grant's token that the command acts by, "" for the operator.
-func (t *taskCommand) token() (string, error) {
+func (t *command) token() (string, error) {
 	file := cmp.Or(t.tokenFile, t.Getenv("OCIPD_TOKEN_FILE"))
 	if file == "" {
 		return t.Getenv("OCIPD_TOKEN"), nil
@@ -68,7 +70,7 @@ func (t *taskCommand) token() (string, error) {
 }
 
 // dial connects as whoever the command acts as.
-func (t *taskCommand) dial(ctx context.Context) (*client.Client, error) {
+func (t *command) dial(ctx context.Context) (*client.Client, error) {
 	token, err := t.token()
 	if err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func (t *taskCommand) dial(ctx context.Context) (*client.Client, error) {
 	return t.attach(ctx, token)
 }
 
-func (t *taskCommand) attach(ctx context.Context, token string) (*client.Client, error) {
+func (t *command) attach(ctx context.Context, token string) (*client.Client, error) {
 	path, err := t.KernelSocket()
 	if err != nil {
 		return nil, err
@@ -96,7 +98,7 @@ func (t *taskCommand) attach(ctx context.Context, token string) (*client.Client,
 }
 
 // ask makes one call.
-func (t *taskCommand) ask(ctx context.Context, method string, params any) (raw jsontext.Value, err error) {
+func (t *command) ask(ctx context.Context, method string, params any) (raw jsontext.Value, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	c, err := t.dial(ctx)
@@ -108,7 +110,7 @@ func (t *taskCommand) ask(ctx context.Context, method string, params any) (raw j
 }
 
 // do makes one call, and prints its answer: as it is, or in a line.
-func (t *taskCommand) do(ctx context.Context, method string, params any, line func(*api.TaskView) string) error {
+func (t *command) do(ctx context.Context, method string, params any, line func(*api.TaskView) string) error {
 	raw, err := t.ask(ctx, method, params)
 	if err != nil {
 		return err
@@ -132,7 +134,7 @@ func moved(v *api.TaskView) string {
 }
 
 // said puts the code of a refusal before it.
-func (t *taskCommand) said(err error) error {
+func (t *command) said(err error) error {
 	e, ok := errors.AsType[*api.Error](err)
 	if !ok {
 		return err
@@ -152,7 +154,7 @@ func (t *taskCommand) said(err error) error {
 }
 
 // complete completes ids of tasks, with their titles.
-func (t *taskCommand) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (t *command) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -168,14 +170,14 @@ func (t *taskCommand) complete(cmd *cobra.Command, args []string, _ string) ([]s
 }
 
 // about makes a command about one task.
-func (t *taskCommand) about(c *cobra.Command, run func(ctx context.Context, id string) error) *cobra.Command {
+func (t *command) about(c *cobra.Command, run func(ctx context.Context, id string) error) *cobra.Command {
 	c.Args, c.ValidArgsFunction = cobra.ExactArgs(1), t.complete
 	c.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args[0]) }
 	return c
 }
 
 // view reads a task.
-func (t *taskCommand) view(ctx context.Context, id string) (*api.TaskView, jsontext.Value, error) {
+func (t *command) view(ctx context.Context, id string) (*api.TaskView, jsontext.Value, error) {
 	raw, err := t.ask(ctx, "task.get", &api.TaskGetParams{TaskRef: api.TaskRef{TaskID: id}})
 	if err != nil {
 		return nil, nil, err
@@ -189,7 +191,7 @@ func (t *taskCommand) view(ctx context.Context, id string) (*api.TaskView, jsont
 
 func write(id string) api.TaskWrite { return api.TaskWrite{TaskRef: api.TaskRef{TaskID: id}} }
 
-func (t *taskCommand) newCreate() *cobra.Command {
+func (t *command) newCreate() *cobra.Command {
 	var file, key string
 	c := &cobra.Command{
 		Use: "create -f FILE",
@@ -236,7 +238,7 @@ Non-goals, Inputs, Outputs, Acceptance criteria, Risks. Missing fields are liste
 }
 
 // readTaskFile reads what creates a task.
-func (t *taskCommand) readTaskFile(ctx context.Context, file string) (map[string]any, error) {
+func (t *command) readTaskFile(ctx context.Context, file string) (map[string]any, error) {
 	var source []byte
 	var err error
 	if file == "-" {
@@ -277,7 +279,7 @@ func (t *taskCommand) readTaskFile(ctx context.Context, file string) (map[string
 	return params, nil
 }
 
-func (t *taskCommand) newList() *cobra.Command {
+func (t *command) newList() *cobra.Command {
 	var p api.TaskListParams
 	var phase string
 	var all bool
@@ -311,21 +313,21 @@ func (t *taskCommand) newList() *cobra.Command {
 
 // listMethod is how whoever the command acts as lists tasks: an orchestrator sees what
 // is ready.
-func (t *taskCommand) listMethod() string {
+func (t *command) listMethod() string {
 	if token, err := t.token(); err == nil && token != "" {
 		return "task.list_ready"
 	}
 	return "task.list"
 }
 
-func (t *taskCommand) listParams(p *api.TaskListParams) any {
+func (t *command) listParams(p *api.TaskListParams) any {
 	if t.listMethod() == "task.list_ready" {
 		return &api.TaskListReadyParams{}
 	}
 	return p
 }
 
-func (t *taskCommand) printList(list *api.TaskList) error {
+func (t *command) printList(list *api.TaskList) error {
 	if len(list.Tasks) == 0 {
 		fmt.Fprintln(t.Stderr, "there is no task")
 		return nil
@@ -366,7 +368,7 @@ func phaseColour(p task.Phase) term.Colour {
 	}
 }
 
-func (t *taskCommand) newShow() *cobra.Command {
+func (t *command) newShow() *cobra.Command {
 	return t.about(&cobra.Command{
 		Use: "show TASK", Aliases: []string{"get"},
 		Example: "  ocipd task show tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
@@ -384,7 +386,7 @@ func (t *taskCommand) newShow() *cobra.Command {
 	})
 }
 
-func (t *taskCommand) show(v *api.TaskView) error {
+func (t *command) show(v *api.TaskView) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-12s %s\n", name, term.OneLine(fmt.Sprintf(format, args...)))
@@ -446,7 +448,7 @@ func (t *taskCommand) show(v *api.TaskView) error {
 	return err
 }
 
-func (t *taskCommand) newTimeline() *cobra.Command {
+func (t *command) newTimeline() *cobra.Command {
 	return t.about(&cobra.Command{
 		Use:     "timeline TASK",
 		Example: "  ocipd task timeline tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
@@ -454,7 +456,7 @@ func (t *taskCommand) newTimeline() *cobra.Command {
 	}, t.timeline)
 }
 
-func (t *taskCommand) timeline(ctx context.Context, id string) error {
+func (t *command) timeline(ctx context.Context, id string) error {
 	c, err := t.DialOperator(ctx)
 	if err != nil {
 		return err
@@ -466,7 +468,7 @@ func (t *taskCommand) timeline(ctx context.Context, id string) error {
 	p.Filter.Like.TaskID = id
 	for {
 		var page api.AuditQueryResult
-		if err := t.askPage(ctx, c.Call, "audit.query", &p, &page); err != nil {
+		if err := t.AskPage(ctx, c.Call, "audit.query", &p, &page); err != nil {
 			return err
 		}
 		lines = append(lines, page.Records...)
@@ -495,7 +497,7 @@ func (t *taskCommand) timeline(ctx context.Context, id string) error {
 	return table.Write(t.Stdout, t.Screen())
 }
 
-func (t *taskCommand) newBoard() *cobra.Command {
+func (t *command) newBoard() *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
 		Use:     "board",
@@ -537,7 +539,7 @@ func boardColumns() []struct {
 	}
 }
 
-func (t *taskCommand) board(ctx context.Context) error {
+func (t *command) board(ctx context.Context) error {
 	raw, err := t.ask(ctx, t.listMethod(), t.listParams(&api.TaskListParams{}))
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -7,24 +7,23 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/internal/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is how many columns a help page takes: those of the smallest common terminal.
-const helpWidth = 80
+// HelpWidth is how many columns a help page takes: those of the smallest common terminal.
+const HelpWidth = 80
 
-// showHelp has the whole command tree print its help pages folded to [helpWidth], and
+// ShowHelp has the whole command tree print its help pages folded to [HelpWidth], and
 // answer a misspelt flag with the one that was probably meant.
-func showHelp(root *cobra.Command) {
-	root.SetHelpFunc(func(c *cobra.Command, _ []string) { writeHelp(c.OutOrStdout(), c) })
+func ShowHelp(root *cobra.Command) {
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { WriteHelp(c.OutOrStdout(), c) })
 	root.SetUsageFunc(func(c *cobra.Command) error { return nil })
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if near := nearestFlag(c, err); near != "" {
-			return cli.Usagef("%v: did you mean --%s?", err, near)
+			return Usagef("%v: did you mean --%s?", err, near)
 		}
 		return err
 	})
@@ -64,7 +63,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	if near := c.SuggestionsFor(name); len(near) > 0 {
 		message += fmt.Sprintf(": did you mean %q?", near[0])
 	}
-	return cli.Usagef("%s", message)
+	return Usagef("%s", message)
 }
 
 // nearestFlag is the flag of c that resembles the unknown one that err names; "" where
@@ -83,9 +82,9 @@ func nearestFlag(c *cobra.Command, err error) string {
 	return text.Nearest(wrong, names, text.Near(wrong))
 }
 
-// writeHelp writes the help page of a command: what it does, how it is used, what it
+// WriteHelp writes the help page of a command: what it does, how it is used, what it
 // has, and examples.
-func writeHelp(w io.Writer, c *cobra.Command) {
+func WriteHelp(w io.Writer, c *cobra.Command) {
 	about := cmp.Or(c.Long, sentence(c.Short))
 	fmt.Fprintf(w, "%s\n\nUsage:\n", foldParagraphs(about))
 	if c.Runnable() {
@@ -107,8 +106,8 @@ func writeHelp(w io.Writer, c *cobra.Command) {
 	for _, id := range append(order, "") {
 		section(titles[id], commandRows(c, id))
 	}
-	section("Flags", c.LocalFlags().FlagUsagesWrapped(helpWidth))
-	section("Flags of every command", c.InheritedFlags().FlagUsagesWrapped(helpWidth))
+	section("Flags", c.LocalFlags().FlagUsagesWrapped(HelpWidth))
+	section("Flags of every command", c.InheritedFlags().FlagUsagesWrapped(HelpWidth))
 	section("Examples", c.Example)
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\n\"%s COMMAND --help\" says more about a command.\n", c.CommandPath())
@@ -123,7 +122,7 @@ func commandRows(c *cobra.Command, group string) string {
 	var b strings.Builder
 	for _, sub := range subs {
 		name := fmt.Sprintf("  %-*s  ", c.NamePadding(), sub.Name())
-		lines := term.FoldAtBlanks(sub.Short, helpWidth-len(name))
+		lines := term.FoldAtBlanks(sub.Short, HelpWidth-len(name))
 		b.WriteString(name + strings.Join(lines, "\n"+strings.Repeat(" ", len(name))) + "\n")
 	}
 	return b.String()
@@ -134,7 +133,7 @@ func foldParagraphs(text string) string {
 	var out, paragraph []string
 	flush := func() {
 		if len(paragraph) > 0 {
-			out = append(out, term.FoldAtBlanks(strings.Join(paragraph, " "), helpWidth)...)
+			out = append(out, term.FoldAtBlanks(strings.Join(paragraph, " "), HelpWidth)...)
 			paragraph = nil
 		}
 	}
@@ -156,4 +155,32 @@ func sentence(short string) string {
 		return ""
 	}
 	return strings.ToUpper(short[:1]) + short[1:] + "."
+}
+
+// Group makes a command that only holds others: without one of them it is used
+// wrongly.
+func Group(c *cobra.Command) *cobra.Command {
+	return GroupAround(c, nil)
+}
+
+// GroupAround makes a command that holds others. Without one of them it does what
+// usual does, with its flags.
+func GroupAround(c, usual *cobra.Command) *cobra.Command {
+	c.Args = cobra.ArbitraryArgs
+	c.SuggestionsMinimumDistance = 2
+	if usual != nil {
+		c.Flags().AddFlagSet(usual.Flags())
+		c.AddCommand(usual)
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 0:
+			return unknownCommand(cmd, args[0])
+		case usual != nil:
+			return usual.RunE(cmd, nil)
+		}
+		WriteHelp(cmd.ErrOrStderr(), cmd)
+		return Usagef("a command is missing")
+	}
+	return c
 }
