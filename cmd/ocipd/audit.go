@@ -43,10 +43,10 @@ func (f *filterFlags) add(c *cobra.Command) {
 // resolve checks what was given and gives the filter.
 func (f *filterFlags) resolve(now time.Time) (audit.Filter, error) {
 	var err error
-	if f.filter.Since, err = moment(f.since, now); err != nil {
+	if f.filter.Since, err = cli.Moment(f.since, now); err != nil {
 		return audit.Filter{}, cli.Usagef("cannot read --since: %v", err)
 	}
-	if f.filter.Until, err = moment(f.until, now); err != nil {
+	if f.filter.Until, err = cli.Moment(f.until, now); err != nil {
 		return audit.Filter{}, cli.Usagef("cannot read --until: %v", err)
 	}
 	if f.filter.Like.PolicyResult == resultHold {
@@ -62,38 +62,6 @@ func (f *filterFlags) resolve(now time.Time) (audit.Filter, error) {
 
 // resultHold is the word that people are shown for [audit.ResultApproval].
 const resultHold = "hold"
-
-// moment reads a time given by a person, empty for none.
-func moment(text string, now time.Time) (time.Time, error) {
-	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
-	switch text {
-	case "":
-		return time.Time{}, nil
-	case "now":
-		return now, nil
-	case "today":
-		return midnight, nil
-	case "yesterday":
-		return midnight.AddDate(0, 0, -1), nil
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n < 1e6 {
-			return now.AddDate(0, 0, -n), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
-	}
-	for _, layout := range []string{time.DateTime, "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is no time such as 2026-01-02T15:04:05Z, 2026-01-02, 2h, 7d or today", text)
-}
 
 // recordColumns are a record's fields for people. A narrow screen leaves out
 // what kind of exchange it is, so that the rest can be read.

@@ -24,7 +24,7 @@ Copy the segments elsewhere first if you must keep them. audit.keep does the sam
 automatically.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, err := moment(before, time.Now())
+			at, err := cli.Moment(before, time.Now())
 			if err != nil {
 				return cli.Usagef("cannot read --before: %v", err)
 			}

@@ -34,11 +34,11 @@ database.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now()
-			from, err := moment(since, now)
+			from, err := cli.Moment(since, now)
 			if err != nil {
 				return cli.Usagef("cannot read --since: %v", err)
 			}
-			to, err := moment(until, now)
+			to, err := cli.Moment(until, now)
 			if err != nil {
 				return cli.Usagef("cannot read --until: %v", err)
 			}
@@ -160,7 +160,7 @@ func (s *shell) printStats(stats *audit.Stats) error {
 	if total == 1 {
 		noun = "record"
 	}
-	fmt.Fprintf(w, "%s %s from %s until %s\n", thousands(total), noun,
+	fmt.Fprintf(w, "%s %s from %s until %s\n", term.Thousands(total), noun,
 		stats.Since.Local().Format("2006-01-02 15:04"), stats.Until.Local().Format("2006-01-02 15:04"))
 	if total == 0 {
 		return w.Flush()
@@ -187,19 +187,19 @@ func (s *shell) printStats(stats *audit.Stats) error {
 		for _, row := range shown {
 			cells := []term.Cell{term.Plain(row.Name)}
 			for _, k := range verdictKinds() {
-				c := term.Cell{Text: thousands(k.of(&row.Verdicts)), Colour: k.colour}
+				c := term.Cell{Text: term.Thousands(k.of(&row.Verdicts)), Colour: k.colour}
 				if c.Text == "0" {
 					c = term.Cell{Text: "·", Colour: term.Dim}
 				}
 				cells = append(cells, c)
 			}
-			t.Add(append(cells, term.Cell{Text: thousands(row.Total())})...)
+			t.Add(append(cells, term.Cell{Text: term.Thousands(row.Total())})...)
 		}
 		if err := t.Write(w, scr); err != nil {
 			return err
 		}
 		if more := list.count - len(shown); more > 0 {
-			fmt.Fprintf(w, "and %s more\n", thousands(more))
+			fmt.Fprintf(w, "and %s more\n", term.Thousands(more))
 		}
 	}
 	return w.Flush()
@@ -210,7 +210,7 @@ func (s *shell) printStats(stats *audit.Stats) error {
 // buckets than columns, some share a bar.
 func drawVerdicts(w *bufio.Writer, stats *audit.Stats, scr term.Screen) {
 	const label = 6
-	number := max(len("ALL"), len("PEAK"), len(thousands(stats.Verdicts.Total())))
+	number := max(len("ALL"), len("PEAK"), len(term.Thousands(stats.Verdicts.Total())))
 	room := max(8, scr.Width-label-2*number-3*len(term.Gap))
 	share := (len(stats.Buckets) + room - 1) / room
 	steps := merged(stats, share)
@@ -221,7 +221,7 @@ func drawVerdicts(w *bufio.Writer, stats *audit.Stats, scr term.Screen) {
 	for _, k := range verdictKinds() {
 		if all := k.of(&stats.Verdicts); all > 0 {
 			drawn, peak := bars(steps, k)
-			line(k.name, k.colour, drawn, thousands(all), thousands(peak))
+			line(k.name, k.colour, drawn, term.Thousands(all), term.Thousands(peak))
 		}
 	}
 	const layout = "01-02 15:04"
@@ -277,13 +277,4 @@ func howLong(d time.Duration) string {
 		return fmt.Sprintf("%d h", d/time.Hour)
 	}
 	return fmt.Sprintf("%d min", d/time.Minute)
-}
-
-// thousands writes a number in groups of three digits.
-func thousands(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }

@@ -64,7 +64,7 @@ and flags, and prints what a reload would change and what needs a restart.`,
 			if err != nil {
 				return err
 			}
-			flags, err := keyValues(set)
+			flags, err := cli.KeyValues(set)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ and flags, and prints what a reload would change and what needs a restart.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&diff, "diff", false, "say what a reload would change in the running daemon")
-	setFlag(c, &set)
+	cli.SetFlag(c, &set)
 	return c
 }
 
@@ -157,7 +157,7 @@ While a daemon runs with another file, that file is shown and named, unless
 --config names one. Environment and flags are those of this command.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			flags, err := keyValues(set)
+			flags, err := cli.KeyValues(set)
 			if err != nil {
 				return err
 			}
@@ -174,6 +174,6 @@ While a daemon runs with another file, that file is shown and named, unless
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	setFlag(c, &set)
+	cli.SetFlag(c, &set)
 	return c
 }

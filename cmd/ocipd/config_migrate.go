@@ -6,13 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/yamltext"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/yamltext"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+
 	"github.com/openclawos/ocipd/internal/keypath"
 
 	"github.com/openclawos/ocipd/internal/config"

@@ -6,9 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/keypath"
 	"strings"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/keypath"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/yamltext"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/yamltext"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/cli"

@@ -156,40 +156,15 @@ func (s *shell) look(file string, texts []measure.Text) ([]measure.Seen, error) 
 		return nil, err
 	}
 	rules := measure.Rules{Commitments: typed.Rules.Commitments, Content: typed.Rules.Content}
-	step, end := s.progress("texts", len(texts))
+	step, end := s.Progress("texts", len(texts))
 	defer end()
 	return rules.Look(texts, step), nil
-}
-
-// progress tells a person how far long work is. Where all is not known it is 0.
-func (s *shell) progress(what string, all int) (step func(done int), end func()) {
-	if !term.IsTerminal(s.Stderr) || s.Getenv("TERM") == "dumb" {
-		return func(int) {}, func() {}
-	}
-	next, shown := time.Now().Add(time.Second), false
-	step = func(done int) {
-		now := time.Now()
-		if now.Before(next) {
-			return
-		}
-		next, shown = now.Add(time.Second/5), true
-		of := ""
-		if all > 0 {
-			of = " of " + thousands(all)
-		}
-		fmt.Fprintf(s.Stderr, "\r\x1b[K%s%s %s", thousands(done), of, what)
-	}
-	return step, func() {
-		if shown {
-			fmt.Fprint(s.Stderr, "\r\x1b[K")
-		}
-	}
 }
 
 func (s *shell) showMeasured(m *measured, f *measureFlags) error {
 	scr := s.Screen()
 	w := bufio.NewWriter(s.Stdout)
-	fmt.Fprintf(w, "%s texts, %s of them commitments; in 100, with bounds at 95 %% confidence\n", thousands(m.Texts), thousands(m.Strict.Labelled))
+	fmt.Fprintf(w, "%s texts, %s of them commitments; in 100, with bounds at 95 %% confidence\n", term.Thousands(m.Texts), term.Thousands(m.Strict.Labelled))
 	showMatch(w, &m.Report)
 	if len(m.Rules) > 0 {
 		fmt.Fprintln(w)
@@ -284,7 +259,7 @@ func listQuotes(w io.Writer, scr term.Screen, title string, quotes []measure.Quo
 	if len(quotes) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s: %s\n", title, thousands(len(quotes)))
+	fmt.Fprintf(w, "\n%s: %s\n", title, term.Thousands(len(quotes)))
 	for _, q := range quotes[:min(len(quotes), most)] {
 		line := "  " + term.Printable(q.ID) + "  "
 		if len(q.Rules) > 1 {
@@ -296,14 +271,14 @@ func listQuotes(w io.Writer, scr term.Screen, title string, quotes []measure.Quo
 		fmt.Fprintln(w, term.Cut(line+term.Printable(strings.Join(strings.Fields(q.Text), " ")), scr.RowWidth()))
 	}
 	if more := len(quotes) - most; more > 0 {
-		fmt.Fprintf(w, "  and %s more (--all)\n", thousands(more))
+		fmt.Fprintf(w, "  and %s more (--all)\n", term.Thousands(more))
 	}
 }
 
 func (s *shell) showComparison(c *measure.Comparison, f *measureFlags) error {
 	scr := s.Screen()
 	w := bufio.NewWriter(s.Stdout)
-	fmt.Fprintf(w, "%s texts, %s of them commitments; in 100, with bounds at 95 %% confidence\n\n", thousands(c.Now.Texts), thousands(c.Now.Strict.Labelled))
+	fmt.Fprintf(w, "%s texts, %s of them commitments; in 100, with bounds at 95 %% confidence\n\n", term.Thousands(c.Now.Texts), term.Thousands(c.Now.Strict.Labelled))
 	t := term.Table{Columns: []term.Column{
 		{Title: "", Least: 5}, {Title: "HELD", Least: 14, Right: true}, {Title: "PRECISION", Least: 14, Right: true}, {Title: "RECALL", Least: 14, Right: true},
 	}}
@@ -342,12 +317,12 @@ func (s *shell) showComparison(c *measure.Comparison, f *measureFlags) error {
 
 // measureLog counts what people decided.
 func (s *shell) measureLog(ctx context.Context, f *measureFlags) error {
-	since, err := moment(f.since, time.Now())
+	since, err := cli.Moment(f.since, time.Now())
 	if err != nil {
 		return cli.Usagef("cannot read --since: %v", err)
 	}
 	history := measure.NewHistory()
-	step, end := s.progress("records", 0)
+	step, end := s.Progress("records", 0)
 	read := 0
 	for _, like := range []audit.Record{{PolicyResult: audit.ResultApproval}, {ActionType: audit.ActionApproval}} {
 		search, err := s.search(ctx, audit.Filter{Since: since, Like: like}, "")
@@ -388,7 +363,7 @@ func (s *shell) showDecisions(d *measure.Decisions) error {
 		return nil
 	}
 	w := bufio.NewWriter(s.Stdout)
-	fmt.Fprintf(w, "%s messages held since %s; %s wait still\n\n", thousands(d.Held), d.Since.Local().Format("2006-01-02 15:04"), thousands(d.Open))
+	fmt.Fprintf(w, "%s messages held since %s; %s wait still\n\n", term.Thousands(d.Held), d.Since.Local().Format("2006-01-02 15:04"), term.Thousands(d.Open))
 	t := term.Table{Columns: []term.Column{{Title: "RULE", Least: 10}, {Title: "HELD", Least: 4, Right: true}, {Title: "ALONE", Least: 5, Right: true}}}
 	for _, title := range []string{"APPROVED", "DENIED", "TAKEN OVER", "RESOLVED", "EXPIRED"} {
 		t.Columns = append(t.Columns, term.Column{Title: title, Least: 4, Right: true})

@@ -4,7 +4,6 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
-	"strings"
 
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
@@ -56,7 +55,7 @@ names another; "ocipd service install" sets both up.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Before anything else: until then a hangup would end the program.
 			reload := hangups()
-			flags, err := keyValues(set)
+			flags, err := cli.KeyValues(set)
 			if err != nil {
 				return err
 			}
@@ -88,26 +87,8 @@ names another; "ocipd service install" sets both up.`,
 	}
 	c.Flags().StringVar(&level, "log-level", "", "`LEVEL` of the log: debug, info, warn or error")
 	c.Flags().StringVar(&format, "log-format", "", "`FORMAT` of the log: json or console")
-	setFlag(c, &set)
+	cli.SetFlag(c, &set)
 	return c
-}
-
-// setFlag adds --set to a command that reads the configuration.
-func setFlag(c *cobra.Command, into *[]string) {
-	c.Flags().StringArrayVar(into, "set", nil, "set a configuration key that holds one value, as `KEY=VALUE`")
-}
-
-// keyValues reads what --set was given.
-func keyValues(set []string) (map[string]any, error) {
-	flags := map[string]any{}
-	for _, kv := range set {
-		key, value, ok := strings.Cut(kv, "=")
-		if !ok || key == "" {
-			return nil, cli.Usagef("cannot read --set %q: want KEY=VALUE, such as ocip.max_rounds=5", kv)
-		}
-		flags[key] = value
-	}
-	return flags, nil
 }
 
 // newLogger logs to w as the configuration says, and from a level on that can be

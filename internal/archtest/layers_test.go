@@ -77,7 +77,7 @@ var layers = map[string]folder{
 	"internal/metrics":         {},
 	"internal/notify":          {imports: []string{"internal/text"}},
 	"internal/text":            {},
-	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term", "internal/text"}},
+	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term", "internal/text"}, clock: true},
 	"internal/taskcmd":         {imports: []string{"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/task", "internal/term"}, clock: true},
 	"internal/service":         {imports: []string{"internal/kernelconfig", "internal/api", "internal/cli", "internal/config", "internal/term", "systemd"}},
 	"internal/doctor": {
@@ -188,7 +188,7 @@ var fences = []fence{
 	{
 		paths:   []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
 		folders: []string{"cmd/ocipd", "internal/cli", "internal/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
-		why:     "flags and signals belong to the command",
+		why:     "flags and signals belong to commands",
 	},
 	{
 		paths: []string{"log"},

@@ -321,6 +321,31 @@ func (s *Process) Interactive() bool {
 // Asks reports whether somebody is there who can answer.
 func (s *Process) Asks() bool { return term.IsTerminal(s.Stdin) && term.IsTerminal(s.Stderr) }
 
+// Progress tells a person how far long work is. Where all is not known it is 0.
+func (s *Process) Progress(what string, all int) (step func(done int), end func()) {
+	if !term.IsTerminal(s.Stderr) || s.Getenv("TERM") == "dumb" {
+		return func(int) {}, func() {}
+	}
+	next, shown := time.Now().Add(time.Second), false
+	step = func(done int) {
+		now := time.Now()
+		if now.Before(next) {
+			return
+		}
+		next, shown = now.Add(time.Second/5), true
+		of := ""
+		if all > 0 {
+			of = " of " + term.Thousands(all)
+		}
+		fmt.Fprintf(s.Stderr, "\r\x1b[K%s%s %s", term.Thousands(done), of, what)
+	}
+	return step, func() {
+		if shown {
+			fmt.Fprint(s.Stderr, "\r\x1b[K")
+		}
+	}
+}
+
 // XDG is a directory of the XDG Base Directory specification, empty where there is
 // none.
 func (s *Process) XDG(variable, below string) string {

@@ -82,3 +82,12 @@ func Round(d time.Duration) time.Duration {
 	}
 	return d.Round(10 * time.Millisecond)
 }
+
+// Thousands writes a number in groups of three digits.
+func Thousands(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
