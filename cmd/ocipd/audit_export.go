@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ type exportFlags struct {
 	filterFlags
 	format, database string
 	after            uint64
+	enterprise       int
 }
 
 func newAuditExport(s *shell) *cobra.Command {
@@ -58,6 +60,9 @@ func newAuditExport(s *shell) *cobra.Command {
 			if len(args) == 1 && f.database != "" {
 				return cli.Usagef("cannot read %s with --database: name one of them", args[0])
 			}
+			if f.enterprise < 0 || f.enterprise > math.MaxUint32 {
+				return cli.Usagef("cannot read --enterprise-number %d: want a number that IANA could have given", f.enterprise)
+			}
 			filter, err := f.resolve(time.Now())
 			if err != nil {
 				return err
@@ -72,6 +77,9 @@ func newAuditExport(s *shell) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.format, "format", formatOCSF, "`FORMAT`: ocsf, otlp, syslog or jsonl")
 	flags.StringVar(&f.database, "database", "", "read this database `FILE`")
+	flags.IntVar(&f.enterprise, "enterprise-number", export.DefaultEnterprise, "private enterprise `NUMBER` in syslog's structured data")
+	// It fails for a flag that does not exist, and this one does.
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{formatOCSF, formatOTLP, formatSyslog, formatJSONL}, cobra.ShellCompDirectiveNoFileComp))
 	flags.Uint64Var(&f.after, "after", 0, "begin behind the record with this `SEQ`")
 	f.add(c)
 	return c
@@ -79,6 +87,7 @@ func newAuditExport(s *shell) *cobra.Command {
 
 func (s *shell) export(ctx context.Context, f *exportFlags, filter audit.Filter, file string) error {
 	out := newExporter(s.Stdout, s.Screen(), f.format)
+	out.mapping.Enterprise = f.enterprise
 	each := func(line []byte) error {
 		if !filter.Unbounded() && !filter.Match(line) {
 			return nil

@@ -29,8 +29,13 @@ import (
 // agent, an empty channel no session, and an empty chat no owner's.
 type answers struct {
 	app, user, tenant, channel string
-	// chat is the owner's own, as the channel names it.
-	chat string
+	// chat is the owner's own, as the channel names it, and known are those of people
+	// whom the agent may write to.
+	chat  string
+	known []string
+	// strangers is what becomes of the first message to anybody else, in a word of
+	// strangerRules.
+	strangers string
 	// media are the folders out of which the agent may send files.
 	media []string
 	// signer is the file of a public key that signs decisions.
@@ -43,20 +48,22 @@ func newConfigInit(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "create a first configuration interactively",
-		Long: `Create a first configuration: the app that speaks for your agent, whose agent it
-is, the channel that reaches it, your own chat there, and the folders it may send
-files from. At a terminal, Enter takes the proposed answer; flags answer
-questions beforehand, and --yes takes every proposal. Without an app the file
-names no agent and holds only defaults. Every key is there with a comment, and
-contacts.jsonl beside it is for the people and agents you know. An existing file
-is never overwritten.
+		Long: `Create a first configuration: which program runs your agent, whose agent it is,
+where it writes, and to whom. At a terminal, the programs found on this machine
+are offered, a wrong answer is asked for again at once, and Enter takes the
+proposed answer; at the end a first message is sent if a daemon is running. Flags
+answer questions beforehand, and --yes takes every proposal. Without a program the
+file names no agent and holds only defaults. Every key is there with a comment,
+and contacts.jsonl beside it is for the people and agents you know. An existing
+file is never overwritten.
 
 Decisions can be made to need a signature. Only keys that wait for a touch are
 offered (ssh-keygen -t ed25519-sk), because a plain key in ssh-agent signs for
 every process of yours, your agents' included.`,
-		Example: "  ocipd config init\n  ocipd config init --app @acme/alice-runtime --user alice --tenant acme-corp --channel telegram",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Example: "  ocipd config init\n" +
+			"  ocipd config init --app @acme/alice-runtime --user alice --tenant acme-corp --channel telegram --knows 4711,4712",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := s.configArg(args)
 			if err != nil {
 				return err
@@ -70,18 +77,27 @@ every process of yours, your agents' included.`,
 			if _, err := os.Lstat(file); err == nil {
 				return thereAlready(file) // before anybody answers questions for nothing
 			}
-			if err := s.answer(&a, yes); err != nil {
+			in := bufio.NewReader(s.Stdin)
+			asks := !yes && s.Asks()
+			if err := s.answer(in, &a, asks); err != nil {
 				return err
 			}
-			return s.begin(file, &a)
+			if err := s.begin(file, &a); err != nil {
+				return err
+			}
+			return s.next(cmd.Context(), in, cli.Absolute(file), &a, asks)
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&a.app, "app", "", "`ID` of the app that speaks for the agent, such as @acme/alice-runtime")
+	flags.StringVar(&a.app, "app", "", "app `ID` of the program that runs the agent, such as @acme/alice-runtime")
 	flags.StringVar(&a.user, "user", "", "`NAME` of whose agent it is")
 	flags.StringVar(&a.tenant, "tenant", "", "`NAME` of the company or household that the user belongs to")
 	flags.StringVar(&a.channel, "channel", "", "`ID` of the channel that reaches the agent, such as telegram")
 	flags.StringVar(&a.chat, "chat", "", "`ID` of the user's own chat in that channel")
+	flags.StringSliceVar(&a.known, "knows", nil, "`IDS` of other people's chats in that channel whom the agent may write to")
+	flags.StringVar(&a.strangers, "strangers", "", "whether it may write first to anybody else: `ANSWER` yes, ask or no (default ask)")
+	// It fails for a flag that does not exist, and this one does.
+	_ = c.RegisterFlagCompletionFunc("strangers", cobra.FixedCompletions([]string{"yes", "ask", "no"}, cobra.ShellCompDirectiveNoFileComp))
 	flags.StringArrayVar(&a.media, "media", nil, "`FOLDER` out of which the agent may send files; repeatable")
 	flags.StringVar(&a.signer, "signer", "", "`FILE` of the public key, one that waits for a touch, that signs decisions")
 	flags.BoolVar(&yes, "yes", false, "ask nothing, and take what is proposed")
@@ -116,7 +132,7 @@ func (s *shell) begin(file string, a *answers) error {
 	if signers != "" && cli.Exists(signers) {
 		return thereAlready(signers)
 	}
-	err = errors.Join(put(contacts, contactsHead+a.owner()), put(signers, line))
+	err = errors.Join(put(contacts, contactsHead+a.contacts()), put(signers, line))
 	if err == nil {
 		err = writeNew(file, text)
 	}
@@ -139,7 +155,6 @@ func (s *shell) begin(file string, a *answers) error {
 	case a.chat != "" && !slices.Contains(wrote, contacts):
 		fmt.Fprintf(s.Stdout, "%s was there already: ocipd contacts bind %s --me\n", term.Printable(contacts), term.Printable(a.channel+":"+a.chat))
 	}
-	fmt.Fprintln(s.Stdout, "a running daemon takes it by itself; else start it: ocipd serve. Then: ocipd doctor")
 	return nil
 }
 
@@ -151,88 +166,6 @@ func bases(paths []string) []string {
 	return names
 }
 
-// answer asks for what no flag said, where somebody is there to be asked. An answer
-// that cannot be is asked for again at once.
-func (s *shell) answer(a *answers, yes bool) error {
-	me := cmp.Or(s.Getenv("USER"), "me")
-	in := bufio.NewReader(s.Stdin)
-	asks := !yes && s.Asks()
-	ask := func(wanted bool, text, proposed string, take func(answer string) error) error {
-		for wanted && asks {
-			given, err := s.Question(in, text, proposed)
-			if err != nil {
-				return err
-			}
-			if err := take(given); err == nil {
-				return nil
-			} else if _, err := fmt.Fprintln(s.Stderr, term.Printable(err.Error())); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := ask(a.app == "", "Which app speaks for your agent, by its id (@acme/alice)? (Enter: none yet)", "", func(given string) error {
-		a.app = given
-		return a.checkApp()
-	}); err != nil {
-		return err
-	}
-	if a.app == "" {
-		if a.user+a.tenant+a.channel+a.chat != "" || len(a.media) > 0 {
-			return cli.Usagef("--user, --tenant, --channel, --chat and --media are about an agent, and --app names none")
-		}
-	} else {
-		if err := ask(a.user == "" && a.tenant == "", "Whose agent is it, as user/tenant", me+"/"+me, func(given string) error {
-			a.user, a.tenant, _ = strings.Cut(given, "/")
-			a.user, a.tenant = strings.TrimSpace(a.user), strings.TrimSpace(cmp.Or(a.tenant, a.user))
-			return a.checkNames()
-		}); err != nil {
-			return err
-		}
-		if err := ask(a.channel == "", "Which channel reaches it, such as telegram? (Enter: none)", "", func(given string) error {
-			a.channel = given
-			return a.checkChannel()
-		}); err != nil {
-			return err
-		}
-		if err := ask(a.channel != "" && a.chat == "", "Which chat there is your own, by its number or name? (Enter: you say so later)", "", func(given string) error {
-			a.chat = strings.TrimPrefix(given, a.channel+":")
-			return a.checkChannel()
-		}); err != nil {
-			return err
-		}
-		if err := ask(len(a.media) == 0, "Folders out of which it may send files, separated by commas? (Enter: none)", "", func(given string) error {
-			a.media = nil
-			for folder := range strings.SplitSeq(given, ",") {
-				if folder = strings.TrimSpace(folder); folder != "" {
-					a.media = append(a.media, folder)
-				}
-			}
-			return a.checkMedia()
-		}); err != nil {
-			return err
-		}
-		a.user = strings.TrimSpace(cmp.Or(a.user, me))
-		a.tenant = strings.TrimSpace(cmp.Or(a.tenant, a.user))
-	}
-	if a.signer == "" && asks {
-		for _, key := range s.touchedKeys() {
-			taken := false
-			if err := ask(true, "Must "+key.name+" sign each decision, by a touch? (y, or Enter: no)", "", func(given string) error {
-				taken = strings.EqualFold(given, "y") || strings.EqualFold(given, "yes")
-				return nil
-			}); err != nil {
-				return err
-			}
-			if taken {
-				a.signer = key.path
-				break
-			}
-		}
-	}
-	return a.check()
-}
-
 // channelID is what a channel's id looks like that init writes into session keys.
 var channelID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
@@ -242,7 +175,7 @@ func (a *answers) check() error {
 		_, err := a.signerLine()
 		return err
 	}
-	for _, check := range []func() error{a.checkApp, a.checkNames, a.checkChannel, a.checkMedia} {
+	for _, check := range []func() error{a.checkApp, a.checkNames, a.checkChannel, a.checkStrangers, a.checkMedia} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -259,14 +192,13 @@ func (a *answers) checkApp() error {
 }
 
 func (a *answers) checkNames() error {
-	named := func(text string) bool {
-		first, _ := utf8.DecodeRuneInString(text)
-		return (unicode.IsLetter(first) || unicode.IsDigit(first)) && !strings.ContainsFunc(text, func(r rune) bool { return r == '/' || !unicode.IsPrint(r) })
-	}
-	for _, n := range []struct{ what, name string }{{"user", a.user}, {"tenant", a.tenant}} {
-		if !named(n.name) {
-			return fmt.Errorf("cannot use the %s %q: want a name that begins with a letter or a digit and has no slash", n.what, n.name)
-		}
+	return cmp.Or(checkName("user", a.user), checkName("tenant", a.tenant))
+}
+
+func checkName(what, name string) error {
+	first, _ := utf8.DecodeRuneInString(name)
+	if !unicode.IsLetter(first) && !unicode.IsDigit(first) || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || !unicode.IsPrint(r) }) {
+		return fmt.Errorf("cannot use the %s %q: want a name that begins with a letter or a digit and has no slash", what, name)
 	}
 	return nil
 }
@@ -275,13 +207,35 @@ func (a *answers) checkChannel() error {
 	switch {
 	case a.channel != "" && !channelID.MatchString(a.channel):
 		return fmt.Errorf("cannot use the channel %q: want an id such as telegram, of letters, digits, dots, hyphens and underscores", a.channel)
-	case a.chat == "":
-		return nil
-	case a.channel == "":
-		return cli.Usagef("--chat is one of a channel, and --channel names none")
+	case a.channel == "" && (a.chat != "" || len(a.known) > 0):
+		return cli.Usagef("--chat and --knows are chats of a channel, and --channel names none")
 	}
-	if _, err := config.Parse("", []byte("directory: [{kind: person, sessions: ["+quoted(a.channel+":"+a.chat)+"]}]")); err != nil || strings.HasSuffix(a.chat, "*") {
-		return fmt.Errorf("cannot use the chat %q: want what the channel's app calls it, such as 4711", a.chat)
+	for _, session := range a.sessions() {
+		if _, err := config.Parse("", []byte("directory: [{kind: person, sessions: ["+quoted(session)+"]}]")); err != nil || strings.HasSuffix(session, "*") {
+			return fmt.Errorf("cannot use the chat %q: want what the channel's app calls it, such as 4711", strings.TrimPrefix(session, a.channel+":"))
+		}
+	}
+	return nil
+}
+
+// sessions are the chats that are named, the owner's own first.
+func (a *answers) sessions() (keys []string) {
+	for _, chat := range append([]string{a.chat}, a.known...) {
+		if chat != "" {
+			keys = append(keys, a.channel+":"+chat)
+		}
+	}
+	return keys
+}
+
+// strangerRules are the answers about strangers, as the configuration has them.
+func strangerRules() map[string]string {
+	return map[string]string{"yes": "allow", "ask": "hold", "no": "deny"}
+}
+
+func (a *answers) checkStrangers() error {
+	if strangerRules()[a.strangers] == "" {
+		return fmt.Errorf("cannot use the answer %q about strangers: want yes, ask or no", a.strangers)
 	}
 	return nil
 }
@@ -342,14 +296,17 @@ func (a *answers) signerLine() (string, error) {
 	return fmt.Sprintf("%s namespaces=%q %s", cmp.Or(agentID(a.user), "owner"), api.ApprovalNamespace, ssh.MarshalAuthorizedKey(key)), nil
 }
 
-// owner is the line of the directory file that says which chat is the owner's, ""
-// where none is known.
-func (a *answers) owner() string {
-	if a.chat == "" {
-		return ""
+// contacts are the lines of the directory file about the people who are named.
+func (a *answers) contacts() string {
+	var b strings.Builder
+	for _, session := range a.sessions() {
+		c := config.Contact{Kind: "person", Accepts: []string{"public", "internal"}, Sessions: []string{session}}
+		if session == a.channel+":"+a.chat {
+			c.UserID = a.user
+		}
+		b.Write(append(c.Line(), '\n'))
 	}
-	mine := config.Contact{Kind: "person", UserID: a.user, Accepts: []string{"public", "internal"}, Sessions: []string{a.channel + ":" + a.chat}}
-	return string(mine.Line()) + "\n"
+	return b.String()
 }
 
 // config is the default configuration with the answers in it, and the file of who
@@ -380,6 +337,8 @@ func (a *answers) config(signers string) ([]byte, error) {
 		agent += "    media:                           # folders out of which files may be sent\n" + strings.Join(folders, "")
 	}
 	replace = append(replace, []struct{ was, is string }{{"agents: []\n", agent}, {"default_agent: \"\"\n", "default_agent: " + quoted(id) + "\n"}}...)
+	const contact = "    # The first message to somebody: allow, hold or deny.\n    first_contact: "
+	replace = append(replace, struct{ was, is string }{contact + "allow\n", contact + strangerRules()[a.strangers] + "\n"})
 	if a.channel != "" {
 		replace = append(replace, []struct{ was, is string }{
 			{"routes: []\n", fmt.Sprintf("routes:\n  - session: %s\n    agent: %s\n", quoted(a.channel+":*"), quoted(id))},

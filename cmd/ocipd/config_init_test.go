@@ -10,17 +10,23 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// At a terminal, a first configuration takes three answers; what is proposed is
-// taken by an empty line, and who gives up leaves no file.
+// At a terminal, a first configuration takes a few answers; a wrong one is asked for
+// again at once, what is proposed is taken by an empty line, and who gives up leaves no
+// file.
 func TestConfigInitAsks(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ocipd.yaml")
-	env := []string{asProgram + "=1", "USER=carol", "HOME=" + t.TempDir(), "TERM=linux", "GORACE=atexit_sleep_ms=0"}
+	home, file := t.TempDir(), filepath.Join(t.TempDir(), "ocipd.yaml")
+	for name, mode := range map[string]os.FileMode{"claude": 0o700, "openclaw": 0o600} { // the other cannot be run
+		if err := os.WriteFile(filepath.Join(home, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{asProgram + "=1", "USER=carol", "HOME=" + home, "XDG_RUNTIME_DIR=" + home, "PATH=" + home, "TERM=linux", "GORACE=atexit_sleep_ms=0"}
 	ask := func(args ...string) *terminal {
-		return openTerminal(t, 100, 20, env, os.Args[0], append([]string{"config", "init", file}, args...)...)
+		return openTerminal(t, 110, 40, env, os.Args[0], append([]string{"config", "init", file}, args...)...)
 	}
 
 	term := ask()
-	term.want("Which app speaks for your agent")
+	term.want("Found here: 1 Claude Code. Which program runs your agent?")
 	term.typed("\x04") // the end of the input
 	if code := term.wait(); code != exitFailed {
 		t.Errorf("without an answer it exits %d", code)
@@ -29,22 +35,26 @@ func TestConfigInitAsks(t *testing.T) {
 		t.Fatal("without an answer there is a file")
 	}
 
-	// What cannot be is asked for again at once, and nothing else with it.
 	term = ask()
-	term.want("Which app speaks for your agent")
-	term.typed("carol runtime\n")
-	term.want("cannot use the app", "-runtime\nWhich app speaks for your agent")
-	term.typed("@acme/carol-runtime\n")
-	term.want("Whose agent is it, as user/tenant [carol/carol]:")
-	term.typed("@carol\n")
-	term.want("cannot use the user", "\nWhose agent is it, as user/tenant [carol/carol]: @carol\n", "\nWhose agent is it, as user/tenant [carol/carol]:\n")
-	term.typed("\n")
-	term.want("Which channel reaches it")
-	term.typed("telegram\n")
-	term.want("Which chat there is your own")
-	term.typed("4711\n")
-	term.want("Folders out of which it may send files")
-	term.typed("\n")
+	for _, step := range []struct{ question, wrong, said, right string }{
+		{"Which program runs your agent?", "carol runtime", "cannot use the app", "1"},
+		{"Whose agent is it? Your name [carol]:", "@carol", "cannot use the user", ""},
+		{"Your company or household?", "a/b", "cannot use the tenant", "home"},
+		{"Where does it write to people", "te le", "cannot use the channel", "telegram"},
+		{"Your own chat there", "4*", "cannot use the chat", "4711"},
+		{"Whom else may it write to there?", "dave, e*", "cannot use the chat", "telegram:dave, 12"},
+		{"May it write first to anybody else?", "perhaps", "want yes, ask or no", ""},
+		{"Folders that it may send files from", "pictures", "want an absolute path", ""},
+	} {
+		term.want(step.question)
+		term.typed(step.wrong + "\n")
+		term.want(step.said)
+		for strings.Count(term.screen(), step.question) < 2 {
+			term.want(step.question)
+		}
+		term.typed(step.right + "\n")
+	}
+	term.want("next:", "ocipd serve --config "+file, "ocipd doctor", "ocipd check telegram:4711 ")
 	if code := term.wait(); code != exitDone {
 		t.Fatalf("it exits %d:\n%s", code, term.screen())
 	}
@@ -53,7 +63,7 @@ func TestConfigInitAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := cfg.Agents[0]
-	if len(cfg.Agents) != 1 || a.ID != "carol" || a.App != "@acme/carol-runtime" || a.UserID != "carol" || a.TenantID != "carol" || a.InstanceID != "agent-carol-1" ||
+	if len(cfg.Agents) != 1 || a.ID != "carol" || a.App != "claude-code" || a.UserID != "carol" || a.TenantID != "home" || cfg.OCIP.Unknown.FirstContact != "hold" || cfg.OCIP.Person.FirstContact != "allow" || a.InstanceID != "agent-carol-1" ||
 		cfg.DefaultAgent != "carol" || len(cfg.Routes) != 1 || cfg.Routes[0] != (config.Route{Session: "telegram:*", Agent: "carol"}) || cfg.Channels["telegram"] == nil {
 		t.Errorf("the configuration is %+v", cfg)
 	}
@@ -65,13 +75,13 @@ func TestConfigInitAsks(t *testing.T) {
 		t.Errorf("it has %d comments", comments)
 	}
 
-	if len(cfg.Listed) != 1 || cfg.Listed[0].Kind != "person" || cfg.Listed[0].UserID != "carol" || cfg.Listed[0].Sessions[0] != "telegram:4711" {
+	if len(cfg.Listed) != 3 || cfg.Listed[1].Sessions[0] != "telegram:dave" || cfg.Listed[2].Sessions[0] != "telegram:12" || cfg.Listed[0].Kind != "person" || cfg.Listed[0].UserID != "carol" || cfg.Listed[0].Sessions[0] != "telegram:4711" {
 		t.Errorf("the owner is listed as %+v", cfg.Listed)
 	}
 
 	// Nothing is asked for a file that is there.
 	term = ask()
-	if code := term.wait(); code != exitFailed || strings.Contains(term.screen(), "Which app") {
+	if code := term.wait(); code != exitFailed || strings.Contains(term.screen(), "Which program") {
 		t.Errorf("over a file that is there it exits %d:\n%s", code, term.screen())
 	}
 	if now, err := os.ReadFile(file); err != nil || string(now) != string(text) {
@@ -123,10 +133,10 @@ func TestConfigInitByEnter(t *testing.T) {
 	for _, app := range []string{"", "@acme/carol"} {
 		file := filepath.Join(t.TempDir(), "ocipd.yaml")
 		term := openTerminal(t, 80, 24, env, os.Args[0], "config", "init", file)
-		term.want("Which app speaks for your agent")
+		term.want("Which program runs your agent?")
 		term.typed(app + "\n")
 		if app != "" {
-			for _, question := range []string{"Whose agent", "Which channel", "Folders"} {
+			for _, question := range []string{"Whose agent", "Your company", "Where does it write", "May it write first", "Folders"} {
 				term.want(question)
 				term.typed("\n")
 			}
@@ -137,5 +147,24 @@ func TestConfigInitByEnter(t *testing.T) {
 		if _, err := config.Load(config.Options{File: file}); err != nil {
 			t.Errorf("with the app %q: %v", app, err)
 		}
+	}
+}
+
+// Where the daemon runs already, a first message is sent at the end.
+func TestConfigInitSends(t *testing.T) {
+	c := newClinic(t)
+	c.serve()
+	term := openTerminal(t, 80, 24, append(c.env, asProgram+"=1", "TERM=linux", "GORACE=atexit_sleep_ms=0"), os.Args[0],
+		"config", "init", "--app", "mybot", "--user", "carol", "--tenant", "home", "--channel", "telegram", "--chat", "4711", "--knows", "12", "--strangers", "no")
+	term.want("Folders")
+	term.typed("\n")
+	term.want("the running daemon has taken it", "Send a first message to telegram:4711 now:", "yes or no [yes]:")
+	term.typed("\n")
+	term.want("sent: it waits for its app to take it", "next:")
+	if code := term.wait(); code != exitDone {
+		t.Fatalf("it exits %d:\n%s", code, term.screen())
+	}
+	if seen := term.screen(); strings.Contains(seen, "ocipd serve") {
+		t.Errorf("it says to start a daemon that runs:\n%s", seen)
 	}
 }

@@ -224,12 +224,15 @@ func (s *Process) Consents(in *bufio.Reader, text string) (bool, error) {
 	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"), err
 }
 
+// questionWidth is how wide a question's lines are, so that they fit every terminal.
+const questionWidth = 76
+
 // Question asks on stderr, and returns what is proposed where nothing is said.
 func (s *Process) Question(in *bufio.Reader, text, proposed string) (string, error) {
 	if proposed != "" {
 		text += " [" + proposed + "]"
 	}
-	if _, err := fmt.Fprintf(s.Stderr, "%s: ", term.Printable(text)); err != nil {
+	if _, err := fmt.Fprintf(s.Stderr, "%s: ", strings.Join(term.FoldAtBlanks(term.Printable(text), questionWidth), "\n")); err != nil {
 		return "", err
 	}
 	type outcome struct {

@@ -3,6 +3,7 @@ package config
 import (
 	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,8 +32,11 @@ type Sink struct {
 	Network string `yaml:"network,omitempty"`
 	Address string `yaml:"address,omitempty"`
 	// MaxBytes bounds a syslog message, 2048 to 131072.
-	MaxBytes int     `yaml:"max_bytes"`
-	TLS      SinkTLS `yaml:"tls,omitempty"`
+	MaxBytes int `yaml:"max_bytes"`
+	// Enterprise is the private enterprise number in syslog's structured data, zero
+	// for the one of [export.DefaultEnterprise].
+	Enterprise int     `yaml:"enterprise_number,omitempty"`
+	TLS        SinkTLS `yaml:"tls,omitempty"`
 	// Timeout bounds one attempt to send a page of records.
 	Timeout time.Duration `yaml:"timeout"`
 	// From is where the first run begins: start or now.
@@ -107,6 +111,7 @@ func (s *Sink) checkKeys(p *problems, at keypath.Path) {
 		{"gzip", s.Gzip, []string{"otlp"}},
 		{"network", s.Network != "", []string{"syslog"}},
 		{"address", s.Address != "", []string{"syslog"}},
+		{"enterprise_number", s.Enterprise != 0, []string{"syslog"}},
 		{"tls", s.TLS != SinkTLS{}, []string{"otlp", "syslog"}},
 	} {
 		if k.set && s.Type != "" && !slices.Contains(k.types, s.Type) {
@@ -139,6 +144,7 @@ func (s *Sink) checkHTTP(p *problems, at keypath.Path) {
 func (s *Sink) checkSyslog(p *problems, at keypath.Path) {
 	p.word(at.Key("network"), "network", s.Network, "unixgram", "unix", "tcp", "tls")
 	p.between(at.Key("max_bytes"), s.MaxBytes, minSyslogBytes, maxSyslogBytes)
+	p.between(at.Key("enterprise_number"), s.Enterprise, 0, math.MaxUint32)
 	if (s.TLS != SinkTLS{}) && s.Network != "tls" {
 		p.bad(at.Key("tls"), "is for the network tls, and this one is %s", s.Network)
 	}

@@ -20,7 +20,7 @@ audit:
       timeout: 3s
       from: now
       filter: { result: deny, tenant: acme }
-    - { name: host, type: syslog, network: tls, address: "[::1]:6514", tls: { ca: /etc/ca.pem }, max_bytes: 2048 }
+    - { name: host, type: syslog, network: tls, address: "[::1]:6514", tls: { ca: /etc/ca.pem }, max_bytes: 2048, enterprise_number: 61001 }
     - { name: journal, type: journald }
 `)
 	sinks := c.Audit.Sinks
@@ -69,6 +69,8 @@ func TestSinkErrors(t *testing.T) {
 		{`{ name: a, type: syslog, network: tcp, address: x }`, `want a host and a port`},
 		{`{ name: a, type: syslog, network: tcp, address: "x:70000" }`, `want a host and a port`},
 		{`{ name: a, type: syslog, network: unix, address: dev/log }`, `want the absolute path of a socket`},
+		{`{ name: a, type: syslog, network: unix, address: /dev/log, enterprise_number: -1 }`, `got -1`},
+		{`{ name: a, type: journald, enterprise_number: 61001 }`, `is for sinks of type syslog`},
 		{`{ name: a, type: syslog, network: unix, address: /dev/log, max_bytes: 100 }`, `want 2048 to 131072, got 100`},
 		{`{ name: a, type: syslog, network: tcp, address: "x:1", tls: { ca: /c } }`, `is for the network tls, and this one is tcp`},
 		{`{ name: a, type: journald, from: yesterday }`, `unknown beginning "yesterday"`},

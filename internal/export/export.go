@@ -149,7 +149,10 @@ type Spec struct {
 	Network, Address string
 	// MaxBytes bounds one syslog message; 0 is [DefaultMaxBytes].
 	MaxBytes int
-	TLS      TLS
+	// Enterprise is the private enterprise number in syslog's structured data; 0 is
+	// [DefaultEnterprise].
+	Enterprise int
+	TLS        TLS
 	// Timeout bounds one attempt to send a page.
 	Timeout time.Duration
 	From    string

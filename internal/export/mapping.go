@@ -18,6 +18,9 @@ type Mapping struct {
 	// Log names the chain, for as long as it exists. Empty where it is not
 	// known.
 	Log string
+	// Enterprise is the number in the name of syslog's structured data; 0 is
+	// [DefaultEnterprise].
+	Enterprise int
 }
 
 // ProductName is what receivers see as the source.

@@ -35,7 +35,9 @@ type syslogSink struct {
 }
 
 func newSyslogSink(s *Spec, m *Mapping, now func() time.Time) (*syslogSink, error) {
-	k := &syslogSink{network: s.Network, address: s.Address, maxBytes: s.MaxBytes, mapping: m, now: now}
+	mapping := *m
+	mapping.Enterprise = s.Enterprise
+	k := &syslogSink{network: s.Network, address: s.Address, maxBytes: s.MaxBytes, mapping: &mapping, now: now}
 	if k.maxBytes == 0 {
 		k.maxBytes = DefaultMaxBytes
 	}

@@ -474,6 +474,9 @@ func TestSyslogMessage(t *testing.T) {
 	if m.params["agent"] != `a"]\ ` || m.params["seq"] != "1" || m.params["result"] != "deny" || m.params["event"] != "resolved" || len(m.params["code"]) > 64 {
 		t.Errorf("parameters %q", m.params)
 	}
+	if m, err = parseSyslog((&Mapping{Enterprise: 61001}).Syslog(&r, 0)[0]); err != nil || m.sdName != "ocipd@61001" {
+		t.Errorf("with an enterprise number of one's own the data are %q, %v", m.sdName, err)
+	}
 	r = Read(log.lines[1])
 	if m, err = parseSyslog((&Mapping{}).Syslog(&r, 0)[0]); err != nil || m.host != "-" || m.msgID != "-" || m.pri != 13*8+6 || m.params["prev"] == "" {
 		t.Errorf("%+v, %v", m, err)

@@ -9,9 +9,10 @@ import (
 	"github.com/openclawos/ocipd/internal/text"
 )
 
-// sdID names the structured data. 32473 is the enterprise number for
-// documentation (RFC 5612); the name before it tells whose it is.
-const sdID = ProductName + "@32473"
+// DefaultEnterprise is the private enterprise number in the name of the structured
+// data: IANA's for documentation (RFC 5612), since this project has none of its own.
+// The name before it tells whose the data are.
+const DefaultEnterprise = 32473
 
 // facilityAudit is the facility "log audit" (RFC 5424 section 6.2.1).
 const facilityAudit = 13
@@ -85,7 +86,7 @@ func (m *Mapping) syslogHead(r *Record) string {
 	if r.Known {
 		msgID = printASCII(e.ActionType, 32)
 	}
-	b.WriteString(at + " " + printASCII(m.Host, 255) + " " + ProductName + " - " + msgID + " [" + sdID)
+	b.WriteString(at + " " + printASCII(m.Host, 255) + " " + ProductName + " - " + msgID + " [" + ProductName + "@" + strconv.Itoa(cmp.Or(m.Enterprise, DefaultEnterprise)))
 	if !r.Known {
 		return b.String()
 	}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/place"
+	"github.com/openclawos/ocipd/internal/term"
+)
+
+// agentProgram is a program that runs agents, and the id of the app that speaks for
+// them.
+type agentProgram struct{ name, command, app string }
+
+// foundPrograms are the known programs that are on this machine.
+func (s *shell) foundPrograms() (found []agentProgram) {
+	for _, p := range []agentProgram{
+		{"OpenClaw", "openclaw", "@openclaw/gateway"},
+		{"Claude Code", "claude", "claude-code"},
+		{"Codex", "codex", "codex"},
+		{"Gemini CLI", "gemini", "gemini-cli"},
+		{"OpenCode", "opencode", "opencode"},
+		{"Goose", "goose", "goose"},
+	} {
+		for _, dir := range filepath.SplitList(s.Getenv("PATH")) {
+			if info, err := os.Stat(filepath.Join(dir, p.command)); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				found = append(found, p)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// question is one that is asked where no flag has answered it. Take checks the answer
+// at once; after an error it is asked again.
+type question struct {
+	wanted         func() bool
+	text, proposed string
+	take           func(answer string) error
+}
+
+// questions are those about the agent, in the order in which they are asked.
+func (s *shell) questions(a *answers) []question {
+	me := cmp.Or(s.Getenv("USER"), "me")
+	first := "Which program runs your agent? Its app id or a short name, such as mybot (Enter: none yet)"
+	found := s.foundPrograms()
+	if len(found) > 0 {
+		names := make([]string, len(found))
+		for i, p := range found {
+			names[i] = fmt.Sprintf("%d %s", i+1, p.name)
+		}
+		first = "Found here: " + strings.Join(names, ", ") + ". Which program runs your agent? A number, an app id, or a short name such as mybot (Enter: none yet)"
+	}
+	agent := func() bool { return a.app != "" }
+	channel := func() bool { return a.app != "" && a.channel != "" }
+	return []question{
+		{func() bool { return a.app == "" }, first, "", func(given string) error {
+			a.app = given
+			if n, err := strconv.Atoi(given); err == nil && n >= 1 && n <= len(found) {
+				a.app = found[n-1].app
+			}
+			return a.checkApp()
+		}},
+		{func() bool { return agent() && a.user == "" }, "Whose agent is it? Your name", me, func(given string) error {
+			a.user = given
+			return checkName("user", given)
+		}},
+		{func() bool { return agent() && a.tenant == "" }, "Your company or household? No message passes to agents of another one", cmp.Or(a.user, me), func(given string) error {
+			a.tenant = given
+			return checkName("tenant", given)
+		}},
+		{func() bool { return agent() && a.channel == "" }, "Where does it write to people, such as telegram or irc? (Enter: nowhere yet)", "", func(given string) error {
+			a.channel = given
+			return a.checkChannel()
+		}},
+		{func() bool { return channel() && a.chat == "" }, "Your own chat there, by its number or name? (Enter: later)", "", func(given string) error {
+			a.chat = strings.TrimPrefix(given, a.channel+":")
+			return a.checkChannel()
+		}},
+		{func() bool { return channel() && len(a.known) == 0 }, "Whom else may it write to there? Chats, separated by commas (Enter: nobody yet)", "", func(given string) error {
+			a.known = fields(given)
+			for i := range a.known {
+				a.known[i] = strings.TrimPrefix(a.known[i], a.channel+":")
+			}
+			return a.checkChannel()
+		}},
+		{func() bool { return agent() && a.strangers == "" }, "May it write first to anybody else? yes, no, or ask (you approve the first message)", "ask", func(given string) error {
+			a.strangers = strings.ToLower(given)
+			return a.checkStrangers()
+		}},
+		{func() bool { return agent() && len(a.media) == 0 }, "Folders that it may send files from, separated by commas? (Enter: none)", "", func(given string) error {
+			a.media = fields(given)
+			return a.checkMedia()
+		}},
+	}
+}
+
+// fields are the parts of an answer that commas separate.
+func fields(given string) (parts []string) {
+	for part := range strings.SplitSeq(given, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// answer asks for what no flag said, where somebody is there to be asked, and takes
+// what is proposed otherwise.
+func (s *shell) answer(in *bufio.Reader, a *answers, asks bool) error {
+	ask := func(q *question) error {
+		if !asks || !q.wanted() {
+			return nil
+		}
+		for {
+			given, err := s.Question(in, q.text, q.proposed)
+			if err != nil {
+				return err
+			}
+			if err = q.take(given); err == nil {
+				return nil
+			}
+			if _, err := fmt.Fprintln(s.Stderr, term.Printable(err.Error())); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range len(s.questions(a)) {
+		q := s.questions(a)[i] // an answer may be what the next one proposes
+		if err := ask(&q); err != nil {
+			return err
+		}
+	}
+	if a.app == "" && (a.user+a.tenant+a.channel+a.chat+a.strangers != "" || len(a.media)+len(a.known) > 0) {
+		return cli.Usagef("--user, --tenant, --channel, --chat, --knows, --strangers and --media are about an agent, and --app names none")
+	}
+	if a.app != "" {
+		a.user = strings.TrimSpace(cmp.Or(a.user, s.Getenv("USER"), "me"))
+		a.tenant = strings.TrimSpace(cmp.Or(a.tenant, a.user))
+		a.strangers = cmp.Or(a.strangers, "ask")
+	}
+	for _, key := range s.touchedKeys() {
+		err := ask(&question{func() bool { return a.signer == "" }, "Must " + key.name + " sign each decision, by a touch? (y, or Enter: no)", "", func(given string) error {
+			if strings.EqualFold(given, "y") || strings.EqualFold(given, "yes") {
+				a.signer = key.path
+			}
+			return nil
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return a.check()
+}
+
+// next says what to do with a configuration that was just written. Where the daemon is
+// running by it, a first message is offered.
+func (s *shell) next(ctx context.Context, in *bufio.Reader, file string, a *answers, asks bool) error {
+	session := append(a.sessions(), cmp.Or(a.channel, "telegram")+":4711")[0]
+	var live api.Status
+	err := s.Operate(ctx, "kernel.status", nil, &live)
+	running := err == nil
+	if running && (live.ConfigFile == "" || place.Same(live.ConfigFile, file)) {
+		if err = s.Operate(ctx, "policy.reload", nil, nil); err == nil {
+			fmt.Fprintln(s.Stdout, "the running daemon has taken it")
+			if err = s.firstMessage(ctx, in, session, a, asks && len(a.sessions()) > 0); err != nil {
+				return err
+			}
+		}
+	}
+	if err != nil && !errors.Is(err, client.ErrNotRunning) {
+		complain(s.Stderr, err)
+	}
+	steps := [][2]string{
+		{"ocipd doctor", "checks everything, and prints the fix"},
+		{"ocipd check " + cli.Argument(session) + " 'I promise it by Friday.'", "what would be decided, and why"},
+		{"ocipd send " + cli.Argument(session) + " 'Hello.'", "a message that goes"},
+		{"ocipd", "what happens, live; what waits for you"},
+	}
+	switch named := cli.Argument(file); {
+	case !running && file == cli.Absolute(config.FilePath(s.Getenv)):
+		steps = append([][2]string{{"ocipd serve", "the daemon, in a terminal of its own; as a service: ocipd service install"}}, steps...)
+	case !running:
+		steps = append([][2]string{{"ocipd serve --config " + named, "the daemon, in a terminal of its own"}}, steps...)
+	case live.ConfigFile != "" && !place.Same(live.ConfigFile, file):
+		steps = append([][2]string{{"ocipd serve --config " + named, "the running daemon has another file: " + live.ConfigFile}}, steps...)
+	}
+	if a.app == "" {
+		steps = steps[:len(steps)-3] // nobody can send yet
+	}
+	fmt.Fprintln(s.Stdout, "next:")
+	for _, step := range steps {
+		fmt.Fprintf(s.Stdout, "  %s\n      %s\n", term.Printable(step[0]), s.Screen().Colour.Paint(term.Dim, term.Printable(step[1])))
+	}
+	return nil
+}
+
+// firstMessage offers to send one, and says what became of it.
+func (s *shell) firstMessage(ctx context.Context, in *bufio.Reader, session string, a *answers, asks bool) error {
+	if !asks {
+		return nil
+	}
+	const text = "Hello! From now on ocipd decides what I may send."
+	agreed, err := s.Question(in, fmt.Sprintf("Send a first message to %s now: %q? yes or no", session, text), "yes")
+	if err != nil || !strings.EqualFold(agreed, "y") && !strings.EqualFold(agreed, "yes") {
+		return err
+	}
+	err = s.speak(ctx, "sending.message", &api.SendParams{Agent: agentID(a.user), DispatchParams: api.DispatchParams{SessionKey: session, Content: text}}, false)
+	if verdict := new(verdictError); errors.As(err, &verdict) {
+		return nil // a decision is what was asked for
+	}
+	return err
+}
