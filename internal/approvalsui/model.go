@@ -122,11 +122,18 @@ type model struct {
 
 	// decision is what is being decided, about shown.
 	decision string
-	alike    []string // further messages that are alike
-	words    input    // what is said in place of the message
-	wordsFor string   // which message that is, "" for none
-	typed    input    // the line that is being typed
-	note     string
+	alike    []string // further messages that it may be decided about at once
+	// marked are messages to be decided about one by one, queue those of them that
+	// come after shown, and queued is how many there were.
+	marked map[string]bool
+	queue  []string
+	queued int
+	// help is set while the keys are shown, unfolded where all metadata are.
+	help, unfolded bool
+	words          input  // what is said in place of the message
+	wordsFor       string // which message that is, "" for none
+	typed          input  // the line that is being typed
+	note           string
 
 	said  string
 	tone  term.Colour
@@ -136,7 +143,7 @@ type model struct {
 func newModel(ctx context.Context, scr term.Screen, next tea.Cmd, o decider, now time.Time) *model {
 	return &model{
 		ctx: ctx, decider: o, next: next, screen: scr, height: term.DefaultHeight, now: now,
-		held: make(map[string]*api.ApprovalSummary), fresh: make(map[string]bool), table: &table{tail: shortID},
+		held: make(map[string]*api.ApprovalSummary), marked: make(map[string]bool), fresh: make(map[string]bool), table: &table{tail: shortID},
 	}
 }
 
@@ -161,7 +168,7 @@ func (d *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case lookedMsg:
 		d.looked(msg)
 	case decidedMsg:
-		d.decided(msg)
+		cmd = d.decided(msg)
 	case tea.PasteMsg:
 		d.paste(msg.Content)
 	case tea.KeyPressMsg:
@@ -252,7 +259,12 @@ func (d *model) change(a *api.ApprovalSummary) tea.Cmd {
 // sort works out the rows anew. Who had chosen a message goes on to have it.
 func (d *model) sort() {
 	messages := make([]*api.ApprovalSummary, 0, len(d.held))
-	wanted := strings.Fields(strings.ToLower(d.filter))
+	wanted := strings.ToLower(strings.TrimSpace(d.filter))
+	for id := range d.marked {
+		if d.held[id] == nil {
+			delete(d.marked, id)
+		}
+	}
 	for _, a := range d.held {
 		if matches(a, wanted) {
 			messages = append(messages, a)
@@ -281,17 +293,11 @@ func (d *model) sort() {
 	}
 }
 
-// matches reports whether a message has all of the words somewhere.
-func matches(a *api.ApprovalSummary, words []string) bool {
-	text := strings.ToLower(strings.Join([]string{
+// matches reports whether a message has a text somewhere, as a whole.
+func matches(a *api.ApprovalSummary, wanted string) bool {
+	return strings.Contains(strings.ToLower(strings.Join([]string{
 		a.ApprovalID, a.AgentID, a.Agent, a.UserID, a.Counterparty, a.CounterpartyUserID, a.AppID, a.SessionKey, a.Code, why(a.Code), a.Summary,
-	}, "\n"))
-	for _, word := range words {
-		if !strings.Contains(text, word) {
-			return false
-		}
-	}
-	return true
+	}, "\n")), wanted)
 }
 
 // at is the index of the chosen row, -1 where there is none.
@@ -356,6 +362,7 @@ func (d *model) looked(msg lookedMsg) {
 	if d.stage != fetching || msg.decision != d.decision {
 		return
 	}
+	queue := d.queue
 	d.back()
 	switch {
 	case msg.err != nil:
@@ -370,7 +377,7 @@ func (d *model) looked(msg lookedMsg) {
 		d.say(term.Red, "it cannot be approved: %s", cmp.Or(msg.a.Blocked, "it may not be sent"))
 		return
 	}
-	d.asking, d.pageTop = msg.id, 0
+	d.asking, d.pageTop, d.queue = msg.id, 0, queue
 	d.stage = confirming
 	if msg.decision == api.DecideTakeover {
 		d.stage = writing
@@ -401,7 +408,7 @@ func (d *model) turnTo(a *api.Approval) {
 		p.Line()
 		d.page = p.Lines[1:]
 	}
-	d.page = append(d.page, approvalPage(d.screen, a, d.now)...)
+	d.page = append(d.page, approvalPage(d.screen, a, d.now, d.unfolded)...)
 }
 
 // maxWords bounds what is typed in place of a message, in bytes, so that it
@@ -410,7 +417,7 @@ const maxWords = 64 << 10
 
 // back goes to the list, with the chosen message below it from its beginning.
 func (d *model) back() {
-	d.stage, d.said, d.pageTop = choosing, "", 0
+	d.stage, d.said, d.pageTop, d.queue = choosing, "", 0, nil
 	d.turnTo(d.shown)
 }
 
@@ -429,6 +436,10 @@ func (d *model) press(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Quit
 	case "ctrl+z":
 		return tea.Suspend
+	}
+	if d.help {
+		d.help = false
+		return nil
 	}
 	switch d.stage {
 	case noting, filtering:
@@ -462,10 +473,19 @@ func (d *model) command(k tea.KeyPressMsg) tea.Cmd {
 			d.back()
 		case k.String() == "enter" && d.shown != nil:
 			d.stage = reading
+		case len(d.marked) > 0:
+			clear(d.marked)
 		case d.filter != "":
 			d.filter = ""
 			d.sort()
 		}
+	case "?":
+		d.help = true
+	case "i":
+		d.unfolded = !d.unfolded
+		d.turnTo(d.shown)
+	case "m":
+		d.mark()
 	case "g":
 		d.flat = !d.flat
 		d.table.widths = nil
@@ -484,6 +504,26 @@ func (d *model) command(k tea.KeyPressMsg) tea.Cmd {
 		return d.begin(api.DecideResolve)
 	}
 	return nil
+}
+
+// mark marks the messages of the chosen row, or no longer, and goes on to the next.
+func (d *model) mark() {
+	row := d.at()
+	if row < 0 || d.stage != choosing {
+		return
+	}
+	marked := d.isMarked(d.rows[row])
+	for _, a := range d.rows[row] {
+		if delete(d.marked, a.ApprovalID); !marked {
+			d.marked[a.ApprovalID] = true
+		}
+	}
+	d.choose(row + 1)
+	d.say(term.Dim, "%d marked", len(d.marked))
+}
+
+func (d *model) isMarked(row group) bool {
+	return !slices.ContainsFunc(row, func(a *api.ApprovalSummary) bool { return !d.marked[a.ApprovalID] })
 }
 
 // scroll takes the keys that move. It reports whether it was one.
@@ -569,7 +609,22 @@ func (d *model) begin(decision string) tea.Cmd {
 		d.say(term.Yellow, "nothing is chosen")
 		return nil
 	}
-	d.alike = nil
+	d.decision = decision
+	if d.stage == choosing && len(d.marked) > 0 {
+		for _, row := range d.rows {
+			for _, a := range row {
+				if d.marked[a.ApprovalID] {
+					d.queue = append(d.queue, a.ApprovalID)
+				}
+			}
+		}
+		if d.queued = len(d.queue); d.queued == 0 {
+			d.say(term.Yellow, "what is marked is not in this list: esc forgets it")
+			return nil
+		}
+		return d.nextMarked()
+	}
+	d.alike, d.queue, d.queued = nil, nil, 0
 	if row >= 0 {
 		for _, like := range d.rows[row] {
 			if like.ApprovalID != id {
@@ -577,9 +632,22 @@ func (d *model) begin(decision string) tea.Cmd {
 			}
 		}
 	}
-	d.stage, d.decision = fetching, decision
+	return d.fetch(id)
+}
+
+// nextMarked goes to the next of those that are marked.
+func (d *model) nextMarked() tea.Cmd {
+	id := d.queue[0]
+	d.queue = d.queue[1:]
+	d.alike = d.queue
+	d.choose(d.rowOf(id))
+	return d.fetch(id)
+}
+
+func (d *model) fetch(id string) tea.Cmd {
+	d.stage = fetching
 	d.say(term.Dim, "looking…")
-	return d.look(id, decision)
+	return d.look(id, d.decision)
 }
 
 // confirm takes a key of the last question.
@@ -591,9 +659,19 @@ func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
 	all := k.String() == "A" && len(d.alike) > 0 && !Sends(d.decision)
 	exchange := k.String() == "x" && d.offers()
 	switch {
+	case k.String() == "i":
+		d.unfolded = !d.unfolded
+		d.turnTo(d.shown)
+	case k.String() == "n" && len(d.queue) > 0:
+		delete(d.marked, d.shown.ApprovalID)
+		return d.nextMarked()
 	case k.String() == "esc", k.String() == "n", k.String() == "q":
+		said := "nothing was decided"
+		if d.queued > 1 {
+			said = "the rest stays as it is"
+		}
 		d.back()
-		d.say(term.Dim, "nothing was decided")
+		d.say(term.Dim, "%s", said)
 	case k.String() != "y" && !all && !exchange:
 	case Sends(d.decision) && !d.readToEnd():
 		d.say(term.Yellow, "read to the end first: space goes on")
@@ -648,19 +726,26 @@ func (d *model) decide(others []string, exchange bool) tea.Cmd {
 }
 
 // decided takes how a decision went.
-func (d *model) decided(msg decidedMsg) {
+func (d *model) decided(msg decidedMsg) tea.Cmd {
+	queue := d.queue
 	d.back()
 	d.asking = ""
 	if msg.err == nil {
-		d.note, d.wordsFor = "", ""
+		delete(d.marked, msg.id)
+		d.wordsFor = ""
+		if len(queue) > 0 && msg.done == 1 {
+			d.queue = queue
+			return d.nextMarked()
+		}
+		d.note = ""
 		d.say(term.Green, "%s", decidedLine(msg.result))
 		if msg.result.GrantID != "" {
 			d.say(term.Green, "approved, and its exchange: ocipd approvals revoke %s takes that back", msg.result.GrantID)
 		}
 		if msg.done > 1 {
-			d.say(term.Green, "%s: %d alike, the last in record %d", stateWords(msg.result.State), msg.done, msg.result.AuditSeq)
+			d.say(term.Green, "%s: %d of them, the last in record %d", stateWords(msg.result.State), msg.done, msg.result.AuditSeq)
 		}
-		return
+		return nil
 	}
 	switch o := api.DetailsOf[api.Obstacle](msg.err); o.Code {
 	case api.ApprovalStale:
@@ -670,6 +755,7 @@ func (d *model) decided(msg decidedMsg) {
 	default:
 		d.say(term.Red, "cannot %s it: %v", msg.decision, msg.err)
 	}
+	return nil
 }
 
 // The parts of the screen that are always there: the title above, and below a
@@ -703,6 +789,14 @@ func (d *model) pageHeight() int {
 // View is what is seen.
 func (d *model) View() tea.View {
 	p := &term.Page{Screen: d.screen}
+	if d.help {
+		for _, line := range helpLines(d.height) {
+			p.Line(term.Cut(line, d.screen.Width))
+		}
+		view := tea.NewView(strings.Join(p.Lines, "\n"))
+		view.AltScreen = true
+		return view
+	}
 	p.Line(d.title())
 	if height := d.listHeight(); height > 0 {
 		d.list(p, height)
@@ -761,8 +855,12 @@ func (d *model) list(p *term.Page, height int) {
 	lines := d.table.lines(scr)
 	p.Line("  ", lines[0])
 	for i, line := range lines[1:] {
+		mark := " "
+		if d.isMarked(d.rows[d.top+i]) {
+			mark = "*"
+		}
 		if d.top+i != at {
-			p.Line("  ", line)
+			p.Line(" ", p.Paint(term.Bold, mark), line)
 			continue
 		}
 		plain := scr
@@ -770,7 +868,7 @@ func (d *model) list(p *term.Page, height int) {
 		d.table.rows = d.rows[at : at+1]
 		line = d.table.lines(plain)[1]
 		line += strings.Repeat(" ", max(0, scr.Width-term.Width(line)))
-		p.Line(p.Paint(term.Reversed, "› "+line))
+		p.Line(p.Paint(term.Reversed, "›"+mark+line))
 	}
 	for range height - len(lines) + 1 {
 		p.Line()
@@ -780,6 +878,9 @@ func (d *model) list(p *term.Page, height int) {
 // rule parts the list from the page, and says how much of the page is seen.
 func (d *model) rule() string {
 	text := "──"
+	if d.stage == confirming && d.queued > 1 {
+		text += fmt.Sprintf(" %d of %d marked ──", d.queued-len(d.queue), d.queued)
+	}
 	if below := len(d.page) - d.pageTop - d.pageHeight(); d.stage == writing {
 		text += " your words in its place "
 	} else if below > 0 {
@@ -838,7 +939,7 @@ func (d *model) status() string {
 	switch {
 	case d.stage == confirming && text == "":
 		text, c = question(d.shown, d.decision), term.Bold
-		if n := len(d.alike); n > 0 && !Sends(d.decision) {
+		if n := len(d.alike); n > 0 && d.queued == 0 && !Sends(d.decision) {
 			text += fmt.Sprintf(" There are %d more like it.", n)
 		}
 		if Sends(d.decision) {
@@ -859,7 +960,12 @@ func (d *model) keys() string {
 	case writing:
 		return "ctrl+d go on  esc leave"
 	case confirming:
-		if len(d.alike) > 0 && !Sends(d.decision) {
+		switch {
+		case d.queued > 0 && len(d.queue) > 0 && Sends(d.decision):
+			return "y yes  n not this one  esc leave  space read on  i metadata"
+		case d.queued > 0 && len(d.queue) > 0:
+			return fmt.Sprintf("y yes  A yes, and the other %d marked  n not this one  esc leave", len(d.alike))
+		case len(d.alike) > 0 && !Sends(d.decision):
 			return fmt.Sprintf("y yes  A yes, and the %d like it  n no  space read on", len(d.alike))
 		}
 		if d.offers() {
@@ -871,8 +977,35 @@ func (d *model) keys() string {
 	case deciding:
 		return ""
 	case reading:
-		return "a approve  d deny  t take over  r resolve  space read on  esc back  q quit"
+		return "a approve  d deny  t take over  i metadata  esc back  ? help  q quit"
 	case choosing:
 	}
-	return "a approve  d deny  t take over  r resolve  n note  / filter  g group  q quit"
+	return "a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit"
+}
+
+// helpLines are what all keys do, as many as fit.
+func helpLines(height int) []string {
+	lines := []string{"ocipd approvals: keys", ""}
+	for _, k := range [][2]string{
+		{"up, down, k, j", "choose a request; in a page, scroll by a line"},
+		{"space, page keys", "scroll the page"},
+		{"enter", "read the request on the whole screen; esc goes back"},
+		{"i", "show the metadata that ocipd writes too, or fold them again"},
+		{"a", "approve exactly what is shown"},
+		{"d", "deny; the exchange ends"},
+		{"t", "take over: send it, or other words, as your own"},
+		{"r", "resolve: deny it and settle the exchange"},
+		{"m", "mark, or no longer; a, d, t, r then ask about each marked"},
+		{"n", "write a note for the record of the next decision"},
+		{"/", "list only requests with a text; esc ends that"},
+		{"g", "one row for similar requests, or a row for each"},
+		{"q", "quit"},
+		{"?", "this help; any key closes it"},
+	} {
+		lines = append(lines, fmt.Sprintf("  %-18s %s", k[0], k[1]))
+	}
+	for len(lines) < height {
+		lines = append(lines, "")
+	}
+	return lines[:max(1, height)]
 }

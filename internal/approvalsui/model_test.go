@@ -192,15 +192,17 @@ func TestModelScreen(t *testing.T) {
   ID        ×  AGENT  TO           WHY         SAYS                    AGE  LEFT
 › 00000001  2  alice  agent-bob-1  commitment  I promise to do it by…  59s   23h
   00000003     bob    agent-bob-1  commitment  I agree‹U+001B›[2J‹U+…  57s   23h
-── 4 more lines below: space scrolls, enter reads ──────────────────────────────
+── 6 more lines below: space scrolls, enter reads ──────────────────────────────
 approval 01a1fd5b-310b-7864-alic-000000000001: pending
 agent-alice-1 for alice → agent-bob-1 for bob
   why           COMMITMENT_REQUIRES_HUMAN: commitment keywords: promise
-  expires       ` + local + `, in 23h59m
-  approvals     0 given, by 1 person needed
 
 What the agent wrote
     │ I promise to do it by Friday
+
+What a decision takes
+  expires       ` + local + `, in 23h59m
+  approvals     0 given, by 1 person needed
 
 Where it comes from
   agent         alice
@@ -208,10 +210,8 @@ Where it comes from
   session       agent:bob:main
   exchange      exchange-1
   type          information_query, 1 of 3 rounds used
-  conversation  conversation-1
-  level         internal
 
-a approve  d deny  t take over  r resolve  n note  / filter  g group  q quit`
+a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit`
 	got := s.see()
 	// The line of the chosen row is filled for its colour.
 	lines := strings.Split(got, "\n")
@@ -507,7 +507,7 @@ func TestModelDecidesAlike(t *testing.T) {
 			t.Errorf("took %+v", p)
 		}
 	}
-	s.want("denied: 3 alike, the last in record 42")
+	s.want("denied: 3 of them, the last in record 42")
 	// One of them is gone meanwhile: the rest is left alone, and that is said.
 	delete(s.decider.all, all[1].ApprovalID)
 	s.keys("d", "A")
@@ -519,6 +519,59 @@ func TestModelDecidesAlike(t *testing.T) {
 	if taken := s.decided(); len(taken) != 1 {
 		t.Errorf("took %+v", taken)
 	}
+}
+
+// TestModelDecidesMarked has requests that are marked be shown one by one, each with a
+// decision of its own; those that send nothing may go together.
+func TestModelDecidesMarked(t *testing.T) {
+	all := []*api.ApprovalSummary{heldBy("alice", 1, "I promise one"), heldBy("alice", 2, "I promise two"), heldBy("alice", 3, "I promise three"), heldBy("alice", 4, "I promise four")}
+	s := sitDown(t, 80, 60, all...)
+	s.keys("m", "down", "m", "m")
+	s.want(" *00000001", "  00000002", " *00000003", "›*00000004", "3 marked")
+	s.keys("a")
+	s.want("1 of 3 marked", "    │ I promise one", "n not this one")
+	s.keys("y")
+	s.want("2 of 3 marked", "    │ I promise three")
+	s.keys("n")
+	s.want("3 of 3 marked", "    │ I promise four")
+	s.keys("A", "y")
+	if taken := s.decided(); len(taken) != 2 || taken[0].ApprovalID != all[0].ApprovalID || taken[1].ApprovalID != all[3].ApprovalID ||
+		taken[0].Decision != api.DecideApprove || taken[0].Digest == "" {
+		t.Errorf("took %+v", taken)
+	}
+	s.want("approved")
+	s.wantNot("*0000")
+
+	s.keys("home", "m", "m", "m", "esc")
+	s.wantNot("*0000")
+	s.keys("home", "m", "m", "m", "d")
+	s.want("1 of 3 marked", "A yes, and the other 2 marked")
+	s.keys("A")
+	if taken := s.decided(); len(taken) != 3 || taken[2].ApprovalID != all[2].ApprovalID {
+		t.Errorf("took %+v", taken)
+	}
+	s.want("denied: 3 of them")
+	// Who leaves it has decided nothing about the rest.
+	s.keys("home", "m", "m", "d", "y", "esc")
+	if taken := s.decided(); len(taken) != 1 {
+		t.Errorf("took %+v", taken)
+	}
+	s.want("the rest stays as it is")
+}
+
+// TestModelHelp has the keys explained, and a filter be one text.
+func TestModelHelp(t *testing.T) {
+	s := sitDown(t, 80, 24, heldBy("alice", 1, "number 1 of 3"), heldBy("alice", 2, "number 3"))
+	s.keys("?")
+	s.want("approve exactly what is shown", "mark, or no longer")
+	s.keys("a")
+	s.want("2 waiting")
+	if taken := s.decided(); taken != nil || s.model.stage != choosing {
+		t.Errorf("a key that closes the help took %+v", taken)
+	}
+	s.keys("/", "Number 3")
+	s.want("1 of 2 waiting, those with Number 3", "›")
+	s.wantNot("number 1 of 3")
 }
 
 func TestInput(t *testing.T) {

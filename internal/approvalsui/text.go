@@ -77,22 +77,26 @@ func writeApproval(out io.Writer, scr term.Screen, a *api.Approval, now time.Tim
 	w := bufio.NewWriter(out)
 	advice := &approvalText{term.Page{Screen: scr}}
 	advice.advice(a)
-	for _, line := range append(approvalPage(scr, a, now), advice.Lines...) {
+	for _, line := range append(approvalPage(scr, a, now, true), advice.Lines...) {
 		fmt.Fprintln(w, line)
 	}
 	return w.Flush()
 }
 
-// approvalPage is a held message in lines, without how to decide about it.
-func approvalPage(scr term.Screen, a *api.Approval, now time.Time) []string {
+// approvalPage is a held message in lines, without how to decide about it: its text
+// first, and last its metadata. What the daemon wrote of these is shown where it is
+// asked for, and only named elsewhere; what the app wrote is always shown.
+func approvalPage(scr term.Screen, a *api.Approval, now time.Time, unfolded bool) []string {
 	p := &approvalText{term.Page{Screen: scr}}
-	p.title(a, now)
+	p.title(a)
 	p.outcome(a, now)
 	p.changes(a.Changed)
 	p.message(a)
-	p.sending(a)
+	metadata := p.sending(a)
 	p.background(a)
+	p.deciding(a, now)
 	p.facts(a, now)
+	p.metadata(metadata, unfolded)
 	p.Line()
 	// It is for copying, and fits whole on a line of its own.
 	p.Hang(p.Paint(term.Dim, "digest "), "       ", term.NoColour, a.Digest)
@@ -104,7 +108,7 @@ type approvalText struct{ term.Page }
 
 // title says what matters most: who speaks for whom, to whom, and why that
 // waits.
-func (p *approvalText) title(a *api.Approval, now time.Time) {
+func (p *approvalText) title(a *api.Approval) {
 	p.Hang("", "    ", term.Bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
 	p.Hang("", "    ", term.Bold, acting(a.Agent, a.UserID)+" → "+receiving(a))
 	if at := address(a); at != "" {
@@ -114,12 +118,17 @@ func (p *approvalText) title(a *api.Approval, now time.Time) {
 	if a.EscalatedExchange != "" {
 		p.Fact("held by", "the round limit of exchange "+a.EscalatedExchange)
 	}
+	if a.State == api.ApprovalPending && !a.Approvable {
+		p.Tinted("blocked", term.Red, cmp.Or(a.Blocked, "it cannot be approved as it is"))
+	}
+}
+
+// deciding says what a decision takes, and until when.
+func (p *approvalText) deciding(a *api.Approval, now time.Time) {
 	if a.State != api.ApprovalPending {
 		return
 	}
-	if !a.Approvable {
-		p.Tinted("blocked", term.Red, cmp.Or(a.Blocked, "it cannot be approved as it is"))
-	}
+	p.Heading("What a decision takes")
 	p.Tinted("expires", urgency(a.ExpiresAt, now), term.When(a.ExpiresAt, now))
 	needed := term.Count(a.Needed, "person")
 	if a.Needed != 1 {
@@ -264,6 +273,36 @@ func changeLines(text string) []string {
 	return strings.Split(text, "\n")
 }
 
+// metadata shows what goes along with the text.
+func (p *approvalText) metadata(object jsontext.Value, unfolded bool) {
+	if len(object) == 0 {
+		return
+	}
+	p.Heading("Its metadata")
+	var members map[string]jsontext.Value
+	if unfolded || json.Unmarshal(object, &members) != nil {
+		p.members(object)
+		return
+	}
+	var ours []string
+	for _, name := range []string{"ocip", "exchange", "aiDisclosure"} {
+		if _, there := members[name]; there {
+			ours = append(ours, name)
+			delete(members, name)
+		}
+	}
+	if len(members) > 0 {
+		if rest, err := json.Marshal(members, json.Deterministic(true)); err == nil {
+			p.members(rest)
+		} else {
+			p.members(object)
+		}
+	}
+	if len(ours) > 0 {
+		p.Say("  ", term.Dim, strings.Join(ours, ", ")+", which ocipd writes: i shows them")
+	}
+}
+
 // members writes a JSON object with a line for each of its members.
 func (p *approvalText) members(object jsontext.Value) {
 	shown := term.PrintableJSON(object.Clone())
@@ -383,8 +422,9 @@ type sent struct {
 	Metadata   jsontext.Value `json:"metadata"`
 }
 
-// sending shows what would leave, and what would not.
-func (p *approvalText) sending(a *api.Approval) {
+// sending shows what would leave, and what would not, but for the metadata, which it
+// returns.
+func (p *approvalText) sending(a *api.Approval) (metadata jsontext.Value) {
 	if len(a.Sending) > 0 {
 		p.Heading("What would be sent")
 		var s sent
@@ -393,13 +433,11 @@ func (p *approvalText) sending(a *api.Approval) {
 		} else {
 			p.Fact("to", s.SessionKey)
 			p.content(a.Content, s.Content)
-			if len(s.Metadata) > 0 {
-				p.Say("  ", term.NoColour, "with this metadata")
-				p.members(s.Metadata)
-			}
+			metadata = s.Metadata
 		}
 	}
 	p.data(a.DataShared, a.DataWithheld)
+	return metadata
 }
 
 // content shows a text that would be sent, next to the one that was shown

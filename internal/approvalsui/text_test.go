@@ -101,8 +101,6 @@ agent-alice-1 for alice → agent-bob-1 for bob
   why           COMMITMENT_REQUIRES_HUMAN: commitment keywords: promise
   held by       the round limit of exchange exchange-0
   blocked       the exchange used up its rounds
-  expires       %[3]s, in 23h58m
-  approvals     1 given, by 2 people needed, each with a signature
   approved      by carol@acme.com, %[2]s, 1m0s ago
   signed        with SHA256:abc
   note          fine‹U+000A›by me
@@ -136,9 +134,6 @@ What the agent wrote
 What would be sent
   to            agent:bob:main
   the message above, as it is
-  with this metadata
-    │ "ocip": {"version": "1.0", "x": "\u001b\u202e"}
-    │ "n": [1, 2]
 
 What data goes with it
   shared        calendar: free, busy
@@ -158,6 +153,10 @@ The line of messages that led to it
   messages      9, since %[1]s
   agents        agent-alice-1 → agent-bob-1
 
+What a decision takes
+  expires       %[3]s, in 23h58m
+  approvals     1 given, by 2 people needed, each with a signature
+
 Where it comes from
   agent         alice
   app           @acme/alice
@@ -168,6 +167,10 @@ Where it comes from
   level         internal
   asked         %[4]s, 1m59s ago
   policy        commitment, revision sha256:36059fca3323
+
+Its metadata
+    │ "ocip": {"version": "1.0", "x": "\u001b\u202e"}
+    │ "n": [1, 2]
 
 digest sha256:0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d
 
@@ -197,7 +200,7 @@ To decide:
 	b.Transcript[0].Sender, b.Transcript[0].Round = evil, 1<<40
 	b.Changed[0].Field = evil
 	for width := 1; width < 130; width++ {
-		for _, line := range approvalPage(term.Screen{Terminal: true, Width: width}, &b, now) {
+		for _, line := range approvalPage(term.Screen{Terminal: true, Width: width}, &b, now, true) {
 			if strings.IndexFunc(line, unseen) >= 0 {
 				t.Fatalf("hostile at width %d: %q", width, line)
 			}
@@ -226,6 +229,24 @@ func TestSendingIsShownNextToTheMessage(t *testing.T) {
 		p.content("Yes.", sending)
 		if got := strings.Join(p.Lines, "|"); got != want {
 			t.Errorf("%q is shown as %q, want %q", sending, got, want)
+		}
+	}
+}
+
+// What the daemon writes into the metadata is folded until it is asked for; what the app
+// wrote never is.
+func TestMetadataFold(t *testing.T) {
+	for object, want := range map[string]string{
+		`{"ocip":{"v":1},"exchange":{},"caption":"I promise"}`: `|Its metadata|    │ "caption": "I promise"|  ocip, exchange, which ocipd writes: i shows them`,
+		`{"ocip":{"v":1}}`: "|Its metadata|  ocip, which ocipd writes: i shows them",
+		`{"caption":"x"}`:  `|Its metadata|    │ "caption": "x"`,
+		"{\"ocip\":\x1b":   `|Its metadata|    │ {"ocip":‹U+001B›`,
+		"":                 "",
+	} {
+		p := &approvalText{term.Page{Screen: term.Screen{Terminal: true, Width: 80}}}
+		p.metadata(jsontext.Value(object), false)
+		if got := strings.Join(p.Lines, "|"); got != want {
+			t.Errorf("%q is shown as %q, want %q", object, got, want)
 		}
 	}
 }
