@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/verify"
 )
 
 // TestRecipes runs what docs/AUDIT.md tells an auditor to do, as it is printed, over
@@ -183,7 +184,7 @@ audit: {rotate: {bytes: 16384}}
 // firstNote is the first checkpoint in a file of them.
 func firstNote(t *testing.T, path string) string {
 	t.Helper()
-	notes, err := heldNotes(path)
+	notes, err := verify.Held(path)
 	if err != nil {
 		t.Fatal(err)
 	}

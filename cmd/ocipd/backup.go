@@ -115,6 +115,6 @@ func (s *shell) statePlaces() (backup.Places, error) {
 	}
 	return backup.Places{
 		Database: database, Checkpoints: config.CheckpointsPath(cfg, database), Keys: config.KeysPath(cfg, database),
-		Mirror: config.MirrorPath(cfg, database), Socket: s.operatorSocket,
+		Mirror: config.MirrorPath(cfg, database), Socket: s.OperatorSocket,
 	}, nil
 }

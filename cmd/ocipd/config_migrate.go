@@ -12,16 +12,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/yamltext"
-
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/auditcmd"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/kernelconfig"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"github.com/spf13/cobra"
 )
 
@@ -109,7 +109,7 @@ func (s *shell) trace(ctx context.Context) (traces, error) {
 		}
 		t.observes = a.Hooks
 	}
-	q, err := s.search(ctx, audit.Filter{}, "")
+	q, err := auditcmd.OpenSearch(ctx, &s.Process, audit.Filter{}, "")
 	if errors.Is(err, client.ErrNotRunning) {
 		return found, nil // nothing was recorded yet
 	}
@@ -117,7 +117,7 @@ func (s *shell) trace(ctx context.Context) (traces, error) {
 		return nil, err
 	}
 	defer q.Close()
-	lines, _, err := q.most(ctx, 0, tracedRecords)
+	lines, _, err := q.Most(ctx, 0, tracedRecords)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the log: %w", err)
 	}

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/openclawos/ocipd/internal/keypath"
-
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/term"
 	"go.yaml.in/yaml/v3"
 )

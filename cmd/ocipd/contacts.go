@@ -9,14 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/keypath"
-
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )

@@ -9,15 +9,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/yamltext"
-
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"golang.org/x/sys/unix"
 )
 

@@ -20,7 +20,6 @@ terminal the demo waits for Enter after each scene.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo.Run(cmd.Context(), demo.Options{
 				Stdin: s.Stdin, Stdout: s.Stdout, Screen: s.Screen(), Getenv: s.Getenv, Pause: s.Interactive() && !fast,
-				Result: result, With: with,
 			})
 		},
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/logview"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
@@ -406,7 +407,7 @@ func cause(records []audit.Entry, outcome string) (first *audit.Entry) {
 
 // because says in words what a record says of an end.
 func because(e *audit.Entry) string {
-	text := reason(e)
+	text := logview.Reason(e)
 	if note, ok := e.Details["note"].(string); ok && text == "" {
 		by, _ := e.Details["by"].(string)
 		text = strings.TrimSuffix(fmt.Sprintf("%s by %s: %s", e.Event, cmp.Or(by, e.AppID), note), ": ")

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/console"
+	"github.com/openclawos/ocipd/internal/logview"
 	"github.com/openclawos/ocipd/internal/term"
 )
 
@@ -73,13 +74,13 @@ func (s *shell) newestRecords(ctx context.Context, scr term.Screen, _ int) ([]st
 		return nil, fmt.Errorf("cannot read the log: %w", err)
 	}
 	var b strings.Builder
-	out := newTailPrinter(scr, &b, false)
+	out := logview.NewTail(scr, &b, false)
 	for _, line := range slices.Backward(page.Records) {
-		if err := out.print(line); err != nil {
+		if err := out.Print(line); err != nil {
 			return nil, err
 		}
 	}
-	if err := out.flush(); err != nil {
+	if err := out.Flush(); err != nil {
 		return nil, err
 	}
 	return split(&b), nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/auditcmd"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
@@ -160,7 +161,7 @@ func commandGroups(s *shell) []commandGroup {
 		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newBackup(s), newRestore(s), newSend(s), newCheck(s)}},
 		{"Decide", []*cobra.Command{newApprovals(s), newGrants(s), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
 		{"Tasks", []*cobra.Command{taskcmd.New(&s.Process)}},
-		{"Evidence", []*cobra.Command{newAudit(s)}},
+		{"Evidence", []*cobra.Command{auditcmd.New(&s.Process)}},
 		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newContent(s), newMeasure(s)}},
 		{toolsGroup, []*cobra.Command{newCall(s), newDebug(s), newVersion(s), newMan(s)}},
 	}

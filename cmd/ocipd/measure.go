@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/auditcmd"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/measure"
@@ -325,16 +326,12 @@ func (s *shell) measureLog(ctx context.Context, f *measureFlags) error {
 	step, end := s.Progress("records", 0)
 	read := 0
 	for _, like := range []audit.Record{{PolicyResult: audit.ResultApproval}, {ActionType: audit.ActionApproval}} {
-		search, err := s.search(ctx, audit.Filter{Since: since, Like: like}, "")
+		search, err := auditcmd.OpenSearch(ctx, &s.Process, audit.Filter{Since: since, Like: like}, "")
 		if err != nil {
 			return err
 		}
 		defer search.Close()
-		for before := uint64(0); ; {
-			lines, next, err := search.most(ctx, before, search.page)
-			if err != nil {
-				return err
-			}
+		err = search.Pages(ctx, 0, func(lines [][]byte) error {
 			for _, line := range lines {
 				e, err := audit.Parse(line)
 				if err != nil {
@@ -344,9 +341,10 @@ func (s *shell) measureLog(ctx context.Context, f *measureFlags) error {
 				read++
 				step(read)
 			}
-			if before = next; next == 0 {
-				break
-			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	end()

@@ -15,15 +15,8 @@ type folder struct {
 // layers is the layer table. A folder with Go code that has no row is a fault.
 var layers = map[string]folder{
 	"cmd/ocipd": {
-		imports: []string{
-			"internal/ocip/content", "internal/text",
-			"internal/kernelconfig", "internal/backup", "internal/logreader", "internal/measure",
-			"internal/daemon", "internal/client", "internal/config", "internal/keypath", "internal/yamltext", "internal/audit", "internal/store",
-			"internal/mirror", "internal/checkpoints", "internal/witness", "internal/durable", "internal/index", "internal/keyring", "internal/export",
-			"internal/policy", "internal/ocip", "internal/api", "configs", "configs/policies",
-			"internal/supervisor", "internal/place", "internal/term", "internal/cli", "internal/console", "internal/demo", "internal/approvalsui", "internal/service", "internal/doctor", "internal/taskcmd",
-		},
-		clock: true, process: true,
+		imports: []string{"configs", "configs/policies", "internal/api", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/kernelconfig", "internal/keypath", "internal/logview", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
+		clock:   true, process: true,
 	},
 	"internal/daemon": {
 		imports: []string{
@@ -54,7 +47,7 @@ var layers = map[string]folder{
 	"internal/witness":     {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/checkpoints": {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/backup":      {imports: []string{"internal/audit", "internal/checkpoints", "internal/durable", "internal/keyring", "internal/logreader", "internal/store"}},
-	"internal/logreader":   {imports: []string{"internal/api", "internal/audit", "internal/client", "internal/store"}},
+	"internal/logreader":   {imports: []string{"internal/api", "internal/audit", "internal/client", "internal/durable", "internal/mirror", "internal/store"}},
 	"internal/mirror":      {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/index":       {imports: []string{"internal/audit"}},
 	"internal/export":      {imports: []string{"internal/text", "internal/audit", "internal/durable"}},
@@ -79,6 +72,9 @@ var layers = map[string]folder{
 	"internal/text":            {},
 	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term", "internal/text"}, clock: true},
 	"internal/taskcmd":         {imports: []string{"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/task", "internal/term"}, clock: true},
+	"internal/auditcmd":        {imports: []string{"internal/api", "internal/audit", "internal/checkpoints", "internal/cli", "internal/client", "internal/config", "internal/durable", "internal/export", "internal/keyring", "internal/logreader", "internal/logview", "internal/store", "internal/term", "internal/verify", "internal/witness"}, clock: true},
+	"internal/logview":         {imports: []string{"internal/audit", "internal/term"}},
+	"internal/verify":          {imports: []string{"internal/audit", "internal/checkpoints", "internal/durable", "internal/index", "internal/keyring", "internal/logreader", "internal/mirror", "internal/store", "internal/term", "internal/witness"}},
 	"internal/service":         {imports: []string{"internal/kernelconfig", "internal/api", "internal/cli", "internal/config", "internal/term", "systemd"}},
 	"internal/doctor": {
 		imports: []string{
@@ -114,7 +110,7 @@ var layers = map[string]folder{
 	"internal/reload":     {imports: []string{"internal/api", "internal/audit", "internal/config", "internal/filewatch", "internal/keypath", "internal/policy", "internal/store", "internal/storeerror", "internal/text"}},
 	"internal/digestkeys": {imports: []string{"internal/api", "internal/audit", "internal/keyring", "internal/store", "internal/storeerror"}},
 	"internal/demo": {
-		imports: []string{"internal/api", "internal/audit", "internal/client", "internal/config", "internal/ocip", "internal/term", "configs/policies"}, clock: true,
+		imports: []string{"configs/policies", "internal/api", "internal/audit", "internal/client", "internal/config", "internal/logview", "internal/ocip", "internal/term"}, clock: true,
 	},
 	"internal/console":     {imports: []string{"internal/term"}},
 	"internal/metricshttp": {imports: []string{"internal/api", "internal/metrics"}},
@@ -187,7 +183,7 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
-		folders: []string{"cmd/ocipd", "internal/cli", "internal/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
+		folders: []string{"cmd/ocipd", "internal/cli", "internal/auditcmd", "internal/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
 		why:     "flags and signals belong to commands",
 	},
 	{

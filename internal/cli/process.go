@@ -136,13 +136,19 @@ func (s *Process) KernelSocket() (string, error) {
 	return config.SocketPath(cfg, s.Getenv), nil
 }
 
+// OperatorSocket is where a daemon answers operators.
+func (s *Process) OperatorSocket() (string, error) {
+	path, err := s.KernelSocket()
+	return config.OperatorPath(path), err
+}
+
 // DialOperator connects to the operator socket.
 func (s *Process) DialOperator(ctx context.Context) (*client.Client, error) {
-	path, err := s.KernelSocket()
+	path, err := s.OperatorSocket()
 	if err != nil {
 		return nil, err
 	}
-	return client.Dial(ctx, config.OperatorPath(path))
+	return client.Dial(ctx, path)
 }
 
 // AnswerTime bounds how long a command waits for one answer.

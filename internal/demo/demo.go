@@ -22,6 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/logview"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/term"
 )
@@ -34,9 +35,6 @@ type Options struct {
 	Getenv func(string) string
 	// Pause has the demo wait for Enter after each scene.
 	Pause bool
-	// Result and With show what a record decided, and with whom it was.
-	Result func(*audit.Entry) term.Cell
-	With   func(*audit.Entry) string
 }
 
 // Run plays the demo in a temporary directory, with this very program as the daemon.
@@ -673,10 +671,10 @@ func (d *demo) recordCells(e *audit.Entry) []term.Cell {
 	if e.ActionType != audit.ActionExchange {
 		return []term.Cell{term.Tinted(fmt.Sprintf("#%d %s %s %s", e.Seq, e.ActionType, e.Event, cmp.Or(e.AppID, e.AgentID)), term.Dim)}
 	}
-	out := d.Result(e)
+	out := logview.Result(e)
 	cells := []term.Cell{
 		term.Tinted(strings.TrimSpace(fmt.Sprintf("#%d %s %s", e.Seq, out.Text, e.Code)), out.Colour),
-		term.Plain("  " + e.Side + ": " + e.AgentID + " " + d.With(e)),
+		term.Plain("  " + e.Side + ": " + e.AgentID + " " + logview.With(e)),
 	}
 	if e.MaxRounds > 0 {
 		cells = append(cells, term.Plain(fmt.Sprintf("  %s, round %d of %d, %s", e.Classification, e.Round, e.MaxRounds, e.Outcome)))

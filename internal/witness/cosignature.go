@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
 )
 
 // cosignatureKey is the type of keys that cosign, and keyLen the length of one.
@@ -105,6 +107,18 @@ func (k *Key) Cosigned(signed string) (at time.Time, ok bool) {
 type signer struct {
 	*Key
 	private ed25519.PrivateKey
+}
+
+// Largest is how many records the largest checkpoint is of that a witness has signed,
+// and when.
+func (k *Key) Largest(notes []string) (size uint64, at time.Time) {
+	for _, signed := range notes {
+		c, err := audit.OpenCheckpoint(signed)
+		if when, ok := k.Cosigned(signed); ok && errors.Is(err, audit.ErrUnsigned) && c.Size >= size {
+			size, at = c.Size, when
+		}
+	}
+	return size, at
 }
 
 // cosign returns the signature line of a note's text.

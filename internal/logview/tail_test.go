@@ -1,4 +1,4 @@
-package main
+package logview
 
 import (
 	"strings"
@@ -11,16 +11,16 @@ import (
 // On a narrow terminal, what happened and why stands below its row, whole.
 func TestTailOnANarrowScreen(t *testing.T) {
 	var b strings.Builder
-	p := newTailPrinter(term.Screen{Width: 80, Terminal: true}, &b, false)
+	p := NewTail(term.Screen{Width: 80, Terminal: true}, &b, false)
 	for _, line := range []string{
 		`{"seq":9,"time":"2026-03-01T10:00:00Z","id":"a","actionType":"app_lifecycle","event":"registered","appId":"@tour/shell"}`,
 		`{"seq":45,"time":"2026-03-01T10:00:00Z","id":"b","actionType":"agent_exchange","agentId":"agent-me-1","sessionKey":"shell:friend","side":"sender","policyResult":"deny","code":"CLASSIFICATION_VIOLATION","policyReason":"message classified restricted"}`,
 	} {
-		if err := p.print(jsontext.Value(line)); err != nil {
+		if err := p.Print(jsontext.Value(line)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := p.flush(); err != nil {
+	if err := p.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"app_lifecycle registered", "CLASSIFICATION_VIOLATION", "message classified restricted"} {

@@ -1,4 +1,4 @@
-package main
+package auditcmd
 
 import (
 	"bytes"
@@ -18,13 +18,14 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/logreader"
+	"github.com/openclawos/ocipd/internal/logview"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 )
 
-func newAuditShow(s *shell) *cobra.Command {
+func newShow(s *cli.Process) *cobra.Command {
 	var asJSON bool
 	var identity, database string
 	c := &cobra.Command{
@@ -41,7 +42,7 @@ Content that was kept encrypted (audit.content: full) is shown with --identity.`
 			if err != nil {
 				return err
 			}
-			return s.showRecord(cmd.Context(), database, seq, identity, asJSON)
+			return showRecord(cmd.Context(), s, database, seq, identity, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the record's line as it stands in the log")
@@ -50,7 +51,7 @@ Content that was kept encrypted (audit.content: full) is shown with --identity.`
 	return c
 }
 
-func newAuditReceipt(s *shell) *cobra.Command {
+func newReceipt(s *cli.Process) *cobra.Command {
 	var f receiptFlags
 	c := &cobra.Command{
 		Use: "receipt [SEQ]",
@@ -66,15 +67,15 @@ messages, for whoever verifies those logs: ocipd audit verify --with-receipts.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case f.check != "" && len(args) == 0 && !f.held:
-				return s.checkReceipt(f)
+				return checkReceipt(s, f)
 			case f.held && len(args) == 0 && f.check == "":
-				return s.heldOfOthers(cmd.Context(), f.database, f.origin)
+				return heldOfOthers(cmd.Context(), s, f.database, f.origin)
 			case len(args) == 1 && f.check == "" && !f.held:
 				seq, err := sequence(args[0])
 				if err != nil {
 					return err
 				}
-				return s.printReceipt(cmd.Context(), f.database, seq)
+				return printReceipt(cmd.Context(), s, f.database, seq)
 			}
 			return cli.Usagef("name one of a record's number, --check FILE and --held")
 		},
@@ -105,7 +106,7 @@ func sequence(text string) (uint64, error) {
 
 // openRecord opens a database, this daemon's where none is named, and says where
 // its public keys are.
-func (s *shell) openRecord(ctx context.Context, database string) (r logreader.Log, keys string, err error) {
+func openRecord(ctx context.Context, s *cli.Process, database string) (r logreader.Log, keys string, err error) {
 	if database == "" {
 		cfg, err := s.Places("store.url", "audit.keys")
 		if err != nil {
@@ -116,7 +117,7 @@ func (s *shell) openRecord(ctx context.Context, database string) (r logreader.Lo
 		}
 		keys = config.KeysPath(cfg, database)
 	}
-	r, err = logreader.Open(ctx, database, s.operatorSocket)
+	r, err = logreader.Open(ctx, database, s.OperatorSocket)
 	return r, keys, err
 }
 
@@ -136,8 +137,8 @@ func lineOf(ctx context.Context, r logreader.Log, seq uint64) ([]byte, error) {
 	return nil, fmt.Errorf("there is no record %d: the last one is %d", seq, last)
 }
 
-func (s *shell) showRecord(ctx context.Context, database string, seq uint64, identity string, asJSON bool) error {
-	r, keys, err := s.openRecord(ctx, database)
+func showRecord(ctx context.Context, s *cli.Process, database string, seq uint64, identity string, asJSON bool) error {
+	r, keys, err := openRecord(ctx, s, database)
 	if err != nil {
 		return err
 	}
@@ -155,9 +156,9 @@ func (s *shell) showRecord(ctx context.Context, database string, seq uint64, ide
 		return fmt.Errorf("cannot show record %d: %w", seq, err)
 	}
 	p := &recordText{term.Page{Screen: s.Screen()}}
-	p.Hang("", "    ", term.Bold, fmt.Sprintf("record %d: %s", seq, what(&e)))
+	p.Hang("", "    ", term.Bold, fmt.Sprintf("record %d: %s", seq, logview.What(&e)))
 	if e.PolicyResult != "" {
-		p.Hang("", "    ", result(&e).Colour, strings.TrimSuffix(result(&e).Text+": "+reason(&e), ": "))
+		p.Hang("", "    ", logview.Result(&e).Colour, strings.TrimSuffix(logview.Result(&e).Text+": "+logview.Reason(&e), ": "))
 	}
 	if err := p.record(line); err != nil {
 		return fmt.Errorf("cannot show record %d: %w", seq, err)
@@ -258,8 +259,8 @@ func (p *recordText) proof(ctx context.Context, r logreader.Log, line []byte, se
 	}
 }
 
-func (s *shell) printReceipt(ctx context.Context, database string, seq uint64) error {
-	r, _, err := s.openRecord(ctx, database)
+func printReceipt(ctx context.Context, s *cli.Process, database string, seq uint64) error {
+	r, _, err := openRecord(ctx, s, database)
 	if err != nil {
 		return err
 	}
@@ -287,7 +288,7 @@ func (s *shell) printReceipt(ctx context.Context, database string, seq uint64) e
 }
 
 // checkReceipt checks a receipt as somebody does who has no log.
-func (s *shell) checkReceipt(f receiptFlags) error {
+func checkReceipt(s *cli.Process, f receiptFlags) error {
 	if f.line == "" || f.key == "" {
 		return cli.Usagef("cannot check a receipt without the record's line (--line) and the log's public key (--key)")
 	}
@@ -321,8 +322,8 @@ func (s *shell) checkReceipt(f receiptFlags) error {
 
 // heldOfOthers prints what other daemons said of their logs, in the form in
 // which checkpoints are kept.
-func (s *shell) heldOfOthers(ctx context.Context, database, origin string) error {
-	r, _, err := s.openRecord(ctx, database)
+func heldOfOthers(ctx context.Context, s *cli.Process, database, origin string) error {
+	r, _, err := openRecord(ctx, s, database)
 	if err != nil {
 		return err
 	}

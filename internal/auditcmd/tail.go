@@ -1,7 +1,6 @@
-package main
+package auditcmd
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,12 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/logreader"
+	"github.com/openclawos/ocipd/internal/logview"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +24,7 @@ type tailFlags struct {
 	cursor         string
 }
 
-func newAuditTail(s *shell) *cobra.Command {
+func newTail(s *cli.Process) *cobra.Command {
 	var f tailFlags
 	c := &cobra.Command{
 		Use: "tail",
@@ -65,7 +63,7 @@ record; no record is missed.`,
 				}
 				params.After, params.Last = &cursor.Seq, 0
 			}
-			return s.tail(cmd.Context(), params, cursor, f.asJSON)
+			return tail(cmd.Context(), s, params, cursor, f.asJSON)
 		},
 	}
 	flags := c.Flags()
@@ -78,12 +76,14 @@ record; no record is missed.`,
 	return c
 }
 
-func (s *shell) tail(ctx context.Context, params api.AuditTailParams, cursor *tailCursor, asJSON bool) error {
-	out := newTailPrinter(s.Screen(), s.Stdout, asJSON)
-	out.cursor = cursor
+func tail(ctx context.Context, s *cli.Process, params api.AuditTailParams, cursor *tailCursor, asJSON bool) error {
+	out := logview.NewTail(s.Screen(), s.Stdout, asJSON)
+	if cursor != nil {
+		out.Printed = cursor.save
+	}
 	c, err := s.DialOperator(ctx)
 	if errors.Is(err, client.ErrNotRunning) && !params.Follow {
-		return s.tailOffline(ctx, params, out, err)
+		return tailOffline(ctx, s, params, out, err)
 	}
 	if err != nil {
 		return err
@@ -102,31 +102,31 @@ func (s *shell) tail(ctx context.Context, params api.AuditTailParams, cursor *ta
 		record, err := records.Next(ctx)
 		switch {
 		case err == nil:
-			err = out.print(record)
+			err = out.Print(record)
 			if err == nil && params.Follow {
-				err = out.flush()
+				err = out.Flush()
 			}
 			if err != nil {
 				return err
 			}
 			continue
 		case errors.Is(err, context.Canceled):
-			return out.flush() // an interrupt is how one stops following
+			return out.Flush() // an interrupt is how one stops following
 		case errors.Is(err, io.EOF) && !params.Follow:
-			return out.flush()
+			return out.Flush()
 		case errors.Is(err, io.EOF):
 			err = errors.New("the daemon ended the stream")
 		}
-		if out.seq > 0 {
-			err = fmt.Errorf("%w; --after %d goes on", err, out.seq)
+		if out.Last() > 0 {
+			err = fmt.Errorf("%w; --after %d goes on", err, out.Last())
 		}
-		return errors.Join(out.flush(), err)
+		return errors.Join(out.Flush(), err)
 	}
 }
 
 // tailOffline reads what a daemon left behind.
-func (s *shell) tailOffline(ctx context.Context, params api.AuditTailParams, out *tailPrinter, notRunning error) error {
-	left, err := s.openEvidence(ctx, notRunning)
+func tailOffline(ctx context.Context, s *cli.Process, params api.AuditTailParams, out *logview.Tail, notRunning error) error {
+	left, err := openLeft(ctx, s, notRunning)
 	if err != nil {
 		return err
 	}
@@ -136,84 +136,18 @@ func (s *shell) tailOffline(ctx context.Context, params api.AuditTailParams, out
 			if !params.Filter.Match(line) {
 				return nil
 			}
-			return out.print(line)
+			return out.Print(line)
 		})
-		return errors.Join(out.flush(), err)
+		return errors.Join(out.Flush(), err)
 	}
-	lines, _, err := queryEvidence(ctx, left, params.Filter, 0, params.Last)
+	lines, _, err := logreader.SearchLeft(left, params.Filter).Most(ctx, 0, params.Last)
 	if err != nil {
 		return err
 	}
 	for _, line := range slices.Backward(lines) {
-		if err := out.print(line); err != nil {
+		if err := out.Print(line); err != nil {
 			return err
 		}
 	}
-	return out.flush()
-}
-
-// tailPrinter prints records one by one. Its columns are fixed from the
-// beginning, since nobody knows what will come.
-type tailPrinter struct {
-	w       *bufio.Writer
-	screen  term.Screen
-	asJSON  bool
-	narrow  bool
-	columns []term.Column
-	widths  []int
-	// seq is the last record that was printed, and line, where there is a
-	// cursor to be moved, what it says.
-	seq    uint64
-	line   []byte
-	cursor *tailCursor
-}
-
-// flush gives out what was printed, and then moves the cursor.
-func (p *tailPrinter) flush() error {
-	if err := p.w.Flush(); err != nil || p.cursor == nil || p.line == nil {
-		return err
-	}
-	line := p.line
-	p.line = nil
-	return p.cursor.save(line)
-}
-
-func newTailPrinter(scr term.Screen, w io.Writer, asJSON bool) *tailPrinter {
-	p := &tailPrinter{w: bufio.NewWriter(w), screen: scr, asJSON: asJSON}
-	room := scr.RowWidth()
-	p.narrow = room < narrowScreen
-	p.columns = recordColumns(p.narrow)
-	p.widths = []int{19, 6, 20, 22, 24, 12, 5, 6, room}
-	if p.narrow {
-		// What happened stands below, where it has room.
-		p.widths = []int{14, 5, 14, 16, 12, 5, 6}
-		p.columns = p.columns[:len(p.widths)]
-	}
-	term.Fit(p.columns, p.widths, room)
-	return p
-}
-
-func (p *tailPrinter) print(line jsontext.Value) error {
-	e, err := audit.Parse(line)
-	if err != nil {
-		return fmt.Errorf("cannot show a record: %w", err)
-	}
-	p.seq = e.Seq
-	if p.cursor != nil {
-		p.line = append(p.line[:0], line...)
-	}
-	if p.asJSON {
-		_, err = p.w.Write(p.screen.RecordLine(line))
-		return err
-	}
-	row := recordRow(&e, p.narrow)
-	if _, err = p.w.WriteString(term.RowLine(p.columns, p.widths, row[:len(p.columns)], p.screen)); err != nil {
-		return err
-	}
-	for _, cell := range row[len(p.columns):] {
-		if err := writeBelow(p.w, cell.Text, p.screen); err != nil {
-			return err
-		}
-	}
-	return nil
+	return out.Flush()
 }

@@ -1,137 +1,15 @@
-package main
+package logview
 
 import (
 	"bufio"
-	"context"
-	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/term"
-	"github.com/spf13/cobra"
 )
-
-func newAuditStats(s *shell) *cobra.Command {
-	var since, until string
-	var bucket time.Duration
-	var asJSON bool
-	var database string
-	c := &cobra.Command{
-		Use: "stats",
-		Example: "  ocipd audit stats\n" +
-			"  ocipd audit stats --since 7d --bucket 1h",
-		Short: "chart decisions over time, by agent and by rule",
-		Long: `Chart the number of records over time by decision, and list them by agent, rule
-and code. A message between two agents of this daemon has a record on each side.
-If no daemon is running, its database is read, or the mirror file if there is no
-database.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			now := time.Now()
-			from, err := cli.Moment(since, now)
-			if err != nil {
-				return cli.Usagef("cannot read --since: %v", err)
-			}
-			to, err := cli.Moment(until, now)
-			if err != nil {
-				return cli.Usagef("cannot read --until: %v", err)
-			}
-			if to.IsZero() {
-				to = now
-			}
-			if to.Before(from) {
-				return cli.Usagef("cannot count from %s until %s: it ends before it begins", from.Format(time.DateTime), to.Format(time.DateTime))
-			}
-			if bucket < 0 || bucket%time.Minute != 0 {
-				return cli.Usagef("cannot read --bucket %s: want whole minutes", bucket)
-			}
-			stats, err := s.stats(cmd.Context(), database, from, to, bucket)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return s.PrintJSON(stats)
-			}
-			return s.printStats(stats)
-		},
-	}
-	flags := c.Flags()
-	flags.StringVar(&since, "since", "24h", "count from this `TIME` on: RFC 3339, a date, a duration back such as 2h or 7d, today, yesterday")
-	flags.StringVar(&until, "until", "", "count up to this `TIME`")
-	flags.DurationVar(&bucket, "bucket", 0, "`TIME` of a step of the drawing, in whole minutes (chosen by the time counted)")
-	flags.StringVar(&database, "database", "", "count the records of this database `FILE`, such as a copy")
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	return c
-}
-
-// stats asks the daemon, or counts what it left behind where none runs.
-func (s *shell) stats(ctx context.Context, database string, since, until time.Time, bucket time.Duration) (*audit.Stats, error) {
-	if database != "" {
-		left, err := logreader.OpenWhole(ctx, database, s.operatorSocket)
-		if err != nil {
-			return nil, err
-		}
-		defer left.Close()
-		return countEvidence(ctx, left, since, until, bucket)
-	}
-	c, err := s.DialOperator(ctx)
-	if errors.Is(err, client.ErrNotRunning) {
-		left, err := s.openEvidence(ctx, err)
-		if err != nil {
-			return nil, err
-		}
-		defer left.Close()
-		return countEvidence(ctx, left, since, until, bucket)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
-	defer cancel()
-	var stats audit.Stats
-	err = c.Call(ctx, "audit.stats", api.AuditStatsParams{Since: since, Until: until, Bucket: int(bucket / time.Second)}, &stats)
-	return &stats, err
-}
-
-// errCounted ends a walk where the time that is counted does.
-var errCounted = errors.New("the rest is later")
-
-func countEvidence(ctx context.Context, left evidence, since, until time.Time, bucket time.Duration) (*audit.Stats, error) {
-	var tally *audit.Tally
-	err := left.EachLine(ctx, 0, func(_ uint64, line []byte) error {
-		e, err := audit.Parse(line)
-		if err != nil {
-			return err
-		}
-		if tally == nil {
-			// Like the daemon, not before the first record.
-			if since.Before(e.Time) {
-				since = e.Time
-			}
-			tally = audit.NewTally(since, until, bucket)
-		}
-		if !e.Time.Before(tally.Until()) {
-			return errCounted
-		}
-		tally.Add(&e)
-		return nil
-	})
-	if err != nil && !errors.Is(err, errCounted) {
-		return nil, err
-	}
-	if tally == nil {
-		tally = audit.NewTally(since, until, bucket)
-	}
-	stats := tally.Stats()
-	return &stats, nil
-}
 
 // verdictKind is one of the numbers of [audit.Verdicts], as people are shown it.
 type verdictKind struct {
@@ -144,7 +22,7 @@ func verdictKinds() []verdictKind {
 	return []verdictKind{
 		{audit.ResultAllow, term.Green, func(v *audit.Verdicts) int { return v.Allow }},
 		{audit.ResultDeny, term.Red, func(v *audit.Verdicts) int { return v.Deny }},
-		{resultHold, term.Yellow, func(v *audit.Verdicts) int { return v.RequireApproval }},
+		{Hold, term.Yellow, func(v *audit.Verdicts) int { return v.RequireApproval }},
 		{"other", term.Dim, func(v *audit.Verdicts) int { return v.None }},
 	}
 }
@@ -152,9 +30,9 @@ func verdictKinds() []verdictKind {
 // statsRows is how many rows each list has for people.
 const statsRows = 20
 
-func (s *shell) printStats(stats *audit.Stats) error {
-	scr := s.Screen()
-	w := bufio.NewWriter(s.Stdout)
+// Stats prints how many records there were, and draws them over time.
+func Stats(out io.Writer, scr term.Screen, stats *audit.Stats) error {
+	w := bufio.NewWriter(out)
 	total := stats.Verdicts.Total()
 	noun := "records"
 	if total == 1 {

@@ -1,28 +1,24 @@
-package main
+package auditcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/durable"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/internal/witness"
 	"github.com/spf13/cobra"
 )
 
-func newAuditWitness(s *shell) *cobra.Command {
+func newWitness(s *cli.Process) *cobra.Command {
 	c := cli.Group(&cobra.Command{Use: "witness", Short: "have the log's checkpoints cosigned, or cosign others'"})
-	c.AddCommand(newAuditWitnessAdd(s), newAuditWitnessList(s), newAuditWitnessServe(s))
+	c.AddCommand(newWitnessAdd(s), newWitnessList(s), newWitnessServe(s))
 	return c
 }
 
-func newAuditWitnessAdd(s *shell) *cobra.Command {
+func newWitnessAdd(s *cli.Process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "add KEY URL",
 		Short: "have a witness cosign this daemon's checkpoints",
@@ -39,7 +35,7 @@ than there is.`,
 			if err != nil {
 				return cli.Usagef("cannot add the witness: %v", err)
 			}
-			dir, err := s.keysDir()
+			dir, err := keysDir(s)
 			if err != nil {
 				return err
 			}
@@ -53,7 +49,7 @@ than there is.`,
 }
 
 // keysDir is the directory of this daemon's keys.
-func (s *shell) keysDir() (string, error) {
+func keysDir(s *cli.Process) (string, error) {
 	cfg, err := s.Places("store.url", "audit.keys")
 	if err != nil {
 		return "", err
@@ -61,14 +57,14 @@ func (s *shell) keysDir() (string, error) {
 	return config.KeysPath(cfg, config.DatabasePath(cfg, s.Getenv)), nil
 }
 
-func newAuditWitnessList(s *shell) *cobra.Command {
+func newWitnessList(s *cli.Process) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Example: "  ocipd audit witness list",
 		Short:   "list the witnesses of this daemon's log",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			dir, err := s.keysDir()
+			dir, err := keysDir(s)
 			if err != nil {
 				return err
 			}
@@ -82,7 +78,7 @@ func newAuditWitnessList(s *shell) *cobra.Command {
 			}
 			for _, p := range list {
 				seen := "has cosigned nothing yet"
-				if size, at := cosigned(p.Key, notes); size > 0 {
+				if size, at := p.Key.Largest(notes); size > 0 {
 					seen = fmt.Sprintf("has cosigned %s, at %s", term.Count(int(size), "record"), at.Local().Format(time.DateTime))
 				}
 				fmt.Fprintf(s.Stdout, "%s %s\n  %s\n", term.Visible(p.Key.String()), term.Visible(p.URL), seen)
@@ -92,24 +88,12 @@ func newAuditWitnessList(s *shell) *cobra.Command {
 	}
 }
 
-// cosigned is how many records the largest checkpoint is of that a witness has signed,
-// and when.
-func cosigned(k *witness.Key, notes []string) (size uint64, at time.Time) {
-	for _, signed := range notes {
-		c, err := audit.OpenCheckpoint(signed)
-		if when, ok := k.Cosigned(signed); ok && errors.Is(err, audit.ErrUnsigned) && c.Size >= size {
-			size, at = c.Size, when
-		}
-	}
-	return size, at
-}
-
 type witnessFlags struct {
 	dir, listen, name string
 	logs              []string
 }
 
-func newAuditWitnessServe(s *shell) *cobra.Command {
+func newWitnessServe(s *cli.Process) *cobra.Command {
 	var f witnessFlags
 	c := &cobra.Command{
 		Use:   "serve",
@@ -122,7 +106,7 @@ says is signed, and nothing it is sent is secret.`,
 		Example: "  ocipd audit witness serve --dir /var/lib/witness --name backup.example --listen 0.0.0.0:7421 --log log.pub\n" +
 			"  ocipd audit witness serve --dir ~/witness --name other-user --listen unix:/run/witness/witness.sock --log log.pub",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.serveWitness(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return serveWitness(cmd.Context(), s, f) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.dir, "dir", "", "`DIR` of the witness's key and of what it has seen")
@@ -136,16 +120,13 @@ says is signed, and nothing it is sent is secret.`,
 	return c
 }
 
-func (s *shell) serveWitness(ctx context.Context, f witnessFlags) error {
+func serveWitness(ctx context.Context, s *cli.Process, f witnessFlags) error {
 	keys := make([]string, len(f.logs))
 	for i, text := range f.logs {
 		if _, err := publicKey(text); err != nil {
 			return err
 		}
-		keys[i] = text
-		if read, err := durable.ReadFile(text); err == nil {
-			keys[i] = strings.TrimSpace(string(read))
-		}
+		keys[i] = textOrFile(text)
 	}
 	w, err := witness.Open(f.dir, f.name, time.Now, keys...)
 	if err != nil {
@@ -155,24 +136,4 @@ func (s *shell) serveWitness(ctx context.Context, f witnessFlags) error {
 		fmt.Fprintln(s.Stdout, w.Key())
 		fmt.Fprintf(s.Stderr, "answering at %s\n", term.Printable(address))
 	})
-}
-
-// witnessed wants each of the witnesses that were named to have cosigned a checkpoint
-// that the log fits.
-func (v *verification) witnessed() error {
-	for _, text := range v.witnesses {
-		if read, err := durable.ReadFile(text); err == nil {
-			text = strings.TrimSpace(string(read))
-		}
-		k, err := witness.ParseKey(text)
-		if err != nil {
-			return cli.Usagef("cannot use the witness: %v", err)
-		}
-		size, at := cosigned(k, v.proof.Held)
-		if size == 0 {
-			return &audit.Fault{Problem: fmt.Sprintf("nothing that is held outside is cosigned by the witness %s: it may have been shown another log", k.Name())}
-		}
-		v.cosigned = append(v.cosigned, fmt.Sprintf("cosigned by the witness %s up to record %d, at %s", k.Name(), size, at.Local().Format(time.DateTime)))
-	}
-	return nil
 }

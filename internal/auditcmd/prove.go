@@ -1,4 +1,4 @@
-package main
+package auditcmd
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/verify"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -21,7 +22,7 @@ type proveFlags struct {
 	keys            []string
 }
 
-func newAuditProve(s *shell) *cobra.Command {
+func newProve(s *cli.Process) *cobra.Command {
 	var f proveFlags
 	c := &cobra.Command{
 		Use:   "prove OLD [NEW]",
@@ -39,9 +40,9 @@ func newAuditProve(s *shell) *cobra.Command {
 				if len(args) != 1 || len(f.keys) == 0 {
 					return cli.Usagef("cannot check a proof without the older checkpoint's file and the log's public key (--key)")
 				}
-				return s.checkProof(f, args[0])
+				return checkProof(s, f, args[0])
 			}
-			return s.prove(cmd.Context(), f.database, args)
+			return prove(cmd.Context(), s, f.database, args)
 		},
 	}
 	c.Flags().StringVar(&f.check, "check", "", "check the proof in this `FILE`")
@@ -51,8 +52,8 @@ func newAuditProve(s *shell) *cobra.Command {
 }
 
 // prove prints a proof.
-func (s *shell) prove(ctx context.Context, database string, args []string) error {
-	r, _, err := s.openRecord(ctx, database)
+func prove(ctx context.Context, s *cli.Process, database string, args []string) error {
+	r, _, err := openRecord(ctx, s, database)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (s *shell) prove(ctx context.Context, database string, args []string) error
 func checkpointOf(ctx context.Context, r logreader.Log, text string) (string, error) {
 	size, err := strconv.ParseUint(text, 10, 62)
 	if err != nil {
-		notes, err := heldNotes(text)
+		notes, err := verify.Held(text)
 		if err != nil {
 			return "", err
 		}
@@ -126,7 +127,7 @@ func checkpointOf(ctx context.Context, r logreader.Log, text string) (string, er
 }
 
 // checkProof checks a proof as somebody does who has no log.
-func (s *shell) checkProof(f proveFlags, old string) error {
+func checkProof(s *cli.Process, f proveFlags, old string) error {
 	var keys []note.Verifier
 	for _, text := range f.keys {
 		key, err := publicKey(text)
@@ -135,7 +136,7 @@ func (s *shell) checkProof(f proveFlags, old string) error {
 		}
 		keys = append(keys, key)
 	}
-	notes, err := heldNotes(old)
+	notes, err := verify.Held(old)
 	if err != nil {
 		return err
 	}

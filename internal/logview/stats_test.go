@@ -1,4 +1,4 @@
-package main
+package logview
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
 )
 
@@ -28,8 +27,7 @@ func TestStatsAreDrawn(t *testing.T) {
 	for _, width := range []int{40, 60, 80, 81, 132, 500, 1200} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			var out bytes.Buffer
-			s := &shell{Process: cli.Process{Stdout: &out, Env: []string{fmt.Sprint("COLUMNS=", width)}}}
-			if err := s.printStats(&stats); err != nil {
+			if err := Stats(&out, term.Screen{Width: width}, &stats); err != nil {
 				t.Fatal(err)
 			}
 			lines := strings.Split(out.String(), "\n")
@@ -79,9 +77,9 @@ func TestReasonsAreReadable(t *testing.T) {
 	}
 	for _, width := range []int{80, 120} {
 		var out bytes.Buffer
-		p := recordPrinter{w: &out, screen: term.Screen{Terminal: true, Width: width}}
+		p := Pages{W: &out, Screen: term.Screen{Terminal: true, Width: width}}
 		for range 2 { // pages
-			if err := p.print(lines); err != nil {
+			if err := p.Print(lines); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -103,8 +101,8 @@ func TestReasonsAreReadable(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	p := recordPrinter{w: &out, screen: term.Screen{Terminal: true, Width: 500}}
-	if err := p.print(lines); err != nil || strings.Count(out.String(), "\n") != 3 || !strings.Contains(out.String(), "deny    POLICY_DENIED: "+reason) {
+	p := Pages{W: &out, Screen: term.Screen{Terminal: true, Width: 500}}
+	if err := p.Print(lines); err != nil || strings.Count(out.String(), "\n") != 3 || !strings.Contains(out.String(), "deny    POLICY_DENIED: "+reason) {
 		t.Errorf("with room beside the record: %s %v", out.String(), err)
 	}
 }

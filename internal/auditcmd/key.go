@@ -1,4 +1,4 @@
-package main
+package auditcmd
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newAuditKey(s *shell) *cobra.Command {
+func newKey(s *cli.Process) *cobra.Command {
 	c := cli.Group(&cobra.Command{Use: "key", Short: "show or rotate the key that signs the log's checkpoints"})
-	c.AddCommand(newAuditKeyShow(s), newAuditKeyRotate(s))
+	c.AddCommand(newKeyShow(s), newKeyRotate(s))
 	return c
 }
 
@@ -33,7 +33,7 @@ type shownKey struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-func newAuditKeyShow(s *shell) *cobra.Command {
+func newKeyShow(s *cli.Process) *cobra.Command {
 	var all, asJSON bool
 	c := &cobra.Command{
 		Use: "show",
@@ -46,14 +46,14 @@ can change it. The key is read from the directory of keys; no daemon is needed.
 --all adds earlier keys, oldest first: each signed the next one, in the log.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			keys, err := s.publicKeys()
+			keys, err := publicKeys(s)
 			if err != nil {
 				return err
 			}
 			if !all {
 				keys = keys[len(keys)-1:]
 			}
-			return s.showKeys(keys, asJSON)
+			return showKeys(s, keys, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "show earlier keys too")
@@ -61,7 +61,7 @@ can change it. The key is read from the directory of keys; no daemon is needed.
 	return c
 }
 
-func (s *shell) publicKeys() ([]shownKey, error) {
+func publicKeys(s *cli.Process) ([]shownKey, error) {
 	cfg, err := s.Places("store.url", "audit.keys")
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s *shell) publicKeys() ([]shownKey, error) {
 	return shown, nil
 }
 
-func (s *shell) showKeys(keys []shownKey, asJSON bool) error {
+func showKeys(s *cli.Process, keys []shownKey, asJSON bool) error {
 	for i, k := range keys {
 		if asJSON {
 			if err := s.PrintJSON(k); err != nil {
@@ -119,7 +119,7 @@ func (s *shell) showKeys(keys []shownKey, asJSON bool) error {
 	return nil
 }
 
-func newAuditKeyRotate(s *shell) *cobra.Command {
+func newKeyRotate(s *cli.Process) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "rotate",

@@ -1,4 +1,4 @@
-package main
+package auditcmd
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newAuditRetire(s *shell) *cobra.Command {
+func newRetire(s *cli.Process) *cobra.Command {
 	var before string
 	var yes, asJSON bool
 	c := &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package auditcmd
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newAuditForget(s *shell) *cobra.Command {
+func newForget(s *cli.Process) *cobra.Command {
 	var tenant string
 	var yes, asJSON bool
 	c := &cobra.Command{
@@ -39,7 +39,7 @@ in your backups are yours to destroy.`,
 					return errors.New("nothing was destroyed")
 				}
 			}
-			return s.forget(cmd.Context(), tenant, asJSON)
+			return forget(cmd.Context(), s, tenant, asJSON)
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "destroy the key of this `TENANT`")
@@ -50,7 +50,7 @@ in your backups are yours to destroy.`,
 	return c
 }
 
-func (s *shell) forget(ctx context.Context, tenant string, asJSON bool) error {
+func forget(ctx context.Context, s *cli.Process, tenant string, asJSON bool) error {
 	var result api.AuditForgetResult
 	if err := s.Operate(ctx, "audit.forget", api.AuditForgetParams{Tenant: &tenant}, &result); err != nil {
 		return fmt.Errorf("cannot forget: %w", err)

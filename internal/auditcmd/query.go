@@ -1,0 +1,126 @@
+package auditcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/logreader"
+	"github.com/openclawos/ocipd/internal/logview"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/spf13/cobra"
+)
+
+func newQuery(s *cli.Process) *cobra.Command {
+	var f filterFlags
+	var limit int
+	var before uint64
+	var all, asJSON bool
+	var database string
+	c := &cobra.Command{
+		Use:   "query",
+		Short: "search the audit log, newest record first",
+		Long: `Search the audit log, newest record first. If no daemon is running, its database
+is read, or the mirror file if there is no database. A long reason is printed
+below its record. --json prints each record exactly as it was sealed.`,
+		Example: "  ocipd audit query --result deny --since 2h\n" +
+			"  ocipd audit query --agent agent-alice-1 --text 'not allowed to share'\n" +
+			"  ocipd audit query --exchange 01a1fa2b-9a2e-761b-b52b-6f34bf753fca --all --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := f.resolve(time.Now())
+			if err != nil {
+				return err
+			}
+			if limit < 1 {
+				return cli.Usagef("cannot read --limit %d: want at least 1", limit)
+			}
+			return query(cmd.Context(), s, database, filter, before, limit, all, asJSON)
+		},
+	}
+	f.add(c)
+	c.Flags().IntVar(&limit, "limit", api.DefaultPage, "print at most `N` records")
+	c.Flags().BoolVar(&all, "all", false, "print all records")
+	c.Flags().Uint64Var(&before, "before", 0, "print records before this `SEQ`")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one record a line")
+	c.Flags().StringVar(&database, "database", "", "search this database `FILE`, such as a copy")
+	c.MarkFlagsMutuallyExclusive("all", "limit")
+	return c
+}
+
+func query(ctx context.Context, s *cli.Process, database string, filter audit.Filter, before uint64, limit int, all, asJSON bool) error {
+	search, err := OpenSearch(ctx, s, filter, database)
+	if err != nil {
+		return err
+	}
+	defer search.Close()
+	out := logview.Pages{W: s.Stdout, Screen: s.Screen(), JSON: asJSON}
+	if all {
+		return search.Pages(ctx, before, out.Print)
+	}
+	lines, next, err := search.Most(ctx, before, limit)
+	if err == nil {
+		err = out.Print(lines)
+	}
+	if err == nil && next > 0 && !asJSON {
+		fmt.Fprintf(s.Stderr, "there may be more: --before %d goes on\n", next)
+	}
+	return err
+}
+
+// OpenSearch searches a database, or else asks the daemon, or what it left behind
+// where none runs.
+func OpenSearch(ctx context.Context, s *cli.Process, filter audit.Filter, database string) (*logreader.Search, error) {
+	c, left, err := openLog(ctx, s, database)
+	switch {
+	case err != nil:
+		return nil, err
+	case c != nil:
+		return logreader.SearchDaemon(c, filter, cli.AnswerTime), nil
+	}
+	return logreader.SearchLeft(left, filter), nil
+}
+
+// openLog opens a database that is named, or connects to the daemon, or opens what it
+// left behind where none runs.
+func openLog(ctx context.Context, s *cli.Process, database string) (*client.Client, logreader.Left, error) {
+	if database != "" {
+		left, err := logreader.OpenWhole(ctx, database, s.OperatorSocket)
+		return nil, left, err
+	}
+	c, err := s.DialOperator(ctx)
+	if !errors.Is(err, client.ErrNotRunning) {
+		return c, nil, err
+	}
+	left, err := openLeft(ctx, s, err)
+	return nil, left, err
+}
+
+// openLeft opens what a daemon left behind, where none runs to be asked.
+func openLeft(ctx context.Context, s *cli.Process, notRunning error) (logreader.Left, error) {
+	cfg, err := s.Places("store.url", "audit.mirror")
+	if err != nil {
+		return nil, fmt.Errorf("%w, and %w", notRunning, err)
+	}
+	database := config.DatabasePath(cfg, s.Getenv)
+	mirror := config.MirrorPath(cfg, database)
+	left, from, err := logreader.OpenLeft(ctx, database, mirror)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && mirror == "":
+		return nil, notRunning
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w (and it left no record to read at %s)", notRunning, cmp.Or(database, mirror))
+	case err != nil:
+		return nil, err
+	}
+	fmt.Fprintf(s.Stderr, "no daemon is running: reading %s\n", term.Printable(from))
+	return left, nil
+}

@@ -1,0 +1,357 @@
+package auditcmd
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/durable"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/verify"
+	"github.com/openclawos/ocipd/internal/witness"
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// verifyFlags say what a log is held against.
+type verifyFlags struct {
+	asJSON, inDatabase bool
+	keys               []string
+	checkpoints        []string
+	receipts           []string
+	witnesses          []string
+	tombstone          string
+}
+
+func newVerify(s *cli.Process) *cobra.Command {
+	var f verifyFlags
+	c := &cobra.Command{
+		Use: "verify [PATH]",
+		Example: "  ocipd audit verify\n" +
+			"  ocipd audit verify copy/ --key checkpoint.pub --checkpoints audit-checkpoints.jsonl",
+		Short: "verify that no record was changed, removed or added",
+		Long: "Read every byte of an audit log and check it: the chain from record to record, the Merkle tree,\n" +
+			"the signed checkpoints in the log, and those that were kept outside it. It needs no daemon, may\n" +
+			"run beside one, and changes nothing.\n" +
+			"Without PATH it checks this daemon's mirror with this daemon's public key and checkpoints; with\n" +
+			"--database the database itself. PATH is a copy: a directory with segments, a file of lines, or\n" +
+			"a compressed segment. A copy is held against what --key, --checkpoints and --with-receipts\n" +
+			"name, and nothing else is trusted. A fault ends it with exit code 4 and names the first bad\n" +
+			"record.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, about, err := f.log(s, strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			found, err := l.Verify(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				err = printReport(s, l, found)
+			} else {
+				tell(s, l, found, about)
+			}
+			if err == nil && found.Fault != nil {
+				err = fmt.Errorf("cannot trust %s: %w", found.Path, found.Fault)
+			}
+			return err
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
+	flags.BoolVar(&f.inDatabase, "database", false, "check the records in a database: PATH, or this daemon's")
+	flags.StringArrayVar(&f.keys, "key", nil, "public `KEY` of the log, or a file that holds it (checkpoint.pub)")
+	flags.StringArrayVar(&f.checkpoints, "checkpoints", nil, "`FILE` of checkpoints kept outside the log")
+	flags.StringArrayVar(&f.receipts, "with-receipts", nil, "`FILE` or directory of receipts and checkpoints that counterparties hold")
+	flags.StringArrayVar(&f.witnesses, "witness", nil, "public `KEY` of a witness that must have cosigned the log, or a file that holds it")
+	flags.StringVar(&f.tombstone, "tombstone", "", "`FILE` that stands for the records before a copy's first")
+	return c
+}
+
+// log is the log at a path, this daemon's where none is named, with what it is held
+// against. About says of this daemon's mirror what it is.
+func (f *verifyFlags) log(s *cli.Process, path string) (l *verify.Log, about string, err error) {
+	l = &verify.Log{Path: path, InDatabase: f.inDatabase, Socket: s.OperatorSocket, Progress: progress(s)}
+	var ownCheckpoints string
+	if path == "" {
+		if ownCheckpoints, err = f.ownLog(s, l); err != nil {
+			return nil, "", err
+		}
+	}
+	if l.Database != "" {
+		about = " (the mirror of " + l.Database + ")"
+	}
+	for _, text := range f.keys {
+		key, err := publicKey(text)
+		if err != nil {
+			return nil, "", err
+		}
+		l.Proof.Keys = append(l.Proof.Keys, key)
+	}
+	for _, text := range f.witnesses {
+		key, err := witness.ParseKey(textOrFile(text))
+		if err != nil {
+			return nil, "", cli.Usagef("cannot use the witness: %v", err)
+		}
+		l.Witnesses = append(l.Witnesses, key)
+	}
+	for _, file := range f.checkpoints {
+		l.HoldCheckpoints(file, true)
+	}
+	if ownCheckpoints != "" {
+		l.HoldCheckpoints(ownCheckpoints, false)
+	}
+	for _, path := range f.receipts {
+		l.HoldReceipts(path)
+	}
+	if !f.inDatabase {
+		l.Tombstone(f.tombstone)
+	}
+	return l, about, nil
+}
+
+// ownLog takes what this daemon's configuration says of its log, and returns the file of
+// checkpoints that is there where no other was named.
+func (f *verifyFlags) ownLog(s *cli.Process, l *verify.Log) (ownCheckpoints string, err error) {
+	keys := []string{"store.url"}
+	if !f.inDatabase {
+		keys = append(keys, "audit.mirror")
+	}
+	if len(f.keys) == 0 {
+		keys = append(keys, "audit.keys")
+	}
+	if len(f.checkpoints) == 0 {
+		keys = append(keys, "audit.checkpoints")
+	}
+	cfg, err := s.Places(keys...)
+	if err != nil {
+		return "", err
+	}
+	database := config.DatabasePath(cfg, s.Getenv)
+	if l.Path = database; !f.inDatabase {
+		l.Path = config.MirrorPath(cfg, database)
+	}
+	if l.Path == "" {
+		return "", errors.New("cannot tell where the audit log is: HOME is not set; name a file")
+	}
+	if database == "" {
+		return "", nil
+	}
+	if l.Own = !f.inDatabase; l.Own && cli.Exists(database) {
+		l.Database = database
+	}
+	if len(f.keys) == 0 {
+		if err := l.OwnKeys(config.KeysPath(cfg, database)); err != nil {
+			return "", err
+		}
+	}
+	if file := config.CheckpointsPath(cfg, database); len(f.checkpoints) == 0 && cli.Exists(file) {
+		ownCheckpoints = file
+	}
+	return ownCheckpoints, nil
+}
+
+// verifyReport is what `ocipd audit verify --json` prints.
+type verifyReport struct {
+	File    string `json:"file"`
+	OK      bool   `json:"ok"`
+	Records uint64 `json:"records"`
+	Retired uint64 `json:"retired,omitzero"`
+	Log     string `json:"log,omitempty"`
+	// Database is what was checked besides, and agrees, and Behind how many records
+	// more it has than the mirror.
+	Database string      `json:"database,omitempty"`
+	Behind   uint64      `json:"behind,omitzero"`
+	Head     *verifyHead `json:"head,omitempty"`
+	Signed   uint64      `json:"signedUpTo"`
+	KeyUsed  bool        `json:"keyGiven"`
+	Points   int         `json:"checkpoints"`
+	Held     int         `json:"heldOutside"`
+	// Late counts the times that records were signed long after they were written,
+	// Gaps those that no checkpoint stood for long between two records of an older
+	// version.
+	Late     int            `json:"signedLate,omitzero"`
+	LastLate *verifyStretch `json:"lastSignedLate,omitempty"`
+	Gaps     int            `json:"gaps,omitzero"`
+	FirstGap *verifyStretch `json:"firstGap,omitempty"`
+	Fault    *verifyFault   `json:"fault,omitempty"`
+}
+
+type verifyHead struct {
+	Seq  uint64     `json:"seq"`
+	Time time.Time  `json:"time"`
+	Hash audit.Hash `json:"hash"`
+}
+
+type verifyStretch struct {
+	First uint64    `json:"first"`
+	Last  uint64    `json:"last"`
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+}
+
+type verifyFault struct {
+	Seq     uint64 `json:"seq"`
+	Problem string `json:"problem"`
+}
+
+func printReport(s *cli.Process, l *verify.Log, f *verify.Findings) error {
+	head := f.Head
+	r := verifyReport{
+		File: f.Path, OK: f.Fault == nil, Records: f.Records(), Retired: f.Retired, Log: f.Origin,
+		Signed: f.Signed, KeyUsed: len(l.Proof.Keys) > 0, Points: f.Checkpoints, Held: f.Held, Database: l.Database, Behind: f.Behind,
+	}
+	if head.Seq > 0 {
+		r.Head = &verifyHead{Seq: head.Seq, Time: head.Time, Hash: head.Hash}
+	}
+	if f.Late > 0 {
+		last := verifyStretch(f.LastLate)
+		r.Late, r.LastLate = f.Late, &last
+	}
+	if f.Gaps > 0 && !f.Unsigned() {
+		first := verifyStretch(f.FirstGap)
+		r.Gaps, r.FirstGap = f.Gaps, &first
+	}
+	if f.Fault != nil {
+		r.Fault = &verifyFault{Seq: f.Fault.Seq, Problem: f.Fault.Problem}
+	}
+	return s.PrintJSON(r)
+}
+
+func tell(s *cli.Process, l *verify.Log, f *verify.Findings, about string) {
+	p, head := s.Screen().Colour, f.Head
+	verdict, checked := p.Paint(term.Green, "intact"), "checked"
+	switch {
+	case f.Fault == nil:
+	case f.Fault.Seq == 0:
+		verdict = p.Paint(term.Red, "doubtful")
+	default:
+		verdict = p.Paint(term.Red, "damaged") + fmt.Sprintf(" at record %d", f.Fault.Seq)
+		if f.Fault.Seq == head.Seq+1 {
+			checked = "good up to there"
+		}
+	}
+	if f.Path != l.Path {
+		about = "" // it is about the database itself
+	}
+	fmt.Fprintf(s.Stdout, "%s%s: %s, %s %s\n", term.Printable(f.Path), term.Printable(about), verdict, term.Count(int(f.Records()), "record"), checked)
+	if head.Seq > 0 {
+		fmt.Fprintf(s.Stdout, "head %d of %s, hash %s\n", head.Seq, head.Time.Format(time.RFC3339Nano), head.Hash)
+	}
+	if f.Fault != nil {
+		return
+	}
+	tellBeside(s, l, f)
+	keyed := len(l.Proof.Keys) > 0
+	if f.Retired > 0 {
+		fmt.Fprintf(s.Stdout, "the first %s were retired; a tombstone stands for them\n", term.Count(int(f.Retired), "record"))
+	}
+	switch {
+	case f.Unsigned():
+		fmt.Fprintln(s.Stdout, "not signed: the log holds no checkpoint, so whoever can write it can rewrite it")
+		return
+	case !keyed:
+		fmt.Fprintf(s.Stdout, "%s of %s, signatures not checked: name the log's public key with --key\n", term.Count(f.Checkpoints, "checkpoint"), term.Printable(f.Origin))
+	case f.Signed == head.Seq:
+		fmt.Fprintf(s.Stdout, "signed by %s to the last record\n", term.Printable(f.Origin))
+	default:
+		fmt.Fprintf(s.Stdout, "signed by %s up to record %d; the %s after it, since %s, only chained\n", term.Printable(f.Origin), f.Signed,
+			term.Count(int(head.Seq-f.Signed), "record"), f.UnsignedSince.Local().Format(time.DateTime))
+	}
+	if l := &f.LastLate; f.Late > 0 {
+		fmt.Fprintf(s.Stdout, "%s records were signed late, as after a crash or while the machine slept: last those from %d to %d of %s, at %s\n",
+			times(f.Late), l.First, l.Last, l.From.Local().Format(time.DateTime), l.To.Local().Format(time.DateTime))
+	}
+	if g := &f.FirstGap; f.Gaps > 0 {
+		fmt.Fprintf(s.Stdout, "%s no checkpoint stands for long between two records, as older versions let it: first behind record %d of %s, until %s\n",
+			times(f.Gaps), g.First, g.From.Local().Format(time.DateTime), g.To.Local().Format(time.DateTime))
+	}
+	for _, from := range l.Against {
+		fmt.Fprintf(s.Stdout, "held against %s: they fit\n", term.Printable(from))
+	}
+	for _, said := range f.Cosigned {
+		fmt.Fprintln(s.Stdout, term.Printable(said))
+	}
+	if f.Passed > 0 {
+		fmt.Fprintf(s.Stdout, "%d of them are of records that were retired, and were not compared\n", f.Passed)
+	}
+	if len(l.Against) == 0 {
+		fmt.Fprintln(s.Stdout, "held against nothing from outside: a cut tail, or an older copy, would not show")
+	}
+}
+
+// tellBeside says what else was checked.
+func tellBeside(s *cli.Process, l *verify.Log, f *verify.Findings) {
+	if !f.Beside {
+		return
+	}
+	also := "its tree"
+	if f.Indexed {
+		also = "its tree and its index"
+	}
+	fmt.Fprintf(s.Stdout, "%s holds the same log; %s fit\n", term.Printable(l.Database), also)
+	if f.Behind > 0 {
+		fmt.Fprintf(s.Stdout, "the mirror lacks the last %s of it; a daemon fills it in\n", term.Count(int(f.Behind), "record"))
+	}
+}
+
+// times is how often something is the case, in words.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// textOrFile is what stands in a file of this name, or the text itself where there is
+// none.
+func textOrFile(text string) string {
+	if read, err := durable.ReadFile(text); err == nil {
+		return strings.TrimSpace(string(read))
+	}
+	return text
+}
+
+// publicKey reads a public key, or the file that holds it.
+func publicKey(text string) (note.Verifier, error) {
+	text = textOrFile(text)
+	key, err := note.NewVerifier(text)
+	if err != nil {
+		return nil, cli.Usagef("cannot use the key %.80q: it is no file, and no public key such as ocipd audit key show prints", text)
+	}
+	return key, nil
+}
+
+// progress tells a person how far a long check is.
+func progress(s *cli.Process) func(size int64) func(seq uint64, bytes int64, end bool) {
+	if !term.IsTerminal(s.Stderr) || s.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return func(size int64) func(seq uint64, bytes int64, end bool) {
+		began := time.Now()
+		next, shown, lines := began.Add(time.Second), false, 0
+		return func(seq uint64, bytes int64, end bool) {
+			if lines++; lines%64 != 0 && !end {
+				return
+			}
+			switch now := time.Now(); {
+			case end && shown:
+				fmt.Fprint(s.Stderr, "\r\x1b[K")
+			case end || now.Before(next):
+			default:
+				next, shown = now.Add(time.Second/5), true
+				done := ""
+				if size > bytes {
+					done = fmt.Sprintf(", %.0f%%", 100*float64(bytes)/float64(size))
+				}
+				fmt.Fprintf(s.Stderr, "\r\x1b[K%d records checked, %.0f MB/s%s", seq, float64(bytes)/1e6/now.Sub(began).Seconds(), done)
+			}
+		}
+	}
+}
