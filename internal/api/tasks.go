@@ -931,12 +931,15 @@ type TaskEffectState struct {
 // task for an orchestrator.
 type TaskGrantParams struct {
 	Strict
-	TaskID     string   `json:"task_id,omitzero"`
-	Actor      string   `json:"actor"`
-	AttemptID  string   `json:"attempt_id,omitzero"`
-	Tools      []string `json:"tools,omitzero"`
-	ExpiresS   *int     `json:"expires_s,omitzero"`
-	RequestKey string   `json:"request_key,omitzero"`
+	TaskID    string   `json:"task_id,omitzero"`
+	Actor     string   `json:"actor"`
+	AttemptID string   `json:"attempt_id,omitzero"`
+	Tools     []string `json:"tools,omitzero"`
+	ExpiresS  *int     `json:"expires_s,omitzero"`
+	// Bind says whom the token is good for once one has attached with it: program, which
+	// is usual, process, or none for anybody.
+	Bind       string `json:"bind,omitzero"`
+	RequestKey string `json:"request_key,omitzero"`
 }
 
 // WithKey is the request's key, "" for none.
@@ -951,6 +954,9 @@ func (p *TaskGrantParams) Validate() []FieldError {
 	f.names("tools", p.Tools)
 	if p.ExpiresS != nil {
 		f.between("expires_s", *p.ExpiresS, 1, 366*24*60*60)
+	}
+	if p.Bind != "" {
+		f.oneOf("bind", p.Bind, task.Binds())
 	}
 	f.upTo("request_key", p.RequestKey, maxName)
 	return f

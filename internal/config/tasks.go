@@ -16,6 +16,9 @@ type Tasks struct {
 	Reviews TaskReviews   `yaml:"reviews"`
 	// SelfApproval lets whoever asked for an approval give it.
 	SelfApproval bool `yaml:"self_approval"`
+	// SelfReview lets one process, or the holders of one actor's grants, do the work and
+	// review it under different names.
+	SelfReview bool `yaml:"self_review"`
 }
 
 // TaskActor is somebody who works on tasks, in one role. It is known by its app, or by

@@ -97,7 +97,9 @@ type Daemon struct {
 	notices  *notices.Notices
 	kernel   *kernel.Kernel
 	tasks    atomic.Pointer[tasks.Tasks]
-	server   *ipc.Server
+	// boot names the system's boot.
+	boot   string
+	server *ipc.Server
 	// apps and operators are the sockets, open from the first step on.
 	apps, operators *net.UnixListener
 
@@ -356,12 +358,11 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	}
 	notify()
 	d.onStop("notices", d.notices.Close)
-	boot, err := peer.Boot()
-	if err != nil {
+	if d.boot, err = peer.Boot(); err != nil {
 		return err
 	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
-		Boot: boot, Runs: peer.Runs,
+		Boot: d.boot, Runs: peer.Runs,
 		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.keys.Digest, DigestForm: d.keys.DigestForm, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
 		Subject: d.taskSubject,
 	})

@@ -121,7 +121,7 @@ func (d *Daemon) makeServer(context.Context) error {
 		Connect: func(p api.Peer, l api.Link) (ipc.Client, error) { return d.kernel.Connect(p, l), nil },
 		// The socket's mode and the check of users have kept others out already; this
 		// keeps apps out.
-		Admit: d.mayOperate, Tasks: d.connectTasks, Limits: limits(d.cfg),
+		Admit: d.kernel.MayOperate, Tasks: d.connectTasks, Limits: limits(d.cfg),
 		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"), Metrics: d.metrics,
 		Apps: d.apps, Operators: d.operators,
 	})

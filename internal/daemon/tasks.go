@@ -25,6 +25,9 @@ import (
 // taskSession is who calls the methods of tasks: one connection.
 type taskSession = *tasks.Session
 
+// bootName is how much of the id of a boot tells it from others.
+const bootName = 8
+
 // permitWithin is for how long it is waited for a person's word about a tool call.
 const permitWithin = 10 * time.Minute
 
@@ -33,7 +36,7 @@ func tasksConfig(c *config.Config) tasks.Config {
 	t := tasks.Config{
 		Rules: task.Rules{
 			Lease: c.Tasks.Lease, RetryBase: c.Tasks.Retry.Base, RetryFactor: c.Tasks.Retry.Factor,
-			SpecReviews: c.Tasks.Reviews.Spec, QualityReviews: c.Tasks.Reviews.Quality, SelfApproval: c.Tasks.SelfApproval,
+			SpecReviews: c.Tasks.Reviews.Spec, QualityReviews: c.Tasks.Reviews.Quality, SelfApproval: c.Tasks.SelfApproval, SharedPrincipals: c.Tasks.SelfReview,
 		},
 		ApproveWithin: c.Approvals.ExpiresAfter, PermitWithin: permitWithin, Approvers: c.Approvals.Required, Tenants: tenants(c),
 	}
@@ -70,7 +73,7 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	}
 	made, err := tasks.New(ctx, tasks.Options{
 		Store: d.store, Digest: d.keys.Digest, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg),
-		Private: d.privateFolders(),
+		Private: d.privateFolders(), Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			receipt, err := d.store.Commit(c)
 			if err != nil {
@@ -130,12 +133,4 @@ func (d *Daemon) connectTasks(p api.Peer, c ipc.Client) ipc.TaskSession {
 		}
 	}
 	return d.tasks.Load().Connect(p, c == nil, app)
-}
-
-// mayOperate keeps apps and tasks' actors from the operator socket.
-func (d *Daemon) mayOperate(p api.Peer) error {
-	if err := d.kernel.MayOperate(p); err != nil || d.config().IPC.AppsMayOperate {
-		return err
-	}
-	return d.tasks.Load().MayOperate(p)
 }

@@ -31,6 +31,7 @@ tasks:
     - {name: foreign, role: orchestrator, tenant_id: globex-inc}
     - {name: bot, role: orchestrator, app: "@acme/alice", tenant_id: acme-corp}
   self_approval: true
+  self_review: true
 `
 
 const goodTaskSpec = "## Goal\nInvoices as CSV.\n## Scope\n- GET /invoices.csv\n## Non-goals\n- none\n## Inputs\n- none\n## Outputs\n- out.txt\n## Acceptance criteria\n- `go test ./export` exits with 0\n## Risks\n- quotes in names\n"

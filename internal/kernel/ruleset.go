@@ -6,6 +6,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/store"
 )
 
 // Terms are all that messages are decided by. They are replaced as one.
@@ -96,6 +97,12 @@ func (k *Kernel) Connect(peer api.Peer, link api.Link) *Client {
 
 // MayOperate reports whether a process may use the operator socket.
 func (k *Kernel) MayOperate(p api.Peer) error { return k.apps.MayOperate(p) }
+
+// NoteActor remembers that a process is an actor's of tasks, so that neither it nor what
+// it starts operates the daemon.
+func (k *Kernel) NoteActor(actor string, p api.Peer, c *store.Change) (process string, written bool, err error) {
+	return k.apps.NoteActor(actor, p, c)
+}
 
 // rules returns what a call of the client's app is decided by. Terms under which
 // the app may not run refuse its calls from the next one on.

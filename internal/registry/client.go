@@ -127,7 +127,7 @@ func (c *Client) enter(a *App, token string, change *store.Change) error {
 	err := r.mayRun(t, a.ID(), c.peer)
 	if err == nil {
 		event = "process_refused"
-		process, err = r.noteProcess(a, c.peer, change)
+		process, err = r.noteProcess(a.ID(), c.peer, change)
 	}
 	if err != nil {
 		if a.resumedFrom != nil && c.refused == t {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -19,8 +20,10 @@ type processes struct {
 
 	mu   sync.Mutex
 	apps map[string]appProcess
-	// full is at how many it is looked again which of them have ended.
-	full int
+	// full is at how many it is looked again which of them have ended, and stale are
+	// those that had ended when the store was read.
+	full  int
+	stale []string
 }
 
 // appProcess is the app that a process is or was, and whether the store knows it.
@@ -49,6 +52,8 @@ func (p *processes) load(ctx context.Context, o *Options) error {
 	for _, row := range rows {
 		if p.runs(row.Name) {
 			p.apps[row.Name] = appProcess{row.App, true}
+		} else {
+			p.stale = append(p.stale, row.Name)
 		}
 	}
 	return nil
@@ -88,6 +93,7 @@ func (p *processes) add(process, app string) (fresh bool, ended []string, ok boo
 		}
 		p.full = max(someProcesses, 2*len(p.apps))
 	}
+	ended, p.stale = append(ended, p.stale...), nil
 	if len(p.apps) >= maxProcesses {
 		return false, ended, false
 	}
@@ -95,32 +101,52 @@ func (p *processes) add(process, app string) (fresh bool, ended []string, ok boo
 	return true, ended, true
 }
 
-// noteProcess remembers that the process of an app's connection is an app's, in
+// actorPrefix begins what an actor of tasks is remembered as. No app's id has a blank.
+const actorPrefix = "actor "
+
+// called is what is remembered of a process, as people read it.
+func called(who string) string {
+	if strings.HasPrefix(who, actorPrefix) {
+		return who
+	}
+	return "app " + who
+}
+
+// NoteActor remembers that the process of a connection is an actor's of tasks, with the
+// change for good, and returns its name. Written is set where the store knows it already.
+func (r *Registry) NoteActor(actor string, p api.Peer, c *store.Change) (process string, written bool, err error) {
+	before := len(c.Parts)
+	process, err = r.noteProcess(actorPrefix+actor, p, c)
+	c.OnDurable(func(store.Receipt) { r.processes.written(process) })
+	return process, len(c.Parts) == before, err
+}
+
+// noteProcess remembers that the process of a connection is an app's or an actor's, in
 // memory at once and with the change for good, and returns its name. It refuses who
 // is not there any more and who is not who connected: a process that cannot be told
 // again could decide about what it asked for itself.
-func (r *Registry) noteProcess(a *App, p api.Peer, c *store.Change) (process string, err error) {
+func (r *Registry) noteProcess(who string, p api.Peer, c *store.Change) (process string, err error) {
 	if err := p.Present(); err != nil {
-		r.log.Warn("an app registers from a process that is not who connected: refused", zap.String("app", a.ID()), zap.Error(err))
-		return "", api.Errorf(api.Forbidden, "app %s must speak from the process that connected: that one has ended, has become another program, or another process uses its connection", a.ID())
+		r.log.Warn("somebody registers from a process that is not who connected: refused", zap.String("who", called(who)), zap.Error(err))
+		return "", api.Errorf(api.Forbidden, "%s must speak from the process that connected: that one has ended, has become another program, or another process uses its connection", called(who))
 	}
 	if process, err = p.Process(); err != nil {
-		r.log.Warn("cannot tell which process an app is: refused", zap.String("app", a.ID()), zap.Error(err))
-		return "", api.Errorf(api.Forbidden, "the kernel cannot tell which process app %s is", a.ID())
+		r.log.Warn("cannot tell which process registers: refused", zap.String("who", called(who)), zap.Error(err))
+		return "", api.Errorf(api.Forbidden, "the kernel cannot tell which process %s is", called(who))
 	}
 	if process == "" {
 		// Nor could it be told on the operator socket, which refuses it for that.
 		return "", nil
 	}
-	fresh, ended, ok := r.processes.add(process, a.ID())
+	fresh, ended, ok := r.processes.add(process, who)
 	if len(ended) > 0 {
 		c.Add(store.EndedProcesses(ended))
 	}
 	if !ok {
-		return "", api.Errorf(api.Forbidden, "the kernel knows its limit of %d app processes", maxProcesses)
+		return "", api.Errorf(api.Forbidden, "the kernel knows its limit of %d processes of apps and actors", maxProcesses)
 	}
 	if fresh {
-		c.Add(store.AppProcess{Boot: r.processes.boot, Name: process, App: a.ID(), At: r.now()})
+		c.Add(store.AppProcess{Boot: r.processes.boot, Name: process, App: who, At: r.now()})
 	}
 	return process, nil
 }
@@ -144,7 +170,7 @@ func (r *Registry) MayOperate(p api.Peer) error {
 	}
 	for _, process := range line {
 		if app, ok := r.processes.app(process); ok {
-			return api.Errorf(api.Forbidden, "this process is app %s or was started by it (process %s); apps do not operate the daemon", app, process)
+			return api.Errorf(api.Forbidden, "this process is %s or was started by it (process %s); apps and actors of tasks do not operate the daemon", called(app), process)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -149,7 +150,7 @@ func TestAppProcesses(t *testing.T) {
 func TestAppProcessesAreBounded(t *testing.T) {
 	s := openTest(t)
 	var parts []Part
-	for i := range maxAppProcesses + 10 {
+	for i := range maxAppProcesses + countProcesses {
 		parts = append(parts, AppProcess{Boot: "b", Name: fmt.Sprint(i), App: "a", At: someTime})
 	}
 	commit(t, s, with(parts...))
@@ -159,7 +160,7 @@ func TestAppProcessesAreBounded(t *testing.T) {
 	}
 	commit(t, s, with(again...))
 	got := read(t, s.AppProcesses, "b")
-	if len(got) != maxAppProcesses || got[0].Name != "10" {
+	if len(got) != maxAppProcesses || got[0].Name != strconv.Itoa(countProcesses) {
 		t.Errorf("%d are remembered, from %s on", len(got), got[0].Name)
 	}
 }

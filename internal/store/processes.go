@@ -22,6 +22,9 @@ type AppProcess struct {
 // EndedProcesses are the names of app processes that are no more, as a part.
 type EndedProcesses []string
 
+// countProcesses is after how many they are counted again.
+const countProcesses = 64
+
 // maxAppProcesses bounds the app processes that are remembered. Beyond it those
 // that were seen first are forgotten.
 const maxAppProcesses = 65536
@@ -38,11 +41,12 @@ func (p AppProcess) put(w *writer, _ *pending) error {
 	}
 	err := w.exec(what, `INSERT INTO app_processes (boot, name, app, at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (name, boot) DO UPDATE SET app = excluded.app, at = excluded.at`, text(p.Boot), text(p.Name), text(p.App), number(p.At.UnixMilli()))
-	if err != nil {
+	// They are counted now and then: numbers alone would let whoever starts many
+	// processes, one after the other, push out one that runs.
+	if w.noted++; err != nil || w.noted%countProcesses != 0 {
 		return err
 	}
-	// A process that registers again keeps its number, so that it pushes out nobody.
-	return w.exec(what, `DELETE FROM app_processes WHERE no <= (SELECT max(no) FROM app_processes) - ?`, number(maxAppProcesses))
+	return w.exec(what, `DELETE FROM app_processes WHERE no <= (SELECT no FROM app_processes ORDER BY no DESC LIMIT 1 OFFSET ?)`, number(maxAppProcesses))
 }
 
 func (EndedProcesses) prepare() (int, error) { return 0, nil }

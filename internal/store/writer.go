@@ -27,6 +27,7 @@ type writer struct {
 	queues      map[string]int64
 	// boot is the only one that app processes are remembered of, once it is known.
 	boot    string
+	noted   int
 	touches *touches
 	// removed is [Store.removed].
 	removed *atomic.Uint32

@@ -64,6 +64,9 @@ func (c StartAttempt) decide(d *draft) error {
 		ID: d.w.NewID(AttemptID), Ordinal: len(t.Attempts) + 1, Actor: actor, Status: AttemptRunning, Fence: t.Fence, Runtime: c.Runtime, Executor: c.Executor,
 		WorkerRef: c.WorkerRef, SessionRef: c.SessionRef, Escalate: t.counted()+1 == maxTries, StartedAt: d.now, LeaseExpires: d.now.Add(d.w.Rules.Lease),
 	}
+	if actor == d.who.Name {
+		a.By = with(a.By, d.who.By)
+	}
 	t.Attempts = append(t.Attempts, a)
 	touch(d, KindAttempt, t.Attempts, len(t.Attempts)-1, a.ID)
 	e := d.event("attempt.started").set("current_attempt_id", t.CurrentAttempt, a.ID).made("ordinal", a.Ordinal).made("fence", a.Fence).
@@ -216,7 +219,7 @@ func (c RecordArtifact) decide(d *draft) error {
 	}
 	a := Artifact{
 		ID: d.w.NewID(ArtifactID), AttemptID: c.AttemptID, Kind: c.Kind, URI: c.URI, Digest: c.Digest, Size: c.Size, Verified: c.Verified, Summary: c.Summary,
-		Actor: d.who.Name, Work: work, Current: true, Revision: t.ArtifactRevision, ClaimedBy: c.ClaimedBy, At: d.now,
+		Actor: d.who.Name, Work: work, Current: true, Revision: t.ArtifactRevision, ClaimedBy: c.ClaimedBy, By: d.who.By, At: d.now,
 	}
 	t.Artifacts = append(t.Artifacts, a)
 	touch(d, KindArtifact, t.Artifacts, len(t.Artifacts)-1, a.ID)
@@ -242,6 +245,9 @@ func (c FinishAttempt) decide(d *draft) error {
 		return refuse(PhaseMismatch, "an executor delivers in executing, and the task is in %s", d.t.Phase)
 	}
 	a.Error = c.Summary
+	if a.Actor == d.who.Name {
+		a.By = with(a.By, d.who.By)
+	}
 	if c.Outcome == AttemptFailed {
 		a.Failure = c.Failure
 	}

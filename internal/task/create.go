@@ -31,7 +31,7 @@ func (c Create) decide(d *draft) error {
 		t.NotBefore = time.Time{}
 	}
 	d.t = t
-	c.Spec.Version, c.Spec.Author, c.Spec.At = 1, d.who.Name, d.now
+	c.Spec.Version, c.Spec.Author, c.Spec.By, c.Spec.At = 1, d.who.Name, d.who.By, d.now
 	t.Specs = []Spec{c.Spec}
 	touch(d, KindSpec, t.Specs, 0, "1")
 	if c.Phase == SpecReview && c.As == "" {
@@ -77,8 +77,6 @@ type Update struct {
 	Priority          *int
 	NotBefore         *time.Time
 	Spec              *Spec
-	// Classification is the level that the texts come to.
-	Classification string
 }
 
 func (c Update) decide(d *draft) error {
@@ -114,10 +112,6 @@ func (c Update) decide(d *draft) error {
 		e.Was["not_before"], e.Now["not_before"] = t.NotBefore, *c.NotBefore
 		t.NotBefore, changed = *c.NotBefore, true
 	}
-	if c.Classification != "" && c.Classification != t.Classification {
-		e.set("classification", t.Classification, c.Classification)
-		t.Classification, changed = c.Classification, true
-	}
 	if !changed {
 		d.out.Events = d.out.Events[:len(d.out.Events)-1]
 	}
@@ -135,7 +129,7 @@ func (c Update) decide(d *draft) error {
 func (d *draft) revise(s Spec) {
 	t := d.t
 	was := t.Spec().Version
-	s.Version, s.Author, s.At = was+1, d.who.Name, d.now
+	s.Version, s.Author, s.By, s.At = was+1, d.who.Name, d.who.By, d.now
 	t.Specs = append(t.Specs, s)
 	touch(d, KindSpec, t.Specs, len(t.Specs)-1, fmt.Sprint(s.Version))
 	d.event("spec.revised").set("spec_version", was, s.Version).made("missing", len(t.Missing()))
@@ -152,7 +146,12 @@ func (c SpecFile) decide(d *draft) error {
 	if c.Spec.Digest == d.t.Spec().Digest || d.t.Phase.Final() {
 		return nil
 	}
+	before := *d.t.Spec()
 	d.revise(c.Spec)
+	// Nobody knows who changed the file: whoever wrote the version before reviews this one
+	// as little.
+	now := d.t.Spec()
+	now.Author, now.By = before.Author, before.By
 	return nil
 }
 

@@ -13,6 +13,8 @@ type Actor struct {
 	Name   string
 	Role   Role
 	Tenant string
+	// By is who stands behind the name.
+	By Principal
 	// Grant, where set, is what the actor attached with.
 	Grant *Grant
 	// Person names the person, where it is one: an operator's user, or whoever signed.
@@ -23,20 +25,50 @@ type Actor struct {
 
 // Grant is what an actor may do by a token.
 type Grant struct {
-	ID        string    `json:"grant_id"`
-	Actor     string    `json:"actor"`
-	Role      Role      `json:"role"`
-	Tenant    string    `json:"tenant_id,omitzero"`
-	TaskID    string    `json:"task_id,omitzero"`
-	AttemptID string    `json:"attempt_id,omitzero"`
-	Fence     int64     `json:"fence,omitzero"`
-	Subject   Subject   `json:"subject,omitzero"`
-	Tools     []string  `json:"tools,omitempty"`
-	Agent     string    `json:"agent,omitzero"`
-	IssuedBy  string    `json:"issued_by"`
+	ID        string   `json:"grant_id"`
+	Actor     string   `json:"actor"`
+	Role      Role     `json:"role"`
+	Tenant    string   `json:"tenant_id,omitzero"`
+	TaskID    string   `json:"task_id,omitzero"`
+	AttemptID string   `json:"attempt_id,omitzero"`
+	Fence     int64    `json:"fence,omitzero"`
+	Subject   Subject  `json:"subject,omitzero"`
+	Tools     []string `json:"tools,omitempty"`
+	Agent     string   `json:"agent,omitzero"`
+	IssuedBy  string   `json:"issued_by"`
+	// Issuers are the actors that have given it: who did, who gave that one theirs, and so
+	// on. A person is none. IssuedUID and IssuedFrom are the user and process that gave it.
+	Issuers    []string `json:"issuers,omitempty"`
+	IssuedUID  *int     `json:"issued_uid,omitempty"`
+	IssuedFrom string   `json:"issued_from,omitzero"`
+	// Bind says whom the token is bound to, and Holder who that is.
+	Bind      string    `json:"bind,omitzero"`
+	Holder    *Holder   `json:"holder,omitempty"`
 	IssuedAt  time.Time `json:"issued_at"`
 	ExpiresAt time.Time `json:"expires_at"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
+}
+
+// Who a grant's token is good for, once one has attached with it: whoever runs the same
+// program as the same user, that process alone, or anybody.
+const (
+	BindProgram = "program"
+	BindProcess = "process"
+	BindNone    = "none"
+)
+
+// Binds lists whom a grant can be bound to.
+func Binds() []string { return []string{BindProgram, BindProcess, BindNone} }
+
+// Holder is who acts by a grant.
+type Holder struct {
+	UID     int    `json:"uid"`
+	Exe     string `json:"exe,omitzero"`
+	Process string `json:"process,omitzero"`
+}
+
+func (h Holder) String() string {
+	return strings.TrimSpace(fmt.Sprintf("user %d, %s %s", h.UID, h.Exe, h.Process))
 }
 
 // Ended reports whether the grant holds no longer for a task: its attempt, its
@@ -60,6 +92,8 @@ type Rules struct {
 	RetryFactor                 int
 	SpecReviews, QualityReviews int
 	SelfApproval                bool
+	// SharedPrincipals lets one principal do the work and review it under another name.
+	SharedPrincipals bool
 }
 
 // World is what is outside a task and counts for a decision about it.
@@ -79,6 +113,8 @@ type World struct {
 	// Known returns the role of a configured actor of the tenant and the highest
 	// classification that it may work with, and false for none.
 	Known func(name string) (role Role, highest string, ok bool)
+	// Raised is the level that the command's texts come to.
+	Raised string
 	// Runner reports whether one is there that can run commands.
 	Runner bool
 }
@@ -218,6 +254,11 @@ func Decide(t *Task, c Command, who *Actor, w *World, now time.Time) (*Outcome, 
 	if len(d.out.Events) == 0 && len(d.out.Touched) == 0 {
 		d.out.Task = t
 		return d.out, nil
+	}
+	if level := d.w.Raised; level != "" && d.w.Level != nil && len(d.out.Events) > 0 && d.w.Level(level) > d.w.Level(d.t.Classification) {
+		// Whatever text comes to a task can be read by whoever reads the task.
+		d.out.Events[0].set("classification", d.t.Classification, level)
+		d.t.Classification = level
 	}
 	if !d.silent {
 		d.t.Revision++

@@ -71,6 +71,7 @@ type Spec struct {
 	URI    string    `json:"uri,omitzero"`
 	Digest string    `json:"digest,omitzero"`
 	Author string    `json:"author"`
+	By     Principal `json:"by,omitzero"`
 	At     time.Time `json:"at"`
 }
 
@@ -107,6 +108,8 @@ type Attempt struct {
 	RetryAt      time.Time `json:"retry_at,omitzero"`
 	Failure      string    `json:"failure_code,omitzero"`
 	Error        string    `json:"error_summary,omitzero"`
+	// By are those who began or ended it as whoever makes it.
+	By []Principal `json:"by,omitempty"`
 	// Checkpoints are how many were recorded, and Last what the last one said.
 	Checkpoints int         `json:"checkpoints"`
 	Last        *Checkpoint `json:"last_checkpoint,omitzero"`
@@ -138,6 +141,7 @@ type Artifact struct {
 	Current   bool      `json:"current"`
 	Revision  int       `json:"artifact_revision"`
 	ClaimedBy string    `json:"claimed_by,omitzero"`
+	By        Principal `json:"by,omitzero"`
 	At        time.Time `json:"at"`
 }
 
@@ -162,7 +166,10 @@ type Review struct {
 	Summary   string    `json:"summary,omitzero"`
 	Subject   Subject   `json:"subject"`
 	ClaimedBy string    `json:"claimed_by,omitzero"`
-	At        time.Time `json:"at"`
+	// Shared says that whoever may have done the work stands behind the review too, which
+	// the configuration allows.
+	Shared string    `json:"shared_principal,omitzero"`
+	At     time.Time `json:"at"`
 }
 
 // Finding is one thing a reviewer found.

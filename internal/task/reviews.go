@@ -37,12 +37,13 @@ func (c AppendReview) decide(d *draft) error {
 	if err != nil {
 		return err
 	}
-	if err := d.independent(); err != nil {
+	shared, err := d.independent()
+	if err != nil {
 		return err
 	}
 	r := Review{
 		ID: d.w.NewID(ReviewID), AttemptID: c.AttemptID, Type: c.Type, Actor: d.who.Name, Verdict: c.Verdict, Findings: slices.Clone(c.Findings), Summary: c.Summary,
-		Subject: subject, ClaimedBy: c.ClaimedBy, At: d.now,
+		Subject: subject, ClaimedBy: c.ClaimedBy, Shared: shared, At: d.now,
 	}
 	t.Reviews = append(t.Reviews, r)
 	touch(d, KindReview, t.Reviews, len(t.Reviews)-1, r.ID)
@@ -50,6 +51,9 @@ func (c AppendReview) decide(d *draft) error {
 		made("artifact_revision", r.Subject.Artifact).made("findings", len(r.Findings))
 	e.AttemptID = c.AttemptID
 	e.Details["stale"] = t.Stale(&r)
+	if shared != "" {
+		e.Details["shared_principal"] = shared
+	}
 	e.Texts["summary"] = r.Summary
 	d.out.Review = r.ID
 	return nil
@@ -93,20 +97,45 @@ func (c AppendReview) subject(d *draft) (Subject, error) {
 	return s, nil
 }
 
-// independent refuses to review one's own.
-func (d *draft) independent() error {
+// independent refuses to review one's own, also under another name. Where the
+// configuration lets one principal do both, it says what they share.
+func (d *draft) independent() (shared string, err error) {
 	t := d.t
+	var workers []Principal
+	what := "made what is to be reviewed"
 	if t.Phase == SpecReview {
-		if t.Spec().Author == d.who.Name {
-			return refuse(SameActor, "%s wrote this version of the spec", d.who.Name)
+		s := t.Spec()
+		workers, what = []Principal{as(s.By, s.Author)}, "wrote this version of the spec"
+	} else {
+		if last := t.Last(); last != nil {
+			workers = append(workers, Principal{Name: last.Actor})
+			workers = append(workers, last.By...)
 		}
-		return nil
+		for i := range t.Artifacts {
+			if a := &t.Artifacts[i]; a.Work && a.Current {
+				workers = append(workers, as(a.By, a.Actor))
+			}
+		}
 	}
-	if last := t.Last(); last != nil && last.Actor == d.who.Name {
-		return refuse(SameActor, "%s made attempt %d", d.who.Name, last.Ordinal)
+	me := as(d.who.By, d.who.Name)
+	for _, w := range workers {
+		if w.Name == me.Name {
+			return "", refuse(SameActor, "%s %s", w.Name, what)
+		}
+		how, same := me.Is(w)
+		switch {
+		case !same:
+		case d.w.Rules.SharedPrincipals:
+			shared = how
+		default:
+			return "", refuse(SameActor, "%s %s, and %s may be the same: %s. A reviewer has a grant of a person's, in a process of its own, or a user or program of its own", w.Name, what, me.Name, how)
+		}
 	}
-	if slices.ContainsFunc(t.Artifacts, func(a Artifact) bool { return a.Work && a.Current && a.Actor == d.who.Name }) {
-		return refuse(SameActor, "%s made what is to be reviewed", d.who.Name)
-	}
-	return nil
+	return shared, nil
+}
+
+// as is a principal that has a name, also where nothing else is known of it.
+func as(p Principal, name string) Principal {
+	p.Name = name
+	return p
 }

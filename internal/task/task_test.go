@@ -733,6 +733,47 @@ func TestClaim(t *testing.T) {
 	d.move(SpecReview)
 }
 
+// Nobody reviews their own under another name either: not from the same process or one
+// that it has started, and not by a grant of whoever did the work, or gave the work's.
+func TestPrincipals(t *testing.T) {
+	work := Principal{Name: "builder", Processes: []string{"b/7", "b/3", "b/1"}, Issuers: []string{"lead"}}
+	for name, tc := range map[string]struct {
+		who  Principal
+		same bool
+	}{
+		"another":                     {Principal{Name: "critic", Processes: []string{"b/9", "b/2", "b/1"}}, false},
+		"nothing known":               {Principal{Name: "critic"}, false},
+		"the same process":            {Principal{Name: "critic", Processes: []string{"b/7", "b/3"}}, true},
+		"started by it":               {Principal{Name: "critic", Processes: []string{"b/9", "b/7"}}, true},
+		"has started it":              {Principal{Name: "critic", Processes: []string{"b/3", "b/1"}}, true},
+		"the same pid, another boot":  {Principal{Name: "critic", Processes: []string{"a/7"}}, false},
+		"by a grant of the worker's":  {Principal{Name: "critic", Processes: []string{"b/9"}, Issuers: []string{"builder"}}, true},
+		"gave the worker its grant":   {Principal{Name: "lead", Processes: []string{"b/9"}}, true},
+		"both by grants of one giver": {Principal{Name: "critic", Issuers: []string{"second", "lead"}}, true},
+		"by a grant of another giver": {Principal{Name: "critic", Issuers: []string{"second"}}, false},
+	} {
+		if how, same := tc.who.Is(work); same != tc.same || same && how == "" {
+			t.Errorf("%s: %v (%s)", name, same, how)
+		}
+		d := newDesk(t)
+		d.to(QualityGate)
+		d.task.Artifacts[0].Actor, d.task.Artifacts[0].By = work.Name, work
+		reviewer := critic
+		reviewer.Name, reviewer.By, reviewer.Seen = tc.who.Name, tc.who, d.task.Subject()
+		c := AppendReview{Type: ReviewQuality, Verdict: VerdictApproved, AttemptID: d.task.CurrentAttempt}
+		if !tc.same {
+			d.do(reviewer, c)
+			continue
+		}
+		d.refused(reviewer, c, SameActor)
+		d.w.Rules.SharedPrincipals = true
+		d.do(reviewer, c)
+		if r := d.task.Reviews[len(d.task.Reviews)-1]; r.Shared == "" {
+			t.Errorf("%s: the review does not say so", name)
+		}
+	}
+}
+
 // What an actor may not know, it gets no work of.
 func TestClassification(t *testing.T) {
 	d := newDesk(t)
@@ -745,7 +786,17 @@ func TestClassification(t *testing.T) {
 		return role, level, ok
 	}
 	d.to(ExecutionReady)
-	d.do(lead, Update{Classification: "confidential"})
+	// Any text that is kept raises the task, and none that changes nothing.
+	d.w.Raised = "confidential"
+	d.do(lead, Claiming{})
+	if d.task.Classification == d.w.Raised {
+		t.Error("what changes nothing raises")
+	}
+	d.do(lead, Claiming{For: time.Minute})
+	if d.task.Classification != d.w.Raised {
+		t.Errorf("the task is %s", d.task.Classification)
+	}
+	d.w.Raised = ""
 	d.refused(lead, StartAttempt{WorkerRef: "builder"}, Classified)
 	d.refused(lead, IssueGrant{&Grant{Actor: "builder", Role: Executor}}, Classified)
 }

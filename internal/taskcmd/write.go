@@ -451,9 +451,10 @@ func (t *command) newGrant() *cobra.Command {
 		Example: "  ocipd task grant builder --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --out builder.token\n" +
 			"  ocipd task grant lead --expires 24h",
 		Short: "give an actor a token",
-		Long: `Give an actor a token for one task; an executor's is for the running attempt, and
-an orchestrator's needs no task. The token is shown once, or written to a file that
-nobody else can read.`,
+		Long: `Give an actor a token: for one task, where an executor's is for the running attempt
+and a reviewer's for what is reviewed now, or without --task for all that is the actor's.
+The token is shown once, or written to a file that nobody else can read. Whoever uses it
+first has it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Actor = args[0]
@@ -489,6 +490,7 @@ nobody else can read.`,
 	flags.StringVar(&p.TaskID, "task", "", "the task's `ID`")
 	flags.StringVar(&p.AttemptID, "attempt", "", "the attempt's `ID` (default the running one)")
 	flags.StringSliceVar(&p.Tools, "tools", nil, "the `TOOLS` that it may use (default those of its role)")
+	flags.StringVar(&p.Bind, "bind", "", "who the token is good for once one has used it, `WORD`: "+strings.Join(task.Binds(), ", ")+" (default program: the same program of the same user)")
 	flags.DurationVar(&expires, "expires", 0, "it ends after this `DURATION` (default 720h)")
 	flags.StringVar(&file, "out", "", "write the token to this `FILE`")
 	return c

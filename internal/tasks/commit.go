@@ -67,6 +67,11 @@ func (t *Tasks) decide(ctx context.Context, at *task.Task, command task.Command,
 		return nil, nil, err
 	}
 	w.Ask = func(q task.Question) task.Answer { return t.ask(ctx, q, at, command) }
+	level := lowest(c)
+	if at != nil {
+		level = at.Classification
+	}
+	w.Raised = t.raised(level, command)
 	out, err := task.Decide(at, command, who, w, t.o.Now())
 	if err != nil {
 		return nil, nil, t.refused(at, who, w, err)

@@ -292,10 +292,11 @@ func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGr
 	if p.ExpiresS != nil {
 		expires = now.Add(time.Duration(*p.ExpiresS) * time.Second)
 	}
-	if a.Role == task.Orchestrator && who.Role != task.Operator || p.TaskID == "" && (who.Role != task.Operator || a.Role != task.Orchestrator) {
-		return api.TaskGranted{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "an orchestrator's grant, and one without a task, is an operator's to give, and to orchestrators"})
+	if who.Role != task.Operator && (a.Role == task.Orchestrator || p.TaskID == "") {
+		return api.TaskGranted{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "an orchestrator's grant, and one without a task, is an operator's to give"})
 	}
-	g := &task.Grant{ID: task.GrantID + s.t.o.NewID(), Actor: a.Name, Role: a.Role, Tenant: a.Tenant, AttemptID: p.AttemptID, Tools: p.Tools, IssuedBy: who.Name, IssuedAt: now.UTC(), ExpiresAt: expires.UTC()}
+	g := &task.Grant{ID: task.GrantID + s.t.o.NewID(), Actor: a.Name, Role: a.Role, Tenant: a.Tenant, AttemptID: p.AttemptID, Tools: p.Tools, IssuedBy: who.Name, IssuedAt: now.UTC(), ExpiresAt: expires.UTC(), Bind: p.Bind}
+	s.issues(who, g)
 	token := newToken(task.TokenPrefix)
 	answer := func(c api.TaskChanged) api.TaskGranted {
 		return api.TaskGranted{TaskChanged: c, GrantID: g.ID, Token: token, Actor: g.Actor, Role: g.Role, AttemptID: g.AttemptID, Fence: g.Fence, Tools: toolsOf(g), ExpiresAt: g.ExpiresAt}
@@ -334,6 +335,20 @@ func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGr
 		}
 		return answer(changed(out, receipt)), nil
 	})
+}
+
+// issues writes down who gives a grant, and who gave that one theirs.
+func (s *Session) issues(who *task.Actor, g *task.Grant) {
+	uid, _, _ := s.peer.Credentials()
+	n := int(uid)
+	g.IssuedUID = &n
+	if len(who.By.Processes) > 0 {
+		g.IssuedFrom = who.By.Processes[0]
+	}
+	// A person may give everybody a grant: that makes them no one.
+	if who.Role != task.Operator {
+		g.Issuers = append([]string{who.Name}, who.By.Issuers...)
+	}
 }
 
 // RevokeGrant answers task.revoke_grant.

@@ -35,8 +35,9 @@ func BuiltIn(q *Question) task.Answer {
 
 // permit answers whether a tool call may be made: by the policy, or by a person.
 func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *api.TaskAskPermissionParams) (api.TaskPermission, error) {
+	level := t.raised(at.Classification, p.ToolCall)
 	q := Question{
-		Question: task.Question{Action: task.AskPermission, Actor: who.Name, ActorAs: who.Role}, Tenant: at.Tenant, Classification: at.Classification, Labels: at.Labels,
+		Question: task.Question{Action: task.AskPermission, Actor: who.Name, ActorAs: who.Role}, Tenant: at.Tenant, Classification: level, Labels: at.Labels,
 		Phase: at.Phase, Tool: &p.ToolCall,
 	}
 	answer := BuiltIn(&q)
@@ -44,7 +45,7 @@ func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *a
 		answer = t.o.Ask(ctx, q)
 	}
 	record := &audit.Record{
-		ID: t.o.NewID(), ActionType: audit.ActionSecurity, Event: "task_permission", TenantID: at.Tenant, TaskID: at.ID, AttemptID: p.AttemptID, Actor: who.Name, Role: string(who.Role),
+		ID: t.o.NewID(), ActionType: audit.ActionSecurity, Event: "task_permission", TenantID: at.Tenant, TaskID: at.ID, AttemptID: p.AttemptID, Actor: who.Name, Role: string(who.Role), Classification: level,
 		PolicyApplied: answer.Policy, PolicyRevision: answer.Revision, PolicyReason: answer.Reason,
 		Details: map[string]any{"kind": p.ToolCall.Kind, "in_workspace": p.ToolCall.InWorkspace, "input_digest": task.Digest(p.ToolCall.Input)},
 	}
@@ -75,7 +76,7 @@ func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p
 	r := &approval.Request{Asked: approval.Asked(api.ApprovalOfPermission, at.ID, id), Own: kept, Approval: api.Approval{
 		ApprovalSummary: api.ApprovalSummary{
 			ApprovalID: id, Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: "PERMISSION", Reason: "an agent asks to use a tool: " + p.ToolCall.Kind,
-			AgentID: who.Name, Agent: "task:" + at.ID, TaskID: at.ID, Classification: at.Classification, Summary: summary(p.ToolCall.Title, p.ToolCall.Kind),
+			AgentID: who.Name, Agent: "task:" + at.ID, TaskID: at.ID, Classification: change.Records[0].Classification, Summary: summary(p.ToolCall.Title, p.ToolCall.Kind),
 			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(within).UnixMilli(), Approvable: true, Needed: needed,
 		},
 		Content: content, ContentBytes: len(content),

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
@@ -23,6 +22,10 @@ type Session struct {
 	// app names the connection's app, "" while it has none.
 	app func() string
 
+	// processes are the connection's and those that have started it, each by a name
+	// that is no other process's in any boot.
+	processes func() []string
+
 	mu sync.Mutex
 	// grant is what the connection attached with, and process what it was then.
 	grant *task.Grant
@@ -35,7 +38,38 @@ const maxSeen = 64
 
 // Connect begins a connection's part. An operator's has no app.
 func (t *Tasks) Connect(peer api.Peer, operator bool, app func() string) *Session {
-	return &Session{t: t, peer: peer, operator: operator, app: app, seen: make(map[string]task.Subject)}
+	s := &Session{t: t, peer: peer, operator: operator, app: app, seen: make(map[string]task.Subject)}
+	s.processes = sync.OnceValue(func() []string {
+		line, err := peer.Ancestors()
+		if err != nil {
+			// The process is hidden, or gone: what can be told of it is its name at most.
+			if name, err := peer.Process(); err == nil && name != "" {
+				line = []string{name}
+			}
+		}
+		for i := range line {
+			line[i] = t.o.Boot + "/" + line[i]
+		}
+		return line
+	})
+	return s
+}
+
+// principal is who stands behind a name on this connection.
+func (s *Session) principal(name string, a *Actor, g *task.Grant) task.Principal {
+	p := task.Principal{Name: name, Processes: s.processes()}
+	if g == nil {
+		return p
+	}
+	tied := a.Exe != "" || a.UID != nil && g.IssuedUID != nil && *a.UID != *g.IssuedUID
+	if !tied {
+		p.Issuers = g.Issuers
+	}
+	if len(p.Processes) > 0 && p.Processes[0] == g.IssuedFrom && !slices.Contains(p.Issuers, g.IssuedBy) {
+		// Whoever gave the grant uses it.
+		p.Issuers = append(slices.Clone(p.Issuers), g.IssuedBy)
+	}
+	return p
 }
 
 // callKey finds the caller that [Session.Admit] found, in a call's context.
@@ -94,7 +128,7 @@ func (s *Session) who(ctx context.Context, authorized bool) (*caller, error) {
 	if s.operator {
 		uid, _, _ := s.peer.Credentials()
 		name := fmt.Sprintf("uid:%d", uid)
-		return &caller{Actor: task.Actor{Name: name, Role: task.Operator, Person: name}, peer: s.peer}, nil
+		return &caller{Actor: task.Actor{Name: name, Role: task.Operator, Person: name, By: s.principal(name, nil, nil)}, peer: s.peer}, nil
 	}
 	s.mu.Lock()
 	g := s.grant
@@ -105,7 +139,7 @@ func (s *Session) who(ctx context.Context, authorized bool) (*caller, error) {
 		if a == nil || !authorized {
 			return nil, api.Errorf(api.AppNotRegistered, "this connection is no actor's: attach with a grant's token, or register an app that tasks.actors names")
 		}
-		return &caller{Actor: task.Actor{Name: a.Name, Role: a.Role, Tenant: a.Tenant}, peer: s.peer}, s.bound(a)
+		return &caller{Actor: task.Actor{Name: a.Name, Role: a.Role, Tenant: a.Tenant, By: s.principal(a.Name, a, nil)}, peer: s.peer}, s.bound(a)
 	}
 	// The grant may have been revoked, and its actor may be none any more.
 	now, err := s.t.grantOf(ctx, g.ID)
@@ -116,7 +150,7 @@ func (s *Session) who(ctx context.Context, authorized bool) (*caller, error) {
 	if a == nil || a.Role != now.Role || a.Tenant != now.Tenant {
 		return nil, api.Errorf(api.Unauthorized, "the grant's actor %s is not configured as it was", now.Actor)
 	}
-	return &caller{Actor: task.Actor{Name: a.Name, Role: a.Role, Tenant: a.Tenant, Grant: now}, peer: s.peer}, s.bound(a)
+	return &caller{Actor: task.Actor{Name: a.Name, Role: a.Role, Tenant: a.Tenant, Grant: now, By: s.principal(a.Name, a, now)}, peer: s.peer}, s.bound(a)
 }
 
 // bound refuses a process that is not the actor's.
@@ -206,14 +240,65 @@ func (s *Session) Attach(ctx context.Context, p *api.TaskAttachParams) (api.Task
 	if err := s.bound(a); err != nil {
 		return api.TaskAttached{}, err
 	}
+	if err := s.hold(ctx, a, now.ID); err != nil {
+		return api.TaskAttached{}, err
+	}
 	s.mu.Lock()
 	s.grant = now
 	s.mu.Unlock()
-	s.t.attached(s.peer)
 	return api.TaskAttached{
 		GrantID: now.ID, Actor: now.Actor, Role: now.Role, TenantID: now.Tenant, TaskID: now.TaskID, AttemptID: now.AttemptID, Fence: now.Fence,
 		Tools: toolsOf(now), ExpiresAt: now.ExpiresAt,
 	}, nil
+}
+
+// hold puts on record which process acts by a grant, and binds the grant to who does so
+// first: from then on its token is of use to nobody else.
+func (s *Session) hold(ctx context.Context, a *Actor, id string) error {
+	t := s.t
+	defer t.locks.Lock("grant " + id)()
+	stored, err := t.o.Store.Grant(ctx, id)
+	if err != nil {
+		return err
+	}
+	g := new(task.Grant)
+	if err := json.Unmarshal(stored.Body, g); err != nil {
+		return err
+	}
+	change := &store.Change{}
+	process, written, err := t.o.Note(a.Name, s.peer, change)
+	if err != nil {
+		return err
+	}
+	uid, _, _ := s.peer.Credentials()
+	exe, _ := s.peer.Executable() // what cannot be seen is nobody's
+	now := task.Holder{UID: int(uid), Exe: exe}
+	if g.Bind == task.BindProcess && process != "" {
+		now.Process = t.o.Boot + "/" + process
+	}
+	switch {
+	case g.Bind == task.BindNone || g.Holder != nil && *g.Holder == now:
+		if written {
+			return nil
+		}
+	case g.Holder != nil:
+		t.overstepped(g.TaskID, &task.Actor{Name: a.Name, Role: a.Role, Tenant: a.Tenant}, &task.Refusal{
+			Code: task.NotPermitted, Message: fmt.Sprintf("grant %s is held by another process: %s", g.ID, now),
+		})
+		return errToken()
+	default:
+		g.Holder = &now
+		if stored.Body, err = json.Marshal(g); err != nil {
+			return err
+		}
+		change.Add(&stored)
+	}
+	record := t.grantRecord("grant.attached", g, &task.Actor{Name: a.Name, Role: a.Role})
+	record.TaskID = g.TaskID
+	record.Details["process"], record.Details["uid"], record.Details["exe"] = process, now.UID, exe
+	change.Records = append(change.Records, record)
+	_, err = t.o.Commit(change)
+	return err
 }
 
 // grantOf returns a grant that holds.
@@ -253,50 +338,4 @@ func toolsOf(g *task.Grant) []string {
 		return g.Tools
 	}
 	return ToolsOf(g.Role)
-}
-
-// attached remembers that a process is an actor's, so that neither it nor what it
-// starts operates the daemon.
-func (t *Tasks) attached(peer api.Peer) {
-	name, err := peer.Process()
-	if err != nil || name == "" {
-		return
-	}
-	t.processes.mu.Lock()
-	defer t.processes.mu.Unlock()
-	if len(t.processes.names) >= maxProcesses {
-		clear(t.processes.names)
-	}
-	t.processes.names[name] = t.o.Now()
-}
-
-// processes are those that have attached.
-type processes struct {
-	mu    sync.Mutex
-	names map[string]time.Time
-}
-
-const maxProcesses = 10_000
-
-// MayOperate refuses processes that attached, and what they started, at the operator
-// socket.
-func (t *Tasks) MayOperate(p api.Peer) error {
-	t.processes.mu.Lock()
-	some := len(t.processes.names) > 0
-	t.processes.mu.Unlock()
-	if !some {
-		return nil
-	}
-	line, err := p.Ancestors()
-	if err != nil {
-		return api.Errorf(api.Forbidden, "the kernel cannot tell which process this is, so it cannot tell it from an actor's")
-	}
-	t.processes.mu.Lock()
-	defer t.processes.mu.Unlock()
-	for _, process := range line {
-		if _, ok := t.processes.names[process]; ok {
-			return api.Errorf(api.Forbidden, "this process is a task's actor or was started by one (process %s); actors do not operate the daemon", process)
-		}
-	}
-	return nil
 }

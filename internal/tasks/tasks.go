@@ -103,6 +103,12 @@ type Options struct {
 	// Raise returns the level that texts come to, at least the one that is given.
 	Raise  func(level string, texts ...string) string
 	Search Search
+	// Note remembers, with the change, that a connection's process is an actor's, so that
+	// neither it nor what it starts operates the daemon, and names it. Written is set
+	// where that is on disk already. Boot names the system's boot, in which no two
+	// processes have the same name.
+	Note func(actor string, p api.Peer, c *store.Change) (process string, written bool, err error)
+	Boot string
 	// Approvals returns who decides under the configuration in force.
 	Approvals func() *approval.Decider
 	Runner    Runner
@@ -126,13 +132,11 @@ type Tasks struct {
 	// leases are those that were renewed in memory.
 	leases leases
 	// moved tells who waits that a task has changed.
-	moved  watchers
-	counts counts
-	// processes are those that have attached.
-	processes processes
-	closing   context.Context
-	stop      context.CancelFunc
-	running   sync.WaitGroup
+	moved   watchers
+	counts  counts
+	closing context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
 }
 
 // cached is how many tasks are kept in memory.
@@ -140,7 +144,7 @@ const cached = 2048
 
 // New takes up what the store holds. Attempts that run have their whole lease anew.
 func New(ctx context.Context, o Options) (*Tasks, error) {
-	t := &Tasks{o: o, leases: leases{until: make(map[string]time.Time)}, moved: watchers{set: make(map[string]map[chan struct{}]struct{})}, processes: processes{names: make(map[string]time.Time)}}
+	t := &Tasks{o: o, leases: leases{until: make(map[string]time.Time)}, moved: watchers{set: make(map[string]map[chan struct{}]struct{})}}
 	t.config.Store(&o.Config)
 	var err error
 	if t.cache, err = lru.New[string, *task.Task](cached); err != nil {

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func (s *Session) Create(ctx context.Context, p *api.TaskCreateParams) (api.Task
 	}
 	command := task.Create{
 		Title: p.Title, Workspace: p.Workspace, Tenant: tenant, Phase: p.InitialPhase, Labels: p.Labels, DependsOn: p.DependsOn, Priority: task.DefaultPriority,
-		NotBefore: p.NotBefore, Spec: given, Effects: p.Effects, Classification: t.raise(c, p.Classification, p.Title, &given),
+		NotBefore: p.NotBefore, Spec: given, Effects: p.Effects, Classification: cmp.Or(p.Classification, lowest(c)),
 	}
 	if p.Priority != nil {
 		command.Priority = *p.Priority
@@ -97,19 +98,12 @@ func (s *Session) Create(ctx context.Context, p *api.TaskCreateParams) (api.Task
 	})
 }
 
-// raise is the level that a task's texts come to.
-func (t *Tasks) raise(c *Config, level, title string, s *task.Spec) string {
-	if level == "" && len(c.Levels) > 0 {
-		level = c.Levels[0]
+// lowest is the level of what says nothing.
+func lowest(c *Config) string {
+	if len(c.Levels) == 0 {
+		return ""
 	}
-	if t.o.Raise == nil {
-		return level
-	}
-	texts := []string{title, s.Markdown, s.Goal}
-	for _, list := range [][]string{s.ScopeIn, s.ScopeOut, s.Inputs, s.Outputs, s.AcceptanceCriteria, s.Risks} {
-		texts = append(texts, list...)
-	}
-	return t.o.Raise(level, texts...)
+	return c.Levels[0]
 }
 
 // mayDepend refuses dependencies that are not there, are another tenant's, or would
@@ -173,13 +167,6 @@ func (s *Session) Update(ctx context.Context, p *api.TaskUpdateParams) (api.Task
 				return nil, err
 			}
 		}
-		if p.Spec == nil && p.SpecMarkdown == nil && p.Title == nil {
-			return c, nil
-		}
-		title, now := at.Title, *at.Spec()
-		if p.Title != nil {
-			title = *p.Title
-		}
 		if p.Spec != nil || p.SpecMarkdown != nil {
 			markdown := ""
 			if p.SpecMarkdown != nil {
@@ -189,10 +176,8 @@ func (s *Session) Update(ctx context.Context, p *api.TaskUpdateParams) (api.Task
 			if err != nil {
 				return nil, err
 			}
-			now = given
 			c.Spec = &given
 		}
-		c.Classification = t.raise(t.config.Load(), at.Classification, title, &now)
 		return c, nil
 	}
 	return write(ctx, s, "task.update", p.TaskID, p, build, func(out *task.Outcome, c api.TaskChanged) api.TaskUpdated {
