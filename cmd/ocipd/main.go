@@ -18,6 +18,7 @@ import (
 	"os"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approvalcmd"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/auditcmd"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -159,7 +160,7 @@ const toolsGroup = "Tools"
 func commandGroups(s *shell) []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newBackup(s), newRestore(s), newSend(s), newCheck(s)}},
-		{"Decide", []*cobra.Command{newApprovals(s), newGrants(s), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
+		{"Decide", []*cobra.Command{approvalcmd.New(&s.Process), approvalcmd.NewGrants(&s.Process), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
 		{"Tasks", []*cobra.Command{taskcmd.New(&s.Process)}},
 		{"Evidence", []*cobra.Command{auditcmd.New(&s.Process)}},
 		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newContent(s), newMeasure(s)}},

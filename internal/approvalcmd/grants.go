@@ -1,4 +1,4 @@
-package main
+package approvalcmd
 
 import (
 	"strings"
@@ -41,8 +41,8 @@ func (d *days) Set(s string) error {
 	return err
 }
 
-func newApprovalsRevoke(s *shell) *cobra.Command {
-	return s.revokeCommand(&cobra.Command{
+func newRevoke(p *approvalsui.People) *cobra.Command {
+	return revokeCommand(p, &cobra.Command{
 		Example: "  ocipd approvals revoke 64cda28c --note 'not what I meant'",
 		Short:   "take back the approval of an exchange",
 		Long: `Revoke the approval of an exchange that "ocipd approvals list --in-force" lists. It
@@ -51,17 +51,19 @@ sent stay on record.`,
 	})
 }
 
-func (s *shell) revokeCommand(c *cobra.Command) *cobra.Command {
+func revokeCommand(p *approvalsui.People, c *cobra.Command) *cobra.Command {
 	var note string
 	c.Use, c.Args = "revoke GRANT", cobra.ExactArgs(1)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		return s.people().RevokeGrant(cmd.Context(), args[0], note)
+		return p.RevokeGrant(cmd.Context(), args[0], note)
 	}
 	c.Flags().StringVar(&note, "note", "", "`TEXT` for the record")
 	return c
 }
 
-func newGrants(s *shell) *cobra.Command {
+// NewGrants makes the commands about standing grants.
+func NewGrants(s *cli.Process) *cobra.Command {
+	p := &approvalsui.People{Process: s}
 	c := cli.Group(&cobra.Command{
 		Use: "grants",
 		Example: "  ocipd grants add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
@@ -71,7 +73,7 @@ func newGrants(s *shell) *cobra.Command {
 person only, and count only while decisions are signed
 (approvals.allowed_signers).`,
 	})
-	c.AddCommand(newGrantsAdd(s), newGrantsList(s), s.revokeCommand(&cobra.Command{
+	c.AddCommand(newGrantAdd(p), newGrantList(p), revokeCommand(p, &cobra.Command{
 		Example: "  ocipd grants revoke 64cda28c",
 		Short:   "take a grant back",
 		Long: `Revoke a grant. It covers no further message, including those being decided now;
@@ -80,7 +82,7 @@ messages that were sent stay on record.`,
 	return c
 }
 
-func newGrantsAdd(s *shell) *cobra.Command {
+func newGrantAdd(p *approvalsui.People) *cobra.Command {
 	var g approvalsui.NewGrant
 	c := &cobra.Command{
 		Use: "add",
@@ -95,10 +97,10 @@ exchange that asks for a commitment or a person. Each use is recorded with the
 grant's id.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := g.Check(s.Interactive()); err != nil {
+			if err := g.Check(p.Interactive()); err != nil {
 				return err
 			}
-			return s.people().AddGrant(cmd.Context(), &g)
+			return p.AddGrant(cmd.Context(), &g)
 		},
 	}
 	flags := c.Flags()
@@ -115,7 +117,7 @@ grant's id.`,
 	return c
 }
 
-func newGrantsList(s *shell) *cobra.Command {
+func newGrantList(p *approvalsui.People) *cobra.Command {
 	var f approvalsui.GrantOptions
 	c := &cobra.Command{
 		Use: "list",
@@ -127,7 +129,7 @@ of exchanges are listed by "ocipd approvals list --in-force".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.Kind = api.GrantStanding
-			return s.people().Grants(cmd.Context(), f)
+			return p.Grants(cmd.Context(), f)
 		},
 	}
 	flags := c.Flags()

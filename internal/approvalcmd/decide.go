@@ -1,4 +1,4 @@
-package main
+package approvalcmd
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 
 // decideEach takes the same decision about each request, in order, and ends with the
 // first that cannot be decided.
-func (s *shell) decideEach(ctx context.Context, ids []string, decision string, f approvalsui.DecideOptions) error {
+func decideEach(ctx context.Context, p *approvalsui.People, ids []string, decision string, f approvalsui.DecideOptions) error {
 	for _, id := range ids {
-		if err := s.people().Decide(ctx, id, decision, f); err != nil {
+		if err := p.Decide(ctx, id, decision, f); err != nil {
 			return err
 		}
 	}
@@ -23,39 +23,39 @@ func (s *shell) decideEach(ctx context.Context, ids []string, decision string, f
 }
 
 // denyAll ends every pending request of an agent. A person is asked once for all.
-func (s *shell) denyAll(ctx context.Context, agent, decision string, f approvalsui.DecideOptions) error {
-	ids, err := s.people().Pending(ctx, agent)
+func denyAll(ctx context.Context, p *approvalsui.People, agent, decision string, f approvalsui.DecideOptions) error {
+	ids, err := p.Pending(ctx, agent)
 	switch {
 	case err != nil:
 		return err
 	case len(ids) == 0:
 		return fmt.Errorf("no request of agent %s is pending", term.Visible(agent))
-	case !f.Yes && !f.JSON && s.Interactive():
-		agreed, err := s.Ask(ctx, fmt.Sprintf("%s %s of agent %s?", decision, term.Count(len(ids), "request"), term.Visible(agent)))
+	case !f.Yes && !f.JSON && p.Interactive():
+		agreed, err := p.Ask(ctx, fmt.Sprintf("%s %s of agent %s?", decision, term.Count(len(ids), "request"), term.Visible(agent)))
 		if err != nil || !agreed {
 			return err
 		}
 	}
 	f.Yes = true
-	return s.decideEach(ctx, ids, decision, f)
+	return decideEach(ctx, p, ids, decision, f)
 }
 
-func newDecision(s *shell, decision string) *cobra.Command {
+func newDecision(p *approvalsui.People, decision string) *cobra.Command {
 	var f approvalsui.DecideOptions
 	var agent string
 	c := &cobra.Command{
 		Use:               decision + " ID",
 		Example:           "  ocipd approvals " + decision + " 64cda28c",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: s.completeApproval(api.ApprovalPending),
+		ValidArgsFunction: completeApproval(p, api.ApprovalPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.Check(decision, s.Interactive()); err != nil {
+			if err := f.Check(decision, p.Interactive()); err != nil {
 				return err
 			}
 			if agent == "" {
-				return s.decideEach(cmd.Context(), args, decision, f)
+				return decideEach(cmd.Context(), p, args, decision, f)
 			}
-			return s.denyAll(cmd.Context(), agent, decision, f)
+			return denyAll(cmd.Context(), p, agent, decision, f)
 		},
 	}
 	flags := c.Flags()

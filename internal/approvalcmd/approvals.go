@@ -1,4 +1,5 @@
-package main
+// Package approvalcmd is the commands about approval requests and grants.
+package approvalcmd
 
 import (
 	"slices"
@@ -10,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newApprovals(s *shell) *cobra.Command {
+// New makes the commands about approval requests.
+func New(s *cli.Process) *cobra.Command {
+	p := &approvalsui.People{Process: s}
 	var key string
 	c := cli.Group(&cobra.Command{
 		Use: "approvals",
@@ -25,20 +28,20 @@ list is live and keys decide; otherwise it is printed.`,
 		switch {
 		case len(args) > 0:
 			return another(cmd, args)
-		case s.Interactive():
-			return s.people().Watch(cmd.Context(), key)
+		case p.Interactive():
+			return p.Watch(cmd.Context(), key)
 		}
-		return s.people().List(cmd.Context(), approvalsui.ListOptions{})
+		return p.List(cmd.Context(), approvalsui.ListOptions{})
 	}
 	c.Flags().StringVar(&key, "key", "", approvalsui.KeyUsage)
 	c.AddCommand(
-		newApprovalsList(s), newApprovalsShow(s), newDecision(s, api.DecideApprove), newDecision(s, api.DecideDeny),
-		newDecision(s, api.DecideTakeover), newDecision(s, api.DecideResolve), newApprovalsRevoke(s),
+		newList(p), newShow(p), newDecision(p, api.DecideApprove), newDecision(p, api.DecideDeny),
+		newDecision(p, api.DecideTakeover), newDecision(p, api.DecideResolve), newRevoke(p),
 	)
 	return c
 }
 
-func newApprovalsList(s *shell) *cobra.Command {
+func newList(p *approvalsui.People) *cobra.Command {
 	var f approvalsui.ListOptions
 	var inForce bool
 	states := append(api.ApprovalStates(), "all")
@@ -59,9 +62,9 @@ line.`,
 				return cli.Usagef("cannot list by --state %q: want one of %s", f.State, strings.Join(states, ", "))
 			}
 			if inForce {
-				return s.people().Grants(cmd.Context(), approvalsui.GrantOptions{Agent: f.Agent, Kind: api.GrantOfExchange, JSON: f.JSON})
+				return p.Grants(cmd.Context(), approvalsui.GrantOptions{Agent: f.Agent, Kind: api.GrantOfExchange, JSON: f.JSON})
 			}
-			return s.people().List(cmd.Context(), f)
+			return p.List(cmd.Context(), f)
 		},
 	}
 	flags := c.Flags()
@@ -74,19 +77,19 @@ line.`,
 	c.MarkFlagsMutuallyExclusive("in-force", "flat")
 	// They fail for flags that do not exist, and these do.
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
-	_ = c.RegisterFlagCompletionFunc("agent", s.completeHeldAgent)
+	_ = c.RegisterFlagCompletionFunc("agent", completeHeldAgent(p))
 	return c
 }
 
 // completeApproval completes the id of a held message in a state: its end, as it
 // is listed, and the whole of it once it is begun.
-func (s *shell) completeApproval(state string) cobra.CompletionFunc {
+func completeApproval(p *approvalsui.People, state string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var offered []cobra.Completion
-		for _, one := range s.people().Names(cmd.Context(), state, begun) {
+		for _, one := range p.Names(cmd.Context(), state, begun) {
 			offered = append(offered, cobra.CompletionWithDesc(one.ID, one.About))
 		}
 		return offered, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
@@ -94,11 +97,13 @@ func (s *shell) completeApproval(state string) cobra.CompletionFunc {
 }
 
 // completeHeldAgent completes the agents that have messages waiting.
-func (s *shell) completeHeldAgent(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return s.people().Agents(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+func completeHeldAgent(p *approvalsui.People) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return p.Agents(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
-func newApprovalsShow(s *shell) *cobra.Command {
+func newShow(p *approvalsui.People) *cobra.Command {
 	var asJSON bool
 	var decision, content string
 	var with approvalsui.Beyond
@@ -117,7 +122,7 @@ enough.
 ssh-keygen -Y sign -n ` + api.ApprovalNamespace + ` -f KEY. Pass the signature to approve, deny,
 resolve or takeover with --signature.`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: s.completeApproval("all"),
+		ValidArgsFunction: completeApproval(p, "all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if decision != "" && !slices.Contains(api.Decisions(), decision) {
 				return cli.Usagef("cannot print what to sign for %q: want one of %s", decision, strings.Join(api.Decisions(), ", "))
@@ -131,7 +136,7 @@ resolve or takeover with --signature.`,
 			if with.Exchange && decision != api.DecideApprove {
 				return cli.Usagef("cannot use --exchange without --to-sign %s", api.DecideApprove)
 			}
-			return s.people().Show(cmd.Context(), args[0], decision, content, with, asJSON)
+			return p.Show(cmd.Context(), args[0], decision, content, with, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
