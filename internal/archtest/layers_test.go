@@ -43,7 +43,7 @@ var layers = map[string]folder{
 	"internal/keylock":     {},
 	"internal/ipc":         {imports: []string{"internal/peer", "internal/ocip", "internal/wire", "internal/api", "internal/metrics", "internal/jsonline", "internal/task"}},
 	"internal/wire":        {imports: []string{"internal/api", "internal/jsonline"}},
-	"internal/store":       {imports: []string{"internal/quota", "internal/diskspace", "internal/fileintegrity", "internal/audit", "internal/ocip", "internal/metrics", "internal/jsonline"}},
+	"internal/store":       {imports: []string{"internal/walfile", "internal/quota", "internal/diskspace", "internal/fileintegrity", "internal/audit", "internal/ocip", "internal/metrics", "internal/jsonline"}},
 	"internal/witness":     {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/checkpoints": {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/backup":      {imports: []string{"internal/audit", "internal/checkpoints", "internal/durable", "internal/keyring", "internal/logreader", "internal/store"}},
@@ -93,6 +93,7 @@ var layers = map[string]folder{
 	"internal/diskspace":     {},
 	"internal/quota":         {},
 	"internal/fileintegrity": {},
+	"internal/walfile":       {},
 	"internal/place":         {},
 	"internal/redact":        {imports: []string{"internal/text", "internal/audit", "internal/ocip/content"}},
 	"internal/keypath":       {},
@@ -174,7 +175,7 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
-		folders: []string{"internal/store", "internal/index", "bench"},
+		folders: []string{"internal/store", "internal/index", "internal/walfile", "bench"},
 		why:     "the database is reached through internal/store, and bench has a bare one beside it",
 	},
 	{
@@ -190,6 +191,11 @@ var fences = []fence{
 	{
 		paths: []string{"log"},
 		why:   "log with a *slog.Logger that was handed in",
+	},
+	{
+		paths:   []string{"unsafe"},
+		folders: []string{"internal/walfile", "bench/fault"},
+		why:     "memory is the compiler's and the runtime's, but for the functions of SQLite, and for ptrace in bench/fault",
 	},
 	{
 		paths: []string{"C"},

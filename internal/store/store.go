@@ -36,6 +36,7 @@ import (
 	"github.com/openclawos/ocipd/internal/fileintegrity"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/quota"
+	"github.com/openclawos/ocipd/internal/walfile"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/sys/unix"
@@ -381,7 +382,8 @@ func openWriter(path string) (*sqlite.Conn, error) {
 	return conn, err
 }
 
-// openAlone opens a connection of a store. All of them use SQLite's unix-excl VFS:
+// openAlone opens a connection of a store. All of them use SQLite's unix-excl VFS, as
+// [walfile] extends it:
 // the first one locks the file for this process until the last is closed, so that
 // no other process that heeds SQLite's locks reads or writes it, and the index of
 // the write-ahead log is in this process's memory. So there is no -shm file that
@@ -396,7 +398,11 @@ func openAlone(path string, settings []string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
-	return openConn("file:"+uriEscaper.Replace(whole)+"?vfs=unix-excl", sqlite.OpenReadWrite|sqlite.OpenURI, settings)
+	vfs, err := walfile.VFS()
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the store: %w", err)
+	}
+	return openConn("file:"+uriEscaper.Replace(whole)+"?vfs="+vfs, sqlite.OpenReadWrite|sqlite.OpenURI, settings)
 }
 
 func openConn(name string, flags sqlite.OpenFlags, settings []string) (*sqlite.Conn, error) {
