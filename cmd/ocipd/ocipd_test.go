@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
 )
@@ -30,7 +31,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{errors.New("cannot do it"), exitFailed, "ocipd: cannot do it\n"},
 		{errors.Join(errors.New("two"), errors.New("lines")), exitFailed, "ocipd: two; lines\n"},
-		{fmt.Errorf("hostile \x1b[2J: %w", os.ErrNotExist), exitFailed, "ocipd: hostile \\x1b[2J: file does not exist\n"},
+		{fmt.Errorf("hostile \x1b[2J: %w", os.ErrNotExist), exitFailed, "ocipd: hostile ‹U+001B›[2J: file does not exist\n"},
 		{fmt.Errorf("cannot reach it: %w", client.ErrNotRunning), exitNotRunning, "ocipd: cannot reach it: is it running? start it with: ocipd serve\n"},
 		{fmt.Errorf("cannot trust it: %w", &audit.Fault{Seq: 3, Problem: "changed"}), exitFault, "ocipd: cannot trust it: audit record 3: changed\n"},
 		{config.Errors{{File: "a.yaml", Line: 1, Message: "one"}, {File: "a.yaml", Line: 2, Message: "two"}}, exitFailed, "a.yaml:1: one\na.yaml:2: two\n"},
@@ -87,9 +88,9 @@ func TestStatusShowsNothingHostile(t *testing.T) {
 	}
 	got := out.String()
 	for _, want := range []string{
-		"ocipd 1.0.0, pid 7, up 1h30m, 2 connections\n", `1.0.0\x1b`, `telegram`, `agent:bob\n        3`,
-		"(2 records behind)", `a.rego:3: \x1b[2J is unsafe`, "/etc/policy sha256:0123456789ab\n", "then: ocipd policy reload\n",
-		`the disk\x07 is gone`, "in_progress 2, resolved 1\n", `alice  agent-1\x1b  @acme/app  yes`,
+		"ocipd 1.0.0, pid 7, up 1h30m, 2 connections\n", `1.0.0‹U+001B›`, `telegram`, `agent:bob‹U+000A›        3`,
+		"(2 records behind)", `a.rego:3: ‹U+001B›[2J is unsafe`, "/etc/policy sha256:0123456789ab\n", "then: ocipd policy reload\n",
+		`the disk‹U+0007› is gone`, "in_progress 2, resolved 1\n", `alice  agent-1‹U+001B›  @acme/app  yes`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
@@ -103,9 +104,9 @@ func TestStatusShowsNothingHostile(t *testing.T) {
 }
 
 func TestLogger(t *testing.T) {
-	for format, want := range map[string]string{"json": `"msg":"said","n":1`, "console": "WARN\tsaid\t{\"n\": 1}"} {
+	for format, want := range map[string]string{"json": `"msg":"said","n":1`, "auto": `"msg":"said","n":1`, "console": " WARN  said  n=1\n"} {
 		var out bytes.Buffer
-		log, _ := newLogger(config.Log{Level: "warn", Format: format}, &out)
+		log, _ := newLogger(config.Log{Level: "warn", Format: format}, &out, term.Screen{})
 		log.Info("unsaid")
 		log.Warn("said", zap.Int("n", 1))
 		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "unsaid") {

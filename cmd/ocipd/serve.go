@@ -8,7 +8,9 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/logtext"
 	"github.com/openclawos/ocipd/internal/supervisor"
+	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -41,7 +43,7 @@ func newServe(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve",
 		Example: "  ocipd serve\n" +
-			"  ocipd serve --config ocipd.yaml --log-format console\n" +
+			"  ocipd serve --config ocipd.yaml --log-format json\n" +
 			"  ocipd serve --set approvals.max_open=10",
 		Short: "run the daemon in the foreground",
 		Long: `Run the daemon in the foreground until SIGINT or SIGTERM. Requests in progress are
@@ -73,7 +75,7 @@ names another; "ocipd service install" sets both up.`,
 				return err
 			}
 			percent := s.tune()
-			log, threshold := newLogger(cfg.Log, s.Stderr)
+			log, threshold := newLogger(cfg.Log, s.Stderr, term.ScreenOf(s.Stderr, s.Getenv))
 			d, err := daemon.New(daemon.Options{
 				Config: cfg, Getenv: s.Getenv, Version: buildVersion(), Log: log, Level: &threshold,
 				GCPercent: percent, Passed: supervisor.Files(), Manager: supervisor.New(log.Named("supervisor")),
@@ -86,14 +88,14 @@ names another; "ocipd service install" sets both up.`,
 		},
 	}
 	c.Flags().StringVar(&level, "log-level", "", "`LEVEL` of the log: debug, info, warn or error")
-	c.Flags().StringVar(&format, "log-format", "", "`FORMAT` of the log: json or console")
+	c.Flags().StringVar(&format, "log-format", "", "`FORMAT` of the log: json, console, or auto: console on a terminal")
 	cli.SetFlag(c, &set)
 	return c
 }
 
 // newLogger logs to w as the configuration says, and from a level on that can be
 // set.
-func newLogger(l config.Log, w io.Writer) (*zap.Logger, zap.AtomicLevel) {
+func newLogger(l config.Log, w io.Writer, screen term.Screen) (*zap.Logger, zap.AtomicLevel) {
 	level, err := zap.ParseAtomicLevel(l.Level)
 	if err != nil {
 		level = zap.NewAtomicLevel() // a loaded configuration has a level
@@ -103,10 +105,8 @@ func newLogger(l config.Log, w io.Writer) (*zap.Logger, zap.AtomicLevel) {
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	encoding.EncodeDuration = zapcore.StringDurationEncoder
 	encoder := zapcore.NewJSONEncoder(encoding)
-	if l.Format == "console" {
-		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
-		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		encoder = zapcore.NewConsoleEncoder(encoding)
+	if l.Format == "console" || l.Format == "auto" && screen.Terminal {
+		encoder = logtext.New(screen.Colour)
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), level
 }

@@ -60,7 +60,7 @@ func TestCompactStatusFits(t *testing.T) {
 	s := busy(now)
 	s.Audit.Fault, s.Policy.Refusal, s.Audit.Mirror.Problems, s.Held = "the disk\x1b is gone", strings.Repeat("wrong ", 40), []string{"it was cut"}, 0
 	lines = draw(s, term.Screen{Terminal: true, Width: 60}, now, true)
-	if !strings.HasPrefix(lines[1], `fault      the disk\x1b is gone`) || !strings.HasPrefix(lines[2], "refused ") || !strings.HasPrefix(lines[3], "mirror     it was cut") {
+	if !strings.HasPrefix(lines[1], `fault      the disk‹U+001B› is gone`) || !strings.HasPrefix(lines[2], "refused ") || !strings.HasPrefix(lines[3], "mirror     it was cut") {
 		t.Errorf("what is wrong does not come first: %q", lines[:4])
 	}
 	for _, line := range lines {

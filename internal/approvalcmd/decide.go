@@ -29,9 +29,9 @@ func denyAll(ctx context.Context, p *approvalsui.People, agent, decision string,
 	case err != nil:
 		return err
 	case len(ids) == 0:
-		return fmt.Errorf("no request of agent %s is pending", term.Visible(agent))
+		return fmt.Errorf("no request of agent %s is pending", agent)
 	case !f.Yes && !f.JSON && p.Interactive():
-		agreed, err := p.Ask(ctx, fmt.Sprintf("%s %s of agent %s?", decision, term.Count(len(ids), "request"), term.Visible(agent)))
+		agreed, err := p.Ask(ctx, fmt.Sprintf("%s %s of agent %s?", decision, term.Count(len(ids), "request"), term.Printable(agent)))
 		if err != nil || !agreed {
 			return err
 		}

@@ -126,7 +126,7 @@ func decidedLine(r api.ApprovalResolveResult) string {
 	case api.ApprovalResolved:
 		return fmt.Sprintf("resolved: nothing was sent, and the exchange is settled (record %d)", r.AuditSeq)
 	}
-	return fmt.Sprintf("%s (record %d)", term.Visible(stateWords(r.State)), r.AuditSeq)
+	return fmt.Sprintf("%s (record %d)", term.Printable(stateWords(r.State)), r.AuditSeq)
 }
 
 // mayDecide says at once what the daemon would say.
@@ -232,9 +232,9 @@ func (p *approvalText) instead(content string) {
 func question(a *api.Approval, decision string) string {
 	switch decision {
 	case api.DecideApprove:
-		return "Approve " + term.Visible(a.Digest) + "?"
+		return "Approve " + term.Printable(a.Digest) + "?"
 	case api.DecideTakeover:
-		return "Takeover " + term.Visible(a.Digest) + "?"
+		return "Takeover " + term.Printable(a.Digest) + "?"
 	case api.DecideDeny:
 		return "Deny it?"
 	}

@@ -139,14 +139,14 @@ func (s *People) RevokeGrant(ctx context.Context, name, note string) error {
 	}
 	switch len(found) {
 	case 0:
-		return fmt.Errorf("cannot revoke %s: there is no such grant; ocipd grants list shows them", term.Visible(name))
+		return fmt.Errorf("cannot revoke %s: there is no such grant; ocipd grants list shows them", name)
 	case 1:
 	default:
-		return fmt.Errorf("cannot revoke %s: %d grants begin or end so; give more of the id", term.Visible(name), len(found))
+		return fmt.Errorf("cannot revoke %s: %d grants begin or end so; give more of the id", name, len(found))
 	}
 	var result api.GrantRevokeResult
 	if err := s.Operate(ctx, "grant.revoke", &api.GrantRevokeParams{GrantID: found[0], Note: note}, &result); err != nil {
-		return fmt.Errorf("cannot revoke %s: %w", term.Visible(found[0]), err)
+		return fmt.Errorf("cannot revoke %s: %w", found[0], err)
 	}
 	if !result.Changed {
 		fmt.Fprintln(s.Stdout, "it was revoked before")

@@ -124,7 +124,7 @@ func emptyList(f ListOptions) string {
 	case f.Agent == "":
 		return "no held messages in this state"
 	}
-	return "no such messages of agent " + term.Visible(f.Agent)
+	return "no such messages of agent " + term.Printable(f.Agent)
 }
 
 // listPage is how many held messages are asked for at a time: few enough that
@@ -264,7 +264,7 @@ func (s *People) Names(ctx context.Context, state, begun string) (all []Named) {
 			id = a.ApprovalID
 		}
 		if cli.PlainWord(id) {
-			all = append(all, Named{id, term.Visible(a.Agent + " → " + a.To() + ": " + cmp.Or(a.Summary, stateWords(a.State)))})
+			all = append(all, Named{id, term.Printable(a.Agent + " → " + a.To() + ": " + cmp.Or(a.Summary, stateWords(a.State)))})
 		}
 	}
 	return all

@@ -193,7 +193,7 @@ func (d *model) paste(text string) {
 }
 
 func (d *model) say(c term.Colour, format string, args ...any) {
-	d.said, d.tone = term.Visible(fmt.Sprintf(format, args...)), c
+	d.said, d.tone = term.Printable(fmt.Sprintf(format, args...)), c
 }
 
 // hear takes news.
@@ -286,7 +286,7 @@ func (d *model) sort() {
 		for _, row := range part {
 			n += len(row)
 		}
-		d.waiting = append(d.waiting, fmt.Sprintf("%s %d", term.Visible(part[0].oldest().AgentID), n))
+		d.waiting = append(d.waiting, fmt.Sprintf("%s %d", term.Printable(part[0].oldest().AgentID), n))
 	}
 	if d.at() < 0 {
 		d.choose(before)
@@ -827,7 +827,7 @@ func (d *model) title() string {
 	case d.filter == "":
 		text += fmt.Sprintf("%d waiting (%s)", len(d.held), strings.Join(d.waiting, ", "))
 	default:
-		text += fmt.Sprintf("%d of %d waiting, those with %s", d.listed, len(d.held), term.Visible(d.filter))
+		text += fmt.Sprintf("%d of %d waiting, those with %s", d.listed, len(d.held), term.Printable(d.filter))
 	}
 	state, c := "live", term.Green
 	if !d.connected {
@@ -947,7 +947,7 @@ func (d *model) status() string {
 			text = strings.TrimSuffix(text, "?")
 		}
 	case text == "" && d.note != "":
-		text, c = "note: "+term.Visible(d.note), term.Dim
+		text, c = "note: "+term.Printable(d.note), term.Dim
 	}
 	return d.screen.Colour.Paint(c, term.Cut(text, d.screen.Width))
 }

@@ -197,11 +197,11 @@ func (t *table) row(row group) []term.Cell {
 	}
 	last := term.Cell{Text: term.ShortAge(time.UnixMilli(a.ExpiresAt).Sub(t.now)), Colour: urgency(a.ExpiresAt, t.now)}
 	if t.states {
-		last = term.Cell{Text: term.Visible(stateWords(a.State)), Colour: stateColour(a.State)}
+		last = term.Cell{Text: term.Printable(stateWords(a.State)), Colour: stateColour(a.State)}
 	}
 	return []term.Cell{
-		{Text: term.Visible(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Visible(a.AgentID)}, {Text: term.Visible(a.To())},
-		{Text: term.Visible(whyOf(a)), Colour: term.Yellow}, {Text: term.Visible(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
+		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Printable(a.To())},
+		{Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }
 
@@ -232,7 +232,7 @@ func (t *table) lines(scr term.Screen) []string {
 		lines = append(lines, strings.TrimSuffix(term.RowLine(columns, widths, row, scr), "\n"))
 		if m, ok := t.more[i-1]; ok {
 			lines = append(lines, scr.Colour.Paint(term.Dim, term.Cut(fmt.Sprintf("… %d more of agent %s: ocipd approvals list --agent %s",
-				m.messages, term.Visible(m.agent), cli.Argument(m.agent)), scr.Width)))
+				m.messages, term.Printable(m.agent), cli.Argument(m.agent)), scr.Width)))
 		}
 	}
 	return lines

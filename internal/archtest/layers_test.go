@@ -15,7 +15,7 @@ type folder struct {
 // layers is the layer table. A folder with Go code that has no row is a fault.
 var layers = map[string]folder{
 	"cmd/ocipd": {
-		imports: []string{"configs", "configs/policies", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/kernelconfig", "internal/keypath", "internal/logview", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
+		imports: []string{"configs", "configs/policies", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
 		clock:   true, process: true,
 	},
 	"internal/daemon": {
@@ -114,6 +114,7 @@ var layers = map[string]folder{
 	"internal/demo": {
 		imports: []string{"configs/policies", "internal/api", "internal/audit", "internal/client", "internal/config", "internal/logview", "internal/ocip", "internal/term"}, clock: true,
 	},
+	"internal/logtext":     {imports: []string{"internal/term"}},
 	"internal/console":     {imports: []string{"internal/term"}},
 	"internal/metricshttp": {imports: []string{"internal/api", "internal/metrics"}},
 	"internal/appconfig":   {imports: []string{"internal/keypath", "internal/api", "internal/config", "internal/registry"}},

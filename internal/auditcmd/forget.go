@@ -31,7 +31,7 @@ in your backups are yours to destroy.`,
 				return cli.Usagef("cannot ask where there is no terminal: --yes says that you mean it")
 			}
 			if !yes {
-				agreed, err := s.Ask(cmd.Context(), fmt.Sprintf("Destroy the digest key of tenant %q for good?", term.Visible(tenant)))
+				agreed, err := s.Ask(cmd.Context(), fmt.Sprintf("Destroy the digest key of tenant %q for good?", term.Printable(tenant)))
 				if err != nil {
 					return err
 				}
@@ -58,6 +58,6 @@ func forget(ctx context.Context, s *cli.Process, tenant string, asJSON bool) err
 	if asJSON {
 		return s.PrintJSON(result)
 	}
-	_, err := fmt.Fprintf(s.Stdout, "ok: the digest key of tenant %q is destroyed (record %d)\n", term.Visible(result.Tenant), result.AuditSeq)
+	_, err := fmt.Fprintf(s.Stdout, "ok: the digest key of tenant %q is destroyed (record %d)\n", term.Printable(result.Tenant), result.AuditSeq)
 	return err
 }

@@ -114,7 +114,7 @@ func showKeys(s *cli.Process, keys []shownKey, asJSON bool) error {
 		for _, line := range p.Lines {
 			fmt.Fprintln(s.Stderr, line)
 		}
-		fmt.Fprintln(s.Stdout, term.Visible(k.Verifier))
+		fmt.Fprintln(s.Stdout, term.Printable(k.Verifier))
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ directory of keys.`,
 			if asJSON {
 				return s.PrintJSON(result)
 			}
-			_, err := fmt.Fprintf(s.Stdout, "ok: signed over to another key in record %d; the public key is now\n%s\n", result.AuditSeq, term.Visible(result.Verifier))
+			_, err := fmt.Fprintf(s.Stdout, "ok: signed over to another key in record %d; the public key is now\n%s\n", result.AuditSeq, term.Printable(result.Verifier))
 			return err
 		},
 	}

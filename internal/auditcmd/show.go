@@ -208,7 +208,7 @@ func (p *recordText) record(line []byte) error {
 			}
 		}
 		const width = 18
-		title := term.Cut(term.Visible(member), width-len(term.Gap)-2)
+		title := term.Cut(term.Printable(member), width-len(term.Gap)-2)
 		p.Hang("  "+p.Paint(term.Dim, title)+strings.Repeat(" ", width-2-term.Width(title)), strings.Repeat(" ", width), term.NoColour, text)
 	}
 	return nil

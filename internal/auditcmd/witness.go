@@ -42,7 +42,7 @@ than there is.`,
 			if err := witness.AddPlace(dir, p); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(s.Stdout, "ok: %s is shown each checkpoint; it must know the log: ocipd audit witness serve --log KEY, with the key that ocipd audit key show prints\n", term.Visible(p.Key.Name()))
+			_, err = fmt.Fprintf(s.Stdout, "ok: %s is shown each checkpoint; it must know the log: ocipd audit witness serve --log KEY, with the key that ocipd audit key show prints\n", term.Printable(p.Key.Name()))
 			return err
 		},
 	}
@@ -81,7 +81,7 @@ func newWitnessList(s *cli.Process) *cobra.Command {
 				if size, at := p.Key.Largest(notes); size > 0 {
 					seen = fmt.Sprintf("has cosigned %s, at %s", term.Count(int(size), "record"), at.Local().Format(time.DateTime))
 				}
-				fmt.Fprintf(s.Stdout, "%s %s\n  %s\n", term.Visible(p.Key.String()), term.Visible(p.URL), seen)
+				fmt.Fprintf(s.Stdout, "%s %s\n  %s\n", term.Printable(p.Key.String()), term.Printable(p.URL), seen)
 			}
 			return nil
 		},

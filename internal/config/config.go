@@ -409,7 +409,7 @@ type Metrics struct {
 type Log struct {
 	// Level is debug, info, warn or error.
 	Level string `yaml:"level" reload:"live"`
-	// Format is json or console.
+	// Format is json, console, or auto: console where a terminal reads it.
 	Format string `yaml:"format" reload:"restart"`
 }
 
@@ -454,7 +454,7 @@ func Default() *Config {
 		Store:        Store{CommitTimeout: 10 * time.Second, WarnFreeBytes: 1 << 30, MinFreeBytes: 64 << 20, ReserveBytes: 16 << 20},
 		Audit:        Audit{Content: "digest", Rotate: Rotate{Bytes: 64 << 20, Age: 24 * time.Hour}},
 		Sessions:     Sessions{ActiveWindow: 30 * time.Minute},
-		Log:          Log{Level: "info", Format: "json"},
+		Log:          Log{Level: "info", Format: "auto"},
 		DrainTimeout: 10 * time.Second,
 	}
 }

@@ -90,7 +90,7 @@ func TestPrecedence(t *testing.T) {
 		got, want any
 		source    string
 	}{
-		{"log.format", c.Log.Format, "json", "default"},
+		{"log.format", c.Log.Format, "auto", "default"},
 		{"ocip.expires_after", c.OCIP.ExpiresAfter, time.Hour, file + ":1"},
 		{"log.level", c.Log.Level, "debug", file + ":2"},
 		{"ocip.max_rounds", c.OCIP.MaxRounds, 6, "OCIPD_OCIP_MAX_ROUNDS"},
@@ -288,7 +288,7 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"redaction pattern", "audit: {redact: {patterns: ['a', '(']}}", `ocipd.yaml:1:34: audit.redact.patterns[1]: cannot use "(": error parsing regexp: missing closing )`},
 		{"pattern of all", "audit: {redact: {patterns: ['x*']}}", `audit.redact.patterns[0]: cannot use "x*": the expression matches the empty text`},
 		{"log level", "log: {level: inof}", `log.level: unknown log level "inof", want one of debug, info, warn, error: did you mean "info"?`},
-		{"log format", "log: {format: text}", `want one of json, console`},
+		{"log format", "log: {format: text}", `want one of auto, json, console`},
 		{"zero rounds", "ocip: {max_rounds: 0}", `ocip.max_rounds: want at least 1, got 0`},
 		{"zero rounds of an agent", agent("max_rounds: 0"), `agents[0].max_rounds: want at least 1, got 0`},
 		{"negative duration", "health: {unhealthy_after: -1s}", `health.unhealthy_after: want a duration above zero, got -1s`},
@@ -371,7 +371,7 @@ func TestErrorsOutsideTheFile(t *testing.T) {
 		{"out of range", "OCIPD_STORE_COMMIT_TIMEOUT=0s", nil, `OCIPD_STORE_COMMIT_TIMEOUT: store.commit_timeout: want a duration above zero, got 0s`},
 		{"unknown flag", "", map[string]any{"log.levle": "info"}, `flag log.levle: the flag names no key that holds one value: did you mean "log.level"?`},
 		{"flag of another type", "", map[string]any{"ocip.max_rounds": true}, `flag ocip.max_rounds: ocip.max_rounds: want a whole number, got true`},
-		{"bad flag", "", map[string]any{"log.format": "xml"}, `flag log.format: log.format: unknown format "xml", want one of json, console`},
+		{"bad flag", "", map[string]any{"log.format": "xml"}, `flag log.format: log.format: unknown format "xml", want one of auto, json, console`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Load(Options{Env: []string{tt.env}, Flags: tt.flags})

@@ -120,7 +120,7 @@ func (c *Config) check(p *problems) {
 	p.atLeast(key("audit", "rotate", "bytes"), c.Audit.Rotate.Bytes, minRotateBytes)
 	p.positive(key("audit", "rotate", "age"), c.Audit.Rotate.Age)
 	p.word(key("log", "level"), "log level", c.Log.Level, "debug", "info", "warn", "error")
-	p.word(key("log", "format"), "format", c.Log.Format, "json", "console")
+	p.word(key("log", "format"), "format", c.Log.Format, "auto", "json", "console")
 }
 
 // checkNotify looks at the command without saying what is in it.

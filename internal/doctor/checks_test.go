@@ -157,7 +157,7 @@ func TestDiagnosisFits(t *testing.T) {
 	f := failed("a path\x1b that is %s\nand %s", strings.Repeat("long ", 40), long).advise("%s; do %s", chmod(0o600, &syscall.Stat_t{}, long+" x"), strings.Repeat("this ", 40))
 	f.Check = "machine"
 	drawn := f.draw(term.Screen{Width: 80, Terminal: true})
-	if !strings.HasPrefix(drawn, `fail   machine  a path\x1b that is long`) || !strings.Contains(drawn, "\n                to do: chmod 600\n                       '"+long+"\n") {
+	if !strings.HasPrefix(drawn, "fail   machine  a path‹U+001B› that is long") || !strings.Contains(drawn, "\n                to do: chmod 600\n                       '"+long+"\n") {
 		t.Errorf("got\n%s", drawn)
 	}
 	for line := range strings.Lines(drawn) {

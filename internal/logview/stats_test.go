@@ -32,7 +32,7 @@ func TestStatsAreDrawn(t *testing.T) {
 			}
 			lines := strings.Split(out.String(), "\n")
 			for _, line := range lines {
-				if w := term.Width(line); w > width && w > 64 || strings.Contains(line, "\x1b") {
+				if w := term.Width(line); w > width && w > 72 || strings.Contains(line, "\x1b") {
 					t.Errorf("%d cells: %q", w, line)
 				}
 			}

@@ -1,51 +1,38 @@
 package term
 
 import (
-	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mattn/go-runewidth"
 	"github.com/openclawos/ocipd/internal/text"
 )
 
-// Printable returns a text as it may be shown on a terminal. Whatever does not
-// show as itself is written as an escape: control characters, which steer the
-// terminal; bidirectional and other format characters, which make a text read
-// as another; and bytes that are no UTF-8. Everything that came from messages
-// or clients goes through here before a person sees it.
-func Printable(s string) string {
-	if text.Showable(s) {
-		return s
+// Printable returns a text as it may be shown on one line of a terminal, the same
+// wherever it is shown. Whatever does not show as itself is named in ‹›, see [Glyphs]:
+// control characters, which steer the terminal; bidirectional and other format
+// characters, which make a text read as another; and bytes that are no UTF-8. So no two
+// texts look alike, and a text must go through here once: the quotes that name are named
+// themselves. Everything that came from messages or clients does before a person sees it.
+func Printable(foreign string) string {
+	if plain(foreign) {
+		return foreign
 	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case text.Shows(r):
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < utf8.RuneSelf:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r <= 0xffff:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-		i += size
-	}
-	return b.String()
+	return JoinGlyphs(Glyphs(foreign))
 }
 
-// PrintableJSON is [Printable] for a JSON text, which stays the same JSON.
+// plain reports whether all of a text shows as itself for being ASCII.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// PrintableJSON is [Printable] for a JSON text, which stays the same JSON: escapes of
+// JSON stand for what does not show.
 func PrintableJSON(value jsontext.Value) jsontext.Value {
 	return text.AppendJSON(nil, string(value))
 }

@@ -58,15 +58,6 @@ func Glyphs(line string) []Glyph {
 	return shown
 }
 
-// Visible shows a foreign text on one line.
-func Visible(foreign string) string {
-	var b strings.Builder
-	for _, g := range Glyphs(foreign) {
-		b.WriteString(g.text)
-	}
-	return b.String()
-}
-
 // Misleading says what in a text could mislead who reads it.
 func Misleading(foreign string) []string {
 	var warnings []string
@@ -205,7 +196,7 @@ func (p *Page) quoteLine(before string, piece []Glyph, from int, spans []Span) {
 		return
 	}
 	room := p.Screen.Width - Width(gutterAt) - len(pointer) - 1
-	p.Line(gutterAt, p.Paint(Yellow, strings.TrimRight(pointer+" "+Cut(Visible(strings.Join(labels, ", ")), room), " ")))
+	p.Line(gutterAt, p.Paint(Yellow, strings.TrimRight(pointer+" "+Cut(Printable(strings.Join(labels, ", ")), room), " ")))
 }
 
 // leastLine is the width of the widest glyph: ‹U+10FFFF›.
@@ -249,7 +240,7 @@ const FactWidth = 2 + len("conversation") + len(Gap)
 
 // FactName is the name of a fact, as wide as what stands before each of them.
 func FactName(p Palette, name string) string {
-	name = Cut(Visible(name), FactWidth-2-len(Gap))
+	name = Cut(Printable(name), FactWidth-2-len(Gap))
 	return "  " + p.Paint(Dim, name) + strings.Repeat(" ", FactWidth-2-Width(name))
 }
 
