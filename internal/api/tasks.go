@@ -928,11 +928,13 @@ type TaskEffectState struct {
 }
 
 // TaskGrantParams gives an actor a token (task.grant). An operator may leave out the
-// task for an orchestrator.
+// task for an orchestrator, and name an agent that the token speaks and reads for, besides
+// the actor or in its place.
 type TaskGrantParams struct {
 	Strict
 	TaskID    string   `json:"task_id,omitzero"`
-	Actor     string   `json:"actor"`
+	Actor     string   `json:"actor,omitzero"`
+	Agent     string   `json:"agent,omitzero"`
 	AttemptID string   `json:"attempt_id,omitzero"`
 	Tools     []string `json:"tools,omitzero"`
 	ExpiresS  *int     `json:"expires_s,omitzero"`
@@ -949,7 +951,14 @@ func (p *TaskGrantParams) WithKey() string { return p.RequestKey }
 func (p *TaskGrantParams) Validate() []FieldError {
 	var f fields
 	f.maybe("task_id", task.TaskID, p.TaskID)
-	f.text("actor", p.Actor, maxName)
+	if p.Actor == "" && p.Agent == "" {
+		f.add("actor", "required")
+	}
+	if p.Actor == "" && p.TaskID != "" {
+		f.add("actor", "required with task_id")
+	}
+	f.upTo("actor", p.Actor, maxName)
+	f.upTo("agent", p.Agent, maxName)
 	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
 	f.names("tools", p.Tools)
 	if p.ExpiresS != nil {
@@ -969,6 +978,7 @@ type TaskGranted struct {
 	Token     string    `json:"token,omitzero"`
 	Actor     string    `json:"actor"`
 	Role      task.Role `json:"role"`
+	Agent     string    `json:"agent,omitzero"`
 	AttemptID string    `json:"attempt_id,omitzero"`
 	Fence     int64     `json:"fence,omitzero"`
 	Tools     []string  `json:"tools"`
@@ -1013,6 +1023,7 @@ type TaskAttached struct {
 	GrantID   string    `json:"grant_id"`
 	Actor     string    `json:"actor"`
 	Role      task.Role `json:"role"`
+	Agent     string    `json:"agent,omitzero"`
 	TenantID  string    `json:"tenant_id,omitzero"`
 	TaskID    string    `json:"task_id,omitzero"`
 	AttemptID string    `json:"attempt_id,omitzero"`

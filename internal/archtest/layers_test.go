@@ -33,7 +33,7 @@ var layers = map[string]folder{
 	"internal/approval":    {imports: []string{"internal/api", "internal/audit", "internal/ocip", "internal/store"}},
 	"internal/exchange":    {imports: []string{"internal/audit", "internal/directory", "internal/keylock", "internal/ocip", "internal/store"}},
 	"internal/pause":       {imports: []string{"internal/api", "internal/store"}},
-	"internal/kernel":      {imports: []string{"internal/attachments", "internal/sessions", "internal/grants", "internal/api", "internal/approval", "internal/audit", "internal/contacts", "internal/directory", "internal/exchange", "internal/exchanges", "internal/hints", "internal/logquery", "internal/media", "internal/metrics", "internal/ocip", "internal/outbox", "internal/pause", "internal/registry", "internal/store", "internal/storeerror", "internal/text"}},
+	"internal/kernel":      {imports: []string{"internal/attachments", "internal/keylock", "internal/sessions", "internal/grants", "internal/api", "internal/approval", "internal/audit", "internal/contacts", "internal/directory", "internal/exchange", "internal/exchanges", "internal/hints", "internal/logquery", "internal/media", "internal/metrics", "internal/ocip", "internal/outbox", "internal/pause", "internal/registry", "internal/store", "internal/storeerror", "internal/text"}},
 	"internal/hints":       {imports: []string{"internal/api", "internal/ocip", "internal/text"}},
 	"internal/exchanges":   {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/directory", "internal/exchange", "internal/ocip", "internal/registry", "internal/store"}},
 	"internal/contacts":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/exchange", "internal/ocip", "internal/store"}},

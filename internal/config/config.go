@@ -110,8 +110,9 @@ type IPC struct {
 type Agent struct {
 	// ID is the agentId of session keys: no colon, star or space.
 	ID string `yaml:"id"`
-	// App is the id of the app that speaks for the agent; UID and Exe, when
-	// set, narrow that to one user and one executable.
+	// App is the id of the app that speaks for the agent, empty where it speaks by the
+	// grants of tasks; UID and Exe, when set, narrow that to one user and one
+	// executable.
 	App        string `yaml:"app"`
 	UID        *int   `yaml:"uid,omitempty"`
 	Exe        string `yaml:"exe,omitempty"`

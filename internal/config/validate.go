@@ -281,8 +281,9 @@ func (c *Config) checkAgents(p *problems) {
 	for i, a := range c.Agents {
 		at := keypath.Path{}.Key("agents").Index(i)
 		p.required(at.Key("id"), a.ID)
-		p.required(at.Key("app"), a.App)
-		p.app(at.Key("app"), a.App)
+		if a.App != "" {
+			p.app(at.Key("app"), a.App)
+		}
 		p.required(at.Key("instance_id"), a.InstanceID)
 		p.required(at.Key("user_id"), a.UserID)
 		p.required(at.Key("org_unit"), a.OrgUnit)

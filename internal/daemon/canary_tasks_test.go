@@ -103,7 +103,7 @@ func taskBases(method string) []object {
 			"tool_call": object{"id": free("id"), "kind": free("edit"), "title": free("title"), "mcp_server": free("server"), "input": anything()},
 		}}
 	case "task.grant":
-		return of(object{"actor": free("e"), "attempt_id": "att_" + uuid, "tools": texts("task_get"), "expires_s": 60, "bind": free("program")})
+		return of(object{"actor": free("e"), "agent": free("a"), "attempt_id": "att_" + uuid, "tools": texts("task_get"), "expires_s": 60, "bind": free("program")})
 	case "task.revoke_grant":
 		return of(object{"grant_id": "grt_" + uuid})
 	}

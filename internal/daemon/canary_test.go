@@ -38,6 +38,8 @@ agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
   - {id: bob, app: "@acme/bob", instance_id: agent-bob-1, user_id: bob, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
   - {id: gina, app: "@globex/gina", instance_id: agent-gina-1, user_id: gina, org_unit: sales, tenant_id: globex-inc, max_classification_shared: internal}
+  - {id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
+  - {id: gus, instance_id: agent-gus-1, user_id: gus, org_unit: sales, tenant_id: globex-inc, max_classification_shared: internal}
 directory:
   - {instance_id: agent-dave-1, user_id: dave, org_unit: engineering, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:dave"]}
   - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex-inc, accepts: [public, internal], sessions: ["chat:eve"]}
@@ -376,7 +378,7 @@ const brief = "≡"
 
 // bases are calls of a method that get somewhere, for those who may make them.
 func (c *canary) bases(method string, s *scout) (calls []object) {
-	targets := []string{"telegram:dave", "telegram:owner", "telegram:12", "agent:alice:main", "agent:bob:main", "agent:gina:main", "chat:eve", "chat:7", "junk:1"}
+	targets := []string{"telegram:dave", "telegram:owner", "telegram:12", "agent:alice:main", "agent:bob:main", "agent:gina:main", "chat:eve", "chat:7", "junk:1", "agent:ann:main"}
 	switch method {
 	case "app.heartbeat":
 		return []object{{"status": anything()}}
@@ -444,7 +446,7 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 	case "exchange.resolve":
 		id := "none"
 		var held api.ExchangeResult
-		if s.speaks != "" && json.Unmarshal(s.get("exchange.list", `{"outcome":"in_progress","limit":1}`), &held) == nil && len(held.Exchanges) > 0 {
+		if s.speaks != "" && !s.byGrant() && json.Unmarshal(s.get("exchange.list", `{"outcome":"in_progress","limit":1}`), &held) == nil && len(held.Exchanges) > 0 {
 			id = held.Exchanges[0].ExchangeID
 		}
 		return []object{{"exchangeId": id, "agent": "agent-" + s.speaks + "-1", "outcome": "resolved", "note": free("a note"), "signature": free("sig")}}
@@ -460,7 +462,9 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 	case "app.shutdown":
 		return []object{{"reason": free("enough"), "timeout": 1000}}
 	default:
-		return taskBases(method)
+		if calls = c.agentBases(method, s); calls == nil {
+			calls = taskBases(method)
+		}
 	}
 	return calls
 }
@@ -549,7 +553,11 @@ func newCanary(t *testing.T, yaml string, single bool, apps ...standing) *canary
 	c := &canary{harness: build(t, yaml), single: single}
 	for _, like := range apps {
 		s := c.dialScout(like)
-		s.enlist()
+		if s.byGrant() {
+			c.attach(s)
+		} else {
+			s.enlist()
+		}
 		c.apps = append(c.apps, s)
 	}
 	return c
@@ -566,6 +574,8 @@ func TestCanaryOfTwoTenants(t *testing.T) {
 		standing{id: "@acme/alice", tenant: "acme-corp", speaks: "alice"},
 		standing{id: "@acme/bob", tenant: "acme-corp", speaks: "bob"},
 		standing{id: "@globex/gina", tenant: "globex-inc", speaks: "gina"},
+		standing{id: "@ocipd/agent:ann", tenant: "acme-corp", speaks: "ann"},
+		standing{id: "@ocipd/agent:gus", tenant: "globex-inc", speaks: "gus"},
 		standing{id: "@nobody/stranger"},
 	)
 	c.sing()
@@ -573,6 +583,7 @@ func TestCanaryOfTwoTenants(t *testing.T) {
 	c.listens(
 		"message.dispatch content", "message.dispatch metadata.note", "message.dispatch metadata.exchange.data[].source", "message.dispatch metadata name",
 		"agent.queue text", "agent.queue metadata.deep[].er[]", "hook.emit data.params.note", "agent.complete error", "hook.result content", "hook.result metadata.note",
+		"agent.send text",
 	)
 }
 
@@ -592,7 +603,8 @@ func (c *canary) sing() {
 	methods := c.described()
 	for _, s := range c.apps {
 		for _, method := range slices.Sorted(maps.Keys(methods)) {
-			if method != "app.shutdown" {
+			// On a connection of an agent that speaks by a grant no app registers here.
+			if method != "app.shutdown" && (method != "app.register" || !s.byGrant()) {
 				c.say(s, method)
 			}
 		}
@@ -819,6 +831,7 @@ func (c *canary) grab(s *scout) {
 func (c *canary) settle() {
 	deadline := time.Now().Add(patience)
 	for {
+		c.readAll()
 		var waiting api.QueueListResult
 		c.operator("queue.list", map[string]any{"limit": 1000}, &waiting)
 		left := slices.DeleteFunc(waiting.Messages, func(m api.QueuedMessage) bool {
@@ -1166,6 +1179,17 @@ func (e *evidence) answered(c *canary, m mark, at *scout, l *line) string {
 		})
 	}
 	switch method {
+	case "agent.read":
+		return e.readBy(c, m, at, l.Result)
+	case "agent.contacts":
+		var list api.AgentContacts
+		_ = json.Unmarshal(l.Result, &list)
+		for _, one := range list.Contacts {
+			if c.found(one.Session)[m] && !slices.ContainsFunc(e.session[one.Session], func(r *audit.Entry) bool { return r.PolicyResult == string(ocip.Allow) }) {
+				return "nothing is on record in the session"
+			}
+		}
+		return ""
 	case "session.get", "session.list":
 		if result.Session != nil {
 			result.Sessions = append(result.Sessions, *result.Session)
@@ -1180,7 +1204,7 @@ func (e *evidence) answered(c *canary, m mark, at *scout, l *line) string {
 			}
 		}
 		return ""
-	case "exchange.get", "exchange.list":
+	case "exchange.get", "exchange.list", "agent.exchange":
 		for _, x := range result.Exchanges {
 			var exchange api.Exchange
 			if err := json.Unmarshal(x, &exchange); err != nil {

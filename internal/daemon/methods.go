@@ -71,6 +71,12 @@ func (d *Daemon) methods() []ipc.Method {
 		taskRow("task.list", taskSession.List),
 		ipc.OperatorStream[api.TaskNews]("task.watch", d.tasks.Load().Watch),
 
+		agentRow(d, "agent.send", granted.Send),
+		agentRow(d, "agent.read", granted.Read),
+		agentRow(d, "agent.contacts", granted.Contacts),
+		agentRow(d, "agent.exchange", granted.Exchange),
+		agentRow(d, "agent.approval", granted.Approval),
+
 		ipc.Cancel("stream.cancel"),
 		ipc.Describe("kernel.describe"),
 
@@ -112,6 +118,24 @@ func (d *Daemon) methods() []ipc.Method {
 // taskRow makes the row of a method of tasks, with the roles that may call it.
 func taskRow[P, R any](name string, f func(taskSession, context.Context, *P) (R, error)) ipc.Method {
 	return ipc.Task(name, tasks.Matrix()[name], f)
+}
+
+// granted is who calls the methods of agents that speak by grants.
+type granted = *kernel.Granted
+
+// agentRow makes the row of a method of such agents.
+func agentRow[P, R any](d *Daemon, name string, f func(granted, context.Context, *P) (R, api.AfterReply, error)) ipc.Method {
+	return ipc.Agent(name, func(s taskSession, ctx context.Context, p *P) (result R, after api.AfterReply, err error) {
+		grant, err := s.Agent(ctx, name)
+		if err != nil {
+			return result, nil, err
+		}
+		who, err := d.kernel.Granted(grant.Agent, grant.Tenant, grant.ID, s.Peer())
+		if err != nil {
+			return result, nil, err
+		}
+		return f(who, ctx, p)
+	})
 }
 
 // makeServer comes after all that its methods are of, and answers nobody yet.

@@ -314,7 +314,8 @@ func Missing(cfg *Config, owners map[string]string) []Declaration {
 			own = cfg.UIDs[0]
 		}
 		for i := range cfg.Agents {
-			if agent := &cfg.Agents[i]; agent.UID == nil {
+			// For one without an app nobody speaks who has no grant.
+			if agent := &cfg.Agents[i]; agent.UID == nil && !IsAgents(agent.App) {
 				lacks = append(lacks, Declaration{
 					Key: "agents[" + strconv.Itoa(i) + "].uid", Agent: agent.ID, Name: "uid", Values: []string{strconv.FormatUint(uint64(own), 10)},
 					Reason: "apps of several users may connect, so any of them could speak for agent " + agent.ID,

@@ -33,8 +33,8 @@ type Config struct {
 	UIDs []uint32
 }
 
-// Agent is a local agent and the app that speaks for it. UID and Exe, where
-// set, bind the app to a user and a program.
+// Agent is a local agent and the app that speaks for it, [AppOf] where it has none. UID
+// and Exe, where set, bind whoever speaks for it to a user and a program.
 type Agent struct {
 	ocip.Agent
 	App string
@@ -43,6 +43,17 @@ type Agent struct {
 	// Media are the folders out of which the agent may send files.
 	Media []string
 }
+
+// ownApp begins what stands for the app of an agent that has none. No app can register
+// under such an id.
+const ownApp = "@ocipd/agent:"
+
+// AppOf is what stands for the app of an agent that has none: what it says and hears
+// goes by grants.
+func AppOf(agent string) string { return ownApp + agent }
+
+// IsAgents reports whether what stands for an app is an agent without one.
+func IsAgents(app string) bool { return strings.HasPrefix(app, ownApp) }
 
 // Route says which agent inbound messages of a session are for. Session is a
 // key, or the beginning of keys with * behind it.

@@ -49,8 +49,8 @@ type Rules struct {
 }
 
 // Of tells the sides that the agents of an app hold from others.
-func (r *Rules) Of(a *registry.App) func(instance string) bool {
-	mine := r.Directory.SpokenBy(a.ID())
+func (r *Rules) Of(app string) func(instance string) bool {
+	mine := r.Directory.SpokenBy(app)
 	return func(instance string) bool {
 		return slices.ContainsFunc(mine, func(a *directory.Agent) bool { return a.InstanceID == instance })
 	}
@@ -93,7 +93,7 @@ func (x *Exchanges) ResolveAs(ctx context.Context, who api.Peer, p *api.Exchange
 
 // ResolveFor ends an exchange for an app, the sides of its own agents alone.
 func (x *Exchanges) ResolveFor(ctx context.Context, a *registry.App, p *api.ExchangeResolveParams, r *Rules) (api.OK, error) {
-	return x.resolve(ctx, p, &resolver{app: a, mine: r.Of(a)}, r)
+	return x.resolve(ctx, p, &resolver{app: a, mine: r.Of(a.ID())}, r)
 }
 
 // sides returns the sides of an exchange that a caller may see, at least one.

@@ -40,6 +40,8 @@ const (
 	AccessOperator Access = "operator"
 	// AccessTask admits whoever works on tasks, on either socket: see [TaskSession].
 	AccessTask Access = "task"
+	// AccessAgent admits an agent that speaks by a grant, on the apps' socket.
+	AccessAgent Access = "agent"
 	// AccessAny admits whoever is connected, on either socket.
 	AccessAny Access = "any"
 )
@@ -192,6 +194,16 @@ func TaskAttach[S TaskSession, P, R any](name string, f func(S, context.Context,
 	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
 		result, err := f(c.tasks.(S), ctx, p.(*P))
 		return result, nil, err
+	}
+	return m
+}
+
+// Agent makes the row of a method of agents that speak by grants, which the function
+// asks the connection for.
+func Agent[S TaskSession, P, R any](name string, f func(S, context.Context, *P) (R, api.AfterReply, error)) Method {
+	m := row[P, R](name, AccessAgent, Patient)
+	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
+		return f(c.tasks.(S), ctx, p.(*P))
 	}
 	return m
 }

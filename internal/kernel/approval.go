@@ -323,8 +323,8 @@ const outcomeKept = 7 * 24 * time.Hour
 
 // Tell has the app that asked told, which waits for it in the outbox.
 func (s *heldMessage) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
-	if s.r.AppID == api.OperatorApp {
-		return nil // who asked sees the request in the operator's own list
+	if s.r.AppID == api.OperatorApp || directory.IsAgents(s.r.AppID) {
+		return nil // who asked sees the request in the operator's own list, or asks after it
 	}
 	event, err := json.Marshal(outcome)
 	if err != nil {

@@ -56,12 +56,17 @@ func (k *ruleset) locateHeld(ctx context.Context, r *approval.Request) {
 
 // Approval returns what became of a message that the app asked for.
 func (c *Client) Approval(ctx context.Context, p *api.ApprovalParams) (api.Approval, error) {
-	r, err := c.kernel.rules().decider().Show(ctx, p.ApprovalID)
+	return c.kernel.approvalOf(ctx, p.ApprovalID, c.App().ID())
+}
+
+// approvalOf is what who asked is told of a request.
+func (k *Kernel) approvalOf(ctx context.Context, id, app string) (api.Approval, error) {
+	r, err := k.rules().decider().Show(ctx, id)
 	if err != nil {
 		return api.Approval{}, err
 	}
-	if r.AppID != c.App().ID() {
-		return api.Approval{}, approval.NotFound(p.ApprovalID)
+	if r.AppID != app {
+		return api.Approval{}, approval.NotFound(id)
 	}
 	// What people sign is not for the one that asked.
 	r.ToSign, r.Salt = nil, ""

@@ -74,6 +74,18 @@ type outgoing struct {
 	// deliver, where set, has the message written to its receiver, once it is
 	// durable.
 	deliver api.AfterReply
+	// grantID is the grant by which an agent without an app sends the message, and keep,
+	// where set, enters the answer into the change, for who asks again.
+	grantID string
+	keep    func(*store.Change, *api.DispatchResult) error
+}
+
+// answered enters what the sender is answered into the change that decides.
+func (m *outgoing) answered(c *store.Change, r *api.DispatchResult) error {
+	if m.keep == nil {
+		return nil
+	}
+	return m.keep(c, r)
 }
 
 // about is the context of the hook events about the message.
@@ -670,7 +682,10 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true}
+	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true, OCIP: &api.ExchangeRef{
+		ExchangeID: v.Exchange.ID, ConversationID: v.Exchange.ConversationID,
+		Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditID: sent.ID,
+	}}
 	if d != nil {
 		d.Enter(change)
 	}
@@ -686,16 +701,15 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 			return api.DispatchResult{}, err
 		}
 	}
+	if err := m.answered(change, &result); err != nil {
+		return api.DispatchResult{}, err
+	}
 	if _, err := k.commit(change); err != nil {
 		return api.DispatchResult{}, err
 	}
 	k.state.Entered(change)
 	if *fresh {
 		k.apps.Observe(k.terms, api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
-	}
-	result.OCIP = &api.ExchangeRef{
-		ExchangeID: v.Exchange.ID, ConversationID: v.Exchange.ConversationID,
-		Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditID: sent.ID,
 	}
 	return result, nil
 }
@@ -815,6 +829,9 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	}
 	if m.operator != nil {
 		r.Details["operator"] = api.ByPeer(m.operator)
+	}
+	if m.grantID != "" {
+		r.Details["grant_id"] = m.grantID
 	}
 	if m.check {
 		r.ActionType, r.Event = audit.ActionCheck, "decided"

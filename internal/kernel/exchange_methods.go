@@ -18,7 +18,7 @@ func (c *Client) Exchange(ctx context.Context, p *api.ExchangeParams) (api.Excha
 	if err != nil {
 		return api.ExchangeResult{}, err
 	}
-	return k.exchanges.Get(ctx, p.ExchangeID, k.ending().Of(c.App()))
+	return k.exchanges.Get(ctx, p.ExchangeID, k.ending().Of(c.App().ID()))
 }
 
 // Exchanges lists the exchanges of one of the app's agents.
@@ -32,7 +32,7 @@ func (c *Client) Exchanges(ctx context.Context, p *api.ExchangeListParams) (api.
 	if p.Agent == "" && len(agents) == 1 {
 		p.Agent = agents[0].InstanceID
 	}
-	if !k.ending().Of(a)(p.Agent) {
+	if !k.ending().Of(a.ID())(p.Agent) {
 		return api.ExchangeResult{}, api.Errorf(api.Forbidden, "app %s does not speak for agent %q; name one of its own in agent", a.ID(), p.Agent)
 	}
 	return k.exchanges.List(ctx, p)

@@ -56,8 +56,13 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 		return api.DispatchResult{}, k.refuseOnly(m, v, change)
 	}
 	record, err := k.enterRequest(ctx, r, m, v, st, change, now)
+	var result api.DispatchResult
 	if err == nil {
 		k.state.Refuse(change, v, now)
+		result = heldResult(r, record.ID)
+		err = m.answered(change, &result)
+	}
+	if err == nil {
 		_, err = k.commit(change)
 	}
 	if err != nil {
@@ -65,7 +70,7 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 		return api.DispatchResult{}, err
 	}
 	k.state.Entered(change)
-	return heldResult(r, record.ID), nil
+	return result, nil
 }
 
 // enterRequest enters the request to release a message, and the record that it
@@ -115,10 +120,13 @@ func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.Disp
 		TenantID: m.sender.TenantID, SessionKey: waits.SessionKey, ExchangeID: waits.ExchangeID, ConversationID: waits.ConversationID,
 		PolicyResult: string(ocip.RequireApproval), Code: waits.Code, ApprovalID: id, DispatchID: waits.DispatchID,
 	}
-	if _, err := k.record(r); err != nil {
+	result = heldResult(waits, r.ID)
+	change := &store.Change{Records: []*audit.Record{r}}
+	if err := m.answered(change, &result); err != nil {
 		return result, true, err
 	}
-	return heldResult(waits, r.ID), true, nil
+	_, err = k.commit(change)
+	return result, true, err
 }
 
 // heldResult is what the caller of a held message sees.

@@ -21,6 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/exchanges"
 	"github.com/openclawos/ocipd/internal/grants"
+	"github.com/openclawos/ocipd/internal/keylock"
 	"github.com/openclawos/ocipd/internal/logquery"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -136,6 +137,10 @@ type Kernel struct {
 
 	// inForce is what calls that begin now are decided by.
 	inForce atomic.Pointer[ruleset]
+
+	// inboxes are who reads for agents without an app, and asking their requests.
+	inboxes inboxes
+	asking  keylock.Locks
 
 	closing context.Context
 	stop    context.CancelFunc

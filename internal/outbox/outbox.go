@@ -90,6 +90,8 @@ type Outbox struct {
 
 	dropped dropped
 	decided *decided
+	// arrivals are those who wait for a message that no app takes.
+	arrivals arrivals
 }
 
 // New makes an outbox over an open store, which delivers until the context ends.
@@ -157,6 +159,7 @@ func (o *Outbox) Offer(d *Delivery) (deliver func()) {
 	l := o.lane(d.Queue)
 	if l == nil {
 		o.decided.add(&d.Message)
+		o.arrivals.tell(d.Queue)
 		return nil
 	}
 	l.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/directory"
 	"go.uber.org/zap"
 )
 
@@ -74,22 +75,30 @@ func (r *Registry) mayRun(t *Terms, id string, peer api.Peer) error {
 	if err := t.Directory.MayRegister(id); err != nil {
 		return api.Errorf(api.Forbidden, "%v", err)
 	}
-	uid, _, _ := peer.Credentials()
 	for _, agent := range t.Directory.SpokenBy(id) {
-		if agent.UID != nil && *agent.UID != uid {
-			return api.Errorf(api.Forbidden, "app %s speaks for agent %s, which is bound to user %d; this process runs as user %d", id, agent.ID, *agent.UID, uid)
+		if err := r.MayBe(agent, "app "+id, peer); err != nil {
+			return err
 		}
-		if agent.Exe == "" {
-			continue
-		}
-		exe, err := peer.Executable()
-		if err != nil {
-			r.log.Warn("cannot tell which program connects", zap.String("app", id), zap.Error(err))
-			return api.Errorf(api.Forbidden, "app %s speaks for agent %s, which is bound to a program, and the kernel cannot tell which program this is", id, agent.ID)
-		}
-		if exe != agent.Exe {
-			return api.Errorf(api.Forbidden, "app %s speaks for agent %s, which is bound to %s; this process runs %s", id, agent.ID, agent.Exe, exe)
-		}
+	}
+	return nil
+}
+
+// MayBe checks that a process is the user and the program that an agent is bound to.
+// Who names what speaks for the agent.
+func (r *Registry) MayBe(agent *directory.Agent, who string, peer api.Peer) error {
+	if uid, _, _ := peer.Credentials(); agent.UID != nil && *agent.UID != uid {
+		return api.Errorf(api.Forbidden, "%s speaks for agent %s, which is bound to user %d; this process runs as user %d", who, agent.ID, *agent.UID, uid)
+	}
+	if agent.Exe == "" {
+		return nil
+	}
+	exe, err := peer.Executable()
+	if err != nil {
+		r.log.Warn("cannot tell which program connects", zap.String("agent", agent.ID), zap.Error(err))
+		return api.Errorf(api.Forbidden, "%s speaks for agent %s, which is bound to a program, and the kernel cannot tell which program this is", who, agent.ID)
+	}
+	if exe != agent.Exe {
+		return api.Errorf(api.Forbidden, "%s speaks for agent %s, which is bound to %s; this process runs %s", who, agent.ID, agent.Exe, exe)
 	}
 	return nil
 }

@@ -198,12 +198,18 @@ func (r *Registry) drain(records ...*audit.Record) error {
 // RecordRefusal records that an app tried what it may not, and returns the error it
 // is told. What is only malformed is no attempt and no record.
 func (r *Registry) RecordRefusal(a *App, event string, refusal error, details map[string]any) error {
+	return r.RecordRefusalOf(a.ID(), event, refusal, details)
+}
+
+// RecordRefusalOf is RecordRefusal for who speaks under an app's id without being
+// connected as that app.
+func (r *Registry) RecordRefusalOf(app, event string, refusal error, details map[string]any) error {
 	said := api.AsError(refusal)
 	if said.Code != api.Forbidden {
 		return refusal
 	}
 	_, err := r.commit(&store.Change{Records: []*audit.Record{{
-		ID: r.newID(), ActionType: audit.ActionSecurity, Event: event, AppID: a.ID(),
+		ID: r.newID(), ActionType: audit.ActionSecurity, Event: event, AppID: app,
 		PolicyResult: string(ocip.Deny), PolicyReason: said.Message, Details: details,
 	}}})
 	if err != nil {

@@ -508,6 +508,9 @@ func (c IssueGrant) decide(d *draft) error {
 	}
 	g.TaskID, g.Tenant = t.ID, t.Tenant
 	e := d.event("grant.issued").made("grant_id", g.ID).made("actor", g.Actor).made("role", g.Role).made("expires_at", g.ExpiresAt)
+	if g.Agent != "" {
+		e.made("agent", g.Agent)
+	}
 	e.AttemptID = g.AttemptID
 	d.silent = true
 	return nil

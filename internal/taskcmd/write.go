@@ -447,17 +447,25 @@ func (t *command) newGrant() *cobra.Command {
 	var expires time.Duration
 	var file string
 	c := &cobra.Command{
-		Use: "grant ACTOR",
+		Use: "grant [ACTOR]",
 		Example: "  ocipd task grant builder --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --out builder.token\n" +
-			"  ocipd task grant lead --expires 24h",
-		Short: "give an actor a token",
+			"  ocipd task grant lead --expires 24h\n" +
+			"  ocipd task grant --agent alice --out alice.token",
+		Short: "give an actor or an agent a token",
 		Long: `Give an actor a token: for one task, where an executor's is for the running attempt
 and a reviewer's for what is reviewed now, or without --task for all that is the actor's.
-The token is shown once, or written to a file that nobody else can read. Whoever uses it
+With --agent, which the operator alone can use, the token lets its holder send and
+read messages as an agent that has no app, besides the actor or without one. The
+token is shown once, or written to a file that nobody else can read. Whoever uses it
 first has it.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.Actor = args[0]
+			if len(args) == 0 && p.Agent == "" {
+				return cli.Usagef("cannot give a token to nobody: name an actor, or an agent with --agent")
+			}
+			if len(args) > 0 {
+				p.Actor = args[0]
+			}
 			if expires > 0 {
 				s := int(expires / time.Second)
 				p.ExpiresS = &s
@@ -488,6 +496,7 @@ first has it.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&p.TaskID, "task", "", "the task's `ID`")
+	flags.StringVar(&p.Agent, "agent", "", "the `ID` of an agent that it speaks and reads for")
 	flags.StringVar(&p.AttemptID, "attempt", "", "the attempt's `ID` (default the running one)")
 	flags.StringSliceVar(&p.Tools, "tools", nil, "the `TOOLS` that it may use (default those of its role)")
 	flags.StringVar(&p.Bind, "bind", "", "who the token is good for once one has used it, `WORD`: "+strings.Join(task.Binds(), ", ")+" (default program: the same program of the same user)")

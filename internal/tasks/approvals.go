@@ -375,8 +375,12 @@ func (t *Tasks) revoke(ctx context.Context, change *store.Change, ids []string, 
 }
 
 func (t *Tasks) grantRecord(event string, g *task.Grant, who *task.Actor) *audit.Record {
-	return &audit.Record{
+	r := &audit.Record{
 		ID: t.o.NewID(), ActionType: audit.ActionSecurity, Event: event, TenantID: g.Tenant, Actor: who.Name, Role: string(who.Role), PolicyResult: audit.ResultAllow,
 		Details: map[string]any{"grant_id": g.ID, "actor": g.Actor, "role": g.Role, "expires_at": g.ExpiresAt},
 	}
+	if g.Agent != "" {
+		r.Details["agent"] = g.Agent
+	}
+	return r
 }

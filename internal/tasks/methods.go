@@ -278,13 +278,13 @@ const longestGrant = 30 * 24 * time.Hour
 // Grant answers task.grant.
 func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGranted, error) {
 	who := s.as(ctx, p.TaskID)
-	a := s.t.config.Load().actor(p.Actor)
-	if a == nil || who.Role != task.Operator && a.Tenant != who.Tenant {
-		return api.TaskGranted{}, api.Errorf(api.InvalidParams, "actor: tasks.actors has no %.64q", p.Actor)
+	a, err := s.grantee(who, p)
+	if err != nil {
+		return api.TaskGranted{}, err
 	}
 	for i, name := range p.Tools {
-		if !slices.Contains(ToolsOf(a.Role), name) {
-			return api.TaskGranted{}, api.Errorf(api.InvalidParams, "tools[%d]: %.64q is no tool of a %s", i, name, a.Role)
+		if !slices.Contains(granted(a.Role, p.Agent), name) {
+			return api.TaskGranted{}, api.Errorf(api.InvalidParams, "tools[%d]: %.64q is no tool of this grant", i, name)
 		}
 	}
 	now := s.t.o.Now()
@@ -295,11 +295,11 @@ func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGr
 	if who.Role != task.Operator && (a.Role == task.Orchestrator || p.TaskID == "") {
 		return api.TaskGranted{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "an orchestrator's grant, and one without a task, is an operator's to give"})
 	}
-	g := &task.Grant{ID: task.GrantID + s.t.o.NewID(), Actor: a.Name, Role: a.Role, Tenant: a.Tenant, AttemptID: p.AttemptID, Tools: p.Tools, IssuedBy: who.Name, IssuedAt: now.UTC(), ExpiresAt: expires.UTC(), Bind: p.Bind}
+	g := &task.Grant{ID: task.GrantID + s.t.o.NewID(), Actor: a.Name, Role: a.Role, Tenant: a.Tenant, AttemptID: p.AttemptID, Tools: p.Tools, Agent: p.Agent, IssuedBy: who.Name, IssuedAt: now.UTC(), ExpiresAt: expires.UTC(), Bind: p.Bind}
 	s.issues(who, g)
 	token := newToken(task.TokenPrefix)
 	answer := func(c api.TaskChanged) api.TaskGranted {
-		return api.TaskGranted{TaskChanged: c, GrantID: g.ID, Token: token, Actor: g.Actor, Role: g.Role, AttemptID: g.AttemptID, Fence: g.Fence, Tools: toolsOf(g), ExpiresAt: g.ExpiresAt}
+		return api.TaskGranted{TaskChanged: c, GrantID: g.ID, Token: token, Actor: g.Actor, Role: g.Role, Agent: g.Agent, AttemptID: g.AttemptID, Fence: g.Fence, Tools: toolsOf(g), ExpiresAt: g.ExpiresAt}
 	}
 	withoutToken := func(r api.TaskGranted) api.TaskGranted { r.Token = ""; return r }
 	return once(ctx, s, "task.grant", p, withoutToken, func(keep func(*store.Change, api.TaskGranted) error) (api.TaskGranted, error) {

@@ -89,6 +89,9 @@ func (s *Session) Admit(ctx context.Context, method string, roles task.Roles, au
 	if err != nil {
 		return ctx, err
 	}
+	if who.Grant != nil && who.Grant.Actor == "" {
+		return ctx, s.t.refused(nil, &who.Actor, nil, &task.Refusal{Code: task.NotPermitted, Message: fmt.Sprintf("this grant is agent %s's alone and works on no task", who.Grant.Agent)})
+	}
 	if !roles.Has(who.Role) {
 		refusal := &task.Refusal{Code: task.NotPermitted, Message: fmt.Sprintf("%s is for %s, and %s is %s", method, named(roles), who.Name, who.Role)}
 		return ctx, s.t.refused(nil, &who.Actor, nil, refusal)
@@ -147,6 +150,10 @@ func (s *Session) who(ctx context.Context, authorized bool) (*caller, error) {
 		return nil, err
 	}
 	a := c.actor(now.Actor)
+	if now.Actor == "" {
+		// It works on no task. The agent's own user and program are the kernel's to check.
+		return &caller{Actor: task.Actor{Name: now.Agent, Tenant: now.Tenant, Grant: now}, peer: s.peer}, nil
+	}
 	if a == nil || a.Role != now.Role || a.Tenant != now.Tenant {
 		return nil, api.Errorf(api.Unauthorized, "the grant's actor %s is not configured as it was", now.Actor)
 	}
@@ -233,12 +240,15 @@ func (s *Session) Attach(ctx context.Context, p *api.TaskAttachParams) (api.Task
 	if err != nil {
 		return api.TaskAttached{}, err
 	}
-	a := s.t.config.Load().actor(now.Actor)
-	if a == nil || a.Role != now.Role || a.Tenant != now.Tenant {
-		return api.TaskAttached{}, errToken()
-	}
-	if err := s.bound(a); err != nil {
-		return api.TaskAttached{}, err
+	a := &Actor{Name: now.Agent, Tenant: now.Tenant}
+	if now.Actor != "" {
+		a = s.t.config.Load().actor(now.Actor)
+		if a == nil || a.Role != now.Role || a.Tenant != now.Tenant {
+			return api.TaskAttached{}, errToken()
+		}
+		if err := s.bound(a); err != nil {
+			return api.TaskAttached{}, err
+		}
 	}
 	if err := s.hold(ctx, a, now.ID); err != nil {
 		return api.TaskAttached{}, err
@@ -247,7 +257,7 @@ func (s *Session) Attach(ctx context.Context, p *api.TaskAttachParams) (api.Task
 	s.grant = now
 	s.mu.Unlock()
 	return api.TaskAttached{
-		GrantID: now.ID, Actor: now.Actor, Role: now.Role, TenantID: now.Tenant, TaskID: now.TaskID, AttemptID: now.AttemptID, Fence: now.Fence,
+		GrantID: now.ID, Actor: now.Actor, Role: now.Role, Agent: now.Agent, TenantID: now.Tenant, TaskID: now.TaskID, AttemptID: now.AttemptID, Fence: now.Fence,
 		Tools: toolsOf(now), ExpiresAt: now.ExpiresAt,
 	}, nil
 }
@@ -332,10 +342,10 @@ func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
 	return g, nil
 }
 
-// toolsOf are the tools of a grant: its own, or its role's.
+// toolsOf are the tools of a grant: its own, or its role's and its agent's.
 func toolsOf(g *task.Grant) []string {
 	if len(g.Tools) > 0 {
 		return g.Tools
 	}
-	return ToolsOf(g.Role)
+	return granted(g.Role, g.Agent)
 }

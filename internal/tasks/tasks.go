@@ -112,6 +112,9 @@ type Options struct {
 	// Approvals returns who decides under the configuration in force.
 	Approvals func() *approval.Decider
 	Runner    Runner
+	// Agent returns the tenant of an agent that speaks by grants, and an error where it is
+	// none.
+	Agent func(id string) (tenant string, err error)
 	// Private are the daemon's own folders, of which no file is read for a caller.
 	Private []string
 	Config  Config

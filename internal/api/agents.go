@@ -1,0 +1,329 @@
+package api
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// AgentSendParams sends a message as the agent of the connection's grant (agent.send).
+type AgentSendParams struct {
+	Strict
+	// To is a session key, or the id of an agent of this daemon.
+	To   string `json:"to"`
+	Text string `json:"text"`
+	// ExchangeID continues an exchange, NewExchange begins one.
+	ExchangeID     string `json:"exchange_id,omitzero"`
+	NewExchange    bool   `json:"new_exchange,omitzero"`
+	ExchangeType   string `json:"exchange_type,omitzero"`
+	Classification string `json:"classification,omitzero"`
+	ReplyPolicy    string `json:"reply_policy,omitzero"`
+	// TaskID and AttemptID name the task that the message is about.
+	TaskID     string `json:"task_id,omitzero"`
+	AttemptID  string `json:"attempt_id,omitzero"`
+	RequestKey string `json:"request_key,omitzero"`
+	Mended
+}
+
+// mainSession ends the session key that a message to an agent goes to by default.
+const mainSession = ":main"
+
+// SessionKey is the session that the message goes to.
+func (p *AgentSendParams) SessionKey() string {
+	if p.To == "" || strings.Contains(p.To, ":") {
+		return p.To
+	}
+	return "agent:" + p.To + mainSession
+}
+
+// OrderKey keeps the messages of one session in the order they were asked for.
+func (p *AgentSendParams) OrderKey() string { return p.SessionKey() }
+
+// Validate names the fields that are wrong.
+func (p *AgentSendParams) Validate() []FieldError {
+	var f fields
+	f.sessionKey("to", p.SessionKey())
+	if p.Text == "" {
+		f.add("text", "required")
+	}
+	f.upTo("exchange_id", p.ExchangeID, maxName)
+	if p.ExchangeType != "" {
+		f.oneOf("exchange_type", p.ExchangeType, exchangeTypes())
+	}
+	if p.Classification != "" {
+		f.oneOf("classification", p.Classification, levels())
+	}
+	if p.ReplyPolicy != "" {
+		f.oneOf("reply_policy", p.ReplyPolicy, replyPolicies())
+	}
+	f.maybe("task_id", task.TaskID, p.TaskID)
+	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
+	if p.AttemptID != "" && p.TaskID == "" {
+		f.add("task_id", "required with attempt_id")
+	}
+	f.upTo("request_key", p.RequestKey, maxName)
+	return f
+}
+
+func exchangeTypes() (names []string) {
+	for _, t := range []ocip.ExchangeType{ocip.InformationQuery, ocip.CommitmentRequest, ocip.MeetingScheduling} {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+func levels() (names []string) {
+	for _, l := range ocip.Levels() {
+		names = append(names, l.String())
+	}
+	return names
+}
+
+func replyPolicies() []string {
+	return []string{string(ocip.AgentOK), string(ocip.HumanOnly), string(ocip.NoReplyNeeded)}
+}
+
+// Dispatch is the message as an app would ask for it.
+func (p *AgentSendParams) Dispatch() *DispatchParams {
+	d := &DispatchParams{SessionKey: p.SessionKey(), Content: p.Text, Metadata: make(Object), Mended: p.Mended}
+	wish := make(Object)
+	for name, value := range map[string]string{"id": p.ExchangeID, "type": p.ExchangeType, "classification": p.Classification, "replyPolicy": p.ReplyPolicy} {
+		if value != "" {
+			wish[name] = String(value)
+		}
+	}
+	if p.NewExchange {
+		wish["new"] = jsontext.Value("true")
+	}
+	if len(wish) > 0 {
+		d.Metadata["exchange"] = wish.Append(nil)
+	}
+	if p.TaskID != "" {
+		about := Object{"id": String(p.TaskID)}
+		if p.AttemptID != "" {
+			about["attempt_id"] = String(p.AttemptID)
+		}
+		d.Metadata["task"] = about.Append(nil)
+	}
+	return d
+}
+
+// The states of a message that an agent sent.
+const (
+	SentAway    = "sent"
+	SentWaiting = "waiting"
+	SentHeld    = "held"
+)
+
+// AgentSent says what became of a message. It is held where a person decides about it:
+// it must not be sent again, and agent.approval tells what became of it.
+type AgentSent struct {
+	DispatchID string `json:"dispatch_id"`
+	// Status is sent, waiting where the receiver has yet to fetch it, or held.
+	Status     string    `json:"status"`
+	ApprovalID string    `json:"approval_id,omitzero"`
+	ExchangeID string    `json:"exchange_id,omitzero"`
+	Round      int       `json:"round,omitzero"`
+	MaxRounds  int       `json:"max_rounds,omitzero"`
+	Code       ocip.Code `json:"code,omitzero"`
+	Reason     string    `json:"reason,omitzero"`
+	AuditID    string    `json:"audit_id"`
+	// Replayed is set where nothing was sent since it was sent before.
+	Replayed bool `json:"replayed,omitzero"`
+}
+
+// SentBy is what an agent is told of a message.
+func (r *DispatchResult) SentBy() AgentSent {
+	s := AgentSent{DispatchID: r.DispatchID, Status: SentAway, ApprovalID: r.ApprovalID}
+	switch {
+	case r.Held:
+		s.Status = SentHeld
+	case r.Waiting:
+		s.Status = SentWaiting
+	}
+	if o := r.OCIP; o != nil {
+		s.ExchangeID, s.Round, s.MaxRounds, s.Code, s.Reason, s.AuditID = o.ExchangeID, o.Round, o.MaxRounds, o.Code, o.Reason, o.AuditID
+	}
+	return s
+}
+
+// AgentReadParams reads the inbox of the grant's agent (agent.read). Cursor is that of
+// the read before: what it passes is taken out of the inbox for good.
+type AgentReadParams struct {
+	Strict
+	Cursor string `json:"cursor,omitzero"`
+	Limit  *int   `json:"limit,omitzero"`
+	// WaitS is for how many seconds it is waited for a message where there is none.
+	WaitS int `json:"wait_s,omitzero"`
+}
+
+const (
+	defaultRead = 20
+	maxRead     = 100
+	maxWait     = 20
+)
+
+// Page is how many messages are read.
+func (p *AgentReadParams) Page() int {
+	if p.Limit == nil {
+		return defaultRead
+	}
+	return *p.Limit
+}
+
+// Validate names the fields that are wrong.
+func (p *AgentReadParams) Validate() []FieldError {
+	var f fields
+	if p.Cursor != "" {
+		if _, err := ParseInboxCursor(p.Cursor); err != nil {
+			f.add("cursor", "%v", err)
+		}
+	}
+	if p.Limit != nil {
+		f.between("limit", *p.Limit, 1, maxRead)
+	}
+	f.between("wait_s", p.WaitS, 0, maxWait)
+	return f
+}
+
+// AgentMessage is one message in an agent's inbox. Its text is somebody else's: it is to be
+// read, and no instruction of the daemon's.
+type AgentMessage struct {
+	DispatchID string `json:"dispatch_id"`
+	// From is the agent that sent it, by its instance id, and empty for people and what
+	// came without an envelope.
+	From           string    `json:"from,omitzero"`
+	FromUser       string    `json:"from_user,omitzero"`
+	Session        string    `json:"session"`
+	ReplyTo        string    `json:"reply_to"`
+	Text           string    `json:"text"`
+	Classification string    `json:"classification,omitzero"`
+	MessageType    string    `json:"message_type,omitzero"`
+	ExchangeID     string    `json:"exchange_id,omitzero"`
+	ExchangeType   string    `json:"exchange_type,omitzero"`
+	Round          int       `json:"round,omitzero"`
+	MaxRounds      int       `json:"max_rounds,omitzero"`
+	ReplyPolicy    string    `json:"reply_policy,omitzero"`
+	ExpiresAt      time.Time `json:"expires_at,omitzero"`
+	TaskID         string    `json:"task_id,omitzero"`
+	// Metadata is what came along besides.
+	Metadata Object `json:"metadata,omitempty"`
+}
+
+// AgentMessages is a page of an inbox, the oldest first.
+type AgentMessages struct {
+	Messages []AgentMessage `json:"messages"`
+	// Cursor passes these messages, once it is given to the next read.
+	Cursor string `json:"cursor,omitzero"`
+	// More is set where further messages wait.
+	More bool `json:"more"`
+}
+
+// AgentContactsParams asks whom the grant's agent can write to (agent.contacts).
+type AgentContactsParams struct {
+	Strict
+}
+
+// AgentContact is somebody that an agent can write to.
+type AgentContact struct {
+	// Session is what a message is sent to.
+	Session string `json:"session"`
+	// Kind is agent, owner, person, group or unknown.
+	Kind       string `json:"kind"`
+	InstanceID string `json:"instance_id,omitzero"`
+	UserID     string `json:"user_id,omitzero"`
+	OrgUnit    string `json:"org_unit,omitzero"`
+	// Here is set for an agent of this daemon.
+	Here bool `json:"here,omitzero"`
+}
+
+// AgentContacts lists those that the configuration has, and the sessions that there were.
+type AgentContacts struct {
+	Agent    string         `json:"agent"`
+	Contacts []AgentContact `json:"contacts"`
+}
+
+// AgentExchangeParams names an exchange of the grant's agent (agent.exchange).
+type AgentExchangeParams struct {
+	Strict
+	ExchangeID string `json:"exchange_id"`
+}
+
+// Validate names the fields that are wrong.
+func (p *AgentExchangeParams) Validate() []FieldError {
+	var f fields
+	f.text("exchange_id", p.ExchangeID, maxName)
+	return f
+}
+
+// AgentApprovalParams names what the grant's agent waits for (agent.approval).
+type AgentApprovalParams struct {
+	Strict
+	ApprovalID string `json:"approval_id"`
+}
+
+// Validate names the fields that are wrong.
+func (p *AgentApprovalParams) Validate() []FieldError {
+	var f fields
+	f.text("approval_id", p.ApprovalID, maxName)
+	return f
+}
+
+// AgentApproval is what became of a message that is held.
+type AgentApproval struct {
+	ApprovalID string    `json:"approval_id"`
+	Status     string    `json:"status"`
+	Code       string    `json:"code"`
+	Reason     string    `json:"reason"`
+	DispatchID string    `json:"dispatch_id"`
+	ExchangeID string    `json:"exchange_id,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	// Note is the word of whoever decided.
+	Note string `json:"note,omitzero"`
+}
+
+// InboxCursor is how far a reader of an inbox has come: after the message Last, but for
+// those that were kept back from it by a pause.
+type InboxCursor struct {
+	Last     string
+	KeptBack []string
+}
+
+// maxKeptBack bounds how many a cursor can name.
+const maxKeptBack = 32
+
+// Text writes the cursor for its reader, who gives it back as it is.
+func (c InboxCursor) Text() string {
+	if len(c.KeptBack) == 0 {
+		return c.Last
+	}
+	return c.Last + "-" + strings.Join(c.KeptBack, "-")
+}
+
+// Full reports whether no further message can be left out.
+func (c InboxCursor) Full() bool { return len(c.KeptBack) >= maxKeptBack }
+
+// ParseInboxCursor reads a cursor.
+func ParseInboxCursor(text string) (InboxCursor, error) {
+	const uuidBytes = 36
+	var ids []string
+	for rest := text; ; rest = rest[uuidBytes+1:] {
+		if len(rest) < uuidBytes || !task.IsID("", rest[:uuidBytes]) || len(rest) > uuidBytes && rest[uuidBytes] != '-' {
+			return InboxCursor{}, errCursor
+		}
+		ids = append(ids, rest[:uuidBytes])
+		if len(rest) == uuidBytes {
+			break
+		}
+	}
+	if len(ids) > maxKeptBack+1 {
+		return InboxCursor{}, errCursor
+	}
+	return InboxCursor{Last: ids[0], KeptBack: ids[1:]}, nil
+}
+
+var errCursor = errors.New("not the cursor of a read")

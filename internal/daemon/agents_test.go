@@ -1,0 +1,280 @@
+package daemon_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// ungoverned is a company whose agents ann and ben have no app: they speak by grants.
+const ungoverned = `
+agents:
+  - {id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal, max_rounds: 2}
+  - {id: ben, instance_id: agent-ben-1, user_id: ben, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
+  - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
+  - {id: gus, instance_id: agent-gus-1, user_id: gus, org_unit: sales, tenant_id: globex-inc, max_classification_shared: internal}
+  - {id: yan, exe: /usr/bin/nothing, instance_id: agent-yan-1, user_id: yan, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
+directory:
+  - {instance_id: agent-dave-1, user_id: dave, org_unit: engineering, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:dave"]}
+  - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex-inc, accepts: [public], sessions: ["telegram:eve"]}
+access: {apps: {"@acme/telegram": {channels: [telegram], tenants: [acme-corp]}, "@acme/watcher": {observes: [ben]}}}
+tasks:
+  actors:
+    - {name: lead, role: orchestrator, tenant_id: acme-corp}
+    - {name: foreign, role: orchestrator, tenant_id: globex-inc}
+`
+
+// speaker attaches with a fresh grant that names an agent.
+func (h *harness) speaker(agent string) *taskCaller {
+	h.t.Helper()
+	granted := h.taskOperator().must("task.grant", m{"agent": agent})
+	a := h.taskDial("run/kernel.sock", agent)
+	a.must("task.attach", m{"token": granted["token"]})
+	return a
+}
+
+// read reads an inbox, and returns its texts and the cursor that passes them.
+func (a *taskCaller) read(params m) (messages []m, cursor string) {
+	a.t.Helper()
+	result := a.must("agent.read", params)
+	for _, one := range result["messages"].([]any) {
+		messages = append(messages, one.(m))
+	}
+	return messages, str(result, "cursor")
+}
+
+// An agent without an app writes to another, by the rules of any app: the log has both
+// sides, and what was read is gone.
+func TestAgentsSpeakByGrants(t *testing.T) {
+	h := build(t, ungoverned)
+	ann, ben := h.speaker("ann"), h.speaker("ben")
+	sent := ann.must("agent.send", m{"to": "ben", "text": "Is the build green?"})
+	if str(sent, "status") != api.SentWaiting || sent["round"] != 1.0 || sent["max_rounds"] != 2.0 {
+		t.Fatalf("sent %v", sent)
+	}
+	got, cursor := ben.read(m{})
+	if len(got) != 1 || !strings.Contains(str(got[0], "text"), "Is the build green?") || !strings.Contains(str(got[0], "text"), ocip.DisclosureLabel) ||
+		str(got[0], "from") != "agent-ann-1" || str(got[0], "reply_to") != "agent:ann:main" || str(got[0], "dispatch_id") != str(sent, "dispatch_id") {
+		t.Fatalf("read %v", got)
+	}
+	if again, _ := ben.read(m{}); len(again) != 1 {
+		t.Errorf("without its cursor a read takes something out: %v", again)
+	}
+	if rest, _ := ben.read(m{"cursor": cursor}); len(rest) != 0 {
+		t.Errorf("the cursor passes nothing: %v", rest)
+	}
+	if rest, _ := ben.read(m{"cursor": cursor}); len(rest) != 0 {
+		t.Errorf("the cursor once more: %v", rest)
+	}
+	ben.must("agent.send", m{"to": str(got[0], "reply_to"), "text": "It is."})
+	reply, _ := ann.read(m{"wait_s": 5})
+	if len(reply) != 1 || reply[0]["round"] != 2.0 || str(reply[0], "exchange_id") != str(sent, "exchange_id") {
+		t.Fatalf("the reply: %v", reply)
+	}
+	// The third round is a person's.
+	held := ann.must("agent.send", m{"to": "ben", "text": "And now?"})
+	if str(held, "status") != api.SentHeld || str(held, "code") != string(ocip.RoundLimit) {
+		t.Fatalf("the third round: %v", held)
+	}
+	state := ann.must("agent.approval", m{"approval_id": held["approval_id"]})
+	if str(state, "status") != api.ApprovalPending {
+		t.Errorf("it waits: %v", state)
+	}
+	ben.refuse(api.NotFound, "", "agent.approval", m{"approval_id": held["approval_id"]})
+	exchange := ann.must("agent.exchange", m{"exchange_id": sent["exchange_id"]})
+	if len(exchange["exchanges"].([]any)) != 1 {
+		t.Errorf("ann's side: %v", exchange)
+	}
+	for _, r := range h.records(audit.Filter{Like: audit.Record{DispatchID: str(sent, "dispatch_id")}}) {
+		if r.Event == "read" && (r.AgentID != "agent-ben-1" || !strings.HasPrefix(r.Details["grant_id"].(string), task.GrantID)) ||
+			r.Side == audit.SideSender && (r.AgentID != "agent-ann-1" || r.Details["grant_id"] == nil || r.AppID != "@ocipd/agent:ann") {
+			t.Errorf("record %+v", r)
+		}
+	}
+	if n := len(h.records(audit.Filter{Like: audit.Record{DispatchID: str(sent, "dispatch_id"), Event: "read"}})); n != 1 {
+		t.Errorf("%d records of the reading", n)
+	}
+	h.verify()
+}
+
+// A promise waits for a person, and goes once the person has approved it.
+func TestAgentsPromiseWaits(t *testing.T) {
+	h := build(t, ungoverned)
+	ann, ben := h.speaker("ann"), h.speaker("ben")
+	params := m{"to": "ben", "text": "I promise to approve the contract.", "request_key": "once"}
+	held := ann.must("agent.send", params)
+	if str(held, "status") != api.SentHeld || str(held, "code") != string(ocip.CommitmentRequiresHuman) {
+		t.Fatalf("%v", held)
+	}
+	if again := ann.must("agent.send", params); again["replayed"] != true || again["approval_id"] != held["approval_id"] {
+		t.Errorf("asked again: %v", again)
+	}
+	var shown api.Approval
+	h.operator("approval.get", m{"approvalId": held["approval_id"]}, &shown)
+	h.operator("approval.resolve", m{"approvalId": held["approval_id"], "decision": "approve", "digest": shown.Digest}, nil)
+	if again := ann.must("agent.send", params); again["replayed"] != true {
+		t.Errorf("asked again after the decision: %v", again)
+	}
+	got, _ := ben.read(m{})
+	if len(got) != 1 || str(got[0], "message_type") != "agent-assisted" {
+		t.Errorf("%v", got)
+	}
+	if state := ann.must("agent.approval", m{"approval_id": held["approval_id"]}); str(state, "status") != api.ApprovalApproved {
+		t.Errorf("%v", state)
+	}
+	ann.refuse(api.Conflict, "", "agent.send", m{"to": "ben", "text": "Something else.", "request_key": "once"})
+}
+
+// What an agent may not, it may not by a grant either, and on record.
+func TestAgentsByGrantsStayWithin(t *testing.T) {
+	own := fmt.Sprintf("{id: alice, uid: %d, ", os.Getuid())
+	h := build(t, strings.NewReplacer("{id: alice, ", own, "agents:\n",
+		"agents:\n  - {id: zoe, uid: 64001, instance_id: agent-zoe-1, user_id: zoe, org_unit: engineering, tenant_id: acme-corp}\n").Replace(ungoverned))
+	ann := h.speaker("ann")
+	for _, c := range []struct{ to, text, code string }{
+		{"gus", "Hello.", "CROSS_ENTERPRISE_BLOCKED"},
+		{"ben", "The key is AKIAIOSFODNN7EXAMPLE, the secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "CLASSIFICATION_VIOLATION"},
+	} {
+		e := ann.refuse(api.Forbidden, "", "agent.send", m{"to": c.to, "text": c.text})
+		if got := ocipCode(t, e); got != c.code {
+			t.Errorf("to %s: %s", c.to, got)
+		}
+	}
+	ann.refuse(api.InvalidParams, "", "agent.send", m{"to": "ann", "text": "To myself."})
+	ann.refuse(api.NotFound, "", "agent.send", m{"to": "nobody", "text": "Hello."})
+	ann.refuse(api.InvalidParams, "", "agent.send", m{"to": "ben", "text": "Hello.", "metadata": m{"ocip": m{}}})
+	ann.refuse(api.Forbidden, task.NotPermitted, "task.list_ready", m{})
+	ann.refuse(api.AppNotRegistered, "", "message.dispatch", m{"sessionKey": "agent:ben:main", "content": "Hello."})
+	contacts := ann.must("agent.contacts", m{})
+	var sessions []string
+	for _, c := range contacts["contacts"].([]any) {
+		sessions = append(sessions, str(c.(m), "session"))
+	}
+	if want := []string{"agent:zoe:main", "agent:ben:main", "agent:alice:main", "agent:yan:main", "telegram:dave"}; !slices.Equal(sessions, want) {
+		t.Errorf("contacts %v, want %v", sessions, want)
+	}
+	nobody := h.taskDial("run/kernel.sock", "nobody")
+	nobody.refuse(api.AppNotRegistered, "", "agent.read", m{})
+	lead := h.actor("lead", "")
+	lead.refuse(api.Forbidden, task.NotPermitted, "agent.read", m{})
+	lead.refuse(api.Forbidden, task.NotPermitted, "task.grant", m{"agent": "ann"})
+	operator := h.taskOperator()
+	operator.refuse(api.Forbidden, "", "task.grant", m{"agent": "alice"})
+	operator.refuse(api.NotFound, "", "task.grant", m{"agent": "nobody"})
+	operator.refuse(api.InvalidParams, "", "task.grant", m{"agent": "ann", "actor": "foreign"})
+	operator.refuse(api.InvalidParams, "", "task.grant", m{"agent": "ann", "tools": []string{"task_get"}})
+	operator.refuse(api.Forbidden, "", "agent.read", m{})
+	// The process must be the agent's.
+	h.speaker("zoe").refuse(api.Forbidden, "", "agent.read", m{})
+	h.speaker("yan").refuse(api.Forbidden, "", "agent.send", m{"to": "ben", "text": "Hello."})
+	if n := len(h.records(audit.Filter{Like: audit.Record{Event: "binding_refused"}})); n != 2 {
+		t.Errorf("%d records of processes that are not the agent's", n)
+	}
+	// Both an actor and an agent, with some of its tools.
+	both := operator.must("task.grant", m{"actor": "lead", "agent": "ann", "tools": []string{"task_create", "messages_read"}})
+	second := h.taskDial("run/kernel.sock", "both")
+	attached := second.must("task.attach", m{"token": both["token"]})
+	if str(attached, "agent") != "ann" || len(attached["tools"].([]any)) != 2 {
+		t.Errorf("attached %v", attached)
+	}
+	second.refuse(api.CapabilityDenied, task.ToolDenied, "agent.send", m{"to": "ben", "text": "Hello."})
+	second.must("agent.read", m{})
+	operator.must("task.revoke_grant", m{"grant_id": both["grant_id"]})
+	second.refuse(api.Unauthorized, "", "agent.read", m{})
+}
+
+// An inbox is an app's or a reader's, whichever the configuration says, and of a pause
+// nothing is lost.
+func TestInboxIsOnes(t *testing.T) {
+	h := build(t, ungoverned)
+	ann := h.speaker("ann")
+	alice := h.agent("@acme/alice")
+	alice.dispatch("agent:ben:main", "From alice.", nil)
+	var paused api.PauseResult
+	h.operator("sending.pause", m{"agent": "alice", "reason": "to look"}, &paused)
+	ann.must("agent.send", m{"to": "ben", "text": "From ann."})
+	ben := h.speaker("ben")
+	got, cursor := ben.read(m{})
+	if len(got) != 1 || str(got[0], "from") != "agent-ann-1" {
+		t.Fatalf("while alice is paused: %v", got)
+	}
+	h.operator("sending.resume", m{"agent": "alice"}, nil)
+	got, cursor = ben.read(m{"cursor": cursor})
+	if len(got) != 1 || str(got[0], "from") != "agent-alice-1" {
+		t.Fatalf("what was kept back: %v", got)
+	}
+	if got, _ = ben.read(m{"cursor": cursor}); len(got) != 0 {
+		t.Fatalf("left: %v", got)
+	}
+	ann.must("agent.send", m{"to": "ben", "text": "Once more."})
+	if got, _ = ben.read(m{}); len(got) != 1 {
+		t.Fatalf("read: %v", got)
+	}
+	// From here on the agent has an app, and a reader has nothing any more.
+	h.configure(strings.Replace(ungoverned, "{id: ben, ", `{id: ben, app: "@acme/ben", `, 1))
+	h.operator("policy.reload", m{}, nil)
+	ben.refuse(api.Forbidden, "", "agent.read", m{})
+	app := h.agent("@acme/ben")
+	if d := app.message("hook:message_received"); !strings.Contains(d.Content, "Once more.") {
+		t.Errorf("the app gets %+v", d)
+	}
+}
+
+// A restart between the reading and the cursor loses nothing and doubles nothing.
+func TestInboxOverRestart(t *testing.T) {
+	h := build(t, ungoverned)
+	ann := h.speaker("ann")
+	for _, text := range []string{"One.", "Two."} {
+		ann.must("agent.send", m{"to": "ben", "text": text})
+	}
+	granted := h.taskOperator().must("task.grant", m{"agent": "ben"})
+	ben := h.taskDial("run/kernel.sock", "ben")
+	ben.must("task.attach", m{"token": granted["token"]})
+	first, cursor := ben.read(m{"limit": 1})
+	h.stop()
+	h.start()
+	ben = h.taskDial("run/kernel.sock", "ben")
+	ben.must("task.attach", m{"token": granted["token"]})
+	again, same := ben.read(m{"limit": 1})
+	if len(first) != 1 || len(again) != 1 || str(first[0], "dispatch_id") != str(again[0], "dispatch_id") || same != cursor {
+		t.Fatalf("before %v, after %v", first, again)
+	}
+	second, cursor := ben.read(m{"cursor": cursor})
+	if len(second) != 1 || !strings.Contains(str(second[0], "text"), "Two.") {
+		t.Fatalf("then %v", second)
+	}
+	if rest, _ := ben.read(m{"cursor": cursor}); len(rest) != 0 {
+		t.Errorf("left: %v", rest)
+	}
+}
+
+// Who waits is given what comes, and one process alone reads for an agent.
+func TestInboxIsWaitedFor(t *testing.T) {
+	h := build(t, ungoverned)
+	ann, ben := h.speaker("ann"), h.speaker("ben")
+	if got, _ := ben.read(m{}); len(got) != 0 {
+		t.Fatalf("%v", got)
+	}
+	came := make(chan []m, 1)
+	go func() {
+		got, _ := ben.read(m{"wait_s": 20})
+		came <- got
+	}()
+	ann.must("agent.send", m{"to": "ben", "text": "Wake up."})
+	select {
+	case got := <-came:
+		if len(got) != 1 {
+			t.Errorf("%v", got)
+		}
+	case <-time.After(patience):
+		t.Error("nobody woke the reader")
+	}
+}
