@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -186,8 +187,8 @@ func verifySpeed(b *bench, packed bool) (result, error) {
 }
 
 // signing is that of a daemon whose state is in a directory.
-func signing(dir string) *store.Signing {
-	return &store.Signing{
+func signing(dir string) *logstore.Signing {
+	return &logstore.Signing{
 		NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
 		Open: func(name, _ string) (note.Signer, string, error) {
 			signer, err := keyring.OpenSigner(filepath.Join(dir, "keys"), name, rand.Reader)

@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/logreader"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/logview"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
@@ -234,7 +235,7 @@ func (p *recordText) sealed(content, identity string) error {
 func (p *recordText) proof(ctx context.Context, r logreader.Log, line []byte, seq uint64, keys string) {
 	receipt, err := r.ProveRecord(ctx, seq)
 	switch {
-	case errors.Is(err, store.ErrUnsigned):
+	case errors.Is(err, logstore.ErrUnsigned):
 		p.Tinted("proof", term.Yellow, "no checkpoint covers it yet; one follows within a minute of a running daemon")
 		return
 	case err != nil:
@@ -270,7 +271,7 @@ func printReceipt(ctx context.Context, s *cli.Process, database string, seq uint
 		return err
 	}
 	receipt, err := r.ProveRecord(ctx, seq)
-	if errors.Is(err, store.ErrUnsigned) {
+	if errors.Is(err, logstore.ErrUnsigned) {
 		return fmt.Errorf("cannot make a receipt: no checkpoint covers record %d yet; a running daemon makes one within a minute", seq)
 	}
 	if err != nil {

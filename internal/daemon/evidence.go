@@ -13,15 +13,15 @@ import (
 	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/retention"
-	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
 )
 
 // signing takes up the key that the log is signed with.
-func (d *Daemon) signing() *store.Signing {
-	return &store.Signing{
+func (d *Daemon) signing() *logstore.Signing {
+	return &logstore.Signing{
 		NewID: d.ids.next,
 		Open: func(name, inForce string) (note.Signer, string, error) {
 			signer, err := keyring.OpenSigner(config.KeysPath(d.cfg, d.database), name, rand.Reader)

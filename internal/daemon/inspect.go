@@ -9,6 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -79,7 +80,7 @@ func (d *Daemon) auditInspect(ctx context.Context, p *api.AuditInspectParams) (f
 	return found, nil
 }
 
-func lineAndReceipt(ctx context.Context, log store.Evidence, seq uint64) (line, receipt string, err error) {
+func lineAndReceipt(ctx context.Context, log logstore.Evidence, seq uint64) (line, receipt string, err error) {
 	text, err := log.Line(ctx, seq)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", "", nil
@@ -88,7 +89,7 @@ func lineAndReceipt(ctx context.Context, log store.Evidence, seq uint64) (line, 
 		return "", "", err
 	}
 	proof, err := log.ProveRecord(ctx, seq)
-	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUnsigned) {
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, logstore.ErrUnsigned) {
 		return string(text), "", nil
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/logreader"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -73,7 +74,7 @@ func TestLogIsReadThroughTheDaemon(t *testing.T) {
 
 // sameLog asks a log all that there is to ask of a log whose newest checkpoint is, or
 // was, the one that is given.
-func sameLog(t *testing.T, name string, log logreader.Log, newest store.Signed, origin string) {
+func sameLog(t *testing.T, name string, log logreader.Log, newest logstore.Signed, origin string) {
 	t.Helper()
 	ctx := t.Context()
 	fail := func(what string, got any, err error) { t.Helper(); t.Errorf("%s: %s: %+v, %v", name, what, got, err) }

@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/logreader"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/term"
@@ -65,7 +66,7 @@ func (d *Examiner) openLog() (logreader.Log, error) {
 
 // checkpoint checks the newest checkpoint against the key in force and the
 // records, and returns how many it covers.
-func (d *Examiner) checkpoint(r logreader.Log, newest store.Signed) (covered uint64, found []Diagnosis) {
+func (d *Examiner) checkpoint(r logreader.Log, newest logstore.Signed) (covered uint64, found []Diagnosis) {
 	if newest.Seq == 0 {
 		return 0, []Diagnosis{warned("the log is not signed yet").advise("it is within a minute of its first record, while the daemon runs")}
 	}
@@ -129,7 +130,7 @@ func (d *Examiner) digestKeys(r logreader.Log) []Diagnosis {
 }
 
 // reaches compares the log with the newest checkpoint that was kept outside.
-func (d *Examiner) reaches(r logreader.Log, last uint64, newest store.Signed) []Diagnosis {
+func (d *Examiner) reaches(r logreader.Log, last uint64, newest logstore.Signed) []Diagnosis {
 	path := d.places.checkpoints
 	notes, err := checkpoints.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {

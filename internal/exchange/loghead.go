@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"go.uber.org/zap"
 )
 
@@ -31,7 +31,7 @@ type logHead struct {
 
 // Annotation returns the short form of the newest checkpoint of a store, nil where
 // there is none.
-func (h *LogHead) Annotation(signed store.Signed, log *zap.Logger) jsontext.Value {
+func (h *LogHead) Annotation(signed logstore.Signed, log *zap.Logger) jsontext.Value {
 	if signed.Seq == 0 {
 		return nil
 	}

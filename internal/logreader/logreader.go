@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -28,7 +29,7 @@ type Log interface {
 	Query(ctx context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error)
 	ProveRecord(ctx context.Context, seq uint64) (audit.Receipt, error)
 	Tombstone(ctx context.Context) (audit.Tombstone, error)
-	Checkpoint(ctx context.Context) (store.Signed, error)
+	Checkpoint(ctx context.Context) (logstore.Signed, error)
 	PublicKey(ctx context.Context) (string, error)
 	RootAt(ctx context.Context, size uint64) (audit.Hash, error)
 	ProveExtension(ctx context.Context, old, size uint64) ([]audit.Hash, error)
@@ -175,7 +176,7 @@ func (l *live) ProveRecord(ctx context.Context, seq uint64) (r audit.Receipt, er
 	case found.Line == "":
 		return r, store.ErrNotFound
 	case found.Receipt == "":
-		return r, store.ErrUnsigned
+		return r, logstore.ErrUnsigned
 	}
 	return r, r.UnmarshalText([]byte(found.Receipt))
 }
@@ -195,9 +196,9 @@ func (l *live) Tombstone(ctx context.Context) (audit.Tombstone, error) {
 	return t, nil
 }
 
-func (l *live) Checkpoint(ctx context.Context) (store.Signed, error) {
+func (l *live) Checkpoint(ctx context.Context) (logstore.Signed, error) {
 	found, err := l.ask(ctx, api.AuditInspectParams{})
-	return store.Signed{Seq: found.CheckpointSeq, Note: found.Checkpoint}, err
+	return logstore.Signed{Seq: found.CheckpointSeq, Note: found.Checkpoint}, err
 }
 
 func (l *live) PublicKey(ctx context.Context) (string, error) {

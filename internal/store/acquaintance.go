@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"zombiezen.com/go/sqlite"
 )
@@ -30,31 +31,31 @@ type Seen struct {
 
 func (Heard) prepare() (int, error) { return 0, nil }
 
-func (h Heard) put(w *writer, _ *pending) error {
+func (h Heard) put(tx *transaction) error {
 	chain, err := encodeChain(h.Chain)
 	if err != nil {
 		return err
 	}
-	return w.exec("what an agent heard", `INSERT INTO heard (agent, counterparty, at, chain) VALUES (?, ?, ?, ?)
+	return tx.Exec("what an agent heard", `INSERT INTO heard (agent, counterparty, at, chain) VALUES (?, ?, ?, ?)
 			ON CONFLICT (agent, counterparty) DO UPDATE SET at = excluded.at, chain = excluded.chain`,
-		text(h.Agent), text(h.Counterparty), number(h.At.UnixMilli()), text(chain))
+		db.Text(h.Agent), db.Text(h.Counterparty), db.Int(h.At.UnixMilli()), db.Text(chain))
 }
 
 func (Seen) prepare() (int, error) { return 0, nil }
 
-func (s Seen) put(w *writer, _ *pending) error {
-	return w.exec("the agent seen at a session", `INSERT INTO seen_agents (session_key, seen_by, instance_id, user_id, org_unit, tenant_id) VALUES (?, ?, ?, ?, ?, ?)
+func (s Seen) put(tx *transaction) error {
+	return tx.Exec("the agent seen at a session", `INSERT INTO seen_agents (session_key, seen_by, instance_id, user_id, org_unit, tenant_id) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (session_key, seen_by) DO UPDATE SET instance_id = excluded.instance_id, user_id = excluded.user_id,
 				org_unit = excluded.org_unit, tenant_id = excluded.tenant_id`,
-		text(s.SessionKey), text(s.By), text(s.InstanceID), text(s.UserID), text(s.OrgUnit), text(s.TenantID))
+		db.Text(s.SessionKey), db.Text(s.By), db.Text(s.InstanceID), db.Text(s.UserID), db.Text(s.OrgUnit), db.Text(s.TenantID))
 }
 
 // Heard returns what an agent heard from a counterparty, or from anybody where that
 // is "", or [ErrNotFound].
 func (s *Store) Heard(ctx context.Context, agent, counterparty string) (Heard, error) {
-	return row(ctx, &s.reader, "what an agent heard", `SELECT agent, counterparty, at, chain FROM heard WHERE agent = ? AND counterparty = ?`,
+	return db.Row(ctx, s.db, "what an agent heard", `SELECT agent, counterparty, at, chain FROM heard WHERE agent = ? AND counterparty = ?`,
 		[]any{agent, counterparty}, func(stmt *sqlite.Stmt) (Heard, error) {
-			h := Heard{Agent: stmt.ColumnText(0), Counterparty: stmt.ColumnText(1), At: fromMilli(stmt.ColumnInt64(2))}
+			h := Heard{Agent: stmt.ColumnText(0), Counterparty: stmt.ColumnText(1), At: db.TimeOf(stmt.ColumnInt64(2))}
 			if text := stmt.ColumnText(3); text != "" {
 				return h, json.Unmarshal([]byte(text), &h.Chain)
 			}
@@ -64,14 +65,14 @@ func (s *Store) Heard(ctx context.Context, agent, counterparty string) (Heard, e
 
 // SeenAt returns the agent that a tenant's agents saw at a session, or [ErrNotFound].
 func (s *Store) SeenAt(ctx context.Context, tenant, sessionKey string) (ocip.Identity, error) {
-	one, err := row(ctx, &s.reader, "the agent seen at a session",
+	one, err := db.Row(ctx, s.db, "the agent seen at a session",
 		selectSeen+` AND seen_by IN (?, '') ORDER BY seen_by DESC LIMIT 1`, []any{sessionKey, tenant}, scanSeen)
 	return one.Identity, err
 }
 
 // SeenByAll returns the agents that were seen at a session, by the tenants that saw them.
 func (s *Store) SeenByAll(ctx context.Context, sessionKey string) ([]Seen, error) {
-	return rows(ctx, &s.reader, "the agents seen at a session", selectSeen+` ORDER BY seen_by`, []any{sessionKey}, scanSeen)
+	return db.Rows(ctx, s.db, "the agents seen at a session", selectSeen+` ORDER BY seen_by`, []any{sessionKey}, scanSeen)
 }
 
 const selectSeen = `SELECT session_key, seen_by, instance_id, user_id, org_unit, tenant_id FROM seen_agents WHERE session_key = ?`
@@ -88,12 +89,12 @@ type Forgotten string
 
 func (Forgotten) prepare() (int, error) { return 0, nil }
 
-func (f Forgotten) put(w *writer, _ *pending) error {
+func (f Forgotten) put(tx *transaction) error {
 	const what = "that a session is forgotten"
-	if err := w.exec(what, `DELETE FROM seen_agents WHERE session_key = ?`, text(string(f))); err != nil {
+	if err := tx.Exec(what, `DELETE FROM seen_agents WHERE session_key = ?`, db.Text(string(f))); err != nil {
 		return err
 	}
-	return w.exec(what, `DELETE FROM brought WHERE session_key = ?`, text(string(f)))
+	return tx.Exec(what, `DELETE FROM brought WHERE session_key = ?`, db.Text(string(f)))
 }
 
 // encodeChain is the line as text, empty where there is none.

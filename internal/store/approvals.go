@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -41,27 +42,27 @@ func (a *Approval) prepare() (int, error) { return len(a.Summary) + len(a.Body),
 
 // guard refuses a decision about an approval that is no longer pending: nobody
 // decides twice.
-func (a *Approval) guard(w *writer) (refusal, err error) {
+func (a *Approval) guard(tx *transaction) (refusal, err error) {
 	if a.New {
 		return nil, nil
 	}
-	pending, err := w.scalar("the held message", `SELECT count(*) FROM approvals WHERE id = ? AND state = 'pending'`, text(a.ID))
+	pending, err := tx.Scalar("the held message", `SELECT count(*) FROM approvals WHERE id = ? AND state = 'pending'`, db.Text(a.ID))
 	if err == nil && pending == 0 {
 		refusal = ErrDecided
 	}
 	return refusal, err
 }
 
-func (a *Approval) put(w *writer, _ *pending) error {
+func (a *Approval) put(tx *transaction) error {
 	if a.New {
-		return w.exec("the held message", `INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))`,
-			text(a.ID), text(a.Kind), text(a.Agent), text(a.AppID), text(a.ExchangeID), text(a.Asked), text(a.State), moment(a.ExpiresAt), bytesOf(a.Summary), bytesOf(a.Body))
+		return tx.Exec("the held message", `INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))`,
+			db.Text(a.ID), db.Text(a.Kind), db.Text(a.Agent), db.Text(a.AppID), db.Text(a.ExchangeID), db.Text(a.Asked), db.Text(a.State), db.Time(a.ExpiresAt), db.Bytes(a.Summary), db.Bytes(a.Body))
 	}
-	err := w.exec("the decision", `UPDATE approvals SET state = ?, asked = CASE ? WHEN 'pending' THEN asked ELSE '' END,
+	err := tx.Exec("the decision", `UPDATE approvals SET state = ?, asked = CASE ? WHEN 'pending' THEN asked ELSE '' END,
 		summary = CAST(? AS TEXT), body = CAST(? AS TEXT) WHERE id = ? AND state = 'pending'`,
-		text(a.State), text(a.State), bytesOf(a.Summary), bytesOf(a.Body), text(a.ID))
-	w.removed.Or(removedTexts)
-	if err == nil && w.conn.Changes() == 0 {
+		db.Text(a.State), db.Text(a.State), db.Bytes(a.Summary), db.Bytes(a.Body), db.Text(a.ID))
+	tx.removed.Or(removedTexts)
+	if err == nil && tx.Changes() == 0 {
 		// The guard saw it pending: the change itself has decided about it before.
 		return ErrDecided
 	}
@@ -71,33 +72,33 @@ func (a *Approval) put(w *writer, _ *pending) error {
 func scanApproval(stmt *sqlite.Stmt) (Approval, error) {
 	return Approval{
 		ID: stmt.ColumnText(0), Kind: stmt.ColumnText(1), Agent: stmt.ColumnText(2), AppID: stmt.ColumnText(3), ExchangeID: stmt.ColumnText(4),
-		Asked: stmt.ColumnText(5), State: stmt.ColumnText(6), ExpiresAt: fromMilli(stmt.ColumnInt64(7)),
+		Asked: stmt.ColumnText(5), State: stmt.ColumnText(6), ExpiresAt: db.TimeOf(stmt.ColumnInt64(7)),
 		Summary: []byte(stmt.ColumnText(8)), Body: []byte(stmt.ColumnText(9)),
 	}, nil
 }
 
 // Approval returns one approval, or [ErrNotFound].
 func (s *Store) Approval(ctx context.Context, id string) (Approval, error) {
-	return row(ctx, &s.reader, "the approval", `SELECT `+approvalColumns+` FROM approvals WHERE id = ?`, []any{id}, scanApproval)
+	return db.Row(ctx, s.db, "the approval", `SELECT `+approvalColumns+` FROM approvals WHERE id = ?`, []any{id}, scanApproval)
 }
 
 // PendingOf returns the pending approvals of an exchange.
 func (s *Store) PendingOf(ctx context.Context, exchangeID string) ([]Approval, error) {
-	return rows(ctx, &s.reader, "the approvals", `SELECT `+approvalColumns+` FROM approvals WHERE exchange_id = ? AND state = 'pending' ORDER BY id`,
+	return db.Rows(ctx, s.db, "the approvals", `SELECT `+approvalColumns+` FROM approvals WHERE exchange_id = ? AND state = 'pending' ORDER BY id`,
 		[]any{exchangeID}, scanApproval)
 }
 
 // ExpiredApprovals returns the ids of up to limit pending approvals whose time
 // has run out, the longest expired first.
 func (s *Store) ExpiredApprovals(ctx context.Context, now time.Time, limit int) ([]string, error) {
-	return rows(ctx, &s.reader, "expired approvals", `SELECT id FROM approvals WHERE state = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?`,
-		[]any{now.UnixMilli(), limit}, scanText)
+	return db.Rows(ctx, s.db, "expired approvals", `SELECT id FROM approvals WHERE state = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?`,
+		[]any{now.UnixMilli(), limit}, db.ScanText)
 }
 
 // Pending calls visit with the id, kind, agent and asked digest of every pending
 // approval.
 func (s *Store) Pending(ctx context.Context, visit func(id, kind, agent, asked string)) error {
-	_, err := rows(ctx, &s.reader, "the approvals", `SELECT id, kind, agent, asked FROM approvals WHERE state = 'pending'`, nil,
+	_, err := db.Rows(ctx, s.db, "the approvals", `SELECT id, kind, agent, asked FROM approvals WHERE state = 'pending'`, nil,
 		func(stmt *sqlite.Stmt) (struct{}, error) {
 			visit(stmt.ColumnText(0), stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnText(3))
 			return struct{}{}, nil
@@ -115,13 +116,13 @@ type ApprovalFilter struct {
 // Summaries returns the summaries of up to limit approvals, oldest first, and
 // how many match in all.
 func (s *Store) Summaries(ctx context.Context, f ApprovalFilter, limit int) (page [][]byte, total int, err error) {
-	where, args := matching([2]string{"state = ?", f.State}, [2]string{"agent = ?", f.Agent})
+	where, args := db.Matching([2]string{"state = ?", f.State}, [2]string{"agent = ?", f.Agent})
 	var counts []int64
-	err = s.scan(ctx, func(conn *sqlite.Conn) error {
-		if err := collect(conn, &counts, `SELECT count(*) FROM approvals WHERE `+where, args, scanInt); err != nil {
+	err = s.db.Scan(ctx, func(conn *sqlite.Conn) error {
+		if err := db.Collect(conn, &counts, `SELECT count(*) FROM approvals WHERE `+where, args, db.ScanInt); err != nil {
 			return err
 		}
-		return collect(conn, &page, `SELECT summary FROM approvals WHERE `+where+` AND id > ? ORDER BY id LIMIT ?`, append(args, f.After, limit), scanBytes)
+		return db.Collect(conn, &page, `SELECT summary FROM approvals WHERE `+where+` AND id > ? ORDER BY id LIMIT ?`, append(args, f.After, limit), db.ScanBytes)
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot list the approvals: %w", err)

@@ -8,13 +8,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/diskspace"
 	"go.uber.org/zap"
-	"zombiezen.com/go/sqlite"
 )
-
-// backupPages is how many pages are copied between two looks at the context.
-const backupPages = 1024
 
 // BackupPath is where a database at an older schema version is kept when a newer
 // daemon migrates it. To go back, stop the daemon, put this file in the
@@ -24,59 +21,51 @@ func BackupPath(database string, version int) string {
 	return fmt.Sprintf("%s.v%d.bak", database, version)
 }
 
-// backUp copies the database, page by page, before its schema is changed. One
-// copy is kept of each version, the newest. It is on the disk when backUp
-// returns; what was there before is replaced as a whole or not at all. Nothing is
-// copied where the migration would find no room afterwards. Discard takes the copy
-// away again after a migration that changed nothing.
-func (s *Store) backUp(ctx context.Context, conn *sqlite.Conn) (discard func() error, err error) {
-	none := func() error { return nil }
-	steps, err := migrationSteps()
+// migrate brings the database to the newest schema version. Before that changes
+// anything the database is copied: one copy is kept of each version, the newest. Nothing
+// is copied where the migration would find no room afterwards, and the copy goes again
+// where the migration changed nothing.
+func (s *Store) migrate(ctx context.Context, w *db.Writer) error {
+	version, newest, err := schema().Versions(w.Conn)
 	if err != nil {
-		return none, err
-	}
-	version, err := identify(conn)
-	if err != nil || version == 0 || version == len(steps) {
-		return none, err
+		return err
 	}
 	kept := BackupPath(s.path, version)
-	fail := func(err error) (func() error, error) {
-		return none, fmt.Errorf("cannot keep a copy of the store before it is migrated from version %d to %d: %w", version, len(steps), err)
+	if version != 0 && version != newest {
+		if err := s.keepCopy(ctx, w, kept, version, newest); err != nil {
+			return fmt.Errorf("cannot keep a copy of the store before it is migrated from version %d to %d: %w", version, newest, err)
+		}
 	}
-	size, err := databaseSize(conn)
+	if err = schema().Migrate(w); err == nil || version == 0 || version == newest || db.IsIO(err) {
+		return err
+	}
+	now, _, lookErr := schema().Versions(w.Conn)
+	if lookErr == nil && now == version {
+		lookErr = removeIfThere(kept)
+	}
+	return errors.Join(err, lookErr)
+}
+
+func (s *Store) keepCopy(ctx context.Context, w *db.Writer, kept string, version, newest int) error {
+	size, err := db.Size(w.Conn)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	free, err := s.space.Free()
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	rewritten, err := rewrittenBytes(conn, version)
+	rewritten, err := rewrittenBytes(w, version)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	if needed := size + migrationRoom(rewritten); free < needed {
-		return fail(fmt.Errorf("%d MiB are free in %s, %d are needed: %d for the copy and %d for the migration; free some space, or give the database a larger disk",
-			free>>20, filepath.Dir(s.path), mebibytes(needed), mebibytes(size), mebibytes(needed-size)))
+		return fmt.Errorf("%d MiB are free in %s, %d are needed: %d for the copy and %d for the migration; free some space, or give the database a larger disk",
+			free>>20, filepath.Dir(s.path), mebibytes(needed), mebibytes(size), mebibytes(needed-size))
 	}
-	s.log.Info("keeping a copy of the store before it is migrated",
-		zap.Int("from", version), zap.Int("to", len(steps)), zap.String("copy", kept), zap.Int64("bytes", size))
-	partial := kept + ".partial"
-	if err := errors.Join(copyDatabase(ctx, conn, partial), syncPath(partial)); err != nil {
-		return fail(errors.Join(err, removeIfThere(partial)))
-	}
-	if err := os.Rename(partial, kept); err != nil {
-		return fail(err)
-	}
-	if err := syncPath(filepath.Dir(s.path)); err != nil {
-		return fail(err)
-	}
-	return func() error {
-		if now, err := identify(conn); err != nil || now != version {
-			return err
-		}
-		return removeIfThere(kept)
-	}, nil
+	s.logger.Info("keeping a copy of the store before it is migrated",
+		zap.Int("from", version), zap.Int("to", newest), zap.String("copy", kept), zap.Int64("bytes", size))
+	return w.Keep(ctx, kept)
 }
 
 // mebibytes rounds up.
@@ -93,7 +82,7 @@ const (
 
 // rewrittenBytes is what the migrations from a version write again of what the
 // database holds: the size of those tables in it.
-func rewrittenBytes(conn *sqlite.Conn, version int) (int64, error) {
+func rewrittenBytes(w *db.Writer, version int) (int64, error) {
 	var tables string
 	switch {
 	case version < exchangesByRow:
@@ -105,7 +94,7 @@ func rewrittenBytes(conn *sqlite.Conn, version int) (int64, error) {
 	default:
 		return 0, nil
 	}
-	pages, err := queryInt(conn, "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name IN (SELECT name FROM sqlite_schema WHERE tbl_name IN ("+tables+"))")
+	pages, err := db.QueryInt(w.Conn, "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name IN (SELECT name FROM sqlite_schema WHERE tbl_name IN ("+tables+"))")
 	return int64(pages), err
 }
 
@@ -117,44 +106,60 @@ func migrationRoom(rewritten int64) int64 {
 	return 2*(rewritten+rewritten/4) + diskspace.Least
 }
 
-func databaseSize(conn *sqlite.Conn) (int64, error) {
-	pages, err := queryInt(conn, "PRAGMA page_count")
-	if err != nil {
-		return 0, err
-	}
-	size, err := queryInt(conn, "PRAGMA page_size")
-	return int64(pages) * int64(size), err
+// NoRoomError means that a copy of the database finds no room beside it.
+type NoRoomError struct {
+	Dir          string
+	Free, Needed int64
 }
 
-// copyDatabase makes a copy for its owner alone. It is not durable yet.
-func copyDatabase(ctx context.Context, from *sqlite.Conn, path string) (err error) {
-	if err := removeIfThere(path); err != nil {
-		return err
+func (e *NoRoomError) Error() string {
+	return fmt.Sprintf("cannot copy the database: %d MiB are free in %s, %d are needed", e.Free>>20, e.Dir, mebibytes(e.Needed))
+}
+
+// Snapshot copies the database as it is now into a file beside it, for its owner
+// alone, and returns the file's path; whoever has read it calls remove. The copy is
+// made from one read transaction: commits go on, and what they write stays in the
+// write-ahead log until the copy is made. Copies are made one after another. What a
+// crash leaves of one is removed by the next start.
+func (s *Store) Snapshot(ctx context.Context) (path string, remove func() error, err error) {
+	path, err = s.snapshot(ctx)
+	if _, full := errors.AsType[*NoRoomError](err); full {
+		return "", nil, err
 	}
-	// SQLite makes files by the umask.
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil && s.closing.Err() != nil {
+		err = ErrClosed
+	}
 	if err != nil {
-		return err
+		return "", nil, fmt.Errorf("cannot copy the database: %w", err)
 	}
-	if err := f.Close(); err != nil {
-		return err
+	return path, func() error { return removeIfThere(path) }, nil
+}
+
+func (s *Store) snapshot(ctx context.Context) (path string, err error) {
+	select {
+	case s.copying <- struct{}{}:
+		defer func() { <-s.copying }()
+	case <-s.closing.Done():
+		return "", ErrClosed
+	case <-ctx.Done():
+		return "", ctx.Err()
 	}
-	to, err := openConn(path, sqlite.OpenReadWrite, []string{"synchronous=OFF", "journal_mode=OFF"})
-	if err != nil {
-		return err
+	if s.closing.Err() != nil {
+		return "", ErrClosed
 	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-	copying, err := sqlite.NewBackup(to, "main", from, "main")
-	if err != nil {
-		return err
-	}
-	for more := true; more && err == nil; {
-		if err = ctx.Err(); err != nil {
-			break
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	return db.CopyBeside(ctx, s.path, func(size int64) error {
+		free, err := s.space.Free()
+		if err != nil {
+			return err
 		}
-		more, err = copying.Step(backupPages)
-	}
-	return errors.Join(err, copying.Close())
+		if needed := size + s.space.Kept(); free < needed {
+			return &NoRoomError{Dir: filepath.Dir(s.path), Free: free, Needed: needed}
+		}
+		return nil
+	})
 }
 
 func removeIfThere(path string) error {
@@ -162,13 +167,4 @@ func removeIfThere(path string) error {
 		return err
 	}
 	return nil
-}
-
-// syncPath makes a file's content, or the names in a directory, durable.
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -25,7 +26,7 @@ func older(t *testing.T, path string, version, records int) []string {
 	t.Helper()
 	source := openTest(t)
 	fill(t, source, records)
-	whole, err := log(&source.reader)
+	whole, err := log(source.Records)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func older(t *testing.T, path string, version, records int) []string {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := openWriter(path)
+	conn, err := writing(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func inside(t *testing.T, path string) (version int, lines []string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if version, err = identify(conn); err != nil {
+	if version, _, err = schema().Versions(conn); err != nil {
 		t.Fatal(err)
 	}
 	err = sqlitex.Execute(conn, "SELECT line FROM records ORDER BY seq", &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
@@ -250,7 +251,7 @@ func names(t *testing.T, dir string) (found []string) {
 // time, and brings them into its own file.
 func manyExchanges(t *testing.T, path string, n int) {
 	t.Helper()
-	conn, err := openWriter(path)
+	conn, err := writing(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,8 +293,8 @@ func TestMigrationNeedsRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rewritten, err := rewrittenBytes(conn, 5)
-	size, sizeErr := databaseSize(conn)
+	rewritten, err := rewrittenBytes(&db.Writer{Conn: conn}, 5)
+	size, sizeErr := db.Size(conn)
 	if err := errors.Join(err, sizeErr, conn.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +324,7 @@ func TestMigrationNeedsRoom(t *testing.T) {
 func TestFailedMigrationLeavesNoCopy(t *testing.T) {
 	o := options(t.TempDir())
 	lines := older(t, o.Path, 5, 20)
-	conn, err := openWriter(o.Path)
+	conn, err := writing(o.Path)
 	if err == nil {
 		err = errors.Join(sqlitex.ExecuteTransient(conn, "CREATE TABLE exchanges_by_row (in_the_way TEXT)", nil), conn.Close())
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -51,30 +52,30 @@ func (b Brought) prepare() (int, error) {
 	return bounded("the address of a session", b.SessionKey, b.Account)
 }
 
-func (b Brought) put(w *writer, _ *pending) error {
+func (b Brought) put(tx *transaction) error {
 	const what = "the address of a session"
 	members, err := json.Marshal(b.Members, json.Deterministic(true))
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", what, err)
 	}
 	first, last := shareOf(tenantOf(b.SessionKey))
-	err = w.exec(what, `INSERT INTO brought (no, session_key, account, members, at)
+	err = tx.Exec(what, `INSERT INTO brought (no, session_key, account, members, at)
 		VALUES ((SELECT coalesce(max(no), ?) + 1 FROM brought WHERE no BETWEEN ? AND ?), ?, ?, ?, ?)
 		ON CONFLICT (session_key) DO UPDATE SET account = excluded.account, members = excluded.members, at = excluded.at`,
-		first, first, last, text(b.SessionKey), text(b.Account), text(string(members)), number(b.At.UnixMilli()))
+		first, first, last, db.Text(b.SessionKey), db.Text(b.Account), db.Text(string(members)), db.Int(b.At.UnixMilli()))
 	if err != nil {
 		return err
 	}
-	return w.exec(what, `DELETE FROM brought WHERE no BETWEEN ? AND (SELECT max(no) FROM brought WHERE no BETWEEN ? AND ?) - ?`,
-		first, first, last, number(maxBrought))
+	return tx.Exec(what, `DELETE FROM brought WHERE no BETWEEN ? AND (SELECT max(no) FROM brought WHERE no BETWEEN ? AND ?) - ?`,
+		first, first, last, db.Int(maxBrought))
 }
 
 // Brought returns what the last message from a session brought of its address, or
 // [ErrNotFound].
 func (s *Store) Brought(ctx context.Context, sessionKey string) (Brought, error) {
-	return row(ctx, &s.reader, "the address of a session", `SELECT session_key, account, members, at FROM brought WHERE session_key = ?`, []any{sessionKey},
+	return db.Row(ctx, s.db, "the address of a session", `SELECT session_key, account, members, at FROM brought WHERE session_key = ?`, []any{sessionKey},
 		func(stmt *sqlite.Stmt) (Brought, error) {
-			b := Brought{SessionKey: stmt.ColumnText(0), Account: stmt.ColumnText(1), At: fromMilli(stmt.ColumnInt64(3))}
+			b := Brought{SessionKey: stmt.ColumnText(0), Account: stmt.ColumnText(1), At: db.TimeOf(stmt.ColumnInt64(3))}
 			return b, json.Unmarshal([]byte(stmt.ColumnText(2)), &b.Members)
 		})
 }

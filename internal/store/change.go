@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/logstore"
 )
 
 // Change is what one decision writes. It is durable whole or not at all. The
@@ -18,12 +19,11 @@ type Change struct {
 	// Checkpoint asks for a checkpoint of the log right after the records,
 	// unless the last record of it is one.
 	Checkpoint bool
-	// rotate and retire are what the store itself writes.
-	rotate *rotation
+	// log is what the store itself writes of the log behind them.
+	log logstore.Step
 	// shrink asks for the memory of the writer's pages, which are read again when they
 	// are wanted.
 	shrink bool
-	retire *retirement
 
 	// Drains marks a change that ends something or is needed for it: a person's
 	// decision, a delivery's receipt, the going of an app. It is written also while

@@ -1,13 +1,13 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/quota"
 )
 
@@ -57,7 +57,7 @@ type pending struct {
 
 // seals reports whether the change writes a record.
 func (p *pending) seals() bool {
-	return len(p.bodies) > 0 || p.Checkpoint || p.rotate != nil || p.retire != nil
+	return len(p.bodies) > 0 || p.Checkpoint || p.log != nil
 }
 
 // Commit makes a change durable. It returns [ErrClosed], [ErrFull], [ErrLow],
@@ -300,10 +300,8 @@ func (s *Store) writeBatch(batch []*pending) error {
 	if cause := s.Latched(); cause != nil {
 		return fmt.Errorf("%w: %w", ErrLatched, cause)
 	}
-	before := s.end.Load()
 	began := s.clock()
-	lines, next, err := s.writer.write(batch, *before, began)
-	if err != nil {
+	if err := s.writer.write(batch, began); err != nil {
 		return s.judge(err)
 	}
 	// A file without a name takes an fsync like any other: only its name shows
@@ -311,88 +309,29 @@ func (s *Store) writeBatch(batch []*pending) error {
 	if err := s.mayRelease(batch); err != nil {
 		return err
 	}
-	grown := next.head.Seq != before.head.Seq
-	if grown {
-		// Whoever sees the new end finds its lines.
-		s.recent.add(before.head.Seq+1, next.head.Seq, lines)
-	}
 	if !s.writer.idle {
 		s.metrics.Committed(len(batch), s.clock().Sub(began))
 	}
-	s.end.Store(&next)
+	s.writer.log.Publish()
 	for _, p := range batch {
 		if p.refused == nil && p.Durable != nil {
 			p.Durable(p.receipt)
 		}
 	}
-	if grown {
-		s.news.tell()
-	}
-	if next.newest.Seq != before.newest.Seq {
-		s.signings.tell()
-	}
+	s.writer.log.Tell()
 	return nil
 }
 
 // judge decides what a failed commit means for the store.
 func (s *Store) judge(err error) error {
 	switch {
-	case isFull(err):
+	case db.IsFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
-	case isIO(err):
+	case db.IsIO(err):
 		// A file that was taken away is why, where one was.
 		err = errors.Join(s.watch.Check(), err)
 		s.latch(err)
 		return fmt.Errorf("%w: %w", ErrLatched, err)
 	}
 	return err
-}
-
-// news lets readers wait for the next record.
-type news struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-func (n *news) tell() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch != nil {
-		close(n.ch)
-		n.ch = nil
-	}
-}
-
-func (n *news) wait() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch == nil {
-		n.ch = make(chan struct{})
-	}
-	return n.ch
-}
-
-// WaitAfter returns when there is a record after seq, or with the context's
-// error, or [ErrClosed].
-func (s *Store) WaitAfter(ctx context.Context, seq uint64) error {
-	for {
-		next := s.news.wait()
-		if s.Head().Seq > seq {
-			return nil
-		}
-		if err := s.await(ctx, next); err != nil {
-			return err
-		}
-	}
-}
-
-func (s *Store) await(ctx context.Context, next <-chan struct{}) error {
-	select {
-	case <-next:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing.Done():
-		return ErrClosed
-	}
 }

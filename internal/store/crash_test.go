@@ -224,7 +224,7 @@ func TestNoOtherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := openReader(t, path)
-	wantRecords(t, whole.reader, s.Head().Seq)
+	wantRecords(t, whole.Records, s.Head().Seq)
 	if err := remove(); err != nil {
 		t.Error(err)
 	}

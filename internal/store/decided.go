@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"zombiezen.com/go/sqlite"
 )
@@ -31,7 +32,7 @@ const decidedWithin = 8
 // words, and for a message that waits since before records had digests; with said
 // set, for a message in somebody's words, it is no decision.
 func (s *Store) DecisionOf(ctx context.Context, m *Message, said bool) (audit.Entry, error) {
-	lines, err := rows(ctx, &s.reader, "the record of a decision", `SELECT line FROM records WHERE seq >= ? ORDER BY seq LIMIT ?`,
+	lines, err := db.Rows(ctx, s.db, "the record of a decision", `SELECT line FROM records WHERE seq >= ? ORDER BY seq LIMIT ?`,
 		[]any{int64(m.RecordSeq), decidedWithin}, func(stmt *sqlite.Stmt) ([]byte, error) { return []byte(stmt.ColumnText(0)), nil })
 	if err != nil {
 		return audit.Entry{}, err
@@ -61,8 +62,8 @@ func (s *Store) DecisionOf(ctx context.Context, m *Message, said bool) (audit.En
 const digestsFromName = "digests-from"
 
 // readDigestsFrom returns it.
-func (r *reader) readDigestsFrom(ctx context.Context) (uint64, error) {
-	value, err := r.meta(ctx, digestsFromName)
+func (s *Store) readDigestsFrom(ctx context.Context) (uint64, error) {
+	value, err := s.Meta(ctx, digestsFromName)
 	if err != nil {
 		return 0, err
 	}

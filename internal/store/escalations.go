@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"github.com/openclawos/ocipd/internal/db"
 	"time"
 )
 
@@ -27,9 +28,9 @@ type Escalation struct {
 
 func (Escalation) prepare() (int, error) { return 0, nil }
 
-func (e Escalation) put(w *writer, _ *pending) error {
-	return w.exec("the escalation", `INSERT INTO escalations (first, second, exchange_id, opened_at) VALUES (?, ?, ?, ?)
-			ON CONFLICT (first, second) DO NOTHING`, text(e.First), text(e.Second), text(e.ExchangeID), moment(e.OpenedAt))
+func (e Escalation) put(tx *transaction) error {
+	return tx.Exec("the escalation", `INSERT INTO escalations (first, second, exchange_id, opened_at) VALUES (?, ?, ?, ?)
+			ON CONFLICT (first, second) DO NOTHING`, db.Text(e.First), db.Text(e.Second), db.Text(e.ExchangeID), db.Time(e.OpenedAt))
 }
 
 // Settled are two agents whose escalation a person has ended, as a part.
@@ -37,14 +38,14 @@ type Settled Pair
 
 func (Settled) prepare() (int, error) { return 0, nil }
 
-func (p Settled) put(w *writer, _ *pending) error {
-	return w.exec("the end of the escalation", `DELETE FROM escalations WHERE first = ? AND second = ?`, text(p.First), text(p.Second))
+func (p Settled) put(tx *transaction) error {
+	return tx.Exec("the end of the escalation", `DELETE FROM escalations WHERE first = ? AND second = ?`, db.Text(p.First), db.Text(p.Second))
 }
 
 // Escalated returns the exchange whose escalation is open between two agents,
 // or "".
 func (s *Store) Escalated(ctx context.Context, p Pair) (exchangeID string, err error) {
-	exchangeID, err = row(ctx, &s.reader, "the escalations", `SELECT exchange_id FROM escalations WHERE first = ? AND second = ?`, []any{p.First, p.Second}, scanText)
+	exchangeID, err = db.Row(ctx, s.db, "the escalations", `SELECT exchange_id FROM escalations WHERE first = ? AND second = ?`, []any{p.First, p.Second}, db.ScanText)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
 	}

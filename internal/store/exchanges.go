@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"zombiezen.com/go/sqlite"
@@ -24,20 +25,20 @@ func (e *Exchange) prepare() (int, error) {
 	return len(e.state), nil
 }
 
-func (e *Exchange) put(w *writer, _ *pending) error {
+func (e *Exchange) put(tx *transaction) error {
 	const what = "the exchange"
 	if e.Outcome == ocip.InProgress && e.Round > 1 {
 		// An exchange that goes on changes nothing that an index is made of.
-		err := w.exec(what, `UPDATE exchanges SET state = CAST(? AS TEXT) WHERE id = ? AND agent = ? AND outcome = ? AND expires_at = ?`,
-			bytesOf(e.state), text(e.ID), text(e.Agent), text(string(e.Outcome)), moment(e.ExpiresAt))
-		if err != nil || w.conn.Changes() > 0 {
+		err := tx.Exec(what, `UPDATE exchanges SET state = CAST(? AS TEXT) WHERE id = ? AND agent = ? AND outcome = ? AND expires_at = ?`,
+			db.Bytes(e.state), db.Text(e.ID), db.Text(e.Agent), db.Text(string(e.Outcome)), db.Time(e.ExpiresAt))
+		if err != nil || tx.Changes() > 0 {
 			return err
 		}
 	}
-	return w.exec(what, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
+	return tx.Exec(what, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
 			VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
 			ON CONFLICT (id, agent) DO UPDATE SET outcome = excluded.outcome, expires_at = excluded.expires_at, state = excluded.state`,
-		text(e.Agent), text(e.ID), text(e.ConversationID), text(e.Counterparty), text(string(e.Outcome)), moment(e.ExpiresAt), bytesOf(e.state))
+		db.Text(e.Agent), db.Text(e.ID), db.Text(e.ConversationID), db.Text(e.Counterparty), db.Text(string(e.Outcome)), db.Time(e.ExpiresAt), db.Bytes(e.state))
 }
 
 // Current binds a session to the exchange that its next message belongs to, for one
@@ -50,9 +51,9 @@ type Current struct {
 
 func (Current) prepare() (int, error) { return 0, nil }
 
-func (c Current) put(w *writer, _ *pending) error {
-	return w.exec("the current exchange", `INSERT INTO current_exchanges (agent, session_key, exchange_id) VALUES (?, ?, ?)
-			ON CONFLICT (agent, session_key) DO UPDATE SET exchange_id = excluded.exchange_id`, text(c.Agent), text(c.SessionKey), text(c.ExchangeID))
+func (c Current) put(tx *transaction) error {
+	return tx.Exec("the current exchange", `INSERT INTO current_exchanges (agent, session_key, exchange_id) VALUES (?, ?, ?)
+			ON CONFLICT (agent, session_key) DO UPDATE SET exchange_id = excluded.exchange_id`, db.Text(c.Agent), db.Text(c.SessionKey), db.Text(c.ExchangeID))
 }
 
 // exchangeState is the part of an exchange that no query selects by.
@@ -149,7 +150,7 @@ func (s *Store) CurrentExchange(ctx context.Context, agent, sessionKey string) (
 }
 
 func (s *Store) oneExchange(ctx context.Context, query string, args ...any) (ocip.Exchange, error) {
-	return row(ctx, &s.reader, "the exchange", query, args, scanExchange)
+	return db.Row(ctx, s.db, "the exchange", query, args, scanExchange)
 }
 
 func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
@@ -159,7 +160,7 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 	}
 	e := state.exchange()
 	e.Agent, e.ID, e.ConversationID = stmt.ColumnText(0), stmt.ColumnText(1), stmt.ColumnText(2)
-	e.Counterparty, e.Outcome, e.ExpiresAt = stmt.ColumnText(3), ocip.Outcome(stmt.ColumnText(4)), fromMilli(stmt.ColumnInt64(5))
+	e.Counterparty, e.Outcome, e.ExpiresAt = stmt.ColumnText(3), ocip.Outcome(stmt.ColumnText(4)), db.TimeOf(stmt.ColumnInt64(5))
 	return e, nil
 }
 
@@ -168,7 +169,7 @@ func (s *exchangeState) exchange() ocip.Exchange {
 	e := ocip.Exchange{
 		Type: s.Type, SessionKey: s.SessionKey, Round: s.Round, MaxRounds: s.MaxRounds,
 		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, Asks: s.Asks, ForPerson: s.ForPerson, Approved: s.Approved, Level: s.Level,
-		OpenedAt: fromMilli(s.OpenedAt), UpdatedAt: fromMilli(s.UpdatedAt), Transcript: s.Transcript, Shared: s.Shared, Withheld: s.Withheld,
+		OpenedAt: db.TimeOf(s.OpenedAt), UpdatedAt: db.TimeOf(s.UpdatedAt), Transcript: s.Transcript, Shared: s.Shared, Withheld: s.Withheld,
 	}
 	if s.Chain != nil {
 		e.Chain = *s.Chain
@@ -187,9 +188,9 @@ type ExchangeFilter struct {
 // Exchanges returns up to limit exchange sides, highest id first, which for the
 // daemon's own ids is newest first.
 func (s *Store) Exchanges(ctx context.Context, f ExchangeFilter, limit int) ([]ocip.Exchange, error) {
-	where, args := matching([2]string{"id = ?", f.ID}, [2]string{"agent = ?", f.Agent}, [2]string{"counterparty = ?", f.Counterparty},
+	where, args := db.Matching([2]string{"id = ?", f.ID}, [2]string{"agent = ?", f.Agent}, [2]string{"counterparty = ?", f.Counterparty},
 		[2]string{"outcome = ?", string(f.Outcome)}, [2]string{"id < ?", f.Before})
-	return rows(ctx, &s.reader, "exchanges", `SELECT `+exchangeColumns+` FROM exchanges WHERE `+where+` ORDER BY id DESC, agent LIMIT ?`,
+	return db.Rows(ctx, s.db, "exchanges", `SELECT `+exchangeColumns+` FROM exchanges WHERE `+where+` ORDER BY id DESC, agent LIMIT ?`,
 		append(args, limit), scanExchange)
 }
 
@@ -205,7 +206,7 @@ type ExchangeKey struct{ ID, Agent string }
 // it was found yet.
 func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now time.Time) (page []ocip.Exchange, next ExchangeKey, err error) {
 	seen := 0
-	_, err = rows(ctx, &s.reader, "expired exchanges", `SELECT `+exchangeColumns+`, outcome = 'in_progress' AND expires_at BETWEEN 1 AND ?3
+	_, err = db.Rows(ctx, s.db, "expired exchanges", `SELECT `+exchangeColumns+`, outcome = 'in_progress' AND expires_at BETWEEN 1 AND ?3
 			FROM exchanges WHERE (id, agent) > (?1, ?2) ORDER BY id, agent LIMIT ?4`, []any{behind.ID, behind.Agent, now.UnixMilli(), count},
 		func(stmt *sqlite.Stmt) (none struct{}, err error) {
 			if seen++; seen == count {
@@ -242,7 +243,7 @@ const countExchanges = `SELECT outcome, count(*) FROM exchanges AS e WHERE e.cou
 // agents of this database is one, though each has its side of it.
 func (s *Store) ExchangeCounts(ctx context.Context) (map[ocip.Outcome]int, error) {
 	counts := make(map[ocip.Outcome]int)
-	_, err := rows(ctx, &s.reader, "how many exchanges there are", countExchanges, nil, func(stmt *sqlite.Stmt) (struct{}, error) {
+	_, err := db.Rows(ctx, s.db, "how many exchanges there are", countExchanges, nil, func(stmt *sqlite.Stmt) (struct{}, error) {
 		counts[ocip.Outcome(stmt.ColumnText(0))] = stmt.ColumnInt(1)
 		return struct{}{}, nil
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -39,17 +40,17 @@ var (
 func (g *CommitmentGrant) prepare() (int, error) { return len(g.Body), nil }
 
 // guard refuses an id that was used before: who signed a grant has signed it once.
-func (g *CommitmentGrant) guard(w *writer) (refusal, err error) {
-	known, err := w.scalar("the grant", `SELECT count(*) FROM commitment_grants WHERE id = ?`, text(g.ID))
+func (g *CommitmentGrant) guard(tx *transaction) (refusal, err error) {
+	known, err := tx.Scalar("the grant", `SELECT count(*) FROM commitment_grants WHERE id = ?`, db.Text(g.ID))
 	if err == nil && known > 0 {
 		refusal = ErrGrantKnown
 	}
 	return refusal, err
 }
 
-func (g *CommitmentGrant) put(w *writer, _ *pending) error {
-	return w.exec("the grant", `INSERT INTO commitment_grants (id, agent, kind, state, until, uses, max_uses, body) VALUES (?, ?, ?, ?, ?, 0, ?, CAST(? AS TEXT))`,
-		text(g.ID), text(g.Agent), text(g.Kind), text(GrantInForce), moment(g.Until), number(int64(g.MaxUses)), bytesOf(g.Body))
+func (g *CommitmentGrant) put(tx *transaction) error {
+	return tx.Exec("the grant", `INSERT INTO commitment_grants (id, agent, kind, state, until, uses, max_uses, body) VALUES (?, ?, ?, ?, ?, 0, ?, CAST(? AS TEXT))`,
+		db.Text(g.ID), db.Text(g.Agent), db.Text(g.Kind), db.Text(GrantInForce), db.Time(g.Until), db.Int(int64(g.MaxUses)), db.Bytes(g.Body))
 }
 
 // GrantUse is a message that is let go with a grant, as a part of the change that lets
@@ -63,17 +64,17 @@ const usable = `state = 'in_force' AND until > ? AND (max_uses = 0 OR uses < max
 
 func (GrantUse) prepare() (int, error) { return 0, nil }
 
-func (u GrantUse) guard(w *writer) (refusal, err error) {
-	good, err := w.scalar("the grant", `SELECT count(*) FROM commitment_grants WHERE id = ? AND `+usable, text(u.ID), moment(u.At))
+func (u GrantUse) guard(tx *transaction) (refusal, err error) {
+	good, err := tx.Scalar("the grant", `SELECT count(*) FROM commitment_grants WHERE id = ? AND `+usable, db.Text(u.ID), db.Time(u.At))
 	if err == nil && good == 0 {
 		refusal = ErrGrantOver
 	}
 	return refusal, err
 }
 
-func (u GrantUse) put(w *writer, _ *pending) error {
-	err := w.exec("the use of a grant", `UPDATE commitment_grants SET uses = uses + 1 WHERE id = ? AND `+usable, text(u.ID), moment(u.At))
-	if err == nil && w.conn.Changes() == 0 {
+func (u GrantUse) put(tx *transaction) error {
+	err := tx.Exec("the use of a grant", `UPDATE commitment_grants SET uses = uses + 1 WHERE id = ? AND `+usable, db.Text(u.ID), db.Time(u.At))
+	if err == nil && tx.Changes() == 0 {
 		// The guard saw it good: the change itself has used it up before.
 		return ErrGrantOver
 	}
@@ -85,31 +86,31 @@ type GrantEnded string
 
 func (GrantEnded) prepare() (int, error) { return 0, nil }
 
-func (id GrantEnded) put(w *writer, _ *pending) error {
-	return w.exec("the end of a grant", `UPDATE commitment_grants SET state = ? WHERE id = ?`, text(GrantRevoked), text(string(id)))
+func (id GrantEnded) put(tx *transaction) error {
+	return tx.Exec("the end of a grant", `UPDATE commitment_grants SET state = ? WHERE id = ?`, db.Text(GrantRevoked), db.Text(string(id)))
 }
 
 const grantColumns = `id, agent, kind, state, until, uses, max_uses, body`
 
 func scanGrant(stmt *sqlite.Stmt) (CommitmentGrant, error) {
 	return CommitmentGrant{
-		ID: stmt.ColumnText(0), Agent: stmt.ColumnText(1), Kind: stmt.ColumnText(2), State: stmt.ColumnText(3), Until: fromMilli(stmt.ColumnInt64(4)),
+		ID: stmt.ColumnText(0), Agent: stmt.ColumnText(1), Kind: stmt.ColumnText(2), State: stmt.ColumnText(3), Until: db.TimeOf(stmt.ColumnInt64(4)),
 		Uses: stmt.ColumnInt(5), MaxUses: stmt.ColumnInt(6), Body: []byte(stmt.ColumnText(7)),
 	}, nil
 }
 
 // CommitmentGrantsInForce returns the grants that may be used at a time.
 func (s *Store) CommitmentGrantsInForce(ctx context.Context, at time.Time) ([]CommitmentGrant, error) {
-	return rows(ctx, &s.reader, "the grants", `SELECT `+grantColumns+` FROM commitment_grants WHERE `+usable+` ORDER BY id`, []any{at.UnixMilli()}, scanGrant)
+	return db.Rows(ctx, s.db, "the grants", `SELECT `+grantColumns+` FROM commitment_grants WHERE `+usable+` ORDER BY id`, []any{at.UnixMilli()}, scanGrant)
 }
 
 // CommitmentGrants returns the newest grants, up to a limit, of one agent unless that is empty.
 func (s *Store) CommitmentGrants(ctx context.Context, agent string, limit int) ([]CommitmentGrant, error) {
-	where, args := matching([2]string{"agent = ?", agent})
-	return rows(ctx, &s.reader, "the grants", `SELECT `+grantColumns+` FROM commitment_grants WHERE `+where+` ORDER BY until DESC, id LIMIT ?`, append(args, limit), scanGrant)
+	where, args := db.Matching([2]string{"agent = ?", agent})
+	return db.Rows(ctx, s.db, "the grants", `SELECT `+grantColumns+` FROM commitment_grants WHERE `+where+` ORDER BY until DESC, id LIMIT ?`, append(args, limit), scanGrant)
 }
 
 // CommitmentGrant returns one grant, or [ErrNotFound].
 func (s *Store) CommitmentGrant(ctx context.Context, id string) (CommitmentGrant, error) {
-	return row(ctx, &s.reader, "the grant", `SELECT `+grantColumns+` FROM commitment_grants WHERE id = ?`, []any{id}, scanGrant)
+	return db.Row(ctx, s.db, "the grant", `SELECT `+grantColumns+` FROM commitment_grants WHERE id = ?`, []any{id}, scanGrant)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,10 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/walfile"
 	"go.uber.org/zap"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -138,7 +142,7 @@ func hold(tb testing.TB, s *Store) (release func()) {
 }
 
 // log returns the whole evidence of a database, each line with its newline.
-func log(r *reader) ([]byte, error) {
+func log(r logstore.Records) ([]byte, error) {
 	var log []byte
 	err := r.EachLine(context.Background(), 0, func(_ uint64, line []byte) error {
 		log = append(append(log, line...), '\n')
@@ -150,7 +154,7 @@ func log(r *reader) ([]byte, error) {
 // sound checks a store as an auditor would: the chain holds from the first
 // record to the head.
 func sound(s *Store) error {
-	want, err := log(&s.reader)
+	want, err := log(s.Records)
 	if err != nil {
 		return err
 	}
@@ -216,4 +220,25 @@ func exchange(agent, id, conversation string) ocip.Exchange {
 		Outcome: ocip.InProgress, Round: 1, MaxRounds: 3, Level: ocip.Internal, OpenedAt: at, UpdatedAt: at.Add(time.Second), ExpiresAt: at.Add(time.Hour),
 		Transcript: []ocip.Turn{{Round: 1, Sender: agent, Summary: `says "hi" ünïcode`}},
 	}
+}
+
+// readAlong opens one more reading connection beside those of a store.
+func readAlong(path string) (*sqlite.Conn, error) {
+	vfs, err := walfile.VFS()
+	if err != nil {
+		return nil, err
+	}
+	return sqlite.OpenConn("file:"+path+"?vfs="+vfs, sqlite.OpenReadWrite|sqlite.OpenURI)
+}
+
+// migrationSteps are the scripts that make the tables, in order.
+func migrationSteps() ([]string, error) { return fs.Glob(migrations, "migrations/*.sql") }
+
+// writing opens the connection that writes, of a database that no store has open.
+func writing(path string) (*sqlite.Conn, error) {
+	w, err := db.OpenWriter(path)
+	if err != nil {
+		return nil, err
+	}
+	return w.Conn, nil
 }

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"zombiezen.com/go/sqlite"
@@ -85,7 +85,7 @@ func TestWriterSettings(t *testing.T) {
 		"PRAGMA synchronous": 2, // FULL
 		"SELECT count(*) FROM pragma_journal_mode WHERE journal_mode = 'wal'": 1,
 	} {
-		if got, err := queryInt(s.writer.conn, query); err != nil || got != want {
+		if got, err := db.QueryInt(s.writer.Conn, query); err != nil || got != want {
 			t.Errorf("%s: got %d, want %d, %v", query, got, want, err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestEvidenceIsOnlyAddedTo(t *testing.T) {
 // TestOpenChecksTheEnd damages a log in several places: at its end every start
 // finds it, further back only the one that follows a latch, or a verifier.
 func TestOpenChecksTheEnd(t *testing.T) {
-	const records = tailCheck + 50
+	const records = 256 + 50
 	unlock := "DROP TRIGGER records_no_update; DROP TRIGGER records_no_delete;"
 	tests := []struct {
 		name    string
@@ -258,7 +258,7 @@ func TestOpenChecksTheEnd(t *testing.T) {
 func TestFileWithoutALog(t *testing.T) {
 	header := func(t *testing.T, path string) {
 		// As SQLite leaves a database whose every page was in a log that is gone.
-		conn, err := openWriter(path)
+		conn, err := writing(path)
 		if err == nil {
 			err = conn.Close()
 		}
@@ -326,36 +326,5 @@ func shutReader(t *testing.T, r *Reader) {
 	t.Helper()
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// Whoever is second to open what another has made and given up waits for nobody
-// and gets the file that has the name.
-func TestClaimOfAFileThatLostItsName(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ocipd.db")
-	for range 200 {
-		var both sync.WaitGroup
-		for range 2 {
-			both.Go(func() {
-				f, made, _, err := claimFile(path)
-				if errors.Is(err, ErrInUse) {
-					return
-				}
-				if err != nil || !made {
-					t.Errorf("made is %t, %v", made, err)
-					return
-				}
-				named, err := os.Stat(path)
-				if err != nil {
-					t.Errorf("claimed is a file without a name: %v", err)
-				} else if info, err := f.Stat(); err != nil || !os.SameFile(info, named) {
-					t.Errorf("claimed is a file of another name: %v", err)
-				}
-				if err := errors.Join(os.Remove(path), f.Close()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		both.Wait()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/quota"
 	"zombiezen.com/go/sqlite"
 )
@@ -61,33 +62,33 @@ const (
 	sequenceMask = 1<<sequenceBits - 1
 )
 
-func (m *Message) put(w *writer, p *pending) error {
-	no, err := w.queueNo(m.Queue)
+func (m *Message) put(tx *transaction) error {
+	no, err := tx.queueNo(m.Queue)
 	if err != nil {
 		return err
 	}
-	w.nextMessage++
-	m.ID, m.RecordSeq = no<<sequenceBits|w.nextMessage, p.receipt.Seq
-	return w.exec("the message", `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, app, message) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))`,
-		number(m.ID), number(int64(m.RecordSeq)), text(m.DispatchID), moment(m.ExpiresAt), text(m.App), bytesOf(m.Body))
+	tx.nextMessage++
+	m.ID, m.RecordSeq = no<<sequenceBits|tx.nextMessage, tx.receipt.Seq
+	return tx.Exec("the message", `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, app, message) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))`,
+		db.Int(m.ID), db.Int(int64(m.RecordSeq)), db.Text(m.DispatchID), db.Time(m.ExpiresAt), db.Text(m.App), db.Bytes(m.Body))
 }
 
 // rememberedQueues bounds the queue numbers kept in memory.
 const rememberedQueues = 4096
 
 // queueNo returns the number of a queue, which it gets on first use.
-func (w *writer) queueNo(name string) (int64, error) {
-	if no, ok := w.queues[name]; ok {
+func (tx *transaction) queueNo(name string) (int64, error) {
+	if no, ok := tx.queues[name]; ok {
 		return no, nil
 	}
-	no, err := w.scalar("the queue's number", `INSERT INTO queues (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING no`, text(name))
+	no, err := tx.Scalar("the queue's number", `INSERT INTO queues (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING no`, db.Text(name))
 	if err != nil {
 		return 0, err
 	}
-	if len(w.queues) >= rememberedQueues {
-		clear(w.queues)
+	if len(tx.queues) >= rememberedQueues {
+		clear(tx.queues)
 	}
-	w.queues[name] = no
+	tx.queues[name] = no
 	return no, nil
 }
 
@@ -96,19 +97,19 @@ type Taken []MessageID
 
 func (Taken) prepare() (int, error) { return 0, nil }
 
-func (t Taken) put(w *writer, _ *pending) error {
+func (t Taken) put(tx *transaction) error {
 	for _, id := range t {
-		if err := w.takeOut(id.ID, id.ID); err != nil {
+		if err := tx.takeOut(id.ID, id.ID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *writer) takeOut(first, last int64) error {
-	err := w.exec("that a message was taken", `DELETE FROM outbox WHERE id BETWEEN ? AND ?`, number(first), number(last))
-	if err == nil && w.conn.Changes() > 0 {
-		w.removed.Or(removedTexts)
+func (tx *transaction) takeOut(first, last int64) error {
+	err := tx.Exec("that a message was taken", `DELETE FROM outbox WHERE id BETWEEN ? AND ?`, db.Int(first), db.Int(last))
+	if err == nil && tx.Changes() > 0 {
+		tx.removed.Or(removedTexts)
 	}
 	return err
 }
@@ -121,14 +122,14 @@ func (s *Store) Messages(ctx context.Context, queue string, after int64, limit i
 		return nil, err
 	}
 	head := s.Head().Seq
-	page, err := rows(ctx, &s.reader, "the outbox", `SELECT id, record_seq, dispatch_id, expires_at, message FROM queues, outbox
+	page, err := db.Rows(ctx, s.db, "the outbox", `SELECT id, record_seq, dispatch_id, expires_at, message FROM queues, outbox
 			WHERE name = ?1 AND id > max(?2, no << 40) AND id < (no + 1) << 40 ORDER BY id LIMIT ?3`, []any{queue, after, limit},
 		func(stmt *sqlite.Stmt) (*Message, error) {
 			return &Message{
 				MessageID:  MessageID{Queue: queue, ID: stmt.ColumnInt64(0)},
 				RecordSeq:  uint64(stmt.ColumnInt64(1)),
 				DispatchID: stmt.ColumnText(2),
-				ExpiresAt:  fromMilli(stmt.ColumnInt64(3)),
+				ExpiresAt:  db.TimeOf(stmt.ColumnInt64(3)),
 				Body:       []byte(stmt.ColumnText(4)),
 			}, nil
 		})
@@ -145,7 +146,7 @@ type Queue struct {
 
 // Queues lists the receivers for whom something waits.
 func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
-	return rows(ctx, &s.reader, "the outbox", `SELECT name, max(id), count(*) FROM queues JOIN outbox ON id > no << 40 AND id < (no + 1) << 40 GROUP BY no`, nil,
+	return db.Rows(ctx, s.db, "the outbox", `SELECT name, max(id), count(*) FROM queues JOIN outbox ON id > no << 40 AND id < (no + 1) << 40 GROUP BY no`, nil,
 		func(stmt *sqlite.Stmt) (Queue, error) {
 			return Queue{Name: stmt.ColumnText(0), Last: stmt.ColumnInt64(1), Count: stmt.ColumnInt(2)}, nil
 		})
@@ -154,8 +155,8 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 // NextQueue returns the name of the queue behind another that holds a message,
 // "" where there is none. The first one is behind "".
 func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err error) {
-	name, err = row(ctx, &s.reader, "the outbox", `SELECT name FROM queues WHERE name > ? AND EXISTS
-			(SELECT 1 FROM outbox WHERE id > no << 40 AND id < (no + 1) << 40) ORDER BY name LIMIT 1`, []any{behind}, scanText)
+	name, err = db.Row(ctx, s.db, "the outbox", `SELECT name FROM queues WHERE name > ? AND EXISTS
+			(SELECT 1 FROM outbox WHERE id > no << 40 AND id < (no + 1) << 40) ORDER BY name LIMIT 1`, []any{behind}, db.ScanText)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
 	}
@@ -164,7 +165,7 @@ func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err 
 
 // Waiting returns how much waits of each app's messages.
 func (s *Store) Waiting(ctx context.Context) ([]quota.Waiting, error) {
-	return rows(ctx, &s.reader, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM outbox WHERE app <> '' GROUP BY app`, nil,
+	return db.Rows(ctx, s.db, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM outbox WHERE app <> '' GROUP BY app`, nil,
 		func(stmt *sqlite.Stmt) (quota.Waiting, error) {
 			return quota.Waiting{App: stmt.ColumnText(0), Messages: stmt.ColumnInt(1), Bytes: stmt.ColumnInt64(2)}, nil
 		})

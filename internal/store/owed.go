@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -22,24 +23,24 @@ func (o Owed) prepare() (int, error) {
 	return bounded("what an agent owes", o.Agent, o.Counterparty, o.Value)
 }
 
-func (o Owed) put(w *writer, _ *pending) error {
+func (o Owed) put(tx *transaction) error {
 	if o.Value == "" {
-		return w.exec("what an agent owes", `DELETE FROM owed WHERE agent = ? AND counterparty = ?`, text(o.Agent), text(o.Counterparty))
+		return tx.Exec("what an agent owes", `DELETE FROM owed WHERE agent = ? AND counterparty = ?`, db.Text(o.Agent), db.Text(o.Counterparty))
 	}
-	return w.exec("what an agent owes", `INSERT INTO owed (agent, counterparty, value, until) VALUES (?, ?, ?, ?)
+	return tx.Exec("what an agent owes", `INSERT INTO owed (agent, counterparty, value, until) VALUES (?, ?, ?, ?)
 		ON CONFLICT (agent, counterparty) DO UPDATE SET value = excluded.value, until = excluded.until`,
-		text(o.Agent), text(o.Counterparty), text(o.Value), moment(o.Until))
+		db.Text(o.Agent), db.Text(o.Counterparty), db.Text(o.Value), db.Time(o.Until))
 }
 
 // Owed returns what an agent owes another, also where its time is over, or
 // [ErrNotFound].
 func (s *Store) Owed(ctx context.Context, agent, counterparty string) (Owed, error) {
-	return row(ctx, &s.reader, "what an agent owes", `SELECT agent, counterparty, value, until FROM owed WHERE agent = ? AND counterparty = ?`,
+	return db.Row(ctx, s.db, "what an agent owes", `SELECT agent, counterparty, value, until FROM owed WHERE agent = ? AND counterparty = ?`,
 		[]any{agent, counterparty}, scanOwed)
 }
 
 func scanOwed(stmt *sqlite.Stmt) (Owed, error) {
-	return Owed{Agent: stmt.ColumnText(0), Counterparty: stmt.ColumnText(1), Value: stmt.ColumnText(2), Until: fromMilli(stmt.ColumnInt64(3))}, nil
+	return Owed{Agent: stmt.ColumnText(0), Counterparty: stmt.ColumnText(1), Value: stmt.ColumnText(2), Until: db.TimeOf(stmt.ColumnInt64(3))}, nil
 }
 
 // lapsed takes away what is owed no longer, as long as nobody has written it over.
@@ -47,7 +48,7 @@ type lapsed Owed
 
 func (lapsed) prepare() (int, error) { return 0, nil }
 
-func (o lapsed) put(w *writer, _ *pending) error {
-	return w.exec("that nothing is owed any more", `DELETE FROM owed WHERE agent = ? AND counterparty = ? AND until = ?`,
-		text(o.Agent), text(o.Counterparty), moment(o.Until))
+func (o lapsed) put(tx *transaction) error {
+	return tx.Exec("that nothing is owed any more", `DELETE FROM owed WHERE agent = ? AND counterparty = ? AND until = ?`,
+		db.Text(o.Agent), db.Text(o.Counterparty), db.Time(o.Until))
 }

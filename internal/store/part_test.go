@@ -26,7 +26,7 @@ var someTime = time.Date(2026, 3, 13, 10, 0, 30, 0, time.UTC)
 // count returns how many rows a table has.
 func count(tb testing.TB, s *Store, table string) (n int) {
 	tb.Helper()
-	err := s.read(tb.Context(), func(conn *sqlite.Conn) error {
+	err := s.db.Read(tb.Context(), func(conn *sqlite.Conn) error {
 		return sqlitex.ExecuteTransient(conn, `SELECT count(*) FROM `+table, &sqlitex.ExecOptions{
 			ResultFunc: func(stmt *sqlite.Stmt) error { n = stmt.ColumnInt(0); return nil },
 		})
@@ -100,8 +100,8 @@ func TestPartIsAllOrNothing(t *testing.T) {
 type badPart struct{}
 
 func (badPart) prepare() (int, error) { return 0, nil }
-func (badPart) put(w *writer, _ *pending) error {
-	return w.exec("nothing", `INSERT INTO nowhere VALUES (1)`)
+func (badPart) put(tx *transaction) error {
+	return tx.Exec("nothing", `INSERT INTO nowhere VALUES (1)`)
 }
 
 func TestPartIsBounded(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -20,21 +21,21 @@ type Resumed string
 
 func (p Paused) prepare() (int, error) { return bounded("what is paused", p.Scope, p.By) }
 
-func (p Paused) put(w *writer, _ *pending) error {
-	return w.exec("what is paused", `INSERT INTO paused (scope, at, by) VALUES (?, ?, ?)
-		ON CONFLICT (scope) DO UPDATE SET at = excluded.at, by = excluded.by`, text(p.Scope), number(p.At.UnixMilli()), text(p.By))
+func (p Paused) put(tx *transaction) error {
+	return tx.Exec("what is paused", `INSERT INTO paused (scope, at, by) VALUES (?, ?, ?)
+		ON CONFLICT (scope) DO UPDATE SET at = excluded.at, by = excluded.by`, db.Text(p.Scope), db.Int(p.At.UnixMilli()), db.Text(p.By))
 }
 
 func (Resumed) prepare() (int, error) { return 0, nil }
 
-func (p Resumed) put(w *writer, _ *pending) error {
-	return w.exec("what goes on", `DELETE FROM paused WHERE scope = ?`, text(string(p)))
+func (p Resumed) put(tx *transaction) error {
+	return tx.Exec("what goes on", `DELETE FROM paused WHERE scope = ?`, db.Text(string(p)))
 }
 
 // Paused returns all that is paused.
 func (s *Store) Paused(ctx context.Context) ([]Paused, error) {
-	return rows(ctx, &s.reader, "what is paused", `SELECT scope, at, by FROM paused ORDER BY scope`, nil,
+	return db.Rows(ctx, s.db, "what is paused", `SELECT scope, at, by FROM paused ORDER BY scope`, nil,
 		func(stmt *sqlite.Stmt) (Paused, error) {
-			return Paused{Scope: stmt.ColumnText(0), At: fromMilli(stmt.ColumnInt64(1)), By: stmt.ColumnText(2)}, nil
+			return Paused{Scope: stmt.ColumnText(0), At: db.TimeOf(stmt.ColumnInt64(1)), By: stmt.ColumnText(2)}, nil
 		})
 }

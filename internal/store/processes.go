@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -31,29 +32,29 @@ const maxAppProcesses = 65536
 
 func (p AppProcess) prepare() (int, error) { return bounded("an app's process", p.Boot, p.Name, p.App) }
 
-func (p AppProcess) put(w *writer, _ *pending) error {
+func (p AppProcess) put(tx *transaction) error {
 	const what = "an app's process"
-	if w.boot != p.Boot {
-		if err := w.exec(what, `DELETE FROM app_processes WHERE boot <> ?`, text(p.Boot)); err != nil {
+	if tx.boot != p.Boot {
+		if err := tx.Exec(what, `DELETE FROM app_processes WHERE boot <> ?`, db.Text(p.Boot)); err != nil {
 			return err
 		}
-		w.boot = p.Boot
+		tx.boot = p.Boot
 	}
-	err := w.exec(what, `INSERT INTO app_processes (boot, name, app, at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (name, boot) DO UPDATE SET app = excluded.app, at = excluded.at`, text(p.Boot), text(p.Name), text(p.App), number(p.At.UnixMilli()))
+	err := tx.Exec(what, `INSERT INTO app_processes (boot, name, app, at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (name, boot) DO UPDATE SET app = excluded.app, at = excluded.at`, db.Text(p.Boot), db.Text(p.Name), db.Text(p.App), db.Int(p.At.UnixMilli()))
 	// They are counted now and then: numbers alone would let whoever starts many
 	// processes, one after the other, push out one that runs.
-	if w.noted++; err != nil || w.noted%countProcesses != 0 {
+	if tx.noted++; err != nil || tx.noted%countProcesses != 0 {
 		return err
 	}
-	return w.exec(what, `DELETE FROM app_processes WHERE no <= (SELECT no FROM app_processes ORDER BY no DESC LIMIT 1 OFFSET ?)`, number(maxAppProcesses))
+	return tx.Exec(what, `DELETE FROM app_processes WHERE no <= (SELECT no FROM app_processes ORDER BY no DESC LIMIT 1 OFFSET ?)`, db.Int(maxAppProcesses))
 }
 
 func (EndedProcesses) prepare() (int, error) { return 0, nil }
 
-func (p EndedProcesses) put(w *writer, _ *pending) error {
+func (p EndedProcesses) put(tx *transaction) error {
 	for _, name := range p {
-		if err := w.exec("that a process ended", `DELETE FROM app_processes WHERE name = ?`, text(name)); err != nil {
+		if err := tx.Exec("that a process ended", `DELETE FROM app_processes WHERE name = ?`, db.Text(name)); err != nil {
 			return err
 		}
 	}
@@ -63,8 +64,8 @@ func (p EndedProcesses) put(w *writer, _ *pending) error {
 // AppProcesses returns the remembered app processes of a boot, in the order in
 // which they were first seen.
 func (s *Store) AppProcesses(ctx context.Context, boot string) ([]AppProcess, error) {
-	return rows(ctx, &s.reader, "the apps' processes", `SELECT boot, name, app, at FROM app_processes WHERE boot = ? ORDER BY no`, []any{boot},
+	return db.Rows(ctx, s.db, "the apps' processes", `SELECT boot, name, app, at FROM app_processes WHERE boot = ? ORDER BY no`, []any{boot},
 		func(stmt *sqlite.Stmt) (AppProcess, error) {
-			return AppProcess{Boot: stmt.ColumnText(0), Name: stmt.ColumnText(1), App: stmt.ColumnText(2), At: fromMilli(stmt.ColumnInt64(3))}, nil
+			return AppProcess{Boot: stmt.ColumnText(0), Name: stmt.ColumnText(1), App: stmt.ColumnText(2), At: db.TimeOf(stmt.ColumnInt64(3))}, nil
 		})
 }

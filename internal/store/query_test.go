@@ -26,7 +26,7 @@ func TestQuery(t *testing.T) {
 	s := open(t, o)
 	defer s.Close()
 	start := clock()
-	const records = 2*pageLines + 17
+	const records = 2*512 + 17
 	all := make([][]byte, 0, records)
 	for len(all) < records {
 		c := new(Change)
@@ -216,7 +216,7 @@ func TestLargeRecords(t *testing.T) {
 	s := openTest(t)
 	for i := range 5 {
 		c := noted(fmt.Sprint(i))
-		c.Records[0].Content = strings.Repeat("x", pageBytes-500+100*i)
+		c.Records[0].Content = strings.Repeat("x", 1<<20-500+100*i)
 		commit(t, s, c)
 	}
 	wantSound(t, s)

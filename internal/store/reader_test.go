@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/logstore"
 )
 
 func openReader(t *testing.T, path string) *Reader {
@@ -28,7 +29,7 @@ func openReader(t *testing.T, path string) *Reader {
 }
 
 // wantRecords asks a reader in each of the ways there are.
-func wantRecords(t *testing.T, r *reader, want uint64) {
+func wantRecords(t *testing.T, r logstore.Records, want uint64) {
 	t.Helper()
 	ctx := t.Context()
 	if last, err := r.LastSeq(ctx); err != nil || last != want {
@@ -109,7 +110,7 @@ func TestReaderChangesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			shut(t, s)
-			write(t, filepath.Join(dir, "ocipd.db-wal"), string(log[:walHeader]))
+			write(t, filepath.Join(dir, "ocipd.db-wal"), string(log[:32]))
 			return dir
 		}},
 		{"stopped, with an empty log left", func(t *testing.T) string {
@@ -131,7 +132,7 @@ func TestReaderChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantRecords(t, r.reader, 7)
+			wantRecords(t, r.Records, 7)
 			if err := r.Close(); err != nil {
 				t.Error(err)
 			}
@@ -176,7 +177,7 @@ func TestReaderSeesADaemonStart(t *testing.T) {
 	fill(t, s, 3)
 	shut(t, s)
 	r := openReader(t, o.Path)
-	wantRecords(t, r.reader, 3)
+	wantRecords(t, r.Records, 3)
 	s = open(t, o)
 	fill(t, s, 1)
 	if last, err := r.LastSeq(t.Context()); err == nil {
@@ -187,7 +188,7 @@ func TestReaderSeesADaemonStart(t *testing.T) {
 		t.Errorf("read up to %d of a file that was written meanwhile", last)
 	}
 	again := openReader(t, o.Path)
-	wantRecords(t, again.reader, 4)
+	wantRecords(t, again.Records, 4)
 }
 
 func TestOpenReaderRefuses(t *testing.T) {

@@ -2,25 +2,17 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"path/filepath"
-	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/diskspace"
 	"go.uber.org/zap"
-	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// What is removed is to be gone from the files. SQLite overwrites deleted rows and
-// freed pages with zeros (secure_delete); this file sees to the three places where
-// their bytes can be left: what a page keeps of rows that were moved to another one,
-// the write-ahead log, and the end of a file that is longer than what is in it.
-//
-// All of it is done in small steps between commits, by [Store.Clean].
+// What is removed is to be gone from the files. internal/db knows how; this file sees to
+// it that it is done in small steps between commits, by [Store.Clean].
 
 // cleanPages is how many pages one step gives back or looks at, and cleanPause what is
 // left to commits before the next: so few that nobody waits for a step.
@@ -34,8 +26,8 @@ const (
 var residual = [...]string{"approvals", "outbox", "exchanges"}
 
 // findRemoved finds out whether an earlier process has left anything to clean.
-func (s *Store) findRemoved(conn *sqlite.Conn) error {
-	free, err := queryInt(conn, "PRAGMA freelist_count")
+func (s *Store) findRemoved(w *db.Writer) error {
+	free, err := w.Free()
 	s.removed.Or(removedTexts)
 	if free > 0 {
 		s.removed.Or(removedPages)
@@ -131,129 +123,49 @@ func (s *Store) inSteps(ctx context.Context, step func(*writer) (more bool, err 
 // giveBack moves pages from the end of the file into its gaps, and cuts it by as many
 // with the next checkpoint.
 func (s *Store) giveBack(w *writer) (more bool, err error) {
-	free, err := queryInt(w.conn, "PRAGMA freelist_count")
+	free, err := w.Free()
 	if err != nil || free == 0 {
 		return false, err
 	}
-	pages, err := queryInt(w.conn, "PRAGMA page_count")
+	pages, err := w.Pages()
 	if err != nil {
 		return false, err
 	}
 	n := min(free, cleanPages)
 	// Pages of SQLite's own map go with those that they are of.
 	s.watch.Shrinks(uint64(max(0, pages-n-n/64-2)) * uint64(w.pageSize))
-	if err := sqlitex.ExecuteTransient(w.conn, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", n), nil); err != nil {
-		return false, fmt.Errorf("cannot give free space of the store back: %w", err)
+	if err := w.GiveBack(n); err != nil {
+		return false, err
 	}
-	after, err := queryInt(w.conn, "PRAGMA page_count")
+	after, err := w.Pages()
 	if w.grown != nil {
 		w.grown(int64(after) * w.pageSize)
 	}
 	return free > n && after < pages, err
 }
 
-// emptyLog brings all of the write-ahead log into the file and cuts it to nothing.
-// Where somebody still reads what is in it, it stays for the next time.
+// emptyLog empties the write-ahead log, or leaves it for the next time where somebody
+// still reads what is in it.
 func (s *Store) emptyLog(w *writer) error {
-	// Most of the work is done while deliveries may look at the files.
-	if err := sqlitex.ExecuteTransient(w.conn, "PRAGMA wal_checkpoint(PASSIVE)", nil); err != nil {
-		return fmt.Errorf("cannot empty the write-ahead log: %w", err)
-	}
-	busy := 0
-	err := s.watch.Rewrites(func() error {
-		return sqlitex.ExecuteTransient(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)", &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
-			busy = stmt.ColumnInt(0)
-			return nil
-		}})
-	})
-	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {
-		busy, err = 1, nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot empty the write-ahead log: %w", err)
-	}
-	if busy != 0 {
+	busy, err := w.EmptyLog(s.watch.Rewrites)
+	if busy {
 		s.removed.Or(removedTexts)
 	}
-	return nil
+	return err
 }
 
-// wipe overwrites with zeros what the pages of a table and its indexes hold beside
-// their rows. SQLite leaves there what it has moved to another page.
+// wipe overwrites what the pages of a table and its indexes hold beside their rows.
 func (s *Store) wipe(ctx context.Context, table string) error {
-	names, err := rows(ctx, &s.reader, "the names of the store", `SELECT name FROM sqlite_schema WHERE tbl_name = ? AND rootpage > 0`, []any{table}, scanText)
+	pages, err := s.db.PagesOf(ctx, table)
 	if err != nil {
 		return err
 	}
-	var pages []int64
-	for _, name := range names {
-		more, err := rows(ctx, &s.reader, "the pages of the store", `SELECT pageno FROM dbstat WHERE name = ? AND pagetype IN ('leaf', 'internal')`, []any{name}, scanInt)
-		if err != nil {
-			return err
-		}
-		pages = append(pages, more...)
-	}
 	return s.inSteps(ctx, func(w *writer) (more bool, err error) {
 		n := min(len(pages), cleanPages)
-		err = w.wipePages(pages[:n])
+		err = w.Wipe(pages[:n])
 		pages = pages[n:]
 		return len(pages) > 0, err
 	})
-}
-
-// wipePages wipes those of the pages that hold such a thing. One that is something else
-// by now is wiped as what it is.
-func (w *writer) wipePages(pages []int64) (err error) {
-	defer sqlitex.Save(w.conn)(&err)
-	for _, no := range pages {
-		var page []byte
-		err := sqlitex.Execute(w.conn, `SELECT data FROM sqlite_dbpage WHERE pgno = ?`, &sqlitex.ExecOptions{Args: []any{no}, ResultFunc: func(stmt *sqlite.Stmt) error {
-			page = columnBytes(stmt, 0)
-			return nil
-		}})
-		if err == nil && wipeGap(page, no == 1) {
-			err = sqlitex.Execute(w.conn, `UPDATE sqlite_dbpage SET data = ? WHERE pgno = ?`, &sqlitex.ExecOptions{Args: []any{page, no}})
-		}
-		if err != nil {
-			return fmt.Errorf("cannot wipe page %d of the store: %w", no, err)
-		}
-	}
-	return nil
-}
-
-// wipeGap overwrites the unused part of a page of a tree, between the list of its cells
-// and the first of them, and reports whether there was anything in it.
-//
-// Source: https://www.sqlite.org/fileformat2.html, section 1.6.
-func wipeGap(page []byte, first bool) (found bool) {
-	header := 0
-	if first {
-		header = 100
-	}
-	if len(page) < header+12 {
-		return false
-	}
-	size := 8
-	switch page[header] {
-	case 2, 5:
-		size = 12
-	case 10, 13:
-	default:
-		return false
-	}
-	from := header + size + 2*int(binary.BigEndian.Uint16(page[header+3:]))
-	to := int(binary.BigEndian.Uint16(page[header+5:]))
-	if to == 0 {
-		to = 1 << 16
-	}
-	if from > to || to > len(page) {
-		return false
-	}
-	for i := range page[from:to] {
-		found = found || page[from+i] != 0
-	}
-	clear(page[from:to])
-	return found
 }
 
 // removeExchanges takes away the exchanges that have ended and were not touched since
@@ -261,62 +173,46 @@ func wipeGap(page []byte, first bool) (found bool) {
 func (s *Store) removeExchanges(ctx context.Context, before time.Time) error {
 	after := int64(0)
 	return s.inSteps(ctx, func(w *writer) (more bool, err error) {
-		defer sqlitex.Save(w.conn)(&err)
-		last, err := w.scalar("exchanges", `SELECT coalesce(max(rowid), 0) FROM (SELECT rowid FROM exchanges WHERE rowid > ? ORDER BY rowid LIMIT ?)`, number(after), number(4*cleanPages))
+		defer sqlitex.Save(w.Conn)(&err)
+		last, err := w.Scalar("exchanges", `SELECT coalesce(max(rowid), 0) FROM (SELECT rowid FROM exchanges WHERE rowid > ? ORDER BY rowid LIMIT ?)`, db.Int(after), db.Int(4*cleanPages))
 		if err != nil || last == 0 {
 			return false, err
 		}
 		const old = `rowid > ? AND rowid <= ? AND outcome <> 'in_progress' AND json_extract(state, '$.updatedAt') < ?`
-		within := []value{number(after), number(last), number(before.UnixMilli())}
-		if err := w.exec("that exchanges are removed", `DELETE FROM current_exchanges WHERE (exchange_id, agent) IN (SELECT id, agent FROM exchanges WHERE `+old+`)`, within...); err != nil {
+		within := []db.Value{db.Int(after), db.Int(last), db.Int(before.UnixMilli())}
+		if err := w.Exec("that exchanges are removed", `DELETE FROM current_exchanges WHERE (exchange_id, agent) IN (SELECT id, agent FROM exchanges WHERE `+old+`)`, within...); err != nil {
 			return false, err
 		}
-		err = w.exec("that exchanges are removed", `DELETE FROM exchanges WHERE `+old, within...)
+		err = w.Exec("that exchanges are removed", `DELETE FROM exchanges WHERE `+old, within...)
 		after = last
 		return true, err
 	})
 }
 
-// autoVacuum is SQLite's name for a database whose pages can be moved, so that the file
-// can be made shorter.
-const autoVacuum = 2
-
 // makeMovable writes a database of before all over once, so that from then on it can
 // be made shorter step by step. It says first what that takes.
-func (s *Store) makeMovable(ctx context.Context, conn *sqlite.Conn) error {
-	mode, err := queryInt(conn, "PRAGMA auto_vacuum")
-	if err != nil || mode == autoVacuum {
+func (s *Store) makeMovable(ctx context.Context, w *db.Writer) error {
+	movable, err := w.Movable()
+	if err != nil || movable {
 		return err
 	}
-	fail := func(err error) error {
-		return fmt.Errorf("cannot write the store anew, which lets it give back the space of what is removed: %w", err)
-	}
-	size, err := databaseSize(conn)
+	size, err := db.Size(w.Conn)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	free, err := s.space.Free()
-	if err != nil {
-		return fail(err)
-	}
-	s.log.Info("writing the database anew, once, so that removed records give their space back",
-		zap.Int64("bytes", size), zap.Int64("bytesOfDiskMeanwhile", anewRoom(size)), zap.Duration("about", anewTime(size)))
-	if free < anewRoom(size)+diskspace.Least {
-		s.log.Warn("the database is not written anew, and does not get shorter by what is removed, until there is room for it at a start",
-			zap.Int64("bytesFree", free), zap.Int64("bytesNeeded", anewRoom(size)+diskspace.Least))
-		return nil
-	}
-	conn.SetInterrupt(ctx.Done())
-	defer conn.SetInterrupt(nil)
-	for _, statement := range []string{
-		// What it sorts goes to the disk that was just looked at.
-		"PRAGMA temp_store=FILE", fmt.Sprintf("PRAGMA temp_store_directory='%s'", strings.ReplaceAll(filepath.Dir(s.path), "'", "''")),
-		fmt.Sprintf("PRAGMA auto_vacuum=%d", autoVacuum), "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)",
-		"PRAGMA temp_store_directory=''", "PRAGMA temp_store=MEMORY",
-	} {
-		if err := sqlitex.ExecuteTransient(conn, statement, nil); err != nil {
-			return fail(errors.Join(ctx.Err(), err))
+	if err == nil {
+		s.logger.Info("writing the database anew, once, so that removed records give their space back",
+			zap.Int64("bytes", size), zap.Int64("bytesOfDiskMeanwhile", anewRoom(size)), zap.Duration("about", anewTime(size)))
+		if free < anewRoom(size)+diskspace.Least {
+			s.logger.Warn("the database is not written anew, and does not get shorter by what is removed, until there is room for it at a start",
+				zap.Int64("bytesFree", free), zap.Int64("bytesNeeded", anewRoom(size)+diskspace.Least))
+			return nil
 		}
+		err = w.MakeMovable(ctx, s.path)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the store anew, which lets it give back the space of what is removed: %w", err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -17,9 +18,9 @@ type Run struct {
 
 func (Run) prepare() (int, error) { return 0, nil }
 
-func (r Run) put(w *writer, _ *pending) error {
-	return w.exec("the run", `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`,
-		text(r.ID), text(r.AgentID), text(r.SessionKey), number(r.QueuedAt.UnixMilli()))
+func (r Run) put(tx *transaction) error {
+	return tx.Exec("the run", `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`,
+		db.Text(r.ID), db.Text(r.AgentID), db.Text(r.SessionKey), db.Int(r.QueuedAt.UnixMilli()))
 }
 
 // EndedRun is the id of a run that has completed, as a part.
@@ -27,14 +28,14 @@ type EndedRun string
 
 func (EndedRun) prepare() (int, error) { return 0, nil }
 
-func (id EndedRun) put(w *writer, _ *pending) error {
-	return w.exec("the end of the run", `DELETE FROM runs WHERE id = ?`, text(string(id)))
+func (id EndedRun) put(tx *transaction) error {
+	return tx.Exec("the end of the run", `DELETE FROM runs WHERE id = ?`, db.Text(string(id)))
 }
 
 // Run returns an agent run that has not completed, or [ErrNotFound].
 func (s *Store) Run(ctx context.Context, id string) (Run, error) {
-	return row(ctx, &s.reader, "the run", `SELECT id, agent_id, session_key, queued_at FROM runs WHERE id = ?`, []any{id},
+	return db.Row(ctx, s.db, "the run", `SELECT id, agent_id, session_key, queued_at FROM runs WHERE id = ?`, []any{id},
 		func(stmt *sqlite.Stmt) (Run, error) {
-			return Run{ID: stmt.ColumnText(0), AgentID: stmt.ColumnText(1), SessionKey: stmt.ColumnText(2), QueuedAt: fromMilli(stmt.ColumnInt64(3))}, nil
+			return Run{ID: stmt.ColumnText(0), AgentID: stmt.ColumnText(1), SessionKey: stmt.ColumnText(2), QueuedAt: db.TimeOf(stmt.ColumnInt64(3))}, nil
 		})
 }

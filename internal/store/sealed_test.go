@@ -155,7 +155,7 @@ func TestDamagedTilesAreMadeAgain(t *testing.T) {
 		"the last missing":  `DELETE FROM tiles WHERE id = 5`,
 		"all missing":       `DELETE FROM tiles`,
 		"one too many":      `INSERT INTO tiles SELECT 6, root, hashes FROM tiles WHERE id = 4`,
-		"one level further": fmt.Sprintf(`INSERT INTO tiles SELECT %d, root, hashes FROM tiles WHERE id = 4`, tileID(1, 0)),
+		"one level further": fmt.Sprintf(`INSERT INTO tiles SELECT %d, root, hashes FROM tiles WHERE id = 4`, 1<<56),
 	} {
 		for retired, from := range whole {
 			t.Run(fmt.Sprintf("%s, retired %d", name, retired), func(t *testing.T) {

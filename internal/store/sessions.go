@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -23,20 +24,20 @@ type Session struct {
 
 func (Session) prepare() (int, error) { return 0, nil }
 
-func (s Session) put(w *writer, _ *pending) error {
-	return w.exec("the session", `INSERT INTO sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`,
-		text(s.Key), text(s.AgentID), text(s.ChannelID), text(s.AccountID), number(s.CreatedAt.UnixMilli()), number(s.LastActiveAt.UnixMilli()), number(s.MessageCount))
+func (s Session) put(tx *transaction) error {
+	return tx.Exec("the session", `INSERT INTO sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`,
+		db.Text(s.Key), db.Text(s.AgentID), db.Text(s.ChannelID), db.Text(s.AccountID), db.Int(s.CreatedAt.UnixMilli()), db.Int(s.LastActiveAt.UnixMilli()), db.Int(s.MessageCount))
 }
 
 // putTouch writes that a session was used.
-func (w *writer) putTouch(key string, t touch) error {
-	return w.exec("the session", `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`,
-		number(t.at.UnixMilli()), number(t.messages), text(key))
+func (tx *transaction) putTouch(key string, t touch) error {
+	return tx.Exec("the session", `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`,
+		db.Int(t.at.UnixMilli()), db.Int(t.messages), db.Text(key))
 }
 
 // Session returns a session by its key, or [ErrNotFound].
 func (s *Store) Session(ctx context.Context, key string) (Session, error) {
-	return row(ctx, &s.reader, "the session", `SELECT `+sessionColumns+` FROM sessions WHERE key = ?`, []any{key}, scanSession)
+	return db.Row(ctx, s.db, "the session", `SELECT `+sessionColumns+` FROM sessions WHERE key = ?`, []any{key}, scanSession)
 }
 
 // FreshSession returns a session with every use of it counted.
@@ -91,15 +92,15 @@ const sessionMatch = ` FROM sessions WHERE (?1 = '' OR agent_id = ?1) AND (?2 = 
 func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int) (page []Session, total int, err error) {
 	s.flushTouches()
 	agents, channels, served := f.Of.lists()
-	match := []any{f.AgentID, f.ChannelID, f.AccountID, unixMilli(f.ActiveSince), unixMilli(f.IdleSince), agents, channels, served}
+	match := []any{f.AgentID, f.ChannelID, f.AccountID, db.Milliseconds(f.ActiveSince), db.Milliseconds(f.IdleSince), agents, channels, served}
 	var counts []int64
-	err = s.scan(ctx, func(conn *sqlite.Conn) (err error) {
+	err = s.db.Scan(ctx, func(conn *sqlite.Conn) (err error) {
 		// Both queries see one state, so that the total fits the page.
 		defer sqlitex.Transaction(conn)(&err)
-		if err := collect(conn, &counts, `SELECT count(*)`+sessionMatch, match, scanInt); err != nil {
+		if err := db.Collect(conn, &counts, `SELECT count(*)`+sessionMatch, match, db.ScanInt); err != nil {
 			return err
 		}
-		return collect(conn, &page, `SELECT `+sessionColumns+sessionMatch+` ORDER BY last_active_at DESC, key LIMIT ?9 OFFSET ?10`,
+		return db.Collect(conn, &page, `SELECT `+sessionColumns+sessionMatch+` ORDER BY last_active_at DESC, key LIMIT ?9 OFFSET ?10`,
 			append(match, limit, offset), scanSession)
 	})
 	if err != nil {
@@ -111,6 +112,6 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int
 func scanSession(stmt *sqlite.Stmt) (Session, error) {
 	return Session{
 		Key: stmt.ColumnText(0), AgentID: stmt.ColumnText(1), ChannelID: stmt.ColumnText(2), AccountID: stmt.ColumnText(3),
-		CreatedAt: fromMilli(stmt.ColumnInt64(4)), LastActiveAt: fromMilli(stmt.ColumnInt64(5)), MessageCount: stmt.ColumnInt64(6),
+		CreatedAt: db.TimeOf(stmt.ColumnInt64(4)), LastActiveAt: db.TimeOf(stmt.ColumnInt64(5)), MessageCount: stmt.ColumnInt64(6),
 	}, nil
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/openclawos/ocipd/internal/db"
 )
 
 // TestSnapshotWhileWriting copies beside commits: each copy is of one moment.
@@ -46,8 +48,8 @@ func TestSnapshotWhileWriting(t *testing.T) {
 		if err != nil || last < before {
 			t.Errorf("a copy made after record %d ends at %d, %v", before, last, err)
 		}
-		wantRecords(t, r.reader, last)
-		if said, err := rows(t.Context(), r.reader, "the structure", "PRAGMA integrity_check", nil, scanText); err != nil || len(said) != 1 || said[0] != "ok" {
+		wantRecords(t, r.Records, last)
+		if said, err := db.Rows(t.Context(), r.db, "the structure", "PRAGMA integrity_check", nil, db.ScanText); err != nil || len(said) != 1 || said[0] != "ok" {
 			t.Errorf("the copy: %v, %v", said, err)
 		}
 		if err := errors.Join(r.Close(), remove()); err != nil {
@@ -93,7 +95,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	s := open(t, o)
 	fill(t, s, 1)
 	shut(t, s)
-	for _, suffix := range []string{snapshotInfix + "123", "-shm", ".v3.bak", ".copy"} {
+	for _, suffix := range []string{".copy-123", "-shm", ".v3.bak", ".copy"} {
 		write(t, o.Path+suffix, "x")
 	}
 	shut(t, open(t, o))

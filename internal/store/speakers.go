@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"zombiezen.com/go/sqlite"
 )
@@ -30,30 +31,30 @@ func (s Speaker) prepare() (int, error) {
 	return bounded(aSpeaker, s.Place, s.Account, s.By, s.InstanceID, s.UserID, s.OrgUnit, s.TenantID)
 }
 
-func (s Speaker) put(w *writer, _ *pending) error {
+func (s Speaker) put(tx *transaction) error {
 	agent := int64(0)
 	if s.Agent {
 		agent = 1
 	}
 	first, last := shareOf(s.By)
-	err := w.exec(aSpeaker, `INSERT INTO speakers (no, place, heard_by, account, agent, instance_id, user_id, org_unit, tenant_id)
+	err := tx.Exec(aSpeaker, `INSERT INTO speakers (no, place, heard_by, account, agent, instance_id, user_id, org_unit, tenant_id)
 		VALUES ((SELECT coalesce(max(no), ?) + 1 FROM speakers WHERE no BETWEEN ? AND ?), ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		first, first, last, text(s.Place), text(s.By), text(s.Account), number(agent), text(s.InstanceID), text(s.UserID), text(s.OrgUnit), text(s.TenantID))
+		first, first, last, db.Text(s.Place), db.Text(s.By), db.Text(s.Account), db.Int(agent), db.Text(s.InstanceID), db.Text(s.UserID), db.Text(s.OrgUnit), db.Text(s.TenantID))
 	if err != nil {
 		return err
 	}
-	return w.exec(aSpeaker, `DELETE FROM speakers WHERE no BETWEEN ? AND (SELECT max(no) FROM speakers WHERE no BETWEEN ? AND ?) - ?`,
-		first, first, last, number(maxSpeakers))
+	return tx.Exec(aSpeaker, `DELETE FROM speakers WHERE no BETWEEN ? AND (SELECT max(no) FROM speakers WHERE no BETWEEN ? AND ?) - ?`,
+		first, first, last, db.Int(maxSpeakers))
 }
 
 // Speakers returns who spoke at a place, as a tenant's agents heard.
 func (s *Store) Speakers(ctx context.Context, tenant, place string) ([]Speaker, error) {
-	return rows(ctx, &s.reader, aSpeaker, selectSpeakers+` AND heard_by = ? ORDER BY no`, []any{place, tenant}, scanSpeaker)
+	return db.Rows(ctx, s.db, aSpeaker, selectSpeakers+` AND heard_by = ? ORDER BY no`, []any{place, tenant}, scanSpeaker)
 }
 
 // SpeakersToAll returns who spoke at a place, as the agents of any tenant heard.
 func (s *Store) SpeakersToAll(ctx context.Context, place string) ([]Speaker, error) {
-	return rows(ctx, &s.reader, aSpeaker, selectSpeakers+` ORDER BY no`, []any{place}, scanSpeaker)
+	return db.Rows(ctx, s.db, aSpeaker, selectSpeakers+` ORDER BY no`, []any{place}, scanSpeaker)
 }
 
 const selectSpeakers = `SELECT place, account, heard_by, agent, instance_id, user_id, org_unit, tenant_id FROM speakers WHERE place = ?`
@@ -71,6 +72,6 @@ type Unheard string
 
 func (Unheard) prepare() (int, error) { return 0, nil }
 
-func (u Unheard) put(w *writer, _ *pending) error {
-	return w.exec("that a place is forgotten", `DELETE FROM speakers WHERE place = ?`, text(string(u)))
+func (u Unheard) put(tx *transaction) error {
+	return tx.Exec("that a place is forgotten", `DELETE FROM speakers WHERE place = ?`, db.Text(string(u)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -17,9 +18,9 @@ type Spent struct {
 
 func (c Spent) prepare() (int, error) { return bounded("a count", c.Scope) }
 
-func (c Spent) put(w *writer, _ *pending) error {
-	return w.exec("a count", `INSERT INTO spent (scope, minute, count) VALUES (?, ?, ?)
-		ON CONFLICT (scope, minute) DO UPDATE SET count = count + excluded.count`, text(c.Scope), number(minute(c.At)), number(int64(c.Count)))
+func (c Spent) put(tx *transaction) error {
+	return tx.Exec("a count", `INSERT INTO spent (scope, minute, count) VALUES (?, ?, ?)
+		ON CONFLICT (scope, minute) DO UPDATE SET count = count + excluded.count`, db.Text(c.Scope), db.Int(minute(c.At)), db.Int(int64(c.Count)))
 }
 
 // minute is when the minute of a time began. Messages are counted by the minute.
@@ -28,7 +29,7 @@ func minute(at time.Time) int64 { return at.Truncate(time.Minute).Unix() }
 // Spent returns how many messages were counted for a scope since a time, together
 // with those of the minute that the time is in: rather too many than too few.
 func (s *Store) Spent(ctx context.Context, scope string, since time.Time) (int, error) {
-	return row(ctx, &s.reader, "a count", `SELECT coalesce(sum(count), 0) FROM spent WHERE scope = ? AND minute >= ?`, []any{scope, minute(since)},
+	return db.Row(ctx, s.db, "a count", `SELECT coalesce(sum(count), 0) FROM spent WHERE scope = ? AND minute >= ?`, []any{scope, minute(since)},
 		func(stmt *sqlite.Stmt) (int, error) { return stmt.ColumnInt(0), nil })
 }
 
@@ -40,14 +41,14 @@ type outdated struct {
 
 func (outdated) prepare() (int, error) { return 0, nil }
 
-func (c outdated) put(w *writer, _ *pending) error {
-	return w.exec("that counts are outdated", `DELETE FROM spent WHERE scope = ? AND minute < ?`, text(c.scope), number(c.before))
+func (c outdated) put(tx *transaction) error {
+	return tx.Exec("that counts are outdated", `DELETE FROM spent WHERE scope = ? AND minute < ?`, db.Text(c.scope), db.Int(c.before))
 }
 
 // SpentByMinute returns the counts of a scope since a time, with that of the minute
 // the time is in, oldest first.
 func (s *Store) SpentByMinute(ctx context.Context, scope string, since time.Time) ([]Spent, error) {
-	return rows(ctx, &s.reader, "counts", `SELECT minute, count FROM spent WHERE scope = ? AND minute >= ? ORDER BY minute`, []any{scope, minute(since)},
+	return db.Rows(ctx, s.db, "counts", `SELECT minute, count FROM spent WHERE scope = ? AND minute >= ? ORDER BY minute`, []any{scope, minute(since)},
 		func(stmt *sqlite.Stmt) (Spent, error) {
 			return Spent{Scope: scope, At: time.Unix(stmt.ColumnInt64(0), 0).UTC(), Count: stmt.ColumnInt(1)}, nil
 		})

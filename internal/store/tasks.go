@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -73,88 +74,81 @@ var (
 
 func (t *Task) prepare() (int, error) { return len(t.Head) + 256, nil }
 
-func (t *Task) guard(w *writer) (refusal, err error) {
+func (t *Task) guard(tx *transaction) (refusal, err error) {
 	if t.Was == 0 {
 		if t.Origin == "" {
 			return nil, nil
 		}
-		n, err := w.scalar("the task", `SELECT count(*) FROM tasks WHERE tenant = ? AND origin = ? AND origin <> ''`, text(t.Tenant), text(t.Origin))
+		n, err := tx.Scalar("the task", `SELECT count(*) FROM tasks WHERE tenant = ? AND origin = ? AND origin <> ''`, db.Text(t.Tenant), db.Text(t.Origin))
 		if err == nil && n > 0 {
 			refusal = ErrImported
 		}
 		return refusal, err
 	}
-	n, err := w.scalar("the task", `SELECT count(*) FROM tasks WHERE id = ? AND seq = ?`, text(t.ID), number(int64(t.Was)))
+	n, err := tx.Scalar("the task", `SELECT count(*) FROM tasks WHERE id = ? AND seq = ?`, db.Text(t.ID), db.Int(int64(t.Was)))
 	if err == nil && n == 0 {
 		refusal = ErrTaskMoved
 	}
 	return refusal, err
 }
 
-func flag(b bool) value {
-	if b {
-		return number(1)
-	}
-	return number(0)
-}
-
-func (t *Task) put(w *writer, _ *pending) error {
-	ready := value{kind: sqlite.TypeNull}
+func (t *Task) put(tx *transaction) error {
+	ready := db.Null()
 	if !t.ReadyAt.IsZero() {
-		ready = moment(t.ReadyAt)
+		ready = db.Time(t.ReadyAt)
 	}
 	var err error
 	if t.Was == 0 {
-		err = w.exec("the task", `INSERT INTO tasks (id, tenant, phase, is_open, priority, ready_at, binds, blocked, running, seq, origin, head)
+		err = tx.Exec("the task", `INSERT INTO tasks (id, tenant, phase, is_open, priority, ready_at, binds, blocked, running, seq, origin, head)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, CAST(? AS TEXT))`,
-			text(t.ID), text(t.Tenant), text(t.Phase), flag(t.Open), number(int64(t.Priority)), ready, flag(t.Binds), flag(t.Running), number(int64(t.Seq)), text(t.Origin), bytesOf(t.Head))
+			db.Text(t.ID), db.Text(t.Tenant), db.Text(t.Phase), db.Bool(t.Open), db.Int(int64(t.Priority)), ready, db.Bool(t.Binds), db.Bool(t.Running), db.Int(int64(t.Seq)), db.Text(t.Origin), db.Bytes(t.Head))
 	} else {
-		err = w.exec("the task", `UPDATE tasks SET phase = ?, is_open = ?, priority = ?, ready_at = ?, binds = ?, running = ?, seq = ?, head = CAST(? AS TEXT) WHERE id = ?`,
-			text(t.Phase), flag(t.Open), number(int64(t.Priority)), ready, flag(t.Binds), flag(t.Running), number(int64(t.Seq)), bytesOf(t.Head), text(t.ID))
+		err = tx.Exec("the task", `UPDATE tasks SET phase = ?, is_open = ?, priority = ?, ready_at = ?, binds = ?, running = ?, seq = ?, head = CAST(? AS TEXT) WHERE id = ?`,
+			db.Text(t.Phase), db.Bool(t.Open), db.Int(int64(t.Priority)), ready, db.Bool(t.Binds), db.Bool(t.Running), db.Int(int64(t.Seq)), db.Bytes(t.Head), db.Text(t.ID))
 	}
 	if err == nil && t.Deps {
-		err = t.putDependencies(w)
+		err = t.putDependencies(tx)
 	}
 	if err == nil && t.Completed {
-		err = w.exec("the tasks that waited", `UPDATE tasks SET blocked = blocked - 1 WHERE id IN (SELECT task_id FROM task_deps WHERE depends_on = ?)`, text(t.ID))
+		err = tx.Exec("the tasks that waited", `UPDATE tasks SET blocked = blocked - 1 WHERE id IN (SELECT task_id FROM task_deps WHERE depends_on = ?)`, db.Text(t.ID))
 	}
 	return err
 }
 
-func (t *Task) putDependencies(w *writer) error {
-	if err := w.exec("the dependencies", `DELETE FROM task_deps WHERE task_id = ?`, text(t.ID)); err != nil {
+func (t *Task) putDependencies(tx *transaction) error {
+	if err := tx.Exec("the dependencies", `DELETE FROM task_deps WHERE task_id = ?`, db.Text(t.ID)); err != nil {
 		return err
 	}
 	for _, on := range t.DependsOn {
-		if err := w.exec("a dependency", `INSERT INTO task_deps (task_id, depends_on) VALUES (?, ?)`, text(t.ID), text(on)); err != nil {
+		if err := tx.Exec("a dependency", `INSERT INTO task_deps (task_id, depends_on) VALUES (?, ?)`, db.Text(t.ID), db.Text(on)); err != nil {
 			return err
 		}
 	}
-	return w.exec("the dependencies", `UPDATE tasks SET blocked = (
-		SELECT count(*) FROM task_deps d LEFT JOIN tasks t ON t.id = d.depends_on WHERE d.task_id = ? AND t.phase IS NOT 'completed') WHERE id = ?`, text(t.ID), text(t.ID))
+	return tx.Exec("the dependencies", `UPDATE tasks SET blocked = (
+		SELECT count(*) FROM task_deps d LEFT JOIN tasks t ON t.id = d.depends_on WHERE d.task_id = ? AND t.phase IS NOT 'completed') WHERE id = ?`, db.Text(t.ID), db.Text(t.ID))
 }
 
 func (p *TaskPart) prepare() (int, error) { return len(p.Body) + 128, nil }
 
-func (p *TaskPart) put(w *writer, _ *pending) error {
-	return w.exec("a part of the task", `INSERT INTO task_parts (task_id, kind, place, id, body) VALUES (?, ?, ?, ?, CAST(? AS TEXT))
-		ON CONFLICT (task_id, kind, place) DO UPDATE SET body = excluded.body`, text(p.TaskID), text(p.Kind), number(int64(p.Place)), text(p.ID), bytesOf(p.Body))
+func (p *TaskPart) put(tx *transaction) error {
+	return tx.Exec("a part of the task", `INSERT INTO task_parts (task_id, kind, place, id, body) VALUES (?, ?, ?, ?, CAST(? AS TEXT))
+		ON CONFLICT (task_id, kind, place) DO UPDATE SET body = excluded.body`, db.Text(p.TaskID), db.Text(p.Kind), db.Int(int64(p.Place)), db.Text(p.ID), db.Bytes(p.Body))
 }
 
 func (e *TaskEffect) prepare() (int, error) { return len(e.Body) + 128, nil }
 
-func (e *TaskEffect) put(w *writer, _ *pending) error {
-	return w.exec("the effect", `INSERT INTO effects (task_id, place, id, key, busy, body) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))
+func (e *TaskEffect) put(tx *transaction) error {
+	return tx.Exec("the effect", `INSERT INTO effects (task_id, place, id, key, busy, body) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))
 		ON CONFLICT (task_id, place) DO UPDATE SET busy = excluded.busy, body = excluded.body`,
-		text(e.TaskID), number(int64(e.Place)), text(e.ID), text(e.Key), flag(e.Busy), bytesOf(e.Body))
+		db.Text(e.TaskID), db.Int(int64(e.Place)), db.Text(e.ID), db.Text(e.Key), db.Bool(e.Busy), db.Bytes(e.Body))
 }
 
 func (g *TaskGrant) prepare() (int, error) { return len(g.Body) + 64, nil }
 
-func (g *TaskGrant) put(w *writer, _ *pending) error {
-	return w.exec("the grant", `INSERT INTO grants (id, token, task_id, expires_at, body) VALUES (?, ?, ?, ?, CAST(? AS TEXT))
+func (g *TaskGrant) put(tx *transaction) error {
+	return tx.Exec("the grant", `INSERT INTO grants (id, token, task_id, expires_at, body) VALUES (?, ?, ?, ?, CAST(? AS TEXT))
 		ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body`,
-		text(g.ID), bytesOf(g.Token), text(g.TaskID), moment(g.ExpiresAt), bytesOf(g.Body))
+		db.Text(g.ID), db.Bytes(g.Token), db.Text(g.TaskID), db.Time(g.ExpiresAt), db.Bytes(g.Body))
 }
 
 // keepRequests is for how long answers of requests are kept, and forgetAtOnce how many
@@ -166,14 +160,14 @@ const (
 
 func (k *RequestKey) prepare() (int, error) { return len(k.Result) + 128, nil }
 
-func (k *RequestKey) put(w *writer, _ *pending) error {
-	err := w.exec("answers that are old", `DELETE FROM request_keys WHERE (actor, key) IN (SELECT actor, key FROM request_keys WHERE at < ? ORDER BY at LIMIT ?)`,
-		moment(k.At.Add(-keepRequests)), number(forgetAtOnce))
+func (k *RequestKey) put(tx *transaction) error {
+	err := tx.Exec("answers that are old", `DELETE FROM request_keys WHERE (actor, key) IN (SELECT actor, key FROM request_keys WHERE at < ? ORDER BY at LIMIT ?)`,
+		db.Time(k.At.Add(-keepRequests)), db.Int(forgetAtOnce))
 	if err != nil {
 		return err
 	}
-	return w.exec("the answer", `INSERT OR REPLACE INTO request_keys (actor, key, at, asked, result) VALUES (?, ?, ?, ?, CAST(? AS TEXT))`,
-		text(k.Actor), text(k.Key), moment(k.At), text(k.Asked), bytesOf(k.Result))
+	return tx.Exec("the answer", `INSERT OR REPLACE INTO request_keys (actor, key, at, asked, result) VALUES (?, ?, ?, ?, CAST(? AS TEXT))`,
+		db.Text(k.Actor), db.Text(k.Key), db.Time(k.At), db.Text(k.Asked), db.Bytes(k.Result))
 }
 
 // StoredTask is a task with its lists, as they are stored.
@@ -185,43 +179,43 @@ type StoredTask struct {
 
 // Task returns a task with its lists but checkpoints, or [ErrNotFound].
 func (s *Store) Task(ctx context.Context, id string) (t StoredTask, err error) {
-	err = s.read(ctx, func(conn *sqlite.Conn) error {
+	err = s.db.Read(ctx, func(conn *sqlite.Conn) error {
 		var heads [][]byte
-		if err := collect(conn, &heads, `SELECT head FROM tasks WHERE id = ?`, []any{id}, scanBytes); err != nil {
+		if err := db.Collect(conn, &heads, `SELECT head FROM tasks WHERE id = ?`, []any{id}, db.ScanBytes); err != nil {
 			return err
 		}
 		if len(heads) == 0 {
 			return ErrNotFound
 		}
 		t.Head = heads[0]
-		err := collect(conn, &t.Parts, `SELECT kind, id, place, body FROM task_parts WHERE task_id = ? AND kind <> 'checkpoint' ORDER BY kind, place`, []any{id}, scanPart)
+		err := db.Collect(conn, &t.Parts, `SELECT kind, id, place, body FROM task_parts WHERE task_id = ? AND kind <> 'checkpoint' ORDER BY kind, place`, []any{id}, scanPart)
 		if err != nil {
 			return err
 		}
-		return collect(conn, &t.Effects, `SELECT body FROM effects WHERE task_id = ? ORDER BY place`, []any{id}, scanBytes)
+		return db.Collect(conn, &t.Effects, `SELECT body FROM effects WHERE task_id = ? ORDER BY place`, []any{id}, db.ScanBytes)
 	})
 	return t, err
 }
 
 func scanPart(stmt *sqlite.Stmt) (TaskPart, error) {
-	return TaskPart{Kind: stmt.ColumnText(0), ID: stmt.ColumnText(1), Place: stmt.ColumnInt(2), Body: columnBytes(stmt, 3)}, nil
+	return TaskPart{Kind: stmt.ColumnText(0), ID: stmt.ColumnText(1), Place: stmt.ColumnInt(2), Body: db.ColumnBytes(stmt, 3)}, nil
 }
 
 // TaskParts returns up to limit entries of one of a task's lists from a place on.
 func (s *Store) TaskParts(ctx context.Context, id, kind string, from, limit int) ([]TaskPart, error) {
-	return rows(ctx, &s.reader, "the task", `SELECT kind, id, place, body FROM task_parts WHERE task_id = ? AND kind = ? AND place >= ? ORDER BY place LIMIT ?`,
+	return db.Rows(ctx, s.db, "the task", `SELECT kind, id, place, body FROM task_parts WHERE task_id = ? AND kind = ? AND place >= ? ORDER BY place LIMIT ?`,
 		[]any{id, kind, from, limit}, scanPart)
 }
 
 // OpenDependencies returns those of a task's dependencies that are not completed.
 func (s *Store) OpenDependencies(ctx context.Context, id string) ([]string, error) {
-	return rows(ctx, &s.reader, "the dependencies", `SELECT d.depends_on FROM task_deps d LEFT JOIN tasks t ON t.id = d.depends_on
-		WHERE d.task_id = ? AND t.phase IS NOT 'completed' ORDER BY d.depends_on`, []any{id}, scanText)
+	return db.Rows(ctx, s.db, "the dependencies", `SELECT d.depends_on FROM task_deps d LEFT JOIN tasks t ON t.id = d.depends_on
+		WHERE d.task_id = ? AND t.phase IS NOT 'completed' ORDER BY d.depends_on`, []any{id}, db.ScanText)
 }
 
 // DependenciesOf returns what a task depends on.
 func (s *Store) DependenciesOf(ctx context.Context, id string) ([]string, error) {
-	return rows(ctx, &s.reader, "the dependencies", `SELECT depends_on FROM task_deps WHERE task_id = ?`, []any{id}, scanText)
+	return db.Rows(ctx, s.db, "the dependencies", `SELECT depends_on FROM task_deps WHERE task_id = ?`, []any{id}, db.ScanText)
 }
 
 // ReadyTask is a task of the list of those with something to do.
@@ -236,10 +230,10 @@ func (s *Store) ReadyTasks(ctx context.Context, tenant string, priority int, now
 	const page = 64
 	after, skip := int64(-1), 0
 	for {
-		found, err := rows(ctx, &s.reader, "the tasks", `SELECT head, ready_at FROM tasks
+		found, err := db.Rows(ctx, s.db, "the tasks", `SELECT head, ready_at FROM tasks
 			WHERE tenant = ? AND priority = ? AND ready_at >= ? AND ready_at <= ? AND ready_at IS NOT NULL AND (binds = 0 OR blocked = 0) ORDER BY ready_at LIMIT ? OFFSET ?`,
 			[]any{tenant, priority, after, now.UnixMilli(), page, skip}, func(stmt *sqlite.Stmt) (ReadyTask, error) {
-				return ReadyTask{columnBytes(stmt, 0), fromMilli(stmt.ColumnInt64(1))}, nil
+				return ReadyTask{db.ColumnBytes(stmt, 0), db.TimeOf(stmt.ColumnInt64(1))}, nil
 			})
 		if err != nil {
 			return err
@@ -270,20 +264,20 @@ type TaskFilter struct {
 // Tasks returns the heads of up to limit tasks, oldest first, with when they are
 // ready.
 func (s *Store) Tasks(ctx context.Context, f TaskFilter, limit int) ([]ReadyTask, error) {
-	where, args := matching([2]string{"tenant = ?", f.Tenant}, [2]string{"phase = ?", f.Phase})
+	where, args := db.Matching([2]string{"tenant = ?", f.Tenant}, [2]string{"phase = ?", f.Phase})
 	if f.Open {
 		where += " AND is_open = 1"
 	}
-	return rows(ctx, &s.reader, "the tasks", `SELECT head, coalesce(CASE WHEN binds = 0 OR blocked = 0 THEN ready_at END, 0) FROM tasks WHERE `+where+` AND id > ? ORDER BY id LIMIT ?`,
+	return db.Rows(ctx, s.db, "the tasks", `SELECT head, coalesce(CASE WHEN binds = 0 OR blocked = 0 THEN ready_at END, 0) FROM tasks WHERE `+where+` AND id > ? ORDER BY id LIMIT ?`,
 		append(args, f.After, limit), func(stmt *sqlite.Stmt) (ReadyTask, error) {
-			return ReadyTask{columnBytes(stmt, 0), fromMilli(stmt.ColumnInt64(1))}, nil
+			return ReadyTask{db.ColumnBytes(stmt, 0), db.TimeOf(stmt.ColumnInt64(1))}, nil
 		})
 }
 
 // OpenTasks returns how many tasks of each tenant are open.
 func (s *Store) OpenTasks(ctx context.Context) (map[string]int, error) {
 	counts := make(map[string]int)
-	_, err := rows(ctx, &s.reader, "the tasks", `SELECT tenant, count(*) FROM tasks WHERE is_open = 1 GROUP BY tenant`, nil, func(stmt *sqlite.Stmt) (struct{}, error) {
+	_, err := db.Rows(ctx, s.db, "the tasks", `SELECT tenant, count(*) FROM tasks WHERE is_open = 1 GROUP BY tenant`, nil, func(stmt *sqlite.Stmt) (struct{}, error) {
 		counts[stmt.ColumnText(0)] = stmt.ColumnInt(1)
 		return struct{}{}, nil
 	})
@@ -293,30 +287,30 @@ func (s *Store) OpenTasks(ctx context.Context) (map[string]int, error) {
 // RunningTasks returns the tasks of which an attempt runs, and BusyTasks those of
 // which a run of an effect is under way.
 func (s *Store) RunningTasks(ctx context.Context) ([]string, error) {
-	return rows(ctx, &s.reader, "the tasks", `SELECT id FROM tasks WHERE running = 1`, nil, scanText)
+	return db.Rows(ctx, s.db, "the tasks", `SELECT id FROM tasks WHERE running = 1`, nil, db.ScanText)
 }
 
 // BusyTasks returns the tasks of which a run of an effect is under way, or unknown.
 func (s *Store) BusyTasks(ctx context.Context) ([]string, error) {
-	return rows(ctx, &s.reader, "the effects", `SELECT DISTINCT task_id FROM effects WHERE busy = 1`, nil, scanText)
+	return db.Rows(ctx, s.db, "the effects", `SELECT DISTINCT task_id FROM effects WHERE busy = 1`, nil, db.ScanText)
 }
 
 // GrantByToken returns a grant by the SHA-256 of its token, and Grant by its id.
 func (s *Store) GrantByToken(ctx context.Context, token []byte) ([]byte, error) {
-	return row(ctx, &s.reader, "the grant", `SELECT body FROM grants WHERE token = ?`, []any{token}, scanBytes)
+	return db.Row(ctx, s.db, "the grant", `SELECT body FROM grants WHERE token = ?`, []any{token}, db.ScanBytes)
 }
 
 // Grant returns a grant with all that is stored of it.
 func (s *Store) Grant(ctx context.Context, id string) (TaskGrant, error) {
-	return row(ctx, &s.reader, "the grant", `SELECT id, token, task_id, expires_at, body FROM grants WHERE id = ?`, []any{id}, func(stmt *sqlite.Stmt) (TaskGrant, error) {
-		return TaskGrant{ID: stmt.ColumnText(0), Token: columnBytes(stmt, 1), TaskID: stmt.ColumnText(2), ExpiresAt: fromMilli(stmt.ColumnInt64(3)), Body: columnBytes(stmt, 4)}, nil
+	return db.Row(ctx, s.db, "the grant", `SELECT id, token, task_id, expires_at, body FROM grants WHERE id = ?`, []any{id}, func(stmt *sqlite.Stmt) (TaskGrant, error) {
+		return TaskGrant{ID: stmt.ColumnText(0), Token: db.ColumnBytes(stmt, 1), TaskID: stmt.ColumnText(2), ExpiresAt: db.TimeOf(stmt.ColumnInt64(3)), Body: db.ColumnBytes(stmt, 4)}, nil
 	})
 }
 
 // RequestOf returns what an actor's request was answered, or [ErrNotFound].
 func (s *Store) RequestOf(ctx context.Context, actor, key string, now time.Time) (RequestKey, error) {
-	return row(ctx, &s.reader, "the answer", `SELECT asked, result FROM request_keys WHERE actor = ? AND key = ? AND at > ?`, []any{actor, key, now.Add(-keepRequests).UnixMilli()},
+	return db.Row(ctx, s.db, "the answer", `SELECT asked, result FROM request_keys WHERE actor = ? AND key = ? AND at > ?`, []any{actor, key, now.Add(-keepRequests).UnixMilli()},
 		func(stmt *sqlite.Stmt) (RequestKey, error) {
-			return RequestKey{Actor: actor, Key: key, Asked: stmt.ColumnText(0), Result: columnBytes(stmt, 1)}, nil
+			return RequestKey{Actor: actor, Key: key, Asked: stmt.ColumnText(0), Result: db.ColumnBytes(stmt, 1)}, nil
 		})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -19,7 +20,7 @@ const tidyAtOnce = 256
 func (s *Store) Tidy(ctx context.Context, now, before time.Time) error {
 	for _, find := range []func(context.Context) ([]Part, error){
 		func(ctx context.Context) ([]Part, error) {
-			return rows(ctx, &s.reader, "what is owed no longer",
+			return db.Rows(ctx, s.db, "what is owed no longer",
 				`SELECT agent, counterparty, value, until FROM owed WHERE until BETWEEN 1 AND ? LIMIT ?`, []any{now.UnixMilli() - 1, tidyAtOnce},
 				func(stmt *sqlite.Stmt) (Part, error) {
 					o, err := scanOwed(stmt)
@@ -27,12 +28,12 @@ func (s *Store) Tidy(ctx context.Context, now, before time.Time) error {
 				})
 		},
 		func(ctx context.Context) ([]Part, error) {
-			return rows(ctx, &s.reader, "outdated counts",
+			return db.Rows(ctx, s.db, "outdated counts",
 				`SELECT DISTINCT scope FROM spent WHERE minute < ? LIMIT ?`, []any{minute(before), tidyAtOnce},
 				func(stmt *sqlite.Stmt) (Part, error) { return outdated{stmt.ColumnText(0), minute(before)}, nil })
 		},
 		func(ctx context.Context) ([]Part, error) {
-			return rows(ctx, &s.reader, "what was heard long ago",
+			return db.Rows(ctx, s.db, "what was heard long ago",
 				`SELECT agent, counterparty FROM heard WHERE at < ? LIMIT ?`, []any{before.UnixMilli(), tidyAtOnce},
 				func(stmt *sqlite.Stmt) (Part, error) {
 					return faded{stmt.ColumnText(0), stmt.ColumnText(1), before.UnixMilli()}, nil
@@ -65,6 +66,6 @@ type faded struct {
 
 func (faded) prepare() (int, error) { return 0, nil }
 
-func (f faded) put(w *writer, _ *pending) error {
-	return w.exec("that something was heard long ago", `DELETE FROM heard WHERE agent = ? AND counterparty = ? AND at < ?`, text(f.agent), text(f.counterparty), number(f.before))
+func (f faded) put(tx *transaction) error {
+	return tx.Exec("that something was heard long ago", `DELETE FROM heard WHERE agent = ? AND counterparty = ? AND at < ?`, db.Text(f.agent), db.Text(f.counterparty), db.Int(f.before))
 }

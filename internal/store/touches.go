@@ -5,9 +5,6 @@ import (
 	"maps"
 	"sync"
 	"time"
-
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // touches collects what need not be durable before anybody is answered: that a
@@ -96,12 +93,10 @@ func (s *Store) Flush() { s.flushTouches() }
 // Shrink gives back the memory of pages and lines that are read again when they are
 // wanted.
 func (s *Store) Shrink(ctx context.Context) {
-	s.recent.forget()
+	s.ForgetLines()
 	// What cannot be given back costs memory and nothing else.
 	_, _ = s.Commit(&Change{shrink: true})
-	for range s.count {
-		_ = s.read(ctx, func(conn *sqlite.Conn) error { return sqlitex.ExecuteTransient(conn, shrinkMemory, nil) })
-	}
+	s.db.Shrink(ctx)
 }
 
 // flushTouches writes every touch now, where there is one. A failure keeps them

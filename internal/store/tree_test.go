@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/logstore"
 	"golang.org/x/mod/sumdb/note"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -54,7 +55,7 @@ func signed(tb testing.TB, dir string) (Options, *signKey) {
 	o := options(dir)
 	key := new(signKey)
 	var ids int
-	o.Signing = &Signing{
+	o.Signing = &logstore.Signing{
 		NewID: func() string { ids++; return fmt.Sprintf("018f0000-0000-7000-8000-%012d", ids) },
 		Open: func(name, inForce string) (note.Signer, string, error) {
 			if key.signer == nil {
@@ -95,7 +96,7 @@ func verified(tb testing.TB, s *Store, keys ...note.Verifier) audit.Report {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if again, err := s.tree(tb.Context(), s.Head().Seq); err != nil || again.Root() != root {
+	if again, err := s.Evidence().RootAt(tb.Context(), s.Head().Seq); err != nil || again != root {
 		tb.Fatalf("the tree read back has another root than the one in memory: %v", err)
 	}
 	return r
@@ -129,12 +130,15 @@ func TestCheckpointsByCount(t *testing.T) {
 		t.Errorf("%+v, newest checkpoint at %d", r, s.Checkpoint().Seq)
 	}
 	// A change that cannot be written takes the tree back to where it was.
-	record := s.writer.stmts[insertRecord]
-	s.writer.stmts[insertRecord] = s.writer.stmts[`BEGIN IMMEDIATE`]
+	if err := s.writer.Run(`CREATE TEMP TRIGGER unwritten BEFORE INSERT ON records BEGIN SELECT raise(ABORT, 'no'); END`); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.Commit(noted("not written")); err == nil {
 		t.Error("a record that was not written is committed")
 	}
-	s.writer.stmts[insertRecord] = record
+	if err := s.writer.Run(`DROP TRIGGER unwritten`); err != nil {
+		t.Fatal(err)
+	}
 	fill(t, s, 300)
 	verified(t, s, key.verifier(t))
 	shut(t, s)
@@ -159,7 +163,7 @@ func TestCheckpointsByTime(t *testing.T) {
 		if s.Checkpoint().Seq != 0 {
 			t.Error("a checkpoint too early")
 		}
-		newest := make(chan Signed)
+		newest := make(chan logstore.Signed)
 		go func() {
 			signed, err := s.WaitCheckpoint(t.Context(), 0)
 			if err != nil {
@@ -244,7 +248,7 @@ func TestProveRecord(t *testing.T) {
 				t.Errorf("record %d: %v", seq, err)
 			}
 		}
-		if _, err := from.ProveRecord(t.Context(), 602); !errors.Is(err, ErrUnsigned) {
+		if _, err := from.ProveRecord(t.Context(), 602); !errors.Is(err, logstore.ErrUnsigned) {
 			t.Errorf("a record after the checkpoint: %v", err)
 		}
 	}
@@ -295,7 +299,7 @@ func TestRetire(t *testing.T) {
 	o, key := signed(t, dir)
 	s := open(t, o)
 	fill(t, s, 1500)
-	if _, err := s.Retire(t.Context(), 1400); !errors.Is(err, ErrUnsigned) {
+	if _, err := s.Retire(t.Context(), 1400); !errors.Is(err, logstore.ErrUnsigned) {
 		t.Errorf("retired what no checkpoint covers: %v", err)
 	}
 	if err := s.Sign(); err != nil {
@@ -363,15 +367,12 @@ func TestRecent(t *testing.T) {
 		commit(t, s, c)
 	}
 	fill(t, s, 900)
-	if s.recent.bytes > recentBytes {
-		t.Errorf("%d bytes in memory", s.recent.bytes)
-	}
 	for seq := uint64(0); seq <= 940; seq++ {
 		lines, upTo, err := s.LinesAfter(t.Context(), seq)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, wantUpTo, err := s.reader.LinesAfter(t.Context(), seq)
+		want, wantUpTo, err := s.Records.LinesAfter(t.Context(), seq)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -140,7 +140,7 @@ func TestFoundUnsignedOfForger(t *testing.T) {
 		}
 		if c.claim {
 			value := fmt.Sprintf(`{"Seq":%d,"Note":%q}`, s.Head().Seq, s.Checkpoint().Note)
-			commit(t, s, &Change{Parts: []Part{Meta{checkpointName, []byte(value)}}, Drains: true})
+			commit(t, s, &Change{Parts: []Part{Meta{"checkpoint", []byte(value)}}, Drains: true})
 		}
 		last := s.Head().Seq
 		shut(t, s)

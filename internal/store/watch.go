@@ -127,7 +127,7 @@ func (s *Store) mark(cause error) error {
 // matchMark compares the log with what a latched store had noted of it: a log
 // that was cut or replaced meanwhile has records missing that things were
 // released on, however sound it is in itself.
-func (s *Store) matchMark(ctx context.Context, last uint64) error {
+func (s *Store) matchMark(ctx context.Context) error {
 	text, err := os.ReadFile(s.latchFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -150,8 +150,8 @@ func (s *Store) matchMark(ctx context.Context, last uint64) error {
 		// The disk may have taken no more than half of the mark.
 		return nil
 	}
-	missing := fmt.Sprintf("ends at record %d", last)
-	if last >= noted.seq {
+	missing := fmt.Sprintf("ends at record %d", s.Head().Seq)
+	if s.Head().Seq >= noted.seq {
 		line, err := s.Line(ctx, noted.seq)
 		if err != nil {
 			return err

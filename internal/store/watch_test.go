@@ -178,10 +178,10 @@ func TestNoFalseLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.watch = watch
-	if err := sqlitex.ExecuteScript(s.writer.conn, fmt.Sprintf("PRAGMA journal_size_limit=%d; PRAGMA wal_autocheckpoint=100;", limit), nil); err != nil {
+	if err := sqlitex.ExecuteScript(s.writer.Conn, fmt.Sprintf("PRAGMA journal_size_limit=%d; PRAGMA wal_autocheckpoint=100;", limit), nil); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := openAlone(o.Path, readerSettings)
+	reader, err := readAlong(o.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

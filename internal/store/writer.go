@@ -2,35 +2,20 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/audit"
-	"zombiezen.com/go/sqlite"
+	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/logstore"
 )
 
-// writer is the one connection that writes. Whoever leads a commit uses it;
-// nobody else does.
+// writer writes batches of changes, each in one transaction. Whoever leads a commit uses
+// it; nobody else does.
 type writer struct {
-	conn *sqlite.Conn
-
-	// stmts are the statements, by their texts.
-	stmts    map[string]*sqlite.Stmt
+	transaction
+	log      *logstore.Writer
+	touches  *touches
 	pageSize int64
-
-	// signing is nil where the log is not signed.
-	signing     *Signing
-	leaves      func(line []byte) audit.Hash
-	nextMessage int64
-	queues      map[string]int64
-	// boot is the only one that app processes are remembered of, once it is known.
-	boot    string
-	noted   int
-	touches *touches
-	// removed is [Store.removed].
-	removed *atomic.Uint32
 	// ready has the last word before a batch goes to the disk.
 	ready func([]*pending) error
 	// grown, where set, is told how large the database is after so many bytes more;
@@ -41,13 +26,12 @@ type writer struct {
 	idle bool
 }
 
-func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
-	s.queue.relay = make(chan struct{}, 1)
+func newWriter(s *Store, database *db.Writer, log *logstore.Writer) (*writer, error) {
 	w := &writer{
-		conn: conn, stmts: make(map[string]*sqlite.Stmt), queues: make(map[string]int64),
-		touches: &s.touches, removed: &s.removed, ready: s.mayWrite, signing: s.signing, leaves: audit.Leaves(),
+		transaction: transaction{Writer: database, queues: make(map[string]int64), removed: &s.removed},
+		log:         log, touches: &s.touches, ready: s.mayWrite,
 	}
-	size, err := queryInt(conn, "PRAGMA page_size")
+	size, err := db.QueryInt(w.Conn, "PRAGMA page_size")
 	if err != nil {
 		return nil, err
 	}
@@ -55,29 +39,21 @@ func newWriter(s *Store, conn *sqlite.Conn) (*writer, error) {
 	if s.space.On() {
 		w.grown = s.space.Grown
 	}
-	w.nextMessage, err = w.scalar("the outbox", `SELECT coalesce(max(id & ?), 0) FROM outbox`, number(sequenceMask))
+	w.nextMessage, err = w.Scalar("the outbox", `SELECT coalesce(max(id & ?), 0) FROM outbox`, db.Int(sequenceMask))
 	return w, err
 }
 
-func (w *writer) close() error {
-	if err := w.conn.Close(); err != nil {
-		return fmt.Errorf("cannot close the store: %w", err)
-	}
-	return nil
-}
-
-// write makes a batch durable and returns its sealed lines, one after another
-// with newlines, and the log's new end. Changes that their guards refuse are left
-// out of it, with the refusal.
-func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, next end, err error) {
-	if err := w.control(`BEGIN IMMEDIATE`); err != nil {
-		return nil, now, err
+// write makes a batch durable. Changes that their guards refuse are left out of it, with
+// the refusal.
+func (w *writer) write(batch []*pending, at time.Time) error {
+	if err := w.Run(`BEGIN IMMEDIATE`); err != nil {
+		return err
 	}
 	before, err := w.changed(batch)
 	if err == nil {
-		lines, next, err = w.fill(batch, now, at)
+		err = w.fill(batch, at)
 	}
-	if w.idle = err == nil && len(lines) == 0; w.idle {
+	if w.idle = err == nil && !w.log.Grown(); w.idle {
 		var after int64
 		after, err = w.changed(batch)
 		w.idle = after == before
@@ -87,7 +63,7 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 		err = w.ready(batch)
 	}
 	if err == nil {
-		err = w.control(`COMMIT`)
+		err = w.Run(`COMMIT`)
 	}
 	if err != nil {
 		w.touches.restore()
@@ -96,16 +72,16 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 		w.boot = ""
 		// SQLite has rolled back by itself after some errors; asking again is
 		// then an error that says nothing.
-		if !w.conn.AutocommitEnabled() {
-			err = errors.Join(err, w.control(`ROLLBACK`))
+		if !w.Conn.AutocommitEnabled() {
+			err = errors.Join(err, w.Run(`ROLLBACK`))
 		}
-		return nil, now, err
+		return err
 	}
 	w.touches.forget()
 	for _, p := range batch {
 		if p.shrink {
 			// What is not given back costs memory and nothing else.
-			_ = w.control(shrinkMemory)
+			_ = w.Shrink()
 		}
 		if p.refused == nil {
 			w.counted += p.size
@@ -114,27 +90,15 @@ func (w *writer) write(batch []*pending, now end, at time.Time) (lines []byte, n
 	if w.counted >= countEvery && w.grown != nil {
 		w.counted = 0
 		// It is for the monitor of the disk alone: what cannot be told stays as it was.
-		if pages, err := w.scalar("the size of the store", `PRAGMA page_count`); err == nil {
+		if pages, err := w.Scalar("the size of the store", `PRAGMA page_count`); err == nil {
 			w.grown(pages * w.pageSize)
 		}
 	}
-	return lines, next, nil
+	return nil
 }
-
-// shrinkMemory gives back the memory of a connection's pages.
-const shrinkMemory = `PRAGMA shrink_memory`
 
 // countEvery is after how many bytes the size of the database is looked at.
 const countEvery = 256 << 10
-
-// control begins or ends a transaction.
-func (w *writer) control(statement string) error {
-	stmt, err := w.stmt(statement, nil)
-	if err != nil {
-		return err
-	}
-	return exec(stmt)
-}
 
 // changed returns how many rows were ever written, where the batch brings no
 // record: one that does writes.
@@ -144,43 +108,42 @@ func (w *writer) changed(batch []*pending) (rows int64, err error) {
 			return 0, nil
 		}
 	}
-	return w.scalar("what was written", `SELECT total_changes()`)
+	return w.Scalar("what was written", `SELECT total_changes()`)
 }
 
-func (w *writer) fill(batch []*pending, log end, at time.Time) ([]byte, end, error) {
+func (w *writer) fill(batch []*pending, at time.Time) error {
 	size := 0
 	for _, p := range batch {
 		for _, body := range p.bodies {
 			size += len(body) + 256
 		}
 	}
-	lines := make([]byte, 0, size)
-	if log.overdue(at) && slices.ContainsFunc(batch, (*pending).seals) {
-		var err error
-		if lines, err = w.sign(lines, &log, at, &pending{Change: &Change{}}); err != nil {
-			return nil, log, err
+	w.log.Begin(at, size)
+	if slices.ContainsFunc(batch, (*pending).seals) {
+		if err := w.log.SignOverdue(); err != nil {
+			return err
 		}
 	}
 	for _, p := range batch {
 		p.receipt = Receipt{}
 		var err error
 		if p.refused, err = w.refusal(p); err != nil {
-			return nil, log, err
+			return err
 		}
 		if p.refused != nil {
 			continue
 		}
-		if lines, err = w.add(lines, &log, at, p); err != nil {
-			return nil, log, err
+		if err := w.add(p); err != nil {
+			return err
 		}
 	}
-	return lines, log, w.applyTouches(at)
+	return w.applyTouches(at)
 }
 
 // refusal asks the guards of a change.
 func (w *writer) refusal(p *pending) (refusal, err error) {
 	for _, g := range p.guards {
-		if refusal, err = g.guard(w); refusal != nil || err != nil {
+		if refusal, err = g.guard(&w.transaction); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
@@ -188,47 +151,32 @@ func (w *writer) refusal(p *pending) (refusal, err error) {
 }
 
 // add writes a change: its records, and the rows that belong to them.
-func (w *writer) add(lines []byte, log *end, at time.Time, p *pending) (_ []byte, err error) {
-	for i, body := range p.bodies {
-		if lines, err = w.seal(lines, log, at, body); err != nil {
-			return nil, err
-		}
-		if i == 0 {
-			p.receipt = Receipt{Seq: log.head.Seq, Time: log.head.Time}
-		}
-		if log.due() {
-			if lines, err = w.sign(lines, log, at, p); err != nil {
-				return nil, err
-			}
+func (w *writer) add(p *pending) error {
+	before := w.log.Head().Seq
+	if err := w.log.Append(p.bodies); err != nil {
+		return err
+	}
+	if p.log != nil {
+		if err := p.log(w.log); err != nil {
+			return err
 		}
 	}
-	if lines, err = w.conclude(lines, log, at, p); err != nil {
-		return nil, err
+	if p.Checkpoint {
+		if err := w.log.Sign(); err != nil {
+			return err
+		}
 	}
+	if head := w.log.Head(); head.Seq > before {
+		// All records of a change are of one time.
+		p.receipt = Receipt{Seq: before + 1, Time: head.Time}
+	}
+	w.receipt = p.receipt
 	for _, part := range p.Parts {
-		if err := part.put(w, p); err != nil {
-			return nil, err
+		if err := part.put(&w.transaction); err != nil {
+			return err
 		}
 	}
-	return lines, nil
-}
-
-// insertRecord has a long text bound as bytes: it is copied once, and as one.
-const insertRecord = `INSERT INTO records (seq, line) VALUES (?, CAST(? AS TEXT))`
-
-// seal writes the next record: its line, and its leaf in the tree.
-func (w *writer) seal(lines []byte, log *end, at time.Time, body []byte) ([]byte, error) {
-	start := len(lines)
-	lines, log.head = log.head.Seal(lines, at, body)
-	line := lines[start:]
-	if err := w.exec("the audit record", insertRecord, number(int64(log.head.Seq)), bytesOf(line)); err != nil {
-		return nil, err
-	}
-	if log.unsigned.IsZero() {
-		log.unsigned = log.head.Time
-	}
-	err := log.tree.Append(w.leaves(line), w.putTile)
-	return append(lines, '\n'), err
+	return nil
 }
 
 // applyTouches writes what came along without a commit of its own.
@@ -245,17 +193,4 @@ func (w *writer) applyTouches(now time.Time) error {
 		}
 	}
 	return nil
-}
-
-func isFull(err error) bool {
-	return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull
-}
-
-// isIO reports an error after which the file can no longer be believed.
-func isIO(err error) bool {
-	switch sqlite.ErrCode(err).ToPrimary() {
-	case sqlite.ResultIOErr, sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultReadOnly, sqlite.ResultCantOpen:
-		return true
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package store
+package logstore
 
 import (
 	"bytes"
@@ -10,27 +10,38 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/db"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
+// Records are the records of a database, as they stand in it. It is safe for concurrent
+// use.
+type Records struct{ db *db.Reader }
+
 // LastSeq returns the number of the last record, zero where there is none.
-func (r *reader) LastSeq(ctx context.Context) (uint64, error) {
+func (r Records) LastSeq(ctx context.Context) (uint64, error) {
 	return r.seqOf(ctx, `SELECT coalesce(max(seq), 0) FROM records`)
 }
 
+// FirstSeq returns the number of the first record that was not removed, zero where there
+// is none.
+func (r Records) FirstSeq(ctx context.Context) (uint64, error) {
+	return r.seqOf(ctx, `SELECT coalesce(min(seq), 0) FROM records`)
+}
+
 // seqOf returns the one number that a query gives.
-func (r *reader) seqOf(ctx context.Context, query string) (uint64, error) {
-	seq, err := row(ctx, r, "the audit log", query, nil, scanInt)
+func (r Records) seqOf(ctx context.Context, query string) (uint64, error) {
+	seq, err := db.Row(ctx, r.db, "the audit log", query, nil, db.ScanInt)
 	return uint64(seq), err
 }
 
 const selectLine = `SELECT line FROM records WHERE seq = ?`
 
-// Line returns one record's line, or [ErrNotFound].
-func (r *reader) Line(ctx context.Context, seq uint64) ([]byte, error) {
-	line, err := row(ctx, r, "the audit log", selectLine, []any{int64(min(seq, math.MaxInt64))}, scanBytes)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+// Line returns one record's line, or [db.ErrNotFound].
+func (r Records) Line(ctx context.Context, seq uint64) ([]byte, error) {
+	line, err := db.Row(ctx, r.db, "the audit log", selectLine, []any{int64(min(seq, math.MaxInt64))}, db.ScanBytes)
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
 		return nil, fmt.Errorf("audit record %d: %w", seq, err)
 	}
 	if err == nil {
@@ -67,9 +78,9 @@ const (
 )
 
 // read fills the page with records between two, both exclusive.
-func (p *page) read(ctx context.Context, r *reader, query string, after, before uint64) error {
+func (p *page) read(ctx context.Context, r Records, query string, after, before uint64) error {
 	p.seqs, p.ends, p.text, p.last, p.link = p.seqs[:0], p.ends[:0], p.text[:0], 0, audit.Hash{}
-	err := r.scan(ctx, func(conn *sqlite.Conn) error {
+	err := r.db.Scan(ctx, func(conn *sqlite.Conn) error {
 		err := sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
 			Args: []any{int64(min(after, math.MaxInt64)), int64(min(before, math.MaxInt64)), pageLines},
 			ResultFunc: func(stmt *sqlite.Stmt) error {
@@ -133,17 +144,8 @@ func (p *page) check(i int) ([]byte, error) {
 }
 
 // LinesAfter returns a page of records after seq, oldest first, and the number
-// of the last one, or seq where there is none. The newest are in memory.
-func (s *Store) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
-	if lines, upTo, ok := s.recent.after(seq); ok {
-		return lines, upTo, nil
-	}
-	return s.reader.LinesAfter(ctx, seq)
-}
-
-// LinesAfter returns a page of records after seq, oldest first, and the number
 // of the last one, or seq where there is none.
-func (r *reader) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
+func (r Records) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
 	var p page
 	if err := p.read(ctx, r, oldestFirst, seq, math.MaxInt64); err != nil {
 		return nil, seq, err
@@ -164,17 +166,17 @@ func (r *reader) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, up
 // EachLine calls visit for every record after seq, oldest first, up to the
 // last one at the time of its call. The line is valid during the visit only.
 // An error of visit ends the walk and is returned as it is.
-func (r *reader) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
+func (r Records) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
 	return r.each(ctx, after, (*page).check, visit)
 }
 
-// EachStored is [reader.EachLine] for a verifier: the lines are as they stand in the
+// EachStored is [Records.EachLine] for a verifier: the lines are as they stand in the
 // file, and nobody has looked at them.
-func (r *reader) EachStored(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
+func (r Records) EachStored(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
 	return r.each(ctx, after, func(p *page, i int) ([]byte, error) { return p.line(i), nil }, visit)
 }
 
-func (r *reader) each(ctx context.Context, after uint64, get func(p *page, i int) ([]byte, error), visit func(seq uint64, line []byte) error) error {
+func (r Records) each(ctx context.Context, after uint64, get func(p *page, i int) ([]byte, error), visit func(seq uint64, line []byte) error) error {
 	if after == 0 {
 		if err := r.noStrayRecords(ctx); err != nil {
 			return err
@@ -206,7 +208,7 @@ func (r *reader) each(ctx context.Context, after uint64, get func(p *page, i int
 	return nil
 }
 
-// scanRecords is how many records one [Store.Query] looks at.
+// scanRecords is how many records one [Records.Query] looks at.
 const scanRecords = 1 << 16
 
 // Query returns up to limit records between two, both exclusive, that a filter
@@ -214,7 +216,7 @@ const scanRecords = 1 << 16
 // zero where nothing more can match. Zero for before is the end of the log. It
 // looks at each record, but at no more than 65536 of them: a page may be short,
 // or empty, and have more behind it.
-func (r *reader) Query(ctx context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+func (r Records) Query(ctx context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 	if limit < 1 {
 		return nil, 0, nil
 	}
@@ -270,10 +272,10 @@ func (r *reader) Query(ctx context.Context, f audit.Filter, after, before uint64
 
 // Lines returns the lines of some records in the order they are asked for, nil
 // for one that is not there.
-func (r *reader) Lines(ctx context.Context, seqs []uint64) (lines [][]byte, err error) {
-	err = r.scan(ctx, func(conn *sqlite.Conn) error {
+func (r Records) Lines(ctx context.Context, seqs []uint64) (lines [][]byte, err error) {
+	err = r.db.Scan(ctx, func(conn *sqlite.Conn) error {
 		for i, seq := range seqs {
-			if err := collect(conn, &lines, selectLine, []any{int64(min(seq, math.MaxInt64))}, scanBytes); err != nil {
+			if err := db.Collect(conn, &lines, selectLine, []any{int64(min(seq, math.MaxInt64))}, db.ScanBytes); err != nil {
 				return err
 			}
 			if len(lines) == i {
@@ -292,8 +294,8 @@ func (r *reader) Lines(ctx context.Context, seqs []uint64) (lines [][]byte, err 
 
 // SeqAt returns the number of the last record before a moment. Records are
 // ordered by time, so a few look-ups find it however long the log is.
-func (r *reader) SeqAt(ctx context.Context, at time.Time) (uint64, error) {
-	first, err := r.firstSeq(ctx)
+func (r Records) SeqAt(ctx context.Context, at time.Time) (uint64, error) {
+	first, err := r.FirstSeq(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -323,10 +325,59 @@ func (r *reader) SeqAt(ctx context.Context, at time.Time) (uint64, error) {
 
 // noStrayRecords reports a record under a number that none can have: nothing reads it,
 // and whoever lists the table sees it.
-func (r *reader) noStrayRecords(ctx context.Context) error {
-	first, err := row(ctx, r, "the audit log", `SELECT coalesce(min(seq), 1) FROM records`, nil, scanInt)
+func (r Records) noStrayRecords(ctx context.Context) error {
+	first, err := db.Row(ctx, r.db, "the audit log", `SELECT coalesce(min(seq), 1) FROM records`, nil, db.ScanInt)
 	if err == nil && first <= 0 {
 		err = &audit.Fault{Problem: fmt.Sprintf("a row has the number %d, which is no record's", first)}
 	}
 	return err
+}
+
+// tailCheck is how many records at the chain's end are checked at every start.
+const tailCheck = 256
+
+// verifyTail checks the last records.
+func (r Records) verifyTail(ctx context.Context, tombstone audit.Tombstone, last uint64) (audit.Head, error) {
+	head := tombstone.Head
+	if last > head.Seq+tailCheck {
+		from := last - tailCheck
+		line, err := r.Line(ctx, from)
+		if err != nil {
+			return head, fmt.Errorf("record %d: %w", from, err)
+		}
+		if head, err = audit.HeadOf(line); err != nil {
+			return head, fmt.Errorf("record %d: %w", from, err)
+		}
+	}
+	err := r.EachStored(ctx, head.Seq, func(_ uint64, line []byte) (err error) {
+		head, err = head.Check(line)
+		return err
+	})
+	return head, err
+}
+
+// Verify reads the whole log and holds it against what is known of it; the
+// tombstone is the log's own. Where it finds a [*audit.Fault] the report says how
+// far the log is good.
+func (r Records) Verify(ctx context.Context, p audit.Proof) (audit.Report, error) {
+	tombstone, err := r.Tombstone(ctx)
+	switch {
+	case err == nil:
+		p.Tombstone = &tombstone
+	case !errors.Is(err, db.ErrNotFound):
+		return audit.Report{}, err
+	}
+	v, err := audit.NewVerifier(p)
+	if err != nil {
+		return audit.Report{Retired: tombstone.Head.Seq}, err
+	}
+	if err := r.EachStored(ctx, tombstone.Head.Seq, func(_ uint64, line []byte) error { return v.Add(line) }); err != nil {
+		return audit.Report{Head: v.Head(), Retired: tombstone.Head.Seq}, err
+	}
+	return v.Finish()
+}
+
+// Misplaced counts the rows of records that stand before the first number there is.
+func (r Records) Misplaced(ctx context.Context) (uint64, error) {
+	return r.seqOf(ctx, `SELECT count(*) FROM records WHERE seq < 1`)
 }

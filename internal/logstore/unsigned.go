@@ -1,4 +1,4 @@
-package store
+package logstore
 
 import (
 	"bytes"
@@ -21,12 +21,12 @@ type Unsigned struct {
 
 // FoundUnsigned returns what this start found; its Last is zero where all was
 // signed. Since then they are signed with everything else.
-func (s *Store) FoundUnsigned() Unsigned { return s.unsigned }
+func (l *Log) FoundUnsigned() Unsigned { return l.unsigned }
 
 // findUnsigned looks for the last checkpoint from the end of the log on, whatever
 // the database says where it is, and takes up what is behind it.
-func (s *Store) findUnsigned(ctx context.Context, log *end, key note.Verifier) error {
-	found, first, err := s.lastSigned(ctx, log, key)
+func (l *Log) findUnsigned(ctx context.Context, log *end, key note.Verifier) error {
+	found, first, err := l.lastSigned(ctx, log, key)
 	if err != nil {
 		return err
 	}
@@ -42,23 +42,23 @@ func (s *Store) findUnsigned(ctx context.Context, log *end, key note.Verifier) e
 		return fmt.Errorf("cannot read audit record %d: %w", log.stated+1, err)
 	}
 	log.unsigned = from.Time
-	s.unsigned.Stretch = audit.Stretch{First: from.Seq, Last: log.head.Seq, From: from.Time, To: log.head.Time}
-	s.unsigned.Long = log.head.Seq-from.Seq > audit.CheckpointEvery || log.head.Time.Sub(from.Time) > audit.SignedLate
+	l.unsigned.Stretch = audit.Stretch{First: from.Seq, Last: log.head.Seq, From: from.Time, To: log.head.Time}
+	l.unsigned.Long = log.head.Seq-from.Seq > audit.CheckpointEvery || log.head.Time.Sub(from.Time) > audit.SignedLate
 	return nil
 }
 
 // lastSigned returns the last checkpoint in the log that the key signed and that the
 // records before it fit, and the line behind it, nil where it is the last.
-func (s *Store) lastSigned(ctx context.Context, log *end, key note.Verifier) (found Signed, first []byte, err error) {
+func (l *Log) lastSigned(ctx context.Context, log *end, key note.Verifier) (found Signed, first []byte, err error) {
 	var p page
 	for before := uint64(math.MaxInt64); ; before = p.seqs[len(p.seqs)-1] {
-		if err := p.read(ctx, &s.reader, newestFirst, log.retired, before); err != nil || len(p.seqs) == 0 {
+		if err := p.read(ctx, l.Records, newestFirst, log.retired, before); err != nil || len(p.seqs) == 0 {
 			return Signed{}, first, err
 		}
 		for i, seq := range p.seqs {
 			line := p.line(i)
 			if c, signed, ok := audit.CheckpointOf(line, key); ok {
-				root, err := s.rootAt(ctx, c.Size, &log.tree)
+				root, err := l.rootAt(ctx, c.Size, &log.tree)
 				if err != nil {
 					return Signed{}, nil, err
 				}

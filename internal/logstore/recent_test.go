@@ -1,0 +1,27 @@
+package logstore
+
+import (
+	"bytes"
+	"testing"
+)
+
+// What followers are given from memory is bounded, however much is written.
+func TestRecentIsBounded(t *testing.T) {
+	var r recent
+	for i := range uint64(40) {
+		r.add(i+1, i+1, append(bytes.Repeat([]byte("x"), 300<<10), '\n'))
+	}
+	if r.bytes > recentBytes || r.bytes < recentBytes-(300<<10)-1 {
+		t.Errorf("%d bytes in memory", r.bytes)
+	}
+	if _, _, ok := r.after(1); ok {
+		t.Error("the first record is still there")
+	}
+	if lines, upTo, ok := r.after(39); !ok || len(lines) != 1 || upTo != 40 {
+		t.Errorf("the last record: %d lines up to %d, %t", len(lines), upTo, ok)
+	}
+	r.forget()
+	if _, _, ok := r.after(39); ok || r.bytes != 0 {
+		t.Error("it is not forgotten")
+	}
+}
