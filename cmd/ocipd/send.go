@@ -120,7 +120,11 @@ func (s *shell) speak(ctx context.Context, method string, params *api.SendParams
 	}
 	if asJSON {
 		if wasRefused {
-			if answer, err = json.Marshal(map[string]any{"result": ocip.Deny, "error": refused}); err != nil {
+			verdict := struct {
+				Result ocip.Result `json:"result"`
+				Error  *api.Error  `json:"error"`
+			}{ocip.Deny, refused}
+			if answer, err = json.Marshal(verdict, json.Deterministic(true)); err != nil {
 				return fmt.Errorf("cannot encode the answer: %w", err)
 			}
 		}

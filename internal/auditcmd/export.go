@@ -29,12 +29,12 @@ type exportFlags struct {
 func newExport(s *cli.Process) *cobra.Command {
 	var f exportFlags
 	c := &cobra.Command{
-		Use: "export [FILE]",
+		Use: "export [PATH]",
 		Example: "  ocipd audit export --since 7d > week.ocsf.jsonl\n" +
 			"  ocipd audit export --format syslog --result deny",
 		Short: "print records as OCSF, OTLP, syslog or JSON lines",
-		Long: "Print the record as it is now: of the running daemon, or what it left behind; of a mirror file\n" +
-			"or a copy of one; with --database of a database file. One line a record, as\n" +
+		Long: "Print the record as it is now: of the running daemon, or what it left behind; with PATH of a\n" +
+			"copy: a database, a directory with the files of a mirror, or one of these files. As\n" +
 			"  ocsf    OCSF " + export.OCSFVersion + ", class API Activity (6003)\n" +
 			"  otlp    OTLP logs in JSON, up to 512 records a line\n" +
 			"  syslog  RFC 5424 messages, long records in several parts\n" +
@@ -45,9 +45,6 @@ func newExport(s *cli.Process) *cobra.Command {
 			if formats := export.Formats(); !slices.Contains(formats, f.format) {
 				return cli.Usagef("cannot print as --format %q: want one of %s", f.format, strings.Join(formats, ", "))
 			}
-			if len(args) == 1 && f.database != "" {
-				return cli.Usagef("cannot read %s with --database: name one of them", args[0])
-			}
 			if f.enterprise < 0 || f.enterprise > math.MaxUint32 {
 				return cli.Usagef("cannot read --enterprise-number %d: want a number that IANA could have given", f.enterprise)
 			}
@@ -55,11 +52,11 @@ func newExport(s *cli.Process) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			file := ""
-			if len(args) == 1 {
-				file = args[0]
+			path, err := pathOf(args, f.database)
+			if err != nil {
+				return err
 			}
-			return exportRecords(cmd.Context(), s, &f, filter, file)
+			return exportRecords(cmd.Context(), s, &f, filter, path)
 		},
 	}
 	flags := c.Flags()
@@ -73,7 +70,7 @@ func newExport(s *cli.Process) *cobra.Command {
 	return c
 }
 
-func exportRecords(ctx context.Context, s *cli.Process, f *exportFlags, filter audit.Filter, file string) error {
+func exportRecords(ctx context.Context, s *cli.Process, f *exportFlags, filter audit.Filter, path string) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "" // it is for people to read
@@ -85,7 +82,7 @@ func exportRecords(ctx context.Context, s *cli.Process, f *exportFlags, filter a
 			out.Shown = func(line []byte) []byte { return []byte(term.Printable(string(line))) }
 		}
 	}
-	err = eachRecord(ctx, s, f, filter, file, func(line []byte) error {
+	err = eachRecord(ctx, s, f, filter, path, func(line []byte) error {
 		if !filter.Unbounded() && !filter.Match(line) {
 			return nil
 		}
@@ -96,18 +93,14 @@ func exportRecords(ctx context.Context, s *cli.Process, f *exportFlags, filter a
 
 // eachRecord visits the records of wherever they are to be read from. A daemon
 // selects them already.
-func eachRecord(ctx context.Context, s *cli.Process, f *exportFlags, filter audit.Filter, file string, visit func(line []byte) error) error {
-	var left logreader.Left = logreader.File(file)
-	if file == "" {
-		c, opened, err := openLog(ctx, s, f.database)
-		if err != nil {
-			return err
-		}
-		if c != nil {
-			defer c.Close()
-			return logreader.Stream(ctx, c, api.AuditTailParams{Filter: filter, After: &f.after}, visit)
-		}
-		left = opened
+func eachRecord(ctx context.Context, s *cli.Process, f *exportFlags, filter audit.Filter, path string, visit func(line []byte) error) error {
+	c, left, err := openLog(ctx, s, path)
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		defer c.Close()
+		return logreader.Stream(ctx, c, api.AuditTailParams{Filter: filter, After: &f.after}, visit)
 	}
 	defer left.Close()
 	return left.EachLine(ctx, f.after, func(_ uint64, line []byte) error { return visit(line) })

@@ -26,16 +26,18 @@ func newQuery(s *cli.Process) *cobra.Command {
 	var all, asJSON bool
 	var database string
 	c := &cobra.Command{
-		Use:   "query",
+		Use:   "query [PATH]",
 		Short: "search the audit log, newest record first",
 		Long: `Search the audit log, newest record first. If no daemon is running, its database
-is read, or the mirror file if there is no database. A long reason is printed
-below its record. --json prints each record exactly as it was sealed.`,
+is read, or the mirror if there is no database. With PATH, a copy is searched: a
+database, a directory with the files of a mirror, or one of these files. A long
+reason is printed below its record. --json prints each record exactly as it was
+sealed.`,
 		Example: "  ocipd audit query --result deny --since 2h\n" +
 			"  ocipd audit query --agent agent-alice-1 --text 'not allowed to share'\n" +
 			"  ocipd audit query --exchange 01a1fa2b-9a2e-761b-b52b-6f34bf753fca --all --json",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			filter, err := f.resolve(time.Now())
 			if err != nil {
 				return err
@@ -43,7 +45,11 @@ below its record. --json prints each record exactly as it was sealed.`,
 			if limit < 1 {
 				return cli.Usagef("cannot read --limit %d: want at least 1", limit)
 			}
-			return query(cmd.Context(), s, database, filter, before, limit, all, asJSON)
+			path, err := pathOf(args, database)
+			if err != nil {
+				return err
+			}
+			return query(cmd.Context(), s, path, filter, before, limit, all, asJSON)
 		},
 	}
 	f.add(c)
@@ -56,8 +62,19 @@ below its record. --json prints each record exactly as it was sealed.`,
 	return c
 }
 
-func query(ctx context.Context, s *cli.Process, database string, filter audit.Filter, before uint64, limit int, all, asJSON bool) error {
-	search, err := OpenSearch(ctx, s, filter, database)
+// pathOf is the copy of a log that a command names, "" where it names none.
+func pathOf(args []string, database string) (string, error) {
+	if len(args) == 0 {
+		return database, nil
+	}
+	if database != "" {
+		return "", cli.Usagef("cannot read %s with --database: name one of them", args[0])
+	}
+	return args[0], nil
+}
+
+func query(ctx context.Context, s *cli.Process, path string, filter audit.Filter, before uint64, limit int, all, asJSON bool) error {
+	search, err := OpenSearch(ctx, s, filter, path)
 	if err != nil {
 		return err
 	}
@@ -76,10 +93,10 @@ func query(ctx context.Context, s *cli.Process, database string, filter audit.Fi
 	return err
 }
 
-// OpenSearch searches a database, or else asks the daemon, or what it left behind
+// OpenSearch searches a copy of a log, or else asks the daemon, or what it left behind
 // where none runs.
-func OpenSearch(ctx context.Context, s *cli.Process, filter audit.Filter, database string) (*logreader.Search, error) {
-	c, left, err := openLog(ctx, s, database)
+func OpenSearch(ctx context.Context, s *cli.Process, filter audit.Filter, path string) (*logreader.Search, error) {
+	c, left, err := openLog(ctx, s, path)
 	switch {
 	case err != nil:
 		return nil, err
@@ -89,11 +106,11 @@ func OpenSearch(ctx context.Context, s *cli.Process, filter audit.Filter, databa
 	return logreader.SearchLeft(left, filter), nil
 }
 
-// openLog opens a database that is named, or connects to the daemon, or opens what it
-// left behind where none runs.
-func openLog(ctx context.Context, s *cli.Process, database string) (*client.Client, logreader.Left, error) {
-	if database != "" {
-		left, err := logreader.OpenWhole(ctx, database, s.OperatorSocket)
+// openLog opens a copy that is named, or connects to the daemon, or opens what it left
+// behind where none runs.
+func openLog(ctx context.Context, s *cli.Process, path string) (*client.Client, logreader.Left, error) {
+	if path != "" {
+		left, err := logreader.OpenPath(ctx, path, s.OperatorSocket)
 		return nil, left, err
 	}
 	c, err := s.DialOperator(ctx)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/logreader"
@@ -108,7 +110,8 @@ func sequence(text string) (uint64, error) {
 // openRecord opens a database, this daemon's where none is named, and says where
 // its public keys are.
 func openRecord(ctx context.Context, s *cli.Process, database string) (r logreader.Log, keys string, err error) {
-	if database == "" {
+	own := database == ""
+	if own {
 		cfg, err := s.Places("store.url", "audit.keys")
 		if err != nil {
 			return nil, "", err
@@ -119,6 +122,9 @@ func openRecord(ctx context.Context, s *cli.Process, database string) (r logread
 		keys = config.KeysPath(cfg, database)
 	}
 	r, err = logreader.Open(ctx, database, s.OperatorSocket)
+	if own && errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("no daemon has left a record to read at %s: %w", database, client.ErrNotRunning)
+	}
 	return r, keys, err
 }
 

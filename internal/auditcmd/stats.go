@@ -18,16 +18,17 @@ func newStats(s *cli.Process) *cobra.Command {
 	var asJSON bool
 	var database string
 	c := &cobra.Command{
-		Use: "stats",
+		Use: "stats [PATH]",
 		Example: "  ocipd audit stats\n" +
 			"  ocipd audit stats --since 7d --bucket 1h",
 		Short: "chart decisions over time, by agent and by rule",
 		Long: `Chart the number of records over time by decision, and list them by agent, rule
 and code. A message between two agents of this daemon has a record on each side.
-If no daemon is running, its database is read, or the mirror file if there is no
-database.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+If no daemon is running, its database is read, or the mirror if there is no
+database; with PATH a copy: a database, a directory with the files of a mirror, or
+one of these files.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()
 			from, err := cli.Moment(since, now)
 			if err != nil {
@@ -46,7 +47,11 @@ database.`,
 			if bucket < 0 || bucket%time.Minute != 0 {
 				return cli.Usagef("cannot read --bucket %s: want whole minutes", bucket)
 			}
-			stats, err := count(cmd.Context(), s, database, from, to, bucket)
+			path, err := pathOf(args, database)
+			if err != nil {
+				return err
+			}
+			stats, err := count(cmd.Context(), s, path, from, to, bucket)
 			if err != nil {
 				return err
 			}
@@ -66,8 +71,8 @@ database.`,
 }
 
 // count asks the daemon, or counts what it left behind where none runs.
-func count(ctx context.Context, s *cli.Process, database string, since, until time.Time, bucket time.Duration) (*audit.Stats, error) {
-	c, left, err := openLog(ctx, s, database)
+func count(ctx context.Context, s *cli.Process, path string, since, until time.Time, bucket time.Duration) (*audit.Stats, error) {
+	c, left, err := openLog(ctx, s, path)
 	switch {
 	case err != nil:
 		return nil, err

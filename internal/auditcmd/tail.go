@@ -27,18 +27,19 @@ type tailFlags struct {
 func newTail(s *cli.Process) *cobra.Command {
 	var f tailFlags
 	c := &cobra.Command{
-		Use: "tail",
+		Use: "tail [PATH]",
 		Example: "  ocipd audit tail -n 20\n" +
 			"  ocipd audit tail -f --result deny\n" +
 			"  ocipd audit tail --cursor seen --json",
 		Short: "print the newest records, and follow the log",
 		Long: `Print the newest records, and with -f each further one as soon as it is durable. If
-no daemon is running, its database is read, or the mirror file if there is no
-database; -f needs the daemon. --json prints each record exactly as it was sealed.
+no daemon is running, its database is read, or the mirror if there is no database;
+with PATH a copy: a database, a directory with the files of a mirror, or one of
+these files. -f needs the daemon. --json prints each record exactly as it was sealed.
 --cursor FILE continues where the last call ended, beginning with the first
 record; no record is missed.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			filter, err := f.resolve(time.Now())
 			if err != nil {
 				return err
@@ -63,7 +64,14 @@ record; no record is missed.`,
 				}
 				params.After, params.Last = &cursor.Seq, 0
 			}
-			return tail(cmd.Context(), s, params, cursor, f.asJSON)
+			path, err := pathOf(args, "")
+			if err != nil {
+				return err
+			}
+			if path != "" && (params.Follow || cursor != nil) {
+				return cli.Usagef("cannot use -f or --cursor with a copy, which does not grow")
+			}
+			return tail(cmd.Context(), s, path, params, cursor, f.asJSON)
 		},
 	}
 	flags := c.Flags()
@@ -76,14 +84,21 @@ record; no record is missed.`,
 	return c
 }
 
-func tail(ctx context.Context, s *cli.Process, params api.AuditTailParams, cursor *tailCursor, asJSON bool) error {
+func tail(ctx context.Context, s *cli.Process, path string, params api.AuditTailParams, cursor *tailCursor, asJSON bool) error {
 	out := logview.NewTail(s.Screen(), s.Stdout, asJSON)
 	if cursor != nil {
 		out.Printed = cursor.save
 	}
-	c, err := s.DialOperator(ctx)
-	if errors.Is(err, client.ErrNotRunning) && !params.Follow {
-		return tailOffline(ctx, s, params, out, err)
+	var c *client.Client
+	var left logreader.Left
+	var err error
+	if params.Follow {
+		c, err = s.DialOperator(ctx) // only a daemon has more to come
+	} else {
+		c, left, err = openLog(ctx, s, path)
+	}
+	if left != nil {
+		return tailLeft(ctx, left, params, out)
 	}
 	if err != nil {
 		return err
@@ -124,12 +139,8 @@ func tail(ctx context.Context, s *cli.Process, params api.AuditTailParams, curso
 	}
 }
 
-// tailOffline reads what a daemon left behind.
-func tailOffline(ctx context.Context, s *cli.Process, params api.AuditTailParams, out *logview.Tail, notRunning error) error {
-	left, err := openLeft(ctx, s, notRunning)
-	if err != nil {
-		return err
-	}
+// tailLeft reads what a daemon left behind, or a copy of it.
+func tailLeft(ctx context.Context, left logreader.Left, params api.AuditTailParams, out *logview.Tail) error {
 	defer left.Close()
 	if params.After != nil {
 		err := left.EachLine(ctx, *params.After, func(_ uint64, line []byte) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"time"
 
@@ -44,22 +45,63 @@ func OpenLeft(ctx context.Context, database, mirrored string) (left Left, from s
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot read the audit mirror: %w", err)
 	}
-	return File(mirrored), mirrored, f.Close()
+	return &copied{path: mirrored, segments: true}, mirrored, f.Close()
 }
 
-// File is a file of a mirror, or a copy of one, that is read without its database.
-type File string
+// OpenPath opens a copy of a log wherever it came from: a database, a directory with a
+// mirror's files, or one file of a mirror.
+func OpenPath(ctx context.Context, path string, socket Socket) (Left, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the audit log: %w", err)
+	}
+	if info.IsDir() {
+		return &copied{path: path, segments: true}, nil
+	}
+	f, err := durable.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the audit log: %w", err)
+	}
+	head := make([]byte, len(sqliteHead))
+	_, err = io.ReadFull(f, head)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // too short for a database
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cannot read the audit log: %w", err)
+	}
+	if string(head) == sqliteHead {
+		return OpenWhole(ctx, path, socket)
+	}
+	return &copied{path: path}, nil
+}
 
-// Close does nothing: the file is open only while it is read.
-func (File) Close() error { return nil }
+// sqliteHead is how each database begins.
+//
+// Source: SQLite, Database File Format, 1.3.
+const sqliteHead = "SQLite format 3\x00"
 
-// EachLine reads the file from its beginning. A last line that was torn by a
+// copied is a file of a mirror, or a mirror with its segments, that is read without its
+// database.
+type copied struct {
+	path     string
+	segments bool
+}
+
+// Close does nothing: files are open only while they are read.
+func (*copied) Close() error { return nil }
+
+// EachLine reads the files from their beginning. A last line that was torn by a
 // crash is left out: the database has it, and the next start completes the
 // mirror.
-func (f File) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
+func (f *copied) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
 	var before audit.Head
 	var ended error
-	err := mirror.WalkFile(string(f), func(line []byte) error {
+	walk := mirror.WalkFile
+	if f.segments {
+		walk = func(path string, visit func(line []byte) error) error { return mirror.Walk(path, 0, visit) }
+	}
+	err := walk(f.path, func(line []byte) error {
 		if ended = ctx.Err(); ended != nil {
 			return ended
 		}
@@ -72,7 +114,7 @@ func (f File) EachLine(ctx context.Context, after uint64, visit func(seq uint64,
 		head, err := before.Check(line)
 		switch before = head; {
 		case err != nil:
-			ended = fmt.Errorf("cannot read the audit mirror %s: %w; ocipd audit verify says more", string(f), err)
+			ended = fmt.Errorf("cannot read the audit log %s: %w; ocipd audit verify says more", f.path, err)
 		case head.Seq > after:
 			ended = visit(head.Seq, line)
 		}
@@ -87,8 +129,8 @@ func (f File) EachLine(ctx context.Context, after uint64, visit func(seq uint64,
 	return err
 }
 
-// Query reads the whole file and keeps the last records that match.
-func (f File) Query(ctx context.Context, filter audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+// Query reads all of it and keeps the last records that match.
+func (f *copied) Query(ctx context.Context, filter audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 	kept := lastLines{limit: limit}
 	err = f.EachLine(ctx, after, func(seq uint64, line []byte) error {
 		if (before == 0 || seq < before) && filter.Match(line) {

@@ -35,47 +35,52 @@ func (p *Pages) Print(lines [][]byte) error {
 		}
 		return nil
 	}
+	var b strings.Builder
 	narrow := p.Screen.RowWidth() < narrowScreen
-	t := &term.Table{Columns: recordColumns(narrow)}
+	columns := recordColumns(narrow)
+	t := &term.Table{Columns: columns}
 	for _, line := range lines {
 		e, err := audit.Parse(line)
-		if err != nil {
+		switch {
+		case err != nil:
 			return fmt.Errorf("cannot show a record: %w", err)
+		case !narrow:
+			t.Add(recordRow(&e)...)
+			continue
+		case !p.titled:
+			p.titled = true
+			_ = writeTitles(&b, p.Screen, columns, append(narrowWidths(), 0)) // a builder takes everything
 		}
-		t.Add(recordRow(&e, narrow)...)
+		_ = writeNarrow(&b, p.Screen, &e) // a builder takes everything
 	}
-	var b strings.Builder
-	p.rows(&b, t)
+	if !narrow {
+		p.rows(&b, t)
+	}
 	_, err := io.WriteString(p.W, b.String())
 	return err
 }
 
-// rows writes a table whose last column is cut from it where it has no room, and
-// put below each row.
+// rows writes a table whose last column stands below each row where it has no room
+// beside it.
 func (p *Pages) rows(b *strings.Builder, t *term.Table) {
 	last := len(t.Columns) - 1
-	widths := t.Widths()
+	columns, widths := t.Columns, t.Widths()
 	room := p.Screen.RowWidth() - len(term.Gap)*last
 	for _, w := range widths {
 		room -= w
 	}
-	columns, below := t.Columns, room < 0
+	below := room < 0
 	if below {
 		columns, widths = columns[:last], widths[:last]
-		term.Fit(columns, widths, p.Screen.RowWidth())
 	}
 	if !p.titled {
 		p.titled = true
-		titles := make([]term.Cell, len(columns))
-		for i, c := range columns {
-			titles[i] = term.Cell{Text: c.Title, Colour: term.Dim}
-		}
-		b.WriteString(term.RowLine(columns, widths, titles, p.Screen))
+		_ = writeTitles(b, p.Screen, columns, widths) // a builder takes everything
 	}
 	for _, row := range t.Rows {
 		b.WriteString(term.RowLine(columns, widths, row[:len(columns)], p.Screen))
 		if below {
-			_ = writeBelow(b, row[last].Text, p.Screen) // a builder takes everything
+			_ = writeBelow(b, row[last].Text, p.Screen)
 		}
 	}
 }

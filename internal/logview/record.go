@@ -5,7 +5,7 @@ package logview
 import (
 	"cmp"
 	"fmt"
-	"slices"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -17,44 +17,84 @@ import (
 // Hold is the word that people are shown for [audit.ResultApproval].
 const Hold = "hold"
 
-// recordColumns are a record's fields for people. A narrow screen leaves out
-// what kind of exchange it is, so that the rest can be read.
+// recordColumns are a record's fields for people: first when, what became of it and
+// what it was. None of them is ever cut. Where the screen is narrow, the last column is who,
+// and the rest stands below.
 func recordColumns(narrow bool) []term.Column {
 	columns := []term.Column{
-		{Title: "TIME", Least: 14}, {Title: "SEQ", Least: 4, Right: true}, {Title: "AGENT", Least: 8, Whole: true}, {Title: "WITH", Least: 10, Whole: true},
-		{Title: "WHAT", Least: 8}, {Title: "LEVEL", Least: 5}, {Title: "ROUND", Least: 5}, {Title: "RESULT", Least: 6}, {Title: "REASON", Least: 8},
+		{Title: "TIME", Whole: true}, {Title: "SEQ", Right: true, Whole: true}, {Title: "RESULT", Whole: true}, {Title: "WHAT", Whole: true},
 	}
 	if narrow {
-		return slices.Delete(columns, whatColumn, whatColumn+1)
+		return append(columns, term.Column{Title: "WHO", Whole: true})
 	}
-	return columns
+	return append(columns, term.Column{Title: "AGENT", Whole: true}, term.Column{Title: "WITH", Whole: true},
+		term.Column{Title: "LEVEL", Whole: true}, term.Column{Title: "ROUND", Whole: true}, term.Column{Title: "REASON", Whole: true})
 }
 
-const whatColumn = 4
+// narrowScreen is the width below which a record takes more than one line.
+const narrowScreen = 140
 
-// narrowScreen is the width below which rows leave something out.
-const narrowScreen = 110
+// recordRow shows a record in a row of [recordColumns], for a wide screen.
+func recordRow(e *audit.Entry) []term.Cell {
+	return []term.Cell{
+		{Text: e.Time.Local().Format(time.DateTime), Colour: term.Dim}, {Text: strconv.FormatUint(e.Seq, 10)}, Result(e), term.Plain(What(e)),
+		term.Plain(agent(e)), term.Plain(With(e)), term.Plain(e.Classification), term.Plain(round(e)), term.Plain(Reason(e)),
+	}
+}
 
-// recordRow shows a record in a row of [recordColumns].
-func recordRow(e *audit.Entry, narrow bool) []term.Cell {
-	round := ""
-	if e.Round > 0 || e.MaxRounds > 0 {
-		round = fmt.Sprintf("%d/%d", e.Round, e.MaxRounds)
-	}
-	row := []term.Cell{
-		{Text: e.Time.Local().Format(time.DateTime), Colour: term.Dim},
-		{Text: strconv.FormatUint(e.Seq, 10)},
-		term.Plain(cmp.Or(e.AgentID, cmp.Or(e.AppID, e.UserID))), term.Plain(With(e)), term.Plain(What(e)),
-		term.Plain(e.Classification), term.Plain(round), Result(e), term.Plain(Reason(e)),
-	}
-	if !narrow {
-		return row
-	}
+// narrowWidths are how wide the columns before the last are on a narrow screen. A row
+// with more in one of them is longer.
+func narrowWidths() []int { return []int{14, 5, 8, 17} }
+
+// writeNarrow shows a record in a line, and below it what has no room there.
+func writeNarrow(w io.Writer, scr term.Screen, e *audit.Entry) error {
+	columns, row := recordColumns(true), recordRow(e)[:4]
 	row[0].Text = e.Time.Local().Format("01-02 15:04:05")
-	if last := len(row) - 1; row[last].Text == "" && e.ActionType != audit.ActionExchange {
-		row[last] = row[whatColumn]
+	who := term.Plain(strings.TrimSpace(agent(e) + " " + With(e)))
+	below := joined(": ", strings.TrimSpace(e.Classification+" "+round(e)), Reason(e))
+	widths := narrowWidths()
+	if whole := append(row[:len(row):len(row)], who); lineWidth(columns, append(widths, 0), whole) <= scr.Width {
+		row, widths = whole, append(widths, 0)
+	} else {
+		below = joined(", ", strings.TrimSpace(agent(e)+" "+With(e)), below)
 	}
-	return slices.Delete(row, whatColumn, whatColumn+1)
+	if _, err := io.WriteString(w, term.RowLine(columns[:len(row)], widths, row, scr)); err != nil {
+		return err
+	}
+	return writeBelow(w, term.Printable(below), scr)
+}
+
+// joined is those of two texts that are not empty, with something in between.
+func joined(between, first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + between + second
+}
+
+// lineWidth is how wide a row is with nothing cut.
+func lineWidth(columns []term.Column, widths []int, row []term.Cell) int {
+	return term.Width(strings.TrimSuffix(term.RowLine(columns[:len(row)], widths, row, term.Screen{}), "\n"))
+}
+
+// writeTitles writes the titles of columns.
+func writeTitles(w io.Writer, scr term.Screen, columns []term.Column, widths []int) error {
+	titles := make([]term.Cell, len(columns))
+	for i, c := range columns {
+		titles[i] = term.Cell{Text: c.Title, Colour: term.Dim}
+	}
+	_, err := io.WriteString(w, term.RowLine(columns, widths, titles, scr))
+	return err
+}
+
+// agent is whose record it is.
+func agent(e *audit.Entry) string { return cmp.Or(e.AgentID, e.AppID, e.UserID) }
+
+func round(e *audit.Entry) string {
+	if e.Round == 0 && e.MaxRounds == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", e.Round, e.MaxRounds)
 }
 
 // With is the other end, with the way the message went.
@@ -72,13 +112,27 @@ func With(e *audit.Entry) string {
 	return other
 }
 
+// What is what a record is of, and who decided it.
 func What(e *audit.Entry) string {
-	if e.ExchangeType != "" && e.ActionType == audit.ActionExchange {
-		return e.ExchangeType
+	what := strings.TrimSpace(e.ActionType + " " + e.Event)
+	switch {
+	case e.ExchangeType != "" && e.ActionType == audit.ActionExchange:
+		what = e.ExchangeType
+	case decided(e):
+		what = e.ActionType // the event is the result
 	}
-	return strings.TrimSpace(e.ActionType + " " + e.Event)
+	if by, ok := e.Details["by"].(string); ok && by != "" {
+		what += " by " + by
+	}
+	return what
 }
 
+// decided reports a record of what became of an approval request.
+func decided(e *audit.Entry) bool {
+	return e.ActionType == audit.ActionApproval && e.PolicyResult == "" && e.Event != ""
+}
+
+// Result is what was decided.
 func Result(e *audit.Entry) term.Cell {
 	switch e.PolicyResult {
 	case audit.ResultAllow:
@@ -88,9 +142,13 @@ func Result(e *audit.Entry) term.Cell {
 	case audit.ResultApproval:
 		return term.Cell{Text: Hold, Colour: term.Yellow}
 	}
+	if decided(e) {
+		return term.Tinted(strings.ReplaceAll(e.Event, "_", " "), map[string]term.Colour{"approved": term.Green, "denied": term.Red}[e.Event])
+	}
 	return term.Plain(cmp.Or(e.PolicyResult, e.Outcome))
 }
 
+// Reason is why, with the code of it.
 func Reason(e *audit.Entry) string {
 	switch {
 	case e.Code == "":

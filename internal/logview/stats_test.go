@@ -102,7 +102,7 @@ func TestReasonsAreReadable(t *testing.T) {
 	}
 	var out bytes.Buffer
 	p := Pages{W: &out, Screen: term.Screen{Terminal: true, Width: 500}}
-	if err := p.Print(lines); err != nil || strings.Count(out.String(), "\n") != 3 || !strings.Contains(out.String(), "deny    POLICY_DENIED: "+reason) {
+	if err := p.Print(lines); err != nil || strings.Count(out.String(), "\n") != 3 || !strings.Contains(out.String(), "POLICY_DENIED: "+reason) {
 		t.Errorf("with room beside the record: %s %v", out.String(), err)
 	}
 }

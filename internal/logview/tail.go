@@ -10,18 +10,17 @@ import (
 	"github.com/openclawos/ocipd/internal/term"
 )
 
-// Tail prints records one by one. Its columns are fixed from the
-// beginning, since nobody knows what will come.
+// Tail prints records one by one, after the columns' titles. The columns are fixed from
+// the beginning, since nobody knows what will come.
 type Tail struct {
 	// Printed, where it is set, is told the last record that was given out.
 	Printed func(line []byte) error
 
-	w       *bufio.Writer
-	screen  term.Screen
-	asJSON  bool
-	narrow  bool
-	columns []term.Column
-	widths  []int
+	w      *bufio.Writer
+	screen term.Screen
+	asJSON bool
+	narrow bool
+	titled bool
 	// seq is the last record that was printed, and line, where somebody is told of
 	// it, what it says.
 	seq  uint64
@@ -40,19 +39,12 @@ func (p *Tail) Flush() error {
 
 // NewTail makes a printer.
 func NewTail(scr term.Screen, w io.Writer, asJSON bool) *Tail {
-	p := &Tail{w: bufio.NewWriter(w), screen: scr, asJSON: asJSON}
-	room := scr.RowWidth()
-	p.narrow = room < narrowScreen
-	p.columns = recordColumns(p.narrow)
-	p.widths = []int{19, 6, 20, 22, 24, 12, 5, 6, room}
-	if p.narrow {
-		// What happened stands below, where it has room.
-		p.widths = []int{14, 5, 14, 16, 12, 5, 6}
-		p.columns = p.columns[:len(p.widths)]
-	}
-	term.Fit(p.columns, p.widths, room)
-	return p
+	return &Tail{w: bufio.NewWriter(w), screen: scr, asJSON: asJSON, narrow: scr.RowWidth() < narrowScreen}
 }
+
+// tailWidths are how wide the columns of a wide screen are. What is longer moves the
+// rest of its row.
+func tailWidths() []int { return []int{19, 6, 8, 24, 16, 18, 12, 5, 0} }
 
 // Last is the number of the last record that was printed.
 func (p *Tail) Last() uint64 { return p.seq }
@@ -71,14 +63,25 @@ func (p *Tail) Print(line jsontext.Value) error {
 		_, err = p.w.Write(p.screen.RecordLine(line))
 		return err
 	}
-	row := recordRow(&e, p.narrow)
-	if _, err = p.w.WriteString(term.RowLine(p.columns, p.widths, row[:len(p.columns)], p.screen)); err != nil {
-		return err
+	columns, widths := recordColumns(p.narrow), tailWidths()
+	if p.narrow {
+		widths = append(narrowWidths(), 0)
 	}
-	for _, cell := range row[len(p.columns):] {
-		if err := writeBelow(p.w, cell.Text, p.screen); err != nil {
+	if !p.titled {
+		p.titled = true
+		if err := writeTitles(p.w, p.screen, columns, widths); err != nil {
 			return err
 		}
 	}
-	return nil
+	if p.narrow {
+		return writeNarrow(p.w, p.screen, &e)
+	}
+	row, below := recordRow(&e), ""
+	if last := len(row) - 1; lineWidth(columns, widths, row) > p.screen.RowWidth() {
+		below, row = row[last].Text, row[:last]
+	}
+	if _, err := p.w.WriteString(term.RowLine(columns[:len(row)], widths, row, p.screen)); err != nil {
+		return err
+	}
+	return writeBelow(p.w, below, p.screen)
 }

@@ -15,6 +15,8 @@ func TestTailOnANarrowScreen(t *testing.T) {
 	for _, line := range []string{
 		`{"seq":9,"time":"2026-03-01T10:00:00Z","id":"a","actionType":"app_lifecycle","event":"registered","appId":"@tour/shell"}`,
 		`{"seq":45,"time":"2026-03-01T10:00:00Z","id":"b","actionType":"agent_exchange","agentId":"agent-me-1","sessionKey":"shell:friend","side":"sender","policyResult":"deny","code":"CLASSIFICATION_VIOLATION","policyReason":"message classified restricted"}`,
+		`{"seq":46,"time":"2026-03-01T10:00:00Z","id":"c","actionType":"approval","event":"approved","agentId":"agent-me-1","counterparty":{"userId":"friend"},"classification":"internal","maxRounds":3,"code":"COMMITMENT_REQUIRES_HUMAN","details":{"by":"uid:1001"}}`,
+		`{"seq":47,"time":"2026-03-01T10:00:00Z","id":"d","actionType":"approval","event":"denied","agentId":"agent-me-1","counterparty":{"userId":"friend"},"details":{"by":"carol@a-company.example"}}`,
 	} {
 		if err := p.Print(jsontext.Value(line)); err != nil {
 			t.Fatal(err)
@@ -23,7 +25,11 @@ func TestTailOnANarrowScreen(t *testing.T) {
 	if err := p.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"app_lifecycle registered", "CLASSIFICATION_VIOLATION", "message classified restricted"} {
+	for _, want := range []string{
+		"TIME              SEQ  RESULT    WHAT               WHO\n", "    9            app_lifecycle registered  @tour/shell\n", "   45  deny      agent_exchange     agent-me-1 → shell:friend\n    CLASSIFICATION_VIOLATION: message classified restricted\n",
+		"   46  approved  approval by uid:1001  agent-me-1 friend\n    internal 0/3: COMMITMENT_REQUIRES_HUMAN\n",
+		"   47  denied    approval by carol@a-company.example\n    agent-me-1 friend\n",
+	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
