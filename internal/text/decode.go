@@ -81,6 +81,19 @@ func Decode(s string) []Encoded {
 	return found
 }
 
+// Encodes reports whether the run of characters of base64 about a place could hold
+// another text, as [Decode] finds it, and where the run ends.
+func Encodes(s string, at int) (end int, could bool) {
+	start, end := at, at
+	for start > 0 && sextets[s[start-1]] != 0 {
+		start--
+	}
+	for end < len(s) && sextets[s[end]] != 0 {
+		end++
+	}
+	return end, end-start+2 >= minEncoded && begins(s[start:end])
+}
+
 // encodedEnd is where the run ends whose first line is from start to end, with
 // all lines and the padding.
 func encodedEnd(s string, start, end int) (last int, wrapped bool) {

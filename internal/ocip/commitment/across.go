@@ -40,6 +40,16 @@ func Tail(before, content string) string {
 	return content
 }
 
+// The words of questions: what goes before them, what asks for more than a yes or
+// a no, and what asks for a yes.
+var (
+	greetings     = setOf("so and great then well thanks please also hi hello sure")
+	openQuestions = setOf("what when where which who whom whose how why what's how's")
+	yesQuestions  = setOf("shall should may would will can could want wanna like okay ok fine good deal right correct proceed ready accept agree" +
+		" works work about acceptable confirm yes set willing happy able")
+	englishWords = setOf(english)
+)
+
 // Asks reports whether a text asks for a yes that would bind whoever says it:
 // "shall I send it?", "is Friday fine?", and not "does it have a garden?" or
 // "what does it cost?".
@@ -52,13 +62,12 @@ func Asks(content string) bool {
 		}
 		first, wants, open, foreign := true, false, false, true
 		for word := range strings.FieldsFuncSeq(sentence, func(r rune) bool { return r < 0x80 && !wordByte(byte(r)) }) {
-			if among("so and great then well thanks please also hi hello sure", word) {
+			if greetings.holds(word) {
 				continue
 			}
-			foreign = foreign && !among(english, word)
-			open = open || first && among("what when where which who whom whose how why what's how's", word)
-			if first = false; among("shall should may would will can could want wanna like okay ok fine good deal right correct proceed ready accept agree"+
-				" works work about acceptable confirm yes set willing happy able", word) {
+			foreign = foreign && !englishWords.holds(word)
+			open = open || first && openQuestions.holds(word)
+			if first = false; yesQuestions.holds(word) {
 				wants = true
 				open = open && !strings.EqualFold(word, "about")
 			}

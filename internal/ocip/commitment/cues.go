@@ -212,7 +212,7 @@ var verbLists = [...]struct {
 
 // handouts are the deeds that follow "let me". Most of what does is no promise:
 // "let me know", "let me see".
-const handouts = "send handle arrange set forward deliver fix sort organize organise prepare draft email mail schedule book confirm"
+var handouts = setOf("send handle arrange set forward deliver fix sort organize organise prepare draft email mail schedule book confirm")
 
 // things writes out the words that make a deed of a verb.
 func things(verb, words string) string {
@@ -220,31 +220,30 @@ func things(verb, words string) string {
 }
 
 // endedInLy are deeds that end as adverbs do.
-const endedInLy = "reply apply supply comply rely fly multiply imply"
+var endedInLy = setOf("reply apply supply comply rely fly multiply imply")
 
 // objects are what a sender promises with "you'll have".
-const objects = "it them everything this these those my our the"
+var objects = setOf("it them everything this these those my our the")
 
 // beings are what makes a deed of "I'll be".
-const beings = "there happy glad sure"
+var beings = setOf("there happy glad sure")
 
 // unsaid are the deeds that people say with no "I" before "will".
-const unsaid = "send keep get let call forward follow have share email mail revert reply respond ping arrange deliver handle pay ship sign" +
-	" join attend meet bring take check update confirm call come see make provide return give help try refund process prepare"
+var unsaid = setOf("send keep get let call forward follow have share email mail revert reply respond ping arrange deliver handle pay ship sign" +
+	" join attend meet bring take check update confirm call come see make provide return give help try refund process prepare")
 
 // offers are the deeds of "we can offer" and what is like it.
-const offers = "offer provide deliver ship send have pay do start give meet accommodate supply refund waive cover finish complete lend sell buy" +
-	" throw include extend come be make manage bring pick drop take hold sign join attend host"
+var offers = setOf("offer provide deliver ship send have pay do start give meet accommodate supply refund waive cover finish complete lend sell buy" +
+	" throw include extend come be make manage bring pick drop take hold sign join attend host")
 
 // housed are the deeds of those whom the sender acts for.
-const housed = "pay refund deliver ship cover provide send reimburse sign honor honour compensate accept buy order supply transfer wire waive return" +
-	" replace repair indemnify"
+var housed = setOf("pay refund deliver ship cover provide send reimburse sign honor honour compensate accept buy order supply transfer wire waive return" +
+	" replace repair indemnify")
 
 // errands are what does not.
-const errands = "going seeing traveling travelling leaving having heading looking wondering"
+var errands = setOf("going seeing traveling travelling leaving having heading looking wondering")
 
 func (d *Detector) learnCues() {
-	d.cues.nodes = make([]node, 1, 1024)
 	learn := func(spelled string, p phrase) {
 		symbols := make([]glyph, len(spelled))
 		for i := range symbols {
@@ -317,7 +316,7 @@ func (d *Detector) cue(text string, pos int) (family string, languages uint16, e
 		if sym == 0 {
 			break
 		}
-		if at = d.cues.nodes[at].next[sym]; at == 0 {
+		if at = d.cues.step(at, sym); at == 0 {
 			break
 		}
 	}
@@ -466,7 +465,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		if asked(text, end) || d.denied(text, start) || !clock(text, start) && !back(text, start, 2, func(_ int, s string) bool { return d.termOf(s)&timed != 0 || ordinal(s) }) {
 			return 0, false
 		}
-		if w := r.word(); w.n > 0 && !listed("for with by me us well too fine great perfectly then good perfect better best", &w) {
+		if w := r.word(); w.n > 0 && !fitting.has(&w) {
 			return 0, false
 		}
 		return end, false
@@ -485,7 +484,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 			return 0, false
 		}
 		base := string(w.letters[:min(w.n, maxWord)-3])
-		if d.verbs[base] != deed && d.verbs[base+"e"] != deed && !listed("letting putting", &w) || asked(text, r.pos) {
+		if d.verbs[base] != deed && d.verbs[base+"e"] != deed && !w.is("letting") && !w.is("putting") || asked(text, r.pos) {
 			return 0, false
 		}
 		return r.pos, d.said(text, start, r.pos) == 0 && !figureNext(text, r.pos)
@@ -500,7 +499,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		}
 		return end, false
 	case aPart:
-		return d.followed(&r, "join attend come accept meet take help be have host sponsor"), false
+		return d.followed(&r, parts), false
 	case aDeedOfOurs:
 		return d.followed(&r, housed), false
 	case anOffer:
@@ -512,7 +511,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 	case aDone:
 		return d.done(&r, start), false
 	case anObject:
-		if w := r.word(); w.n > 0 && listed(objects, &w) && !asked(text, r.pos) && !d.doubted(text, start) {
+		if w := r.word(); w.n > 0 && objects.has(&w) && !asked(text, r.pos) && !d.doubted(text, start) {
 			return r.pos, false
 		}
 		return 0, false
@@ -526,7 +525,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 			return 0, false
 		}
 	case aYesTo:
-		if w := r.word(); w.n > 0 && !listed("your the this that it these those all both them", &w) || w.n == 0 && !closesSentence(text, end) {
+		if w := r.word(); w.n > 0 && !accepted.has(&w) || w.n == 0 && !closesSentence(text, end) {
 			return 0, false
 		}
 	case aYesOpens:
@@ -543,17 +542,26 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 
 // presents are the deeds of [aPresent], and delivered what is done to what is
 // promised: "will be delivered".
-const (
-	presents  = "pay send deliver ship bring give lend refund reimburse cover guarantee grant offer order buy sell cancel waive transfer return extend keep renew sign owe drop collect pick"
-	delivered = "sent delivered shipped paid refunded reimbursed credited returned replaced repaired ready there back done finished completed waived transferred issued" +
-		" included covered provided installed picked collected handed"
+var (
+	presents  = setOf("pay send deliver ship bring give lend refund reimburse cover guarantee grant offer order buy sell cancel waive transfer return extend keep renew sign owe drop collect pick")
+	delivered = setOf("sent delivered shipped paid refunded reimbursed credited returned replaced repaired ready there back done finished completed waived transferred issued" +
+		" included covered provided installed picked collected handed")
+	// comings are deeds of others that the sender may speak for, parts what people
+	// take part by, and fitting what goes on a yes behind a time.
+	comings = setOf("call contact arrive come join attend")
+	parts   = setOf("join attend come accept meet take help be have host sponsor")
+	fitting = setOf("for with by me us well too fine great perfectly then good perfect better best")
+	// accepted are what a yes is said to by name, and speakers those for whom the
+	// sender does not speak.
+	accepted = setOf("your the this that it these those all both them")
+	speakers = setOf("you they he she who which what there i we this that if whether people users")
 )
 
 // promised weighs "will" behind somebody other than the sender, for whom it may
 // speak: "the invoice will be paid on Friday", "my colleague will call you".
 func (d *Detector) promised(r *reader, start int) int {
 	if back(r.text, start, 1, func(_ int, s string) bool {
-		return among("you they he she who which what there i we this that if whether people users", s)
+		return speakers.holds(s)
 	}) {
 		return 0
 	}
@@ -564,10 +572,10 @@ func (d *Detector) promised(r *reader, start int) int {
 			return 0
 		case w.is("be"):
 			next := r.word()
-			if next.n == 0 || !listed(delivered, &next) || d.said(r.text, r.pos, r.pos)&(addressed|timed) == 0 {
+			if next.n == 0 || !delivered.has(&next) || d.said(r.text, r.pos, r.pos)&(addressed|timed) == 0 {
 				return 0
 			}
-		case listed(presents, &w) || w.is("call") || w.is("contact") || w.is("arrive") || w.is("come") || w.is("join") || w.is("attend"):
+		case presents.has(&w) || comings.has(&w):
 			if d.said(r.text, r.pos, r.pos) == 0 {
 				return 0
 			}
@@ -586,15 +594,15 @@ func (d *Detector) promised(r *reader, start int) int {
 
 // followed returns where the next word ends, adverbs let past, if it is one of a
 // list, or 0.
-func (d *Detector) followed(r *reader, list string) int {
+func (d *Detector) followed(r *reader, list set) int {
 	for range 4 {
 		w := r.word()
 		switch {
 		case w.n == 0:
 			return 0
-		case listed(list, &w):
+		case list.has(&w):
 			return r.pos
-		case d.verbs[string(w.letters[:w.n])] != filler && (!w.endsIn("ly") || listed(endedInLy, &w)):
+		case d.verbs[string(w.letters[:w.n])] != filler && (!w.endsIn("ly") || endedInLy.has(&w)):
 			return 0
 		}
 	}
@@ -618,9 +626,9 @@ func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 		if w.is("be") {
 			next := r.word()
 			switch {
-			case next.n == 0 || listed(errands, &next):
+			case next.n == 0 || errands.has(&next):
 				return 0, false
-			case listed(beings, &next), next.is("your"), next.is("yours"):
+			case beings.has(&next), next.is("your"), next.is("yours"):
 				return r.pos, false
 			case next.is("able"):
 				return r.pos, d.said(r.text, start, r.pos) == 0
@@ -634,7 +642,7 @@ func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 		case filler:
 			continue
 		case work:
-			if w.endsIn("ly") && !listed(endedInLy, &w) {
+			if w.endsIn("ly") && !endedInLy.has(&w) {
 				continue
 			}
 		case deed:
@@ -783,16 +791,6 @@ func (d *Detector) said(text string, start, end int) (what term) {
 	return what
 }
 
-// listed reports whether a word is one of a list separated by spaces.
-func listed(list string, w *word) bool {
-	for one := range strings.FieldsSeq(list) {
-		if w.is(one) {
-			return true
-		}
-	}
-	return false
-}
-
 // maxSentence bounds how far the surroundings of a cue are looked at, in
 // bytes, so that a text of one endless sentence costs no more than another.
 const maxSentence = 160
@@ -881,14 +879,15 @@ func wordByte(c byte) bool {
 
 // A sentence that says no more than yes has one of the words of affirming and
 // others of padding; behind one of wanting it may go on as it likes.
-const (
-	affirming = "yes yep yup yeah yea aye sure surely ok okay k perfect great good fine right correct exactly absolutely definitely certainly alright" +
+var (
+	affirming = setOf("yes yep yup yeah yea aye sure surely ok okay k perfect great good fine right correct exactly absolutely definitely certainly alright" +
 		" please do does sounds sound works work course indeed looks go proceed cool excellent wonderful awesome affirmative precisely true both winner" +
-		" problem worries means done ja klar genau natürlich gerne oui volontiers sí claro vale perfecto certo prima natuurlijk sim はい 好 好的 可以 是的 行 \U0001f44d \u2705 \U0001f91d"
-	padding = "all very well it that thats that's this is for me us thanks thank you so much of look ahead with then and just either by one" +
+		" problem worries means done ja klar genau natürlich gerne oui volontiers sí claro vale perfecto certo prima natuurlijk sim はい 好 好的 可以 是的 行 \U0001f44d \u2705 \U0001f91d")
+	padding = setOf("all very well it that thats that's this is for me us thanks thank you so much of look ahead with then and just either by one" +
 		" was what looking thinking wanted the a an deal plan be will would thatd thatll it's to really quite about lets let's kind too sir maam" +
-		" oh ah hi hello nice lovely splendid super amazing also of-course"
-	wanting = "i i'd id we we'd i'm im"
+		" oh ah hi hello nice lovely splendid super amazing also of-course")
+	wanting   = setOf("i i'd id we we'd i'm im")
+	noTrouble = setOf("problem worries")
 )
 
 // bareYes returns from where to where the first sentence of a text says no more
@@ -914,15 +913,15 @@ func (d *Detector) bareYes(text string) (from, to int) {
 			}
 			word := strings.ReplaceAll(text[start:pos], "\u2019", "'")
 			switch {
-			case strings.EqualFold(word, "no") && among("problem worries", text[min(len(text), pos+1):min(len(text), pos+8)]):
-			case among(affirming, word):
+			case strings.EqualFold(word, "no") && noTrouble.holds(text[min(len(text), pos+1):min(len(text), pos+8)]):
+			case affirming.holds(word):
 				yes = true
-			case among(wanting, word) && yes:
+			case wanting.holds(word) && yes:
 				if asked(text, pos) || strings.Contains(strings.ToLower(text[pos:stop]), "n't") {
 					return 0, 0
 				}
 				return from, pos
-			case !among(padding, word) && word[0] < 0x80:
+			case !padding.holds(word) && word[0] < 0x80:
 				return 0, 0
 			}
 		}
@@ -931,16 +930,6 @@ func (d *Detector) bareYes(text string) (from, to int) {
 		return 0, 0
 	}
 	return from, pos
-}
-
-// among reports whether a word is one of a list, whatever the case.
-func among(list, word string) bool {
-	for one := range strings.FieldsSeq(list) {
-		if strings.EqualFold(one, word) {
-			return true
-		}
-	}
-	return false
 }
 
 // denied reports whether the clause before pos turns a yes into a no.

@@ -163,6 +163,9 @@ func New(o Options) (*Detector, error) {
 	d.learnCues()
 	d.learnLanguages()
 	d.unreadable = !d.off(Unreadable)
+	d.words.pack()
+	d.cues.pack()
+	d.uncut = [...]uint16{d.words.steps(spell("as")), d.words.steps(spell("re")), d.words.steps(spell("boo")), d.words.steps(spell("dead"))}
 	d.learnBeginnings()
 	return d, nil
 }
@@ -243,7 +246,7 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 			continue
 		}
 		first := len(g.kept)
-		g.answers, g.mixed = before.Asked && one.Member == "", false
+		g.answers, g.encodes = before.Asked && one.Member == "", false
 		g.look(one.Text, text.View{Text: one.Text})
 		if shown := text.See(one.Text, as...); shown.Changed() {
 			written := len(g.kept)
@@ -252,7 +255,7 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 		}
 		if d.match != MatchSubstring {
 			written := len(g.kept)
-			if g.mixed {
+			if g.encodes {
 				g.unpack(one.Text)
 			}
 			if one.Member == "" {
@@ -272,7 +275,7 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 // look gathers the hits of a text as it is shown.
 func (g *gathering) look(written string, shown text.View) {
 	g.zones, g.shown = zoner{text: written}, shown
-	g.spoken, g.kanaKnown, g.unreadCount, g.unreadEnd, g.ideographs = nil, false, 0, -gapUnread-1, 0
+	g.spoken, g.kanaKnown, g.unreadCount, g.unreadEnd, g.ideographs, g.peeked = nil, false, 0, -gapUnread-1, 0, 0
 	if g.d.match == MatchSubstring {
 		substrings(shown.Text, g)
 	} else {
@@ -342,9 +345,10 @@ type gathering struct {
 	unreadStart, unreadEnd, unreadCount int
 	// ideographs counts the hits that are written in them.
 	ideographs int
-	// mixed is set where digits or capitals stand in the midst of a word: without,
-	// nothing is encoded.
-	mixed bool
+	// encodes is set where something in the text could be encoded, and peeked is how
+	// far that was looked for.
+	encodes bool
+	peeked  int
 	// counts is how many of each kind are kept, nil as long as there cannot be
 	// too many of any.
 	counts map[kind]int
@@ -368,6 +372,9 @@ const (
 func (g *gathering) add(h Hit) {
 	if len(g.open) >= maxOpen {
 		g.settle(h.Start - maxReach)
+	}
+	if g.open == nil {
+		g.open = make([]Hit, 0, 4)
 	}
 	g.open = append(g.open, h)
 }

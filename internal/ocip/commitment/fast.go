@@ -5,16 +5,24 @@ import "strings"
 // What stands here says no quickly: it looks at plain bytes, at the beginning of
 // each word and at its letters, so that most words of most texts go no further.
 
-// beginnings are the first three symbols of words, two bits each: whether a word
-// begins so, and whether a cue does.
-type beginnings [1 << 15 / 32]uint64
+// beginnings are the first symbols of words and of cues: whether one begins so.
+type beginnings struct {
+	// three is by three symbols, two bits each. four is by four of which each is a
+	// letter or a blank, put together into fewer bits: two more bits say that nothing
+	// is known of the next two. Else six is by six of them, none a capital.
+	three [1 << 15 / 32]uint64
+	four  [1 << 15 / 16]uint64
+	six   [1 << 16 / 32]uint64
+}
 
 const (
 	wordBegins = 1
 	cueBegins  = 2
+	early      = 2 // how far to shift either where nothing is known of the next symbols
 )
 
-// The symbols are the letters as [upright] takes them, and one for all else.
+// The symbols are the letters as [upright] takes them, [symGap] for a space, and
+// one for all else.
 const symElse = 0
 
 var symbolOf = func() (table [256]uint8) {
@@ -23,6 +31,7 @@ var symbolOf = func() (table [256]uint8) {
 			table[c] = uint8(upright(letterOf(b)))
 		}
 	}
+	table[' '] = symGap
 	return table
 }()
 
@@ -37,50 +46,170 @@ var plainLetter = func() (table [256]glyph) {
 }()
 
 func (d *Detector) learnBeginnings() {
-	d.words.begin(&d.beginnings, wordBegins, 0, 0, 0)
-	d.cues.begin(&d.beginnings, cueBegins, 0, 0, 0)
-}
-
-// begin marks how the words of a trie begin that go on from a node. What is no
-// letter may be anything: a sign for a letter, a gap, the end.
-func (t *trie) begin(bits *beginnings, mark uint64, node uint16, depth, index uint) {
-	shift := 5 * (3 - depth)
-	if depth == 3 {
-		bits[index>>5] |= mark << (index & 31 * 2)
-		return
-	}
-	for rest := range uint(1) << (shift - 5) {
-		i := index<<shift | symElse<<(shift-5) | rest
-		bits[i>>5] |= mark << (i & 31 * 2)
-	}
-	for sym, next := range t.nodes[node].next[:27] {
-		if next != 0 {
-			t.begin(bits, mark, next, depth+1, index<<5|uint(upright(glyph(sym))))
+	for first := glyph(1); first.isLetter(); first++ {
+		if next := d.words.step(0, first); next != 0 {
+			d.words.begin(&d.beginnings, next, []uint8{uint8(upright(first))})
+		}
+		if next := d.cues.step(0, first); next != 0 {
+			d.cues.beginCue(&d.beginnings, next, []uint8{uint8(upright(first))})
 		}
 	}
 }
 
-// begin reports what can begin with three bytes, the first of which is a plain
-// letter.
-func (b *beginnings) begin(one, two, three byte) uint64 {
-	index := uint(symbolOf[one])<<10 | uint(symbolOf[two])<<5 | uint(symbolOf[three])
-	return b[index>>5&(1<<10-1)] >> (index & 31 * 2) & (wordBegins | cueBegins)
+// mark notes that a word or a cue can begin with some symbols and any others.
+func (b *beginnings) mark(what uint64, so []uint8) {
+	if len(so) < 4 {
+		for sym := range uint8(symbols) {
+			if sym <= 26 || sym == symGap {
+				b.mark(what, append(so[:len(so):len(so)], sym))
+			}
+		}
+		return
+	}
+	b.markFour(what|what<<early, so)
+}
+
+func (b *beginnings) markFour(what uint64, so []uint8) {
+	three := uint(so[0])<<10 | uint(so[1])<<5 | uint(so[2])
+	b.three[three>>5] |= what & (wordBegins | cueBegins) << (three & 31 * 2)
+	if so[1] != symElse && so[2] != symElse && so[3] != symElse {
+		four := ofFour(three<<5 | uint(so[3]))
+		b.four[four>>4] |= what << (four & 15 * 4)
+	}
+}
+
+// markSix notes that one can begin with six symbols, the last of which may be missing.
+func (b *beginnings) markSix(what uint64, so []uint8) {
+	if len(so) < 6 {
+		for sym := range uint8(symbols) {
+			if sym > 0 && sym <= 26 || sym == symGap {
+				b.markSix(what, append(so[:len(so):len(so)], sym))
+			}
+		}
+		return
+	}
+	four := uint(so[0])<<15 | uint(so[1])<<10 | uint(so[2])<<5 | uint(so[3])
+	six := ofSix(four, uint(so[4])<<5|uint(so[5]))
+	b.six[six>>5] |= what << (six & 31 * 2)
+}
+
+// ofFour and ofSix put symbols together into fewer bits.
+func ofFour(four uint) uint      { return uint(uint32(four)*0x9e3779b1) >> 17 }
+func ofSix(four, more uint) uint { return uint(uint32(four<<10|more)*0x85ebca6b) >> 16 }
+
+// begin marks how the words of a trie begin that go on from a node. What is no
+// letter may be anything: a sign for a letter, a gap, the end. A space ends a word,
+// unless it stands between single letters or cuts a keyword in two.
+func (t *trie) begin(b *beginnings, node uint16, so []uint8) {
+	n := &t.nodes[node]
+	switch {
+	case n.end != 0 && len(so) < 4:
+		b.mark(wordBegins, so)
+		return
+	case len(so) == 6:
+		b.markSix(wordBegins, so)
+		return
+	case len(so) >= 4:
+		if len(so) == 4 {
+			b.markFour(wordBegins, so)
+		}
+		if n.end != 0 || n.keyword {
+			b.markSix(wordBegins, append(so[:len(so):len(so)], symGap))
+		}
+	default:
+		if len(so) >= 2 && n.keyword {
+			b.mark(wordBegins, append(so[:len(so):len(so)], symGap))
+		}
+		b.mark(wordBegins, append(so[:len(so):len(so)], symElse))
+	}
+	for g := glyph(1); g.isLetter(); g++ {
+		next := t.step(node, g)
+		if next == 0 {
+			continue
+		}
+		letter := uint8(upright(g))
+		t.begin(b, next, append(so[:len(so):len(so)], letter))
+		if len(so) == 1 {
+			for _, behind := range []uint8{symGap, symElse} {
+				b.mark(wordBegins, []uint8{so[0], symGap, letter, behind})
+			}
+			if t.nodes[next].end != 0 {
+				b.mark(wordBegins, []uint8{so[0], symGap, letter})
+			}
+		}
+	}
+	if len(so) == 1 { // "s  c", "s 0"
+		b.mark(wordBegins, []uint8{so[0], symGap, symGap})
+		b.mark(wordBegins, []uint8{so[0], symGap, symElse})
+	}
+}
+
+// beginCue is begin for cues, in which a space parts words.
+func (t *trie) beginCue(b *beginnings, node uint16, so []uint8) {
+	n := &t.nodes[node]
+	switch {
+	case len(so) == 4:
+		b.markFour(cueBegins, so)
+	case len(so) == 6:
+		b.markSix(cueBegins, so)
+		return
+	}
+	gap := append(so[:len(so):len(so)], symGap)
+	switch {
+	case len(so) < 4:
+		b.mark(cueBegins, append(so[:len(so):len(so)], symElse))
+		if n.end != 0 {
+			b.mark(cueBegins, gap)
+		} else if t.step(node, symGap) != 0 && len(gap) < 4 {
+			b.mark(cueBegins, append(gap, symElse))
+			b.mark(cueBegins, append(gap, symGap))
+		}
+	case n.end != 0, t.step(node, symGap) != 0 && len(so) == 5, so[len(so)-1] == symGap:
+		b.markSix(cueBegins, gap) // or one more of them
+	}
+	for g := glyph(1); g <= symGap; g++ {
+		if next := t.step(node, g); next != 0 && g != symApostrophe {
+			t.beginCue(b, next, append(so[:len(so):len(so)], uint8(upright(g))))
+		}
+	}
+}
+
+// begin reports what can begin with six bytes, the first of which is a plain letter.
+func (b *beginnings) begin(text string) uint64 {
+	two, three, four := uint(symbolOf[text[1]]), uint(symbolOf[text[2]]), uint(symbolOf[text[3]])
+	index := uint(symbolOf[text[0]])<<10 | two<<5 | three
+	if two == symElse || three == symElse || four == symElse {
+		return b.three[index>>5&(1<<10-1)] >> (index & 31 * 2) & (wordBegins | cueBegins)
+	}
+	index = index<<5 | four
+	at := ofFour(index)
+	what := b.four[at>>4&(1<<11-1)] >> (at & 15 * 4)
+	if what&(wordBegins|cueBegins) == 0 {
+		return 0
+	}
+	five, six := uint(symbolOf[text[4]]), uint(symbolOf[text[5]])
+	if five == symElse || six == symElse || capital(text[1]) || capital(text[2]) || capital(text[3]) || capital(text[4]) || capital(text[5]) {
+		return what & (wordBegins | cueBegins)
+	}
+	at = ofSix(index, five<<5|six)
+	return what & (what>>early | b.six[at>>5&(1<<11-1)]>>(at&31*2)) & (wordBegins | cueBegins)
 }
 
 // beginsAs is begin for any other glyph, and for the end of the text.
 func (d *Detector) beginsAs(g glyph) (what uint64) {
-	if g&marks == markLigature || d.words.nodes[0].next[upright(g&letterBits)] != 0 {
+	if g&marks == markLigature || d.words.step(0, upright(g&letterBits)) != 0 {
 		what = wordBegins
 	}
-	if g.isLetter() && d.cues.nodes[0].next[g] != 0 {
+	if g.isLetter() && d.cues.step(0, g) != 0 {
 		what |= cueBegins
 	}
 	return what
 }
 
 // literal is one of the thirteen as the reference plugin looks for it, or a form
-// of one that does not hold its literal, and where in it the two letters are
-// that it is looked for by.
+// of one that does not hold its literal, and where in it the three letters are
+// that it is looked for by: two of them, wherever one begins to look at every
+// other letter.
 type literal struct {
 	letters string
 	keyword string
@@ -89,36 +218,54 @@ type literal struct {
 
 // literals are found anywhere in a run of letters that is no other word.
 var literals = [...]literal{
-	{"schedule", "schedule", 4}, {"schedulin", "schedule", 4}, {"meeting", "meeting", 1}, {"agree", "agree", 3}, {"approve", "approve", 1}, {"approvin", "approve", 1},
-	{"allocate", "allocate", 3}, {"allocatin", "allocate", 3}, {"assign", "assign", 4}, {"reserve", "reserve", 4}, {"reservin", "reserve", 4},
-	{"commit", "commit", 2}, {"confirm", "confirm", 2}, {"book", "book", 1}, {"deadline", "deadline", 3},
-	{"promise", "promise", 3}, {"promisin", "promise", 3}, {"guarantee", "guarantee", 1},
+	{"schedule", "schedule", 4}, {"schedulin", "schedule", 4}, {"meeting", "meeting", 1}, {"agree", "agree", 0}, {"approve", "approve", 0}, {"approvin", "approve", 0},
+	{"allocate", "allocate", 2}, {"allocatin", "allocate", 2}, {"assign", "assign", 3}, {"reserve", "reserve", 4}, {"reservin", "reserve", 4},
+	{"commit", "commit", 2}, {"confirm", "confirm", 2}, {"book", "book", 1}, {"deadline", "deadline", 2},
+	{"promise", "promise", 2}, {"promisin", "promise", 2}, {"guarantee", "guarantee", 0},
 }
+
+// shortestLiteral is how long a word is that is none with a letter glued to it.
+const shortestLiteral = len("book")
 
 // anchors says of two letters which of the literals are looked for by them, a bit
 // each.
 var anchors = func() (table [1 << 10]uint32) {
 	for i, l := range literals {
-		table[uint(l.letters[l.anchor]&31)<<5|uint(l.letters[l.anchor+1]&31)] |= 1 << i
+		for _, at := range []int{l.anchor, l.anchor + 1} {
+			table[uint(l.letters[at]&31)<<5|uint(l.letters[at+1]&31)] |= 1 << i
+		}
 	}
 	return table
 }()
 
-// gluedAmong looks for the literals that have the letter at pos for the second of
-// their anchor: glued to other letters, they are as good as alone, where the
-// whole is no word.
+// glued looks for the literals in a run of letters: glued to other letters, they are
+// as good as alone, where the whole is no word.
+func glued(text string, from, to int, into *gathering) {
+	for pos := max(from, 1); pos < to; pos += 2 {
+		if among := anchors[uint(text[pos-1]&31)<<5|uint(text[pos]&31)]; among != 0 {
+			gluedAmong(text, pos, among, into)
+		}
+	}
+}
+
+// gluedAmong looks for those that have the letter at pos in their anchor, behind
+// another.
 func gluedAmong(text string, pos int, among uint32, into *gathering) {
 	for i := range literals {
 		if among>>i&1 == 0 {
 			continue
 		}
-		l := literals[i]
-		start := pos - 1 - l.anchor
-		if start < 0 || text[start]|0x20 != l.letters[0] {
-			continue
-		}
-		if end := start + len(l.letters); end <= len(text) && strings.EqualFold(text[start:end], l.letters) && ascii(text[start:end]) {
-			into.add(Hit{Rule: RuleKeyword, Keyword: l.keyword, Start: start, End: end})
+		l := &literals[i]
+		for start := max(0, pos-2-l.anchor); start <= pos-1-l.anchor; start++ {
+			if text[start]|0x20 != l.letters[0] {
+				continue
+			}
+			if end := start + len(l.letters); end <= len(text) && strings.EqualFold(text[start:end], l.letters) && ascii(text[start:end]) {
+				h := Hit{Rule: RuleKeyword, Keyword: l.keyword, Start: start, End: end}
+				if n := len(into.open); n == 0 || into.open[n-1] != h {
+					into.add(h)
+				}
+			}
 		}
 	}
 }

@@ -260,6 +260,10 @@ func (a *atlas) at(s string, pos int) (g glyph, r rune, width int) {
 		r = rune(c&31)<<6 | rune(s[pos+1]&63)
 		return a.pages[r>>8&7][r&0xff], r, 2
 	}
+	if c > 0xe0 && c < 0xf0 && c != 0xed && pos+2 < len(s) && (s[pos+1]^0x80|s[pos+2]^0x80) < 0x40 {
+		r = rune(c&15)<<12 | rune(s[pos+1]&63)<<6 | rune(s[pos+2]&63)
+		return a.pages[r>>8][r&0xff], r, 3
+	}
 	r, width = utf8.DecodeRuneInString(s[pos:])
 	return a.of(r), r, width
 }

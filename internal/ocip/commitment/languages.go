@@ -151,9 +151,7 @@ var ideographs = [...]struct {
 
 // lingo finds words of the languages.
 type lingo struct {
-	// common says which languages a word is common in, a bit each in the order of
-	// the list, the last one for English.
-	common map[string]uint16
+	common commons
 	// first are the first characters of the ideographs, a bit each, and ideographs
 	// what begins with one.
 	first      [0x10000 / 64]uint64
@@ -171,11 +169,11 @@ func isLanguage(family string) bool { return len(family) == 2 }
 const ofEnglish = 1 << len(languages)
 
 func (d *Detector) learnLanguages() {
-	d.lingo = &lingo{common: map[string]uint16{}, ideographs: map[rune][]ideograph{}}
+	d.lingo = &lingo{ideographs: map[rune][]ideograph{}}
 	for i := range languages {
 		l := languages[i]
 		for word := range strings.FieldsSeq(l.common) {
-			d.lingo.common[word] |= 1 << i
+			d.lingo.common.add(word, 1<<i)
 		}
 		if d.off(l.family) {
 			continue
@@ -200,7 +198,7 @@ func (d *Detector) learnLanguages() {
 		}
 	}
 	for word := range strings.FieldsSeq(english) {
-		d.lingo.common[word] |= ofEnglish
+		d.lingo.common.add(word, ofEnglish)
 	}
 	for _, row := range ideographs {
 		for word := range strings.FieldsSeq(row.words) {
@@ -259,11 +257,22 @@ func (l *lingo) begins(r rune) bool { return r < 0x10000 && l.first[r>>6]>>(r&63
 
 // passes reports whether an ideograph stands at pos, of three bytes, that no word
 // begins with.
-func (l *lingo) passes(text string, pos int) bool {
-	if pos+2 >= len(text) || text[pos] < 0xe4 || text[pos] > 0xe9 || text[pos+1]&0xc0 != 0x80 || text[pos+2]&0xc0 != 0x80 {
-		return false
+func (l *lingo) passes(text string, pos int) bool { return l.past(text, pos) > pos }
+
+// past is where such ideographs end.
+func (l *lingo) past(text string, pos int) int {
+	for pos+2 < len(text) {
+		one, two, three := text[pos]-0xe4, text[pos+1]^0x80, text[pos+2]^0x80
+		if one > 0xe9-0xe4 || two|three >= 0x40 {
+			break
+		}
+		r := uint(one)<<12 + 0x4000 | uint(two)<<6 | uint(three)
+		if l.first[r>>6%(0x10000/64)]>>(r&63)&1 != 0 {
+			break
+		}
+		pos += 3
 	}
-	return !l.begins(rune(text[pos]&15)<<12 | rune(text[pos+1]&63)<<6 | rune(text[pos+2]&63))
+	return pos
 }
 
 // language returns the family of the language, of several, that a text is in
@@ -292,31 +301,60 @@ func (g *gathering) language(text string, pos int, among uint16) string {
 
 // count counts the common words of a stretch for each language.
 func (g *gathering) count(text string) {
-	var buf [12]byte
 	for pos := 0; pos < len(text); {
 		if !wordByte(text[pos]) {
 			pos++
 			continue
 		}
-		n := 0
+		key, from := uint64(0), pos
 		for ; pos < len(text) && wordByte(text[pos]); pos++ {
-			if n < len(buf) {
-				c := text[pos]
-				if capital(c) {
-					c |= 0x20
-				}
-				buf[n] = c
+			c := text[pos]
+			if capital(c) {
+				c |= 0x20
 			}
-			n++
+			key = hashed(key, c)
 		}
-		if n > len(buf) {
+		if pos-from > maxCommon {
 			continue
 		}
-		for of, i := g.d.lingo.common[string(buf[:n])], 0; of != 0; of, i = of>>1, i+1 {
+		for of, i := g.d.lingo.common.of(key), 0; of != 0; of, i = of>>1, i+1 {
 			g.spoken[i] += int(of & 1)
 		}
 	}
 }
+
+// maxCommon is how long a common word is.
+const maxCommon = 12
+
+// commons says which languages a word is common in, a bit each in the order of the
+// list, the last one for English. A word is known by a hash of its letters, and at the
+// first free place behind the one that it gives.
+type commons [1 << 12]struct {
+	hash uint64
+	of   uint16
+}
+
+func hashed(hash uint64, c byte) uint64 { return (hash + uint64(c)) * 0x9e3779b97f4a7c15 }
+
+func (c *commons) place(hash uint64) uint64 {
+	at := hash >> 52
+	for c[at].hash != 0 && c[at].hash != hash {
+		at = (at + 1) % uint64(len(c))
+	}
+	return at
+}
+
+func (c *commons) add(word string, of uint16) {
+	hash := uint64(0)
+	for i := range len(word) {
+		hash = hashed(hash, word[i])
+	}
+	at := c.place(hash)
+	c[at].hash = hash
+	c[at].of |= of
+}
+
+func (c *commons) of(hash uint64) uint16 { return c[c.place(hash)].of }
 
 // written looks for a word or a cue that begins with an ideograph.
 func (g *gathering) written(text string, pos int, r rune) {
@@ -360,14 +398,15 @@ const (
 	gapUnread  = 16
 )
 
-// unread counts letters that no list has words of.
-func (g *gathering) unread(pos, width int) {
+// unread counts letters that no list has words of, so many of a width from pos on.
+func (g *gathering) unread(pos, letters, width int) {
 	if pos-g.unreadEnd > gapUnread {
 		g.unreadStart, g.unreadCount = pos, 0
 	}
-	g.unreadEnd = pos + width
-	if g.unreadCount++; g.unreadCount == manyUnread {
-		g.add(Hit{Rule: Unreadable, Start: g.unreadStart, End: g.unreadEnd})
+	g.unreadEnd = pos + letters*width
+	before := g.unreadCount
+	if g.unreadCount += letters; before < manyUnread && g.unreadCount >= manyUnread {
+		g.add(Hit{Rule: Unreadable, Start: g.unreadStart, End: pos + (manyUnread-before)*width})
 	}
 }
 

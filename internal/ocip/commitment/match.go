@@ -4,46 +4,9 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
-
-// trie is a set of words, one step a symbol.
-type trie struct{ nodes []node }
-
-type node struct {
-	next [symbols]uint16
-	// end is where a word ends: its number plus one.
-	end uint16
-	// keyword marks what a form of one of the thirteen begins with.
-	keyword bool
-}
-
-// The symbols of the tries: the letters, and for the phrases of cues the
-// apostrophe and the gap between words.
-const (
-	symApostrophe = 27
-	symGap        = 28
-	symbols       = 32 // so that the low bits of any glyph are an index
-)
-
-func (t *trie) add(word []glyph, number int) { t.addAs(word, number, false) }
-
-func (t *trie) addAs(word []glyph, number int, keyword bool) {
-	if t.nodes == nil {
-		t.nodes = make([]node, 1, 4096)
-	}
-	at := uint16(0)
-	for _, g := range word {
-		if t.nodes[at].next[g] == 0 {
-			t.nodes[at].next[g] = uint16(len(t.nodes))
-			t.nodes = append(t.nodes, node{})
-		}
-		at = t.nodes[at].next[g]
-		t.nodes[at].keyword = t.nodes[at].keyword || keyword
-	}
-	if t.nodes[at].end == 0 {
-		t.nodes[at].end = uint16(number + 1)
-	}
-}
 
 // entry is what a word of the keyword trie counts as: a rule and the keyword that
 // the word is or comes from, or neither for an innocent word.
@@ -88,7 +51,6 @@ func (d *Detector) learnWords() {
 	// Also where they are off: words of their own, and none of the thirteen glued
 	// to another.
 	learn(prefixed, entry{rule: Prefixed})
-	d.uncut = [...]uint16{d.words.node("as"), d.words.node("re"), d.words.node("boo"), d.words.node("dead")}
 }
 
 func spell(word string) []glyph {
@@ -100,36 +62,6 @@ func spell(word string) []glyph {
 }
 
 func rot13(r rune) rune { return 'a' + (r-'a'+13)%26 }
-
-// ending returns the number of a word plus one, or 0.
-func (t *trie) ending(word []glyph) uint16 {
-	at := uint16(0)
-	for _, g := range word {
-		if at = t.nodes[at].next[g]; at == 0 {
-			return 0
-		}
-	}
-	return t.nodes[at].end
-}
-
-// set adds a word, or gives it another number.
-func (t *trie) set(word []glyph, number int) {
-	t.add(word, number)
-	at := uint16(0)
-	for _, g := range word {
-		at = t.nodes[at].next[g]
-	}
-	t.nodes[at].end = uint16(number + 1)
-}
-
-// node returns where a word has got the trie to.
-func (t *trie) node(word string) uint16 {
-	at := uint16(0)
-	for _, g := range spell(word) {
-		at = t.nodes[at].next[g]
-	}
-	return at
-}
 
 // disguiseM adds a word with every choice of its m written as rn, which looks
 // the same in most type.
@@ -174,8 +106,7 @@ func (d *Detector) scan(text string, into *gathering) {
 			if c >= 0xe4 && d.lingo.passes(text, pos) {
 				// Ideographs that begin no word.
 				inWord, inSum = false, false
-				for pos += 3; d.lingo.passes(text, pos); pos += 3 {
-				}
+				pos = d.lingo.past(text, pos+3)
 				continue
 			}
 			var r rune
@@ -195,7 +126,7 @@ func (d *Detector) scan(text string, into *gathering) {
 					into.written(text, pos, r)
 				}
 				if d.unreadable && !readable(r) {
-					into.unread(pos, width)
+					into.unread(pos, 1, width)
 				}
 			}
 			if c == '\\' && width == 1 && pos+1 < len(text) && strings.IndexByte("nrtbfv", text[pos+1]) >= 0 {
@@ -219,13 +150,13 @@ func (d *Detector) scan(text string, into *gathering) {
 		c := text[pos]
 		switch {
 		case inWord || g == other || g == blank:
-		case c|0x20-'a' < 26 && pos+2 < len(text):
-			what = d.beginnings.begin(c, text[pos+1], text[pos+2])
+		case c|0x20-'a' < 26 && pos+5 < len(text):
+			what = d.beginnings.begin(text[pos : pos+6])
 		default:
 			if what = d.beginsAs(g); !inSum && c-'0' < 10 && pos >= max(cueEnd, numEnd) {
 				// Weighed as a whole: its parts are no numbers of their own.
 				if numEnd = number(text, pos); numEnd-pos >= longNumber {
-					into.mixed = true
+					into.peek(text, pos)
 				}
 				if d.money {
 					if start, end, ok := d.sum(text, pos, numEnd); ok {
@@ -267,8 +198,9 @@ func (d *Detector) scan(text string, into *gathering) {
 			}
 		}
 		if c-'0' < 10 && pos+1 < len(text) && plainLetter[text[pos+1]] != 0 {
-			into.mixed = true
+			into.peek(text, pos)
 		}
+		fresh := !inWord
 		inWord = g.wordly() && pos != loose
 		inSum = g == figure || g&marks == markDigit
 		if !inWord {
@@ -276,32 +208,58 @@ func (d *Detector) scan(text string, into *gathering) {
 			continue
 		}
 		// The rest of the word, and whether one of the thirteen is glued to it.
-		last := byte(0)
-		if width == 1 {
-			if last = text[pos]; pos > 0 {
-				if among := anchors[uint(text[pos-1]&31)<<5|uint(last&31)]; among != 0 {
-					gluedAmong(text, pos, among, into)
+		from := pos
+		for pos += width; ; {
+			for pos < len(text) && (text[pos]-'a' < 26 || capital(text[pos]) && !d.humped(text, pos)) {
+				pos++
+			}
+			ends := pos == len(text)
+			if !ends {
+				g := d.atlas.ascii[text[pos]&0x7f]
+				ends = text[pos] < utf8.RuneSelf && (g == blank || g == other)
+				if capital(text[pos]) || text[pos]-'0' < 10 {
+					into.peek(text, pos)
 				}
 			}
-		}
-		for pos += width; pos < len(text); pos++ {
-			c := text[pos]
-			if c-'a' >= 26 && (!capital(c) || d.humped(text, pos)) {
-				if c != ' ' && (capital(c) || c-'0' < 10) {
-					into.mixed = true
-				}
+			if !ends || !fresh || pos-from > shortestLiteral || from > 0 && plainLetter[text[from-1]] != 0 {
+				glued(text, from, pos, into)
+			}
+			from = pos
+			if pos = d.letters(text, pos, into); pos == from {
 				break
 			}
-			if among := anchors[uint(last&31)<<5|uint(c&31)]; among != 0 {
-				gluedAmong(text, pos, among, into)
-			}
-			last = c
+			fresh = false
 		}
 		if pos < len(text) && text[pos] == ' ' {
 			// As it is behind most words.
 			inWord = false
 			pos++
 		}
+	}
+}
+
+// letters is where letters end that take two bytes each, of a word that goes on.
+func (d *Detector) letters(text string, pos int, into *gathering) int {
+	from, script := pos, rune(0)
+	for pos+1 < len(text) && text[pos]-0xc3 < 0xe0-0xc3 && text[pos+1]&0xc0 == 0x80 {
+		r := rune(text[pos]&31)<<6 | rune(text[pos+1]&63)
+		if g := d.atlas.pages[r>>8&7][r&0xff]; !g.isLetter() && g != foreign || pos > from && (r < firstUnread) != (script < firstUnread) {
+			break
+		}
+		script = r
+		pos += 2
+	}
+	if pos > from && d.unreadable && script >= firstUnread {
+		into.unread(from, (pos-from)/2, 2)
+	}
+	return pos
+}
+
+// peek looks whether digits or capitals in the midst of a word are those of an
+// encoding: without them, nothing is encoded.
+func (g *gathering) peek(s string, pos int) {
+	if pos >= g.peeked && !g.encodes {
+		g.peeked, g.encodes = text.Encodes(s, pos)
 	}
 }
 
@@ -358,7 +316,7 @@ func capital(c byte) bool { return c-'A' < 26 }
 // trie has nothing for them. Most words of most texts go no further.
 func (t *trie) promises(a *atlas, text string, pos int, fold bool) bool {
 	at := uint16(0)
-	for i := range 8 {
+	for i := 0; i < 8; i++ {
 		if pos >= len(text) {
 			return true
 		}
@@ -366,30 +324,60 @@ func (t *trie) promises(a *atlas, text string, pos int, fold bool) bool {
 		g, width := plainLetter[c], 1
 		switch {
 		case g != 0:
-			if c < 'a' && i > 0 && (!capital(text[pos-1]) || pos+1 < len(text) && text[pos+1] >= 'a') {
+			if c < 'a' && i > 0 && t.nodes[at].end != 0 && (!capital(text[pos-1]) || pos+1 < len(text) && text[pos+1] >= 'a') {
 				return true // a hump may end it
 			}
 		case c >= utf8.RuneSelf:
 			if g, _, width = a.at(text, pos); !g.isLetter() {
 				return true
 			}
-		case !fold && c == ' ' && i > 0 && t.nodes[at].end == 0 && pos+1 < len(text) && plainLetter[text[pos+1]] != 0:
+		case !fold:
+			if c != ' ' || i == 0 || t.nodes[at].end != 0 || pos+1 == len(text) || plainLetter[text[pos+1]] == 0 {
+				return true
+			}
 			g = symGap
+		case t.nodes[at].end != 0:
+			return true
+		case c-'0' < 10:
+			// A letter, or the end.
+			if g = a.ascii[c] & letterBits; a.ascii[c] == figure {
+				return false
+			}
 		default:
-			// A space ends a word, unless it stands between single letters or cuts a
-			// keyword in two.
-			return !fold || c != ' ' || i < 2 || t.nodes[at].end != 0 || t.nodes[at].keyword
+			next := byte(0)
+			if pos+1 < len(text) {
+				next = text[pos+1]
+			}
+			switch apart := c == ' ' || clauseEnds(c) && (next == ' ' || next == '\n'); {
+			case apart && i > 1:
+				// It ends a word, unless it cuts a keyword in two.
+				return c == ' ' && t.nodes[at].keyword
+			case apart:
+				// Single letters may go on, which no word does.
+				if c != ' ' && pos+3 < len(text) {
+					pos++
+				}
+				return pos+2 >= len(text) || plainLetter[text[pos+1]] == 0 || text[pos+2]-'a' >= 26
+			case i > 0 && a.ascii[c] == other && c != '<' && plainLetter[next] != 0:
+				// A sign between letters.
+				pos++
+				i--
+				continue
+			}
+			return true
 		}
 		if fold {
 			g = upright(g)
 		}
-		if at = t.nodes[at].next[g&letterBits]; at == 0 {
+		if at = t.step(at, g&letterBits); at == 0 {
 			return false
 		}
 		pos += width
 	}
 	return true
 }
+
+func clauseEnds(c byte) bool { return c == '.' || c == ',' || c == ':' || c == ')' || c == ';' }
 
 // walk follows the trie from the beginning of a word and keeps the longest
 // word it can end. It reads the text itself, letter by letter, through
@@ -490,7 +478,7 @@ func (w *walk) step(s *steps, g glyph, plain bool) bool {
 		// never "a sign".
 		return false
 	}
-	next := w.d.words.nodes[s.node].next[upright(g)]
+	next := w.d.words.step(s.node, upright(g))
 	if next == 0 {
 		return false
 	}

@@ -85,7 +85,6 @@ func (d *Detector) learnTerms() {
 			said[word] |= row.term
 		}
 	}
-	d.terms.nodes = make([]node, 1, 1024)
 	for word, t := range said {
 		letters := make([]glyph, len(word))
 		for i := range letters {
@@ -94,6 +93,7 @@ func (d *Detector) learnTerms() {
 		d.terms.add(letters, len(d.meanings))
 		d.meanings = append(d.meanings, t)
 	}
+	d.terms.pack()
 }
 
 // term is what a word says that was read, and termOf what one says as the text
@@ -102,7 +102,7 @@ func (d *Detector) learnTerms() {
 func (d *Detector) term(w *word) term {
 	at := uint16(0)
 	for _, c := range w.letters[:min(w.n, maxWord)] {
-		if at = d.terms.nodes[at].next[letterOf(c)]; at == 0 {
+		if at = d.terms.step(at, letterOf(c)); at == 0 {
 			return 0
 		}
 	}
@@ -123,7 +123,7 @@ func (d *Detector) termOf(word string) term {
 		if r < 'a' || r > 'z' {
 			return 0
 		}
-		if at = d.terms.nodes[at].next[letterOf(byte(r))]; at == 0 {
+		if at = d.terms.step(at, letterOf(byte(r))); at == 0 {
 			return 0
 		}
 	}
@@ -156,7 +156,13 @@ func number(text string, pos int) int {
 // whether the words around it say that the sender parts with it. It returns
 // the stretch from the words that say so to the sum, or from the sum to them.
 func (d *Detector) sum(text string, pos, past int) (start, end int, ok bool) {
-	from, to, strong := d.amount(text, pos, past)
+	from, to, strong := pos, past, false
+	if d.denominated(text, pos, past) {
+		from, to, strong = d.amount(text, pos, past)
+	}
+	if !strong && !d.pricedBefore(text, pos) {
+		return 0, 0, false
+	}
 	start, end, ok = d.given(text, from, to, strong)
 	// Asked last: most numbers are no sums that anybody gives.
 	return start, end, ok && !asked(text, to)
@@ -193,6 +199,51 @@ func (d *Detector) given(text string, start, end int, strong bool) (from, to int
 		return from, end, true
 	}
 	return 0, 0, false
+}
+
+// pricedBefore reports whether the word before a number is a verb of giving that
+// makes a sum of it. Every other number that nothing else makes one is none.
+func (d *Detector) pricedBefore(text string, pos int) bool {
+	for pos > 0 && strings.IndexByte(" \t*_\"'(", text[pos-1]) >= 0 {
+		pos--
+	}
+	end := pos
+	for pos > 0 && end-pos < maxWord && wordByte(text[pos-1]) {
+		pos--
+	}
+	return pos < end && d.termOf(text[pos:end])&priced != 0
+}
+
+// denominated reports whether something stands beside a number that could make it a
+// sum. Beside most there is nothing of the kind.
+func (d *Detector) denominated(text string, pos, end int) bool {
+	for pos > 0 && text[pos-1] == ' ' {
+		pos--
+	}
+	if pos > 0 {
+		switch c := text[pos-1] | 0x20; {
+		case c == '$', c >= utf8.RuneSelf:
+			return true
+		case c == 'd' || c == 'r' || c == 'p' || c == 'f':
+			if pos > 2 && oneOf(text[pos-3:pos], "usd", "eur", "gbp", "chf") {
+				return true
+			}
+		}
+	}
+	if end < len(text) && text[end] == ' ' {
+		end++
+	}
+	at := uint16(0)
+	for ; end < len(text) && plainLetter[text[end]] != 0; end++ {
+		if at = d.terms.step(at, plainLetter[text[end]]); at == 0 {
+			return false
+		}
+	}
+	const plain = ".,:;)]-/+(|}=<>" // what is no part of a word, nor passed over
+	if end < len(text) && strings.IndexByte(plain, text[end]) < 0 && (at == 0 || text[end] != ' ') {
+		return true
+	}
+	return d.termAt(at)&unit != 0
 }
 
 // maxCurrency is how far before a number its currency can begin, in bytes.
