@@ -113,11 +113,11 @@ func (t *trie) begin(b *beginnings, node uint16, so []uint8) {
 		if len(so) == 4 {
 			b.markFour(wordBegins, so)
 		}
-		if n.end != 0 || n.keyword {
+		if n.end != 0 || n.keyword() {
 			b.markSix(wordBegins, append(so[:len(so):len(so)], symGap))
 		}
 	default:
-		if len(so) >= 2 && n.keyword {
+		if len(so) >= 2 && n.keyword() {
 			b.mark(wordBegins, append(so[:len(so):len(so)], symGap))
 		}
 		b.mark(wordBegins, append(so[:len(so):len(so)], symElse))

@@ -306,7 +306,7 @@ func (g *gathering) count(text string) {
 			pos++
 			continue
 		}
-		key, from := uint64(0), pos
+		key, from := uint32(0), pos
 		for ; pos < len(text) && wordByte(text[pos]); pos++ {
 			c := text[pos]
 			if capital(c) {
@@ -329,23 +329,23 @@ const maxCommon = 12
 // commons says which languages a word is common in, a bit each in the order of the
 // list, the last one for English. A word is known by a hash of its letters, and at the
 // first free place behind the one that it gives.
-type commons [1 << 12]struct {
-	hash uint64
+type commons [1 << 11]struct {
+	hash uint32
 	of   uint16
 }
 
-func hashed(hash uint64, c byte) uint64 { return (hash + uint64(c)) * 0x9e3779b97f4a7c15 }
+func hashed(hash uint32, c byte) uint32 { return (hash + uint32(c)) * 0x9e3779b1 }
 
-func (c *commons) place(hash uint64) uint64 {
-	at := hash >> 52
+func (c *commons) place(hash uint32) uint32 {
+	at := hash >> 21
 	for c[at].hash != 0 && c[at].hash != hash {
-		at = (at + 1) % uint64(len(c))
+		at = (at + 1) % uint32(len(c))
 	}
 	return at
 }
 
 func (c *commons) add(word string, of uint16) {
-	hash := uint64(0)
+	hash := uint32(0)
 	for i := range len(word) {
 		hash = hashed(hash, word[i])
 	}
@@ -354,7 +354,7 @@ func (c *commons) add(word string, of uint16) {
 	c[at].of |= of
 }
 
-func (c *commons) of(hash uint64) uint16 { return c[c.place(hash)].of }
+func (c *commons) of(hash uint32) uint16 { return c[c.place(hash)].of }
 
 // written looks for a word or a cue that begins with an ideograph.
 func (g *gathering) written(text string, pos int, r rune) {

@@ -167,7 +167,7 @@ func (d *Detector) scan(text string, into *gathering) {
 			}
 		}
 		if what != 0 {
-			if what&cueBegins != 0 && pos >= cueEnd && d.cues.promises(d.atlas, text, pos, false) {
+			if what&cueBegins != 0 && pos >= cueEnd && d.cues.leads(d.atlas, text, pos) {
 				if family, languages, end := d.cue(text, pos); end > 0 {
 					if languages != 0 {
 						family = into.language(text, pos, languages)
@@ -178,7 +178,7 @@ func (d *Detector) scan(text string, into *gathering) {
 					cueEnd = end
 				}
 			}
-			if what&wordBegins != 0 && (g&marks == markLigature || d.words.promises(d.atlas, text, pos, true)) {
+			if what&wordBegins != 0 && (g&marks == markLigature || d.words.promises(d.atlas, text, pos)) {
 				w := walk{d: d, text: text}
 				w.follow(pos, pos, steps{})
 				if e := d.entries[w.number]; w.end > 0 && (e != entry{} || !d.shouted(text, pos, &w)) {
@@ -312,64 +312,114 @@ func (d *Detector) shouted(text string, start int, w *walk) bool {
 
 func capital(c byte) bool { return c-'A' < 26 }
 
-// promises looks at the first symbols of a word or a cue, and says no where the
-// trie has nothing for them. Most words of most texts go no further.
-func (t *trie) promises(a *atlas, text string, pos int, fold bool) bool {
-	at := uint16(0)
-	for i := 0; i < 8; i++ {
-		if pos >= len(text) {
-			return true
-		}
+// promises looks at the first symbols of a word, and says no where the trie has
+// nothing for them. Most words of most texts go no further.
+func (t *trie) promises(a *atlas, text string, pos int) bool {
+	at, crossed := uint16(0), false
+	for i := 0; i < 8 && pos < len(text); i++ {
 		c := text[pos]
 		g, width := plainLetter[c], 1
-		switch {
+		switch n := &t.nodes[at]; {
 		case g != 0:
-			if c < 'a' && i > 0 && t.nodes[at].end != 0 && (!capital(text[pos-1]) || pos+1 < len(text) && text[pos+1] >= 'a') {
+			if c < 'a' && i > 0 && n.end != 0 && (!capital(text[pos-1]) || pos+1 < len(text) && text[pos+1] >= 'a') {
 				return true // a hump may end it
 			}
 		case c >= utf8.RuneSelf:
 			if g, _, width = a.at(text, pos); !g.isLetter() {
 				return true
 			}
-		case !fold:
-			if c != ' ' || i == 0 || t.nodes[at].end != 0 || pos+1 == len(text) || plainLetter[text[pos+1]] == 0 {
-				return true
-			}
-			g = symGap
-		case t.nodes[at].end != 0:
+		case n.end != 0:
 			return true
 		case c-'0' < 10:
 			// A letter, or the end.
 			if g = a.ascii[c] & letterBits; a.ascii[c] == figure {
 				return false
 			}
+		case i == 0:
+			return true
 		default:
-			next := byte(0)
-			if pos+1 < len(text) {
-				next = text[pos+1]
+			if crossed {
+				return true
 			}
-			switch apart := c == ' ' || clauseEnds(c) && (next == ' ' || next == '\n'); {
-			case apart && i > 1:
+			end, may := t.crosses(a, text, pos, at, i)
+			if end == 0 {
+				return may
+			}
+			crossed, pos = true, end
+			i--
+			continue
+		}
+		if at = t.step(at, upright(g)); at == 0 {
+			return false
+		}
+		pos += width
+	}
+	return true
+}
+
+// crosses reports whether a word may go on behind the gap at pos, before which so
+// many letters of it stand, and where the gap ends if it is one of signs.
+func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (end int, may bool) {
+	blanks, signs := 0, 0
+	for ; pos < len(text) && blanks+signs <= maxTight; pos++ {
+		c := text[pos]
+		switch look := a.ascii[c&0x7f]; {
+		case c >= utf8.RuneSelf:
+			return 0, true
+		case look == blank:
+			blanks++
+			continue
+		case look == other && c != '<' && c != '-' && c != '=':
+			signs++
+			continue
+		case look == figure:
+			return 0, false
+		case look.isLetter() || look&marks == markDigit:
+			switch {
+			case blanks == 0:
+				return pos, true
+			case letters > 1 && (signs > 0 || !t.nodes[at].keyword()):
 				// It ends a word, unless it cuts a keyword in two.
-				return c == ' ' && t.nodes[at].keyword
-			case apart:
-				// Single letters may go on, which no word does.
-				if c != ' ' && pos+3 < len(text) {
-					pos++
-				}
-				return pos+2 >= len(text) || plainLetter[text[pos+1]] == 0 || text[pos+2]-'a' >= 26
-			case i > 0 && a.ascii[c] == other && c != '<' && plainLetter[next] != 0:
-				// A sign between letters.
-				pos++
-				i--
-				continue
+				return 0, false
+			case t.step(at, upright(look&letterBits)) == 0:
+				return 0, false
 			}
+			// Single letters may go on, which no word does.
+			return 0, letters > 1 || pos+1 == len(text) || text[pos+1]-'a' >= 26
+		}
+		return 0, true
+	}
+	return 0, false
+}
+
+// leads looks at the first symbols of a cue, as promises does.
+func (t *trie) leads(a *atlas, text string, pos int) bool {
+	at := uint16(0)
+	for range 16 {
+		if pos+1 >= len(text) {
 			return true
 		}
-		if fold {
-			g = upright(g)
+		c, next := text[pos], text[pos+1]
+		g, width := plainLetter[c], 1
+		switch {
+		case g != 0:
+		case c >= utf8.RuneSelf:
+			if g, _, width = a.at(text, pos); !g.isLetter() {
+				return true
+			}
+		case t.nodes[at].end != 0:
+			return true
+		case c == '\'':
+			g = symApostrophe
+		case c == ' ':
+			if g = symGap; plainLetter[next] == 0 {
+				// Between words there may be signs that pass for nothing.
+				return next >= utf8.RuneSelf || a.ascii[next] == blank || a.ascii[next] == opening || a.ascii[next] == unseen || isMarkup(rune(next))
+			}
+		default:
+			return a.ascii[c] != other && a.ascii[c] != figure && a.ascii[c]&marks != markDigit || isMarkup(rune(c)) || c == '`'
 		}
-		if at = t.step(at, g&letterBits); at == 0 {
+		if at = t.step(at, g); at == 0 {
 			return false
 		}
 		pos += width
@@ -587,7 +637,7 @@ gap:
 		s.broken = s.broken || s.run > 1
 	case signs+blanks <= maxSpaced && s.run == 1 && !s.broken && s.half == 0:
 		s.spaced = true
-	case signs == 0 && blanks <= maxSpaced && w.d.words.nodes[s.node].keyword && s.run == s.plain && s.half == 0 && !s.leet && !s.tight && !s.spaced && s.cuts == 0:
+	case signs == 0 && blanks <= maxSpaced && w.d.words.nodes[s.node].keyword() && s.run == s.plain && s.half == 0 && !s.leet && !s.tight && !s.spaced && s.cuts == 0:
 		s.half, s.halved = s.plain, s.node
 	default:
 		return 0, false

@@ -207,6 +207,9 @@ func (d *Detector) pricedBefore(text string, pos int) bool {
 	for pos > 0 && strings.IndexByte(" \t*_\"'(", text[pos-1]) >= 0 {
 		pos--
 	}
+	if pos == 0 || strings.IndexByte("ygrde\u2019'", text[pos-1]|0x20) < 0 {
+		return false // no such verb ends in it
+	}
 	end := pos
 	for pos > 0 && end-pos < maxWord && wordByte(text[pos-1]) {
 		pos--

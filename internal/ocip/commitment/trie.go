@@ -19,14 +19,17 @@ type row struct {
 // node is packed so that what texts are compared with stays in the nearest cache.
 type node struct {
 	// next has a bit for each symbol that goes on from here, and first is the node
-	// of the lowest of them: the others follow it.
+	// of the lowest of them: the others follow it. The highest bit, which is no
+	// symbol's, marks what a form of one of the thirteen begins with.
 	next  uint32
 	first uint16
 	// end is where a word ends: its number plus one.
 	end uint16
-	// keyword marks what a form of one of the thirteen begins with.
-	keyword bool
 }
+
+const keywordBit = 1 << 31
+
+func (n *node) keyword() bool { return n.next&keywordBit != 0 }
 
 // The symbols of the tries: the letters, and for the phrases of cues the
 // apostrophe and the gap between words.
@@ -83,7 +86,10 @@ func (t *trie) pack() {
 	queue := []uint16{0}
 	for i := 0; i < len(queue); i++ {
 		r := &t.rows[queue[i]]
-		n := node{first: uint16(len(t.nodes)), end: r.end, keyword: r.keyword}
+		n := node{first: uint16(len(t.nodes)), end: r.end}
+		if r.keyword {
+			n.next = keywordBit
+		}
 		for sym, next := range r.next {
 			if next != 0 {
 				n.next |= 1 << sym

@@ -1,0 +1,44 @@
+package commitment
+
+import (
+	"strings"
+	"testing"
+)
+
+// What says no quickly never says no to what is found: neither the first symbols, nor
+// those that come after.
+func FuzzBeginnings(f *testing.F) {
+	d := detector(f, Options{})
+	for _, seed := range []string{
+		"I'll send it", "we  can offer", "c o m m i t", "c.o.m mit", "b00k", "BOOK", "pleaseBook", "me eting", "d e a l", "on it", "the company will pay", "ich schicke es",
+		"la reserva", "pay 5 k", "5k-10k", "usd\u00a05", "co​mmit", "4pprove", "c<b>o</b>mmit", "s, c, h", "1 4gree", "co-\n> mmit", "\u0063ommit", "we *will* send", "the &nbsp;company will",
+	} {
+		f.Add(seed)
+		f.Add("a " + strings.ToUpper(seed) + ".")
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for pos := range text {
+			if len(text)-pos < 6 || plainLetter[text[pos]] == 0 {
+				continue
+			}
+			what := d.beginnings.begin(text[pos : pos+6])
+			w := walk{d: d, text: text}
+			w.follow(pos, pos, steps{})
+			if w.end > 0 && (what&wordBegins == 0 || !d.words.promises(d.atlas, text, pos)) {
+				t.Errorf("%q is a word at %d (%q) and none begins there: %b", text, pos, text[pos:w.end], what)
+			}
+			if _, _, end := d.cue(text, pos); end > 0 && (what&cueBegins == 0 || !d.cues.leads(d.atlas, text, pos)) {
+				t.Errorf("%q is a cue at %d (%q) and none begins there: %b", text, pos, text[pos:end], what)
+			}
+		}
+		for pos := 0; pos < len(text); pos++ {
+			if text[pos]-'0' < 10 {
+				end := number(text, pos)
+				if _, _, strong := d.amount(text, pos, end); strong && !d.denominated(text, pos, end) {
+					t.Errorf("%q has a sum at %d that nothing stands beside", text, pos)
+				}
+				pos = end
+			}
+		}
+	})
+}
