@@ -40,16 +40,6 @@ func Tail(before, content string) string {
 	return content
 }
 
-// The words of questions: what goes before them, what asks for more than a yes or
-// a no, and what asks for a yes.
-var (
-	greetings     = setOf("so and great then well thanks please also hi hello sure")
-	openQuestions = setOf("what when where which who whom whose how why what's how's")
-	yesQuestions  = setOf("shall should may would will can could want wanna like okay ok fine good deal right correct proceed ready accept agree" +
-		" works work about acceptable confirm yes set willing happy able")
-	englishWords = setOf(english)
-)
-
 // Asks reports whether a text asks for a yes that would bind whoever says it:
 // "shall I send it?", "is Friday fine?", and not "does it have a garden?" or
 // "what does it cost?".

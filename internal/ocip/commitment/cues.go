@@ -210,38 +210,18 @@ var verbLists = [...]struct {
 	{helping, "help assist guide walk explain tell teach remind"},
 }
 
-// handouts are the deeds that follow "let me". Most of what does is no promise:
-// "let me know", "let me see".
-var handouts = setOf("send handle arrange set forward deliver fix sort organize organise prepare draft email mail schedule book confirm")
 
 // things writes out the words that make a deed of a verb.
 func things(verb, words string) string {
 	return " " + verb + " " + strings.ReplaceAll(verb+" "+words, " ", "+")
 }
 
-// endedInLy are deeds that end as adverbs do.
-var endedInLy = setOf("reply apply supply comply rely fly multiply imply")
 
-// objects are what a sender promises with "you'll have".
-var objects = setOf("it them everything this these those my our the")
 
-// beings are what makes a deed of "I'll be".
-var beings = setOf("there happy glad sure")
 
-// unsaid are the deeds that people say with no "I" before "will".
-var unsaid = setOf("send keep get let call forward follow have share email mail revert reply respond ping arrange deliver handle pay ship sign" +
-	" join attend meet bring take check update confirm call come see make provide return give help try refund process prepare")
 
-// offers are the deeds of "we can offer" and what is like it.
-var offers = setOf("offer provide deliver ship send have pay do start give meet accommodate supply refund waive cover finish complete lend sell buy" +
-	" throw include extend come be make manage bring pick drop take hold sign join attend host")
 
-// housed are the deeds of those whom the sender acts for.
-var housed = setOf("pay refund deliver ship cover provide send reimburse sign honor honour compensate accept buy order supply transfer wire waive return" +
-	" replace repair indemnify")
 
-// errands are what does not.
-var errands = setOf("going seeing traveling travelling leaving having heading looking wondering")
 
 func (d *Detector) learnCues() {
 	learn := func(spelled string, p phrase) {
@@ -540,23 +520,6 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 	return end, false
 }
 
-// presents are the deeds of [aPresent], and delivered what is done to what is
-// promised: "will be delivered".
-var (
-	presents  = setOf("pay send deliver ship bring give lend refund reimburse cover guarantee grant offer order buy sell cancel waive transfer return extend keep renew sign owe drop collect pick")
-	delivered = setOf("sent delivered shipped paid refunded reimbursed credited returned replaced repaired ready there back done finished completed waived transferred issued" +
-		" included covered provided installed picked collected handed")
-	// comings are deeds of others that the sender may speak for, parts what people
-	// take part by, and fitting what goes on a yes behind a time.
-	comings = setOf("call contact arrive come join attend")
-	parts   = setOf("join attend come accept meet take help be have host sponsor")
-	fitting = setOf("for with by me us well too fine great perfectly then good perfect better best")
-	// accepted are what a yes is said to by name, and speakers those for whom the
-	// sender does not speak.
-	accepted = setOf("your the this that it these those all both them")
-	speakers = setOf("you they he she who which what there i we this that if whether people users")
-)
-
 // promised weighs "will" behind somebody other than the sender, for whom it may
 // speak: "the invoice will be paid on Friday", "my colleague will call you".
 func (d *Detector) promised(r *reader, start int) int {
@@ -594,13 +557,13 @@ func (d *Detector) promised(r *reader, start int) int {
 
 // followed returns where the next word ends, adverbs let past, if it is one of a
 // list, or 0.
-func (d *Detector) followed(r *reader, list set) int {
+func (d *Detector) followed(r *reader, of list) int {
 	for range 4 {
 		w := r.word()
 		switch {
 		case w.n == 0:
 			return 0
-		case list.has(&w):
+		case of.has(&w):
 			return r.pos
 		case d.verbs[string(w.letters[:w.n])] != filler && (!w.endsIn("ly") || endedInLy.has(&w)):
 			return 0
@@ -876,19 +839,6 @@ func back(text string, pos, words int, yes func(start int, word string) bool) bo
 func wordByte(c byte) bool {
 	return c >= 0x80 || c == '\'' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
 }
-
-// A sentence that says no more than yes has one of the words of affirming and
-// others of padding; behind one of wanting it may go on as it likes.
-var (
-	affirming = setOf("yes yep yup yeah yea aye sure surely ok okay k perfect great good fine right correct exactly absolutely definitely certainly alright" +
-		" please do does sounds sound works work course indeed looks go proceed cool excellent wonderful awesome affirmative precisely true both winner" +
-		" problem worries means done ja klar genau natürlich gerne oui volontiers sí claro vale perfecto certo prima natuurlijk sim はい 好 好的 可以 是的 行 \U0001f44d \u2705 \U0001f91d")
-	padding = setOf("all very well it that thats that's this is for me us thanks thank you so much of look ahead with then and just either by one" +
-		" was what looking thinking wanted the a an deal plan be will would thatd thatll it's to really quite about lets let's kind too sir maam" +
-		" oh ah hi hello nice lovely splendid super amazing also of-course")
-	wanting   = setOf("i i'd id we we'd i'm im")
-	noTrouble = setOf("problem worries")
-)
 
 // bareYes returns from where to where the first sentence of a text says no more
 // than yes, or that the sender wants it; to is 0 if it says more, or asks.

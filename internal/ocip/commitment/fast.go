@@ -255,7 +255,7 @@ func gluedAmong(text string, pos int, among uint32, into *gathering) {
 		if among>>i&1 == 0 {
 			continue
 		}
-		l := &literals[i]
+		l := literals[i]
 		for start := max(0, pos-2-l.anchor); start <= pos-1-l.anchor; start++ {
 			if text[start]|0x20 != l.letters[0] {
 				continue
