@@ -61,6 +61,7 @@ const (
 // told of stands. What was let go is delivered, under one dispatchId; what was
 // not, never. The app that asked learns what became of it.
 func TestKillWhileDeciding(t *testing.T) {
+	t.Parallel()
 	k := newApprovalKills(t)
 	for _, p := range []struct {
 		after            killPoint

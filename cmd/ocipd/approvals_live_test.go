@@ -196,6 +196,7 @@ func (p *operators) serveAgent(held ...ed25519.PrivateKey) {
 
 // TestSignedDecisions has a daemon that wants two operators's signatures.
 func TestSignedDecisions(t *testing.T) {
+	t.Parallel()
 	p := newOperators(t, map[string]string{"signers": ""}, `approvals: {required: 2, allowed_signers: "DIR/signers", notify: {desktop: false}}`)
 	carol, carols, carolsFile := p.key("carol", "")
 	dan, dans, dansFile := p.key("dan", "")

@@ -21,6 +21,7 @@ import (
 // TestRecipes runs what docs/AUDIT.md tells an auditor to do, as it is printed, over
 // what a daemon left.
 func TestRecipes(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"sh", "python3", "jq", "openssl", "sqlite3", "ssh-keygen", "zstd", "sha256sum"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("there is no %s", tool)

@@ -45,6 +45,7 @@ func sql(t *testing.T, path, script string) {
 // Plain verify covers all that this daemon answers from. Whatever is wrong with any
 // of it ends it with the code of a fault, and in no time.
 func TestVerifyCoversWhatIsAnsweredFrom(t *testing.T) {
+	t.Parallel()
 	d := newStaged(t, `
 agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}
@@ -151,7 +152,7 @@ func scribble(t *testing.T, path string, from int64) {
 	}
 }
 
-// copyTree copies a directory.
+// copyTree copies a directory, with the modes of what is in it.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -162,14 +163,18 @@ func copyTree(t *testing.T, from, to string) {
 		if err != nil {
 			return err
 		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
 		if e.IsDir() {
-			return os.MkdirAll(filepath.Join(to, name), 0o700)
+			return os.MkdirAll(filepath.Join(to, name), info.Mode().Perm())
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(to, name), text, 0o600)
+		return os.WriteFile(filepath.Join(to, name), text, info.Mode().Perm())
 	})
 	if err != nil {
 		t.Fatal(err)

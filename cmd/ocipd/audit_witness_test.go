@@ -12,6 +12,7 @@ import (
 
 // verify --witness demands that a witness has cosigned what the log fits.
 func TestVerifyDemandsTheWitness(t *testing.T) {
+	t.Parallel()
 	d := newStaged(t, `
 agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}

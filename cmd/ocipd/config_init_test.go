@@ -14,13 +14,14 @@ import (
 // again at once, what is proposed is taken by an empty line, and who gives up leaves no
 // file.
 func TestConfigInitAsks(t *testing.T) {
+	t.Parallel()
 	home, file := t.TempDir(), filepath.Join(t.TempDir(), "ocipd.yaml")
 	for name, mode := range map[string]os.FileMode{"claude": 0o700, "openclaw": 0o600} { // the other cannot be run
 		if err := os.WriteFile(filepath.Join(home, name), nil, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
-	env := []string{asProgram + "=1", "USER=carol", "HOME=" + home, "XDG_RUNTIME_DIR=" + home, "PATH=" + home, "TERM=linux", "GORACE=atexit_sleep_ms=0"}
+	env := []string{asProgram + "=1", "USER=carol", "HOME=" + home, "XDG_RUNTIME_DIR=" + home, "PATH=" + home, "TERM=linux"}
 	ask := func(args ...string) *terminal {
 		return openTerminal(t, 110, 40, env, os.Args[0], append([]string{"config", "init", file}, args...)...)
 	}
@@ -91,6 +92,7 @@ func TestConfigInitAsks(t *testing.T) {
 
 // An app of which nothing shows which it is, is asked for once, and a yes is no app.
 func TestConfigMigrateAsks(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ocipd.yaml")
 	text := `agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: o, tenant_id: acme}
@@ -102,7 +104,7 @@ routes:
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	env := []string{asProgram + "=1", "HOME=" + dir, "XDG_STATE_HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "TERM=linux", "GORACE=atexit_sleep_ms=0"}
+	env := []string{asProgram + "=1", "HOME=" + dir, "XDG_STATE_HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "TERM=linux"}
 	term := openTerminal(t, 160, 40, env, os.Args[0], "config", "migrate", "--config", file)
 	for _, wrong := range []string{"y", "my bot"} {
 		term.want("Which app is it, by its id?")
@@ -128,8 +130,9 @@ routes:
 
 // On an empty home Enter is an answer to everything.
 func TestConfigInitByEnter(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
-	env := []string{asProgram + "=1", "USER=carol", "HOME=" + home, "TERM=linux", "GORACE=atexit_sleep_ms=0"}
+	env := []string{asProgram + "=1", "USER=carol", "HOME=" + home, "TERM=linux"}
 	for _, app := range []string{"", "@acme/carol"} {
 		file := filepath.Join(t.TempDir(), "ocipd.yaml")
 		term := openTerminal(t, 80, 24, env, os.Args[0], "config", "init", file)
@@ -152,9 +155,10 @@ func TestConfigInitByEnter(t *testing.T) {
 
 // Where the daemon runs already, a first message is sent at the end.
 func TestConfigInitSends(t *testing.T) {
+	t.Parallel()
 	c := newClinic(t)
 	c.serve()
-	term := openTerminal(t, 80, 24, append(c.env, asProgram+"=1", "TERM=linux", "GORACE=atexit_sleep_ms=0"), os.Args[0],
+	term := openTerminal(t, 80, 24, append(c.env, asProgram+"=1", "TERM=linux"), os.Args[0],
 		"config", "init", "--app", "mybot", "--user", "carol", "--tenant", "home", "--channel", "telegram", "--chat", "4711", "--knows", "12", "--strangers", "no")
 	term.want("Folders")
 	term.typed("\n")

@@ -115,7 +115,7 @@ func (d *document) run(t *testing.T, folder string) {
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	program := fmt.Sprintf("#!/bin/sh\nexec env %s=1 %s \"$@\"\n", asProgram, os.Args[0])
+	program := fmt.Sprintf("#!/bin/sh\nexec env %s=1 GORACE=%s %s \"$@\"\n", asProgram, os.Getenv("GORACE"), os.Args[0])
 	if err := os.WriteFile(filepath.Join(bin, "ocipd"), []byte(program), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ func (u *until) Write(p []byte) (int, error) {
 // is made, an interrupt ends the following well, and the daemon's end ends it
 // with how to go on.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	// One process is the daemon, an app and the operator here.
 	env := []string{"HOME=" + dir, "OCIPD_IPC_APPS_MAY_OPERATE=true"}

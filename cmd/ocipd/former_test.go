@@ -15,6 +15,7 @@ import (
 // program, before anything is touched; what was started by hand says what is wrong,
 // and so does one whose former program refuses the configuration as well.
 func TestServiceGoesOnWithTheFormerProgram(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	program, err := os.ReadFile(os.Args[0])
 	if err != nil {
@@ -34,7 +35,7 @@ func TestServiceGoesOnWithTheFormerProgram(t *testing.T) {
 	put("ocipd.yaml", agents, 0o600)
 	serve := func(env ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "ocipd"), "serve", "--config", filepath.Join(dir, "ocipd.yaml"), "--socket", filepath.Join(dir, "k.sock"))
-		cmd.Env = append([]string{asProgram + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE=atexit_sleep_ms=0"}, env...)
+		cmd.Env = append([]string{asProgram + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE="+os.Getenv("GORACE")}, env...)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

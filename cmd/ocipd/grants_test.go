@@ -39,6 +39,7 @@ func (p *operators) says(exchange, content string) (approvalID string) {
 // A person approves an exchange with one of its messages, sees what is in force, and
 // takes it back.
 func TestApproveExchange(t *testing.T) {
+	t.Parallel()
 	p := newOperators(t, nil, "approvals: {notify: {desktop: false}}\nocip: {max_rounds: 9}\n")
 	id := p.says("deal", "I promise to look at it")
 	shown := p.wants(0, "can be approved with it: promise; up to public", "show", id)
@@ -69,6 +70,7 @@ func TestApproveExchange(t *testing.T) {
 
 // A standing grant is signed by a key of the allowed signers, and otherwise there is none.
 func TestStandingGrants(t *testing.T) {
+	t.Parallel()
 	p := newOperators(t, map[string]string{"signers": ""}, `approvals: {allowed_signers: "DIR/signers", notify: {desktop: false}}`)
 	_, carols, carolsFile := p.key("carol", "")
 	_, _, evesFile := p.key("eve", "")

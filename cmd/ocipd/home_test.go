@@ -8,6 +8,7 @@ import (
 // TestHome opens the screen that the bare command shows at a terminal, walks through
 // its panes, decides from it, and quits.
 func TestHome(t *testing.T) {
+	t.Parallel()
 	p := newOperators(t, nil, "")
 	p.hold("I promise the lighthouse")
 	tty := openTerminal(t, 80, 24, append(p.env, asProgram+"=1", "OPENCLAWOS_KERNEL_SOCKET="+p.socket), os.Args[0])

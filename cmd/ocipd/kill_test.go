@@ -32,6 +32,7 @@ const (
 // acknowledged must be on record and must arrive, in the order it was
 // acknowledged; whatever arrived must be on record.
 func TestKillUnderLoad(t *testing.T) {
+	t.Parallel()
 	k := newKillTest(t)
 	for round := range kills {
 		// Each round dies at another point: after so many acknowledgements.
@@ -78,7 +79,7 @@ func newKillTest(t *testing.T) *killTest {
 func (k *killTest) start(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--config", filepath.Join(k.dir, "ocipd.yaml"), "--socket", k.socket)
-	cmd.Env = append(append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir, "GORACE=atexit_sleep_ms=0"), env...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir), env...)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 // true afterwards, and what nobody was told has happened as a whole or not at
 // all.
 func TestKilledRoundsAreLinearizable(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			l := roundtest.NewLoad(seed)

@@ -35,6 +35,7 @@ func hangUp(t *testing.T, dir, name string) string {
 // TestReadmeTour does what the README says: the configuration serves, and the
 // shell script is an app.
 func TestReadmeTour(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"bash", "jq"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the tour needs %s", tool)

@@ -34,6 +34,7 @@ import (
 // so every row is seen where it counts: on the wire at the other side, in the
 // answer its sender got, and in the audit records of both installations.
 func TestReference(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, table := range []struct {
 		name string
@@ -332,7 +333,7 @@ func (h *installation) path(name string) string { return filepath.Join(h.dir, na
 func (h *installation) start(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "serve", "--config", h.path("ocipd.yaml"), "--socket", h.path("kernel.sock"))
 	// The race detector would have every daemon wait a second at its end.
-	cmd.Env = append(os.Environ(), ocipd.AsProgram+"=1", "XDG_STATE_HOME="+h.dir, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), ocipd.AsProgram+"=1", "XDG_STATE_HOME="+h.dir)
 	ready := make(chan struct{})
 	h.log.ready = sync.OnceFunc(func() { close(ready) })
 	cmd.Stderr = &h.log

@@ -20,6 +20,7 @@ import (
 // next start goes by the file; and no message is decided by a value that was not
 // the start's, or on record before.
 func TestReloadSurvivesKill(t *testing.T) {
+	t.Parallel()
 	k := newKillTest(t)
 	file := filepath.Join(k.dir, "ocipd.yaml")
 	agents, err := os.ReadFile(file)

@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(sdkVariable)
 		main()
 	}
+	// The race detector would have every program that is started wait a second at its end.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	testscript.Main(m, map[string]func(){"ocipd": main})
 }
 
@@ -60,8 +62,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("XDG_RUNTIME_DIR", dir)
 			env.Setenv("TZ", "UTC")
-			// The race detector would have every command wait a second.
-			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

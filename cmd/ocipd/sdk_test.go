@@ -418,6 +418,7 @@ func restartWithApps(t *testing.T, app func(t *testing.T, socket, role string) *
 		{"its sockets stay", term, func(k *killTest) func(*testing.T) *exec.Cmd { return k.passSockets(t) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			k := newKillTest(t)
 			const cfg = `
 agents:
@@ -603,7 +604,7 @@ func (k *killTest) passSockets(t *testing.T) func(*testing.T) *exec.Cmd {
 		// LISTEN_PID must be the daemon's own process.
 		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`,
 			os.Args[0], "serve", "--config", filepath.Join(k.dir, "ocipd.yaml"))
-		cmd.Env = append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir, "GORACE=atexit_sleep_ms=0", "OCIPD_IPC_APPS_MAY_OPERATE=true", "LISTEN_FDS=2", "LISTEN_FDNAMES=kernel:operator")
+		cmd.Env = append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir, "OCIPD_IPC_APPS_MAY_OPERATE=true", "LISTEN_FDS=2", "LISTEN_FDNAMES=kernel:operator")
 		cmd.ExtraFiles = files
 		starts++
 		dir := filepath.Join(k.dir, fmt.Sprint(starts))

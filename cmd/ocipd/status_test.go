@@ -172,6 +172,7 @@ func TestStatusBoard(t *testing.T) {
 // TestWatchOfAProgram wants one status after another where no person looks, and
 // an interrupt to be a good end.
 func TestWatchOfAProgram(t *testing.T) {
+	t.Parallel()
 	c := newClinic(t)
 	c.write(clinicConfig, clinicYAML, 0o600)
 	c.serve()
@@ -214,6 +215,7 @@ func (o *nth) Write(p []byte) (int, error) {
 
 // TestWatchOnATerminal wants the status in place, and q to end it.
 func TestWatchOnATerminal(t *testing.T) {
+	t.Parallel()
 	c := newClinic(t)
 	c.write(clinicConfig, clinicYAML, 0o600)
 	c.serve()
@@ -227,6 +229,7 @@ func TestWatchOnATerminal(t *testing.T) {
 
 // TestDebugPprof takes profiles that the tools can read.
 func TestDebugPprof(t *testing.T) {
+	t.Parallel()
 	c := newClinic(t)
 	c.write(clinicConfig, clinicYAML, 0o600)
 	c.serve()

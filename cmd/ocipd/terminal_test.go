@@ -345,9 +345,10 @@ func (tty *terminal) coloured() bool {
 
 // TestTerminal has a person sit at a real terminal, before a real daemon.
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	p := newOperators(t, nil, `approvals: {notify: {desktop: false}}`)
 	program := []string{"--config", filepath.Join(p.dir, "ocipd.yaml"), "--socket", p.socket, "approvals"}
-	env := append(os.Environ(), asProgram+"=1", "TERM=linux", "NO_COLOR=", "GORACE=atexit_sleep_ms=0")
+	env := append(os.Environ(), asProgram+"=1", "TERM=linux", "NO_COLOR=")
 	first := p.hold("I promise to do it by Friday.\n\x1b[JAnd\u202e more.")
 	tty := openTerminal(t, 80, 24, env, os.Args[0], program...)
 	tty.want("ocipd approvals: 1 waiting (alice 1)", "live", "› "+endOf(first, 8), "    │ I promise to do it by Friday.", "        ^^^^^^^ promise", "    │ ‹U+001B›[JAnd‹U+202E› more.")
