@@ -161,22 +161,22 @@ func TestExchangeTable(t *testing.T) {
 		}
 		return out.String()
 	}
-	want := `EXCHANGE                                    ROUND  OUTCOME      UPDATED
-    AGENT                  WITH           TYPE                LEVEL
-01a1fd5b-310b-7864-9821-3314347342bd        3/3    escalated      1h58m
-    agent-alice-1          agent-bob-1    information_query   confidential
-01a1fd5b-310b-7864-9821-3314347342bd        3/3    in_progress    1h59m
-    agent-bob-1            agent-alice-1  information_query   internal
-01a1fd5b-310b-7111-8000-000000000000\u202e  0/3    denied          2h0m
-    agent-alice-1\x1b[31m  agent-dave-1   meeting_scheduling  public
+	want := `EXCHANGE                                      ROUND  OUTCOME      UPDATED
+    AGENT                      WITH           TYPE                LEVEL
+01a1fd5b-310b-7864-9821-3314347342bd          3/3    escalated      1h58m
+    agent-alice-1              agent-bob-1    information_query   confidential
+01a1fd5b-310b-7864-9821-3314347342bd          3/3    in_progress    1h59m
+    agent-bob-1                agent-alice-1  information_query   internal
+01a1fd5b-310b-7111-8000-000000000000‹U+202E›  0/3    denied          2h0m
+    agent-alice-1‹U+001B›[31m  agent-dave-1   meeting_scheduling  public
 `
 	if got := at(80); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	want = `EXCHANGE                                    AGENT                  WITH           TYPE                ROUND  OUTCOME      LEVEL         UPDATED
-01a1fd5b-310b-7864-9821-3314347342bd        agent-alice-1          agent-bob-1    information_query   3/3    escalated    confidential    1h58m
-01a1fd5b-310b-7864-9821-3314347342bd        agent-bob-1            agent-alice-1  information_query   3/3    in_progress  internal        1h59m
-01a1fd5b-310b-7111-8000-000000000000\u202e  agent-alice-1\x1b[31m  agent-dave-1   meeting_scheduling  0/3    denied       public           2h0m
+	want = `EXCHANGE                                      AGENT                      WITH           TYPE                ROUND  OUTCOME      LEVEL         UPDATED
+01a1fd5b-310b-7864-9821-3314347342bd          agent-alice-1              agent-bob-1    information_query   3/3    escalated    confidential    1h58m
+01a1fd5b-310b-7864-9821-3314347342bd          agent-bob-1                agent-alice-1  information_query   3/3    in_progress  internal        1h59m
+01a1fd5b-310b-7111-8000-000000000000‹U+202E›  agent-alice-1‹U+001B›[31m  agent-dave-1   meeting_scheduling  0/3    denied       public           2h0m
 `
 	if got := at(200); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -189,7 +189,7 @@ func TestExchangeTable(t *testing.T) {
 				t.Errorf("at width %d a line takes %d: %q", width, w, line)
 			}
 		}
-		for _, id := range []string{"01a1fd5b-310b-7864-9821-3314347342bd", `01a1fd5b-310b-7111-8000-000000000000\u202e`, "agent-bob-1", `agent-alice-1\x1b[31m`, "agent-dave-1"} {
+		for _, id := range []string{"01a1fd5b-310b-7864-9821-3314347342bd", "01a1fd5b-310b-7111-8000-000000000000‹U+202E›", "agent-bob-1", "agent-alice-1‹U+001B›[31m", "agent-dave-1"} {
 			if !strings.Contains(got, id) {
 				t.Errorf("at width %d there is no %s in\n%s", width, id, got)
 			}
@@ -285,9 +285,9 @@ agent-alice-1 with agent-bob-1: escalated
     │ https://example.com/path/path/path/path/path/path/path/path/path/path/path
     │ /path/path/path/path/path/path/path/path/path/
   round 3  agent-alice-1
-    │ \x1b[2J\u202eexe.txt
+    │ ‹U+001B›[2J‹U+202E›exe.txt
   kept back
-    │ Round 4 (agent-alice-1): And\x1b[31m now?
+    │ Round 4 (agent-alice-1): And‹U+001B›[31m now?
 
 agent-bob-1 with agent-alice-1: in_progress
   type          information_query
