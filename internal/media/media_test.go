@@ -129,6 +129,27 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// TestNumbers holds that a number is read with the digits that it stands for.
+func TestNumbers(t *testing.T) {
+	for number, want := range map[string]string{
+		"4.532015112830366e15": "4532015112830366",
+		"4.1E15":               "4100000000000000",
+		"-4.1e+15":             "-4100000000000000",
+		"45320151128303660e-1": "4532015112830366",
+		"45320151128303665e-1": "4532015112830366.5",
+		"4532015112830366.0":   "4532015112830366.0",
+		"4.1e3":                "",
+		"4e300":                "",
+		"1e-15":                "",
+		"123456789":            "",
+	} {
+		list, _ := Read(object(t, `{"n":`+number+`}`), nil)
+		if want == "" && len(list) > 0 || want != "" && (len(list) != 1 || list[0].Text != want) {
+			t.Errorf("%s is read as %v, want %q", number, list, want)
+		}
+	}
+}
+
 func TestInText(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"see /etc/hosts, ~/notes and C:\\x", ""},

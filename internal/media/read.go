@@ -1,6 +1,7 @@
 package media
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -178,16 +179,38 @@ func (w *walk) value(v []byte, k kind) (rest []byte) {
 	for n < len(v) && strings.IndexByte(",]} \t\r\n", v[n]) < 0 {
 		n++
 	}
-	if n >= longNumber {
+	if number := written(v[:n]); len(number) >= longNumber {
 		w.texts = append(w.texts, w.path...)
 		middle := len(w.texts)
-		w.texts = append(w.texts, v[:n]...)
+		w.texts = append(w.texts, number...)
 		w.add(start, middle, silent, false)
 	}
 	if n == 0 {
 		return nil
 	}
 	return v[n:]
+}
+
+// written returns a number without its exponent, as its reader will show it: 4.1e15 is
+// 4100000000000000. What is no such number stays as it is, and so does what has more
+// digits before its point than an account.
+func written(number []byte) []byte {
+	const mostDigits = 40
+	at := bytes.IndexAny(number, "eE")
+	if at < 0 {
+		return number
+	}
+	exponent, err := strconv.Atoi(string(number[at+1:]))
+	whole, fraction, _ := bytes.Cut(number[:at], []byte("."))
+	point := len(whole) + exponent
+	if err != nil || point < 1 || point > mostDigits {
+		return number
+	}
+	all := slices.Concat(whole, fraction, bytes.Repeat([]byte("0"), max(0, exponent)))
+	if rest := bytes.TrimRight(all[point:], "0"); len(rest) > 0 {
+		return slices.Concat(all[:point], []byte("."), rest)
+	}
+	return all[:point]
 }
 
 // add keeps the text that the texts end with, if it can say or name anything.
