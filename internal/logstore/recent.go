@@ -32,11 +32,10 @@ func (r *recent) add(first, last uint64, text []byte) {
 	for ; r.bytes > recentBytes && drop < len(r.batches)-1; drop++ {
 		r.bytes -= len(r.batches[drop].text)
 	}
-	if drop > 0 {
-		kept := copy(r.batches, r.batches[drop:])
-		clear(r.batches[kept:])
-		r.batches = r.batches[:kept]
-	}
+	// The list wanders along its memory, and is copied when that has no more room
+	// alone: there are thousands of batches, and each commit drops one.
+	clear(r.batches[:drop])
+	r.batches = r.batches[drop:]
 }
 
 // forget drops all lines: who follows the log reads the database until there are new ones.
