@@ -392,7 +392,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// copyFile makes a durable copy for its owner alone, and follows no link.
+// copyFile makes a durable copy for its owner alone. What has the new name already is
+// not written to.
 func copyFile(from, to string) (err error) {
 	source, err := durable.Open(from)
 	if err != nil {
