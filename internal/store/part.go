@@ -13,7 +13,7 @@ import (
 
 // Part is one set of rows of a [Change]: a noun with a table of its own, which is
 // written with the change's records or not at all. The types of this package alone
-// are parts.
+// are parts; tables of another package are [Rows].
 type Part interface {
 	// prepare refuses what may not be written and encodes the rest, before the change
 	// waits for its turn. It returns about how many bytes the rows take.
@@ -45,6 +45,30 @@ type transaction struct {
 	// removed is [Store.removed].
 	removed *atomic.Uint32
 }
+
+// Rows are a part in tables that another package knows, which reads them from
+// [Store.Tables].
+type Rows struct {
+	// Size is about how many bytes they take.
+	Size int
+	// Guard, where set, looks whether they may be written, within the change's
+	// transaction. A refusal drops the change alone, an error fails the transaction.
+	Guard func(*db.Writer) (refusal, err error)
+	// Put writes them within the transaction.
+	Put func(*db.Writer) error
+}
+
+//nolint:unparam // it is a Part
+func (r Rows) prepare() (int, error) { return r.Size, nil }
+
+func (r Rows) guard(tx *transaction) (refusal, err error) {
+	if r.Guard == nil {
+		return nil, nil
+	}
+	return r.Guard(tx.Writer)
+}
+
+func (r Rows) put(tx *transaction) error { return r.Put(tx.Writer) }
 
 // ErrUnrecorded means that a change was to write a part without a record of it.
 var ErrUnrecorded = errors.New("a change of what is known needs a record")

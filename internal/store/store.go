@@ -341,6 +341,9 @@ func (s *Store) integrity(ctx context.Context) error {
 	return err
 }
 
+// Tables reads the tables of packages that write [Rows].
+func (s *Store) Tables() *db.Reader { return s.db }
+
 // Close writes what is still waiting and closes the database. Changes that come
 // later get [ErrClosed]. Whoever follows the log is closed before.
 func (s *Store) Close() error {

@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskstore"
 	"go.uber.org/zap"
 )
 
@@ -196,7 +197,7 @@ func (t *Tasks) parts(change *store.Change, at *task.Task, out *task.Outcome, w 
 	if err != nil {
 		return fmt.Errorf("cannot encode task %s: %w", now.ID, err)
 	}
-	row := &store.Task{
+	row := &taskstore.Task{
 		ID: now.ID, Tenant: now.Tenant, Phase: string(now.Phase), Origin: now.Origin, Open: !now.Phase.Final(), Binds: now.Phase.Binds(), Running: now.Running() != nil,
 		Priority: now.Priority, Seq: now.Seq, Head: head,
 	}
@@ -214,7 +215,7 @@ func (t *Tasks) parts(change *store.Change, at *task.Task, out *task.Outcome, w 
 	if at == nil || !equal(at.DependsOn, now.DependsOn) {
 		row.Deps, row.DependsOn = at != nil || len(now.DependsOn) > 0, now.DependsOn
 	}
-	change.Add(row)
+	change.Add(row.Rows())
 	for _, touched := range out.Touched {
 		part, err := encodePart(now, touched)
 		if err != nil {
@@ -229,7 +230,7 @@ func (t *Tasks) parts(change *store.Change, at *task.Task, out *task.Outcome, w 
 			if err != nil {
 				return fmt.Errorf("cannot encode a checkpoint of task %s: %w", now.ID, err)
 			}
-			change.Add(&store.TaskPart{TaskID: now.ID, Kind: "checkpoint", ID: a.ID, Place: now.Seq, Body: body})
+			change.Add(taskstore.Part{TaskID: now.ID, Kind: "checkpoint", ID: a.ID, Place: now.Seq, Body: body}.Rows())
 		}
 	}
 	return nil
@@ -267,15 +268,15 @@ func encodePart(now *task.Task, at task.Touch) (store.Part, error) {
 		for i := range e.Runs {
 			busy = busy || e.Runs[i].State == task.EffectStarted || e.Runs[i].State == task.EffectUncertain
 		}
-		return &store.TaskEffect{TaskID: now.ID, ID: e.ID, Key: e.Key, Place: at.Index, Busy: busy, Body: body}, err
+		return taskstore.Effect{TaskID: now.ID, ID: e.ID, Key: e.Key, Place: at.Index, Busy: busy, Body: body}.Rows(), err
 	default:
 		return nil, fmt.Errorf("no part of a task is a %s", at.Kind)
 	}
 	body, err := json.Marshal(entry)
-	return &store.TaskPart{TaskID: now.ID, Kind: at.Kind, ID: at.ID, Place: at.Index, Body: body}, err
+	return taskstore.Part{TaskID: now.ID, Kind: at.Kind, ID: at.ID, Place: at.Index, Body: body}.Rows(), err
 }
 
-func decodeTask(id string, stored *store.StoredTask) (*task.Task, error) {
+func decodeTask(id string, stored *taskstore.Stored) (*task.Task, error) {
 	now := new(task.Task)
 	err := json.Unmarshal(stored.Head, &now.Head)
 	for _, p := range stored.Parts {

@@ -147,7 +147,7 @@ func orderOf(at *task.Task, e *task.Effect, r *task.Run) (RunOrder, error) {
 // Orders are the runs of commands that are on record as started: what a runner that
 // attaches has to account for.
 func (t *Tasks) Orders(ctx context.Context) (orders []RunOrder, err error) {
-	ids, err := t.o.Store.BusyTasks(ctx)
+	ids, err := t.rows.Busy(ctx)
 	if err != nil {
 		return nil, err
 	}

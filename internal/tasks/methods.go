@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskstore"
 )
 
 // Matrix says which roles may call which method: the column of the method table.
@@ -312,7 +313,7 @@ func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGr
 			if err != nil {
 				return err
 			}
-			change.Add(&store.TaskGrant{ID: g.ID, Token: digestOf(token), TaskID: g.TaskID, ExpiresAt: g.ExpiresAt, Body: body})
+			change.Add(taskstore.Grant{ID: g.ID, Token: digestOf(token), TaskID: g.TaskID, ExpiresAt: g.ExpiresAt, Body: body}.Rows())
 			return keep(change, answer(c))
 		}
 		if p.TaskID == "" {
@@ -354,7 +355,7 @@ func (s *Session) issues(who *task.Actor, g *task.Grant) {
 // RevokeGrant answers task.revoke_grant.
 func (s *Session) RevokeGrant(ctx context.Context, p *api.TaskRevokeGrantParams) (api.TaskChanged, error) {
 	who := s.as(ctx, p.TaskID)
-	stored, err := s.t.o.Store.Grant(ctx, p.GrantID)
+	stored, err := s.t.rows.Grant(ctx, p.GrantID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && stored.TaskID != p.TaskID {
 		return api.TaskChanged{}, api.Errorf(api.NotFound, "there is no grant %s of this task", p.GrantID)
 	}
@@ -371,7 +372,7 @@ func (s *Session) RevokeGrant(ctx context.Context, p *api.TaskRevokeGrantParams)
 	g.RevokedAt = s.t.o.Now().UTC()
 	more := func(change *store.Change) error {
 		body, err := json.Marshal(g)
-		change.Add(&store.TaskGrant{ID: g.ID, Token: stored.Token, TaskID: g.TaskID, ExpiresAt: g.ExpiresAt, Body: body})
+		change.Add(taskstore.Grant{ID: g.ID, Token: stored.Token, TaskID: g.TaskID, ExpiresAt: g.ExpiresAt, Body: body}.Rows())
 		return err
 	}
 	return once(ctx, s, "task.revoke_grant", p, nil, func(keep func(*store.Change, api.TaskChanged) error) (api.TaskChanged, error) {

@@ -225,7 +225,7 @@ func (s *Session) Attach(ctx context.Context, p *api.TaskAttachParams) (api.Task
 	if s.operator {
 		return api.TaskAttached{}, api.Errorf(api.Forbidden, "a token is for the kernel socket: an operator needs none")
 	}
-	body, err := s.t.o.Store.GrantByToken(ctx, digestOf(p.Token))
+	body, err := s.t.rows.GrantByToken(ctx, digestOf(p.Token))
 	if errors.Is(err, store.ErrNotFound) {
 		return api.TaskAttached{}, errToken()
 	}
@@ -267,7 +267,7 @@ func (s *Session) Attach(ctx context.Context, p *api.TaskAttachParams) (api.Task
 func (s *Session) hold(ctx context.Context, a *Actor, id string) error {
 	t := s.t
 	defer t.locks.Lock("grant " + id)()
-	stored, err := t.o.Store.Grant(ctx, id)
+	stored, err := t.rows.Grant(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func (s *Session) hold(ctx context.Context, a *Actor, id string) error {
 		if stored.Body, err = json.Marshal(g); err != nil {
 			return err
 		}
-		change.Add(&stored)
+		change.Add(stored.Rows())
 	}
 	record := t.grantRecord("grant.attached", g, &task.Actor{Name: a.Name, Role: a.Role})
 	record.TaskID = g.TaskID
@@ -313,7 +313,7 @@ func (s *Session) hold(ctx context.Context, a *Actor, id string) error {
 
 // grantOf returns a grant that holds.
 func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
-	stored, err := t.o.Store.Grant(ctx, id)
+	stored, err := t.rows.Grant(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errToken()
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/openclawos/ocipd/internal/keylock"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskstore"
 	"go.uber.org/zap"
 )
 
@@ -125,6 +126,7 @@ type Options struct {
 
 // Tasks are all tasks. They are safe for concurrent use.
 type Tasks struct {
+	rows   taskstore.Tasks
 	o      Options
 	config atomic.Pointer[Config]
 	locks  keylock.Locks
@@ -147,16 +149,16 @@ const cached = 2048
 
 // New takes up what the store holds. Attempts that run have their whole lease anew.
 func New(ctx context.Context, o Options) (*Tasks, error) {
-	t := &Tasks{o: o, leases: leases{until: make(map[string]time.Time)}, moved: watchers{set: make(map[string]map[chan struct{}]struct{})}}
+	t := &Tasks{o: o, rows: taskstore.In(o.Store), leases: leases{until: make(map[string]time.Time)}, moved: watchers{set: make(map[string]map[chan struct{}]struct{})}}
 	t.config.Store(&o.Config)
 	var err error
 	if t.cache, err = lru.New[string, *task.Task](cached); err != nil {
 		return nil, err
 	}
-	if t.counts.open, err = o.Store.OpenTasks(ctx); err != nil {
+	if t.counts.open, err = t.rows.Open(ctx); err != nil {
 		return nil, err
 	}
-	ids, err := o.Store.RunningTasks(ctx)
+	ids, err := t.rows.Running(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +304,7 @@ func (t *Tasks) loadLocked(ctx context.Context, id string) (*task.Task, error) {
 	if found, ok := t.cache.Get(id); ok {
 		return found, nil
 	}
-	stored, err := t.o.Store.Task(ctx, id)
+	stored, err := t.rows.Task(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound(id)
 	}
@@ -331,7 +333,7 @@ func (t *Tasks) world(ctx context.Context, c *Config, at *task.Task) (*task.Worl
 	w.Lease = t.leases.of(at.ID)
 	if len(at.DependsOn) > 0 {
 		var err error
-		if w.Open, err = t.o.Store.OpenDependencies(ctx, at.ID); err != nil {
+		if w.Open, err = t.rows.OpenDependencies(ctx, at.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -387,7 +389,7 @@ func (t *Tasks) endLease(id string) {
 const externalWithin = 10 * time.Minute
 
 func (t *Tasks) endExternal() {
-	ids, err := t.o.Store.BusyTasks(t.closing)
+	ids, err := t.rows.Busy(t.closing)
 	if err != nil {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskstore"
 )
 
 // spec reads what a task is to do from what a caller gives of it. The fields win over
@@ -122,7 +123,7 @@ func (t *Tasks) mayDepend(ctx context.Context, id, tenant string, on []string) e
 			}
 			seen[dep] = true
 			if depth == 0 {
-				stored, err := t.o.Store.Task(ctx, dep)
+				stored, err := t.rows.Task(ctx, dep)
 				var head task.Head
 				if err == nil {
 					err = json.Unmarshal(stored.Head, &head)
@@ -138,7 +139,7 @@ func (t *Tasks) mayDepend(ctx context.Context, id, tenant string, on []string) e
 			if id == "" {
 				continue
 			}
-			further, err := t.o.Store.DependenciesOf(ctx, dep)
+			further, err := t.rows.DependenciesOf(ctx, dep)
 			if err != nil {
 				return err
 			}
@@ -313,7 +314,7 @@ func (t *Tasks) onePart(ctx context.Context, v *api.TaskView, at *task.Task, p *
 		v.Approvals = page(v, p, at.Approvals, func(a task.Approval) string { return a.ID }, &size)
 	case "checkpoints":
 		from, _ := strconv.Atoi(p.After)
-		found, err := t.o.Store.TaskParts(ctx, at.ID, "checkpoint", from, newest)
+		found, err := t.rows.Parts(ctx, at.ID, "checkpoint", from, newest)
 		for _, part := range found {
 			if err == nil {
 				v.Checkpoints, err = appended(v.Checkpoints, part.Body)
@@ -402,7 +403,7 @@ func (s *Session) ListReady(ctx context.Context, p *api.TaskListReadyParams) (ap
 	var fault error
 	for priority := range task.MaxPriority + 1 {
 		for _, tenant := range tenants {
-			err := t.o.Store.ReadyTasks(ctx, tenant, priority, now, func(r store.ReadyTask) bool {
+			err := t.rows.Ready(ctx, tenant, priority, now, func(r taskstore.Ready) bool {
 				var line api.TaskLine
 				if line, fault = t.line(r); fault != nil {
 					return false
@@ -429,7 +430,7 @@ func (s *Session) List(ctx context.Context, p *api.TaskListParams) (api.TaskList
 	if p.Limit != nil {
 		want = *p.Limit
 	}
-	found, err := s.t.o.Store.Tasks(ctx, store.TaskFilter{Tenant: p.TenantID, Phase: string(p.Phase), Open: p.Open, After: p.After}, want)
+	found, err := s.t.rows.List(ctx, taskstore.Filter{Tenant: p.TenantID, Phase: string(p.Phase), Open: p.Open, After: p.After}, want)
 	if err != nil {
 		return api.TaskList{}, err
 	}
@@ -448,7 +449,7 @@ func (s *Session) List(ctx context.Context, p *api.TaskListParams) (api.TaskList
 }
 
 // line is a task of a list.
-func (t *Tasks) line(r store.ReadyTask) (api.TaskLine, error) {
+func (t *Tasks) line(r taskstore.Ready) (api.TaskLine, error) {
 	var line api.TaskLine
 	if err := json.Unmarshal(r.Head, &line.Head); err != nil {
 		return line, fmt.Errorf("cannot decode a task of the list: %w", err)

@@ -1,4 +1,7 @@
-package store
+// Package taskstore keeps tasks in the database: their heads, their lists, what they
+// depend on, their effects and the grants of their actors. All of them are written as
+// parts of a [store.Change], which their Rows methods make.
+package taskstore
 
 import (
 	"context"
@@ -6,10 +9,11 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store"
 	"zombiezen.com/go/sqlite"
 )
 
-// Task is a task's head as the store keeps it. As a part it is a new task, or one that
+// Task is a task's head as the store keeps it. As rows it is a new task, or one that
 // has changed since Was.
 type Task struct {
 	ID, Tenant, Phase, Origin string
@@ -30,26 +34,26 @@ type Task struct {
 	Head      []byte
 }
 
-// TaskPart is one entry of one of a task's lists, as a part written over what stands
+// Part is one entry of one of a task's lists, as a row written over what stands
 // at its place.
-type TaskPart struct {
+type Part struct {
 	TaskID, Kind, ID string
 	Place            int
 	Body             []byte
 }
 
-// TaskEffect is one effect of a task, as a part written over what stands at its
+// Effect is one effect of a task, as a row written over what stands at its
 // place. Busy says that a run of it is under way, or that nobody knows of one.
-type TaskEffect struct {
+type Effect struct {
 	TaskID, ID, Key string
 	Place           int
 	Busy            bool
 	Body            []byte
 }
 
-// TaskGrant is a grant of a task's actor. Token is the SHA-256 of its token. As a part
+// Grant is a grant of a task's actor. Token is the SHA-256 of its token. As a row
 // it is new, or written over the one of its id.
-type TaskGrant struct {
+type Grant struct {
 	ID        string
 	Token     []byte
 	TaskID    string
@@ -57,24 +61,19 @@ type TaskGrant struct {
 	Body      []byte
 }
 
-// RequestKey is what a request was answered, as a part. Asked is a digest of what it
-// asked.
-type RequestKey struct {
-	Actor, Key, Asked string
-	At                time.Time
-	Result            []byte
-}
-
 var (
-	// ErrTaskMoved means that a task is not as it was when the change was decided.
-	ErrTaskMoved = errors.New("the task has changed meanwhile")
+	// ErrMoved means that a task is not as it was when the change was decided.
+	ErrMoved = errors.New("the task has changed meanwhile")
 	// ErrImported means that a task of that origin is there already.
 	ErrImported = errors.New("the task was imported before")
 )
 
-func (t *Task) prepare() (int, error) { return len(t.Head) + 256, nil }
+// Rows is the task as a part of a change.
+func (t *Task) Rows() store.Rows {
+	return store.Rows{Size: len(t.Head) + 256, Guard: t.guard, Put: t.put}
+}
 
-func (t *Task) guard(tx *transaction) (refusal, err error) {
+func (t *Task) guard(tx *db.Writer) (refusal, err error) {
 	if t.Was == 0 {
 		if t.Origin == "" {
 			return nil, nil
@@ -87,12 +86,12 @@ func (t *Task) guard(tx *transaction) (refusal, err error) {
 	}
 	n, err := tx.Scalar("the task", `SELECT count(*) FROM tasks WHERE id = ? AND seq = ?`, db.Text(t.ID), db.Int(int64(t.Was)))
 	if err == nil && n == 0 {
-		refusal = ErrTaskMoved
+		refusal = ErrMoved
 	}
 	return refusal, err
 }
 
-func (t *Task) put(tx *transaction) error {
+func (t *Task) put(tx *db.Writer) error {
 	ready := db.Null()
 	if !t.ReadyAt.IsZero() {
 		ready = db.Time(t.ReadyAt)
@@ -115,7 +114,7 @@ func (t *Task) put(tx *transaction) error {
 	return err
 }
 
-func (t *Task) putDependencies(tx *transaction) error {
+func (t *Task) putDependencies(tx *db.Writer) error {
 	if err := tx.Exec("the dependencies", `DELETE FROM task_deps WHERE task_id = ?`, db.Text(t.ID)); err != nil {
 		return err
 	}
@@ -128,64 +127,60 @@ func (t *Task) putDependencies(tx *transaction) error {
 		SELECT count(*) FROM task_deps d LEFT JOIN tasks t ON t.id = d.depends_on WHERE d.task_id = ? AND t.phase IS NOT 'completed') WHERE id = ?`, db.Text(t.ID), db.Text(t.ID))
 }
 
-func (p *TaskPart) prepare() (int, error) { return len(p.Body) + 128, nil }
+// Rows is the entry as a part of a change.
+func (p Part) Rows() store.Rows {
+	return store.Rows{Size: len(p.Body) + 128, Put: p.put}
+}
 
-func (p *TaskPart) put(tx *transaction) error {
+func (p Part) put(tx *db.Writer) error {
 	return tx.Exec("a part of the task", `INSERT INTO task_parts (task_id, kind, place, id, body) VALUES (?, ?, ?, ?, CAST(? AS TEXT))
 		ON CONFLICT (task_id, kind, place) DO UPDATE SET body = excluded.body`, db.Text(p.TaskID), db.Text(p.Kind), db.Int(int64(p.Place)), db.Text(p.ID), db.Bytes(p.Body))
 }
 
-func (e *TaskEffect) prepare() (int, error) { return len(e.Body) + 128, nil }
+// Rows is the effect as a part of a change.
+func (e Effect) Rows() store.Rows {
+	return store.Rows{Size: len(e.Body) + 128, Put: e.put}
+}
 
-func (e *TaskEffect) put(tx *transaction) error {
+func (e Effect) put(tx *db.Writer) error {
 	return tx.Exec("the effect", `INSERT INTO effects (task_id, place, id, key, busy, body) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))
 		ON CONFLICT (task_id, place) DO UPDATE SET busy = excluded.busy, body = excluded.body`,
 		db.Text(e.TaskID), db.Int(int64(e.Place)), db.Text(e.ID), db.Text(e.Key), db.Bool(e.Busy), db.Bytes(e.Body))
 }
 
-func (g *TaskGrant) prepare() (int, error) { return len(g.Body) + 64, nil }
+// Rows is the grant as a part of a change.
+func (g Grant) Rows() store.Rows {
+	return store.Rows{Size: len(g.Body) + 64, Put: g.put}
+}
 
-func (g *TaskGrant) put(tx *transaction) error {
+func (g Grant) put(tx *db.Writer) error {
 	return tx.Exec("the grant", `INSERT INTO grants (id, token, task_id, expires_at, body) VALUES (?, ?, ?, ?, CAST(? AS TEXT))
 		ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body`,
 		db.Text(g.ID), db.Bytes(g.Token), db.Text(g.TaskID), db.Time(g.ExpiresAt), db.Bytes(g.Body))
 }
 
-// keepRequests is for how long answers of requests are kept, and forgetAtOnce how many
-// of them go with a new one.
-const (
-	keepRequests = 24 * time.Hour
-	forgetAtOnce = 4
-)
+// Tasks are the tasks in a database.
+type Tasks struct{ db *db.Reader }
 
-func (k *RequestKey) prepare() (int, error) { return len(k.Result) + 128, nil }
+// In returns the tasks that a store has.
+func In(s *store.Store) Tasks { return Tasks{s.Tables()} }
 
-func (k *RequestKey) put(tx *transaction) error {
-	err := tx.Exec("answers that are old", `DELETE FROM request_keys WHERE (actor, key) IN (SELECT actor, key FROM request_keys WHERE at < ? ORDER BY at LIMIT ?)`,
-		db.Time(k.At.Add(-keepRequests)), db.Int(forgetAtOnce))
-	if err != nil {
-		return err
-	}
-	return tx.Exec("the answer", `INSERT OR REPLACE INTO request_keys (actor, key, at, asked, result) VALUES (?, ?, ?, ?, CAST(? AS TEXT))`,
-		db.Text(k.Actor), db.Text(k.Key), db.Time(k.At), db.Text(k.Asked), db.Bytes(k.Result))
-}
-
-// StoredTask is a task with its lists, as they are stored.
-type StoredTask struct {
+// Stored is a task with its lists, as they are stored.
+type Stored struct {
 	Head    []byte
-	Parts   []TaskPart
+	Parts   []Part
 	Effects [][]byte
 }
 
-// Task returns a task with its lists but checkpoints, or [ErrNotFound].
-func (s *Store) Task(ctx context.Context, id string) (t StoredTask, err error) {
+// Task returns a task with its lists but checkpoints, or [db.ErrNotFound].
+func (s Tasks) Task(ctx context.Context, id string) (t Stored, err error) {
 	err = s.db.Read(ctx, func(conn *sqlite.Conn) error {
 		var heads [][]byte
 		if err := db.Collect(conn, &heads, `SELECT head FROM tasks WHERE id = ?`, []any{id}, db.ScanBytes); err != nil {
 			return err
 		}
 		if len(heads) == 0 {
-			return ErrNotFound
+			return db.ErrNotFound
 		}
 		t.Head = heads[0]
 		err := db.Collect(conn, &t.Parts, `SELECT kind, id, place, body FROM task_parts WHERE task_id = ? AND kind <> 'checkpoint' ORDER BY kind, place`, []any{id}, scanPart)
@@ -197,43 +192,43 @@ func (s *Store) Task(ctx context.Context, id string) (t StoredTask, err error) {
 	return t, err
 }
 
-func scanPart(stmt *sqlite.Stmt) (TaskPart, error) {
-	return TaskPart{Kind: stmt.ColumnText(0), ID: stmt.ColumnText(1), Place: stmt.ColumnInt(2), Body: db.ColumnBytes(stmt, 3)}, nil
+func scanPart(stmt *sqlite.Stmt) (Part, error) {
+	return Part{Kind: stmt.ColumnText(0), ID: stmt.ColumnText(1), Place: stmt.ColumnInt(2), Body: db.ColumnBytes(stmt, 3)}, nil
 }
 
-// TaskParts returns up to limit entries of one of a task's lists from a place on.
-func (s *Store) TaskParts(ctx context.Context, id, kind string, from, limit int) ([]TaskPart, error) {
+// Parts returns up to limit entries of one of a task's lists from a place on.
+func (s Tasks) Parts(ctx context.Context, id, kind string, from, limit int) ([]Part, error) {
 	return db.Rows(ctx, s.db, "the task", `SELECT kind, id, place, body FROM task_parts WHERE task_id = ? AND kind = ? AND place >= ? ORDER BY place LIMIT ?`,
 		[]any{id, kind, from, limit}, scanPart)
 }
 
 // OpenDependencies returns those of a task's dependencies that are not completed.
-func (s *Store) OpenDependencies(ctx context.Context, id string) ([]string, error) {
+func (s Tasks) OpenDependencies(ctx context.Context, id string) ([]string, error) {
 	return db.Rows(ctx, s.db, "the dependencies", `SELECT d.depends_on FROM task_deps d LEFT JOIN tasks t ON t.id = d.depends_on
 		WHERE d.task_id = ? AND t.phase IS NOT 'completed' ORDER BY d.depends_on`, []any{id}, db.ScanText)
 }
 
 // DependenciesOf returns what a task depends on.
-func (s *Store) DependenciesOf(ctx context.Context, id string) ([]string, error) {
+func (s Tasks) DependenciesOf(ctx context.Context, id string) ([]string, error) {
 	return db.Rows(ctx, s.db, "the dependencies", `SELECT depends_on FROM task_deps WHERE task_id = ?`, []any{id}, db.ScanText)
 }
 
-// ReadyTask is a task of the list of those with something to do.
-type ReadyTask struct {
+// Ready is a task of the list of those with something to do.
+type Ready struct {
 	Head    []byte
 	ReadyAt time.Time
 }
 
-// ReadyTasks calls visit with the heads of a tenant's tasks of one priority that are
+// Ready calls visit with the heads of a tenant's tasks of one priority that are
 // ready by now, those that are ready for longest first, until it returns false.
-func (s *Store) ReadyTasks(ctx context.Context, tenant string, priority int, now time.Time, visit func(ReadyTask) bool) error {
+func (s Tasks) Ready(ctx context.Context, tenant string, priority int, now time.Time, visit func(Ready) bool) error {
 	const page = 64
 	after, skip := int64(-1), 0
 	for {
 		found, err := db.Rows(ctx, s.db, "the tasks", `SELECT head, ready_at FROM tasks
 			WHERE tenant = ? AND priority = ? AND ready_at >= ? AND ready_at <= ? AND ready_at IS NOT NULL AND (binds = 0 OR blocked = 0) ORDER BY ready_at LIMIT ? OFFSET ?`,
-			[]any{tenant, priority, after, now.UnixMilli(), page, skip}, func(stmt *sqlite.Stmt) (ReadyTask, error) {
-				return ReadyTask{db.ColumnBytes(stmt, 0), db.TimeOf(stmt.ColumnInt64(1))}, nil
+			[]any{tenant, priority, after, now.UnixMilli(), page, skip}, func(stmt *sqlite.Stmt) (Ready, error) {
+				return Ready{db.ColumnBytes(stmt, 0), db.TimeOf(stmt.ColumnInt64(1))}, nil
 			})
 		if err != nil {
 			return err
@@ -253,29 +248,29 @@ func (s *Store) ReadyTasks(ctx context.Context, tenant string, priority int, now
 	}
 }
 
-// TaskFilter selects tasks; an empty member selects all.
-type TaskFilter struct {
+// Filter selects tasks; an empty member selects all.
+type Filter struct {
 	Tenant, Phase string
 	Open          bool
 	// After continues a page: the id of its last task.
 	After string
 }
 
-// Tasks returns the heads of up to limit tasks, oldest first, with when they are
+// List returns the heads of up to limit tasks, oldest first, with when they are
 // ready.
-func (s *Store) Tasks(ctx context.Context, f TaskFilter, limit int) ([]ReadyTask, error) {
+func (s Tasks) List(ctx context.Context, f Filter, limit int) ([]Ready, error) {
 	where, args := db.Matching([2]string{"tenant = ?", f.Tenant}, [2]string{"phase = ?", f.Phase})
 	if f.Open {
 		where += " AND is_open = 1"
 	}
 	return db.Rows(ctx, s.db, "the tasks", `SELECT head, coalesce(CASE WHEN binds = 0 OR blocked = 0 THEN ready_at END, 0) FROM tasks WHERE `+where+` AND id > ? ORDER BY id LIMIT ?`,
-		append(args, f.After, limit), func(stmt *sqlite.Stmt) (ReadyTask, error) {
-			return ReadyTask{db.ColumnBytes(stmt, 0), db.TimeOf(stmt.ColumnInt64(1))}, nil
+		append(args, f.After, limit), func(stmt *sqlite.Stmt) (Ready, error) {
+			return Ready{db.ColumnBytes(stmt, 0), db.TimeOf(stmt.ColumnInt64(1))}, nil
 		})
 }
 
-// OpenTasks returns how many tasks of each tenant are open.
-func (s *Store) OpenTasks(ctx context.Context) (map[string]int, error) {
+// Open returns how many tasks of each tenant are open.
+func (s Tasks) Open(ctx context.Context) (map[string]int, error) {
 	counts := make(map[string]int)
 	_, err := db.Rows(ctx, s.db, "the tasks", `SELECT tenant, count(*) FROM tasks WHERE is_open = 1 GROUP BY tenant`, nil, func(stmt *sqlite.Stmt) (struct{}, error) {
 		counts[stmt.ColumnText(0)] = stmt.ColumnInt(1)
@@ -284,33 +279,25 @@ func (s *Store) OpenTasks(ctx context.Context) (map[string]int, error) {
 	return counts, err
 }
 
-// RunningTasks returns the tasks of which an attempt runs, and BusyTasks those of
+// Running returns the tasks of which an attempt runs, and Busy those of
 // which a run of an effect is under way.
-func (s *Store) RunningTasks(ctx context.Context) ([]string, error) {
+func (s Tasks) Running(ctx context.Context) ([]string, error) {
 	return db.Rows(ctx, s.db, "the tasks", `SELECT id FROM tasks WHERE running = 1`, nil, db.ScanText)
 }
 
-// BusyTasks returns the tasks of which a run of an effect is under way, or unknown.
-func (s *Store) BusyTasks(ctx context.Context) ([]string, error) {
+// Busy returns the tasks of which a run of an effect is under way, or unknown.
+func (s Tasks) Busy(ctx context.Context) ([]string, error) {
 	return db.Rows(ctx, s.db, "the effects", `SELECT DISTINCT task_id FROM effects WHERE busy = 1`, nil, db.ScanText)
 }
 
 // GrantByToken returns a grant by the SHA-256 of its token, and Grant by its id.
-func (s *Store) GrantByToken(ctx context.Context, token []byte) ([]byte, error) {
+func (s Tasks) GrantByToken(ctx context.Context, token []byte) ([]byte, error) {
 	return db.Row(ctx, s.db, "the grant", `SELECT body FROM grants WHERE token = ?`, []any{token}, db.ScanBytes)
 }
 
 // Grant returns a grant with all that is stored of it.
-func (s *Store) Grant(ctx context.Context, id string) (TaskGrant, error) {
-	return db.Row(ctx, s.db, "the grant", `SELECT id, token, task_id, expires_at, body FROM grants WHERE id = ?`, []any{id}, func(stmt *sqlite.Stmt) (TaskGrant, error) {
-		return TaskGrant{ID: stmt.ColumnText(0), Token: db.ColumnBytes(stmt, 1), TaskID: stmt.ColumnText(2), ExpiresAt: db.TimeOf(stmt.ColumnInt64(3)), Body: db.ColumnBytes(stmt, 4)}, nil
+func (s Tasks) Grant(ctx context.Context, id string) (Grant, error) {
+	return db.Row(ctx, s.db, "the grant", `SELECT id, token, task_id, expires_at, body FROM grants WHERE id = ?`, []any{id}, func(stmt *sqlite.Stmt) (Grant, error) {
+		return Grant{ID: stmt.ColumnText(0), Token: db.ColumnBytes(stmt, 1), TaskID: stmt.ColumnText(2), ExpiresAt: db.TimeOf(stmt.ColumnInt64(3)), Body: db.ColumnBytes(stmt, 4)}, nil
 	})
-}
-
-// RequestOf returns what an actor's request was answered, or [ErrNotFound].
-func (s *Store) RequestOf(ctx context.Context, actor, key string, now time.Time) (RequestKey, error) {
-	return db.Row(ctx, s.db, "the answer", `SELECT asked, result FROM request_keys WHERE actor = ? AND key = ? AND at > ?`, []any{actor, key, now.Add(-keepRequests).UnixMilli()},
-		func(stmt *sqlite.Stmt) (RequestKey, error) {
-			return RequestKey{Actor: actor, Key: key, Asked: stmt.ColumnText(0), Result: db.ColumnBytes(stmt, 1)}, nil
-		})
 }

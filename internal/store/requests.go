@@ -1,0 +1,44 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/db"
+	"zombiezen.com/go/sqlite"
+)
+
+// RequestKey is what a request was answered, as a part. Asked is a digest of what it
+// asked.
+type RequestKey struct {
+	Actor, Key, Asked string
+	At                time.Time
+	Result            []byte
+}
+
+// keepRequests is for how long answers of requests are kept, and forgetAtOnce how many
+// of them go with a new one.
+const (
+	keepRequests = 24 * time.Hour
+	forgetAtOnce = 4
+)
+
+func (k *RequestKey) prepare() (int, error) { return len(k.Result) + 128, nil }
+
+func (k *RequestKey) put(tx *transaction) error {
+	err := tx.Exec("answers that are old", `DELETE FROM request_keys WHERE (actor, key) IN (SELECT actor, key FROM request_keys WHERE at < ? ORDER BY at LIMIT ?)`,
+		db.Time(k.At.Add(-keepRequests)), db.Int(forgetAtOnce))
+	if err != nil {
+		return err
+	}
+	return tx.Exec("the answer", `INSERT OR REPLACE INTO request_keys (actor, key, at, asked, result) VALUES (?, ?, ?, ?, CAST(? AS TEXT))`,
+		db.Text(k.Actor), db.Text(k.Key), db.Time(k.At), db.Text(k.Asked), db.Bytes(k.Result))
+}
+
+// RequestOf returns what an actor's request was answered, or [ErrNotFound].
+func (s *Store) RequestOf(ctx context.Context, actor, key string, now time.Time) (RequestKey, error) {
+	return db.Row(ctx, s.db, "the answer", `SELECT asked, result FROM request_keys WHERE actor = ? AND key = ? AND at > ?`, []any{actor, key, now.Add(-keepRequests).UnixMilli()},
+		func(stmt *sqlite.Stmt) (RequestKey, error) {
+			return RequestKey{Actor: actor, Key: key, Asked: stmt.ColumnText(0), Result: db.ColumnBytes(stmt, 1)}, nil
+		})
+}
