@@ -282,11 +282,29 @@ func agentTable(status *api.Status) *term.Table {
 }
 
 func queueTable(status *api.Status) *term.Table {
-	t := &term.Table{Columns: []term.Column{{Title: "QUEUE", Whole: true}, {Title: "WAITING", Least: 7, Right: true}}}
+	t := &term.Table{Columns: []term.Column{{Title: "QUEUE", Whole: true}, {Title: "WAITING", Least: 7, Right: true}, {Title: "UNTIL", Least: 12}}}
 	for _, q := range status.Queues {
-		t.Add(term.Plain(q.Name), term.Plain(strconv.Itoa(q.Waiting)))
+		t.Add(term.Plain(q.Name), term.Plain(strconv.Itoa(q.Waiting)), term.Tinted(absent(status, q.Name), term.Yellow))
 	}
 	return t
+}
+
+// absent is for whom a queue waits, "" where they are there.
+func absent(status *api.Status, queue string) string {
+	kind, name, _ := strings.Cut(queue, ":")
+	switch kind {
+	case "agent":
+		for i := range status.Agents {
+			if a := &status.Agents[i]; a.ID == name && !a.Connected {
+				return a.ID + "'s program " + a.App + " connects"
+			}
+		}
+	case "channel":
+		if !slices.ContainsFunc(status.Apps, func(a api.AppStatus) bool { return slices.Contains(a.Capabilities, queue) }) {
+			return "a program registers the channel"
+		}
+	}
+	return ""
 }
 
 func sinkTable(status *api.Status, now time.Time) *term.Table {

@@ -3,16 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/term"
 )
@@ -134,37 +130,22 @@ func TestStatusFits(t *testing.T) {
 	}
 }
 
-func TestStatusBoard(t *testing.T) {
+// A queue that waits for somebody who is not there says for whom.
+func TestStatusNamesTheAbsent(t *testing.T) {
 	now := time.Now()
-	raw, err := json.Marshal(busy(now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var failure error
-	b := &statusBoard{screen: term.Screen{Terminal: true, Width: 80}, height: 24, every: time.Millisecond, ask: func() (jsontext.Value, error) { return raw, failure }}
-	_, next := b.Update(b.Init()())
-	if next == nil {
-		t.Fatal("it does not look again")
-	}
-	view := b.View()
-	if !view.AltScreen || strings.Count(view.Content, "\n") > 23 || !strings.HasPrefix(view.Content, "ocipd 1.2.3,") || !strings.HasSuffix(view.Content, "\nq ends") {
-		t.Errorf("shows\n%s", view.Content)
-	}
-	if _, ok := next().(lookMsg); !ok {
-		t.Error("what comes next is no look")
-	}
-	b.Update(tea.WindowSizeMsg{Width: 40, Height: 8})
-	if lines := strings.Split(b.View().Content, "\n"); len(lines) != 8 || !strings.Contains(lines[6], "more") && !strings.Contains(lines[6], "and ") {
-		t.Errorf("on 8 lines it shows %q", lines)
-	}
-	failure = errors.New("the daemon\nis gone")
-	b.Update(b.look())
-	if view := b.View().Content; !strings.Contains(view, "ocipd 1.2.3") || !strings.HasSuffix(view, "\nthe daemon; is gone") {
-		t.Errorf("without a daemon it shows\n%s", view)
-	}
-	for _, key := range []tea.KeyPressMsg{{Code: 'q', Text: "q"}, {Code: 'c', Mod: tea.ModCtrl}} {
-		if _, cmd := b.Update(key); cmd == nil || cmd() != (tea.QuitMsg{}) {
-			t.Errorf("%s does not end it", key)
+	s := busy(now)
+	s.Agents = []api.AgentStatus{{ID: "bob", InstanceID: "agent-bob-1", App: "@acme/bob"}, {ID: "eve", App: "@acme/eve", Connected: true}}
+	s.Queues = []api.QueueStatus{{Name: "agent:bob", Waiting: 3}, {Name: "agent:eve", Waiting: 1}, {Name: "channel:irc", Waiting: 2}, {Name: "channel:telegram", Waiting: 4}}
+	s.Apps[0].Capabilities = []string{"channel:telegram"}
+	for _, brief := range []bool{true, false} {
+		text := strings.Join(draw(s, term.Screen{Terminal: true, Width: 80}, now, brief), "\n")
+		for _, want := range []string{
+			"agent:bob               3  bob's program @acme/bob connects\n", "agent:eve               1\n",
+			"channel:irc             2  a program registers the channel\n", "channel:telegram        4\n",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is missing in\n%s", want, text)
+			}
 		}
 	}
 }
@@ -220,7 +201,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	c.write(clinicConfig, clinicYAML, 0o600)
 	c.serve()
 	term := openTerminal(t, 80, 24, append(c.env, asProgram+"=1", "TERM=xterm"), os.Args[0], "status", "--watch", "--interval", "100ms")
-	term.want("ocipd ", "decisions", "disk", "q ends")
+	term.want("ocipd ", "decisions", "disk", "q quit")
 	term.typed("q")
 	if code := term.wait(); code != exitDone {
 		t.Errorf("exits %d", code)

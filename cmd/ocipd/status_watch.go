@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/console"
 	"github.com/openclawos/ocipd/internal/doctor"
 	"github.com/openclawos/ocipd/internal/term"
 )
@@ -19,7 +18,10 @@ import (
 // and otherwise one after another.
 func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON bool) error {
 	if scr := s.Screen(); scr.Terminal && !asJSON {
-		return s.statusOnTerminal(ctx, every, scr)
+		return console.Run(ctx, console.Options{
+			Stdin: s.Stdin, Stdout: s.Stdout, Env: s.Env, Screen: scr, Every: every,
+			Panes: []console.Pane{{Title: "status", Lines: func(ctx context.Context, scr term.Screen, _ int) ([]string, error) { return s.statusOf(ctx, scr, true) }}},
+		})
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -57,94 +59,6 @@ func (s *shell) showStatus(raw jsontext.Value, asJSON, brief bool) error {
 	}
 	_, err := fmt.Fprintln(s.Stdout, strings.Join(draw(&status, s.Screen(), time.Now(), true), "\n")+"\n")
 	return err
-}
-
-func (s *shell) statusOnTerminal(ctx context.Context, every time.Duration, scr term.Screen) error {
-	m := &statusBoard{screen: scr, every: every, ask: func() (jsontext.Value, error) { return s.AskOperator(ctx, "kernel.status") }}
-	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(s.Stdin), tea.WithOutput(s.Stdout),
-		tea.WithEnvironment(s.Env), tea.WithoutSignalHandler()).Run()
-	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-// statusBoard is a status that is kept up to date: the model of the interactive
-// command. It is used by one goroutine, as bubbletea does.
-type statusBoard struct {
-	screen term.Screen
-	height int
-	every  time.Duration
-	ask    func() (jsontext.Value, error)
-
-	now    time.Time
-	status *api.Status
-	// trouble is why there is no newer one, empty where the last is new.
-	trouble string
-}
-
-// What a board learns besides keys.
-type (
-	lookMsg   time.Time
-	statusMsg struct {
-		at  time.Time
-		raw jsontext.Value
-		err error
-	}
-)
-
-// Init asks for the first status.
-func (b *statusBoard) Init() tea.Cmd { return b.look }
-
-func (b *statusBoard) look() tea.Msg {
-	raw, err := b.ask()
-	return statusMsg{at: time.Now(), raw: raw, err: err}
-}
-
-// Update takes one message.
-func (b *statusBoard) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		b.screen.Width, b.height = msg.Width, msg.Height
-	case tea.KeyPressMsg:
-		if k := msg.String(); k == "q" || k == "ctrl+c" || k == "esc" {
-			return b, tea.Quit
-		}
-	case lookMsg:
-		return b, b.look
-	case statusMsg:
-		b.now, b.trouble = msg.at, ""
-		next := new(api.Status)
-		if msg.err == nil {
-			msg.err = json.Unmarshal(msg.raw, next)
-		}
-		if msg.err != nil {
-			b.trouble = msg.err.Error()
-		} else {
-			b.status = next
-		}
-		return b, tea.Tick(b.every, func(t time.Time) tea.Msg { return lookMsg(t) })
-	}
-	return b, nil
-}
-
-// View shows the newest status, cut to the height of the screen.
-func (b *statusBoard) View() tea.View {
-	var lines []string
-	if b.status != nil {
-		lines = draw(b.status, b.screen, b.now, true)
-	}
-	last := "q ends"
-	if b.trouble != "" {
-		last = b.screen.Colour.Paint(term.Red, term.Cut(term.Printable(term.OneLine(b.trouble)), b.screen.Width))
-	}
-	if room := b.height - 1; b.height > 1 && len(lines) > room {
-		more := len(lines) - room + 1
-		lines = append(lines[:room-1], b.screen.Colour.Paint(term.Dim, term.Cut(fmt.Sprintf("… and %s", term.Count(more, "line")), b.screen.Width)))
-	}
-	view := tea.NewView(strings.Join(append(lines, last), "\n"))
-	view.AltScreen = true
-	return view
 }
 
 // latencyText is how long decisions and commits take.

@@ -51,8 +51,8 @@ type Stats struct {
 	// length since 1970, so that the first and the last may be covered in part.
 	Buckets []StatsBucket `json:"buckets"`
 	// Agents are the local agents and Rules what was decided by
-	// (policyApplied), most records first, at most [StatsRows] each; Codes are
-	// the verdicts' codes. The counts are how many there are.
+	// (policyApplied, or the kind of a record that no rule decided about), most
+	// records first, at most [StatsRows] each; Codes are the verdicts' codes. The counts are how many there are.
 	Agents     []StatsRow `json:"agents"`
 	AgentCount int        `json:"agentCount"`
 	Rules      []StatsRow `json:"rules"`
@@ -88,9 +88,14 @@ const (
 // Subject is what numbers are kept by.
 type Subject struct{ Agent, Rule, Code, Result string }
 
-// SubjectOf returns what a record counts for.
+// SubjectOf returns what a record counts for. One of something that happened, which no
+// rule decided about, counts for its kind.
 func SubjectOf(r *Record) Subject {
-	return Subject{Agent: r.AgentID, Rule: r.PolicyApplied, Code: r.Code, Result: r.PolicyResult}
+	s := Subject{Agent: r.AgentID, Rule: r.PolicyApplied, Code: r.Code, Result: r.PolicyResult}
+	if s.Rule == "" && s.Result == "" {
+		s.Rule = r.ActionType
+	}
+	return s
 }
 
 // Tally adds up [Stats]. Make one with [NewTally].

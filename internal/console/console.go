@@ -110,8 +110,13 @@ func (m *model) draw() tea.Cmd {
 	}
 }
 
-// rows is how many lines a pane has: all but tabs and footer.
-func (m *model) rows() int { return max(1, m.height-3) }
+// rows is how many lines a pane has: all but tabs, which only several have, and footer.
+func (m *model) rows() int {
+	if len(m.views) == 1 {
+		return max(1, m.height-1)
+	}
+	return max(1, m.height-3)
+}
 
 // Update takes one message.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -212,7 +217,10 @@ func (m *model) View() tea.View {
 	for len(body) < m.rows() {
 		body = append(body, "")
 	}
-	lines := append([]string{strings.Join(tabs, ""), ""}, body...)
+	lines := body
+	if len(m.views) > 1 {
+		lines = append([]string{strings.Join(tabs, ""), ""}, body...)
+	}
 	v := tea.NewView(strings.Join(append(lines, m.footer()), "\n"))
 	v.AltScreen = true
 	return v
@@ -232,7 +240,10 @@ func (m *model) body() []string {
 }
 
 func (m *model) helpLines() []string {
-	help := []string{"tab, 1 to " + fmt.Sprint(len(m.views)), "another pane", "up, down, j, k", "scroll by a line", "space, b", "scroll by a page", "g, G", "to the beginning, to the end"}
+	help := []string{"up, down, j, k", "scroll by a line", "space, b", "scroll by a page", "g, G", "to the beginning, to the end"}
+	if len(m.views) > 1 {
+		help = append([]string{"tab, 1 to " + fmt.Sprint(len(m.views)), "another pane"}, help...)
+	}
 	for i := range m.o.Panes {
 		if p := &m.o.Panes[i]; p.Open != nil {
 			help = append(help, "enter", p.Opens+", in "+p.Title)
@@ -252,6 +263,9 @@ func (m *model) footer() string {
 		return m.screen.Colour.Paint(term.Red, term.Cut(term.OneLine(v.trouble), m.screen.Width))
 	}
 	keys := "tab next pane  ? help  q quit"
+	if len(m.views) == 1 {
+		keys = "? help  q quit"
+	}
 	if pane.Open != nil {
 		keys = "enter " + pane.Opens + "  " + keys
 	}

@@ -29,7 +29,7 @@ const applicationID = 0x6f636978
 
 // form numbers what is in the file: its version, and the members it is made of.
 func form() int64 {
-	made := []byte("3")
+	made := []byte("4")
 	for _, m := range audit.Filters() {
 		made = append(append(made, ' '), m.Name...)
 	}

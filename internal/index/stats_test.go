@@ -40,7 +40,7 @@ func checkStats(t *testing.T, x *Index, l *memLog, since, until time.Time, bucke
 		for _, of := range []struct {
 			rows map[string]audit.Verdicts
 			name string
-		}{{agents, e.AgentID}, {rules, e.PolicyApplied}, {codes, e.Code}} {
+		}{{agents, e.AgentID}, {rules, audit.SubjectOf(&e.Record).Rule}, {codes, e.Code}} {
 			if of.name != "" {
 				v := of.rows[of.name]
 				sum(&v)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +54,7 @@ func writeNarrow(w io.Writer, scr term.Screen, e *audit.Entry) error {
 	who := term.Plain(strings.TrimSpace(agent(e) + " " + With(e)))
 	below := joined(": ", strings.TrimSpace(e.Classification+" "+round(e)), Reason(e))
 	widths := narrowWidths()
-	if whole := append(row[:len(row):len(row)], who); lineWidth(columns, append(widths, 0), whole) <= scr.Width {
+	if whole := append(slices.Clip(row), who); lineWidth(columns, append(widths, 0), whole) <= scr.Width {
 		row, widths = whole, append(widths, 0)
 	} else {
 		below = joined(", ", strings.TrimSpace(agent(e)+" "+With(e)), below)

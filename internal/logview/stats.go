@@ -23,7 +23,7 @@ func verdictKinds() []verdictKind {
 		{audit.ResultAllow, term.Green, func(v *audit.Verdicts) int { return v.Allow }},
 		{audit.ResultDeny, term.Red, func(v *audit.Verdicts) int { return v.Deny }},
 		{Hold, term.Yellow, func(v *audit.Verdicts) int { return v.RequireApproval }},
-		{"other", term.Dim, func(v *audit.Verdicts) int { return v.None }},
+		{"event", term.Dim, func(v *audit.Verdicts) int { return v.None }},
 	}
 }
 
@@ -50,7 +50,7 @@ func Stats(out io.Writer, scr term.Screen, stats *audit.Stats) error {
 		rows  []audit.StatsRow
 		count int
 	}{
-		{"AGENT", stats.Agents, stats.AgentCount}, {"RULE", stats.Rules, stats.RuleCount}, {"CODE", stats.Codes, stats.CodeCount},
+		{"AGENT", stats.Agents, stats.AgentCount}, {"RULE OR EVENT", stats.Rules, stats.RuleCount}, {"CODE", stats.Codes, stats.CodeCount},
 	} {
 		if len(list.rows) == 0 {
 			continue
