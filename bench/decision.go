@@ -278,7 +278,6 @@ func manyPeers(b *bench) (result, error) {
 		if err != nil {
 			return result{}, err
 		}
-		defer d.stop()
 		kb, err := d.resident()
 		if err != nil {
 			return result{}, err

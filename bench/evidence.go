@@ -81,7 +81,6 @@ func followerDelay(b *bench) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	defer d.stop()
 	sender, err := d.sender(0)
 	if err != nil {
 		return result{}, err
@@ -248,7 +247,6 @@ func indexedQuery(b *bench) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	defer d.stop()
 	c, err := dial(filepath.Join(filepath.Dir(d.socket), "operator.sock"))
 	if err != nil {
 		return result{}, err

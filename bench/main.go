@@ -44,13 +44,19 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	besidePath := *beside
+	if besidePath != "" {
+		if besidePath, err = filepath.Abs(besidePath); err != nil {
+			return err
+		}
+	}
 	if *dir == "" {
 		if *dir, err = os.MkdirTemp("", "ocipd-bench"); err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(*dir) }()
 	}
-	b := &bench{ctx: ctx, binary: binaryPath, beside: *beside, dir: *dir, records: *records, exchanges: *exchanges}
+	b := &bench{ctx: ctx, binary: binaryPath, beside: besidePath, dir: *dir, records: *records, exchanges: *exchanges, running: new([]*process)}
 	fmt.Println("each figure beside its floor, measured in turns; lower ratios are better unless the goal says ≥")
 	for _, f := range figures() {
 		if !strings.Contains(f.name, *only) {
@@ -58,6 +64,7 @@ func run() error {
 		}
 		fmt.Fprintf(os.Stderr, "measuring %s …\n", f.name)
 		r, err := f.measure(b)
+		b.stopAll()
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
@@ -90,6 +97,17 @@ type bench struct {
 	beside             string
 	records, exchanges int
 	rows               []row
+	// unbound is set for a build from before a process's connections had a bound.
+	unbound bool
+	// running are the servers that a figure has started.
+	running *[]*process
+}
+
+func (b *bench) stopAll() {
+	for _, p := range *b.running {
+		p.stop()
+	}
+	*b.running = nil
 }
 
 func (b *bench) print() error {
