@@ -40,6 +40,9 @@ func (p *AgentSendParams) SessionKey() string {
 	return "agent:" + p.To + mainSession
 }
 
+// WithKey is the request's key, "" for none.
+func (p *AgentSendParams) WithKey() string { return p.RequestKey }
+
 // OrderKey keeps the messages of one session in the order they were asked for.
 func (p *AgentSendParams) OrderKey() string { return p.SessionKey() }
 

@@ -15,7 +15,7 @@ type folder struct {
 // layers is the layer table. A folder with Go code that has no row is a fault.
 var layers = map[string]folder{
 	"cmd/ocipd": {
-		imports: []string{"configs", "configs/policies", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
+		imports: []string{"configs", "configs/policies", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
 		clock:   true, process: true,
 	},
 	"internal/daemon": {
@@ -74,6 +74,7 @@ var layers = map[string]folder{
 	"internal/notify":          {imports: []string{"internal/text"}},
 	"internal/text":            {},
 	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term", "internal/text"}, clock: true},
+	"internal/mcpserver":       {imports: []string{"internal/api", "internal/client", "internal/ocip", "internal/task"}},
 	"internal/taskcmd":         {imports: []string{"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/task", "internal/term"}, clock: true},
 	"internal/auditcmd":        {imports: []string{"internal/api", "internal/audit", "internal/checkpoints", "internal/cli", "internal/client", "internal/config", "internal/durable", "internal/export", "internal/keyring", "internal/logreader", "internal/logstore", "internal/logview", "internal/store", "internal/term", "internal/verify", "internal/witness"}, clock: true},
 	"internal/logview":         {imports: []string{"internal/audit", "internal/term"}},
@@ -181,6 +182,11 @@ var fences = []fence{
 		paths:   []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
 		folders: []string{"internal/db", "internal/logstore", "internal/store", "internal/taskstore", "internal/index", "internal/walfile", "bench"},
 		why:     "the database is reached through internal/store, and bench has a bare one beside it",
+	},
+	{
+		paths:   []string{"github.com/modelcontextprotocol"},
+		folders: []string{"internal/mcpserver"},
+		why:     "MCP is spoken by internal/mcpserver",
 	},
 	{
 		paths:   []string{"net"},

@@ -57,17 +57,7 @@ begins with its code, such as GUARD_FAILED.`,
 }
 
 // token is the grant's token that the command acts by, "" for the operator.
-func (t *command) token() (string, error) {
-	file := cmp.Or(t.tokenFile, t.Getenv("OCIPD_TOKEN_FILE"))
-	if file == "" {
-		return t.Getenv("OCIPD_TOKEN"), nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the token: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
-}
+func (t *command) token() (string, error) { return t.Token(t.tokenFile) }
 
 // dial connects as whoever the command acts as.
 func (t *command) dial(ctx context.Context) (*client.Client, error) {

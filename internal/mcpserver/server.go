@@ -1,0 +1,274 @@
+// Package mcpserver is an MCP server over stdio whose tools are what one grant of a running
+// ocipd lets its holder call: tasks, and the messages of an agent that has no app.
+//
+// It is a client of the daemon's socket and decides nothing. What a tool may do is the
+// grant's: the server lists the tools that the daemon named when it attached, writes who
+// calls and for which task where the grant says so, and gives the daemon's answer on as it
+// is. It connects again where the daemon restarts, and what was under way then is asked
+// again under the same key, so that nothing is done twice.
+//
+// The caller's duty: nothing else writes to the standard output that it hands in.
+package mcpserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// Options is what a server is given from outside.
+type Options struct {
+	// Dial connects to the daemon's kernel socket.
+	Dial func(context.Context) (*client.Client, error)
+	// Token is the grant's, and Role, where set, the role that it must be for.
+	Token   string
+	Role    task.Role
+	Version string
+	In      io.ReadCloser
+	Out     io.WriteCloser
+	Log     *slog.Logger
+	NewID   func() string
+}
+
+const (
+	// awayTime is for how long it is waited for a daemon that is not there, and callTime
+	// for an answer.
+	awayTime = 10 * time.Second
+	callTime = time.Minute
+	// dialEvery is how often it is tried to connect meanwhile, and maxTries how often a
+	// call is made whose connection was lost.
+	dialEvery = 100 * time.Millisecond
+	maxTries  = 3
+)
+
+// Serve answers until the input ends or the context does.
+func Serve(ctx context.Context, o *Options) error {
+	s := &server{o: o, nonce: o.NewID()}
+	defer s.close()
+	within, cancel := context.WithTimeout(ctx, awayTime)
+	_, err := s.connected(within)
+	cancel()
+	if err != nil {
+		return err
+	}
+	if o.Role != "" && s.at.Role != o.Role {
+		return fmt.Errorf("cannot serve the tools of a %s: the token is for %s", o.Role, whose(&s.at))
+	}
+	mcpServer := mcp.NewServer(&mcp.Implementation{Name: "ocipd", Title: "ocipd", Version: o.Version}, &mcp.ServerOptions{
+		Instructions: instructions(&s.at), Logger: o.Log, Capabilities: &mcp.ServerCapabilities{},
+	})
+	for _, t := range toolsOf(&s.at) {
+		described, err := t.describe(&s.at)
+		if err != nil {
+			return err
+		}
+		mcpServer.AddTool(described, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return s.use(ctx, &t, r.Params), nil
+		})
+	}
+	err = mcpServer.Run(ctx, &mcp.IOTransport{Reader: o.In, Writer: o.Out})
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// whose names who a grant is for.
+func whose(at *api.TaskAttached) string {
+	if at.Actor == "" {
+		return "agent " + at.Agent
+	}
+	return fmt.Sprintf("%s, a %s", at.Actor, at.Role)
+}
+
+// server is one MCP server.
+type server struct {
+	o     *Options
+	nonce string
+
+	mu sync.Mutex
+	c  *client.Client
+	// at is what the grant was when the server attached first.
+	at api.TaskAttached
+}
+
+func (s *server) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c != nil {
+		_ = s.c.Close()
+	}
+}
+
+// connected returns the connection, and connects where there is none. It waits for a
+// daemon that is away until the context ends.
+func (s *server) connected(ctx context.Context) (*client.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c != nil && s.c.Err() == nil {
+		return s.c, nil
+	}
+	for {
+		at, c, err := s.attach(ctx)
+		if err == nil {
+			if s.c != nil {
+				_ = s.c.Close()
+			}
+			if s.c = c; s.at.GrantID == "" {
+				s.at = at
+			}
+			return c, nil
+		}
+		if !away(err) {
+			return nil, err
+		}
+		timer := time.NewTimer(dialEvery)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
+}
+
+func (s *server) attach(ctx context.Context) (at api.TaskAttached, c *client.Client, err error) {
+	if c, err = s.o.Dial(ctx); err != nil {
+		return at, nil, err
+	}
+	if err = c.Call(ctx, "task.attach", &api.TaskAttachParams{Token: s.o.Token}, &at); err != nil {
+		_ = c.Close()
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = api.Errorf(api.ConnectionClosed, "the daemon does not answer")
+		}
+		return at, nil, err
+	}
+	return at, c, nil
+}
+
+// away reports whether an error says that no daemon is there, or that it went.
+func away(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return errors.Is(err, client.ErrNotRunning) || ok && e.Code == api.ConnectionClosed
+}
+
+// call makes a call, once more where the connection was lost. All that is called may be
+// called twice: it reads, has a request key, or a key of its own.
+func (s *server) call(ctx context.Context, method string, params any) (raw jsontext.Value, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	for range maxTries {
+		within, done := context.WithTimeout(ctx, awayTime)
+		var c *client.Client
+		c, err = s.connected(within)
+		done()
+		if err != nil {
+			break
+		}
+		if err = c.Call(ctx, method, params, &raw); !away(err) {
+			break
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = api.Errorf(api.Timeout, "the daemon has not answered within %s", callTime)
+	}
+	return raw, err
+}
+
+// use answers a call of a tool.
+func (s *server) use(ctx context.Context, t *tool, p *mcp.CallToolParamsRaw) *mcp.CallToolResult {
+	args, err := arguments(p.Arguments)
+	if err != nil {
+		return failed(err)
+	}
+	t.fill(args, &s.at)
+	if t.keyed() && len(args["request_key"]) == 0 {
+		args["request_key"] = api.String(s.key(t, p))
+	}
+	raw, err := s.call(ctx, t.method, args)
+	if err != nil {
+		s.o.Log.Warn("a call was refused", "tool", t.name, "error", err)
+		return failed(err)
+	}
+	if t.after != nil {
+		raw = t.after(raw)
+	}
+	return &mcp.CallToolResult{StructuredContent: raw, Content: []mcp.Content{&mcp.TextContent{Text: string(raw)}}}
+}
+
+// arguments reads what a client gives a tool: an object, each member once.
+func arguments(raw []byte) (api.Object, error) {
+	args := make(api.Object)
+	if len(raw) == 0 || string(raw) == "null" {
+		return args, nil
+	}
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, api.Errorf(api.InvalidParams, "cannot read the arguments: they are an object with each member once")
+	}
+	return args, nil
+}
+
+// toolUse is where a client names the model's call of a tool, which it keeps when it makes
+// the call again.
+const toolUse = "claudecode/toolUseId"
+
+// key is the request key of a call that has none: the same for the same call of this
+// server's client, and else a fresh one.
+func (s *server) key(t *tool, p *mcp.CallToolParamsRaw) string {
+	id, ok := p.Meta[toolUse].(string)
+	if !ok || id == "" {
+		return "mcp-" + s.o.NewID()
+	}
+	sum := sha256.Sum256([]byte(s.nonce + "\n" + id + "\n" + t.name + "\n" + string(p.Arguments)))
+	return "mcp-" + hex.EncodeToString(sum[:16])
+}
+
+// failure is what a client is told of a refusal.
+type failure struct {
+	Code     api.Code  `json:"code"`
+	TaskCode task.Code `json:"task_code,omitzero"`
+	OCIPCode string    `json:"ocip_code,omitzero"`
+	Message  string    `json:"message"`
+	Next     string    `json:"next"`
+	Details  any       `json:"details,omitzero"`
+}
+
+func failed(err error) *mcp.CallToolResult {
+	e, ok := errors.AsType[*api.Error](err)
+	switch {
+	case errors.Is(err, client.ErrNotRunning):
+		e = api.Errorf(api.ConnectionClosed, "%v", err)
+	case !ok:
+		e = api.Errorf(api.UnknownError, "%v", err)
+	}
+	f := failure{Code: e.Code, Message: e.Message, Details: e.Details}
+	var details struct {
+		api.TaskDetails
+		OCIP struct {
+			Code string `json:"code"`
+		} `json:"ocip"`
+	}
+	if text, err := json.Marshal(e.Details); err == nil && json.Unmarshal(text, &details) == nil {
+		f.TaskCode, f.OCIPCode = details.Task.Code, details.OCIP.Code
+	}
+	f.Next = cmp.Or(ocipAdvice()[f.OCIPCode], taskAdvice()[f.TaskCode], codeAdvice()[f.Code])
+	text, err := json.Marshal(&f)
+	if err != nil {
+		text = []byte(`{"code":"UNKNOWN_ERROR","message":"the error cannot be shown","next":"Tell your user."}`)
+	}
+	return &mcp.CallToolResult{IsError: true, StructuredContent: jsontext.Value(text), Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
+}
