@@ -23,7 +23,8 @@ func newMCP(s *shell) *cobra.Command {
 grant: the tools of the actor's role, and those of the agent that the grant names. The
 client starts this command; it ends with its input. The token stands in --token-file,
 OCIPD_TOKEN_FILE or OCIPD_TOKEN, and is made by: ocipd task grant.`,
-		Example: "  claude mcp add ocipd -- ocipd mcp --token-file ~/lead.token\n" +
+		Example: "  ocipd mcp --token-file ~/lead.token\n" +
+			"  claude mcp add ocipd -- ocipd mcp --token-file ~/lead.token\n" +
 			"  codex mcp add ocipd -- ocipd mcp --token-file ~/lead.token",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
