@@ -145,12 +145,13 @@ func (l *memLog) Query(_ context.Context, f audit.Filter, after, before uint64, 
 	if before == 0 {
 		before = uint64(len(l.lines)) + 1
 	}
+	selected := selects(&f)
 	for looked := 0; before > after+1; looked++ {
 		if looked == scanned {
 			return lines, before, nil
 		}
 		before--
-		if selects(&f, &l.entries[before-1]) {
+		if selected(&l.entries[before-1]) {
 			if lines = append(lines, l.lines[before-1]); len(lines) == limit {
 				if before <= after+1 {
 					before = 0
@@ -166,8 +167,9 @@ func (l *memLog) Query(_ context.Context, f audit.Filter, after, before uint64, 
 func (l *memLog) want(f audit.Filter, before uint64) (lines [][]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	selected := selects(&f)
 	for seq := uint64(len(l.lines)); seq > l.gone; seq-- {
-		if (before == 0 || seq < before) && selects(&f, &l.entries[seq-1]) {
+		if (before == 0 || seq < before) && selected(&l.entries[seq-1]) {
 			lines = append(lines, l.lines[seq-1])
 		}
 	}
@@ -175,14 +177,27 @@ func (l *memLog) want(f audit.Filter, before uint64) (lines [][]byte) {
 }
 
 // selects says by the members what a filter selects.
-func selects(f *audit.Filter, e *audit.Entry) bool {
+func selects(f *audit.Filter) func(*audit.Entry) bool {
+	type wanted struct {
+		member audit.Member
+		value  string
+	}
+	var like []wanted
 	for _, m := range audit.Filters() {
-		if want := *m.Of(&f.Like); want != "" && want != *m.Of(&e.Record) {
-			return false
+		if value := *m.Of(&f.Like); value != "" {
+			like = append(like, wanted{m, value})
 		}
 	}
-	return (f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until)) &&
-		(f.Text == "" || strings.Contains(strings.ToLower(e.PolicyReason), strings.ToLower(f.Text)))
+	text := strings.ToLower(f.Text)
+	return func(e *audit.Entry) bool {
+		for i := range like {
+			if *like[i].member.Of(&e.Record) != like[i].value {
+				return false
+			}
+		}
+		return (f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until)) &&
+			(text == "" || strings.Contains(strings.ToLower(e.PolicyReason), text))
+	}
 }
 
 func openIndex(t *testing.T, l Log) (*Index, string) {

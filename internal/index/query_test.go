@@ -18,8 +18,8 @@ import (
 // a tail, against reading every line: pages of every size, from every place.
 func TestQueryIsAPlainWalk(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	l := newLogAt(shardRecords - 9000)
-	const records = 20_000
+	l := newLogAt(shardRecords - 5000)
+	const records = 10_000
 	const every = 500 * time.Millisecond
 	add := func(n int) {
 		for range n {
@@ -63,7 +63,7 @@ func TestQueryIsAPlainWalk(t *testing.T) {
 	}
 	t.Run("indexed", func(t *testing.T) { check(t, 70) })
 	stopped()
-	add(2500)
+	add(1500)
 	t.Run("with a tail", func(t *testing.T) { check(t, 35) })
 	t.Run("with no file", func(t *testing.T) {
 		if err := x.Close(); err != nil {
