@@ -18,11 +18,11 @@ func Lines(lacks []Declaration) string { return directory.Lines(lacks) }
 // Undeclared lists what a configuration must say about apps and does not. Owners
 // says which app had a channel of late, as far as somebody knows.
 func Undeclared(cfg *config.Config, owners map[string]string) ([]Declaration, error) {
-	k, err := New(cfg)
+	d, err := directoryOf(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return directory.Missing(&k.Directory, owners), nil
+	return directory.Missing(&d, owners), nil
 }
 
 // CheckDeclared refuses a configuration in which it is not said what apps may do

@@ -22,7 +22,6 @@ import (
 // was checked when it was loaded, so an error here is one of the program.
 func New(c *config.Config) (kernel.Config, error) {
 	k := kernel.Config{
-		Directory: directory.Config{DefaultAgent: c.DefaultAgent},
 		Config: registry.Config{
 			HookWait: c.Hooks.Wait, HookAnswer: c.Hooks.Answer, HookApps: make(map[string]registry.HookTimes),
 			UnhealthyAfter: c.Health.UnhealthyAfter, DrainTimeout: c.DrainTimeout, AppsMayOperate: c.IPC.AppsMayOperate,
@@ -46,26 +45,33 @@ func New(c *config.Config) (kernel.Config, error) {
 	if k.Rules, err = rules(&c.OCIP); err != nil {
 		return k, err
 	}
+	k.Directory, err = directoryOf(c)
+	return k, err
+}
+
+// directoryOf types who there is, and what apps may do.
+func directoryOf(c *config.Config) (directory.Config, error) {
+	d := directory.Config{DefaultAgent: c.DefaultAgent}
 	for _, r := range c.Routes {
-		k.Directory.Routes = append(k.Directory.Routes, directory.Route{Session: r.Session, Agent: r.Agent})
+		d.Routes = append(d.Routes, directory.Route{Session: r.Session, Agent: r.Agent})
 	}
 	for i := range c.Agents {
 		a, err := agent(&c.Agents[i])
 		if err != nil {
-			return k, fmt.Errorf("cannot use agent %s: %w", c.Agents[i].ID, err)
+			return d, fmt.Errorf("cannot use agent %s: %w", c.Agents[i].ID, err)
 		}
-		k.Directory.Agents = append(k.Directory.Agents, a)
+		d.Agents = append(d.Agents, a)
 	}
-	declare(&k.Directory, c)
-	k.Directory.Entries = make([]directory.Entry, 0, len(c.Directory)+len(c.Listed))
+	declare(&d, c)
+	d.Entries = make([]directory.Entry, 0, len(c.Directory)+len(c.Listed))
 	for contact := range c.Contacts {
 		e, err := entry(contact)
 		if err != nil {
-			return k, fmt.Errorf("cannot use directory entry %s: %w", contact.InstanceID, err)
+			return d, fmt.Errorf("cannot use directory entry %s: %w", contact.InstanceID, err)
 		}
-		k.Directory.Entries = append(k.Directory.Entries, e)
+		d.Entries = append(d.Entries, e)
 	}
-	return k, nil
+	return d, nil
 }
 
 // declare types what apps may do, and how their channels address people.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/openclawos/ocipd/internal/text"
 )
@@ -136,16 +137,13 @@ type Detector struct {
 // New makes a detector. It refuses a match, a family or a mode it does not
 // know: a misspelt one would open a hole.
 func New(o Options) (*Detector, error) {
-	d := &Detector{match: o.Match, modes: map[string]Mode{}, atlas: sharedAtlas()}
+	d := &Detector{match: o.Match, modes: defaultModes(), atlas: sharedAtlas()}
 	switch o.Match {
 	case "":
 		d.match = MatchWord
 	case MatchWord, MatchSubstring:
 	default:
 		return nil, fmt.Errorf("cannot match commitments by %q, want %s or %s", o.Match, MatchWord, MatchSubstring)
-	}
-	for _, family := range Families() {
-		d.modes[family] = DefaultMode(family)
 	}
 	for _, family := range slices.Sorted(maps.Keys(o.Families)) {
 		mode := o.Families[family]
@@ -159,6 +157,31 @@ func New(o Options) (*Detector, error) {
 			return nil, fmt.Errorf("unknown mode %q for commitment cues %s, want %s, %s or %s", mode, family, Enforce, Shadow, Off)
 		}
 	}
+	if d.match == MatchWord && maps.Equal(d.modes, defaultModes()) {
+		return standard(), nil
+	}
+	d.learn()
+	return d, nil
+}
+
+func defaultModes() map[string]Mode {
+	modes := make(map[string]Mode)
+	for _, family := range Families() {
+		modes[family] = DefaultMode(family)
+	}
+	return modes
+}
+
+// standard is the detector that most configurations ask for. It is made once: a start
+// and every reload of a configuration asks for one.
+var standard = sync.OnceValue(func() *Detector {
+	d := &Detector{match: MatchWord, modes: defaultModes(), atlas: sharedAtlas()}
+	d.learn()
+	return d
+})
+
+// learn makes what the detector finds words by.
+func (d *Detector) learn() {
 	d.learnWords()
 	d.learnCues()
 	d.learnLanguages()
@@ -167,7 +190,6 @@ func New(o Options) (*Detector, error) {
 	d.cues.pack()
 	d.uncut = [...]uint16{d.words.steps(spell("as")), d.words.steps(spell("re")), d.words.steps(spell("boo")), d.words.steps(spell("dead"))}
 	d.learnBeginnings()
-	return d, nil
 }
 
 // The zones of a text. The body has the empty name.
