@@ -79,7 +79,8 @@ func newKillTest(t *testing.T) *killTest {
 func (k *killTest) start(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--config", filepath.Join(k.dir, "ocipd.yaml"), "--socket", k.socket)
-	cmd.Env = append(append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir), env...)
+	// On a busy machine a policy takes longer than it may, and denies.
+	cmd.Env = append(append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir, "OCIPD_POLICY_TIMEOUT="+patience.String()), env...)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ type harness struct {
 	// sockets.
 	logger *zap.Logger
 	passed []*os.File
-	// flags are more of what the command line sets.
+	// flags are more of what the command line sets. One that is nil is not set.
 	flags map[string]any
 }
 
@@ -115,6 +115,8 @@ func (h *harness) make() (*daemon.Daemon, error) {
 		"ipc.apps_may_operate": !h.strict, "approvals.notify.desktop": false,
 		// Most tests say more to a stranger than a person would.
 		"ocip.unknown.max_messages": 1000000,
+		// On a busy machine a policy takes longer than it may, and denies.
+		"policy.timeout": patience,
 	}
 	maps.Copy(flags, h.flags)
 	cfg, err := config.Load(config.Options{File: h.path("ocipd.yaml"), Flags: flags})

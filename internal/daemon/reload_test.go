@@ -362,7 +362,10 @@ func TestPolicyFollowsTheConfiguration(t *testing.T) {
 
 // Only the policy's time may change: its text is the same, and so its revision.
 func TestPolicyTimeoutIsTaken(t *testing.T) {
-	h := build(t, acme)
+	h := plot(t, acme)
+	h.flags = map[string]any{"policy.timeout": nil}
+	h.start()
+	t.Cleanup(h.stop)
 	h.edit(acme + "\npolicy: {timeout: 3s}\n")
 	result, err := h.reload()
 	if err != nil {

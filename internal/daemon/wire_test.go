@@ -60,10 +60,25 @@ func (h *harness) dialWire(socket string) *wire {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(2 * patience)); err != nil {
-		h.t.Fatal(err)
-	}
+	c = patientConn{c}
 	return &wire{t: h.t, conn: c, lines: bufio.NewReaderSize(c, 64<<10)}
+}
+
+// patientConn bounds each read and each write, and not how long the connection lives.
+type patientConn struct{ net.Conn }
+
+func (c patientConn) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(2 * patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+func (c patientConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(2 * patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 // in lets a subtest fail for itself.
