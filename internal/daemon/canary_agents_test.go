@@ -75,7 +75,7 @@ func (c *canary) readAll() {
 }
 
 // readBy judges an answer to an agent that reads.
-func (e *evidence) readBy(c *canary, m mark, at *scout, result jsontext.Value) string {
+func (e *evidence) readBy(c *canary, m *mark, at *scout, result jsontext.Value) string {
 	var page struct {
 		Messages []jsontext.Value `json:"messages"`
 	}

@@ -303,20 +303,20 @@ type canary struct {
 	// late are apps that came and went; they may be granted something.
 	apps, late []*scout
 	mu         sync.Mutex
-	marks      []mark
+	marks      []*mark
+	// lately is what was found in the texts that were searched lately.
+	lately map[string]map[*mark]bool
 	// single is set where nothing is declared, so that all are of one tenant.
 	single bool
 	ids    int
 }
-
-var markPattern = regexp.MustCompile(`(?i)mk([0-9]{6})x`)
 
 // mark makes a text that is nowhere else.
 func (c *canary) mark(by *scout, at string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text := fmt.Sprintf("mk%06dx", len(c.marks))
-	c.marks = append(c.marks, mark{by, at, text})
+	c.marks = append(c.marks, &mark{by, at, text})
 	return text
 }
 
@@ -550,7 +550,7 @@ func (c *canary) render(s *scout, method, path string, v any, at int, spoil func
 
 func newCanary(t *testing.T, yaml string, single bool, apps ...standing) *canary {
 	t.Helper()
-	c := &canary{harness: build(t, yaml), single: single}
+	c := &canary{harness: build(t, yaml), single: single, lately: make(map[string]map[*mark]bool)}
 	for _, like := range apps {
 		s := c.dialScout(like)
 		if s.byGrant() {
@@ -829,7 +829,7 @@ func (c *canary) grab(s *scout) {
 // settle waits until nothing is on its way: no queue holds anything, and each app's
 // connection has answered what was asked after that.
 func (c *canary) settle() {
-	deadline := time.Now().Add(patience)
+	deadline, was := time.Now().Add(patience), ""
 	for {
 		c.readAll()
 		var waiting api.QueueListResult
@@ -846,6 +846,9 @@ func (c *canary) settle() {
 		})
 		if len(left) == 0 {
 			break
+		}
+		if is := fmt.Sprint(len(left), left[0].DispatchID); is != was {
+			deadline, was = time.Now().Add(patience), is
 		}
 		if time.Now().After(deadline) {
 			c.t.Fatalf("%d messages are not delivered, the first is %+v", len(left), left[0])
@@ -959,18 +962,16 @@ func (c *canary) judge() {
 	e := c.evidence()
 	faults := make(map[string]int)
 	for _, at := range slices.Concat(c.apps, c.late) {
-		at.mu.Lock()
-		lines := slices.Clone(at.lines)
-		at.mu.Unlock()
-		for _, text := range lines {
+		for _, text := range at.heard() {
 			if event := eventIn(text); event != "" && !slices.Contains(api.Events(), event) {
 				c.t.Errorf("event %s is not among those of the protocol: %s", event, text)
 			}
+			forbids := e.forbids(c, at, text)
 			for m := range c.found(text) {
 				if m.by.id == at.id {
 					continue
 				}
-				why := e.forbids(c, m, at, text)
+				why := forbids(m)
 				if why == "" {
 					continue
 				}
@@ -998,14 +999,29 @@ func eventIn(text string) string {
 	return l.Event
 }
 
-// found are the marks in a line, however they are written.
-func (c *canary) found(text string) map[mark]bool {
-	marks := make(map[mark]bool)
-	for again := true; again; {
-		for _, n := range markPattern.FindAllStringSubmatch(text, -1) {
-			if i, err := strconv.Atoi(n[1]); err == nil && i < len(c.marks) {
-				marks[c.marks[i]] = true
+// found are the marks in a text, however they are written.
+func (c *canary) found(text string) map[*mark]bool {
+	if marks, known := c.lately[text]; known {
+		return marks
+	}
+	if len(c.lately) > 10_000 {
+		clear(c.lately)
+	}
+	marks := make(map[*mark]bool)
+	c.lately[text] = marks
+	for {
+		for _, head := range []string{"mk", "MK", "Mk", "mK"} {
+			for _, rest, more := strings.Cut(text, head); more; _, rest, more = strings.Cut(rest, head) {
+				if len(rest) < 7 || rest[6] != 'x' && rest[6] != 'X' {
+					continue
+				}
+				if i, err := strconv.ParseUint(rest[:6], 10, 32); err == nil && i < uint64(len(c.marks)) {
+					marks[c.marks[i]] = true
+				}
 			}
+		}
+		if !strings.Contains(text, `\u`) {
+			return marks
 		}
 		plain := escapes.ReplaceAllStringFunc(text, func(escape string) string {
 			n, err := strconv.ParseUint(escape[len(escape)-4:], 16, 16)
@@ -1014,38 +1030,62 @@ func (c *canary) found(text string) map[mark]bool {
 			}
 			return string(rune(n))
 		})
-		again, text = plain != text, plain
+		if plain == text {
+			return marks
+		}
+		text = plain
 	}
-	return marks
+}
+
+// heard is all that an app was sent.
+func (s *scout) heard() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lines)
 }
 
 var escapes = regexp.MustCompile(`\\+u[0-9a-fA-F]{4}`)
 
-// forbids says why a mark should not have reached an app in a line, "" where it may.
-func (e *evidence) forbids(c *canary, m mark, at *scout, text string) string {
-	if m.by.tenant == "" || at.tenant == "" || m.by.tenant != at.tenant {
-		return "they have nothing to do with each other"
+// judgement says why a mark should not have reached an app, "" where it may.
+type judgement func(m *mark) string
+
+func always(why string) judgement { return func(*mark) string { return why } }
+
+// forbids judges the marks in a line.
+func (e *evidence) forbids(c *canary, at *scout, text string) judgement {
+	inside := sync.OnceValue(func() judgement { return e.inside(c, at, text) })
+	return func(m *mark) string {
+		if m.by.tenant == "" || at.tenant == "" || m.by.tenant != at.tenant {
+			return "they have nothing to do with each other"
+		}
+		return inside()(m)
 	}
+}
+
+// inside judges the marks of apps of the same tenant.
+func (e *evidence) inside(c *canary, at *scout, text string) judgement {
 	var l line
 	if err := json.Unmarshal([]byte(text), &l, json.MatchCaseInsensitiveNames(true)); err != nil {
-		return err.Error()
+		return always(err.Error())
 	}
 	switch {
 	case strings.HasPrefix(l.Event, "hook:"):
-		return e.hook(c, m, at, &l)
+		return e.hook(c, at, &l)
 	case strings.HasPrefix(l.Event, "app:"):
-		if strings.HasSuffix(m.at, "manifest.id") && !markPattern.MatchString(string(without(l.Payload, "appId"))) {
-			return ""
+		return func(m *mark) string {
+			if strings.HasSuffix(m.at, "manifest.id") && len(c.found(string(without(l.Payload, "appId")))) == 0 {
+				return ""
+			}
+			return "an event about an app says more than its id"
 		}
-		return "an event about an app says more than its id"
 	case l.Event == api.ApprovalEvent:
-		return "it is told of another's message"
+		return always("it is told of another's message")
 	case l.Type == "response" && l.Success:
-		return e.answered(c, m, at, &l)
+		return e.answered(c, at, &l)
 	case l.Type == "response":
-		return "it is in an error"
+		return always("it is in an error")
 	}
-	return "it is in " + l.Type + " " + l.Event
+	return always("it is in " + l.Type + " " + l.Event)
 }
 
 // without returns an object without one of its members.
@@ -1069,7 +1109,7 @@ func withoutLine(message jsontext.Value) jsontext.Value {
 }
 
 // hook judges an event about something that an agent does.
-func (e *evidence) hook(c *canary, m mark, at *scout, l *line) string {
+func (e *evidence) hook(c *canary, at *scout, l *line) judgement {
 	var p struct {
 		HookName string
 		Data     jsontext.Value
@@ -1080,7 +1120,7 @@ func (e *evidence) hook(c *canary, m mark, at *scout, l *line) string {
 		Metadata                                       jsontext.Value
 	}
 	if json.Unmarshal(l.Payload, &p, json.MatchCaseInsensitiveNames(true)) != nil {
-		return "the event cannot be read"
+		return always("the event cannot be read")
 	}
 	_ = json.Unmarshal(p.Data, &d, json.MatchCaseInsensitiveNames(true))
 	hook, _ := api.ParseHook(p.HookName)
@@ -1109,39 +1149,44 @@ func (e *evidence) hook(c *canary, m mark, at *scout, l *line) string {
 		}
 	}
 	if len(r) == 0 {
-		return "nothing is on record of it"
+		return always("nothing is on record of it")
 	}
 	// The line of causes goes on from message to message: whom it names, and what its
 	// first sender called it, comes from those before.
-	inLine := !c.found(string(withoutLine(p.Data)))[m] && !c.found(string(without(l.Payload, "data")))[m]
+	message, around := c.found(string(withoutLine(p.Data))), c.found(string(without(l.Payload, "data")))
 	question := p.Context.AuditID == "" && hook.Interceptable()
-	why := "nobody decided that"
-	for _, r := range r {
-		switch {
-		case r.PolicyResult != string(ocip.Allow) && !question && r.Event != "run_completed":
-			continue
-		case !inLine && !c.party(r, m.by, true):
-			why = "the record names another app"
-			continue
-		case !c.party(r, at, false):
-			why = "it may not hear of agent " + r.AgentID
-			continue
-		}
-		if r.DeliveredDigest == "" || question || d.Content == "" || len(d.Metadata) == 0 {
-			return ""
-		}
-		for _, target := range []string{d.Target, d.SessionKey, p.Context.SessionKey} {
-			form, err := audit.DeliveredForm(nil, target, d.Content, d.Metadata)
-			if err != nil {
-				return err.Error()
-			}
-			if digest, err := e.digests.Digest(r.TenantID, string(form)); err == nil && digest == r.DeliveredDigest {
-				return ""
-			}
-		}
-		why = "what was handed over is not what is on record"
+	asRecorded := make([]func() bool, len(r))
+	for i, r := range r {
+		asRecorded[i] = sync.OnceValue(func() bool {
+			return r.DeliveredDigest == "" || question || d.Content == "" || len(d.Metadata) == 0 ||
+				slices.ContainsFunc([]string{d.Target, d.SessionKey, p.Context.SessionKey}, func(target string) bool {
+					form, err := audit.DeliveredForm(nil, target, d.Content, d.Metadata)
+					if err != nil {
+						return false
+					}
+					digest, err := e.digests.Digest(r.TenantID, string(form))
+					return err == nil && digest == r.DeliveredDigest
+				})
+		})
 	}
-	return why
+	return func(m *mark) string {
+		inLine := !message[m] && !around[m]
+		why := "nobody decided that"
+		for i, r := range r {
+			switch {
+			case r.PolicyResult != string(ocip.Allow) && !question && r.Event != "run_completed":
+			case !inLine && !c.party(r, m.by, true):
+				why = "the record names another app"
+			case !c.party(r, at, false):
+				why = "it may not hear of agent " + r.AgentID
+			case asRecorded[i]():
+				return ""
+			default:
+				why = "what was handed over is not what is on record"
+			}
+		}
+		return why
+	}
 }
 
 // party reports whether a record lets an app say something of it, or hear of it.
@@ -1163,8 +1208,10 @@ func channelIn(session string) string {
 }
 
 // answered judges an answer to an app's own request.
-func (e *evidence) answered(c *canary, m mark, at *scout, l *line) string {
+func (e *evidence) answered(c *canary, at *scout, l *line) judgement {
+	at.mu.Lock()
 	method := at.asked[l.RequestID]
+	at.mu.Unlock()
 	var result struct {
 		Session   *api.SessionEntry
 		Sessions  []api.SessionEntry
@@ -1173,23 +1220,26 @@ func (e *evidence) answered(c *canary, m mark, at *scout, l *line) string {
 		Reason    string
 	}
 	_ = json.Unmarshal(l.Result, &result, json.MatchCaseInsensitiveNames(true))
-	allowed := func(records []*audit.Entry) bool {
-		return slices.ContainsFunc(records, func(r *audit.Entry) bool {
-			return r.PolicyResult == string(ocip.Allow) && c.party(r, at, false)
-		})
+	decided := func(records []*audit.Entry) bool {
+		return slices.ContainsFunc(records, func(r *audit.Entry) bool { return r.PolicyResult == string(ocip.Allow) })
 	}
+	// undecided are the marks in what nothing is on record of.
+	undecided := make(map[*mark]bool)
+	look := func(text string, recorded bool) {
+		if !recorded {
+			maps.Copy(undecided, c.found(text))
+		}
+	}
+	where := "session"
 	switch method {
 	case "agent.read":
-		return e.readBy(c, m, at, l.Result)
+		return func(m *mark) string { return e.readBy(c, m, at, l.Result) }
 	case "agent.contacts":
 		var list api.AgentContacts
 		_ = json.Unmarshal(l.Result, &list)
 		for _, one := range list.Contacts {
-			if c.found(one.Session)[m] && !slices.ContainsFunc(e.session[one.Session], func(r *audit.Entry) bool { return r.PolicyResult == string(ocip.Allow) }) {
-				return "nothing is on record in the session"
-			}
+			look(one.Session, decided(e.session[one.Session]))
 		}
-		return ""
 	case "session.get", "session.list":
 		if result.Session != nil {
 			result.Sessions = append(result.Sessions, *result.Session)
@@ -1197,36 +1247,43 @@ func (e *evidence) answered(c *canary, m mark, at *scout, l *line) string {
 		for _, s := range result.Sessions {
 			entry, err := json.Marshal(s)
 			if err != nil {
-				return err.Error()
+				return always(err.Error())
 			}
-			if c.found(string(entry))[m] && !slices.ContainsFunc(e.session[s.Key], func(r *audit.Entry) bool { return r.PolicyResult == string(ocip.Allow) }) {
-				return "nothing is on record in the session"
-			}
+			look(string(entry), decided(e.session[s.Key]))
 		}
-		return ""
 	case "exchange.get", "exchange.list", "agent.exchange":
+		where = "exchange"
 		for _, x := range result.Exchanges {
 			var exchange api.Exchange
 			if err := json.Unmarshal(x, &exchange); err != nil {
-				return err.Error()
+				return always(err.Error())
 			}
-			if c.found(string(x))[m] && !allowed(e.traded[exchange.ExchangeID]) {
-				return "nothing is on record in the exchange"
-			}
+			look(string(x), slices.ContainsFunc(e.traded[exchange.ExchangeID], func(r *audit.Entry) bool {
+				return r.PolicyResult == string(ocip.Allow) && c.party(r, at, false)
+			}))
 		}
-		return ""
 	case "hook.emit":
-		inLine := !c.found(string(withoutLine(result.Data)))[m]
-		if slices.ContainsFunc(at.records(e, l), func(r *audit.Entry) bool { return (inLine || c.party(r, m.by, true)) && c.party(r, at, false) }) && result.Reason == "" {
-			return ""
+		message, records := c.found(string(withoutLine(result.Data))), at.records(e, l)
+		return func(m *mark) string {
+			if slices.ContainsFunc(records, func(r *audit.Entry) bool { return (!message[m] || c.party(r, m.by, true)) && c.party(r, at, false) }) && result.Reason == "" {
+				return ""
+			}
+			return "the answer is not on record"
 		}
-		return "the answer is not on record"
-	case "capability.register":
-		if strings.HasSuffix(m.at, "manifest.id") {
-			return ""
+	default:
+		return func(m *mark) string {
+			if method == "capability.register" && strings.HasSuffix(m.at, "manifest.id") {
+				return ""
+			}
+			return "it is in the answer to " + method
 		}
 	}
-	return "it is in the answer to " + method
+	return func(m *mark) string {
+		if undecided[m] {
+			return "nothing is on record in the " + where
+		}
+		return ""
+	}
 }
 
 // records are those of what a runtime was let do.
@@ -1255,7 +1312,7 @@ func (s *scout) records(e *evidence, l *line) (r []*audit.Entry) {
 func (c *canary) listens(places ...string) {
 	arrived := make(map[string]bool)
 	for _, at := range c.apps {
-		for _, text := range at.lines {
+		for _, text := range at.heard() {
 			for m := range c.found(text) {
 				if m.by.id != at.id {
 					arrived[strings.Replace(m.at, "result.", "", 1)] = true
@@ -1275,12 +1332,12 @@ func (c *canary) listens(places ...string) {
 func (c *canary) wouldFail() {
 	e := c.evidence()
 	watcher := c.apps[slices.IndexFunc(c.apps, func(s *scout) bool { return s.id == "@acme/watcher" })]
-	for _, text := range watcher.lines {
-		var m mark
+	for _, text := range watcher.heard() {
+		var m *mark
 		for m = range c.found(text) {
 			break
 		}
-		if m.by != c.speaker("alice") || m.at != "message.dispatch content" || !strings.Contains(text, `"auditId"`) {
+		if m == nil || m.by != c.speaker("alice") || m.at != "message.dispatch content" || !strings.Contains(text, `"auditId"`) {
 			continue
 		}
 		for what, leak := range map[string]struct {
@@ -1295,7 +1352,7 @@ func (c *canary) wouldFail() {
 			"without a record":    {watcher, strings.ReplaceAll(strings.ReplaceAll(text, `"auditId":`, `"id":`), "01a", "02a"), true},
 			"under another event": {watcher, strings.Replace(text, `"event":"hook:message_`, `"event":"app:message_`, 1), true},
 		} {
-			if why := e.forbids(c, m, leak.at, leak.text); (why != "") != leak.want {
+			if why := e.forbids(c, leak.at, leak.text)(m); (why != "") != leak.want {
 				c.t.Errorf("a message %s: %q\n%s", what, why, leak.text)
 			}
 		}
