@@ -493,7 +493,7 @@ func TestLimitsAreReloaded(t *testing.T) {
 // Under load, no message is lost by a reload, each is decided by one configuration
 // from beginning to end, and by none that a record did not announce before.
 func TestConfigReloadsUnderLoad(t *testing.T) {
-	const conversations, edits = 64, 50
+	const conversations, edits = 64, 20
 	policies := lay(t, t.TempDir(), map[string]string{
 		"exchange.rego": "package ocip.agent_exchange\n\ndecision := {\"allow\": true, \"require_approval\": false, \"reason\": data.policy.word, \"constraints\": {}}\n",
 		"cross.rego":    "package ocip.cross_org\n\ndecision := {\"allow\": false, \"require_approval\": false, \"reason\": \"other unit\", \"constraints\": {}}\n",
