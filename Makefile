@@ -20,10 +20,12 @@ SOURCES := $(wildcard cmd internal configs bench)
 # Where the processor's time goes in dispatches: the compiler makes those paths fast.
 PROFILE := bench/ocipd.pgo
 
-# What the race detector leaves out: SQLite, which is C in Go's clothes and keeps
+# What the race detector leaves out: SQLite, which is C translated to Go and keeps
 # what it works on outside Go's heap, where the detector sees nothing; and checks
 # of unsafe pointers inside the standard library.
-RACE := -race -gcflags='std=-d=checkptr=0' -gcflags='modernc.org/...=-race=false'
+RACE  := -race -gcflags='std=-d=checkptr=0' -gcflags='modernc.org/...=-race=false'
+# Every test is run, and none is vetted once more: `make lint` does it.
+TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT)
 # Whether the race detector can be linked: it needs a C compiler and its headers.
 HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
@@ -51,16 +53,16 @@ demo: build ## build, then show the daemon at work, without touching the machine
 
 test: ## run every test, under the race detector where a C compiler is found and something can race
 	@if $(HAVE_CC); then \
-		set -ex; CGO_ENABLED=0 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestAttacks$$' ./cmd/ocipd; \
-		CGO_ENABLED=1 $(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) ./...; \
+		set -ex; CGO_ENABLED=1 $(GO) test $(TESTS) -run '^TestAttacks$$' ./cmd/ocipd; \
+		CGO_ENABLED=1 $(GO) test $(RACE) $(TESTS) ./...; \
 	else \
 		echo "make test: no C compiler found, so the race detector stays off" >&2; \
-		set -x; CGO_ENABLED=0 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...; \
+		set -x; CGO_ENABLED=0 $(GO) test $(TESTS) ./...; \
 	fi
 
 race: ## run every test under the race detector, or fail
 	@$(HAVE_CC) || { echo "make race: the race detector needs a C compiler (gcc)" >&2; exit 1; }
-	CGO_ENABLED=1 $(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) ./...
+	CGO_ENABLED=1 $(GO) test $(RACE) $(TESTS) ./...
 
 fuzz: ## run every fuzz target for FUZZTIME (10s) each
 	@set -eu; found=0; \

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 func buildDaemon(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "ocipd")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "github.com/openclawos/ocipd/cmd/ocipd")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "github.com/openclawos/ocipd/cmd/ocipd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Skipf("cannot build the daemon here: %v: %s", err, out)

@@ -181,8 +181,8 @@ func TestTailAndMask(t *testing.T) {
 // TestCleanKeepsWhatShows walks through all of Unicode.
 func TestCleanKeepsWhatShows(t *testing.T) {
 	for r := range rune(unicode.MaxRune + 1) {
-		if r == utf8.RuneError || !utf8.ValidRune(r) {
-			continue // the sign for what was lost
+		if r == utf8.RuneError || !utf8.ValidRune(r) || r > 0x30000 && r>>12 != 0xe0 && r%997 != 0 {
+			continue // the sign for what was lost, or where nothing is yet
 		}
 		for _, lines := range []bool{false, true} {
 			got := clean("a"+string(r)+"b", 50, lines)
