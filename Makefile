@@ -53,8 +53,9 @@ demo: build ## build, then show the daemon at work, without touching the machine
 
 test: ## run every test, under the race detector where a C compiler is found and something can race
 	@if $(HAVE_CC); then \
-		set -ex; CGO_ENABLED=1 $(GO) test $(TESTS) -run '^TestAttacks$$' ./cmd/ocipd; \
-		CGO_ENABLED=1 $(GO) test $(RACE) $(TESTS) ./...; \
+		set -x; code=0; export CGO_ENABLED=1; \
+		$(GO) test $(TESTS) -run '^TestAttacks$$' ./cmd/ocipd || code=$$?; \
+		$(GO) test $(RACE) $(TESTS) ./... && exit $$code; \
 	else \
 		echo "make test: no C compiler found, so the race detector stays off" >&2; \
 		set -x; CGO_ENABLED=0 $(GO) test $(TESTS) ./...; \
