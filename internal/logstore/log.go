@@ -4,7 +4,7 @@
 // [Records] are what every reader of a database asks, [Evidence] is what the database
 // alone shows. A [Log] is the log of a database in use: it remembers where the log ends,
 // and the newest lines. Its [Writer] adds to it, within transactions that internal/store
-// begins and ends.
+// begins and ends; its tests are there.
 package logstore
 
 import (

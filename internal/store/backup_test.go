@@ -105,6 +105,7 @@ func TestMigrationKeepsACopy(t *testing.T) {
 	}
 	for version := 1; version < len(steps); version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			t.Parallel()
 			o := options(t.TempDir())
 			lines := older(t, o.Path, version, 20)
 			kept := BackupPath(o.Path, version)
@@ -283,6 +284,7 @@ func taken(t *testing.T, dir string) (bytes int64) {
 // and the files that it leaves, with a write-ahead log of all that was rewritten,
 // are no larger.
 func TestMigrationNeedsRoom(t *testing.T) {
+	t.Parallel()
 	o := options(t.TempDir())
 	dir := filepath.Dir(o.Path)
 	older(t, o.Path, 5, 20)

@@ -54,10 +54,15 @@ func commit(tb testing.TB, s *Store, c *Change) Receipt {
 	return r
 }
 
+// fill writes so many records, a few with each commit.
 func fill(tb testing.TB, s *Store, n int) {
 	tb.Helper()
-	for i := range n {
-		commit(tb, s, noted(fmt.Sprint("note-", i)))
+	for i := 0; i < n; {
+		c := &Change{}
+		for ; i < n && len(c.Records) < 16; i++ {
+			c.Records = append(c.Records, noted(fmt.Sprint("note-", i)).Records...)
+		}
+		commit(tb, s, c)
 	}
 }
 

@@ -148,6 +148,7 @@ func TestAppProcesses(t *testing.T) {
 // Those that are beyond the bound are forgotten, the first seen before all, and
 // nobody is pushed out by a process that registers again and again.
 func TestAppProcessesAreBounded(t *testing.T) {
+	t.Parallel()
 	s := openTest(t)
 	var parts []Part
 	for i := range maxAppProcesses + countProcesses {

@@ -20,6 +20,7 @@ import (
 
 // TestQuery holds the pages of random questions against a plain walk.
 func TestQuery(t *testing.T) {
+	t.Parallel()
 	o := options(t.TempDir())
 	clock := steadyClock()
 	o.Clock = clock

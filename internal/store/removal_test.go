@@ -32,6 +32,7 @@ func leftOf(t *testing.T, database, text string) (count int) {
 // TestRemovedIsGone puts a marked text into each place where texts are kept for a
 // while, among others that stay, and looks for it in the files when it was removed.
 func TestRemovedIsGone(t *testing.T) {
+	t.Parallel()
 	const gone, stays = "this text goes away", "this text is kept"
 	o, _ := signed(t, t.TempDir())
 	clock := newClock()

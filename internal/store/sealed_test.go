@@ -114,6 +114,7 @@ func TestTriggersGuardRecords(t *testing.T) {
 // Tiles that somebody damaged are made again from the records at the next start, and
 // receipts are right then; the verifier names them before.
 func TestDamagedTilesAreMadeAgain(t *testing.T) {
+	t.Parallel()
 	o, key := signed(t, t.TempDir())
 	s := open(t, o)
 	c := &Change{}

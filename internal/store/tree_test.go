@@ -105,6 +105,7 @@ func verified(tb testing.TB, s *Store, keys ...note.Verifier) audit.Report {
 // TestCheckpointsByCount writes so many records, in changes of several, side by
 // side, that checkpoints fall due between them.
 func TestCheckpointsByCount(t *testing.T) {
+	t.Parallel()
 	o, key := signed(t, t.TempDir())
 	s := open(t, o)
 	if s.Checkpoint().Seq != 0 {
@@ -260,6 +261,7 @@ func TestProveRecord(t *testing.T) {
 
 // TestOldLogGetsTree opens a database of a daemon that made no tree.
 func TestOldLogGetsTree(t *testing.T) {
+	t.Parallel()
 	for _, records := range []int{0, 1, 255, 256, 700} {
 		dir := t.TempDir()
 		s := open(t, options(dir))
@@ -295,6 +297,7 @@ func TestOldLogGetsTree(t *testing.T) {
 // TestRetire removes the beginning of a log, twice, and goes on with what is
 // left, also after a removal that was broken off.
 func TestRetire(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	o, key := signed(t, dir)
 	s := open(t, o)
@@ -359,6 +362,7 @@ func TestRetire(t *testing.T) {
 // TestRecent holds what followers are given against the database, from every
 // place, while the log grows past what memory holds.
 func TestRecent(t *testing.T) {
+	t.Parallel()
 	s := open(t, options(t.TempDir()))
 	defer shut(t, s)
 	for i := range 40 {

@@ -70,6 +70,7 @@ func TestSignsFirst(t *testing.T) {
 // A start says what it found behind the last checkpoint, and whether that is more
 // than a daemon leaves that was killed.
 func TestFoundUnsigned(t *testing.T) {
+	t.Parallel()
 	type leaves func(t *testing.T, s *Store, clock *setClock)
 	for name, c := range map[string]struct {
 		leave       leaves
@@ -116,12 +117,18 @@ func sign(tb testing.TB, s *Store) {
 // unsigned than any the daemon leaves, and can say of it in the database what he
 // likes: the start looks for itself (attack 13).
 func TestFoundUnsignedOfForger(t *testing.T) {
+	t.Parallel()
+	slowly := func(t *testing.T, s *Store, clock *setClock) {
+		for range 4 {
+			clock.add(time.Minute)
+			commit(t, s, noted("forged"))
+		}
+	}
 	for name, c := range map[string]struct {
-		records int
-		apart   time.Duration
-		claim   bool
+		write func(*testing.T, *Store, *setClock)
+		claim bool
 	}{
-		"over a long time": {4, time.Minute, false}, "many at once": {1100, 0, false}, "and said to be signed": {4, time.Minute, true},
+		"over a long time": {slowly, false}, "many at once": {func(t *testing.T, s *Store, _ *setClock) { fill(t, s, 1100) }, false}, "and said to be signed": {slowly, true},
 	} {
 		dir := t.TempDir()
 		o, key := signed(t, dir)
@@ -134,10 +141,7 @@ func TestFoundUnsignedOfForger(t *testing.T) {
 		unsigned := o
 		unsigned.Signing = nil
 		s = open(t, unsigned)
-		for range c.records {
-			clock.add(c.apart)
-			commit(t, s, noted("forged"))
-		}
+		c.write(t, s, clock)
 		if c.claim {
 			value := fmt.Sprintf(`{"Seq":%d,"Note":%q}`, s.Head().Seq, s.Checkpoint().Note)
 			commit(t, s, &Change{Parts: []Part{Meta{"checkpoint", []byte(value)}}, Drains: true})

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/fileintegrity"
@@ -59,8 +60,11 @@ var losses = []struct {
 func TestLossBeforeTheTransaction(t *testing.T) {
 	for _, loss := range losses {
 		t.Run(loss.name, func(t *testing.T) {
+			t.Parallel()
 			s, o := openIn(t, filepath.Join(t.TempDir(), "state"))
-			fill(t, s, 3)
+			for range 3 {
+				commit(t, s, noted("before"))
+			}
 			head := s.Head()
 			if err := loss.do(o.Path); err != nil {
 				t.Fatal(err)
@@ -78,8 +82,11 @@ func TestLossBeforeTheTransaction(t *testing.T) {
 func TestLossDuringTheTransaction(t *testing.T) {
 	for _, loss := range losses {
 		t.Run(loss.name, func(t *testing.T) {
+			t.Parallel()
 			s, o := openIn(t, filepath.Join(t.TempDir(), "state"))
-			fill(t, s, 3)
+			for range 3 {
+				commit(t, s, noted("before"))
+			}
 			head, late := s.Head(), false
 			// The copies are asked about between the look and the write.
 			s.alive = func() error {
@@ -120,7 +127,12 @@ func TestLossIsNoticedByDeliveries(t *testing.T) {
 // TestOutboxWaitsForItsRecord: a message that is committed but not yet released
 // is not there to be delivered.
 func TestOutboxWaitsForItsRecord(t *testing.T) {
-	s, o := openIn(t, t.TempDir())
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { outboxWaits(t, dir) })
+}
+
+func outboxWaits(t *testing.T, dir string) {
+	s, o := openIn(t, dir)
 	commit(t, s, noted("a"))
 	asked := 0
 	s.alive = func() error {
