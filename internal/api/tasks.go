@@ -906,6 +906,26 @@ func (p *TaskSettleEffectParams) Validate() []FieldError {
 	return f
 }
 
+// TaskKillEffectParams ends a command that runs (task.kill_effect).
+type TaskKillEffectParams struct {
+	TaskWrite
+	EffectID string `json:"effect_id"`
+	Run      int    `json:"run,omitzero"`
+	Reason   string `json:"reason"`
+}
+
+// Validate names the fields that are wrong.
+func (p *TaskKillEffectParams) Validate() []FieldError {
+	var f fields
+	p.validate(&f)
+	f.id("effect_id", task.EffectID, p.EffectID)
+	if p.Run < 0 {
+		f.add("run", "%d is no run", p.Run)
+	}
+	f.text("reason", p.Reason, task.MaxText)
+	return f
+}
+
 // TaskCancelEffectParams gives up an effect (task.cancel_effect).
 type TaskCancelEffectParams struct {
 	TaskWrite

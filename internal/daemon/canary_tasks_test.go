@@ -95,6 +95,8 @@ func taskBases(method string) []object {
 		return of(object{"effect_id": "eff_" + uuid, "run": 1, "run_token": free("token"), "outcome": "done", "receipt": anything()})
 	case "task.settle_effect":
 		return of(object{"effect_id": "eff_" + uuid, "run": 1, "outcome": "done", "note": free("note")})
+	case "task.kill_effect":
+		return of(object{"effect_id": "eff_" + uuid, "run": 1, "reason": free("reason")})
 	case "task.cancel_effect":
 		return of(object{"effect_id": "eff_" + uuid})
 	case "task.ask_permission":

@@ -97,6 +97,7 @@ type Daemon struct {
 	notices  *notices.Notices
 	kernel   *kernel.Kernel
 	tasks    atomic.Pointer[tasks.Tasks]
+	runner   *runners
 	// boot names the system's boot.
 	boot   string
 	server *ipc.Server

@@ -63,6 +63,7 @@ func (d *Daemon) methods() []ipc.Method {
 		taskRow("task.run_effect", taskSession.RunEffect),
 		taskRow("task.finish_effect", taskSession.FinishEffect),
 		taskRow("task.settle_effect", taskSession.SettleEffect),
+		taskRow("task.kill_effect", taskSession.KillEffect),
 		taskRow("task.cancel_effect", taskSession.CancelEffect),
 		taskRow("task.close_circuit", taskSession.CloseCircuit),
 		taskRow("task.ask_permission", taskSession.AskPermission),
@@ -70,6 +71,8 @@ func (d *Daemon) methods() []ipc.Method {
 		taskRow("task.revoke_grant", taskSession.RevokeGrant),
 		taskRow("task.list", taskSession.List),
 		ipc.OperatorStream[api.TaskNews]("task.watch", d.tasks.Load().Watch),
+		ipc.OperatorStreamAs[api.RunnerChunk]("runner.attach", d.runner.attach),
+		ipc.OperatorAs("runner.report", d.runner.report),
 
 		agentRow(d, "agent.send", granted.Send),
 		agentRow(d, "agent.read", granted.Read),

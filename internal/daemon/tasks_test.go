@@ -259,6 +259,7 @@ func taskParams(id string) map[string]m {
 		"task.finish_effect":     with(m{"effect_id": eff, "run": 1, "run_token": "x", "outcome": "done"}),
 		"task.settle_effect":     with(m{"effect_id": eff, "outcome": "done", "note": "x"}),
 		"task.cancel_effect":     with(m{"effect_id": eff}),
+		"task.kill_effect":       with(m{"effect_id": eff, "reason": "x"}),
 		"task.close_circuit":     with(m{"to_phase": "spec_draft", "reason": "r"}),
 		"task.ask_permission":    with(m{"tool_call": m{"kind": "read", "in_workspace": true}, "options": []any{}}),
 		"task.grant":             with(m{"actor": "checker", "attempt_id": att}),
@@ -401,6 +402,8 @@ func TestTaskHostile(t *testing.T) {
 // taskSamples are parameters of the methods of tasks, and some that are refused.
 func taskSamples() map[string]struct{ good, bad []string } {
 	all := taskParams("tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7")
+	ref := m{"task_id": "tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7", "effect_id": "eff_01a1fe46-d68f-77d6-9611-d5a7674802c7", "run": 1, "event": "finished", "state": "done"}
+	all["runner.attach"], all["runner.report"] = m{}, ref
 	all["task.attach"], all["task.watch"] = m{"token": "ocg_x"}, m{"after": 7}
 	all["task.transition"]["actor_role"] = "orchestrator"
 	all["task.list"], all["task.list_ready"] = m{"limit": 7}, m{"limit": 7}

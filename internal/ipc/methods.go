@@ -159,8 +159,14 @@ func OperatorAs[P, R any](name string, f func(context.Context, api.Peer, *P) (R,
 
 // OperatorStream makes the row of a method that streams to an operator.
 func OperatorStream[Chunk, P any](name string, f func(context.Context, *P) (Feed, error)) Method {
+	return OperatorStreamAs[Chunk](name, func(ctx context.Context, _ api.Peer, p *P) (Feed, error) { return f(ctx, p) })
+}
+
+// OperatorStreamAs makes the row of a method that streams to an operator, and asks who
+// that is.
+func OperatorStreamAs[Chunk, P any](name string, f func(context.Context, api.Peer, *P) (Feed, error)) Method {
 	m := row[P, Chunk](name, AccessOperator, Streaming)
-	m.open = func(ctx context.Context, _ *conn, p any) (Feed, error) { return f(ctx, p.(*P)) }
+	m.open = func(ctx context.Context, c *conn, p any) (Feed, error) { return f(ctx, c.peer, p.(*P)) }
 	return m
 }
 

@@ -104,6 +104,12 @@ func (k *Kernel) NoteActor(actor string, p api.Peer, c *store.Change) (process s
 	return k.apps.NoteActor(actor, p, c)
 }
 
+// NoteStarted remembers that a process is a task's, so that neither it nor what it starts
+// operates the daemon.
+func (k *Kernel) NoteStarted(what, process string, c *store.Change) error {
+	return k.apps.NoteStarted(what, process, c)
+}
+
 // rules returns what a call of the client's app is decided by. Terms under which
 // the app may not run refuse its calls from the next one on.
 func (c *Client) rules() (*ruleset, error) {

@@ -121,6 +121,15 @@ func (r *Registry) NoteActor(actor string, p api.Peer, c *store.Change) (process
 	return process, len(c.Parts) == before, err
 }
 
+// NoteStarted remembers that a process that has connected to nothing is a task's, with the
+// change for good. Its name is as [api.Peer.Process] has it.
+func (r *Registry) NoteStarted(what, process string, c *store.Change) error {
+	if !r.processes.runs(process) {
+		return api.Errorf(api.InvalidParams, "process: %.64q does not run", process)
+	}
+	return r.remember(actorPrefix+what, process, c)
+}
+
 // noteProcess remembers that the process of a connection is an app's or an actor's, in
 // memory at once and with the change for good, and returns its name. It refuses who
 // is not there any more and who is not who connected: a process that cannot be told
@@ -138,17 +147,22 @@ func (r *Registry) noteProcess(who string, p api.Peer, c *store.Change) (process
 		// Nor could it be told on the operator socket, which refuses it for that.
 		return "", nil
 	}
+	return process, r.remember(who, process, c)
+}
+
+// remember enters a process, in memory at once and with the change for good.
+func (r *Registry) remember(who, process string, c *store.Change) error {
 	fresh, ended, ok := r.processes.add(process, who)
 	if len(ended) > 0 {
 		c.Add(store.EndedProcesses(ended))
 	}
 	if !ok {
-		return "", api.Errorf(api.Forbidden, "the kernel knows its limit of %d processes of apps and actors", maxProcesses)
+		return api.Errorf(api.Forbidden, "the kernel knows its limit of %d processes of apps and actors", maxProcesses)
 	}
 	if fresh {
 		c.Add(store.AppProcess{Boot: r.processes.boot, Name: process, App: who, At: r.now()})
 	}
-	return process, nil
+	return nil
 }
 
 // MayOperate reports whether a process may use the operator socket: none that is

@@ -472,6 +472,41 @@ func (c SettleEffect) decide(d *draft) error {
 	return nil
 }
 
+// Started is the number of the run that is under way, and zero for none.
+func (e *Effect) Started() int {
+	i := slices.IndexFunc(e.Runs, func(r Run) bool { return r.State == EffectStarted })
+	return i + 1
+}
+
+// KillRun is a person's word that a command is to be ended. How it ends is the runner's.
+type KillRun struct {
+	EffectID, Reason string
+	Run              int
+}
+
+func (c KillRun) decide(d *draft) error {
+	e := d.t.Effect(c.EffectID)
+	if e == nil {
+		return refuse(Absent, "the task has no effect %s", c.EffectID)
+	}
+	number := c.Run
+	if number == 0 {
+		number = e.Started()
+	}
+	r := e.run(number)
+	switch {
+	case r == nil || r.State != EffectStarted:
+		return refuse(PhaseMismatch, "no command of effect %s is running", e.ID)
+	case e.EffectType != TypeCommand && !r.Compensation:
+		return refuse(Invalid, "effect %s is no command: somebody else does it", e.ID)
+	case !d.w.Runner:
+		return refuse(RunnerAbsent, "no runner is attached: start `ocipd runner`")
+	}
+	d.event("effect.kill_asked").made("effect_id", e.ID).made("run", number).Reason = c.Reason
+	d.out.Effect, d.out.Run, d.silent = e.ID, number, true
+	return nil
+}
+
 // IssueGrant gives an actor a way to the task by a token. An executor's makes the
 // running attempt the actor's own.
 type IssueGrant struct{ Grant *Grant }

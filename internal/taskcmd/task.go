@@ -47,8 +47,8 @@ begins with its code, such as GUARD_FAILED.`,
 	c.PersistentFlags().BoolVar(&t.asJSON, "json", false, "print the answer as JSON")
 	circuit := cli.Group(&cobra.Command{Use: "circuit", Short: "open or close a task's circuit"})
 	circuit.AddCommand(t.newCircuitOpen(), t.newCircuitClose())
-	effect := cli.Group(&cobra.Command{Use: "effect", Short: "list, run, settle and cancel a task's effects"})
-	effect.AddCommand(t.newEffectList(), t.newEffectRun(), t.newEffectSettle(), t.newEffectCancel())
+	effect := cli.Group(&cobra.Command{Use: "effect", Short: "list, run, settle, cancel and end a task's effects"})
+	effect.AddCommand(t.newEffectList(), t.newEffectRun(), t.newEffectSettle(), t.newEffectCancel(), t.newEffectKill())
 	c.AddCommand(
 		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newReview(),
 		t.newRequestApproval(), t.newWait(), t.newGrant(), t.newRevokeGrant(), circuit, effect,

@@ -1,6 +1,7 @@
 package taskcmd
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -628,9 +629,14 @@ func (t *command) newEffectSettle() *cobra.Command {
 		Use:     "settle EFFECT",
 		Example: "  ocipd task effect settle eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --outcome done --note 'it is deployed'",
 		Short:   "settle a run whose outcome is unknown",
-		Args:    cobra.ExactArgs(1),
+		Long: `Say how a run ended of which nobody knows: what is known of it is shown first. Look
+in the world whether it was done. Without --outcome, at a terminal, it is asked for.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.TaskWrite, p.EffectID = write(id), args[0]
+			if err := t.settles(cmd.Context(), &p); err != nil {
+				return err
+			}
 			return t.do(cmd.Context(), "task.settle_effect", &p, func(*api.TaskView) string { return args[0] + " is settled as " + p.Outcome })
 		},
 	}
@@ -639,6 +645,73 @@ func (t *command) newEffectSettle() *cobra.Command {
 	flags.IntVar(&p.Run, "run", 0, "the run's `NUMBER` (default the one that is not known)")
 	flags.StringVar(&p.Outcome, "outcome", "", "how it ended, `WORD`: done or failed")
 	flags.StringVar(&p.Note, "note", "", "`TEXT` that says how you know")
+	return c
+}
+
+// settles shows a person what is known of a run, and asks for what the command line does
+// not say.
+func (t *command) settles(ctx context.Context, p *api.TaskSettleEffectParams) error {
+	v, _, err := t.view(ctx, p.TaskID)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.ID == p.EffectID })
+	if i < 0 {
+		return fmt.Errorf("the task has no effect %s", p.EffectID)
+	}
+	for n := range v.Effects[i].Runs {
+		if r := &v.Effects[i].Runs[n]; r.State == task.EffectUncertain && (p.Run == 0 || p.Run == r.Number) && !t.asJSON {
+			fmt.Fprint(t.Stderr, term.Printable(unknownRun(&v.Effects[i], r)))
+		}
+	}
+	if p.Outcome != "" || !t.Asks() {
+		return nil
+	}
+	in := bufio.NewReader(t.Stdin)
+	if p.Outcome, err = t.Question(in, "was it done? (done or failed)", ""); err != nil {
+		return err
+	}
+	if p.Note == "" {
+		p.Note, err = t.Question(in, "how do you know", "")
+	}
+	return err
+}
+
+// unknownRun is what is known of a run that nobody knows the outcome of.
+func unknownRun(e *task.Effect, r *task.Run) string {
+	var b strings.Builder
+	what := e.RequestedAction
+	action := e.Command
+	if r.Compensation {
+		what, action = "to undo: "+what, e.Compensation
+	}
+	fmt.Fprintf(&b, "%s (%s, key %s)\nrun %d, started %s by %s\n", what, e.Kind, e.Key, r.Number, r.StartedAt.Local().Format(time.DateTime), r.Actor)
+	if action != nil {
+		fmt.Fprintf(&b, "command: %q\n", action.Argv)
+	}
+	for line := range strings.Lines(r.Evidence + "\n") {
+		b.WriteString("  " + line)
+	}
+	return b.String()
+}
+
+func (t *command) newEffectKill() *cobra.Command {
+	var p api.TaskKillEffectParams
+	var id string
+	c := &cobra.Command{
+		Use:     "kill EFFECT",
+		Example: "  ocipd task effect kill eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --reason 'it hangs'",
+		Short:   "end a command that runs",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.TaskWrite, p.EffectID = write(id), args[0]
+			return t.do(cmd.Context(), "task.kill_effect", &p, func(*api.TaskView) string { return args[0] + " is being ended" })
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&id, "task", "", "the task's `ID`")
+	flags.IntVar(&p.Run, "run", 0, "the run's `NUMBER` (default the one that runs)")
+	flags.StringVar(&p.Reason, "reason", "by hand", "`TEXT` for the record")
 	return c
 }
 

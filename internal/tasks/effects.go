@@ -132,7 +132,7 @@ func orderOf(at *task.Task, e *task.Effect, r *task.Run) (RunOrder, error) {
 	if err := json.Unmarshal(e.Bound, &pair); err != nil {
 		return RunOrder{}, err
 	}
-	o := RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, Workspace: at.Workspace}
+	o := RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, Workspace: at.Workspace, StartedAt: r.StartedAt}
 	action, bound := e.Command, pair.Command
 	if r.Compensation {
 		action, bound = e.Compensation, pair.Compensation
@@ -174,6 +174,20 @@ func (t *Tasks) Orders(ctx context.Context) (orders []RunOrder, err error) {
 	return orders, nil
 }
 
+// Waiting refuses a run that is not on record as started.
+func (t *Tasks) Waiting(ctx context.Context, taskID, effect string, run int) error {
+	out, _, err := t.act(ctx, taskID, daemonActor(), always(nil), nil)
+	if err != nil {
+		return err
+	}
+	if e := out.Task.Effect(effect); e != nil {
+		if r := e.Run(run); r != nil && r.State == task.EffectStarted {
+			return nil
+		}
+	}
+	return api.Errorf(api.Conflict, "run %d of effect %s is not started", run, effect)
+}
+
 // Spawned is the runner's word that a run has a process.
 func (t *Tasks) Spawned(ctx context.Context, taskID, effect string, run, pid int) error {
 	_, _, err := t.act(ctx, taskID, daemonActor(), always(task.Spawned{EffectID: effect, Run: run, PID: pid}), nil)
@@ -184,6 +198,24 @@ func (t *Tasks) Spawned(ctx context.Context, taskID, effect string, run, pid int
 func (t *Tasks) Finished(ctx context.Context, taskID, effect string, run int, state, evidence string, receipt jsontext.Value) error {
 	_, _, err := t.act(ctx, taskID, daemonActor(), always(task.FinishRun{EffectID: effect, Run: run, State: state, Evidence: evidence, Receipt: receipt}), nil)
 	return err
+}
+
+// KillEffect answers task.kill_effect: it has the runner end a command that runs. How it
+// ends is reported as ever.
+func (s *Session) KillEffect(ctx context.Context, p *api.TaskKillEffectParams) (api.TaskEffectState, error) {
+	result, err := write(ctx, s, "task.kill_effect", p.TaskID, p, always(task.KillRun{EffectID: p.EffectID, Run: p.Run, Reason: p.Reason}), effectState)
+	if err != nil {
+		return result, err
+	}
+	run := p.Run
+	if run == 0 {
+		out, _, err := s.t.act(ctx, p.TaskID, daemonActor(), always(nil), nil)
+		if err != nil {
+			return result, err
+		}
+		run = out.Task.Effect(p.EffectID).Started()
+	}
+	return result, s.t.o.Runner.Kill(RunOrder{TaskID: p.TaskID, EffectID: p.EffectID, Run: run})
 }
 
 // AskPermission answers task.ask_permission.

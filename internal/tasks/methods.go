@@ -26,7 +26,7 @@ func Matrix() map[string]task.Roles {
 		"task.append_review": task.S | task.Q, "task.request_approval": task.O | task.L | task.P, "task.resolve_approval": task.O | task.L | task.P,
 		"task.open_circuit": task.O | task.P, "task.list_ready": task.O | task.P, "task.claim": task.O | task.P, "task.update": task.O | task.P,
 		"task.finish_attempt": task.O | task.E | task.P, "task.plan_effect": task.O | task.E | task.L | task.P, "task.run_effect": task.O | task.L | task.P,
-		"task.finish_effect": task.O | task.L | task.P, "task.settle_effect": task.P, "task.cancel_effect": task.O | task.P, "task.close_circuit": task.P,
+		"task.finish_effect": task.O | task.L | task.P, "task.settle_effect": task.P, "task.kill_effect": task.P, "task.cancel_effect": task.O | task.P, "task.close_circuit": task.P,
 		"task.ask_permission": task.E | task.S | task.Q, "task.grant": task.O | task.P, "task.revoke_grant": task.O | task.P,
 		"task.list": task.P, "task.watch": task.P,
 	}
@@ -256,7 +256,7 @@ func (s *Session) SettleEffect(ctx context.Context, p *api.TaskSettleEffectParam
 	build := func(at *task.Task) (task.Command, error) {
 		if e := at.Effect(p.EffectID); e != nil && s.t.o.Runner != nil {
 			for i := range e.Runs {
-				if n := e.Runs[i].Number; e.Runs[i].State == task.EffectUncertain && (p.Run == 0 || p.Run == n) && s.t.o.Runner.Lives(e.ID, n) {
+				if n := e.Runs[i].Number; e.Runs[i].State == task.EffectUncertain && (p.Run == 0 || p.Run == n) && s.t.o.Runner.Lives(RunOrder{TaskID: at.ID, EffectID: e.ID, Run: n}) {
 					return nil, s.t.refused(at, s.as(ctx, p.TaskID), &task.World{}, &task.Refusal{Code: task.EffectInFlight, Message: "a process of the run is still there"})
 				}
 			}

@@ -78,9 +78,9 @@ type Runner interface {
 	// Start begins a run that is on record as started.
 	Start(RunOrder)
 	// Lives reports whether a process of a run may still be there.
-	Lives(effect string, run int) bool
+	Lives(RunOrder) bool
 	// Kill ends a run's processes.
-	Kill(effect string, run int) error
+	Kill(RunOrder) error
 }
 
 // RunOrder is what a runner is told to run.
@@ -90,6 +90,7 @@ type RunOrder struct {
 	Workspace        string
 	Action           task.Action
 	Bound            task.Bound
+	StartedAt        time.Time
 }
 
 // Options is what tasks are given from outside.

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// RunnerAttachParams makes the caller's process run the commands of effects
+// (runner.attach). There is one such process at a time.
+type RunnerAttachParams struct{ Strict }
+
+// RunnerChunk is one thing that a runner is told: first where its ledger is, then
+// what to run and what to end.
+type RunnerChunk struct {
+	Directory string       `json:"directory,omitzero"`
+	Run       *RunnerOrder `json:"run,omitempty"`
+	Kill      *RunnerRef   `json:"kill,omitempty"`
+}
+
+// RunnerRef names a run of an effect.
+type RunnerRef struct {
+	TaskID   string `json:"task_id"`
+	EffectID string `json:"effect_id"`
+	Run      int    `json:"run"`
+}
+
+// RunnerOrder is a run that is on record as started.
+type RunnerOrder struct {
+	RunnerRef
+	Workspace string      `json:"workspace"`
+	Action    task.Action `json:"command"`
+	Bound     task.Bound  `json:"bound"`
+	StartedAt time.Time   `json:"started_at"`
+}
+
+// What a runner reports of a run: that a process waits to start it, that its command has
+// a process, and how it ended.
+const (
+	RunnerWaits    = "waits"
+	RunnerSpawned  = "spawned"
+	RunnerFinished = "finished"
+)
+
+// RunnerReportParams is a runner's word about a run (runner.report).
+type RunnerReportParams struct {
+	Strict
+	RunnerRef
+	Event string `json:"event"`
+	// Process names the process that waits, by its pid and when it began.
+	Process string `json:"process,omitzero"`
+	PID     int    `json:"pid,omitzero"`
+	// State is how it ended: done, failed or outcome_unknown. Evidence is what is known
+	// of what nobody knows the outcome of.
+	State    string         `json:"state,omitzero"`
+	Evidence string         `json:"evidence,omitzero"`
+	Receipt  jsontext.Value `json:"receipt,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *RunnerReportParams) Validate() []FieldError {
+	var f fields
+	f.id("task_id", task.TaskID, p.TaskID)
+	f.id("effect_id", task.EffectID, p.EffectID)
+	if p.Run < 1 {
+		f.add("run", "required")
+	}
+	f.oneOf("event", p.Event, []string{RunnerWaits, RunnerSpawned, RunnerFinished})
+	switch p.Event {
+	case RunnerWaits:
+		f.text("process", p.Process, 64)
+	case RunnerSpawned:
+		if p.PID < 1 {
+			f.add("pid", "required")
+		}
+	case RunnerFinished:
+		f.oneOf("state", p.State, []string{task.EffectDone, task.EffectFailed, task.EffectUncertain})
+	}
+	f.upTo("evidence", p.Evidence, task.MaxPayloadBytes)
+	return f
+}

@@ -1,0 +1,171 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/runner"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/tasks"
+)
+
+// runners hands runs to the process that runs commands, and takes its word for what
+// became of them. There is one such process at a time.
+type runners struct {
+	d   *Daemon
+	dir string
+
+	mu       sync.Mutex
+	attached bool
+	queue    []api.RunnerChunk
+	// more is signalled when something is queued.
+	more chan struct{}
+}
+
+func newRunners(d *Daemon) *runners {
+	return &runners{d: d, dir: filepath.Join(filepath.Dir(d.database), "runner"), more: make(chan struct{}, 1)}
+}
+
+// Attached reports whether there is a process to run commands in.
+func (r *runners) Attached() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.attached
+}
+
+// Start begins a run that is on record as started. Where nobody is there to hear it, the
+// next one who attaches does.
+func (r *runners) Start(o tasks.RunOrder) { r.tell(api.RunnerChunk{Run: order(&o)}) }
+
+// Kill ends a run's processes.
+func (r *runners) Kill(o tasks.RunOrder) error {
+	ref := refOf(&o)
+	if !r.tell(api.RunnerChunk{Kill: &ref}) {
+		return api.Errorf(api.Conflict, "no runner is attached: start `ocipd runner`")
+	}
+	return nil
+}
+
+// Lives reports whether a process of a run may still be there.
+func (r *runners) Lives(o tasks.RunOrder) bool {
+	l, err := runner.OpenLedger(r.dir, time.Now())
+	return err != nil || l.Lives(refOf(&o))
+}
+
+func refOf(o *tasks.RunOrder) api.RunnerRef {
+	return api.RunnerRef{TaskID: o.TaskID, EffectID: o.EffectID, Run: o.Run}
+}
+
+func order(o *tasks.RunOrder) *api.RunnerOrder {
+	return &api.RunnerOrder{RunnerRef: refOf(o), Workspace: o.Workspace, Action: o.Action, Bound: o.Bound, StartedAt: o.StartedAt}
+}
+
+func (r *runners) tell(c api.RunnerChunk) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.attached {
+		return false
+	}
+	r.queue = append(r.queue, c)
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// attach answers runner.attach.
+func (r *runners) attach(_ context.Context, p api.Peer, _ *api.RunnerAttachParams) (ipc.Feed, error) {
+	if uid, _, _ := p.Credentials(); int64(uid) != int64(os.Geteuid()) {
+		return nil, api.Errorf(api.Forbidden, "the runner is the daemon's user's")
+	}
+	if err := p.Present(); err != nil {
+		return nil, api.Errorf(api.Forbidden, "the process that connected is not who speaks")
+	}
+	if _, err := runner.OpenLedger(r.dir, time.Now()); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.attached {
+		return nil, api.Errorf(api.Conflict, "a runner is attached already")
+	}
+	r.attached, r.queue = true, nil
+	return r.feed, nil
+}
+
+// feed tells the runner what to do, first of all that is on record as started.
+func (r *runners) feed(ctx context.Context, out api.Stream) error {
+	defer func() {
+		r.mu.Lock()
+		r.attached = false
+		r.mu.Unlock()
+	}()
+	if err := out.Send(ctx, api.RunnerChunk{Directory: r.dir}); err != nil {
+		return err
+	}
+	orders, err := r.d.tasks.Load().Orders(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range orders {
+		if err := out.Send(ctx, api.RunnerChunk{Run: order(&orders[i])}); err != nil {
+			return err
+		}
+	}
+	for {
+		r.mu.Lock()
+		queue := r.queue
+		r.queue = nil
+		r.mu.Unlock()
+		for _, c := range queue {
+			if err := out.Send(ctx, c); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-r.more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// report answers runner.report.
+func (r *runners) report(ctx context.Context, p api.Peer, said *api.RunnerReportParams) (api.OK, error) {
+	if uid, _, _ := p.Credentials(); int64(uid) != int64(os.Geteuid()) {
+		return api.OK{}, api.Errorf(api.Forbidden, "the runner is the daemon's user's")
+	}
+	t := r.d.tasks.Load()
+	switch said.Event {
+	case api.RunnerWaits:
+		if err := t.Waiting(ctx, said.TaskID, said.EffectID, said.Run); err != nil {
+			return api.OK{}, err
+		}
+		return api.OK{OK: true}, r.waits(said)
+	case api.RunnerSpawned:
+		return api.OK{OK: true}, t.Spawned(ctx, said.TaskID, said.EffectID, said.Run, said.PID)
+	default:
+		return api.OK{OK: true}, t.Finished(ctx, said.TaskID, said.EffectID, said.Run, said.State, said.Evidence, said.Receipt)
+	}
+}
+
+// waits keeps a process that is about to run a command, and all that it starts, from the
+// operator socket.
+func (r *runners) waits(said *api.RunnerReportParams) error {
+	change := &store.Change{Drains: true, Records: []*audit.Record{{
+		ID: r.d.ids.next(), ActionType: audit.ActionSecurity, Event: "effect_process", TaskID: said.TaskID, PolicyResult: audit.ResultAllow,
+		Details: map[string]any{"effect_id": said.EffectID, "run": said.Run, "process": said.Process},
+	}}}
+	if err := r.d.kernel.NoteStarted("effect "+said.EffectID, said.Process, change); err != nil {
+		return err
+	}
+	_, err := r.d.store.Commit(change)
+	return err
+}

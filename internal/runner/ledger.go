@@ -1,0 +1,257 @@
+package runner
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/durable"
+	"github.com/openclawos/ocipd/internal/peer"
+	"golang.org/x/sys/unix"
+)
+
+// The files of a run in the ledger: who has it, which process it has, how it ended, and
+// what it has written so far.
+const (
+	claimFile  = "claim"
+	pidFile    = "pid"
+	resultFile = "result"
+	outFile    = "out"
+	errFile    = "err"
+)
+
+// Ledger is the directory of what was run.
+type Ledger struct{ dir string }
+
+// OpenLedger makes the directory where it is not there, and writes down since when it is.
+func OpenLedger(dir string, now time.Time) (*Ledger, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the runner's ledger: %w", err)
+	}
+	l := &Ledger{dir: dir}
+	since := filepath.Join(dir, "since")
+	if _, err := os.Stat(since); errors.Is(err, fs.ErrNotExist) {
+		if err := durable.Replace(since, ".part", 0o600, []byte(now.UTC().Format(time.RFC3339Nano)+"\n")); err != nil {
+			return nil, fmt.Errorf("cannot make the runner's ledger: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// since is when the ledger began: of what was started before, it knows nothing.
+func (l *Ledger) since() (time.Time, error) {
+	text, err := os.ReadFile(filepath.Join(l.dir, "since"))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text)))
+}
+
+func (l *Ledger) path(r api.RunnerRef, kind string) string {
+	return filepath.Join(l.dir, r.EffectID+"."+strconv.Itoa(r.Run)+"."+kind)
+}
+
+// process is which process a run's command has.
+type process struct {
+	// Name is the process's, and Shim that of its shim, as [peer.NameOf] makes them.
+	Name string    `json:"process"`
+	Shim string    `json:"shim"`
+	PID  int       `json:"pid"`
+	Boot string    `json:"boot"`
+	At   time.Time `json:"at"`
+}
+
+// result is how a run ended.
+type result struct {
+	State   string  `json:"state"`
+	Receipt receipt `json:"receipt"`
+}
+
+// receipt is what is kept of a command's end.
+type receipt struct {
+	ExitCode  *int      `json:"exit_code,omitempty"`
+	Signal    string    `json:"signal,omitzero"`
+	TimedOut  bool      `json:"timed_out,omitzero"`
+	Killed    bool      `json:"killed,omitzero"`
+	Error     string    `json:"error,omitzero"`
+	Stdout    output    `json:"stdout,omitzero"`
+	Stderr    output    `json:"stderr,omitzero"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+}
+
+// output is what a command has written: the beginning of it, and a digest of all.
+type output struct {
+	Text   string `json:"text"`
+	Bytes  int64  `json:"bytes"`
+	Digest string `json:"digest"`
+}
+
+// errClaimed says that another shim has the run.
+var errClaimed = errors.New("the run is claimed already")
+
+// claim makes the run the caller's for as long as the file that it returns is open: the
+// name appears with the lock on it.
+func (l *Ledger) claim(r api.RunnerRef) (*os.File, error) {
+	f, err := os.CreateTemp(l.dir, "claim-*.part")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // what is left of it is nobody's claim
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		if err = os.Link(f.Name(), l.path(r, claimFile)); errors.Is(err, fs.ErrExist) {
+			err = errClaimed
+		}
+	}
+	if err == nil {
+		err = durable.SyncDir(l.dir)
+	}
+	if err != nil {
+		f.Close() //nolint:errcheck // there is nothing to keep
+		return nil, err
+	}
+	return f, nil
+}
+
+// holder looks who has a claim. Where nobody does any more, the lock is the caller's
+// until it closes the file.
+func (l *Ledger) holder(r api.RunnerRef) (f *os.File, shim int, held bool, err error) {
+	f, err = os.Open(l.path(r, claimFile))
+	if err != nil {
+		return nil, 0, false, err
+	}
+	text := make([]byte, 32)
+	n, _ := f.ReadAt(text, 0)
+	shim, _ = strconv.Atoi(strings.TrimSpace(string(text[:n])))
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		f.Close() //nolint:errcheck // it was only looked at
+		return nil, shim, true, nil
+	}
+	return f, shim, false, err
+}
+
+// put makes a file of a run durable.
+func (l *Ledger) put(r api.RunnerRef, kind string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	path := l.path(r, kind)
+	return durable.Replace(path, ".part", 0o600, text)
+}
+
+// get reads a file of a run, and reports false where there is none.
+func (l *Ledger) get(r api.RunnerRef, kind string, value any) (bool, error) {
+	text, err := os.ReadFile(l.path(r, kind))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, value)
+	}
+	return err == nil, err
+}
+
+// Lives reports whether a process of a run may still be there: its shim, its command, one
+// of their session, or one with its mark.
+func (l *Ledger) Lives(r api.RunnerRef) bool {
+	f, shim, held, err := l.holder(r)
+	if f != nil {
+		f.Close() //nolint:errcheck // it was only looked at
+	}
+	if held {
+		return true
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	var p process
+	if known, err := l.get(r, pidFile, &p); err != nil || !known {
+		return err != nil
+	}
+	if boot, err := peer.Boot(); err == nil && boot != p.Boot {
+		return false
+	}
+	mark := []byte(marker(r))
+	for _, s := range statuses() {
+		// One that has ended and that nobody has taken note of is none of these.
+		if s.pid == p.PID && peer.Runs(p.Name) || s.pid == shim && peer.Runs(p.Shim) || s.session == shim && shim > 0 {
+			return true
+		}
+		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.pid)); err == nil && bytes.Contains(env, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// marker is the variable that every process of a run is given.
+func marker(r api.RunnerRef) string { return "OCIPD_EFFECT=" + r.EffectID + ":" + strconv.Itoa(r.Run) }
+
+// status is what is looked at of a process.
+type status struct{ pid, parent, session int }
+
+// statuses are those of all processes that are seen.
+func statuses() (list []status) {
+	found, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range found {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if s, ok := parseStatus(string(text)); ok {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// parseStatus reads fields 1, 4 and 6 of /proc/PID/stat, proc_pid_stat(5).
+func parseStatus(text string) (s status, ok bool) {
+	end := strings.LastIndexByte(text, ')')
+	if end < 0 {
+		return s, false
+	}
+	first, _, _ := strings.Cut(text, " ")
+	fields := strings.Fields(text[end+1:])
+	if len(fields) < 4 || fields[0] == "Z" {
+		return s, false
+	}
+	var errs [3]error
+	s.pid, errs[0] = strconv.Atoi(first)
+	s.parent, errs[1] = strconv.Atoi(fields[1])
+	s.session, errs[2] = strconv.Atoi(fields[3])
+	return s, errors.Join(errs[:]...) == nil
+}
+
+// descendants are the processes that one has started, and those that these have.
+func descendants(of int) (pids []int) {
+	all := statuses()
+	next := []int{of}
+	for len(next) > 0 {
+		parent := next[0]
+		next = next[1:]
+		for _, s := range all {
+			if s.parent == parent {
+				pids, next = append(pids, s.pid), append(next, s.pid)
+			}
+		}
+	}
+	return pids
+}

@@ -1,0 +1,410 @@
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/peer"
+	"github.com/openclawos/ocipd/internal/task"
+	"golang.org/x/sys/unix"
+)
+
+// Options is what a runner is given.
+type Options struct {
+	// Dial connects to the operator socket.
+	Dial func(context.Context) (*client.Client, error)
+	// Env is the environment that commands can have variables of, as os.Environ.
+	Env []string
+	// Say tells a person what goes on.
+	Say func(format string, args ...any)
+	Now func() time.Time
+}
+
+// again is how long a runner waits before it tries again.
+const again = time.Second
+
+// maxTries is how often a shim is started that claims nothing.
+const maxTries = 3
+
+type runner struct {
+	o   Options
+	ctx context.Context
+	// running are the runs that are looked after, and lock what keeps other runners out.
+	mu      sync.Mutex
+	running map[api.RunnerRef]bool
+	ledger  *Ledger
+	lock    *os.File
+	// link is the connection, and linked is closed when there is one.
+	link   *client.Client
+	linked chan struct{}
+	wait   sync.WaitGroup
+}
+
+// Run runs what the daemon says until the context ends, over restarts of the daemon.
+// Commands go on when it returns.
+func Run(ctx context.Context, o Options) error {
+	r := &runner{o: o, ctx: ctx, running: make(map[api.RunnerRef]bool), linked: make(chan struct{})}
+	defer r.wait.Wait()
+	said := ""
+	for {
+		err := r.serve(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if e, ok := errors.AsType[*api.Error](err); ok && (e.Code == api.Forbidden || e.Code == api.InvalidParams || e.Code == api.MethodNotFound) {
+			return err
+		}
+		if why := fmt.Sprint(err); why != said {
+			o.Say("the daemon is away: %s", why)
+			said = why
+		}
+		timer := time.NewTimer(again)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// serve is one connection.
+func (r *runner) serve(ctx context.Context) error {
+	c, err := r.o.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	stream, err := c.Stream(ctx, "runner.attach", &api.RunnerAttachParams{})
+	if err != nil {
+		return err
+	}
+	for {
+		raw, err := stream.Next(ctx)
+		if err != nil {
+			r.unlink()
+			return err
+		}
+		var chunk api.RunnerChunk
+		if err := json.Unmarshal(raw, &chunk); err != nil {
+			return err
+		}
+		switch {
+		case chunk.Directory != "":
+			if err := r.begin(chunk.Directory); err != nil {
+				return err
+			}
+			r.relink(c)
+			r.o.Say("ready: the ledger is %s", chunk.Directory)
+		case chunk.Run != nil:
+			r.take(chunk.Run)
+		case chunk.Kill != nil:
+			r.kill(*chunk.Kill)
+		}
+	}
+}
+
+// begin opens the ledger, which is one runner's at a time.
+func (r *runner) begin(dir string) (err error) {
+	if r.ledger != nil && r.ledger.dir == dir {
+		return nil
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot use the ledger: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close() //nolint:errcheck // nothing was written
+		return fmt.Errorf("another runner has the ledger %s: %w", dir, err)
+	}
+	r.ledger, r.lock = &Ledger{dir: dir}, lock
+	return nil
+}
+
+func (r *runner) relink(c *client.Client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.link = c
+	close(r.linked)
+}
+
+func (r *runner) unlink() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.link != nil {
+		r.link, r.linked = nil, make(chan struct{})
+	}
+}
+
+// report tells the daemon, once it is there. Its error is the daemon's refusal, or that
+// the runner ends.
+func (r *runner) report(p *api.RunnerReportParams) error {
+	for {
+		r.mu.Lock()
+		c, linked := r.link, r.linked
+		r.mu.Unlock()
+		if c == nil {
+			select {
+			case <-r.ctx.Done():
+				return r.ctx.Err()
+			case <-linked:
+				continue
+			}
+		}
+		err := c.Call(r.ctx, "runner.report", p, nil)
+		e, answered := errors.AsType[*api.Error](err)
+		switch {
+		case err == nil:
+			return nil
+		case answered && e.Code != api.InternalError && e.Code != api.ConnectionClosed && e.Code != api.Timeout:
+			return err
+		}
+		timer := time.NewTimer(again)
+		select {
+		case <-r.ctx.Done():
+			timer.Stop()
+			return r.ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// take looks after a run, unless that is done already.
+func (r *runner) take(o *api.RunnerOrder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[o.RunnerRef] {
+		return
+	}
+	r.running[o.RunnerRef] = true
+	r.wait.Go(func() {
+		err := r.account(o)
+		r.mu.Lock()
+		delete(r.running, o.RunnerRef)
+		r.mu.Unlock()
+		if err != nil && r.ctx.Err() == nil {
+			r.o.Say("run %d of %s: %v", o.Run, o.EffectID, err)
+		}
+	})
+}
+
+// account brings a run to its end, whatever has become of it so far, and reports it.
+func (r *runner) account(o *api.RunnerOrder) error {
+	finish := func(state, evidence string, what any) error {
+		text, err := json.Marshal(what)
+		if err != nil {
+			return err
+		}
+		r.o.Say("run %d of %s is %s", o.Run, o.EffectID, state)
+		err = r.report(&api.RunnerReportParams{RunnerRef: o.RunnerRef, Event: api.RunnerFinished, State: state, Evidence: evidence, Receipt: jsontext.Value(text)})
+		if err == nil {
+			os.Remove(r.ledger.path(o.RunnerRef, outFile)) //nolint:errcheck // it was reported
+			os.Remove(r.ledger.path(o.RunnerRef, errFile)) //nolint:errcheck // it was reported
+		}
+		return err
+	}
+	told := false
+	for tries := 0; ; {
+		claim, _, held, err := r.ledger.holder(o.RunnerRef)
+		missing := errors.Is(err, fs.ErrNotExist)
+		if err != nil && !missing {
+			return err
+		}
+		if claim != nil {
+			// Nobody else takes it: there is one runner.
+			claim.Close() //nolint:errcheck // nothing was written
+		}
+		var p process
+		known, err := r.ledger.get(o.RunnerRef, pidFile, &p)
+		if err == nil && known && !told {
+			told = true
+			err = r.report(&api.RunnerReportParams{RunnerRef: o.RunnerRef, Event: api.RunnerSpawned, PID: p.PID})
+		}
+		if err != nil {
+			return err
+		}
+		if held {
+			if err := r.pause(shimEvery); err != nil {
+				return err
+			}
+			continue
+		}
+		var end result
+		ended, err := r.ledger.get(o.RunnerRef, resultFile, &end)
+		switch {
+		case err != nil:
+			return err
+		case ended:
+			return finish(end.State, "", end.Receipt)
+		case known:
+			return finish(task.EffectUncertain, r.ledger.evidence(o.RunnerRef, &p), receipt{StartedAt: p.At})
+		case !missing:
+			// Nobody has it any more, and it had no process: it was not run.
+			if err := os.Remove(r.ledger.path(o.RunnerRef, claimFile)); err != nil {
+				return err
+			}
+			continue
+		}
+		since, err := r.ledger.since()
+		if err != nil {
+			return err
+		}
+		if o.StartedAt.Before(since) {
+			return finish(task.EffectUncertain, "the runner's ledger is younger than the start, and knows nothing of it: was it restored from a backup?", receipt{StartedAt: o.StartedAt})
+		}
+		if tries++; tries > maxTries {
+			return finish(task.EffectFailed, "", receipt{StartedAt: o.StartedAt, Error: "the runner cannot start a process for it"})
+		}
+		if err := r.start(o); err != nil {
+			return err
+		}
+	}
+}
+
+// shimEvery is how often it is looked whether a shim has come to its end that this
+// runner did not start.
+const shimEvery = 100 * time.Millisecond
+
+func (r *runner) pause(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// start has a shim run a command, and returns when the shim has ended. The daemon knows
+// the shim's process before it is told anything, so that nothing that it starts operates
+// the daemon.
+func (r *runner) start(o *api.RunnerOrder) error {
+	env := make(map[string]string)
+	for _, name := range append([]string{"HOME", "USER", "LOGNAME", "LANG", "TZ"}, o.Action.EnvFrom...) {
+		for _, v := range r.o.Env {
+			if value, ok := strings.CutPrefix(v, name+"="); ok {
+				env[name] = value
+			}
+		}
+	}
+	text, err := json.Marshal(&shimOrder{RunnerOrder: *o, Ledger: r.ledger.dir, Env: env})
+	if err != nil {
+		return err
+	}
+	from, to, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	cmd := itself("shim")
+	cmd.ExtraFiles, cmd.SysProcAttr, cmd.Dir = []*os.File{to}, &unix.SysProcAttr{Setsid: true}, "/"
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	to.Close() //nolint:errcheck // the shim has it
+	if err != nil {
+		return err
+	}
+	name, err := peer.NameOf(cmd.Process.Pid)
+	if err == nil {
+		err = r.report(&api.RunnerReportParams{RunnerRef: o.RunnerRef, Event: api.RunnerWaits, Process: name})
+	}
+	if err == nil {
+		_, err = in.Write(text)
+	}
+	err = errors.Join(err, in.Close())
+	done := make(chan struct{})
+	// It is left behind with the runner's process, when that ends before the shim.
+	go func() {
+		// What it says is its command's process id.
+		lines := bufio.NewScanner(from)
+		for lines.Scan() {
+			if pid, err := strconv.Atoi(lines.Text()); err == nil && pid > 0 {
+				_ = r.report(&api.RunnerReportParams{RunnerRef: o.RunnerRef, Event: api.RunnerSpawned, PID: pid}) // the end says it too
+			}
+		}
+		_ = cmd.Wait() // what came of it is in the ledger
+		close(done)
+	}()
+	select {
+	case <-done:
+		return err
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+}
+
+// kill has a run's shim end its command.
+func (r *runner) kill(ref api.RunnerRef) {
+	f, shim, held, err := r.ledger.holder(ref)
+	if f != nil {
+		f.Close() //nolint:errcheck // it was only looked at
+	}
+	if err != nil || !held || shim <= 0 {
+		r.o.Say("run %d of %s has no process to end", ref.Run, ref.EffectID)
+		return
+	}
+	if err := unix.Kill(shim, unix.SIGTERM); err != nil {
+		r.o.Say("cannot end run %d of %s: %v", ref.Run, ref.EffectID, err)
+	}
+}
+
+// evidence is what a person is shown of a run that nobody knows the outcome of.
+func (l *Ledger) evidence(ref api.RunnerRef, p *process) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "its command was process %d from %s, and left no result", p.PID, p.At.Format(time.RFC3339))
+	boot, err := peer.Boot()
+	switch {
+	case err == nil && boot != p.Boot:
+		b.WriteString("; the system has started anew since")
+	case l.Lives(ref):
+		b.WriteString("; a process of it is still there")
+	default:
+		b.WriteString("; no process of it is there any more")
+	}
+	for _, kind := range []string{outFile, errFile} {
+		if text := tail(l.path(ref, kind)); text != "" {
+			fmt.Fprintf(&b, "\nthe end of what it wrote to std%s:\n%s", kind, text)
+		}
+	}
+	return b.String()
+}
+
+// shownTail is how much of an output is shown as evidence.
+const shownTail = 2 << 10
+
+func tail(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > shownTail {
+		if _, err := f.Seek(-shownTail, io.SeekEnd); err != nil {
+			return ""
+		}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, shownTail))
+	if err != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(string(bytes.TrimSpace(text)), "�")
+}
