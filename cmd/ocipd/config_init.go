@@ -15,12 +15,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/configs"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/configfile"
 	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 )
@@ -116,7 +117,7 @@ func (s *shell) begin(file string, a *answers) error {
 	if err != nil {
 		return err
 	}
-	contacts := filepath.Join(filepath.Dir(file), contactsName)
+	contacts := filepath.Join(filepath.Dir(file), configfile.DirectoryName)
 	wrote := []string{}
 	put := func(path, content string) error {
 		if content == "" || cli.Exists(path) {
@@ -132,7 +133,7 @@ func (s *shell) begin(file string, a *answers) error {
 	if signers != "" && cli.Exists(signers) {
 		return thereAlready(signers)
 	}
-	err = errors.Join(put(contacts, contactsHead+a.contacts()), put(signers, line))
+	err = errors.Join(put(contacts, configfile.DirectoryHead+a.contacts()), put(signers, line))
 	if err == nil {
 		err = writeNew(file, text)
 	}
@@ -211,7 +212,7 @@ func (a *answers) checkChannel() error {
 		return cli.Usagef("--chat and --knows are chats of a channel, and --channel names none")
 	}
 	for _, session := range a.sessions() {
-		if _, err := config.Parse("", []byte("directory: [{kind: person, sessions: ["+quoted(session)+"]}]")); err != nil || strings.HasSuffix(session, "*") {
+		if _, err := config.Parse("", []byte("directory: [{kind: person, sessions: ["+yamltext.Quote(session)+"]}]")); err != nil || strings.HasSuffix(session, "*") {
 			return fmt.Errorf("cannot use the chat %q: want what the channel's app calls it, such as 4711", strings.TrimPrefix(session, a.channel+":"))
 		}
 	}
@@ -313,9 +314,9 @@ func (a *answers) contacts() string {
 // may sign. An answer that cannot be is an error.
 func (a *answers) config(signers string) ([]byte, error) {
 	text, id := configs.Default(), agentID(a.user)
-	replace := []struct{ was, is string }{{"directory_file: \"\"\n", "directory_file: " + contactsName + "\n"}}
+	replace := []struct{ was, is string }{{"directory_file: \"\"\n", "directory_file: " + configfile.DirectoryName + "\n"}}
 	if signers != "" {
-		replace = append(replace, struct{ was, is string }{"  allowed_signers: \"\"\n", "  allowed_signers: " + quoted(signers) + "\n"})
+		replace = append(replace, struct{ was, is string }{"  allowed_signers: \"\"\n", "  allowed_signers: " + yamltext.Quote(signers) + "\n"})
 	}
 	if a.app == "" {
 		return a.filled(text, replace)
@@ -328,21 +329,21 @@ func (a *answers) config(signers string) ([]byte, error) {
     # Between units the policy asks more: policy.data.cross_org.
     org_unit: general
     tenant_id: %s
-`, quoted(id), quoted(a.app), quoted("agent-"+id+"-1"), quoted(a.user), quoted(a.tenant))
+`, yamltext.Quote(id), yamltext.Quote(a.app), yamltext.Quote("agent-"+id+"-1"), yamltext.Quote(a.user), yamltext.Quote(a.tenant))
 	if len(a.media) > 0 {
 		folders := make([]string, len(a.media))
 		for i, folder := range a.media {
-			folders[i] = "      - " + quoted(folder) + "\n"
+			folders[i] = "      - " + yamltext.Quote(folder) + "\n"
 		}
 		agent += "    media:                           # folders out of which files may be sent\n" + strings.Join(folders, "")
 	}
-	replace = append(replace, []struct{ was, is string }{{"agents: []\n", agent}, {"default_agent: \"\"\n", "default_agent: " + quoted(id) + "\n"}}...)
+	replace = append(replace, []struct{ was, is string }{{"agents: []\n", agent}, {"default_agent: \"\"\n", "default_agent: " + yamltext.Quote(id) + "\n"}}...)
 	const contact = "    # The first message to somebody: allow, hold or deny.\n    first_contact: "
 	replace = append(replace, struct{ was, is string }{contact + "allow\n", contact + strangerRules()[a.strangers] + "\n"})
 	if a.channel != "" {
 		replace = append(replace, []struct{ was, is string }{
-			{"routes: []\n", fmt.Sprintf("routes:\n  - session: %s\n    agent: %s\n", quoted(a.channel+":*"), quoted(id))},
-			{"channels: {}\n", fmt.Sprintf("channels:\n  %s: {}\n", quoted(a.channel))},
+			{"routes: []\n", fmt.Sprintf("routes:\n  - session: %s\n    agent: %s\n", yamltext.Quote(a.channel+":*"), yamltext.Quote(id))},
+			{"channels: {}\n", fmt.Sprintf("channels:\n  %s: {}\n", yamltext.Quote(a.channel))},
 		}...)
 	}
 	return a.filled(text, replace)
@@ -373,17 +374,6 @@ func agentID(user string) string {
 		return '-'
 	}, user)
 	return cmp.Or(strings.Trim(id, "-"), "agent")
-}
-
-// quoted is a text as YAML has it whatever it holds.
-func quoted(text string) string { return string(appendQuoted(nil, text)) }
-
-func appendQuoted(out []byte, text string) []byte {
-	out, err := jsontext.AppendQuote(out, strings.ToValidUTF8(text, "\ufffd"))
-	if err != nil {
-		panic("ocipd: valid text cannot fail to be quoted: " + err.Error())
-	}
-	return out
 }
 
 func thereAlready(file string) error {

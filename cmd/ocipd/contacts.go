@@ -15,7 +15,9 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/configfile"
 	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -201,8 +203,8 @@ contacts.jsonl beside it becomes that file. ` + afterwards,
 			if err != nil {
 				return err
 			}
-			defer f.close()
-			f.lines = append(f.lines, string(entry.Line()))
+			defer f.Close()
+			f.Add(&entry)
 			return s.keepContacts(cmd.Context(), f, noReload, "added "+contactName(&entry))
 		},
 	}
@@ -267,7 +269,7 @@ func (s *shell) bindContact(ctx context.Context, session, to, agent string, yes,
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer f.Close()
 	if session == "" {
 		if to != "" {
 			return cli.Usagef("name the session that is to be bound, such as telegram:4711")
@@ -279,19 +281,19 @@ func (s *shell) bindContact(ctx context.Context, session, to, agent string, yes,
 		session, agent = found.SessionKey, found.Agent
 	}
 	if to == "" {
-		owner, err := ownerOf(f.cfg, agent)
+		owner, err := ownerOf(f.Config, agent)
 		if err != nil {
 			return err
 		}
-		if f.attach(session, func(c *config.Contact) bool { return c.Kind == "person" && c.UserID == owner }) == nil {
+		if f.Attach(session, func(c *config.Contact) bool { return c.Kind == "person" && c.UserID == owner }) == nil {
 			mine := config.Contact{Kind: "person", UserID: owner, Accepts: []string{"public", "internal"}, Sessions: []string{session}}
-			f.lines = append(f.lines, string(mine.Line()))
+			f.Add(&mine)
 		}
 		return s.keepContacts(ctx, f, noReload, session+" is that of "+owner+", the agent's owner")
 	}
-	known := f.attach(session, func(c *config.Contact) bool { return c.InstanceID == to || c.UserID == to })
+	known := f.Attach(session, func(c *config.Contact) bool { return c.InstanceID == to || c.UserID == to })
 	if known == nil {
-		return fmt.Errorf("cannot bind %s: %s has no entry with the user or instance id %q; make one: ocipd contacts add %[1]s --user %[3]s", session, f.path, to)
+		return fmt.Errorf("cannot bind %s: %s has no entry with the user or instance id %q; make one: ocipd contacts add %[1]s --user %[3]s", session, f.Path, to)
 	}
 	return s.keepContacts(ctx, f, noReload, "bound "+contactName(known))
 }
@@ -379,13 +381,13 @@ func (s *shell) forgetContact(ctx context.Context, params *api.ContactForgetPara
 		if err != nil {
 			return err
 		}
-		defer f.close()
-		if f.detach(params.SessionKey) {
+		defer f.Close()
+		if f.Detach(params.SessionKey) {
 			if err := s.keepContacts(ctx, f, noReload, "took "+params.SessionKey+" out"); err != nil {
 				return err
 			}
 		} else {
-			fmt.Fprintln(s.Stderr, term.Printable(f.path+" has no entry with "+params.SessionKey))
+			fmt.Fprintln(s.Stderr, term.Printable(f.Path+" has no entry with "+params.SessionKey))
 		}
 	}
 	var result api.ContactForgetResult
@@ -411,5 +413,54 @@ func (s *shell) forgetContact(ctx context.Context, params *api.ContactForgetPara
 		}
 	}
 	_, err := fmt.Fprintf(s.Stdout, "forgot %s (record %d)\n", term.Printable(what), result.AuditSeq)
+	return err
+}
+
+// openContacts reads the directory file that the running daemon reads, or would.
+func (s *shell) openContacts(ctx context.Context) (*configfile.Directory, error) {
+	cfg, err := s.Load(nil)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.File == "" {
+		return nil, errors.New("cannot tell where contacts belong: there is no configuration; ocipd config init writes one")
+	}
+	var live api.Status
+	switch err := s.Operate(ctx, "kernel.status", nil, &live); {
+	case errors.Is(err, client.ErrNotRunning):
+	case err != nil:
+		return nil, err
+	case live.ConfigFile != "" && !place.Same(live.ConfigFile, cfg.File):
+		return nil, fmt.Errorf("cannot tell whose contacts are meant: the daemon reads %s, and this is %s; name it with --config", live.ConfigFile, cfg.File)
+	}
+	return configfile.OpenDirectory(cfg)
+}
+
+// keepContacts writes the file, and has a running daemon take it.
+func (s *shell) keepContacts(ctx context.Context, f *configfile.Directory, noReload bool, did string) error {
+	if err := f.Write(s.LoadFile); err != nil {
+		return err
+	}
+	where := f.Path
+	if f.Unnamed {
+		where += ", which " + f.Config.File + " names from now on"
+	}
+	if _, err := fmt.Fprintf(s.Stdout, "%s (%s)\n", term.Printable(did), term.Printable(where)); err != nil || noReload {
+		return err
+	}
+	return s.taken(ctx)
+}
+
+// taken waits until a running daemon has taken what was written.
+func (s *shell) taken(ctx context.Context) error {
+	var result api.PolicyReloadResult
+	switch err := s.Operate(ctx, "policy.reload", nil, &result); {
+	case errors.Is(err, client.ErrNotRunning):
+		_, err := fmt.Fprintln(s.Stdout, "no daemon is running: the next one takes it")
+		return err
+	case err != nil:
+		return fmt.Errorf("it is written, and the running daemon does not take it: %w", err)
+	}
+	_, err := fmt.Fprintln(s.Stdout, "the running daemon has taken it")
 	return err
 }

@@ -15,7 +15,7 @@ type folder struct {
 // layers is the layer table. A folder with Go code that has no row is a fault.
 var layers = map[string]folder{
 	"cmd/ocipd": {
-		imports: []string{"configs", "configs/policies", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
+		imports: []string{"configs", "configs/policies", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/configfile", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
 		clock:   true, process: true,
 	},
 	"internal/daemon": {
@@ -81,6 +81,7 @@ var layers = map[string]folder{
 	"internal/logview":         {imports: []string{"internal/audit", "internal/term"}},
 	"internal/verify":          {imports: []string{"internal/audit", "internal/checkpoints", "internal/durable", "internal/index", "internal/keyring", "internal/logreader", "internal/mirror", "internal/store", "internal/term", "internal/witness"}},
 	"internal/approvalcmd":     {imports: []string{"internal/api", "internal/approvalsui", "internal/cli", "internal/ocip", "internal/term"}},
+	"internal/configfile":      {imports: []string{"internal/config", "internal/durable", "internal/kernelconfig", "internal/keypath", "internal/yamltext"}},
 	"internal/service":         {imports: []string{"internal/kernelconfig", "internal/api", "internal/cli", "internal/config", "internal/term", "systemd"}},
 	"internal/doctor": {
 		imports: []string{
@@ -102,7 +103,7 @@ var layers = map[string]folder{
 	"internal/place":         {},
 	"internal/redact":        {imports: []string{"internal/text", "internal/audit", "internal/ocip/content"}},
 	"internal/keypath":       {},
-	"internal/yamltext":      {imports: []string{"internal/keypath", "internal/api"}},
+	"internal/yamltext":      {imports: []string{"internal/api", "internal/keypath"}},
 	"internal/config":        {imports: []string{"internal/running", "internal/keypath", "internal/yamltext", "internal/text", "internal/api", "internal/audit", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
 	"internal/archtest":      {},
 	"internal/filewatch":     {},
@@ -126,7 +127,7 @@ var layers = map[string]folder{
 
 	"examples":              {},
 	"examples/go":           {clock: true, process: true},
-	"internal/kernelconfig": {imports: []string{"internal/config", "internal/directory", "internal/kernel", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content", "internal/registry", "internal/text"}},
+	"internal/kernelconfig": {imports: []string{"internal/api", "internal/audit", "internal/config", "internal/directory", "internal/kernel", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content", "internal/registry", "internal/term", "internal/text"}},
 
 	"internal/profile": {imports: []string{"internal/api"}},
 

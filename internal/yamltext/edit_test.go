@@ -1,11 +1,12 @@
 package yamltext_test
 
 import (
+	"strings"
+	"testing"
+
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/yamltext"
-	"strings"
-	"testing"
 )
 
 func TestEdit(t *testing.T) {
