@@ -161,7 +161,7 @@ func TestFirstMistakesSayWhatToDo(t *testing.T) {
 		{"too deep", "ipc:\n  socket: /x\nlog:\n  level: info\n   format: json\n", `f:5:4: cannot read YAML: this line is indented by 3 spaces, and those that it may belong to by 0, 2`},
 		{"at the beginning", "# mine\n ipc:\n  socket: /x\nlog:\n  level: info\n", `f:2:2: cannot read YAML: this line is indented by 1 space, and those that it may belong to by 0`},
 		{"in an item", "agents:\n  - id: a\n   app: x\n", `f:3:4: cannot read YAML: this line is indented by 3 spaces, and those that it may belong to by 0, 2, 4`},
-		{"two on a line", "log: level: info\n", `f:1: cannot read YAML: mapping values are not allowed in this context`},
+		{"two on a line", "log: level: info\n", `f:1: cannot read YAML: a second colon with a blank behind it is on this line: put a text that has one in quotes`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Parse("f", []byte(tt.text))

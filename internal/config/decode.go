@@ -38,7 +38,8 @@ var (
 // twice or from nowhere.
 type decoder struct {
 	*problems
-	// values counts what was read.
+	// text is the file, and values counts what was read of it.
+	text   []byte
 	values int
 	full   bool
 	// shapes are the keys of the structs met so far.
@@ -59,7 +60,7 @@ func (p *problems) parse(data []byte, c *Config) {
 		p.add(nil, "", "cannot read a configuration of more than %d bytes: a long directory belongs into a file of its own, see directory_file", yamltext.MaxBytes)
 		return
 	}
-	d := &decoder{problems: p, shapes: map[reflect.Type]*shape{}}
+	d := &decoder{problems: p, text: data, shapes: map[reflect.Type]*shape{}}
 	if line, column, what := yamltext.Hidden(data); what != "" {
 		d.report(origin{d.file, line, column}, nil, "", "cannot read this file: "+what)
 		return
@@ -116,6 +117,9 @@ func (d *decoder) enter(at keypath.Path, n **yaml.Node) bool {
 // so the default stays.
 func (d *decoder) value(at keypath.Path, n *yaml.Node, out reflect.Value) {
 	if !d.enter(at, &n) || n.ShortTag() == "!!null" {
+		if out.Kind() == reflect.String && n.Value == "" && yamltext.Commented(d.text, n.Line) {
+			d.fail(at, n, "what begins with # is a comment, so that there is no value here: put a text that begins so in quotes, or a blank behind the #")
+		}
 		return
 	}
 	if len(at) > 0 {
@@ -392,6 +396,11 @@ func setText(out reflect.Value, text string) bool {
 // secret, and of one that stands where a section or a list belongs, it says the
 // kind alone.
 func (d *decoder) want(at keypath.Path, n *yaml.Node, want string) {
+	if tag := n.ShortTag(); n.Kind == yaml.ScalarNode && !strings.HasPrefix(tag, "!!") {
+		// A value in no quotes that begins with ! is read as a tag.
+		d.fail(at, n, "cannot read a value with a tag: put it in quotes")
+		return
+	}
 	got, hint := kindOf(n), ""
 	if n.Kind == yaml.ScalarNode && ruleAt(at) == "" && want != "a mapping" && want != "a list" {
 		if got = clip(scrub(n.Value)); n.ShortTag() == "!!str" {

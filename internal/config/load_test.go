@@ -311,6 +311,14 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"long socket", "ipc: {socket: /" + strings.Repeat("x", 100) + "/k}", `ipc.socket: want a path that leaves room for operator.sock within 107 bytes`},
 		{"operator socket", "ipc: {socket: /run/x/../operator.sock}", `ipc.socket: operator.sock is the name of`},
 
+		{"value that is a comment", "agents:\n  - id: alice\n    user_id: #book-club\n", `ocipd.yaml:3:13: agents[0].user_id: what begins with # is a comment, so that there is no value here: put a text that begins so in quotes`},
+		{"item that is a comment", "directory:\n  - kind: person\n    sessions:\n      - #book-club\n", `directory[0].sessions[0]: what begins with # is a comment`},
+		{"address in a list", "directory:\n  - sessions: [@dave, \"irc:*x\"]\n", `ocipd.yaml:2:16: cannot read YAML: no text begins with @ unless it is in quotes`},
+		{"alias that is a star", "routes:\n  - session: telegram:*\n    agent: me\ndefault_agent: *me\n", `ocipd.yaml:4:16: cannot read YAML: unknown anchor referenced: put a text that begins with * in quotes`},
+		{"tag", alice + "default_agent: !me", `ocipd.yaml:4:16: default_agent: cannot read a value with a tag: put it in quotes`},
+		{"second colon", "default_agent: a: b", `ocipd.yaml:1: cannot read YAML: a second colon with a blank behind it is on this line: put a text that has one in quotes`},
+		{"open quote", "default_agent: \"me\nlog:\n  level: info\n", `a quote or a bracket that was opened is not closed by the end of the file`},
+
 		{"missing", "agents:\n  - {id: alice, app: a, user_id: u, org_unit: o, tenant_id: t}", `ocipd.yaml:2:5: agents[0].instance_id: is required`},
 		{"blank", strings.Replace(alice, "tenant_id: acme", "tenant_id: ' '", 1), `agents[0].tenant_id: is required`},
 		{"id that hides", strings.Replace(alice, "id: alice", "id: \"al\\u200bice\"", 1), `agents[0].id: U+200B`},

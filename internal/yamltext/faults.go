@@ -62,7 +62,7 @@ func Hidden(data []byte) (line, column int, what string) {
 
 // unquoted is a value, or a key, that begins with what no text in no quotes may
 // begin with.
-var unquoted = regexp.MustCompile("^([ \t]*(?:-[ \t]+)*|.*[:,\\[{][ \t]*)([@`%*])([^ \t,\\]}#]*)")
+var unquoted = regexp.MustCompile("^([ \t]*(?:-[ \t]+)*|.*?(?::[ \t]+|[,\\[{][ \t]*))([@`%*])([^ \t,\\]}#]*)")
 
 // key is the last key before a place of a line.
 var keyBefore = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*):[ \t]*$`)
@@ -99,6 +99,22 @@ func unquotedNear(data []byte, near int) (line, column int, what string) {
 		return n, len(m[1]) + 1, fmt.Sprintf("%s: put what follows %s in quotes", what, subject)
 	}
 	return 0, 0, ""
+}
+
+// commented is a line with a text in the place of a value that begins with #, so that it
+// is a comment for YAML; in one that is meant to be, a blank stands behind the #.
+var commented = regexp.MustCompile(`^[ \t]*(?:-[ \t]+)*(?:[^ \t#]+:)?[ \t]*#[^ \t#\r\n]`)
+
+// Commented reports whether the value of a line, counted from 1, is a comment that may
+// have been meant as the value.
+func Commented(data []byte, line int) bool {
+	n := 0
+	for text := range bytes.Lines(data) {
+		if n++; n == line {
+			return commented.Match(text)
+		}
+	}
+	return false
 }
 
 // misplaced finds the first line that is indented as none of those it may belong
@@ -199,9 +215,21 @@ func Broken(data []byte, err error) (line, column int, what string) {
 	case strings.Contains(what, "did not find expected") || strings.Contains(what, "mapping values are not allowed"):
 		if l, c, why := misplaced(data); l > 0 {
 			line, column, what = l, c, why
+		} else if strings.Contains(what, "mapping values") {
+			what = "a second colon with a blank behind it is on this line: put a text that has one in quotes"
 		}
+	case strings.Contains(what, "unexpected end of stream"):
+		what = "a quote or a bracket that was opened is not closed by the end of the file"
 	case unknownAnchor.MatchString(what):
 		// What is no alias is a value, and that is not shown.
+		n := 0
+		for text := range bytes.Lines(data) {
+			if n++; column == 0 {
+				if m := unquoted.FindSubmatch(bytes.TrimRight(text, "\r\n")); m != nil && m[2][0] == '*' {
+					line, column = n, utf8.RuneCount(m[1])+1
+				}
+			}
+		}
 		what = unknownAnchor.ReplaceAllString(what, "anchor") + ": put a text that begins with * in quotes"
 	}
 	return line, column, what
