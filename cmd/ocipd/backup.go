@@ -34,11 +34,7 @@ pending messages in the clear, and its keys can sign as this log.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return s.PrintJSON(made)
-			}
-			fmt.Fprintf(s.Stdout, "backed up to %s: %s, with messages that wait in the clear\n", term.Printable(args[0]), contents(&made))
-			return nil
+			return s.Report(asJSON, made, "backed up to %s: %s, with messages that wait in the clear\n", term.Printable(args[0]), contents(&made))
 		},
 	}
 	flags := c.Flags()

@@ -97,8 +97,7 @@ every process of yours, your agents' included.`,
 	flags.StringVar(&a.chat, "chat", "", "`ID` of the user's own chat in that channel")
 	flags.StringSliceVar(&a.known, "knows", nil, "`IDS` of other people's chats in that channel whom the agent may write to")
 	flags.StringVar(&a.strangers, "strangers", "", "whether it may write first to anybody else: `ANSWER` yes, ask or no (default ask)")
-	// It fails for a flag that does not exist, and this one does.
-	_ = c.RegisterFlagCompletionFunc("strangers", cobra.FixedCompletions([]string{"yes", "ask", "no"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Choices(c, "strangers", []string{"yes", "ask", "no"})
 	flags.StringArrayVar(&a.media, "media", nil, "`FOLDER` out of which the agent may send files; repeatable")
 	flags.StringVar(&a.signer, "signer", "", "`FILE` of the public key, one that waits for a touch, that signs decisions")
 	flags.BoolVar(&yes, "yes", false, "ask nothing, and take what is proposed")

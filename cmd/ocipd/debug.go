@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -58,10 +57,6 @@ func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (
 		return err
 	}
 	defer c.Close()
-	stream, err := c.Stream(ctx, "debug.profile", p)
-	if err != nil {
-		return err
-	}
 	out := s.Stdout
 	if file == "" {
 		file = p.Name + ".pprof"
@@ -77,34 +72,22 @@ func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (
 		return cli.Usagef("cannot write a profile to a terminal; name a file with -o")
 	}
 	size := 0
-	for {
-		chunk, err := stream.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			break
+	err = c.Each(ctx, "debug.profile", p, func(chunk jsontext.Value) error {
+		var part api.ProfileChunk
+		if err := json.Unmarshal(chunk, &part); err != nil {
+			return fmt.Errorf("cannot read the profile: %w", err)
 		}
-		if err != nil {
-			return err
+		size += len(part.Data)
+		if _, err := out.Write(part.Data); err != nil {
+			return fmt.Errorf("cannot write the profile: %w", err)
 		}
-		n, err := writeChunk(out, chunk)
-		if err != nil {
-			return err
-		}
-		size += n
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if file != "-" {
 		_, err = fmt.Fprintf(s.Stdout, "%s: %d bytes; look at it with: go tool pprof %s\n", term.Printable(file), size, term.Printable(file))
 	}
 	return err
-}
-
-func writeChunk(out io.Writer, chunk jsontext.Value) (int, error) {
-	var part api.ProfileChunk
-	if err := json.Unmarshal(chunk, &part); err != nil {
-		return 0, fmt.Errorf("cannot read the profile: %w", err)
-	}
-	n, err := out.Write(part.Data)
-	if err != nil {
-		return n, fmt.Errorf("cannot write the profile: %w", err)
-	}
-	return n, nil
 }

@@ -106,8 +106,7 @@ line. --json prints one side a line.`,
 	flags.IntVar(&limit, "limit", api.DefaultPage, "print at most `N` sides")
 	flags.BoolVar(&all, "all", false, "print every side")
 	flags.BoolVar(&asJSON, "json", false, "print JSON, one side a line")
-	// It fails for a flag that does not exist, and this one does.
-	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(outcomes(), cobra.ShellCompDirectiveNoFileComp))
+	cli.Choices(c, "outcome", outcomes())
 	return c
 }
 

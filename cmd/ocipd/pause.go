@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/term"
@@ -66,12 +65,7 @@ func (s *shell) changePause(ctx context.Context, method string, params *api.Paus
 		return fmt.Errorf("cannot %s sending: %w", verb, err)
 	}
 	if asJSON {
-		raw, err := json.Marshal(&result)
-		if err != nil {
-			return err
-		}
-		_, err = s.Stdout.Write(s.Screen().JSONLine(raw))
-		return err
+		return s.PrintJSON(&result)
 	}
 	switch {
 	case !result.Changed && verb == "pause":

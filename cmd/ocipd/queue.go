@@ -155,11 +155,7 @@ func (s *shell) dropQueued(ctx context.Context, params *api.QueueDropParams, asJ
 		return fmt.Errorf("cannot drop what waits: %w", err)
 	}
 	if asJSON {
-		raw, err := json.Marshal(&result)
-		if err != nil {
-			return err
-		}
-		if _, err := s.Stdout.Write(s.Screen().JSONLine(raw)); err != nil {
+		if err := s.PrintJSON(&result); err != nil {
 			return err
 		}
 	} else {

@@ -75,8 +75,8 @@ line.`,
 	flags.BoolVar(&f.JSON, "json", false, "print JSON, one message a line")
 	c.MarkFlagsMutuallyExclusive("in-force", "state")
 	c.MarkFlagsMutuallyExclusive("in-force", "flat")
-	// They fail for flags that do not exist, and these do.
-	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
+	cli.Choices(c, "state", states)
+	// It fails for a flag that does not exist, and this one does.
 	_ = c.RegisterFlagCompletionFunc("agent", completeHeldAgent(p))
 	return c
 }
@@ -144,7 +144,6 @@ resolve or takeover with --signature.`,
 	c.Flags().StringVar(&content, "content", "", "the `TEXT` that is to be said in place of the message, as takeover is given it; - reads it from stdin")
 	beyond(c, &with)
 	c.MarkFlagsMutuallyExclusive("json", "to-sign")
-	// It fails for a flag that does not exist, and this one does.
-	_ = c.RegisterFlagCompletionFunc("to-sign", cobra.FixedCompletions(api.Decisions(), cobra.ShellCompDirectiveNoFileComp))
+	cli.Choices(c, "to-sign", api.Decisions())
 	return c
 }

@@ -33,8 +33,7 @@ func (f *filterFlags) add(c *cobra.Command) {
 	for _, m := range audit.Filters() {
 		flags.StringVar(m.Of(&f.filter.Like), m.Flag, "", m.Usage())
 		if m.Values != nil {
-			// It fails for a flag that does not exist, and this one does.
-			_ = c.RegisterFlagCompletionFunc(m.Flag, cobra.FixedCompletions(m.Values, cobra.ShellCompDirectiveNoFileComp))
+			cli.Choices(c, m.Flag, m.Values)
 		}
 	}
 }

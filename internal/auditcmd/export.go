@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/export"
-	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -63,8 +63,7 @@ func newExport(s *cli.Process) *cobra.Command {
 	flags.StringVar(&f.format, "format", export.TypeOCSF, "`FORMAT`: ocsf, otlp, syslog or jsonl")
 	flags.StringVar(&f.database, "database", "", "read this database `FILE`")
 	flags.IntVar(&f.enterprise, "enterprise-number", export.DefaultEnterprise, "private enterprise `NUMBER` in syslog's structured data")
-	// It fails for a flag that does not exist, and this one does.
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Formats(), cobra.ShellCompDirectiveNoFileComp))
+	cli.Choices(c, "format", export.Formats())
 	flags.Uint64Var(&f.after, "after", 0, "begin behind the record with this `SEQ`")
 	f.add(c)
 	return c
@@ -100,7 +99,7 @@ func eachRecord(ctx context.Context, s *cli.Process, f *exportFlags, filter audi
 	}
 	if c != nil {
 		defer c.Close()
-		return logreader.Stream(ctx, c, api.AuditTailParams{Filter: filter, After: &f.after}, visit)
+		return c.Each(ctx, "audit.tail", api.AuditTailParams{Filter: filter, After: &f.after}, func(line jsontext.Value) error { return visit(line) })
 	}
 	defer left.Close()
 	return left.EachLine(ctx, f.after, func(_ uint64, line []byte) error { return visit(line) })

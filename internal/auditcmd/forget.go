@@ -45,8 +45,7 @@ in your backups are yours to destroy.`,
 	c.Flags().StringVar(&tenant, "tenant", "", "destroy the key of this `TENANT`")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	// It fails for a flag that does not exist, and this one does.
-	_ = c.MarkFlagRequired("tenant")
+	cli.Required(c, "tenant")
 	return c
 }
 
@@ -55,9 +54,5 @@ func forget(ctx context.Context, s *cli.Process, tenant string, asJSON bool) err
 	if err := s.Operate(ctx, "audit.forget", api.AuditForgetParams{Tenant: &tenant}, &result); err != nil {
 		return fmt.Errorf("cannot forget: %w", err)
 	}
-	if asJSON {
-		return s.PrintJSON(result)
-	}
-	_, err := fmt.Fprintf(s.Stdout, "ok: the digest key of tenant %q is destroyed (record %d)\n", term.Printable(result.Tenant), result.AuditSeq)
-	return err
+	return s.Report(asJSON, result, "ok: the digest key of tenant %q is destroyed (record %d)\n", term.Printable(result.Tenant), result.AuditSeq)
 }

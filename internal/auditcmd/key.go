@@ -135,11 +135,7 @@ directory of keys.`,
 			if err := s.Operate(cmd.Context(), "audit.rotate_key", nil, &result); err != nil {
 				return fmt.Errorf("cannot rotate the key: %w", err)
 			}
-			if asJSON {
-				return s.PrintJSON(result)
-			}
-			_, err := fmt.Fprintf(s.Stdout, "ok: signed over to another key in record %d; the public key is now\n%s\n", result.AuditSeq, term.Printable(result.Verifier))
-			return err
+			return s.Report(asJSON, result, "ok: signed over to another key in record %d; the public key is now\n%s\n", result.AuditSeq, term.Printable(result.Verifier))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -113,10 +113,7 @@ says is signed, and nothing it is sent is secret.`,
 	flags.StringVar(&f.name, "name", "", "`NAME` of the witness, such as a host's")
 	flags.StringVar(&f.listen, "listen", "", "`ADDRESS` to answer at: HOST:PORT or unix:/PATH")
 	flags.StringArrayVar(&f.logs, "log", nil, "public `KEY` of a log to witness, or a file that holds it")
-	for _, name := range []string{"dir", "name", "listen", "log"} {
-		// It fails for a flag that does not exist.
-		_ = c.MarkFlagRequired(name)
-	}
+	cli.Required(c, "dir", "name", "listen", "log")
 	return c
 }
 

@@ -58,3 +58,19 @@ func Moment(text string, now time.Time) (time.Time, error) {
 	}
 	return time.Time{}, fmt.Errorf("%q is no time such as 2026-01-02T15:04:05Z, 2026-01-02, 2h, 7d or today", text)
 }
+
+// Choices completes a flag of a command, which must be there, with the values it takes.
+func Choices(c *cobra.Command, flag string, values []string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("cli: " + err.Error())
+	}
+}
+
+// Required has a command fail without some of its flags.
+func Required(c *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		if err := c.MarkFlagRequired(flag); err != nil {
+			panic("cli: " + err.Error())
+		}
+	}
+}

@@ -178,6 +178,15 @@ func (s *Process) PrintJSON(value any) error {
 	return err
 }
 
+// Report prints a result: as JSON for a program, and in words for a person.
+func (s *Process) Report(asJSON bool, result any, format string, args ...any) error {
+	if asJSON {
+		return s.PrintJSON(result)
+	}
+	_, err := fmt.Fprintf(s.Stdout, format, args...)
+	return err
+}
+
 // Operate makes one call on the operator socket.
 func (s *Process) Operate(ctx context.Context, method string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTime)

@@ -38,6 +38,26 @@ func (c *Client) Stream(ctx context.Context, method string, params any) (*Stream
 	return s, nil
 }
 
+// Each visits the chunks of an answer to its end. An error of visit ends it.
+func (c *Client) Each(ctx context.Context, method string, params any, visit func(chunk jsontext.Value) error) error {
+	s, err := c.Stream(ctx, method, params)
+	if err != nil {
+		return err
+	}
+	for {
+		chunk, err := s.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = visit(chunk)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // Next returns the next chunk. At the stream's end it returns [io.EOF], or the
 // [*api.Error] that ended it.
 func (s *Stream) Next(ctx context.Context) (jsontext.Value, error) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/configs/policies"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -572,25 +573,16 @@ func (d *demo) skipRecords() error {
 
 // newRecords returns the records since it was last called.
 func (d *demo) newRecords() (entries []audit.Entry, err error) {
-	stream, err := d.operator.Stream(d.ctx, "audit.tail", api.AuditTailParams{After: &d.recorded})
-	if err != nil {
-		return nil, err
-	}
-	for {
-		line, err := stream.Next(d.ctx)
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return entries, err
-		}
+	err = d.operator.Each(d.ctx, "audit.tail", api.AuditTailParams{After: &d.recorded}, func(line jsontext.Value) error {
 		e, err := audit.Parse(line)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		d.recorded = e.Seq
 		entries = append(entries, e)
-	}
+		return nil
+	})
+	return entries, err
 }
 
 // show prints a scene: what the apps saw beside what the log recorded.

@@ -10,10 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
@@ -265,32 +265,11 @@ func (l *live) Query(ctx context.Context, f audit.Filter, after, before uint64, 
 }
 
 func (l *live) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
-	return Stream(ctx, l.client, api.AuditTailParams{After: &after}, func(line []byte) error {
+	return l.client.Each(ctx, "audit.tail", api.AuditTailParams{After: &after}, func(line jsontext.Value) error {
 		head, err := audit.HeadOf(line)
 		if err != nil {
 			return err
 		}
 		return visit(head.Seq, line)
 	})
-}
-
-// Stream visits the records that a running daemon is asked for, in order, to the end of
-// the log.
-func Stream(ctx context.Context, c *client.Client, params api.AuditTailParams, visit func(line []byte) error) error {
-	records, err := c.Stream(ctx, "audit.tail", params)
-	if err != nil {
-		return err
-	}
-	for {
-		record, err := records.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := visit(record); err != nil {
-			return err
-		}
-	}
 }
