@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -150,12 +151,16 @@ func TestAppProcesses(t *testing.T) {
 func TestAppProcessesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := openTest(t)
+	if err := s.writer.Exec("processes", `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ? - 1)
+		INSERT INTO app_processes (boot, name, app, at) SELECT 'b', i, 'a', 0 FROM n`, db.Int(maxAppProcesses)); err != nil {
+		t.Fatal(err)
+	}
 	var parts []Part
-	for i := range maxAppProcesses + countProcesses {
-		parts = append(parts, AppProcess{Boot: "b", Name: fmt.Sprint(i), App: "a", At: someTime})
+	for i := range countProcesses {
+		parts = append(parts, AppProcess{Boot: "b", Name: fmt.Sprint(maxAppProcesses + i), App: "a", At: someTime})
 	}
 	commit(t, s, with(parts...))
-	again := make([]Part, 100)
+	again := make([]Part, 2*countProcesses)
 	for i := range again {
 		again[i] = parts[len(parts)-1]
 	}
