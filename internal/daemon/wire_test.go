@@ -55,30 +55,30 @@ type message struct {
 // dialWire connects to one of the daemon's sockets.
 func (h *harness) dialWire(socket string) *wire {
 	h.t.Helper()
-	c, err := net.Dial("unix", h.path("run/"+socket))
+	unix, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: h.path("run/" + socket), Net: "unix"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.t.Cleanup(func() { c.Close() })
-	c = patientConn{c}
+	h.t.Cleanup(func() { unix.Close() })
+	c := patientConn{unix}
 	return &wire{t: h.t, conn: c, lines: bufio.NewReaderSize(c, 64<<10)}
 }
 
 // patientConn bounds each read and each write, and not how long the connection lives.
-type patientConn struct{ net.Conn }
+type patientConn struct{ *net.UnixConn }
 
 func (c patientConn) Read(b []byte) (int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(2 * patience)); err != nil {
 		return 0, err
 	}
-	return c.Conn.Read(b)
+	return c.UnixConn.Read(b)
 }
 
 func (c patientConn) Write(b []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(2 * patience)); err != nil {
 		return 0, err
 	}
-	return c.Conn.Write(b)
+	return c.UnixConn.Write(b)
 }
 
 // in lets a subtest fail for itself.
@@ -419,7 +419,7 @@ func TestWireErrorCodes(t *testing.T) {
 			bob.write(bob.request("d", "message.dispatch", `{"sessionKey":"telegram:1","content":"x"}`) + "\n")
 			dlp.message("hook:message_sending")
 			// Half closed: no more requests, but the answer is still read.
-			if err := bob.conn.(*net.UnixConn).CloseWrite(); err != nil {
+			if err := bob.conn.(patientConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
 			bob.failed(bob.read(), api.ConnectionClosed)
