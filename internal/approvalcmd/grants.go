@@ -15,6 +15,7 @@ import (
 func beyond(c *cobra.Command, b *approvalsui.Beyond) {
 	flags := c.Flags()
 	flags.BoolVar(&b.Exchange, "exchange", false, "approve its exchange too, within the bounds that are shown")
+	flags.StringVar(&b.Words, "words", "", "with --exchange, for these `WORDS`, with commas, or all (default those that were found)")
 	flags.IntVar(&b.Round, "round", 0, "with --exchange, to this `ROUND` at most (default the last one)")
 	flags.Var((*days)(&b.For), "for", "with --exchange, for this `DURATION` at most, such as 2h (default to its end)")
 }

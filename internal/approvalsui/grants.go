@@ -22,15 +22,18 @@ import (
 // and as long as they say, or as is offered.
 type Beyond struct {
 	Exchange bool
-	Round    int
-	For      time.Duration
+	// Words are those that the rest of the exchange may speak of, with commas, or all:
+	// the ones that were found where it is empty.
+	Words string
+	Round int
+	For   time.Duration
 }
 
 // Check says what of the flags makes no sense.
 func (b *Beyond) Check() error {
 	switch {
-	case !b.Exchange && (b.Round != 0 || b.For != 0):
-		return cli.Usagef("cannot use --round or --for without --exchange")
+	case !b.Exchange && (b.Words != "" || b.Round != 0 || b.For != 0):
+		return cli.Usagef("cannot use --words, --round or --for without --exchange")
 	case b.Round < 0 || b.For < 0:
 		return cli.Usagef("cannot approve an exchange for less than nothing")
 	}
@@ -46,6 +49,13 @@ func (b *Beyond) bounds(a *api.Approval, now time.Time) (*api.Bounds, error) {
 		return nil, fmt.Errorf("cannot approve the exchange of %s: %s; approve the message alone, without --exchange", a.ApprovalID, cmp.Or(a.NoExchange, "it is not offered"))
 	}
 	some := *a.Exchange
+	switch b.Words {
+	case "":
+	case "all":
+		some.Words = ocip.AllGrantable()
+	default:
+		some.Words = strings.Split(b.Words, ",")
+	}
 	if b.Round > 0 {
 		some.MaxRound = min(some.MaxRound, b.Round)
 	}

@@ -129,7 +129,6 @@ func TestExchangeApprovalIsDurableAndBounded(t *testing.T) {
 	saw := h.shown(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to look", in("deal")).ApprovalID)
 	person := h.operates()
 	for name, beyond := range map[string]func(*api.Bounds){
-		"a word":  func(b *api.Bounds) { b.Words = append(slices.Clone(b.Words), "agree") },
 		"a level": func(b *api.Bounds) { b.Classification = "internal" },
 		"a round": func(b *api.Bounds) { b.MaxRound++ },
 		"a time":  func(b *api.Bounds) { b.Until++ },
@@ -435,5 +434,33 @@ func TestGrantsAreLinearizable(t *testing.T) {
 	}
 	if porcupine.CheckOperations(model, history) {
 		t.Error("a use too many is not found")
+	}
+}
+
+// Where others read, who else must answer, what is another type, and money in the
+// metadata ask again; a time of day does not, nor a word that the person has ticked.
+func TestExchangeApprovalIsForWhatItWas(t *testing.T) {
+	h := build(t, patient)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to look", in("deal"))
+	saw := h.shown(held.ApprovalID)
+	some := *saw.Exchange
+	some.Words = append(slices.Clone(some.Words), "reserve")
+	h.operates().must("approval.resolve", withExchange(&saw, &some), nil)
+	telegram.message("hook:message_sending")
+	for _, goes := range []string{"I promise to be there at 3pm on 5 May", "The reservation is as promised"} {
+		if alice.dispatch("telegram:dave", goes, in("deal")).Held {
+			t.Errorf("%q asks again", goes)
+		}
+		telegram.message("hook:message_sending")
+	}
+	for what, metadata := range map[string]map[string]any{
+		"I promise, for a person":  in("deal", "replyPolicy", "human-only"),
+		"I promise a sum":          {"exchange": in("deal")["exchange"], "amount": 9},
+		"Deal accepted, I promise": in("deal"),
+	} {
+		again := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", what, metadata)
+		h.decides(api.DecideApprove, again.ApprovalID)
+		telegram.message("hook:message_sending")
 	}
 }

@@ -49,6 +49,10 @@ type Grants struct {
 type Grant struct {
 	api.Grant
 	rule ocip.Grant
+	// session and exchangeType are those of the message that an exchange was approved
+	// with: elsewhere others read, and another type asks for something else. They are
+	// empty where an earlier version made the grant.
+	session, exchangeType string
 	// digest is that of the request that it was made with.
 	digest string
 }
@@ -66,6 +70,8 @@ type body struct {
 	MadeAt         int64    `json:"made_at"`
 	People         []person `json:"people"`
 	Digest         string   `json:"digest,omitzero"`
+	Session        string   `json:"session,omitzero"`
+	ExchangeType   string   `json:"type,omitzero"`
 }
 
 // person is who made a grant, as it is stored.
@@ -103,6 +109,7 @@ func (g *Grant) row() (*store.CommitmentGrant, error) {
 	b := body{
 		Form: form, Receiver: g.Receiver, ExchangeID: g.ExchangeID, ConversationID: g.ConversationID, ApprovalID: g.ApprovalID,
 		Words: g.Words, Level: g.Classification, MaxRound: g.MaxRound, MadeAt: g.MadeAt, Digest: g.digest,
+		Session: g.session, ExchangeType: g.exchangeType,
 	}
 	for i := range g.People {
 		p := &g.People[i]
@@ -123,7 +130,7 @@ func decode(row store.CommitmentGrant) (*Grant, error) {
 	if b.Form != form {
 		return nil, fmt.Errorf("cannot decode grant %s: form %d is not known to this version", row.ID, b.Form)
 	}
-	g := &Grant{digest: b.Digest, Grant: api.Grant{
+	g := &Grant{digest: b.Digest, session: b.Session, exchangeType: b.ExchangeType, Grant: api.Grant{
 		GrantID: row.ID, Kind: row.Kind, State: row.State, Agent: row.Agent, Receiver: b.Receiver, ExchangeID: b.ExchangeID,
 		ConversationID: b.ConversationID, ApprovalID: b.ApprovalID,
 		Bounds: api.Bounds{Words: b.Words, Classification: b.Level, MaxRound: b.MaxRound, Until: row.Until.UnixMilli()},
@@ -163,7 +170,8 @@ func (g *Grant) isFor(m *About) bool {
 		return g.Receiver == m.SessionKey || m.Receiver != "" && g.Receiver == m.Receiver
 	}
 	e := m.Exchange
-	return e != nil && e.ID == g.ExchangeID && e.ConversationID == g.ConversationID && m.Receiver == g.Receiver
+	return e != nil && e.ID == g.ExchangeID && e.ConversationID == g.ConversationID && m.Receiver == g.Receiver &&
+		(g.session == "" || m.SessionKey == "" || m.SessionKey == g.session) && (g.exchangeType == "" || string(e.Type) == g.exchangeType)
 }
 
 // Some reports whether an agent has any grant.
@@ -350,7 +358,7 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 // OfApproval makes the grant of an exchange that people have approved with one of its
 // messages.
 func (g *Grants) OfApproval(r *approval.Request, b *api.Bounds, change *store.Change, now time.Time) (id string, err error) {
-	one := &Grant{digest: r.Digest, Grant: api.Grant{
+	one := &Grant{digest: r.Digest, session: r.SessionKey, exchangeType: string(r.Type), Grant: api.Grant{
 		GrantID: g.o.NewID(), Kind: api.GrantOfExchange, Agent: r.Agent, Receiver: r.Counterparty,
 		ExchangeID: r.ExchangeID, ConversationID: r.ConversationID, ApprovalID: r.ApprovalID,
 		Bounds: *b, MadeAt: now.UnixMilli(), People: slices.Clone(r.Approvals),

@@ -1,6 +1,10 @@
 package measure
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/ocip"
+)
 
 // Acts counts the decisions that people are asked for in conversations.
 type Acts struct {
@@ -19,6 +23,9 @@ type Acts struct {
 type Within struct {
 	Rounds int `json:"rounds"`
 	Asked  int `json:"asked"`
+	// Ticked is what is left where the person ticks all words that can be approved
+	// beforehand, and not only those of the message.
+	Ticked int `json:"ticked"`
 }
 
 // CountActs plays the exchanges of texts that were looked at. Texts that are in
@@ -40,6 +47,7 @@ func CountActs(seen []Seen, rounds ...int) Acts {
 		w := Within{Rounds: n}
 		for _, messages := range exchanges {
 			w.Asked += play(messages, &approvals{rounds: n, given: map[string][]approval{}})
+			w.Ticked += play(messages, &approvals{rounds: n, given: map[string][]approval{}, words: ocip.AllGrantable()})
 		}
 		a.Within = append(a.Within, w)
 	}
@@ -76,6 +84,8 @@ func play(messages []*Seen, given *approvals) (asked int) {
 type approvals struct {
 	rounds int
 	given  map[string][]approval
+	// words are those that each is for, beside what the message has.
+	words []string
 }
 
 type approval struct {
@@ -87,7 +97,7 @@ type approval struct {
 // exchange, where that can be.
 func (a *approvals) approve(m *Seen, round int) {
 	if a != nil && m.Held && m.Grantable {
-		a.given[m.From] = append(a.given[m.From], approval{m.Names, round + a.rounds})
+		a.given[m.From] = append(a.given[m.From], approval{slices.Concat(m.Names, a.words), round + a.rounds})
 	}
 }
 

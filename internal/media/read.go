@@ -109,7 +109,7 @@ func (w *walk) found() (passages []text.Passage, references []Reference) {
 			}
 			continue
 		}
-		if len(value) >= shortestSaying {
+		if len(value) >= shortestSaying || text.NamesAmount(member) {
 			passages = append(passages, text.Passage{Member: member, Text: value, Prose: !s.name && strings.ContainsFunc(value, isSpace)})
 		}
 		if s.kind != silent {
@@ -179,7 +179,7 @@ func (w *walk) value(v []byte, k kind) (rest []byte) {
 	for n < len(v) && strings.IndexByte(",]} \t\r\n", v[n]) < 0 {
 		n++
 	}
-	if number := written(v[:n]); len(number) >= longNumber {
+	if number := written(v[:n]); len(number) >= longNumber || v[0] <= '9' && text.NamesAmount(string(w.path)) {
 		w.texts = append(w.texts, w.path...)
 		middle := len(w.texts)
 		w.texts = append(w.texts, number...)
@@ -214,12 +214,12 @@ func written(number []byte) []byte {
 }
 
 // add keeps the text that the texts end with, if it can say or name anything.
-func (w *walk) add(member, text int, k kind, name bool) {
-	if length := len(w.texts) - text; length == 0 || length < shortestSaying && k <= other {
+func (w *walk) add(member, begin int, k kind, name bool) {
+	if length := len(w.texts) - begin; length == 0 || length < shortestSaying && k <= other && !text.NamesAmount(string(w.texts[member:begin])) {
 		w.texts = w.texts[:member]
 		return
 	}
-	w.spans = append(w.spans, span{int32(member), int32(text), int32(len(w.texts)), k, name})
+	w.spans = append(w.spans, span{int32(member), int32(begin), int32(len(w.texts)), k, name})
 }
 
 // composite takes an object or an array.

@@ -3,12 +3,9 @@ package ocip
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
-	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Grant is a person's word given beforehand: that messages may speak of some
@@ -45,6 +42,14 @@ func Grantable(name string) bool {
 // Keywords lists the thirteen, sorted.
 func Keywords() []string { return commitment.Keywords() }
 
+// AllGrantable lists what a person's word can be given beforehand for.
+func AllGrantable() []string {
+	all := append(commitment.Keywords(), commitment.Families()...)
+	all = slices.DeleteFunc(all, func(name string) bool { return !Grantable(name) || name == commitment.NextStep })
+	slices.Sort(all)
+	return all
+}
+
 // neverGranted are the families that no grant lets past, even where they are in
 // the shadow: who gave it has not meant them.
 func neverGranted(name string) bool {
@@ -70,38 +75,21 @@ func Granted(hits []commitment.Hit) (words []string, all bool) {
 	return words, all && len(words) > 0
 }
 
-// currencies are the words that speak of money without a digit.
-const currencies = " hundred thousand million billion lakh lakhs crore grand usd eur gbp chf jpy cad aud dollar dollars euro euros pound pounds bucks quid yen cents francs "
-
-// OfMoney reports whether texts could speak of a sum of money: there is no list of all
-// ways to write one, so every number counts as one, whatever it is of. A keyword beside
-// it is not what a person has approved who approved the keyword.
-func OfMoney(texts []Passage) bool {
-	for i := range texts {
-		if !texts[i].Prose {
-			continue
-		}
-		if strings.ContainsFunc(texts[i].Text, unicode.IsNumber) {
-			return true
-		}
-		for word := range strings.FieldsFuncSeq(text.Fold(texts[i].Text, text.CaseUnicode), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.Is(unicode.Sc, r) }) {
-			if strings.ContainsFunc(word, func(r rune) bool { return unicode.Is(unicode.Sc, r) }) || strings.Contains(currencies, " "+word+" ") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // covers reports whether the grant is for a message in which these words were found.
-func (g *Grant) covers(words []string, hits []commitment.Hit, level Level, round int, now time.Time, needed int) bool {
+func (g *Grant) covers(hits []commitment.Hit, level Level, round int, now time.Time, needed int) bool {
 	if level > g.Level || !now.Before(g.Until) || needed > g.People || g.Rounds > 0 && round > g.Rounds {
 		return false
 	}
 	if g.Standing && slices.ContainsFunc(hits, func(h commitment.Hit) bool { return !h.Shadow && h.Rule != commitment.RuleKeyword }) {
 		return false
 	}
-	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(g.Words, w) })
+	return !slices.ContainsFunc(hits, func(h commitment.Hit) bool { return !h.Shadow && !g.lists(&h) })
+}
+
+// lists reports whether a grant is for what was found. Who may speak of a deed may use
+// its noun: a grant of reserve is good for "reservation".
+func (g *Grant) lists(h *commitment.Hit) bool {
+	return slices.Contains(g.Words, h.Name()) || h.Rule == commitment.Derived && slices.Contains(g.Words, h.Keyword)
 }
 
 // granted returns the first grant that is for a message, nil where none is.
@@ -109,16 +97,22 @@ func granted(grants []Grant, texts []Passage, hits []commitment.Hit, level Level
 	if len(grants) == 0 || OfMoney(texts) {
 		return nil
 	}
-	words, all := Granted(hits)
-	if !all {
+	if _, all := Granted(hits); !all {
 		return nil
 	}
 	for i := range grants {
-		if grants[i].covers(words, hits, level, round, now, needed) {
+		if grants[i].covers(hits, level, round, now, needed) {
 			return &grants[i]
 		}
 	}
 	return nil
+}
+
+// asWas reports whether a message leaves the answer to whom the type of its exchange
+// does: one that is for a person alone was not what a person has approved beforehand.
+func (m *Outgoing) asWas(v *Verdict) bool {
+	policy := v.Exchange.Type.ReplyPolicy()
+	return policy.tighten(m.ReplyPolicy) == policy
 }
 
 // offer enters into a verdict what a person who approves the message could approve of
@@ -136,6 +130,8 @@ func (m *Outgoing) offer(hits []commitment.Hit, v *Verdict) {
 		v.NoOffer = fmt.Sprintf("agent %s does not answer by itself", m.Sender.ID)
 	case len(words) > 0 && (!all || OfMoney(m.texts)):
 		v.NoOffer = "an acceptance, a sum of money and the like are approved one by one"
+	case !m.asWas(v):
+		v.NoOffer = "the message changes who may answer"
 	case len(words) == 0:
 		v.NoOffer = "nothing was found in the message that could be approved beforehand"
 	case v.Exchange.Round+1 >= v.Exchange.MaxRounds:

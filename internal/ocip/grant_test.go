@@ -59,6 +59,11 @@ func TestGrantCoversWhatItSays(t *testing.T) {
 		"an answer owed": {func(m *Outgoing, _ *Grant) {
 			m.Owed = Owed{ReplyPolicy: AgentOK, Commitment: true, ConversationID: "c"}
 		}, CommitmentRequiresHuman},
+		"a time":               {func(m *Outgoing, _ *Grant) { m.Content = "I promise to be there at 3pm" }, ""},
+		"a sealed deal":        {func(m *Outgoing, _ *Grant) { m.Content = "Deal accepted, I promise" }, CommitmentRequiresHuman},
+		"a signed contract":    {func(m *Outgoing, _ *Grant) { m.Content = "The contract is signed, I promise" }, CommitmentRequiresHuman},
+		"money in metadata":    {func(m *Outgoing, _ *Grant) { m.Passages = []Passage{{Member: "metadata.amount", Text: "900"}} }, CommitmentRequiresHuman},
+		"another reply policy": {func(m *Outgoing, _ *Grant) { m.ReplyPolicy = HumanOnly }, CommitmentRequiresHuman},
 		"a type for people":    {func(m *Outgoing, _ *Grant) { m.Exchange.Type = MeetingScheduling }, CommitmentRequiresHuman},
 		"a type that commits":  {func(m *Outgoing, _ *Grant) { m.Exchange.Type = CommitmentRequest }, CommitmentRequiresHuman},
 		"no answers by itself": {func(m *Outgoing, _ *Grant) { m.Exchange.Awaiting, m.Sender.CanAutoRespond = AgentOK, false }, CommitmentRequiresHuman},

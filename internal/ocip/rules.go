@@ -130,7 +130,7 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	}
 	code, reason := binding(m, v)
 	if reason == "" && result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.Towards(m.To.Kind).Commitments) {
-		if g := granted(m.Grants, m.texts, hits, v.Level, v.Exchange.Round+1, m.Now, max(v.Approvers, m.Approvers)); g != nil && len(m.Files.hits) == 0 {
+		if g := granted(m.Grants, m.texts, hits, v.Level, v.Exchange.Round+1, m.Now, max(v.Approvers, m.Approvers)); g != nil && len(m.Files.hits) == 0 && m.asWas(v) {
 			v.Grant = g.ID
 			return
 		}

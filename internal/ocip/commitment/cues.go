@@ -67,6 +67,16 @@ const (
 	aDeedOfOurs
 	// spoken: one of another language.
 	spoken
+	// aSealing: what was proposed is sealed: "deal accepted", "the contract is
+	// signed".
+	aSealing
+	// aPermission: a verb follows of what only the sender can allow: "you may publish
+	// it".
+	aPermission
+	// aDoneAlone: what is done opens the text and ends its clause: "Cancelled."
+	aDoneAlone
+	// aDoneNow: aDone, of what the reader has ordered: "your tickets are issued".
+	aDoneNow
 	// aDone: a verb follows that says what is done, and was somebody's to decide:
 	// "has been cancelled".
 	aDone
@@ -98,7 +108,7 @@ var openers = [...]struct {
 		"i won't let you down,we won't let you down,you won't be charged,you will not be charged,won't cost you,free of charge,no charge,no extra charge,at no cost,i take responsibility," +
 		"we take responsibility,i'm responsible for,i own this,i'll own,until then it's yours,you have my,you have our,you've got my,you've got our"},
 	{Money, anOrder, "charge,debit,bill,invoice,order,ship,buy,sell,cancel,renew,extend,deduct,transfer,wire"},
-	{Acceptance, aTimeBefore, "works,suits,is fine,is good,is perfect,is great,is ok,is okay,is settled,is set,is a go,is a yes,is a date,would work,would be fine,would be perfect"},
+	{Acceptance, aTimeBefore, "works,suits,fits,is fine,is good,is perfect,is great,is ok,is okay,is settled,is set,is a go,is a yes,is a date,would work,would be fine,would be perfect"},
 	{FirstPersonFuture, aYesBare, "i will,we will,i shall,we shall,i'll do it,we'll do it,i'll be there,we'll be there"},
 	{FirstPersonFuture, aDeedNow, "i'm,i am,we're,we are"},
 	{FirstPersonFuture, aTime, "they'll be there,they will be there,it'll be with you,it will be with you,they'll be with you,they'll be ready,will be in your,will be with you," +
@@ -141,15 +151,25 @@ var openers = [...]struct {
 		"gladly accept,deal then,it's yours,they're yours,all yours,i'm down for,we're down for,that's settled,you're in,you are in"},
 	{Acceptance, aTime, "see you,see you on,see you at"},
 	{Acceptance, aChoice, "it is,then,it is then"},
+	{Acceptance, aSealing, "deal,offer,proposal,counteroffer,bid,quote,quotation,terms,conditions"},
+	{Done, aSealing, "contract,agreement,lease,purchase,transaction,settlement,sale,treaty,papers"},
+	{Acceptance, aPermission, "you may,they may,he may,she may"},
+	{Done, aDoneAlone, "cancelled,canceled,refunded,reimbursed,paid,ordered,purchased,shipped,dispatched,rebooked,rescheduled,credited,waived,upgraded,renewed"},
+	{Done, aDoneNow, "is,are,is all,are all"},
+	{Acceptance, aYesOpens, "go ahead and,go ahead with,permission granted,request granted,you have permission,you're cleared,you are cleared,you have the green,you're good to go,that's a yes,it's a yes," +
+		"consider it sold,consider it booked,consider it paid,consider it settled,consider it yours,consider it agreed,consider that done,consider that settled"},
+	{FirstPersonFuture, aYesOpens, "be there at,be there by,will be there,on my way,be right there"},
+	{FirstPersonFuture, aTime, "it goes out,they go out,it ships,they ship,you have it,you have them,you get it,you get them,offer stands,offer is valid,offer holds,price stands,price holds,prices hold"},
 	{Acceptance, aYesBare, "you can,you may,i do,we do,that works"},
 	{Acceptance, aYesTo, "i accept,we accept,i happily accept,we happily accept,i'd accept,we'd accept,i will accept,we will accept,i'll accept,we'll accept"},
-	{Acceptance, aYesBare, "deal,will do,on it,accepted,done deal,go ahead,you bet,sure thing,roger that,copy that,wilco,so be it,it's a go"},
+	{Acceptance, aYesBare, "will do,on it,accepted,done deal,go ahead,you bet,sure thing,roger that,copy that,wilco,so be it,it's a go,ship it,do it,merge it,make it so,granted,proceed,please do,by all means,no objection,no objections"},
 	{Pledge, aYes, "i vow,we vow,i pledge,we pledge,i swear,we swear,i hereby,we hereby,i solemnly,we solemnly,i undertake,we undertake," +
 		"i bind myself,we bind ourselves,i give my word,we give our word,you have our word,my word on it,consider this our," +
 		"consider this a binding,consider this a contract,consider this an order,consider this my,binding contract,binding offer,binding order," +
 		"legally binding,we are bound,we're bound,i am bound,i'm bound,cross my heart,i assure you,we assure you,i can assure you,we can assure you,i stand by,we stand by,at our cost,at our expense,at my expense,i warrant,we warrant,i take full responsibility," +
 		"we take full responsibility,you can count on,you can rely on,you may count on,you may rely on,i owe you,we owe you," +
-		"this is our order,this is an order for,please accept this as our,i stake"},
+		"this is our order,this is an order for,please accept this as our,i stake,take this as my,take this as our,accept this as my,treat this as my,treat this as our,regard this as my,regard this as our," +
+		"this is my notice,this is our notice,this is my resignation,this is our acceptance,this is my consent,this is our consent,i give notice,we give notice,i'm giving notice,i hand in my notice"},
 
 	{Done, aDone, "has been,have been,has now been,have now been,has just been,has already been,have already been,has also been,is now,are now," +
 		"i've,i have,we've,we have,i just,we just,i already,i've just,i have just,i've already,i have already,i've now,i have now"},
@@ -210,18 +230,10 @@ var verbLists = [...]struct {
 	{helping, "help assist guide walk explain tell teach remind"},
 }
 
-
 // things writes out the words that make a deed of a verb.
 func things(verb, words string) string {
 	return " " + verb + " " + strings.ReplaceAll(verb+" "+words, " ", "+")
 }
-
-
-
-
-
-
-
 
 func (d *Detector) learnCues() {
 	learn := func(spelled string, p phrase) {
@@ -272,7 +284,7 @@ const maxGap = 8
 
 // cue tries the openers at pos and returns the family and the end of the
 // longest one that holds, or 0.
-func (d *Detector) cue(text string, pos int) (family string, languages uint16, end int) {
+func (d *Detector) cue(text string, pos int, answers bool) (family string, languages uint16, end int) {
 	var (
 		ends [4]struct {
 			end    int
@@ -303,7 +315,7 @@ func (d *Detector) cue(text string, pos int) (family string, languages uint16, e
 	for found--; found >= 0; found-- {
 		p := ends[found].phrase
 		if end, own := d.holds(text, pos, ends[found].end, p.then); end > 0 {
-			if own {
+			if own && !answers { // to a question, it is what somebody relies on
 				return NextStep, 0, end
 			}
 			return p.family, p.languages, end
@@ -442,7 +454,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		}
 		return end, false
 	case aTimeBefore:
-		if asked(text, end) || d.denied(text, start) || !clock(text, start) && !back(text, start, 2, func(_ int, s string) bool { return d.termOf(s)&timed != 0 || ordinal(s) }) {
+		if asked(text, end) || d.denied(text, start) || d.leftOpen(text, start) || !clock(text, start) && !back(text, start, 2, func(_ int, s string) bool { return d.termOf(s)&timed != 0 || ordinal(s) }) {
 			return 0, false
 		}
 		if w := r.word(); w.n > 0 && !fitting.has(&w) {
@@ -473,7 +485,29 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 			return 0, false
 		}
 		return end, false
+	case aSealing:
+		return d.sealed(&r, start, end), false
+	case aPermission:
+		past := d.followed(&r, permitted)
+		if past == 0 || asked(text, past) || d.doubted(text, start) || d.denied(text, start) {
+			return 0, false
+		}
+		return past, false
+	case aDoneAlone:
+		if strings.Trim(text[:start], " \t\n*_") != "" || !closesSentence(text, end) || asked(text, end) || strings.HasPrefix(text[end:], ":") {
+			return 0, false
+		}
+		return end, false
+	case aDoneNow:
+		if !back(text, start, 4, func(_ int, s string) bool { return oneOf(s, "your") }) ||
+			!back(text, start, 4, func(_ int, s string) bool { return d.termOf(s)&bought != 0 }) {
+			return 0, false
+		}
+		return d.done(&r, start), false
 	case aChoice:
+		if closesSentence(text, end) && !asked(text, end) && hasSuffixFold(text[:end], "it is") && chosen(text, start) {
+			return end, false
+		}
 		if !closesSentence(text, end) || asked(text, end) || !back(text, start, 1, func(_ int, s string) bool { return d.termOf(s)&timed != 0 || ordinal(s) }) && !clock(text, start) {
 			return 0, false
 		}
@@ -514,10 +548,62 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		}
 	case aYes:
 	}
-	if asked(text, end) || d.denied(text, start) {
+	if asked(text, end) || d.denied(text, start) || d.leftOpen(text, start) {
 		return 0, false
 	}
 	return end, false
+}
+
+// leftOpen reports whether what a yes is to is whatever the other side likes: "any
+// answer by tomorrow is fine", "a reply before Friday works for us".
+func (d *Detector) leftOpen(text string, start int) bool {
+	limited := false
+	return back(text, start, 8, func(_ int, s string) bool {
+		limited = limited || limits.holds(s)
+		return openEnded.holds(s) || limited && unnamed.holds(s)
+	})
+}
+
+// chosen reports whether a few words stand before "it is" that begin their sentence and
+// name something: "Lunch it is".
+func chosen(text string, start int) bool {
+	first, words := start, 0
+	if back(text, start, 4, func(at int, s string) bool {
+		first = at
+		words++
+		return noChoice.holds(s)
+	}) {
+		return false
+	}
+	return words > 0 && words < 4 && opensSentence(text, first)
+}
+
+// sealed looks behind what was proposed for what has become of it. Without a verb it
+// must open its sentence: "Offer accepted."
+func (d *Detector) sealed(r *reader, start, end int) int {
+	verb := false
+	if hasSuffixFold(r.text[:end], "deal") && opensSentence(r.text, start) && closesSentence(r.text, end) && !asked(r.text, end) && !d.denied(r.text, start) {
+		return end
+	}
+	for range 5 {
+		w := r.word()
+		switch {
+		case w.n == 0:
+			return 0
+		case sealing.has(&w):
+			if !verb && !opensSentence(r.text, start) || asked(r.text, r.pos) || d.denied(r.text, start) ||
+				back(r.text, start, 6, func(_ int, s string) bool { return d.termOf(s)&(doubts|against) != 0 || notYet.holds(s) }) {
+				return 0
+			}
+			return r.pos
+		case auxiliary.has(&w):
+			verb = true
+		case w.is("now"), w.is("hereby"), w.is("already"), w.is("just"), w.is("as"), w.is("and"):
+		default:
+			return 0
+		}
+	}
+	return 0
 }
 
 // promised weighs "will" behind somebody other than the sender, for whom it may
@@ -871,6 +957,12 @@ func (d *Detector) bareYes(text string) (from, to int) {
 					return 0, 0
 				}
 				return from, pos
+			case yes && d.verbs[strings.ToLower(word)] == deed && orders(text, pos):
+				// "Yes, send them."
+				if asked(text, pos) {
+					return 0, 0
+				}
+				return from, pos
 			case !padding.holds(word) && word[0] < 0x80:
 				return 0, 0
 			}
@@ -880,6 +972,18 @@ func (d *Detector) bareYes(text string) (from, to int) {
 		return 0, 0
 	}
 	return from, pos
+}
+
+// orders reports whether a verb goes on with what is to be dealt with.
+func orders(text string, pos int) bool {
+	for pos < len(text) && text[pos] == ' ' {
+		pos++
+	}
+	end := pos
+	for end < len(text) && wordByte(text[end]) {
+		end++
+	}
+	return ordered.holds(text[pos:end])
 }
 
 // denied reports whether the clause before pos turns a yes into a no.

@@ -1,6 +1,9 @@
 package commitment
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // What stands here says no quickly: it looks at plain bytes, at the beginning of
 // each word and at its letters, so that most words of most texts go no further.
@@ -61,7 +64,7 @@ func (b *beginnings) mark(what uint64, so []uint8) {
 	if len(so) < 4 {
 		for sym := range uint8(symbols) {
 			if sym <= 26 || sym == symGap {
-				b.mark(what, append(so[:len(so):len(so)], sym))
+				b.mark(what, append(slices.Clip(so), sym))
 			}
 		}
 		return
@@ -83,7 +86,7 @@ func (b *beginnings) markSix(what uint64, so []uint8) {
 	if len(so) < 6 {
 		for sym := range uint8(symbols) {
 			if sym > 0 && sym <= 26 || sym == symGap {
-				b.markSix(what, append(so[:len(so):len(so)], sym))
+				b.markSix(what, append(slices.Clip(so), sym))
 			}
 		}
 		return
@@ -114,13 +117,13 @@ func (t *trie) begin(b *beginnings, node uint16, so []uint8) {
 			b.markFour(wordBegins, so)
 		}
 		if n.end != 0 || n.keyword() {
-			b.markSix(wordBegins, append(so[:len(so):len(so)], symGap))
+			b.markSix(wordBegins, append(slices.Clip(so), symGap))
 		}
 	default:
 		if len(so) >= 2 && n.keyword() {
-			b.mark(wordBegins, append(so[:len(so):len(so)], symGap))
+			b.mark(wordBegins, append(slices.Clip(so), symGap))
 		}
-		b.mark(wordBegins, append(so[:len(so):len(so)], symElse))
+		b.mark(wordBegins, append(slices.Clip(so), symElse))
 	}
 	for g := glyph(1); g.isLetter(); g++ {
 		next := t.step(node, g)
@@ -128,7 +131,7 @@ func (t *trie) begin(b *beginnings, node uint16, so []uint8) {
 			continue
 		}
 		letter := uint8(upright(g))
-		t.begin(b, next, append(so[:len(so):len(so)], letter))
+		t.begin(b, next, append(slices.Clip(so), letter))
 		if len(so) == 1 {
 			for _, behind := range []uint8{symGap, symElse} {
 				b.mark(wordBegins, []uint8{so[0], symGap, letter, behind})
@@ -154,10 +157,10 @@ func (t *trie) beginCue(b *beginnings, node uint16, so []uint8) {
 		b.markSix(cueBegins, so)
 		return
 	}
-	gap := append(so[:len(so):len(so)], symGap)
+	gap := append(slices.Clip(so), symGap)
 	switch {
 	case len(so) < 4:
-		b.mark(cueBegins, append(so[:len(so):len(so)], symElse))
+		b.mark(cueBegins, append(slices.Clip(so), symElse))
 		if n.end != 0 {
 			b.mark(cueBegins, gap)
 		} else if t.step(node, symGap) != 0 && len(gap) < 4 {
@@ -169,7 +172,7 @@ func (t *trie) beginCue(b *beginnings, node uint16, so []uint8) {
 	}
 	for g := glyph(1); g <= symGap; g++ {
 		if next := t.step(node, g); next != 0 && g != symApostrophe {
-			t.beginCue(b, next, append(so[:len(so):len(so)], uint8(upright(g))))
+			t.beginCue(b, next, append(slices.Clip(so), uint8(upright(g))))
 		}
 	}
 }

@@ -32,6 +32,15 @@ const (
 	greetings                 // what goes before a question
 	openQuestions             // what asks for more than a yes or a no
 	yesQuestions              // what asks for a yes
+	limits                    // what bounds what is left open: "by tomorrow"
+	openEnded                 // what leaves open what a yes is to
+	unnamed                   // what does so where it is bounded: "a reply by Friday"
+	noChoice                  // what no choice is named by before "it is"
+	sealing                   // what becomes of a deal
+	auxiliary                 // the verbs before it
+	notYet                    // what says that it has not
+	permitted                 // what only the sender can allow
+	ordered                   // what an order goes on with
 	englishWords              // what tells English from the other languages
 )
 
@@ -68,6 +77,15 @@ var lists = [...]string{
 	openQuestions: "what when where which who whom whose how why what's how's",
 	yesQuestions: "shall should may would will can could want wanna like okay ok fine good deal right correct proceed ready accept agree" +
 		" works work about acceptable confirm yes set willing happy able",
+	limits:       "by before until till within after from",
+	openEnded:    "any anything anytime anyone whatever whichever whenever wherever whoever everything",
+	unnamed:      "a an some no either",
+	noChoice:     "what whatever as how that who where which because if since though so and but than when whether is like think say know see sure believe it i you we they this there for not here yes no yeah yep sure ok okay well now still also only always then",
+	sealing:      "accepted signed sealed executed concluded struck settled closed countersigned ratified finalised finalized agreed done approved",
+	auxiliary:    "is are s has have been stands",
+	notYet:       "once after before until till as when while unless was were be being gets got not",
+	permitted:    "name publish record quote print reproduce mention copy reuse distribute resell sublicense enter proceed keep reprint translate broadcast display share sell",
+	ordered:      "it them that this those these both all everything my our us me",
 	englishWords: english,
 }
 

@@ -168,7 +168,7 @@ func (d *Detector) scan(text string, into *gathering) {
 		}
 		if what != 0 {
 			if what&cueBegins != 0 && pos >= cueEnd && d.cues.leads(d.atlas, text, pos) {
-				if family, languages, end := d.cue(text, pos); end > 0 {
+				if family, languages, end := d.cue(text, pos, into.answers); end > 0 {
 					if languages != 0 {
 						family = into.language(text, pos, languages)
 					}
@@ -426,8 +426,6 @@ func (t *trie) leads(a *atlas, text string, pos int) bool {
 	}
 	return true
 }
-
-func clauseEnds(c byte) bool { return c == '.' || c == ',' || c == ':' || c == ')' || c == ';' }
 
 // walk follows the trie from the beginning of a word and keeps the longest
 // word it can end. It reads the text itself, letter by letter, through
