@@ -144,8 +144,8 @@ func (d *Directory) LooksLike(app string) string {
 // another app has the channel already is not asked here.
 func (d *Directory) MayOwn(app, channel string) error {
 	switch {
-	case channel == agentChannel:
-		return fmt.Errorf("no app can have a channel named %s: keys that begin so are those of agents", agentChannel)
+	case channel == AgentChannel:
+		return fmt.Errorf("no app can have a channel named %s: keys that begin so are those of agents", AgentChannel)
 	case !d.access.declared(), slices.Contains(d.access.grants[app].Channels, channel):
 		return nil
 	}
@@ -236,7 +236,7 @@ func (d *Directory) Granted(channel string) bool {
 func (d *Directory) MayBring(app string, owns bool, key string, a *Agent) error {
 	channel, _ := Split(key)
 	switch {
-	case channel == agentChannel && (!speaksFor(app, a) || d.LocalAgent(key) != a):
+	case channel == AgentChannel && (!speaksFor(app, a) || d.LocalAgent(key) != a):
 		return fmt.Errorf("what comes in through session %s comes from app %s alone, which speaks for the agent (agents[].app); "+
 			"app %s brings the messages of people in through a channel of its own, and the envelopes of another installation's agent where %s lists its instance id",
 			key, a.App, app, grantKey(app, "carries"))
@@ -387,7 +387,7 @@ func channelWords(channels []string) string {
 func channelsIn(cfg *Config, owners map[string]string) []string {
 	found := make(map[string]struct{})
 	note := func(key string) {
-		if channel, rest := Split(key); rest != "" && channel != agentChannel {
+		if channel, rest := Split(key); rest != "" && channel != AgentChannel {
 			found[channel] = struct{}{}
 		}
 	}

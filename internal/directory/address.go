@@ -89,7 +89,7 @@ func (d *Directory) Rendering(channel string) []text.Rendering { return d.networ
 // address: the members that an answer goes by, and those that it may repeat.
 func (d *Directory) Brought(key string, metadata map[string]jsontext.Value) (map[string]string, error) {
 	channel, _ := Split(key)
-	if channel == agentChannel {
+	if channel == AgentChannel {
 		return nil, nil
 	}
 	n := d.network(channel)
@@ -175,7 +175,7 @@ func (d *Directory) Recipient(key, account string, brought map[string]string, se
 		return Recipient{}, fmt.Errorf("session %s: %w: a key is channel:name or agent:name", key, ErrAddress)
 	}
 	r := Recipient{Address: Address{Channel: channel, Account: cmp.Or(brought[accountMember], account), Target: rest}}
-	if channel == agentChannel {
+	if channel == AgentChannel {
 		d.agentRecipient(&r, key, self)
 		return r, nil
 	}

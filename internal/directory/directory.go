@@ -102,8 +102,8 @@ type Directory struct {
 	names patterns[string]
 }
 
-// agentChannel begins the session keys of agents. It is no channel's name.
-const agentChannel = "agent"
+// AgentChannel begins the session keys of agents. It is no channel's name.
+const AgentChannel = "agent"
 
 // New makes the directory of a configuration, which must not change afterwards.
 func New(cfg *Config) (*Directory, error) {
@@ -193,7 +193,7 @@ func (d *Directory) LocalAgent(key string) *Agent {
 // AgentOf returns the agent that a key of the form agent:{agentId}:{rest}
 // names.
 func AgentOf(key string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(key, agentChannel+":")
+	rest, ok := strings.CutPrefix(key, AgentChannel+":")
 	if !ok {
 		return "", false
 	}
@@ -211,7 +211,7 @@ func Split(key string) (channel, rest string) {
 // telegram, and agent:alice:main of the agent alone.
 func ChannelOf(key string) string {
 	channel, rest := Split(key)
-	if channel != "agent" {
+	if channel != AgentChannel {
 		return channel
 	}
 	_, rest, _ = strings.Cut(rest, ":")

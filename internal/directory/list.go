@@ -61,7 +61,7 @@ func (d *Directory) listSession(e *Entry, key string) error {
 	channel, rest := Split(prefix)
 	n := d.network(channel)
 	d.sessions.add(n.foldedKey(prefix, rest)+star, e)
-	if channel == agentChannel {
+	if channel == AgentChannel {
 		d.names.add(likeness(channel, rest)+star, key)
 		return nil
 	}

@@ -44,7 +44,7 @@ func (d *Directory) Origin(key string, metadata map[string]jsontext.Value, self 
 	if channel == "" || rest == "" {
 		return o, fmt.Errorf("session %s: %w: a key is channel:name or agent:name", key, ErrAddress)
 	}
-	if channel == agentChannel {
+	if channel == AgentChannel {
 		return o, nil
 	}
 	var err error

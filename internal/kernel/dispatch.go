@@ -187,7 +187,7 @@ func (k *ruleset) direct(ctx context.Context, m *outgoing, p *api.DispatchParams
 // served reports whether the app of the message's channel, if it has one, is there
 // for the sender: of two tenants, each has its own.
 func (k *ruleset) served(m *outgoing) error {
-	if m.local != nil || m.channel == agentChannel {
+	if m.local != nil || m.channel == directory.AgentChannel {
 		return nil
 	}
 	owner := k.apps.Owner(m.channel)

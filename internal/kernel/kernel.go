@@ -21,6 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/exchanges"
 	"github.com/openclawos/ocipd/internal/grants"
+	"github.com/openclawos/ocipd/internal/inbox"
 	"github.com/openclawos/ocipd/internal/keylock"
 	"github.com/openclawos/ocipd/internal/logquery"
 	"github.com/openclawos/ocipd/internal/metrics"
@@ -138,8 +139,8 @@ type Kernel struct {
 	// inForce is what calls that begin now are decided by.
 	inForce atomic.Pointer[ruleset]
 
-	// inboxes are who reads for agents without an app, and asking their requests.
-	inboxes inboxes
+	// inboxes are read for agents without an app, and asking are their requests.
+	inboxes *inbox.Inboxes
 	asking  keylock.Locks
 
 	closing context.Context
@@ -183,6 +184,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Now: o.Now, NewID: o.NewID,
 	})
 	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
+	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: ours[:], Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
 	k.tasks.Go(k.sweep)
 	return k, nil
 }

@@ -29,7 +29,7 @@ func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	configured := k.rules().cfg.Directory.Agents
 	for i := range configured {
 		agent := &configured[i]
-		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, InstanceID: agent.InstanceID, App: agent.App, Connected: ready[agent.App] || k.inboxes.has(agent.ID)})
+		s.Agents = append(s.Agents, api.AgentStatus{ID: agent.ID, InstanceID: agent.InstanceID, App: agent.App, Connected: ready[agent.App] || k.inboxes.Has(agent.ID)})
 	}
 	return s, nil
 }

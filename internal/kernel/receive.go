@@ -245,7 +245,7 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, err
 		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 	}
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
-	if channel, _ := directory.Split(in.key); err == nil && channel == agentChannel {
+	if channel, _ := directory.Split(in.key); err == nil && channel == directory.AgentChannel {
 		// Whose envelope it is decides who may bring it, before anybody sees the text.
 		from, err := k.source(ctx, in, &envelope)
 		if err != nil {
@@ -272,9 +272,6 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, err
 	}
 	return k.takeEnvelope(ctx, in, envelope, nil)
 }
-
-// agentChannel begins the keys of agents' own sessions.
-const agentChannel = "agent"
 
 // incoming is one message brought in by an app.
 type incoming struct {
@@ -324,7 +321,7 @@ func (k *ruleset) mayBring(in *incoming) error {
 	channel, _ := directory.Split(in.key)
 	owns := k.apps.Owns(k.terms, in.app, channel)
 	err := k.directory.MayBring(in.app.ID(), owns, in.key, in.agent)
-	if err == nil && channel != agentChannel && !owns {
+	if err == nil && channel != directory.AgentChannel && !owns {
 		// A runtime with a channel of its own has nobody else's.
 		err = k.directory.MayOwn(in.app.ID(), channel)
 		if err == nil && k.apps.Owner(channel) != nil {
@@ -334,7 +331,7 @@ func (k *ruleset) mayBring(in *incoming) error {
 	if err == nil {
 		return nil
 	}
-	if channel != agentChannel && !owns {
+	if channel != directory.AgentChannel && !owns {
 		return api.Errorf(api.CapabilityDenied, "%v", err)
 	}
 	return k.apps.RecordRefusal(in.app, "bringing_refused", api.Errorf(api.Forbidden, "%v", err), map[string]any{"sessionKey": in.key, "agentId": in.agent.ID})
@@ -346,7 +343,7 @@ func (k *ruleset) mayBring(in *incoming) error {
 // with.
 func (k *ruleset) freshens(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
-	if channel == agentChannel || !k.apps.Owns(k.terms, in.app, channel) || in.from.Kind == ocip.KindAgent {
+	if channel == directory.AgentChannel || !k.apps.Owns(k.terms, in.app, channel) || in.from.Kind == ocip.KindAgent {
 		return false
 	}
 	return len(k.directory.SpokenBy(in.app.ID())) == 0 || len(k.cfg.Directory.Agents) == 1
@@ -481,7 +478,7 @@ func (k *ruleset) stopped(in *incoming, r *audit.Record) error {
 // describe enters into a record who brought a message in, and from where.
 func (in *incoming) describe(r *audit.Record) {
 	r.AppID, r.RunID, r.DispatchID = in.app.ID(), in.runID, in.dispatchID
-	if channel, _ := directory.Split(in.key); channel != agentChannel {
+	if channel, _ := directory.Split(in.key); channel != directory.AgentChannel {
 		r.Address = audit.Address(in.origin.Address)
 	}
 	if in.origin.LooksLike != "" {
@@ -608,7 +605,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		k.state.Entered(change)
 		return api.QueueResult{}, refused(v, r)
 	}
-	if channel, _ := directory.Split(in.key); !listed && channel != agentChannel && !in.origin.Listed && !in.origin.Group && k.learns(in) {
+	if channel, _ := directory.Split(in.key); !listed && channel != directory.AgentChannel && !in.origin.Listed && !in.origin.Group && k.learns(in) {
 		// In a room, whoever can write there would decide what is said to all in it.
 		if err := k.state.Seen.Note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
 			return api.QueueResult{}, err
@@ -670,7 +667,7 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 		from.Kind, from.approved = ocip.KindAgent, approved
 	case claim.Elsewhere:
 		return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID))
-	case channel == agentChannel && mayCarry != nil:
+	case channel == directory.AgentChannel && mayCarry != nil:
 		return deny(ocip.SourceMismatch, "receiver", mayCarry.Error())
 	}
 	return from, nil
@@ -682,7 +679,7 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 // that reports a message would have others' answers go where it says.
 func (k *ruleset) learns(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
-	return channel == agentChannel || k.apps.Owns(k.terms, in.app, channel)
+	return channel == directory.AgentChannel || k.apps.Owns(k.terms, in.app, channel)
 }
 
 // isAddress reports whether a member of the message's metadata is where it came
