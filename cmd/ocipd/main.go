@@ -143,6 +143,7 @@ func newRoot(s *shell) *cobra.Command {
 			cli.Group(c)
 		}
 	}
+	s.complete(root)
 	s.mark(root)
 	return root
 }
