@@ -35,7 +35,7 @@ func TestServiceGoesOnWithTheFormerProgram(t *testing.T) {
 	put("ocipd.yaml", agents, 0o600)
 	serve := func(env ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "ocipd"), "serve", "--config", filepath.Join(dir, "ocipd.yaml"), "--socket", filepath.Join(dir, "k.sock"))
-		cmd.Env = append([]string{asProgram + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE="+os.Getenv("GORACE")}, env...)
+		cmd.Env = append([]string{asProgram + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE=" + os.Getenv("GORACE")}, env...)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

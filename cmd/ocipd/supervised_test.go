@@ -173,7 +173,7 @@ func activate(t *testing.T, k *killTest, args, env []string) *activated {
 		t.Fatal(err)
 	}
 	line := []string{tool, "--listen=" + k.socket, "--listen=" + config.OperatorPath(k.socket)}
-	for _, variable := range append([]string{asProgram + "=1", "XDG_STATE_HOME=" + k.dir, "HOME=" + k.dir, "GORACE="+os.Getenv("GORACE")}, env...) {
+	for _, variable := range append([]string{asProgram + "=1", "XDG_STATE_HOME=" + k.dir, "HOME=" + k.dir, "GORACE=" + os.Getenv("GORACE")}, env...) {
 		line = append(line, "--setenv="+variable)
 	}
 	line = append(append(line, args...), os.Args[0], "serve", "--config", filepath.Join(k.dir, "ocipd.yaml"))
