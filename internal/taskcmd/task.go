@@ -50,7 +50,7 @@ begins with its code, such as GUARD_FAILED.`,
 	effect := cli.Group(&cobra.Command{Use: "effect", Short: "list, run, settle, cancel and end a task's effects"})
 	effect.AddCommand(t.newEffectList(), t.newEffectRun(), t.newEffectSettle(), t.newEffectCancel(), t.newEffectKill())
 	c.AddCommand(
-		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newReview(),
+		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newArtifact(), t.newCheckpoint(), t.newReview(),
 		t.newRequestApproval(), t.newWait(), t.newGrant(), t.newRevokeGrant(), circuit, effect,
 	)
 	return c

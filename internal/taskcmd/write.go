@@ -222,6 +222,69 @@ func (t *command) newFinishAttempt() *cobra.Command {
 	return c
 }
 
+// underway is the attempt that a command is about: the last one, unless it is named.
+func (t *command) underway(ctx context.Context, id, attempt string) (string, error) {
+	if attempt != "" {
+		return attempt, nil
+	}
+	v, _, err := t.view(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return v.CurrentAttempt, nil
+}
+
+func (t *command) newArtifact() *cobra.Command {
+	var p api.TaskArtifactParams
+	c := &cobra.Command{
+		Use:               "artifact TASK URI",
+		Example:           "  ocipd task artifact tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 internal/export/csv.go --summary 'the endpoint'",
+		Short:             "record what an attempt has made",
+		Long:              "Record what an attempt has made: a file of the workspace, which the daemon hashes, or\nanything else with its digest.",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: t.complete,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			p.TaskWrite, p.URI = write(args[0]), args[1]
+			if p.AttemptID, err = t.underway(cmd.Context(), args[0], p.AttemptID); err != nil {
+				return err
+			}
+			if p.ProducedBy, _, err = t.me(cmd.Context()); err != nil {
+				return err
+			}
+			return t.do(cmd.Context(), "task.record_artifact", &p, func(v *api.TaskView) string {
+				return fmt.Sprintf("%s is recorded, artifacts are at revision %d", args[1], v.ArtifactRevision)
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&p.Kind, "kind", task.ArtifactKinds()[0], "what it is, `WORD`: "+strings.Join(task.ArtifactKinds(), ", "))
+	flags.StringVar(&p.Summary, "summary", "", "`TEXT` that says what it is")
+	flags.StringVar(&p.Digest, "digest", "", "its `DIGEST`, sha256: and 64 digits, where it is no file of the workspace")
+	flags.StringVar(&p.AttemptID, "attempt", "", "the attempt's `ID` (default the last one)")
+	return c
+}
+
+func (t *command) newCheckpoint() *cobra.Command {
+	p := api.TaskCheckpointParams{}
+	var payload string
+	c := t.about(&cobra.Command{
+		Use:     "checkpoint TASK",
+		Example: "  ocipd task checkpoint tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --type progress --payload '{\"done\": 3}'",
+		Short:   "say how an attempt goes, and renew its lease",
+	}, func(ctx context.Context, id string) (err error) {
+		p.TaskWrite, p.Payload = write(id), jsontext.Value(payload)
+		if p.AttemptID, err = t.underway(ctx, id, p.AttemptID); err != nil {
+			return err
+		}
+		return t.do(ctx, "task.record_checkpoint", &p, moved)
+	})
+	flags := c.Flags()
+	flags.StringVar(&p.Type, "type", task.CheckpointHeartbeat, "what it is, a `WORD`; a heartbeat renews the lease")
+	flags.StringVar(&payload, "payload", "{}", "a JSON `OBJECT` that says more")
+	flags.StringVar(&p.AttemptID, "attempt", "", "the attempt's `ID` (default the last one)")
+	return c
+}
+
 func (t *command) newReview() *cobra.Command {
 	var as, verdict, summary string
 	var findings []string
