@@ -76,6 +76,18 @@ func TestNotices(t *testing.T) {
 	}
 }
 
+// TestTasks has scripted agents bring a task from its spec to completed.
+func TestTasks(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "sh", "tasks/run.sh")
+	c.Env = append(os.Environ(), "PATH="+tools.dir+":"+os.Getenv("PATH"))
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "run 1 of eff_") || !strings.Contains(string(out), "completed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // place is a daemon of its own with the examples' configuration.
 type place struct {
 	*testing.T
