@@ -36,6 +36,11 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"session.list":          {good: []string{`{}`, `{"filter":{"agentId":"a","channelId":"c","accountId":"x","active":true},"limit":10,"offset":5}`, `{"filter":null,"limit":0}`}, bad: []string{`{"limit":-1}`, `{"limit":1001}`, `{"offset":-1}`, `{"limit":1.5}`, `{"filter":{"active":"yes"}}`, `{"filter":[]}`}},
 		"message.dispatch":      {good: []string{`{"sessionKey":"telegram:1","content":"hi","metadata":{"a":[1]}}`, `{"sessionKey":"agent:bob:main","content":"hi"}`}, bad: []string{`{}`, `{"sessionKey":"telegram:1"}`, `{"sessionKey":"x","content":"y"}`, `{"sessionKey":"telegram:1","content":"hi","metadata":7}`}},
 		"agent.queue":           {good: []string{`{"sessionKey":"telegram:1","text":"hi"}`}, bad: []string{`{}`, `{"sessionKey":"telegram:1","text":""}`, `{"sessionKey":"telegram:1","text":["x"]}`}},
+		"agent.send":            {good: []string{`{"to":"bob","text":"hi"}`, `{"to":"telegram:1","text":"hi","exchange_id":"e","request_key":"k"}`}, bad: []string{`{}`, `{"to":"bob"}`, `{"to":7,"text":"hi"}`, `{"to":"bob","text":"hi","more":1}`}},
+		"agent.read":            {good: []string{`{}`, `{"cursor":"","limit":7,"wait_s":1}`}, bad: []string{`{"limit":0}`, `{"limit":101}`, `{"wait_s":-1}`, `{"more":1}`}},
+		"agent.contacts":        {good: []string{`{}`}, bad: []string{`{"more":1}`, `[]`}},
+		"agent.exchange":        {good: []string{`{"exchange_id":"e"}`}, bad: []string{`{}`, `{"exchange_id":7}`}},
+		"agent.approval":        {good: []string{`{"approval_id":"a"}`}, bad: []string{`{}`, `{"approval_id":7}`}},
 		"exchange.get": {
 			good: []string{`{"exchangeId":"exch-1"}`}, bad: []string{`{}`, `{"exchangeId":7}`},
 		},
