@@ -527,9 +527,12 @@ func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]j
 		}
 		if r.IsAddress(member) {
 			given = append(given, member)
-		} else {
-			bound[member] = raw
+			continue
 		}
+		if value, ok := plainText(raw); r.network.imitates(member) && (!ok || value != "" && !r.agrees(member, value)) {
+			return nil, member
+		}
+		bound[member] = raw
 	}
 	slices.Sort(given)
 	for _, member := range given {

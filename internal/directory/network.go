@@ -147,6 +147,34 @@ func (n *network) reads(member string) bool {
 	return slices.Contains(n.direct, member) || slices.Contains(n.group, member)
 }
 
+// imitates reports whether a member of metadata is named as one that the app sends to,
+// but for capitals, _ and -: a reader takes the one for the other, and so may a program.
+func (n *network) imitates(member string) bool {
+	same := func(one string) bool { return one != member && sameName(one, member) }
+	return slices.ContainsFunc(n.direct, same) || slices.ContainsFunc(n.group, same)
+}
+
+// sameName compares names of members without their capitals, _ and -.
+func sameName(a, b string) bool {
+	next := func(s string) (c byte, rest string) {
+		s = strings.TrimLeft(s, "_-")
+		if s == "" {
+			return 0, ""
+		}
+		if c = s[0]; 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		return c, s[1:]
+	}
+	for {
+		var x, y byte
+		x, a = next(a)
+		if y, b = next(b); x != y || x == 0 {
+			return x == y
+		}
+	}
+}
+
 // with is a network as the configuration has it.
 func (n network) with(p *Profile) *network {
 	if len(p.Address) > 0 {
