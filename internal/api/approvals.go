@@ -84,7 +84,7 @@ const (
 type ApprovalSummary struct {
 	ApprovalID string `json:"approvalId"`
 	Kind       string `json:"kind"`
-	// TaskID is the task that an effect or a permission is of.
+	// TaskID is the task that an effect or a permission is of, or a message about.
 	TaskID string `json:"taskId,omitzero"`
 	State  string `json:"state"`
 	// Code and Reason are why the message was held.

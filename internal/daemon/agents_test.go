@@ -278,3 +278,61 @@ func TestInboxIsWaitedFor(t *testing.T) {
 		t.Error("nobody woke the reader")
 	}
 }
+
+// A message about a task has the task's level at least, goes to nobody outside its tenant,
+// and is on record with it; of a task of others nothing is said.
+func TestMessagesAboutTasks(t *testing.T) {
+	h := build(t, strings.Replace(taskTeam, "agents:\n", "agents:\n  - {id: gina, app: \"@globex/gina\", instance_id: agent-gina-1, user_id: gina, org_unit: sales, tenant_id: globex-inc}\n", 1)+
+		"access: {apps: {\"@acme/telegram\": {channels: [telegram], tenants: [acme-corp]}}}\n")
+	create := func(tenant, level string) string {
+		return str(h.taskOperator().must("task.create", m{
+			"title": "Export", "spec_markdown": goodTaskSpec, "workspace": "main", "initial_phase": "spec_draft", "tenant_id": tenant, "classification": level,
+		}), "task_id")
+	}
+	ours, secret, others := create("acme-corp", "internal"), create("acme-corp", "confidential"), create("globex-inc", "internal")
+	about := func(id string) map[string]any { return m{"task": m{"id": id}, "exchange": m{"new": true}} }
+	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+	sent := alice.dispatch("agent:bob:main", "How far is it?", about(ours))
+	if got := bob.message("hook:message_received"); string(got.Metadata["task"]) != `{"id":"`+ours+`"}` {
+		t.Errorf("metadata %s", got.Metadata["task"])
+	}
+	records := h.records(audit.Filter{Like: audit.Record{TaskID: ours, DispatchID: sent.DispatchID}})
+	if len(records) != 2 {
+		t.Errorf("%d records of the message have the task", len(records))
+	}
+	refused := func(code ocip.Code, method string, params any) {
+		t.Helper()
+		if got := ocipCode(t, alice.refuse(api.Forbidden, method, params)); got != string(code) {
+			t.Errorf("%s %v: %s, want %s", method, params, got, code)
+		}
+	}
+	dispatch := func(session, id string) m {
+		return m{"sessionKey": session, "content": "How far is it?", "metadata": about(id)}
+	}
+	refused(ocip.ClassificationViolation, "message.dispatch", dispatch("agent:bob:main", secret))
+	refused(ocip.TaskRefused, "message.dispatch", dispatch("agent:bob:main", others))
+	refused(ocip.TaskRefused, "message.dispatch", dispatch("agent:bob:main", "tsk_01890000-0000-7000-8000-000000000000"))
+	refused(ocip.TaskRefused, "message.dispatch", dispatch("telegram:12", ours))
+	refused(ocip.CrossEnterpriseBlocked, "message.dispatch", dispatch("agent:gina:main", ours))
+	refused(ocip.TaskRefused, "agent.queue", m{"sessionKey": "agent:alice:main", "text": "hello", "metadata": m{"task": m{"id": others}}})
+	alice.refuse(api.InvalidParams, "message.dispatch", m{"sessionKey": "agent:bob:main", "content": "x", "metadata": m{"task": m{"id": ours, "note": "more"}}})
+	// What is no task's id is the caller's own.
+	alice.dispatch("agent:bob:main", "Hello.", m{"task": m{"id": "ENG-1"}, "exchange": m{"new": true}})
+	alice.dispatch("agent:bob:main", "Hello.", m{"task": "later", "exchange": m{"new": true}})
+	held := alice.held(ocip.CommitmentRequiresHuman, "agent:bob:main", "I promise to approve it.", about(ours))
+	var shown api.Approval
+	h.operator("approval.get", m{"approvalId": held.ApprovalID}, &shown)
+	if shown.TaskID != ours {
+		t.Errorf("held with task %q", shown.TaskID)
+	}
+	h.operator("approval.resolve", m{"approvalId": held.ApprovalID, "decision": "approve", "digest": shown.Digest}, nil)
+	if n := len(h.records(audit.Filter{Like: audit.Record{TaskID: ours, ApprovalID: held.ApprovalID}})); n < 4 {
+		t.Errorf("%d records of the held message have the task", n)
+	}
+	emitted := m{"hookName": "message_sending", "data": m{"sessionKey": "agent:bob:main", "content": "By itself.", "metadata": about(others)}, "context": m{"agentId": "alice"}}
+	var result api.EmitResult
+	alice.must("hook.emit", emitted, &result)
+	if result.Allowed {
+		t.Error("hook.emit lets a message about another tenant's task go")
+	}
+}

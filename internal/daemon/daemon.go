@@ -365,7 +365,7 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	d.kernel, err = kernel.New(ctx, kernel.Options{
 		Boot: d.boot, Runs: peer.Runs,
 		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.keys.Digest, DigestForm: d.keys.DigestForm, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
-		Subject: d.taskSubject,
+		Subject: d.taskSubject, Tasks: d.taskOf,
 	})
 	if err != nil {
 		return err

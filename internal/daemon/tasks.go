@@ -122,6 +122,14 @@ func (d *Daemon) taskSubject(r *approval.Request) (approval.Subject, error) {
 	return nil, approval.NotFound(r.ApprovalID)
 }
 
+// taskOf says whose a task is that a message is about.
+func (d *Daemon) taskOf(ctx context.Context, id string) (tenant, level string, ok bool, err error) {
+	if t := d.tasks.Load(); t != nil {
+		return t.Whose(ctx, id)
+	}
+	return "", "", false, nil
+}
+
 // connectTasks begins a connection's part in tasks.
 func (d *Daemon) connectTasks(p api.Peer, c ipc.Client) ipc.TaskSession {
 	app := func() string { return "" }

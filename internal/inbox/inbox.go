@@ -165,6 +165,10 @@ func (i *Inboxes) shown(page *outbox.Page, result *api.AgentMessages) error {
 		if raw := in.Metadata["exchange"]; len(raw) > 0 && json.Unmarshal(raw, &of) == nil {
 			m.ExchangeID, m.ExchangeType = of.ID, of.Type
 		}
+		if about, err := api.TaskOf(m.Metadata); err == nil && about.ID != "" {
+			m.TaskID = about.ID
+			delete(m.Metadata, "task")
+		}
 		for _, name := range i.ours {
 			delete(m.Metadata, name)
 		}

@@ -273,6 +273,13 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 		return nil, err
 	}
 	m.hints.ID, m.hints.ConversationID, m.hints.New = r.ExchangeID, "", false
+	denied, err := k.bindTask(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if denied != nil {
+		return nil, api.Errorf(api.Conflict, "the message cannot go any more; deny it: %s", denied.Reason)
+	}
 	// A file is what it is when it is sent.
 	if err := k.look(m); err != nil {
 		return nil, err
@@ -353,7 +360,7 @@ func (k *ruleset) requestRecord(h *approval.Request) *audit.Record {
 	r := &audit.Record{
 		AppID: h.AppID, AgentID: h.Agent, UserID: h.UserID,
 		Counterparty: audit.Counterparty{Kind: string(h.CounterpartyKind), InstanceID: h.Counterparty, UserID: h.CounterpartyUserID},
-		SessionKey:   h.SessionKey, ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, ExchangeType: string(h.Type),
+		SessionKey:   h.SessionKey, TaskID: h.TaskID, ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, ExchangeType: string(h.Type),
 		Round: h.Round, MaxRounds: h.MaxRounds, Classification: h.Classification, PolicyRevision: h.PolicyRevision,
 		Code: h.Code, DispatchID: h.DispatchID, ApprovalID: h.ApprovalID,
 	}

@@ -53,6 +53,8 @@ type outgoing struct {
 	// asks in an agent's name without being its app.
 	check    bool
 	operator api.Peer
+	// task is what the message is about.
+	task aboutTask
 	// asked is what the app asked for, before any interceptor, and requested
 	// its digest once somebody wanted it.
 	asked     *api.DispatchParams
@@ -143,6 +145,12 @@ func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
 		return k.refuseEarly(m, &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason})
 	}
 	if m.hints, err = hints.Parse(m.metadata["exchange"]); err != nil {
+		return err
+	}
+	if denied, err := k.bindTask(ctx, m); err != nil || denied != nil {
+		if denied != nil {
+			err = k.refuseEarly(m, denied)
+		}
 		return err
 	}
 	if err := k.bind(m, "the message"); err != nil {
@@ -255,9 +263,12 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 	if err != nil {
 		return err
 	}
+	before := m.metadata
 	m.content, m.metadata, m.changedBy = left.content, left.metadata, left.changedBy
 	if left.blocked == nil && len(left.changedBy) > 0 {
-		left.blocked = k.changedHints(m)
+		if left.blocked = k.changedHints(m); left.blocked == nil {
+			left.blocked = k.sameTask(m, before)
+		}
 	}
 	if left.blocked == nil {
 		return k.bind(m, "an interceptor")
@@ -538,7 +549,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	}
 	began := k.now()
 	o := &ocip.Outgoing{
-		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: m.hints.Claimed(k.cfg.DefaultLevel),
+		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: max(m.hints.Claimed(k.cfg.DefaultLevel), m.task.level),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, Unconfirmed: m.unconfirmed(), First: st.first, Spent: st.spent, SpentHour: st.spentHour,
 		ReplyPolicy: m.hints.ReplyPolicy, Before: k.state.Words.Before(m.sender.InstanceID, m.key), Content: m.content, Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
@@ -815,6 +826,7 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	r := k.verdictRecord(audit.SideSender, m.sender, v)
 	r.AppID, r.SessionKey, r.DispatchID, r.ApprovalID = m.appID, m.key, m.dispatchID, m.approvalID
 	r.Counterparty = counterpartyRecord(m.to.Kind, m.to.Identity)
+	m.task.enter(r)
 	if m.local == nil {
 		r.Address = audit.Address{Channel: m.channel, Account: m.account, Target: m.target}
 	}

@@ -158,7 +158,7 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 		Approval: api.Approval{
 			ApprovalSummary: api.ApprovalSummary{
 				ApprovalID: id, Kind: api.ApprovalOfMessage, CounterpartyKind: m.to.Kind, Target: m.target, Code: string(v.Code), Reason: v.Reason, AgentID: m.sender.ID, Agent: m.sender.InstanceID, AppID: m.appID,
-				UserID: m.sender.UserID, SessionKey: m.key, Counterparty: m.to.InstanceID, CounterpartyUserID: m.reader(),
+				UserID: m.sender.UserID, SessionKey: m.key, TaskID: m.task.ID, Counterparty: m.to.InstanceID, CounterpartyUserID: m.reader(),
 				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
 				Classification: v.Level.String(), Summary: ocip.Summarize(m.content), DispatchID: m.dispatchID,
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),

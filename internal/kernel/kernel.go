@@ -83,6 +83,8 @@ type Options struct {
 	Notify approval.Notifier
 	// Subject finds what approval requests that are not of messages are about.
 	Subject func(*approval.Request) (approval.Subject, error)
+	// Tasks, where set, says whose a task is.
+	Tasks TaskOf
 	// Digest makes the keyed digest that stands for a text in records, with the
 	// key of a tenant. Where it fails, nothing is released.
 	Digest func(tenant, text string) (string, error)
@@ -108,6 +110,7 @@ type base struct {
 	search logquery.Search
 	digest func(tenant, text string) (string, error)
 	formed func(tenant string, form func([]byte) ([]byte, error)) (string, error)
+	tasks  TaskOf
 	// subjectOf finds the subjects of requests that are not the kernel's own.
 	subjectOf func(*approval.Request) (approval.Subject, error)
 	now       func() time.Time
@@ -151,7 +154,7 @@ type Kernel struct {
 // New makes a kernel over an open store and takes up what the store holds.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{notify: o.Notify, base: &base{
-		store: o.Store, search: o.Search, digest: o.Digest, formed: o.DigestForm, subjectOf: o.Subject, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
+		store: o.Store, search: o.Search, digest: o.Digest, formed: o.DigestForm, subjectOf: o.Subject, tasks: o.Tasks, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
 	}}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	first, err := k.newRuleset(&o.Terms)

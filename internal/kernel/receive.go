@@ -45,6 +45,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 		return nil, "", err
 	}
 	r.AppID, r.DispatchID, r.RunID, r.ApprovalID = m.local.App, m.dispatchID, runID, cmp.Or(m.approvalID, r.ApprovalID)
+	m.task.enter(r)
 	r.DeliveredDigest = change.Records[len(change.Records)-1].DeliveredDigest
 	change.Records = append(change.Records, r)
 	if err := k.tellPerson(a.concern(), v, change, now); err != nil {
@@ -244,6 +245,14 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, err
 	if reason, paused := k.pauses.Reason(in.agent.ID, ""); paused && in.carried {
 		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 	}
+	task, denied, err := k.taskOf(ctx, in.metadata, in.agent)
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	if denied != nil {
+		return k.refuseInbound(in, in.from, denied.Code, denied.Policy, denied.Reason, "task_refused")
+	}
+	in.task = task
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
 	if channel, _ := directory.Split(in.key); err == nil && channel == directory.AgentChannel {
 		// Whose envelope it is decides who may bring it, before anybody sees the text.
@@ -294,6 +303,8 @@ type incoming struct {
 	runID, dispatchID string
 	// carried messages are with their runtime already.
 	carried bool
+	// task is what the message is about.
+	task aboutTask
 	// halves is how many halves of characters the daemon replaced in it.
 	halves int
 	// deliver, where set, has the message written to its agent, once it is durable.
@@ -487,6 +498,7 @@ func (in *incoming) describe(r *audit.Record) {
 		}
 		r.Details["looksLike"] = in.origin.LooksLike
 	}
+	in.task.enter(r)
 	in.mended(r)
 }
 
@@ -576,6 +588,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	if err != nil {
 		return api.QueueResult{}, err
 	}
+	v.Level = max(v.Level, in.task.level)
 	v.Shared, v.Withheld = hints.ParseTracked(in.metadata["exchange"])
 	v.Exchange.Track(v.Shared, v.Withheld)
 	listed := from.Kind == ocip.KindAgent

@@ -44,6 +44,7 @@ const (
 	EnvelopeForged          Code = "ENVELOPE_FORGED"
 	Paused                  Code = "PAUSED"
 	MediaRefused            Code = "MEDIA_REFUSED"
+	TaskRefused             Code = "TASK_REFUSED"
 )
 
 // Verdict is the whole outcome of weighing one message. The caller must make

@@ -76,3 +76,16 @@ func (s *Session) grantee(who *task.Actor, p *api.TaskGrantParams) (*Actor, erro
 	}
 	return a, nil
 }
+
+// Whose says of which tenant a task is, and its level, and whether there is one.
+func (t *Tasks) Whose(ctx context.Context, id string) (tenant, level string, ok bool, err error) {
+	defer t.locks.Lock(id)()
+	at, err := t.loadLocked(ctx, id)
+	if err != nil {
+		if api.AsError(err).Code == api.NotFound {
+			err = nil
+		}
+		return "", "", false, err
+	}
+	return at.Tenant, at.Classification, true, nil
+}

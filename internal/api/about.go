@@ -1,0 +1,37 @@
+package api
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// MessageTask is metadata.task: the task that a message is about.
+type MessageTask struct {
+	ID        string `json:"id"`
+	AttemptID string `json:"attempt_id,omitzero"`
+}
+
+// TaskOf reads metadata.task. A member of that name whose id is no task's is the caller's
+// own, and says nothing of a task.
+func TaskOf(metadata Object) (t MessageTask, err error) {
+	raw := metadata["task"]
+	if len(raw) == 0 || raw.Kind() != '{' {
+		return t, nil
+	}
+	var any Object
+	if json.Unmarshal(raw, &any) != nil {
+		return t, nil
+	}
+	if id, _ := Text(any["id"]); !strings.HasPrefix(id, task.TaskID) {
+		return t, nil
+	}
+	if err := json.Unmarshal(raw, &t, json.RejectUnknownMembers(true)); err != nil {
+		return t, Invalid([]FieldError{{Path: "metadata.task", Message: "want {id, attempt_id?} and nothing else"}})
+	}
+	var f fields
+	f.id("metadata.task.id", task.TaskID, t.ID)
+	f.maybe("metadata.task.attempt_id", task.AttemptID, t.AttemptID)
+	return t, Invalid(f)
+}

@@ -1,0 +1,79 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// TaskOf says whose a task is, and its level. It returns false where there is none.
+type TaskOf func(ctx context.Context, id string) (tenant, level string, ok bool, err error)
+
+// aboutTask is the task that a message is about. It is empty where the message is about
+// none.
+type aboutTask struct {
+	api.MessageTask
+	level ocip.Level
+}
+
+// enter writes the task into a record of the message.
+func (t *aboutTask) enter(r *audit.Record) { r.TaskID, r.AttemptID = t.ID, t.AttemptID }
+
+// taskRule is what refuses messages for the task that they are about.
+const taskRule = "task"
+
+// taskOf finds the task that metadata names. A task that is not of the agent's tenant is
+// refused, in one text with one that is not there.
+func (k *ruleset) taskOf(ctx context.Context, metadata api.Object, agent *Agent) (t aboutTask, denied *ocip.Verdict, err error) {
+	named, err := api.TaskOf(metadata)
+	if err != nil || named.ID == "" {
+		return t, nil, err
+	}
+	tenant, level, ok := "", "", false
+	if k.tasks != nil {
+		if tenant, level, ok, err = k.tasks(ctx, named.ID); err != nil {
+			return t, nil, err
+		}
+	}
+	if !ok || tenant != agent.TenantID {
+		return t, &ocip.Verdict{
+			Result: ocip.Deny, Code: ocip.TaskRefused, Policy: taskRule,
+			Reason: fmt.Sprintf("metadata.task names %s, which is no task of tenant %s", named.ID, agent.TenantID),
+		}, nil
+	}
+	t.MessageTask = named
+	if level != "" {
+		t.level, err = ocip.ParseLevel(level)
+	}
+	return t, nil, err
+}
+
+// bindTask finds the task that a message is about. It goes to nobody who is not known to be
+// of the task's tenant.
+func (k *ruleset) bindTask(ctx context.Context, m *outgoing) (denied *ocip.Verdict, err error) {
+	if m.task, denied, err = k.taskOf(ctx, m.metadata, m.sender); err != nil || denied != nil || m.task.ID == "" {
+		return denied, err
+	}
+	if m.to.Kind != ocip.KindOwner && m.to.TenantID != m.sender.TenantID {
+		return &ocip.Verdict{
+			Result: ocip.Deny, Code: ocip.TaskRefused, Policy: taskRule,
+			Reason: fmt.Sprintf("the message is about task %s and leaves for nobody outside tenant %s; nothing says that session %s reaches one of that tenant", m.task.ID, m.sender.TenantID, m.key),
+		}, nil
+	}
+	return nil, nil
+}
+
+// sameTask refuses a message of which an interceptor has changed the task.
+func (k *ruleset) sameTask(m *outgoing, before api.Object) *ocip.Verdict {
+	was, _ := api.TaskOf(before)
+	now, err := api.TaskOf(m.metadata)
+	if err == nil && was == now && (was.ID == "" || bytes.Equal(before["task"], m.metadata["task"])) {
+		return nil
+	}
+	by := m.changedBy[len(m.changedBy)-1]
+	return &ocip.Verdict{Result: ocip.Deny, Code: ocip.InterceptorBlocked, Policy: "interceptor:" + by, Reason: "interceptor " + by + " changed the task that the message is about, which no interceptor may"}
+}
