@@ -31,7 +31,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test race fuzz bench detection profile fault soak cover lint vuln fmt dist dist-test machine-test clean help
+.PHONY: build run install uninstall demo test race fuzz e2e bench detection profile fault soak cover lint vuln fmt dist dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -pgo=$(PROFILE) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -77,6 +77,11 @@ fuzz: ## run every fuzz target for FUZZTIME (10s) each
 	done; \
 	if [ "$$found" -eq 0 ]; then echo "make fuzz: no fuzz target found" >&2; exit 1; fi; \
 	echo "fuzz targets run: $$found, $(FUZZTIME) each, no fault found"
+
+e2e: build ## try ocipd mcp with the MCP inspector, Claude Code and Codex (installs them in e2e/)
+	@command -v npm >/dev/null || { echo "make e2e: it needs Node and npm" >&2; exit 1; }
+	cd e2e && npm ci --no-audit --no-fund && node node_modules/@anthropic-ai/claude-code/install.cjs
+	OCIPD='$(CURDIR)/$(BIN)' $(GO) test -count=1 -tags e2e ./e2e
 
 bench: build ## measure the daemon end to end
 	$(GO) run -buildvcs=false ./bench $(ARGS)

@@ -158,6 +158,7 @@ var layers = map[string]folder{
 		imports: []string{"internal/client", "internal/config", "internal/api"},
 		clock:   true, process: true,
 	},
+	"e2e": {},
 	"bench": {
 		imports: []string{
 			"internal/client", "internal/ipc", "internal/api", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content",
