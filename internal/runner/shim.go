@@ -86,7 +86,7 @@ func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 
 // run starts the command and waits for its end. Its error is why nothing was run.
 func run(o *shimOrder, l *Ledger, r *result, report io.Writer, ended <-chan os.Signal, now func() time.Time) error {
-	dir := o.Workspace
+	var dir string
 	switch {
 	case filepath.IsAbs(o.Action.Cwd):
 		dir = o.Action.Cwd
@@ -163,7 +163,7 @@ func prepare(o *shimOrder, l *Ledger, p *process, report io.Writer) (err error) 
 	if err := l.put(o.RunnerRef, pidFile, p); err != nil {
 		return err
 	}
-	fmt.Fprintln(report, p.PID) //nolint:errcheck // the runner may be gone, and the file says it
+	fmt.Fprintln(report, p.PID) // the runner may be gone, and the file says it
 	return inputs(o)
 }
 

@@ -51,8 +51,8 @@ func (r reader) mayRead(fd int) error {
 		return err
 	}
 	for _, dir := range append([]string{"/proc", "/sys", "/dev"}, r.private...) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			dir = real
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = resolved
 		}
 		if path == dir || strings.HasPrefix(path, dir+"/") {
 			return fmt.Errorf("%w: it is the daemon's or the system's own", errNoFile)
