@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/tasks"
 )
 
@@ -85,9 +86,9 @@ func (m *mcpTrial) operator(method string, params, result any) {
 }
 
 // command is the program with a fresh grant's token.
-func (m *mcpTrial) command(grant map[string]any, args ...string) (*exec.Cmd, api.TaskGranted) {
+func (m *mcpTrial) command(grant map[string]any, args ...string) (*exec.Cmd, taskapi.Granted) {
 	m.t.Helper()
-	var granted api.TaskGranted
+	var granted taskapi.Granted
 	m.operator("task.grant", grant, &granted)
 	file := filepath.Join(m.dir, granted.GrantID)
 	if err := os.WriteFile(file, []byte(granted.Token+"\n"), 0o600); err != nil {

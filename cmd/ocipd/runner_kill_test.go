@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // taskWorld is a daemon and a runner as processes, with a task whose effects are about
@@ -96,7 +98,7 @@ func (w *taskWorld) starts(word string, args ...string) *exec.Cmd {
 	for lines.Scan() {
 		if said = append(said, lines.Text()); strings.Contains(lines.Text(), word) {
 			go func() {
-				for lines.Scan() { //nolint:revive // it is only emptied
+				for lines.Scan() {
 				}
 			}()
 			return cmd
@@ -197,7 +199,7 @@ func (w *taskWorld) run(key string) (map[string]any, error) {
 
 // last is the last run of an effect.
 func (w *taskWorld) last(key string) (r task.Run) {
-	var v api.TaskView
+	var v taskapi.View
 	if err := w.call("", "task.get", object{"task_id": w.id}, &v); err != nil {
 		w.t.Fatal(err)
 	}
@@ -378,7 +380,7 @@ func codeOf(err error) task.Code {
 	if e == nil {
 		return ""
 	}
-	var d api.TaskDetails
+	var d taskapi.Details
 	if text, err := json.Marshal(e.Details); err != nil || json.Unmarshal(text, &d) != nil {
 		return ""
 	}
@@ -417,14 +419,12 @@ func TestRunner(t *testing.T) {
 	}
 	w := newTaskWorld(t)
 	script := filepath.Join(w.dir, "deploy")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$0 $1\"\n"), 0o700); err != nil { //nolint:gosec // it is a program
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$0 $1\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	sh := func(text string, more object) object {
 		c := object{"argv": []any{"sh", "-c", text}}
-		for name, value := range more {
-			c[name] = value
-		}
+		maps.Copy(c, more)
 		return c
 	}
 	w.resume(map[string]object{

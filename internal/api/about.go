@@ -20,18 +20,18 @@ func TaskOf(metadata Object) (t MessageTask, err error) {
 	if len(raw) == 0 || raw.Kind() != '{' {
 		return t, nil
 	}
-	var any Object
-	if json.Unmarshal(raw, &any) != nil {
+	var members Object
+	if json.Unmarshal(raw, &members) != nil {
 		return t, nil
 	}
-	if id, _ := Text(any["id"]); !strings.HasPrefix(id, task.TaskID) {
+	if id, _ := Text(members["id"]); !strings.HasPrefix(id, task.TaskID) {
 		return t, nil
 	}
 	if err := json.Unmarshal(raw, &t, json.RejectUnknownMembers(true)); err != nil {
 		return t, Invalid([]FieldError{{Path: "metadata.task", Message: "want {id, attempt_id?} and nothing else"}})
 	}
-	var f fields
-	f.id("metadata.task.id", task.TaskID, t.ID)
-	f.maybe("metadata.task.attempt_id", task.AttemptID, t.AttemptID)
+	var f Fields
+	f.ID("metadata.task.id", task.TaskID, t.ID)
+	f.Maybe("metadata.task.attempt_id", task.AttemptID, t.AttemptID)
 	return t, Invalid(f)
 }

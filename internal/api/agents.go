@@ -48,27 +48,27 @@ func (p *AgentSendParams) OrderKey() string { return p.SessionKey() }
 
 // Validate names the fields that are wrong.
 func (p *AgentSendParams) Validate() []FieldError {
-	var f fields
-	f.sessionKey("to", p.SessionKey())
+	var f Fields
+	f.SessionKey("to", p.SessionKey())
 	if p.Text == "" {
-		f.add("text", "required")
+		f.Add("text", "required")
 	}
-	f.upTo("exchange_id", p.ExchangeID, maxName)
+	f.UpTo("exchange_id", p.ExchangeID, MaxName)
 	if p.ExchangeType != "" {
-		f.oneOf("exchange_type", p.ExchangeType, exchangeTypes())
+		f.OneOf("exchange_type", p.ExchangeType, exchangeTypes())
 	}
 	if p.Classification != "" {
-		f.oneOf("classification", p.Classification, levels())
+		f.OneOf("classification", p.Classification, levels())
 	}
 	if p.ReplyPolicy != "" {
-		f.oneOf("reply_policy", p.ReplyPolicy, replyPolicies())
+		f.OneOf("reply_policy", p.ReplyPolicy, replyPolicies())
 	}
-	f.maybe("task_id", task.TaskID, p.TaskID)
-	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
+	f.Maybe("task_id", task.TaskID, p.TaskID)
+	f.Maybe("attempt_id", task.AttemptID, p.AttemptID)
 	if p.AttemptID != "" && p.TaskID == "" {
-		f.add("task_id", "required with attempt_id")
+		f.Add("task_id", "required with attempt_id")
 	}
-	f.upTo("request_key", p.RequestKey, maxName)
+	f.UpTo("request_key", p.RequestKey, MaxName)
 	return f
 }
 
@@ -180,16 +180,16 @@ func (p *AgentReadParams) Page() int {
 
 // Validate names the fields that are wrong.
 func (p *AgentReadParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.Cursor != "" {
 		if _, err := ParseInboxCursor(p.Cursor); err != nil {
-			f.add("cursor", "%v", err)
+			f.Add("cursor", "%v", err)
 		}
 	}
 	if p.Limit != nil {
-		f.between("limit", *p.Limit, 1, maxRead)
+		f.Between("limit", *p.Limit, 1, maxRead)
 	}
-	f.between("wait_s", p.WaitS, 0, maxWait)
+	f.Between("wait_s", p.WaitS, 0, maxWait)
 	return f
 }
 
@@ -258,8 +258,8 @@ type AgentExchangeParams struct {
 
 // Validate names the fields that are wrong.
 func (p *AgentExchangeParams) Validate() []FieldError {
-	var f fields
-	f.text("exchange_id", p.ExchangeID, maxName)
+	var f Fields
+	f.Text("exchange_id", p.ExchangeID, MaxName)
 	return f
 }
 
@@ -271,8 +271,8 @@ type AgentApprovalParams struct {
 
 // Validate names the fields that are wrong.
 func (p *AgentApprovalParams) Validate() []FieldError {
-	var f fields
-	f.text("approval_id", p.ApprovalID, maxName)
+	var f Fields
+	f.Text("approval_id", p.ApprovalID, MaxName)
 	return f
 }
 

@@ -274,8 +274,8 @@ type ApprovalParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ApprovalParams) Validate() []FieldError {
-	var f fields
-	f.text("approvalId", p.ApprovalID, maxName)
+	var f Fields
+	f.Text("approvalId", p.ApprovalID, MaxName)
 	return f
 }
 
@@ -294,12 +294,12 @@ type ApprovalListParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ApprovalListParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.State != "" && p.State != "all" && !slices.Contains(ApprovalStates(), p.State) {
-		f.add("state", "%q is not one of %v or all", p.State, ApprovalStates())
+		f.Add("state", "%q is not one of %v or all", p.State, ApprovalStates())
 	}
 	if p.Limit != nil {
-		f.between("limit", *p.Limit, 1, MaxApprovals)
+		f.Between("limit", *p.Limit, 1, MaxApprovals)
 	}
 	return f
 }
@@ -354,36 +354,36 @@ type ApprovalResolveParams struct {
 // Limits of a decision, in bytes.
 const (
 	MaxNote      = 1024
-	maxSignature = 16 << 10
+	MaxSignature = 16 << 10
 )
 
 // Validate names the fields that are wrong.
 func (p *ApprovalResolveParams) Validate() []FieldError {
-	var f fields
-	f.text("approvalId", p.ApprovalID, maxName)
+	var f Fields
+	f.Text("approvalId", p.ApprovalID, MaxName)
 	switch {
 	case !slices.Contains(Decisions(), p.Decision):
-		f.add("decision", "%q is not one of %v", p.Decision, Decisions())
+		f.Add("decision", "%q is not one of %v", p.Decision, Decisions())
 	case p.Digest == "" && (p.Decision == DecideApprove || p.Decision == DecideTakeover):
-		f.add("digest", "required: the digest of what you saw, from approval.get")
+		f.Add("digest", "required: the digest of what you saw, from approval.get")
 	}
-	if len(p.Digest) > maxName {
-		f.add("digest", "longer than %d bytes", maxName)
+	if len(p.Digest) > MaxName {
+		f.Add("digest", "longer than %d bytes", MaxName)
 	}
 	if len(p.Note) > MaxNote {
-		f.add("note", "longer than %d bytes", MaxNote)
+		f.Add("note", "longer than %d bytes", MaxNote)
 	}
 	if p.Content != "" && p.Decision != DecideTakeover {
-		f.add("content", "only a person who takes over may write")
+		f.Add("content", "only a person who takes over may write")
 	}
 	if p.Exchange != nil {
 		if p.Decision != DecideApprove {
-			f.add("exchange", "an exchange is approved with one of its messages")
+			f.Add("exchange", "an exchange is approved with one of its messages")
 		}
-		f.bounds("exchange.", p.Exchange)
+		f.Bounds("exchange.", p.Exchange)
 	}
-	if len(p.Signature) > maxSignature {
-		f.add("signature", "longer than %d bytes", maxSignature)
+	if len(p.Signature) > MaxSignature {
+		f.Add("signature", "longer than %d bytes", MaxSignature)
 	}
 	return f
 }

@@ -14,17 +14,17 @@ type ContactListParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ContactListParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	for path, value := range map[string]string{"agent": p.Agent, "channel": p.Channel} {
-		if len(value) > maxName {
-			f.add(path, "longer than %d bytes", maxName)
+		if len(value) > MaxName {
+			f.Add(path, "longer than %d bytes", MaxName)
 		}
 	}
 	if p.Limit != nil {
-		f.between("limit", *p.Limit, 1, MaxPage)
+		f.Between("limit", *p.Limit, 1, MaxPage)
 	}
 	if p.Offset < 0 {
-		f.add("offset", "below zero")
+		f.Add("offset", "below zero")
 	}
 	return f
 }
@@ -74,10 +74,10 @@ type ContactForgetParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ContactForgetParams) Validate() []FieldError {
-	var f fields
-	f.sessionKey("sessionKey", p.SessionKey)
+	var f Fields
+	f.SessionKey("sessionKey", p.SessionKey)
 	if len(p.Note) > MaxNote {
-		f.add("note", "longer than %d bytes", MaxNote)
+		f.Add("note", "longer than %d bytes", MaxNote)
 	}
 	return f
 }

@@ -27,11 +27,11 @@ type ProfileParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ProfileParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if !slices.Contains(Profiles(), p.Name) {
-		f.add("name", "unknown profile, want one of %v", Profiles())
+		f.Add("name", "unknown profile, want one of %v", Profiles())
 	}
-	f.between("seconds", p.Seconds, 0, maxProfile)
+	f.Between("seconds", p.Seconds, 0, maxProfile)
 	return f
 }
 

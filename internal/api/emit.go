@@ -18,18 +18,18 @@ type EmitParams struct {
 
 // Validate names the fields that are wrong.
 func (p *EmitParams) Validate() []FieldError {
-	var f fields
-	f.text("hookName", p.HookName, maxName)
+	var f Fields
+	f.Text("hookName", p.HookName, MaxName)
 	if p.Data == nil {
-		f.add("data", "required")
+		f.Add("data", "required")
 	}
 	for path, value := range map[string]string{"agentId": p.Context.AgentID, "channelId": p.Context.ChannelID, "accountId": p.Context.AccountID} {
-		if len(value) > maxName {
-			f.add("context."+path, "longer than %d bytes", maxName)
+		if len(value) > MaxName {
+			f.Add("context."+path, "longer than %d bytes", MaxName)
 		}
 	}
 	if p.Context.SessionKey != "" {
-		f.sessionKey("context.sessionKey", p.Context.SessionKey)
+		f.SessionKey("context.sessionKey", p.Context.SessionKey)
 	}
 	return f
 }
@@ -63,10 +63,10 @@ type EmittedMessage struct {
 
 // Validate names the fields that are wrong, as those of [EmitParams].
 func (m *EmittedMessage) Validate() []FieldError {
-	var f fields
-	f.sessionKey("data.sessionKey", m.SessionKey)
+	var f Fields
+	f.SessionKey("data.sessionKey", m.SessionKey)
 	if m.Content == "" && !media.Mentioned(m.Metadata) {
-		f.add("data.content", "required, unless metadata names media")
+		f.Add("data.content", "required, unless metadata names media")
 	}
 	return f
 }

@@ -118,36 +118,3 @@ func Invalid(fields []FieldError) error {
 	}
 	return &Error{Code: InvalidParams, Message: strings.Join(parts, "; "), Details: fields}
 }
-
-// fields collects what is wrong with parameters.
-type fields []FieldError
-
-func (f *fields) add(path, format string, args ...any) {
-	*f = append(*f, FieldError{Path: path, Message: fmt.Sprintf(format, args...)})
-}
-
-// text demands a string that says something and is not endless.
-func (f *fields) text(path, value string, limit int) {
-	switch {
-	case value == "":
-		f.add(path, "required")
-	case len(value) > limit:
-		f.add(path, "longer than %d bytes", limit)
-	}
-}
-
-// Limits on names, in bytes. They bound what one app can make the kernel keep.
-const (
-	maxName = 256
-	maxList = 256
-)
-
-func (f *fields) names(path string, values []string) {
-	if len(values) > maxList {
-		f.add(path, "more than %d items", maxList)
-		return
-	}
-	for i, v := range values {
-		f.text(fmt.Sprintf("%s[%d]", path, i), v, maxName)
-	}
-}

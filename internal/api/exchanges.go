@@ -9,8 +9,8 @@ type ExchangeParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ExchangeParams) Validate() []FieldError {
-	var f fields
-	f.text("exchangeId", p.ExchangeID, maxName)
+	var f Fields
+	f.Text("exchangeId", p.ExchangeID, MaxName)
 	return f
 }
 
@@ -28,16 +28,16 @@ type ExchangeResolveParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ExchangeResolveParams) Validate() []FieldError {
-	var f fields
-	f.text("exchangeId", p.ExchangeID, maxName)
+	var f Fields
+	f.Text("exchangeId", p.ExchangeID, MaxName)
 	if p.Outcome != string(ocip.Resolved) {
-		f.add("outcome", "%q is not %q", p.Outcome, ocip.Resolved)
+		f.Add("outcome", "%q is not %q", p.Outcome, ocip.Resolved)
 	}
 	if len(p.Note) > MaxNote {
-		f.add("note", "longer than %d bytes", MaxNote)
+		f.Add("note", "longer than %d bytes", MaxNote)
 	}
-	if len(p.Signature) > maxSignature {
-		f.add("signature", "longer than %d bytes", maxSignature)
+	if len(p.Signature) > MaxSignature {
+		f.Add("signature", "longer than %d bytes", MaxSignature)
 	}
 	return f
 }
@@ -53,9 +53,9 @@ type ExchangeListParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ExchangeListParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.Limit != nil {
-		f.between("limit", *p.Limit, 1, MaxPage)
+		f.Between("limit", *p.Limit, 1, MaxPage)
 	}
 	return f
 }

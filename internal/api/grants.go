@@ -59,23 +59,24 @@ func (b *Bounds) Equal(o *Bounds) bool {
 	return b.lines() == o.lines()
 }
 
-func (f *fields) bounds(path string, b *Bounds) {
-	if f.names(path+"words", b.Words); len(b.Words) == 0 {
-		f.add(path+"words", "required: what may be found in a message")
+// Bounds checks the bounds of an approval.
+func (f *Fields) Bounds(path string, b *Bounds) {
+	if f.Names(path+"words", b.Words); len(b.Words) == 0 {
+		f.Add(path+"words", "required: what may be found in a message")
 	}
 	for i, w := range b.Words {
 		if !ocip.Grantable(w) {
-			f.add(path+"words["+strconv.Itoa(i)+"]", "%q cannot be approved beforehand", w)
+			f.Add(path+"words["+strconv.Itoa(i)+"]", "%q cannot be approved beforehand", w)
 		}
 	}
 	if _, err := ocip.ParseLevel(b.Classification); err != nil {
-		f.add(path+"classification", "%v", err)
+		f.Add(path+"classification", "%v", err)
 	}
 	if b.MaxRound < 0 {
-		f.add(path+"maxRound", "below zero")
+		f.Add(path+"maxRound", "below zero")
 	}
 	if b.Until <= 0 {
-		f.add(path+"until", "required: a time in milliseconds")
+		f.Add(path+"until", "required: a time in milliseconds")
 	}
 }
 
@@ -120,12 +121,12 @@ type GrantListParams struct {
 
 // Validate names the fields that are wrong.
 func (p *GrantListParams) Validate() []FieldError {
-	var f fields
-	if len(p.Agent) > maxName {
-		f.add("agent", "longer than %d bytes", maxName)
+	var f Fields
+	if len(p.Agent) > MaxName {
+		f.Add("agent", "longer than %d bytes", MaxName)
 	}
 	if p.Kind != "" && p.Kind != GrantOfExchange && p.Kind != GrantStanding {
-		f.add("kind", "%q is not %s or %s", p.Kind, GrantOfExchange, GrantStanding)
+		f.Add("kind", "%q is not %s or %s", p.Kind, GrantOfExchange, GrantStanding)
 	}
 	return f
 }
@@ -156,24 +157,24 @@ const (
 
 // Validate names the fields that are wrong.
 func (p *GrantAddParams) Validate() []FieldError {
-	var f fields
-	f.text("grantId", p.GrantID, maxName)
-	f.text("agent", p.Agent, maxName)
-	f.text("receiver", p.Receiver, MaxSessionKey)
-	f.bounds("", &p.Bounds)
+	var f Fields
+	f.Text("grantId", p.GrantID, MaxName)
+	f.Text("agent", p.Agent, MaxName)
+	f.Text("receiver", p.Receiver, MaxSessionKey)
+	f.Bounds("", &p.Bounds)
 	for i, w := range p.Words {
 		if !slices.Contains(ocip.Keywords(), w) {
-			f.add("words["+strconv.Itoa(i)+"]", "%q is no keyword; a standing grant is for keywords alone", w)
+			f.Add("words["+strconv.Itoa(i)+"]", "%q is no keyword; a standing grant is for keywords alone", w)
 		}
 	}
 	if p.MaxRound != 0 {
-		f.add("maxRound", "a standing grant is bound to no exchange, and counts uses")
+		f.Add("maxRound", "a standing grant is bound to no exchange, and counts uses")
 	}
-	f.between("maxUses", p.MaxUses, 1, MaxGrantUses)
+	f.Between("maxUses", p.MaxUses, 1, MaxGrantUses)
 	if len(p.Note) > MaxNote {
-		f.add("note", "longer than %d bytes", MaxNote)
+		f.Add("note", "longer than %d bytes", MaxNote)
 	}
-	f.text("signature", p.Signature, maxSignature)
+	f.Text("signature", p.Signature, MaxSignature)
 	return f
 }
 
@@ -191,10 +192,10 @@ type GrantRevokeParams struct {
 
 // Validate names the fields that are wrong.
 func (p *GrantRevokeParams) Validate() []FieldError {
-	var f fields
-	f.text("grantId", p.GrantID, maxName)
+	var f Fields
+	f.Text("grantId", p.GrantID, MaxName)
 	if len(p.Note) > MaxNote {
-		f.add("note", "longer than %d bytes", MaxNote)
+		f.Add("note", "longer than %d bytes", MaxNote)
 	}
 	return f
 }

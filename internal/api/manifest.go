@@ -59,36 +59,36 @@ var (
 func AppTypes() []string { return []string{"app", "skill", "agent", "extension"} }
 
 // ValidAppID reports whether an app can register under an id.
-func ValidAppID(id string) bool { return len(id) <= maxName && appIDPattern.MatchString(id) }
+func ValidAppID(id string) bool { return len(id) <= MaxName && appIDPattern.MatchString(id) }
 
-func (m *Manifest) validate(f *fields) {
-	f.text("manifest.id", m.ID, maxName)
+func (m *Manifest) validate(f *Fields) {
+	f.Text("manifest.id", m.ID, MaxName)
 	if m.ID != "" && !appIDPattern.MatchString(m.ID) {
-		f.add("manifest.id", "%q is not a package name such as @acme/telegram", m.ID)
+		f.Add("manifest.id", "%q is not a package name such as @acme/telegram", m.ID)
 	}
-	f.text("manifest.name", m.Name, maxName)
-	f.text("manifest.version", m.Version, maxName)
+	f.Text("manifest.name", m.Name, MaxName)
+	f.Text("manifest.version", m.Version, MaxName)
 	if m.Version != "" && !semverPattern.MatchString(m.Version) {
-		f.add("manifest.version", "%q is not a semantic version such as 1.0.0", m.Version)
+		f.Add("manifest.version", "%q is not a semantic version such as 1.0.0", m.Version)
 	}
 	switch {
 	case m.Type == "":
-		f.add("manifest.type", "required")
+		f.Add("manifest.type", "required")
 	case !slices.Contains(AppTypes(), m.Type):
-		f.add("manifest.type", "%q is not one of %s", m.Type, strings.Join(AppTypes(), ", "))
+		f.Add("manifest.type", "%q is not one of %s", m.Type, strings.Join(AppTypes(), ", "))
 	case m.Type != "agent":
-		f.text("manifest.main", m.Main, 4096)
+		f.Text("manifest.main", m.Main, 4096)
 	}
-	f.text("manifest.protocol.version", m.Protocol.Version, maxName)
+	f.Text("manifest.protocol.version", m.Protocol.Version, MaxName)
 	if major, _, _ := strings.Cut(m.Protocol.Version, "."); m.Protocol.Version != "" && major != "1" {
-		f.add("manifest.protocol.version", "app speaks protocol %s, kernel speaks %s", m.Protocol.Version, ProtocolVersion)
+		f.Add("manifest.protocol.version", "app speaks protocol %s, kernel speaks %s", m.Protocol.Version, ProtocolVersion)
 	}
 	c := &m.Capabilities
-	f.names("manifest.capabilities.channels.provides", c.Channels.Provides)
-	f.names("manifest.capabilities.tools.provides", c.Tools.Provides)
-	f.names("manifest.capabilities.providers.provides", c.Providers.Provides)
-	f.names("manifest.capabilities.hooks.subscribes", c.Hooks.Subscribes)
-	f.names("manifest.capabilities.hooks.intercepts", c.Hooks.Intercepts)
-	f.names("manifest.capabilities.gateway.methods", c.Gateway.Methods)
-	f.names("manifest.capabilities.gateway.httpRoutes", c.Gateway.HTTPRoutes)
+	f.Names("manifest.capabilities.channels.provides", c.Channels.Provides)
+	f.Names("manifest.capabilities.tools.provides", c.Tools.Provides)
+	f.Names("manifest.capabilities.providers.provides", c.Providers.Provides)
+	f.Names("manifest.capabilities.hooks.subscribes", c.Hooks.Subscribes)
+	f.Names("manifest.capabilities.hooks.intercepts", c.Hooks.Intercepts)
+	f.Names("manifest.capabilities.gateway.methods", c.Gateway.Methods)
+	f.Names("manifest.capabilities.gateway.httpRoutes", c.Gateway.HTTPRoutes)
 }

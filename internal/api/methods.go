@@ -51,9 +51,9 @@ type RegisterParams struct {
 
 // Validate names the fields that are wrong.
 func (p *RegisterParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.Manifest == nil {
-		f.add("manifest", "required")
+		f.Add("manifest", "required")
 		return f
 	}
 	p.Manifest.validate(&f)
@@ -77,14 +77,14 @@ const MaxStatusBytes = 4096
 
 // Validate names the fields that are wrong.
 func (p *HeartbeatParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if len(p.Status) > 0 {
 		if k := p.Status.Kind(); k != '{' && k != 'n' {
-			f.add("status", "not an object")
+			f.Add("status", "not an object")
 		}
 	}
 	if len(p.Status) > MaxStatusBytes {
-		f.add("status", "longer than %d bytes", MaxStatusBytes)
+		f.Add("status", "longer than %d bytes", MaxStatusBytes)
 	}
 	return f
 }
@@ -109,12 +109,12 @@ type ShutdownParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ShutdownParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if len(p.Reason) > 4096 {
-		f.add("reason", "longer than 4096 bytes")
+		f.Add("reason", "longer than 4096 bytes")
 	}
 	if p.Timeout < 0 || p.Timeout > 3_600_000 {
-		f.add("timeout", "%d ms is not between 0 and 3600000", p.Timeout)
+		f.Add("timeout", "%d ms is not between 0 and 3600000", p.Timeout)
 	}
 	return f
 }
@@ -135,14 +135,14 @@ func CapabilityTypes() []string {
 func (p *CapabilityParams) Refusal() string {
 	keys, known := capabilityIDs(p.Type)
 	switch {
-	case !known && len(p.Type) > maxName:
+	case !known && len(p.Type) > MaxName:
 		return "unknown capability type, want one of " + strings.Join(CapabilityTypes(), ", ")
 	case !known:
 		return fmt.Sprintf("unknown capability type %q, want one of %s", p.Type, strings.Join(CapabilityTypes(), ", "))
 	case p.ID() == "":
 		return "the capability has no name: config." + strings.Join(keys, " or config.")
-	case len(p.ID()) > maxName:
-		return fmt.Sprintf("config.%s is longer than %d bytes", keys[0], maxName)
+	case len(p.ID()) > MaxName:
+		return fmt.Sprintf("config.%s is longer than %d bytes", keys[0], MaxName)
 	}
 	return ""
 }
@@ -191,8 +191,8 @@ type UnregisterParams struct {
 
 // Validate names the fields that are wrong.
 func (p *UnregisterParams) Validate() []FieldError {
-	var f fields
-	f.text("capabilityId", p.CapabilityID, maxName)
+	var f Fields
+	f.Text("capabilityId", p.CapabilityID, MaxName)
 	return f
 }
 
@@ -203,11 +203,11 @@ type HooksParams struct {
 
 // Validate names the fields that are wrong.
 func (p *HooksParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.Events == nil {
-		f.add("events", "required")
+		f.Add("events", "required")
 	}
-	f.names("events", p.Events)
+	f.Names("events", p.Events)
 	return f
 }
 
@@ -230,8 +230,8 @@ type HookResultParams struct {
 
 // Validate names the fields that are wrong.
 func (p *HookResultParams) Validate() []FieldError {
-	var f fields
-	f.text("eventId", p.EventID, maxName)
+	var f Fields
+	f.Text("eventId", p.EventID, MaxName)
 	return f
 }
 
@@ -243,9 +243,9 @@ type ConfigGetParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ConfigGetParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if len(p.Path) > 4096 {
-		f.add("path", "longer than 4096 bytes")
+		f.Add("path", "longer than 4096 bytes")
 	}
 	return f
 }
@@ -263,9 +263,9 @@ type ConfigWatchParams struct {
 
 // Validate names the fields that are wrong.
 func (p *ConfigWatchParams) Validate() []FieldError {
-	var f fields
-	if len(p.Paths) > maxList {
-		f.add("paths", "more than %d items", maxList)
+	var f Fields
+	if len(p.Paths) > MaxList {
+		f.Add("paths", "more than %d items", MaxList)
 	}
 	return f
 }
@@ -289,18 +289,19 @@ type SessionGetParams struct {
 
 // Validate names the fields that are wrong.
 func (p *SessionGetParams) Validate() []FieldError {
-	var f fields
-	f.sessionKey("key", p.Key)
+	var f Fields
+	f.SessionKey("key", p.Key)
 	return f
 }
 
 // MaxSessionKey bounds a session key, in bytes.
 const MaxSessionKey = 512
 
-func (f *fields) sessionKey(path, key string) {
-	f.text(path, key, MaxSessionKey)
+// SessionKey demands a session key.
+func (f *Fields) SessionKey(path, key string) {
+	f.Text(path, key, MaxSessionKey)
 	if channel, rest, ok := strings.Cut(key, ":"); key != "" && (!ok || channel == "" || rest == "") {
-		f.add(path, "%q is not {channelId}:{target} or agent:{agentId}:{rest}", key)
+		f.Add(path, "%q is not {channelId}:{target} or agent:{agentId}:{rest}", key)
 	}
 }
 
@@ -343,17 +344,18 @@ const (
 
 // Validate names the fields that are wrong.
 func (p *SessionListParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.Limit != nil {
-		f.between("limit", *p.Limit, 0, MaxPage)
+		f.Between("limit", *p.Limit, 0, MaxPage)
 	}
-	f.between("offset", p.Offset, 0, 1<<40)
+	f.Between("offset", p.Offset, 0, 1<<40)
 	return f
 }
 
-func (f *fields) between(path string, n, low, high int) {
+// Between demands a number from low to high.
+func (f *Fields) Between(path string, n, low, high int) {
 	if n < low || n > high {
-		f.add(path, "%d is not between %d and %d", n, low, high)
+		f.Add(path, "%d is not between %d and %d", n, low, high)
 	}
 }
 
@@ -381,10 +383,10 @@ type DispatchParams struct {
 
 // Validate names the fields that are wrong.
 func (p *DispatchParams) Validate() []FieldError {
-	var f fields
-	f.sessionKey("sessionKey", p.SessionKey)
+	var f Fields
+	f.SessionKey("sessionKey", p.SessionKey)
 	if p.Content == "" && !media.Mentioned(p.Metadata) {
-		f.add("content", "required, unless metadata names media")
+		f.Add("content", "required, unless metadata names media")
 	}
 	return f
 }
@@ -483,10 +485,10 @@ type QueueParams struct {
 
 // Validate names the fields that are wrong.
 func (p *QueueParams) Validate() []FieldError {
-	var f fields
-	f.sessionKey("sessionKey", p.SessionKey)
+	var f Fields
+	f.SessionKey("sessionKey", p.SessionKey)
 	if p.Text == "" && !media.Mentioned(p.Metadata) {
-		f.add("text", "required, unless metadata names media")
+		f.Add("text", "required, unless metadata names media")
 	}
 	return f
 }
@@ -509,10 +511,10 @@ type CompleteParams struct {
 
 // Validate names the fields that are wrong.
 func (p *CompleteParams) Validate() []FieldError {
-	var f fields
-	f.text("runId", p.RunID, maxName)
+	var f Fields
+	f.Text("runId", p.RunID, MaxName)
 	if len(p.Error) > 4096 {
-		f.add("error", "longer than 4096 bytes")
+		f.Add("error", "longer than 4096 bytes")
 	}
 	return f
 }
@@ -524,8 +526,8 @@ type CancelParams struct {
 
 // Validate names the fields that are wrong.
 func (p *CancelParams) Validate() []FieldError {
-	var f fields
-	f.text("requestId", p.RequestID, maxName)
+	var f Fields
+	f.Text("requestId", p.RequestID, MaxName)
 	return f
 }
 

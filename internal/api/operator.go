@@ -187,12 +187,12 @@ type AuditForgetParams struct {
 
 // Validate names the fields that are wrong.
 func (p *AuditForgetParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	switch {
 	case p.Tenant == nil:
-		f.add("tenant", "required")
-	case len(*p.Tenant) > maxName:
-		f.add("tenant", "longer than %d bytes", maxName)
+		f.Add("tenant", "required")
+	case len(*p.Tenant) > MaxName:
+		f.Add("tenant", "longer than %d bytes", MaxName)
 	}
 	return f
 }
@@ -220,9 +220,9 @@ type AuditRetireParams struct {
 
 // Validate names the fields that are wrong.
 func (p *AuditRetireParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.Before.IsZero() {
-		f.add("before", "required")
+		f.Add("before", "required")
 	}
 	return f
 }
@@ -357,9 +357,9 @@ type AuditQueryParams struct {
 
 // Validate names the fields that are wrong.
 func (p *AuditQueryParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.Limit != nil {
-		f.between("limit", *p.Limit, 1, MaxPage)
+		f.Between("limit", *p.Limit, 1, MaxPage)
 	}
 	return f
 }
@@ -397,13 +397,13 @@ const maxBucket = 366 * 24 * 60 * 60
 
 // Validate names the fields that are wrong.
 func (p *AuditStatsParams) Validate() []FieldError {
-	var f fields
-	f.between("bucket", p.Bucket, 0, maxBucket)
+	var f Fields
+	f.Between("bucket", p.Bucket, 0, maxBucket)
 	if p.Bucket%60 != 0 {
-		f.add("bucket", "%d seconds are no whole minutes", p.Bucket)
+		f.Add("bucket", "%d seconds are no whole minutes", p.Bucket)
 	}
 	if !p.Until.IsZero() && p.Until.Before(p.Since) {
-		f.add("until", "is before since")
+		f.Add("until", "is before since")
 	}
 	return f
 }
@@ -421,8 +421,8 @@ type AuditTailParams struct {
 
 // Validate names the fields that are wrong.
 func (p *AuditTailParams) Validate() []FieldError {
-	var f fields
-	f.between("last", p.Last, 0, MaxPage)
+	var f Fields
+	f.Between("last", p.Last, 0, MaxPage)
 	return f
 }
 

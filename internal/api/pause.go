@@ -17,17 +17,17 @@ type PauseParams struct {
 
 // Validate names the fields that are wrong.
 func (p *PauseParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.Agent != "" && p.Channel != "" {
-		f.add("channel", "cannot be given together with agent: pause each by itself")
+		f.Add("channel", "cannot be given together with agent: pause each by itself")
 	}
 	for path, value := range map[string]string{"agent": p.Agent, "channel": p.Channel} {
-		if len(value) > maxName {
-			f.add(path, "longer than %d bytes", maxName)
+		if len(value) > MaxName {
+			f.Add(path, "longer than %d bytes", MaxName)
 		}
 	}
 	if len(p.Note) > MaxNote {
-		f.add("note", "longer than %d bytes", MaxNote)
+		f.Add("note", "longer than %d bytes", MaxNote)
 	}
 	return f
 }
@@ -98,13 +98,13 @@ type QueueListParams struct {
 
 // Validate names the fields that are wrong.
 func (p *QueueListParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if p.Limit != nil {
-		f.between("limit", *p.Limit, 1, MaxPage)
+		f.Between("limit", *p.Limit, 1, MaxPage)
 	}
 	for path, value := range map[string]string{"queue": p.Queue, "agent": p.Agent, "channel": p.Channel, "after": p.After} {
-		if len(value) > 2*maxName {
-			f.add(path, "longer than %d bytes", 2*maxName)
+		if len(value) > 2*MaxName {
+			f.Add(path, "longer than %d bytes", 2*MaxName)
 		}
 	}
 	return f
@@ -160,16 +160,16 @@ type QueueDropParams struct {
 
 // Validate names the fields that are wrong.
 func (p *QueueDropParams) Validate() []FieldError {
-	var f fields
+	var f Fields
 	if len(p.DispatchIDs) == 0 {
-		f.add("dispatchIds", "required")
+		f.Add("dispatchIds", "required")
 	}
-	f.names("dispatchIds", p.DispatchIDs)
-	if len(p.Queue) > 2*maxName {
-		f.add("queue", "longer than %d bytes", 2*maxName)
+	f.Names("dispatchIds", p.DispatchIDs)
+	if len(p.Queue) > 2*MaxName {
+		f.Add("queue", "longer than %d bytes", 2*MaxName)
 	}
 	if len(p.Note) > MaxNote {
-		f.add("note", "longer than %d bytes", MaxNote)
+		f.Add("note", "longer than %d bytes", MaxNote)
 	}
 	return f
 }

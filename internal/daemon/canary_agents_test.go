@@ -9,6 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // grantedPrefix begins what stands on record for the app of an agent that has none.
@@ -20,7 +21,7 @@ func (s *scout) byGrant() bool { return strings.HasPrefix(s.id, grantedPrefix) }
 // attach makes the scout such an agent.
 func (c *canary) attach(s *scout) {
 	c.t.Helper()
-	var granted api.TaskGranted
+	var granted taskapi.Granted
 	c.operator("task.grant", object{"agent": s.speaks}, &granted)
 	s.get("task.attach", `{"token":"`+granted.Token+`"}`)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/logquery"
 	"github.com/openclawos/ocipd/internal/profile"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/tasks"
 )
 
@@ -70,8 +71,8 @@ func (d *Daemon) methods() []ipc.Method {
 		taskRow("task.grant", taskSession.Grant),
 		taskRow("task.revoke_grant", taskSession.RevokeGrant),
 		taskRow("task.list", taskSession.List),
-		ipc.OperatorStream[api.TaskNews]("task.watch", d.tasks.Load().Watch),
-		ipc.OperatorStreamAs[api.RunnerChunk]("runner.attach", d.runner.attach),
+		ipc.OperatorStream[taskapi.News]("task.watch", d.tasks.Load().Watch),
+		ipc.OperatorStreamAs[taskapi.RunnerChunk]("runner.attach", d.runner.attach),
 		ipc.OperatorAs("runner.report", d.runner.report),
 
 		agentRow(d, "agent.send", granted.Send),

@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/runner"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/tasks"
 )
 
@@ -23,7 +24,7 @@ type runners struct {
 
 	mu       sync.Mutex
 	attached bool
-	queue    []api.RunnerChunk
+	queue    []taskapi.RunnerChunk
 	// more is signalled when something is queued.
 	more chan struct{}
 }
@@ -41,12 +42,12 @@ func (r *runners) Attached() bool {
 
 // Start begins a run that is on record as started. Where nobody is there to hear it, the
 // next one who attaches does.
-func (r *runners) Start(o tasks.RunOrder) { r.tell(api.RunnerChunk{Run: order(&o)}) }
+func (r *runners) Start(o tasks.RunOrder) { r.tell(taskapi.RunnerChunk{Run: order(&o)}) }
 
 // Kill ends a run's processes.
 func (r *runners) Kill(o tasks.RunOrder) error {
 	ref := refOf(&o)
-	if !r.tell(api.RunnerChunk{Kill: &ref}) {
+	if !r.tell(taskapi.RunnerChunk{Kill: &ref}) {
 		return api.Errorf(api.Conflict, "no runner is attached: start `ocipd runner`")
 	}
 	return nil
@@ -58,15 +59,15 @@ func (r *runners) Lives(o tasks.RunOrder) bool {
 	return err != nil || l.Lives(refOf(&o))
 }
 
-func refOf(o *tasks.RunOrder) api.RunnerRef {
-	return api.RunnerRef{TaskID: o.TaskID, EffectID: o.EffectID, Run: o.Run}
+func refOf(o *tasks.RunOrder) taskapi.RunnerRef {
+	return taskapi.RunnerRef{TaskID: o.TaskID, EffectID: o.EffectID, Run: o.Run}
 }
 
-func order(o *tasks.RunOrder) *api.RunnerOrder {
-	return &api.RunnerOrder{RunnerRef: refOf(o), Workspace: o.Workspace, Action: o.Action, Bound: o.Bound, StartedAt: o.StartedAt}
+func order(o *tasks.RunOrder) *taskapi.RunnerOrder {
+	return &taskapi.RunnerOrder{RunnerRef: refOf(o), Workspace: o.Workspace, Action: o.Action, Bound: o.Bound, StartedAt: o.StartedAt}
 }
 
-func (r *runners) tell(c api.RunnerChunk) bool {
+func (r *runners) tell(c taskapi.RunnerChunk) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.attached {
@@ -81,7 +82,7 @@ func (r *runners) tell(c api.RunnerChunk) bool {
 }
 
 // attach answers runner.attach.
-func (r *runners) attach(_ context.Context, p api.Peer, _ *api.RunnerAttachParams) (ipc.Feed, error) {
+func (r *runners) attach(_ context.Context, p api.Peer, _ *taskapi.RunnerAttachParams) (ipc.Feed, error) {
 	if uid, _, _ := p.Credentials(); int64(uid) != int64(os.Geteuid()) {
 		return nil, api.Errorf(api.Forbidden, "the runner is the daemon's user's")
 	}
@@ -107,7 +108,7 @@ func (r *runners) feed(ctx context.Context, out api.Stream) error {
 		r.attached = false
 		r.mu.Unlock()
 	}()
-	if err := out.Send(ctx, api.RunnerChunk{Directory: r.dir}); err != nil {
+	if err := out.Send(ctx, taskapi.RunnerChunk{Directory: r.dir}); err != nil {
 		return err
 	}
 	orders, err := r.d.tasks.Load().Orders(ctx)
@@ -115,7 +116,7 @@ func (r *runners) feed(ctx context.Context, out api.Stream) error {
 		return err
 	}
 	for i := range orders {
-		if err := out.Send(ctx, api.RunnerChunk{Run: order(&orders[i])}); err != nil {
+		if err := out.Send(ctx, taskapi.RunnerChunk{Run: order(&orders[i])}); err != nil {
 			return err
 		}
 	}
@@ -138,18 +139,18 @@ func (r *runners) feed(ctx context.Context, out api.Stream) error {
 }
 
 // report answers runner.report.
-func (r *runners) report(ctx context.Context, p api.Peer, said *api.RunnerReportParams) (api.OK, error) {
+func (r *runners) report(ctx context.Context, p api.Peer, said *taskapi.RunnerReportParams) (api.OK, error) {
 	if uid, _, _ := p.Credentials(); int64(uid) != int64(os.Geteuid()) {
 		return api.OK{}, api.Errorf(api.Forbidden, "the runner is the daemon's user's")
 	}
 	t := r.d.tasks.Load()
 	switch said.Event {
-	case api.RunnerWaits:
+	case taskapi.RunnerWaits:
 		if err := t.Waiting(ctx, said.TaskID, said.EffectID, said.Run); err != nil {
 			return api.OK{}, err
 		}
 		return api.OK{OK: true}, r.waits(said)
-	case api.RunnerSpawned:
+	case taskapi.RunnerSpawned:
 		return api.OK{OK: true}, t.Spawned(ctx, said.TaskID, said.EffectID, said.Run, said.PID)
 	default:
 		return api.OK{OK: true}, t.Finished(ctx, said.TaskID, said.EffectID, said.Run, said.State, said.Evidence, said.Receipt)
@@ -158,7 +159,7 @@ func (r *runners) report(ctx context.Context, p api.Peer, said *api.RunnerReport
 
 // waits keeps a process that is about to run a command, and all that it starts, from the
 // operator socket.
-func (r *runners) waits(said *api.RunnerReportParams) error {
+func (r *runners) waits(said *taskapi.RunnerReportParams) error {
 	change := &store.Change{Drains: true, Records: []*audit.Record{{
 		ID: r.d.ids.next(), ActionType: audit.ActionSecurity, Event: "effect_process", TaskID: said.TaskID, PolicyResult: audit.ResultAllow,
 		Details: map[string]any{"effect_id": said.EffectID, "run": said.Run, "process": said.Process},

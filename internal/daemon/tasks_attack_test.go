@@ -75,7 +75,7 @@ func TestTokensAreBound(t *testing.T) {
 	copied := filepath.Join(h.dir, "copied")
 	text, err := os.ReadFile(self(t))
 	if err == nil {
-		err = os.WriteFile(copied, text, 0o700) //nolint:gosec // it is a program
+		err = os.WriteFile(copied, text, 0o700)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // schemaOf is the schema of a method's parameters, of the very type that decodes them.
@@ -18,7 +19,7 @@ func schemaOf(params reflect.Type) (*jsonschema.Schema, error) {
 }
 
 // describe is the tool as a client is shown it under a grant.
-func (t *tool) describe(at *api.TaskAttached) (*mcp.Tool, error) {
+func (t *tool) describe(at *taskapi.Attached) (*mcp.Tool, error) {
 	s, err := schemaOf(t.params)
 	if err != nil {
 		return nil, fmt.Errorf("cannot describe the tool %s: %w", t.name, err)
@@ -149,7 +150,7 @@ func members() map[string]member {
 		"classification":       {text: "The level of the text. It can be raised by what the text holds.", words: []string{"public", "internal", "confidential", "restricted"}},
 		"not_before":           {text: "When the task may begin at the earliest, RFC 3339."},
 		"include_events_limit": {text: "How many of the newest events to give; 20 unless said.", least: 0, most: 200},
-		"part":                 {text: "Gives one list alone, where the answer's more names it.", words: api.TaskParts()},
+		"part":                 {text: "Gives one list alone, where the answer's more names it.", words: taskapi.Parts()},
 		"after":                {text: "With part: from which entry on, by its id."},
 		"from_phase":           {text: "The phase that the task is in.", words: phases()},
 		"to_phase":             {text: "The phase to move it to.", words: phases()},

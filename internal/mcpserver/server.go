@@ -28,6 +28,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // Options is what a server is given from outside.
@@ -88,7 +89,7 @@ func Serve(ctx context.Context, o *Options) error {
 }
 
 // whose names who a grant is for.
-func whose(at *api.TaskAttached) string {
+func whose(at *taskapi.Attached) string {
 	if at.Actor == "" {
 		return "agent " + at.Agent
 	}
@@ -103,7 +104,7 @@ type server struct {
 	mu sync.Mutex
 	c  *client.Client
 	// at is what the grant was when the server attached first.
-	at api.TaskAttached
+	at taskapi.Attached
 }
 
 func (s *server) close() {
@@ -146,11 +147,11 @@ func (s *server) connected(ctx context.Context) (*client.Client, error) {
 	}
 }
 
-func (s *server) attach(ctx context.Context) (at api.TaskAttached, c *client.Client, err error) {
+func (s *server) attach(ctx context.Context) (at taskapi.Attached, c *client.Client, err error) {
 	if c, err = s.o.Dial(ctx); err != nil {
 		return at, nil, err
 	}
-	if err = c.Call(ctx, "task.attach", &api.TaskAttachParams{Token: s.o.Token}, &at); err != nil {
+	if err = c.Call(ctx, "task.attach", &taskapi.AttachParams{Token: s.o.Token}, &at); err != nil {
 		_ = c.Close()
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = api.Errorf(api.ConnectionClosed, "the daemon does not answer")
@@ -257,7 +258,7 @@ func failed(err error) *mcp.CallToolResult {
 	}
 	f := failure{Code: e.Code, Message: e.Message, Details: e.Details}
 	var details struct {
-		api.TaskDetails
+		taskapi.Details
 		OCIP struct {
 			Code string `json:"code"`
 		} `json:"ocip"`

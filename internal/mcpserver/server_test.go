@@ -9,11 +9,12 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // everything is a grant with all tools.
-func everything() *api.TaskAttached {
-	at := &api.TaskAttached{GrantID: "grt_1", Actor: "lead", Role: task.Orchestrator, Agent: "ann"}
+func everything() *taskapi.Attached {
+	at := &taskapi.Attached{GrantID: "grt_1", Actor: "lead", Role: task.Orchestrator, Agent: "ann"}
 	for _, t := range tools() {
 		at.Tools = append(at.Tools, t.name)
 	}
@@ -70,7 +71,7 @@ func look(t *testing.T, at string, s *jsonschema.Schema) {
 
 // A server of an attempt's grant asks for no ids that the grant has.
 func TestGrantFillsIn(t *testing.T) {
-	at := &api.TaskAttached{Actor: "builder", Role: task.Executor, TaskID: "tsk_1", AttemptID: "att_1", Fence: 3, Tools: []string{"task_record_artifact", "task_transition", "task_get", "message_send"}}
+	at := &taskapi.Attached{Actor: "builder", Role: task.Executor, TaskID: "tsk_1", AttemptID: "att_1", Fence: 3, Tools: []string{"task_record_artifact", "task_transition", "task_get", "message_send"}}
 	for _, tool := range toolsOf(at) {
 		args := api.Object{}
 		tool.fill(args, at)
@@ -92,7 +93,7 @@ func TestGrantFillsIn(t *testing.T) {
 		}
 	}
 	given := api.Object{"task_id": api.String("tsk_2"), "produced_by": api.String("somebody")}
-	tool := toolsOf(&api.TaskAttached{Tools: []string{"task_record_artifact"}})[0]
+	tool := toolsOf(&taskapi.Attached{Tools: []string{"task_record_artifact"}})[0]
 	tool.fill(given, at)
 	if got := string(given.Append(nil)); got != `{"attempt_id":"att_1","fence":3,"produced_by":"builder","task_id":"tsk_2"}` {
 		t.Errorf("what is given stays, but who calls: %s", got)
@@ -115,7 +116,7 @@ func TestEveryCodeHasAdvice(t *testing.T) {
 		task.GuardFailed, task.NotBefore, task.RetriesExhausted, task.IdempotencyConflict, task.Limit, task.RunnerAbsent, task.LeaseLost, task.Claimed, task.ReadFirst,
 		task.RequestKeyReused, task.EffectInFlight, task.EffectUnknown, task.ToolDenied,
 	} {
-		e := &api.Error{Code: api.Conflict, Message: "so", Details: api.TaskDetails{Task: api.TaskError{Code: code}}}
+		e := &api.Error{Code: api.Conflict, Message: "so", Details: taskapi.Details{Task: taskapi.Error{Code: code}}}
 		if text := failed(e).Content[0].(*mcp.TextContent).Text; taskAdvice()[code] == "" || !strings.Contains(text, `"task_code":"`+string(code)+`"`) {
 			t.Errorf("%s: %s", code, text)
 		}
@@ -148,7 +149,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: the same key", what)
 		}
 	}
-	if of(&create, "", "{}") == of(&create, "", "{}") {
+	if one, again := of(&create, "", "{}"), of(&create, "", "{}"); one == again {
 		t.Error("two calls without a name have the same key")
 	}
 }

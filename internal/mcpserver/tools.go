@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // effect is what a tool does to the world, for its hints.
@@ -46,42 +47,42 @@ func (t tool) hides(members ...string) tool { t.hidden = members; return t }
 // tools are all that a grant can have.
 func tools() []tool {
 	return []tool{
-		row[api.TaskCreateParams]("task_create", "task.create", "Create a task", writes,
+		row[taskapi.CreateParams]("task_create", "task.create", "Create a task", writes,
 			"Create a task from a specification: spec_markdown with the headings Goal, Scope, Non-goals, Inputs, Outputs, Acceptance criteria and Risks, or the same as fields in spec. "+
 				"The answer's missing lists what the specification still lacks; nothing is executed before it is complete and reviewed.").hides("tenant_id"),
-		row[api.TaskGetParams]("task_get", "task.get", "Read a task", reads,
+		row[taskapi.GetParams]("task_get", "task.get", "Read a task", reads,
 			"Read a task: phase, revision, specification and what it lacks, attempts, artifacts, reviews, effects, and in allowed_transitions what stands in the way of each next phase. Read it before you act on it."),
-		row[api.TaskTransitionParams]("task_transition", "task.transition", "Move a task to another phase", writes,
+		row[taskapi.TransitionParams]("task_transition", "task.transition", "Move a task to another phase", writes,
 			"Move a task from the phase that it is in to another. allowed_transitions of task_get says which phases are open and which conditions (guards) do not hold.").says("actor", "actor_role"),
-		row[api.TaskStartAttemptParams]("task_start_attempt", "task.start_attempt", "Start an attempt", writes,
+		row[taskapi.StartAttemptParams]("task_start_attempt", "task.start_attempt", "Start an attempt", writes,
 			"Begin an attempt at a task in execution_ready, then move the task to executing. A worker_ref that names an executor assigns the attempt to it; without one it is yours.").says("actor", "actor_role"),
-		row[api.TaskCheckpointParams]("task_record_checkpoint", "task.record_checkpoint", "Report progress", writes,
+		row[taskapi.CheckpointParams]("task_record_checkpoint", "task.record_checkpoint", "Report progress", writes,
 			"Report how an attempt goes. The checkpoint_type heartbeat renews its lease, which ends after about 90 seconds without one. An answer with cancel: true means stop at once."),
-		row[api.TaskArtifactParams]("task_record_artifact", "task.record_artifact", "Record an artifact", writes,
+		row[taskapi.ArtifactParams]("task_record_artifact", "task.record_artifact", "Record an artifact", writes,
 			"Record a file that the attempt made, or a report about it. A file in the workspace is hashed by the daemon; anything else needs its digest.").says("produced_by"),
-		row[api.TaskReviewParams]("task_append_review", "task.append_review", "Review a task", writes,
+		row[taskapi.ReviewParams]("task_append_review", "task.append_review", "Review a task", writes,
 			"Give your verdict on what you last read with task_get: the specification in spec_review, what was made in spec_gate and quality_gate. Findings are a list, empty where there is none.").says("reviewer_ref"),
-		row[api.TaskRequestApprovalParams]("task_request_approval", "task.request_approval", "Ask a person to approve an effect", writes,
+		row[taskapi.RequestApprovalParams]("task_request_approval", "task.request_approval", "Ask a person to approve an effect", writes,
 			"Ask a person to approve an effect on the world. One that is planned needs only its key, kind and action. The answer has the approval's state and the request_digest for task_run_effect.").
 			says("requested_by").hides("status"),
-		row[api.TaskResolveApprovalParams]("task_resolve_approval", "task.resolve_approval", "Pass on a decision", writes,
+		row[taskapi.ResolveApprovalParams]("task_resolve_approval", "task.resolve_approval", "Pass on a decision", writes,
 			"Reject an approval request or ask for changes. To approve takes a person, or a person's SSH signature that you pass on.").says("resolved_by"),
-		row[api.TaskOpenCircuitParams]("task_open_circuit", "task.open_circuit", "Stop a task", writes,
+		row[taskapi.OpenCircuitParams]("task_open_circuit", "task.open_circuit", "Stop a task", writes,
 			"Stop a task that cannot go on: nothing of it runs until a person has closed its circuit.").says("actor", "actor_role"),
-		row[api.TaskListReadyParams]("task_list_ready", "task.list_ready", "List tasks with something to do", reads, "List the tasks that wait for an orchestrator now, the most urgent first."),
-		row[api.TaskClaimParams]("task_claim", "task.claim", "Claim a task", writes, "Keep a task for yourself among several orchestrators, for lease_s seconds; 0 gives it back."),
-		row[api.TaskUpdateParams]("task_update", "task.update", "Change a task", writes, "Change a task's title, labels, priority or dependencies, and in spec_draft its specification."),
-		row[api.TaskFinishAttemptParams]("task_finish_attempt", "task.finish_attempt", "Finish an attempt", writes,
+		row[taskapi.ListReadyParams]("task_list_ready", "task.list_ready", "List tasks with something to do", reads, "List the tasks that wait for an orchestrator now, the most urgent first."),
+		row[taskapi.ClaimParams]("task_claim", "task.claim", "Claim a task", writes, "Keep a task for yourself among several orchestrators, for lease_s seconds; 0 gives it back."),
+		row[taskapi.UpdateParams]("task_update", "task.update", "Change a task", writes, "Change a task's title, labels, priority or dependencies, and in spec_draft its specification."),
+		row[taskapi.FinishAttemptParams]("task_finish_attempt", "task.finish_attempt", "Finish an attempt", writes,
 			"Say how your attempt ended: succeeded once its artifacts are recorded, else failed with a failure_code, or aborted."),
-		row[api.TaskPlanEffectParams]("task_plan_effect", "task.plan_effect", "Plan an effect", writes,
+		row[taskapi.PlanEffectParams]("task_plan_effect", "task.plan_effect", "Plan an effect", writes,
 			"Plan something to be done in the world, such as a deployment, under an idempotency_key: a command, or params for what somebody else does. Nothing is done before a person has approved it."),
-		row[api.TaskRunEffectParams]("task_run_effect", "task.run_effect", "Run an approved effect", acts,
+		row[taskapi.RunEffectParams]("task_run_effect", "task.run_effect", "Run an approved effect", acts,
 			"Run an effect that a person has approved, once. Called again, it gives the state or the result of the first run. While an approval is pending it waits for up to wait_s seconds."),
-		row[api.TaskFinishEffectParams]("task_finish_effect", "task.finish_effect", "Report an external effect", writes, "Say how an external effect ended that task_run_effect has given you a run_token for."),
-		row[api.TaskCancelEffectParams]("task_cancel_effect", "task.cancel_effect", "Cancel an effect", writes, "Cancel an effect that is planned or has failed."),
-		row[api.TaskGrantParams]("task_grant", "task.grant", "Give an actor a token", writes,
+		row[taskapi.FinishEffectParams]("task_finish_effect", "task.finish_effect", "Report an external effect", writes, "Say how an external effect ended that task_run_effect has given you a run_token for."),
+		row[taskapi.CancelEffectParams]("task_cancel_effect", "task.cancel_effect", "Cancel an effect", writes, "Cancel an effect that is planned or has failed."),
+		row[taskapi.GrantParams]("task_grant", "task.grant", "Give an actor a token", writes,
 			"Give an executor or a reviewer a token for one of your tasks. The token is shown once: hand it to that actor alone.").hides("agent", "bind"),
-		row[api.TaskRevokeGrantParams]("task_revoke_grant", "task.revoke_grant", "Revoke a token", writes, "End a grant that you gave, and its token."),
+		row[taskapi.RevokeGrantParams]("task_revoke_grant", "task.revoke_grant", "Revoke a token", writes, "End a grant that you gave, and its token."),
 
 		row[api.AgentSendParams]("message_send", "agent.send", "Send a message", writes,
 			"Send a message as your agent, to a session from contacts_list or the reply_to of a message that you read. It goes by your organisation's rules: it may be refused, or held for a person. "+
@@ -98,7 +99,7 @@ func tools() []tool {
 func (t tool) then(after func(jsontext.Value) jsontext.Value) tool { t.after = after; return t }
 
 // toolsOf are the tools of a grant.
-func toolsOf(at *api.TaskAttached) []tool {
+func toolsOf(at *taskapi.Attached) []tool {
 	return slices.DeleteFunc(tools(), func(t tool) bool { return !slices.Contains(at.Tools, t.name) })
 }
 
@@ -116,7 +117,7 @@ func (t *tool) takes(member string) bool {
 
 // fill writes into a call what the grant says: who calls, and for which task and attempt
 // where it is for one.
-func (t *tool) fill(args api.Object, at *api.TaskAttached) {
+func (t *tool) fill(args api.Object, at *taskapi.Attached) {
 	for _, member := range t.said {
 		text := at.Actor
 		if member == "actor_role" {
@@ -152,7 +153,7 @@ func sentNext(raw jsontext.Value) jsontext.Value {
 }
 
 // instructions tell a model what the tools are for.
-func instructions(at *api.TaskAttached) string {
+func instructions(at *taskapi.Attached) string {
 	var text string
 	switch at.Role {
 	case task.Orchestrator:
@@ -164,6 +165,7 @@ func instructions(at *api.TaskAttached) string {
 		text = "You review one task. Read it with task_get, look at what it names, and give your verdict with task_append_review."
 	case task.Lobster:
 		text = "You ask for approvals of a task's effects and run them once they are given."
+	case task.Operator, task.Daemon: // no grant is for them
 	}
 	if at.Agent != "" {
 		if text != "" {

@@ -131,9 +131,9 @@ func Boot() (string, error) {
 
 // NameOf names a process by its pid as [Peer.Process] does.
 func NameOf(pid int) (string, error) {
-	start, err := startTime(int32(pid)) //nolint:gosec // a pid fits
+	start, err := startTime(int32(pid))
 	if err != nil {
 		return "", fmt.Errorf("cannot tell which process %d is: %w", pid, err)
 	}
-	return processName(int32(pid), start), nil //nolint:gosec // a pid fits
+	return processName(int32(pid), start), nil
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/durable"
 	"github.com/openclawos/ocipd/internal/peer"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,7 +55,7 @@ func (l *Ledger) since() (time.Time, error) {
 	return time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text)))
 }
 
-func (l *Ledger) path(r api.RunnerRef, kind string) string {
+func (l *Ledger) path(r taskapi.RunnerRef, kind string) string {
 	return filepath.Join(l.dir, r.EffectID+"."+strconv.Itoa(r.Run)+"."+kind)
 }
 
@@ -100,7 +100,7 @@ var errClaimed = errors.New("the run is claimed already")
 
 // claim makes the run the caller's for as long as the file that it returns is open: the
 // name appears with the lock on it.
-func (l *Ledger) claim(r api.RunnerRef) (*os.File, error) {
+func (l *Ledger) claim(r taskapi.RunnerRef) (*os.File, error) {
 	f, err := os.CreateTemp(l.dir, "claim-*.part")
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (l *Ledger) claim(r api.RunnerRef) (*os.File, error) {
 
 // holder looks who has a claim. Where nobody does any more, the lock is the caller's
 // until it closes the file.
-func (l *Ledger) holder(r api.RunnerRef) (f *os.File, shim int, held bool, err error) {
+func (l *Ledger) holder(r taskapi.RunnerRef) (f *os.File, shim int, held bool, err error) {
 	f, err = os.Open(l.path(r, claimFile))
 	if err != nil {
 		return nil, 0, false, err
@@ -147,7 +147,7 @@ func (l *Ledger) holder(r api.RunnerRef) (f *os.File, shim int, held bool, err e
 }
 
 // put makes a file of a run durable.
-func (l *Ledger) put(r api.RunnerRef, kind string, value any) error {
+func (l *Ledger) put(r taskapi.RunnerRef, kind string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (l *Ledger) put(r api.RunnerRef, kind string, value any) error {
 }
 
 // get reads a file of a run, and reports false where there is none.
-func (l *Ledger) get(r api.RunnerRef, kind string, value any) (bool, error) {
+func (l *Ledger) get(r taskapi.RunnerRef, kind string, value any) (bool, error) {
 	text, err := os.ReadFile(l.path(r, kind))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -170,7 +170,7 @@ func (l *Ledger) get(r api.RunnerRef, kind string, value any) (bool, error) {
 
 // Lives reports whether a process of a run may still be there: its shim, its command, one
 // of their session, or one with its mark.
-func (l *Ledger) Lives(r api.RunnerRef) bool {
+func (l *Ledger) Lives(r taskapi.RunnerRef) bool {
 	f, shim, held, err := l.holder(r)
 	if f != nil {
 		f.Close() //nolint:errcheck // it was only looked at
@@ -202,7 +202,9 @@ func (l *Ledger) Lives(r api.RunnerRef) bool {
 }
 
 // marker is the variable that every process of a run is given.
-func marker(r api.RunnerRef) string { return "OCIPD_EFFECT=" + r.EffectID + ":" + strconv.Itoa(r.Run) }
+func marker(r taskapi.RunnerRef) string {
+	return "OCIPD_EFFECT=" + r.EffectID + ":" + strconv.Itoa(r.Run)
+}
 
 // status is what is looked at of a process.
 type status struct{ pid, parent, session int }

@@ -21,6 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/peer"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,7 +47,7 @@ type runner struct {
 	ctx context.Context
 	// running are the runs that are looked after, and lock what keeps other runners out.
 	mu      sync.Mutex
-	running map[api.RunnerRef]bool
+	running map[taskapi.RunnerRef]bool
 	ledger  *Ledger
 	lock    *os.File
 	// link is the connection, and linked is closed when there is one.
@@ -58,7 +59,7 @@ type runner struct {
 // Run runs what the daemon says until the context ends, over restarts of the daemon.
 // Commands go on when it returns.
 func Run(ctx context.Context, o Options) error {
-	r := &runner{o: o, ctx: ctx, running: make(map[api.RunnerRef]bool), linked: make(chan struct{})}
+	r := &runner{o: o, ctx: ctx, running: make(map[taskapi.RunnerRef]bool), linked: make(chan struct{})}
 	defer r.wait.Wait()
 	said := ""
 	for {
@@ -90,7 +91,7 @@ func (r *runner) serve(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	stream, err := c.Stream(ctx, "runner.attach", &api.RunnerAttachParams{})
+	stream, err := c.Stream(ctx, "runner.attach", &taskapi.RunnerAttachParams{})
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (r *runner) serve(ctx context.Context) error {
 			r.unlink()
 			return err
 		}
-		var chunk api.RunnerChunk
+		var chunk taskapi.RunnerChunk
 		if err := json.Unmarshal(raw, &chunk); err != nil {
 			return err
 		}
@@ -153,7 +154,7 @@ func (r *runner) unlink() {
 
 // report tells the daemon, once it is there. Its error is the daemon's refusal, or that
 // the runner ends.
-func (r *runner) report(p *api.RunnerReportParams) error {
+func (r *runner) report(p *taskapi.RunnerReportParams) error {
 	for {
 		r.mu.Lock()
 		c, linked := r.link, r.linked
@@ -185,7 +186,7 @@ func (r *runner) report(p *api.RunnerReportParams) error {
 }
 
 // take looks after a run, unless that is done already.
-func (r *runner) take(o *api.RunnerOrder) {
+func (r *runner) take(o *taskapi.RunnerOrder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running[o.RunnerRef] {
@@ -204,14 +205,14 @@ func (r *runner) take(o *api.RunnerOrder) {
 }
 
 // account brings a run to its end, whatever has become of it so far, and reports it.
-func (r *runner) account(o *api.RunnerOrder) error {
+func (r *runner) account(o *taskapi.RunnerOrder) error {
 	finish := func(state, evidence string, what any) error {
 		text, err := json.Marshal(what)
 		if err != nil {
 			return err
 		}
 		r.o.Say("run %d of %s is %s", o.Run, o.EffectID, state)
-		err = r.report(&api.RunnerReportParams{RunnerRef: o.RunnerRef, Event: api.RunnerFinished, State: state, Evidence: evidence, Receipt: jsontext.Value(text)})
+		err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerFinished, State: state, Evidence: evidence, Receipt: jsontext.Value(text)})
 		if err == nil {
 			os.Remove(r.ledger.path(o.RunnerRef, outFile)) //nolint:errcheck // it was reported
 			os.Remove(r.ledger.path(o.RunnerRef, errFile)) //nolint:errcheck // it was reported
@@ -233,7 +234,7 @@ func (r *runner) account(o *api.RunnerOrder) error {
 		known, err := r.ledger.get(o.RunnerRef, pidFile, &p)
 		if err == nil && known && !told {
 			told = true
-			err = r.report(&api.RunnerReportParams{RunnerRef: o.RunnerRef, Event: api.RunnerSpawned, PID: p.PID})
+			err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerSpawned, PID: p.PID})
 		}
 		if err != nil {
 			return err
@@ -294,7 +295,7 @@ func (r *runner) pause(d time.Duration) error {
 // start has a shim run a command, and returns when the shim has ended. The daemon knows
 // the shim's process before it is told anything, so that nothing that it starts operates
 // the daemon.
-func (r *runner) start(o *api.RunnerOrder) error {
+func (r *runner) start(o *taskapi.RunnerOrder) error {
 	env := make(map[string]string)
 	for _, name := range append([]string{"HOME", "USER", "LOGNAME", "LANG", "TZ"}, o.Action.EnvFrom...) {
 		for _, v := range r.o.Env {
@@ -325,7 +326,7 @@ func (r *runner) start(o *api.RunnerOrder) error {
 	}
 	name, err := peer.NameOf(cmd.Process.Pid)
 	if err == nil {
-		err = r.report(&api.RunnerReportParams{RunnerRef: o.RunnerRef, Event: api.RunnerWaits, Process: name})
+		err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerWaits, Process: name})
 	}
 	if err == nil {
 		_, err = in.Write(text)
@@ -338,7 +339,7 @@ func (r *runner) start(o *api.RunnerOrder) error {
 		lines := bufio.NewScanner(from)
 		for lines.Scan() {
 			if pid, err := strconv.Atoi(lines.Text()); err == nil && pid > 0 {
-				_ = r.report(&api.RunnerReportParams{RunnerRef: o.RunnerRef, Event: api.RunnerSpawned, PID: pid}) // the end says it too
+				_ = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerSpawned, PID: pid}) // the end says it too
 			}
 		}
 		_ = cmd.Wait() // what came of it is in the ledger
@@ -353,7 +354,7 @@ func (r *runner) start(o *api.RunnerOrder) error {
 }
 
 // kill has a run's shim end its command.
-func (r *runner) kill(ref api.RunnerRef) {
+func (r *runner) kill(ref taskapi.RunnerRef) {
 	f, shim, held, err := r.ledger.holder(ref)
 	if f != nil {
 		f.Close() //nolint:errcheck // it was only looked at
@@ -368,7 +369,7 @@ func (r *runner) kill(ref api.RunnerRef) {
 }
 
 // evidence is what a person is shown of a run that nobody knows the outcome of.
-func (l *Ledger) evidence(ref api.RunnerRef, p *process) string {
+func (l *Ledger) evidence(ref taskapi.RunnerRef, p *process) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "its command was process %d from %s, and left no result", p.PID, p.At.Format(time.RFC3339))
 	boot, err := peer.Boot()

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/peer"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,7 +40,7 @@ const (
 
 // shimOrder is what a shim is told.
 type shimOrder struct {
-	api.RunnerOrder
+	taskapi.RunnerOrder
 	Ledger string `json:"ledger"`
 	// Env is what the command's environment has of the runner's.
 	Env map[string]string `json:"env"`

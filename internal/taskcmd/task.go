@@ -19,6 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -80,7 +81,7 @@ func (t *command) attach(ctx context.Context, token string) (*client.Client, err
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Call(ctx, "task.attach", &api.TaskAttachParams{Token: token}, nil); err != nil {
+	if err := c.Call(ctx, "task.attach", &taskapi.AttachParams{Token: token}, nil); err != nil {
 		c.Close() //nolint:errcheck // it is of no use
 		return nil, t.said(err)
 	}
@@ -100,7 +101,7 @@ func (t *command) ask(ctx context.Context, method string, params any) (raw jsont
 }
 
 // do makes one call, and prints its answer: as it is, or in a line.
-func (t *command) do(ctx context.Context, method string, params any, line func(*api.TaskView) string) error {
+func (t *command) do(ctx context.Context, method string, params any, line func(*taskapi.View) string) error {
 	raw, err := t.ask(ctx, method, params)
 	if err != nil {
 		return err
@@ -110,7 +111,7 @@ func (t *command) do(ctx context.Context, method string, params any, line func(*
 		return err
 	}
 	// All answers of writers have the members of a task that a line is made of.
-	var said api.TaskView
+	var said taskapi.View
 	if err := json.Unmarshal(raw, &said); err != nil {
 		return fmt.Errorf("cannot read the daemon's answer: %w", err)
 	}
@@ -119,7 +120,7 @@ func (t *command) do(ctx context.Context, method string, params any, line func(*
 }
 
 // moved is the line of what a task became.
-func moved(v *api.TaskView) string {
+func moved(v *taskapi.View) string {
 	return fmt.Sprintf("%s is in %s, at revision %d", v.ID, v.Phase, v.Revision)
 }
 
@@ -129,7 +130,7 @@ func (t *command) said(err error) error {
 	if !ok {
 		return err
 	}
-	var details api.TaskDetails
+	var details taskapi.Details
 	if text, encodeErr := json.Marshal(e.Details); encodeErr != nil || json.Unmarshal(text, &details) != nil || details.Task.Code == "" {
 		return err
 	}
@@ -148,8 +149,8 @@ func (t *command) complete(cmd *cobra.Command, args []string, _ string) ([]strin
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var list api.TaskList
-	if err := t.Operate(cmd.Context(), "task.list", &api.TaskListParams{}, &list); err != nil {
+	var list taskapi.List
+	if err := t.Operate(cmd.Context(), "task.list", &taskapi.ListParams{}, &list); err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var ids []string
@@ -167,19 +168,19 @@ func (t *command) about(c *cobra.Command, run func(ctx context.Context, id strin
 }
 
 // view reads a task.
-func (t *command) view(ctx context.Context, id string) (*api.TaskView, jsontext.Value, error) {
-	raw, err := t.ask(ctx, "task.get", &api.TaskGetParams{TaskRef: api.TaskRef{TaskID: id}})
+func (t *command) view(ctx context.Context, id string) (*taskapi.View, jsontext.Value, error) {
+	raw, err := t.ask(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: id}})
 	if err != nil {
 		return nil, nil, err
 	}
-	v := new(api.TaskView)
+	v := new(taskapi.View)
 	if err := json.Unmarshal(raw, v); err != nil {
 		return nil, nil, fmt.Errorf("cannot read the task: %w", err)
 	}
 	return v, raw, nil
 }
 
-func write(id string) api.TaskWrite { return api.TaskWrite{TaskRef: api.TaskRef{TaskID: id}} }
+func write(id string) taskapi.Write { return taskapi.Write{Ref: taskapi.Ref{TaskID: id}} }
 
 func (t *command) newCreate() *cobra.Command {
 	var file, key string
@@ -211,7 +212,7 @@ Non-goals, Inputs, Outputs, Acceptance criteria, Risks. Missing fields are liste
 				_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
 				return err
 			}
-			var made api.TaskCreated
+			var made taskapi.Created
 			if err := json.Unmarshal(raw, &made); err != nil {
 				return fmt.Errorf("cannot read the daemon's answer: %w", err)
 			}
@@ -270,7 +271,7 @@ func (t *command) readTaskFile(ctx context.Context, file string) (map[string]any
 }
 
 func (t *command) newList() *cobra.Command {
-	var p api.TaskListParams
+	var p taskapi.ListParams
 	var phase string
 	var all bool
 	c := &cobra.Command{
@@ -288,7 +289,7 @@ func (t *command) newList() *cobra.Command {
 				_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
 				return err
 			}
-			var list api.TaskList
+			var list taskapi.List
 			if err := json.Unmarshal(raw, &list); err != nil {
 				return fmt.Errorf("cannot read the tasks: %w", err)
 			}
@@ -310,14 +311,14 @@ func (t *command) listMethod() string {
 	return "task.list"
 }
 
-func (t *command) listParams(p *api.TaskListParams) any {
+func (t *command) listParams(p *taskapi.ListParams) any {
 	if t.listMethod() == "task.list_ready" {
-		return &api.TaskListReadyParams{}
+		return &taskapi.ListReadyParams{}
 	}
 	return p
 }
 
-func (t *command) printList(list *api.TaskList) error {
+func (t *command) printList(list *taskapi.List) error {
 	if len(list.Tasks) == 0 {
 		fmt.Fprintln(t.Stderr, "there is no task")
 		return nil
@@ -331,7 +332,7 @@ func (t *command) printList(list *api.TaskList) error {
 	return table.Write(t.Stdout, t.Screen())
 }
 
-func waiting(l *api.TaskLine, now time.Time) term.Cell {
+func waiting(l *taskapi.Line, now time.Time) term.Cell {
 	if l.Waits == "" {
 		return term.Plain("")
 	}
@@ -376,7 +377,7 @@ func (t *command) newShow() *cobra.Command {
 	})
 }
 
-func (t *command) show(v *api.TaskView) error {
+func (t *command) show(v *taskapi.View) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-12s %s\n", name, term.OneLine(fmt.Sprintf(format, args...)))
@@ -530,7 +531,7 @@ func boardColumns() []struct {
 }
 
 func (t *command) board(ctx context.Context) error {
-	raw, err := t.ask(ctx, t.listMethod(), t.listParams(&api.TaskListParams{}))
+	raw, err := t.ask(ctx, t.listMethod(), t.listParams(&taskapi.ListParams{}))
 	if err != nil {
 		return err
 	}
@@ -538,11 +539,11 @@ func (t *command) board(ctx context.Context) error {
 		_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
 		return err
 	}
-	var list api.TaskList
+	var list taskapi.List
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return fmt.Errorf("cannot read the tasks: %w", err)
 	}
-	slices.SortStableFunc(list.Tasks, func(a, b api.TaskLine) int {
+	slices.SortStableFunc(list.Tasks, func(a, b taskapi.Line) int {
 		return cmp.Or(person(b.Person)-person(a.Person), a.Priority-b.Priority, a.Since.Compare(b.Since))
 	})
 	now := time.Now()

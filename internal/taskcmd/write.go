@@ -11,11 +11,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -79,7 +79,7 @@ func (t *command) newUpdate() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p := api.TaskUpdateParams{TaskWrite: write(id), Expected: &v.Revision}
+		p := taskapi.UpdateParams{Write: write(id), Expected: &v.Revision}
 		flags := c.Flags()
 		if flags.Changed("title") {
 			p.Title = &title
@@ -104,7 +104,7 @@ func (t *command) newUpdate() *cobra.Command {
 			}
 			p.SpecMarkdown = &f.Markdown
 		}
-		return t.do(ctx, "task.update", &p, func(v *api.TaskView) string {
+		return t.do(ctx, "task.update", &p, func(v *taskapi.View) string {
 			parts := []string{moved(v)}
 			for _, m := range v.Missing {
 				parts = append(parts, m.String())
@@ -156,7 +156,7 @@ func (t *command) newTransition() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := api.TaskTransitionParams{TaskWrite: write(args[0]), FromPhase: v.Phase, ToPhase: task.Phase(args[1]), TaskSaid: api.TaskSaid{Actor: name, ActorRole: role}, Reason: reason, Expected: &v.Revision}
+			p := taskapi.TransitionParams{Write: write(args[0]), FromPhase: v.Phase, ToPhase: task.Phase(args[1]), Said: taskapi.Said{Actor: name, ActorRole: role}, Reason: reason, Expected: &v.Revision}
 			return t.do(cmd.Context(), "task.transition", &p, moved)
 		},
 	}
@@ -165,13 +165,13 @@ func (t *command) newTransition() *cobra.Command {
 }
 
 func (t *command) newStartAttempt() *cobra.Command {
-	p := api.TaskStartAttemptParams{Phase: task.Executing}
+	p := taskapi.StartAttemptParams{Phase: task.Executing}
 	c := t.about(&cobra.Command{
 		Use:     "start-attempt TASK",
 		Example: "  ocipd task start-attempt tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --worker builder",
 		Short:   "start an attempt at a task",
 	}, func(ctx context.Context, id string) (err error) {
-		p.TaskWrite = write(id)
+		p.Write = write(id)
 		if p.Actor, p.ActorRole, err = t.me(ctx); err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (t *command) newStartAttempt() *cobra.Command {
 			_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
 			return err
 		}
-		var a api.TaskAttemptStarted
+		var a taskapi.AttemptStarted
 		if err := json.Unmarshal(raw, &a); err != nil {
 			return fmt.Errorf("cannot read the daemon's answer: %w", err)
 		}
@@ -198,13 +198,13 @@ func (t *command) newStartAttempt() *cobra.Command {
 }
 
 func (t *command) newFinishAttempt() *cobra.Command {
-	var p api.TaskFinishAttemptParams
+	var p taskapi.FinishAttemptParams
 	c := t.about(&cobra.Command{
 		Use:     "finish-attempt TASK",
 		Example: "  ocipd task finish-attempt tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --outcome aborted",
 		Short:   "end the running attempt of a task",
 	}, func(ctx context.Context, id string) error {
-		p.TaskWrite = write(id)
+		p.Write = write(id)
 		if p.AttemptID == "" {
 			v, _, err := t.view(ctx, id)
 			if err != nil {
@@ -235,7 +235,7 @@ func (t *command) underway(ctx context.Context, id, attempt string) (string, err
 }
 
 func (t *command) newArtifact() *cobra.Command {
-	var p api.TaskArtifactParams
+	var p taskapi.ArtifactParams
 	c := &cobra.Command{
 		Use:               "artifact TASK URI",
 		Example:           "  ocipd task artifact tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 internal/export/csv.go --summary 'the endpoint'",
@@ -244,14 +244,14 @@ func (t *command) newArtifact() *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: t.complete,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			p.TaskWrite, p.URI = write(args[0]), args[1]
+			p.Write, p.URI = write(args[0]), args[1]
 			if p.AttemptID, err = t.underway(cmd.Context(), args[0], p.AttemptID); err != nil {
 				return err
 			}
 			if p.ProducedBy, _, err = t.me(cmd.Context()); err != nil {
 				return err
 			}
-			return t.do(cmd.Context(), "task.record_artifact", &p, func(v *api.TaskView) string {
+			return t.do(cmd.Context(), "task.record_artifact", &p, func(v *taskapi.View) string {
 				return fmt.Sprintf("%s is recorded, artifacts are at revision %d", args[1], v.ArtifactRevision)
 			})
 		},
@@ -265,14 +265,14 @@ func (t *command) newArtifact() *cobra.Command {
 }
 
 func (t *command) newCheckpoint() *cobra.Command {
-	p := api.TaskCheckpointParams{}
+	p := taskapi.CheckpointParams{}
 	var payload string
 	c := t.about(&cobra.Command{
 		Use:     "checkpoint TASK",
 		Example: "  ocipd task checkpoint tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --type progress --payload '{\"done\": 3}'",
 		Short:   "say how an attempt goes, and renew its lease",
 	}, func(ctx context.Context, id string) (err error) {
-		p.TaskWrite, p.Payload = write(id), jsontext.Value(payload)
+		p.Write, p.Payload = write(id), jsontext.Value(payload)
 		if p.AttemptID, err = t.underway(ctx, id, p.AttemptID); err != nil {
 			return err
 		}
@@ -311,9 +311,9 @@ func (t *command) review(ctx context.Context, id, as, verdict, summary string, f
 		return err
 	}
 	if as != "" {
-		var granted api.TaskGranted
+		var granted taskapi.Granted
 		expires := 600
-		if err := t.said(t.Operate(ctx, "task.grant", &api.TaskGrantParams{TaskID: id, Actor: as, ExpiresS: &expires}, &granted)); err != nil {
+		if err := t.said(t.Operate(ctx, "task.grant", &taskapi.GrantParams{TaskID: id, Actor: as, ExpiresS: &expires}, &granted)); err != nil {
 			return err
 		}
 		token = granted.Token
@@ -336,11 +336,11 @@ func (t *command) review(ctx context.Context, id, as, verdict, summary string, f
 		return err
 	}
 	defer c.Close()
-	var v api.TaskView
-	if err := t.said(c.Call(ctx, "task.get", &api.TaskGetParams{TaskRef: api.TaskRef{TaskID: id}}, &v)); err != nil {
+	var v taskapi.View
+	if err := t.said(c.Call(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: id}}, &v)); err != nil {
 		return err
 	}
-	p := api.TaskReviewParams{TaskWrite: write(id), AttemptID: v.CurrentAttempt, ReviewType: task.ReviewSpec, ReviewerRef: name, Verdict: verdict, Summary: summary, Findings: []task.Finding{}}
+	p := taskapi.ReviewParams{Write: write(id), AttemptID: v.CurrentAttempt, ReviewType: task.ReviewSpec, ReviewerRef: name, Verdict: verdict, Summary: summary, Findings: []task.Finding{}}
 	if role == string(task.QualityReviewer) {
 		p.ReviewType = task.ReviewQuality
 	}
@@ -370,8 +370,8 @@ func (t *command) attached(ctx context.Context, path, token string) (name, role 
 		return "", "", err
 	}
 	defer c.Close()
-	var a api.TaskAttached
-	err = t.said(c.Call(ctx, "task.attach", &api.TaskAttachParams{Token: token}, &a))
+	var a taskapi.Attached
+	err = t.said(c.Call(ctx, "task.attach", &taskapi.AttachParams{Token: token}, &a))
 	return a.Actor, string(a.Role), err
 }
 
@@ -396,7 +396,7 @@ func (t *command) newRequestApproval() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := api.TaskRequestApprovalParams{TaskWrite: write(id), RequestedBy: name}
+			p := taskapi.RequestApprovalParams{Write: write(id), RequestedBy: name}
 			p.Key, p.Kind, p.RequestedAction = key, e.Kind, e.RequestedAction
 			if p.RequestedAction == "" {
 				p.RequestedAction = key
@@ -405,7 +405,7 @@ func (t *command) newRequestApproval() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var asked api.TaskApprovalRequested
+			var asked taskapi.ApprovalRequested
 			if err := json.Unmarshal(raw, &asked); err != nil {
 				return fmt.Errorf("cannot read the daemon's answer: %w", err)
 			}
@@ -414,7 +414,7 @@ func (t *command) newRequestApproval() *cobra.Command {
 				return err
 			}
 			return t.PrintJSON(lobsterRequest{
-				TaskApprovalRequested: asked, IdempotencyKey: key, ActionDigest: asked.RequestDigest,
+				ApprovalRequested: asked, IdempotencyKey: key, ActionDigest: asked.RequestDigest,
 				RequiresApproval: lobsterPrompt{Prompt: "Approve: " + p.RequestedAction, Items: []task.Planned{e.Planned}, Preview: p.RequestedAction + " (" + e.Kind + ")"},
 			})
 		},
@@ -426,7 +426,7 @@ func (t *command) newRequestApproval() *cobra.Command {
 
 // lobsterRequest is what a workflow of Lobster reads of a request.
 type lobsterRequest struct {
-	api.TaskApprovalRequested
+	taskapi.ApprovalRequested
 	IdempotencyKey   string        `json:"idempotency_key"`
 	ActionDigest     string        `json:"action_digest"`
 	RequiresApproval lobsterPrompt `json:"requiresApproval"`
@@ -498,7 +498,7 @@ func (t *command) wait(ctx context.Context, id string, phases []string, approval
 	}
 }
 
-func (t *command) waited(v *api.TaskView, state string) error {
+func (t *command) waited(v *taskapi.View, state string) error {
 	if t.asJSON {
 		return t.PrintJSON(map[string]any{"task_id": v.ID, "phase": v.Phase, "revision": v.Revision, "state": state})
 	}
@@ -507,7 +507,7 @@ func (t *command) waited(v *api.TaskView, state string) error {
 }
 
 func (t *command) newGrant() *cobra.Command {
-	var p api.TaskGrantParams
+	var p taskapi.GrantParams
 	var expires time.Duration
 	var file string
 	c := &cobra.Command{
@@ -538,7 +538,7 @@ first has it.`,
 			if err != nil {
 				return err
 			}
-			var g api.TaskGranted
+			var g taskapi.Granted
 			if err := json.Unmarshal(raw, &g); err != nil {
 				return fmt.Errorf("cannot read the daemon's answer: %w", err)
 			}
@@ -570,7 +570,7 @@ first has it.`,
 }
 
 func (t *command) newRevokeGrant() *cobra.Command {
-	var p api.TaskRevokeGrantParams
+	var p taskapi.RevokeGrantParams
 	c := &cobra.Command{
 		Use:     "revoke-grant GRANT",
 		Example: "  ocipd task revoke-grant grt_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
@@ -578,7 +578,7 @@ func (t *command) newRevokeGrant() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.GrantID = args[0]
-			return t.do(cmd.Context(), "task.revoke_grant", &p, func(*api.TaskView) string { return args[0] + " is revoked" })
+			return t.do(cmd.Context(), "task.revoke_grant", &p, func(*taskapi.View) string { return args[0] + " is revoked" })
 		},
 	}
 	c.Flags().StringVar(&p.TaskID, "task", "", "the `ID` of the grant's task")
@@ -596,7 +596,7 @@ func (t *command) newCircuitOpen() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return t.do(ctx, "task.open_circuit", &api.TaskOpenCircuitParams{TaskWrite: write(id), TaskSaid: api.TaskSaid{Actor: name}, Reason: reason}, moved)
+		return t.do(ctx, "task.open_circuit", &taskapi.OpenCircuitParams{Write: write(id), Said: taskapi.Said{Actor: name}, Reason: reason}, moved)
 	})
 	c.Flags().StringVar(&reason, "reason", "by hand", "`TEXT` for the record")
 	return c
@@ -609,7 +609,7 @@ func (t *command) newCircuitClose() *cobra.Command {
 		Example: "  ocipd task circuit close tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --to spec_draft --reason 'the spec was wrong'",
 		Short:   "close a task's circuit and reset its attempts",
 	}, func(ctx context.Context, id string) error {
-		return t.do(ctx, "task.close_circuit", &api.TaskCloseCircuitParams{TaskWrite: write(id), ToPhase: task.Phase(to), Reason: reason}, moved)
+		return t.do(ctx, "task.close_circuit", &taskapi.CloseCircuitParams{Write: write(id), ToPhase: task.Phase(to), Reason: reason}, moved)
 	})
 	c.Flags().StringVar(&to, "to", string(task.SpecDraft), "the `PHASE` that it goes on from: spec_draft or execution_ready")
 	c.Flags().StringVar(&reason, "reason", "by hand", "`TEXT` for the record")
@@ -659,7 +659,7 @@ func (t *command) newEffectRun() *cobra.Command {
 					}
 				}
 			}
-			p := api.TaskRunEffectParams{TaskRef: api.TaskRef{TaskID: id}, IdempotencyKey: key, RequestDigest: digest, Compensation: compensation, WaitS: wait}
+			p := taskapi.RunEffectParams{Ref: taskapi.Ref{TaskID: id}, IdempotencyKey: key, RequestDigest: digest, Compensation: compensation, WaitS: wait}
 			raw, err := t.ask(cmd.Context(), "task.run_effect", &p)
 			if err != nil {
 				return err
@@ -668,7 +668,7 @@ func (t *command) newEffectRun() *cobra.Command {
 				_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
 				return err
 			}
-			var r api.TaskEffectRun
+			var r taskapi.EffectRun
 			if err := json.Unmarshal(raw, &r); err != nil {
 				return fmt.Errorf("cannot read the daemon's answer: %w", err)
 			}
@@ -686,7 +686,7 @@ func (t *command) newEffectRun() *cobra.Command {
 }
 
 func (t *command) newEffectSettle() *cobra.Command {
-	var p api.TaskSettleEffectParams
+	var p taskapi.SettleEffectParams
 	var id string
 	c := &cobra.Command{
 		Use:     "settle EFFECT",
@@ -696,11 +696,11 @@ func (t *command) newEffectSettle() *cobra.Command {
 in the world whether it was done. Without --outcome, at a terminal, it is asked for.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.TaskWrite, p.EffectID = write(id), args[0]
+			p.Write, p.EffectID = write(id), args[0]
 			if err := t.settles(cmd.Context(), &p); err != nil {
 				return err
 			}
-			return t.do(cmd.Context(), "task.settle_effect", &p, func(*api.TaskView) string { return args[0] + " is settled as " + p.Outcome })
+			return t.do(cmd.Context(), "task.settle_effect", &p, func(*taskapi.View) string { return args[0] + " is settled as " + p.Outcome })
 		},
 	}
 	flags := c.Flags()
@@ -713,7 +713,7 @@ in the world whether it was done. Without --outcome, at a terminal, it is asked 
 
 // settles shows a person what is known of a run, and asks for what the command line does
 // not say.
-func (t *command) settles(ctx context.Context, p *api.TaskSettleEffectParams) error {
+func (t *command) settles(ctx context.Context, p *taskapi.SettleEffectParams) error {
 	v, _, err := t.view(ctx, p.TaskID)
 	if err != nil {
 		return err
@@ -759,7 +759,7 @@ func unknownRun(e *task.Effect, r *task.Run) string {
 }
 
 func (t *command) newEffectKill() *cobra.Command {
-	var p api.TaskKillEffectParams
+	var p taskapi.KillEffectParams
 	var id string
 	c := &cobra.Command{
 		Use:     "kill EFFECT",
@@ -767,8 +767,8 @@ func (t *command) newEffectKill() *cobra.Command {
 		Short:   "end a command that runs",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.TaskWrite, p.EffectID = write(id), args[0]
-			return t.do(cmd.Context(), "task.kill_effect", &p, func(*api.TaskView) string { return args[0] + " is being ended" })
+			p.Write, p.EffectID = write(id), args[0]
+			return t.do(cmd.Context(), "task.kill_effect", &p, func(*taskapi.View) string { return args[0] + " is being ended" })
 		},
 	}
 	flags := c.Flags()
@@ -786,7 +786,7 @@ func (t *command) newEffectCancel() *cobra.Command {
 		Short:   "cancel an effect that is planned or has failed",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return t.do(cmd.Context(), "task.cancel_effect", &api.TaskCancelEffectParams{TaskWrite: write(id), EffectID: args[0]}, func(*api.TaskView) string { return args[0] + " is cancelled" })
+			return t.do(cmd.Context(), "task.cancel_effect", &taskapi.CancelEffectParams{Write: write(id), EffectID: args[0]}, func(*taskapi.View) string { return args[0] + " is cancelled" })
 		},
 	}
 	c.Flags().StringVar(&id, "task", "", "the task's `ID`")

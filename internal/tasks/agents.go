@@ -7,6 +7,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // AgentTools are the tools of a grant that names an agent, by their methods.
@@ -51,7 +52,7 @@ func (s *Session) Peer() api.Peer { return s.peer }
 
 // grantee is who a grant is for: an actor, an agent that works on no task, or an actor
 // that speaks for an agent too. Agents are the operator's to give.
-func (s *Session) grantee(who *task.Actor, p *api.TaskGrantParams) (*Actor, error) {
+func (s *Session) grantee(who *task.Actor, p *taskapi.GrantParams) (*Actor, error) {
 	var a *Actor
 	if p.Actor != "" || p.Agent == "" {
 		a = s.t.config.Load().actor(p.Actor)

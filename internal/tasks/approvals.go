@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 type recordOf = *audit.Record
@@ -166,7 +167,7 @@ func (t *Tasks) digest(at *task.Task, p *task.Planned) (string, task.BoundPair, 
 }
 
 // RequestApproval answers task.request_approval.
-func (s *Session) RequestApproval(ctx context.Context, p *api.TaskRequestApprovalParams) (api.TaskApprovalRequested, error) {
+func (s *Session) RequestApproval(ctx context.Context, p *taskapi.RequestApprovalParams) (taskapi.ApprovalRequested, error) {
 	t := s.t
 	who := s.as(ctx, p.TaskID)
 	id := task.ApprovalID + t.o.NewID()
@@ -201,11 +202,11 @@ func (s *Session) RequestApproval(ctx context.Context, p *api.TaskRequestApprova
 		c.Bound, err = json.Marshal(&bound)
 		return c, err
 	}
-	answer := func(out *task.Outcome, c api.TaskChanged) api.TaskApprovalRequested {
+	answer := func(out *task.Outcome, c taskapi.Changed) taskapi.ApprovalRequested {
 		a := out.Task.Approval(out.Approval)
-		return api.TaskApprovalRequested{TaskChanged: c, ApprovalID: a.ID, EffectID: a.EffectID, Status: statusOf(a, t.o.Now()), RequestDigest: a.Digest, ExpiresAt: a.ExpiresAt}
+		return taskapi.ApprovalRequested{Changed: c, ApprovalID: a.ID, EffectID: a.EffectID, Status: statusOf(a, t.o.Now()), RequestDigest: a.Digest, ExpiresAt: a.ExpiresAt}
 	}
-	return once(ctx, s, "task.request_approval", p, nil, func(keep func(*store.Change, api.TaskApprovalRequested) error) (api.TaskApprovalRequested, error) {
+	return once(ctx, s, "task.request_approval", p, nil, func(keep func(*store.Change, taskapi.ApprovalRequested) error) (taskapi.ApprovalRequested, error) {
 		out, receipt, err := t.act(ctx, p.TaskID, who, build, func(change *store.Change, out *task.Outcome) error {
 			if !out.Replayed {
 				if err := t.addRequest(change, out, who, pair); err != nil {
@@ -215,7 +216,7 @@ func (s *Session) RequestApproval(ctx context.Context, p *api.TaskRequestApprova
 			return keep(change, answer(out, changed(out, store.Receipt{})))
 		})
 		if err != nil {
-			return api.TaskApprovalRequested{}, err
+			return taskapi.ApprovalRequested{}, err
 		}
 		return answer(out, changed(out, receipt)), nil
 	})
@@ -308,10 +309,10 @@ func describe(p *task.Planned, pair *task.BoundPair) string {
 }
 
 // ResolveApproval answers task.resolve_approval.
-func (s *Session) ResolveApproval(ctx context.Context, p *api.TaskResolveApprovalParams) (api.TaskApprovalResolved, error) {
+func (s *Session) ResolveApproval(ctx context.Context, p *taskapi.ResolveApprovalParams) (taskapi.ApprovalResolved, error) {
 	t := s.t
 	who := s.as(ctx, p.TaskID)
-	var none api.TaskApprovalResolved
+	var none taskapi.ApprovalResolved
 	unlock := t.locks.Lock(p.TaskID)
 	at, err := t.loadLocked(ctx, p.TaskID)
 	if err == nil {
@@ -325,7 +326,7 @@ func (s *Session) ResolveApproval(ctx context.Context, p *api.TaskResolveApprova
 	if err != nil {
 		return none, err
 	}
-	return once(ctx, s, "task.resolve_approval", p, nil, func(func(*store.Change, api.TaskApprovalResolved) error) (api.TaskApprovalResolved, error) {
+	return once(ctx, s, "task.resolve_approval", p, nil, func(func(*store.Change, taskapi.ApprovalResolved) error) (taskapi.ApprovalResolved, error) {
 		d := t.o.Approvals()
 		decision := map[string]string{task.ApprovalApproved: api.DecideApprove, task.ApprovalRejected: api.DecideDeny, task.ApprovalChanges: api.DecideChanges}[p.Resolution]
 		person := who.Role == task.Operator || p.Signature != "" && d.Signers != nil
@@ -348,9 +349,9 @@ func (s *Session) ResolveApproval(ctx context.Context, p *api.TaskResolveApprova
 		if err != nil {
 			return none, err
 		}
-		return api.TaskApprovalResolved{
-			TaskChanged: api.TaskChanged{TaskID: now.ID, Phase: now.Phase, Revision: now.Revision, AuditSeq: result.AuditSeq},
-			Status:      now.Approval(p.ApprovalID).Status, Needed: result.Needed, Given: result.Given,
+		return taskapi.ApprovalResolved{
+			Changed: taskapi.Changed{TaskID: now.ID, Phase: now.Phase, Revision: now.Revision, AuditSeq: result.AuditSeq},
+			Status:  now.Approval(p.ApprovalID).Status, Needed: result.Needed, Given: result.Given,
 		}, nil
 	})
 }

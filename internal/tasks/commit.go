@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/taskstore"
 	"go.uber.org/zap"
 )
@@ -326,12 +327,12 @@ func (t *Tasks) refused(at *task.Task, who *task.Actor, w *task.World, err error
 		return err
 	}
 	e := &api.Error{Code: codeOf(r.Code), Message: r.Message}
-	d := api.TaskError{Code: r.Code, Guards: r.Guards, Missing: r.Missing, At: r.At}
+	d := taskapi.Error{Code: r.Code, Guards: r.Guards, Missing: r.Missing, At: r.At}
 	if at != nil && r.Code != task.Absent && at.May(who) == nil {
 		d.Phase, d.Revision, d.Transitions = at.Phase, at.Revision, at.Options(w, t.o.Now())
 	}
 	if r.Code != task.Absent && r.Code != task.Invalid {
-		e.Details = api.TaskDetails{Task: d}
+		e.Details = taskapi.Details{Task: d}
 	}
 	switch r.Code {
 	case task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.ToolDenied, task.PolicyDenied:

@@ -10,11 +10,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // RunEffect answers task.run_effect: it starts an effect, once, and waits for its end
 // for as long as the caller asks.
-func (s *Session) RunEffect(ctx context.Context, p *api.TaskRunEffectParams) (api.TaskEffectRun, error) {
+func (s *Session) RunEffect(ctx context.Context, p *taskapi.RunEffectParams) (taskapi.EffectRun, error) {
 	t := s.t
 	who := s.as(ctx, p.TaskID)
 	until := t.o.Now().Add(time.Duration(p.WaitS) * time.Second)
@@ -40,7 +41,7 @@ func (s *Session) RunEffect(ctx context.Context, p *api.TaskRunEffectParams) (ap
 }
 
 // runOnce tries to start, or says how it stands. Wait is set where time may help.
-func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *api.TaskRunEffectParams) (result api.TaskEffectRun, wait bool, err error) {
+func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *taskapi.RunEffectParams) (result taskapi.EffectRun, wait bool, err error) {
 	t := s.t
 	token := newToken("")
 	c := task.RunEffect{EffectID: p.EffectID, Key: p.IdempotencyKey, Digest: p.RequestDigest, Compensation: p.Compensation, TokenHash: hex.EncodeToString(digestOf(token))}
@@ -50,7 +51,7 @@ func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *api.TaskRunEf
 	}
 	e := out.Task.Effect(out.Effect)
 	r := e.Run(out.Run)
-	result = api.TaskEffectRun{TaskChanged: changed(out, receipt), EffectID: e.ID, State: r.State, Run: r.Number, Receipt: r.Receipt}
+	result = taskapi.EffectRun{Changed: changed(out, receipt), EffectID: e.ID, State: r.State, Run: r.Number, Receipt: r.Receipt}
 	if out.Replayed {
 		return result, false, nil
 	}
@@ -69,7 +70,7 @@ func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *api.TaskRunEf
 }
 
 // await waits for the end of a run that this call has started.
-func (s *Session) await(ctx context.Context, who *task.Actor, p *api.TaskRunEffectParams, effect string, run int, started api.TaskEffectRun) (api.TaskEffectRun, bool, error) {
+func (s *Session) await(ctx context.Context, who *task.Actor, p *taskapi.RunEffectParams, effect string, run int, started taskapi.EffectRun) (taskapi.EffectRun, bool, error) {
 	t := s.t
 	timer := time.NewTimer(time.Duration(p.WaitS) * time.Second)
 	defer timer.Stop()
@@ -104,7 +105,7 @@ func mayCome(err error) bool {
 	if !ok {
 		return false
 	}
-	d, ok := e.Details.(api.TaskDetails)
+	d, ok := e.Details.(taskapi.Details)
 	if !ok {
 		return false
 	}
@@ -202,7 +203,7 @@ func (t *Tasks) Finished(ctx context.Context, taskID, effect string, run int, st
 
 // KillEffect answers task.kill_effect: it has the runner end a command that runs. How it
 // ends is reported as ever.
-func (s *Session) KillEffect(ctx context.Context, p *api.TaskKillEffectParams) (api.TaskEffectState, error) {
+func (s *Session) KillEffect(ctx context.Context, p *taskapi.KillEffectParams) (taskapi.EffectState, error) {
 	result, err := write(ctx, s, "task.kill_effect", p.TaskID, p, always(task.KillRun{EffectID: p.EffectID, Run: p.Run, Reason: p.Reason}), effectState)
 	if err != nil {
 		return result, err
@@ -219,17 +220,17 @@ func (s *Session) KillEffect(ctx context.Context, p *api.TaskKillEffectParams) (
 }
 
 // AskPermission answers task.ask_permission.
-func (s *Session) AskPermission(ctx context.Context, p *api.TaskAskPermissionParams) (api.TaskPermission, error) {
+func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionParams) (taskapi.Permission, error) {
 	who := s.as(ctx, p.TaskID)
 	out, _, err := s.t.act(ctx, p.TaskID, who, always(nil), nil)
 	if err != nil {
-		return api.TaskPermission{}, err
+		return taskapi.Permission{}, err
 	}
 	if err := out.Task.May(who); err != nil {
-		return api.TaskPermission{}, s.t.refused(out.Task, who, &task.World{}, err)
+		return taskapi.Permission{}, s.t.refused(out.Task, who, &task.World{}, err)
 	}
 	if a := out.Task.Running(); who.Role == task.Executor && (a == nil || a.Actor != who.Name || p.AttemptID != "" && p.AttemptID != a.ID) {
-		return api.TaskPermission{}, s.t.refused(out.Task, who, &task.World{}, &task.Refusal{Code: task.LeaseLost, Message: "the attempt does not run any more"})
+		return taskapi.Permission{}, s.t.refused(out.Task, who, &task.World{}, &task.Refusal{Code: task.LeaseLost, Message: "the attempt does not run any more"})
 	}
 	return s.t.permit(ctx, out.Task, who, p)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"golang.org/x/sys/unix"
 )
 
@@ -120,7 +121,7 @@ func hash(f *os.File, limit int64) (string, int64, error) {
 }
 
 // readSpecFile reads a spec from a file of the workspace.
-func (r reader) readSpecFile(workspace string, ref *api.TaskSpecRef) (task.Spec, error) {
+func (r reader) readSpecFile(workspace string, ref *taskapi.SpecRef) (task.Spec, error) {
 	f, err := r.openIn(workspace, ref.URI)
 	if err != nil {
 		return task.Spec{}, api.Errorf(api.InvalidParams, "spec_ref.uri: %v", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/taskstore"
 )
 
@@ -87,13 +88,13 @@ func once[P keyed, R any](ctx context.Context, s *Session, method string, p P, k
 	})
 }
 
-func changed(out *task.Outcome, receipt store.Receipt) api.TaskChanged {
+func changed(out *task.Outcome, receipt store.Receipt) taskapi.Changed {
 	t := out.Task
-	return api.TaskChanged{TaskID: t.ID, Phase: t.Phase, Revision: t.Revision, AuditSeq: receipt.Seq, Replayed: out.Replayed}
+	return taskapi.Changed{TaskID: t.ID, Phase: t.Phase, Revision: t.Revision, AuditSeq: receipt.Seq, Replayed: out.Replayed}
 }
 
 // write runs a command of a writer and makes its answer.
-func write[P keyed, R any](ctx context.Context, s *Session, method, id string, p P, build func(*task.Task) (task.Command, error), answer func(*task.Outcome, api.TaskChanged) R) (R, error) {
+func write[P keyed, R any](ctx context.Context, s *Session, method, id string, p P, build func(*task.Task) (task.Command, error), answer func(*task.Outcome, taskapi.Changed) R) (R, error) {
 	who := s.as(ctx, id)
 	return once(ctx, s, method, p, nil, func(keep func(*store.Change, R) error) (result R, err error) {
 		out, receipt, err := s.t.act(ctx, id, who, build, func(change *store.Change, out *task.Outcome) error {
@@ -113,40 +114,40 @@ func always(c task.Command) func(*task.Task) (task.Command, error) {
 	return func(*task.Task) (task.Command, error) { return c, nil }
 }
 
-func justChanged(_ *task.Outcome, c api.TaskChanged) api.TaskChanged { return c }
+func justChanged(_ *task.Outcome, c taskapi.Changed) taskapi.Changed { return c }
 
 // Transition answers task.transition.
-func (s *Session) Transition(ctx context.Context, p *api.TaskTransitionParams) (api.TaskChanged, error) {
+func (s *Session) Transition(ctx context.Context, p *taskapi.TransitionParams) (taskapi.Changed, error) {
 	claimed, err := s.said(s.as(ctx, p.TaskID), p.Actor, p.ActorRole)
 	if err != nil {
-		return api.TaskChanged{}, err
+		return taskapi.Changed{}, err
 	}
 	c := task.Move{From: p.FromPhase, To: p.ToPhase, AttemptID: p.AttemptID, Expected: p.Expected, Reason: p.Reason, ClaimedBy: claimed}
 	return write(ctx, s, "task.transition", p.TaskID, p, s.withFile(ctx, c), justChanged)
 }
 
 // StartAttempt answers task.start_attempt.
-func (s *Session) StartAttempt(ctx context.Context, p *api.TaskStartAttemptParams) (api.TaskAttemptStarted, error) {
+func (s *Session) StartAttempt(ctx context.Context, p *taskapi.StartAttemptParams) (taskapi.AttemptStarted, error) {
 	if _, err := s.said(s.as(ctx, p.TaskID), p.Actor, p.ActorRole); err != nil {
-		return api.TaskAttemptStarted{}, err
+		return taskapi.AttemptStarted{}, err
 	}
 	c := task.StartAttempt{Runtime: p.Runtime, Executor: p.ExecutorKind, WorkerRef: p.WorkerRef, SessionRef: p.SessionRef, Expected: p.Expected}
-	return write(ctx, s, "task.start_attempt", p.TaskID, p, always(c), func(out *task.Outcome, c api.TaskChanged) api.TaskAttemptStarted {
+	return write(ctx, s, "task.start_attempt", p.TaskID, p, always(c), func(out *task.Outcome, c taskapi.Changed) taskapi.AttemptStarted {
 		a := out.Task.Attempt(out.Attempt)
-		return api.TaskAttemptStarted{TaskChanged: c, AttemptID: a.ID, Ordinal: a.Ordinal, Fence: a.Fence, Escalate: a.Escalate}
+		return taskapi.AttemptStarted{Changed: c, AttemptID: a.ID, Ordinal: a.Ordinal, Fence: a.Fence, Escalate: a.Escalate}
 	})
 }
 
 // RecordCheckpoint answers task.record_checkpoint.
-func (s *Session) RecordCheckpoint(ctx context.Context, p *api.TaskCheckpointParams) (api.TaskCheckpointed, error) {
+func (s *Session) RecordCheckpoint(ctx context.Context, p *taskapi.CheckpointParams) (taskapi.Checkpointed, error) {
 	c := task.RecordCheckpoint{AttemptID: p.AttemptID, Type: p.Type, Payload: p.Payload, Fence: p.Fence}
-	return write(ctx, s, "task.record_checkpoint", p.TaskID, p, always(c), func(out *task.Outcome, c api.TaskChanged) api.TaskCheckpointed {
-		return api.TaskCheckpointed{TaskChanged: c, LeaseExpiresAt: out.Lease, Cancel: out.Cancel}
+	return write(ctx, s, "task.record_checkpoint", p.TaskID, p, always(c), func(out *task.Outcome, c taskapi.Changed) taskapi.Checkpointed {
+		return taskapi.Checkpointed{Changed: c, LeaseExpiresAt: out.Lease, Cancel: out.Cancel}
 	})
 }
 
 // RecordArtifact answers task.record_artifact.
-func (s *Session) RecordArtifact(ctx context.Context, p *api.TaskArtifactParams) (api.TaskArtifactRecorded, error) {
+func (s *Session) RecordArtifact(ctx context.Context, p *taskapi.ArtifactParams) (taskapi.ArtifactRecorded, error) {
 	who := s.as(ctx, p.TaskID)
 	c := task.RecordArtifact{AttemptID: p.AttemptID, Kind: p.Kind, URI: p.URI, Digest: p.Digest, Summary: p.Summary, Fence: p.Fence}
 	if p.ProducedBy != who.Name {
@@ -171,34 +172,34 @@ func (s *Session) RecordArtifact(ctx context.Context, p *api.TaskArtifactParams)
 		}
 		return c, nil
 	}
-	return write(ctx, s, "task.record_artifact", p.TaskID, p, build, func(out *task.Outcome, c api.TaskChanged) api.TaskArtifactRecorded {
+	return write(ctx, s, "task.record_artifact", p.TaskID, p, build, func(out *task.Outcome, c taskapi.Changed) taskapi.ArtifactRecorded {
 		a := out.Task.Artifacts[len(out.Task.Artifacts)-1]
-		return api.TaskArtifactRecorded{TaskChanged: c, ArtifactID: a.ID, ArtifactRevision: out.Task.ArtifactRevision, Digest: a.Digest, Verified: a.Verified}
+		return taskapi.ArtifactRecorded{Changed: c, ArtifactID: a.ID, ArtifactRevision: out.Task.ArtifactRevision, Digest: a.Digest, Verified: a.Verified}
 	})
 }
 
 // AppendReview answers task.append_review.
-func (s *Session) AppendReview(ctx context.Context, p *api.TaskReviewParams) (api.TaskReviewed, error) {
+func (s *Session) AppendReview(ctx context.Context, p *taskapi.ReviewParams) (taskapi.Reviewed, error) {
 	c := task.AppendReview{AttemptID: p.AttemptID, Type: p.ReviewType, Verdict: p.Verdict, Summary: p.Summary, Findings: p.Findings, Revision: p.Subject}
 	if p.ReviewerRef != s.as(ctx, p.TaskID).Name {
 		c.ClaimedBy = p.ReviewerRef
 	}
-	return write(ctx, s, "task.append_review", p.TaskID, p, s.withFile(ctx, c), func(out *task.Outcome, c api.TaskChanged) api.TaskReviewed {
+	return write(ctx, s, "task.append_review", p.TaskID, p, s.withFile(ctx, c), func(out *task.Outcome, c taskapi.Changed) taskapi.Reviewed {
 		r := &out.Task.Reviews[len(out.Task.Reviews)-1]
-		return api.TaskReviewed{TaskChanged: c, ReviewID: r.ID, Stale: out.Task.Stale(r)}
+		return taskapi.Reviewed{Changed: c, ReviewID: r.ID, Stale: out.Task.Stale(r)}
 	})
 }
 
 // OpenCircuit answers task.open_circuit.
-func (s *Session) OpenCircuit(ctx context.Context, p *api.TaskOpenCircuitParams) (api.TaskChanged, error) {
+func (s *Session) OpenCircuit(ctx context.Context, p *taskapi.OpenCircuitParams) (taskapi.Changed, error) {
 	if _, err := s.said(s.as(ctx, p.TaskID), p.Actor, p.ActorRole); err != nil {
-		return api.TaskChanged{}, err
+		return taskapi.Changed{}, err
 	}
 	return write(ctx, s, "task.open_circuit", p.TaskID, p, always(task.OpenCircuit{Reason: p.Reason, AttemptID: p.LatestAttempt}), justChanged)
 }
 
 // CloseCircuit answers task.close_circuit.
-func (s *Session) CloseCircuit(ctx context.Context, p *api.TaskCloseCircuitParams) (api.TaskChanged, error) {
+func (s *Session) CloseCircuit(ctx context.Context, p *taskapi.CloseCircuitParams) (taskapi.Changed, error) {
 	return write(ctx, s, "task.close_circuit", p.TaskID, p, s.withFile(ctx, task.CloseCircuit{To: p.ToPhase, Reason: p.Reason}), justChanged)
 }
 
@@ -206,13 +207,13 @@ func (s *Session) CloseCircuit(ctx context.Context, p *api.TaskCloseCircuitParam
 const defaultClaim = time.Minute
 
 // Claim answers task.claim.
-func (s *Session) Claim(ctx context.Context, p *api.TaskClaimParams) (api.TaskClaimed, error) {
+func (s *Session) Claim(ctx context.Context, p *taskapi.ClaimParams) (taskapi.Claimed, error) {
 	c := task.Claiming{For: defaultClaim}
 	if p.LeaseS != nil {
 		c.For = time.Duration(*p.LeaseS) * time.Second
 	}
-	return write(ctx, s, "task.claim", p.TaskID, p, always(c), func(out *task.Outcome, c api.TaskChanged) api.TaskClaimed {
-		r := api.TaskClaimed{TaskChanged: c}
+	return write(ctx, s, "task.claim", p.TaskID, p, always(c), func(out *task.Outcome, c taskapi.Changed) taskapi.Claimed {
+		r := taskapi.Claimed{Changed: c}
 		if out.Task.Claim != nil {
 			r.ClaimedUntil = out.Task.Claim.Until
 		}
@@ -221,38 +222,38 @@ func (s *Session) Claim(ctx context.Context, p *api.TaskClaimParams) (api.TaskCl
 }
 
 // FinishAttempt answers task.finish_attempt.
-func (s *Session) FinishAttempt(ctx context.Context, p *api.TaskFinishAttemptParams) (api.TaskAttemptFinished, error) {
+func (s *Session) FinishAttempt(ctx context.Context, p *taskapi.FinishAttemptParams) (taskapi.AttemptFinished, error) {
 	c := task.FinishAttempt{AttemptID: p.AttemptID, Outcome: p.Outcome, Failure: p.FailureCode, Summary: p.ErrorSummary, Fence: p.Fence}
-	return write(ctx, s, "task.finish_attempt", p.TaskID, p, always(c), func(out *task.Outcome, c api.TaskChanged) api.TaskAttemptFinished {
+	return write(ctx, s, "task.finish_attempt", p.TaskID, p, always(c), func(out *task.Outcome, c taskapi.Changed) taskapi.AttemptFinished {
 		a := out.Task.Attempt(p.AttemptID)
-		return api.TaskAttemptFinished{TaskChanged: c, Status: a.Status, RetryAt: a.RetryAt}
+		return taskapi.AttemptFinished{Changed: c, Status: a.Status, RetryAt: a.RetryAt}
 	})
 }
 
 // PlanEffect answers task.plan_effect.
-func (s *Session) PlanEffect(ctx context.Context, p *api.TaskPlanEffectParams) (api.TaskEffectPlanned, error) {
-	return write(ctx, s, "task.plan_effect", p.TaskID, p, always(task.PlanEffect{Planned: p.Planned}), func(out *task.Outcome, c api.TaskChanged) api.TaskEffectPlanned {
-		return api.TaskEffectPlanned{TaskChanged: c, EffectID: out.Effect, State: out.Task.Effect(out.Effect).State}
+func (s *Session) PlanEffect(ctx context.Context, p *taskapi.PlanEffectParams) (taskapi.EffectPlanned, error) {
+	return write(ctx, s, "task.plan_effect", p.TaskID, p, always(task.PlanEffect{Planned: p.Planned}), func(out *task.Outcome, c taskapi.Changed) taskapi.EffectPlanned {
+		return taskapi.EffectPlanned{Changed: c, EffectID: out.Effect, State: out.Task.Effect(out.Effect).State}
 	})
 }
 
-func effectState(out *task.Outcome, c api.TaskChanged) api.TaskEffectState {
-	return api.TaskEffectState{TaskChanged: c, EffectID: out.Effect, State: out.Task.Effect(out.Effect).State}
+func effectState(out *task.Outcome, c taskapi.Changed) taskapi.EffectState {
+	return taskapi.EffectState{Changed: c, EffectID: out.Effect, State: out.Task.Effect(out.Effect).State}
 }
 
 // CancelEffect answers task.cancel_effect.
-func (s *Session) CancelEffect(ctx context.Context, p *api.TaskCancelEffectParams) (api.TaskEffectState, error) {
+func (s *Session) CancelEffect(ctx context.Context, p *taskapi.CancelEffectParams) (taskapi.EffectState, error) {
 	return write(ctx, s, "task.cancel_effect", p.TaskID, p, always(task.CancelEffect{EffectID: p.EffectID}), effectState)
 }
 
 // FinishEffect answers task.finish_effect.
-func (s *Session) FinishEffect(ctx context.Context, p *api.TaskFinishEffectParams) (api.TaskEffectState, error) {
+func (s *Session) FinishEffect(ctx context.Context, p *taskapi.FinishEffectParams) (taskapi.EffectState, error) {
 	c := task.FinishRun{EffectID: p.EffectID, Run: p.Run, State: p.Outcome, Receipt: p.Receipt, Token: hex.EncodeToString(digestOf(p.RunToken))}
 	return write(ctx, s, "task.finish_effect", p.TaskID, p, always(c), effectState)
 }
 
 // SettleEffect answers task.settle_effect.
-func (s *Session) SettleEffect(ctx context.Context, p *api.TaskSettleEffectParams) (api.TaskEffectState, error) {
+func (s *Session) SettleEffect(ctx context.Context, p *taskapi.SettleEffectParams) (taskapi.EffectState, error) {
 	build := func(at *task.Task) (task.Command, error) {
 		if e := at.Effect(p.EffectID); e != nil && s.t.o.Runner != nil {
 			for i := range e.Runs {
@@ -277,15 +278,15 @@ func newToken(prefix string) string {
 const longestGrant = 30 * 24 * time.Hour
 
 // Grant answers task.grant.
-func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGranted, error) {
+func (s *Session) Grant(ctx context.Context, p *taskapi.GrantParams) (taskapi.Granted, error) {
 	who := s.as(ctx, p.TaskID)
 	a, err := s.grantee(who, p)
 	if err != nil {
-		return api.TaskGranted{}, err
+		return taskapi.Granted{}, err
 	}
 	for i, name := range p.Tools {
 		if !slices.Contains(granted(a.Role, p.Agent), name) {
-			return api.TaskGranted{}, api.Errorf(api.InvalidParams, "tools[%d]: %.64q is no tool of this grant", i, name)
+			return taskapi.Granted{}, api.Errorf(api.InvalidParams, "tools[%d]: %.64q is no tool of this grant", i, name)
 		}
 	}
 	now := s.t.o.Now()
@@ -294,18 +295,18 @@ func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGr
 		expires = now.Add(time.Duration(*p.ExpiresS) * time.Second)
 	}
 	if who.Role != task.Operator && (a.Role == task.Orchestrator || p.TaskID == "") {
-		return api.TaskGranted{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "an orchestrator's grant, and one without a task, is an operator's to give"})
+		return taskapi.Granted{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "an orchestrator's grant, and one without a task, is an operator's to give"})
 	}
 	g := &task.Grant{ID: task.GrantID + s.t.o.NewID(), Actor: a.Name, Role: a.Role, Tenant: a.Tenant, AttemptID: p.AttemptID, Tools: p.Tools, Agent: p.Agent, IssuedBy: who.Name, IssuedAt: now.UTC(), ExpiresAt: expires.UTC(), Bind: p.Bind}
 	s.issues(who, g)
 	token := newToken(task.TokenPrefix)
-	answer := func(c api.TaskChanged) api.TaskGranted {
-		return api.TaskGranted{TaskChanged: c, GrantID: g.ID, Token: token, Actor: g.Actor, Role: g.Role, Agent: g.Agent, AttemptID: g.AttemptID, Fence: g.Fence, Tools: toolsOf(g), ExpiresAt: g.ExpiresAt}
+	answer := func(c taskapi.Changed) taskapi.Granted {
+		return taskapi.Granted{Changed: c, GrantID: g.ID, Token: token, Actor: g.Actor, Role: g.Role, Agent: g.Agent, AttemptID: g.AttemptID, Fence: g.Fence, Tools: toolsOf(g), ExpiresAt: g.ExpiresAt}
 	}
-	withoutToken := func(r api.TaskGranted) api.TaskGranted { r.Token = ""; return r }
-	return once(ctx, s, "task.grant", p, withoutToken, func(keep func(*store.Change, api.TaskGranted) error) (api.TaskGranted, error) {
+	withoutToken := func(r taskapi.Granted) taskapi.Granted { r.Token = ""; return r }
+	return once(ctx, s, "task.grant", p, withoutToken, func(keep func(*store.Change, taskapi.Granted) error) (taskapi.Granted, error) {
 		more := func(change *store.Change, out *task.Outcome) error {
-			c := api.TaskChanged{}
+			c := taskapi.Changed{}
 			if out != nil {
 				c = changed(out, store.Receipt{})
 			}
@@ -319,10 +320,10 @@ func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGr
 		if p.TaskID == "" {
 			change := &store.Change{Records: append([]recordOf{}, s.t.grantRecord("grant.issued", g, who))}
 			if err := more(change, nil); err != nil {
-				return api.TaskGranted{}, err
+				return taskapi.Granted{}, err
 			}
 			receipt, err := s.t.o.Commit(change)
-			return answer(api.TaskChanged{AuditSeq: receipt.Seq}), err
+			return answer(taskapi.Changed{AuditSeq: receipt.Seq}), err
 		}
 		build := func(at *task.Task) (task.Command, error) {
 			if at.Tenant != a.Tenant {
@@ -332,7 +333,7 @@ func (s *Session) Grant(ctx context.Context, p *api.TaskGrantParams) (api.TaskGr
 		}
 		out, receipt, err := s.t.act(ctx, p.TaskID, who, build, more)
 		if err != nil {
-			return api.TaskGranted{}, err
+			return taskapi.Granted{}, err
 		}
 		return answer(changed(out, receipt)), nil
 	})
@@ -353,21 +354,21 @@ func (s *Session) issues(who *task.Actor, g *task.Grant) {
 }
 
 // RevokeGrant answers task.revoke_grant.
-func (s *Session) RevokeGrant(ctx context.Context, p *api.TaskRevokeGrantParams) (api.TaskChanged, error) {
+func (s *Session) RevokeGrant(ctx context.Context, p *taskapi.RevokeGrantParams) (taskapi.Changed, error) {
 	who := s.as(ctx, p.TaskID)
 	stored, err := s.t.rows.Grant(ctx, p.GrantID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && stored.TaskID != p.TaskID {
-		return api.TaskChanged{}, api.Errorf(api.NotFound, "there is no grant %s of this task", p.GrantID)
+		return taskapi.Changed{}, api.Errorf(api.NotFound, "there is no grant %s of this task", p.GrantID)
 	}
 	g := new(task.Grant)
 	if err == nil {
 		err = json.Unmarshal(stored.Body, g)
 	}
 	if err != nil {
-		return api.TaskChanged{}, err
+		return taskapi.Changed{}, err
 	}
 	if p.TaskID == "" && who.Role != task.Operator {
-		return api.TaskChanged{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a grant without a task is an operator's to revoke"})
+		return taskapi.Changed{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a grant without a task is an operator's to revoke"})
 	}
 	g.RevokedAt = s.t.o.Now().UTC()
 	more := func(change *store.Change) error {
@@ -375,20 +376,20 @@ func (s *Session) RevokeGrant(ctx context.Context, p *api.TaskRevokeGrantParams)
 		change.Add(taskstore.Grant{ID: g.ID, Token: stored.Token, TaskID: g.TaskID, ExpiresAt: g.ExpiresAt, Body: body}.Rows())
 		return err
 	}
-	return once(ctx, s, "task.revoke_grant", p, nil, func(keep func(*store.Change, api.TaskChanged) error) (api.TaskChanged, error) {
+	return once(ctx, s, "task.revoke_grant", p, nil, func(keep func(*store.Change, taskapi.Changed) error) (taskapi.Changed, error) {
 		if p.TaskID == "" {
 			change := &store.Change{Records: append([]recordOf{}, s.t.grantRecord("grant.revoked", g, who))}
-			if err := errors.Join(more(change), keep(change, api.TaskChanged{})); err != nil {
-				return api.TaskChanged{}, err
+			if err := errors.Join(more(change), keep(change, taskapi.Changed{})); err != nil {
+				return taskapi.Changed{}, err
 			}
 			receipt, err := s.t.o.Commit(change)
-			return api.TaskChanged{AuditSeq: receipt.Seq}, err
+			return taskapi.Changed{AuditSeq: receipt.Seq}, err
 		}
 		out, receipt, err := s.t.act(ctx, p.TaskID, who, always(task.RevokeGrant{ID: g.ID}), func(change *store.Change, out *task.Outcome) error {
 			return errors.Join(more(change), keep(change, changed(out, store.Receipt{})))
 		})
 		if err != nil {
-			return api.TaskChanged{}, err
+			return taskapi.Changed{}, err
 		}
 		return changed(out, receipt), nil
 	})
@@ -399,7 +400,7 @@ func (s *Session) withFile(ctx context.Context, c task.Command) func(*task.Task)
 		if at.Spec().URI == "" {
 			return c, nil
 		}
-		fields, err := s.reader().readSpecFile(at.Workspace, &api.TaskSpecRef{URI: at.Spec().URI})
+		fields, err := s.reader().readSpecFile(at.Workspace, &taskapi.SpecRef{URI: at.Spec().URI})
 		if err != nil {
 			return nil, fmt.Errorf("cannot look at the spec's file: %w", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // ownServer is the name of the MCP server whose calls the store itself checks.
@@ -34,7 +35,7 @@ func BuiltIn(q *Question) task.Answer {
 }
 
 // permit answers whether a tool call may be made: by the policy, or by a person.
-func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *api.TaskAskPermissionParams) (api.TaskPermission, error) {
+func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *taskapi.AskPermissionParams) (taskapi.Permission, error) {
 	level := t.raised(at.Classification, p.ToolCall)
 	q := Question{
 		Question: task.Question{Action: task.AskPermission, Actor: who.Name, ActorAs: who.Role}, Tenant: at.Tenant, Classification: level, Labels: at.Labels,
@@ -51,7 +52,7 @@ func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *a
 	}
 	change := &store.Change{Records: []*audit.Record{record}}
 	if !answer.Allow || !answer.RequireApproval {
-		result := api.TaskPermission{Decision: "deny", Reason: answer.Reason}
+		result := taskapi.Permission{Decision: "deny", Reason: answer.Reason}
 		if record.PolicyResult = audit.ResultDeny; answer.Allow {
 			result.Decision, record.PolicyResult = "allow", audit.ResultAllow
 		}
@@ -63,14 +64,14 @@ func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *a
 }
 
 // askPerson has a person decide about a tool call, and waits. Expiry denies.
-func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p *api.TaskAskPermissionParams, change *store.Change, needed int) (api.TaskPermission, error) {
+func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p *taskapi.AskPermissionParams, change *store.Change, needed int) (taskapi.Permission, error) {
 	now := t.o.Now()
 	within := t.config.Load().PermitWithin
 	id := task.ApprovalID + t.o.NewID()
 	o := own{TaskID: at.ID, Tenant: at.Tenant, Digest: task.Digest(p.ToolCall.Input)}
 	kept, err := json.Marshal(&o)
 	if err != nil {
-		return api.TaskPermission{}, err
+		return taskapi.Permission{}, err
 	}
 	content := p.ToolCall.Title + "\n" + string(p.ToolCall.Input)
 	r := &approval.Request{Asked: approval.Asked(api.ApprovalOfPermission, at.ID, id), Own: kept, Approval: api.Approval{
@@ -83,10 +84,10 @@ func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p
 	}}
 	change.Records[0].ApprovalID = id
 	if err := t.o.Approvals().Add(r, &subject{t: t, r: r, own: o}, change); err != nil {
-		return api.TaskPermission{}, err
+		return taskapi.Permission{}, err
 	}
 	if _, err := t.o.Commit(change); err != nil {
-		return api.TaskPermission{}, err
+		return taskapi.Permission{}, err
 	}
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -95,7 +96,7 @@ func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p
 		now, err := t.o.Approvals().Get(ctx, id)
 		if err != nil || now.State != api.ApprovalPending {
 			leave()
-			result := api.TaskPermission{Decision: "deny", ApprovalID: id}
+			result := taskapi.Permission{Decision: "deny", ApprovalID: id}
 			if err == nil && now.State == api.ApprovalApproved {
 				result.Decision = "allow"
 			}
@@ -106,10 +107,10 @@ func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p
 			leave()
 		case <-timer.C:
 			leave()
-			return api.TaskPermission{Decision: "deny", Reason: "nobody decided in time", ApprovalID: id}, nil
+			return taskapi.Permission{Decision: "deny", Reason: "nobody decided in time", ApprovalID: id}, nil
 		case <-ctx.Done():
 			leave()
-			return api.TaskPermission{}, ctx.Err()
+			return taskapi.Permission{}, ctx.Err()
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
 // Session is one connection's part in tasks.
@@ -221,42 +222,42 @@ func errToken() error {
 }
 
 // Attach makes the connection an actor's by a grant's token.
-func (s *Session) Attach(ctx context.Context, p *api.TaskAttachParams) (api.TaskAttached, error) {
+func (s *Session) Attach(ctx context.Context, p *taskapi.AttachParams) (taskapi.Attached, error) {
 	if s.operator {
-		return api.TaskAttached{}, api.Errorf(api.Forbidden, "a token is for the kernel socket: an operator needs none")
+		return taskapi.Attached{}, api.Errorf(api.Forbidden, "a token is for the kernel socket: an operator needs none")
 	}
 	body, err := s.t.rows.GrantByToken(ctx, digestOf(p.Token))
 	if errors.Is(err, store.ErrNotFound) {
-		return api.TaskAttached{}, errToken()
+		return taskapi.Attached{}, errToken()
 	}
 	var g task.Grant
 	if err == nil {
 		err = json.Unmarshal(body, &g)
 	}
 	if err != nil {
-		return api.TaskAttached{}, err
+		return taskapi.Attached{}, err
 	}
 	now, err := s.t.grantOf(ctx, g.ID)
 	if err != nil {
-		return api.TaskAttached{}, err
+		return taskapi.Attached{}, err
 	}
 	a := &Actor{Name: now.Agent, Tenant: now.Tenant}
 	if now.Actor != "" {
 		a = s.t.config.Load().actor(now.Actor)
 		if a == nil || a.Role != now.Role || a.Tenant != now.Tenant {
-			return api.TaskAttached{}, errToken()
+			return taskapi.Attached{}, errToken()
 		}
 		if err := s.bound(a); err != nil {
-			return api.TaskAttached{}, err
+			return taskapi.Attached{}, err
 		}
 	}
 	if err := s.hold(ctx, a, now.ID); err != nil {
-		return api.TaskAttached{}, err
+		return taskapi.Attached{}, err
 	}
 	s.mu.Lock()
 	s.grant = now
 	s.mu.Unlock()
-	return api.TaskAttached{
+	return taskapi.Attached{
 		GrantID: now.ID, Actor: now.Actor, Role: now.Role, Agent: now.Agent, TenantID: now.Tenant, TaskID: now.TaskID, AttemptID: now.AttemptID, Fence: now.Fence,
 		Tools: toolsOf(now), ExpiresAt: now.ExpiresAt,
 	}, nil

@@ -24,6 +24,7 @@ import (
 	"github.com/openclawos/ocipd/internal/keylock"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/taskstore"
 	"go.uber.org/zap"
 )
@@ -62,7 +63,7 @@ type (
 		Tenant, Classification string
 		Labels                 []string
 		Phase                  task.Phase
-		Tool                   *api.TaskToolCall
+		Tool                   *taskapi.ToolCall
 	}
 )
 

@@ -13,12 +13,13 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/taskstore"
 )
 
 // spec reads what a task is to do from what a caller gives of it. The fields win over
 // the Markdown.
-func spec(r reader, workspace, markdown string, fields *task.Fields, ref *api.TaskSpecRef) (s task.Spec, err error) {
+func spec(r reader, workspace, markdown string, fields *task.Fields, ref *taskapi.SpecRef) (s task.Spec, err error) {
 	if ref != nil {
 		if s, err = r.readSpecFile(workspace, ref); err != nil {
 			return s, err
@@ -38,14 +39,14 @@ func spec(r reader, workspace, markdown string, fields *task.Fields, ref *api.Ta
 
 // limit is what is said of more than may be kept.
 func limit(what string) error {
-	return &api.Error{Code: api.Conflict, Message: what, Details: api.TaskDetails{Task: api.TaskError{Code: task.Limit}}}
+	return &api.Error{Code: api.Conflict, Message: what, Details: taskapi.Details{Task: taskapi.Error{Code: task.Limit}}}
 }
 
 // Create answers task.create.
-func (s *Session) Create(ctx context.Context, p *api.TaskCreateParams) (api.TaskCreated, error) {
+func (s *Session) Create(ctx context.Context, p *taskapi.CreateParams) (taskapi.Created, error) {
 	t := s.t
 	who := s.as(ctx, "")
-	var none api.TaskCreated
+	var none taskapi.Created
 	c := t.config.Load()
 	tenant := p.TenantID
 	switch {
@@ -75,7 +76,7 @@ func (s *Session) Create(ctx context.Context, p *api.TaskCreateParams) (api.Task
 	if p.Priority != nil {
 		command.Priority = *p.Priority
 	}
-	return once(ctx, s, "task.create", p, nil, func(keep func(*store.Change, api.TaskCreated) error) (api.TaskCreated, error) {
+	return once(ctx, s, "task.create", p, nil, func(keep func(*store.Change, taskapi.Created) error) (taskapi.Created, error) {
 		if len(p.DependsOn) > 0 {
 			t.deps.Lock()
 			defer t.deps.Unlock()
@@ -88,8 +89,8 @@ func (s *Session) Create(ctx context.Context, p *api.TaskCreateParams) (api.Task
 			return none, err
 		}
 		defer t.locks.Lock(out.Task.ID)()
-		answer := func(r store.Receipt) api.TaskCreated {
-			return api.TaskCreated{TaskChanged: changed(out, r), Missing: out.Task.Missing()}
+		answer := func(r store.Receipt) taskapi.Created {
+			return taskapi.Created{Changed: changed(out, r), Missing: out.Task.Missing()}
 		}
 		out, receipt, err := t.write(change, nil, out, func(change *store.Change, _ *task.Outcome) error { return keep(change, answer(store.Receipt{})) })
 		if err != nil {
@@ -151,7 +152,7 @@ func (t *Tasks) mayDepend(ctx context.Context, id, tenant string, on []string) e
 }
 
 // Update answers task.update.
-func (s *Session) Update(ctx context.Context, p *api.TaskUpdateParams) (api.TaskUpdated, error) {
+func (s *Session) Update(ctx context.Context, p *taskapi.UpdateParams) (taskapi.Updated, error) {
 	t := s.t
 	who := s.as(ctx, p.TaskID)
 	if p.DependsOn != nil {
@@ -181,8 +182,8 @@ func (s *Session) Update(ctx context.Context, p *api.TaskUpdateParams) (api.Task
 		}
 		return c, nil
 	}
-	return write(ctx, s, "task.update", p.TaskID, p, build, func(out *task.Outcome, c api.TaskChanged) api.TaskUpdated {
-		return api.TaskUpdated{TaskChanged: c, Missing: out.Task.Missing()}
+	return write(ctx, s, "task.update", p.TaskID, p, build, func(out *task.Outcome, c taskapi.Changed) taskapi.Updated {
+		return taskapi.Updated{Changed: c, Missing: out.Task.Missing()}
 	})
 }
 
@@ -195,21 +196,21 @@ const (
 )
 
 // Get answers task.get.
-func (s *Session) Get(ctx context.Context, p *api.TaskGetParams) (api.TaskView, error) {
+func (s *Session) Get(ctx context.Context, p *taskapi.GetParams) (taskapi.View, error) {
 	t := s.t
 	who := s.as(ctx, p.TaskID)
 	unlock := t.locks.Lock(p.TaskID)
 	at, err := t.loadLocked(ctx, p.TaskID)
 	unlock()
 	if err != nil {
-		return api.TaskView{}, err
+		return taskapi.View{}, err
 	}
 	w, err := t.world(ctx, t.config.Load(), at)
 	if err != nil {
-		return api.TaskView{}, err
+		return taskapi.View{}, err
 	}
 	if err := at.Reads(who, w); err != nil {
-		return api.TaskView{}, t.refused(at, who, w, err)
+		return taskapi.View{}, t.refused(at, who, w, err)
 	}
 	s.read(at.ID, at.Subject())
 	v := t.view(at, w)
@@ -229,12 +230,12 @@ func (s *Session) Get(ctx context.Context, p *api.TaskGetParams) (api.TaskView, 
 }
 
 // view is a task as it is shown.
-func (t *Tasks) view(at *task.Task, w *task.World) api.TaskView {
+func (t *Tasks) view(at *task.Task, w *task.World) taskapi.View {
 	now := t.o.Now()
-	v := api.TaskView{
+	v := taskapi.View{
 		Head: at.Head, Spec: *at.Spec(), SpecVersions: len(at.Specs), Missing: at.Missing(), Transitions: at.Options(w, now), RetriesLeft: at.RetriesLeft(),
-		Gates:            api.TaskGates{Spec: at.Gate(task.ReviewSpec, w.Rules.SpecReviews), Quality: at.Gate(task.ReviewQuality, w.Rules.QualityReviews)},
-		OpenDependencies: w.Open, Events: []api.TaskEvent{}, FailureSummary: at.FailureSummary(), Unblock: at.Unblock(),
+		Gates:            taskapi.Gates{Spec: at.Gate(task.ReviewSpec, w.Rules.SpecReviews), Quality: at.Gate(task.ReviewQuality, w.Rules.QualityReviews)},
+		OpenDependencies: w.Open, Events: []taskapi.Event{}, FailureSummary: at.FailureSummary(), Unblock: at.Unblock(),
 	}
 	if ready, ok := at.ReadyAt(w, now); ok {
 		v.ReadyAt = &ready
@@ -256,9 +257,9 @@ func (t *Tasks) view(at *task.Task, w *task.World) api.TaskView {
 		v.Effects[i] = shown(v.Effects[i])
 	}
 	v.Approvals = cut(&v, "approvals", at.Approvals, &size)
-	v.Reviews = []api.TaskReview{}
+	v.Reviews = []taskapi.Review{}
 	for _, r := range cut(&v, "reviews", at.Reviews, &size) {
-		v.Reviews = append(v.Reviews, api.TaskReview{Review: r, Stale: at.Stale(&r)})
+		v.Reviews = append(v.Reviews, taskapi.Review{Review: r, Stale: at.Stale(&r)})
 	}
 	return v
 }
@@ -276,7 +277,7 @@ func shown(e task.Effect) task.Effect {
 }
 
 // cut returns the newest entries of a list, as many as there is room for.
-func cut[T any](v *api.TaskView, name string, list []T, size *int) []T {
+func cut[T any](v *taskapi.View, name string, list []T, size *int) []T {
 	from := max(0, len(list)-newest)
 	for i := len(list) - 1; i >= from; i-- {
 		text, err := json.Marshal(&list[i])
@@ -292,8 +293,8 @@ func cut[T any](v *api.TaskView, name string, list []T, size *int) []T {
 }
 
 // onePart leaves one list alone in a view, from an entry on.
-func (t *Tasks) onePart(ctx context.Context, v *api.TaskView, at *task.Task, p *api.TaskGetParams) error {
-	v.Attempts, v.Artifacts, v.Reviews, v.Effects, v.Approvals, v.More = []task.Attempt{}, []task.Artifact{}, []api.TaskReview{}, []task.Effect{}, []task.Approval{}, nil
+func (t *Tasks) onePart(ctx context.Context, v *taskapi.View, at *task.Task, p *taskapi.GetParams) error {
+	v.Attempts, v.Artifacts, v.Reviews, v.Effects, v.Approvals, v.More = []task.Attempt{}, []task.Artifact{}, []taskapi.Review{}, []task.Effect{}, []task.Approval{}, nil
 	size := 0
 	switch p.Part {
 	case "specs":
@@ -304,7 +305,7 @@ func (t *Tasks) onePart(ctx context.Context, v *api.TaskView, at *task.Task, p *
 		v.Artifacts = page(v, p, at.Artifacts, func(a task.Artifact) string { return a.ID }, &size)
 	case "reviews":
 		for _, r := range page(v, p, at.Reviews, func(r task.Review) string { return r.ID }, &size) {
-			v.Reviews = append(v.Reviews, api.TaskReview{Review: r, Stale: at.Stale(&r)})
+			v.Reviews = append(v.Reviews, taskapi.Review{Review: r, Stale: at.Stale(&r)})
 		}
 	case "effects":
 		for _, e := range page(v, p, at.Effects, func(e task.Effect) string { return e.ID }, &size) {
@@ -330,7 +331,7 @@ func (t *Tasks) onePart(ctx context.Context, v *api.TaskView, at *task.Task, p *
 	return nil
 }
 
-func page[T any](v *api.TaskView, p *api.TaskGetParams, list []T, id func(T) string, size *int) []T {
+func page[T any](v *taskapi.View, p *taskapi.GetParams, list []T, id func(T) string, size *int) []T {
 	if i := slices.IndexFunc(list, func(e T) bool { return id(e) == p.After }); i >= 0 {
 		list = list[i+1:]
 	}
@@ -345,9 +346,9 @@ func page[T any](v *api.TaskView, p *api.TaskGetParams, list []T, id func(T) str
 }
 
 // events are the newest events of a task before a number of the log, oldest first.
-func (t *Tasks) events(ctx context.Context, id string, before uint64, limit int) ([]api.TaskEvent, error) {
+func (t *Tasks) events(ctx context.Context, id string, before uint64, limit int) ([]taskapi.Event, error) {
 	f := audit.Filter{Like: audit.Record{TaskID: id, ActionType: audit.ActionTask}}
-	list := []api.TaskEvent{}
+	list := []taskapi.Event{}
 	for len(list) < limit {
 		lines, next, err := t.o.Search.Query(ctx, f, before, limit-len(list))
 		if err != nil {
@@ -367,12 +368,12 @@ func (t *Tasks) events(ctx context.Context, id string, before uint64, limit int)
 }
 
 // eventOf reads an event from a line of the log, false where it is none.
-func eventOf(line []byte) (api.TaskEvent, bool) {
+func eventOf(line []byte) (taskapi.Event, bool) {
 	r, err := audit.Parse(line)
 	if err != nil || r.ActionType != audit.ActionTask {
-		return api.TaskEvent{}, false
+		return taskapi.Event{}, false
 	}
-	e := api.TaskEvent{Seq: r.Seq, TaskID: r.TaskID, N: r.TaskSeq, Event: r.Event, At: r.Time, Actor: r.Actor, Role: r.Role, AttemptID: r.AttemptID}
+	e := taskapi.Event{Seq: r.Seq, TaskID: r.TaskID, N: r.TaskSeq, Event: r.Event, At: r.Time, Actor: r.Actor, Role: r.Role, AttemptID: r.AttemptID}
 	e.Was, _ = r.Details["was"].(map[string]any)
 	e.Now, _ = r.Details["now"].(map[string]any)
 	e.Reason, _ = r.Details["reason"].(string)
@@ -386,14 +387,14 @@ func eventOf(line []byte) (api.TaskEvent, bool) {
 }
 
 // ListReady answers task.list_ready.
-func (s *Session) ListReady(ctx context.Context, p *api.TaskListReadyParams) (api.TaskList, error) {
+func (s *Session) ListReady(ctx context.Context, p *taskapi.ListReadyParams) (taskapi.List, error) {
 	t := s.t
 	who := s.as(ctx, "")
 	want := 50
 	if p.Limit != nil {
 		want = *p.Limit
 	}
-	list := api.TaskList{Tasks: []api.TaskLine{}}
+	list := taskapi.List{Tasks: []taskapi.Line{}}
 	c := t.config.Load()
 	tenants := []string{who.Tenant}
 	if who.Role == task.Operator {
@@ -404,7 +405,7 @@ func (s *Session) ListReady(ctx context.Context, p *api.TaskListReadyParams) (ap
 	for priority := range task.MaxPriority + 1 {
 		for _, tenant := range tenants {
 			err := t.rows.Ready(ctx, tenant, priority, now, func(r taskstore.Ready) bool {
-				var line api.TaskLine
+				var line taskapi.Line
 				if line, fault = t.line(r); fault != nil {
 					return false
 				}
@@ -425,16 +426,16 @@ func (s *Session) ListReady(ctx context.Context, p *api.TaskListReadyParams) (ap
 }
 
 // List answers task.list.
-func (s *Session) List(ctx context.Context, p *api.TaskListParams) (api.TaskList, error) {
+func (s *Session) List(ctx context.Context, p *taskapi.ListParams) (taskapi.List, error) {
 	want := api.MaxPage
 	if p.Limit != nil {
 		want = *p.Limit
 	}
 	found, err := s.t.rows.List(ctx, taskstore.Filter{Tenant: p.TenantID, Phase: string(p.Phase), Open: p.Open, After: p.After}, want)
 	if err != nil {
-		return api.TaskList{}, err
+		return taskapi.List{}, err
 	}
-	list := api.TaskList{Tasks: []api.TaskLine{}}
+	list := taskapi.List{Tasks: []taskapi.Line{}}
 	for _, r := range found {
 		line, err := s.t.line(r)
 		if err != nil {
@@ -449,8 +450,8 @@ func (s *Session) List(ctx context.Context, p *api.TaskListParams) (api.TaskList
 }
 
 // line is a task of a list.
-func (t *Tasks) line(r taskstore.Ready) (api.TaskLine, error) {
-	var line api.TaskLine
+func (t *Tasks) line(r taskstore.Ready) (taskapi.Line, error) {
+	var line taskapi.Line
 	if err := json.Unmarshal(r.Head, &line.Head); err != nil {
 		return line, fmt.Errorf("cannot decode a task of the list: %w", err)
 	}
@@ -495,7 +496,7 @@ func waits(phase task.Phase, ready bool) (whom string, person bool) {
 }
 
 // Watch answers task.watch: all events after a number, then a mark, then what comes.
-func (t *Tasks) Watch(_ context.Context, p *api.TaskWatchParams) (func(context.Context, api.Stream) error, error) {
+func (t *Tasks) Watch(_ context.Context, p *taskapi.WatchParams) (func(context.Context, api.Stream) error, error) {
 	after := t.o.Store.Head().Seq
 	if p.After != nil {
 		after = min(*p.After, after)
@@ -512,7 +513,7 @@ func (t *Tasks) Watch(_ context.Context, p *api.TaskWatchParams) (func(context.C
 				if !ok || p.TaskID != "" && e.TaskID != p.TaskID {
 					continue
 				}
-				if err := out.Send(ctx, api.TaskNews{TaskEvent: &e}); err != nil {
+				if err := out.Send(ctx, taskapi.News{Event: &e}); err != nil {
 					return err
 				}
 			}
@@ -521,7 +522,7 @@ func (t *Tasks) Watch(_ context.Context, p *api.TaskWatchParams) (func(context.C
 			}
 			if !caught {
 				caught = true
-				if err := out.Send(ctx, api.TaskNews{Caught: true}); err != nil {
+				if err := out.Send(ctx, taskapi.News{Caught: true}); err != nil {
 					return err
 				}
 			}

@@ -1,15 +1,16 @@
-package api
+package taskapi
 
 import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/task"
 )
 
 // RunnerAttachParams makes the caller's process run the commands of effects
 // (runner.attach). There is one such process at a time.
-type RunnerAttachParams struct{ Strict }
+type RunnerAttachParams struct{ api.Strict }
 
 // RunnerChunk is one thing that a runner is told: first where its ledger is, then
 // what to run and what to end.
@@ -45,7 +46,7 @@ const (
 
 // RunnerReportParams is a runner's word about a run (runner.report).
 type RunnerReportParams struct {
-	Strict
+	api.Strict
 	RunnerRef
 	Event string `json:"event"`
 	// Process names the process that waits, by its pid and when it began.
@@ -59,24 +60,24 @@ type RunnerReportParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *RunnerReportParams) Validate() []FieldError {
+func (p *RunnerReportParams) Validate() []api.FieldError {
 	var f fields
-	f.id("task_id", task.TaskID, p.TaskID)
-	f.id("effect_id", task.EffectID, p.EffectID)
+	f.ID("task_id", task.TaskID, p.TaskID)
+	f.ID("effect_id", task.EffectID, p.EffectID)
 	if p.Run < 1 {
-		f.add("run", "required")
+		f.Add("run", "required")
 	}
-	f.oneOf("event", p.Event, []string{RunnerWaits, RunnerSpawned, RunnerFinished})
+	f.OneOf("event", p.Event, []string{RunnerWaits, RunnerSpawned, RunnerFinished})
 	switch p.Event {
 	case RunnerWaits:
-		f.text("process", p.Process, 64)
+		f.Text("process", p.Process, 64)
 	case RunnerSpawned:
 		if p.PID < 1 {
-			f.add("pid", "required")
+			f.Add("pid", "required")
 		}
 	case RunnerFinished:
-		f.oneOf("state", p.State, []string{task.EffectDone, task.EffectFailed, task.EffectUncertain})
+		f.OneOf("state", p.State, []string{task.EffectDone, task.EffectFailed, task.EffectUncertain})
 	}
-	f.upTo("evidence", p.Evidence, task.MaxPayloadBytes)
-	return f
+	f.UpTo("evidence", p.Evidence, task.MaxPayloadBytes)
+	return f.Fields
 }

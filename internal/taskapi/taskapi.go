@@ -1,21 +1,23 @@
-package api
+// Package taskapi has the wire types of tasks: the parameters and answers of the methods
+// task.* and runner.*, and what is wrong with parameters.
+package taskapi
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// TaskCode is a code of the multi-agent protocol, see [TaskError].
-type TaskCode = task.Code
+// Code is a code of the multi-agent protocol, see [Error].
+type Code = task.Code
 
-// TaskError is details.task of an error about a task.
-type TaskError struct {
-	Code     TaskCode       `json:"code"`
+// Error is details.task of an error about a task.
+type Error struct {
+	Code     Code           `json:"code"`
 	Phase    task.Phase     `json:"phase,omitzero"`
 	Revision int            `json:"revision,omitzero"`
 	Missing  []task.Missing `json:"missing,omitempty"`
@@ -26,84 +28,46 @@ type TaskError struct {
 	At time.Time `json:"at,omitzero"`
 }
 
-// TaskDetails is the details of such an error.
-type TaskDetails struct {
-	Task TaskError `json:"task"`
+// Details is the details of such an error.
+type Details struct {
+	Task Error `json:"task"`
 }
 
-// Strict is in parameters that have no members but their own, each once: one that is
-// misspelled would be taken for left out.
-type Strict struct{}
+// fields collects what is wrong with parameters.
+type fields struct{ api.Fields }
 
-// Strictly marks them.
-func (Strict) Strictly() {}
-
-// TaskRef names a task.
-type TaskRef struct {
-	Strict
+// Ref names a task.
+type Ref struct {
+	api.Strict
 	TaskID string `json:"task_id"`
 }
 
-func (p *TaskRef) validate(f *fields) { f.id("task_id", task.TaskID, p.TaskID) }
+func (p *Ref) validate(f *fields) { f.ID("task_id", task.TaskID, p.TaskID) }
 
 // Validate names the fields that are wrong.
-func (p *TaskRef) Validate() []FieldError {
+func (p *Ref) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	return f
+	return f.Fields
 }
 
-// id demands an id with its prefix.
-func (f *fields) id(path, prefix, id string) {
-	switch {
-	case id == "":
-		f.add(path, "required")
-	case !task.IsID(prefix, id):
-		f.add(path, "want %s and a UUID", prefix)
-	}
-}
-
-// maybe checks an id where there is one.
-func (f *fields) maybe(path, prefix, id string) {
-	if id != "" {
-		f.id(path, prefix, id)
-	}
-}
-
-// oneOf demands a word of a list.
-func (f *fields) oneOf(path, value string, list []string) {
-	switch {
-	case value == "":
-		f.add(path, "required: one of %s", strings.Join(list, ", "))
-	case !slices.Contains(list, value):
-		f.add(path, "%.64q is not one of %s", value, strings.Join(list, ", "))
-	}
-}
-
-// upTo refuses a text that is endless.
-func (f *fields) upTo(path, value string, limit int) {
-	if len(value) > limit {
-		f.add(path, "longer than %d bytes", limit)
-	}
-}
-
-// TaskWrite is in what changes a task. RequestKey makes a call that is made again
+// Write is in what changes a task. RequestKey makes a call that is made again
 // answer what it answered before.
-type TaskWrite struct {
-	TaskRef
+type Write struct {
+	Ref
 	RequestKey string `json:"request_key,omitzero"`
 }
 
 // WithKey is the request's key, "" for none.
-func (p *TaskWrite) WithKey() string { return p.RequestKey }
+func (p *Write) WithKey() string { return p.RequestKey }
 
-func (p *TaskWrite) validate(f *fields) {
-	p.TaskRef.validate(f)
-	f.upTo("request_key", p.RequestKey, maxName)
+func (p *Write) validate(f *fields) {
+	p.Ref.validate(f)
+	f.UpTo("request_key", p.RequestKey, api.MaxName)
 }
 
-// TaskChanged is the answer to what changes a task.
-type TaskChanged struct {
+// Changed is the answer to what changes a task.
+type Changed struct {
 	TaskID   string     `json:"task_id"`
 	Phase    task.Phase `json:"phase"`
 	Revision int        `json:"revision"`
@@ -112,24 +76,24 @@ type TaskChanged struct {
 	Replayed bool `json:"replayed,omitzero"`
 }
 
-// TaskSaid is who a caller says that it is. It has to be who it is.
-type TaskSaid struct {
+// Said is who a caller says that it is. It has to be who it is.
+type Said struct {
 	Actor     string `json:"actor,omitzero"`
 	ActorRole string `json:"actor_role,omitzero"`
 }
 
-// TaskSpecRef names a spec's file in the workspace.
-type TaskSpecRef struct {
+// SpecRef names a spec's file in the workspace.
+type SpecRef struct {
 	URI    string `json:"uri"`
 	Digest string `json:"digest,omitzero"`
 }
 
-// TaskCreateParams makes a task (task.create).
-type TaskCreateParams struct {
-	Strict
+// CreateParams makes a task (task.create).
+type CreateParams struct {
+	api.Strict
 	Title          string         `json:"title"`
 	SpecMarkdown   string         `json:"spec_markdown,omitzero"`
-	SpecRef        *TaskSpecRef   `json:"spec_ref,omitzero"`
+	SpecRef        *SpecRef       `json:"spec_ref,omitzero"`
 	Spec           *task.Fields   `json:"spec,omitzero"`
 	Workspace      string         `json:"workspace"`
 	InitialPhase   task.Phase     `json:"initial_phase"`
@@ -144,85 +108,85 @@ type TaskCreateParams struct {
 }
 
 // WithKey is the request's key, "" for none.
-func (p *TaskCreateParams) WithKey() string { return p.RequestKey }
+func (p *CreateParams) WithKey() string { return p.RequestKey }
 
 // Validate names the fields that are wrong.
-func (p *TaskCreateParams) Validate() []FieldError {
+func (p *CreateParams) Validate() []api.FieldError {
 	var f fields
-	f.text("title", p.Title, task.MaxTitle)
-	f.text("workspace", p.Workspace, maxName)
+	f.Text("title", p.Title, task.MaxTitle)
+	f.Text("workspace", p.Workspace, api.MaxName)
 	if p.Spec == nil && p.SpecRef == nil && p.SpecMarkdown == "" {
-		f.add("spec_markdown", "required: or spec_ref, or spec")
+		f.Add("spec_markdown", "required: or spec_ref, or spec")
 	}
 	if p.SpecRef != nil {
-		f.text("spec_ref.uri", p.SpecRef.URI, task.MaxText)
+		f.Text("spec_ref.uri", p.SpecRef.URI, task.MaxText)
 		if p.SpecRef.Digest != "" && !task.Digests(p.SpecRef.Digest) {
-			f.add("spec_ref.digest", "want sha256: and 64 digits")
+			f.Add("spec_ref.digest", "want sha256: and 64 digits")
 		}
 		if p.SpecMarkdown != "" {
-			f.add("spec_ref", "the Markdown stands in spec_markdown already")
+			f.Add("spec_ref", "the Markdown stands in spec_markdown already")
 		}
 	}
-	f.oneOf("initial_phase", string(p.InitialPhase), []string{string(task.SpecDraft), string(task.SpecReview)})
+	f.OneOf("initial_phase", string(p.InitialPhase), []string{string(task.SpecDraft), string(task.SpecReview)})
 	f.labels(p.Labels)
 	f.priority(p.Priority)
 	f.dependencies(p.DependsOn)
 	if len(p.Effects) > task.MaxEffects {
-		f.add("effects", "more than %d", task.MaxEffects)
+		f.Add("effects", "more than %d", task.MaxEffects)
 	} else {
 		for i := range p.Effects {
 			f.planned("effects["+strconv.Itoa(i)+"].", &p.Effects[i], false)
 		}
 	}
-	f.upTo("tenant_id", p.TenantID, maxName)
-	f.upTo("request_key", p.RequestKey, maxName)
-	return f
+	f.UpTo("tenant_id", p.TenantID, api.MaxName)
+	f.UpTo("request_key", p.RequestKey, api.MaxName)
+	return f.Fields
 }
 
 func (f *fields) labels(labels []string) {
 	if len(labels) > task.MaxLabels {
-		f.add("labels", "more than %d", task.MaxLabels)
+		f.Add("labels", "more than %d", task.MaxLabels)
 		return
 	}
 	for i, l := range labels {
-		f.text("labels["+strconv.Itoa(i)+"]", l, 64)
+		f.Text("labels["+strconv.Itoa(i)+"]", l, 64)
 	}
 }
 
 func (f *fields) priority(p *int) {
 	if p != nil {
-		f.between("priority", *p, 0, task.MaxPriority)
+		f.Between("priority", *p, 0, task.MaxPriority)
 	}
 }
 
 func (f *fields) dependencies(ids []string) {
 	if len(ids) > task.MaxDependencies {
-		f.add("depends_on", "more than %d", task.MaxDependencies)
+		f.Add("depends_on", "more than %d", task.MaxDependencies)
 		return
 	}
 	for i, id := range ids {
-		f.id("depends_on["+strconv.Itoa(i)+"]", task.TaskID, id)
+		f.ID("depends_on["+strconv.Itoa(i)+"]", task.TaskID, id)
 	}
 }
 
 // planned checks what is to be done in the world. Bare is for a request that names a
 // key alone.
 func (f *fields) planned(at string, p *task.Planned, bare bool) {
-	f.text(at+"idempotency_key", p.Key, maxName)
-	f.upTo(at+"requested_action", p.RequestedAction, task.MaxText)
+	f.Text(at+"idempotency_key", p.Key, api.MaxName)
+	f.UpTo(at+"requested_action", p.RequestedAction, task.MaxText)
 	if p.Command == nil && len(p.Params) == 0 && bare {
-		f.upTo(at+"side_effect_kind", p.Kind, 64)
+		f.UpTo(at+"side_effect_kind", p.Kind, 64)
 		return
 	}
-	f.text(at+"side_effect_kind", p.Kind, 64)
+	f.Text(at+"side_effect_kind", p.Kind, 64)
 	if (p.Command == nil) == (len(p.Params) == 0) {
-		f.add(at+"command", "want either command or params")
+		f.Add(at+"command", "want either command or params")
 	}
 	if len(p.Params) > 0 && p.Params.Kind() != '{' {
-		f.add(at+"params", "not an object")
+		f.Add(at+"params", "not an object")
 	}
 	if len(p.Params) > task.MaxPayloadBytes {
-		f.add(at+"params", "longer than %d bytes", task.MaxPayloadBytes)
+		f.Add(at+"params", "longer than %d bytes", task.MaxPayloadBytes)
 	}
 	f.action(at+"command.", p.Command)
 	f.action(at+"compensation.", p.Compensation)
@@ -235,102 +199,102 @@ func (f *fields) action(at string, c *task.Action) {
 	size := 0
 	for i, a := range c.Argv {
 		if size += len(a) + 1; strings.ContainsRune(a, 0) {
-			f.add(at+"argv["+strconv.Itoa(i)+"]", "has a zero byte")
+			f.Add(at+"argv["+strconv.Itoa(i)+"]", "has a zero byte")
 		}
 	}
 	switch {
 	case len(c.Argv) == 0 || c.Argv[0] == "":
-		f.add(at+"argv", "required: the program and its arguments")
+		f.Add(at+"argv", "required: the program and its arguments")
 	case size > task.MaxArgvBytes:
-		f.add(at+"argv", "longer than %d bytes", task.MaxArgvBytes)
+		f.Add(at+"argv", "longer than %d bytes", task.MaxArgvBytes)
 	}
-	f.upTo(at+"stdin", c.Stdin, task.MaxStdinBytes)
-	f.upTo(at+"cwd", c.Cwd, task.MaxText)
+	f.UpTo(at+"stdin", c.Stdin, task.MaxStdinBytes)
+	f.UpTo(at+"cwd", c.Cwd, task.MaxText)
 	for name, value := range c.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			f.add(at+"env", "%.64q is no variable", name)
+			f.Add(at+"env", "%.64q is no variable", name)
 		}
 	}
-	if len(c.Env) > maxList {
-		f.add(at+"env", "more than %d items", maxList)
+	if len(c.Env) > api.MaxList {
+		f.Add(at+"env", "more than %d items", api.MaxList)
 	}
 	for i, name := range c.EnvFrom {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			f.add(at+"env_from["+strconv.Itoa(i)+"]", "no variable's name")
+			f.Add(at+"env_from["+strconv.Itoa(i)+"]", "no variable's name")
 		}
 	}
-	f.names(at+"env_from", c.EnvFrom)
-	f.names(at+"inputs", c.Inputs)
+	f.Names(at+"env_from", c.EnvFrom)
+	f.Names(at+"inputs", c.Inputs)
 	if c.TimeoutS < 0 || c.TimeoutS > 24*60*60 {
-		f.add(at+"timeout_s", "%d is not between 0 and 86400", c.TimeoutS)
+		f.Add(at+"timeout_s", "%d is not between 0 and 86400", c.TimeoutS)
 	}
 }
 
-// TaskCreated is the answer of task.create.
-type TaskCreated struct {
-	TaskChanged
+// Created is the answer of task.create.
+type Created struct {
+	Changed
 	Missing []task.Missing `json:"missing"`
 }
 
-// TaskGetParams asks for a task (task.get).
-type TaskGetParams struct {
-	TaskRef
+// GetParams asks for a task (task.get).
+type GetParams struct {
+	Ref
 	Events *int `json:"include_events_limit,omitzero"`
 	// Part names one list that is given alone, from After on.
 	Part  string `json:"part,omitzero"`
 	After string `json:"after,omitzero"`
 }
 
-// TaskParts lists the lists of a task.
-func TaskParts() []string {
+// Parts lists the lists of a task.
+func Parts() []string {
 	return []string{"specs", "attempts", "artifacts", "reviews", "effects", "approvals", "checkpoints", "events"}
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskGetParams) Validate() []FieldError {
+func (p *GetParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
 	if p.Events != nil {
-		f.between("include_events_limit", *p.Events, 0, 200)
+		f.Between("include_events_limit", *p.Events, 0, 200)
 	}
 	if p.Part != "" {
-		f.oneOf("part", p.Part, TaskParts())
+		f.OneOf("part", p.Part, Parts())
 	}
-	f.upTo("after", p.After, maxName)
-	return f
+	f.UpTo("after", p.After, api.MaxName)
+	return f.Fields
 }
 
-// TaskReview is a review with whether it counts.
-type TaskReview struct {
+// Review is a review with whether it counts.
+type Review struct {
 	task.Review
 	Stale bool `json:"stale"`
 }
 
-// TaskGates is how the reviews stand.
-type TaskGates struct {
+// Gates is how the reviews stand.
+type Gates struct {
 	Spec    task.Gate `json:"spec"`
 	Quality task.Gate `json:"quality"`
 }
 
-// TaskView is a task as whoever may read it is given it. Of each list it has the
+// View is a task as whoever may read it is given it. Of each list it has the
 // newest hundred; More names those that were cut.
-type TaskView struct {
+type View struct {
 	task.Head
 	Spec             task.Spec         `json:"spec"`
 	SpecVersions     int               `json:"spec_versions"`
 	Missing          []task.Missing    `json:"missing"`
 	Attempts         []task.Attempt    `json:"attempts"`
 	Artifacts        []task.Artifact   `json:"artifacts"`
-	Reviews          []TaskReview      `json:"reviews"`
+	Reviews          []Review          `json:"reviews"`
 	Effects          []task.Effect     `json:"effects"`
 	Approvals        []task.Approval   `json:"approvals"`
-	Gates            TaskGates         `json:"gates"`
+	Gates            Gates             `json:"gates"`
 	Transitions      []task.Option     `json:"allowed_transitions"`
 	RetriesLeft      int               `json:"retries_left"`
 	ReadyAt          *time.Time        `json:"ready_at"`
 	LeaseExpiresAt   time.Time         `json:"lease_expires_at,omitzero"`
 	OpenDependencies []string          `json:"open_dependencies,omitempty"`
-	Events           []TaskEvent       `json:"events"`
+	Events           []Event           `json:"events"`
 	More             []string          `json:"more,omitempty"`
 	FailureSummary   []string          `json:"failure_summary,omitempty"`
 	LastGood         []task.Artifact   `json:"last_good_artifacts,omitempty"`
@@ -339,8 +303,8 @@ type TaskView struct {
 	Checkpoints      []task.Checkpoint `json:"checkpoints,omitempty"`
 }
 
-// TaskEvent is one event of a task, a record of the log.
-type TaskEvent struct {
+// Event is one event of a task, a record of the log.
+type Event struct {
 	Seq       uint64         `json:"seq"`
 	TaskID    string         `json:"task_id"`
 	N         int            `json:"n"`
@@ -356,28 +320,28 @@ type TaskEvent struct {
 	Revision  int            `json:"revision,omitzero"`
 }
 
-// TaskTransitionParams moves a task (task.transition).
-type TaskTransitionParams struct {
-	TaskWrite
+// TransitionParams moves a task (task.transition).
+type TransitionParams struct {
+	Write
 	FromPhase task.Phase `json:"from_phase"`
 	ToPhase   task.Phase `json:"to_phase"`
-	TaskSaid
+	Said
 	Reason    string `json:"reason"`
 	AttemptID string `json:"attempt_id,omitzero"`
 	Expected  *int   `json:"expected_revision,omitzero"`
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskTransitionParams) Validate() []FieldError {
+func (p *TransitionParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
 	f.phase("from_phase", p.FromPhase)
 	f.phase("to_phase", p.ToPhase)
-	f.text("actor", p.Actor, maxName)
-	f.text("actor_role", p.ActorRole, maxName)
-	f.text("reason", p.Reason, task.MaxText)
-	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
-	return f
+	f.Text("actor", p.Actor, api.MaxName)
+	f.Text("actor_role", p.ActorRole, api.MaxName)
+	f.Text("reason", p.Reason, task.MaxText)
+	f.Maybe("attempt_id", task.AttemptID, p.AttemptID)
+	return f.Fields
 }
 
 func (f *fields) phase(path string, p task.Phase) {
@@ -385,13 +349,13 @@ func (f *fields) phase(path string, p task.Phase) {
 	for _, phase := range task.Phases() {
 		names = append(names, string(phase))
 	}
-	f.oneOf(path, string(p), names)
+	f.OneOf(path, string(p), names)
 }
 
-// TaskStartAttemptParams begins an attempt (task.start_attempt).
-type TaskStartAttemptParams struct {
-	TaskWrite
-	TaskSaid
+// StartAttemptParams begins an attempt (task.start_attempt).
+type StartAttemptParams struct {
+	Write
+	Said
 	Phase        task.Phase `json:"phase"`
 	Runtime      string     `json:"runtime"`
 	ExecutorKind string     `json:"executor_kind"`
@@ -401,30 +365,30 @@ type TaskStartAttemptParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskStartAttemptParams) Validate() []FieldError {
+func (p *StartAttemptParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.oneOf("phase", string(p.Phase), []string{string(task.Executing)})
-	f.text("actor", p.Actor, maxName)
-	f.oneOf("runtime", p.Runtime, task.Runtimes())
-	f.oneOf("executor_kind", p.ExecutorKind, task.ExecutorKinds())
-	f.upTo("worker_ref", p.WorkerRef, maxName)
-	f.upTo("external_session_ref", p.SessionRef, task.MaxText)
-	return f
+	f.OneOf("phase", string(p.Phase), []string{string(task.Executing)})
+	f.Text("actor", p.Actor, api.MaxName)
+	f.OneOf("runtime", p.Runtime, task.Runtimes())
+	f.OneOf("executor_kind", p.ExecutorKind, task.ExecutorKinds())
+	f.UpTo("worker_ref", p.WorkerRef, api.MaxName)
+	f.UpTo("external_session_ref", p.SessionRef, task.MaxText)
+	return f.Fields
 }
 
-// TaskAttemptStarted is the answer of task.start_attempt.
-type TaskAttemptStarted struct {
-	TaskChanged
+// AttemptStarted is the answer of task.start_attempt.
+type AttemptStarted struct {
+	Changed
 	AttemptID string `json:"attempt_id"`
 	Ordinal   int    `json:"ordinal"`
 	Fence     int64  `json:"fence"`
 	Escalate  bool   `json:"escalate"`
 }
 
-// TaskCheckpointParams says how an attempt goes (task.record_checkpoint).
-type TaskCheckpointParams struct {
-	TaskWrite
+// CheckpointParams says how an attempt goes (task.record_checkpoint).
+type CheckpointParams struct {
+	Write
 	AttemptID string         `json:"attempt_id"`
 	Type      string         `json:"checkpoint_type"`
 	Payload   jsontext.Value `json:"payload"`
@@ -432,33 +396,33 @@ type TaskCheckpointParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskCheckpointParams) Validate() []FieldError {
+func (p *CheckpointParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.id("attempt_id", task.AttemptID, p.AttemptID)
-	f.text("checkpoint_type", p.Type, 64)
+	f.ID("attempt_id", task.AttemptID, p.AttemptID)
+	f.Text("checkpoint_type", p.Type, 64)
 	switch {
 	case len(p.Payload) == 0:
-		f.add("payload", "required")
+		f.Add("payload", "required")
 	case p.Payload.Kind() != '{':
-		f.add("payload", "not an object")
+		f.Add("payload", "not an object")
 	case len(p.Payload) > task.MaxPayloadBytes:
-		f.add("payload", "longer than %d bytes", task.MaxPayloadBytes)
+		f.Add("payload", "longer than %d bytes", task.MaxPayloadBytes)
 	}
-	return f
+	return f.Fields
 }
 
-// TaskCheckpointed is the answer of task.record_checkpoint.
-type TaskCheckpointed struct {
-	TaskChanged
+// Checkpointed is the answer of task.record_checkpoint.
+type Checkpointed struct {
+	Changed
 	LeaseExpiresAt time.Time `json:"lease_expires_at,omitzero"`
 	// Cancel tells that the attempt was aborted: stop.
 	Cancel bool `json:"cancel"`
 }
 
-// TaskArtifactParams records an artifact (task.record_artifact).
-type TaskArtifactParams struct {
-	TaskWrite
+// ArtifactParams records an artifact (task.record_artifact).
+type ArtifactParams struct {
+	Write
 	AttemptID  string `json:"attempt_id"`
 	Kind       string `json:"kind"`
 	URI        string `json:"uri"`
@@ -469,32 +433,32 @@ type TaskArtifactParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskArtifactParams) Validate() []FieldError {
+func (p *ArtifactParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.id("attempt_id", task.AttemptID, p.AttemptID)
-	f.oneOf("kind", p.Kind, task.ArtifactKinds())
-	f.text("uri", p.URI, task.MaxText)
-	f.text("produced_by", p.ProducedBy, maxName)
-	f.upTo("summary", p.Summary, task.MaxText)
+	f.ID("attempt_id", task.AttemptID, p.AttemptID)
+	f.OneOf("kind", p.Kind, task.ArtifactKinds())
+	f.Text("uri", p.URI, task.MaxText)
+	f.Text("produced_by", p.ProducedBy, api.MaxName)
+	f.UpTo("summary", p.Summary, task.MaxText)
 	if p.Digest != "" && !task.Digests(p.Digest) {
-		f.add("digest", "want sha256: and 64 digits")
+		f.Add("digest", "want sha256: and 64 digits")
 	}
-	return f
+	return f.Fields
 }
 
-// TaskArtifactRecorded is the answer of task.record_artifact.
-type TaskArtifactRecorded struct {
-	TaskChanged
+// ArtifactRecorded is the answer of task.record_artifact.
+type ArtifactRecorded struct {
+	Changed
 	ArtifactID       string `json:"artifact_id"`
 	ArtifactRevision int    `json:"artifact_revision"`
 	Digest           string `json:"digest"`
 	Verified         bool   `json:"verified"`
 }
 
-// TaskReviewParams is a reviewer's word (task.append_review).
-type TaskReviewParams struct {
-	TaskWrite
+// ReviewParams is a reviewer's word (task.append_review).
+type ReviewParams struct {
+	Write
 	AttemptID   string         `json:"attempt_id,omitzero"`
 	ReviewType  string         `json:"review_type"`
 	ReviewerRef string         `json:"reviewer_ref"`
@@ -505,45 +469,45 @@ type TaskReviewParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskReviewParams) Validate() []FieldError {
+func (p *ReviewParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
-	f.oneOf("review_type", p.ReviewType, task.ReviewTypes())
-	f.text("reviewer_ref", p.ReviewerRef, maxName)
-	f.oneOf("verdict", p.Verdict, task.Verdicts())
-	f.upTo("summary", p.Summary, task.MaxText)
+	f.Maybe("attempt_id", task.AttemptID, p.AttemptID)
+	f.OneOf("review_type", p.ReviewType, task.ReviewTypes())
+	f.Text("reviewer_ref", p.ReviewerRef, api.MaxName)
+	f.OneOf("verdict", p.Verdict, task.Verdicts())
+	f.UpTo("summary", p.Summary, task.MaxText)
 	if p.Findings == nil {
-		f.add("findings", "required: a list, empty where there is none")
+		f.Add("findings", "required: a list, empty where there is none")
 	}
 	if len(p.Findings) > task.MaxFindings {
-		f.add("findings", "more than %d", task.MaxFindings)
-		return f
+		f.Add("findings", "more than %d", task.MaxFindings)
+		return f.Fields
 	}
 	for i, finding := range p.Findings {
 		at := "findings[" + strconv.Itoa(i) + "]."
-		f.oneOf(at+"severity", finding.Severity, task.Severities())
-		f.text(at+"message", finding.Message, task.MaxText)
-		f.upTo(at+"file", finding.File, task.MaxText)
-		f.upTo(at+"artifact_uri", finding.URI, task.MaxText)
+		f.OneOf(at+"severity", finding.Severity, task.Severities())
+		f.Text(at+"message", finding.Message, task.MaxText)
+		f.UpTo(at+"file", finding.File, task.MaxText)
+		f.UpTo(at+"artifact_uri", finding.URI, task.MaxText)
 		if finding.Line < 0 {
-			f.add(at+"line", "%d is no line", finding.Line)
+			f.Add(at+"line", "%d is no line", finding.Line)
 		}
 	}
-	return f
+	return f.Fields
 }
 
-// TaskReviewed is the answer of task.append_review.
-type TaskReviewed struct {
-	TaskChanged
+// Reviewed is the answer of task.append_review.
+type Reviewed struct {
+	Changed
 	ReviewID string `json:"review_id"`
 	Stale    bool   `json:"stale"`
 }
 
-// TaskRequestApprovalParams asks a person about an effect (task.request_approval).
+// RequestApprovalParams asks a person about an effect (task.request_approval).
 // For an effect that is planned, the key is enough besides what is required.
-type TaskRequestApprovalParams struct {
-	TaskWrite
+type RequestApprovalParams struct {
+	Write
 	AttemptID string `json:"attempt_id,omitzero"`
 	task.Planned
 	RequestedBy string `json:"requested_by"`
@@ -552,21 +516,21 @@ type TaskRequestApprovalParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskRequestApprovalParams) Validate() []FieldError {
+func (p *RequestApprovalParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
+	f.Maybe("attempt_id", task.AttemptID, p.AttemptID)
 	f.planned("", &p.Planned, true)
-	f.text("requested_action", p.RequestedAction, task.MaxText)
-	f.text("side_effect_kind", p.Kind, 64)
-	f.upTo("requested_by", p.RequestedBy, maxName)
-	f.upTo("status", p.Status, maxName)
-	return f
+	f.Text("requested_action", p.RequestedAction, task.MaxText)
+	f.Text("side_effect_kind", p.Kind, 64)
+	f.UpTo("requested_by", p.RequestedBy, api.MaxName)
+	f.UpTo("status", p.Status, api.MaxName)
+	return f.Fields
 }
 
-// TaskApprovalRequested is the answer of task.request_approval.
-type TaskApprovalRequested struct {
-	TaskChanged
+// ApprovalRequested is the answer of task.request_approval.
+type ApprovalRequested struct {
+	Changed
 	ApprovalID    string    `json:"approval_id"`
 	EffectID      string    `json:"effect_id"`
 	Status        string    `json:"status"`
@@ -574,9 +538,9 @@ type TaskApprovalRequested struct {
 	ExpiresAt     time.Time `json:"expires_at"`
 }
 
-// TaskResolveApprovalParams decides about an approval (task.resolve_approval).
-type TaskResolveApprovalParams struct {
-	TaskWrite
+// ResolveApprovalParams decides about an approval (task.resolve_approval).
+type ResolveApprovalParams struct {
+	Write
 	ApprovalID string `json:"approval_id"`
 	Resolution string `json:"resolution"`
 	ResolvedBy string `json:"resolved_by"`
@@ -586,83 +550,83 @@ type TaskResolveApprovalParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskResolveApprovalParams) Validate() []FieldError {
+func (p *ResolveApprovalParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.id("approval_id", task.ApprovalID, p.ApprovalID)
-	f.oneOf("resolution", p.Resolution, task.Resolutions())
-	f.upTo("resolved_by", p.ResolvedBy, maxName)
-	f.upTo("note", p.Note, MaxNote)
-	f.upTo("digest", p.Digest, maxName)
-	f.upTo("signature", p.Signature, maxSignature)
+	f.ID("approval_id", task.ApprovalID, p.ApprovalID)
+	f.OneOf("resolution", p.Resolution, task.Resolutions())
+	f.UpTo("resolved_by", p.ResolvedBy, api.MaxName)
+	f.UpTo("note", p.Note, api.MaxNote)
+	f.UpTo("digest", p.Digest, api.MaxName)
+	f.UpTo("signature", p.Signature, api.MaxSignature)
 	if p.Resolution == task.ApprovalApproved && p.Digest == "" {
-		f.add("digest", "required: the digest of what you saw, from approval.get")
+		f.Add("digest", "required: the digest of what you saw, from approval.get")
 	}
-	return f
+	return f.Fields
 }
 
-// TaskApprovalResolved is the answer of task.resolve_approval.
-type TaskApprovalResolved struct {
-	TaskChanged
+// ApprovalResolved is the answer of task.resolve_approval.
+type ApprovalResolved struct {
+	Changed
 	Status string `json:"status"`
 	Needed int    `json:"needed"`
 	Given  int    `json:"given"`
 }
 
-// TaskOpenCircuitParams stops a task (task.open_circuit).
-type TaskOpenCircuitParams struct {
-	TaskWrite
-	TaskSaid
+// OpenCircuitParams stops a task (task.open_circuit).
+type OpenCircuitParams struct {
+	Write
+	Said
 	Reason        string `json:"reason"`
 	LatestAttempt string `json:"latest_attempt_id,omitzero"`
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskOpenCircuitParams) Validate() []FieldError {
+func (p *OpenCircuitParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.text("actor", p.Actor, maxName)
-	f.text("reason", p.Reason, task.MaxText)
-	f.maybe("latest_attempt_id", task.AttemptID, p.LatestAttempt)
-	return f
+	f.Text("actor", p.Actor, api.MaxName)
+	f.Text("reason", p.Reason, task.MaxText)
+	f.Maybe("latest_attempt_id", task.AttemptID, p.LatestAttempt)
+	return f.Fields
 }
 
-// TaskCloseCircuitParams lets a task go on (task.close_circuit).
-type TaskCloseCircuitParams struct {
-	TaskWrite
+// CloseCircuitParams lets a task go on (task.close_circuit).
+type CloseCircuitParams struct {
+	Write
 	ToPhase task.Phase `json:"to_phase"`
 	Reason  string     `json:"reason"`
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskCloseCircuitParams) Validate() []FieldError {
+func (p *CloseCircuitParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
 	f.phase("to_phase", p.ToPhase)
-	f.text("reason", p.Reason, task.MaxText)
-	return f
+	f.Text("reason", p.Reason, task.MaxText)
+	return f.Fields
 }
 
-// TaskListReadyParams asks for tasks with something to do (task.list_ready).
-type TaskListReadyParams struct {
-	Strict
+// ListReadyParams asks for tasks with something to do (task.list_ready).
+type ListReadyParams struct {
+	api.Strict
 	Limit  *int     `json:"limit,omitzero"`
 	Labels []string `json:"labels,omitzero"`
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskListReadyParams) Validate() []FieldError {
+func (p *ListReadyParams) Validate() []api.FieldError {
 	var f fields
 	if p.Limit != nil {
-		f.between("limit", *p.Limit, 1, MaxPage)
+		f.Between("limit", *p.Limit, 1, api.MaxPage)
 	}
 	f.labels(p.Labels)
-	return f
+	return f.Fields
 }
 
-// TaskListParams asks for tasks (task.list).
-type TaskListParams struct {
-	Strict
+// ListParams asks for tasks (task.list).
+type ListParams struct {
+	api.Strict
 	TenantID string     `json:"tenant_id,omitzero"`
 	Phase    task.Phase `json:"phase,omitzero"`
 	// Open leaves out completed and failed tasks.
@@ -672,20 +636,20 @@ type TaskListParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskListParams) Validate() []FieldError {
+func (p *ListParams) Validate() []api.FieldError {
 	var f fields
 	if p.Limit != nil {
-		f.between("limit", *p.Limit, 1, MaxPage)
+		f.Between("limit", *p.Limit, 1, api.MaxPage)
 	}
 	if p.Phase != "" {
 		f.phase("phase", p.Phase)
 	}
-	f.maybe("after", task.TaskID, p.After)
-	return f
+	f.Maybe("after", task.TaskID, p.After)
+	return f.Fields
 }
 
-// TaskLine is one task of a list.
-type TaskLine struct {
+// Line is one task of a list.
+type Line struct {
 	task.Head
 	ReadyAt *time.Time `json:"ready_at"`
 	// Waits is who or what the task waits for, and Since since when.
@@ -695,38 +659,38 @@ type TaskLine struct {
 	Person bool `json:"person,omitzero"`
 }
 
-// TaskList is a page of tasks.
-type TaskList struct {
-	Tasks []TaskLine `json:"tasks"`
+// List is a page of tasks.
+type List struct {
+	Tasks []Line `json:"tasks"`
 	// Next continues the list, absent at its end.
 	Next string `json:"next,omitzero"`
 }
 
-// TaskClaimParams keeps a task for an orchestrator (task.claim).
-type TaskClaimParams struct {
-	TaskWrite
+// ClaimParams keeps a task for an orchestrator (task.claim).
+type ClaimParams struct {
+	Write
 	LeaseS *int `json:"lease_s,omitzero"`
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskClaimParams) Validate() []FieldError {
+func (p *ClaimParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
 	if p.LeaseS != nil {
-		f.between("lease_s", *p.LeaseS, 0, 3600)
+		f.Between("lease_s", *p.LeaseS, 0, 3600)
 	}
-	return f
+	return f.Fields
 }
 
-// TaskClaimed is the answer of task.claim.
-type TaskClaimed struct {
-	TaskChanged
+// Claimed is the answer of task.claim.
+type Claimed struct {
+	Changed
 	ClaimedUntil time.Time `json:"claimed_until,omitzero"`
 }
 
-// TaskUpdateParams changes what a task says of itself (task.update).
-type TaskUpdateParams struct {
-	TaskWrite
+// UpdateParams changes what a task says of itself (task.update).
+type UpdateParams struct {
+	Write
 	Expected     *int         `json:"expected_revision"`
 	Title        *string      `json:"title,omitzero"`
 	Labels       *[]string    `json:"labels,omitzero"`
@@ -738,14 +702,14 @@ type TaskUpdateParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskUpdateParams) Validate() []FieldError {
+func (p *UpdateParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
 	if p.Expected == nil {
-		f.add("expected_revision", "required")
+		f.Add("expected_revision", "required")
 	}
 	if p.Title != nil {
-		f.text("title", *p.Title, task.MaxTitle)
+		f.Text("title", *p.Title, task.MaxTitle)
 	}
 	if p.Labels != nil {
 		f.labels(*p.Labels)
@@ -754,18 +718,18 @@ func (p *TaskUpdateParams) Validate() []FieldError {
 		f.dependencies(*p.DependsOn)
 	}
 	f.priority(p.Priority)
-	return f
+	return f.Fields
 }
 
-// TaskUpdated is the answer of task.update.
-type TaskUpdated struct {
-	TaskChanged
+// Updated is the answer of task.update.
+type Updated struct {
+	Changed
 	Missing []task.Missing `json:"missing"`
 }
 
-// TaskFinishAttemptParams ends an attempt (task.finish_attempt).
-type TaskFinishAttemptParams struct {
-	TaskWrite
+// FinishAttemptParams ends an attempt (task.finish_attempt).
+type FinishAttemptParams struct {
+	Write
 	AttemptID    string `json:"attempt_id"`
 	Outcome      string `json:"outcome"`
 	FailureCode  string `json:"failure_code,omitzero"`
@@ -774,53 +738,53 @@ type TaskFinishAttemptParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskFinishAttemptParams) Validate() []FieldError {
+func (p *FinishAttemptParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.id("attempt_id", task.AttemptID, p.AttemptID)
-	f.oneOf("outcome", p.Outcome, task.Outcomes())
+	f.ID("attempt_id", task.AttemptID, p.AttemptID)
+	f.OneOf("outcome", p.Outcome, task.Outcomes())
 	switch {
 	case p.Outcome == task.AttemptFailed:
-		f.oneOf("failure_code", p.FailureCode, task.Failures())
+		f.OneOf("failure_code", p.FailureCode, task.Failures())
 	case p.FailureCode != "":
-		f.add("failure_code", "only what failed has one")
+		f.Add("failure_code", "only what failed has one")
 	}
-	f.upTo("error_summary", p.ErrorSummary, task.MaxText)
-	return f
+	f.UpTo("error_summary", p.ErrorSummary, task.MaxText)
+	return f.Fields
 }
 
-// TaskAttemptFinished is the answer of task.finish_attempt.
-type TaskAttemptFinished struct {
-	TaskChanged
+// AttemptFinished is the answer of task.finish_attempt.
+type AttemptFinished struct {
+	Changed
 	Status  string    `json:"status"`
 	RetryAt time.Time `json:"retry_at,omitzero"`
 }
 
-// TaskPlanEffectParams plans an effect (task.plan_effect).
-type TaskPlanEffectParams struct {
-	TaskWrite
+// PlanEffectParams plans an effect (task.plan_effect).
+type PlanEffectParams struct {
+	Write
 	task.Planned
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskPlanEffectParams) Validate() []FieldError {
+func (p *PlanEffectParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
 	f.planned("", &p.Planned, false)
-	return f
+	return f.Fields
 }
 
-// TaskEffectPlanned is the answer of task.plan_effect.
-type TaskEffectPlanned struct {
-	TaskChanged
+// EffectPlanned is the answer of task.plan_effect.
+type EffectPlanned struct {
+	Changed
 	EffectID string `json:"effect_id"`
 	State    string `json:"state"`
 }
 
-// TaskRunEffectParams starts an effect once (task.run_effect). It waits up to WaitS
+// RunEffectParams starts an effect once (task.run_effect). It waits up to WaitS
 // for the decision, the phase and the end.
-type TaskRunEffectParams struct {
-	TaskRef
+type RunEffectParams struct {
+	Ref
 	EffectID       string `json:"effect_id,omitzero"`
 	IdempotencyKey string `json:"idempotency_key,omitzero"`
 	RequestDigest  string `json:"request_digest"`
@@ -829,24 +793,24 @@ type TaskRunEffectParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskRunEffectParams) Validate() []FieldError {
+func (p *RunEffectParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.maybe("effect_id", task.EffectID, p.EffectID)
-	f.upTo("idempotency_key", p.IdempotencyKey, maxName)
+	f.Maybe("effect_id", task.EffectID, p.EffectID)
+	f.UpTo("idempotency_key", p.IdempotencyKey, api.MaxName)
 	if (p.EffectID == "") == (p.IdempotencyKey == "") {
-		f.add("effect_id", "want either effect_id or idempotency_key")
+		f.Add("effect_id", "want either effect_id or idempotency_key")
 	}
 	if !task.Digests(p.RequestDigest) {
-		f.add("request_digest", "required: the digest that task.request_approval answered")
+		f.Add("request_digest", "required: the digest that task.request_approval answered")
 	}
-	f.between("wait_s", p.WaitS, 0, 20)
-	return f
+	f.Between("wait_s", p.WaitS, 0, 20)
+	return f.Fields
 }
 
-// TaskEffectRun is the answer of task.run_effect.
-type TaskEffectRun struct {
-	TaskChanged
+// EffectRun is the answer of task.run_effect.
+type EffectRun struct {
+	Changed
 	EffectID string         `json:"effect_id"`
 	State    string         `json:"state"`
 	Run      int            `json:"run"`
@@ -855,9 +819,9 @@ type TaskEffectRun struct {
 	RunToken string `json:"run_token,omitzero"`
 }
 
-// TaskFinishEffectParams says how an external effect ended (task.finish_effect).
-type TaskFinishEffectParams struct {
-	TaskWrite
+// FinishEffectParams says how an external effect ended (task.finish_effect).
+type FinishEffectParams struct {
+	Write
 	EffectID string         `json:"effect_id"`
 	Run      int            `json:"run"`
 	RunToken string         `json:"run_token"`
@@ -868,25 +832,25 @@ type TaskFinishEffectParams struct {
 func effectOutcomes() []string { return []string{task.EffectDone, task.EffectFailed} }
 
 // Validate names the fields that are wrong.
-func (p *TaskFinishEffectParams) Validate() []FieldError {
+func (p *FinishEffectParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.id("effect_id", task.EffectID, p.EffectID)
+	f.ID("effect_id", task.EffectID, p.EffectID)
 	if p.Run < 1 {
-		f.add("run", "required")
+		f.Add("run", "required")
 	}
-	f.text("run_token", p.RunToken, maxName)
-	f.oneOf("outcome", p.Outcome, effectOutcomes())
+	f.Text("run_token", p.RunToken, api.MaxName)
+	f.OneOf("outcome", p.Outcome, effectOutcomes())
 	if len(p.Receipt) > task.MaxPayloadBytes {
-		f.add("receipt", "longer than %d bytes", task.MaxPayloadBytes)
+		f.Add("receipt", "longer than %d bytes", task.MaxPayloadBytes)
 	}
-	return f
+	return f.Fields
 }
 
-// TaskSettleEffectParams is a person's word about a run of which nobody knows the
+// SettleEffectParams is a person's word about a run of which nobody knows the
 // outcome (task.settle_effect).
-type TaskSettleEffectParams struct {
-	TaskWrite
+type SettleEffectParams struct {
+	Write
 	EffectID string `json:"effect_id"`
 	Run      int    `json:"run,omitzero"`
 	Outcome  string `json:"outcome"`
@@ -894,64 +858,64 @@ type TaskSettleEffectParams struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskSettleEffectParams) Validate() []FieldError {
+func (p *SettleEffectParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.id("effect_id", task.EffectID, p.EffectID)
+	f.ID("effect_id", task.EffectID, p.EffectID)
 	if p.Run < 0 {
-		f.add("run", "%d is no run", p.Run)
+		f.Add("run", "%d is no run", p.Run)
 	}
-	f.oneOf("outcome", p.Outcome, effectOutcomes())
-	f.text("note", p.Note, MaxNote)
-	return f
+	f.OneOf("outcome", p.Outcome, effectOutcomes())
+	f.Text("note", p.Note, api.MaxNote)
+	return f.Fields
 }
 
-// TaskKillEffectParams ends a command that runs (task.kill_effect).
-type TaskKillEffectParams struct {
-	TaskWrite
+// KillEffectParams ends a command that runs (task.kill_effect).
+type KillEffectParams struct {
+	Write
 	EffectID string `json:"effect_id"`
 	Run      int    `json:"run,omitzero"`
 	Reason   string `json:"reason"`
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskKillEffectParams) Validate() []FieldError {
+func (p *KillEffectParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.id("effect_id", task.EffectID, p.EffectID)
+	f.ID("effect_id", task.EffectID, p.EffectID)
 	if p.Run < 0 {
-		f.add("run", "%d is no run", p.Run)
+		f.Add("run", "%d is no run", p.Run)
 	}
-	f.text("reason", p.Reason, task.MaxText)
-	return f
+	f.Text("reason", p.Reason, task.MaxText)
+	return f.Fields
 }
 
-// TaskCancelEffectParams gives up an effect (task.cancel_effect).
-type TaskCancelEffectParams struct {
-	TaskWrite
+// CancelEffectParams gives up an effect (task.cancel_effect).
+type CancelEffectParams struct {
+	Write
 	EffectID string `json:"effect_id"`
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskCancelEffectParams) Validate() []FieldError {
+func (p *CancelEffectParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.id("effect_id", task.EffectID, p.EffectID)
-	return f
+	f.ID("effect_id", task.EffectID, p.EffectID)
+	return f.Fields
 }
 
-// TaskEffectState is the answer of what changes an effect.
-type TaskEffectState struct {
-	TaskChanged
+// EffectState is the answer of what changes an effect.
+type EffectState struct {
+	Changed
 	EffectID string `json:"effect_id"`
 	State    string `json:"state"`
 }
 
-// TaskGrantParams gives an actor a token (task.grant). An operator may leave out the
+// GrantParams gives an actor a token (task.grant). An operator may leave out the
 // task for an orchestrator, and name an agent that the token speaks and reads for, besides
 // the actor or in its place.
-type TaskGrantParams struct {
-	Strict
+type GrantParams struct {
+	api.Strict
 	TaskID    string   `json:"task_id,omitzero"`
 	Actor     string   `json:"actor,omitzero"`
 	Agent     string   `json:"agent,omitzero"`
@@ -965,35 +929,35 @@ type TaskGrantParams struct {
 }
 
 // WithKey is the request's key, "" for none.
-func (p *TaskGrantParams) WithKey() string { return p.RequestKey }
+func (p *GrantParams) WithKey() string { return p.RequestKey }
 
 // Validate names the fields that are wrong.
-func (p *TaskGrantParams) Validate() []FieldError {
+func (p *GrantParams) Validate() []api.FieldError {
 	var f fields
-	f.maybe("task_id", task.TaskID, p.TaskID)
+	f.Maybe("task_id", task.TaskID, p.TaskID)
 	if p.Actor == "" && p.Agent == "" {
-		f.add("actor", "required")
+		f.Add("actor", "required")
 	}
 	if p.Actor == "" && p.TaskID != "" {
-		f.add("actor", "required with task_id")
+		f.Add("actor", "required with task_id")
 	}
-	f.upTo("actor", p.Actor, maxName)
-	f.upTo("agent", p.Agent, maxName)
-	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
-	f.names("tools", p.Tools)
+	f.UpTo("actor", p.Actor, api.MaxName)
+	f.UpTo("agent", p.Agent, api.MaxName)
+	f.Maybe("attempt_id", task.AttemptID, p.AttemptID)
+	f.Names("tools", p.Tools)
 	if p.ExpiresS != nil {
-		f.between("expires_s", *p.ExpiresS, 1, 366*24*60*60)
+		f.Between("expires_s", *p.ExpiresS, 1, 366*24*60*60)
 	}
 	if p.Bind != "" {
-		f.oneOf("bind", p.Bind, task.Binds())
+		f.OneOf("bind", p.Bind, task.Binds())
 	}
-	f.upTo("request_key", p.RequestKey, maxName)
-	return f
+	f.UpTo("request_key", p.RequestKey, api.MaxName)
+	return f.Fields
 }
 
-// TaskGranted is the answer of task.grant. The token is never given again.
-type TaskGranted struct {
-	TaskChanged
+// Granted is the answer of task.grant. The token is never given again.
+type Granted struct {
+	Changed
 	GrantID   string    `json:"grant_id"`
 	Token     string    `json:"token,omitzero"`
 	Actor     string    `json:"actor"`
@@ -1005,41 +969,41 @@ type TaskGranted struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// TaskRevokeGrantParams ends a grant (task.revoke_grant).
-type TaskRevokeGrantParams struct {
-	Strict
+// RevokeGrantParams ends a grant (task.revoke_grant).
+type RevokeGrantParams struct {
+	api.Strict
 	TaskID     string `json:"task_id,omitzero"`
 	GrantID    string `json:"grant_id"`
 	RequestKey string `json:"request_key,omitzero"`
 }
 
 // WithKey is the request's key, "" for none.
-func (p *TaskRevokeGrantParams) WithKey() string { return p.RequestKey }
+func (p *RevokeGrantParams) WithKey() string { return p.RequestKey }
 
 // Validate names the fields that are wrong.
-func (p *TaskRevokeGrantParams) Validate() []FieldError {
+func (p *RevokeGrantParams) Validate() []api.FieldError {
 	var f fields
-	f.maybe("task_id", task.TaskID, p.TaskID)
-	f.id("grant_id", task.GrantID, p.GrantID)
-	f.upTo("request_key", p.RequestKey, maxName)
-	return f
+	f.Maybe("task_id", task.TaskID, p.TaskID)
+	f.ID("grant_id", task.GrantID, p.GrantID)
+	f.UpTo("request_key", p.RequestKey, api.MaxName)
+	return f.Fields
 }
 
-// TaskAttachParams makes a connection an actor's by a grant's token (task.attach).
-type TaskAttachParams struct {
-	Strict
+// AttachParams makes a connection an actor's by a grant's token (task.attach).
+type AttachParams struct {
+	api.Strict
 	Token string `json:"token"`
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskAttachParams) Validate() []FieldError {
+func (p *AttachParams) Validate() []api.FieldError {
 	var f fields
-	f.text("token", p.Token, maxName)
-	return f
+	f.Text("token", p.Token, api.MaxName)
+	return f.Fields
 }
 
-// TaskAttached says whose the connection is.
-type TaskAttached struct {
+// Attached says whose the connection is.
+type Attached struct {
 	GrantID   string    `json:"grant_id"`
 	Actor     string    `json:"actor"`
 	Role      task.Role `json:"role"`
@@ -1052,17 +1016,17 @@ type TaskAttached struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// TaskAskPermissionParams asks whether an agent may use a tool of its runtime
+// AskPermissionParams asks whether an agent may use a tool of its runtime
 // (task.ask_permission).
-type TaskAskPermissionParams struct {
-	TaskRef
+type AskPermissionParams struct {
+	Ref
 	AttemptID string         `json:"attempt_id,omitzero"`
-	ToolCall  TaskToolCall   `json:"tool_call"`
+	ToolCall  ToolCall       `json:"tool_call"`
 	Options   jsontext.Value `json:"options"`
 }
 
-// TaskToolCall is what an agent wants to do.
-type TaskToolCall struct {
+// ToolCall is what an agent wants to do.
+type ToolCall struct {
 	ID    string `json:"id,omitzero"`
 	Kind  string `json:"kind"`
 	Title string `json:"title,omitzero"`
@@ -1073,43 +1037,43 @@ type TaskToolCall struct {
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskAskPermissionParams) Validate() []FieldError {
+func (p *AskPermissionParams) Validate() []api.FieldError {
 	var f fields
 	p.validate(&f)
-	f.maybe("attempt_id", task.AttemptID, p.AttemptID)
-	f.text("tool_call.kind", p.ToolCall.Kind, 64)
-	f.upTo("tool_call.id", p.ToolCall.ID, maxName)
-	f.upTo("tool_call.title", p.ToolCall.Title, task.MaxText)
+	f.Maybe("attempt_id", task.AttemptID, p.AttemptID)
+	f.Text("tool_call.kind", p.ToolCall.Kind, 64)
+	f.UpTo("tool_call.id", p.ToolCall.ID, api.MaxName)
+	f.UpTo("tool_call.title", p.ToolCall.Title, task.MaxText)
 	if len(p.ToolCall.Input) > task.MaxArgvBytes || len(p.Options) > task.MaxPayloadBytes {
-		f.add("tool_call.input", "longer than %d bytes", task.MaxArgvBytes)
+		f.Add("tool_call.input", "longer than %d bytes", task.MaxArgvBytes)
 	}
-	return f
+	return f.Fields
 }
 
-// TaskPermission is the answer of task.ask_permission.
-type TaskPermission struct {
+// Permission is the answer of task.ask_permission.
+type Permission struct {
 	Decision   string `json:"decision"`
 	Reason     string `json:"reason,omitzero"`
 	ApprovalID string `json:"approval_id,omitzero"`
 }
 
-// TaskWatchParams follows tasks (task.watch). After is a number of the log.
-type TaskWatchParams struct {
-	Strict
+// WatchParams follows tasks (task.watch). After is a number of the log.
+type WatchParams struct {
+	api.Strict
 	TaskID string  `json:"task_id,omitzero"`
 	After  *uint64 `json:"after,omitzero"`
 }
 
 // Validate names the fields that are wrong.
-func (p *TaskWatchParams) Validate() []FieldError {
+func (p *WatchParams) Validate() []api.FieldError {
 	var f fields
-	f.maybe("task_id", task.TaskID, p.TaskID)
-	return f
+	f.Maybe("task_id", task.TaskID, p.TaskID)
+	return f.Fields
 }
 
-// TaskNews is one chunk of task.watch. The one with Caught set follows what was there
+// News is one chunk of task.watch. The one with Caught set follows what was there
 // already.
-type TaskNews struct {
-	*TaskEvent
+type News struct {
+	*Event
 	Caught bool `json:"caught,omitzero"`
 }
