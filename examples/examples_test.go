@@ -82,6 +82,7 @@ func TestTasks(t *testing.T) {
 	defer cancel()
 	c := exec.CommandContext(ctx, "sh", "tasks/run.sh")
 	c.Env = append(os.Environ(), "PATH="+tools.dir+":"+os.Getenv("PATH"))
+	c.WaitDelay = 10 * time.Second // for a daemon that outlives the script
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "run 1 of eff_") || !strings.Contains(string(out), "completed") {
 		t.Errorf("%v\n%s", err, out)

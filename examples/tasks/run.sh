@@ -8,7 +8,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
 mkdir "$dir/work"
 export XDG_STATE_HOME="$dir/state" XDG_RUNTIME_DIR="$dir"
-ocipd() { command ocipd --config "$dir/ocipd.yaml" --socket "$dir/run/kernel.sock" "$@"; }
+# What goes on in the background is no function, so that $! is the program and not a shell.
+place="--config $dir/ocipd.yaml --socket $dir/run/kernel.sock"
+ocipd() { command ocipd $place "$@"; }
 # "as NAME task …" is a command of that actor's.
 as() { name=$1; shift; ocipd "$@" --token-file "$dir/$name.token"; }
 member() { grep -o "\"$1\":\"[^\"]*\"" | head -n 1 | cut -d '"' -f 4; }
@@ -26,10 +28,10 @@ tasks:
     - {name: checker, role: spec_reviewer, tenant_id: acme}
     - {name: critic, role: quality_reviewer, tenant_id: acme}
 EOF
-ocipd serve --log-level warn & daemon=$!
+command ocipd $place serve --log-level warn & daemon=$!
 trap 'kill $daemon ${runner:-} 2>/dev/null || true; wait; rm -rf "$dir"' EXIT
 ocipd status --wait 20s > "$dir/status"
-ocipd runner 2> "$dir/runner.log" & runner=$!
+command ocipd $place runner 2> "$dir/runner.log" & runner=$!
 
 # A person gives each actor a token, and says what is released, and how.
 for name in lead builder checker critic; do
