@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,15 +26,22 @@ type fixture struct {
 	*Registry
 	store *store.Store
 	terms *Terms
+	mu    sync.Mutex
 	told  []string
 }
 
-func (f *fixture) Resume(a *App)                { f.told = append(f.told, "resume "+a.ID()) }
-func (f *fixture) ResumeChannel(channel string) { f.told = append(f.told, "resume channel "+channel) }
-func (f *fixture) Leave(a *App)                 { f.told = append(f.told, "leave "+a.ID()) }
+func (f *fixture) note(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = append(f.told, fmt.Sprintf(format, args...))
+}
+
+func (f *fixture) Resume(a *App)                { f.note("resume %s", a.ID()) }
+func (f *fixture) ResumeChannel(channel string) { f.note("resume channel %s", channel) }
+func (f *fixture) Leave(a *App)                 { f.note("leave %s", a.ID()) }
 
 func (f *fixture) Acknowledge(a *App, d *Delivery, r Receipt) error {
-	f.told = append(f.told, fmt.Sprintf("acknowledge %s %s %v", a.ID(), d.DispatchID, r))
+	f.note("acknowledge %s %s %v", a.ID(), d.DispatchID, r)
 	return nil
 }
 
@@ -213,6 +221,7 @@ func TestResumption(t *testing.T) {
 		if r, err := c.Subscribe(f.Context(), &api.HooksParams{Events: []string{"message_sending"}}); err != nil || len(r.Subscribed) != 1 {
 			t.Fatal(r, err)
 		}
+		synctest.Wait() // a channel's queue is resumed beside the answer
 		f.start()
 		isCode(t, "another process", f.Connect(someone(2), new(wire)).Authorize(token), api.AppNotRegistered)
 		again := f.Connect(someone(1), new(wire))
