@@ -303,8 +303,9 @@ func rateBeside(b *bench) (result, error) {
 		return notAskedFor, nil
 	}
 	var rates [2][]float64
+	sides := []*bench{b, b.other()}
 	for turn := range besideTurns {
-		for side, which := range []*bench{b, b.other()} {
+		for side, which := range sides {
 			d, steps, err := which.crowded(fmt.Sprintf("crowd-%d", turn))
 			if err != nil {
 				return result{}, err

@@ -203,6 +203,31 @@ func moduleRoot(t *testing.T) (dir, module string) {
 
 const testModule = "example.com/layers"
 
+// TestDecisions holds that each decision on record has a number of its own, which its
+// title says too.
+func TestDecisions(t *testing.T) {
+	names, err := filepath.Glob("../../docs/adr/*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no decisions are there", err)
+	}
+	taken := make(map[string]string)
+	for _, name := range names {
+		base := filepath.Base(name)
+		number, _, _ := strings.Cut(base, "-")
+		if other := taken[number]; other != "" {
+			t.Errorf("%s has the number of %s", base, other)
+		}
+		taken[number] = base
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(text), "# "+number+": ") {
+			t.Errorf("the title of %s does not begin with its number", base)
+		}
+	}
+}
+
 // TestCheck breaks every rule once, so that the check is known to be able to
 // fail, and keeps some neighbours of each rule, so that it is known to be able
 // to pass.

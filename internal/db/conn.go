@@ -52,11 +52,11 @@ func OpenWriter(path string) (*Writer, error) {
 }
 
 // openAlone opens a connection of a claimed database. All of them use SQLite's unix-excl
-// VFS, as [walfile] extends it: the first one locks the file for this process until the last is closed, so that
-// no other process that heeds SQLite's locks reads or writes it, and the index of
-// the write-ahead log is in this process's memory. So there is no -shm file that
-// somebody could take away, and no transaction makes a system call for a lock. Each
-// connection opens the file for writing, since one for reading alone would lock by
+// VFS, as [walfile] extends it: the first one locks the file for this process until the
+// last is closed, so that no other process that heeds SQLite's locks reads or writes it,
+// and the index of the write-ahead log is in this process's memory. So there is no -shm
+// file that somebody could take away, and no transaction makes a system call for a lock.
+// Each connection opens the file for writing, since one for reading alone would lock by
 // itself and weaken the lock.
 //
 // POSIX locks belong to the process and are lost when it closes any descriptor of the

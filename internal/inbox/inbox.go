@@ -173,7 +173,6 @@ func (i *Inboxes) shown(page *outbox.Page, result *api.AgentMessages) error {
 			delete(m.Metadata, name)
 		}
 		delete(m.Metadata, "exchange")
-		delete(m.Metadata, "aiDisclosure")
 		result.Messages = append(result.Messages, m)
 	}
 	if len(page.Messages) > 0 {

@@ -25,7 +25,8 @@ type Proposal struct {
 	Written bool `json:"written"`
 
 	// App or Agent is whom it is about, and Name the key of theirs. Unnamed is set
-	// where nothing shows which app it is: App is a placeholder then.
+	// where the log does not show which app it is: App is then an example's name, for
+	// the operator to replace.
 	App     string `json:"-"`
 	Agent   string `json:"-"`
 	Name    string `json:"-"`

@@ -74,12 +74,8 @@ func Run(ctx context.Context, o Options) error {
 			o.Say("the daemon is away: %s", why)
 			said = why
 		}
-		timer := time.NewTimer(again)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if r.pause(again) != nil {
 			return nil
-		case <-timer.C:
 		}
 	}
 }
@@ -175,12 +171,8 @@ func (r *runner) report(p *taskapi.RunnerReportParams) error {
 		case answered && e.Code != api.InternalError && e.Code != api.ConnectionClosed && e.Code != api.Timeout:
 			return err
 		}
-		timer := time.NewTimer(again)
-		select {
-		case <-r.ctx.Done():
-			timer.Stop()
-			return r.ctx.Err()
-		case <-timer.C:
+		if err := r.pause(again); err != nil {
+			return err
 		}
 	}
 }

@@ -102,6 +102,16 @@ func (t *command) ask(ctx context.Context, method string, params any) (raw jsont
 
 // do makes one call, and prints its answer: as it is, or in a line.
 func (t *command) do(ctx context.Context, method string, params any, line func(*taskapi.View) string) error {
+	// All answers of writers have the members of a task that a line is made of.
+	return answered(ctx, t, method, params, func(said *taskapi.View) error {
+		_, err := fmt.Fprintln(t.Stdout, term.Printable(line(said)))
+		return err
+	})
+}
+
+// answered makes one call, and prints its answer: as it is with --json, else by what is
+// given.
+func answered[T any](ctx context.Context, t *command, method string, params any, show func(*T) error) error {
 	raw, err := t.ask(ctx, method, params)
 	if err != nil {
 		return err
@@ -110,13 +120,19 @@ func (t *command) do(ctx context.Context, method string, params any, line func(*
 		_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
 		return err
 	}
-	// All answers of writers have the members of a task that a line is made of.
-	var said taskapi.View
-	if err := json.Unmarshal(raw, &said); err != nil {
-		return fmt.Errorf("cannot read the daemon's answer: %w", err)
+	said, err := decoded[T](raw)
+	if err != nil {
+		return err
 	}
-	_, err = fmt.Fprintln(t.Stdout, term.Printable(line(&said)))
-	return err
+	return show(said)
+}
+
+func decoded[T any](raw jsontext.Value) (*T, error) {
+	said := new(T)
+	if err := json.Unmarshal(raw, said); err != nil {
+		return nil, fmt.Errorf("cannot read the daemon's answer: %w", err)
+	}
+	return said, nil
 }
 
 // moved is the line of what a task became.
@@ -204,23 +220,13 @@ Non-goals, Inputs, Outputs, Acceptance criteria, Risks. Missing fields are liste
 			if key != "" {
 				params["request_key"] = key
 			}
-			raw, err := t.ask(cmd.Context(), "task.create", params)
-			if err != nil {
-				return err
-			}
-			if t.asJSON {
-				_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
-				return err
-			}
-			var made taskapi.Created
-			if err := json.Unmarshal(raw, &made); err != nil {
-				return fmt.Errorf("cannot read the daemon's answer: %w", err)
-			}
-			fmt.Fprintf(t.Stdout, "%s is in %s\n", made.TaskID, made.Phase)
-			for _, m := range made.Missing {
-				fmt.Fprintf(t.Stderr, "to mend: %s\n", term.OneLine(m.String()))
-			}
-			return nil
+			return answered(cmd.Context(), t, "task.create", params, func(made *taskapi.Created) error {
+				fmt.Fprintf(t.Stdout, "%s is in %s\n", made.TaskID, made.Phase)
+				for _, m := range made.Missing {
+					fmt.Fprintf(t.Stderr, "to mend: %s\n", term.OneLine(m.String()))
+				}
+				return nil
+			})
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "the spec `FILE`, - for standard input")

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -175,20 +174,10 @@ func (t *command) newStartAttempt() *cobra.Command {
 		if p.Actor, p.ActorRole, err = t.me(ctx); err != nil {
 			return err
 		}
-		raw, err := t.ask(ctx, "task.start_attempt", &p)
-		if err != nil {
+		return answered(ctx, t, "task.start_attempt", &p, func(a *taskapi.AttemptStarted) error {
+			_, err := fmt.Fprintf(t.Stdout, "attempt %d of %s: %s, fence %d\n", a.Ordinal, a.TaskID, a.AttemptID, a.Fence)
 			return err
-		}
-		if t.asJSON {
-			_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
-			return err
-		}
-		var a taskapi.AttemptStarted
-		if err := json.Unmarshal(raw, &a); err != nil {
-			return fmt.Errorf("cannot read the daemon's answer: %w", err)
-		}
-		_, err = fmt.Fprintf(t.Stdout, "attempt %d of %s: %s, fence %d\n", a.Ordinal, a.TaskID, a.AttemptID, a.Fence)
-		return err
+		})
 	})
 	flags := c.Flags()
 	flags.StringVar(&p.Runtime, "runtime", "local", "where it runs, `WORD`: "+strings.Join(task.Runtimes(), ", "))
@@ -405,16 +394,16 @@ func (t *command) newRequestApproval() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var asked taskapi.ApprovalRequested
-			if err := json.Unmarshal(raw, &asked); err != nil {
-				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			asked, err := decoded[taskapi.ApprovalRequested](raw)
+			if err != nil {
+				return err
 			}
 			if !t.asJSON {
 				_, err := fmt.Fprintf(t.Stdout, "approval %s is %s\n", asked.ApprovalID, asked.Status)
 				return err
 			}
 			return t.PrintJSON(lobsterRequest{
-				ApprovalRequested: asked, IdempotencyKey: key, ActionDigest: asked.RequestDigest,
+				ApprovalRequested: *asked, IdempotencyKey: key, ActionDigest: asked.RequestDigest,
 				RequiresApproval: lobsterPrompt{Prompt: "Approve: " + p.RequestedAction, Items: []task.Planned{e.Planned}, Preview: p.RequestedAction + " (" + e.Kind + ")"},
 			})
 		},
@@ -538,9 +527,9 @@ first has it.`,
 			if err != nil {
 				return err
 			}
-			var g taskapi.Granted
-			if err := json.Unmarshal(raw, &g); err != nil {
-				return fmt.Errorf("cannot read the daemon's answer: %w", err)
+			g, err := decoded[taskapi.Granted](raw)
+			if err != nil {
+				return err
 			}
 			if file != "" {
 				if err := os.WriteFile(file, []byte(g.Token+"\n"), 0o600); err != nil {
@@ -660,20 +649,10 @@ func (t *command) newEffectRun() *cobra.Command {
 				}
 			}
 			p := taskapi.RunEffectParams{Ref: taskapi.Ref{TaskID: id}, IdempotencyKey: key, RequestDigest: digest, Compensation: compensation, WaitS: wait}
-			raw, err := t.ask(cmd.Context(), "task.run_effect", &p)
-			if err != nil {
+			return answered(cmd.Context(), t, "task.run_effect", &p, func(r *taskapi.EffectRun) error {
+				_, err := fmt.Fprintf(t.Stdout, "run %d of %s is %s\n", r.Run, r.EffectID, r.State)
 				return err
-			}
-			if t.asJSON {
-				_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
-				return err
-			}
-			var r taskapi.EffectRun
-			if err := json.Unmarshal(raw, &r); err != nil {
-				return fmt.Errorf("cannot read the daemon's answer: %w", err)
-			}
-			_, err = fmt.Fprintf(t.Stdout, "run %d of %s is %s\n", r.Run, r.EffectID, r.State)
-			return err
+			})
 		},
 	}
 	flags := c.Flags()
