@@ -106,7 +106,7 @@ func (w *Writer) Tell() {
 }
 
 // insertRecord has a long text bound as bytes: it is copied once, and as one.
-const insertRecord = `INSERT INTO records (seq, line) VALUES (?, CAST(? AS TEXT))`
+const insertRecord = `INSERT OR FAIL INTO records (seq, line) VALUES (?, CAST(? AS TEXT))`
 
 // seal writes the next record: its line, and its leaf in the tree.
 func (w *Writer) seal(body []byte) error {
