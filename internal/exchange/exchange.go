@@ -182,3 +182,12 @@ func (x *exchanges) Lock(a, b string) (unlock func()) {
 	}
 	return x.pairs.Lock(a + "\x00" + b)
 }
+
+// OtherEnd names the other end of a message to whoever locks the two: an agent by its
+// id, and anybody else by the session.
+func OtherEnd(instance, sessionKey string) string {
+	if instance != "" {
+		return instance
+	}
+	return "session " + sessionKey
+}

@@ -1,6 +1,6 @@
-// Package exchanges shows exchanges and ends them: for the apps of their agents, for
-// people, who see all and alone can settle what was escalated, and when their time has
-// run out.
+// Package exchanges shows exchanges, asks people to see to them and ends them: for the
+// apps of their agents, for people, who see all and alone can settle what was escalated,
+// and when their time has run out.
 package exchanges
 
 import (
@@ -46,6 +46,22 @@ func New(o Options) *Exchanges { return &Exchanges{o: o} }
 type Rules struct {
 	Directory *directory.Directory
 	Decider   *approval.Decider
+	// MaxHeld is how many requests of one agent may wait for a person, and HoldFor for
+	// how long.
+	MaxHeld int
+	HoldFor time.Duration
+	// Name enters into the record of a new request the digest that names it.
+	Name func(*audit.Record, *approval.Request) error
+}
+
+// WaitsUntil is until when a person is waited for: at most as long as the exchange
+// lasts.
+func (r *Rules) WaitsUntil(e *ocip.Exchange, now time.Time) time.Time {
+	expires := now.Add(r.HoldFor)
+	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(expires) {
+		return e.ExpiresAt
+	}
+	return expires
 }
 
 // Of tells the sides that the agents of an app hold from others.

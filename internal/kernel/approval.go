@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/exchanges"
 	"github.com/openclawos/ocipd/internal/hints"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
@@ -41,18 +41,13 @@ func (k *Kernel) newRequests(ctx context.Context) (err error) {
 }
 
 // Approvals returns who takes people's decisions under the rules in force.
-func (k *Kernel) Approvals() *approval.Decider { return k.rules().decider() }
-
-// decider takes people's decisions under the ruleset.
-func (k *ruleset) decider() *approval.Decider {
-	return k.requests.Under(approval.Rules{Signers: k.signers, KeepContent: k.cfg.KeepHeld, Subject: k.subject})
-}
+func (k *Kernel) Approvals() *approval.Decider { return k.rules().decider }
 
 // subject finds what a request is about.
 func (k *ruleset) subject(r *approval.Request) (approval.Subject, error) {
 	switch r.Kind {
 	case api.ApprovalOfEscalation:
-		return &escalation{k: k, r: r}, nil
+		return k.exchanges.Escalation(r, k.directory), nil
 	case api.ApprovalOfEffect, api.ApprovalOfPermission:
 		if k.subjectOf == nil {
 			return nil, approval.NotFound(r.ApprovalID)
@@ -88,13 +83,8 @@ func endOf(r *approval.Request) string {
 	return r.To()
 }
 
-// Lock takes the lock of the message's two ends: whatever is decided between them
-// is decided one after the other.
-func (s *heldMessage) Lock() (unlock func()) { return s.k.lockEnds(s.r) }
-
-func (k *base) lockEnds(r *approval.Request) (unlock func()) {
-	return k.state.Lock(r.Agent, otherEnd(r.Counterparty, r.SessionKey))
-}
+// Lock takes the lock of the message's two ends.
+func (s *heldMessage) Lock() (unlock func()) { return s.k.exchanges.Lock(s.r) }
 
 // Takes takes every decision that there is about a message.
 func (s *heldMessage) Takes(decision string) error {
@@ -126,7 +116,7 @@ func (s *heldMessage) Release(ctx context.Context, d *approval.Decision) error {
 		}
 		state = api.ApprovalTakenOver
 	}
-	if err := s.k.settle(ctx, d, s.st); err != nil {
+	if err := s.k.exchanges.Settle(ctx, d, s.st.escalated); err != nil {
 		return err
 	}
 	return s.release(ctx, d, v, state)
@@ -178,7 +168,7 @@ func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip
 		}
 		return d.Conclude(state, nil)
 	}
-	if err := k.seenTo(ctx, d, &s.st.exchange); err != nil {
+	if err := k.exchanges.SeenTo(ctx, d, &s.st.exchange, k.decider); err != nil {
 		giveBack()
 		return err
 	}
@@ -194,53 +184,7 @@ func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip
 
 // End ends the message's exchange without it.
 func (s *heldMessage) End(ctx context.Context, d *approval.Decision, state string) error {
-	return s.k.endRequest(ctx, d, state)
-}
-
-// endRequest enters what it means for an exchange that its person has denied or
-// resolved it, or that time ended what waited.
-func (k *ruleset) endRequest(ctx context.Context, d *approval.Decision, state string) error {
-	r := d.Request
-	st, err := k.standingOf(ctx, r)
-	if err != nil {
-		return err
-	}
-	outcome := ocip.Denied
-	switch state {
-	case api.ApprovalExpired:
-		if st.exchange.ExpiredAt(d.Now) {
-			endExchange(d, st, ocip.Expired)
-		}
-		return nil
-	case api.ApprovalResolved:
-		outcome = ocip.Resolved
-	}
-	if err := k.settle(ctx, d, st); err != nil {
-		return err
-	}
-	if err := k.state.Owed.ForgiveLocked(ctx, d.Change, r.Agent, r.Counterparty, outcome, r.ConversationID, ocip.Code(r.Code)); err != nil {
-		return err
-	}
-	endExchange(d, st, outcome)
-	if st.escalated != "" && st.escalated == r.ExchangeID {
-		return k.endOtherSide(ctx, d, st, outcome)
-	}
-	return nil
-}
-
-// standingOf is how things are for a held message that is not to be sent: it
-// can be decided about when nobody could send it any more.
-func (k *ruleset) standingOf(ctx context.Context, r *approval.Request) (*standing, error) {
-	var (
-		st  standing
-		err error
-	)
-	pair := store.PairOf(r.Agent, r.Counterparty)
-	if st.exchange, err = k.state.SideLocked(ctx, pair, r.Agent, r.ExchangeID); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, err
-	}
-	st.escalated, err = k.state.EscalationLocked(ctx, pair)
-	return &st, err
+	return s.k.exchanges.End(ctx, d, state, s.k.directory)
 }
 
 // again is a held message as it was when it was weighed, on its way once more.
@@ -288,43 +232,6 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	return m, nil
 }
 
-// endExchange gives the exchange of a request its outcome.
-func endExchange(d *approval.Decision, st *standing, outcome ocip.Outcome) {
-	if e, open := st.exchange.Settle(d.Now, outcome); open {
-		d.Change.Add(&store.Exchange{Exchange: e})
-	}
-}
-
-// endOtherSide ends the other agent's side too of an exchange whose rounds are
-// used up, where it is kept here: that agent would go on in it, and be stopped
-// once more.
-func (k *ruleset) endOtherSide(ctx context.Context, d *approval.Decision, st *standing, outcome ocip.Outcome) error {
-	sides, err := k.state.SidesLocked(ctx, &st.exchange)
-	if err != nil {
-		return err
-	}
-	for _, e := range sides {
-		e, open := e.Settle(d.Now, outcome)
-		if !open || e.Agent == d.Request.Agent || e.ConversationID != d.Request.ConversationID {
-			continue
-		}
-		d.Change.Add(&store.Exchange{Exchange: e})
-		r := k.exchanges.Record(&e, string(outcome), k.directory)
-		r.ApprovalID = d.Request.ApprovalID
-		d.Change.Records = append(d.Change.Records, r)
-	}
-	return nil
-}
-
-// settle enters that a person has looked: where the exchange's rounds were used
-// up, its two agents may begin anew, and the agent begins a causal chain anew.
-func (k *ruleset) settle(ctx context.Context, d *approval.Decision, st *standing) error {
-	if st.escalated != "" && st.escalated == d.Request.ExchangeID {
-		d.Change.Add(store.Settled(store.PairOf(d.Request.Agent, d.Request.Counterparty)))
-	}
-	return k.state.Chains.BeginAnew(ctx, d.Request.Agent, d.Now, d.Change)
-}
-
 // outcomeKept is for how long an app is waited for that must be told.
 const outcomeKept = 7 * 24 * time.Hour
 
@@ -354,18 +261,4 @@ func (s *heldMessage) Tell(change *store.Change, outcome api.ApprovalOutcome) er
 }
 
 // Record begins a record about the message.
-func (s *heldMessage) Record() *audit.Record { return s.k.requestRecord(s.r) }
-
-func (k *ruleset) requestRecord(h *approval.Request) *audit.Record {
-	r := &audit.Record{
-		AppID: h.AppID, AgentID: h.Agent, UserID: h.UserID,
-		Counterparty: audit.Counterparty{Kind: string(h.CounterpartyKind), InstanceID: h.Counterparty, UserID: h.CounterpartyUserID},
-		SessionKey:   h.SessionKey, TaskID: h.TaskID, ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, ExchangeType: string(h.Type),
-		Round: h.Round, MaxRounds: h.MaxRounds, Classification: h.Classification, PolicyRevision: h.PolicyRevision,
-		Code: h.Code, DispatchID: h.DispatchID, ApprovalID: h.ApprovalID,
-	}
-	if agent := k.directory.Local(h.Agent); agent != nil {
-		r.TenantID = agent.TenantID
-	}
-	return r
-}
+func (s *heldMessage) Record() *audit.Record { return exchanges.Asking(s.r, s.k.directory) }

@@ -13,13 +13,13 @@ import (
 // ApprovalResolve takes a person's decision about a request, at most once.
 func (k *Kernel) ApprovalResolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
 	// The person's word counts, whether or not the person stays.
-	return k.rules().decider().Resolve(context.WithoutCancel(ctx), peer, p)
+	return k.rules().decider.Resolve(context.WithoutCancel(ctx), peer, p)
 }
 
 // ApprovalGet returns all about one request.
 func (k *Kernel) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Approval, error) {
 	rules := k.rules()
-	r, err := rules.decider().Show(ctx, p.ApprovalID)
+	r, err := rules.decider.Show(ctx, p.ApprovalID)
 	if err != nil {
 		return api.Approval{}, err
 	}
@@ -61,7 +61,7 @@ func (c *Client) Approval(ctx context.Context, p *api.ApprovalParams) (api.Appro
 
 // approvalOf is what who asked is told of a request.
 func (k *Kernel) approvalOf(ctx context.Context, id, app string) (api.Approval, error) {
-	r, err := k.rules().decider().Show(ctx, id)
+	r, err := k.rules().decider.Show(ctx, id)
 	if err != nil {
 		return api.Approval{}, err
 	}

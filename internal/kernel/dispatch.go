@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/exchange"
+	"github.com/openclawos/ocipd/internal/exchanges"
 	"github.com/openclawos/ocipd/internal/hints"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
@@ -410,16 +411,8 @@ func (k *ruleset) exchangeRefused(m *outgoing, refusal error) error {
 	return refusal
 }
 
-// other names the other end of a message to whoever locks the two: an agent by its
-// id, and anybody else by the session.
-func (m *outgoing) other() string { return otherEnd(m.to.InstanceID, m.key) }
-
-func otherEnd(instance, key string) string {
-	if instance != "" {
-		return instance
-	}
-	return "session " + key
-}
+// other names the other end of the message to whoever locks the two.
+func (m *outgoing) other() string { return exchange.OtherEnd(m.to.InstanceID, m.key) }
 
 // reader is the person who reads the message, empty where many do.
 func (m *outgoing) reader() string {
@@ -601,10 +594,14 @@ func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) err
 		// to the sender's as the other end of an exchange.
 		k.state.Refuse(change, v, now)
 	}
-	if err := k.tellPerson(m.concern(), v, change, now); err != nil {
+	if err := k.exchanges.Escalate(m.concern(), v, k.ending, change, now); err != nil {
 		return err
 	}
 	return k.refuseOnly(m, v, change)
+}
+
+func (m *outgoing) concern() *exchanges.Concern {
+	return &exchanges.Concern{Agent: m.sender, Other: m.to, Key: m.key, Summary: ocip.Summarize(m.content), DispatchID: m.dispatchID}
 }
 
 // refuseOnly is refuse where the change says already what the denial means for

@@ -116,7 +116,7 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 
 // Exchange returns the agent's side of an exchange.
 func (g *Granted) Exchange(ctx context.Context, p *api.AgentExchangeParams) (api.ExchangeResult, api.AfterReply, error) {
-	result, err := g.kernel.exchanges.Get(ctx, p.ExchangeID, g.rules.ending().Of(g.agent.App))
+	result, err := g.kernel.exchanges.Get(ctx, p.ExchangeID, g.rules.ending.Of(g.agent.App))
 	return result, nil, err
 }
 

@@ -52,7 +52,7 @@ func (k *Kernel) GrantList(ctx context.Context, p *api.GrantListParams) (api.Gra
 // GrantAdd makes a standing grant.
 func (k *Kernel) GrantAdd(_ context.Context, who api.Peer, p *api.GrantAddParams) (api.GrantAddResult, error) {
 	rules := k.rules()
-	return k.grants.Add(who, p, rules.directory, rules.decider(), rules.cfg.Approvers)
+	return k.grants.Add(who, p, rules.directory, rules.decider, rules.cfg.Approvers)
 }
 
 // GrantRevoke takes a grant back.

@@ -113,7 +113,7 @@ func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.Disp
 	}
 	if waits.OverAt(k.now()) {
 		// Its time is over; this is a request of its own.
-		return result, false, k.decider().Expire(ctx, waits)
+		return result, false, k.decider.Expire(ctx, waits)
 	}
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionApproval, Event: "asked_again", AppID: m.appID, AgentID: waits.Agent, UserID: waits.UserID,
@@ -139,20 +139,10 @@ func heldResult(h *approval.Request, auditID string) api.DispatchResult {
 	return api.DispatchResult{DispatchID: h.DispatchID, Queued: true, Held: true, ApprovalID: h.ApprovalID, OCIP: ref}
 }
 
-// waitsUntil is until when a person is waited for: at most as long as the exchange
-// lasts.
-func (k *ruleset) waitsUntil(e *ocip.Exchange, now time.Time) time.Time {
-	expires := now.Add(k.cfg.HoldFor)
-	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(expires) {
-		return e.ExpiresAt
-	}
-	return expires
-}
-
 // newRequest writes down a message and the verdict that holds it.
 func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.Time) *approval.Request {
 	e := &v.Exchange
-	expires := k.waitsUntil(e, now)
+	expires := k.ending.WaitsUntil(e, now)
 	h := &approval.Request{
 		Asked: m.request(),
 		Approval: api.Approval{
@@ -164,7 +154,7 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),
 			},
 			Media: m.media, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, ContentBytes: len(m.content), Transcript: e.Transcript,
-			Detections: detections(v), Exchange: offered(v), NoExchange: v.NoOffer,
+			Detections: approval.Detections(v), Exchange: offered(v), NoExchange: v.NoOffer,
 		},
 	}
 	h.RequiresHuman, _ = v.Details["requiresHuman"].(bool)

@@ -157,6 +157,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		store: o.Store, search: o.Search, digest: o.Digest, formed: o.DigestForm, subjectOf: o.Subject, tasks: o.Tasks, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
 	}}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := k.newRequests(ctx); err != nil {
+		return nil, err
+	}
 	first, err := k.newRuleset(&o.Terms)
 	if err != nil {
 		return nil, err
@@ -164,9 +167,6 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	first.terms.Generation = 1
 	k.inForce.Store(first)
 	k.state = exchange.New(o.Store)
-	if err := k.newRequests(ctx); err != nil {
-		return nil, err
-	}
 	if k.grants, err = grants.Load(ctx, grants.Options{Store: o.Store, Commit: k.commit, Now: o.Now, NewID: o.NewID}); err != nil {
 		return nil, err
 	}

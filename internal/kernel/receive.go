@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/exchange"
+	"github.com/openclawos/ocipd/internal/exchanges"
 	"github.com/openclawos/ocipd/internal/hints"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
@@ -48,7 +49,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 	m.task.enter(r)
 	r.DeliveredDigest = change.Records[len(change.Records)-1].DeliveredDigest
 	change.Records = append(change.Records, r)
-	if err := k.tellPerson(a.concern(), v, change, now); err != nil {
+	if err := k.exchanges.Escalate(a.concern(), v, k.ending, change, now); err != nil {
 		return nil, "", err
 	}
 	if v.Allowed() {
@@ -128,6 +129,10 @@ type arrival struct {
 	// local messages come from an agent of this daemon, whose side was timed:
 	// reading the clock costs more than counting.
 	local bool
+}
+
+func (a *arrival) concern() *exchanges.Concern {
+	return &exchanges.Concern{Agent: a.agent, Other: a.from, Key: a.key, Summary: ocip.Summarize(a.content), DispatchID: a.dispatchID, Known: a.approved}
 }
 
 // arrive weighs a message on its receiver's side. It is called under the lock
@@ -604,7 +609,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		r.Details["unconfirmed"] = true
 	}
 	change := &store.Change{Records: []*audit.Record{r}}
-	if err := k.tellPerson(a.concern(), v, change, now); err != nil {
+	if err := k.exchanges.Escalate(a.concern(), v, k.ending, change, now); err != nil {
 		return api.QueueResult{}, err
 	}
 	if !v.Allowed() {

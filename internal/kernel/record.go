@@ -34,7 +34,7 @@ func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *aud
 	}
 	r.ChainID, r.Hops = v.Chain.ID, v.Chain.Hops
 	maps.Copy(r.Details, v.Details)
-	r.Detections = detections(v)
+	r.Detections = approval.Detections(v)
 	// What nothing was declared of stands there as nothing, so that it does not
 	// look like what was never asked.
 	r.DataShared, r.DataWithheld = make([]audit.Shared, 0, len(v.Shared)), make([]audit.Withheld, 0, len(v.Withheld))
@@ -45,14 +45,6 @@ func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *aud
 		r.DataWithheld = append(r.DataWithheld, audit.Withheld(w))
 	}
 	return r
-}
-
-// detections are what was found in a text, as records and people see it.
-func detections(v *ocip.Verdict) (list []audit.Detection) {
-	for _, d := range v.Detections {
-		list = append(list, audit.Detection{Rule: d.Rule, Member: d.Member, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})
-	}
-	return list
 }
 
 func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {

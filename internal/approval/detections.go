@@ -1,0 +1,14 @@
+package approval
+
+import (
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Detections are what was found in a text, as records and people see it.
+func Detections(v *ocip.Verdict) (list []audit.Detection) {
+	for _, d := range v.Detections {
+		list = append(list, audit.Detection{Rule: d.Rule, Member: d.Member, Start: d.Start, End: d.End, Zone: d.Zone, Shadow: d.Shadow})
+	}
+	return list
+}
