@@ -3,15 +3,10 @@ package kernel
 import (
 	"context"
 	"errors"
-	"maps"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/hooks"
 )
 
 // Emit takes a hook from a runtime that delivers by itself. A message goes the
@@ -36,74 +31,7 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if err != nil {
 		return api.EmitResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"hook": hook})
 	}
-	about, err := k.emittedAbout(ctx, agent, &p.Context)
-	if err != nil {
-		return api.EmitResult{}, err
-	}
-	if reason, paused := k.pauses.Reason(agent.ID, about.ChannelID); paused {
-		return k.refuseHook(c.App(), agent, hook, reason, about)
-	}
-	if hook == api.ToolExecuting {
-		return k.executeTool(ctx, c.App(), agent, p.Data, about)
-	}
-	return k.notice(c.App(), agent, hook, p.Data, about)
-}
-
-// emittedAbout is the context of a hook that a runtime raises. Who hears of it goes
-// by the agent and its session, so the runtime names one of the agent's own and the
-// rest is the daemon's to say.
-func (k *ruleset) emittedAbout(ctx context.Context, agent *Agent, given *api.HookContext) (about api.HookContext, err error) {
-	about = api.HookContext{AgentID: agent.ID, Timestamp: k.now().UnixMilli()}
-	if given.SessionKey == "" {
-		return about, nil
-	}
-	own := k.directory.LocalAgent(given.SessionKey) == agent
-	if !own {
-		whose, err := k.state.Sessions.Agent(ctx, given.SessionKey)
-		if err != nil {
-			return about, err
-		}
-		own = whose == agent.ID
-	}
-	if !own {
-		return about, api.Invalid([]api.FieldError{{Path: "context.sessionKey", Message: "is no session of agent " + agent.ID}})
-	}
-	about.SessionKey, about.ChannelID = given.SessionKey, directory.ChannelOf(given.SessionKey)
-	return about, nil
-}
-
-// refuseHook puts on record that a hook was raised while the agent's sending is
-// paused. Nobody is told, and no tool may run.
-func (k *ruleset) refuseHook(a *registry.App, agent *Agent, hook api.Hook, reason string, about api.HookContext) (api.EmitResult, error) {
-	r := &audit.Record{
-		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(hook), AppID: a.ID(),
-		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
-		PolicyApplied: "pause", PolicyResult: string(ocip.Deny), PolicyReason: reason, Code: string(ocip.Paused),
-	}
-	if _, err := k.record(r); err != nil {
-		return api.EmitResult{}, err
-	}
-	return api.EmitResult{Reason: reason, OCIP: map[string]any{"code": ocip.Paused, "reason": reason, "result": ocip.Deny, "auditId": r.ID}}, nil
-}
-
-// notice tells who observes an agent what its runtime says that it did. What they
-// are told is on record first.
-func (k *ruleset) notice(a *registry.App, agent *Agent, hook api.Hook, data api.Object, about api.HookContext) (api.EmitResult, error) {
-	encoded := data.Append(nil)
-	r := &audit.Record{
-		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(hook), AppID: a.ID(),
-		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
-		PolicyApplied: "access", PolicyResult: string(ocip.Allow), PolicyReason: "told to those who may observe the agent",
-	}
-	if err := k.content(r, string(encoded)); err != nil {
-		return api.EmitResult{}, err
-	}
-	if _, err := k.record(r); err != nil {
-		return api.EmitResult{}, err
-	}
-	about.AuditID = r.ID
-	k.apps.Observe(k.terms, hook, encoded, about, a)
-	return api.EmitResult{Allowed: true, Data: encoded}, nil
+	return k.hooks.Take(ctx, &hooks.Raised{By: c.App(), Agent: agent, Hook: hook, Context: p.Context, Data: p.Data}, k.hooking)
 }
 
 // emitted reads the message of a hook. It needs what a message that is
@@ -162,57 +90,4 @@ func notAllowed(err error) (api.EmitResult, error) {
 		return api.EmitResult{}, err
 	}
 	return api.EmitResult{Reason: refusal.Message, OCIP: details["ocip"]}, nil
-}
-
-// executeTool asks the interceptors whether an agent's tool may run, and with
-// what. The answer is on record, also where it is yes.
-func (k *ruleset) executeTool(ctx context.Context, a *registry.App, agent *Agent, data api.Object, about api.HookContext) (api.EmitResult, error) {
-	var changedBy []string
-	blocked, err := k.apps.Ask(ctx, k.terms, &registry.Question{
-		Hook: api.ToolExecuting, About: about, Asker: a,
-		Data: func() []byte { return data.Append(nil) },
-		Take: func(by *registry.App, result jsontext.Value) *ocip.Verdict {
-			if denied := by.Denies(result); denied != nil {
-				return denied
-			}
-			var changed api.Object
-			if err := json.Unmarshal(result, &changed); err != nil {
-				return by.Deny("gave an answer that is no object")
-			}
-			if !changed.Equal(data) {
-				data, changedBy = changed, append(changedBy, by.ID())
-			}
-			return nil
-		},
-	})
-	if err != nil {
-		return api.EmitResult{}, err
-	}
-	tool, _ := api.Text(data["toolName"])
-	r := &audit.Record{
-		ID: k.newID(), ActionType: audit.ActionSecurity, Event: string(api.ToolExecuting), AppID: a.ID(),
-		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, SessionKey: about.SessionKey,
-		PolicyApplied: "interceptors", PolicyResult: string(ocip.Allow), PolicyReason: "no interceptor objected",
-		Details: map[string]any{"tool": ocip.Summarize(tool)},
-	}
-	if len(changedBy) > 0 {
-		r.Details["changedBy"] = changedBy
-	}
-	if blocked != nil {
-		r.PolicyApplied, r.PolicyResult, r.PolicyReason, r.Code = blocked.Policy, string(ocip.Deny), blocked.Reason, string(blocked.Code)
-		maps.Copy(r.Details, blocked.Details)
-	}
-	encoded := data.Append(nil)
-	if err := k.content(r, string(encoded)); err != nil {
-		return api.EmitResult{}, err
-	}
-	if _, err := k.record(r); err != nil {
-		return api.EmitResult{}, err
-	}
-	if blocked != nil {
-		return api.EmitResult{Reason: blocked.Reason, OCIP: map[string]any{"code": blocked.Code, "reason": blocked.Reason, "result": ocip.Deny, "auditId": r.ID}}, nil
-	}
-	about.AuditID = r.ID
-	k.apps.Observe(k.terms, api.ToolExecuting, encoded, about, a)
-	return api.EmitResult{Allowed: true, Data: encoded}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/exchanges"
 	"github.com/openclawos/ocipd/internal/grants"
+	"github.com/openclawos/ocipd/internal/hooks"
 	"github.com/openclawos/ocipd/internal/inbox"
 	"github.com/openclawos/ocipd/internal/keylock"
 	"github.com/openclawos/ocipd/internal/logquery"
@@ -132,6 +133,8 @@ type base struct {
 	apps *registry.Registry
 	// pauses are what a person has stopped.
 	pauses *pause.Pauses
+	// hooks takes what agents do besides sending and receiving.
+	hooks *hooks.Hooks
 }
 
 // Kernel is the running kernel. Its methods are safe for concurrent use.
@@ -186,6 +189,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	k.exchanges = exchanges.New(exchanges.Options{
 		Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Now: o.Now, NewID: o.NewID,
 	})
+	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Pauses: k.pauses, Commit: k.commit, Now: o.Now, NewID: o.NewID})
 	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
 	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: ours[:], Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
 	k.tasks.Go(k.sweep)

@@ -1,0 +1,163 @@
+// Package hooks takes what an agent's runtime says that its agent does besides sending
+// and receiving: interceptors are asked whether a tool may run, what is said stands on
+// record, and those who observe the agent are told.
+package hooks
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/exchange"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/pause"
+	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// Options is what hooks are taken with.
+type Options struct {
+	Apps   *registry.Registry
+	State  *exchange.State
+	Pauses *pause.Pauses
+	// Commit makes a change durable. Its error is what the caller is told.
+	Commit func(*store.Change) (store.Receipt, error)
+	Now    func() time.Time
+	NewID  func() string
+}
+
+// Hooks takes what runtimes raise. Its methods are safe for concurrent use.
+type Hooks struct{ o Options }
+
+// New returns who takes hooks.
+func New(o Options) *Hooks { return &Hooks{o: o} }
+
+// Rules are what one configuration says about them.
+type Rules struct {
+	Directory *directory.Directory
+	Terms     *registry.Terms
+	// Content enters into a record what was said.
+	Content func(*audit.Record, string) error
+}
+
+// Raised is a hook that the app of an agent raises.
+type Raised struct {
+	By    *registry.App
+	Agent *directory.Agent
+	Hook  api.Hook
+	// Context is what the app says of it. Its session alone is taken from there.
+	Context api.HookContext
+	Data    api.Object
+}
+
+// Take takes a hook that is about no message. Nothing may be done where it is not
+// allowed, and nobody is told of it then.
+func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitResult, error) {
+	about, err := h.about(ctx, p, rules)
+	if err != nil {
+		return api.EmitResult{}, err
+	}
+	r := &audit.Record{
+		ID: h.o.NewID(), ActionType: audit.ActionSecurity, Event: string(p.Hook), AppID: p.By.ID(),
+		TenantID: p.Agent.TenantID, UserID: p.Agent.UserID, AgentID: p.Agent.InstanceID, SessionKey: about.SessionKey,
+		PolicyApplied: "access", PolicyResult: string(ocip.Allow), PolicyReason: "told to those who may observe the agent",
+	}
+	about.AuditID = r.ID
+	if reason, paused := h.o.Pauses.Reason(p.Agent.ID, about.ChannelID); paused {
+		return h.refuse(r, &ocip.Verdict{Policy: "pause", Reason: reason, Code: ocip.Paused})
+	}
+	var denied *ocip.Verdict
+	if p.Hook == api.ToolExecuting {
+		if denied, err = h.askAboutTool(ctx, p, about, rules, r); err != nil {
+			return api.EmitResult{}, err
+		}
+	}
+	encoded := p.Data.Append(nil)
+	if err := rules.Content(r, string(encoded)); err != nil {
+		return api.EmitResult{}, err
+	}
+	if denied != nil {
+		return h.refuse(r, denied)
+	}
+	if err := h.record(r); err != nil {
+		return api.EmitResult{}, err
+	}
+	h.o.Apps.Observe(rules.Terms, p.Hook, encoded, about, p.By)
+	return api.EmitResult{Allowed: true, Data: encoded}, nil
+}
+
+// about is the context of a hook. Who hears of it goes by the agent and its session, so
+// the runtime names one of the agent's own and the rest is the daemon's to say.
+func (h *Hooks) about(ctx context.Context, p *Raised, rules *Rules) (about api.HookContext, err error) {
+	key := p.Context.SessionKey
+	about = api.HookContext{AgentID: p.Agent.ID, Timestamp: h.o.Now().UnixMilli()}
+	if key == "" {
+		return about, nil
+	}
+	own := rules.Directory.LocalAgent(key) == p.Agent
+	if !own {
+		whose, err := h.o.State.Sessions.Agent(ctx, key)
+		if err != nil {
+			return about, err
+		}
+		own = whose == p.Agent.ID
+	}
+	if !own {
+		return about, api.Invalid([]api.FieldError{{Path: "context.sessionKey", Message: "is no session of agent " + p.Agent.ID}})
+	}
+	about.SessionKey, about.ChannelID = key, directory.ChannelOf(key)
+	return about, nil
+}
+
+// askAboutTool asks the interceptors whether an agent's tool may run, and with what.
+// The answer goes on record, also where it is yes.
+func (h *Hooks) askAboutTool(ctx context.Context, p *Raised, about api.HookContext, rules *Rules, r *audit.Record) (denied *ocip.Verdict, err error) {
+	var changedBy []string
+	// Those who are asked before there is a record are told of none.
+	about.AuditID = ""
+	denied, err = h.o.Apps.Ask(ctx, rules.Terms, &registry.Question{
+		Hook: api.ToolExecuting, About: about, Asker: p.By,
+		Data: func() []byte { return p.Data.Append(nil) },
+		Take: func(by *registry.App, result jsontext.Value) *ocip.Verdict {
+			if denied := by.Denies(result); denied != nil {
+				return denied
+			}
+			var changed api.Object
+			if err := json.Unmarshal(result, &changed); err != nil {
+				return by.Deny("gave an answer that is no object")
+			}
+			if !changed.Equal(p.Data) {
+				p.Data, changedBy = changed, append(changedBy, by.ID())
+			}
+			return nil
+		},
+	})
+	tool, _ := api.Text(p.Data["toolName"])
+	r.PolicyApplied, r.PolicyReason, r.Details = "interceptors", "no interceptor objected", map[string]any{"tool": ocip.Summarize(tool)}
+	if len(changedBy) > 0 {
+		r.Details["changedBy"] = changedBy
+	}
+	return denied, err
+}
+
+// refuse puts on record that a hook was refused.
+func (h *Hooks) refuse(r *audit.Record, v *ocip.Verdict) (api.EmitResult, error) {
+	r.PolicyApplied, r.PolicyResult, r.PolicyReason, r.Code = v.Policy, string(ocip.Deny), v.Reason, string(v.Code)
+	if len(v.Details) > 0 {
+		maps.Copy(r.Details, v.Details)
+	}
+	if err := h.record(r); err != nil {
+		return api.EmitResult{}, err
+	}
+	return api.EmitResult{Reason: v.Reason, OCIP: map[string]any{"code": v.Code, "reason": v.Reason, "result": ocip.Deny, "auditId": r.ID}}, nil
+}
+
+func (h *Hooks) record(r *audit.Record) error {
+	_, err := h.o.Commit(&store.Change{Records: []*audit.Record{r}})
+	return err
+}
