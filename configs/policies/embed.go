@@ -44,6 +44,6 @@ func Starter() (map[string]string, error) {
 		`"require_approval": false,`, `"require_approval": count(questions) > 0,`,
 		"reason := concat(\"; \", sort(denials)) if count(denials) > 0\n",
 		"reason := concat(\"; \", sort(denials)) if count(denials) > 0\n\nelse := concat(\"; \", sort(questions)) if count(questions) > 0\n",
-	).Replace(starter["agent_exchange.rego"])
+	).Replace(starter["agent_exchange.rego"]) + "\n# Nobody is asked but by rules of one's own.\nquestions contains \"\" if false\n"
 	return starter, nil
 }

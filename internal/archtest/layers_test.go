@@ -57,7 +57,7 @@ var layers = map[string]folder{
 	"internal/mirror":      {imports: []string{"internal/audit", "internal/durable"}},
 	"internal/index":       {imports: []string{"internal/audit"}},
 	"internal/export":      {imports: []string{"internal/text", "internal/audit", "internal/durable"}},
-	"internal/policy":      {imports: []string{"internal/ocip", "configs/policies"}},
+	"internal/policy":      {imports: []string{"internal/ocip", "internal/task", "configs/policies"}},
 	"internal/api":         {imports: []string{"internal/media", "internal/ocip", "internal/audit", "internal/jsonline", "internal/task"}},
 	"internal/taskapi":     {imports: []string{"internal/api", "internal/task"}},
 	"internal/tasks":       {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/keylock", "internal/store", "internal/taskstore", "internal/task", "internal/taskapi"}},

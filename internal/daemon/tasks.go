@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/policy"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/storeerror"
 	"github.com/openclawos/ocipd/internal/task"
@@ -37,8 +38,9 @@ func tasksConfig(c *config.Config) tasks.Config {
 		Rules: task.Rules{
 			Lease: c.Tasks.Lease, RetryBase: c.Tasks.Retry.Base, RetryFactor: c.Tasks.Retry.Factor,
 			SpecReviews: c.Tasks.Reviews.Spec, QualityReviews: c.Tasks.Reviews.Quality, SelfApproval: c.Tasks.SelfApproval, SharedPrincipals: c.Tasks.SelfReview,
+			Approvers: c.Approvals.Required,
 		},
-		ApproveWithin: c.Approvals.ExpiresAfter, PermitWithin: permitWithin, Approvers: c.Approvals.Required, Tenants: tenants(c),
+		ApproveWithin: c.Approvals.ExpiresAfter, PermitWithin: permitWithin, Tenants: tenants(c),
 	}
 	for _, l := range ocip.Levels() {
 		t.Levels = append(t.Levels, l.String())
@@ -82,7 +84,7 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 			}
 			return receipt, err
 		},
-		Ask:   func(_ context.Context, q tasks.Question) task.Answer { return tasks.BuiltIn(&q) },
+		Ask:   d.askTask,
 		Raise: func(level string, texts ...string) string { return raised(detector, level, texts) },
 		Now:   time.Now, NewID: d.ids.next, Log: d.log.Named("tasks"),
 	})
@@ -95,6 +97,39 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 		return nil
 	})
 	return nil
+}
+
+// askTask asks the policy in force, where it judges tasks, and else the built-in rules.
+// What goes wrong denies, and the cause is for the record alone.
+func (d *Daemon) askTask(ctx context.Context, q tasks.Question) task.Answer {
+	p := d.policy.Load()
+	if !p.JudgesTasks() {
+		a := tasks.BuiltIn(&q)
+		a.Revision = p.Revision()
+		return a
+	}
+	in := policy.TaskQuestion{
+		Action: q.Action, Tenant: q.Tenant, Classification: q.Classification, Labels: q.Labels, Phase: q.Phase, Actor: q.Actor, Role: q.ActorAs,
+		To: q.To, Attempt: q.Attempt, Executor: q.WorkedBy,
+	}
+	if e := q.Effect; e != nil {
+		in.Effect = &policy.TaskEffect{Kind: e.Kind, Type: e.EffectType, Compensation: q.Compensation}
+		action := e.Command
+		if q.Compensation {
+			action, in.Effect.Type = e.Compensation, task.TypeCommand
+		}
+		if action != nil {
+			in.Effect.Program = action.Argv[0]
+		}
+	}
+	if t := q.Tool; t != nil {
+		in.Tool = &policy.TaskTool{Kind: t.Kind, Server: t.Server, InWorkspace: t.InWorkspace}
+	}
+	said, name, revision, err := p.EvaluateTask(ctx, &in)
+	if err != nil {
+		return task.Answer{Reason: "the policy gave no answer", Cause: err.Error(), Policy: name, Revision: revision}
+	}
+	return task.Answer{Allow: said.Allow, RequireApproval: said.RequireApproval, Reason: said.Reason, Approvers: said.Approvers, Policy: name, Revision: revision}
 }
 
 // raised is the level that texts come to, at least the one that is given.

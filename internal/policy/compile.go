@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -155,6 +156,7 @@ func parse(files []file) (map[string]*ast.Module, error) {
 			continue
 		}
 		modules[f.display] = module
+		faults = append(faults, strangers(module)...)
 	}
 	if len(faults) > 0 {
 		return nil, faults
@@ -162,11 +164,43 @@ func parse(files []file) (map[string]*ast.Module, error) {
 	return modules, nil
 }
 
+// strangers are the references of a package that is asked to members of input that are
+// another question's: they would never be there.
+func strangers(module *ast.Module) (faults CompileError) {
+	known := map[string]map[string]any{"data.ocip.agent_exchange": messageSchema(), "data.ocip.cross_org": messageSchema(), "data." + taskPackage: taskSchema()}[module.Package.Path.String()]
+	if known == nil {
+		return nil
+	}
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		if len(ref) < 2 || !ref[0].Equal(ast.InputRootDocument) {
+			return false
+		}
+		if name, ok := ref[1].Value.(ast.String); ok && known[string(name)] == nil {
+			faults = append(faults, Fault{File: ref[0].Location.File, Line: ref[0].Location.Row, Message: fmt.Sprintf("undefined ref: %s, want one of %v", ref, slices.Sorted(maps.Keys(known)))})
+		}
+		return false
+	})
+	return faults
+}
+
+// hasPackage reports whether a module of the policy is of a package.
+func hasPackage(compiler *ast.Compiler, name string) bool {
+	for _, module := range compiler.Modules {
+		if module.Package.Path.String() == "data."+name {
+			return true
+		}
+	}
+	return false
+}
+
 // newCompiler returns a compiler that holds a policy to the rules of the
 // package comment.
 func newCompiler() *ast.Compiler {
 	schemas := ast.NewSchemaSet()
-	schemas.Put(ast.SchemaRootRef, inputSchema())
+	// A package that more than one question is put to may refer to the members of each.
+	members := messageSchema()
+	maps.Copy(members, taskSchema())
+	schemas.Put(ast.SchemaRootRef, map[string]any{"type": "object", "properties": members})
 	return ast.NewCompiler().
 		WithCapabilities(capabilities()).
 		WithDefaultRegoVersion(ast.RegoV1).

@@ -25,6 +25,9 @@
 // answer of any other shape, with a member unknown or missing or ill-typed, is
 // an error.
 //
+// Where the policy has the package ocip.task, [Policy.EvaluateTask] asks
+// data.ocip.task.decision about tasks, with the members of [TaskQuestion] as input.
+//
 // What a policy may not do: http.send, net.lookup_ip_addr and opa.runtime do
 // not compile and schemas are not fetched, so that a policy cannot carry away
 // what it judges or read the daemon's environment. A built-in function that
@@ -100,9 +103,11 @@ type Source struct {
 // asked from several goroutines. It implements [ocip.Policy].
 type Policy struct {
 	exchange, crossOrg query
-	files              []string
-	digest             string
-	timeout            time.Duration
+	// tasks is nil where the policy has no package for them.
+	tasks   *query
+	files   []string
+	digest  string
+	timeout time.Duration
 	// cache is nil where answers are not a function of the question alone, or
 	// are not to be remembered. Its keys need no revision: it belongs to this
 	// policy and goes with it.
@@ -197,9 +202,14 @@ func (t *Text) Compile(ctx context.Context) (*Policy, error) {
 	for _, f := range t.files {
 		p.files = append(p.files, f.display)
 	}
+	entries := []*query{&p.exchange, &p.crossOrg}
+	if hasPackage(compiler, taskPackage) {
+		p.tasks = &query{name: taskPackage}
+		entries = append(entries, p.tasks)
+	}
 	store := inmem.NewFromObjectWithOpts(map[string]any{"policy": t.data},
 		inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
-	for _, q := range []*query{&p.exchange, &p.crossOrg} {
+	for _, q := range entries {
 		q.prepared, err = rego.New(
 			rego.Query(q.ref()),
 			rego.Compiler(compiler),
@@ -255,7 +265,10 @@ func (p *Policy) Evaluate(ctx context.Context, in ocip.PolicyInput) (answer ocip
 			return answer, q.name, revision, nil
 		}
 	}
-	answer, err = q.evaluate(ctx, in, p.timeout)
+	input, err := inputValue(in)
+	if err == nil {
+		answer, err = q.evaluate(ctx, input, p.timeout)
+	}
 	if err != nil {
 		return ocip.PolicyAnswer{}, q.name, revision, err
 	}
@@ -277,22 +290,24 @@ func (p *Policy) query(action string) (*query, error) {
 }
 
 // evaluate answers one question within the timeout.
-func (q *query) evaluate(ctx context.Context, in ocip.PolicyInput, timeout time.Duration) (ocip.PolicyAnswer, error) {
-	answer, err := q.ask(ctx, in, timeout)
+func (q *query) evaluate(ctx context.Context, input ast.Value, timeout time.Duration) (ocip.PolicyAnswer, error) {
+	answer, err := q.ask(ctx, input, timeout)
 	if err != nil {
 		return ocip.PolicyAnswer{}, fmt.Errorf("cannot evaluate policy %s: %w", q.name, err)
 	}
 	return answer, nil
 }
 
-func (q *query) ask(ctx context.Context, in ocip.PolicyInput, timeout time.Duration) (ocip.PolicyAnswer, error) {
+func (q *query) ask(ctx context.Context, input ast.Value, timeout time.Duration) (answer ocip.PolicyAnswer, err error) {
 	if err := ctx.Err(); err != nil {
 		return ocip.PolicyAnswer{}, err
 	}
-	input, err := inputValue(in)
-	if err != nil {
-		return ocip.PolicyAnswer{}, err
-	}
+	defer func() {
+		// What goes wrong inside the engine denies one question, and ends nothing else.
+		if fault := recover(); fault != nil {
+			answer, err = ocip.PolicyAnswer{}, fmt.Errorf("the evaluation panicked: %v", fault)
+		}
+	}()
 	// OPA watches a context with a goroutine an evaluation; two callbacks that
 	// almost never run are cheaper.
 	cancel := topdown.NewCancel()
@@ -314,7 +329,10 @@ func (q *query) ask(ctx context.Context, in ocip.PolicyInput, timeout time.Durat
 	case len(results) != 1 || len(results[0].Expressions) != 1:
 		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: it has several values", q.ref())
 	}
-	answer, err := decodeAnswer(results[0].Expressions[0].Value)
+	answer, err = decodeAnswer(results[0].Expressions[0].Value)
+	if err == nil && q.name == taskPackage && answer.MaxRounds > 0 {
+		err = malformed("constraints.max_rounds: a task has no rounds")
+	}
 	if err != nil {
 		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: %w", q.ref(), err)
 	}
@@ -329,49 +347,75 @@ func (p *Policy) Check(ctx context.Context) error { return p.try(ctx) }
 // nobody means to give one, and so is one that does not end. That some question
 // has no answer, or fails, may be meant; that all do is not.
 func (p *Policy) try(ctx context.Context) error {
-	for _, q := range []*query{&p.exchange, &p.crossOrg} {
-		in := ocip.PolicyInput{
-			Action:       ocip.ActionExchange,
-			ExchangeType: ocip.InformationQuery,
-			Level:        ocip.Public,
-			Source:       ocip.Identity{InstanceID: "sample-1", UserID: "alice", OrgUnit: "engineering", TenantID: "sample"},
-			Target:       ocip.Identity{InstanceID: "sample-2", UserID: "bob", TenantID: "sample"},
-			Round:        1,
-
-			CounterpartyKind: ocip.KindAgent,
+	for _, cross := range []bool{false, true} {
+		q, action := &p.exchange, ocip.ActionExchange
+		if cross {
+			q, action = &p.crossOrg, ocip.ActionExchangeCrossOrg
 		}
-		other := in
-		other.Target.OrgUnit = "marketing"
-		in.Target.OrgUnit = "engineering"
-		samples := []ocip.PolicyInput{in, other}
-		if q == &p.exchange {
-			person, stranger := in, in
-			person.CounterpartyKind, stranger.CounterpartyKind = ocip.KindPerson, ocip.KindUnknown
-			person.Target.InstanceID, stranger.Target = "", ocip.Identity{}
-			samples = append(samples, person, stranger)
-		}
-		answered := false
-		var failed error
-		for _, sample := range samples {
-			if q == &p.crossOrg {
-				sample.Action = ocip.ActionExchangeCrossOrg
+		var inputs []ast.Value
+		for _, sample := range samples(cross) {
+			sample.Action = action
+			input, err := inputValue(sample)
+			if err != nil {
+				return err
 			}
-			_, err := q.evaluate(ctx, sample, max(p.timeout, trialTimeout))
-			var shape *shapeError
-			switch {
-			case err == nil:
-				answered = true
-			case ctx.Err() != nil, errors.Is(err, ErrTimeout), errors.As(err, &shape):
-				return fmt.Errorf("cannot use policy, tried on a sample: %w", err)
-			default:
-				failed = err
-			}
+			inputs = append(inputs, input)
 		}
-		if !answered {
-			return fmt.Errorf("cannot use policy, tried on a sample: %w", failed)
+		if err := q.try(ctx, inputs, p.timeout); err != nil {
+			return err
 		}
 	}
+	if p.tasks == nil {
+		return nil
+	}
+	var inputs []ast.Value
+	for _, sample := range taskSamples() {
+		inputs = append(inputs, sample.value().Value)
+	}
+	return p.tasks.try(ctx, inputs, p.timeout)
+}
+
+func (q *query) try(ctx context.Context, samples []ast.Value, timeout time.Duration) error {
+	answered := false
+	var failed error
+	for _, sample := range samples {
+		_, err := q.evaluate(ctx, sample, max(timeout, trialTimeout))
+		var shape *shapeError
+		switch {
+		case err == nil:
+			answered = true
+		case ctx.Err() != nil, errors.Is(err, ErrTimeout), errors.As(err, &shape):
+			return fmt.Errorf("cannot use policy, tried on a sample: %w", err)
+		default:
+			failed = err
+		}
+	}
+	if !answered {
+		return fmt.Errorf("cannot use policy, tried on a sample: %w", failed)
+	}
 	return nil
+}
+
+// samples are questions that a policy is tried on. People are no question across org
+// units.
+func samples(cross bool) []ocip.PolicyInput {
+	in := ocip.PolicyInput{
+		ExchangeType: ocip.InformationQuery,
+		Level:        ocip.Public,
+		Source:       ocip.Identity{InstanceID: "sample-1", UserID: "alice", OrgUnit: "engineering", TenantID: "sample"},
+		Target:       ocip.Identity{InstanceID: "sample-2", UserID: "bob", OrgUnit: "engineering", TenantID: "sample"},
+		Round:        1,
+
+		CounterpartyKind: ocip.KindAgent,
+	}
+	other, person, stranger := in, in, in
+	other.Target.OrgUnit = "marketing"
+	if cross {
+		return []ocip.PolicyInput{in, other}
+	}
+	person.CounterpartyKind, stranger.CounterpartyKind = ocip.KindPerson, ocip.KindUnknown
+	person.Target.InstanceID, stranger.Target = "", ocip.Identity{}
+	return []ocip.PolicyInput{in, other, person, stranger}
 }
 
 // inputValue is the question as Rego sees it.
@@ -415,19 +459,19 @@ func identityTerm(id *ocip.Identity) *ast.Term {
 	)
 }
 
-// inputSchema describes inputValue to the compiler, which then refuses a
+// messageSchema describes inputValue to the compiler, which then refuses a
 // misspelled member. Undefined at run time, it could turn a denial off.
-func inputSchema() any {
+func messageSchema() map[string]any {
 	text := map[string]any{"type": "string"}
 	identity := map[string]any{"type": "object", "properties": map[string]any{
 		"instance_id": text, "user_id": text, "org_unit": text, "tenant_id": text,
 	}}
-	return map[string]any{"type": "object", "properties": map[string]any{
+	return map[string]any{
 		"action": text, "exchange_type": text, "data_classification": text,
 		"source": identity, "target": identity, "round": map[string]any{"type": "integer"},
 		"counterparty":    map[string]any{"type": "object", "properties": map[string]any{"kind": text}},
 		"source_org_unit": text, "target_org_unit": text, "sourceOrgUnit": text, "targetOrgUnit": text,
-	}}
+	}
 }
 
 func textSize(in *ocip.PolicyInput) int {

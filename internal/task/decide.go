@@ -92,6 +92,8 @@ type Rules struct {
 	RetryFactor                 int
 	SpecReviews, QualityReviews int
 	SelfApproval                bool
+	// Approvers is how many people must approve an effect, the policy's wish apart.
+	Approvers int
 	// SharedPrincipals lets one principal do the work and review it under another name.
 	SharedPrincipals bool
 }
@@ -123,13 +125,15 @@ func (w *World) lease(a *Attempt) time.Time { return latest(w.Lease, a.LeaseExpi
 
 // Question is what the policy is asked.
 type Question struct {
-	Action   string
-	To       Phase
-	Attempt  int
-	Effect   *Effect
-	Actor    string
-	ActorAs  Role
-	WorkedBy string
+	Action  string
+	To      Phase
+	Attempt int
+	// Effect is what is to be done, and Compensation is set where it is to be undone.
+	Effect       *Effect
+	Compensation bool
+	Actor        string
+	ActorAs      Role
+	WorkedBy     string
 }
 
 // The actions that the policy is asked about.
@@ -144,8 +148,10 @@ const (
 type Answer struct {
 	Allow, RequireApproval bool
 	Reason                 string
-	Approvers              int
-	Policy, Revision       string
+	// Cause is why there is no answer, for the record alone.
+	Cause            string
+	Approvers        int
+	Policy, Revision string
 }
 
 // Command is something that is wanted of a task. The types of this package alone are
@@ -459,9 +465,18 @@ func (d *draft) ask(q Question) error {
 		if a.Allow {
 			reason = "the policy asks for an approval, which a " + strings.TrimPrefix(q.Action, "task_") + " has none of: " + reason
 		}
-		r := refuse(PolicyDenied, "the policy does not allow it: %s", reason)
-		r.Answer = &a
-		return r
+		return d.policyRefuses(&q, reason)
 	}
 	return nil
+}
+
+// policyRefuses is the refusal of what the policy does not allow.
+func (d *draft) policyRefuses(q *Question, reason string) *Refusal {
+	what := strings.TrimPrefix(q.Action, "task_")
+	if q.To != "" {
+		what += " to " + string(q.To)
+	}
+	r := refuse(PolicyDenied, "the policy does not allow this %s: %s", what, reason)
+	r.Answer = d.out.Policy
+	return r
 }

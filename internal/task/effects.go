@@ -132,6 +132,10 @@ func (c RequestApproval) decide(d *draft) error {
 	e.Digest, e.Bound = c.Digest, c.Bound
 	a := Approval{
 		ID: c.ID, EffectID: e.ID, Status: ApprovalPending, Digest: c.Digest, RequestedBy: d.who.Name, AskedAt: d.now, ExpiresAt: c.ExpiresAt,
+		Needed: max(1, d.w.Rules.Approvers),
+	}
+	if d.out.Policy != nil {
+		a.Needed = max(a.Needed, d.out.Policy.Approvers)
 	}
 	t.Approvals = append(t.Approvals, a)
 	touch(d, KindApproval, t.Approvals, len(t.Approvals)-1, a.ID)
@@ -311,8 +315,12 @@ func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) e
 	if len(e.Runs) >= MaxRuns {
 		return refuse(Limit, "an effect has %d runs at most", MaxRuns)
 	}
-	if err := d.ask(Question{Action: AskEffect, Effect: e}); err != nil {
+	q := Question{Action: AskEffect, Effect: e, Compensation: compensation}
+	if err := d.ask(q); err != nil {
 		return err
+	}
+	if wanted := d.out.Policy; wanted != nil && wanted.Approvers > max(1, a.Needed) {
+		return d.policyRefuses(&q, fmt.Sprintf("it wants %d people to approve by now, and approval %s took %d: revoke that one, and ask anew", wanted.Approvers, a.ID, max(1, a.Needed)))
 	}
 	if command {
 		token = ""

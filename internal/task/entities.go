@@ -263,6 +263,8 @@ type Approval struct {
 	ResolvedBy  string    `json:"resolved_by,omitzero"`
 	ResolvedAt  time.Time `json:"resolved_at,omitzero"`
 	Note        string    `json:"note,omitzero"`
+	// Needed is how many people it takes.
+	Needed int `json:"needed,omitzero"`
 	// Used is set when a start has taken it, and Void when what it was for is gone.
 	Used bool `json:"used,omitzero"`
 	Void bool `json:"void,omitzero"`

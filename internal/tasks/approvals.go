@@ -235,11 +235,9 @@ func statusOf(a *task.Approval, now time.Time) string {
 func (t *Tasks) addRequest(change *store.Change, out *task.Outcome, who *task.Actor, pair task.BoundPair) error {
 	a := out.Task.Approval(out.Approval)
 	e := out.Task.Effect(a.EffectID)
-	needed := max(1, t.config.Load().Approvers)
 	policy := task.Answer{}
 	if out.Policy != nil {
 		policy = *out.Policy
-		needed = max(needed, policy.Approvers)
 	}
 	kept, err := json.Marshal(&own{TaskID: out.Task.ID, EffectID: e.ID, Digest: a.Digest, Planned: &e.Planned, Bound: pair, Tenant: out.Task.Tenant})
 	if err != nil {
@@ -250,7 +248,7 @@ func (t *Tasks) addRequest(change *store.Change, out *task.Outcome, who *task.Ac
 		ApprovalSummary: api.ApprovalSummary{
 			ApprovalID: a.ID, Kind: api.ApprovalOfEffect, State: api.ApprovalPending, Code: "EFFECT", Reason: "a person decides about what a task does in the world",
 			AgentID: who.Name, Agent: "task:" + out.Task.ID, TaskID: out.Task.ID, Classification: out.Task.Classification, Summary: summary(e.RequestedAction, content),
-			AskedAt: a.AskedAt.UnixMilli(), ExpiresAt: a.ExpiresAt.UnixMilli(), Approvable: true, Needed: needed,
+			AskedAt: a.AskedAt.UnixMilli(), ExpiresAt: a.ExpiresAt.UnixMilli(), Approvable: true, Needed: a.Needed,
 		},
 		PolicyApplied: policy.Policy, PolicyRevision: policy.Revision, Content: content, ContentBytes: len(content),
 	}}

@@ -68,7 +68,7 @@ func (t *Tasks) decide(ctx context.Context, at *task.Task, command task.Command,
 	if err != nil {
 		return nil, nil, err
 	}
-	w.Ask = func(q task.Question) task.Answer { return t.ask(ctx, q, at, command) }
+	w.Ask = func(q task.Question) task.Answer { return t.ask(ctx, q, at, command, w) }
 	level := lowest(c)
 	if at != nil {
 		level = at.Classification
@@ -85,15 +85,15 @@ func (t *Tasks) decide(ctx context.Context, at *task.Task, command task.Command,
 	return out, change, err
 }
 
-func (t *Tasks) ask(ctx context.Context, q task.Question, at *task.Task, command task.Command) task.Answer {
-	if t.o.Ask == nil {
-		return task.Answer{Allow: true}
-	}
+func (t *Tasks) ask(ctx context.Context, q task.Question, at *task.Task, command task.Command, w *task.World) task.Answer {
 	full := Question{Question: q}
 	if create, ok := command.(task.Create); ok {
 		full.Tenant, full.Classification, full.Labels = create.Tenant, create.Classification, create.Labels
 	} else {
 		full.Tenant, full.Classification, full.Labels, full.Phase = at.Tenant, at.Classification, at.Labels, at.Phase
+	}
+	if w.Level(w.Raised) > w.Level(full.Classification) {
+		full.Classification = w.Raised
 	}
 	return t.o.Ask(ctx, full)
 }
@@ -153,7 +153,7 @@ func (t *Tasks) record(out *task.Outcome, e *task.Event, who *task.Actor) (*audi
 		Details: map[string]any{"phase": now.Phase, "revision": now.Revision},
 	}
 	if out.Policy != nil {
-		r.PolicyApplied, r.PolicyRevision = out.Policy.Policy, out.Policy.Revision
+		r.PolicyApplied, r.PolicyRevision, r.PolicyReason = out.Policy.Policy, out.Policy.Revision, out.Policy.Reason
 	}
 	if id, ok := e.Now["approval_id"].(string); ok {
 		r.ApprovalID = id
@@ -355,8 +355,11 @@ func (t *Tasks) overstepped(id string, who *task.Actor, r *task.Refusal) {
 		ID: t.o.NewID(), ActionType: audit.ActionSecurity, Event: "task_refused", TenantID: who.Tenant, TaskID: id, Actor: who.Name, Role: string(who.Role),
 		PolicyResult: audit.ResultDeny, PolicyReason: r.Message, Code: string(r.Code),
 	}
-	if r.Answer != nil {
-		record.PolicyApplied, record.PolicyRevision = r.Answer.Policy, r.Answer.Revision
+	if a := r.Answer; a != nil {
+		record.PolicyApplied, record.PolicyRevision = a.Policy, a.Revision
+		if a.Cause != "" {
+			record.PolicyReason += ": " + a.Cause
+		}
 	}
 	if _, err := t.o.Commit(&store.Change{Records: []*audit.Record{record}}); err != nil {
 		t.o.Log.Error("cannot record that somebody was refused", zap.Error(err))

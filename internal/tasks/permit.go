@@ -20,7 +20,7 @@ const ownServer = "ocipd"
 // quiet are the kinds of tool calls that need no person within the workspace.
 func quiet() []string { return []string{"read", "search", "think", "edit"} }
 
-// BuiltIn answers as without a policy for tasks: what moves a task is allowed, an effect
+// BuiltIn answers where the policy in force does not judge tasks: what moves a task is allowed, an effect
 // needs a person, and so does a tool call that is more than reading, searching,
 // thinking and editing within the workspace.
 func BuiltIn(q *Question) task.Answer {
@@ -41,14 +41,14 @@ func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *t
 		Question: task.Question{Action: task.AskPermission, Actor: who.Name, ActorAs: who.Role}, Tenant: at.Tenant, Classification: level, Labels: at.Labels,
 		Phase: at.Phase, Tool: &p.ToolCall,
 	}
-	answer := BuiltIn(&q)
-	if t.o.Ask != nil {
-		answer = t.o.Ask(ctx, q)
-	}
+	answer := t.o.Ask(ctx, q)
 	record := &audit.Record{
 		ID: t.o.NewID(), ActionType: audit.ActionSecurity, Event: "task_permission", TenantID: at.Tenant, TaskID: at.ID, AttemptID: p.AttemptID, Actor: who.Name, Role: string(who.Role), Classification: level,
 		PolicyApplied: answer.Policy, PolicyRevision: answer.Revision, PolicyReason: answer.Reason,
 		Details: map[string]any{"kind": p.ToolCall.Kind, "in_workspace": p.ToolCall.InWorkspace, "input_digest": task.Digest(p.ToolCall.Input)},
+	}
+	if answer.Cause != "" {
+		record.PolicyReason += ": " + answer.Cause
 	}
 	change := &store.Change{Records: []*audit.Record{record}}
 	if !answer.Allow || !answer.RequireApproval {
@@ -80,7 +80,7 @@ func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p
 			AgentID: who.Name, Agent: "task:" + at.ID, TaskID: at.ID, Classification: change.Records[0].Classification, Summary: summary(p.ToolCall.Title, p.ToolCall.Kind),
 			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(within).UnixMilli(), Approvable: true, Needed: needed,
 		},
-		Content: content, ContentBytes: len(content),
+		PolicyApplied: change.Records[0].PolicyApplied, PolicyRevision: change.Records[0].PolicyRevision, Content: content, ContentBytes: len(content),
 	}}
 	change.Records[0].ApprovalID = id
 	if err := t.o.Approvals().Add(r, &subject{t: t, r: r, own: o}, change); err != nil {

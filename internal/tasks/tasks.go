@@ -45,27 +45,23 @@ type Actor struct {
 type Config struct {
 	Actors []Actor
 	Rules  task.Rules
-	// ApproveWithin is for how long an approval waits and counts, Approvers how many
-	// people must give it, and Signed that each must sign.
+	// ApproveWithin is for how long an approval of an effect waits and counts, and
+	// PermitWithin one of a tool call.
 	ApproveWithin, PermitWithin time.Duration
-	Approvers                   int
 	// Tenants are those that tasks can be of.
 	Tenants []string
 	// Levels rank the names of classifications, lowest first.
 	Levels []string
 }
 
-// Question is what the policy is asked, and Answer what it says.
-type (
-	// Question is what the policy is asked about a task.
-	Question struct {
-		task.Question
-		Tenant, Classification string
-		Labels                 []string
-		Phase                  task.Phase
-		Tool                   *taskapi.ToolCall
-	}
-)
+// Question is what the policy is asked about a task.
+type Question struct {
+	task.Question
+	Tenant, Classification string
+	Labels                 []string
+	Phase                  task.Phase
+	Tool                   *taskapi.ToolCall
+}
 
 // Search finds records.
 type Search interface {
@@ -101,7 +97,8 @@ type Options struct {
 	Commit func(*store.Change) (store.Receipt, error)
 	// Digest makes the keyed digest that stands for a text of a tenant in records.
 	Digest func(tenant, text string) (string, error)
-	// Ask asks the policy in force.
+	// Ask asks the policy in force, nil where there are the built-in rules alone. Where
+	// there is no answer, it denies.
 	Ask func(context.Context, Question) task.Answer
 	// Raise returns the level that texts come to, at least the one that is given.
 	Raise  func(level string, texts ...string) string
@@ -151,6 +148,9 @@ const cached = 2048
 
 // New takes up what the store holds. Attempts that run have their whole lease anew.
 func New(ctx context.Context, o Options) (*Tasks, error) {
+	if o.Ask == nil {
+		o.Ask = func(_ context.Context, q Question) task.Answer { return BuiltIn(&q) }
+	}
 	t := &Tasks{o: o, rows: taskstore.In(o.Store), leases: leases{until: make(map[string]time.Time)}, moved: watchers{set: make(map[string]map[chan struct{}]struct{})}}
 	t.config.Store(&o.Config)
 	var err error
