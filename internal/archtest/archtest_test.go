@@ -54,6 +54,23 @@ func TestEveryFolderIsListed(t *testing.T) {
 	}
 }
 
+// TestSizes keeps packages as big as their names: who needs more lines has found a
+// package.
+func TestSizes(t *testing.T) {
+	const usual = 4000
+	// The detectors are lists of words for the most part, and the commands many.
+	larger := map[string]int{"internal/ocip/commitment": 6000, "internal/ocip/content": 6000, "cmd/ocipd": 8500}
+	for _, u := range load(t) {
+		lines := 0
+		for _, f := range u.files {
+			lines += u.fset.File(f.Pos()).LineCount()
+		}
+		if most := cmp.Or(larger[u.dir], usual); lines > most {
+			t.Errorf("%s has %d lines, want at most %d: which part of it has a name of its own?", u.dir, lines, most)
+		}
+	}
+}
+
 // TestTable holds the table against itself: what it allows must exist in it,
 // and the two edges nobody may ever add stay out.
 func TestTable(t *testing.T) {

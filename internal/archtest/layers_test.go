@@ -20,7 +20,7 @@ var layers = map[string]folder{
 	},
 	"internal/daemon": {
 		imports: []string{
-			"internal/backup", "internal/kernelconfig", "internal/memory", "internal/profile", "internal/running", "internal/watchdog",
+			"internal/backup", "internal/kernelconfig", "internal/memory", "internal/mask", "internal/profile", "internal/running", "internal/watchdog",
 			"internal/ipc", "internal/peer", "internal/kernel", "internal/registry", "internal/approval", "internal/directory", "internal/ocip", "internal/policy", "internal/audit",
 			"internal/logstore", "internal/store", "internal/index", "internal/config", "internal/client", "internal/api",
 			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/mirror", "internal/checkpoints", "internal/witness",
@@ -108,7 +108,8 @@ var layers = map[string]folder{
 	"internal/redact":        {imports: []string{"internal/text", "internal/audit", "internal/ocip/content"}},
 	"internal/keypath":       {},
 	"internal/yamltext":      {imports: []string{"internal/api", "internal/keypath"}},
-	"internal/config":        {imports: []string{"internal/running", "internal/keypath", "internal/yamltext", "internal/text", "internal/api", "internal/audit", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
+	"internal/mask":          {},
+	"internal/config":        {imports: []string{"internal/running", "internal/keypath", "internal/mask", "internal/yamltext", "internal/text", "internal/api", "internal/audit", "internal/keyring", "internal/redact", "internal/ocip/commitment", "internal/ocip/content"}},
 	"internal/archtest":      {},
 	"internal/filewatch":     {},
 	"internal/media":         {imports: []string{"internal/text"}},

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/text"
 )
 

@@ -15,9 +15,10 @@ package config
 
 import (
 	"crypto/sha256"
-	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/keypath"
 )
 
 // Config is the daemon's configuration. Durations are written as Go durations

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/yamltext"
 	"io"
 	"iter"
 	"math"
@@ -14,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/mask"
 	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -403,7 +404,7 @@ func (d *decoder) want(at keypath.Path, n *yaml.Node, want string) {
 	}
 	got, hint := kindOf(n), ""
 	if n.Kind == yaml.ScalarNode && ruleAt(at) == "" && want != "a mapping" && want != "a list" {
-		if got = clip(scrub(n.Value)); n.ShortTag() == "!!str" {
+		if got = clip(mask.Scrub(n.Value)); n.ShortTag() == "!!str" {
 			got = strconv.Quote(got)
 		}
 	}

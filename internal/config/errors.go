@@ -3,9 +3,11 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/keypath"
 	"slices"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/mask"
 )
 
 // maxErrors bounds how many problems are listed; a file with more is another
@@ -102,7 +104,7 @@ func (p *problems) report(at origin, key keypath.Path, nearest, message string) 
 	}
 	p.list = append(p.list, &Error{
 		File: at.name, Line: at.line, Column: at.column,
-		Key: text, Message: scrub(message), Nearest: nearest,
+		Key: text, Message: mask.Scrub(message), Nearest: nearest,
 	})
 }
 

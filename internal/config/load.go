@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/yamltext"
 	"io/fs"
 	"maps"
 	"reflect"
@@ -16,7 +14,9 @@ import (
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/yamltext"
 	"github.com/spf13/viper"
 )
 

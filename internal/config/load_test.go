@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/yamltext"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/yamltext"
 )
 
 const alice = `

@@ -2,13 +2,14 @@ package config
 
 import (
 	"cmp"
-	"github.com/openclawos/ocipd/internal/keypath"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/mask"
 	"github.com/openclawos/ocipd/internal/text"
 )
 
@@ -331,8 +332,8 @@ func bounded(value any) any {
 // showBelow is what is shown of a value at a path in a tree with keys of the
 // operator's own.
 func showBelow(at keypath.Path, value any, rule string) any {
-	if rule == showData && slices.ContainsFunc(at, func(s keypath.Step) bool { return looksSecret(s.Key) }) {
-		return maskWhole(value)
+	if rule == mask.Data && slices.ContainsFunc(at, func(s keypath.Step) bool { return mask.SecretName(s.Key) }) {
+		return mask.Whole(value)
 	}
-	return showAny(value, rule)
+	return mask.Value(value, rule)
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"github.com/openclawos/ocipd/internal/keypath"
 	"os"
 	"reflect"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/configs"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 

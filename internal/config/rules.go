@@ -1,11 +1,11 @@
 package config
 
 import (
-	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	detect "github.com/openclawos/ocipd/internal/ocip/content"
 	"github.com/openclawos/ocipd/internal/text"

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"github.com/openclawos/ocipd/internal/keypath"
 	"maps"
 	"math"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/mask"
 )
 
 // Sink is another system that the audit log is handed to, see internal/export.
@@ -124,7 +125,7 @@ func (s *Sink) checkHTTP(p *problems, at keypath.Path) {
 	_, rest, ok := strings.Cut(s.Endpoint, "://")
 	web := strings.HasPrefix(s.Endpoint, "http://") || strings.HasPrefix(s.Endpoint, "https://")
 	if !ok || !web || rest == "" || strings.HasPrefix(rest, "/") {
-		p.bad(at.Key("endpoint"), "want a URL such as https://collector.example:4318/v1/logs, got %q", RedactURL(s.Endpoint))
+		p.bad(at.Key("endpoint"), "want a URL such as https://collector.example:4318/v1/logs, got %q", mask.URL(s.Endpoint))
 	}
 	taken := []string{"content-type", "content-encoding", "content-length", "host", "transfer-encoding", "connection"}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {

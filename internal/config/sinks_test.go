@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/mask"
 )
 
 func TestSinks(t *testing.T) {
@@ -43,7 +45,7 @@ audit:
 		t.Error("showing a configuration changed it")
 	}
 	again := mustParse(t, string(shown))
-	if s := again.Audit.Sinks[1]; s.Headers["Authorization"] != mask || s.Headers["X-Empty"] != "" || s.Filter["result"] != "deny" || again.Audit.Sinks[2].TLS.CA != "/etc/ca.pem" {
+	if s := again.Audit.Sinks[1]; s.Headers["Authorization"] != mask.Mark || s.Headers["X-Empty"] != "" || s.Filter["result"] != "deny" || again.Audit.Sinks[2].TLS.CA != "/etc/ca.pem" {
 		t.Errorf("read back as %+v", s)
 	}
 }

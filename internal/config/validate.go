@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"github.com/openclawos/ocipd/internal/keypath"
 	"path/filepath"
 	"regexp"
 	"regexp/syntax"
@@ -13,7 +12,9 @@ import (
 	"unicode"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/mask"
 	redaction "github.com/openclawos/ocipd/internal/redact"
 	"github.com/openclawos/ocipd/internal/text"
 )
@@ -150,7 +151,7 @@ const maxReserve = 1 << 30
 func (c *Config) checkStore(p *problems) {
 	at := keypath.Path{}.Key("store")
 	if url := c.Store.URL; url != "" && databaseFile(url) == "" {
-		p.bad(at.Key("url"), "want a file, as a path or behind sqlite:, or nothing, because this daemon keeps its store in SQLite; got %q", RedactURL(url))
+		p.bad(at.Key("url"), "want a file, as a path or behind sqlite:, or nothing, because this daemon keeps its store in SQLite; got %q", mask.URL(url))
 	}
 	p.atLeast(at.Key("warn_free_bytes"), c.Store.WarnFreeBytes, 0)
 	p.atLeast(at.Key("min_free_bytes"), c.Store.MinFreeBytes, 0)
@@ -235,7 +236,7 @@ func (c *Config) checkSecrets(p *problems) {
 	}
 	for i, pattern := range c.Audit.Redact.Patterns {
 		if err := redaction.CheckPattern(pattern); err != nil {
-			p.bad(redacted.Key("patterns").Index(i), "cannot use %.80q: %v", showText(pattern, showRegexp), expressionFault(pattern, err))
+			p.bad(redacted.Key("patterns").Index(i), "cannot use %.80q: %v", mask.Text(pattern, mask.Regexp), expressionFault(pattern, err))
 		}
 	}
 }
@@ -243,7 +244,7 @@ func (c *Config) checkSecrets(p *problems) {
 // expressionFault is why an expression cannot be used, without what is not shown of
 // it.
 func expressionFault(expression string, err error) error {
-	if fault, ok := errors.AsType[*syntax.Error](err); ok && showText(expression, showRegexp) != expression {
+	if fault, ok := errors.AsType[*syntax.Error](err); ok && mask.Text(expression, mask.Regexp) != expression {
 		return errors.New(fault.Code.String())
 	}
 	return err

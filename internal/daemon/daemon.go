@@ -31,6 +31,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/mask"
 	"github.com/openclawos/ocipd/internal/memory"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/notices"
@@ -137,7 +138,7 @@ func New(o Options) (*Daemon, error) {
 	d.operator = config.OperatorPath(d.socket)
 	if d.database = config.DatabasePath(o.Config, o.Getenv); d.database == "" {
 		if url := o.Config.Store.URL; url != "" {
-			return nil, fmt.Errorf("cannot use store.url %q: this daemon keeps its store in SQLite; leave the key empty or name a file", config.RedactURL(url))
+			return nil, fmt.Errorf("cannot use store.url %q: this daemon keeps its store in SQLite; leave the key empty or name a file", mask.URL(url))
 		}
 		return nil, errors.New("cannot tell where the database belongs: HOME is not set; name a file in store.url")
 	}
