@@ -345,6 +345,9 @@ func (f *Figures) print(out io.Writer, before *Figures) {
 			held(out, c[0].(string), c[1].(measure.Held), nil)
 		}
 		held(out, "agents, cues", h.Kinds["agents"].ByCue, nil)
+		for _, l := range commitment.Likelihoods() {
+			held(out, "likely: "+string(l), h.All.ByLikelihood[l], nil)
+		}
 		for i := range h.All.Rules {
 			r := &h.All.Rules[i]
 			var kept *measure.Held

@@ -62,6 +62,8 @@ func DecisionsOf(kind string) []string {
 		return []string{DecideApprove, DecideDeny, DecideChanges}
 	case ApprovalOfPermission:
 		return []string{DecideApprove, DecideDeny}
+	case ApprovalOfEscalation:
+		return []string{DecideDeny, DecideResolve}
 	default:
 		return []string{DecideApprove, DecideDeny, DecideTakeover, DecideResolve}
 	}
@@ -113,6 +115,11 @@ type ApprovalSummary struct {
 	AskedAt    int64  `json:"askedAt"`
 	ExpiresAt  int64  `json:"expiresAt"`
 	DecidedAt  int64  `json:"decidedAt,omitzero"`
+	// Likelihood, one of high, medium and low, is how likely a message that is held
+	// for its words binds somebody, and LikelyBecause is why. They are empty where no
+	// guess holds the message, and where it was held before there were any.
+	Likelihood    ocip.Likelihood `json:"likelihood,omitzero"`
+	LikelyBecause string          `json:"likelyBecause,omitzero"`
 	// Approvable is false where the message can only be denied, resolved or
 	// taken over; Blocked says why.
 	Approvable bool   `json:"approvable"`

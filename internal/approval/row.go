@@ -48,6 +48,8 @@ type head struct {
 	AskedAt            int64             `json:"asked_at"`
 	ExpiresAt          int64             `json:"expires_at"`
 	DecidedAt          int64             `json:"decided_at,omitzero"`
+	Likelihood         ocip.Likelihood   `json:"likelihood,omitzero"`
+	LikelyBecause      string            `json:"likely_because,omitzero"`
 	Approvable         bool              `json:"approvable,omitzero"`
 	Blocked            string            `json:"blocked,omitzero"`
 	Needed             int               `json:"needed"`

@@ -19,8 +19,8 @@ func New(s *cli.Process) *cobra.Command {
 		Use: "approvals",
 		Example: "  ocipd approvals\n" +
 			"  ocipd approvals list --json",
-		Short: "list held messages and decide about them",
-		Long: `List held messages and decide about them. On a terminal, without a command, the
+		Short: "list approval requests and decide about them",
+		Long: `List approval requests and decide about them. On a terminal, without a command, the
 list is live and keys decide; otherwise it is printed.`,
 	})
 	another := c.RunE
@@ -36,7 +36,7 @@ list is live and keys decide; otherwise it is printed.`,
 	c.Flags().StringVar(&key, "key", "", approvalsui.KeyUsage)
 	c.AddCommand(
 		newList(p), newShow(p), newDecision(p, api.DecideApprove), newDecision(p, api.DecideDeny),
-		newDecision(p, api.DecideTakeover), newDecision(p, api.DecideResolve), newRevoke(p),
+		newDecision(p, api.DecideTakeover), newDecision(p, api.DecideResolve), newDecision(p, api.DecideChanges), newRevoke(p),
 	)
 	return c
 }
@@ -49,17 +49,22 @@ func newList(p *approvalsui.People) *cobra.Command {
 		Use: "list",
 		Example: "  ocipd approvals list\n" +
 			"  ocipd approvals list --agent alice --flat\n" +
-			"  ocipd approvals list --state all --json",
-		Short: "list pending approval requests by agent, oldest first",
-		Long: `List pending approval requests by agent, oldest first. Similar requests share a
-row: the same agent, counterparty, reason and first line. A flooding agent's
-surplus is only counted, so that every agent is seen; --agent and --flat show
-all. The ids can be passed to the other commands. --json prints one request a
-line.`,
+			"  ocipd approvals list --state all --order age --json",
+		Short: "list pending approval requests by agent, likeliest first",
+		Long: `List pending approval requests by agent, likeliest first: those that a rule holds
+and no guess, then messages held for their words, by how likely these commit
+somebody (high, medium, low, and why), the oldest first among equals. --order age
+lists the oldest first. Similar requests share a row: the same agent,
+counterparty, reason, likelihood and first line. A flooding agent's surplus is
+only counted, so that every agent is seen; --agent and --flat show all. The ids
+can be passed to the other commands. --json prints one request a line.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.State != "" && !slices.Contains(states, f.State) {
 				return cli.Usagef("cannot list by --state %q: want one of %s", f.State, strings.Join(states, ", "))
+			}
+			if f.Order != "" && !slices.Contains(approvalsui.Orders(), f.Order) {
+				return cli.Usagef("cannot list in --order %q: want one of %s", f.Order, strings.Join(approvalsui.Orders(), ", "))
 			}
 			if inForce {
 				return p.Grants(cmd.Context(), approvalsui.GrantOptions{Agent: f.Agent, Kind: api.GrantOfExchange, JSON: f.JSON})
@@ -71,10 +76,13 @@ line.`,
 	flags.BoolVar(&inForce, "in-force", false, "list the exchanges that are approved, and within what, instead of requests")
 	flags.StringVar(&f.State, "state", "", "requests in this `STATE`: "+strings.Join(states, ", ")+" (default pending)")
 	flags.StringVar(&f.Agent, "agent", "", "messages of the agent with this `ID`")
+	flags.StringVar(&f.Order, "order", "", "list in this `ORDER`: "+strings.Join(approvalsui.Orders(), ", ")+" (default likelihood of what waits, else age)")
 	flags.BoolVar(&f.Flat, "flat", false, "give every message a row of its own, the agents in turn")
 	flags.BoolVar(&f.JSON, "json", false, "print JSON, one message a line")
 	c.MarkFlagsMutuallyExclusive("in-force", "state")
 	c.MarkFlagsMutuallyExclusive("in-force", "flat")
+	c.MarkFlagsMutuallyExclusive("in-force", "order")
+	cli.Choices(c, "order", approvalsui.Orders())
 	cli.Choices(c, "state", states)
 	// It fails for a flag that does not exist, and this one does.
 	_ = c.RegisterFlagCompletionFunc("agent", completeHeldAgent(p))
@@ -112,9 +120,9 @@ func newShow(p *approvalsui.People) *cobra.Command {
 		Example: "  ocipd approvals show 64cda28c\n" +
 			"  ocipd approvals show 64cda28c --json\n" +
 			"  ocipd approvals show 64cda28c --to-sign approve",
-		Short: "show everything about one held message",
-		Long: `Show everything about a held message: sender, receiver, why it is held, what was
-found in it, what would be sent, and the policy. A character that does not show
+		Short: "show everything about one request",
+		Long: `Show everything about a request: sender, receiver, why it waits, what was found
+in it, what would be sent or done, and the policy. A character that does not show
 as itself is named, such as ‹U+202E›. The beginning or the end of an id is
 enough.
 

@@ -31,7 +31,7 @@ func denyAll(ctx context.Context, p *approvalsui.People, agent, decision string,
 	case len(ids) == 0:
 		return fmt.Errorf("no request of agent %s is pending", agent)
 	case !f.Yes && !f.JSON && p.Interactive():
-		agreed, err := p.Ask(ctx, fmt.Sprintf("%s %s of agent %s?", decision, term.Count(len(ids), "request"), term.Printable(agent)))
+		agreed, err := p.Ask(ctx, fmt.Sprintf("%s %s of agent %s?", approvalsui.CommandOf(decision), term.Count(len(ids), "request"), term.Printable(agent)))
 		if err != nil || !agreed {
 			return err
 		}
@@ -43,9 +43,10 @@ func denyAll(ctx context.Context, p *approvalsui.People, agent, decision string,
 func newDecision(p *approvalsui.People, decision string) *cobra.Command {
 	var f approvalsui.DecideOptions
 	var agent string
+	command := approvalsui.CommandOf(decision)
 	c := &cobra.Command{
-		Use:               decision + " ID",
-		Example:           "  ocipd approvals " + decision + " 64cda28c",
+		Use:               command + " ID",
+		Example:           "  ocipd approvals " + command + " 64cda28c",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeApproval(p, api.ApprovalPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,8 +62,8 @@ func newDecision(p *approvalsui.People, decision string) *cobra.Command {
 	flags := c.Flags()
 	if !approvalsui.Sends(decision) {
 		// What is sent is read one by one.
-		c.Use = decision + " ID..."
-		c.Example += " e05ca40c\n  ocipd approvals " + decision + " --all-of alice --note 'a flood'"
+		c.Use = command + " ID..."
+		c.Example += " e05ca40c\n  ocipd approvals " + command + " --all-of alice --note 'a flood'"
 		flags.StringVar(&agent, "all-of", "", "every pending request of the agent with this `ID`")
 		c.Args = func(_ *cobra.Command, args []string) error {
 			switch {
@@ -90,8 +91,9 @@ func newDecision(p *approvalsui.People, decision string) *cobra.Command {
 	signed := "If the daemon demands a signature, ssh-agent makes it, or the key that --key names."
 	switch decision {
 	case api.DecideApprove:
-		c.Short = "approve a held message exactly as shown"
-		c.Long = "Approve a held message exactly as shown. It is sent as assisted by a person.\n\n" +
+		c.Short = "approve a request exactly as shown"
+		c.Long = "Approve a request exactly as shown. A message is sent as assisted by a person; what a task asks\n" +
+			"for may be done once.\n\n" +
 			"--exchange also approves the rest of its exchange, within the bounds shown: the words found\n" +
 			"in this message, up to its level, for the rounds and the time that the exchange has left, or\n" +
 			"less with --round and --for. Messages within the bounds are sent without a question; all\n" +
@@ -104,8 +106,12 @@ func newDecision(p *approvalsui.People, decision string) *cobra.Command {
 			"exchange ends as escalated. Use it if a message cannot be approved.\n\n" + shown + signed
 		flags.StringVar(&f.Content, "content", "", "say this `TEXT` in place of the message, - reads it from stdin")
 	case api.DecideDeny:
-		c.Short = "deny a held message"
-		c.Long = "Deny a held message. The app that asked is told, and its exchange ends as denied.\n\n" + signed
+		c.Short = "deny a request"
+		c.Long = "Deny a request. Of a message, the app that asked is told, and its exchange ends as denied.\n\n" + signed
+	case api.DecideChanges:
+		c.Short = "deny what a task would do, and ask for changes"
+		c.Long = "Deny an effect that a task asks for, as it is. The task may ask for another one: --note says\n" +
+			"what to change.\n\n" + signed
 	case api.DecideResolve:
 		c.Short = "deny a held message and settle its exchange"
 		c.Long = "Deny a held message and settle its exchange: if its rounds were used up, the two\n" +

@@ -1,10 +1,10 @@
 package approvalsui
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +23,7 @@ type DecideOptions struct {
 	Beyond
 }
 
-// Sends reports whether a decision lets something leave, which is then what the
+// Sends reports whether a decision lets something happen, which is then what the
 // person has to have seen.
 func Sends(decision string) bool {
 	return decision == api.DecideApprove || decision == api.DecideTakeover
@@ -68,7 +68,7 @@ func (s *People) Decide(ctx context.Context, name, decision string, f DecideOpti
 	defer c.Close()
 	a, err := findApproval(ctx, c, name)
 	if err != nil {
-		return fmt.Errorf("cannot %s the held message: %w", decision, err)
+		return fmt.Errorf("cannot %s the request: %w", verbOf(decision), err)
 	}
 	if err := s.mayDecide(&a.Approval, decision, f.Digest); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (s *People) Decide(ctx context.Context, name, decision string, f DecideOpti
 	if f.JSON {
 		return s.PrintJSON(result)
 	}
-	fmt.Fprintln(s.Stdout, decidedLine(result))
+	fmt.Fprintln(s.Stdout, decidedLine(a.Kind, result))
 	switch {
 	case result.GrantID != "":
 		fmt.Fprintf(s.Stdout, "its exchange is approved within these bounds: ocipd approvals revoke %s takes that back\n", cli.Argument(result.GrantID))
@@ -112,23 +112,6 @@ func resolveApproval(ctx context.Context, c *client.Client, params api.ApprovalR
 	return result, err
 }
 
-// decidedLine says what became of a held message.
-func decidedLine(r api.ApprovalResolveResult) string {
-	switch r.State {
-	case api.ApprovalPending:
-		return fmt.Sprintf("%d of %d approvals are given: the message goes on waiting (record %d)", r.Given, r.Needed, r.AuditSeq)
-	case api.ApprovalApproved:
-		return fmt.Sprintf("approved: the message goes on its way (record %d)", r.AuditSeq)
-	case api.ApprovalTakenOver:
-		return fmt.Sprintf("taken over: it goes on its way as yours, and the exchange has ended (record %d)", r.AuditSeq)
-	case api.ApprovalDenied:
-		return fmt.Sprintf("denied: nothing was sent (record %d)", r.AuditSeq)
-	case api.ApprovalResolved:
-		return fmt.Sprintf("resolved: nothing was sent, and the exchange is settled (record %d)", r.AuditSeq)
-	}
-	return fmt.Sprintf("%s (record %d)", term.Printable(stateWords(r.State)), r.AuditSeq)
-}
-
 // mayDecide says at once what the daemon would say.
 func (s *People) mayDecide(a *api.Approval, decision, digest string) error {
 	switch {
@@ -136,14 +119,16 @@ func (s *People) mayDecide(a *api.Approval, decision, digest string) error {
 		return decidedBefore(a.ApprovalID, decision, a.State, a.Decision.By, a.Decision.At, time.Now())
 	case digest != "" && digest != a.Digest:
 		return s.stale(decision, a.ApprovalID, a.Changed)
+	case !slices.Contains(api.DecisionsOf(a.Kind), decision):
+		return fmt.Errorf("cannot %s %s: %s", verbOf(decision), a.ApprovalID, notOffered(a.Kind))
 	case decision == api.DecideApprove && !a.Approvable:
-		return fmt.Errorf("cannot approve %s: %s; deny it, resolve it, or take it over", a.ApprovalID, cmp.Or(a.Blocked, "it may not be sent"))
+		return fmt.Errorf("cannot approve %s: %s; %s", a.ApprovalID, cannotApprove(a), wordsOf(a.Kind).instead)
 	}
 	return nil
 }
 
 func decidedBefore(id, decision, state, by string, at int64, now time.Time) error {
-	return fmt.Errorf("cannot %s %s: it is %s already, by %s, %s", decision, id, stateWords(state), by, term.When(at, now))
+	return fmt.Errorf("cannot %s %s: it is %s already, by %s, %s", verbOf(decision), id, stateWords(state), by, term.When(at, now))
 }
 
 // stale shows what changed since a person looked, and fails.
@@ -154,7 +139,7 @@ func (s *People) stale(decision, id string, changed []api.ApprovalChange) error 
 	for _, line := range p.Lines {
 		fmt.Fprintln(s.Stderr, line)
 	}
-	return fmt.Errorf("cannot %s %s: it is no longer what you saw; look again: ocipd approvals show %s", decision, id, cli.Argument(id))
+	return fmt.Errorf("cannot %s %s: it is no longer what you saw; look again: ocipd approvals show %s", verbOf(decision), id, cli.Argument(id))
 }
 
 func (s *People) refusedDecision(err error, decision, id string) error {
@@ -164,7 +149,7 @@ func (s *People) refusedDecision(err error, decision, id string) error {
 	case api.AlreadyDecided:
 		return decidedBefore(id, decision, o.State, o.By, o.At, time.Now())
 	}
-	return fmt.Errorf("cannot %s %s: %w", decision, id, err)
+	return fmt.Errorf("cannot %s %s: %w", verbOf(decision), id, err)
 }
 
 // words are what a person says in place of a message.
@@ -226,17 +211,4 @@ func (p *approvalText) instead(content string) {
 	for _, warning := range term.Misleading(content) {
 		p.Say("    ", term.Red, warning)
 	}
-}
-
-// question asks for the last word, about what was shown.
-func question(a *api.Approval, decision string) string {
-	switch decision {
-	case api.DecideApprove:
-		return "Approve " + term.Printable(a.Digest) + "?"
-	case api.DecideTakeover:
-		return "Takeover " + term.Printable(a.Digest) + "?"
-	case api.DecideDeny:
-		return "Deny it?"
-	}
-	return "Resolve it?"
 }

@@ -18,6 +18,11 @@ import (
 	"github.com/openclawos/ocipd/internal/term"
 )
 
+func sortBy(all []listed, order string) {
+	compare := before(order)
+	slices.SortFunc(all, func(a, b listed) int { return compare(&a.ApprovalSummary, &b.ApprovalSummary) })
+}
+
 // People are what the commands about approvals have in common: what a person sees of
 // held messages, and decides.
 type People struct{ *cli.Process }
@@ -25,7 +30,10 @@ type People struct{ *cli.Process }
 // ListOptions is what a list of held messages is asked for.
 type ListOptions struct {
 	State, Agent string
-	Flat, JSON   bool
+	// Order is one of [Orders], where it is empty by likelihood what waits, and by age
+	// what is decided.
+	Order      string
+	Flat, JSON bool
 }
 
 // listed is one held message in a list, with the JSON that it came as.
@@ -43,8 +51,13 @@ func (s *People) List(ctx context.Context, f ListOptions) error {
 	defer c.Close()
 	all, err := approvalsIn(ctx, c, f.State, f.Agent)
 	if err != nil {
-		return fmt.Errorf("cannot list held messages: %w", err)
+		return fmt.Errorf("cannot list requests: %w", err)
 	}
+	order := cmp.Or(f.Order, OrderAge)
+	if f.Order == "" && (f.State == "" || f.State == api.ApprovalPending) {
+		order = OrderLikelihood
+	}
+	sortBy(all, order)
 	scr := s.Screen()
 	w := bufio.NewWriter(s.Stdout)
 	if f.JSON {
@@ -93,6 +106,7 @@ func (s *People) Lines(ctx context.Context, scr term.Screen, rows int) (lines []
 	if err != nil || len(all) == 0 {
 		return nil, 0, err
 	}
+	sortBy(all, OrderLikelihood)
 	messages := summaries(all)
 	t := newTable(messages, "", time.Now())
 	t.rows, t.more = fair(alike(messages), rows-1)
@@ -122,9 +136,9 @@ func emptyList(f ListOptions) string {
 	case f.State == "" && f.Agent == "", f.State == api.ApprovalPending && f.Agent == "":
 		return "nothing waits for a person"
 	case f.Agent == "":
-		return "no held messages in this state"
+		return "no requests in this state"
 	}
-	return "no such messages of agent " + term.Printable(f.Agent)
+	return "no such requests of agent " + term.Printable(f.Agent)
 }
 
 // listPage is how many held messages are asked for at a time: few enough that

@@ -1,7 +1,6 @@
 package approvalsui
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,10 +60,10 @@ type (
 	// decidedMsg is how a decision went, or several about messages that are
 	// alike.
 	decidedMsg struct {
-		id, decision string
-		done         int
-		result       api.ApprovalResolveResult
-		err          error
+		id, kind, decision string
+		done               int
+		result             api.ApprovalResolveResult
+		err                error
 	}
 )
 
@@ -109,6 +108,7 @@ type model struct {
 	waiting []string // how many of which agent, in the order of rows
 	table   *table
 	flat    bool
+	orders  []string // the first is that of the list
 	filter  string
 	top     int
 	chosen  string // the id of a message of the chosen row
@@ -143,7 +143,7 @@ type model struct {
 func newModel(ctx context.Context, scr term.Screen, next tea.Cmd, o decider, now time.Time) *model {
 	return &model{
 		ctx: ctx, decider: o, next: next, screen: scr, height: term.DefaultHeight, now: now,
-		held: make(map[string]*api.ApprovalSummary), marked: make(map[string]bool), fresh: make(map[string]bool), table: &table{tail: shortID},
+		held: make(map[string]*api.ApprovalSummary), marked: make(map[string]bool), fresh: make(map[string]bool), table: &table{tail: shortID}, orders: Orders(),
 	}
 }
 
@@ -270,10 +270,8 @@ func (d *model) sort() {
 			messages = append(messages, a)
 		}
 	}
-	slices.SortFunc(messages, func(a, b *api.ApprovalSummary) int {
-		return cmp.Or(cmp.Compare(a.AskedAt, b.AskedAt), strings.Compare(a.ApprovalID, b.ApprovalID))
-	})
-	widths, before := d.table.widths, d.at()
+	slices.SortFunc(messages, before(d.orders[0]))
+	widths, was := d.table.widths, d.at()
 	d.table = newTable(messages, "", d.now)
 	d.table.widths = widths
 	group := alike
@@ -289,14 +287,14 @@ func (d *model) sort() {
 		d.waiting = append(d.waiting, fmt.Sprintf("%s %d", term.Printable(part[0].oldest().AgentID), n))
 	}
 	if d.at() < 0 {
-		d.choose(before)
+		d.choose(was)
 	}
 }
 
 // matches reports whether a message has a text somewhere, as a whole.
 func matches(a *api.ApprovalSummary, wanted string) bool {
 	return strings.Contains(strings.ToLower(strings.Join([]string{
-		a.ApprovalID, a.AgentID, a.Agent, a.UserID, a.Counterparty, a.CounterpartyUserID, a.AppID, a.SessionKey, a.Code, why(a.Code), a.Summary,
+		a.ApprovalID, a.AgentID, a.Agent, a.UserID, a.Counterparty, a.CounterpartyUserID, a.AppID, a.SessionKey, a.TaskID, a.Code, why(a.Code), string(a.Likelihood), a.LikelyBecause, a.Summary,
 	}, "\n")), wanted)
 }
 
@@ -366,15 +364,19 @@ func (d *model) looked(msg lookedMsg) {
 	d.back()
 	switch {
 	case msg.err != nil:
-		d.say(term.Red, "cannot %s it: %v", msg.decision, msg.err)
+		d.say(term.Red, "cannot %s it: %v", verbOf(msg.decision), msg.err)
 		return
 	case msg.a.State != api.ApprovalPending:
 		d.turnTo(msg.a)
 		d.say(term.Yellow, "it is %s already", stateWords(msg.a.State))
 		return
+	case !slices.Contains(api.DecisionsOf(msg.a.Kind), msg.decision):
+		d.turnTo(msg.a)
+		d.say(term.Yellow, "%s", notOffered(msg.a.Kind))
+		return
 	case msg.decision == api.DecideApprove && !msg.a.Approvable:
 		d.turnTo(msg.a)
-		d.say(term.Red, "it cannot be approved: %s", cmp.Or(msg.a.Blocked, "it may not be sent"))
+		d.say(term.Red, "it cannot be approved: %s", cannotApprove(msg.a))
 		return
 	}
 	d.asking, d.pageTop, d.queue = msg.id, 0, queue
@@ -502,6 +504,10 @@ func (d *model) command(k tea.KeyPressMsg) tea.Cmd {
 		return d.begin(api.DecideTakeover)
 	case "r":
 		return d.begin(api.DecideResolve)
+	case "c":
+		return d.begin(api.DecideChanges)
+	case "o":
+		d.order()
 	}
 	return nil
 }
@@ -520,6 +526,13 @@ func (d *model) mark() {
 	}
 	d.choose(row + 1)
 	d.say(term.Dim, "%d marked", len(d.marked))
+}
+
+// order goes on to the next order of the list.
+func (d *model) order() {
+	d.orders = append(d.orders[1:], d.orders[0])
+	d.sort()
+	d.say(term.Dim, "in the order of %s", d.orders[0])
 }
 
 func (d *model) isMarked(row group) bool {
@@ -704,7 +717,7 @@ func (d *model) decide(others []string, exchange bool) tea.Cmd {
 		p.Exchange = a.Exchange
 	}
 	return func() tea.Msg {
-		msg := decidedMsg{id: a.ApprovalID, decision: p.Decision}
+		msg := decidedMsg{id: a.ApprovalID, kind: a.Kind, decision: p.Decision}
 		if msg.result, msg.err = decider.decide(ctx, a, p); msg.err == nil {
 			msg.done++
 		}
@@ -738,7 +751,7 @@ func (d *model) decided(msg decidedMsg) tea.Cmd {
 			return d.nextMarked()
 		}
 		d.note = ""
-		d.say(term.Green, "%s", decidedLine(msg.result))
+		d.say(term.Green, "%s", decidedLine(msg.kind, msg.result))
 		if msg.result.GrantID != "" {
 			d.say(term.Green, "approved, and its exchange: ocipd approvals revoke %s takes that back", msg.result.GrantID)
 		}
@@ -753,7 +766,7 @@ func (d *model) decided(msg decidedMsg) tea.Cmd {
 	case api.AlreadyDecided:
 		d.say(term.Yellow, "%s", decidedBefore(d.table.short(msg.id), msg.decision, o.State, o.By, o.At, d.now))
 	default:
-		d.say(term.Red, "cannot %s it: %v", msg.decision, msg.err)
+		d.say(term.Red, "cannot %s it: %v", verbOf(msg.decision), msg.err)
 	}
 	return nil
 }
@@ -977,10 +990,27 @@ func (d *model) keys() string {
 	case deciding:
 		return ""
 	case reading:
-		return "a approve  d deny  t take over  i metadata  esc back  ? help  q quit"
+		return d.decisionKeys() + "i metadata  esc back  ? help  q quit"
 	case choosing:
 	}
-	return "a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit"
+	return d.decisionKeys() + "m mark  / filter  enter read  ? help  q quit"
+}
+
+// decisionKeys are the keys of what can be decided about the request that is seen.
+func (d *model) decisionKeys() string {
+	kind := api.ApprovalOfMessage
+	if d.shown != nil {
+		kind = d.shown.Kind
+	}
+	switch kind {
+	case api.ApprovalOfEffect:
+		return "a approve  d deny  c changes  "
+	case api.ApprovalOfPermission:
+		return "a approve  d deny  "
+	case api.ApprovalOfEscalation:
+		return "d deny  r resolve  "
+	}
+	return "a approve  d deny  t take over  "
 }
 
 // helpLines are what all keys do, as many as fit.
@@ -995,9 +1025,11 @@ func helpLines(height int) []string {
 		{"d", "deny; the exchange ends"},
 		{"t", "take over: send it, or other words, as your own"},
 		{"r", "resolve: deny it and settle the exchange"},
-		{"m", "mark, or no longer; a, d, t, r then ask about each marked"},
+		{"c", "deny an effect and ask its task for changes; n says which"},
+		{"m", "mark, or no longer; a, d, t, r, c then ask about each marked"},
 		{"n", "write a note for the record of the next decision"},
 		{"/", "list only requests with a text; esc ends that"},
+		{"o", "the likeliest first, or the oldest"},
 		{"g", "one row for similar requests, or a row for each"},
 		{"q", "quit"},
 		{"?", "this help; any key closes it"},

@@ -658,3 +658,35 @@ func TestExchangeOnTheScreen(t *testing.T) {
 		t.Errorf("decided is %+v", s.decider.taken)
 	}
 }
+
+// The list changes its order by a key, and an effect is decided about as one.
+func TestModelOfEffects(t *testing.T) {
+	low, high := heldBy("alice", 1, "low"), heldBy("bob", 2, "high")
+	low.Likelihood, low.LikelyBecause = "low", "keyword"
+	high.Likelihood, high.LikelyBecause = "high", "acceptance"
+	effect := asked(api.ApprovalOfEffect, 3)
+	s := sitDown(t, 80, 24, low, high, effect)
+	order := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, row := range s.model.rows {
+			got = append(got, row.oldest().Summary)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the order is %q, want %q", got, want)
+		}
+	}
+	order("deploy staging", "high", "low")
+	s.want("LIKELY", "high: a", "low: k")
+	s.keys("o")
+	s.want("in the order of age")
+	order("low", "high", "deploy staging")
+	s.keys("/", "deploy", "enter")
+	s.want("What would be done", "a approve  d deny  c changes  m mark")
+	s.keys("t")
+	s.want("that is no decision about an effect")
+	s.keys("c", "y")
+	if got := s.decided(); len(got) != 1 || got[0].Decision != api.DecideChanges || got[0].ApprovalID != effect.ApprovalID {
+		t.Errorf("decided was %+v", got)
+	}
+}

@@ -14,6 +14,30 @@ import (
 	"github.com/openclawos/ocipd/internal/term"
 )
 
+// The orders of a list.
+const (
+	OrderLikelihood = "likelihood"
+	OrderAge        = "age"
+)
+
+// Orders lists them, the one of what waits first.
+func Orders() []string { return []string{OrderLikelihood, OrderAge} }
+
+// rank is where a request stands by its likelihood: first what no guess holds, then
+// the likeliest.
+func rank(a *api.ApprovalSummary) int { return slices.Index(ocip.Likelihoods(), a.Likelihood) }
+
+// before compares requests by an order. The older of two that are alike comes first.
+func before(order string) func(a, b *api.ApprovalSummary) int {
+	return func(a, b *api.ApprovalSummary) int {
+		likelier := 0
+		if order == OrderLikelihood {
+			likelier = cmp.Compare(rank(a), rank(b))
+		}
+		return cmp.Or(likelier, cmp.Compare(a.AskedAt, b.AskedAt), strings.Compare(a.ApprovalID, b.ApprovalID))
+	}
+}
+
 // group are held messages that a person need read only once, oldest first.
 type group []*api.ApprovalSummary
 
@@ -37,11 +61,14 @@ func alone(all []*api.ApprovalSummary) []group {
 }
 
 // alike makes those messages one row that have the same agent, counterparty,
-// reason, first line and state.
+// reason, likelihood, first line and state.
 func alike(all []*api.ApprovalSummary) []group {
-	type kind struct{ agent, to, code, summary, state string }
+	type kind struct {
+		agent, to, code, summary, state string
+		likelihood                      ocip.Likelihood
+	}
 	return parted[group](all, func(a *api.ApprovalSummary) kind {
-		return kind{a.Agent, a.To(), a.Code, a.Summary, a.State}
+		return kind{a.Agent, a.To(), a.Code, a.Summary, a.State, a.Likelihood}
 	})
 }
 
@@ -173,14 +200,15 @@ func (t *table) short(id string) string { return endOf(id, t.tail) }
 
 // The columns of the table that are not in every one of them.
 const (
-	timesColumn = 1
-	lastColumn  = 7
+	timesColumn  = 1
+	likelyColumn = 4
+	lastColumn   = 8
 )
 
 func (t *table) columns() []term.Column {
 	columns := []term.Column{
 		{Title: "ID", Least: t.tail}, {Title: "×", Right: true}, {Title: "AGENT", Least: 8}, {Title: "TO", Least: 11},
-		{Title: "WHY", Least: 10}, {Title: "SAYS", Least: 10}, {Title: "AGE", Least: 3, Right: true}, {Title: "LEFT", Least: 4, Right: true},
+		{Title: "LIKELY", Least: 6}, {Title: "WHY", Least: 10}, {Title: "SAYS", Least: 10}, {Title: "AGE", Least: 3, Right: true}, {Title: "LEFT", Least: 4, Right: true},
 	}
 	if t.states {
 		columns[lastColumn] = term.Column{Title: "STATE", Least: 8}
@@ -200,8 +228,8 @@ func (t *table) row(row group) []term.Cell {
 		last = term.Cell{Text: term.Printable(stateWords(a.State)), Colour: stateColour(a.State)}
 	}
 	return []term.Cell{
-		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Printable(a.To())},
-		{Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
+		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Printable(cmp.Or(a.To(), a.TaskID))},
+		{Text: term.Printable(strings.TrimSuffix(string(a.Likelihood)+": "+a.LikelyBecause, ": "))}, {Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }
 
@@ -218,13 +246,16 @@ func (t *table) lines(scr term.Screen) []string {
 	}
 	t.measure(rows)
 	widths := slices.Clone(t.widths)
-	if widths[timesColumn] == 0 {
-		columns, widths = slices.Delete(columns, timesColumn, timesColumn+1), slices.Delete(widths, timesColumn, timesColumn+1)
-		for i := range rows {
-			rows[i] = slices.Delete(rows[i], timesColumn, timesColumn+1)
+	columns[timesColumn].Least = widths[timesColumn]
+	// From the right, so that those on the left stay where they are.
+	for _, at := range [...]int{likelyColumn, timesColumn} {
+		if widths[at] > 0 {
+			continue
 		}
-	} else {
-		columns[timesColumn].Least = widths[timesColumn]
+		columns, widths = slices.Delete(columns, at, at+1), slices.Delete(widths, at, at+1)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], at, at+1)
+		}
 	}
 	term.Fit(columns, widths, scr.RowWidth())
 	lines := make([]string, 0, len(rows)+len(t.more))
@@ -246,7 +277,7 @@ func (t *table) measure(rows [][]term.Cell) {
 	for n, row := range rows {
 		for i := range row {
 			// A column without any text but its title is left out.
-			if n > 0 || i != timesColumn {
+			if n > 0 || i != timesColumn && i != likelyColumn {
 				t.widths[i] = max(t.widths[i], term.Width(row[i].Text))
 			}
 		}

@@ -3,7 +3,6 @@ package approvalsui
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -33,7 +32,7 @@ func (s *People) Show(ctx context.Context, name, decision, content string, with 
 	defer c.Close()
 	a, err := findApproval(ctx, c, name)
 	if err != nil {
-		return fmt.Errorf("cannot show the held message: %w", err)
+		return fmt.Errorf("cannot show the request: %w", err)
 	}
 	switch {
 	case asJSON:
@@ -110,16 +109,19 @@ type approvalText struct{ term.Page }
 // waits.
 func (p *approvalText) title(a *api.Approval) {
 	p.Hang("", "    ", term.Bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
-	p.Hang("", "    ", term.Bold, acting(a.Agent, a.UserID)+" → "+receiving(a))
+	p.Hang("", "    ", term.Bold, whose(a))
 	if at := address(a); at != "" {
 		p.Tinted("goes to", term.Yellow, at)
 	}
 	p.Tinted("why", term.Yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
+	if a.Likelihood != "" {
+		p.Fact("likely", strings.TrimSuffix(string(a.Likelihood)+": "+a.LikelyBecause, ": "))
+	}
 	if a.EscalatedExchange != "" {
 		p.Fact("held by", "the round limit of exchange "+a.EscalatedExchange)
 	}
 	if a.State == api.ApprovalPending && !a.Approvable {
-		p.Tinted("blocked", term.Red, cmp.Or(a.Blocked, "it cannot be approved as it is"))
+		p.Tinted("blocked", term.Red, cannotApprove(a))
 	}
 }
 
@@ -148,6 +150,15 @@ func acting(agent, user string) string {
 		return agent
 	}
 	return agent + " for " + user
+}
+
+// whose says who asks, and for whom it is: a message goes to somebody, and what a
+// task asks for is its own.
+func whose(a *api.Approval) string {
+	if a.Kind == api.ApprovalOfEffect || a.Kind == api.ApprovalOfPermission {
+		return acting(a.AgentID, a.UserID) + ", task " + a.TaskID
+	}
+	return acting(a.Agent, a.UserID) + " → " + receiving(a)
 }
 
 // receiving says who hears it, as far as that is known, and what has become of who
@@ -195,16 +206,23 @@ func address(a *api.Approval) string {
 func (p *approvalText) facts(a *api.Approval, now time.Time) {
 	p.Heading("Where it comes from")
 	p.Fact("agent", a.AgentID)
-	p.Fact("app", a.AppID)
-	p.Fact("session", a.SessionKey)
+	for _, at := range [][2]string{{"app", a.AppID}, {"session", a.SessionKey}, {"task", a.TaskID}} {
+		if at[1] != "" {
+			p.Fact(at[0], at[1])
+		}
+	}
 	if a.ExchangeID != "" { // people have none, and no rounds
 		p.Fact("exchange", a.ExchangeID)
 		p.Fact("type", fmt.Sprintf("%s, %d of %d rounds used", a.Type, a.Round, a.MaxRounds))
 	}
-	p.Fact("conversation", a.ConversationID)
+	if a.ConversationID != "" {
+		p.Fact("conversation", a.ConversationID)
+	}
 	p.Fact("level", a.Classification)
 	p.Fact("asked", term.When(a.AskedAt, now))
-	p.Fact("policy", strings.TrimSuffix(a.PolicyApplied+", revision "+a.PolicyRevision, ", revision "))
+	if a.PolicyApplied != "" {
+		p.Fact("policy", strings.TrimSuffix(a.PolicyApplied+", revision "+a.PolicyRevision, ", revision "))
+	}
 }
 
 // urgent is how long before a message expires that is told in colour.
@@ -342,12 +360,15 @@ func differing(was, now []string) (only, instead []string) {
 	return was, now
 }
 
-// message shows what the agent wrote, with what was found in it.
+// message shows what the agent wrote, or would do, with what was found in it.
 func (p *approvalText) message(a *api.Approval) {
-	p.Heading("What the agent wrote")
-	if a.Forgotten {
+	p.Heading(wordsOf(a.Kind).title)
+	switch {
+	case a.Kind == api.ApprovalOfEscalation:
+		p.Quote(a.Summary)
+	case a.Forgotten:
 		p.Say("  ", term.Dim, fmt.Sprintf("%s, which were dropped when it was decided", term.Count(a.ContentBytes, "byte")))
-	} else {
+	default:
 		p.said(a)
 	}
 	for _, d := range a.Detections {
@@ -480,19 +501,14 @@ func (p *approvalText) advice(a *api.Approval) {
 	p.Line()
 	p.Line("To decide:")
 	id := cli.Argument(a.ApprovalID)
-	for _, d := range []struct{ decision, does string }{
-		{api.DecideApprove, "send it, just as it is shown here"},
-		{api.DecideDeny, "do not send it"},
-		{api.DecideTakeover, "send it as your own, or with --content your words"},
-		{api.DecideResolve, "do not send it; the exchange is settled"},
-	} {
-		if d.decision == api.DecideApprove && !a.Approvable {
+	for _, decision := range api.DecisionsOf(a.Kind) {
+		if decision == api.DecideApprove && !a.Approvable {
 			continue
 		}
-		command := "  ocipd approvals " + d.decision + " " + id
+		command := "  ocipd approvals " + CommandOf(decision) + " " + id
 		p.Line(command)
-		p.Say("      ", term.Dim, d.does)
-		if d.decision == api.DecideApprove && a.Exchange != nil {
+		p.Say("      ", term.Dim, wordsOf(a.Kind).does[decision])
+		if decision == api.DecideApprove && a.Exchange != nil {
 			p.Line(command + " --exchange")
 			p.Say("      ", term.Dim, "send it, and what follows in its exchange within the bounds above")
 		}

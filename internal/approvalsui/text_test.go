@@ -468,7 +468,7 @@ func TestDecidedLine(t *testing.T) {
 		api.ApprovalPending: "1 of 2 approvals are given", api.ApprovalApproved: "approved:", api.ApprovalDenied: "denied:",
 		api.ApprovalTakenOver: "taken over:", api.ApprovalResolved: "resolved:", "odd\x1b_state": "odd‹U+001B› state (record 7)",
 	} {
-		if got := decidedLine(api.ApprovalResolveResult{State: state, Needed: 2, Given: 1, AuditSeq: 7}); !strings.HasPrefix(got, want) {
+		if got := decidedLine(api.ApprovalOfMessage, api.ApprovalResolveResult{State: state, Needed: 2, Given: 1, AuditSeq: 7}); !strings.HasPrefix(got, want) {
 			t.Errorf("%s is %q", state, got)
 		}
 	}

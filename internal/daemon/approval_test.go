@@ -937,3 +937,31 @@ func TestApprovalList(t *testing.T) {
 	person.refuse(api.NotFound, "approval.get", map[string]any{"approvalId": waits.ApprovalID[:35]})
 	person.refuse(api.InvalidParams, "approval.get", map[string]any{})
 }
+
+// Each message that is held for its words says how likely it commits somebody, and
+// why; what a rule holds has no guess. It is stored with the request, and stays.
+func TestApprovalLikelihood(t *testing.T) {
+	h := build(t, acme)
+	alice := h.agent("@acme/alice")
+	for content, want := range map[string][2]string{
+		"We talked about the promise.":          {"low", "keyword"},
+		"Deal, I promise.":                      {"high", "acceptance, keyword in the first person"},
+		"Ich liefere Ihnen das am Freitag.":     {"medium", "de"},
+		`{"promise": "I'll send it by Friday"}`: {"low", "first-person-future, keyword, looks like the output of a tool"},
+	} {
+		held := alice.held(ocip.CommitmentRequiresHuman, "agent:bob:main", content, fresh(nil))
+		saw := h.shown(held.ApprovalID)
+		if string(saw.Likelihood) != want[0] || saw.LikelyBecause != want[1] {
+			t.Errorf("%q is likely %s because of %s, want %v", content, saw.Likelihood, saw.LikelyBecause, want)
+		}
+		h.decides(api.DecideDeny, held.ApprovalID)
+		if saw = h.shown(held.ApprovalID); string(saw.Likelihood) != want[0] || saw.LikelyBecause != want[1] {
+			t.Errorf("%q decided is likely %s because of %s, want %v", content, saw.Likelihood, saw.LikelyBecause, want)
+		}
+	}
+	wishes := fresh(map[string]any{"type": "commitment_request"})
+	held := alice.held(ocip.CommitmentRequiresHuman, "agent:bob:main", "What do you think of it?", wishes)
+	if saw := h.shown(held.ApprovalID); saw.Likelihood != "" || saw.LikelyBecause != "" {
+		t.Errorf("what a rule holds is likely %s because of %s", saw.Likelihood, saw.LikelyBecause)
+	}
+}

@@ -151,6 +151,7 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 				UserID: m.sender.UserID, SessionKey: m.key, TaskID: m.task.ID, Counterparty: m.to.InstanceID, CounterpartyUserID: m.reader(),
 				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
 				Classification: v.Level.String(), Summary: ocip.Summarize(m.content), DispatchID: m.dispatchID,
+				Likelihood: v.Likelihood, LikelyBecause: v.LikelyBecause,
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),
 			},
 			Media: m.media, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, ContentBytes: len(m.content), Transcript: e.Transcript,

@@ -26,6 +26,8 @@ type Seen struct {
 	Names, Shadowed []string
 	// Keyword and Cue say which of the two kinds of rules hold it.
 	Keyword, Cue bool
+	// Likelihood is how likely it binds somebody, where it is held.
+	Likelihood commitment.Likelihood
 	// Grantable is set where a person can approve its words beforehand.
 	Grantable bool
 	// Findings are the rules that raise its level, Noted those that only take
@@ -63,6 +65,9 @@ func (r Rules) look(t *Text, before commitment.Before) Seen {
 		passages := []text.Passage{{Text: t.Text, Prose: true}}
 		hits := r.Commitments.ScanAfter(before, passages)
 		s.Held = commitment.Judge(hits).RequiresHuman
+		if s.Held {
+			s.Likelihood, _ = commitment.LikelihoodOf(hits, t.Text)
+		}
 		_, all := ocip.Granted(hits)
 		s.Grantable = all && !ocip.OfMoney(passages)
 		for _, h := range hits {
@@ -128,6 +133,8 @@ type Report struct {
 	ByKeyword Held `json:"byKeyword"`
 	ByCue     Held `json:"byCue"`
 	ByBoth    Held `json:"byBoth"`
+	// ByLikelihood parts the held texts by how likely they bind somebody.
+	ByLikelihood map[commitment.Likelihood]Held `json:"byLikelihood"`
 	// Rules are the keywords and families, most texts first. A text counts once
 	// for each of them.
 	Rules []Rule `json:"rules"`
@@ -202,7 +209,10 @@ func Commitments(seen []Seen) Report {
 		shadow bool
 	}
 	var all, held, keyword, cue, both tally
-	rules := map[name]*tally{}
+	rules, likely := map[name]*tally{}, map[commitment.Likelihood]*tally{}
+	for _, l := range commitment.Likelihoods() {
+		likely[l] = &tally{}
+	}
 	said := map[string]string{}
 	for i := range seen {
 		s := &seen[i]
@@ -241,6 +251,9 @@ func Commitments(seen []Seen) Report {
 			continue
 		}
 		held.count(s.Text)
+		if c := likely[s.Likelihood]; c != nil { // an answer to what is held has none
+			c.count(s.Text)
+		}
 		switch {
 		case s.Keyword && s.Cue:
 			both.count(s.Text)
@@ -256,6 +269,10 @@ func Commitments(seen []Seen) Report {
 		r.Lenient = &Match{all.lenient, ShareOf(held.lenient, held.texts), ShareOf(held.lenient, all.lenient)}
 	}
 	r.ByKeyword, r.ByCue, r.ByBoth = keyword.held(len(seen)), cue.held(len(seen)), both.held(len(seen))
+	r.ByLikelihood = map[commitment.Likelihood]Held{}
+	for l, c := range likely {
+		r.ByLikelihood[l] = c.held(len(seen))
+	}
 	for n, c := range rules {
 		r.Rules = append(r.Rules, Rule{Name: n.rule, Held: c.held(len(seen)), Alone: c.alone, AloneRight: c.aloneRight, Shadow: n.shadow})
 	}

@@ -135,6 +135,7 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 			return
 		}
 		code, reason = CommitmentRequiresHuman, *result.Reason
+		v.Likelihood, v.LikelyBecause = commitment.LikelihoodOf(hits, m.Content)
 	}
 	if reason == "" {
 		return
@@ -144,6 +145,12 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	v.Details = map[string]any{"requiresHuman": true, "detectedKeywords": result.DetectedKeywords}
 	v.Exchange = v.Exchange.close(m.Now, Escalated)
 }
+
+// Likelihood is how likely a message that is held for its words binds somebody.
+type Likelihood = commitment.Likelihood
+
+// Likelihoods lists them, the highest first.
+func Likelihoods() []Likelihood { return commitment.Likelihoods() }
 
 // binding says why a message between two agents binds somebody whatever its words
 // are, and by which code, or nothing.

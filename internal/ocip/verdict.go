@@ -79,6 +79,10 @@ type Verdict struct {
 	// Approvers is how many people the policy wants to approve, zero where it
 	// does not say.
 	Approvers int
+	// Likelihood is how likely the message binds somebody, where its words alone hold
+	// it, and LikelyBecause is why. What a rule holds is no guess, and has neither.
+	Likelihood    Likelihood
+	LikelyBecause string
 	// Grant is the id of the grant that let commitments in the text past, empty where
 	// none had to.
 	Grant string

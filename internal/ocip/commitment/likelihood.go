@@ -1,47 +1,101 @@
 package commitment
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
 
-// likelihoods weighs what was found by how often it was a commitment on texts
+// weights weighs what was found by how often it was a commitment on texts
 // that people have judged. A name of the thirteen weighs as all others.
-var likelihoods = map[string]float64{
+var weights = map[string]float64{
 	Acceptance: 3, Pledge: 3, FirstPersonFuture: 2, Money: 2, Done: 2,
 	German: 1, Spanish: 1, French: 1, Italian: 1, Japanese: 1, Dutch: 1, Portuguese: 1, Chinese: 1,
 	Prefixed: .5, Derived: .5, NextStep: 0, Unreadable: 0,
 }
 
 const (
-	keywordLikelihood = .5
-	outputLikelihood  = -3
+	keywordWeight   = .5
+	performedWeight = 1
+	outputWeight    = -3
 )
 
-// Likelihood says how likely what was found in a message is a commitment, by the
-// names of its hits (see [Hit.Name]) that are not shadow and by what its content
-// looks like. It is for the order in which people look at messages, with the
-// reason in words, and for nothing else: what is unlikely is held as well.
-func Likelihood(names []string, content string) (score float64, reason string) {
-	var because []string
-	keyword := false
-	names = slices.Clone(names)
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if weight, family := likelihoods[name]; family {
-			score += weight
-			because = append(because, name)
-		} else if !keyword {
-			keyword = true
-			score += keywordLikelihood
-			because = append(because, "keyword")
+// performed is the reason of a keyword by which its sender does what it names: "I
+// promise", and neither "he promised" nor "shall I promise?".
+const performed = "keyword in the first person"
+
+// Likelihood is how likely a message that is held for its words binds somebody.
+type Likelihood string
+
+// The likelihoods. Of the messages of the benchmark that people have not tuned the
+// rules on, docs/DETECTION.md says how many of each are commitments.
+const (
+	High   Likelihood = "high"
+	Medium Likelihood = "medium"
+	Low    Likelihood = "low"
+)
+
+// Likelihoods lists them, the highest first.
+func Likelihoods() []Likelihood { return []Likelihood{High, Medium, Low} }
+
+// What a message of a likelihood weighs at least.
+const (
+	highWeight   = 2
+	mediumWeight = 1
+)
+
+// LikelihoodOf says how likely what was found in a message is a commitment, by the
+// hits that are not shadow and by what its content looks like. It is for the order
+// in which people look at messages, with the reason in words, and for nothing else:
+// what is unlikely is held as well.
+func LikelihoodOf(hits []Hit, content string) (likelihood Likelihood, reason string) {
+	found := make(map[string]float64)
+	for _, h := range hits {
+		weight, family := weights[h.Rule]
+		switch {
+		case h.Shadow:
+		case family:
+			found[h.Rule] = weight
+		case h.performs(content):
+			found[performed] = performedWeight
+		default:
+			found[RuleKeyword] = keywordWeight
 		}
 	}
+	if _, said := found[performed]; said {
+		delete(found, RuleKeyword)
+	}
+	because, weighs := slices.Sorted(maps.Keys(found)), 0.
+	for _, weight := range found {
+		weighs += weight
+	}
 	if looksLikeOutput(content) {
-		score += outputLikelihood
+		weighs += outputWeight
 		because = append(because, "looks like the output of a tool")
 	}
-	return score, strings.Join(because, ", ")
+	likelihood = Low
+	switch {
+	case weighs >= highWeight:
+		likelihood = High
+	case weighs >= mediumWeight:
+		likelihood = Medium
+	}
+	return likelihood, strings.Join(because, ", ")
+}
+
+// performs reports whether the hit is a keyword in its own form behind "I" or "we", in
+// what the message itself says of the text, and not behind a word that asks.
+func (h *Hit) performs(content string) bool {
+	if h.Member != "" || h.Zone != ZoneBody || h.End > len(content) || h.Start < 0 || h.Start >= h.End || !strings.EqualFold(content[h.Start:h.End], h.Keyword) {
+		return false
+	}
+	// What is more than a few words before does not matter.
+	words := strings.Fields(strings.ToLower(content[max(0, h.Start-64):h.Start]))
+	n := len(words)
+	if n == 0 || words[n-1] != "i" && words[n-1] != "we" {
+		return false
+	}
+	return n == 1 || !slices.Contains([]string{"can", "could", "shall", "should", "may", "might", "do", "did", "must", "would", "will", "if", "unless", "before", "when"}, words[n-2])
 }
 
 // maxWritten is how long a message is that people write to each other.

@@ -6,25 +6,47 @@ import (
 )
 
 func TestLikelihood(t *testing.T) {
+	d, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
-		names   []string
-		content string
-		score   float64
-		reason  string
+		content    string
+		likelihood Likelihood
+		reason     string
 	}{
-		{nil, "hello", 0, ""},
-		{[]string{"book", "agree", "book"}, "book it", .5, "keyword"},
-		{[]string{Acceptance, "agree", Money}, "I agree", 5.5, "acceptance, keyword, money"},
-		{[]string{"schedule"}, `{"schedule": 1}`, -2.5, "keyword, looks like the output of a tool"},
-		{[]string{FirstPersonFuture}, strings.Repeat("I'll send it. ", 1000), -1, "first-person-future, looks like the output of a tool"},
+		{"hello", Low, ""},
+		{"Book the book, agreed?", Low, "keyword"},
+		{"We talked about the promise.", Low, "keyword"},
+		{"I promise it.", Medium, "keyword in the first person"},
+		{"We promise not to promise again.", Medium, "keyword in the first person"},
+		{"Shall we promise it?", Low, "keyword"},
+		{"if we agree", Low, "keyword"},
+		{"We agreed on nothing.", Low, "keyword"},
+		{"> I promise it.\n\nWhat is this?", Low, "keyword"},
+		{"the reservation of the book", Medium, "derived, keyword"},
+		{"Ich liefere Ihnen das am Freitag.", Medium, "de"},
+		{"I'll send it to you by Friday.", High, "first-person-future"},
+		{"Deal, I promise you 90 euros.", High, "acceptance, keyword in the first person"},
+		{`{"schedule": 1}`, Low, "keyword, looks like the output of a tool"},
+		{strings.Repeat("I'll send it to you by Friday. ", 1000), Low, "first-person-future, looks like the output of a tool"},
 	} {
-		if score, reason := Likelihood(tt.names, tt.content); score != tt.score || reason != tt.reason {
-			t.Errorf("%v: %v (%s), want %v (%s)", tt.names, score, reason, tt.score, tt.reason)
+		if likelihood, reason := LikelihoodOf(d.Detect(tt.content), tt.content); likelihood != tt.likelihood || reason != tt.reason {
+			t.Errorf("%.40q: %v (%s), want %v (%s)", tt.content, likelihood, reason, tt.likelihood, tt.reason)
+		}
+	}
+	// A hit that is somewhere else than in the content says nothing of it.
+	for _, h := range []Hit{
+		{Rule: RuleKeyword, Keyword: "promise", Zone: ZoneBody, Start: 2, End: 90}, {Rule: RuleKeyword, Keyword: "promise", Zone: ZoneBody, Start: -1, End: 9},
+		{Rule: RuleKeyword, Keyword: "promise", Zone: ZoneBody, Start: 9, End: 2}, {Rule: RuleKeyword, Keyword: "promise", Zone: ZoneBody, Member: "caption", Start: 2, End: 9},
+	} {
+		if likelihood, reason := LikelihoodOf([]Hit{h}, "I promise"); likelihood != Low {
+			t.Errorf("%+v: %v (%s)", h, likelihood, reason)
 		}
 	}
 	for _, family := range Families() {
-		if _, known := likelihoods[family]; !known {
-			t.Errorf("%s has no likelihood", family)
+		if _, known := weights[family]; !known {
+			t.Errorf("%s has no weight", family)
 		}
 	}
 }
