@@ -80,7 +80,7 @@ var layers = map[string]folder{
 	"internal/text":            {},
 	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term", "internal/text"}, clock: true},
 	"internal/mcpserver":       {imports: []string{"internal/api", "internal/client", "internal/ocip", "internal/task", "internal/taskapi"}},
-	"internal/taskcmd":         {imports: []string{"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/config", "internal/runner", "internal/task", "internal/taskapi", "internal/term"}, clock: true},
+	"internal/taskcmd":         {imports: []string{"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/runner", "internal/task", "internal/taskapi", "internal/term", "internal/text"}, clock: true},
 	"internal/auditcmd":        {imports: []string{"internal/api", "internal/audit", "internal/checkpoints", "internal/cli", "internal/client", "internal/config", "internal/durable", "internal/export", "internal/keyring", "internal/logreader", "internal/logstore", "internal/logview", "internal/store", "internal/term", "internal/verify", "internal/witness"}, clock: true},
 	"internal/logview":         {imports: []string{"internal/audit", "internal/term"}},
 	"internal/verify":          {imports: []string{"internal/audit", "internal/checkpoints", "internal/durable", "internal/index", "internal/keyring", "internal/logreader", "internal/mirror", "internal/store", "internal/term", "internal/witness"}},

@@ -121,7 +121,7 @@ func commandRows(c *cobra.Command, group string) string {
 	})
 	var b strings.Builder
 	for _, sub := range subs {
-		name := fmt.Sprintf("  %-*s  ", c.NamePadding(), sub.Name())
+		name := fmt.Sprintf("  %-*s  ", sub.NamePadding(), sub.Name())
 		lines := term.FoldAtBlanks(sub.Short, HelpWidth-len(name))
 		b.WriteString(name + strings.Join(lines, "\n"+strings.Repeat(" ", len(name))) + "\n")
 	}

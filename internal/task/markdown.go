@@ -76,6 +76,17 @@ func ReadMarkdown(source []byte) (fields Fields, title string) {
 	return fields, title
 }
 
+// Headings lists the headings that name a spec's fields.
+func Headings() []string {
+	return []string{"Goal", "Scope", "Non-goals", "Inputs", "Outputs", "Acceptance criteria", "Risks"}
+}
+
+// NamesField reports whether a heading names one of a spec's fields.
+func NamesField(heading string) bool {
+	_, ok := headings()[headingKey(heading)]
+	return ok
+}
+
 // nothing reports whether an entry says that there is none.
 func nothing(entry string) bool {
 	switch strings.Trim(fold(entry), ".-–— ") {
@@ -162,8 +173,9 @@ func unticked(entry string) string {
 
 // File is a spec file: what creates a task, as one puts it down in an editor.
 type File struct {
-	// Front is the front matter, by name.
-	Front map[string]any
+	// Front is the front matter, a mapping whose lines are the file's; nil where there is
+	// none.
+	Front *yaml.Node
 	// Markdown is what follows it.
 	Markdown string
 }
@@ -184,8 +196,8 @@ func ReadFile(source []byte) (File, error) {
 	for {
 		line, after, more := bytes.Cut(rest, []byte("\n"))
 		if string(bytes.TrimRight(line, " \t\r")) == fence {
-			f := File{Markdown: string(after), Front: make(map[string]any)}
-			return f, readFront(front, &f)
+			root, err := readFront(front)
+			return File{Markdown: string(after), Front: root}, err
 		}
 		if !more {
 			return File{}, ErrNoEnd
@@ -194,45 +206,46 @@ func ReadFile(source []byte) (File, error) {
 	}
 }
 
-func readFront(source []byte, f *File) error {
+func readFront(source []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
 	var node yaml.Node
 	switch err := decoder.Decode(&node); {
 	case errors.Is(err, io.EOF):
-		return nil
+		return nil, nil //nolint:nilnil // there is none, which is no fault
 	case err != nil:
-		return fmt.Errorf("cannot read the front matter: %w", moved(err))
+		return nil, moved(err)
 	}
-	if err := aliases(&node); err != nil {
-		return err
+	root := node.Content[0]
+	if err := placed(root); err != nil {
+		return nil, err
 	}
-	if err := node.Decode(&f.Front); err != nil {
-		return fmt.Errorf("cannot read the front matter: it has to name members, such as title: %w", err)
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: the front matter has to name members, such as title: …", root.Line)
 	}
-	return nil
+	return root, nil
 }
 
-// aliases refuses references within the front matter: nobody writes one there who
-// does not mean harm.
-func aliases(n *yaml.Node) error {
+// placed counts lines as the file has them: the front matter begins on its second. It
+// refuses references, which nobody writes there who does not mean harm.
+func placed(n *yaml.Node) error {
+	n.Line++
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
-		return fmt.Errorf("cannot read the front matter: line %d: references (& and *) are not taken", n.Line+1)
+		return fmt.Errorf("line %d: references (& and *) are not taken", n.Line)
 	}
 	for _, c := range n.Content {
-		if err := aliases(c); err != nil {
+		if err := placed(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// moved counts lines as the file has them: the front matter begins on its second.
+// moved is an error of the library with the file's line.
 func moved(err error) error {
-	var line int
-	rest := strings.TrimPrefix(err.Error(), "yaml: ")
-	if _, scanErr := fmt.Sscanf(rest, "line %d:", &line); scanErr != nil {
-		return errors.New(rest)
+	line := 1 // the library names no line where it is the first
+	what := strings.TrimPrefix(err.Error(), "yaml: ")
+	if _, scanErr := fmt.Sscanf(what, "line %d:", &line); scanErr == nil {
+		_, what, _ = strings.Cut(what, ": ")
 	}
-	_, what, _ := strings.Cut(rest, ": ")
 	return fmt.Errorf("line %d: %s", line+1, what)
 }

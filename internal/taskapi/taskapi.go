@@ -629,10 +629,12 @@ type ListParams struct {
 	api.Strict
 	TenantID string     `json:"tenant_id,omitzero"`
 	Phase    task.Phase `json:"phase,omitzero"`
-	// Open leaves out completed and failed tasks.
+	// Open leaves out completed and failed tasks that ask nothing of a person.
 	Open  bool   `json:"open,omitzero"`
 	Limit *int   `json:"limit,omitzero"`
 	After string `json:"after,omitzero"`
+	// Newest begins with the newest task; After then continues to older ones.
+	Newest bool `json:"newest,omitzero"`
 }
 
 // Validate names the fields that are wrong.
@@ -657,7 +659,28 @@ type Line struct {
 	Since time.Time `json:"since"`
 	// Person is set where a person has to do something.
 	Person bool `json:"person,omitzero"`
+	// Questions are what a person is asked about the task, oldest first.
+	Questions []Question `json:"questions,omitempty"`
 }
+
+// Question is one thing about a task that waits for a person.
+type Question struct {
+	About string `json:"about"`
+	// ApprovalID, or EffectID and Run, is what it is about.
+	ApprovalID string    `json:"approval_id,omitzero"`
+	EffectID   string    `json:"effect_id,omitzero"`
+	Run        int       `json:"run,omitzero"`
+	Text       string    `json:"text"`
+	Since      time.Time `json:"since"`
+}
+
+// What a person is asked: to decide about an approval request, to say how a run ended
+// that nobody knows of, or to look at a task whose circuit is open.
+const (
+	AskApproval = "approval"
+	AskOutcome  = "outcome"
+	AskCircuit  = "circuit"
+)
 
 // List is a page of tasks.
 type List struct {

@@ -2,13 +2,9 @@
 package taskcmd
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +50,7 @@ begins with its code, such as GUARD_FAILED.`,
 		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newArtifact(), t.newCheckpoint(), t.newReview(),
 		t.newRequestApproval(), t.newWait(), t.newGrant(), t.newRevokeGrant(), circuit, effect,
 	)
+	t.completes(c)
 	return c
 }
 
@@ -160,20 +157,72 @@ func (t *command) said(err error) error {
 	return cli.ErrSaid
 }
 
+// maxCompleted is how many tasks a shell is told of.
+const maxCompleted = 200
+
 // complete completes ids of tasks, with their titles.
-func (t *command) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (t *command) complete(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return t.completeTask(cmd, nil, begun)
+}
+
+// completeTask completes a task's id wherever one is wanted: open ones, the newest
+// first.
+func (t *command) completeTask(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	var list taskapi.List
-	if err := t.Operate(cmd.Context(), "task.list", &taskapi.ListParams{}, &list); err != nil {
+	limit := maxCompleted
+	if err := t.Operate(cmd.Context(), "task.list", &taskapi.ListParams{Open: true, Newest: true, Limit: &limit}, &list); err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var ids []string
 	for i := range list.Tasks {
-		ids = append(ids, list.Tasks[i].ID+"\t"+term.OneLine(list.Tasks[i].Title)+" ("+string(list.Tasks[i].Phase)+")")
+		if l := &list.Tasks[i]; strings.HasPrefix(l.ID, begun) {
+			ids = append(ids, l.ID+"\t"+term.OneLine(l.Title)+" ("+string(l.Phase)+")")
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// completePhase completes a phase, as a flag's value or after a task.
+func completePhase(_ *cobra.Command, _ []string, begun string) (names []string, _ cobra.ShellCompDirective) {
+	for _, p := range task.Phases() {
+		if strings.HasPrefix(string(p), begun) {
+			names = append(names, string(p))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// completeEffect completes an effect of the task that --task names, with its key.
+func (t *command) completeEffect(cmd *cobra.Command, args []string, begun string) (ids []string, _ cobra.ShellCompDirective) {
+	id, err := cmd.Flags().GetString("task")
+	if len(args) > 0 || err != nil || id == "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	v, _, err := t.view(cmd.Context(), id)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	for i := range v.Effects {
+		if e := &v.Effects[i]; strings.HasPrefix(e.ID, begun) {
+			ids = append(ids, e.ID+"\t"+term.OneLine(e.Key)+" ("+e.State+")")
+		}
 	}
 	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completes has the flags of commands that take a task or a phase complete it.
+func (t *command) completes(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		t.completes(sub)
+	}
+	for name, complete := range map[string]cobra.CompletionFunc{"task": t.completeTask, "depends-on": t.completeTask, "phase": completePhase, "to": completePhase} {
+		if c.LocalNonPersistentFlags().Lookup(name) != nil {
+			_ = c.RegisterFlagCompletionFunc(name, complete) //nolint:errcheck // the flag is there, and has no other
+		}
+	}
 }
 
 // about makes a command about one task.
@@ -206,20 +255,32 @@ func (t *command) newCreate() *cobra.Command {
 			"  ocipd task create -f - --json < invoices.json",
 		Short: "create a task from a spec file",
 		Long: `Create a task from a file: Markdown under front matter in YAML, or JSON with the
-members of task.create. The fields of the spec are read from headings: Goal, Scope,
-Non-goals, Inputs, Outputs, Acceptance criteria, Risks. Missing fields are listed.`,
+members of task.create.
+
+  ---
+  title: Invoices get a CSV export
+  workspace: /home/me/billing
+  priority: 1
+  ---
+  ## Goal
+  Accountants download a month of invoices as CSV.
+  ## Scope
+  - the endpoint GET /invoices.csv
+
+The front matter may also have initial_phase (spec_draft or spec_review), labels,
+depends_on, effects, not_before, classification and tenant_id. The spec is what
+stands under the headings Goal, Scope, Non-goals, Inputs, Outputs, Acceptance
+criteria, Risks; what it lacks is listed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return cli.Usagef("cannot make a task of nothing: name its file with -f")
 			}
-			params, err := t.readTaskFile(cmd.Context(), file)
+			params, err := t.readTask(cmd.Context(), file)
 			if err != nil {
 				return err
 			}
-			if key != "" {
-				params["request_key"] = key
-			}
+			params.RequestKey = key
 			return answered(cmd.Context(), t, "task.create", params, func(made *taskapi.Created) error {
 				fmt.Fprintf(t.Stdout, "%s is in %s\n", made.TaskID, made.Phase)
 				for _, m := range made.Missing {
@@ -234,48 +295,6 @@ Non-goals, Inputs, Outputs, Acceptance criteria, Risks. Missing fields are liste
 	return c
 }
 
-// readTaskFile reads what creates a task.
-func (t *command) readTaskFile(ctx context.Context, file string) (map[string]any, error) {
-	var source []byte
-	var err error
-	if file == "-" {
-		source, err = t.ReadStdin(ctx)
-	} else {
-		source, err = os.ReadFile(file)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the spec file: %w", err)
-	}
-	if bytes.HasPrefix(bytes.TrimSpace(source), []byte("{")) {
-		params := make(map[string]any)
-		if err := json.Unmarshal(source, &params); err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", file, err)
-		}
-		return params, nil
-	}
-	f, err := task.ReadFile(source)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", file, err)
-	}
-	params := f.Front
-	if params == nil {
-		params = make(map[string]any)
-	}
-	_, title := task.ReadMarkdown([]byte(f.Markdown))
-	for name, value := range map[string]string{"title": title, "initial_phase": string(task.SpecDraft), "workspace": ""} {
-		if _, ok := params[name]; !ok && value != "" {
-			params[name] = value
-		}
-	}
-	for _, name := range []string{"title", "workspace"} {
-		if _, ok := params[name]; !ok {
-			return nil, fmt.Errorf("cannot read %s: its front matter has no %s; begin the file with\n---\ntitle: …\nworkspace: …\n---", file, name)
-		}
-	}
-	params["spec_markdown"] = f.Markdown
-	return params, nil
-}
-
 func (t *command) newList() *cobra.Command {
 	var p taskapi.ListParams
 	var phase string
@@ -284,22 +303,22 @@ func (t *command) newList() *cobra.Command {
 		Use:     "list",
 		Example: "  ocipd task list\n  ocipd task list --all --phase completed --json",
 		Short:   "list tasks",
-		Args:    cobra.NoArgs,
+		Long: `List open tasks, oldest first, with what each waits for since when. With an
+orchestrator's token, those that are ready for it, in the order to take them.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.Phase, p.Open = task.Phase(phase), !all
-			raw, err := t.ask(cmd.Context(), t.listMethod(), t.listParams(&p))
+			if phase != "" && p.Phase.Final() {
+				p.Open = false // whoever names the phase means them
+			}
+			list, err := t.tasks(cmd.Context(), &p)
 			if err != nil {
 				return err
 			}
 			if t.asJSON {
-				_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
-				return err
+				return t.PrintJSON(list)
 			}
-			var list taskapi.List
-			if err := json.Unmarshal(raw, &list); err != nil {
-				return fmt.Errorf("cannot read the tasks: %w", err)
-			}
-			return t.printList(&list)
+			return t.printList(list)
 		},
 	}
 	c.Flags().StringVar(&phase, "phase", "", "tasks in this `PHASE`")
@@ -308,20 +327,32 @@ func (t *command) newList() *cobra.Command {
 	return c
 }
 
-// listMethod is how whoever the command acts as lists tasks: an orchestrator sees what
-// is ready.
-func (t *command) listMethod() string {
-	if token, err := t.token(); err == nil && token != "" {
-		return "task.list_ready"
+// tasks are those of all pages. An orchestrator sees what is ready for it.
+func (t *command) tasks(ctx context.Context, p *taskapi.ListParams) (*taskapi.List, error) {
+	token, err := t.token()
+	if err != nil {
+		return nil, err
 	}
-	return "task.list"
-}
-
-func (t *command) listParams(p *taskapi.ListParams) any {
-	if t.listMethod() == "task.list_ready" {
-		return &taskapi.ListReadyParams{}
+	c, err := t.dial(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return p
+	defer c.Close()
+	if token != "" {
+		list, limit := new(taskapi.List), api.MaxPage
+		return list, t.said(t.AskPage(ctx, c.Call, "task.list_ready", &taskapi.ListReadyParams{Limit: &limit}, list))
+	}
+	all := &taskapi.List{Tasks: []taskapi.Line{}}
+	for {
+		var page taskapi.List
+		if err := t.said(t.AskPage(ctx, c.Call, "task.list", p, &page)); err != nil {
+			return nil, err
+		}
+		all.Tasks = append(all.Tasks, page.Tasks...)
+		if p.After = page.Next; p.After == "" || p.Limit != nil {
+			return all, nil
+		}
+	}
 }
 
 func (t *command) printList(list *taskapi.List) error {
@@ -443,134 +474,4 @@ func (t *command) show(v *taskapi.View) error {
 	}
 	_, err := fmt.Fprint(t.Stdout, b.String())
 	return err
-}
-
-func (t *command) newTimeline() *cobra.Command {
-	return t.about(&cobra.Command{
-		Use:     "timeline TASK",
-		Example: "  ocipd task timeline tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
-		Short:   "show every record of a task, with its messages and approvals",
-	}, t.timeline)
-}
-
-func (t *command) timeline(ctx context.Context, id string) error {
-	c, err := t.DialOperator(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	var lines []jsontext.Value
-	limit := api.MaxPage
-	p := api.AuditQueryParams{Limit: &limit}
-	p.Filter.Like.TaskID = id
-	for {
-		var page api.AuditQueryResult
-		if err := t.AskPage(ctx, c.Call, "audit.query", &p, &page); err != nil {
-			return err
-		}
-		lines = append(lines, page.Records...)
-		if p.Before = page.NextBefore; p.Before == 0 {
-			break
-		}
-	}
-	slices.Reverse(lines)
-	table := &term.Table{Columns: []term.Column{{Title: "N", Least: 3, Right: true}, {Title: "TIME", Whole: true}, {Title: "ACTOR", Least: 8}, {Title: "ROLE", Least: 8}, {Title: "CHANGE", Least: 20}, {Title: "REASON", Least: 12, Below: true}}}
-	for _, line := range lines {
-		if t.asJSON {
-			if _, err := t.Stdout.Write(t.Screen().JSONLine(line)); err != nil {
-				return err
-			}
-			continue
-		}
-		row, err := timelineRow(line)
-		if err != nil {
-			return err
-		}
-		table.Add(row...)
-	}
-	if t.asJSON {
-		return nil
-	}
-	return table.Write(t.Stdout, t.Screen())
-}
-
-func (t *command) newBoard() *cobra.Command {
-	var every time.Duration
-	c := &cobra.Command{
-		Use:     "board",
-		Example: "  ocipd task board\n  ocipd task board --watch 2s",
-		Short:   "show open tasks by phase, those that need a person first",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for {
-				if err := t.board(cmd.Context()); err != nil || every <= 0 {
-					return err
-				}
-				timer := time.NewTimer(every)
-				select {
-				case <-cmd.Context().Done():
-					timer.Stop()
-					return nil
-				case <-timer.C:
-				}
-				fmt.Fprintln(t.Stdout)
-			}
-		},
-	}
-	c.Flags().DurationVar(&every, "watch", 0, "show it again each `DURATION`")
-	return c
-}
-
-// columns are those of the board, with their phases.
-func boardColumns() []struct {
-	title  string
-	phases []task.Phase
-} {
-	return []struct {
-		title  string
-		phases []task.Phase
-	}{
-		{"SPEC", []task.Phase{task.SpecDraft, task.SpecReview}}, {"READY", []task.Phase{task.ExecutionReady}}, {"RUNNING", []task.Phase{task.Executing}},
-		{"GATES", []task.Phase{task.SpecGate, task.QualityGate}}, {"APPROVAL", []task.Phase{task.AwaitingApproval, task.ReadyToResume}},
-		{"CIRCUIT", []task.Phase{task.CircuitOpen}}, {"DONE", []task.Phase{task.Completed, task.Failed}},
-	}
-}
-
-func (t *command) board(ctx context.Context) error {
-	raw, err := t.ask(ctx, t.listMethod(), t.listParams(&taskapi.ListParams{}))
-	if err != nil {
-		return err
-	}
-	if t.asJSON {
-		_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
-		return err
-	}
-	var list taskapi.List
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return fmt.Errorf("cannot read the tasks: %w", err)
-	}
-	slices.SortStableFunc(list.Tasks, func(a, b taskapi.Line) int {
-		return cmp.Or(person(b.Person)-person(a.Person), a.Priority-b.Priority, a.Since.Compare(b.Since))
-	})
-	now := time.Now()
-	table := &term.Table{Columns: []term.Column{{Title: "WHERE", Whole: true}, {Title: "TASK", Whole: true}, {Title: "TITLE", Least: 14}, {Title: "WAITS FOR", Least: 14, Below: true}}}
-	for _, column := range boardColumns() {
-		for i := range list.Tasks {
-			l := &list.Tasks[i]
-			if slices.Contains(column.phases, l.Phase) {
-				table.Add(term.Tinted(column.title, phaseColour(l.Phase)), term.Plain(l.ID), term.Plain(l.Title), waiting(l, now))
-			}
-		}
-	}
-	if len(table.Rows) == 0 {
-		fmt.Fprintln(t.Stderr, "there is no task")
-	}
-	return table.Write(t.Stdout, t.Screen())
-}
-
-func person(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

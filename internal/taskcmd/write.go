@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
@@ -18,51 +17,6 @@ import (
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
-
-// timelineRow is a record of a task as the timeline shows it.
-func timelineRow(line jsontext.Value) ([]term.Cell, error) {
-	r, err := audit.Parse(line)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read a record of the daemon: %w", err)
-	}
-	n := ""
-	if r.TaskSeq > 0 {
-		n = fmt.Sprint(r.TaskSeq)
-	}
-	was, _ := r.Details["was"].(map[string]any)
-	now, _ := r.Details["now"].(map[string]any)
-	change := r.Event
-	var parts []string
-	for name, value := range now {
-		if strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "digest") || name == "revision" {
-			continue
-		}
-		part := fmt.Sprintf("%s %v", name, value)
-		if before, ok := was[name]; ok {
-			part = fmt.Sprintf("%s %v → %v", name, before, value)
-		}
-		parts = append(parts, part)
-	}
-	slices.Sort(parts)
-	if len(parts) > 0 {
-		change += ": " + strings.Join(parts, ", ")
-	}
-	reason, _ := r.Details["reason"].(string)
-	if reason == "" {
-		reason = r.PolicyReason
-	}
-	colour := term.NoColour
-	if r.PolicyResult == audit.ResultDeny {
-		colour = term.Red
-	}
-	who := r.Actor
-	if who == "" {
-		who = r.AgentID
-	}
-	return []term.Cell{
-		term.Plain(n), term.Plain(r.Time.Local().Format("15:04:05")), term.Plain(who), term.Plain(r.Role), term.Tinted(change, colour), term.Plain(reason),
-	}, nil
-}
 
 func (t *command) newUpdate() *cobra.Command {
 	var title, file string
@@ -93,13 +47,9 @@ func (t *command) newUpdate() *cobra.Command {
 			p.DependsOn = &depends
 		}
 		if file != "" {
-			source, err := os.ReadFile(file)
+			f, err := t.readSpec(ctx, file)
 			if err != nil {
-				return fmt.Errorf("cannot read the spec file: %w", err)
-			}
-			f, err := task.ReadFile(source)
-			if err != nil {
-				return fmt.Errorf("cannot read %s: %w", file, err)
+				return err
 			}
 			p.SpecMarkdown = &f.Markdown
 		}
@@ -141,11 +91,16 @@ func (t *command) me(ctx context.Context) (name, role string, err error) {
 func (t *command) newTransition() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use:               "transition TASK PHASE",
-		Example:           "  ocipd task transition tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 spec_review --reason 'the spec is complete'",
-		Short:             "move a task to another phase",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: t.complete,
+		Use:     "transition TASK PHASE",
+		Example: "  ocipd task transition tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 spec_review --reason 'the spec is complete'",
+		Short:   "move a task to another phase",
+		Args:    cobra.ExactArgs(2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return completePhase(cmd, args, begun)
+			}
+			return t.complete(cmd, args, begun)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, _, err := t.view(cmd.Context(), args[0])
 			if err != nil {
@@ -182,7 +137,9 @@ func (t *command) newStartAttempt() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&p.Runtime, "runtime", "local", "where it runs, `WORD`: "+strings.Join(task.Runtimes(), ", "))
 	flags.StringVar(&p.ExecutorKind, "kind", "builder", "what runs it, `WORD`: "+strings.Join(task.ExecutorKinds(), ", "))
-	flags.StringVar(&p.WorkerRef, "worker", "", "the `ACTOR` that makes it")
+	flags.StringVar(&p.WorkerRef, "worker", "", "the `ACTOR` that makes it (default whoever asks)")
+	cli.Choices(c, "runtime", task.Runtimes())
+	cli.Choices(c, "kind", task.ExecutorKinds())
 	return c
 }
 
@@ -205,9 +162,11 @@ func (t *command) newFinishAttempt() *cobra.Command {
 	})
 	flags := c.Flags()
 	flags.StringVar(&p.Outcome, "outcome", task.AttemptSucceeded, "how it ended, `WORD`: "+strings.Join(task.Outcomes(), ", "))
-	flags.StringVar(&p.FailureCode, "failure", "", "why it failed, `CODE`: agent_error, timeout, refused, …")
+	flags.StringVar(&p.FailureCode, "failure", "", "why it failed, `CODE`: "+strings.Join(task.Failures(), ", "))
 	flags.StringVar(&p.ErrorSummary, "error", "", "`TEXT` of what went wrong")
 	flags.StringVar(&p.AttemptID, "attempt", "", "the attempt's `ID` (default the last one)")
+	cli.Choices(c, "outcome", task.Outcomes())
+	cli.Choices(c, "failure", task.Failures())
 	return c
 }
 
@@ -290,7 +249,9 @@ the command then issues itself a grant for that reviewer.`,
 	flags.StringVar(&as, "as", "", "review as this `ACTOR`, by a grant that is made for it")
 	flags.StringVar(&verdict, "verdict", "", "the `VERDICT`: "+strings.Join(task.Verdicts(), ", "))
 	flags.StringVar(&summary, "summary", "", "`TEXT` that says why")
-	flags.StringArrayVar(&findings, "finding", nil, "one `FINDING`: severity: message")
+	flags.StringArrayVar(&findings, "finding", nil, "one `FINDING`, severity: message, where severity is "+strings.Join(task.Severities(), ", ")+"; once for each")
+	cli.Required(c, "verdict")
+	cli.Choices(c, "verdict", task.Verdicts())
 	return c
 }
 
@@ -410,6 +371,7 @@ func (t *command) newRequestApproval() *cobra.Command {
 	}
 	c.Flags().StringVar(&id, "task", "", "the task's `ID`")
 	c.Flags().StringVar(&key, "key", "", "the effect's idempotency `KEY`")
+	cli.Required(c, "task", "key")
 	return c
 }
 
@@ -661,6 +623,7 @@ func (t *command) newEffectRun() *cobra.Command {
 	flags.StringVar(&digest, "digest", "", "the `DIGEST` that was approved (default the one asked for last)")
 	flags.BoolVar(&compensation, "compensation", false, "undo it instead, once")
 	flags.IntVar(&wait, "wait", 15, "wait for its end for `SECONDS` at most, up to 20")
+	cli.Required(c, "task", "key")
 	return c
 }
 
@@ -668,18 +631,21 @@ func (t *command) newEffectSettle() *cobra.Command {
 	var p taskapi.SettleEffectParams
 	var id string
 	c := &cobra.Command{
-		Use:     "settle EFFECT",
-		Example: "  ocipd task effect settle eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --outcome done --note 'it is deployed'",
-		Short:   "settle a run whose outcome is unknown",
+		Use: "settle [EFFECT]",
+		Example: "  ocipd task effect settle --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7\n" +
+			"  ocipd task effect settle eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --outcome done --note 'it is deployed'",
+		Short: "settle a run whose outcome is unknown",
 		Long: `Say how a run ended of which nobody knows: what is known of it is shown first. Look
-in the world whether it was done. Without --outcome, at a terminal, it is asked for.`,
-		Args: cobra.ExactArgs(1),
+in the world whether it was done. Without --outcome, at a terminal, it is asked for,
+and without EFFECT for each such run of the task.`,
+		ValidArgsFunction: t.completeEffect,
+		Args:              cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.Write, p.EffectID = write(id), args[0]
-			if err := t.settles(cmd.Context(), &p); err != nil {
-				return err
+			p.Write = write(id)
+			if len(args) > 0 {
+				p.EffectID = args[0]
 			}
-			return t.do(cmd.Context(), "task.settle_effect", &p, func(*taskapi.View) string { return args[0] + " is settled as " + p.Outcome })
+			return t.settle(cmd.Context(), &p)
 		},
 	}
 	flags := c.Flags()
@@ -687,36 +653,69 @@ in the world whether it was done. Without --outcome, at a terminal, it is asked 
 	flags.IntVar(&p.Run, "run", 0, "the run's `NUMBER` (default the one that is not known)")
 	flags.StringVar(&p.Outcome, "outcome", "", "how it ended, `WORD`: done or failed")
 	flags.StringVar(&p.Note, "note", "", "`TEXT` that says how you know")
+	cli.Required(c, "task")
+	cli.Choices(c, "outcome", []string{task.EffectDone, task.EffectFailed})
 	return c
 }
 
-// settles shows a person what is known of a run, and asks for what the command line does
-// not say.
-func (t *command) settles(ctx context.Context, p *taskapi.SettleEffectParams) error {
+// settle shows a person what is known of the runs that are asked for, and takes the
+// person's word for each.
+func (t *command) settle(ctx context.Context, p *taskapi.SettleEffectParams) error {
 	v, _, err := t.view(ctx, p.TaskID)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.ID == p.EffectID })
-	if i < 0 {
+	if p.EffectID != "" && !slices.ContainsFunc(v.Effects, func(e task.Effect) bool { return e.ID == p.EffectID }) {
 		return fmt.Errorf("the task has no effect %s", p.EffectID)
 	}
-	for n := range v.Effects[i].Runs {
-		if r := &v.Effects[i].Runs[n]; r.State == task.EffectUncertain && (p.Run == 0 || p.Run == r.Number) && !t.asJSON {
-			fmt.Fprint(t.Stderr, term.Printable(unknownRun(&v.Effects[i], r)))
+	type unknown struct {
+		effect *task.Effect
+		run    *task.Run
+	}
+	var found []unknown
+	for i := range v.Effects {
+		e := &v.Effects[i]
+		for n := range e.Runs {
+			if r := &e.Runs[n]; r.State == task.EffectUncertain && (p.EffectID == "" || e.ID == p.EffectID) && (p.Run == 0 || p.Run == r.Number) {
+				found = append(found, unknown{e, r})
+			}
 		}
 	}
-	if p.Outcome != "" || !t.Asks() {
-		return nil
+	switch {
+	case len(found) == 0 && p.EffectID == "":
+		return fmt.Errorf("nothing of task %s is unknown", p.TaskID)
+	case len(found) == 0:
+		// The daemon says what it is then.
+		return t.settles(ctx, *p)
+	case len(found) > 1 && (p.Outcome != "" || !t.Asks()):
+		return cli.Usagef("%d runs of the task are unknown: name the effect, and its run with --run", len(found))
 	}
 	in := bufio.NewReader(t.Stdin)
-	if p.Outcome, err = t.Question(in, "was it done? (done or failed)", ""); err != nil {
-		return err
+	for _, u := range found {
+		one := *p
+		one.EffectID, one.Run = u.effect.ID, u.run.Number
+		if !t.asJSON {
+			fmt.Fprint(t.Stderr, unknownRun(u.effect, u.run))
+		}
+		if one.Outcome == "" && t.Asks() {
+			if one.Outcome, err = t.Question(in, "was it done? (done or failed)", ""); err != nil {
+				return err
+			}
+			if one.Note == "" {
+				if one.Note, err = t.Question(in, "how do you know", ""); err != nil {
+					return err
+				}
+			}
+		}
+		if err := t.settles(ctx, one); err != nil {
+			return err
+		}
 	}
-	if p.Note == "" {
-		p.Note, err = t.Question(in, "how do you know", "")
-	}
-	return err
+	return nil
+}
+
+func (t *command) settles(ctx context.Context, p taskapi.SettleEffectParams) error {
+	return t.do(ctx, "task.settle_effect", &p, func(*taskapi.View) string { return p.EffectID + " is settled as " + p.Outcome })
 }
 
 // unknownRun is what is known of a run that nobody knows the outcome of.
@@ -727,12 +726,12 @@ func unknownRun(e *task.Effect, r *task.Run) string {
 	if r.Compensation {
 		what, action = "to undo: "+what, e.Compensation
 	}
-	fmt.Fprintf(&b, "%s (%s, key %s)\nrun %d, started %s by %s\n", what, e.Kind, e.Key, r.Number, r.StartedAt.Local().Format(time.DateTime), r.Actor)
+	fmt.Fprintf(&b, "%s\nrun %d, started %s by %s\n", term.Printable(fmt.Sprintf("%s (%s, key %s)", what, e.Kind, e.Key)), r.Number, r.StartedAt.Local().Format(time.DateTime), term.Printable(r.Actor))
 	if action != nil {
-		fmt.Fprintf(&b, "command: %q\n", action.Argv)
+		fmt.Fprintf(&b, "command: %s\n", term.Printable(fmt.Sprintf("%q", action.Argv)))
 	}
-	for line := range strings.Lines(r.Evidence + "\n") {
-		b.WriteString("  " + line)
+	for line := range strings.SplitSeq(r.Evidence, "\n") {
+		b.WriteString("  " + term.Printable(line) + "\n")
 	}
 	return b.String()
 }
@@ -741,10 +740,11 @@ func (t *command) newEffectKill() *cobra.Command {
 	var p taskapi.KillEffectParams
 	var id string
 	c := &cobra.Command{
-		Use:     "kill EFFECT",
-		Example: "  ocipd task effect kill eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --reason 'it hangs'",
-		Short:   "end a command that runs",
-		Args:    cobra.ExactArgs(1),
+		Use:               "kill EFFECT",
+		Example:           "  ocipd task effect kill eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --reason 'it hangs'",
+		Short:             "end a command that runs",
+		ValidArgsFunction: t.completeEffect,
+		Args:              cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Write, p.EffectID = write(id), args[0]
 			return t.do(cmd.Context(), "task.kill_effect", &p, func(*taskapi.View) string { return args[0] + " is being ended" })
@@ -754,20 +754,23 @@ func (t *command) newEffectKill() *cobra.Command {
 	flags.StringVar(&id, "task", "", "the task's `ID`")
 	flags.IntVar(&p.Run, "run", 0, "the run's `NUMBER` (default the one that runs)")
 	flags.StringVar(&p.Reason, "reason", "by hand", "`TEXT` for the record")
+	cli.Required(c, "task")
 	return c
 }
 
 func (t *command) newEffectCancel() *cobra.Command {
 	var id string
 	c := &cobra.Command{
-		Use:     "cancel EFFECT",
-		Example: "  ocipd task effect cancel eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
-		Short:   "cancel an effect that is planned or has failed",
-		Args:    cobra.ExactArgs(1),
+		Use:               "cancel EFFECT",
+		Example:           "  ocipd task effect cancel eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
+		Short:             "cancel an effect that is planned or has failed",
+		ValidArgsFunction: t.completeEffect,
+		Args:              cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.do(cmd.Context(), "task.cancel_effect", &taskapi.CancelEffectParams{Write: write(id), EffectID: args[0]}, func(*taskapi.View) string { return args[0] + " is cancelled" })
 		},
 	}
 	c.Flags().StringVar(&id, "task", "", "the task's `ID`")
+	cli.Required(c, "task")
 	return c
 }

@@ -431,7 +431,11 @@ func (s *Session) List(ctx context.Context, p *taskapi.ListParams) (taskapi.List
 	if p.Limit != nil {
 		want = *p.Limit
 	}
-	found, err := s.t.rows.List(ctx, taskstore.Filter{Tenant: p.TenantID, Phase: string(p.Phase), Open: p.Open, After: p.After}, want)
+	found, err := s.t.rows.List(ctx, taskstore.Filter{Tenant: p.TenantID, Phase: string(p.Phase), Open: p.Open, After: p.After, Newest: p.Newest}, want)
+	if err != nil {
+		return taskapi.List{}, err
+	}
+	questions, err := s.t.questions(ctx)
 	if err != nil {
 		return taskapi.List{}, err
 	}
@@ -441,12 +445,17 @@ func (s *Session) List(ctx context.Context, p *taskapi.ListParams) (taskapi.List
 		if err != nil {
 			return list, err
 		}
+		questions.put(&line)
 		list.Tasks = append(list.Tasks, line)
 	}
 	if len(found) == want && want > 0 {
 		list.Next = list.Tasks[want-1].ID
+		return list, nil
 	}
-	return list, nil
+	if !p.Open {
+		return list, nil
+	}
+	return list, s.t.asking(ctx, questions, p, &list)
 }
 
 // line is a task of a list.

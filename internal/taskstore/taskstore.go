@@ -253,17 +253,25 @@ type Filter struct {
 	Tenant, Phase string
 	Open          bool
 	// After continues a page: the id of its last task.
-	After string
+	After  string
+	Newest bool
 }
 
-// List returns the heads of up to limit tasks, oldest first, with when they are
-// ready.
+// List returns the heads of up to limit tasks, oldest or newest first, with when they
+// are ready.
 func (s Tasks) List(ctx context.Context, f Filter, limit int) ([]Ready, error) {
 	where, args := db.Matching([2]string{"tenant = ?", f.Tenant}, [2]string{"phase = ?", f.Phase})
 	if f.Open {
 		where += " AND is_open = 1"
 	}
-	return db.Rows(ctx, s.db, "the tasks", `SELECT head, coalesce(CASE WHEN binds = 0 OR blocked = 0 THEN ready_at END, 0) FROM tasks WHERE `+where+` AND id > ? ORDER BY id LIMIT ?`,
+	order := " AND id > ? ORDER BY id"
+	switch {
+	case f.Newest && f.After != "":
+		order = " AND id < ? ORDER BY id DESC"
+	case f.Newest:
+		order = " AND id <> ? ORDER BY id DESC"
+	}
+	return db.Rows(ctx, s.db, "the tasks", `SELECT head, coalesce(CASE WHEN binds = 0 OR blocked = 0 THEN ready_at END, 0) FROM tasks WHERE `+where+order+` LIMIT ?`,
 		append(args, f.After, limit), func(stmt *sqlite.Stmt) (Ready, error) {
 			return Ready{db.ColumnBytes(stmt, 0), db.TimeOf(stmt.ColumnInt64(1))}, nil
 		})

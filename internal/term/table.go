@@ -18,6 +18,8 @@ type Column struct {
 	// Below lets the column stand on a second line of each row, where the rows
 	// have no room for it beside the others.
 	Below bool
+	// Fold breaks a text that is wider than the column into lines, instead of cutting it.
+	Fold bool
 }
 
 // Cell is one field of a row. Its text is printable already.
@@ -42,10 +44,20 @@ const belowIndent = "    "
 type Table struct {
 	Columns []Column
 	Rows    [][]Cell
+	// notes are lines below a row, which are never cut: commands that people copy.
+	notes map[int][]Cell
 }
 
 // Add adds a row.
 func (t *Table) Add(row ...Cell) { t.Rows = append(t.Rows, row) }
+
+// Note puts a line below the row that was added last.
+func (t *Table) Note(line Cell) {
+	if t.notes == nil {
+		t.notes = make(map[int][]Cell)
+	}
+	t.notes[len(t.Rows)-1] = append(t.notes[len(t.Rows)-1], line)
+}
 
 // Write writes the table with its titles, or nothing where it has no rows.
 func (t *Table) Write(w io.Writer, s Screen) error {
@@ -56,17 +68,22 @@ func (t *Table) Write(w io.Writer, s Screen) error {
 	for i, c := range t.Columns {
 		titles[i] = Cell{Text: c.Title, Colour: Dim}
 	}
-	rows := t.Rows
-	if slices.ContainsFunc(titles, func(c Cell) bool { return c.Text != "" }) {
-		rows = append([][]Cell{titles}, rows...)
-	}
 	upper, lower := t.parts(s.RowWidth())
 	lower.indent = belowIndent
 	var b strings.Builder
-	for _, row := range rows {
-		b.WriteString(upper.line(row, s))
+	write := func(row []Cell) {
+		b.WriteString(upper.lines(row, s))
 		if len(lower.columns) > 0 {
-			b.WriteString(lower.line(row, s))
+			b.WriteString(lower.lines(row, s))
+		}
+	}
+	if slices.ContainsFunc(titles, func(c Cell) bool { return c.Text != "" }) {
+		write(titles)
+	}
+	for i, row := range t.Rows {
+		write(row)
+		for _, note := range t.notes[i] {
+			b.WriteString(belowIndent + s.Colour.Paint(note.Colour, note.Text) + "\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -82,16 +99,31 @@ type part struct {
 	widths []int
 }
 
-// line is one line of a row, "" where it would be empty.
-func (p *part) line(row []Cell, s Screen) string {
-	cells := make([]Cell, len(p.at))
+// lines are the part's lines of a row, "" where they would be empty: one, or as many as
+// the columns that are folded take.
+func (p *part) lines(row []Cell, s Screen) string {
+	folded, height := make([][]string, len(p.at)), 1
 	for i, at := range p.at {
-		cells[i] = row[at]
+		folded[i] = []string{row[at].Text}
+		if p.columns[i].Fold && Width(row[at].Text) > p.widths[i] {
+			folded[i] = Fold(row[at].Text, p.widths[i])
+		}
+		height = max(height, len(folded[i]))
 	}
-	if p.indent != "" && !slices.ContainsFunc(cells, func(c Cell) bool { return c.Text != "" }) {
+	if p.indent != "" && !slices.ContainsFunc(p.at, func(at int) bool { return row[at].Text != "" }) {
 		return ""
 	}
-	return p.indent + RowLine(p.columns, p.widths, cells, s)
+	var b strings.Builder
+	cells := make([]Cell, len(p.at))
+	for n := range height {
+		for i, at := range p.at {
+			if cells[i] = (Cell{}); n < len(folded[i]) {
+				cells[i] = Cell{Text: folded[i][n], Colour: row[at].Colour}
+			}
+		}
+		b.WriteString(p.indent + RowLine(p.columns, p.widths, cells, s))
+	}
+	return b.String()
 }
 
 // parts says which columns stand on the first line of the rows, and which below,
