@@ -13,7 +13,7 @@ import (
 )
 
 // unitFiles writes the units with a program that is there, and returns their paths.
-func unitFiles(t *testing.T) (service, socket string) {
+func unitFiles(t *testing.T) (service, socket, runner string) {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not here: it is in Debian's package systemd")
@@ -26,18 +26,18 @@ func unitFiles(t *testing.T) (service, socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, socket = filepath.Join(dir, ServiceName), filepath.Join(dir, SocketName)
-	for path, text := range map[string]string{service: strings.ReplaceAll(Service(), Program, program), socket: Socket()} {
+	service, socket, runner = filepath.Join(dir, ServiceName), filepath.Join(dir, SocketName), filepath.Join(dir, RunnerName)
+	for path, text := range map[string]string{service: strings.ReplaceAll(Service(), Program, program), socket: Socket(), runner: strings.ReplaceAll(Runner(), Program, program)} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return service, socket
+	return service, socket, runner
 }
 
 func TestVerify(t *testing.T) {
-	service, socket := unitFiles(t)
-	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--user", service, socket).CombinedOutput()
+	service, socket, runner := unitFiles(t)
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--user", service, socket, runner).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
@@ -57,7 +57,7 @@ const limit = 2.0
 // service manager can apply. security-policy.json gives the others no weight; the
 // unit says why.
 func TestSecurity(t *testing.T) {
-	service, _ := unitFiles(t)
+	service, _, _ := unitFiles(t)
 	analyze := func(args ...string) []byte {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", append([]string{"security", "--user", "--no-pager", "--offline=true"}, append(args, service)...)...).Output()
@@ -129,6 +129,29 @@ func TestNoNamespace(t *testing.T) {
 			if strings.HasPrefix(name, forbidden) {
 				t.Errorf("%s= is set", name)
 			}
+		}
+	}
+}
+
+// TestRunnerIsItsOwn holds that commands outlive the runner, have none of the daemon's
+// filters, and that nothing of the daemon starts the runner.
+func TestRunnerIsItsOwn(t *testing.T) {
+	for _, want := range []string{"ExecStart=" + Program + " runner", "KillMode=process", "WantedBy=default.target", "Restart=on-failure"} {
+		if !slices.Contains(strings.Split(Runner(), "\n"), want) {
+			t.Errorf("%s has no line %s", RunnerName, want)
+		}
+	}
+	for line := range strings.Lines(Runner()) {
+		name, _, set := strings.Cut(strings.TrimSpace(line), "=")
+		for _, filter := range []string{"MemoryDenyWriteExecute", "SystemCall", "Restrict", "NoNewPrivileges", "LockPersonality", "Private", "Protect"} {
+			if set && strings.HasPrefix(name, filter) {
+				t.Errorf("%s= would hold for the commands", name)
+			}
+		}
+	}
+	for _, unit := range []string{Service(), Socket()} {
+		if strings.Contains(unit, "runner") {
+			t.Error("a unit of the daemon's names the runner, which is off until asked for")
 		}
 	}
 }

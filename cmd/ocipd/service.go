@@ -23,27 +23,30 @@ func newService(s *shell) *cobra.Command {
 }
 
 func newServiceInstall(s *shell) *cobra.Command {
-	var dryRun, noStart bool
+	var dryRun, noStart, runner bool
 	c := &cobra.Command{
 		Use: "install",
 		Example: "  ocipd service install\n" +
+			"  ocipd service install --runner\n" +
 			"  ocipd service install --dry-run",
 		Short: "install the service and start it now and at each login",
-		Long: `Write ocipd.service and ocipd.socket for your service manager, with the path of
-this program, its manual pages and its completion for bash, zsh and fish; then
-enable and start both. Another installed version is replaced and restarted. With
---config the service reads that file. What a system package has installed for
-this program is not written again.`,
+		Long: `Write ocipd.service, ocipd.socket and ocipd-runner.service for your service
+manager, with the path of this program, its manual pages and its completion for
+bash, zsh and fish; then enable and start the first two, and with --runner the
+third, which runs commands that a person has approved. Another installed version
+is replaced and restarted. With --config the services read that file. What a
+system package has installed for this program is not written again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i, err := s.manager().Installation(cmd.Context(), s.shellFiles(cmd.Root()), dryRun)
 			if err != nil {
 				return err
 			}
-			return i.Install(noStart)
+			return i.Install(noStart, runner)
 		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
+	c.Flags().BoolVar(&runner, "runner", false, "run approved commands too, now and at each login")
 	c.Flags().BoolVar(&noStart, "no-start", false, "write the files alone")
 	return c
 }

@@ -44,6 +44,7 @@ func (c *clinic) packageUnits() {
 	c.must(err)
 	c.write("share/systemd/user/ocipd.socket", systemd.Socket(), 0o600)
 	c.write("share/systemd/user/ocipd.service", strings.ReplaceAll(systemd.Service(), "="+systemd.Program+" ", "="+program+" "), 0o600)
+	c.write("share/systemd/user/ocipd-runner.service", strings.ReplaceAll(systemd.Runner(), "="+systemd.Program+" ", "="+program+" "), 0o600)
 	c.env = append(c.env, "XDG_DATA_DIRS="+c.path("share"))
 }
 
@@ -90,7 +91,7 @@ func TestServiceOfAPackage(t *testing.T) {
 	if code != exitDone || !strings.Contains(out, c.path("share")) || strings.Contains(out, "nothing of the service") {
 		t.Errorf("uninstall exits %d: %s%s", code, out, said)
 	}
-	if want := "--user --no-pager disable --now ocipd.socket ocipd.service\n"; !strings.Contains(asked(), want) {
+	if want := "--user --no-pager disable --now ocipd.socket ocipd.service ocipd-runner.service\n"; !strings.Contains(asked(), want) {
 		t.Errorf("the manager was asked %q, want %q", asked(), want)
 	}
 	if !cli.Exists(c.path("share/systemd/user/ocipd.service")) {

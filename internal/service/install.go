@@ -42,8 +42,10 @@ type Installation struct {
 	// units is where the service manager looks, and the others are the user's
 	// directories by the XDG specification.
 	units, configHome, dataHome string
-	// changed is set when a unit is another one than before.
+	// changed is set when a unit is another one than before, and enables are the units
+	// that are enabled.
 	changed bool
+	enables []string
 }
 
 // Installation finds out where things belong. Made makes what is installed beside the
@@ -80,11 +82,20 @@ type File struct {
 	Text []byte
 }
 
-// Install writes the units and what belongs to them, and starts the service.
-func (i *Installation) Install(noStart bool) error {
-	service, err := i.service()
+// Install writes the units and what belongs to them, and starts the service, with the
+// runner where that is asked for.
+func (i *Installation) Install(noStart, runner bool) error {
+	service, err := i.unit(systemd.Service(), "serve")
 	if err != nil {
 		return err
+	}
+	commands, err := i.unit(systemd.Runner(), "runner")
+	if err != nil {
+		return err
+	}
+	i.enables = []string{systemd.SocketName, systemd.ServiceName}
+	if runner {
+		i.enables = append(i.enables, systemd.RunnerName)
 	}
 	files, err := i.made(i.dataHome, i.configHome)
 	if err != nil {
@@ -93,6 +104,7 @@ func (i *Installation) Install(noStart bool) error {
 	units := []File{
 		{filepath.Join(i.units, systemd.SocketName), []byte(systemd.Socket())},
 		{filepath.Join(i.units, systemd.ServiceName), []byte(service)},
+		{filepath.Join(i.units, systemd.RunnerName), []byte(commands)},
 	}
 	where := i.units
 	if dir := i.Packaged(); dir != "" && !i.installed() && same(dir, units) {
@@ -126,7 +138,7 @@ func (i *Installation) Install(noStart bool) error {
 		return err
 	}
 	if noStart {
-		fmt.Fprintln(i.Stdout, "start it with: systemctl --user daemon-reload && systemctl --user enable --now ocipd.socket ocipd.service")
+		fmt.Fprintln(i.Stdout, "start it with: systemctl --user daemon-reload && systemctl --user enable --now "+strings.Join(i.enables, " "))
 		return nil
 	}
 	return i.start()
@@ -175,13 +187,13 @@ func (i *Installation) write(f File) (bool, error) {
 	return cli.ReplaceFile(f.Path, f.Text, 0o644)
 }
 
-// service is the unit with this program in it.
-func (i *Installation) service() (string, error) {
+// unit is the text of a unit with this program in it, and the command that it runs.
+func (i *Installation) unit(text, command string) (string, error) {
 	program, err := quoteExec(i.program)
 	if err != nil {
 		return "", err
 	}
-	text := strings.ReplaceAll(systemd.Service(), "="+systemd.Program+" ", "="+program+" ")
+	text = strings.ReplaceAll(text, "="+systemd.Program+" ", "="+program+" ")
 	if i.ConfigFile == "" {
 		return text, nil
 	}
@@ -193,7 +205,7 @@ func (i *Installation) service() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.Replace(text, " serve\n", " serve --config "+quoted+"\n", 1), nil
+	return strings.Replace(text, " "+command+"\n", " "+command+" --config "+quoted+"\n", 1), nil
 }
 
 // quoteExec writes a path as a word of a command line of a unit. Paths that need
@@ -285,7 +297,7 @@ func (i *Installation) userName() string {
 func (i *Installation) start() error {
 	if i.dryRun {
 		i.say("ran", "systemctl --user daemon-reload")
-		i.say("ran", "systemctl --user enable --now %s %s", systemd.SocketName, systemd.ServiceName)
+		i.say("ran", "systemctl --user enable --now %s", strings.Join(i.enables, " "))
 		return nil
 	}
 	environment, err := i.systemctl("show-environment")
@@ -299,7 +311,7 @@ func (i *Installation) start() error {
 	_, _ = i.systemctl("reset-failed", systemd.SocketName, systemd.ServiceName)
 	for _, args := range [][]string{
 		{"daemon-reload"},
-		{"enable", "--now", systemd.SocketName, systemd.ServiceName},
+		append([]string{"enable", "--now"}, i.enables...),
 	} {
 		if _, err := i.systemctl(args...); err != nil {
 			return fmt.Errorf("%w; its log: journalctl --user -u ocipd -n 20", err)
@@ -311,6 +323,10 @@ func (i *Installation) start() error {
 			return fmt.Errorf("%w; its log: journalctl --user -u ocipd -n 20", err)
 		}
 		i.say("ran", "systemctl --user restart %s: another version was running", systemd.ServiceName)
+		// Where it runs; its commands go on.
+		if _, err := i.systemctl("try-restart", systemd.RunnerName); err != nil {
+			return fmt.Errorf("%w; its log: journalctl --user -u ocipd-runner -n 20", err)
+		}
 	}
 	fmt.Fprintln(i.Stdout, "the service runs; see: ocipd service status")
 	if name := i.userName(); !Lingers(name) {
@@ -389,19 +405,27 @@ func (i *Installation) Uninstall() error {
 	}
 	packaged := i.Packaged()
 	ours := i.installed() || packaged != ""
+	gone := []string{systemd.SocketName, systemd.ServiceName}
+	for _, dir := range []string{i.units, packaged} {
+		// An earlier version had none.
+		if dir != "" && cli.Exists(filepath.Join(dir, systemd.RunnerName)) {
+			gone = append(gone, systemd.RunnerName)
+			break
+		}
+	}
 	if manager && ours {
 		if !i.dryRun {
-			if _, err := i.systemctl("disable", "--now", systemd.SocketName, systemd.ServiceName); err != nil {
+			if _, err := i.systemctl(append([]string{"disable", "--now"}, gone...)...); err != nil {
 				return err
 			}
 		}
-		i.say("ran", "systemctl --user disable --now %s %s", systemd.SocketName, systemd.ServiceName)
+		i.say("ran", "systemctl --user disable --now %s", strings.Join(gone, " "))
 	}
 	files, err := i.made(i.dataHome, i.configHome)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{systemd.SocketName, systemd.ServiceName} {
+	for _, name := range []string{systemd.SocketName, systemd.ServiceName, systemd.RunnerName} {
 		for _, below := range []string{"", "sockets.target.wants", "default.target.wants"} {
 			files = append(files, File{Path: filepath.Join(i.units, below, name)})
 		}
@@ -435,7 +459,7 @@ func (i *Installation) Uninstall() error {
 		}
 		i.say("ran", "systemctl --user daemon-reload")
 		// It fails for units that never failed, and are now forgotten.
-		_, _ = i.systemctl("reset-failed", systemd.SocketName, systemd.ServiceName)
+		_, _ = i.systemctl(append([]string{"reset-failed"}, gone...)...)
 	}
 	fmt.Fprintln(i.Stdout, "these stay; remove them yourself if you mean to:")
 	for _, dir := range [][2]string{

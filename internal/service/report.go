@@ -19,6 +19,8 @@ import (
 type Status struct {
 	Service unitReport `json:"service"`
 	Socket  unitReport `json:"socket"`
+	// Runner runs approved commands. It is off until it is asked for.
+	Runner unitReport `json:"runner"`
 	// Running is the version of the daemon that answers, Installed that of the
 	// program in the unit; empty where there is none.
 	Running   string `json:"running"`
@@ -35,6 +37,21 @@ type unitReport struct {
 	Sub     string `json:"sub"`
 	Enabled string `json:"enabled"`
 	Result  string `json:"result"`
+}
+
+// String says how a unit is.
+func (u unitReport) String() string {
+	text := u.State
+	if u.Sub != "" {
+		text += " (" + u.Sub + ")"
+	}
+	if u.Enabled != "" {
+		text += ", " + u.Enabled
+	}
+	if u.Result != "" && u.Result != "success" {
+		text += ", last result " + u.Result
+	}
+	return text
 }
 
 // ShowUnit asks the service manager about a unit.
@@ -62,8 +79,12 @@ func (s *Manager) Report(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
+	runner, err := s.ShowUnit(ctx, systemd.RunnerName)
+	if err != nil {
+		return nil, err
+	}
 	r := &Status{
-		Service: unitOf(systemd.ServiceName, service), Socket: unitOf(systemd.SocketName, socket), Status: service["StatusText"],
+		Service: unitOf(systemd.ServiceName, service), Socket: unitOf(systemd.SocketName, socket), Runner: unitOf(systemd.RunnerName, runner), Status: service["StatusText"],
 		Program: programOf(service["ExecStart"]),
 	}
 	// What is not a number is none.
@@ -122,17 +143,7 @@ func (s *Manager) versionOf(ctx context.Context, program string) string {
 func (s *Manager) Print(r *Status) error {
 	var b strings.Builder
 	for _, u := range []unitReport{r.Service, r.Socket} {
-		fmt.Fprintf(&b, "%-14s %s", u.Unit, u.State)
-		if u.Sub != "" {
-			fmt.Fprintf(&b, " (%s)", u.Sub)
-		}
-		if u.Enabled != "" {
-			fmt.Fprintf(&b, ", %s", u.Enabled)
-		}
-		if u.Result != "" && u.Result != "success" {
-			fmt.Fprintf(&b, ", last result %s", u.Result)
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(&b, "%-14s %s\n", u.Unit, u)
 	}
 	line := func(name, value string) {
 		if value != "" {
@@ -145,6 +156,9 @@ func (s *Manager) Print(r *Status) error {
 	}
 	if r.PID > 0 {
 		line("process", fmt.Sprintf("%d, started again %d times", r.PID, r.Restarts))
+	}
+	if r.Runner.State == "active" || r.Runner.Enabled == "enabled" {
+		line("runner", r.Runner.String())
 	}
 	line("running", r.Running)
 	line("installed", strings.TrimSpace(r.Installed+"  "+r.Program))

@@ -81,23 +81,24 @@ func (h *host) installation(dryRun bool) *Installation {
 const (
 	socketUnit  = ".config/systemd/user/" + systemd.SocketName
 	serviceUnit = ".config/systemd/user/" + systemd.ServiceName
+	runnerUnit  = ".config/systemd/user/ocipd-runner.service"
 	page        = ".local/share/man/man1/ocipd.1"
 )
 
 func TestInstallAndUninstall(t *testing.T) {
 	h := newHost(t, "")
-	if err := h.installation(true).Install(false); err != nil {
+	if err := h.installation(true).Install(false, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.files(); len(got) > 0 || h.asked() != "" || !strings.Contains(h.out.String(), "would write "+h.home+"/"+socketUnit) || !strings.Contains(h.out.String(), "would run systemctl --user enable --now ") {
 		t.Errorf("a rehearsal leaves %q, asks %q and says\n%s", got, h.asked(), &h.out)
 	}
 	for range 2 {
-		if err := h.installation(false).Install(false); err != nil {
+		if err := h.installation(false).Install(false, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := h.files(); !slices.Equal(got, []string{serviceUnit, socketUnit, page}) {
+	if got := h.files(); !slices.Equal(got, []string{runnerUnit, serviceUnit, socketUnit, page}) {
 		t.Errorf("installed: %q", got)
 	}
 	unit, err := os.ReadFile(filepath.Join(h.home, serviceUnit))
@@ -137,17 +138,17 @@ func TestInstallAndUninstall(t *testing.T) {
 // A service that runs another program, or by another unit, is started again.
 func TestInstallRestartsWhatIsStale(t *testing.T) {
 	h := newHost(t, `case "$*" in *show\ ocipd.service*) printf 'ActiveState=active\nMainPID=%s\n' $$;; esac`)
-	if err := h.installation(false).Install(false); err != nil {
+	if err := h.installation(false).Install(false, false); err != nil {
 		t.Fatal(err)
 	}
-	if asked := h.asked(); !strings.HasSuffix(asked, "restart ocipd.service\n") {
+	if asked := h.asked(); !strings.HasSuffix(asked, "restart ocipd.service\ntry-restart ocipd-runner.service\n") {
 		t.Errorf("it asks\n%s", asked)
 	}
 }
 
 func TestInstallWithoutManager(t *testing.T) {
 	h := newHost(t, `echo "Failed to connect to bus" >&2; exit 1`)
-	if err := h.installation(false).Install(false); !errors.Is(err, cli.ErrSaid) || !strings.Contains(h.said.String(), "Failed to connect to bus") || !strings.Contains(h.said.String(), "loginctl enable-linger") {
+	if err := h.installation(false).Install(false, false); !errors.Is(err, cli.ErrSaid) || !strings.Contains(h.said.String(), "Failed to connect to bus") || !strings.Contains(h.said.String(), "loginctl enable-linger") {
 		t.Errorf("it ends with %v and says\n%s", err, &h.said)
 	}
 	if got := h.files(); !slices.Contains(got, serviceUnit) {
@@ -165,7 +166,8 @@ func TestInstallBesideAPackage(t *testing.T) {
 	i.program = systemd.Program
 	h.write("share/systemd/user/"+systemd.SocketName, systemd.Socket(), 0o600)
 	h.write("share/systemd/user/"+systemd.ServiceName, systemd.Service(), 0o600)
-	if err := i.Install(true); err != nil {
+	h.write("share/systemd/user/"+systemd.RunnerName, systemd.Runner(), 0o600)
+	if err := i.Install(true, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.files(); slices.Contains(got, serviceUnit) || slices.Contains(got, page) || h.Packaged() != h.home+"/share/systemd/user" {
@@ -189,6 +191,7 @@ esac`)
 	}
 	want := Status{
 		Service: unitReport{systemd.ServiceName, "failed", "failed", "enabled", "exit-code"}, Socket: unitReport{Unit: systemd.SocketName, State: "not installed"},
+		Runner:    unitReport{Unit: systemd.RunnerName},
 		Installed: "1.9.0", Program: h.home + "/bin/ocipd", Restarts: 3,
 	}
 	if *r != want {
@@ -216,7 +219,7 @@ func TestQuoteExec(t *testing.T) {
 func TestUnitNamesTheConfiguration(t *testing.T) {
 	h := newHost(t, "")
 	h.ConfigFile = h.home + "/my files/ocipd.yaml"
-	if text, err := h.installation(false).service(); err != nil || !strings.Contains(text, ` serve --config "`+h.home+`/my files/ocipd.yaml"`+"\n") {
+	if text, err := h.installation(false).unit(systemd.Service(), "serve"); err != nil || !strings.Contains(text, ` serve --config "`+h.home+`/my files/ocipd.yaml"`+"\n") {
 		t.Errorf("%v\n%s", err, text)
 	}
 	h.Socket = "/somewhere.sock"
