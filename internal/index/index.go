@@ -75,6 +75,9 @@ type Index struct {
 	abort context.CancelCauseFunc
 	// broken is set from when the file was found damaged until it is made again.
 	broken bool
+	// complete are the shards that have been held against the log since the file was
+	// opened, and lacked nothing. Of others, queries read the log.
+	complete map[uint64]bool
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -309,7 +312,7 @@ func (x *Index) put(f *file, last uint64) {
 	defer x.files.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.file, x.have, x.broken = f, last, false
+	x.file, x.have, x.broken, x.complete = f, last, false, make(map[uint64]bool)
 }
 
 // discard closes the file and deletes it.
@@ -400,17 +403,28 @@ func (x *Index) mend(ctx context.Context, number uint64) error {
 }
 
 // whole reports whether a shard has those of its records that the log has.
-func (x *Index) whole(ctx context.Context, conn *sqlite.Conn, number uint64) (bool, error) {
+func (x *Index) whole(ctx context.Context, conn *sqlite.Conn, number uint64) (good bool, err error) {
 	last := min(x.Indexed(), firstOf(number+1)-1)
 	lines, upTo, err := x.log.LinesAfter(ctx, firstOf(number)-1)
 	if err != nil {
 		return false, ofLog(err)
 	}
 	first := upTo - uint64(len(lines)) + 1
-	if len(lines) == 0 || first > last {
-		return true, nil
+	good = len(lines) == 0 || first > last
+	if !good {
+		good, err = whole(conn, number, first, last)
 	}
-	return whole(conn, number, first, last)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.complete[number] = good && err == nil
+	return good, err
+}
+
+// known reports whether a shard was found complete.
+func (x *Index) known(number uint64) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.complete[number]
 }
 
 // remake makes a shard again, of the records after one. It is called with

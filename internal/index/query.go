@@ -144,35 +144,52 @@ func (x *Index) query(ctx context.Context, f audit.Filter, after, before uint64,
 	return p.lines, p.next, err
 }
 
-// search looks through the shards, newest first.
+// search looks through the shards, newest first. One that lacks records, and is not
+// made again yet, is read in the log.
 func (p *page) search(ctx context.Context, conn *sqlite.Conn, before uint64) error {
-	list, err := shards(conn, shardOf(p.after+1), shardOf(before-1))
-	for i, number := range list {
-		if i == pageShards {
-			p.end(firstOf(number + 1))
+	first, last := shardOf(p.after+1), shardOf(before-1)
+	list, err := shards(conn, first, last)
+	for number := last + 1; number > first && err == nil && !p.done; {
+		number--
+		good := p.x.known(number)
+		if !good {
+			if good, err = p.x.whole(ctx, conn, number); err != nil {
+				return err
+			}
 		}
-		if err != nil || p.done {
-			return err
+		after, before := max(p.after, firstOf(number)-1), min(before, firstOf(number+1))
+		switch {
+		case last-number >= pageShards:
+			p.end(before)
+		case !good:
+			err = p.someOf(ctx, after, before)
+		case slices.Contains(list, number): // else retention has taken it
+			err = p.shard(ctx, conn, number, after, before)
 		}
-		err = p.shard(ctx, conn, number, before)
 	}
 	return err
 }
 
-// shard looks through a shard.
-func (p *page) shard(ctx context.Context, conn *sqlite.Conn, number, before uint64) error {
-	after, before := max(p.after, firstOf(number)-1), min(before, firstOf(number+1))
+// someOf reads the newest of the records between two, both exclusive. Where there are
+// more, the page ends.
+func (p *page) someOf(ctx context.Context, after, before uint64) error {
+	from := max(after, before-1-min(before-1, 2*pageLooks))
+	err := p.walk(ctx, from, before)
+	if err == nil && !p.done && from > after {
+		p.end(from + 1)
+	}
+	return err
+}
+
+// shard looks through a shard for records between two, both exclusive.
+func (p *page) shard(ctx context.Context, conn *sqlite.Conn, number, after, before uint64) error {
 	var reasons []string
 	if p.text != "" {
 		var few bool
 		var err error
 		reasons, few, err = findReasons(conn, number, p.text)
 		if err == nil && !few && len(p.terms) == 0 {
-			from := max(after, before-1-min(before-1, 2*pageLooks))
-			if err = p.walk(ctx, from, before); err == nil && !p.done && from > after {
-				p.end(from + 1)
-			}
-			return err
+			return p.someOf(ctx, after, before)
 		}
 		if err != nil {
 			return err
