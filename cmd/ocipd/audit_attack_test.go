@@ -474,10 +474,10 @@ func (s *scene) ownLog() {
 			}
 		}
 	}
-	verify(exitDone, "audit-checkpoints.jsonl: they fit", func() {})
-	verify(exitDone, "keys/checkpoint.newest: they fit", remove("audit-checkpoints.jsonl"))
-	verify(exitDone, "keys/checkpoint.newest: they fit", func() { s.write("home/openclawos/audit-checkpoints.jsonl", "") })
-	verify(exitDone, "held against nothing from outside", func() { remove("audit-checkpoints.jsonl")(); remove("keys/checkpoint.newest")() })
+	verify(exitDone, "home/openclawos/audit-checkpoints.jsonl\n", func() {})
+	verify(exitDone, "keys/checkpoint.newest\n", remove("audit-checkpoints.jsonl"))
+	verify(exitDone, "keys/checkpoint.newest\n", func() { s.write("home/openclawos/audit-checkpoints.jsonl", "") })
+	verify(exitDone, "compared with no checkpoint from outside", func() { remove("audit-checkpoints.jsonl")(); remove("keys/checkpoint.newest")() })
 	verify(exitFault, "there is no public key in ", remove("keys"))
 	verify(exitFault, "no checkpoint in the log is signed by the key", func() { s.copyFile("forger.pub", "home/openclawos/keys/checkpoint.pub") })
 	verify(exitFailed, "it holds no public key", func() { s.write("home/openclawos/keys/checkpoint.pub", "nothing\n") })
@@ -542,7 +542,7 @@ func (s *scene) attacks() []attack {
 	}
 	last := len(s.lines) - 1
 	return []attack{
-		{name: "nothing", args: heldAgainst("copy"), says: "they fit", change: copied(func(*scene) int { return 0 }), passes: true},
+		{name: "nothing", args: heldAgainst("copy"), says: "consistent with", change: copied(func(*scene) int { return 0 }), passes: true},
 		{
 			name: "a byte changed", args: heldAgainst("copy"), says: "its content does not match its hash: changed after it was written",
 			change: live(func(lines [][]byte) [][]byte {
@@ -838,11 +838,11 @@ func (s *scene) attacks() []attack {
 			change: func(s *scene) int { return len(s.walk("older")) + 1 },
 		},
 		{
-			name: "the tail cut, and nothing held outside", args: withKey("copy"), says: "held against nothing from outside", passes: true,
+			name: "the tail cut, and nothing held outside", args: withKey("copy"), says: "compared with no checkpoint from outside", passes: true,
 			change: rewritten(func(s *scene) (*chained, int) { return s.rewrite(s.lines[:point(started)+1]...), 0 }),
 		},
 		{
-			name: "the records after the last checkpoint written anew", args: withKey("copy"), says: "only chained", passes: true,
+			name: "the records after the last checkpoint written anew", args: withKey("copy"), says: "hash-chained but not signed", passes: true,
 			change: rewritten(func(s *scene) (*chained, int) {
 				at := point(started)
 				return s.rewrite(s.lines[:at+1]...).again(without(s.lines[at+1:])...), 0

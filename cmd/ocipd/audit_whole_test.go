@@ -60,7 +60,7 @@ audit: {rotate: {bytes: 16384}}
 	}
 	d.settled(t)
 	// It may run beside the daemon.
-	if r := d.ocipd(t, "audit", "verify"); r.code != exitDone || !strings.Contains(r.stdout, "holds the same log; its tree") {
+	if r := d.ocipd(t, "audit", "verify"); r.code != exitDone || !strings.Contains(r.stdout, "holds the same log, with a Merkle tree") {
 		t.Errorf("beside the daemon: %+v", r)
 	}
 	d.end(t)

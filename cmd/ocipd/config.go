@@ -83,7 +83,7 @@ and flags, and prints what a reload would change and what needs a restart.`,
 				}
 				return cli.ErrSaid
 			case cfg.File == "":
-				_, err = fmt.Fprintln(s.Stdout, "ok: there is no file, the defaults serve")
+				_, err = fmt.Fprintln(s.Stdout, "ok: no configuration file; using defaults")
 			default:
 				_, err = fmt.Fprintf(s.Stdout, "ok: %s\n", term.Printable(cfg.File))
 			}

@@ -132,7 +132,7 @@ func (s *shell) answer(in *bufio.Reader, a *answers, asks bool) error {
 			if err = q.take(given); err == nil {
 				return nil
 			}
-			if _, err := fmt.Fprintln(s.Stderr, term.Printable(err.Error())); err != nil {
+			if err := term.Line(s.Stderr, term.Printable(err.Error())); err != nil {
 				return err
 			}
 		}
@@ -186,7 +186,7 @@ func (s *shell) next(ctx context.Context, in *bufio.Reader, file string, a *answ
 	steps := [][2]string{
 		{"ocipd doctor", "checks everything, and prints the fix"},
 		{"ocipd check " + cli.Argument(session) + " 'I promise it by Friday.'", "what would be decided, and why"},
-		{"ocipd send " + cli.Argument(session) + " 'Hello.'", "a message that goes"},
+		{"ocipd send " + cli.Argument(session) + " 'Hello.'", a.outlook()},
 		{"ocipd", "what happens, live; what waits for you"},
 	}
 	switch named := cli.Argument(file); {
@@ -205,6 +205,17 @@ func (s *shell) next(ctx context.Context, in *bufio.Reader, file string, a *answ
 		fmt.Fprintf(s.Stdout, "  %s\n      %s\n", term.Printable(step[0]), s.Screen().Colour.Paint(term.Dim, term.Printable(step[1])))
 	}
 	return nil
+}
+
+// outlook is what becomes of a first message.
+func (a *answers) outlook() string {
+	switch {
+	case len(a.sessions()) > 0 || a.strangers == "yes":
+		return "a message that is sent"
+	case a.strangers == "no":
+		return "a message to somebody new, which is refused: ocipd contacts add makes them known"
+	}
+	return "a first message to somebody new, which waits for you in ocipd approvals"
 }
 
 // firstMessage offers to send one, and says what became of it.

@@ -31,12 +31,12 @@ is refused, and nothing changes.`,
 			if printed, err := s.tellReload(cmd.Context(), asJSON, &result); err != nil || printed {
 				return err
 			}
-			said := "nothing has changed"
+			said := "no value of the configuration changed"
 			if n := result.Config.ChangeCount; n > 0 {
 				said = term.Count(n, "value") + " changed"
 			}
 			if result.Changed {
-				said += ", and the policy: " + result.Revision
+				said += "; the policy is now " + result.Revision
 			}
 			if _, err := fmt.Fprintln(s.Stdout, "ok: "+term.Printable(said)); err != nil {
 				return err
@@ -137,7 +137,7 @@ func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
 	if printed, err := s.TellOperator(ctx, "config.diff", asJSON, &d); err != nil || printed {
 		return s.splitRefusal(err)
 	}
-	said := "ok: " + cmp.Or(d.File, "there is no file, the defaults serve")
+	said := "ok: " + cmp.Or(d.File, "no configuration file; using defaults")
 	if d.ChangeCount == 0 && !d.PolicyChanged && len(d.PendingRestart) == 0 {
 		said += ": nothing would change"
 	}

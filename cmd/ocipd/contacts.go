@@ -94,7 +94,7 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 				}
 				continue
 			}
-			t.Add(term.Plain(one.SessionKey), term.Plain(one.Agent), whoIs(&one), term.Plain(fmt.Sprint(one.MessageCount)), term.Plain(term.Age(now.Sub(one.LastActiveAt))))
+			t.Add(term.AddressOf(one.SessionKey), term.Plain(one.Agent), whoIs(&one), term.Plain(fmt.Sprint(one.MessageCount)), term.Plain(term.Age(now.Sub(one.LastActiveAt))))
 		}
 		params.Offset += len(page.Contacts)
 		if total = page.Total; len(page.Contacts) == 0 || params.Offset >= min(limit, total) {

@@ -224,7 +224,7 @@ func TestDoctorBeforeAnythingIsInstalled(t *testing.T) {
 	}
 	_, out, _ := c.ocipd("doctor")
 	words := strings.Join(strings.Fields(out), " ")
-	for _, want := range []string{"there is no file, the defaults serve", "ocipd config init", "the first start makes", clinicState, "no record yet"} {
+	for _, want := range []string{"no configuration file; using defaults", "ocipd config init", "the first start makes", clinicState, "no record yet"} {
 		if !strings.Contains(words, want) {
 			t.Errorf("%q is missing in\n%s", want, out)
 		}

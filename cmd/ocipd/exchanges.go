@@ -238,7 +238,7 @@ func exchangeTable(sides []side, now time.Time) *term.Table {
 	for i := range sides {
 		x := &sides[i]
 		t.Add(
-			term.Plain(x.ExchangeID), term.Plain(x.Agent), term.Plain(x.Counterparty), term.Plain(x.Type), term.Cell{Text: fmt.Sprintf("%d/%d", x.CurrentRound, x.MaxRounds)},
+			term.Plain(x.ExchangeID), term.Plain(x.Agent), term.AddressOf(x.Counterparty), term.Plain(x.Type), term.Cell{Text: fmt.Sprintf("%d/%d", x.CurrentRound, x.MaxRounds)},
 			term.Tinted(x.Outcome, x.colour()), term.Plain(x.Classification), term.Cell{Text: term.Age(now.Sub(time.UnixMilli(x.UpdatedAt)))},
 		)
 	}
@@ -342,13 +342,13 @@ ended. The beginning of an id is enough. --json prints one side a line.`,
 			if asJSON {
 				return s.printSides(sides)
 			}
-			causes := make([]*audit.Entry, len(sides))
+			ends := make([]ending, len(sides))
 			for i := range sides {
-				if causes[i], err = causeOf(ctx, c, &sides[i]); err != nil {
+				if ends[i], err = endingOf(ctx, c, &sides[i]); err != nil {
 					return fmt.Errorf("cannot read why the exchange ended: %w", err)
 				}
 			}
-			return writeExchange(s.Stdout, s.Screen(), time.Now(), sides, causes)
+			return writeExchange(s.Stdout, s.Screen(), time.Now(), sides, ends)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one side a line")
@@ -359,32 +359,60 @@ ended. The beginning of an id is enough. --json prints one side a line.`,
 // one moment, but for how long the disk took and what was done to the clock.
 const causeWindow = time.Minute
 
-// causeOf asks for the record that ended a side, nil where there is none.
-func causeOf(ctx context.Context, c *client.Client, x *side) (*audit.Entry, error) {
+// ending is how a side ended, as the log has it: the record that brought it there, and
+// that of what a person then decided about the message. Either may be nil.
+type ending struct{ cause, decision *audit.Entry }
+
+// endingOf asks for the records of how a side ended.
+func endingOf(ctx context.Context, c *client.Client, x *side) (ending, error) {
 	if x.is(ocip.InProgress) || x.is(ocip.Expired) {
-		return nil, nil
+		return ending{}, nil
 	}
 	ended, limit := time.UnixMilli(x.UpdatedAt), api.DefaultPage
-	params := api.AuditQueryParams{Limit: &limit, Filter: audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, ExchangeID: x.ExchangeID, AgentID: x.Agent}, Since: ended.Add(-causeWindow), Until: ended.Add(causeWindow)}}
+	params := api.AuditQueryParams{Limit: &limit, Filter: audit.Filter{Like: audit.Record{ExchangeID: x.ExchangeID, AgentID: x.Agent}, Since: ended.Add(-causeWindow), Until: ended.Add(causeWindow)}}
 	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	var found []audit.Entry
 	for {
 		var page api.AuditQueryResult
 		if err := c.Call(ctx, "audit.query", params, &page); err != nil {
-			return nil, err
+			return ending{}, err
 		}
 		for _, record := range page.Records {
 			e, err := audit.Parse(record)
 			if err != nil {
-				return nil, err
+				return ending{}, err
 			}
 			found = append(found, e)
 		}
 		if params.Before = page.NextBefore; params.Before == 0 {
-			return cause(found, x.Outcome), nil
+			return endingIn(found, x.Outcome), nil
 		}
 	}
+}
+
+// endingIn is how an exchange came to its outcome, by its records, newest first. What a
+// person said in the agent's place is sent, and is no reason for the end.
+func endingIn(records []audit.Entry, outcome string) (end ending) {
+	var of []audit.Entry
+	for i := range records {
+		e := &records[i]
+		switch {
+		case e.ActionType == audit.ActionApproval:
+			if end.decision == nil && slices.Contains([]string{api.ApprovalTakenOver, api.ApprovalDenied, api.ApprovalResolved}, e.Event) {
+				end.decision = e
+			}
+		case e.ActionType != audit.ActionExchange:
+		case outcome == string(ocip.Escalated) && e.ApprovalID != "" && e.PolicyResult == audit.ResultAllow:
+		default:
+			of = append(of, *e)
+		}
+	}
+	end.cause = cause(of, outcome)
+	if end.cause == nil {
+		end.cause = end.decision // which has the code, if not the reason
+	}
+	return end
 }
 
 // cause picks the record that brought an exchange to its outcome, nil for none:
@@ -422,16 +450,22 @@ func unsent(e *audit.Entry) string {
 }
 
 // writeExchange shows one exchange to a person who may have to settle it.
-// Causes holds for each side the record that ended it, or nil.
-func writeExchange(out io.Writer, scr term.Screen, now time.Time, sides []side, causes []*audit.Entry) error {
+func writeExchange(out io.Writer, scr term.Screen, now time.Time, sides []side, ends []ending) error {
 	w := bufio.NewWriter(out)
 	p := scr.Colour
 	fmt.Fprintf(w, "%s %s\n", p.Paint(term.Bold, "exchange"), term.Printable(sides[0].ExchangeID))
 	for i := range sides {
 		x := &sides[i]
-		fmt.Fprintf(w, "\n%s with %s: %s\n", p.Paint(term.Bold, term.Printable(x.Agent)), term.Printable(x.Counterparty), p.Paint(x.colour(), term.Printable(x.Outcome)))
-		if causes[i] != nil {
-			term.Prose(w, scr, term.FactName(p, "why"), strings.Repeat(" ", term.FactWidth), because(causes[i]))
+		fmt.Fprintf(w, "\n%s with %s: %s\n", p.Paint(term.Bold, term.Printable(x.Agent)), term.Address(x.Counterparty), p.Paint(x.colour(), term.Printable(x.Outcome)))
+		fact := func(name, text string) {
+			term.Prose(w, scr, term.FactName(p, name), strings.Repeat(" ", term.FactWidth), text)
+		}
+		if end := &ends[i]; end.cause != nil {
+			fact("why", because(end.cause))
+		}
+		if d := ends[i].decision; d != nil {
+			by, _ := d.Details["by"].(string)
+			fact("decided", fmt.Sprintf("%s by %s (record %d)", strings.ReplaceAll(d.Event, "_", " "), cmp.Or(by, d.AppID), d.Seq))
 		}
 		// These are for copying, so they are shown whole.
 		for _, f := range []struct{ name, value string }{
@@ -452,14 +486,14 @@ func writeExchange(out io.Writer, scr term.Screen, now time.Time, sides []side, 
 		} else {
 			writeTranscript(w, scr, x.Transcript)
 		}
-		if causes[i] != nil {
-			if held := unsent(causes[i]); held != "" {
+		if end := &ends[i]; end.cause != nil && end.decision == nil {
+			if held := unsent(end.cause); held != "" {
 				fmt.Fprintln(w, "  "+p.Paint(term.Yellow, "kept back"))
 				term.Quote(w, scr, held)
 			}
 		}
 	}
-	writeAdvice(w, scr, sides, causes)
+	writeAdvice(w, scr, sides, ends)
 	return w.Flush()
 }
 
@@ -474,7 +508,7 @@ func writeTranscript(w io.Writer, scr term.Screen, turns []ocip.Turn) {
 }
 
 // writeAdvice says what waits for a person, and how to go on.
-func writeAdvice(w io.Writer, scr term.Screen, sides []side, causes []*audit.Entry) {
+func writeAdvice(w io.Writer, scr term.Screen, sides []side, ends []ending) {
 	id, escalated := sides[0].ExchangeID, false
 	var pairs, stopped [][2]string
 	var behind string
@@ -488,10 +522,10 @@ func writeAdvice(w io.Writer, scr term.Screen, sides []side, causes []*audit.Ent
 			continue
 		}
 		escalated = true
-		if causes[i] == nil || causes[i].Code != string(ocip.RoundLimit) {
+		if ends[i].cause == nil || ends[i].cause.Code != string(ocip.RoundLimit) {
 			continue
 		}
-		if other, ok := causes[i].Details["escalatedExchange"].(string); ok {
+		if other, ok := ends[i].cause.Details["escalatedExchange"].(string); ok {
 			behind = other
 		} else if !slices.Contains(stopped, pair) {
 			stopped = append(stopped, pair)
@@ -611,7 +645,7 @@ func changes(was, is []side) *term.Table {
 		if at := slices.IndexFunc(was, func(w side) bool { return w.Agent == x.Agent }); at >= 0 {
 			before = was[at].Outcome
 		}
-		t.Add(term.Plain(x.Agent), term.Plain(x.Counterparty), term.Tinted(before, outcomeColour(before, true)), term.Tinted(x.Outcome, x.colour()))
+		t.Add(term.Plain(x.Agent), term.AddressOf(x.Counterparty), term.Tinted(before, outcomeColour(before, true)), term.Tinted(x.Outcome, x.colour()))
 	}
 	return t
 }

@@ -251,14 +251,14 @@ func TestHintEscalated(t *testing.T) {
 
 func TestWriteExchange(t *testing.T) {
 	sides := sampleSides()[:2]
-	causes := []*audit.Entry{{Seq: 16, Record: audit.Record{
+	ends := []ending{{cause: &audit.Entry{Seq: 16, Record: audit.Record{
 		Code: string(ocip.RoundLimit), PolicyReason: "Exchange reached maximum round limit (3). Human review required.",
 		Details: map[string]any{"escalation": map[string]any{"conversationSummary": "Round 1 (agent-alice-1): What\nRound 4 (agent-alice-1): And\x1b[31m now?"}},
-	}}, nil}
+	}}}, {}}
 	now := opened.Add(3 * time.Minute)
 	write := func(scr term.Screen) string {
 		var out bytes.Buffer
-		if err := writeExchange(&out, scr, now, sides, causes); err != nil {
+		if err := writeExchange(&out, scr, now, sides, ends); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -320,8 +320,8 @@ To see what was decided:
 
 	// Another pair of agents has an exchange of the same id.
 	sides = append(sides, side{Exchange: api.Exchange{ExchangeID: sides[0].ExchangeID, Agent: "agent-eve-1", Counterparty: "agent-dave-1", Outcome: "in_progress", MaxRounds: 3, ExpiresAt: opened.UnixMilli()}})
-	causes = append(causes, nil)
-	causes[0].PolicyReason = "no\x1b[2J"
+	ends = append(ends, ending{})
+	ends[0].cause.PolicyReason = "no\x1b[2J"
 	got := write(term.Screen{Terminal: true, Width: 80})
 	for _, want := range []string{
 		"This id names 2 exchanges, of different agents: to resolve one, name its agent\nwith --agent.\n",
@@ -333,7 +333,7 @@ To see what was decided:
 	}
 	// The rounds of another exchange were used up: to settle this one starts
 	// nothing again.
-	causes[0].Details = map[string]any{"escalatedExchange": "exch-7"}
+	ends[0].cause.Details = map[string]any{"escalatedExchange": "exch-7"}
 	if behind := write(term.Screen{Terminal: true, Width: 80}); strings.Contains(behind, "Until a person") || !strings.Contains(behind, "waits for a person:\n  ocipd exchanges show exch-7\n") {
 		t.Errorf("got\n%s", behind)
 	}
@@ -367,6 +367,32 @@ func TestCause(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: the cause is record %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+// TestTakenOver: what an exchange came to is the doing of the person who took it over,
+// and what was said in the agent's place is no reason.
+func TestTakenOver(t *testing.T) {
+	held := audit.Record{ActionType: audit.ActionExchange, PolicyResult: audit.ResultApproval, Outcome: "escalated", Code: string(ocip.CommitmentRequiresHuman), PolicyReason: "commitment keywords: promise", ApprovalID: "a"}
+	taken := audit.Record{ActionType: audit.ActionApproval, Event: api.ApprovalTakenOver, Code: held.Code, ApprovalID: "a", Details: map[string]any{"by": "uid:0"}}
+	sent := audit.Record{ActionType: audit.ActionExchange, PolicyResult: audit.ResultAllow, Outcome: "escalated", PolicyReason: "within policy.data", ApprovalID: "a"}
+	sides, now := sampleSides()[:1], opened.Add(time.Hour)
+	for name, tc := range map[string]struct {
+		records []audit.Entry // newest first
+		why     string
+	}{
+		"at once":     {[]audit.Entry{{Seq: 14, Record: sent}, {Seq: 13, Record: taken}, {Seq: 10, Record: held}}, "COMMITMENT_REQUIRES_HUMAN: commitment keywords: promise (record 10)"},
+		"hours later": {[]audit.Entry{{Seq: 14, Record: sent}, {Seq: 13, Record: taken}}, "COMMITMENT_REQUIRES_HUMAN (record 13)"},
+	} {
+		var out bytes.Buffer
+		if err := writeExchange(&out, term.Screen{Width: 120}, now, sides, []ending{endingIn(tc.records, "escalated")}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"why           " + tc.why + "\n", "decided       taken over by uid:0 (record 13)\n"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: no %q in\n%s", name, want, out.String())
+			}
 		}
 	}
 }

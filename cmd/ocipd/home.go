@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +11,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/console"
 	"github.com/openclawos/ocipd/internal/logview"
 	"github.com/openclawos/ocipd/internal/term"
@@ -17,16 +22,33 @@ import (
 // home is what the bare command shows at a terminal: one live screen over what the
 // other commands show one by one.
 func (s *shell) home(ctx context.Context) error {
+	panes := []console.Pane{
+		{Title: "overview", Lines: s.overview, Open: s.decide, Opens: "decides"},
+		{Title: "requests", Lines: s.requests, Open: s.decide, Opens: "decides"},
+		{Title: "log", Lines: s.newestRecords, End: true},
+		{Title: "exchanges", Lines: s.newestExchanges},
+		{Title: "status", Lines: s.statusLines},
+	}
+	for i := range panes {
+		panes[i].Lines = s.orBegin(panes[i].Lines)
+	}
 	return console.Run(ctx, console.Options{
-		Stdin: s.Stdin, Stdout: s.Stdout, Env: s.Env, Screen: s.Screen(), Every: time.Second,
-		Panes: []console.Pane{
-			{Title: "overview", Lines: s.overview, Open: s.decide, Opens: "decides"},
-			{Title: "requests", Lines: s.requests, Open: s.decide, Opens: "decides"},
-			{Title: "log", Lines: s.newestRecords, End: true},
-			{Title: "exchanges", Lines: s.newestExchanges},
-			{Title: "status", Lines: s.statusLines},
-		},
+		Stdin: s.Stdin, Stdout: s.Stdout, Env: s.Env, Screen: s.Screen(), Every: time.Second, Panes: panes,
 	})
+}
+
+// paneLines draws a pane, see [console.Pane].
+type paneLines = func(ctx context.Context, scr term.Screen, rows int) ([]string, error)
+
+// orBegin also says how to begin, where no daemon runs and nothing is configured.
+func (s *shell) orBegin(lines paneLines) paneLines {
+	return func(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
+		drawn, err := lines(ctx, scr, rows)
+		if errors.Is(err, client.ErrNotRunning) && !cli.Exists(cmp.Or(s.ConfigFile, config.FilePath(s.Getenv))) {
+			err = fmt.Errorf("%w; to begin: ocipd demo shows what it does, ocipd config init makes a configuration", err)
+		}
+		return drawn, err
+	}
 }
 
 func (s *shell) decide(ctx context.Context) error { return s.people().Watch(ctx, "") }
@@ -53,7 +75,11 @@ func (s *shell) overview(ctx context.Context, scr term.Screen, rows int) ([]stri
 	}
 	title("newest records")
 	records, err := s.newestRecords(ctx, scr, rows-len(lines))
-	return append(lines, records[max(0, len(records)-(rows-len(lines))):]...), err
+	records = records[max(0, len(records)-(rows-len(lines))):]
+	if first := slices.IndexFunc(records, func(line string) bool { return !strings.HasPrefix(line, " ") }); first > 0 {
+		records = records[first:] // not in the middle of one
+	}
+	return append(lines, records...), err
 }
 
 func (s *shell) requests(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
@@ -75,6 +101,10 @@ func (s *shell) newestRecords(ctx context.Context, scr term.Screen, _ int) ([]st
 	}
 	var b strings.Builder
 	out := logview.NewTail(scr, &b, false)
+	var status api.Status
+	if err := s.Operate(ctx, "kernel.status", nil, &status); err == nil && len(status.Agents) == 1 {
+		out.Only = status.Agents[0].InstanceID
+	}
 	for _, line := range slices.Backward(page.Records) {
 		if err := out.Print(line); err != nil {
 			return nil, err

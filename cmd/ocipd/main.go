@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	var wrong *cli.UsageError
 	if !s.ran || errors.As(err, &wrong) {
-		fmt.Fprintf(stderr, "ocipd: %s (see: %s --help)\n", term.OneLine(err.Error()), cmd.CommandPath())
+		_ = term.Line(stderr, fmt.Sprintf("ocipd: %s (see: %s --help)", term.OneLine(err.Error()), cmd.CommandPath())) // nobody is left to be told
 		return exitUsage
 	}
 	complain(stderr, err)
@@ -94,12 +94,12 @@ func complain(stderr io.Writer, err error) {
 	case errors.Is(err, cli.ErrSaid):
 	case errors.As(err, &problems):
 		for _, p := range problems {
-			fmt.Fprintln(stderr, term.OneLine(p.Error()))
+			_ = term.Line(stderr, term.OneLine(p.Error())) // nobody is left to be told
 		}
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "ocipd: interrupted")
 	default:
-		fmt.Fprintln(stderr, "ocipd: "+term.OneLine(err.Error()))
+		_ = term.Line(stderr, "ocipd: "+term.OneLine(err.Error())) // nobody is left to be told
 	}
 }
 
@@ -109,6 +109,9 @@ func newRoot(s *shell) *cobra.Command {
 		Short: "the kernel daemon of OpenClawOS",
 		Long: "ocipd stands between agents, decides what they may say to each other, and keeps the record of it.\n\n" +
 			"Without a command, at a terminal, it shows one live screen: status, approval requests, the log, and exchanges.",
+		Example: "  ocipd demo\n" +
+			"  ocipd config init\n" +
+			"  ocipd check telegram:4711 'I promise it by Friday.'",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -141,6 +144,9 @@ func newRoot(s *shell) *cobra.Command {
 		if c.Name() == "completion" {
 			c.Short = "print the completion script of a shell"
 			cli.Group(c)
+			for _, of := range c.Commands() {
+				of.Example = "  ocipd completion " + of.Name()
+			}
 		}
 	}
 	s.complete(root)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // newMan is hidden: it is for packages, and `ocipd service install` does the same.
@@ -74,7 +76,7 @@ func (s *shell) manPages(root *cobra.Command) ([]manPage, error) {
 		if err != nil {
 			return fmt.Errorf("cannot make the manual page of %s: %w", c.CommandPath(), err)
 		}
-		pages = append(pages, manPage{name + ".1", text.Bytes()})
+		pages = append(pages, manPage{name + ".1", manFlags(c, text.Bytes())})
 		return nil
 	}
 	if err := walk(root); err != nil {
@@ -82,6 +84,26 @@ func (s *shell) manPages(root *cobra.Command) ([]manPage, error) {
 	}
 	slices.SortFunc(pages, func(a, b manPage) int { return strings.Compare(a.name, b.name) })
 	return pages, nil
+}
+
+// manFlag is the line of a flag as cobra writes it: its names, and its default.
+var manFlag = regexp.MustCompile(`(?m)^((?:\\fB-\w\\fP, )?\\fB--([\w-]+)\\fP)\[?=.*$`)
+
+// manFlags says behind each flag of a page what it takes, as help pages do, in the place
+// of its default.
+func manFlags(c *cobra.Command, page []byte) []byte {
+	return manFlag.ReplaceAllFunc(page, func(line []byte) []byte {
+		found := manFlag.FindSubmatch(line)
+		f := c.Flag(string(found[2]))
+		if f == nil {
+			return line
+		}
+		takes, _ := pflag.UnquoteUsage(f)
+		if takes == "" {
+			return found[1]
+		}
+		return fmt.Appendf(nil, `%s \fI%s\fP`, found[1], takes)
+	})
 }
 
 // buildDate is the date that manual pages bear: SOURCE_DATE_EPOCH, in seconds, for

@@ -113,7 +113,7 @@ func queueRow(m *api.QueuedMessage, now time.Time) []term.Cell {
 	if text == "" {
 		text = m.Event
 	}
-	return []term.Cell{term.Plain(m.DispatchID), term.Plain(cmp.Or(m.SessionKey, m.Queue)), term.Plain(cmp.Or(m.Sender, "outside")), term.Plain(fmt.Sprint(m.Bytes)), state, term.Plain(text)}
+	return []term.Cell{term.Plain(m.DispatchID), term.AddressOf(cmp.Or(m.SessionKey, m.Queue)), term.Plain(cmp.Or(m.Sender, "outside")), term.Plain(fmt.Sprint(m.Bytes)), state, term.Plain(text)}
 }
 
 func newQueueDrop(s *shell) *cobra.Command {

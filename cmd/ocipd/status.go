@@ -47,7 +47,7 @@ func newStatus(s *shell) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing it, in few lines; q ends")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "show it again every second, in few lines, until q")
 	c.Flags().DurationVar(&every, "interval", time.Second, "`TIME` between two looks of --watch")
 	c.Flags().DurationVar(&wait, "wait", 0, "wait up to this `TIME` for a daemon that is starting")
 	return c

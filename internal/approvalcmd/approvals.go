@@ -24,16 +24,18 @@ func New(s *cli.Process) *cobra.Command {
 list is live and keys decide; otherwise it is printed.`,
 	})
 	another := c.RunE
+	var asJSON bool
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0:
 			return another(cmd, args)
-		case p.Interactive():
+		case p.Interactive() && !asJSON:
 			return p.Watch(cmd.Context(), key)
 		}
-		return p.List(cmd.Context(), approvalsui.ListOptions{})
+		return p.List(cmd.Context(), approvalsui.ListOptions{JSON: asJSON})
 	}
 	c.Flags().StringVar(&key, "key", "", approvalsui.KeyUsage)
+	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON, one message a line")
 	c.AddCommand(
 		newList(p), newShow(p), newDecision(p, api.DecideApprove), newDecision(p, api.DecideDeny),
 		newDecision(p, api.DecideTakeover), newDecision(p, api.DecideResolve), newDecision(p, api.DecideChanges), newRevoke(p),

@@ -286,6 +286,7 @@ func (d *model) sort() {
 		}
 		d.waiting = append(d.waiting, fmt.Sprintf("%s %d", term.Printable(part[0].oldest().AgentID), n))
 	}
+	d.table.oneAgent = len(d.waiting) == 1 && d.listed == len(d.held) // the title names it
 	if d.at() < 0 {
 		d.choose(was)
 	}

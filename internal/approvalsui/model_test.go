@@ -297,6 +297,9 @@ func TestModelIsLive(t *testing.T) {
 	s.want("2 waiting", "connected again", "live")
 	s.news(newsCaught{})
 	s.want("1 waiting (bob 1)", "› 00000003", "agent-bob-1 for bob")
+	if got := s.see(); strings.Contains(got, "AGENT") {
+		t.Errorf("the only agent has a column besides the title:\n%s", got)
+	}
 	s.wantNot("00000001")
 	// A daemon that knows no such stream ends it.
 	refusal := api.Errorf(api.MethodNotFound, "no such method")

@@ -155,6 +155,9 @@ type table struct {
 	now  time.Time
 	// states is set where not all of them wait.
 	states bool
+	// oneAgent is set where all are of one agent, which the caller names: it has no
+	// column then.
+	oneAgent bool
 	// tail is how much of the end of an id is shown.
 	tail int
 	// widths are how wide the columns are at least, as far as there is room.
@@ -201,6 +204,7 @@ func (t *table) short(id string) string { return endOf(id, t.tail) }
 // The columns of the table that are not in every one of them.
 const (
 	timesColumn  = 1
+	agentColumn  = 2
 	likelyColumn = 4
 	lastColumn   = 8
 )
@@ -228,7 +232,7 @@ func (t *table) row(row group) []term.Cell {
 		last = term.Cell{Text: term.Printable(stateWords(a.State)), Colour: stateColour(a.State)}
 	}
 	return []term.Cell{
-		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Printable(cmp.Or(a.To(), a.TaskID))},
+		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), a.TaskID))},
 		{Text: term.Printable(strings.TrimSuffix(string(a.Likelihood)+": "+a.LikelyBecause, ": "))}, {Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }
@@ -248,8 +252,8 @@ func (t *table) lines(scr term.Screen) []string {
 	widths := slices.Clone(t.widths)
 	columns[timesColumn].Least = widths[timesColumn]
 	// From the right, so that those on the left stay where they are.
-	for _, at := range [...]int{likelyColumn, timesColumn} {
-		if widths[at] > 0 {
+	for _, at := range [...]int{likelyColumn, agentColumn, timesColumn} {
+		if at == agentColumn && !t.oneAgent || at != agentColumn && widths[at] > 0 {
 			continue
 		}
 		columns, widths = slices.Delete(columns, at, at+1), slices.Delete(widths, at, at+1)

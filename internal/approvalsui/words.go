@@ -47,7 +47,7 @@ var (
 		},
 		done: map[string]string{
 			api.ApprovalApproved:  "the message goes on its way",
-			api.ApprovalTakenOver: "it goes on its way as yours, and the exchange has ended",
+			api.ApprovalTakenOver: "it goes on its way as yours, and a person has taken over from the agent",
 			api.ApprovalDenied:    "nothing was sent",
 			api.ApprovalResolved:  "nothing was sent, and the exchange is settled",
 		},

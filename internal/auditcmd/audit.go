@@ -33,7 +33,7 @@ func (f *filterFlags) add(c *cobra.Command) {
 	for _, m := range audit.Filters() {
 		flags.StringVar(m.Of(&f.filter.Like), m.Flag, "", m.Usage())
 		if m.Values != nil {
-			cli.Choices(c, m.Flag, m.Values)
+			cli.Choices(c, m.Flag, forPeople(m.Values))
 		}
 	}
 }
@@ -52,8 +52,17 @@ func (f *filterFlags) resolve(now time.Time) (audit.Filter, error) {
 	}
 	for m, value := range f.filter.Wants() {
 		if m.Values != nil && !slices.Contains(m.Values, value) {
-			return audit.Filter{}, cli.Usagef("cannot filter by --%s %q: want one of %s", m.Flag, value, strings.Join(m.Values, ", "))
+			return audit.Filter{}, cli.Usagef("cannot filter by --%s %q: want one of %s", m.Flag, value, strings.Join(forPeople(m.Values), ", "))
 		}
 	}
 	return f.filter, nil
+}
+
+// forPeople are values of a member in the words that people are shown.
+func forPeople(values []string) []string {
+	words := slices.Clone(values)
+	if i := slices.Index(words, audit.ResultApproval); i >= 0 {
+		words[i] = logview.Hold
+	}
+	return words
 }

@@ -79,18 +79,43 @@ func query(ctx context.Context, s *cli.Process, path string, filter audit.Filter
 		return err
 	}
 	defer search.Close()
-	out := logview.Pages{W: s.Stdout, Screen: s.Screen(), JSON: asJSON}
+	out := logview.Pages{W: s.Stdout, Screen: s.Screen(), JSON: asJSON, Only: onlyAgent(ctx, s, path)}
+	found := 0
+	print := func(lines [][]byte) error {
+		found += len(lines)
+		return out.Print(lines)
+	}
 	if all {
-		return search.Pages(ctx, before, out.Print)
+		err = search.Pages(ctx, before, print)
+		if err == nil && found == 0 {
+			fmt.Fprintln(s.Stderr, noRecord)
+		}
+		return err
 	}
 	lines, next, err := search.Most(ctx, before, limit)
 	if err == nil {
-		err = out.Print(lines)
+		err = print(lines)
 	}
-	if err == nil && next > 0 && !asJSON {
-		fmt.Fprintf(s.Stderr, "there may be more: --before %d goes on\n", next)
+	switch {
+	case err != nil:
+	case next > 0 && !asJSON:
+		fmt.Fprintf(s.Stderr, "more: --before %d\n", next)
+	case found == 0:
+		fmt.Fprintln(s.Stderr, noRecord)
 	}
 	return err
+}
+
+const noRecord = "no record matches"
+
+// onlyAgent is the instance id of the daemon's only agent, "" where it has several or
+// where nothing on this screen would be shorter for it.
+func onlyAgent(ctx context.Context, s *cli.Process, path string) string {
+	var status api.Status
+	if scr := s.Screen(); path != "" || !scr.Terminal || !logview.Folds(scr) || s.Operate(ctx, "kernel.status", nil, &status) != nil || len(status.Agents) != 1 {
+		return ""
+	}
+	return status.Agents[0].InstanceID
 }
 
 // OpenSearch searches a copy of a log, or else asks the daemon, or what it left behind

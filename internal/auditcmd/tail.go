@@ -86,6 +86,7 @@ record; no record is missed.`,
 
 func tail(ctx context.Context, s *cli.Process, path string, params api.AuditTailParams, cursor *tailCursor, asJSON bool) error {
 	out := logview.NewTail(s.Screen(), s.Stdout, asJSON)
+	out.Only = onlyAgent(ctx, s, path)
 	if cursor != nil {
 		out.Printed = cursor.save
 	}

@@ -37,8 +37,9 @@ func newVerify(s *cli.Process) *cobra.Command {
 		Long: "Read every byte of an audit log and check it: the chain from record to record, the Merkle tree,\n" +
 			"the signed checkpoints in the log, and those that were kept outside it. It needs no daemon, may\n" +
 			"run beside one, and changes nothing.\n" +
-			"Without PATH it checks this daemon's mirror with this daemon's public key and checkpoints; with\n" +
-			"--database the database itself. PATH is a copy: a directory with segments, a file of lines, or\n" +
+			"Without PATH it checks all that this daemon answers from, and that it agrees: mirror, database,\n" +
+			"Merkle tree and index, with this daemon's public key and checkpoints; with --database the\n" +
+			"records of the database alone. PATH is a copy: a directory with segments, a file of lines, or\n" +
 			"a compressed segment. A copy is held against what --key, --checkpoints and --with-receipts\n" +
 			"name, and nothing else is trusted. A fault ends it with exit code 4 and names the first bad\n" +
 			"record.",
@@ -250,39 +251,43 @@ func tell(s *cli.Process, l *verify.Log, f *verify.Findings, about string) {
 	tellBeside(s, l, f)
 	keyed := len(l.Proof.Keys) > 0
 	if f.Retired > 0 {
-		fmt.Fprintf(s.Stdout, "the first %s were retired; a tombstone stands for them\n", term.Count(int(f.Retired), "record"))
+		s.Say("the first %s were retired; a tombstone stands for them", term.Count(int(f.Retired), "record"))
 	}
 	switch {
 	case f.Unsigned():
-		fmt.Fprintln(s.Stdout, "not signed: the log holds no checkpoint, so whoever can write it can rewrite it")
+		s.Say("not signed: the log holds no checkpoint, so whoever can write it can rewrite it")
 		return
 	case !keyed:
-		fmt.Fprintf(s.Stdout, "%s of %s, signatures not checked: name the log's public key with --key\n", term.Count(f.Checkpoints, "checkpoint"), term.Printable(f.Origin))
+		s.Say("%s of %s, signatures not checked: name the log's public key with --key", term.Count(f.Checkpoints, "checkpoint"), term.Printable(f.Origin))
 	case f.Signed == head.Seq:
-		fmt.Fprintf(s.Stdout, "signed by %s to the last record\n", term.Printable(f.Origin))
+		s.Say("signed by %s to the last record", term.Printable(f.Origin))
 	default:
-		fmt.Fprintf(s.Stdout, "signed by %s up to record %d; the %s after it, since %s, only chained\n", term.Printable(f.Origin), f.Signed,
-			term.Count(int(head.Seq-f.Signed), "record"), f.UnsignedSince.Local().Format(time.DateTime))
+		be := "are"
+		if head.Seq == f.Signed+1 {
+			be = "is"
+		}
+		s.Say("signed by %s up to record %d; the %s after it, since %s, %s hash-chained but not signed", term.Printable(f.Origin), f.Signed,
+			term.Count(int(head.Seq-f.Signed), "record"), f.UnsignedSince.Local().Format(time.DateTime), be)
 	}
 	if l := &f.LastLate; f.Late > 0 {
-		fmt.Fprintf(s.Stdout, "%s records were signed late, as after a crash or while the machine slept: last those from %d to %d of %s, at %s\n",
+		s.Say("%s records were signed late, as after a crash or while the machine slept: last those from %d to %d of %s, at %s",
 			times(f.Late), l.First, l.Last, l.From.Local().Format(time.DateTime), l.To.Local().Format(time.DateTime))
 	}
 	if g := &f.FirstGap; f.Gaps > 0 {
-		fmt.Fprintf(s.Stdout, "%s no checkpoint stands for long between two records, as older versions let it: first behind record %d of %s, until %s\n",
+		s.Say("%s no checkpoint stands for long between two records, as older versions let it: first behind record %d of %s, until %s",
 			times(f.Gaps), g.First, g.From.Local().Format(time.DateTime), g.To.Local().Format(time.DateTime))
 	}
 	for _, from := range l.Against {
-		fmt.Fprintf(s.Stdout, "held against %s: they fit\n", term.Printable(from))
+		s.Say("consistent with %s", term.Printable(from))
 	}
 	for _, said := range f.Cosigned {
-		fmt.Fprintln(s.Stdout, term.Printable(said))
+		s.Say("%s", term.Printable(said))
 	}
 	if f.Passed > 0 {
-		fmt.Fprintf(s.Stdout, "%d of them are of records that were retired, and were not compared\n", f.Passed)
+		s.Say("%d of them are of records that were retired, and were not compared", f.Passed)
 	}
 	if len(l.Against) == 0 {
-		fmt.Fprintln(s.Stdout, "held against nothing from outside: a cut tail, or an older copy, would not show")
+		s.Say("compared with no checkpoint from outside: a cut tail, or an older copy, would not show")
 	}
 }
 
@@ -291,13 +296,13 @@ func tellBeside(s *cli.Process, l *verify.Log, f *verify.Findings) {
 	if !f.Beside {
 		return
 	}
-	also := "its tree"
+	also := "a Merkle tree that matches it"
 	if f.Indexed {
-		also = "its tree and its index"
+		also = "a Merkle tree and an index that match it"
 	}
-	fmt.Fprintf(s.Stdout, "%s holds the same log; %s fit\n", term.Printable(l.Database), also)
+	s.Say("%s holds the same log, with %s", term.Printable(l.Database), also)
 	if f.Behind > 0 {
-		fmt.Fprintf(s.Stdout, "the mirror lacks the last %s of it; a daemon fills it in\n", term.Count(int(f.Behind), "record"))
+		s.Say("the mirror lacks the last %s of it; a daemon fills it in", term.Count(int(f.Behind), "record"))
 	}
 }
 

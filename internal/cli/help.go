@@ -60,10 +60,26 @@ func ShowHelp(root *cobra.Command) {
 // unknownCommand names a command that is not there, and the one that was probably meant.
 func unknownCommand(c *cobra.Command, name string) error {
 	message := fmt.Sprintf("unknown command %q", name)
-	if near := c.SuggestionsFor(name); len(near) > 0 {
-		message += fmt.Sprintf(": did you mean %q?", near[0])
+	if near := nearestCommand(c, name); near != "" {
+		message += fmt.Sprintf(": did you mean %q?", near)
 	}
 	return Usagef("%s", message)
+}
+
+// nearestCommand is the command below c that begins with a name or resembles it; ""
+// where none does.
+func nearestCommand(c *cobra.Command, name string) string {
+	var names []string
+	for _, sub := range c.Commands() {
+		if !sub.IsAvailableCommand() {
+			continue
+		}
+		if strings.HasPrefix(sub.Name(), name) {
+			return sub.Name()
+		}
+		names = append(names, sub.Name())
+	}
+	return text.Nearest(name, names, text.Near(name))
 }
 
 // nearestFlag is the flag of c that resembles the unknown one that err names; "" where
@@ -108,10 +124,28 @@ func WriteHelp(w io.Writer, c *cobra.Command) {
 	}
 	section("Flags", c.LocalFlags().FlagUsagesWrapped(HelpWidth))
 	section("Flags of every command", c.InheritedFlags().FlagUsagesWrapped(HelpWidth))
-	section("Examples", c.Example)
+	section("Examples", example(c))
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\n\"%s COMMAND --help\" says more about a command.\n", c.CommandPath())
 	}
+}
+
+// mostExamples is how many examples a group of commands takes from those in it.
+const mostExamples = 3
+
+// example are a command's examples. A group without any has the first ones of the
+// commands in it.
+func example(c *cobra.Command) string {
+	if c.Example != "" {
+		return c.Example
+	}
+	var lines []string
+	for _, sub := range c.Commands() {
+		if first, _, _ := strings.Cut(example(sub), "\n"); sub.IsAvailableCommand() && first != "" && len(lines) < mostExamples {
+			lines = append(lines, first)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // commandRows lists the commands of a group below c, a row each.

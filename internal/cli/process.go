@@ -233,21 +233,32 @@ func (s *Process) TellOperator(ctx context.Context, method string, asJSON bool, 
 	return false, nil
 }
 
+// Say prints a line of printable words. At a terminal it is folded between words.
+func (s *Process) Say(format string, args ...any) {
+	_ = term.Line(s.Stdout, fmt.Sprintf(format, args...)) // as with every other word for people
+}
+
 // Consents asks for a yes or a no. Anything but a yes is a no.
 func (s *Process) Consents(in *bufio.Reader, text string) (bool, error) {
 	answer, err := s.Question(in, text, "")
 	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"), err
 }
 
-// questionWidth is how wide a question's lines are, so that they fit every terminal.
-const questionWidth = 76
+// questionWidth is how wide a question's lines are, so that they fit every terminal, and
+// answerWidth what is kept free for the answer: a question that leaves less has it on a
+// line of its own.
+const questionWidth, answerWidth = 76, 24
 
 // Question asks on stderr, and returns what is proposed where nothing is said.
 func (s *Process) Question(in *bufio.Reader, text, proposed string) (string, error) {
 	if proposed != "" {
 		text += " [" + proposed + "]"
 	}
-	if _, err := fmt.Fprintf(s.Stderr, "%s: ", strings.Join(term.FoldAtBlanks(term.Printable(text), questionWidth), "\n")); err != nil {
+	lines := term.FoldAtBlanks(term.Printable(text)+":", questionWidth)
+	if term.Width(lines[len(lines)-1]) > questionWidth-answerWidth {
+		lines = append(lines, ">")
+	}
+	if _, err := fmt.Fprint(s.Stderr, strings.Join(lines, "\n")+" "); err != nil {
 		return "", err
 	}
 	type outcome struct {

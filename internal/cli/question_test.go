@@ -21,3 +21,18 @@ func TestQuestionIsInterrupted(t *testing.T) {
 		t.Errorf("nothing said is %q, %v", got, err)
 	}
 }
+
+// A question that takes most of its line has the answer on one of its own.
+func TestAnswerHasRoom(t *testing.T) {
+	for text, want := range map[string]string{
+		"Who": "Who: ",
+		"Where does it write to people, such as telegram or irc? (Enter: nowhere)":                          "Where does it write to people, such as telegram or irc? (Enter: nowhere):\n> ",
+		"Which program runs your agent? Its app id or a short name, such as mybot (Enter: none yet, later)": "Which program runs your agent? Its app id or a short name, such as mybot\n(Enter: none yet, later): ",
+	} {
+		var said strings.Builder
+		s := &Process{Stderr: &said}
+		if _, err := s.Question(bufio.NewReader(strings.NewReader("\n")), text, ""); err != nil || said.String() != want {
+			t.Errorf("asked %q, want %q: %v", said.String(), want, err)
+		}
+	}
+}

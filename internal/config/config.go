@@ -89,7 +89,7 @@ type IPC struct {
 	// AllowUIDs lists the users besides the daemon's own that may connect.
 	AllowUIDs []int `yaml:"allow_uids" reload:"restart"`
 	// AppsMayOperate admits registered apps' processes, and those they start,
-	// to the operator socket. It is for tests that are app and person in one.
+	// to the operator socket. It is for tests only.
 	AppsMayOperate bool `yaml:"apps_may_operate" reload:"live"`
 	// MaxQueueBytes bounds what waits for one slow reader. It holds at least
 	// one line.

@@ -231,6 +231,13 @@ func (m *model) body() []string {
 		return m.helpLines()
 	}
 	v, rows := &m.views[m.at], m.rows()
+	if m.nothing() {
+		lines := term.Fold(term.OneLine(v.trouble), m.screen.Width)
+		for i := range lines {
+			lines[i] = m.screen.Colour.Paint(term.Red, lines[i])
+		}
+		return lines[:min(len(lines), rows)]
+	}
 	v.above = min(v.above, m.most(v))
 	from := v.above
 	if m.o.Panes[m.at].End {
@@ -239,15 +246,29 @@ func (m *model) body() []string {
 	return slices.Clone(v.lines[from:min(len(v.lines), from+rows)])
 }
 
+// nothing reports that the pane shows why there is nothing to show.
+func (m *model) nothing() bool {
+	v := &m.views[m.at]
+	return v.trouble != "" && len(v.lines) == 0
+}
+
 func (m *model) helpLines() []string {
 	help := []string{"up, down, j, k", "scroll by a line", "space, b", "scroll by a page", "g, G", "to the beginning, to the end"}
 	if len(m.views) > 1 {
 		help = append([]string{"tab, 1 to " + fmt.Sprint(len(m.views)), "another pane"}, help...)
 	}
+	where := make(map[string][]string) // what Enter does, and in which panes
+	var does []string
 	for i := range m.o.Panes {
 		if p := &m.o.Panes[i]; p.Open != nil {
-			help = append(help, "enter", p.Opens+", in "+p.Title)
+			if where[p.Opens] == nil {
+				does = append(does, p.Opens)
+			}
+			where[p.Opens] = append(where[p.Opens], p.Title)
 		}
+	}
+	for _, what := range does {
+		help = append(help, "enter", what+", in "+strings.Join(where[what], " and "))
 	}
 	help = append(help, "q", "quit", "?", "this help; any key closes it")
 	var lines []string
@@ -259,7 +280,7 @@ func (m *model) helpLines() []string {
 
 func (m *model) footer() string {
 	pane, v := &m.o.Panes[m.at], &m.views[m.at]
-	if v.trouble != "" {
+	if v.trouble != "" && !m.nothing() {
 		return m.screen.Colour.Paint(term.Red, term.Cut(term.OneLine(v.trouble), m.screen.Width))
 	}
 	keys := "tab next pane  ? help  q quit"

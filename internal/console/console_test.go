@@ -140,3 +140,13 @@ func TestOneLookAtATime(t *testing.T) {
 		t.Error("the tick does not look")
 	}
 }
+
+// Where there is nothing to show, the pane says why, in as many lines as it takes.
+func TestNothingToShow(t *testing.T) {
+	d := begin(t, Pane{Title: "overview", Lines: func(context.Context, term.Screen, int) ([]string, error) {
+		return nil, errors.New("cannot reach the daemon at /run/x.sock: start it with: ocipd serve")
+	}})
+	d.shows("the whole of why", "cannot reach the daemon at", "start it with: ocipd serve", "q quit")
+	d.press("?")
+	d.shows("the help", "scroll by a page")
+}

@@ -720,10 +720,10 @@ func (d *demo) verdict() error {
 		return err
 	}
 	head := v.Head()
-	d.printf("\n%s %d messages: %d allowed, %d refused, %d held for a person. Killed twice, nothing was lost or sent twice.\n",
+	d.printf("\n%s %d messages: %d allowed, %d refused, %d held for a person.\nKilled twice, nothing was lost or sent twice.\n",
 		d.Screen.Colour.Paint(term.Bold, "In short:"), d.counts[string(ocip.Allow)]+d.counts[string(ocip.Deny)]+d.counts[string(ocip.RequireApproval)],
 		d.counts[string(ocip.Allow)], d.counts[string(ocip.Deny)], d.counts[string(ocip.RequireApproval)])
-	d.printf("%s %d records, each holding the hash of the one before; the last is %s\n",
+	d.printf("%s %d records, each with the hash of the one before it;\nthe last one's is %s\n",
 		d.Screen.Colour.Paint(term.Green, "The log is whole:"), head.Seq, head.Hash.String()[:16])
 	d.printf("Next: ocipd config init, or the tour in the README.\n")
 	return nil

@@ -69,7 +69,7 @@ func spelled(what, s string) error {
 		return fmt.Errorf("%s %w: it has %d bytes, and at most %d are allowed", what, ErrSpelling, len(s), maxNameBytes)
 	}
 	if err := text.Canonical(s); err != nil {
-		return fmt.Errorf("%s %q %w: %w", what, text.Visible(s), ErrSpelling, err)
+		return fmt.Errorf("%s %+q %w: %w", what, s, ErrSpelling, err)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (d *Examiner) configuration() (found []Diagnosis) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && d.ConfigFile == "":
-		found = append(found, passed("there is no file, the defaults serve").
+		found = append(found, passed("no configuration file; using defaults").
 			advise("ocipd config init writes %s, where agents are named; until then nobody can send", path))
 	case err == nil:
 		found = append(found, d.holdTo(&rule{what: "the configuration", path: path, need: 0o400, most: d.configMode(info.Mode().Perm()), free: true})...)

@@ -32,11 +32,11 @@ func (d *Examiner) machine() []Diagnosis {
 	}
 	pidfd, err := unix.GetsockoptInt(pair[0], unix.SOL_SOCKET, soPeerPidfd)
 	if err != nil {
-		return []Diagnosis{passed("%s tells who connects; processes are pinned by their start time", release).
+		return []Diagnosis{passed("%s: peer credentials available; processes are identified by their start time", release).
 			advise("Linux 6.5 pins them by a pidfd, which is stronger where agents are bound to executables")}
 	}
 	closeAll(pidfd)
-	return []Diagnosis{passed("%s tells who connects, and pins the process by a pidfd", release)}
+	return []Diagnosis{passed("%s: peer credentials and pidfd available", release)}
 }
 
 // soPeerPidfd is SO_PEERPIDFD of Linux 6.5.

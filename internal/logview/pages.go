@@ -15,6 +15,8 @@ type Pages struct {
 	Screen term.Screen
 	// JSON prints records as they were sealed.
 	JSON bool
+	// Only is the instance id of the only agent, "" where there are several.
+	Only string
 	// titled is set once the columns' titles were printed.
 	titled bool
 }
@@ -36,7 +38,7 @@ func (p *Pages) Print(lines [][]byte) error {
 		return nil
 	}
 	var b strings.Builder
-	narrow := p.Screen.RowWidth() < narrowScreen
+	narrow := Folds(p.Screen)
 	columns := recordColumns(narrow)
 	t := &term.Table{Columns: columns}
 	for _, line := range lines {
@@ -51,7 +53,7 @@ func (p *Pages) Print(lines [][]byte) error {
 			p.titled = true
 			_ = writeTitles(&b, p.Screen, columns, append(narrowWidths(), 0)) // a builder takes everything
 		}
-		_ = writeNarrow(&b, p.Screen, &e) // a builder takes everything
+		_ = writeNarrow(&b, p.Screen, &e, p.Only) // a builder takes everything
 	}
 	if !narrow {
 		p.rows(&b, t)

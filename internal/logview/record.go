@@ -39,7 +39,7 @@ const narrowScreen = 140
 func recordRow(e *audit.Entry) []term.Cell {
 	return []term.Cell{
 		{Text: e.Time.Local().Format(time.DateTime), Colour: term.Dim}, {Text: strconv.FormatUint(e.Seq, 10)}, Result(e), term.Plain(What(e)),
-		term.Plain(agent(e)), term.Plain(With(e)), term.Plain(e.Classification), term.Plain(round(e)), term.Plain(Reason(e)),
+		term.Plain(agent(e)), term.AddressOf(With(e)), term.Plain(e.Classification), term.Plain(round(e)), term.Plain(Reason(e)),
 	}
 }
 
@@ -47,22 +47,26 @@ func recordRow(e *audit.Entry) []term.Cell {
 // with more in one of them is longer.
 func narrowWidths() []int { return []int{14, 5, 8, 17} }
 
-// writeNarrow shows a record in a line, and below it what has no room there.
-func writeNarrow(w io.Writer, scr term.Screen, e *audit.Entry) error {
+// writeNarrow shows a record in a line, and below it what has no room there. The only
+// agent there is, if one is named, is not named again beside the other end.
+func writeNarrow(w io.Writer, scr term.Screen, e *audit.Entry, only string) error {
 	columns, row := recordColumns(true), recordRow(e)[:4]
 	row[0].Text = e.Time.Local().Format("01-02 15:04:05")
-	who := term.Plain(strings.TrimSpace(agent(e) + " " + With(e)))
-	below := joined(": ", strings.TrimSpace(e.Classification+" "+round(e)), Reason(e))
+	who := term.Cell{Text: joined(" ", term.Printable(agent(e)), term.Address(With(e)))}
+	if only != "" && agent(e) == only && With(e) != "" {
+		who = term.AddressOf(With(e))
+	}
+	below := term.Printable(joined(": ", strings.TrimSpace(e.Classification+" "+round(e)), Reason(e)))
 	widths := narrowWidths()
 	if whole := append(slices.Clip(row), who); lineWidth(columns, append(widths, 0), whole) <= scr.Width {
 		row, widths = whole, append(widths, 0)
 	} else {
-		below = joined(", ", strings.TrimSpace(agent(e)+" "+With(e)), below)
+		below = joined(", ", who.Text, below)
 	}
 	if _, err := io.WriteString(w, term.RowLine(columns[:len(row)], widths, row, scr)); err != nil {
 		return err
 	}
-	return writeBelow(w, term.Printable(below), scr)
+	return writeBelow(w, below, scr)
 }
 
 // joined is those of two texts that are not empty, with something in between.
@@ -159,3 +163,6 @@ func Reason(e *audit.Entry) string {
 	}
 	return e.Code + ": " + e.PolicyReason
 }
+
+// Folds reports whether records take more than one line on a screen.
+func Folds(scr term.Screen) bool { return scr.RowWidth() < narrowScreen }

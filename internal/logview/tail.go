@@ -15,6 +15,8 @@ import (
 type Tail struct {
 	// Printed, where it is set, is told the last record that was given out.
 	Printed func(line []byte) error
+	// Only is the instance id of the only agent, "" where there are several.
+	Only string
 
 	w      *bufio.Writer
 	screen term.Screen
@@ -39,7 +41,7 @@ func (p *Tail) Flush() error {
 
 // NewTail makes a printer.
 func NewTail(scr term.Screen, w io.Writer, asJSON bool) *Tail {
-	return &Tail{w: bufio.NewWriter(w), screen: scr, asJSON: asJSON, narrow: scr.RowWidth() < narrowScreen}
+	return &Tail{w: bufio.NewWriter(w), screen: scr, asJSON: asJSON, narrow: Folds(scr)}
 }
 
 // tailWidths are how wide the columns of a wide screen are. What is longer moves the
@@ -74,7 +76,7 @@ func (p *Tail) Print(line jsontext.Value) error {
 		}
 	}
 	if p.narrow {
-		return writeNarrow(p.w, p.screen, &e)
+		return writeNarrow(p.w, p.screen, &e, p.Only)
 	}
 	row, below := recordRow(&e), ""
 	if last := len(row) - 1; lineWidth(columns, widths, row) > p.screen.RowWidth() {

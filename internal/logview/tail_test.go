@@ -40,3 +40,30 @@ func TestTailOnANarrowScreen(t *testing.T) {
 		}
 	}
 }
+
+// The only agent is not named beside the other end of each row, and characters that read
+// as others are named in addresses.
+func TestTailOfOneAgent(t *testing.T) {
+	var b strings.Builder
+	p := NewTail(term.Screen{Width: 80, Terminal: true}, &b, false)
+	p.Only = "agent-me-1"
+	for _, line := range []string{
+		`{"seq":7,"time":"2026-03-01T10:00:00Z","id":"a","actionType":"agent_exchange","agentId":"agent-me-1","sessionKey":"shell:rivaⅼ","side":"sender","policyResult":"allow"}`,
+		`{"seq":8,"time":"2026-03-01T10:00:00Z","id":"b","actionType":"security","event":"tool_executing","agentId":"agent-me-1"}`,
+		`{"seq":9,"time":"2026-03-01T10:00:00Z","id":"c","actionType":"agent_exchange","agentId":"agent-you-1","sessionKey":"shell:Иван","side":"sender","policyResult":"allow"}`,
+	} {
+		if err := p.Print(jsontext.Value(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"    7  allow     agent_exchange     → shell:riva‹U+217C›\n", "tool_executing  agent-me-1\n", "    9  allow     agent_exchange     agent-you-1 → shell:Иван\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}

@@ -31,6 +31,9 @@ type Cell struct {
 // Plain makes a cell of any text, in no colour.
 func Plain(text string) Cell { return Cell{Text: Printable(text)} }
 
+// AddressOf is a cell for an address, as [Address] shows it.
+func AddressOf(text string) Cell { return Cell{Text: Address(text)} }
+
 // Tinted makes a cell of any text, in a colour.
 func Tinted(text string, c Colour) Cell { return Cell{Text: Printable(text), Colour: c} }
 

@@ -1,6 +1,8 @@
 package term
 
 import (
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -84,6 +86,16 @@ func FoldAtBlanks(text string, width int) []string {
 		}
 	}
 	return lines
+}
+
+// Line writes a printable text and a newline. At a terminal it is folded between words
+// to its width; a program is given one line.
+func Line(w io.Writer, text string) error {
+	if scr := ScreenOf(w, func(string) string { return "" }); scr.Terminal {
+		text = strings.Join(FoldAtBlanks(text, scr.Width), "\n")
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
 }
 
 // cells measures like terminals do that are not set up for East Asian text,

@@ -58,6 +58,21 @@ func Glyphs(line string) []Glyph {
 	return shown
 }
 
+// Address is [Printable] for what a message is told apart by, such as a session key:
+// characters that read as others of ASCII are named too, see [text.Posing].
+func Address(foreign string) string {
+	if plain(foreign) {
+		return foreign
+	}
+	posing, shown := text.Posing(foreign), Glyphs(foreign)
+	for i := range shown {
+		if g := &shown[i]; !g.named && slices.Contains(posing, g.At) {
+			g.text = text.Name(g.text)
+		}
+	}
+	return JoinGlyphs(shown)
+}
+
 // Misleading says what in a text could mislead who reads it.
 func Misleading(foreign string) []string {
 	var warnings []string
