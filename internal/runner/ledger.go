@@ -189,12 +189,12 @@ func (l *Ledger) Lives(r taskapi.RunnerRef) bool {
 		return false
 	}
 	mark := []byte(marker(r))
-	for _, s := range statuses() {
+	for _, s := range peer.Processes() {
 		// One that has ended and that nobody has taken note of is none of these.
-		if s.pid == p.PID && peer.Runs(p.Name) || s.pid == shim && peer.Runs(p.Shim) || s.session == shim && shim > 0 {
+		if s.PID == p.PID && peer.Runs(p.Name) || s.PID == shim && peer.Runs(p.Shim) || s.Session == shim && shim > 0 {
 			return true
 		}
-		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.pid)); err == nil && bytes.Contains(env, mark) {
+		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.PID)); err == nil && bytes.Contains(env, mark) {
 			return true
 		}
 	}
@@ -204,56 +204,4 @@ func (l *Ledger) Lives(r taskapi.RunnerRef) bool {
 // marker is the variable that every process of a run is given.
 func marker(r taskapi.RunnerRef) string {
 	return "OCIPD_EFFECT=" + r.EffectID + ":" + strconv.Itoa(r.Run)
-}
-
-// status is what is looked at of a process.
-type status struct{ pid, parent, session int }
-
-// statuses are those of all processes that are seen.
-func statuses() (list []status) {
-	found, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range found {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		if s, ok := parseStatus(string(text)); ok {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
-// parseStatus reads fields 1, 4 and 6 of /proc/PID/stat, proc_pid_stat(5).
-func parseStatus(text string) (s status, ok bool) {
-	end := strings.LastIndexByte(text, ')')
-	if end < 0 {
-		return s, false
-	}
-	first, _, _ := strings.Cut(text, " ")
-	fields := strings.Fields(text[end+1:])
-	if len(fields) < 4 || fields[0] == "Z" {
-		return s, false
-	}
-	var errs [3]error
-	s.pid, errs[0] = strconv.Atoi(first)
-	s.parent, errs[1] = strconv.Atoi(fields[1])
-	s.session, errs[2] = strconv.Atoi(fields[3])
-	return s, errors.Join(errs[:]...) == nil
-}
-
-// descendants are the processes that one has started, and those that these have.
-func descendants(of int) (pids []int) {
-	all := statuses()
-	next := []int{of}
-	for len(next) > 0 {
-		parent := next[0]
-		next = next[1:]
-		for _, s := range all {
-			if s.parent == parent {
-				pids, next = append(pids, s.pid), append(next, s.pid)
-			}
-		}
-	}
-	return pids
 }

@@ -191,13 +191,13 @@ func watch(o *shimOrder, p *process, r *result, ended <-chan os.Signal) {
 			r.Receipt.Killed = true
 			mu.Unlock()
 		}
-		tell(descendants(os.Getpid()), unix.SIGTERM)
+		tell(peer.Descendants(os.Getpid()), unix.SIGTERM)
 		last := time.NewTimer(killAfter)
 		defer last.Stop()
 		select {
 		case <-over:
 		case <-last.C:
-			tell(descendants(os.Getpid()), unix.SIGKILL)
+			tell(peer.Descendants(os.Getpid()), unix.SIGKILL)
 		}
 	})
 	status, err := reap(p.PID)
@@ -205,7 +205,7 @@ func watch(o *shimOrder, p *process, r *result, ended <-chan os.Signal) {
 	asked.Wait()
 	// All that it has started is this process's by now, or comes to it.
 	for {
-		tell(descendants(os.Getpid()), unix.SIGKILL)
+		tell(peer.Descendants(os.Getpid()), unix.SIGKILL)
 		if _, err := unix.Wait4(-1, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			break
 		}
