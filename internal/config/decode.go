@@ -163,6 +163,10 @@ func (d *decoder) value(at keypath.Path, n *yaml.Node, out reflect.Value) {
 		out.Set(list)
 	case out.Kind() == reflect.Pointer:
 		out.Set(reflect.New(out.Type().Elem()))
+		if out.Elem().Kind() == reflect.Struct {
+			d.fields(at, n, out.Elem())
+			return
+		}
 		d.scalar(at, n, out.Elem())
 	default:
 		d.scalar(at, n, out)

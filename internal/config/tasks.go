@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,17 @@ type Tasks struct {
 	// SelfReview lets one process, or the holders of one actor's grants, do the work and
 	// review it under different names.
 	SelfReview bool `yaml:"self_review"`
+	// Run says whose agents ocipd task run starts.
+	Run TaskRun `yaml:"run"`
+}
+
+// TaskRun names the actors of tasks that are run without a model. Escalation, where it is
+// set, makes the last attempt in the executor's place.
+type TaskRun struct {
+	Executor        string `yaml:"executor"`
+	Escalation      string `yaml:"escalation"`
+	SpecReviewer    string `yaml:"spec_reviewer"`
+	QualityReviewer string `yaml:"quality_reviewer"`
 }
 
 // TaskActor is somebody who works on tasks, in one role. It is known by its app, or by
@@ -117,6 +129,27 @@ func (c *Config) checkTasks(p *problems) {
 		}
 		if a.ACP.Timeout < 0 || a.ACP.Idle < 0 {
 			p.bad(at.Key("acp"), "want times of zero or more")
+		}
+	}
+	c.checkTaskRun(p)
+}
+
+// checkTaskRun looks whether the actors of tasks that are run are there, in their roles.
+func (c *Config) checkTaskRun(p *problems) {
+	at := keypath.Path{}.Key("tasks").Key("run")
+	for _, r := range []struct{ key, name, role string }{
+		{"executor", c.Tasks.Run.Executor, "executor"}, {"escalation", c.Tasks.Run.Escalation, "executor"},
+		{"spec_reviewer", c.Tasks.Run.SpecReviewer, "spec_reviewer"}, {"quality_reviewer", c.Tasks.Run.QualityReviewer, "quality_reviewer"},
+	} {
+		if r.name == "" {
+			continue
+		}
+		i := slices.IndexFunc(c.Tasks.Actors, func(a TaskActor) bool { return a.Name == r.name })
+		switch {
+		case i < 0:
+			p.bad(at.Key(r.key), "tasks.actors has no %q", r.name)
+		case c.Tasks.Actors[i].Role != r.role:
+			p.bad(at.Key(r.key), "want an actor whose role is %s, and %s is %s", r.role, r.name, c.Tasks.Actors[i].Role)
 		}
 	}
 }

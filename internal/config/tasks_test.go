@@ -1,0 +1,45 @@
+package config_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/config"
+)
+
+const actors = `tasks:
+  actors:
+    - {name: lead, role: orchestrator, tenant_id: acme}
+    - name: builder
+      role: executor
+      tenant_id: acme
+      acp: {command: [/usr/bin/agent, --acp], wrap: [/usr/bin/bwrap], env: [PATH], mode: read-only, timeout: 5m, idle: 1m}
+`
+
+func TestTaskActors(t *testing.T) {
+	c, err := config.Parse("ocipd.yaml", []byte(actors+"  run: {executor: builder}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := c.Tasks.Actors[1].ACP
+	if a == nil || !slices.Equal(a.Command, []string{"/usr/bin/agent", "--acp"}) || a.Wrap[0] != "/usr/bin/bwrap" || a.Env[0] != "PATH" || a.Mode != "read-only" || a.Timeout != 5*time.Minute || a.Idle != time.Minute {
+		t.Errorf("read %+v", a)
+	}
+	if c.Tasks.Actors[0].ACP != nil || c.Tasks.Run.Executor != "builder" {
+		t.Errorf("read %+v", c.Tasks)
+	}
+	tests := []struct{ yaml, want string }{
+		{strings.Replace(actors, "/usr/bin/agent", "agent", 1), "tasks.actors[1].acp.command[0]"},
+		{strings.Replace(actors, "timeout: 5m", "timeout: -5m", 1), "times of zero or more"},
+		{strings.Replace(actors, "mode:", "mood:", 1), "unknown key"},
+		{actors + "  run: {executor: lead}\n", "lead is orchestrator"},
+		{actors + "  run: {spec_reviewer: nobody}\n", "tasks.run.spec_reviewer"},
+	}
+	for _, tt := range tests {
+		if _, err := config.Parse("ocipd.yaml", []byte(tt.yaml)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.want, err)
+		}
+	}
+}
