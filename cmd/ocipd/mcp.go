@@ -16,6 +16,7 @@ import (
 
 func newMCP(s *shell) *cobra.Command {
 	var file, role string
+	var without []string
 	c := &cobra.Command{
 		Use:   "mcp",
 		Short: "serve a grant's tools to an MCP client",
@@ -46,13 +47,14 @@ OCIPD_TOKEN_FILE or OCIPD_TOKEN, and is made by: ocipd task grant.`,
 				Dial: func(ctx context.Context) (*client.Client, error) {
 					return client.Dial(ctx, socket, client.WithDropEvents())
 				},
-				Token: token, Role: task.Role(role), Version: s.Version, In: io.NopCloser(s.Stdin), Out: keepOpen{s.Stdout},
+				Token: token, Role: task.Role(role), Without: without, Version: s.Version, In: io.NopCloser(s.Stdin), Out: keepOpen{s.Stdout},
 				Log: slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), NewID: uuid.NewString,
 			})
 		},
 	}
 	c.Flags().StringVar(&file, "token-file", "", "act by the grant whose token stands in `FILE`")
 	c.Flags().StringVar(&role, "role", "", "end at once where the grant is not for this `ROLE`")
+	c.Flags().StringSliceVar(&without, "without", nil, "`TOOLS` of the grant that the client is not shown")
 	_ = c.RegisterFlagCompletionFunc("role", func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
 		for _, r := range task.ActorRoles() {
 			names = append(names, string(r))

@@ -20,6 +20,10 @@ import (
 const asProgram = "TEST_RUNS_AS_OCIPD"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == agentWord {
+		scriptedAgent(os.Args[2])
+		return
+	}
 	if os.Getenv(asProgram) != "" {
 		// It is for the tests, and no key of the configuration.
 		_ = os.Unsetenv(sdkVariable)

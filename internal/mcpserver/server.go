@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,8 +37,10 @@ type Options struct {
 	// Dial connects to the daemon's kernel socket.
 	Dial func(context.Context) (*client.Client, error)
 	// Token is the grant's, and Role, where set, the role that it must be for.
-	Token   string
-	Role    task.Role
+	Token string
+	Role  task.Role
+	// Without are tools that the client is not shown, though the grant has them.
+	Without []string
 	Version string
 	In      io.ReadCloser
 	Out     io.WriteCloser
@@ -69,6 +72,7 @@ func Serve(ctx context.Context, o *Options) error {
 	if o.Role != "" && s.at.Role != o.Role {
 		return fmt.Errorf("cannot serve the tools of a %s: the token is for %s", o.Role, whose(&s.at))
 	}
+	s.at.Tools = slices.DeleteFunc(s.at.Tools, func(name string) bool { return slices.Contains(o.Without, name) })
 	mcpServer := mcp.NewServer(&mcp.Implementation{Name: "ocipd", Title: "ocipd", Version: o.Version}, &mcp.ServerOptions{
 		Instructions: instructions(&s.at), Logger: o.Log, Capabilities: &mcp.ServerCapabilities{},
 	})

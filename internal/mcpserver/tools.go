@@ -160,7 +160,10 @@ func instructions(at *taskapi.Attached) string {
 		text = "You are the orchestrator of tasks. A task goes from spec_draft over spec_review, execution_ready, executing, spec_gate and quality_gate to completed; reviews are other actors' to give. " +
 			"Begin with task_list_ready or task_get, and move a task only where allowed_transitions says that its guards hold. Effects on the world wait for a person's approval."
 	case task.Executor:
-		text = "You make one attempt at one task. Read it with task_get, work in its workspace, report heartbeats with task_record_checkpoint, record what you made with task_record_artifact, and end with task_finish_attempt."
+		text = "You make one attempt at one task. Read it with task_get, work in its workspace, report heartbeats with task_record_checkpoint, and record what you made with task_record_artifact."
+		if slices.Contains(at.Tools, "task_finish_attempt") {
+			text += " End with task_finish_attempt."
+		}
 	case task.SpecReviewer, task.QualityReviewer:
 		text = "You review one task. Read it with task_get, look at what it names, and give your verdict with task_append_review."
 	case task.Lobster:
