@@ -2,6 +2,8 @@ package api
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -289,11 +291,18 @@ type AgentApproval struct {
 	Note string `json:"note,omitzero"`
 }
 
-// InboxCursor is how far a reader of an inbox has come: after the message Last, but for
-// those that were kept back from it by a pause.
+// InboxCursor is how far a reader of an inbox has come: it had the messages up to the
+// record Seq, but for those that were kept back from it by a pause. What is newer than
+// Newest it did not have, also where the log was set back and counts anew.
 type InboxCursor struct {
-	Last     string
+	Seq      uint64
+	Newest   string
 	KeptBack []string
+}
+
+// Passes reports whether the reader has had a message.
+func (c InboxCursor) Passes(seq uint64, id string) bool {
+	return seq <= c.Seq && id <= c.Newest && !slices.Contains(c.KeptBack, id)
 }
 
 // maxKeptBack bounds how many a cursor can name.
@@ -301,18 +310,23 @@ const maxKeptBack = 32
 
 // Text writes the cursor for its reader, who gives it back as it is.
 func (c InboxCursor) Text() string {
-	if len(c.KeptBack) == 0 {
-		return c.Last
-	}
-	return c.Last + "-" + strings.Join(c.KeptBack, "-")
+	return strconv.FormatUint(c.Seq, 10) + "." + strings.Join(append([]string{c.Newest}, c.KeptBack...), "-")
 }
 
 // Full reports whether no further message can be left out.
 func (c InboxCursor) Full() bool { return len(c.KeptBack) >= maxKeptBack }
 
-// ParseInboxCursor reads a cursor.
+// ParseInboxCursor reads a cursor. One from before cursors had a number passes nothing.
 func ParseInboxCursor(text string) (InboxCursor, error) {
 	const uuidBytes = 36
+	var c InboxCursor
+	if number, rest, ok := strings.Cut(text, "."); ok {
+		seq, err := strconv.ParseUint(number, 10, 63)
+		if err != nil || strconv.FormatUint(seq, 10) != number {
+			return InboxCursor{}, errCursor
+		}
+		c.Seq, text = seq, rest
+	}
 	var ids []string
 	for rest := text; ; rest = rest[uuidBytes+1:] {
 		if len(rest) < uuidBytes || !task.IsID("", rest[:uuidBytes]) || len(rest) > uuidBytes && rest[uuidBytes] != '-' {
@@ -326,7 +340,8 @@ func ParseInboxCursor(text string) (InboxCursor, error) {
 	if len(ids) > maxKeptBack+1 {
 		return InboxCursor{}, errCursor
 	}
-	return InboxCursor{Last: ids[0], KeptBack: ids[1:]}, nil
+	c.Newest, c.KeptBack = ids[0], ids[1:]
+	return c, nil
 }
 
 var errCursor = errors.New("not the cursor of a read")

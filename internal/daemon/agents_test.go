@@ -256,6 +256,35 @@ func TestInboxOverRestart(t *testing.T) {
 	}
 }
 
+// A cursor passes what its reader has had also where some of that is gone meanwhile, its
+// last message too, and nothing that came since.
+func TestCursorPassesWhatIsGone(t *testing.T) {
+	h := build(t, ungoverned)
+	ann, ben := h.speaker("ann"), h.speaker("ben")
+	for _, text := range []string{"One.", "Two.", "Three."} {
+		ann.must("agent.send", m{"to": "ben", "text": text, "new_exchange": true})
+	}
+	got, cursor := ben.read(m{})
+	if len(got) != 3 {
+		t.Fatalf("it reads %v", got)
+	}
+	h.taskOperator().must("queue.drop", m{"dispatchIds": []any{got[2]["dispatch_id"]}})
+	ann.must("agent.send", m{"to": "ben", "text": "Four.", "new_exchange": true})
+	for range 2 {
+		if rest, _ := ben.read(m{"cursor": cursor}); len(rest) != 1 || !strings.Contains(str(rest[0], "text"), "Four.") {
+			t.Errorf("left: %v", rest)
+		}
+	}
+	if had := h.records(audit.Filter{Like: audit.Record{Event: "read"}}); len(had) != 2 {
+		t.Errorf("%d messages were read", len(had))
+	}
+	// The cursor of a log that was set back passes nothing that is newer.
+	_, now, _ := strings.Cut(cursor, ".")
+	if rest, _ := ben.read(m{"cursor": "999999999." + now}); len(rest) != 1 {
+		t.Errorf("left: %v", rest)
+	}
+}
+
 // Who waits is given what comes, and one process alone reads for an agent.
 func TestInboxIsWaitedFor(t *testing.T) {
 	h := build(t, ungoverned)

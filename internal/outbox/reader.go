@@ -52,26 +52,30 @@ func (o *Outbox) Read(ctx context.Context, queue string, limit, size int) (Page,
 			}
 			read += len(d.Data)
 			p.Messages = append(p.Messages, d)
-			p.Cursor = api.InboxCursor{Last: m.DispatchID, KeptBack: slices.Clone(keptBack)}
+			p.Cursor = api.InboxCursor{Seq: m.RecordSeq, Newest: max(p.Cursor.Newest, m.DispatchID), KeptBack: slices.Clone(keptBack)}
 		}
 	}
 }
 
 // Pass takes out of a queue what its reader has had, up to a cursor, each on the record
-// that a function makes. A cursor that was passed before changes nothing. It returns
-// what it took out. The caller sees to it that one cursor is passed at a time.
+// that a function makes. What a cursor passes may be gone: passed before, or expired
+// meanwhile. It returns what it took out. The caller sees to it that one cursor is passed at a time.
 func (o *Outbox) Pass(ctx context.Context, queue string, to api.InboxCursor, record func(*Delivery) *audit.Record) ([]*Delivery, error) {
 	change, had := &store.Change{Drains: true}, []*Delivery{}
 	var taken store.Taken
-	for after := int64(0); ; {
+	for after, more := int64(0), true; more; {
 		page, err := o.store.Messages(ctx, queue, after, drainPage)
-		if err != nil || len(page) == 0 {
-			// It is not there any more: what it passes was taken out before.
+		if err != nil {
 			return nil, err
 		}
+		more = len(page) > 0
 		for _, m := range page {
+			if m.RecordSeq > to.Seq {
+				more = false
+				break
+			}
 			after = m.ID
-			if slices.Contains(to.KeptBack, m.DispatchID) || o.dropped.has(m.MessageID) {
+			if !to.Passes(m.RecordSeq, m.DispatchID) || o.dropped.has(m.MessageID) {
 				continue
 			}
 			d := &Delivery{Message: *m}
@@ -80,19 +84,20 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to api.InboxCursor, rec
 				change.Add(store.EndedRun(d.RunID))
 				had = append(had, d)
 			}
-			if taken = append(taken, m.MessageID); m.DispatchID != to.Last {
-				continue
-			}
-			change.Add(taken)
-			if _, err := o.host.Commit(change); err != nil {
-				return nil, err
-			}
-			for range had {
-				o.metrics.Delivery(metrics.Handed)
-			}
-			return had, nil
+			taken = append(taken, m.MessageID)
 		}
 	}
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	change.Add(taken)
+	if _, err := o.host.Commit(change); err != nil {
+		return nil, err
+	}
+	for range had {
+		o.metrics.Delivery(metrics.Handed)
+	}
+	return had, nil
 }
 
 // Arrival returns a channel that is closed when a message begins to wait in a queue that
