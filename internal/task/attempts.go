@@ -24,6 +24,10 @@ func (c StartAttempt) decide(d *draft) error {
 	}
 	last := t.Last()
 	retrying := last != nil && last.Status == AttemptRetrying
+	exhausted := refuse(RetriesExhausted, "there were %d attempts: open the circuit, or let the task fail", t.counted())
+	if t.Phase == Executing && t.counted() >= maxTries && last.Status == AttemptFailed {
+		return exhausted
+	}
 	if t.Phase != ExecutionReady && (t.Phase != Executing || !retrying) {
 		return refuse(PhaseMismatch, "an attempt starts in execution_ready, or in executing where the last one is to be tried again; the task is in %s", t.Phase)
 	}
@@ -31,7 +35,7 @@ func (c StartAttempt) decide(d *draft) error {
 		return err
 	}
 	if t.counted() >= maxTries {
-		return refuse(RetriesExhausted, "there were %d attempts: open the circuit, or let the task fail", t.counted())
+		return exhausted
 	}
 	if len(t.Attempts) >= MaxAttempts {
 		return refuse(Limit, "a task has %d attempts at most", MaxAttempts)

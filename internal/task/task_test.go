@@ -450,6 +450,9 @@ func TestRetry(t *testing.T) {
 	if d.task.Last().Status != AttemptFailed || !d.task.Last().RetryAt.IsZero() {
 		t.Errorf("last %+v", d.task.Last())
 	}
+	d.refused(lead, StartAttempt{}, RetriesExhausted)
+	d.move(ExecutionReady)
+	d.refused(lead, StartAttempt{}, RetriesExhausted)
 	for _, code := range OtherFailures() {
 		d := newDesk(t)
 		d.to(Executing)
