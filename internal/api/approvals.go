@@ -64,6 +64,8 @@ func DecisionsOf(kind string) []string {
 		return []string{DecideApprove, DecideDeny}
 	case ApprovalOfEscalation:
 		return []string{DecideDeny, DecideResolve}
+	case ApprovalOfDelivery:
+		return []string{DecideApprove, DecideDeny, DecideResolve}
 	default:
 		return []string{DecideApprove, DecideDeny, DecideTakeover, DecideResolve}
 	}
@@ -78,6 +80,9 @@ const (
 	// about a tool that an agent at work on one asks for.
 	ApprovalOfEffect     = "effect"
 	ApprovalOfPermission = "permission"
+	// ApprovalOfDelivery is about a message that was approved and taken by a runtime that
+	// delivers by itself, of which nobody knows whether it was sent.
+	ApprovalOfDelivery = "delivery"
 )
 
 // ApprovalSummary is one line of the list of held messages. Times are Unix
@@ -188,6 +193,9 @@ type Approval struct {
 	Changed []ApprovalChange `json:"changed"`
 	// Decision is set once the state is final.
 	Decision *ApprovalDecision `json:"decision"`
+	// Delivery is how far a message is that was approved for a runtime that delivers by
+	// itself: ready to be redeemed, claimed, sent, unknown, abandoned or expired.
+	Delivery string `json:"delivery,omitzero"`
 }
 
 // MediaItem is a local file or an address elsewhere that a message sends along. A
@@ -229,6 +237,10 @@ const (
 	ApprovalStale   ocip.Code = "APPROVAL_STALE"
 	ApprovalBlocked ocip.Code = "APPROVAL_BLOCKED"
 	ApprovedTwice   ocip.Code = "APPROVAL_TWICE"
+	// AlreadyRedeemed is what whoever asks for a message is told that somebody has.
+	AlreadyRedeemed ocip.Code = "APPROVAL_REDEEMED"
+	// OutcomeNotKnown is why a person is asked about what was approved before.
+	OutcomeNotKnown ocip.Code = "OUTCOME_UNKNOWN"
 )
 
 // Obstacle is what came between a person and a decision, details.ocip of a CONFLICT.

@@ -50,7 +50,15 @@ type EmitResult struct {
 	// Held is set where a person decides; ApprovalID names what waits.
 	Held       bool   `json:"held,omitzero"`
 	ApprovalID string `json:"approvalId,omitzero"`
+
+	lost func(written bool)
 }
+
+// OnLost is what is done where nobody is known to have taken the answer.
+func (r EmitResult) OnLost() func(written bool) { return r.lost }
+
+// Watch has a function told where nobody is known to have taken the answer.
+func (r *EmitResult) Watch(lost func(written bool)) { r.lost = lost }
 
 // EmittedMessage is the data of a message that a runtime delivers or received
 // by itself.

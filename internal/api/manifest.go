@@ -31,6 +31,8 @@ type Capabilities struct {
 	Providers Provides        `json:"providers,omitzero"`
 	Hooks     HookDeclaration `json:"hooks,omitzero"`
 	Gateway   GatewayProvides `json:"gateway,omitzero"`
+	// Redeem says that the app redeems what it was approved, see approval.redeem.
+	Redeem bool `json:"redeem,omitzero"`
 }
 
 // Provides lists what an app provides of one kind.

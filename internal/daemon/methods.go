@@ -44,6 +44,9 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.App("exchange.list", ipc.Patient, client.Exchanges),
 		ipc.App("exchange.resolve", ipc.Patient, client.ResolveExchange),
 		ipc.App("approval.get", ipc.Patient, client.Approval),
+		ipc.App("approval.redeem", ipc.Patient, client.Redeem),
+		ipc.App("approval.confirm", ipc.Patient, client.Confirm),
+		ipc.App("approval.redeemable", ipc.Patient, client.Redeemable),
 
 		ipc.TaskAttach("task.attach", taskSession.Attach),
 		taskRow("task.create", taskSession.Create),
@@ -80,6 +83,10 @@ func (d *Daemon) methods() []ipc.Method {
 		agentRow(d, "agent.contacts", granted.Contacts),
 		agentRow(d, "agent.exchange", granted.Exchange),
 		agentRow(d, "agent.approval", granted.Approval),
+		agentRow(d, "agent.emit", granted.Emit),
+		agentRow(d, "agent.redeem", granted.Redeem),
+		agentRow(d, "agent.confirm", granted.Confirm),
+		agentRow(d, "agent.redeemable", granted.Redeemable),
 
 		ipc.Cancel("stream.cancel"),
 		ipc.Describe("kernel.describe"),

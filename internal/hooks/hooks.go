@@ -81,6 +81,9 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitResu
 	if err := rules.Content(r, string(encoded)); err != nil {
 		return api.EmitResult{}, err
 	}
+	if !api.There(ctx) {
+		return api.EmitResult{}, api.ErrGone
+	}
 	if denied != nil {
 		return h.refuse(r, denied)
 	}

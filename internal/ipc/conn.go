@@ -104,7 +104,7 @@ var errClosing error = &api.Error{Code: api.ConnectionClosed, Message: "the conn
 
 func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	c := &conn{server: s, face: f, socket: socket, peer: peer, since: s.now()}
-	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	c.ctx, c.cancel = context.WithCancel(api.WithThere(s.ctx, func() bool { return c.out.there() }))
 	c.room.L = &c.mu
 	// The stock SDK decodes each read of its socket by itself, so a character that
 	// two reads share is lost there. Operators are shown the very bytes of records.
@@ -156,7 +156,9 @@ const lineBuffer = 2 << 10
 
 // serve reads the connection to its end.
 func (c *conn) serve() {
-	defer c.finish()
+	// A socket that is closed with something unread in it says so to the other end.
+	readAll := false
+	defer func() { c.finish(readAll) }()
 	longest := c.server.limits.Load().LineBytes
 	lines := wire.NewLineReader(c.heard, longest, lineBuffer)
 	lines.Charge = c.chargeLine
@@ -169,6 +171,7 @@ func (c *conn) serve() {
 			c.fail(wire.SalvageID(line), api.Errorf(api.InvalidRequest,
 				"cannot read the request: line longer than %d bytes", longest))
 		case err != nil:
+			readAll = errors.Is(err, io.EOF)
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.takes() {
 				c.server.log.Debug("connection lost", zap.Error(err))
 			}
@@ -186,13 +189,14 @@ func (c *conn) serve() {
 }
 
 // finish is the one end of every connection.
-func (c *conn) finish() {
+func (c *conn) finish(readAll bool) {
 	c.to(stateDraining)
 	c.cancel()
 	c.idle.Wait()
 	c.out.drain(lastWords)
 	c.to(stateClosed)
 	c.out.close()
+	c.out.lose(readAll)
 	if err := c.socket.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		c.server.log.Debug("cannot close a connection", zap.Error(err))
 	}
@@ -260,7 +264,11 @@ func (c *conn) respond(requestID string, result any, err error) {
 		c.fail(requestID, err)
 		return
 	}
-	c.out.response(c.server.newID(), c.server.now().UnixMilli(), requestID, result, nil)
+	var lost func(written bool)
+	if watched, ok := result.(api.Watched); ok {
+		lost = watched.OnLost()
+	}
+	c.out.answer(c.server.newID(), c.server.now().UnixMilli(), requestID, result, lost)
 }
 
 // call runs a method.

@@ -53,6 +53,9 @@ type outQueue struct {
 	queued, written int64
 	acks            []ack
 	checking        bool
+	// missed are answers that nobody is known to have taken, of those that somebody wants
+	// to know that of.
+	missed []miss
 	// last are the last words; once set, nothing is added.
 	last   []byte
 	ending bool
@@ -74,10 +77,19 @@ const pieceBytes = 64 << 10
 // keepBuffer is the largest piece whose memory is kept for the next one.
 const keepBuffer = 16 << 10
 
-// ack is told when the other end has taken everything up to end.
+// ack is told when the other end has taken everything up to end, or lost where it is not
+// known to have.
 type ack struct {
 	end   int64
 	taken func()
+	lost  func(written bool)
+}
+
+// miss is an answer that nobody is known to have taken. Written says whether it was in the
+// socket.
+type miss struct {
+	lost    func(written bool)
+	written bool
 }
 
 // ackInterval is how often a connection with deliveries under way is asked
@@ -104,6 +116,16 @@ func (q *outQueue) response(id string, now int64, requestID string, result any, 
 	q.add(nil, func(b []byte) []byte { return wire.AppendResponse(b, id, now, requestID, result, failure) })
 }
 
+// answer queues the response of a method that succeeded. Lost, where set, is told where
+// nobody is known to have taken it.
+func (q *outQueue) answer(id string, now int64, requestID string, result any, lost func(written bool)) {
+	if lost == nil {
+		q.response(id, now, requestID, result, nil)
+		return
+	}
+	q.addAck(ack{lost: lost}, func(b []byte) []byte { return wire.AppendResponse(b, id, now, requestID, result, nil) })
+}
+
 func (q *outQueue) opening(id string, now int64, requestID string, result any) {
 	q.add(nil, func(b []byte) []byte { return wire.AppendOpening(b, id, now, requestID, result) })
 }
@@ -119,8 +141,15 @@ func (q *outQueue) chunk(id string, now int64, requestID string, chunk []byte, d
 // add queues a frame. It reports false where the connection is ending, or ends
 // because of it.
 func (q *outQueue) add(taken func(), frame func([]byte) []byte) bool {
+	return q.addAck(ack{taken: taken}, frame)
+}
+
+func (q *outQueue) addAck(a ack, frame func([]byte) []byte) bool {
 	q.mu.Lock()
 	if q.ending {
+		if a.lost != nil {
+			q.missed = append(q.missed, miss{a.lost, false})
+		}
 		q.mu.Unlock()
 		return false
 	}
@@ -136,12 +165,17 @@ func (q *outQueue) add(taken func(), frame func([]byte) []byte) bool {
 	size := int64(len(q.filling.frames) - before)
 	q.lastFrame = int(size)
 	if q.waiting += int(size); q.waiting > q.limit && q.waiting > int(size) {
+		if a.lost != nil {
+			q.missed = append(q.missed, miss{a.lost, false})
+		}
 		q.overflow()
 		return false
 	}
 	q.queued += size
-	if taken != nil {
-		q.acks = append(q.acks, ack{end: q.queued, taken: taken})
+	if a.end = q.queued; a.taken != nil || a.lost != nil {
+		q.acks = append(q.acks, a)
+	}
+	if a.taken != nil {
 		q.hold(size, 0)
 	} else {
 		q.filling.loose += size
@@ -166,8 +200,34 @@ func (q *outQueue) hold(bytes, loose int64) {
 // letGo drops what is queued. What is being written is dropped with it: the write
 // is about to fail. It is called with the lock.
 func (q *outQueue) letGo() {
-	q.filled, q.filling, q.waiting, q.spare, q.acks = nil, piece{}, 0, nil, nil
+	q.missLocked()
+	q.filled, q.filling, q.waiting, q.spare = nil, piece{}, 0, nil
 	q.hold(-q.held.Load(), -q.loose.Load())
+}
+
+// missLocked gives up on what was not taken by now.
+func (q *outQueue) missLocked() {
+	for _, a := range q.acks {
+		if a.lost != nil {
+			// What is being written may be there already.
+			q.missed = append(q.missed, miss{a.lost, q.writing || a.end <= q.written})
+		}
+	}
+	q.acks = nil
+}
+
+// lose tells of the answers that nobody is known to have taken, once the queue is closed.
+// ReadAll is set where the other end closed the connection and left nothing unread.
+func (q *outQueue) lose(readAll bool) {
+	q.mu.Lock()
+	missed := q.missed
+	q.missed = nil
+	q.mu.Unlock()
+	for _, m := range missed {
+		if !m.written || !readAll {
+			m.lost(m.written)
+		}
+	}
 }
 
 // cut ends the queue for what all connections have queued. It reports false where
@@ -287,6 +347,7 @@ func (q *outQueue) write() {
 				q.writeLast(torn(frames, n))
 				return
 			}
+			q.writing = false
 			q.die(err)
 			return
 		}
@@ -463,7 +524,7 @@ func (q *outQueue) check() {
 	q.acks = q.acks[:copy(q.acks, q.acks[n:])]
 	if !alive {
 		// Whatever was not taken by now never will be.
-		q.acks = nil
+		q.missLocked()
 	}
 	q.checkSoon()
 	if len(q.acks) == 0 {
@@ -471,8 +532,25 @@ func (q *outQueue) check() {
 	}
 	q.mu.Unlock()
 	for _, a := range taken {
-		a.taken()
+		if a.taken != nil {
+			a.taken()
+		}
 	}
+}
+
+// there reports whether the other end can still read.
+func (q *outQueue) there() bool {
+	raw, err := q.socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	there := false
+	err = raw.Control(func(fd uintptr) {
+		ends := []unix.PollFd{{Fd: int32(fd), Events: 0}}
+		_, err := unix.Poll(ends, 0)
+		there = err != nil || ends[0].Revents&(unix.POLLHUP|unix.POLLERR) == 0
+	})
+	return there && err == nil
 }
 
 // unread asks the operating system how much the other end has not read, and

@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/hints"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/outbox"
+	"github.com/openclawos/ocipd/internal/releases"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/storeerror"
 )
@@ -48,6 +49,8 @@ func (k *ruleset) subject(r *approval.Request) (approval.Subject, error) {
 	switch r.Kind {
 	case api.ApprovalOfEscalation:
 		return k.exchanges.Escalation(r, k.directory), nil
+	case api.ApprovalOfDelivery:
+		return k.releases.Subject(r)
 	case api.ApprovalOfEffect, api.ApprovalOfPermission:
 		if k.subjectOf == nil {
 			return nil, approval.NotFound(r.ApprovalID)
@@ -163,8 +166,13 @@ func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip
 			}
 		}
 		if s.m.carried {
-			// Its runtime sends it, and is told with what.
-			return d.Conclude(state, s.m.emitted().Append(nil))
+			// Its runtime sends it, and is told with what, or redeems that.
+			data := s.m.emitted().Append(nil)
+			if !s.kept.Redeem && (s.m.app == nil || !s.m.app.Redeems()) {
+				return d.Conclude(state, data)
+			}
+			origin, _ := api.Text(s.m.metadata["origin"])
+			releases.Enter(d.Change, d.Request, origin, data, k.ending.WaitsUntil(&v.Exchange, d.Now))
 		}
 		return d.Conclude(state, nil)
 	}
@@ -237,23 +245,27 @@ const outcomeKept = 7 * 24 * time.Hour
 
 // Tell has the app that asked told, which waits for it in the outbox.
 func (s *heldMessage) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
-	if s.r.AppID == api.OperatorApp || directory.IsAgents(s.r.AppID) {
+	return s.k.tell(s.r, change, outcome)
+}
+
+func (k *base) tell(r *approval.Request, change *store.Change, outcome api.ApprovalOutcome) error {
+	if r.AppID == api.OperatorApp || directory.IsAgents(r.AppID) {
 		return nil // who asked sees the request in the operator's own list, or asks after it
 	}
 	event, err := json.Marshal(outcome)
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
-	channel, _ := directory.Split(s.r.SessionKey)
+	channel, _ := directory.Split(r.SessionKey)
 	told := &outbox.Delivery{
 		Message: store.Message{
-			MessageID: store.MessageID{Queue: outbox.AppQueue(s.r.AppID)}, DispatchID: s.r.DispatchID, ExpiresAt: time.UnixMilli(outcome.Timestamp).Add(outcomeKept),
+			MessageID: store.MessageID{Queue: outbox.AppQueue(r.AppID)}, DispatchID: r.DispatchID, ExpiresAt: time.UnixMilli(outcome.Timestamp).Add(outcomeKept),
 		},
-		Event: outbox.Event{Name: api.ApprovalEvent, About: api.HookContext{AgentID: s.r.AgentID, ChannelID: channel}, Data: event},
+		Event: outbox.Event{Name: api.ApprovalEvent, About: api.HookContext{AgentID: r.AgentID, ChannelID: channel}, Data: event},
 	}
 	told.Enter(change)
 	change.OnDurable(func(store.Receipt) {
-		if flush := s.k.outbox.Offer(told); flush != nil {
+		if flush := k.outbox.Offer(told); flush != nil {
 			flush()
 		}
 	})

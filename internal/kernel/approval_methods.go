@@ -24,7 +24,8 @@ func (k *Kernel) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Ap
 		return api.Approval{}, err
 	}
 	rules.locateHeld(ctx, r)
-	return r.Approval, nil
+	r.Delivery, err = k.releases.State(ctx, r.ApprovalID)
+	return r.Approval, err
 }
 
 // locateHeld enters into a request where its message goes, and what the counterparty is
@@ -76,7 +77,8 @@ func (k *Kernel) approvalOf(ctx context.Context, id, app string) (api.Approval, 
 	if r.Decision != nil {
 		r.Decision.Signature = ""
 	}
-	return r.Approval, nil
+	r.Delivery, err = k.releases.State(ctx, id)
+	return r.Approval, err
 }
 
 // ApprovalList returns a page of requests, oldest first.

@@ -48,8 +48,12 @@ type outgoing struct {
 	// learned is set where somebody decides who spoke where the message goes.
 	learned   bool
 	changedBy []string
-	// carried messages are delivered by their runtime, not by the daemon.
-	carried bool
+	// carried messages are delivered by their runtime, not by the daemon. There says
+	// whether the runtime still is, and redeems that it takes what is approved by its id.
+	carried, redeems bool
+	there            func() bool
+	// record is the one that lets it go.
+	record *audit.Record
 	// check is set where it is only asked what would be decided, and operator is who
 	// asks in an agent's name without being its app.
 	check    bool
@@ -121,7 +125,9 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 	if err != nil {
 		return nil, api.DispatchResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
 	}
-	m.carried = carried
+	if m.carried = carried; carried {
+		m.there, m.redeems = func() bool { return api.There(ctx) }, m.app.Redeems()
+	}
 	if err := k.served(m); err != nil {
 		return nil, api.DispatchResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
 	}
@@ -357,6 +363,9 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 }
 
 func (k *ruleset) sendLocked(ctx context.Context, m *outgoing) (api.DispatchResult, error) {
+	if m.there != nil && !m.there() {
+		return api.DispatchResult{}, api.ErrGone
+	}
 	now, change := k.now(), new(store.Change)
 	if result, already, err := k.heldAlready(ctx, m); already || err != nil {
 		return result, err
@@ -648,7 +657,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if err := k.delivered(sent, m.handedTo(), m.content, metadata); err != nil {
 		return api.DispatchResult{}, err
 	}
-	change.Records = append(change.Records, sent)
+	change.Records, m.record = append(change.Records, sent), sent
 	if v.Grant != "" {
 		k.grants.Name(m.sender.InstanceID, v.Grant, sent)
 		k.grants.Use(m.sender.InstanceID, v.Grant, now, change)

@@ -50,16 +50,20 @@ func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitRe
 		return api.EmitResult{}, err
 	}
 	m, result, err := c.dispatch(ctx, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended}, p.Context.AgentID, true)
+	return c.kernel.carried(m, &result, err)
+}
+
+// carried is what a runtime is told of a message that it delivers by itself.
+func (k *Kernel) carried(m *outgoing, decided *api.DispatchResult, err error) (api.EmitResult, error) {
 	if err != nil {
 		return notAllowed(err)
 	}
-	if result.Held {
-		return api.EmitResult{Held: true, ApprovalID: result.ApprovalID, Reason: result.OCIP.Reason, OCIP: result.OCIP}, nil
+	if decided.Held {
+		return api.EmitResult{Held: true, ApprovalID: decided.ApprovalID, Reason: decided.OCIP.Reason, OCIP: decided.OCIP}, nil
 	}
-	return api.EmitResult{
-		Allowed: true, OCIP: result.OCIP,
-		Data: m.emitted().Append(nil),
-	}, nil
+	result := api.EmitResult{Allowed: true, OCIP: decided.OCIP, Data: m.emitted().Append(nil)}
+	result.Watch(k.releases.Allowed(m.record))
+	return result, nil
 }
 
 // emitReceived weighs a message that its runtime has received by itself.

@@ -97,21 +97,26 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 			return err
 		}
 	}
-	k := g.rules
-	if err := k.direct(ctx, m, p.Dispatch()); err != nil {
-		return api.AgentSent{}, nil, err
-	}
-	if err := k.served(m); err != nil {
-		return api.AgentSent{}, nil, k.apps.RecordRefusalOf(g.agent.App, "sender_refused", err, map[string]any{"sessionKey": m.key, "grant_id": g.grant})
-	}
-	if err := k.prepare(ctx, m); err != nil {
-		return api.AgentSent{}, nil, err
-	}
-	result, err := k.send(m)
+	result, err := g.dispatch(ctx, m, p.Dispatch())
 	if err != nil {
 		return api.AgentSent{}, nil, err
 	}
 	return result.SentBy(), m.deliver, nil
+}
+
+// dispatch takes a message of the agent as far as its delivery.
+func (g *Granted) dispatch(ctx context.Context, m *outgoing, p *api.DispatchParams) (api.DispatchResult, error) {
+	k := g.rules
+	if err := k.direct(ctx, m, p); err != nil {
+		return api.DispatchResult{}, err
+	}
+	if err := k.served(m); err != nil {
+		return api.DispatchResult{}, k.apps.RecordRefusalOf(g.agent.App, "sender_refused", err, map[string]any{"sessionKey": m.key, "grant_id": g.grant})
+	}
+	if err := k.prepare(ctx, m); err != nil {
+		return api.DispatchResult{}, err
+	}
+	return k.send(m)
 }
 
 // Exchange returns the agent's side of an exchange.

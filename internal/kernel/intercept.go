@@ -78,6 +78,14 @@ func (i *interception) take(a *registry.App, m *outgoing, result jsontext.Value)
 // in. They see it as it came and may stop it, which is on record; they change
 // nothing. One of another tenant is not shown to them: it goes no further anyway.
 func (k *ruleset) passInbound(ctx context.Context, in *incoming) error {
+	err := k.askInbound(ctx, in)
+	if err == nil && in.carried && !api.There(ctx) {
+		err = api.ErrGone
+	}
+	return err
+}
+
+func (k *ruleset) askInbound(ctx context.Context, in *incoming) error {
 	if len(k.directory.Required()) == 0 {
 		return nil
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/openclawos/ocipd/internal/outbox"
 	"github.com/openclawos/ocipd/internal/pause"
 	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/releases"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/storeerror"
 	"go.uber.org/zap"
@@ -122,6 +123,7 @@ type base struct {
 	// state is what is known between two ends.
 	state    *exchange.State
 	requests *approval.Requests
+	releases *releases.Releases
 	grants   *grants.Grants
 	outbox   *outbox.Outbox
 	// exchanges shows and ends exchanges.
@@ -190,6 +192,13 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Now: o.Now, NewID: o.NewID,
 	})
 	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Pauses: k.pauses, Commit: k.commit, Now: o.Now, NewID: o.NewID})
+	if k.releases, err = releases.New(ctx, releases.Options{
+		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log, Tell: k.tell,
+		Record:  func(r *approval.Request) *audit.Record { return exchanges.Asking(r, k.rules().directory) },
+		HoldFor: func() time.Duration { return k.rules().cfg.HoldFor },
+	}); err != nil {
+		return nil, err
+	}
 	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
 	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: ours[:], Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
 	k.tasks.Go(k.sweep)

@@ -23,7 +23,7 @@ func (k *Kernel) sweep() {
 			return
 		case <-ticker.C:
 			rules := k.rules()
-			err := errors.Join(k.outbox.Sweep(k.closing), rules.decider.Sweep(k.closing), k.exchanges.Sweep(k.closing, rules.directory), k.tidy(k.closing))
+			err := errors.Join(k.outbox.Sweep(k.closing), rules.decider.Sweep(k.closing), k.releases.Sweep(k.closing), k.exchanges.Sweep(k.closing, rules.directory), k.tidy(k.closing))
 			if err != nil && k.closing.Err() == nil {
 				k.log.Error("cannot end what has expired", zap.Error(err))
 			}

@@ -56,6 +56,9 @@ type App struct {
 // ID returns the app's id.
 func (a *App) ID() string { return a.manifest.ID }
 
+// Redeems reports whether the app redeems what it was approved.
+func (a *App) Redeems() bool { return a.manifest.Capabilities.Redeem }
+
 // Link returns the app's connection.
 func (a *App) Link() api.Link { return a.link }
 

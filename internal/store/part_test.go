@@ -335,7 +335,7 @@ const olderThanParts = `CREATE TABLE oldbox (id INTEGER PRIMARY KEY, record_seq 
 	INSERT INTO old SELECT agent, at, chain FROM heard; DROP TABLE heard; ALTER TABLE old RENAME TO heard;
 	ALTER TABLE approvals DROP COLUMN kind;
 	DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused; DROP TABLE speakers;
-	DROP TABLE tasks; DROP TABLE task_parts; DROP TABLE effects; DROP TABLE task_deps; DROP TABLE grants; DROP TABLE request_keys; DROP TABLE commitment_grants;
+	DROP TABLE tasks; DROP TABLE task_parts; DROP TABLE effects; DROP TABLE task_deps; DROP TABLE grants; DROP TABLE request_keys; DROP TABLE commitment_grants; DROP TABLE releases;
 	DROP TRIGGER records_no_replace; DELETE FROM meta WHERE key = 'digests-from'; PRAGMA user_version=6`
 
 // What was heard under the schema before is heard by the agent, from anybody.

@@ -23,7 +23,7 @@ const (
 
 // residual are the tables whose rows are moved between pages while they are there, and
 // hold what people or apps said.
-var residual = [...]string{"approvals", "outbox", "exchanges"}
+var residual = [...]string{"approvals", "outbox", "releases", "exchanges"}
 
 // findRemoved finds out whether an earlier process has left anything to clean.
 func (s *Store) findRemoved(w *db.Writer) error {

@@ -1,0 +1,327 @@
+package daemon_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/client"
+)
+
+// redeeming is what an app that redeems declares.
+var redeeming = api.Capabilities{Redeem: true, Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}}}
+
+// redeems is alice's runtime, which redeems what it was approved.
+func (h *harness) redeems() *app {
+	h.t.Helper()
+	a := h.register("@acme/alice", redeeming)
+	a.must("app.ready", nil, nil)
+	return a
+}
+
+// approved is a message of alice's runtime that a person has approved.
+func (h *harness) approved(alice *app) (id string) {
+	h.t.Helper()
+	held := alice.emitHeld(map[string]any{"sessionKey": "agent:bob:main", "content": promise, "metadata": map[string]any{"origin": "chat", "exchange": map[string]any{"new": true}}})
+	h.decides(api.DecideApprove, held.ApprovalID)
+	return held.ApprovalID
+}
+
+func (a *app) redeem(id string) (r api.Redeemed) {
+	a.t.Helper()
+	a.must("approval.redeem", map[string]any{"approvalId": id}, &r)
+	return r
+}
+
+// redeemed has a redemption refused.
+func (a *app) redeemed(id, state string) {
+	a.t.Helper()
+	e := a.refuse(api.Conflict, "approval.redeem", map[string]any{"approvalId": id})
+	if code := ocipCode(a.t, e); code != string(api.AlreadyRedeemed) {
+		a.t.Errorf("refused as %s, want %s", code, api.AlreadyRedeemed)
+	}
+	var got api.Approval
+	a.must("approval.get", map[string]any{"approvalId": id}, &got)
+	if got.Delivery != state {
+		a.t.Errorf("the delivery is %q, want %s", got.Delivery, state)
+	}
+}
+
+// deliveries are the events on record of what became of a message.
+func (h *harness) deliveries(id string) (events []string) {
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery, ApprovalID: id}}) {
+		events = append(events, r.Event)
+	}
+	return events
+}
+
+// asksAbout waits until a person is asked what became of a message, and returns the request.
+func (h *harness) asksAbout() api.ApprovalSummary {
+	h.t.Helper()
+	person := h.operates()
+	for over := time.Now().Add(patience); time.Now().Before(over); time.Sleep(50 * time.Millisecond) {
+		var list api.ApprovalListResult
+		person.must("approval.list", nil, &list)
+		for _, raw := range list.Approvals {
+			var a api.ApprovalSummary
+			person.decode(raw, &a)
+			if a.Kind == api.ApprovalOfDelivery {
+				return a
+			}
+		}
+	}
+	h.t.Fatal("nobody is asked")
+	return api.ApprovalSummary{}
+}
+
+// What was approved is redeemed once, by the app that asked, and the event that tells of
+// the approval has nothing of it.
+func TestRedeemOnce(t *testing.T) {
+	h := build(t, acme)
+	alice, bob := h.redeems(), h.agent("@acme/bob")
+	id := h.approved(alice)
+	if o := alice.concludes(id, api.ApprovalApproved); len(o.Data) > 0 {
+		t.Errorf("the event has %s", o.Data)
+	}
+	var ready api.RedeemableResult
+	alice.must("approval.redeemable", nil, &ready)
+	if len(ready.Approvals) != 1 || ready.Approvals[0].ApprovalID != id || ready.Approvals[0].Origin != "chat" {
+		t.Errorf("redeemable is %+v", ready)
+	}
+	bob.refuse(api.NotFound, "approval.redeem", map[string]any{"approvalId": id})
+	got := alice.redeem(id)
+	var m delivered
+	alice.decode(got.Data, &m)
+	if !strings.HasPrefix(m.Content, promise) || m.SessionKey != "agent:bob:main" || got.Claim == "" {
+		t.Errorf("redeemed is %+v", m)
+	}
+	alice.redeemed(id, "claimed")
+	bob.refuse(api.NotFound, "approval.confirm", map[string]any{"claim": got.Claim, "outcome": "sent"})
+	alice.refuse(api.Conflict, "approval.confirm", map[string]any{"claim": id + ".another", "outcome": "sent"})
+	// What was not sent can be redeemed again, under another claim.
+	alice.must("approval.confirm", map[string]any{"claim": got.Claim, "outcome": "not_sent", "note": "refused"}, nil)
+	alice.refuse(api.Conflict, "approval.confirm", map[string]any{"claim": got.Claim, "outcome": "sent"})
+	again := alice.redeem(id)
+	if again.Claim == got.Claim || string(again.Data) != string(got.Data) {
+		t.Errorf("again it is %+v", again)
+	}
+	alice.must("approval.confirm", map[string]any{"claim": again.Claim, "outcome": "sent"}, nil)
+	alice.redeemed(id, "sent")
+	want := []string{"redeemed", "not_taken", "redeemed", "delivered"}
+	if got := h.deliveries(id); !slices.Equal(got, want) {
+		t.Errorf("on record %v, want %v", got, want)
+	}
+	wantWaiting(t, h, 0)
+	h.verify()
+}
+
+// A pause keeps back what was approved, too, and nothing that was denied is redeemed.
+func TestRedeemPausedAndDenied(t *testing.T) {
+	h := build(t, acme)
+	alice, person := h.redeems(), h.operates()
+	id := h.approved(alice)
+	person.must("sending.pause", map[string]any{"agent": "alice"}, nil)
+	if e := alice.refuse(api.Forbidden, "approval.redeem", map[string]any{"approvalId": id}); ocipCode(t, e) != "PAUSED" {
+		t.Errorf("it is refused by %v", e)
+	}
+	person.must("sending.resume", map[string]any{"agent": "alice"}, nil)
+	alice.redeem(id)
+	held := alice.emitHeld(map[string]any{"sessionKey": "telegram:dave", "content": promise, "metadata": fresh(nil)})
+	h.decides(api.DecideDeny, held.ApprovalID)
+	alice.refuse(api.NotFound, "approval.redeem", map[string]any{"approvalId": held.ApprovalID})
+}
+
+// A client that is killed with a claim has sent it or not: a person is asked, and says.
+func TestRedeemerIsKilled(t *testing.T) {
+	if id := os.Getenv("OCIPD_TEST_APPROVAL"); id != "" {
+		h := &harness{t: t, dir: os.Getenv(appHarness)}
+		a := h.redeems()
+		fmt.Println("claim", a.redeem(id).Claim)
+		select {}
+	}
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	for _, tc := range []struct {
+		decide, state string
+		again         bool
+	}{{api.DecideApprove, "ready", true}, {api.DecideResolve, "sent", false}, {api.DecideDeny, "abandoned", false}, {"", "sent", false}} {
+		t.Run(tc.decide, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, acme)
+			alice := h.redeems()
+			id := h.approved(alice)
+			alice.concludes(id, api.ApprovalApproved)
+			alice.Close()
+			claim := killedWith(t, h, id)
+			alice = h.redeems()
+			alice.redeemed(id, "claimed")
+			asked := h.asksAbout()
+			if asked.Code != string(api.OutcomeNotKnown) || asked.SessionKey != "agent:bob:main" {
+				t.Errorf("asked is %+v", asked)
+			}
+			alice.redeemed(id, "unknown")
+			if tc.decide == "" {
+				// It had written the claim down, and knows.
+				alice.must("approval.confirm", map[string]any{"claim": claim, "outcome": "sent"}, nil)
+				wantWaiting(t, h, 0)
+			} else {
+				saw := h.shown(asked.ApprovalID)
+				contains(t, saw.Content, promise)
+				h.operates().must("approval.resolve", decision(tc.decide, &saw), nil)
+			}
+			if !tc.again {
+				alice.redeemed(id, tc.state)
+				return
+			}
+			alice.concludes(id, api.ApprovalApproved)
+			again := alice.redeem(id)
+			alice.refuse(api.Conflict, "approval.confirm", map[string]any{"claim": claim, "outcome": "sent"})
+			alice.must("approval.confirm", map[string]any{"claim": again.Claim, "outcome": "sent"}, nil)
+			alice.redeemed(id, "sent")
+		})
+	}
+}
+
+// killedWith has another process redeem an approval, and kills it once it has the claim.
+func killedWith(t *testing.T, h *harness, id string) (claim string) {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	cmd := exec.CommandContext(t.Context(), self(t), "-test.v", "-test.run=^"+name+"$")
+	cmd.Env = append(os.Environ(), "OCIPD_TEST_APPROVAL="+id, appHarness+"="+h.dir, "GORACE=atexit_sleep_ms=0")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var line string
+	for !strings.HasPrefix(line, "claim") {
+		if _, err := fmt.Fscanln(out, &line, &claim); err != nil && claim == "" && strings.Contains(err.Error(), "EOF") {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	return claim
+}
+
+// With a key of its own, which it wrote down before, a client that comes back has its claim
+// again, until it has confirmed.
+func TestRedeemAgainByKey(t *testing.T) {
+	h := build(t, acme)
+	alice := h.redeems()
+	id := h.approved(alice)
+	redeem := func(key string) (r api.Redeemed) {
+		alice.must("approval.redeem", map[string]any{"approvalId": id, "requestKey": key}, &r)
+		return r
+	}
+	first := redeem("mine")
+	h.stop()
+	h.start()
+	alice = h.redeems()
+	if again := redeem("mine"); again.Claim != first.Claim || !again.Replayed || string(again.Data) != string(first.Data) {
+		t.Errorf("again it is %+v", again)
+	}
+	alice.refuse(api.Conflict, "approval.redeem", map[string]any{"approvalId": id, "requestKey": "another"})
+	alice.Close()
+	h.asksAbout()
+	alice = h.redeems()
+	late := redeem("mine")
+	if !late.Replayed || late.Claim == first.Claim {
+		t.Errorf("late it is %+v", late)
+	}
+	wantWaiting(t, h, 0)
+	alice.must("approval.confirm", map[string]any{"claim": late.Claim, "outcome": "sent"}, nil)
+	alice.refuse(api.Conflict, "approval.redeem", map[string]any{"approvalId": id, "requestKey": "mine"})
+}
+
+// An app that speaks by a grant redeems as one with an app does.
+func TestGrantedRedeem(t *testing.T) {
+	h := build(t, ungoverned)
+	ann := h.speaker("ann")
+	emit := m{"hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": promise}}
+	held := ann.must("agent.emit", emit)
+	if held["held"] != true {
+		t.Fatalf("not held: %v", held)
+	}
+	id := str(held, "approvalId")
+	h.decides(api.DecideApprove, id)
+	// It is the agent's, whichever connection asked.
+	other := h.speaker("ann")
+	if got := other.must("agent.redeemable", m{})["approvals"].([]any); len(got) != 1 || str(got[0].(m), "approvalId") != id {
+		t.Errorf("redeemable is %v", got)
+	}
+	got := other.must("agent.redeem", m{"approvalId": id})
+	ann.refuse(api.Conflict, "", "agent.redeem", m{"approvalId": id})
+	other.must("agent.confirm", m{"claim": got["claim"], "outcome": "sent"})
+	sent := ann.must("agent.emit", m{"hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": "Hello"}})
+	if sent["allowed"] != true {
+		t.Errorf("not allowed: %v", sent)
+	}
+	ann.must("agent.confirm", m{"dispatchId": str(sent["data"].(m), "dispatchId"), "outcome": "not_sent"})
+	ann.refuse(api.NotFound, "", "agent.confirm", m{"dispatchId": str(sent["data"].(m), "dispatchId"), "outcome": "not_sent"})
+	if r := h.records(audit.Filter{Like: audit.Record{Event: "not_taken"}}); len(r) != 1 || r[0].DispatchID != str(sent["data"].(m), "dispatchId") || r[0].AgentID != "agent-ann-1" {
+		t.Errorf("on record is %+v", r)
+	}
+	ann.refuse(api.InvalidParams, "", "agent.emit", m{"hookName": "message_received", "data": emit["data"]})
+}
+
+// An allow that nobody has read is followed by a record that says so, and its round stays.
+func TestNobodyTookTheAllow(t *testing.T) {
+	h := build(t, acme)
+	alice := h.registered("@acme/alice", `{}`)
+	alice.write(alice.request("1", "hook.emit", `{"hookName":"message_sending","data":{"sessionKey":"agent:bob:main","content":"Is it done?","metadata":{"exchange":{"new":true}}}}`) + "\n")
+	// It is decided, and what is answered is never read.
+	decided := audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, PolicyResult: "allow"}}
+	waitFor(t, "the decision", func() bool { return len(h.records(decided)) == 1 })
+	sent := h.records(decided)[0]
+	alice.conn.Close()
+	taken := audit.Filter{Like: audit.Record{Event: "not_taken", DispatchID: sent.DispatchID}}
+	waitFor(t, "the record", func() bool { return len(h.records(taken)) == 1 })
+	r := h.records(taken)[0]
+	if r.Round != 1 || r.ExchangeID != sent.ExchangeID || r.ApprovalID != "" {
+		t.Errorf("on record is %+v", r)
+	}
+	// One that was read is not.
+	again := h.agent("@acme/alice")
+	got := again.emit("message_sending", map[string]any{"sessionKey": "agent:bob:main", "content": "And now?", "metadata": map[string]any{"exchange": map[string]any{"id": sent.ExchangeID}}}, nil)
+	if !got.Allowed || got.OCIP.Round != 2 {
+		t.Errorf("the next is %+v", got)
+	}
+	again.Close()
+	h.stop()
+	h.start()
+	if r := h.records(audit.Filter{Like: audit.Record{Event: "not_taken"}}); len(r) != 1 {
+		t.Errorf("on record are %+v", r)
+	}
+}
+
+// What its runtime has given up on before it was decided is not decided.
+func TestEmitOfWhoHasLeft(t *testing.T) {
+	h := build(t, watched)
+	// An interceptor that must answer, and takes its time.
+	dlp := h.interceptor("@acme/dlp", true)
+	alice := h.register("@acme/alice", api.Capabilities{}, client.WithDropEvents())
+	alice.must("app.ready", nil, nil)
+	go alice.call("hook.emit", map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": "agent:bob:main", "content": "Is it done?", "metadata": fresh(nil)}}, nil) //nolint:errcheck // it leaves
+	asked := dlp.message("hook:message_sending")
+	alice.Close()
+	dlp.must("hook.result", map[string]any{"eventId": asked.EventID, "result": map[string]any{}}, nil)
+	waitFor(t, "the end of the connection", func() bool {
+		return len(h.records(audit.Filter{Like: audit.Record{AppID: "@acme/alice", Event: "lost"}})) == 1
+	})
+	if r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}}); len(r) != 0 {
+		t.Errorf("on record is %+v", r)
+	}
+}

@@ -1,0 +1,600 @@
+// Package releases keeps what people have approved for runtimes that deliver by themselves,
+// until the runtime has said what became of it. A runtime redeems an approval once: it gets
+// the message and a claim. It sends, and confirms the claim with the outcome.
+//
+// What was claimed and not confirmed when its connection ended is nobody's guess: after a
+// moment, in which the runtime may come back and say, a person is asked. The claim stays
+// good until that person has decided.
+package releases
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/keylock"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// The states besides those of the store: what nothing comes of any more, but for unknown,
+// where a person decides.
+const (
+	stateSent      = "sent"
+	stateUnknown   = "unknown"
+	stateAbandoned = "abandoned"
+	stateExpired   = "expired"
+)
+
+// grace is how long a runtime has to come back and say what became of a message.
+const grace = 5 * time.Second
+
+// Options is what releases are given from outside.
+type Options struct {
+	Store *store.Store
+	// Commit makes a change durable. Its error is what the caller is told.
+	Commit func(*store.Change) (store.Receipt, error)
+	// Approvals are who takes people's decisions now.
+	Approvals func() *approval.Decider
+	// Record begins a record about a request, and Tell enters into a change that the app
+	// that asked is told what came of it.
+	Record func(*approval.Request) *audit.Record
+	Tell   func(r *approval.Request, change *store.Change, outcome api.ApprovalOutcome) error
+	// HoldFor is how long a person is waited for.
+	HoldFor func() time.Duration
+	Now     func() time.Time
+	NewID   func() string
+	// Closing is done when the daemon ends: what is claimed then is looked at after the start.
+	Closing context.Context
+	Log     *zap.Logger
+}
+
+// Releases are all that is approved for runtimes that deliver by themselves. They are safe
+// for concurrent use.
+type Releases struct {
+	o     Options
+	locks keylock.Locks
+
+	mu sync.Mutex
+	// holders are the connections that have claims, by approval.
+	holders map[string]*holder
+	// recent are messages that apps may send, as records name them, by app.
+	recent map[string][]*audit.Record
+}
+
+// holder is the connection that has a claim, or how long it is waited for the next one.
+type holder struct {
+	leave func() bool
+	timer *time.Timer
+}
+
+func (h *holder) stop() {
+	if h.leave != nil {
+		h.leave()
+	}
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// New takes up what the store holds.
+func New(ctx context.Context, o Options) (*Releases, error) {
+	x := &Releases{o: o, holders: make(map[string]*holder), recent: make(map[string][]*audit.Record)}
+	claimed, err := o.Store.ClaimedReleases(ctx)
+	for i := range claimed {
+		x.left(claimed[i].Approval, claimed[i].Claim)
+	}
+	return x, err
+}
+
+// Enter enters into the change of a decision that its message may be redeemed.
+func Enter(change *store.Change, r *approval.Request, origin string, data []byte, until time.Time) {
+	change.Add(&store.Release{Approval: r.ApprovalID, AppID: r.AppID, State: store.ReleaseReady, Origin: origin, Data: data, ExpiresAt: until})
+}
+
+// State is how far the release of a request is, "" where it has none.
+func (x *Releases) State(ctx context.Context, id string) (string, error) {
+	row, err := x.o.Store.Release(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	return row.State, err
+}
+
+// Ready lists what an app can redeem.
+func (x *Releases) Ready(ctx context.Context, app string) (api.RedeemableResult, error) {
+	result := api.RedeemableResult{Approvals: []api.Redeemable{}}
+	rows, err := x.o.Store.ReadyReleases(ctx, app, x.o.Now(), api.MaxPage)
+	for i := range rows {
+		r, err := x.o.Approvals().Get(ctx, rows[i].Approval)
+		if err != nil {
+			return result, err
+		}
+		result.Approvals = append(result.Approvals, api.Redeemable{
+			ApprovalID: r.ApprovalID, DispatchID: r.DispatchID, SessionKey: r.SessionKey, Origin: rows[i].Origin, ExpiresAt: rows[i].ExpiresAt.UnixMilli(),
+		})
+	}
+	return result, err
+}
+
+// load returns an app's release and the request that it is of.
+func (x *Releases) load(ctx context.Context, app, id string) (store.Release, *approval.Request, error) {
+	row, err := x.o.Store.Release(ctx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && row.AppID != app {
+		return row, nil, api.Errorf(api.NotFound, "there is no approval %q whose message can be redeemed", id)
+	}
+	if err != nil {
+		return row, nil, err
+	}
+	r, err := x.o.Approvals().Get(ctx, id)
+	return row, r, err
+}
+
+// Redeem gives an app what it may send, once. May refuses where the message may not leave
+// now. The context is the connection's: the claim is that connection's until it ends.
+func (x *Releases) Redeem(ctx context.Context, app string, p *api.RedeemParams, may func(*approval.Request) error) (api.Redeemed, error) {
+	defer x.locks.Lock(p.ApprovalID)()
+	row, r, err := x.load(ctx, app, p.ApprovalID)
+	if err != nil {
+		return api.Redeemed{}, err
+	}
+	if err := may(r); err != nil {
+		return api.Redeemed{}, err
+	}
+	again := p.RequestKey != "" && row.Key == p.RequestKey && (row.State == store.ReleaseClaimed || row.State == stateUnknown)
+	switch {
+	case again && row.State == store.ReleaseClaimed:
+		x.hold(ctx, row.Approval, row.Claim)
+		return api.Redeemed{Claim: row.Claim, Data: row.Data, Replayed: true}, nil
+	case again, row.State == store.ReleaseReady && x.o.Now().Before(row.ExpiresAt):
+	case row.State == store.ReleaseReady:
+		return api.Redeemed{}, errors.Join(x.lapseLocked(&row, r), over(stateExpired))
+	default:
+		return api.Redeemed{}, over(row.State)
+	}
+	if !api.There(ctx) {
+		return api.Redeemed{}, api.ErrGone
+	}
+	change := &store.Change{}
+	x.event(change, r, "redeemed", "the app that asked has taken what it may send", nil)
+	claim := row.Approval + "." + x.o.NewID()
+	data := row.Data
+	step(change, &row, store.ReleaseClaimed, claim, p.RequestKey, data)
+	if again {
+		if err := x.withdraw(ctx, r, app, change); err != nil {
+			return api.Redeemed{}, err
+		}
+	}
+	if _, err := x.o.Commit(change); err != nil {
+		return api.Redeemed{}, err
+	}
+	x.hold(ctx, row.Approval, claim)
+	result := api.Redeemed{Claim: claim, Data: data, Replayed: again}
+	result.Watch(func(written bool) {
+		if !written {
+			x.giveBack(app, claim)
+		}
+	})
+	return result, nil
+}
+
+// over is what is told of a message that cannot be redeemed.
+func over(state string) error {
+	what := map[string]string{
+		store.ReleaseClaimed: "it was redeemed already, and is not confirmed", stateUnknown: "it was redeemed already, and a person is asked what became of it",
+		stateSent: "it was sent already", stateAbandoned: "a person has given it up", stateExpired: "its time is over",
+	}[state]
+	return api.Obstacle{State: state}.Conflict(api.AlreadyRedeemed, "this message cannot be redeemed: "+what)
+}
+
+// step enters that a release goes on. One that is not to be sent any more forgets its text.
+func step(change *store.Change, row *store.Release, state, claim, key string, data []byte) {
+	next := *row
+	next.From, next.FromClaim = row.State, row.Claim
+	next.State, next.Claim, next.Key, next.Data = state, claim, key, data
+	change.Add(&next)
+}
+
+// event enters a record about a release.
+func (x *Releases) event(change *store.Change, r *approval.Request, event, reason string, details map[string]any) {
+	record := x.o.Record(r)
+	record.ID, record.ActionType, record.Event, record.PolicyReason, record.Details = x.o.NewID(), audit.ActionDelivery, event, reason, details
+	change.Records = append(change.Records, record)
+}
+
+// Confirm takes an app's word about what became of a message.
+func (x *Releases) Confirm(ctx context.Context, app string, p *api.ConfirmParams) (api.OK, error) {
+	if p.DispatchID != "" {
+		return x.confirmSent(app, p)
+	}
+	id, _, _ := strings.Cut(p.Claim, ".")
+	defer x.locks.Lock(id)()
+	row, r, err := x.load(ctx, app, id)
+	if err != nil {
+		return api.OK{}, api.Errorf(api.NotFound, "there is no such claim")
+	}
+	if row.Claim != p.Claim || row.State != store.ReleaseClaimed && row.State != stateUnknown {
+		return api.OK{}, api.Obstacle{State: row.State}.Conflict(api.AlreadyRedeemed, "the claim is over: the message is "+row.State)
+	}
+	change := &store.Change{Drains: true}
+	details := map[string]any{"outcome": p.Outcome}
+	if p.Note != "" {
+		details["note"] = p.Note
+	}
+	x.event(change, r, eventOf(p.Outcome), reasonOf(p.Outcome), details)
+	switch p.Outcome {
+	case api.OutcomeSent:
+		step(change, &row, stateSent, row.Claim, "", nil)
+	case api.OutcomeNotSent:
+		step(change, &row, store.ReleaseReady, "", "", row.Data)
+	default:
+		if row.State == stateUnknown {
+			return api.OK{OK: true}, nil
+		}
+		step(change, &row, stateUnknown, row.Claim, row.Key, row.Data)
+		err = x.ask(r, &row, change)
+	}
+	if err == nil && row.State == stateUnknown {
+		err = x.withdraw(ctx, r, app, change)
+	}
+	if err == nil {
+		_, err = x.o.Commit(change)
+	}
+	if err != nil {
+		return api.OK{}, err
+	}
+	x.drop(id)
+	return api.OK{OK: true}, nil
+}
+
+func eventOf(outcome string) string {
+	switch outcome {
+	case api.OutcomeSent:
+		return "delivered"
+	case api.OutcomeNotSent:
+		return "not_taken"
+	default:
+		return "outcome_unknown"
+	}
+}
+
+func reasonOf(outcome string) string {
+	switch outcome {
+	case api.OutcomeSent:
+		return "the app says that it has sent the message"
+	case api.OutcomeNotSent:
+		return "the app says that it has not sent the message"
+	default:
+		return "nobody knows whether the message was sent"
+	}
+}
+
+// hold makes a claim a connection's until that ends.
+func (x *Releases) hold(ctx context.Context, id, claim string) {
+	h := &holder{leave: context.AfterFunc(ctx, func() { x.left(id, claim) })}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if before := x.holders[id]; before != nil {
+		before.stop()
+	}
+	x.holders[id] = h
+	if ctx.Err() != nil {
+		go x.left(id, claim)
+	}
+}
+
+// left waits for whoever has a claim to come back, once its connection has ended.
+func (x *Releases) left(id, claim string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if before := x.holders[id]; before != nil {
+		before.stop()
+	}
+	x.holders[id] = &holder{timer: time.AfterFunc(grace, func() { x.lose(id, claim) })}
+}
+
+func (x *Releases) drop(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if h := x.holders[id]; h != nil {
+		h.stop()
+		delete(x.holders, id)
+	}
+}
+
+// lose has a person asked what became of a message whose app has not come back.
+func (x *Releases) lose(id, claim string) {
+	if x.o.Closing.Err() != nil {
+		return
+	}
+	defer x.locks.Lock(id)()
+	ctx := context.Background()
+	row, err := x.o.Store.Release(ctx, id)
+	if err != nil || row.State != store.ReleaseClaimed || row.Claim != claim {
+		return
+	}
+	x.drop(id)
+	r, err := x.o.Approvals().Get(ctx, id)
+	if err == nil {
+		change := &store.Change{Drains: true}
+		x.event(change, r, "outcome_unknown", "the connection of the app that has the message ended, and it has not said what became of it", nil)
+		step(change, &row, stateUnknown, row.Claim, row.Key, row.Data)
+		if err = x.ask(r, &row, change); err == nil {
+			_, err = x.o.Commit(change)
+		}
+	}
+	if err != nil {
+		x.o.Log.Error("cannot ask a person what became of a message", zap.String("approval", id), zap.Error(err))
+		x.left(id, claim)
+	}
+}
+
+// giveBack takes a claim back that its app has certainly not got.
+func (x *Releases) giveBack(app, claim string) {
+	_, err := x.Confirm(context.Background(), app, &api.ConfirmParams{Claim: claim, Outcome: api.OutcomeNotSent, Note: "the connection ended before the answer was written"})
+	if err != nil && api.AsError(err).Code != api.Conflict {
+		x.o.Log.Error("cannot take a claim back that nobody got", zap.Error(err))
+	}
+}
+
+// sweepPage is how many that are over are looked up at a time.
+const sweepPage = 64
+
+// Sweep ends what nobody has redeemed in time. It was approved and not sent, and the record
+// says so.
+func (x *Releases) Sweep(ctx context.Context) error {
+	for {
+		rows, err := x.o.Store.ExpiredReleases(ctx, x.o.Now(), sweepPage)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		for i := range rows {
+			if err := x.lapse(ctx, rows[i].Approval); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (x *Releases) lapse(ctx context.Context, id string) error {
+	defer x.locks.Lock(id)()
+	row, err := x.o.Store.Release(ctx, id)
+	if err != nil || row.State != store.ReleaseReady {
+		return err
+	}
+	r, err := x.o.Approvals().Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	return x.lapseLocked(&row, r)
+}
+
+func (x *Releases) lapseLocked(row *store.Release, r *approval.Request) error {
+	change := &store.Change{Drains: true}
+	x.event(change, r, "approved_not_sent", "the message was approved, and its app has not taken it in time", nil)
+	step(change, row, stateExpired, "", "", nil)
+	_, err := x.o.Commit(change)
+	return err
+}
+
+// keepRecent is how many messages of each app can be confirmed by their dispatchId.
+const keepRecent = 256
+
+// Allowed remembers that an app may send a message which no person had to approve, by the
+// record that lets it go. It returns what is done where nobody took the answer.
+func (x *Releases) Allowed(sent *audit.Record) (lost func(written bool)) {
+	r := &audit.Record{
+		AppID: sent.AppID, TenantID: sent.TenantID, UserID: sent.UserID, AgentID: sent.AgentID, Side: sent.Side, SessionKey: sent.SessionKey,
+		Counterparty: sent.Counterparty, ExchangeID: sent.ExchangeID, ConversationID: sent.ConversationID, ExchangeType: sent.ExchangeType,
+		Round: sent.Round, MaxRounds: sent.MaxRounds, Classification: sent.Classification, TaskID: sent.TaskID, DispatchID: sent.DispatchID,
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	list := append(x.recent[r.AppID], r)
+	if len(list) > keepRecent {
+		list = slices.Delete(list, 0, len(list)-keepRecent)
+	}
+	x.recent[r.AppID] = list
+	return func(written bool) {
+		why := "the connection ended before the answer was written"
+		if written {
+			why = "the connection ended before the answer is known to be read"
+		}
+		if x.forget(r.AppID, r.DispatchID) == nil {
+			return // its app has said what became of it
+		}
+		if err := x.record(r, "not_taken", why+"; its round stays", nil); err != nil {
+			x.o.Log.Error("cannot record that nobody took a message", zap.Error(err))
+		}
+	}
+}
+
+// forget returns what is remembered of a message, and forgets it.
+func (x *Releases) forget(app, dispatchID string) *audit.Record {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	list := x.recent[app]
+	i := slices.IndexFunc(list, func(r *audit.Record) bool { return r.DispatchID == dispatchID })
+	if i < 0 {
+		return nil
+	}
+	r := list[i]
+	if x.recent[app] = slices.Delete(list, i, i+1); len(list) == 1 {
+		delete(x.recent, app)
+	}
+	return r
+}
+
+func (x *Releases) record(about *audit.Record, event, reason string, details map[string]any) error {
+	r := *about
+	r.ID, r.ActionType, r.Event, r.PolicyReason, r.Details = x.o.NewID(), audit.ActionDelivery, event, reason, details
+	_, err := x.o.Commit(&store.Change{Records: []*audit.Record{&r}, Drains: true})
+	return err
+}
+
+// confirmSent takes an app's word about a message that no person had to approve.
+func (x *Releases) confirmSent(app string, p *api.ConfirmParams) (api.OK, error) {
+	r := x.forget(app, p.DispatchID)
+	if r == nil {
+		return api.OK{}, api.Errorf(api.NotFound, "no message %q was let go to this app of late, or what became of it is on record already", p.DispatchID)
+	}
+	details := map[string]any{"outcome": p.Outcome}
+	if p.Note != "" {
+		details["note"] = p.Note
+	}
+	return api.OK{OK: true}, x.record(r, eventOf(p.Outcome), reasonOf(p.Outcome), details)
+}
+
+// kept is what a request about a delivery keeps: the approval that it goes back to.
+type kept struct {
+	Approval string `json:"approval"`
+}
+
+func asked(id string) string { return approval.Asked(api.ApprovalOfDelivery, id) }
+
+// ask enters into a change that a person is asked what became of a message.
+func (x *Releases) ask(r *approval.Request, row *store.Release, change *store.Change) error {
+	own, err := json.Marshal(&kept{Approval: r.ApprovalID})
+	if err != nil {
+		return err
+	}
+	now := x.o.Now()
+	about := &approval.Request{Asked: asked(r.ApprovalID), Own: own, Approval: api.Approval{ApprovalSummary: r.ApprovalSummary, PolicyApplied: "delivery", PolicyRevision: r.PolicyRevision}}
+	about.ApprovalID, about.Kind, about.State, about.Code = x.o.NewID(), api.ApprovalOfDelivery, api.ApprovalPending, string(api.OutcomeNotKnown)
+	about.Reason = "it was approved and taken, and nobody knows whether it was sent: approve to have it sent again, resolve where it was sent, deny to give it up"
+	about.AskedAt, about.ExpiresAt, about.DecidedAt = now.UnixMilli(), now.Add(x.o.HoldFor()).UnixMilli(), 0
+	about.Approvable, about.Blocked, about.Needed, about.Given = true, "", 1, 0
+	var said api.EmittedMessage
+	if json.Unmarshal(row.Data, &said) == nil {
+		about.Content, about.ContentBytes = said.Content, len(said.Content)
+	}
+	s, err := x.Subject(about)
+	if err != nil {
+		return err
+	}
+	if err := s.Preview(context.Background(), now); err != nil {
+		return err
+	}
+	return x.o.Approvals().Add(about, s, change)
+}
+
+// withdraw enters into a change that nobody need say any more what became of a message.
+func (x *Releases) withdraw(ctx context.Context, r *approval.Request, app string, change *store.Change) error {
+	d := x.o.Approvals()
+	id := d.Waiting(api.ApprovalOfDelivery, r.Agent, func() string { return asked(r.ApprovalID) })
+	if id == "" {
+		return nil
+	}
+	about, err := d.Get(ctx, id)
+	if err != nil || about.State != api.ApprovalPending {
+		return err
+	}
+	by := api.ApprovalDecision{Decision: api.DecideRevoke, By: app, Note: "the app has said what became of it", At: x.o.Now().UnixMilli()}
+	return d.EndWithState(about, &by, api.ApprovalRevoked, change)
+}
+
+// subject is a message of which a person says what became of it.
+type subject struct {
+	x        *Releases
+	r        *approval.Request
+	original string
+}
+
+// Subject finds what a request about a delivery is about.
+func (x *Releases) Subject(r *approval.Request) (approval.Subject, error) {
+	var own kept
+	if err := json.Unmarshal(r.Own, &own); err != nil {
+		// What was decided keeps nothing, and nobody decides again.
+		own.Approval = r.ApprovalID
+	}
+	return &subject{x: x, r: r, original: own.Approval}, nil
+}
+
+// Lock takes the lock of the message that was approved.
+func (s *subject) Lock() (unlock func()) { return s.x.locks.Lock(s.original) }
+
+// Takes takes what can be said of a message that may have been sent.
+func (s *subject) Takes(decision string) error {
+	if slices.Contains(api.DecisionsOf(api.ApprovalOfDelivery), decision) {
+		return nil
+	}
+	return api.Errorf(api.InvalidParams, "decision: approve has the message sent again, resolve says that it was sent, deny gives it up")
+}
+
+// Preview looks whether there is still time to send it.
+func (s *subject) Preview(ctx context.Context, now time.Time) error {
+	row, err := s.x.o.Store.Release(ctx, s.original)
+	if err != nil {
+		return err
+	}
+	s.r.Blocked = ""
+	if !now.Before(row.ExpiresAt) {
+		s.r.Blocked = "its time is over"
+	}
+	s.r.Approvable = s.r.Blocked == ""
+	return nil
+}
+
+// Shown is the message that was approved.
+func (s *subject) Shown() approval.View {
+	return approval.View{
+		Asked: []string{s.original, s.r.SessionKey}, Effect: s.r.Content, Approvable: "may be sent again once approved",
+		Refused: "it cannot be sent again", Instead: "resolve it where it was sent, or deny it",
+	}
+}
+
+// Release lets the message be redeemed once more.
+func (s *subject) Release(ctx context.Context, d *approval.Decision) error {
+	if err := s.move(ctx, d.Change, store.ReleaseReady); err != nil {
+		return err
+	}
+	if err := d.Conclude(api.ApprovalApproved, nil); err != nil {
+		return err
+	}
+	_, err := s.x.o.Commit(d.Change)
+	return err
+}
+
+// End enters what a person says instead.
+func (s *subject) End(ctx context.Context, d *approval.Decision, state string) error {
+	switch state {
+	case api.ApprovalResolved:
+		return s.move(ctx, d.Change, stateSent)
+	case api.ApprovalRevoked:
+		return nil
+	default:
+		return s.move(ctx, d.Change, stateAbandoned)
+	}
+}
+
+func (s *subject) move(ctx context.Context, change *store.Change, state string) error {
+	row, err := s.x.o.Store.Release(ctx, s.original)
+	if err != nil {
+		return err
+	}
+	data := row.Data
+	if state != store.ReleaseReady {
+		data = nil
+	}
+	step(change, &row, state, "", "", data)
+	return nil
+}
+
+// Record begins a record about the message.
+func (s *subject) Record() *audit.Record { return s.x.o.Record(s.r) }
+
+// Tell tells the app that asked that it may redeem the message again.
+func (s *subject) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
+	if outcome.Resolution != api.ApprovalApproved {
+		return nil
+	}
+	outcome.ApprovalID = s.original
+	return s.x.o.Tell(s.r, change, outcome)
+}

@@ -1,0 +1,97 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/db"
+	"zombiezen.com/go/sqlite"
+)
+
+// Release is what a person has approved for a runtime that delivers by itself, as a part: it
+// begins to be ready, or goes from one state to another.
+type Release struct {
+	Approval, AppID string
+	State           string
+	// Claim is the digest of who has it at present, Key what the claim was asked with.
+	Claim, Key string
+	ExpiresAt  time.Time
+	// Origin is which part of the runtime asked for it, and Data what may be sent.
+	Origin string
+	Data   []byte
+	// From are the state and the claim that it must have when it is written, empty for one that is new.
+	From, FromClaim string
+}
+
+// The states of a release that something can still come of.
+const (
+	ReleaseReady   = "ready"
+	ReleaseClaimed = "claimed"
+)
+
+// ErrMoved means that a release was to go on from a state in which it is not.
+var ErrMoved = errors.New("the release is in another state by now")
+
+const releaseColumns = `approval, app_id, state, claim, request_key, expires_at, origin, data`
+
+func (r *Release) prepare() (int, error) {
+	_, err := bounded("a release", r.Approval, r.AppID, r.State, r.Claim, r.Key, r.Origin)
+	return len(r.Data), err
+}
+
+func (r *Release) guard(tx *transaction) (refusal, err error) {
+	if r.From == "" {
+		return nil, nil
+	}
+	same, err := tx.Scalar("the release", `SELECT count(*) FROM releases WHERE approval = ? AND state = ? AND claim = ?`, db.Text(r.Approval), db.Text(r.From), db.Text(r.FromClaim))
+	if err == nil && same == 0 {
+		refusal = ErrMoved
+	}
+	return refusal, err
+}
+
+func (r *Release) put(tx *transaction) error {
+	if r.From == "" {
+		return tx.Exec("the release", `INSERT INTO releases (`+releaseColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))`,
+			db.Text(r.Approval), db.Text(r.AppID), db.Text(r.State), db.Text(r.Claim), db.Text(r.Key), db.Time(r.ExpiresAt), db.Text(r.Origin), db.Bytes(r.Data))
+	}
+	err := tx.Exec("the release", `UPDATE releases SET state = ?, claim = ?, request_key = ?, data = CAST(? AS TEXT) WHERE approval = ? AND state = ? AND claim = ?`,
+		db.Text(r.State), db.Text(r.Claim), db.Text(r.Key), db.Bytes(r.Data), db.Text(r.Approval), db.Text(r.From), db.Text(r.FromClaim))
+	if len(r.Data) == 0 {
+		tx.removed.Or(removedTexts)
+	}
+	if err == nil && tx.Changes() == 0 {
+		return ErrMoved
+	}
+	return err
+}
+
+func scanRelease(stmt *sqlite.Stmt) (Release, error) {
+	return Release{
+		Approval: stmt.ColumnText(0), AppID: stmt.ColumnText(1), State: stmt.ColumnText(2), Claim: stmt.ColumnText(3), Key: stmt.ColumnText(4),
+		ExpiresAt: db.TimeOf(stmt.ColumnInt64(5)), Origin: stmt.ColumnText(6), Data: []byte(stmt.ColumnText(7)),
+	}, nil
+}
+
+// Release returns one release, or [ErrNotFound].
+func (s *Store) Release(ctx context.Context, approval string) (Release, error) {
+	return db.Row(ctx, s.db, "the release", `SELECT `+releaseColumns+` FROM releases WHERE approval = ?`, []any{approval}, scanRelease)
+}
+
+// ReadyReleases returns the oldest releases of an app that nobody has claimed, up to a limit.
+func (s *Store) ReadyReleases(ctx context.Context, app string, now time.Time, limit int) ([]Release, error) {
+	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE app_id = ? AND state = 'ready' AND expires_at > ? ORDER BY approval LIMIT ?`,
+		[]any{app, now.UnixMilli(), limit}, scanRelease)
+}
+
+// ClaimedReleases returns the releases that somebody has and has not confirmed.
+func (s *Store) ClaimedReleases(ctx context.Context) ([]Release, error) {
+	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE state = 'claimed' ORDER BY approval`, nil, scanRelease)
+}
+
+// ExpiredReleases returns up to limit releases whose time has run out and that nobody has claimed.
+func (s *Store) ExpiredReleases(ctx context.Context, now time.Time, limit int) ([]Release, error) {
+	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE state = 'ready' AND expires_at <= ? ORDER BY expires_at LIMIT ?`,
+		[]any{now.UnixMilli(), limit}, scanRelease)
+}
