@@ -73,6 +73,22 @@ func (p *ConfirmParams) Validate() []FieldError {
 	return f
 }
 
+// WithdrawParams takes back what waits for a person (approval.withdraw).
+type WithdrawParams struct {
+	ApprovalID string `json:"approvalId"`
+	Note       string `json:"note,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *WithdrawParams) Validate() []FieldError {
+	var f Fields
+	f.Text("approvalId", p.ApprovalID, MaxName)
+	if len(p.Note) > MaxNote {
+		f.Add("note", "longer than %d bytes", MaxNote)
+	}
+	return f
+}
+
 // Redeemable is a message that was approved and that nobody has redeemed.
 type Redeemable struct {
 	ApprovalID string `json:"approvalId"`

@@ -362,6 +362,25 @@ func (c *Decider) EndBy(ctx context.Context, id, decision, by, note string) (api
 	return api.ApprovalResolveResult{State: r.State, Needed: r.Needed, Given: r.Given, AuditSeq: d.seq}, nil
 }
 
+// Withdraw ends a request whose app does not want it any more. What an exchange has come to
+// is a person's to settle, so a request that is about its limits stays.
+func (c *Decider) Withdraw(ctx context.Context, app string, p *api.WithdrawParams) (api.OK, error) {
+	r, s, unlock, err := c.take(ctx, p.ApprovalID)
+	if err != nil {
+		return api.OK{}, err
+	}
+	defer unlock()
+	switch {
+	case r.AppID != app || r.Kind != api.ApprovalOfMessage:
+		return api.OK{}, NotFound(p.ApprovalID)
+	case r.EscalatedExchange != "" || r.Escalation != nil || r.Chain != nil:
+		return api.OK{}, api.Errorf(api.Forbidden, "what an exchange has come to is a person's to settle; this message cannot be taken back")
+	}
+	d := c.decision(r, s, &api.ApprovalResolveParams{ApprovalID: p.ApprovalID, Decision: api.DecideRevoke, Note: p.Note}, &store.Change{Drains: true})
+	d.By = api.ApprovalDecision{Decision: api.DecideRevoke, By: app, Note: p.Note, At: d.Now.UnixMilli()}
+	return api.OK{OK: true}, c.end(ctx, d, api.ApprovalRevoked)
+}
+
 // Conclude enters a decision into its change: the state, the record, and the news
 // for whoever asked, with the data of what it may do now. Whatever is decided before
 // the change is durable, nothing else knows of it.

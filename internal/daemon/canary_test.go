@@ -452,6 +452,20 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 		return []object{{"exchangeId": id, "agent": "agent-" + s.speaks + "-1", "outcome": "resolved", "note": free("a note"), "signature": free("sig")}}
 	case "approval.get":
 		return []object{{"approvalId": "none"}}
+	case "approval.redeem", "agent.redeem":
+		return []object{{"approvalId": "none", "requestKey": free("k")}}
+	case "approval.confirm", "agent.confirm":
+		return []object{{"claim": free("c"), "outcome": "sent", "note": free("n")}, {"dispatchId": free("d"), "outcome": "not_sent", "note": free("n")}}
+	case "approval.redeemable", "agent.redeemable":
+		return []object{{"more": free("m")}}
+	case "approval.withdraw", "agent.withdraw":
+		return []object{{"approvalId": "none", "note": free("n")}}
+	case "agent.emit":
+		for i, target := range targets {
+			calls = append(calls, object{brief: i%4 != 0, "hookName": "message_sending", "context": object{"agentId": s.speaks, "sessionKey": target, "channelId": "telegram", "accountId": "main", "auditId": "a"}, "data": plus(anything(), object{
+				"sessionKey": target, "content": free("by itself"), "metadata": plus(anything(), object{"accountId": "main", "exchange": wishMarked(c.unused("e"))}),
+			})})
+		}
 	case "stream.cancel":
 		return []object{{"requestId": "none"}}
 	case "kernel.describe":
@@ -1262,7 +1276,7 @@ func (e *evidence) answered(c *canary, at *scout, l *line) judgement {
 				return r.PolicyResult == string(ocip.Allow) && c.party(r, at, false)
 			}))
 		}
-	case "hook.emit":
+	case "hook.emit", "agent.emit":
 		message, records := c.found(string(withoutLine(result.Data))), at.records(e, l)
 		return func(m *mark) string {
 			if slices.ContainsFunc(records, func(r *audit.Entry) bool { return (!message[m] || c.party(r, m.by, true)) && c.party(r, at, false) }) && result.Reason == "" {

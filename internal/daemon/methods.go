@@ -47,6 +47,7 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.App("approval.redeem", ipc.Patient, client.Redeem),
 		ipc.App("approval.confirm", ipc.Patient, client.Confirm),
 		ipc.App("approval.redeemable", ipc.Patient, client.Redeemable),
+		ipc.App("approval.withdraw", ipc.Patient, client.Withdraw),
 
 		ipc.TaskAttach("task.attach", taskSession.Attach),
 		taskRow("task.create", taskSession.Create),
@@ -87,6 +88,7 @@ func (d *Daemon) methods() []ipc.Method {
 		agentRow(d, "agent.redeem", granted.Redeem),
 		agentRow(d, "agent.confirm", granted.Confirm),
 		agentRow(d, "agent.redeemable", granted.Redeemable),
+		agentRow(d, "agent.withdraw", granted.Withdraw),
 
 		ipc.Cancel("stream.cancel"),
 		ipc.Describe("kernel.describe"),

@@ -138,6 +138,32 @@ func TestRedeemPausedAndDenied(t *testing.T) {
 	alice.refuse(api.NotFound, "approval.redeem", map[string]any{"approvalId": held.ApprovalID})
 }
 
+// What waits can be taken back by the app that asked, but for what its exchange has come to.
+func TestWithdraw(t *testing.T) {
+	h := build(t, acme)
+	alice, bob := h.redeems(), h.agent("@acme/bob")
+	ask := map[string]any{"sessionKey": "agent:bob:main", "content": promise, "metadata": fresh(nil)}
+	held := alice.emitHeld(ask)
+	bob.refuse(api.NotFound, "approval.withdraw", map[string]any{"approvalId": held.ApprovalID})
+	alice.must("approval.withdraw", map[string]any{"approvalId": held.ApprovalID, "note": "given up"}, nil)
+	alice.concludes(held.ApprovalID, api.ApprovalRevoked)
+	wantWaiting(t, h, 0)
+	alice.refuse(api.Conflict, "approval.withdraw", map[string]any{"approvalId": held.ApprovalID})
+	if now := h.shown(held.ApprovalID); now.State != api.ApprovalRevoked || now.Decision.By != "@acme/alice" || now.Decision.Note != "given up" {
+		t.Errorf("it is %+v by %+v", now.ApprovalSummary, now.Decision)
+	}
+	var last api.EmitResult
+	for range 4 {
+		meta := map[string]any{"exchange": map[string]any{"classification": "public"}}
+		alice.must("hook.emit", map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": "telegram:dave", "content": "Hello", "metadata": meta}}, &last)
+	}
+	if !last.Held {
+		t.Fatalf("the fourth round goes: %+v", last)
+	}
+	alice.refuse(api.Forbidden, "approval.withdraw", map[string]any{"approvalId": last.ApprovalID})
+	wantWaiting(t, h, 1)
+}
+
 // A client that is killed with a claim has sent it or not: a person is asked, and says.
 func TestRedeemerIsKilled(t *testing.T) {
 	if id := os.Getenv("OCIPD_TEST_APPROVAL"); id != "" {

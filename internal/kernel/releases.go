@@ -41,6 +41,17 @@ func (c *Client) Redeemable(ctx context.Context, _ *api.Empty) (api.RedeemableRe
 	return c.kernel.releases.Ready(ctx, c.App().ID())
 }
 
+// Withdraw takes back what the app asked for and no person has decided about.
+func (c *Client) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, error) {
+	return c.kernel.Approvals().Withdraw(context.WithoutCancel(ctx), c.App().ID(), p)
+}
+
+// Withdraw takes back what the agent asked for and no person has decided about.
+func (g *Granted) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, api.AfterReply, error) {
+	result, err := g.rules.decider.Withdraw(context.WithoutCancel(ctx), g.agent.App, p)
+	return result, nil, err
+}
+
 // Emit decides about a message that the process which speaks for the agent delivers by
 // itself.
 func (g *Granted) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, api.AfterReply, error) {
