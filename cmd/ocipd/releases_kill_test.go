@@ -77,7 +77,9 @@ func TestRedeemOverKills(t *testing.T) {
 	must(c, "approval.redeem", map[string]any{"approvalId": held.ApprovalID}, &got)
 	m.kill()
 	var waits api.ApprovalListResult
-	for over := time.Now().Add(time.Minute); len(waits.Approvals) == 0 && time.Now().Before(over); time.Sleep(100 * time.Millisecond) {
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for over := time.Now().Add(time.Minute); len(waits.Approvals) == 0 && time.Now().Before(over); <-again.C {
 		m.operator("approval.list", map[string]any{}, &waits)
 	}
 	if len(waits.Approvals) != 1 {

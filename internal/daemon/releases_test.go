@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -63,22 +62,20 @@ func (h *harness) deliveries(id string) (events []string) {
 }
 
 // asksAbout waits until a person is asked what became of a message, and returns the request.
-func (h *harness) asksAbout() api.ApprovalSummary {
+func (h *harness) asksAbout() (asked api.ApprovalSummary) {
 	h.t.Helper()
 	person := h.operates()
-	for over := time.Now().Add(patience); time.Now().Before(over); time.Sleep(50 * time.Millisecond) {
+	waitFor(h.t, "somebody is asked", func() bool {
 		var list api.ApprovalListResult
 		person.must("approval.list", nil, &list)
 		for _, raw := range list.Approvals {
-			var a api.ApprovalSummary
-			person.decode(raw, &a)
-			if a.Kind == api.ApprovalOfDelivery {
-				return a
+			if person.decode(raw, &asked); asked.Kind == api.ApprovalOfDelivery {
+				return true
 			}
 		}
-	}
-	h.t.Fatal("nobody is asked")
-	return api.ApprovalSummary{}
+		return false
+	})
+	return asked
 }
 
 // What was approved is redeemed once, by the app that asked, and the event that tells of
