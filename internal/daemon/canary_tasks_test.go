@@ -77,6 +77,12 @@ func taskBases(method string) []object {
 		return []object{{"labels": texts("label"), "limit": 10}}
 	case "task.list":
 		return []object{{"tenant_id": "acme-corp", "phase": "spec_draft", "after": "tsk_" + uuid, "limit": 10}}
+	case "task.import":
+		return []object{{
+			"origin": free("v1:x"), "title": free("title"), "phase": "completed", "workspace": "main", "spec": spec, "spec_markdown": free("# Goal\n"), "labels": texts("label"),
+			"depends_on": list{"tsk_" + uuid}, "artifacts": list{object{"uri": free("a.md"), "digest": digest}}, "tenant_id": "acme-corp", "classification": "internal",
+			"status": free("open"), "retries": 1, "last_error": free("error"),
+		}}
 	case "task.claim":
 		return of(object{"lease_s": 60})
 	case "task.update":

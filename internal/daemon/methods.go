@@ -75,6 +75,7 @@ func (d *Daemon) methods() []ipc.Method {
 		taskRow("task.grant", taskSession.Grant),
 		taskRow("task.revoke_grant", taskSession.RevokeGrant),
 		taskRow("task.list", taskSession.List),
+		taskRow("task.import", taskSession.Import),
 		ipc.OperatorStream[taskapi.News]("task.watch", d.tasks.Load().Watch),
 		ipc.OperatorStreamAs[taskapi.RunnerChunk]("runner.attach", d.runner.attach),
 		ipc.OperatorAs("runner.report", d.runner.report),

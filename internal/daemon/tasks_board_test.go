@@ -1,10 +1,14 @@
 package daemon_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/task"
 )
 
@@ -108,4 +112,68 @@ func TestTaskQuestions(t *testing.T) {
 	if q := stopped.asked(); q["about"] != "circuit" || q["text"] != "three times the same" {
 		t.Errorf("asked %v", q)
 	}
+}
+
+// Tasks that were kept elsewhere come in by the operator's word alone, each once, in one
+// commit, over restarts of the daemon; what was closed there is the one way to completed
+// without the gates.
+func TestTaskImport(t *testing.T) {
+	h := build(t, taskTeam)
+	operator := h.taskOperator()
+	work := filepath.Join(h.dir, "work")
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(work, "report.md"), []byte("hi"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	closed := m{"origin": "v1:bd-1", "title": "Set up CI", "phase": "completed", "workspace": work, "status": "closed", "tenant_id": "acme-corp"}
+	h.actor("lead", "").refuse(api.Forbidden, task.NotPermitted, "task.import", closed)
+	first := operator.must("task.import", closed)
+	if first["phase"] != "completed" || first["revision"] != 1.0 {
+		t.Errorf("imported %v", first)
+	}
+	stopped := m{
+		"origin": "v1:bd-2", "title": "Export", "phase": "circuit_open", "workspace": work, "spec_markdown": "# Goal\nInvoices.\n", "depends_on": []any{first["task_id"]}, "tenant_id": "acme-corp",
+		"artifacts": []any{m{"uri": "report.md"}, m{"uri": "https://example.com/x", "digest": "sha256:" + strings.Repeat("0", 64)}}, "retries": 2, "last_error": "the tests fail", "priority": 0,
+	}
+	second := operator.must("task.import", stopped)
+	view := operator.must("task.get", m{"task_id": second["task_id"]})
+	made := view["artifacts"].([]any)
+	if view["phase"] != "circuit_open" || view["circuit_status"] != "open" || view["circuit_reason"] != "the tests fail" || view["origin"] != "v1:bd-2" || view["artifact_revision"] != 0.0 ||
+		len(made) != 2 || made[0].(m)["verified"] != true || made[1].(m)["verified"] != false || made[0].(m)["kind"] != "other" || view["open_dependencies"] != nil {
+		t.Errorf("view %v", view)
+	}
+	for _, wrong := range []m{
+		{"phase": "execution_ready"}, {"phase": "failed"}, {"origin": ""}, {"artifacts": []any{m{"uri": "none.md"}}}, {"artifacts": []any{m{"uri": "../ocipd.yaml"}}},
+		{"artifacts": []any{m{"uri": "report.md", "digest": "sha256:" + strings.Repeat("0", 64)}}}, {"depends_on": []any{"tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7"}},
+		{"tenant_id": "nobody"}, {"retries": -1}, {"effects": []any{}}, {"spec_markdown": strings.Repeat("x", task.MaxSpecBytes+1)},
+	} {
+		params := m{"origin": "v1:bd-3", "title": "x", "phase": "spec_draft", "workspace": work, "tenant_id": "acme-corp"}
+		maps.Copy(params, wrong)
+		if got, err := operator.call("task.import", params); err == nil {
+			t.Errorf("%v is imported: %v", wrong, got)
+		}
+	}
+	h.stop()
+	h.start()
+	operator = h.taskOperator()
+	stopped["title"], stopped["phase"] = "Another", "completed"
+	if again := operator.must("task.import", stopped); again["task_id"] != second["task_id"] || again["replayed"] != true || again["phase"] != "circuit_open" {
+		t.Errorf("imported again: %v", again)
+	}
+	// Another tenant's origins are its own.
+	if other := operator.must("task.import", m{"origin": "v1:bd-1", "title": "x", "phase": "spec_draft", "workspace": work, "tenant_id": "globex-inc"}); other["task_id"] == first["task_id"] {
+		t.Error("a tenant got another one's task")
+	}
+	records := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionTask, TaskID: str(second, "task_id")}})
+	if len(records) != 3 {
+		t.Fatalf("%d records", len(records))
+	}
+	for _, r := range records {
+		if r.Event == "task.imported" && (r.Role != "operator" || r.Details["origin"] != "v1:bd-2" || r.Details["retries"] != 2.0 || r.Details["reason"] != "the tests fail") {
+			t.Errorf("on record: %+v", r)
+		}
+	}
+	h.verify()
 }

@@ -265,6 +265,7 @@ func taskParams(id string) map[string]m {
 		"task.grant":             with(m{"actor": "checker", "attempt_id": att}),
 		"task.revoke_grant":      with(m{"grant_id": "grt_" + any36}),
 		"task.list":              {},
+		"task.import":            {"origin": "v1:x", "title": "t", "phase": "spec_draft", "workspace": "w"},
 	}
 }
 

@@ -16,10 +16,13 @@ type Create struct {
 	Spec                                     Spec
 	Effects                                  []Planned
 	Origin                                   string
-	// As, for an import alone, is the phase the task begins in without the gates, and
-	// Details is what its event says of where it came from.
-	As      Phase
-	Details map[string]any
+	// As, for an import alone, is the phase the task begins in without the gates. Details
+	// and Reason are what its event says of where it came from, and Artifacts are what was
+	// made for it there, each with its URI, digest and size.
+	As        Phase
+	Details   map[string]any
+	Reason    string
+	Artifacts []Artifact
 }
 
 func (c Create) decide(d *draft) error {
@@ -45,11 +48,14 @@ func (c Create) decide(d *draft) error {
 	kind := "task.created"
 	if c.As != "" {
 		if t.Phase, kind = c.As, "task.imported"; t.Phase == CircuitOpen {
-			t.Circuit = CircuitStopped
+			t.Circuit, t.CircuitReason = CircuitStopped, c.Reason
 		}
 	}
 	e := d.event(kind).made("phase", t.Phase).made("priority", t.Priority).made("spec_version", 1)
-	e.Details = c.Details
+	if c.Details != nil {
+		e.Details = c.Details
+	}
+	e.Reason = c.Reason
 	e.Texts["title"] = c.Title
 	if len(t.DependsOn) > 0 {
 		e.made("depends_on", t.DependsOn)
@@ -59,7 +65,19 @@ func (c Create) decide(d *draft) error {
 			return err
 		}
 	}
+	for i := range c.Artifacts {
+		d.brought(c.Artifacts[i])
+	}
 	return nil
+}
+
+// brought adds an artifact that an import brings along. It is nobody's work here.
+func (d *draft) brought(a Artifact) {
+	a.ID, a.Kind, a.Actor, a.Current, a.By, a.At = d.w.NewID(ArtifactID), OtherArtifact, d.who.Name, true, d.who.By, d.now
+	d.t.Artifacts = append(d.t.Artifacts, a)
+	touch(d, KindArtifact, d.t.Artifacts, len(d.t.Artifacts)-1, a.ID)
+	e := d.event("artifact.recorded").made("artifact_id", a.ID).made("kind", a.Kind).made("digest", a.Digest).made("verified", a.Verified)
+	e.Texts["uri"] = a.URI
 }
 
 // tidy returns a list sorted, each entry once, and never nil.

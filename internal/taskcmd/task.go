@@ -48,7 +48,7 @@ begins with its code, such as GUARD_FAILED.`,
 	effect.AddCommand(t.newEffectList(), t.newEffectRun(), t.newEffectSettle(), t.newEffectCancel(), t.newEffectKill())
 	c.AddCommand(
 		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newArtifact(), t.newCheckpoint(), t.newReview(),
-		t.newRequestApproval(), t.newWait(), t.newGrant(), t.newRevokeGrant(), circuit, effect,
+		t.newRequestApproval(), t.newWait(), t.newGrant(), t.newRevokeGrant(), t.newImport(), circuit, effect,
 	)
 	t.completes(c)
 	return c
@@ -422,6 +422,9 @@ func (t *command) show(v *taskapi.View) error {
 	row("task", "%s", v.ID)
 	row("title", "%s", v.Title)
 	row("phase", "%s, revision %d", v.Phase, v.Revision)
+	if v.Origin != "" {
+		row("imported", "from %s", v.Origin)
+	}
 	row("workspace", "%s", v.Workspace)
 	row("spec", "version %d by %s: %s", v.Spec.Version, v.Spec.Author, v.Spec.Goal)
 	for _, m := range v.Missing {

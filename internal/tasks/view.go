@@ -48,19 +48,9 @@ func (s *Session) Create(ctx context.Context, p *taskapi.CreateParams) (taskapi.
 	who := s.as(ctx, "")
 	var none taskapi.Created
 	c := t.config.Load()
-	tenant := p.TenantID
-	switch {
-	case who.Role != task.Operator && tenant != "" && tenant != who.Tenant:
-		return none, t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a task has its creator's tenant"})
-	case who.Role != task.Operator:
-		tenant = who.Tenant
-	case tenant == "" && len(c.Tenants) == 1:
-		tenant = c.Tenants[0]
-	case !slices.Contains(c.Tenants, tenant):
-		return none, api.Errorf(api.InvalidParams, "tenant_id: required, one of %v", c.Tenants)
-	}
-	if p.Classification != "" && !slices.Contains(c.Levels, p.Classification) {
-		return none, api.Errorf(api.InvalidParams, "classification: %.64q is not one of %v", p.Classification, c.Levels)
+	tenant, err := t.tenant(who, p.TenantID, p.Classification)
+	if err != nil {
+		return none, err
 	}
 	if t.counts.full(tenant) {
 		return none, limit(fmt.Sprintf("the tenant has %d open tasks", maxOpen))
@@ -98,6 +88,25 @@ func (s *Session) Create(ctx context.Context, p *taskapi.CreateParams) (taskapi.
 		}
 		return answer(receipt), nil
 	})
+}
+
+// tenant is whose a new task is, of a level that there is.
+func (t *Tasks) tenant(who *task.Actor, asked, level string) (string, error) {
+	c := t.config.Load()
+	if level != "" && !slices.Contains(c.Levels, level) {
+		return "", api.Errorf(api.InvalidParams, "classification: %.64q is not one of %v", level, c.Levels)
+	}
+	switch {
+	case who.Role != task.Operator && asked != "" && asked != who.Tenant:
+		return "", t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a task has its creator's tenant"})
+	case who.Role != task.Operator:
+		return who.Tenant, nil
+	case asked == "" && len(c.Tenants) == 1:
+		return c.Tenants[0], nil
+	case !slices.Contains(c.Tenants, asked):
+		return "", api.Errorf(api.InvalidParams, "tenant_id: required, one of %v", c.Tenants)
+	}
+	return asked, nil
 }
 
 // lowest is the level of what says nothing.

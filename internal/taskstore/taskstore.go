@@ -196,6 +196,12 @@ func scanPart(stmt *sqlite.Stmt) (Part, error) {
 	return Part{Kind: stmt.ColumnText(0), ID: stmt.ColumnText(1), Place: stmt.ColumnInt(2), Body: db.ColumnBytes(stmt, 3)}, nil
 }
 
+// Imported returns the id of a tenant's task that was imported from an origin, or
+// [db.ErrNotFound].
+func (s Tasks) Imported(ctx context.Context, tenant, origin string) (string, error) {
+	return db.Row(ctx, s.db, "the task", `SELECT id FROM tasks WHERE tenant = ? AND origin = ? AND origin <> ''`, []any{tenant, origin}, db.ScanText)
+}
+
 // Parts returns up to limit entries of one of a task's lists from a place on.
 func (s Tasks) Parts(ctx context.Context, id, kind string, from, limit int) ([]Part, error) {
 	return db.Rows(ctx, s.db, "the task", `SELECT kind, id, place, body FROM task_parts WHERE task_id = ? AND kind = ? AND place >= ? ORDER BY place LIMIT ?`,
