@@ -122,6 +122,24 @@ func TestExchangeIsApprovedOnce(t *testing.T) {
 	h.verify()
 }
 
+// What a person has approved of an exchange was read in one session: in another session
+// of the same receiver, which others read, it asks again.
+func TestExchangeApprovalIsForItsSession(t *testing.T) {
+	h := build(t, strings.Replace(patient, `sessions: ["telegram:dave"]`, `sessions: ["telegram:dave", "telegram:team"]`, 1))
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	h.approveExchange(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to look", in("deal")).ApprovalID)
+	telegram.message("hook:message_sending")
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:team", "I promise it here too", in("deal"))
+	if held.OCIP.ExchangeID != "deal" {
+		t.Errorf("the other session has another exchange: %+v", held.OCIP)
+	}
+	h.decides(api.DecideApprove, held.ApprovalID)
+	telegram.message("hook:message_sending")
+	if sent := alice.dispatch("telegram:dave", "I promise again", in("deal")); sent.Held {
+		t.Errorf("where it was approved it asks again: %+v", sent.OCIP)
+	}
+}
+
 // A grant outlives the daemon, and ends with the last round that a person gave it.
 func TestExchangeApprovalIsDurableAndBounded(t *testing.T) {
 	h := build(t, patient)
