@@ -284,6 +284,10 @@ func unshown(e *edit) {
 			}
 			continue
 		}
+		if n := Usual(e.src, at); n > 0 {
+			at += n
+			continue
+		}
 		r, size := utf8.DecodeRuneInString(e.src[at:])
 		if r < tableEnd && shown[r>>6]>>(r&63)&1 == 0 || r >= tableEnd && !shows(r) {
 			switch {

@@ -58,6 +58,24 @@ func shows(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
+// Usual is how long the character at i is, where it is one of the letters beyond
+// ASCII that most texts are written with: Latin and Cyrillic ones, ideographs and
+// Korean syllables. All of them show, and none is another way to write something
+// else. It is 0 for whatever has to be looked at more closely.
+func Usual(s string, i int) int {
+	switch c := s[i]; {
+	case c >= 0xc3 && c <= 0xc9 || c == 0xd0 || c == 0xd1:
+		if i+1 < len(s) && s[i+1]&0xc0 == 0x80 {
+			return 2
+		}
+	case c >= 0xe4 && c <= 0xe9 || c == 0xeb || c == 0xec:
+		if i+2 < len(s) && s[i+1]&0xc0 == 0x80 && s[i+2]&0xc0 == 0x80 && (c > 0xe4 || s[i+1] >= 0xb8) {
+			return 3
+		}
+	}
+	return 0
+}
+
 // Showable reports whether every character of a text shows, and the text is
 // UTF-8.
 func Showable(s string) bool { return hidden(s) == len(s) }

@@ -3,6 +3,8 @@ package text
 import (
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A byte that is to be escaped is found wherever it stands.
@@ -17,6 +19,35 @@ func TestEscapeJSONAnywhere(t *testing.T) {
 		plain := strings.Repeat("~ \t", at)
 		if got := string(EscapeJSON([]byte(plain), 0)); got != plain {
 			t.Errorf("%q became %q", plain, got)
+		}
+	}
+}
+
+// What is usual is one whole letter that shows.
+func TestUsual(t *testing.T) {
+	found := 0
+	for lead := range 256 {
+		for second := range 256 {
+			for _, third := range []byte{0, 'a', 0x7f, 0x80, 0x9f, 0xa0, 0xbf, 0xc0, 0xff} {
+				for _, s := range []string{string([]byte{byte(lead), byte(second), third}), string([]byte{byte(lead), byte(second)}), string([]byte{byte(lead)})} {
+					n := Usual(s, 0)
+					if n == 0 {
+						continue
+					}
+					found++
+					if r, size := utf8.DecodeRuneInString(s); size != n || !Shows(r) || !unicode.IsLetter(r) && r != '×' && r != '÷' {
+						t.Fatalf("%q is a letter of %d bytes", s, n)
+					}
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("nothing is usual")
+	}
+	for r := rune(0x4e00); r < 0xd000; r++ {
+		if n := Usual(string(r), 0); n > 0 && !Shows(r) {
+			t.Errorf("%U does not show", r)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/openclawos/ocipd/internal/text"
 )
@@ -76,6 +77,8 @@ type Detector struct {
 	patterns []pattern
 	// personal is what becomes of each kind of personal data.
 	personal map[string]string
+	// passes are looks that are over, to be used again.
+	passes sync.Pool
 }
 
 type pattern struct {
@@ -161,25 +164,42 @@ func (d *Detector) Detect(s string) []Finding {
 // spans are those of the string as written. The limit of
 // [MaxPerRule] holds for all strings together.
 func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding {
-	p := &pass{d: d}
-	p.hit = func(anchor, end int) { d.checks[anchor](&p.scan, end) }
+	p := d.pass()
+	defer d.release(p)
 	var room [4]text.Rendering // so that nothing is allocated for the usual one
 	as = append(append(room[:0], as...), text.RenderPlain)
 	var found []Finding
 	for i := range passages {
 		one := &passages[i]
 		first := len(found)
-		plain := odd(one.Text)
-		found = p.look(found, one.Text, plain)
-		if plain < len(one.Text) || len(as) > 1 { // else nothing is there that does not show
+		has := traitsOf(one.Text)
+		found = p.look(found, one.Text, has)
+		if has&traitOdd != 0 || len(as) > 1 { // else nothing is there that does not show
 			found = p.rendered(found, first, one.Text, as)
 		}
-		found = p.decoded(found, first, one.Text)
+		found = p.decoded(found, first, one.Text, has)
 		for k := range found[first:] {
 			found[first+k].Member = one.Member
 		}
 	}
 	return found
+}
+
+// pass returns a look that has seen nothing yet.
+func (d *Detector) pass() *pass {
+	p, used := d.passes.Get().(*pass)
+	if !used {
+		p = &pass{d: d}
+		p.hit = func(anchor, end int) { d.checks[anchor](&p.scan, end) }
+	}
+	return p
+}
+
+// release keeps a look for the next message, and nothing of this one.
+func (d *Detector) release(p *pass) {
+	p.scan.text = ""
+	clear(p.counts)
+	d.passes.Put(p)
 }
 
 // rendered adds what the rules find in a text as it is shown and did not find in
@@ -190,7 +210,7 @@ func (p *pass) rendered(found []Finding, first int, s string, as []text.Renderin
 		return found
 	}
 	written := len(found)
-	found = p.look(found, shown.Text, odd(shown.Text))
+	found = p.look(found, shown.Text, traitsOf(shown.Text))
 	for k := range found[written:] {
 		f := &found[written+k]
 		f.Start, f.End = shown.Span(f.Start, f.End)
@@ -204,6 +224,8 @@ type pass struct {
 	// scan is that of the text looked at, hit what it does at an anchor.
 	scan scan
 	hit  func(anchor, end int)
+	// groups is where the groups of a number in them are put together.
+	groups [mostGroups]group
 	// counts is how many findings each rule has.
 	counts map[string]int
 }
@@ -218,20 +240,23 @@ func (p *pass) count(rule string) {
 	p.counts[rule]++
 }
 
-// look adds what the rules find in a text, sorted. Up to plain it is ASCII.
-func (p *pass) look(found []Finding, s string, plain int) []Finding {
-	v := look(s, plain)
+// look adds what the rules find in a text with these traits, sorted.
+func (p *pass) look(found []Finding, s string, has traits) []Finding {
+	v := look(s, has)
 	first := len(found)
 	found = p.rules(found, &v)
 	for i := range p.d.patterns {
 		found = p.find(found, &p.d.patterns[i], &v)
 	}
+	if len(found)-first < 2 {
+		return found
+	}
 	return found[:first+len(inOrder(found[first:]))]
 }
 
 // builtin adds what the built-in rules find in a text.
-func (p *pass) builtin(found []Finding, s string, plain int) []Finding {
-	v := look(s, plain)
+func (p *pass) builtin(found []Finding, s string) []Finding {
+	v := look(s, traitsOf(s))
 	return p.rules(found, &v)
 }
 
@@ -239,8 +264,15 @@ func (p *pass) builtin(found []Finding, s string, plain int) []Finding {
 func (p *pass) rules(found []Finding, v *view) []Finding {
 	p.scan = scan{text: v.text, lists: &p.d.lists, pass: p, pem: -1, putty: -1}
 	p.d.words.each(v.text, p.hit)
-	p.scan.people()
-	p.scan.numbers()
+	if v.has&traitPerson != 0 {
+		p.scan.people()
+	}
+	if v.has&traitDigit != 0 {
+		p.scan.numbers()
+	}
+	if len(p.scan.found) == 0 {
+		return found
+	}
 	first := len(found)
 	found = append(found, p.scan.settle()...)
 	v.restore(found[first:])

@@ -15,10 +15,12 @@ import (
 
 // decoded adds what the rules find behind the encodings of a text, and did not
 // find in it as it is: what is found from first on. All that is decoded is no
-// longer than the text.
-func (p *pass) decoded(found []Finding, first int, s string) []Finding {
+// longer than the text, which has these traits.
+func (p *pass) decoded(found []Finding, first int, s string, has traits) []Finding {
 	written := len(found)
-	found = p.escaped(found, s)
+	if has&traitEscape != 0 {
+		found = p.escaped(found, s)
+	}
 	found = p.encoded(found, s)
 	if len(found) == written {
 		return found
@@ -132,7 +134,7 @@ func (w *window) add(r rune, at int) {
 func (p *pass) window(found []Finding, w *window) []Finding {
 	s := string(w.text)
 	first := len(found)
-	found = p.builtin(found, s, odd(s))
+	found = p.builtin(found, s)
 	kept := found[:first]
 	for _, f := range found[first:] {
 		if f.Start == 0 && w.cut || f.End == len(s) && w.more {
@@ -276,7 +278,7 @@ func (p *pass) inside(found []Finding, s string, start, end int) ([]Finding, int
 		return found, end
 	}
 	first := len(found)
-	found = p.builtin(found, string(plain), odd(string(plain)))
+	found = p.builtin(found, string(plain))
 	kept := found[:first]
 	for _, f := range found[first:] {
 		if f.Start, f.End = start, end; hides(f.Rule) {

@@ -1,11 +1,51 @@
 package content
 
+import "strings"
+
 // Texts are gone through eight bytes at a time where nothing is looked for in
 // most of them.
 const (
 	ones  = 0x0101010101010101
 	highs = 0x80 * ones
 )
+
+// traits are what some byte of a text is, so that what cannot be in it is not looked
+// for.
+type traits uint8
+
+const (
+	traitOdd    traits = 1 << iota // not ASCII which shows or ends a line
+	traitDigit                     // a digit
+	traitPerson                    // a sign of an address or of a number of a phone
+	traitEscape                    // one of [escapeSigns]
+)
+
+var traitsOfByte = func() (table [256]traits) {
+	for c := range table {
+		switch {
+		case (c < ' ' || c >= 0x7f) && c != '\n' && c != '\r' && c != '\t':
+			table[c] = traitOdd
+		case kindOf(byte(c)).in(digit):
+			table[c] = traitDigit
+		case c == '@' || c == '+':
+			table[c] = traitPerson
+		case strings.IndexByte(escapeSigns, byte(c)) >= 0:
+			table[c] = traitEscape
+		}
+	}
+	return table
+}()
+
+func traitsOf(s string) (t traits) {
+	for ; len(s) >= 8; s = s[8:] {
+		t |= traitsOfByte[s[0]] | traitsOfByte[s[1]] | traitsOfByte[s[2]] | traitsOfByte[s[3]] |
+			traitsOfByte[s[4]] | traitsOfByte[s[5]] | traitsOfByte[s[6]] | traitsOfByte[s[7]]
+	}
+	for i := range len(s) {
+		t |= traitsOfByte[s[i]]
+	}
+	return t
+}
 
 // eight are the next eight bytes, the first one lowest.
 func eight(s string) uint64 {

@@ -1,5 +1,7 @@
 package content
 
+import "unicode/utf8"
+
 // index finds many words in one pass, whatever the case of their ASCII letters.
 // It is keyed on the first three bytes of a word: at each place of a text a few
 // bits are looked up that stay in the nearest cache however many words there
@@ -7,9 +9,10 @@ package content
 type index struct {
 	// class folds the bytes to five bits: all that occur in no word are 0.
 	class [256]uint8
-	// heads has a bit for each three classes that a word begins with, bucket which of
-	// the buckets holds the words that begin with them.
-	heads   [headBits / 64]uint64
+	// near has a bit for each three classes that a word begins with, or that stand
+	// behind the first byte of one; bucket says which of the buckets holds the words
+	// that begin with them.
+	near    [headBits / 64]uint64
 	bucket  [headBits]uint16
 	buckets [][]entry
 	// fourth has, for each bucket, a bit for each class of the byte behind those.
@@ -25,6 +28,8 @@ type entry struct {
 const (
 	classBits = 5
 	headBits  = 1 << (3 * classBits)
+	// classOther is the last class, that of signs.
+	classOther = 1<<classBits - 1
 )
 
 // classOf is the class of a byte that occurs in a word.
@@ -41,8 +46,12 @@ func classOf(c byte) uint8 {
 		return 29
 	case k.in(dot) || c == ':':
 		return 30
+	case c >= utf8.RuneSelf:
+		// They share the classes of others: words of an alphabet of its own would
+		// all begin alike else.
+		return c%classOther + 1
 	}
-	return 31
+	return classOther
 }
 
 // newIndex makes one. Words have at least two bytes.
@@ -60,17 +69,34 @@ func newIndex(words []string) *index {
 		head := uint32(x.class[w[0]])<<(2*classBits) | uint32(x.class[w[1]])<<classBits
 		if len(w) > 2 {
 			x.add(head|uint32(x.class[w[2]]), entry{w, id})
-			continue
+		} else {
+			for third := range uint32(1) << classBits {
+				x.add(head|third, entry{w, id})
+			}
 		}
-		for third := range uint32(1) << classBits {
-			x.add(head|third, entry{w, id})
-		}
+		x.behind(w[1:], 0, 0)
 	}
 	return x
 }
 
+// behind marks the three classes that can stand behind the first byte of a word:
+// those of the next bytes, and any where the word has no more.
+func (x *index) behind(next string, head uint32, classes int) {
+	if classes == 3 {
+		x.near[head/64] |= 1 << (head % 64)
+		return
+	}
+	if len(next) > 0 {
+		x.behind(next[1:], head<<classBits|uint32(x.class[next[0]]), classes+1)
+		return
+	}
+	for class := range uint32(1) << classBits {
+		x.behind("", head<<classBits|class, classes+1)
+	}
+}
+
 func (x *index) add(head uint32, e entry) {
-	x.heads[head/64] |= 1 << (head % 64)
+	x.near[head/64] |= 1 << (head % 64)
 	if x.bucket[head] == 0 {
 		x.bucket[head] = uint16(len(x.buckets))
 		x.buckets, x.fourth = append(x.buckets, nil), append(x.fourth, 0)
@@ -87,28 +113,42 @@ func (x *index) add(head uint32, e entry) {
 // each calls found for every word in text, with its number and where it ends, in
 // the order of where they begin.
 func (x *index) each(text string, found func(word, end int)) {
-	// No step waits for the one before it: the two last classes are kept, and not
-	// what was made of them.
-	var first, second uint32
-	for i := range len(text) {
-		third := uint32(x.class[text[i]])
-		head := (first<<(2*classBits) | second<<classBits | third) % headBits
-		if x.heads[head/64]&(1<<(head%64)) != 0 && i >= 2 {
-			x.compare(text, i-2, head, found)
-		}
-		first, second = second, third
+	// Every other place is looked at: a word begins there, or at the one before.
+	i := 0
+	first := uint32(0)
+	if len(text) > 0 {
+		first = uint32(x.class[text[0]])
 	}
-	if len(text) >= 2 { // a word of two bytes at the end
-		x.compare(text, len(text)-2, first<<(2*classBits)|second<<classBits, found)
+	for ; i+2 < len(text); i += 2 {
+		third := uint32(x.class[text[i+2]])
+		head := (first<<(2*classBits) | uint32(x.class[text[i+1]])<<classBits | third) % headBits
+		if x.near[head/64]&(1<<(head%64)) != 0 {
+			x.at(text, i-1, found)
+			x.at(text, i, found)
+		}
+		first = third
+	}
+	for i--; i+1 < len(text); i++ { // the last places are behind the loop
+		x.at(text, i, found)
 	}
 }
 
-// compare calls found for every word that begins at at.
-func (x *index) compare(text string, at int, head uint32, found func(word, end int)) {
-	b := x.bucket[head]
-	if at+3 < len(text) && x.fourth[b]&(1<<x.class[text[at+3]]) == 0 {
+// at calls found for every word that begins at a place.
+func (x *index) at(text string, at int, found func(word, end int)) {
+	if at < 0 {
 		return
 	}
+	head := uint32(x.class[text[at]])<<(2*classBits) | uint32(x.class[text[at+1]])<<classBits
+	if at+2 < len(text) { // else a word of two bytes at the end
+		head |= uint32(x.class[text[at+2]])
+	}
+	if b := x.bucket[head]; b != 0 && (at+3 >= len(text) || x.fourth[b]&(1<<x.class[text[at+3]]) != 0) {
+		x.compare(text, at, b, found)
+	}
+}
+
+// compare calls found for every word of a bucket that begins at at.
+func (x *index) compare(text string, at int, b uint16, found func(word, end int)) {
 	for _, e := range x.buckets[b] {
 		if end := at + len(e.word); end <= len(text) && lower(text[end-1]) == e.word[len(e.word)-1] && hasFold(text, at, e.word) {
 			found(e.id, end)

@@ -15,6 +15,9 @@ const (
 	longestContext = 80
 )
 
+// mostGroups is how many groups of a number are looked at together.
+const mostGroups = 64
+
 // group is a run of digits. A sequence is some of them with one separator
 // between each two.
 type group struct{ start, end int }
@@ -24,8 +27,8 @@ func (g group) size() int { return g.end - g.start }
 // numbers weighs all digits of the text. However long a sequence is, only the
 // groups a number could reach over are kept.
 func (s *scan) numbers() {
-	const most, reach = 64, longestNumber + 1
-	var buf [most]group
+	const most, reach = mostGroups, longestNumber + 1
+	buf := &s.pass.groups
 	for i := nextDigit(s.text, 0); i < len(s.text); i = nextDigit(s.text, i+1) {
 		if end := s.iban(i); end > 0 {
 			i = end - 1 // its digits are no numbers of their own

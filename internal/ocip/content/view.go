@@ -20,15 +20,20 @@ type view struct {
 	// ascending. Between two of them the offsets run in step. Nil means that
 	// nothing was changed.
 	segments []segment
+	// has are the traits of text.
+	has traits
 }
 
 type segment struct{ at, original int }
 
-// look makes the view of a text that is ASCII up to plain. Plain ASCII, the usual
-// case, is not copied.
-func look(s string, plain int) view {
-	v := view{text: s, original: s}
-	i := plain
+// look makes the view of a text with these traits. Plain ASCII, the usual case, is
+// not copied.
+func look(s string, has traits) view {
+	v := view{text: s, original: s, has: has}
+	if has&traitOdd == 0 {
+		return v
+	}
+	i := odd(s)
 	var b strings.Builder
 	copied := 0
 	mark := func(original int) {
@@ -46,6 +51,10 @@ func look(s string, plain int) view {
 	for i < len(s) {
 		if s[i] < utf8.RuneSelf {
 			i++
+			continue
+		}
+		if n := text.Usual(s, i); n > 0 {
+			i += n
 			continue
 		}
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -68,6 +77,7 @@ func look(s string, plain int) view {
 	if v.segments != nil {
 		b.WriteString(s[copied:])
 		v.text = b.String()
+		v.has = traitsOf(v.text)
 	}
 	return v
 }
@@ -128,6 +138,7 @@ func fold(r rune) (shown byte, other bool) {
 		return ' ', true
 	case r >= 0xFF01 && r <= 0xFF5E: // full-width forms
 		return byte(r - 0xFF01 + '!'), true
+	case r < 0x1D400: // most of what people write, whether it is drawn or not
 	case !text.Shows(r): // nothing is drawn there
 	case r >= 0x1D400 && r <= 0x1D6A3: // letters in mathematical styles
 		n := byte((r - 0x1D400) % 52)
