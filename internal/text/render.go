@@ -308,10 +308,17 @@ func printable8(s string) bool {
 		return false
 	}
 	const each = 0x0101010101010101
-	word := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	word := Eight(s)
 	del := word ^ 0x7f*each
 	return (word|(word-' '*each)|(del-each)&^del)&(0x80*each) == 0
+}
+
+// Eight are the first eight bytes of a text, which has as many, the first one
+// lowest: what looks for little in most texts looks at so many at a time.
+func Eight(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // colour is the length of the terminal sequence that a text begins with, if it

@@ -270,10 +270,12 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 		first := len(g.kept)
 		g.answers, g.encodes = before.Asked && one.Member == "", false
 		g.look(one.Text, text.View{Text: one.Text})
-		if shown := text.See(one.Text, as...); shown.Changed() {
-			written := len(g.kept)
-			g.look(one.Text, shown)
-			g.kept = g.kept[:first+len(merge(g.kept[first:], written-first))]
+		if len(as) > 0 {
+			if shown := text.See(one.Text, as...); shown.Changed() {
+				written := len(g.kept)
+				g.look(one.Text, shown)
+				g.kept = g.kept[:first+len(merge(g.kept[first:], written-first))]
+			}
 		}
 		if d.match != MatchSubstring {
 			written := len(g.kept)
@@ -417,6 +419,9 @@ func (g *gathering) settle(before int) {
 			h.Shadow = h.Zone != ZoneBody || g.d.modes[h.Rule] == Shadow
 		}
 		if g.few(h) {
+			if g.kept == nil {
+				g.kept = make([]Hit, 0, len(g.open)-settled)
+			}
 			g.kept = append(g.kept, *h)
 		}
 	}

@@ -1,8 +1,11 @@
 package commitment
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // What stands here says no quickly: it looks at plain bytes, at the beginning of
@@ -37,6 +40,27 @@ var symbolOf = func() (table [256]uint8) {
 	table[' '] = symGap
 	return table
 }()
+
+// symbolAs is symbolOf with what else has to be known of a byte: that it is no
+// symbol, or a capital.
+var symbolAs = func() (table [256]uint8) {
+	for c, sym := range symbolOf {
+		table[c] = sym
+		switch {
+		case sym == symElse:
+			table[c] = asElse
+		case capital(byte(c)):
+			table[c] |= asCapital
+		}
+	}
+	return table
+}()
+
+const (
+	asCapital = 0x40
+	asElse    = 0x80
+	asSymbol  = symbols - 1 // the bits of the symbol itself
+)
 
 // plainLetter is the glyph of a plain letter, and 0 for any other byte.
 var plainLetter = func() (table [256]glyph) {
@@ -179,23 +203,43 @@ func (t *trie) beginCue(b *beginnings, node uint16, so []uint8) {
 
 // begin reports what can begin with six bytes, the first of which is a plain letter.
 func (b *beginnings) begin(text string) uint64 {
-	two, three, four := uint(symbolOf[text[1]]), uint(symbolOf[text[2]]), uint(symbolOf[text[3]])
-	index := uint(symbolOf[text[0]])<<10 | two<<5 | three
-	if two == symElse || three == symElse || four == symElse {
+	two, three, four := symbolAs[text[1]], symbolAs[text[2]], symbolAs[text[3]]
+	index := uint(symbolAs[text[0]]&asSymbol)<<10 | uint(two&asSymbol)<<5 | uint(three&asSymbol)
+	if (two|three|four)&asElse != 0 {
 		return b.three[index>>5&(1<<10-1)] >> (index & 31 * 2) & (wordBegins | cueBegins)
 	}
-	index = index<<5 | four
+	index = index<<5 | uint(four&asSymbol)
 	at := ofFour(index)
 	what := b.four[at>>4&(1<<11-1)] >> (at & 15 * 4)
 	if what&(wordBegins|cueBegins) == 0 {
 		return 0
 	}
-	five, six := uint(symbolOf[text[4]]), uint(symbolOf[text[5]])
-	if five == symElse || six == symElse || capital(text[1]) || capital(text[2]) || capital(text[3]) || capital(text[4]) || capital(text[5]) {
+	five, six := symbolAs[text[4]], symbolAs[text[5]]
+	if (two|three|four|five|six)&(asElse|asCapital) != 0 {
 		return what & (wordBegins | cueBegins)
 	}
-	at = ofSix(index, five<<5|six)
+	at = ofSix(index, uint(five)<<5|uint(six))
 	return what & (what>>early | b.six[at>>5&(1<<11-1)]>>(at&31*2)) & (wordBegins | cueBegins)
+}
+
+// lowers is where the small letters end that stand from pos on.
+func lowers(s string, pos int) int {
+	const (
+		each  = 0x0101010101010101
+		highs = 0x80 * each
+	)
+	for ; pos+8 <= len(s); pos += 8 {
+		w := text.Eight(s[pos:])
+		low := w &^ highs
+		letters := (low + (0x80-'a')*each) &^ (low + (0x7f-'z')*each) &^ w & highs
+		if letters != highs {
+			return pos + bits.TrailingZeros64(letters^highs)/8
+		}
+	}
+	for pos < len(s) && s[pos]-'a' < 26 {
+		pos++
+	}
+	return pos
 }
 
 // beginsAs is begin for any other glyph, and for the end of the text.

@@ -210,8 +210,8 @@ func (d *Detector) scan(text string, into *gathering) {
 		// The rest of the word, and whether one of the thirteen is glued to it.
 		from := pos
 		for pos += width; ; {
-			for pos < len(text) && (text[pos]-'a' < 26 || capital(text[pos]) && !d.humped(text, pos)) {
-				pos++
+			for pos = lowers(text, pos); pos < len(text) && capital(text[pos]) && !d.humped(text, pos); {
+				pos = lowers(text, pos+1)
 			}
 			ends := pos == len(text)
 			if !ends {
@@ -396,10 +396,13 @@ func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (
 func (t *trie) leads(a *atlas, text string, pos int) bool {
 	at := uint16(0)
 	for range 16 {
-		if pos+1 >= len(text) {
-			return true
+		if pos == len(text) {
+			return t.nodes[at].end != 0
 		}
-		c, next := text[pos], text[pos+1]
+		c, next := text[pos], byte(0)
+		if pos+1 < len(text) {
+			next = text[pos+1]
+		}
 		g, width := plainLetter[c], 1
 		switch {
 		case g != 0:

@@ -1,6 +1,10 @@
 package content
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/text"
+)
 
 // Texts are gone through eight bytes at a time where nothing is looked for in
 // most of them.
@@ -47,13 +51,6 @@ func traitsOf(s string) (t traits) {
 	return t
 }
 
-// eight are the next eight bytes, the first one lowest.
-func eight(s string) uint64 {
-	_ = s[7]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-}
-
 // equal has the highest bit of each byte set that is c.
 func equal(w uint64, c byte) uint64 {
 	t := w ^ uint64(c)*ones
@@ -65,7 +62,7 @@ func equal(w uint64, c byte) uint64 {
 func odd(s string) int {
 	i := 0
 	for ; i+8 <= len(s); i += 8 {
-		w := eight(s[i:])
+		w := text.Eight(s[i:])
 		del := w ^ 0x7f*ones
 		if (w|(w-' '*ones)|(del-ones)&^del)&highs == 0 {
 			continue
@@ -87,7 +84,7 @@ func odd(s string) int {
 func nextDigit(s string, i int) int {
 	for i < len(s) {
 		if i+8 <= len(s) {
-			if w := eight(s[i:]) ^ '0'*ones; (w-10*ones)&^w&highs == 0 {
+			if w := text.Eight(s[i:]) ^ '0'*ones; (w-10*ones)&^w&highs == 0 {
 				i += 8
 				continue
 			}
