@@ -9,10 +9,11 @@ import "unicode/utf8"
 type index struct {
 	// class folds the bytes to five bits: all that occur in no word are 0.
 	class [256]uint8
-	// near has a bit for each three classes that a word begins with, or that stand
-	// behind the first byte of one; bucket says which of the buckets holds the words
-	// that begin with them.
+	// heads has a bit for each three classes that a word begins with, near also for
+	// those that stand behind the first byte of one; bucket says which of the buckets
+	// holds the words that begin with them.
 	near    [headBits / 64]uint64
+	heads   [headBits / 64]uint64
 	bucket  [headBits]uint16
 	buckets [][]entry
 	// fourth has, for each bucket, a bit for each class of the byte behind those.
@@ -46,6 +47,10 @@ func classOf(c byte) uint8 {
 		return 29
 	case k.in(dot) || c == ':':
 		return 30
+	case c == '|':
+		// Words of two bytes end in it, so that anything may follow: it is with a
+		// letter that few texts have, and not with the other signs.
+		return 'z' - 'a' + 1
 	case c >= utf8.RuneSelf:
 		// They share the classes of others: words of an alphabet of its own would
 		// all begin alike else.
@@ -97,6 +102,7 @@ func (x *index) behind(next string, head uint32, classes int) {
 
 func (x *index) add(head uint32, e entry) {
 	x.near[head/64] |= 1 << (head % 64)
+	x.heads[head/64] |= 1 << (head % 64)
 	if x.bucket[head] == 0 {
 		x.bucket[head] = uint16(len(x.buckets))
 		x.buckets, x.fourth = append(x.buckets, nil), append(x.fourth, 0)
@@ -142,7 +148,10 @@ func (x *index) at(text string, at int, found func(word, end int)) {
 	if at+2 < len(text) { // else a word of two bytes at the end
 		head |= uint32(x.class[text[at+2]])
 	}
-	if b := x.bucket[head]; b != 0 && (at+3 >= len(text) || x.fourth[b]&(1<<x.class[text[at+3]]) != 0) {
+	if x.heads[head/64]&(1<<(head%64)) == 0 {
+		return
+	}
+	if b := x.bucket[head]; at+3 >= len(text) || x.fourth[b]&(1<<x.class[text[at+3]]) != 0 {
 		x.compare(text, at, b, found)
 	}
 }
