@@ -31,6 +31,7 @@ func run() error {
 	dir := flag.String("dir", "", "where to measure (default: a temporary directory, removed afterwards)")
 	only := flag.String("only", "", "measure only figures whose name contains this")
 	records := flag.Int("records", 5_000_000, "audit records in the large store")
+	tasks := flag.Int("tasks", 1_000_000, "tasks in the store with many tasks")
 	exchanges := flag.Int("exchanges", 1_000_000, "exchanges in the large store")
 	beside := flag.String("beside", "", "the binary of another build of the daemon, to be measured beside this one")
 	echo := flag.String("echo", "", "serve the echo floor on this socket (used by bench itself)")
@@ -56,7 +57,7 @@ func run() error {
 		}
 		defer func() { _ = os.RemoveAll(*dir) }()
 	}
-	b := &bench{ctx: ctx, binary: binaryPath, beside: besidePath, dir: *dir, records: *records, exchanges: *exchanges, running: new([]*process)}
+	b := &bench{ctx: ctx, binary: binaryPath, beside: besidePath, dir: *dir, records: *records, exchanges: *exchanges, tasks: *tasks, running: new([]*process)}
 	fmt.Println("each figure beside its floor, measured in turns; lower ratios are better unless the goal says ≥")
 	for _, f := range figures() {
 		if !strings.Contains(f.name, *only) {
@@ -94,9 +95,9 @@ type bench struct {
 	ctx         context.Context
 	binary, dir string
 	// beside is another build, "" for none.
-	beside             string
-	records, exchanges int
-	rows               []row
+	beside                    string
+	records, exchanges, tasks int
+	rows                      []row
 	// unbound is set for a build from before a process's connections had a bound.
 	unbound bool
 	// running are the servers that a figure has started.

@@ -151,6 +151,7 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	for i := range agents {
 		fmt.Fprintf(&cfg, "  - {id: a%d, app: \"@bench/a%d\", instance_id: agent-a%d, user_id: u%d, org_unit: engineering, tenant_id: acme}\n", i, i, i, i)
 	}
+	cfg.WriteString("tasks:\n  actors:\n    - {name: lead, role: orchestrator, tenant_id: acme}\n    - {name: checker, role: spec_reviewer, tenant_id: acme}\n  self_review: true\n")
 	cfg.WriteString("directory:\n")
 	for i := range agents {
 		for j := range talks {
@@ -483,15 +484,15 @@ func (b *bench) fill(name string) error {
 		}
 	}
 	fmt.Fprintln(os.Stderr)
-	return errors.Join(b.packed(files), files.Close(b.ctx), s.Close())
+	return errors.Join(b.packed(files, b.records), files.Close(b.ctx), s.Close())
 }
 
 // packed returns when a mirror has written and compressed everything.
-func (b *bench) packed(files *mirror.Mirror) error {
+func (b *bench) packed(files *mirror.Mirror, records int) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if s := files.Status(); s.Mirrored >= uint64(b.records) && s.Pending == 0 {
+		if s := files.Status(); s.Mirrored >= uint64(records) && s.Pending == 0 {
 			return nil
 		}
 		select {

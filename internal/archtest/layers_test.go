@@ -170,6 +170,7 @@ var layers = map[string]folder{
 		imports: []string{
 			"internal/client", "internal/ipc", "internal/api", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content",
 			"internal/logstore", "internal/store", "internal/audit", "internal/keyring", "internal/policy", "internal/config", "internal/mirror",
+			"internal/task", "internal/taskstore",
 		},
 		clock: true, process: true,
 	},

@@ -356,6 +356,8 @@ func (s *Session) issues(who *task.Actor, g *task.Grant) {
 // RevokeGrant answers task.revoke_grant.
 func (s *Session) RevokeGrant(ctx context.Context, p *taskapi.RevokeGrantParams) (taskapi.Changed, error) {
 	who := s.as(ctx, p.TaskID)
+	defer s.t.lockGrant(p.GrantID)()
+	defer s.t.grants.Remove(p.GrantID)
 	stored, err := s.t.rows.Grant(ctx, p.GrantID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && stored.TaskID != p.TaskID {
 		return taskapi.Changed{}, api.Errorf(api.NotFound, "there is no grant %s of this task", p.GrantID)

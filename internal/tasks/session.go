@@ -267,7 +267,8 @@ func (s *Session) Attach(ctx context.Context, p *taskapi.AttachParams) (taskapi.
 // first: from then on its token is of use to nobody else.
 func (s *Session) hold(ctx context.Context, a *Actor, id string) error {
 	t := s.t
-	defer t.locks.Lock("grant " + id)()
+	defer t.lockGrant(id)()
+	defer t.grants.Remove(id)
 	stored, err := t.rows.Grant(ctx, id)
 	if err != nil {
 		return err
@@ -312,8 +313,15 @@ func (s *Session) hold(ctx context.Context, a *Actor, id string) error {
 	return err
 }
 
-// grantOf returns a grant that holds.
-func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
+// lockGrant takes the lock of a grant. It comes before a task's.
+func (t *Tasks) lockGrant(id string) (unlock func()) { return t.locks.Lock("grant " + id) }
+
+// storedGrant returns a grant as it is stored. It is not changed.
+func (t *Tasks) storedGrant(ctx context.Context, id string) (*task.Grant, error) {
+	if g, ok := t.grants.Get(id); ok {
+		return g, nil
+	}
+	defer t.lockGrant(id)()
 	stored, err := t.rows.Grant(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errToken()
@@ -322,6 +330,15 @@ func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
 	if err == nil {
 		err = json.Unmarshal(stored.Body, g)
 	}
+	if err == nil {
+		t.grants.Add(id, g)
+	}
+	return g, err
+}
+
+// grantOf returns a grant that holds.
+func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
+	g, err := t.storedGrant(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -133,6 +133,8 @@ type Tasks struct {
 	deps sync.Mutex
 	// cache holds tasks as they are stored. One is read and replaced under its lock.
 	cache *lru.Cache[string, *task.Task]
+	// grants holds grants as they are stored. One is read and forgotten under its lock.
+	grants *lru.Cache[string, *task.Grant]
 	// leases are those that were renewed in memory.
 	leases leases
 	// moved tells who waits that a task has changed.
@@ -143,7 +145,7 @@ type Tasks struct {
 	running sync.WaitGroup
 }
 
-// cached is how many tasks are kept in memory.
+// cached is how many tasks are kept in memory, and how many grants.
 const cached = 2048
 
 // New takes up what the store holds. Attempts that run have their whole lease anew.
@@ -155,6 +157,9 @@ func New(ctx context.Context, o Options) (*Tasks, error) {
 	t.config.Store(&o.Config)
 	var err error
 	if t.cache, err = lru.New[string, *task.Task](cached); err != nil {
+		return nil, err
+	}
+	if t.grants, err = lru.New[string, *task.Grant](cached); err != nil {
 		return nil, err
 	}
 	if t.counts.open, err = t.rows.Open(ctx); err != nil {
