@@ -115,8 +115,8 @@ type World struct {
 	// Known returns the role of a configured actor of the tenant and the highest
 	// classification that it may work with, and false for none.
 	Known func(name string) (role Role, highest string, ok bool)
-	// Raised is the level that the command's texts come to.
-	Raised string
+	// Raised returns the level that the command's texts come to.
+	Raised func() string
 	// Runner reports whether one is there that can run commands.
 	Runner bool
 }
@@ -261,10 +261,12 @@ func Decide(t *Task, c Command, who *Actor, w *World, now time.Time) (*Outcome, 
 		d.out.Task = t
 		return d.out, nil
 	}
-	if level := d.w.Raised; level != "" && d.w.Level != nil && len(d.out.Events) > 0 && d.w.Level(level) > d.w.Level(d.t.Classification) {
+	if d.w.Raised != nil && len(d.out.Events) > 0 {
 		// Whatever text comes to a task can be read by whoever reads the task.
-		d.out.Events[0].set("classification", d.t.Classification, level)
-		d.t.Classification = level
+		if level := d.w.Raised(); d.w.Level(level) > d.w.Level(d.t.Classification) {
+			d.out.Events[0].set("classification", d.t.Classification, level)
+			d.t.Classification = level
+		}
 	}
 	if !d.silent {
 		d.t.Revision++

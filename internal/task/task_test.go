@@ -790,16 +790,17 @@ func TestClassification(t *testing.T) {
 	}
 	d.to(ExecutionReady)
 	// Any text that is kept raises the task, and none that changes nothing.
-	d.w.Raised = "confidential"
+	const level = "confidential"
+	d.w.Raised = func() string { return level }
 	d.do(lead, Claiming{})
-	if d.task.Classification == d.w.Raised {
+	if d.task.Classification == level {
 		t.Error("what changes nothing raises")
 	}
 	d.do(lead, Claiming{For: time.Minute})
-	if d.task.Classification != d.w.Raised {
+	if d.task.Classification != level {
 		t.Errorf("the task is %s", d.task.Classification)
 	}
-	d.w.Raised = ""
+	d.w.Raised = nil
 	d.refused(lead, StartAttempt{WorkerRef: "builder"}, Classified)
 	d.refused(lead, IssueGrant{&Grant{Actor: "builder", Role: Executor}}, Classified)
 }

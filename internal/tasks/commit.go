@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
@@ -73,7 +74,7 @@ func (t *Tasks) decide(ctx context.Context, at *task.Task, command task.Command,
 	if at != nil {
 		level = at.Classification
 	}
-	w.Raised = t.raised(level, command)
+	w.Raised = sync.OnceValue(func() string { return t.raised(level, command) })
 	out, err := task.Decide(at, command, who, w, t.o.Now())
 	if err != nil {
 		return nil, nil, t.refused(at, who, w, err)
@@ -92,8 +93,8 @@ func (t *Tasks) ask(ctx context.Context, q task.Question, at *task.Task, command
 	} else {
 		full.Tenant, full.Classification, full.Labels, full.Phase = at.Tenant, at.Classification, at.Labels, at.Phase
 	}
-	if w.Level(w.Raised) > w.Level(full.Classification) {
-		full.Classification = w.Raised
+	if raised := w.Raised(); w.Level(raised) > w.Level(full.Classification) {
+		full.Classification = raised
 	}
 	return t.o.Ask(ctx, full)
 }

@@ -231,7 +231,7 @@ func (s *Session) Get(ctx context.Context, p *taskapi.GetParams) (taskapi.View, 
 		return v, t.onePart(ctx, &v, at, p)
 	}
 	if limit > 0 {
-		if v.Events, err = t.events(ctx, at.ID, 0, limit); err != nil {
+		if v.Events, err = t.events(ctx, at, 0, limit); err != nil {
 			return v, err
 		}
 	}
@@ -334,7 +334,7 @@ func (t *Tasks) onePart(ctx context.Context, v *taskapi.View, at *task.Task, p *
 	case "events":
 		before, _ := strconv.ParseUint(p.After, 10, 64)
 		var err error
-		v.Events, err = t.events(ctx, at.ID, before, 200)
+		v.Events, err = t.events(ctx, at, before, 200)
 		return err
 	}
 	return nil
@@ -355,10 +355,13 @@ func page[T any](v *taskapi.View, p *taskapi.GetParams, list []T, id func(T) str
 }
 
 // events are the newest events of a task before a number of the log, oldest first.
-func (t *Tasks) events(ctx context.Context, id string, before uint64, limit int) ([]taskapi.Event, error) {
-	f := audit.Filter{Like: audit.Record{TaskID: id, ActionType: audit.ActionTask}}
+func (t *Tasks) events(ctx context.Context, at *task.Task, before uint64, limit int) ([]taskapi.Event, error) {
+	// Records of other kinds that name the task are few. The search ends with the first
+	// event: all before it would be looked through for nothing.
+	f := audit.Filter{Like: audit.Record{TaskID: at.ID}}
+	limit = min(limit, at.Seq)
 	list := []taskapi.Event{}
-	for len(list) < limit {
+	for len(list) < limit && (len(list) == 0 || list[len(list)-1].N > 1) {
 		lines, next, err := t.o.Search.Query(ctx, f, before, limit-len(list))
 		if err != nil {
 			return nil, err
