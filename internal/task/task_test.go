@@ -410,7 +410,7 @@ func TestCircuit(t *testing.T) {
 		d.do(builder, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptFailed, Failure: "crashed"})
 	}
 	d.now = d.now.Add(time.Hour)
-	d.refused(lead, StartAttempt{}, PhaseMismatch)
+	d.refused(lead, StartAttempt{}, RetriesExhausted)
 	d.move(ExecutionReady)
 	d.refused(lead, StartAttempt{}, RetriesExhausted)
 	d.do(lead, OpenCircuit{Reason: "three crashes"})
