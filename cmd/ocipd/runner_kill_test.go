@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +35,8 @@ type taskWorld struct {
 	waits          int
 	digests        map[string]string
 	effects        map[string]string
+	// digest is that of what was last asked about.
+	digest atomic.Value
 }
 
 const taskWorldConfig = `
@@ -144,8 +147,9 @@ func (w *taskWorld) must(token, method string, params map[string]any) map[string
 
 type object = map[string]any
 
-// resume brings a task with effects to where they run.
-func (w *taskWorld) resume(commands map[string]object) {
+// asks brings a task with effects to where a person is asked about them. It returns the
+// orchestrator's token, and what moves the task.
+func (w *taskWorld) asks(effects ...any) (lead string, move func(from, to task.Phase)) {
 	w.t.Helper()
 	token := func(actor, id string) string {
 		p := object{"actor": actor}
@@ -154,13 +158,9 @@ func (w *taskWorld) resume(commands map[string]object) {
 		}
 		return w.must("", "task.grant", p)["token"].(string)
 	}
-	lead := token("lead", "")
-	var effects []any
-	for key, command := range commands {
-		effects = append(effects, object{"idempotency_key": key, "side_effect_kind": "deployment", "requested_action": "Run " + key, "command": command})
-	}
+	lead = token("lead", "")
 	w.id = w.must(lead, "task.create", object{"title": "Export", "spec_markdown": taskWorldSpec, "workspace": w.dir, "initial_phase": "spec_review", "effects": effects})["task_id"].(string)
-	move := func(from, to task.Phase) {
+	move = func(from, to task.Phase) {
 		w.must(lead, "task.transition", object{"task_id": w.id, "from_phase": from, "to_phase": to, "actor": "lead", "actor_role": "orchestrator", "reason": "next"})
 	}
 	attempt := ""
@@ -182,6 +182,25 @@ func (w *taskWorld) resume(commands map[string]object) {
 	move(task.SpecGate, task.QualityGate)
 	review("critic", "quality")
 	move(task.QualityGate, task.AwaitingApproval)
+	return lead, move
+}
+
+// external brings a task with an effect that is no command to where a person is asked.
+func (w *taskWorld) external() (lead string) {
+	w.t.Helper()
+	w.digest.Store("")
+	lead, _ = w.asks(object{"idempotency_key": "tell", "side_effect_kind": "deployment", "requested_action": "Run tell", "params": object{"to": "ops"}})
+	return lead
+}
+
+// resume brings a task with effects to where they run.
+func (w *taskWorld) resume(commands map[string]object) {
+	w.t.Helper()
+	var effects []any
+	for key, command := range commands {
+		effects = append(effects, object{"idempotency_key": key, "side_effect_kind": "deployment", "requested_action": "Run " + key, "command": command})
+	}
+	lead, move := w.asks(effects...)
 	for key := range commands {
 		asked := w.must(lead, "task.request_approval", object{"task_id": w.id, "idempotency_key": key, "requested_action": "Run " + key, "side_effect_kind": "deployment"})
 		shown := w.must("", "approval.get", object{"approvalId": asked["approval_id"]})

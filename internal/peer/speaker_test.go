@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -262,6 +263,9 @@ func FuzzStat(f *testing.F) {
 		}
 		if parent, err := parseParent(stat); err == nil && parent < 0 {
 			t.Errorf("%q has parent %d", stat, parent)
+		}
+		if p, ok := parseListed(stat); ok && !strings.HasPrefix(strings.TrimLeft(stat, "+0"), strconv.Itoa(p.PID)) && p.PID != 0 {
+			t.Errorf("%q is %+v", stat, p)
 		}
 	})
 }
