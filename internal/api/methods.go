@@ -611,7 +611,7 @@ func (m Inbound) Append(b []byte) []byte {
 }
 
 // messageBytes is about what a message takes besides its text.
-const messageBytes = 1536
+const messageBytes = 960
 
 // appendContent also tells the metadata as it wrote them, nil for none.
 func appendContent(b []byte, content string, metadata Object) (_ []byte, written jsontext.Value) {

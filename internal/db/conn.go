@@ -22,8 +22,10 @@ import (
 // JournalLimit is the size that SQLite cuts the write-ahead log back to.
 const JournalLimit = 64 << 20
 
-// readerSettings bound what a reading connection may do and take.
-var readerSettings = []string{"cache_size=-2048", "query_only=ON"}
+// readerSettings bound what a reading connection may do and take. A page in SQLite's
+// cache takes twice its size here, since its allocator rounds up to powers of two, and
+// the system has the file in its own cache.
+var readerSettings = []string{"cache_size=-512", "query_only=ON"}
 
 // OpenWriter opens the connection that writes. Whoever calls it has claimed the file.
 func OpenWriter(path string) (*Writer, error) {
@@ -39,7 +41,7 @@ func OpenWriter(path string) (*Writer, error) {
 		"journal_mode=WAL",
 		"synchronous=FULL",
 		fmt.Sprintf("journal_size_limit=%d", JournalLimit),
-		"cache_size=-8192",
+		"cache_size=-4096",
 		"trusted_schema=OFF",
 	})
 	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {

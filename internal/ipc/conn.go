@@ -109,7 +109,7 @@ func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	// The stock SDK decodes each read of its socket by itself, so a character that
 	// two reads share is lost there. Operators are shown the very bytes of records.
 	c.out = newOutQueue(socket, s.limits.Load().QueueBytes, f == faceApp, s.now, c.onWriteError, c.onOverflow)
-	c.out.charge, c.out.relieve = c.charge, func() { s.relieve(c.process) }
+	c.out.charge, c.out.relieve, c.out.pieces = c.charge, func() { s.relieve(c.process) }, &s.pieces
 	return c
 }
 

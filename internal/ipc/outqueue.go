@@ -32,6 +32,8 @@ type outQueue struct {
 	// connections; relieve is told after it grew, without the lock.
 	charge  func(bytes int64)
 	relieve func()
+	// pieces are those that no connection uses now; nil keeps none.
+	pieces *pieces
 	// held is what waits or is being written, in bytes, and loose what of it is
 	// no delivery.
 	held, loose atomic.Int64
@@ -74,8 +76,33 @@ type piece struct {
 // pieceBytes is from how many bytes on a piece takes no more frames.
 const pieceBytes = 64 << 10
 
-// keepBuffer is the largest piece whose memory is kept for the next one.
-const keepBuffer = 16 << 10
+// keepBuffer is the largest piece whose memory a connection keeps for the next one. A
+// longer one is moved to one of pieceRoom bytes, which connections hand on to each other.
+const (
+	keepBuffer = 16 << 10
+	pieceRoom  = pieceBytes + keepBuffer
+)
+
+// pieces is memory of pieces that no connection of a server uses now.
+type pieces struct{ pool sync.Pool }
+
+func (p *pieces) get() []byte {
+	if p != nil {
+		if room, ok := p.pool.Get().(*[pieceRoom]byte); ok {
+			return room[:0]
+		}
+	}
+	return make([]byte, 0, pieceRoom)
+}
+
+// put takes a piece's memory back, and reports whether it is of one of get.
+func (p *pieces) put(frames []byte) bool {
+	if p == nil || cap(frames) != pieceRoom {
+		return false
+	}
+	p.pool.Put((*[pieceRoom]byte)(frames[:pieceRoom]))
+	return true
+}
 
 // ack is told when the other end has taken everything up to end, or lost where it is not
 // known to have.
@@ -157,10 +184,14 @@ func (q *outQueue) addAck(a ack, frame func([]byte) []byte) bool {
 		q.filled = append(q.filled, q.filling)
 		q.filling = piece{}
 		if q.lastFrame < pieceBytes/4 { // a long one makes its own room
-			q.filling.frames = make([]byte, 0, pieceBytes)
+			q.filling.frames = q.pieces.get()
 		}
 	}
 	before := len(q.filling.frames)
+	if small := q.filling.frames; cap(small) <= keepBuffer && before+q.lastFrame > keepBuffer {
+		q.filling.frames = append(q.pieces.get(), small...)
+		q.spare = small[:0]
+	}
 	q.filling.frames = q.spelled(frame(q.filling.frames), before)
 	size := int64(len(q.filling.frames) - before)
 	q.lastFrame = int(size)
@@ -351,7 +382,7 @@ func (q *outQueue) write() {
 			q.die(err)
 			return
 		}
-		if cap(frames) <= keepBuffer {
+		if !q.pieces.put(frames) && cap(frames) <= keepBuffer {
 			q.spare = frames[:0]
 		}
 		q.wakeWaiting()

@@ -403,3 +403,41 @@ func TestOutQueueWriteError(t *testing.T) {
 		t.Errorf("%d overflows", n)
 	}
 }
+
+// Connections hand memory on to each other, and no byte of one reaches another: a burst
+// is queued whole, again and again, on several at a time.
+func TestPiecesAreHandedOn(t *testing.T) {
+	const queues, bursts, frames = 4, 20, 150
+	room := new(pieces)
+	var all sync.WaitGroup
+	for queue := range queues {
+		ours, theirs := pair(t)
+		q, _ := newQueue(ours, 1<<30, time.Now)
+		q.pieces = room
+		payload := []byte(`"` + strings.Repeat(string(rune('a'+queue)), 1500) + `"`)
+		all.Go(func() {
+			lines := bufio.NewReader(theirs)
+			for burst := range bursts {
+				for n := range frames {
+					q.event(strconv.Itoa(queue), int64(burst), event(n), payload, nil)
+				}
+				q.flushSoon()
+				for n := range frames {
+					line, err := lines.ReadBytes('\n')
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if want := wire.AppendEvent(nil, strconv.Itoa(queue), int64(burst), event(n), payload); !bytes.Equal(line, want) {
+						t.Errorf("queue %d, burst %d: got %.80q, want %.80q", queue, burst, line, want)
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if made := testing.AllocsPerRun(100, func() { room.put(room.get()) }); made > 1 {
+		t.Errorf("%.0f allocations to hand a piece on", made)
+	}
+}

@@ -64,6 +64,7 @@ type Server struct {
 	tasksOf  func(api.Peer, Client) TaskSession
 	admit    func(api.Peer) error
 	limits   atomic.Pointer[Limits]
+	pieces   pieces
 	allowUID func(uid uint32, operator bool) bool
 	now      func() time.Time
 	newID    func() string

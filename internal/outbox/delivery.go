@@ -69,8 +69,8 @@ func (e *Event) encode() []byte {
 
 // headBytes is about what a delivery's first line takes, and usualData what its data do.
 const (
-	headBytes = 256
-	usualData = 2048
+	headBytes = 384
+	usualData = 1152
 )
 
 func (e *Event) decode(text []byte) error {
