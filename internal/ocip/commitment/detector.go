@@ -132,6 +132,8 @@ type Detector struct {
 	// unreadable is set where stretches are looked for that nobody reads.
 	unreadable bool
 	lingo      *lingo
+	// rooms are where hits were gathered, to be used again.
+	rooms sync.Pool
 }
 
 // New makes a detector. It refuses a match, a family or a mode it does not
@@ -293,6 +295,10 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 			g.kept[first+k].Member = one.Member
 		}
 	}
+	if g.room != nil {
+		*g.room = g.open[:0]
+		d.rooms.Put(g.room)
+	}
 	return g.kept
 }
 
@@ -356,6 +362,8 @@ type gathering struct {
 	// words that give it away.
 	open []Hit
 	kept []Hit
+	// room is where open was taken from, nil as long as there was no hit.
+	room *[]Hit
 	// answers is set where the message answers a question.
 	answers bool
 	// spoken counts the common words of each language in the block spokenAt;
@@ -397,8 +405,12 @@ func (g *gathering) add(h Hit) {
 	if len(g.open) >= maxOpen {
 		g.settle(h.Start - maxReach)
 	}
-	if g.open == nil {
-		g.open = make([]Hit, 0, 4)
+	if g.room == nil {
+		g.room, _ = g.d.rooms.Get().(*[]Hit)
+		if g.room == nil {
+			g.room = new([]Hit)
+		}
+		g.open = *g.room
 	}
 	g.open = append(g.open, h)
 }

@@ -288,9 +288,11 @@ var anchors = func() (table [1 << 10]uint32) {
 // glued looks for the literals in a run of letters: glued to other letters, they are
 // as good as alone, where the whole is no word.
 func glued(text string, from, to int, into *gathering) {
-	for pos := max(from, 1); pos < to; pos += 2 {
-		if among := anchors[uint(text[pos-1]&31)<<5|uint(text[pos]&31)]; among != 0 {
-			gluedAmong(text, pos, among, into)
+	before := max(from, 1) - 1
+	letters := text[before:max(to, before)]
+	for i := 1; i < len(letters); i += 2 {
+		if among := anchors[(uint(letters[i-1]&31)<<5|uint(letters[i]&31))%(1<<10)]; among != 0 {
+			gluedAmong(text, before+i, among, into)
 		}
 	}
 }
@@ -298,11 +300,8 @@ func glued(text string, from, to int, into *gathering) {
 // gluedAmong looks for those that have the letter at pos in their anchor, behind
 // another.
 func gluedAmong(text string, pos int, among uint32, into *gathering) {
-	for i := range literals {
-		if among>>i&1 == 0 {
-			continue
-		}
-		l := literals[i]
+	for ; among != 0; among &= among - 1 {
+		l := literals[bits.TrailingZeros32(among)]
 		for start := max(0, pos-2-l.anchor); start <= pos-1-l.anchor; start++ {
 			if text[start]|0x20 != l.letters[0] {
 				continue
