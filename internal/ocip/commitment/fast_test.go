@@ -42,3 +42,22 @@ func FuzzBeginnings(f *testing.F) {
 		}
 	})
 }
+
+// What reads eight letters at a time ends where one at a time does.
+func TestLowers(t *testing.T) {
+	for c := range 256 {
+		for at := range 20 {
+			s := strings.Repeat("az", 10)
+			s = s[:at] + string([]byte{byte(c)}) + s[at:]
+			for from := range at + 1 {
+				want := at
+				if 'a' <= c && c <= 'z' {
+					want = len(s)
+				}
+				if got := lowers(s, from); got != want {
+					t.Fatalf("%q from %d: %d, want %d", s, from, got, want)
+				}
+			}
+		}
+	}
+}
