@@ -379,8 +379,8 @@ func runCorpora(arguments []string, half string, out io.Writer) error {
 		r := measure.Commitments(different)
 		fmt.Fprintf(out, row, name, r.Texts, r.Held, 100*r.ByKeyword.Rate.Value, 100*r.ByCue.Rate.Value, 100*r.ByBoth.Rate.Value, 100*waits(counted, true).Value)
 		if a := measure.CountActs(all, 3, 10); a.Messages > a.Exchanges {
-			fmt.Fprintf(out, "  decisions of 100: %.1f; by exchange, 3 rounds %.1f, 10 %.1f, all words %.1f\n",
-				perHundred(a.Asked, a.Messages), perHundred(a.Within[0].Asked, a.Messages), perHundred(a.Within[1].Asked, a.Messages), perHundred(a.Within[1].Ticked, a.Messages))
+			fmt.Fprintf(out, "  asked of 100: %.1f; 3 rounds %.1f, 10 rounds %.1f, all words %.1f, least %.1f\n",
+				perHundred(a.Asked, a.Messages), perHundred(a.Within[0].Asked, a.Messages), perHundred(a.Within[1].Asked, a.Messages), perHundred(a.Within[1].Ticked, a.Messages), perHundred(a.Least, a.Messages))
 		}
 		raised := measure.Secrets(different).False
 		fmt.Fprintf(out, "  with a secret, as it seems: %d\n", raised.Part)

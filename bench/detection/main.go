@@ -369,12 +369,12 @@ func (f *Figures) print(out io.Writer, before *Figures) {
 		fmt.Fprintf(out, "false, agents    %v of %d%s\n\n", h.AgentsFalse, h.AgentsFalse.Whole, kept(h.AgentsFalse, was.AgentsFalse))
 
 		fmt.Fprintf(out, "decisions asked of people, for conversations of two turns and more\n")
-		fmt.Fprintf(out, "%-14s %8s %10s %22s %10s %10s\n", "", "messages", "one by one", "by exchange, 3 rounds", "10 rounds", "all words")
+		fmt.Fprintf(out, "%-12s %8s %10s %21s %9s %9s %5s\n", "", "messages", "one by one", "by exchange, 3 rounds", "10 rounds", "all words", "least")
 		for _, kind := range kinds() {
 			a := h.Acts[kind]
-			fmt.Fprintf(out, "%-14s %8d %10d %22d %10d %10d\n", kind, a.Messages, a.Asked, a.Within[0].Asked, a.Within[1].Asked, a.Within[1].Ticked)
+			fmt.Fprintf(out, "%-12s %8d %10d %21d %9d %9d %5d\n", kind, a.Messages, a.Asked, a.Within[0].Asked, a.Within[1].Asked, a.Within[1].Ticked, a.Least)
 			if w := was.Acts[kind]; w != nil && (w.Asked != a.Asked || !slices.Equal(w.Within, a.Within)) {
-				fmt.Fprintf(out, "%-14s %8d %10d %22d %10d %10d\n", "", w.Messages, w.Asked, w.Within[0].Asked, w.Within[1].Asked, w.Within[1].Ticked)
+				fmt.Fprintf(out, "%-12s %8d %10d %21d %9d %9d\n", "", w.Messages, w.Asked, w.Within[0].Asked, w.Within[1].Asked, w.Within[1].Ticked)
 			}
 		}
 		fmt.Fprintln(out)

@@ -13,6 +13,9 @@ type Acts struct {
 	// Asked is how many messages wait for a person when each is decided by
 	// itself: those whose words hold them, and those that answer such a one.
 	Asked int `json:"asked"`
+	// Least is how many are left where the first decision of each side's person stands
+	// for all that the side does in the exchange: fewer no approval of exchanges can ask.
+	Least int `json:"least"`
 	// Within is how many decisions are left when a person who approves a message
 	// approves with it what the rest of the exchange may say, where that can be.
 	Within []Within `json:"within"`
@@ -41,32 +44,35 @@ func CountActs(seen []Seen, rounds ...int) Acts {
 	for _, messages := range exchanges {
 		slices.SortFunc(messages, func(a, b *Seen) int { return a.Turn - b.Turn })
 		a.Messages += len(messages)
-		a.Asked += play(messages, nil)
+		asked, least := play(messages, nil)
+		a.Asked, a.Least = a.Asked+asked, a.Least+least
 	}
 	for _, n := range rounds {
 		w := Within{Rounds: n}
 		for _, messages := range exchanges {
-			w.Asked += play(messages, &approvals{rounds: n, given: map[string][]approval{}})
-			w.Ticked += play(messages, &approvals{rounds: n, given: map[string][]approval{}, words: ocip.AllGrantable()})
+			asked, _ := play(messages, &approvals{rounds: n, given: map[string][]approval{}})
+			ticked, _ := play(messages, &approvals{rounds: n, given: map[string][]approval{}, words: ocip.AllGrantable()})
+			w.Asked, w.Ticked = w.Asked+asked, w.Ticked+ticked
 		}
 		a.Within = append(a.Within, w)
 	}
 	return a
 }
 
-// play counts the decisions that an exchange takes. A message waits for the person
+// play counts the decisions that an exchange takes, and the people who take any. A message waits for the person
 // of its sender where its words hold it, or where the sender owes an answer to words
 // that would hold them. The person of either side may have approved some words for
 // the rest of the exchange: then they are no question there.
-func play(messages []*Seen, given *approvals) (asked int) {
+func play(messages []*Seen, given *approvals) (asked, people int) {
 	owes := map[string]bool{}
-	sides := map[string]bool{}
+	sides, decided := map[string]bool{}, map[string]bool{}
 	for _, m := range messages {
 		sides[m.From] = true
 	}
 	for round, m := range messages {
 		if owes[m.From] || m.Held && !given.cover(m.From, m, round) {
 			asked++
+			decided[m.From] = true
 			given.approve(m, round)
 		}
 		delete(owes, m.From)
@@ -76,7 +82,7 @@ func play(messages []*Seen, given *approvals) (asked int) {
 			}
 		}
 	}
-	return asked
+	return asked, len(decided)
 }
 
 // approvals are what people have approved for the rest of an exchange, by the side

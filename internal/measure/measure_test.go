@@ -193,20 +193,21 @@ func TestCountActs(t *testing.T) {
 		asked int
 		// three and all are what is left within three rounds and all of them.
 		three, all int
+		least      int
 	}{
-		{"nothing held", []Seen{seen(1, "A"), seen(2, "B")}, 0, 0, 0},
-		{"the same word again", []Seen{seen(1, "A", "book"), seen(2, "A", "book"), seen(3, "A", "book")}, 3, 1, 1},
-		{"a new word", []Seen{seen(1, "A", "book"), seen(2, "A", "book", "deadline"), seen(3, "A", "deadline")}, 3, 2, 2},
-		{"too late", []Seen{seen(1, "A", "book"), seen(2, "A"), seen(3, "A"), seen(4, "A"), seen(5, "A", "book")}, 2, 2, 1},
-		{"an acceptance", []Seen{seen(1, "A", "acceptance"), seen(2, "A", "acceptance")}, 2, 2, 2},
-		{"a sum beside a word", []Seen{seen(1, "A", "book"), dear}, 2, 2, 2},
-		{"the other side", []Seen{seen(1, "A", "book"), seen(2, "B", "book")}, 2, 2, 2},
-		{"an answer", []Seen{seen(1, "A", "book"), seen(2, "B"), seen(3, "A"), seen(4, "B")}, 2, 2, 2},
-		{"answers of one who has approved", []Seen{seen(1, "A", "book"), seen(2, "B", "book"), seen(3, "A"), seen(4, "B", "book"), seen(5, "A")}, 5, 2, 2},
-		{"no exchange", []Seen{{Text: &Text{}, Held: true, Names: []string{"book"}}}, 0, 0, 0},
+		{"nothing held", []Seen{seen(1, "A"), seen(2, "B")}, 0, 0, 0, 0},
+		{"the same word again", []Seen{seen(1, "A", "book"), seen(2, "A", "book"), seen(3, "A", "book")}, 3, 1, 1, 1},
+		{"a new word", []Seen{seen(1, "A", "book"), seen(2, "A", "book", "deadline"), seen(3, "A", "deadline")}, 3, 2, 2, 1},
+		{"too late", []Seen{seen(1, "A", "book"), seen(2, "A"), seen(3, "A"), seen(4, "A"), seen(5, "A", "book")}, 2, 2, 1, 1},
+		{"an acceptance", []Seen{seen(1, "A", "acceptance"), seen(2, "A", "acceptance")}, 2, 2, 2, 1},
+		{"a sum beside a word", []Seen{seen(1, "A", "book"), dear}, 2, 2, 2, 1},
+		{"the other side", []Seen{seen(1, "A", "book"), seen(2, "B", "book")}, 2, 2, 2, 2},
+		{"an answer", []Seen{seen(1, "A", "book"), seen(2, "B"), seen(3, "A"), seen(4, "B")}, 2, 2, 2, 2},
+		{"answers of one who has approved", []Seen{seen(1, "A", "book"), seen(2, "B", "book"), seen(3, "A"), seen(4, "B", "book"), seen(5, "A")}, 5, 2, 2, 2},
+		{"no exchange", []Seen{{Text: &Text{}, Held: true, Names: []string{"book"}}}, 0, 0, 0, 0},
 	} {
 		a := CountActs(c.seen, 3, 0)
-		if a.Asked != c.asked || a.Within[0].Asked != c.three || a.Within[1].Asked != c.all {
+		if a.Asked != c.asked || a.Within[0].Asked != c.three || a.Within[1].Asked != c.all || a.Least != c.least {
 			t.Errorf("%s: %+v, want %+v", c.name, a, c)
 		}
 	}

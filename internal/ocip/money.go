@@ -84,11 +84,11 @@ const (
 		" secondo secondi minuti ora ore giorno giorni settimana settimane mese mesi anno anni" +
 		" seconden minuut uur uren dag dagen weken maand maanden jaar jaren werkdag werkdagen mês ano anos"
 	// counted is what costs nothing, however many there are.
-	counted = "people persons guests attendees participants colleagues pages slides lines words characters paragraphs chapters files tests questions messages emails" +
+	counted = "people persons guests attendees participants colleagues pages slides lines words characters paragraphs chapters files tests questions messages emails errors warnings failures rows columns functions methods iterations retries" +
 		" issues bugs commits comments reviewers rounds steps times attempts options topics personas personen leute gäste seiten zeilen fragen" +
 		" personnes invités pages lignes persone ospiti pagine righe mensen gasten pagina regels vragen pessoas convidados páginas linhas perguntas preguntas líneas"
 	// numbered stands before: "round 2".
-	numbered = "round version step phase part chapter page section line item task issue ticket room gate table question option paragraph figure slide appendix draft revision sprint" +
+	numbered = "round version step phase part chapter page section line item task issue ticket room gate table question option paragraph figure slide appendix draft revision sprint day code exitcode" +
 		" runde schritt teil kapitel seite abschnitt zeile ronda versión paso fase parte capítulo página sección línea étape partie chapitre ligne" +
 		" versione passo capitolo pagina sezione riga ronde versie stap deel hoofdstuk regel rodada versão etapa seção linha"
 	// between may stand between a number and its unit.
@@ -120,13 +120,17 @@ func speaksOfMoney(s string) bool {
 	if valued(folded) {
 		return true
 	}
+	list := items(0)
 	for pos := 0; pos < len(folded); {
 		r, width := utf8.DecodeRuneInString(folded[pos:])
 		if !unicode.IsNumber(r) {
 			pos += width
 			continue
 		}
-		end := harmless(folded, pos)
+		end := list.next(folded, pos)
+		if end == 0 {
+			end = harmless(folded, pos)
+		}
 		if end == 0 {
 			return true
 		}
@@ -149,7 +153,7 @@ func harmless(s string, pos int) (end int) {
 		return 0
 	}
 	n.value, _ = strconv.Atoi(s[pos:n.end])
-	for _, one := range [...]func(*number) int{(*number).clock, (*number).date, (*number).ordinal, (*number).counts, (*number).named} {
+	for _, one := range [...]func(*number) int{(*number).clock, (*number).date, (*number).ordinal, (*number).counts, (*number).named, (*number).zero} {
 		if end := one(&n); end > 0 && n.ends(end) {
 			return end
 		}
@@ -419,7 +423,13 @@ func (n *number) named() int {
 		return 0
 	}
 	version := n.start > 0 && n.s[n.start-1] == 'v'
-	if before := n.before(n.start); version || words().numbered[before] && n.value < 1000 {
+	before := n.before(n.start)
+	if words().numbered[strings.TrimSuffix(before, "s")] && n.value < 1000 && end < len(n.s) && (n.s[end] == '-' || strings.HasPrefix(n.s[end:], "–")) {
+		// "lines 177-182"
+		_, width := utf8.DecodeRuneInString(n.s[end:])
+		return n.digits(end+width, 1, 3, 999)
+	}
+	if version || words().numbered[before] && n.value < 1000 {
 		for end+1 < len(n.s) && n.s[end] == '.' && n.s[end+1]-'0' < 10 {
 			part := n.digits(end+1, 1, 3, 999)
 			if part == 0 {
@@ -431,3 +441,39 @@ func (n *number) named() int {
 	}
 	return 0
 }
+
+// zero is no sum: "exit code: 0", "0 errors".
+func (n *number) zero() int {
+	if n.value != 0 || n.end-n.start > 1 {
+		return 0
+	}
+	return n.end
+}
+
+// items is how many items of a list were read.
+type items int
+
+// next returns where the number ends that begins an item of a list at pos, 0 if none
+// does: at the beginning of its line, and the first item's or one more than the last's.
+func (i *items) next(s string, pos int) (end int) {
+	from := max(0, pos-maxLead-1)
+	lead := s[from:pos]
+	if line := strings.LastIndexByte(lead, '\n'); line >= 0 {
+		lead = lead[line+1:]
+	} else if from > 0 {
+		return 0
+	}
+	if strings.Trim(lead, " \t#*-+>(") != "" {
+		return 0
+	}
+	for _, number := range [...]items{*i + 1, 1} {
+		if rest, found := strings.CutPrefix(s[pos:], strconv.Itoa(int(number))); found && len(rest) > 1 && (rest[0] == '.' || rest[0] == ')') && (rest[1] == ' ' || rest[1] == '\t') {
+			*i = number
+			return len(s) - len(rest)
+		}
+	}
+	return 0
+}
+
+// maxLead is how many signs and blanks stand before the number of an item.
+const maxLead = 16
