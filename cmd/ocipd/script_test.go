@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 		scriptedAgent(os.Args[2])
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == serverWord {
+		scriptedServer(os.Args[2])
+		return
+	}
 	if os.Getenv(asProgram) != "" {
 		// It is for the tests, and no key of the configuration.
 		_ = os.Unsetenv(sdkVariable)

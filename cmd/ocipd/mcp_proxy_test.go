@@ -1,0 +1,532 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/taskapi"
+)
+
+// serverWord makes the test binary be an MCP server that keeps what it reads in a file.
+const serverWord = "play-an-mcp-server"
+
+// scriptedServer answers as its tools are named, line by line.
+func scriptedServer(log string) {
+	kept, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"OCIPD_TOKEN", "OCIPD_TOKEN_FILE"} {
+		if os.Getenv(name) != "" {
+			fmt.Fprintln(kept, "token")
+		}
+	}
+	r := bufio.NewReader(os.Stdin)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		fmt.Fprint(kept, line)
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Name string }
+		}
+		if json.Unmarshal([]byte(line), &m) != nil || m.ID == nil {
+			continue
+		}
+		switch {
+		case m.Method == "initialize":
+			fmt.Printf(`{"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"experimental":{"x":{"y":1.50}}},"serverInfo":{"name":"chat","version":"1"}},"id":%s,"jsonrpc":"2.0"}`+"\n", m.ID)
+		case m.Method == "tools/list":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"send_message","inputSchema":{"type":"object","properties":{"to":{"type":"string"},"text":{"type":"string"}}}},{"name":"search","inputSchema":{"type":"object","properties":{"query":{}}}},{"name":"post","inputSchema":{"type":"object","properties":{"channel_id":{},"body":{},"title":{}}}}]}}`+"\n", m.ID)
+		case m.Params.Name == "big":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"`, m.ID)
+			for range 20 << 10 {
+				fmt.Print(strings.Repeat("x", 1024))
+			}
+			fmt.Print(`"}]}}` + "\r\n")
+		case m.Params.Name == "die":
+			os.Exit(3)
+		case strings.Contains(line, "fails"):
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"isError":true}}`+"\n", m.ID)
+		default:
+			fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`+"\n"+`{"id":7,"method":"sampling/createMessage","jsonrpc":"2.0","params":{"x":"\ud83d"}}`+"\n"+`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"done"}], "_meta":{"n":1.0}}}`+"\n", m.ID)
+		}
+	}
+}
+
+const chatMap = `
+channel: chat
+tools:
+  send_message: {text: [text], to: ["{to}"]}
+  mail: {title: [subject], text: [body], to: ["{to}", "{cc}"]}
+  comment: {text: [body], to: ["{owner}/{repo}#{number}"]}
+`
+
+const proxyTeam = `
+ipc: {apps_may_operate: true}
+agents:
+  - {id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme, max_classification_shared: internal}
+directory:
+  - {kind: person, user_id: dave, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: ["chat:dave", "chat:erin"]}
+  - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex, accepts: [public], sessions: ["chat:eve"]}
+`
+
+// proxyTrial is a daemon, and clients that talk to a server through the proxy.
+type proxyTrial struct {
+	*mcpTrial
+	log, token string
+}
+
+func newProxyTrial(t *testing.T) *proxyTrial {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	p := &proxyTrial{mcpTrial: newMCPTrial(t, proxyTeam)}
+	p.log, p.token = filepath.Join(p.dir, "server.log"), filepath.Join(p.dir, "ann.token")
+	var granted taskapi.Granted
+	p.operator("task.grant", map[string]any{"agent": "ann"}, &granted)
+	for name, text := range map[string]string{p.token: granted.Token, filepath.Join(p.dir, "chat.yaml"): chatMap, p.log: ""} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// proxySession is one client's, over lines.
+type proxySession struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func (p *proxyTrial) open(command []string, env ...string) *proxySession {
+	p.t.Helper()
+	cmd := exec.CommandContext(p.t.Context(), command[0], command[1:]...)
+	cmd.Env = append(append(os.Environ(), "XDG_STATE_HOME="+p.dir, "GORACE=atexit_sleep_ms=0"), env...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		in.Close()
+		_ = cmd.Wait()
+	})
+	return &proxySession{p.t, cmd, in, bufio.NewReader(out)}
+}
+
+func (p *proxyTrial) server() []string { return []string{os.Args[0], serverWord, p.log} }
+
+func (p *proxyTrial) proxied(args ...string) *proxySession {
+	p.t.Helper()
+	command := append([]string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--config", filepath.Join(p.dir, "ocipd.yaml"), "--map", filepath.Join(p.dir, "chat.yaml")}, args...)
+	return p.open(append(append(command, "--"), p.server()...), asProgram+"=1", "OCIPD_TOKEN_FILE="+p.token)
+}
+
+func (s *proxySession) say(line string) {
+	s.t.Helper()
+	if _, err := io.WriteString(s.in, line); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// answer reads up to the answer of an id, and returns what the tool said.
+func (s *proxySession) answer(id string) (text string, isError bool) {
+	s.t.Helper()
+	for {
+		line, err := s.out.ReadString('\n')
+		if err != nil {
+			s.t.Fatalf("no answer to %s: %v", id, err)
+		}
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Error  struct{ Message string }
+			Result struct {
+				IsError bool
+				Content []struct{ Text string }
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		if m.Method != "" || string(m.ID) != id {
+			continue
+		}
+		if m.Error.Message != "" {
+			return m.Error.Message, true
+		}
+		if len(m.Result.Content) > 0 {
+			text = m.Result.Content[0].Text
+		}
+		return text, m.Result.IsError
+	}
+}
+
+func call(id int, tool, arguments string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"progressToken":%d}}}`+"\n", id, tool, arguments, id)
+}
+
+// calls are the calls of tools that the server got.
+func (p *proxyTrial) calls() (got []string) {
+	p.t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "tools/call") {
+			got = append(got, line)
+		}
+	}
+	return got
+}
+
+func (p *proxyTrial) decide(decision, id string) {
+	p.t.Helper()
+	var saw api.Approval
+	p.operator("approval.get", map[string]any{"approvalId": id}, &saw)
+	p.operator("approval.resolve", map[string]any{"approvalId": id, "decision": decision, "digest": saw.Digest}, nil)
+}
+
+// waiting is the only approval request that waits.
+func (p *proxyTrial) waiting() string {
+	p.t.Helper()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for over := time.Now().Add(time.Minute); time.Now().Before(over); <-again.C {
+		var list api.ApprovalListResult
+		p.operator("approval.list", map[string]any{}, &list)
+		if len(list.Approvals) == 1 {
+			var a api.ApprovalSummary
+			if err := json.Unmarshal(list.Approvals[0], &a); err != nil {
+				p.t.Fatal(err)
+			}
+			return a.ApprovalID
+		}
+	}
+	p.t.Fatal("nothing waits")
+	return ""
+}
+
+func (p *proxyTrial) events(of audit.Record) (events []string) {
+	p.t.Helper()
+	var page api.AuditQueryResult
+	p.operator("audit.query", map[string]any{"filter": audit.Filter{Like: of}}, &page)
+	for _, line := range slices.Backward(page.Records) {
+		e, err := audit.Parse(line)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		events = append(events, e.Event)
+	}
+	return events
+}
+
+func (p *proxyTrial) until(what string, is func() bool) {
+	p.t.Helper()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for over := time.Now().Add(time.Minute); !is(); <-again.C {
+		if time.Now().After(over) {
+			p.t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// Whatever sends no message passes as it is, in both directions, also where it is long.
+func TestProxyPassesTheRest(t *testing.T) {
+	p := newProxyTrial(t)
+	said := []string{
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"tasks":{},"sampling":{}},"clientInfo":{"name":"t","version":"1"}}}` + "\n",
+		`{ "jsonrpc" : "2.0", "method":"notifications\/initialized" }` + "\r\n", "\n",
+		`{"jsonrpc":"2.0","id":"server/1","method":"server/discover","_meta":{"a":1.0},"params":{}}` + "\n",
+		`{"jsonrpc":"2.0","id":12345678901234567890,"method":"tools/list"}` + "\n",
+		`{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"type":"text","text":"half \ud83d"}}}` + "\n",
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"search","arguments":{"query":"x","Query":"y","n":1e2}}}` + "\n",
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"big"}}` + "\n",
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}` + "\n",
+		`{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"x:y"}}` + "\n",
+	}
+	through := func(command []string, env ...string) (answered, got []byte) {
+		if err := os.Truncate(p.log, 0); err != nil {
+			t.Fatal(err)
+		}
+		s := p.open(command, env...)
+		go func() {
+			for _, line := range said {
+				if _, err := io.WriteString(s.in, line); err != nil {
+					return
+				}
+			}
+			s.in.Close()
+		}()
+		answered, err := io.ReadAll(s.out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err = os.ReadFile(p.log); err != nil {
+			t.Fatal(err)
+		}
+		return answered, got
+	}
+	want, wanted := through(p.server())
+	command := append([]string{os.Args[0], "mcp-proxy", "--agent", "ann", "--socket", p.socket, "--map", filepath.Join(p.dir, "chat.yaml"), "--"}, p.server()...)
+	is, got := through(command, asProgram+"=1", "OCIPD_TOKEN_FILE="+p.token)
+	if !bytes.Equal(want, is) {
+		t.Errorf("the client was answered %d bytes and not %d: %.2000s", len(is), len(want), is)
+	}
+	if !bytes.Equal(wanted, got) {
+		t.Errorf("the server got\n%s, want\n%s", got, wanted)
+	}
+	if len(want) < 20<<20 {
+		t.Errorf("the server said %d bytes", len(want))
+	}
+}
+
+// What a tool sends is decided first: it goes with its disclosure, or not at all.
+func TestProxyGates(t *testing.T) {
+	p := newProxyTrial(t)
+	s := p.proxied()
+	s.say(call(1, "send_message", `{"to":"dave","text":"Is it h\u00e9re?","thread":12345678901234567890}`))
+	if text, isError := s.answer("1"); text != "done" || isError {
+		t.Fatalf("answered %q", text)
+	}
+	want := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send_message","arguments":{"text":"Is it hére?\n\nSent by user's OpenClaw assistant","thread":12345678901234567890,"to":"dave"},"_meta":{"progressToken":1}}}` + "\n"
+	if got := p.calls(); len(got) != 1 || got[0] != want {
+		t.Errorf("the server got %s, want %s", got, want)
+	}
+	for i, tc := range []struct{ line, says string }{
+		{call(2, "send_message", `{"to":"eve","text":"Hello"}`), "CROSS_ENTERPRISE_BLOCKED"},
+		{call(3, "send_message", `{"to":"dave","text":"The key is AKIAIOSFODNN7EXAMPLE and wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}`), "CLASSIFICATION_VIOLATION"},
+		{call(4, "mail", `{"to":["dave","eve"],"subject":"s","body":"Hello"}`), "CROSS_ENTERPRISE_BLOCKED"},
+		{call(5, "send_message", `{"to":"dave","text":"a","Text":"b"}`), "differ in case"},
+		{call(6, "send_message", `{"TO":"dave","text":"a"}`), "is not"},
+		{call(7, "send_message", `{"to":"dave","text":["a"]}`), "is no text"},
+		{call(8, "send_message", `{"text":"a"}`), "names no recipient"},
+		{call(9, "send_message", `{"to":{"a":1},"text":"a"}`), "neither a text nor a number"},
+		{call(10, "comment", `{"owner":"a","repo":"b","body":"x"}`), "missing"},
+		{call(11, "send_message", `{"to":"dave","text":"a","file":"/etc/passwd"}`), "MEDIA_REFUSED"},
+		{call(12, "notify", `{"channel_id":"eve","message":"Hello"}`), "CROSS_ENTERPRISE_BLOCKED"},
+		{call(13, "send_message", `{"to":"dave","text":"`+strings.Repeat("x", 300<<10)+`"}`), "longer than"},
+		{`[` + strings.TrimSpace(call(14, "send_message", `{}`)) + "]\n", ""},
+		{strings.Replace(call(15, "send_message", `{"to":"eve","text":"a"}`), `"name":`, `"Name":"search","name":`, 1), "is not"},
+		{strings.Replace(call(16, "send_message", `{"to":"eve","text":"a"}`), `"method":`, `"Method":"ping","method":`, 1), ""},
+		{strings.Replace(call(17, "send_message", `{"to":"eve","text":"a"}`), `tools/call`, `tools\/call`, 1), "CROSS_ENTERPRISE"},
+		{strings.Replace(call(18, "send_message", `{"to":"dave","text":"a"}`), `"id":18,`, ``, 1), ""},
+	} {
+		s.say(tc.line)
+		id := fmt.Sprint(i + 2)
+		if tc.says == "" {
+			id = "null"
+		}
+		text, isError := s.answer(id)
+		if !isError || !strings.Contains(text, tc.says) {
+			t.Errorf("%.80s is answered %q", tc.line, text)
+		}
+	}
+	if got := p.calls(); len(got) != 1 {
+		t.Errorf("the server got %s", got[1:])
+	}
+	// Of the two recipients, the one that may be written to was let go and not written to.
+	if got := p.events(audit.Record{Event: "not_taken"}); len(got) != 1 {
+		t.Errorf("on record is %v", got)
+	}
+	s.say(call(30, "mail", `{"to":"dave","cc":["erin"],"subject":"Today","body":"Hello"}`))
+	if text, isError := s.answer("30"); isError {
+		t.Errorf("answered %q", text)
+	}
+	if got := p.calls(); !strings.Contains(got[len(got)-1], `{"body":"Hello\n\nSent by user's OpenClaw assistant","cc":["erin"],"subject":"Today","to":"dave"}`) {
+		t.Errorf("the server got %s", got[len(got)-1])
+	}
+	s.say(call(31, "send_message", `{"to":"dave","text":"it fails"}`))
+	if _, isError := s.answer("31"); !isError {
+		t.Error("the failure of a tool is not told")
+	}
+	p.until("the record", func() bool { return len(p.events(audit.Record{Event: "outcome_unknown"})) == 1 })
+	text, err := os.ReadFile(p.log)
+	if err != nil || bytes.Contains(text, []byte("token\n")) {
+		t.Errorf("the server was given the token: %v", err)
+	}
+}
+
+var approvalID = regexp.MustCompile(`HELD ([0-9a-f-]+)`)
+
+// What waits for a person keeps its call open, and is sent once: by the call, by the session
+// once the call was answered, or by the next one.
+func TestProxyHolds(t *testing.T) {
+	const promise = `{"to":"dave","text":"I promise to do it by Friday"}`
+	sent := func(t *testing.T, p *proxyTrial, n int) {
+		t.Helper()
+		p.until("the message is sent", func() bool { return len(p.calls()) == n })
+		if got := p.calls()[n-1]; !strings.Contains(got, `"text":"I promise to do it by Friday\n\nSent by user's OpenClaw assistant"`) || !strings.Contains(got, `"name":"send_message"`) {
+			t.Errorf("the server got %s", got)
+		}
+		p.until("the record", func() bool { return len(p.events(audit.Record{Event: "delivered"})) == n })
+	}
+	t.Run("open", func(t *testing.T) {
+		t.Parallel()
+		p := newProxyTrial(t)
+		s := p.proxied()
+		s.say(call(1, "send_message", promise))
+		id := p.waiting()
+		if line, err := s.out.ReadString('\n'); err != nil || !strings.Contains(line, `"progressToken":1,`) {
+			t.Errorf("news are %s, %v", line, err)
+		}
+		p.decide("approve", id)
+		if text, isError := s.answer("1"); text != "done" || isError {
+			t.Errorf("answered %q", text)
+		}
+		sent(t, p, 1)
+		s.say(call(2, "send_message", promise))
+		p.decide("deny", p.waiting())
+		if text, isError := s.answer("2"); !isError || !strings.Contains(text, "a person has decided: denied") {
+			t.Errorf("answered %q", text)
+		}
+		s.say(call(3, "send_message", promise))
+		p.waiting()
+		s.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}` + "\n")
+		p.until("it is taken back", func() bool { return len(p.events(audit.Record{Event: "revoked"})) == 1 })
+		s.say(call(4, "mail", `{"to":["dave","erin"],"subject":"s","body":"I promise to do it by Friday"}`))
+		p.until("both wait", func() bool {
+			var list api.ApprovalListResult
+			p.operator("approval.list", map[string]any{}, &list)
+			if len(list.Approvals) < 2 {
+				return false
+			}
+			for _, raw := range list.Approvals {
+				var a api.ApprovalSummary
+				if err := json.Unmarshal(raw, &a); err != nil {
+					t.Fatal(err)
+				}
+				p.decide("approve", a.ApprovalID)
+			}
+			return true
+		})
+		if text, isError := s.answer("4"); isError {
+			t.Errorf("answered %q", text)
+		}
+		if got := p.calls(); len(got) != 2 {
+			t.Errorf("the server got %s", got)
+		}
+	})
+	t.Run("answered", func(t *testing.T) {
+		t.Parallel()
+		p := newProxyTrial(t)
+		s := p.proxied("--hold", "1s")
+		s.say(call(1, "send_message", promise))
+		text, _ := s.answer("1")
+		id := approvalID.FindStringSubmatch(text)
+		if id == nil {
+			t.Fatalf("answered %q", text)
+		}
+		p.decide("approve", id[1])
+		sent(t, p, 1)
+		s.say(call(2, "search", `{}`))
+		if text, _ := s.answer("2"); text != "done" {
+			t.Errorf("answered %q", text)
+		}
+	})
+	t.Run("next", func(t *testing.T) {
+		t.Parallel()
+		p := newProxyTrial(t)
+		s := p.proxied()
+		s.say(call(1, "send_message", promise))
+		id := p.waiting()
+		if err := s.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		p.decide("approve", id)
+		p.kill()
+		s = p.proxied()
+		s.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
+		sent(t, p, 1)
+	})
+}
+
+// Without the daemon nothing is sent, and what sends nothing goes on.
+func TestProxyWithoutDaemon(t *testing.T) {
+	p := newProxyTrial(t)
+	s := p.proxied()
+	s.say(call(1, "send_message", `{"to":"dave","text":"Hello"}`))
+	if text, isError := s.answer("1"); isError {
+		t.Fatalf("answered %q", text)
+	}
+	if err := p.daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.daemon.Wait()
+	for id, tool := range map[int]string{2: "send_message", 3: "send_message"} {
+		s.say(call(id, tool, `{"to":"dave","text":"Hello"}`))
+		if text, isError := s.answer(fmt.Sprint(id)); !isError || !strings.Contains(text, "Nothing was sent") {
+			t.Errorf("answered %q", text)
+		}
+	}
+	s.say(call(4, "search", `{}`))
+	if text, isError := s.answer("4"); isError || text != "done" {
+		t.Errorf("answered %q", text)
+	}
+	p.daemon = p.start(t)
+	s.say(call(5, "send_message", `{"to":"dave","text":"Hello"}`))
+	if text, isError := s.answer("5"); isError {
+		t.Errorf("answered %q", text)
+	}
+	if got := p.calls(); len(got) != 3 {
+		t.Errorf("the server got %s", got)
+	}
+}
+
+// What is known of a server's tools can be seen, and be made a map of one's own.
+func TestProxyExplains(t *testing.T) {
+	p := newProxyTrial(t)
+	run := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], append(append([]string{"mcp-proxy", "explain"}, args...), append([]string{"--"}, p.server()...)...)...)
+		cmd.Env = append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	shown := run()
+	for _, want := range []string{
+		"# post          decided about, by a guess", "# search        passes", "# send_message  decided about, by a guess", "channel: mcp-server",
+		"send_message:\n    text: [text]\n    to: ['{to}']", "post:\n    title: [title]\n    text: [body]\n    to: ['{channel_id}']",
+	} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("not shown: %s\n%s", want, shown)
+		}
+	}
+	file := filepath.Join(p.dir, "own.yaml")
+	if err := os.WriteFile(file, []byte(shown), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again := run("--map", file); strings.ReplaceAll(shown, "by a guess", "by the map") != again {
+		t.Errorf("as a map it is\n%s", again)
+	}
+}

@@ -1,0 +1,215 @@
+package mcpproxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// frame is one JSON-RPC message, as far as the proxy has to know it.
+type frame struct {
+	// id is as it was written, nil where there is none.
+	id jsontext.Value
+	// method is empty in answers.
+	method string
+	// params are where they stand in the line.
+	params span
+	// result is an answer's, and the error where it failed.
+	result jsontext.Value
+	failed bool
+}
+
+// span is a part of a line.
+type span struct{ from, to int }
+
+// member is one member of an object: its name, and where its value stands in the line.
+type member struct {
+	name  string
+	value jsontext.Value
+	at    span
+}
+
+var errFrame = errors.New("not a JSON-RPC message that can be told apart")
+
+// members reads an object strictly: nothing behind it, no name twice. Offsets are of the
+// line in which it begins at base.
+func members(object []byte, base int) (list []member, err error) {
+	// Half a character written as an escape is the client's; bytes that are none are not.
+	if !utf8.Valid(object) {
+		return nil, fmt.Errorf("%w: it is not UTF-8", errFrame)
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowInvalidUTF8(true))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return nil, fmt.Errorf("%w: it is no object", errFrame)
+	}
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errFrame, err)
+		}
+		m := member{name: name.String()}
+		value, err := d.ReadValue()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errFrame, err)
+		}
+		m.value = value.Clone()
+		m.at = span{base + int(d.InputOffset()) - len(value), base + int(d.InputOffset())}
+		list = append(list, m)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: something stands behind it", errFrame)
+	}
+	return list, nil
+}
+
+// folded is a name as those compare it who do not tell letters' case apart, or leave out
+// what joins words.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' {
+			return -1
+		}
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, name)
+}
+
+// exactly refuses members that a lenient reader would take for one of the names, or for
+// each other.
+func exactly(list []member, names ...string) error {
+	seen := make(map[string]string, len(list))
+	for _, m := range list {
+		f := folded(m.name)
+		if before, twice := seen[f]; twice {
+			return fmt.Errorf("%w: %q and %q differ in case alone", errFrame, before, m.name)
+		}
+		seen[f] = m.name
+		for _, name := range names {
+			if m.name != name && f == folded(name) {
+				return fmt.Errorf("%w: %q is not %q", errFrame, m.name, name)
+			}
+		}
+	}
+	return nil
+}
+
+func find(list []member, name string) (m member, ok bool) {
+	i := slices.IndexFunc(list, func(m member) bool { return m.name == name })
+	if i < 0 {
+		return m, false
+	}
+	return list[i], true
+}
+
+// text reads a string. Half a character becomes U+FFFD, and so it goes on.
+func text(v jsontext.Value) (string, bool) {
+	if v.Kind() != '"' {
+		return "", false
+	}
+	// It was read before: all that can be wrong is half a character.
+	b, _ := jsontext.AppendUnquote(nil, v)
+	return string(b), true
+}
+
+// parse reads a line. Its end is LF or CRLF, and no other line break stands in it, so that
+// nobody reads two messages where the proxy reads one.
+func parse(line []byte) (f frame, err error) {
+	body := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
+	if bytes.ContainsAny(body, "\r\n") {
+		return f, fmt.Errorf("%w: it has a line break in it", errFrame)
+	}
+	list, err := members(body, 0)
+	if err == nil {
+		err = exactly(list, "jsonrpc", "id", "method", "params", "result", "error")
+	}
+	if err != nil {
+		return f, err
+	}
+	for _, m := range list {
+		switch m.name {
+		case "id":
+			f.id = m.value
+		case "method":
+			var ok bool
+			if f.method, ok = text(m.value); !ok || f.method == "" {
+				return f, fmt.Errorf("%w: the method is no text", errFrame)
+			}
+		case "params":
+			f.params = m.at
+		case "result":
+			f.result = m.value
+		case "error":
+			f.result, f.failed = m.value, true
+		}
+	}
+	return f, nil
+}
+
+// answerable reports whether a request has an id that can be answered.
+func (f *frame) answerable() bool { return f.id.Kind() == '"' || f.id.Kind() == '0' }
+
+// key names an id among those that are waited for.
+func (f *frame) key() string { return string(f.id) }
+
+// toolCall is a request to call a tool.
+type toolCall struct {
+	frame
+	line []byte
+	tool string
+	// arguments are the tool's, and where they stand.
+	arguments []member
+	at        span
+	// progress is the token that news of the call carry, nil for none.
+	progress jsontext.Value
+}
+
+// parseCall reads the rest of a tools/call.
+func parseCall(line []byte, f *frame) (*toolCall, error) {
+	c := &toolCall{frame: *f, line: line}
+	params, err := members(line[f.params.from:f.params.to], f.params.from)
+	if err == nil {
+		err = exactly(params, "name", "arguments", "_meta", "task")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ok bool
+	name, _ := find(params, "name")
+	if c.tool, ok = text(name.value); !ok {
+		return nil, fmt.Errorf("%w: the tool has no name", errFrame)
+	}
+	if meta, ok := find(params, "_meta"); ok && meta.value.Kind() == '{' {
+		list, err := members(meta.value, 0)
+		if err != nil {
+			return nil, err
+		}
+		if token, ok := find(list, "progressToken"); ok && (token.value.Kind() == '"' || token.value.Kind() == '0') {
+			c.progress = token.value
+		}
+	}
+	given, ok := find(params, "arguments")
+	if !ok || given.value.Kind() == 'n' {
+		return c, nil
+	}
+	c.at = given.at
+	c.arguments, err = members(given.value, given.at.from)
+	return c, err
+}
+
+// with is the call's line with other arguments.
+func (c *toolCall) with(arguments jsontext.Value) []byte {
+	return slices.Concat(c.line[:c.at.from], arguments, c.line[c.at.to:])
+}

@@ -1,0 +1,421 @@
+package mcpproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// pollEvery is how often it is asked what a person has decided, and the client hears that
+// its call is alive.
+const pollEvery = time.Second
+
+// asked is a message and what was decided about it, recipient by recipient.
+type asked struct {
+	call  *toolCall
+	tool  *Tool
+	m     *message
+	gone  []*decided // what may be sent
+	by    []string   // by which claim, or ""
+	held  map[string]string
+	wants []string // recipients that were allowed while others wait
+}
+
+// gate decides about a call and answers it, or has the server answer it. It returns what
+// waits for a person.
+func (p *proxy) gate(ctx context.Context, c *toolCall, t *Tool) (waits *asked) {
+	m, err := p.o.Map.read(t, c)
+	if err != nil {
+		p.refuse(c, refusedBy(err))
+		return nil
+	}
+	a := &asked{call: c, tool: t, m: m, held: make(map[string]string)}
+	if no := p.ask(ctx, a, m.to); no != nil {
+		p.giveUp(a, no.reason)
+		if ctx.Err() == nil {
+			p.refuse(c, no)
+		}
+		return nil
+	}
+	if len(a.held) == 0 {
+		p.let(a)
+		return nil
+	}
+	// What was let go has to wait with the rest, and is decided anew then.
+	for _, d := range a.gone {
+		a.wants = append(a.wants, d.SessionKey)
+	}
+	p.takeBack(a, "other recipients of the same call wait for a person")
+	return a
+}
+
+// ask has the daemon decide about each recipient. The first refusal ends it.
+func (p *proxy) ask(ctx context.Context, a *asked, to []string) *refusal {
+	origin := p.o.Map.Name
+	if len(a.m.to) > 1 {
+		origin += " (several recipients)"
+	}
+	for _, key := range to {
+		if ctx.Err() != nil {
+			return &refusal{"CANCELLED", "the call was cancelled"}
+		}
+		d, held, no := p.o.Link.emit(ctx, key, a.m, origin)
+		switch {
+		case no != nil:
+			return no
+		case held != "":
+			a.held[held] = key
+			p.own(held)
+		default:
+			a.gone, a.by = append(a.gone, d), append(a.by, "")
+		}
+	}
+	return nil
+}
+
+// takeBack says that what was let go was not sent.
+func (p *proxy) takeBack(a *asked, why string) {
+	for i, d := range a.gone {
+		c := &api.ConfirmParams{Claim: a.by[i], Outcome: api.OutcomeNotSent, Note: short(why)}
+		if c.Claim == "" {
+			c.DispatchID = d.DispatchID
+		}
+		p.confirm(c)
+	}
+	a.gone, a.by = nil, nil
+}
+
+// giveUp ends a call that is not to be sent: nothing of it waits any more.
+func (p *proxy) giveUp(a *asked, why string) {
+	p.takeBack(a, why)
+	for id := range a.held {
+		if err := p.o.Link.call(context.WithoutCancel(p.ctx), "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: short(why)}, nil); err != nil {
+			p.o.Log.Warn("cannot take back what waits", "approval", id, "error", err)
+		}
+		p.disown(id)
+	}
+}
+
+func short(s string) string {
+	if len(s) > 500 {
+		s = s[:500]
+	}
+	return s
+}
+
+// arguments are those that the call is made with. All recipients get the same, and nobody
+// else.
+func (p *proxy) arguments(a *asked) (jsontext.Value, error) {
+	var one jsontext.Value
+	for _, d := range a.gone {
+		values, err := d.arguments()
+		if err != nil {
+			return nil, err
+		}
+		text, err := encode(values)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case one == nil:
+			one = text
+		case string(one) != string(text):
+			return nil, unclear("the text was rewritten in another way for each recipient")
+		}
+	}
+	list, err := members(one, 0)
+	if err != nil {
+		return nil, err
+	}
+	to, err := p.o.Map.recipients(a.tool, list)
+	if err == nil && !slices.Equal(to, a.m.to) {
+		err = unclear("the recipients are not those that were decided about")
+	}
+	return one, err
+}
+
+// let makes the call that was let go, and has the server answer it.
+func (p *proxy) let(a *asked) {
+	arguments, err := p.arguments(a)
+	if err != nil {
+		p.takeBack(a, err.Error())
+		p.refuse(a.call, refusedBy(err))
+		return
+	}
+	line := a.call.with(arguments)
+	p.watch(a.call.key(), &observer{done: func(outcome, note string) { p.report(a, outcome, note) }})
+	if err := p.toServer(line); err != nil {
+		p.unwatch(a.call.key())
+		p.takeBack(a, "the server is gone")
+		p.refuse(a.call, &refusal{"FAILED", "the MCP server is gone"})
+	}
+}
+
+// report says what became of a message. That one was sent which nobody had to approve is the
+// rule, and not worth a record of its own.
+func (p *proxy) report(a *asked, outcome, note string) {
+	for i, d := range a.gone {
+		c := &api.ConfirmParams{Claim: a.by[i], Outcome: outcome, Note: short(note)}
+		if c.Claim == "" {
+			if outcome == api.OutcomeSent {
+				continue
+			}
+			c.DispatchID = d.DispatchID
+		}
+		p.confirm(c)
+	}
+}
+
+func (p *proxy) confirm(c *api.ConfirmParams) {
+	if err := p.o.Link.confirm(c); err != nil {
+		p.o.Log.Warn("cannot say what became of a message", "claim", c.Claim, "dispatch", c.DispatchID, "outcome", c.Outcome, "error", err)
+	}
+}
+
+// wait keeps a call open until a person has decided, or for as long as clients wait.
+func (p *proxy) wait(ctx context.Context, a *asked) {
+	over := time.NewTimer(p.o.Hold)
+	defer over.Stop()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for n := 1; ; n++ {
+		p.progress(a, n)
+		select {
+		case <-p.ended.Done():
+			return
+		case <-ctx.Done():
+			p.giveUp(a, "the call was cancelled")
+			return
+		case <-over.C:
+			p.answer(a.call, true, p.heldText(a))
+			p.background.Go(func() { p.later(a) })
+			return
+		case <-poll.C:
+		}
+		ready, no := p.decidedAll(ctx, a)
+		if no != nil {
+			p.giveUp(a, no.reason)
+			p.refuse(a.call, no)
+			return
+		}
+		if ready {
+			if no := p.redeem(ctx, a); no != nil {
+				p.refuse(a.call, no)
+				return
+			}
+			p.let(a)
+			return
+		}
+	}
+}
+
+func (p *proxy) heldText(a *asked) string {
+	ids := " " + strings.Join(slices.Sorted(maps.Keys(a.held)), " ")
+	text := "HELD" + ids + "\nocipd: the message is not sent yet. A person has to approve it: ocipd approvals show" + ids + ". Do not send it again; "
+	if len(a.m.to) > 1 {
+		return text + "it is sent once all of its recipients are approved, as long as this session lasts."
+	}
+	return text + "it is sent once it is approved, by this session or a later one."
+}
+
+// decidedAll asks what people have decided about a call.
+func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *refusal) {
+	ready = true
+	for id := range a.held {
+		var now api.AgentApproval
+		err := p.o.Link.call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now)
+		if err != nil {
+			p.o.Log.Warn("cannot ask what was decided", "approval", id, "error", err)
+			return false, nil
+		}
+		switch now.Status {
+		case api.ApprovalPending:
+			ready = false
+		case api.ApprovalApproved, api.ApprovalTakenOver:
+		default:
+			reason := "a person has decided: " + now.Status
+			if now.Note != "" {
+				reason += " (" + now.Note + ")"
+			}
+			delete(a.held, id)
+			p.disown(id)
+			return false, &refusal{now.Code, reason}
+		}
+	}
+	return ready, nil
+}
+
+// redeem takes what was approved, and has the rest decided anew.
+func (p *proxy) redeem(ctx context.Context, a *asked) *refusal {
+	ctx = context.WithoutCancel(ctx)
+	for id := range a.held {
+		var got api.Redeemed
+		err := p.o.Link.call(ctx, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got)
+		var d *decided
+		if err == nil {
+			d, err = readDecided(got.Data)
+		}
+		if err != nil {
+			p.takeBack(a, "another part of the call cannot be sent")
+			if api.AsError(err).Code == api.Conflict {
+				return &refusal{string(api.AlreadyRedeemed), "another session has taken it, and sends it"}
+			}
+			return refusedBy(err)
+		}
+		a.gone, a.by = append(a.gone, d), append(a.by, got.Claim)
+		p.disown(id)
+		delete(a.held, id)
+	}
+	if no := p.ask(ctx, a, a.wants); no != nil {
+		p.giveUp(a, no.reason)
+		return no
+	}
+	if len(a.held) > 0 {
+		p.giveUp(a, "other recipients of the same call wait for a person anew")
+		return &refusal{"HELD", "since it was approved for some recipients, others have to be approved anew; send it again"}
+	}
+	return nil
+}
+
+// later sends what was approved after its call was answered, as long as the session lasts.
+func (p *proxy) later(a *asked) {
+	if len(a.m.to) == 1 {
+		for id := range a.held {
+			p.disown(id) // as that of any session
+		}
+		return
+	}
+	poll := time.NewTicker(2 * pollEvery)
+	defer poll.Stop()
+	for {
+		select {
+		case <-p.ended.Done():
+			return
+		case <-poll.C:
+		}
+		ready, no := p.decidedAll(p.ended, a)
+		if no != nil {
+			p.giveUp(a, no.reason)
+			return
+		}
+		if ready {
+			if no := p.redeem(p.ended, a); no != nil {
+				p.o.Log.Warn("cannot send what was approved", "reason", no.reason)
+				return
+			}
+			p.again(a)
+			return
+		}
+	}
+}
+
+// again makes a call of the proxy's own of what was let go.
+func (p *proxy) again(a *asked) {
+	arguments, err := p.arguments(a)
+	if err != nil {
+		p.takeBack(a, err.Error())
+		return
+	}
+	id := string(api.String("ocipd-" + p.o.NewID()))
+	name := string(api.String(a.m.call.Tool))
+	over := make(chan struct{})
+	p.watch(id, &observer{swallow: true, done: func(outcome, note string) {
+		p.report(a, outcome, note)
+		close(over)
+	}})
+	if err := p.toServer(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%s,"arguments":%s}}`+"\n", id, name, arguments)); err != nil {
+		p.unwatch(id)
+		p.takeBack(a, "the server is gone")
+		return
+	}
+	select {
+	case <-over:
+	case <-time.After(p.o.SendTime):
+		p.lose(id, "the server has not answered")
+	}
+}
+
+// settled is how long something is ready before a session takes it that did not ask for it:
+// who did has the time.
+const settled = 10 * time.Second
+
+// release sends what was approved for this agent and server, by whichever session it was
+// asked.
+func (p *proxy) release() {
+	seen := make(map[string]time.Time)
+	poll := time.NewTicker(p.o.ReleaseEvery)
+	defer poll.Stop()
+	for {
+		var list api.RedeemableResult
+		err := p.o.Link.call(p.ended, "agent.redeemable", map[string]any{}, &list)
+		if err == nil {
+			for _, r := range list.Approvals {
+				if r.Origin != p.o.Map.Name || p.owns(r.ApprovalID) {
+					continue
+				}
+				if seen[r.ApprovalID].IsZero() {
+					seen[r.ApprovalID] = p.o.Now()
+				}
+				if p.o.Now().Sub(seen[r.ApprovalID]) >= p.o.Settled {
+					p.sendApproved(r.ApprovalID)
+					// What could not be sent is not tried again by this session.
+					seen[r.ApprovalID] = p.o.Now().Add(24 * time.Hour)
+				}
+			}
+		}
+		select {
+		case <-p.ended.Done():
+			return
+		case <-poll.C:
+		}
+	}
+}
+
+// sendApproved redeems a message and sends it.
+func (p *proxy) sendApproved(id string) {
+	var got api.Redeemed
+	if err := p.o.Link.call(p.ended, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got); err != nil {
+		if api.AsError(err).Code != api.Conflict {
+			p.o.Log.Warn("cannot take what was approved", "approval", id, "error", err)
+		}
+		return
+	}
+	d, err := readDecided(got.Data)
+	a := &asked{gone: []*decided{d}, by: []string{got.Claim}}
+	if err == nil {
+		a.m = &message{to: []string{d.SessionKey}, call: d.call}
+		if t, ok := p.o.Map.Tools[d.call.Tool]; ok {
+			a.tool = &t
+		} else if a.tool, err = guessAgain(d); err == nil && a.tool == nil {
+			err = errors.New("the map has the tool no more")
+		}
+	}
+	if err != nil {
+		p.confirm(&api.ConfirmParams{Claim: got.Claim, Outcome: api.OutcomeNotSent, Note: short(err.Error())})
+		return
+	}
+	p.again(a)
+}
+
+// guessAgain is what a call of an unmapped tool was taken for.
+func guessAgain(d *decided) (*Tool, error) {
+	list, err := members(d.call.Arguments, 0)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, a := range list {
+		names = append(names, a.name)
+	}
+	for _, p := range d.call.Parts {
+		names = append(names, p.Name)
+	}
+	return Guess(names), nil
+}

@@ -1,0 +1,324 @@
+package mcpproxy
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/mail"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+)
+
+// Map says which tools of a server send messages.
+type Map struct {
+	// Name names the server on record.
+	Name string `yaml:"name,omitempty"`
+	// Packages are those by which a command line names the server.
+	Packages []string `yaml:"packages,omitempty"`
+	// Channel begins the session keys of recipients.
+	Channel string          `yaml:"channel"`
+	Tools   map[string]Tool `yaml:"tools,omitempty"`
+	// Unmapped is what becomes of a tool that is not in the map and looks as if it sent
+	// messages: gate, refuse or pass.
+	Unmapped string `yaml:"unmapped,omitempty"`
+}
+
+// Tool is one that sends messages.
+type Tool struct {
+	// Title and Text are the arguments that people read; Text gets the disclosure.
+	Title []string `yaml:"title,omitempty,flow"`
+	Text  []string `yaml:"text,flow"`
+	// To makes the recipients: an argument in braces, or a text with several.
+	To []string `yaml:"to,flow"`
+}
+
+// What becomes of a tool that is not in the map.
+const (
+	UnmappedGate   = "gate"
+	UnmappedRefuse = "refuse"
+	UnmappedPass   = "pass"
+)
+
+//go:embed servers.yaml
+var builtIn []byte
+
+// Servers are the maps that come with the program, by name.
+func Servers() (map[string]Map, error) {
+	var all map[string]Map
+	if err := decodeYAML(builtIn, &all); err != nil {
+		return nil, err
+	}
+	for name, m := range all {
+		m.Name = name
+		if err := m.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all[name] = m
+	}
+	return all, nil
+}
+
+func decodeYAML(text []byte, into any) error {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return errors.New("it holds more than one document")
+	}
+	return nil
+}
+
+// MapOf returns the map for a command line: that of a file, or of a name that comes with the
+// program, else the one whose package the command line names, else one without tools.
+func MapOf(given string, command []string) (*Map, error) {
+	servers, err := Servers()
+	if err != nil {
+		return nil, err
+	}
+	if m, ok := servers[given]; ok {
+		return &m, nil
+	}
+	if given != "" {
+		text, err := os.ReadFile(given)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the map: %w; those that come with ocipd are %s", err, strings.Join(slices.Sorted(maps.Keys(servers)), ", "))
+		}
+		m := &Map{Name: nameOf(command)}
+		if err := decodeYAML(text, m); err != nil {
+			return nil, fmt.Errorf("cannot read the map %s: %w", given, err)
+		}
+		if err := m.Check(); err != nil {
+			return nil, fmt.Errorf("cannot use the map %s: %w", given, err)
+		}
+		return m, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		m := servers[name]
+		if slices.ContainsFunc(m.Packages, func(p string) bool {
+			return slices.ContainsFunc(command, func(arg string) bool { return names(arg, p) })
+		}) {
+			return &m, nil
+		}
+	}
+	m := &Map{Name: nameOf(command)}
+	m.Channel = m.Name
+	return m, m.Check()
+}
+
+// names reports whether an argument names a package: by itself, with a version, or as a
+// path in a folder of packages.
+func names(arg, pkg string) bool {
+	return arg == pkg || strings.HasPrefix(arg, pkg+"@") || strings.Contains(filepath.ToSlash(arg)+"/", "/node_modules/"+pkg+"/")
+}
+
+var wordPattern = regexp.MustCompile(`[^a-z0-9.-]+`)
+
+// nameOf makes a name of a command line that no map is for.
+func nameOf(command []string) string {
+	for _, arg := range slices.Backward(command) {
+		if !strings.HasPrefix(arg, "-") {
+			if name := strings.Trim(wordPattern.ReplaceAllString(strings.ToLower(strings.TrimSuffix(filepath.Base(arg), filepath.Ext(arg))), "-"), "-."); name != "" {
+				return "mcp-" + name
+			}
+		}
+	}
+	return "mcp-server"
+}
+
+var (
+	channelPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`)
+	partPattern    = regexp.MustCompile(`\{([^{}]+)\}`)
+)
+
+// Check reports what is wrong with a map.
+func (m *Map) Check() error {
+	switch {
+	case !channelPattern.MatchString(m.Channel) || m.Channel == "agent":
+		return fmt.Errorf("channel: %q is no name of a channel: small letters, digits, dots and dashes, and not agent", m.Channel)
+	case m.Unmapped != "" && m.Unmapped != UnmappedGate && m.Unmapped != UnmappedRefuse && m.Unmapped != UnmappedPass:
+		return fmt.Errorf("unmapped: %q is not gate, refuse or pass", m.Unmapped)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Tools)) {
+		t := m.Tools[name]
+		if len(t.Text) == 0 || len(t.To) == 0 {
+			return fmt.Errorf("tools.%s: text and to are required", name)
+		}
+		for _, to := range t.To {
+			if !partPattern.MatchString(to) || strings.ContainsAny(partPattern.ReplaceAllString(to, ""), "{}") {
+				return fmt.Errorf("tools.%s.to: %q names no argument in braces", name, to)
+			}
+		}
+	}
+	return nil
+}
+
+// errUnclear is why a call cannot be decided about.
+var errUnclear = errors.New("cannot tell what is sent to whom")
+
+func unclear(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errUnclear}, args...)...)
+}
+
+// recipients are the sessions that a call of a tool sends to.
+func (m *Map) recipients(t *Tool, arguments []member) (keys []string, err error) {
+	add := func(value string) error {
+		if m.Channel == emailChannel {
+			list, err := mail.ParseAddressList(value)
+			if err != nil {
+				return unclear("%q is no list of addresses", value)
+			}
+			for _, a := range list {
+				keys = append(keys, m.Channel+":"+strings.ToLower(a.Address))
+			}
+			return nil
+		}
+		keys = append(keys, m.Channel+":"+value)
+		return nil
+	}
+	for _, to := range t.To {
+		parts := partPattern.FindAllStringSubmatch(to, -1)
+		if len(parts) == 1 && parts[0][0] == to {
+			given, ok := find(arguments, parts[0][1])
+			if !ok || given.value.Kind() == 'n' {
+				continue
+			}
+			values, err := each(&given)
+			if err != nil {
+				return nil, err
+			}
+			for _, v := range values {
+				if err := add(v); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		key := to
+		for _, part := range parts {
+			given, ok := find(arguments, part[1])
+			if !ok {
+				return nil, unclear("the argument %s is missing", part[1])
+			}
+			value, err := scalar(&given, given.value)
+			if err != nil {
+				return nil, err
+			}
+			key = strings.Replace(key, part[0], value, 1)
+		}
+		if err := add(key); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(keys)
+	if keys = slices.Compact(keys); len(keys) == 0 {
+		return nil, unclear("it names no recipient")
+	}
+	return keys, nil
+}
+
+// emailChannel is the channel whose recipients are addresses.
+const emailChannel = "email"
+
+func scalar(m *member, v jsontext.Value) (string, error) {
+	value := string(v)
+	if v.Kind() == '"' {
+		value, _ = text(v)
+	} else if v.Kind() != '0' {
+		return "", unclear("the argument %s is neither a text nor a number", m.name)
+	}
+	if value == "" || strings.TrimSpace(value) != value {
+		return "", unclear("the argument %s is %q", m.name, value)
+	}
+	return value, nil
+}
+
+// each is the values of an argument that is one or a list.
+func each(m *member) (values []string, err error) {
+	list := []jsontext.Value{m.value}
+	if m.value.Kind() == '[' {
+		if err := json.Unmarshal(m.value, &list); err != nil {
+			return nil, unclear("the argument %s cannot be read", m.name)
+		}
+	}
+	for _, v := range list {
+		value, err := scalar(m, v)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}
+
+// Arguments that hold texts and recipients by their usual names.
+var (
+	titleNames = []string{"subject", "title"}
+	textNames  = []string{"text", "message", "body", "content", "html", "htmlBody", "msg", "comment", "messageText", "note"}
+	toNames    = []string{
+		"to", "cc", "bcc", "recipient", "recipients", "channel", "channelId", "channelName", "chat", "chatId", "conversation", "conversationId", "room", "roomId",
+		"threadId", "userId", "user", "username", "email", "emails", "phone", "phoneNumber", "number", "target", "issueNumber", "session", "address", "jid",
+	}
+)
+
+func among(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(usual string) bool { return folded(usual) == folded(name) })
+}
+
+// Guess makes what can be known of a tool from the names of its arguments, nil where it
+// does not look as if it sent messages.
+func Guess(arguments []string) *Tool {
+	var t Tool
+	for _, name := range arguments {
+		switch {
+		case among(titleNames, name):
+			t.Title = append(t.Title, name)
+		case among(textNames, name):
+			t.Text = append(t.Text, name)
+		case among(toNames, name):
+			t.To = append(t.To, "{"+name+"}")
+		}
+	}
+	if len(t.Text) == 0 {
+		t.Text, t.Title = t.Title, nil
+	}
+	if len(t.Text) == 0 || len(t.To) == 0 {
+		return nil
+	}
+	slices.Sort(t.Title)
+	slices.Sort(t.Text)
+	slices.Sort(t.To)
+	return &t
+}
+
+// toolOf is what a call is taken for: nil for what passes.
+func (m *Map) toolOf(c *toolCall) (*Tool, error) {
+	if t, ok := m.Tools[c.tool]; ok {
+		return &t, nil
+	}
+	if m.Unmapped == UnmappedPass {
+		return nil, nil
+	}
+	var given []string
+	for _, a := range c.arguments {
+		if k := a.value.Kind(); k == '"' || k == '0' || k == '[' {
+			given = append(given, a.name)
+		}
+	}
+	t := Guess(given)
+	if t != nil && m.Unmapped == UnmappedRefuse {
+		return nil, unclear("the tool %s looks as if it sent messages and is not in the map", c.tool)
+	}
+	return t, nil
+}
