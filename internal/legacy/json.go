@@ -86,27 +86,27 @@ func kind(v jsontext.Value) string {
 }
 
 // text reads a string, or "" for null.
-func (r *reader) text(m member) (s string, ok bool) {
+func (r *reader) text(m member) (s string) {
 	if m.value.Kind() == 'n' {
-		return "", true
+		return ""
 	}
 	if m.value.Kind() != '"' || json.Unmarshal(m.value, &s) != nil {
 		r.fault(m.at, "%s: want a text, it is %s", m.name, kind(m.value))
-		return "", false
+		return ""
 	}
-	return s, true
+	return s
 }
 
 // number reads a whole number, or the other one for null.
-func (r *reader) number(m member, otherwise int) (n int, ok bool) {
+func (r *reader) number(m member, otherwise int) (n int) {
 	if m.value.Kind() == 'n' {
-		return otherwise, true
+		return otherwise
 	}
 	if json.Unmarshal(m.value, &n) != nil {
 		r.fault(m.at, "%s: want a whole number, it is %s", m.name, kind(m.value))
-		return otherwise, false
+		return otherwise
 	}
-	return n, true
+	return n
 }
 
 // blackboard reads what roles and tasks had come to.
@@ -150,9 +150,9 @@ func (r *reader) agents(of member) {
 		for _, m := range list {
 			switch m.name {
 			case "task":
-				id, _ = r.text(m)
+				id = r.text(m)
 			case "artifact":
-				artifact, _ = r.text(m)
+				artifact = r.text(m)
 				at = m.at
 			default:
 				r.drop(m.at, "agents.%.80s.%.80s: who does what is a task's attempts and grants", role.name, m.name)
@@ -190,13 +190,13 @@ func (r *reader) retries(of member) {
 		for _, m := range list {
 			switch m.name {
 			case "retry_count":
-				if t.Retries, _ = r.number(m, 0); t.Retries < 0 {
+				if t.Retries = r.number(m, 0); t.Retries < 0 {
 					r.fault(m.at, "retry_count: %d is less than none", t.Retries)
 				}
 			case "last_error":
-				t.LastError, _ = r.text(m)
+				t.LastError = r.text(m)
 			case "circuit_status":
-				t.circuit, _ = r.text(m)
+				t.circuit = r.text(m)
 				t.circuit = strings.ToLower(strings.TrimSpace(t.circuit))
 			default:
 				r.drop(m.at, "tasks.%s.%.80s", one.name, m.name)
@@ -241,8 +241,7 @@ func (r *reader) issue(line []byte, at Note) {
 		if !ok {
 			return ""
 		}
-		s, _ := r.text(m)
-		return s
+		return r.text(m)
 	}
 	faults := len(r.p.Faults)
 	id, status := text("id"), text("status")
@@ -275,7 +274,7 @@ func (r *reader) issue(line []byte, at Note) {
 	}
 	t.Title, t.description, t.criteria = text("title"), text("description"), text("acceptance_criteria")
 	if m, ok := values["priority"]; ok {
-		if t.Priority, _ = r.number(m, task.DefaultPriority); t.Priority < 0 || t.Priority > task.MaxPriority {
+		if t.Priority = r.number(m, task.DefaultPriority); t.Priority < 0 || t.Priority > task.MaxPriority {
 			r.drop(at, "%s: priority %d, which is not between 0 and %d; it is %d now", id, t.Priority, task.MaxPriority, task.DefaultPriority)
 			t.Priority = task.DefaultPriority
 		}

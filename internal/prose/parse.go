@@ -1,6 +1,7 @@
 package prose
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -188,8 +189,8 @@ func (p *parser) statements(indent int) (list []*node) {
 		if err == nil {
 			continue
 		}
-		f, _ := err.(*fault) //nolint:errcheck,errorlint // the parser makes no other
-		if f == nil {
+		f, ok := errors.AsType[*fault](err)
+		if !ok {
 			f = &fault{at: at, text: err.Error()}
 		}
 		p.found(f.at, "%s", f.text)
@@ -1215,10 +1216,10 @@ func (p *parser) try(indent int) (n *node, err error) {
 		p.pos += indent
 		clause := &node{kind: w, at: p.pos}
 		for _, before := range n.items {
-			switch {
-			case before.kind == w:
+			switch before.kind {
+			case w:
 				p.found(p.pos, "the try has a %s already", w)
-			case before.kind == kindFinally:
+			case kindFinally:
 				p.found(p.pos, "%s follows the finally", quote(w))
 			}
 		}

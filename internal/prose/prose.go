@@ -205,9 +205,10 @@ func (c *checker) contract() {
 					section = strings.ToLower(m[2])
 					u.declares = u.declares || section == "parameters" || section == "requires"
 				case 4:
-					if section == "requires" {
+					switch section {
+					case "requires":
 						u.vars[strings.ToLower(m[2])] = true
-					} else if section == "maintains" {
+					case "maintains":
 						u.kept[strings.ToLower(m[2])] = true
 					}
 				}

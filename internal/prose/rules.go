@@ -1,6 +1,7 @@
 package prose
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -306,9 +307,7 @@ func (k *program) parallel(n *node, s *scope) {
 			}
 		}
 	}
-	for name, kind := range joined {
-		s.names[name] = kind
-	}
+	maps.Copy(s.names, joined)
 }
 
 func (k *program) modifiers(n *node, s *scope) {

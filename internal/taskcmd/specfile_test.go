@@ -3,6 +3,7 @@ package taskcmd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +24,7 @@ func readText(t testing.TB, text string) (said string, title string) {
 	var stderr bytes.Buffer
 	c := &command{Process: &cli.Process{Stderr: &stderr}}
 	p, err := c.readTask(context.Background(), file)
-	if err != nil && err != cli.ErrSaid {
+	if err != nil && !errors.Is(err, cli.ErrSaid) {
 		stderr.WriteString(err.Error() + "\n")
 	}
 	if p != nil {

@@ -220,7 +220,7 @@ func (t *command) completes(c *cobra.Command) {
 	}
 	for name, complete := range map[string]cobra.CompletionFunc{"task": t.completeTask, "depends-on": t.completeTask, "phase": completePhase, "to": completePhase} {
 		if c.LocalNonPersistentFlags().Lookup(name) != nil {
-			_ = c.RegisterFlagCompletionFunc(name, complete) //nolint:errcheck // the flag is there, and has no other
+			_ = c.RegisterFlagCompletionFunc(name, complete) // the flag is there, and has no other
 		}
 	}
 }
