@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -221,7 +220,11 @@ func (s *shell) say(method string, said *spoken) error {
 	if said.Round > 0 {
 		fmt.Fprintf(&b, "\nround %d of %d", said.Round, said.MaxRounds)
 	}
-	fmt.Fprintf(&b, "\nrecord: ocipd audit query --record %s\n", said.AuditID)
-	_, err := io.WriteString(s.Stdout, b.String())
-	return err
+	fmt.Fprintf(&b, "\nrecord: ocipd audit query --record %s", said.AuditID)
+	for line := range strings.SplitSeq(b.String(), "\n") {
+		if err := term.Line(s.Stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -680,7 +680,7 @@ func TestModelOfEffects(t *testing.T) {
 		}
 	}
 	order("deploy staging", "high", "low")
-	s.want("LIKELY", "high: a", "low: k")
+	s.want("LIKELY", " high ", " low ")
 	s.keys("o")
 	s.want("in the order of age")
 	order("low", "high", "deploy staging")

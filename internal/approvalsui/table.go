@@ -158,6 +158,9 @@ type table struct {
 	// oneAgent is set where all are of one agent, which the caller names: it has no
 	// column then.
 	oneAgent bool
+	// brief leaves out what makes a commitment likely, for want of room: the page of a
+	// request says it.
+	brief bool
 	// tail is how much of the end of an id is shown.
 	tail int
 	// widths are how wide the columns are at least, as far as there is room.
@@ -231,11 +234,18 @@ func (t *table) row(row group) []term.Cell {
 	if t.states {
 		last = term.Cell{Text: term.Printable(stateWords(a.State)), Colour: stateColour(a.State)}
 	}
+	likely := string(a.Likelihood)
+	if !t.brief {
+		likely = strings.TrimSuffix(likely+": "+a.LikelyBecause, ": ")
+	}
 	return []term.Cell{
 		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), a.TaskID))},
-		{Text: term.Printable(strings.TrimSuffix(string(a.Likelihood)+": "+a.LikelyBecause, ": "))}, {Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
+		{Text: term.Printable(likely)}, {Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }
+
+// briefWidth is the width below which the table says nothing that takes long.
+const briefWidth = 120
 
 // lines is the table, at most as wide as the screen: its titles, and the rows.
 func (t *table) lines(scr term.Screen) []string {
@@ -244,6 +254,7 @@ func (t *table) lines(scr term.Screen) []string {
 	for i, c := range columns {
 		titles[i] = term.Cell{Text: c.Title, Colour: term.Dim}
 	}
+	t.brief = scr.RowWidth() < briefWidth
 	rows := [][]term.Cell{titles}
 	for _, row := range t.rows {
 		rows = append(rows, t.row(row))
@@ -251,6 +262,9 @@ func (t *table) lines(scr term.Screen) []string {
 	t.measure(rows)
 	widths := slices.Clone(t.widths)
 	columns[timesColumn].Least = widths[timesColumn]
+	if widths[likelyColumn] > 0 {
+		widths[likelyColumn] = max(widths[likelyColumn], len(columns[likelyColumn].Title))
+	}
 	// From the right, so that those on the left stay where they are.
 	for _, at := range [...]int{likelyColumn, agentColumn, timesColumn} {
 		if at == agentColumn && !t.oneAgent || at != agentColumn && widths[at] > 0 {

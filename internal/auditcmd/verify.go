@@ -241,9 +241,9 @@ func tell(s *cli.Process, l *verify.Log, f *verify.Findings, about string) {
 	if f.Path != l.Path {
 		about = "" // it is about the database itself
 	}
-	fmt.Fprintf(s.Stdout, "%s%s: %s, %s %s\n", term.Printable(f.Path), term.Printable(about), verdict, term.Count(int(f.Records()), "record"), checked)
+	s.Say("%s%s: %s, %s %s", term.Printable(f.Path), term.Printable(about), verdict, term.Count(int(f.Records()), "record"), checked)
 	if head.Seq > 0 {
-		fmt.Fprintf(s.Stdout, "head %d of %s, hash %s\n", head.Seq, head.Time.Format(time.RFC3339Nano), head.Hash)
+		s.Say("head %d of %s, hash %s", head.Seq, head.Time.Format(time.RFC3339Nano), head.Hash)
 	}
 	if f.Fault != nil {
 		return

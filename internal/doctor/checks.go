@@ -183,7 +183,11 @@ func (d *Examiner) Run(asJSON, quiet, fix bool) error {
 				parts = append(parts, fmt.Sprintf("%d %s", tally[v], v))
 			}
 		}
-		if _, err := fmt.Fprintln(d.Stdout, strings.Join(parts, ", ")); err != nil {
+		text := strings.Join(parts, ", ")
+		if d.Screen().Terminal && tally[Warn]+tally[Fail] > 0 {
+			text += "; these alone: ocipd doctor -q" // what stands above may be off the screen
+		}
+		if _, err := fmt.Fprintln(d.Stdout, text); err != nil {
 			return err
 		}
 	}
