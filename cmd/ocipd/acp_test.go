@@ -58,13 +58,20 @@ func scriptedAgent(plan string) {
 	<-conn.Done()
 }
 
-// nextStep takes the first line of a plan, "" where it has none.
+// nextStep takes the first line of a plan. Without one, executors make what is asked for and
+// reviewers approve.
 func nextStep(plan string) string {
 	text, err := os.ReadFile(plan)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		panic(err)
 	}
 	line, rest, _ := strings.Cut(string(text), "\n")
+	if line == "" {
+		if name := filepath.Base(plan); name == "checker.plan" || name == "critic.plan" {
+			return "approve"
+		}
+		return "make"
+	}
 	if err := os.WriteFile(plan, []byte(rest), 0o600); err != nil {
 		panic(err)
 	}
@@ -77,8 +84,8 @@ func agentTurn(conn *sdk.Connection, session *sdk.NewSessionRequest, step string
 		return conn.SendNotification(context.Background(), sdk.ClientMethodSessionUpdate, sdk.SessionNotification{SessionId: "s", Update: sdk.UpdateAgentMessageText(text)})
 	}
 	switch word {
-	case "make", "":
-		return sdk.StopReasonEndTurn, os.WriteFile("out.txt", []byte("made "+more), 0o600)
+	case "make":
+		return sdk.StopReasonEndTurn, os.WriteFile("out.txt", fmt.Appendf(nil, "made %s by %d", more, os.Getpid()), 0o600)
 	case "approve":
 		return sdk.StopReasonEndTurn, says(`{"verdict":"approved","summary":"good","findings":[]}`)
 	case "changes":

@@ -28,6 +28,12 @@ const envPrefix = "OCIPD_"
 // They are no keys, so that such a command may run ocipd.
 const noticePrefix = envPrefix + "NOTICE_"
 
+// other reports whether a variable is of another use: the token that a command acts by,
+// what a command of an effect is told, and which program a workflow runs.
+func other(name string) bool {
+	return strings.HasPrefix(name, noticePrefix) || slices.Contains([]string{"OCIPD_TOKEN", "OCIPD_TOKEN_FILE", "OCIPD_TASK", "OCIPD_EFFECT", "OCIPD_BIN"}, name)
+}
+
 // socketVariable sets ipc.socket too, for it is where apps look. It wins over
 // OCIPD_IPC_SOCKET.
 //
@@ -228,7 +234,7 @@ func (p *problems) environment(env map[string]string) map[string]any {
 	names := slices.Sorted(maps.Keys(keys))
 	layer := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if !strings.HasPrefix(name, envPrefix) || strings.HasPrefix(name, noticePrefix) {
+		if !strings.HasPrefix(name, envPrefix) || other(name) {
 			continue
 		}
 		at := origin{name: name}

@@ -43,3 +43,12 @@ func TestTaskActors(t *testing.T) {
 		}
 	}
 }
+
+// What else is in the environment is no key: a command that acts by a token has a
+// configuration.
+func TestOtherVariables(t *testing.T) {
+	env := []string{"OCIPD_TOKEN=ocg_x", "OCIPD_TOKEN_FILE=/x", "OCIPD_TASK=tsk_x", "OCIPD_EFFECT=eff_x:1", "OCIPD_BIN=/usr/bin/ocipd", "XDG_CONFIG_HOME=" + t.TempDir()}
+	if _, err := config.Load(config.Options{Env: env}); err != nil {
+		t.Error(err)
+	}
+}
