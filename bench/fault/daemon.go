@@ -24,6 +24,7 @@ directory:
 approvals: {notify: {desktop: false}}
 ipc: {apps_may_operate: true}
 policy: {watch: false}
+tasks: {actors: [{name: lead, role: orchestrator, tenant_id: acme}]}
 drain_timeout: 2s
 `
 

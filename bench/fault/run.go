@@ -108,11 +108,12 @@ func (r *rig) run(ctx context.Context, j job) (*outcome, error) {
 	var mu sync.Mutex
 	var attempts []*attempt
 	var received []receipt
-	crew := &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received}
+	var tasks []*tracked
+	crew := &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received, tasks: &tasks}
 	if err := r.inject(ctx, j, p, crew, o); err != nil {
 		return nil, err
 	}
-	crew = &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received, late: true}
+	crew = &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received, tasks: &tasks, late: true}
 	if err := r.again(ctx, p, crew, o); err != nil {
 		return nil, err
 	}
@@ -295,6 +296,7 @@ func (r *rig) again(ctx context.Context, p place, crew *people, o *outcome) erro
 	if !crew.settle(20 * time.Second) {
 		o.wrong("what waits is not delivered after the start")
 	}
+	crew.inspect(o)
 	if killed := d.stop(); killed || d.code != 0 {
 		o.wrong("the daemon, started again, ends with code %d: %s", d.code, p.lastWords())
 	}
@@ -429,7 +431,7 @@ func (r *rig) fill(ctx context.Context, length int64) (state string, err error) 
 	if ready, err := d.await(ctx); err != nil || !ready {
 		return "", fmt.Errorf("the daemon does not start: %w: %s", err, p.lastWords())
 	}
-	crew := &people{ctx: ctx, place: p, mu: new(sync.Mutex), attempts: new([]*attempt), received: new([]receipt)}
+	crew := &people{ctx: ctx, place: p, mu: new(sync.Mutex), attempts: new([]*attempt), received: new([]receipt), tasks: new([]*tracked)}
 	defer crew.leave()
 	if err := crew.come(); err != nil {
 		return "", err

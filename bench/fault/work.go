@@ -50,6 +50,7 @@ type people struct {
 	mu       *sync.Mutex
 	attempts *[]*attempt
 	received *[]receipt
+	tasks    *[]*tracked
 	late     bool
 }
 
@@ -237,6 +238,7 @@ func (p *people) work() {
 		several.Go(func() { p.dispatch(fmt.Sprintf("at once %d", i)) })
 	}
 	several.Wait()
+	p.manage()
 	p.dispatch("I promise to do it by Friday")
 	p.settle(2 * time.Second)
 }

@@ -23,7 +23,7 @@ type soak struct {
 	alone  bool
 	out    io.Writer
 
-	sent, denied, held, approved, disapproved, delivered, queued, visits, reloads, followed atomic.Int64
+	sent, denied, held, approved, disapproved, delivered, queued, visits, reloads, followed, tasks atomic.Int64
 
 	mu      sync.Mutex
 	wrong   int
@@ -117,6 +117,12 @@ func (s *soak) serve(whole context.Context, d *process) error {
 			every(ctx, 30*time.Second, func(int) { s.note(ctx, call(ctx, agent, "app.heartbeat", nil, nil)) })
 		})
 	}
+	team, err := s.team(ctx)
+	if err != nil {
+		return err
+	}
+	defer team.leave()
+	all.Go(func() { every(ctx, time.Second, func(n int) { s.manage(ctx, team, n) }) })
 	all.Go(func() { s.receive(ctx, chat) })
 	all.Go(func() { every(ctx, time.Second, func(n int) { s.arrive(ctx, chat, n) }) })
 	all.Go(func() { every(ctx, 2*time.Second, func(n int) { s.visit(ctx, n) }) })

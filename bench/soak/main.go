@@ -2,7 +2,7 @@
 // whether it stays as it is: memory, descriptors and goroutines must not grow.
 //
 // The load is several agents and two channels, messages that pass, that are
-// denied, that a person approves or denies, apps that come and go, a reload of
+// denied, that a person approves or denies, tasks of four actors, apps that come and go, a reload of
 // the configuration every minute, a mirror that is rotated often, and followers
 // of the log. What the daemon has in use is sampled all the while; the medians
 // of the second and of the last quarter are compared, the first quarter is for

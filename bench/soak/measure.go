@@ -328,16 +328,16 @@ func (s *soak) judge() bool {
 		}
 		fmt.Fprintf(s.out, "%-12s %14s %14s %14s  %s\n", v.name, v.second, v.last, v.allowed, result)
 	}
-	fmt.Fprintf(s.out, "\nsent %d, denied %d, held %d (approved %d, denied %d), delivered %d,\nbrought in %d, came and went %d, reloads %d, records followed %d\n",
+	fmt.Fprintf(s.out, "\nsent %d, denied %d, held %d (approved %d, denied %d), delivered %d,\nbrought in %d, came and went %d, reloads %d, records followed %d, tasks %d\n",
 		s.sent.Load(), s.denied.Load(), s.held.Load(), s.approved.Load(), s.disapproved.Load(), s.delivered.Load(),
-		s.queued.Load(), s.visits.Load(), s.reloads.Load(), s.followed.Load())
+		s.queued.Load(), s.visits.Load(), s.reloads.Load(), s.followed.Load(), s.tasks.Load())
 	for _, done := range []struct {
 		what  string
 		count int64
 	}{
 		{"was sent", s.sent.Load()}, {"was denied", s.denied.Load()}, {"was approved", s.approved.Load()}, {"was denied by a person", s.disapproved.Load()},
 		{"was delivered", s.delivered.Load()}, {"came in", s.queued.Load()}, {"came and went", s.visits.Load()}, {"was reloaded", s.reloads.Load()},
-		{"was followed", s.followed.Load()},
+		{"was followed", s.followed.Load()}, {"was done as a task", s.tasks.Load()},
 	} {
 		if done.count == 0 {
 			fmt.Fprintf(s.out, "WRONG: nothing %s, so that was not under load\n", done.what)

@@ -40,6 +40,13 @@ access:
     "@soak/mail": {channels: [mail]}
     "@soak/sink": {channels: [sink]}
 %sapprovals: {notify: {desktop: false}}
+tasks:
+  self_review: true
+  actors:
+    - {name: lead, role: orchestrator, tenant_id: acme}
+    - {name: builder, role: executor, tenant_id: acme}
+    - {name: checker, role: spec_reviewer, tenant_id: acme}
+    - {name: critic, role: quality_reviewer, tenant_id: acme}
 audit: {rotate: {bytes: 1048576}}
 ipc: {apps_may_operate: true}
 channels: {big: {text: %q}}

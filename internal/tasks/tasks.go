@@ -146,7 +146,7 @@ type Tasks struct {
 }
 
 // cached is how many tasks are kept in memory, and how many grants.
-const cached = 2048
+const cached = 512
 
 // New takes up what the store holds. Attempts that run have their whole lease anew.
 func New(ctx context.Context, o Options) (*Tasks, error) {

@@ -1,0 +1,209 @@
+package tasks
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
+)
+
+// matrix is who may call what, told once more: O an orchestrator, E an executor, S and Q
+// reviewers of specs and of quality, L a lobster, P an operator.
+const matrix = `
+create OP
+get OESQLP
+transition OP
+start_attempt OP
+record_checkpoint OESQL
+record_artifact OESQL
+append_review SQ
+request_approval OLP
+resolve_approval OLP
+open_circuit OP
+list_ready OP
+claim OP
+update OP
+finish_attempt OEP
+plan_effect OELP
+run_effect OLP
+finish_effect OLP
+settle_effect P
+kill_effect P
+cancel_effect OP
+close_circuit P
+ask_permission ESQ
+grant OP
+revoke_grant OP
+import P
+list P
+watch P
+`
+
+var letters = map[task.Role]string{
+	task.Orchestrator: "O", task.Executor: "E", task.SpecReviewer: "S", task.QualityReviewer: "Q", task.Lobster: "L", task.Operator: "P",
+}
+
+func TestMatrix(t *testing.T) {
+	want := map[string]string{}
+	for line := range strings.Lines(strings.TrimSpace(matrix)) {
+		method, who, _ := strings.Cut(strings.TrimSpace(line), " ")
+		want["task."+method] = who
+	}
+	for method, roles := range Matrix() {
+		for role, letter := range letters {
+			if roles.Has(role) != strings.Contains(want[method], letter) {
+				t.Errorf("%s: %s may call it: %v", method, role, roles.Has(role))
+			}
+		}
+		if roles.Has(task.Daemon) {
+			t.Errorf("%s is called by nobody", method)
+		}
+		delete(want, method)
+	}
+	for _, method := range slices.Sorted(maps.Keys(want)) {
+		t.Errorf("%s is not there", method)
+	}
+	// A tool is what its role may call, and asking for permissions is for bridges.
+	for role, letter := range letters {
+		for _, name := range ToolsOf(role) {
+			if name == "task_ask_permission" || !Matrix()["task."+strings.TrimPrefix(name, "task_")].Has(role) {
+				t.Errorf("%s has the tool %s", letter, name)
+			}
+		}
+	}
+}
+
+func TestLeases(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	l := leases{until: map[string]time.Time{}}
+	l.renew("a", now.Add(time.Second))
+	l.renew("b", now.Add(time.Minute))
+	if over := l.over(now); len(over) != 0 {
+		t.Errorf("over %v", over)
+	}
+	// It has ended at its end, and not after it.
+	if over := l.over(now.Add(time.Second)); !slices.Equal(over, []string{"a"}) {
+		t.Errorf("over %v", over)
+	}
+	l.renew("a", now.Add(2*time.Minute))
+	l.end("b")
+	if over := l.over(now.Add(time.Minute)); len(over) != 0 || !l.of("b").IsZero() || !l.of("a").Equal(now.Add(2*time.Minute)) {
+		t.Errorf("over %v", over)
+	}
+}
+
+// A watcher is told once, and one that has left is not waited for.
+func TestWatchers(t *testing.T) {
+	w := watchers{set: map[string]map[chan struct{}]struct{}{}}
+	one, leave := w.watch("a")
+	two, _ := w.watch("a")
+	leave()
+	w.tell("a")
+	w.tell("a")
+	<-two
+	select {
+	case <-one:
+		t.Error("who has left is told")
+	default:
+	}
+	leave()
+	if len(w.set) != 0 {
+		t.Errorf("left: %v", w.set)
+	}
+}
+
+// What counts for a task's classification is all that somebody wrote, however deep.
+func TestTexts(t *testing.T) {
+	const id = "tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7"
+	got := texts(task.PlanEffect{Planned: task.Planned{
+		Key: "k", Kind: "deployment", RequestedAction: "Deploy", Params: jsontext.Value(`{"to":["ops",{"deep":"down"}],"n":7,"of":"` + id + `"}`),
+		Command: &task.Action{Argv: []string{"bin/deploy", "staging"}, Env: map[string]string{"NAME": "value"}, Inputs: []string{"sha256:" + strings.Repeat("0", 64)}},
+	}})
+	for _, want := range []string{"k", "deployment", "Deploy", "to", "ops", "deep", "down", "bin/deploy", "staging", "NAME", "value"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q is missing in %q", want, got)
+		}
+	}
+	if slices.Contains(got, id) || slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "sha256:") }) {
+		t.Errorf("ids and digests say nothing: %q", got)
+	}
+}
+
+// All strings and names of a JSON text are found, and what is no JSON harms nobody.
+func FuzzCollectJSON(f *testing.F) {
+	for _, seed := range []string{`{"a":["b",{"c":"d"}]}`, `"x"`, `[1,null,true]`, `{"a":"\u0000\ud800"}`, `{`, `{"a":"b","a":"c"}`, "\"\xff\""} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var found []string
+		collectJSON(text, &found)
+		var value any
+		if !jsontext.Value(text).IsValid() || json.Unmarshal(text, &value) != nil {
+			return
+		}
+		var walk func(any)
+		want := func(s string) {
+			if !saysNothing(s) && !slices.Contains(found, s) {
+				t.Errorf("%q: %q is not found in %q", text, s, found)
+			}
+		}
+		walk = func(v any) {
+			switch v := v.(type) {
+			case string:
+				want(v)
+			case []any:
+				for _, e := range v {
+					walk(e)
+				}
+			case map[string]any:
+				for name, e := range v {
+					want(name)
+					walk(e)
+				}
+			}
+		}
+		walk(value)
+	})
+}
+
+// A line of the log is an event, or none.
+func FuzzEventOf(f *testing.F) {
+	f.Add([]byte(`{"seq":7,"time":"2026-11-22T09:14:03.120931Z","id":"r","actionType":"task","event":"task.created","taskId":"tsk_1","taskSeq":1,"details":{"was":{"phase":"a"},"now":7,"reason":["x"]}}`))
+	f.Add([]byte(`{"actionType":"task"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if e, ok := eventOf(line); ok && !strings.Contains(string(line), "task") {
+			t.Errorf("%q is the event %+v", line, e)
+		}
+	})
+}
+
+// Without a policy for them, tools that leave the workspace alone need nobody, and
+// effects always do.
+func TestBuiltIn(t *testing.T) {
+	for _, tt := range []struct {
+		tool taskapi.ToolCall
+		asks bool
+	}{
+		{taskapi.ToolCall{Kind: "read", InWorkspace: true}, false},
+		{taskapi.ToolCall{Kind: "edit", InWorkspace: true}, false},
+		{taskapi.ToolCall{Kind: "read"}, true},
+		{taskapi.ToolCall{Kind: "execute", InWorkspace: true}, true},
+		{taskapi.ToolCall{Kind: "Read", InWorkspace: true}, true},
+		{taskapi.ToolCall{Kind: "other", Server: ownServer}, false},
+		{taskapi.ToolCall{Kind: "other", Server: "ocipd2"}, true},
+	} {
+		a := BuiltIn(&Question{Question: task.Question{Action: task.AskPermission}, Tool: &tt.tool})
+		if !a.Allow || a.RequireApproval != tt.asks {
+			t.Errorf("%+v: %+v", tt.tool, a)
+		}
+	}
+	if a := BuiltIn(&Question{Question: task.Question{Action: task.AskEffect}}); !a.RequireApproval {
+		t.Errorf("effect: %+v", a)
+	}
+}
