@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/integrate"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/term"
 )
@@ -33,11 +32,8 @@ func (s *shell) foundPrograms() (found []agentProgram) {
 		{"OpenCode", "opencode", "opencode"},
 		{"Goose", "goose", "goose"},
 	} {
-		for _, dir := range filepath.SplitList(s.Getenv("PATH")) {
-			if info, err := os.Stat(filepath.Join(dir, p.command)); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-				found = append(found, p)
-				break
-			}
+		if integrate.OnPath(s.Getenv, p.command) != "" {
+			found = append(found, p)
 		}
 	}
 	return found

@@ -15,7 +15,7 @@ type folder struct {
 // layers is the layer table. A folder with Go code that has no row is a fault.
 var layers = map[string]folder{
 	"cmd/ocipd": {
-		imports: []string{"configs", "configs/policies", "internal/acp", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/configfile", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mcpproxy", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskclient", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
+		imports: []string{"configs", "configs/policies", "internal/acp", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/configfile", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/integrate", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mask", "internal/mcpproxy", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskclient", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
 		clock:   true, process: true,
 	},
 	"internal/daemon": {
@@ -92,6 +92,7 @@ var layers = map[string]folder{
 	"internal/logview":         {imports: []string{"internal/audit", "internal/term"}},
 	"internal/verify":          {imports: []string{"internal/audit", "internal/checkpoints", "internal/durable", "internal/index", "internal/keyring", "internal/logreader", "internal/mirror", "internal/store", "internal/term", "internal/witness"}},
 	"internal/approvalcmd":     {imports: []string{"internal/api", "internal/approvalsui", "internal/cli", "internal/ocip", "internal/term"}},
+	"internal/integrate":       {imports: []string{"internal/durable"}},
 	"internal/configfile":      {imports: []string{"internal/config", "internal/durable", "internal/kernelconfig", "internal/keypath", "internal/yamltext"}},
 	"internal/service":         {imports: []string{"internal/kernelconfig", "internal/api", "internal/cli", "internal/config", "internal/term", "systemd"}},
 	"internal/doctor": {

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/integrate"
+	"github.com/openclawos/ocipd/internal/mask"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/spf13/cobra"
+)
+
+func newIntegrate(s *shell) *cobra.Command {
+	var agent string
+	var remove, dryRun, asJSON bool
+	c := &cobra.Command{
+		Use:   "integrate [NAME]",
+		Short: "put the MCP servers of an agent runtime behind the daemon",
+		Long: `Put every MCP server that an agent runtime starts behind ocipd mcp-proxy, so that
+what its agent sends through them is decided by the daemon. The runtime's own file
+is changed: the commands of its servers, and nothing else in it. --remove takes
+them out again; the file becomes what it was, byte for byte, where nobody has
+changed it since. Without a name, list the runtimes of this machine, what of them
+is gated, what is open, and why.`,
+		Example: "  ocipd integrate\n" +
+			"  ocipd integrate claude-code --agent alice --dry-run\n" +
+			"  ocipd integrate codex --agent bob\n" +
+			"  ocipd integrate codex --remove",
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			for _, r := range integrate.Runtimes() {
+				names = append(names, r.Name+"\t"+r.Title)
+			}
+			if len(args) > 0 {
+				names = nil
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := s.integrationPlace()
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				if agent != "" || remove || dryRun {
+					return cli.Usagef("name the runtime: %s", strings.Join(runtimeNames(), ", "))
+				}
+				return s.listIntegrations(cmd.Context(), p, asJSON)
+			}
+			r := integrate.Find(args[0])
+			if r == nil {
+				return cli.Usagef("there is no runtime %q: %s", args[0], strings.Join(runtimeNames(), ", "))
+			}
+			if remove && agent != "" {
+				return cli.Usagef("--remove takes all servers out, whoever's they are: leave --agent out")
+			}
+			return s.integrate(r, p, agent, remove, dryRun)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&agent, "agent", "", "gate what is sent as the agent of this `ID` (default: the only one)")
+	flags.BoolVar(&remove, "remove", false, "take the servers out from behind the proxy")
+	flags.BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
+	flags.BoolVar(&asJSON, "json", false, "print JSON lines, one server each")
+	return c
+}
+
+func runtimeNames() (names []string) {
+	for _, r := range integrate.Runtimes() {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// integrationPlace is where the runtimes' files are, and what starts this program.
+func (s *shell) integrationPlace() (*integrate.Place, error) {
+	home := s.Getenv("HOME")
+	if !filepath.IsAbs(home) {
+		return nil, fmt.Errorf("cannot tell where the runtimes' files are: HOME is %q", home)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell where this program is: %w", err)
+	}
+	cfg, err := s.Places("store.url")
+	if err != nil {
+		return nil, err
+	}
+	p := &integrate.Place{Home: home, Getenv: s.Getenv, Self: self, Notes: filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), "integrations")}
+	for _, o := range []struct{ name, path string }{{"--config", s.ConfigFile}, {"--socket", s.Socket}} {
+		if o.path == "" {
+			continue
+		}
+		whole, err := filepath.Abs(o.path)
+		if err != nil {
+			return nil, err
+		}
+		p.Options = append(p.Options, o.name, whole)
+	}
+	return p, nil
+}
+
+func (s *shell) integrate(r *integrate.Runtime, p *integrate.Place, agent string, remove, dryRun bool) error {
+	var plan *integrate.Plan
+	var err error
+	if remove {
+		plan, err = r.Remove(p)
+	} else {
+		if agent, err = s.integratedAgent(agent); err != nil {
+			return err
+		}
+		plan, err = r.Behind(p, agent)
+	}
+	if err != nil {
+		return err
+	}
+	for _, c := range plan.Changes {
+		fmt.Fprintf(s.Stdout, "%s: %s\n  - %s\n  + %s\n", term.Printable(c.File), term.Printable(serverName(&c.Server)), shownLine(c.Was), shownLine(c.Now))
+	}
+	if len(plan.Changes) == 0 {
+		fmt.Fprintf(s.Stdout, "%s: nothing to change\n", r.Title)
+		return s.sayOpen(r, p, remove)
+	}
+	if dryRun {
+		fmt.Fprintln(s.Stdout, "nothing was changed")
+		return nil
+	}
+	if err := plan.Apply(); err != nil {
+		return err
+	}
+	verb := "behind the proxy"
+	if remove {
+		verb = "as before"
+	}
+	fmt.Fprintf(s.Stdout, "%s: %s %s; sessions that run keep what they have started: start them again\n", r.Title, term.Count(len(plan.Changes), "server"), verb)
+	return s.sayOpen(r, p, remove)
+}
+
+// sayOpen says what of a runtime goes past the daemon still.
+func (s *shell) sayOpen(r *integrate.Runtime, p *integrate.Place, removed bool) error {
+	if removed {
+		return nil
+	}
+	servers, err := r.Servers(p)
+	if err != nil {
+		return err
+	}
+	for i := range servers {
+		if server := &servers[i]; !server.Gated() {
+			fmt.Fprintf(s.Stdout, "open: %s: %s\n", term.Printable(serverName(server)), server.Why())
+		}
+	}
+	for _, what := range r.Open {
+		fmt.Fprintf(s.Stdout, "open: %s\n", what)
+	}
+	return nil
+}
+
+func serverName(s *integrate.Server) string {
+	if s.Scope == "" {
+		return s.Name
+	}
+	return s.Name + " in " + s.Scope
+}
+
+func shownLine(words []string) string {
+	return integrate.Line(words[0], words[1:], func(word string) string {
+		return term.Printable(mask.Text(word, mask.Data))
+	})
+}
+
+// integratedAgent is the agent that a runtime's servers are gated as.
+func (s *shell) integratedAgent(named string) (string, error) {
+	cfg, err := s.Load(nil)
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for i := range cfg.Agents {
+		ids = append(ids, cfg.Agents[i].ID)
+	}
+	switch {
+	case named == "" && len(ids) == 1:
+		return ids[0], nil
+	case len(ids) == 0:
+		return "", fmt.Errorf("no agent is configured: whose messages these are has to be known; see ocipd config init, or agents in the configuration")
+	case named == "":
+		return "", cli.Usagef("whose agent does it run? name one with --agent: %s", strings.Join(ids, ", "))
+	case !slices.Contains(ids, named):
+		return "", fmt.Errorf("there is no agent %q; configured are %s", named, strings.Join(ids, ", "))
+	}
+	return named, nil
+}
+
+// listed is a server of a runtime as --json prints it.
+type listed struct {
+	Runtime string `json:"runtime"`
+	Version string `json:"version,omitzero"`
+	integrate.Server
+	Gated bool   `json:"gated"`
+	Why   string `json:"why"`
+}
+
+func (s *shell) listIntegrations(ctx context.Context, p *integrate.Place, asJSON bool) error {
+	var list []listed
+	for _, r := range integrate.Runtimes() {
+		program := r.Installed(p)
+		servers, err := r.Servers(p)
+		if err != nil {
+			return err
+		}
+		if program == "" && len(servers) == 0 {
+			continue
+		}
+		one := listed{Runtime: r.Name}
+		if program != "" {
+			one.Version = integrate.Version(ctx, program)
+		}
+		for i := range servers {
+			one.Server, one.Gated, one.Why = servers[i], servers[i].Gated(), servers[i].Why()
+			list = append(list, one)
+		}
+		for _, what := range r.Open {
+			one.Server, one.Gated, one.Why = integrate.Server{Name: what}, false, "goes past every MCP server"
+			list = append(list, one)
+		}
+	}
+	t := &term.Table{Columns: []term.Column{{Title: "RUNTIME", Whole: true}, {Title: "VERSION", Least: 7}, {Title: "WHAT", Least: 16}, {Title: "GATE", Whole: true}, {Title: "WHY", Least: 20, Below: true}}}
+	for i := range list {
+		one := &list[i]
+		if asJSON {
+			if err := s.PrintJSON(one); err != nil {
+				return err
+			}
+			continue
+		}
+		gate := term.Tinted("open", term.Yellow)
+		if one.Gated {
+			gate = term.Tinted("gated", term.Green)
+		}
+		t.Add(term.Plain(one.Runtime), term.Plain(cmp.Or(one.Version, "-")), term.Plain(serverName(&one.Server)), gate, term.Plain(one.Why))
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(s.Stderr, "none of these runtimes is on this machine: %s\n", strings.Join(runtimeNames(), ", "))
+	}
+	return t.Write(s.Stdout, s.Screen())
+}

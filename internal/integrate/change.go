@@ -1,0 +1,255 @@
+package integrate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/durable"
+)
+
+// Change is what is done to the command of one server.
+type Change struct {
+	Server
+	// Was and Now are the command lines, each the command first.
+	Was, Now []string
+}
+
+// Plan is what would be written, and why.
+type Plan struct {
+	runtime *Runtime
+	place   *Place
+	// Changes are those of the servers, in the order of the files. There are none where
+	// all is as it should be.
+	Changes []Change
+	files   []change
+}
+
+// change is one file as it is and as it will be.
+type change struct {
+	path          string
+	before, after []byte
+	mode          fs.FileMode
+	// original is the file as it was before anything of ours was in it.
+	original []byte
+}
+
+// Behind plans to put every server of a runtime that is started by a command behind the
+// proxy, as an agent. One that is behind it as another agent is put behind it as this
+// one.
+func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
+	return r.plan(p, func(e *entry) (string, []string, bool) {
+		if e.Own || e.Command == "" || e.Agent == agent {
+			return "", nil, false
+		}
+		command, args := e.Command, e.Args
+		if e.Agent != "" {
+			command, args = p.inner(e)
+		}
+		command, args = p.before(agent, command, args)
+		return command, args, true
+	})
+}
+
+// Remove plans to take every server of a runtime out again.
+func (r *Runtime) Remove(p *Place) (*Plan, error) {
+	plan, err := r.plan(p, func(e *entry) (string, []string, bool) {
+		if e.Agent == "" {
+			return "", nil, false
+		}
+		command, args := p.inner(e)
+		return command, args, true
+	})
+	if err != nil {
+		return nil, err
+	}
+	notes, err := r.notes(p)
+	if err != nil {
+		return nil, err
+	}
+	for i := range plan.files {
+		f := &plan.files[i]
+		f.original = nil
+		if note, ok := notes[f.path]; ok && note.After == sum(f.before) {
+			// Nobody has changed it since: it becomes what it was, to the byte.
+			f.after = note.Before
+		}
+	}
+	return plan, nil
+}
+
+func (r *Runtime) plan(p *Place, make func(*entry) (command string, args []string, ok bool)) (*Plan, error) {
+	plan := &Plan{runtime: r, place: p}
+	for _, word := range append([]string{p.Self}, p.Options...) {
+		if !utf8.ValidString(word) {
+			return nil, fmt.Errorf("cannot name %q in another program's settings: it is not UTF-8", word)
+		}
+	}
+	notes, err := r.notes(p)
+	if err != nil {
+		return nil, err
+	}
+	err = r.each(p, func(path string, text []byte, entries []entry) error {
+		after, bare := text, text
+		// From the end on, so that what stands before keeps its place.
+		slices.SortFunc(entries, func(a, b entry) int { return a.command.begin - b.command.begin })
+		for _, e := range slices.Backward(entries) {
+			command, args, ok := make(&e)
+			if e.Agent != "" {
+				inner, innerArgs := p.inner(&e)
+				bare = e.replace(bare, inner, innerArgs)
+			}
+			if !ok {
+				continue
+			}
+			plan.Changes = append(plan.Changes, Change{
+				Server: e.Server, Was: slices.Concat([]string{e.Command}, e.Args), Now: slices.Concat([]string{command}, args),
+			})
+			after = e.replace(after, command, args)
+		}
+		if bytes.Equal(after, text) {
+			return nil
+		}
+		if note, ok := notes[path]; ok && note.After == sum(text) {
+			bare = note.Before
+		}
+		if err := r.check(path, after, plan.Changes); err != nil {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		plan.files = append(plan.files, change{path: path, before: text, after: after, original: bare, mode: info.Mode().Perm()})
+		return nil
+	})
+	slices.Reverse(plan.Changes)
+	return plan, err
+}
+
+// check reads a changed text as its runtime will, and holds it against what was planned.
+func (r *Runtime) check(path string, text []byte, planned []Change) error {
+	entries, err := r.read(path, text)
+	if err != nil {
+		return fmt.Errorf("cannot change %s: it would be broken: %w", path, err)
+	}
+	for _, c := range planned {
+		if !slices.ContainsFunc(entries, func(e entry) bool {
+			return e.Name == c.Name && e.Scope == c.Scope && slices.Equal(slices.Concat([]string{e.Command}, e.Args), c.Now)
+		}) {
+			return fmt.Errorf("cannot change %s: server %s is written in a way that is not understood", path, c.Name)
+		}
+	}
+	return nil
+}
+
+// replace writes another command line of the entry into a text, in which all behind the
+// entry may have changed already.
+func (e *entry) replace(text []byte, command string, args []string) []byte {
+	first, list := e.write(command, args, e.args.begin == e.args.end)
+	parts := []struct {
+		at   span
+		text string
+	}{{e.command, first}, {e.args, list}}
+	if e.args.begin < e.command.begin {
+		slices.Reverse(parts)
+	}
+	for _, part := range slices.Backward(parts) {
+		text = slices.Concat(text[:part.at.begin], []byte(part.text), text[part.at.end:])
+	}
+	return text
+}
+
+// ErrChanged means that a file was changed between the plan and its writing.
+var ErrChanged = errors.New("the file was changed meanwhile: try again")
+
+// Apply writes the plan's files. Each is written whole or not at all.
+func (p *Plan) Apply() error {
+	notes, err := p.runtime.notes(p.place)
+	if err != nil {
+		return err
+	}
+	for _, f := range p.files {
+		delete(notes, f.path)
+		if f.original != nil {
+			notes[f.path] = note{After: sum(f.after), Before: f.original}
+		}
+	}
+	// The note comes first: without it the file could not be given back to the byte.
+	if err := p.runtime.keep(p.place, notes); err != nil {
+		return err
+	}
+	for _, f := range p.files {
+		now, err := os.ReadFile(f.path)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(now, f.before) {
+			return fmt.Errorf("cannot change %s: %w", f.path, ErrChanged)
+		}
+		if err := durable.Replace(f.path, ".ocipd", f.mode, f.after); err != nil {
+			return fmt.Errorf("cannot change %s: %w", f.path, err)
+		}
+	}
+	return nil
+}
+
+// note is what is kept of a file: the digest of what was written into it, and what it
+// was before anything of ours was in it.
+type note struct {
+	After  string `json:"after"`
+	Before []byte `json:"before"`
+}
+
+func sum(text []byte) string {
+	digest := sha256.Sum256(text)
+	return hex.EncodeToString(digest[:])
+}
+
+func (r *Runtime) noteFile(p *Place) string { return filepath.Join(p.Notes, r.Name+".json") }
+
+// notes reads what is kept of a runtime's files, by path.
+func (r *Runtime) notes(p *Place) (map[string]note, error) {
+	notes := make(map[string]note)
+	text, err := durable.ReadFile(r.noteFile(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return notes, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &notes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what was changed for %s: %w", r.Title, err)
+	}
+	return notes, nil
+}
+
+func (r *Runtime) keep(p *Place, notes map[string]note) error {
+	path := r.noteFile(p)
+	if len(notes) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	text, err := json.Marshal(notes, json.Deterministic(true))
+	if err == nil {
+		err = os.MkdirAll(p.Notes, 0o700)
+	}
+	if err == nil {
+		// What a runtime's file holds may be secret.
+		err = durable.Replace(path, ".part", 0o600, text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot note what is changed for %s: %w", r.Title, err)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package integrate
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// codex keeps its servers in the tables mcp_servers.NAME of its configuration.
+var codex = &Runtime{
+	Name: "codex", Title: "Codex", Program: "codex",
+	Open: []string{"its own tools, such as the shell"},
+	files: func(p *Place) []string {
+		dir := filepath.Join(p.Home, ".codex")
+		if own := p.Getenv("CODEX_HOME"); own != "" {
+			dir = own
+		}
+		return []string{filepath.Join(dir, "config.toml")}
+	},
+	read: readCodex,
+}
+
+const serversTable = "mcp_servers"
+
+// readCodex finds the servers. What the file means says the library; where it stands,
+// its parser.
+func readCodex(file string, text []byte) (list []entry, err error) {
+	var whole struct {
+		Servers map[string]struct {
+			Command string   `toml:"command"`
+			Args    []string `toml:"args"`
+			URL     string   `toml:"url"`
+		} `toml:"mcp_servers"`
+	}
+	if err := toml.Unmarshal(text, &whole); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	places, err := tomlPlaces(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	for _, name := range places.order {
+		s := whole.Servers[name]
+		e := entry{Server: Server{Name: name, Command: s.Command, Args: s.Args, URL: s.URL}, write: writeTOML}
+		if s.Command != "" {
+			at, ok := places.at[name+"\x00command"]
+			if !ok {
+				return nil, fmt.Errorf("%s: cannot tell where the command of mcp_servers.%s stands; write it as a table of its own: [mcp_servers.%s]", file, name, name)
+			}
+			e.command, e.args = at, span{at.end, at.end}
+			if at, ok := places.at[name+"\x00args"]; ok {
+				e.args = at
+			}
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// writeTOML writes a command and its arguments. A string of JSON is one of TOML, but
+// for the one control character that JSON does not escape.
+func writeTOML(command string, args []string, bare bool) (string, string) {
+	first, list := writeJSON(command, args, false)
+	if bare {
+		list = "\nargs = " + list
+	}
+	hide := strings.NewReplacer("\x7f", `\u007f`)
+	return hide.Replace(first), hide.Replace(list)
+}
+
+// tomlTable is where the values of the servers' tables stand in a text.
+type tomlTable struct {
+	order []string
+	at    map[string]span
+}
+
+func tomlPlaces(text []byte) (*tomlTable, error) {
+	found, known := &tomlTable{at: make(map[string]span)}, make(map[string]bool)
+	var table []string
+	var p unstable.Parser
+	p.Reset(text)
+	for p.NextExpression() {
+		e := p.Expression()
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = keyOf(e.Key())
+			found.meet(table, known)
+		case unstable.KeyValue:
+			key := append(table[:len(table):len(table)], keyOf(e.Key())...)
+			found.meet(key, known)
+			if len(key) != 3 || key[0] != serversTable {
+				continue
+			}
+			value := e.Value()
+			switch {
+			case value.Kind == unstable.String:
+				found.at[key[1]+"\x00"+key[2]] = span{int(value.Raw.Offset), int(value.Raw.Offset + value.Raw.Length)}
+			case value.Kind == unstable.Array:
+				at, err := arrayAt(text, e)
+				if err != nil {
+					return nil, err
+				}
+				found.at[key[1]+"\x00"+key[2]] = at
+			}
+		}
+	}
+	return found, p.Error()
+}
+
+// meet notes a server in the order in which the file has them.
+func (t *tomlTable) meet(key []string, known map[string]bool) {
+	if len(key) >= 2 && key[0] == serversTable && !known[key[1]] {
+		known[key[1]] = true
+		t.order = append(t.order, key[1])
+	}
+}
+
+func keyOf(parts unstable.Iterator) (key []string) {
+	for parts.Next() {
+		key = append(key, string(parts.Node().Data))
+	}
+	return key
+}
+
+// arrayAt finds where an array of texts stands, which the parser does not say: from
+// the bracket behind the key to the one behind the last of its texts.
+func arrayAt(text []byte, e *unstable.Node) (at span, err error) {
+	end := 0
+	for parts := e.Key(); parts.Next(); {
+		end = int(parts.Node().Raw.Offset + parts.Node().Raw.Length)
+	}
+	open := bytes.IndexByte(text[end:], '[')
+	if open < 0 {
+		return at, fmt.Errorf("an array without a beginning")
+	}
+	at.begin = end + open
+	end = at.begin + 1
+	for items := e.Value().Children(); items.Next(); {
+		if raw := items.Node().Raw; raw.Length > 0 {
+			end = int(raw.Offset + raw.Length)
+		}
+	}
+	for ; end < len(text); end++ {
+		switch text[end] {
+		case ']':
+			at.end = end + 1
+			return at, nil
+		case '#':
+			end += strings.IndexByte(string(text[end:])+"\n", '\n')
+		case ',', ' ', '\t', '\r', '\n':
+		default:
+			return at, fmt.Errorf("an array of something else than texts")
+		}
+	}
+	return at, fmt.Errorf("an array without an end")
+}
+

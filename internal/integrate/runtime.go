@@ -1,0 +1,220 @@
+package integrate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Server is one MCP server in a runtime's list.
+type Server struct {
+	// Name is the server's in its list, and Scope where the list holds: a folder, or ""
+	// for all of the user's work.
+	Name  string `json:"name"`
+	Scope string `json:"scope,omitzero"`
+	File  string `json:"file"`
+	// Command and Args start it, and URL is where it is reached if nobody starts it.
+	Command string   `json:"-"`
+	Args    []string `json:"-"`
+	URL     string   `json:"-"`
+	// Agent is the agent under which the proxy gates it, "" where none does.
+	Agent string `json:"agent,omitzero"`
+	// Own is set for a server of this daemon, which decides by itself.
+	Own bool `json:"own,omitzero"`
+}
+
+// Gated reports whether what leaves through the server is decided by the daemon.
+func (s *Server) Gated() bool { return s.Agent != "" || s.Own }
+
+// Why says in a few words why a server is gated, or is not.
+func (s *Server) Why() string {
+	switch {
+	case s.Own:
+		return "this daemon's own tools"
+	case s.Agent != "":
+		return "behind ocipd mcp-proxy, as agent " + s.Agent
+	case s.URL != "":
+		return "reached over HTTP: no command that a proxy could stand before"
+	case s.Command == "":
+		return "has no command"
+	}
+	return "not behind the proxy"
+}
+
+// Runtime is a program that runs agents.
+type Runtime struct {
+	// Name is what the command line calls it, Title what people do, and Program its
+	// executable.
+	Name, Title, Program string
+	// Open lists what no proxy gates there.
+	Open []string
+	// files are those in which its servers may be listed.
+	files func(*Place) []string
+	// read finds the servers of a file.
+	read func(file string, text []byte) ([]entry, error)
+}
+
+// Place is where the user's files are.
+type Place struct {
+	// Home is the user's folder.
+	Home string
+	// Getenv reads a variable of the user's environment.
+	Getenv func(string) string
+	// Self is the path of this program, and Options what it is given to find its daemon.
+	Self    string
+	Options []string
+	// Notes is the directory in which it is kept what was changed.
+	Notes string
+}
+
+// Runtimes are those that are known, in the order in which they are shown.
+func Runtimes() []*Runtime { return []*Runtime{claudeCode, codex} }
+
+// Find returns the runtime of a name, nil where there is none.
+func Find(name string) *Runtime {
+	i := slices.IndexFunc(Runtimes(), func(r *Runtime) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return Runtimes()[i]
+}
+
+// Installed returns the path of a runtime's program, "" where there is none.
+func (r *Runtime) Installed(p *Place) string { return OnPath(p.Getenv, r.Program) }
+
+// OnPath returns where a program is, by the variable PATH of an environment, "" where
+// there is none.
+func OnPath(getenv func(string) string, program string) string {
+	for _, dir := range filepath.SplitList(getenv("PATH")) {
+		path := filepath.Join(dir, program)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return ""
+}
+
+// versionTime bounds how long a program may take to tell its version.
+const versionTime = 10 * time.Second
+
+// Version is the first line that a program prints of its version, "" where it tells
+// none.
+func Version(ctx context.Context, program string) string {
+	ctx, stop := context.WithTimeout(ctx, versionTime)
+	defer stop()
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(line)
+}
+
+// Servers lists the runtime's servers, by file in the runtime's order.
+func (r *Runtime) Servers(p *Place) (list []Server, err error) {
+	err = r.each(p, func(_ string, _ []byte, entries []entry) error {
+		for i := range entries {
+			list = append(list, entries[i].Server)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// each reads the runtime's files, those that are there.
+func (r *Runtime) each(p *Place, do func(file string, text []byte, entries []entry) error) error {
+	for _, file := range r.files(p) {
+		whole, err := filepath.EvalSymlinks(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(whole)
+		if err != nil {
+			return err
+		}
+		entries, err := r.read(file, text)
+		if err != nil {
+			return err
+		}
+		for i := range entries {
+			e := &entries[i]
+			e.File = file
+			e.Agent, e.Own = p.behind(e.Command, e.Args)
+		}
+		if err := do(whole, text, entries); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry is a server, and where its command stands in the text.
+type entry struct {
+	Server
+	// command and args are where the two stand; args is empty behind the command where
+	// there are none.
+	command, args span
+	// write writes the two.
+	write func(command string, args []string, bare bool) (string, string)
+}
+
+type span struct{ begin, end int }
+
+// Words of the command line that puts a server behind the proxy.
+const (
+	proxyCommand = "mcp-proxy"
+	serveCommand = "mcp"
+	agentFlag    = "--agent"
+	separator    = "--"
+)
+
+// before is the command line that starts a server behind the proxy.
+func (p *Place) before(agent, command string, args []string) (string, []string) {
+	return p.Self, slices.Concat(p.Options, []string{proxyCommand, agentFlag, agent, separator, command}, args)
+}
+
+// inner is the command that a server behind the proxy is started by.
+func (p *Place) inner(e *entry) (command string, args []string) {
+	i := slices.Index(e.Args, separator)
+	return e.Args[i+1], e.Args[i+2:]
+}
+
+// behind reads a command line: the agent of a proxy that it starts, and whether it
+// starts a server of this daemon.
+func (p *Place) behind(command string, args []string) (agent string, own bool) {
+	if command != p.Self && filepath.Base(command) != "ocipd" {
+		return "", false
+	}
+	ours := args
+	i := slices.Index(args, separator)
+	if i >= 0 {
+		ours = args[:i]
+	}
+	if slices.Contains(ours, serveCommand) {
+		return "", true
+	}
+	at := slices.Index(ours, agentFlag)
+	if !slices.Contains(ours, proxyCommand) || at < 0 || at+1 == len(ours) || i < 0 || i+1 == len(args) {
+		return "", false
+	}
+	return ours[at+1], false
+}
+
+// Line is a command line as people read it. What looks secret in it is masked by show.
+func Line(command string, args []string, show func(string) string) string {
+	words := make([]string, 0, len(args)+1)
+	for _, word := range slices.Concat([]string{command}, args) {
+		words = append(words, cmp.Or(show(word), `""`))
+	}
+	return strings.Join(words, " ")
+}
