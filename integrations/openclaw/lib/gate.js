@@ -1,0 +1,295 @@
+// The gate: what OpenClaw's hooks ask, and what ocipd says.
+import { createHash } from "node:crypto";
+import { Claims } from "./claims.js";
+import { Kernel, KernelError } from "./kernel.js";
+import { sender } from "./sends.js";
+
+/** How many decided messages are remembered until their receiver's run begins. */
+const REMEMBERED = 4096;
+/** OpenClaw's own prompt for telling a channel of an exchange that is over. */
+const ANNOUNCE = "Agent-to-agent announce step.";
+
+const FROM_AGENTS = "inter_session";
+
+export class Gate {
+  /**
+   * @param {object} o
+   * @param {string} o.socket
+   * @param {string} o.appId
+   * @param {string} o.version
+   * @param {string} o.state folder for what is being sent
+   * @param {"off"|"record"|"enforce"} o.tools
+   * @param {object} [o.sendTools]
+   * @param {{info: Function, warn: Function, error: Function}} o.log
+   * @param {(ctx: {agentId: string}, session: string, text: string, ticket: string) => Promise<void>} o.send sends a released message
+   */
+  constructor({ socket, appId, version, state, tools, sendTools, log, send }) {
+    this.tools = tools;
+    this.log = log;
+    this.send = send;
+    this.find = sender(sendTools);
+    this.claims = new Claims(state);
+    /** Decided messages by who said what: what was decided travels beside OpenClaw's text. */
+    this.decided = new Map();
+    /** The exchange that a run answers in, by the run's id. */
+    this.runs = new Map();
+    /** Pairs of agents whose last message was refused. */
+    this.refused = new Set();
+    /** Released messages by ticket, which the gate lets pass once. */
+    this.tickets = new Map();
+    this.redeeming = new Set();
+    this.kernel = new Kernel({
+      socket,
+      manifest: {
+        id: appId, name: "OpenClaw Gateway", version, type: "extension", main: "index.js", protocol: { version: "1.0" },
+        capabilities: { redeem: true },
+      },
+      resolved: (outcome) => void this.resolved(outcome),
+      connected: () => void this.recover(),
+    });
+  }
+
+  key(session, text) {
+    return createHash("sha256").update(`${session}\0${text}`).digest("base64");
+  }
+
+  remember(session, text, decision) {
+    const key = this.key(session, text);
+    this.decided.delete(key);
+    this.decided.set(key, decision);
+    for (const old of this.decided.keys()) {
+      if (this.decided.size <= REMEMBERED) break;
+      this.decided.delete(old);
+    }
+  }
+
+  // ---- what an agent sends by a tool
+
+  /** before_tool_call. It fails closed by itself: what it throws blocks the tool too. */
+  async beforeTool(event, ctx) {
+    const ticket = event.params?._ocip?.release;
+    if (ticket !== undefined) return this.released(event, ctx, ticket);
+    const found = this.find(event.toolName, event.params, ctx);
+    if (!found) return this.otherTool(event, ctx);
+    if (found.wrong) return block(found.wrong);
+    const answer = await this.decide(found.session, found.text, {}, ctx);
+    if (!answer.allowed) return block(this.reason(answer));
+    this.allow(ctx, found.session, answer.data);
+    return { params: found.put(answer.data.content) };
+  }
+
+  allow(ctx, session, data) {
+    const from = ctx.sessionKey ?? `agent:${ctx.agentId}:main`;
+    this.remember(from, data.content, { metadata: data.metadata, dispatchId: data.dispatchId });
+    this.refused.delete(pair(from, session));
+  }
+
+  /** Asks ocipd whether a message may leave. What fails is a refusal. */
+  async decide(session, text, metadata, ctx) {
+    let answer;
+    try {
+      answer = await this.kernel.ask("hook.emit", {
+        hookName: "message_sending", data: { sessionKey: session, content: text, metadata }, context: { agentId: ctx.agentId },
+      });
+    } catch (e) {
+      if (!(e instanceof KernelError)) throw e;
+      answer = { allowed: false, reason: e.message };
+    }
+    if (!answer.allowed) this.refused.add(pair(ctx.sessionKey ?? `agent:${ctx.agentId}:main`, session));
+    return answer;
+  }
+
+  reason(answer) {
+    if (answer.held) return `ocipd: HELD ${answer.approvalId}: ${answer.reason}. A person decides; it is sent then by itself. Do not retry, and do not send it another way.`;
+    return `ocipd: refused: ${answer.reason ?? "without a reason"}. Do not retry.`;
+  }
+
+  async otherTool(event, ctx) {
+    if (this.tools === "off") return undefined;
+    try {
+      const answer = await this.kernel.ask("hook.emit", {
+        hookName: "tool_executing", data: { toolName: event.toolName, params: event.params ?? {} }, context: { agentId: ctx.agentId },
+      });
+      if (!answer.allowed && this.tools === "enforce") return block(`ocipd: refused: ${answer.reason}`);
+    } catch (e) {
+      if (this.tools === "enforce") return block(`ocipd: ${e.message}`);
+      this.log.warn(`ocipd: a call of ${event.toolName} is not on record: ${e.message}`);
+    }
+    return undefined;
+  }
+
+  // ---- what runs between agents without a tool
+
+  /** before_agent_run, which is closed: a run that another agent's text begins needs a decision. */
+  async beforeRun(event, ctx) {
+    const source = ctx.inputProvenance;
+    if (source?.kind !== FROM_AGENTS) return undefined;
+    const from = source.sourceSessionKey ?? "";
+    if (event.prompt === ANNOUNCE) {
+      // Its system prompt has the last reply in it.
+      return this.refused.has(pair(from, ctx.sessionKey)) || this.refused.has(pair(ctx.sessionKey, from)) ? withheld("the last message of these two was refused") : undefined;
+    }
+    if (from.startsWith(`agent:${ctx.agentId}:`)) return undefined; // the agent's own
+    const decided = this.decided.get(this.key(from, event.prompt));
+    if (!decided || decided.refused) {
+      if (!decided) this.log.error(`ocipd: ${ctx.sessionKey} was to run on a text of ${from} that nobody decided about`);
+      return withheld(decided?.refused ?? "no decision about this message is known");
+    }
+    let answer;
+    try {
+      answer = await this.kernel.ask("hook.emit", {
+        hookName: "message_received", data: { sessionKey: ctx.sessionKey, content: event.prompt, metadata: decided.metadata }, context: { agentId: ctx.agentId },
+      });
+    } catch (e) {
+      answer = { allowed: false, reason: e.message };
+    }
+    if (!answer.allowed) {
+      this.refused.add(pair(from, ctx.sessionKey));
+      return withheld(answer.reason);
+    }
+    if (ctx.runId) this.runs.set(ctx.runId, { to: replies(from), exchange: decided.metadata?.exchange?.id });
+    return undefined;
+  }
+
+  /** before_agent_finalize: the reply of a run goes back to the agent that began it. */
+  async beforeFinalize(event, ctx) {
+    const run = this.runs.get(event.runId ?? ctx.runId);
+    const text = event.lastAssistantMessage;
+    if (!run || typeof text !== "string" || text.trim() === "") return undefined;
+    const metadata = run.exchange ? { exchange: { id: run.exchange } } : {};
+    const answer = await this.decide(run.to, text, metadata, ctx);
+    // The host sends the text as it is: the label travels in the annotation.
+    if (answer.allowed) this.remember(ctx.sessionKey, text, { metadata: answer.data.metadata, dispatchId: answer.data.dispatchId });
+    else this.remember(ctx.sessionKey, text, { refused: this.reason(answer) });
+    return undefined;
+  }
+
+  runEnded(event, ctx) {
+    this.runs.delete(event?.runId ?? ctx?.runId);
+  }
+
+  /** before_message_write puts the annotation beside OpenClaw's provenance. */
+  annotate(event) {
+    const m = event.message;
+    if (m?.role !== "user" || m.provenance?.kind !== FROM_AGENTS) return undefined;
+    const text = typeof m.content === "string" ? m.content : (m.content ?? []).map((p) => p.text ?? "").join("");
+    for (const [key, decided] of this.decided) {
+      if (!decided.metadata?.ocip) continue;
+      // What is written has the host's own lines before it.
+      for (let at = 0; at >= 0; at = text.indexOf("\n", at) + 1 || -1) {
+        if (this.key(m.provenance.sourceSessionKey, text.slice(at)) === key) return { message: { ...m, ocip: decided.metadata.ocip } };
+      }
+    }
+    return undefined;
+  }
+
+  // ---- channels
+
+  /** message_sending is open where it fails: every error cancels. */
+  async channelSending(event, ctx, time) {
+    let timer;
+    const late = new Promise((_, failed) => { timer = setTimeout(() => failed(new Error("ocipd did not answer in time")), time); });
+    try {
+      const agentId = agentOf(ctx.sessionKey);
+      if (!agentId) return { cancel: true, cancelReason: "ocipd: whose message this is does not show" };
+      const session = `${ctx.channelId}:${event.to ?? ctx.conversationId}`;
+      const metadata = ctx.accountId && ctx.accountId !== "default" ? { accountId: ctx.accountId } : {};
+      const answer = await Promise.race([this.decide(session, event.content, metadata, { agentId, sessionKey: ctx.sessionKey }), late]);
+      if (!answer.allowed) return { cancel: true, cancelReason: this.reason(answer) };
+      return { content: answer.data.content };
+    } catch (e) {
+      return { cancel: true, cancelReason: `ocipd: ${e.message}` };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  // ---- what people decide
+
+  async resolved({ approvalId, resolution, note }) {
+    if (resolution === "approved" || resolution === "taken_over") {
+      await this.redeem(approvalId);
+      return;
+    }
+    this.log.info(`ocipd: ${approvalId} is ${resolution}${note ? `: ${note}` : ""}`);
+  }
+
+  /** Sends what a person has approved, once. */
+  async redeem(approvalId) {
+    if (this.redeeming.has(approvalId)) return;
+    this.redeeming.add(approvalId);
+    try {
+      const claim = this.claims.begin(approvalId);
+      const { claim: id, data } = await this.kernel.ask("approval.redeem", { approvalId, requestKey: claim.requestKey });
+      if (claim.sending) {
+        // An earlier process was killed while it sent: nobody knows whether it did.
+        await this.kernel.ask("approval.confirm", { claim: id, outcome: "unknown" });
+        this.claims.end(approvalId);
+        return;
+      }
+      const { agentId } = await this.kernel.ask("approval.get", { approvalId });
+      const ticket = claim.requestKey;
+      this.tickets.set(ticket, data);
+      let outcome = "sent";
+      try {
+        this.claims.sending(claim);
+        await this.send({ agentId }, data.sessionKey, data.content, ticket);
+      } catch (e) {
+        // A ticket that is still there was not taken: nothing has left.
+        outcome = this.tickets.has(ticket) ? "not_sent" : "unknown";
+        this.log.error(`ocipd: ${approvalId} could not be sent: ${e.message}`);
+      } finally {
+        this.tickets.delete(ticket);
+      }
+      await this.kernel.ask("approval.confirm", { claim: id, outcome });
+      this.claims.end(approvalId);
+    } catch (e) {
+      if (e.code === "NOT_FOUND" || e.code === "CONFLICT") this.claims.end(approvalId);
+      this.log.warn(`ocipd: ${approvalId} is not sent: ${e.message}`);
+    } finally {
+      this.redeeming.delete(approvalId);
+    }
+  }
+
+  /** The released message passes the gate once, as it was approved. */
+  released(event, ctx, ticket) {
+    const data = this.tickets.get(ticket);
+    const found = this.find(event.toolName, event.params, ctx);
+    if (!data || !found || found.wrong || found.text !== data.content || found.session !== data.sessionKey) {
+      return block("ocipd: no such message was released");
+    }
+    this.tickets.delete(ticket);
+    this.allow(ctx, data.sessionKey, data);
+    const params = found.put(data.content);
+    delete params._ocip;
+    return { params };
+  }
+
+  /** After a start, and after ocipd was away: what was approved meanwhile is sent. */
+  async recover() {
+    try {
+      const { approvals } = await this.kernel.ask("approval.redeemable", {});
+      const ready = new Set(approvals.map((a) => a.approvalId));
+      for (const id of this.claims.list()) ready.add(id);
+      for (const id of ready) await this.redeem(id);
+    } catch (e) {
+      this.log.warn(`ocipd: what was approved meanwhile is not known: ${e.message}`);
+    }
+  }
+
+  close() {
+    this.kernel.close();
+  }
+}
+
+const block = (reason) => ({ block: true, blockReason: reason });
+const withheld = (reason) => ({ outcome: "block", reason, message: `ocipd: message withheld: ${reason}` });
+const pair = (from, to) => `${from}\n${to}`;
+
+/** The session key by which an agent's message is answered. */
+const replies = (session) => {
+  const agent = agentOf(session);
+  return agent ? `agent:${agent}:main` : session;
+};
+
+const agentOf = (session) => /^agent:([^:]+):/.exec(session ?? "")?.[1];
