@@ -67,7 +67,14 @@ type EmittedMessage struct {
 	Content    string `json:"content"`
 	Metadata   Object `json:"metadata,omitempty"`
 	DispatchID string `json:"dispatchId,omitzero"`
+	// Disclosure is where the label goes that says that an agent wrote the message:
+	// [DisclosureInAnnotation], or "" for what the configuration says.
+	Disclosure string `json:"disclosure,omitzero"`
 }
+
+// DisclosureInAnnotation is for a runtime that cannot change a text that goes to
+// another agent: the label stands in the message's annotation alone.
+const DisclosureInAnnotation = "annotation"
 
 // Validate names the fields that are wrong, as those of [EmitParams].
 func (m *EmittedMessage) Validate() []FieldError {
@@ -75,6 +82,9 @@ func (m *EmittedMessage) Validate() []FieldError {
 	f.SessionKey("data.sessionKey", m.SessionKey)
 	if m.Content == "" && !media.Mentioned(m.Metadata) {
 		f.Add("data.content", "required, unless metadata names media")
+	}
+	if m.Disclosure != "" && m.Disclosure != DisclosureInAnnotation {
+		f.Add("data.disclosure", "want %s, or nothing", DisclosureInAnnotation)
 	}
 	return f
 }

@@ -378,6 +378,8 @@ type DispatchParams struct {
 	SessionKey string `json:"sessionKey"`
 	Content    string `json:"content"`
 	Metadata   Object `json:"metadata,omitempty"`
+	// InAnnotation is that of an [EmittedMessage].
+	InAnnotation bool `json:"-"`
 	Mended
 }
 

@@ -139,6 +139,7 @@ var layers = map[string]folder{
 	"internal/appconfig":   {imports: []string{"internal/keypath", "internal/api", "internal/config", "internal/registry"}},
 
 	"examples":              {},
+	"integrations":          {},
 	"examples/go":           {clock: true, process: true},
 	"internal/kernelconfig": {imports: []string{"internal/api", "internal/audit", "internal/config", "internal/directory", "internal/kernel", "internal/ocip", "internal/ocip/commitment", "internal/ocip/content", "internal/registry", "internal/term", "internal/text"}},
 

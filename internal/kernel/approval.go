@@ -204,7 +204,7 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	a := k.apps.Connected(r.AppID)
 	m := &outgoing{
 		app: a, appID: r.AppID, sender: sender, key: r.SessionKey, content: r.Content, account: kept.Account,
-		dispatchID: r.DispatchID, changedBy: kept.Changes, carried: kept.Carried, approvalID: r.ApprovalID, askedAt: time.UnixMilli(r.AskedAt), local: k.directory.LocalAgent(r.SessionKey),
+		dispatchID: r.DispatchID, changedBy: kept.Changes, carried: kept.Carried, unlabelled: kept.Unlabelled, approvalID: r.ApprovalID, askedAt: time.UnixMilli(r.AskedAt), local: k.directory.LocalAgent(r.SessionKey),
 	}
 	err := json.Unmarshal([]byte(kept.Metadata), &m.metadata)
 	if err != nil {

@@ -51,7 +51,9 @@ type outgoing struct {
 	// carried messages are delivered by their runtime, not by the daemon. There says
 	// whether the runtime still is, and redeems that it takes what is approved by its id.
 	carried, redeems bool
-	there            func() bool
+	// unlabelled messages are of a runtime that cannot change their text.
+	unlabelled bool
+	there      func() bool
 	// record is the one that lets it go.
 	record *audit.Record
 	// check is set where it is only asked what would be decided, and operator is who
@@ -185,6 +187,7 @@ func (k *ruleset) address(ctx context.Context, a *registry.App, p *api.DispatchP
 // whom it reaches.
 func (k *ruleset) direct(ctx context.Context, m *outgoing, p *api.DispatchParams) error {
 	m.asked, m.key, m.content, m.metadata, m.dispatchID = p, p.SessionKey, p.Content, p.Metadata, k.newID()
+	m.unlabelled = p.InAnnotation
 	m.local = k.directory.LocalAgent(p.SessionKey)
 	m.account, _ = api.Text(p.Metadata["accountId"])
 	if err := k.locate(ctx, m); err != nil {
@@ -798,9 +801,17 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 	}
 	if v.Envelope.MessageType != ocip.Human {
 		metadata["aiDisclosure"] = api.String(ocip.DisclosureLabel)
-		m.content = ocip.Disclose(m.content, k.cfg.Disclosure)
+		if !m.inAnnotation() {
+			m.content = ocip.Disclose(m.content, k.cfg.Disclosure)
+		}
 	}
 	m.metadata = metadata
+}
+
+// inAnnotation reports whether the label of an agent's message stands in its annotation
+// alone: no person is to go without it, and where the daemon delivers, it writes it.
+func (m *outgoing) inAnnotation() bool {
+	return m.carried && m.unlabelled && m.to.Kind == ocip.KindAgent
 }
 
 // exchangeOutcome is what metadata.exchange becomes: where the exchange stands,
@@ -844,6 +855,9 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	}
 	if m.asked != nil && m.asked.Halves > 0 {
 		r.Details["mended"] = m.asked.Halves
+	}
+	if m.inAnnotation() {
+		r.Details["disclosure"] = api.DisclosureInAnnotation
 	}
 	if m.operator != nil {
 		r.Details["operator"] = api.ByPeer(m.operator)

@@ -49,7 +49,7 @@ func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitRe
 	if err != nil {
 		return api.EmitResult{}, err
 	}
-	m, result, err := c.dispatch(ctx, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended}, p.Context.AgentID, true)
+	m, result, err := c.dispatch(ctx, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, InAnnotation: given.Disclosure != "", Mended: p.Mended}, p.Context.AgentID, true)
 	return c.kernel.carried(m, &result, err)
 }
 

@@ -34,9 +34,11 @@ func (m *outgoing) request() string {
 
 // keptMessage is what a message takes to go, besides what a person is shown of it.
 type keptMessage struct {
-	Carried bool   `json:"carried,omitzero"`
-	Redeem  bool   `json:"redeem,omitzero"`
-	Account string `json:"account,omitzero"`
+	Carried bool `json:"carried,omitzero"`
+	// Unlabelled is set where the label of an agent's message stands in its annotation.
+	Unlabelled bool   `json:"unlabelled,omitzero"`
+	Redeem     bool   `json:"redeem,omitzero"`
+	Account    string `json:"account,omitzero"`
 	// Metadata is its text, so that it keeps every byte.
 	Metadata string `json:"metadata"`
 	// Changes are those of the interceptors.
@@ -79,7 +81,7 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 func (k *ruleset) enterRequest(ctx context.Context, r *approval.Request, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (*audit.Record, error) {
 	s := &heldMessage{
 		k: k, r: r, m: m, st: st,
-		kept: keptMessage{Carried: m.carried, Redeem: m.redeems, Account: m.account, Metadata: string(m.metadata.Append(nil)), Changes: m.changedBy},
+		kept: keptMessage{Carried: m.carried, Unlabelled: m.unlabelled, Redeem: m.redeems, Account: m.account, Metadata: string(m.metadata.Append(nil)), Changes: m.changedBy},
 	}
 	var err error
 	if r.Own, err = json.Marshal(&s.kept); err != nil {

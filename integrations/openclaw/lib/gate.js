@@ -85,11 +85,11 @@ export class Gate {
   }
 
   /** Asks ocipd whether a message may leave. What fails is a refusal. */
-  async decide(session, text, metadata, ctx) {
+  async decide(session, text, metadata, ctx, disclosure) {
     let answer;
     try {
       answer = await this.kernel.ask("hook.emit", {
-        hookName: "message_sending", data: { sessionKey: session, content: text, metadata }, context: { agentId: ctx.agentId },
+        hookName: "message_sending", data: { sessionKey: session, content: text, metadata, disclosure }, context: { agentId: ctx.agentId },
       });
     } catch (e) {
       if (!(e instanceof KernelError)) throw e;
@@ -157,7 +157,7 @@ export class Gate {
     const text = event.lastAssistantMessage;
     if (!run || typeof text !== "string" || text.trim() === "") return undefined;
     const metadata = run.exchange ? { exchange: { id: run.exchange } } : {};
-    const answer = await this.decide(run.to, text, metadata, ctx);
+    const answer = await this.decide(run.to, text, metadata, ctx, "annotation");
     // The host sends the text as it is: the label travels in the annotation.
     if (answer.allowed) this.remember(ctx.sessionKey, text, { metadata: answer.data.metadata, dispatchId: answer.data.dispatchId });
     else this.remember(ctx.sessionKey, text, { refused: this.reason(answer) });

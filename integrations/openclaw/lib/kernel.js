@@ -8,6 +8,10 @@ import { createConnection } from "node:net";
 const ANSWER_TIME = 10_000;
 /** How long is waited before the next attempt to connect, in milliseconds. */
 const RETRY_TIME = 1_000;
+/** How often, and how far apart in milliseconds, another process is waited for to end. */
+const CONFLICT_TRIES = 20, CONFLICT_TIME = 100;
+/** How often ocipd is told that the Gateway is well, in milliseconds. */
+const BEAT_TIME = 20_000;
 /** The longest line that is read, in bytes. ocipd's own limit is lower. */
 const MAX_LINE = 32 << 20;
 
@@ -68,8 +72,18 @@ export class Kernel {
     stream.on("close", () => this.lost(link));
     this.read(link);
     try {
-      const { token } = await this.call(link, "app.register", { manifest: this.manifest });
-      link.token = token;
+      link.token = this.token; // by which a lost connection is taken over
+      for (let tries = CONFLICT_TRIES; ; tries--) {
+        try {
+          link.token = this.token = (await this.call(link, "app.register", { manifest: this.manifest })).token;
+          break;
+        } catch (e) {
+          // The process before may be ending still.
+          if (e.code !== "CONFLICT" || tries === 0) throw e;
+          link.token = undefined;
+          await new Promise((next) => setTimeout(next, CONFLICT_TIME));
+        }
+      }
       await this.call(link, "app.ready", {});
     } catch (e) {
       stream.destroy();
@@ -78,6 +92,8 @@ export class Kernel {
     this.link = link;
     // The Gateway may end while it is connected.
     stream.unref();
+    link.beat = setInterval(() => this.call(link, "app.heartbeat", {}).catch(() => {}), BEAT_TIME);
+    link.beat.unref();
     this.connected();
     return link;
   }
@@ -126,19 +142,22 @@ export class Kernel {
   call(link, method, params, time = ANSWER_TIME) {
     const id = randomUUID();
     return new Promise((done, failed) => {
-      const timer = setTimeout(() => {
-        this.waiting.delete(id);
+      // A Gateway that is busy runs its timers before it reads: what has come meanwhile is
+      // looked at first.
+      const timer = setTimeout(() => setImmediate(() => {
+        if (!this.waiting.delete(id)) return;
         failed(new KernelError(`ocipd did not answer ${method} in ${time / 1000} s`, "TIMEOUT"));
         // A late allow is no allow: ocipd notes of one whose connection has ended that
         // nobody took it.
         link.stream.destroy();
-      }, time);
+      }), time);
       this.waiting.set(id, { link, done, failed, timer });
       link.stream.write(JSON.stringify({ id, type: "request", timestamp: Date.now(), method, params, token: link.token }) + "\n");
     });
   }
 
   lost(link) {
+    clearInterval(link.beat);
     for (const [id, asked] of this.waiting) {
       if (asked.link !== link) continue;
       this.waiting.delete(id);

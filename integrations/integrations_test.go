@@ -1,0 +1,26 @@
+package integrations
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestOpenClaw runs the tests of the plugin for OpenClaw beside a built daemon.
+func TestOpenClaw(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("the plugin needs node")
+	}
+	ocipd := filepath.Join(t.TempDir(), "ocipd")
+	if out, err := exec.Command("go", "build", "-o", ocipd, "../cmd/ocipd").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c := exec.CommandContext(t.Context(), "node", "--test", "openclaw/test/")
+	c.Env = append(os.Environ(), "OCIPD="+ocipd)
+	c.WaitDelay = 10 * time.Second // for a daemon that outlives the tests
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
