@@ -158,4 +158,3 @@ func arrayAt(text []byte, e *unstable.Node) (at span, err error) {
 	}
 	return at, fmt.Errorf("an array without an end")
 }
-

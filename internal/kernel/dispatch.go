@@ -269,21 +269,21 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 	if !k.apps.Intercepted(k.terms) {
 		return nil
 	}
-	left, err := k.intercept(ctx, m, k.apps.Owner(m.channel))
+	left, err := k.apps.Intercept(ctx, k.terms, m.message(), m.about(), m.app, k.apps.Owner(m.channel))
 	if err != nil {
 		return err
 	}
 	before := m.metadata
-	m.content, m.metadata, m.changedBy = left.content, left.metadata, left.changedBy
-	if left.blocked == nil && len(left.changedBy) > 0 {
-		if left.blocked = k.changedHints(m); left.blocked == nil {
-			left.blocked = k.sameTask(m, before)
+	m.content, m.metadata, m.changedBy = left.Message.Content, left.Message.Metadata, left.ChangedBy
+	if left.Blocked == nil && len(left.ChangedBy) > 0 {
+		if left.Blocked = k.changedHints(m); left.Blocked == nil {
+			left.Blocked = k.sameTask(m, before)
 		}
 	}
-	if left.blocked == nil {
+	if left.Blocked == nil {
 		return k.bind(m, "an interceptor")
 	}
-	return k.refuseEarly(m, left.blocked)
+	return k.refuseEarly(m, left.Blocked)
 }
 
 // bind writes the address that the message is decided about into its metadata,

@@ -184,3 +184,64 @@ func (a *App) Denies(result jsontext.Value) *ocip.Verdict {
 	}
 	return v
 }
+
+// Interception is how the interceptors left a message.
+type Interception struct {
+	Message api.Message
+	// Blocked is set where it must not go on.
+	Blocked *ocip.Verdict
+	// ChangedBy lists the interceptors that changed something.
+	ChangedBy []string
+}
+
+// Intercept shows a message to the interceptors, each with the former's output. But is
+// not among them, unless it is required: the owner of the message's channel gets the
+// message last.
+func (r *Registry) Intercept(ctx context.Context, t *Terms, m api.Message, about api.HookContext, asker, but *App) (Interception, error) {
+	out := Interception{Message: m}
+	var err error
+	out.Blocked, err = r.Ask(ctx, t, &Question{
+		Hook: api.MessageSending, About: about, Asker: asker, But: but,
+		Data: func() []byte { return out.Message.Append(nil) },
+		Take: out.take,
+	})
+	return out, err
+}
+
+// take applies an interceptor's answer. An object replaces content and
+// metadata; null or a block stops the message; anything else is not an answer
+// that a message may depend on, and stops it too.
+func (i *Interception) take(a *App, result jsontext.Value) *ocip.Verdict {
+	if blocked := a.Denies(result); blocked != nil {
+		return blocked
+	}
+	var answer struct {
+		ChannelID *string        `json:"channelId"`
+		Target    *string        `json:"target"`
+		Content   *string        `json:"content"`
+		Metadata  jsontext.Value `json:"metadata"`
+	}
+	switch {
+	case json.Unmarshal(result, &answer) != nil:
+		return a.Deny("gave an answer that is no message")
+	case answer.ChannelID != nil && *answer.ChannelID != i.Message.ChannelID, answer.Target != nil && *answer.Target != i.Message.Target:
+		return a.Deny("changed the recipient, which no interceptor may")
+	}
+	changed := false
+	if answer.Content != nil && *answer.Content != i.Message.Content {
+		i.Message.Content, changed = *answer.Content, true
+	}
+	if len(answer.Metadata) > 0 && answer.Metadata.Kind() != 'n' {
+		var metadata api.Object
+		if err := json.Unmarshal(answer.Metadata, &metadata); err != nil {
+			return a.Deny("gave metadata that is no object")
+		}
+		if !metadata.Equal(i.Message.Metadata) {
+			i.Message.Metadata, changed = metadata, true
+		}
+	}
+	if changed {
+		i.ChangedBy = append(i.ChangedBy, a.ID())
+	}
+	return nil
+}
