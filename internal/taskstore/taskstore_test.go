@@ -154,3 +154,51 @@ func TestTaskGrants(t *testing.T) {
 		t.Errorf("by another token: %v", err)
 	}
 }
+
+// A list goes on from either end, page by page, and an origin is found in its tenant
+// alone.
+func TestListFromEitherEnd(t *testing.T) {
+	s, tasks := open(t)
+	for i := range 7 {
+		id := fmt.Sprintf("tsk_%d", i)
+		if err := put(s, &Task{ID: id, Tenant: "acme", Phase: "spec_draft", Origin: "v1:" + id, Open: true, Seq: 1, Head: []byte(`"` + id + `"`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, newest := range []bool{false, true} {
+		var got, want []string
+		for f := (Filter{Tenant: "acme", Newest: newest}); ; {
+			page, err := tasks.List(t.Context(), f, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range page {
+				f.After = string(r.Head[1 : len(r.Head)-1])
+				got = append(got, f.After)
+			}
+			if len(page) < 3 {
+				break
+			}
+		}
+		for i := range 7 {
+			want = append(want, fmt.Sprintf("tsk_%d", i))
+		}
+		if newest {
+			slices.Reverse(want)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("newest %v: %v, want %v", newest, got, want)
+		}
+	}
+	if id, err := tasks.Imported(t.Context(), "acme", "v1:tsk_3"); err != nil || id != "tsk_3" {
+		t.Errorf("%s, %v", id, err)
+	}
+	for _, other := range [][2]string{{"globex", "v1:tsk_3"}, {"acme", ""}, {"acme", "v1:tsk_9"}} {
+		if id, err := tasks.Imported(t.Context(), other[0], other[1]); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%v: %s, %v", other, id, err)
+		}
+	}
+	if err := put(s, &Task{ID: "tsk_x", Tenant: "acme", Phase: "spec_draft", Origin: "v1:tsk_3", Seq: 1, Head: []byte(`1`)}); !errors.Is(err, ErrImported) {
+		t.Errorf("imported twice: %v", err)
+	}
+}
