@@ -530,3 +530,35 @@ func TestProxyExplains(t *testing.T) {
 		t.Errorf("as a map it is\n%s", again)
 	}
 }
+
+// The recipients that the maps make are ones that the daemon can decide about, and the
+// texts are those that people read.
+func TestProxyMapsOfServers(t *testing.T) {
+	p := newProxyTrial(t)
+	for name, tc := range map[string]struct{ tool, arguments, text, want string }{
+		"slack":    {"slack_post_message", `{"channel_id":"C0123ABCD","text":"Hello"}`, "text", `"channel_id":"C0123ABCD"`},
+		"slack 2":  {"slack_reply_to_thread", `{"channel_id":"D0123ABCD","thread_ts":"1700000000.000100","text":"Hello"}`, "text", `"thread_ts":"1700000000.000100"`},
+		"github":   {"add_issue_comment", `{"owner":"acme","repo":"widgets","issue_number":12,"body":"Hello"}`, "body", `"issue_number":12`},
+		"github 2": {"create_issue", `{"owner":"acme","repo":"widgets","title":"T","body":"Hello"}`, "body", `"title":"T"`},
+		"discord":  {"discord_send", `{"channelId":"123456789012345678","message":"Hello"}`, "message", `"channelId":"123456789012345678"`},
+		"teams":    {"send_channel_message", `{"teamId":"9d1","channelId":"19:abc@thread.tacv2","message":"Hello"}`, "message", `"teamId":"9d1"`},
+		"teams 2":  {"send_chat_message", `{"chatId":"19:abc@thread.v2","message":"Hello"}`, "message", `"chatId":"19:abc@thread.v2"`},
+		"gmail":    {"send_email", `{"to":["Dave <dave@example.com>"],"subject":"S","body":"Hello","htmlBody":"<p>Hello</p>","mimeType":"text/plain"}`, "body", `"htmlBody":"<p>Hello</p>\n\nSent by`},
+		"resend":   {"send-email", `{"to":"dave@example.com","subject":"S","text":"Hello"}`, "text", `"subject":"S"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given, _, _ := strings.Cut(name, " ")
+			command := []string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--map", given, "--"}
+			s := p.open(append(command, p.server()...), asProgram+"=1")
+			before := len(p.calls())
+			s.say(call(1, tc.tool, tc.arguments))
+			if text, isError := s.answer("1"); isError {
+				t.Fatalf("answered %q", text)
+			}
+			got := p.calls()[before]
+			if !strings.Contains(got, fmt.Sprintf(`%q:"Hello\n\nSent by user's OpenClaw assistant"`, tc.text)) || !strings.Contains(got, tc.want) {
+				t.Errorf("the server got %s", got)
+			}
+		})
+	}
+}

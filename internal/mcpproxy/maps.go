@@ -2,6 +2,7 @@ package mcpproxy
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -205,17 +206,19 @@ func (m *Map) recipients(t *Tool, arguments []member) (keys []string, err error)
 			}
 			continue
 		}
-		key := to
-		for _, part := range parts {
-			given, ok := find(arguments, part[1])
+		// In one pass: what a value has in braces is no argument.
+		key := partPattern.ReplaceAllStringFunc(to, func(part string) string {
+			given, ok := find(arguments, part[1:len(part)-1])
 			if !ok {
-				return nil, unclear("the argument %s is missing", part[1])
+				err = cmp.Or(err, unclear("the argument %s is missing", part[1:len(part)-1]))
+				return ""
 			}
-			value, err := scalar(&given, given.value)
-			if err != nil {
-				return nil, err
-			}
-			key = strings.Replace(key, part[0], value, 1)
+			value, wrong := scalar(&given, given.value)
+			err = cmp.Or(err, wrong)
+			return value
+		})
+		if err != nil {
+			return nil, err
 		}
 		if err := add(key); err != nil {
 			return nil, err
