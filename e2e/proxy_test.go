@@ -1,0 +1,120 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// everything is what a client asks of the protocol's everything server, in order.
+var everything = []string{
+	`"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{"listChanged":true}},"clientInfo":{"name":"t","version":"1"}}`,
+	`"method":"ping"`, `"method":"server/discover","params":{}`, `"method":"tools/list"`, `"method":"prompts/list"`, `"method":"resources/list"`, `"method":"resources/templates/list"`,
+	`"method":"tools/call","params":{"name":"echo","arguments":{"message":"I promise \u00e9"}}`,
+	`"method":"tools/call","params":{"name":"get-sum","arguments":{"a":1.50,"b":2}}`,
+	`"method":"tools/call","params":{"name":"get-tiny-image","arguments":{}}`,
+	`"method":"tools/call","params":{"name":"get-annotated-message","arguments":{"messageType":"error","includeImage":true}}`,
+	`"method":"tools/call","params":{"name":"get-structured-content","arguments":{"location":"New York"}}`,
+	`"method":"tools/call","params":{"name":"get-resource-links","arguments":{"count":3}}`,
+	`"method":"tools/call","params":{"name":"trigger-long-running-operation","arguments":{"duration":1,"steps":2},"_meta":{"progressToken":"p"}}`,
+	`"method":"tools/call","params":{"name":"trigger-sampling-request","arguments":{"prompt":"x","maxTokens":5}}`,
+	`"method":"tools/call","params":{"name":"trigger-elicitation-request","arguments":{}}`,
+	`"method":"tools/call","params":{"name":"none","arguments":{}}`, `"method":"tools/call","params":{"name":"echo"}`, `"method":"no/such"`,
+}
+
+// converse has a client ask all of it, and returns every line of the server but for what it
+// logs.
+func converse(t *testing.T, cmd *exec.Cmd) (lines []string) {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	watchdog := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer watchdog.Stop()
+	r := bufio.NewReader(out)
+	say := func(line string) {
+		if _, err := io.WriteString(in, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, request := range everything {
+		say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, request))
+		for answered := false; !answered; {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				t.Fatalf("no answer to %s: %v", request, err)
+			}
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			if err := json.Unmarshal([]byte(line), &m); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			answer := map[string]string{
+				"roots/list": `{"roots":[]}`, "elicitation/create": `{"action":"decline"}`,
+				"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"half \ud83d"}}`,
+			}[m.Method]
+			if answer != "" {
+				say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, answer))
+			}
+			if m.Method != "notifications/message" && !strings.HasSuffix(m.Method, "list_changed") && m.Method != "roots/list" {
+				lines = append(lines, line)
+			}
+			answered = m.Method == "" && string(m.ID) == fmt.Sprint(id)
+		}
+		if id == 0 {
+			say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		}
+	}
+	in.Close()
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	return lines
+}
+
+// A server says the same through the proxy as without it, byte for byte.
+func TestEverythingThroughTheProxy(t *testing.T) {
+	r := begin(t)
+	r.operate("task", "grant", "--agent", "ann", "--out", r.at("ann.token"))
+	server := filepath.Join(r.node, "mcp-server-everything")
+	command := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Env, cmd.Dir = r.env(), r.dir
+		return cmd
+	}
+	want := converse(t, command(server))
+	got := converse(t, command(r.ocipd, "mcp-proxy", "--agent", "ann", "--token-file", r.at("ann.token"), "--socket", r.socket, "--", server))
+	if !slices.Equal(want, got) {
+		for i := range max(len(want), len(got)) {
+			if i >= len(want) || i >= len(got) || want[i] != got[i] {
+				t.Fatalf("line %d is %.500q through the proxy, and %.500q without", i, got[min(i, len(got)-1)], want[min(i, len(want)-1)])
+			}
+		}
+	}
+	if len(want) < len(everything) {
+		t.Errorf("%d lines were compared", len(want))
+	}
+	if shown := r.must(r.env(), r.ocipd, "mcp-proxy", "explain", "--", server); !strings.Contains(shown, "# echo ") || strings.Contains(shown, "decided about") {
+		t.Errorf("explained as\n%s", shown)
+	}
+}
