@@ -28,7 +28,7 @@ func (g group) size() int { return g.end - g.start }
 // groups a number could reach over are kept.
 func (s *scan) numbers() {
 	const most, reach = mostGroups, longestNumber + 1
-	buf := &s.pass.groups
+	buf := &s.groups
 	for i := nextDigit(s.text, 0); i < len(s.text); i = nextDigit(s.text, i+1) {
 		if end := s.iban(i); end > 0 {
 			i = end - 1 // its digits are no numbers of their own
