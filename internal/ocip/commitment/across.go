@@ -80,8 +80,11 @@ const maxAsked = 64
 // goOn gathers the hits that begin in the last message's tail and end in the
 // text. They are given from the text's beginning on.
 func (g *gathering) goOn(tail, written string) {
+	if tail == "" {
+		return // as mostly
+	}
 	trimmed := strings.TrimLeft(written, " \t\r\n")
-	if tail == "" || trimmed == "" {
+	if trimmed == "" {
 		return
 	}
 	head := trimmed[:min(len(trimmed), maxTail)]

@@ -288,7 +288,7 @@ func (d *Detector) cue(text string, pos int, answers bool) (family string, langu
 	var (
 		ends [4]struct {
 			end    int
-			phrase phrase
+			phrase uint16
 		}
 		found int
 		at    uint16
@@ -302,7 +302,7 @@ func (d *Detector) cue(text string, pos int, answers bool) (family string, langu
 				copy(ends[:], ends[1:])
 				found--
 			}
-			ends[found].end, ends[found].phrase = before, d.phrases[n-1]
+			ends[found].end, ends[found].phrase = before, n-1
 			found++
 		}
 		if sym == 0 {
@@ -313,7 +313,7 @@ func (d *Detector) cue(text string, pos int, answers bool) (family string, langu
 		}
 	}
 	for found--; found >= 0; found-- {
-		p := ends[found].phrase
+		p := &d.phrases[ends[found].phrase]
 		if end, own := d.holds(text, pos, ends[found].end, p.then); end > 0 {
 			if own && !answers { // to a question, it is what somebody relies on
 				return NextStep, 0, end

@@ -417,6 +417,9 @@ func (g *gathering) add(h Hit) {
 
 // settle keeps what begins before an offset that no later hit begins before.
 func (g *gathering) settle(before int) {
+	if len(g.open) == 0 {
+		return
+	}
 	if !slices.IsSortedFunc(g.open, byPlace) {
 		slices.SortStableFunc(g.open, byPlace)
 	}

@@ -224,6 +224,9 @@ func (d *Detector) scan(text string, into *gathering) {
 			if !ends || !fresh || pos-from > shortestLiteral || from > 0 && plainLetter[text[from-1]] != 0 {
 				glued(text, from, pos, into)
 			}
+			if pos == len(text) || text[pos] < utf8.RuneSelf {
+				break
+			}
 			from = pos
 			if pos = d.letters(text, pos, into); pos == from {
 				break

@@ -44,7 +44,10 @@ func (z *zoner) advance() {
 		z.next = z.line + i + 1
 	}
 	z.code, z.codeEnd, z.missing = z.line, z.line, 0
-	line := strings.TrimRight(z.text[z.line:z.next], "\r\n")
+	line := z.text[z.line:z.next]
+	for line != "" && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
 	indented := strings.TrimLeft(line, " ")
 	if len(line)-len(indented) > 3 {
 		indented = line
