@@ -224,7 +224,15 @@ func (m *mcpTrial) view(id string) (v taskapi.View) {
 }
 
 // decide approves or denies the next approval request, and returns it.
-func (m *mcpTrial) decide(decision string) (shown api.Approval) {
+func (m *mcpTrial) decide(decision string) api.Approval {
+	m.t.Helper()
+	shown := m.pending()
+	m.operator("approval.resolve", map[string]any{"approvalId": shown.ApprovalID, "decision": decision, "digest": shown.Digest}, nil)
+	return shown
+}
+
+// pending waits for an approval request that waits.
+func (m *mcpTrial) pending() (shown api.Approval) {
 	m.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -236,7 +244,6 @@ func (m *mcpTrial) decide(decision string) (shown api.Approval) {
 		if i := slices.IndexFunc(list.Approvals, func(a api.ApprovalSummary) bool { return a.State == api.ApprovalPending }); i >= 0 {
 			shown = api.Approval{}
 			m.operator("approval.get", map[string]any{"approvalId": list.Approvals[i].ApprovalID}, &shown)
-			m.operator("approval.resolve", map[string]any{"approvalId": shown.ApprovalID, "decision": decision, "digest": shown.Digest}, nil)
 			return shown
 		}
 		<-tick.C
@@ -338,6 +345,31 @@ func TestACPRunEnds(t *testing.T) {
 	}
 	if a := m.view(id).Attempts[0]; a.Status != task.AttemptAborted {
 		t.Errorf("attempt %+v", a)
+	}
+}
+
+// An agent outlives the daemon: what it has asked is asked anew, and its attempt goes on.
+func TestACPRunOutlivesTheDaemon(t *testing.T) {
+	t.Parallel()
+	m := newAgentTrial(t, "  self_review: true\n")
+	id := m.executing(t)
+	m.plan("builder", "ask Build everything")
+	run := m.program("acp", "run", "--token-file", m.grant("builder", args{"task_id": id}))
+	var said strings.Builder
+	run.Stdout, run.Stderr = &said, &said
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.pending()
+	m.kill()
+	// The first request is nobody's any more, and is there to be decided all the same.
+	m.decide("approve")
+	m.decide("approve")
+	if err := run.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	if a := m.view(id).Attempts; len(a) != 1 || a[0].Status != task.AttemptSucceeded {
+		t.Errorf("attempts %+v", a)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -282,6 +283,9 @@ func (b *bridge) run(ctx context.Context) ending {
 		return failed("environment", "the agent cannot be started: %v", err)
 	}
 	live, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// Nothing is told of the attempt beside how it ended.
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
 	defer stop()
 	b.told.init(b.o.Now())
 	b.conn = sdk.NewConnection(b.answer(live), b.process.in, b.process.lines)
@@ -291,7 +295,7 @@ func (b *bridge) run(ctx context.Context) ending {
 	turn := make(chan ending, 1)
 	go func() { turn <- b.converse(live) }()
 	lost := make(chan ending, 1)
-	go b.keep(live, lost)
+	keeping.Go(func() { b.keep(live, lost) })
 
 	timeout := time.NewTimer(b.agent.Timeout)
 	defer timeout.Stop()
