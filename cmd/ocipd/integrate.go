@@ -8,24 +8,28 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/durable"
 	"github.com/openclawos/ocipd/internal/integrate"
 	"github.com/openclawos/ocipd/internal/mask"
+	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
 func newIntegrate(s *shell) *cobra.Command {
-	var agent string
+	var agent, token string
 	var remove, dryRun, asJSON bool
 	c := &cobra.Command{
 		Use:   "integrate [NAME]",
 		Short: "put the MCP servers of an agent runtime behind the daemon",
 		Long: `Put every MCP server that an agent runtime starts behind ocipd mcp-proxy, so that
-what its agent sends through them is decided by the daemon. The runtime's own file
-is changed: the commands of its servers, and nothing else in it. --remove takes
+what its agent sends through them is decided by the daemon, in the name of an agent
+that has no app. The agent's token is made for it, unless --token-file names one. The
+runtime's own file is changed: the commands of its servers, and nothing else in it. --remove takes
 them out again; the file becomes what it was, byte for byte, where nobody has
 changed it since. Without a name, list the runtimes of this machine, what of them
 is gated, what is open, and why.`,
@@ -61,11 +65,18 @@ is gated, what is open, and why.`,
 			if remove && agent != "" {
 				return cli.Usagef("--remove takes all servers out, whoever's they are: leave --agent out")
 			}
-			return s.integrate(r, p, agent, remove, dryRun)
+			if p.Token, err = filepath.Abs(token); err != nil {
+				return err
+			}
+			if token == "" {
+				p.Token = ""
+			}
+			return s.integrate(cmd.Context(), r, p, agent, remove, dryRun)
 		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&agent, "agent", "", "gate what is sent as the agent of this `ID` (default: the only one)")
+	flags.StringVar(&token, "token-file", "", "the agent's token stands in `FILE` (default: one is made)")
 	flags.BoolVar(&remove, "remove", false, "take the servers out from behind the proxy")
 	flags.BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
 	flags.BoolVar(&asJSON, "json", false, "print JSON lines, one server each")
@@ -107,7 +118,7 @@ func (s *shell) integrationPlace() (*integrate.Place, error) {
 	return p, nil
 }
 
-func (s *shell) integrate(r *integrate.Runtime, p *integrate.Place, agent string, remove, dryRun bool) error {
+func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent string, remove, dryRun bool) error {
 	var plan *integrate.Plan
 	var err error
 	if remove {
@@ -116,7 +127,13 @@ func (s *shell) integrate(r *integrate.Runtime, p *integrate.Place, agent string
 		if agent, err = s.integratedAgent(agent); err != nil {
 			return err
 		}
-		plan, err = r.Behind(p, agent)
+		made := p.Token == ""
+		if made {
+			p.Token = filepath.Join(p.Notes, agent+".token")
+		}
+		if plan, err = r.Behind(p, agent); err == nil && made && !dryRun && len(plan.Changes) > 0 {
+			err = s.makeToken(ctx, agent, p.Token)
+		}
 	}
 	if err != nil {
 		return err
@@ -141,6 +158,29 @@ func (s *shell) integrate(r *integrate.Runtime, p *integrate.Place, agent string
 	}
 	fmt.Fprintf(s.Stdout, "%s: %s %s; sessions that run keep what they have started: start them again\n", r.Title, term.Count(len(plan.Changes), "server"), verb)
 	return s.sayOpen(r, p, remove)
+}
+
+// tokenLasts is for how long a token is good that is made here.
+const tokenLasts = 365 * 24 * time.Hour
+
+// makeToken has the daemon give an agent a token, unless its file is there.
+func (s *shell) makeToken(ctx context.Context, agent, file string) error {
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	seconds := int(tokenLasts / time.Second)
+	var granted taskapi.Granted
+	if err := s.Operate(ctx, "task.grant", &taskapi.GrantParams{Agent: agent, ExpiresS: &seconds}, &granted); err != nil {
+		return fmt.Errorf("cannot make a token for agent %s: %w", agent, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := durable.Replace(file, ".part", 0o600, []byte(granted.Token+"\n")); err != nil {
+		return fmt.Errorf("cannot write the token of agent %s: %w", agent, err)
+	}
+	fmt.Fprintf(s.Stdout, "a token of agent %s is in %s for a year (grant %s)\n", agent, term.Printable(file), granted.GrantID)
+	return nil
 }
 
 // sayOpen says what of a runtime goes past the daemon still.

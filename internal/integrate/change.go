@@ -88,7 +88,7 @@ func (r *Runtime) Remove(p *Place) (*Plan, error) {
 
 func (r *Runtime) plan(p *Place, make func(*entry) (command string, args []string, ok bool)) (*Plan, error) {
 	plan := &Plan{runtime: r, place: p}
-	for _, word := range append([]string{p.Self}, p.Options...) {
+	for _, word := range append([]string{p.Self, p.Token}, p.Options...) {
 		if !utf8.ValidString(word) {
 			return nil, fmt.Errorf("cannot name %q in another program's settings: it is not UTF-8", word)
 		}

@@ -22,7 +22,7 @@ func place(t *testing.T, name, text string) (*Place, string) {
 	if err := os.WriteFile(file, []byte(text), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	return &Place{Home: home, Getenv: func(string) string { return "" }, Self: self, Notes: filepath.Join(home, "state", "integrations")}, file
+	return &Place{Home: home, Getenv: func(string) string { return "" }, Self: self, Token: "/t", Notes: filepath.Join(home, "state", "integrations")}, file
 }
 
 func read(t *testing.T, file string) string {
@@ -40,23 +40,23 @@ var runtimeTests = []struct {
 }{
 	{"claude", "claude-code", ".claude.json",
 		`{"numStartups": 12345678901234567890, "mcpServers": {"slack": {"type":"stdio","command":"npx","args":["-y","server-slack"],"env":{"T":"x"}}, "web":{"type":"http","url":"https://x"}},` + "\n" + `  "projects": {"/w": {"mcpServers": {"local":{"command":"/bin/l"}}, "history":[]}}}`,
-		`{"numStartups": 12345678901234567890, "mcpServers": {"slack": {"type":"stdio","command":"/usr/bin/ocipd","args":["mcp-proxy", "--agent", "alice", "--", "npx", "-y", "server-slack"],"env":{"T":"x"}}, "web":{"type":"http","url":"https://x"}},` + "\n" + `  "projects": {"/w": {"mcpServers": {"local":{"command":"/usr/bin/ocipd", "args": ["mcp-proxy", "--agent", "alice", "--", "/bin/l"]}}, "history":[]}}}`},
+		`{"numStartups": 12345678901234567890, "mcpServers": {"slack": {"type":"stdio","command":"/usr/bin/ocipd","args":["mcp-proxy", "--agent", "alice", "--token-file", "/t", "--", "npx", "-y", "server-slack"],"env":{"T":"x"}}, "web":{"type":"http","url":"https://x"}},` + "\n" + `  "projects": {"/w": {"mcpServers": {"local":{"command":"/usr/bin/ocipd", "args": ["mcp-proxy", "--agent", "alice", "--token-file", "/t", "--", "/bin/l"]}}, "history":[]}}}`},
 	{"claude, arguments first", "claude-code", ".claude.json",
 		`{"mcpServers":{"a":{"args":[],"env":{},"command":"x \"y\" é"}}}`,
-		`{"mcpServers":{"a":{"args":["mcp-proxy", "--agent", "alice", "--", "x \"y\" é"],"env":{},"command":"/usr/bin/ocipd"}}}`},
+		`{"mcpServers":{"a":{"args":["mcp-proxy", "--agent", "alice", "--token-file", "/t", "--", "x \"y\" é"],"env":{},"command":"/usr/bin/ocipd"}}}`},
 	{"claude, nothing to do", "claude-code", ".claude.json", `{"a":1}`, `{"a":1}`},
 	{"claude, the daemon's own", "claude-code", ".claude.json",
 		`{"mcpServers":{"ocipd":{"command":"/opt/ocipd","args":["mcp","--token-file","t"]}}}`,
 		`{"mcpServers":{"ocipd":{"command":"/opt/ocipd","args":["mcp","--token-file","t"]}}}`},
 	{"codex", "codex", ".codex/config.toml",
 		"# mine\nmodel = \"o\"\n\n[mcp_servers.slack] # chat\ncommand = 'npx' # why\nargs = [\n  \"-y\", # yes ]\n  'server-slack',\n]\n[mcp_servers.slack.env]\nT = \"x\"\n\n[mcp_servers.\"odd name\"]\ncommand = \"a\"\n[mcp_servers.web]\nurl = \"https://x\"\n",
-		"# mine\nmodel = \"o\"\n\n[mcp_servers.slack] # chat\ncommand = \"/usr/bin/ocipd\" # why\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--\", \"npx\", \"-y\", \"server-slack\"]\n[mcp_servers.slack.env]\nT = \"x\"\n\n[mcp_servers.\"odd name\"]\ncommand = \"/usr/bin/ocipd\"\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--\", \"a\"]\n[mcp_servers.web]\nurl = \"https://x\"\n"},
+		"# mine\nmodel = \"o\"\n\n[mcp_servers.slack] # chat\ncommand = \"/usr/bin/ocipd\" # why\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--token-file\", \"/t\", \"--\", \"npx\", \"-y\", \"server-slack\"]\n[mcp_servers.slack.env]\nT = \"x\"\n\n[mcp_servers.\"odd name\"]\ncommand = \"/usr/bin/ocipd\"\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--token-file\", \"/t\", \"--\", \"a\"]\n[mcp_servers.web]\nurl = \"https://x\"\n"},
 	{"codex, dotted keys and an empty list", "codex", ".codex/config.toml",
 		"mcp_servers.b.args = []\nmcp_servers.b.command = \"\"\"b\"\"\"\n",
-		"mcp_servers.b.args = [\"mcp-proxy\", \"--agent\", \"alice\", \"--\", \"b\"]\nmcp_servers.b.command = \"/usr/bin/ocipd\"\n"},
+		"mcp_servers.b.args = [\"mcp-proxy\", \"--agent\", \"alice\", \"--token-file\", \"/t\", \"--\", \"b\"]\nmcp_servers.b.command = \"/usr/bin/ocipd\"\n"},
 	{"codex, no line at the end", "codex", ".codex/config.toml",
 		"[mcp_servers.b]\ncommand = \"b\"",
-		"[mcp_servers.b]\ncommand = \"/usr/bin/ocipd\"\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--\", \"b\"]"},
+		"[mcp_servers.b]\ncommand = \"/usr/bin/ocipd\"\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--token-file\", \"/t\", \"--\", \"b\"]"},
 }
 
 // A server goes behind the proxy, once, and comes out again as it was: all else in the
@@ -173,7 +173,7 @@ func TestAnotherAgent(t *testing.T) {
 		t.Errorf("%d proxies:\n%s", got, read(t, file))
 	}
 	servers, err := claudeCode.Servers(p)
-	if err != nil || len(servers) != 1 || servers[0].Agent != "bob" || !slices.Equal(servers[0].Args, []string{"mcp-proxy", "--agent", "bob", "--", "a", "--", "b"}) {
+	if err != nil || len(servers) != 1 || servers[0].Agent != "bob" || !slices.Equal(servers[0].Args, []string{"mcp-proxy", "--agent", "bob", "--token-file", "/t", "--", "a", "--", "b"}) {
 		t.Errorf("%+v, %v", servers, err)
 	}
 }
@@ -262,7 +262,7 @@ func FuzzBehind(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p := &Place{Self: self}
+		p := &Place{Self: self, Token: "/t"}
 		after := text
 		slices.SortFunc(entries, func(a, b entry) int { return a.command.begin - b.command.begin })
 		for _, e := range slices.Backward(entries) {

@@ -72,6 +72,8 @@ type Place struct {
 	Options []string
 	// Notes is the directory in which it is kept what was changed.
 	Notes string
+	// Token is the file of the token by which the proxy speaks for the agent.
+	Token string
 }
 
 // Runtimes are those that are known, in the order in which they are shown.
@@ -175,12 +177,13 @@ const (
 	proxyCommand = "mcp-proxy"
 	serveCommand = "mcp"
 	agentFlag    = "--agent"
+	tokenFlag    = "--token-file"
 	separator    = "--"
 )
 
 // before is the command line that starts a server behind the proxy.
 func (p *Place) before(agent, command string, args []string) (string, []string) {
-	return p.Self, slices.Concat(p.Options, []string{proxyCommand, agentFlag, agent, separator, command}, args)
+	return p.Self, slices.Concat(p.Options, []string{proxyCommand, agentFlag, agent, tokenFlag, p.Token, separator, command}, args)
 }
 
 // inner is the command that a server behind the proxy is started by.
