@@ -103,6 +103,7 @@ const bearable = 5 * time.Second
 // raw is a connection of a neighbour, which need not read what it is sent.
 type raw struct {
 	net.Conn
+	lines *bufio.Reader
 	token string
 	last  int
 }
@@ -114,7 +115,7 @@ func join(ctx context.Context, p place, id string, c api.Capabilities) (*raw, er
 	if err != nil {
 		return nil, err
 	}
-	r := &raw{Conn: conn}
+	r := &raw{Conn: conn, lines: bufio.NewReader(conn)}
 	answer, err := r.ask("app.register", api.RegisterParams{Manifest: &api.Manifest{
 		ID: id, Name: id, Version: "1.0.0", Type: "app", Main: "x", Protocol: api.ManifestProtocol{Version: "1.0"}, Capabilities: c,
 	}})
@@ -154,21 +155,28 @@ func (r *raw) ask(method string, params any) (jsontext.Value, error) {
 	if err := r.SetReadDeadline(time.Now().Add(callTimeout)); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(r).ReadBytes('\n')
-	if err != nil {
-		return nil, err
+	for {
+		line, err := r.lines.ReadBytes('\n')
+		if err != nil {
+			return nil, err
+		}
+		var in struct {
+			Type   string         `json:"type"`
+			Result jsontext.Value `json:"result"`
+			Error  *api.Error     `json:"error"`
+		}
+		if err := json.Unmarshal(line, &in); err != nil {
+			return nil, err
+		}
+		switch {
+		case in.Type == "event":
+			// What it observes may come before the answer.
+		case in.Error != nil:
+			return nil, in.Error
+		default:
+			return in.Result, nil
+		}
 	}
-	var in struct {
-		Result jsontext.Value `json:"result"`
-		Error  *api.Error     `json:"error"`
-	}
-	if err := json.Unmarshal(line, &in); err != nil {
-		return nil, err
-	}
-	if in.Error != nil {
-		return nil, in.Error
-	}
-	return in.Result, nil
 }
 
 // observers is how many apps watch all messages and read nothing.
@@ -236,7 +244,7 @@ func mayObserve(ctx context.Context, p place) error {
 	if err := r.SetReadDeadline(time.Now().Add(callTimeout)); err != nil {
 		return err
 	}
-	line, err := bufio.NewReader(r).ReadBytes('\n')
+	line, err := r.lines.ReadBytes('\n')
 	if err == nil && !bytes.Contains(line, []byte("hook:message_")) {
 		err = fmt.Errorf("an observer is sent %.200s", line)
 	}
