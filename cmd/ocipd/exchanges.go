@@ -454,16 +454,16 @@ func writeExchange(out io.Writer, scr term.Screen, now time.Time, sides []side, 
 	w := bufio.NewWriter(out)
 	p := scr.Colour
 	fmt.Fprintf(w, "%s %s\n", p.Paint(term.Bold, "exchange"), term.Printable(sides[0].ExchangeID))
-	for i := range sides {
+	for i, end := range ends {
 		x := &sides[i]
 		fmt.Fprintf(w, "\n%s with %s: %s\n", p.Paint(term.Bold, term.Printable(x.Agent)), term.Address(x.Counterparty), p.Paint(x.colour(), term.Printable(x.Outcome)))
 		fact := func(name, text string) {
 			term.Prose(w, scr, term.FactName(p, name), strings.Repeat(" ", term.FactWidth), text)
 		}
-		if end := &ends[i]; end.cause != nil {
+		if end.cause != nil {
 			fact("why", because(end.cause))
 		}
-		if d := ends[i].decision; d != nil {
+		if d := end.decision; d != nil {
 			by, _ := d.Details["by"].(string)
 			fact("decided", fmt.Sprintf("%s by %s (record %d)", strings.ReplaceAll(d.Event, "_", " "), cmp.Or(by, d.AppID), d.Seq))
 		}
@@ -486,7 +486,7 @@ func writeExchange(out io.Writer, scr term.Screen, now time.Time, sides []side, 
 		} else {
 			writeTranscript(w, scr, x.Transcript)
 		}
-		if end := &ends[i]; end.cause != nil && end.decision == nil {
+		if end.cause != nil && end.decision == nil {
 			if held := unsent(end.cause); held != "" {
 				fmt.Fprintln(w, "  "+p.Paint(term.Yellow, "kept back"))
 				term.Quote(w, scr, held)

@@ -81,12 +81,12 @@ func query(ctx context.Context, s *cli.Process, path string, filter audit.Filter
 	defer search.Close()
 	out := logview.Pages{W: s.Stdout, Screen: s.Screen(), JSON: asJSON, Only: onlyAgent(ctx, s, path)}
 	found := 0
-	print := func(lines [][]byte) error {
+	show := func(lines [][]byte) error {
 		found += len(lines)
 		return out.Print(lines)
 	}
 	if all {
-		err = search.Pages(ctx, before, print)
+		err = search.Pages(ctx, before, show)
 		if err == nil && found == 0 {
 			fmt.Fprintln(s.Stderr, noRecord)
 		}
@@ -94,7 +94,7 @@ func query(ctx context.Context, s *cli.Process, path string, filter audit.Filter
 	}
 	lines, next, err := search.Most(ctx, before, limit)
 	if err == nil {
-		err = print(lines)
+		err = show(lines)
 	}
 	switch {
 	case err != nil:

@@ -391,7 +391,11 @@ func (q *query) try(ctx context.Context, samples []ast.Value, timeout time.Durat
 		}
 	}
 	if !answered {
-		return fmt.Errorf("cannot use policy, tried on a sample: %w", failed)
+		hint := ""
+		if q.name != taskPackage {
+			hint = "; a policy has a decision in each of the packages ocip.agent_exchange and ocip.cross_org: ocipd policy new DIR writes one to begin with"
+		}
+		return fmt.Errorf("cannot use policy, tried on a sample: %w%s", failed, hint)
 	}
 	return nil
 }

@@ -395,7 +395,7 @@ func TestRefusedAfterTrial(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		{"no cross-org", map[string]string{"a.rego": "package ocip.agent_exchange\n" + allowAll}, "data.ocip.cross_org.decision: it is undefined"},
+		{"no cross-org", map[string]string{"a.rego": "package ocip.agent_exchange\n" + allowAll}, "data.ocip.cross_org.decision: it is undefined; a policy has a decision in each of the packages ocip.agent_exchange and ocip.cross_org: ocipd policy new DIR"},
 		{"no exchange", map[string]string{"c.rego": crossOrg}, "data.ocip.agent_exchange.decision: it is undefined"},
 		{"always undefined", map[string]string{"c.rego": crossOrg,
 			"a.rego": "package ocip.agent_exchange\n" + strings.TrimSpace(allowAll) + ` if input.round == 9`}, "data.ocip.agent_exchange.decision: it is undefined"},
