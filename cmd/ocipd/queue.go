@@ -56,7 +56,7 @@ func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit
 	}
 	defer c.Close()
 	scr, now := s.Screen(), time.Now()
-	t := &term.Table{Columns: []term.Column{{Title: "DISPATCH", Whole: true}, {Title: "TO", Whole: true, Below: true}, {Title: "FROM", Whole: true, Below: true}, {Title: "BYTES", Least: 5, Right: true}, {Title: "STATE", Least: 8}, {Title: "TEXT", Least: 20, Below: true}}}
+	t := &term.Table{Columns: []term.Column{{Title: "DISPATCH", Whole: true}, {Title: "TO", Whole: true, Below: true}, {Title: "FROM", Whole: true, Below: true}, {Title: "BYTES", Least: 5, Right: true}, {Title: "STATE", Whole: true}, {Title: "TEXT", Least: 20, Below: true}}}
 	printed := 0
 	var more bool
 	for {
