@@ -124,11 +124,13 @@ func TestRedeemPausedAndDenied(t *testing.T) {
 	h := build(t, acme)
 	alice, person := h.redeems(), h.operates()
 	id := h.approved(alice)
-	person.must("sending.pause", map[string]any{"agent": "alice"}, nil)
-	if e := alice.refuse(api.Forbidden, "approval.redeem", map[string]any{"approvalId": id}); ocipCode(t, e) != "PAUSED" {
-		t.Errorf("it is refused by %v", e)
+	for _, end := range []string{"alice", "bob"} {
+		person.must("sending.pause", map[string]any{"agent": end}, nil)
+		if e := alice.refuse(api.Forbidden, "approval.redeem", map[string]any{"approvalId": id}); ocipCode(t, e) != "PAUSED" {
+			t.Errorf("while %s is paused it is refused by %v", end, e)
+		}
+		person.must("sending.resume", map[string]any{"agent": end}, nil)
 	}
-	person.must("sending.resume", map[string]any{"agent": "alice"}, nil)
 	alice.redeem(id)
 	held := alice.emitHeld(map[string]any{"sessionKey": "telegram:dave", "content": promise, "metadata": fresh(nil)})
 	h.decides(api.DecideDeny, held.ApprovalID)
@@ -347,4 +349,22 @@ func TestEmitOfWhoHasLeft(t *testing.T) {
 	if r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}}); len(r) != 0 {
 		t.Errorf("on record is %+v", r)
 	}
+}
+
+// What was approved for an agent is nobody's who has its id later: not another tenant's.
+func TestRedeemedByTheNextOfAnID(t *testing.T) {
+	h := build(t, ungoverned)
+	held := h.speaker("ann").must("agent.emit", m{"hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": promise}})
+	id := str(held, "approvalId")
+	h.decides(api.DecideApprove, id)
+	h.configure(strings.Replace(ungoverned, "{id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme-corp",
+		"{id: ann, instance_id: agent-ann-2, user_id: anna, org_unit: sales, tenant_id: globex-inc", 1))
+	h.operator("policy.reload", m{}, nil)
+	next := h.speaker("ann")
+	if got := next.must("agent.redeemable", m{})["approvals"].([]any); len(got) != 0 {
+		t.Errorf("another tenant's agent can redeem %v", got)
+	}
+	next.refuse(api.NotFound, "", "agent.redeem", m{"approvalId": id})
+	next.refuse(api.NotFound, "", "agent.approval", m{"approval_id": id})
+	next.refuse(api.NotFound, "", "agent.withdraw", m{"approvalId": id})
 }

@@ -68,14 +68,19 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitResu
 		PolicyApplied: "access", PolicyResult: string(ocip.Allow), PolicyReason: "told to those who may observe the agent",
 	}
 	about.AuditID = r.ID
-	if reason, paused := h.o.Pauses.Reason(p.Agent.ID, about.ChannelID); paused {
-		return h.refuse(r, &ocip.Verdict{Policy: "pause", Reason: reason, Code: ocip.Paused})
+	if v := h.paused(p.Agent, about.ChannelID); v != nil {
+		return h.refuse(r, v)
 	}
 	var denied *ocip.Verdict
 	if p.Hook == api.ToolExecuting {
 		if denied, err = h.askAboutTool(ctx, p, about, rules, r); err != nil {
 			return api.EmitResult{}, err
 		}
+	}
+	// Somebody may have been asked meanwhile.
+	defer h.o.Pauses.Deciding()()
+	if v := h.paused(p.Agent, about.ChannelID); v != nil {
+		denied = v
 	}
 	encoded := p.Data.Append(nil)
 	if err := rules.Content(r, string(encoded)); err != nil {
@@ -92,6 +97,15 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitResu
 	}
 	h.o.Apps.Observe(rules.Terms, p.Hook, encoded, about, p.By)
 	return api.EmitResult{Allowed: true, Data: encoded}, nil
+}
+
+// paused is the denial of what an agent does while it, or its session's channel, is paused.
+func (h *Hooks) paused(agent *directory.Agent, channel string) *ocip.Verdict {
+	reason, paused := h.o.Pauses.Reason(channel, agent.ID)
+	if !paused {
+		return nil
+	}
+	return &ocip.Verdict{Policy: "pause", Reason: reason, Code: ocip.Paused}
 }
 
 // about is the context of a hook. Who hears of it goes by the agent and its session, so

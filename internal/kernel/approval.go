@@ -245,10 +245,10 @@ const outcomeKept = 7 * 24 * time.Hour
 
 // Tell has the app that asked told, which waits for it in the outbox.
 func (s *heldMessage) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
-	return s.k.tell(s.r, change, outcome)
+	return s.k.tell(s.k.directory, s.r, change, outcome)
 }
 
-func (k *base) tell(r *approval.Request, change *store.Change, outcome api.ApprovalOutcome) error {
+func (k *base) tell(who *directory.Directory, r *approval.Request, change *store.Change, outcome api.ApprovalOutcome) error {
 	if r.AppID == api.OperatorApp || directory.IsAgents(r.AppID) {
 		return nil // who asked sees the request in the operator's own list, or asks after it
 	}
@@ -257,11 +257,16 @@ func (k *base) tell(r *approval.Request, change *store.Change, outcome api.Appro
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
 	channel, _ := directory.Split(r.SessionKey)
+	// What its runtime may send waits while one of the two ends is paused.
+	to := r.AgentID
+	if local := who.LocalAgent(r.SessionKey); local != nil && len(outcome.Data) > 0 {
+		to = local.ID
+	}
 	told := &outbox.Delivery{
 		Message: store.Message{
 			MessageID: store.MessageID{Queue: outbox.AppQueue(r.AppID)}, DispatchID: r.DispatchID, ExpiresAt: time.UnixMilli(outcome.Timestamp).Add(outcomeKept),
 		},
-		Event: outbox.Event{Name: api.ApprovalEvent, About: api.HookContext{AgentID: r.AgentID, ChannelID: channel}, Data: event},
+		Event: outbox.Event{Name: api.ApprovalEvent, From: r.AgentID, About: api.HookContext{AgentID: to, ChannelID: channel}, Data: event},
 	}
 	told.Enter(change)
 	change.OnDurable(func(store.Receipt) {

@@ -66,7 +66,7 @@ func (k *Kernel) approvalOf(ctx context.Context, id, app string) (api.Approval, 
 	if err != nil {
 		return api.Approval{}, err
 	}
-	if r.AppID != app {
+	if r.AppID != app || !k.rules().asked(r) {
 		return api.Approval{}, approval.NotFound(id)
 	}
 	// What people sign is not for the one that asked.

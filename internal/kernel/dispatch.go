@@ -150,8 +150,8 @@ func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
 		m.hints = hints.Hints{MessageType: ocip.AgentGenerated}
 		return nil
 	}
-	if reason, paused := k.pauses.Reason(m.sender.ID, m.channel); paused {
-		return k.refuseEarly(m, &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason})
+	if v := k.paused(m); v != nil {
+		return k.refuseEarly(m, v)
 	}
 	if m.hints, err = hints.Parse(m.metadata["exchange"]); err != nil {
 		return err
@@ -171,6 +171,21 @@ func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
 		}
 	}
 	return k.look(m)
+}
+
+// paused is the denial of a message that may not be decided now. What the daemon delivers
+// to an agent of its own waits in that agent's queue while the agent is paused; what a
+// runtime delivers by itself waits nowhere.
+func (k *ruleset) paused(m *outgoing) *ocip.Verdict {
+	to := ""
+	if m.carried && m.local != nil {
+		to = m.local.ID
+	}
+	reason, paused := k.pauses.Reason(m.channel, m.sender.ID, to)
+	if !paused {
+		return nil
+	}
+	return &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason}
 }
 
 // address finds out who speaks to whom for an app, from the configuration alone.
@@ -324,8 +339,10 @@ func (k *ruleset) changedHints(m *outgoing) *ocip.Verdict {
 	}
 	if wrong == "" {
 		// What is held is read once more when it is released.
-		m.metadata = maps.Clone(m.metadata)
-		m.metadata["exchange"] = m.hints.Object()
+		metadata := make(api.Object, len(m.metadata)+1)
+		maps.Copy(metadata, m.metadata)
+		metadata["exchange"] = m.hints.Object()
+		m.metadata = metadata
 		return nil
 	}
 	return &ocip.Verdict{Result: ocip.Deny, Code: ocip.InterceptorBlocked, Policy: "interceptor:" + by, Reason: "interceptor " + by + " " + wrong + ", which no interceptor may"}
@@ -354,6 +371,13 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, whether or not its sender stays.
 	unlock := k.state.Lock(m.sender.InstanceID, m.other())
 	defer unlock()
+	defer k.pauses.Deciding()()
+	if _, walled := ocip.Wall(m.sender.Identity, m.to); !walled {
+		// Interceptors may have been asked meanwhile.
+		if v := k.paused(m); v != nil {
+			return api.DispatchResult{}, k.refuseEarly(m, v)
+		}
+	}
 	before := *m
 	result, err := k.sendLocked(context.Background(), m)
 	if errors.Is(err, store.ErrGrantOver) {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/contacts"
@@ -193,7 +194,10 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	})
 	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Pauses: k.pauses, Commit: k.commit, Now: o.Now, NewID: o.NewID})
 	if k.releases, err = releases.New(ctx, releases.Options{
-		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log, Tell: k.tell,
+		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log,
+		Tell: func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
+			return k.tell(k.rules().directory, r, c, o)
+		},
 		Record:  func(r *approval.Request) *audit.Record { return exchanges.Asking(r, k.rules().directory) },
 		HoldFor: func() time.Duration { return k.rules().cfg.HoldFor },
 	}); err != nil {

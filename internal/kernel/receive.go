@@ -247,7 +247,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 
 // bring sorts an inbound message by its annotation.
 func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, error) {
-	if reason, paused := k.pauses.Reason(in.agent.ID, ""); paused && in.carried {
+	if reason, paused := k.keptOut(in); paused {
 		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 	}
 	task, denied, err := k.taskOf(ctx, in.metadata, in.agent)
@@ -285,6 +285,15 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, err
 		return k.takeMalformed(in, err)
 	}
 	return k.takeEnvelope(ctx, in, envelope, nil)
+}
+
+// keptOut reports whether a message may not be decided now: one that its runtime has
+// already waits nowhere while its agent or its channel is paused.
+func (k *ruleset) keptOut(in *incoming) (reason string, paused bool) {
+	if !in.carried {
+		return "", false
+	}
+	return k.pauses.Reason(directory.ChannelOf(in.key), in.agent.ID)
 }
 
 // incoming is one message brought in by an app.
@@ -755,6 +764,11 @@ func (in *incoming) delivery(expires time.Time) *outbox.Delivery {
 // take records an inbound message and lets the commit deliver it to its agent.
 func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
 	ctx, now := context.Background(), k.now()
+	defer k.pauses.Deciding()()
+	if reason, paused := k.keptOut(in); paused {
+		// An interceptor was asked meanwhile.
+		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
+	}
 	var d *outbox.Delivery
 	if !in.carried {
 		d = in.delivery(expires)
@@ -841,10 +855,18 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	if err := k.content(r, string(data)); err != nil {
 		return api.OK{}, err
 	}
+	// A run ends whatever is paused, and nobody is told of it then.
+	defer k.pauses.Deciding()()
+	reason, paused := k.pauses.Reason(directory.ChannelOf(run.SessionKey), agent.ID)
+	if paused {
+		details["notTold"] = reason
+	}
 	if _, err := k.commit(&store.Change{Parts: []store.Part{store.EndedRun(run.ID)}, Drains: true, Records: []*audit.Record{r}}); err != nil {
 		return api.OK{}, err
 	}
-	k.apps.Observe(k.terms, api.AgentCompleted, data, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli(), AuditID: r.ID}, nil)
+	if !paused {
+		k.apps.Observe(k.terms, api.AgentCompleted, data, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli(), AuditID: r.ID}, nil)
+	}
 	return api.OK{OK: true}, nil
 }
 

@@ -15,6 +15,7 @@ func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.Redeemed,
 	if err != nil {
 		return api.Redeemed{}, err
 	}
+	defer k.pauses.Deciding()()
 	return k.releases.Redeem(ctx, c.App().ID(), p, func(r *approval.Request) error {
 		if _, err := k.sender(c.App().ID(), r.AgentID); err != nil {
 			return err
@@ -23,12 +24,26 @@ func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.Redeemed,
 	})
 }
 
-// mayLeave refuses what a pause stops.
+// mayLeave refuses what a pause of either end stops, and what was approved for an agent
+// that is another one by now under the same id.
 func (k *ruleset) mayLeave(r *approval.Request) error {
-	if reason, paused := k.pauses.Reason(r.AgentID, directory.ChannelOf(r.SessionKey)); paused {
+	if !k.asked(r) {
+		return api.Errorf(api.NotFound, "there is no approval %q whose message can be redeemed", r.ApprovalID)
+	}
+	to := ""
+	if local := k.directory.LocalAgent(r.SessionKey); local != nil {
+		to = local.ID
+	}
+	if reason, paused := k.pauses.Reason(directory.ChannelOf(r.SessionKey), r.AgentID, to); paused {
 		return &api.Error{Code: api.Forbidden, Message: reason, Details: map[string]any{"ocip": map[string]any{"code": ocip.Paused, "reason": reason}}}
 	}
 	return nil
+}
+
+// asked reports whether the agent that asked is who it was.
+func (k *ruleset) asked(r *approval.Request) bool {
+	agent := k.directory.Agent(r.AgentID)
+	return agent != nil && agent.InstanceID == r.Agent
 }
 
 // Confirm takes the app's word about what became of a message that it delivers by itself.
@@ -38,17 +53,25 @@ func (c *Client) Confirm(ctx context.Context, p *api.ConfirmParams) (api.OK, err
 
 // Redeemable lists what the app can redeem.
 func (c *Client) Redeemable(ctx context.Context, _ *api.Empty) (api.RedeemableResult, error) {
-	return c.kernel.releases.Ready(ctx, c.App().ID())
+	return c.kernel.releases.Ready(ctx, c.App().ID(), c.kernel.rules().asked)
 }
 
 // Withdraw takes back what the app asked for and no person has decided about.
 func (c *Client) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, error) {
-	return c.kernel.Approvals().Withdraw(context.WithoutCancel(ctx), c.App().ID(), p)
+	return c.kernel.rules().withdraw(ctx, c.App().ID(), p)
+}
+
+func (k *ruleset) withdraw(ctx context.Context, app string, p *api.WithdrawParams) (api.OK, error) {
+	ctx = context.WithoutCancel(ctx)
+	if r, err := k.decider.Get(ctx, p.ApprovalID); err == nil && !k.asked(r) {
+		return api.OK{}, approval.NotFound(p.ApprovalID)
+	}
+	return k.decider.Withdraw(ctx, app, p)
 }
 
 // Withdraw takes back what the agent asked for and no person has decided about.
 func (g *Granted) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, api.AfterReply, error) {
-	result, err := g.rules.decider.Withdraw(context.WithoutCancel(ctx), g.agent.App, p)
+	result, err := g.rules.withdraw(ctx, g.agent.App, p)
 	return result, nil, err
 }
 
@@ -70,6 +93,7 @@ func (g *Granted) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, 
 
 // Redeem gives the agent what a person has approved for it to send, once.
 func (g *Granted) Redeem(ctx context.Context, p *api.RedeemParams) (api.Redeemed, api.AfterReply, error) {
+	defer g.kernel.pauses.Deciding()()
 	result, err := g.kernel.releases.Redeem(ctx, g.agent.App, p, g.rules.mayLeave)
 	return result, nil, err
 }
@@ -82,6 +106,6 @@ func (g *Granted) Confirm(ctx context.Context, p *api.ConfirmParams) (api.OK, ap
 
 // Redeemable lists what the agent can redeem.
 func (g *Granted) Redeemable(ctx context.Context, _ *api.Empty) (api.RedeemableResult, api.AfterReply, error) {
-	result, err := g.kernel.releases.Ready(ctx, g.agent.App)
+	result, err := g.kernel.releases.Ready(ctx, g.agent.App, g.rules.asked)
 	return result, nil, err
 }

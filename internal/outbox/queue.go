@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -113,7 +114,7 @@ func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 	}
 	switch {
 	case d.Name != "":
-		q.Event, q.Sender = d.Name, d.About.AgentID
+		q.Event, q.Sender = d.Name, cmp.Or(d.From, d.About.AgentID)
 	case kind == "agent":
 		q.Receiver = name
 	case q.Sender == "":

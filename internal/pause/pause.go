@@ -18,9 +18,18 @@ import (
 // Pauses are the scopes that are paused. They are looked at for every message, and
 // replaced as a whole by whoever changes them.
 type Pauses struct {
-	// changing is held from what holds now to the commit of what holds next.
-	changing sync.Mutex
+	// changing is held from what holds now to the commit of what holds next, and shared
+	// by whoever decides what no queue could keep back.
+	changing sync.RWMutex
 	now      atomic.Pointer[map[string]store.Paused]
+}
+
+// Deciding keeps pauses from beginning until the function that it returns is called.
+// Whoever lets something go that passes no queue looks at the pauses under it, and commits:
+// what it looked at before may be paused since, as while somebody was asked.
+func (p *Pauses) Deciding() (done func()) {
+	p.changing.RLock()
+	return p.changing.RUnlock
 }
 
 // Load takes up what an open store holds.
@@ -48,10 +57,10 @@ func (p *Pauses) List() []api.PausedScope {
 	return list
 }
 
-// Reason reports whether what an agent sends through a channel is paused, and says so
-// in words for its app.
-func (p *Pauses) Reason(agent, channel string) (reason string, paused bool) {
-	scope := p.Of(channel, agent)
+// Reason reports whether what these agents say to each other, or through a channel, is
+// paused, and says so in words for an app.
+func (p *Pauses) Reason(channel string, agents ...string) (reason string, paused bool) {
+	scope := p.Of(channel, agents...)
 	switch scope {
 	case "":
 		return "", false

@@ -61,7 +61,7 @@ func TestPauses(t *testing.T) {
 		t.Errorf("%+v, %v", again, err)
 	}
 	change(api.PausedAll, false, true)
-	if reason, paused := p.Reason("bob", ""); !paused || reason != "sending is paused for agent bob" {
+	if reason, paused := p.Reason("", "bob"); !paused || reason != "sending is paused for agent bob" {
 		t.Error(reason, paused)
 	}
 }

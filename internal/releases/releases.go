@@ -108,14 +108,17 @@ func (x *Releases) State(ctx context.Context, id string) (string, error) {
 	return row.State, err
 }
 
-// Ready lists what an app can redeem.
-func (x *Releases) Ready(ctx context.Context, app string) (api.RedeemableResult, error) {
+// Ready lists what an app can redeem, of requests that are still its own.
+func (x *Releases) Ready(ctx context.Context, app string, own func(*approval.Request) bool) (api.RedeemableResult, error) {
 	result := api.RedeemableResult{Approvals: []api.Redeemable{}}
 	rows, err := x.o.Store.ReadyReleases(ctx, app, x.o.Now(), api.MaxPage)
 	for i := range rows {
 		r, err := x.o.Approvals().Get(ctx, rows[i].Approval)
 		if err != nil {
 			return result, err
+		}
+		if !own(r) {
+			continue
 		}
 		result.Approvals = append(result.Approvals, api.Redeemable{
 			ApprovalID: r.ApprovalID, DispatchID: r.DispatchID, SessionKey: r.SessionKey, Origin: rows[i].Origin, ExpiresAt: rows[i].ExpiresAt.UnixMilli(),
