@@ -235,3 +235,14 @@ func (d *Directory) Lists(key string) bool {
 	at := d.find(channel, key, &said)
 	return at.listed()
 }
+
+// ReplyKey is the session key that answers a message between local agents.
+func ReplyKey(sender, receiver *Agent, target string) string {
+	rest := target
+	if i := len(receiver.ID) + 1; i < len(rest) {
+		rest = rest[i:]
+	} else {
+		rest = "main"
+	}
+	return "agent:" + sender.ID + ":" + rest
+}

@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api"
@@ -821,7 +820,7 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 	}
 	delete(metadata, "exchange")
 	if v.Exchange.ID != "" {
-		metadata["exchange"] = exchangeOutcome(v)
+		metadata["exchange"] = hints.Outcome(v)
 	}
 	if v.Envelope.MessageType != ocip.Human {
 		metadata["aiDisclosure"] = api.String(ocip.DisclosureLabel)
@@ -836,30 +835,6 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 // alone: no person is to go without it, and where the daemon delivers, it writes it.
 func (m *outgoing) inAnnotation() bool {
 	return m.carried && m.unlabelled && m.to.Kind == ocip.KindAgent
-}
-
-// exchangeOutcome is what metadata.exchange becomes: where the exchange stands,
-// and which data goes along and which was kept back.
-func exchangeOutcome(v *ocip.Verdict) jsontext.Value {
-	b := make([]byte, 0, 192)
-	b = append(append(b, `{"id":`...), api.String(v.Exchange.ID)...)
-	b = append(append(b, `,"type":`...), api.String(string(v.Exchange.Type))...)
-	b = append(append(b, `,"outcome":`...), api.String(string(v.Exchange.Outcome))...)
-	b = appendList(append(b, `,"dataShared":`...), v.Shared)
-	b = appendList(append(b, `,"dataWithheld":`...), v.Told())
-	return append(b, '}')
-}
-
-// appendList writes data items, of which most messages have none.
-func appendList[T any](b []byte, items []T) []byte {
-	if len(items) == 0 {
-		return append(b, '[', ']')
-	}
-	encoded, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		panic("kernel: data items cannot fail to encode: " + err.Error())
-	}
-	return append(b, encoded...)
 }
 
 // sentRecord is the sender's record of a verdict.

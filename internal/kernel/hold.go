@@ -62,7 +62,7 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 	var result api.DispatchResult
 	if err == nil {
 		k.state.Refuse(change, v, now)
-		result = heldResult(r, record.ID)
+		result = r.Held(record.ID)
 		err = m.answered(change, &result)
 	}
 	if err == nil {
@@ -123,23 +123,13 @@ func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.Disp
 		TenantID: m.sender.TenantID, SessionKey: waits.SessionKey, ExchangeID: waits.ExchangeID, ConversationID: waits.ConversationID,
 		PolicyResult: string(ocip.RequireApproval), Code: waits.Code, ApprovalID: id, DispatchID: waits.DispatchID,
 	}
-	result = heldResult(waits, r.ID)
+	result = waits.Held(r.ID)
 	change := &store.Change{Records: []*audit.Record{r}}
 	if err := m.answered(change, &result); err != nil {
 		return result, true, err
 	}
 	_, err = k.commit(change)
 	return result, true, err
-}
-
-// heldResult is what the caller of a held message sees.
-func heldResult(h *approval.Request, auditID string) api.DispatchResult {
-	ref := &api.ExchangeRef{
-		ExchangeID: h.ExchangeID, ConversationID: h.ConversationID, Round: h.Round, MaxRounds: h.MaxRounds, AuditID: auditID,
-		Code: ocip.Code(h.Code), Reason: h.Reason, RequiresHuman: h.RequiresHuman, DetectedKeywords: h.DetectedKeywords, Escalation: h.Escalation, Chain: h.Chain,
-		EscalatedExchange: h.EscalatedExchange,
-	}
-	return api.DispatchResult{DispatchID: h.DispatchID, Queued: true, Held: true, ApprovalID: h.ApprovalID, OCIP: ref}
 }
 
 // newRequest writes down a message and the verdict that holds it.
@@ -201,7 +191,7 @@ func (s *heldMessage) show(ctx context.Context, now time.Time) {
 // go along.
 func (s *heldMessage) Shown() approval.View {
 	view := approval.View{
-		Asked: []string{s.r.SessionKey, s.r.Content, s.kept.Metadata}, Effect: string(timeless(s.r.Sending)),
+		Asked: []string{s.r.SessionKey, s.r.Content, s.kept.Metadata}, Effect: string(approval.Timeless(s.r.Sending, "ocipChain", exchange.LogHeadName)),
 		Approvable: "may be sent once approved", Refused: "it may not be sent any more", Instead: "deny it, resolve the exchange, or take it over",
 	}
 	for _, item := range s.r.Media {
@@ -219,20 +209,4 @@ func reopened(st *standing, m *outgoing, now time.Time) *standing {
 	}
 	again.cause = ocip.BeginChain(m.dispatchID, m.sender.InstanceID, now)
 	return &again
-}
-
-// timeless is what would be sent without what is of the moment it is sent at, its
-// causal chain's beginning and the log's newest checkpoint, in the one form it
-// has whether or not it was stored.
-func timeless(sending jsontext.Value) jsontext.Value {
-	var m api.EmittedMessage
-	if len(sending) == 0 || json.Unmarshal(sending, &m) != nil {
-		return sending
-	}
-	delete(m.Metadata, "ocipChain")
-	delete(m.Metadata, exchange.LogHeadName)
-	sending = m.Append(nil)
-	// What was decoded can be formatted.
-	_ = sending.Format()
-	return sending
 }

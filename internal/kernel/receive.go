@@ -31,7 +31,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 	a := &arrival{
 		agent: m.local, from: *m.sender.Counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way the message came.
-		key: replyKey(m), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(), claimed: m.hints.Summary != "",
+		key: directory.ReplyKey(m.sender, m.local, m.target), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(), claimed: m.hints.Summary != "",
 		chain: sent.Chain, content: m.content, passages: passages(m.metadata, m.recipient.IsAddress), dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
 	}
 	v, err := k.arrive(ctx, a, now)
@@ -66,17 +66,6 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 		k.state.Refuse(change, v, now)
 	}
 	return v, runID, nil
-}
-
-// replyKey is the session key that answers a message between local agents.
-func replyKey(m *outgoing) string {
-	rest := m.target
-	if i := len(m.local.ID) + 1; i < len(rest) {
-		rest = rest[i:]
-	} else {
-		rest = "main"
-	}
-	return "agent:" + m.sender.ID + ":" + rest
 }
 
 // refusedByReceiver records both sides of a message that its receiver, in this
@@ -194,7 +183,7 @@ func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.V
 // inbound is the delivery of a message between agents of this daemon.
 func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict) *outbox.Delivery {
 	data := api.Inbound{
-		RunID: runID, SessionKey: m.key, ReplyTo: replyKey(m), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,
+		RunID: runID, SessionKey: m.key, ReplyTo: directory.ReplyKey(m.sender, m.local, m.target), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,
 	}.Append(nil)
 	return &outbox.Delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},

@@ -1,0 +1,34 @@
+package approval
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Held is what the caller of a held message sees.
+func (r *Request) Held(auditID string) api.DispatchResult {
+	ref := &api.ExchangeRef{
+		ExchangeID: r.ExchangeID, ConversationID: r.ConversationID, Round: r.Round, MaxRounds: r.MaxRounds, AuditID: auditID,
+		Code: ocip.Code(r.Code), Reason: r.Reason, RequiresHuman: r.RequiresHuman, DetectedKeywords: r.DetectedKeywords, Escalation: r.Escalation, Chain: r.Chain,
+		EscalatedExchange: r.EscalatedExchange,
+	}
+	return api.DispatchResult{DispatchID: r.DispatchID, Queued: true, Held: true, ApprovalID: r.ApprovalID, OCIP: ref}
+}
+
+// Timeless is what would be sent without those members of its metadata that
+// are of the moment it is sent at, in the one form it has whether or not it was stored.
+func Timeless(sending jsontext.Value, members ...string) jsontext.Value {
+	var m api.EmittedMessage
+	if len(sending) == 0 || json.Unmarshal(sending, &m) != nil {
+		return sending
+	}
+	for _, name := range members {
+		delete(m.Metadata, name)
+	}
+	sending = m.Append(nil)
+	// What was decoded can be formatted.
+	_ = sending.Format()
+	return sending
+}
