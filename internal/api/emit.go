@@ -1,6 +1,8 @@
 package api
 
 import (
+	"fmt"
+
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/media"
@@ -96,4 +98,14 @@ func (m EmittedMessage) Append(b []byte) []byte {
 	b, _ = appendContent(b, m.Content, m.Metadata)
 	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
 	return append(b, '}')
+}
+
+// SessionEvent is the data of session_start.
+func SessionEvent(key, agent string) []byte {
+	return fmt.Appendf(nil, `{"sessionKey":%s,"agentId":%s}`, String(key), String(agent))
+}
+
+// RunEvent is the data of agent_starting.
+func RunEvent(run, agent, key string) []byte {
+	return fmt.Appendf(nil, `{"runId":%s,"agentId":%s,"sessionKey":%s}`, String(run), String(agent), String(key))
 }

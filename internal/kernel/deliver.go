@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/directory"
@@ -85,16 +84,11 @@ func (h receivers) Handed(to outbox.Receiver, d *outbox.Delivery, about api.Hook
 		return
 	}
 	k.apps.Observe(k.terms, api.MessageReceived, d.Data, about, to.(*registry.App))
-	k.apps.Observe(k.terms, api.AgentStarting, runEvent(d), about, nil)
+	k.apps.Observe(k.terms, api.AgentStarting, api.RunEvent(d.RunID, d.About.AgentID, d.About.SessionKey), about, nil)
 }
 
 // Commit makes a change of the outbox durable.
 func (h receivers) Commit(c *store.Change) (store.Receipt, error) { return h.kernel.commit(c) }
-
-func runEvent(d *outbox.Delivery) []byte {
-	return fmt.Appendf(nil, `{"runId":%s,"agentId":%s,"sessionKey":%s}`,
-		api.String(d.RunID), api.String(d.About.AgentID), api.String(d.About.SessionKey))
-}
 
 // QueueList returns a page of what was let through and has not reached its receiver.
 func (k *Kernel) QueueList(ctx context.Context, p *api.QueueListParams) (api.QueueListResult, error) {

@@ -752,7 +752,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	k.state.Entered(change)
 	if *fresh {
-		k.apps.Observe(k.terms, api.SessionStart, sessionEvent(m.key, agentID), m.about(), nil)
+		k.apps.Observe(k.terms, api.SessionStart, api.SessionEvent(m.key, agentID), m.about(), nil)
 	}
 	return result, nil
 }
@@ -898,8 +898,4 @@ func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) (d *out
 		return b
 	})
 	return d, metadata
-}
-
-func sessionEvent(key, agent string) []byte {
-	return fmt.Appendf(nil, `{"sessionKey":%s,"agentId":%s}`, api.String(key), api.String(agent))
 }

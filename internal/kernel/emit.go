@@ -23,6 +23,10 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if hook == api.MessageReceived {
 		return c.emitReceived(ctx, p)
 	}
+	if hook == api.MessageSent {
+		// That a message was handed over is the daemon's to say.
+		return api.EmitResult{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "is raised by the daemon alone"}})
+	}
 	k, err := c.rules()
 	if err != nil {
 		return api.EmitResult{}, err

@@ -807,7 +807,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 		k.apps.Observe(k.terms, api.MessageReceived, in.data(), about, in.app)
 	}
 	if *fresh {
-		k.apps.Observe(k.terms, api.SessionStart, sessionEvent(in.key, in.agent.ID), in.about(), nil)
+		k.apps.Observe(k.terms, api.SessionStart, api.SessionEvent(in.key, in.agent.ID), in.about(), nil)
 	}
 	return result, nil
 }

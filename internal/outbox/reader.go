@@ -69,21 +69,25 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to api.InboxCursor, rec
 			return nil, err
 		}
 		more = len(page) > 0
-		for _, m := range page {
+		// Nothing was read that is not to be delivered: it is taken out as that.
+		due, err := o.due(queue, page)
+		if err != nil {
+			return nil, err
+		}
+		for i, m := range page {
 			if m.RecordSeq > to.Seq {
 				more = false
 				break
 			}
 			after = m.ID
-			if !to.Passes(m.RecordSeq, m.DispatchID) || o.dropped.has(m.MessageID) {
+			d := due[i]
+			if d == nil || !to.Passes(m.RecordSeq, m.DispatchID) || o.dropped.has(m.MessageID) || o.keptBack(d) != "" {
+				// What is paused by now stays, whatever the cursor says, and comes again.
 				continue
 			}
-			d := &Delivery{Message: *m}
-			if d.decode(m.Body) == nil {
-				change.Records = append(change.Records, record(d))
-				change.Add(store.EndedRun(d.RunID))
-				had = append(had, d)
-			}
+			change.Records = append(change.Records, record(d))
+			change.Add(store.EndedRun(d.RunID))
+			had = append(had, d)
 			taken = append(taken, m.MessageID)
 		}
 	}

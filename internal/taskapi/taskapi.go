@@ -71,7 +71,8 @@ type Changed struct {
 	TaskID   string     `json:"task_id"`
 	Phase    task.Phase `json:"phase"`
 	Revision int        `json:"revision"`
-	AuditSeq uint64     `json:"audit_seq"`
+	// AuditSeq is the record of the change, for people alone.
+	AuditSeq uint64 `json:"audit_seq,omitzero"`
 	// Replayed is set where nothing was done since it was done before.
 	Replayed bool `json:"replayed,omitzero"`
 }
@@ -305,7 +306,8 @@ type View struct {
 
 // Event is one event of a task, a record of the log.
 type Event struct {
-	Seq       uint64         `json:"seq"`
+	// Seq is the record of the event, for people alone.
+	Seq       uint64         `json:"seq,omitzero"`
 	TaskID    string         `json:"task_id"`
 	N         int            `json:"n"`
 	Event     string         `json:"event"`

@@ -267,7 +267,9 @@ func summary(texts ...string) string {
 // describe is what would be done, for people.
 func describe(p *task.Planned, pair *task.BoundPair) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s, key %s)\n", p.RequestedAction, p.Kind, p.Key)
+	// Whatever an actor wrote stands in quotes or behind a bar, so that none of it looks like a
+	// line of the daemon's, and all of what is approved is shown.
+	fmt.Fprintf(&b, "%q (%s, key %q)\n", p.RequestedAction, p.Kind, p.Key)
 	action := func(what string, c *task.Action, bound *task.Bound) {
 		if c == nil {
 			return
@@ -278,24 +280,33 @@ func describe(p *task.Planned, pair *task.BoundPair) string {
 		}
 		b.WriteByte('\n')
 		if bound != nil {
-			fmt.Fprintf(&b, "program: %s sha256:%s\n", bound.Exe.Path, bound.Exe.SHA256)
+			fmt.Fprintf(&b, "program: %q sha256:%s\n", bound.Exe.Path, bound.Exe.SHA256)
 			for _, in := range bound.Inputs {
-				fmt.Fprintf(&b, "input: %s %s\n", in.URI, in.Digest)
+				fmt.Fprintf(&b, "input: %q %s\n", in.URI, in.Digest)
 			}
 		}
 		if c.Cwd != "" {
-			fmt.Fprintf(&b, "folder: %s\n", c.Cwd)
+			fmt.Fprintf(&b, "folder: %q\n", c.Cwd)
 		}
 		var names []string
 		for name, value := range c.Env {
-			names = append(names, fmt.Sprintf("%s=%q", name, value))
+			names = append(names, fmt.Sprintf("%q=%q", name, value))
 		}
 		slices.Sort(names)
-		for _, v := range append(names, c.EnvFrom...) {
+		for _, v := range c.EnvFrom {
+			names = append(names, fmt.Sprintf("%q", v))
+		}
+		for _, v := range names {
 			fmt.Fprintf(&b, "variable: %s\n", v)
 		}
+		if c.TimeoutS > 0 {
+			fmt.Fprintf(&b, "ends after: %d s\n", c.TimeoutS)
+		}
 		if c.Stdin != "" {
-			fmt.Fprintf(&b, "input of %d bytes: %q\n", len(c.Stdin), c.Stdin[:min(len(c.Stdin), 2000)])
+			fmt.Fprintf(&b, "standard input of %d bytes:\n", len(c.Stdin))
+			for line := range strings.Lines(c.Stdin) {
+				fmt.Fprintf(&b, "  | %s\n", strings.TrimRight(line, "\n"))
+			}
 		}
 	}
 	action("command", p.Command, pair.Command)
@@ -348,7 +359,7 @@ func (s *Session) ResolveApproval(ctx context.Context, p *taskapi.ResolveApprova
 			return none, err
 		}
 		return taskapi.ApprovalResolved{
-			Changed: taskapi.Changed{TaskID: now.ID, Phase: now.Phase, Revision: now.Revision, AuditSeq: result.AuditSeq},
+			Changed: taskapi.Changed{TaskID: now.ID, Phase: now.Phase, Revision: now.Revision, AuditSeq: told(who, store.Receipt{Seq: result.AuditSeq}).Seq},
 			Status:  now.Approval(p.ApprovalID).Status, Needed: result.Needed, Given: result.Given,
 		}, nil
 	})

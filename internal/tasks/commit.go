@@ -21,7 +21,8 @@ import (
 // of the task as it is, nil for none; more, where set, adds to the change.
 func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
 	defer t.locks.Lock(id)()
-	return t.actLocked(ctx, id, who, build, more)
+	out, receipt, err := t.actLocked(ctx, id, who, build, more)
+	return out, told(who, receipt), err
 }
 
 func (t *Tasks) actLocked(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {

@@ -25,6 +25,9 @@ const (
 // errNoFile says that a name is of no file in the workspace.
 var errNoFile = errors.New("there is no such file in the workspace")
 
+// errForeign is what is said to callers that are another user's.
+var errForeign = fmt.Errorf("%w: the daemon reads files for processes of its own user alone; give the text or the digest", errNoFile)
+
 // reader reads files for a caller: those alone that the caller can read without the
 // daemon, which is what its user tells, and none of the daemon's own.
 type reader struct {
@@ -44,9 +47,6 @@ func (s *Session) reader() reader {
 
 // mayRead refuses a file that is open, by where it really is.
 func (r reader) mayRead(fd int) error {
-	if !r.own {
-		return fmt.Errorf("%w: the daemon reads files for processes of its own user alone; give the text or the digest", errNoFile)
-	}
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return err
@@ -64,6 +64,10 @@ func (r reader) mayRead(fd int) error {
 
 // openIn opens a regular file beneath a workspace, by no link.
 func (r reader) openIn(workspace, name string) (*os.File, error) {
+	if !r.own {
+		// Before anything is looked for: what is there is not for others to learn.
+		return nil, errForeign
+	}
 	if !filepath.IsAbs(workspace) {
 		return nil, fmt.Errorf("%w: the workspace is a name and no folder", errNoFile)
 	}
@@ -152,6 +156,8 @@ func programDirs() []string {
 // program finds the program of a command, and hashes it.
 func program(workspace string, c *task.Action) (task.Program, error) {
 	name := c.Argv[0]
+	// In one text: an actor of another user is not to learn which files there are.
+	none := api.Errorf(api.InvalidParams, "command.argv[0]: there is no program %q that the daemon can read", name)
 	var path string
 	switch {
 	case filepath.IsAbs(name):
@@ -171,16 +177,16 @@ func program(workspace string, c *task.Action) (task.Program, error) {
 	}
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: there is no program %q", name)
+		return task.Program{}, none
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: cannot read %s: %v", path, err)
+		return task.Program{}, none
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: %s is no program", path)
+		return task.Program{}, none
 	}
 	digest, _, err := hash(f, maxProgram)
 	return task.Program{Path: path, SHA256: strings.TrimPrefix(digest, "sha256:")}, err
