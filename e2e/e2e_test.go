@@ -46,9 +46,20 @@ type trial struct {
 	t            *testing.T
 	ocipd, dir   string
 	socket, node string
+	daemon       *exec.Cmd
 }
 
 func begin(t *testing.T) *trial {
+	t.Helper()
+	node, err := filepath.Abs("node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return beginWith(t, team, node)
+}
+
+// beginWith starts a daemon with a configuration, beside the programs of a folder.
+func beginWith(t *testing.T, config, node string) *trial {
 	t.Helper()
 	ocipd := os.Getenv(variable)
 	if ocipd == "" {
@@ -59,12 +70,8 @@ func begin(t *testing.T) *trial {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	node, err := filepath.Abs("node_modules/.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &trial{t: t, ocipd: ocipd, dir: dir, socket: filepath.Join(dir, "run", "kernel.sock"), node: node}
-	r.write("ocipd.yaml", team)
+	r.write("ocipd.yaml", config)
 	daemon := exec.Command(ocipd, "serve", "--config", r.at("ocipd.yaml"), "--socket", r.socket)
 	daemon.Env = r.env()
 	var log bytes.Buffer
@@ -72,6 +79,7 @@ func begin(t *testing.T) *trial {
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
 	}
+	r.daemon = daemon
 	t.Cleanup(func() {
 		_ = daemon.Process.Signal(os.Interrupt)
 		_ = daemon.Wait()
