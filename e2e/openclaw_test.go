@@ -175,7 +175,7 @@ func TestOpenClaw(t *testing.T) {
 	if said := g.send("Which colour has the report?"); !strings.Contains(said, `"ok":true`) {
 		t.Fatalf("a message: %s", said)
 	}
-	g.eventually("the round limit", func() bool { return g.count(`"code":"EXCHANGE_ROUND_LIMIT"`, `"policyResult":"require_approval"`) == 1 })
+	g.eventually("the round limit", func() bool { return g.count(`"code":"EXCHANGE_ROUND_LIMIT"`, `"policyResult":"require_approval"`) > 0 })
 	for side, want := range map[string]int{"sender": 3, "receiver": 3} {
 		if n := g.count(`"side":"`+side+`"`, `"policyResult":"allow"`); n != want {
 			t.Errorf("%d records of a %s, want %d", n, side, want)
@@ -184,12 +184,20 @@ func TestOpenClaw(t *testing.T) {
 	if n := g.count(`"disclosure":"annotation"`, `"policyResult":"allow"`); n != 2 {
 		t.Errorf("%d replies say where their label stands, want 2", n)
 	}
-	id := func() string {
-		var a struct{ ApprovalID string }
-		_ = json.Unmarshal([]byte(g.operate("approvals", "list", "--json")), &a)
-		return a.ApprovalID
+	waiting := func() (ids []string) {
+		t.Helper()
+		for line := range strings.Lines(g.operate("approvals", "list", "--json")) {
+			var a struct{ ApprovalID string }
+			if err := json.Unmarshal([]byte(line), &a); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, a.ApprovalID)
+		}
+		return ids
 	}
-	g.operate("approvals", "deny", id())
+	for _, id := range waiting() {
+		g.operate("approvals", "deny", id)
+	}
 
 	secret := "sk-ant-api03-" + strings.Repeat("aB3", 31) + "AA"
 	if said := g.send("The key is " + secret); !strings.Contains(said, "tool_call_blocked") || strings.Contains(said, secret) {
@@ -198,7 +206,11 @@ func TestOpenClaw(t *testing.T) {
 	if said := g.send("I promise to deliver the report on Monday."); !strings.Contains(said, "HELD") {
 		t.Errorf("a promise: %s", said)
 	}
-	approval := id()
+	held := waiting()
+	if len(held) != 1 {
+		t.Fatalf("%d requests wait, want 1", len(held))
+	}
+	approval := held[0]
 	var shown struct{ Digest string }
 	if err := json.Unmarshal([]byte(g.operate("approvals", "show", approval, "--json")), &shown); err != nil {
 		t.Fatal(err)

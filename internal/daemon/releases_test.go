@@ -339,7 +339,7 @@ func TestEmitOfWhoHasLeft(t *testing.T) {
 	dlp := h.interceptor("@acme/dlp", true)
 	alice := h.register("@acme/alice", api.Capabilities{}, client.WithDropEvents())
 	alice.must("app.ready", nil, nil)
-	go alice.call("hook.emit", map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": "agent:bob:main", "content": "Is it done?", "metadata": fresh(nil)}}, nil) //nolint:errcheck // it leaves
+	go alice.call("hook.emit", map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": "agent:bob:main", "content": "Is it done?", "metadata": fresh(nil)}}, nil) // it leaves
 	asked := dlp.message("hook:message_sending")
 	alice.Close()
 	dlp.must("hook.result", map[string]any{"eventId": asked.EventID, "result": map[string]any{}}, nil)

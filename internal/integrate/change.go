@@ -86,7 +86,7 @@ func (r *Runtime) Remove(p *Place) (*Plan, error) {
 	return plan, nil
 }
 
-func (r *Runtime) plan(p *Place, make func(*entry) (command string, args []string, ok bool)) (*Plan, error) {
+func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []string, ok bool)) (*Plan, error) {
 	plan := &Plan{runtime: r, place: p}
 	for _, word := range append([]string{p.Self, p.Token}, p.Options...) {
 		if !utf8.ValidString(word) {
@@ -102,7 +102,7 @@ func (r *Runtime) plan(p *Place, make func(*entry) (command string, args []strin
 		// From the end on, so that what stands before keeps its place.
 		slices.SortFunc(entries, func(a, b entry) int { return a.command.begin - b.command.begin })
 		for _, e := range slices.Backward(entries) {
-			command, args, ok := make(&e)
+			command, args, ok := write(&e)
 			if e.Agent != "" {
 				inner, innerArgs := p.inner(&e)
 				bare = e.replace(bare, inner, innerArgs)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -85,27 +86,28 @@ func tomlPlaces(text []byte) (*tomlTable, error) {
 	p.Reset(text)
 	for p.NextExpression() {
 		e := p.Expression()
-		switch e.Kind {
-		case unstable.Table, unstable.ArrayTable:
+		if e.Kind == unstable.Table || e.Kind == unstable.ArrayTable {
 			table = keyOf(e.Key())
 			found.meet(table, known)
-		case unstable.KeyValue:
-			key := append(table[:len(table):len(table)], keyOf(e.Key())...)
-			found.meet(key, known)
-			if len(key) != 3 || key[0] != serversTable {
-				continue
+		}
+		if e.Kind != unstable.KeyValue {
+			continue
+		}
+		key := append(slices.Clip(table), keyOf(e.Key())...)
+		found.meet(key, known)
+		if len(key) != 3 || key[0] != serversTable {
+			continue
+		}
+		value, name := e.Value(), key[1]+"\x00"+key[2]
+		if value.Kind == unstable.String {
+			found.at[name] = span{int(value.Raw.Offset), int(value.Raw.Offset + value.Raw.Length)}
+		}
+		if value.Kind == unstable.Array {
+			at, err := arrayAt(text, e)
+			if err != nil {
+				return nil, err
 			}
-			value := e.Value()
-			switch {
-			case value.Kind == unstable.String:
-				found.at[key[1]+"\x00"+key[2]] = span{int(value.Raw.Offset), int(value.Raw.Offset + value.Raw.Length)}
-			case value.Kind == unstable.Array:
-				at, err := arrayAt(text, e)
-				if err != nil {
-					return nil, err
-				}
-				found.at[key[1]+"\x00"+key[2]] = at
-			}
+			found.at[name] = at
 		}
 	}
 	return found, p.Error()

@@ -96,6 +96,7 @@ func Key(key string) string {
 	return key
 }
 
+// Text is what is shown of a text under a rule.
 func Text(text, rule string) string {
 	if text == "" {
 		return ""

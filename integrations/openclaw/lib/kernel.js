@@ -1,9 +1,15 @@
 // The connection to ocipd: JSON lines over its kernel socket. One connection stands for
 // the Gateway as long as its process lives; it is made when something is first asked, and
 // again when it ends.
+import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID } from "node:crypto";
 import { createConnection } from "node:net";
 
+/**
+ * Runs something outside of what called it. The connection outlives the request in which it
+ * is made, and OpenClaw takes back a request's rights with it.
+ */
+const detached = AsyncLocalStorage.snapshot();
 /** What is asked and not answered in this time, in milliseconds, counts as refused. */
 const ANSWER_TIME = 10_000;
 /** How long is waited before the next attempt to connect, in milliseconds. */
@@ -56,7 +62,7 @@ export class Kernel {
 
   open() {
     if (this.link) return Promise.resolve(this.link);
-    this.opening ??= this.register().finally(() => { this.opening = null; });
+    this.opening ??= detached(() => this.register()).finally(() => { this.opening = null; });
     return this.opening;
   }
 
@@ -171,10 +177,10 @@ export class Kernel {
   // What people decide meanwhile is told when the connection stands again.
   again() {
     if (this.ended || this.retry) return;
-    this.retry = setTimeout(() => {
+    this.retry = detached(() => setTimeout(() => {
       this.retry = null;
       this.open().catch(() => this.again());
-    }, RETRY_TIME);
+    }, RETRY_TIME));
     this.retry.unref();
   }
 }
