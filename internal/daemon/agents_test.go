@@ -311,13 +311,15 @@ func TestInboxIsWaitedFor(t *testing.T) {
 // A message about a task has the task's level at least, goes to nobody outside its tenant,
 // and is on record with it; of a task of others nothing is said.
 func TestMessagesAboutTasks(t *testing.T) {
-	h := build(t, strings.Replace(taskTeam, "agents:\n", "agents:\n  - {id: gina, app: \"@globex/gina\", instance_id: agent-gina-1, user_id: gina, org_unit: sales, tenant_id: globex-inc}\n", 1)+
+	h := build(t, strings.NewReplacer("agents:\n", "agents:\n  - {id: gina, app: \"@globex/gina\", instance_id: agent-gina-1, user_id: gina, org_unit: sales, tenant_id: globex-inc}\n",
+		"routes:\n", "  - {kind: group, sessions: [\"telegram:-7\"], members: [agent-dave-1]}\n  - {kind: group, sessions: [\"telegram:-8\"], members: [agent-dave-1, \"telegram:99\"]}\nroutes:\n").Replace(taskTeam)+
 		"access: {apps: {\"@acme/telegram\": {channels: [telegram], tenants: [acme-corp]}}}\n")
 	create := func(tenant, level string) string {
 		return str(h.taskOperator().must("task.create", m{
 			"title": "Export", "spec_markdown": goodTaskSpec, "workspace": "main", "initial_phase": "spec_draft", "tenant_id": tenant, "classification": level,
 		}), "task_id")
 	}
+	open := create("acme-corp", "public")
 	ours, secret, others := create("acme-corp", "internal"), create("acme-corp", "confidential"), create("globex-inc", "internal")
 	about := func(id string) map[string]any { return m{"task": m{"id": id}, "exchange": m{"new": true}} }
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -343,6 +345,9 @@ func TestMessagesAboutTasks(t *testing.T) {
 	refused(ocip.TaskRefused, "message.dispatch", dispatch("agent:bob:main", "tsk_01890000-0000-7000-8000-000000000000"))
 	refused(ocip.TaskRefused, "message.dispatch", dispatch("telegram:12", ours))
 	refused(ocip.CrossEnterpriseBlocked, "message.dispatch", dispatch("agent:gina:main", ours))
+	// Of a group, all must be of the tenant, and not only the one whose rules hold.
+	refused(ocip.TaskRefused, "message.dispatch", dispatch("telegram:-8", open))
+	alice.dispatch("telegram:-7", "How far is it?", about(open))
 	refused(ocip.TaskRefused, "agent.queue", m{"sessionKey": "agent:alice:main", "text": "hello", "metadata": m{"task": m{"id": others}}})
 	alice.refuse(api.InvalidParams, "message.dispatch", m{"sessionKey": "agent:bob:main", "content": "x", "metadata": m{"task": m{"id": ours, "note": "more"}}})
 	// What is no task's id is the caller's own.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -58,13 +59,20 @@ func (k *ruleset) bindTask(ctx context.Context, m *outgoing) (denied *ocip.Verdi
 	if m.task, denied, err = k.taskOf(ctx, m.metadata, m.sender); err != nil || denied != nil || m.task.ID == "" {
 		return denied, err
 	}
-	if m.to.Kind != ocip.KindOwner && m.to.TenantID != m.sender.TenantID {
+	if m.to.Kind != ocip.KindOwner && !m.staysWithin(m.sender.TenantID) {
 		return &ocip.Verdict{
 			Result: ocip.Deny, Code: ocip.TaskRefused, Policy: taskRule,
 			Reason: fmt.Sprintf("the message is about task %s and leaves for nobody outside tenant %s; nothing says that session %s reaches one of that tenant", m.task.ID, m.sender.TenantID, m.key),
 		}, nil
 	}
 	return nil, nil
+}
+
+// staysWithin reports whether all who read the message are known to be of a tenant, and
+// not only the one whom it is decided about.
+func (m *outgoing) staysWithin(tenant string) bool {
+	return m.to.TenantID == tenant && !(m.recipient.Group && m.recipient.Strangers) &&
+		!slices.ContainsFunc(m.recipient.Members, func(c ocip.Counterparty) bool { return c.TenantID != tenant })
 }
 
 // sameTask refuses a message of which an interceptor has changed the task.
