@@ -71,6 +71,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_RUNTIME_DIR", dir)
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", os.Getenv("GORACE"))
+			if raced {
+				env.Setenv("RACED", "1")
+			}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -104,9 +104,9 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 		AgentID: "alice", Agent: "agent-alice-1", AppID: "@acme/alice", UserID: "alice", SessionKey: "telegram:dave",
 		Counterparty: "agent-dave-1", CounterpartyUserID: "dave", ExchangeID: "exch-1", ConversationID: held.OCIP.ConversationID,
 		Type: ocip.InformationQuery, MaxRounds: 3, Classification: "public", Summary: promise, DispatchID: held.DispatchID,
-		AskedAt: saw.AskedAt, ExpiresAt: saw.AskedAt + 24*60*60*1000, Approvable: true, Needed: 1,
+		AskedAt: saw.AskedAt, ExpiresAt: saw.AskedAt + 24*60*60*1000, Approvable: true, Needed: 1, Likelihood: saw.Likelihood, LikelyBecause: saw.LikelyBecause,
 	}
-	if saw.ApprovalSummary != want || saw.AskedAt > r[0].Time.UnixMilli() {
+	if saw.ApprovalSummary != want || saw.Likelihood == "" || saw.LikelyBecause == "" || saw.AskedAt > r[0].Time.UnixMilli() {
 		t.Errorf("shown are\n%+v, want\n%+v", saw.ApprovalSummary, want)
 	}
 	var sending struct {

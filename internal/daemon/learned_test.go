@@ -137,13 +137,14 @@ func TestNamesAreWeighed(t *testing.T) {
 	}
 	alice.held(ocip.CommitmentRequiresHuman, "agent:bob:I promise to pay", "Hello", fresh(nil))
 	for _, key := range []string{"telegram:dave", "telegram:alice", "telegram:nobody"} { // declared, the owner, and nobody
-		for name, secret := range map[string]map[string]any{
-			"the account":      {"accountId": "AKIAIOSFODNN7REALKEY"},
-			"the exchange":     {"exchange": map[string]any{"type": "information_query", "id": "AKIAIOSFODNN7REALKEY"}},
-			"the conversation": {"exchange": map[string]any{"type": "information_query", "conversationId": "AKIAIOSFODNN7REALKEY"}},
+		// In this order: a refused conversation leaves an ended exchange of its name.
+		for _, secret := range []map[string]any{
+			{"accountId": "AKIAIOSFODNN7REALKEY"},
+			{"exchange": map[string]any{"type": "information_query", "id": "AKIAIOSFODNN7REALKEY"}},
+			{"exchange": map[string]any{"type": "information_query", "conversationId": "AKIAIOSFODNN7REALKEY"}},
 		} {
 			if code := ocipCode(t, alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": key, "content": "Hello", "metadata": secret})); code != string(ocip.ClassificationViolation) {
-				t.Errorf("%s to %s is refused as %s", name, key, code)
+				t.Errorf("%v to %s is refused as %s", secret, key, code)
 			}
 		}
 	}
