@@ -153,6 +153,7 @@ func (w *taskWorld) does(ctx context.Context, h *history, who int, token string,
 // Over kills of the daemon, an effect's approvals and starts are as if they came one
 // after the other: no start without an approval of its own.
 func TestEffectsAreLinearizable(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts and kills processes")
 	}

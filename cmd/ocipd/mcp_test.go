@@ -323,6 +323,7 @@ func TestMCPAgentsWriteToEachOther(t *testing.T) {
 // The daemon is killed again and again while one agent writes and another reads: each
 // message is read, once, in its order.
 func TestMCPMessagesOverKills(t *testing.T) {
+	t.Parallel()
 	const messages, kills = 40, 4
 	m := newMCPTrial(t, mcpTeam)
 	ann, ben := m.session("ann", args{"agent": "ann"}), m.session("ben", args{"agent": "ben"})

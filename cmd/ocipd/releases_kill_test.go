@@ -21,6 +21,7 @@ agents:
 // The daemon is killed between the steps of a release: what was approved is neither lost
 // nor given twice, and of what was given a person is asked where nobody comes back.
 func TestRedeemOverKills(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("kills processes")
 	}

@@ -287,6 +287,7 @@ func (w *taskWorld) appears(key, kind string) string {
 // each step of a run, and counts what was done in the world: never twice, and where the
 // run is said to be done, once.
 func TestRunnerKilled(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts and kills processes")
 	}
@@ -433,6 +434,7 @@ func (w *taskWorld) signals(pid string) {
 // TestRunner runs what was approved and nothing else: with its variables, its folder, its
 // input, in its time; and what it starts operates nothing.
 func TestRunner(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
