@@ -151,7 +151,9 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	for i := range agents {
 		fmt.Fprintf(&cfg, "  - {id: a%d, app: \"@bench/a%d\", instance_id: agent-a%d, user_id: u%d, org_unit: engineering, tenant_id: acme}\n", i, i, i, i)
 	}
-	cfg.WriteString("tasks:\n  actors:\n    - {name: lead, role: orchestrator, tenant_id: acme}\n    - {name: checker, role: spec_reviewer, tenant_id: acme}\n  self_review: true\n")
+	if b.binary != b.beside { // which may know no tasks
+		cfg.WriteString("tasks:\n  actors:\n    - {name: lead, role: orchestrator, tenant_id: acme}\n    - {name: checker, role: spec_reviewer, tenant_id: acme}\n  self_review: true\n")
+	}
 	cfg.WriteString("directory:\n")
 	for i := range agents {
 		for j := range talks {
