@@ -71,7 +71,7 @@ func (k *ruleset) bindTask(ctx context.Context, m *outgoing) (denied *ocip.Verdi
 // staysWithin reports whether all who read the message are known to be of a tenant, and
 // not only the one whom it is decided about.
 func (m *outgoing) staysWithin(tenant string) bool {
-	return m.to.TenantID == tenant && !(m.recipient.Group && m.recipient.Strangers) &&
+	return m.to.TenantID == tenant && (!m.recipient.Group || !m.recipient.Strangers) &&
 		!slices.ContainsFunc(m.recipient.Members, func(c ocip.Counterparty) bool { return c.TenantID != tenant })
 }
 
