@@ -81,7 +81,7 @@ var layers = map[string]folder{
 	"internal/notify":          {imports: []string{"internal/text"}},
 	"internal/text":            {},
 	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term", "internal/text"}, clock: true},
-	"internal/mcpserver":       {imports: []string{"internal/api", "internal/client", "internal/ocip", "internal/task", "internal/taskapi"}},
+	"internal/mcpserver":       {imports: []string{"internal/api", "internal/client", "internal/ocip", "internal/task", "internal/taskapi", "internal/taskclient"}},
 	"internal/loop":            {imports: []string{"internal/task", "internal/taskapi", "internal/taskclient"}},
 	"internal/taskclient":      {imports: []string{"internal/api", "internal/client", "internal/task", "internal/taskapi"}},
 	"internal/acp":             {imports: []string{"internal/api", "internal/peer", "internal/place", "internal/redact", "internal/task", "internal/taskapi", "internal/taskclient"}},

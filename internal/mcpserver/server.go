@@ -20,7 +20,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -30,6 +29,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
+	"github.com/openclawos/ocipd/internal/taskclient"
 )
 
 // Options is what a server is given from outside.
@@ -48,25 +48,15 @@ type Options struct {
 	NewID   func() string
 }
 
-const (
-	// awayTime is for how long it is waited for a daemon that is not there, and callTime
-	// for an answer.
-	awayTime = 10 * time.Second
-	callTime = time.Minute
-	// dialEvery is how often it is tried to connect meanwhile, and maxTries how often a
-	// call is made whose connection was lost.
-	dialEvery = 100 * time.Millisecond
-	maxTries  = 3
-)
+// callTime is for how long an answer is waited for.
+const callTime = time.Minute
 
 // Serve answers until the input ends or the context does.
 func Serve(ctx context.Context, o *Options) error {
-	s := &server{o: o, nonce: o.NewID()}
-	defer s.close()
-	within, cancel := context.WithTimeout(ctx, awayTime)
-	_, err := s.connected(within)
-	cancel()
-	if err != nil {
+	s := &server{o: o, nonce: o.NewID(), daemon: taskclient.New(o.Dial, o.Token)}
+	defer s.daemon.Close()
+	var err error
+	if s.at, err = s.daemon.Attached(ctx); err != nil {
 		return err
 	}
 	if o.Role != "" && s.at.Role != o.Role {
@@ -102,93 +92,19 @@ func whose(at *taskapi.Attached) string {
 
 // server is one MCP server.
 type server struct {
-	o     *Options
-	nonce string
-
-	mu sync.Mutex
-	c  *client.Client
+	o      *Options
+	nonce  string
+	daemon *taskclient.Conn
 	// at is what the grant was when the server attached first.
 	at taskapi.Attached
 }
 
-func (s *server) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.c != nil {
-		_ = s.c.Close()
-	}
-}
-
-// connected returns the connection, and connects where there is none. It waits for a
-// daemon that is away until the context ends.
-func (s *server) connected(ctx context.Context) (*client.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.c != nil && s.c.Err() == nil {
-		return s.c, nil
-	}
-	for {
-		at, c, err := s.attach(ctx)
-		if err == nil {
-			if s.c != nil {
-				_ = s.c.Close()
-			}
-			if s.c = c; s.at.GrantID == "" {
-				s.at = at
-			}
-			return c, nil
-		}
-		if !away(err) {
-			return nil, err
-		}
-		timer := time.NewTimer(dialEvery)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, err
-		}
-	}
-}
-
-func (s *server) attach(ctx context.Context) (at taskapi.Attached, c *client.Client, err error) {
-	if c, err = s.o.Dial(ctx); err != nil {
-		return at, nil, err
-	}
-	if err = c.Call(ctx, "task.attach", &taskapi.AttachParams{Token: s.o.Token}, &at); err != nil {
-		_ = c.Close()
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = api.Errorf(api.ConnectionClosed, "the daemon does not answer")
-		}
-		return at, nil, err
-	}
-	return at, c, nil
-}
-
-// away reports whether an error says that no daemon is there, or that it went.
-func away(err error) bool {
-	e, ok := errors.AsType[*api.Error](err)
-	return errors.Is(err, client.ErrNotRunning) || ok && e.Code == api.ConnectionClosed
-}
-
-// call makes a call, once more where the connection was lost. All that is called may be
-// called twice: it reads, has a request key, or a key of its own.
+// call makes a call. All that is called may be called twice: it reads, has a request key,
+// or a key of its own.
 func (s *server) call(ctx context.Context, method string, params any) (raw jsontext.Value, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	for range maxTries {
-		within, done := context.WithTimeout(ctx, awayTime)
-		var c *client.Client
-		c, err = s.connected(within)
-		done()
-		if err != nil {
-			break
-		}
-		if err = c.Call(ctx, method, params, &raw); !away(err) {
-			break
-		}
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if err = s.daemon.Call(ctx, method, params, &raw); errors.Is(err, context.DeadlineExceeded) {
 		err = api.Errorf(api.Timeout, "the daemon has not answered within %s", callTime)
 	}
 	return raw, err
