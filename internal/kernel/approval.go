@@ -172,7 +172,7 @@ func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip
 				return d.Conclude(state, data)
 			}
 			origin, _ := api.Text(s.m.metadata["origin"])
-			releases.Enter(d.Change, d.Request, origin, data, k.ending.WaitsUntil(&v.Exchange, d.Now))
+			releases.Enter(d.Change, d.Request, origin, data, k.exchangeRules.WaitsUntil(&v.Exchange, d.Now))
 		}
 		return d.Conclude(state, nil)
 	}

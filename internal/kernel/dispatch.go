@@ -629,7 +629,7 @@ func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) err
 		// to the sender's as the other end of an exchange.
 		k.state.Refuse(change, v, now)
 	}
-	if err := k.exchanges.Escalate(m.concern(), v, k.ending, change, now); err != nil {
+	if err := k.exchanges.Escalate(m.concern(), v, k.exchangeRules, change, now); err != nil {
 		return err
 	}
 	return k.refuseOnly(m, v, change)

@@ -13,7 +13,7 @@ func (c *Client) Exchange(ctx context.Context, p *api.ExchangeParams) (api.Excha
 	if err != nil {
 		return api.ExchangeResult{}, err
 	}
-	return k.exchanges.Get(ctx, p.ExchangeID, k.ending.Of(c.App().ID()))
+	return k.exchanges.Get(ctx, p.ExchangeID, k.exchangeRules.Of(c.App().ID()))
 }
 
 // Exchanges lists the exchanges of one of the app's agents.
@@ -27,7 +27,7 @@ func (c *Client) Exchanges(ctx context.Context, p *api.ExchangeListParams) (api.
 	if p.Agent == "" && len(agents) == 1 {
 		p.Agent = agents[0].InstanceID
 	}
-	if !k.ending.Of(a.ID())(p.Agent) {
+	if !k.exchangeRules.Of(a.ID())(p.Agent) {
 		return api.ExchangeResult{}, api.Errorf(api.Forbidden, "app %s does not speak for agent %q; name one of its own in agent", a.ID(), p.Agent)
 	}
 	return k.exchanges.List(ctx, p)
@@ -39,7 +39,7 @@ func (c *Client) ResolveExchange(ctx context.Context, p *api.ExchangeResolvePara
 	if err != nil {
 		return api.OK{}, err
 	}
-	return k.exchanges.ResolveFor(ctx, c.App(), p, k.ending)
+	return k.exchanges.ResolveFor(ctx, c.App(), p, k.exchangeRules)
 }
 
 // ExchangeGet returns every side of an exchange.
@@ -54,5 +54,5 @@ func (k *Kernel) ExchangeList(ctx context.Context, p *api.ExchangeListParams) (a
 
 // ExchangeResolve lets a person end an exchange.
 func (k *Kernel) ExchangeResolve(ctx context.Context, who api.Peer, p *api.ExchangeResolveParams) (api.OK, error) {
-	return k.exchanges.ResolveAs(ctx, who, p, k.rules().ending)
+	return k.exchanges.ResolveAs(ctx, who, p, k.rules().exchangeRules)
 }

@@ -135,7 +135,7 @@ func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.Disp
 // newRequest writes down a message and the verdict that holds it.
 func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.Time) *approval.Request {
 	e := &v.Exchange
-	expires := k.ending.WaitsUntil(e, now)
+	expires := k.exchangeRules.WaitsUntil(e, now)
 	h := &approval.Request{
 		Asked: m.request(),
 		Approval: api.Approval{

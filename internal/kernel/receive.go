@@ -49,7 +49,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 	m.task.enter(r)
 	r.DeliveredDigest = change.Records[len(change.Records)-1].DeliveredDigest
 	change.Records = append(change.Records, r)
-	if err := k.exchanges.Escalate(a.concern(), v, k.ending, change, now); err != nil {
+	if err := k.exchanges.Escalate(a.concern(), v, k.exchangeRules, change, now); err != nil {
 		return nil, "", err
 	}
 	if v.Allowed() {
@@ -607,7 +607,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		r.Details["unconfirmed"] = true
 	}
 	change := &store.Change{Records: []*audit.Record{r}}
-	if err := k.exchanges.Escalate(a.concern(), v, k.ending, change, now); err != nil {
+	if err := k.exchanges.Escalate(a.concern(), v, k.exchangeRules, change, now); err != nil {
 		return api.QueueResult{}, err
 	}
 	if !v.Allowed() {

@@ -33,13 +33,12 @@ type ruleset struct {
 	policy    ocip.Policy
 	signers   approval.Signers
 	seal      func(text string) (string, error)
-	// terms are what the registry of apps goes by under these, hooking what hooks are
-	// taken by, decider takes people's decisions, and ending is what people are asked by
-	// and exchanges ended.
-	terms   *registry.Terms
-	hooking *hooks.Rules
-	decider *approval.Decider
-	ending  *exchanges.Rules
+	// decider takes people's decisions. The others are these terms as the packages of
+	// their names go by them.
+	decider       *approval.Decider
+	terms         *registry.Terms
+	hookRules     *hooks.Rules
+	exchangeRules *exchanges.Rules
 }
 
 // rules returns what is in force. Whoever asks twice may get two answers, so a
@@ -51,9 +50,9 @@ func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
 	var err error
 	r.directory, err = directory.New(&r.cfg.Directory)
 	r.terms = &registry.Terms{Config: r.cfg.Config, Directory: r.directory, Agents: r.cfg.Directory.Agents, Grants: r.cfg.Directory.Grants}
-	r.hooking = &hooks.Rules{Directory: r.directory, Terms: r.terms, Content: r.content}
+	r.hookRules = &hooks.Rules{Directory: r.directory, Terms: r.terms, Content: r.content}
 	r.decider = k.requests.Under(approval.Rules{Signers: r.signers, KeepContent: r.cfg.KeepHeld, Subject: r.subject})
-	r.ending = &exchanges.Rules{Directory: r.directory, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, HoldFor: r.cfg.HoldFor, Name: r.named}
+	r.exchangeRules = &exchanges.Rules{Directory: r.directory, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, HoldFor: r.cfg.HoldFor, Name: r.named}
 	return r, err
 }
 
