@@ -55,6 +55,9 @@ type Runtime struct {
 	Name, Title, Program string
 	// Open lists what no proxy gates there.
 	Open []string
+	// Canary has an agent of the runtime try to send a canary, in a real turn; nil where
+	// that is not known. An error is why it could not: [ErrNotSent], or what failed.
+	Canary func(context.Context, *Place, *Canary) error
 	// files are those in which its servers may be listed.
 	files func(*Place) []string
 	// read finds the servers of a file.
