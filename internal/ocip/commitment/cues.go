@@ -202,13 +202,17 @@ const (
 	helping
 )
 
+const fillers = " also then just first again soon still only all both now further either therefore thus next once later instead second third" +
+	" gladly always simply"
+
+// amidSealing is what may stand between what was proposed and what became of it.
+const amidSealing = "now hereby already just as and"
+
 var verbLists = [...]struct {
 	verb  verb
 	words string
 }{
-	{filler, "also then just first again soon still only all both now further either therefore thus next once later instead second third" +
-		" gladly always" +
-		" simply"},
+	{filler, fillers},
 	{state, "not never hardly need assume guess admit say know think miss like love bet hope want wish understand" +
 		" regret remain wonder believe presume suppose remember recall forget hate lose learn hear" +
 		" pass survive live die fail require lack spare wait" +

@@ -111,6 +111,8 @@ type Options struct {
 type Detector struct {
 	match Match
 	modes map[string]Mode
+	// usual is set where each family has its default mode.
+	usual bool
 	atlas *atlas
 	// words holds the keywords, what must not be taken for one, and the
 	// prefixed family; cues holds the openers of the other families; terms
@@ -123,6 +125,7 @@ type Detector struct {
 	// beginnings says how the words of words and cues begin, and uncut which
 	// beginnings of a keyword are words before a blank.
 	beginnings beginnings
+	openings   openings
 	uncut      [4]uint16
 	// verbs says what a verb after "I will" is worth.
 	verbs map[string]verb
@@ -177,7 +180,7 @@ func defaultModes() map[string]Mode {
 // standard is the detector that most configurations ask for. It is made once: a start
 // and every reload of a configuration asks for one.
 var standard = sync.OnceValue(func() *Detector {
-	d := &Detector{match: MatchWord, modes: defaultModes(), atlas: sharedAtlas()}
+	d := &Detector{match: MatchWord, modes: defaultModes(), usual: true, atlas: sharedAtlas()}
 	d.learn()
 	return d
 })
@@ -192,6 +195,7 @@ func (d *Detector) learn() {
 	d.cues.pack()
 	d.uncut = [...]uint16{d.words.steps(spell("as")), d.words.steps(spell("re")), d.words.steps(spell("boo")), d.words.steps(spell("dead"))}
 	d.learnBeginnings()
+	d.learnOpenings()
 }
 
 // The zones of a text. The body has the empty name.
@@ -230,7 +234,15 @@ func (h Hit) Name() string {
 	return h.Rule
 }
 
-func (d *Detector) off(family string) bool { return d.modes[family] == Off }
+func (d *Detector) off(family string) bool { return d.mode(family) == Off }
+
+// mode is a look at the options where they are not the usual ones.
+func (d *Detector) mode(family string) Mode {
+	if d.usual {
+		return DefaultMode(family)
+	}
+	return d.modes[family]
+}
 
 // MaxPerKind limits the hits of one name in one zone of a text. More of them
 // would say nothing new, and a text can be nothing else.
@@ -431,7 +443,7 @@ func (g *gathering) settle(before int) {
 		}
 		h.Zone = g.zones.at(h.Start)
 		if h.Rule != RuleKeyword {
-			h.Shadow = h.Zone != ZoneBody || g.d.modes[h.Rule] == Shadow
+			h.Shadow = h.Zone != ZoneBody || g.d.mode(h.Rule) == Shadow
 		}
 		if g.few(h) {
 			if g.kept == nil {

@@ -22,6 +22,11 @@ func FuzzBeginnings(f *testing.F) {
 				continue
 			}
 			what := d.beginnings.begin(text[pos : pos+6])
+			if pos == 0 || plainLetter[text[pos-1]] == 0 {
+				if at, opens, known := d.pass(text, pos, &gathering{d: d}); at != pos || known {
+					what &= opens
+				}
+			}
 			w := walk{d: d, text: text}
 			w.follow(pos, pos, steps{})
 			if w.end > 0 && (what&wordBegins == 0 || !d.words.promises(d.atlas, text, pos)) {

@@ -95,8 +95,16 @@ func (d *Detector) scan(text string, into *gathering) {
 	}
 	for pos := 0; pos < len(text); {
 		var g glyph
-		width := 1
-		if c := text[pos]; c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
+		width, begins, known := 1, uint64(wordBegins|cueBegins), false
+		if c := text[pos]; plainLetter[c] != 0 {
+			if !inWord && pos != loose && (pos == 0 || plainLetter[text[pos-1]] == 0) {
+				if pos, begins, known = d.pass(text, pos, into); begins == 0 {
+					inSum = false
+					continue
+				}
+			}
+			g = plainLetter[text[pos]]
+		} else if c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
 			if g = d.atlas.ascii[c]; g == blank || g == other {
 				inWord, inSum = false, false
 				pos++
@@ -150,6 +158,8 @@ func (d *Detector) scan(text string, into *gathering) {
 		c := text[pos]
 		switch {
 		case inWord || g == other || g == blank:
+		case known:
+			what = begins
 		case c|0x20-'a' < 26 && pos+5 < len(text):
 			what = d.beginnings.begin(text[pos : pos+6])
 		default:
@@ -167,7 +177,7 @@ func (d *Detector) scan(text string, into *gathering) {
 			}
 		}
 		if what != 0 {
-			if what&cueBegins != 0 && pos >= cueEnd && d.cues.leads(d.atlas, text, pos) {
+			if what&cueBegins != 0 && pos >= cueEnd && (known || d.cues.leads(d.atlas, text, pos)) {
 				if family, languages, end := d.cue(text, pos, into.answers); end > 0 {
 					if languages != 0 {
 						family = into.language(text, pos, languages)
@@ -178,7 +188,7 @@ func (d *Detector) scan(text string, into *gathering) {
 					cueEnd = end
 				}
 			}
-			if what&wordBegins != 0 && (g&marks == markLigature || d.words.promises(d.atlas, text, pos)) {
+			if what&wordBegins != 0 && (known || g&marks == markLigature || d.words.promises(d.atlas, text, pos)) {
 				w := walk{d: d, text: text}
 				w.follow(pos, pos, steps{})
 				if e := d.entries[w.number]; w.end > 0 && (e != entry{} || !d.shouted(text, pos, &w)) {

@@ -45,6 +45,10 @@ func (z *zoner) advance() {
 	}
 	z.code, z.codeEnd, z.missing = z.line, z.line, 0
 	line := z.text[z.line:z.next]
+	if z.fence == "" && !z.rest && (line == "" || strings.IndexByte(" >`~O-BSG", line[0]) < 0) {
+		z.zone = ZoneBody // as most lines are
+		return
+	}
 	for line != "" && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
 		line = line[:len(line)-1]
 	}

@@ -1,0 +1,275 @@
+package commitment
+
+import (
+	"math/bits"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/text"
+)
+
+// openings says of a word as most are, of small letters but the first and with a blank
+// or the end of a clause behind it, whether anything that is looked for can begin with
+// it: by the whole word, and for cues by the word behind it as well. It is asked once a
+// word, with no look at its letters one by one, and may say yes where nothing begins.
+type openings struct {
+	// words has four bits for each hash of a word, pairs one for each of two words.
+	words [1 << 15 / 16]uint64
+	pairs [1 << 15 / 64]uint64
+}
+
+const (
+	// opensWord: one of the words, or what a blank can cut one of the thirteen at.
+	opensWord = 1 << iota
+	// opensCue: a cue of one word, whatever follows it.
+	opensCue
+	// opensCueBefore: one that only some words can follow.
+	opensCueBefore
+	// opensPair: a cue of several words.
+	opensPair
+)
+
+// inEach is a byte in each of eight, and highBits the highest bits of them.
+const (
+	inEach   = 0x0101010101010101
+	highBits = 0x80 * inEach
+)
+
+// eightFrom are the eight bytes from pos on, zeros behind the end.
+func eightFrom(s string, pos int) uint64 {
+	if pos+8 <= len(s) {
+		return text.Eight(s[pos:])
+	}
+	if over := pos + 8 - len(s); len(s) >= 8 {
+		return text.Eight(s[len(s)-8:]) >> (8 * over)
+	}
+	var w uint64
+	for i := len(s) - 1; i >= pos; i-- {
+		w = w<<8 | uint64(s[i])
+	}
+	return w
+}
+
+// run reads the letters that eight bytes begin with: how many they are, what they are in
+// lower case, and whether one but the first is a capital.
+func run(w uint64) (letters int, small uint64, capitals bool) {
+	small = w | 0x20*inEach
+	low := small &^ highBits
+	is := (low + (0x80-'a')*inEach) &^ (low + (0x7f-'z')*inEach) &^ w & highBits
+	letters = bits.TrailingZeros64(is^highBits) / 8
+	mask := ^(^uint64(0) << (8 * letters))
+	return letters, small & mask, ^w&(0x20*inEach)&mask>>8 != 0
+}
+
+// folded has i for each l, as [upright] has.
+func folded(word uint64) uint64 {
+	l := word ^ 'l'*inEach
+	return word - ^((l&^highBits+0x7f*inEach)|l|0x7f*inEach)>>7*('l'-'i')
+}
+
+const spread = 0x9e3779b97f4a7c15
+
+func (o *openings) of(word uint64) uint64 {
+	hash := word * spread >> 49
+	return o.words[hash>>4] >> (hash & 15 * 4) & 15
+}
+
+func (o *openings) add(word, what uint64) {
+	hash := word * spread >> 49
+	o.words[hash>>4] |= what << (hash & 15 * 4)
+}
+
+func ofPair(first, second uint64) uint64 {
+	return (bits.RotateLeft64(first*spread, 32) ^ second) * spread >> 49
+}
+
+func (o *openings) pair(first, second uint64) bool {
+	hash := ofPair(first, second)
+	return o.pairs[hash>>6]>>(hash&63)&1 != 0
+}
+
+func (o *openings) addPair(first, second uint64) {
+	hash := ofPair(first, second)
+	o.pairs[hash>>6] |= 1 << (hash & 63)
+}
+
+// keyOf is how a word of letters in lower case is known.
+func keyOf(word string) uint64 {
+	_, small, _ := run(eightFrom(word, 0))
+	return folded(small)
+}
+
+func (d *Detector) learnOpenings() {
+	d.words.each(func(word string, whole, keyword bool) {
+		if whole || keyword && len(word) > 1 {
+			d.openings.add(keyOf(word), opensWord)
+		}
+	})
+	d.cues.each(func(cue string, whole, _ bool) {
+		if !whole {
+			return
+		}
+		first, rest, more := strings.Cut(cue, " ")
+		switch {
+		case strings.Contains(first, "'"):
+			// Nothing is asked of a word before an apostrophe.
+		case more:
+			d.openings.add(keyOf(first), opensPair)
+			d.openings.addPair(keyOf(first), keyOf(rest))
+		default:
+			d.learnFollowers(first)
+		}
+	})
+}
+
+// learnFollowers learns what can follow a cue of one word.
+func (d *Detector) learnFollowers(first string) {
+	symbols := make([]glyph, len(first))
+	for i := range symbols {
+		symbols[i] = letterOf(first[i])
+	}
+	what, after := uint64(opensCueBefore), ""
+	end := d.cues.nodes[d.cues.steps(symbols)].end
+	switch d.phrases[end-1].then {
+	case aPresent:
+		after = lists[presents] + fillers
+	case aDeedUnsaid:
+		after = lists[unsaid] + " " + lists[presents] + " " + lists[comings] + " be" + fillers
+	case aDoneNow:
+		after = "been already" + fillers
+		for _, row := range termLists {
+			if row.term&(settled|finished) != 0 {
+				after += " " + row.words
+			}
+		}
+	case anOrder:
+		after = "my our"
+	case aTimeBefore:
+		after = lists[fitting]
+	case aSealing:
+		after = lists[sealing] + " " + lists[auxiliary] + " " + amidSealing
+	case aDoneAlone, aYesBare, aYesAlone, aChoice:
+		// They end their clause.
+	default:
+		what = opensCue
+	}
+	d.openings.add(keyOf(first), what)
+	for word := range strings.FieldsSeq(after) {
+		d.openings.addPair(keyOf(first), keyOf(word))
+	}
+}
+
+// each goes through what a trie holds: every beginning, whether it is whole, and whether
+// one of the thirteen begins so.
+func (t *trie) each(yes func(word string, whole, keyword bool)) {
+	var from func(node uint16, word []byte)
+	from = func(node uint16, word []byte) {
+		n := &t.nodes[node]
+		if len(word) > 0 {
+			yes(string(word), n.end != 0, n.keyword())
+		}
+		for sym := glyph(1); sym <= symGap; sym++ {
+			if next := t.step(node, sym); next != 0 {
+				from(next, append(word, symbolSpelled[sym]))
+			}
+		}
+	}
+	from(0, nil)
+}
+
+const symbolSpelled = "\x00abcdefghijklmnopqrstuvwxyz' "
+
+// closes are the signs that end a clause, a bit each.
+const closes uint64 = 1<<'.' | 1<<',' | 1<<'?' | 1<<'!' | 1<<':' | 1<<';' | 1<<')'
+
+func closing(c byte) bool { return c < 64 && (closes|1<<' '|1<<'\n')>>c&1 != 0 }
+
+// pass goes from the word at pos, which stands behind no letter, to the first one that is
+// not as most are, or that something begins with: its place, what it may be, and whether
+// that is known. What is no word stops it too, with nothing that begins.
+func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64, known bool) {
+	for pos < len(s) && plainLetter[s[pos]] != 0 {
+		letters, small, capitals := run(eightFrom(s, pos))
+		if capitals {
+			return pos, wordBegins | cueBegins, false
+		}
+		end := pos + letters
+		if letters == 8 {
+			end = lowers(s, end)
+		}
+		var behind, then byte = ' ', ' '
+		if end+1 < len(s) {
+			behind, then = s[end], s[end+1]
+		} else if end < len(s) {
+			behind = s[end]
+		}
+		word := folded(small)
+		opens := d.openings.of(word)
+		next := end + 1
+		switch {
+		case behind == ' ':
+			if opens&(opensCue|opensCueBefore|opensPair) != 0 && (opens&opensCue != 0 || d.openings.goesOn(s, next, word, opens)) {
+				what = cueBegins
+			}
+			if letters == 1 && (then-'a' >= 26 || end+2 >= len(s) || s[end+2]-'a' >= 26) {
+				return pos, wordBegins | cueBegins, false // letter by letter
+			}
+		case letters == 1:
+			return pos, wordBegins | cueBegins, false
+		case behind == '\n':
+			if opens&(opensCue|opensCueBefore|opensPair) != 0 {
+				what = cueBegins
+			}
+		case behind < 64 && closes>>behind&1 != 0 && (then == ' ' || then == '\n'):
+			next++
+			if opens&(opensCue|opensCueBefore) != 0 {
+				what = cueBegins
+			}
+		default:
+			return pos, wordBegins | cueBegins, false
+		}
+		if opens&opensWord != 0 {
+			what |= wordBegins
+		}
+		if what != 0 {
+			return pos, what, true
+		}
+		if letters > shortestLiteral {
+			among := uint32(0)
+			for w := small; w != 0; w >>= 16 {
+				among |= anchors[w<<5&(31<<5)|w>>8&31]
+			}
+			if among != 0 {
+				glued(s, pos, end, into)
+			} else if letters == 8 {
+				glued(s, pos+7, end, into)
+			}
+		}
+		pos = next
+	}
+	return min(pos, len(s)), 0, false
+}
+
+// goesOn reports whether a cue may go on behind its first word with what stands at pos,
+// behind a blank.
+func (o *openings) goesOn(s string, pos int, first, opens uint64) bool {
+	if pos >= len(s) {
+		return true
+	}
+	if c := s[pos]; plainLetter[c] == 0 {
+		return opens&opensCueBefore != 0 || c-'0' >= 10 && c != '(' && c != '-'
+	}
+	letters, small, _ := run(eightFrom(s, pos))
+	end := pos + letters
+	if opens&opensCueBefore != 0 {
+		// Adverbs are let past.
+		if letters == 8 {
+			end = lowers(s, end)
+		}
+		if s[end-1]|0x20 == 'y' && s[end-2]|0x20 == 'l' || end < len(s) && !closing(s[end]) {
+			return true
+		}
+	} else if letters < 8 && end < len(s) && !closing(s[end]) {
+		return true
+	}
+	return o.pair(first, folded(small))
+}
