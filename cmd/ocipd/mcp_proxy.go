@@ -56,7 +56,7 @@ it is approved. Without a running daemon nothing is sent.`,
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			link := &mcpproxy.Link{Token: secret, Agent: agent, Dial: func(ctx context.Context) (*client.Client, error) {
+			link := &mcpproxy.Link{Token: secret, Agent: agent, NewID: uuid.NewString, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
 				return client.Dial(ctx, socket, client.WithDropEvents())
 			}}
 			defer link.Close()
@@ -72,7 +72,7 @@ it is approved. Without a running daemon nothing is sent.`,
 	c.Flags().StringVar(&agent, "agent", "", "send as the agent with this `ID`")
 	c.Flags().StringVar(&token, "token-file", "", "act by the grant whose token stands in `FILE`")
 	c.Flags().StringVar(&given, "map", "", "use the map in `FILE`, or the one of this name that comes with ocipd")
-	c.Flags().StringVar(&unmapped, "unmapped", "", "what becomes of tools that are in no map and look as if they sent messages: `gate`, refuse or pass")
+	c.Flags().StringVar(&unmapped, "unmapped", "", "what becomes of tools that are in no map and look as if they sent messages: `gate`, ask (a person), refuse or pass")
 	c.Flags().DurationVar(&hold, "hold", 4*time.Minute, "keep a call open for this `TIME` for a person")
 	c.AddCommand(newMCPExplain(s))
 	return c

@@ -383,7 +383,11 @@ func TestProxyHolds(t *testing.T) {
 	const promise = `{"to":"dave","text":"I promise to do it by Friday"}`
 	sent := func(t *testing.T, p *proxyTrial, n int) {
 		t.Helper()
+		began := time.Now()
 		p.until("the message is sent", func() bool { return len(p.calls()) == n })
+		if took := time.Since(began); took > 8*time.Second {
+			t.Errorf("it left after %s, so the daemon's word was not heard", took)
+		}
 		if got := p.calls()[n-1]; !strings.Contains(got, `"text":"I promise to do it by Friday\n\nSent by user's OpenClaw assistant"`) || !strings.Contains(got, `"name":"send_message"`) {
 			t.Errorf("the server got %s", got)
 		}
@@ -450,6 +454,23 @@ func TestProxyHolds(t *testing.T) {
 		s.say(call(2, "search", `{}`))
 		if text, _ := s.answer("2"); text != "done" {
 			t.Errorf("answered %q", text)
+		}
+	})
+	t.Run("unmapped", func(t *testing.T) {
+		t.Parallel()
+		p := newProxyTrial(t)
+		s := p.proxied("--unmapped", "ask")
+		s.say(call(1, "notify", `{"channel_id":"dave","message":"Hello"}`))
+		p.decide("approve", p.waiting())
+		if text, isError := s.answer("1"); isError {
+			t.Errorf("answered %q", text)
+		}
+		s.say(call(2, "send_message", `{"to":"dave","text":"Hello"}`))
+		if text, isError := s.answer("2"); isError {
+			t.Errorf("answered %q", text)
+		}
+		if got := p.calls(); len(got) != 2 || !strings.Contains(got[0], `"message":"Hello\n\nSent by`) {
+			t.Errorf("the server got %s", got)
 		}
 	})
 	t.Run("next", func(t *testing.T) {

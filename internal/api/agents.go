@@ -278,6 +278,14 @@ func (p *AgentApprovalParams) Validate() []FieldError {
 	return f
 }
 
+// AgentNews is one chunk of agent.watch: a request of the agent that is new or has changed.
+// The first chunk has Caught set and names none: what changes from then on is told.
+type AgentNews struct {
+	ApprovalID string `json:"approval_id,omitzero"`
+	Status     string `json:"status,omitzero"`
+	Caught     bool   `json:"caught,omitzero"`
+}
+
 // AgentApproval is what became of a message that is held.
 type AgentApproval struct {
 	ApprovalID string    `json:"approval_id"`

@@ -36,6 +36,21 @@ func (p *EmitParams) Validate() []FieldError {
 	return f
 }
 
+// AgentEmitParams asks about a message that the process which speaks for an agent delivers
+// by itself (agent.emit). RequestKey is what it says by which became of it where no answer
+// came.
+type AgentEmitParams struct {
+	EmitParams
+	RequestKey string `json:"requestKey,omitzero"`
+}
+
+// Validate names the fields that are wrong.
+func (p *AgentEmitParams) Validate() []FieldError {
+	f := Fields(p.EmitParams.Validate())
+	f.UpTo("requestKey", p.RequestKey, MaxName)
+	return f
+}
+
 // OrderKey keeps the messages of one session in the order they were asked for.
 func (p *EmitParams) OrderKey() string {
 	key, _ := Text(p.Data["sessionKey"])

@@ -47,10 +47,11 @@ const (
 
 // ConfirmParams says what became of a message that the caller was to deliver by itself
 // (approval.confirm): one that it has redeemed, by the claim, or one that hook.emit has let
-// go, by its dispatchId.
+// go, by its dispatchId, or by the key that agent.emit was given, where no answer came.
 type ConfirmParams struct {
 	Claim      string `json:"claim,omitzero"`
 	DispatchID string `json:"dispatchId,omitzero"`
+	RequestKey string `json:"requestKey,omitzero"`
 	Outcome    string `json:"outcome"`
 	// Note says more, for the record.
 	Note string `json:"note,omitzero"`
@@ -59,11 +60,15 @@ type ConfirmParams struct {
 // Validate names the fields that are wrong.
 func (p *ConfirmParams) Validate() []FieldError {
 	var f Fields
-	if (p.Claim == "") == (p.DispatchID == "") {
-		f.Add("claim", "want either claim or dispatchId")
+	given := 0
+	for name, id := range map[string]string{"claim": p.Claim, "dispatchId": p.DispatchID, "requestKey": p.RequestKey} {
+		if f.UpTo(name, id, MaxName); id != "" {
+			given++
+		}
 	}
-	f.UpTo("claim", p.Claim, MaxName)
-	f.UpTo("dispatchId", p.DispatchID, MaxName)
+	if given != 1 {
+		f.Add("claim", "want one of claim, dispatchId and requestKey")
+	}
 	if outcomes := []string{OutcomeSent, OutcomeNotSent, OutcomeUnknown}; !slices.Contains(outcomes, p.Outcome) {
 		f.Add("outcome", "%q is not one of %v", p.Outcome, outcomes)
 	}

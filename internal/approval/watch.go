@@ -75,6 +75,27 @@ func (q *Requests) Watch(ctx context.Context, s api.Stream) error {
 	if err := q.sendPending(ctx, s); err != nil {
 		return err
 	}
+	return q.follow(ctx, w, func(r *Request) error { return s.Send(ctx, api.ApprovalNews{Approval: &r.ApprovalSummary}) })
+}
+
+// WatchOf tells an agent, without saying more, of each of its requests that is new or
+// changes, until the context ends.
+func (q *Requests) WatchOf(ctx context.Context, own func(*Request) bool, s api.Stream) error {
+	w, leave := q.watchers.join()
+	defer leave()
+	if err := s.Send(ctx, api.AgentNews{Caught: true}); err != nil {
+		return err
+	}
+	return q.follow(ctx, w, func(r *Request) error {
+		if !own(r) {
+			return nil
+		}
+		return s.Send(ctx, api.AgentNews{ApprovalID: r.ApprovalID, Status: r.State})
+	})
+}
+
+// follow hands over what a watcher is told of.
+func (q *Requests) follow(ctx context.Context, w *watcher, take func(*Request) error) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -86,7 +107,7 @@ func (q *Requests) Watch(ctx context.Context, s api.Stream) error {
 			if err != nil {
 				return err
 			}
-			if err := s.Send(ctx, api.ApprovalNews{Approval: &r.ApprovalSummary}); err != nil {
+			if err := take(r); err != nil {
 				return err
 			}
 		}

@@ -455,14 +455,14 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 	case "approval.redeem", "agent.redeem":
 		return []object{{"approvalId": "none", "requestKey": free("k")}}
 	case "approval.confirm", "agent.confirm":
-		return []object{{"claim": free("c"), "outcome": "sent", "note": free("n")}, {"dispatchId": free("d"), "outcome": "not_sent", "note": free("n")}}
-	case "approval.redeemable", "agent.redeemable":
+		return []object{{"claim": free("c"), "outcome": "sent", "note": free("n")}, {"dispatchId": free("d"), "outcome": "not_sent", "note": free("n")}, {"requestKey": free("k"), "outcome": "not_sent"}}
+	case "approval.redeemable", "agent.redeemable", "agent.watch":
 		return []object{{"more": free("m")}}
 	case "approval.withdraw", "agent.withdraw":
 		return []object{{"approvalId": "none", "note": free("n")}}
 	case "agent.emit":
 		for i, target := range targets {
-			calls = append(calls, object{brief: i%4 != 0, "hookName": "message_sending", "context": object{"agentId": s.speaks, "sessionKey": target, "channelId": "telegram", "accountId": "main", "auditId": "a"}, "data": plus(anything(), object{
+			calls = append(calls, object{brief: i%4 != 0, "hookName": "message_sending", "requestKey": free("k"), "context": object{"agentId": s.speaks, "sessionKey": target, "channelId": "telegram", "accountId": "main", "auditId": "a"}, "data": plus(anything(), object{
 				"sessionKey": target, "content": free("by itself"), "metadata": plus(anything(), object{"accountId": "main", "exchange": wishMarked(c.unused("e"))}),
 			})})
 		}
@@ -656,7 +656,7 @@ func (c *canary) say(s *scout, method string) {
 				c.await(s, answers)
 				answers = answers[:0]
 			}
-			if method == "config.watch" {
+			if method == "config.watch" || method == "agent.watch" {
 				s.mu.Lock()
 				id := s.id + " " + strconv.Itoa(s.last)
 				s.mu.Unlock()

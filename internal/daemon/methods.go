@@ -90,6 +90,7 @@ func (d *Daemon) methods() []ipc.Method {
 		agentRow(d, "agent.confirm", granted.Confirm),
 		agentRow(d, "agent.redeemable", granted.Redeemable),
 		agentRow(d, "agent.withdraw", granted.Withdraw),
+		d.agentWatch("agent.watch"),
 
 		ipc.Cancel("stream.cancel"),
 		ipc.Describe("kernel.describe"),
@@ -140,16 +141,51 @@ type granted = *kernel.Granted
 // agentRow makes the row of a method of such agents.
 func agentRow[P, R any](d *Daemon, name string, f func(granted, context.Context, *P) (R, api.AfterReply, error)) ipc.Method {
 	return ipc.Agent(name, func(s taskSession, ctx context.Context, p *P) (result R, after api.AfterReply, err error) {
-		grant, err := s.Agent(ctx, name)
-		if err != nil {
-			return result, nil, err
-		}
-		who, err := d.kernel.Granted(grant.Agent, grant.Tenant, grant.ID, s.Peer())
+		who, err := d.granted(ctx, s, name)
 		if err != nil {
 			return result, nil, err
 		}
 		return f(who, ctx, p)
 	})
+}
+
+// granted is who a connection speaks for by its grant as it is now.
+func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (granted, error) {
+	grant, err := s.Agent(ctx, method)
+	if err != nil {
+		return nil, err
+	}
+	return d.kernel.Granted(grant.Agent, grant.Tenant, grant.ID, s.Peer())
+}
+
+// agentWatch makes the row of the stream that tells such an agent of its requests. A grant
+// that is over ends it.
+func (d *Daemon) agentWatch(name string) ipc.Method {
+	return ipc.AgentStream[api.AgentNews](name, api.Watching{Watching: true}, func(s taskSession, ctx context.Context, _ *api.Empty) (ipc.Feed, error) {
+		who, err := d.granted(ctx, s, name)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, stream api.Stream) error {
+			return who.Watch(ctx, checked{stream, func(ctx context.Context) error {
+				_, err := d.granted(ctx, s, name)
+				return err
+			}})
+		}, nil
+	})
+}
+
+// checked is a stream each of whose chunks is sent to who may still have it.
+type checked struct {
+	api.Stream
+	may func(context.Context) error
+}
+
+func (s checked) Send(ctx context.Context, chunk any) error {
+	if err := s.may(ctx); err != nil {
+		return err
+	}
+	return s.Stream.Send(ctx, chunk)
 }
 
 // makeServer comes after all that its methods are of, and answers nobody yet.

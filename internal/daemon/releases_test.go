@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -367,4 +368,89 @@ func TestRedeemedByTheNextOfAnID(t *testing.T) {
 	next.refuse(api.NotFound, "", "agent.redeem", m{"approvalId": id})
 	next.refuse(api.NotFound, "", "agent.approval", m{"approval_id": id})
 	next.refuse(api.NotFound, "", "agent.withdraw", m{"approvalId": id})
+}
+
+// Who speaks for an agent is told of its requests as they change, of nobody else's, and no
+// longer than the grant lasts.
+func TestAgentWatch(t *testing.T) {
+	h := build(t, ungoverned)
+	granted := h.taskOperator().must("task.grant", m{"agent": "ann"})
+	c, err := client.Dial(t.Context(), h.path("run/kernel.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if s, err := c.Stream(t.Context(), "agent.watch", nil); err != nil {
+		t.Fatal(err)
+	} else if _, err := s.Next(t.Context()); api.AsError(err).Code != api.AppNotRegistered {
+		t.Errorf("nobody is told %v", err)
+	}
+	if err := c.Call(t.Context(), "task.attach", m{"token": granted["token"]}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Stream(t.Context(), "agent.watch", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func(want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if got, err := s.Next(ctx); err != nil || string(got) != want {
+			t.Fatalf("told %s, %v, want %s", got, err, want)
+		}
+	}
+	told(`{"caught":true}`)
+	hold := func(agent, text string) string {
+		held := h.speaker(agent).must("agent.emit", m{"hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": text}})
+		return str(held, "approvalId")
+	}
+	hold("ben", promise)
+	for decision, state := range map[string]string{api.DecideApprove: api.ApprovalApproved, api.DecideDeny: api.ApprovalDenied} {
+		id := hold("ann", promise+" "+decision)
+		told(`{"approval_id":"` + id + `","status":"pending"}`)
+		h.decides(decision, id)
+		told(`{"approval_id":"` + id + `","status":"` + state + `"}`)
+	}
+	h.taskOperator().must("task.revoke_grant", m{"grant_id": granted["grant_id"]})
+	hold("ann", promise+" again")
+	if got, err := s.Next(t.Context()); err == nil {
+		t.Errorf("told %s after the end of the grant", got)
+	}
+}
+
+// What was decided and whose answer nobody heard is told by the key that it was asked with,
+// also after a kill of the daemon: it was not sent, its round stays, and nothing waits.
+func TestEmitWhoseAnswerWasLost(t *testing.T) {
+	h := build(t, ungoverned)
+	ann := h.speaker("ann")
+	emit := func(key, text string) m {
+		return ann.must("agent.emit", m{"requestKey": key, "hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": text}})
+	}
+	sent := str(emit("one", "Hello")["data"].(m), "dispatchId")
+	held := str(emit("two", promise), "approvalId")
+	emit("three", "Hello again")
+	h.stop()
+	h.start()
+	ann = h.speaker("ann")
+	ben := h.speaker("ben")
+	ben.refuse(api.NotFound, "", "agent.confirm", m{"requestKey": "one", "outcome": "not_sent"})
+	ann.refuse(api.NotFound, "", "agent.confirm", m{"requestKey": "none", "outcome": "not_sent"})
+	ann.refuse(api.Conflict, "", "agent.confirm", m{"requestKey": "two", "outcome": "sent"})
+	for _, key := range []string{"one", "two"} {
+		ann.must("agent.confirm", m{"requestKey": key, "outcome": "not_sent"})
+	}
+	ann.must("agent.confirm", m{"requestKey": "three", "outcome": "unknown"})
+	ann.refuse(api.NotFound, "", "agent.confirm", m{"requestKey": "one", "outcome": "not_sent"})
+	ann.refuse(api.NotFound, "", "agent.confirm", m{"dispatchId": sent, "outcome": "not_sent"})
+	if r := h.records(audit.Filter{Like: audit.Record{Event: "not_taken"}}); len(r) != 1 || r[0].DispatchID != sent {
+		t.Errorf("on record is %+v", r)
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{Event: "outcome_unknown"}}); len(r) != 1 {
+		t.Errorf("on record is %+v", r)
+	}
+	wantWaiting(t, h, 0)
+	if r := h.records(audit.Filter{Like: audit.Record{Event: api.ApprovalRevoked}}); len(r) != 1 || r[0].ApprovalID != held {
+		t.Errorf("on record is %+v", r)
+	}
 }

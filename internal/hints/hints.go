@@ -28,8 +28,10 @@ type Hints struct {
 	MessageType    ocip.MessageType
 	// ReplyPolicy, where set, is tighter than the type's.
 	ReplyPolicy ocip.ReplyPolicy
-	Summary     string
-	Data        []ocip.DataItem
+	// AskPerson is set where the caller wants a person to approve the message.
+	AskPerson bool
+	Summary   string
+	Data      []ocip.DataItem
 }
 
 // MaxData bounds the data items of a message.
@@ -48,6 +50,7 @@ type wishes struct {
 	MaxRounds      int        `json:"maxRounds,omitzero"`
 	MessageType    string     `json:"messageType,omitzero"`
 	ReplyPolicy    string     `json:"replyPolicy,omitzero"`
+	AskPerson      bool       `json:"askPerson,omitzero"`
 	Summary        string     `json:"summary,omitzero"`
 	Data           []wishItem `json:"data,omitempty"`
 }
@@ -63,7 +66,7 @@ type wishItem struct {
 func (h *Hints) Object() jsontext.Value {
 	w := wishes{
 		ID: h.ID, ConversationID: h.ConversationID, New: h.New, Type: string(h.Type), MaxRounds: h.MaxRounds,
-		MessageType: string(h.MessageType), ReplyPolicy: string(h.ReplyPolicy), Summary: h.Summary,
+		MessageType: string(h.MessageType), ReplyPolicy: string(h.ReplyPolicy), AskPerson: h.AskPerson, Summary: h.Summary,
 	}
 	if h.hasLevel {
 		w.Classification = h.Level.String()
@@ -99,7 +102,7 @@ func Parse(raw jsontext.Value) (Hints, error) {
 		}
 		return wrong("", "not an object")
 	}
-	h.ID, h.ConversationID, h.New, h.Summary = in.ID, in.ConversationID, in.New, ocip.Summarize(in.Summary)
+	h.ID, h.ConversationID, h.New, h.AskPerson, h.Summary = in.ID, in.ConversationID, in.New, in.AskPerson, ocip.Summarize(in.Summary)
 	for _, id := range [...]struct{ member, value string }{{"id", h.ID}, {"conversationId", h.ConversationID}} {
 		switch {
 		case len(id.value) > maxExchangeID:
@@ -188,7 +191,7 @@ func (h *Hints) After(left Hints, unsaid ocip.Level) (wrong string) {
 // inherit fills what hints leave out from earlier ones.
 func (h *Hints) inherit(from *Hints) {
 	h.ID, h.ConversationID = cmp.Or(h.ID, from.ID), cmp.Or(h.ConversationID, from.ConversationID)
-	h.New = h.New || from.New
+	h.New, h.AskPerson = h.New || from.New, h.AskPerson || from.AskPerson
 	h.Type, h.ReplyPolicy = cmp.Or(h.Type, from.Type), cmp.Or(h.ReplyPolicy, from.ReplyPolicy)
 	h.MaxRounds, h.Summary = cmp.Or(h.MaxRounds, from.MaxRounds), cmp.Or(h.Summary, from.Summary)
 	if !h.hasLevel {

@@ -50,11 +50,15 @@ func TestAfter(t *testing.T) {
 		{`{"classification":"internal"}`, `{"classification":"restricted"}`, ""},
 		{`{"replyPolicy":"human-only"}`, `{"replyPolicy":"agent-ok"}`, "loosened the reply policy"},
 		{`{"messageType":"agent-assisted"}`, `{}`, ""},
+		{`{"askPerson":true}`, `{"askPerson":false}`, ""},
 		{`{}`, `{"messageType":"agent-assisted"}`, "changed who wrote"},
 	} {
 		h := of(test.was)
 		if wrong := h.After(of(test.left), ocip.Public); wrong != test.wrong && (test.wrong == "" || !strings.HasPrefix(wrong, test.wrong)) {
 			t.Errorf("%s left as %s: %q, want %q", test.was, test.left, wrong, test.wrong)
+		}
+		if was := of(test.was); was.AskPerson && !h.AskPerson {
+			t.Errorf("%s left as %s asks nobody", test.was, test.left)
 		}
 	}
 }

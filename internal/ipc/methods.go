@@ -214,6 +214,14 @@ func Agent[S TaskSession, P, R any](name string, f func(S, context.Context, *P) 
 	return m
 }
 
+// AgentStream makes the row of a method that streams to such an agent, after a first answer.
+func AgentStream[Chunk any, S TaskSession, P any](name string, opening any, f func(S, context.Context, *P) (Feed, error)) Method {
+	m := row[P, Chunk](name, AccessAgent, Streaming)
+	m.opening = opening
+	m.open = func(ctx context.Context, c *conn, p any) (Feed, error) { return f(c.tasks.(S), ctx, p.(*P)) }
+	return m
+}
+
 // Cancel makes the row of the method that ends a stream of the same connection, on
 // either socket.
 func Cancel(name string) Method {

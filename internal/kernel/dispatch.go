@@ -580,7 +580,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: max(m.hints.Claimed(k.cfg.DefaultLevel), m.task.level),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, Unconfirmed: m.unconfirmed(), First: st.first, Spent: st.spent, SpentHour: st.spentHour,
-		ReplyPolicy: m.hints.ReplyPolicy, Before: k.state.Words.Before(m.sender.InstanceID, m.key), Content: m.content, Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
+		ReplyPolicy: m.hints.ReplyPolicy, AskPerson: m.hints.AskPerson, Before: k.state.Words.Before(m.sender.InstanceID, m.key), Content: m.content, Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 		Approvers: k.cfg.Approvers,
 	}
 	v := ocip.Decide(ctx, o, k.policy)

@@ -89,19 +89,24 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 			return api.AgentSent{}, nil, err
 		}
 	}
-	m := &outgoing{appID: g.agent.App, sender: g.agent, grantID: g.grant}
-	if asked != "" {
-		m.keep = func(c *store.Change, r *api.DispatchResult) error {
-			text, err := json.Marshal(r.SentBy())
-			c.Add(&store.RequestKey{Actor: g.agent.App, Key: p.RequestKey, Asked: asked, At: g.kernel.now(), Result: text})
-			return err
-		}
-	}
+	m := &outgoing{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: g.keeps(p.RequestKey, asked)}
 	result, err := g.dispatch(ctx, m, p.Dispatch())
 	if err != nil {
 		return api.AgentSent{}, nil, err
 	}
 	return result.SentBy(), m.deliver, nil
+}
+
+// keeps enters into the change of a message what its asker is told, under a key.
+func (g *Granted) keeps(key, asked string) func(*store.Change, *api.DispatchResult) error {
+	if key == "" {
+		return nil
+	}
+	return func(c *store.Change, r *api.DispatchResult) error {
+		text, err := json.Marshal(r.SentBy())
+		c.Add(&store.RequestKey{Actor: g.agent.App, Key: key, Asked: asked, At: g.kernel.now(), Result: text})
+		return err
+	}
 }
 
 // dispatch takes a message of the agent as far as its delivery.

@@ -194,7 +194,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	})
 	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Pauses: k.pauses, Commit: k.commit, Now: o.Now, NewID: o.NewID})
 	if k.releases, err = releases.New(ctx, releases.Options{
-		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log,
+		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log, Search: k.search.Query,
 		Tell: func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
 			return k.tell(k.rules().directory, r, c, o)
 		},

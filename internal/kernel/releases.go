@@ -7,6 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/releases"
 )
 
 // Redeem gives the app what a person has approved for it to send, once.
@@ -77,15 +78,15 @@ func (g *Granted) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, 
 
 // Emit decides about a message that the process which speaks for the agent delivers by
 // itself.
-func (g *Granted) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, api.AfterReply, error) {
+func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitResult, api.AfterReply, error) {
 	if hook, _ := api.ParseHook(p.HookName); hook != api.MessageSending {
 		return api.EmitResult{}, nil, api.Invalid([]api.FieldError{{Path: "hookName", Message: "an agent without an app asks about message_sending alone"}})
 	}
-	given, err := emitted(p)
+	given, err := emitted(&p.EmitParams)
 	if err != nil {
 		return api.EmitResult{}, nil, err
 	}
-	m := &outgoing{appID: g.agent.App, sender: g.agent, grantID: g.grant, carried: true, redeems: true, there: func() bool { return api.There(ctx) }}
+	m := &outgoing{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: g.keeps(p.RequestKey, releases.Emitted), carried: true, redeems: true, there: func() bool { return api.There(ctx) }}
 	decided, err := g.dispatch(ctx, m, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended})
 	result, err := g.kernel.carried(m, &decided, err)
 	return result, nil, err
@@ -100,8 +101,21 @@ func (g *Granted) Redeem(ctx context.Context, p *api.RedeemParams) (api.Redeemed
 
 // Confirm takes the agent's word about what became of a message that it delivers by itself.
 func (g *Granted) Confirm(ctx context.Context, p *api.ConfirmParams) (api.OK, api.AfterReply, error) {
-	result, err := g.kernel.releases.Confirm(context.WithoutCancel(ctx), g.agent.App, p)
+	ctx = context.WithoutCancel(ctx)
+	waits, err := g.kernel.releases.Asked(ctx, g.agent.App, p)
+	if err != nil || waits != nil {
+		if err == nil {
+			_, err = g.rules.withdraw(ctx, g.agent.App, waits)
+		}
+		return api.OK{OK: err == nil}, nil, err
+	}
+	result, err := g.kernel.releases.Confirm(ctx, g.agent.App, p)
 	return result, nil, err
+}
+
+// Watch tells the agent of its requests as they change.
+func (g *Granted) Watch(ctx context.Context, s api.Stream) error {
+	return g.kernel.requests.WatchOf(ctx, func(r *approval.Request) bool { return r.AppID == g.agent.App && g.kernel.rules().asked(r) }, s)
 }
 
 // Redeemable lists what the agent can redeem.

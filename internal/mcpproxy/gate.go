@@ -7,15 +7,24 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// pollEvery is how often it is asked what a person has decided, and the client hears that
-// its call is alive.
-const pollEvery = time.Second
+const (
+	// aliveEvery is how often the client hears that its call is alive.
+	aliveEvery = time.Second
+	// askEvery is how often it is asked what people have decided, beside what the daemon tells:
+	// a pause that ends is no news of a request.
+	askEvery = 15 * time.Second
+	// settled is how long what was approved is left to the session that asked for it.
+	settled = 2 * time.Second
+	// sendTime is how long the server has to answer to a call of the proxy's own.
+	sendTime = time.Minute
+)
 
 // asked is a message and what was decided about it, recipient by recipient.
 type asked struct {
@@ -72,7 +81,7 @@ func (p *proxy) ask(ctx context.Context, a *asked, to []string) *refusal {
 			return no
 		case held != "":
 			a.held[held] = key
-			p.own(held)
+			p.own(held, ownWaits)
 		default:
 			a.gone, a.by = append(a.gone, d), append(a.by, "")
 		}
@@ -85,7 +94,7 @@ func (p *proxy) takeBack(a *asked, why string) {
 	for i, d := range a.gone {
 		c := &api.ConfirmParams{Claim: a.by[i], Outcome: api.OutcomeNotSent, Note: short(why)}
 		if c.Claim == "" {
-			c.DispatchID = d.DispatchID
+			c.RequestKey = d.key
 		}
 		p.confirm(c)
 	}
@@ -167,7 +176,7 @@ func (p *proxy) report(a *asked, outcome, note string) {
 			if outcome == api.OutcomeSent {
 				continue
 			}
-			c.DispatchID = d.DispatchID
+			c.RequestKey = d.key
 		}
 		p.confirm(c)
 	}
@@ -175,7 +184,7 @@ func (p *proxy) report(a *asked, outcome, note string) {
 
 func (p *proxy) confirm(c *api.ConfirmParams) {
 	if err := p.o.Link.confirm(c); err != nil {
-		p.o.Log.Warn("cannot say what became of a message", "claim", c.Claim, "dispatch", c.DispatchID, "outcome", c.Outcome, "error", err)
+		p.o.Log.Warn("cannot say what became of a message", "claim", c.Claim, "key", c.RequestKey, "outcome", c.Outcome, "error", err)
 	}
 }
 
@@ -183,35 +192,58 @@ func (p *proxy) confirm(c *api.ConfirmParams) {
 func (p *proxy) wait(ctx context.Context, a *asked) {
 	over := time.NewTimer(p.o.Hold)
 	defer over.Stop()
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	for n := 1; ; n++ {
-		p.progress(a, n)
+	no, ended := p.await(ctx, a, over.C)
+	switch {
+	case no != nil:
+		p.refuse(a.call, no)
+	case ended == nil:
+		p.let(a)
+	case errors.Is(ended, errOver):
+		p.answer(a.call, true, p.heldText(a))
+		p.background.Go(func() { p.later(a) })
+	case p.ended.Err() == nil:
+		p.giveUp(a, "the call was cancelled")
+	}
+}
+
+// errOver is why it is not waited any longer.
+var errOver = errors.New("it was waited long enough")
+
+// await waits until all that a call waits for is decided, and takes it. The error says why
+// it is not waited any longer. Over is nil for who waits for no end, and tells nobody.
+func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time) (no *refusal, ended error) {
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	var asked time.Time
+	for n, tick, ask := 0, true, true; ; {
+		changed, live := p.o.Link.news()
+		if tick && over != nil {
+			n++
+			p.progress(a, n)
+		}
+		if ask || !live || p.o.Now().Sub(asked) >= askEvery {
+			asked = p.o.Now()
+			ready, no := p.decidedAll(ctx, a)
+			if no != nil {
+				p.giveUp(a, no.reason)
+				return no, nil
+			}
+			if ready {
+				return p.redeem(ctx, a), nil
+			}
+		}
+		tick, ask = false, false
 		select {
 		case <-p.ended.Done():
-			return
+			return nil, p.ended.Err()
 		case <-ctx.Done():
-			p.giveUp(a, "the call was cancelled")
-			return
-		case <-over.C:
-			p.answer(a.call, true, p.heldText(a))
-			p.background.Go(func() { p.later(a) })
-			return
-		case <-poll.C:
-		}
-		ready, no := p.decidedAll(ctx, a)
-		if no != nil {
-			p.giveUp(a, no.reason)
-			p.refuse(a.call, no)
-			return
-		}
-		if ready {
-			if no := p.redeem(ctx, a); no != nil {
-				p.refuse(a.call, no)
-				return
-			}
-			p.let(a)
-			return
+			return nil, ctx.Err()
+		case <-over:
+			return nil, errOver
+		case <-changed:
+			ask = true
+		case <-alive.C:
+			tick = true
 		}
 	}
 }
@@ -288,31 +320,17 @@ func (p *proxy) redeem(ctx context.Context, a *asked) *refusal {
 func (p *proxy) later(a *asked) {
 	if len(a.m.to) == 1 {
 		for id := range a.held {
-			p.disown(id) // as that of any session
+			p.own(id, ownAnswered)
 		}
+		p.o.Link.wake()
 		return
 	}
-	poll := time.NewTicker(2 * pollEvery)
-	defer poll.Stop()
-	for {
-		select {
-		case <-p.ended.Done():
-			return
-		case <-poll.C:
-		}
-		ready, no := p.decidedAll(p.ended, a)
-		if no != nil {
-			p.giveUp(a, no.reason)
-			return
-		}
-		if ready {
-			if no := p.redeem(p.ended, a); no != nil {
-				p.o.Log.Warn("cannot send what was approved", "reason", no.reason)
-				return
-			}
-			p.again(a)
-			return
-		}
+	no, ended := p.await(p.ended, a, nil)
+	switch {
+	case no != nil:
+		p.o.Log.Warn("cannot send what was approved", "reason", no.reason)
+	case ended == nil:
+		p.again(a)
 	}
 }
 
@@ -337,56 +355,70 @@ func (p *proxy) again(a *asked) {
 	}
 	select {
 	case <-over:
-	case <-time.After(p.o.SendTime):
+	case <-time.After(sendTime):
 		p.lose(id, "the server has not answered")
 	}
 }
 
-// settled is how long something is ready before a session takes it that did not ask for it:
-// who did has the time.
-const settled = 10 * time.Second
-
 // release sends what was approved for this agent and server, by whichever session it was
-// asked.
+// asked: at once what this one asked for, and what another one did a moment later.
 func (p *proxy) release() {
-	seen := make(map[string]time.Time)
-	poll := time.NewTicker(p.o.ReleaseEvery)
-	defer poll.Stop()
+	since, taken := make(map[string]time.Time), make(map[string]bool)
+	var sending sync.WaitGroup
+	defer sending.Wait()
 	for {
+		changed, _ := p.o.Link.news()
+		next := askEvery
 		var list api.RedeemableResult
-		err := p.o.Link.call(p.ended, "agent.redeemable", map[string]any{}, &list)
-		if err == nil {
-			for _, r := range list.Approvals {
-				if r.Origin != p.o.Map.Name || p.owns(r.ApprovalID) {
-					continue
-				}
-				if seen[r.ApprovalID].IsZero() {
-					seen[r.ApprovalID] = p.o.Now()
-				}
-				if p.o.Now().Sub(seen[r.ApprovalID]) >= p.o.Settled {
-					p.sendApproved(r.ApprovalID)
-					// What could not be sent is not tried again by this session.
-					seen[r.ApprovalID] = p.o.Now().Add(24 * time.Hour)
-				}
+		p.o.Link.settle(p.ended)
+		if err := p.o.Link.call(p.ended, "agent.redeemable", nil, &list); err != nil {
+			list.Approvals = nil
+		}
+		for _, r := range list.Approvals {
+			whose := p.owns(r.ApprovalID)
+			if r.Origin != p.o.Map.Name || whose == ownWaits || taken[r.ApprovalID] {
+				continue
+			}
+			now := p.o.Now()
+			if since[r.ApprovalID].IsZero() {
+				since[r.ApprovalID] = now
+			}
+			if left := settled - now.Sub(since[r.ApprovalID]); left > 0 && whose != ownAnswered {
+				next = min(next, left)
+				continue
+			}
+			if d := p.take(r.ApprovalID); d != nil {
+				// What could not be sent is not tried again by this session.
+				taken[r.ApprovalID] = true
+				sending.Go(func() { p.sendApproved(d) })
 			}
 		}
+		again := time.NewTimer(next)
 		select {
 		case <-p.ended.Done():
+			again.Stop()
 			return
-		case <-poll.C:
+		case <-changed:
+		case <-again.C:
 		}
+		again.Stop()
 	}
 }
 
-// sendApproved redeems a message and sends it.
-func (p *proxy) sendApproved(id string) {
+// take redeems a message.
+func (p *proxy) take(id string) *api.Redeemed {
 	var got api.Redeemed
 	if err := p.o.Link.call(p.ended, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got); err != nil {
 		if api.AsError(err).Code != api.Conflict {
 			p.o.Log.Warn("cannot take what was approved", "approval", id, "error", err)
 		}
-		return
+		return nil
 	}
+	return &got
+}
+
+// sendApproved sends a message that was redeemed.
+func (p *proxy) sendApproved(got *api.Redeemed) {
 	d, err := readDecided(got.Data)
 	a := &asked{gone: []*decided{d}, by: []string{got.Claim}}
 	if err == nil {

@@ -13,21 +13,38 @@ import (
 	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
-// Link is the connection to the daemon, by a grant that names an agent. It is made when it
-// is needed, and again where it was lost.
+// Link is how the proxy speaks to the daemon, by a grant that names an agent. Connections
+// are made when they are needed, and again where they were lost. One is for claims, which
+// are its own, and for news; questions about messages have connections beside it, so that
+// giving up on one ends nothing else.
 type Link struct {
 	// Dial connects to the daemon's kernel socket.
 	Dial func(context.Context) (*client.Client, error)
 	// Token is the grant's, and Agent, where set, the agent that it must name.
 	Token, Agent string
+	// NewID makes the keys of questions.
+	NewID func() string
+	Now   func() time.Time
 
-	mu sync.Mutex
-	c  *client.Client
+	mu   sync.Mutex
+	c    *client.Client
+	idle []*client.Client
+	// live is set while the daemon tells of what changes, and changed is closed when it did.
+	live    bool
+	changed chan struct{}
+	// unheard are the keys of questions whose answers were lost, and since when.
+	unheard map[string]time.Time
 }
 
-// callTime is how long the daemon has to answer. Whoever gives up ends the connection, and
-// what was not decided by then is not decided.
-const callTime = 30 * time.Second
+const (
+	// callTime is how long the daemon has to answer. Whoever gives up ends the connection, and
+	// what was not decided by then is not decided.
+	callTime = 30 * time.Second
+	// maxIdle bounds the connections that wait for the next question.
+	maxIdle = 8
+	// redialEvery is how often a daemon is looked for that is not there.
+	redialEvery = 5 * time.Second
+)
 
 // connected returns the connection, and connects where there is none.
 func (l *Link) connected(ctx context.Context) (*client.Client, error) {
@@ -36,6 +53,15 @@ func (l *Link) connected(ctx context.Context) (*client.Client, error) {
 	if l.c != nil && l.c.Err() == nil {
 		return l.c, nil
 	}
+	c, err := l.attached(ctx)
+	if err == nil {
+		l.c = c
+	}
+	return c, err
+}
+
+// attached returns a new connection that speaks for the agent.
+func (l *Link) attached(ctx context.Context) (*client.Client, error) {
 	c, err := l.Dial(ctx)
 	if err != nil {
 		return nil, err
@@ -53,19 +79,15 @@ func (l *Link) connected(ctx context.Context) (*client.Client, error) {
 		_ = c.Close()
 		return nil, err
 	}
-	l.c = c
 	return c, nil
 }
 
-// Check reports whether the token is good, as far as the daemon can be asked.
+// Check reports whether the agent may speak by the token, as far as the daemon can be asked.
 func (l *Link) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	_, err := l.connected(ctx)
-	return err
+	return l.call(ctx, "agent.redeemable", nil, nil)
 }
 
-// call makes a call, once: what is lost on the way may have been decided.
+// call makes a call, once: what is lost on the way may have been done.
 func (l *Link) call(ctx context.Context, method string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -73,17 +95,145 @@ func (l *Link) call(ctx context.Context, method string, params, result any) erro
 	if err != nil {
 		return err
 	}
-	if err = c.Call(ctx, method, params, result); ctx.Err() != nil && err != nil {
+	if err = c.Call(ctx, method, params, result); errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
 		_ = c.Close()
 	}
 	return err
 }
 
-// Close ends the connection.
+// ask asks about a message on a connection of its own. The key is what tells the daemon
+// later that no answer came.
+func (l *Link) ask(ctx context.Context, key string, params, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	l.mu.Lock()
+	var c *client.Client
+	for c == nil && len(l.idle) > 0 {
+		if c, l.idle = l.idle[len(l.idle)-1], l.idle[:len(l.idle)-1]; c.Err() != nil {
+			c = nil
+		}
+	}
+	l.mu.Unlock()
+	var err error
+	if c == nil {
+		if c, err = l.attached(ctx); err != nil {
+			return err
+		}
+	}
+	err = c.Call(ctx, "agent.emit", params, result)
+	l.mu.Lock()
+	lost := err != nil && (ctx.Err() != nil || c.Err() != nil)
+	if lost {
+		if l.unheard == nil {
+			l.unheard = make(map[string]time.Time)
+		}
+		l.unheard[key] = l.Now()
+		l.tellLocked()
+	}
+	keep := !lost && len(l.idle) < maxIdle
+	if keep {
+		l.idle = append(l.idle, c)
+	}
+	l.mu.Unlock()
+	if !keep {
+		_ = c.Close()
+	}
+	return err
+}
+
+// news returns a channel that is closed when something has changed, and whether the daemon
+// tells of it.
+func (l *Link) news() (changed <-chan struct{}, live bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.changed, l.live
+}
+
+func (l *Link) tell(live bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live = live
+	l.tellLocked()
+}
+
+// wake has those who wait look again.
+func (l *Link) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tellLocked()
+}
+
+func (l *Link) tellLocked() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// follow listens to what people decide, until the context ends.
+func (l *Link) follow(ctx context.Context) {
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		_ = l.listen(ctx) // it is tried again, and asked in the meantime
+		l.tell(false)
+		again.Reset(redialEvery)
+	}
+}
+
+func (l *Link) listen(ctx context.Context) error {
+	c, err := l.connected(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := c.Stream(ctx, "agent.watch", nil)
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := s.Next(ctx); err != nil {
+			return err
+		}
+		l.tell(true)
+	}
+}
+
+// settle says of questions whose answers were lost that nothing was sent. Of one that the
+// daemon does not know after a while, nothing was decided.
+func (l *Link) settle(ctx context.Context) {
+	l.mu.Lock()
+	keys := make(map[string]time.Time, len(l.unheard))
+	for key, at := range l.unheard {
+		keys[key] = at
+	}
+	l.mu.Unlock()
+	for key, at := range keys {
+		err := l.call(ctx, "agent.confirm", &api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: "the answer was lost"}, nil)
+		code := api.AsError(err).Code
+		if err == nil || code == api.Conflict || code == api.NotFound && l.Now().Sub(at) > callTime {
+			l.mu.Lock()
+			delete(l.unheard, key)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// Close ends the connections.
 func (l *Link) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.c != nil {
+	for _, c := range l.idle {
+		_ = c.Close()
+	}
+	if l.idle = nil; l.c != nil {
 		_ = l.c.Close()
 	}
 }
@@ -108,6 +258,25 @@ func refusedBy(err error) *refusal {
 	}
 }
 
+// verdict is what the daemon answers to a question.
+type verdict struct {
+	api.EmitResult
+	OCIP struct {
+		Code string `json:"code"`
+	} `json:"ocip"`
+}
+
+// refusal is why it does not let a message pass, nil where it does or a person is asked.
+func (v *verdict) refusal(err error) *refusal {
+	switch {
+	case err != nil:
+		return refusedBy(err)
+	case !v.Held && !v.Allowed:
+		return &refusal{v.OCIP.Code, v.Reason}
+	}
+	return nil
+}
+
 // emit asks about a message to one recipient.
 func (l *Link) emit(ctx context.Context, to string, m *message, origin string) (d *decided, held string, no *refusal) {
 	call, err := encode(&m.call)
@@ -115,24 +284,19 @@ func (l *Link) emit(ctx context.Context, to string, m *message, origin string) (
 		return nil, "", refusedBy(err)
 	}
 	said := api.EmittedMessage{SessionKey: to, Content: m.content, Metadata: api.Object{"mcp": call, "origin": api.String(origin)}}
-	var result struct {
-		api.EmitResult
-		OCIP struct {
-			Code string `json:"code"`
-		} `json:"ocip"`
+	if m.ask {
+		said.Metadata["exchange"] = jsontext.Value(`{"askPerson":true}`)
 	}
-	err = l.call(ctx, "agent.emit", map[string]any{"hookName": string(api.MessageSending), "data": jsontext.Value(said.Append(nil))}, &result)
-	switch {
-	case err != nil:
-		return nil, "", refusedBy(err)
-	case result.Held:
-		return nil, result.ApprovalID, nil
-	case !result.Allowed:
-		return nil, "", &refusal{result.OCIP.Code, result.Reason}
+	var v verdict
+	key := l.NewID()
+	err = l.ask(ctx, key, map[string]any{"hookName": string(api.MessageSending), "data": jsontext.Value(said.Append(nil)), "requestKey": key}, &v)
+	if no := v.refusal(err); no != nil || v.Held {
+		return nil, v.ApprovalID, no
 	}
-	if d, err = readDecided(result.Data); err != nil {
-		return nil, "", refusedBy(err)
+	if d, err = readDecided(v.Data); err != nil {
+		return nil, "", refusedBy(errors.Join(err, l.confirm(&api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: short(err.Error())})))
 	}
+	d.key = key
 	return d, "", nil
 }
 

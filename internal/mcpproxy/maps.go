@@ -30,7 +30,7 @@ type Map struct {
 	Channel string          `yaml:"channel"`
 	Tools   map[string]Tool `yaml:"tools,omitempty"`
 	// Unmapped is what becomes of a tool that is not in the map and looks as if it sent
-	// messages: gate, refuse or pass.
+	// messages: gate, ask, refuse or pass.
 	Unmapped string `yaml:"unmapped,omitempty"`
 }
 
@@ -41,11 +41,15 @@ type Tool struct {
 	Text  []string `yaml:"text,flow"`
 	// To makes the recipients: an argument in braces, or a text with several.
 	To []string `yaml:"to,flow"`
+
+	// ask has a person asked about each of its messages.
+	ask bool
 }
 
 // What becomes of a tool that is not in the map.
 const (
 	UnmappedGate   = "gate"
+	UnmappedAsk    = "ask"
 	UnmappedRefuse = "refuse"
 	UnmappedPass   = "pass"
 )
@@ -148,8 +152,8 @@ func (m *Map) Check() error {
 	switch {
 	case !channelPattern.MatchString(m.Channel) || m.Channel == "agent":
 		return fmt.Errorf("channel: %q is no name of a channel: small letters, digits, dots and dashes, and not agent", m.Channel)
-	case m.Unmapped != "" && m.Unmapped != UnmappedGate && m.Unmapped != UnmappedRefuse && m.Unmapped != UnmappedPass:
-		return fmt.Errorf("unmapped: %q is not gate, refuse or pass", m.Unmapped)
+	case m.Unmapped != "" && !slices.Contains([]string{UnmappedGate, UnmappedAsk, UnmappedRefuse, UnmappedPass}, m.Unmapped):
+		return fmt.Errorf("unmapped: %q is not gate, ask, refuse or pass", m.Unmapped)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Tools)) {
 		t := m.Tools[name]
@@ -322,6 +326,9 @@ func (m *Map) toolOf(c *toolCall) (*Tool, error) {
 	t := Guess(given)
 	if t != nil && m.Unmapped == UnmappedRefuse {
 		return nil, unclear("the tool %s looks as if it sent messages and is not in the map", c.tool)
+	}
+	if t != nil {
+		t.ask = m.Unmapped == UnmappedAsk
 	}
 	return t, nil
 }

@@ -34,9 +34,9 @@ func TestMapOf(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "map.yaml")
 	for text, good := range map[string]bool{
-		"channel: chat\ntools:\n  send: {text: [text], to: [\"{to}\"]}\n": true, "channel: chat\nunmapped: refuse\n": true,
+		"channel: chat\ntools:\n  send: {text: [text], to: [\"{to}\"]}\n": true, "channel: chat\nunmapped: refuse\n": true, "channel: chat\nunmapped: ask\n": true,
 		"channel: chat\ntools: {send: {text: [text]}}\n": false, "channel: chat\ntools: {send: {text: [text], to: [to]}}\n": false, "channel: agent\n": false,
-		"channel: Chat\n": false, "tools: {}\n": false, "channel: chat\nunmapped: ask\n": false, "channel: chat\nmore: 1\n": false, "channel: a\n---\nchannel: b\n": false,
+		"channel: Chat\n": false, "tools: {}\n": false, "channel: chat\nunmapped: perhaps\n": false, "channel: chat\nmore: 1\n": false, "channel: a\n---\nchannel: b\n": false,
 		"channel: chat\ntools: {send: {text: [text], to: [\"{a}{b\"]}}\n": false, "": false,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

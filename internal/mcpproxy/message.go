@@ -16,6 +16,8 @@ type message struct {
 	to      []string
 	content string
 	call    kept
+	// ask has a person asked, whatever it says.
+	ask bool
 }
 
 // kept is metadata.mcp.
@@ -44,7 +46,7 @@ func (m *Map) read(t *Tool, c *toolCall) (*message, error) {
 	if err := exactly(c.arguments, append(append(append([]string{}, t.Title...), t.Text...), argumentsOf(t.To)...)...); err != nil {
 		return nil, err
 	}
-	out := &message{call: kept{Tool: c.tool}}
+	out := &message{call: kept{Tool: c.tool}, ask: t.ask}
 	var err error
 	if out.to, err = m.recipients(t, c.arguments); err != nil {
 		return nil, err
@@ -108,6 +110,8 @@ func encode(v any) (jsontext.Value, error) {
 type decided struct {
 	api.EmittedMessage
 	call kept
+	// key is what it was asked with.
+	key string
 }
 
 func readDecided(data jsontext.Value) (*decided, error) {

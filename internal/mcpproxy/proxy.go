@@ -37,12 +37,10 @@ type Options struct {
 	Stderr  io.Writer
 	// Hold is how long a call is kept open for a person.
 	Hold time.Duration
-	// ReleaseEvery is how often it is looked for what was approved, Settled how long that is
-	// left to whoever asked, and SendTime how long the server has to send it.
-	ReleaseEvery, Settled, SendTime time.Duration
-	Log                             *slog.Logger
-	NewID                           func() string
-	Now                             func() time.Time
+	Log  *slog.Logger
+	// NewID makes ids of calls of the proxy's own.
+	NewID func() string
+	Now   func() time.Time
 }
 
 const (
@@ -78,7 +76,7 @@ type proxy struct {
 	// and mine what this session asked for and waits for.
 	deciding  map[string]context.CancelFunc
 	observers map[string]*observer
-	mine      map[string]bool
+	mine      map[string]owned
 }
 
 // observer is told what the server answered to a call. One that swallows is the proxy's own:
@@ -90,12 +88,9 @@ type observer struct {
 
 // Run serves a client until it ends, or the server does.
 func Run(ctx context.Context, o *Options) error {
-	if o.ReleaseEvery == 0 {
-		o.ReleaseEvery, o.Settled, o.SendTime = 5*time.Second, settled, time.Minute
-	}
 	p := &proxy{
 		o: o, ctx: ctx,
-		deciding: make(map[string]context.CancelFunc), observers: make(map[string]*observer), mine: make(map[string]bool),
+		deciding: make(map[string]context.CancelFunc), observers: make(map[string]*observer), mine: make(map[string]owned),
 	}
 	p.ended, p.end = context.WithCancel(ctx)
 	defer p.end()
@@ -194,16 +189,22 @@ func (p *proxy) fromClientLine(line []byte) error {
 	}
 	switch f.method {
 	case "tools/call":
-		p.ready.Do(func() { p.background.Go(p.release) })
+		p.ready.Do(p.begin)
 		return p.call(line, &f)
 	case "notifications/initialized":
-		p.ready.Do(func() { p.background.Go(p.release) })
+		p.ready.Do(p.begin)
 	case "notifications/cancelled":
 		if p.cancelled(line, &f) {
 			return nil
 		}
 	}
 	return p.toServer(line)
+}
+
+// begin begins what goes on beside the client's messages, once the server takes calls.
+func (p *proxy) begin() {
+	p.background.Go(func() { p.o.Link.follow(p.ended) })
+	p.background.Go(p.release)
 }
 
 // call passes a call, or has it decided beside the client's other messages.
@@ -380,10 +381,21 @@ func (p *proxy) loseAll() {
 	}
 }
 
-func (p *proxy) own(id string) {
+// owned says how an approval request is this session's.
+type owned int
+
+const (
+	ownNot owned = iota
+	// ownWaits is one whose call is open, which sends it.
+	ownWaits
+	// ownAnswered is one whose call was answered.
+	ownAnswered
+)
+
+func (p *proxy) own(id string, how owned) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mine[id] = true
+	p.mine[id] = how
 }
 
 func (p *proxy) disown(id string) {
@@ -392,7 +404,7 @@ func (p *proxy) disown(id string) {
 	delete(p.mine, id)
 }
 
-func (p *proxy) owns(id string) bool {
+func (p *proxy) owns(id string) owned {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mine[id]

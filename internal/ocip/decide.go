@@ -76,6 +76,8 @@ type Outgoing struct {
 	Spent, SpentHour int
 	// ReplyPolicy is the caller's wish for who may answer.
 	ReplyPolicy ReplyPolicy
+	// AskPerson is the caller's wish that a person approves the message.
+	AskPerson bool
 	// Before is what went before the message in its session.
 	Before Before
 	// Content is the text to judge, Passages are the message's other strings, and

@@ -147,6 +147,8 @@ func TestPeopleRules(t *testing.T) {
 		{"a promise that a person approved", func(m *Outgoing) { m.Content, m.Person = "I promise", Approved }, yes, []Kind{KindUnknown, KindPerson}, Allow, "", "ocip.agent_exchange", ""},
 		{"a promise, monitored", func(m *Outgoing) { m.Content, m.Rules.Monitor = "I promise", true }, yes, []Kind{KindUnknown}, Allow, "", "ocip.agent_exchange", ""},
 		{"a promise, only recorded", func(m *Outgoing) { m.Content, m.Rules.Unknown.Commitments = "I promise", false }, yes, []Kind{KindUnknown}, Allow, "", "ocip.agent_exchange", ""},
+		{"a person is asked for", func(m *Outgoing) { m.AskPerson, m.Rules.Monitor = true, true }, yes, []Kind{KindUnknown, KindPerson}, RequireApproval, CommitmentRequiresHuman, ruleCommitment, "asks for a person"},
+		{"a person was asked for", func(m *Outgoing) { m.AskPerson, m.Person = true, Approved }, yes, []Kind{KindUnknown, KindPerson}, Allow, "", "ocip.agent_exchange", ""},
 		{"the policy denies", func(*Outgoing) {}, answers(PolicyAnswer{Reason: "no strangers"}), []Kind{KindUnknown, KindPerson}, Deny, PolicyDenied, "ocip.agent_exchange", "no strangers"},
 		{"the policy wants a person", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, RequireApproval: true}), []Kind{KindUnknown, KindPerson}, RequireApproval, PolicyRequiresApproval, "ocip.agent_exchange", ""},
 		{"the policy is not asked", func(m *Outgoing) { m.Rules.Unknown.Policy, m.Rules.Person.Policy = false, false }, nil, []Kind{KindUnknown, KindPerson}, Allow, "", ruleClassification, ""},

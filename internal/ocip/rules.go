@@ -125,10 +125,13 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	hits := m.Rules.promises(m.before(v), m.texts, m.Rendering, m.Files.hits, v)
 	result := commitment.Judge(hits)
-	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor {
+	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor && !m.AskPerson {
 		return
 	}
 	code, reason := binding(m, v)
+	if reason == "" && m.AskPerson {
+		code, reason = CommitmentRequiresHuman, "its sender asks for a person's approval"
+	}
 	if reason == "" && result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.Towards(m.To.Kind).Commitments) {
 		if g := granted(m.Grants, m.texts, hits, v.Level, v.Exchange.Round+1, m.Now, max(v.Approvers, m.Approvers)); g != nil && len(m.Files.hits) == 0 && m.asWas(v) {
 			v.Grant = g.ID

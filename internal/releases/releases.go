@@ -47,6 +47,8 @@ type Options struct {
 	// that asked is told what came of it.
 	Record func(*approval.Request) *audit.Record
 	Tell   func(r *approval.Request, change *store.Change, outcome api.ApprovalOutcome) error
+	// Search looks for records.
+	Search func(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
 	// HoldFor is how long a person is waited for.
 	HoldFor func() time.Duration
 	Now     func() time.Time
@@ -65,8 +67,6 @@ type Releases struct {
 	mu sync.Mutex
 	// holders are the connections that have claims, by approval.
 	holders map[string]*holder
-	// recent are messages that apps may send, as records name them, by app.
-	recent map[string][]*audit.Record
 }
 
 // holder is the connection that has a claim, or how long it is waited for the next one.
@@ -86,7 +86,7 @@ func (h *holder) stop() {
 
 // New takes up what the store holds.
 func New(ctx context.Context, o Options) (*Releases, error) {
-	x := &Releases{o: o, holders: make(map[string]*holder), recent: make(map[string][]*audit.Record)}
+	x := &Releases{o: o, holders: make(map[string]*holder)}
 	claimed, err := o.Store.ClaimedReleases(ctx)
 	for i := range claimed {
 		x.left(claimed[i].Approval, claimed[i].Claim)
@@ -215,7 +215,7 @@ func (x *Releases) event(change *store.Change, r *approval.Request, event, reaso
 // Confirm takes an app's word about what became of a message.
 func (x *Releases) Confirm(ctx context.Context, app string, p *api.ConfirmParams) (api.OK, error) {
 	if p.DispatchID != "" {
-		return x.confirmSent(app, p)
+		return x.confirmSent(ctx, app, p)
 	}
 	id, _, _ := strings.Cut(p.Claim, ".")
 	defer x.locks.Lock(id)()
@@ -387,52 +387,33 @@ func (x *Releases) lapseLocked(row *store.Release, r *approval.Request) error {
 	return err
 }
 
-// keepRecent is how many messages of each app can be confirmed by their dispatchId.
-const keepRecent = 256
-
-// Allowed remembers that an app may send a message which no person had to approve, by the
-// record that lets it go. It returns what is done where nobody took the answer.
+// Allowed returns what is done where nobody took the answer that lets an app send a message
+// which no person had to approve.
 func (x *Releases) Allowed(sent *audit.Record) (lost func(written bool)) {
-	r := &audit.Record{
-		AppID: sent.AppID, TenantID: sent.TenantID, UserID: sent.UserID, AgentID: sent.AgentID, Side: sent.Side, SessionKey: sent.SessionKey,
-		Counterparty: sent.Counterparty, ExchangeID: sent.ExchangeID, ConversationID: sent.ConversationID, ExchangeType: sent.ExchangeType,
-		Round: sent.Round, MaxRounds: sent.MaxRounds, Classification: sent.Classification, TaskID: sent.TaskID, DispatchID: sent.DispatchID,
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	list := append(x.recent[r.AppID], r)
-	if len(list) > keepRecent {
-		list = slices.Delete(list, 0, len(list)-keepRecent)
-	}
-	x.recent[r.AppID] = list
+	app, id := sent.AppID, sent.DispatchID
 	return func(written bool) {
 		why := "the connection ended before the answer was written"
 		if written {
 			why = "the connection ended before the answer is known to be read"
 		}
-		if x.forget(r.AppID, r.DispatchID) == nil {
-			return // its app has said what became of it
+		defer x.locks.Lock(id)()
+		r, err := x.onRecord(context.Background(), app, id)
+		if err == nil && r != nil {
+			err = x.record(r, "not_taken", why+"; its round stays", nil)
 		}
-		if err := x.record(r, "not_taken", why+"; its round stays", nil); err != nil {
+		if err != nil {
 			x.o.Log.Error("cannot record that nobody took a message", zap.Error(err))
 		}
 	}
 }
 
-// forget returns what is remembered of a message, and forgets it.
-func (x *Releases) forget(app, dispatchID string) *audit.Record {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	list := x.recent[app]
-	i := slices.IndexFunc(list, func(r *audit.Record) bool { return r.DispatchID == dispatchID })
-	if i < 0 {
-		return nil
+// about is what records of what became of a message have of the one that lets it go.
+func about(sent *audit.Record) *audit.Record {
+	return &audit.Record{
+		AppID: sent.AppID, TenantID: sent.TenantID, UserID: sent.UserID, AgentID: sent.AgentID, Side: sent.Side, SessionKey: sent.SessionKey,
+		Counterparty: sent.Counterparty, ExchangeID: sent.ExchangeID, ConversationID: sent.ConversationID, ExchangeType: sent.ExchangeType,
+		Round: sent.Round, MaxRounds: sent.MaxRounds, Classification: sent.Classification, TaskID: sent.TaskID, DispatchID: sent.DispatchID,
 	}
-	r := list[i]
-	if x.recent[app] = slices.Delete(list, i, i+1); len(list) == 1 {
-		delete(x.recent, app)
-	}
-	return r
 }
 
 func (x *Releases) record(about *audit.Record, event, reason string, details map[string]any) error {
@@ -443,16 +424,76 @@ func (x *Releases) record(about *audit.Record, event, reason string, details map
 }
 
 // confirmSent takes an app's word about a message that no person had to approve.
-func (x *Releases) confirmSent(app string, p *api.ConfirmParams) (api.OK, error) {
-	r := x.forget(app, p.DispatchID)
+func (x *Releases) confirmSent(ctx context.Context, app string, p *api.ConfirmParams) (api.OK, error) {
+	defer x.locks.Lock(p.DispatchID)()
+	r, err := x.onRecord(ctx, app, p.DispatchID)
+	if err != nil {
+		return api.OK{}, err
+	}
 	if r == nil {
-		return api.OK{}, api.Errorf(api.NotFound, "no message %q was let go to this app of late, or what became of it is on record already", p.DispatchID)
+		return api.OK{}, api.Errorf(api.NotFound, "no message %q was let go to this app, or what became of it is on record already", p.DispatchID)
 	}
 	details := map[string]any{"outcome": p.Outcome}
 	if p.Note != "" {
 		details["note"] = p.Note
 	}
 	return api.OK{OK: true}, x.record(r, eventOf(p.Outcome), reasonOf(p.Outcome), details)
+}
+
+// onRecord finds a message that an app was let to send without a person, where nothing is on
+// record yet of what became of it. It is called with the message's lock.
+func (x *Releases) onRecord(ctx context.Context, app, dispatchID string) (sent *audit.Record, err error) {
+	for before := uint64(0); ; {
+		lines, next, err := x.o.Search(ctx, audit.Filter{Like: audit.Record{DispatchID: dispatchID}}, before, searchPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range lines {
+			e, err := audit.Parse(line)
+			if err != nil {
+				return nil, err
+			}
+			switch {
+			case e.AppID != app, e.ActionType == audit.ActionDelivery, e.ApprovalID != "":
+				return nil, nil
+			case e.Side == audit.SideSender && e.PolicyResult == audit.ResultAllow && e.Details["carried"] == true:
+				sent = about(&e.Record)
+			}
+		}
+		if before = next; next == 0 {
+			return sent, nil
+		}
+	}
+}
+
+// searchPage is how many records of one message are looked at at a time.
+const searchPage = 16
+
+// Emitted is what the key of a message stands for that its runtime delivers by itself.
+const Emitted = "agent.emit"
+
+// Asked replaces the key of a message that nobody has heard the answer of by its dispatchId,
+// or says what waits for a person where it is held and was not sent.
+func (x *Releases) Asked(ctx context.Context, app string, p *api.ConfirmParams) (waits *api.WithdrawParams, err error) {
+	if p.RequestKey == "" {
+		return nil, nil
+	}
+	before, err := x.o.Store.RequestOf(ctx, app, p.RequestKey, x.o.Now())
+	if errors.Is(err, store.ErrNotFound) || err == nil && before.Asked != Emitted {
+		return nil, api.Errorf(api.NotFound, "no message was let go, or held, under the key %s", p.RequestKey)
+	}
+	var was api.AgentSent
+	if err == nil {
+		err = json.Unmarshal(before.Result, &was)
+	}
+	if err == nil && was.Status == api.SentHeld {
+		if p.Outcome != api.OutcomeNotSent {
+			return nil, api.Errorf(api.Conflict, "the message of the key %s is held: it cannot have been sent", p.RequestKey)
+		}
+		return &api.WithdrawParams{ApprovalID: was.ApprovalID, Note: p.Note}, nil
+	}
+	p.DispatchID = was.DispatchID
+	return nil, err
 }
 
 // kept is what a request about a delivery keeps: the approval that it goes back to.

@@ -15,7 +15,7 @@ func AgentTools() map[string]string {
 	return map[string]string{
 		"agent.send": "message_send", "agent.read": "messages_read", "agent.contacts": "contacts_list", "agent.exchange": "exchange_get", "agent.approval": "approval_status",
 		// What delivers by itself is no tool of the MCP server: a grant has all of it or none.
-		"agent.emit": "message_carry", "agent.redeem": "message_carry", "agent.confirm": "message_carry", "agent.redeemable": "message_carry", "agent.withdraw": "message_carry",
+		"agent.emit": "message_carry", "agent.redeem": "message_carry", "agent.confirm": "message_carry", "agent.redeemable": "message_carry", "agent.withdraw": "message_carry", "agent.watch": "message_carry",
 	}
 }
 
