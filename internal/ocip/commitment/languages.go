@@ -1,6 +1,7 @@
 package commitment
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -152,10 +153,10 @@ var ideographs = [...]struct {
 // lingo finds words of the languages.
 type lingo struct {
 	common commons
-	// first are the first characters of the ideographs, a bit each, and ideographs
-	// what begins with one.
-	first      [0x10000 / 64]uint64
-	ideographs map[rune][]ideograph
+	// pairs are the two characters that the ideographs begin with, a bit for each hash
+	// of them, and ideographs what begins so.
+	pairs      [1 << 14 / 64]uint64
+	ideographs map[uint64][]ideograph
 }
 
 type ideograph struct {
@@ -169,7 +170,7 @@ func isLanguage(family string) bool { return len(family) == 2 }
 const ofEnglish = 1 << len(languages)
 
 func (d *Detector) learnLanguages() {
-	d.lingo = &lingo{ideographs: map[rune][]ideograph{}}
+	d.lingo = &lingo{ideographs: map[uint64][]ideograph{}}
 	for i := range languages {
 		l := languages[i]
 		for word := range strings.FieldsSeq(l.common) {
@@ -202,9 +203,10 @@ func (d *Detector) learnLanguages() {
 	}
 	for _, row := range ideographs {
 		for word := range strings.FieldsSeq(row.words) {
-			r, _ := utf8.DecodeRuneInString(word)
-			d.lingo.first[r>>6] |= 1 << (r & 63)
-			d.lingo.ideographs[r] = append(d.lingo.ideographs[r], ideograph{word, row.japanese && !d.off(Japanese), row.chinese && !d.off(Chinese)})
+			two := eightFrom(word, 0) & sixBytes
+			hash := ofTwo(two)
+			d.lingo.pairs[hash>>6] |= 1 << (hash & 63)
+			d.lingo.ideographs[two] = append(d.lingo.ideographs[two], ideograph{word, row.japanese && !d.off(Japanese), row.chinese && !d.off(Chinese)})
 		}
 	}
 }
@@ -252,24 +254,20 @@ const (
 	block  = 512
 )
 
-// begins reports whether a word of the ideographs begins with a character.
-func (l *lingo) begins(r rune) bool { return r < 0x10000 && l.first[r>>6]>>(r&63)&1 != 0 }
+// sixBytes are two characters of three bytes, as all that are looked for begin with.
+const sixBytes = 1<<48 - 1
 
-// passes reports whether an ideograph stands at pos, of three bytes, that no word
-// begins with.
-func (l *lingo) passes(text string, pos int) bool { return l.past(text, pos) > pos }
+func ofTwo(characters uint64) uint64 { return characters * spread >> 50 }
 
-// past is where such ideographs end.
+// begins reports whether a word of the ideographs begins at pos.
+func (l *lingo) begins(text string, pos int) bool {
+	hash := ofTwo(eightFrom(text, pos) & sixBytes)
+	return l.pairs[hash>>6]>>(hash&63)&1 != 0
+}
+
+// past is where ideographs end, of three bytes each, that no word begins with.
 func (l *lingo) past(text string, pos int) int {
-	for pos+2 < len(text) {
-		one, two, three := text[pos]-0xe4, text[pos+1]^0x80, text[pos+2]^0x80
-		if one > 0xe9-0xe4 || two|three >= 0x40 {
-			break
-		}
-		r := uint(one)<<12 + 0x4000 | uint(two)<<6 | uint(three)
-		if l.first[r>>6%(0x10000/64)]>>(r&63)&1 != 0 {
-			break
-		}
+	for pos+2 < len(text) && text[pos]-0xe4 <= 0xe9-0xe4 && (text[pos+1]^0x80|text[pos+2]^0x80) < 0x40 && !l.begins(text, pos) {
 		pos += 3
 	}
 	return pos
@@ -301,27 +299,36 @@ func (g *gathering) language(text string, pos int, among uint16) string {
 
 // count counts the common words of a stretch for each language.
 func (g *gathering) count(text string) {
-	for pos := 0; pos < len(text); {
-		if !wordByte(text[pos]) {
-			pos++
-			continue
-		}
+	for pos := 0; pos < len(text); pos++ {
 		key, from := uint32(0), pos
-		for ; pos < len(text) && wordByte(text[pos]); pos++ {
-			c := text[pos]
-			if capital(c) {
-				c |= 0x20
+		for pos < len(text) {
+			c := smallByte[text[pos]]
+			if c == 0 {
+				break
 			}
 			key = hashed(key, c)
+			pos++
 		}
-		if pos-from > maxCommon {
+		if pos == from || pos-from > maxCommon {
 			continue
 		}
-		for of, i := g.d.lingo.common.of(key), 0; of != 0; of, i = of>>1, i+1 {
-			g.spoken[i] += int(of & 1)
+		for of := g.d.lingo.common.of(key); of != 0; of &= of - 1 {
+			g.spoken[bits.TrailingZeros16(of)]++
 		}
 	}
 }
+
+// smallByte is a byte of a word in lower case, and 0 for any other.
+var smallByte = func() (table [256]byte) {
+	for c := range table {
+		if b := byte(c); wordByte(b) {
+			if table[c] = b; capital(b) {
+				table[c] = b | 0x20
+			}
+		}
+	}
+	return table
+}()
 
 // maxCommon is how long a common word is.
 const maxCommon = 12
@@ -357,11 +364,11 @@ func (c *commons) add(word string, of uint16) {
 func (c *commons) of(hash uint32) uint16 { return c[c.place(hash)].of }
 
 // written looks for a word or a cue that begins with an ideograph.
-func (g *gathering) written(text string, pos int, r rune) {
+func (g *gathering) written(text string, pos int) {
 	if g.ideographs >= 2*MaxPerKind {
 		return // more of them would say nothing new
 	}
-	for _, one := range g.d.lingo.ideographs[r] {
+	for _, one := range g.d.lingo.ideographs[eightFrom(text, pos)&sixBytes] {
 		if strings.HasPrefix(text[pos:], one.word) {
 			family := Chinese
 			if g.kana(text, pos) {
@@ -381,11 +388,15 @@ func (g *gathering) written(text string, pos int, r rune) {
 func (g *gathering) kana(text string, pos int) bool {
 	if i := pos / block; !g.kanaKnown || g.kanaAt != i {
 		g.kanaKnown, g.kanaAt, g.isKana = true, i, false
-		for _, r := range text[max(0, i*block-around):min(len(text), i*block+block+around)] {
-			if r >= 0x3041 && r <= 0x30fa {
-				g.isKana = true
+		about := text[max(0, i*block-around):min(len(text), i*block+block+around)]
+		for at := strings.IndexByte(about, 0xe3); at >= 0 && !g.isKana; {
+			r, _ := utf8.DecodeRuneInString(about[at:])
+			g.isKana = r >= 0x3041 && r <= 0x30fa
+			next := strings.IndexByte(about[at+1:], 0xe3)
+			if next < 0 {
 				break
 			}
+			at += 1 + next
 		}
 	}
 	return g.isKana

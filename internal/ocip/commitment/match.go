@@ -111,11 +111,13 @@ func (d *Detector) scan(text string, into *gathering) {
 				continue
 			}
 		} else {
-			if c >= 0xe4 && d.lingo.passes(text, pos) {
+			if c >= 0xe4 {
 				// Ideographs that begin no word.
-				inWord, inSum = false, false
-				pos = d.lingo.past(text, pos+3)
-				continue
+				if past := d.lingo.past(text, pos); past > pos {
+					inWord, inSum = false, false
+					pos = past
+					continue
+				}
 			}
 			var r rune
 			if c >= 0xc2 && c < 0xe0 && pos+1 < len(text) && text[pos+1]&0xc0 == 0x80 {
@@ -130,8 +132,8 @@ func (d *Detector) scan(text string, into *gathering) {
 				continue
 			}
 			if r >= firstUnread {
-				if d.lingo.begins(r) {
-					into.written(text, pos, r)
+				if d.lingo.begins(text, pos) {
+					into.written(text, pos)
 				}
 				if d.unreadable && !readable(r) {
 					into.unread(pos, 1, width)
