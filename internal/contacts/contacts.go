@@ -31,9 +31,14 @@ type Contacts struct{ o Options }
 // New returns who lists and forgets contacts.
 func New(o Options) *Contacts { return &Contacts{o} }
 
-// List lists with whom the agents had sessions, and who that is to them.
-func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *directory.Directory) (api.ContactListResult, error) {
-	page, total, err := c.o.Store.Sessions(ctx, store.SessionFilter{AgentID: p.Agent, ChannelID: p.Channel}, p.PageSize(), p.Offset)
+// List lists with whom the agents had sessions, and who that is to them. An agent who
+// asks is shown its own.
+func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *directory.Directory, who ...*directory.Agent) (api.ContactListResult, error) {
+	f := store.SessionFilter{AgentID: p.Agent, ChannelID: p.Channel}
+	if len(who) > 0 {
+		f.Of = &store.SessionOwners{Agents: exchange.Owners(who...)}
+	}
+	page, total, err := c.o.Store.Sessions(ctx, f, p.PageSize(), p.Offset)
 	if err != nil {
 		return api.ContactListResult{}, err
 	}
@@ -42,7 +47,7 @@ func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *direct
 		s := &page[i]
 		one := api.Contact{SessionKey: s.Key, Agent: s.AgentID, LastActiveAt: s.LastActiveAt.UTC(), MessageCount: s.MessageCount, Kind: string(ocip.KindUnknown)}
 		// The agent may be one that is configured no more.
-		if self := d.Agent(s.AgentID); self != nil {
+		if self := exchange.Owner(d, s); self != nil {
 			to, listed, err := c.at(ctx, s.Key, self, d)
 			if err != nil {
 				return api.ContactListResult{}, err

@@ -65,7 +65,7 @@ func commit(t *testing.T, s *store.Store, parts ...store.Part) {
 
 func session(key, agent string, age int) store.Session {
 	channel, _, _ := strings.Cut(key, ":")
-	return store.Session{Key: key, AgentID: agent, ChannelID: channel, LastActiveAt: time.Unix(int64(10_000-age), 0), MessageCount: int64(age)}
+	return store.Session{Key: key, SessionOwner: store.SessionOwner{AgentID: agent, Identified: "acme/agent-" + agent + "-1"}, ChannelID: channel, LastActiveAt: time.Unix(int64(10_000-age), 0), MessageCount: int64(age)}
 }
 
 var carol = ocip.Identity{InstanceID: "agent-carol-1", UserID: "carol", OrgUnit: "sales", TenantID: "acme"}

@@ -118,11 +118,11 @@ func (h *Hooks) about(ctx context.Context, p *Raised, rules *Rules) (about api.H
 	}
 	own := rules.Directory.LocalAgent(key) == p.Agent
 	if !own {
-		whose, err := h.o.State.Sessions.Agent(ctx, key)
+		whose, err := h.o.State.Sessions.Agent(ctx, rules.Directory, key)
 		if err != nil {
 			return about, err
 		}
-		own = whose == p.Agent.ID
+		own = whose == p.Agent
 	}
 	if !own {
 		return about, api.Invalid([]api.FieldError{{Path: "context.sessionKey", Message: "is no session of agent " + p.Agent.ID}})

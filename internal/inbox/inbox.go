@@ -217,7 +217,7 @@ func (r *Reader) Contacts(ctx context.Context, _ *api.AgentContactsParams) (api.
 			}
 		}
 	}
-	had, err := r.contacts.List(ctx, &api.ContactListParams{Agent: r.agent.ID}, r.directory)
+	had, err := r.contacts.List(ctx, &api.ContactListParams{}, r.directory, r.agent)
 	for i := range had.Contacts {
 		// The agent's own session is where others write to it.
 		if c := &had.Contacts[i]; r.directory.LocalAgent(c.SessionKey) == nil {

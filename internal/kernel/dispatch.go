@@ -319,9 +319,9 @@ func (k *ruleset) bind(m *outgoing, by string) error {
 // of another tenant's agent leads is not told.
 func (k *ruleset) instead(m *outgoing, member string) string {
 	const omit = "; leave that member out"
-	has, err := k.state.Sessions.Agent(context.Background(), m.key)
-	agent, reached := k.directory.Agent(has), m.recipient.Says(member)
-	if err != nil || reached == "" || has != "" && (agent == nil || agent.TenantID != m.sender.TenantID) {
+	has, err := k.state.Sessions.Agent(context.Background(), k.directory, m.key)
+	reached := m.recipient.Says(member)
+	if err != nil || reached == "" || has != nil && has.TenantID != m.sender.TenantID {
 		return omit
 	}
 	return fmt.Sprintf(", which is %q%s, or give that", reached, omit)
@@ -536,8 +536,7 @@ func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*st
 
 // firstIn reports whether a message is the first of the sender's tenant in its session.
 func (k *ruleset) firstIn(ctx context.Context, m *outgoing) (bool, error) {
-	known, err := k.state.Sessions.Agent(ctx, m.key)
-	agent := k.directory.Agent(known)
+	agent, err := k.state.Sessions.Agent(ctx, k.directory, m.key)
 	return agent == nil || agent.TenantID != m.sender.TenantID, err
 }
 
@@ -712,16 +711,16 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		v.Exchange.Track(v.Shared, v.Withheld)
 		k.state.EnterLocked(change, v.Exchange)
 	}
-	agentID := m.sender.ID
+	whose := m.sender
 	if m.local != nil {
-		agentID = m.local.ID
+		whose = m.local
 	} else if routed, ok := k.directory.Routed(m.key); ok {
 		// Who writes first does not take the session from whom it is configured for.
-		agentID = routed.ID
+		whose = routed
 	} else if other := k.directory.Default(); other != nil && other.TenantID != m.sender.TenantID {
-		agentID = other.ID
+		whose = other
 	}
-	fresh, err := k.enterSession(ctx, m, agentID, now, change)
+	fresh, err := k.enterSession(ctx, m, whose, now, change)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
@@ -752,22 +751,22 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	k.state.Entered(change)
 	if *fresh {
-		k.apps.Observe(k.terms, api.SessionStart, api.SessionEvent(m.key, agentID), m.about(), nil)
+		k.apps.Observe(k.terms, api.SessionStart, api.SessionEvent(m.key, whose.ID), m.about(), nil)
 	}
 	return result, nil
 }
 
 // enterSession enters a message's session into a change. One that another tenant's
 // agent has is left as it is: its app would be told of the key that the sender chose.
-func (k *ruleset) enterSession(ctx context.Context, m *outgoing, agentID string, now time.Time, change *store.Change) (fresh *bool, err error) {
-	known, err := k.state.Sessions.Agent(ctx, m.key)
+func (k *ruleset) enterSession(ctx context.Context, m *outgoing, whose *Agent, now time.Time, change *store.Change) (fresh *bool, err error) {
+	known, err := k.state.Sessions.Agent(ctx, k.directory, m.key)
 	if err != nil {
 		return nil, err
 	}
-	if has := k.directory.Agent(cmp.Or(known, agentID)); has != nil && has.TenantID != m.sender.TenantID {
+	if cmp.Or(known, whose).TenantID != m.sender.TenantID {
 		return new(bool), nil
 	}
-	return k.state.Sessions.Use(ctx, m.key, agentID, m.account, now, change)
+	return k.state.Sessions.Use(ctx, k.directory, m.key, whose, m.account, now, change)
 }
 
 // observeSending tells who observes what an agent sends. It is the sender's view,

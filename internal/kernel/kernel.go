@@ -173,6 +173,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	first.terms.Generation = 1
 	k.inForce.Store(first)
 	k.state = exchange.New(o.Store)
+	if err := k.state.Sessions.Settle(ctx, first.cfg.Directory.Agents, k.commit); err != nil {
+		return nil, err
+	}
 	if k.grants, err = grants.Load(ctx, grants.Options{Store: o.Store, Commit: k.commit, Now: o.Now, NewID: o.NewID}); err != nil {
 		return nil, err
 	}

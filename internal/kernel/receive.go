@@ -370,11 +370,10 @@ func (k *ruleset) mayBeFor(ctx context.Context, a *registry.App, key string, nam
 	if _, ok := directory.AgentOf(key); ok {
 		return nil
 	}
-	id, err := k.state.Sessions.Agent(ctx, key)
+	whose, err := k.state.Sessions.Agent(ctx, k.directory, key)
 	if err != nil {
 		return err
 	}
-	whose := k.directory.Agent(id)
 	if routed, ok := k.directory.Routed(key); ok {
 		whose = routed
 	}
@@ -408,11 +407,10 @@ func (k *ruleset) receiver(ctx context.Context, a *registry.App, key, named stri
 	if id, ok := directory.AgentOf(key); ok {
 		return k.receiver(ctx, a, "", id)
 	}
-	id, err := k.state.Sessions.Agent(ctx, key)
+	agent, err := k.state.Sessions.Agent(ctx, k.directory, key)
 	if err != nil {
 		return nil, err
 	}
-	agent := k.directory.Agent(id)
 	if agent == nil {
 		if agent, _ = k.directory.Routed(key); agent == nil {
 			agent = k.directory.Default()
@@ -789,7 +787,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	}
 	fresh := new(bool)
 	if learns {
-		if fresh, err = k.state.Sessions.Use(ctx, in.key, in.agent.ID, in.account, now, change); err != nil {
+		if fresh, err = k.state.Sessions.Use(ctx, k.directory, in.key, in.agent, in.account, now, change); err != nil {
 			return api.QueueResult{}, err
 		}
 	}

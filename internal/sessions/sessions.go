@@ -10,6 +10,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -25,13 +26,10 @@ type Viewer struct {
 
 // owned are the sessions that the app may see.
 func (v *Viewer) owned() *store.SessionOwners {
-	own := &store.SessionOwners{Channels: v.Channels}
-	for _, agent := range v.Directory.SpokenBy(v.App) {
-		own.Agents = append(own.Agents, agent.ID)
-	}
+	own := &store.SessionOwners{Channels: v.Channels, Agents: exchange.Owners(v.Directory.SpokenBy(v.App)...)}
 	for i := range v.Agents {
 		if agent := &v.Agents[i]; v.Directory.Serves(v.App, agent) == nil {
-			own.Served = append(own.Served, agent.ID)
+			own.Served = append(own.Served, exchange.Owners(agent)...)
 		}
 	}
 	return own
@@ -49,8 +47,8 @@ func (v *Viewer) Get(ctx context.Context, p *api.SessionGetParams) (api.SessionR
 	}
 	channel, _ := directory.Split(found.Key)
 	own := v.owned()
-	through := slices.Contains(own.Channels, channel) && slices.Contains(own.Served, found.AgentID)
-	if !through && !slices.Contains(own.Agents, found.AgentID) {
+	through := slices.Contains(own.Channels, channel) && slices.Contains(own.Served, found.SessionOwner)
+	if !through && !slices.Contains(own.Agents, found.SessionOwner) {
 		return api.SessionResult{}, nil
 	}
 	entry := sessionEntry(&found)

@@ -21,7 +21,7 @@ func whole(id, run string) *Change {
 		Parts: []Part{
 			&Exchange{Exchange: e},
 			Current{Agent: e.Agent, SessionKey: e.SessionKey, ExchangeID: e.ID},
-			Session{Key: "s:" + id, AgentID: e.Agent, CreatedAt: e.OpenedAt, LastActiveAt: e.OpenedAt},
+			Session{Key: "s:" + id, SessionOwner: SessionOwner{AgentID: e.Agent}, CreatedAt: e.OpenedAt, LastActiveAt: e.OpenedAt},
 			&Message{MessageID: MessageID{Queue: "q:" + id}, DispatchID: id, Body: []byte(id)},
 			Run{ID: run, AgentID: e.Agent, SessionKey: e.SessionKey, QueuedAt: e.OpenedAt},
 			Meta{Key: "m:" + id, Value: []byte(id)},
@@ -348,7 +348,7 @@ func TestTouchesRideAlong(t *testing.T) {
 	s := openTest(t)
 	at := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
 	c := whole("a", "run-a")
-	c.Add(Session{Key: "telegram:bob", AgentID: "agent-a"})
+	c.Add(Session{Key: "telegram:bob", SessionOwner: SessionOwner{AgentID: "agent-a"}})
 	commit(t, s, c)
 	s.Taken(messageOf(c).MessageID)
 	commit(t, s, noted("ride"))

@@ -135,7 +135,7 @@ func TestRefusalGoesWithItsTransaction(t *testing.T) {
 // A change of rows alone neither counts as one that ends something nor passes where
 // nothing may be released.
 func TestPartsPassNothingByAccident(t *testing.T) {
-	housekeeping := []Part{Meta{Key: "k"}, Dropped("k"), Taken{{Queue: "q", ID: 1}}, lapsed{}, outdated{}, faded{}}
+	housekeeping := []Part{Meta{Key: "k"}, Dropped("k"), Taken{{Queue: "q", ID: 1}}, SettledSessions{}, lapsed{}, outdated{}, faded{}}
 	for _, p := range housekeeping {
 		if (&Change{Parts: []Part{p}}).drains() {
 			t.Errorf("%T drains", p)

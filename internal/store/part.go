@@ -96,11 +96,11 @@ func Each[T Part](c *Change) iter.Seq[T] {
 }
 
 // housekeeping reports whether a part is about the daemon's own rows alone: values
-// of its own, what has been delivered, what has no effect any more. Nothing follows
+// of its own, what has been delivered, what has no effect any more, whose the sessions of an earlier version are. Nothing follows
 // from it, so it needs no record.
 func housekeeping(p Part) bool {
 	switch p.(type) {
-	case Meta, Dropped, Taken, lapsed, outdated, faded:
+	case Meta, Dropped, Taken, SettledSessions, lapsed, outdated, faded:
 		return true
 	}
 	return false

@@ -336,7 +336,8 @@ const olderThanParts = `CREATE TABLE oldbox (id INTEGER PRIMARY KEY, record_seq 
 	ALTER TABLE approvals DROP COLUMN kind;
 	DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused; DROP TABLE speakers;
 	DROP TABLE tasks; DROP TABLE task_parts; DROP TABLE effects; DROP TABLE task_deps; DROP TABLE grants; DROP TABLE request_keys; DROP TABLE commitment_grants; DROP TABLE releases;
-	DROP TRIGGER records_no_replace; DELETE FROM meta WHERE key = 'digests-from'; PRAGMA user_version=6`
+	DROP TRIGGER records_no_replace; DELETE FROM meta WHERE key = 'digests-from';
+	DROP INDEX sessions_unsettled; ALTER TABLE sessions DROP COLUMN identified; PRAGMA user_version=6`
 
 // What was heard under the schema before is heard by the agent, from anybody.
 func TestMigrationKeepsWhatWasHeard(t *testing.T) {

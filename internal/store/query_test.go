@@ -362,7 +362,7 @@ func TestSessions(t *testing.T) {
 	c := with()
 	for i := range 6 {
 		c.Add(Session{
-			Key: fmt.Sprint("s", i), AgentID: fmt.Sprint("agent-", i%2), ChannelID: fmt.Sprint("channel-", i%3), AccountID: "a", CreatedAt: at(0), LastActiveAt: at(i / 2),
+			Key: fmt.Sprint("s", i), SessionOwner: SessionOwner{AgentID: fmt.Sprint("agent-", i%2)}, ChannelID: fmt.Sprint("channel-", i%3), AccountID: "a", CreatedAt: at(0), LastActiveAt: at(i / 2),
 		})
 	}
 	commit(t, s, c)

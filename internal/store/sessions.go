@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/db"
@@ -13,8 +14,10 @@ import (
 
 // Session is what is known of a session. As a part it is a new one.
 type Session struct {
-	Key          string
-	AgentID      string
+	Key string
+	SessionOwner
+	// Former, as a part, is whose the session was that is nobody's by now.
+	Former       SessionOwner
 	ChannelID    string
 	AccountID    string
 	CreatedAt    time.Time
@@ -22,11 +25,39 @@ type Session struct {
 	MessageCount int64
 }
 
+// SessionOwner is the agent that has a session: its id, and what tells it from another
+// one of that id.
+type SessionOwner struct{ AgentID, Identified string }
+
 func (Session) prepare() (int, error) { return 0, nil }
 
 func (s Session) put(tx *transaction) error {
-	return tx.Exec("the session", `INSERT INTO sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`,
-		db.Text(s.Key), db.Text(s.AgentID), db.Text(s.ChannelID), db.Text(s.AccountID), db.Int(s.CreatedAt.UnixMilli()), db.Int(s.LastActiveAt.UnixMilli()), db.Int(s.MessageCount))
+	if s.Former != (SessionOwner{}) {
+		if err := tx.Exec("the former session", `DELETE FROM sessions WHERE key = ? AND agent_id = ? AND identified = ?`,
+			db.Text(s.Key), db.Text(s.Former.AgentID), db.Text(s.Former.Identified)); err != nil {
+			return err
+		}
+	}
+	return tx.Exec("the session", `INSERT INTO sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`,
+		db.Text(s.Key), db.Text(s.AgentID), db.Text(s.Identified), db.Text(s.ChannelID), db.Text(s.AccountID), db.Int(s.CreatedAt.UnixMilli()), db.Int(s.LastActiveAt.UnixMilli()),
+		db.Int(s.MessageCount))
+}
+
+// SettledSessions says, as a part, whose the sessions are of before that was kept: those
+// of an agent's id are that agent's, and the others nobody's.
+type SettledSessions []SessionOwner
+
+func (SettledSessions) prepare() (int, error) { return 0, nil }
+
+func (s SettledSessions) put(tx *transaction) error {
+	return tx.Exec("whose sessions are", `UPDATE sessions SET identified = coalesce((SELECT value ->> 1 FROM json_each(?) WHERE value ->> 0 = agent_id), '?') WHERE identified = ''`,
+		db.Text(pairs(s)))
+}
+
+// UnsettledSessions reports whether there are sessions of before it was kept whose they are.
+func (s *Store) UnsettledSessions(ctx context.Context) (bool, error) {
+	some, err := db.Row(ctx, s.db, "sessions", `SELECT EXISTS (SELECT 1 FROM sessions WHERE identified = '')`, nil, db.ScanInt)
+	return some > 0, err
 }
 
 // putTouch writes that a session was used.
@@ -59,14 +90,26 @@ type SessionFilter struct {
 // SessionOwners are whose sessions may be seen: those of the agents, and those
 // whose key begins with one of the channels where they are of an agent that the
 // channels serve.
-type SessionOwners struct{ Agents, Channels, Served []string }
+type SessionOwners struct {
+	Agents, Served []SessionOwner
+	Channels       []string
+}
 
 // lists are the owners as the query takes them.
 func (o *SessionOwners) lists() (agents, channels, served string) {
 	if o == nil {
 		return "", "", ""
 	}
-	return jsonList(o.Agents), jsonList(o.Channels), jsonList(o.Served)
+	return pairs(o.Agents), jsonList(o.Channels), pairs(o.Served)
+}
+
+// pairs are owners as queries take them: a list of lists.
+func pairs(owners []SessionOwner) string {
+	list := make([]string, len(owners))
+	for i, o := range owners {
+		list[i] = jsonList([]string{o.AgentID, o.Identified})
+	}
+	return "[" + strings.Join(list, ",") + "]"
 }
 
 func jsonList(names []string) string {
@@ -80,12 +123,12 @@ func jsonList(names []string) string {
 	return string(append(b, ']'))
 }
 
-const sessionColumns = `key, agent_id, channel_id, account_id, created_at, last_active_at, message_count`
+const sessionColumns = `key, agent_id, identified, channel_id, account_id, created_at, last_active_at, message_count`
 
 const sessionMatch = ` FROM sessions WHERE (?1 = '' OR agent_id = ?1) AND (?2 = '' OR channel_id = ?2)
 	AND (?3 = '' OR account_id = ?3) AND (?4 = 0 OR last_active_at >= ?4) AND (?5 = 0 OR last_active_at < ?5)
-	AND (?6 = '' OR agent_id IN (SELECT value FROM json_each(?6)) OR substr(key, 1, instr(key, ':') - 1) IN (SELECT value FROM json_each(?7))
-	AND agent_id IN (SELECT value FROM json_each(?8)))`
+	AND (?6 = '' OR (agent_id, identified) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?6)) OR substr(key, 1, instr(key, ':') - 1) IN (SELECT value FROM json_each(?7))
+	AND (agent_id, identified) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?8)))`
 
 // Sessions returns a page of the sessions that match, last used first, and how
 // many match in all.
@@ -111,7 +154,7 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int
 
 func scanSession(stmt *sqlite.Stmt) (Session, error) {
 	return Session{
-		Key: stmt.ColumnText(0), AgentID: stmt.ColumnText(1), ChannelID: stmt.ColumnText(2), AccountID: stmt.ColumnText(3),
-		CreatedAt: db.TimeOf(stmt.ColumnInt64(4)), LastActiveAt: db.TimeOf(stmt.ColumnInt64(5)), MessageCount: stmt.ColumnInt64(6),
+		Key: stmt.ColumnText(0), SessionOwner: SessionOwner{stmt.ColumnText(1), stmt.ColumnText(2)}, ChannelID: stmt.ColumnText(3), AccountID: stmt.ColumnText(4),
+		CreatedAt: db.TimeOf(stmt.ColumnInt64(5)), LastActiveAt: db.TimeOf(stmt.ColumnInt64(6)), MessageCount: stmt.ColumnInt64(7),
 	}, nil
 }
