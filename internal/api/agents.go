@@ -1,9 +1,6 @@
 package api
 
 import (
-	"errors"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -170,7 +167,14 @@ const (
 	defaultRead = 20
 	maxRead     = 100
 	maxWait     = 20
+	maxCursor   = 2000
 )
+
+// noCursor reports whether a character can stand in no cursor, of this version or of one
+// before it.
+func noCursor(r rune) bool {
+	return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == '_' || r == '.')
+}
 
 // Page is how many messages are read.
 func (p *AgentReadParams) Page() int {
@@ -183,10 +187,8 @@ func (p *AgentReadParams) Page() int {
 // Validate names the fields that are wrong.
 func (p *AgentReadParams) Validate() []FieldError {
 	var f Fields
-	if p.Cursor != "" {
-		if _, err := ParseInboxCursor(p.Cursor); err != nil {
-			f.Add("cursor", "%v", err)
-		}
+	if len(p.Cursor) > maxCursor || strings.ContainsFunc(p.Cursor, noCursor) {
+		f.Add("cursor", "not the cursor of a read")
 	}
 	if p.Limit != nil {
 		f.Between("limit", *p.Limit, 1, maxRead)
@@ -298,58 +300,3 @@ type AgentApproval struct {
 	// Note is the word of whoever decided.
 	Note string `json:"note,omitzero"`
 }
-
-// InboxCursor is how far a reader of an inbox has come: it had the messages up to the
-// record Seq, but for those that were kept back from it by a pause. What is newer than
-// Newest it did not have, also where the log was set back and counts anew.
-type InboxCursor struct {
-	Seq      uint64
-	Newest   string
-	KeptBack []string
-}
-
-// Passes reports whether the reader has had a message.
-func (c InboxCursor) Passes(seq uint64, id string) bool {
-	return seq <= c.Seq && id <= c.Newest && !slices.Contains(c.KeptBack, id)
-}
-
-// maxKeptBack bounds how many a cursor can name.
-const maxKeptBack = 32
-
-// Text writes the cursor for its reader, who gives it back as it is.
-func (c InboxCursor) Text() string {
-	return strconv.FormatUint(c.Seq, 10) + "." + strings.Join(append([]string{c.Newest}, c.KeptBack...), "-")
-}
-
-// Full reports whether no further message can be left out.
-func (c InboxCursor) Full() bool { return len(c.KeptBack) >= maxKeptBack }
-
-// ParseInboxCursor reads a cursor. One from before cursors had a number passes nothing.
-func ParseInboxCursor(text string) (InboxCursor, error) {
-	const uuidBytes = 36
-	var c InboxCursor
-	if number, rest, ok := strings.Cut(text, "."); ok {
-		seq, err := strconv.ParseUint(number, 10, 63)
-		if err != nil || strconv.FormatUint(seq, 10) != number {
-			return InboxCursor{}, errCursor
-		}
-		c.Seq, text = seq, rest
-	}
-	var ids []string
-	for rest := text; ; rest = rest[uuidBytes+1:] {
-		if len(rest) < uuidBytes || !task.IsID("", rest[:uuidBytes]) || len(rest) > uuidBytes && rest[uuidBytes] != '-' {
-			return InboxCursor{}, errCursor
-		}
-		ids = append(ids, rest[:uuidBytes])
-		if len(rest) == uuidBytes {
-			break
-		}
-	}
-	if len(ids) > maxKeptBack+1 {
-		return InboxCursor{}, errCursor
-	}
-	c.Newest, c.KeptBack = ids[0], ids[1:]
-	return c, nil
-}
-
-var errCursor = errors.New("not the cursor of a read")

@@ -155,7 +155,7 @@ var layers = map[string]folder{
 
 	"internal/attachments": {imports: []string{"internal/api", "internal/media", "internal/ocip", "internal/text"}},
 
-	"internal/sessions": {imports: []string{"internal/api", "internal/directory", "internal/store"}},
+	"internal/sessions": {imports: []string{"internal/api", "internal/directory", "internal/exchange", "internal/store"}},
 
 	"bench/fault": {
 		imports: []string{"internal/client", "internal/config", "internal/api", "internal/ocip", "internal/store", "internal/audit"},

@@ -29,9 +29,11 @@ type Options struct {
 	Apps     *registry.Registry
 	// Ours are the members of metadata that the daemon writes. A reader is told what they
 	// say in words of its own.
-	Ours  []string
-	Now   func() time.Time
-	NewID func() string
+	Ours []string
+	// Digest makes the keyed digest that stands for a text in records.
+	Digest func(tenant, text string) (string, error)
+	Now    func() time.Time
+	NewID  func() string
 	// Closing is closed when the daemon ends, so that nobody waits for a message.
 	Closing <-chan struct{}
 }
@@ -43,6 +45,7 @@ type Inboxes struct {
 	contacts *contacts.Contacts
 	apps     *registry.Registry
 	ours     []string
+	digest   func(tenant, text string) (string, error)
 	now      func() time.Time
 	newID    func() string
 	closing  <-chan struct{}
@@ -55,7 +58,7 @@ type Inboxes struct {
 // New returns the inboxes.
 func New(o Options) *Inboxes {
 	return &Inboxes{
-		outbox: o.Outbox, contacts: o.Contacts, apps: o.Apps, ours: o.Ours, now: o.Now, newID: o.NewID, closing: o.Closing, by: make(map[string]api.Peer),
+		outbox: o.Outbox, contacts: o.Contacts, apps: o.Apps, ours: o.Ours, digest: o.Digest, now: o.Now, newID: o.NewID, closing: o.Closing, by: make(map[string]api.Peer),
 	}
 }
 
@@ -88,12 +91,15 @@ func (r *Reader) Read(ctx context.Context, p *api.AgentReadParams) (api.AgentMes
 	}
 	queue := outbox.AgentQueue(r.agent.ID)
 	if p.Cursor != "" {
-		to, err := api.ParseInboxCursor(p.Cursor)
-		if err == nil {
-			err = r.pass(ctx, queue, to)
-		}
+		seal, err := r.seal()
 		if err != nil {
 			return result, nil, err
+		}
+		// What this inbox did not give passes nothing: its messages come again.
+		if to, ok := seal.open(p.Cursor); ok {
+			if err := r.pass(ctx, queue, to); err != nil {
+				return result, nil, err
+			}
 		}
 	}
 	over := time.NewTimer(time.Duration(p.WaitS) * time.Second)
@@ -125,7 +131,7 @@ func (r *Reader) Read(ctx context.Context, p *api.AgentReadParams) (api.AgentMes
 }
 
 // pass puts on record that messages were read, and tells those who observe the agent.
-func (r *Reader) pass(ctx context.Context, queue string, to api.InboxCursor) error {
+func (r *Reader) pass(ctx context.Context, queue string, to outbox.Cursor) error {
 	defer r.passing.Lock(r.agent.ID)()
 	had, err := r.outbox.Pass(context.WithoutCancel(ctx), queue, to, func(d *outbox.Delivery) *audit.Record {
 		return &audit.Record{
@@ -143,7 +149,7 @@ func (r *Reader) pass(ctx context.Context, queue string, to api.InboxCursor) err
 }
 
 // shown are the messages of a page as their reader is given them.
-func (i *Inboxes) shown(page *outbox.Page, result *api.AgentMessages) error {
+func (r *Reader) shown(page *outbox.Page, result *api.AgentMessages) error {
 	for _, d := range page.Messages {
 		var in api.Inbound
 		if err := json.Unmarshal(d.Data, &in); err != nil {
@@ -169,14 +175,20 @@ func (i *Inboxes) shown(page *outbox.Page, result *api.AgentMessages) error {
 			m.TaskID = about.ID
 			delete(m.Metadata, "task")
 		}
-		for _, name := range i.ours {
+		for _, name := range r.ours {
 			delete(m.Metadata, name)
 		}
 		delete(m.Metadata, "exchange")
 		result.Messages = append(result.Messages, m)
 	}
 	if len(page.Messages) > 0 {
-		result.Cursor = page.Cursor.Text()
+		seal, err := r.seal()
+		if err == nil {
+			result.Cursor, err = seal.close(&page.Cursor)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	result.More = page.More
 	return nil

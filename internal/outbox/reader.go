@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/store"
@@ -16,10 +15,30 @@ import (
 type Page struct {
 	Messages []*Delivery
 	// Cursor passes them.
-	Cursor api.InboxCursor
+	Cursor Cursor
 	// More is set where others wait behind them.
 	More bool
 }
+
+// Cursor is how far a reader of a queue has come: it had the messages up to the record
+// Seq, but for those that were kept back from it by a pause. What is newer than Newest it
+// did not have, also where the log was set back and counts anew.
+type Cursor struct {
+	Seq      uint64
+	Newest   string
+	KeptBack []string
+}
+
+// passes reports whether the reader has had a message.
+func (c Cursor) passes(seq uint64, id string) bool {
+	return seq <= c.Seq && id <= c.Newest && !slices.Contains(c.KeptBack, id)
+}
+
+// maxKeptBack bounds how many a cursor can name.
+const maxKeptBack = 32
+
+// Full reports whether no further message can be left out.
+func (c Cursor) Full() bool { return len(c.KeptBack) >= maxKeptBack }
 
 // Read returns the oldest messages of a queue that no app takes, up to a number of them
 // and about so many bytes. What a pause keeps back is left out.
@@ -42,7 +61,7 @@ func (o *Outbox) Read(ctx context.Context, queue string, limit, size int) (Page,
 			case d == nil || o.dropped.has(d.MessageID):
 				continue
 			case o.keptBack(d) != "":
-				if keptBack = append(keptBack, m.DispatchID); (api.InboxCursor{KeptBack: keptBack}).Full() {
+				if keptBack = append(keptBack, m.DispatchID); (Cursor{KeptBack: keptBack}).Full() {
 					return p, nil
 				}
 				continue
@@ -52,7 +71,7 @@ func (o *Outbox) Read(ctx context.Context, queue string, limit, size int) (Page,
 			}
 			read += len(d.Data)
 			p.Messages = append(p.Messages, d)
-			p.Cursor = api.InboxCursor{Seq: m.RecordSeq, Newest: max(p.Cursor.Newest, m.DispatchID), KeptBack: slices.Clone(keptBack)}
+			p.Cursor = Cursor{Seq: m.RecordSeq, Newest: max(p.Cursor.Newest, m.DispatchID), KeptBack: slices.Clone(keptBack)}
 		}
 	}
 }
@@ -60,7 +79,7 @@ func (o *Outbox) Read(ctx context.Context, queue string, limit, size int) (Page,
 // Pass takes out of a queue what its reader has had, up to a cursor, each on the record
 // that a function makes. What a cursor passes may be gone: passed before, or expired
 // meanwhile. It returns what it took out. The caller sees to it that one cursor is passed at a time.
-func (o *Outbox) Pass(ctx context.Context, queue string, to api.InboxCursor, record func(*Delivery) *audit.Record) ([]*Delivery, error) {
+func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(*Delivery) *audit.Record) ([]*Delivery, error) {
 	change, had := &store.Change{Drains: true}, []*Delivery{}
 	var taken store.Taken
 	for after, more := int64(0), true; more; {
@@ -81,7 +100,7 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to api.InboxCursor, rec
 			}
 			after = m.ID
 			d := due[i]
-			if d == nil || !to.Passes(m.RecordSeq, m.DispatchID) || o.dropped.has(m.MessageID) || o.keptBack(d) != "" {
+			if d == nil || !to.passes(m.RecordSeq, m.DispatchID) || o.dropped.has(m.MessageID) || o.keptBack(d) != "" {
 				// What is paused by now stays, whatever the cursor says, and comes again.
 				continue
 			}
