@@ -76,7 +76,7 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	d.runner = newRunners(d)
 	made, err := tasks.New(ctx, tasks.Options{
 		Store: d.store, Digest: d.keys.Digest, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg),
-		Private: d.privateFolders(), Agent: d.kernel.Grantable, Runner: d.runner, Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
+		Private: d.privateFolders(), Agent: d.kernel.Grantable, Paused: d.kernel.ActorPaused, Deciding: d.kernel.Deciding, Runner: d.runner, Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			receipt, err := d.store.Commit(c)
 			if err != nil {

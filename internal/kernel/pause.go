@@ -38,3 +38,16 @@ func (k *Kernel) changePause(who api.Peer, p *api.PauseParams, pause bool) (api.
 	}
 	return k.pauses.Change(row, pause, &store.Change{Records: []*audit.Record{r}, Last: true}, k.commit)
 }
+
+// ActorPaused reports whether an actor of tasks is paused: the agent that its grant names,
+// or one that its app speaks for.
+func (k *Kernel) ActorPaused(app, agent string) (reason string, paused bool) {
+	agents := []string{agent}
+	for _, a := range k.rules().directory.SpokenBy(app) {
+		agents = append(agents, a.ID)
+	}
+	return k.pauses.Reason("", agents...)
+}
+
+// Deciding is [pause.Pauses.Deciding].
+func (k *Kernel) Deciding() (done func()) { return k.pauses.Deciding() }

@@ -41,6 +41,7 @@ func taskAdvice() map[task.Code]string {
 		task.NeedsPerson:         "A person has to approve it: ocipd approvals. Wait, or go on with something else.",
 		task.Classified:          "The task is above the level that this actor may work with. Tell your user.",
 		task.PolicyDenied:        tellUser,
+		task.Paused:              "A person has paused what you say to others. Wait, and call again later with the same arguments.",
 		task.RevisionMismatch:    "The task has changed since you read it. " + lookOnce,
 		task.PhaseMismatch:       "The task is in another phase, see details. " + lookOnce,
 		task.GuardFailed:         "The conditions in details.task.guards do not hold yet; missing and allowed_transitions say more. See to them first.",

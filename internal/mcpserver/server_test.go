@@ -112,7 +112,7 @@ func TestEveryCodeHasAdvice(t *testing.T) {
 		}
 	}
 	for _, code := range []task.Code{
-		task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.PolicyDenied, task.RevisionMismatch, task.PhaseMismatch,
+		task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.PolicyDenied, task.Paused, task.RevisionMismatch, task.PhaseMismatch,
 		task.GuardFailed, task.NotBefore, task.RetriesExhausted, task.IdempotencyConflict, task.Limit, task.RunnerAbsent, task.LeaseLost, task.Claimed, task.ReadFirst,
 		task.RequestKeyReused, task.EffectInFlight, task.EffectUnknown, task.ToolDenied,
 	} {

@@ -129,6 +129,11 @@ type RecordCheckpoint struct {
 	Fence           *int64
 }
 
+// SignOfLife reports whether it says nothing else than that the attempt goes on.
+func (c RecordCheckpoint) SignOfLife() bool {
+	return c.Type == CheckpointHeartbeat && emptyPayload(c.Payload)
+}
+
 func (c RecordCheckpoint) decide(d *draft) error {
 	d.silent = true
 	t := d.t
@@ -154,7 +159,7 @@ func (c RecordCheckpoint) decide(d *draft) error {
 			d.out.Lease = d.now.Add(d.w.Rules.Lease)
 		}
 	}
-	if c.Type == CheckpointHeartbeat && (emptyPayload(c.Payload) || a.Last != nil && a.Last.Type == c.Type && d.now.Sub(a.Last.At) < heartbeatEvery) {
+	if c.SignOfLife() || c.Type == CheckpointHeartbeat && a.Last != nil && a.Last.Type == c.Type && d.now.Sub(a.Last.At) < heartbeatEvery {
 		return nil
 	}
 	a = d.attempt(a.ID)

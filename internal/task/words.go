@@ -114,6 +114,7 @@ const (
 	NeedsPerson         Code = "APPROVAL_NEEDS_PERSON"
 	Classified          Code = "CLASSIFICATION"
 	PolicyDenied        Code = "POLICY_DENIED"
+	Paused              Code = "PAUSED"
 	RevisionMismatch    Code = "REVISION_MISMATCH"
 	PhaseMismatch       Code = "PHASE_MISMATCH"
 	GuardFailed         Code = "GUARD_FAILED"

@@ -20,6 +20,7 @@ import (
 // act decides about one command and commits what comes of it. Build makes the command
 // of the task as it is, nil for none; more, where set, adds to the change.
 func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
+	defer t.deciding(who)()
 	defer t.locks.Lock(id)()
 	out, receipt, err := t.actLocked(ctx, id, who, build, more)
 	return out, told(who, receipt), err
@@ -63,8 +64,42 @@ func (t *Tasks) write(change *store.Change, at *task.Task, out *task.Outcome, mo
 	return out, receipt, nil
 }
 
+// deciding keeps pauses from beginning while an actor's call is decided and committed,
+// until the function that it returns is called.
+func (t *Tasks) deciding(who *task.Actor) (done func()) {
+	if who.Role == task.Operator || who.Role == task.Daemon {
+		return func() {}
+	}
+	return t.o.Deciding()
+}
+
+// paused is the refusal of what an actor says while a person has paused it: what others
+// read of tasks is sent to them. A sign of life says nothing.
+func (t *Tasks) paused(command task.Command, who *task.Actor) *task.Refusal {
+	if who.Role == task.Operator || who.Role == task.Daemon {
+		return nil
+	}
+	if c, ok := command.(task.RecordCheckpoint); ok && c.SignOfLife() {
+		return nil
+	}
+	var app, agent string
+	if who.Grant != nil {
+		agent = who.Grant.Agent
+	} else if a := t.config.Load().actor(who.Name); a != nil {
+		app = a.App
+	}
+	reason, paused := t.o.Paused(app, agent)
+	if !paused {
+		return nil
+	}
+	return &task.Refusal{Code: task.Paused, Message: reason}
+}
+
 // decide asks internal/task, and makes a change of what it says.
 func (t *Tasks) decide(ctx context.Context, at *task.Task, command task.Command, who *task.Actor) (*task.Outcome, *store.Change, error) {
+	if r := t.paused(command, who); r != nil {
+		return nil, nil, t.refused(nil, who, nil, r)
+	}
 	c := t.config.Load()
 	w, err := t.world(ctx, c, at)
 	if err != nil {
@@ -337,7 +372,7 @@ func (t *Tasks) refused(at *task.Task, who *task.Actor, w *task.World, err error
 		e.Details = taskapi.Details{Task: d}
 	}
 	switch r.Code {
-	case task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.ToolDenied, task.PolicyDenied:
+	case task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.ToolDenied, task.PolicyDenied, task.Paused:
 		id := ""
 		if at != nil {
 			id = at.ID
@@ -371,7 +406,7 @@ func (t *Tasks) overstepped(id string, who *task.Actor, r *task.Refusal) {
 // codeOf is the protocol's code of a refusal.
 func codeOf(c task.Code) api.Code {
 	switch c {
-	case task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.PolicyDenied:
+	case task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.PolicyDenied, task.Paused:
 		return api.Forbidden
 	case task.ToolDenied:
 		return api.CapabilityDenied

@@ -232,5 +232,8 @@ func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionPar
 	if a := out.Task.Running(); who.Role == task.Executor && (a == nil || a.Actor != who.Name || p.AttemptID != "" && p.AttemptID != a.ID) {
 		return taskapi.Permission{}, s.t.refused(out.Task, who, &task.World{}, &task.Refusal{Code: task.LeaseLost, Message: "the attempt does not run any more"})
 	}
+	if r := s.t.paused(nil, who); r != nil {
+		return taskapi.Permission{}, s.t.refused(out.Task, who, &task.World{}, r)
+	}
 	return s.t.permit(ctx, out.Task, who, p)
 }

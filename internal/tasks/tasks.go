@@ -111,7 +111,11 @@ type Options struct {
 	Boot string
 	// Approvals returns who decides under the configuration in force.
 	Approvals func() *approval.Decider
-	Runner    Runner
+	// Paused reports whether a person has paused an app or an agent, and says so in words.
+	// Deciding keeps pauses from beginning until the function that it returns is called.
+	Paused   func(app, agent string) (reason string, paused bool)
+	Deciding func() (done func())
+	Runner   Runner
 	// Agent returns the tenant of an agent that speaks by grants, and an error where it is
 	// none.
 	Agent func(id string) (tenant string, err error)

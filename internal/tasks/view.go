@@ -74,6 +74,7 @@ func (s *Session) Create(ctx context.Context, p *taskapi.CreateParams) (taskapi.
 				return none, err
 			}
 		}
+		defer t.deciding(who)()
 		out, change, err := t.decide(ctx, nil, command, who)
 		if err != nil {
 			return none, err
