@@ -593,13 +593,16 @@ func (m Message) Append(b []byte) []byte {
 
 // Write is Append, which also tells the metadata as it wrote them, nil for none.
 func (m Message) Write(b []byte) (_ []byte, metadata jsontext.Value) {
-	b = append(slices.Grow(b, len(m.Content)+messageBytes), '{')
+	b = append(slices.Grow(b, m.Room()), '{')
 	b = jsonline.TextIfAny(b, "channelId", m.ChannelID)
 	b = jsonline.TextIfAny(b, "target", m.Target)
 	b, metadata = appendContent(b, m.Content, m.Metadata)
 	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
 	return append(b, '}'), metadata
 }
+
+// Room is about how many bytes a message takes.
+func (m *Message) Room() int { return len(m.Content) + messageBytes }
 
 // Append writes the message as JSON, as [Message.Append] does.
 func (m Inbound) Append(b []byte) []byte {

@@ -171,8 +171,14 @@ const MaxBodyBytes = 1 << 20
 // library writes it, but that what does not show in a text is an escape, so that a
 // line can be printed as it is. It fails for a field that is not UTF-8, for details
 // that cannot be encoded and above [MaxBodyBytes].
-func Encode(r *Record) ([]byte, error) {
-	body, err := appendFields(make([]byte, 0, usualBody+len(r.Content)), reflect.ValueOf(r).Elem(), fields())
+func Encode(r *Record) ([]byte, error) { return EncodeInto(nil, r) }
+
+// EncodeInto is [Encode] in memory that nothing else uses, where there is enough.
+func EncodeInto(room []byte, r *Record) ([]byte, error) {
+	if cap(room) < usualBody+len(r.Content) {
+		room = make([]byte, 0, usualBody+len(r.Content))
+	}
+	body, err := appendFields(room[:0], reflect.ValueOf(r).Elem(), fields())
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode audit record %s: %w", r.ID, err)
 	}

@@ -892,8 +892,9 @@ func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) (d *out
 		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, About: m.about()},
 	}
 	d.About.AuditID = auditID
-	d.Write(func(b []byte) []byte {
-		b, metadata = m.message().Write(b)
+	message := m.message()
+	d.Write(message.Room(), func(b []byte) []byte {
+		b, metadata = message.Write(b)
 		return b
 	})
 	return d, metadata

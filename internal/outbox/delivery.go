@@ -42,22 +42,22 @@ func (d *Delivery) Reference() *registry.Delivery {
 // Enter puts a delivery into the change that decides it.
 func (d *Delivery) Enter(c *store.Change) {
 	if d.Body == nil {
-		d.Write(func(b []byte) []byte { return append(b, d.Data...) })
+		d.Write(len(d.Data), func(b []byte) []byte { return append(b, d.Data...) })
 	}
 	c.Add(&d.Message)
 }
 
 // Write makes of a delivery what the store keeps of it. Its data are what a function
-// appends: they are written once, where they stay.
-func (d *Delivery) Write(data func([]byte) []byte) {
-	head := d.encode()
+// appends, at most about so many bytes: they are written once, where they stay.
+func (d *Delivery) Write(room int, data func([]byte) []byte) {
+	head := d.encode(room)
 	d.Body = data(head)
 	d.Data = d.Body[len(head):]
 }
 
 // encode writes the first line as the JSON library would.
-func (e *Event) encode() []byte {
-	text := make([]byte, 0, headBytes+max(len(e.Data), usualData))
+func (e *Event) encode(room int) []byte {
+	text := make([]byte, 0, headBytes+room)
 	text = jsonline.TextIfAny(append(text, '{'), "hook", string(e.Hook))
 	text = jsonline.TextIfAny(text, "event", e.Name)
 	text = jsonline.TextIfAny(text, "runId", e.RunID)
@@ -67,11 +67,8 @@ func (e *Event) encode() []byte {
 	return append(text, "}\n"...)
 }
 
-// headBytes is about what a delivery's first line takes, and usualData what its data do.
-const (
-	headBytes = 384
-	usualData = 1152
-)
+// headBytes is about what a delivery's first line takes.
+const headBytes = 384
 
 func (e *Event) decode(text []byte) error {
 	head, data, ok := bytes.Cut(text, []byte("\n"))

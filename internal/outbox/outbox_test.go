@@ -335,12 +335,12 @@ func FuzzEvent(f *testing.F) {
 		}
 		e.From = from
 		var again Event
-		written := e.encode()
+		written := e.encode(0)
 		if err := again.decode(written); err != nil {
 			t.Fatalf("%q: %v", written, err)
 		}
-		if string(again.encode()) != string(written) {
-			t.Errorf("%q is %q when it is written once more", written, again.encode())
+		if string(again.encode(0)) != string(written) {
+			t.Errorf("%q is %q when it is written once more", written, again.encode(0))
 		}
 	})
 }

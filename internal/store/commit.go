@@ -74,11 +74,12 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 		return Receipt{}, err
 	}
 	p.attribute()
+	defer s.forget(p)
 	for i, r := range c.Records {
 		if s.redact != nil {
 			s.redact(r)
 		}
-		body, err := audit.Encode(r)
+		body, err := s.encode(r)
 		if err != nil {
 			return Receipt{}, err
 		}
@@ -101,6 +102,29 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 	s.quotas.Written(p.waiting)
 	s.counted(c)
 	return p.receipt, nil
+}
+
+// roomBytes is the memory for one record.
+const roomBytes = 4 << 10
+
+// encode encodes a record, in memory that was used for one before: what is taken anew
+// for each message is in no processor's cache.
+func (s *Store) encode(r *audit.Record) ([]byte, error) {
+	room, ok := s.rooms.Get().(*[roomBytes]byte)
+	if !ok {
+		room = new([roomBytes]byte)
+	}
+	return audit.EncodeInto(room[:0], r)
+}
+
+// forget gives back the memory of a change's records, once the writer has done with it.
+func (s *Store) forget(p *pending) {
+	for i, body := range p.bodies {
+		if cap(body) == roomBytes {
+			s.rooms.Put((*[roomBytes]byte)(body[:roomBytes]))
+		}
+		p.bodies[i] = nil
+	}
 }
 
 // take counts what a change needs, of the disk and of what its app may have waiting,

@@ -140,7 +140,9 @@ type Store struct {
 
 	// digestsFrom is the first record from which on messages have digests.
 	digestsFrom uint64
-	latched     atomic.Pointer[error]
+	// rooms is memory in which records are encoded: see [Store.encode].
+	rooms   sync.Pool
+	latched atomic.Pointer[error]
 	// removed says what was removed since it was last taken out of the files: see
 	// [Store.Clean].
 	removed atomic.Uint32

@@ -81,6 +81,30 @@ const (
 // cutting a text of JavaScript inside an emoji leaves. It becomes U+FFFD, but not in
 // the request's id.
 func ParseRequest(line []byte) (Request, error) {
+	r, ok := parseUsual(line)
+	if !ok {
+		var err error
+		if r, err = parseAny(line); err != nil {
+			return r, err
+		}
+	}
+	switch {
+	case r.ID == "":
+		return r, api.Errorf(api.InvalidRequest, "cannot read the request: id is missing")
+	case len(r.ID) > maxID:
+		return Request{}, api.Errorf(api.InvalidRequest, "cannot read the request: id is longer than %d bytes", maxID)
+	case r.Type == "":
+		return r, api.Errorf(api.InvalidRequest, "cannot read the request: type is missing")
+	case r.Type != TypeRequest:
+		return r, api.Errorf(api.InvalidRequest, "cannot take a message of type %q from an app, want %q", r.Type, TypeRequest)
+	case r.Method == "":
+		return r, api.Errorf(api.InvalidRequest, "cannot read the request: method is missing")
+	}
+	return r, nil
+}
+
+// parseAny reads any line, by the JSON library.
+func parseAny(line []byte) (Request, error) {
 	var r Request
 	deepest, odd := survey(line)
 	if deepest > MaxDepth {
@@ -94,18 +118,6 @@ func ParseRequest(line []byte) (Request, error) {
 		r.mended = n
 	}
 	r.oddNumbers = odd
-	switch {
-	case r.ID == "":
-		return r, api.Errorf(api.InvalidRequest, "cannot read the request: id is missing")
-	case len(r.ID) > maxID:
-		return Request{}, api.Errorf(api.InvalidRequest, "cannot read the request: id is longer than %d bytes", maxID)
-	case r.Type == "":
-		return r, api.Errorf(api.InvalidRequest, "cannot read the request: type is missing")
-	case r.Type != TypeRequest:
-		return r, api.Errorf(api.InvalidRequest, "cannot take a message of type %q from an app, want %q", r.Type, TypeRequest)
-	case r.Method == "":
-		return r, api.Errorf(api.InvalidRequest, "cannot read the request: method is missing")
-	}
 	return r, nil
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -161,6 +162,67 @@ func TestNumbersAreBounded(t *testing.T) {
 	}
 }
 
+// What clients write is read in one pass, and whatever is any harder is not.
+func TestUsualRequests(t *testing.T) {
+	const head = `{"id":"r1","type":"request","timestamp":1707000000000,`
+	names := ""
+	for i := range usualNames {
+		names += fmt.Sprintf(`"n%d":0,`, i)
+	}
+	for _, tc := range []struct {
+		line string
+		ok   bool
+	}{
+		{head + `"method":"app.heartbeat","params":{"status":{"queue":0,"state":"idle"}},"token":"t"}`, true},
+		{" { \"method\" : \"a\" ,\t\"type\":\"request\" , \"id\" : \"x\" }\r\n", true},
+		{head + `"method":"a","params":{"text":"Grüße \\ \"\n\/","n":[-0.5e+3,0,12,[],{},true,false,null],"o":{"text":{"text":1}}}}`, true},
+		{head + `"method":"a","params":{` + names + `"o":1}}`, false},
+		{head + `"method":"a","params":{"x":1,"x":1}}`, false},
+		{head + `"method":"a","params":{"x":"\u00e9"}}`, false},
+		{head + `"method":"a","params":{"\n":1}}`, false},
+		{head + `"method":"a","params":{"x":1,}}`, false},
+		{head + `"method":"a","params":{,"x":1}}`, false},
+		{head + `"method":"a","params":{"x":[1,]}}`, false},
+		{head + `"method":"a","params":{"x":[1 2]}}`, false},
+		{head + `"method":"a","params":{"x":1 "y":2}}`, false},
+		{head + `"method":"a","params":{"x":01}}`, false},
+		{head + `"method":"a","params":{"x":-}}`, false},
+		{head + `"method":"a","params":{"x":1.}}`, false},
+		{head + `"method":"a","params":{"x":1e}}`, false},
+		{head + `"method":"a","params":{"x":tru}}`, false},
+		{head + "\"method\":\"a\",\"params\":{\"x\":\"\xff\"}}", false},
+		{head + "\"method\":\"a\",\"params\":{\"x\":\"\t\"}}", false},
+		{head + `"method":"a","params":{"x":` + nested(MaxDepth-1) + `}}`, false},
+		{head + `"method":"a","params":{"x":` + nested(MaxDepth-2) + `}}`, true},
+		{head + `"method":"a","params":[]}`, false},
+		{head + `"method":"a","other":1}`, false},
+		{head + `"method":"a","method":"a"}`, false},
+		{head + `"method":"a"} x`, false},
+		{head + `"method":"a"`, false},
+		{`{"timestamp":1e3,"id":"r1"}`, false},
+		{`{"timestamp":1234567890123456,"id":"r1"}`, false},
+		{`{}`, false},
+	} {
+		read, ok := parseUsual([]byte(tc.line))
+		if ok != tc.ok {
+			t.Errorf("%s: read %t, want %t", tc.line, ok, tc.ok)
+		}
+		if want, err := parseAny([]byte(tc.line)); ok && (err != nil || !reflect.DeepEqual(read, want)) {
+			t.Errorf("%s: read as %+v, by the library as %+v, %v", tc.line, read, want, err)
+		}
+	}
+}
+
+func BenchmarkParseRequest(b *testing.B) {
+	line := []byte(`{"id":"1","type":"request","timestamp":1707000000000,"method":"message.dispatch","params":{"sessionKey":"chat:p0-0","content":"` + strings.Repeat("The build is on track. ", 17) + `","metadata":{"exchange":{"type":"information_query","new":true}}},"token":"0123456789abcdef0123456789abcdef"}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ParseRequest(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // FuzzParseRequest holds whatever is accepted against the JSON library, and
 // asks that it survives being written and read again.
 func FuzzParseRequest(f *testing.F) {
@@ -173,6 +235,11 @@ func FuzzParseRequest(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
+		if read, ok := parseUsual(line); ok {
+			if want, err := parseAny(line); err != nil || !reflect.DeepEqual(read, want) {
+				t.Fatalf("%q is read as %+v, by the library as %+v: %v", line, read, want, err)
+			}
+		}
 		r, err := ParseRequest(line)
 		if err != nil {
 			refusedWell(t, line, r, err)
