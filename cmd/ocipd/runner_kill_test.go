@@ -50,6 +50,7 @@ tasks:
     - {name: lead, role: orchestrator, tenant_id: acme}
     - {name: checker, role: spec_reviewer, tenant_id: acme}
     - {name: critic, role: quality_reviewer, tenant_id: acme}
+    - {name: gate, role: lobster, tenant_id: acme}
 `
 
 const taskWorldSpec = "## Goal\nInvoices as CSV.\n## Scope\n- GET /invoices.csv\n## Non-goals\n- none\n## Inputs\n- none\n## Outputs\n- out.txt\n## Acceptance criteria\n- `go test ./export` exits with 0\n## Risks\n- quotes in names\n"

@@ -28,6 +28,10 @@ func TestMain(m *testing.M) {
 		scriptedServer(os.Args[2])
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == lobsterWord {
+		scriptedLobster(os.Args[2], os.Args[3:])
+		return
+	}
 	if os.Getenv(asProgram) != "" {
 		// It is for the tests, and no key of the configuration.
 		_ = os.Unsetenv(sdkVariable)

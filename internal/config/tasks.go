@@ -25,12 +25,14 @@ type Tasks struct {
 }
 
 // TaskRun names the actors of tasks that are run without a model. Escalation, where it is
-// set, makes the last attempt in the executor's place.
+// set, makes the last attempt in the executor's place, and Lobster runs the effects where a
+// workflow does.
 type TaskRun struct {
 	Executor        string `yaml:"executor"`
 	Escalation      string `yaml:"escalation"`
 	SpecReviewer    string `yaml:"spec_reviewer"`
 	QualityReviewer string `yaml:"quality_reviewer"`
+	Lobster         string `yaml:"lobster"`
 }
 
 // TaskActor is somebody who works on tasks, in one role. It is known by its app, or by
@@ -140,6 +142,7 @@ func (c *Config) checkTaskRun(p *problems) {
 	for _, r := range []struct{ key, name, role string }{
 		{"executor", c.Tasks.Run.Executor, "executor"}, {"escalation", c.Tasks.Run.Escalation, "executor"},
 		{"spec_reviewer", c.Tasks.Run.SpecReviewer, "spec_reviewer"}, {"quality_reviewer", c.Tasks.Run.QualityReviewer, "quality_reviewer"},
+		{"lobster", c.Tasks.Run.Lobster, "lobster"},
 	} {
 		if r.name == "" {
 			continue

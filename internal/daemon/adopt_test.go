@@ -48,7 +48,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 		"ipc.max_total_queue_bytes", "ipc.max_connections_per_process",
 		"tasks.actors", "tasks.lease", "tasks.retry.base", "tasks.retry.factor", "tasks.reviews.spec", "tasks.reviews.quality", // the tasks
 		"tasks.self_approval", "tasks.self_review",
-		"tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", // clients
+		"tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", "tasks.run.lobster", // clients
 	}
 	// Compiled rules cannot be compared; what they are compiled from is checked, and
 	// another value of it below is one that does not compile.

@@ -26,8 +26,8 @@ type Daemon interface {
 }
 
 // Actors are those whose agents do the work. Escalation, where it is set, makes the last
-// attempt in the executor's place.
-type Actors struct{ Executor, Escalation, SpecReviewer, QualityReviewer string }
+// attempt in the executor's place, and Lobster runs the effects where a workflow does.
+type Actors struct{ Executor, Escalation, SpecReviewer, QualityReviewer, Lobster string }
 
 // Work is one run of an actor's agent.
 type Work struct{ Actor, TaskID, AttemptID, Token string }
@@ -38,13 +38,14 @@ type Options struct {
 	// Me is the orchestrator's name.
 	Me     string
 	Actors Actors
-	// Token finds the token that a person has given a reviewer, "" where there is none.
+	// Token finds the token that a person has given an actor, "" where there is none.
 	Token func(actor string) (string, error)
 	// Bridge runs an actor's agent to its end. Its error says why that was no good end, and
 	// is for people: what is stored decides.
 	Bridge func(ctx context.Context, w Work) error
-	// Effects, where set, runs an effect in the daemon's place, up to its end.
-	Effects func(ctx context.Context, taskID, key string) error
+	// Effects, where set, runs an effect through a workflow, up to its end. Its error is for
+	// people, as a bridge's is.
+	Effects func(ctx context.Context, w Work, key string) error
 	// Every is how often is looked at what is waited for.
 	Every time.Duration
 	// Tell is told what happens. It may be called by several goroutines at once.
@@ -393,18 +394,21 @@ func (l *loop) gate(ctx context.Context, kind, reviewer string, back, forward ta
 		return stop("%s was run %d times and gave no verdict: %s", reviewer, maxReviews, cmp.Or(l.why, "it said nothing"))
 	}
 	l.reviews[subject]++
-	token, err := l.o.Token(reviewer)
+	token, err := l.token(ctx, reviewer)
 	if err != nil {
 		return next{}, err
-	}
-	if token == "" {
-		if token, err = l.grant(ctx, reviewer, ""); err != nil {
-			return next{}, err
-		}
 	}
 	l.tell(Event{What: Reviewing, Actor: reviewer})
 	l.bridge(ctx, Work{Actor: reviewer, TaskID: l.id, Token: token})
 	return again()
+}
+
+// token is what a person has given an actor, or a grant for the task.
+func (l *loop) token(ctx context.Context, actor string) (string, error) {
+	if token, err := l.o.Token(actor); err != nil || token != "" {
+		return token, err
+	}
+	return l.grant(ctx, actor, "")
 }
 
 func (l *loop) grant(ctx context.Context, actor, attempt string) (string, error) {
@@ -602,8 +606,20 @@ func (l *loop) resume(ctx context.Context) (next, error) {
 // effect runs an effect, itself or by what is there for it.
 func (l *loop) effect(ctx context.Context, e *task.Effect) (next, error) {
 	if l.o.Effects != nil {
-		if err := l.o.Effects(ctx, l.id, e.Key); err != nil {
-			l.tell(Event{What: AgentSays, Text: err.Error()})
+		token, err := l.token(ctx, l.o.Actors.Lobster)
+		if err != nil {
+			return next{}, err
+		}
+		if err := l.o.Effects(ctx, Work{Actor: l.o.Actors.Lobster, TaskID: l.id, Token: token}, e.Key); err != nil {
+			l.why = err.Error()
+			l.tell(Event{What: AgentSays, Actor: l.o.Actors.Lobster, Text: l.why})
+			before := *e
+			if err := l.look(ctx); err != nil {
+				return next{}, err
+			}
+			if i := slices.IndexFunc(l.v.Effects, func(now task.Effect) bool { return now.ID == before.ID }); i >= 0 && l.v.Effects[i].State == before.State && l.v.Phase == task.ReadyToResume {
+				return stop("the workflow did not run %s: %s", before.Key, l.why)
+			}
 		}
 		return again()
 	}

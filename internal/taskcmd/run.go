@@ -46,17 +46,20 @@ The exit code is 0 if all tasks are completed, else 1.`,
 	flags.BoolVar(&r.ready, "ready", false, "all tasks that have something to do, until there is none")
 	flags.StringSliceVar(&r.labels, "label", nil, "with --ready, those alone that have these `LABELS`")
 	flags.IntVar(&r.jobs, "jobs", 1, "work on `N` tasks at once")
-	flags.StringVar(&r.tokens, "tokens", "", "the `FOLDER` with reviewers' tokens, each in NAME.token, that a person has given (default: the orchestrator gives them grants)")
+	flags.StringVar(&r.lobster, "lobster", "", "run effects through this workflow `FILE`, as the actor tasks.run.lobster")
+	flags.StringVar(&r.lobsterProgram, "lobster-program", "lobster", "the `PROGRAM` that is Lobster")
+	flags.StringVar(&r.tokens, "tokens", "", "the `FOLDER` with tokens of reviewers and of Lobster, each in NAME.token, that a person has given (default: the orchestrator gives them grants)")
 	return c
 }
 
 // taskRun is one run of tasks.
 type taskRun struct {
 	*command
-	ready  bool
-	labels []string
-	jobs   int
-	tokens string
+	ready                   bool
+	labels                  []string
+	jobs                    int
+	tokens                  string
+	lobster, lobsterProgram string
 
 	mu     sync.Mutex
 	titles map[string]string
@@ -128,14 +131,30 @@ func (r *taskRun) options(ctx context.Context, token string) (*loop.Options, *ta
 	if r.ConfigFile != "" {
 		bridges.Args = append(bridges.Args, "--config", cli.Absolute(r.ConfigFile))
 	}
-	return &loop.Options{
-		Daemon: daemon, Me: at.Actor, Actors: loop.Actors(cfg.Tasks.Run), Token: r.reviewerToken, Bridge: bridges.Run,
-		Every: runEvery, Tell: r.tell, Now: time.Now, NewID: uuid.NewString,
-	}, daemon, nil
+	actors := cfg.Tasks.Run
+	o := &loop.Options{
+		Daemon: daemon, Me: at.Actor, Token: r.givenToken, Bridge: bridges.Run, Every: runEvery, Tell: r.tell, Now: time.Now, NewID: uuid.NewString,
+		Actors: loop.Actors{Executor: actors.Executor, Escalation: actors.Escalation, SpecReviewer: actors.SpecReviewer, QualityReviewer: actors.QualityReviewer, Lobster: actors.Lobster},
+	}
+	if r.lobster != "" {
+		w, err := r.workflow(r.lobster, r.lobsterProgram)
+		if err == nil && actors.Lobster == "" {
+			err = errors.New("the configuration does not say who runs effects through Lobster: set tasks.run.lobster")
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, daemon.Close())
+		}
+		o.Effects = func(ctx context.Context, e loop.Work, key string) error {
+			return w.effect(ctx, e, key, func(format string, args ...any) {
+				r.tell(loop.Event{Time: time.Now().UTC(), TaskID: e.TaskID, What: loop.AgentSays, Actor: e.Actor, Text: fmt.Sprintf(format, args...)})
+			})
+		}
+	}
+	return o, daemon, nil
 }
 
-// reviewerToken is the token that a person has given a reviewer.
-func (r *taskRun) reviewerToken(actor string) (string, error) {
+// givenToken is the token that a person has given an actor.
+func (r *taskRun) givenToken(actor string) (string, error) {
 	if r.tokens == "" {
 		return "", nil
 	}

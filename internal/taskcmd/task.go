@@ -48,7 +48,7 @@ begins with its code, such as GUARD_FAILED.`,
 	effect.AddCommand(t.newEffectList(), t.newEffectRun(), t.newEffectSettle(), t.newEffectCancel(), t.newEffectKill())
 	c.AddCommand(
 		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newArtifact(), t.newCheckpoint(), t.newReview(),
-		t.newRequestApproval(), t.newRun(), t.newWait(), t.newGrant(), t.newRevokeGrant(), t.newImport(), circuit, effect,
+		t.newRequestApproval(), t.newRun(), t.newWait(), t.newGrant(), t.newRevokeGrant(), t.newImport(), t.newFiles(), circuit, effect,
 	)
 	t.completes(c)
 	return c

@@ -2,6 +2,7 @@ package taskcmd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -326,53 +327,89 @@ func (t *command) attached(ctx context.Context, path, token string) (name, role 
 }
 
 func (t *command) newRequestApproval() *cobra.Command {
-	var id, key string
+	r := &approvalRequest{command: t}
 	c := &cobra.Command{
-		Use:     "request-approval",
-		Example: "  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json",
-		Short:   "ask a person about a planned effect",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, _, err := t.view(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == key })
-			if i < 0 {
-				return fmt.Errorf("the task plans no effect %q", key)
-			}
-			e := &v.Effects[i]
-			name, _, err := t.me(cmd.Context())
-			if err != nil {
-				return err
-			}
-			p := taskapi.RequestApprovalParams{Write: write(id), RequestedBy: name}
-			p.Key, p.Kind, p.RequestedAction = key, e.Kind, e.RequestedAction
-			if p.RequestedAction == "" {
-				p.RequestedAction = key
-			}
-			raw, err := t.ask(cmd.Context(), "task.request_approval", &p)
-			if err != nil {
-				return err
-			}
-			asked, err := decoded[taskapi.ApprovalRequested](raw)
-			if err != nil {
-				return err
-			}
-			if !t.asJSON {
-				_, err := fmt.Fprintf(t.Stdout, "approval %s is %s\n", asked.ApprovalID, asked.Status)
-				return err
-			}
-			return t.PrintJSON(lobsterRequest{
-				ApprovalRequested: *asked, IdempotencyKey: key, ActionDigest: asked.RequestDigest,
-				RequiresApproval: lobsterPrompt{Prompt: "Approve: " + p.RequestedAction, Items: []task.Planned{e.Planned}, Preview: p.RequestedAction + " (" + e.Kind + ")"},
-			})
-		},
+		Use: "request-approval [-- PROGRAM [ARGUMENT...]]",
+		Example: "  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json\n" +
+			"  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key notify --kind notification -- bin/notify ops",
+		Short: "ask a person about an effect",
+		Long: `Ask a person about an effect of a task that awaits approval: one that the task plans,
+or a command that follows. A key that was asked about answers with what came of it.`,
+		RunE: func(cmd *cobra.Command, args []string) error { return r.ask(cmd.Context(), args) },
 	}
-	c.Flags().StringVar(&id, "task", "", "the task's `ID`")
-	c.Flags().StringVar(&key, "key", "", "the effect's idempotency `KEY`")
+	flags := c.Flags()
+	flags.StringVar(&r.id, "task", "", "the task's `ID`")
+	flags.StringVar(&r.key, "key", "", "the effect's idempotency `KEY`")
+	flags.StringVar(&r.kind, "kind", "", "what the command does in the world, a `WORD` such as deployment or notification")
+	flags.StringVar(&r.action, "action", "", "`TEXT` that says what is to be done (default the key)")
+	flags.StringSliceVar(&r.inputs, "input", nil, "the command's `INPUTS`, artifacts by id or uri")
 	cli.Required(c, "task", "key")
 	return c
+}
+
+// approvalRequest asks about an effect.
+type approvalRequest struct {
+	*command
+	id, key, kind, action string
+	inputs                []string
+}
+
+func (r *approvalRequest) ask(ctx context.Context, argv []string) error {
+	p, planned, err := r.params(ctx, argv)
+	if err != nil {
+		return err
+	}
+	raw, err := r.command.ask(ctx, "task.request_approval", p)
+	if err != nil {
+		return err
+	}
+	asked, err := decoded[taskapi.ApprovalRequested](raw)
+	if err != nil {
+		return err
+	}
+	if !r.asJSON {
+		_, err := fmt.Fprintf(r.Stdout, "approval %s is %s\n", asked.ApprovalID, asked.Status)
+		return err
+	}
+	return r.PrintJSON(lobsterRequest{
+		ApprovalRequested: *asked, IdempotencyKey: r.key, ActionDigest: asked.RequestDigest,
+		RequiresApproval: lobsterPrompt{
+			Prompt: "Approve: " + p.RequestedAction, Items: []lobsterItem{{asked.ApprovalID, *planned}}, Preview: p.RequestedAction + " (" + p.Kind + ")",
+		},
+	})
+}
+
+// params are those of the call, and what is to be done as far as it is known. What the task
+// plans needs no more than its key.
+func (r *approvalRequest) params(ctx context.Context, argv []string) (p *taskapi.RequestApprovalParams, planned *task.Planned, err error) {
+	v, _, err := r.view(ctx, r.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	name, _, err := r.me(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	p = &taskapi.RequestApprovalParams{Write: write(r.id), RequestedBy: name}
+	p.Key, p.Kind, p.RequestedAction, planned = r.key, r.kind, r.action, &p.Planned
+	if len(argv) > 0 {
+		p.Command = &task.Action{Argv: argv, Inputs: r.inputs}
+	}
+	i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == r.key })
+	switch {
+	case i >= 0:
+		e := &v.Effects[i]
+		p.Kind, p.RequestedAction = cmp.Or(p.Kind, e.Kind), cmp.Or(p.RequestedAction, e.RequestedAction)
+		if p.Command == nil {
+			planned = &e.Planned
+		}
+	case p.Command == nil:
+		return nil, nil, fmt.Errorf("the task plans no effect %q; behind -- may stand a command", r.key)
+	case p.Kind == "":
+		return nil, nil, cli.Usagef("cannot ask about a command without what it does: --kind deployment, for example")
+	}
+	p.RequestedAction = cmp.Or(p.RequestedAction, r.key)
+	return p, planned, nil
 }
 
 // lobsterRequest is what a workflow of Lobster reads of a request.
@@ -384,9 +421,15 @@ type lobsterRequest struct {
 }
 
 type lobsterPrompt struct {
-	Prompt  string         `json:"prompt"`
-	Items   []task.Planned `json:"items"`
-	Preview string         `json:"preview"`
+	Prompt  string        `json:"prompt"`
+	Items   []lobsterItem `json:"items"`
+	Preview string        `json:"preview"`
+}
+
+// lobsterItem is what a gate asks about, with the approval that answers it.
+type lobsterItem struct {
+	ApprovalID string `json:"approval_id"`
+	task.Planned
 }
 
 func (t *command) newWait() *cobra.Command {
@@ -597,7 +640,9 @@ func (t *command) newEffectRun() *cobra.Command {
 		Use:     "run",
 		Example: "  ocipd task effect run --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json",
 		Short:   "run an approved effect once; a repetition gets the first result",
-		Args:    cobra.NoArgs,
+		Long: `Run an approved effect once. A repetition gets what came of the first run. The exit
+code is 0 if it was done, or is the caller's to do now, else 1.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if digest == "" {
 				v, _, err := t.view(cmd.Context(), id)
@@ -611,10 +656,21 @@ func (t *command) newEffectRun() *cobra.Command {
 				}
 			}
 			p := taskapi.RunEffectParams{Ref: taskapi.Ref{TaskID: id}, IdempotencyKey: key, RequestDigest: digest, Compensation: compensation, WaitS: wait}
-			return answered(cmd.Context(), t, "task.run_effect", &p, func(r *taskapi.EffectRun) error {
-				_, err := fmt.Fprintf(t.Stdout, "run %d of %s is %s\n", r.Run, r.EffectID, r.State)
+			raw, err := t.ask(cmd.Context(), "task.run_effect", &p)
+			if err != nil {
 				return err
-			})
+			}
+			r, err := decoded[taskapi.EffectRun](raw)
+			if err != nil {
+				return err
+			}
+			if err := t.Report(t.asJSON, raw, "run %d of %s is %s\n", r.Run, r.EffectID, r.State); err != nil {
+				return err
+			}
+			if r.State != task.EffectDone && r.RunToken == "" {
+				return cli.ErrSaid
+			}
+			return nil
 		},
 	}
 	flags := c.Flags()
