@@ -93,6 +93,9 @@ audit: {rotate: {bytes: 16384}}
 		if what == api.DecideTakeover {
 			params["content"] = "I shall see to it."
 			text = api.SignedContent(text, saw.Salt, "I shall see to it.")
+		} else {
+			params["note"] = "as we agreed"
+			text = api.SignedNote(text, "as we agreed")
 		}
 		params["signature"] = string(tool(text, "ssh-keygen", "-q", "-Y", "sign", "-f", d.at("ann"), "-n", api.ApprovalNamespace))
 		d.must(t, d.operator, "approval.resolve", params, nil)

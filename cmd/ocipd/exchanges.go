@@ -616,7 +616,7 @@ func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveP
 	}
 	params.ExchangeID = was[0].ExchangeID
 	if by != nil {
-		if params.Signature, err = by.Sign(ctx, api.SignedSettlement(params.ExchangeID, params.Agent)); err != nil {
+		if params.Signature, err = by.Sign(ctx, api.SignedNote(api.SignedSettlement(params.ExchangeID, params.Agent), params.Note)); err != nil {
 			return err
 		}
 	}

@@ -281,6 +281,16 @@ func SignedContent(text, salt, content string) string {
 	return text + "content sha256:" + hex.EncodeToString(sum[:]) + "\n"
 }
 
+// SignedNote is what a person signs who adds a note to a decision: the text for the
+// decision alone, and a digest of the note.
+func SignedNote(text, note string) string {
+	if note == "" {
+		return text
+	}
+	sum := sha256.Sum256([]byte(note))
+	return text + "note sha256:" + hex.EncodeToString(sum[:]) + "\n"
+}
+
 // SignedSettlement is what a person signs who resolves an exchange.
 func SignedSettlement(exchangeID, agent string) string {
 	return SignedText(exchangeID, DecideResolve, "exchange "+agent)
@@ -366,7 +376,8 @@ type ApprovalResolveParams struct {
 	// of them beyond those that [Approval] offers.
 	Exchange *Bounds `json:"exchange,omitzero"`
 	// Signature is an armored SSH signature over [SignedText], with content
-	// over [SignedContent], with an exchange over [SignedApproval].
+	// over [SignedContent], with an exchange over [SignedApproval], and with a note over
+	// [SignedNote] of that.
 	Signature string `json:"signature,omitzero"`
 }
 

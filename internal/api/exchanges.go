@@ -21,7 +21,7 @@ type ExchangeResolveParams struct {
 	Agent      string `json:"agent,omitzero"`
 	Outcome    string `json:"outcome"`
 	Note       string `json:"note,omitzero"`
-	// Signature is an armored SSH signature over [SignedSettlement], where the
+	// Signature is an armored SSH signature over [SignedNote] of [SignedSettlement], where the
 	// daemon demands signed decisions.
 	Signature string `json:"signature,omitzero"`
 }

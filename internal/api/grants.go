@@ -137,7 +137,8 @@ type GrantListResult struct {
 }
 
 // GrantAddParams makes a standing grant (operator, grant.add). The id is the person's to
-// choose, and is good once. Signature is an armored SSH signature over [SignedGrant].
+// choose, and is good once. Signature is an armored SSH signature over [SignedGrant],
+// with a note over [SignedNote] of that.
 type GrantAddParams struct {
 	GrantID string `json:"grantId"`
 	// Agent is the sender's instance id, Receiver an instance id or a session key.

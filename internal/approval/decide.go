@@ -137,23 +137,28 @@ func (c *Decider) mayDecide(d *Decision, peer api.Peer) error {
 	if d.Digest != "" && d.Digest != d.Request.Digest {
 		return stale(d.Request, "what waits is not what you saw: look again")
 	}
-	text := api.SignedText(d.ApprovalID, d.Decision, d.Request.Digest)
-	if d.Exchange != nil {
-		text = api.SignedApproval(&d.Request.Approval, d.Exchange)
-	}
-	if d.Content != "" {
-		text = api.SignedContent(text, d.Request.Salt, d.Content)
-	}
 	var err error
-	d.By, err = c.Who(peer, d.Decision, d.Note, d.Signature, text, c.record(d.subject, ""))
+	d.By, err = c.Who(peer, d.Decision, d.Note, d.Signature, d.text(), c.record(d.subject, ""))
 	d.By.Exchange = d.Exchange
 	return err
+}
+
+// text is what is signed of the decision, but for its note.
+func (d *Decision) text() string {
+	r := d.Request
+	switch {
+	case d.Content != "":
+		return api.SignedContent(api.SignedText(d.ApprovalID, d.Decision, r.Digest), r.Salt, d.Content)
+	case d.Exchange != nil:
+		return api.SignedApproval(&r.Approval, d.Exchange)
+	}
+	return api.SignedText(d.ApprovalID, d.Decision, r.Digest)
 }
 
 // Who is who decides something: whoever signed it or, where no signatures are asked
 // for, the user that the system says. Where they are, a word without one counts for
 // nothing; that somebody tried goes on record, in what the record says already of
-// what it is about.
+// what it is about. The text is that of the decision alone: its note is signed with it.
 func (c *Decider) Who(peer api.Peer, what, note, signature, text string, r *audit.Record) (api.ApprovalDecision, error) {
 	uid, _, pid := peer.Credentials()
 	now := c.o.Now()
@@ -163,7 +168,7 @@ func (c *Decider) Who(peer api.Peer, what, note, signature, text string, r *audi
 	}
 	reason := "decisions must be signed here, with a key of the allowed signers"
 	if signature != "" {
-		principal, fingerprint, err := c.Signers.Verify([]byte(signature), []byte(text), now)
+		principal, fingerprint, err := c.Signers.Verify([]byte(signature), []byte(api.SignedNote(text, note)), now)
 		if err == nil {
 			by.By, by.Fingerprint, by.Signature = principal, fingerprint, signature
 			return by, nil
@@ -400,9 +405,9 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	if d.Grant != "" {
 		record.Details["grantId"] = d.Grant
 	}
-	if d.By.Signature != "" && d.Content != "" {
+	if d.By.Signature != "" && (d.Content != "" || d.Note != "") {
 		// What was signed can be checked from the record and the words.
-		record.Details["signedText"] = api.SignedContent(api.SignedText(d.ApprovalID, d.Decision, r.Digest), r.Salt, d.Content)
+		record.Details["signedText"] = api.SignedNote(d.text(), d.Note)
 	}
 	if len(r.Approvals) > 1 {
 		record.Details["approvals"] = r.Approvals

@@ -22,7 +22,7 @@ func recount(a *api.Approval, signers Signers) {
 		return
 	}
 	a.Approvals = slices.DeleteFunc(a.Approvals, func(given api.ApprovalDecision) bool {
-		_, _, err := signers.Verify([]byte(given.Signature), []byte(api.SignedApproval(a, given.Exchange)), time.UnixMilli(given.At))
+		_, _, err := signers.Verify([]byte(given.Signature), []byte(api.SignedNote(api.SignedApproval(a, given.Exchange), given.Note)), time.UnixMilli(given.At))
 		return err != nil
 	})
 	a.Given = len(a.Approvals)

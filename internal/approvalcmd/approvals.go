@@ -115,7 +115,7 @@ func completeHeldAgent(p *approvalsui.People) cobra.CompletionFunc {
 
 func newShow(p *approvalsui.People) *cobra.Command {
 	var asJSON bool
-	var decision, content string
+	var decision, content, note string
 	var with approvalsui.Beyond
 	c := &cobra.Command{
 		Use: "show ID",
@@ -140,18 +140,22 @@ resolve or takeover with --signature.`,
 			if content != "" && decision != api.DecideTakeover {
 				return cli.Usagef("cannot use --content without --to-sign %s", api.DecideTakeover)
 			}
+			if note != "" && decision == "" {
+				return cli.Usagef("cannot use --note without --to-sign")
+			}
 			if err := with.Check(); err != nil {
 				return err
 			}
 			if with.Exchange && decision != api.DecideApprove {
 				return cli.Usagef("cannot use --exchange without --to-sign %s", api.DecideApprove)
 			}
-			return p.Show(cmd.Context(), args[0], decision, content, with, asJSON)
+			return p.Show(cmd.Context(), args[0], decision, content, note, with, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&decision, "to-sign", "", "print the text to sign for this `DECISION` and nothing else: "+strings.Join(api.Decisions(), ", "))
 	c.Flags().StringVar(&content, "content", "", "the `TEXT` that is to be said in place of the message, as takeover is given it; - reads it from stdin")
+	c.Flags().StringVar(&note, "note", "", "the `TEXT` that is to be recorded with the decision: it is signed too")
 	beyond(c, &with)
 	c.MarkFlagsMutuallyExclusive("json", "to-sign")
 	cli.Choices(c, "to-sign", api.Decisions())

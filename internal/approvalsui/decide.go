@@ -81,7 +81,7 @@ func (s *People) Decide(ctx context.Context, name, decision string, f DecideOpti
 		return err
 	}
 	params := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: decision, Note: f.Note, Content: content, Exchange: exchange}
-	if params.Signature, err = s.signature(ctx, &a.Approval, decision, content, exchange, keys, f); err != nil {
+	if params.Signature, err = s.signature(ctx, &a.Approval, decision, content, f.Note, exchange, keys, f); err != nil {
 		return err
 	}
 	// What sends nothing may be decided about whatever it has become.

@@ -172,7 +172,7 @@ func (o *daemonDecider) look(ctx context.Context, id string) (*api.Approval, err
 
 func (o *daemonDecider) decide(ctx context.Context, a *api.Approval, p api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
 	if a.SignatureRequired || o.keys.wanted != "" || o.keys.file != nil {
-		text, err := textToSign(a, p.Decision, p.Content, p.Exchange)
+		text, err := textToSign(a, p.Decision, p.Content, p.Note, p.Exchange)
 		if err != nil {
 			return result, err
 		}

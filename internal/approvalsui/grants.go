@@ -232,7 +232,7 @@ func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
 			return cmp.Or(err, errors.New("nothing was granted"))
 		}
 	}
-	if p.Signature, err = keys.Sign(ctx, api.SignedGrant(p)); err != nil {
+	if p.Signature, err = keys.Sign(ctx, api.SignedNote(api.SignedGrant(p), p.Note)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)

@@ -132,14 +132,14 @@ func chosen(conn io.ReadWriter, wanted string) (ssh.Signer, error) {
 }
 
 // signature is a person's signature over a decision, where one is wanted.
-func (s *People) signature(ctx context.Context, a *api.Approval, decision, content string, exchange *api.Bounds, k *Keys, f DecideOptions) (string, error) {
+func (s *People) signature(ctx context.Context, a *api.Approval, decision, content, note string, exchange *api.Bounds, k *Keys, f DecideOptions) (string, error) {
 	if f.Signature != "" {
 		return s.readSignature(ctx, f.Signature)
 	}
 	if !f.Sign && f.Key == "" && !a.SignatureRequired {
 		return "", nil
 	}
-	text, err := textToSign(a, decision, content, exchange)
+	text, err := textToSign(a, decision, content, note, exchange)
 	if err != nil {
 		return "", err
 	}

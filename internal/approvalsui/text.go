@@ -20,7 +20,7 @@ import (
 )
 
 // Show prints one held message, or the text that a decision about it signs.
-func (s *People) Show(ctx context.Context, name, decision, content string, with Beyond, asJSON bool) error {
+func (s *People) Show(ctx context.Context, name, decision, content, note string, with Beyond, asJSON bool) error {
 	content, err := s.words(ctx, content)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *People) Show(ctx context.Context, name, decision, content string, with 
 		if failed != nil {
 			return failed
 		}
-		if text, err = textToSign(&a.Approval, decision, content, bounds); err == nil {
+		if text, err = textToSign(&a.Approval, decision, content, note, bounds); err == nil {
 			_, err = io.WriteString(s.Stdout, text)
 		}
 	default:
@@ -53,22 +53,22 @@ func (s *People) Show(ctx context.Context, name, decision, content string, with 
 }
 
 // textToSign returns what a signature over a decision is about, with what is
-// said in place of the message unless that is empty. It is made of what was
+// said in place of the message and the note unless they are empty. It is made of what was
 // shown; a daemon that wants something else signed does not get it.
-func textToSign(a *api.Approval, decision, content string, exchange *api.Bounds) (string, error) {
+func textToSign(a *api.Approval, decision, content, note string, exchange *api.Bounds) (string, error) {
 	text := api.SignedText(a.ApprovalID, decision, a.Digest)
 	offered := api.DecisionsOf(a.Kind)
 	switch {
 	case !slices.Contains(offered, decision):
 		return "", fmt.Errorf("cannot sign: %s is no decision about approval %s: want one of %s", decision, a.ApprovalID, strings.Join(offered, ", "))
 	case a.ToSign[decision] == text && content != "":
-		return api.SignedContent(text, a.Salt, content), nil
+		text = api.SignedContent(text, a.Salt, content)
 	case a.ToSign[decision] == text && exchange != nil:
-		return api.SignedApproval(a, exchange), nil
+		text = api.SignedApproval(a, exchange)
 	case a.ToSign[decision] != text:
 		return "", fmt.Errorf("cannot sign: what the daemon wants signed to %s is not about approval %s and digest %s", decision, a.ApprovalID, a.Digest)
 	}
-	return text, nil
+	return api.SignedNote(text, note), nil
 }
 
 // writeApproval shows a held message to a person who may have to decide.

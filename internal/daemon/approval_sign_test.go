@@ -356,3 +356,30 @@ func TestSignedWordsAndSettlements(t *testing.T) {
 		t.Errorf("on record: %+v", last.Record)
 	}
 }
+
+// A note is signed with its decision: who passes a signature on adds no words to it, and
+// takes none away.
+func TestNoteIsSigned(t *testing.T) {
+	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""))
+	h.channel("@openclawos/telegram", "telegram")
+	alice, person := h.agent("@acme/alice"), h.operates()
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
+	saw := h.shown(held.ApprovalID)
+	plain := saw.ToSign[api.DecideDeny]
+	for signedText, notes := range map[string][]string{plain: {"He is a liar."}, api.SignedNote(plain, "Not now."): {"", "Not now", "He is a liar."}} {
+		for _, note := range notes {
+			params := decision(api.DecideDeny, &saw)
+			params["note"], params["signature"] = note, signs(t, "carol", signedText, api.ApprovalNamespace)
+			contains(t, person.refuse(api.Forbidden, "approval.resolve", params).Message, "bad signature")
+		}
+	}
+	settle := map[string]any{"exchangeId": saw.ExchangeID, "outcome": "resolved", "note": "He is a liar.", "signature": signs(t, "carol", api.SignedSettlement(saw.ExchangeID, ""), api.ApprovalNamespace)}
+	contains(t, person.refuse(api.Forbidden, "exchange.resolve", settle).Message, "bad signature")
+	params := decision(api.DecideDeny, &saw)
+	params["note"], params["signature"] = "Not now.", signs(t, "carol", api.SignedNote(plain, "Not now."), api.ApprovalNamespace)
+	person.must("approval.resolve", params, nil)
+	r := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, Event: "denied", ApprovalID: saw.ApprovalID}})
+	if len(r) != 1 || r[0].Details["signedText"] != api.SignedNote(plain, "Not now.") || r[0].Details["note"] != "Not now." {
+		t.Errorf("on record: %+v", r)
+	}
+}

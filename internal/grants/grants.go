@@ -193,9 +193,13 @@ func (g *Grant) stands(signers approval.Signers, now time.Time) bool {
 	if signers == nil {
 		return g.Kind != api.GrantStanding
 	}
-	text := []byte(g.signed())
+	text := g.signed()
 	return !slices.ContainsFunc(g.People, func(p api.ApprovalDecision) bool {
-		_, _, err := signers.Verify([]byte(p.Signature), text, now)
+		_, _, err := signers.Verify([]byte(p.Signature), []byte(api.SignedNote(text, p.Note)), now)
+		if err != nil && p.Note != "" {
+			// Before notes were signed. Nothing follows from one that stands here.
+			_, _, err = signers.Verify([]byte(p.Signature), []byte(text), now)
+		}
 		return err != nil
 	})
 }
