@@ -6,7 +6,7 @@ import (
 )
 
 func newDoctor(s *shell) *cobra.Command {
-	var asJSON, quiet, fix bool
+	var asJSON, quiet, fix, noCanary bool
 	c := &cobra.Command{
 		Use: "doctor",
 		Example: "  ocipd doctor\n" +
@@ -15,17 +15,25 @@ func newDoctor(s *shell) *cobra.Command {
 		Short: "check everything the daemon needs, and print the fix",
 		Long: `Check the machine, the configuration, the rules for strangers, grants of apps,
 signers, files and their modes, the daemon, its service, clock, disk, policy and
-the end of the audit log. No daemon is needed; one may run. Each line is pass,
+the end of the audit log. Of each agent runtime that ocipd integrate has put behind the
+daemon, an agent is made to send a canary, which has to be refused (--no-canary leaves
+that out: it takes a turn of the agent's model). No daemon is needed; one may run. Each line is pass,
 warn or fail with the fix; a fail makes the exit code 1. "ocipd audit verify"
 reads the whole log.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return doctor.New(cmd.Context(), &s.Process).Run(asJSON, quiet, fix)
+			d := doctor.New(cmd.Context(), &s.Process)
+			if !noCanary {
+				// Where it cannot be told, there is nothing to try.
+				d.Gates, _ = s.integrationPlace()
+			}
+			return d.Run(asJSON, quiet, fix)
 		},
 	}
 	flags := c.Flags()
 	flags.BoolVar(&asJSON, "json", false, "print JSON lines")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "show only what does not pass")
+	flags.BoolVar(&noCanary, "no-canary", false, "do not try the gates of agent runtimes")
 	flags.BoolVar(&fix, "fix", false, "do what is safe: modes of own files, missing directories, dead sockets, the tombstone's copy")
 	return c
 }

@@ -23,10 +23,15 @@ import (
 func newIntegrate(s *shell) *cobra.Command {
 	var agent, token string
 	var remove, dryRun, asJSON bool
+	var who owner
 	c := &cobra.Command{
 		Use:   "integrate [NAME]",
-		Short: "put the MCP servers of an agent runtime behind the daemon",
-		Long: `Put every MCP server that an agent runtime starts behind ocipd mcp-proxy, so that
+		Short: "put an agent runtime behind the daemon",
+		Long: `Put an agent runtime behind the daemon, and try its gate by a canary: a message to
+nobody that an agent of it is made to send, and that is refused.
+
+OpenClaw gets a plugin, which is part of this program; its agents go into the
+configuration. Elsewhere, put every MCP server that an agent runtime starts behind ocipd mcp-proxy, so that
 what its agent sends through them is decided by the daemon, in the name of an agent
 that has no app. The agent's token is made for it, unless --token-file names one. The
 runtime's own file is changed: the commands of its servers, and nothing else in it. --remove takes
@@ -34,6 +39,7 @@ them out again; the file becomes what it was, byte for byte, where nobody has
 changed it since. Without a name, list the runtimes of this machine, what of them
 is gated, what is open, and why.`,
 		Example: "  ocipd integrate\n" +
+			"  ocipd integrate openclaw --user ann --tenant acme-corp\n" +
 			"  ocipd integrate claude-code --agent alice --dry-run\n" +
 			"  ocipd integrate codex --agent bob\n" +
 			"  ocipd integrate codex --remove",
@@ -65,6 +71,15 @@ is gated, what is open, and why.`,
 			if remove && agent != "" {
 				return cli.Usagef("--remove takes all servers out, whoever's they are: leave --agent out")
 			}
+			if r.Name == "openclaw" {
+				if agent != "" || token != "" {
+					return cli.Usagef("OpenClaw has agents of its own: leave --agent and --token-file out")
+				}
+				return s.integrateOpenClaw(cmd.Context(), p, who, remove, dryRun)
+			}
+			if who != (owner{}) {
+				return cli.Usagef("--user and --tenant are about agents of OpenClaw")
+			}
 			if p.Token, err = filepath.Abs(token); err != nil {
 				return err
 			}
@@ -77,6 +92,8 @@ is gated, what is open, and why.`,
 	flags := c.Flags()
 	flags.StringVar(&agent, "agent", "", "gate what is sent as the agent of this `ID` (default: the only one)")
 	flags.StringVar(&token, "token-file", "", "the agent's token stands in `FILE` (default: one is made)")
+	flags.StringVar(&who.user, "user", "", "`NAME` of whose the agents of OpenClaw are (default: asked)")
+	flags.StringVar(&who.tenant, "tenant", "", "`NAME` of the company or household that they belong to (default: asked)")
 	flags.BoolVar(&remove, "remove", false, "take the servers out from behind the proxy")
 	flags.BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
 	flags.BoolVar(&asJSON, "json", false, "print JSON lines, one server each")

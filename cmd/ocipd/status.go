@@ -128,6 +128,11 @@ func facts(status *api.Status, now time.Time) (list []fact) {
 	if a.Fault != "" {
 		wrong("fault", a.Fault, term.Red)
 	}
+	for i := range status.Ungated {
+		u := &status.Ungated[i]
+		wrong("ungated", fmt.Sprintf("%s runs (process %d) and its plugin is not connected, for %s: nobody decides about what its agents send", u.Title, u.PID, term.Age(now.Sub(u.Since))), term.Red)
+		aside("", term.Plain("look at it: ocipd doctor; put it behind the daemon: ocipd integrate openclaw"))
+	}
 	if u := a.Unsigned; u != nil {
 		wrong("unsigned", fmt.Sprintf("nobody had signed records %d to %d (%s to %s) when the daemon started, more than one leaves behind: they may not be what was decided",
 			u.First, u.Last, u.Since.Local().Format(time.DateTime), u.Until.Local().Format(time.DateTime)), term.Red)

@@ -26,7 +26,10 @@ type Status struct {
 	Connections int           `json:"connections"`
 	Apps        []AppStatus   `json:"apps"`
 	Agents      []AgentStatus `json:"agents"`
-	Queues      []QueueStatus `json:"queues"`
+	// Ungated are processes of agent runtimes whose plugin is not connected: nobody
+	// decides about what their agents send.
+	Ungated []UngatedProcess `json:"ungated,omitzero"`
+	Queues  []QueueStatus    `json:"queues"`
 	// Exchanges counts exchanges by outcome: one between two agents of this
 	// daemon is one. Where there are very many, the numbers may be some seconds
 	// old.
@@ -50,6 +53,14 @@ type Status struct {
 	// Sinks are the other systems that the log is handed to.
 	Sinks []SinkStatus `json:"sinks"`
 	Store StoreStatus  `json:"store"`
+}
+
+// UngatedProcess is a process of an agent runtime without its plugin.
+type UngatedProcess struct {
+	App   string    `json:"app"`
+	Title string    `json:"title"`
+	PID   int       `json:"pid"`
+	Since time.Time `json:"since"`
 }
 
 // AppStatus is one registered app.

@@ -15,7 +15,7 @@ type folder struct {
 // layers is the layer table. A folder with Go code that has no row is a fault.
 var layers = map[string]folder{
 	"cmd/ocipd": {
-		imports: []string{"configs", "configs/policies", "internal/acp", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/configfile", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/durable", "internal/integrate", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mask", "internal/mcpproxy", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskapi", "internal/taskclient", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
+		imports: []string{"configs", "configs/policies", "integrations", "internal/acp", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/configfile", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/durable", "internal/integrate", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mask", "internal/mcpproxy", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskapi", "internal/taskclient", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
 		clock:   true, process: true,
 	},
 	"internal/daemon": {
@@ -25,7 +25,7 @@ var layers = map[string]folder{
 			"internal/logstore", "internal/store", "internal/index", "internal/config", "internal/client", "internal/api",
 			"internal/ocip/commitment", "internal/ocip/content", "internal/sshsig", "internal/mirror", "internal/checkpoints", "internal/witness",
 			"internal/keyring", "internal/redact", "internal/export", "internal/supervisor", "internal/metrics", "internal/place", "internal/text",
-			"internal/reload", "internal/digestkeys", "internal/metricshttp", "internal/appconfig", "internal/diskspace", "internal/retention", "internal/runner", "internal/task", "internal/taskapi", "internal/tasks", "internal/notices", "internal/logquery", "internal/storeerror",
+			"internal/reload", "internal/digestkeys", "internal/metricshttp", "internal/appconfig", "internal/diskspace", "internal/retention", "internal/runner", "internal/task", "internal/taskapi", "internal/tasks", "internal/notices", "internal/logquery", "internal/storeerror", "internal/gateways",
 		},
 		clock: true,
 	},
@@ -43,6 +43,7 @@ var layers = map[string]folder{
 	"internal/logquery":    {imports: []string{"internal/api", "internal/audit", "internal/store"}},
 	"internal/storeerror":  {imports: []string{"internal/api", "internal/fileintegrity", "internal/ocip", "internal/store"}},
 	"internal/registry":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/jsonline", "internal/keylock", "internal/metrics", "internal/ocip", "internal/store", "internal/text"}},
+	"internal/gateways":    {imports: []string{"internal/peer"}},
 	"internal/keylock":     {},
 	"internal/mcpproxy":    {imports: []string{"internal/api", "internal/client", "internal/taskapi"}},
 	"internal/releases":    {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/keylock", "internal/store"}},
@@ -93,12 +94,12 @@ var layers = map[string]folder{
 	"internal/logview":         {imports: []string{"internal/audit", "internal/term"}},
 	"internal/verify":          {imports: []string{"internal/audit", "internal/checkpoints", "internal/durable", "internal/index", "internal/keyring", "internal/logreader", "internal/mirror", "internal/store", "internal/term", "internal/witness"}},
 	"internal/approvalcmd":     {imports: []string{"internal/api", "internal/approvalsui", "internal/cli", "internal/ocip", "internal/term"}},
-	"internal/integrate":       {imports: []string{"internal/durable"}},
+	"internal/integrate":       {imports: []string{"integrations", "internal/api", "internal/audit", "internal/durable", "internal/peer"}},
 	"internal/configfile":      {imports: []string{"internal/config", "internal/durable", "internal/kernelconfig", "internal/keypath", "internal/yamltext"}},
 	"internal/service":         {imports: []string{"internal/kernelconfig", "internal/api", "internal/cli", "internal/config", "internal/term", "systemd"}},
 	"internal/doctor": {
 		imports: []string{
-			"internal/kernelconfig", "internal/logreader",
+			"internal/kernelconfig", "internal/logreader", "internal/integrate",
 			"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/config", "internal/daemon", "internal/keyring", "internal/mirror",
 			"internal/place", "internal/policy", "internal/service", "internal/logstore", "internal/store", "internal/term", "internal/checkpoints", "systemd",
 		},

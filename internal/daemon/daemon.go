@@ -26,6 +26,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/digestkeys"
 	"github.com/openclawos/ocipd/internal/export"
+	"github.com/openclawos/ocipd/internal/gateways"
 	"github.com/openclawos/ocipd/internal/index"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
@@ -110,6 +111,7 @@ type Daemon struct {
 
 	sinks     *export.Set
 	retention *retention.Keeper
+	gateways  *gateways.Watch
 	metrics   *metrics.Set
 
 	signer *keyring.Signer
@@ -199,6 +201,7 @@ func (d *Daemon) steps() []step {
 		{"tasks", d.startTasks},
 		{"record of the start", d.recordStart},
 		{"retention", d.retain},
+		{"watch of gateways", d.watchGateways},
 		{"server", d.makeServer},
 		{"reload", d.watchFiles},
 		{"metrics", d.serveMetrics},

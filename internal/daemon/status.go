@@ -42,6 +42,9 @@ func (d *Daemon) status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	s.Policy, s.Config = d.reloader.PolicyStatus(), d.reloader.ConfigStatus()
 	s.PendingRestart = d.reloader.Waiting()
 	s.Store = d.storeStatus()
+	for _, u := range d.gateways.Ungated() {
+		s.Ungated = append(s.Ungated, api.UngatedProcess{App: u.App, Title: u.Title, PID: u.PID, Since: u.Since.UTC()})
+	}
 	return s, nil
 }
 

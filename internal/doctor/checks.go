@@ -23,6 +23,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/integrate"
 	"github.com/openclawos/ocipd/internal/place"
 	"github.com/openclawos/ocipd/internal/term"
 )
@@ -84,6 +85,10 @@ type Examiner struct {
 	ctx context.Context
 	now func() time.Time
 
+	// Gates is where the agent runtimes are whose gates are tried, nil where none is to be:
+	// each takes a turn of an agent, and as long as one.
+	Gates *integrate.Place
+
 	// cfg is the configuration, and the defaults where that has an error.
 	cfg    *config.Config
 	cfgErr error
@@ -127,6 +132,7 @@ func examinations() []examination {
 		{"mirror", (*Examiner).mirror},
 		{"sinks", (*Examiner).sinks},
 		{"index", (*Examiner).index},
+		{"gates", (*Examiner).gates},
 	}
 }
 

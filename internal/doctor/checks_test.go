@@ -100,6 +100,9 @@ func TestDoctorHearsTheDaemon(t *testing.T) {
 		{name: "mirror behind", live: func(s *api.Status) { s.Audit.Mirrored = 1 }, ask: (*Examiner).mirror, want: Warn, text: "records behind"},
 		{name: "mirror", live: func(*api.Status) {}, ask: (*Examiner).mirror, want: Pass, text: "up to record 9000"},
 		{name: "index behind", live: func(s *api.Status) { s.Audit.Indexed = 1 }, ask: (*Examiner).index, want: Warn, text: "8999 records behind"},
+		{name: "gates", live: func(s *api.Status) {
+			s.Ungated = []api.UngatedProcess{{App: "@openclaw/gateway", Title: "OpenClaw", PID: 7, Since: time.Now()}}
+		}, ask: (*Examiner).gates, want: Fail, text: "OpenClaw runs (process 7) and its plugin has not been connected"},
 		{name: "index", live: func(*api.Status) {}, ask: (*Examiner).index, want: Pass, text: "up to record 9000"},
 		{name: "no sink", live: func(*api.Status) {}, ask: (*Examiner).sinks, want: Pass, text: "none configured"},
 		{name: "failing sink", yaml: journal, live: func(s *api.Status) {

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 )
 
 // canaryChannel is a channel that nothing delivers to: what a canary says reaches nobody,
@@ -63,4 +67,28 @@ func (r *Runtime) Try(ctx context.Context, p *Place, c *Canary, find func(ctx co
 		return Record{}, fmt.Errorf("the canary of %s: %w", r.Title, failed)
 	}
 	return Record{}, fmt.Errorf("the agent of %s has sent the canary, and the daemon was not asked: the gate is open", r.Title)
+}
+
+// Integrated reports whether a runtime was put behind the daemon and not taken out again.
+func (r *Runtime) Integrated(p *Place) bool {
+	_, err := os.Stat(r.noteFile(p))
+	return err == nil
+}
+
+// Records looks for a canary in the log of a daemon, by a call to its operator socket.
+func Records(call func(ctx context.Context, method string, params, result any) error) func(ctx context.Context, session string) ([]Record, error) {
+	return func(ctx context.Context, session string) (found []Record, err error) {
+		var page api.AuditQueryResult
+		if err := call(ctx, "audit.query", &api.AuditQueryParams{Filter: audit.Filter{Like: audit.Record{SessionKey: session}}}, &page); err != nil {
+			return nil, err
+		}
+		for _, line := range page.Records {
+			r, err := audit.Parse(line)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, Record{Seq: r.Seq, Refused: r.PolicyResult == audit.ResultDeny, Reason: r.PolicyReason})
+		}
+		return found, nil
+	}
 }

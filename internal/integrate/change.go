@@ -78,7 +78,7 @@ func (r *Runtime) Remove(p *Place) (*Plan, error) {
 	for i := range plan.files {
 		f := &plan.files[i]
 		f.original = nil
-		if note, ok := notes[f.path]; ok && note.After == sum(f.before) {
+		if note, ok := notes[f.path]; ok && note.After == Sum(f.before) {
 			// Nobody has changed it since: it becomes what it was, to the byte.
 			f.after = note.Before
 		}
@@ -118,7 +118,7 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 		if bytes.Equal(after, text) {
 			return nil
 		}
-		if note, ok := notes[path]; ok && note.After == sum(text) {
+		if note, ok := notes[path]; ok && note.After == Sum(text) {
 			bare = note.Before
 		}
 		if err := r.check(path, after, plan.Changes); err != nil {
@@ -180,7 +180,7 @@ func (p *Plan) Apply() error {
 	for _, f := range p.files {
 		delete(notes, f.path)
 		if f.original != nil {
-			notes[f.path] = note{After: sum(f.after), Before: f.original}
+			notes[f.path] = note{After: Sum(f.after), Before: f.original}
 		}
 	}
 	// The note comes first: without it the file could not be given back to the byte.
@@ -209,7 +209,8 @@ type note struct {
 	Before []byte `json:"before"`
 }
 
-func sum(text []byte) string {
+// Sum is the digest of a file, by which it is seen whether somebody has changed it.
+func Sum(text []byte) string {
 	digest := sha256.Sum256(text)
 	return hex.EncodeToString(digest[:])
 }

@@ -80,7 +80,7 @@ type Place struct {
 }
 
 // Runtimes are those that are known, in the order in which they are shown.
-func Runtimes() []*Runtime { return []*Runtime{claudeCode, codex} }
+func Runtimes() []*Runtime { return []*Runtime{claudeCode, codex, openClaw} }
 
 // Find returns the runtime of a name, nil where there is none.
 func Find(name string) *Runtime {

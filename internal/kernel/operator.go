@@ -7,6 +7,9 @@ import (
 	"github.com/openclawos/ocipd/internal/status"
 )
 
+// Apps are those that are connected.
+func (k *Kernel) Apps() []api.AppStatus { return k.apps.Status() }
+
 // Status returns what the kernel knows of itself. The daemon adds the rest.
 func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	cfg := &k.rules().cfg

@@ -120,6 +120,16 @@ func (n *Notices) Held(a api.ApprovalSummary) {
 	}
 }
 
+// Alarm tells people of something that waits for no decision, and that they must know.
+func (n *Notices) Alarm(id, title, body string) {
+	err := n.tell(func(f *notify.Fanout) error {
+		return f.Notify(context.Background(), notify.Notice{ID: id, Urgency: notify.Critical, Title: title, Body: body})
+	})
+	if err != nil {
+		n.log.Warn("cannot tell a person", zap.String("what", title), zap.Error(err))
+	}
+}
+
 // Decided takes the notice back.
 func (n *Notices) Decided(id string) {
 	err := n.tell(func(f *notify.Fanout) error { return f.Withdraw(context.Background(), id) })

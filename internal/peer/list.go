@@ -9,7 +9,11 @@ import (
 )
 
 // Listed is what is looked at of a process among all.
-type Listed struct{ PID, Parent, Session int }
+type Listed struct {
+	PID, Parent, Session int
+	// Name is what the process calls itself, 15 bytes at most.
+	Name string
+}
 
 // Processes are all processes that are seen and have not ended.
 func Processes() (list []Listed) {
@@ -26,18 +30,19 @@ func Processes() (list []Listed) {
 	return list
 }
 
-// parseListed reads fields 1, 4 and 6 of /proc/PID/stat, proc_pid_stat(5).
+// parseListed reads fields 1, 2, 4 and 6 of /proc/PID/stat, proc_pid_stat(5).
 func parseListed(text string) (p Listed, ok bool) {
 	end := strings.LastIndexByte(text, ')')
 	if end < 0 {
 		return p, false
 	}
-	first, _, _ := strings.Cut(text, " ")
+	first, name, _ := strings.Cut(text[:end], " (")
 	fields := strings.Fields(text[end+1:])
 	if len(fields) < 4 || fields[0] == "Z" {
 		return p, false
 	}
 	var errs [3]error
+	p.Name = name
 	p.PID, errs[0] = strconv.Atoi(first)
 	p.Parent, errs[1] = strconv.Atoi(fields[1])
 	p.Session, errs[2] = strconv.Atoi(fields[3])

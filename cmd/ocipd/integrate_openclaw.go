@@ -1,0 +1,373 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/configs"
+	"github.com/openclawos/ocipd/integrations"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/durable"
+	"github.com/openclawos/ocipd/internal/integrate"
+	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/place"
+	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/yamltext"
+)
+
+// owner is whose the agents of a runtime are, as far as flags say it.
+type owner struct{ user, tenant string }
+
+// integrateOpenClaw puts OpenClaw's Gateway behind the daemon, or takes it out again.
+func (s *shell) integrateOpenClaw(ctx context.Context, p *integrate.Place, who owner, remove, dryRun bool) error {
+	o, err := integrate.FindOpenClaw(ctx, p)
+	if err != nil {
+		return err
+	}
+	o.Running = integrate.GatewayRuns()
+	live, err := s.runningDaemon(ctx)
+	if err != nil {
+		return err
+	}
+	if remove {
+		return s.removeOpenClaw(ctx, o, live, dryRun)
+	}
+	if err := o.Fit(); err != nil {
+		return err
+	}
+	socket, err := s.KernelSocket()
+	if err != nil {
+		return err
+	}
+	if socket, err = filepath.Abs(socket); err != nil {
+		return err
+	}
+	edit, err := s.agentsOf(o, live, who)
+	if err != nil {
+		return err
+	}
+	files, settings := o.Lacks(socket)
+	s.showOpenClaw(o, edit, socket, files, settings)
+	if dryRun {
+		s.Say("nothing was changed")
+		return nil
+	}
+	if edit != nil || files || settings {
+		if err := o.Note(edit.note()); err != nil {
+			return err
+		}
+	}
+	if edit != nil {
+		if err := s.writeConfig(edit); err != nil {
+			return err
+		}
+	}
+	if files || settings {
+		if err := o.Install(ctx, socket); err != nil {
+			return err
+		}
+	}
+	if edit != nil && live != nil {
+		if err := s.Operate(ctx, "policy.reload", nil, nil); err != nil {
+			return fmt.Errorf("the running daemon does not take the configuration: %w", err)
+		}
+	}
+	for _, what := range integrate.Find("openclaw").Open {
+		s.Say("open: %s", what)
+	}
+	switch {
+	case live == nil:
+		s.Say("no daemon runs: OpenClaw's agents send nothing until one does. Start it (ocipd service install), then try the gate: ocipd doctor")
+		return nil
+	case !o.Running:
+		s.Say("no Gateway runs: start it (openclaw gateway start), then try the gate: ocipd doctor")
+		return nil
+	}
+	return s.tryGate(ctx, integrate.Find("openclaw"), p)
+}
+
+// runningDaemon is what the daemon says of itself, nil where none runs.
+func (s *shell) runningDaemon(ctx context.Context) (*api.Status, error) {
+	live := new(api.Status)
+	err := s.Operate(ctx, "kernel.status", nil, live)
+	if errors.Is(err, client.ErrNotRunning) {
+		return nil, nil
+	}
+	return live, err
+}
+
+// agentsOf plans to put the agents of OpenClaw into the daemon's configuration, nil where
+// all of them are there.
+func (s *shell) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (*configEdit, error) {
+	cfg, err := s.Load(nil)
+	if err != nil {
+		return nil, err
+	}
+	file := cli.Absolute(cmp.Or(s.ConfigFile, config.FilePath(s.Getenv)))
+	if live != nil && live.ConfigFile != "" && !place.Same(live.ConfigFile, file) {
+		return nil, fmt.Errorf("the daemon that runs reads %s, and this is about %s: name that with --config", live.ConfigFile, file)
+	}
+	var missing []string
+	for _, id := range o.Agents {
+		i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return a.ID == id })
+		switch {
+		case i < 0:
+			missing = append(missing, id)
+		case cfg.Agents[i].App != integrate.GatewayApp:
+			return nil, fmt.Errorf("agent %s of OpenClaw has the id of one that speaks by %s: give one of them another id", id, cmp.Or(cfg.Agents[i].App, "a token"))
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	items, err := s.askOwners(missing, who)
+	if err != nil {
+		return nil, err
+	}
+	e := &configEdit{ConfigNote: integrate.ConfigNote{File: file, Items: items}}
+	e.Before, err = os.ReadFile(file)
+	if e.Was = err == nil; errors.Is(err, fs.ErrNotExist) {
+		e.Before, err = nil, nil
+		e.after = configs.Default()
+	} else {
+		e.after = e.Before
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e.after, err = withAgents(file, e.after, items); err != nil {
+		return nil, err
+	}
+	e.After = integrate.Sum(e.after)
+	return e, nil
+}
+
+// configEdit is a change of the daemon's own configuration.
+type configEdit struct {
+	integrate.ConfigNote
+	after []byte
+}
+
+// askOwners asks whose each agent is and of which organisation, where no flag says it,
+// and returns the agents as the configuration has them.
+func (s *shell) askOwners(ids []string, who owner) (items []string, err error) {
+	in, asks := bufio.NewReader(s.Stdin), s.Asks()
+	if !asks && (who.user == "" || who.tenant == "") {
+		return nil, cli.Usagef("whose agents are %s, and of which organisation? say it with --user and --tenant", strings.Join(ids, ", "))
+	}
+	said := owner{cmp.Or(who.user, s.Getenv("USER"), "me"), ""}
+	for _, id := range ids {
+		is := who
+		if is.user == "" {
+			if is.user, err = s.Question(in, "Whose agent is "+id+"? A name", said.user); err != nil {
+				return nil, err
+			}
+		}
+		if is.tenant == "" {
+			if is.tenant, err = s.Question(in, "Of which company or household? No message passes to agents of another one", cmp.Or(said.tenant, is.user)); err != nil {
+				return nil, err
+			}
+		}
+		if err := cmp.Or(checkName("user", is.user), checkName("tenant", is.tenant)); err != nil {
+			return nil, err
+		}
+		said = is
+		items = append(items, fmt.Sprintf("{id: %s, app: %s, instance_id: %s, user_id: %s, org_unit: general, tenant_id: %s}",
+			yamltext.Quote(id), yamltext.Quote(integrate.GatewayApp), yamltext.Quote("agent-"+id+"-1"), yamltext.Quote(is.user), yamltext.Quote(is.tenant)))
+	}
+	return items, nil
+}
+
+// withAgents puts agents into the text of a configuration.
+func withAgents(file string, text []byte, items []string) ([]byte, error) {
+	at := keypath.Path{}.Key("agents")
+	one, all := bytes.Clone(text), []byte(nil)
+	var err error
+	for _, item := range slices.Backward(items) {
+		if one, err = yamltext.Edit(one, at, item); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		if _, err = config.Parse(file, one); err == nil {
+			return one, nil
+		}
+	}
+	// Without a list of agents there, one is put there.
+	all, whole := yamltext.Edit(text, at, "["+strings.Join(items, ", ")+"]")
+	if whole == nil {
+		if _, whole = config.Parse(file, all); whole == nil {
+			return all, nil
+		}
+	}
+	return nil, fmt.Errorf("cannot put the agents into %s: %w", file, err)
+}
+
+// writeConfig writes a changed configuration.
+func (s *shell) writeConfig(e *configEdit) error {
+	now, err := os.ReadFile(e.File)
+	switch {
+	case !e.Was && errors.Is(err, fs.ErrNotExist):
+		return writeNew(e.File, e.after)
+	case err != nil:
+		return err
+	case !bytes.Equal(now, e.Before):
+		return fmt.Errorf("cannot change %s: %w", e.File, integrate.ErrChanged)
+	}
+	return replaceConfig(e.File, e.after)
+}
+
+func replaceConfig(file string, text []byte) error {
+	target, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(target)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(target, ".part", info.Mode().Perm(), text)
+}
+
+// showOpenClaw says what is changed, file by file.
+func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket string, files, settings bool) {
+	s.Say("%s, agents: %s", o.Version, strings.Join(o.Agents, ", "))
+	if edit != nil {
+		s.showDiff(edit.File, edit.Before, edit.after)
+	}
+	if files {
+		s.Say("%s", o.Plugin)
+		_ = fs.WalkDir(integrations.OpenClaw(), ".", func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				s.Say("  + %s", path)
+			}
+			return err
+		})
+	}
+	if settings {
+		s.Say("%s (OpenClaw writes it anew, without comments; --remove brings them back)", o.Settings)
+		text, _ := json.Marshal(map[string]any{"plugins": o.Wanted(socket)}, json.Deterministic(true), jsontext.WithIndent("  "))
+		for line := range strings.Lines(string(text)) {
+			s.Say("  + %s", strings.TrimRight(line, "\n"))
+		}
+	}
+	if edit == nil && !files && !settings {
+		s.Say("OpenClaw: nothing to change")
+	}
+}
+
+// showDiff shows the lines of a file that change.
+func (s *shell) showDiff(file string, before, after []byte) {
+	s.Say("%s", file)
+	was, now := strings.Split(string(before), "\n"), strings.Split(string(after), "\n")
+	first, last := 0, 0
+	for first < min(len(was), len(now)) && was[first] == now[first] {
+		first++
+	}
+	for last < min(len(was), len(now))-first && was[len(was)-1-last] == now[len(now)-1-last] {
+		last++
+	}
+	for _, line := range was[first : len(was)-last] {
+		s.Say("  - %s", line)
+	}
+	for _, line := range now[first : len(now)-last] {
+		s.Say("  + %s", line)
+	}
+}
+
+// removeOpenClaw takes OpenClaw out again.
+func (s *shell) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, live *api.Status, dryRun bool) error {
+	plan, err := o.Planned()
+	if err != nil {
+		return err
+	}
+	for _, line := range plan {
+		s.Say("%s", line)
+	}
+	switch {
+	case len(plan) == 0:
+		s.Say("OpenClaw: nothing to change")
+		return nil
+	case dryRun:
+		s.Say("nothing was changed")
+		return nil
+	}
+	changed, err := o.Remove(ctx)
+	if err != nil {
+		return err
+	}
+	if changed != nil {
+		if err := s.undoConfig(changed); err != nil {
+			return err
+		}
+		if live != nil {
+			if err := s.Operate(ctx, "policy.reload", nil, nil); err != nil {
+				return fmt.Errorf("the running daemon does not take the configuration: %w", err)
+			}
+		}
+	}
+	if err := o.Forget(); err != nil {
+		return err
+	}
+	s.Say("OpenClaw is as before; what its agents send is not decided by this daemon any more")
+	return nil
+}
+
+// undoConfig takes agents out of the daemon's configuration again: byte for byte where
+// nobody has changed it since, else their own lines alone.
+func (s *shell) undoConfig(n *integrate.ConfigNote) error {
+	now, err := os.ReadFile(n.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if integrate.Sum(now) == n.After {
+		if !n.Was {
+			return os.Remove(n.File)
+		}
+		return replaceConfig(n.File, n.Before)
+	}
+	text := string(now)
+	for _, item := range n.Items {
+		for line := range strings.Lines(text) {
+			if strings.TrimSpace(line) == "- "+item {
+				text = strings.Replace(text, line, "", 1)
+				break
+			}
+		}
+		for _, form := range []string{item + ", ", ", " + item, item} {
+			if strings.Contains(text, form) {
+				text = strings.Replace(text, form, "", 1)
+				break
+			}
+		}
+	}
+	if _, err := config.Parse(n.File, []byte(text)); err != nil {
+		return fmt.Errorf("cannot take the agents out of %s, it was changed since: take them out by hand: %w", term.Printable(n.File), err)
+	}
+	return replaceConfig(n.File, []byte(text))
+}
+
+// note is what is kept of an edit, nil for none.
+func (e *configEdit) note() *integrate.ConfigNote {
+	if e == nil {
+		return nil
+	}
+	return &e.ConfigNote
+}

@@ -1,0 +1,78 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/gateways"
+	"github.com/openclawos/ocipd/internal/peer"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// gatewayLook is how often processes are looked at, and gatewayGrace how long one may be
+// without its plugin: OpenClaw's Gateway takes some ten seconds to load it.
+const (
+	gatewayLook  = 5 * time.Second
+	gatewayGrace = 30 * time.Second
+)
+
+// watchGateways begins to watch for runtimes that run without their plugin.
+func (d *Daemon) watchGateways(ctx context.Context) error {
+	d.gateways = gateways.New(gateways.Options{
+		Every: gatewayLook, Grace: gatewayGrace, Processes: peer.Processes, Now: time.Now,
+		Bound: func(app string) bool {
+			return slices.ContainsFunc(d.config().Agents, func(a config.Agent) bool { return a.App == app })
+		},
+		Attached: func() map[int]bool {
+			attached := make(map[int]bool)
+			for _, a := range d.kernel.Apps() {
+				attached[int(a.PID)] = true
+			}
+			return attached
+		},
+		Alarm: func(u gateways.Ungated) error {
+			if err := d.recordGateway("gateway_ungated", u); err != nil {
+				return err
+			}
+			d.log.Error("agents send what nobody decides about: a Gateway runs without the plugin", zap.String("runtime", u.Title), zap.Int("pid", u.PID))
+			d.notices.Alarm(gatewayNotice(u), u.Title+" runs without ocipd",
+				fmt.Sprintf("Nobody decides about what its agents send (process %d).\nocipd doctor", u.PID))
+			return nil
+		},
+		Over: func(u gateways.Ungated, gone bool) error {
+			event := "gateway_gated"
+			if gone {
+				event = "gateway_gone"
+			}
+			d.notices.Decided(gatewayNotice(u))
+			return d.recordGateway(event, u)
+		},
+	})
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var done sync.WaitGroup
+	done.Go(func() { d.gateways.Run(watching) })
+	d.onStop("the watch of gateways", func() error {
+		stop()
+		done.Wait()
+		return nil
+	})
+	return nil
+}
+
+func gatewayNotice(u gateways.Ungated) string { return "gateway-" + strconv.Itoa(u.PID) }
+
+// recordGateway puts on record what is seen of a Gateway.
+func (d *Daemon) recordGateway(event string, u gateways.Ungated) error {
+	_, err := d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
+		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event, AppID: u.App,
+		Details: map[string]any{"pid": u.PID, "since": u.Since.UTC().Format(time.RFC3339)},
+	}}})
+	return err
+}

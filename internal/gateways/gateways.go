@@ -1,0 +1,146 @@
+// Package gateways watches the processes of agent runtimes whose messages are decided by
+// a plugin inside of them. Nothing but the plugin's connection tells that one is gated:
+// where such a process runs and the plugin in it is missing, disabled, broken or not
+// connected, its agents send what nobody decides about.
+package gateways
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/peer"
+)
+
+// Kind is a runtime that is watched.
+type Kind struct {
+	// App is the app of its plugin, and Title what people call it.
+	App, Title string
+	// Process is what its process calls itself, cut to 15 bytes by the system.
+	Process string
+}
+
+// Kinds are those that are known.
+func Kinds() []Kind {
+	return []Kind{{App: "@openclaw/gateway", Title: "OpenClaw", Process: "openclaw-gatewa"}}
+}
+
+// Ungated is a process whose agents' messages nobody decides about.
+type Ungated struct {
+	Kind
+	PID int
+	// Since is when that was first seen.
+	Since time.Time
+}
+
+// Options is what a watch is made from.
+type Options struct {
+	// Every is how often is looked, and Grace for how long a process may be without its
+	// plugin: it starts, or the daemon did.
+	Every, Grace time.Duration
+	// Processes are those of the machine.
+	Processes func() []peer.Listed
+	// Bound reports whether agents of the configuration speak by an app, and Attached
+	// which processes have an app connected.
+	Bound    func(app string) bool
+	Attached func() map[int]bool
+	// Alarm is told of each process that is found ungated, once, and Over when it is
+	// gated or gone. What cannot be told is told at the next look.
+	Alarm func(Ungated) error
+	Over  func(u Ungated, gone bool) error
+	Now   func() time.Time
+}
+
+// Watch looks at processes until its context ends.
+type Watch struct {
+	Options
+	mu sync.Mutex
+	// seen are the processes that were found without their plugin, and told those of them
+	// that the alarm was raised for.
+	seen map[int]Ungated
+	told map[int]bool
+}
+
+// New makes a watch.
+func New(o Options) *Watch {
+	return &Watch{Options: o, seen: make(map[int]Ungated), told: make(map[int]bool)}
+}
+
+// Run looks again and again.
+func (w *Watch) Run(ctx context.Context) {
+	ticker := time.NewTicker(w.Every)
+	defer ticker.Stop()
+	for {
+		w.Look(w.Grace)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Ungated are the processes that the alarm is raised for.
+func (w *Watch) Ungated() (list []Ungated) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for pid := range w.told {
+		list = append(list, w.seen[pid])
+	}
+	slices.SortFunc(list, func(a, b Ungated) int { return cmp.Compare(a.PID, b.PID) })
+	return list
+}
+
+// Look looks once, and raises the alarm for a process that has had its time.
+func (w *Watch) Look(grace time.Duration) {
+	running := w.running()
+	var attached map[int]bool
+	if len(running) > 0 {
+		attached = w.Attached()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.Now()
+	for pid, kind := range running {
+		if _, known := w.seen[pid]; !known && !attached[pid] {
+			w.seen[pid] = Ungated{Kind: kind, PID: pid, Since: now}
+		}
+	}
+	for _, pid := range slices.Sorted(maps.Keys(w.seen)) {
+		u := w.seen[pid]
+		_, runs := running[pid]
+		switch {
+		case runs && !attached[pid]:
+			if !w.told[pid] && now.Sub(u.Since) >= grace && w.Alarm(u) == nil {
+				w.told[pid] = true
+			}
+		case w.told[pid] && w.Over(u, !runs) != nil:
+		default:
+			delete(w.seen, pid)
+			delete(w.told, pid)
+		}
+	}
+}
+
+// running are the watched processes that run.
+func (w *Watch) running() map[int]Kind {
+	var kinds []Kind
+	for _, k := range Kinds() {
+		if w.Bound(k.App) {
+			kinds = append(kinds, k)
+		}
+	}
+	found := make(map[int]Kind)
+	if len(kinds) == 0 {
+		return found
+	}
+	for _, p := range w.Processes() {
+		if i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Process == p.Name }); i >= 0 {
+			found[p.PID] = kinds[i]
+		}
+	}
+	return found
+}

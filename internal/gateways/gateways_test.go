@@ -1,0 +1,66 @@
+package gateways
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/peer"
+)
+
+// A process without its plugin raises the alarm once, when it had its time to connect,
+// and the alarm ends when the plugin is there, or the process is gone.
+func TestWatch(t *testing.T) {
+	const gateway = "openclaw-gatewa"
+	now, bound := time.Unix(1000, 0), true
+	var processes []peer.Listed
+	attached := map[int]bool{}
+	var said []string
+	broken := error(nil)
+	w := New(Options{
+		Grace: 30 * time.Second, Now: func() time.Time { return now },
+		Processes: func() []peer.Listed { return processes }, Attached: func() map[int]bool { return attached },
+		Bound: func(app string) bool { return bound && app == "@openclaw/gateway" },
+		Alarm: func(u Ungated) error {
+			if broken == nil {
+				said = append(said, fmt.Sprintf("alarm %d", u.PID))
+			}
+			return broken
+		},
+		Over: func(u Ungated, gone bool) error {
+			said = append(said, fmt.Sprintf("over %d %t", u.PID, gone))
+			return nil
+		},
+	})
+	steps := []struct {
+		name string
+		do   func()
+		want []string
+		now  int
+	}{
+		{"another process", func() { processes = []peer.Listed{{PID: 1, Name: "node"}} }, nil, 0},
+		{"it starts", func() { processes = append(processes, peer.Listed{PID: 7, Name: gateway}) }, nil, 0},
+		{"it has its time", func() { now = now.Add(29 * time.Second) }, nil, 0},
+		{"the log takes nothing", func() { now, broken = now.Add(time.Second), errors.New("full") }, nil, 0},
+		{"its time is over", func() { broken = nil }, []string{"alarm 7"}, 1},
+		{"it is told once", func() { now = now.Add(time.Hour) }, nil, 1},
+		{"another one's plugin does not count", func() { attached[1] = true }, nil, 1},
+		{"the plugin connects", func() { attached[7] = true }, []string{"over 7 false"}, 0},
+		{"it is lost", func() { delete(attached, 7) }, nil, 0},
+		{"for long", func() { now = now.Add(time.Minute) }, []string{"alarm 7"}, 1},
+		{"a second Gateway beside", func() { processes = append(processes, peer.Listed{PID: 9, Name: gateway}) }, nil, 1},
+		{"has no plugin either", func() { now = now.Add(time.Minute) }, []string{"alarm 9"}, 2},
+		{"one ends", func() { processes = processes[:2] }, []string{"over 9 true"}, 1},
+		{"no agent speaks by it any more", func() { bound = false }, []string{"over 7 true"}, 0},
+	}
+	for _, s := range steps {
+		said = nil
+		s.do()
+		w.Look(w.Grace)
+		if !slices.Equal(said, s.want) || len(w.Ungated()) != s.now {
+			t.Errorf("%s: said %q, want %q; %d ungated, want %d", s.name, said, s.want, len(w.Ungated()), s.now)
+		}
+	}
+}
