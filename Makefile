@@ -19,13 +19,17 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 SOURCES := $(wildcard cmd internal configs bench)
 # Where the processor's time goes in dispatches: the compiler makes those paths fast.
 PROFILE := bench/ocipd.pgo
+# How the binary is compiled. What needs the packages compiled, but not for the
+# race detector, asks for the same, so that they are compiled once.
+COMPILED := -trimpath -buildvcs=false -pgo=$(PROFILE)
 
 # What the race detector leaves out: SQLite, which is C translated to Go and keeps
 # what it works on outside Go's heap, where the detector sees nothing; and checks
 # of unsafe pointers inside the standard library.
 RACE  := -race -gcflags='std=-d=checkptr=0' -gcflags='modernc.org/...=-race=false'
-# Every test is run, and none is vetted once more: `make lint` does it.
-TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT)
+# Every test is run, and none is vetted once more: `make lint` does it. Those that
+# wait for processes wait side by side.
+TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
 # Whether the race detector can be linked: it needs a C compiler and its headers.
 HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
@@ -34,7 +38,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 .PHONY: build run install uninstall demo test race fuzz e2e bench detection profile fault soak cover lint vuln fmt dist dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -pgo=$(PROFILE) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
+	CGO_ENABLED=0 $(GO) build $(COMPILED) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
 
 run: build ## build, then serve in the foreground (ARGS="--config file")
 	./$(BIN) serve $(ARGS)
@@ -53,9 +57,9 @@ demo: build ## build, then show the daemon at work, without touching the machine
 
 test: ## run every test, under the race detector where a C compiler is found and something can race
 	@if $(HAVE_CC); then \
-		set -x; code=0; export CGO_ENABLED=1; \
-		$(GO) test $(TESTS) -run '^TestAttacks$$' ./cmd/ocipd || code=$$?; \
-		$(GO) test $(RACE) $(TESTS) ./... && exit $$code; \
+		set -x; code=0; \
+		CGO_ENABLED=0 $(GO) test $(COMPILED) $(TESTS) -run '^TestAttacks$$' ./cmd/ocipd || code=$$?; \
+		CGO_ENABLED=1 $(GO) test $(RACE) $(TESTS) ./... && exit $$code; \
 	else \
 		echo "make test: no C compiler found, so the race detector stays off" >&2; \
 		set -x; CGO_ENABLED=0 $(GO) test $(TESTS) ./...; \
@@ -108,8 +112,8 @@ cover: ## run every test and print what they cover; profile in cover.out
 lint: ## check format, go vet and golangci-lint (.golangci.yml)
 	@bad=$$(gofmt -l $(SOURCES)) || exit 1; \
 	if [ -n "$$bad" ]; then echo "make lint: not formatted (make fmt):" >&2; echo "$$bad" >&2; exit 1; fi
-	$(GO) vet ./...
-	$(GO) run $(GOLANGCI) run ./...
+	CGO_ENABLED=0 $(GO) vet $(COMPILED) ./...
+	CGO_ENABLED=0 GOFLAGS='$(COMPILED)' $(GO) run -trimpath=false -pgo=off $(GOLANGCI) run ./...
 
 vuln: ## look for known vulnerabilities in what the daemon calls
 	@GO='$(GO)' packaging/vuln || [ $$? -eq 75 ]

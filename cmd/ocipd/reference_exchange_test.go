@@ -139,7 +139,7 @@ func exchangeOutcomes(t *testing.T, w *world) {
 		same(t, "the result on record", p.bob.outcome(t, "in", "denied").PolicyResult, "deny")
 	})
 	t.Run("expired", func(t *testing.T) {
-		// An exchange of installation d lasts 50 ms.
+		// An exchange of installation d lasts two seconds.
 		p := w.pair(t, brief)
 		p.alice.keep.Store(true)
 		p.alice.send(t, question, named("late"))

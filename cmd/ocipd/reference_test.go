@@ -237,7 +237,7 @@ func newWorld(t *testing.T) *world {
 		"b": open,
 		"c": fmt.Sprintf("policy: {%s, path: %q, data: {max_classification_shared: restricted}}\n", patient, w.installations["c"].echoPolicy(t)) +
 			"ocip: {max_rounds: 5, disclosure: prefix, commitment: {enforcement: monitor}}\n",
-		"d": "policy: {" + patient + "}\nocip: {expires_after: 50ms}\n",
+		"d": "policy: {" + patient + "}\nocip: {expires_after: 2s}\n",
 	}
 	var starting sync.WaitGroup
 	for name, h := range w.installations {
