@@ -59,7 +59,11 @@ samples. Without PATH it is the policy that the configuration names.`,
 			if p.JudgesTasks() {
 				tasks = "ocip.task decides about tasks"
 			}
-			_, err = fmt.Fprintf(s.Stdout, "ok: %s, %d files, %s\n%s\n", term.Printable(builtIn(path)), len(p.Files()), p.Revision(), tasks)
+			tools := "nothing decides about tool calls"
+			if p.JudgesTools() {
+				tools = "ocip.tool decides about tool calls, where tools is enforce"
+			}
+			_, err = fmt.Fprintf(s.Stdout, "ok: %s, %d files, %s\n%s\n%s\n", term.Printable(builtIn(path)), len(p.Files()), p.Revision(), tasks, tools)
 			return err
 		},
 	}
@@ -70,8 +74,8 @@ func newPolicyNew(s *shell) *cobra.Command {
 		Use:     "new DIR",
 		Example: "  ocipd policy new ~/.config/openclawos/policy",
 		Short:   "write a policy of your own to begin with",
-		Long: `Write a policy of your own to begin with: the built-in one, and my_rules.rego and
-my_task_rules.rego with example rules and their tests. DIR must not exist, or be empty. Nothing is
+		Long: `Write a policy of your own to begin with: the built-in one, and my_rules.rego,
+my_task_rules.rego and my_tool_rules.rego with example rules and their tests. DIR must not exist, or be empty. Nothing is
 put in force: that takes policy.path in the configuration.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -95,7 +99,7 @@ put in force: that takes policy.path in the configuration.`,
 			if err != nil {
 				full = dir
 			}
-			_, err = fmt.Fprintf(s.Stdout, "wrote %s to %s\nnext:\n  edit %s, and my_task_rules.rego for tasks\n  ocipd policy test %s\n  set policy.path: %s in the configuration, then: ocipd policy reload\n",
+			_, err = fmt.Fprintf(s.Stdout, "wrote %s to %s\nnext:\n  edit %s, my_task_rules.rego for tasks and my_tool_rules.rego for tools\n  ocipd policy test %s\n  set policy.path: %s in the configuration, then: ocipd policy reload\n",
 				term.Count(len(starter), "file"), term.Printable(dir), term.Printable(filepath.Join(dir, "my_rules.rego")), cli.Argument(dir), term.Printable(full))
 			return err
 		},

@@ -376,7 +376,7 @@ func (c *Decider) Withdraw(ctx context.Context, app string, p *api.WithdrawParam
 	}
 	defer unlock()
 	switch {
-	case r.AppID != app || r.Kind != api.ApprovalOfMessage:
+	case r.AppID != app || r.Kind != api.ApprovalOfMessage && (r.Kind != api.ApprovalOfPermission || r.TaskID != ""):
 		return api.OK{}, NotFound(p.ApprovalID)
 	case r.EscalatedExchange != "" || r.Escalation != nil || r.Chain != nil:
 		return api.OK{}, api.Errorf(api.Forbidden, "what an exchange has come to is a person's to settle; this message cannot be taken back")

@@ -155,6 +155,9 @@ func acting(agent, user string) string {
 // whose says who asks, and for whom it is: a message goes to somebody, and what a
 // task asks for is its own.
 func whose(a *api.Approval) string {
+	if a.Kind == api.ApprovalOfPermission && a.TaskID == "" {
+		return acting(a.AgentID, a.UserID)
+	}
 	if a.Kind == api.ApprovalOfEffect || a.Kind == api.ApprovalOfPermission {
 		return acting(a.AgentID, a.UserID) + ", task " + a.TaskID
 	}

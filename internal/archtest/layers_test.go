@@ -37,7 +37,7 @@ var layers = map[string]folder{
 	"internal/hints":       {imports: []string{"internal/api", "internal/ocip", "internal/text"}},
 	"internal/exchanges":   {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/directory", "internal/exchange", "internal/ocip", "internal/registry", "internal/store"}},
 	"internal/status":      {imports: []string{"internal/api", "internal/approval", "internal/directory", "internal/exchanges", "internal/inbox", "internal/pause", "internal/registry", "internal/store"}},
-	"internal/hooks":       {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/exchange", "internal/ocip", "internal/pause", "internal/registry", "internal/store"}},
+	"internal/hooks":       {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/directory", "internal/exchange", "internal/keylock", "internal/ocip", "internal/pause", "internal/registry", "internal/store"}},
 	"internal/inbox":       {imports: []string{"internal/api", "internal/audit", "internal/contacts", "internal/directory", "internal/keylock", "internal/ocip", "internal/outbox", "internal/registry"}},
 	"internal/contacts":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/exchange", "internal/ocip", "internal/store"}},
 	"internal/logquery":    {imports: []string{"internal/api", "internal/audit", "internal/store"}},

@@ -98,6 +98,7 @@ func (a *Agent) checkUnknown(p *problems, at keypath.Path) {
 		p.bad(key, "want at most max_classification_shared (%s), got %s", a.MaxClassificationShared, a.MaxClassificationUnknown)
 	}
 	p.atLeast(at.Key("max_per_hour"), a.MaxPerHour, 0)
+	p.word(at.Key("tools"), "mode", a.Tools, ToolModes()...)
 	for i, folder := range a.Media {
 		key := at.Key("media").Index(i)
 		switch {

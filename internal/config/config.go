@@ -50,6 +50,9 @@ type Config struct {
 	Approvals Approvals `yaml:"approvals" reload:"live"`
 	Tasks     Tasks     `yaml:"tasks" reload:"live"`
 	Policy    Policy    `yaml:"policy" reload:"live"`
+	// Tools says what becomes of the tool calls of agents of which the runtime asks:
+	// record, enforce (what the policy says holds) or off.
+	Tools string `yaml:"tools" reload:"live"`
 	Store     Store     `yaml:"store" reload:"restart"`
 	Audit     Audit     `yaml:"audit"`
 	Sessions  Sessions  `yaml:"sessions" reload:"live"`
@@ -141,6 +144,8 @@ type Agent struct {
 	MaxPerHour int `yaml:"max_per_hour"`
 	// Media are the folders out of which the agent may send files.
 	Media []string `yaml:"media,omitempty"`
+	// Tools is tools of the whole unless set.
+	Tools string `yaml:"tools"`
 }
 
 // Route names the agent that inbound messages of a session are for. Session is
@@ -453,6 +458,7 @@ func Default() *Config {
 				MaxClassificationShared: "internal",
 			},
 		},
+		Tools:        ToolsRecord,
 		Store:        Store{CommitTimeout: 10 * time.Second, WarnFreeBytes: 1 << 30, MinFreeBytes: 64 << 20, ReserveBytes: 16 << 20},
 		Audit:        Audit{Content: "digest", Rotate: Rotate{Bytes: 64 << 20, Age: 24 * time.Hour}},
 		Sessions:     Sessions{ActiveWindow: 30 * time.Minute},
@@ -484,6 +490,9 @@ func (c *Config) inherit() {
 	for i := range c.Agents {
 		if c.SourceAt(keypath.Path{}.Key("agents").Index(i).Key("max_rounds")) == SourceDefault {
 			c.Agents[i].MaxRounds = c.OCIP.MaxRounds
+		}
+		if c.SourceAt(keypath.Path{}.Key("agents").Index(i).Key("tools")) == SourceDefault {
+			c.Agents[i].Tools = c.Tools
 		}
 		if c.SourceAt(keypath.Path{}.Key("agents").Index(i).Key("max_classification_unknown")) == SourceDefault {
 			c.Agents[i].MaxClassificationUnknown = lower(c.Agents[i].MaxClassificationShared, maxUnknown)

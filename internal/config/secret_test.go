@@ -20,7 +20,7 @@ func open() []string {
 		"ipc.socket", "default_agent", "directory_file", "routes.session", "routes.agent",
 		"agents.id", "agents.app", "agents.exe", "agents.instance_id", "agents.user_id", "agents.org_unit", "agents.tenant_id",
 		"agents.max_classification_shared", "agents.min_classification", "agents.supported_exchange_types",
-		"agents.max_classification_unknown", "agents.media", "directory.members",
+		"agents.max_classification_unknown", "agents.media", "agents.tools", "tools", "directory.members",
 		"access.apps.channels", "access.apps.intercepts", "access.apps.observes", "access.apps.tenants", "access.apps.carries",
 		"access.channels.address", "access.channels.case", "access.channels.rendering",
 		"ocip.unknown.commitments", "ocip.unknown.first_contact", "ocip.person.commitments", "ocip.person.first_contact", "ocip.look_alike", "ocip.inbound.unannotated",

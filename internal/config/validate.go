@@ -22,6 +22,16 @@ import (
 // The words of the protocol, levels lowest first.
 func levels() []string { return []string{"public", "internal", "confidential", "restricted"} }
 
+// What becomes of tool calls that a runtime asks about.
+const (
+	ToolsRecord  = "record"
+	ToolsEnforce = "enforce"
+	ToolsOff     = "off"
+)
+
+// ToolModes lists what can become of tool calls.
+func ToolModes() []string { return []string{ToolsRecord, ToolsEnforce, ToolsOff} }
+
 func exchangeTypes() []string {
 	return []string{"information_query", "commitment_request", "meeting_scheduling"}
 }
@@ -105,6 +115,7 @@ func (c *Config) check(p *problems) {
 	}
 	p.word(key("ocip", "default_classification"), "level", c.OCIP.DefaultClassification, levels()...)
 	p.word(key("ocip", "default_exchange_type"), "exchange type", c.OCIP.DefaultExchangeType, exchangeTypes()...)
+	p.word(key("tools"), "mode", c.Tools, ToolModes()...)
 	p.word(key("ocip", "disclosure"), "place", c.OCIP.Disclosure, "suffix", "prefix", "none")
 	p.word(key("ocip", "commitment", "match"), "match", c.OCIP.Commitment.Match, "word", "substring")
 	p.word(key("ocip", "commitment", "enforcement"), "enforcement", c.OCIP.Commitment.Enforcement, "enforce", "monitor")

@@ -31,6 +31,11 @@ func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, er
 		return t, err
 	}
 	t.Policy = p
+	for i := range cfg.Agents {
+		if a := &cfg.Agents[i]; a.Tools == config.ToolsEnforce && !p.JudgesTools() {
+			return t, fmt.Errorf("cannot enforce anything about the tools of agent %s: the policy has no package ocip.tool; ocipd policy new DIR writes one to begin with", a.ID)
+		}
+	}
 	if file := cfg.Approvals.AllowedSigners; file != "" {
 		// A file of signers that cannot be read is refused: without it nobody could
 		// decide.

@@ -42,7 +42,19 @@ type Agent struct {
 	Exe string
 	// Media are the folders out of which the agent may send files.
 	Media []string
+	// Tools is what becomes of its tool calls.
+	Tools ToolMode
 }
+
+// ToolMode is what becomes of an agent's tool calls of which its runtime asks.
+type ToolMode string
+
+// A policy's answer about a tool call is put on record, holds, or is not asked for.
+const (
+	ToolsRecord  ToolMode = "record"
+	ToolsEnforce ToolMode = "enforce"
+	ToolsOff     ToolMode = "off"
+)
 
 // ownApp begins what stands for the app of an agent that has none. No app can register
 // under such an id.

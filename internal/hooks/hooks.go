@@ -1,6 +1,6 @@
 // Package hooks takes what an agent's runtime says that its agent does besides sending
-// and receiving: interceptors are asked whether a tool may run, what is said stands on
-// record, and those who observe the agent are told.
+// and receiving: interceptors, the policy and a person are asked whether a tool may run,
+// what is said stands on record, and those who observe the agent are told.
 package hooks
 
 import (
@@ -11,28 +11,40 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/exchange"
+	"github.com/openclawos/ocipd/internal/keylock"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/pause"
 	"github.com/openclawos/ocipd/internal/registry"
 	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
 )
 
 // Options is what hooks are taken with.
 type Options struct {
 	Apps   *registry.Registry
 	State  *exchange.State
+	Store  *store.Store
 	Pauses *pause.Pauses
 	// Commit makes a change durable. Its error is what the caller is told.
 	Commit func(*store.Change) (store.Receipt, error)
-	Now    func() time.Time
-	NewID  func() string
+	// Tell enters into a change that the app that asked is told what came of it.
+	Tell  func(*approval.Request, *store.Change, api.ApprovalOutcome) error
+	Now   func() time.Time
+	NewID func() string
+	Log   *zap.Logger
 }
 
 // Hooks takes what runtimes raise. Its methods are safe for concurrent use.
-type Hooks struct{ o Options }
+type Hooks struct {
+	o Options
+	// locks are those of agents, under which what a person has said of tool calls is
+	// looked up and used up.
+	locks keylock.Locks
+}
 
 // New returns who takes hooks.
 func New(o Options) *Hooks { return &Hooks{o: o} }
@@ -43,11 +55,20 @@ type Rules struct {
 	Terms     *registry.Terms
 	// Content enters into a record what was said.
 	Content func(*audit.Record, string) error
+	// Policy, where set, judges tool calls.
+	Policy ocip.ToolPolicy
+	// Decider takes people's decisions. As many as MaxHeld tool calls of an agent wait,
+	// each for HoldFor, and Approvers people approve one where the policy does not say.
+	Decider            *approval.Decider
+	MaxHeld, Approvers int
+	HoldFor            time.Duration
 }
 
 // Raised is a hook that the app of an agent raises.
 type Raised struct {
+	// By is nil where the agent has no app; AppID is then what stands for it.
 	By    *registry.App
+	AppID string
 	Agent *directory.Agent
 	Hook  api.Hook
 	// Context is what the app says of it. Its session alone is taken from there.
@@ -63,7 +84,7 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitResu
 		return api.EmitResult{}, err
 	}
 	r := &audit.Record{
-		ID: h.o.NewID(), ActionType: audit.ActionSecurity, Event: string(p.Hook), AppID: p.By.ID(),
+		ID: h.o.NewID(), ActionType: audit.ActionSecurity, Event: string(p.Hook), AppID: p.AppID,
 		TenantID: p.Agent.TenantID, UserID: p.Agent.UserID, AgentID: p.Agent.InstanceID, SessionKey: about.SessionKey,
 		PolicyApplied: "access", PolicyResult: string(ocip.Allow), PolicyReason: "told to those who may observe the agent",
 	}
@@ -73,7 +94,10 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitResu
 	}
 	var denied *ocip.Verdict
 	if p.Hook == api.ToolExecuting {
-		if denied, err = h.askAboutTool(ctx, p, about, rules, r); err != nil {
+		if denied, err = h.askAboutTool(ctx, p, about, rules, r); err == nil && denied == nil && p.Agent.Tools != directory.ToolsOff {
+			denied, err = h.judge(ctx, p, rules, r)
+		}
+		if err != nil {
 			return api.EmitResult{}, err
 		}
 	}
@@ -89,14 +113,30 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitResu
 	if !api.There(ctx) {
 		return api.EmitResult{}, api.ErrGone
 	}
-	if denied != nil {
+	result := api.EmitResult{Allowed: true, Data: encoded}
+	switch {
+	case denied != nil && denied.Result == ocip.RequireApproval:
+		if result, err = h.askPerson(ctx, p, rules, r, denied); err != nil || !result.Allowed {
+			return result, err
+		}
+		result.Data = encoded
+	case denied != nil:
 		return h.refuse(r, denied)
-	}
-	if err := h.record(r); err != nil {
-		return api.EmitResult{}, err
+	case h.unrecorded(p, r):
+		about.AuditID = ""
+	default:
+		if err := h.record(r); err != nil {
+			return api.EmitResult{}, err
+		}
 	}
 	h.o.Apps.Observe(rules.Terms, p.Hook, encoded, about, p.By)
-	return api.EmitResult{Allowed: true, Data: encoded}, nil
+	return result, nil
+}
+
+// unrecorded reports whether nothing is put on record of what was let go: tool calls of
+// which nobody wants to know, and which nobody has changed.
+func (h *Hooks) unrecorded(p *Raised, r *audit.Record) bool {
+	return p.Agent.Tools == directory.ToolsOff && (p.Hook == api.ToolExecuting || p.Hook == api.ToolCompleted) && r.Details["changedBy"] == nil
 }
 
 // paused is the denial of what an agent does while it, or its session's channel, is paused.

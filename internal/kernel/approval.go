@@ -52,7 +52,10 @@ func (k *ruleset) subject(r *approval.Request) (approval.Subject, error) {
 	case api.ApprovalOfDelivery:
 		return k.releases.Subject(r)
 	case api.ApprovalOfEffect, api.ApprovalOfPermission:
-		if k.subjectOf == nil {
+		switch {
+		case r.TaskID == "":
+			return k.hooks.Subject(r, k.hookRules)
+		case k.subjectOf == nil:
 			return nil, approval.NotFound(r.ApprovalID)
 		}
 		return k.subjectOf(r)

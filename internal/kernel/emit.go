@@ -35,7 +35,7 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	if err != nil {
 		return api.EmitResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"hook": hook})
 	}
-	return k.hooks.Take(ctx, &hooks.Raised{By: c.App(), Agent: agent, Hook: hook, Context: p.Context, Data: p.Data}, k.hookRules)
+	return k.hooks.Take(ctx, &hooks.Raised{By: c.App(), AppID: c.App().ID(), Agent: agent, Hook: hook, Context: p.Context, Data: p.Data}, k.hookRules)
 }
 
 // emitted reads the message of a hook. It needs what a message that is

@@ -192,15 +192,13 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.exchanges = exchanges.New(exchanges.Options{
-		Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Now: o.Now, NewID: o.NewID,
-	})
-	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Pauses: k.pauses, Commit: k.commit, Now: o.Now, NewID: o.NewID})
+	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Now: o.Now, NewID: o.NewID})
+	tell := func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
+		return k.tell(k.rules().directory, r, c, o)
+	}
+	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Store: o.Store, Pauses: k.pauses, Commit: k.commit, Tell: tell, Now: o.Now, NewID: o.NewID, Log: o.Log})
 	if k.releases, err = releases.New(ctx, releases.Options{
-		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log, Search: k.search.Query,
-		Tell: func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
-			return k.tell(k.rules().directory, r, c, o)
-		},
+		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log, Search: k.search.Query, Tell: tell,
 		Record:  func(r *approval.Request) *audit.Record { return exchanges.Asking(r, k.rules().directory) },
 		HoldFor: func() time.Duration { return k.rules().cfg.HoldFor },
 	}); err != nil {

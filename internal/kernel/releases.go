@@ -6,6 +6,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/releases"
 )
@@ -79,8 +80,13 @@ func (g *Granted) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, 
 // Emit decides about a message that the process which speaks for the agent delivers by
 // itself.
 func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitResult, api.AfterReply, error) {
-	if hook, _ := api.ParseHook(p.HookName); hook != api.MessageSending {
-		return api.EmitResult{}, nil, api.Invalid([]api.FieldError{{Path: "hookName", Message: "an agent without an app asks about message_sending alone"}})
+	hook, _ := api.ParseHook(p.HookName)
+	if hook == api.ToolExecuting || hook == api.ToolCompleted {
+		result, err := g.kernel.hooks.Take(ctx, &hooks.Raised{AppID: g.agent.App, Agent: g.agent, Hook: hook, Data: p.Data}, g.rules.hookRules)
+		return result, nil, err
+	}
+	if hook != api.MessageSending {
+		return api.EmitResult{}, nil, api.Invalid([]api.FieldError{{Path: "hookName", Message: "an agent without an app asks about message_sending and tools alone"}})
 	}
 	given, err := emitted(&p.EmitParams)
 	if err != nil {

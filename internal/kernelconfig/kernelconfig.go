@@ -140,7 +140,7 @@ func chainLimits(c *config.Chain) ocip.ChainLimits {
 
 func agent(a *config.Agent) (directory.Agent, error) {
 	k := directory.Agent{
-		App: cmp.Or(a.App, directory.AppOf(a.ID)), Exe: a.Exe, Media: a.Media,
+		App: cmp.Or(a.App, directory.AppOf(a.ID)), Exe: a.Exe, Media: a.Media, Tools: directory.ToolMode(a.Tools),
 		Agent: ocip.Agent{
 			ID:        a.ID,
 			Identity:  ocip.Identity{InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, TenantID: a.TenantID},

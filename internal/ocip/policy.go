@@ -45,3 +45,23 @@ type Policy interface {
 	// revision identifies its exact text and data.
 	Evaluate(ctx context.Context, in PolicyInput) (answer PolicyAnswer, name, revision string, err error)
 }
+
+// ToolQuestion asks whether an agent may use a tool of its runtime.
+type ToolQuestion struct {
+	Agent Identity
+	// Name is the tool's, and Server the MCP server that it is of, "" for the runtime's own.
+	Name, Server string
+	// Command is the line that a shell is given, and Folder where it runs, as far as the
+	// runtime says.
+	Command, Folder string
+	// Arguments is the JSON object that the tool is called with.
+	Arguments []byte
+}
+
+// ToolPolicy answers questions about tools. An error means that no answer could be had and
+// is treated as a denial.
+type ToolPolicy interface {
+	// JudgesTools reports whether there is anything that answers.
+	JudgesTools() bool
+	EvaluateTool(context.Context, *ToolQuestion) (answer PolicyAnswer, name, revision string, err error)
+}

@@ -167,7 +167,7 @@ func parse(files []file) (map[string]*ast.Module, error) {
 // strangers are the references of a package that is asked to members of input that are
 // another question's: they would never be there.
 func strangers(module *ast.Module) (faults CompileError) {
-	known := map[string]map[string]any{"data.ocip.agent_exchange": messageSchema(), "data.ocip.cross_org": messageSchema(), "data." + taskPackage: taskSchema()}[module.Package.Path.String()]
+	known := map[string]map[string]any{"data.ocip.agent_exchange": messageSchema(), "data.ocip.cross_org": messageSchema(), "data." + taskPackage: taskSchema(), "data." + toolPackage: toolSchema()}[module.Package.Path.String()]
 	if known == nil {
 		return nil
 	}
@@ -200,6 +200,7 @@ func newCompiler() *ast.Compiler {
 	// A package that more than one question is put to may refer to the members of each.
 	members := messageSchema()
 	maps.Copy(members, taskSchema())
+	maps.Copy(members, toolSchema())
 	schemas.Put(ast.SchemaRootRef, map[string]any{"type": "object", "properties": members})
 	return ast.NewCompiler().
 		WithCapabilities(capabilities()).

@@ -26,7 +26,9 @@
 // an error.
 //
 // Where the policy has the package ocip.task, [Policy.EvaluateTask] asks
-// data.ocip.task.decision about tasks, with the members of [TaskQuestion] as input.
+// data.ocip.task.decision about tasks, with the members of [TaskQuestion] as input. Where it
+// has the package ocip.tool, [Policy.EvaluateTool] asks data.ocip.tool.decision about tool
+// calls, with [ocip.ToolQuestion].
 //
 // What a policy may not do: http.send, net.lookup_ip_addr and opa.runtime do
 // not compile and schemas are not fetched, so that a policy cannot carry away
@@ -104,7 +106,9 @@ type Source struct {
 type Policy struct {
 	exchange, crossOrg query
 	// tasks is nil where the policy has no package for them.
-	tasks   *query
+	tasks *query
+	// tools is nil where it has none for tool calls.
+	tools   *query
 	files   []string
 	digest  string
 	timeout time.Duration
@@ -206,6 +210,10 @@ func (t *Text) Compile(ctx context.Context) (*Policy, error) {
 	if hasPackage(compiler, taskPackage) {
 		p.tasks = &query{name: taskPackage}
 		entries = append(entries, p.tasks)
+	}
+	if hasPackage(compiler, toolPackage) {
+		p.tools = &query{name: toolPackage}
+		entries = append(entries, p.tools)
 	}
 	store := inmem.NewFromObjectWithOpts(map[string]any{"policy": t.data},
 		inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
@@ -333,6 +341,9 @@ func (q *query) ask(ctx context.Context, input ast.Value, timeout time.Duration)
 	if err == nil && q.name == taskPackage && answer.MaxRounds > 0 {
 		err = malformed("constraints.max_rounds: a task has no rounds")
 	}
+	if err == nil && q.name == toolPackage && (answer.MaxRounds > 0 || answer.HasMaxClassification) {
+		err = malformed("constraints: of a tool call only approvers can be said")
+	}
 	if err != nil {
 		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: %w", q.ref(), err)
 	}
@@ -365,14 +376,23 @@ func (p *Policy) try(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.tasks == nil {
+	if p.tasks != nil {
+		var inputs []ast.Value
+		for _, sample := range taskSamples() {
+			inputs = append(inputs, sample.value().Value)
+		}
+		if err := p.tasks.try(ctx, inputs, p.timeout); err != nil {
+			return err
+		}
+	}
+	if p.tools == nil {
 		return nil
 	}
-	var inputs []ast.Value
-	for _, sample := range taskSamples() {
-		inputs = append(inputs, sample.value().Value)
+	inputs, err := toolSamples()
+	if err != nil {
+		return err
 	}
-	return p.tasks.try(ctx, inputs, p.timeout)
+	return p.tools.try(ctx, inputs, p.timeout)
 }
 
 func (q *query) try(ctx context.Context, samples []ast.Value, timeout time.Duration) error {
@@ -392,7 +412,7 @@ func (q *query) try(ctx context.Context, samples []ast.Value, timeout time.Durat
 	}
 	if !answered {
 		hint := ""
-		if q.name != taskPackage {
+		if q.name != taskPackage && q.name != toolPackage {
 			hint = "; a policy has a decision in each of the packages ocip.agent_exchange and ocip.cross_org: ocipd policy new DIR writes one to begin with"
 		}
 		return fmt.Errorf("cannot use policy, tried on a sample: %w%s", failed, hint)

@@ -117,7 +117,7 @@ func (x *Releases) Ready(ctx context.Context, app string, own func(*approval.Req
 		if err != nil {
 			return result, err
 		}
-		if !own(r) {
+		if r.Kind != api.ApprovalOfMessage || !own(r) {
 			continue
 		}
 		result.Approvals = append(result.Approvals, api.Redeemable{
@@ -137,6 +137,9 @@ func (x *Releases) load(ctx context.Context, app, id string) (store.Release, *ap
 		return row, nil, err
 	}
 	r, err := x.o.Approvals().Get(ctx, id)
+	if err == nil && r.Kind != api.ApprovalOfMessage {
+		err = api.Errorf(api.NotFound, "there is no approval %q whose message can be redeemed", id)
+	}
 	return row, r, err
 }
 
@@ -381,7 +384,12 @@ func (x *Releases) lapse(ctx context.Context, id string) error {
 
 func (x *Releases) lapseLocked(row *store.Release, r *approval.Request) error {
 	change := &store.Change{Drains: true}
-	x.event(change, r, "approved_not_sent", "the message was approved, and its app has not taken it in time", nil)
+	switch {
+	case r.Kind == api.ApprovalOfMessage:
+		x.event(change, r, "approved_not_sent", "the message was approved, and its app has not taken it in time", nil)
+	case r.State == api.ApprovalApproved:
+		x.event(change, r, "approved_not_used", "the tool call was approved, and its runtime has not asked again in time", nil)
+	}
 	step(change, row, stateExpired, "", "", nil)
 	_, err := x.o.Commit(change)
 	return err
