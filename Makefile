@@ -82,11 +82,12 @@ fuzz: ## run every fuzz target for FUZZTIME (10s) each
 	if [ "$$found" -eq 0 ]; then echo "make fuzz: no fuzz target found" >&2; exit 1; fi; \
 	echo "fuzz targets run: $$found, $(FUZZTIME) each, no fault found"
 
-e2e: build ## try ocipd mcp and acp with the MCP inspector, Claude Code, Codex, OpenClaw and an example agent (installs them in e2e/)
+e2e: build ## try ocipd mcp and acp with the MCP inspector, Claude Code, Codex, OpenClaw, ACP agents and Lobster (installs them in e2e/)
 	@command -v npm >/dev/null || { echo "make e2e: it needs Node and npm" >&2; exit 1; }
 	cd e2e && npm ci --no-audit --no-fund && node node_modules/@anthropic-ai/claude-code/install.cjs
 	cd e2e/openclaw && npm ci --ignore-scripts --no-audit --no-fund && npm rebuild node
-	OCIPD='$(CURDIR)/$(BIN)' $(GO) test -count=1 -tags e2e ./e2e
+	cd e2e/bridges && npm ci --ignore-scripts --no-audit --no-fund
+	OCIPD='$(CURDIR)/$(BIN)' $(GO) test -count=1 -timeout 30m -tags e2e ./e2e
 
 bench: build ## measure the daemon end to end
 	$(GO) run -buildvcs=false ./bench $(ARGS)

@@ -1,4 +1,5 @@
 // Package e2e tries the built ocipd with the programs that people use it with: the MCP
-// inspector, Claude Code and Codex, the last two against stand-ins of their model APIs on
-// the loopback interface. `make e2e` installs them and runs it.
+// inspector, Claude Code, Codex and codex-acp against stand-ins of their model APIs on the
+// loopback interface, OpenClaw, agents on the SDKs of the Agent Client Protocol, Lobster, and
+// the examples. `make e2e` installs them and runs it.
 package e2e

@@ -240,6 +240,8 @@ type standIn struct {
 	*httptest.Server
 	t     *testing.T
 	steps []step
+	// says is what its model ends with.
+	says string
 
 	mu      sync.Mutex
 	done    int
@@ -247,7 +249,7 @@ type standIn struct {
 }
 
 func newStandIn(t *testing.T, serve func(*standIn, http.ResponseWriter, map[string]any), steps ...step) *standIn {
-	s := &standIn{t: t, steps: steps}
+	s := &standIn{t: t, steps: steps, says: "done"}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body)
 		var asked map[string]any
@@ -366,7 +368,7 @@ func codexModel(s *standIn, w http.ResponseWriter, asked map[string]any) {
 		}
 		offered = append(offered, name)
 	}
-	item := object{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{object{"type": "output_text", "text": "done"}}}
+	item := object{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{object{"type": "output_text", "text": s.says}}}
 	if call, name, ok := s.next(results, offered); ok {
 		item = object{"type": "function_call", "id": fmt.Sprintf("fc_%d", len(results)+1), "call_id": fmt.Sprintf("call_%d", len(results)+1), "name": name, "arguments": call.input}
 		if space := spaces[name]; space != "" {
@@ -475,70 +477,4 @@ func field(answer, name string) string {
 	_, rest, _ := strings.Cut(plain, `"`+name+`":"`)
 	value, _, _ := strings.Cut(rest, `"`)
 	return value
-}
-
-// What an attempt at a task takes of a specification.
-const spec = "## Goal\nInvoices as CSV.\n## Scope\n- GET /invoices.csv\n## Non-goals\n- none\n## Inputs\n- none\n## Outputs\n- out.txt\n## Acceptance criteria\n- `go test ./export` exits with 0\n## Risks\n- quotes in names\n"
-
-// The example agent of the Agent Client Protocol's Go SDK makes an attempt: a person
-// allows what it asks for, outside of its workspace, and as it makes nothing the attempt fails.
-func TestExampleAgent(t *testing.T) {
-	r := begin(t)
-	agent := r.at("agent")
-	build := exec.Command("go", "build", "-o", agent, "github.com/coder/acp-go-sdk/example/agent")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	r.write("ocipd.yaml", strings.Replace(team, "{name: builder, role: executor, tenant_id: acme}", fmt.Sprintf("{name: builder, role: executor, tenant_id: acme, acp: {command: [%q]}}", agent), 1))
-	r.write("work/README.md", "x")
-	r.write("spec.md", "---\ntitle: Export\nworkspace: "+r.at("work")+"\ninitial_phase: spec_review\n---\n"+spec)
-	var made struct {
-		ID string `json:"task_id"`
-	}
-	// Whoever writes a specification does not review it.
-	r.operate("task", "grant", "lead", "--out", r.at("lead.token"))
-	if err := json.Unmarshal([]byte(r.operate("task", "create", "--json", "-f", r.at("spec.md"), "--token-file", r.at("lead.token"))), &made); err != nil {
-		t.Fatal(err)
-	}
-	r.operate("task", "review", made.ID, "--as", "checker", "--verdict", "approved")
-	r.operate("task", "transition", made.ID, "execution_ready")
-	r.operate("task", "start-attempt", made.ID, "--runtime", "acp", "--worker", "builder")
-	r.operate("task", "transition", made.ID, "executing")
-	r.operate("task", "grant", "builder", "--task", made.ID, "--out", r.at("attempt.token"))
-	ended := make(chan error, 1)
-	go func() {
-		_, err := r.run(r.env(), r.ocipd, "acp", "run", "--config", r.at("ocipd.yaml"), "--socket", r.socket, "--token-file", r.at("attempt.token"))
-		ended <- err
-	}()
-	var asked struct {
-		ID      string `json:"approvalId"`
-		Summary string `json:"summary"`
-	}
-	for ctx, tick := t.Context(), time.NewTicker(200*time.Millisecond); asked.ID == ""; {
-		select {
-		case err := <-ended:
-			t.Fatalf("it has ended without a question: %v", err)
-		case <-ctx.Done():
-			t.Fatal("nothing is asked")
-		case <-tick.C:
-		}
-		if line, _, ok := strings.Cut(r.operate("approvals", "list", "--json"), "\n"); ok {
-			if err := json.Unmarshal([]byte(line), &asked); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if !strings.Contains(asked.Summary, "Modifying critical configuration file") {
-		t.Errorf("a person is asked %+v", asked)
-	}
-	var shown struct {
-		Digest string `json:"digest"`
-	}
-	if err := json.Unmarshal([]byte(r.operate("approvals", "show", asked.ID, "--json")), &shown); err != nil {
-		t.Fatal(err)
-	}
-	r.operate("approvals", "approve", asked.ID, "--yes", "--digest", shown.Digest)
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "invalid_output") {
-		t.Errorf("it ended with %v", err)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -169,13 +170,14 @@ type loop struct {
 // next is what comes after a step: at once another one, one after a while, or none.
 type next struct {
 	wait time.Duration
-	stop string
+	stop bool
+	why  string
 }
 
 func again() (next, error) { return next{}, nil }
 
 func stop(format string, args ...any) (next, error) {
-	return next{stop: fmt.Sprintf(format, args...)}, nil
+	return next{stop: true, why: fmt.Sprintf(format, args...)}, nil
 }
 
 // waits says what is waited for, once.
@@ -258,8 +260,8 @@ func (l *loop) steps(ctx context.Context) string {
 		default:
 			return err.Error()
 		}
-		if n.stop != "" {
-			return n.stop
+		if n.stop {
+			return n.why
 		}
 		if n.wait == 0 {
 			// Two steps that leave all as it was lead nowhere.
@@ -268,7 +270,10 @@ func (l *loop) steps(ctx context.Context) string {
 				same, last = 0, now
 			}
 			if same > maxSame {
-				return fmt.Sprintf("it does not get on in %s: %v", l.v.Phase, err)
+				if err != nil {
+					l.why = err.Error()
+				}
+				return strings.TrimSuffix(fmt.Sprintf("it does not get on in %s: %s", l.v.Phase, l.why), ": ")
 			}
 			continue
 		}

@@ -1,0 +1,248 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What an attempt at a task takes of a specification.
+const spec = "## Goal\nInvoices as CSV.\n## Scope\n- GET /invoices.csv\n## Non-goals\n- none\n## Inputs\n- none\n## Outputs\n- out.txt\n## Acceptance criteria\n- `go test ./export` exits with 0\n## Risks\n- quotes in names\n"
+
+// agents has actors run agents, which the bridges read from the configuration.
+func (r *trial) agents(how map[string]string) {
+	r.t.Helper()
+	config := team
+	for actor, acp := range how {
+		before, rest, ok := strings.Cut(config, "{name: "+actor+", ")
+		line, after, ends := strings.Cut(rest, "}")
+		if !ok || !ends {
+			r.t.Fatalf("there is no actor %s", actor)
+		}
+		config = before + "{name: " + actor + ", " + line + ", acp: " + acp + "}" + after
+	}
+	r.write("ocipd.yaml", config)
+}
+
+// task makes a task by the lead's token, for whoever writes a specification does not review it.
+func (r *trial) task(more string) (id string) {
+	r.t.Helper()
+	r.write("work/README.md", "x")
+	r.write("spec.md", "---\ntitle: Export\nworkspace: "+r.at("work")+"\ninitial_phase: spec_review\n"+more+"---\n"+spec)
+	r.operate("task", "grant", "lead", "--out", r.at("lead.token"))
+	var made struct {
+		ID string `json:"task_id"`
+	}
+	if err := json.Unmarshal([]byte(r.operate("task", "create", "--json", "-f", r.at("spec.md"), "--token-file", r.at("lead.token"))), &made); err != nil {
+		r.t.Fatal(err)
+	}
+	return made.ID
+}
+
+// attempt starts an attempt of the builder's, and has its agent make it.
+func (r *trial) attempt() (ended chan error) {
+	r.t.Helper()
+	id := r.task("")
+	r.operate("task", "review", id, "--as", "checker", "--verdict", "approved")
+	r.operate("task", "transition", id, "execution_ready")
+	r.operate("task", "start-attempt", id, "--runtime", "acp", "--worker", "builder")
+	r.operate("task", "transition", id, "executing")
+	r.operate("task", "grant", "builder", "--task", id, "--out", r.at("attempt.token"))
+	ended = make(chan error, 1)
+	go func() {
+		_, err := r.run(r.env(), r.ocipd, "acp", "run", "--config", r.at("ocipd.yaml"), "--socket", r.socket, "--token-file", r.at("attempt.token"))
+		ended <- err
+	}()
+	return ended
+}
+
+type question struct {
+	ID      string `json:"approvalId"`
+	Summary string `json:"summary"`
+	Digest  string `json:"digest"`
+	Content string `json:"content"`
+}
+
+// asked waits for a question to a person, for as long as nothing has ended.
+func (r *trial) asked(ended <-chan error) (q question) {
+	r.t.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for q.ID == "" {
+		select {
+		case err := <-ended:
+			r.t.Fatalf("it has ended without a question: %v", err)
+		case <-r.t.Context().Done():
+			r.t.Fatal("nothing is asked")
+		case <-tick.C:
+		}
+		if line, _, ok := strings.Cut(r.operate("approvals", "list", "--json"), "\n"); ok {
+			if err := json.Unmarshal([]byte(line), &q); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+	summary := q.Summary
+	if err := json.Unmarshal([]byte(r.operate("approvals", "show", q.ID, "--json")), &q); err != nil {
+		r.t.Fatal(err)
+	}
+	q.Summary = summary
+	return q
+}
+
+func (r *trial) approve(q question) {
+	r.t.Helper()
+	r.operate("approvals", "approve", q.ID, "--yes", "--digest", q.Digest)
+}
+
+// The example agent of the Agent Client Protocol's Go SDK makes an attempt: a person
+// allows what it asks for, outside of its workspace, and as it makes nothing the attempt fails.
+func TestExampleAgent(t *testing.T) {
+	r := begin(t)
+	agent := r.at("agent")
+	build := exec.Command("go", "build", "-o", agent, "github.com/coder/acp-go-sdk/example/agent")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r.agents(map[string]string{"builder": fmt.Sprintf("{command: [%q]}", agent)})
+	ended := r.attempt()
+	q := r.asked(ended)
+	if !strings.Contains(q.Summary, "Modifying critical configuration file") {
+		t.Errorf("a person is asked %+v", q)
+	}
+	r.approve(q)
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "invalid_output") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// codexAgent is how an actor runs codex-acp, against a model that makes some calls of tools.
+func (r *trial) codexAgent(name string, steps ...step) (acp string, api *standIn) {
+	r.t.Helper()
+	api = newStandIn(r.t, codexModel, steps...)
+	r.write(name+"/config.toml", fmt.Sprintf("model = \"standin\"\nmodel_provider = \"standin\"\n[model_providers.standin]\nname = \"standin\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\n", api.URL))
+	program, err := filepath.Abs("bridges/node_modules/.bin/codex-acp")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	// The agent gets the variables that are listed, by a script that sets its own.
+	start := fmt.Sprintf("#!/bin/sh\nexport CODEX_HOME=%q NO_BROWSER=1 APP_SERVER_LOGS=%q\nexec %q \"$@\"\n", r.at(name), r.at(name+"/logs"), program)
+	if err := os.WriteFile(r.at(name+".sh"), []byte(start), 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	return fmt.Sprintf("{command: [%q], env: [PATH, HOME], mode: read-only}", r.at(name+".sh")), api
+}
+
+// outside is a command that Codex asks for, as it is to run outside of its sandbox.
+func outside(command string) step {
+	input, _ := json.Marshal(object{"cmd": command, "sandbox_permissions": "require_escalated", "justification": "It writes the file."})
+	return step{"exec_command", string(input)}
+}
+
+// codex-acp makes an attempt: it reads the task by the server that it was given, and runs a
+// command that a person allows; where a person denies it, its turn is over.
+func TestCodexACP(t *testing.T) {
+	for _, decision := range []string{"approve", "deny"} {
+		t.Run(decision, func(t *testing.T) {
+			r := begin(t)
+			acp, api := r.codexAgent("codex", step{"task_get", "{}"}, outside("echo made > out.txt"))
+			r.agents(map[string]string{"builder": acp})
+			ended := r.attempt()
+			q := r.asked(ended)
+			if !strings.Contains(q.Content, "echo made > out.txt") {
+				t.Errorf("a person is asked %+v", q)
+			}
+			if decision == "approve" {
+				r.approve(q)
+			} else {
+				r.operate("approvals", "deny", q.ID, "--yes")
+			}
+			err := <-ended
+			text, _ := os.ReadFile(r.at("work/out.txt"))
+			if decision == "approve" && (err != nil || string(text) != "made\n") {
+				t.Errorf("it made %q, and ended with %v", text, err)
+			}
+			if decision == "deny" && (err == nil || !strings.Contains(err.Error(), "aborted") || len(text) > 0) {
+				t.Errorf("it made %q, and ended with %v", text, err)
+			}
+			if results, calls := api.outcome(); calls != 2 || !strings.Contains(results[0], "tsk_") {
+				t.Errorf("%d calls, answered %v", calls, results)
+			}
+		})
+	}
+}
+
+// A task runs by itself with codex-acp for all that work on it, up to its effect, which is
+// asked for and run through a workflow in Lobster.
+func TestTaskRunWithCodexACP(t *testing.T) {
+	r := begin(t)
+	how := make(map[string]string)
+	how["builder"], _ = r.codexAgent("builder", step{"task_get", "{}"}, outside("echo made > out.txt"))
+	for _, reviewer := range []string{"checker", "critic"} {
+		acp, api := r.codexAgent(reviewer, step{"task_get", "{}"})
+		api.says, how[reviewer] = `{"verdict":"approved","summary":"It is as it was asked for.","findings":[]}`, acp
+	}
+	r.agents(how)
+	text, err := os.ReadFile(r.at("ocipd.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write("ocipd.yaml", string(text)+"  run: {executor: builder, spec_reviewer: checker, quality_reviewer: critic, lobster: gate}\n")
+	id := r.task("effects:\n  - {idempotency_key: release, side_effect_kind: deployment, requested_action: Release it, command: {argv: [/bin/sh, -c, echo released >> released.txt], inputs: [out.txt]}}\n")
+	for _, actor := range []string{"checker", "critic", "gate"} {
+		r.operate("task", "grant", actor, "--out", r.at(actor+".token"))
+	}
+	r.operate("task", "files", r.at("workflows"))
+	stop := r.background("runner")
+	defer stop()
+	said, ended := "", make(chan error, 1)
+	go func() {
+		out, err := r.run(r.env(), r.ocipd, "task", "run", id, "--config", r.at("ocipd.yaml"), "--socket", r.socket, "--token-file", r.at("lead.token"), "--tokens", r.dir,
+			"--lobster", r.at("workflows/ocip.lobster"), "--lobster-program", lobsterOf(t, "2026.9.13"))
+		said = out
+		ended <- err
+	}()
+	r.approve(r.asked(ended))
+	q := r.asked(ended)
+	if !strings.Contains(q.Content, "echo released") {
+		t.Errorf("a person is asked %+v", q)
+	}
+	r.approve(q)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(r.at("work/released.txt")); err != nil || string(text) != "released\n" {
+		t.Errorf("it was released: %q, %v", text, err)
+	}
+	t.Log(said)
+	if !strings.Contains(said, "ends in completed\n") {
+		t.Errorf("it says %s", said)
+	}
+	if got := r.operate("task", "show", id, "--json"); !strings.Contains(got, `"phase":"completed"`) {
+		t.Errorf("it is %s", got)
+	}
+	if log := r.operate("task", "timeline", id); !strings.Contains(log, "gate") {
+		t.Errorf("Lobster is not on record: %s", log)
+	}
+}
+
+// background runs the program beside the test.
+func (r *trial) background(args ...string) (stop func()) {
+	r.t.Helper()
+	cmd := exec.Command(r.ocipd, append(args, "--config", r.at("ocipd.yaml"), "--socket", r.socket)...)
+	cmd.Env = r.env()
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	return func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+	}
+}
