@@ -199,24 +199,29 @@ func (d *Directory) Serves(app string, a *Agent) error {
 
 // Served returns why no app can carry an agent's messages in a channel, nil where
 // one can, whether or not it is there. Which one does is asked of [Directory.Serves]
-// when it is known.
+// when it is known. An app that serves others is not named: whoever asks is of another tenant.
 func (d *Directory) Served(channel string, a *Agent) error {
 	if !d.access.declared() {
 		return nil
 	}
-	var refused error
+	there := false
 	for _, app := range slices.Sorted(maps.Keys(d.access.grants)) {
 		if !slices.Contains(d.access.grants[app].Channels, channel) {
 			continue
 		}
-		if refused = d.Serves(app, a); refused == nil {
+		if there = true; d.Serves(app, a) == nil {
 			return nil
 		}
 	}
-	if refused == nil {
+	if !there {
 		return fmt.Errorf("no app may have channel %s; to allow one, list %s in %s", channel, channel, grantKey(unknownApp(channel), "channels"))
 	}
-	return refused
+	return d.NotServed(channel, a)
+}
+
+// NotServed says that the app of a channel does not serve an agent.
+func (d *Directory) NotServed(channel string, a *Agent) error {
+	return fmt.Errorf("channel %s does not serve tenant %s; to allow it, list %s in access.apps, in tenants of the app that has the channel", channel, a.TenantID, a.TenantID)
 }
 
 // Granted reports whether the configuration gives a channel to some app.
@@ -237,9 +242,9 @@ func (d *Directory) MayBring(app string, owns bool, key string, a *Agent) error 
 	channel, _ := Split(key)
 	switch {
 	case channel == AgentChannel && (!speaksFor(app, a) || d.LocalAgent(key) != a):
-		return fmt.Errorf("what comes in through session %s comes from app %s alone, which speaks for the agent (agents[].app); "+
+		return fmt.Errorf("what comes in through session %s comes from the app alone that speaks for the agent (agents[].app); "+
 			"app %s brings the messages of people in through a channel of its own, and the envelopes of another installation's agent where %s lists its instance id",
-			key, a.App, app, grantKey(app, "carries"))
+			key, app, grantKey(app, "carries"))
 	case speaksFor(app, a):
 		return nil
 	case !owns:

@@ -142,10 +142,10 @@ func TestAttack01HumanTextRoundEveryRule(t *testing.T) {
 		key, who string
 		refused  string
 	}{
-		{"alice's app under bob's key", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "bob", "comes from app @acme/bob alone"},
+		{"alice's app under bob's key", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "bob", "comes from the app alone that speaks for the agent"},
 		{"alice's app under her own key", onePerson(), nil, "@acme/alice", false, "agent:alice:x", "alice", ""},
-		{"alice's app under bob's key, for alice", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "alice", "comes from app"},
-		{"a channel under an agent's key", onePerson(), nil, "@x/irc", true, "agent:bob:x", "bob", "comes from app @acme/bob alone"},
+		{"alice's app under bob's key, for alice", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "alice", "comes from the app alone"},
+		{"a channel under an agent's key", onePerson(), nil, "@x/irc", true, "agent:bob:x", "bob", "comes from the app alone"},
 		{"alice's channel, for her", onePerson(), nil, "@acme/alice", true, "junk:1", "alice", ""},
 		{"alice's channel, for bob", onePerson(), nil, "@acme/alice", true, "junk:1", "bob", `list junk in access.apps."@acme/alice".channels`},
 		{"alice's app, the channel of another, for her", onePerson(), nil, "@acme/alice", false, "irc:1", "alice", ""},
@@ -176,9 +176,9 @@ func TestAttack07TenantsOfAChannel(t *testing.T) {
 	d := directoryOf(t, cfg)
 	for _, tc := range []struct{ channel, agent, refused string }{
 		{"telegram", "alice", ""},
-		{"telegram", "gina", `list globex in access.apps."@y/telegram".tenants`},
+		{"telegram", "gina", "list globex in access.apps, in tenants of the app that has the channel"},
 		{"mail", "gina", ""},
-		{"irc", "alice", `list acme in access.apps."@x/irc".tenants`},
+		{"irc", "alice", "channel irc does not serve tenant acme"},
 		{"chat", "alice", `list chat in access.apps."@your/chat".channels`},
 	} {
 		expect(t, tc.channel+" for "+tc.agent, d.Served(tc.channel, d.Agent(tc.agent)), tc.refused)

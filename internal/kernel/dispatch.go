@@ -228,7 +228,9 @@ func (k *ruleset) served(m *outgoing) error {
 	}
 	err := k.directory.Served(m.channel, m.sender)
 	if owner != nil {
-		err = k.directory.Serves(owner.ID(), m.sender)
+		if err = k.directory.Serves(owner.ID(), m.sender); err != nil {
+			err = k.directory.NotServed(m.channel, m.sender)
+		}
 	}
 	if err != nil {
 		return api.Errorf(api.Forbidden, "%v", err)
@@ -831,9 +833,9 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 }
 
 // inAnnotation reports whether the label of an agent's message stands in its annotation
-// alone: no person is to go without it, and where the daemon delivers, it writes it.
+// alone: no person is to go without it, in a room neither, and where the daemon delivers, it writes it.
 func (m *outgoing) inAnnotation() bool {
-	return m.carried && m.unlabelled && m.to.Kind == ocip.KindAgent
+	return m.carried && m.unlabelled && m.to.Kind == ocip.KindAgent && !m.recipient.Group && !m.recipient.Strangers && !m.unconfirmed()
 }
 
 // sentRecord is the sender's record of a verdict.
