@@ -9,11 +9,9 @@ import (
 
 // Exchange returns the sides of an exchange that the app's agents hold.
 func (c *Client) Exchange(ctx context.Context, p *api.ExchangeParams) (api.ExchangeResult, error) {
-	k, err := c.rules()
-	if err != nil {
-		return api.ExchangeResult{}, err
-	}
-	return k.exchanges.Get(ctx, p.ExchangeID, k.exchangeRules.Of(c.App().ID()))
+	return under(c, func(k *ruleset) (api.ExchangeResult, error) {
+		return k.exchanges.Get(ctx, p.ExchangeID, k.exchangeRules.Of(c.App().ID()))
+	})
 }
 
 // Exchanges lists the exchanges of one of the app's agents.
@@ -35,11 +33,7 @@ func (c *Client) Exchanges(ctx context.Context, p *api.ExchangeListParams) (api.
 
 // ResolveExchange ends an exchange of one of the app's agents.
 func (c *Client) ResolveExchange(ctx context.Context, p *api.ExchangeResolveParams) (api.OK, error) {
-	k, err := c.rules()
-	if err != nil {
-		return api.OK{}, err
-	}
-	return k.exchanges.ResolveFor(ctx, c.App(), p, k.exchangeRules)
+	return under(c, func(k *ruleset) (api.OK, error) { return k.exchanges.ResolveFor(ctx, c.App(), p, k.exchangeRules) })
 }
 
 // ExchangeGet returns every side of an exchange.

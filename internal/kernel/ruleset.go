@@ -126,3 +126,12 @@ func (c *Client) rules() (*ruleset, error) {
 	k := c.kernel.rules()
 	return k, c.CheckBinding(k.terms)
 }
+
+// under makes a client's call under what it is decided by.
+func under[R any](c *Client, call func(*ruleset) (R, error)) (result R, err error) {
+	k, err := c.rules()
+	if err != nil {
+		return result, err
+	}
+	return call(k)
+}

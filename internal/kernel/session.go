@@ -15,18 +15,12 @@ func (c *Client) viewer(k *ruleset) *sessions.Viewer {
 
 // Session returns one session of the app's.
 func (c *Client) Session(ctx context.Context, p *api.SessionGetParams) (api.SessionResult, error) {
-	k, err := c.rules()
-	if err != nil {
-		return api.SessionResult{}, err
-	}
-	return c.viewer(k).Get(ctx, p)
+	return under(c, func(k *ruleset) (api.SessionResult, error) { return c.viewer(k).Get(ctx, p) })
 }
 
 // Sessions returns a page of the app's sessions.
 func (c *Client) Sessions(ctx context.Context, p *api.SessionListParams) (api.SessionListResult, error) {
-	k, err := c.rules()
-	if err != nil {
-		return api.SessionListResult{}, err
-	}
-	return c.viewer(k).List(ctx, p, k.now().Add(-k.cfg.ActiveWindow))
+	return under(c, func(k *ruleset) (api.SessionListResult, error) {
+		return c.viewer(k).List(ctx, p, k.now().Add(-k.cfg.ActiveWindow))
+	})
 }
