@@ -14,22 +14,107 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
-const gatewayTeam = `
-agents:
-  - {id: alice, app: "@openclaw/gateway", instance_id: agent-alice, user_id: alice, org_unit: o, tenant_id: home}
-  - {id: bob, app: "@openclaw/gateway", instance_id: agent-bob, user_id: bob, org_unit: o, tenant_id: home}
-`
-
-// gateway is a running Gateway of OpenClaw with two agents and a model that answers "ok".
+// gateway is a running Gateway of OpenClaw with two agents and a model of the test.
 type gateway struct {
 	*trial
 	url string
+	*model
+	settings string
+}
+
+// model answers as an OpenAI-compatible API does: it makes the call that an operator asks
+// it for, tells its secret where it is asked for one, and else says ok.
+type model struct {
+	mu     sync.Mutex
+	bodies []string
+}
+
+const asksForCall, asksForSecret = "with these arguments: {", "Tell me the key."
+
+var secret = "sk-ant-api03-" + strings.Repeat("aB3", 31) + "AA"
+
+func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Stream   bool `json:"stream"`
+		Messages []struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+	}
+	body, _ := io.ReadAll(r.Body)
+	_ = json.Unmarshal(body, &asked)
+	m.mu.Lock()
+	m.bodies = append(m.bodies, string(body))
+	m.mu.Unlock()
+	// The turn is what stands behind the last answer.
+	turn := ""
+	for _, said := range slices.Backward(asked.Messages) {
+		if said.Role != "user" {
+			break
+		}
+		turn = textOf(said.Content) + turn
+	}
+	answer := map[string]any{"role": "assistant", "content": "ok"}
+	finish := "stop"
+	if strings.Contains(turn, asksForSecret) {
+		answer["content"] = "It is " + secret
+	}
+	if _, rest, ok := strings.Cut(turn, asksForCall); ok {
+		line, _, _ := strings.Cut(rest, "\n")
+		args, _ := json.Marshal(map[string]any{"id": "sessions_send", "args": json.RawMessage("{" + line)})
+		answer["content"], finish = nil, "tool_calls"
+		answer["tool_calls"] = []any{map[string]any{"index": 0, "id": "call_1", "type": "function", "function": map[string]any{"name": "tool_call", "arguments": string(args)}}}
+	}
+	choice := map[string]any{"index": 0, "finish_reason": finish, "message": answer}
+	whole := map[string]any{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []any{choice}, "usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}
+	if !asked.Stream {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(whole)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	whole["object"] = "chat.completion.chunk"
+	delete(choice, "message")
+	for _, part := range []struct{ delta, finish any }{{answer, nil}, {map[string]any{}, finish}} {
+		choice["delta"], choice["finish_reason"] = part.delta, part.finish
+		text, _ := json.Marshal(whole)
+		fmt.Fprintf(w, "data: %s\n\n", text)
+	}
+	fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+// textOf is the text of a message, which is a string or a list of parts.
+func textOf(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var parts []struct{ Text string }
+	_ = json.Unmarshal(content, &parts)
+	for _, p := range parts {
+		text += p.Text
+	}
+	return text
+}
+
+// saw counts what the model was shown as an agent with a text in it.
+func (m *model) saw(agent, text string) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, body := range m.bodies {
+		if strings.Contains(body, "agent="+agent+" |") && strings.Contains(body, text) {
+			n++
+		}
+	}
+	return n
 }
 
 func openGateway(t *testing.T) *gateway {
@@ -37,23 +122,9 @@ func openGateway(t *testing.T) *gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{trial: beginWith(t, gatewayTeam, node)}
-	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var asked struct {
-			Stream bool `json:"stream"`
-		}
-		body, _ := io.ReadAll(r.Body)
-		_ = json.Unmarshal(body, &asked)
-		if !asked.Stream {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`)
-			return
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"ok"},"finish_reason":null}]}`+"\n\n"+
-			`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
-	}))
-	t.Cleanup(model.Close)
+	g := &gateway{trial: beginWith(t, "# mine\nlog: {level: info}\n", node), model: new(model)}
+	api := httptest.NewServer(g.model)
+	t.Cleanup(api.Close)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -66,16 +137,25 @@ func openGateway(t *testing.T) *gateway {
 		"agents": {"ownership": "explicit", "defaults": {"model": {"primary": "fake/m"}}, "entries": {"alice": {"workspace": %q}, "bob": {"workspace": %q}}},
 		"models": {"mode": "replace", "providers": {"fake": {"baseUrl": %q, "apiKey": "none", "api": "openai-completions",
 			"models": [{"id": "m", "name": "M", "reasoning": false, "input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 128000, "maxTokens": 4096}]}}},
-		"tools": {"profile": "full"}}`, port, g.at("alice"), g.at("bob"), model.URL+"/v1"))
-	plugin, err := filepath.Abs("../integrations/openclaw")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.must(g.vars(), "openclaw", "plugins", "install", plugin, "--force", "--accept-capabilities")
-	g.write("grant.json5", fmt.Sprintf(`{plugins: {entries: {ocip: {enabled: true, hooks: {allowConversationAccess: true}, config: {socket: %q}}}}}`, g.socket))
-	g.must(g.vars(), "openclaw", "config", "patch", "--file", g.at("grant.json5"))
+		"tools": {"profile": "full"}}`, port, g.at("alice"), g.at("bob"), api.URL+"/v1"))
 	g.start()
 	return g
+}
+
+// read is a file as it is.
+func (g *gateway) read(path string) string {
+	g.t.Helper()
+	text, err := os.ReadFile(g.at(path))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// integrate runs ocipd integrate openclaw.
+func (g *gateway) integrate(args ...string) string {
+	g.t.Helper()
+	return g.must(g.vars(), g.ocipd, append([]string{"--config", g.at("ocipd.yaml"), "--socket", g.socket, "integrate", "openclaw"}, args...)...)
 }
 
 func (g *gateway) vars() []string { return g.env("OPENCLAW_STATE_DIR=" + g.at("openclaw")) }
@@ -167,11 +247,22 @@ func (g *gateway) count(parts ...string) (n int) {
 	return n
 }
 
-// A real Gateway: a message and the turns that answer it are decided until the rounds are
-// used up, a secret is refused, a promise leaves once when a person has approved it, and
-// nothing leaves without the daemon.
+// A real Gateway, behind the daemon by one command: a message and the turns that answer
+// it are decided until the rounds are used up, a secret is refused, in a reply too, a
+// promise leaves once when a person has approved it, nothing leaves without the daemon,
+// and the machine becomes what it was.
 func TestOpenClaw(t *testing.T) {
 	g := openGateway(t)
+	settings, config := g.read("openclaw/openclaw.json"), g.read("ocipd.yaml")
+	if said := g.integrate("--user", "ann", "--tenant", "home", "--dry-run"); !strings.Contains(said, "nothing was changed") || g.read("ocipd.yaml") != config || g.read("openclaw/openclaw.json") != settings {
+		t.Fatalf("a dry run has changed something: %s", said)
+	}
+	if said := g.integrate("--user", "ann", "--tenant", "home"); !strings.Contains(said, "ok: it was refused, see record") {
+		t.Fatalf("the canary: %s", said)
+	}
+	if said := g.integrate(); !strings.Contains(said, "nothing to change") || !strings.Contains(said, "ok: it was refused") {
+		t.Errorf("once more: %s", said)
+	}
 	if said := g.send("Which colour has the report?"); !strings.Contains(said, `"ok":true`) {
 		t.Fatalf("a message: %s", said)
 	}
@@ -199,7 +290,12 @@ func TestOpenClaw(t *testing.T) {
 		g.operate("approvals", "deny", id)
 	}
 
-	secret := "sk-ant-api03-" + strings.Repeat("aB3", 31) + "AA"
+	if said := g.send(asksForSecret); !strings.Contains(said, `"ok":true`) || strings.Contains(said, secret) {
+		t.Errorf("asked for a secret: %s", said)
+	}
+	g.eventually("the refusal of a reply with a secret", func() bool {
+		return g.count(`"agentId":"agent-bob-1"`, `"code":"CLASSIFICATION_VIOLATION"`, `"policyResult":"deny"`) == 1
+	})
 	if said := g.send("The key is " + secret); !strings.Contains(said, "tool_call_blocked") || strings.Contains(said, secret) {
 		t.Errorf("a secret: %s", said)
 	}
@@ -223,6 +319,22 @@ func TestOpenClaw(t *testing.T) {
 	g.stopDaemon()
 	if said := g.send("anybody?"); !strings.Contains(said, "tool_call_blocked") {
 		t.Errorf("without the daemon: %s", said)
+	}
+	if n := g.saw("alice", secret); n != 0 {
+		t.Errorf("the secret in a reply has reached its receiver's model %d times", n)
+	}
+	g.integrate("--remove")
+	if now := g.read("openclaw/openclaw.json"); now != settings {
+		t.Errorf("OpenClaw's settings are\n%s\nand were\n%s", now, settings)
+	}
+	if now := g.read("ocipd.yaml"); now != config {
+		t.Errorf("the configuration is\n%s", now)
+	}
+	if _, err := os.Stat(g.at("openclaw/extensions/ocip")); err == nil {
+		t.Error("the plugin is there still")
+	}
+	if said := g.integrate("--remove"); !strings.Contains(said, "nothing to change") {
+		t.Errorf("removed once more: %s", said)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -162,7 +163,8 @@ func TestBots(t *testing.T) {
 			needs(t, bot[0])
 			p := serve(t)
 			c := p.command(bot[0], bot[1:]...)
-			c.Stdin = strings.NewReader("telegram:4711 How far is the review?\ntelegram:4711 I promise it by Friday.\n" +
+			// Who repeats a text that waits gets the same request, and it is sent once.
+			c.Stdin = strings.NewReader("telegram:4711 How far is the review?\ntelegram:4711 I promise it by Friday.\ntelegram:4711 I promise it by Friday.\n" +
 				"telegram:4711 The key is AKIA" + "Q3EGRT5XPWKJ2LMN.\ntelegram:4712 I promise it to you.\n")
 			out, err := c.StdoutPipe()
 			if err != nil {
@@ -185,6 +187,9 @@ func TestBots(t *testing.T) {
 			}
 			next("sent telegram:4711: How far is the review?")
 			promised := next("held telegram:4711: ")
+			if again := next("held telegram:4711: "); again != promised {
+				t.Errorf("a repetition is another request: %s and %s", promised, again)
+			}
 			next("refused telegram:4711: CLASSIFICATION_VIOLATION")
 			refused := next("held telegram:4712: ")
 
@@ -207,6 +212,106 @@ func TestBots(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNetworks has the bot send by Telegram, Slack, IRC and e-mail to a stand-in of each:
+// what was decided about, whole, once, and nothing of what was refused.
+func TestNetworks(t *testing.T) {
+	t.Parallel()
+	needs(t, "python3")
+	got := make(chan string, 16)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- r.URL.Path + " " + r.Header.Get("Authorization") + " " + string(body)
+		_, _ = io.WriteString(w, `{"ok": true}`)
+	}))
+	defer api.Close()
+	irc := standIn(t, func(say func(string), line string) (over bool) {
+		switch {
+		case strings.HasPrefix(line, "USER"):
+			say("PING :x")
+		case line == "PONG :x":
+			say(":server 001 bot :welcome")
+		case strings.HasPrefix(line, "PRIVMSG"):
+			got <- line
+		}
+		return line == "QUIT"
+	}, "")
+	var mail []string
+	smtp := standIn(t, func(say func(string), line string) (over bool) {
+		switch {
+		case mail != nil && line == ".":
+			got <- strings.Join(mail, "\n")
+			mail = nil
+			say("250 taken")
+		case mail != nil:
+			mail = append(mail, line)
+		case strings.EqualFold(line, "data"):
+			mail = []string{"mail"}
+			say("354 go on")
+		case strings.HasPrefix(strings.ToUpper(line), "QUIT"):
+			say("221 bye")
+			return true
+		default:
+			say("250 ok")
+		}
+		return false
+	}, "220 stand-in")
+	p := serve(t)
+	p.env = append(p.env, "TELEGRAM_API="+api.URL, "TELEGRAM_TOKEN=1:a", "SLACK_API="+api.URL, "SLACK_TOKEN=xoxb", "IRC_SERVER="+irc, "SMTP_SERVER="+smtp, "MAIL_FROM=bot@example.org")
+	c := p.command("python3", "python/bot.py", "--networks")
+	c.Stdin = strings.NewReader("telegram:4711 Hello Dave\nslack:C1 Hello team\nirc:#team Hello all\nemail:dave@example.org Hello by mail\n" +
+		"telegram:4711 The key is AKIA" + "Q3EGRT5XPWKJ2LMN.\n")
+	if out, err := c.Output(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	close(got)
+	var sent []string
+	for what := range got {
+		sent = append(sent, what)
+	}
+	all := strings.Join(sent, "\n\n")
+	for _, want := range []string{`/bot1:a/sendMessage  {"chat_id": "4711", "text": "Hello Dave`, `/chat.postMessage Bearer xoxb {"channel": "C1", "text": "Hello team`,
+		"PRIVMSG #team :Hello all", "To: dave@example.org", "Hello by mail"} {
+		if strings.Count(all, want) != 1 {
+			t.Errorf("%q was sent %d times", want, strings.Count(all, want))
+		}
+	}
+	if strings.Contains(all, "Q3EGRT5XPWKJ2LMN") {
+		t.Error("the secret was sent")
+	}
+	if strings.Count(all, "assistant") != 4 {
+		t.Errorf("not each text was sent as it was decided about:\n%s", all)
+	}
+}
+
+// standIn is a server of lines on loopback.
+func standIn(t *testing.T, hear func(say func(string), line string) (over bool), greeting string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			say := func(line string) { _, _ = io.WriteString(c, line+"\r\n") }
+			if greeting != "" {
+				say(greeting)
+			}
+			lines := bufio.NewScanner(c)
+			for lines.Scan() {
+				if hear(say, lines.Text()) {
+					break
+				}
+			}
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String()
 }
 
 // TestSendScript runs the script in the shell once for each kind of answer.

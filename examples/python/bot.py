@@ -11,9 +11,12 @@ APP = {"id": "@example/bot", "name": "Example bot", "version": "1.0.0", "type": 
 path = os.environ.get("OPENCLAWOS_KERNEL_SOCKET") or os.environ["XDG_RUNTIME_DIR"] + "/openclawos/kernel.sock"
 
 
-def send(session, content):
-    """Replace this with your chat network's own call, such as Telegram's sendMessage."""
-    print(f"sent {session}: {content.splitlines()[0]}", flush=True)
+if "--networks" in sys.argv:
+    from networks import send  # Telegram, Slack, IRC and e-mail: the file beside this one
+else:
+    def send(session, content):
+        """Replace this with your chat network's own call, such as those of networks.py."""
+        print(f"sent {session}: {content.splitlines()[0]}", flush=True)
 
 
 class Kernel:

@@ -41,6 +41,9 @@ function gateOf(api) {
   globalThis[GATE] ??= new Gate({
     socket: socketOf(config), appId: config.appId || "@openclaw/gateway", version: VERSION, state: stateOf(config),
     tools: config.tools || "record", sendTools: config.sendTools, log: api.logger,
+    visibility: () => globalThis[GATE].api.config?.tools?.sessions?.visibility,
+    tell: (agentId, text) => globalThis[GATE].api.session?.workflow?.enqueueNextTurnInjection?.({ sessionKey: `agent:${agentId}:main`, text })
+      ?.catch?.((e) => api.logger.warn(`ocipd: agent ${agentId} is not told: ${e.message}`)),
     send: (...args) => send(globalThis[GATE].api, ...args),
   });
   // The newest instance has the configuration in force.

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { Claims } from "./claims.js";
 import { Kernel, KernelError } from "./kernel.js";
+import { reads } from "./reads.js";
 import { sender } from "./sends.js";
 
 /** How many decided messages are remembered until their receiver's run begins. */
@@ -10,6 +11,13 @@ const REMEMBERED = 4096;
 const ANNOUNCE = "Agent-to-agent announce step.";
 
 const FROM_AGENTS = "inter_session";
+
+/** What an agent is told of its message that a person has approved. */
+const OUTCOMES = {
+  sent: "It has been sent: do not send it again.",
+  not_sent: "It could not be sent; a person sees to it.",
+  unknown: "Whether it has been sent is not known; a person sees to it.",
+};
 
 export class Gate {
   /**
@@ -21,12 +29,16 @@ export class Gate {
    * @param {"off"|"record"|"enforce"} o.tools
    * @param {object} [o.sendTools]
    * @param {{info: Function, warn: Function, error: Function}} o.log
+   * @param {() => string|undefined} [o.visibility] tools.sessions.visibility of OpenClaw's settings
+   * @param {(agentId: string, text: string) => void} [o.tell] says something in an agent's session
    * @param {(ctx: {agentId: string}, session: string, text: string, ticket: string) => Promise<void>} o.send sends a released message
    */
-  constructor({ socket, appId, version, state, tools, sendTools, log, send }) {
+  constructor({ socket, appId, version, state, tools, sendTools, log, send, visibility = () => undefined, tell = () => {} }) {
     this.tools = tools;
     this.log = log;
     this.send = send;
+    this.visibility = visibility;
+    this.tell = tell;
     this.find = sender(sendTools);
     this.claims = new Claims(state);
     /** Decided messages by who said what: what was decided travels beside OpenClaw's text. */
@@ -70,7 +82,11 @@ export class Gate {
     const ticket = event.params?._ocip?.release;
     if (ticket !== undefined) return this.released(event, ctx, ticket);
     const found = this.find(event.toolName, event.params, ctx);
-    if (!found) return this.otherTool(event, ctx);
+    if (!found) {
+      const read = reads(event.toolName, event.params, ctx, this.visibility());
+      if (read?.wrong) return block(`ocipd: refused: ${read.wrong}`);
+      return (await this.otherTool(event, ctx)) ?? read ?? undefined;
+    }
     if (found.wrong) return block(found.wrong);
     const answer = await this.decide(found.session, found.text, {}, ctx);
     if (!answer.allowed) return block(this.reason(answer));
@@ -211,7 +227,14 @@ export class Gate {
       await this.redeem(approvalId);
       return;
     }
-    this.log.info(`ocipd: ${approvalId} is ${resolution}${note ? `: ${note}` : ""}`);
+    const what = `${resolution}${note ? `: ${note}` : ""}`;
+    this.log.info(`ocipd: ${approvalId} is ${what}`);
+    try {
+      const { agentId } = await this.kernel.ask("approval.get", { approvalId });
+      this.tell(agentId, `ocipd: your message ${approvalId} was not sent: it is ${what}.`);
+    } catch (e) {
+      this.log.warn(`ocipd: the agent is not told of ${approvalId}: ${e.message}`);
+    }
   }
 
   /** Sends what a person has approved, once. */
@@ -243,6 +266,7 @@ export class Gate {
       }
       await this.kernel.ask("approval.confirm", { claim: id, outcome });
       this.claims.end(approvalId);
+      this.tell(agentId, `ocipd: your message ${approvalId} was approved. ${OUTCOMES[outcome]}`);
     } catch (e) {
       if (e.code === "NOT_FOUND" || e.code === "CONFLICT") this.claims.end(approvalId);
       this.log.warn(`ocipd: ${approvalId} is not sent: ${e.message}`);

@@ -12,7 +12,10 @@ const channelSession = (p) => {
 const conversationSession = (p) => p.sessionKey ?? p.conversationId ?? channelSession(p);
 
 const BUILT_IN = {
-  sessions_send: { texts: TEXTS, session: agentSession },
+  // Its reply would come in the tool's result, before it is decided about. Without waiting
+  // it comes as a turn of its own, which begins when it is. What a watcher hears is text of
+  // another agent's session too.
+  sessions_send: { texts: TEXTS, session: agentSession, set: { timeoutSeconds: 0, watch: undefined } },
   sessions_spawn: { texts: ["task", ...TEXTS], session: (p, ctx) => agentSession(p) ?? `agent:${ctx.agentId}:main` },
   conversations_send: { texts: TEXTS, session: conversationSession },
   conversations_turn: { texts: TEXTS, session: conversationSession },
@@ -57,6 +60,10 @@ export function sender(config = {}) {
       const changed = { ...params };
       for (const name of found) delete changed[name];
       changed[how.texts[0]] = decided;
+      for (const [name, value] of Object.entries(how.set ?? {})) {
+        if (value === undefined) delete changed[name];
+        else changed[name] = value;
+      }
       return changed;
     };
     return { session, text, put };

@@ -35,11 +35,11 @@ async function stop(signal = "SIGTERM") {
   await ended;
 }
 
-function gate({ send, state, tools = "off", path = socket } = {}) {
+function gate({ send, state, tools = "off", path = socket, visibility, tell } = {}) {
   const log = { lines: [] };
   for (const level of ["info", "warn", "error"]) log[level] = (line) => log.lines.push(line);
   const g = new Gate({
-    socket: path, appId: "@openclaw/gateway", version: "0.0.0", state: state ?? mkdtempSync(join(dir, "sent-")), tools, log,
+    socket: path, appId: "@openclaw/gateway", version: "0.0.0", state: state ?? mkdtempSync(join(dir, "sent-")), tools, log, visibility, tell,
     send: send ?? (async () => { throw new Error("nothing is to be sent"); }),
   });
   gates.push(g);
@@ -79,7 +79,7 @@ test("a message leaves as it was decided, and its reply turns are decided until 
   const g = gate();
   const sent = await g.beforeTool(call({ agentId: "bob", message: "How far are you?", timeoutSeconds: 5 }), alice);
   assert.match(sent.params.message, /^How far are you\?\n+\[?Sent by/m);
-  assert.equal(sent.params.timeoutSeconds, 5);
+  assert.equal(sent.params.timeoutSeconds, 0, "a reply in the tool's result is decided by nobody");
   let text = sent.params.message;
   let [sender, receiver] = [alice, bob];
   for (let run = 1; ; run++) {
@@ -121,6 +121,22 @@ test("what cannot be read is not sent", async () => {
   assert.equal(await g.beforeTool(call({ agentId: "alice", message: "to myself" }), alice), undefined);
   assert.equal(await g.beforeTool({ toolName: "read", params: {} }, alice), undefined);
   assert.equal(await g.beforeTool(call({ action: "read", channel: "telegram" }, "message"), alice), undefined);
+});
+
+test("no agent reads another one's session", async () => {
+  const g = gate();
+  const read = (toolName, params, visibility) => {
+    g.visibility = () => visibility;
+    return g.beforeTool({ toolName, params }, alice);
+  };
+  for (const [tool, params] of [
+    ["sessions_history", { sessionKey: "agent:bob:main" }], ["sessions_history", { sessionKey: "3a1f" }], ["sessions_history", {}], ["sessions_history", { sessionKey: ["agent:alice:main"] }],
+    ["sessions_search", { query: "salary" }], ["sessions_search", { query: "salary", sessionKey: "agent:bob:main" }],
+  ]) assert.equal((await read(tool, params))?.block, true, `${tool} ${JSON.stringify(params)}`);
+  assert.equal(await read("sessions_history", { sessionKey: "agent:alice:telegram:7" }), undefined);
+  assert.equal(await read("sessions_search", { query: "x" }, "agent"), undefined, "OpenClaw itself shows it its own alone");
+  assert.equal(await read("sessions_list", { limit: 3 }), undefined);
+  assert.deepEqual(await read("sessions_list", { limit: 3, messageLimit: 5, includeLastMessage: true, includeDerivedTitles: true }), { params: { limit: 3 } });
 });
 
 test("a run on a text that nobody decided about does not begin", async () => {
@@ -169,6 +185,17 @@ test("what a person approves is sent once", async () => {
   assert.deepEqual(readdirSync(g.claims.folder), []);
   await g.recover();
   assert.equal(sends.length, 1);
+});
+
+test("an agent is told what a person has decided", async () => {
+  const told = [];
+  const g = gate({ tell: (who, text) => told.push([who, text]) });
+  await g.beforeTool(call({ agentId: "bob", message: "I promise to sign the contract." }), alice);
+  const [{ approvalId }] = waiting();
+  ocipd("approvals", "deny", approvalId);
+  await eventually("the word", () => told.length > 0);
+  assert.equal(told[0][0], "alice");
+  assert.match(told[0][1], /was not sent: it is denied/);
 });
 
 test("what was approved while no Gateway ran is sent when one does", async () => {
