@@ -27,7 +27,6 @@ type gateway struct {
 	*trial
 	url string
 	*model
-	settings string
 }
 
 // model answers as an OpenAI-compatible API does: it makes the call that an operator asks
@@ -290,6 +289,8 @@ func TestOpenClaw(t *testing.T) {
 		g.operate("approvals", "deny", id)
 	}
 
+	// OpenClaw puts what comes during a run into that run, and drops it with it.
+	g.eventually("the end of the announce step", func() bool { return strings.Contains(g.log(), "the last message of these two was refused") })
 	if said := g.send(asksForSecret); !strings.Contains(said, `"ok":true`) || strings.Contains(said, secret) {
 		t.Errorf("asked for a secret: %s", said)
 	}

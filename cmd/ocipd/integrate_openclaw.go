@@ -195,7 +195,7 @@ func (s *shell) askOwners(ids []string, who owner) (items []string, err error) {
 // withAgents puts agents into the text of a configuration.
 func withAgents(file string, text []byte, items []string) ([]byte, error) {
 	at := keypath.Path{}.Key("agents")
-	one, all := bytes.Clone(text), []byte(nil)
+	one := bytes.Clone(text)
 	var err error
 	for _, item := range slices.Backward(items) {
 		if one, err = yamltext.Edit(one, at, item); err != nil {

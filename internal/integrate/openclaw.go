@@ -454,7 +454,7 @@ func (o *OpenClaw) installPlugin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // it holds no secret
 	if err := os.CopyFS(dir, integrations.OpenClaw()); err != nil {
 		return err
 	}
@@ -477,7 +477,7 @@ func (o *OpenClaw) patch(ctx context.Context, plugins map[string]any) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }() // it holds no secret
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err == nil {
 		_, err = openclaw(ctx, o.place, "config", "patch", "--file", f.Name())
