@@ -72,7 +72,7 @@ func (s *shell) integrateOpenClaw(ctx context.Context, p *integrate.Place, who o
 		}
 	}
 	if edit != nil {
-		if err := s.writeConfig(edit); err != nil {
+		if err := writeConfig(edit); err != nil {
 			return err
 		}
 	}
@@ -218,7 +218,7 @@ func withAgents(file string, text []byte, items []string) ([]byte, error) {
 }
 
 // writeConfig writes a changed configuration.
-func (s *shell) writeConfig(e *configEdit) error {
+func writeConfig(e *configEdit) error {
 	now, err := os.ReadFile(e.File)
 	switch {
 	case !e.Was && errors.Is(err, fs.ErrNotExist):
@@ -311,7 +311,7 @@ func (s *shell) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, live 
 		return err
 	}
 	if changed != nil {
-		if err := s.undoConfig(changed); err != nil {
+		if err := undoConfig(changed); err != nil {
 			return err
 		}
 		if live != nil {
@@ -329,7 +329,7 @@ func (s *shell) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, live 
 
 // undoConfig takes agents out of the daemon's configuration again: byte for byte where
 // nobody has changed it since, else their own lines alone.
-func (s *shell) undoConfig(n *integrate.ConfigNote) error {
+func undoConfig(n *integrate.ConfigNote) error {
 	now, err := os.ReadFile(n.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
