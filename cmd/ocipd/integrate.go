@@ -22,7 +22,7 @@ import (
 
 func newIntegrate(s *shell) *cobra.Command {
 	var agent, token string
-	var remove, dryRun, asJSON bool
+	var remove, dryRun, asJSON, serversOnly, managed bool
 	var who owner
 	c := &cobra.Command{
 		Use:   "integrate [NAME]",
@@ -86,6 +86,10 @@ is gated, what is open, and why.`,
 			if token == "" {
 				p.Token = ""
 			}
+			p.Tools, p.Managed = !serversOnly, managed
+			if !remove {
+				p.Hashes = integrate.CodexHashes(cmd.Context())
+			}
 			return s.integrate(cmd.Context(), r, p, agent, remove, dryRun)
 		},
 	}
@@ -96,6 +100,8 @@ is gated, what is open, and why.`,
 	flags.StringVar(&who.tenant, "tenant", "", "`NAME` of the company or household that they belong to (default: asked)")
 	flags.BoolVar(&remove, "remove", false, "take the servers out from behind the proxy")
 	flags.BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
+	flags.BoolVar(&serversOnly, "servers-only", false, "leave the calls of the runtime's own tools alone")
+	flags.BoolVar(&managed, "managed", false, "have calls of tools asked about by the machine's own settings, for all of its users")
 	flags.BoolVar(&asJSON, "json", false, "print JSON lines, one server each")
 	return c
 }
@@ -121,7 +127,7 @@ func (s *shell) integrationPlace() (*integrate.Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &integrate.Place{Home: home, Getenv: s.Getenv, Self: self, Notes: filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), "integrations")}
+	p := &integrate.Place{Home: home, Getenv: s.Getenv, Self: self, Etc: "/etc", Notes: filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), "integrations")}
 	for _, o := range []struct{ name, path string }{{"--config", s.ConfigFile}, {"--socket", s.Socket}} {
 		if o.path == "" {
 			continue
@@ -148,7 +154,10 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 		if made {
 			p.Token = filepath.Join(p.Notes, agent+".token")
 		}
-		if plan, err = r.Behind(p, agent); err == nil && made && !dryRun && len(plan.Changes) > 0 {
+		if err := s.mayAsk(ctx, r, p, agent); err != nil {
+			return err
+		}
+		if plan, err = r.Behind(p, agent); err == nil && made && !dryRun && !plan.Empty() {
 			err = s.makeToken(ctx, agent, p.Token)
 		}
 	}
@@ -158,7 +167,18 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 	for _, c := range plan.Changes {
 		fmt.Fprintf(s.Stdout, "%s: %s\n  - %s\n  + %s\n", term.Printable(c.File), term.Printable(serverName(&c.Server)), shownLine(c.Was), shownLine(c.Now))
 	}
-	if len(plan.Changes) == 0 {
+	sign := "+"
+	if remove {
+		sign = "-"
+	}
+	for i := range plan.Edits {
+		e := &plan.Edits[i]
+		fmt.Fprintf(s.Stdout, "%s: %s\n", term.Printable(e.File), e.What)
+		for _, line := range e.Lines() {
+			fmt.Fprintf(s.Stdout, "  %s %s\n", sign, term.Printable(mask.Text(line, mask.Data)))
+		}
+	}
+	if plan.Empty() {
 		fmt.Fprintf(s.Stdout, "%s: nothing to change\n", r.Title)
 		return s.sayOpen(r, p, remove)
 	}
@@ -173,8 +193,34 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 	if remove {
 		verb = "as before"
 	}
+	if p.Tools && !remove && len(plan.Edits) > 0 {
+		verb += ", calls of its other tools asked about"
+	}
 	fmt.Fprintf(s.Stdout, "%s: %s %s; sessions that run keep what they have started: start them again\n", r.Title, term.Count(len(plan.Changes), "server"), verb)
 	return s.sayOpen(r, p, remove)
+}
+
+// mayAsk looks whether a runtime is to ask about calls of tools, and whether it would be
+// refused where nobody answers.
+func (s *shell) mayAsk(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent string) error {
+	cfg, err := s.Load(nil)
+	if err != nil || !p.Tools {
+		return err
+	}
+	for i := range cfg.Agents {
+		if cfg.Agents[i].ID == agent && cfg.Agents[i].Tools == config.ToolsOff {
+			p.Tools = false
+			return nil
+		}
+	}
+	version := ""
+	if program := r.Installed(p); program != "" {
+		version = integrate.Version(ctx, program)
+	}
+	if err := r.Closes(version); err != nil {
+		return fmt.Errorf("%w; --servers-only puts its MCP servers behind the proxy, and leaves its other tools open", err)
+	}
+	return nil
 }
 
 // tokenLasts is for how long a token is good that is made here.
@@ -214,10 +260,23 @@ func (s *shell) sayOpen(r *integrate.Runtime, p *integrate.Place, removed bool) 
 			fmt.Fprintf(s.Stdout, "open: %s: %s\n", term.Printable(serverName(server)), server.Why())
 		}
 	}
+	rest, err := r.Elsewhere(p)
+	if err != nil {
+		return err
+	}
+	for i := range rest {
+		if server := &rest[i]; !server.Gated() {
+			fmt.Fprintf(s.Stdout, "open: %s: in the .mcp.json of the project, which is shared\n", term.Printable(serverName(server)))
+		}
+	}
+	asks, why, err := r.Tools(p)
+	if err == nil && !asks && why != "" {
+		fmt.Fprintf(s.Stdout, "open: its own tools: %s\n", why)
+	}
 	for _, what := range r.Open {
 		fmt.Fprintf(s.Stdout, "open: %s\n", what)
 	}
-	return nil
+	return err
 }
 
 func serverName(s *integrate.Server) string {
@@ -282,6 +341,25 @@ func (s *shell) listIntegrations(ctx context.Context, p *integrate.Place, asJSON
 		}
 		for i := range servers {
 			one.Server, one.Gated, one.Why = servers[i], servers[i].Gated(), servers[i].Why()
+			list = append(list, one)
+		}
+		rest, err := r.Elsewhere(p)
+		if err != nil {
+			return err
+		}
+		for i := range rest {
+			one.Server, one.Gated, one.Why = rest[i], rest[i].Gated(), rest[i].Why()
+			if !one.Gated {
+				one.Why = "in the .mcp.json of a project, which is shared and not changed"
+			}
+			list = append(list, one)
+		}
+		asks, why, err := r.Tools(p)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools"}, asks, why
 			list = append(list, one)
 		}
 		for _, what := range r.Open {

@@ -15,7 +15,7 @@ type folder struct {
 // layers is the layer table. A folder with Go code that has no row is a fault.
 var layers = map[string]folder{
 	"cmd/ocipd": {
-		imports: []string{"configs", "configs/policies", "integrations", "internal/acp", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/configfile", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/durable", "internal/integrate", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mask", "internal/mcpproxy", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskapi", "internal/taskclient", "internal/taskcmd", "internal/term", "internal/text", "internal/yamltext"},
+		imports: []string{"configs", "configs/policies", "integrations", "internal/acp", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/configfile", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/durable", "internal/integrate", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mask", "internal/mcpproxy", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskapi", "internal/taskclient", "internal/taskcmd", "internal/term", "internal/text", "internal/toolgate", "internal/yamltext"},
 		clock:   true, process: true,
 	},
 	"internal/daemon": {
@@ -84,6 +84,7 @@ var layers = map[string]folder{
 	"internal/cli":             {imports: []string{"internal/api", "internal/client", "internal/config", "internal/term", "internal/text"}, clock: true},
 	"internal/mcpserver":       {imports: []string{"internal/api", "internal/client", "internal/ocip", "internal/task", "internal/taskapi", "internal/taskclient"}},
 	"internal/lobster":         {imports: []string{"internal/api", "internal/task", "internal/taskapi", "internal/taskclient"}},
+	"internal/toolgate":        {imports: []string{"internal/api", "internal/client", "internal/taskclient"}, clock: true},
 	"internal/loop":            {imports: []string{"internal/task", "internal/taskapi", "internal/taskclient"}},
 	"internal/taskclient":      {imports: []string{"internal/api", "internal/client", "internal/task", "internal/taskapi"}},
 	"internal/acp":             {imports: []string{"internal/api", "internal/peer", "internal/place", "internal/redact", "internal/task", "internal/taskapi", "internal/taskclient"}},
@@ -205,8 +206,8 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"github.com/modelcontextprotocol"},
-		folders: []string{"internal/mcpserver", "internal/mcpproxy"},
-		why:     "MCP is spoken by internal/mcpserver and internal/mcpproxy",
+		folders: []string{"internal/mcpserver", "internal/mcpproxy", "internal/toolgate"},
+		why:     "MCP is spoken by internal/mcpserver, internal/mcpproxy and internal/toolgate",
 	},
 	{
 		paths:   []string{"github.com/coder/acp-go-sdk"},

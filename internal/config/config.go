@@ -52,10 +52,10 @@ type Config struct {
 	Policy    Policy    `yaml:"policy" reload:"live"`
 	// Tools says what becomes of the tool calls of agents of which the runtime asks:
 	// record, enforce (what the policy says holds) or off.
-	Tools string `yaml:"tools" reload:"live"`
-	Store     Store     `yaml:"store" reload:"restart"`
-	Audit     Audit     `yaml:"audit"`
-	Sessions  Sessions  `yaml:"sessions" reload:"live"`
+	Tools    string   `yaml:"tools" reload:"live"`
+	Store    Store    `yaml:"store" reload:"restart"`
+	Audit    Audit    `yaml:"audit"`
+	Sessions Sessions `yaml:"sessions" reload:"live"`
 	// Channels and Apps are served to apps by config.get. They are raw trees
 	// of maps, lists and scalars, with every key as it was written.
 	Channels map[string]any `yaml:"channels" reload:"live" show:"nothing"`

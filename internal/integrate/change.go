@@ -30,7 +30,9 @@ type Plan struct {
 	// Changes are those of the servers, in the order of the files. There are none where
 	// all is as it should be.
 	Changes []Change
-	files   []change
+	// Edits are the files in which something else of ours is entered, or is taken out of.
+	Edits []Edit
+	files []change
 }
 
 // change is one file as it is and as it will be.
@@ -38,15 +40,19 @@ type change struct {
 	path          string
 	before, after []byte
 	mode          fs.FileMode
-	// original is the file as it was before anything of ours was in it.
-	original []byte
+	// original is the file as it was before anything of ours was in it, and missing is set
+	// where there was none then. It is noted where keep is set.
+	original      []byte
+	missing, keep bool
+	// gone is set for a file that is taken away.
+	gone bool
 }
 
 // Behind plans to put every server of a runtime that is started by a command behind the
 // proxy, as an agent. One that is behind it as another agent is put behind it as this
 // one.
 func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
-	return r.plan(p, func(e *entry) (string, []string, bool) {
+	plan, notes, err := r.plan(p, func(e *entry) (string, []string, bool) {
 		if e.Own || e.Command == "" || e.Agent == agent {
 			return "", nil, false
 		}
@@ -57,11 +63,24 @@ func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 		command, args = p.before(agent, command, args)
 		return command, args, true
 	})
+	if err != nil || r.gates == nil || !p.Tools {
+		return plan, err
+	}
+	edits, err := r.gates(r, p)
+	for i := range edits {
+		if err == nil {
+			err = plan.edit(&edits[i], notes, false)
+		}
+	}
+	for i := range plan.files {
+		plan.files[i].keep = true
+	}
+	return plan, err
 }
 
 // Remove plans to take every server of a runtime out again.
 func (r *Runtime) Remove(p *Place) (*Plan, error) {
-	plan, err := r.plan(p, func(e *entry) (string, []string, bool) {
+	plan, notes, err := r.plan(p, func(e *entry) (string, []string, bool) {
 		if e.Agent == "" {
 			return "", nil, false
 		}
@@ -71,31 +90,38 @@ func (r *Runtime) Remove(p *Place) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	notes, err := r.notes(p)
-	if err != nil {
-		return nil, err
+	if r.gates != nil {
+		edits, err := r.gates(r, p)
+		if err != nil {
+			return nil, err
+		}
+		for i := range edits {
+			if err := plan.edit(&edits[i], notes, true); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for i := range plan.files {
 		f := &plan.files[i]
-		f.original = nil
+		f.keep = false
 		if note, ok := notes[f.path]; ok && note.After == Sum(f.before) {
 			// Nobody has changed it since: it becomes what it was, to the byte.
-			f.after = note.Before
+			f.after, f.gone = note.Before, note.Missing
 		}
 	}
 	return plan, nil
 }
 
-func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []string, ok bool)) (*Plan, error) {
+func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []string, ok bool)) (*Plan, map[string]note, error) {
 	plan := &Plan{runtime: r, place: p}
 	for _, word := range append([]string{p.Self, p.Token}, p.Options...) {
 		if !utf8.ValidString(word) {
-			return nil, fmt.Errorf("cannot name %q in another program's settings: it is not UTF-8", word)
+			return nil, nil, fmt.Errorf("cannot name %q in another program's settings: it is not UTF-8", word)
 		}
 	}
 	notes, err := r.notes(p)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	err = r.each(p, func(path string, text []byte, entries []entry) error {
 		after, bare := text, text
@@ -128,12 +154,15 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 		if err != nil {
 			return err
 		}
-		plan.files = append(plan.files, change{path: path, before: text, after: after, original: bare, mode: info.Mode().Perm()})
+		plan.files = append(plan.files, change{path: path, before: text, after: after, original: bare, mode: info.Mode().Perm(), keep: true})
 		return nil
 	})
 	slices.Reverse(plan.Changes)
-	return plan, err
+	return plan, notes, err
 }
+
+// Empty reports whether all is as it should be.
+func (p *Plan) Empty() bool { return len(p.files) == 0 }
 
 // check reads a changed text as its runtime will, and holds it against what was planned.
 func (r *Runtime) check(path string, text []byte, planned []Change) error {
@@ -179,8 +208,8 @@ func (p *Plan) Apply() error {
 	}
 	for _, f := range p.files {
 		delete(notes, f.path)
-		if f.original != nil {
-			notes[f.path] = note{After: Sum(f.after), Before: f.original}
+		if f.keep {
+			notes[f.path] = note{After: Sum(f.after), Before: f.original, Missing: f.missing}
 		}
 	}
 	// The note comes first: without it the file could not be given back to the byte.
@@ -189,11 +218,20 @@ func (p *Plan) Apply() error {
 	}
 	for _, f := range p.files {
 		now, err := os.ReadFile(f.path)
+		if errors.Is(err, fs.ErrNotExist) && f.before == nil {
+			err = os.MkdirAll(filepath.Dir(f.path), 0o700)
+		}
 		if err != nil {
 			return err
 		}
 		if !bytes.Equal(now, f.before) {
 			return fmt.Errorf("cannot change %s: %w", f.path, ErrChanged)
+		}
+		if f.gone {
+			if err := os.Remove(f.path); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := durable.Replace(f.path, ".ocipd", f.mode, f.after); err != nil {
 			return fmt.Errorf("cannot change %s: %w", f.path, err)
@@ -207,6 +245,8 @@ func (p *Plan) Apply() error {
 type note struct {
 	After  string `json:"after"`
 	Before []byte `json:"before"`
+	// Missing is set where there was no file.
+	Missing bool `json:"missing,omitzero"`
 }
 
 // Sum is the digest of a file, by which it is seen whether somebody has changed it.

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,15 +19,146 @@ import (
 // a project is shared with whoever works on it, and is not ours to change.
 var claudeCode = &Runtime{
 	Name: "claude-code", Title: "Claude Code", Program: "claude",
-	Open: []string{"its own tools, such as Bash and WebFetch", "the .mcp.json of a project"},
-	files: func(p *Place) []string {
-		dir := p.Home
-		if own := p.Getenv("CLAUDE_CONFIG_DIR"); own != "" {
-			dir = own
+	files: claudeFiles,
+	read:  readClaude,
+	gates: claudeGates,
+	// The oldest that was tried. 2.1.197 ignores onFailure without a word.
+	least:     [3]int{2, 1, 330},
+	elsewhere: claudeProjects,
+}
+
+// claudeDir is where Claude Code keeps its files: in a folder of the user's home unless the
+// environment names one.
+func claudeDir(p *Place, usual string) string {
+	if own := p.Getenv("CLAUDE_CONFIG_DIR"); own != "" {
+		return own
+	}
+	return usual
+}
+
+func claudeFiles(p *Place) []string {
+	return []string{filepath.Join(claudeDir(p, p.Home), ".claude.json")}
+}
+
+// Words of what has a runtime ask about calls of tools.
+const (
+	gateServer  = "ocipd-gate"
+	gateTool    = "decide"
+	runtimeFlag = "--runtime"
+	withoutFlag = "--without"
+)
+
+// gateArgs are the arguments that start the gate of a runtime.
+func (p *Place) gateArgs(r *Runtime, without ...string) []string {
+	args := slices.Concat(p.Options, []string{gateCommand, runtimeFlag, r.Name, tokenFlag, p.Token})
+	for _, name := range without {
+		args = append(args, withoutFlag, name)
+	}
+	return args
+}
+
+// hookTimeout is how long a hook may take, in seconds: longer than the gate has a call wait.
+const hookTimeout = 300
+
+// hook is a group of hooks that has the gate asked, as a runtime's settings have it. More
+// are further members of the hook.
+func hook(matcher string, more map[string]any) (string, error) {
+	call := map[string]any{
+		"type": "mcp_tool", "server": gateServer, "tool": gateTool, "timeout": hookTimeout,
+		"input": map[string]string{
+			"event": "${hook_event_name}", "tool": "${tool_name}", "input": "${tool_input}", "cwd": "${cwd}", "session": "${session_id}", "call": "${tool_use_id}", "source": "${mcp_server.source}",
+		},
+	}
+	maps.Copy(call, more)
+	text, err := json.Marshal(map[string]any{"matcher": matcher, "hooks": []any{call}}, json.Deterministic(true))
+	return string(text), err
+}
+
+// isHook reports whether a group of hooks is ours.
+func isHook(group jsontext.Value) bool {
+	var g struct {
+		Hooks []struct {
+			Server string `json:"server"`
+			Tool   string `json:"tool"`
+		} `json:"hooks"`
+	}
+	return json.Unmarshal(group, &g) == nil && len(g.Hooks) == 1 && g.Hooks[0].Server == gateServer && g.Hooks[0].Tool == gateTool
+}
+
+// claudeGates enters the gate as a server, and a hook that asks it before each call.
+func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
+	servers, err := r.Servers(p)
+	if err != nil {
+		return nil, err
+	}
+	// What the proxy decides is not decided twice. A project can have another server of the
+	// same name, so a server counts with the list that it stands in.
+	var without []string
+	for i := range servers {
+		s := &servers[i]
+		source := "user"
+		if s.Scope != "" {
+			source = "local"
 		}
-		return []string{filepath.Join(dir, ".claude.json")}
-	},
-	read: readClaude,
+		name := source + ":" + s.Name
+		if s.Name != gateServer && s.Command != "" && !slices.ContainsFunc(servers, func(o Server) bool {
+			return o.Name == s.Name && (o.Scope == "") == (s.Scope == "") && o.Command == "" && o.Agent == ""
+		}) && !slices.Contains(without, name) {
+			without = append(without, name)
+		}
+	}
+	slices.Sort(without)
+	start, err := json.Marshal(map[string]any{"type": "stdio", "command": p.Self, "args": p.gateArgs(r, without...)}, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	group, err := hook("*", map[string]any{"onFailure": "block"})
+	if err != nil {
+		return nil, err
+	}
+	settings := filepath.Join(claudeDir(p, filepath.Join(p.Home, ".claude")), "settings.json")
+	if p.Managed {
+		settings = filepath.Join(p.Etc, "claude-code", "managed-settings.d", "50-ocipd.json")
+	}
+	return []Edit{
+		{File: claudeFiles(p)[0], What: "the server that the hook asks", items: []item{&jsonItem{path: []string{"mcpServers"}, name: gateServer, value: string(start)}}},
+		{File: settings, What: "a hook before each call of a tool", items: []item{&jsonItem{path: []string{"hooks", "PreToolUse"}, ours: isHook, value: group}}},
+	}, nil
+}
+
+// claudeProjects are the servers in the files that projects share.
+func claudeProjects(p *Place) (list []Server, err error) {
+	text, err := os.ReadFile(claudeFiles(p)[0])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var known struct {
+		Projects map[string]jsontext.Value `json:"projects"`
+	}
+	if err := json.Unmarshal(text, &known); err != nil {
+		return nil, err
+	}
+	for _, folder := range slices.Sorted(maps.Keys(known.Projects)) {
+		file := filepath.Join(folder, ".mcp.json")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // there is none, or it is nobody's here
+		}
+		entries, err := readClaude(file, text)
+		if err != nil {
+			return nil, err
+		}
+		for i := range entries {
+			s := entries[i].Server
+			s.File, s.Scope = file, folder
+			s.Agent, s.Own = p.behind(s.Command, s.Args)
+			list = append(list, s)
+		}
+	}
+	return list, nil
 }
 
 // readClaude finds mcpServers at the top, and in each of projects.

@@ -14,15 +14,17 @@ import (
 // codex keeps its servers in the tables mcp_servers.NAME of its configuration.
 var codex = &Runtime{
 	Name: "codex", Title: "Codex", Program: "codex",
-	Open: []string{"its own tools, such as the shell"},
-	files: func(p *Place) []string {
-		dir := filepath.Join(p.Home, ".codex")
-		if own := p.Getenv("CODEX_HOME"); own != "" {
-			dir = own
-		}
-		return []string{filepath.Join(dir, "config.toml")}
-	},
-	read: readCodex,
+	Open:  []string{"a call of its own tools that the hook does not answer in time: Codex runs it"},
+	files: codexFiles, read: readCodex, gates: codexGates,
+	least: [3]int{0, 169, 0},
+}
+
+func codexFiles(p *Place) []string {
+	dir := filepath.Join(p.Home, ".codex")
+	if own := p.Getenv("CODEX_HOME"); own != "" {
+		dir = own
+	}
+	return []string{filepath.Join(dir, "config.toml")}
 }
 
 const serversTable = "mcp_servers"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -62,6 +63,12 @@ type Runtime struct {
 	files func(*Place) []string
 	// read finds the servers of a file.
 	read func(file string, text []byte) ([]entry, error)
+	// gates are what has the runtime ask about calls of tools, nil where nothing has.
+	gates func(*Runtime, *Place) ([]Edit, error)
+	// least is the oldest version whose gates are known to fail closed, as three numbers.
+	least [3]int
+	// elsewhere finds servers of which the list is not ours to change.
+	elsewhere func(*Place) ([]Server, error)
 }
 
 // Place is where the user's files are.
@@ -77,6 +84,12 @@ type Place struct {
 	Notes string
 	// Token is the file of the token by which the proxy speaks for the agent.
 	Token string
+	// Tools is set where the runtime is to ask about calls of tools. Managed is set where
+	// that is to stand in the machine's own settings, which are below Etc.
+	Tools, Managed bool
+	Etc            string
+	// Hashes, where set, asks Codex by which hashes it knows hooks, by event.
+	Hashes func(p *Place, groups map[string]string) (map[string]string, error)
 }
 
 // Runtimes are those that are known, in the order in which they are shown.
@@ -120,6 +133,58 @@ func Version(ctx context.Context, program string) string {
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
 	return strings.TrimSpace(line)
+}
+
+// Closes reports, by what a runtime prints of its version, whether its hooks are known to
+// fail closed.
+func (r *Runtime) Closes(version string) error {
+	var is [3]int
+	if _, err := fmt.Sscanf(strings.TrimLeft(version, "abcdefghijklmnopqrstuvwxyz- "), "%d.%d.%d", &is[0], &is[1], &is[2]); err != nil {
+		return fmt.Errorf("cannot tell whether the hooks of %s fail closed: its version is not known (%q)", r.Title, version)
+	}
+	if slices.Compare(is[:], r.least[:]) < 0 {
+		return fmt.Errorf("the hooks of %s %s fail open: with ocipd stopped every tool would run; %d.%d.%d is needed", r.Title, version, r.least[0], r.least[1], r.least[2])
+	}
+	return nil
+}
+
+// Tools reports whether the runtime asks about calls of tools, and why, or why not: "" for
+// one that has another gate.
+func (r *Runtime) Tools(p *Place) (asks bool, why string, err error) {
+	if r.gates == nil {
+		return false, "", nil
+	}
+	for _, managed := range []bool{true, false} {
+		there := *p
+		there.Managed, there.Hashes = managed, nil
+		edits, err := r.gates(r, &there)
+		if err != nil {
+			return false, "", err
+		}
+		all := true
+		for i := range edits {
+			entered, err := edits[i].stands()
+			if err != nil {
+				return false, "", err
+			}
+			all = all && entered
+		}
+		switch {
+		case all && managed:
+			return true, "decided by the daemon before each call; in the machine's settings, which no user can switch off", nil
+		case all:
+			return true, "decided by the daemon before each call", nil
+		}
+	}
+	return false, "nobody asks the daemon about them", nil
+}
+
+// Elsewhere lists servers of which the list is not ours to change.
+func (r *Runtime) Elsewhere(p *Place) ([]Server, error) {
+	if r.elsewhere == nil {
+		return nil, nil
+	}
+	return r.elsewhere(p)
 }
 
 // Servers lists the runtime's servers, by file in the runtime's order.
@@ -179,6 +244,7 @@ type span struct{ begin, end int }
 const (
 	proxyCommand = "mcp-proxy"
 	serveCommand = "mcp"
+	gateCommand  = "tool-gate"
 	agentFlag    = "--agent"
 	tokenFlag    = "--token-file"
 	separator    = "--"
@@ -206,7 +272,7 @@ func (p *Place) behind(command string, args []string) (agent string, own bool) {
 	if i >= 0 {
 		ours = args[:i]
 	}
-	if slices.Contains(ours, serveCommand) {
+	if slices.Contains(ours, serveCommand) || slices.Contains(ours, gateCommand) {
 		return "", true
 	}
 	at := slices.Index(ours, agentFlag)

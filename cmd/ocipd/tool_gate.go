@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/toolgate"
+	"github.com/spf13/cobra"
+)
+
+func newToolGate(s *shell) *cobra.Command {
+	var file, runtime string
+	var without []string
+	var hold time.Duration
+	c := &cobra.Command{
+		Use:   "tool-gate --runtime NAME --token-file FILE",
+		Short: "answer the hooks of an agent runtime",
+		Long: `Answer the hooks of an agent runtime over stdin and stdout: whether a tool may be called
+says the daemon, by tools in the configuration and the policy's package ocip.tool. The
+runtime starts this command for each session; ocipd integrate enters it. What a person has
+to approve waits, or ends a session of Claude Code that nobody sits at, to be resumed.`,
+		Example: "  ocipd integrate claude-code\n" +
+			"  ocipd tool-gate --runtime claude-code --token-file ~/ann.token",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			token, err := s.Token(file)
+			if err != nil {
+				return err
+			}
+			if token == "" || runtime == "" {
+				return cli.Usagef("cannot say whose tools these are: name the runtime with --runtime, and the file of the agent's token with --token-file")
+			}
+			socket, err := s.KernelSocket()
+			if err != nil {
+				return err
+			}
+			return toolgate.Serve(cmd.Context(), &toolgate.Options{
+				Dial: func(ctx context.Context) (*client.Client, error) {
+					return client.Dial(ctx, socket, client.WithDropEvents())
+				},
+				Token: token, Runtime: runtime, Without: without, Hold: hold, Version: s.Version, In: io.NopCloser(s.Stdin), Out: keepOpen{s.Stdout},
+				// Claude Code says so where a program or a script runs it, and nobody sits there.
+				Defers: strings.HasPrefix(s.Getenv("CLAUDE_CODE_ENTRYPOINT"), "sdk"),
+				Log:    slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			})
+		},
+	}
+	c.Flags().StringVar(&file, "token-file", "", "act by the grant whose token stands in `FILE`")
+	c.Flags().StringVar(&runtime, "runtime", "", "answer the hooks of the runtime of this `NAME`")
+	c.Flags().StringSliceVar(&without, "without", nil, "MCP `SERVERS` whose calls are decided by ocipd mcp-proxy")
+	c.Flags().DurationVar(&hold, "hold", 4*time.Minute, "keep a call waiting for this `TIME` for a person")
+	return c
+}

@@ -1,0 +1,213 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// toolTeam is a team whose tool calls go by the example of ocipd policy new.
+const toolTeam = team + `
+tools: enforce
+policy: {path: POLICY}
+`
+
+// beginTools starts a daemon with that policy.
+func beginTools(t *testing.T) *trial {
+	t.Helper()
+	dir := t.TempDir()
+	r := begin(t)
+	r.must(r.env(), r.ocipd, "policy", "new", dir+"/policy")
+	r.write("ocipd.yaml", strings.Replace(toolTeam, "POLICY", dir+"/policy", 1))
+	r.operate("policy", "reload")
+	return r
+}
+
+// claudeEnv is the environment of a Claude Code of its own.
+func (r *trial) claudeEnv(name string, api *standIn) []string {
+	url := ""
+	if api != nil {
+		url = api.URL
+	}
+	return r.env("CLAUDE_CONFIG_DIR="+r.at(name), "ANTHROPIC_BASE_URL="+url, "ANTHROPIC_API_KEY=none", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "ENABLE_TOOL_SEARCH=false")
+}
+
+func shell(command string) step {
+	input, _ := json.Marshal(object{"command": command, "description": "x"})
+	return step{"Bash", string(input)}
+}
+
+// chatServer is an MCP server with a tool that sends, as a script: it keeps what it is
+// called with.
+const chatServer = `#!/usr/bin/env node
+const fs = require("fs"), rl = require("readline").createInterface({input: process.stdin});
+const say = (id, result) => process.stdout.write(JSON.stringify({jsonrpc: "2.0", id, result}) + "\n");
+rl.on("line", (line) => {
+  const m = JSON.parse(line);
+  if (m.method === "initialize") say(m.id, {protocolVersion: "2025-06-18", capabilities: {tools: {}}, serverInfo: {name: "chat", version: "1"}});
+  else if (m.method === "tools/list") say(m.id, {tools: [{name: "send_message", description: "Send.", inputSchema: {type: "object", properties: {to: {type: "string"}, text: {type: "string"}}, required: ["to", "text"]}}]});
+  else if (m.method === "tools/call") { fs.appendFileSync(process.argv[2], JSON.stringify(m.params.arguments) + "\n"); say(m.id, {content: [{type: "text", text: "sent"}]}); }
+  else if (m.id !== undefined) process.stdout.write(JSON.stringify({jsonrpc: "2.0", id: m.id, error: {code: -32601, message: "no"}}) + "\n");
+});
+`
+
+// said is what the chat server was called with.
+func (r *trial) said() string {
+	text, _ := os.ReadFile(r.at("chat.log"))
+	return string(text)
+}
+
+// message is a call of the chat server's tool.
+func message(text string) step {
+	input, _ := json.Marshal(object{"to": "general", "text": text})
+	return step{"send_message", string(input)}
+}
+
+// integrate runs ocipd integrate in an environment.
+func (r *trial) integrate(env []string, args ...string) string {
+	r.t.Helper()
+	return r.must(env, r.ocipd, append([]string{"--config", r.at("ocipd.yaml"), "--socket", r.socket, "integrate"}, args...)...)
+}
+
+// approve approves the one request that waits.
+func (r *trial) approve() {
+	r.t.Helper()
+	var asked struct {
+		ID string `json:"approvalId"`
+	}
+	line, _, _ := strings.Cut(r.operate("approvals", "list", "--json"), "\n")
+	if err := json.Unmarshal([]byte(line), &asked); err != nil {
+		r.t.Fatalf("nothing waits: %q %v", line, err)
+	}
+	r.decide("approve", asked.ID)
+}
+
+func (r *trial) decide(what, id string) {
+	r.t.Helper()
+	var shown struct {
+		Digest string `json:"digest"`
+	}
+	if err := json.Unmarshal([]byte(r.operate("approvals", "show", id, "--json")), &shown); err != nil {
+		r.t.Fatal(err)
+	}
+	r.operate("approvals", what, id, "--yes", "--digest", shown.Digest)
+}
+
+// stopped stops the daemon.
+func (r *trial) stopped() {
+	r.t.Helper()
+	_ = r.daemon.Process.Signal(os.Interrupt)
+	_ = r.daemon.Wait()
+}
+
+// count is how many records there are of an event.
+func (r *trial) count(event string) int {
+	r.t.Helper()
+	return strings.Count(r.operate("audit", "query", "--json", "--event", event), "\n")
+}
+
+// tool has a runtime's model make one call, and returns what the model is told, and the
+// output.
+func (r *trial) tool(model func(*standIn, http.ResponseWriter, map[string]any), run func(*standIn) (string, error), s step) (told, out string) {
+	r.t.Helper()
+	api := newStandIn(r.t, model, s)
+	out, err := run(api)
+	results, calls := api.outcome()
+	if calls != 1 {
+		r.t.Fatalf("the model made %d calls: %s %v", calls, out, err)
+	}
+	return strings.Join(results, "\n"), out
+}
+
+// Claude Code is put behind the daemon by one command: what its agent sends goes by the
+// proxy, and each other call of a tool is decided once, before it is made. With the daemon
+// stopped nothing is called. Taken out again, its files are what they were.
+func TestClaudeCodeIntegrated(t *testing.T) {
+	r := beginTools(t)
+	r.write("chat.js", chatServer)
+	r.write("c/.claude.json", "{\"mcpServers\": {\"chat\": {\"command\": \"node\", \"args\": [\""+r.at("chat.js")+"\", \""+r.at("chat.log")+"\"]}}}\n")
+	r.write("c/settings.json", "{\"permissions\": {\"allow\": [\"Bash\", \"mcp__chat\"]}}\n")
+	before := r.files("c/.claude.json", "c/settings.json")
+	env := r.claudeEnv("c", nil)
+	if plan := r.integrate(env, "claude-code", "--agent", "ann", "--dry-run"); !strings.Contains(plan, "onFailure") || !strings.Contains(plan, "mcp-proxy") || r.files("c/.claude.json", "c/settings.json") != before {
+		t.Fatalf("a dry run says\n%s", plan)
+	}
+	r.integrate(env, "claude-code", "--agent", "ann")
+	if again := r.integrate(env, "claude-code", "--agent", "ann"); !strings.Contains(again, "nothing to change") {
+		t.Errorf("a second time:\n%s", again)
+	}
+	if list := r.integrate(env); !strings.Contains(list, "decided by the daemon before each call") {
+		t.Errorf("listed as\n%s", list)
+	}
+	run := func(args ...string) func(*standIn) (string, error) {
+		return func(api *standIn) (string, error) {
+			return r.run(r.claudeEnv("c", api), "claude", append([]string{"-p", "--output-format", "json"}, args...)...)
+		}
+	}
+	told, _ := r.tool(claudeModel, run("go on"), shell("git status"))
+	if !strings.Contains(told, "not a git repository") || r.count("tool_executing") != 1 {
+		t.Errorf("a quiet command: %s, %d records", told, r.count("tool_executing"))
+	}
+	if told, _ := r.tool(claudeModel, run("go on"), shell("curl https://example.com")); !strings.Contains(told, "a shell command names curl") {
+		t.Errorf("a denied command: %s", told)
+	}
+	told, out := r.tool(claudeModel, run("go on"), shell("touch "+r.at("done")))
+	var ended struct {
+		Stop    string `json:"stop_reason"`
+		Session string `json:"session_id"`
+	}
+	if err := json.Unmarshal([]byte(out), &ended); err != nil || ended.Stop != "tool_deferred" || told != "" {
+		t.Fatalf("held: %s %s %v", told, out, err)
+	}
+	r.approve()
+	api := newStandIn(t, claudeModel)
+	if out, err := r.run(r.claudeEnv("c", api), "claude", "-p", "", "--resume", ended.Session, "--output-format", "json"); err != nil {
+		t.Errorf("resumed: %s %v", out, err)
+	}
+	if _, err := os.Stat(r.at("done")); err != nil {
+		t.Error("what a person approved was not done")
+	}
+	decided := r.count("tool_executing")
+	told, _ = r.tool(claudeModel, run("go on"), message("Is the build green?"))
+	if !strings.Contains(told, "sent") || !strings.Contains(r.said(), "Is the build green?") || r.count("tool_executing") != decided {
+		t.Errorf("a message: %s, the server got %s; %d calls of tools were decided", told, r.said(), r.count("tool_executing")-decided)
+	}
+	if told, _ = r.tool(claudeModel, run("go on"), message("The key is ghp_16C7e42F292c6912E7710c838347Ae178B4a.")); strings.Contains(r.said(), "ghp_") {
+		t.Errorf("a secret was sent: %s", told)
+	}
+	r.stopped()
+	if told, _ := r.tool(claudeModel, run("go on"), shell("git status")); strings.Contains(told, "not a git repository") || !strings.Contains(told, "could not be decided") {
+		t.Errorf("without a daemon: %s", told)
+	}
+	said := r.said()
+	if told, _ := r.tool(claudeModel, run("go on"), message("Hello?")); r.said() != said {
+		t.Errorf("without a daemon it sent: %s", told)
+	}
+	// Claude Code writes into its own file meanwhile; what it did not touch is as before.
+	r.integrate(env, "claude-code", "--remove")
+	if got := r.files("c/settings.json"); got != strings.Split(before, "\x00")[1] {
+		t.Errorf("settings.json is\n%s", got)
+	}
+	if got := r.files("c/.claude.json"); strings.Contains(got, "ocipd-gate") || strings.Contains(got, "mcp-proxy") || !strings.Contains(got, "chat.js") {
+		t.Errorf(".claude.json is\n%s", got)
+	}
+}
+
+// files are the texts of some files.
+func (r *trial) files(names ...string) string {
+	r.t.Helper()
+	var list []string
+	for _, name := range names {
+		text, err := os.ReadFile(r.at(name))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		list = append(list, string(text))
+	}
+	return strings.Join(list, "\x00")
+}

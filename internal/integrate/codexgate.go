@@ -1,0 +1,389 @@
+package integrate
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/pelletier/go-toml/v2"
+)
+
+// hashTime is how long Codex may take to say by what it knows hooks.
+const hashTime = 20 * time.Second
+
+// The events of Codex that hooks are for, as its files and its trust name them. The first
+// fails open whatever is done; the second is asked where a server's tools are on prompt, and
+// fails closed.
+const (
+	codexBefore = "PreToolUse"
+	codexPrompt = "PermissionRequest"
+)
+
+func codexKey(event string) string {
+	return map[string]string{codexBefore: "pre_tool_use", codexPrompt: "permission_request"}[event]
+}
+
+// codexGates enters the gate as a server, hooks that ask it, and that Codex may trust them:
+// it runs no hook that nobody has trusted. Servers that no proxy can stand before are put on
+// prompt, which the hook answers and nothing else does.
+func codexGates(r *Runtime, p *Place) ([]Edit, error) {
+	config := codexFiles(p)[0]
+	text, err := os.ReadFile(config)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	servers, err := codexServers(config, text)
+	if err != nil {
+		return nil, err
+	}
+	var without, prompted []string
+	var items []item
+	for _, s := range servers {
+		switch {
+		case s.name == gateServer:
+			continue
+		case s.Command != "":
+			without = append(without, s.name)
+		case s.URL != "" && (s.Mode == "" || s.Mode == promptMode) && s.placed:
+			without, prompted = append(without, s.name), append(prompted, codexName(s.name))
+			items = append(items, &tomlPrompt{s.name})
+		}
+	}
+	slices.Sort(without)
+	groups := make(map[string]string)
+	if groups[codexBefore], err = hook(".*", nil); err != nil {
+		return nil, err
+	}
+	if len(prompted) > 0 {
+		if groups[codexPrompt], err = hook("^mcp__("+strings.Join(prompted, "|")+")__", nil); err != nil {
+			return nil, err
+		}
+	}
+	start := writeCodexServer(p.Self, p.gateArgs(r, without...))
+	hooks := filepath.Join(filepath.Dir(config), "hooks.json")
+	if p.Managed {
+		return []Edit{
+			{File: config, What: "the server that the hooks ask, and servers over HTTP on prompt", items: append([]item{&tomlBlock{text: start}}, items...)},
+			{File: filepath.Join(p.Etc, "codex", "requirements.toml"), What: "hooks that no user can switch off", items: []item{&tomlBlock{text: requirements(groups), alone: true}}},
+		}, nil
+	}
+	hashes := make(map[string]string)
+	if p.Hashes != nil {
+		if hashes, err = p.Hashes(p, groups); err != nil {
+			return nil, err
+		}
+	}
+	there, err := os.ReadFile(hooks)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var ours []item
+	for _, event := range []string{codexBefore, codexPrompt} {
+		i := &jsonItem{path: []string{"hooks", event}, ours: isHook, value: groups[event]}
+		if groups[event] == "" && p.Hashes != nil {
+			continue
+		}
+		if ours = append(ours, i); groups[event] == "" {
+			continue // there may be one of before to take out
+		}
+		at, err := i.index(there)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", hooks, err)
+		}
+		start += fmt.Sprintf("\n[hooks.state.%s]\ntrusted_hash = %s\n", quoteTOML(fmt.Sprintf("%s:%s:%d:0", hooks, codexKey(event), at)), quoteTOML(hashes[event]))
+	}
+	return []Edit{
+		{File: config, What: "the server that the hooks ask, servers over HTTP on prompt, and trust in the hooks", items: append([]item{&tomlBlock{text: start}}, items...)},
+		{File: hooks, What: "hooks before calls of tools", items: ours},
+	}, nil
+}
+
+// codexName is a server's name in those of its tools.
+func codexName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+func writeCodexServer(command string, args []string) string {
+	first, list := writeTOML(command, args, true)
+	return "[" + serversTable + "." + gateServer + "]\ncommand = " + first + list + "\n"
+}
+
+func quoteTOML(text string) string {
+	first, _ := writeTOML(text, nil, false)
+	return first
+}
+
+// requirements are hooks, as the machine's settings have them, and that nobody goes around
+// them.
+func requirements(groups map[string]string) string {
+	var b strings.Builder
+	b.WriteString("allowed_approval_policies = [\"on-request\", \"untrusted\", \"never\"]\nallowed_sandbox_modes = [\"read-only\", \"workspace-write\"]\n\n[features]\nhooks = true\n\n[hooks]\nmanaged_dir = \"/usr/libexec/ocipd\"\n")
+	for _, event := range []string{codexBefore, codexPrompt} {
+		var g struct {
+			Matcher string `json:"matcher"`
+			Hooks   []struct {
+				Input map[string]string `json:"input"`
+			} `json:"hooks"`
+		}
+		if groups[event] == "" || json.Unmarshal([]byte(groups[event]), &g) != nil {
+			continue
+		}
+		fmt.Fprintf(&b, "\n[[hooks.%s]]\nmatcher = %s\n[[hooks.%s.hooks]]\ntype = \"mcp_tool\"\nserver = %q\ntool = %q\ntimeout = %d\n[hooks.%s.hooks.input]\n",
+			event, quoteTOML(g.Matcher), event, gateServer, gateTool, hookTimeout, event)
+		var names []string
+		for name := range g.Hooks[0].Input {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			fmt.Fprintf(&b, "%s = %s\n", name, quoteTOML(g.Hooks[0].Input[name]))
+		}
+	}
+	return b.String()
+}
+
+// index is where an element of ours stands in its array, or would be put.
+func (i *jsonItem) index(text []byte) (int, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return 0, nil
+	}
+	met, left, err := i.walk(text)
+	if err != nil || len(left) > 0 {
+		return 0, err
+	}
+	list, err := parts(text, met[len(met)-1])
+	if err != nil {
+		return 0, err
+	}
+	if there, err := i.isThere(text); err == nil && there {
+		return i.find(text, list), nil
+	}
+	n := 0
+	for _, p := range list {
+		if !i.ours(text[p.value.begin:p.value.end]) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// tomlBlock is a block of ours at the end of a file of TOML, between two lines that say so.
+type tomlBlock struct {
+	text string
+	// alone is set where nothing else may stand in the file.
+	alone bool
+}
+
+const (
+	blockBegins = "# What ocipd integrate has entered begins here.\n"
+	blockEnds   = "# What ocipd integrate has entered ends here.\n"
+)
+
+func (b *tomlBlock) String() string { return b.text }
+
+func (b *tomlBlock) isThere(text []byte) (bool, error) {
+	var whole map[string]any
+	if err := toml.Unmarshal(text, &whole); err != nil {
+		return false, err
+	}
+	return bytes.Count(text, []byte(blockBegins+b.text+blockEnds)) == 1, nil
+}
+
+func (b *tomlBlock) add(text []byte) ([]byte, error) {
+	if b.alone && len(bytes.TrimSpace(text)) > 0 {
+		return nil, errors.New("something else stands in it; add by hand what --dry-run shows")
+	}
+	if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+		text = append(bytes.Clone(text), '\n')
+	}
+	return slices.Concat(text, []byte(blockBegins+b.text+blockEnds)), nil
+}
+
+func (b *tomlBlock) strip(text []byte) ([]byte, error) {
+	for {
+		before, rest, found := bytes.Cut(text, []byte(blockBegins))
+		if !found {
+			return text, nil
+		}
+		_, after, found := bytes.Cut(rest, []byte(blockEnds))
+		if !found {
+			return nil, fmt.Errorf("the line %q is missing", strings.TrimSpace(blockEnds))
+		}
+		text = slices.Concat(before, after)
+	}
+}
+
+// promptMode has Codex ask before each call of a server's tools.
+const promptMode = "prompt"
+
+// promptLine is what puts a server on prompt.
+const promptLine = "default_tools_approval_mode = \"" + promptMode + "\" # by ocipd integrate\n"
+
+// tomlPrompt puts a server on prompt.
+type tomlPrompt struct{ name string }
+
+func (t *tomlPrompt) String() string {
+	return serversTable + "." + t.name + ": " + strings.TrimSpace(promptLine)
+}
+
+func (t *tomlPrompt) isThere(text []byte) (bool, error) {
+	servers, err := codexServers("the file", text)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(servers, func(s codexServer) bool { return s.name == t.name && s.Mode == promptMode }), nil
+}
+
+func (t *tomlPrompt) add(text []byte) ([]byte, error) {
+	places, err := tomlPlaces(text)
+	if err != nil {
+		return nil, err
+	}
+	at, ok := places.at[t.name+"\x00url"]
+	if !ok {
+		return nil, fmt.Errorf("cannot tell where the url of %s.%s stands", serversTable, t.name)
+	}
+	if end := bytes.IndexByte(text[at.end:], '\n'); end >= 0 {
+		return slices.Concat(text[:at.end+end+1], []byte(promptLine), text[at.end+end+1:]), nil
+	}
+	return slices.Concat(text, []byte("\n"+promptLine)), nil
+}
+
+// strip takes all such lines out: without the hook they would have nobody answer.
+func (t *tomlPrompt) strip(text []byte) ([]byte, error) {
+	return bytes.ReplaceAll(text, []byte(promptLine), nil), nil
+}
+
+// codexServer is a server, and what Codex does about its tools.
+type codexServer struct {
+	name    string
+	Command string `toml:"command"`
+	URL     string `toml:"url"`
+	Mode    string `toml:"default_tools_approval_mode"`
+	// placed is set where it can be told where the url stands.
+	placed bool
+}
+
+func codexServers(file string, text []byte) (list []codexServer, err error) {
+	var whole struct {
+		Servers map[string]codexServer `toml:"mcp_servers"`
+	}
+	if err := toml.Unmarshal(text, &whole); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	places, err := tomlPlaces(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	for _, name := range places.order {
+		s := whole.Servers[name]
+		s.name = name
+		_, s.placed = places.at[name+"\x00url"]
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// CodexHashes asks Codex by which hashes it knows groups of hooks, by event. It looks at
+// them in a home of their own, so that nothing of the user's is touched.
+func CodexHashes(ctx context.Context) func(*Place, map[string]string) (map[string]string, error) {
+	return func(p *Place, groups map[string]string) (map[string]string, error) {
+		program := codex.Installed(p)
+		if program == "" {
+			return nil, errors.New("cannot have Codex trust the hooks: it is not there")
+		}
+		home, err := os.MkdirTemp("", "ocipd-codex")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(home)
+		events := make(map[string][]jsontext.Value)
+		for event, group := range groups {
+			events[event] = []jsontext.Value{jsontext.Value(group)}
+		}
+		text, err := json.Marshal(map[string]any{"hooks": events})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(home, "hooks.json"), text, 0o600)
+		}
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, hashTime)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, program, "app-server")
+		cmd.Env = append(os.Environ(), "CODEX_HOME="+home)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return nil, err
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return nil, err
+		}
+		if err := cmd.Start(); err != nil {
+			return nil, fmt.Errorf("cannot start Codex: %w", err)
+		}
+		defer func() {
+			cancel()
+			_ = cmd.Wait()
+		}()
+		asked, err := json.Marshal(map[string]any{"id": 2, "method": "hooks/list", "params": map[string]any{"cwds": []string{home}}})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := in.Write([]byte(`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"ocipd","version":"1"}}}` + "\n" + `{"method":"initialized"}` + "\n" + string(asked) + "\n")); err != nil {
+			return nil, err
+		}
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var got struct {
+				ID     int `json:"id"`
+				Result struct {
+					Data []struct {
+						Hooks []struct {
+							Key  string `json:"key"`
+							Hash string `json:"currentHash"`
+						} `json:"hooks"`
+					} `json:"data"`
+				} `json:"result"`
+			}
+			if json.Unmarshal(lines.Bytes(), &got) != nil || got.ID != 2 {
+				continue
+			}
+			hashes := make(map[string]string)
+			for _, d := range got.Result.Data {
+				for _, h := range d.Hooks {
+					for event := range groups {
+						if strings.HasSuffix(h.Key, ":"+codexKey(event)+":0:0") {
+							hashes[event] = h.Hash
+						}
+					}
+				}
+			}
+			for event := range groups {
+				if groups[event] != "" && hashes[event] == "" {
+					return nil, fmt.Errorf("cannot have Codex trust the hooks: it says nothing of %s", event)
+				}
+			}
+			return hashes, nil
+		}
+		return nil, errors.New("cannot have Codex trust the hooks: it has not said by what it knows them")
+	}
+}

@@ -1,0 +1,225 @@
+package integrate
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// asking is a place whose runtimes ask about calls of tools, with some files.
+func asking(t *testing.T, files map[string]string) *Place {
+	t.Helper()
+	home := t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &Place{
+		Home: home, Getenv: func(string) string { return "" }, Self: self, Token: "/t", Notes: filepath.Join(home, "state"), Tools: true, Etc: filepath.Join(home, "etc"),
+		Hashes: func(_ *Place, groups map[string]string) (map[string]string, error) {
+			hashes := make(map[string]string)
+			for event := range groups {
+				hashes[event] = "sha256:" + event
+			}
+			return hashes, nil
+		},
+	}
+}
+
+// all is every file of a place, but for what is kept.
+func all(t *testing.T, p *Place) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(p.Home, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(path, p.Notes) {
+			return err
+		}
+		name, _ := filepath.Rel(p.Home, path)
+		files[name] = read(t, path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func apply(t *testing.T, plan *Plan, err error) *Plan {
+	t.Helper()
+	if err == nil {
+		err = plan.Apply()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+var gateTests = []struct {
+	name, runtime string
+	managed       bool
+	files         map[string]string
+	has           map[string][]string
+}{
+	{"claude", "claude-code", false,
+		map[string]string{
+			".claude.json":          "{\n  \"mcpServers\": {\"slack\": {\"command\":\"npx\"}, \"web\":{\"type\":\"http\",\"url\":\"https://x\"}}\n}\n",
+			".claude/settings.json": "{\"model\": \"o\", \"hooks\": {\"PreToolUse\": [ {\"matcher\":\"Bash\",\"hooks\":[{\"type\":\"command\",\"command\":\"mine\"}]} ], \"Stop\": []}}",
+		},
+		map[string][]string{
+			".claude.json":          {`"ocipd-gate": {"args":["tool-gate","--runtime","claude-code","--token-file","/t","--without","user:slack"],"command":"/usr/bin/ocipd"`, `"--", "npx"]`},
+			".claude/settings.json": {`"command":"mine"}]}, {"hooks":[{`, `"onFailure":"block"`, `"matcher":"*"`, `"Stop": []`},
+		}},
+	{"claude, nothing there", "claude-code", false, map[string]string{}, map[string][]string{".claude.json": {"ocipd-gate"}, ".claude/settings.json": {"onFailure"}}},
+	{"claude, managed", "claude-code", true, map[string]string{".claude.json": "{}", ".claude/settings.json": "{}"},
+		map[string][]string{".claude.json": {"ocipd-gate"}, ".claude/settings.json": {"{}"}, "etc/claude-code/managed-settings.d/50-ocipd.json": {"onFailure"}}},
+	{"codex", "codex", false,
+		map[string]string{
+			".codex/config.toml": "model = \"o\"\n[mcp_servers.web] # mine\nurl = \"https://x\" # theirs\n[mcp_servers.own]\nurl = \"https://y\"\ndefault_tools_approval_mode = \"approve\"\n[mcp_servers.slack]\ncommand = \"npx\"",
+			".codex/hooks.json":  `{"hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[{"type":"command","command":"mine"}]}]}}`,
+		},
+		map[string][]string{
+			".codex/config.toml": {"url = \"https://x\" # theirs\ndefault_tools_approval_mode = \"prompt\"", "[mcp_servers.ocipd-gate]", `"--without", "slack", "--without", "web"]`, `hooks.json:pre_tool_use:1:0"]` + "\ntrusted_hash = \"sha256:PreToolUse\"", `hooks.json:permission_request:0:0"]`, `"approve"`},
+			".codex/hooks.json":  {`"command":"mine"`, `"matcher":"^mcp__(web)__"`, `"matcher":".*"`},
+		}},
+	{"codex, nothing there", "codex", false, map[string]string{}, map[string][]string{".codex/config.toml": {"ocipd-gate"}, ".codex/hooks.json": {"PreToolUse"}}},
+	{"codex, managed", "codex", true, map[string]string{".codex/config.toml": "model = \"o\"\n"},
+		map[string][]string{"etc/codex/requirements.toml": {"[[hooks.PreToolUse.hooks]]", "hooks = true", `cwd = "${cwd}"`, `allowed_sandbox_modes = ["read-only", "workspace-write"]`}}},
+}
+
+// A runtime is made to ask about calls of tools, once, and everything is taken out again:
+// byte for byte, files that were not there before too.
+func TestGatesAndBack(t *testing.T) {
+	for _, tt := range gateTests {
+		t.Run(tt.name, func(t *testing.T) {
+			r, p := Find(tt.runtime), asking(t, tt.files)
+			p.Managed = tt.managed
+			plan, err := r.Behind(p, "alice")
+			apply(t, plan, err)
+			for name, want := range tt.has {
+				for _, part := range want {
+					if got := read(t, filepath.Join(p.Home, name)); !strings.Contains(got, part) {
+						t.Errorf("%s has no %s:\n%s", name, part, got)
+					}
+				}
+			}
+			if asks, why, err := r.Tools(p); err != nil || !asks || strings.Contains(why, "machine") != tt.managed {
+				t.Errorf("it asks: %t, %s, %v", asks, why, err)
+			}
+			once := all(t, p)
+			plan, err = r.Behind(p, "alice")
+			if apply(t, plan, err); !plan.Empty() || !maps.Equal(all(t, p), once) {
+				t.Errorf("a second time changes %+v", plan.Edits)
+			}
+			plan, err = r.Remove(p)
+			apply(t, plan, err)
+			if got := all(t, p); !maps.Equal(got, tt.files) {
+				t.Errorf("after removing %v, want %v", got, tt.files)
+			}
+			if asks, _, err := r.Tools(p); err != nil || asks {
+				t.Errorf("it asks still: %v", err)
+			}
+		})
+	}
+}
+
+// What somebody has changed meanwhile stays, and nothing else of ours.
+func TestGatesAmongOthersChanges(t *testing.T) {
+	for _, tt := range gateTests {
+		t.Run(tt.name, func(t *testing.T) {
+			r, p := Find(tt.runtime), asking(t, tt.files)
+			p.Managed = tt.managed
+			plan, err := r.Behind(p, "alice")
+			apply(t, plan, err)
+			for name := range tt.has {
+				file := filepath.Join(p.Home, name)
+				if err := os.WriteFile(file, []byte(read(t, file)+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plan, err = r.Remove(p)
+			apply(t, plan, err)
+			for name, text := range all(t, p) {
+				if strings.Contains(text, gateServer) || strings.Contains(text, "ocipd") {
+					t.Errorf("%s has still\n%s", name, text)
+				}
+				text = strings.NewReplacer(`, "args": []`, "", "\nargs = []", "").Replace(text)
+				if was := tt.files[name]; strings.TrimSpace(was) != "" && strings.TrimSpace(text) != strings.TrimSpace(was) {
+					t.Errorf("%s is\n%s\nwant\n%s", name, text, was)
+				}
+			}
+		})
+	}
+}
+
+// Another agent, or another list of servers, takes the place of what was entered.
+func TestGatesOfAnotherAgent(t *testing.T) {
+	for _, tt := range gateTests {
+		r, p := Find(tt.runtime), asking(t, tt.files)
+		p.Managed = tt.managed
+		plan, err := r.Behind(p, "alice")
+		apply(t, plan, err)
+		p.Token = "/other"
+		plan, err = r.Behind(p, "bob")
+		apply(t, plan, err)
+		for name, text := range all(t, p) {
+			if strings.Contains(text, `"/t"`) || strings.Count(text, "[mcp_servers.ocipd-gate]") > 1 || strings.Count(text, `"ocipd-gate":`) > 1 {
+				t.Errorf("%s: %s is\n%s", tt.name, name, text)
+			}
+		}
+		plan, err = r.Remove(p)
+		apply(t, plan, err)
+		if got := all(t, p); !maps.Equal(got, tt.files) {
+			t.Errorf("%s: after removing %v, want %v", tt.name, got, tt.files)
+		}
+	}
+}
+
+func TestVersionsThatFailClosed(t *testing.T) {
+	for version, closes := range map[string]bool{
+		"2.1.330 (Claude Code)": true, "2.2.0 (Claude Code)": true, "2.1.197 (Claude Code)": false, "2.0.999": false, "": false, "Claude": false,
+	} {
+		if err := claudeCode.Closes(version); (err == nil) != closes {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+	if err := codex.Closes("codex-cli 0.169.0"); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzJSONItem(f *testing.F) {
+	for _, text := range []string{``, `{}`, `{"hooks":{"PreToolUse":[1, {"a":[]} ]}}`, `{"hooks" : {} , "x":1}`, `[]`, `{"hooks":[]}`} {
+		f.Add(text)
+	}
+	group, err := hook("*", nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, i := range []*jsonItem{{path: []string{"hooks", "PreToolUse"}, ours: isHook, value: group}, {path: []string{"mcpServers"}, name: gateServer, value: `{"command":"x"}`}} {
+			bare, err := i.strip([]byte(text))
+			if err != nil {
+				continue
+			}
+			with, err := i.add(bare)
+			if err != nil {
+				continue
+			}
+			if there, err := i.isThere(with); err != nil || !there {
+				t.Fatalf("%q became %q: %v", text, with, err)
+			}
+			again, err := i.strip(with)
+			if err != nil || strings.Contains(string(again), gateServer) && !strings.Contains(text, gateServer) {
+				t.Fatalf("%q became %q and then %q: %v", text, with, again, err)
+			}
+		}
+	})
+}
