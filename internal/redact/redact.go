@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -343,6 +344,23 @@ func (r *Redactor) value(value any) (better any, changed bool) {
 			return value, false
 		}
 		return list, true
+	case map[string]any:
+		var tree map[string]any
+		for name, member := range v {
+			if kept(name) {
+				continue
+			}
+			if better, changed := r.value(member); changed {
+				if tree == nil {
+					tree = maps.Clone(v)
+				}
+				tree[name] = better
+			}
+		}
+		if tree == nil {
+			return value, false
+		}
+		return tree, true
 	case nil, bool, int, int32, int64, uint32, uint64, float64, time.Time:
 		return value, false
 	}

@@ -55,6 +55,7 @@ func TestSecretsAreFoundWhereverTheyStand(t *testing.T) {
 		"note":              {Details: map[string]any{"note": rest}},
 		"list":              {Details: map[string]any{"changedBy": []string{"one", rest}}},
 		"tree":              {Details: map[string]any{"a": map[string]any{"b": []any{1, rest}}}},
+		"struct in a tree":  {Details: map[string]any{"a": map[string]any{"b": note{By: "alice", Note: rest}}}},
 		"struct":            {Details: map[string]any{"approvals": []note{{By: "alice", Note: rest}}}},
 		"pointer":           {Details: map[string]any{"approval": &note{Note: rest}}},
 		"own kind of text":  {Details: map[string]any{"word": word(rest)}},
@@ -77,6 +78,19 @@ func TestSecretsAreFoundWhereverTheyStand(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A tree of details belongs to whoever made the record, and what proves a decision stays.
+func TestTreesStayAsTheyAre(t *testing.T) {
+	mine := map[string]any{"note": token, "signature": token, "n": 1}
+	rec := &audit.Record{Details: map[string]any{"was": mine}}
+	redactor(t, Options{}).Record(rec)
+	if mine["note"] != token {
+		t.Errorf("the caller's own tree says %q", mine["note"])
+	}
+	if got := rec.Details["was"].(map[string]any); got["note"] == token || got["signature"] != token || got["n"] != 1 {
+		t.Errorf("the record says %v", got)
 	}
 }
 
