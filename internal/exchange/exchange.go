@@ -29,11 +29,16 @@ type sideRef struct{ agent, id string }
 
 type sessionRef struct{ agent, session string }
 
-const rememberedExchanges = 8192
+// How much is remembered: a side of an exchange is about a kilobyte, all else a word or
+// two. What is not remembered is read from the store.
+const (
+	rememberedExchanges = 8192
+	rememberedSides     = 4096
+)
 
 func newExchanges(s *store.Store) *exchanges {
 	return &exchanges{
-		store: s, sides: newCache[sideRef, ocip.Exchange](rememberedExchanges), current: newCache[sessionRef, string](rememberedExchanges),
+		store: s, sides: newCache[sideRef, ocip.Exchange](rememberedSides), current: newCache[sessionRef, string](rememberedExchanges),
 		escalated: newCache[store.Pair, string](rememberedExchanges),
 	}
 }

@@ -21,7 +21,7 @@ type lineBatch struct {
 }
 
 // recentBytes bounds the lines held in memory.
-const recentBytes = 4 << 20
+const recentBytes = 1 << 20
 
 func (r *recent) add(first, last uint64, text []byte) {
 	r.mu.Lock()

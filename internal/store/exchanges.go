@@ -79,7 +79,7 @@ type exchangeState struct {
 // encodeState writes an [exchangeState], as the JSON library would: it is written
 // for every message.
 func encodeState(e *ocip.Exchange) []byte {
-	b := make([]byte, 0, 640)
+	b := make([]byte, 0, 896)
 	b = jsonline.Text(append(b, '{'), "type", string(e.Type))
 	b = jsonline.Text(b, "sessionKey", e.SessionKey)
 	b = jsonline.Int(b, "round", e.Round)
