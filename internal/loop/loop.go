@@ -143,10 +143,9 @@ func Ready(ctx context.Context, o *Options, labels []string, jobs int) (results 
 			running--
 		case <-timer.C:
 		case <-ctx.Done():
-			err = ctx.Err()
 		}
 		timer.Stop()
-		if ctx.Err() != nil {
+		if err = ctx.Err(); err != nil {
 			break
 		}
 	}
