@@ -43,12 +43,19 @@ func main() {
 	flag.StringVar(&o.list, "list", "", "list the misses and the useless holds of this half: tune or report")
 	flag.BoolVar(&o.speed, "speed", true, "measure the throughput too")
 	others := flag.Bool("corpora", false, "measure on other people's texts instead, given as FORM=PATH")
+	teach := flag.String("train", "", "learn the weights of evidence anew, and write them to this file")
+	curves := flag.Bool("curve", false, "print what more evidence would find, and hold")
 	half := flag.String("half", "", "with -corpora, count this half: tune or report")
 	flag.Parse()
 	var err error
-	if *others {
+	switch {
+	case *others:
 		err = runCorpora(flag.Args(), *half, os.Stdout)
-	} else {
+	case *teach != "":
+		err = train(o.dir, *teach, os.Stdout)
+	case *curves:
+		err = curve(o.dir, os.Stdout)
+	default:
 		err = run(o, os.Stdout)
 	}
 	if err != nil {

@@ -157,7 +157,7 @@ func TestCues(t *testing.T) {
 
 // TestNoCues holds what sounds alike and binds nobody who writes it.
 func TestNoCues(t *testing.T) {
-	d := detector(t, Options{})
+	d := detector(t, Options{Families: map[string]Mode{Evidence: Off}})
 	for _, text := range []string{
 		"Will you send it?", "Will you send it by Friday, please?", "Can you pay $500?", "Could we do it on Monday?", "Shall I send it?",
 		"Will I see you there tomorrow?", "Do you think he will deliver?", "They will deliver it.", "She'll send it.", "You will need a key.",
@@ -190,7 +190,7 @@ func TestNoCues(t *testing.T) {
 
 func TestModes(t *testing.T) {
 	const text = "I'll book it. Works for me. We could pay $500. Rescheduled. Our approval stands. I vow it. It has been paid. I'll search the logs. Встреча назначена на пятницу вечером"
-	families := slices.DeleteFunc(Families(), isLanguage)
+	families := slices.DeleteFunc(Families(), func(name string) bool { return isLanguage(name) || name == Evidence })
 	for _, family := range families {
 		for _, mode := range []Mode{Enforce, Shadow, Off} {
 			hits := detector(t, Options{Families: map[string]Mode{family: mode}}).Detect(text)

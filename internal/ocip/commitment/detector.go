@@ -67,6 +67,9 @@ const (
 	// time and no sum: "I'll search the logs". It is shadow where no mode is
 	// named.
 	NextStep = "next-step"
+	// Evidence is a sentence in which nothing is found by itself, and that many weak
+	// signs together make a commitment of.
+	Evidence = "evidence"
 	// Unreadable is a stretch in a script that no list has words of, or of bytes
 	// that are no text. It is shadow where no mode is named.
 	Unreadable = "unreadable"
@@ -75,7 +78,7 @@ const (
 // Families lists the families of cues.
 func Families() []string {
 	return []string{
-		FirstPersonFuture, Acceptance, Money, Prefixed, Derived, Pledge, Done, NextStep, Unreadable,
+		FirstPersonFuture, Acceptance, Money, Prefixed, Derived, Pledge, Done, Evidence, NextStep, Unreadable,
 		German, Spanish, French, Italian, Japanese, Dutch, Portuguese, Chinese,
 	}
 }
@@ -298,6 +301,9 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 			}
 			if one.Member == "" {
 				g.goOn(before.Tail, one.Text)
+				if !d.off(Evidence) && !slices.ContainsFunc(g.kept, func(h Hit) bool { return !h.Shadow }) {
+					g.weigh(one.Text, before.Asked)
+				}
 			}
 			if len(g.kept) > written {
 				slices.SortStableFunc(g.kept[first:], byPlace)

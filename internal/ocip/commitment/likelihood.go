@@ -11,7 +11,7 @@ import (
 var weights = map[string]float64{
 	Acceptance: 3, Pledge: 3, FirstPersonFuture: 2, Money: 2, Done: 2,
 	German: 1, Spanish: 1, French: 1, Italian: 1, Japanese: 1, Dutch: 1, Portuguese: 1, Chinese: 1,
-	Prefixed: .5, Derived: .5, NextStep: 0, Unreadable: 0,
+	Evidence: 1, Prefixed: .5, Derived: .5, NextStep: 0, Unreadable: 0,
 }
 
 const (
