@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Evidence weighs the words of a sentence together, where nothing else holds a message:
@@ -30,7 +31,8 @@ type Sentence struct {
 }
 
 const (
-	maxTokens = 48 // of a sentence: what is behind them is not weighed
+	minTokens = 3  // of a sentence: fewer are no evidence together, "Fine.", "Done"
+	maxTokens = 48 // what is behind them is not weighed
 	tokenFrom = "^"
 	tokenTo   = "$"
 )
@@ -42,13 +44,11 @@ const (
 	clueBang
 	clueLine
 	clueEnd
-	clueTwo
 	clueFive
 	clueTwelve
 	clueMore
 	clueFirst
 	clueAsked
-	clueAskedTwo
 	clueAskedFive
 	clueAskedTwelve
 	clueAskedMore
@@ -58,8 +58,8 @@ const (
 
 var clueNames = [manyClues]string{
 	clueAny: "(any)", clueStop: "(ends .)", clueBang: "(ends !)", clueLine: "(ends line)", clueEnd: "(ends text)",
-	clueTwo: "(to 2 words)", clueFive: "(to 5 words)", clueTwelve: "(to 12 words)", clueMore: "(many words)", clueFirst: "(first)",
-	clueAsked: "(asked)", clueAskedTwo: "(asked, to 2 words)", clueAskedFive: "(asked, to 5 words)", clueAskedTwelve: "(asked, to 12 words)", clueAskedMore: "(asked, many words)",
+	clueFive: "(to 5 words)", clueTwelve: "(to 12 words)", clueMore: "(many words)", clueFirst: "(first)",
+	clueAsked: "(asked)", clueAskedFive: "(asked, to 5 words)", clueAskedTwelve: "(asked, to 12 words)", clueAskedMore: "(asked, many words)",
 }
 
 const askedFirst = "(asked) "
@@ -170,22 +170,20 @@ func normal(word string) string { return strings.ToLower(strings.ReplaceAll(word
 
 // shapeOf are the clues of a sentence that are none of its words.
 func shapeOf(words, mark int, first, asked bool) (clues [6]int, n int) {
-	long := 3
+	long := 2
 	switch {
-	case words <= 2:
-		long = 0
 	case words <= 5:
-		long = 1
+		long = 0
 	case words <= 12:
-		long = 2
+		long = 1
 	}
-	clues[0], clues[1], clues[2], n = clueAny, mark, clueTwo+long, 3
+	clues[0], clues[1], clues[2], n = clueAny, mark, clueFive+long, 3
 	if first {
 		clues[n] = clueFirst
 		n++
 	}
 	if asked {
-		clues[n], clues[n+1] = clueAsked, clueAskedTwo+long
+		clues[n], clues[n+1] = clueAsked, clueAskedFive+long
 		n += 2
 	}
 	return clues, n
@@ -212,7 +210,7 @@ func Sentences(text string, asked bool) (all []Sentence) {
 		if len(words) == 0 {
 			return
 		}
-		if mark != clueAsks {
+		if mark != clueAsks && len(words) >= minTokens {
 			shape, n := shapeOf(len(words), mark, first, asked)
 			for _, clue := range shape[:n] {
 				one.Clues = append(one.Clues, clueNames[clue])
@@ -281,10 +279,21 @@ type weighing struct {
 	slots [1 << 13]uint32
 	days  [1 << 10 / 64]uint64
 	isDay map[uint64]bool
+	// from, to and askedFirst are the hashes of the clues' own marks; as is what a number
+	// is taken for, and sign what a sign is.
+	from, to, askedFirst uint64
+	as                   [len(asNames)]uint64
+	sign                 [utf8.RuneSelf]uint64
 }
 
 var sharedWeighing = sync.OnceValue(func() *weighing {
-	w := &weighing{isDay: map[uint64]bool{}}
+	w := &weighing{isDay: map[uint64]bool{}, from: tokenHash(tokenFrom), to: tokenHash(tokenTo), askedFirst: tokenHash("asked")}
+	for as, name := range asNames {
+		w.as[as] = tokenHash(name)
+	}
+	for c := range w.sign {
+		w.sign[c] = tokenHash(string(rune(c)))
+	}
 	for clue, weight := range Weights() {
 		if i := slices.Index(clueNames[:], clue); i >= 0 {
 			w.shape[i] = int32(weight) //nolint:gosec // a few hundred
@@ -292,7 +301,7 @@ var sharedWeighing = sync.OnceValue(func() *weighing {
 		}
 		hash := uint64(0)
 		if rest, ok := strings.CutPrefix(clue, askedFirst); ok {
-			hash = pairHash(hashAskedFirst, tokenHash(rest))
+			hash = pairHash(w.askedFirst, tokenHash(rest))
 		} else if first, second, ok := strings.Cut(clue, " "); ok {
 			hash = pairHash(tokenHash(first), tokenHash(second))
 		} else {
@@ -340,24 +349,6 @@ func pairHash(first, second uint64) uint64 {
 	return (bits.RotateLeft64(first, 27) ^ second) * spread
 }
 
-var (
-	hashFrom       = tokenHash(tokenFrom)
-	hashTo         = tokenHash(tokenTo)
-	hashAskedFirst = tokenHash("asked")
-	asHashes       = func() (hashes [len(asNames)]uint64) {
-		for as, name := range asNames {
-			hashes[as] = tokenHash(name)
-		}
-		return hashes
-	}()
-	signHashes = func() (hashes [256]uint64) {
-		for c := range hashes {
-			hashes[c] = tokenHash(string([]byte{byte(c)}))
-		}
-		return hashes
-	}()
-)
-
 func (w *weighing) of(hash uint64) int32 {
 	if w.some[hash>>48>>6]>>(hash>>48&63)&1 == 0 {
 		return 0
@@ -391,7 +382,7 @@ func (s *scale) add(hash uint64) {
 	}
 	s.weight += s.of(hash) + s.of(pairHash(s.before, hash))
 	if s.n == 1 && s.asked && s.first {
-		s.weight += s.of(pairHash(hashAskedFirst, hash))
+		s.weight += s.of(pairHash(s.askedFirst, hash))
 	}
 	s.before = hash
 }
@@ -401,7 +392,8 @@ func (g *gathering) weigh(text string, asked bool) {
 	if looksLikeOutput(text) {
 		return
 	}
-	s := scale{weighing: sharedWeighing(), asked: asked, first: true, before: hashFrom}
+	s := scale{weighing: sharedWeighing(), asked: asked, first: true}
+	s.before = s.from
 	from, to, pos := 0, 0, 0
 	for {
 		ends := -1
@@ -426,7 +418,7 @@ func (g *gathering) weigh(text string, asked bool) {
 					hash = hashIn(text, pos, end)
 				}
 				if day := hash >> 54; s.days[day>>6]>>(day&63)&1 != 0 && s.isDay[hash] {
-					hash = asHashes[asDay]
+					hash = s.as[asDay]
 				}
 				pos = end
 				s.add(hash)
@@ -436,12 +428,12 @@ func (g *gathering) weigh(text string, asked bool) {
 			case kindFigure:
 				end, as := figureEnd(text, pos)
 				pos = end
-				s.add(asHashes[as])
+				s.add(s.as[as])
 				if s.n <= maxTokens {
 					to = pos
 				}
 			case kindSign:
-				s.add(signHashes[text[pos]])
+				s.add(s.sign[text[pos]])
 				pos++
 				if s.n <= maxTokens {
 					to = pos
@@ -459,9 +451,9 @@ func (g *gathering) weigh(text string, asked bool) {
 		if ends < 0 {
 			ends = clueEnd
 		}
-		if ends != clueAsks {
+		if ends != clueAsks && s.n >= minTokens {
 			shape, n := shapeOf(min(s.n, maxTokens), ends, s.first, asked)
-			weight := s.weight + s.of(pairHash(s.before, hashTo))
+			weight := s.weight + s.of(pairHash(s.before, s.to))
 			for _, clue := range shape[:n] {
 				weight += s.shape[clue]
 			}
@@ -470,6 +462,6 @@ func (g *gathering) weigh(text string, asked bool) {
 				return
 			}
 		}
-		s.first, s.n, s.before, s.weight = false, 0, hashFrom, 0
+		s.first, s.n, s.before, s.weight = false, 0, s.from, 0
 	}
 }

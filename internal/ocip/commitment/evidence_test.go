@@ -12,13 +12,13 @@ func TestEvidence(t *testing.T) {
 	d := detector(t, Options{})
 	for s, want := range map[string]string{
 		"The last two are put away under your name. Enjoy your day!": "The last two are put away under your name",
-		"Thanks. Your seats are now in row 4.":                        "Your seats are now in row 4",
-		"The train leaves at nine from platform 2.":                        "",
-		"The search gave 12 results, the first is from 2019.":              "",
-		"Are your seats now in row 4?":                             "",
-		"```\nYour seats are now in row 4.\n```":                      "",
-		"> Your seats are now in row 4.":                              "",
-		`{"note": "Your seats are now in row 4."}`:                    "",
+		"Thanks. Your seats are now in row 4.":                       "Your seats are now in row 4",
+		"The train leaves at nine from platform 2.":                  "",
+		"The search gave 12 results, the first is from 2019.":        "",
+		"Are your seats now in row 4?":                               "",
+		"```\nYour seats are now in row 4.\n```":                     "",
+		"> Your seats are now in row 4.":                             "",
+		`{"note": "Your seats are now in row 4."}`:                   "",
 	} {
 		hits := d.Detect(s)
 		got := ""
