@@ -4,10 +4,14 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // toolTeam is a team whose tool calls go by the example of ocipd policy new.
@@ -196,6 +200,137 @@ func TestClaudeCodeIntegrated(t *testing.T) {
 	if got := r.files("c/.claude.json"); strings.Contains(got, "ocipd-gate") || strings.Contains(got, "mcp-proxy") || !strings.Contains(got, "chat.js") {
 		t.Errorf(".claude.json is\n%s", got)
 	}
+}
+
+// Codex is put behind the daemon by one command: its hooks are trusted, a server that no
+// proxy can stand before is called only where the daemon lets it, and with the daemon
+// stopped nothing is sent or called through servers.
+func TestCodexIntegrated(t *testing.T) {
+	r := beginTools(t)
+	r.write("chat.js", chatServer)
+	web := newWebServer(t)
+	config := func(url string) string {
+		return fmt.Sprintf("model = \"standin\"\nmodel_provider = \"standin\"\n[model_providers.standin]\nname = \"standin\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\nenv_key = \"STANDIN\"\n[mcp_servers.chat]\ncommand = \"node\"\nargs = [\"%s\", \"%s\"]\ndefault_tools_approval_mode = \"approve\"\n[mcp_servers.web]\nurl = \"%s\"\n",
+			url, r.at("chat.js"), r.at("chat.log"), web.URL)
+	}
+	env := r.env("CODEX_HOME="+r.at("x"), "STANDIN=none")
+	// The model's address is in the file, so one stands before all of them.
+	var model http.Handler
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { model.ServeHTTP(w, q) }))
+	t.Cleanup(api.Close)
+	r.write("x/config.toml", config(api.URL))
+	before := r.files("x/config.toml")
+	r.integrate(env, "codex", "--agent", "ann")
+	if again := r.integrate(env, "codex", "--agent", "ann"); !strings.Contains(again, "nothing to change") {
+		t.Errorf("a second time:\n%s", again)
+	}
+	open := false
+	run := func(s step) (string, string) {
+		return r.tool(codexModel, func(of *standIn) (string, error) {
+			model = of.Config.Handler
+			// The shell's own sandbox does not work in a folder for temporary files.
+			sandbox := "read-only"
+			if s.tool == "exec_command" || open {
+				sandbox = "danger-full-access"
+			}
+			return r.run(env, "codex", "exec", "--sandbox", sandbox, "--skip-git-repo-check", "go on")
+		}, s)
+	}
+	if told, out := run(shellOfCodex("git status")); r.count("tool_executing") != 1 {
+		t.Errorf("a quiet command: %s, %d records\n%s", told, r.count("tool_executing"), out)
+	}
+	if told, out := run(shellOfCodex("curl https://example.com")); !strings.Contains(told, "a shell command names curl") {
+		t.Errorf("a denied command: %s\n%s", told, out)
+	}
+	decided := r.count("tool_executing")
+	if told, out := run(message("Is the build green?")); !strings.Contains(told, "sent") || !strings.Contains(r.said(), "Is the build green?") || r.count("tool_executing") != decided {
+		t.Errorf("a message: %s, the server got %s; %d calls of tools were decided\n%s", told, r.said(), r.count("tool_executing")-decided, out)
+	}
+	if told, out := run(step{"look", `{"word":"x"}`}); !strings.Contains(told, "found") || r.count("tool_executing") != decided+1 {
+		t.Errorf("a server over HTTP: %s, %d records\n%s", told, r.count("tool_executing")-decided, out)
+	}
+	open = true
+	if told, out := run(step{"look", `{"word":"x"}`}); !strings.Contains(told, "found") || r.count("tool_executing") != decided+2 {
+		t.Errorf("a server over HTTP, without a sandbox: %s, %d records\n%s", told, r.count("tool_executing")-decided, out)
+	}
+	open = false
+	// A person decides while the call waits.
+	done := make(chan string, 1)
+	go func() {
+		told, _ := run(shellOfCodex("touch " + r.at("done")))
+		done <- told
+	}()
+	for len(done) == 0 && !strings.Contains(r.operate("approvals", "list", "--json"), `"permission"`) {
+		time.Sleep(200 * time.Millisecond)
+	}
+	r.approve()
+	if told := <-done; strings.Contains(told, "ocipd:") {
+		t.Errorf("approved: %s", told)
+	}
+	r.stopped()
+	looked, said := web.calls.Load(), r.said()
+	for _, s := range []step{message("Hello?"), {"look", `{"word":"y"}`}, shellOfCodex("git status")} {
+		if told, out := run(s); !strings.Contains(told, "ocipd") {
+			t.Errorf("without a daemon %s: %s\n%s", s.tool, told, out)
+		}
+	}
+	if r.said() != said || web.calls.Load() != looked {
+		t.Error("without a daemon a server was called")
+	}
+	r.integrate(env, "codex", "--remove")
+	if got := r.files("x/config.toml"); got != before {
+		t.Errorf("config.toml is\n%s\nwant\n%s", got, before)
+	}
+	if _, err := os.Stat(r.at("x/hooks.json")); err == nil {
+		t.Error("hooks.json is still there")
+	}
+}
+
+// shellOfCodex is a call of Codex's shell.
+func shellOfCodex(command string) step {
+	input, _ := json.Marshal(object{"cmd": command, "command": command})
+	return step{"exec_command", string(input)}
+}
+
+// webServer is an MCP server over HTTP with one tool.
+type webServer struct {
+	*httptest.Server
+	calls atomic.Int32
+}
+
+func newWebServer(t *testing.T) *webServer {
+	w := new(webServer)
+	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if q.Method != http.MethodPost || json.NewDecoder(q.Body).Decode(&m) != nil {
+			rw.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		result := ""
+		switch m.Method {
+		case "initialize":
+			result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"web","version":"1"}}`
+		case "tools/list":
+			result = `{"tools":[{"name":"look","description":"Look.","inputSchema":{"type":"object","properties":{"word":{"type":"string"}}}}]}`
+		case "tools/call":
+			w.calls.Add(1)
+			result = `{"content":[{"type":"text","text":"found"}]}`
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		switch {
+		case m.ID == nil:
+			rw.WriteHeader(http.StatusAccepted)
+		case result == "":
+			fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+		default:
+			fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+		}
+	}))
+	t.Cleanup(w.Close)
+	return w
 }
 
 // files are the texts of some files.

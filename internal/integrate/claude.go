@@ -60,15 +60,13 @@ func (p *Place) gateArgs(r *Runtime, without ...string) []string {
 // hookTimeout is how long a hook may take, in seconds: longer than the gate has a call wait.
 const hookTimeout = 300
 
-// hook is a group of hooks that has the gate asked, as a runtime's settings have it. More
-// are further members of the hook.
-func hook(matcher string, more map[string]any) (string, error) {
-	call := map[string]any{
-		"type": "mcp_tool", "server": gateServer, "tool": gateTool, "timeout": hookTimeout,
-		"input": map[string]string{
-			"event": "${hook_event_name}", "tool": "${tool_name}", "input": "${tool_input}", "cwd": "${cwd}", "session": "${session_id}", "call": "${tool_use_id}", "source": "${mcp_server.source}",
-		},
-	}
+// hook is a group of hooks that has the gate asked, as a runtime's settings have it: with
+// what every runtime tells a hook, and what besides is given by name. More are further
+// members of the hook.
+func hook(matcher string, besides map[string]string, more map[string]any) (string, error) {
+	input := map[string]string{"event": "${hook_event_name}", "tool": "${tool_name}", "input": "${tool_input}", "cwd": "${cwd}", "session": "${session_id}"}
+	maps.Copy(input, besides)
+	call := map[string]any{"type": "mcp_tool", "server": gateServer, "tool": gateTool, "timeout": hookTimeout, "input": input}
 	maps.Copy(call, more)
 	text, err := json.Marshal(map[string]any{"matcher": matcher, "hooks": []any{call}}, json.Deterministic(true))
 	return string(text), err
@@ -112,7 +110,7 @@ func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	group, err := hook("*", map[string]any{"onFailure": "block"})
+	group, err := hook("*", map[string]string{"call": "${tool_use_id}", "source": "${mcp_server.source}"}, map[string]any{"onFailure": "block"})
 	if err != nil {
 		return nil, err
 	}

@@ -54,19 +54,19 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 		case s.name == gateServer:
 			continue
 		case s.Command != "":
-			without = append(without, s.name)
+			without = append(without, codexName(s.name))
 		case s.URL != "" && (s.Mode == "" || s.Mode == promptMode) && s.placed:
-			without, prompted = append(without, s.name), append(prompted, codexName(s.name))
+			prompted = append(prompted, codexName(s.name))
 			items = append(items, &tomlPrompt{s.name})
 		}
 	}
 	slices.Sort(without)
 	groups := make(map[string]string)
-	if groups[codexBefore], err = hook(".*", nil); err != nil {
+	if groups[codexBefore], err = hook(".*", map[string]string{"call": "${tool_use_id}"}, nil); err != nil {
 		return nil, err
 	}
 	if len(prompted) > 0 {
-		if groups[codexPrompt], err = hook("^mcp__("+strings.Join(prompted, "|")+")__", nil); err != nil {
+		if groups[codexPrompt], err = hook("^mcp__("+strings.Join(prompted, "|")+")__", nil, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +112,7 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 // codexName is a server's name in those of its tools.
 func codexName(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
 			return r
 		}
 		return '_'

@@ -86,7 +86,7 @@ var gateTests = []struct {
 			".codex/hooks.json":  `{"hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[{"type":"command","command":"mine"}]}]}}`,
 		},
 		map[string][]string{
-			".codex/config.toml": {"url = \"https://x\" # theirs\ndefault_tools_approval_mode = \"prompt\"", "[mcp_servers.ocipd-gate]", `"--without", "slack", "--without", "web"]`, `hooks.json:pre_tool_use:1:0"]` + "\ntrusted_hash = \"sha256:PreToolUse\"", `hooks.json:permission_request:0:0"]`, `"approve"`},
+			".codex/config.toml": {"url = \"https://x\" # theirs\ndefault_tools_approval_mode = \"prompt\"", "[mcp_servers.ocipd-gate]", `"--without", "slack"]`, `hooks.json:pre_tool_use:1:0"]` + "\ntrusted_hash = \"sha256:PreToolUse\"", `hooks.json:permission_request:0:0"]`, `"approve"`},
 			".codex/hooks.json":  {`"command":"mine"`, `"matcher":"^mcp__(web)__"`, `"matcher":".*"`},
 		}},
 	{"codex, nothing there", "codex", false, map[string]string{}, map[string][]string{".codex/config.toml": {"ocipd-gate"}, ".codex/hooks.json": {"PreToolUse"}}},
@@ -199,7 +199,7 @@ func FuzzJSONItem(f *testing.F) {
 	for _, text := range []string{``, `{}`, `{"hooks":{"PreToolUse":[1, {"a":[]} ]}}`, `{"hooks" : {} , "x":1}`, `[]`, `{"hooks":[]}`} {
 		f.Add(text)
 	}
-	group, err := hook("*", nil)
+	group, err := hook("*", nil, nil)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -16,8 +16,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -28,20 +30,11 @@ import (
 	"github.com/openclawos/ocipd/internal/taskclient"
 )
 
-// Tool is the tool that hooks call, and Arguments are what they give it: each is a member
-// of what the runtime tells a hook, by the name that the daemon knows.
+// Tool is the tool that hooks call.
 const Tool = "decide"
 
 // Name is the gate's among a runtime's MCP servers.
 const Name = "ocipd-gate"
-
-// Arguments returns the arguments of a hook's call of [Tool], as its configuration has them:
-// the runtime puts what it knows in the place of what stands in braces.
-func Arguments() map[string]string {
-	return map[string]string{
-		"event": "${hook_event_name}", "tool": "${tool_name}", "input": "${tool_input}", "cwd": "${cwd}", "session": "${session_id}", "call": "${tool_use_id}", "source": "${mcp_server.source}",
-	}
-}
 
 // Options is what a gate is given from outside.
 type Options struct {
@@ -73,7 +66,7 @@ func Serve(ctx context.Context, o *Options) error {
 		Instructions: "The runtime asks this server about calls of tools. Its tool is of no use to you.", Logger: o.Log, Capabilities: &mcp.ServerCapabilities{},
 	})
 	members := make(map[string]any)
-	for name := range Arguments() {
+	for _, name := range []string{"event", "tool", "input", "cwd", "session", "call", "source"} {
 		members[name] = map[string]any{}
 	}
 	server.AddTool(&mcp.Tool{
@@ -92,6 +85,44 @@ func Serve(ctx context.Context, o *Options) error {
 type gate struct {
 	o      *Options
 	daemon *taskclient.Conn
+
+	mu sync.Mutex
+	// let are calls that were let go before they were made, and when: the runtime may ask
+	// for permission for the same call right after, which is decided already.
+	let map[string]time.Time
+}
+
+// letTime is for how long a runtime may ask once more about a call that was let go.
+const letTime = time.Minute
+
+// remember notes that a call was let go.
+func (g *gate) remember(key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(g.let, func(_ string, at time.Time) bool { return now.Sub(at) > letTime })
+	if g.let == nil {
+		g.let = make(map[string]time.Time)
+	}
+	g.let[key] = now
+}
+
+// decided reports whether a call was let go a moment ago, and forgets that.
+func (g *gate) decided(key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at, ok := g.let[key]
+	delete(g.let, key)
+	return ok && time.Since(at) <= letTime
+}
+
+// key names a call, whichever event asks about it.
+func (q *question) key() string {
+	input := q.Input.Clone()
+	if input.Canonicalize() != nil {
+		input = q.Input
+	}
+	return q.Session + "\n" + q.Folder + "\n" + q.Tool + "\n" + string(input)
 }
 
 // question is what a hook asks.
@@ -153,9 +184,11 @@ func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 	}
 	server, tool := q.server()
 	switch {
-	case server == Name:
+	case server == Name || server == strings.ReplaceAll(Name, "-", "_"): // as Codex writes it
 		return answer(q, "deny", "ocipd: this tool is for the runtime alone")
 	case q.Event == before && server != "" && (slices.Contains(g.o.Without, server) || slices.Contains(g.o.Without, q.Source+":"+server)):
+		return answer(q, "allow", "")
+	case q.Event == permission && g.decided(q.key()):
 		return answer(q, "allow", "")
 	}
 	data := api.Object{"toolName": api.String(tool), "params": q.Input, "runtime": api.String(g.o.Runtime)}
@@ -173,6 +206,9 @@ func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 		case got.Allowed && string(got.Data) != "" && changed(got.Data, q.Input):
 			return answer(q, "deny", "ocipd: an interceptor changed what "+q.Tool+" is called with, which is not possible here")
 		case got.Allowed:
+			if q.Event == before {
+				g.remember(q.key())
+			}
 			return answer(q, "allow", "")
 		case !got.Held:
 			return answer(q, "deny", "ocipd: "+q.Tool+" was not called. "+got.Reason+". Do not retry.")
