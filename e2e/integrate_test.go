@@ -78,8 +78,8 @@ func (r *trial) integrate(env []string, args ...string) string {
 	return r.must(env, r.ocipd, append([]string{"--config", r.at("ocipd.yaml"), "--socket", r.socket, "integrate"}, args...)...)
 }
 
-// approve approves the one request that waits.
-func (r *trial) approve() {
+// approveOne approves the one request that waits.
+func (r *trial) approveOne() {
 	r.t.Helper()
 	var asked struct {
 		ID string `json:"approvalId"`
@@ -168,7 +168,7 @@ func TestClaudeCodeIntegrated(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &ended); err != nil || ended.Stop != "tool_deferred" || told != "" {
 		t.Fatalf("held: %s %s %v", told, out, err)
 	}
-	r.approve()
+	r.approveOne()
 	api := newStandIn(t, claudeModel)
 	if out, err := r.run(r.claudeEnv("c", api), "claude", "-p", "", "--resume", ended.Session, "--output-format", "json"); err != nil {
 		t.Errorf("resumed: %s %v", out, err)
@@ -260,10 +260,10 @@ func TestCodexIntegrated(t *testing.T) {
 		told, _ := run(shellOfCodex("touch " + r.at("done")))
 		done <- told
 	}()
-	for len(done) == 0 && !strings.Contains(r.operate("approvals", "list", "--json"), `"permission"`) {
-		time.Sleep(200 * time.Millisecond)
+	for tick := time.NewTicker(200 * time.Millisecond); len(done) == 0 && !strings.Contains(r.operate("approvals", "list", "--json"), `"permission"`); {
+		<-tick.C
 	}
-	r.approve()
+	r.approveOne()
 	if told := <-done; strings.Contains(told, "ocipd:") {
 		t.Errorf("approved: %s", told)
 	}

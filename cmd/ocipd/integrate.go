@@ -33,10 +33,11 @@ nobody that an agent of it is made to send, and that is refused.
 OpenClaw gets a plugin, which is part of this program; its agents go into the
 configuration. Elsewhere, put every MCP server that an agent runtime starts behind ocipd mcp-proxy, so that
 what its agent sends through them is decided by the daemon, in the name of an agent
-that has no app. The agent's token is made for it, unless --token-file names one. The
-runtime's own file is changed: the commands of its servers, and nothing else in it. --remove takes
-them out again; the file becomes what it was, byte for byte, where nobody has
-changed it since. Without a name, list the runtimes of this machine, what of them
+that has no app, and have the runtime ask before each call of its other tools, unless
+tools is off for the agent, or with --servers-only. The agent's token is made for it,
+unless --token-file names one. The runtime's own files are changed, and nothing in them
+but what is needed. --remove takes all of it out again; a file becomes what it was,
+byte for byte, where nobody has changed it since. Without a name, list the runtimes of this machine, what of them
 is gated, what is open, and why.`,
 		Example: "  ocipd integrate\n" +
 			"  ocipd integrate openclaw --user ann --tenant acme-corp\n" +

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Edit is what is ours in one file besides the commands of servers.
@@ -65,7 +66,7 @@ func (e *Edit) strip(text []byte) (_ []byte, err error) {
 // Lines are what is ours, as people are shown it.
 func (e *Edit) Lines() (lines []string) {
 	for _, i := range e.items {
-		lines = append(lines, i.String())
+		lines = append(lines, strings.Split(strings.TrimSpace(i.String()), "\n")...)
 	}
 	return lines
 }
