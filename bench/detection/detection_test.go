@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/openclawos/ocipd/internal/measure"
 )
@@ -156,3 +158,51 @@ func TestRun(t *testing.T) {
 		t.Error("measured no texts")
 	}
 }
+
+// No text of the half that is reported has taught the weights, and the weights are those
+// that the texts teach.
+func TestLessons(t *testing.T) {
+	texts, err := readTexts("texts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reported := map[string]string{}
+	for i := range texts {
+		if texts[i].Half == halfReport {
+			reported[strings.Join(strings.FieldsFunc(strings.ToLower(texts[i].Text), notWord), " ")] = texts[i].ID
+		}
+	}
+	raw, err := os.ReadFile("lessons.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		_, text, _ := strings.Cut(line, "\t")
+		if id := reported[strings.Join(strings.FieldsFunc(strings.ToLower(text), notWord), " ")]; id != "" {
+			t.Errorf("the lesson %q is the text %s", text, id)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "weights.tsv")
+	var out bytes.Buffer
+	if err := train(".", file, &out); err != nil {
+		t.Fatal(err)
+	}
+	now, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile("../../internal/ocip/commitment/weights.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Other machines round elsewhere.
+	if runtime.GOARCH == "amd64" && !bytes.Equal(now, kept) {
+		t.Error("the weights are not those of the texts: go run ./bench/detection -train internal/ocip/commitment/weights.tsv")
+	}
+	out.Reset()
+	if err := curve(".", &out); err != nil || !strings.Contains(out.String(), "report, agents\n") {
+		t.Errorf("curve: %v\n%s", err, out.String())
+	}
+}
+
+func notWord(r rune) bool { return r < 0x80 && !unicode.IsLetter(r) && !unicode.IsDigit(r) }

@@ -31,10 +31,11 @@ type Sentence struct {
 }
 
 const (
-	minTokens = 3  // of a sentence: fewer are no evidence together, "Fine.", "Done"
-	maxTokens = 48 // what is behind them is not weighed
-	tokenFrom = "^"
-	tokenTo   = "$"
+	minTokens   = 3   // of a sentence: fewer are no evidence together, "Fine.", "Done"
+	maxEvidence = 200 // bytes of a text: of many sentences one weighs enough by chance
+	maxTokens   = 48  // what is behind them is not weighed
+	tokenFrom   = "^"
+	tokenTo     = "$"
 )
 
 // The clues that are no words.
@@ -192,7 +193,7 @@ func shapeOf(words, mark int, first, asked bool) (clues [6]int, n int) {
 // Sentences are the sentences of a text that are weighed, with their clues. Questions
 // are not, nor what looks like no writing of people.
 func Sentences(text string, asked bool) (all []Sentence) {
-	if looksLikeOutput(text) {
+	if len(text) > maxEvidence || looksLikeOutput(text) {
 		return nil
 	}
 	var one Sentence
@@ -296,7 +297,7 @@ var sharedWeighing = sync.OnceValue(func() *weighing {
 	}
 	for clue, weight := range Weights() {
 		if i := slices.Index(clueNames[:], clue); i >= 0 {
-			w.shape[i] = int32(weight) //nolint:gosec // a few hundred
+			w.shape[i] = int32(weight)
 			continue
 		}
 		hash := uint64(0)
@@ -312,7 +313,7 @@ var sharedWeighing = sync.OnceValue(func() *weighing {
 		for w.slots[at] != 0 {
 			at = (at + 1) % uint64(len(w.slots))
 		}
-		w.slots[at] = uint32(hash>>16)<<16 | uint32(uint16(int16(max(math.MinInt16, min(math.MaxInt16, weight))))) //nolint:gosec // bounded
+		w.slots[at] = uint32(hash>>16)<<16 | uint32(uint16(int16(max(math.MinInt16, min(math.MaxInt16, weight)))))
 	}
 	for day := range isDay() {
 		hash := tokenHash(day)
@@ -362,7 +363,7 @@ func (w *weighing) slot(hash uint64) int32 {
 		case slot == 0:
 			return 0
 		case slot>>16 == uint32(hash>>16)&0xffff:
-			return int32(int16(slot)) //nolint:gosec // its low half
+			return int32(int16(slot))
 		}
 	}
 }
@@ -389,7 +390,7 @@ func (s *scale) add(hash uint64) {
 
 // weigh adds the first sentence of the body that weighs enough.
 func (g *gathering) weigh(text string, asked bool) {
-	if looksLikeOutput(text) {
+	if len(text) > maxEvidence || looksLikeOutput(text) {
 		return
 	}
 	s := scale{weighing: sharedWeighing(), asked: asked, first: true}
