@@ -32,6 +32,13 @@ type world struct {
 	began time.Time
 }
 
+// search finds records without an index.
+type search struct{ *store.Store }
+
+func (s search) Query(ctx context.Context, f audit.Filter, before uint64, limit int) ([][]byte, uint64, error) {
+	return s.Store.Query(ctx, f, 0, before, limit)
+}
+
 // bubble runs a test in a world. The change, where set, is made to its
 // configuration.
 func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
@@ -78,7 +85,7 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 				text, err := form(nil)
 				return "digest:" + tenant + "/" + string(text), err
 			},
-			Terms: kernel.Terms{Config: cfg, Policy: allowAll{}}, Store: s, Now: time.Now, Log: zap.NewNop(),
+			Terms: kernel.Terms{Config: cfg, Policy: allowAll{}}, Store: s, Search: search{s}, Now: time.Now, Log: zap.NewNop(),
 			NewID: func() string {
 				mu.Lock()
 				defer mu.Unlock()
