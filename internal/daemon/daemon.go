@@ -431,6 +431,7 @@ func (d *Daemon) listen(context.Context) error {
 	d.server.Serve()
 	d.onStop("connections", func() error {
 		d.kernel.Stop()
+		d.tasks.Load().Stop()
 		d.closeServer()
 		return nil
 	})

@@ -2,10 +2,12 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -65,30 +67,64 @@ func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *t
 
 // askPerson has a person decide about a tool call, and waits. Expiry denies.
 func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p *taskapi.AskPermissionParams, change *store.Change, needed int) (taskapi.Permission, error) {
-	now := t.o.Now()
-	within := t.config.Load().PermitWithin
-	id := task.ApprovalID + t.o.NewID()
-	o := own{TaskID: at.ID, Tenant: at.Tenant, Digest: task.Digest(p.ToolCall.Input)}
-	kept, err := json.Marshal(&o)
+	id, until, err := t.request(ctx, at, who, p, change, needed)
 	if err != nil {
 		return taskapi.Permission{}, err
 	}
+	return t.await(ctx, id, until.Sub(t.o.Now()))
+}
+
+// request enters the request for a person's word, or finds the one that waits for it: a
+// call that its bridge makes again, as after the end of a daemon, is one question.
+func (t *Tasks) request(ctx context.Context, at *task.Task, who *task.Actor, p *taskapi.AskPermissionParams, change *store.Change, needed int) (id string, until time.Time, err error) {
+	now := t.o.Now()
+	until = now.Add(t.config.Load().PermitWithin)
+	id = task.ApprovalID + t.o.NewID()
+	agent, asked := "task:"+at.ID, approval.Asked(api.ApprovalOfPermission, at.ID, id)
+	if p.ToolCall.ID != "" {
+		encoded, err := json.Marshal(&p.ToolCall)
+		call := jsontext.Value(encoded)
+		if err = errors.Join(err, call.Canonicalize()); err != nil {
+			return "", until, err
+		}
+		asked = approval.Asked(api.ApprovalOfPermission, at.ID, p.AttemptID, who.Name, string(call))
+		defer t.locks.Lock("permission " + asked)()
+		if waits := t.o.Approvals().Waiting(api.ApprovalOfPermission, agent, func() string { return asked }); waits != "" {
+			r, err := t.o.Approvals().Get(ctx, waits)
+			if err != nil {
+				return "", until, err
+			}
+			if !r.OverAt(now) {
+				change.Records[0].ApprovalID = waits
+				_, err = t.o.Commit(change)
+				return waits, time.UnixMilli(r.ExpiresAt), err
+			}
+		}
+	}
+	o := own{TaskID: at.ID, Tenant: at.Tenant, Digest: task.Digest(p.ToolCall.Input)}
+	kept, err := json.Marshal(&o)
+	if err != nil {
+		return "", until, err
+	}
 	content := p.ToolCall.Title + "\n" + string(p.ToolCall.Input)
-	r := &approval.Request{Asked: approval.Asked(api.ApprovalOfPermission, at.ID, id), Own: kept, Approval: api.Approval{
+	r := &approval.Request{Asked: asked, Own: kept, Approval: api.Approval{
 		ApprovalSummary: api.ApprovalSummary{
 			ApprovalID: id, Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: "PERMISSION", Reason: "an agent asks to use a tool: " + p.ToolCall.Kind,
-			AgentID: who.Name, Agent: "task:" + at.ID, TaskID: at.ID, Classification: change.Records[0].Classification, Summary: summary(p.ToolCall.Title, p.ToolCall.Kind),
-			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(within).UnixMilli(), Approvable: true, Needed: needed,
+			AgentID: who.Name, Agent: agent, TaskID: at.ID, Classification: change.Records[0].Classification, Summary: summary(p.ToolCall.Title, p.ToolCall.Kind),
+			AskedAt: now.UnixMilli(), ExpiresAt: until.UnixMilli(), Approvable: true, Needed: needed,
 		},
 		PolicyApplied: change.Records[0].PolicyApplied, PolicyRevision: change.Records[0].PolicyRevision, Content: content, ContentBytes: len(content),
 	}}
 	change.Records[0].ApprovalID = id
 	if err := t.o.Approvals().Add(r, &subject{t: t, r: r, own: o}, change); err != nil {
-		return taskapi.Permission{}, err
+		return "", until, err
 	}
-	if _, err := t.o.Commit(change); err != nil {
-		return taskapi.Permission{}, err
-	}
+	_, err = t.o.Commit(change)
+	return id, until, err
+}
+
+// await waits for a person's word. Expiry denies.
+func (t *Tasks) await(ctx context.Context, id string, within time.Duration) (taskapi.Permission, error) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	for {
@@ -111,6 +147,9 @@ func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p
 		case <-ctx.Done():
 			leave()
 			return taskapi.Permission{}, ctx.Err()
+		case <-t.closing.Done():
+			leave()
+			return taskapi.Permission{}, api.Errorf(api.ConnectionClosed, "the daemon is ending, and the request waits on: ask again")
 		}
 	}
 }

@@ -185,6 +185,9 @@ func New(ctx context.Context, o Options) (*Tasks, error) {
 // Configure puts another configuration in force.
 func (t *Tasks) Configure(c Config) { t.config.Store(&c) }
 
+// Stop says that the daemon is ending: nobody waits for a person any longer.
+func (t *Tasks) Stop() { t.stop() }
+
 // Close ends what goes on by itself.
 func (t *Tasks) Close() {
 	t.stop()
