@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 
@@ -14,10 +16,10 @@ import (
 )
 
 func newMCPProxy(s *shell) *cobra.Command {
-	var agent, token, given, unmapped string
+	var agent, token, given, unmapped, address, listen string
 	var hold time.Duration
 	c := &cobra.Command{
-		Use:   "mcp-proxy --agent ID [--map FILE] -- SERVER [ARG]...",
+		Use:   "mcp-proxy --agent ID [--map FILE] {-- SERVER [ARG]... | --url URL}",
 		Short: "have what an MCP server sends decided first",
 		Long: `Start an MCP server over stdin and stdout, and have the daemon decide about what its
 tools send, in the name of an agent. Everything else passes as it is. Which tools send
@@ -27,14 +29,17 @@ shows it. A tool that is in no map and has a text and a recipient is decided abo
 The agent has no app and speaks by a grant: ocipd task grant --agent ID --out FILE. Its
 token stands in --token-file, OCIPD_TOKEN_FILE or OCIPD_TOKEN; the server does not see it.
 What a person has to approve keeps its call open, and is then answered HELD and sent once
-it is approved. Without a running daemon nothing is sent.`,
+it is approved. Without a running daemon nothing is sent.
+
+With --url, the server is one over HTTP, and its clients connect to an address on this
+machine that is written to stdout and stays the same: it is known to those who know the
+agent's token.`,
 		Example: "  ocipd mcp-proxy --agent ann --token-file ~/ann.token -- npx -y mcp-discord\n" +
 			"  claude mcp add slack -- ocipd mcp-proxy --agent ann --token-file ~/ann.token \\\n" +
 			"    -- npx -y @modelcontextprotocol/server-slack\n" +
 			"  ocipd mcp-proxy explain -- npx -y @modelcontextprotocol/server-slack",
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, command []string) error {
-			m, err := mcpproxy.MapOf(given, command)
+			target, m, err := serverOf(address, given, command)
 			if err != nil {
 				return err
 			}
@@ -64,36 +69,47 @@ it is approved. Without a running daemon nothing is sent.`,
 				// The server's other tools are of use without the daemon.
 				log.Warn("nothing is sent until this is well", "error", err)
 			}
-			return mcpproxy.Run(cmd.Context(), &mcpproxy.Options{
+			o := &mcpproxy.Options{
 				Map: m, Link: link, Command: command, Env: withoutToken(s.Env), In: s.Stdin, Out: s.Stdout, Stderr: s.Stderr, Hold: hold, Log: log, NewID: uuid.NewString, Now: time.Now,
-			})
+			}
+			if target == nil {
+				return mcpproxy.Run(cmd.Context(), o)
+			}
+			l, err := mcpproxy.Listen(cmd.Context(), listen)
+			if err != nil {
+				return err
+			}
+			path := mcpproxy.Path(secret, target)
+			fmt.Fprintf(s.Stdout, "http://%s%s\n", l.Addr(), path)
+			return mcpproxy.Serve(cmd.Context(), o, l, target, path)
 		},
 	}
 	c.Flags().StringVar(&agent, "agent", "", "send as the agent with this `ID`")
 	c.Flags().StringVar(&token, "token-file", "", "act by the grant whose token stands in `FILE`")
 	c.Flags().StringVar(&given, "map", "", "use the map in `FILE`, or the one of this name that comes with ocipd")
 	c.Flags().StringVar(&unmapped, "unmapped", "", "what becomes of tools that are in no map and look as if they sent messages: `gate`, ask (a person), refuse or pass")
+	c.Flags().StringVar(&address, "url", "", "the server is the one over HTTP at `URL`")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:7420", "with --url, serve clients at `ADDRESS`")
 	c.Flags().DurationVar(&hold, "hold", 4*time.Minute, "keep a call open for this `TIME` for a person")
 	c.AddCommand(newMCPExplain(s))
 	return c
 }
 
 func newMCPExplain(s *shell) *cobra.Command {
-	var given string
+	var given, address string
 	c := &cobra.Command{
-		Use:   "explain [--map FILE] -- SERVER [ARG]...",
+		Use:   "explain [--map FILE] {-- SERVER [ARG]... | --url URL}",
 		Short: "show which tools of an MCP server are decided about",
 		Long: `Start an MCP server, list its tools, and show for each whether the daemon decides about
 it: by the map, by a guess from the names of its arguments, or not at all. What is guessed
 is written as a map, to be put into a file for --map.`,
 		Example: "  ocipd mcp-proxy explain -- npx -y mcp-discord > discord.yaml",
-		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, command []string) error {
-			m, err := mcpproxy.MapOf(given, command)
+			target, m, err := serverOf(address, given, command)
 			if err != nil {
 				return err
 			}
-			text, err := mcpproxy.Explain(cmd.Context(), m, command, withoutToken(s.Env), s.Stderr, s.Version)
+			text, err := mcpproxy.Explain(cmd.Context(), m, target, command, withoutToken(s.Env), s.Stderr, s.Version)
 			if err != nil {
 				return err
 			}
@@ -102,7 +118,23 @@ is written as a map, to be put into a file for --map.`,
 		},
 	}
 	c.Flags().StringVar(&given, "map", "", "use the map in `FILE`, or the one of this name that comes with ocipd")
+	c.Flags().StringVar(&address, "url", "", "the server is the one over HTTP at `URL`")
 	return c
+}
+
+// serverOf is the server that is meant: one over HTTP, or a command; and its map.
+func serverOf(address, given string, command []string) (target *url.URL, m *mcpproxy.Map, err error) {
+	if (address == "") == (len(command) == 0) {
+		return nil, nil, cli.Usagef("name either the server's command, behind --, or its address with --url")
+	}
+	if address != "" {
+		if target, err = mcpproxy.Target(address); err != nil {
+			return nil, nil, cli.Usagef("%v", err)
+		}
+		command = []string{target.Hostname()}
+	}
+	m, err = mcpproxy.MapOf(given, command)
+	return target, m, err
 }
 
 // withoutToken is an environment without what an agent speaks by.

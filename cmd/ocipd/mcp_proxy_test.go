@@ -62,6 +62,9 @@ func scriptedServer(log string) {
 			fmt.Print(`"}]}}` + "\r\n")
 		case m.Params.Name == "die":
 			os.Exit(3)
+		case m.Params.Name == "history" || m.Params.Name == "inbox":
+			// An answer whose id is spelled in another way is an answer all the same.
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s.0,"result":{"content":[{"type":"text","text":"From: Dave <dave@example.com>\nIs it done?\nfrom:%s"}]}}`+"\n", m.ID, m.Params.Name)
 		case strings.Contains(line, "fails"):
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"isError":true}}`+"\n", m.ID)
 		default:
@@ -76,6 +79,9 @@ tools:
   send_message: {text: [text], to: ["{to}"]}
   mail: {title: [subject], text: [body], to: ["{to}", "{cc}"]}
   comment: {text: [body], to: ["{owner}/{repo}#{number}"]}
+reads:
+  history: {from: ["{channel}"]}
+  inbox: {lines: ["From:"]}
 `
 
 const proxyTeam = `
@@ -175,7 +181,7 @@ func (s *proxySession) answer(id string) (text string, isError bool) {
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			s.t.Fatalf("%s: %v", line, err)
 		}
-		if m.Method != "" || string(m.ID) != id {
+		if m.Method != "" || strings.TrimSuffix(string(m.ID), ".0") != id {
 			continue
 		}
 		if m.Error.Message != "" {
@@ -488,6 +494,43 @@ func TestProxyHolds(t *testing.T) {
 		s.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
 		sent(t, p, 1)
 	})
+}
+
+// What a tool brings in of others takes the receiver's way, before the client has it.
+func TestProxyReads(t *testing.T) {
+	t.Parallel()
+	p := newProxyTrial(t)
+	s := p.proxied()
+	const said = "From: Dave <dave@example.com>\nIs it done?\nfrom:history"
+	for id, tc := range []struct {
+		tool, arguments, says string
+		withheld              bool
+	}{
+		{"history", `{"channel":"dave"}`, said, false},
+		{"history", `{"channel":"eve"}`, "withheld (CROSS_ENTERPRISE_BLOCKED)", true},
+		{"history", `{}`, "withheld (UNCLEAR)", true},
+		{"inbox", `{}`, "From: Dave", false},
+		{"History", `{"channel":"eve"}`, "UNCLEAR", true},
+		{"search", `{"channel":"eve"}`, "done", false},
+	} {
+		s.say(call(id+1, tc.tool, tc.arguments))
+		text, isError := s.answer(fmt.Sprint(id + 1))
+		if isError != tc.withheld || !strings.Contains(text, tc.says) {
+			t.Errorf("%s %s is answered %q, %v", tc.tool, tc.arguments, text, isError)
+		}
+	}
+	if got := p.events(audit.Record{Event: "human_message", Side: audit.SideReceiver}); len(got) != 2 {
+		t.Errorf("on record are %v", got)
+	}
+	if err := p.daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.daemon.Wait()
+	s.say(call(9, "history", `{"channel":"dave"}`))
+	if text, isError := s.answer("9"); !isError || !strings.Contains(text, "withheld") {
+		t.Errorf("without a daemon it is answered %q", text)
+	}
+	p.daemon = p.start(t)
 }
 
 // Without the daemon nothing is sent, and what sends nothing goes on.

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/jsonline"
 	"github.com/openclawos/ocipd/internal/media"
@@ -123,4 +125,26 @@ func SessionEvent(key, agent string) []byte {
 // RunEvent is the data of agent_starting.
 func RunEvent(run, agent, key string) []byte {
 	return fmt.Appendf(nil, `{"runId":%s,"agentId":%s,"sessionKey":%s}`, String(run), String(agent), String(key))
+}
+
+// Message reads the message of a hook. It needs what a message that is dispatched needs.
+func (p *EmitParams) Message() (m EmittedMessage, err error) {
+	if err := json.Unmarshal(p.Data.Append(nil), &m); err != nil {
+		return m, Invalid([]FieldError{{Path: "data", Message: "not a message, want {sessionKey, content, metadata}"}})
+	}
+	return m, Invalid(m.Validate())
+}
+
+// NotAllowed turns a verdict into a result. What is no verdict stays an error,
+// which the runtime must take for a refusal.
+func NotAllowed(err error) (EmitResult, error) {
+	var refusal *Error
+	if !errors.As(err, &refusal) || refusal.Code == InternalError {
+		return EmitResult{}, err
+	}
+	details, ok := refusal.Details.(map[string]any)
+	if !ok || details["ocip"] == nil {
+		return EmitResult{}, err
+	}
+	return EmitResult{Reason: refusal.Message, OCIP: details["ocip"]}, nil
 }

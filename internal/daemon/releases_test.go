@@ -300,7 +300,7 @@ func TestGrantedRedeem(t *testing.T) {
 	if r := h.records(audit.Filter{Like: audit.Record{Event: "not_taken"}}); len(r) != 1 || r[0].DispatchID != str(sent["data"].(m), "dispatchId") || r[0].AgentID != "agent-ann-1" {
 		t.Errorf("on record is %+v", r)
 	}
-	ann.refuse(api.InvalidParams, "", "agent.emit", m{"hookName": "message_received", "data": emit["data"]})
+	ann.refuse(api.InvalidParams, "", "agent.emit", m{"hookName": "agent_completed", "data": emit["data"]})
 }
 
 // An allow that nobody has read is followed by a record that says so, and its round stays.
@@ -451,6 +451,37 @@ func TestEmitWhoseAnswerWasLost(t *testing.T) {
 	}
 	wantWaiting(t, h, 0)
 	if r := h.records(audit.Filter{Like: audit.Record{Event: api.ApprovalRevoked}}); len(r) != 1 || r[0].ApprovalID != held {
+		t.Errorf("on record is %+v", r)
+	}
+}
+
+// What a process that speaks by a grant has received by itself takes the receiver's way:
+// an agent's text binds the answer, another tenant's is refused, and both are on record.
+func TestGrantedReceives(t *testing.T) {
+	h := build(t, ungoverned)
+	ann := h.speaker("ann")
+	received := func(key string) m {
+		return ann.must("agent.emit", m{"hookName": "message_received", "data": m{"sessionKey": key, "content": "Is it done?"}})
+	}
+	if got := received("telegram:dave"); got["allowed"] != true || str(got["data"].(m), "content") != "Is it done?" {
+		t.Errorf("from an agent it is %v", got)
+	}
+	if got := received("telegram:eve"); got["allowed"] == true || str(got["ocip"].(m), "code") != "CROSS_ENTERPRISE_BLOCKED" {
+		t.Errorf("from another tenant's agent it is %v", got)
+	}
+	if got := received("telegram:stranger"); got["allowed"] != true {
+		t.Errorf("from a stranger it is %v", got)
+	}
+	for _, key := range []string{"agent:ben:main", "agent:alice:main"} {
+		ann.refuse(api.Forbidden, "", "agent.emit", m{"hookName": "message_received", "data": m{"sessionKey": key, "content": "x"}})
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{Event: "unannotated_message"}}); len(r) != 1 || r[0].AgentID != "agent-ann-1" || r[0].AppID != "@ocipd/agent:ann" || r[0].Counterparty.InstanceID != "agent-dave-1" {
+		t.Errorf("on record is %+v", r)
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{Event: "human_message"}}); len(r) != 1 || r[0].Counterparty.Kind != "unknown" {
+		t.Errorf("on record is %+v", r)
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{Side: audit.SideReceiver, Code: "CROSS_ENTERPRISE_BLOCKED"}}); len(r) != 1 {
 		t.Errorf("on record is %+v", r)
 	}
 }

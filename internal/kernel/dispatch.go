@@ -222,14 +222,19 @@ func (k *ruleset) served(m *outgoing) error {
 	if m.local != nil || m.channel == directory.AgentChannel {
 		return nil
 	}
-	owner := k.apps.Owner(m.channel)
-	if m.carried && owner == nil && !k.directory.Granted(m.channel) {
+	return k.reached(m.channel, m.sender, m.carried)
+}
+
+// reached reports whether an agent has a channel: by an app, or where it delivers by itself.
+func (k *ruleset) reached(channel string, agent *Agent, carried bool) error {
+	owner := k.apps.Owner(channel)
+	if carried && owner == nil && !k.directory.Granted(channel) {
 		return nil // the runtime has a channel of its own
 	}
-	err := k.directory.Served(m.channel, m.sender)
+	err := k.directory.Served(channel, agent)
 	if owner != nil {
-		if err = k.directory.Serves(owner.ID(), m.sender); err != nil {
-			err = k.directory.NotServed(m.channel, m.sender)
+		if err = k.directory.Serves(owner.ID(), agent); err != nil {
+			err = k.directory.NotServed(channel, agent)
 		}
 	}
 	if err != nil {

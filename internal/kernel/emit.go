@@ -2,9 +2,7 @@ package kernel
 
 import (
 	"context"
-	"errors"
 
-	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/hooks"
 )
@@ -38,18 +36,9 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	return k.hooks.Take(ctx, &hooks.Raised{By: c.App(), AppID: c.App().ID(), Agent: agent, Hook: hook, Context: p.Context, Data: p.Data}, k.hookRules)
 }
 
-// emitted reads the message of a hook. It needs what a message that is
-// dispatched needs.
-func emitted(p *api.EmitParams) (m api.EmittedMessage, err error) {
-	if err := json.Unmarshal(p.Data.Append(nil), &m); err != nil {
-		return m, api.Invalid([]api.FieldError{{Path: "data", Message: "not a message, want {sessionKey, content, metadata}"}})
-	}
-	return m, api.Invalid(m.Validate())
-}
-
 // emitSending decides and records a message that its runtime then delivers.
 func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitResult, error) {
-	given, err := emitted(p)
+	given, err := p.Message()
 	if err != nil {
 		return api.EmitResult{}, err
 	}
@@ -60,7 +49,7 @@ func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitRe
 // carried is what a runtime is told of a message that it delivers by itself.
 func (k *Kernel) carried(m *outgoing, decided *api.DispatchResult, err error) (api.EmitResult, error) {
 	if err != nil {
-		return notAllowed(err)
+		return api.NotAllowed(err)
 	}
 	if decided.Held {
 		return api.EmitResult{Held: true, ApprovalID: decided.ApprovalID, Reason: decided.OCIP.Reason, OCIP: decided.OCIP}, nil
@@ -72,30 +61,21 @@ func (k *Kernel) carried(m *outgoing, decided *api.DispatchResult, err error) (a
 
 // emitReceived weighs a message that its runtime has received by itself.
 func (c *Client) emitReceived(ctx context.Context, p *api.EmitParams) (api.EmitResult, error) {
-	given, err := emitted(p)
+	given, err := p.Message()
 	if err != nil {
 		return api.EmitResult{}, err
 	}
 	in, _, err := c.queue(ctx, &api.QueueParams{SessionKey: given.SessionKey, Text: given.Content, Metadata: given.Metadata, Mended: p.Mended}, p.Context.AgentID, true)
+	return in.taken(err)
+}
+
+// taken is what a runtime is told of a message that it has received by itself.
+func (in *incoming) taken(err error) (api.EmitResult, error) {
 	if err != nil {
-		return notAllowed(err)
+		return api.NotAllowed(err)
 	}
 	return api.EmitResult{
 		Allowed: true,
 		Data:    api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}.Append(nil),
 	}, nil
-}
-
-// notAllowed turns a verdict into a result. What is no verdict stays an error,
-// which the runtime must take for a refusal.
-func notAllowed(err error) (api.EmitResult, error) {
-	var refusal *api.Error
-	if !errors.As(err, &refusal) || refusal.Code == api.InternalError {
-		return api.EmitResult{}, err
-	}
-	details, ok := refusal.Details.(map[string]any)
-	if !ok || details["ocip"] == nil {
-		return api.EmitResult{}, err
-	}
-	return api.EmitResult{Reason: refusal.Message, OCIP: details["ocip"]}, nil
 }

@@ -217,25 +217,25 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 		return nil, api.QueueResult{}, err
 	}
 	in := &incoming{
-		app: c.App(), agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
-	}
-	in.origin, err = k.directory.Origin(in.key, in.metadata, agent)
-	if err == nil {
-		in.account, in.spoke = in.origin.Account, in.origin.Writers
-		in.from, err = k.state.Seen.Known(ctx, in.key, agent, in.origin.Counterparty)
-	}
-	switch {
-	case errors.Is(err, directory.ErrSpelling), errors.Is(err, directory.ErrAddress):
-		return nil, api.QueueResult{}, api.Invalid([]api.FieldError{{Path: "sessionKey", Message: err.Error()}})
-	case err != nil:
-		return nil, api.QueueResult{}, err
+		app: c.App(), appID: c.App().ID(), agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
 	}
 	result, err := k.bring(ctx, in)
 	return in, result, err
 }
 
-// bring sorts an inbound message by its annotation.
-func (k *ruleset) bring(ctx context.Context, in *incoming) (api.QueueResult, error) {
+// bring finds out where an inbound message came from, and sorts it by its annotation.
+func (k *ruleset) bring(ctx context.Context, in *incoming) (result api.QueueResult, err error) {
+	in.origin, err = k.directory.Origin(in.key, in.metadata, in.agent)
+	if err == nil {
+		in.account, in.spoke = in.origin.Account, in.origin.Writers
+		in.from, err = k.state.Seen.Known(ctx, in.key, in.agent, in.origin.Counterparty)
+	}
+	switch {
+	case errors.Is(err, directory.ErrSpelling), errors.Is(err, directory.ErrAddress):
+		return result, api.Invalid([]api.FieldError{{Path: "sessionKey", Message: err.Error()}})
+	case err != nil:
+		return result, err
+	}
 	if reason, paused := k.keptOut(in); paused {
 		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 	}
@@ -285,9 +285,11 @@ func (k *ruleset) keptOut(in *incoming) (reason string, paused bool) {
 	return k.pauses.Reason(directory.ChannelOf(in.key), in.agent.ID)
 }
 
-// incoming is one message brought in by an app.
+// incoming is one message brought in by an app, or by who speaks for an agent without one:
+// then app is nil.
 type incoming struct {
 	app          *registry.App
+	appID        string
 	agent        *Agent
 	key, account string
 	content      string
@@ -334,10 +336,14 @@ func (in *incoming) about() api.HookContext {
 func (k *ruleset) mayBring(in *incoming) error {
 	channel, _ := directory.Split(in.key)
 	owns := k.apps.Owns(k.terms, in.app, channel)
-	err := k.directory.MayBring(in.app.ID(), owns, in.key, in.agent)
-	if err == nil && channel != directory.AgentChannel && !owns {
+	err := k.directory.MayBring(in.appID, owns, in.key, in.agent)
+	switch {
+	case err != nil || channel == directory.AgentChannel || owns:
+	case in.app == nil:
+		err = k.reached(channel, in.agent, true)
+	default:
 		// A runtime with a channel of its own has nobody else's.
-		err = k.directory.MayOwn(in.app.ID(), channel)
+		err = k.directory.MayOwn(in.appID, channel)
 		if err == nil && k.apps.Owner(channel) != nil {
 			err = fmt.Errorf("channel %s is another app's", channel)
 		}
@@ -348,7 +354,7 @@ func (k *ruleset) mayBring(in *incoming) error {
 	if channel != directory.AgentChannel && !owns {
 		return api.Errorf(api.CapabilityDenied, "%v", err)
 	}
-	return k.apps.RecordRefusal(in.app, "bringing_refused", api.Errorf(api.Forbidden, "%v", err), map[string]any{"sessionKey": in.key, "agentId": in.agent.ID})
+	return k.apps.RecordRefusalOf(in.appID, "bringing_refused", api.Errorf(api.Forbidden, "%v", err), map[string]any{"sessionKey": in.key, "agentId": in.agent.ID})
 }
 
 // freshens reports whether a person's message, as an app says, begins a causal
@@ -360,7 +366,7 @@ func (k *ruleset) freshens(in *incoming) bool {
 	if channel == directory.AgentChannel || !k.apps.Owns(k.terms, in.app, channel) || in.from.Kind == ocip.KindAgent {
 		return false
 	}
-	return len(k.directory.SpokenBy(in.app.ID())) == 0 || len(k.cfg.Directory.Agents) == 1
+	return len(k.directory.SpokenBy(in.appID)) == 0 || len(k.cfg.Directory.Agents) == 1
 }
 
 // mayBeFor reports whether a message of a session can be for the agent that its app
@@ -489,7 +495,7 @@ func (k *ruleset) stopped(in *incoming, r *audit.Record) error {
 
 // describe enters into a record who brought a message in, and from where.
 func (in *incoming) describe(r *audit.Record) {
-	r.AppID, r.RunID, r.DispatchID = in.app.ID(), in.runID, in.dispatchID
+	r.AppID, r.RunID, r.DispatchID = in.appID, in.runID, in.dispatchID
 	if channel, _ := directory.Split(in.key); channel != directory.AgentChannel {
 		r.Address = audit.Address(in.origin.Address)
 	}
@@ -665,11 +671,11 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 		return deny(ocip.EnvelopeForged, "receiver", forged.Error())
 	}
 	channel, _ := directory.Split(in.key)
-	mayCarry := k.directory.MayCarry(in.app.ID(), claimed.InstanceID, in.agent)
+	mayCarry := k.directory.MayCarry(in.appID, claimed.InstanceID, in.agent)
 	switch {
 	case claim.Confirmed, claim.Elsewhere && mayCarry == nil:
 		from.Kind = ocip.KindAgent
-	case in.app.ID() == in.agent.App && k.directory.Local(claimed.InstanceID) != nil:
+	case in.appID == in.agent.App && k.directory.Local(claimed.InstanceID) != nil:
 		// Its runtime delivers by itself what agents of this daemon send each other.
 		sent, approved, err := k.sent(ctx, in, envelope)
 		if err != nil {

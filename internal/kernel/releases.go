@@ -77,20 +77,27 @@ func (g *Granted) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, 
 	return result, nil, err
 }
 
-// Emit decides about a message that the process which speaks for the agent delivers by
-// itself.
+// Emit decides about a message that the process which speaks for the agent delivers, or has
+// received, by itself.
 func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitResult, api.AfterReply, error) {
 	hook, _ := api.ParseHook(p.HookName)
 	if hook == api.ToolExecuting || hook == api.ToolCompleted {
 		result, err := g.kernel.hooks.Take(ctx, &hooks.Raised{AppID: g.agent.App, Agent: g.agent, Hook: hook, Data: p.Data}, g.rules.hookRules)
 		return result, nil, err
 	}
-	if hook != api.MessageSending {
-		return api.EmitResult{}, nil, api.Invalid([]api.FieldError{{Path: "hookName", Message: "an agent without an app asks about message_sending and tools alone"}})
+	if hook != api.MessageSending && hook != api.MessageReceived {
+		return api.EmitResult{}, nil, api.Invalid([]api.FieldError{{Path: "hookName", Message: "an agent without an app asks about messages and tools alone"}})
 	}
-	given, err := emitted(&p.EmitParams)
+	given, err := p.Message()
 	if err != nil {
 		return api.EmitResult{}, nil, err
+	}
+	if hook == api.MessageReceived {
+		k := g.kernel
+		in := &incoming{appID: g.agent.App, agent: g.agent, key: given.SessionKey, content: given.Content, metadata: given.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: true, halves: p.Halves}
+		_, err := g.rules.bring(ctx, in)
+		result, err := in.taken(err)
+		return result, nil, err
 	}
 	m := &outgoing{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: g.keeps(p.RequestKey, releases.Emitted), carried: true, redeems: true, there: func() bool { return api.There(ctx) }}
 	decided, err := g.dispatch(ctx, m, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os/exec"
 	"slices"
 	"strings"
@@ -21,12 +22,18 @@ const startTime = time.Minute
 
 // Explain lists the tools of a server and what is decided about, and writes the map that
 // says so.
-func Explain(ctx context.Context, m *Map, command, env []string, stderr io.Writer, version string) ([]byte, error) {
+func Explain(ctx context.Context, m *Map, target *url.URL, command, env []string, stderr io.Writer, version string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Env, cmd.Stderr = env, stderr
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "ocipd", Version: version}, nil).Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)
+	var way mcp.Transport
+	if target != nil {
+		way = &mcp.StreamableClientTransport{Endpoint: target.String()}
+	} else {
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+		cmd.Env, cmd.Stderr = env, stderr
+		way = &mcp.CommandTransport{Command: cmd}
+	}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "ocipd", Version: version}, nil).Connect(ctx, way, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot talk to the MCP server: %w", err)
 	}
@@ -39,14 +46,22 @@ func Explain(ctx context.Context, m *Map, command, env []string, stderr io.Write
 			return nil, fmt.Errorf("cannot list the tools of the MCP server: %w", err)
 		}
 		t, mapped := m.Tools[tool.Name]
+		_, reads := m.Reads[tool.Name]
 		guess := Guess(argumentNames(tool.InputSchema))
 		switch {
 		case mapped:
 			shown.Tools[tool.Name], why[tool.Name] = t, "decided about, by the map"
+		case reads:
+			why[tool.Name] = "its results are decided about, by the map"
 		case guess != nil:
 			shown.Tools[tool.Name], why[tool.Name] = *guess, "decided about, by a guess"
 		default:
 			why[tool.Name] = "passes"
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Reads)) {
+		if why[name] == "" {
+			why[name] = "in the map, and not a tool of this server"
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Tools)) {

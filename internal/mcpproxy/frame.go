@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -87,6 +88,16 @@ func folded(name string) string {
 	}, name)
 }
 
+// bare is a name's letters and digits, as those compare it who overlook all else.
+func bare(name string) string {
+	return folded(strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, name))
+}
+
 // exactly refuses members that a lenient reader would take for one of the names, or for
 // each other.
 func exactly(list []member, names ...string) error {
@@ -131,6 +142,11 @@ func parse(line []byte) (f frame, err error) {
 	if bytes.ContainsAny(body, "\r\n") {
 		return f, fmt.Errorf("%w: it has a line break in it", errFrame)
 	}
+	return parseBody(body)
+}
+
+// parseBody reads a message that stands for itself.
+func parseBody(body []byte) (f frame, err error) {
 	list, err := members(body, 0)
 	if err == nil {
 		err = exactly(list, "jsonrpc", "id", "method", "params", "result", "error")
@@ -162,7 +178,24 @@ func parse(line []byte) (f frame, err error) {
 func (f *frame) answerable() bool { return f.id.Kind() == '"' || f.id.Kind() == '0' }
 
 // key names an id among those that are waited for.
-func (f *frame) key() string { return string(f.id) }
+func (f *frame) key() string { return keyOf(f.id) }
+
+// keyOf is an id as all spell it who take it for the same: 3, 3.0 and 30e-1 are one.
+func keyOf(id jsontext.Value) string {
+	switch id.Kind() {
+	case '"':
+		said, _ := text(id)
+		return `"` + said
+	case '0':
+		if !bytes.ContainsAny(id, ".eE") && string(id) != "-0" {
+			return string(id)
+		}
+		if n, err := strconv.ParseFloat(string(id), 64); err == nil {
+			return strconv.FormatFloat(n+0, 'f', -1, 64)
+		}
+	}
+	return string(id)
+}
 
 // toolCall is a request to call a tool.
 type toolCall struct {
@@ -174,6 +207,9 @@ type toolCall struct {
 	at        span
 	// progress is the token that news of the call carry, nil for none.
 	progress jsontext.Value
+	// via is its way, and named names it.
+	via   route
+	named key
 }
 
 // parseCall reads the rest of a tools/call.

@@ -159,9 +159,8 @@ func (p *proxy) let(a *asked) {
 		return
 	}
 	line := a.call.with(arguments)
-	p.watch(a.call.key(), &observer{done: func(outcome, note string) { p.report(a, outcome, note) }})
-	if err := p.toServer(line); err != nil {
-		p.unwatch(a.call.key())
+	o := &observer{key: a.call.named, done: func(outcome, note string) { p.report(a, outcome, note) }}
+	if err := a.call.via.pass(line, o); err != nil {
 		p.takeBack(a, "the server is gone")
 		p.refuse(a.call, &refusal{"FAILED", "the MCP server is gone"})
 	}
@@ -192,7 +191,7 @@ func (p *proxy) confirm(c *api.ConfirmParams) {
 func (p *proxy) wait(ctx context.Context, a *asked) {
 	over := time.NewTimer(p.o.Hold)
 	defer over.Stop()
-	no, ended := p.await(ctx, a, over.C)
+	no, ended := p.await(ctx, a, over.C, a.call.via.left())
 	switch {
 	case no != nil:
 		p.refuse(a.call, no)
@@ -211,7 +210,7 @@ var errOver = errors.New("it was waited long enough")
 
 // await waits until all that a call waits for is decided, and takes it. The error says why
 // it is not waited any longer. Over is nil for who waits for no end, and tells nobody.
-func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time) (no *refusal, ended error) {
+func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time, left <-chan struct{}) (no *refusal, ended error) {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	var asked time.Time
@@ -239,6 +238,8 @@ func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time) (no 
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-over:
+			return nil, errOver
+		case <-left:
 			return nil, errOver
 		case <-changed:
 			ask = true
@@ -325,7 +326,7 @@ func (p *proxy) later(a *asked) {
 		p.o.Link.wake()
 		return
 	}
-	no, ended := p.await(p.ended, a, nil)
+	no, ended := p.await(p.ended, a, nil, nil)
 	switch {
 	case no != nil:
 		p.o.Log.Warn("cannot send what was approved", "reason", no.reason)
@@ -341,22 +342,21 @@ func (p *proxy) again(a *asked) {
 		p.takeBack(a, err.Error())
 		return
 	}
-	id := string(api.String("ocipd-" + p.o.NewID()))
-	name := string(api.String(a.m.call.Tool))
+	own := "ocipd-" + p.o.NewID()
+	name := api.String(a.m.call.Tool)
 	over := make(chan struct{})
-	p.watch(id, &observer{swallow: true, done: func(outcome, note string) {
+	o := &observer{key: key{id: keyOf(api.String(own))}, own: true, done: func(outcome, note string) {
 		p.report(a, outcome, note)
 		close(over)
-	}})
-	if err := p.toServer(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%s,"arguments":%s}}`+"\n", id, name, arguments)); err != nil {
-		p.unwatch(id)
+	}}
+	if err := p.spare(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%s,"arguments":%s}}`+"\n", api.String(own), name, arguments), o); err != nil {
 		p.takeBack(a, "the server is gone")
 		return
 	}
 	select {
 	case <-over:
 	case <-time.After(sendTime):
-		p.lose(id, "the server has not answered")
+		p.lose(o, api.OutcomeUnknown, "the server has not answered")
 	}
 }
 

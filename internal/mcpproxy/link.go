@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -101,8 +102,8 @@ func (l *Link) call(ctx context.Context, method string, params, result any) erro
 	return err
 }
 
-// ask asks about a message on a connection of its own. The key is what tells the daemon
-// later that no answer came.
+// ask asks about a message on a connection of its own. The key, where there is one, is what
+// tells the daemon later that no answer came.
 func (l *Link) ask(ctx context.Context, key string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -123,7 +124,7 @@ func (l *Link) ask(ctx context.Context, key string, params, result any) error {
 	err = c.Call(ctx, "agent.emit", params, result)
 	l.mu.Lock()
 	lost := err != nil && (ctx.Err() != nil || c.Err() != nil)
-	if lost {
+	if lost && key != "" {
 		if l.unheard == nil {
 			l.unheard = make(map[string]time.Time)
 		}
@@ -210,10 +211,7 @@ func (l *Link) listen(ctx context.Context) error {
 // daemon does not know after a while, nothing was decided.
 func (l *Link) settle(ctx context.Context) {
 	l.mu.Lock()
-	keys := make(map[string]time.Time, len(l.unheard))
-	for key, at := range l.unheard {
-		keys[key] = at
-	}
+	keys := maps.Clone(l.unheard)
 	l.mu.Unlock()
 	for key, at := range keys {
 		err := l.call(ctx, "agent.confirm", &api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: "the answer was lost"}, nil)

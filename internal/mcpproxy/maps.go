@@ -29,6 +29,8 @@ type Map struct {
 	// Channel begins the session keys of recipients.
 	Channel string          `yaml:"channel"`
 	Tools   map[string]Tool `yaml:"tools,omitempty"`
+	// Reads are tools that bring in what others have written.
+	Reads map[string]Read `yaml:"reads,omitempty"`
 	// Unmapped is what becomes of a tool that is not in the map and looks as if it sent
 	// messages: gate, ask, refuse or pass.
 	Unmapped string `yaml:"unmapped,omitempty"`
@@ -160,10 +162,26 @@ func (m *Map) Check() error {
 		if len(t.Text) == 0 || len(t.To) == 0 {
 			return fmt.Errorf("tools.%s: text and to are required", name)
 		}
-		for _, to := range t.To {
-			if !partPattern.MatchString(to) || strings.ContainsAny(partPattern.ReplaceAllString(to, ""), "{}") {
-				return fmt.Errorf("tools.%s.to: %q names no argument in braces", name, to)
-			}
+		if err := templates(t.To); err != nil {
+			return fmt.Errorf("tools.%s.to: %w", name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Reads)) {
+		r := m.Reads[name]
+		if _, sends := m.Tools[name]; sends || len(r.From)+len(r.Lines) == 0 {
+			return fmt.Errorf("reads.%s: from or lines is required, and the tool is not one that sends", name)
+		}
+		if err := templates(r.From); err != nil {
+			return fmt.Errorf("reads.%s.from: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func templates(list []string) error {
+	for _, one := range list {
+		if !partPattern.MatchString(one) || strings.ContainsAny(partPattern.ReplaceAllString(one, ""), "{}") {
+			return fmt.Errorf("%q names no argument in braces", one)
 		}
 	}
 	return nil
@@ -178,19 +196,9 @@ func unclear(format string, args ...any) error {
 
 // recipients are the sessions that a call of a tool sends to.
 func (m *Map) recipients(t *Tool, arguments []member) (keys []string, err error) {
-	add := func(value string) error {
-		if m.Channel == emailChannel {
-			list, err := mail.ParseAddressList(value)
-			if err != nil {
-				return unclear("%q is no list of addresses", value)
-			}
-			for _, a := range list {
-				keys = append(keys, m.Channel+":"+strings.ToLower(a.Address))
-			}
-			return nil
-		}
-		keys = append(keys, m.Channel+":"+value)
-		return nil
+	add := func(value string) (err error) {
+		keys, err = m.appendKeys(keys, value)
+		return err
 	}
 	for _, to := range t.To {
 		parts := partPattern.FindAllStringSubmatch(to, -1)
@@ -231,6 +239,21 @@ func (m *Map) recipients(t *Tool, arguments []member) (keys []string, err error)
 	slices.Sort(keys)
 	if keys = slices.Compact(keys); len(keys) == 0 {
 		return nil, unclear("it names no recipient")
+	}
+	return keys, nil
+}
+
+// appendKeys adds the session keys of a recipient, or a sender, of the map's channel.
+func (m *Map) appendKeys(keys []string, value string) ([]string, error) {
+	if m.Channel != emailChannel {
+		return append(keys, m.Channel+":"+value), nil
+	}
+	list, err := mail.ParseAddressList(value)
+	if err != nil {
+		return keys, unclear("%q is no list of addresses", value)
+	}
+	for _, a := range list {
+		keys = append(keys, m.Channel+":"+strings.ToLower(a.Address))
 	}
 	return keys, nil
 }
@@ -314,7 +337,12 @@ func (m *Map) toolOf(c *toolCall) (*Tool, error) {
 	if t, ok := m.Tools[c.tool]; ok {
 		return &t, nil
 	}
-	if m.Unmapped == UnmappedPass {
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(m.Tools)), slices.Collect(maps.Keys(m.Reads))) {
+		if name != c.tool && bare(name) == bare(c.tool) {
+			return nil, unclear("the tool %q is not %q", c.tool, name)
+		}
+	}
+	if _, reads := m.Reads[c.tool]; reads || m.Unmapped == UnmappedPass {
 		return nil, nil
 	}
 	var given []string

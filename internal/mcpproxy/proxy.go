@@ -1,6 +1,6 @@
-// Package mcpproxy stands between an MCP client and the stdio server behind it. What sends
-// messages is decided by ocipd before the server gets it; everything else passes as the
-// bytes that it is.
+// Package mcpproxy stands between an MCP client and the server behind it. What sends
+// messages is decided by ocipd before the server gets it, what tools bring in of others'
+// before the client does; everything else passes as the bytes that it is.
 //
 // It decides nothing: it finds out what a call of a tool says to whom, by a map, and asks
 // the daemon about each recipient. A call whose text or recipients it cannot tell, a frame
@@ -10,16 +10,11 @@
 package mcpproxy
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -44,161 +39,76 @@ type Options struct {
 }
 
 const (
-	// maxClientLine bounds what a client may say in one line, and maxHeldLine an answer that is
-	// looked into. Any other line of the server passes, however long.
+	// maxClientLine bounds what a client may say at once, and maxHeldLine an answer that is
+	// looked into. Anything else that the server says passes, however long.
 	maxClientLine = 32 << 20
 	maxHeldLine   = 32 << 20
-	// maxOpen bounds the calls that are decided about at a time.
-	maxOpen = 64
-	// endTime is how long the server has to end once its input has.
-	endTime = 5 * time.Second
+	// maxOpen bounds the calls that are decided about at a time, and maxWatched those whose
+	// answers are awaited.
+	maxOpen    = 64
+	maxWatched = 1024
 )
 
-// proxy is one session.
+// proxy is what is common to all ways to a server.
 type proxy struct {
 	o *Options
-	// ctx is the session's, and ended is done when the client has gone.
+	// ctx is the proxy's, and ended is done when nothing more is begun.
 	ctx   context.Context
 	ended context.Context
 	end   context.CancelFunc
-
-	in  sync.Mutex // of the server's input
-	srv io.Writer
-	out sync.Mutex // of the client's
 
 	// asking are calls that are decided about, and background is all that runs beside.
 	asking, background sync.WaitGroup
 
 	ready sync.Once
+	// spare makes a call of the proxy's own of what nobody waits for, and reports whether it
+	// could.
+	spare func(line []byte, o *observer) error
 
 	mu sync.Mutex
-	// deciding are the calls under way, by id, observers those whose answers are looked at,
-	// and mine what this session asked for and waits for.
-	deciding  map[string]context.CancelFunc
-	observers map[string]*observer
+	// deciding are the calls under way, observers those whose answers are looked at, and mine
+	// the requests that this session has asked for.
+	deciding  map[key]context.CancelFunc
+	observers map[key]*observer
 	mine      map[string]owned
 }
 
-// observer is told what the server answered to a call. One that swallows is the proxy's own:
-// the client is not told.
-type observer struct {
-	swallow bool
-	done    func(outcome, note string)
+// key names a call: its session, where there are several, and its id.
+type key struct{ session, id string }
+
+// route is the way of one call: back to its client, and on to the server.
+type route interface {
+	// tell sends the client the answer, news what goes before it, and reject that there is
+	// none: it was no call.
+	tell(line []byte)
+	news(line []byte)
+	reject(line []byte)
+	// pass has the server answer it.
+	pass(line []byte, o *observer) error
+	// left is closed when there is nobody left to be answered, nil where that is the end of all.
+	left() <-chan struct{}
 }
 
-// Run serves a client until it ends, or the server does.
-func Run(ctx context.Context, o *Options) error {
+// observer looks at what the server answers to a call.
+type observer struct {
+	key key
+	// own calls are the proxy's: the client is not told of the answer.
+	own bool
+	// done is told what became of what was sent.
+	done func(outcome, note string)
+	// in makes of the answer what the client gets.
+	in func(f *frame, line []byte) []byte
+	// spoiled answers in place of an answer that cannot be looked at.
+	spoiled func(why string)
+}
+
+func newProxy(ctx context.Context, o *Options) *proxy {
 	p := &proxy{
 		o: o, ctx: ctx,
-		deciding: make(map[string]context.CancelFunc), observers: make(map[string]*observer), mine: make(map[string]owned),
+		deciding: make(map[key]context.CancelFunc), observers: make(map[key]*observer), mine: make(map[string]owned),
 	}
 	p.ended, p.end = context.WithCancel(ctx)
-	defer p.end()
-	cmd := exec.CommandContext(ctx, o.Command[0], o.Command[1:]...)
-	cmd.Env, cmd.Stderr, cmd.WaitDelay = o.Env, o.Stderr, endTime
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("cannot start the MCP server: %w", err)
-	}
-	p.srv = in
-	read := make(chan error, 1)
-	go func() {
-		err := p.fromClient()
-		// What was asked for before the end is decided, and waits for nobody.
-		p.asking.Wait()
-		p.end()
-		read <- err
-		p.in.Lock()
-		defer p.in.Unlock()
-		_ = in.Close()
-	}()
-	err = p.fromServer(out)
-	p.end()
-	kill := time.AfterFunc(endTime, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
-	defer kill.Stop()
-	ended := cmd.Wait()
-	p.loseAll()
-	p.background.Wait()
-	select {
-	case clientErr := <-read:
-		err = errors.Join(clientErr, err)
-	default:
-		// The server has ended before its client.
-		if ended != nil && ctx.Err() == nil {
-			err = errors.Join(err, fmt.Errorf("the MCP server has ended: %w", ended))
-		}
-	}
-	return err
-}
-
-// lineOf reads a line of at most so many bytes with its end. A longer one is left out, and
-// reported.
-func lineOf(r *bufio.Reader, limit int) (line []byte, tooLong bool, err error) {
-	for {
-		piece, err := r.ReadSlice('\n')
-		if !tooLong {
-			if tooLong = len(line)+len(piece) > limit; tooLong {
-				line = nil
-			} else {
-				line = append(line, piece...)
-			}
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, tooLong, err
-		}
-	}
-}
-
-// fromClient takes what the client says.
-func (p *proxy) fromClient() error {
-	r := bufio.NewReaderSize(p.o.In, 64<<10)
-	for {
-		line, tooLong, err := lineOf(r, maxClientLine)
-		if tooLong {
-			p.malformed(fmt.Sprintf("the message is longer than %d bytes", maxClientLine))
-		} else if len(line) > 0 {
-			if err := p.fromClientLine(line); err != nil {
-				return nil // the server is gone, and its end says so
-			}
-		}
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return err
-		}
-	}
-}
-
-func (p *proxy) fromClientLine(line []byte) error {
-	if len(bytes.TrimSpace(line)) == 0 {
-		return p.toServer(line)
-	}
-	f, err := parse(line)
-	if err != nil {
-		p.malformed(err.Error())
-		return nil
-	}
-	switch f.method {
-	case "tools/call":
-		p.ready.Do(p.begin)
-		return p.call(line, &f)
-	case "notifications/initialized":
-		p.ready.Do(p.begin)
-	case "notifications/cancelled":
-		if p.cancelled(line, &f) {
-			return nil
-		}
-	}
-	return p.toServer(line)
+	return p
 }
 
 // begin begins what goes on beside the client's messages, once the server takes calls.
@@ -207,62 +117,87 @@ func (p *proxy) begin() {
 	p.background.Go(p.release)
 }
 
-// call passes a call, or has it decided beside the client's other messages.
-func (p *proxy) call(line []byte, f *frame) error {
+// fromClient takes one message of the client's, and reports whether it passes as it is.
+func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (passes bool) {
+	switch f.method {
+	case "tools/call":
+		p.ready.Do(p.begin)
+		return p.call(line, f, session, via)
+	case "notifications/initialized":
+		p.ready.Do(p.begin)
+	case "notifications/cancelled":
+		return !p.cancelled(line, f, session)
+	}
+	return true
+}
+
+// call has a call decided beside the client's other messages, or reports that it passes.
+func (p *proxy) call(line []byte, f *frame, session string, via route) (passes bool) {
 	c, err := parseCall(line, f)
 	if err != nil {
 		if !f.answerable() {
-			p.malformed(err.Error())
-			return nil
+			p.malformed(via, err.Error())
+			return false
 		}
-		p.refuse(&toolCall{frame: *f}, &refusal{"MALFORMED", err.Error()})
-		return nil
+		p.refuse(&toolCall{frame: *f, via: via}, &refusal{"MALFORMED", err.Error()})
+		return false
 	}
+	c.via, c.named = via, key{session, f.key()}
+	read, reads := p.o.Map.Reads[c.tool]
 	t, err := p.o.Map.toolOf(c)
 	switch {
 	case err != nil && f.answerable():
 		p.refuse(c, refusedBy(err))
-		return nil
-	case err == nil && t == nil:
-		return p.toServer(line)
+		return false
+	case err == nil && t == nil && !reads:
+		return true
 	case !f.answerable():
-		p.malformed("a call that sends a message needs an id")
-		return nil
+		p.malformed(via, "a call that is decided about needs an id")
+		return false
 	}
 	ctx, cancel := context.WithCancel(p.ctx)
 	p.mu.Lock()
-	_, twice := p.deciding[c.key()]
-	full := len(p.deciding) >= maxOpen
+	_, twice := p.deciding[c.named]
+	twice = twice || p.observers[c.named] != nil
+	full := len(p.deciding) >= maxOpen || len(p.observers) >= maxWatched
 	if !twice && !full {
-		p.deciding[c.key()] = cancel
+		p.deciding[c.named] = cancel
 	}
 	p.mu.Unlock()
-	if twice || full {
+	switch {
+	case twice:
 		cancel()
-		if twice {
-			p.malformed("the id of a call is in use")
-		} else {
-			p.refuse(c, &refusal{"TOO_MANY_HELD", "too many calls wait for a person"})
-		}
-		return nil
+		p.malformed(via, "the id of a call is in use")
+		return false
+	case full:
+		cancel()
+		p.refuse(c, &refusal{"TOO_MANY_HELD", "too many calls wait for a person"})
+		return false
+	}
+	over := func() {
+		p.mu.Lock()
+		delete(p.deciding, c.named)
+		p.mu.Unlock()
+		cancel()
+	}
+	if t == nil {
+		p.bring(ctx, c, &read, over)
+		return false
 	}
 	p.asking.Add(1)
 	p.background.Go(func() {
+		defer over()
 		waits := p.gate(ctx, c, t)
 		p.asking.Done()
 		if waits != nil {
 			p.wait(ctx, waits)
 		}
-		p.mu.Lock()
-		delete(p.deciding, c.key())
-		p.mu.Unlock()
-		cancel()
 	})
-	return nil
+	return false
 }
 
 // cancelled gives up a call that is not the server's yet.
-func (p *proxy) cancelled(line []byte, f *frame) bool {
+func (p *proxy) cancelled(line []byte, f *frame, session string) bool {
 	if f.params.to == 0 {
 		return false
 	}
@@ -276,72 +211,17 @@ func (p *proxy) cancelled(line []byte, f *frame) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	cancel := p.deciding[string(of.value)]
-	if cancel == nil || p.observers[string(of.value)] != nil {
+	at := key{session, keyOf(of.value)}
+	cancel, o := p.deciding[at], p.observers[at]
+	if cancel == nil || o != nil && o.in == nil {
 		return false
 	}
 	cancel()
-	return true
-}
-
-// fromServer takes what the server says. While no answer is waited for it passes unread,
-// whatever its length.
-func (p *proxy) fromServer(out io.Reader) error {
-	r := bufio.NewReaderSize(out, 64<<10)
-	for {
-		// An answer comes after what it answers, so who waits for it waits by now.
-		line, err := r.ReadSlice('\n')
-		more := errors.Is(err, bufio.ErrBufferFull)
-		if p.watches() {
-			line = bytes.Clone(line)
-			for more && len(line) <= maxHeldLine {
-				var piece []byte
-				piece, err = r.ReadSlice('\n')
-				line = append(line, piece...)
-				more = errors.Is(err, bufio.ErrBufferFull)
-			}
-			if !more && len(line) > 0 && p.observed(line) {
-				line = nil
-			}
-		}
-		p.out.Lock()
-		p.write(line)
-		for more {
-			line, err = r.ReadSlice('\n')
-			p.write(line)
-			more = errors.Is(err, bufio.ErrBufferFull)
-		}
-		p.out.Unlock()
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return err
-		}
+	if o != nil {
+		// The server has it. What it answers all the same is for nobody.
+		delete(p.deciding, at)
 	}
-}
-
-// write writes to the client. One that does not read any more has ended, and so does its
-// input.
-func (p *proxy) write(b []byte) {
-	if len(b) > 0 {
-		if _, err := p.o.Out.Write(b); err != nil {
-			p.end()
-		}
-	}
-}
-
-func (p *proxy) toClient(line []byte) {
-	p.out.Lock()
-	defer p.out.Unlock()
-	p.write(line)
-}
-
-func (p *proxy) toServer(line []byte) error {
-	p.in.Lock()
-	defer p.in.Unlock()
-	_, err := p.srv.Write(line)
-	return err
+	return o == nil
 }
 
 func (p *proxy) watches() bool {
@@ -350,44 +230,84 @@ func (p *proxy) watches() bool {
 	return len(p.observers) > 0
 }
 
-func (p *proxy) watch(id string, o *observer) {
+func (p *proxy) watch(o *observer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.observers[id] = o
+	p.observers[o.key] = o
 }
 
-func (p *proxy) unwatch(id string) *observer {
+func (p *proxy) unwatch(at key) *observer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	o := p.observers[id]
-	delete(p.observers, id)
+	o := p.observers[at]
+	delete(p.observers, at)
 	return o
 }
 
-// lose reports that nobody knows what became of a call.
-func (p *proxy) lose(id, why string) {
-	if o := p.unwatch(id); o != nil {
-		o.done(api.OutcomeUnknown, why)
+// awaits reports whether an answer has not come.
+func (p *proxy) awaits(o *observer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.observers[o.key] == o
+}
+
+// lose says what is known of a call whose answer does not come.
+func (p *proxy) lose(o *observer, outcome, why string) {
+	p.mu.Lock()
+	awaited := p.observers[o.key] == o
+	if awaited {
+		delete(p.observers, o.key)
+	}
+	p.mu.Unlock()
+	if awaited {
+		o.lost(outcome, why)
+	}
+}
+
+func (o *observer) lost(outcome, why string) {
+	if o.done != nil {
+		o.done(outcome, why)
+	}
+	if o.spoiled != nil {
+		o.spoiled(why)
 	}
 }
 
 func (p *proxy) loseAll() {
 	p.mu.Lock()
 	all := p.observers
-	p.observers = make(map[string]*observer)
+	p.observers = make(map[key]*observer)
 	p.mu.Unlock()
 	for _, o := range all {
-		o.done(api.OutcomeUnknown, "the server ended before it answered")
+		o.lost(api.OutcomeUnknown, "the server ended before it answered")
 	}
+}
+
+// spoil refuses the answers of a session that are to be looked at before the client has
+// them, and reports whether there are any: something came that cannot be looked at.
+func (p *proxy) spoil(session, why string) (spoiled bool) {
+	var all []*observer
+	p.mu.Lock()
+	for at, o := range p.observers {
+		if at.session == session && o.in != nil {
+			all = append(all, o)
+			// What comes all the same is for nobody.
+			p.observers[at] = &observer{key: at, own: true}
+		}
+	}
+	p.mu.Unlock()
+	for _, o := range all {
+		o.lost(api.OutcomeUnknown, why)
+	}
+	return len(all) > 0
 }
 
 // owned says how an approval request is this session's.
 type owned int
 
 const (
-	ownNot owned = iota
 	// ownWaits is one whose call is open, which sends it.
-	ownWaits
+	ownWaits owned = iota + 1
 	// ownAnswered is one whose call was answered.
 	ownAnswered
 )
@@ -413,36 +333,55 @@ func (p *proxy) owns(id string) owned {
 // neverDone are errors of JSON-RPC that come before anything is done.
 var neverDone = map[string]bool{"-32700": true, "-32600": true, "-32601": true, "-32602": true}
 
-// observed looks whether a line answers a call that is waited for, and whether the client
-// is not to see it.
-func (p *proxy) observed(line []byte) (swallow bool) {
-	f, err := parse(line)
-	if err != nil || f.method != "" || f.id == nil {
-		return false
+// observed looks at what the server says while answers are awaited. What the client gets in
+// its place is made by instead, where that is not nil; what is held passes in no case.
+func (p *proxy) observed(session string, line []byte) (instead func() []byte, held bool) {
+	f, err := parseBody(line)
+	if err != nil {
+		// Whoever reads it in another way could take it for an answer.
+		return nil, p.spoil(session, "the server said something that cannot be read: "+err.Error())
 	}
-	o := p.unwatch(f.key())
+	if f.method != "" || f.id == nil {
+		return nil, false
+	}
+	o := p.unwatch(key{session, f.key()})
 	if o == nil {
-		return false
+		return nil, false
 	}
-	outcome, note := api.OutcomeSent, ""
+	if o.done != nil {
+		outcome, note := outcomeOf(&f)
+		// The client is not to wait for the record.
+		p.background.Go(func() { o.done(outcome, note) })
+	}
+	if o.in != nil {
+		return func() []byte { return o.in(&f, line) }, true
+	}
+	return nil, o.own
+}
+
+// outcomeOf is what an answer says of what was to be sent.
+func outcomeOf(f *frame) (outcome, note string) {
 	said, _ := members(f.result, 0)
 	if f.failed {
-		outcome, note = api.OutcomeUnknown, "the server answered with an error"
 		if code, ok := find(said, "code"); ok && neverDone[string(code.value)] {
-			outcome = api.OutcomeNotSent
+			return api.OutcomeNotSent, "the server answered with an error"
 		}
-	} else if failed, ok := find(said, "isError"); ok && failed.value.Kind() == 't' {
-		outcome, note = api.OutcomeUnknown, "the tool says that it failed"
+		return api.OutcomeUnknown, "the server answered with an error"
 	}
-	// The client is not to wait for the record.
-	p.background.Go(func() { o.done(outcome, note) })
-	return o.swallow
+	if failed, ok := find(said, "isError"); ok && failed.value.Kind() == 't' {
+		return api.OutcomeUnknown, "the tool says that it failed"
+	}
+	return api.OutcomeSent, ""
 }
 
 // malformed answers what cannot be told apart.
-func (p *proxy) malformed(why string) {
+func (p *proxy) malformed(via route, why string) {
 	p.o.Log.Warn("refused a message of the client", "reason", why)
-	p.toClient(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":%s}}`+"\n", api.String("ocipd: "+why)))
+	via.reject(malformedLine(why))
+}
+
+func malformedLine(why string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":%s}}`+"\n", api.String("ocipd: "+why))
 }
 
 // refuse answers a call that is not made.
@@ -453,12 +392,16 @@ func (p *proxy) refuse(c *toolCall, no *refusal) {
 
 // answer answers a call in words.
 func (p *proxy) answer(c *toolCall, isError bool, text string) {
-	p.toClient(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}],"isError":%t}}`+"\n", c.id, api.String(text), isError))
+	c.via.tell(resultLine(c, isError, text))
+}
+
+func resultLine(c *toolCall, isError bool, text string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}],"isError":%t}}`+"\n", c.id, api.String(text), isError)
 }
 
 // progress tells the client that its call is alive.
 func (p *proxy) progress(a *asked, n int) {
 	if a.call.progress != nil {
-		p.toClient(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"ocipd: a person has to approve this message"}}`+"\n", a.call.progress, n))
+		a.call.via.news(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"ocipd: a person has to approve this message"}}`+"\n", a.call.progress, n))
 	}
 }

@@ -180,7 +180,7 @@ func (r *Registry) Owns(t *Terms, a *App, channel string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if channel != "" {
-		return r.channels[channel] == a && t.Directory.MayOwn(a.ID(), channel) == nil
+		return a != nil && r.channels[channel] == a && t.Directory.MayOwn(a.ID(), channel) == nil
 	}
 	for name, owner := range r.channels {
 		if owner == a && t.Directory.MayOwn(a.ID(), name) == nil {
