@@ -641,3 +641,85 @@ func TestLobsterOwnCommand(t *testing.T) {
 		t.Errorf("the same key with another command: %+v", got)
 	}
 }
+
+// An effect lives through all that can become of it, each time by running the workflow again
+// with the same key.
+func TestLobsterLifeOfAnEffect(t *testing.T) {
+	t.Parallel()
+	w := newLobsterWorld(t, takesTokens, 0)
+	const key = "deploy-staging"
+	w.lead, w.move = w.asks(object{"idempotency_key": key, "side_effect_kind": "deployment", "requested_action": "Deploy", "command": object{"argv": []any{"/bin/sh", "-c", "echo " + key + " >>effects; while [ -e hold.running ]; do sleep 0.02; done; exit 1"}}})
+	w.token = filepath.Join(w.dir, "gate.token")
+	w.write("gate.token", w.must("", "task.grant", object{"actor": "gate", "task_id": w.id})["token"].(string), 0o600)
+	stands := func(step, state string, runs int, statuses ...string) {
+		t.Helper()
+		v := w.view()
+		var got []string
+		for _, a := range v.Approvals {
+			if a.Used {
+				a.Status = "used"
+			}
+			got = append(got, a.Status)
+		}
+		if e := &v.Effects[0]; e.State != state || len(e.Runs) != runs || !slices.Equal(got, statuses) {
+			t.Errorf("%s: %s after %d runs, approvals %v", step, e.State, len(e.Runs), got)
+		}
+	}
+	// decided waits for so many requests, and has a person approve the last one.
+	decided := func(n int) {
+		t.Helper()
+		for len(w.view().Approvals) < n {
+			w.soon("nobody is asked again")
+		}
+		w.resolve(w.view().Approvals[n-1].ID, "approved")
+		w.move(task.AwaitingApproval, task.ReadyToResume)
+	}
+	stands("the spec names it", task.EffectPlanned, 0)
+	r := w.start(key)
+	w.asked()
+	stands("Lobster requests", task.EffectPlanned, 0, "pending")
+	decided(1)
+	if got := w.ended(r); got.State != task.EffectFailed || !strings.Contains(got.Why, "it failed") {
+		t.Errorf("the command exits with 1: %+v", got)
+	}
+	stands("the command exits with 1", task.EffectFailed, 1, "used")
+	// An approval gives one start.
+	if got := w.ended(w.start(key)); got.State != task.EffectFailed || w.lines(key) != 1 {
+		t.Errorf("run again without another approval: %+v, done %d times", got, w.lines(key))
+	}
+	w.write("hold.running", "", 0o600)
+	w.move(task.ReadyToResume, task.AwaitingApproval)
+	r = w.start(key)
+	decided(2)
+	for w.lines(key) < 2 {
+		w.soon("the second run does not begin")
+	}
+	stands("the same once more", task.EffectStarted, 2, "used", "used")
+	effect := w.view().Effects[0].ID
+	claim, err := os.ReadFile(filepath.Join(w.dir, "openclawos", "runner", effect+".2.claim"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.signals(string(claim))
+	if got := w.ended(r); got.State != task.EffectUncertain || !strings.Contains(got.Why, "nobody knows") {
+		t.Errorf("the shim left a pid and no result: %+v", got)
+	}
+	stands("the shim left a pid and no result", task.EffectUncertain, 2, "used", "used")
+	// What outlives its shim keeps a person from settling it.
+	_ = os.Remove(filepath.Join(w.dir, "hold.running"))
+	for {
+		err := w.call("", "task.settle_effect", object{"task_id": w.id, "effect_id": effect, "outcome": "done", "note": "it is deployed"}, nil)
+		if err == nil {
+			break
+		}
+		if codeOf(err) != task.EffectInFlight {
+			t.Fatal(err)
+		}
+		w.soon("it cannot be settled")
+	}
+	stands("a person looks and settles it as done", task.EffectDone, 2, "used", "used")
+	if got := w.ended(w.start(key)); !got.Done() || got.Run != 2 || w.lines(key) != 2 {
+		t.Errorf("the workflow runs again with the same key: %+v, done %d times", got, w.lines(key))
+	}
+	stands("the workflow runs again with the same key", task.EffectDone, 2, "used", "used")
+}
