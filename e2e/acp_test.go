@@ -66,7 +66,6 @@ func (r *trial) attempt() (ended chan error) {
 type question struct {
 	ID      string `json:"approvalId"`
 	Summary string `json:"summary"`
-	Digest  string `json:"digest"`
 	Content string `json:"content"`
 }
 
@@ -97,11 +96,6 @@ func (r *trial) asked(ended <-chan error) (q question) {
 	return q
 }
 
-func (r *trial) approve(q question) {
-	r.t.Helper()
-	r.operate("approvals", "approve", q.ID, "--yes", "--digest", q.Digest)
-}
-
 // The example agent of the Agent Client Protocol's Go SDK makes an attempt: a person
 // allows what it asks for, outside of its workspace, and as it makes nothing the attempt fails.
 func TestExampleAgent(t *testing.T) {
@@ -117,17 +111,22 @@ func TestExampleAgent(t *testing.T) {
 	if !strings.Contains(q.Summary, "Modifying critical configuration file") {
 		t.Errorf("a person is asked %+v", q)
 	}
-	r.approve(q)
+	r.decide("approve", q.ID)
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "invalid_output") {
 		t.Errorf("it ended with %v", err)
 	}
+}
+
+// standInConfig has Codex ask a stand-in.
+func standInConfig(api *standIn) string {
+	return fmt.Sprintf("model = \"standin\"\nmodel_provider = \"standin\"\n[model_providers.standin]\nname = \"standin\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\n", api.URL)
 }
 
 // codexAgent is how an actor runs codex-acp, against a model that makes some calls of tools.
 func (r *trial) codexAgent(name string, steps ...step) (acp string, api *standIn) {
 	r.t.Helper()
 	api = newStandIn(r.t, codexModel, steps...)
-	r.write(name+"/config.toml", fmt.Sprintf("model = \"standin\"\nmodel_provider = \"standin\"\n[model_providers.standin]\nname = \"standin\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\n", api.URL))
+	r.write(name+"/config.toml", standInConfig(api))
 	program, err := filepath.Abs("bridges/node_modules/.bin/codex-acp")
 	if err != nil {
 		r.t.Fatal(err)
@@ -160,9 +159,9 @@ func TestCodexACP(t *testing.T) {
 				t.Errorf("a person is asked %+v", q)
 			}
 			if decision == "approve" {
-				r.approve(q)
+				r.decide("approve", q.ID)
 			} else {
-				r.operate("approvals", "deny", q.ID, "--yes")
+				r.decide("deny", q.ID)
 			}
 			err := <-ended
 			text, _ := os.ReadFile(r.at("work/out.txt"))
@@ -209,12 +208,12 @@ func TestTaskRunWithCodexACP(t *testing.T) {
 		said = out
 		ended <- err
 	}()
-	r.approve(r.asked(ended))
+	r.decide("approve", r.asked(ended).ID)
 	q := r.asked(ended)
 	if !strings.Contains(q.Content, "echo released") {
 		t.Errorf("a person is asked %+v", q)
 	}
-	r.approve(q)
+	r.decide("approve", q.ID)
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
