@@ -312,7 +312,7 @@ func CodexHashes(ctx context.Context) func(*Place, map[string]string) (map[strin
 		if err != nil {
 			return nil, err
 		}
-		defer os.RemoveAll(home)
+		defer func() { _ = os.RemoveAll(home) }() // it holds nothing of anybody
 		events := make(map[string][]jsontext.Value)
 		for event, group := range groups {
 			events[event] = []jsontext.Value{jsontext.Value(group)}

@@ -182,6 +182,19 @@ func TestGatesOfAnotherAgent(t *testing.T) {
 	}
 }
 
+// What a project shares is listed as open, and is not changed.
+func TestSharedServersAreListed(t *testing.T) {
+	p := asking(t, map[string]string{"w/.mcp.json": `{"mcpServers":{"theirs":{"command":"x"},"ours":{"command":"/usr/bin/ocipd","args":["mcp-proxy","--agent","a","--","y"]}}}`})
+	folder := filepath.Join(p.Home, "w")
+	if err := os.WriteFile(filepath.Join(p.Home, ".claude.json"), []byte(`{"projects":{"`+folder+`":{},"/nowhere":{}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err := claudeCode.Elsewhere(p)
+	if err != nil || len(list) != 2 || list[0].Name != "theirs" || list[0].Scope != folder || list[0].Gated() || !list[1].Gated() {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 func TestVersionsThatFailClosed(t *testing.T) {
 	for version, closes := range map[string]bool{
 		"2.1.330 (Claude Code)": true, "2.2.0 (Claude Code)": true, "2.1.197 (Claude Code)": false, "2.0.999": false, "": false, "Claude": false,
