@@ -24,7 +24,7 @@ import (
 // variable names the built program, and patience bounds each command.
 const (
 	variable = "OCIPD"
-	patience = 3 * time.Minute
+	patience = 6 * time.Minute
 )
 
 const team = `

@@ -162,7 +162,7 @@ func lastWords(out []byte, said string) string {
 
 // FindOpenClaw asks the OpenClaw of this user what it is.
 func FindOpenClaw(ctx context.Context, p *Place) (*OpenClaw, error) {
-	program := openClaw.Installed(p)
+	program := OnPath(p.Getenv, openClawProgram)
 	if program == "" {
 		return nil, errors.New("there is no OpenClaw: no openclaw in PATH")
 	}
@@ -174,17 +174,19 @@ func FindOpenClaw(ctx context.Context, p *Place) (*OpenClaw, error) {
 	if o.Settings, err = p.settingsFile(ctx); err == nil {
 		err = askJSON(ctx, p, &agents, "agents", "list", "--json")
 	}
-	if err == nil {
-		err = setting(ctx, p, &o.plugins, "plugins")
-	}
-	if err == nil {
-		err = setting(ctx, p, &o.gateway, "gateway")
+	if err == nil && !o.readSettings() {
+		if err = setting(ctx, p, &o.plugins, "plugins"); err == nil {
+			err = setting(ctx, p, &o.gateway, "gateway")
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range agents {
 		o.Agents = append(o.Agents, a.ID)
+	}
+	if len(o.Agents) > 0 {
+		p.openClawAgent = o.Agents[0]
 	}
 	o.Plugin = filepath.Join(p.openClawState(), "extensions", pluginID)
 	return o, nil
@@ -208,8 +210,31 @@ func (o *OpenClaw) Fit() error {
 	return nil
 }
 
+// readSettings reads the settings where they are plain JSON, as OpenClaw writes them, and
+// of one file: each of its commands takes seconds.
+func (o *OpenClaw) readSettings() bool {
+	text, err := os.ReadFile(o.Settings)
+	if err != nil || bytes.Contains(text, []byte("$include")) || bytes.Contains(text, []byte("${")) {
+		return false
+	}
+	var all struct {
+		Plugins jsontext.Value `json:"plugins"`
+		Gateway jsontext.Value `json:"gateway"`
+	}
+	if json.Unmarshal(text, &all) != nil {
+		return false
+	}
+	read := func(part jsontext.Value, into any) bool { return part == nil || json.Unmarshal(part, into) == nil }
+	return read(all.Plugins, &o.plugins) && read(all.Gateway, &o.gateway)
+}
+
 // settingsFile is the file of OpenClaw's settings, which may not be there yet.
 func (p *Place) settingsFile(ctx context.Context) (string, error) {
+	usual := filepath.Join(p.openClawState(), "openclaw.json")
+	elsewhere := func(name string) bool { return p.Getenv(name) != "" }
+	if _, err := os.Stat(usual); err == nil && !slices.ContainsFunc([]string{"OPENCLAW_CONFIG_PATH", "OPENCLAW_PROFILE", "OPENCLAW_HOME"}, elsewhere) {
+		return usual, nil
+	}
 	out, err := openclaw(ctx, p, "config", "file")
 	if err != nil {
 		return "", err
@@ -605,20 +630,21 @@ func (*OpenClaw) canary(ctx context.Context, p *Place, c *Canary) error {
 	if !GatewayRuns() {
 		return fmt.Errorf("no Gateway runs: %w", ErrNotSent)
 	}
-	var agents []struct {
-		ID string `json:"id"`
-	}
-	if err := askJSON(ctx, p, &agents, "agents", "list", "--json"); err != nil {
-		return err
-	}
-	if len(agents) == 0 {
-		return errors.New("OpenClaw has no agent")
+	id := p.openClawAgent
+	if id == "" {
+		o, err := FindOpenClaw(ctx, p)
+		if err != nil {
+			return err
+		}
+		if err := o.Fit(); err != nil {
+			return err
+		}
+		id = o.Agents[0]
 	}
 	call, err := json.Marshal(map[string]any{"sessionKey": c.Session, "message": c.Text, "timeoutSeconds": 0}, json.Deterministic(true))
 	if err != nil {
 		return err
 	}
-	id := agents[0].ID
 	var turn struct {
 		Result struct {
 			Meta struct {

@@ -90,6 +90,9 @@ type Place struct {
 	Etc            string
 	// Hashes, where set, asks Codex by which hashes it knows hooks, by event.
 	Hashes func(p *Place, groups map[string]string) (map[string]string, error)
+
+	// openClawAgent is an agent of OpenClaw, once it was asked for them.
+	openClawAgent string
 }
 
 // Runtimes are those that are known, in the order in which they are shown.
