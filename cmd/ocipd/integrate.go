@@ -181,7 +181,10 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 	}
 	if plan.Empty() {
 		fmt.Fprintf(s.Stdout, "%s: nothing to change\n", r.Title)
-		return s.sayOpen(r, p, remove)
+		if dryRun {
+			return s.sayOpen(r, p, remove)
+		}
+		return s.tryUnless(ctx, remove, r, p)
 	}
 	if dryRun {
 		fmt.Fprintln(s.Stdout, "nothing was changed")
@@ -198,7 +201,7 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 		verb += ", calls of its other tools asked about"
 	}
 	fmt.Fprintf(s.Stdout, "%s: %s %s; sessions that run keep what they have started: start them again\n", r.Title, term.Count(len(plan.Changes), "server"), verb)
-	return s.sayOpen(r, p, remove)
+	return s.tryUnless(ctx, remove, r, p)
 }
 
 // mayAsk looks whether a runtime is to ask about calls of tools, and whether it would be

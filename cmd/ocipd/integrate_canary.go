@@ -23,3 +23,12 @@ func (s *shell) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.
 	fmt.Fprintf(s.Stdout, "ok: it was refused, see record %d (%s)\n", record.Seq, term.Printable(record.Reason))
 	return nil
 }
+
+// tryUnless says what of a runtime is open still, and tries its gate, unless it was taken
+// out.
+func (s *shell) tryUnless(ctx context.Context, out bool, r *integrate.Runtime, p *integrate.Place) error {
+	if err := s.sayOpen(r, p, out); err != nil || out || r.Canary == nil {
+		return err
+	}
+	return s.tryGate(ctx, r, p)
+}
