@@ -24,7 +24,7 @@ func TestTasksPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, section, ok := strings.Cut(string(page), "## From nothing to a release, by copying\n")
-	section, _, ends := strings.Cut(section, "\n## ")
+	section, _, ends := strings.Cut(section, "\n## Quick start\n")
 	if !ok || !ends {
 		t.Fatal("docs/TASKS.md has no such part")
 	}
@@ -92,7 +92,7 @@ func TestTasksPage(t *testing.T) {
 	if e.err != nil {
 		t.Fatalf("%v\n%s", e.err, e.out)
 	}
-	for _, want := range []string{"ends in completed", "effect.finished: run 1", "release  deployment  done", "\n78\n"} {
+	for _, want := range []string{"ends in completed", "effect.finished: run 1", "release  deployment  done", "\n93\n"} {
 		if !strings.Contains(e.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, e.out)
 		}
