@@ -197,8 +197,8 @@ func newLobsterWorld(t *testing.T, kind string, wait int) *lobsterWorld {
 	w.write("ocip.lobster", strings.Replace(text, "effect run --json", fmt.Sprintf("effect run --wait %d --json", wait), 1), 0o600)
 	w.write("lobster", fmt.Sprintf("#!/bin/sh\nexec %q %s %s \"$@\"\n", os.Args[0], lobsterWord, kind), 0o700)
 	w.write("bin", fmt.Sprintf(lobsterBin, w.dir, asProgram, os.Args[0]), 0o700)
-	if real := os.Getenv(lobsterVariable); real != "" {
-		w.program = real
+	if installed := os.Getenv(lobsterVariable); installed != "" {
+		w.program = installed
 	}
 	return w
 }

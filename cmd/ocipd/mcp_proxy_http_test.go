@@ -271,7 +271,10 @@ func TestProxyOverHTTPHolds(t *testing.T) {
 	w := newWebTrial(t)
 	const promise = `{"to":"dave","text":"I promise to do it by Friday"}`
 	for id, kind := range []string{"json", "stream"} {
-		got := w.ask(http.MethodPost, call(id+1, "send_message", strings.Replace(promise, "Friday", "Friday "+kind, 1)), nil)
+		got := w.ask(http.MethodPost, call(id+1, "send_message", strings.Replace(promise, "Friday", "Friday "+kind, 1)), func(r *http.Request) {
+			r.Header.Set("Mcp-Name", "send_message")
+			r.Header.Set("Mcp-Param-Text", "I promise")
+		})
 		r := bufio.NewReader(got.Body)
 		for _, want := range []string{"event: message", fmt.Sprintf(`data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d`, id+1)} {
 			if line, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(line, want) {
@@ -282,6 +285,9 @@ func TestProxyOverHTTPHolds(t *testing.T) {
 		rest, err := io.ReadAll(r)
 		if err != nil || !strings.Contains(string(rest), fmt.Sprintf(`"id":%d,"result":{"content":[{"type":"text","text":"done"}]}`, id+1)) {
 			t.Errorf("answered %q, %v", rest, err)
+		}
+		if w.server.last.Get("Mcp-Param-Text") != "" || w.server.last.Get("Mcp-Name") == "" {
+			t.Errorf("the server got the header %v", w.server.last)
 		}
 	}
 	ctx, leave := context.WithCancel(t.Context())

@@ -173,7 +173,7 @@ const (
 // noCursor reports whether a character can stand in no cursor, of this version or of one
 // before it.
 func noCursor(r rune) bool {
-	return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == '_' || r == '.')
+	return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' && r != '_' && r != '.'
 }
 
 // Page is how many messages are read.

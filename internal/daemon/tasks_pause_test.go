@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -24,9 +25,7 @@ func TestPauseStopsTextsOfTasks(t *testing.T) {
 	with := func(more m) m {
 		all := m{}
 		for _, from := range []m{of, more} {
-			for k, v := range from {
-				all[k] = v
-			}
+			maps.Copy(all, from)
 		}
 		return all
 	}

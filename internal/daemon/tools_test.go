@@ -91,7 +91,7 @@ func TestToolsEnforced(t *testing.T) {
 	if str(next, "approvalId") == id {
 		t.Error("it was approved once and let go twice")
 	}
-	h.operates().must("approval.resolve", decision(api.DecideDeny, ptr(h.shown(str(next, "approvalId")))), nil)
+	h.operates().must("approval.resolve", decision(api.DecideDeny, new(h.shown(str(next, "approvalId")))), nil)
 	refused := ann.tool(h, "make deploy", "deny")
 	if !strings.Contains(str(refused, "reason"), "a person has denied") {
 		t.Errorf("refused as %v", refused)
@@ -117,7 +117,7 @@ func TestToolsUnderAnotherPolicy(t *testing.T) {
 	}
 	rules["my_tool_rules.rego"] += "\ndenials contains \"no deployments today\" if contains(input.tool.command, \"deploy\")\n"
 	h.enact(rules)
-	h.operates().refuse(api.Conflict, "approval.resolve", decision(api.DecideApprove, ptr(h.shown(second))))
+	h.operates().refuse(api.Conflict, "approval.resolve", decision(api.DecideApprove, new(h.shown(second))))
 	ann.tool(h, "make deploy", "deny")
 	for _, data := range []m{{}, {"toolName": 7}, {"toolName": "Bash", "params": "x"}, {"toolName": "Bash", "cwd": 1}} {
 		if got := ann.must("agent.emit", m{"hookName": "tool_executing", "data": data}); got["allowed"] != false || got["held"] == true {

@@ -335,12 +335,15 @@ func (d *dialog) answer(line []byte) {
 		d.mu.Unlock()
 		d.unanswered(d.o, d.status, d.resumes)
 	}()
+	// The call may be another than the client wrote, and its header repeats arguments.
+	r := d.request(line)
+	withoutArguments(r.Header)
 	if !d.streams {
-		d.back.ServeHTTP(d.rw, d.request(line))
+		d.back.ServeHTTP(d.rw, r)
 		return
 	}
 	e := &eventWriter{d: d, header: make(http.Header)}
-	d.back.ServeHTTP(e, d.request(line))
+	d.back.ServeHTTP(e, r)
 	e.end()
 }
 
@@ -415,6 +418,16 @@ func isStream(h http.Header) bool {
 	return err == nil && kind == "text/event-stream"
 }
 
+// withoutArguments takes out what a header repeats of a call's arguments: nobody decided
+// about the words there. A server that wants them refuses the call.
+func withoutArguments(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, "Mcp-Param-") {
+			h.Del(name)
+		}
+	}
+}
+
 // again makes a call of the proxy's own, in the session of the client that spoke last.
 func (w *web) again(line []byte, o *observer) error {
 	w.mu.Lock()
@@ -423,11 +436,9 @@ func (w *web) again(line []byte, o *observer) error {
 	if last == nil {
 		return errors.New("no client is there")
 	}
-	for name := range last {
-		if strings.HasPrefix(name, "Mcp-Param-") || name == "Mcp-Name" || name == "Mcp-Method" {
-			last.Del(name)
-		}
-	}
+	withoutArguments(last)
+	last.Del("Mcp-Name")
+	last.Del("Mcp-Method")
 	o.key.session = last.Get("Mcp-Session-Id")
 	last.Set("Accept", "application/json, text/event-stream")
 	ctx, cancel := context.WithTimeout(context.WithValue(w.ctx, sessionKey{}, o.key.session), sendTime)
