@@ -99,8 +99,6 @@ func TestToolsEnforced(t *testing.T) {
 	ann.tool(h, "make deploy", "require_approval")
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // What a person approved holds for the policy under which they saw it, and a call that is no
 // call is refused.
 func TestToolsUnderAnotherPolicy(t *testing.T) {
