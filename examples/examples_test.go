@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -219,10 +220,16 @@ func TestBots(t *testing.T) {
 func TestNetworks(t *testing.T) {
 	t.Parallel()
 	needs(t, "python3")
-	got := make(chan string, 16)
+	var mu sync.Mutex
+	var sent []string
+	got := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(sent, what)
+	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		got <- r.URL.Path + " " + r.Header.Get("Authorization") + " " + string(body)
+		got(r.URL.Path + " " + r.Header.Get("Authorization") + " " + string(body))
 		_, _ = io.WriteString(w, `{"ok": true}`)
 	}))
 	defer api.Close()
@@ -233,7 +240,7 @@ func TestNetworks(t *testing.T) {
 		case line == "PONG :x":
 			say(":server 001 bot :welcome")
 		case strings.HasPrefix(line, "PRIVMSG"):
-			got <- line
+			got(line)
 		}
 		return line == "QUIT"
 	}, "")
@@ -241,7 +248,7 @@ func TestNetworks(t *testing.T) {
 	smtp := standIn(t, func(say func(string), line string) (over bool) {
 		switch {
 		case mail != nil && line == ".":
-			got <- strings.Join(mail, "\n")
+			got(strings.Join(mail, "\n"))
 			mail = nil
 			say("250 taken")
 		case mail != nil:
@@ -265,11 +272,8 @@ func TestNetworks(t *testing.T) {
 	if out, err := c.Output(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	close(got)
-	var sent []string
-	for what := range got {
-		sent = append(sent, what)
-	}
+	mu.Lock()
+	defer mu.Unlock()
 	all := strings.Join(sent, "\n\n")
 	for _, want := range []string{`/bot1:a/sendMessage  {"chat_id": "4711", "text": "Hello Dave`, `/chat.postMessage Bearer xoxb {"channel": "C1", "text": "Hello team`,
 		"PRIVMSG #team :Hello all", "To: dave@example.org", "Hello by mail"} {

@@ -234,6 +234,18 @@ func (m *mcpTrial) decide(decision string) api.Approval {
 // pending waits for an approval request that waits.
 func (m *mcpTrial) pending() (shown api.Approval) {
 	m.t.Helper()
+	id := m.waiting(nil)
+	if id == "" {
+		m.t.Fatal("no approval is asked for")
+	}
+	m.operator("approval.get", map[string]any{"approvalId": id}, &shown)
+	return shown
+}
+
+// waiting is the id of a request that waits for a person, once there is one; it gives up
+// after a minute, or when a program has ended, and leaves its end in the channel.
+func (m *mcpTrial) waiting(ended chan error) string {
+	m.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for range 1200 {
@@ -242,14 +254,16 @@ func (m *mcpTrial) pending() (shown api.Approval) {
 		}
 		m.operator("approval.list", map[string]any{}, &list)
 		if i := slices.IndexFunc(list.Approvals, func(a api.ApprovalSummary) bool { return a.State == api.ApprovalPending }); i >= 0 {
-			shown = api.Approval{}
-			m.operator("approval.get", map[string]any{"approvalId": list.Approvals[i].ApprovalID}, &shown)
-			return shown
+			return list.Approvals[i].ApprovalID
 		}
-		<-tick.C
+		select {
+		case err := <-ended:
+			ended <- err
+			return ""
+		case <-tick.C:
+		}
 	}
-	m.t.Fatal("no approval is asked for")
-	return shown
+	return ""
 }
 
 const agentSpec = "## Goal\nInvoices as CSV.\n## Scope\n- GET /invoices.csv\n## Non-goals\n- none\n## Inputs\n- none\n## Outputs\n- out.txt\n## Acceptance criteria\n- `go test ./export` exits with 0\n## Risks\n- quotes in names\n"
@@ -362,10 +376,14 @@ func TestACPRunOutlivesTheDaemon(t *testing.T) {
 	}
 	m.pending()
 	m.kill()
-	// The first request is nobody's any more, and is there to be decided all the same.
+	// The request is the same one when it is asked anew, unless it was decided before.
+	ended := make(chan error, 1)
+	go func() { ended <- run.Wait() }()
 	m.decide("approve")
-	m.decide("approve")
-	if err := run.Wait(); err != nil {
+	if m.waiting(ended) != "" {
+		m.decide("approve")
+	}
+	if err := <-ended; err != nil {
 		t.Fatalf("%v\n%s", err, said.String())
 	}
 	if a := m.view(id).Attempts; len(a) != 1 || a[0].Status != task.AttemptSucceeded {

@@ -49,6 +49,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 		"tasks.actors", "tasks.lease", "tasks.retry.base", "tasks.retry.factor", "tasks.reviews.spec", "tasks.reviews.quality", // the tasks
 		"tasks.self_approval", "tasks.self_review",
 		"tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", "tasks.run.lobster", // clients
+		"tools", // each agent's, which is where it is asked for
 	}
 	// Compiled rules cannot be compared; what they are compiled from is checked, and
 	// another value of it below is one that does not compile.

@@ -1028,7 +1028,7 @@ func TestWireDescribe(t *testing.T) {
 				t.Errorf("result of %s: %v", method.Name, err)
 			}
 		}
-		if method.Stream != (method.Name == "config.watch") {
+		if method.Stream != strings.HasSuffix(method.Name, ".watch") {
 			t.Errorf("%s streams: %v", method.Name, method.Stream)
 		}
 	}

@@ -157,7 +157,7 @@ func TestCues(t *testing.T) {
 
 // TestNoCues holds what sounds alike and binds nobody who writes it.
 func TestNoCues(t *testing.T) {
-	d := detector(t, Options{Families: map[string]Mode{Evidence: Off}})
+	d := detector(t, Options{})
 	for _, text := range []string{
 		"Will you send it?", "Will you send it by Friday, please?", "Can you pay $500?", "Could we do it on Monday?", "Shall I send it?",
 		"Will I see you there tomorrow?", "Do you think he will deliver?", "They will deliver it.", "She'll send it.", "You will need a key.",

@@ -68,7 +68,8 @@ const (
 	// named.
 	NextStep = "next-step"
 	// Evidence is a sentence in which nothing is found by itself, and that many weak
-	// signs together make a commitment of.
+	// signs together make a commitment of. It is off where no mode is named: it finds
+	// more, and asks more.
 	Evidence = "evidence"
 	// Unreadable is a stretch in a script that no list has words of, or of bytes
 	// that are no text. It is shadow where no mode is named.
@@ -85,8 +86,11 @@ func Families() []string {
 
 // DefaultMode is the mode of a family that is not named.
 func DefaultMode(family string) Mode {
-	if family == NextStep || family == Unreadable {
+	switch family {
+	case NextStep, Unreadable:
 		return Shadow
+	case Evidence:
+		return Off
 	}
 	return Enforce
 }

@@ -9,7 +9,7 @@ import (
 
 // What nothing else holds is held where its words together make a commitment of it.
 func TestEvidence(t *testing.T) {
-	d := detector(t, Options{})
+	d := detector(t, Options{Families: map[string]Mode{Evidence: Enforce}})
 	for s, want := range map[string]string{
 		"The last two are put away under your name. Enjoy your day!": "The last two are put away under your name",
 		"Thanks. Your seats are now in row 4.":                       "Your seats are now in row 4",
@@ -58,7 +58,7 @@ func FuzzEvidence(f *testing.F) {
 		f.Add(seed, false)
 		f.Add(seed, true)
 	}
-	d := detector(f, Options{})
+	d := detector(f, Options{Families: map[string]Mode{Evidence: Enforce}})
 	weights := Weights()
 	f.Fuzz(func(t *testing.T, text string, asked bool) {
 		var want []Hit

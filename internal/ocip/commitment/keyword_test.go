@@ -334,7 +334,7 @@ faceb00k|e\u200bbook|a.Sign(x)|4_signed|4-sign|x.com/mit|a sign|4 greedy|n o t e
 s c h o o l|1000|0x800c|5c4ed01e|f47ac10b-58cc-4372-a567-0e02b2c3d479|caffè|Straße|книга|расписание|встреча|συμφωνία|約束|บุ๊ก`
 
 func TestInnocents(t *testing.T) {
-	d := detector(t, Options{Families: map[string]Mode{Evidence: Off}})
+	d := detector(t, Options{})
 	words := strings.Split(strings.ReplaceAll(strings.ReplaceAll(innocentText, "\n", ""), `\u200b`, "\u200b"), "|")
 	if len(words) < 150 {
 		t.Fatalf("found %d words, want all of them", len(words))

@@ -8,7 +8,7 @@ import (
 
 // What leaves open what a yes is to, and lets the other side choose, is none.
 func TestLeftOpen(t *testing.T) {
-	d := detector(t, Options{Families: map[string]Mode{Evidence: Off}})
+	d := detector(t, Options{})
 	for _, s := range []string{
 		"Any answer by tomorrow is fine.", "Any time on Tuesday works for us.", "Anything before noon works.", "Whatever you send by Friday is fine with us.", "A reply before Monday is fine.",
 		"Either of the two by Thursday works for me.", "An answer by Friday works for us", "Some feedback until Tuesday would be fine.", "Whichever room is free on Sunday suits us.", "No reply before Monday is fine.",
@@ -39,7 +39,7 @@ func TestLeftOpen(t *testing.T) {
 
 // In answer to a question, what the sender says it does next is what somebody relies on.
 func TestAnswersBind(t *testing.T) {
-	d := detector(t, Options{Families: map[string]Mode{Evidence: Off}})
+	d := detector(t, Options{})
 	for s, want := range map[string]string{"I'll open the file.": FirstPersonFuture, "Yes, send them.": Acceptance, "Sure, order it": Acceptance} {
 		if found := d.Detect(s); len(found) > 0 && !found[0].Shadow {
 			t.Errorf("%q by itself: %+v", s, found)
