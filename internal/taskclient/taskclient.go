@@ -9,6 +9,7 @@ package taskclient
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -105,6 +106,7 @@ func (c *Conn) connected(ctx context.Context) (*client.Client, error) {
 	if c.c != nil && c.c.Err() == nil {
 		return c.c, nil
 	}
+	var away error
 	for {
 		conn, at, err := c.attach(ctx)
 		if err == nil {
@@ -114,7 +116,12 @@ func (c *Conn) connected(ctx context.Context) (*client.Client, error) {
 			c.c, c.at = conn, at
 			return conn, nil
 		}
-		if !Away(err) {
+		switch {
+		case Away(err):
+			away = err
+		case away != nil && (ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)):
+			return nil, away // the last try was cut short by the time
+		default:
 			return nil, err
 		}
 		timer := time.NewTimer(dialEvery)
