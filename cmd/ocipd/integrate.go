@@ -28,7 +28,8 @@ func newIntegrate(s *shell) *cobra.Command {
 		Use:   "integrate [NAME]",
 		Short: "put an agent runtime behind the daemon",
 		Long: `Put an agent runtime behind the daemon, and try its gate by a canary: a message to
-nobody that an agent of it is made to send, and that is refused.
+nobody that has to be refused. An agent of OpenClaw is made to send it; of Claude Code
+and Codex, what their files name is started and asked.
 
 OpenClaw gets a plugin, which is part of this program; its agents go into the
 configuration. Elsewhere, put every MCP server that an agent runtime starts behind ocipd mcp-proxy, so that
@@ -168,12 +169,11 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 	for _, c := range plan.Changes {
 		fmt.Fprintf(s.Stdout, "%s: %s\n  - %s\n  + %s\n", term.Printable(c.File), term.Printable(serverName(&c.Server)), shownLine(c.Was), shownLine(c.Now))
 	}
-	sign := "+"
-	if remove {
-		sign = "-"
-	}
 	for i := range plan.Edits {
-		e := &plan.Edits[i]
+		e, sign := &plan.Edits[i], "+"
+		if e.Out {
+			sign = "-"
+		}
 		fmt.Fprintf(s.Stdout, "%s: %s\n", term.Printable(e.File), e.What)
 		for _, line := range e.Lines() {
 			fmt.Fprintf(s.Stdout, "  %s %s\n", sign, term.Printable(mask.Text(line, mask.Data)))
@@ -366,8 +366,17 @@ func (s *shell) listIntegrations(ctx context.Context, p *integrate.Place, asJSON
 			one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools"}, asks, why
 			list = append(list, one)
 		}
+		past := "goes past every MCP server"
+		if r.Name == "openclaw" {
+			past = "goes past the plugin"
+			one.Server = integrate.Server{Name: "what its agents send"}
+			if one.Gated, one.Why, err = s.openClawState(ctx, p, one.Version); err != nil {
+				return err
+			}
+			list = append(list, one)
+		}
 		for _, what := range r.Open {
-			one.Server, one.Gated, one.Why = integrate.Server{Name: what}, false, "goes past every MCP server"
+			one.Server, one.Gated, one.Why = integrate.Server{Name: what}, false, past
 			list = append(list, one)
 		}
 	}

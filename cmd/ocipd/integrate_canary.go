@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -9,13 +10,13 @@ import (
 	"github.com/openclawos/ocipd/internal/term"
 )
 
-// tryGate has an agent of a runtime send a canary, and says what became of it.
+// tryGate has a canary sent through a runtime's gate, and says what became of it.
 func (s *shell) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.Place) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Stdout, "trying the gate: an agent of %s sends a canary\n", r.Title)
+	fmt.Fprintf(s.Stdout, "trying the gate of %s: a canary is sent\n", r.Title)
 	record, err := r.Try(ctx, p, integrate.NewCanary(id.String()), integrate.Records(s.Operate))
 	if err != nil {
 		return fmt.Errorf("%w; to try it again: ocipd doctor", err)
@@ -27,8 +28,20 @@ func (s *shell) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.
 // tryUnless says what of a runtime is open still, and tries its gate, unless it was taken
 // out.
 func (s *shell) tryUnless(ctx context.Context, out bool, r *integrate.Runtime, p *integrate.Place) error {
-	if err := s.sayOpen(r, p, out); err != nil || out || r.Canary == nil {
+	if err := s.sayOpen(r, p, out); err != nil || out {
 		return err
 	}
-	return s.tryGate(ctx, r, p)
+	switch live, err := s.runningDaemon(ctx); {
+	case err != nil:
+		return err
+	case live == nil:
+		s.Say("no daemon runs: nothing is sent until one does. Start it (ocipd service install), then try the gate: ocipd doctor")
+		return nil
+	}
+	err := s.tryGate(ctx, r, p)
+	if errors.Is(err, integrate.ErrNoGate) {
+		s.Say("%v", integrate.ErrNoGate)
+		return nil
+	}
+	return err
 }

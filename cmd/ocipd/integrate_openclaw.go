@@ -100,6 +100,30 @@ func (s *shell) integrateOpenClaw(ctx context.Context, p *integrate.Place, who o
 	return s.tryGate(ctx, integrate.Find("openclaw"), p)
 }
 
+// openClawState reports whether what OpenClaw's agents send is decided, and why, or why not:
+// by its files, and by what the daemon sees of its Gateway.
+func (s *shell) openClawState(ctx context.Context, p *integrate.Place, version string) (gated bool, why string, err error) {
+	socket, err := s.KernelSocket()
+	if err != nil {
+		return false, "", err
+	}
+	if gated, why = integrate.OpenClawState(ctx, p, version, cli.Absolute(socket)); !gated {
+		return false, why, nil
+	}
+	live, err := s.runningDaemon(ctx)
+	switch {
+	case err != nil:
+		return false, "", err
+	case live == nil:
+		return true, why + "; no daemon runs, so nothing is sent", nil
+	case slices.ContainsFunc(live.Ungated, func(u api.UngatedProcess) bool { return u.App == integrate.GatewayApp }):
+		return false, "its Gateway runs, and its plugin is not connected: openclaw plugins reload ocip", nil
+	case !integrate.GatewayRuns():
+		why += "; no Gateway runs"
+	}
+	return true, why, nil
+}
+
 // runningDaemon is what the daemon says of itself, nil where none runs.
 func (s *shell) runningDaemon(ctx context.Context) (*api.Status, error) {
 	live := new(api.Status)

@@ -95,7 +95,7 @@ var layers = map[string]folder{
 	"internal/logview":         {imports: []string{"internal/audit", "internal/term"}},
 	"internal/verify":          {imports: []string{"internal/audit", "internal/checkpoints", "internal/durable", "internal/index", "internal/keyring", "internal/logreader", "internal/mirror", "internal/store", "internal/term", "internal/witness"}},
 	"internal/approvalcmd":     {imports: []string{"internal/api", "internal/approvalsui", "internal/cli", "internal/ocip", "internal/term"}},
-	"internal/integrate":       {imports: []string{"integrations", "internal/api", "internal/audit", "internal/durable", "internal/peer"}},
+	"internal/integrate":       {imports: []string{"integrations", "internal/api", "internal/audit", "internal/durable", "internal/peer", "internal/toolgate"}},
 	"internal/configfile":      {imports: []string{"internal/config", "internal/durable", "internal/kernelconfig", "internal/keypath", "internal/yamltext"}},
 	"internal/service":         {imports: []string{"internal/kernelconfig", "internal/api", "internal/cli", "internal/config", "internal/term", "systemd"}},
 	"internal/doctor": {

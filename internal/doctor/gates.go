@@ -10,8 +10,8 @@ import (
 	"github.com/openclawos/ocipd/internal/term"
 )
 
-// gates checks the agent runtimes that were put behind the daemon: each has an agent send
-// a canary, which the daemon has to refuse and to have on record.
+// gates checks the agent runtimes that were put behind the daemon: through the gate of each
+// a canary is sent, which the daemon has to refuse and to have on record.
 func (d *Examiner) gates() (found []Diagnosis) {
 	if d.live != nil {
 		for i := range d.live.Ungated {
@@ -22,7 +22,7 @@ func (d *Examiner) gates() (found []Diagnosis) {
 	}
 	tried := 0
 	for _, r := range integrate.Runtimes() {
-		if d.Gates == nil || r.Canary == nil || !r.Integrated(d.Gates) {
+		if d.Gates == nil || !r.Integrated(d.Gates) {
 			continue
 		}
 		tried++
@@ -53,7 +53,7 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 	case err != nil:
 		return failed("%v", err).advise("ocipd integrate %s", r.Name)
 	}
-	return passed("%s: a canary of one of its agents was refused, see record %d", r.Title, record.Seq)
+	return passed("%s: a canary was refused, see record %d", r.Title, record.Seq)
 }
 
 // ask asks the daemon that is looked at.

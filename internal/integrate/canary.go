@@ -5,19 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/toolgate"
 )
 
 // canaryChannel is a channel that nothing delivers to: what a canary says reaches nobody,
 // should a gate let it through.
-const canaryChannel = "ocipd-canary"
+const canaryChannel = toolgate.Canary
 
 // Canary is a message by which a runtime's gate is tried: an agent of the runtime is made
-// to send it, in a real turn, and the daemon has to have refused it and to have it on
-// record. It is marked for nobody's eyes, so that it is refused whoever sends it, and
+// to send it, in a real turn, or what its files name is started and asked as the runtime
+// would, and the daemon has to have refused it and to have it on record. It is marked for nobody's eyes, so that it is refused whoever sends it, and
 // nothing in it is secret.
 type Canary struct {
 	// ID is unique, and Target is who it is for in the channel of Session.
@@ -42,6 +46,9 @@ const CanaryTime = 2 * time.Minute
 // nothing is known of the gate.
 var ErrNotSent = errors.New("the agent did not send it, so nothing was tried")
 
+// ErrNoGate means that nothing in a runtime's files is there to be tried.
+var ErrNoGate = errors.New("nothing in its files asks the daemon, so nothing was tried")
+
 // Record is what the log has of a canary.
 type Record struct {
 	Seq     uint64
@@ -49,24 +56,93 @@ type Record struct {
 	Reason  string
 }
 
-// Try has an agent of a runtime send a canary, and looks for it in the log: find returns
-// the records of its session. Without an error the gate was seen to work.
+// Try has a canary sent by a runtime, or by what its files name, and looks for it in the
+// log: find returns the records of its session. Without an error the gate was seen to work.
 func (r *Runtime) Try(ctx context.Context, p *Place, c *Canary, find func(ctx context.Context, session string) ([]Record, error)) (Record, error) {
 	ctx, stop := context.WithTimeout(ctx, CanaryTime)
 	defer stop()
-	failed := r.Canary(ctx, p, c)
+	ways, failed := r.Canary(ctx, r, p, c)
 	records, err := find(context.WithoutCancel(ctx), c.Session)
+	passed := slices.IndexFunc(records, func(r Record) bool { return !r.Refused })
 	switch {
 	case err != nil:
 		return Record{}, fmt.Errorf("cannot look for the canary in the log: %w", err)
-	case len(records) > 0 && records[0].Refused:
+	case passed >= 0:
+		return Record{}, fmt.Errorf("the daemon has let the canary of %s pass, see record %d", r.Title, records[passed].Seq)
+	case ways > 0 && len(records) >= ways:
 		return records[0], nil
-	case len(records) > 0:
-		return Record{}, fmt.Errorf("the daemon has let the canary pass, see record %d", records[0].Seq)
 	case failed != nil:
 		return Record{}, fmt.Errorf("the canary of %s: %w", r.Title, failed)
 	}
-	return Record{}, fmt.Errorf("the agent of %s has sent the canary, and the daemon was not asked: the gate is open", r.Title)
+	return Record{}, fmt.Errorf("a canary of %s was sent, and the daemon was not asked: the gate is open", r.Title)
+}
+
+// tryCommands starts what a runtime's files name, as the runtime does, and asks it about a
+// canary: the server that hooks ask, and each proxy that differs before the command of its
+// server, with a server of ours behind it instead. No agent and no model have a part in it,
+// and no server of the user's is started.
+func tryCommands(ctx context.Context, r *Runtime, p *Place, c *Canary) (ways int, err error) {
+	servers, err := r.Servers(p)
+	if err != nil {
+		return 0, err
+	}
+	var tried []string
+	var failed error
+	for i := range servers {
+		s := &servers[i]
+		switch gate := s.Own && s.Name == gateServer && s.Scope == ""; {
+		case gate:
+			if asks, why, err := r.Tools(p); err != nil || !asks {
+				return 0, errors.Join(fmt.Errorf("its hooks are gone: %s", why), err)
+			}
+			ways++
+			said, _, err := toolgate.Ask(ctx, s.Command, s.Args, toolgate.Tool, (&toolgate.CanaryCall{To: c.Target, Text: c.Text}).Question())
+			if err == nil && !toolgate.Refused(said) {
+				return 0, fmt.Errorf("the server that its hooks ask has answered %q", said)
+			}
+			failed = errors.Join(failed, err)
+		case s.Agent != "":
+			before := s.Args[:slices.Index(s.Args, separator)]
+			key := strings.Join(append([]string{s.Command}, before...), "\x00")
+			if slices.Contains(tried, key) {
+				continue
+			}
+			tried = append(tried, key)
+			ways++
+			failed = errors.Join(failed, r.tryProxy(ctx, p, s.Command, before, c))
+		}
+	}
+	if ways == 0 {
+		return 0, ErrNoGate
+	}
+	return ways, failed
+}
+
+// canaryMap is of the tool that a canary is sent by through a proxy: that of the gate, which
+// stands behind it and understands no such call.
+const canaryMap = "channel: " + canaryChannel + "\ntools:\n  " + toolgate.Tool + ": {text: [input], to: [\"{session}\"]}\n"
+
+// tryProxy starts a proxy as a runtime does, and has it send a canary.
+func (r *Runtime) tryProxy(ctx context.Context, p *Place, command string, before []string, c *Canary) error {
+	dir, err := os.MkdirTemp("", canaryChannel)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // it holds no secret
+	file := filepath.Join(dir, "map.yaml")
+	if err := os.WriteFile(file, []byte(canaryMap), 0o600); err != nil {
+		return err
+	}
+	behind := *p
+	if at := slices.Index(before, tokenFlag); at >= 0 && at+1 < len(before) {
+		behind.Token = before[at+1]
+	}
+	args := slices.Concat(before, []string{"--map", file, separator, p.Self}, behind.gateArgs(r))
+	said, isError, err := toolgate.Ask(ctx, command, args, toolgate.Tool, map[string]string{"session": c.Target, "input": c.Text})
+	if err == nil && !isError {
+		err = fmt.Errorf("the proxy has answered %q", said)
+	}
+	return err
 }
 
 // Integrated reports whether a runtime was put behind the daemon and not taken out again.

@@ -44,8 +44,9 @@ type change struct {
 	// where there was none then. It is noted where keep is set.
 	original      []byte
 	missing, keep bool
-	// gone is set for a file that is taken away.
-	gone bool
+	// gone is set for a file that is taken away, and out for one that is to have nothing of
+	// ours in it.
+	gone, out bool
 }
 
 // Behind plans to put every server of a runtime that is started by a command behind the
@@ -69,11 +70,14 @@ func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 	edits, err := r.gates(r, p)
 	for i := range edits {
 		if err == nil {
-			err = plan.edit(&edits[i], notes, false)
+			err = plan.edit(&edits[i], notes, edits[i].Out)
 		}
 	}
 	for i := range plan.files {
-		plan.files[i].keep = true
+		f := &plan.files[i]
+		if f.keep = !f.out; f.out {
+			f.giveBack(notes)
+		}
 	}
 	return plan, err
 }
@@ -104,12 +108,16 @@ func (r *Runtime) Remove(p *Place) (*Plan, error) {
 	for i := range plan.files {
 		f := &plan.files[i]
 		f.keep = false
-		if note, ok := notes[f.path]; ok && note.After == Sum(f.before) {
-			// Nobody has changed it since: it becomes what it was, to the byte.
-			f.after, f.gone = note.Before, note.Missing
-		}
+		f.giveBack(notes)
 	}
 	return plan, nil
+}
+
+// giveBack has a file become what it was, to the byte, where nobody has changed it since.
+func (f *change) giveBack(notes map[string]note) {
+	if note, ok := notes[f.path]; ok && note.After == Sum(f.before) {
+		f.after, f.gone = note.Before, note.Missing
+	}
 }
 
 func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []string, ok bool)) (*Plan, map[string]note, error) {
@@ -219,7 +227,8 @@ func (p *Plan) Apply() error {
 	for _, f := range p.files {
 		now, err := os.ReadFile(f.path)
 		if errors.Is(err, fs.ErrNotExist) && f.before == nil {
-			err = os.MkdirAll(filepath.Dir(f.path), 0o700)
+			// Who may read the file may come to it.
+			err = os.MkdirAll(filepath.Dir(f.path), f.mode|f.mode>>2&0o111|0o100)
 		}
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/toolgate"
 )
 
 // claudeCode keeps the servers of all projects in one file of its user. The .mcp.json of
@@ -21,7 +22,7 @@ var claudeCode = &Runtime{
 	Name: "claude-code", Title: "Claude Code", Program: "claude",
 	files: claudeFiles,
 	read:  readClaude,
-	gates: claudeGates,
+	gates: claudeGates, Canary: tryCommands,
 	// The oldest that was tried. 2.1.197 ignores onFailure without a word.
 	least:     [3]int{2, 1, 330},
 	elsewhere: claudeProjects,
@@ -42,8 +43,8 @@ func claudeFiles(p *Place) []string {
 
 // Words of what has a runtime ask about calls of tools.
 const (
-	gateServer  = "ocipd-gate"
-	gateTool    = "decide"
+	gateServer  = toolgate.Name
+	gateTool    = toolgate.Tool
 	runtimeFlag = "--runtime"
 	withoutFlag = "--without"
 )
@@ -114,14 +115,32 @@ func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings := filepath.Join(claudeDir(p, filepath.Join(p.Home, ".claude")), "settings.json")
-	if p.Managed {
-		settings = filepath.Join(p.Etc, "claude-code", "managed-settings.d", "50-ocipd.json")
+	of := func(file string) Edit {
+		return Edit{File: file, What: "a hook before each call of a tool", items: []item{&jsonItem{path: []string{"hooks", "PreToolUse"}, ours: isHook, value: group}}}
 	}
-	return []Edit{
-		{File: claudeFiles(p)[0], What: "the server that the hook asks", items: []item{&jsonItem{path: []string{"mcpServers"}, name: gateServer, value: string(start)}}},
-		{File: settings, What: "a hook before each call of a tool", items: []item{&jsonItem{path: []string{"hooks", "PreToolUse"}, ours: isHook, value: group}}},
-	}, nil
+	server := Edit{File: claudeFiles(p)[0], What: "the server that the hook asks", items: []item{&jsonItem{path: []string{"mcpServers"}, name: gateServer, value: string(start)}}}
+	own := of(filepath.Join(claudeDir(p, filepath.Join(p.Home, ".claude")), "settings.json"))
+	managed := of(filepath.Join(p.Etc, "claude-code", "managed-settings.d", "50-ocipd.json"))
+	return p.managedFirst([]Edit{server}, managed, []Edit{server}, own)
+}
+
+// managedFirst are the edits of a runtime whose hooks stand in its user's settings, or in the
+// machine's. Of both, each call would be decided twice: where the machine has them, or is to
+// have them, the user's are taken out.
+func (p *Place) managedFirst(with []Edit, managed Edit, without []Edit, own Edit) ([]Edit, error) {
+	managed.Shared = true
+	stands, err := managed.stands()
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrPermission):
+		return nil, err
+	case !stands && !p.Managed:
+		return append(without, own), nil
+	}
+	own.Out, own.What = true, own.What+", which the machine's settings have"
+	if p.Managed {
+		with = append(with, managed)
+	}
+	return append(with, own), nil
 }
 
 // claudeProjects are the servers in the files that projects share.

@@ -15,7 +15,7 @@ import (
 var codex = &Runtime{
 	Name: "codex", Title: "Codex", Program: "codex",
 	Open:  []string{"a call of its own tools that the hook does not answer in time: Codex runs it"},
-	files: codexFiles, read: readCodex, gates: codexGates,
+	files: codexFiles, read: readCodex, gates: codexGates, Canary: tryCommands,
 	least: [3]int{0, 169, 0},
 }
 

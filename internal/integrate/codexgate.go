@@ -47,20 +47,20 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	var without, prompted []string
+	var proxied, prompted []string
 	var items []item
 	for _, s := range servers {
 		switch {
 		case s.name == gateServer:
 			continue
 		case s.Command != "":
-			without = append(without, codexName(s.name))
+			proxied = append(proxied, codexName(s.name))
 		case s.URL != "" && (s.Mode == "" || s.Mode == promptMode) && s.placed:
 			prompted = append(prompted, codexName(s.name))
 			items = append(items, &tomlPrompt{s.name})
 		}
 	}
-	slices.Sort(without)
+	slices.Sort(proxied)
 	groups := make(map[string]string)
 	if groups[codexBefore], err = hook(".*", map[string]string{"call": "${tool_use_id}"}, nil); err != nil {
 		return nil, err
@@ -70,14 +70,10 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 			return nil, err
 		}
 	}
-	start := writeCodexServer(p.Self, p.gateArgs(r, without...))
+	start := writeCodexServer(p.Self, p.gateArgs(r, proxied...))
 	hooks := filepath.Join(filepath.Dir(config), "hooks.json")
-	if p.Managed {
-		return []Edit{
-			{File: config, What: "the server that the hooks ask, and servers over HTTP on prompt", items: append([]item{&tomlBlock{text: start}}, items...)},
-			{File: filepath.Join(p.Etc, "codex", "requirements.toml"), What: "hooks that no user can switch off", items: []item{&tomlBlock{text: requirements(groups), alone: true}}},
-		}, nil
-	}
+	with := Edit{File: config, What: "the server that the hooks ask, and servers over HTTP on prompt", items: append([]item{&tomlBlock{text: start}}, items...)}
+	managed := Edit{File: filepath.Join(p.Etc, "codex", "requirements.toml"), What: "hooks that no user can switch off", items: []item{&tomlBlock{text: requirements(groups), alone: true}}}
 	hashes := make(map[string]string)
 	if p.Hashes != nil {
 		if hashes, err = p.Hashes(p, groups); err != nil {
@@ -103,10 +99,8 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 		}
 		start += fmt.Sprintf("\n[hooks.state.%s]\ntrusted_hash = %s\n", quoteTOML(fmt.Sprintf("%s:%s:%d:0", hooks, codexKey(event), at)), quoteTOML(hashes[event]))
 	}
-	return []Edit{
-		{File: config, What: "the server that the hooks ask, servers over HTTP on prompt, and trust in the hooks", items: append([]item{&tomlBlock{text: start}}, items...)},
-		{File: hooks, What: "hooks before calls of tools", items: ours},
-	}, nil
+	without := Edit{File: config, What: "the server that the hooks ask, servers over HTTP on prompt, and trust in the hooks", items: append([]item{&tomlBlock{text: start}}, items...)}
+	return p.managedFirst([]Edit{with}, managed, []Edit{without}, Edit{File: hooks, What: "hooks before calls of tools", items: ours})
 }
 
 // codexName is a server's name in those of its tools.

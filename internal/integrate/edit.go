@@ -14,7 +14,9 @@ import (
 type Edit struct {
 	// File is where it stands, and What says what it does.
 	File, What string
-	items      []item
+	// Out is set where it is taken out. Shared is set for a file that all users read.
+	Out, Shared bool
+	items       []item
 }
 
 // item is one thing of ours in a text.
@@ -102,6 +104,9 @@ func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 	}
 	if f == nil {
 		f = &change{path: path, mode: 0o600, missing: missing}
+		if e.Shared {
+			f.mode = 0o644
+		}
 		if !missing {
 			info, err := os.Stat(path)
 			if err != nil {
@@ -129,6 +134,7 @@ func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 	if note, ok := notes[path]; ok && note.After == Sum(f.before) {
 		f.original, f.missing = note.Before, note.Missing
 	}
+	e.Out, f.out = out, out
 	p.Edits = append(p.Edits, *e)
 	for i := range p.files {
 		if p.files[i].path == path {

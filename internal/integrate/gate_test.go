@@ -130,6 +130,66 @@ func TestGatesAndBack(t *testing.T) {
 	}
 }
 
+// Of a user's hooks and the machine's, the machine's alone stay, in whichever order the two
+// are entered: a call is decided once.
+func TestManagedTakesTheUsersPlace(t *testing.T) {
+	for _, tt := range gateTests {
+		if tt.managed {
+			continue
+		}
+		own := map[string]string{"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}[tt.runtime]
+		for _, order := range [][]bool{{false, true}, {true, false}} {
+			r, p := Find(tt.runtime), asking(t, tt.files)
+			for _, p.Managed = range order {
+				plan, err := r.Behind(p, "alice")
+				apply(t, plan, err)
+			}
+			now := all(t, p)
+			if got := now[own]; got != tt.files[own] {
+				t.Errorf("%s, %t: %s is\n%s\nwant\n%s", tt.name, order, own, got, tt.files[own])
+			}
+			if config := now[".codex/config.toml"]; strings.Contains(config, "hooks.state") {
+				t.Errorf("%s, %t: hooks that are gone are trusted:\n%s", tt.name, order, config)
+			}
+			if asks, why, err := r.Tools(p); err != nil || !asks || !strings.Contains(why, "machine") {
+				t.Errorf("%s, %t: it asks: %t, %s, %v", tt.name, order, asks, why, err)
+			}
+			p.Managed = true
+			plan, err := r.Remove(p)
+			apply(t, plan, err)
+			if got := all(t, p); !maps.Equal(got, tt.files) {
+				t.Errorf("%s, %t: after removing %v, want %v", tt.name, order, got, tt.files)
+			}
+		}
+	}
+}
+
+// The machine's settings can be read by all of its users.
+func TestManagedFilesAreForAll(t *testing.T) {
+	for _, tt := range gateTests {
+		if !tt.managed {
+			continue
+		}
+		r, p := Find(tt.runtime), asking(t, tt.files)
+		p.Managed = true
+		plan, err := r.Behind(p, "alice")
+		apply(t, plan, err)
+		err = filepath.WalkDir(p.Etc, func(path string, d os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil && info.Mode()&0o044 != 0o044 {
+				t.Errorf("%s has mode %v", path, info.Mode())
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // What somebody has changed meanwhile stays, and nothing else of ours.
 func TestGatesAmongOthersChanges(t *testing.T) {
 	for _, tt := range gateTests {

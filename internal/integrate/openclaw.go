@@ -2,6 +2,7 @@ package integrate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,18 +167,12 @@ func FindOpenClaw(ctx context.Context, p *Place) (*OpenClaw, error) {
 	if program == "" {
 		return nil, errors.New("there is no OpenClaw: no openclaw in PATH")
 	}
-	o := &OpenClaw{place: p, Version: Version(ctx, program)}
 	var agents []struct {
 		ID string `json:"id"`
 	}
-	var err error
-	if o.Settings, err = p.settingsFile(ctx); err == nil {
+	o, err := settingsOf(ctx, p, Version(ctx, program))
+	if err == nil {
 		err = askJSON(ctx, p, &agents, "agents", "list", "--json")
-	}
-	if err == nil && !o.readSettings() {
-		if err = setting(ctx, p, &o.plugins, "plugins"); err == nil {
-			err = setting(ctx, p, &o.gateway, "gateway")
-		}
 	}
 	if err != nil {
 		return nil, err
@@ -188,18 +183,55 @@ func FindOpenClaw(ctx context.Context, p *Place) (*OpenClaw, error) {
 	if len(o.Agents) > 0 {
 		p.openClawAgent = o.Agents[0]
 	}
-	o.Plugin = filepath.Join(p.openClawState(), "extensions", pluginID)
 	return o, nil
+}
+
+// settingsOf is an OpenClaw of a version with its settings, and without its agents.
+func settingsOf(ctx context.Context, p *Place, version string) (o *OpenClaw, err error) {
+	o = &OpenClaw{place: p, Version: version, Plugin: filepath.Join(p.openClawState(), "extensions", pluginID)}
+	if o.Settings, err = p.settingsFile(ctx); err != nil || o.readSettings() {
+		return o, err
+	}
+	return o, cmp.Or(setting(ctx, p, &o.plugins, "plugins"), setting(ctx, p, &o.gateway, "gateway"))
+}
+
+// OpenClawState reports whether what the agents of an OpenClaw of a version send is decided
+// by the daemon on a socket, as far as its files tell, and why, or why not.
+func OpenClawState(ctx context.Context, p *Place, version, socket string) (gated bool, why string) {
+	o, err := settingsOf(ctx, p, version)
+	if err == nil {
+		err = o.loads()
+	}
+	if err != nil {
+		return false, err.Error()
+	}
+	files, settings := o.Lacks(socket)
+	_, entered := o.plugins.Entries[pluginID]
+	switch {
+	case files && !entered:
+		return false, "the plugin is not in it: ocipd integrate openclaw"
+	case files:
+		return false, "the plugin is missing or not the one of this ocipd: ocipd integrate openclaw"
+	case settings:
+		return false, "the plugin is disabled, lacks a right or asks another socket: ocipd integrate openclaw"
+	}
+	return true, "decided by the plugin in its Gateway"
 }
 
 // Fit fails where the version or the settings of OpenClaw would leave a gate open.
 func (o *OpenClaw) Fit() error {
+	if len(o.Agents) == 0 {
+		return errors.New("OpenClaw has no agent")
+	}
+	return o.loads()
+}
+
+// loads fails where OpenClaw would not load the plugin, or not all of its gates hold.
+func (o *OpenClaw) loads() error {
 	if err := checkOpenClaw(o.Version); err != nil {
 		return err
 	}
 	switch {
-	case len(o.Agents) == 0:
-		return errors.New("OpenClaw has no agent")
 	case o.gateway.Mode == "remote":
 		return errors.New("this OpenClaw uses the Gateway of another machine (gateway.mode is remote): its agents are gated there, by an ocipd of that machine")
 	case o.plugins.Enabled != nil && !*o.plugins.Enabled:
@@ -626,24 +658,24 @@ func (o *OpenClaw) unset(ctx context.Context, note *openClawNote) error {
 }
 
 // canary has an agent of the Gateway call OpenClaw's own tool, by its own model.
-func (*OpenClaw) canary(ctx context.Context, p *Place, c *Canary) error {
+func (*OpenClaw) canary(ctx context.Context, _ *Runtime, p *Place, c *Canary) (ways int, err error) {
 	if !GatewayRuns() {
-		return fmt.Errorf("no Gateway runs: %w", ErrNotSent)
+		return 0, fmt.Errorf("no Gateway runs: %w", ErrNotSent)
 	}
 	id := p.openClawAgent
 	if id == "" {
 		o, err := FindOpenClaw(ctx, p)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if err := o.Fit(); err != nil {
-			return err
+			return 0, err
 		}
 		id = o.Agents[0]
 	}
 	call, err := json.Marshal(map[string]any{"sessionKey": c.Session, "message": c.Text, "timeoutSeconds": 0}, json.Deterministic(true))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var turn struct {
 		Result struct {
@@ -658,10 +690,10 @@ func (*OpenClaw) canary(ctx context.Context, p *Place, c *Canary) error {
 		"The operator of this machine tries the gate before your messages. Call the tool sessions_send once, with these arguments: "+string(call)+
 			"\nIt is refused, as it should be. Do not call it again, and send nothing another way: answer with what the tool said.")
 	if err != nil {
-		return err
+		return 1, err
 	}
 	if !slices.Contains(turn.Result.Meta.ToolSummary.Tools, "sessions_send") {
-		return ErrNotSent
+		return 1, ErrNotSent
 	}
-	return nil
+	return 1, nil
 }

@@ -158,7 +158,13 @@ func TestOpenClawAndBack(t *testing.T) {
 		if lacks := i == 0; files != lacks || settings != lacks {
 			t.Fatalf("time %d: it lacks files: %t, settings: %t", i, files, settings)
 		}
+		if gated, why := OpenClawState(t.Context(), p, o.Version, "/run/k.sock"); gated == (i == 0) || why == "" {
+			t.Errorf("time %d: gated: %t, %s", i, gated, why)
+		}
 		if i > 0 {
+			if gated, why := OpenClawState(t.Context(), p, o.Version, "/run/other.sock"); gated || !strings.Contains(why, "another socket") {
+				t.Errorf("of another daemon: %t, %s", gated, why)
+			}
 			if _, settings := o.Lacks("/run/other.sock"); !settings {
 				t.Error("another daemon's socket is no change")
 			}
@@ -253,6 +259,9 @@ func TestOpenClawRefused(t *testing.T) {
 	} {
 		p, _ := openClawPlace(t, tt.settings)
 		t.Setenv("PRETENDED_VERSION", tt.version)
+		if gated, why := OpenClawState(t.Context(), p, "OpenClaw "+tt.version, "/s"); gated || !strings.Contains(why, tt.want) {
+			t.Errorf("%s %s: gated: %t, %s", tt.version, tt.settings, gated, why)
+		}
 		err := findOpenClaw(t, p).Fit()
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s %s: %v, want %q", tt.version, tt.settings, err, tt.want)
@@ -269,16 +278,21 @@ func TestTry(t *testing.T) {
 		records []Record
 		want    string
 		unknown bool
+		ways    int
 	}{
-		{"refused", nil, []Record{{Seq: 7, Refused: true}}, "", false},
-		{"refused, and the turn failed after it", errors.New("model"), []Record{{Seq: 7, Refused: true}}, "", false},
-		{"let pass", nil, []Record{{Seq: 7}}, "has let the canary pass, see record 7", false},
-		{"sent past the gate", nil, nil, "the gate is open", false},
-		{"not sent", ErrNotSent, nil, "nothing was tried", true},
-		{"a turn that failed", errors.New("no model"), nil, "no model", false},
+		{"refused", nil, []Record{{Seq: 7, Refused: true}}, "", false, 1},
+		{"refused, and the turn failed after it", errors.New("model"), []Record{{Seq: 7, Refused: true}}, "", false, 1},
+		{"in two ways", nil, []Record{{Seq: 7, Refused: true}, {Seq: 8, Refused: true}}, "", false, 2},
+		{"in two ways, of which one let it pass", nil, []Record{{Seq: 7, Refused: true}, {Seq: 8}}, "see record 8", false, 2},
+		{"in two ways, of which one failed", errors.New("no daemon"), []Record{{Seq: 7, Refused: true}}, "no daemon", false, 2},
+		{"in two ways, of which one asked nobody", nil, []Record{{Seq: 7, Refused: true}}, "the gate is open", false, 2},
+		{"let pass", nil, []Record{{Seq: 7}}, "let the canary of Trial pass, see record 7", false, 1},
+		{"sent past the gate", nil, nil, "the gate is open", false, 1},
+		{"not sent", ErrNotSent, nil, "nothing was tried", true, 1},
+		{"a turn that failed", errors.New("no model"), nil, "no model", false, 1},
 	} {
 		c := NewCanary("id")
-		r := &Runtime{Title: "Trial", Canary: func(context.Context, *Place, *Canary) error { return tt.sent }}
+		r := &Runtime{Title: "Trial", Canary: func(context.Context, *Runtime, *Place, *Canary) (int, error) { return tt.ways, tt.sent }}
 		record, err := r.Try(t.Context(), nil, c, func(_ context.Context, session string) ([]Record, error) {
 			if session != c.Session {
 				t.Errorf("%s: looked for %q", tt.name, session)

@@ -56,9 +56,10 @@ type Runtime struct {
 	Name, Title, Program string
 	// Open lists what no proxy gates there.
 	Open []string
-	// Canary has an agent of the runtime try to send a canary, in a real turn; nil where
-	// that is not known. An error is why it could not: [ErrNotSent], or what failed.
-	Canary func(context.Context, *Place, *Canary) error
+	// Canary sends a canary through the runtime's gate, and returns in how many ways: as many
+	// records have to refuse it. An error is why it could not: [ErrNotSent], [ErrNoGate], or
+	// what failed.
+	Canary func(context.Context, *Runtime, *Place, *Canary) (ways int, err error)
 	// files are those in which its servers may be listed.
 	files func(*Place) []string
 	// read finds the servers of a file.
@@ -166,6 +167,9 @@ func (r *Runtime) Tools(p *Place) (asks bool, why string, err error) {
 		}
 		all := true
 		for i := range edits {
+			if edits[i].Out {
+				continue
+			}
 			entered, err := edits[i].stands()
 			if err != nil {
 				return false, "", err

@@ -186,6 +186,8 @@ func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 	switch {
 	case server == Name || server == strings.ReplaceAll(Name, "-", "_"): // as Codex writes it
 		return answer(q, "deny", "ocipd: this tool is for the runtime alone")
+	case server == Canary:
+		return g.canary(ctx, q)
 	case q.Event == before && server != "" && (slices.Contains(g.o.Without, server) || slices.Contains(g.o.Without, q.Source+":"+server)):
 		return answer(q, "allow", "")
 	case q.Event == permission && g.decided(q.key()):
@@ -198,7 +200,7 @@ func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 		}
 	}
 	for until := time.Now().Add(g.o.Hold); ; {
-		got, err := g.ask(ctx, data)
+		got, err := g.ask(ctx, api.ToolExecuting, data.Append(nil), "")
 		switch {
 		case err != nil:
 			g.o.Log.Warn("a tool call was not decided", "tool", q.Tool, "error", err)
@@ -241,10 +243,10 @@ const (
 	pollEvery = time.Second
 )
 
-func (g *gate) ask(ctx context.Context, data api.Object) (got api.EmitResult, err error) {
+func (g *gate) ask(ctx context.Context, hook api.Hook, data []byte, key string) (got api.EmitResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	err = g.daemon.Call(ctx, "agent.emit", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil))}, &got)
+	err = g.daemon.Call(ctx, "agent.emit", emission(hook, data, key), &got)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("the daemon has not answered within %s", callTime)
 	}

@@ -37,6 +37,8 @@ func TestNothingIsLetGoUndecided(t *testing.T) {
 		{"of its namesake in a project's list", `{"event":"PreToolUse","tool":"mcp__github__x","source":"project","input":{}}`, `"deny"`, false},
 		{"of the gate", `{"event":"PreToolUse","tool":"mcp__ocipd-gate__decide","input":{}}`, `for the runtime alone`, false},
 		{"of the gate, as Codex writes it", `{"event":"PreToolUse","tool":"mcp__ocipd_gate__decide","input":{}}`, `for the runtime alone`, false},
+		{"a canary", `{"event":"PreToolUse","tool":"mcp__ocipd-canary__send","input":{"to":"x","text":"t"}}`, `the canary could not be decided`, false},
+		{"a canary to nobody", `{"event":"PreToolUse","tool":"mcp__ocipd-canary__send","input":{}}`, `"permissionDecision":"deny"`, false},
 		{"of another event", `{"event":"PostToolUse","tool":"Bash","input":{}}`, "hooks of", true},
 		{"of no tool", `{"event":"PreToolUse","tool":"","input":{}}`, "names no tool", true},
 		{"with an input that is none", `{"event":"PreToolUse","tool":"Bash","input":"ls"}`, "no JSON object", true},
