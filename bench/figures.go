@@ -26,7 +26,7 @@ func figures() []figure {
 		{"resident memory, steady load", "—", "≤ 110 MB", loadMemory},
 		{"resident memory, a minute after", "idle", "≤ 1.3×", burstMemory},
 		{"dispatch p50, large store", "empty store", "≤ 1.2×", largeStore},
-	}, taskFigures(), evidence())
+	}, taskFigures(), proxyFigures(), evidence())
 }
 
 const (
@@ -119,22 +119,44 @@ func heartbeatRate(b *bench) (result, error) {
 		f.token = o.token
 		ours, floor = append(ours, o.heartbeat), append(floor, f.heartbeat)
 	}
-	var oursRates, floorRates []float64
+	rates, err := middleRates(ours, floor)
+	if err != nil {
+		return result{}, err
+	}
+	o, f := rates[0], rates[1]
+	return result{fmt.Sprintf("%.0f/s", o), fmt.Sprintf("%.0f/s", f), fmt.Sprintf("%.0f %%", 100*o/f), o >= 0.8*f}, nil
+}
+
+// middleRates counts how often each of some sets of steps succeeds, in turns, and returns
+// the middle of its rates.
+func middleRates(sides ...[]func() error) (middles []float64, err error) {
+	rates := make([][]float64, len(sides))
 	for turn := range 4 {
-		o, err := rate(ours)
-		if err != nil {
-			return result{}, err
-		}
-		f, err := rate(floor)
-		if err != nil {
-			return result{}, err
-		}
-		if turn > 0 {
-			oursRates, floorRates = append(oursRates, o), append(floorRates, f)
+		for side, steps := range sides {
+			r, err := rate(steps)
+			if err != nil {
+				return nil, err
+			}
+			// The first turn warms up.
+			if turn > 0 {
+				rates[side] = append(rates[side], r)
+			}
 		}
 	}
-	o, f := middle(oursRates), middle(floorRates)
-	return result{fmt.Sprintf("%.0f/s", o), fmt.Sprintf("%.0f/s", f), fmt.Sprintf("%.0f %%", 100*o/f), o >= 0.8*f}, nil
+	for _, r := range rates {
+		middles = append(middles, middle(r))
+	}
+	return middles, nil
+}
+
+// talksRate is how many requests are answered in a second by steps of one for each talk.
+func talksRate(steps []func() error, goal float64) (result, error) {
+	rates, err := middleRates(steps)
+	if err != nil {
+		return result{}, err
+	}
+	r := talks * rates[0]
+	return result{fmt.Sprintf("%.0f/s", r), "—", "—", r >= goal}, nil
 }
 
 func middle(values []float64) float64 {
@@ -151,12 +173,17 @@ func dispatchLatency(b *bench) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	return b.overAppend(ours.dispatch, durable)
+}
+
+// overAppend compares a step with an append and fsync of what it makes durable.
+func (b *bench) overAppend(step func() error, durable []byte) (result, error) {
 	f, err := os.OpenFile(filepath.Join(b.dir, "floor"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return result{}, err
 	}
 	defer f.Close()
-	return compare(turns*turnSamples, ours.dispatch, func() error {
+	return compare(turns*turnSamples, step, func() error {
 		if _, err := f.Write(durable); err != nil {
 			return err
 		}
@@ -164,24 +191,36 @@ func dispatchLatency(b *bench) (result, error) {
 	}, 1.8)
 }
 
-// compare measures two steps one after the other again and again, so that both
+// compare compares a step with its floor.
+func compare(n int, ours, floor func() error, goal float64) (result, error) {
+	t, err := medians(n, ours, floor)
+	if err != nil {
+		return result{}, err
+	}
+	return times(t[0], t[1], goal), nil
+}
+
+// medians measures steps one after the other again and again, so that all
 // find the processor and the disk in the same state: a disk that is never left
 // alone for a moment answers faster than any that serves requests.
-func compare(n int, ours, floor func() error, goal float64) (result, error) {
-	var samples [2][]time.Duration
+func medians(n int, steps ...func() error) (middles []time.Duration, err error) {
+	samples := make([][]time.Duration, len(steps))
 	for i := range n + turnSamples {
-		for side, step := range []func() error{ours, floor} {
+		for side, step := range steps {
 			began := time.Now()
 			if err := step(); err != nil {
-				return result{}, err
+				return nil, err
 			}
-			// The first turn warms both up.
+			// The first turn warms all up.
 			if i >= turnSamples {
 				samples[side] = append(samples[side], time.Since(began))
 			}
 		}
 	}
-	return times(p50(samples[0]), p50(samples[1]), goal), nil
+	for _, s := range samples {
+		middles = append(middles, p50(s))
+	}
+	return middles, nil
 }
 
 // dispatchOverParts compares a dispatch with what it cannot do without: a commit of
@@ -378,18 +417,7 @@ func dispatchRate(b *bench) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	var rates []float64
-	for turn := range 4 {
-		r, err := rate(ours)
-		if err != nil {
-			return result{}, err
-		}
-		if turn > 0 {
-			rates = append(rates, talks*r)
-		}
-	}
-	r := middle(rates)
-	return result{fmt.Sprintf("%.0f/s", r), "—", "—", r >= 20000}, nil
+	return talksRate(ours, 20000)
 }
 
 func startTime(b *bench) (result, error) {

@@ -35,11 +35,15 @@ func run() error {
 	exchanges := flag.Int("exchanges", 1_000_000, "exchanges in the large store")
 	beside := flag.String("beside", "", "the binary of another build of the daemon, to be measured beside this one")
 	echo := flag.String("echo", "", "serve the echo floor on this socket (used by bench itself)")
+	mcp := flag.Bool("mcp", false, "serve MCP over stdin and stdout (used by bench itself)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if *echo != "" {
 		return serveEcho(ctx, *echo)
+	}
+	if *mcp {
+		return serveMCP(os.Stdin, os.Stdout)
 	}
 	binaryPath, err := filepath.Abs(*binary)
 	if err != nil {

@@ -147,14 +147,15 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	if b.unbound {
 		bound = ""
 	}
-	cfg.WriteString("ipc: {apps_may_operate: true" + bound + "}\nagents:\n")
+	cfg.WriteString("ipc: {apps_may_operate: true" + bound + "}\nocip: {person: {max_messages: 1000000}}\nagents:\n")
 	for i := range agents {
 		fmt.Fprintf(&cfg, "  - {id: a%d, app: \"@bench/a%d\", instance_id: agent-a%d, user_id: u%d, org_unit: engineering, tenant_id: acme}\n", i, i, i, i)
 	}
+	cfg.WriteString("  - {id: proxied, instance_id: agent-proxied, user_id: proxied, org_unit: engineering, tenant_id: acme}\n")
 	if b.binary != b.beside { // which may know no tasks
 		cfg.WriteString("tasks:\n  actors:\n    - {name: lead, role: orchestrator, tenant_id: acme}\n    - {name: checker, role: spec_reviewer, tenant_id: acme}\n  self_review: true\n")
 	}
-	cfg.WriteString("directory:\n")
+	cfg.WriteString("directory:\n  - {kind: person, user_id: reader, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"desk:reader\"]}\n")
 	for i := range agents {
 		for j := range talks {
 			fmt.Fprintf(&cfg, "  - {instance_id: agent-p%d-%d, user_id: p%d, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"chat:p%d-%d\"]}\n", i, j, i, i, j)
@@ -189,17 +190,20 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	return &daemon{process: p, dir: dir}, nil
 }
 
-func (d *daemon) resident() (kb int, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+// resident is what is in memory now.
+func (p *process) resident() (kb int, err error) { return p.status("VmRSS:") }
+
+func (p *process) status(name string) (kb int, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			return strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
 		}
 	}
-	return 0, errors.New("no VmRSS")
+	return 0, errors.New("no " + name)
 }
 
 // conn is the measuring end: as little work as can be, the same for the daemon
@@ -363,21 +367,28 @@ func (d *daemon) durableBytes(c *conn) ([]byte, error) {
 		return nil, err
 	}
 	message := <-d.received
+	line, err := d.recordWith(`"actionType":"agent_exchange"`, c.heartbeat)
+	return append(line, message...), err
+}
+
+// recordWith is the first line of the log with some text in it, as soon as the mirror has
+// it. A step takes the time between two looks.
+func (d *daemon) recordWith(text string, step func() error) ([]byte, error) {
 	for range 1000 {
 		log, err := os.ReadFile(filepath.Join(d.dir, "openclawos", "audit.jsonl"))
 		if err != nil {
 			return nil, err
 		}
 		for line := range bytes.Lines(log) {
-			if bytes.Contains(line, []byte(`"actionType":"agent_exchange"`)) && line[len(line)-1] == '\n' {
-				return append(line, message...), nil
+			if bytes.Contains(line, []byte(text)) && line[len(line)-1] == '\n' {
+				return line, nil
 			}
 		}
-		if err := c.heartbeat(); err != nil {
+		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	return nil, errors.New("the dispatch left no record")
+	return nil, fmt.Errorf("no record has %s", text)
 }
 
 var errNoPerf = errors.New("perf cannot count system calls here")

@@ -165,21 +165,7 @@ func (d *daemon) recorded(o *orchestrator) ([]byte, error) {
 	if err := o.transition(); err != nil {
 		return nil, err
 	}
-	for range 1000 {
-		log, err := os.ReadFile(filepath.Join(d.dir, "openclawos", "audit.jsonl"))
-		if err != nil {
-			return nil, err
-		}
-		for line := range bytes.Lines(log) {
-			if bytes.Contains(line, []byte(`"event":"task.transitioned"`)) && line[len(line)-1] == '\n' {
-				return line, nil
-			}
-		}
-		if err := o.get(); err != nil {
-			return nil, err
-		}
-	}
-	return nil, errors.New("the transition left no record")
+	return d.recordWith(`"event":"task.transitioned"`, o.get)
 }
 
 func transitionLatency(b *bench) (result, error) {
@@ -195,17 +181,7 @@ func transitionLatency(b *bench) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	f, err := os.OpenFile(filepath.Join(b.dir, "floor"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return result{}, err
-	}
-	defer f.Close()
-	return compare(turns*turnSamples, o.transition, func() error {
-		if _, err := f.Write(line); err != nil {
-			return err
-		}
-		return f.Sync()
-	}, 1.8)
+	return b.overAppend(o.transition, line)
 }
 
 func transitionRate(b *bench) (result, error) {
@@ -221,18 +197,7 @@ func transitionRate(b *bench) (result, error) {
 		}
 		steps = append(steps, o.transition)
 	}
-	var rates []float64
-	for turn := range 4 {
-		r, err := rate(steps)
-		if err != nil {
-			return result{}, err
-		}
-		if turn > 0 {
-			rates = append(rates, talks*r)
-		}
-	}
-	r := middle(rates)
-	return result{fmt.Sprintf("%.0f/s", r), "—", "—", r >= 15000}, nil
+	return talksRate(steps, 15000)
 }
 
 func taskHeartbeat(b *bench) (result, error) {
