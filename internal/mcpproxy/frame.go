@@ -39,14 +39,15 @@ type member struct {
 
 var errFrame = errors.New("not a JSON-RPC message that can be told apart")
 
-// members reads an object strictly: nothing behind it, no name twice. Offsets are of the
-// line in which it begins at base.
+// members reads an object strictly: nothing behind it, no name twice. Its values stand in
+// the object still, and offsets are of the line in which that begins at base.
 func members(object []byte, base int) (list []member, err error) {
 	// Half a character written as an escape is the client's; bytes that are none are not.
 	if !utf8.Valid(object) {
 		return nil, fmt.Errorf("%w: it is not UTF-8", errFrame)
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowInvalidUTF8(true))
+	// Out of a buffer it is read where it stands: an answer may be long.
+	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowInvalidUTF8(true))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
 		return nil, fmt.Errorf("%w: it is no object", errFrame)
 	}
@@ -60,8 +61,9 @@ func members(object []byte, base int) (list []member, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errFrame, err)
 		}
-		m.value = value.Clone()
-		m.at = span{base + int(d.InputOffset()) - len(value), base + int(d.InputOffset())}
+		end := int(d.InputOffset())
+		m.value = jsontext.Value(object[end-len(value) : end : end])
+		m.at = span{base + end - len(value), base + end}
 		list = append(list, m)
 	}
 	if _, err := d.ReadToken(); err != nil {
