@@ -1010,6 +1010,8 @@ func (d *model) decisionKeys() string {
 		return "a approve  d deny  "
 	case api.ApprovalOfEscalation:
 		return "d deny  r resolve  "
+	case api.ApprovalOfDelivery:
+		return "a approve  d deny  r resolve  "
 	}
 	return "a approve  d deny  t take over  "
 }

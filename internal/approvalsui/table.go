@@ -303,10 +303,13 @@ func (t *table) measure(rows [][]term.Cell) {
 }
 
 // whyOf is why something waits, in a word or two: an escalation waits for nothing
-// but a person to see to it.
+// but a person to see to it, and a delivery for one to say whether it was sent.
 func whyOf(a *api.ApprovalSummary) string {
-	if a.Kind == api.ApprovalOfEscalation {
+	switch a.Kind {
+	case api.ApprovalOfEscalation:
 		return "yours to answer"
+	case api.ApprovalOfDelivery:
+		return "sent or not?"
 	}
 	return why(a.Code)
 }

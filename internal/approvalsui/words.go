@@ -32,6 +32,8 @@ func wordsOf(kind string) words {
 		return permissionWords
 	case api.ApprovalOfEscalation:
 		return escalationWords
+	case api.ApprovalOfDelivery:
+		return deliveryWords
 	}
 	return messageWords
 }
@@ -90,6 +92,21 @@ var (
 			api.ApprovalResolved: "the exchange is settled",
 		},
 		refused: "nothing waits to be sent", instead: "deny it, or resolve it",
+	}
+	// A delivery is by a runtime: what a person decides, the runtime hears, and then does.
+	deliveryWords = words{
+		what: "a delivery", title: "What was approved, and may have been sent",
+		does: map[string]string{
+			api.DecideApprove: "have the agent's runtime send it once more; it comes twice where it was sent",
+			api.DecideDeny:    "give it up; nothing is sent any more",
+			api.DecideResolve: "you know that it was sent; nothing is sent any more",
+		},
+		done: map[string]string{
+			api.ApprovalApproved: "the agent's runtime sends it as soon as it is there, until its time is over",
+			api.ApprovalDenied:   "it is given up, whether it was sent or not",
+			api.ApprovalResolved: "it counts as sent",
+		},
+		waiting: "the delivery goes on waiting", refused: "it may not be sent again", instead: "deny it, or resolve it",
 	}
 )
 

@@ -24,7 +24,7 @@ func asked(kind string, n int) *api.ApprovalSummary {
 // Each kind of request has words for each decision that can be taken about it, and
 // for no other.
 func TestEachKindHasItsWords(t *testing.T) {
-	for _, kind := range []string{api.ApprovalOfMessage, api.ApprovalOfEscalation, api.ApprovalOfEffect, api.ApprovalOfPermission} {
+	for _, kind := range []string{api.ApprovalOfMessage, api.ApprovalOfEscalation, api.ApprovalOfEffect, api.ApprovalOfPermission, api.ApprovalOfDelivery} {
 		w := wordsOf(kind)
 		said, offered := slices.Sorted(maps.Keys(w.does)), api.DecisionsOf(kind)
 		slices.Sort(offered)
