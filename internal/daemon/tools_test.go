@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
 )
 
 // toolRules is the policy that ocipd policy new writes, with its examples about tools.
@@ -154,5 +157,73 @@ func TestToolsRecordedAndOff(t *testing.T) {
 	}
 	if after := len(h.records(audit.Filter{})); after != reloaded || reloaded == before {
 		t.Errorf("%d records became %d", reloaded, after)
+	}
+}
+
+// twoOfOneApp is a company in which one app speaks for two agents, and for one of another
+// tenant.
+var twoOfOneApp = strings.Replace(ungoverned, "directory:\n", `  - {id: alma, app: "@acme/alice", instance_id: agent-alma-1, user_id: alma, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
+  - {id: gail, app: "@acme/alice", instance_id: agent-gail-1, user_id: gail, org_unit: sales, tenant_id: globex-inc, max_classification_shared: internal}
+directory:
+`, 1) + "\ntools: enforce\n"
+
+// What a person said about the call of one agent is said to that agent alone: another one
+// asks for itself, also where the same app speaks for both, and takes away nothing.
+func TestToolsOfTwoAgentsOfAnApp(t *testing.T) {
+	h := ruled(t, twoOfOneApp, toolRules(t))
+	app := h.agent("@acme/alice")
+	asks := func(agent string) emitted {
+		t.Helper()
+		call := shellCall("make deploy")
+		return app.emit("tool_executing", call["data"].(m), m{"agentId": agent})
+	}
+	for _, decide := range []string{api.DecideApprove, api.DecideDeny} {
+		id := asks("alice").ApprovalID
+		h.decides(decide, id)
+		for _, other := range []string{"alma", "gail"} {
+			if got := asks(other); got.Allowed || !got.Held || got.ApprovalID == id {
+				t.Errorf("%s of alice's call answers %s's: %+v", decide, other, got)
+			}
+		}
+		if got := asks("alice"); got.Held || got.Allowed != (decide == api.DecideApprove) {
+			t.Errorf("after %s alice is answered %+v", decide, got)
+		}
+	}
+}
+
+// What people said about tool calls is found however much else they have said that nobody
+// has taken yet, and keeps no message from being listed.
+func TestToolsAmongManyWords(t *testing.T) {
+	h := ruled(t, twoOfOneApp, toolRules(t))
+	h.stop()
+	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := &store.Change{Records: []*audit.Record{{ID: "many", ActionType: audit.ActionSecurity, Event: "many"}}}
+	for i := range api.MaxPage {
+		many.Add(&store.Release{Approval: fmt.Sprintf("0-%04d", i), AppID: "@acme/alice", State: store.ReleaseReady, Key: fmt.Sprint(i), Origin: "tools",
+			Data: []byte(`{"allow":true,"revision":""}`), ExpiresAt: time.Now().Add(time.Hour)})
+	}
+	_, err = s.Commit(many)
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	app := h.redeems()
+	asks := func() emitted {
+		t.Helper()
+		return app.emit("tool_executing", shellCall("make deploy")["data"].(m), m{"agentId": "alice"})
+	}
+	h.decides(api.DecideApprove, asks().ApprovalID)
+	promised := app.emit("message_sending", m{"sessionKey": "agent:ben:main", "content": promise, "metadata": fresh(nil)}, m{"agentId": "alice"})
+	h.decides(api.DecideApprove, promised.ApprovalID)
+	var ready api.RedeemableResult
+	app.must("approval.redeemable", m{}, &ready)
+	if len(ready.Approvals) != 1 || ready.Approvals[0].ApprovalID != promised.ApprovalID {
+		t.Errorf("redeemable is %+v", ready)
+	}
+	if got := asks(); !got.Allowed {
+		t.Errorf("answered %+v", got)
 	}
 }

@@ -72,9 +72,10 @@ func (c *call) command() string {
 	return ""
 }
 
-// asked names the call among what an agent asks for.
-func (c *call) asked() string {
-	return approval.Asked(api.ApprovalOfPermission, c.Tool, c.Server, c.Folder, string(c.Params))
+// askedBy names the call of an agent. The agent is part of the name: an app may speak for
+// several, and what a person says to the one is no word to the other.
+func (c *call) askedBy(agent *directory.Agent) string {
+	return approval.Asked(api.ApprovalOfPermission, agent.TenantID, agent.InstanceID, c.Tool, c.Server, c.Folder, string(c.Params))
 }
 
 // shown is the call for people. Whatever the agent wrote stands in quotes, as JSON or behind
@@ -149,10 +150,9 @@ func (h *Hooks) judge(ctx context.Context, p *Raised, rules *Rules, r *audit.Rec
 	return v, ctx.Err()
 }
 
-// word is what a person has said about a call: it is taken by the next call that is the
-// same, once.
+// word is what a person has said about an agent's call: it is taken by that agent's next
+// call that is the same, once. Its release has the name of the call as its key.
 type word struct {
-	Asked string `json:"asked"`
 	Allow bool   `json:"allow"`
 	Note  string `json:"note,omitzero"`
 	// Revision is the policy's under which it was said.
@@ -164,13 +164,13 @@ const ofTools = "tools"
 
 // said returns a person's word about a call that nobody has taken yet, and where it stands.
 func (h *Hooks) said(ctx context.Context, app, asked, revision string) (*store.Release, *word, error) {
-	rows, err := h.o.Store.ReadyReleases(ctx, app, h.o.Now(), api.MaxPage)
+	rows, err := h.o.Store.ReadyReleases(ctx, app, asked, h.o.Now(), api.MaxPage)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i := range rows {
 		var w word
-		if rows[i].Origin != ofTools || json.Unmarshal(rows[i].Data, &w) != nil || w.Asked != asked || w.Revision != revision {
+		if rows[i].Origin != ofTools || json.Unmarshal(rows[i].Data, &w) != nil || w.Revision != revision {
 			continue
 		}
 		return &rows[i], &w, nil
@@ -186,7 +186,7 @@ func (h *Hooks) askPerson(ctx context.Context, p *Raised, rules *Rules, r *audit
 		return api.EmitResult{}, err
 	}
 	defer h.locks.Lock(p.Agent.InstanceID)()
-	asked := c.asked()
+	asked := c.askedBy(p.Agent)
 	row, said, err := h.said(ctx, p.AppID, asked, v.PolicyRevision)
 	switch {
 	case err != nil:
@@ -339,11 +339,11 @@ func (s *permission) Shown() approval.View {
 
 // say enters a person's word into the change of their decision.
 func (s *permission) say(d *approval.Decision, allow bool) error {
-	data, err := json.Marshal(&word{Asked: s.r.Asked, Allow: allow, Note: d.By.Note, Revision: s.r.PolicyRevision})
+	data, err := json.Marshal(&word{Allow: allow, Note: d.By.Note, Revision: s.r.PolicyRevision})
 	if err != nil {
 		return err
 	}
-	d.Change.Add(&store.Release{Approval: s.r.ApprovalID, AppID: s.r.AppID, State: store.ReleaseReady, Origin: ofTools, Data: data, ExpiresAt: d.Now.Add(s.rules.HoldFor)})
+	d.Change.Add(&store.Release{Approval: s.r.ApprovalID, AppID: s.r.AppID, State: store.ReleaseReady, Key: s.r.Asked, Origin: ofTools, Data: data, ExpiresAt: d.Now.Add(s.rules.HoldFor)})
 	return nil
 }
 

@@ -111,7 +111,7 @@ func (x *Releases) State(ctx context.Context, id string) (string, error) {
 // Ready lists what an app can redeem, of requests that are still its own.
 func (x *Releases) Ready(ctx context.Context, app string, own func(*approval.Request) bool) (api.RedeemableResult, error) {
 	result := api.RedeemableResult{Approvals: []api.Redeemable{}}
-	rows, err := x.o.Store.ReadyReleases(ctx, app, x.o.Now(), api.MaxPage)
+	rows, err := x.o.Store.ReadyReleases(ctx, app, "", x.o.Now(), api.MaxPage)
 	for i := range rows {
 		r, err := x.o.Approvals().Get(ctx, rows[i].Approval)
 		if err != nil {

@@ -14,7 +14,8 @@ import (
 type Release struct {
 	Approval, AppID string
 	State           string
-	// Claim is the digest of who has it at present, Key what the claim was asked with.
+	// Claim is the digest of who has it at present, Key what the claim was asked with; of a
+	// word about a tool call, Key is the name of the call that may take it.
 	Claim, Key string
 	ExpiresAt  time.Time
 	// Origin is which part of the runtime asked for it, and Data what may be sent.
@@ -79,10 +80,11 @@ func (s *Store) Release(ctx context.Context, approval string) (Release, error) {
 	return db.Row(ctx, s.db, "the release", `SELECT `+releaseColumns+` FROM releases WHERE approval = ?`, []any{approval}, scanRelease)
 }
 
-// ReadyReleases returns the oldest releases of an app that nobody has claimed, up to a limit.
-func (s *Store) ReadyReleases(ctx context.Context, app string, now time.Time, limit int) ([]Release, error) {
-	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE app_id = ? AND state = 'ready' AND expires_at > ? ORDER BY approval LIMIT ?`,
-		[]any{app, now.UnixMilli(), limit}, scanRelease)
+// ReadyReleases returns the oldest releases of an app that nobody has claimed, up to a limit:
+// those with a key, or those with none, so that the ones never crowd out the others.
+func (s *Store) ReadyReleases(ctx context.Context, app, key string, now time.Time, limit int) ([]Release, error) {
+	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE app_id = ? AND state = 'ready' AND request_key = ? AND expires_at > ? ORDER BY approval LIMIT ?`,
+		[]any{app, key, now.UnixMilli(), limit}, scanRelease)
 }
 
 // ClaimedReleases returns the releases that somebody has and has not confirmed.
