@@ -90,6 +90,7 @@ agents:
   - {id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme, max_classification_shared: internal}
 directory:
   - {kind: person, user_id: dave, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: ["chat:dave", "chat:erin"]}
+  - {instance_id: agent-fred-1, user_id: fred, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: ["chat:fred"]}
   - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex, accepts: [public], sessions: ["chat:eve"]}
 `
 
@@ -240,16 +241,25 @@ func (p *proxyTrial) waiting() string {
 	return ""
 }
 
-func (p *proxyTrial) events(of audit.Record) (events []string) {
+// records are the entries like one, the oldest first.
+func (p *proxyTrial) records(like audit.Record) (found []*audit.Record) {
 	p.t.Helper()
 	var page api.AuditQueryResult
-	p.operator("audit.query", map[string]any{"filter": audit.Filter{Like: of}}, &page)
+	p.operator("audit.query", map[string]any{"filter": audit.Filter{Like: like}}, &page)
 	for _, line := range slices.Backward(page.Records) {
 		e, err := audit.Parse(line)
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		events = append(events, e.Event)
+		found = append(found, &e.Record)
+	}
+	return found
+}
+
+func (p *proxyTrial) events(like audit.Record) (events []string) {
+	p.t.Helper()
+	for _, r := range p.records(like) {
+		events = append(events, r.Event)
 	}
 	return events
 }
