@@ -55,7 +55,7 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 			continue
 		case s.Command != "":
 			proxied = append(proxied, codexName(s.name))
-		case s.URL != "" && (s.Mode == "" || s.Mode == promptMode) && s.placed:
+		case s.URL != "" && (s.Mode == "" || s.ours) && s.placed: // a prompt of the user's own stays the user's to answer
 			prompted = append(prompted, codexName(s.name))
 			items = append(items, &tomlPrompt{s.name})
 		}
@@ -227,7 +227,13 @@ func (b *tomlBlock) strip(text []byte) ([]byte, error) {
 const promptMode = "prompt"
 
 // promptLine is what puts a server on prompt.
-const promptLine = "default_tools_approval_mode = \"" + promptMode + "\" # by ocipd integrate\n"
+const promptLine = modeKey + " = \"" + promptMode + "\"" + promptMark
+
+// promptMark tells that line from one that the user has written.
+const (
+	modeKey    = "default_tools_approval_mode"
+	promptMark = " # by ocipd integrate\n"
+)
 
 // tomlPrompt puts a server on prompt.
 type tomlPrompt struct{ name string }
@@ -241,7 +247,7 @@ func (t *tomlPrompt) isThere(text []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(servers, func(s codexServer) bool { return s.name == t.name && s.Mode == promptMode }), nil
+	return slices.ContainsFunc(servers, func(s codexServer) bool { return s.name == t.name && s.ours }), nil
 }
 
 func (t *tomlPrompt) add(text []byte) ([]byte, error) {
@@ -272,6 +278,8 @@ type codexServer struct {
 	Mode    string `toml:"default_tools_approval_mode"`
 	// placed is set where it can be told where the url stands.
 	placed bool
+	// ours is set where the line that puts it on prompt was entered by this package.
+	ours bool
 }
 
 func codexServers(file string, text []byte) (list []codexServer, err error) {
@@ -289,6 +297,9 @@ func codexServers(file string, text []byte) (list []codexServer, err error) {
 		s := whole.Servers[name]
 		s.name = name
 		_, s.placed = places.at[name+"\x00url"]
+		if at, ok := places.at[name+"\x00"+modeKey]; ok {
+			s.ours = s.Mode == promptMode && bytes.HasPrefix(text[at.end:], []byte(promptMark))
+		}
 		list = append(list, s)
 	}
 	return list, nil

@@ -255,6 +255,35 @@ func TestSharedServersAreListed(t *testing.T) {
 	}
 }
 
+// A server that the user has put on prompt keeps asking the user: the hook answers the
+// prompts that were entered for it, and no other.
+func TestCodexPromptOfTheUsersOwn(t *testing.T) {
+	t.Parallel()
+	const file = "[mcp_servers.mine]\nurl = \"https://y\"\ndefault_tools_approval_mode = \"prompt\"\n[mcp_servers.noted]\nurl = \"https://z\"\ndefault_tools_approval_mode = \"prompt\" # mine\n"
+	for _, tt := range []struct{ name, more, matcher string }{
+		{"alone", "", ""},
+		{"beside one without a mode", "[mcp_servers.web]\nurl = \"https://x\"\n", `"matcher":"^mcp__(web)__"`},
+	} {
+		files := map[string]string{".codex/config.toml": file + tt.more}
+		r, p := Find("codex"), asking(t, files)
+		for range 2 { // what was entered the first time is known again
+			plan, err := r.Behind(p, "alice")
+			apply(t, plan, err)
+			hooks := read(t, filepath.Join(p.Home, ".codex/hooks.json"))
+			if strings.Contains(hooks, "mine") || strings.Contains(hooks, "noted") || !strings.Contains(hooks, tt.matcher) || strings.Contains(hooks, codexPrompt) != (tt.matcher != "") {
+				t.Errorf("%s: the hooks are %s", tt.name, hooks)
+			}
+			if got := read(t, filepath.Join(p.Home, ".codex/config.toml")); strings.Count(got, strings.TrimSpace(promptMark)) != strings.Count(tt.more, "url") {
+				t.Errorf("%s: the servers are\n%s", tt.name, got)
+			}
+		}
+		plan, err := r.Remove(p)
+		if apply(t, plan, err); !maps.Equal(all(t, p), files) {
+			t.Errorf("%s: after removing %v", tt.name, all(t, p))
+		}
+	}
+}
+
 func TestVersionsThatFailClosed(t *testing.T) {
 	for version, closes := range map[string]bool{
 		"2.1.330 (Claude Code)": true, "2.2.0 (Claude Code)": true, "2.1.197 (Claude Code)": false, "2.0.999": false, "": false, "Claude": false,
