@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -64,4 +65,32 @@ func TestPauseStopsTextsOfTasks(t *testing.T) {
 	h.pause("pause", m{"agent": "alice"})
 	alice.refuse(api.Forbidden, task.Paused, "task.create", newTask)
 	c.lead.must("task.create", newTask)
+}
+
+// A pause that begins while a permission is decided comes after it, or stops it: no
+// permission is on record between a pause and its end.
+func TestPauseWhileAPermissionIsDecided(t *testing.T) {
+	slow := judge(`"allow": slow, "require_approval": false, "constraints": {}, "reason": "slowly"`)
+	slow["task.rego"] += "\nslow if input.action != \"task_permission\"\n\nslow if count([y | numbers.range(1, 100)[_]; y := numbers.range(1, 200)[_]]) > 0\n"
+	h := ruled(t, taskTeam, slow)
+	c := h.crew()
+	c.executing()
+	for n := range 6 {
+		answered := make(chan error, 1)
+		go func() {
+			_, err := c.builder.call("task.ask_permission", m{"task_id": c.id, "attempt_id": c.attempt, "options": []any{},
+				"tool_call": m{"id": fmt.Sprint(n), "kind": "execute", "title": "make", "input": m{}}})
+			answered <- err
+		}()
+		h.pause("pause", nil)
+		err := <-answered
+		paused, decided := h.last("sending_paused").Seq, uint64(0)
+		if err == nil {
+			decided = h.last("task_permission").Seq
+		}
+		if decided > paused {
+			t.Errorf("a permission is decided by record %d, after the pause of record %d", decided, paused)
+		}
+		h.pause("resume", nil)
+	}
 }

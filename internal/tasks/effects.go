@@ -232,8 +232,9 @@ func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionPar
 	if a := out.Task.Running(); who.Role == task.Executor && (a == nil || a.Actor != who.Name || p.AttemptID != "" && p.AttemptID != a.ID) {
 		return taskapi.Permission{}, s.t.refused(out.Task, who, &task.World{}, &task.Refusal{Code: task.LeaseLost, Message: "the attempt does not run any more"})
 	}
-	if r := s.t.paused(nil, who); r != nil {
-		return taskapi.Permission{}, s.t.refused(out.Task, who, &task.World{}, r)
+	id, until, result, err := s.t.permit(ctx, out.Task, who, p)
+	if err != nil || id == "" {
+		return result, err
 	}
-	return s.t.permit(ctx, out.Task, who, p)
+	return s.t.await(ctx, id, until.Sub(s.t.o.Now()))
 }

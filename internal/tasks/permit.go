@@ -36,8 +36,14 @@ func BuiltIn(q *Question) task.Answer {
 	return a
 }
 
-// permit answers whether a tool call may be made: by the policy, or by a person.
-func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *taskapi.AskPermissionParams) (taskapi.Permission, error) {
+// permit answers whether a tool call may be made: by the policy, or by a person, whose word
+// about the request that it returns is waited for elsewhere. No pause begins between its look
+// at them and the commit.
+func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *taskapi.AskPermissionParams) (id string, until time.Time, result taskapi.Permission, err error) {
+	defer t.deciding(who)()
+	if r := t.paused(nil, who); r != nil {
+		return "", until, result, t.refused(at, who, &task.World{}, r)
+	}
 	level := t.raised(at.Classification, p.ToolCall)
 	q := Question{
 		Question: task.Question{Action: task.AskPermission, Actor: who.Name, ActorAs: who.Role}, Tenant: at.Tenant, Classification: level, Labels: at.Labels,
@@ -54,24 +60,16 @@ func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *t
 	}
 	change := &store.Change{Records: []*audit.Record{record}}
 	if !answer.Allow || !answer.RequireApproval {
-		result := taskapi.Permission{Decision: "deny", Reason: answer.Reason}
+		result = taskapi.Permission{Decision: "deny", Reason: answer.Reason}
 		if record.PolicyResult = audit.ResultDeny; answer.Allow {
 			result.Decision, record.PolicyResult = "allow", audit.ResultAllow
 		}
-		_, err := t.o.Commit(change)
-		return result, err
+		_, err = t.o.Commit(change)
+		return "", until, result, err
 	}
 	record.PolicyResult = audit.ResultApproval
-	return t.askPerson(ctx, at, who, p, change, max(1, answer.Approvers))
-}
-
-// askPerson has a person decide about a tool call, and waits. Expiry denies.
-func (t *Tasks) askPerson(ctx context.Context, at *task.Task, who *task.Actor, p *taskapi.AskPermissionParams, change *store.Change, needed int) (taskapi.Permission, error) {
-	id, until, err := t.request(ctx, at, who, p, change, needed)
-	if err != nil {
-		return taskapi.Permission{}, err
-	}
-	return t.await(ctx, id, until.Sub(t.o.Now()))
+	id, until, err = t.request(ctx, at, who, p, change, max(1, answer.Approvers))
+	return id, until, result, err
 }
 
 // request enters the request for a person's word, or finds the one that waits for it: a
