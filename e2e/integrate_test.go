@@ -99,7 +99,11 @@ func (r *trial) decide(what, id string) {
 	if err := json.Unmarshal([]byte(r.operate("approvals", "show", id, "--json")), &shown); err != nil {
 		r.t.Fatal(err)
 	}
-	r.operate("approvals", what, id, "--yes", "--digest", shown.Digest)
+	args := []string{"approvals", what, id, "--yes"}
+	if what == "approve" {
+		args = append(args, "--digest", shown.Digest)
+	}
+	r.operate(args...)
 }
 
 // stopped stops the daemon.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,14 +27,14 @@ const (
 // watchGateways begins to watch for runtimes that run without their plugin.
 func (d *Daemon) watchGateways(ctx context.Context) error {
 	d.gateways = gateways.New(gateways.Options{
-		Every: gatewayLook, Grace: gatewayGrace, Processes: peer.Processes, Now: time.Now,
+		Every: gatewayLook, Grace: gatewayGrace, Processes: peer.Processes, UID: os.Getuid(), Now: time.Now,
 		Bound: func(app string) bool {
 			return slices.ContainsFunc(d.config().Agents, func(a config.Agent) bool { return a.App == app })
 		},
-		Attached: func() map[int]bool {
-			attached := make(map[int]bool)
+		Attached: func() map[gateways.Client]bool {
+			attached := make(map[gateways.Client]bool)
 			for _, a := range d.kernel.Apps() {
-				attached[int(a.PID)] = true
+				attached[gateways.Client{App: a.ID, PID: int(a.PID)}] = true
 			}
 			return attached
 		},

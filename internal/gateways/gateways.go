@@ -36,6 +36,12 @@ type Ungated struct {
 	Since time.Time
 }
 
+// Client is an app that a process has connected.
+type Client struct {
+	App string
+	PID int
+}
+
 // Options is what a watch is made from.
 type Options struct {
 	// Every is how often is looked, and Grace for how long a process may be without its
@@ -43,10 +49,12 @@ type Options struct {
 	Every, Grace time.Duration
 	// Processes are those of the machine.
 	Processes func() []peer.Listed
+	// UID is the user whose processes are looked at: what others run is theirs.
+	UID int
 	// Bound reports whether agents of the configuration speak by an app, and Attached
-	// which processes have an app connected.
+	// which apps are connected, and by which process.
 	Bound    func(app string) bool
-	Attached func() map[int]bool
+	Attached func() map[Client]bool
 	// Alarm is told of each process that is found ungated, once, and Over when it is
 	// gated or gone. What cannot be told is told at the next look.
 	Alarm func(Ungated) error
@@ -94,18 +102,39 @@ func (w *Watch) Ungated() (list []Ungated) {
 	return list
 }
 
-// Look looks once, and raises the alarm for a process that has had its time.
+// Look looks once, and raises the alarm for a process that has had its time. One caller
+// looks at a time.
 func (w *Watch) Look(grace time.Duration) {
 	running := w.running()
-	var attached map[int]bool
+	var attached map[Client]bool
 	if len(running) > 0 {
 		attached = w.Attached()
 	}
+	for _, s := range w.steps(running, attached, grace) {
+		// What is told takes as long as the disk does, and nobody who asks waits for it.
+		switch {
+		case s.alarm:
+			if w.Alarm(s.Ungated) == nil {
+				w.tell(s.PID)
+			}
+		case !s.told || w.Over(s.Ungated, s.gone) == nil:
+			w.forget(s.PID)
+		}
+	}
+}
+
+// step is what has to be done about a process: the alarm is raised, or it is over.
+type step struct {
+	Ungated
+	alarm, told, gone bool
+}
+
+func (w *Watch) steps(running map[int]Kind, attached map[Client]bool, grace time.Duration) (list []step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.Now()
 	for pid, kind := range running {
-		if _, known := w.seen[pid]; !known && !attached[pid] {
+		if _, known := w.seen[pid]; !known && !attached[Client{kind.App, pid}] {
 			w.seen[pid] = Ungated{Kind: kind, PID: pid, Since: now}
 		}
 	}
@@ -113,16 +142,26 @@ func (w *Watch) Look(grace time.Duration) {
 		u := w.seen[pid]
 		_, runs := running[pid]
 		switch {
-		case runs && !attached[pid]:
-			if !w.told[pid] && now.Sub(u.Since) >= grace && w.Alarm(u) == nil {
-				w.told[pid] = true
-			}
-		case w.told[pid] && w.Over(u, !runs) != nil:
-		default:
-			delete(w.seen, pid)
-			delete(w.told, pid)
+		case !runs || attached[Client{u.App, pid}]:
+			list = append(list, step{Ungated: u, told: w.told[pid], gone: !runs})
+		case !w.told[pid] && now.Sub(u.Since) >= grace:
+			list = append(list, step{Ungated: u, alarm: true})
 		}
 	}
+	return list
+}
+
+func (w *Watch) tell(pid int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told[pid] = true
+}
+
+func (w *Watch) forget(pid int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.seen, pid)
+	delete(w.told, pid)
 }
 
 // running are the watched processes that run.
@@ -138,7 +177,7 @@ func (w *Watch) running() map[int]Kind {
 		return found
 	}
 	for _, p := range w.Processes() {
-		if i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Process == p.Name }); i >= 0 {
+		if i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Process == p.Name && p.UID == w.UID }); i >= 0 {
 			found[p.PID] = kinds[i]
 		}
 	}

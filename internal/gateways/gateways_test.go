@@ -16,12 +16,13 @@ func TestWatch(t *testing.T) {
 	const gateway = "openclaw-gatewa"
 	now, bound := time.Unix(1000, 0), true
 	var processes []peer.Listed
-	attached := map[int]bool{}
+	attached := map[Client]bool{}
+	plugin := Client{"@openclaw/gateway", 7}
 	var said []string
 	broken := error(nil)
 	w := New(Options{
 		Grace: 30 * time.Second, Now: func() time.Time { return now },
-		Processes: func() []peer.Listed { return processes }, Attached: func() map[int]bool { return attached },
+		Processes: func() []peer.Listed { return processes }, Attached: func() map[Client]bool { return attached },
 		Bound: func(app string) bool { return bound && app == "@openclaw/gateway" },
 		Alarm: func(u Ungated) error {
 			if broken == nil {
@@ -41,18 +42,23 @@ func TestWatch(t *testing.T) {
 		now  int
 	}{
 		{"another process", func() { processes = []peer.Listed{{PID: 1, Name: "node"}} }, nil, 0},
+		{"another user's", func() {
+			processes = append(processes, peer.Listed{PID: 8, UID: 4, Name: gateway})
+			now = now.Add(time.Hour)
+		}, nil, 0},
 		{"it starts", func() { processes = append(processes, peer.Listed{PID: 7, Name: gateway}) }, nil, 0},
 		{"it has its time", func() { now = now.Add(29 * time.Second) }, nil, 0},
 		{"the log takes nothing", func() { now, broken = now.Add(time.Second), errors.New("full") }, nil, 0},
 		{"its time is over", func() { broken = nil }, []string{"alarm 7"}, 1},
 		{"it is told once", func() { now = now.Add(time.Hour) }, nil, 1},
-		{"another one's plugin does not count", func() { attached[1] = true }, nil, 1},
-		{"the plugin connects", func() { attached[7] = true }, []string{"over 7 false"}, 0},
-		{"it is lost", func() { delete(attached, 7) }, nil, 0},
+		{"another one's plugin does not count", func() { attached[Client{plugin.App, 1}] = true }, nil, 1},
+		{"nor does another app of its process", func() { attached[Client{"@acme/else", 7}] = true }, nil, 1},
+		{"the plugin connects", func() { attached[plugin] = true }, []string{"over 7 false"}, 0},
+		{"it is lost", func() { delete(attached, plugin) }, nil, 0},
 		{"for long", func() { now = now.Add(time.Minute) }, []string{"alarm 7"}, 1},
 		{"a second Gateway beside", func() { processes = append(processes, peer.Listed{PID: 9, Name: gateway}) }, nil, 1},
 		{"has no plugin either", func() { now = now.Add(time.Minute) }, []string{"alarm 9"}, 2},
-		{"one ends", func() { processes = processes[:2] }, []string{"over 9 true"}, 1},
+		{"one ends", func() { processes = processes[:3] }, []string{"over 9 true"}, 1},
 		{"no agent speaks by it any more", func() { bound = false }, []string{"over 7 true"}, 0},
 	}
 	for _, s := range steps {

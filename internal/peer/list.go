@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Listed is what is looked at of a process among all.
 type Listed struct {
 	PID, Parent, Session int
+	// UID is the user whose process it is, -1 where that is not known.
+	UID int
 	// Name is what the process calls itself, 15 bytes at most.
 	Name string
 }
@@ -24,6 +27,10 @@ func Processes() (list []Listed) {
 			continue
 		}
 		if p, ok := parseListed(string(text)); ok {
+			p.UID = -1
+			if of, err := os.Stat(filepath.Dir(name)); err == nil {
+				p.UID = int(of.Sys().(*syscall.Stat_t).Uid)
+			}
 			list = append(list, p)
 		}
 	}

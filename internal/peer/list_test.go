@@ -12,7 +12,7 @@ func TestParseListed(t *testing.T) {
 		want Listed
 		ok   bool
 	}{
-		{"12 (a) b) S 3 4 5 6", Listed{12, 3, 5, "a) b"}, true},
+		{"12 (a) b) S 3 4 5 6", Listed{PID: 12, Parent: 3, Session: 5, Name: "a) b"}, true},
 		{"12 (a) Z 3 4 5 6", Listed{}, false},
 		{"12 (a) S 3 4", Listed{}, false},
 		{"12 a S 3 4 5", Listed{}, false},

@@ -3,13 +3,22 @@
 // again when it ends.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID } from "node:crypto";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { createConnection } from "node:net";
 
 /**
  * Runs something outside of what called it. The connection outlives the request in which it
- * is made, and OpenClaw takes back a request's rights with it.
+ * is made, and OpenClaw takes back a request's rights with it. Where OpenClaw loads its
+ * plugins again, this file is read within a request too; a connection that the Gateway
+ * accepts belongs to none yet.
  */
-const detached = AsyncLocalStorage.snapshot();
+let detached = AsyncLocalStorage.snapshot();
+const accepted = () => {
+  detached = AsyncLocalStorage.snapshot();
+  unsubscribe("net.server.socket", accepted);
+};
+subscribe("net.server.socket", accepted);
+
 /** What is asked and not answered in this time, in milliseconds, counts as refused. */
 const ANSWER_TIME = 10_000;
 /** How long is waited before the next attempt to connect, in milliseconds. */
@@ -100,7 +109,7 @@ export class Kernel {
     stream.unref();
     link.beat = setInterval(() => this.call(link, "app.heartbeat", {}).catch(() => {}), BEAT_TIME);
     link.beat.unref();
-    this.connected();
+    detached(() => this.connected());
     return link;
   }
 
@@ -134,7 +143,7 @@ export class Kernel {
       return;
     }
     if (frame.type === "event" && frame.event === "approval:resolved") {
-      this.resolved(frame.payload);
+      detached(() => this.resolved(frame.payload));
       return;
     }
     const asked = frame.type === "response" && this.waiting.get(frame.requestId);
