@@ -40,9 +40,14 @@ def irc(target, text):
         else:
             raise RuntimeError("not sent: the server has closed the connection")
         for line in text.splitlines():  # a line of the text is no command of its own
+            if len(line.encode()) > 400:  # the server would cut it
+                raise RuntimeError("not sent whole: a line is too long for IRC")
             if line:
                 say(f"PRIVMSG {target} :{line}")
-        say("QUIT"), lines.read()
+        say("QUIT")
+        for line in lines:
+            if (line.split() + ["", ""])[1] in ("401", "403", "404", "407", "412"):  # no such target, or not for us
+                raise RuntimeError(f"not sent: {line.strip()}")
 
 
 def email(address, text):
