@@ -80,7 +80,7 @@ type web struct {
 // Serve serves a server over HTTP at a path of the listener, until the context ends.
 func Serve(ctx context.Context, o *Options, l net.Listener, target *url.URL, path string) error {
 	w := &web{proxy: newProxy(ctx, o), target: target, path: path, room: make(chan struct{}, maxRequests)}
-	w.spare = w.again
+	w.spare, w.replays = w.again, true
 	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 	for _, host := range []string{"127.0.0.1", "localhost", "::1", l.Addr().(*net.TCPAddr).IP.String()} {
 		w.hosts = append(w.hosts, net.JoinHostPort(host, port))
@@ -147,6 +147,13 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodDelete:
+		w.proxy.mu.Lock()
+		forgot := w.forgot
+		w.proxy.mu.Unlock()
+		if forgot && r.Header.Get("Last-Event-ID") != "" {
+			http.Error(rw, "ocipd: too much was withheld to go on with a stream", http.StatusBadRequest)
+			return
+		}
 		r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, sessionOf(r)))
 		r.Body, r.ContentLength = http.NoBody, 0
 		w.back.ServeHTTP(rw, r)
@@ -190,6 +197,9 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.last = r.Header.Clone()
 	w.mu.Unlock()
+	if f.method == "initialize" && d.session == "" {
+		w.forget("") // a server without sessions begins anew
+	}
 	if w.fromClient(body, &f, d.session, d) {
 		d.forward(body)
 		return
@@ -305,6 +315,14 @@ func appendEvent(b, message []byte) []byte {
 		b = append(append(append(b, "data: "...), bytes.TrimRight(line, "\r\n")...), '\n')
 	}
 	return append(b, '\n')
+}
+
+// appendEvents writes each line of the proxy's own as an event.
+func appendEvents(b, lines []byte) []byte {
+	for line := range bytes.Lines(lines) {
+		b = appendEvent(b, line)
+	}
+	return b
 }
 
 // errLeft means that nobody waits for the answer any more.
@@ -475,6 +493,9 @@ func (w *web) answers(r *http.Response) error {
 	if d != nil {
 		d.status, d.resumes = r.StatusCode, r.StatusCode == http.StatusOK && isStream(r.Header)
 	}
+	if r.Request.Method == http.MethodDelete && r.StatusCode < 300 {
+		w.forget(session)
+	}
 	switch {
 	case r.StatusCode < 200, r.StatusCode >= 300 && r.StatusCode < 400:
 		// The client would go on with the server itself.
@@ -495,8 +516,8 @@ func (w *web) answers(r *http.Response) error {
 		return err
 	}
 	if len(text) > maxHeldLine || r.Header.Get("Content-Encoding") != "" {
-		if w.spoil(session, "the server said something that cannot be looked into") {
-			return errors.New("its answer cannot be looked into")
+		if _, spoiled := w.spoil(session, "the server said something that cannot be looked into"); spoiled {
+			return w.notice(r, d)
 		}
 		r.Body = &rest{Reader: io.MultiReader(bytes.NewReader(text), r.Body), Closer: r.Body}
 		return nil
@@ -508,6 +529,9 @@ func (w *web) answers(r *http.Response) error {
 	held := false
 	if len(bytes.TrimSpace(text)) > 0 {
 		instead, held = w.observed(session, text)
+		if _, err := parseBody(text); err != nil && held {
+			return w.notice(r, d)
+		}
 	}
 	if instead != nil {
 		text = instead()
@@ -516,6 +540,23 @@ func (w *web) answers(r *http.Response) error {
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 	r.Header.Set("Content-Length", strconv.Itoa(len(text)))
+	return nil
+}
+
+// notice answers a call whose answer cannot be looked at. Others hear it in place of theirs.
+func (w *web) notice(r *http.Response, d *dialog) error {
+	if d == nil || d.o == nil {
+		return errors.New("its answer cannot be looked into")
+	}
+	line, _ := w.insteadOf(d.o.key)
+	if line == nil {
+		return errors.New("its answer cannot be looked into")
+	}
+	_ = r.Body.Close()
+	r.Header.Del("Content-Encoding")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Length", strconv.Itoa(len(line)))
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(line)), int64(len(line))
 	return nil
 }
 
@@ -582,8 +623,9 @@ func (e *events) hold(event []byte, whole bool) {
 			start = len(event)
 		}
 		if len(event) > maxHeldLine {
-			if e.w.spoil(e.session, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)) {
-				e.err = io.ErrUnexpectedEOF
+			if lines, spoiled := e.w.spoil(e.session, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
+				// The stream ends with what is said in the event's place.
+				e.ready, e.err = appendEvents(nil, lines), io.EOF
 				return
 			}
 			e.ready, e.passing, e.inLine, e.begun = event, true, !whole, true
@@ -617,7 +659,7 @@ func (e *events) looked(text []byte) (out []byte) {
 				case len(message) == 0:
 					raw = nil
 				case !bytes.Equal(message, data):
-					raw = append(kept, appendEvent(nil, message)...)
+					raw = appendEvents(kept, message)
 				}
 			case held:
 				raw = nil

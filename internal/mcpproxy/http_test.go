@@ -5,18 +5,23 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 )
 
 // stream reads a stream of events while the answers to the ids are awaited, whose texts
 // must not pass.
 func stream(t *testing.T, text string, ids ...string) string {
 	t.Helper()
-	w := &web{proxy: newProxy(t.Context(), &Options{})}
+	w := &web{proxy: newProxy(t.Context(), &Options{Now: time.Now})}
 	for _, id := range ids {
-		w.watch(&observer{key: key{"s", id}, in: func(*frame, []byte) []byte { return []byte("withheld\n") }, spoiled: func(string) {}})
+		w.watch(&observer{key: key{"s", id}, in: func(*frame, []byte) []byte { return []byte("withheld\n") }, tell: func([]byte) {}, spoiled: func(string) []byte { return nil }})
 	}
 	e := &events{w: w, session: "s", r: bufio.NewReaderSize(iotest.OneByteReader(strings.NewReader(text)), 16)}
 	got, err := io.ReadAll(e)
@@ -63,8 +68,8 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte("\ufeffdata:{\"id\":3e0,\"result\":1}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, watched := range []bool{false, true} {
-			w := &web{proxy: newProxy(context.Background(), &Options{})}
-			o := &observer{key: key{"s", "3"}, in: func(*frame, []byte) []byte { return nil }, spoiled: func(string) {}}
+			w := &web{proxy: newProxy(context.Background(), &Options{Now: time.Now})}
+			o := &observer{key: key{"s", "3"}, in: func(*frame, []byte) []byte { return nil }, tell: func([]byte) {}, spoiled: func(string) []byte { return nil }}
 			if watched {
 				w.watch(o)
 			}
@@ -115,4 +120,94 @@ func TestKeyOf(t *testing.T) {
 	if keyOf([]byte("3")) == keyOf([]byte(`"3"`)) || keyOf([]byte("12345678901234567890")) == keyOf([]byte("12345678901234567891")) {
 		t.Error("ids that differ are the same")
 	}
+}
+
+// What was withheld stays withheld when it is said again, on any stream of the session, and
+// the client hears so in the form of what it reads.
+func TestWithheldStaysWithheld(t *testing.T) {
+	t.Parallel()
+	const answer = `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"secret"}]}}`
+	long := "data: " + strings.Replace(answer, "secret", "secret"+strings.Repeat("x", maxHeldLine), 1) + "\n\n"
+	for name, first := range map[string]string{"too long": long, "unreadable": "data: [" + answer + "]\n\n", "refused": "data: " + answer + "\n\n"} {
+		w := &web{proxy: newProxy(t.Context(), &Options{Now: time.Now})}
+		w.replays = true
+		const notice = `{"jsonrpc":"2.0","id":3,"result":{"isError":true}}`
+		told := 0
+		w.watch(&observer{
+			key: key{"s", "3"}, tell: func([]byte) { told++ },
+			in:      func(*frame, []byte) []byte { return []byte(notice + "\n") },
+			spoiled: func(string) []byte { return []byte(notice + "\n") },
+		})
+		read := func(text string) string {
+			got, err := io.ReadAll(&events{w: w, session: "s", r: bufio.NewReaderSize(strings.NewReader(text), 64<<10)})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return string(got)
+		}
+		if got := read(first); got != "event: message\ndata: "+notice+"\n\n" || told != 0 {
+			t.Errorf("%s: it becomes %.200q, and %d answers go another way", name, got, told)
+		}
+		for _, again := range []string{first, "data: " + answer + "\n\n"} {
+			if got := read("id: 1\n" + again); strings.Contains(got, "secret") {
+				t.Errorf("%s: said again it becomes %.200q", name, got)
+			}
+		}
+		w.forget("s")
+		if w.watches() {
+			t.Errorf("%s: the session has ended, and something is awaited", name)
+		}
+	}
+}
+
+// An answer that is no stream is replaced as a whole.
+func TestWithheldAnswerIsWhole(t *testing.T) {
+	t.Parallel()
+	const notice = `{"jsonrpc":"2.0","id":3,"result":{"isError":true}}`
+	w := &web{proxy: newProxy(t.Context(), &Options{Now: time.Now})}
+	o := &observer{
+		key: key{"s", "3"}, tell: func([]byte) { t.Error("it is answered another way") },
+		in:      func(*frame, []byte) []byte { return nil },
+		spoiled: func(string) []byte { return []byte(notice) },
+	}
+	w.watch(o)
+	d := &dialog{web: w, r: httptest.NewRequest(http.MethodPost, "/", nil), session: "s", o: o}
+	r := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: d.request(nil), Body: io.NopCloser(strings.NewReader("[1]"))}
+	if err := w.answers(r); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r.Body); err != nil || string(got) != notice {
+		t.Errorf("answered %q, %v", got, err)
+	}
+}
+
+// Cancelled reads that the server never answers use nothing up, and are not answered late.
+func TestCancelledReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Unix(0, 0)
+		p := newProxy(t.Context(), &Options{Now: func() time.Time { return now }})
+		for n := range 2 * maxKept {
+			id := strconv.Itoa(n)
+			at := key{"", id}
+			_, p.deciding[at] = context.WithCancel(t.Context())
+			p.watch(&observer{key: at, in: func(_ *frame, line []byte) []byte { return line }})
+			line := []byte(`{"method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+			f, err := parseBody(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.cancelled(line, &f, "")
+		}
+		if len(p.observers)+len(p.deciding) != 0 || len(p.kept) != maxKept {
+			t.Errorf("%d are awaited, %d decided about, %d kept", len(p.observers), len(p.deciding), len(p.kept))
+		}
+		if instead, held := p.observed("", []byte(`{"id":8191,"result":{}}`)); instead != nil || !held {
+			t.Error("a cancelled call is answered")
+		}
+		now = now.Add(keptTime + time.Second)
+		if p.watches() {
+			t.Error("something is awaited for ever")
+		}
+	})
 }

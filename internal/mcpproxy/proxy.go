@@ -10,10 +10,12 @@
 package mcpproxy
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +49,12 @@ const (
 	// answers are awaited.
 	maxOpen    = 64
 	maxWatched = 1024
+	// maxKept bounds the calls whose answers are kept from the client, maxAgain the length of
+	// what is said in place of one, and keptTime how long a server that says nothing twice can
+	// still answer one.
+	maxKept  = 4096
+	maxAgain = 4096
+	keptTime = 5 * time.Minute
 )
 
 // proxy is what is common to all ways to a server.
@@ -70,7 +78,14 @@ type proxy struct {
 	// the requests that this session has asked for.
 	deciding  map[key]context.CancelFunc
 	observers map[key]*observer
-	mine      map[string]owned
+	// kept are calls whose answers as the server gives them are not for the client, in their
+	// order. Forgot is set once there were too many.
+	kept   map[key]keptAnswer
+	order  []key
+	forgot bool
+	// replays is set where a server can say again what it has said.
+	replays bool
+	mine    map[string]owned
 }
 
 // key names a call: its session, where there are several, and its id.
@@ -98,14 +113,16 @@ type observer struct {
 	done func(outcome, note string)
 	// in makes of the answer what the client gets.
 	in func(f *frame, line []byte) []byte
-	// spoiled answers in place of an answer that cannot be looked at.
-	spoiled func(why string)
+	// spoiled is what the client gets in place of an answer that cannot be looked at, and tell
+	// tells it where no answer is being written.
+	spoiled func(why string) []byte
+	tell    func(line []byte)
 }
 
 func newProxy(ctx context.Context, o *Options) *proxy {
 	p := &proxy{
 		o: o, ctx: ctx,
-		deciding: make(map[key]context.CancelFunc), observers: make(map[key]*observer), mine: make(map[string]owned),
+		deciding: make(map[key]context.CancelFunc), observers: make(map[key]*observer), mine: make(map[string]owned), kept: make(map[key]keptAnswer),
 	}
 	p.ended, p.end = context.WithCancel(ctx)
 	return p
@@ -158,7 +175,8 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) (passes b
 	ctx, cancel := context.WithCancel(p.ctx)
 	p.mu.Lock()
 	_, twice := p.deciding[c.named]
-	twice = twice || p.observers[c.named] != nil
+	_, gone := p.kept[c.named]
+	twice = twice || gone || p.observers[c.named] != nil
 	full := len(p.deciding) >= maxOpen || len(p.observers) >= maxWatched
 	if !twice && !full {
 		p.deciding[c.named] = cancel
@@ -220,6 +238,8 @@ func (p *proxy) cancelled(line []byte, f *frame, session string) bool {
 	if o != nil {
 		// The server has it. What it answers all the same is for nobody.
 		delete(p.deciding, at)
+		delete(p.observers, at)
+		p.keepLocked(at, nil)
 	}
 	return o == nil
 }
@@ -227,7 +247,10 @@ func (p *proxy) cancelled(line []byte, f *frame, session string) bool {
 func (p *proxy) watches() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.observers) > 0
+	for !p.replays && len(p.order) > 0 && p.o.Now().Sub(p.kept[p.order[0]].since) > keptTime {
+		p.forgetLocked(func(at key) bool { return at == p.order[0] })
+	}
+	return len(p.observers)+len(p.kept) > 0
 }
 
 func (p *proxy) watch(o *observer) {
@@ -257,6 +280,9 @@ func (p *proxy) lose(o *observer, outcome, why string) {
 	awaited := p.observers[o.key] == o
 	if awaited {
 		delete(p.observers, o.key)
+		if o.in != nil {
+			p.keepLocked(o.key, nil)
+		}
 	}
 	p.mu.Unlock()
 	if awaited {
@@ -269,8 +295,54 @@ func (o *observer) lost(outcome, why string) {
 		o.done(outcome, why)
 	}
 	if o.spoiled != nil {
-		o.spoiled(why)
+		o.tell(o.spoiled(why))
 	}
+}
+
+// keptAnswer is what the client gets in place of an answer, nil for nothing.
+type keptAnswer struct {
+	instead []byte
+	since   time.Time
+}
+
+func (p *proxy) keepLocked(at key, instead []byte) {
+	if len(instead) > maxAgain {
+		instead = nil
+	}
+	if _, again := p.kept[at]; !again {
+		if len(p.order) >= maxKept {
+			p.forgot = true
+			oldest := p.order[0]
+			p.forgetLocked(func(at key) bool { return at == oldest })
+		}
+		p.order = append(p.order, at)
+	}
+	p.kept[at] = keptAnswer{instead, p.o.Now()}
+}
+
+func (p *proxy) forgetLocked(which func(at key) bool) {
+	p.order = slices.DeleteFunc(p.order, func(at key) bool {
+		over := which(at)
+		if over {
+			delete(p.kept, at)
+		}
+		return over
+	})
+}
+
+// forget ends a session: nothing of it is said again.
+func (p *proxy) forget(session string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgetLocked(func(at key) bool { return at.session == session })
+}
+
+// insteadOf is what the client gets in place of an answer.
+func (p *proxy) insteadOf(at key) (instead []byte, kept bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, kept := p.kept[at]
+	return g.instead, kept
 }
 
 func (p *proxy) loseAll() {
@@ -284,22 +356,28 @@ func (p *proxy) loseAll() {
 }
 
 // spoil refuses the answers of a session that are to be looked at before the client has
-// them, and reports whether there are any: something came that cannot be looked at.
-func (p *proxy) spoil(session, why string) (spoiled bool) {
+// them, and reports whether something came that must not pass because it cannot be looked
+// at. Whoever writes what the server says writes the lines in its place.
+func (p *proxy) spoil(session, why string) (lines []byte, spoiled bool) {
 	var all []*observer
 	p.mu.Lock()
 	for at, o := range p.observers {
 		if at.session == session && o.in != nil {
 			all = append(all, o)
-			// What comes all the same is for nobody.
-			p.observers[at] = &observer{key: at, own: true}
+			delete(p.observers, at)
+			p.keepLocked(at, nil)
 		}
 	}
+	spoiled = slices.ContainsFunc(p.order, func(at key) bool { return at.session == session })
 	p.mu.Unlock()
 	for _, o := range all {
-		o.lost(api.OutcomeUnknown, why)
+		line := o.spoiled(why)
+		p.mu.Lock()
+		p.keepLocked(o.key, line)
+		p.mu.Unlock()
+		lines = append(lines, line...)
 	}
-	return len(all) > 0
+	return lines, spoiled
 }
 
 // owned says how an approval request is this session's.
@@ -339,12 +417,23 @@ func (p *proxy) observed(session string, line []byte) (instead func() []byte, he
 	f, err := parseBody(line)
 	if err != nil {
 		// Whoever reads it in another way could take it for an answer.
-		return nil, p.spoil(session, "the server said something that cannot be read: "+err.Error())
+		lines, spoiled := p.spoil(session, "the server said something that cannot be read: "+err.Error())
+		if len(lines) > 0 {
+			instead = func() []byte { return lines }
+		}
+		return instead, spoiled
 	}
 	if f.method != "" || f.id == nil {
 		return nil, false
 	}
-	o := p.unwatch(key{session, f.key()})
+	at := key{session, f.key()}
+	if again, kept := p.insteadOf(at); kept {
+		if again != nil {
+			instead = func() []byte { return again }
+		}
+		return instead, true
+	}
+	o := p.unwatch(at)
 	if o == nil {
 		return nil, false
 	}
@@ -354,7 +443,16 @@ func (p *proxy) observed(session string, line []byte) (instead func() []byte, he
 		p.background.Go(func() { o.done(outcome, note) })
 	}
 	if o.in != nil {
-		return func() []byte { return o.in(&f, line) }, true
+		return func() []byte {
+			said := o.in(&f, line)
+			if !bytes.Equal(said, line) {
+				// The server may say it again, and the client ask for that.
+				p.mu.Lock()
+				p.keepLocked(at, said)
+				p.mu.Unlock()
+			}
+			return said
+		}, true
 	}
 	return nil, o.own
 }

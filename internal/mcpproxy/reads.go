@@ -31,9 +31,9 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, r *Read, over func()) {
 		p.o.Log.Warn("withheld a result", "tool", c.tool, "code", no.code, "reason", no.reason)
 		return resultLine(c, true, fmt.Sprintf("ocipd: withheld (%s): %s. Do not read it another way; tell your user.", no.code, no.reason))
 	}
-	o := &observer{key: c.named, spoiled: func(why string) {
+	o := &observer{key: c.named, tell: c.via.tell, spoiled: func(why string) []byte {
 		defer over()
-		c.via.tell(withheld(&refusal{"UNCLEAR", why}))
+		return withheld(&refusal{"UNCLEAR", why})
 	}, in: func(f *frame, line []byte) []byte {
 		defer over()
 		if f.failed {

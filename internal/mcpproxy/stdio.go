@@ -136,6 +136,7 @@ func (s *stdio) readServer(out io.Reader) error {
 		// An answer comes after what it answers, so who waits for it waits by now.
 		line, err := r.ReadSlice('\n')
 		more, dropped := errors.Is(err, bufio.ErrBufferFull), false
+		var lines []byte
 		if s.watches() {
 			line = bytes.Clone(line)
 			for more && len(line) <= maxHeldLine {
@@ -146,7 +147,7 @@ func (s *stdio) readServer(out io.Reader) error {
 			}
 			switch {
 			case more:
-				dropped = s.spoil("", fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine))
+				lines, dropped = s.spoil("", fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine))
 			case len(bytes.TrimSpace(line)) > 0:
 				line = s.answered(line)
 			}
@@ -161,6 +162,7 @@ func (s *stdio) readServer(out io.Reader) error {
 			}
 			more = errors.Is(err, bufio.ErrBufferFull)
 		}
+		s.write(lines)
 		s.out.Unlock()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
