@@ -101,7 +101,7 @@ func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
 		}
 		name := source + ":" + s.Name
 		if s.Name != gateServer && s.Command != "" && !slices.ContainsFunc(servers, func(o Server) bool {
-			return o.Name == s.Name && (o.Scope == "") == (s.Scope == "") && o.Command == "" && o.Agent == ""
+			return covers(s.Name, o.Name) && (o.Scope == "") == (s.Scope == "") && o.Command == "" && o.Agent == ""
 		}) && !slices.Contains(without, name) {
 			without = append(without, name)
 		}

@@ -51,11 +51,11 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	var items []item
 	for _, s := range servers {
 		switch {
-		case s.name == gateServer:
-			continue
+		case s.name == gateServer || slices.ContainsFunc(servers, func(o codexServer) bool { return o.kind() != s.kind() && covers(s.name, o.name) }):
+			continue // its name would stand for the tools of another one too
 		case s.Command != "":
 			proxied = append(proxied, codexName(s.name))
-		case s.URL != "" && (s.Mode == "" || s.ours) && s.placed: // a prompt of the user's own stays the user's to answer
+		case s.kind() == prompts:
 			prompted = append(prompted, codexName(s.name))
 			items = append(items, &tomlPrompt{s.name})
 		}
@@ -101,6 +101,31 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	}
 	without := Edit{File: config, What: "the server that the hooks ask, servers over HTTP on prompt, and trust in the hooks", items: append([]item{&tomlBlock{text: start}}, items...)}
 	return p.managedFirst([]Edit{with}, managed, []Edit{without}, Edit{File: hooks, What: "hooks before calls of tools", items: ours})
+}
+
+// What is done about a server besides that the hook asks: nothing, that it is put behind the
+// proxy, or on prompt.
+const (
+	asked = iota
+	behind
+	prompts
+)
+
+func (s codexServer) kind() int {
+	switch {
+	case s.Command != "":
+		return behind
+	case s.URL != "" && (s.Mode == "" || s.ours) && s.placed: // a prompt of the user's own stays the user's to answer
+		return prompts
+	}
+	return asked
+}
+
+// covers reports whether tools of another server can be taken for tools of this one: their
+// names are the server's, with what cannot stand in them replaced, two underscores, and the
+// tool's.
+func covers(name, other string) bool {
+	return strings.HasPrefix(codexName(other)+"__", codexName(name)+"__")
 }
 
 // codexName is a server's name in those of its tools.

@@ -284,6 +284,39 @@ func TestCodexPromptOfTheUsersOwn(t *testing.T) {
 	}
 }
 
+// A server whose name can be taken for another's in the names of tools is not exempted for
+// it, and its prompts are not answered for it.
+func TestNamesThatCoverOthers(t *testing.T) {
+	t.Parallel()
+	const web = "url = \"https://x\"\n"
+	for _, tt := range []struct {
+		other, rest string
+		exempted    bool
+	}{
+		{"a_b", web, false}, {"a.b", web, false}, {"a-b__x", web, false}, {"a-b_", web, false},
+		{"a", web, true}, {"a-bc", web, true}, {"a_b_c", web, true}, {"a_b", "command = \"y\"\n", true},
+	} {
+		p := asking(t, map[string]string{".codex/config.toml": "[mcp_servers.a-b]\ncommand = \"x\"\n[mcp_servers.\"" + tt.other + "\"]\n" + tt.rest})
+		plan, err := Find("codex").Behind(p, "alice")
+		apply(t, plan, err)
+		if got := read(t, filepath.Join(p.Home, ".codex/config.toml")); strings.Contains(got, `"--without", "a_b"`) != tt.exempted {
+			t.Errorf("Codex, beside %s %s:\n%s", tt.other, tt.rest, got)
+		}
+		p = asking(t, map[string]string{".codex/config.toml": "[mcp_servers.a-b]\n" + web + "[mcp_servers.\"" + tt.other + "\"]\n" + web + "default_tools_approval_mode = \"prompt\"\n"})
+		plan, err = Find("codex").Behind(p, "alice")
+		apply(t, plan, err)
+		if got := read(t, filepath.Join(p.Home, ".codex/hooks.json")); strings.Contains(got, "mcp__(a_b)__") != (tt.exempted && tt.other != "a_b") {
+			t.Errorf("Codex's prompts, beside %s: %s", tt.other, got)
+		}
+	}
+	p := asking(t, map[string]string{".claude.json": `{"mcpServers":{"slack":{"command":"x"},"slack__x":{"type":"http","url":"https://x"}}}`})
+	plan, err := claudeCode.Behind(p, "alice")
+	apply(t, plan, err)
+	if got := read(t, filepath.Join(p.Home, ".claude.json")); strings.Contains(got, withoutFlag) {
+		t.Errorf("Claude Code: %s", got)
+	}
+}
+
 func TestVersionsThatFailClosed(t *testing.T) {
 	for version, closes := range map[string]bool{
 		"2.1.330 (Claude Code)": true, "2.2.0 (Claude Code)": true, "2.1.197 (Claude Code)": false, "2.0.999": false, "": false, "Claude": false,
