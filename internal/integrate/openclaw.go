@@ -36,7 +36,7 @@ var openClaw = &Runtime{
 	Name: "openclaw", Title: "OpenClaw", Program: openClawProgram,
 	Open: []string{
 		"agents with another harness than OpenClaw's own: the tools of that harness",
-		"shells and other tools that can reach the network (plugin setting tools: enforce asks interceptors)",
+		"shells and other tools that can reach the network (tools: enforce of ocipd's configuration decides about calls of them, not about what they do then)",
 	},
 	files:  func(*Place) []string { return nil },
 	Canary: (*OpenClaw)(nil).canary,

@@ -126,7 +126,9 @@ export class Gate {
       const answer = await this.kernel.ask("hook.emit", {
         hookName: "tool_executing", data: { toolName: event.toolName, params: event.params ?? {} }, context: { agentId: ctx.agentId },
       });
-      if (!answer.allowed && this.tools === "enforce") return block(`ocipd: refused: ${answer.reason}`);
+      // The daemon's own settings say whether its answer holds: where it records alone, it allows.
+      if (answer.held) return block(`ocipd: HELD ${answer.approvalId}: ${answer.reason}. A person has to approve it; then the same call is let through. Do not retry before your user says so.`);
+      if (!answer.allowed) return block(this.reason(answer));
     } catch (e) {
       if (this.tools === "enforce") return block(`ocipd: ${e.message}`);
       this.log.warn(`ocipd: a call of ${event.toolName} is not on record: ${e.message}`);

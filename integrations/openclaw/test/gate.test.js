@@ -244,6 +244,24 @@ test("a channel's message is cancelled where no decision is there", async () => 
   silent.close();
 });
 
+test("what the daemon answers to a call of a tool holds, unless nothing is asked", async () => {
+  for (const tools of ["record", "enforce", "off"]) {
+    const g = gate({ tools });
+    const use = (answer) => {
+      g.kernel.ask = async () => answer;
+      return g.beforeTool({ toolName: "exec", params: { command: "ls" } }, alice);
+    };
+    assert.equal(await use({ allowed: true }), undefined);
+    const [denied, held] = [await use({ allowed: false, reason: "no shells" }), await use({ allowed: false, held: true, approvalId: "ap-1", reason: "a person looks" })];
+    if (tools === "off") {
+      assert.deepEqual([denied, held], [undefined, undefined]);
+      continue;
+    }
+    assert.match(denied.blockReason, /no shells/, tools);
+    assert.match(held.blockReason, /HELD ap-1: a person looks/, tools);
+  }
+});
+
 test("without the daemon nothing is sent, and with it again it is", async () => {
   const g = gate({ tools: "enforce" });
   assert.equal(await g.beforeTool({ toolName: "read", params: { path: "x" } }, alice), undefined);
