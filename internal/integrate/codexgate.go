@@ -48,7 +48,7 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 		return nil, err
 	}
 	var proxied, prompted []string
-	var items []item
+	var onPrompt tomlPrompts
 	for _, s := range servers {
 		switch {
 		case s.name == gateServer || slices.ContainsFunc(servers, func(o codexServer) bool { return o.kind() != s.kind() && covers(s.name, o.name) }):
@@ -57,8 +57,13 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 			proxied = append(proxied, codexName(s.name))
 		case s.kind() == prompts:
 			prompted = append(prompted, codexName(s.name))
-			items = append(items, &tomlPrompt{s.name})
+			onPrompt.names = append(onPrompt.names, s.name)
 		}
+	}
+	// Lines of before are taken out where no server needs them any more.
+	var items []item
+	if len(onPrompt.names) > 0 || bytes.Contains(text, []byte(promptLine)) {
+		items = append(items, &onPrompt)
 	}
 	slices.Sort(proxied)
 	groups := make(map[string]string)
@@ -260,29 +265,51 @@ const (
 	promptMark = " # by ocipd integrate\n"
 )
 
-// tomlPrompt puts a server on prompt.
-type tomlPrompt struct{ name string }
+// tomlPrompts puts servers on prompt, and no other one.
+type tomlPrompts struct{ names []string }
 
-func (t *tomlPrompt) String() string {
-	return serversTable + "." + t.name + ": " + strings.TrimSpace(promptLine)
+func (t *tomlPrompts) String() string {
+	lines := make([]string, len(t.names))
+	for i, name := range t.names {
+		lines[i] = serversTable + "." + name + ": " + strings.TrimSpace(promptLine)
+	}
+	return strings.Join(lines, "\n")
 }
 
-func (t *tomlPrompt) isThere(text []byte) (bool, error) {
+func (t *tomlPrompts) isThere(text []byte) (bool, error) {
 	servers, err := codexServers("the file", text)
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(servers, func(s codexServer) bool { return s.name == t.name && s.ours }), nil
+	ours := 0
+	for _, s := range servers {
+		if s.ours {
+			ours++
+		}
+		if s.ours != slices.Contains(t.names, s.name) {
+			return false, nil
+		}
+	}
+	return ours == len(t.names), nil
 }
 
-func (t *tomlPrompt) add(text []byte) ([]byte, error) {
+func (t *tomlPrompts) add(text []byte) (_ []byte, err error) {
+	for _, name := range t.names {
+		if text, err = addPrompt(text, name); err != nil {
+			return nil, err
+		}
+	}
+	return text, nil
+}
+
+func addPrompt(text []byte, name string) ([]byte, error) {
 	places, err := tomlPlaces(text)
 	if err != nil {
 		return nil, err
 	}
-	at, ok := places.at[t.name+"\x00url"]
+	at, ok := places.at[name+"\x00url"]
 	if !ok {
-		return nil, fmt.Errorf("cannot tell where the url of %s.%s stands", serversTable, t.name)
+		return nil, fmt.Errorf("cannot tell where the url of %s.%s stands", serversTable, name)
 	}
 	if end := bytes.IndexByte(text[at.end:], '\n'); end >= 0 {
 		return slices.Concat(text[:at.end+end+1], []byte(promptLine), text[at.end+end+1:]), nil
@@ -291,7 +318,7 @@ func (t *tomlPrompt) add(text []byte) ([]byte, error) {
 }
 
 // strip takes all such lines out: without the hook they would have nobody answer.
-func (t *tomlPrompt) strip(text []byte) ([]byte, error) {
+func (t *tomlPrompts) strip(text []byte) ([]byte, error) {
 	return bytes.ReplaceAll(text, []byte(promptLine), nil), nil
 }
 

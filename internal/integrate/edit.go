@@ -68,7 +68,9 @@ func (e *Edit) strip(text []byte) (_ []byte, err error) {
 // Lines are what is ours, as people are shown it.
 func (e *Edit) Lines() (lines []string) {
 	for _, i := range e.items {
-		lines = append(lines, strings.Split(strings.TrimSpace(i.String()), "\n")...)
+		if text := strings.TrimSpace(i.String()); text != "" {
+			lines = append(lines, strings.Split(text, "\n")...)
+		}
 	}
 	return lines
 }

@@ -263,6 +263,7 @@ func TestCodexPromptOfTheUsersOwn(t *testing.T) {
 	for _, tt := range []struct{ name, more, matcher string }{
 		{"alone", "", ""},
 		{"beside one without a mode", "[mcp_servers.web]\nurl = \"https://x\"\n", `"matcher":"^mcp__(web)__"`},
+		{"beside two without a mode", "[mcp_servers.web]\nurl = \"https://x\"\n[mcp_servers.wide]\nurl = \"https://w\"\n", `"matcher":"^mcp__(web|wide)__"`},
 	} {
 		files := map[string]string{".codex/config.toml": file + tt.more}
 		r, p := Find("codex"), asking(t, files)
