@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 	"testing/iotest"
 	"testing/synctest"
 	"time"
@@ -210,4 +212,21 @@ func TestCancelledReads(t *testing.T) {
 			t.Error("something is awaited for ever")
 		}
 	})
+}
+
+// What a result says is all read, and what cannot be read is not passed.
+func TestTextsOf(t *testing.T) {
+	t.Parallel()
+	for result, want := range map[string]string{
+		`{"content":[{"type":"text","text":"a"},{"type":"resource","resource":{"uri":"x:1","text":"b"}}],"structuredContent":{"c":1}}`: "a" + between + "b" + between + `{"c":1}`,
+		`{"content":[{"type":"resource_link","uri":"x:1","name":"n","title":"t","description":"d"}]}`:                                  "n" + between + "t" + between + "d" + between + "x:1",
+		`{"content":[{"type":"image","data":"AA=="}]}`:                                                                                 "",
+		`{"content":[{"type":"resource","resource":{"blob":"AA=="}}]}`:                                                                 "",
+		`{"content":[{"text":"a"}]}`: "",
+	} {
+		got, err := textsOf(jsontext.Value(result))
+		if got != want || (err != nil) != (want == "") {
+			t.Errorf("%s: %q, %v", result, got, err)
+		}
+	}
 }

@@ -61,7 +61,7 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, r *Read, over func()) {
 func (p *proxy) received(ctx context.Context, c *toolCall, r *Read, result jsontext.Value) (instead string, no *refusal) {
 	content, err := textsOf(result)
 	if err != nil {
-		return "", refusedBy(unclear("the result cannot be read"))
+		return "", refusedBy(err)
 	}
 	if strings.TrimSpace(content) == "" {
 		return "", nil
@@ -115,24 +115,36 @@ func (m *Map) senders(r *Read, c *toolCall, content string) (keys []string, err 
 	return slices.Compact(keys), nil
 }
 
-// textsOf is all that a result says: its texts, those of resources in it, and structured
-// content as it is.
+// textsOf is what a result says: its texts, those of resources in it and of links to some,
+// and structured content as it is. What cannot be read, such as a picture, is an error.
 func textsOf(result jsontext.Value) (string, error) {
 	var r struct {
 		Content []struct {
-			Text     string `json:"text"`
-			Resource struct {
+			Type        string `json:"type"`
+			Text        string `json:"text"`
+			Name        string `json:"name"`
+			Title       string `json:"title"`
+			Description string `json:"description"`
+			URI         string `json:"uri"`
+			Resource    struct {
 				Text string `json:"text"`
+				Blob string `json:"blob"`
 			} `json:"resource"`
 		} `json:"content"`
 		Structured jsontext.Value `json:"structuredContent"`
 	}
 	if err := json.Unmarshal(result, &r, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return "", err
+		return "", unclear("the result cannot be read")
 	}
 	var texts []string
 	for _, c := range r.Content {
-		for _, text := range []string{c.Text, c.Resource.Text} {
+		switch {
+		case c.Type != "text" && c.Type != "resource" && c.Type != "resource_link":
+			return "", unclear("content of type %q cannot be read", c.Type)
+		case c.Resource.Blob != "":
+			return "", unclear("bytes in a resource cannot be read")
+		}
+		for _, text := range []string{c.Text, c.Name, c.Title, c.Description, c.URI, c.Resource.Text} {
 			if text != "" {
 				texts = append(texts, text)
 			}
