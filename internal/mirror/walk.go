@@ -186,11 +186,14 @@ func (w *walk) live() (done bool, err error) {
 			return false, fmt.Errorf("%s: %w", w.layout.live, &audit.Fault{Seq: w.next, Problem: err.Error()})
 		}
 		seq, ok := seqOf(line)
-		if first && ok && w.next > 0 && seq > w.next {
+		if first && ok && seq > max(w.next, 1) {
+			// The file may have been rotated since the segments were listed.
 			if again, err := w.behind(); again || err != nil {
 				return false, err
 			}
-			return false, w.missing(seq)
+			if w.next > 0 {
+				return false, w.missing(seq)
+			}
 		}
 		if ok && seq < w.from && w.next == w.from {
 			continue
@@ -204,15 +207,15 @@ func (w *walk) live() (done bool, err error) {
 	}
 }
 
-// behind reports whether a segment has come that holds the record that
-// follows.
+// behind reports whether a segment has come that holds the record that follows:
+// any one, where it does not matter which is the first.
 func (w *walk) behind() (bool, error) {
 	list, err := w.list()
 	if err != nil {
 		return false, err
 	}
 	for _, s := range list {
-		if s.first <= max(w.next, 1) && w.next <= s.last {
+		if w.next == 0 || s.first <= w.next && w.next <= s.last {
 			return true, nil
 		}
 	}
