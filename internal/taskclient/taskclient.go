@@ -9,7 +9,6 @@ package taskclient
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"time"
 
@@ -75,8 +74,19 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) (err
 		if err = conn.Call(ctx, method, params, result); !Away(err) {
 			return err
 		}
+		c.drop(conn)
 	}
 	return err
+}
+
+// drop gives up a connection that was lost: it may not know yet that it has ended.
+func (c *Conn) drop(conn *client.Client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.c == conn {
+		_ = conn.Close()
+		c.c = nil
+	}
 }
 
 // Away reports whether an error says that no daemon is there, or that it went.
@@ -119,7 +129,7 @@ func (c *Conn) connected(ctx context.Context) (*client.Client, error) {
 		switch {
 		case Away(err):
 			away = err
-		case away != nil && (ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)):
+		case away != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)):
 			return nil, away // the last try was cut short by the time
 		default:
 			return nil, err
