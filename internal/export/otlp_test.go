@@ -215,7 +215,7 @@ func TestOTLPSilence(t *testing.T) {
 	})
 	log := newMemory()
 	log.fill(t, 3)
-	set := start(t, options(t, log, Spec{Name: "otel", Type: TypeOTLP, Endpoint: c.URL, From: FromStart, Timeout: 50 * time.Millisecond}))
+	set := start(t, options(t, log, Spec{Name: "otel", Type: TypeOTLP, Endpoint: c.URL, From: FromStart, Timeout: 500 * time.Millisecond}))
 	eventually(t, "a timeout", func() bool { return strings.Contains(set.Status()[0].Error, "deadline") })
 	close(open)
 	eventually(t, "all records", func() bool { return set.Status()[0].Lag == 0 })
