@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
@@ -29,33 +28,21 @@ func codexFiles(p *Place) []string {
 
 const serversTable = "mcp_servers"
 
-// readCodex finds the servers. What the file means says the library; where it stands,
-// its parser.
+// readCodex finds the servers, and where their commands stand.
 func readCodex(file string, text []byte) (list []entry, err error) {
-	var whole struct {
-		Servers map[string]struct {
-			Command string   `toml:"command"`
-			Args    []string `toml:"args"`
-			URL     string   `toml:"url"`
-		} `toml:"mcp_servers"`
-	}
-	if err := toml.Unmarshal(text, &whole); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", file, err)
-	}
-	places, err := tomlPlaces(text)
+	servers, err := codexServers(file, text)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+		return nil, err
 	}
-	for _, name := range places.order {
-		s := whole.Servers[name]
-		e := entry{Server: Server{Name: name, Command: s.Command, Args: s.Args, URL: s.URL}, write: writeTOML}
+	for _, s := range servers {
+		e := entry{Server: Server{Name: s.name, Command: s.Command, Args: s.Args, URL: s.URL}, write: writeTOML}
 		if s.Command != "" {
-			at, ok := places.at[name+"\x00command"]
+			at, ok := s.place("command")
 			if !ok {
-				return nil, fmt.Errorf("%s: cannot tell where the command of mcp_servers.%s stands; write it as a table of its own: [mcp_servers.%s]", file, name, name)
+				return nil, fmt.Errorf("%s: cannot tell where the command of mcp_servers.%s stands; write it as a table of its own: [mcp_servers.%s]", file, s.name, s.name)
 			}
 			e.command, e.args = at, span{at.end, at.end}
-			if at, ok := places.at[name+"\x00args"]; ok {
+			if at, ok := s.place("args"); ok {
 				e.args = at
 			}
 		}
@@ -78,11 +65,17 @@ func writeTOML(command string, args []string, bare bool) (string, string) {
 // tomlTable is where the values of the servers' tables stand in a text.
 type tomlTable struct {
 	order []string
-	at    map[string]span
+	// at has them by server and key.
+	at map[[2]string]span
+}
+
+func (t *tomlTable) of(server, key string) (span, bool) {
+	at, ok := t.at[[2]string{server, key}]
+	return at, ok
 }
 
 func tomlPlaces(text []byte) (*tomlTable, error) {
-	found, known := &tomlTable{at: make(map[string]span)}, make(map[string]bool)
+	found, known := &tomlTable{at: make(map[[2]string]span)}, make(map[string]bool)
 	var table []string
 	var p unstable.Parser
 	p.Reset(text)
@@ -100,7 +93,7 @@ func tomlPlaces(text []byte) (*tomlTable, error) {
 		if len(key) != 3 || key[0] != serversTable {
 			continue
 		}
-		value, name := e.Value(), key[1]+"\x00"+key[2]
+		value, name := e.Value(), [2]string(key[1:])
 		if value.Kind == unstable.String {
 			found.at[name] = span{int(value.Raw.Offset), int(value.Raw.Offset + value.Raw.Length)}
 		}

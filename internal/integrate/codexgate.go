@@ -116,11 +116,12 @@ const (
 	prompts
 )
 
-func (s codexServer) kind() int {
+func (s *codexServer) kind() int {
+	_, placed := s.place("url")
 	switch {
 	case s.Command != "":
 		return behind
-	case s.URL != "" && (s.Mode == "" || s.ours) && s.placed: // a prompt of the user's own stays the user's to answer
+	case s.URL != "" && (s.Mode == "" || s.ours) && placed: // a prompt of the user's own stays the user's to answer
 		return prompts
 	}
 	return asked
@@ -307,7 +308,7 @@ func addPrompt(text []byte, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, ok := places.at[name+"\x00url"]
+	at, ok := places.of(name, "url")
 	if !ok {
 		return nil, fmt.Errorf("cannot tell where the url of %s.%s stands", serversTable, name)
 	}
@@ -325,15 +326,20 @@ func (t *tomlPrompts) strip(text []byte) ([]byte, error) {
 // codexServer is a server, and what Codex does about its tools.
 type codexServer struct {
 	name    string
-	Command string `toml:"command"`
-	URL     string `toml:"url"`
-	Mode    string `toml:"default_tools_approval_mode"`
-	// placed is set where it can be told where the url stands.
-	placed bool
+	Command string   `toml:"command"`
+	Args    []string `toml:"args"`
+	URL     string   `toml:"url"`
+	Mode    string   `toml:"default_tools_approval_mode"`
+	places  *tomlTable
 	// ours is set where the line that puts it on prompt was entered by this package.
 	ours bool
 }
 
+// place is where the value of one of its keys stands, if that can be told.
+func (s *codexServer) place(key string) (span, bool) { return s.places.of(s.name, key) }
+
+// codexServers finds the servers. What the file means says the library; where it stands,
+// its parser.
 func codexServers(file string, text []byte) (list []codexServer, err error) {
 	var whole struct {
 		Servers map[string]codexServer `toml:"mcp_servers"`
@@ -347,9 +353,8 @@ func codexServers(file string, text []byte) (list []codexServer, err error) {
 	}
 	for _, name := range places.order {
 		s := whole.Servers[name]
-		s.name = name
-		_, s.placed = places.at[name+"\x00url"]
-		if at, ok := places.at[name+"\x00"+modeKey]; ok {
+		s.name, s.places = name, places
+		if at, ok := s.place(modeKey); ok {
 			s.ours = s.Mode == promptMode && bytes.HasPrefix(text[at.end:], []byte(promptMark))
 		}
 		list = append(list, s)
