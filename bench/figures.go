@@ -230,30 +230,40 @@ func dispatchOverParts(b *bench) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	e, err := b.echo()
-	if err != nil {
-		return result{}, err
-	}
-	floor, err := dial(e.socket)
-	if err != nil {
-		return result{}, err
-	}
-	floor.token, floor.peer = ours.token, ours.peer
 	durable, err := d.durableBytes(ours)
 	if err != nil {
 		return result{}, err
 	}
-	commit, end, err := b.bareCommit(durable)
+	parts, end, err := b.bareParts(durable, ours.token, ours.peer)
 	if err != nil {
 		return result{}, err
 	}
 	defer end()
-	return compare(turns*turnSamples, ours.dispatch, func() error {
+	return compare(turns*turnSamples, ours.dispatch, parts, 1.4)
+}
+
+// bareParts is what a decision cannot do without: a commit of what it makes durable, and a
+// round trip of a dispatch.
+func (b *bench) bareParts(durable []byte, token, peer string) (parts func() error, end func(), err error) {
+	e, err := b.echo()
+	if err != nil {
+		return nil, nil, err
+	}
+	floor, err := dial(e.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	floor.token, floor.peer = token, peer
+	commit, end, err := b.bareCommit(durable)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func() error {
 		if err := commit(); err != nil {
 			return err
 		}
 		return floor.dispatch()
-	}, 1.4)
+	}, end, nil
 }
 
 // sending starts a daemon with one sender.

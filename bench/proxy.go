@@ -162,26 +162,12 @@ func proxyLatency(b *bench) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	e, err := b.echo()
-	if err != nil {
-		return result{}, err
-	}
-	floor, err := dial(e.socket)
-	if err != nil {
-		return result{}, err
-	}
-	floor.peer = "desk:"
-	commit, end, err := b.bareCommit(record)
+	parts, end, err := b.bareParts(record, "", "desk:")
 	if err != nil {
 		return result{}, err
 	}
 	defer end()
-	t, err := medians(turns*turnSamples, through.send, without.send, func() error {
-		if err := commit(); err != nil {
-			return err
-		}
-		return floor.dispatch()
-	})
+	t, err := medians(turns*turnSamples, through.send, without.send, parts)
 	if err != nil {
 		return result{}, err
 	}
