@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -248,7 +249,7 @@ func (p *proxy) watches() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.replays && len(p.order) > 0 && p.o.Now().Sub(p.kept[p.order[0]].since) > keptTime {
-		p.forgetLocked(func(at key) bool { return at == p.order[0] })
+		p.forgetOldestLocked()
 	}
 	return len(p.observers)+len(p.kept) > 0
 }
@@ -312,29 +313,24 @@ func (p *proxy) keepLocked(at key, instead []byte) {
 	if _, again := p.kept[at]; !again {
 		if len(p.order) >= maxKept {
 			p.forgot = true
-			oldest := p.order[0]
-			p.forgetLocked(func(at key) bool { return at == oldest })
+			p.forgetOldestLocked()
 		}
 		p.order = append(p.order, at)
 	}
 	p.kept[at] = keptAnswer{instead, p.o.Now()}
 }
 
-func (p *proxy) forgetLocked(which func(at key) bool) {
-	p.order = slices.DeleteFunc(p.order, func(at key) bool {
-		over := which(at)
-		if over {
-			delete(p.kept, at)
-		}
-		return over
-	})
+func (p *proxy) forgetOldestLocked() {
+	delete(p.kept, p.order[0])
+	p.order = slices.Delete(p.order, 0, 1)
 }
 
 // forget ends a session: nothing of it is said again.
 func (p *proxy) forget(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forgetLocked(func(at key) bool { return at.session == session })
+	maps.DeleteFunc(p.kept, func(at key, _ keptAnswer) bool { return at.session == session })
+	p.order = slices.DeleteFunc(p.order, func(at key) bool { return at.session == session })
 }
 
 // insteadOf is what the client gets in place of an answer.
