@@ -147,15 +147,18 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	if b.unbound {
 		bound = ""
 	}
-	cfg.WriteString("ipc: {apps_may_operate: true" + bound + "}\nocip: {person: {max_messages: 1000000}}\nagents:\n")
+	cfg.WriteString("ipc: {apps_may_operate: true" + bound + "}\nagents:\n")
 	for i := range agents {
 		fmt.Fprintf(&cfg, "  - {id: a%d, app: \"@bench/a%d\", instance_id: agent-a%d, user_id: u%d, org_unit: engineering, tenant_id: acme}\n", i, i, i, i)
 	}
-	cfg.WriteString("  - {id: proxied, instance_id: agent-proxied, user_id: proxied, org_unit: engineering, tenant_id: acme}\n")
-	if b.binary != b.beside { // which may know no tasks
+	person := ""
+	if b.binary != b.beside { // which may know no tasks, no agents without an app and no limits for persons
+		person = "  - {kind: person, user_id: reader, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"desk:reader\"]}\n"
+		cfg.WriteString("  - {id: proxied, instance_id: agent-proxied, user_id: proxied, org_unit: engineering, tenant_id: acme}\n")
+		cfg.WriteString("ocip: {person: {max_messages: 1000000}}\n")
 		cfg.WriteString("tasks:\n  actors:\n    - {name: lead, role: orchestrator, tenant_id: acme}\n    - {name: checker, role: spec_reviewer, tenant_id: acme}\n  self_review: true\n")
 	}
-	cfg.WriteString("directory:\n  - {kind: person, user_id: reader, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"desk:reader\"]}\n")
+	cfg.WriteString("directory:\n" + person)
 	for i := range agents {
 		for j := range talks {
 			fmt.Fprintf(&cfg, "  - {instance_id: agent-p%d-%d, user_id: p%d, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"chat:p%d-%d\"]}\n", i, j, i, i, j)
