@@ -11,6 +11,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/peer"
 	"github.com/openclawos/ocipd/internal/wire"
 	"golang.org/x/sys/unix"
 )
@@ -577,9 +578,8 @@ func (q *outQueue) there() bool {
 	}
 	there := false
 	err = raw.Control(func(fd uintptr) {
-		ends := []unix.PollFd{{Fd: int32(fd), Events: 0}}
-		_, err := unix.Poll(ends, 0)
-		there = err != nil || ends[0].Revents&(unix.POLLHUP|unix.POLLERR) == 0
+		events, err := peer.Poll(int(fd), 0)
+		there = err != nil || events&(unix.POLLHUP|unix.POLLERR) == 0
 	})
 	return there && err == nil
 }
@@ -597,11 +597,8 @@ func (q *outQueue) unread() (n int64, alive bool) {
 		if err != nil {
 			return
 		}
-		ends := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		if _, err := unix.Poll(ends, 0); err != nil {
-			return
-		}
-		n, alive = int64(held), ends[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) == 0
+		events, err := peer.Poll(int(fd), unix.POLLRDHUP)
+		n, alive = int64(held), err == nil && events&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) == 0
 	})
 	return n, alive && err == nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/wire"
+	"golang.org/x/sys/unix"
 )
 
 // patience bounds every wait of these tests.
@@ -237,6 +239,34 @@ func TestOutQueueAcksWhatWasRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, second, "an event that was read does not count as taken")
+}
+
+// The Go runtime signals its own threads whenever it likes. A look at the socket that such
+// a signal falls into says nothing of the other end.
+func TestOutQueueUnderSignals(t *testing.T) {
+	ours, _ := pair(t)
+	q, _ := newQueue(ours, 1<<20, time.Now)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid, thread, done := os.Getpid(), unix.Gettid(), make(chan struct{})
+	var signals sync.WaitGroup
+	signals.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				_ = unix.Tgkill(pid, thread, unix.SIGURG)
+			}
+		}
+	})
+	defer signals.Wait()
+	defer close(done)
+	for range 20000 {
+		if _, alive := q.unread(); !alive {
+			t.Fatal("a connection whose other end is there counts as dead")
+		}
+	}
 }
 
 // A process that dies takes what it has not read with it, and then the socket

@@ -173,13 +173,21 @@ func (p *Peer) alive() bool {
 // signal 0 it needs no right over the process. An error counts as an end:
 // what cannot be seen alive is not believed alive.
 func exited(pidfd int) bool {
-	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	events, err := Poll(pidfd, unix.POLLIN)
+	return err != nil || events != 0
+}
+
+// Poll returns at once with those of the events of poll(2) that hold for a descriptor. A
+// hangup and an error are always among those asked for. A signal to the process, of which
+// the Go runtime sends itself many, interrupts poll(2) even where it does not wait: it is
+// asked again then, so that an error tells of the descriptor or the system alone.
+func Poll(fd int, events int16) (int16, error) {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
-		n, err := unix.Poll(fds, 0)
-		if errors.Is(err, unix.EINTR) {
-			continue
+		_, err := unix.Poll(fds, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return fds[0].Revents, err
 		}
-		return err != nil || n != 0
 	}
 }
 
