@@ -228,3 +228,16 @@ func TestDetailsOf(t *testing.T) {
 		}
 	}
 }
+
+// A message that is written into the room it asks for stays where it is.
+func TestMessageRoom(t *testing.T) {
+	m := Message{
+		ChannelID: "telegram", Target: "dave",
+		Content: strings.Repeat("text ", 100), DispatchID: "5b1d2b9e-8f2a-4a57-8d2e-9a0f1f1d6f10",
+		Metadata: Object{"exchange": []byte(`{"round":1}`), "notes": []byte(`"` + strings.Repeat("n", 4000) + `"`)},
+	}
+	room := make([]byte, 1, m.Room()+1)
+	if b, _ := m.Write(room); &b[0] != &room[0] {
+		t.Errorf("%d bytes do not fit in the room of %d", len(b), m.Room())
+	}
+}

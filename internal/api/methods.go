@@ -602,11 +602,11 @@ func (m Message) Write(b []byte) (_ []byte, metadata jsontext.Value) {
 }
 
 // Room is about how many bytes a message takes.
-func (m *Message) Room() int { return len(m.Content) + messageBytes }
+func (m *Message) Room() int { return room(m.Content, m.Metadata) }
 
 // Append writes the message as JSON, as [Message.Append] does.
 func (m Inbound) Append(b []byte) []byte {
-	b = append(slices.Grow(b, len(m.Content)+messageBytes), '{')
+	b = append(slices.Grow(b, room(m.Content, m.Metadata)), '{')
 	b = jsonline.TextIfAny(b, "runId", m.RunID)
 	b = jsonline.TextIfAny(b, "sessionKey", m.SessionKey)
 	b = jsonline.TextIfAny(b, "replyTo", m.ReplyTo)
@@ -615,8 +615,11 @@ func (m Inbound) Append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// messageBytes is about what a message takes besides its text.
-const messageBytes = 960
+// room is about how many bytes a message takes.
+func room(content string, metadata Object) int { return len(content) + metadata.room() + messageBytes }
+
+// messageBytes is about what a message takes besides its text and its metadata.
+const messageBytes = 320
 
 // appendContent also tells the metadata as it wrote them, nil for none.
 func appendContent(b []byte, content string, metadata Object) (_ []byte, written jsontext.Value) {
@@ -632,13 +635,12 @@ func appendContent(b []byte, content string, metadata Object) (_ []byte, written
 
 // Append writes the object with its keys sorted and its values as they are.
 func (o Object) Append(b []byte) []byte {
-	size, keys := len("{}"), make([]string, 0, 16)
-	for key, value := range o {
-		size += len(key) + len(value) + len(`"":,`)
+	keys := make([]string, 0, 16)
+	for key := range o {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
-	b = append(slices.Grow(b, size), '{')
+	b = append(slices.Grow(b, o.room()), '{')
 	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
@@ -647,6 +649,15 @@ func (o Object) Append(b []byte) []byte {
 		b = append(b, o[key]...)
 	}
 	return append(b, '}')
+}
+
+// room is how many bytes the object takes, where no key needs an escape.
+func (o Object) room() int {
+	n := len("{}")
+	for key, value := range o {
+		n += len(key) + len(value) + len(`"":,`)
+	}
+	return n
 }
 
 // Text returns a JSON string's text.

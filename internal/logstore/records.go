@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -61,9 +60,11 @@ const (
 )
 
 type page struct {
-	seqs []uint64
-	ends []int
-	text []byte
+	seqs  []uint64
+	lines [][]byte
+	// room is where the next line is put. It is doubled where it is full, so that a page of a few
+	// lines takes little and one that is read into again is made once.
+	room []byte
 	// last is the number of the line that was checked last, zero before the first,
 	// and link the hash that its neighbour names, or, going back, has.
 	last uint64
@@ -79,16 +80,16 @@ const (
 
 // read fills the page with records between two, both exclusive.
 func (p *page) read(ctx context.Context, r Records, query string, after, before uint64) error {
-	p.seqs, p.ends, p.text, p.last, p.link = p.seqs[:0], p.ends[:0], p.text[:0], 0, audit.Hash{}
+	p.seqs, p.lines, p.room, p.last, p.link = p.seqs[:0], p.lines[:0], p.room[:0], 0, audit.Hash{}
+	size := 0
 	err := r.db.Scan(ctx, func(conn *sqlite.Conn) error {
 		err := sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
 			Args: []any{int64(min(after, math.MaxInt64)), int64(min(before, math.MaxInt64)), pageLines},
 			ResultFunc: func(stmt *sqlite.Stmt) error {
-				start, length := len(p.text), stmt.ColumnLen(1)
-				p.text = slices.Grow(p.text, length)[:start+length]
-				stmt.ColumnBytes(1, p.text[start:])
-				p.seqs, p.ends = append(p.seqs, uint64(stmt.ColumnInt64(0))), append(p.ends, len(p.text))
-				if len(p.text) >= pageBytes {
+				line := p.take(stmt.ColumnLen(1))
+				stmt.ColumnBytes(1, line)
+				p.seqs, p.lines = append(p.seqs, uint64(stmt.ColumnInt64(0))), append(p.lines, line)
+				if size += len(line); size >= pageBytes {
 					return errPageFull
 				}
 				return nil
@@ -105,18 +106,20 @@ func (p *page) read(ctx context.Context, r Records, query string, after, before 
 	return nil
 }
 
-func (p *page) line(i int) []byte {
-	start := 0
-	if i > 0 {
-		start = p.ends[i-1]
+// take returns so many bytes of the page's room.
+func (p *page) take(n int) []byte {
+	start := len(p.room)
+	if cap(p.room)-start < n {
+		p.room, start = make([]byte, 0, max(n, 2*cap(p.room), 16<<10)), 0
 	}
-	return p.text[start:p.ends[i]:p.ends[i]]
+	p.room = p.room[:start+n]
+	return p.room[start : start+n : start+n]
 }
 
 // check returns a line, which is what was sealed: nobody is given one that was
 // changed since. Lines are checked in their order, and each with its neighbour.
 func (p *page) check(i int) ([]byte, error) {
-	line, seq := p.line(i), p.seqs[i]
+	line, seq := p.lines[i], p.seqs[i]
 	head, prev, err := audit.Sealed(seq, line)
 	if err != nil {
 		return nil, err
@@ -173,7 +176,7 @@ func (r Records) EachLine(ctx context.Context, after uint64, visit func(seq uint
 // EachStored is [Records.EachLine] for a verifier: the lines are as they stand in the
 // file, and nobody has looked at them.
 func (r Records) EachStored(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
-	return r.each(ctx, after, func(p *page, i int) ([]byte, error) { return p.line(i), nil }, visit)
+	return r.each(ctx, after, func(p *page, i int) ([]byte, error) { return p.lines[i], nil }, visit)
 }
 
 func (r Records) each(ctx context.Context, after uint64, get func(p *page, i int) ([]byte, error), visit func(seq uint64, line []byte) error) error {

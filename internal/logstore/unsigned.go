@@ -56,7 +56,7 @@ func (l *Log) lastSigned(ctx context.Context, log *end, key note.Verifier) (foun
 			return Signed{}, first, err
 		}
 		for i, seq := range p.seqs {
-			line := p.line(i)
+			line := p.lines[i]
 			if c, signed, ok := audit.CheckpointOf(line, key); ok {
 				root, err := l.rootAt(ctx, c.Size, &log.tree)
 				if err != nil {
