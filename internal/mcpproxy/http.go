@@ -107,12 +107,17 @@ func Serve(ctx context.Context, o *Options, l net.Listener, target *url.URL, pat
 		},
 	}
 	server := &http.Server{
-		Handler: w, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ErrorLog: w.back.ErrorLog, BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: w, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ErrorLog: w.back.ErrorLog, BaseContext: func(net.Listener) context.Context { return w.ended },
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	err := server.Serve(l)
 	w.end()
+	_ = server.Close() // where the listener failed, it is open still
+	// Nothing begins any more once all the room is taken.
+	for range cap(w.room) {
+		w.room <- struct{}{}
+	}
 	w.loseAll()
 	w.background.Wait()
 	if errors.Is(err, http.ErrServerClosed) {

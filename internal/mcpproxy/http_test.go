@@ -4,17 +4,21 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/go-json-experiment/json/jsontext"
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // stream reads a stream of events while the answers to the ids are awaited, whose texts
@@ -227,6 +231,85 @@ func TestTextsOf(t *testing.T) {
 		got, err := textsOf(jsontext.Value(result))
 		if got != want || (err != nil) != (want == "") {
 			t.Errorf("%s: %q, %v", result, got, err)
+		}
+	}
+}
+
+// logger tells what is logged.
+type logger func(string)
+
+func (l logger) Write(b []byte) (int, error) {
+	l(string(b))
+	return len(b), nil
+}
+
+// brittle is a listener that fails once it is told to.
+type brittle struct {
+	net.Listener
+	fails chan struct{}
+}
+
+func (b *brittle) Accept() (net.Conn, error) {
+	c, err := b.Listener.Accept()
+	select {
+	case <-b.fails:
+		return nil, errors.Join(err, errors.New("it failed"))
+	default:
+		return c, err
+	}
+}
+
+// The end of a server waits for what it has begun, whatever ends it.
+func TestServeWaitsForItsHandlers(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		reached := make(chan struct{})
+		behind := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			// A server hears that its client is gone once it has read what it said.
+			_, _ = io.Copy(io.Discard, r.Body)
+			close(reached)
+			<-r.Context().Done()
+		}))
+		t.Cleanup(behind.Close)
+		target, err := url.Parse(behind.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, err := Listen(t.Context(), "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &brittle{inner, make(chan struct{})}
+		served, inside := make(chan error, 1), make(chan struct{})
+		o := &Options{Map: &Map{}, Now: time.Now, Log: slog.New(slog.NewTextHandler(logger(func(string) {
+			// A handler says that the server cannot be reached, and has not ended by then.
+			close(inside)
+			select {
+			case err := <-served:
+				t.Errorf("it has ended with %v while a request is answered", err)
+				served <- err
+			case <-time.After(50 * time.Millisecond):
+			}
+		}), nil))}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { served <- Serve(ctx, o, l, target, "/p") }()
+		go func() {
+			r, err := http.Post("http://"+l.Addr().String()+"/p", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+			if err == nil {
+				_ = r.Body.Close()
+			}
+		}()
+		<-reached
+		if fails {
+			close(l.fails)
+			_ = inner.Close()
+		} else {
+			cancel()
+		}
+		<-inside
+		if err := <-served; (err != nil) != fails {
+			t.Errorf("it ended with %v", err)
 		}
 	}
 }
