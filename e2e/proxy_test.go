@@ -31,6 +31,12 @@ var everything = []string{
 	`"method":"tools/call","params":{"name":"none","arguments":{}}`, `"method":"tools/call","params":{"name":"echo"}`, `"method":"no/such"`,
 }
 
+// answers are what that client answers the server.
+var answers = map[string]string{
+	"roots/list": `{"roots":[]}`, "elicitation/create": `{"action":"decline"}`,
+	"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"half \ud83d"}}`,
+}
+
 // converse has a client ask all of it, and returns every line of the server but for what it
 // logs.
 func converse(t *testing.T, cmd *exec.Cmd) (lines []string) {
@@ -68,11 +74,7 @@ func converse(t *testing.T, cmd *exec.Cmd) (lines []string) {
 			if err := json.Unmarshal([]byte(line), &m); err != nil {
 				t.Fatalf("%q: %v", line, err)
 			}
-			answer := map[string]string{
-				"roots/list": `{"roots":[]}`, "elicitation/create": `{"action":"decline"}`,
-				"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"half \ud83d"}}`,
-			}[m.Method]
-			if answer != "" {
+			if answer := answers[m.Method]; answer != "" {
 				say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, answer))
 			}
 			if m.Method != "notifications/message" && !strings.HasSuffix(m.Method, "list_changed") && m.Method != "roots/list" {
