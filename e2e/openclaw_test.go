@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,9 +35,15 @@ type gateway struct {
 type model struct {
 	mu     sync.Mutex
 	bodies []string
+	// named is the tool that it calls where it is asked for a call: sessions_send unless said.
+	// told is what the last tool has answered.
+	named, told string
 }
 
 const asksForCall, asksForSecret = "with these arguments: {", "Tell me the key."
+
+// key stands for the secret in what the model is asked for.
+const key = "THE-KEY"
 
 var secret = "sk-ant-api03-" + strings.Repeat("aB3", 31) + "AA"
 
@@ -52,6 +59,11 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(body, &asked)
 	m.mu.Lock()
 	m.bodies = append(m.bodies, string(body))
+	for _, said := range asked.Messages {
+		if said.Role == "tool" {
+			m.told = textOf(said.Content)
+		}
+	}
 	m.mu.Unlock()
 	// The turn is what stands behind the last answer.
 	turn := ""
@@ -67,8 +79,10 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer["content"] = "It is " + secret
 	}
 	if _, rest, ok := strings.Cut(turn, asksForCall); ok {
-		line, _, _ := strings.Cut(rest, "\n")
-		args, _ := json.Marshal(map[string]any{"id": "sessions_send", "args": json.RawMessage("{" + line)})
+		// OpenClaw may write more behind them.
+		var given json.RawMessage
+		_ = json.NewDecoder(strings.NewReader("{" + strings.ReplaceAll(rest, key, secret))).Decode(&given)
+		args, _ := json.Marshal(map[string]any{"id": cmp.Or(m.named, "sessions_send"), "args": given})
 		answer["content"], finish = nil, "tool_calls"
 		answer["tool_calls"] = []any{map[string]any{"index": 0, "id": "call_1", "type": "function", "function": map[string]any{"name": "tool_call", "arguments": string(args)}}}
 	}
@@ -117,11 +131,16 @@ func (m *model) saw(agent, text string) (n int) {
 }
 
 func openGateway(t *testing.T) *gateway {
+	return openGatewayWith(t, "# mine\nlog: {level: info}\n", func(*gateway) string { return "" })
+}
+
+// openGatewayWith starts a daemon with a configuration, and a Gateway with more settings.
+func openGatewayWith(t *testing.T, config string, more func(*gateway) string) *gateway {
 	node, err := filepath.Abs("openclaw/node_modules/.bin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{trial: beginWith(t, "# mine\nlog: {level: info}\n", node), model: new(model)}
+	g := &gateway{trial: beginWith(t, config, node), model: new(model)}
 	api := httptest.NewServer(g.model)
 	t.Cleanup(api.Close)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -136,7 +155,7 @@ func openGateway(t *testing.T) *gateway {
 		"agents": {"ownership": "explicit", "defaults": {"model": {"primary": "fake/m"}}, "entries": {"alice": {"workspace": %q}, "bob": {"workspace": %q}}},
 		"models": {"mode": "replace", "providers": {"fake": {"baseUrl": %q, "apiKey": "none", "api": "openai-completions",
 			"models": [{"id": "m", "name": "M", "reasoning": false, "input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 128000, "maxTokens": 4096}]}}},
-		"tools": {"profile": "full"}}`, port, g.at("alice"), g.at("bob"), api.URL+"/v1"))
+		"tools": {"profile": "full"}%s}`, port, g.at("alice"), g.at("bob"), api.URL+"/v1", more(g)))
 	g.start()
 	return g
 }
