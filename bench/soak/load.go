@@ -23,9 +23,11 @@ type soak struct {
 	alone  bool
 	out    io.Writer
 
-	sent, denied, held, approved, disapproved, delivered, queued, visits, reloads, followed, tasks atomic.Int64
+	sent, denied, held, approved, disapproved, delivered, queued, visits, reloads, followed, tasks, late atomic.Int64
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// tokens are those of apps that come and go, by app.
+	tokens  map[string]string
 	wrong   int
 	first   error
 	samples []sample
@@ -147,12 +149,17 @@ func (s *soak) serve(whole context.Context, d *process) error {
 	return nil
 }
 
+// app registers an app. It comes with the token that it had before: a daemon that is busy may
+// not have noticed yet that the connection before has ended.
 func (s *soak) app(ctx context.Context, id string, c api.Capabilities) (*client.Client, error) {
-	app, err := client.Dial(ctx, s.place.socket())
+	s.mu.Lock()
+	token := s.tokens[id]
+	s.mu.Unlock()
+	app, err := client.Dial(ctx, s.place.socket(), client.WithToken(token))
 	if err != nil {
 		return nil, err
 	}
-	_, err = app.Register(ctx, &api.Manifest{
+	registered, err := app.Register(ctx, &api.Manifest{
 		ID: id, Name: id, Version: "1.0.0", Type: "app", Main: "x", Protocol: api.ManifestProtocol{Version: "1.0"}, Capabilities: c,
 	})
 	if err == nil {
@@ -161,6 +168,9 @@ func (s *soak) app(ctx context.Context, id string, c api.Capabilities) (*client.
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("register %s: %w", id, err), app.Close())
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[id] = registered.Token
 	return app, nil
 }
 

@@ -79,7 +79,7 @@ func run() (flat bool, err error) {
 		}
 		err = os.RemoveAll(dir)
 	}()
-	s := &soak{place: place{dir, path}, length: *length, rate: *rate, alone: *alone, out: os.Stdout}
+	s := &soak{place: place{dir, path}, length: *length, rate: *rate, alone: *alone, out: os.Stdout, tokens: make(map[string]string)}
 	return s.run(ctx)
 }
 

@@ -344,6 +344,9 @@ func (s *soak) judge() bool {
 			flat = false
 		}
 	}
+	if n := s.late.Load(); n > 0 {
+		fmt.Fprintf(s.out, "%d tasks lost the lease of an attempt, since nobody was heard of for %s: something stopped this program\n", n, lease)
+	}
 	fmt.Fprintf(s.out, "a status took %s at most\n", s.longest.Round(time.Millisecond))
 	for _, did := range s.neighbours {
 		fmt.Fprintf(s.out, "neighbour: %s\n", did)

@@ -307,7 +307,7 @@ func floodRegistrations(ctx context.Context, p place, did *atomic.Int64) error {
 // no more or there are many, and then has the channel come for them.
 func floodWaiting(ctx context.Context, p place, did *atomic.Int64) error {
 	const most = 60
-	s := &soak{place: p}
+	s := &soak{place: p, tokens: make(map[string]string)}
 	flood, err := s.app(ctx, "@soak/flood", api.Capabilities{})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 )
@@ -66,11 +67,20 @@ type taskView struct {
 func (s *soak) manage(ctx context.Context, t team, n int) {
 	j := &taskJob{ctx: ctx, team: t}
 	j.task(n)
-	if j.err == nil {
+	switch {
+	case j.err == nil:
 		s.tasks.Add(1)
+	case code(j.err) == api.Conflict && !j.begun.IsZero() && time.Since(j.begun) >= lease:
+		// Whoever was stopped for as long as its lease holds has lost it, and is rightly told so.
+		s.late.Add(1)
+	default:
+		s.note(ctx, j.err)
 	}
-	s.note(ctx, j.err)
 }
+
+// lease is for how long an attempt is waited for that nobody hears of, as the daemon has it
+// where the configuration says nothing else.
+const lease = 90 * time.Second
 
 // taskJob is one task's way. After an error nothing more is done.
 type taskJob struct {
@@ -78,7 +88,9 @@ type taskJob struct {
 	team    team
 	id      string
 	attempt string
-	err     error
+	// begun is when the attempt that runs has begun, zero while none does.
+	begun time.Time
+	err   error
 }
 
 func (j *taskJob) do(who, method string, params map[string]any) (v taskView) {
@@ -106,6 +118,7 @@ func (j *taskJob) review(who, kind string) {
 }
 
 func (j *taskJob) begin() {
+	j.begun = time.Now()
 	j.attempt = j.do("lead", "task.start_attempt", map[string]any{"phase": "executing", "actor": "lead", "runtime": "local", "executor_kind": "builder", "worker_ref": "builder"}).Attempt
 	for range 3 {
 		j.do("builder", "task.record_checkpoint", map[string]any{"attempt_id": j.attempt, "checkpoint_type": "heartbeat", "payload": map[string]any{}})
@@ -134,6 +147,9 @@ func (j *taskJob) task(n int) {
 		"attempt_id": j.attempt, "kind": "primary_output", "uri": "out.txt", "produced_by": "builder", "digest": fmt.Sprintf("sha256:%064x", n),
 	})
 	j.do("builder", "task.finish_attempt", map[string]any{"attempt_id": j.attempt, "outcome": "succeeded"})
+	if j.err == nil {
+		j.begun = time.Time{}
+	}
 	j.move("executing", "spec_gate")
 	j.review("checker", "spec")
 	j.move("spec_gate", "quality_gate")
