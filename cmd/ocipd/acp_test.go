@@ -362,32 +362,42 @@ func TestACPRunEnds(t *testing.T) {
 	}
 }
 
-// An agent outlives the daemon: what it has asked is asked anew, and its attempt goes on.
+// An agent outlives the daemon: what it has asked is asked anew, and its attempt goes on. One
+// whose bridge is killed is run once more. However often the two are killed, and whether the
+// person decides before or after, what it asks is one question, and the word answers it.
 func TestACPRunOutlivesTheDaemon(t *testing.T) {
 	t.Parallel()
 	m := newAgentTrial(t, "  self_review: true\n")
 	id := m.executing(t)
-	m.plan("builder", "ask Build everything")
-	run := m.program("acp", "run", "--token-file", m.grant("builder", args{"task_id": id}))
-	var said strings.Builder
-	run.Stdout, run.Stderr = &said, &said
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
+	m.plan("builder", "ask Build everything", "ask Build everything")
+	file := m.grant("builder", args{"task_id": id})
+	start := func(said *strings.Builder) *exec.Cmd {
+		run := m.program("acp", "run", "--token-file", file)
+		run.Stdout, run.Stderr = said, said
+		if err := run.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return run
 	}
+	var said strings.Builder
+	first := start(new(strings.Builder))
 	m.pending()
 	m.kill()
-	// The request is the same one when it is asked anew, unless it was decided before.
-	ended := make(chan error, 1)
-	go func() { ended <- run.Wait() }()
-	m.decide("approve")
-	if m.waiting(ended) != "" {
-		m.decide("approve")
+	m.pending()
+	if err := errors.Join(first.Process.Kill(), first.Wait()); err == nil {
+		t.Fatal("the bridge ended before a person has decided")
 	}
-	if err := <-ended; err != nil {
+	m.decide("approve")
+	m.kill()
+	if err := start(&said).Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, said.String())
 	}
 	if a := m.view(id).Attempts; len(a) != 1 || a[0].Status != task.AttemptSucceeded {
 		t.Errorf("attempts %+v", a)
+	}
+	var list api.ApprovalListResult
+	if m.operator("approval.list", map[string]any{"state": "all"}, &list); list.Total != 1 {
+		t.Errorf("people were asked %d times: %s", list.Total, list.Approvals)
 	}
 }
 

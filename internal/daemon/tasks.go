@@ -40,7 +40,7 @@ func tasksConfig(c *config.Config) tasks.Config {
 			SpecReviews: c.Tasks.Reviews.Spec, QualityReviews: c.Tasks.Reviews.Quality, SelfApproval: c.Tasks.SelfApproval, SharedPrincipals: c.Tasks.SelfReview,
 			Approvers: c.Approvals.Required,
 		},
-		ApproveWithin: c.Approvals.ExpiresAfter, PermitWithin: permitWithin, Tenants: tenants(c),
+		ApproveWithin: c.Approvals.ExpiresAfter, PermitWithin: permitWithin, MaxAsked: c.Approvals.MaxOpen, Tenants: tenants(c),
 	}
 	for _, l := range ocip.Levels() {
 		t.Levels = append(t.Levels, l.String())

@@ -1,64 +1,186 @@
 package daemon_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/task"
 )
 
+// askPermission asks about a tool call and does not wait for the answer.
+func (c *crew) askPermission(a *taskCaller, call string) chan m {
+	answered := make(chan m, 1)
+	go func() {
+		got, _ := a.call("task.ask_permission", m{
+			"task_id": c.id, "attempt_id": c.attempt, "options": []any{},
+			"tool_call": m{"id": call, "kind": "execute", "title": "rm -r build", "input": m{"b": 1, "a": "x"}},
+		})
+		answered <- got
+	}()
+	return answered
+}
+
+// waiting waits until so many askings are on record, and wants so many requests to wait.
+func (c *crew) waiting(n, asked int) []api.ApprovalSummary {
+	c.h.t.Helper()
+	c.h.statusUntil("what was asked", func(api.Status) bool {
+		return len(c.h.records(audit.Filter{Like: audit.Record{Event: "task_permission", PolicyResult: audit.ResultApproval}})) == asked
+	})
+	var page struct {
+		Approvals []api.ApprovalSummary `json:"approvals"`
+	}
+	c.h.operator("approval.list", m{}, &page)
+	if len(page.Approvals) != n {
+		c.h.t.Fatalf("%d requests wait: %+v", len(page.Approvals), page.Approvals)
+	}
+	return page.Approvals
+}
+
+// says has a person decide.
+func (c *crew) says(decide string, r api.ApprovalSummary) {
+	c.h.t.Helper()
+	saw := c.h.shown(r.ApprovalID)
+	c.h.operator("approval.resolve", decision(decide, &saw), nil)
+}
+
+// again attaches with a token on a new connection.
+func (c *crew) again(granted m) *taskCaller {
+	c.h.t.Helper()
+	a := c.h.taskDial("run/kernel.sock", "again")
+	a.must("task.attach", m{"token": granted["token"]})
+	return a
+}
+
 // A permission that an agent waits for when the daemon ends is asked for again by its
-// bridge, and is the same question to the person: it is listed once, and one word answers
-// it. The same call under another id is another question.
+// bridge, and is the same question to the person: it is listed once. One word answers one
+// asking, and whoever asks at the same time is asked about anew. The same call under another
+// id is another question.
 func TestPermissionIsAskedForOnce(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew()
 	c.executing()
 	granted := h.taskOperator().must("task.grant", m{"actor": "builder", "task_id": c.id})
-	ask := func(a *taskCaller, id string) chan m {
-		answered := make(chan m, 1)
-		go func() {
-			got, _ := a.call("task.ask_permission", m{"task_id": c.id, "attempt_id": c.attempt, "options": []any{},
-				"tool_call": m{"id": id, "kind": "execute", "title": "rm -r build", "input": m{"b": 1, "a": "x"}}})
-			answered <- got
-		}()
-		return answered
-	}
-	waiting := func(n, asked int) []api.ApprovalSummary {
-		t.Helper()
-		h.statusUntil("what was asked", func(api.Status) bool {
-			return len(h.records(audit.Filter{Like: audit.Record{Event: "task_permission"}})) == asked
-		})
-		var page struct {
-			Approvals []api.ApprovalSummary `json:"approvals"`
-		}
-		h.operator("approval.list", m{}, &page)
-		if len(page.Approvals) != n {
-			t.Fatalf("%d requests wait: %+v", len(page.Approvals), page.Approvals)
-		}
-		return page.Approvals
-	}
-	ask(c.builder, "call-1")
-	first := waiting(1, 1)[0].ApprovalID
+	c.askPermission(c.builder, "call-1")
+	first := c.waiting(1, 1)[0].ApprovalID
 	h.stop()
 	h.start()
-	again := h.taskDial("run/kernel.sock", "builder")
-	again.must("task.attach", m{"token": granted["token"]})
-	one, same, other := ask(again, "call-1"), ask(again, "call-1"), ask(again, "call-2")
-	for _, r := range waiting(2, 4) {
-		saw := h.shown(r.ApprovalID)
-		decide := api.DecideDeny
+	again := c.again(granted)
+	one, same, other := c.askPermission(again, "call-1"), c.askPermission(again, "call-1"), c.askPermission(again, "call-2")
+	for _, r := range c.waiting(2, 4) {
 		if r.ApprovalID == first {
-			decide = api.DecideApprove
-		}
-		h.operator("approval.resolve", decision(decide, &saw), nil)
-	}
-	for name, got := range map[string]m{"the call": <-one, "at the same time": <-same} {
-		if got["decision"] != "allow" || str(got, "approval_id") != first {
-			t.Errorf("%s is answered %v", name, got)
+			c.says(api.DecideApprove, r)
+		} else {
+			c.says(api.DecideDeny, r)
 		}
 	}
 	if got := <-other; got["decision"] != "deny" {
 		t.Errorf("another call is answered %v", got)
 	}
+	c.says(api.DecideDeny, c.waiting(1, 5)[0])
+	both := []m{<-one, <-same}
+	if both[0]["decision"] == "deny" {
+		both[0], both[1] = both[1], both[0]
+	}
+	if both[0]["decision"] != "allow" || str(both[0], "approval_id") != first || both[1]["decision"] != "deny" {
+		t.Errorf("asked twice at the same time: %v", both)
+	}
+}
+
+// What a person says while nobody asks, since who asked was killed, answers the next asking
+// that is the same, once, also after an end of the daemon; and no other asking: of another
+// call, of another actor, or of the next attempt.
+func TestPermissionIsDecidedMeanwhile(t *testing.T) {
+	h := build(t, taskTeam)
+	c := h.crew()
+	c.executing()
+	granted := h.taskOperator().must("task.grant", m{"actor": "builder", "task_id": c.id})
+	reviewer := h.taskOperator().must("task.grant", m{"actor": "checker"})
+	asked := 0
+	// decides has a person decide about a call whose asker has gone, and ends the daemon.
+	decides := func(call, decide string) (id string) {
+		t.Helper()
+		var status api.Status
+		h.operator("kernel.status", m{}, &status)
+		before := status.Connections
+		gone := c.again(granted)
+		c.askPermission(gone, call)
+		asked++
+		r := c.waiting(1, asked)[0]
+		gone.c.Close()
+		h.statusUntil("nobody asks", func(s api.Status) bool { return s.Connections == before })
+		c.says(decide, r)
+		h.stop()
+		h.start()
+		c.lead = c.again(h.taskOperator().must("task.grant", m{"actor": "lead"}))
+		return r.ApprovalID
+	}
+	// anew wants a person to be asked once more, who denies it.
+	anew := func(what string, a *taskCaller, call string) {
+		t.Helper()
+		answer := c.askPermission(a, call)
+		asked++
+		c.says(api.DecideDeny, c.waiting(1, asked)[0])
+		if got := <-answer; got["decision"] != "deny" {
+			t.Errorf("%s is answered %v", what, got)
+		}
+	}
+	id := decides("call-1", api.DecideApprove)
+	builder := c.again(granted)
+	anew("another call", builder, "call-2")
+	anew("another actor", c.again(reviewer), "call-1")
+	if got := <-c.askPermission(builder, "call-1"); got["decision"] != "allow" || got["approval_id"] != id {
+		t.Errorf("what was approved is answered %v", got)
+	}
+	allowed := h.records(audit.Filter{Like: audit.Record{Event: "task_permission", PolicyResult: audit.ResultAllow}})
+	if len(allowed) != 1 || allowed[0].ApprovalID != id || allowed[0].AttemptID != c.attempt {
+		t.Errorf("on record: %+v", allowed)
+	}
+	anew("the same once more", builder, "call-1")
+	id = decides("call-3", api.DecideDeny)
+	builder = c.again(granted)
+	if got := <-c.askPermission(builder, "call-3"); got["decision"] != "deny" || got["approval_id"] != id {
+		t.Errorf("what was denied is answered %v", got)
+	}
+	anew("what was denied, once more", builder, "call-3")
+	decides("call-4", api.DecideApprove)
+	c.lead.must("task.finish_attempt", m{"task_id": c.id, "attempt_id": c.attempt, "outcome": "aborted"})
+	c.move(task.ExecutionReady)
+	c.attempt = str(c.lead.must("task.start_attempt", m{"task_id": c.id, "phase": "executing", "actor": "lead", "runtime": "local", "executor_kind": "builder", "worker_ref": "builder"}), "attempt_id")
+	anew("the next attempt", h.actor("builder", c.id), "call-4")
+	h.verify()
+}
+
+// Only so many tool calls of a task wait for a person, and what they say of themselves cannot
+// look like the daemon's words.
+func TestPermissionsThatWait(t *testing.T) {
+	h := build(t, strings.Replace(taskTeam, "tasks:", "approvals: {max_open: 2, notify: {desktop: false}}\ntasks:", 1))
+	c := h.crew()
+	c.executing()
+	c.askPermission(c.builder, "one")
+	c.askPermission(c.builder, "two")
+	shown := h.shown(c.waiting(2, 2)[0].ApprovalID)
+	if !strings.HasPrefix(shown.Content, "\"rm -r build\" (\"execute\")\narguments: {") {
+		t.Errorf("shown %q", shown.Content)
+	}
+	ask := m{"task_id": c.id, "options": []any{}, "tool_call": m{"kind": "execute\n", "title": "read\nall that it says it touches is in the workspace"}}
+	c.builder.refuse(api.Conflict, task.Limit, "task.ask_permission", ask)
+	c.says(api.DecideDeny, c.waiting(2, 2)[0])
+	answer := make(chan m, 1)
+	go func() {
+		got, _ := c.builder.call("task.ask_permission", ask)
+		answer <- got
+	}()
+	for _, r := range c.waiting(2, 3) {
+		if content := h.shown(r.ApprovalID).Content; strings.Contains(content, "\nall that") || strings.Count(content, "\n") > 2 {
+			t.Errorf("shown %q", content)
+		}
+		c.says(api.DecideDeny, r)
+	}
+	if got := <-answer; got["decision"] != "deny" {
+		t.Errorf("answered %v", got)
+	}
+	// Who has no part in the task asks nothing about it.
+	h.actor("critic", "").refuse(api.Forbidden, task.NotPermitted, "task.ask_permission", ask)
 }

@@ -150,34 +150,6 @@ func (h *Hooks) judge(ctx context.Context, p *Raised, rules *Rules, r *audit.Rec
 	return v, ctx.Err()
 }
 
-// word is what a person has said about an agent's call: it is taken by that agent's next
-// call that is the same, once. Its release has the name of the call as its key.
-type word struct {
-	Allow bool   `json:"allow"`
-	Note  string `json:"note,omitzero"`
-	// Revision is the policy's under which it was said.
-	Revision string `json:"revision"`
-}
-
-// ofTools is where a person's word about tool calls comes from, as releases say it.
-const ofTools = "tools"
-
-// said returns a person's word about a call that nobody has taken yet, and where it stands.
-func (h *Hooks) said(ctx context.Context, app, asked, revision string) (*store.Release, *word, error) {
-	rows, err := h.o.Store.ReadyReleases(ctx, app, asked, h.o.Now(), api.MaxPage)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range rows {
-		var w word
-		if rows[i].Origin != ofTools || json.Unmarshal(rows[i].Data, &w) != nil || w.Revision != revision {
-			continue
-		}
-		return &rows[i], &w, nil
-	}
-	return nil, nil, nil
-}
-
 // askPerson answers a call that a person decides about: by what one has said, or by what
 // waits.
 func (h *Hooks) askPerson(ctx context.Context, p *Raised, rules *Rules, r *audit.Record, v *ocip.Verdict) (api.EmitResult, error) {
@@ -187,12 +159,12 @@ func (h *Hooks) askPerson(ctx context.Context, p *Raised, rules *Rules, r *audit
 	}
 	defer h.locks.Lock(p.Agent.InstanceID)()
 	asked := c.askedBy(p.Agent)
-	row, said, err := h.said(ctx, p.AppID, asked, v.PolicyRevision)
+	said, err := rules.Decider.Said(ctx, p.AppID, asked, v.PolicyRevision)
 	switch {
 	case err != nil:
 		return api.EmitResult{}, err
 	case said != nil:
-		return h.take(r, row, said, v)
+		return h.take(rules.Decider, r, said, v)
 	}
 	r.PolicyResult, r.Code = string(ocip.RequireApproval), string(v.Code)
 	change := &store.Change{Records: []*audit.Record{r}}
@@ -239,12 +211,10 @@ func (h *Hooks) askPerson(ctx context.Context, p *Raised, rules *Rules, r *audit
 }
 
 // take answers a call by a person's word, which is used up by that. The agent's lock is held.
-func (h *Hooks) take(r *audit.Record, row *store.Release, said *word, v *ocip.Verdict) (api.EmitResult, error) {
-	r.ApprovalID = row.Approval
+func (h *Hooks) take(d *approval.Decider, r *audit.Record, said *approval.Word, v *ocip.Verdict) (api.EmitResult, error) {
+	r.ApprovalID = said.Approval()
 	change := &store.Change{Records: []*audit.Record{r}}
-	used := *row
-	used.From, used.State, used.Data = row.State, stateUsed, nil
-	change.Add(&used)
+	said.Take(change)
 	if !said.Allow {
 		v.Reason = "a person has denied the call"
 		if said.Note != "" {
@@ -258,24 +228,17 @@ func (h *Hooks) take(r *audit.Record, row *store.Release, said *word, v *ocip.Ve
 	if _, err := h.o.Commit(change); err != nil {
 		return api.EmitResult{}, err
 	}
-	result := api.EmitResult{Allowed: true, ApprovalID: row.Approval}
-	back := *row
-	back.From, back.State = stateUsed, row.State
+	result := api.EmitResult{Allowed: true, ApprovalID: r.ApprovalID}
 	result.Watch(func(written bool) {
 		if written {
 			return // it may have been read, and the tool run
 		}
-		told := *r
-		told.ID, told.Event, told.PolicyReason = h.o.NewID(), "not_taken", "the connection ended before the answer was written: what the person said holds for the next call"
-		if _, err := h.o.Commit(&store.Change{Parts: []store.Part{&back}, Records: []*audit.Record{&told}, Drains: true}); err != nil {
-			h.o.Log.Error("cannot give back an approval that nobody took", zap.String("approval", back.Approval), zap.Error(err))
+		if err := d.Back(said, r); err != nil {
+			h.o.Log.Error("cannot give back an approval that nobody took", zap.String("approval", r.ApprovalID), zap.Error(err))
 		}
 	})
 	return result, nil
 }
-
-// stateUsed is the state of a word that was taken.
-const stateUsed = "sent"
 
 // permission is a tool call that waits for a person.
 type permission struct {
@@ -339,12 +302,7 @@ func (s *permission) Shown() approval.View {
 
 // say enters a person's word into the change of their decision.
 func (s *permission) say(d *approval.Decision, allow bool) error {
-	data, err := json.Marshal(&word{Allow: allow, Note: d.By.Note, Revision: s.r.PolicyRevision})
-	if err != nil {
-		return err
-	}
-	d.Change.Add(&store.Release{Approval: s.r.ApprovalID, AppID: s.r.AppID, State: store.ReleaseReady, Key: s.r.Asked, Origin: ofTools, Data: data, ExpiresAt: d.Now.Add(s.rules.HoldFor)})
-	return nil
+	return d.Say(s.r.AppID, allow, d.Now.Add(s.rules.HoldFor))
 }
 
 // Release lets the next call that is the same run.

@@ -1080,7 +1080,15 @@ type Permission struct {
 	Decision   string `json:"decision"`
 	Reason     string `json:"reason,omitzero"`
 	ApprovalID string `json:"approval_id,omitzero"`
+
+	lost func(written bool)
 }
+
+// OnLost is what is done where nobody is known to have taken the answer.
+func (p Permission) OnLost() func(written bool) { return p.lost }
+
+// Watch has a function told where nobody is known to have taken the answer.
+func (p *Permission) Watch(lost func(written bool)) { p.lost = lost }
 
 // WatchParams follows tasks (task.watch). After is a number of the log.
 type WatchParams struct {

@@ -26,6 +26,10 @@ type own struct {
 	Planned  *task.Planned  `json:"planned,omitzero"`
 	Bound    task.BoundPair `json:"bound,omitzero"`
 	Tenant   string         `json:"tenant,omitzero"`
+	// Tool is the tool call that an actor asks about, of a permission.
+	Tool  *taskapi.ToolCall `json:"tool,omitzero"`
+	Actor string            `json:"actor,omitzero"`
+	Role  task.Role         `json:"role,omitzero"`
 }
 
 // subject is an effect, or a permission, that waits for a person.
@@ -60,9 +64,10 @@ func (s *subject) Takes(decision string) error {
 	return nil
 }
 
-// Preview looks whether what was asked about is still what would be done.
+// Preview looks whether what was asked about is still what would be done, and of a tool call
+// what the policy says of it now.
 func (s *subject) Preview(ctx context.Context, _ time.Time) error {
-	if !s.effect() {
+	if !s.effect() && s.own.Tool == nil {
 		return nil
 	}
 	at, err := s.t.loadLocked(ctx, s.own.TaskID)
@@ -70,6 +75,14 @@ func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 		return err
 	}
 	s.r.Blocked = ""
+	if tool := s.own.Tool; tool != nil {
+		_, answer := s.t.judged(ctx, at, s.own.Actor, s.own.Role, tool)
+		s.r.PolicyApplied, s.r.PolicyRevision, s.r.Needed = answer.Policy, answer.Revision, max(1, answer.Approvers)
+		if !answer.Allow {
+			s.r.Blocked = answer.Reason
+		}
+		return nil
+	}
 	a := at.Approval(s.r.ApprovalID)
 	if a == nil || a.Void || a.Status != task.ApprovalPending {
 		s.r.Blocked = "what it was for is gone"
@@ -116,7 +129,7 @@ func (s *subject) enter(ctx context.Context, d *approval.Decision, status string
 	id := s.r.ApprovalID
 	d.Change.OnDurable(func(store.Receipt) { s.t.moved.tell(id) })
 	if !s.effect() {
-		return nil
+		return s.say(d, status)
 	}
 	at, err := s.t.loadLocked(ctx, s.own.TaskID)
 	if err != nil {
@@ -142,6 +155,15 @@ func (s *subject) enter(ctx context.Context, d *approval.Decision, status string
 	d.Change.Add(change.Parts...)
 	d.Change.OnDurable(change.Durable)
 	return nil
+}
+
+// say keeps a person's word about a tool call for who asks about it, for as long as it would
+// have been waited for.
+func (s *subject) say(d *approval.Decision, status string) error {
+	if status != task.ApprovalApproved && status != task.ApprovalRejected {
+		return nil
+	}
+	return d.Say(s.r.Agent, status == task.ApprovalApproved, d.Now.Add(s.t.config.Load().PermitWithin))
 }
 
 // Record begins a record about the request.

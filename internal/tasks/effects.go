@@ -218,23 +218,3 @@ func (s *Session) KillEffect(ctx context.Context, p *taskapi.KillEffectParams) (
 	}
 	return result, s.t.o.Runner.Kill(RunOrder{TaskID: p.TaskID, EffectID: p.EffectID, Run: run})
 }
-
-// AskPermission answers task.ask_permission.
-func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionParams) (taskapi.Permission, error) {
-	who := s.as(ctx, p.TaskID)
-	out, _, err := s.t.act(ctx, p.TaskID, who, always(nil), nil)
-	if err != nil {
-		return taskapi.Permission{}, err
-	}
-	if err := out.Task.May(who); err != nil {
-		return taskapi.Permission{}, s.t.refused(out.Task, who, &task.World{}, err)
-	}
-	if a := out.Task.Running(); who.Role == task.Executor && (a == nil || a.Actor != who.Name || p.AttemptID != "" && p.AttemptID != a.ID) {
-		return taskapi.Permission{}, s.t.refused(out.Task, who, &task.World{}, &task.Refusal{Code: task.LeaseLost, Message: "the attempt does not run any more"})
-	}
-	id, until, result, err := s.t.permit(ctx, out.Task, who, p)
-	if err != nil || id == "" {
-		return result, err
-	}
-	return s.t.await(ctx, id, until.Sub(s.t.o.Now()))
-}

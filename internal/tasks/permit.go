@@ -2,8 +2,9 @@ package tasks
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -14,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
+	"go.uber.org/zap"
 )
 
 // ownServer is the name of the MCP server whose calls the store itself checks.
@@ -36,118 +38,258 @@ func BuiltIn(q *Question) task.Answer {
 	return a
 }
 
-// permit answers whether a tool call may be made: by the policy, or by a person, whose word
-// about the request that it returns is waited for elsewhere. No pause begins between its look
-// at them and the commit.
-func (t *Tasks) permit(ctx context.Context, at *task.Task, who *task.Actor, p *taskapi.AskPermissionParams) (id string, until time.Time, result taskapi.Permission, err error) {
-	defer t.deciding(who)()
-	if r := t.paused(nil, who); r != nil {
-		return "", until, result, t.refused(at, who, &task.World{}, r)
+// permission is one question about a tool call. The same call that its actor asks about again,
+// under the same attempt or about the same subject, is the same question, also after the
+// end of a daemon or of who asked: it is shown to people once, and a person's word about it
+// answers one asking.
+type permission struct {
+	at      *task.Task
+	who     *task.Actor
+	attempt string
+	tool    *taskapi.ToolCall
+	// asked names the question, and agent is what it is counted with and kept under.
+	asked, agent string
+}
+
+// permission makes a question of a call. Only names the call where it has no id of its own, so
+// that no other is the same.
+func (t *Tasks) permission(ctx context.Context, who *task.Actor, p *taskapi.AskPermissionParams, only string) (*permission, error) {
+	out, _, err := t.act(ctx, p.TaskID, who, always(nil), nil)
+	if err != nil {
+		return nil, err
 	}
-	level := t.raised(at.Classification, p.ToolCall)
-	q := Question{
-		Question: task.Question{Action: task.AskPermission, Actor: who.Name, ActorAs: who.Role}, Tenant: at.Tenant, Classification: level, Labels: at.Labels,
-		Phase: at.Phase, Tool: &p.ToolCall,
+	at := out.Task
+	refused := func(code task.Code, message string) (*permission, error) {
+		return nil, t.refused(at, who, &task.World{}, &task.Refusal{Code: code, Message: message})
 	}
-	answer := t.o.Ask(ctx, q)
+	if err := at.May(who); err != nil {
+		return nil, t.refused(at, who, &task.World{}, err)
+	}
+	q := &permission{at: at, who: who, attempt: p.AttemptID, tool: &p.ToolCall, agent: "task:" + at.ID}
+	about := ""
+	if who.Role == task.Executor {
+		a := at.Running()
+		if a == nil || a.Actor != who.Name || p.AttemptID != "" && p.AttemptID != a.ID {
+			return refused(task.LeaseLost, "the attempt does not run any more")
+		}
+		q.attempt = a.ID
+	} else {
+		if p.AttemptID != "" && at.Attempt(p.AttemptID) == nil {
+			return refused(task.Absent, "the task has no attempt "+p.AttemptID)
+		}
+		about = fmt.Sprint(at.Subject())
+	}
+	call, err := json.Marshal(&p.ToolCall)
+	if err == nil {
+		err = (*jsontext.Value)(&call).Canonicalize()
+	}
+	q.asked = approval.Asked(api.ApprovalOfPermission, at.ID, q.attempt, about, who.Name, string(call), only)
+	return q, err
+}
+
+// AskPermission answers task.ask_permission: by the policy, or by a person's word, which is
+// waited for.
+func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionParams) (taskapi.Permission, error) {
+	t, who, only := s.t, s.as(ctx, p.TaskID), ""
+	if p.ToolCall.ID == "" {
+		only = t.o.NewID()
+	}
+	for {
+		q, err := t.permission(ctx, who, p, only)
+		if err != nil {
+			return taskapi.Permission{}, err
+		}
+		result, waits, err := t.permit(ctx, q)
+		if err != nil || waits == nil {
+			return result, err
+		}
+		state, err := t.await(ctx, waits)
+		switch {
+		case err != nil:
+			return taskapi.Permission{}, err
+		case state != api.ApprovalApproved && state != api.ApprovalDenied:
+			return taskapi.Permission{Decision: "deny", Reason: "nobody decided in time", ApprovalID: waits.ApprovalID}, nil
+		}
+		// The word is there for one asking. Where another one has taken it, the person is asked anew.
+	}
+}
+
+// permit answers a question by the policy, or by what a person has said about it, or returns
+// the request that waits for a person. No pause begins between its look at them and the
+// commit.
+func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permission, waits *approval.Request, err error) {
+	defer t.deciding(q.who)()
+	if r := t.paused(nil, q.who); r != nil {
+		return result, nil, t.refused(q.at, q.who, &task.World{}, r)
+	}
+	level, answer := t.judged(ctx, q.at, q.who.Name, q.who.Role, q.tool)
 	record := &audit.Record{
-		ID: t.o.NewID(), ActionType: audit.ActionSecurity, Event: "task_permission", TenantID: at.Tenant, TaskID: at.ID, AttemptID: p.AttemptID, Actor: who.Name, Role: string(who.Role), Classification: level,
+		ID: t.o.NewID(), ActionType: audit.ActionSecurity, Event: "task_permission", TenantID: q.at.Tenant, TaskID: q.at.ID, AttemptID: q.attempt, Actor: q.who.Name, Role: string(q.who.Role), Classification: level,
 		PolicyApplied: answer.Policy, PolicyRevision: answer.Revision, PolicyReason: answer.Reason,
-		Details: map[string]any{"kind": p.ToolCall.Kind, "in_workspace": p.ToolCall.InWorkspace, "input_digest": task.Digest(p.ToolCall.Input)},
+		Details: map[string]any{"kind": q.tool.Kind, "in_workspace": q.tool.InWorkspace, "input_digest": task.Digest(q.tool.Input)},
 	}
 	if answer.Cause != "" {
 		record.PolicyReason += ": " + answer.Cause
 	}
 	change := &store.Change{Records: []*audit.Record{record}}
-	if !answer.Allow || !answer.RequireApproval {
-		result = taskapi.Permission{Decision: "deny", Reason: answer.Reason}
-		if record.PolicyResult = audit.ResultDeny; answer.Allow {
-			result.Decision, record.PolicyResult = "allow", audit.ResultAllow
-		}
-		_, err = t.o.Commit(change)
-		return "", until, result, err
+	if answer.Allow && answer.RequireApproval {
+		return t.askPerson(ctx, q, change, &answer)
 	}
-	record.PolicyResult = audit.ResultApproval
-	id, until, err = t.request(ctx, at, who, p, change, max(1, answer.Approvers))
-	return id, until, result, err
-}
-
-// request enters the request for a person's word, or finds the one that waits for it: a
-// call that its bridge makes again, as after the end of a daemon, is one question.
-func (t *Tasks) request(ctx context.Context, at *task.Task, who *task.Actor, p *taskapi.AskPermissionParams, change *store.Change, needed int) (id string, until time.Time, err error) {
-	now := t.o.Now()
-	until = now.Add(t.config.Load().PermitWithin)
-	id = task.ApprovalID + t.o.NewID()
-	agent, asked := "task:"+at.ID, approval.Asked(api.ApprovalOfPermission, at.ID, id)
-	if p.ToolCall.ID != "" {
-		encoded, err := json.Marshal(&p.ToolCall)
-		call := jsontext.Value(encoded)
-		if err = errors.Join(err, call.Canonicalize()); err != nil {
-			return "", until, err
-		}
-		asked = approval.Asked(api.ApprovalOfPermission, at.ID, p.AttemptID, who.Name, string(call))
-		defer t.locks.Lock("permission " + asked)()
-		if waits := t.o.Approvals().Waiting(api.ApprovalOfPermission, agent, func() string { return asked }); waits != "" {
-			r, err := t.o.Approvals().Get(ctx, waits)
-			if err != nil {
-				return "", until, err
-			}
-			if !r.OverAt(now) {
-				change.Records[0].ApprovalID = waits
-				_, err = t.o.Commit(change)
-				return waits, time.UnixMilli(r.ExpiresAt), err
-			}
-		}
-	}
-	o := own{TaskID: at.ID, Tenant: at.Tenant, Digest: task.Digest(p.ToolCall.Input)}
-	kept, err := json.Marshal(&o)
-	if err != nil {
-		return "", until, err
-	}
-	content := p.ToolCall.Title + "\n" + string(p.ToolCall.Input)
-	r := &approval.Request{Asked: asked, Own: kept, Approval: api.Approval{
-		ApprovalSummary: api.ApprovalSummary{
-			ApprovalID: id, Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: "PERMISSION", Reason: "an agent asks to use a tool: " + p.ToolCall.Kind,
-			AgentID: who.Name, Agent: agent, TaskID: at.ID, Classification: change.Records[0].Classification, Summary: summary(p.ToolCall.Title, p.ToolCall.Kind),
-			AskedAt: now.UnixMilli(), ExpiresAt: until.UnixMilli(), Approvable: true, Needed: needed,
-		},
-		PolicyApplied: change.Records[0].PolicyApplied, PolicyRevision: change.Records[0].PolicyRevision, Content: content, ContentBytes: len(content),
-	}}
-	change.Records[0].ApprovalID = id
-	if err := t.o.Approvals().Add(r, &subject{t: t, r: r, own: o}, change); err != nil {
-		return "", until, err
+	result = taskapi.Permission{Decision: "deny", Reason: answer.Reason}
+	if record.PolicyResult = audit.ResultDeny; answer.Allow {
+		result.Decision, record.PolicyResult = "allow", audit.ResultAllow
 	}
 	_, err = t.o.Commit(change)
-	return id, until, err
+	return result, nil, err
 }
 
-// await waits for a person's word. Expiry denies.
-func (t *Tasks) await(ctx context.Context, id string, within time.Duration) (taskapi.Permission, error) {
-	timer := time.NewTimer(within)
+// judged asks the policy about a tool call in a task.
+func (t *Tasks) judged(ctx context.Context, at *task.Task, actor string, role task.Role, tool *taskapi.ToolCall) (level string, answer task.Answer) {
+	level = t.raised(at.Classification, *tool)
+	return level, t.o.Ask(ctx, Question{
+		Question: task.Question{Action: task.AskPermission, Actor: actor, ActorAs: role}, Tenant: at.Tenant, Classification: level, Labels: at.Labels, Phase: at.Phase, Tool: tool,
+	})
+}
+
+// askPerson answers by a person's word that nobody has taken yet, or returns the request that
+// waits for one, which may be new. The change has the record of the asking.
+func (t *Tasks) askPerson(ctx context.Context, q *permission, change *store.Change, answer *task.Answer) (taskapi.Permission, *approval.Request, error) {
+	defer t.locks.Lock("permission " + q.asked)()
+	var none taskapi.Permission
+	d, record, now := t.o.Approvals(), change.Records[0], t.o.Now()
+	record.PolicyResult = audit.ResultApproval
+	// What waits is looked for first: what is decided meanwhile is said then.
+	if id := d.Waiting(api.ApprovalOfPermission, q.agent, func() string { return q.asked }); id != "" {
+		waits, err := t.waiting(ctx, q.at.ID, id)
+		if err != nil {
+			return none, nil, err
+		}
+		if waits.State == api.ApprovalPending {
+			record.ApprovalID = id
+			_, err = t.o.Commit(change)
+			return none, waits, err
+		}
+	}
+	said, err := d.Said(ctx, q.agent, q.asked, answer.Revision)
+	if err != nil {
+		return none, nil, err
+	}
+	if said != nil {
+		result, err := t.take(ctx, said, change)
+		return result, nil, err
+	}
+	kept, err := json.Marshal(&own{TaskID: q.at.ID, Tenant: q.at.Tenant, Tool: q.tool, Actor: q.who.Name, Role: q.who.Role})
+	if err != nil {
+		return none, nil, err
+	}
+	content := describeTool(q.tool)
+	within := t.config.Load().PermitWithin
+	r := &approval.Request{Asked: q.asked, Own: kept, Approval: api.Approval{
+		ApprovalSummary: api.ApprovalSummary{
+			ApprovalID: task.ApprovalID + t.o.NewID(), Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: "PERMISSION", Reason: "an agent asks to use a tool: " + q.tool.Kind,
+			AgentID: q.who.Name, Agent: q.agent, TaskID: q.at.ID, Classification: record.Classification, Summary: summary(q.tool.Title, q.tool.Kind),
+			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(within).UnixMilli(), Approvable: true, Needed: max(1, answer.Approvers),
+		},
+		PolicyApplied: answer.Policy, PolicyRevision: answer.Revision, Content: content, ContentBytes: len(content),
+	}}
+	record.ApprovalID = r.ApprovalID
+	if most := t.config.Load().MaxAsked; !d.Reserve(r, most) {
+		return none, nil, limit(fmt.Sprintf("%d tool calls of task %s wait for a person already", most, q.at.ID))
+	}
+	s, err := t.Subject(r)
+	if err == nil {
+		err = d.Add(r, s, change)
+	}
+	if err == nil {
+		_, err = t.o.Commit(change)
+	}
+	if err != nil {
+		d.Free(r)
+	}
+	return none, r, err
+}
+
+// describeTool is a tool call for people. Whatever the agent wrote stands in quotes, or as JSON in
+// one line.
+func describeTool(tool *taskapi.ToolCall) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q (%q)\n", tool.Title, tool.Kind)
+	if tool.Server != "" {
+		fmt.Fprintf(&b, "MCP server: %q\n", tool.Server)
+	}
+	if tool.InWorkspace {
+		b.WriteString("all that it says it touches is in the workspace\n")
+	}
+	if len(tool.Input) > 0 {
+		fmt.Fprintf(&b, "arguments: %s\n", tool.Input)
+	}
+	return b.String()
+}
+
+// waiting returns a request, and ends it first where its time is over.
+func (t *Tasks) waiting(ctx context.Context, id, request string) (*approval.Request, error) {
+	defer t.locks.Lock(id)()
+	d := t.o.Approvals()
+	r, err := d.Get(ctx, request)
+	if err == nil && r.State == api.ApprovalPending && r.OverAt(t.o.Now()) {
+		err = d.Expire(ctx, r)
+	}
+	return r, err
+}
+
+// take answers a question by a person's word, which is used up by that. Who asks is still
+// there, and an answer that was not written gives the word back.
+func (t *Tasks) take(ctx context.Context, said *approval.Word, change *store.Change) (result taskapi.Permission, err error) {
+	if ctx.Err() != nil || !api.There(ctx) {
+		return result, api.ErrGone
+	}
+	record := change.Records[0]
+	result = taskapi.Permission{Decision: "deny", Reason: said.Note, ApprovalID: said.Approval()}
+	record.ApprovalID, record.PolicyResult, record.PolicyReason = result.ApprovalID, audit.ResultDeny, "a person has denied the call"
+	if said.Allow {
+		result.Decision, record.PolicyResult, record.PolicyReason = "allow", audit.ResultAllow, "a person has approved the call"
+	}
+	said.Take(change)
+	if _, err = t.o.Commit(change); err != nil {
+		return taskapi.Permission{}, err
+	}
+	result.Watch(func(written bool) {
+		if written {
+			return // it may have been read, and the tool used
+		}
+		if err := t.o.Approvals().Back(said, record); err != nil {
+			t.o.Log.Error("cannot give back a person's word that nobody got", zap.String("approval", result.ApprovalID), zap.Error(err))
+		}
+	})
+	return result, nil
+}
+
+// await waits until a request waits no more, and returns its state. Expiry denies.
+func (t *Tasks) await(ctx context.Context, r *approval.Request) (state string, err error) {
+	timer := time.NewTimer(time.UnixMilli(r.ExpiresAt).Sub(t.o.Now()))
 	defer timer.Stop()
 	for {
-		decided, leave := t.moved.watch(id)
-		now, err := t.o.Approvals().Get(ctx, id)
+		decided, leave := t.moved.watch(r.ApprovalID)
+		now, err := t.o.Approvals().Get(ctx, r.ApprovalID)
 		if err != nil || now.State != api.ApprovalPending {
 			leave()
-			result := taskapi.Permission{Decision: "deny", ApprovalID: id}
-			if err == nil && now.State == api.ApprovalApproved {
-				result.Decision = "allow"
+			if err != nil {
+				return "", err
 			}
-			return result, err
+			return now.State, nil
 		}
 		select {
 		case <-decided:
 			leave()
 		case <-timer.C:
 			leave()
-			return taskapi.Permission{Decision: "deny", Reason: "nobody decided in time", ApprovalID: id}, nil
+			return api.ApprovalExpired, nil
 		case <-ctx.Done():
 			leave()
-			return taskapi.Permission{}, ctx.Err()
+			return "", ctx.Err()
 		case <-t.closing.Done():
 			leave()
-			return taskapi.Permission{}, api.Errorf(api.ConnectionClosed, "the daemon is ending, and the request waits on: ask again")
+			return "", api.Errorf(api.ConnectionClosed, "the daemon is ending, and the request waits on: ask again")
 		}
 	}
 }

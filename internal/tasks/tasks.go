@@ -48,6 +48,8 @@ type Config struct {
 	// ApproveWithin is for how long an approval of an effect waits and counts, and
 	// PermitWithin one of a tool call.
 	ApproveWithin, PermitWithin time.Duration
+	// MaxAsked is how many tool calls of a task may wait for a person.
+	MaxAsked int
 	// Tenants are those that tasks can be of.
 	Tenants []string
 	// Levels rank the names of classifications, lowest first.
