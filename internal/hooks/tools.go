@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/text"
 	"go.uber.org/zap"
 )
 
@@ -104,8 +105,7 @@ const maxSummary = 120
 
 func (c *call) summary() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(cmp.Or(c.command(), string(c.Params))), "\n")
-	line = c.Tool + ": " + line
-	return strings.ToValidUTF8(line[:min(len(line), maxSummary)], "")
+	return text.Clip(c.Tool+": "+line, maxSummary)
 }
 
 // evaluate asks the policy about a call of an agent.

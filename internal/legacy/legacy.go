@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // The files of a project.
@@ -266,7 +267,7 @@ func (r *reader) finish(t *Task) {
 	t.Title = cmp.Or(strings.TrimSpace(t.Title), strings.TrimSpace(title), t.ID)
 	if len(t.Title) > task.MaxTitle {
 		r.drop(t.At, "%s: the title from byte %d on", t.ID, task.MaxTitle)
-		t.Title = strings.ToValidUTF8(t.Title[:task.MaxTitle], "")
+		t.Title = text.Clip(t.Title, task.MaxTitle)
 	}
 	switch {
 	case t.closed:
@@ -278,7 +279,7 @@ func (r *reader) finish(t *Task) {
 		t.Phase = task.SpecDraft
 	}
 	if len(t.LastError) > task.MaxText {
-		t.LastError = strings.ToValidUTF8(t.LastError[:task.MaxText], "")
+		t.LastError = text.Clip(t.LastError, task.MaxText)
 		r.drop(t.At, "%s: the last error from byte %d on", t.ID, task.MaxText)
 	}
 	t.Missing = t.Fields.Missing(t.Title)

@@ -19,6 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/taskclient"
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Daemon is a connection that acts by an orchestrator's grant.
@@ -501,11 +502,9 @@ func (l *loop) ended(ctx context.Context, started *taskapi.AttemptStarted) error
 		return nil
 	}
 	return l.o.Daemon.Call(ctx, "task.finish_attempt", &taskapi.FinishAttemptParams{
-		Write: l.write(), AttemptID: started.AttemptID, Outcome: task.AttemptFailed, FailureCode: "environment", ErrorSummary: shortened(cmp.Or(l.why, "the bridge has ended without a word")), Fence: &started.Fence,
+		Write: l.write(), AttemptID: started.AttemptID, Outcome: task.AttemptFailed, FailureCode: "environment", ErrorSummary: text.Clip(cmp.Or(l.why, "the bridge has ended without a word"), task.MaxText), Fence: &started.Fence,
 	}, nil)
 }
-
-func shortened(text string) string { return text[:min(len(text), task.MaxText)] }
 
 // executing goes by how the last attempt stands.
 func (l *loop) executing(ctx context.Context) (next, error) {

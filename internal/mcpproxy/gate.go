@@ -114,7 +114,7 @@ func (p *proxy) giveUp(a *asked, why string) {
 
 func short(s string) string {
 	if len(s) > 500 {
-		s = s[:500]
+		s = strings.ToValidUTF8(s[:500], "")
 	}
 	return s
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
+	"github.com/openclawos/ocipd/internal/text"
 )
-
-type recordOf = *audit.Record
 
 // own is what an approval request keeps of a task.
 type own struct {
@@ -277,10 +276,13 @@ func (t *Tasks) addRequest(change *store.Change, out *task.Outcome, who *task.Ac
 	return t.o.Approvals().Add(r, &subject{t: t, r: r, own: own{TaskID: out.Task.ID, EffectID: e.ID, Digest: a.Digest, Tenant: out.Task.Tenant}}, change)
 }
 
+// maxSummary bounds the line of a request in lists, in bytes.
+const maxSummary = 120
+
 func summary(texts ...string) string {
 	for _, s := range texts {
 		if s, _, _ = strings.Cut(strings.TrimSpace(s), "\n"); s != "" {
-			return s[:min(len(s), 120)]
+			return text.Clip(s, maxSummary)
 		}
 	}
 	return ""

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
@@ -327,7 +328,7 @@ func (s *Session) Grant(ctx context.Context, p *taskapi.GrantParams) (taskapi.Gr
 			return keep(change, answer(c))
 		}
 		if p.TaskID == "" {
-			change := &store.Change{Records: append([]recordOf{}, s.t.grantRecord("grant.issued", g, who))}
+			change := &store.Change{Records: []*audit.Record{s.t.grantRecord("grant.issued", g, who)}}
 			if err := more(change, nil); err != nil {
 				return taskapi.Granted{}, err
 			}
@@ -389,7 +390,7 @@ func (s *Session) RevokeGrant(ctx context.Context, p *taskapi.RevokeGrantParams)
 	}
 	return once(ctx, s, "task.revoke_grant", p, nil, func(keep func(*store.Change, taskapi.Changed) error) (taskapi.Changed, error) {
 		if p.TaskID == "" {
-			change := &store.Change{Records: append([]recordOf{}, s.t.grantRecord("grant.revoked", g, who))}
+			change := &store.Change{Records: []*audit.Record{s.t.grantRecord("grant.revoked", g, who)}}
 			if err := errors.Join(more(change), keep(change, taskapi.Changed{})); err != nil {
 				return taskapi.Changed{}, err
 			}

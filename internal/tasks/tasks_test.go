@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/task"
@@ -205,5 +206,15 @@ func TestBuiltIn(t *testing.T) {
 	}
 	if a := BuiltIn(&Question{Question: task.Question{Action: task.AskEffect}}); !a.RequireApproval {
 		t.Errorf("effect: %+v", a)
+	}
+}
+
+// A line of a list is cut at the end of a character: what is not UTF-8 cannot be stored.
+func TestSummaryIsUTF8(t *testing.T) {
+	for cut := range 4 {
+		got := summary("", strings.Repeat("x", cut)+strings.Repeat("日本", 40)+"\nmore")
+		if !utf8.ValidString(got) || len(got) > maxSummary || strings.Contains(got, "more") {
+			t.Errorf("%d bytes, UTF-8: %v: %q", len(got), utf8.ValidString(got), got)
+		}
 	}
 }
