@@ -91,6 +91,23 @@ func See(s string, r ...Rendering) View {
 	return v
 }
 
+// Rewrite goes on with a text in which some of what is shown is written otherwise: of
+// each place, next says how many bytes are read there, and what is written for them,
+// unless they stay as they are.
+func (v View) Rewrite(next func(s string, at int) (width int, with string, stays bool)) View {
+	e := edit{src: v.Text}
+	for at := 0; at < len(e.src); {
+		width, with, stays := next(e.src, at)
+		if !stays {
+			e.replace(at, at+width, with)
+		}
+		at += width
+	}
+	v.stages = slices.Clip(v.stages)
+	v.take(&e)
+	return v
+}
+
 // Changed reports whether the receiver sees another text than was written.
 func (v *View) Changed() bool { return len(v.stages) > 0 }
 
@@ -372,7 +389,11 @@ func markup(e *edit) {
 		if end == 0 {
 			end = name + strings.IndexByte(e.src[name:], '>') + 1
 		}
-		e.replace(at, end, tagShows(e.src[name:end]))
+		shows := tagShows(e.src[name:end])
+		if rest := strings.TrimPrefix(e.src[end:], "\r"); shows == "\n" && strings.HasPrefix(rest, "\n") {
+			end = len(e.src) - len(rest) + 1 // one end of a line, and not two
+		}
+		e.replace(at, end, shows)
 		return end
 	})
 }

@@ -39,6 +39,36 @@ var prototypes = sync.OnceValue(func() map[rune]string {
 	return table
 })
 
+// Letters returns the characters beyond ASCII that look like one small letter of it,
+// accents apart, and which.
+func Letters() map[rune]byte {
+	table := prototypes()
+	like := make(map[rune]byte, 2000)
+	for r, looks := range table {
+		if r < utf8.RuneSelf {
+			continue
+		}
+		for range 2 {
+			if next, found := table[firstRune(looks)]; found && firstRune(looks) >= utf8.RuneSelf {
+				looks = next
+			}
+		}
+		looks = strings.ToLower(strings.TrimRightFunc(looks, unicode.IsMark))
+		switch {
+		case looks == "rn": // as the table has each m
+			like[r] = 'm'
+		case len(looks) == 1 && looks[0] >= 'a' && looks[0] <= 'z':
+			like[r] = looks[0]
+		}
+	}
+	return like
+}
+
+func firstRune(s string) rune {
+	r, _ := utf8.DecodeRuneInString(s)
+	return r
+}
+
 func hex(digits string) rune {
 	n, err := strconv.ParseUint(strings.TrimSpace(digits), 16, 21)
 	if err != nil {

@@ -364,7 +364,7 @@ func (r *reader) symbol() glyph {
 			}
 			blanks++
 			gap++
-		case isMarkup(c):
+		case isMarkup(c), pictured(c):
 			gap++
 		case gap > 0:
 			if blanks > 0 {
@@ -376,7 +376,7 @@ func (r *reader) symbol() glyph {
 		case g.isLetter():
 			r.pos += width
 			return g
-		case c == '\'' || c == '\u2019' || c == '\u02bc' || c == '\uff07' || c == '`':
+		case strings.ContainsRune("'\u2019\u02bc\uff07`\u00b4\u2018\u201b\u2032", c):
 			r.pos += width
 			return symApostrophe
 		default:
@@ -389,6 +389,9 @@ func (r *reader) symbol() glyph {
 	}
 	return 0
 }
+
+// pictured reports an emoji, which stands for no word of a cue.
+func pictured(c rune) bool { return c >= 0x2600 && c < 0x2800 || c >= 0x1f300 && c < 0x1fb00 }
 
 func isMarkup(c rune) bool { return c == '*' || c == '_' || c == '~' || c == '"' }
 
@@ -875,7 +878,7 @@ func opensSentence(text string, pos int) bool {
 	for pos > 0 {
 		r, width := utf8.DecodeLastRuneInString(text[:pos])
 		switch {
-		case r == ' ' || r == '\t' || isMarkup(r) || r == '>' || passed(r):
+		case r == ' ' || r == '\t' || isMarkup(r) || r == '>' || r == '#' || r == '[' || r == '|' || passed(r):
 			pos -= width
 		default:
 			return strings.ContainsRune(".!?:;,\n\r-\u2013\u2014", r)
@@ -892,7 +895,7 @@ func closesSentence(text string, pos int) bool {
 		case r == ' ' || r == '\t' || isMarkup(r) || passed(r):
 			pos += width
 		default:
-			return strings.ContainsRune(".!?:;,)\n\r-\u2013\u2014", r)
+			return strings.ContainsRune(".!?:;,)]|\n\r-\u2013\u2014", r)
 		}
 	}
 	return true
@@ -904,7 +907,7 @@ func back(text string, pos, words int, yes func(start int, word string) bool) bo
 	stop := max(0, pos-maxSentence)
 	for end := pos; end > stop && words > 0; {
 		c := text[end-1]
-		if c == ' ' || c == '\t' || c == '*' || c == '_' || c == '"' || c == '\'' || c == '(' {
+		if c == ' ' || c == '\t' || c == '*' || c == '_' || c == '"' || c == '\'' || c == '(' || (c == '\n' || c == '\r') && wrapped(text, end-1) {
 			end--
 			continue
 		}
@@ -922,6 +925,18 @@ func back(text string, pos, words int, yes func(start int, word string) bool) bo
 		words--
 	}
 	return false
+}
+
+// wrapped reports whether a line that ends at pos goes on in the next one, as where a
+// program breaks lines: in the midst of a sentence, and before no item of a list.
+func wrapped(text string, pos int) bool {
+	if text[pos] == '\r' {
+		return pos+1 < len(text) && text[pos+1] == '\n' && wrapped(text, pos+1)
+	}
+	before, after := text[:pos], text[pos+1:]
+	before = strings.TrimSuffix(before[max(0, len(before)-2):], "\r")
+	return before != "" && (wordByte(before[len(before)-1]) || before[len(before)-1] == ' ' || before[len(before)-1] == ',') &&
+		after != "" && (after[0]-'a' < 26 || after[0] == '$' || after[0]-'0' < 10 || after[0] == ' ')
 }
 
 // wordByte takes every byte above ASCII for a letter: the words looked for

@@ -133,7 +133,7 @@ type Detector struct {
 	// beginnings of a keyword are words before a blank.
 	beginnings beginnings
 	openings   openings
-	uncut      [4]uint16
+	uncut      [5]uint16
 	// verbs says what a verb after "I will" is worth.
 	verbs map[string]verb
 	// things are the words that make a deed of a verb.
@@ -200,7 +200,7 @@ func (d *Detector) learn() {
 	d.unreadable = !d.off(Unreadable)
 	d.words.pack()
 	d.cues.pack()
-	d.uncut = [...]uint16{d.words.steps(spell("as")), d.words.steps(spell("re")), d.words.steps(spell("boo")), d.words.steps(spell("dead"))}
+	d.uncut = [...]uint16{d.words.steps(spell("as")), d.words.steps(spell("re")), d.words.steps(spell("boo")), d.words.steps(spell("dead")), d.words.steps(spell("a"))}
 	d.learnBeginnings()
 	d.learnOpenings()
 }
@@ -289,13 +289,17 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 			continue
 		}
 		first := len(g.kept)
-		g.answers, g.encodes = before.Asked && one.Member == "", false
+		g.answers, g.encodes, g.disguised = before.Asked && one.Member == "", false, false
 		g.look(one.Text, text.View{Text: one.Text})
+		shown := text.View{Text: one.Text}
 		if len(as) > 0 {
-			if shown := text.See(one.Text, as...); shown.Changed() {
-				written := len(g.kept)
-				g.look(one.Text, shown)
-				g.kept = g.kept[:first+len(merge(g.kept[first:], written-first))]
+			if shown = text.See(one.Text, as...); shown.Changed() {
+				g.again(first, one.Text, shown)
+			}
+		}
+		if g.disguised && d.match != MatchSubstring {
+			if plain := d.plainly(shown); plain.Changed() {
+				g.again(first, one.Text, plain)
 			}
 		}
 		if d.match != MatchSubstring {
@@ -334,6 +338,13 @@ func (g *gathering) look(written string, shown text.View) {
 		g.d.scan(shown.Text, g)
 	}
 	g.settle(len(shown.Text))
+}
+
+// again gathers the hits of a text as it is shown that were not found from the first on.
+func (g *gathering) again(first int, written string, shown text.View) {
+	known := len(g.kept)
+	g.look(written, shown)
+	g.kept = g.kept[:first+len(merge(g.kept[first:], known-first))]
 }
 
 // unpack gathers the hits of what stands in the text in base64 or hexadecimal
@@ -403,6 +414,8 @@ type gathering struct {
 	// far that was looked for.
 	encodes bool
 	peeked  int
+	// disguised is set where something in the text is written as people do not write it.
+	disguised bool
 	// counts is how many of each kind are kept, nil as long as there cannot be
 	// too many of any.
 	counts map[kind]int

@@ -4,9 +4,9 @@
 // A [Detector] looks for the thirteen keywords of the OCIP reference wherever
 // the reference's literal match finds them but inside another word (facebook,
 // committee), in every inflected form and under the usual disguises (zero-width
-// characters, look-alike letters, markup inside a word, spaced-out letters, a
-// break in the word, backwards, percent signs), behind the escapes of JSON
-// (\nconfirm), in a name (pleaseConfirm), between the sequences that colour a
+// characters, look-alike letters of any script, markup and links inside a word,
+// spaced-out letters, a word in pieces, backwards, upside down, escapes by number),
+// behind the escapes of JSON (\nconfirm), in a name (pleaseConfirm), between the sequences that colour a
 // terminal, and in what stands in the text in base64 or hexadecimal digits, and on top of
 // them for families of cues that carry a promise without any keyword: "I'll
 // send it by Friday", "works for me", "we can pay $500". The thirteen cannot
@@ -27,8 +27,11 @@
 // hold thousands of hits (see [Digest]). The flags of the envelope,
 // requires_commitment and human-only, are the caller's to weigh.
 //
+// A text in which something is written as people do not write it is looked at once
+// more as it reads, for the cues and for what is glued to other letters.
+//
 // What is not seen: words in other
-// languages than those it has lists of, a keyword cut in three, and
+// languages than those it has lists of, in an alphabet that somebody made up, and
 // text in pictures.
 //
 // Source: OCIP protocol reference (seed 000), Commitment Detection.

@@ -62,32 +62,32 @@ var lookalikes = [...]struct {
 	letter byte
 	runes  string
 }{
-	{'a', "аАαΑɑᴀ⍺∂ɐᎪꓮɒ"},
+	{'a', "аАαΑɑᴀ⍺ɐᎪꓮɒᗩⱥᶏ"},
 	{'b', "ЬьВвΒβʙᏴɓƀƄƅꓐßᖯ"},
-	{'c', "сСϲϹᴄᏟƈȼ¢©ⲥⲤꓚↄ"},
-	{'d', "ԁԀɗđĐðÐᴅᎠɖꓒꓓ"},
-	{'e', "еЕεΕҽҼєЄэЭɛ℮ᴇᎬɘəǝƏƐꓰ∊"},
+	{'c', "сСϲϹᴄᏟƈȼ¢©ⲥⲤꓚↄɔᑕ"},
+	{'d', "ԁԀɗđĐðÐᴅᎠɖꓒꓓ∂ɗȡ"},
+	{'e', "еЕεΕҽҼєЄэЭɛ℮ᴇᎬɘəǝƏƐꓰ∊ᕮɇ"},
 	{'f', "ƒғꞙϜϝꓝẝʄ"},
-	{'g', "ɡցɢǥɠԍᏀꓖƃ"},
-	{'h', "һҺНнΗʜհᎻħĦђћɦꓧ"},
-	{'i', "іІιΙıɪⅰɩɨᎥꓲ׀"},
-	{'j', "јЈʝϳꓙɟ"},
-	{'k', "кКκΚᴋᏦƙĸқꓗ"},
-	{'l', "ӏӀłŁɫƚʟᏞꓡɭⵏ∣│"},
-	{'m', "мМΜᴍᎷɱꓟϻ"},
-	{'n', "пПոηɴΝŋŊɳиИᴎꓠɲ"},
-	{'o', "оОοΟᴏσօՕøØөӨɵꓳ०ⲟ"},
-	{'p', "рРρΡᴘᏢþƿƤꓑⲣ"},
+	{'g', "ɡցɢǥɠԍᏀꓖƃɠ"},
+	{'h', "һҺНнΗʜհᎻħĦђћɦꓧɥⱨ"},
+	{'i', "іІιΙıɪⅰɩɨᎥꓲ׀ᴉ"},
+	{'j', "јЈʝϳꓙɟɉ"},
+	{'k', "кКκΚᴋᏦƙĸқꓗʞⱪ"},
+	{'l', "ӏӀłŁɫƚʟᏞꓡɭⵏ∣│ȴɬ"},
+	{'m', "мМΜᴍᎷɱꓟϻⲙⲘ"},
+	{'n', "пПոηɴΝŋŊɳиИᴎꓠɲᑎƞȵ"},
+	{'o', "оОοΟᴏσօՕøØөӨɵꓳ०ⲟᗝㅇᄋⱺ"},
+	{'p', "рРρΡᴘᏢþƿƤꓑⲣƥᵽ"},
 	{'q', "ԛԚɋ"},
 	{'r', "гГʀᎡɾɼɍяЯᴦꓣɹ"},
-	{'s', "ѕЅꜱՏᏚʂƨƧꓢѕ"},
-	{'t', "тТτΤᴛᎢŧŦƫƭꓔ†"},
-	{'u', "υսᴜʊμՍꓴцЦ"},
-	{'v', "νѵѴᴠᏙʋꓦ∨"},
-	{'w', "ԝԜѡωᴡᏔшШɯꓪ"},
+	{'s', "ѕЅꜱՏᏚʂƨƧꓢѕᔕȿ"},
+	{'t', "тТτΤᴛᎢŧŦƫƭꓔ†ʇȶʈ"},
+	{'u', "υսᴜʊμՍꓴцЦʉ"},
+	{'v', "νѵѴᴠᏙʋꓦ∨ʌⱴ"},
+	{'w', "ԝԜѡωᴡᏔшШɯꓪʍⱳ"},
 	{'x', "хХχΧ×ꓫ"},
-	{'y', "уУγΥүҮʏყꓬ"},
-	{'z', "ᴢʐΖᏃƶƵꓜ"},
+	{'y', "уУγΥүҮʏყꓬʎɏƴ"},
+	{'z', "ᴢʐΖᏃƶƵꓜɀ"},
 }
 
 // leet lists the digits and signs that stand for letters.
@@ -99,7 +99,7 @@ var leet = [...]struct {
 	{"0", 'o', markDigit}, {"1", 'i', markDigit}, {"3", 'e', markDigit}, {"4", 'a', markDigit},
 	{"5", 's', markDigit}, {"7", 't', markDigit}, {"9", 'g', markDigit},
 	{"@", 'a', markSign}, {"$", 's', markSign}, {"!¡|", 'i', markSign}, {"€", 'e', markSign}, {"£", 'l', markSign},
-	{"○◯", 'o', markSign},
+	{"○◯⭕°", 'o', markSign},
 }
 
 // atlas answers what a rune looks like, by table.
@@ -114,7 +114,12 @@ const atlasEnd = 0x20000
 
 // sharedAtlas is drawn once a process: it is the same for every detector.
 var sharedAtlas = sync.OnceValue(func() *atlas {
-	special := make(map[rune]glyph, 512)
+	special := make(map[rune]glyph, 2048)
+	for r, letter := range text.Letters() {
+		if text.Shows(r) && norm.NFKD.String(string(r)) == string(r) {
+			special[r] = letterOf(letter)
+		}
+	}
 	for _, row := range lookalikes {
 		for _, r := range row.runes {
 			special[r] = letterOf(row.letter)
@@ -242,9 +247,8 @@ func (a *atlas) at(s string, pos int) (g glyph, r rune, width int) {
 				return a.of(r), r, width
 			}
 		case '%':
-			// Other bytes than those of ASCII are parts of characters.
-			if r, width := number16(s, pos+1, 2); width > 0 && r < utf8.RuneSelf && r != esc {
-				return a.of(r), r, width - pos
+			if r, width := percent(s[pos:]); width > 0 && r != esc {
+				return a.of(r), r, width
 			}
 		case '\\', esc:
 			if r, width := escape(s[pos:]); width > 0 {
@@ -282,8 +286,47 @@ func (a *atlas) of(r rune) glyph {
 
 const esc = 0x1b
 
-// escape reads the escape by number that a text begins with, \uNNNN, two of
-// them for one character, or \xNN, and the ways in which the character is
+// percent reads the escape of a URL that a text begins with: %NN, several of them
+// for a character beyond ASCII, %25NN, escaped twice, or %uNNNN.
+func percent(s string) (r rune, width int) {
+	if len(s) > 1 && s[1] == 'u' {
+		return number16(s, 2, 4)
+	}
+	r, width = bytesOf(s, "%")
+	if r == '%' {
+		if twice, end := number16(s, width, 2); end > 0 && twice < utf8.RuneSelf {
+			return twice, end
+		}
+	}
+	return r, width
+}
+
+// bytesOf reads the character whose bytes a text begins with, each as two
+// hexadecimal digits behind a sign.
+func bytesOf(s, sign string) (r rune, width int) {
+	var encoded [utf8.UTFMax]byte
+	for n := range encoded {
+		if !strings.HasPrefix(s[width:], sign) {
+			break
+		}
+		b, end := number16(s, width+len(sign), 2)
+		if end == 0 {
+			break
+		}
+		encoded[n], width = byte(b), end
+		if utf8.FullRune(encoded[:n+1]) {
+			if r, _ = utf8.DecodeRune(encoded[:n+1]); r == utf8.RuneError {
+				break // they are no character's
+			}
+			return r, width
+		}
+	}
+	return 0, 0
+}
+
+// escape reads the escape by number that a text begins with: \uNNNN, two of
+// them for one character, \UNNNNNNNN, \xNN, several of them for one character,
+// \u{N}, \x{N} or \NNN; and the ways in which the character is
 // written that terminal sequences begin with.
 func escape(s string) (r rune, width int) {
 	if s[0] == esc {
@@ -291,6 +334,16 @@ func escape(s string) (r rune, width int) {
 	}
 	if len(s) < 2 {
 		return 0, 0
+	}
+	switch s[1] {
+	case 'u', 'x':
+		if len(s) > 2 && s[2] == '{' {
+			return braced(s)
+		}
+	case 'U':
+		return number16(s, 2, 8)
+	case '1':
+		return octal(s)
 	}
 	switch s[1] {
 	case 'u':
@@ -306,6 +359,9 @@ func escape(s string) (r rune, width int) {
 		}
 		return unicode.ReplacementChar, width
 	case 'x':
+		if r, width = bytesOf(s, `\x`); width > 0 {
+			return r, width
+		}
 		return number16(s, 2, 2)
 	case '0':
 		if strings.HasPrefix(s, `\033`) {
@@ -317,6 +373,29 @@ func escape(s string) (r rune, width int) {
 		}
 	}
 	return 0, 0
+}
+
+// braced reads \u{N} and \x{N}.
+func braced(s string) (r rune, width int) {
+	end := strings.IndexByte(s[:min(len(s), len(`\u{10ffff}`))], '}')
+	if end <= len(`\u{`) {
+		return 0, 0
+	}
+	if r, width = number16(s, 3, end-3); width > 0 {
+		width++
+	}
+	return r, width
+}
+
+// octal reads \NNN, of a letter.
+func octal(s string) (r rune, width int) {
+	if len(s) < 4 || s[2]-'0' > 7 || s[3]-'0' > 7 {
+		return 0, 0
+	}
+	if r = rune(s[1]-'0')<<6 | rune(s[2]-'0')<<3 | rune(s[3]-'0'); r|0x20 < 'a' || r|0x20 > 'z' {
+		return 0, 0
+	}
+	return r, 4
 }
 
 // number16 reads n hexadecimal digits from at on, and returns where they end.
@@ -337,12 +416,18 @@ func number16(s string, at, n int) (r rune, end int) {
 	return r, at + n
 }
 
+// maxLink bounds what a terminal sequence links to.
+const maxLink = 256
+
 // maxParameters bounds the parameters of a terminal sequence.
 const maxParameters = 32
 
 // parameters is the length of what stands between the character that a terminal
 // sequence begins with and its last letter, as in [1;31m.
 func parameters(s string) int {
+	if strings.HasPrefix(s, "]") { // of a link, up to the bell
+		return max(0, strings.IndexByte(s[:min(len(s), maxLink)], '\a'))
+	}
 	if s == "" || s[0] != '[' {
 		return 0
 	}

@@ -156,6 +156,57 @@ func disguises() []disguise {
 		{"broken, indented, no hyphen", inside("\r\n ")},
 		{"a blank inside", inside(" ")},
 		{"two blanks inside", inside("  ")},
+		{"in pieces", func(w string) string { return w[:2] + " " + w[2:3] + "\n" + w[3:] }},
+		{"by twos", func(w string) string {
+			var pieces []string
+			for ; len(w) > 2; w = w[2:] {
+				pieces = append(pieces, w[:2])
+			}
+			return strings.Join(append(pieces, w), " ")
+		}},
+		{"broken, indented far", inside("\n        ")},
+		{"a break of Markdown inside", inside("\\\n")},
+		{"broken in a quote, no hyphen", inside("\n> ")},
+		{"in italics, in two", inside("_ _")},
+		{"letters in bold apart", between("** **")},
+		{"a list of letters", between(`", "`)},
+		{"letters far apart", between("      ")},
+		{"a link inside", inside("[](https://x.example/a)")},
+		{"an image inside", inside("![](x)")},
+		{"half a link", func(w string) string { return "[" + inside("](https://x.example/a)")(w) }},
+		{"a footnote inside", inside("[^1]")},
+		{"a link of a terminal inside", inside("\x1b]8;;https://x.example\a")},
+		{"cl for d", replaced("d", "cl")},
+		{"backwards, rn for m", func(w string) string {
+			b := []byte(w)
+			slices.Reverse(b)
+			return strings.ReplaceAll(string(b), "m", "rn")
+		}},
+		{"upside down", func(w string) string {
+			b := []byte(w)
+			slices.Reverse(b)
+			return replaced("a", "ɐ", "b", "q", "c", "ɔ", "d", "p", "e", "ǝ", "f", "ɟ", "g", "ƃ", "h", "ɥ", "i", "ᴉ", "k", "ʞ", "m", "ɯ", "n", "u", "p", "d", "r", "ɹ", "t", "ʇ", "u", "n", "v", "ʌ")(string(b))
+		}},
+		{"Coptic", replaced("c", "ⲥ", "o", "ⲟ", "p", "ⲣ", "k", "ⲕ", "t", "ⲧ", "m", "ⲙ", "n", "ⲛ", "h", "ⲏ")},
+		{"Deseret", replaced("o", "𐐬", "c", "𐐽")},
+		{"Hebrew", replaced("o", "ס", "l", "ן")},
+		{"Arabic", replaced("o", "ه", "l", "ا")},
+		{"a ring", replaced("o", "⭕")},
+		{"Canadian syllabics", replaced("a", "ᗩ", "b", "ᗷ", "c", "ᑕ", "d", "ᗪ", "e", "ᕮ", "f", "ᖴ", "h", "ᕼ", "l", "ᒪ", "m", "ᗰ", "n", "ᑎ", "o", "ᗝ", "p", "ᑭ", "r", "ᖇ", "s", "ᔕ", "u", "ᑌ", "v", "ᐯ")},
+		{"hooks", replaced("b", "ɓ", "d", "ɖ", "k", "ⱪ", "m", "ɱ", "n", "ƞ", "s", "ȿ", "t", "ț", "r", "ɽ", "p", "ᵽ", "v", "ⱴ")},
+		{"octal", func(w string) string {
+			var b strings.Builder
+			for i := range len(w) {
+				fmt.Fprintf(&b, "\\%03o", w[i])
+			}
+			return b.String()
+		}},
+		{"braces", func(w string) string { return fmt.Sprintf("\\u{%x}\\x{%x}%s", w[0], w[1], w[2:]) }},
+		{"eight digits", func(w string) string { return fmt.Sprintf("\\U%08x%s", w[0], w[1:]) }},
+		{"percent, u", func(w string) string { return fmt.Sprintf("%%u%04x%s", w[0], w[1:]) }},
+		{"percent twice", func(w string) string { return fmt.Sprintf("%%25%02x%s", w[0], w[1:]) }},
+		{"percent, of bytes", replaced("o", "%D0%BE", "e", "%d0%b5", "i", "%d1%96", "a", "%d0%b0")},
+		{"bytes", replaced("o", `\xd0\xbe`, "e", `\xd0\xb5`, "i", `\xd1\x96`, "a", `\xd0\xb0`)},
 		{"percent", func(w string) string { return fmt.Sprintf("%%%02x%s", w[0], w[1:]) }},
 		{"percent all through", func(w string) string {
 			var b strings.Builder
@@ -211,7 +262,7 @@ func TestEvasion(t *testing.T) {
 				}
 				// Markup around the word is no part of it.
 				want := strings.Trim(hidden, "*_~`")
-				want = strings.TrimPrefix(want, "<i>")
+				want = strings.TrimPrefix(strings.TrimPrefix(want, "<i>"), "[")
 				want = strings.TrimPrefix(want, "\u202e")
 				if got := text[hits[0].Start:hits[0].End]; got != want {
 					t.Errorf("%s: %q: the span is %q, want %q", disguise.name, text, got, want)
@@ -253,6 +304,10 @@ func TestGlued(t *testing.T) {
 		"boo\u212a":          "book",
 		"please&#98;ook":     "book",
 		"please%62ookit":     "book",
+		"pleaseprоmіsе":      "promise", // with letters of Cyrillic
+		"ｐｌｅａｓｅｂｏｏｋ":         "book",
+		"xesimorpq":          "promise",
+		"timmocew":           "commit",
 		"notebooks":          "",
 		"preserving":         "",
 		"uncompromising":     "",
@@ -414,6 +469,27 @@ func TestSpans(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%q: spans %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestCutAnywhere cuts every keyword by a blank or a break behind each of its letters.
+func TestCutAnywhere(t *testing.T) {
+	d := thirteenOnly(t)
+	words := map[string]bool{"a gree": true, "as sign": true, "re serve": true} // which are words each
+	for _, k := range keywords {
+		for at := 1; at < len(k.name); at++ {
+			if words[k.name[:at]+" "+k.name[at:]] {
+				continue
+			}
+			for _, sign := range []string{" ", "   ", "\n", "\r\n\t", "\u00a0", "\u3000"} {
+				for _, frame := range []string{"%s", "we %s it.", "We %s"} {
+					text := fmt.Sprintf(frame, k.name[:at]+sign+k.name[at:])
+					if got := Judge(d.Detect(text)).DetectedKeywords; !slices.Equal(got, []string{k.name}) {
+						t.Errorf("%q: found %v", text, got)
+					}
+				}
+			}
 		}
 	}
 }

@@ -39,6 +39,11 @@ func (d *Detector) learnWords() {
 				turned := slices.Clone(spelled)
 				slices.Reverse(turned)
 				d.words.add(turned, number)
+				d.disguiseM(turned, 0, number)
+				for i, g := range turned {
+					turned[i] = overturned[g]
+				}
+				d.words.add(turned, number)
 				d.words.add(spell(strings.Map(rot13, word)), number)
 			}
 		}
@@ -61,16 +66,33 @@ func spell(word string) []glyph {
 	return spelled
 }
 
+// overturned is what a letter reads as that stands on its head.
+var overturned = func() (table [symbols]glyph) {
+	for c := byte('a'); c <= 'z'; c++ {
+		table[upright(letterOf(c))] = upright(letterOf(c))
+	}
+	for _, pair := range []string{"dp", "pd", "bq", "qb", "nu", "un", "mw", "wm", "fj"} {
+		table[letterOf(pair[0])] = letterOf(pair[1])
+	}
+	return table
+}()
+
 func rot13(r rune) rune { return 'a' + (r-'a'+13)%26 }
 
-// disguiseM adds a word with every choice of its m written as rn, which looks
-// the same in most type.
+// disguiseM adds a word with every choice of its m written as rn and its d as cl, which
+// look the same in most type.
 func (d *Detector) disguiseM(word []glyph, from, number int) {
 	for i := from; i < len(word); i++ {
-		if word[i] != letterOf('m') {
+		var like string
+		switch word[i] {
+		case letterOf('m'):
+			like = "rn"
+		case letterOf('d'):
+			like = "cl"
+		default:
 			continue
 		}
-		written := append(append(append([]glyph{}, word[:i]...), letterOf('r'), letterOf('n')), word[i+1:]...)
+		written := append(append(append([]glyph{}, word[:i]...), spell(like)...), word[i+1:]...)
 		d.words.add(written, number)
 		d.disguiseM(written, i+2, number)
 	}
@@ -106,6 +128,9 @@ func (d *Detector) scan(text string, into *gathering) {
 			g = plainLetter[text[pos]]
 		} else if c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
 			if g = d.atlas.ascii[c]; g == blank || g == other {
+				if c == '+' && pos > 0 && pos+1 < len(text) && plainLetter[text[pos-1]] != 0 && plainLetter[text[pos+1]] != 0 {
+					into.disguised = true
+				}
 				inWord, inSum = false, false
 				pos++
 				continue
@@ -126,6 +151,7 @@ func (d *Detector) scan(text string, into *gathering) {
 			} else {
 				g, r, width = d.atlas.at(text, pos)
 			}
+			into.disguised = into.disguised || conceals(text, pos, width, g, r)
 			if g == seam {
 				pos += width
 				inWord, loose = false, pos
@@ -264,6 +290,9 @@ func (d *Detector) letters(text string, pos int, into *gathering) int {
 		script = r
 		pos += 2
 	}
+	if pos > from && script >= firstUnread && (plainLetter[text[from-1]] != 0 || pos < len(text) && plainLetter[text[pos]] != 0) {
+		into.disguised = true
+	}
 	if pos > from && d.unreadable && script >= firstUnread {
 		into.unread(from, (pos-from)/2, 2)
 	}
@@ -372,11 +401,17 @@ func (t *trie) promises(a *atlas, text string, pos int) bool {
 	return true
 }
 
+// doubled reports whether one of the letters stands twice at pos that do in the second
+// piece of a word: "a llocate", "a pprove", "a ssign", and in no word of their own.
+func doubled(text string, pos int) bool {
+	return pos+1 < len(text) && text[pos]|0x20 == text[pos+1]|0x20
+}
+
 // crosses reports whether a word may go on behind the gap at pos, before which so
 // many letters of it stand, and where the gap ends if it is one of signs.
 func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (end int, may bool) {
-	blanks, signs := 0, 0
-	for ; pos < len(text) && blanks+signs <= maxTight; pos++ {
+	blanks, signs, last := 0, 0, text[pos-1]|0x20
+	for ; pos < len(text) && blanks+signs <= maxBetween; pos++ {
 		c := text[pos]
 		switch look := a.ascii[c&0x7f]; {
 		case c >= utf8.RuneSelf:
@@ -384,7 +419,7 @@ func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (
 		case look == blank:
 			blanks++
 			continue
-		case look == other && c != '<' && c != '-' && c != '=':
+		case look == other && c != '<' && c != '-' && c != '=' && c != '[' && c != ']':
 			signs++
 			continue
 		case look == figure:
@@ -393,14 +428,14 @@ func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (
 			switch {
 			case blanks == 0:
 				return pos, true
-			case letters > 1 && (signs > 0 || !t.nodes[at].keyword()):
+			case letters > 1 && !t.nodes[at].keyword():
 				// It ends a word, unless it cuts a keyword in two.
 				return 0, false
 			case t.step(at, upright(look&letterBits)) == 0:
 				return 0, false
 			}
-			// Single letters may go on, which no word does.
-			return 0, letters > 1 || pos+1 == len(text) || text[pos+1]-'a' >= 26
+			// Single letters may go on, or pieces, of which "a" is mostly none.
+			return 0, letters > 1 || last != 'a' || doubled(text, pos) || pos+1 == len(text) || text[pos+1]-'a' >= 26
 		}
 		return 0, true
 	}
@@ -469,7 +504,9 @@ type steps struct {
 	tight   bool  // another gap was crossed
 	crooked bool  // one that was no hyphen
 	cuts    uint8 // terminal sequences that were crossed
-	half    uint8 // letters before the blank that the word is cut in two by, 0 for none
+	letter  bool  // the gap just crossed may be behind a piece of one letter
+	pieces  uint8 // how many pieces blanks cut the word into, 0 for one
+	half    uint8 // letters of the first of them
 	halved  uint16
 }
 
@@ -529,12 +566,33 @@ func (w *walk) follow(pos, end int, s steps) {
 		if g == figure || g&marks == markDigit || s.run == 0 {
 			return
 		}
+		as := s
 		var ok bool
 		if pos, ok = w.cross(pos, &s); !ok {
 			return
 		}
+		if s.letter {
+			// Letters one by one, or a first piece of one letter.
+			s.letter = false
+			as.cutAgain(w.d)
+			w.follow(pos, end, as)
+		}
 	}
 	w.offer(end, s)
+}
+
+// cutAgain goes on in another piece of the word, behind a blank, where one of the
+// thirteen may be cut.
+func (s *steps) cutAgain(d *Detector) bool {
+	if !d.words.nodes[s.node].keyword() || s.leet || s.tight || s.spaced || s.cuts > 0 {
+		return false
+	}
+	if s.pieces == 0 {
+		s.pieces, s.half, s.halved = 1, s.plain, s.node
+	}
+	s.pieces++
+	s.run = 0
+	return true
 }
 
 // step takes one letter and reports whether the trie has it.
@@ -569,11 +627,11 @@ func (w *walk) offer(end int, s steps) {
 		// "a55" is a name.
 		return
 	}
-	if s.half > 0 && !w.d.cutInTwo(number-1, &s) {
+	if s.pieces > 0 && !w.d.cutUp(number-1, &s) {
 		return
 	}
 	switch e := w.d.entries[number-1]; {
-	case e.languages != 0 && (s.leet || s.crooked || s.spaced || s.half > 0):
+	case e.languages != 0 && (s.leet || s.crooked || s.spaced || s.pieces > 0):
 		return
 	case e.rule == "" && e.languages == 0 && (s.crooked || s.plain <= 6 && s.run == 1 && !s.broken):
 		// An innocent word is let off only as people write it. Letter by letter,
@@ -588,11 +646,10 @@ func (w *walk) offer(end int, s steps) {
 
 // The gaps that a word can be cut by.
 const (
-	maxTight  = 4 // signs in a row, no white space: "com**mit", "s.c.h"
-	maxSpaced = 3 // signs and blanks between single letters
-	maxTag    = 64
-	maxCuts   = 8  // terminal sequences inside a word
-	maxMargin = 12 // what may begin the line that a hyphenated word goes on in
+	maxBetween = 12 // signs and blanks in a row: "com** **mit"
+	maxTag     = 64
+	maxCuts    = 8  // terminal sequences inside a word
+	maxMargin  = 12 // what may begin the line that a hyphenated word goes on in
 )
 
 // cross reads the gap at pos and returns where the word would go on.
@@ -601,6 +658,7 @@ func (w *walk) cross(pos int, s *steps) (int, bool) {
 		signs, blanks, margin int
 		hyphen                = s.soft // the gap is a single hyphen so far
 		crooked               bool     // it has a sign that is no hyphen
+		spoken                bool     // it has one that people part words by
 		newline               bool     // a hyphen and the end of a line
 		path, dot             bool     // it has a slash, a full stop
 	)
@@ -626,11 +684,15 @@ gap:
 			}
 			blanks++
 		default:
-			if r == '<' {
-				if tag := w.tag(pos); tag > 0 {
-					width = tag
+			switch r {
+			case '<':
+				width = max(width, w.tag(pos, '>'))
+			case ']', '[': // of a link: [com](https://x.example)mit
+				if pos+1 < len(w.text) && (w.text[pos+1] == '(' || w.text[pos+1] == '^') {
+					width = max(width, w.tag(pos, map[rune]rune{']': ')', '[': ']'}[r]))
 				}
 			}
+			spoken = spoken || !isMarkup(r) && !strings.ContainsRune("<>`\\[]!", r)
 			signs++
 			dash := isHyphen(r)
 			hyphen = signs == 1 && blanks == 0 && (dash || r == '=')
@@ -639,7 +701,7 @@ gap:
 			dot = dot || r == '.'
 		}
 		pos = min(pos+width, len(w.text))
-		if !newline && signs+blanks > maxTight {
+		if !newline && signs+blanks > maxBetween {
 			return 0, false
 		}
 	}
@@ -651,22 +713,25 @@ gap:
 		s.tight = true
 		s.crooked = s.crooked || crooked
 		s.broken = s.broken || s.run > 1
-	case signs+blanks <= maxSpaced && s.run == 1 && !s.broken && s.half == 0:
+	case s.run == 1 && !s.broken && s.pieces == 0:
+		before := *s
+		s.letter = !s.spaced && !spoken && before.cutAgain(w.d) && (s.node != w.d.uncut[4] || doubled(w.text, pos))
 		s.spaced = true
-	case signs == 0 && blanks <= maxSpaced && w.d.words.nodes[s.node].keyword() && s.run == s.plain && s.half == 0 && !s.leet && !s.tight && !s.spaced && s.cuts == 0:
-		s.half, s.halved = s.plain, s.node
-	default:
+	case spoken || !s.cutAgain(w.d):
 		return 0, false
 	}
 	s.run = 0
 	return pos, true
 }
 
-// cutInTwo reports whether a word that a blank cuts in two is one. Where both
-// parts are words it is not: "as sign", "re served", "boo king", "dead lines".
-func (d *Detector) cutInTwo(number uint16, s *steps) bool {
+// cutUp reports whether a word that blanks cut up is one. Where both of two
+// pieces are words it is not: "as sign", "re served", "boo king", "dead lines".
+func (d *Detector) cutUp(number uint16, s *steps) bool {
 	if d.entries[number].keyword == "" {
 		return false
+	}
+	if s.pieces > 2 {
+		return true
 	}
 	switch right := s.plain - s.half; s.halved {
 	case d.uncut[0], d.uncut[1]:
@@ -683,13 +748,13 @@ func isHyphen(r rune) bool {
 	return r == '-' || r == '\u2010' || r == '\u2011' || r == '\ufe63' || r == '\uff0d'
 }
 
-// tag returns the length of the markup tag at pos, 0 if there is none.
-func (w *walk) tag(pos int) int {
+// tag returns the length of the markup at pos up to what closes it, 0 if there is none.
+func (w *walk) tag(pos int, closes rune) int {
 	seen := 0
 	for at := pos + 1; at < len(w.text); {
 		g, r, width := w.d.atlas.at(w.text, at)
 		at += width
-		if r == '>' {
+		if r == closes {
 			return at - pos
 		}
 		if g == unseen || g == seam {

@@ -204,7 +204,7 @@ func (d *Detector) given(text string, start, end int, strong bool) (from, to int
 // pricedBefore reports whether the word before a number is a verb of giving that
 // makes a sum of it. Every other number that nothing else makes one is none.
 func (d *Detector) pricedBefore(text string, pos int) bool {
-	for pos > 0 && strings.IndexByte(" \t*_\"'(", text[pos-1]) >= 0 {
+	for pos > 0 && (strings.IndexByte(" \t*_\"'(", text[pos-1]) >= 0 || (text[pos-1] == '\n' || text[pos-1] == '\r') && wrapped(text, pos-1)) {
 		pos--
 	}
 	if pos == 0 || strings.IndexByte("ygrde\u2019'", text[pos-1]|0x20) < 0 {

@@ -100,7 +100,7 @@ func keyOf(word string) uint64 {
 
 func (d *Detector) learnOpenings() {
 	d.words.each(func(word string, whole, keyword bool) {
-		if whole || keyword && len(word) > 1 {
+		if whole || keyword && word != "a" {
 			d.openings.add(keyOf(word), opensWord)
 		}
 	})
@@ -210,7 +210,7 @@ func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64
 			if opens&(opensCue|opensCueBefore|opensPair) != 0 && (opens&opensCue != 0 || d.openings.goesOn(s, next, word, opens)) {
 				what = cueBegins
 			}
-			if letters == 1 && (then-'a' >= 26 || end+2 >= len(s) || s[end+2]-'a' >= 26) {
+			if letters == 1 && (then-'a' >= 26 || end+2 >= len(s) || s[end+2]-'a' >= 26 || then == s[end+2]) {
 				return pos, wordBegins | cueBegins, false // letter by letter
 			}
 		case letters == 1:

@@ -1,0 +1,104 @@
+package commitment
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/text"
+	"golang.org/x/text/unicode/norm"
+)
+
+// What is disguised is looked at once more, as a reader reads it. Single words are found
+// in disguise as they are; what stands around a cue, and letters that are glued to
+// others, are not.
+
+// plainly is a text with the letters, blanks and signs that are written in other ways
+// as people write them.
+func (d *Detector) plainly(v text.View) text.View {
+	return v.Rewrite(func(s string, at int) (width int, with string, stays bool) {
+		c := s[at]
+		if c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
+			if c == '+' && at > 0 && at+1 < len(s) && (wordByte(s[at-1]) || closing(s[at-1])) && (wordByte(s[at+1]) || s[at+1] == '%') {
+				return 1, " ", false // of a form
+			}
+			return 1, "", d.atlas.ascii[c] != unseen
+		}
+		g, r, width := d.atlas.at(s, at)
+		switch {
+		case g == seam && at+width < len(s) && s[at+width] < utf8.RuneSelf:
+			return width + 1, "", false // with its last letter
+		case g == unseen || g == seam:
+			return width, "", false
+		case c == '\\' && width == 1:
+			return unescaped(s, at)
+		case g == blank && r != '\n':
+			return width, " ", r == ' ' && width == 1
+		case r < utf8.RuneSelf:
+			return width, string(r), width == 1
+		case r < firstFar:
+			return width, "", true // as it is read by the lists of languages
+		case g.isLetter():
+			if unicode.IsUpper(r) {
+				return width, capitals[g-1 : g], false
+			}
+			return width, smalls[g-1 : g], false
+		}
+		if plain := norm.NFKD.String(string(r)); len(plain) == 1 {
+			return width, plain, false
+		}
+		return width, "", true
+	})
+}
+
+const (
+	smalls   = "abcdefghijklmnopqrstuvwxyz"
+	capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// firstFar is the first character that is no letter of ours with an accent.
+const firstFar = 0x250
+
+// unescaped reads what a stroke is before: strokes and the end of a line.
+func unescaped(s string, at int) (width int, with string, stays bool) {
+	end := at + len(s[at:]) - len(strings.TrimLeft(s[at:], `\`))
+	if end < len(s) {
+		switch s[end] {
+		case 'n':
+			return end + 1 - at, "\n", false
+		case 'r', 't':
+			return end + 1 - at, " ", false
+		case '"', '\'':
+			return end - at, "", false
+		}
+	}
+	return end - at, "", true
+}
+
+// conceals reports whether a character that is not of ASCII, or is written as an
+// escape, hides what stands about it, at pos in so many bytes: letters in a word of
+// others, and whatever shows as something else.
+func conceals(s string, pos, width int, g glyph, r rune) bool {
+	switch {
+	case s[pos] < utf8.RuneSelf:
+		return width > 1 || s[pos] == '\\' && pos+1 < len(s) && strings.IndexByte(`nrt\"`, s[pos+1]) >= 0
+	case g == unseen:
+		return r != joiner && r != asPicture
+	case g == blank:
+		return true
+	case r < firstUnread:
+		return false
+	case r < farLetters: // of other alphabets
+		return g.isLetter() && (pos > 0 && plainLetter[s[pos-1]] != 0 || pos+width < len(s) && plainLetter[s[pos+width]] != 0)
+	case g.isLetter(), g == figure, g&marks == markDigit:
+		return true
+	}
+	return r > fullWidth && r < fullWidth+0x5f
+}
+
+const (
+	joiner     = 0x200d
+	asPicture  = 0xfe0f
+	farLetters = 0x1c80
+	fullWidth  = 0xff00
+)
