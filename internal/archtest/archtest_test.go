@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"cmp"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -127,13 +129,25 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// load parses the module's own Go files, folder by folder.
-func load(t *testing.T) []unit {
-	t.Helper()
-	root, module := moduleRoot(t)
-	fset := token.NewFileSet()
-	units := map[string]*unit{}
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+// file is a text of the source tree, of which Go files are parsed.
+type file struct {
+	rel, text string
+	parsed    *ast.File
+	// other is set in a module of its own, which builds releases.
+	other bool
+}
+
+// positions are those of all files of the tree.
+var positions = sync.OnceValue(token.NewFileSet)
+
+// readTree reads and parses the source tree once for all tests.
+var readTree = sync.OnceValues(func() (list []file, err error) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return nil, err
+	}
+	var others []string
+	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -143,33 +157,69 @@ func load(t *testing.T) []unit {
 		}
 		rel = filepath.ToSlash(rel)
 		if entry.IsDir() {
-			base := entry.Name()
-			if rel != "." && (base == "testdata" || base == "vendor" || base[0] == '.' || base[0] == '_') {
+			switch base := entry.Name(); {
+			case rel == ".":
+			case base[0] == '.' || base[0] == '_' || slices.Contains([]string{"testdata", "vendor", "node_modules", "bin", "dist"}, base):
 				return filepath.SkipDir
-			}
-			if _, err := os.Stat(filepath.Join(name, "go.mod")); rel != "." && err == nil {
-				return filepath.SkipDir // another module, which builds releases
-			}
-			if path.Dir(rel) == "internal" {
-				units[rel] = &unit{module: module, dir: rel, fset: fset}
+			default:
+				if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil {
+					others = append(others, rel+"/")
+				}
 			}
 			return nil
 		}
-		if !strings.HasSuffix(rel, ".go") {
+		ext := path.Ext(rel)
+		if !slices.Contains([]string{".go", ".md", ".yaml", ".rego"}, ext) {
 			return nil
 		}
-		src, err := os.ReadFile(name)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		dir := path.Dir(rel)
-		if units[dir] == nil {
-			units[dir] = &unit{module: module, dir: dir, fset: fset}
+		f := file{rel: rel, text: string(text)}
+		f.other = slices.ContainsFunc(others, func(dir string) bool { return strings.HasPrefix(rel, dir) })
+		if ext == ".go" {
+			f.parsed, err = parser.ParseFile(positions(), rel, text, parser.ParseComments|parser.SkipObjectResolution)
 		}
-		return units[dir].add(rel, src)
+		list = append(list, f)
+		return err
 	})
+	return list, err
+})
+
+func tree(t *testing.T) []file {
+	t.Helper()
+	list, err := readTree()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return list
+}
+
+// load is the module's own Go files, folder by folder.
+func load(t *testing.T) []unit {
+	t.Helper()
+	root, module := moduleRoot(t)
+	units := map[string]*unit{}
+	of := func(dir string) *unit {
+		if units[dir] == nil {
+			units[dir] = &unit{module: module, dir: dir, fset: positions()}
+		}
+		return units[dir]
+	}
+	inner, err := os.ReadDir(filepath.Join(root, "internal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range inner {
+		if dir.IsDir() {
+			of("internal/" + dir.Name()) // also where no Go file is in it
+		}
+	}
+	for _, f := range tree(t) {
+		if f.parsed != nil && !f.other {
+			of(path.Dir(f.rel)).put(f.rel, f.parsed)
+		}
 	}
 	list := make([]unit, 0, len(units))
 	for _, u := range units {
@@ -185,12 +235,16 @@ func (u *unit) add(name string, src []byte) error {
 	if err != nil {
 		return err
 	}
-	list := &u.files
-	if strings.HasSuffix(name, "_test.go") {
-		list = &u.tests
-	}
-	*list = append(*list, f)
+	u.put(name, f)
 	return nil
+}
+
+func (u *unit) put(name string, f *ast.File) {
+	if strings.HasSuffix(name, "_test.go") {
+		u.tests = append(u.tests, f)
+	} else {
+		u.files = append(u.files, f)
+	}
 }
 
 // moduleRoot finds the folder of go.mod above the test, and the module's path.
