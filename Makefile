@@ -27,6 +27,9 @@ COMPILED := -trimpath -buildvcs=false -pgo=$(PROFILE)
 # what it works on outside Go's heap, where the detector sees nothing; and checks
 # of unsafe pointers inside the standard library.
 RACE  := -race -gcflags='std=-d=checkptr=0' -gcflags='modernc.org/...=-race=false'
+# At its end a raced program does not sleep a second for what its threads may still do:
+# there are a hundred of them, and the programs that they start.
+export GORACE := atexit_sleep_ms=0
 # Every test is run, and none is vetted once more: `make lint` does it. Those that
 # wait for processes wait side by side.
 TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
