@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"io"
+	"mime/quotedprintable"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/mail"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/buildtest"
 )
 
 // tools are the built programs: the daemon and the bot in Go.
@@ -37,9 +42,8 @@ func build(m *testing.M) (int, error) {
 	}
 	defer os.RemoveAll(dir)
 	tools.dir = dir
-	for name, pkg := range map[string]string{"ocipd": "../cmd/ocipd", "bot": "./go"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), pkg).CombinedOutput(); err != nil {
-			os.Stderr.Write(out)
+	for _, pkg := range []string{"./cmd/ocipd", "./examples/go"} {
+		if _, err := buildtest.Program("..", pkg, dir); err != nil {
 			return 0, err
 		}
 	}
@@ -129,7 +133,7 @@ func (p *place) command(name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	p.Cleanup(cancel)
 	path := name
-	if built := filepath.Join(tools.dir, name); name == "ocipd" || name == "bot" {
+	if built := filepath.Join(tools.dir, name); name == "ocipd" || name == "go" {
 		path = built
 	}
 	c := exec.CommandContext(ctx, path, args...)
@@ -148,7 +152,7 @@ func (p *place) ocipd(args ...string) string {
 
 // needs skips a test where a tool of an example is not installed.
 func needs(t *testing.T, name string) {
-	if name == "bot" {
+	if name == "go" {
 		return
 	}
 	if _, err := exec.LookPath(name); err != nil {
@@ -156,70 +160,123 @@ func needs(t *testing.T, name string) {
 	}
 }
 
+// bots are the commands of the bots; that in Go is built.
+var bots = [][]string{{"python3", "python/bot.py"}, {"node", "node/bot.mjs"}, {"go"}}
+
+// running is a bot at work.
+type running struct {
+	*exec.Cmd
+	t     *testing.T
+	out   io.Reader
+	lines *bufio.Scanner
+}
+
+func (p *place) run(t *testing.T, bot []string, stdin io.Reader) *running {
+	t.Helper()
+	c := p.command(bot[0], bot[1:]...)
+	c.Stdin = stdin
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &running{c, t, out, bufio.NewScanner(out)}
+}
+
+// next wants the bot to say something, and returns the rest of the line.
+func (r *running) next(want string) string {
+	r.t.Helper()
+	if !r.lines.Scan() {
+		r.t.Fatalf("the bot said nothing more, want %q", want)
+	}
+	rest, ok := strings.CutPrefix(r.lines.Text(), want)
+	if !ok {
+		r.t.Fatalf("the bot said %q, want %q", r.lines.Text(), want)
+	}
+	return rest
+}
+
+// end wants the bot to end, and to say nothing more, unless it is told once more of
+// what was denied: the bot before it may not have read that.
+func (r *running) end(denied string) {
+	r.t.Helper()
+	for r.lines.Scan() {
+		if r.lines.Text() != "denied "+denied {
+			r.t.Errorf("the bot said more: %s", r.lines.Text())
+		}
+	}
+	if err := r.Wait(); err != nil {
+		r.t.Errorf("the bot ended with %v", err)
+	}
+}
+
+func (p *place) approve(id string) {
+	p.Helper()
+	var shown struct{ Digest string }
+	if err := json.Unmarshal([]byte(p.ocipd("approvals", "show", id, "--json")), &shown); err != nil {
+		p.Fatal(err)
+	}
+	p.ocipd("approvals", "approve", id, "--yes", "--digest", shown.Digest)
+}
+
 // TestBots has each bot send what is allowed, hold back a promise until a person has
-// approved it, and keep a secret.
+// approved it, and keep a secret. What was approved while no bot ran is sent by the next
+// one, once.
 func TestBots(t *testing.T) {
-	for _, bot := range [][]string{{"python3", "python/bot.py"}, {"node", "node/bot.mjs"}, {"bot"}} {
+	for _, bot := range bots {
 		t.Run(bot[0], func(t *testing.T) {
+			t.Parallel()
 			needs(t, bot[0])
 			p := serve(t)
-			c := p.command(bot[0], bot[1:]...)
 			// Who repeats a text that waits gets the same request, and it is sent once.
-			c.Stdin = strings.NewReader("telegram:4711 How far is the review?\ntelegram:4711 I promise it by Friday.\ntelegram:4711 I promise it by Friday.\n" +
-				"telegram:4711 The key is AKIA" + "Q3EGRT5XPWKJ2LMN.\ntelegram:4712 I promise it to you.\n")
-			out, err := c.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewScanner(out)
-			next := func(want string) string {
-				t.Helper()
-				if !lines.Scan() {
-					t.Fatalf("the bot said nothing more, want %q", want)
-				}
-				rest, ok := strings.CutPrefix(lines.Text(), want)
-				if !ok {
-					t.Fatalf("the bot said %q, want %q", lines.Text(), want)
-				}
-				return rest
-			}
-			next("sent telegram:4711: How far is the review?")
-			promised := next("held telegram:4711: ")
-			if again := next("held telegram:4711: "); again != promised {
+			r := p.run(t, bot, strings.NewReader("telegram:4711 How far is the review?\ntelegram:4711 I promise it by Friday.\ntelegram:4711 I promise it by Friday.\n"+
+				"telegram:4711 The key is AKIA"+"Q3EGRT5XPWKJ2LMN.\ntelegram:4712 I promise it to you.\ntelegram:4713 I promise it to them.\n"))
+			r.next("sent telegram:4711: How far is the review?")
+			promised := r.next("held telegram:4711: ")
+			if again := r.next("held telegram:4711: "); again != promised {
 				t.Errorf("a repetition is another request: %s and %s", promised, again)
 			}
-			next("refused telegram:4711: CLASSIFICATION_VIOLATION")
-			refused := next("held telegram:4712: ")
-
-			var shown struct{ Digest string }
-			if err := json.Unmarshal([]byte(p.ocipd("approvals", "show", promised, "--json")), &shown); err != nil {
+			r.next("refused telegram:4711: CLASSIFICATION_VIOLATION")
+			refused, late := r.next("held telegram:4712: "), r.next("held telegram:4713: ")
+			p.approve(promised)
+			r.next("sent telegram:4711: I promise it by Friday.")
+			p.ocipd("approvals", "deny", refused, "--yes")
+			r.next("denied " + refused)
+			if err := r.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			p.ocipd("approvals", "approve", promised, "--yes", "--digest", shown.Digest)
-			next("sent telegram:4711: I promise it by Friday.")
-			p.ocipd("approvals", "deny", refused, "--yes")
-			next("denied " + refused)
-			if rest, _ := io.ReadAll(out); len(rest) > 0 {
-				t.Errorf("the bot said more: %s", rest)
-			}
-			if err := c.Wait(); err != nil {
-				t.Errorf("the bot ended with %v", err)
-			}
-			if log := p.ocipd("audit", "query", "--all", "--json"); strings.Contains(log, "Q3EGRT5XPWKJ2LMN") {
+			_ = r.Wait() // it was killed
+			p.approve(late)
+			r = p.run(t, bot, nil)
+			r.next("sent telegram:4713: I promise it to them.")
+			r.end(refused)
+			p.run(t, bot, nil).end(refused)
+			log := p.ocipd("audit", "query", "--all", "--json")
+			if strings.Contains(log, "Q3EGRT5XPWKJ2LMN") {
 				t.Error("the secret is in the log")
+			}
+			if n := strings.Count(log, `"event":"delivered"`); n != 3 {
+				t.Errorf("%d messages are on record as sent, want 3:\n%s", n, log)
 			}
 		})
 	}
 }
 
-// TestNetworks has the bot send by Telegram, Slack, IRC and e-mail to a stand-in of each:
+// TestNetworks has each bot send by Telegram, Slack, IRC and e-mail to a stand-in of each:
 // what was decided about, whole, once, and nothing of what was refused.
 func TestNetworks(t *testing.T) {
-	t.Parallel()
-	needs(t, "python3")
+	for _, bot := range bots {
+		t.Run(bot[0], func(t *testing.T) {
+			t.Parallel()
+			needs(t, bot[0])
+			sendsByNetworks(t, append(bot, "--networks"))
+		})
+	}
+}
+
+func sendsByNetworks(t *testing.T, bot []string) {
 	var mu sync.Mutex
 	var sent []string
 	got := func(what string) {
@@ -228,8 +285,19 @@ func TestNetworks(t *testing.T) {
 		sent = append(sent, what)
 	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		got(r.URL.Path + " " + r.Header.Get("Authorization") + " " + string(body))
+		var said struct {
+			Chat    string `json:"chat_id"`
+			Channel string `json:"channel"`
+			Text    string `json:"text"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&said); err != nil {
+			t.Error(err)
+		}
+		if said.Chat == "4712" {
+			_, _ = io.WriteString(w, `{"ok": false}`)
+			return
+		}
+		got(strings.Join([]string{r.URL.Path, r.Header.Get("Authorization"), said.Chat + said.Channel, said.Text}, " "))
 		_, _ = io.WriteString(w, `{"ok": true}`)
 	}))
 	defer api.Close()
@@ -244,17 +312,17 @@ func TestNetworks(t *testing.T) {
 		}
 		return line == "QUIT"
 	}, "")
-	var mail []string
+	var letter []string
 	smtp := standIn(t, func(say func(string), line string) (over bool) {
 		switch {
-		case mail != nil && line == ".":
-			got(strings.Join(mail, "\n"))
-			mail = nil
+		case letter != nil && line == ".":
+			got(read(t, strings.Join(letter, "\r\n")))
+			letter = nil
 			say("250 taken")
-		case mail != nil:
-			mail = append(mail, line)
+		case letter != nil:
+			letter = append(letter, line)
 		case strings.EqualFold(line, "data"):
-			mail = []string{"mail"}
+			letter = []string{}
 			say("354 go on")
 		case strings.HasPrefix(strings.ToUpper(line), "QUIT"):
 			say("221 bye")
@@ -266,8 +334,8 @@ func TestNetworks(t *testing.T) {
 	}, "220 stand-in")
 	p := serve(t)
 	p.env = append(p.env, "TELEGRAM_API="+api.URL, "TELEGRAM_TOKEN=1:a", "SLACK_API="+api.URL, "SLACK_TOKEN=xoxb", "IRC_SERVER="+irc, "SMTP_SERVER="+smtp, "MAIL_FROM=bot@example.org")
-	c := p.command("python3", "python/bot.py", "--networks")
-	c.Stdin = strings.NewReader("telegram:4711 Hello Dave\nslack:C1 Hello team\nirc:#team Hello all\nemail:dave@example.org Hello by mail\n" +
+	c := p.command(bot[0], bot[1:]...)
+	c.Stdin = strings.NewReader("telegram:4712 Hello nobody\ntelegram:4711 Hello Dave\nslack:C1 Hello team\nirc:#team Hello all\nemail:dave@example.org Hello by mail\n" +
 		"telegram:4711 The key is AKIA" + "Q3EGRT5XPWKJ2LMN.\n")
 	if out, err := c.Output(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -275,8 +343,8 @@ func TestNetworks(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	all := strings.Join(sent, "\n\n")
-	for _, want := range []string{`/bot1:a/sendMessage  {"chat_id": "4711", "text": "Hello Dave`, `/chat.postMessage Bearer xoxb {"channel": "C1", "text": "Hello team`,
-		"PRIVMSG #team :Hello all", "To: dave@example.org", "Hello by mail"} {
+	for _, want := range []string{"/bot1:a/sendMessage  4711 Hello Dave", "/chat.postMessage Bearer xoxb C1 Hello team", "PRIVMSG #team :Hello all",
+		"bot@example.org to dave@example.org: Hello by mail"} {
 		if strings.Count(all, want) != 1 {
 			t.Errorf("%q was sent %d times", want, strings.Count(all, want))
 		}
@@ -287,6 +355,31 @@ func TestNetworks(t *testing.T) {
 	if strings.Count(all, "assistant") != 4 {
 		t.Errorf("not each text was sent as it was decided about:\n%s", all)
 	}
+	log := p.ocipd("audit", "query", "--all", "--json")
+	if sent, unknown := strings.Count(log, `"event":"delivered"`), strings.Count(log, `"event":"outcome_unknown"`); sent != 4 || unknown != 1 {
+		t.Errorf("%d messages are on record as sent and %d as not known, want 4 and 1", sent, unknown)
+	}
+}
+
+// read is who writes to whom, and what.
+func read(t *testing.T, letter string) string {
+	m, err := mail.ReadMessage(strings.NewReader(letter))
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	body := m.Body
+	switch strings.ToLower(m.Header.Get("Content-Transfer-Encoding")) {
+	case "base64":
+		body = base64.NewDecoder(base64.StdEncoding, body)
+	case "quoted-printable":
+		body = quotedprintable.NewReader(body)
+	}
+	text, err := io.ReadAll(body)
+	if err != nil {
+		t.Error(err)
+	}
+	return m.Header.Get("From") + " to " + m.Header.Get("To") + ": " + string(text)
 }
 
 // standIn is a server of lines on loopback.

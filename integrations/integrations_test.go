@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/buildtest"
 )
 
 // TestOpenClaw runs the tests of the plugin for OpenClaw beside a built daemon.
@@ -23,9 +25,9 @@ func TestOpenClaw(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	ocipd := filepath.Join(t.TempDir(), "ocipd")
-	if out, err := exec.Command("go", "build", "-o", ocipd, "../cmd/ocipd").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	ocipd, err := buildtest.Program("..", "./cmd/ocipd", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
 	c := exec.CommandContext(t.Context(), "node", "--test", "openclaw/test/")
 	c.Env = append(os.Environ(), "OCIPD="+ocipd)

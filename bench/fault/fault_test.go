@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/buildtest"
 )
 
 // TestMain lets the test's own binary be the tracer, as the command is.
@@ -20,18 +21,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
-}
-
-// buildDaemon builds the daemon as its users have it.
-func buildDaemon(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "ocipd")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "github.com/openclawos/ocipd/cmd/ocipd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("cannot build the daemon here: %v: %s", err, out)
-	}
-	return binary
 }
 
 // mayTrace skips the test where a process cannot be traced, as in a sandbox
@@ -69,7 +58,11 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(base) })
-	r := &rig{binary: buildDaemon(t), base: base}
+	binary, err := buildtest.Program("../..", "./cmd/ocipd", t.TempDir())
+	if err != nil {
+		t.Skip(err)
+	}
+	r := &rig{binary: binary, base: base}
 	if err := r.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,7 @@ var layers = map[string]folder{
 
 	"internal/ocip/commitment": {imports: []string{"internal/text"}},
 	"internal/ocip/content":    {imports: []string{"internal/text"}},
+	"internal/buildtest":       {},
 	"internal/roundtest":       {imports: []string{"internal/ocip", "internal/api"}},
 	"internal/audit":           {imports: []string{"internal/jsonline", "internal/text"}},
 	"internal/jsonline":        {},
