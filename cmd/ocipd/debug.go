@@ -27,8 +27,8 @@ func newDebugPprof(s *shell) *cobra.Command {
 	var length time.Duration
 	c := &cobra.Command{
 		Use: "pprof NAME",
-		Example: "  ocipd debug pprof heap > heap.pprof\n" +
-			"  ocipd debug pprof profile --for 30s > cpu.pprof",
+		Example: "  ocipd debug pprof heap\n" +
+			"  ocipd debug pprof cpu --for 30s -o busy.pprof",
 		Short: "take a profile of the running daemon (" + strings.Join(api.Profiles(), ", ") + ")",
 		Long: "Take a profile of the running daemon, in the format of go tool pprof. It goes over the\n" +
 			"operator socket; apps cannot ask for one. Profiles hold names of functions and numbers,\n" +

@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +55,67 @@ func TestHelp(t *testing.T) {
 	if pages < 50 {
 		t.Errorf("%d pages were read", pages)
 	}
+}
+
+// TestHelpExamples reads every command line that help pages show as the program would: the
+// command is there, and so are its flags and what it takes.
+func TestHelpExamples(t *testing.T) {
+	lines := 0
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		for line := range strings.SplitSeq(c.Example, "\n") {
+			words := commandLine(line)
+			if len(words) == 0 || words[0] != "ocipd" {
+				continue
+			}
+			lines++
+			cmd, rest, err := newRoot(&shell{Process: cli.Process{}}).Find(words[1:])
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err == nil {
+				err = errors.Join(cmd.ValidateArgs(cmd.Flags().Args()), cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups())
+			}
+			for _, arg := range cmd.Flags().Args() {
+				known := slices.ContainsFunc(cmd.ValidArgs, func(valid string) bool {
+					name, _, _ := strings.Cut(valid, "\t")
+					return name == arg
+				})
+				if err == nil && len(cmd.ValidArgs) > 0 && !known {
+					err = fmt.Errorf("unknown argument %q", arg)
+				}
+			}
+			if err != nil {
+				t.Errorf("%s: the example %q: %v", c.CommandPath(), line, err)
+			}
+		}
+	}
+	walk(newRoot(&shell{Process: cli.Process{}}))
+	if lines < 100 {
+		t.Errorf("%d examples were read", lines)
+	}
+}
+
+// commandLine returns the words of a shell's line up to what is no word of its first command.
+func commandLine(line string) (words []string) {
+	for line = strings.TrimSpace(line); line != "" && !strings.ContainsAny(line[:1], "|<>&#"); line = strings.TrimLeft(line, " ") {
+		var word strings.Builder
+		for line != "" && line[0] != ' ' {
+			if quote := line[0]; quote == '\'' || quote == '"' {
+				quoted, rest, _ := strings.Cut(line[1:], string(quote))
+				word.WriteString(quoted)
+				line = rest
+				continue
+			}
+			word.WriteByte(line[0])
+			line = line[1:]
+		}
+		words = append(words, word.String())
+	}
+	return words
 }
 
 // TestMistyped answers what is used wrongly with what was probably meant, and exits 2.
