@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // TestDocuments runs every command that the documents print for a shell, as printed
@@ -22,13 +25,8 @@ func TestDocuments(t *testing.T) {
 			t.Skipf("the documents need %s", tool)
 		}
 	}
-	documents, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documents = append(documents, "../../README.md", "../../examples/README.md", "../../CONTRIBUTING.md")
 	ran, skipped := 0, 0
-	for _, name := range documents {
+	for _, name := range documentNames(t) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -46,6 +44,42 @@ func TestDocuments(t *testing.T) {
 	if ran < 20 {
 		t.Errorf("only %d commands are run, of %d blocks none", ran, skipped)
 	}
+}
+
+// TestDocumentsName finds every command that a page names in its text, or shows in a block
+// that is not run, with its flags.
+func TestDocumentsName(t *testing.T) {
+	named := regexp.MustCompile("(?m)^\\$ (ocipd [^\n]*)$|[^`]`(ocipd [^`\n]*)`")
+	seen := map[string]bool{}
+	for _, name := range documentNames(t) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range named.FindAllStringSubmatch(string(text), -1) {
+			line, _, _ := strings.Cut(found[1]+found[2], "…")
+			line = strings.NewReplacer("[", "", "]", "").Replace(line)
+			if seen[line] || strings.HasSuffix(line, " v1") { // what a signature is over begins like a command
+				continue
+			}
+			seen[line] = true
+			if _, err := readCommand(commandLine(line)[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
+				t.Errorf("%s: %s: %v", strings.TrimPrefix(name, "../../"), line, err)
+			}
+		}
+	}
+	if len(seen) < 100 {
+		t.Errorf("%d commands were found", len(seen))
+	}
+}
+
+// documentNames are the documents that show commands.
+func documentNames(t *testing.T) []string {
+	names, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(names, "../../README.md", "../../examples/README.md", "../../CONTRIBUTING.md")
 }
 
 // document is what of a page is for a shell.

@@ -72,10 +72,7 @@ func TestHelpExamples(t *testing.T) {
 				continue
 			}
 			lines++
-			cmd, rest, err := newRoot(&shell{Process: cli.Process{}}).Find(words[1:])
-			if err == nil {
-				err = cmd.ParseFlags(rest)
-			}
+			cmd, err := readCommand(words[1:])
 			if err == nil {
 				err = errors.Join(cmd.ValidateArgs(cmd.Flags().Args()), cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups())
 			}
@@ -97,6 +94,18 @@ func TestHelpExamples(t *testing.T) {
 	if lines < 100 {
 		t.Errorf("%d examples were read", lines)
 	}
+}
+
+// readCommand finds the command that words are of, and reads its flags.
+func readCommand(words []string) (*cobra.Command, error) {
+	c, rest, err := newRoot(&shell{Process: cli.Process{}}).Find(words)
+	if err == nil {
+		err = c.ParseFlags(rest)
+	}
+	if err == nil && c.HasSubCommands() && c.Flags().NArg() > 0 && c.ArgsLenAtDash() != 0 {
+		err = fmt.Errorf("no command %q", c.Flags().Arg(0))
+	}
+	return c, err
 }
 
 // commandLine returns the words of a shell's line up to what is no word of its first command.
